@@ -18,6 +18,7 @@ import (
 	"shardway/node/eventlog"
 	"shardway/node/heartbeat"
 	"shardway/node/identity"
+	"shardway/node/idleshards"
 	"shardway/node/leaderloop"
 	"shardway/node/router"
 	"shardway/proxy"
@@ -63,7 +64,7 @@ type agent struct {
 	ended           chan struct{}                    // closed when run returns
 	receivedAt      map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard
 
-	moveStages  moveStages
+	moveStages  *idleshards.Stages
 	leaving     atomic.Bool // this node must lose all shards
 	goodbye     atomic.Bool // this node must stop all requests and then send a goodbye, the last heartbeat before a planned stop
 	stopped     atomic.Bool // this node admits and runs no more requests
@@ -262,7 +263,7 @@ func (a *agent) PublishRouting(r ack.Routing) {
 	}
 	a.orphans.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 	if s.Proposed().Epoch() != old.Proposed().Epoch() && s.HasOpenProposal() {
-		a.moveStages.recordHeld(s, a.self, a.router.InFlight.Of)
+		a.moveStages.RecordProposal(s, a.self, a.router.InFlight.Of)
 		a.log.Debug().Uint64("epoch", uint64(s.Proposed().Epoch())).Msg("map proposed")
 	}
 }
@@ -278,7 +279,7 @@ func (a *agent) onCommit(old *shardmap.Map, s *ack.State) {
 			a.receivedAt[mv.Shard] = a.clock.Precise()
 		case mv.From:
 			lost++
-			if stage := a.moveStages.stageOf(mv.Shard); uint64(m.Epoch()) > a.lastAtStart.Load() {
+			if stage := a.moveStages.StageOf(mv.Shard); uint64(m.Epoch()) > a.lastAtStart.Load() {
 				a.metrics.moved.WithLabelValues(stage).Inc()
 			}
 		}
@@ -302,7 +303,7 @@ func (a *agent) CountRunning(may func(shardmap.Shard) bool) int {
 func (a *agent) AbortRequests(why ackagent.AbortReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ackagent.AbortDraining:
-		a.moveStages.recordAborted(may, a.router.InFlight.Of)
+		a.moveStages.RecordAborted(may, a.router.InFlight.Of)
 		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.State().Proposed().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
 	case ackagent.AbortLeaseLost:

@@ -75,7 +75,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descRunning, float64(n.router.InFlight.Total()))
 	gauge(descLogLag, float64(n.raft.Lag()))
 	gauge(descMapLag, n.agent.lag(n.o.Clock.Precise()).Seconds())
-	gauge(descHeld, float64(n.heldShards()))
+	gauge(descHeld, float64(n.idle.HeldCount()))
 	left := 0
 	if n.agent.leaving.Load() || n.view.IsDrained() {
 		left = n.router.State().Committed().Count(n.self)

@@ -12,6 +12,7 @@ import (
 	"shardway/node/campaign"
 	"shardway/node/findings"
 	"shardway/node/gossip"
+	"shardway/node/idleshards"
 	"shardway/node/muxpool"
 )
 
@@ -73,7 +74,7 @@ func newMetrics() *metrics {
 	for _, result := range []ackagent.ReleaseResult{ackagent.ReleaseOK, ackagent.ReleaseFailed, ackagent.ReleaseLate} {
 		m.releases.WithLabelValues(result.String())
 	}
-	for _, stage := range []string{stageIdle, stageFinished, stageAborted} {
+	for _, stage := range []string{idleshards.StageIdle, idleshards.StageFinished, idleshards.StageAborted} {
 		m.moved.WithLabelValues(stage)
 	}
 	for _, phase := range event.Phases() {

@@ -35,6 +35,7 @@ import (
 	"shardway/node/gossip"
 	"shardway/node/heartbeat"
 	"shardway/node/identity"
+	"shardway/node/idleshards"
 	"shardway/node/keyhash"
 	"shardway/node/leaderloop"
 	"shardway/node/logs"
@@ -100,10 +101,9 @@ type Node struct {
 	rotation          *rotation.Rotation                    // rotation of the cluster secret
 	invalidHeartbeats logs.Seldom                           // limits log lines about invalid heartbeats
 	monitor           *findings.Monitor                     // computes the findings
-	holds             *appHolds                             // shards that the app holds on this node
+	idle              *idleshards.Tracker                   // which shards of this node are idle
 	hanging           atomic.Bool                           // a write to the disk has stalled
 	loaded            loadedKeys                            // key configuration of this node's settings
-	webSocketPacer    webSocketPacer                        // paces hand-overs during a gradual drain
 
 	shutdown *shutdown.Sequence // the steps of an orderly stop
 	started  time.Time
@@ -123,7 +123,6 @@ func New(o Options) (*Node, error) {
 		raftOpen:   make(chan struct{}),
 		ready:      make(chan struct{}),
 		metrics:    newMetrics(),
-		holds:      newAppHolds(o.Shards),
 	}
 	if n.o.ShutdownTimeout <= 0 {
 		n.o.ShutdownTimeout = 30 * time.Second
@@ -167,7 +166,7 @@ func New(o Options) (*Node, error) {
 		n.health = apphealth.NewChecker(n.watchedCheck(), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.scheduler, o.Log, func() {
 			n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
 			if !n.health.Healthy() {
-				n.holds.clear() // an unhealthy app has lost the held state, or its shards move away soon
+				n.idle.Holds.Clear() // an unhealthy app has lost the held state, or its shards move away soon
 			}
 			notify(n.agent.wake)
 		})
@@ -177,7 +176,9 @@ func New(o Options) (*Node, error) {
 	n.changes = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{Self: n.self, Ring: n.events, Queue: n.queue.Stats, OnPhase: func(phase string, d time.Duration) {
 		n.metrics.phases.WithLabelValues(phase).Observe(d.Seconds())
 	}})
+	n.idle = &idleshards.Tracker{Self: n.self, Clock: o.Clock, Router: n.router, Holds: idleshards.NewHolds(o.Shards), Stages: new(idleshards.Stages)}
 	n.proxy = proxy.New(n.proxyOptions())
+	n.idle.Proxy = n.proxy
 	if n.appWatch != nil {
 		n.appWatch.connected, n.appWatch.renew = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
 	}
@@ -211,7 +212,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.OnNotAcquired(s, shardmap.Epoch(epoch)) }
 	}
 	p.KeepUpstream = n.appWatch != nil
-	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.AbortOverdue, n.acceptsNewKeys, n.holdShard
+	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.AbortOverdue, n.acceptsNewKeys, n.idle.Hold
 	p.Probe = func() (bool, string) {
 		if err := n.api.Ready(); err != nil {
 			return false, api.Brief(err) // without details, because the probe needs no authentication
@@ -283,7 +284,7 @@ func (n *Node) adminOptions() adminapi.Options {
 			r := n.monitor.Result()
 			return adminapi.Findings{Inputs: r.Inputs, List: r.Findings}
 		},
-		HeldShards: n.heldShards, LoadedKeys: n.loaded.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
+		HeldShards: n.idle.HeldCount, LoadedKeys: n.loaded.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
 		MayWrite: n.writeLimit.ForOwned, MapStays: n.shutdown.WhyShardsStay, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
 	}
 }
@@ -360,7 +361,7 @@ func (n *Node) openRaft() error {
 func (n *Node) newAgent() {
 	a := &agent{
 		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), returnsWithin: n.o.HoldGrace,
-		keys:         n.loaded.digest.Load,
+		keys: n.loaded.digest.Load, moveStages: n.idle.Stages,
 		healthy:      func() bool { return n.health == nil || n.health.Healthy() },
 		app:          n.appHealth,
 		known:        func() bool { return n.health == nil || n.health.Checked() },

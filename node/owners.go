@@ -52,3 +52,16 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
 	return n.router.AwaitTable(ctx, func(t *route.Table) bool { return t.Generation() > generation })
 }
+
+// acceptsNewKeys reports whether keys that are created for new sessions may belong to a node: the
+// node neither drains nor is cordoned. "" means this node.
+func (n *Node) acceptsNewKeys(node string) bool {
+	id := shardmap.NodeID(node)
+	if node == "" || id == n.self {
+		if id = n.self; n.agent.leaving.Load() {
+			return false
+		}
+	}
+	p := n.fsm.state.Load().Policy()
+	return !p.IsDraining(id) && !p.Cordoned[id]
+}

@@ -85,13 +85,13 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		},
 		control.Idle: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
 			if len(q.Question) == 0 {
-				return n.idleShards(), nil
+				return n.idle.Answer(), nil
 			}
 			question, err := control.Decode[leaderloop.StageQuestion](q.Question)
 			if err != nil {
 				return nil, err
 			}
-			return n.idleInStage(question), nil
+			return n.idle.AnswerStage(question), nil
 		},
 		control.Load:    func(context.Context, control.Caller, control.Request) (any, error) { return n.proxy.Load(), nil },
 		control.Running: func(context.Context, control.Caller, control.Request) (any, error) { return n.api.LocalRunning(), nil },

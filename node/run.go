@@ -256,7 +256,7 @@ func (n *Node) leaderOptions() leaderloop.Options {
 			},
 			MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter,
 		},
-		IdleShards: n.idleShards, IdleInStage: n.idleInStage, AdoptCluster: n.adoptCluster, OnVoterHeartbeat: func() { notify(n.agent.beatWithVoters) },
+		IdleShards: n.idle.Answer, IdleInStage: n.idle.AnswerStage, AdoptCluster: n.adoptCluster, OnVoterHeartbeat: func() { notify(n.agent.beatWithVoters) },
 		Events: n.events, Changes: n.changes, Log: n.log,
 		Metrics: leaderloop.Metrics{Proposals: n.metrics.rounds, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, Commits: n.metrics.commits},
 	}

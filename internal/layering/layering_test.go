@@ -64,7 +64,7 @@ func allowed() map[string][]string {
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/campaign", "node/shutdown", "node/identity", "node/findings", "node/persist", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash"},
+		"node":             {"node/idleshards", "node/campaign", "node/shutdown", "node/identity", "node/findings", "node/persist", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
@@ -92,6 +92,7 @@ func allowed() map[string][]string {
 		"node/identity":    {"ack", "diagnosis", "endpoints", "internal/chanutil", "internal/clock", "internal/logsafe", "node/cluster", "node/clusterid", "node/consensus", "node/disk", "node/diskhistory", "node/gossip", "node/membership", "peer", "shardmap"},
 		"node/shutdown":    {"ack", "ack/leader", "internal/clock", "node/adminapi", "node/cluster", "node/consensus", "node/control", "node/gossip", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/campaign":    {"ack/election", "internal/clock", "node/consensus", "node/control", "peer", "shardmap"},
+		"node/idleshards":  {"ack", "internal/clock", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},

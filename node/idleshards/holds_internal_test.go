@@ -1,4 +1,4 @@
-package node
+package idleshards
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // A hold counts for the ownership in which the app asked for it, and until its time is over.
 func TestHoldEndsWithItsTimeAndItsOwnership(t *testing.T) {
-	h := newAppHolds(4)
+	h := NewHolds(4)
 	for _, c := range []struct {
 		what       string
 		set        func()
@@ -27,16 +27,16 @@ func TestHoldEndsWithItsTimeAndItsOwnership(t *testing.T) {
 		{"renewed", func() { h.set(2, 7, 20*time.Second) }, 7, 19 * time.Second, true},
 		{"under an earlier ownership", func() {}, 6, 19 * time.Second, false},
 		{"after the shard came back", func() {}, 9, 19 * time.Second, false},
-		{"the app is unhealthy", func() { h.clear() }, 7, 1 * time.Second, false},
+		{"the app is unhealthy", func() { h.Clear() }, 7, 1 * time.Second, false},
 		{"held again", func() { h.set(2, 7, 20*time.Second) }, 7, 19 * time.Second, true},
 		{"ended by 0", func() { h.set(2, 7, 0) }, 7, 1 * time.Second, false},
 	} {
 		c.set()
-		if got := h.holds(2, c.epoch, c.now); got != c.wantsHolds {
+		if got := h.has(2, c.epoch, c.now); got != c.wantsHolds {
 			t.Errorf("%s: holds = %v, want %v", c.what, got, c.wantsHolds)
 		}
 	}
-	if h.holds(1, 7, 0) {
+	if h.has(1, 7, 0) {
 		t.Error("another shard is held, too")
 	}
 }
@@ -57,17 +57,17 @@ func TestHeldShardIsNotIdle(t *testing.T) {
 // not end the hold: the shard would count as idle and move.
 func TestLateResponseOfAnEarlierOwnershipKeepsTheHold(t *testing.T) {
 	for name, until := range map[string]time.Duration{"renews its hold": time.Minute, "ends its hold": 0} {
-		h := newAppHolds(1)
+		h := NewHolds(1)
 		h.set(0, 7, 20*time.Second)
 		h.set(0, 6, until)
-		if !h.holds(0, 7, 19*time.Second) {
+		if !h.has(0, 7, 19*time.Second) {
 			t.Errorf("the late response %s: the shard is not held any more", name)
 		}
-		if h.holds(0, 6, 19*time.Second) {
+		if h.has(0, 6, 19*time.Second) {
 			t.Errorf("the late response %s: the shard is held under the earlier ownership", name)
 		}
 		h.set(0, 8, 30*time.Second)
-		if !h.holds(0, 8, 29*time.Second) {
+		if !h.has(0, 8, 29*time.Second) {
 			t.Errorf("the late response %s: the next ownership has no hold", name)
 		}
 	}
@@ -76,18 +76,17 @@ func TestLateResponseOfAnEarlierOwnershipKeepsTheHold(t *testing.T) {
 // A held shard counts as busy, under the ownership of its hold only, until the hold ends.
 func TestHeldShardIsBusyForItsOwnership(t *testing.T) {
 	c := new(clock.Manual)
-	n := &Node{self: "a", holds: newAppHolds(4), router: router.New("a", 4, c, nil)}
-	n.o.Clock = c
+	tracker := &Tracker{Self: "a", Clock: c, Holds: NewHolds(4), Router: router.New("a", 4, c, nil)}
 	m := shardmap.Assign(shardmap.New(4), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
 	since := func(s shardmap.Shard) uint64 { return uint64(m.OwnedSince(s)) }
-	n.holdShard(1, since(1), 10*time.Second)
-	n.holdShard(2, since(2)+1, 10*time.Second)
-	n.holdShard(3, since(3), 10*time.Second)
-	n.holdShard(3, since(3), 0)
+	tracker.Hold(1, since(1), 10*time.Second)
+	tracker.Hold(2, since(2)+1, 10*time.Second)
+	tracker.Hold(3, since(3), 10*time.Second)
+	tracker.Hold(3, since(3), 0)
 	want := func(what string, counts ...int) {
 		t.Helper()
 		for s, count := range counts {
-			if got := n.busy(m)(shardmap.Shard(s)); got != count {
+			if got := tracker.busy(m)(shardmap.Shard(s)); got != count {
 				t.Errorf("%s: shard %d has %d, want %d", what, s, got, count)
 			}
 		}

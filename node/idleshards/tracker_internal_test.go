@@ -1,45 +1,14 @@
-package node
+package idleshards
 
 import (
-	"context"
-	"net"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"shardway/ack"
-	"shardway/ack/leader"
-	"shardway/internal/clock"
-	"shardway/node/cluster"
-	"shardway/node/control"
 	"shardway/node/leaderloop"
-	"shardway/node/router"
-	"shardway/peer"
-	"shardway/proxy"
-	"shardway/queue"
 	"shardway/shardmap"
 )
-
-// AskIdle returns what a leader in a state is told of what is idle at a node; false: nothing.
-func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told leader.IdleShards, ok bool) {
-	n := &Node{self: self, log: zerolog.Nop(), o: Options{Clock: clock.Virtual()}, holds: newAppHolds(max(s.Shards(), 1))}
-	n.port = peer.New(peer.Options{
-		Node: string(self), Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Dial: dial,
-		Lookup: func(node string) (string, bool) { return node + ":1", true },
-	})
-	n.client = control.NewClient(n.port, n.log)
-	n.router = router.New(self, max(s.Shards(), 1), clock.Virtual(), n.port)
-	n.router.Swap(ack.NewRouting(self, s, 0, false))
-	n.proxy = proxy.New(proxy.Options{Cluster: n.router, Queue: queue.New(queue.Options{})})
-	view := cluster.NewView(string(self), string(self)+"/d", ack.DefaultTiming(), func() *ack.State { return s })
-	l, _, _ := leaderloop.NewWithoutLoop(leaderloop.Options{Self: self, Client: n.client, View: view, IdleShards: n.idleShards}, 1, 0)
-	if m := l.FetchIdle(ctx, of); m != nil {
-		return *m, true
-	}
-	return told, false
-}
 
 // What runs is waited for, but for kept sockets, which hand over: so many at a time, and those
 // of one shard together, however many they are.

@@ -1,4 +1,4 @@
-package node
+package idleshards
 
 import (
 	"testing"
@@ -13,27 +13,27 @@ import (
 // when the round began, and when requests were cut.
 func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 	m := shardmap.Assign(shardmap.New(6), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
-	var g moveStages
+	var g Stages
 	g.recordAnswer(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, leaderloop.StageQuestion{})
-	g.held, g.cut = map[shardmap.Shard]bool{1: true, 2: true}, map[shardmap.Shard]bool{}
-	g.recordAborted(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
-	for s, want := range map[shardmap.Shard]string{0: stageIdle, 1: stageFinished, 2: stageAborted, 3: stageIdle, 4: stageFinished} {
-		if got := g.stageOf(s); got != want {
+	g.held, g.aborted = map[shardmap.Shard]bool{1: true, 2: true}, map[shardmap.Shard]bool{}
+	g.RecordAborted(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
+	for s, want := range map[shardmap.Shard]string{0: StageIdle, 1: StageFinished, 2: StageAborted, 3: StageIdle, 4: StageFinished} {
+		if got := g.StageOf(s); got != want {
 			t.Errorf("shard %d: %s, want %s", s, got, want)
 		}
 	}
 	g.recordAnswer(m, "a", []shardmap.Shard{0, 1, 2, 3, 4, 5}, nil, leaderloop.StageQuestion{})
-	if got := g.stageOf(5); got != stageIdle {
-		t.Errorf("shard 5, busy in an earlier change: %s, want %s", got, stageIdle)
+	if got := g.StageOf(5); got != StageIdle {
+		t.Errorf("shard 5, busy in an earlier change: %s, want %s", got, StageIdle)
 	}
 }
 
 // What a proposal takes and runs is held; nothing of the round before is remembered.
 func TestHeldShardsAreThoseOfTheOpenRound(t *testing.T) {
-	g := moveStages{held: map[shardmap.Shard]bool{9: true}, cut: map[shardmap.Shard]bool{9: true}}
-	g.recordHeld(ack.NewState(), "a", func(shardmap.Shard) int { return 1 })
-	if len(g.held) != 0 || len(g.cut) != 0 {
-		t.Errorf("%v are held and %v cut, and no round is open", g.held, g.cut)
+	g := Stages{held: map[shardmap.Shard]bool{9: true}, aborted: map[shardmap.Shard]bool{9: true}}
+	g.RecordProposal(ack.NewState(), "a", func(shardmap.Shard) int { return 1 })
+	if len(g.held) != 0 || len(g.aborted) != 0 {
+		t.Errorf("%v are held and %v cut, and no round is open", g.held, g.aborted)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestHeldShardsAreThoseOfTheOpenRound(t *testing.T) {
 // ran at the question before does not.
 func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
 	m := shardmap.New(1)
-	var g moveStages
+	var g Stages
 	long, short := proxy.Run{Number: 1}, proxy.Run{Number: 2}
 	if g.ranBefore([]proxy.Run{long}) {
 		t.Error("a request is old, and nobody has asked")
