@@ -13,6 +13,7 @@ import (
 	"shardway/ack/election"
 	"shardway/admin/api"
 	"shardway/event"
+	"shardway/internal/chanutil"
 	"shardway/internal/clock"
 	"shardway/node/campaign"
 	"shardway/node/eventlog"
@@ -412,7 +413,7 @@ func (a *agent) IsLeaving() bool { return a.leaving.Load() }
 // Leave makes this node give up all its shards. It returns false if the node already did.
 func (a *agent) Leave() (started bool) {
 	started = !a.leaving.Swap(true)
-	notify(a.wake)
+	chanutil.Notify(a.wake)
 	return started
 }
 
@@ -465,7 +466,7 @@ func (a *agent) KeptShards() (shards int, why string) {
 // stop.
 func (a *agent) SayGoodbye() {
 	a.goodbye.Store(true)
-	notify(a.wake)
+	chanutil.Notify(a.wake)
 }
 
 // HasStopped reports whether this node admits and runs no more requests.

@@ -126,7 +126,7 @@ func (n *Node) Routes() bool {
 
 // GossipTags returns what the node's gossip says about it.
 func (n *Node) GossipTags() map[string]string {
-	t := n.tags()
+	t := n.announcer.tags()
 	all := map[string]string{
 		"v": "2", "node": t.Node, "disk": t.Disk, "cluster": t.Cluster, "shards": strconv.Itoa(t.Shards), "role": t.Role,
 		"weight": strconv.FormatUint(uint64(t.Weight), 10), "version": t.Version,

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"shardway/ack"
+	"shardway/internal/chanutil"
 	"shardway/node/eventlog"
 )
 
@@ -107,14 +108,15 @@ func (f *fsm) publish(s *ack.State, reason string) {
 	if f.policed != nil && s.Policy() != was.Policy() {
 		f.policed()
 	}
-	notify(f.agentHint)
-	notify(f.leaderHint)
+	chanutil.Notify(f.agentHint)
+	chanutil.Notify(f.leaderHint)
 }
 
-// notify puts a token into a channel of capacity one. It has no effect if the channel has a token.
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// unknownLevel returns the error of a node whose log has a level (format version) that this program does
+// not support, with the remedy.
+func unknownLevel(err error) error {
+	if level, ok := errors.AsType[*ack.FormatVersionError](err); ok && level.Outdated() {
+		return fmt.Errorf("node: the data directory was created by a development version: %w: start with an empty --data directory", err)
 	}
+	return fmt.Errorf("node: this cluster is beyond this program: %w: run the version of the other nodes on this --data directory (a finalized upgrade cannot be taken back)", err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
+	"shardway/internal/chanutil"
 	"shardway/internal/pollctx"
 	"shardway/node/router"
 	"shardway/shardmap"
@@ -162,7 +163,7 @@ func (h *hooking) noteNotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
 	h.mu.Lock()
 	h.mu.notAcquired[s] = max(epoch, h.mu.notAcquired[s])
 	h.mu.Unlock()
-	notify(h.told)
+	chanutil.Notify(h.told)
 }
 
 // takeNotAcquired calls do for each shard that noteNotAcquired has recorded since the previous call.

@@ -21,6 +21,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/event"
+	"shardway/internal/chanutil"
 	"shardway/internal/clock"
 	"shardway/node/adminapi"
 	"shardway/node/apphealth"
@@ -38,7 +39,6 @@ import (
 	"shardway/node/idleshards"
 	"shardway/node/keyhash"
 	"shardway/node/leaderloop"
-	"shardway/node/logs"
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/node/router"
@@ -61,49 +61,49 @@ type Node struct {
 	log    zerolog.Logger
 	nonce  uint64 // random number that distinguishes processes with the same boot number; not secret
 
-	port              *peer.Port         // connections between nodes
-	client            *control.Client    // requests to other nodes
-	gossip            *gossip.Gossip     // finds the other nodes
-	stores            *disk.Stores       // the stores of Raft
-	stream            *consensus.Stream  // the connections of Raft
-	raft              *consensus.Raft    // set by openRaft
-	raftOpen          chan struct{}      // closed after raft was set
-	fsm               *fsm               // the replicated state
-	api               *adminapi.API      // the services of the admin port
-	hasher            *keyhash.Hasher    // hashes shard keys, and recognizes quarantined keys
-	leader            *leaderloop.Client // requests to the leader
-	view              *cluster.View      // what this node knows of the other nodes
-	router            *router.Router     // the routing table and the lease
-	queue             *queue.Queue       // requests that wait, for example while their shard moves
-	proxy             *proxy.Server
-	scheduler         clock.Scheduler             // shared source of periodic wake-ups
-	agent             *agent                      // this node's side of the lease protocol
-	heartbeats        *heartbeat.Client           // sends the heartbeats of the agent to the leader
-	crashes           *crashdetect.Detector       // detects that processes of other nodes have ended
-	poison            *crashdetect.PoisonDetector // detects keys whose requests may end processes
-	diskRecords       *identity.Records           // what the other nodes have stated about their disks
-	greeter           *identity.Greeter           // exchanges these statements with the other voters
-	addressChanges    *identity.AddressChanges
-	bootstrapper      *membership.Bootstrapper      // set by openRaft
-	duplicates        *membership.DuplicateDetector // set by openRaft
-	campaigner        *campaign.Campaigner          // starts elections; set by openRaft
-	suspicion         *campaign.Suspicion           // whether this node suspects its leader; set by openRaft
-	health            *apphealth.Checker            // nil for a gateway
-	appWatch          *appWatch
-	writeLimit        *writelimit.Limit // how long the app may write without contact to this node
-	metrics           *metrics
-	events            *event.Ring
-	changes           *eventlog.MapChangeRecorder
-	leaderTracker     *eventlog.LeaderTracker
-	leading           atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
-	asks              sync.WaitGroup                        // goroutines that wait for Raft or other nodes; all end when Raft stops
-	ownAnswers        chan ack.Answer                       // cap 1: newest response of this node's own leader loop
-	rotation          *rotation.Rotation                    // rotation of the cluster secret
-	invalidHeartbeats logs.Seldom                           // limits log lines about invalid heartbeats
-	monitor           *findings.Monitor                     // computes the findings
-	idle              *idleshards.Tracker                   // which shards of this node are idle
-	hanging           atomic.Bool                           // a write to the disk has stalled
-	loaded            loadedKeys                            // key configuration of this node's settings
+	port           *peer.Port         // connections between nodes
+	client         *control.Client    // requests to other nodes
+	gossip         *gossip.Gossip     // finds the other nodes
+	announcer      *announcer         // announces this node by gossip
+	stores         *disk.Stores       // the stores of Raft
+	stream         *consensus.Stream  // the connections of Raft
+	raft           *consensus.Raft    // set by openRaft
+	raftOpen       chan struct{}      // closed after raft was set
+	fsm            *fsm               // the replicated state
+	api            *adminapi.API      // the services of the admin port
+	hasher         *keyhash.Hasher    // hashes shard keys, and recognizes quarantined keys
+	leader         *leaderloop.Client // requests to the leader
+	view           *cluster.View      // what this node knows of the other nodes
+	router         *router.Router     // the routing table and the lease
+	queue          *queue.Queue       // requests that wait, for example while their shard moves
+	proxy          *proxy.Server
+	scheduler      clock.Scheduler             // shared source of periodic wake-ups
+	agent          *agent                      // this node's side of the lease protocol
+	heartbeats     *heartbeat.Client           // sends the heartbeats of the agent to the leader
+	crashes        *crashdetect.Detector       // detects that processes of other nodes have ended
+	poison         *crashdetect.PoisonDetector // detects keys whose requests may end processes
+	diskRecords    *identity.Records           // what the other nodes have stated about their disks
+	greeter        *identity.Greeter           // exchanges these statements with the other voters
+	addressChanges *identity.AddressChanges
+	bootstrapper   *membership.Bootstrapper      // set by openRaft
+	duplicates     *membership.DuplicateDetector // set by openRaft
+	campaigner     *campaign.Campaigner          // starts elections; set by openRaft
+	suspicion      *campaign.Suspicion           // whether this node suspects its leader; set by openRaft
+	health         *apphealth.Checker            // nil for a gateway
+	appWatch       *appWatch
+	writeLimit     *writelimit.Limit // how long the app may write without contact to this node
+	metrics        *metrics
+	events         *event.Ring
+	changes        *eventlog.MapChangeRecorder
+	leaderTracker  *eventlog.LeaderTracker
+	leading        atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
+	asks           sync.WaitGroup                        // goroutines that wait for Raft or other nodes; all end when Raft stops
+	rotation       *rotation.Rotation                    // rotation of the cluster secret
+	inbox          *leaderInbox                          // passes messages to the leader loop
+	monitor        *findings.Monitor                     // computes the findings
+	idle           *idleshards.Tracker                   // which shards of this node are idle
+	hanging        atomic.Bool                           // a write to the disk has stalled
+	loaded         loadedKeys                            // key configuration of this node's settings
 
 	shutdown *shutdown.Sequence // the steps of an orderly stop
 	started  time.Time
@@ -117,12 +117,11 @@ type Node struct {
 func New(o Options) (*Node, error) {
 	n := &Node{
 		o: o, self: shardmap.NodeID(o.Dir.Node()), server: consensus.ServerID(o.Dir.Node(), o.Dir.Disk()), log: o.Log,
-		ownAnswers: make(chan ack.Answer, 1),
-		failed:     make(chan error, 1),
-		nonce:      rand.Uint64(), //nolint:gosec // no secret
-		raftOpen:   make(chan struct{}),
-		ready:      make(chan struct{}),
-		metrics:    newMetrics(),
+		failed:   make(chan error, 1),
+		nonce:    rand.Uint64(), //nolint:gosec // no secret
+		raftOpen: make(chan struct{}),
+		ready:    make(chan struct{}),
+		metrics:  newMetrics(),
 	}
 	if n.o.ShutdownTimeout <= 0 {
 		n.o.ShutdownTimeout = 30 * time.Second
@@ -135,19 +134,21 @@ func New(o Options) (*Node, error) {
 	}
 	n.loaded.set(o.Keys)
 	n.fsm = newFSM(n.fail)
+	n.announcer = &announcer{o: &n.o, state: n.fsm.state.Load, fail: n.fail}
 	var err error
 	if n.hasher, err = keyhash.New(keyhash.Options{
-		Secrets: o.Secrets, Cluster: n.cluster, Shards: o.Shards,
+		Secrets: o.Secrets, Cluster: n.announcer.clusterID, Shards: o.Shards,
 		Policy: func() *ack.Policy { return n.fsm.state.Load().Policy() },
 		Apply:  func(q *shardkey.Quarantine) { n.proxy.Quarantine(q) },
 	}); err != nil {
 		return nil, err
 	}
+	n.announcer.hasher = n.hasher
 	n.view = cluster.NewView(string(n.self), n.server, o.Timing, n.fsm.state.Load)
 	n.diskRecords = identity.NewRecords(n.recordsOptions())
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
-		Cluster: n.cluster, AdoptCluster: n.adopt, IsKnownNode: n.view.MayConnect, Lookup: n.view.Lookup, IsNodeAddr: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
+		Cluster: n.announcer.clusterID, AdoptCluster: n.announcer.adopt, IsKnownNode: n.view.MayConnect, Lookup: n.view.Lookup, IsNodeAddr: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
 		DiskRecords: n.diskRecords,
 		Scheduler:   &n.scheduler,
 		WrapClient:  o.WrapClient, WrapServer: o.WrapServer,
@@ -163,12 +164,12 @@ func New(o Options) (*Node, error) {
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
 	n.writeLimit = writelimit.New(n.writeLimitOptions())
 	if o.CheckApp != nil {
-		n.health = apphealth.NewChecker(n.watchedCheck(), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.scheduler, o.Log, func() {
+		n.health = apphealth.NewChecker(n.appWatch.wrapCheck(o.CheckApp, o.AppInstance), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.scheduler, o.Log, func() {
 			n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
 			if !n.health.Healthy() {
 				n.idle.Holds.Clear() // an unhealthy app has lost the held state, or its shards move away soon
 			}
-			notify(n.agent.wake)
+			chanutil.Notify(n.agent.wake)
 		})
 	}
 	n.events = n.newEvents()
@@ -184,6 +185,7 @@ func New(o Options) (*Node, error) {
 	}
 	n.fsm.policed = n.hasher.Update
 	n.crashes = crashdetect.NewDetector(n.port, o.Clock, n.refused)
+	n.inbox = &leaderInbox{leading: &n.leading, records: n.diskRecords, crashes: n.crashes, ownAnswers: make(chan ack.Answer, 1), log: n.log}
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if err := n.open(); err != nil {
 		return nil, err
@@ -262,12 +264,12 @@ func (n *Node) writeLimitOptions() writelimit.Options {
 func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
-		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, BootstrapExpect: n.o.BootstrapExpect, Tags: n.tags(), Keys: n.gossipKeys(),
+		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, BootstrapExpect: n.o.BootstrapExpect, Tags: n.announcer.tags(), Keys: gossipKeys(n.o.Secrets),
 		Keep: n.view.IsServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Scheduler: &n.scheduler, Log: n.o.Log,
 	}); err != nil {
 		return err
 	}
-	n.view.Gossip = n.gossip
+	n.view.Gossip, n.announcer.gossip = n.gossip, n.gossip
 	if n.stores, err = n.o.Dir.OpenStores(disk.StoreOptions{Log: n.o.Log}); err != nil {
 		return err
 	}
@@ -367,7 +369,7 @@ func (n *Node) newAgent() {
 		known:        func() bool { return n.health == nil || n.health.Checked() },
 		stateChanged: n.fsm.agentHint, newest: n.fsm.state.Load,
 		appWatch: n.appWatch,
-		answers:  make(chan ack.Answer), ownAnswers: n.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
+		answers:  make(chan ack.Answer), ownAnswers: n.inbox.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		calls: make(chan func()), ended: make(chan struct{}), receivedAt: make(map[shardmap.Shard]time.Duration),
 		orphans: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.scheduler.NewOnDemandTicker(), busyTimer: n.scheduler.NewBusyTicker(clock.MinInterval), // created before all other timers, because the lease depends on them
 	}
@@ -380,9 +382,9 @@ func (n *Node) newAgent() {
 	n.agent = a
 	n.heartbeats = heartbeat.NewClient(heartbeat.ClientOptions{
 		Self: n.self, Port: n.port, Log: n.log, OldConnTimeout: func() time.Duration { return n.view.Timing().DeadAfter },
-		Leader: func() string { return n.raft.Leader() }, DeliverOwn: n.deliverOwnHeartbeat, Answers: a.answers,
+		Leader: func() string { return n.raft.Leader() }, DeliverOwn: n.inbox.deliverOwnHeartbeat, Answers: a.answers,
 		OnConnClosed: func(node string, boot uint64) { n.crashes.ConnClosed(node, crashdetect.Process{Boot: boot}) },
-		Trigger:      func() { notify(a.wake) },
+		Trigger:      func() { chanutil.Notify(a.wake) },
 	})
 	var hooks *ackagent.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
@@ -437,59 +439,13 @@ func (n *Node) hung(on bool) {
 	n.log.Error().Str("path", n.o.Dir.Path()).Str("effect", "the other nodes continue without this node").Msg("disk stalled, check or stop node")
 }
 
-// cluster returns the ID of the cluster that this node belongs to, or "".
-func (n *Node) cluster() string {
-	id, _ := n.o.Dir.Cluster()
-	return id
-}
-
-// adopt stores the ID of the cluster that this node belongs to from now on, and announces it by gossip.
-func (n *Node) adopt(cluster string) error {
-	if err := n.o.Dir.SetCluster(cluster, n.o.Shards); err != nil {
-		return err
-	}
-	n.hasher.Update()
-	return n.gossip.SetTags(n.tags())
-}
-
-// tags returns the tags with which this node announces itself in gossip.
-func (n *Node) tags() gossip.Tags {
-	t := gossip.Tags{
-		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: gossip.RoleNode,
-		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, AppVersion: n.o.AppVersion, Endpoints: n.o.Endpoints,
-		Levels: gossip.Levels{InForce: max(uint8(n.fsm.state.Load().FormatVersion()), n.o.Dir.Level()), Known: uint8(ack.MaxFormatVersion)},
-	}
-	if n.o.Gateway {
-		t.Role = gossip.RoleGateway
-	}
-	if t.Cluster == "" {
-		t.BootstrapExpect = n.o.BootstrapExpect
-	}
-	return t
-}
-
-// adoptCluster adopts the cluster whose ID the log of this node contains (the state s). The node fails if
-// that cluster has another number of shards.
-func (n *Node) adoptCluster(s *ack.State) {
-	if !s.Bootstrapped() || n.cluster() == s.ClusterID() && s.Shards() == n.o.Shards {
-		return
-	}
-	if s.Shards() != n.o.Shards {
-		n.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", s.ClusterID(), s.Shards(), n.o.Shards, s.Shards()))
-		return
-	}
-	if err := n.adopt(s.ClusterID()); err != nil {
-		n.fail(err)
-	}
-}
-
 // refused is called when the heartbeat connection to a node broke, and its address then refused a new
 // connection. That is evidence that the process gone has ended. If this node leads, refused passes the
 // evidence to the leader loop. Otherwise this node campaigns if the process was the leader. began is the
 // time at which the redial started. again means that the redial must be repeated.
 func (n *Node) refused(node string, gone crashdetect.Process, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
-		n.sendToLeaderLoop(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, RedialStartedAt: began})
+		n.inbox.send(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, RedialStartedAt: began})
 		return began < l.Began() // then that said nothing
 	}
 	n.campaigner.OnLeaderEnded(node)
@@ -512,7 +468,7 @@ func (n *Node) wait(ctx context.Context) error {
 			serves := n.agent.lastAnswer.Load() > 0
 			switch {
 			case r.Superseded:
-				n.asks.Go(func() { asked <- identity.CheckSuperseded(ctx, n.port, n.cluster(), r, serves, n.log) })
+				n.asks.Go(func() { asked <- identity.CheckSuperseded(ctx, n.port, n.announcer.clusterID(), r, serves, n.log) })
 				refused = nil // ignore other refusals until the result is known
 			case !serves:
 				return r

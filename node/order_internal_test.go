@@ -88,6 +88,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 				return nil, syscall.ECONNREFUSED
 			},
 		})
+		n.inbox = &leaderInbox{leading: &n.leading}
 		n.crashes = crashdetect.NewDetector(n.port, n.o.Clock, n.refused)
 		n.crashes.Start(t.Context())
 		time.Sleep(time.Second)

@@ -1,6 +1,10 @@
 package node
 
-import "slices"
+import (
+	"slices"
+
+	"shardway/internal/chanutil"
+)
 
 const (
 	// maxSynchronizedVoters is the largest number of voters that send their heartbeats at the same
@@ -21,7 +25,7 @@ func (n *Node) onRaftHeartbeat() {
 		return
 	}
 	if voters := n.raft.Voters(); len(voters) <= maxSynchronizedVoters && slices.Contains(voters, n.server) {
-		notify(n.agent.beatIfNearlyDue)
+		chanutil.Notify(n.agent.beatIfNearlyDue)
 	}
 	n.scheduler.TickEarly()
 }

@@ -2,16 +2,16 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"shardway/ack"
 	"shardway/ack/leader"
-	"shardway/admin/api"
 	"shardway/internal/chanutil"
+	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/leaderloop"
-	"shardway/node/logs"
 	"shardway/shardmap"
 )
 
@@ -27,7 +27,7 @@ type exceededNotes struct {
 	notes    int
 }
 
-// deliver schedules r to be sent to the leader by bringReleases, and logs notes that exceed the limit.
+// deliver schedules r to be sent to the leader by releaseSender, and logs notes that exceed the limit.
 // The goroutine of agent.run calls it repeatedly until the leader has recorded r.
 func (h *hooking) deliver(r ack.Releases) {
 	if said := (exceededNotes{r.Proposal, len(r.OverLimit)}); said != h.over {
@@ -43,45 +43,38 @@ func (h *hooking) deliver(r ack.Releases) {
 	chanutil.Replace(h.given, r)
 }
 
-// bringReleases sends the newest release notes of this node to the leader, until ctx ends. It does not retry
-// itself: the machine calls deliver again until the leader has recorded the notes.
-func (n *Node) bringReleases(ctx context.Context) {
+// releaseSender sends the release notes of this node to the leader.
+type releaseSender struct {
+	self   string
+	notes  <-chan ack.Releases // the newest notes
+	raft   *consensus.Raft
+	client *control.Client
+	inbox  *leaderInbox
+	log    zerolog.Logger
+}
+
+// run sends the newest release notes until ctx ends. It does not retry itself: the machine calls deliver again until the leader has recorded the notes.
+func (s *releaseSender) run(ctx context.Context) {
 	for {
 		var r ack.Releases
 		select {
 		case <-ctx.Done():
 			return
-		case r = <-n.agent.hooking.given:
+		case r = <-s.notes:
 		}
-		to := n.raft.Leader()
+		to := s.raft.Leader()
 		switch to {
 		case "":
-		case string(n.self):
-			n.sendToLeaderLoop(leader.ReleasesReceived{Releases: r})
+		case s.self:
+			s.inbox.send(leader.ReleasesReceived{Releases: r})
 		default:
-			b, _ := r.MarshalBinary()
-			asking, cancel := context.WithTimeout(ctx, releasesTimeout)
-			err := n.client.Call(asking, to, control.Request{Kind: control.Release, Releases: b}, nil)
+			encoded, _ := r.MarshalBinary()
+			sendCtx, cancel := context.WithTimeout(ctx, releasesTimeout)
+			err := s.client.Call(sendCtx, to, control.Request{Kind: control.Release, Releases: encoded}, nil)
 			cancel()
 			if err != nil {
-				n.log.Debug().Err(err).Str("peer", to).Msg("releases not delivered")
+				s.log.Debug().Err(err).Str("peer", to).Msg("releases not delivered")
 			}
 		}
 	}
-}
-
-// released passes the release notes of another node to the leader loop, if this node leads.
-func (n *Node) released(node string, b []byte) error {
-	var r ack.Releases
-	if err := r.UnmarshalBinary(b); err != nil || string(r.Node) != node {
-		if n.invalidHeartbeats.Pass(node) {
-			n.log.Warn().Err(err).Str("peer", node).Str("claimed", logs.Cut(string(r.Node))).Msg("invalid releases from node")
-		}
-		return fmt.Errorf("%w: invalid releases", api.ErrInvalid)
-	}
-	if n.leading.Load() == nil {
-		return api.ErrNoLeader
-	}
-	n.sendToLeaderLoop(leader.ReleasesReceived{Releases: r})
-	return nil
 }

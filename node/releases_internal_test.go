@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,15 +62,15 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		n := &Node{log: zerolog.New(&log)}
-		if err := n.released("b", whole); !errors.Is(err, api.ErrNoLeader) {
+		b := &leaderInbox{leading: new(atomic.Pointer[leaderloop.Leadership]), log: zerolog.New(&log)}
+		if err := b.deliverReleases("b", whole); !errors.Is(err, api.ErrNoLeader) {
 			t.Errorf("one that does not lead says %v, want %v", err, api.ErrNoLeader)
 		}
 		l, messages, _ := leaderloop.NewWithoutLoop(leaderloop.Options{View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, 0)
-		n.leading.Store(l)
+		b.leading.Store(l)
 		for range 100 {
-			for from, b := range map[string][]byte{"b": whole[:len(whole)-1], "c": whole} {
-				if err := n.released(from, b); !errors.Is(err, api.ErrInvalid) {
+			for from, encoded := range map[string][]byte{"b": whole[:len(whole)-1], "c": whole} {
+				if err := b.deliverReleases(from, encoded); !errors.Is(err, api.ErrInvalid) {
 					t.Errorf("of %s: %v, want %v", from, err, api.ErrInvalid)
 				}
 			}
@@ -83,7 +84,7 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 		default:
 		}
 		told := make(chan error, 1)
-		go func() { told <- n.released("b", whole) }()
+		go func() { told <- b.deliverReleases("b", whole) }()
 		d, ok := (<-messages).(leader.ReleasesReceived)
 		if err := <-told; err != nil {
 			t.Errorf("the leader says %v", err)
@@ -92,7 +93,7 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 			t.Errorf("the leader was told %+v", d)
 		}
 		time.Sleep(time.Hour)
-		_ = n.released("c", whole)
+		_ = b.deliverReleases("c", whole)
 		if n := strings.Count(log.String(), "invalid releases from node"); n != 3 {
 			t.Errorf("%d lines, want one more after an hour", n)
 		}

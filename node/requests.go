@@ -17,45 +17,48 @@ import (
 // handlers returns the handlers of the requests that other nodes send to this node. The handlers in
 // asLeader reply control.ErrNotLeader while this node does not lead.
 func (n *Node) handlers() map[control.Kind]control.Handler {
+	rotate := func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
+		return n.rotation.Answer(ctx, from.Node, string(q.Kind), q.Proven, from.Binding)
+	}
 	return map[control.Kind]control.Handler{
-		control.Views: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+		control.Views: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			views, _ := l.View(ctx)
 			return leaderloop.WireMembers(views)
 		}),
-		control.Do: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Do: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			// The admin port has already logged an action that an operator requests at this node.
 			a := q.Action
 			l.Log.Info().Stringer("action", a.Verb).Str("peer", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Str("at", from.Node).Msg("action requested")
 			return nil, l.Do(ctx, a)
 		}),
-		control.Leave: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Leave: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			return nil, l.RemoveStopping(ctx, from.Node, q.Server)
 		}),
-		control.Timing: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+		control.Timing: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
 			return l.ChangeTiming(ctx, q.Timing, q.By)
 		}),
-		control.Level: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+		control.Level: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
 			return l.Upgrade(ctx, q.Firm, q.By)
 		}),
-		control.Plan: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+		control.Plan: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			return l.Plan(ctx)
 		}),
-		control.Settings: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Settings: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			views, _ := l.View(ctx)
 			return l.Differences(views, from.Node, q.Settings)
 		}),
-		control.Implicated: n.asLeader(func(_ context.Context, _ *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Implicated: asLeader(n.leader, func(_ context.Context, _ *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			reports, err := control.Decode[[]crashdetect.CrashReport](q.Implicated)
 			if err == nil {
 				n.poison.Record(from.Node, reports)
 			}
 			return nil, err
 		}),
-		control.Unconfirmed: n.asLeader(func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error) {
+		control.Unconfirmed: asLeader(n.leader, func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error) {
 			return n.monitor.Unconfirmed(), nil
 		}),
 		control.Release: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
-			return nil, n.released(from.Node, q.Releases)
+			return nil, n.inbox.deliverReleases(from.Node, q.Releases)
 		},
 		control.Suspects: func(context.Context, control.Caller, control.Request) (any, error) { return n.poison.Suspects(), nil },
 
@@ -105,23 +108,18 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		control.Report: func(ctx context.Context, _ control.Caller, q control.Request) (any, error) {
 			return n.api.LocalReport(ctx, q.Firm), nil
 		},
-		rotation.AskStep: n.rotate,
-		rotation.AskLead: n.rotate,
+		rotation.AskStep: rotate,
+		rotation.AskLead: rotate,
 	}
 }
 
 // asLeader returns a handler that calls h while this node leads.
-func (n *Node) asLeader(h func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error)) control.Handler {
+func asLeader(client *leaderloop.Client, h func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error)) control.Handler {
 	return func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
-		l := n.leader.Leadership()
+		l := client.Leadership()
 		if l == nil {
 			return nil, control.ErrNotLeader
 		}
 		return h(ctx, l, from, q)
 	}
-}
-
-// rotate handles a step of a secret rotation.
-func (n *Node) rotate(ctx context.Context, from control.Caller, q control.Request) (any, error) {
-	return n.rotation.Answer(ctx, from.Node, string(q.Kind), q.Proven, from.Binding)
 }

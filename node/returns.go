@@ -143,20 +143,20 @@ func (w *appWatch) dialed(a ackagent.Attempt, err error) {
 	}
 }
 
-// watchedCheck returns the health check of the app. If there is an appWatch, it records each result.
-func (n *Node) watchedCheck() func(context.Context) error {
-	check := n.o.CheckApp
-	if n.appWatch == nil {
+// wrapCheck wraps the health check of the app: the appWatch records each result. instance returns the app
+// instance in the response to the last check; nil means that the app reports no instances. w may be nil.
+func (w *appWatch) wrapCheck(check func(context.Context) error, instance func() string) func(context.Context) error {
+	if w == nil {
 		return check
 	}
 	return func(ctx context.Context) error {
-		a := n.appWatch.begin()
+		a := w.begin()
 		err := check(ctx)
-		instance := ""
-		if n.o.AppInstance != nil {
-			instance = n.o.AppInstance()
+		reported := ""
+		if instance != nil {
+			reported = instance()
 		}
-		n.appWatch.checked(a, instance, err)
+		w.checked(a, reported, err)
 		return err
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/internal/chanutil"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
@@ -121,7 +122,7 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 		n.poison.Wait()
 	})
 	n.port.Handle(peer.Raft, n.stream.Handle)
-	n.port.Handle(peer.Heartbeat, n.newHeartbeatServer().ServeStream) //nolint:contextcheck // the check for a crash outlives the stream
+	n.port.Handle(peer.Heartbeat, n.inbox.heartbeatServer().ServeStream) //nolint:contextcheck // the check for a crash outlives the stream
 	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	n.port.Handle(peer.RequestSession, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))
@@ -142,7 +143,8 @@ func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (haltAgent 
 	s.Spawn(ctx, "link", n.heartbeats.Run)
 	haltAgent = s.Spawn(ctx, "agent", n.agent.run)
 	if n.agent.hooking != nil {
-		s.Spawn(ctx, "releases", n.bringReleases)
+		sender := &releaseSender{self: string(n.self), notes: n.agent.hooking.given, raft: n.raft, client: n.client, inbox: n.inbox, log: n.log}
+		s.Spawn(ctx, "releases", sender.run)
 	}
 	if n.writeLimit.HasHook() {
 		s.Spawn(ctx, "app liveness", n.writeLimit.RunHook)
@@ -164,7 +166,7 @@ func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (haltAgent 
 func (n *Node) keepDirectory(ctx context.Context) {
 	t := n.scheduler.NewTicker(pollEvery)
 	defer t.Stop()
-	var said uint64 // index of the log entry of the timing that was compared last
+	timing := timingCheck{o: &n.o, upToDate: n.agent.IsUpToDate}
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
@@ -176,9 +178,9 @@ func (n *Node) keepDirectory(ctx context.Context) {
 			n.view.Update()
 		case <-t.C:
 			n.view.NoteServers()
-			n.adoptCluster(n.fsm.state.Load())
-			n.keepLevel(n.fsm.state.Load())
-			said = n.compareTiming(said)
+			n.announcer.adoptFromLog(n.fsm.state.Load())
+			n.announcer.keepLevel(n.fsm.state.Load())
+			timing.compare(n.fsm.state.Load())
 		}
 	}
 }
@@ -214,14 +216,14 @@ func (n *Node) lead(ctx context.Context) {
 			return
 		case leads:
 			n.leadIn(ctx, term)
-			notify(n.agent.wake) // send a heartbeat to the next leader at once
+			chanutil.Notify(n.agent.wake) // send a heartbeat to the next leader at once
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-n.raft.Changed():
-			notify(n.agent.wake)
+			chanutil.Notify(n.agent.wake)
 		case <-t.C:
 		}
 	}
@@ -234,7 +236,7 @@ func (n *Node) leadIn(ctx context.Context, term uint64) {
 	l.Log.Info().Msg("became leader")
 	n.leading.Store(l.Leadership)
 	n.crashes.Recheck() //nolint:contextcheck // outlives this leadership
-	notify(n.agent.wake)
+	chanutil.Notify(n.agent.wake)
 	l.Run(ctx)
 	n.leading.Store(nil)
 	l.Log.Info().Msg("leadership ended")
@@ -256,7 +258,7 @@ func (n *Node) leaderOptions() leaderloop.Options {
 			},
 			MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter,
 		},
-		IdleShards: n.idle.Answer, IdleInStage: n.idle.AnswerStage, AdoptCluster: n.adoptCluster, OnVoterHeartbeat: func() { notify(n.agent.beatWithVoters) },
+		IdleShards: n.idle.Answer, IdleInStage: n.idle.AnswerStage, AdoptCluster: n.announcer.adoptFromLog, OnVoterHeartbeat: func() { chanutil.Notify(n.agent.beatWithVoters) },
 		Events: n.events, Changes: n.changes, Log: n.log,
 		Metrics: leaderloop.Metrics{Proposals: n.metrics.rounds, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, Commits: n.metrics.commits},
 	}

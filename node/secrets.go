@@ -17,11 +17,11 @@ import (
 )
 
 // gossipKeys returns the encryption keys with which gossip starts. nil means that gossip is not encrypted.
-func (n *Node) gossipKeys() [][]byte {
-	if n.o.Secrets == nil {
+func gossipKeys(secrets *secret.Store) [][]byte {
+	if secrets == nil {
 		return nil
 	}
-	return n.o.Secrets.List().GossipKeys()
+	return secrets.List().GossipKeys()
 }
 
 // followSecrets makes gossip, the streams between nodes and the quarantines use the new secrets whenever the

@@ -8,37 +8,40 @@ import (
 	"shardway/node/leaderloop"
 )
 
-// compareTiming logs warnings about the timing of the cluster, once for each timing:
+// timingCheck compares the timing of the cluster with the flags of this node.
+type timingCheck struct {
+	o        *Options
+	upToDate func() bool // reports whether the log of this node is not far behind
+	compared uint64      // index of the log entry of the timing that was compared last; zero means none
+}
+
+// compare logs warnings about the timing of the cluster, once for each timing:
 //
 //   - The flags of this node contain another timing, which has no effect. This is logged only for the
 //     first timing after the start.
 //   - The heartbeat interval of this node is too long for the timing.
 //   - RemoveDeadAfter is too short for the timing.
-//
-// said is the index of the log entry of the timing that was compared last. compareTiming returns its new
-// value.
-func (n *Node) compareTiming(said uint64) uint64 {
-	s := n.fsm.state.Load()
-	if !s.Bootstrapped() || !n.agent.upToDate.Load() || s.TimingIndex() == said {
-		return said
+func (c *timingCheck) compare(s *ack.State) {
+	if !s.Bootstrapped() || !c.upToDate() || s.TimingIndex() == c.compared {
+		return
 	}
 	t := s.Timing()
-	if said == 0 && n.o.Timing != t {
-		n.log.Warn().Str("flags", leaderloop.DescribeTiming(n.o.Timing)).Str("cluster", leaderloop.DescribeTiming(t)).
-			Str("remedy", "start this node with "+flagsOf(t, n.o.Timing)+", or change the cluster's: shardway settings "+flagsOf(n.o.Timing, t)).
+	if c.compared == 0 && c.o.Timing != t {
+		c.o.Log.Warn().Str("flags", leaderloop.DescribeTiming(c.o.Timing)).Str("cluster", leaderloop.DescribeTiming(t)).
+			Str("remedy", "start this node with "+flagsOf(t, c.o.Timing)+", or change the cluster's: shardway settings "+flagsOf(c.o.Timing, t)).
 			Msg("timing flags differ from cluster settings")
 	}
-	for _, b := range timingrules.Check(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
+	for _, b := range timingrules.Check(c.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
 		if !b.Satisfied {
-			n.log.Warn().Str("breaks", b.Text).Str("figures", b.Values).Str("remedy", b.Remedy).Msg("heartbeats too slow for cluster settings")
+			c.o.Log.Warn().Str("breaks", b.Text).Str("figures", b.Values).Str("remedy", b.Remedy).Msg("heartbeats too slow for cluster settings")
 		}
 	}
-	if d := n.o.RemoveDeadAfter; d > 0 && d < 2*t.DeadAfter {
-		n.log.Warn().Str("remove_dead_after", timingrules.Short(d)).Str("dead_after", timingrules.Short(t.DeadAfter)).
+	if d := c.o.RemoveDeadAfter; d > 0 && d < 2*t.DeadAfter {
+		c.o.Log.Warn().Str("remove_dead_after", timingrules.Short(d)).Str("dead_after", timingrules.Short(t.DeadAfter)).
 			Str("remedy", "start this node with --remove-dead-after "+timingrules.Short(2*t.DeadAfter)+" or more").
 			Msg("remove-dead-after too short")
 	}
-	return s.TimingIndex()
+	c.compared = s.TimingIndex()
 }
 
 // flagsOf returns the flags of timing t whose values differ from those of other.

@@ -17,7 +17,7 @@ const (
 	// StageIdle means that the shard had no running request.
 	StageIdle = "idle"
 	// StageFinished means that the requests of the shard ended before the shard moved. New requests may
-	// have waited in the queue meanwhile.
+	// have waited in the queue in the meantime.
 	StageFinished = "finished"
 	// StageAborted means that requests of the shard were aborted at drain-timeout.
 	StageAborted = "aborted"

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/ack/leader"
+	"shardway/admin/api"
+	"shardway/internal/chanutil"
+	"shardway/node/crashdetect"
+	"shardway/node/heartbeat"
+	"shardway/node/identity"
+	"shardway/node/leaderloop"
+	"shardway/node/logs"
+)
+
+// leaderInbox passes messages of this node and of other nodes to the leader loop, if this node leads. Its
+// methods may be called from any goroutine.
+type leaderInbox struct {
+	leading    *atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
+	records    *identity.Records
+	crashes    *crashdetect.Detector
+	ownAnswers chan ack.Answer // cap 1: newest response to a heartbeat of this node
+	invalidLog logs.Seldom     // limits log lines about invalid messages
+	log        zerolog.Logger
+}
+
+// heartbeatServer creates the server of the heartbeat streams that other nodes open. The end of a stream
+// without a goodbye starts a check whether the node crashed.
+func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
+	return &heartbeat.Server{
+		Deliver: b.deliverHeartbeat, OnAccepted: b.records.LearnHeartbeat, InvalidLog: &b.invalidLog, Log: b.log,
+		OnClosed: func(last ack.Heartbeat) {
+			b.send(leader.ConnClosed{Node: last.Node, Nonce: last.Nonce})
+			if !last.Goodbye {
+				b.crashes.ConnClosed(string(last.Node), crashdetect.Process{Boot: last.Boot, Nonce: last.Nonce}) // outlives the stream
+			}
+		},
+	}
+}
+
+// deliverHeartbeat passes a heartbeat to the leader loop if this node leads. It refuses a heartbeat
+// from a disk that was rolled back to an older image.
+func (b *leaderInbox) deliverHeartbeat(ctx context.Context, in heartbeat.Received) {
+	l := b.leading.Load()
+	if l == nil {
+		return
+	}
+	if err := b.records.CheckHeartbeat(in.Heartbeat); err != nil && in.Heartbeat.Term == l.Term() {
+		if b.invalidLog.Pass(string(in.Heartbeat.Node)) {
+			b.log.Warn().Err(err).Str("peer", string(in.Heartbeat.Node)).Msg("heartbeat refused")
+		}
+		in.Respond(ack.Answer{FormatVersion: in.Heartbeat.FormatVersion, Term: l.Term(), Boot: in.Heartbeat.Boot, HeartbeatNumber: in.Heartbeat.Number, Refusal: ack.RefusedRollback, KnownBoot: b.records.Table().Of(in.Heartbeat.Server).Boot})
+		return
+	}
+	l.Deliver(ctx, in)
+}
+
+// deliverOwnHeartbeat passes this node's own heartbeat to its own leader loop, if it leads. It does
+// not block: if the loop is busy, a newer heartbeat replaces this one, as if it was lost.
+func (b *leaderInbox) deliverOwnHeartbeat(hb ack.Heartbeat) {
+	l := b.leading.Load()
+	if l == nil {
+		return
+	}
+	l.DeliverOwn(heartbeat.Received{Heartbeat: hb, RemoteAddr: "local", Respond: func(a ack.Answer) { chanutil.Replace(b.ownAnswers, a) }})
+}
+
+// deliverReleases passes the release notes of another node to the leader loop, if this node leads.
+func (b *leaderInbox) deliverReleases(node string, encoded []byte) error {
+	var r ack.Releases
+	if err := r.UnmarshalBinary(encoded); err != nil || string(r.Node) != node {
+		if b.invalidLog.Pass(node) {
+			b.log.Warn().Err(err).Str("peer", node).Str("claimed", logs.Cut(string(r.Node))).Msg("invalid releases from node")
+		}
+		return fmt.Errorf("%w: invalid releases", api.ErrInvalid)
+	}
+	if b.leading.Load() == nil {
+		return api.ErrNoLeader
+	}
+	b.send(leader.ReleasesReceived{Releases: r})
+	return nil
+}
+
+// send passes a message other than a heartbeat to the leader loop, if this node leads.
+func (b *leaderInbox) send(m leader.Message) {
+	if l := b.leading.Load(); l != nil {
+		l.Send(m)
+	}
+}
