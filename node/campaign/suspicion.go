@@ -73,7 +73,7 @@ type raftAdapter struct{ *consensus.Raft }
 
 // LogEnd returns the term and the index of the last log entry.
 func (a raftAdapter) LogEnd() election.LogEnd {
-	term, index := a.Raft.LastEntry()
+	term, index := a.LastEntry()
 	return election.LogEnd{Term: term, Index: index}
 }
 

@@ -20,7 +20,8 @@ type process struct{ nonce uint64 }
 
 func (p process) LocalRecord() peer.Record { return peer.Record{Nonce: p.nonce} }
 
-func (process) RecordOf(string, string) (uint64, peer.Record)                         { return 0, peer.Record{} }
+func (process) RecordOf(string, string) (uint64, peer.Record) { return 0, peer.Record{} }
+
 func (process) CheckHandshake(context.Context, peer.Handshake) (peer.Refusal, string) { return 0, "" }
 
 // The streams of a process end as another one of its disk is learnt, whoever tells of it,
