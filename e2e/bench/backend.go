@@ -22,8 +22,8 @@ const (
 	largeBody  = 1 << 20
 )
 
-// serveBackend serves a handler of respond at every address of a comma-separated list,
-// until ctx ends.
+// serveBackend serves the handler of newHandler at every address of a comma-separated list, until ctx
+// ends.
 func serveBackend(ctx context.Context, addrs string) error {
 	srv := &fasthttp.Server{Name: "backend", Handler: newHandler(), MaxRequestBodySize: 2 * streamBody}
 	ends := make(chan error, strings.Count(addrs, ",")+1) // one result per listener

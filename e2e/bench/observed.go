@@ -95,9 +95,9 @@ func (b *benchRun) startSingleNode(ctx context.Context, program, name string, fl
 	return &setup{name: name, hops: 1, observed: true, target: addrs[0], processes: []*process{p}, adminAddrs: addrs[1:2]}, nil
 }
 
-// cpuPerRequest returns the names of the metrics that each request increases, by one or by its
+// requestMetrics returns the names of the metrics that each request increases, by one or by its
 // number of bytes.
-func perRequest() []string {
+func requestMetrics() []string {
 	return []string{
 		`shardway_requests_total{code="200",route="local"}`, "shardway_request_duration_seconds_count",
 		"shardway_upstream_duration_seconds_count", "shardway_app_bytes_total",
@@ -112,7 +112,7 @@ func expectCounted(node *setup) func(context.Context, int64) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range perRequest() {
+		for _, name := range requestMetrics() {
 			if n := sumSeries(metrics, name); n < float64(requests) {
 				return fmt.Errorf("bench: %s: %s is %.0f after %d requests: it does not count them", node.name, name, n, requests)
 			}
@@ -129,7 +129,7 @@ func expectUncounted(node *setup) func(context.Context, int64) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range perRequest() {
+		for _, name := range requestMetrics() {
 			if n := sumSeries(metrics, name); n != 0 {
 				return fmt.Errorf("bench: %s: %s is %.0f: it counts requests", node.name, name, n)
 			}

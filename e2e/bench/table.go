@@ -109,23 +109,25 @@ func ratio(tc testCase, setup *setup, cost, nginx time.Duration) string {
 	return text
 }
 
-// addedCost returns the additional cost relative to the setup at base, round by round, since
-// other load of the machine usually lasts longer than one round.
-func addedCost(results [][]result, i, baseIndex int) string {
-	if baseIndex < 0 || i == baseIndex {
+// addedCost returns the additional CPU time per request of a setup, compared with the setup at
+// baseIndex. It compares round by round, because other load of the machine usually lasts longer than
+// one round.
+func addedCost(results [][]result, setupIndex, baseIndex int) string {
+	if baseIndex < 0 || setupIndex == baseIndex {
 		return "-"
 	}
-	all := make([]result, len(results[i]))
-	for round, measured := range results[i] {
-		all[round].cpuPerRequest = measured.cpuPerRequest - results[baseIndex][round].cpuPerRequest
+	differences := make([]result, len(results[setupIndex]))
+	for round, measured := range results[setupIndex] {
+		differences[round].cpuPerRequest = measured.cpuPerRequest - results[baseIndex][round].cpuPerRequest
 	}
-	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", micros(median(all, func(measured result) time.Duration { return measured.cpuPerRequest })),
-		micros(slices.MinFunc(all, byCost).cpuPerRequest), micros(slices.MaxFunc(all, byCost).cpuPerRequest))
+	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", micros(median(differences, func(difference result) time.Duration { return difference.cpuPerRequest })),
+		micros(slices.MinFunc(differences, byCost).cpuPerRequest), micros(slices.MaxFunc(differences, byCost).cpuPerRequest))
 }
 
+// byCost orders results by their CPU time per request.
 func byCost(a, b result) int { return cmp.Compare(a.cpuPerRequest, b.cpuPerRequest) }
 
-// nginxCost returns the cost of nginx for comparison, or 0 without nginx.
+// nginxCost returns the CPU time per request of nginx, or zero if nginx was not measured.
 func nginxCost(setups []*setup, results [][]result) time.Duration {
 	for i, setup := range setups {
 		if strings.HasPrefix(setup.name, "nginx") {
@@ -135,14 +137,15 @@ func nginxCost(setups []*setup, results [][]result) time.Duration {
 	return 0
 }
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-func millis(d time.Duration) float64 { return micros(d) / 1000 }
+func micros(duration time.Duration) float64 { return float64(duration) / float64(time.Microsecond) }
+func millis(duration time.Duration) float64 { return micros(duration) / 1000 }
 
+// median returns the median of one value of the measurements.
 func median[T cmp.Ordered](measurements []result, value func(result) T) T {
-	all := make([]T, len(measurements))
+	sorted := make([]T, len(measurements))
 	for i, measured := range measurements {
-		all[i] = value(measured)
+		sorted[i] = value(measured)
 	}
-	slices.Sort(all)
-	return all[len(all)/2]
+	slices.Sort(sorted)
+	return sorted[len(sorted)/2]
 }

@@ -75,16 +75,16 @@ func readEvents(ctx context.Context, url string) error {
 	return nil
 }
 
-// writeDetector is set by the first write.
+// writeDetector is an io.Writer that becomes true at the first write.
 type writeDetector bool
 
-func (f *writeDetector) Write(p []byte) (int, error) {
-	*f = true
+func (d *writeDetector) Write(p []byte) (int, error) {
+	*d = true
 	return len(p), nil
 }
 
-// copyResponse sends a GET request and copies the whole response body to the writer to. Zero means
-// no timeout.
+// copyResponse sends a GET request and copies the response body to dst. timeout limits the whole
+// request; zero means that there is no limit.
 func copyResponse(ctx context.Context, url, accept string, timeout time.Duration, dst io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

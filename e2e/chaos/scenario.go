@@ -205,6 +205,7 @@ func (sc *scenario) shuffledMembers() []*cluster.Node {
 	return nodes
 }
 
+// membersExcept returns the members without the given nodes.
 func (sc *scenario) membersExcept(excluded ...*cluster.Node) []*cluster.Node {
 	return slices.DeleteFunc(slices.Clone(sc.members), func(node *cluster.Node) bool { return slices.Contains(excluded, node) })
 }

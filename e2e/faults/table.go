@@ -54,13 +54,13 @@ func Table(rows []*Row) string {
 	return text.String()
 }
 
-// columns returns the columns with results of the trials.
+// columns returns the columns of the row that summarize its trials.
 func (r *Row) columns() string {
-	var moved, stayed, slowest Sample
+	var moved, other, slowest Sample
 	var total Trial
 	for _, trial := range r.Trials {
 		moved.Add(trial.MovedKeys)
-		stayed.Add(trial.OtherKeys)
+		other.Add(trial.OtherKeys)
 		slowest.Add(trial.Slowest)
 		total.Failed += trial.Failed
 		total.Aborted += trial.Aborted
@@ -69,5 +69,5 @@ func (r *Row) columns() string {
 	}
 	trials := float64(max(len(r.Trials), 1))
 	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%.1f\t%.1f\t%s",
-		moved, stayed, slowest, total.Failed, total.Aborted, float64(total.Queued)/trials, float64(total.Shards)/trials, r.Target)
+		moved, other, slowest, total.Failed, total.Aborted, float64(total.Queued)/trials, float64(total.Shards)/trials, r.Target)
 }

@@ -11,8 +11,8 @@ package uncounted
 
 import "shardway/internal/overlay"
 
-// Owns is a part of the version text of such a binary.
-const Owns = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
+// VersionNote is the part of the version text that distinguishes such a binary.
+const VersionNote = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 
 // edits returns the source edits that remove the metrics. Some of them insert a return
 // statement, so that the rest of the function is never executed.
@@ -21,12 +21,12 @@ func edits() []overlay.Edit {
 		{Decl: "proxy.metrics.countResponse", Old: "if i := code - firstCode; i >= 0", New: "if i := code - firstCode; false && i >= 0"},
 		{Decl: "proxy.metrics.observeEnd", Old: "m.durations[exchange.routeOf()][class].Observe(took)", New: ""},
 		begin("internal/nativehist.Histogram.Observe", "func (h *Histogram) Observe(d time.Duration) {\n", "\treturn\n"),
-		{Decl: "proxy.client.beginExchange", Old: "began:  c.server.clock.exact(),\n", New: "began:  0,\n"},
+		{Decl: "proxy.client.beginExchange", Old: "began:  c.server.clock.Exact(),\n", New: "began:  0,\n"},
 		begin("proxy.client.startTimer", "func (c *client) startTimer() (began time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
 		begin("proxy.client.recordRun", "func (c *client) recordRun(attempt *attempt, result decision, began time.Duration, sent int64) {\n", "\treturn\n"),
 		{Decl: "proxy.client.handleResponse", Old: "c.server.metrics.loopRequests.Add(1)\n", New: ""},
 		begin("proxy/loadstats.Collector.Sample", "func (l *Collector) Sample(key []byte) {\n", "\treturn\n"),
-		begin("internal/cli.versionCommand.Run", "text := b.String()\n", "\ttext += \", "+Owns+"\"\n"),
+		begin("internal/cli.versionCommand.Run", "text := b.String()\n", "\ttext += \", "+VersionNote+"\"\n"),
 	}
 }
 

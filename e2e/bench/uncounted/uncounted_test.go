@@ -24,7 +24,7 @@ func TestEditsRemoveRequestMetrics(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err = exec.CommandContext(t.Context(), program, "version").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), uncounted.Owns) {
-		t.Errorf("version says %q, %v, want that it has %q", out, err, uncounted.Owns)
+	if err != nil || !strings.Contains(string(out), uncounted.VersionNote) {
+		t.Errorf("version says %q, %v, want that it has %q", out, err, uncounted.VersionNote)
 	}
 }

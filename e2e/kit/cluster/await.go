@@ -7,31 +7,32 @@ import (
 	"time"
 )
 
-// AwaitTimeout is the timeout of every wait. Only a broken cluster reaches it.
+// AwaitTimeout is the default timeout of Await. It is so long that only a broken cluster reaches it.
 const AwaitTimeout = 40 * time.Second
 
-// Await polls until cond returns nil. After Patience it fails the test with what and the
-// last error.
-func Await(tb testing.TB, condition string, cond func() error) {
+// Await calls check repeatedly until it returns nil. After AwaitTimeout it fails the test with the
+// description of the condition and the last error of check.
+func Await(tb testing.TB, condition string, check func() error) {
 	tb.Helper()
-	AwaitFor(tb, AwaitTimeout, condition, cond)
+	AwaitFor(tb, AwaitTimeout, condition, check)
 }
 
-// AwaitFor is Await with another timeout, for slow operations.
-func AwaitFor(tb testing.TB, timeout time.Duration, condition string, cond func() error) {
+// AwaitFor is like Await with another timeout, for slow operations.
+func AwaitFor(tb testing.TB, timeout time.Duration, condition string, check func() error) {
 	tb.Helper()
-	if err := poll(tb, timeout, cond); err != nil {
+	if err := poll(tb, timeout, check); err != nil {
 		tb.Fatalf("%s: %v", condition, err)
 	}
 }
 
-func poll(tb testing.TB, timeout time.Duration, cond func() error) error {
+// poll calls check every 20 ms until it returns nil. After the timeout it returns the last error.
+func poll(tb testing.TB, timeout time.Duration, check func() error) error {
 	tb.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.Now().Add(timeout)
 	for {
-		err := cond()
+		err := check()
 		if err == nil {
 			return nil
 		}

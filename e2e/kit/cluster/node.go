@@ -325,7 +325,8 @@ func (n *Node) TryAction(ctx context.Context, action string, params url.Values) 
 	return n.cluster.do(r, nil)
 }
 
-// AwaitStatus waits until cond is true for the status of the node.
+// AwaitStatus waits until isMet returns true for the status of the node. condition describes what it
+// waits for.
 func (n *Node) AwaitStatus(tb testing.TB, condition string, isMet func(Status) bool) {
 	tb.Helper()
 	Await(tb, fmt.Sprintf("node %s: %s", n.ID, condition), func() error {

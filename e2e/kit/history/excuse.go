@@ -82,10 +82,10 @@ func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takeoverAt int64)
 	return 0
 }
 
-// latestRunTime returns the time until which a process may have run requests, since its time
-// of death is not known exactly. A process that was killed, or closed its connections,
-// has MaxAbortNotice for that, plus the time that its threads waited for processors. A disk
-// fault has no such limit.
+// latestRunTime returns the latest time at which a dying process may have run requests, because its
+// time of death is not known exactly. A process that was killed, or that closed its connections, may
+// run them for up to MaxAbortNotice, plus the time that its threads waited for processors. A process
+// that exits because of a disk fault may run them until it has certainly exited.
 func (s *shardChecker) latestRunTime(fault *Fault) int64 {
 	exitStart := fault.takeoverAllowedFrom()
 	limit := exitStart + int64(s.rules.MaxAbortNotice)
@@ -117,14 +117,15 @@ func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takeoverAt int6
 	return !ok || takeoverAt >= s.rules.earliestTakeover(lastLeased, hasEvidence)
 }
 
-// resetExcuse returns the excuse of a run by a forged refusal.
+// resetExcuse returns the excuse of a run by a forged refusal. With --takeover timeout there is none,
+// because nodes ignore refusals.
 func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takeoverAt int64) overlapExcuse {
 	immediate := s.rules.Takeover == "immediate"
 	if !immediate && s.rules.Takeover != "lease" {
 		return 0
 	}
 	noticeTime := int64(s.rules.MaxAbortNotice)
-	latestTakeover := min(takeoverAt, addDuration(fault.end(), noticeTime)) // the latest change of owners
+	latestTakeover := min(takeoverAt, addDuration(fault.end(), noticeTime)) // the latest takeover because of the fault
 	if staleRun.fromAdmission {
 		if immediate && staleRun.endsBefore(latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime) {
 			return connectionReset

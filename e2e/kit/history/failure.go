@@ -214,29 +214,30 @@ func (c *checker) notHeldReason(resp *Response) string {
 		return ""
 	}
 	owners := c.owners(shard, resp.lastAttempt().Sent, resp.Done())
-	restarted := make(map[string]int64) // last restart of the app, by node
+	restartedAt := make(map[string]int64) // last restart of the app, by node
 	for i := range c.history.Faults {
-		// f.Until may be later than the response: the process that started the app may notice
-		// late that the app responds.
+		// fault.Until may be later than the response, because the test may notice late that the new
+		// process of the app responds.
 		if fault := &c.history.Faults[i]; fault.Kind == AppDown && owners[fault.Node] && fault.ExitedBy != 0 && fault.ExitedBy <= resp.Done() {
-			restarted[fault.Node] = max(restarted[fault.Node], fault.end())
+			restartedAt[fault.Node] = max(restartedAt[fault.Node], fault.end())
 		}
 	}
 	for _, run := range c.runsByShard[shard] {
-		if at, ok := restarted[run.App]; ok && run.Start >= at && addDuration(run.end(), int64(c.rules.SettleTime)) < resp.Done() {
-			delete(restarted, run.App)
+		at, ok := restartedAt[run.App]
+		if ok && run.Start >= at && addDuration(run.end(), int64(c.rules.SettleTime)) < resp.Done() {
+			delete(restartedAt, run.App) // The app has acquired the shard since the restart.
 		}
 	}
-	if len(restarted) > 0 {
+	if len(restartedAt) > 0 {
 		return "the restarted app did not hold its shard"
 	}
 	return ""
 }
 
-// severalNodesFaulty reports whether more than one node had a fault, or left, in an interval.
-// Each fault counts for Rules.SettleTime longer than it lasted. After a fault of a single node,
-// the other nodes soon elect a leader, which takes over the shards of the faulty node. A
-// second faulty node can delay that, because the election may need its vote.
+// severalNodesFaulty reports whether more than one node had a fault, or was terminated, in an
+// interval. Each fault counts for Rules.SettleTime longer than it lasted. After a fault of a single
+// node, the other nodes soon elect a leader, which takes over the shards of the faulty node. A second
+// faulty node can delay that, because the election may need its vote.
 func (c *checker) severalNodesFaulty(from, until int64) bool {
 	nodes := make(map[string]bool)
 	for i := range c.history.Faults {

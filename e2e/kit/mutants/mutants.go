@@ -67,7 +67,7 @@ func edits() []overlay.Edit {
 `),
 		after("proxy.resumableStream.appendHeaders", "	if len(id) > 0", ` && planted != "repeated-event"`),
 		after("proxy.responseRelay.continuesStream", "	if stream == nil || werr != nil", ` || planted == "cut-stream"`),
-		before("internal/cli.runCommand.Run", "\tmemory.Limit(log)\n", `	if err = ownUp(log); err != nil {
+		before("internal/cli.runCommand.Run", "\tmemory.Limit(log)\n", `	if err = reportPlantedBug(log); err != nil {
 		return err
 	}
 `),
@@ -76,16 +76,18 @@ func edits() []overlay.Edit {
 	}
 }
 
-func after(decl, text, more string) overlay.Edit {
-	return overlay.Edit{Decl: decl, Old: text, New: text + more}
+// after returns an edit that inserts code after a text of a declaration.
+func after(decl, text, code string) overlay.Edit {
+	return overlay.Edit{Decl: decl, Old: text, New: text + code}
 }
 
-func before(decl, text, more string) overlay.Edit {
-	return overlay.Edit{Decl: decl, Old: text, New: more + text}
+// before returns an edit that inserts code before a text of a declaration.
+func before(decl, text, code string) overlay.Edit {
+	return overlay.Edit{Decl: decl, Old: text, New: code + text}
 }
 
-// present is added to every package with bugs.
-const present = `package %s
+// plantedSource is added to every package with bugs.
+const plantedSource = `package %s
 
 import "os"
 
@@ -93,8 +95,8 @@ import "os"
 var planted = os.Getenv(%q)
 `
 
-// epochs is added to package node/router.
-const epochs = `package router
+// routerSource is added to package node/router.
+const routerSource = `package router
 
 import (
 	"sync"
@@ -129,8 +131,8 @@ func (r *Router) plantedEpoch(committed *shardmap.Map, sh shardmap.Shard) uint64
 }
 `
 
-// own is added to package internal/cli.
-const own = `package cli
+// cliSource is added to package internal/cli.
+const cliSource = `package cli
 
 import (
 	"fmt"
@@ -139,9 +141,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ownUp logs that this program was built with bugs. It returns an error for an unknown
+// reportPlantedBug logs that this program was built with bugs. It returns an error for an unknown
 // name.
-func ownUp(log zerolog.Logger) error {
+func reportPlantedBug(log zerolog.Logger) error {
 	if names := %#v; planted != "" && !slices.Contains(names, planted) {
 		return fmt.Errorf("%s=%%q: unknown bug; use one of %%q", planted, names)
 	}
@@ -160,10 +162,10 @@ func Names() []string {
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
 	for _, pkg := range []string{"ack/agent", "node/router", "proxy", "internal/cli"} {
-		o.Add(pkg+"/planted.go", fmt.Sprintf(present, path.Base(pkg), Variable))
+		o.Add(pkg+"/planted.go", fmt.Sprintf(plantedSource, path.Base(pkg), Variable))
 	}
-	o.Add("node/router/planted_epochs.go", epochs)
-	o.Add("internal/cli/planted_own.go", fmt.Sprintf(own, Names(), Variable))
+	o.Add("node/router/planted_epochs.go", routerSource)
+	o.Add("internal/cli/planted_own.go", fmt.Sprintf(cliSource, Names(), Variable))
 	for _, e := range edits() {
 		if err := o.Edit(e); err != nil {
 			return "", err

@@ -164,16 +164,17 @@ func serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// splitEvenly splits b into n parts. No part is empty if b has at least n bytes.
-func splitEvenly(b []byte, n int) [][]byte {
-	parts := make([][]byte, 0, n)
-	for i := range n {
-		parts = append(parts, b[len(b)*i/n:len(b)*(i+1)/n])
+// splitEvenly splits data into parts of almost the same length. No part is empty if data has at least
+// count bytes.
+func splitEvenly(data []byte, count int) [][]byte {
+	parts := make([][]byte, 0, count)
+	for i := range count {
+		parts = append(parts, data[len(data)*i/count:len(data)*(i+1)/count])
 	}
 	return parts
 }
 
-// sleep waits for d. It returns false if the client disconnects first.
+// sleep waits for a duration. It returns false if the client disconnects before that.
 func sleep(r *http.Request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

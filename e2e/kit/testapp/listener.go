@@ -70,8 +70,8 @@ func (l *reopenableListener) track(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// closeFor closes the port for d and returns immediately. If all is set, it also closes the open
-// connections. It does nothing while the port is closed.
+// closeFor closes the port for a duration, and returns immediately. If all is set, it also closes the
+// open connections. It does nothing while the port is closed.
 func (l *reopenableListener) closeFor(d time.Duration, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
