@@ -8,69 +8,69 @@ import (
 )
 
 // runTimed runs an attempt, and records its destination and duration for the access log.
-func (c *client) runTimed(attempt *attempt) decision {
-	c.bindAttempt(attempt)
-	account := &c.exchange.account
+func (runner *attemptRunner) runTimed(attempt *attempt) decision {
+	runner.bindAttempt(attempt)
+	account := &runner.exchange.account
 	began := account.now()
 	if !began.IsZero() {
 		account.epoch = attempt.epoch
-		if account.owner = c.server.options.Node; attempt.route.Kind == route.Remote {
+		if account.owner = runner.server.options.Node; attempt.route.Kind == route.Remote {
 			account.owner = attempt.route.Node
 		}
 	}
-	result := c.runCounted(attempt)
+	result := runner.runCounted(attempt)
 	account.upstream += account.since(began)
 	return result
 }
 
 // bindAttempt gives the attempt access to the state of the connection on which its request arrived.
-func (c *client) bindAttempt(attempt *attempt) {
-	attempt.slot, attempt.body, attempt.disconnect, attempt.responsesBefore = &c.slot, &c.body, &c.disconnect, c.exchange.responsesBegun
+func (runner *attemptRunner) bindAttempt(attempt *attempt) {
+	attempt.slot, attempt.body, attempt.disconnect, attempt.responsesBefore = runner.slot, &runner.body, runner.disconnect, runner.exchange.responsesBegun
 }
 
 // runCounted runs an attempt, measures it, and counts it if it runs on the local app. An attempt
 // that is followed by a retry is not counted.
-func (c *client) runCounted(attempt *attempt) decision {
-	began, sent := c.startTimer()
-	result := c.runByKind(attempt)
-	c.recordRun(attempt, result, began, sent)
+func (runner *attemptRunner) runCounted(attempt *attempt) decision {
+	began, sent := runner.startTimer()
+	result := runner.runByKind(attempt)
+	runner.recordRun(attempt, result, began, sent)
 	return result
 }
 
 // startTimer returns the values from which recordRun computes differences: the present time, and
 // the number of bytes sent to the client so far.
-func (c *client) startTimer() (began time.Duration, sent int64) {
-	return c.server.clock.Exact(), c.conn.Sent() + int64(c.conn.Writer().Pending())
+func (runner *attemptRunner) startTimer() (began time.Duration, sent int64) {
+	return runner.server.clock.Exact(), runner.conn.Sent() + int64(runner.conn.Writer().Pending())
 }
 
 // recordRun counts a run that has ended with the decision v. began and sent are the results of
 // startTimer.
-func (c *client) recordRun(attempt *attempt, result decision, began time.Duration, sent int64) {
+func (runner *attemptRunner) recordRun(attempt *attempt, result decision, began time.Duration, sent int64) {
 	switch result.action { //nolint:exhaustive // all other actions mean that the run has no response
 	case actionDone, actionNextStream:
-		ended := c.server.clock.Exact()
-		c.recordLoad(attempt.route.Kind, ended-began, sent)
+		ended := runner.server.clock.Exact()
+		runner.recordLoad(attempt.route.Kind, ended-began, sent)
 		if result.action == actionDone {
-			c.exchange.ended = ended
+			runner.exchange.ended = ended
 		}
 	case actionRelay:
-		c.relay.webSocket.sent = sent // a relay is counted when it has ended
+		runner.relay.webSocket.sent = sent // a relay is counted when it has ended
 	}
 }
 
 // recordLoad counts a run that has ended after took. sent is the number of bytes that were sent to
 // the client before it.
-func (c *client) recordLoad(way route.Kind, took time.Duration, sent int64) {
-	tunnel := c.exchange.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
+func (runner *attemptRunner) recordLoad(way route.Kind, took time.Duration, sent int64) {
+	tunnel := runner.exchange.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
 	if !tunnel {
-		c.server.metrics.upstream[way].Observe(took)
+		runner.server.metrics.upstream[way].Observe(took)
 	}
-	load := c.server.loadOf(&c.exchange, way)
+	load := runner.server.loadOf(&runner.exchange, way)
 	if load == nil {
 		return
 	}
 	load.Requests.Add(1)
-	load.Bytes.Add(int64(len(c.req.Raw())) + c.req.Body.Received() + c.conn.Sent() + int64(c.conn.Writer().Pending()) - sent)
+	load.Bytes.Add(int64(len(runner.req.Raw())) + runner.req.Body.Received() + runner.conn.Sent() + int64(runner.conn.Writer().Pending()) - sent)
 	if !tunnel {
 		load.Busy.Add(int64(took))
 	}

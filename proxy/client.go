@@ -17,8 +17,8 @@ import (
 )
 
 // requestState is the state of a request and of the connection on which it arrived. The steps of a
-// request (serve.go) and their helper types share it. A helper contains the requestState and not
-// the client, so that it cannot call the steps.
+// request and their helper types share it. A helper contains the requestState and not the client, so
+// that it cannot call the steps of the client.
 type requestState struct {
 	server   *Server
 	conn     *h1.Conn
@@ -90,8 +90,9 @@ type connState struct {
 // client is a connection on which requests arrive, from a client or, if ingress is set, from
 // another node. Its goroutine runs serve. Other goroutines use slot, idle, closing and disconnect.
 //
-// The methods of client are the steps of a request (serve.go), and the functions with which other
-// goroutines act on the connection. The helper types have their own methods.
+// The methods of client read requests, hand the connection to an event loop or park it, and let
+// other goroutines act on it. The helper types have the methods for one request: router finds the
+// owner, attemptRunner runs one attempt, and retrier decides what follows a failed attempt.
 type client struct {
 	requestState
 	connState
@@ -102,6 +103,9 @@ type client struct {
 	requestWriter requestWriter
 	reply         reply
 	relay         responseRelay
+	retrier       retrier
+	runner        attemptRunner
+	router        router
 
 	// State for the event loop.
 	loop         atomic.Pointer[eventLoop] // loop that serves the client; nil means that the goroutine of the connection does
@@ -125,12 +129,10 @@ type client struct {
 	parkedHalves int
 
 	leaseCheck      func() (time.Duration, error) // bound method askLease
-	releaseAdmitted func()                        // bound method release
+	releaseAdmitted func()                        // bound method admission.release
 	onHeaderMemory  func(delta int)               // bound method noteHeaderMemory
 
-	// admitted ends the admission of the request, which decrements the in-flight count of its
-	// shard. nil means that the request has no admission.
-	admitted func()
+	admission admission
 
 	// Only the sweep uses the following fields.
 	seenRun       uint32        // number of the run at the last sweep
@@ -177,12 +179,25 @@ func makeClient(s *Server) *client {
 	c.slot.client = c.conn
 	c.headerMemory.SetStop(c.conn.StopHeader)
 	c.body.init(s, c.conn, &c.req, c.bodySent)
-	c.leaseCheck, c.releaseAdmitted, c.onHeaderMemory = c.askLease, c.release, c.noteHeaderMemory
+	c.releaseAdmitted, c.onHeaderMemory = c.admission.release, c.noteHeaderMemory
 	c.disconnect.init(c.conn, c.clientGone)
 	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, closing: &c.closing, life: &c.life}
 	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
+	c.retrier = retrier{
+		requestState: &c.requestState, reply: c.reply, slot: &c.slot, disconnect: &c.disconnect, closing: &c.closing, pollSince: &c.pollSince,
+	}
+	c.runner = attemptRunner{
+		requestState: &c.requestState, reply: c.reply, requestWriter: c.requestWriter, relay: &c.relay, retrier: &c.retrier, wait: &c.wait,
+		slot: &c.slot, admission: &c.admission, disconnect: &c.disconnect, closing: &c.closing, loop: &c.loop,
+	}
+	c.leaseCheck = c.runner.askLease
+	c.runner.leaseCheck = c.leaseCheck
+	c.router = router{
+		requestState: &c.requestState, reply: c.reply, keys: &c.keys, wait: &c.wait, runner: &c.runner, retrier: &c.retrier,
+		slot: &c.slot, admission: &c.admission, closing: &c.closing, life: &c.life, releaseAdmitted: c.releaseAdmitted,
+	}
 	c.wakeLoop = func() {
 		if loop := c.loop.Load(); loop != nil {
 			loop.send(message{client: c})
@@ -254,16 +269,6 @@ func (c *client) reportStopped() bool {
 	}
 	c.reply.reportStopped(c.exchange.runAborted)
 	return true
-}
-
-// askLease returns the remaining time of the lease. It is called right before the first byte is
-// sent to the app.
-func (c *client) askLease() (time.Duration, error) {
-	left := c.server.options.Cluster.LeaseLeft()
-	if left <= 0 {
-		return 0, errNoLease
-	}
-	return left, nil
 }
 
 // bodySent is called when the goroutine that sends the body ends.

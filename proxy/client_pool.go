@@ -36,7 +36,7 @@ func (p *clientPool) put(c *client) {
 // connection has ended.
 func (c *client) isReusable() bool {
 	return c.unobserved && !c.escaped && c.ingress == "" && c.server.options.Handler == nil && !c.closing.Load() &&
-		c.body.done == nil && c.admitted == nil && c.exchange.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
+		c.body.done == nil && !c.admission.isActive() && c.exchange.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
 }
 
 // reset removes all state of the previous connection, and keeps allocated buffers. The run numbers

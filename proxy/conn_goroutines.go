@@ -13,7 +13,7 @@ import (
 // goroutine.
 
 // hasRelay reports whether a relay has started that continueServing must run.
-func (c *client) hasRelay() bool { return c.relay.webSocket != nil }
+func (c *client) hasRelay() bool { return c.relay.hasWebSocket() }
 
 // serveAll runs serve, and continues with the relays of the connection in goroutines that hands
 // counts. It calls over when the connection has ended, even if an app in this process has called
@@ -100,7 +100,7 @@ func (c *client) finishRelay() {
 	defer c.finishExchange()
 	relay := c.relay.webSocket
 	c.runRelay(relay)
-	c.recordLoad(relay.attempt.route.Kind, 0, relay.sent) // the duration of a tunnel does not count as load
+	c.runner.recordLoad(relay.attempt.route.Kind, 0, relay.sent) // the duration of a tunnel does not count as load
 	if relay.toClient {
 		c.resume()
 	}

@@ -118,16 +118,16 @@ func (records *crashRecords) reportCrash(record *crashRecord) {
 // two crashes: an earlier one, and now another one. Several broken connections to the same process
 // count as one crash. A connection that this node has aborted, for example because the owner was
 // unreachable, does not count.
-func (c *client) recordCrash(attempt *attempt, cancelCause cause) (poisonous bool) {
-	if cancelCause != causeNone || attempt.route.Kind != route.Remote || c.exchange.Keyless || c.exchange.responsesBegun != attempt.responsesBefore {
+func (retry *retrier) recordCrash(attempt *attempt, cancelCause cause) (poisonous bool) {
+	if cancelCause != causeNone || attempt.route.Kind != route.Remote || retry.exchange.Keyless || retry.exchange.responsesBegun != attempt.responsesBefore {
 		return false
 	}
-	key := Implicated{Shard: c.exchange.shard, Hash: shardkey.Hash(c.server.options.HashKey(), c.exchange.Key)}
-	record := c.server.crashes.record(process{attempt.route.Node, attempt.conn.Boot}, key)
-	earlier := c.exchange.lastCrash
-	c.exchange.lastCrash = record
+	key := Implicated{Shard: retry.exchange.shard, Hash: shardkey.Hash(retry.server.options.HashKey(), retry.exchange.Key)}
+	record := retry.server.crashes.record(process{attempt.route.Node, attempt.conn.Boot}, key)
+	earlier := retry.exchange.lastCrash
+	retry.exchange.lastCrash = record
 	if earlier == nil || earlier == record {
 		return false
 	}
-	return c.server.crashes.implicates(earlier)
+	return retry.server.crashes.implicates(earlier)
 }

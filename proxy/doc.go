@@ -10,7 +10,7 @@
 // # Invariants
 //
 //   - A request gets exactly one response. It is sent again only if no byte of it reached an
-//     app, or as far as its method allows (attempt.go).
+//     app, or as far as its method allows (retrier.go).
 //   - A forwarded request is served or refused, and never forwarded again. Requests wait at the
 //     node that has their client.
 //   - A truncated message is never completed: the connection on which it would leave is closed.
@@ -21,6 +21,9 @@
 //	Server            the proxy of one node
 //	client            a connection on which requests arrive (client.go, serve.go)
 //	exchange          the state of one request
+//	router            finds the owner of a request, and makes attempts until it has a response
+//	attemptRunner     runs an attempt: sends the request, and forwards the response
+//	retrier           decides what follows an attempt that failed
 //	attempt           one try to send a request over one connection (attempt.go)
 //	decision          the result of an attempt
 //	connpool.Pool     connections to the app or to one node (acquire.go, dial.go)

@@ -29,8 +29,9 @@ import (
 //	    └──────── handOff ◄──────┴── with a resumePoint, at which the goroutine continues
 //
 // The event loop must not block: it does not acquire a lock that may be held for a long time, wait
-// for a socket, or write a log. The steps of a request are those of serve.go. event_loop_request.go
-// divides them into the steps before the response and the steps after it.
+// for a socket, or write a log. The steps of a request are those of serve.go, router.go and
+// attempt_runner.go. event_loop_request.go divides them into the steps before the response and the
+// steps after it.
 type eventLoop struct {
 	poller      *rawio.Poller
 	ended       chan struct{} // closed when the goroutine has exited

@@ -10,7 +10,7 @@ import (
 // This file contains the steps of a request that an event loop executes. handleReadable reads the
 // request and sends it to the app; it corresponds to readRequest, handleRequest and the first half
 // of the attempt. handleResponse executes the remaining steps. The steps and their order are the
-// same as in serve.go.
+// same as in serve.go and attempt_runner.go.
 //
 // A request that would block, or that needs a step which the event loop does not support, continues
 // in a goroutine. If the event loop has not started an attempt, the goroutine runs handleRequest
@@ -73,8 +73,8 @@ func (c *client) handleReadable() {
 		return
 	}
 	attempt := &c.loopAttempt.attempt
-	if result := c.sendRequest(attempt); result.action != 0 {
-		c.recordRun(attempt, result, c.loopAttempt.began, c.loopAttempt.sent)
+	if result := c.runner.sendRequest(attempt); result.action != 0 {
+		c.runner.recordRun(attempt, result, c.loopAttempt.began, c.loopAttempt.sent)
 		c.loopAttempt.decision = result
 		loop.handOff(c, resumeDecision)
 		return
@@ -104,7 +104,7 @@ func (c *client) startAttempt(loop *eventLoop) bool {
 	c.exchange.Found, c.exchange.keys = found, keys
 	c.exchange.resolveShard(table)
 	dest := table.Route(c.exchange.shard)
-	if dest.Kind != route.Local || c.quarantined() {
+	if dest.Kind != route.Local || c.router.quarantined() {
 		if dest.Kind == route.Remote {
 			c.eligibility.recordMiss()
 		}
@@ -123,13 +123,13 @@ func (c *client) startAttempt(loop *eventLoop) bool {
 		return false
 	}
 	attempt := &c.loopAttempt.attempt
-	if result := c.admitAttempt(attempt, conn, table, dest); result.action != 0 {
+	if result := c.router.admitAttempt(attempt, conn, table, dest); result.action != 0 {
 		return false
 	}
 	c.server.budget.Earn()
 	c.server.load.Sample(c.exchange.Key)
-	c.bindAttempt(attempt)
-	c.loopAttempt.began, c.loopAttempt.sent = c.startTimer()
+	c.runner.bindAttempt(attempt)
+	c.loopAttempt.began, c.loopAttempt.sent = c.runner.startTimer()
 	c.loopAttempt.before = conn.Sent()
 	return true
 }
@@ -175,8 +175,8 @@ func (c *client) handleResponse() {
 	c.reply.repaired(res)
 	loop.unregisterUpstream(c)
 	attempt.conn.SetWakeup(nil)
-	result := c.processResponse(attempt)
-	c.recordRun(attempt, result, c.loopAttempt.began, c.loopAttempt.sent)
+	result := c.runner.processResponse(attempt)
+	c.runner.recordRun(attempt, result, c.loopAttempt.began, c.loopAttempt.sent)
 	switch {
 	case result.action != actionDone:
 		c.loopAttempt.decision = result
@@ -220,9 +220,9 @@ func (c *client) resumeExchange(resumeAt resumePoint) {
 	if resumeAt == resumeResponse {
 		c.disconnect.arm()
 		result = c.awaitResumed(started)
-		c.recordRun(&started.attempt, result, started.began, started.sent)
+		c.runner.recordRun(&started.attempt, result, started.began, started.sent)
 	}
-	c.routeUntilAnswered(started.table, result)
+	c.router.routeUntilAnswered(started.table, result)
 	c.exchange.leaveQueue()
 	c.resume()
 }
@@ -232,11 +232,11 @@ func (c *client) resumeExchange(resumeAt resumePoint) {
 func (c *client) awaitResumed(started *loopAttempt) decision {
 	switch err := started.conn.FlushPending(); {
 	case err == nil:
-		return c.awaitResponse(&started.attempt)
+		return c.runner.awaitResponse(&started.attempt)
 	case started.conn.Sent() == started.before:
-		return c.handleUnsent(&started.attempt, err)
+		return c.retrier.handleUnsent(&started.attempt, err)
 	default:
-		return c.handleBroken(&started.attempt, err)
+		return c.retrier.handleBroken(&started.attempt, err)
 	}
 }
 

@@ -339,29 +339,29 @@ func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 }
 
 // runInHandler runs an attempt in the app of this process, and sends the response.
-func (c *client) runInHandler(attempt *attempt) decision {
+func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 	attempt.conn.Pool.MarkProven(attempt.conn)
-	writer := c.requestWriter.writeHeader(attempt)
-	if _, err := c.askLease(); err != nil {
-		return c.handleUnsent(attempt, err)
+	writer := runner.requestWriter.writeHeader(attempt)
+	if _, err := runner.askLease(); err != nil {
+		return runner.retrier.handleUnsent(attempt, err)
 	}
-	if c.exchange.wantAccepted {
-		if err := c.reply.sendAccepted(); err != nil {
-			return c.handleBroken(attempt, err)
+	if runner.exchange.wantAccepted {
+		if err := runner.reply.sendAccepted(); err != nil {
+			return runner.retrier.handleBroken(attempt, err)
 		}
 	}
 	hc, _ := attempt.conn.NetConn().(*handlerConn) // inProcess is set
-	switch hc.serveRequest(c.reply, attempt, writer) {
+	switch hc.serveRequest(runner.reply, attempt, writer) {
 	case outcomeUnread:
 		attempt.abort()
 		return fail(problem.BadRequest, "the app's server cannot read the request")
 	case outcomeNotCalled:
-		return c.handleUnsent(attempt, errCutFirst)
+		return runner.retrier.handleUnsent(attempt, errCutFirst)
 	case outcomeNoResponse:
-		return c.handleBroken(attempt, nil)
+		return runner.retrier.handleBroken(attempt, nil)
 	case outcomeFailed:
 		attempt.abort()
-		c.exchange.runAborted = true // the app may have executed the request
+		runner.exchange.runAborted = true // the app may have executed the request
 		return fail(problem.AppFailed, hc.failed)
 	case outcomeResponded:
 	}

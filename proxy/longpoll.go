@@ -31,12 +31,12 @@ func (s *Server) isLongPoll(c *client, current run, now time.Duration) bool {
 // closeLongPoll closes the connection of a long poll without a response, because the node stops. If
 // the request resumes an event stream, its client has a response already, and sees a truncated
 // stream.
-func (c *client) closeLongPoll() decision {
-	if c.exchange.resumed != nil {
-		c.reply.giveUp(resumeLate, "the node stops")
+func (retry *retrier) closeLongPoll() decision {
+	if retry.exchange.resumed != nil {
+		retry.reply.giveUp(resumeLate, "the node stops")
 		return done
 	}
-	c.exchange.aborted, c.exchange.account.code = true, accessAborted
+	retry.exchange.aborted, retry.exchange.account.code = true, accessAborted
 	return done
 }
 
@@ -44,31 +44,31 @@ func (c *client) closeLongPoll() decision {
 // to the next owner. The method must be safe, and no byte of a response may have been sent to the
 // client. In addition, the table must show that the shard has left this owner, and another try must
 // be permitted.
-func (c *client) mayAskNextOwner(attempt *attempt) bool {
-	if c.exchange.resumed != nil || c.exchange.isResumption() {
+func (retry *retrier) mayAskNextOwner(attempt *attempt) bool {
+	if retry.exchange.resumed != nil || retry.exchange.isResumption() {
 		return false // resumed streams and WebSockets have their own rules
 	}
-	if c.exchange.safety != safeMethod || c.exchange.Keyless || c.exchange.responsesBegun > 1 || c.exchange.tries+1 >= maxTries || !c.body.replayable() {
+	if retry.exchange.safety != safeMethod || retry.exchange.Keyless || retry.exchange.responsesBegun > 1 || retry.exchange.tries+1 >= maxTries || !retry.body.replayable() {
 		return false
 	}
-	dest := c.server.options.Cluster.Table().Route(c.exchange.shard)
+	dest := retry.server.options.Cluster.Table().Route(retry.exchange.shard)
 	return dest.Kind != route.Local || dest.Epoch != attempt.epoch
 }
 
 // askNextOwner returns the decision to send the request to the next owner of its shard. A planned
 // move is not a failure, so the retry does not use the retry budget.
-func (c *client) askNextOwner() decision {
-	c.notePoll()
-	c.exchange.tries++
-	c.server.metrics.retries[retryMoved].Add(1)
+func (retry *retrier) askNextOwner() decision {
+	retry.notePoll()
+	retry.exchange.tries++
+	retry.server.metrics.retries[retryMoved].Add(1)
 	return decision{action: actionRetry}
 }
 
 // notePoll records that a long poll is sent to another owner. The request may wait for that owner
 // as long as any other request: its time at the previous owner does not count.
-func (c *client) notePoll() {
-	if c.ingress == "" && c.pollSince.Load() == 0 {
-		c.pollSince.Store(int64(c.exchange.began))
+func (retry *retrier) notePoll() {
+	if retry.ingress == "" && retry.pollSince.Load() == 0 {
+		retry.pollSince.Store(int64(retry.exchange.began))
 	}
-	c.resetWait()
+	retry.resetWait()
 }

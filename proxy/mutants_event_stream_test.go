@@ -46,7 +46,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "as is the request for a further leg", found: ends,
-			edits: in("proxy.client.acceptsResumption", "	case !isResumable(&attempt.conn.Response):", "	case !PLANTED && !isResumable(&attempt.conn.Response):"),
+			edits: in("proxy.retrier.acceptsResumption", "	case !isResumable(&attempt.conn.Response):", "	case !PLANTED && !isResumable(&attempt.conn.Response):"),
 		},
 		{
 			rule: "it ends between events", found: "TestIncompleteEventOfDeadOwnerIsDropped",
@@ -78,23 +78,23 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "and one that is asked at once", found: "TestResumeRequestHasNumber",
-			edits: in("proxy.client.sendRequest", "		c.exchange.resumed.countRequest() // SendChecked also", "		if !PLANTED {\n			c.exchange.resumed.countRequest()\n		} // SendChecked also"),
+			edits: in("proxy.attemptRunner.sendRequest", "		runner.exchange.resumed.countRequest() // SendChecked also", "		if !PLANTED {\n			runner.exchange.resumed.countRequest()\n		} // SendChecked also"),
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.client.handleBroken", "	case cancelCause == causeDrainTimeout && c.exchange.resumed != nil:", "	case cancelCause == causeDrainTimeout && c.exchange.resumed != nil && !PLANTED:"),
+			edits: in("proxy.retrier.handleBroken", "	case cancelCause == causeDrainTimeout && retry.exchange.resumed != nil:", "	case cancelCause == causeDrainTimeout && retry.exchange.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.client.processResponse", "(brokeAtOwner(attempt) || drainedAtOwner(attempt))", "(brokeAtOwner(attempt) || drainedAtOwner(attempt) && !PLANTED)"),
+			edits: in("proxy.attemptRunner.processResponse", "(brokeAtOwner(attempt) || drainedAtOwner(attempt))", "(brokeAtOwner(attempt) || drainedAtOwner(attempt) && !PLANTED)"),
 		},
 		{
 			rule: "with all of its time to wait in", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.client.retryAtNextOwner", "	c.resetRetries()\n	return decision{action: actionRetry}", "	if !PLANTED {\n		c.resetRetries()\n	}\n	return decision{action: actionRetry}"),
+			edits: in("proxy.retrier.retryAtNextOwner", "	retry.resetRetries()\n	return decision{action: actionRetry}", "	if !PLANTED {\n		retry.resetRetries()\n	}\n	return decision{action: actionRetry}"),
 		},
 		{
 			rule: "but not for ever at one owner", found: "TestRepeatedlyDrainedResumeEnds",
-			edits: in("proxy.client.retryAtNextOwner", "	stream.epoch = attempt.epoch\n", "	if !PLANTED {\n		stream.epoch = attempt.epoch\n	}\n"),
+			edits: in("proxy.retrier.retryAtNextOwner", "	stream.epoch = attempt.epoch\n", "	if !PLANTED {\n		stream.epoch = attempt.epoch\n	}\n"),
 		},
 		{
 			rule: "a byte order mark stays behind", found: goes,

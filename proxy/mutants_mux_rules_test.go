@@ -16,11 +16,11 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "who expects to be asked has a connection of its own", found: "TestExpectContinueUsesOwnConn",
-			edits: in("proxy.client.fitsStream", " c.req.ExpectsContinue() ||", " c.req.ExpectsContinue() && !PLANTED ||"),
+			edits: in("proxy.router.fitsStream", " router.req.ExpectsContinue() ||", " router.req.ExpectsContinue() && !PLANTED ||"),
 		},
 		{
 			rule: "and a stream that goes on", found: "TestResumedStreamUsesOwnConn",
-			edits: in("proxy.client.fitsStream", " c.exchange.resumed != nil {", " c.exchange.resumed != nil && !PLANTED {"),
+			edits: in("proxy.router.fitsStream", " router.exchange.resumed != nil {", " router.exchange.resumed != nil && !PLANTED {"),
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestEventStreamsLeaveStreams",
@@ -36,15 +36,15 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestRetryAfterSessionLossNeedsNoBudget",
-			edits: in("proxy.client.retryBudgetAllows", "	if c.exchange.tries == 1 && attempt.conn", "	if !PLANTED && c.exchange.tries == 1 && attempt.conn"),
+			edits: in("proxy.retrier.retryBudgetAllows", "	if retry.exchange.tries == 1 && attempt.conn", "	if !PLANTED && retry.exchange.tries == 1 && attempt.conn"),
 		},
 		{
 			rule: "but not what failed alone", found: "TestRetryAfterSessionLossNeedsNoBudget",
-			edits: in("proxy.client.retryBudgetAllows", "attempt.conn.Mux.SessionDraining() && (cancelCause", "(PLANTED || attempt.conn.Mux.SessionDraining()) && (cancelCause"),
+			edits: in("proxy.retrier.retryBudgetAllows", "attempt.conn.Mux.SessionDraining() && (cancelCause", "(PLANTED || attempt.conn.Mux.SessionDraining()) && (cancelCause"),
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestRefusedStreamFallsBackToConn",
-			edits: in("proxy.client.handleUnsent", "	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.Mux != nil\n	if !errors", "	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.Mux != nil && !PLANTED\n	if !errors"),
+			edits: in("proxy.retrier.handleUnsent", "	retry.exchange.noStreams = retry.exchange.noStreams || attempt.conn.Mux != nil\n	if !errors", "	retry.exchange.noStreams = retry.exchange.noStreams || attempt.conn.Mux != nil && !PLANTED\n	if !errors"),
 		},
 	})
 }

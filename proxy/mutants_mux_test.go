@@ -6,19 +6,19 @@ func mutantsOfMux() []mutant {
 	return []mutant{
 		{
 			rule: "what lost its trunk goes again only as its method allows", found: loses,
-			edits: in("proxy.client.decideRetry", "	again := c.exchange.safety == safeMethod && c.exchange.responsesBegun < 2", "	again := (PLANTED || c.exchange.safety == safeMethod) && c.exchange.responsesBegun < 2"),
+			edits: in("proxy.retrier.decideRetry", "	again := retry.exchange.safety == safeMethod && retry.exchange.responsesBegun < 2", "	again := (PLANTED || retry.exchange.safety == safeMethod) && retry.exchange.responsesBegun < 2"),
 		},
 		{
 			rule: "a path that is dead is no end of a process", found: loses,
-			edits: in("proxy.client.handleBroken", "	if cancelCause == causeNone && errors.Is(err, errPathDead) {", "	if cancelCause == causeNone && errors.Is(err, errPathDead) && !PLANTED {"),
+			edits: in("proxy.retrier.handleBroken", "	if cancelCause == causeNone && errors.Is(err, errPathDead) {", "	if cancelCause == causeNone && errors.Is(err, errPathDead) && !PLANTED {"),
 		},
 		{
 			rule: "what upgrades has a connection of its own", found: own,
-			edits: in("proxy.client.fitsStream", "	if c.req.RequestsUpgrade() ||", "	if c.req.RequestsUpgrade() && !PLANTED ||"),
+			edits: in("proxy.router.fitsStream", "	if router.req.RequestsUpgrade() ||", "	if router.req.RequestsUpgrade() && !PLANTED ||"),
 		},
 		{
 			rule: "and what is not here as a whole", found: own,
-			edits: in("proxy.client.fitsStream", "!c.body.isFullyBuffered() ||", "!c.body.isFullyBuffered() && !PLANTED ||"),
+			edits: in("proxy.router.fitsStream", "!router.body.isFullyBuffered() ||", "!router.body.isFullyBuffered() && !PLANTED ||"),
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestEndedSessionGetsNoRequest",
@@ -38,31 +38,31 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "few have connections of their own", found: "TestFewRequestsUseOwnConns",
-			edits: in("proxy.client.attemptRemote", "		useStream = pool.SmallRequests", "		useStream = PLANTED || pool.SmallRequests"),
+			edits: in("proxy.router.attemptRemote", "		useStream = pool.SmallRequests", "		useStream = PLANTED || pool.SmallRequests"),
 		},
 		{
 			rule: "and who has been answered counts no more", found: "TestFewRequestsUseOwnConns",
-			edits: in("proxy.client.attemptRemote", "		defer pool.SmallRequests.Add(-1)", "		if !PLANTED {\n			defer pool.SmallRequests.Add(-1)\n		}"),
+			edits: in("proxy.router.attemptRemote", "		defer pool.SmallRequests.Add(-1)", "		if !PLANTED {\n			defer pool.SmallRequests.Add(-1)\n		}"),
 		},
 		{
 			rule: "what is longer than a window as well", found: own,
-			edits: in("proxy.client.fitsStream", "len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest", "len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest && !PLANTED"),
+			edits: in("proxy.router.fitsStream", "len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest", "len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest && !PLANTED"),
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,
-			edits: in("proxy.client.acquirePeerConn", "	case c.exchange.noStreams:\n", "	case c.exchange.noStreams && !PLANTED:\n"),
+			edits: in("proxy.router.acquirePeerConn", "	case router.exchange.noStreams:\n", "	case router.exchange.noStreams && !PLANTED:\n"),
 		},
 		{
 			rule: "what nobody has read goes again, though it was half said", found: "TestUnreadPartlyReceivedRequestIsRetried",
-			edits: in("proxy.client.sendRequest", "before || attempt.isUnread() {", "before || attempt.isUnread() && !PLANTED {"),
+			edits: in("proxy.attemptRunner.sendRequest", "before || attempt.isUnread() {", "before || attempt.isUnread() && !PLANTED {"),
 		},
 		{
 			rule: "and what was written", found: "TestUnreadRequestIsRetriedWhateverItsMethod",
-			edits: in("proxy.client.awaitResponse", "		if attempt.isUnread() {", "		if attempt.isUnread() && !PLANTED {"),
+			edits: in("proxy.attemptRunner.awaitResponse", "		if attempt.isUnread() {", "		if attempt.isUnread() && !PLANTED {"),
 		},
 		{
 			rule: "and at once", found: "TestUnreadPartlyWrittenRequestIsRetried",
-			edits: in("proxy.client.handleUnsent", "|| attempt.conn.Reused || attempt.conn.Mux != nil:", "|| attempt.conn.Reused || attempt.conn.Mux != nil && !PLANTED:"),
+			edits: in("proxy.retrier.handleUnsent", "|| attempt.conn.Reused || attempt.conn.Mux != nil:", "|| attempt.conn.Reused || attempt.conn.Mux != nil && !PLANTED:"),
 		},
 	}
 }

@@ -6,7 +6,7 @@ func mutantsOfWebSocketMux() []mutant {
 	return []mutant{
 		{
 			rule: "sockets go by lanes", found: "TestResumableWebSocketsShareSession",
-			edits: in("proxy.client.acquirePeerConn", "	case c.exchange.session != nil:\n", "	case PLANTED:\n	case c.exchange.session != nil:\n"),
+			edits: in("proxy.router.acquirePeerConn", "	case router.exchange.session != nil:\n", "	case PLANTED:\n	case router.exchange.session != nil:\n"),
 		},
 		{
 			rule: "and so do their next legs", found: "TestResumableWebSocketsShareSession",

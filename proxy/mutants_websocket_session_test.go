@@ -50,7 +50,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "what reached no app does not count", found: "TestOwnerRefusalIsNotCountedAsAttempt",
-			edits: in("proxy.client.handleDeclined", "	case neverSent(problem.Code(word)):", "	case !PLANTED && neverSent(problem.Code(word)):"),
+			edits: in("proxy.retrier.handleDeclined", "	case neverSent(problem.Code(word)):", "	case !PLANTED && neverSent(problem.Code(word)):"),
 		},
 		{
 			rule: "a later 101 says the word again", found: answers,
@@ -110,7 +110,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestRejectedWebSocketsReleaseQueuePlaces",
-			edits: in("proxy.client.acquireUpgrade", "n.Add(1) > wsession.MaxUpgrades", "n.Add(1) > wsession.MaxUpgrades && !PLANTED"),
+			edits: in("proxy.attemptRunner.acquireUpgrade", "n.Add(1) > wsession.MaxUpgrades", "n.Add(1) > wsession.MaxUpgrades && !PLANTED"),
 		},
 		{
 			rule: "and as many connections are made for them", found: "TestManyWebSocketsMoveOverSlowPath",
@@ -166,7 +166,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestRelayIsNotReplacedTwice",
-			edits: in("proxy.client.runWebSocket", "func() { c.server.cancelRun(c, mine, causeClientGone) }", "func() {\n		c.server.cancelRun(c, mine, causeClientGone)\n		if PLANTED {\n			c.terminate(causeClientGone)\n		}\n	}"),
+			edits: in("proxy.attemptRunner.runWebSocket", "func() { runner.server.cancelIn(runner.slot, mine, causeClientGone) }", "func() {\n		runner.server.cancelIn(runner.slot, mine, causeClientGone)\n		if PLANTED {\n			runner.closing.Store(true)\n			_ = runner.conn.Close()\n		}\n	}"),
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",

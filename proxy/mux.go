@@ -36,28 +36,28 @@ const maxStreamRequest = 12 << 10
 var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
 // fitsStream reports whether a stream can carry the request to another node.
-func (c *client) fitsStream() bool {
-	if c.req.RequestsUpgrade() || c.req.ExpectsContinue() || !c.body.isFullyBuffered() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.exchange.resumed != nil {
+func (router *router) fitsStream() bool {
+	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || !router.body.isFullyBuffered() || len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest || router.exchange.resumed != nil {
 		return false
 	}
-	return !c.server.sizes.Large(&c.req)
+	return !router.server.sizes.Large(&router.req)
 }
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to
 // get a stream. If it returns nil, the decision tells what follows.
-func (c *client) acquirePeerConn(pool *connpool.Pool, useStream bool) (conn *connpool.Conn, result decision) {
+func (router *router) acquirePeerConn(pool *connpool.Pool, useStream bool) (conn *connpool.Conn, result decision) {
 	switch {
-	case c.exchange.noStreams:
-	case c.exchange.session != nil:
-		conn = c.getWebSocketStream(pool)
+	case router.exchange.noStreams:
+	case router.exchange.session != nil:
+		conn = router.getWebSocketStream(pool)
 	case useStream:
 		conn = pool.GetStream()
 	}
 	if conn == nil {
-		conn, result = c.wait.acquireConn(pool)
+		conn, result = router.wait.acquireConn(pool)
 	}
 	if conn != nil && conn.Mux != nil {
-		c.server.metrics.streamRequests.Add(1)
+		router.server.metrics.streamRequests.Add(1)
 	}
 	return conn, result
 }

@@ -53,28 +53,28 @@ const maxShard = 1<<16 - 1
 
 // serveAsOwner routes a forwarded request until it has a response or is refused. A decision to
 // retry or to wait replaces table by the current routing table.
-func (c *client) serveAsOwner(table *route.Table) {
+func (router *router) serveAsOwner(table *route.Table) {
 	first := table.Proposed()
 	for {
-		result := c.attemptAsOwner(table)
+		result := router.attemptAsOwner(table)
 		if result.action == actionWait && result.reason == route.ReasonAcquiring && table.Proposed() == first {
-			result = c.awaitAcquire(result, table)
+			result = router.awaitAcquire(result, table)
 		}
 		switch result.action {
 		case actionRetry:
-			table = c.server.options.Cluster.Table()
+			table = router.server.options.Cluster.Table()
 			continue
 		case actionWait:
-			if c.wait.pause(result) {
-				table = c.server.options.Cluster.Table()
+			if router.wait.pause(result) {
+				table = router.server.options.Cluster.Table()
 				continue
 			}
-			if !c.closing.Load() {
-				c.reply.refuseWait(result)
+			if !router.closing.Load() {
+				router.reply.refuseWait(result)
 			}
 		case actionFail:
-			if !c.closing.Load() {
-				c.reply.failure(result)
+			if !router.closing.Load() {
+				router.reply.failure(result)
 			}
 		case actionDone, actionNextStream, actionRelay:
 		}
@@ -93,13 +93,13 @@ func (c *client) serveAsOwner(table *route.Table) {
 // If the queue of this node is full, the request waits at its ingress instead, as for a busy app.
 // If the app itself has returned the request because it had not acquired the shard, backoff is not
 // set, and the wait ends when a new table arrives.
-func (c *client) awaitAcquire(result decision, table *route.Table) decision {
-	if result.backoff = table.Route(c.exchange.shard).Kind == route.Held; result.backoff && c.server.options.Cluster.LeaseLeft() <= 0 {
+func (router *router) awaitAcquire(result decision, table *route.Table) decision {
+	if result.backoff = table.Route(router.exchange.shard).Kind == route.Held; result.backoff && router.server.options.Cluster.LeaseLeft() <= 0 {
 		result.refusal = route.RefusedNoLease
 		return result
 	}
 	result.generation = table.Generation()
-	if result = c.waitFor(result); result.code == problem.QueueFull {
+	if result = router.waitFor(result); result.code == problem.QueueFull {
 		// The queue of the ingress may have room.
 		return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedBusy}
 	}

@@ -34,7 +34,7 @@ func (c *client) closeAfterPanic(value any) {
 		_ = conn.Close()
 		conn.Pool.ReleaseSlot(conn)
 	}
-	c.release()
+	c.admission.release()
 	c.exchange.leaveQueue()
 }
 

@@ -16,7 +16,7 @@ func (s *Server) Quarantine(quarantine *shardkey.Quarantine) { s.quarantine.Stor
 
 // quarantined reports whether the request's key is in quarantine. The shard of the request must be
 // known.
-func (c *client) quarantined() bool {
-	quarantine := c.server.quarantine.Load() // almost always nil, so usually no hash is computed
-	return quarantine != nil && !c.exchange.Keyless && quarantine.Holds(c.exchange.shard, c.exchange.Key)
+func (router *router) quarantined() bool {
+	quarantine := router.server.quarantine.Load() // almost always nil, so usually no hash is computed
+	return quarantine != nil && !router.exchange.Keyless && quarantine.Holds(router.exchange.shard, router.exchange.Key)
 }

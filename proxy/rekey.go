@@ -18,27 +18,27 @@ func (state *requestState) keysBy(table *route.Table) *shardkey.Keys {
 // rekey finds the key of a request again, because the key configuration has changed since the key
 // was found. A request that may have run may now have another owner. Therefore such a request
 // continues only if its method is safe.
-func (c *client) rekey(keys *shardkey.Keys) decision {
-	later := c.exchange.isResumption()
-	if c.exchange.mayHaveRun() && c.exchange.safety != safeMethod && !later {
-		return fail(brokenCode(c.exchange.route), detailMayHaveRun)
+func (router *router) rekey(keys *shardkey.Keys) decision {
+	later := router.exchange.isResumption()
+	if router.exchange.mayHaveRun() && router.exchange.safety != safeMethod && !later {
+		return fail(brokenCode(router.exchange.route), detailMayHaveRun)
 	}
-	c.keys.Keys = keys
-	found, bad := c.keys.Find(c.server.upstream == nil)
+	router.keys.Keys = keys
+	found, bad := router.keys.Find(router.server.upstream == nil)
 	switch {
-	case later && (bad != nil || found.Keyless || shardkey.Hash(nil, found.Key) != c.exchange.session.keyHash):
+	case later && (bad != nil || found.Keyless || shardkey.Hash(nil, found.Key) != router.exchange.session.keyHash):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
-		c.exchange.session.refused = wsession.CloseMoved
+		router.exchange.session.refused = wsession.CloseMoved
 		return done
-	case bad != nil && c.exchange.resumed != nil:
-		c.reply.giveUp(resumeLate, bad.Detail)
+	case bad != nil && router.exchange.resumed != nil:
+		router.reply.giveUp(resumeLate, bad.Detail)
 		return done
 	case bad != nil:
-		c.reply.problem(bad)
+		router.reply.problem(bad)
 		return done
 	}
-	c.exchange.Found, c.exchange.keys, c.exchange.sharded = found, keys, false
+	router.exchange.Found, router.exchange.keys, router.exchange.sharded = found, keys, false
 	return decision{}
 }
 

@@ -27,6 +27,9 @@ type responseRelay struct {
 	webSocket *webSocketRelay               // a relay that has started and that continueServing must run; nil means none
 }
 
+// hasWebSocket reports whether the response has started the relay of a resumable WebSocket.
+func (rr *responseRelay) hasWebSocket() bool { return rr.webSocket != nil }
+
 // relayResponse sends a response to the client and ends the attempt. The header of the response has
 // been read. If began is false, no byte of the response was sent, and the attempt has not ended.
 // err is then the error in the response, if there is one. After the first byte, no other response

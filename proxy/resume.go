@@ -171,36 +171,36 @@ func isOwnerProblem(attempt *attempt, code problem.Code) bool {
 
 // handleUnansweredResume ends an attempt to resume a stream for which another node has reported an
 // error instead of a response of its app.
-func (c *client) handleUnansweredResume(attempt *attempt) decision {
-	c.exchange.resumed.countRequest()
+func (retry *retrier) handleUnansweredResume(attempt *attempt) decision {
+	retry.exchange.resumed.countRequest()
 	if brokeAtOwner(attempt) {
-		return c.handleBroken(attempt, nil)
+		return retry.handleBroken(attempt, nil)
 	}
-	if attempt.abort(); c.closing.Load() {
+	if attempt.abort(); retry.closing.Load() {
 		return done
 	}
-	return c.retryAtNextOwner(attempt)
+	return retry.retryAtNextOwner(attempt)
 }
 
 // retryAtNextOwner sends a request to resume to the next owner, after the app has not responded to
 // it within drain-timeout. The stream has then been affected by two planned moves. If an owner
 // reports the same again under the same epoch, the shard has not moved, so mayFollow limits the
 // number of attempts.
-func (c *client) retryAtNextOwner(attempt *attempt) decision {
-	stream := c.exchange.resumed
+func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
+	stream := retry.exchange.resumed
 	if !stream.mayFollow(attempt.epoch, time.Now()) {
-		c.reply.giveUp(resumeUnfit, "its requests were drained too often at one owner")
+		retry.reply.giveUp(resumeUnfit, "its requests were drained too often at one owner")
 		return done
 	}
 	stream.epoch = attempt.epoch
-	c.resetRetries()
+	retry.resetRetries()
 	return decision{action: actionRetry}
 }
 
 // acceptsResumption checks the response to a request to resume. It returns false if the response
 // cannot continue the stream, which then ends.
-func (c *client) acceptsResumption(attempt *attempt) bool {
-	stream := c.exchange.resumed
+func (retry *retrier) acceptsResumption(attempt *attempt) bool {
+	stream := retry.exchange.resumed
 	stream.requested++
 	var detail string
 	switch {
@@ -212,32 +212,32 @@ func (c *client) acceptsResumption(attempt *attempt) bool {
 		return true
 	}
 	attempt.abort()
-	c.reply.giveUp(resumeUnfit, detail)
+	retry.reply.giveUp(resumeUnfit, detail)
 	return false
 }
 
 // nextStream prepares the exchange for the request that resumes the stream.
-func (c *client) nextStream() {
-	exchange := &c.exchange
+func (router *router) nextStream() {
+	exchange := &router.exchange
 	exchange.resumed.ended = false
 	if exchange.account.upstreamConn = exchange.resumed.responses; !exchange.account.began.IsZero() {
-		accessLine{&c.requestState, &c.keys}.write()
-		exchange.account.openNext(c.conn)
+		accessLine{router.requestState, router.keys}.write()
+		exchange.account.openNext(router.conn)
 	}
-	c.resetRetries()
+	router.retrier.resetRetries()
 }
 
 // resetRetries gives the next request its own number of attempts and the full QueueWait.
-func (c *client) resetRetries() {
-	c.resetWait()
-	exchange := &c.exchange
+func (retry *retrier) resetRetries() {
+	retry.resetWait()
+	exchange := &retry.exchange
 	exchange.tries, exchange.reusedTries, exchange.responsesBegun, exchange.notAcquired, exchange.runAborted, exchange.lastCrash = 0, 0, 0, 0, false, nil
 }
 
 // resetWait gives the next request the full QueueWait.
-func (c *client) resetWait() {
-	exchange := &c.exchange
-	c.server.metrics.observeWait(exchange)
+func (retry *retrier) resetWait() {
+	exchange := &retry.exchange
+	retry.server.metrics.observeWait(exchange)
 	exchange.waited, exchange.waitTime, exchange.deadline, exchange.pause = false, 0, time.Time{}, 0
 }
 

@@ -6,19 +6,22 @@ import (
 	"time"
 
 	"shardway/internal/problem"
-	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
-	"shardway/proxy/wsession"
 )
 
-// This file contains the steps of a request in the order in which they run: readRequest,
-// handleRequest, the loop routeUntilAnswered (serveAsOwner for a forwarded request),
-// attemptByTable, attemptLocal or attemptRemote, runAttempt and prepareNext.
+// A request takes these steps:
 //
-// Each attempt returns a decision, and only the two loops act on it. attempt.go contains the
-// decisions about attempts without a response. The helper types keys, wait, requestWriter, reply,
-// relay and handlerConn do not call the functions of this file.
+//	client         readRequest, handleRequest
+//	router         the loop routeUntilAnswered (serveAsOwner for a forwarded request),
+//	               attemptByTable, attemptLocal or attemptRemote
+//	attemptRunner  runAttempt: sendRequest, awaitResponse, processResponse
+//	client         prepareNext
+//
+// Each attempt returns a decision, and only the two loops act on it. The retrier makes the decisions
+// about attempts without a response. The attemptRunner does not call the router, and the router does
+// not call the client. The helper types keys, wait, requestWriter, reply, relay and handlerConn call
+// none of them.
 //
 // Two kinds of requests do not stay within these functions:
 //
@@ -170,7 +173,7 @@ func (c *client) handleRequest() {
 		c.server.load.Sample(c.exchange.Key)
 		c.createSession()
 	}
-	c.routeUntilAnswered(c.attemptNow())
+	c.router.routeUntilAnswered(c.router.attemptNow())
 	c.exchange.leaveQueue()
 	c.resume()
 }
@@ -188,51 +191,6 @@ func (c *client) finishExchange() {
 		accessLine{&c.requestState, &c.keys}.write()
 	}
 	c.server.metrics.observeEnd(&c.exchange, c.exchange.elapsed(&c.server.clock))
-}
-
-// routeUntilAnswered makes attempts until the client has a response. result is the decision after
-// the first attempt, which used table.
-func (c *client) routeUntilAnswered(table *route.Table, result decision) {
-	for ; ; table, result = c.attemptNow() {
-		switch result.action {
-		case actionDone, actionRelay:
-			return
-		case actionRetry:
-			continue
-		case actionWait:
-			result.generation = table.Generation()
-			if result = c.waitFor(result); result.action == actionRetry {
-				continue
-			}
-		case actionNextStream:
-			c.nextStream()
-			continue
-		case actionFail:
-		}
-		switch {
-		case result.action != actionFail || c.closing.Load():
-		case c.exchange.resumed != nil:
-			c.reply.giveUp(resumeLate, result.detail)
-		default:
-			c.reply.failure(result)
-		}
-		return
-	}
-}
-
-// attemptNow makes one attempt by the present routing table.
-func (c *client) attemptNow() (*route.Table, decision) {
-	table := c.server.options.Cluster.Table()
-	return table, c.attemptByTable(table)
-}
-
-// waitFor waits until result permits another attempt, and adds the waiting time to the access log.
-func (c *client) waitFor(result decision) decision {
-	account := &c.exchange.account
-	began := account.now()
-	result = c.wait.waitFor(result)
-	account.queueWait += account.since(began)
-	return result
 }
 
 // handleForwarded serves a request that another node has forwarded, or refuses it. It never
@@ -272,256 +230,8 @@ func (c *client) handleForwarded() {
 		c.reply.refuse(route.RefusedHeld)
 		return
 	}
-	c.serveAsOwner(table)
+	c.router.serveAsOwner(table)
 	c.exchange.leaveQueue()
-}
-
-// attemptAsOwner runs the forwarded request if this node owns its shard.
-func (c *client) attemptAsOwner(table *route.Table) decision {
-	if c.exchange.Keyless {
-		return c.attemptLocal(table, &c.server.keyless)
-	}
-	if c.exchange.senderEpoch < table.KeysSince() {
-		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld} // the ingress has used an older key configuration
-	}
-	c.exchange.keys = c.keysBy(table)
-	dest := table.Route(c.exchange.shard)
-	if dest.Kind != route.Local {
-		return waitForRoute(dest)
-	}
-	if err := c.body.gather(c.exchange.onDemand, c.settings.MaxBodyTotal); err != nil {
-		return c.reply.badBody(err)
-	}
-	return c.attemptLocal(table, dest)
-}
-
-// attemptByTable makes one attempt at the destination to which the table routes the request.
-func (c *client) attemptByTable(table *route.Table) decision {
-	if table.Shards() == 0 {
-		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: route.RefusedHeld}
-	}
-	if keys := c.keysBy(table); keys != c.exchange.keys {
-		if result := c.rekey(keys); result.action != 0 {
-			return result
-		}
-	}
-	c.exchange.resolveShard(table)
-	if c.quarantined() {
-		if c.exchange.isResumption() { // the client of a WebSocket has its response already
-			c.exchange.session.refused, c.exchange.session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
-			return done
-		}
-		return fail(problem.Quarantined, c.exchange.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
-	}
-	switch {
-	case c.exchange.Keyless && c.server.upstream == nil:
-		var dest *route.Route
-		if c.exchange.shard, dest = table.RandomRemoteShard(); dest.Kind == route.Remote {
-			return c.attemptRemote(table, &route.Route{Kind: route.Remote, Node: dest.Node})
-		}
-		return waitForRoute(dest)
-	case c.exchange.Keyless:
-		return c.attemptLocal(table, &c.server.keyless)
-	}
-	dest := table.Route(c.exchange.shard)
-	switch dest.Kind {
-	case route.Local:
-		return c.attemptLocal(table, dest)
-	case route.Remote:
-		return c.attemptRemote(table, dest)
-	case route.Held:
-	}
-	return waitForRoute(dest)
-}
-
-// attemptLocal makes one attempt on the app of this node.
-func (c *client) attemptLocal(table *route.Table, dest *route.Route) decision {
-	if c.server.upstream == nil {
-		return fail(problem.Misrouted, "this node is a gateway: it has no app")
-	}
-	if c.req.RequestsUpgrade() && c.server.streams.IsFull() {
-		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
-	}
-	conn, result := c.wait.acquireConn(c.server.upstream)
-	if conn == nil {
-		return result
-	}
-	prepared := &attempt{}
-	if result := c.admitAttempt(prepared, conn, table, dest); result.action != 0 {
-		return result
-	}
-	return c.runTimed(prepared)
-}
-
-// admitAttempt begins a run of the request on conn, and requests admission from the node. If the
-// node refuses, admitAttempt returns conn to the pool. The zero decision means that prepared is
-// ready to be run.
-func (c *client) admitAttempt(prepared *attempt, conn *connpool.Conn, table *route.Table, dest *route.Route) decision {
-	// Begin the run before requesting admission. CancelShards or CancelUpstream, which follow the
-	// end of admissions, must find the run.
-	if !c.begin(route.Local, conn, nil) {
-		c.slot.giveBack(conn)
-		return done
-	}
-	epoch, release, err := c.admit()
-	if err == nil && (c.exchange.wantEpoch != 0 && c.exchange.wantEpoch != epoch) {
-		release()
-		err = route.RefusedNotOwner
-	}
-	if err == nil && !c.exchange.Keyless && c.keysBy(c.server.options.Cluster.Table()) != c.exchange.keys {
-		release()
-		err = route.RefusedHeld // the key configuration has changed since the key was extracted
-	}
-	if err != nil {
-		c.slot.giveBack(conn)
-		refusal, ok := err.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
-		if !ok {
-			refusal = route.RefusedHeld
-		}
-		reason := route.ReasonMoving
-		if refusal == route.RefusedNoLease {
-			reason = route.ReasonNoLease
-		}
-		// The wait ends with a newer table. The node also publishes one when its lease is valid
-		// again.
-		return decision{action: actionWait, reason: reason, refusal: refusal}
-	}
-	if c.exchange.ran && c.exchange.ranEpoch != epoch {
-		release()
-		c.slot.giveBack(conn)
-		return fail(problem.UpstreamBroken, detailMayHaveRun)
-	}
-	c.exchange.dequeue()
-	c.admitted = release
-	*prepared = attempt{conn: conn, table: table, route: dest, attemptEpoch: attemptEpoch{epoch: epoch}, release: c.releaseAdmitted}
-	if c.server.options.NotAcquired != nil {
-		prepared.generation = c.server.options.Cluster.Table().Generation()
-	}
-	return decision{}
-}
-
-// attemptRemote makes one attempt at the node that owns the shard.
-func (c *client) attemptRemote(table *route.Table, dest *route.Route) decision {
-	if c.exchange.ran && (c.exchange.ranEpoch == 0 || c.exchange.ranEpoch != dest.Epoch) {
-		return fail(problem.PeerUnreachable, detailMayHaveRun)
-	}
-	pool, useStream := c.server.peers.Pool(dest.Node), false
-	if c.fitsStream() {
-		useStream = pool.SmallRequests.Add(1) > c.server.streamThreshold
-		defer pool.SmallRequests.Add(-1)
-	}
-	if crowd := c.exchange.upgradeQueue(pool); crowd != nil {
-		return c.exchange.waitBehind(crowd)
-	}
-	conn, result := c.acquirePeerConn(pool, useStream)
-	if conn == nil {
-		return result
-	}
-	// Begin the run before checking the table. CancelForwarded, which follows a change of the
-	// table, must find the run.
-	if !c.begin(route.Remote, conn, &dest.Node) || c.server.options.Cluster.Table() != table {
-		c.slot.giveBack(conn)
-		if c.closing.Load() {
-			return done
-		}
-		return decision{action: actionRetry}
-	}
-	c.exchange.dequeue()
-	return c.runTimed(&attempt{conn: conn, table: table, route: dest, attemptEpoch: attemptEpoch{epoch: dest.Epoch}, release: nothing})
-}
-
-// runAttempt sends the request once, and sends the response to the client.
-func (c *client) runAttempt(attempt *attempt) decision {
-	if err := c.body.readAvailable(); err != nil {
-		c.exchange.route = attempt.route.Kind
-		attempt.cancelUnsent()
-		return c.reply.badBody(err)
-	}
-	if attempt.conn.InProcess {
-		c.exchange.route = attempt.route.Kind
-		return c.runInHandler(attempt)
-	}
-	if result := c.sendRequest(attempt); result.action != 0 {
-		return result
-	}
-	return c.awaitResponse(attempt)
-}
-
-// sendRequest sends the request. After an error, the attempt has ended, and sendRequest returns the
-// decision.
-func (c *client) sendRequest(attempt *attempt) decision {
-	c.exchange.route = attempt.route.Kind
-	attempt.bodyOnDemand = attempt.route.Kind == route.Remote && !c.body.isFullyBuffered()
-	before := attempt.conn.Sent()
-	writer := c.requestWriter.writeHeader(attempt)
-	if err := c.writeRequest(attempt, writer); err != nil {
-		if attempt.conn.Sent() == before || attempt.isUnread() {
-			return c.handleUnsent(attempt, err)
-		}
-		c.exchange.resumed.countRequest() // SendChecked also waits for the response
-		return c.handleBroken(attempt, err)
-	}
-	if !c.body.running { // no buffer is needed while waiting for the response
-		c.conn.ReleaseEmptyBuffers()
-		writer.ReleaseEmptyBuffer()
-	}
-	return decision{}
-}
-
-// awaitResponse waits for the response and sends it to the client.
-func (c *client) awaitResponse(attempt *attempt) decision {
-	if err := c.readResponseHeader(attempt, attempt.conn.Writer()); err != nil {
-		if attempt.isUnread() {
-			return c.handleUnsent(attempt, err)
-		}
-		c.exchange.resumed.countRequest()
-		return c.handleBroken(attempt, err)
-	}
-	return c.processResponse(attempt)
-}
-
-// processResponse handles a response whose header has been read. It sends the response to the
-// client, or returns the decision after a refusal or before a retry.
-func (c *client) processResponse(attempt *attempt) decision {
-	res := &attempt.conn.Response
-	if attempt.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.reportsNotAcquired(res) {
-		c.noteHold(res, attempt.epoch)
-	}
-	switch {
-	case attempt.route.Kind == route.Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.exchange.shedByOwner(attempt):
-		return c.handleRefused(attempt)
-	case attempt.route.Kind == route.Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
-		c.exchange.resumed.countRequest()
-		return c.handlePeerStopped(attempt)
-	case attempt.route.Kind == route.Local && res.Status() == 421 && c.reportsNotAcquired(res):
-		return c.handleNotAcquired(attempt)
-	case c.exchange.resumed != nil && (brokeAtOwner(attempt) || drainedAtOwner(attempt)):
-		return c.handleUnansweredResume(attempt)
-	case c.exchange.resumed != nil:
-		if !c.acceptsResumption(attempt) {
-			return done
-		}
-	case res.IsSwitchingProtocols():
-		c.exchange.leaveQueue()
-		if !c.relay.relayUpgrade(attempt) {
-			return c.handleBroken(attempt, nil)
-		}
-		if c.hasRelay() {
-			return decision{action: actionRelay}
-		}
-		return done
-	}
-	if c.exchange.isResumption() {
-		return c.handleDeclined(attempt)
-	}
-	c.exchange.leaveQueue()
-	if began, err := c.relay.relayResponse(attempt); !began {
-		return c.handleBroken(attempt, err)
-	}
-	if stream := c.exchange.resumed; stream != nil && stream.ended && !c.closing.Load() {
-		return decision{action: actionNextStream}
-	}
-	return done
 }
 
 // prepareNext reads the rest of the request body, so that the connection can carry another request.

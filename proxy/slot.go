@@ -173,26 +173,3 @@ func (s *slot) giveBack(l *connpool.Conn) {
 	l.SetWakeup(nil) // an event loop may have set it
 	l.Pool.Put(l)
 }
-
-// release ends the admission of the request, which decrements the in-flight count of its shard. A
-// second call has no effect.
-func (c *client) release() {
-	if lower := c.admitted; lower != nil {
-		c.admitted = nil
-		lower()
-	}
-}
-
-// begin begins a run on the connection l. It returns false if the client's connection is being
-// closed.
-func (c *client) begin(kind route.Kind, l *connpool.Conn, node *string) bool {
-	flags := uint64(0)
-	if c.exchange.Keyless {
-		flags = slotKeyless
-	}
-	if c.exchange.safe {
-		flags |= slotSafe
-	}
-	c.slot.begin(kind, c.exchange.shard, flags, l, node)
-	return !c.closing.Load()
-}

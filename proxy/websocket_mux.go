@@ -30,11 +30,11 @@ const (
 
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
-func (c *client) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
-	if c.exchange.isResumption() || pool.Breaker.IsTripped() || c.server.nonResumable.Large(&c.req) {
+func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
+	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.nonResumable.Large(&router.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
-	return pool.GetWebSocketStream(c.life.within)
+	return pool.GetWebSocketStream(router.life.within)
 }
 
 // mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.

@@ -124,7 +124,7 @@ func (c *client) resumeSession() (code int, why string) {
 	c.exchange.prepareRetry(maxResumeWaits * c.server.options.ResumeTimeout)
 	for {
 		session.delivered, session.relayStarted, session.refused = false, false, 0
-		c.routeUntilAnswered(c.attemptNow())
+		c.router.routeUntilAnswered(c.router.attemptNow())
 		if session.delivered {
 			session.resumed++
 			session.gap = session.gap || !session.relayStarted
@@ -140,7 +140,7 @@ func (c *client) resumeSession() (code int, why string) {
 		c.exchange.tries, c.exchange.reusedTries, c.exchange.responsesBegun, c.exchange.notAcquired = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
 		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: c.server.options.Cluster.Table().Generation()}
-		if ctx.Err() != nil || c.waitFor(result).action != actionRetry {
+		if ctx.Err() != nil || c.router.waitFor(result).action != actionRetry {
 			c.exchange.leaveQueue()
 			if c.server.closing.Load() {
 				return wsession.CloseMoved, wsession.ReasonOf(wsession.CloseLeaving)
@@ -169,14 +169,14 @@ func (exchange *exchange) prepareRetry(wait time.Duration) {
 // handleDeclined ends an attempt to resume a session that has received a response other than 101. A
 // response of the app is final. After an error response of another node, another attempt may
 // follow.
-func (c *client) handleDeclined(attempt *attempt) decision {
+func (retry *retrier) handleDeclined(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	switch word := res.Known(h1.FieldShardwayError); {
 	case attempt.route.Kind != route.Remote || word == nil:
-		c.exchange.session.refused = closesWith(res)
+		retry.exchange.session.refused = closesWith(res)
 		attempt.conn.Pool.RecordResume()
 	case neverSent(problem.Code(word)):
-		c.exchange.noteNotDelivered()
+		retry.exchange.noteNotDelivered()
 	}
 	attempt.abort()
 	return done

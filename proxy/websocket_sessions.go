@@ -111,78 +111,77 @@ func (exchange *exchange) upgradeQueue(pool *connpool.Pool) *backoff.ShardQueue 
 }
 
 // runByKind runs an attempt of a WebSocket, of a resumed event stream, or of any other request.
-func (c *client) runByKind(attempt *attempt) decision {
+func (runner *attemptRunner) runByKind(attempt *attempt) decision {
 	switch {
-	case c.exchange.session != nil:
-		return c.runWebSocket(attempt)
-	case c.exchange.resumed != nil && attempt.conn.InProcess: // an app in this process cannot resume an event stream
+	case runner.exchange.session != nil:
+		return runner.runWebSocket(attempt)
+	case runner.exchange.resumed != nil && attempt.conn.InProcess: // an app in this process cannot resume an event stream
 		attempt.cancelUnsent()
-		c.reply.giveUp(resumeUnfit, "an app in the process of its node cannot resume an event stream")
+		runner.reply.giveUp(resumeUnfit, "an app in the process of its node cannot resume an event stream")
 		return done
 	}
-	return c.runAttempt(attempt)
+	return runner.runAttempt(attempt)
 }
 
 // runWebSocket runs an attempt of a request for a resumable WebSocket. The response may start a
 // relay.
-func (c *client) runWebSocket(attempt *attempt) decision {
-	session := c.exchange.session
+func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
+	session := runner.exchange.session
 	if attempt.route.Kind != route.Local {
-		session.delivered = c.exchange.isResumption()
+		session.delivered = runner.exchange.isResumption()
 		upgrades := &attempt.conn.Pool.UpgradeBackoff
-		result := c.runAttempt(attempt)
+		result := runner.runAttempt(attempt)
 		if session.delivered && !session.relayStarted {
 			upgrades.OnAccepted(0)
 		}
 		return result
 	}
 	if attempt.conn.InProcess { // an app in this process cannot upgrade
-		if session.refused = wsession.CloseMoved; c.exchange.isResumption() {
+		if session.refused = wsession.CloseMoved; runner.exchange.isResumption() {
 			attempt.cancelUnsent()
 			return done
 		}
-		return c.runAttempt(attempt)
+		return runner.runAttempt(attempt)
 	}
-	if session.resumed > 0 || c.exchange.isResumption() {
-		if crowd := c.acquireUpgrade(attempt); crowd != nil {
+	if session.resumed > 0 || runner.exchange.isResumption() {
+		if crowd := runner.acquireUpgrade(attempt); crowd != nil {
 			attempt.cancelUnsent()
 			return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: crowd}
 		}
 	}
-	mine := c.slot.load()
-	release, ok := c.server.webSockets.exclusive.Acquire(c.wait.context(), session.id, func() { c.server.cancelRun(c, mine, causeClientGone) })
+	mine := runner.slot.load()
+	release, ok := runner.server.webSockets.exclusive.Acquire(runner.wait.context(), session.id, func() { runner.server.cancelIn(runner.slot, mine, causeClientGone) })
 	if !ok {
 		session.releaseUpgrade()
 		attempt.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, backoff: true}
 	}
-	lower := c.admitted // admitted is called when the run ends; it must also release the exclusive use and the upgrade place
-	c.admitted = func() {
+	runner.admission.extend(func(end func()) { // it must also release the exclusive use and the upgrade place
 		session.releaseUpgrade()
-		lower()
+		end()
 		release()
-	}
-	session.delivered = c.exchange.isResumption()
-	return c.runAttempt(attempt)
+	})
+	session.delivered = runner.exchange.isResumption()
+	return runner.runAttempt(attempt)
 }
 
 // replaced reports whether the run was cancelled because a newer request of the same session has
 // arrived. The ingress has given up the older request then.
-func (c *client) replaced(cancelCause cause) bool {
-	return cancelCause == causeClientGone && c.ingress != "" && c.exchange.session != nil && c.body.clientErr == nil
+func (retry *retrier) replaced(cancelCause cause) bool {
+	return cancelCause == causeClientGone && retry.ingress != "" && retry.exchange.session != nil && retry.body.clientErr == nil
 }
 
 // yieldToNewer ends a run that was replaced, together with its connection. It must not cancel the
 // newer run in turn.
-func (c *client) yieldToNewer() decision {
-	c.exchange.aborted = true
+func (retry *retrier) yieldToNewer() decision {
+	retry.exchange.aborted = true
 	return done
 }
 
 // acquireUpgrade reserves one of the wsession.MaxUpgrades places for resumed WebSockets. If no place
 // is free, it returns the backoff.ShardQueue that the request must join.
-func (c *client) acquireUpgrade(attempt *attempt) *backoff.ShardQueue {
-	upgrades, n := &attempt.conn.Pool.UpgradeBackoff, &c.server.webSockets.upgrades
+func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueue {
+	upgrades, n := &attempt.conn.Pool.UpgradeBackoff, &runner.server.webSockets.upgrades
 	if crowd := upgrades.Allow(0, true); crowd != nil {
 		return crowd
 	}
@@ -190,7 +189,7 @@ func (c *client) acquireUpgrade(attempt *attempt) *backoff.ShardQueue {
 		n.Add(-1)
 		return upgrades.OnRefused(0, false)
 	}
-	c.exchange.session.freeUpgrade = func() {
+	runner.exchange.session.freeUpgrade = func() {
 		n.Add(-1)
 		upgrades.OnAccepted(0)
 	}
