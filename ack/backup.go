@@ -34,31 +34,31 @@ func (s *State) Backup() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, 0, backupHead+len(state))
-	b = append(b, backupMagic...)
-	b = append(b, backupVersion)
+	backup := make([]byte, 0, backupHead+len(state))
+	backup = append(backup, backupMagic...)
+	backup = append(backup, backupVersion)
 	sum := sha256.Sum256(state)
-	b = append(b, sum[:]...)
-	return append(b, state...), nil
+	backup = append(backup, sum[:]...)
+	return append(backup, state...), nil
 }
 
 // OpenBackup returns the state in a backup. For any other content, also a truncated or
 // modified backup, the error is ErrNoBackup.
-func OpenBackup(b []byte) (*State, error) {
-	if len(b) > MaxBackup {
+func OpenBackup(data []byte) (*State, error) {
+	if len(data) > MaxBackup {
 		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrNoBackup, MaxBackup)
 	}
-	if !bytes.HasPrefix(b, []byte(backupMagic)) || len(b) < backupHead {
+	if !bytes.HasPrefix(data, []byte(backupMagic)) || len(data) < backupHead {
 		return nil, fmt.Errorf("%w: it does not begin as one, or is cut", ErrNoBackup)
 	}
-	if v := b[len(backupMagic)]; v != backupVersion {
+	if v := data[len(backupMagic)]; v != backupVersion {
 		return nil, fmt.Errorf("%w that this program reads: it has version %d, this program knows version %d", ErrNoBackup, v, backupVersion)
 	}
-	sum := sha256.Sum256(b[backupHead:])
-	if !bytes.Equal(sum[:], b[len(backupMagic)+1:backupHead]) {
+	sum := sha256.Sum256(data[backupHead:])
+	if !bytes.Equal(sum[:], data[len(backupMagic)+1:backupHead]) {
 		return nil, fmt.Errorf("%w: wrong checksum, it is damaged", ErrNoBackup)
 	}
-	s, err := DecodeState(b[backupHead:])
+	s, err := DecodeState(data[backupHead:])
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoBackup, err)
 	}

@@ -40,11 +40,11 @@ func (w *writer) bool(v bool) {
 	w.byte(0)
 }
 
-func (w *writer) timing(t Timing) {
-	w.uint(uint64(t.Lease))
-	w.uint(uint64(t.DeadAfter))
-	w.byte(byte(t.Takeover))
-	w.byte(byte(t.RebalanceMode))
+func (w *writer) timing(timing Timing) {
+	w.uint(uint64(timing.Lease))
+	w.uint(uint64(timing.DeadAfter))
+	w.byte(byte(timing.Takeover))
+	w.byte(byte(timing.RebalanceMode))
 }
 
 // reader decodes values from the beginning of b. After the first error, every read returns a
@@ -56,9 +56,9 @@ type reader struct {
 	err error
 }
 
-func (r *reader) fail(what string) {
+func (r *reader) fail(reason string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", ErrCorrupt, what)
+		r.err = fmt.Errorf("%w: %s", ErrCorrupt, reason)
 		r.buf = nil
 	}
 }
@@ -90,7 +90,7 @@ func (r *reader) bool() bool {
 	return v == 1
 }
 
-func (r *reader) uint(least, most uint64) uint64 {
+func (r *reader) uint(minimum, maximum uint64) uint64 {
 	if r.err != nil {
 		return 0
 	}
@@ -102,16 +102,16 @@ func (r *reader) uint(least, most uint64) uint64 {
 	case n > 1 && r.buf[n-1] == 0:
 		r.fail("number with padding")
 		return 0
-	case v < least || v > most:
-		r.fail(fmt.Sprintf("number %d out of bounds %d to %d", v, least, most))
+	case v < minimum || v > maximum:
+		r.fail(fmt.Sprintf("number %d out of bounds %d to %d", v, minimum, maximum))
 		return 0
 	}
 	r.buf = r.buf[n:]
 	return v
 }
 
-func (r *reader) text(least, most int) string {
-	return string(r.read(int(r.uint(uint64(least), uint64(most)))))
+func (r *reader) text(minLength, maxLength int) string {
+	return string(r.read(int(r.uint(uint64(minLength), uint64(maxLength)))))
 }
 
 func (r *reader) cause() DropCause {
@@ -122,20 +122,20 @@ func (r *reader) cause() DropCause {
 	return c
 }
 
-// duration reads a duration that is above zero and at most most.
-func (r *reader) duration(most time.Duration) time.Duration {
-	return time.Duration(r.uint(1, uint64(most)))
+// duration reads a duration above zero and up to maximum.
+func (r *reader) duration(maximum time.Duration) time.Duration {
+	return time.Duration(r.uint(1, uint64(maximum)))
 }
 
 func (r *reader) timing() Timing {
-	t := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Takeover: Takeover(r.byte()), RebalanceMode: RebalanceMode(r.byte())}
-	if r.err == nil && (t.Takeover == 0 || int(t.Takeover) >= len(takeoverNames)) {
-		r.fail(t.Takeover.String())
+	timing := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Takeover: Takeover(r.byte()), RebalanceMode: RebalanceMode(r.byte())}
+	if r.err == nil && (timing.Takeover == 0 || int(timing.Takeover) >= len(takeoverNames)) {
+		r.fail(timing.Takeover.String())
 	}
-	if r.err == nil && (t.RebalanceMode == 0 || int(t.RebalanceMode) >= len(rebalanceModeNames)) {
-		r.fail(t.RebalanceMode.String())
+	if r.err == nil && (timing.RebalanceMode == 0 || int(timing.RebalanceMode) >= len(rebalanceModeNames)) {
+		r.fail(timing.RebalanceMode.String())
 	}
-	return t
+	return timing
 }
 
 func (r *reader) shardMap() *shardmap.Map {

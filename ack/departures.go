@@ -54,18 +54,18 @@ type AppReportEntry struct {
 
 // applyAppReports applies the reports of nodes. It ignores an entry that would not change the
 // state, and an entry of an earlier leader.
-func (s *State) applyAppReports(term uint64, c AppReportEntry) (*State, Outcome, error) {
-	if !s.Bootstrapped() || term != c.Term {
+func (s *State) applyAppReports(term uint64, entry AppReportEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != entry.Term {
 		return s.ignore()
 	}
 	changed := false
-	for _, a := range c.Reports {
-		changed = s.applyAppReport(a) || changed
+	for _, report := range entry.Reports {
+		changed = s.applyAppReport(report) || changed
 	}
 	if !changed {
 		return s.ignore()
 	}
-	s.limitDepartures(c.Reports)
+	s.limitDepartures(entry.Reports)
 	s.departuresIndex = s.index
 	return s, OutcomeAppsReported, nil
 }
@@ -75,30 +75,30 @@ func (s *State) applyAppReports(term uint64, c AppReportEntry) (*State, Outcome,
 func (s *State) DeparturesIndex() uint64 { return s.departuresIndex }
 
 // NeedsAppReport reports whether the report would change the state.
-func (s *State) NeedsAppReport(a AppReport) bool {
-	left, known := s.departures[a.Node]
-	if a.ReturnsNeedRestart != known {
+func (s *State) NeedsAppReport(report AppReport) bool {
+	departures, known := s.departures[report.Node]
+	if report.ReturnsNeedRestart != known {
 		return true
 	}
-	return len(left) > 0 && left[0].epoch <= a.StartedAfter
+	return len(departures) > 0 && departures[0].epoch <= report.StartedAfter
 }
 
 // applyAppReport applies one report. It returns true if the state has changed.
-func (s *State) applyAppReport(a AppReport) bool {
-	if !s.NeedsAppReport(a) {
+func (s *State) applyAppReport(report AppReport) bool {
+	if !s.NeedsAppReport(report) {
 		return false
 	}
 	s.departures = maps.Clone(s.departures)
-	if !a.ReturnsNeedRestart {
-		delete(s.departures, a.Node)
+	if !report.ReturnsNeedRestart {
+		delete(s.departures, report.Node)
 		return true
 	}
-	left := s.departures[a.Node]
-	n := 0
-	for n < len(left) && left[n].epoch <= a.StartedAfter {
-		n++
+	departures := s.departures[report.Node]
+	count := 0
+	for count < len(departures) && departures[count].epoch <= report.StartedAfter {
+		count++
 	}
-	setKey(&s.departures, a.Node, slices.Clone(left[n:]))
+	setKey(&s.departures, report.Node, slices.Clone(departures[count:]))
 	return true
 }
 
@@ -116,25 +116,25 @@ func (s *State) recordDepartures() {
 	if len(s.departures) == 0 {
 		return
 	}
-	gone := map[shardmap.NodeID]shardmap.ShardSet{}
-	for _, m := range shardmap.Diff(s.committed, s.proposed) {
-		if _, known := s.departures[m.From]; known {
-			set := gone[m.From]
-			set.Add(m.Shard)
-			gone[m.From] = set
+	leaving := map[shardmap.NodeID]shardmap.ShardSet{}
+	for _, move := range shardmap.Diff(s.committed, s.proposed) {
+		if _, known := s.departures[move.From]; known {
+			set := leaving[move.From]
+			set.Add(move.Shard)
+			leaving[move.From] = set
 		}
 	}
-	if len(gone) == 0 {
+	if len(leaving) == 0 {
 		return
 	}
 	s.departures = maps.Clone(s.departures)
-	for id, set := range gone {
-		left := append(slices.Clone(s.departures[id]), departedShards{epoch: s.proposed.Epoch(), shards: set})
-		if len(left) > maxDepartures {
-			left[1].shards = left[0].shards.Union(left[1].shards)
-			left = left[1:]
+	for id, set := range leaving {
+		departures := append(slices.Clone(s.departures[id]), departedShards{epoch: s.proposed.Epoch(), shards: set})
+		if len(departures) > maxDepartures {
+			departures[1].shards = departures[0].shards.Union(departures[1].shards)
+			departures = departures[1:]
 		}
-		s.departures[id] = left
+		s.departures[id] = departures
 	}
 }
 
@@ -143,30 +143,30 @@ func (s *State) recordDepartures() {
 // next report again.
 func (s *State) limitDepartures(reported []AppReport) {
 	var former []shardmap.NodeID
-	most := maxFormerDepartures
+	limit := maxFormerDepartures
 	for id := range s.departures {
 		if s.committed.Has(id) || s.proposed.Has(id) {
 			continue
 		}
 		if slices.ContainsFunc(reported, func(a AppReport) bool { return a.Node == id }) {
-			most = max(most-1, 0)
+			limit = max(limit-1, 0)
 		} else {
 			former = append(former, id)
 		}
 	}
-	if len(former) <= most {
+	if len(former) <= limit {
 		return
 	}
 	newest := func(id shardmap.NodeID) shardmap.Epoch {
-		if left := s.departures[id]; len(left) > 0 {
-			return left[len(left)-1].epoch
+		if departures := s.departures[id]; len(departures) > 0 {
+			return departures[len(departures)-1].epoch
 		}
 		return 0
 	}
 	slices.SortFunc(former, func(a, b shardmap.NodeID) int {
 		return cmp.Or(cmp.Compare(newest(a), newest(b)), cmp.Compare(a, b))
 	})
-	for _, id := range former[:len(former)-most] {
+	for _, id := range former[:len(former)-limit] {
 		delete(s.departures, id)
 	}
 }
@@ -174,7 +174,7 @@ func (s *State) limitDepartures(reported []AppReport) {
 // IsBarred reports whether the shard has left the node, so that the app of the node must restart
 // before the shard may return. It is also true for a shard that has returned.
 func (s *State) IsBarred(node shardmap.NodeID, shard shardmap.Shard) bool {
-	return slices.ContainsFunc(s.departures[node], func(d departedShards) bool { return d.shards.Has(shard) })
+	return slices.ContainsFunc(s.departures[node], func(departed departedShards) bool { return departed.shards.Has(shard) })
 }
 
 // ReturnsNeedRestart reports whether shards return to the node's app only after it has restarted.
@@ -189,20 +189,20 @@ func (s *State) StaleReturns(node shardmap.NodeID) int {
 	if len(s.departures[node]) == 0 {
 		return 0
 	}
-	n, barred := 0, s.barredShards(node)
+	count, barred := 0, s.barredShards(node)
 	for shard := range s.committed.Shards(node) {
 		if barred.Has(shard) {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // barredShards returns the shards that the node must not get.
 func (s *State) barredShards(node shardmap.NodeID) shardmap.ShardSet {
 	var all shardmap.ShardSet
-	for _, d := range s.departures[node] {
-		all = all.Union(d.shards)
+	for _, departed := range s.departures[node] {
+		all = all.Union(departed.shards)
 	}
 	return all
 }
@@ -210,43 +210,43 @@ func (s *State) barredShards(node shardmap.NodeID) shardmap.ShardSet {
 // BarredShards returns the shards that each node must not get, for shardmap.Assign.
 func (s *State) BarredShards() map[shardmap.NodeID]shardmap.ShardSet {
 	var all map[shardmap.NodeID]shardmap.ShardSet
-	for id, left := range s.departures {
-		if len(left) > 0 {
+	for id, departures := range s.departures {
+		if len(departures) > 0 {
 			setKey(&all, id, s.barredShards(id))
 		}
 	}
 	return all
 }
 
-// EncodeAppReports returns the entry at a level.
-func EncodeAppReports(at FormatVersion, c AppReportEntry) []byte {
-	w := newWriter(at)
+// EncodeAppReports encodes the entry in the given format version.
+func EncodeAppReports(version FormatVersion, entry AppReportEntry) []byte {
+	w := newWriter(version)
 	w.byte(kindAppReports)
-	w.uint(c.Term)
-	w.uint(uint64(len(c.Reports)))
-	for _, a := range c.Reports {
-		w.text(string(a.Node))
-		w.bool(a.ReturnsNeedRestart)
-		w.uint(uint64(a.StartedAfter))
+	w.uint(entry.Term)
+	w.uint(uint64(len(entry.Reports)))
+	for _, report := range entry.Reports {
+		w.text(string(report.Node))
+		w.bool(report.ReturnsNeedRestart)
+		w.uint(uint64(report.StartedAfter))
 	}
 	return w.buf
 }
 
 func (r *reader) appReportEntry() AppReportEntry {
-	c := AppReportEntry{Term: r.uint(0, maxUint)}
+	entry := AppReportEntry{Term: r.uint(0, maxUint)}
 	last := shardmap.NodeID("")
 	for range r.uint(1, MaxChanges) {
-		a := AppReport{Node: r.node(), ReturnsNeedRestart: r.bool(), StartedAfter: shardmap.Epoch(r.uint(0, maxUint))}
-		if r.err == nil && a.Node <= last {
+		report := AppReport{Node: r.node(), ReturnsNeedRestart: r.bool(), StartedAfter: shardmap.Epoch(r.uint(0, maxUint))}
+		if r.err == nil && report.Node <= last {
 			r.fail("reports out of order")
 		}
 		if r.err != nil {
 			break
 		}
-		c.Reports = append(c.Reports, a)
-		last = a.Node
+		entry.Reports = append(entry.Reports, report)
+		last = report.Node
 	}
-	return c
+	return entry
 }
 
 // departures writes the departed shards of all nodes in a fixed order. A set takes one bit for
@@ -257,10 +257,10 @@ func (w *writer) departures(s *State) {
 	for _, id := range slices.Sorted(maps.Keys(s.departures)) {
 		w.text(string(id))
 		w.uint(uint64(len(s.departures[id])))
-		for _, d := range s.departures[id] {
-			w.uint(uint64(d.epoch))
-			w.uint(uint64(len(d.shards)))
-			for _, word := range d.shards {
+		for _, departed := range s.departures[id] {
+			w.uint(uint64(departed.epoch))
+			w.uint(uint64(len(departed.shards)))
+			for _, word := range departed.shards {
 				w.buf = binary.LittleEndian.AppendUint64(w.buf, word)
 			}
 		}
@@ -271,33 +271,33 @@ func (w *writer) departures(s *State) {
 func (r *reader) departures(s *State) {
 	s.departuresIndex = r.uint(0, maxUint)
 	s.departures = readSorted(r, r.node, func() []departedShards {
-		var left []departedShards
+		var departures []departedShards
 		for range r.uint(0, maxDepartures) {
-			d := departedShards{epoch: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(s.committed.Len())}
-			if r.err == nil && len(left) > 0 && d.epoch <= left[len(left)-1].epoch {
+			departed := departedShards{epoch: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(s.committed.Len())}
+			if r.err == nil && len(departures) > 0 && departed.epoch <= departures[len(departures)-1].epoch {
 				r.fail("departures out of order")
 			}
 			if r.err != nil {
 				return nil
 			}
-			left = append(left, d)
+			departures = append(departures, departed)
 		}
-		return left
+		return departures
 	})
 }
 
 // shardSet reads a non-empty set of shards below shards.
 func (r *reader) shardSet(shards int) shardmap.ShardSet {
-	n := int(r.uint(1, uint64(shards+63)/64))
-	b := r.read(8 * n)
+	words := int(r.uint(1, uint64(shards+63)/64))
+	data := r.read(8 * words)
 	if r.err != nil {
 		return nil
 	}
-	set := make(shardmap.ShardSet, n)
+	set := make(shardmap.ShardSet, words)
 	for i := range set {
-		set[i] = binary.LittleEndian.Uint64(b[8*i:])
+		set[i] = binary.LittleEndian.Uint64(data[8*i:])
 	}
-	if set[n-1] == 0 || n == (shards+63)/64 && shards%64 > 0 && set[n-1]>>(shards%64) > 0 {
+	if set[words-1] == 0 || words == (shards+63)/64 && shards%64 > 0 && set[words-1]>>(shards%64) > 0 {
 		r.fail("shard set out of range")
 	}
 	return set

@@ -73,11 +73,11 @@
 //
 // # Errors and limits
 //
-// ErrCorrupt reports an entry, a snapshot or a message that no program of the levels from
-// MinFormatVersion to MaxFormatVersion wrote. For another level it is a FormatVersionError. The
-// caller drops such a message with its connection, and stops the node at such an entry or snapshot.
-// Entries and snapshots are encoded at the level of the applied state, and a response at the level
-// of its heartbeat.
+// ErrCorrupt reports an entry, a snapshot or a message that no program of the format versions from
+// MinFormatVersion to MaxFormatVersion wrote. For another format version it is a
+// FormatVersionError. The caller drops such a message with its connection, and stops the node at
+// such an entry or snapshot. Entries and snapshots are encoded at the format version of the applied
+// state, and a response at the format version of its heartbeat.
 //
 // ErrNoBackup refuses a file. No external input makes a machine panic.
 //

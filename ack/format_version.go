@@ -3,28 +3,31 @@ package ack
 import "fmt"
 
 // FormatVersion is the version of everything that is written: log entries, snapshots, heartbeats,
-// answers, and the rules by which State changes. Each encoding begins with its level. A node reads
-// every level that it supports, and writes the level of its applied state (MinFormatVersion before
-// the bootstrap). It answers a heartbeat at the level of the heartbeat. So programs with different
-// levels can run side by side until a log entry raises the level.
+// answers, and the rules by which State changes. Each encoding begins with its format version. A
+// node reads every format version that it supports, and writes the format version of its applied
+// state (MinFormatVersion before the bootstrap). It answers a heartbeat at the format version of
+// the heartbeat. So programs with different format versions can run side by side until a log entry
+// raises the format version.
 type FormatVersion uint8
 
-// The levels that this program supports. A new cluster starts at MinFormatVersion. Level 1 was
-// written by development versions only; this program refuses it.
+// The format versions that this program supports. A new cluster starts at MinFormatVersion. Version
+// 1 was written by development versions only; this program refuses it.
 const (
 	MinFormatVersion FormatVersion = 2
 	MaxFormatVersion FormatVersion = 2
 )
 
-// FormatVersionError reports data of a level that this program does not support, or a cluster with
-// such a level in force. A newer or a development version wrote it. It unwraps to ErrCorrupt.
+// FormatVersionError reports data of a format version that this program does not support, or a
+// cluster with such a format version in force. A newer or a development version wrote it. It
+// unwraps to ErrCorrupt.
 type FormatVersionError struct {
 	Version FormatVersion
-	// InForce means that a log entry raises the cluster to that level.
+	// InForce means that a log entry raises the cluster to that format version.
 	InForce bool
 }
 
-// Outdated reports whether the level is below MinFormatVersion: a development version wrote it.
+// Outdated reports whether the format version is below MinFormatVersion: a development version
+// wrote it.
 func (e *FormatVersionError) Outdated() bool { return e.Version < MinFormatVersion }
 
 // Error returns a message that contains both numbers.
@@ -35,7 +38,7 @@ func (e *FormatVersionError) Error() string {
 // Unwrap returns ErrCorrupt.
 func (e *FormatVersionError) Unwrap() error { return ErrCorrupt }
 
-// SupportedFormatVersions returns the levels that this program supports, for messages.
+// SupportedFormatVersions returns the format versions that this program supports, for messages.
 func SupportedFormatVersions() string {
 	if MinFormatVersion == MaxFormatVersion {
 		return fmt.Sprintf("format version %d", MaxFormatVersion)
@@ -43,7 +46,8 @@ func SupportedFormatVersions() string {
 	return fmt.Sprintf("format versions %d to %d", MinFormatVersion, MaxFormatVersion)
 }
 
-// CheckSupported returns a *FormatVersionError for a level that this program does not support.
+// CheckSupported returns a *FormatVersionError for a format version that this program does not
+// support.
 func (l FormatVersion) CheckSupported() error {
 	if l < MinFormatVersion || l > MaxFormatVersion {
 		return &FormatVersionError{Version: l}
@@ -51,19 +55,21 @@ func (l FormatVersion) CheckSupported() error {
 	return nil
 }
 
-// newWriter returns a writer that begins with a level; zero means MinFormatVersion.
-func newWriter(l FormatVersion) writer { return writer{buf: []byte{byte(max(l, MinFormatVersion))}} }
-
-// formatVersion reads the level of an encoding.
-func (r *reader) formatVersion() FormatVersion {
-	l := FormatVersion(r.byte())
-	if err := l.CheckSupported(); err != nil && r.err == nil {
-		r.err, r.buf = err, nil
-	}
-	return l
+// newWriter returns a writer that begins with a format version; zero means MinFormatVersion.
+func newWriter(version FormatVersion) writer {
+	return writer{buf: []byte{byte(max(version, MinFormatVersion))}}
 }
 
-// FormatVersionEntry is the log entry that raises the level.
+// formatVersion reads the format version of an encoding.
+func (r *reader) formatVersion() FormatVersion {
+	version := FormatVersion(r.byte())
+	if err := version.CheckSupported(); err != nil && r.err == nil {
+		r.err, r.buf = err, nil
+	}
+	return version
+}
+
+// FormatVersionEntry is the log entry that raises the format version.
 type FormatVersionEntry struct {
 	// Term is the Raft term of the leader that decided on it (see ProposalEntry), based on reports
 	// of that term.
@@ -71,28 +77,28 @@ type FormatVersionEntry struct {
 	Version FormatVersion
 }
 
-// EncodeFormatVersion returns the entry at a level.
-func EncodeFormatVersion(at FormatVersion, c FormatVersionEntry) []byte {
-	w := newWriter(at)
+// EncodeFormatVersion encodes the entry in the given format version.
+func EncodeFormatVersion(version FormatVersion, entry FormatVersionEntry) []byte {
+	w := newWriter(version)
 	w.byte(kindFormatVersion)
-	w.uint(c.Term)
-	w.uint(uint64(c.Version))
+	w.uint(entry.Term)
+	w.uint(uint64(entry.Version))
 	return w.buf
 }
 
-// FormatVersion returns the level in force. It never decreases.
+// FormatVersion returns the format version in force. It never decreases.
 func (s *State) FormatVersion() FormatVersion { return s.formatVersion }
 
-// applyFormatVersion puts a higher level into force if the leader of the present term has submitted
-// the entry. Otherwise the entry is ignored, because it relies on outdated reports to an earlier
-// leader. A program that does not support the level must stop.
-func (s *State) applyFormatVersion(term uint64, c FormatVersionEntry) (*State, Outcome, error) {
-	if !s.Bootstrapped() || term != c.Term || c.Version <= s.formatVersion {
+// applyFormatVersion puts a higher format version into force if the leader of the present term has
+// submitted the entry. Otherwise the entry is ignored, because it relies on outdated reports to an
+// earlier leader. A program that does not support the format version must stop.
+func (s *State) applyFormatVersion(term uint64, entry FormatVersionEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != entry.Term || entry.Version <= s.formatVersion {
 		return s.ignore()
 	}
-	if c.Version.CheckSupported() != nil {
-		return s, 0, &FormatVersionError{Version: c.Version, InForce: true}
+	if entry.Version.CheckSupported() != nil {
+		return s, 0, &FormatVersionError{Version: entry.Version, InForce: true}
 	}
-	s.formatVersion = c.Version
+	s.formatVersion = entry.Version
 	return s, OutcomeFormatVersionRaised, nil
 }

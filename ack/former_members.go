@@ -25,26 +25,26 @@ func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 
 // recordFormerMembers records which nodes the map being committed excludes, or contains again.
 func (s *State) recordFormerMembers() {
-	next := maps.Clone(s.formerMembers)
-	for _, m := range s.committed.Members() {
-		if _, removed := next[m.ID]; !removed && !s.proposed.Has(m.ID) {
-			setKey(&next, m.ID, s.proposed.Epoch())
+	formerMembers := maps.Clone(s.formerMembers)
+	for _, member := range s.committed.Members() {
+		if _, removed := formerMembers[member.ID]; !removed && !s.proposed.Has(member.ID) {
+			setKey(&formerMembers, member.ID, s.proposed.Epoch())
 		} else {
-			delete(next, m.ID)
+			delete(formerMembers, member.ID)
 		}
 	}
-	for _, m := range s.proposed.Members() {
-		delete(next, m.ID)
+	for _, member := range s.proposed.Members() {
+		delete(formerMembers, member.ID)
 	}
-	if len(next) > maxFormerMembers { // remove the oldest, in the same order on every node
-		ids := slices.SortedFunc(maps.Keys(next), func(a, b shardmap.NodeID) int {
-			return cmp.Or(cmp.Compare(next[a], next[b]), cmp.Compare(a, b))
+	if len(formerMembers) > maxFormerMembers { // remove the oldest, in the same order on every node
+		ids := slices.SortedFunc(maps.Keys(formerMembers), func(a, b shardmap.NodeID) int {
+			return cmp.Or(cmp.Compare(formerMembers[a], formerMembers[b]), cmp.Compare(a, b))
 		})
 		for _, id := range ids[:len(ids)-maxFormerMembers] {
-			delete(next, id)
+			delete(formerMembers, id)
 		}
 	}
-	s.formerMembers = next
+	s.formerMembers = formerMembers
 }
 
 // forgetFormerMember forgets a node that an operator has removed. If the committed map still
@@ -57,21 +57,21 @@ func (s *State) forgetFormerMember(node shardmap.NodeID) {
 }
 
 // formerMembers writes the previous members in order.
-func (w *writer) formerMembers(all map[shardmap.NodeID]shardmap.Epoch) {
-	w.uint(uint64(len(all)))
-	for _, id := range slices.Sorted(maps.Keys(all)) {
+func (w *writer) formerMembers(members map[shardmap.NodeID]shardmap.Epoch) {
+	w.uint(uint64(len(members)))
+	for _, id := range slices.Sorted(maps.Keys(members)) {
 		w.text(string(id))
-		w.uint(uint64(all[id]))
+		w.uint(uint64(members[id]))
 	}
 }
 
-// formerMembers reads the output of writer.formerMembers. Members of the committed map m must
-// have epoch zero, others must not.
-func (r *reader) formerMembers(m *shardmap.Map) map[shardmap.NodeID]shardmap.Epoch {
-	all := readSorted(r, r.node, func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(m.Epoch()))) })
+// formerMembers reads the output of writer.formerMembers. Members of the committed map must have
+// epoch zero, others must not.
+func (r *reader) formerMembers(committed *shardmap.Map) map[shardmap.NodeID]shardmap.Epoch {
+	members := readSorted(r, r.node, func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(committed.Epoch()))) })
 	former := 0
-	for id, since := range all {
-		if m.Has(id) != (since == 0) {
+	for id, since := range members {
+		if committed.Has(id) != (since == 0) {
 			r.fail("a former member that the map has")
 			return nil
 		}
@@ -83,5 +83,5 @@ func (r *reader) formerMembers(m *shardmap.Map) map[shardmap.NodeID]shardmap.Epo
 		r.fail("too many former members")
 		return nil
 	}
-	return all
+	return members
 }

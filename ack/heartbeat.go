@@ -10,7 +10,7 @@ import (
 // MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
 const MaxMessage = 1536
 
-// MaxUnacquired is the maximum number of shards that a heartbeat reports as not acquired.
+// MaxUnacquired is the maximum length of Heartbeat.UnacquiredShards and of Heartbeat.KeptShards.
 const MaxUnacquired = 256
 
 // Echo identifies a response of a leader. With a number alone, the next leader could take the
@@ -21,16 +21,16 @@ type Echo struct{ Term, Number uint64 }
 // immediately when it acknowledges a proposal or says goodbye. A goodbye is the statement of a
 // stopping process that it has stopped serving permanently.
 type Heartbeat struct {
-	// FormatVersion is the level of the encoding: that of the applied state of the sender. Zero
-	// means MinFormatVersion.
+	// FormatVersion is the format version of the encoding: that of the applied state of the sender.
+	// Zero means MinFormatVersion.
 	FormatVersion FormatVersion
 	Node          shardmap.NodeID
-	// Server is the Raft server id of the node, node/disk. A wiped disk does not confirm for
-	// the voter that it replaces, nor one node for another.
+	// Server is the Raft server id of the node, in the form node/disk. It prevents that a node with
+	// a wiped disk confirms the leader in place of the voter that used the disk before.
 	Server string
-	// Boot is the incarnation number, which increases with each start of the node. Nonce
-	// distinguishes two processes with the same boot (a copied data directory). Number orders
-	// the heartbeats of a boot.
+	// Boot is the incarnation number, which increases with each start of the node. Nonce is a
+	// random number that distinguishes two processes with the same boot (a copied data directory).
+	// Number is the sequence number of the heartbeat within the boot.
 	Boot, Nonce, Number uint64
 	// Echo is the newest answer that this boot has received. It is read before Term.
 	Echo Echo
@@ -39,8 +39,8 @@ type Heartbeat struct {
 	// Applied is the committed epoch that the node has applied. Acked is the last proposal
 	// that this boot has applied and drained for.
 	Applied, Acked shardmap.Epoch
-	// Interval is the heartbeat interval of the node, in whole milliseconds. A timing must fit
-	// it.
+	// Interval is the heartbeat interval of the node, in whole milliseconds. A change of the timing
+	// must be compatible with the interval of every node.
 	Interval time.Duration
 	// Weight is the weight of the node in the map. Zone is its zone; empty means none.
 	Weight uint32
@@ -57,10 +57,10 @@ type Heartbeat struct {
 	// UnreleasedMoves is the number of shards that moved within the last agent.UnreleasedMoveWindow
 	// although the app had not released them.
 	UnreleasedMoves uint32
-	// WaitingShards is the number of shards of the node whose requests wait because the app
-	// failed to acquire them, or has not responded for a long time. UnacquiredShards are up to
-	// MaxUnacquired shards, ascending, that should move to another node for that reason, or
-	// have moved and must not return yet. AcquiresNone reports that the app acquires no shard.
+	// WaitingShards is the number of shards of the node whose requests wait because the app failed
+	// to acquire them, or has not responded for a long time. UnacquiredShards are up to
+	// MaxUnacquired shards, ascending, that should move to another node for that reason, or have
+	// moved and must not return yet. AcquiresNone means that the app fails to acquire any shard.
 	WaitingShards    uint32
 	UnacquiredShards []shardmap.Shard
 	AcquiresNone     bool
@@ -69,17 +69,19 @@ type Heartbeat struct {
 	// remain.
 	KeptShards     []shardmap.Shard
 	KeepsAllShards bool
-	// ReturnsNeedRestart and AppStartedAfter are the fields of AppReport.
+	// ReturnsNeedRestart means that shards that left the app return only after it has restarted.
+	// AppStartedAfter is the epoch of a committed map that the node had applied before the app
+	// process started; zero means unknown. Both become part of an AppReport.
 	ReturnsNeedRestart bool
 	AppStartedAfter    shardmap.Epoch
-	// KeyConfigDigest is the KeyConfigDigest of the key configuration that the node has loaded;
-	// zero means none.
+	// KeyConfigDigest is the digest of the key configuration that the node has loaded; zero means
+	// none. Function KeyConfigDigest computes it.
 	KeyConfigDigest uint64
 	// Unhealthy means that the app does not respond. Leaving means that the node should own no
 	// shards. Goodbye means that its process has stopped admitting and running requests.
 	// Gateway means that the node never owns shards.
 	Unhealthy, Leaving, Goodbye, Gateway bool
-	// App is the further health of the app.
+	// App contains further results of the health checks of the app.
 	App AppHealth
 }
 
@@ -101,13 +103,13 @@ const (
 
 // Answer is the response of the leader to one heartbeat.
 type Answer struct {
-	// FormatVersion is the level of the heartbeat.
+	// FormatVersion is the format version of the heartbeat.
 	FormatVersion FormatVersion
 	// Term and Number identify the response. Boot and HeartbeatNumber identify the heartbeat
 	// that it answers.
 	Term, Number, Boot, HeartbeatNumber uint64
-	// OK is true if the heartbeat acknowledged the last proposal. Epoch is that proposal in
-	// any case (G5).
+	// OK is true if the heartbeat acknowledged the last proposal. Epoch is the epoch of that
+	// proposal, also if OK is false (G5).
 	OK    bool
 	Epoch shardmap.Epoch
 	// ServeFor is the lease: how long the node may admit requests. AbortAfter is the time by which
@@ -133,6 +135,8 @@ type Answer struct {
 	DuplicateAddr string
 }
 
+// Bits of the flag byte in an encoded heartbeat. MarshalBinary passes the values to flags in this
+// order.
 const (
 	flagUnhealthy = 1 << iota
 	flagLeaving
@@ -144,14 +148,15 @@ const (
 	flagReturnsNeedRestart
 )
 
-func flags(set ...bool) byte {
-	var f byte
-	for i, on := range set {
+// flags returns a byte in which bit i is set if the i-th value is true.
+func flags(values ...bool) byte {
+	var bits byte
+	for i, on := range values {
 		if on {
-			f |= 1 << i
+			bits |= 1 << i
 		}
 	}
-	return f
+	return bits
 }
 
 // MarshalBinary encodes the heartbeat. The error is always nil.
@@ -159,7 +164,11 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := newWriter(h.FormatVersion)
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Interval.Milliseconds()), uint64(h.Weight), uint64(h.ReleaseTime.Milliseconds()), uint64(h.RestartWithin.Milliseconds()), uint64(h.UnreleasedMoves), uint64(h.AppStartedAfter), h.KeyConfigDigest} {
+	for _, v := range []uint64{
+		h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked),
+		uint64(h.Interval.Milliseconds()), uint64(h.Weight), uint64(h.ReleaseTime.Milliseconds()), uint64(h.RestartWithin.Milliseconds()),
+		uint64(h.UnreleasedMoves), uint64(h.AppStartedAfter), h.KeyConfigDigest,
+	} {
 		w.uint(v)
 	}
 	w.text(h.Zone)
@@ -177,8 +186,8 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 
 // UnmarshalBinary decodes the output of MarshalBinary. It returns
 // ErrCorrupt for any other input.
-func (h *Heartbeat) UnmarshalBinary(b []byte) error {
-	r := reader{buf: b}
+func (h *Heartbeat) UnmarshalBinary(data []byte) error {
+	r := reader{buf: data}
 	*h = Heartbeat{
 		FormatVersion: r.formatVersion(), Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
 		Boot: r.uint(1, maxUint), Nonce: r.uint(0, maxUint), Number: r.uint(1, maxUint),
@@ -192,26 +201,35 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")
 	}
-	f := r.byte()
-	if f&flagHasReleases != 0 {
-		if copy(h.ReleasesDigest[:], r.read(len(h.ReleasesDigest))); h.ReleasesDigest == [32]byte{} {
+	bits := r.byte()
+	if bits&flagHasReleases != 0 {
+		copy(h.ReleasesDigest[:], r.read(len(h.ReleasesDigest)))
+		if h.ReleasesDigest == [32]byte{} {
 			r.fail("empty release digest")
 		}
 	}
-	h.WaitingShards, h.UnacquiredShards, h.AcquiresNone = uint32(r.uint(0, MaxShards)), r.shardList(), f&flagAcquiresNone != 0
-	h.KeptShards, h.KeepsAllShards = r.shardList(), f&flagKeepsAllShards != 0
-	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
+	h.WaitingShards, h.UnacquiredShards, h.AcquiresNone = uint32(r.uint(0, MaxShards)), r.shardList(), bits&flagAcquiresNone != 0
+	h.KeptShards, h.KeepsAllShards = r.shardList(), bits&flagKeepsAllShards != 0
+	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = bits&flagUnhealthy != 0, bits&flagLeaving != 0, bits&flagGoodbye != 0, bits&flagGateway != 0
 	app := r.byte()
 	if app > 7 {
 		r.fail("unknown flag of an app")
 	}
 	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, FlapCount: uint32(r.uint(0, maxFlaps))}
-	h.ReturnsNeedRestart = f&flagReturnsNeedRestart != 0
+	h.ReturnsNeedRestart = bits&flagReturnsNeedRestart != 0
 	if h.RestartWithin > 0 && !h.Goodbye {
 		r.fail("announced return without a goodbye")
 	}
 	return r.finish()
 }
+
+// Bits of the flag byte in an encoded answer, in the order in which MarshalBinary passes them.
+const (
+	flagOK = 1 << iota
+	flagMapUnchanged
+	flagReleasesReceived
+	allAnswerFlags = flagOK | flagMapUnchanged | flagReleasesReceived
+)
 
 // MarshalBinary encodes the response. The error is always nil.
 func (a Answer) MarshalBinary() ([]byte, error) {
@@ -239,8 +257,8 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 
 // UnmarshalBinary decodes the output of MarshalBinary. It returns
 // ErrCorrupt for any other input.
-func (a *Answer) UnmarshalBinary(b []byte) error {
-	r := reader{buf: b}
+func (a *Answer) UnmarshalBinary(data []byte) error {
+	r := reader{buf: data}
 	*a = Answer{
 		FormatVersion: r.formatVersion(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), HeartbeatNumber: r.uint(1, maxUint),
 		Epoch: shardmap.Epoch(r.uint(0, maxUint)), ServeFor: time.Duration(r.uint(0, uint64(MaxLease))),
@@ -251,19 +269,19 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 			r.fail("a lease longer than it may be")
 		}
 	}
-	f := r.byte()
-	if f > 7 {
+	bits := r.byte()
+	if bits > allAnswerFlags {
 		r.fail("unknown flag")
 	}
-	a.OK, a.MapUnchanged, a.ReleasesReceived = f&1 != 0, f&2 != 0, f&4 != 0
+	a.OK, a.MapUnchanged, a.ReleasesReceived = bits&flagOK != 0, bits&flagMapUnchanged != 0, bits&flagReleasesReceived != 0
 	if a.Refusal = Refusal(r.byte()); a.Refusal > RefusedRollback {
 		r.fail("unknown refusal")
 	}
-	known := r.uint(0, maxUint)
+	indexOrBoot := r.uint(0, maxUint)
 	if a.Refusal == 0 {
-		a.RestartIndex = known
+		a.RestartIndex = indexOrBoot
 	} else {
-		a.KnownBoot = known
+		a.KnownBoot = indexOrBoot
 	}
 	a.DuplicateAddr = r.text(0, 2*maxText)
 	return r.finish()
@@ -273,9 +291,9 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 func (w *writer) shardList(list []shardmap.Shard) {
 	w.uint(uint64(len(list)))
 	next := shardmap.Shard(0)
-	for _, s := range list {
-		w.uint(uint64(s - next))
-		next = s + 1
+	for _, shard := range list {
+		w.uint(uint64(shard - next))
+		next = shard + 1
 	}
 }
 

@@ -164,7 +164,7 @@ func (p *levelPlay) deliverLate() {
 }
 
 func (p *levelPlay) receiveReport(w leader.FormatReport) {
-	p.levels.Reported(w)
+	p.levels.RecordReport(w)
 	for _, x := range p.servers {
 		if x.name == w.Server && x.boot == w.Boot && w.Term == p.term && x.toldIn != p.term {
 			x.toldIn, x.toldAt = p.term, p.now

@@ -7,9 +7,9 @@ import (
 	"shardway/shardmap"
 )
 
-// Kinds of entries. An entry starts with its Level and its kind. Numbers are unsigned varints,
-// and texts and maps have a length prefix. An unknown level is an error, because a node that
-// skips an entry that other nodes apply would diverge from them.
+// Kinds of entries. An entry starts with its format version and its kind. Numbers are unsigned
+// varints, and texts and maps have a length prefix. An unknown format version is an error, because
+// a node that skips an entry that other nodes apply would diverge from them.
 const (
 	kindBootstrap byte = iota + 1
 	kindProposal
@@ -76,7 +76,7 @@ type CommitEntry struct {
 
 // EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes), its
 // number of shards (1 to MaxShards) and its first timing. Only the first such entry counts. It
-// is encoded at MinFormatVersion, the first level in force.
+// is encoded at MinFormatVersion, the first format version in force.
 func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
 	w := newWriter(MinFormatVersion)
 	w.byte(kindBootstrap)
@@ -86,90 +86,90 @@ func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
 	return w.buf
 }
 
-// EncodeTiming returns the entry at a level.
-func EncodeTiming(at FormatVersion, c TimingEntry) []byte {
-	w := newWriter(at)
+// EncodeTiming encodes the entry in the given format version.
+func EncodeTiming(version FormatVersion, entry TimingEntry) []byte {
+	w := newWriter(version)
 	w.byte(kindTiming)
-	w.uint(c.Term)
-	w.uint(c.Replaces)
-	w.timing(c.Timing)
+	w.uint(entry.Term)
+	w.uint(entry.Replaces)
+	w.timing(entry.Timing)
 	return w.buf
 }
 
 // EncodeProposal encodes a proposal without ownership epochs, because State sets them. In a
 // map of many shards with a long history they would take more space than the owners.
-func EncodeProposal(at FormatVersion, p ProposalEntry) ([]byte, error) {
-	m, err := p.Want.Settle(shardmap.New(p.Want.Len()), p.Want.Epoch()).MarshalBinary()
+func EncodeProposal(version FormatVersion, proposal ProposalEntry) ([]byte, error) {
+	encodedMap, err := proposal.Want.Settle(shardmap.New(proposal.Want.Len()), proposal.Want.Epoch()).MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
 	}
-	w := newWriter(at)
-	w.buf = append(slices.Grow(w.buf, len(m)+64), kindProposal)
-	w.uint(p.Term)
-	w.uint(uint64(p.Base))
-	w.text(p.Reason)
-	w.bytes(m)
-	w.uint(uint64(len(p.Drops)))
-	for _, d := range p.Drops {
-		w.text(string(d.Node))
-		w.byte(byte(d.Cause))
-		w.uint(uint64(d.Strikes))
+	w := newWriter(version)
+	w.buf = append(slices.Grow(w.buf, len(encodedMap)+64), kindProposal)
+	w.uint(proposal.Term)
+	w.uint(uint64(proposal.Base))
+	w.text(proposal.Reason)
+	w.bytes(encodedMap)
+	w.uint(uint64(len(proposal.Drops)))
+	for _, record := range proposal.Drops {
+		w.text(string(record.Node))
+		w.byte(byte(record.Cause))
+		w.uint(uint64(record.Strikes))
 	}
-	w.text(p.KeyConfig)
+	w.text(proposal.KeyConfig)
 	return w.buf, nil
 }
 
-// EncodeCommit returns the entry at a level.
-func EncodeCommit(at FormatVersion, c CommitEntry) []byte {
-	w := newWriter(at)
+// EncodeCommit encodes the entry in the given format version.
+func EncodeCommit(version FormatVersion, entry CommitEntry) []byte {
+	w := newWriter(version)
 	w.byte(kindCommit)
-	w.uint(uint64(c.Epoch))
-	w.buf = append(w.buf, c.Digest[:]...)
-	w.servers(c.Servers)
-	w.releases(c.Released)
+	w.uint(uint64(entry.Epoch))
+	w.buf = append(w.buf, entry.Digest[:]...)
+	w.servers(entry.Servers)
+	w.releases(entry.Released)
 	return w.buf
 }
 
-// decodeCommand decodes an entry to one of the entry types, and returns the level of its
+// decodeCommand decodes an entry to one of the entry types, and returns the format version of its
 // encoding.
-func decodeCommand(b []byte) (any, FormatVersion, error) {
-	r := reader{buf: b}
-	at := r.formatVersion()
-	var c any
+func decodeCommand(data []byte) (any, FormatVersion, error) {
+	r := reader{buf: data}
+	version := r.formatVersion()
+	var entry any
 	switch kind := r.byte(); kind {
 	case kindBootstrap:
-		c = bootstrapEntry{clusterID: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
+		entry = bootstrapEntry{clusterID: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
 	case kindProposal:
-		p := ProposalEntry{Term: r.uint(0, maxUint), Base: shardmap.Epoch(r.uint(0, maxUint)), Reason: r.text(0, maxText), Want: r.shardMap()}
+		proposal := ProposalEntry{Term: r.uint(0, maxUint), Base: shardmap.Epoch(r.uint(0, maxUint)), Reason: r.text(0, maxText), Want: r.shardMap()}
 		for range r.uint(0, maxDrops) {
-			d := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32))}
+			record := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32))}
 			if r.err != nil {
 				break
 			}
-			p.Drops = append(p.Drops, d)
+			proposal.Drops = append(proposal.Drops, record)
 		}
-		p.KeyConfig = r.text(0, MaxKeyConfig)
-		c = p
+		proposal.KeyConfig = r.text(0, MaxKeyConfig)
+		entry = proposal
 	case kindCommit:
-		x := CommitEntry{Epoch: shardmap.Epoch(r.uint(1, maxUint))}
-		copy(x.Digest[:], r.read(len(x.Digest)))
-		x.Servers, x.Released = r.servers(), r.releases()
-		c = x
+		commit := CommitEntry{Epoch: shardmap.Epoch(r.uint(1, maxUint))}
+		copy(commit.Digest[:], r.read(len(commit.Digest)))
+		commit.Servers, commit.Released = r.servers(), r.releases()
+		entry = commit
 	case kindTiming:
-		c = TimingEntry{Term: r.uint(0, maxUint), Replaces: r.uint(0, maxUint), Timing: r.timing()}
+		entry = TimingEntry{Term: r.uint(0, maxUint), Replaces: r.uint(0, maxUint), Timing: r.timing()}
 	case kindFormatVersion:
-		c = FormatVersionEntry{Term: r.uint(0, maxUint), Version: FormatVersion(r.uint(1, maxFormatNumber))}
+		entry = FormatVersionEntry{Term: r.uint(0, maxUint), Version: FormatVersion(r.uint(1, maxFormatNumber))}
 	case kindPolicy:
-		c = r.policyEntry()
+		entry = r.policyEntry()
 	case kindRestart:
-		c = r.restartEntry()
+		entry = r.restartEntry()
 	case kindAppReports:
-		c = r.appReportEntry()
+		entry = r.appReportEntry()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}
 	if err := r.finish(); err != nil {
 		return nil, 0, err
 	}
-	return c, at, nil
+	return entry, version, nil
 }

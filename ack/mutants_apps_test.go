@@ -8,23 +8,23 @@ func mutantsOfApps() []mutant {
 	return []mutant{
 		{
 			name: "apps: shards leave an unhealthy app though most apps are unhealthy", mix: most, caught: "health",
-			edits: in("ack/leader.Leader.excludedForHealth", "		return !h.panicMode && !h.mostMayFail\n", "		return PLANTED || !h.panicMode && !h.mostMayFail\n"),
+			edits: in("ack/leader.Leader.excludedForHealth", "		return !health.panicMode && !health.mostMayFail\n", "		return PLANTED || !health.panicMode && !health.mostMayFail\n"),
 		},
 		{
 			name: "apps: shards leave an app that refuses connections though most apps are unhealthy", mix: most, caught: "health",
-			edits: in("ack/leader.Leader.excludedForHealth", "		return !h.mostUnhealthy && !h.mostRefuseConns\n", "		return PLANTED || !h.mostUnhealthy && !h.mostRefuseConns\n"),
+			edits: in("ack/leader.Leader.excludedForHealth", "		return !health.mostUnhealthy && !health.mostRefuseConns\n", "		return PLANTED || !health.mostUnhealthy && !health.mostRefuseConns\n"),
 		},
 		{
 			name: "apps: shards never leave an unhealthy app after most apps were unhealthy once", mix: most, caught: "batching",
-			edits: in("ack/leader.Leader.updateAppsHealth", "	} else if now-h.lastMostUnhealthy > panicRecovery {\n", "	} else if !PLANTED && now-h.lastMostUnhealthy > panicRecovery {\n"),
+			edits: in("ack/leader.Leader.updateAppsHealth", "	} else if now-health.lastMostUnhealthy > panicRecovery {\n", "	} else if !PLANTED && now-health.lastMostUnhealthy > panicRecovery {\n"),
 		},
 		{
 			name: "apps: an app that flaps gets shards again at once", mix: flaps, caught: "health",
-			edits: in("ack/leader.Leader.holdRemaining", "	return max(n.healthySince+flapPause(n.heartbeat.App.FlapCount)-now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(n.healthySince+flapPause(n.heartbeat.App.FlapCount)-now, 0)\n"),
+			edits: in("ack/leader.Leader.holdRemaining", "	return max(node.healthySince+flapPause(node.heartbeat.App.FlapCount)-now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(node.healthySince+flapPause(node.heartbeat.App.FlapCount)-now, 0)\n"),
 		},
 		{
 			name: "apps: an app that flaps is held back though no other node can own its shards", mix: losses, caught: "health",
-			edits: in("ack/leader.Leader.isEligible", "(l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))", "(!PLANTED && l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))"),
+			edits: in("ack/leader.Leader.isEligible", "(l.appsHealth.allOwnersHeldBack || !l.isHeldBack(now, node))", "(!PLANTED && l.appsHealth.allOwnersHeldBack || !l.isHeldBack(now, node))"),
 		},
 	}
 }

@@ -25,19 +25,19 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: an acquire that failed counts as done", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.handleResult", "		if !failed {\n			m.callSucceeded(", "		if !failed || PLANTED && c.Kind == HookAcquire {\n			m.callSucceeded("),
+			edits: in("ack/agent.hookMachine.handleResult", "		if !failed {\n			m.callSucceeded(", "		if !failed || PLANTED && call.Kind == HookAcquire {\n			m.callSucceeded("),
 		},
 		{
 			name: "hooks: a shard that was released and did not move is served again without an acquire", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.advance", "		case st.remainsOwner && h.releaseAttempted:\n", "		case st.remainsOwner && h.releaseAttempted && !PLANTED:\n"),
+			edits: in("ack/agent.hookMachine.advance", "		case ownership.remainsOwner && held.releaseAttempted:\n", "		case ownership.remainsOwner && held.releaseAttempted && !PLANTED:\n"),
 		},
 		{
 			name: "hooks: the node acknowledges while the app releases", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.movesReleased", "		if h.callSeq != 0 || !h.isGone() ||", "		if PLANTED {\n			continue\n		}\n		if h.callSeq != 0 || !h.isGone() ||"),
+			edits: in("ack/agent.hookMachine.movesReleased", "		if held.callSeq != 0 || !held.isGone() ||", "		if PLANTED {\n			continue\n		}\n		if held.callSeq != 0 || !held.isGone() ||"),
 		},
 		{
 			name: "hooks: the node sends a goodbye while the app releases", mix: hooked("leave 6, sick 3, app-ill 4"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.readyToStop", "	for s := range m.shards {\n		if h := &m.shards[s]; h.phase == HookReleasing ||", "	for s := range m.shards {\n		if PLANTED {\n			return true\n		}\n		if h := &m.shards[s]; h.phase == HookReleasing ||"),
+			edits: in("ack/agent.hookMachine.readyToStop", "	for s := range m.shards {\n		if held := &m.shards[s]; held.phase == HookReleasing ||", "	for s := range m.shards {\n		if PLANTED {\n			return true\n		}\n		if held := &m.shards[s]; held.phase == HookReleasing ||"),
 		},
 		{
 			name: "hooks: calls continue long after the end of the lease", mix: hooked("app-hangs 1"), caught: "hooks",
@@ -45,7 +45,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: two calls name the same shard at the same time", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "	case h.callSeq != 0:\n		return 0\n", "	case h.callSeq != 0 && !PLANTED:\n		return 0\n"),
+			edits: in("ack/agent.hookMachine.dueCall", "	case held.callSeq != 0:\n		return 0\n", "	case held.callSeq != 0 && !PLANTED:\n		return 0\n"),
 		},
 		{
 			name: "hooks: seq starts again with every process", mix: hooked("kill 6, elect 2, sick 2"), caught: "progress|hooks",
@@ -54,13 +54,13 @@ func mutantsOfHooks() []mutant {
 		{name: "hooks: an app does what a call of before the last one said", mix: hooked("app-ill 10, sick 4, elect 4, kill 2"), plant: plantAppKeepsNoSeq, caught: "hooks"},
 		{
 			name: "hooks: a shard is released while its requests run", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "m.options.App.CountRequests(s) > 0 {", "!PLANTED && m.options.App.CountRequests(s) > 0 {"),
+			edits: in("ack/agent.hookMachine.dueCall", "m.options.App.CountRequests(shard) > 0 {", "!PLANTED && m.options.App.CountRequests(shard) > 0 {"),
 		},
 		{
 			name: "hooks: a node that was partitioned releases shards that the next owner serves", mix: gone, caught: "hooks",
-			edits: both(both(in("ack/agent.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remainsOwner:\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remainsOwner:\n"),
-				in("ack/agent.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remainsOwner && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remainsOwner && m.releaseOverdue(now, s):\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remainsOwner && m.releaseOverdue(now, s) && !PLANTED && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remainsOwner && m.releaseOverdue(now, s) && !PLANTED:\n")),
-				in("ack/agent.hookMachine.dueCall", "	case h.phase == HookReleasing && ", "	case h.phase == HookReleasing && PLANTED, h.phase == HookReleasing && ")),
+			edits: both(both(in("ack/agent.hookMachine.advance", "		case !sameEpoch:\n			held.abandon(now)\n		case !ownership.remainsOwner:\n", "		case !sameEpoch && !PLANTED:\n			held.abandon(now)\n		case !ownership.remainsOwner:\n"),
+				in("ack/agent.hookMachine.advance", "		case !sameEpoch:\n			held.abandon(now)\n		case !ownership.remainsOwner && m.releaseOverdue(now, shard) && m.keepsUnreleased(shard, held):\n			// The next proposal leaves the shard here.\n		case !ownership.remainsOwner && m.releaseOverdue(now, shard):\n", "		case !sameEpoch && !PLANTED:\n			held.abandon(now)\n		case !ownership.remainsOwner && m.releaseOverdue(now, shard) && !PLANTED && m.keepsUnreleased(shard, held):\n			// The next proposal leaves the shard here.\n		case !ownership.remainsOwner && m.releaseOverdue(now, shard) && !PLANTED:\n")),
+				in("ack/agent.hookMachine.dueCall", "	case held.phase == HookReleasing && ", "	case held.phase == HookReleasing && PLANTED, held.phase == HookReleasing && ")),
 		},
 		{
 			name: "hooks: a shard is released without a lease", mix: gone, caught: "hooks",
@@ -72,20 +72,20 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.movesReleased", " || h.lostCallDue && now < m.releaseDeadline {\n			return false\n", " || h.lostCallDue && now < m.releaseDeadline && !PLANTED {\n			return false\n"),
-				in("ack/agent.hookMachine.dueCall", "	if now >= m.callDeadline(s) {\n", "	if now >= m.callDeadline(s) || PLANTED && m.inputs.draining != 0 && !m.ownershipOf(s).remains {\n")),
+			edits: both(in("ack/agent.hookMachine.movesReleased", " || held.lostCallDue && now < m.releaseDeadline {\n			return false\n", " || held.lostCallDue && now < m.releaseDeadline && !PLANTED {\n			return false\n"),
+				in("ack/agent.hookMachine.dueCall", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.draining != 0 && !m.ownershipOf(shard).remains {\n")),
 		},
 		{
 			name: "hooks: the node waits forever for a release", mix: moves, caught: "hooks|progress",
-			edits: in("ack/agent.deadlineOrNever", "	if off || by == 0 {\n		return math.MaxInt64\n", "	if off || by == 0 || PLANTED {\n		return math.MaxInt64\n"),
+			edits: in("ack/agent.deadlineOrNever", "	if disabled || deadline == 0 {\n		return math.MaxInt64\n", "	if disabled || deadline == 0 || PLANTED {\n		return math.MaxInt64\n"),
 		},
 		{
 			name: "hooks: the leader does not wait longer for a node that releases", mix: hooked("sick 4, kill 4, join 4, app-ill 16"), caught: "rule 1",
-			edits: in("ack/leader.Leader.ackDeadline", "l.options.Pace.AckDeadline() + n.heartbeat.ReleaseTime\n", "l.options.Pace.AckDeadline() + n.heartbeat.ReleaseTime*time.Duration(1-plantedAs(PLANTED))\n"),
+			edits: in("ack/leader.Leader.ackDeadline", "l.options.Pace.AckDeadline() + node.heartbeat.ReleaseTime\n", "l.options.Pace.AckDeadline() + node.heartbeat.ReleaseTime*time.Duration(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "hooks: a shard is acquired without a lease", mix: gone, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "	case h.phase == HookAcquiring && m.inputs.hasLease:\n", "	case h.phase == HookAcquiring && (PLANTED || m.inputs.hasLease):\n"),
+			edits: in("ack/agent.hookMachine.dueCall", "	case held.phase == HookAcquiring && m.inputs.hasLease:\n", "	case held.phase == HookAcquiring && (PLANTED || m.inputs.hasLease):\n"),
 		},
 		{
 			name: "hooks: a shard acquired without a lease is served under a later epoch", mix: gone, caught: "hooks",
@@ -93,24 +93,24 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard that moves is acquired", mix: moves, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.advance", "		case !st.remainsOwner || !same:\n			h.abandon(now)\n", "		case !st.remainsOwner && !PLANTED || !same:\n			h.abandon(now)\n"),
-				in("ack/agent.hookMachine.advance", "	if h.isGone() && st.remainsOwner {\n", "	if h.isGone() && (st.remainsOwner || PLANTED && st.isOwner) {\n")),
+			edits: both(in("ack/agent.hookMachine.advance", "		case !ownership.remainsOwner || !sameEpoch:\n			held.abandon(now)\n", "		case !ownership.remainsOwner && !PLANTED || !sameEpoch:\n			held.abandon(now)\n"),
+				in("ack/agent.hookMachine.advance", "	if held.isGone() && ownership.remainsOwner {\n", "	if held.isGone() && (ownership.remainsOwner || PLANTED && ownership.isOwner) {\n")),
 		},
 		{
 			name: "hooks: an acquire call for a moving shard continues", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.cancelUseless", "		over = !st.remainsOwner || st.epoch != h.epoch\n", "		over = (!st.remainsOwner || st.epoch != h.epoch) && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.cancelUseless", "		useless = !ownership.remainsOwner || ownership.epoch != held.epoch\n", "		useless = (!ownership.remainsOwner || ownership.epoch != held.epoch) && !PLANTED\n"),
 		},
 		{
 			name: "hooks: an acquire that failed is not repeated", mix: moves, caught: "progress",
-			edits: in("ack/agent.hookMachine.callFailed", "	h.nextAttempt = now + h.retryPause\n", "	h.nextAttempt = now + h.retryPause\n	if PLANTED {\n		h.nextAttempt += time.Hour\n	}\n"),
+			edits: in("ack/agent.hookMachine.callFailed", "	held.nextAttempt = now + held.retryPause\n", "	held.nextAttempt = now + held.retryPause\n	if PLANTED {\n		held.nextAttempt += time.Hour\n	}\n"),
 		},
 		{
 			name: "hooks: a shard that an earlier process acquired is acquired without Again", mix: hooked("kill 6, sick 2, elect 2"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.startCall", "h.appMayHold || h.epoch <= m.firstLeaseEpoch\n", "h.appMayHold || h.epoch <= m.firstLeaseEpoch && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.startCall", "held.appMayHold || held.epoch <= m.firstLeaseEpoch\n", "held.appMayHold || held.epoch <= m.firstLeaseEpoch && !PLANTED\n"),
 		},
 		{
 			name: "hooks: an app that does not hold a shard gets no acquire call", mix: hooked("app-restart 8, sick 2, elect 2"), caught: "progress",
-			edits: in("ack/agent.Agent.ShardNotAcquired", "	if m := a.hooks; m != nil && int(s) < len(m.shards) {\n", "	if m := a.hooks; m != nil && int(s) < len(m.shards) && !PLANTED {\n"),
+			edits: in("ack/agent.Agent.ShardNotAcquired", "	if m := a.hooks; m != nil && int(shard) < len(m.shards) {\n", "	if m := a.hooks; m != nil && int(shard) < len(m.shards) && !PLANTED {\n"),
 		},
 		{
 			name: "unacquired: a shard stays though another app could acquire it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
@@ -118,11 +118,11 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "unacquired: a shard goes to a node whose app has failed, too", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
-			edits: in("ack/leader.Leader.relocationTarget", "!may || avoid[m.ID] ||", "!may || avoid[m.ID] && !PLANTED ||"),
+			edits: in("ack/leader.Leader.relocationTarget", "!allowed || avoid[member.ID] ||", "!allowed || avoid[member.ID] && !PLANTED ||"),
 		},
 		{
 			name: "unacquired: a node whose app acquires nothing gets more shards", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "G9",
-			edits: in("ack/leader.Leader.avoidFailingApps", "n.heartbeat.AcquiresNone && !p.Cordoned", "n.heartbeat.AcquiresNone && !PLANTED && !p.Cordoned"),
+			edits: in("ack/leader.Leader.avoidFailingApps", "node.heartbeat.AcquiresNone && !placement.Cordoned", "node.heartbeat.AcquiresNone && !PLANTED && !placement.Cordoned"),
 		},
 		{
 			name: "safe: a safe drain moves a shard that was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",

@@ -9,11 +9,11 @@ func mutantsOfKeptNotes() []mutant {
 	return []mutant{
 		{
 			name: "kept: the process after the next one gets the notes, too", mix: again, caught: "hooks",
-			edits: in("ack/agent.hookMachine.inheritedNote", " && m.boot == k.Boot+1 {", " && (m.boot == k.Boot+1 || PLANTED && m.boot > k.Boot) {"),
+			edits: in("ack/agent.hookMachine.inheritedNote", " && m.boot == kept.Boot+1 {", " && (m.boot == kept.Boot+1 || PLANTED && m.boot > kept.Boot) {"),
 		},
 		{
 			name: "kept: another disk gets the notes", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.inheritedNote", "state.KeptRelease(s); ok && k.Server == m.server &&", "state.KeptRelease(s); ok && (k.Server == m.server || PLANTED) &&"),
+			edits: in("ack/agent.hookMachine.inheritedNote", "state.KeptRelease(shard); ok && kept.Server == m.server &&", "state.KeptRelease(shard); ok && (kept.Server == m.server || PLANTED) &&"),
 		},
 		{
 			name: "kept: the next process acquires before its log contains the notes", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
@@ -21,23 +21,23 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a note is used after the shard has moved", mix: moves, caught: "hooks|G5",
-			edits: in("ack.State.recordReleases", "		delete(kept, m.Shard)\n", "		if !PLANTED {\n			delete(kept, m.Shard)\n		}\n"),
+			edits: in("ack.State.recordReleases", "		delete(keptNotes, move.Shard)\n", "		if !PLANTED {\n			delete(keptNotes, move.Shard)\n		}\n"),
 		},
 		{
 			name: "kept: a note is used after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.advance", "			h.served = true\n", "			_, kept := m.inputs.state.Kept(s)\n			h.served = !PLANTED || !kept\n"),
+			edits: in("ack/agent.hookMachine.advance", "			held.served = true\n", "			_, kept := m.inputs.state.Kept(shard)\n			held.served = !PLANTED || !kept\n"),
 		},
 		{
 			name: "kept: a shard that was never acquired is kept as released by its owner", mix: moves, caught: "hooks",
-			edits: in("ack.State.recordKeptReleases", "released: r.From == \"\"}", "released: r.From == \"\" || PLANTED}"),
+			edits: in("ack.State.recordKeptReleases", "released: release.From == \"\"}", "released: release.From == \"\" || PLANTED}"),
 		},
 		{
 			name: "kept: a shard that was never acquired is not kept", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.releaseOf", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n	ok = ok && !(PLANTED && m.inputs.restartsInPlace)\n"),
+			edits: in("ack/agent.hookMachine.releaseOf", "	note, from, ok := m.inheritedNote(shard, held, ownership.epoch)\n", "	note, from, ok := m.inheritedNote(shard, held, ownership.epoch)\n	ok = ok && !(PLANTED && m.inputs.restartsInPlace)\n"),
 		},
 		{
 			name: "kept: the notes of an earlier restart remain", mix: restarts, caught: "hooks",
-			edits: in("ack.State.recordKeptReleases", "		delete(next, shard)\n	}\n	for _, r", "		if !PLANTED {\n			delete(next, shard)\n		}\n	}\n	for _, r"),
+			edits: in("ack.State.recordKeptReleases", "		delete(keptNotes, shard)\n	}\n	for _, release", "		if !PLANTED {\n			delete(keptNotes, shard)\n		}\n	}\n	for _, release"),
 		},
 		{
 			name: "kept: the node sends a goodbye before the leader has the notes", mix: restarts, caught: "hooks",
@@ -45,11 +45,11 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a later leader does not wait for the notes", mix: hooked("restart 10, elect 12, sick 2"), caught: "hooks",
-			edits: in("ack/leader.Leader.submitRestart", "		if l.awaitsReleases(now, n) && !l.clientsWait(now) {", "		if l.awaitsReleases(now, n) && !l.clientsWait(now) && !PLANTED {"),
+			edits: in("ack/leader.Leader.submitRestart", "		if l.awaitsReleases(now, node) && !l.clientsWait(now) {", "		if l.awaitsReleases(now, node) && !l.clientsWait(now) && !PLANTED {"),
 		},
 		{
 			name: "kept: a shard gained while the goodbye waits is forgotten", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.readyToStop", "m.inputs.restartsInPlace && m.keptReleasesEpoch != e && acked > 0 {", "m.inputs.restartsInPlace && (m.keptReleasesEpoch == 0 || m.keptReleasesEpoch != e && !PLANTED) && acked > 0 {"),
+			edits: in("ack/agent.hookMachine.readyToStop", "m.inputs.restartsInPlace && m.keptReleasesEpoch != epoch && acked > 0 {", "m.inputs.restartsInPlace && (m.keptReleasesEpoch == 0 || m.keptReleasesEpoch != epoch && !PLANTED) && acked > 0 {"),
 		},
 		{
 			name: "rule 8: snapshots forget what a restart keeps", mix: hooked("restart 8, compact 6, kill 6, sick 2"), caught: "G5|hooks",

@@ -14,8 +14,8 @@ func mutantsOfKeys() []mutant {
 		{
 			name: "keys: a key configuration becomes active before all members have loaded it", mix: keys, caught: "keys",
 			edits: both(
-				in("ack/leader.Leader.keyConfigToActivate", "|| n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n				return", "|| !PLANTED && n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n				return"),
-				in("ack/leader.Leader.keyConfigToActivate", "&& n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n			return", "&& n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest && !PLANTED {\n			return"),
+				in("ack/leader.Leader.keyConfigToActivate", "|| node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n				return", "|| !PLANTED && node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n				return"),
+				in("ack/leader.Leader.keyConfigToActivate", "&& node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n			return", "&& node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest && !PLANTED {\n			return"),
 			),
 		},
 		{
@@ -24,9 +24,9 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			name: "keys: a change does not wait for a node that restarts in place", mix: restarting, caught: "keys",
-			edits: both(in("ack/leader.Leader.needsNoFurtherAck", "l.isRestarting(n) && !l.state.ChangesKeyConfig() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeyConfig()) &&"),
+			edits: both(in("ack/leader.Leader.needsNoFurtherAck", "l.isRestarting(node) && !l.state.ChangesKeyConfig() &&", "l.isRestarting(node) && (PLANTED || !l.state.ChangesKeyConfig()) &&"),
 				both(in("ack/leader.Leader.keyConfigChangeBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeyConfig()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeyConfig()"),
-					in("ack/leader.Leader.isResponsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),
+					in("ack/leader.Leader.isResponsive", "&& !l.isRestarting(node) &&", "&& (PLANTED || !l.isRestarting(node)) &&"))),
 		},
 		{
 			name: "keys: a change drains nothing", mix: keys, caught: "keys",

@@ -5,31 +5,31 @@ func mutantsOfLevels() []mutant {
 	all := []mutant{
 		{
 			name: "level: raised with a silent server", caught: "raised while",
-			edits: in("ack/leader.FormatUpgrade.Update", "= x.Silent || x.MaxVersion < view.Next", "= !PLANTED && x.Silent || x.MaxVersion < view.Next"),
+			edits: in("ack/leader.FormatUpgrade.Update", "= format.Silent || format.MaxVersion < view.Next", "= !PLANTED && format.Silent || format.MaxVersion < view.Next"),
 		},
 		{
 			name: "level: raised by reports of an earlier term", caught: "raised though|raised above|raised 0s",
-			edits: in("ack/leader.FormatUpgrade.Reported", "w.Term != l.term ||", "!PLANTED && w.Term != l.term ||"),
+			edits: in("ack/leader.FormatUpgrade.RecordReport", "report.Term != u.term ||", "!PLANTED && report.Term != u.term ||"),
 		},
 		{
 			name: "level: raised by reports of an earlier process", caught: "raised|not raised",
-			edits: in("ack/leader.FormatUpgrade.supportedBy", "!ok || w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce", "!ok || !PLANTED && (w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce)"),
+			edits: in("ack/leader.FormatUpgrade.supportedBy", "!ok || report.Boot != view.Heartbeat.Boot || report.Nonce != view.Heartbeat.Nonce", "!ok || !PLANTED && (report.Boot != view.Heartbeat.Boot || report.Nonce != view.Heartbeat.Nonce)"),
 		},
 		{
 			name: "level: raised before its time", caught: "raised",
-			edits: in("ack/leader.FormatUpgrade.Raise", "v.Wait > 0 && !atOnce", "v.Wait > 0 && !atOnce && !PLANTED"),
+			edits: in("ack/leader.FormatUpgrade.Raise", "view.RemainingWait > 0 && !immediately", "view.RemainingWait > 0 && !immediately && !PLANTED"),
 		},
 		{
 			name: "level: the time of a new process counts from the previous process", caught: "raised",
-			edits: in("ack/leader.FormatUpgrade.Reported", "	clear(l.supportedSince)\n", "	if !PLANTED {\n		clear(l.supportedSince)\n	}\n"),
+			edits: in("ack/leader.FormatUpgrade.RecordReport", "	clear(u.supportedSince)\n", "	if !PLANTED {\n		clear(u.supportedSince)\n	}\n"),
 		},
 		{
 			name: "level: a server below the one in force is added", caught: "added",
-			edits: in("ack/leader.FormatUpgrade.Admits", "return knows >= inForce", "return PLANTED || knows >= inForce"),
+			edits: in("ack/leader.FormatUpgrade.Admits", "return maxVersion >= inForce", "return PLANTED || maxVersion >= inForce"),
 		},
 		{
 			name: "level: a decision of an earlier term counts", caught: "raised in term",
-			edits: in("ack.State.applyFormatVersion", "|| term != c.Term ||", "|| !PLANTED && term != c.Term ||"),
+			edits: in("ack.State.applyFormatVersion", "|| term != entry.Term ||", "|| !PLANTED && term != entry.Term ||"),
 		},
 	}
 	for _, plant := range levelPlants() {

@@ -8,7 +8,7 @@ func mutantsOfPolicy() []mutant {
 	return []mutant{
 		{
 			name: "policy: a change of an earlier term counts", mix: asks, caught: "policy|G9",
-			edits: in("ack.State.applyPolicy", "term != c.Term", "!PLANTED && term != c.Term"),
+			edits: in("ack.State.applyPolicy", "term != entry.Term", "!PLANTED && term != entry.Term"),
 		},
 		{
 			name: "policy: a change enters the log while a proposal is in transit", mix: drains.late(), caught: "G9",
@@ -16,11 +16,11 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "policy: a policy grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
-			edits: in("ack/leader.Leader.mayGrantLease", "	// From the step that submits the commit of p on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
+			edits: in("ack/leader.Leader.mayGrantLease", "	// From the step that submits the commit of p on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[node.id] {\n		return true\n	}\n"),
 		},
 		{
 			name: "policy: a pause delays the map after a loss", mix: stuckLater(aimed("pause-loss 4, policy 1")), caught: "progress",
-			edits: in("ack/leader.Leader.assign", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
+			edits: in("ack/leader.Leader.assign", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, restarting, members))\n", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, restarting, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
 		},
 		{
 			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",
@@ -32,11 +32,11 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	if l.state.Policy().Drained[node.id] {\n", "	if !PLANTED && l.state.Policy().Drained[node.id] {\n"),
 		},
 		{
 			name: "policy: a shard pinned to a zone moves before its node has sent a heartbeat", mix: aimed("policy 8, elect 6"), caught: "G9",
-			edits: in("ack/leader.Leader.zones", "		if n.hasHeartbeat() {\n", "		if n.hasHeartbeat() || PLANTED {\n"),
+			edits: in("ack/leader.Leader.zones", "		if node.hasHeartbeat() {\n", "		if node.hasHeartbeat() || PLANTED {\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",
@@ -44,16 +44,16 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget gradual drains", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "gradual drain|G5|G9",
-			edits: in("ack.writer.policy", "	w.gradualDrains(p.GradualDrains)\n", "	w.gradualDrains([]map[shardmap.NodeID]GradualDrain{p.GradualDrains, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.policy", "	w.gradualDrains(policy.GradualDrains)\n", "	w.gradualDrains([]map[shardmap.NodeID]GradualDrain{policy.GradualDrains, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.assignPolicy", "	p.Idle = l.gradualDrains.idle\n", "	p.Idle = l.gradualDrains.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&p.Idle, s, true)\n		}\n	}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "	placement.Idle = l.gradualDrains.idle\n", "	placement.Idle = l.gradualDrains.idle\n	if PLANTED {\n		placement.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&placement.Idle, s, true)\n		}\n	}\n"),
 		},
 		{
 			name: "gradual drain: a shard that was idle in an earlier map moves", mix: aimed("policy 12"), caught: "gradual drain",
 			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradualDrains.clear()\n", "		if !PLANTED {\n			l.gradualDrains.clear()\n		}\n"),
-				in("ack/leader.Leader.idleReported", "m.MapEpoch != c.Epoch() || ", "!PLANTED && m.MapEpoch != c.Epoch() || ")),
+				in("ack/leader.Leader.idleReported", "report.MapEpoch != committed.Epoch() || ", "!PLANTED && report.MapEpoch != committed.Epoch() || ")),
 		},
 		{
 			name: "gradual drain: a round is replaced when another shard is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "gradual drain",
@@ -62,8 +62,8 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a new leader ignores the open round", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradualDrains.assumeIdle(s)\n", "		if !PLANTED {\n			l.gradualDrains.assumeIdle(s)\n		}\n"),
-				in("ack/leader.New", "		l.gradualDrains.assumeIdle(o.State)\n", "		if !PLANTED {\n			l.gradualDrains.assumeIdle(o.State)\n		}\n")),
+			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradualDrains.assumeIdle(state)\n", "		if !PLANTED {\n			l.gradualDrains.assumeIdle(state)\n		}\n"),
+				in("ack/leader.New", "		l.gradualDrains.assumeIdle(options.State)\n", "		if !PLANTED {\n			l.gradualDrains.assumeIdle(options.State)\n		}\n")),
 		},
 		{
 			name: "gradual drain: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
@@ -71,44 +71,44 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a repeated drain does not start again", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.finishGradualDrains", "		if s.entryIndex != p.GradualDrains[id].Index {\n", "		if s.entryIndex != p.GradualDrains[id].Index && !(PLANTED && s.entryIndex != 0) {\n"),
+			edits: in("ack/leader.Leader.finishGradualDrains", "		if sighting.entryIndex != policy.GradualDrains[id].Index {\n", "		if sighting.entryIndex != policy.GradualDrains[id].Index && !(PLANTED && sighting.entryIndex != 0) {\n"),
 		},
 		{
 			name: "gradual drain: a drain never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack/leader.Leader.finishGradualDrains", "(owns == 0 || now-s.seenAt", "!PLANTED && (owns == 0 || now-s.seenAt"),
+			edits: in("ack/leader.Leader.finishGradualDrains", "(shards == 0 || now-sighting.seenAt", "!PLANTED && (shards == 0 || now-sighting.seenAt"),
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.planStage", "		p.Staged = staged\n", "		p.Staged = staged\n		if PLANTED {\n			p.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&p.Idle, s, true)\n			}\n		}\n"),
+			edits: in("ack/leader.Leader.planStageMap", "		placement.Staged = staged\n", "		placement.Staged = staged\n		if PLANTED {\n			placement.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&placement.Idle, s, true)\n			}\n		}\n"),
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stagedMoves.owners[m.Node] != nil) {\n"),
+			edits: in("ack/leader.Leader.idleReported", "		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node {\n", "		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node && !(PLANTED && l.stagedMoves.owners[report.Node] != nil) {\n"),
 		},
 		{
 			name: "staging: an answer that arrives during another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "m.IsAnswer && !l.stagedMoves.awaitingAnswer[m.Node] ||", "m.IsAnswer && (!l.stagedMoves.awaitingAnswer[m.Node] || PLANTED && l.entryInFlight) ||"),
+			edits: in("ack/leader.Leader.idleReported", "report.IsAnswer && !l.stagedMoves.awaitingAnswer[report.Node] ||", "report.IsAnswer && (!l.stagedMoves.awaitingAnswer[report.Node] || PLANTED && l.entryInFlight) ||"),
 		},
 		{
 			name: "staging: answers count for the next change", mix: aimed("policy 12").late(), caught: "staging",
-			edits: in("ack/leader.Leader.updateStages", "return s.progress[id] != nil && l.mayDefer", "return PLANTED || s.progress[id] != nil && l.mayDefer"),
+			edits: in("ack/leader.Leader.updateProgress", "return staged.progress[id] != nil && l.mayDefer", "return PLANTED || staged.progress[id] != nil && l.mayDefer"),
 		},
 		{
 			name: "staging: a stage never ends", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging|progress",
-			edits: in("ack/leader.Leader.mayDefer", "o != nil && o.timedOut || ", "o != nil && o.timedOut && !PLANTED || "),
+			edits: in("ack/leader.Leader.mayDefer", "progress != nil && progress.timedOut || ", "progress != nil && progress.timedOut && !PLANTED || "),
 		},
 		{
 			name: "staging: busy shards move after the first map", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.updateStages", "		o.timedOut = now-o.startedAt >= l.options.Pace.DrainTimeout\n", "		o.timedOut = now-o.startedAt >= l.options.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
+			edits: in("ack/leader.Leader.updateProgress", "		progress.timedOut = now-progress.startedAt >= l.options.Pace.DrainTimeout\n", "		progress.timedOut = now-progress.startedAt >= l.options.Pace.DrainTimeout || PLANTED && progress.proposals > 0\n"),
 		},
 		{
 			name: "staging: a shard that was idle in an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|gradual drain",
 			edits: both(in("ack/leader.gradualDrains.clear", "	g.setIdle(nil)\n", "	if !PLANTED {\n		g.setIdle(nil)\n	}\n"),
-				in("ack/leader.Leader.forgetIdleShards", "		stale[m.ID] = !p.DrainsGradually(m.ID)", "		stale[m.ID] = !PLANTED && !p.DrainsGradually(m.ID)")),
+				in("ack/leader.Leader.forgetIdleShards", "		stale[member.ID] = !policy.DrainsGradually(member.ID)", "		stale[member.ID] = !PLANTED && !policy.DrainsGradually(member.ID)")),
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "batching|progress",
-			edits: in("ack/leader.Leader.mayProposeStage", "	if a.isUrgent {\n", "	if !PLANTED && a.isUrgent {\n"),
+			edits: in("ack/leader.Leader.mayProposeStage", "	if assigned.isUrgent {\n", "	if !PLANTED && assigned.isUrgent {\n"),
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",
@@ -116,23 +116,23 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a draining node counts as a remaining member", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|gradual drain|G4",
-			edits: in("ack/leader.Leader.eligibleMembers", "!absent && !l.state.Policy().DrainsGradually(id)", "!absent && (PLANTED || !l.state.Policy().DrainsGradually(id))"),
+			edits: in("ack/leader.Leader.eligibleMembers", "!restarting && !l.state.Policy().DrainsGradually(id)", "!restarting && (PLANTED || !l.state.Policy().DrainsGradually(id))"),
 		},
 		{
 			name: "rule 8: snapshots forget quarantines", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "quarantine|G5",
-			edits: in("ack.writer.policy", "	w.quarantines(p.Quarantined)\n", "	w.quarantines([]map[KeyMark]Quarantine{p.Quarantined, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.policy", "	w.quarantines(policy.Quarantined)\n", "	w.quarantines([]map[KeyMark]Quarantine{policy.Quarantined, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "quarantine: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "s = firstSighting{entryIndex: q.Index, seenAt: now}", "s = firstSighting{entryIndex: q.Index, seenAt: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
+			edits: in("ack/leader.quarantineTimers.update", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now}", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "quarantine: a repeated quarantine does not start again", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "		if s.entryIndex != q.Index {\n", "		if s.entryIndex != q.Index && !(PLANTED && s.entryIndex != 0) {\n"),
+			edits: in("ack/leader.quarantineTimers.update", "		if sighting.entryIndex != quarantine.Index {\n", "		if sighting.entryIndex != quarantine.Index && !(PLANTED && sighting.entryIndex != 0) {\n"),
 		},
 		{
 			name: "quarantine: an unlimited quarantine ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "		if q.Duration == 0 {\n", "		if !PLANTED && q.Duration == 0 {\n"),
+			edits: in("ack/leader.quarantineTimers.update", "		if quarantine.Duration == 0 {\n", "		if !PLANTED && quarantine.Duration == 0 {\n"),
 		},
 		{
 			name: "quarantine: no quarantine ends automatically", mix: aimed("policy 8, elect 1"), caught: "progress",
@@ -140,7 +140,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "quarantine: another key with the same hash lifts a quarantine", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack.Policy.endQuarantine", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.HashKeyID != m.HashKeyID) })"),
+			edits: in("ack.Policy.endQuarantine", "quarantined.Shard == fingerprint.Shard && quarantined.Hash == fingerprint.Hash })", "quarantined.Shard == fingerprint.Shard && quarantined.Hash == fingerprint.Hash && !(PLANTED && quarantined.HashKeyID != fingerprint.HashKeyID) })"),
 		},
 	}
 }

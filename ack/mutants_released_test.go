@@ -9,30 +9,30 @@ func mutantsOfReleases() []mutant {
 	return []mutant{
 		{
 			name: "released: an acknowledgement counts before the leader has its releases", mix: moves, caught: "hooks",
-			edits: in("ack/leader.member.hasCompleteAck", "	return m.hasAcked(e) && (", "	return m.hasAcked(e) && (PLANTED || "),
+			edits: in("ack/leader.member.hasCompleteAck", "	return m.hasAcked(epoch) && (", "	return m.hasAcked(epoch) && (PLANTED || "),
 		},
 		{
 			name: "released: releases for another proposal are passed on", mix: moves, caught: "hooks",
-			edits: both(in("ack/leader.member.hasReleases", "	return r != nil && m.heartbeat.ReleasesDigest == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked\n",
-				"	return r != nil && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && (PLANTED || m.heartbeat.ReleasesDigest == m.releasesDigest && r.Proposal == m.heartbeat.Acked)\n"),
-				in("ack/leader.Leader.releasesToCommit", " n.heartbeat.Acked != p.Epoch() {\n", " n.heartbeat.Acked != p.Epoch() && !PLANTED {\n")),
+			edits: both(in("ack/leader.member.hasReleases", "	return releases != nil && m.heartbeat.ReleasesDigest == m.releasesDigest && releases.Server == m.heartbeat.Server && releases.Boot == m.heartbeat.Boot && releases.Proposal == m.heartbeat.Acked\n",
+				"	return releases != nil && releases.Server == m.heartbeat.Server && releases.Boot == m.heartbeat.Boot && (PLANTED || m.heartbeat.ReleasesDigest == m.releasesDigest && releases.Proposal == m.heartbeat.Acked)\n"),
+				in("ack/leader.Leader.releasesToCommit", " node.heartbeat.Acked != proposed.Epoch() {\n", " node.heartbeat.Acked != proposed.Epoch() && !PLANTED {\n")),
 		},
 		{
 			name: "released: the releases for one proposal are forgotten with the next one", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.prepareReleases", "			r.Shards = append(r.Shards, x)\n", "			r.Shards = append(r.Shards, x)\n			m.shards[s].released = m.shards[s].released && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.prepareReleases", "			releases.Shards = append(releases.Shards, release)\n", "			releases.Shards = append(releases.Shards, release)\n			m.shards[shard].released = m.shards[shard].released && !PLANTED\n"),
 		},
 		{
 			name: "released: an acquire does not void an earlier release", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.startCall", "			h.released, h.note = false, nil\n", "			h.released = h.released && PLANTED\n"),
+			edits: in("ack/agent.hookMachine.startCall", "			held.released, held.note = false, nil\n", "			held.released = held.released && PLANTED\n"),
 		},
 		{
 			name: "released: a release of an earlier ownership epoch is reported again", mix: moves, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.advance", "		if !same {\n			h.released, h.note = false, nil\n		}\n", "		if !same && !PLANTED {\n			h.released, h.note = false, nil\n		}\n"),
-				in("ack/agent.hookMachine.releaseOf", "	if h.released && h.epoch == st.epoch {\n", "	if h.released && (h.epoch == st.epoch || PLANTED) {\n")),
+			edits: both(in("ack/agent.hookMachine.advance", "		if !sameEpoch {\n			held.released, held.note = false, nil\n		}\n", "		if !sameEpoch && !PLANTED {\n			held.released, held.note = false, nil\n		}\n"),
+				in("ack/agent.hookMachine.releaseOf", "	if held.released && held.epoch == ownership.epoch {\n", "	if held.released && (held.epoch == ownership.epoch || PLANTED) {\n")),
 		},
 		{
 			name: "released: a shard that has served is acquired as released again", mix: apps, caught: "hooks",
-			edits: in("ack/agent.hookMachine.inheritedNote", "	if h.served && h.epoch == epoch {\n", "	if h.served && h.epoch == epoch && !PLANTED {\n"),
+			edits: in("ack/agent.hookMachine.inheritedNote", "	if held.served && held.epoch == epoch {\n", "	if held.served && held.epoch == epoch && !PLANTED {\n"),
 		},
 		{
 			name: "released: the next process acquires as released a shard that the previous one has served", mix: again, caught: "hooks",
@@ -40,15 +40,15 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a shard that was never acquired is not passed back", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.releaseOf", "	return ack.Released{Shard: s, From: from, Note: note}, ok\n", "	return ack.Released{Shard: s, From: from, Note: note}, ok && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.releaseOf", "	return ack.Released{Shard: shard, From: from, Note: note}, ok\n", "	return ack.Released{Shard: shard, From: from, Note: note}, ok && !PLANTED\n"),
 		},
 		{
 			name: "released: a shard that is passed back counts as released by its owner", mix: moves, caught: "hooks",
-			edits: in("ack.State.recordPreviousOwners", "		back[r.Shard] = r.From != \"\"\n", "		back[r.Shard] = r.From != \"\" && !PLANTED\n"),
+			edits: in("ack.State.recordPreviousOwners", "		returned[release.Shard] = release.From != \"\"\n", "		returned[release.Shard] = release.From != \"\" && !PLANTED\n"),
 		},
 		{
 			name: "released: a release counts for every later owner", mix: moves, caught: "hooks|G5",
-			edits: in("ack.State.recordReleases", "		delete(next, m.Shard)\n", "		if x, ok := next[m.Shard]; PLANTED && ok {\n			for _, h := range s.proposed.Members() {\n				if h.ID == m.To {\n					x.server = string(m.To) + \"/1\"\n					next[m.Shard] = x\n				}\n			}\n		} else {\n			delete(next, m.Shard)\n		}\n"),
+			edits: in("ack.State.recordReleases", "		delete(notes, move.Shard)\n", "		if x, ok := notes[move.Shard]; PLANTED && ok {\n			for _, h := range s.proposed.Members() {\n				if h.ID == move.To {\n					x.server = string(move.To) + \"/1\"\n					notes[move.Shard] = x\n				}\n			}\n		} else {\n			delete(notes, move.Shard)\n		}\n"),
 		},
 		{
 			name: "released: a node waits forever for the leader to confirm its releases", mix: moves, caught: "hooks|progress",
@@ -60,7 +60,7 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a shard whose release failed counts as released", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.handleResult", "		m.callFailed(now, c, r, hs.Shard, h, early)\n", "		m.callFailed(now, c, r, hs.Shard, h, early)\n		h.released = h.released || PLANTED && c.Kind == HookRelease\n"),
+			edits: in("ack/agent.hookMachine.handleResult", "		m.callFailed(now, call, result, callShard.Shard, held, cancelledEarly)\n", "		m.callFailed(now, call, result, callShard.Shard, held, cancelledEarly)\n		held.released = held.released || PLANTED && call.Kind == HookRelease\n"),
 		},
 	}
 }

@@ -8,44 +8,44 @@ func mutantsOfRestarts() []mutant {
 	return []mutant{
 		{
 			name: "restart: a boot has several restarts", mix: restarts, caught: "restart",
-			edits: both(in("ack.State.applyRestart", "(!known || a.Boot < c.Boot)", "(PLANTED || !known || a.Boot < c.Boot)"),
-				in("ack/leader.Leader.announcesRestart", "(!known || a.Boot < n.heartbeat.Boot)", "(PLANTED && a.Over || !known || a.Boot < n.heartbeat.Boot)")),
+			edits: both(in("ack.State.applyRestart", "(!known || restart.Boot < entry.Boot)", "(PLANTED || !known || restart.Boot < entry.Boot)"),
+				in("ack/leader.Leader.announcesRestart", "(!known || restart.Boot < node.heartbeat.Boot)", "(PLANTED && restart.Over || !known || restart.Boot < node.heartbeat.Boot)")),
 		},
 		{
 			name: "restart: a goodbye that an earlier leader received counts", mix: elects.late(), caught: "restart",
-			edits: in("ack.State.applyRestart", "term != c.Term", "!PLANTED && term != c.Term"),
+			edits: in("ack.State.applyRestart", "term != entry.Term", "!PLANTED && term != entry.Term"),
 		},
 		{
 			name: "restart: a new leader counts the time before its election", mix: elects, caught: "restart",
-			edits: in("ack/leader.Leader.member", "restartTimes{since: l.electedAt}", "restartTimes{since: l.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
+			edits: in("ack/leader.Leader.member", "restartTimes{firstSeenAt: l.electedAt}", "restartTimes{firstSeenAt: l.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
 			name: "restart: the cluster waits forever for a node that does not return", mix: stuckLater(restarts), caught: "progress",
-			edits: in("ack/leader.Leader.restartChange", "now-n.restart.since >= a.Grace", "!PLANTED && now-n.restart.since >= a.Grace"),
+			edits: in("ack/leader.Leader.restartChange", "now-node.restartTimes.firstSeenAt >= restart.Grace", "!PLANTED && now-node.restartTimes.firstSeenAt >= restart.Grace"),
 		},
 		{
 			name: "restart: the cluster waits for a node that has returned", mix: mixCalled("in-place"), caught: "progress",
-			edits: in("ack/leader.Leader.isServingAgain", "	case n.heartbeat.Boot <= a.Boot ||", "	case PLANTED, n.heartbeat.Boot <= a.Boot ||"),
+			edits: in("ack/leader.Leader.isServingAgain", "	case node.heartbeat.Boot <= restart.Boot ||", "	case PLANTED, node.heartbeat.Boot <= restart.Boot ||"),
 		},
 		{
 			name: "restart: it ends with the first heartbeat of the next process", mix: restarts, caught: "restart",
-			edits: in("ack/leader.Leader.isServingAgain", "n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrantAt <= l.maxTiming.Lease\n", "(PLANTED || n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrantAt <= l.maxTiming.Lease)\n"),
+			edits: in("ack/leader.Leader.isServingAgain", "node.freshStreak >= requiredStreak && node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease\n", "(PLANTED || node.freshStreak >= requiredStreak && node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease)\n"),
 		},
 		{
 			name: "restart: a joining node gets shards of a restarting node", mix: restarts, caught: "restart|G9",
-			edits: in("ack/leader.Leader.assignPolicy", "p.Absent, p.Before = absent, l.state.PreviousOwners()\n", "p.Absent, p.Before = absent, l.state.PreviousOwners()\n		if PLANTED {\n			p.Absent = nil\n		}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "placement.Absent, placement.Before = restarting, l.state.PreviousOwners()\n", "placement.Absent, placement.Before = restarting, l.state.PreviousOwners()\n		if PLANTED {\n			placement.Absent = nil\n		}\n"),
 		},
 		{
 			name: "restart: a restarting node is excluded because it is silent", mix: restarts, caught: "restart",
-			edits: in("ack/leader.Leader.eligibleMembers", "		absent := l.isRestarting(n)\n", "		absent := !PLANTED && l.isRestarting(n)\n"),
+			edits: in("ack/leader.Leader.eligibleMembers", "		restarting := l.isRestarting(node)\n", "		restarting := !PLANTED && l.isRestarting(node)\n"),
 		},
 		{
 			name: "restart: a goodbye is sent while requests run", mix: restarts, caught: "G1",
-			edits: in("ack/agent.Agent.finishStopping", "	if !a.abortAll(AbortGoodbye) {\n", "	if !(PLANTED && s.RestartWithin > 0) && !a.abortAll(AbortGoodbye) {\n"),
+			edits: in("ack/agent.Agent.finishStopping", "	if !a.abortAll(AbortGoodbye) {\n", "	if !(PLANTED && obs.RestartWithin > 0) && !a.abortAll(AbortGoodbye) {\n"),
 		},
 		{
 			name: "restart: the statement of an operator ends it for one leader only", mix: aimed("restart 8, remove 6, elect 4, depose 3"), caught: "restart|G4",
-			edits: in("ack.State.endRestart", "ok && !a.Ended {", "ok && !a.Ended && !PLANTED {"),
+			edits: in("ack.State.endRestart", "ok && !restart.Ended {", "ok && !restart.Ended && !PLANTED {"),
 		},
 		{
 			name: "rule 8: snapshots forget restarts", mix: aimed("restart 8, compact 4, kill 4, wipe 2"), caught: "G5",

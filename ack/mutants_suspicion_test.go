@@ -9,17 +9,17 @@ func mutantsOfSuspicion() []mutant {
 	return []mutant{
 		{
 			name: "suspicion: one voter that misses its leader is enough", mix: pairs, caught: "suspicion",
-			edits: in("ack/election.Suspicion.shouldCampaign", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),
+			edits: in("ack/election.Suspicion.shouldCampaign", "	if 2*missing <= len(voters) {\n", "	if !PLANTED && 2*missing <= len(voters) {\n"),
 		},
 		{
 			name: "suspicion: a voter that does not miss the leader counts", mix: pairs, caught: "suspicion",
-			edits: in("ack/election.Suspicion.reportCounts", "	return h.LeaderTerm == s.ownReport.LeaderTerm && now", "	return (PLANTED && h.requestedAt > 0 || h.LeaderTerm == s.ownReport.LeaderTerm) && now"),
+			edits: in("ack/election.Suspicion.reportCounts", "	return report.LeaderTerm == s.ownReport.LeaderTerm && now", "	return (PLANTED && report.requestedAt > 0 || report.LeaderTerm == s.ownReport.LeaderTerm) && now"),
 		},
 		{
 			name: "suspicion: an old report counts", mix: missed, caught: "suspicion",
-			edits: both(in("ack/election.Suspicion.reportCounts", "now-h.requestedAt <= reportHeartbeats*s.options.Heartbeat\n", "(PLANTED || now-h.requestedAt <= reportHeartbeats*s.options.Heartbeat)\n"),
+			edits: both(in("ack/election.Suspicion.reportCounts", "now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat\n", "(PLANTED || now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat)\n"),
 				both(in("ack/election.Suspicion.Poll", "		clear(s.peerReports)\n", "		if !PLANTED {\n			clear(s.peerReports)\n		}\n"),
-					in("ack/election.Suspicion.ReportReceived", "asked >= s.missedSince &&", "(PLANTED || asked >= s.missedSince) &&"))),
+					in("ack/election.Suspicion.ReportReceived", "requestedAt >= s.missedSince &&", "(PLANTED || requestedAt >= s.missedSince) &&"))),
 		},
 		{
 			name: "suspicion: a voter that was stopped misses its leader", mix: missed, caught: "suspicion",
@@ -27,7 +27,7 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: a leader that has not answered yet is missed", mix: missed, caught: "suspicion",
-			edits: in("ack/election.Suspicion.leaderMissed", " && of.LeaderTerm == s.options.Raft.Term()\n", " && (PLANTED || of.Term == s.options.Raft.Term())\n"),
+			edits: in("ack/election.Suspicion.leaderMissed", " && unanswered.LeaderTerm == s.options.Raft.Term()\n", " && (PLANTED || unanswered.Term == s.options.Raft.Term())\n"),
 		},
 		{
 			name: "suspicion: a leader is missed only when its leases have almost ended", mix: missed, caught: "suspicion",
@@ -35,7 +35,7 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: all voters that miss the leader campaign at once", mix: missed, caught: "suspicion",
-			edits: in("ack/election.Suspicion.shouldCampaign", "	if silent > 0 {\n", "	if wait *= time.Duration(plantedAs(!PLANTED)); silent > 0 {\n"),
+			edits: in("ack/election.Suspicion.shouldCampaign", "	if unreplied > 0 {\n", "	if delay *= time.Duration(plantedAs(!PLANTED)); unreplied > 0 {\n"),
 		},
 		{
 			name: "suspicion: voters campaign in the order of ids alone", mix: missed, caught: "suspicion",

@@ -67,11 +67,11 @@ func mutantsOfBoots() []mutant {
 	restarts := mixCalled("restarts")
 	trap := aimed("trap 1")
 	trap.hosts = [2]int{4, 5}
-	firstQ := in("ack/leader.Leader.mayGrantLease", "n.hadLease || q > n.firstHeartbeatAt", "n.hadLease || PLANTED || q > n.firstHeartbeatAt")
+	firstQ := in("ack/leader.Leader.mayGrantLease", "node.hadLease || quorumTime > node.firstHeartbeatAt", "node.hadLease || PLANTED || quorumTime > node.firstHeartbeatAt")
 	return []mutant{
 		{
 			name: "why 1: shards of a new boot that has a lease are taken", mix: restarts, caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "n.rebooted && !n.hadLease:", "n.rebooted && (PLANTED || !n.hadLease):"),
+			edits: in("ack/leader.Leader.takeoverRule", "node.rebooted && !node.hadLease:", "node.rebooted && (PLANTED || !node.hadLease):"),
 		},
 		{
 			name: "why 1: the first boot that a leader receives counts as a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
@@ -79,22 +79,22 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "why 7: late evidence counts against the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.crashEvidence", "n.hasHeartbeat() && (m.Boot", "!PLANTED && n.hasHeartbeat() && (m.Boot"),
+			edits: both(in("ack/leader.Leader.crashEvidence", "node.hasHeartbeat() && (evidence.Boot", "!PLANTED && node.hasHeartbeat() && (evidence.Boot"),
 				in("ack/leader.member.hasCrashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
 		},
 		{
 			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
-			edits: in("ack/leader.Leader.heartbeatReceived", "	n.crashedBoot, n.crashedBeforeHeartbeat, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.crashedBoot, n.crashedBeforeHeartbeat = 0, false\n	}\n	n.removed = false\n"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "	node.crashedBoot, node.crashedBeforeHeartbeat, node.removed = 0, false, false\n", "	if !PLANTED {\n		node.crashedBoot, node.crashedBeforeHeartbeat = 0, false\n	}\n	node.removed = false\n"),
 		},
 		{
 			name: "why 7: a goodbye outlives its boot", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
 			edits: both(in("ack/leader.member.reset", "	m.hadLease = false\n", "	m.hadLease = false\n	m.planted = m.planted || m.heartbeat.Goodbye\n"),
 				both(in("ack/leader.member", "type member struct {\n", "type member struct {\n	planted bool\n"),
-					in("ack/leader.Leader.takeoverRule", "	case n.heartbeat.Goodbye:", "	case n.heartbeat.Goodbye || PLANTED && n.planted:"))),
+					in("ack/leader.Leader.takeoverRule", "	case node.heartbeat.Goodbye:", "	case node.heartbeat.Goodbye || PLANTED && node.planted:"))),
 		},
 		{
 			name: "why 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "G4|G5",
-			edits: in("ack/leader.Leader.heartbeatReceived", "	n.heartbeat, n.addr, n.connClosed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.heartbeat.Acked)\n	}\n	n.heartbeat, n.addr, n.connClosed"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "	node.heartbeat, node.addr, node.connClosed", "	if PLANTED {\n		heartbeat.Acked = max(heartbeat.Acked, node.heartbeat.Acked)\n	}\n	node.heartbeat, node.addr, node.connClosed"),
 		},
 		{
 			name: "the first lease of a boot needs no later Q", mix: trap, caught: "G1|G4",
@@ -102,12 +102,12 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "why 4: boots are random and duplicates are not detected", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.refuseDuplicate", "	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n", "	if PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n"),
-				in("ack/leader.member.refuseBoot", "	if m.Server == n.heartbeat.Server {\n", "	if !PLANTED && m.Server == n.heartbeat.Server {\n")),
+			edits: both(in("ack/leader.Leader.refuseDuplicate", "	if !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce || node.heartbeat.Goodbye {\n", "	if PLANTED || !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce || node.heartbeat.Goodbye {\n"),
+				in("ack/leader.member.refuseBoot", "	if heartbeat.Server == n.heartbeat.Server {\n", "	if !PLANTED && heartbeat.Server == n.heartbeat.Server {\n")),
 		},
 		{
 			name: "shards of a leaving node are taken before its goodbye", mix: aimed("leave 4, hold 1"), caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.heartbeat.Leaving:\n		return \"left\"\n"),
+			edits: in("ack/leader.Leader.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && node.heartbeat.Leaving:\n		return \"left\"\n"),
 		},
 		{
 			name: "crash evidence shortens dead-after under takeover timeout", mix: aimed("forge 4").under(ack.TakeoverTimeout), caught: "G1",
@@ -127,41 +127,41 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "n.freshStreak >= requiredStreak &&", "(PLANTED || n.freshStreak >= requiredStreak) &&"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "node.freshStreak >= requiredStreak &&", "(PLANTED || node.freshStreak >= requiredStreak) &&"),
 		},
 		{
 			name: "another process keeps the boot, and evidence names no process", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", "if n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce", "if !PLANTED && n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce"),
-				in("ack/leader.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||")),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", "if node.hasHeartbeat() && heartbeat.Boot == node.heartbeat.Boot && heartbeat.Nonce", "if !PLANTED && node.hasHeartbeat() && heartbeat.Boot == node.heartbeat.Boot && heartbeat.Nonce"),
+				in("ack/leader.Leader.crashEvidence", "evidence.Nonce != node.heartbeat.Nonce) ||", "!PLANTED && evidence.Nonce != node.heartbeat.Nonce) ||")),
 		},
 		{
 			name: "evidence names no process", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G4",
-			edits: in("ack/leader.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||"),
+			edits: in("ack/leader.Leader.crashEvidence", "evidence.Nonce != node.heartbeat.Nonce) ||", "!PLANTED && evidence.Nonce != node.heartbeat.Nonce) ||"),
 		},
 		{
 			name: "leases: a heartbeat of a lower boot counts, and duplicates are not detected", mix: aimed("old-boot 4, wipe 1"), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", "n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {", "!PLANTED && n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {"),
-				in("ack/leader.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", "node.hasHeartbeat() && heartbeat.Boot < node.heartbeat.Boot {", "!PLANTED && node.hasHeartbeat() && heartbeat.Boot < node.heartbeat.Boot {"),
+				in("ack/leader.Leader.refuseDuplicate", "!node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce ||", "PLANTED || !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce ||")),
 		},
 		{
 			name: "leases: a repeated heartbeat counts again", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.Leader.heartbeatReceived", "if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {", "if !PLANTED && m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "if heartbeat.Boot == node.heartbeat.Boot && heartbeat.Number <= node.heartbeat.Number {", "if !PLANTED && heartbeat.Boot == node.heartbeat.Boot && heartbeat.Number <= node.heartbeat.Number {"),
 		},
 		{
 			name: "the statement of an operator outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
-			edits: in("ack/leader.Leader.heartbeatReceived", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "	node.removed = false\n", "	node.removed = PLANTED && node.removed\n"),
 		},
 		{
 			name: "leases: a node that learns of a higher boot keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
-			edits: in("ack/agent.Agent.bootSuperseded", "a.supersedingBoot != 0 || known <= a.holder.Boot() {", "PLANTED || a.supersedingBoot != 0 || known <= a.holder.Boot() {"),
+			edits: in("ack/agent.Agent.bootSuperseded", "a.supersedingBoot != 0 || knownBoot <= a.holder.Boot() {", "PLANTED || a.supersedingBoot != 0 || knownBoot <= a.holder.Boot() {"),
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: in("ack/leader.Leader.crashEvidence", "	if m.RedialStartedAt < l.electedAt {\n", "	if !PLANTED && m.RedialStartedAt < l.electedAt {\n"),
+			edits: in("ack/leader.Leader.crashEvidence", "	if evidence.RedialStartedAt < l.electedAt {\n", "	if !PLANTED && evidence.RedialStartedAt < l.electedAt {\n"),
 		},
 		{
 			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
-			edits: in("ack/leader.Leader.Step", "!n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed() {", "PLANTED || !n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed() {"),
+			edits: in("ack/leader.Leader.Step", "!node.hasHeartbeat() || node.isSilent(now, l.options.Pace) || node.hasCrashed() {", "PLANTED || !node.hasHeartbeat() || node.isSilent(now, l.options.Pace) || node.hasCrashed() {"),
 		},
 	}
 }
@@ -171,7 +171,7 @@ func mutantsOfTerms() []mutant {
 	deposed.astray = 100
 	astray := aimed("old-boot 4, elect 1")
 	astray.astray = 300
-	oldAnswers := in("ack/agent.LeaseHolder.HandleAnswer", "a.Term < raftTerm", "!PLANTED && a.Term < raftTerm")
+	oldAnswers := in("ack/agent.LeaseHolder.HandleAnswer", "answer.Term < raftTerm", "!PLANTED && answer.Term < raftTerm")
 	echoes := aimed("echoes 3, depose 3")
 	echoes.astray = 200
 	newer := aimed("depose 6, elect 2")
@@ -181,13 +181,13 @@ func mutantsOfTerms() []mutant {
 	return []mutant{
 		{
 			name: "why 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", "m.Term != l.options.Term || l.leases.revoked", "m.Term != l.options.Term && !(PLANTED && m.Term > l.options.Term) || l.leases.revoked"),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", "heartbeat.Term != l.options.Term || l.leases.revoked", "heartbeat.Term != l.options.Term && !(PLANTED && heartbeat.Term > l.options.Term) || l.leases.revoked"),
 				oldAnswers),
 		},
 		{
 			name: "why 2: a leader accepts heartbeats of an older term, and duplicates are not detected", mix: astray, caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && m.Term < l.options.Term) || l.leases.revoked"),
-				in("ack/leader.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && heartbeat.Term < l.options.Term) || l.leases.revoked"),
+				in("ack/leader.Leader.refuseDuplicate", "!node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce ||", "PLANTED || !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce ||")),
 		},
 		{
 			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
@@ -195,8 +195,8 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
-			edits: both(in("ack/leader.Leader.echoReceived", "if n.heartbeat.Echo.Term == l.options.Term {", "if PLANTED || n.heartbeat.Echo.Term == l.options.Term {"), // and numbers that meet more often
-				both(in("ack/leader.Leader.answerHeartbeat", "	l.answerCount++\n", "	l.answerCount++\n	if PLANTED {\n		n.counted++\n		l.answerCount = n.counted\n	}\n"),
+			edits: both(in("ack/leader.Leader.echoReceived", "if node.heartbeat.Echo.Term == l.options.Term {", "if PLANTED || node.heartbeat.Echo.Term == l.options.Term {"), // and numbers that meet more often
+				both(in("ack/leader.Leader.answerHeartbeat", "	l.lastAnswerNumber++\n", "	l.lastAnswerNumber++\n	if PLANTED {\n		node.counted++\n		l.lastAnswerNumber = node.counted\n	}\n"),
 					in("ack/leader.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
 		{
@@ -205,7 +205,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.mayGrantLease", "if !l.barrierApplied || n.heartbeat.Goodbye", "if !PLANTED && !l.barrierApplied || n.heartbeat.Goodbye"),
+			edits: both(in("ack/leader.Leader.mayGrantLease", "if !l.barrierApplied || node.heartbeat.Goodbye", "if !PLANTED && !l.barrierApplied || node.heartbeat.Goodbye"),
 				in("ack/leader.leaseIssuer.quorumTime", "g.barrierStart < 0", "!PLANTED && g.barrierStart < 0")),
 		},
 		{
@@ -214,15 +214,15 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "leases: a node gets leases after its goodbye", mix: aimed("leave 4"), caught: "G5",
-			edits: in("ack/leader.Leader.mayGrantLease", "l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {", "l.barrierApplied || !PLANTED && n.heartbeat.Goodbye || n.heartbeat.Gateway {"),
+			edits: in("ack/leader.Leader.mayGrantLease", "l.barrierApplied || node.heartbeat.Goodbye || node.heartbeat.Gateway {", "l.barrierApplied || !PLANTED && node.heartbeat.Goodbye || node.heartbeat.Gateway {"),
 		},
 		{
 			name: "leases: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
-			edits: in("ack/leader.Leader.mayGrantLease", "n.heartbeat.Goodbye || n.heartbeat.Gateway {", "n.heartbeat.Goodbye || !PLANTED && n.heartbeat.Gateway {"),
+			edits: in("ack/leader.Leader.mayGrantLease", "node.heartbeat.Goodbye || node.heartbeat.Gateway {", "node.heartbeat.Goodbye || !PLANTED && node.heartbeat.Gateway {"),
 		},
 		{
 			name: "G5: every acknowledgement is answered with OK", mix: aimed("hold 3, sick 3"), caught: "G5",
-			edits: in("ack/leader.Leader.answerHeartbeat", "OK: n.heartbeat.Acked ==", "OK: PLANTED || n.heartbeat.Acked =="),
+			edits: in("ack/leader.Leader.answerHeartbeat", "OK: node.heartbeat.Acked ==", "OK: PLANTED || node.heartbeat.Acked =="),
 		},
 		{
 			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
@@ -234,7 +234,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
-			edits: in("ack/leader.leaseIssuer.grant", "	return min(max(q+t.Lease-now, 0), t.Lease)\n", "	if PLANTED {\n		return t.Lease\n	}\n	return min(max(q+t.Lease-now, 0), t.Lease)\n"),
+			edits: in("ack/leader.leaseIssuer.grant", "	return min(max(quorumTime+timing.Lease-now, 0), timing.Lease)\n", "	if PLANTED {\n		return timing.Lease\n	}\n	return min(max(quorumTime+timing.Lease-now, 0), timing.Lease)\n"),
 		},
 		{
 			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",
@@ -254,7 +254,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 17: a leader stops after a leadership transfer that failed", mix: mixCalled("lone"), caught: "progress",
-			edits: in("ack/leader.Leader.stepDown", "	l.resumeAt = now + l.maxTiming.DeadAfter\n", "	l.resumeAt = now + l.maxTiming.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
+			edits: in("ack/leader.Leader.stepDown", "	l.pausedUntil = now + l.maxTiming.DeadAfter\n", "	l.pausedUntil = now + l.maxTiming.DeadAfter\n	if PLANTED {\n		l.pausedUntil = now + 1000*time.Hour\n	}\n"),
 		},
 		{
 			name: "why 18: only members that have sent heartbeats are proposed", mix: mixCalled("quiet"), caught: "rule 4",
@@ -319,51 +319,51 @@ func mutantsOfRounds() []mutant {
 	return []mutant{
 		{
 			name: "why 11: silent owners are dropped without a wait", mix: silent, caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.isSilent(now, l.options.Pace):"),
+			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && node.isSilent(now, l.options.Pace):"),
 		},
 		{
 			name: "why 11: a lease for the old epoch while a commit is in transit", mix: aimed("straggler 1").late(), caught: "G1|G4",
-			edits: in("ack/leader.Leader.mayGrantLease", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
+			edits: in("ack/leader.Leader.mayGrantLease", "requiredAck := max(l.state.Committed().Epoch(), l.committingEpoch)", "requiredAck := max(l.state.Committed().Epoch(), l.committingEpoch*shardmap.Epoch(1-plantedAs(PLANTED)))"),
 		},
 		{
 			name: "why 12: a map equal to the committed one ends the round without a proposal", mix: back, caught: "progress",
-			edits: in("ack/leader.Leader.reconcile", "	a, needed := l.neededMap(now)\n", "	a, needed := l.neededMap(now)\n	if PLANTED && a.stageMap != nil && l.roundDone && a.stageMap.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("ack/leader.Leader.reconcile", "	assigned, needed := l.neededMap(now)\n", "	assigned, needed := l.neededMap(now)\n	if PLANTED && assigned.stageMap != nil && l.roundDone && assigned.stageMap.SameAs(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
-			edits: in("ack/agent.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
+			edits: in("ack/agent.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !state.Open() {\n		return false\n	}\n	if last == 0 ||"),
 		},
 		{
 			name: "why 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
-			edits: both(in("ack/leader.Leader.mayGrantLease", "ok && d.InForce && n.heartbeat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.heartbeat.Acked < d.Epoch ||"),
-				in("ack/leader.Leader.mayGrantLease", "|| n.heartbeat.Acked < n.leaseDeniedUntil", "|| !PLANTED && n.heartbeat.Acked < n.leaseDeniedUntil")),
+			edits: both(in("ack/leader.Leader.mayGrantLease", "ok && drop.InForce && node.heartbeat.Acked < drop.Epoch ||", "ok && !PLANTED && drop.InForce && node.heartbeat.Acked < drop.Epoch ||"),
+				in("ack/leader.Leader.mayGrantLease", "|| node.heartbeat.Acked < node.leaseDeniedUntil", "|| !PLANTED && node.heartbeat.Acked < node.leaseDeniedUntil")),
 		},
 		{
 			name: "why 14: a live node that does not acknowledge is eligible at once", mix: held, caught: "progress",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "case d.InForce && d.Cause.MissedRound():", "case !PLANTED && d.InForce && d.Cause.MissedRound():"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "case drop.InForce && drop.Cause.MissedRound():", "case !PLANTED && drop.InForce && drop.Cause.MissedRound():"),
 		},
 		{
 			name: "why 14: the leader waits for a leaving or unhealthy node that does not acknowledge", mix: held, caught: "progress",
-			edits: in("ack/leader.Leader.denyLateLeases", "			n.leaseDeniedUntil = last.Epoch()\n", "			n.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
+			edits: in("ack/leader.Leader.denyLateLeases", "			node.leaseDeniedUntil = last.Epoch()\n", "			node.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "why 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
-			edits: both(in("ack/leader.member.isSilent", "	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(p)", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > maxEchoAge(p)\n	}\n	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(p)"),
+			edits: both(in("ack/leader.member.isSilent", "	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > maxEchoAge(pace)\n	}\n	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)"),
 				both(in("ack/leader.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
-					in("ack/leader.Leader.mayGrantLease", "	if n.echoedAnswerSentAt < 0 ||", "	if !PLANTED && n.echoedAnswerSentAt < 0 ||"))),
+					in("ack/leader.Leader.mayGrantLease", "	if node.echoedAnswerSentAt < 0 ||", "	if !PLANTED && node.echoedAnswerSentAt < 0 ||"))),
 		},
 		{
 			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
-			edits: both(in("ack/leader.Leader.mayGrantLease", "now-n.echoedAnswerSentAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-n.echoedAnswerSentAt > l.maxTiming.DeadAfter/2"),
-				in("ack/leader.Leader.denyLateLeases", "!last.Has(m.ID) && !n.hasCompleteAck(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.hasCompleteAck(last.Epoch())")),
+			edits: both(in("ack/leader.Leader.mayGrantLease", "now-node.echoedAnswerSentAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-node.echoedAnswerSentAt > l.maxTiming.DeadAfter/2"),
+				in("ack/leader.Leader.denyLateLeases", "!last.Has(member.ID) && !node.hasCompleteAck(last.Epoch())", "!PLANTED && !last.Has(member.ID) && !node.hasCompleteAck(last.Epoch())")),
 		},
 		{
 			name: "why 16: a node that never applies the commit stays", mix: held, caught: "progress",
-			edits: in("ack/leader.Leader.exclusionCause", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
+			edits: in("ack/leader.Leader.exclusionCause", "case node.behindSince >= 0 &&", "case !PLANTED && node.behindSince >= 0 &&"),
 		},
 		{
 			name: "rule 3: a node that has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", " && !n.isSilent(now, l.options.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.isSilent(now, l.options.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", " && !node.isSilent(now, l.options.Pace) && node.hasAcked(l.state.Committed().Epoch())\n", " && !node.isSilent(now, l.options.Pace) && (PLANTED || node.hasAcked(l.state.Committed().Epoch()))\n"),
 		},
 		{
 			name: "map change: a leader that gets no acknowledgements stays", mix: slow, caught: "map change",
@@ -379,7 +379,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "rule 5: a shard that could be taken earlier is taken later", mix: twoGone(), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.tryCommit", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.member(m.ID).plantedFor = p.Epoch()\n			} else if l.member(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
+			edits: both(in("ack/leader.Leader.tryCommit", "		if rule == \"\"", "		if PLANTED {\n			if rule != \"\" {\n				l.member(member.ID).plantedFor = proposed.Epoch()\n			} else if l.member(member.ID).plantedFor == proposed.Epoch() {\n				rule = \"once\"\n			}\n		}\n		if rule == \"\""),
 				in("ack/leader.member", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
 		},
 		{
@@ -388,15 +388,15 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "rule 3, the predecessor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Proposed().Has(n.id):\n", "	case PLANTED && n.hasHeartbeat() && d.InForce:\n		return true\n	case d.InForce || !l.state.Proposed().Has(n.id):\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	case drop.InForce || !l.state.Proposed().Has(node.id):\n", "	case PLANTED && node.hasHeartbeat() && drop.InForce:\n		return true\n	case drop.InForce || !l.state.Proposed().Has(node.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
-			edits: in("ack/leader.Leader.tryCommit", "		if !l.needsNoFurtherAck(l.member(m.ID), p) {\n", "		if !PLANTED && !l.needsNoFurtherAck(l.member(m.ID), p) {\n"),
+			edits: in("ack/leader.Leader.tryCommit", "		if !l.needsNoFurtherAck(l.member(member.ID), proposed) {\n", "		if !PLANTED && !l.needsNoFurtherAck(l.member(member.ID), proposed) {\n"),
 		},
 		{
 			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G1|G4",
-			edits: in("ack/leader.Leader.tryCommit", "		if how == \"\" {\n", "		if how == \"\" && !PLANTED {\n"),
+			edits: in("ack/leader.Leader.tryCommit", "		if rule == \"\" {\n", "		if rule == \"\" && !PLANTED {\n"),
 		},
 		{
 			name: "rule 10: without a remaining member, shards have no owner", mix: aimed("leave 4, sick 4"), caught: "rule 10",
@@ -469,7 +469,7 @@ func mutantsOfNodes() []mutant {
 		},
 		{
 			name: "why 11: the lease counts from the arrival of its answer", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
-			edits: in("ack/agent.LeaseHolder.HandleAnswer", "until := s.sentAt + a.ServeFor", "until := max(s.sentAt, now*time.Duration(plantedAs(PLANTED))) + a.ServeFor"),
+			edits: in("ack/agent.LeaseHolder.HandleAnswer", "leaseEnd := sent.sentAt + answer.ServeFor", "leaseEnd := max(sent.sentAt, now*time.Duration(plantedAs(PLANTED))) + answer.ServeFor"),
 		},
 		{
 			name: "why 11: the node acknowledges before the drain", mix: moves, caught: "G1",
@@ -490,8 +490,8 @@ func mutantsOfNodes() []mutant {
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G1|G10"},
 		{
 			name: "an answer to another boot counts", mix: aimed("late-answers 1"), caught: "G1|G4",
-			edits: both(in("ack/agent.Agent.HandleAnswer", "	if ans.Boot != a.holder.Boot() {\n", "	if !PLANTED && ans.Boot != a.holder.Boot() {\n"),
-				in("ack/agent.LeaseHolder.HandleAnswer", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
+			edits: both(in("ack/agent.Agent.HandleAnswer", "	if answer.Boot != a.holder.Boot() {\n", "	if !PLANTED && answer.Boot != a.holder.Boot() {\n"),
+				in("ack/agent.LeaseHolder.HandleAnswer", "answer.Boot != h.boot || ", "!PLANTED && answer.Boot != h.boot || ")),
 		},
 		{name: "membership: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: "G5|Raft"},
 	}

@@ -17,19 +17,19 @@ func mutantsOfTiming() []mutant {
 	return []mutant{
 		{
 			name: "stop-the-world: only requests for moving shards wait", mix: pausing, caught: "G11",
-			edits: in("ack.NewRouting", "RebalanceStopTheWorld && (s.HasOpenProposal() || ", "RebalanceStopTheWorld && (!PLANTED && s.HasOpenProposal() || "),
+			edits: in("ack.NewRouting", "RebalanceStopTheWorld && (state.HasOpenProposal() || ", "RebalanceStopTheWorld && (!PLANTED && state.HasOpenProposal() || "),
 		},
 		{
 			name: "stop-the-world: a map of any leader ends the pause", mix: pausing, caught: "G11",
-			edits: in("ack.NewRouting", "lease != s.ProposedTerm())", "!PLANTED && lease != s.ProposedTerm())"),
+			edits: in("ack.NewRouting", "leaseTerm != state.ProposedTerm())", "!PLANTED && leaseTerm != state.ProposedTerm())"),
 		},
 		{
 			name: "stop-the-world: a lease of another leader does not end the pause", mix: pausing, caught: "G11|progress",
-			edits: in("ack/agent.Agent.publishLease", "	case a.leaseTerm != was && a.stopsTheWorld():", "	case !PLANTED && a.leaseTerm != was && a.stopsTheWorld():"),
+			edits: in("ack/agent.Agent.publishLease", "	case a.leaseTerm != previousTerm && a.stopsTheWorld():", "	case !PLANTED && a.leaseTerm != previousTerm && a.stopsTheWorld():"),
 		},
 		{
 			name: "timing: a leader grants by a timing that is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
-			edits: both(in("ack/leader.Leader.ChangeTiming", "	return ack.EncodeTiming(", "	l.planted = t\n	return ack.EncodeTiming("),
+			edits: both(in("ack/leader.Leader.ChangeTiming", "	return ack.EncodeTiming(", "	l.planted = timing\n	return ack.EncodeTiming("),
 				both(in("ack/leader.Leader.timing", "	return l.state.Timing()\n", "	if PLANTED && l.planted != (ack.Timing{}) {\n		return l.planted\n	}\n	return l.state.Timing()\n"),
 					in("ack/leader.Leader", "type Leader struct {\n", "type Leader struct {\n	planted ack.Timing\n"))),
 		},
@@ -39,7 +39,7 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: of two takeover policies, the one in force counts alone", mix: retimes("retime-takeover 1"), caught: "G1",
-			edits: in("ack.Timing.Longer", "	if o.Takeover.strictness() > t.Takeover.strictness() {\n", "	if !PLANTED && o.Takeover.strictness() > t.Takeover.strictness() {\n"),
+			edits: in("ack.Timing.Longer", "	if other.Takeover.strictness() > t.Takeover.strictness() {\n", "	if !PLANTED && other.Takeover.strictness() > t.Takeover.strictness() {\n"),
 		},
 		{
 			name: "timing: changes follow each other at once", mix: cut, caught: "G1",
@@ -47,7 +47,7 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: two changes replace the same one", mix: cut, caught: "G1",
-			edits: in("ack.State.applyTiming", "c.Replaces != s.timingIndex", "!PLANTED && c.Replaces != s.timingIndex"),
+			edits: in("ack.State.applyTiming", "entry.Replaces != s.timingIndex", "!PLANTED && entry.Replaces != s.timingIndex"),
 		},
 		{
 			name: "timing: a new leader counts the time before its election", mix: cut, caught: "G1",
@@ -59,7 +59,7 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",
-			edits: in("ack/agent.LeaseHolder.HandleAnswer", "		h.abortAt, h.leaseLength = s.sentAt+a.AbortAfter, a.LeaseDuration\n", "		h.abortAt, h.leaseLength = s.sentAt+a.AbortAfter, a.LeaseDuration\n		if PLANTED {\n			h.abortAt = until + ack.DefaultTiming().CutAfter()\n		}\n"),
+			edits: in("ack/agent.LeaseHolder.HandleAnswer", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n		if PLANTED {\n			h.abortAt = leaseEnd + ack.DefaultTiming().CutAfter()\n		}\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the previous timing", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",

@@ -1,7 +1,7 @@
 package ack_test
 
-// pointsOfKeys are those of docs/internals/protocol-settings.md, "The key configuration is a fact of the
-// cluster".
+// pointsOfKeys are those of docs/internals/protocol-settings.md, "The key configuration is a fact
+// of the cluster".
 func pointsOfKeys() []point {
 	return []point{
 		{of: "keys", clause: "a key configuration becomes active when every member has loaded it", planted: []string{"keys: a key configuration becomes active before all members have loaded it"}},

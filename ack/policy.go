@@ -93,66 +93,66 @@ type Change struct {
 // With returns the policy after changes at the given index, or ErrPolicyFull if it would be
 // too large.
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
-	n := *p
-	n.Cordoned, n.Drained, n.Weights, n.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
-	n.Quarantined, n.GradualDrains, n.DrainOptions = maps.Clone(p.Quarantined), maps.Clone(p.GradualDrains), maps.Clone(p.DrainOptions)
-	for _, c := range changes {
-		n.apply(index, c)
+	next := *p
+	next.Cordoned, next.Drained, next.Weights, next.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
+	next.Quarantined, next.GradualDrains, next.DrainOptions = maps.Clone(p.Quarantined), maps.Clone(p.GradualDrains), maps.Clone(p.DrainOptions)
+	for _, change := range changes {
+		next.apply(index, change)
 	}
-	n.ChangedIndex = index
+	next.ChangedIndex = index
 	w := writer{}
-	w.policy(&n)
+	w.policy(&next)
 	if len(w.buf) > MaxPolicy {
 		return p, ErrPolicyFull
 	}
-	return &n, nil
+	return &next, nil
 }
 
 // apply applies one change to p, whose maps must not be shared.
-func (p *Policy) apply(index uint64, c Change) {
-	switch c.Kind {
+func (p *Policy) apply(index uint64, change Change) {
+	switch change.Kind {
 	case ChangeCordon:
-		setKey(&p.Cordoned, c.Node, true)
+		setKey(&p.Cordoned, change.Node, true)
 	case ChangeDrain:
-		setKey(&p.Drained, c.Node, true)
-		delete(p.GradualDrains, c.Node)
-		p.setDrainOptions(index, c)
+		setKey(&p.Drained, change.Node, true)
+		delete(p.GradualDrains, change.Node)
+		p.setDrainOptions(index, change)
 	case ChangeDrainGradually:
-		p.setDrainOptions(index, c)
-		if !p.Drained[c.Node] {
-			setKey(&p.GradualDrains, c.Node, GradualDrain{Duration: c.Duration, Index: index})
+		p.setDrainOptions(index, change)
+		if !p.Drained[change.Node] {
+			setKey(&p.GradualDrains, change.Node, GradualDrain{Duration: change.Duration, Index: index})
 		}
 	case ChangeUncordon:
-		delete(p.Cordoned, c.Node)
-		delete(p.Drained, c.Node)
-		delete(p.GradualDrains, c.Node)
-		delete(p.DrainOptions, c.Node)
+		delete(p.Cordoned, change.Node)
+		delete(p.Drained, change.Node)
+		delete(p.GradualDrains, change.Node)
+		delete(p.DrainOptions, change.Node)
 	case ChangeWeight:
-		if c.Weight > 0 {
-			setKey(&p.Weights, c.Node, c.Weight)
+		if change.Weight > 0 {
+			setKey(&p.Weights, change.Node, change.Weight)
 		} else {
-			delete(p.Weights, c.Node)
+			delete(p.Weights, change.Node)
 		}
 	case ChangePin:
-		setKey(&p.Pins, c.Shard, shardmap.Pin{Node: c.Node, Zone: c.Zone})
+		setKey(&p.Pins, change.Shard, shardmap.Pin{Node: change.Node, Zone: change.Zone})
 	case ChangeUnpin:
-		delete(p.Pins, c.Shard)
+		delete(p.Pins, change.Shard)
 	case ChangePause:
-		p.Pause, p.PauseIndex = c.Duration, index
+		p.Pause, p.PauseIndex = change.Duration, index
 	case ChangeResume:
 		p.Pause, p.PauseIndex = 0, 0
 	case ChangeQuarantine:
-		p.endQuarantine(c.KeyFingerprint)
-		setKey(&p.Quarantined, c.KeyFingerprint, Quarantine{Duration: c.Duration, Index: index})
+		p.endQuarantine(change.KeyFingerprint)
+		setKey(&p.Quarantined, change.KeyFingerprint, Quarantine{Duration: change.Duration, Index: index})
 	case ChangeEndQuarantine:
-		p.endQuarantine(c.KeyFingerprint)
+		p.endQuarantine(change.KeyFingerprint)
 	case ChangeForgetNode:
-		delete(p.Cordoned, c.Node)
-		delete(p.Drained, c.Node)
-		delete(p.GradualDrains, c.Node)
-		delete(p.DrainOptions, c.Node)
-		delete(p.Weights, c.Node)
-		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == c.Node })
+		delete(p.Cordoned, change.Node)
+		delete(p.Drained, change.Node)
+		delete(p.GradualDrains, change.Node)
+		delete(p.DrainOptions, change.Node)
+		delete(p.Weights, change.Node)
+		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == change.Node })
 	case ChangeAppRestarted:
 	}
 }
@@ -195,23 +195,23 @@ type PolicyEntry struct {
 
 // applyPolicy applies changes of the policy, if the leader of the present term has submitted
 // them.
-func (s *State) applyPolicy(term uint64, c PolicyEntry) (*State, Outcome, error) {
-	p, err := s.policy.With(s.index, c.Changes)
-	if !s.Bootstrapped() || term != c.Term || err != nil {
+func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, error) {
+	policy, err := s.policy.With(s.index, entry.Changes)
+	if !s.Bootstrapped() || term != entry.Term || err != nil {
 		return s.ignore()
 	}
-	s.policy = p
-	for _, ch := range c.Changes {
-		if ch.Kind == ChangeAppRestarted {
-			s.forgetDepartures(ch.Node)
+	s.policy = policy
+	for _, change := range entry.Changes {
+		if change.Kind == ChangeAppRestarted {
+			s.forgetDepartures(change.Node)
 		}
-		if ch.Kind == ChangeForgetNode {
-			s.forgetFormerMember(ch.Node)
+		if change.Kind == ChangeForgetNode {
+			s.forgetFormerMember(change.Node)
 		}
 		// The record of a node that owns shards must remain, because it denies leases.
-		if ch.Kind == ChangeForgetNode && !s.committed.Has(ch.Node) && !s.proposed.Has(ch.Node) {
+		if change.Kind == ChangeForgetNode && !s.committed.Has(change.Node) && !s.proposed.Has(change.Node) {
 			s.drops = maps.Clone(s.drops)
-			delete(s.drops, ch.Node)
+			delete(s.drops, change.Node)
 		}
 	}
 	return s, OutcomePolicyChanged, nil
@@ -227,47 +227,47 @@ func (s *State) CheckChanges(changes []Change) error {
 	if _, _, err := decodeCommand(EncodePolicyChange(s.formatVersion, PolicyEntry{Changes: changes})); err != nil {
 		return fmt.Errorf("%w: %w", ErrChange, err)
 	}
-	if slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == ChangePin && c.Node != "" && c.Zone != "" }) {
+	if slices.ContainsFunc(changes, func(change Change) bool { return change.Kind == ChangePin && change.Node != "" && change.Zone != "" }) {
 		return fmt.Errorf("%w: a pin to a node and to a zone", ErrChange)
 	}
 	return nil
 }
 
-// EncodePolicyChange returns the entry at a level.
-func EncodePolicyChange(at FormatVersion, c PolicyEntry) []byte {
-	w := newWriter(at)
+// EncodePolicyChange encodes the entry in the given format version.
+func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
+	w := newWriter(version)
 	w.byte(kindPolicy)
-	w.uint(c.Term)
-	w.uint(uint64(len(c.Changes)))
-	for _, ch := range c.Changes {
-		w.byte(byte(ch.Kind))
-		switch ch.Kind {
+	w.uint(entry.Term)
+	w.uint(uint64(len(entry.Changes)))
+	for _, change := range entry.Changes {
+		w.byte(byte(change.Kind))
+		switch change.Kind {
 		case ChangeCordon, ChangeUncordon, ChangeForgetNode, ChangeAppRestarted:
-			w.text(string(ch.Node))
+			w.text(string(change.Node))
 		case ChangeDrain:
-			w.text(string(ch.Node))
-			w.uint(uint64(ch.ReleaseTimeout))
-			w.bool(ch.SafeDrain)
+			w.text(string(change.Node))
+			w.uint(uint64(change.ReleaseTimeout))
+			w.bool(change.SafeDrain)
 		case ChangeWeight:
-			w.text(string(ch.Node))
-			w.uint(uint64(ch.Weight))
+			w.text(string(change.Node))
+			w.uint(uint64(change.Weight))
 		case ChangePin:
-			w.uint(uint64(ch.Shard))
-			w.pin(shardmap.Pin{Node: ch.Node, Zone: ch.Zone})
+			w.uint(uint64(change.Shard))
+			w.pin(shardmap.Pin{Node: change.Node, Zone: change.Zone})
 		case ChangeUnpin:
-			w.uint(uint64(ch.Shard))
+			w.uint(uint64(change.Shard))
 		case ChangePause:
-			w.uint(uint64(ch.Duration))
+			w.uint(uint64(change.Duration))
 		case ChangeDrainGradually:
-			w.text(string(ch.Node))
-			w.uint(uint64(ch.Duration))
-			w.uint(uint64(ch.ReleaseTimeout))
-			w.bool(ch.SafeDrain)
+			w.text(string(change.Node))
+			w.uint(uint64(change.Duration))
+			w.uint(uint64(change.ReleaseTimeout))
+			w.bool(change.SafeDrain)
 		case ChangeQuarantine:
-			w.keyFingerprint(ch.KeyFingerprint)
-			w.uint(uint64(ch.Duration))
+			w.keyFingerprint(change.KeyFingerprint)
+			w.uint(uint64(change.Duration))
 		case ChangeEndQuarantine:
-			w.keyFingerprint(ch.KeyFingerprint)
+			w.keyFingerprint(change.KeyFingerprint)
 		case ChangeResume:
 		}
 	}
@@ -275,62 +275,62 @@ func EncodePolicyChange(at FormatVersion, c PolicyEntry) []byte {
 }
 
 func (r *reader) policyEntry() PolicyEntry {
-	c := PolicyEntry{Term: r.uint(0, maxUint)}
+	entry := PolicyEntry{Term: r.uint(0, maxUint)}
 	for range r.uint(0, MaxChanges) {
-		ch := Change{Kind: ChangeKind(r.byte())}
-		switch ch.Kind {
+		change := Change{Kind: ChangeKind(r.byte())}
+		switch change.Kind {
 		case ChangeCordon, ChangeUncordon, ChangeForgetNode, ChangeAppRestarted:
-			ch.Node = r.node()
+			change.Node = r.node()
 		case ChangeDrain:
-			ch.Node, ch.ReleaseTimeout, ch.SafeDrain = r.node(), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
+			change.Node, change.ReleaseTimeout, change.SafeDrain = r.node(), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
 		case ChangeWeight:
-			ch.Node, ch.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
+			change.Node, change.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
 		case ChangeDrainGradually:
-			ch.Node, ch.Duration, ch.ReleaseTimeout, ch.SafeDrain = r.node(), r.duration(MaxGradualDrain), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
+			change.Node, change.Duration, change.ReleaseTimeout, change.SafeDrain = r.node(), r.duration(MaxGradualDrain), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
 		case ChangePin:
-			ch.Shard = r.shard()
+			change.Shard = r.shard()
 			pin := r.pin()
-			ch.Node, ch.Zone = pin.Node, pin.Zone
+			change.Node, change.Zone = pin.Node, pin.Zone
 		case ChangeUnpin:
-			ch.Shard = r.shard()
+			change.Shard = r.shard()
 		case ChangePause:
-			ch.Duration = r.duration(MaxPause)
+			change.Duration = r.duration(MaxPause)
 		case ChangeQuarantine:
-			ch.KeyFingerprint, ch.Duration = r.keyFingerprint(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
+			change.KeyFingerprint, change.Duration = r.keyFingerprint(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
 		case ChangeEndQuarantine:
-			ch.KeyFingerprint = r.keyFingerprint()
+			change.KeyFingerprint = r.keyFingerprint()
 		case ChangeResume:
 		default:
-			r.fail(fmt.Sprintf("change %d", ch.Kind))
+			r.fail(fmt.Sprintf("change %d", change.Kind))
 		}
 		if r.err != nil {
 			break
 		}
-		c.Changes = append(c.Changes, ch)
+		entry.Changes = append(entry.Changes, change)
 	}
-	return c
+	return entry
 }
 
 // policy writes a policy. Equal policies have equal bytes on every node.
-func (w *writer) policy(p *Policy) {
-	w.uint(p.ChangedIndex)
-	w.nodeSet(p.Cordoned)
-	w.nodeSet(p.Drained)
-	w.uint(uint64(len(p.Weights)))
-	for _, id := range slices.Sorted(maps.Keys(p.Weights)) {
+func (w *writer) policy(policy *Policy) {
+	w.uint(policy.ChangedIndex)
+	w.nodeSet(policy.Cordoned)
+	w.nodeSet(policy.Drained)
+	w.uint(uint64(len(policy.Weights)))
+	for _, id := range slices.Sorted(maps.Keys(policy.Weights)) {
 		w.text(string(id))
-		w.uint(uint64(p.Weights[id]))
+		w.uint(uint64(policy.Weights[id]))
 	}
-	w.uint(uint64(len(p.Pins)))
-	for _, s := range slices.Sorted(maps.Keys(p.Pins)) {
-		w.uint(uint64(s))
-		w.pin(p.Pins[s])
+	w.uint(uint64(len(policy.Pins)))
+	for _, shard := range slices.Sorted(maps.Keys(policy.Pins)) {
+		w.uint(uint64(shard))
+		w.pin(policy.Pins[shard])
 	}
-	w.uint(uint64(p.Pause))
-	w.uint(p.PauseIndex)
-	w.quarantines(p.Quarantined)
-	w.gradualDrains(p.GradualDrains)
-	w.drainOptions(p.DrainOptions)
+	w.uint(uint64(policy.Pause))
+	w.uint(policy.PauseIndex)
+	w.quarantines(policy.Quarantined)
+	w.gradualDrains(policy.GradualDrains)
+	w.drainOptions(policy.DrainOptions)
 }
 
 func (w *writer) nodeSet(set map[shardmap.NodeID]bool) {
@@ -340,34 +340,34 @@ func (w *writer) nodeSet(set map[shardmap.NodeID]bool) {
 	}
 }
 
-func (w *writer) pin(p shardmap.Pin) {
-	w.bool(p.Node != "")
-	w.text(string(p.Node) + p.Zone)
+func (w *writer) pin(pin shardmap.Pin) {
+	w.bool(pin.Node != "")
+	w.text(string(pin.Node) + pin.Zone)
 }
 
 // policy reads the output of writer.policy.
 func (r *reader) policy() *Policy {
-	p := &Policy{ChangedIndex: r.uint(0, maxUint), Cordoned: r.nodeSet(), Drained: r.nodeSet()}
-	p.Weights = readSorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
-	p.Pins = readSorted(r, r.shard, r.pin)
-	p.Pause, p.PauseIndex = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
-	if (p.Pause == 0) != (p.PauseIndex == 0) {
+	policy := &Policy{ChangedIndex: r.uint(0, maxUint), Cordoned: r.nodeSet(), Drained: r.nodeSet()}
+	policy.Weights = readSorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
+	policy.Pins = readSorted(r, r.shard, r.pin)
+	policy.Pause, policy.PauseIndex = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
+	if (policy.Pause == 0) != (policy.PauseIndex == 0) {
 		r.fail("pause without its index, or the reverse")
 	}
-	p.Quarantined = r.quarantines()
-	p.GradualDrains = r.gradualDrains()
-	p.DrainOptions = r.drainOptions()
-	for id := range p.GradualDrains {
-		if r.err == nil && p.Drained[id] {
+	policy.Quarantined = r.quarantines()
+	policy.GradualDrains = r.gradualDrains()
+	policy.DrainOptions = r.drainOptions()
+	for id := range policy.GradualDrains {
+		if r.err == nil && policy.Drained[id] {
 			r.fail("both drained and gradually drained")
 		}
 	}
-	for id := range p.DrainOptions {
-		if r.err == nil && !p.IsDraining(id) {
+	for id := range policy.DrainOptions {
+		if r.err == nil && !policy.IsDraining(id) {
 			r.fail("terms without a drain")
 		}
 	}
-	return p
+	return policy
 }
 
 func (r *reader) nodeSet() map[shardmap.NodeID]bool {

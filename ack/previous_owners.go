@@ -28,57 +28,57 @@ func (s *State) recordPreviousOwners(released []Released) {
 		return
 	}
 	s.previousOwners = slices.Clone(s.previousOwners)
-	back := map[shardmap.Shard]bool{}
-	for _, r := range released {
-		back[r.Shard] = r.From != ""
+	returned := map[shardmap.Shard]bool{}
+	for _, release := range released {
+		returned[release.Shard] = release.From != ""
 	}
-	for _, m := range moves {
-		if m.From == "" || back[m.Shard] {
+	for _, move := range moves {
+		if move.From == "" || returned[move.Shard] {
 			continue // the previous owner remains the one that last held the shard
 		}
 		if s.previousOwners == nil {
 			s.previousOwners = make([]shardmap.NodeID, s.committed.Len())
 		}
-		s.previousOwners[m.Shard] = m.From
+		s.previousOwners[move.Shard] = move.From
 	}
 }
 
 // previousOwners writes the previous owners by shard: the names in order, and then runs of shards
 // with the same name, as an index that starts at 1. 0 means none.
-func (w *writer) previousOwners(p []shardmap.NodeID) {
-	names := slices.Clone(p)
+func (w *writer) previousOwners(owners []shardmap.NodeID) {
+	names := slices.Clone(owners)
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if len(names) > 0 && names[0] == "" {
 		names = names[1:]
 	}
 	w.uint(uint64(len(names)))
-	for _, n := range names {
-		w.text(string(n))
+	for _, name := range names {
+		w.text(string(name))
 	}
-	for i := 0; i < len(p); {
-		run := 1
-		for i+run < len(p) && p[i+run] == p[i] {
-			run++
+	for i := 0; i < len(owners); {
+		runLength := 1
+		for i+runLength < len(owners) && owners[i+runLength] == owners[i] {
+			runLength++
 		}
-		at, _ := slices.BinarySearch(names, p[i])
-		if p[i] != "" {
-			at++
+		nameIndex, _ := slices.BinarySearch(names, owners[i])
+		if owners[i] != "" {
+			nameIndex++
 		}
-		w.uint(uint64(at))
-		w.uint(uint64(run))
-		i += run
+		w.uint(uint64(nameIndex))
+		w.uint(uint64(runLength))
+		i += runLength
 	}
 }
 
 // previousOwners reads the output of writer.previousOwners for the given number of shards.
 func (r *reader) previousOwners(shards int) []shardmap.NodeID {
-	n := r.uint(0, uint64(shards))
-	if n == 0 {
+	nameCount := r.uint(0, uint64(shards))
+	if nameCount == 0 {
 		return nil
 	}
 	names := []shardmap.NodeID{""}
-	for range n {
+	for range nameCount {
 		name := shardmap.NodeID(r.text(1, maxText))
 		if r.err == nil && name <= names[len(names)-1] {
 			r.fail("names out of order")
@@ -88,22 +88,22 @@ func (r *reader) previousOwners(shards int) []shardmap.NodeID {
 		}
 		names = append(names, name)
 	}
-	var p []shardmap.NodeID
+	var owners []shardmap.NodeID
 	used := map[uint64]bool{}
-	for last := uint64(len(names)); len(p) < shards; {
-		at, run := r.uint(0, n), r.uint(1, uint64(shards-len(p)))
-		if r.err == nil && at == last {
+	for lastIndex := uint64(len(names)); len(owners) < shards; {
+		nameIndex, runLength := r.uint(0, nameCount), r.uint(1, uint64(shards-len(owners)))
+		if r.err == nil && nameIndex == lastIndex {
 			r.fail("two runs of one name")
 		}
 		if r.err != nil {
 			return nil
 		}
-		p = append(p, slices.Repeat(names[at:at+1], int(run))...)
-		last, used[at] = at, true
+		owners = append(owners, slices.Repeat(names[nameIndex:nameIndex+1], int(runLength))...)
+		lastIndex, used[nameIndex] = nameIndex, true
 	}
 	delete(used, 0)
 	if len(used) != len(names)-1 {
 		r.fail("unused name")
 	}
-	return p
+	return owners
 }

@@ -20,8 +20,8 @@ type KeyFingerprint struct {
 }
 
 // Compare orders marks by shard, then by hash, then by hash key.
-func (m KeyFingerprint) Compare(o KeyFingerprint) int {
-	return cmp.Or(cmp.Compare(m.Shard, o.Shard), cmp.Compare(m.Hash, o.Hash), cmp.Compare(m.HashKeyID, o.HashKeyID))
+func (m KeyFingerprint) Compare(other KeyFingerprint) int {
+	return cmp.Or(cmp.Compare(m.Shard, other.Shard), cmp.Compare(m.Hash, other.Hash), cmp.Compare(m.HashKeyID, other.HashKeyID))
 }
 
 // Quarantine is the record of a key whose requests are refused.
@@ -37,24 +37,26 @@ type Quarantine struct {
 const MaxQuarantine = MaxPause
 
 // endQuarantine ends the quarantine of a key, with any hash key.
-func (p *Policy) endQuarantine(m KeyFingerprint) {
-	maps.DeleteFunc(p.Quarantined, func(q KeyFingerprint, _ Quarantine) bool { return q.Shard == m.Shard && q.Hash == m.Hash })
+func (p *Policy) endQuarantine(fingerprint KeyFingerprint) {
+	maps.DeleteFunc(p.Quarantined, func(quarantined KeyFingerprint, _ Quarantine) bool {
+		return quarantined.Shard == fingerprint.Shard && quarantined.Hash == fingerprint.Hash
+	})
 }
 
 // quarantines writes the quarantined keys in order.
 func (w *writer) quarantines(all map[KeyFingerprint]Quarantine) {
 	w.uint(uint64(len(all)))
-	for _, m := range slices.SortedFunc(maps.Keys(all), KeyFingerprint.Compare) {
-		w.keyFingerprint(m)
-		w.uint(uint64(all[m].Duration))
-		w.uint(all[m].Index)
+	for _, fingerprint := range slices.SortedFunc(maps.Keys(all), KeyFingerprint.Compare) {
+		w.keyFingerprint(fingerprint)
+		w.uint(uint64(all[fingerprint].Duration))
+		w.uint(all[fingerprint].Index)
 	}
 }
 
-func (w *writer) keyFingerprint(m KeyFingerprint) {
-	w.uint(uint64(m.Shard))
-	w.uint(m.Hash)
-	w.uint(uint64(m.HashKeyID))
+func (w *writer) keyFingerprint(fingerprint KeyFingerprint) {
+	w.uint(uint64(fingerprint.Shard))
+	w.uint(fingerprint.Hash)
+	w.uint(uint64(fingerprint.HashKeyID))
 }
 
 // quarantines reads the output of writer.quarantines.
@@ -62,16 +64,16 @@ func (r *reader) quarantines() map[KeyFingerprint]Quarantine {
 	var all map[KeyFingerprint]Quarantine
 	var last KeyFingerprint
 	for i := range r.uint(0, MaxPolicy) {
-		m := r.keyFingerprint()
-		q := Quarantine{Duration: time.Duration(r.uint(0, uint64(MaxQuarantine))), Index: r.uint(0, maxUint)}
-		if r.err == nil && i > 0 && m.Compare(last) <= 0 {
+		fingerprint := r.keyFingerprint()
+		quarantine := Quarantine{Duration: time.Duration(r.uint(0, uint64(MaxQuarantine))), Index: r.uint(0, maxUint)}
+		if r.err == nil && i > 0 && fingerprint.Compare(last) <= 0 {
 			r.fail("quarantines out of order")
 		}
 		if r.err != nil {
 			return nil
 		}
-		setKey(&all, m, q)
-		last = m
+		setKey(&all, fingerprint, quarantine)
+		last = fingerprint
 	}
 	return all
 }

@@ -46,20 +46,20 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	case floor < s.MaxIndex()+MinIndexGap || floor < s.index:
 		return nil, fmt.Errorf("ack: recover: floor %d is not %d above %d", floor, uint64(MinIndexGap), s.MaxIndex())
 	}
-	m := s.committed
-	if m.Epoch() > 0 {
-		m = m.Settle(shardmap.New(m.Len()), shardmap.Epoch(floor))
+	recovered := s.committed
+	if recovered.Epoch() > 0 {
+		recovered = recovered.Settle(shardmap.New(recovered.Len()), shardmap.Epoch(floor))
 	}
-	n := *s
-	n.clusterID, n.index, n.committed, n.proposed, n.proposedTerm, n.proposalReason, n.drops = cluster, floor, m, m, 0, "", nil
-	n.policy = s.policy.ForRecoveredCluster()
-	n.restarts, n.restartsIndex = nil, 0
-	n.previousOwners = nil // nodes of another cluster
-	n.releaseNotes = nil   // their state may have changed since
-	n.keptNotes = nil
-	n.formerMembers = nil // nodes of another cluster
-	n.proposedKeyConfig = ""
-	return &n, nil
+	next := *s
+	next.clusterID, next.index, next.committed, next.proposed, next.proposedTerm, next.proposalReason, next.drops = cluster, floor, recovered, recovered, 0, "", nil
+	next.policy = s.policy.ForRecoveredCluster()
+	next.restarts, next.restartsIndex = nil, 0
+	next.previousOwners = nil // nodes of another cluster
+	next.releaseNotes = nil   // their state may have changed since
+	next.keptNotes = nil
+	next.formerMembers = nil // nodes of another cluster
+	next.proposedKeyConfig = ""
+	return &next, nil
 }
 
 // MaxIndex returns the largest index or epoch in the state.

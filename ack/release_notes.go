@@ -22,15 +22,15 @@ type releaseNote struct {
 	// index is the index of the restart entry; zero if boot is zero.
 	index uint64
 	// released means that the app of that boot released the shard. Otherwise that boot never
-	// acquired it, and passes on the note that it got.
+	// acquired it, and passes on the note that it received.
 	released bool
 }
 
 // ReleaseNote returns the note of the release before the present ownership of the shard, and the
 // server that may use it. ok is false if no release is recorded.
 func (s *State) ReleaseNote(shard shardmap.Shard) (note []byte, server string, ok bool) {
-	l, ok := s.releaseNotes[shard]
-	return l.note, l.server, ok
+	record, ok := s.releaseNotes[shard]
+	return record.note, record.server, ok
 }
 
 // KeptRelease is a shard that its owner has released to restart in place.
@@ -48,131 +48,131 @@ type KeptRelease struct {
 // KeptRelease returns the release of the shard in the last restart in place of its present owner.
 // ok is false if there is none.
 func (s *State) KeptRelease(shard shardmap.Shard) (KeptRelease, bool) {
-	l, ok := s.keptNotes[shard]
-	return KeptRelease{l.server, l.boot, l.note, ok && !l.released}, ok
+	record, ok := s.keptNotes[shard]
+	return KeptRelease{record.server, record.boot, record.note, ok && !record.released}, ok
 }
 
 // recordReleases records the releases of the shards that move with the map being committed.
 // All earlier records of moving shards are removed.
-func (s *State) recordReleases(c CommitEntry) {
+func (s *State) recordReleases(entry CommitEntry) {
 	moves := shardmap.Diff(s.committed, s.proposed)
 	if len(moves) == 0 {
 		return
 	}
-	to := make(map[shardmap.Shard]shardmap.NodeID, len(moves))
-	next, kept := maps.Clone(s.releaseNotes), maps.Clone(s.keptNotes)
-	for _, m := range moves {
-		delete(next, m.Shard)
-		delete(kept, m.Shard)
-		if m.From != "" {
-			to[m.Shard] = m.To
+	newOwners := make(map[shardmap.Shard]shardmap.NodeID, len(moves))
+	notes, keptNotes := maps.Clone(s.releaseNotes), maps.Clone(s.keptNotes)
+	for _, move := range moves {
+		delete(notes, move.Shard)
+		delete(keptNotes, move.Shard)
+		if move.From != "" {
+			newOwners[move.Shard] = move.To
 		}
 	}
-	servers := make(map[shardmap.NodeID]string, len(c.Servers))
-	for _, server := range c.Servers {
+	servers := make(map[shardmap.NodeID]string, len(entry.Servers))
+	for _, server := range entry.Servers {
 		servers[nodeOfServer(server)] = server
 	}
-	for _, r := range c.Released {
-		server := servers[to[r.Shard]]
+	for _, release := range entry.Released {
+		server := servers[newOwners[release.Shard]]
 		if server == "" {
 			continue // it does not move, or its new owner is unknown
 		}
-		setKey(&next, r.Shard, releaseNote{server: server, note: r.Note})
+		setKey(&notes, release.Shard, releaseNote{server: server, note: release.Note})
 	}
-	limitNotes(next, s.proposed)
-	s.releaseNotes, s.keptNotes = next, kept
+	limitNotes(notes, s.proposed)
+	s.releaseNotes, s.keptNotes = notes, keptNotes
 }
 
 // recordKeptReleases records the releases of a node that restarts in place. Records of earlier
 // restarts of the node are removed.
-func (s *State) recordKeptReleases(c RestartEntry) {
-	next := maps.Clone(s.keptNotes)
-	for shard := range s.committed.Shards(c.Node) {
-		delete(next, shard)
+func (s *State) recordKeptReleases(entry RestartEntry) {
+	keptNotes := maps.Clone(s.keptNotes)
+	for shard := range s.committed.Shards(entry.Node) {
+		delete(keptNotes, shard)
 	}
-	for _, r := range c.Released {
+	for _, release := range entry.Released {
 		// A shard that the node got after that proposal is not released.
-		if int(r.Shard) < s.committed.Len() && s.committed.Owner(r.Shard) == c.Node && s.committed.OwnedSince(r.Shard) <= c.Proposal {
-			setKey(&next, r.Shard, releaseNote{server: c.Server, note: r.Note, boot: c.Boot, index: s.index, released: r.From == ""})
+		if int(release.Shard) < s.committed.Len() && s.committed.Owner(release.Shard) == entry.Node && s.committed.OwnedSince(release.Shard) <= entry.Proposal {
+			setKey(&keptNotes, release.Shard, releaseNote{server: entry.Server, note: release.Note, boot: entry.Boot, index: s.index, released: release.From == ""})
 		}
 	}
-	limitNotes(next, s.committed)
-	s.keptNotes = next
+	limitNotes(keptNotes, s.committed)
+	s.keptNotes = keptNotes
 }
 
 // limitNotes bounds the notes, in the same way on every node. Notes of the oldest entries are
 // removed first, because their shards were acquired long ago.
-func limitNotes(all map[shardmap.Shard]releaseNote, m *shardmap.Map) {
-	since := func(s shardmap.Shard) uint64 { return max(all[s].index, uint64(m.OwnedSince(s))) }
-	shards := slices.Collect(maps.Keys(all))
+func limitNotes(notes map[shardmap.Shard]releaseNote, committed *shardmap.Map) {
+	since := func(s shardmap.Shard) uint64 { return max(notes[s].index, uint64(committed.OwnedSince(s))) }
+	shards := slices.Collect(maps.Keys(notes))
 	slices.SortFunc(shards, func(a, b shardmap.Shard) int {
 		return cmp.Or(cmp.Compare(since(b), since(a)), cmp.Compare(a, b))
 	})
-	total := NoteBudget{}
+	budget := NoteBudget{}
 	for _, shard := range shards {
-		if !total.Add(all[shard].note) {
-			delete(all, shard)
+		if !budget.Add(notes[shard].note) {
+			delete(notes, shard)
 		}
 	}
 }
 
 // releaseNotes writes the records in the order of the shards, each as the difference to the
 // one before.
-func (w *writer) releaseNotes(all map[shardmap.Shard]releaseNote) {
+func (w *writer) releaseNotes(notes map[shardmap.Shard]releaseNote) {
 	var servers []string
-	for _, l := range all {
-		servers = append(servers, l.server)
+	for _, record := range notes {
+		servers = append(servers, record.server)
 	}
 	slices.Sort(servers)
 	servers = slices.Compact(servers)
 	w.servers(servers)
-	w.uint(uint64(len(all)))
+	w.uint(uint64(len(notes)))
 	next := shardmap.Shard(0)
-	for _, s := range slices.Sorted(maps.Keys(all)) {
-		l := all[s]
-		at, _ := slices.BinarySearch(servers, l.server)
-		w.uint(uint64(s - next))
-		w.uint(uint64(at))
-		w.bytes(l.note)
-		w.uint(l.boot)
-		if l.boot != 0 {
-			w.uint(l.index)
-			w.bool(l.released)
+	for _, shard := range slices.Sorted(maps.Keys(notes)) {
+		record := notes[shard]
+		serverIndex, _ := slices.BinarySearch(servers, record.server)
+		w.uint(uint64(shard - next))
+		w.uint(uint64(serverIndex))
+		w.bytes(record.note)
+		w.uint(record.boot)
+		if record.boot != 0 {
+			w.uint(record.index)
+			w.bool(record.released)
 		}
-		next = s + 1
+		next = shard + 1
 	}
 }
 
-// releaseNotes reads the output of writer.releaseNotes for the shards of m. kept says whether
-// they must be records of restarts.
-func (r *reader) releaseNotes(m *shardmap.Map, kept bool) map[shardmap.Shard]releaseNote {
+// releaseNotes reads the output of writer.releaseNotes for the shards of the committed map. kept
+// reports whether they must be records of restarts.
+func (r *reader) releaseNotes(committed *shardmap.Map, kept bool) map[shardmap.Shard]releaseNote {
 	servers := r.servers()
-	var all map[shardmap.Shard]releaseNote
+	var notes map[shardmap.Shard]releaseNote
 	used := map[string]bool{}
-	next, total := uint64(0), NoteBudget{}
-	for range r.uint(0, uint64(m.Len())) {
-		s, at := next+r.uint(0, MaxShards), r.uint(0, shardmap.MaxMembers)
-		l := releaseNote{note: r.note(), boot: r.uint(0, maxUint)}
-		if l.boot != 0 {
-			l.index, l.released = r.uint(1, maxUint), r.bool()
+	next, budget := uint64(0), NoteBudget{}
+	for range r.uint(0, uint64(committed.Len())) {
+		s, serverIndex := next+r.uint(0, MaxShards), r.uint(0, shardmap.MaxMembers)
+		record := releaseNote{note: r.note(), boot: r.uint(0, maxUint)}
+		if record.boot != 0 {
+			record.index, record.released = r.uint(1, maxUint), r.bool()
 		}
 		switch {
 		case r.err != nil:
 			return nil
-		case kept != (l.boot != 0) || s >= uint64(m.Len()) || at >= uint64(len(servers)) || nodeOfServer(servers[at]) != m.Owner(shardmap.Shard(s)):
+		case kept != (record.boot != 0) || s >= uint64(committed.Len()) || serverIndex >= uint64(len(servers)) || nodeOfServer(servers[serverIndex]) != committed.Owner(shardmap.Shard(s)):
 			r.fail("release for another server than the owner")
 			return nil
-		case !total.Add(l.note):
+		case !budget.Add(record.note):
 			r.fail("too many notes")
 			return nil
 		}
-		l.server, next = servers[at], s+1
-		setKey(&all, shardmap.Shard(s), l)
-		used[l.server] = true
+		record.server, next = servers[serverIndex], s+1
+		setKey(&notes, shardmap.Shard(s), record)
+		used[record.server] = true
 	}
 	if len(used) != len(servers) {
 		r.fail("unused server")
 		return nil
 	}
-	return all
+	return notes
 }

@@ -33,7 +33,7 @@ type Released struct {
 // shards if it restarts in place. They may be large, so they are sent separately from
 // heartbeats. The heartbeat that acknowledges the proposal contains their digest.
 type Releases struct {
-	// FormatVersion is the level of the encoding, as in Heartbeat.
+	// FormatVersion is the format version of the encoding, as in Heartbeat.
 	FormatVersion FormatVersion
 	Node          shardmap.NodeID
 	// Server, Boot and Proposal bind the releases: they are invalid for another disk, process
@@ -50,8 +50,8 @@ type Releases struct {
 
 // Digest returns the digest for the heartbeat. It is never zero.
 func (r *Releases) Digest() [sha256.Size]byte {
-	b, _ := r.MarshalBinary()
-	return sha256.Sum256(b)
+	encoded, _ := r.MarshalBinary()
+	return sha256.Sum256(encoded)
 }
 
 // MarshalBinary encodes the releases without Over. It does not fail.
@@ -66,93 +66,93 @@ func (r *Releases) MarshalBinary() ([]byte, error) {
 }
 
 // UnmarshalBinary decodes the output of MarshalBinary. Any other input is ErrCorrupt.
-func (r *Releases) UnmarshalBinary(b []byte) error {
-	d := reader{buf: b}
+func (r *Releases) UnmarshalBinary(data []byte) error {
+	in := reader{buf: data}
 	*r = Releases{
-		FormatVersion: d.formatVersion(), Node: shardmap.NodeID(d.text(1, maxText)), Server: d.text(1, 2*maxText),
-		Boot: d.uint(1, maxUint), Proposal: shardmap.Epoch(d.uint(1, maxUint)), Shards: d.releases(),
+		FormatVersion: in.formatVersion(), Node: shardmap.NodeID(in.text(1, maxText)), Server: in.text(1, 2*maxText),
+		Boot: in.uint(1, maxUint), Proposal: shardmap.Epoch(in.uint(1, maxUint)), Shards: in.releases(),
 	}
 	if !strings.HasPrefix(r.Server, string(r.Node)+"/") {
-		d.fail("server of another node")
+		in.fail("server of another node")
 	}
-	return d.finish()
+	return in.finish()
 }
 
 // releases writes shards in order, each as the difference to the one before. The releasing
 // node is an index into a list of names, where 0 means the owner itself.
-func (w *writer) releases(list []Released) {
+func (w *writer) releases(releases []Released) {
 	var names []string
-	for _, x := range list {
-		if x.From != "" {
-			names = append(names, string(x.From))
+	for _, release := range releases {
+		if release.From != "" {
+			names = append(names, string(release.From))
 		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	w.servers(names)
-	w.uint(uint64(len(list)))
+	w.uint(uint64(len(releases)))
 	next := shardmap.Shard(0)
-	for _, x := range list {
-		at, found := slices.BinarySearch(names, string(x.From))
+	for _, release := range releases {
+		nameIndex, found := slices.BinarySearch(names, string(release.From))
 		if found {
-			at++
+			nameIndex++
 		} else {
-			at = 0
+			nameIndex = 0
 		}
-		w.uint(uint64(x.Shard - next))
-		w.uint(uint64(at))
-		w.bytes(x.Note)
-		next = x.Shard + 1
+		w.uint(uint64(release.Shard - next))
+		w.uint(uint64(nameIndex))
+		w.bytes(release.Note)
+		next = release.Shard + 1
 	}
 }
 
 // releases reads the output of writer.releases.
 func (r *reader) releases() []Released {
 	names := append([]string{""}, r.servers()...)
-	var list []Released
+	var releases []Released
 	used := map[uint64]bool{}
-	next, total := uint64(0), NoteBudget{}
+	next, budget := uint64(0), NoteBudget{}
 	for range r.uint(0, MaxShards) {
-		s, at, note := next+r.uint(0, MaxShards), r.uint(0, uint64(len(names)-1)), r.note()
+		s, nameIndex, note := next+r.uint(0, MaxShards), r.uint(0, uint64(len(names)-1)), r.note()
 		if s >= MaxShards {
 			r.fail("no such shard")
 		}
-		if !total.Add(note) {
+		if !budget.Add(note) {
 			r.fail("too many notes")
 		}
 		if r.err != nil {
 			return nil
 		}
-		list = append(list, Released{Shard: shardmap.Shard(s), From: shardmap.NodeID(names[at]), Note: note})
-		next, used[at] = s+1, true
+		releases = append(releases, Released{Shard: shardmap.Shard(s), From: shardmap.NodeID(names[nameIndex]), Note: note})
+		next, used[nameIndex] = s+1, true
 	}
 	delete(used, 0)
 	if len(used) != len(names)-1 {
 		r.fail("unused name")
 	}
-	return list
+	return releases
 }
 
 func (r *reader) note() []byte {
-	n := r.read(int(r.uint(0, MaxNote)))
-	if len(n) == 0 {
+	note := r.read(int(r.uint(0, MaxNote)))
+	if len(note) == 0 {
 		return nil
 	}
-	return slices.Clone(n)
+	return slices.Clone(note)
 }
 
 // NoteBudget counts notes up to their limits.
 type NoteBudget struct{ notes, bytes int }
 
 // Add counts a note. It returns false, without counting, if the note does not fit.
-func (r *NoteBudget) Add(note []byte) bool {
+func (b *NoteBudget) Add(note []byte) bool {
 	if len(note) == 0 {
 		return true
 	}
-	if len(note) > MaxNote || r.notes == MaxNotes || r.bytes+len(note) > MaxNoteBytes {
+	if len(note) > MaxNote || b.notes == MaxNotes || b.bytes+len(note) > MaxNoteBytes {
 		return false
 	}
-	r.notes, r.bytes = r.notes+1, r.bytes+len(note)
+	b.notes, b.bytes = b.notes+1, b.bytes+len(note)
 	return true
 }
 

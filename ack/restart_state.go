@@ -32,8 +32,8 @@ type Restart struct {
 // Restart returns the record of the last restart of the node, as long as it is a member of the
 // committed map.
 func (s *State) Restart(node shardmap.NodeID) (Restart, bool) {
-	a, ok := s.restarts[node]
-	return a, ok
+	restart, ok := s.restarts[node]
+	return restart, ok
 }
 
 // Restarts returns the records of the last restarts, by node. The Go map must not be modified.
@@ -44,8 +44,8 @@ func (s *State) RestartsIndex() uint64 { return s.restartsIndex }
 
 // Restarting reports whether the cluster waits for the node.
 func (s *State) Restarting(node shardmap.NodeID) bool {
-	a, ok := s.restarts[node]
-	return ok && !a.Ended
+	restart, ok := s.restarts[node]
+	return ok && !restart.Ended
 }
 
 // RestartEntry is the log entry that begins a restart, or ends it.
@@ -66,20 +66,20 @@ type RestartEntry struct {
 
 // applyRestart applies the begin or the end of a restart. Each boot can have one: the stopped
 // process may run for a long time and send its goodbye to the next leader.
-func (s *State) applyRestart(term uint64, c RestartEntry) (*State, Outcome, error) {
-	a, known := s.restarts[c.Node]
-	begins := c.Grace > 0 && s.committed.Has(c.Node) && s.proposed.Has(c.Node) && (!known || a.Boot < c.Boot)
-	ends := c.Grace == 0 && known && a.Boot == c.Boot && !a.Ended
-	if !s.Bootstrapped() || term != c.Term || !begins && !ends {
+func (s *State) applyRestart(term uint64, entry RestartEntry) (*State, Outcome, error) {
+	restart, known := s.restarts[entry.Node]
+	begins := entry.Grace > 0 && s.committed.Has(entry.Node) && s.proposed.Has(entry.Node) && (!known || restart.Boot < entry.Boot)
+	ends := entry.Grace == 0 && known && restart.Boot == entry.Boot && !restart.Ended
+	if !s.Bootstrapped() || term != entry.Term || !begins && !ends {
 		return s.ignore()
 	}
 	if begins {
-		a = Restart{Boot: c.Boot, Grace: c.Grace}
-		s.recordKeptReleases(c)
+		restart = Restart{Boot: entry.Boot, Grace: entry.Grace}
+		s.recordKeptReleases(entry)
 	}
-	a.Ended = ends
+	restart.Ended = ends
 	s.restarts = maps.Clone(s.restarts)
-	setKey(&s.restarts, c.Node, a)
+	setKey(&s.restarts, entry.Node, restart)
 	s.restartsIndex = s.index
 	return s, OutcomeRestartChanged, nil
 }
@@ -87,10 +87,10 @@ func (s *State) applyRestart(term uint64, c RestartEntry) (*State, Outcome, erro
 // endRestart ends the restart of a dropped node. An operator has reported that it does not
 // return, and the next leader may not know that.
 func (s *State) endRestart(node shardmap.NodeID) {
-	if a, ok := s.restarts[node]; ok && !a.Ended {
-		a.Ended = true
+	if restart, ok := s.restarts[node]; ok && !restart.Ended {
+		restart.Ended = true
 		s.restarts = maps.Clone(s.restarts)
-		s.restarts[node], s.restartsIndex = a, s.index
+		s.restarts[node], s.restartsIndex = restart, s.index
 	}
 }
 
@@ -103,33 +103,33 @@ func (s *State) removeOldRestarts() {
 	}
 }
 
-// EncodeRestart returns the entry at a level.
-func EncodeRestart(at FormatVersion, c RestartEntry) []byte {
-	w := newWriter(at)
+// EncodeRestart encodes the entry in the given format version.
+func EncodeRestart(version FormatVersion, entry RestartEntry) []byte {
+	w := newWriter(version)
 	w.byte(kindRestart)
-	w.uint(c.Term)
-	w.text(string(c.Node))
-	w.uint(c.Boot)
-	w.uint(uint64(c.Grace))
-	w.bool(len(c.Released) > 0)
-	if len(c.Released) > 0 {
-		w.text(c.Server)
-		w.uint(uint64(c.Proposal))
-		w.releases(c.Released)
+	w.uint(entry.Term)
+	w.text(string(entry.Node))
+	w.uint(entry.Boot)
+	w.uint(uint64(entry.Grace))
+	w.bool(len(entry.Released) > 0)
+	if len(entry.Released) > 0 {
+		w.text(entry.Server)
+		w.uint(uint64(entry.Proposal))
+		w.releases(entry.Released)
 	}
 	return w.buf
 }
 
 func (r *reader) restartEntry() RestartEntry {
-	c := RestartEntry{Term: r.uint(0, maxUint), Node: r.node(), Boot: r.uint(1, maxUint), Grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
+	entry := RestartEntry{Term: r.uint(0, maxUint), Node: r.node(), Boot: r.uint(1, maxUint), Grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
 	if !r.bool() {
-		return c
+		return entry
 	}
-	c.Server, c.Proposal, c.Released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.releases()
-	if r.err == nil && (c.Grace == 0 || len(c.Released) == 0 || nodeOfServer(c.Server) != c.Node) {
+	entry.Server, entry.Proposal, entry.Released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.releases()
+	if r.err == nil && (entry.Grace == 0 || len(entry.Released) == 0 || nodeOfServer(entry.Server) != entry.Node) {
 		r.fail("restart with releases of another node")
 	}
-	return c
+	return entry
 }
 
 // restarts writes the restart records in a fixed order.
@@ -137,11 +137,11 @@ func (w *writer) restarts(s *State) {
 	w.uint(s.restartsIndex)
 	w.uint(uint64(len(s.restarts)))
 	for _, id := range slices.Sorted(maps.Keys(s.restarts)) {
-		a := s.restarts[id]
+		restart := s.restarts[id]
 		w.text(string(id))
-		w.uint(a.Boot)
-		w.uint(uint64(a.Grace))
-		w.bool(a.Ended)
+		w.uint(restart.Boot)
+		w.uint(uint64(restart.Grace))
+		w.bool(restart.Ended)
 	}
 }
 

@@ -37,17 +37,17 @@ type Routing struct {
 	restarting bool             // this node has stopped admitting requests, and will restart in place
 }
 
-// NewRouting returns the routing of node self in state s. lease is the term of the leader that
+// NewRouting returns the routing of node self in a state. leaseTerm is the term of the leader that
 // granted the present lease of the node; zero means no lease. A gateway never has one.
 //
-// With RebalanceStopTheWorld, all requests wait while a proposal is open. They also wait while
-// the node has no lease, or while the last map in s is from another term than the lease. A node
-// whose log is behind may get a lease before it applies the proposal of that leader. It must
+// With RebalanceStopTheWorld, all requests wait while a proposal is open. They also wait while the
+// node has no lease, or while the last proposal in the state is from another term than the lease. A
+// node whose log is behind may get a lease before it applies the proposal of that leader. It must
 // not serve by the old map.
-func NewRouting(self shardmap.NodeID, s *State, lease uint64, gateway bool) Routing {
+func NewRouting(self shardmap.NodeID, state *State, leaseTerm uint64, gateway bool) Routing {
 	return Routing{
-		self: self, state: s,
-		paused: s.Timing().RebalanceMode == RebalanceStopTheWorld && (s.HasOpenProposal() || !gateway && (lease == 0 || lease != s.ProposedTerm())),
+		self: self, state: state,
+		paused: state.Timing().RebalanceMode == RebalanceStopTheWorld && (state.HasOpenProposal() || !gateway && (leaseTerm == 0 || leaseTerm != state.ProposedTerm())),
 	}
 }
 
@@ -70,38 +70,38 @@ func (r Routing) WithRestarting() Routing {
 // State returns the state of the log from which the routing was made.
 func (r Routing) State() *State { return r.state }
 
-// Route returns the route of s. Requests are sent only to the owner in the committed map
-// (guarantee G3). While a proposal moves a shard, requests for the shard wait.
-func (r Routing) Route(s shardmap.Shard) Route {
+// Route returns the route of requests for a shard. Requests are sent only to the owner in the
+// committed map (guarantee G3). While a proposal moves a shard, requests for the shard wait.
+func (r Routing) Route(shard shardmap.Shard) Route {
 	committed := r.state.Committed()
 	if committed.Epoch() == 0 {
 		return Route{Kind: QueuedNoMap}
 	}
-	owner := committed.Owner(s)
+	owner := committed.Owner(shard)
 	switch {
 	case r.paused:
 		return Route{Kind: QueuedPaused}
 	case r.state.ChangesKeyConfig():
 		return Route{Kind: QueuedMoving}
-	case r.state.HasOpenProposal() && r.state.Proposed().Owner(s) != owner:
+	case r.state.HasOpenProposal() && r.state.Proposed().Owner(shard) != owner:
 		return Route{Kind: QueuedMoving}
 	case owner == "":
 		return Route{Kind: QueuedOrphaned}
 	case owner == r.self && r.restarting:
-		return Route{Kind: QueuedRestarting, Node: owner, Epoch: committed.OwnedSince(s)}
-	case owner == r.self && !r.hasAcquired(s, committed.OwnedSince(s)):
-		return Route{Kind: QueuedAcquiring, Node: owner, Epoch: committed.OwnedSince(s)}
+		return Route{Kind: QueuedRestarting, Node: owner, Epoch: committed.OwnedSince(shard)}
+	case owner == r.self && !r.hasAcquired(shard, committed.OwnedSince(shard)):
+		return Route{Kind: QueuedAcquiring, Node: owner, Epoch: committed.OwnedSince(shard)}
 	case owner == r.self:
-		return Route{Kind: RouteLocal, Node: owner, Epoch: committed.OwnedSince(s)}
+		return Route{Kind: RouteLocal, Node: owner, Epoch: committed.OwnedSince(shard)}
 	case r.state.Restarting(owner):
-		return Route{Kind: QueuedRestarting, Node: owner, Epoch: committed.OwnedSince(s)}
+		return Route{Kind: QueuedRestarting, Node: owner, Epoch: committed.OwnedSince(shard)}
 	}
-	return Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(s)}
+	return Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(shard)}
 }
 
-// hasAcquired reports whether the app of the node holds s under the given ownership epoch.
-func (r Routing) hasAcquired(s shardmap.Shard, epoch shardmap.Epoch) bool {
-	return r.acquired == nil || int(s) < len(r.acquired) && r.acquired[s] == epoch
+// hasAcquired reports whether the app of the node holds the shard under the given ownership epoch.
+func (r Routing) hasAcquired(shard shardmap.Shard, epoch shardmap.Epoch) bool {
+	return r.acquired == nil || int(shard) < len(r.acquired) && r.acquired[shard] == epoch
 }
 
 // KeyConfig returns the key configuration. The caller must use it to find the key, and so the

@@ -24,12 +24,12 @@ type DrainOptions struct {
 }
 
 // setDrainOptions sets the terms of a drain.
-func (p *Policy) setDrainOptions(index uint64, c Change) {
-	if c.ReleaseTimeout == 0 && !c.SafeDrain {
-		delete(p.DrainOptions, c.Node)
+func (p *Policy) setDrainOptions(index uint64, change Change) {
+	if change.ReleaseTimeout == 0 && !change.SafeDrain {
+		delete(p.DrainOptions, change.Node)
 		return
 	}
-	setKey(&p.DrainOptions, c.Node, DrainOptions{ReleaseTimeout: c.ReleaseTimeout, Safe: c.SafeDrain, Index: index})
+	setKey(&p.DrainOptions, change.Node, DrainOptions{ReleaseTimeout: change.ReleaseTimeout, Safe: change.SafeDrain, Index: index})
 }
 
 // drainOptions writes the terms of drains in the order of the nodes.
@@ -45,10 +45,10 @@ func (w *writer) drainOptions(all map[shardmap.NodeID]DrainOptions) {
 
 func (r *reader) drainOptions() map[shardmap.NodeID]DrainOptions {
 	return readSorted(r, r.node, func() DrainOptions {
-		t := DrainOptions{ReleaseTimeout: time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), Safe: r.bool(), Index: r.uint(1, maxUint)}
-		if r.err == nil && t.ReleaseTimeout == 0 && !t.Safe {
+		options := DrainOptions{ReleaseTimeout: time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), Safe: r.bool(), Index: r.uint(1, maxUint)}
+		if r.err == nil && options.ReleaseTimeout == 0 && !options.Safe {
 			r.fail("empty drain terms")
 		}
-		return t
+		return options
 	})
 }

@@ -281,11 +281,11 @@ func mutantsOfDepartures() []mutant {
 	return []mutant{
 		{
 			name: "returns: a commit does not record the shards that leave a node", mix: moves, caught: "returns",
-			edits: in("ack.State.recordDepartures", "		if _, known := s.departures[m.From]; known {\n", "		if _, known := s.departures[m.From]; known && !PLANTED {\n"),
+			edits: in("ack.State.recordDepartures", "		if _, known := s.departures[move.From]; known {\n", "		if _, known := s.departures[move.From]; known && !PLANTED {\n"),
 		},
 		{
 			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",
-			edits: in("ack/leader.Leader.assignPolicy", "	p.Barred = l.state.BarredShards()\n", "	if !PLANTED {\n		p.Barred = l.state.BarredShards()\n	}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "	placement.Barred = l.state.BarredShards()\n", "	if !PLANTED {\n		placement.Barred = l.state.BarredShards()\n	}\n"),
 		},
 		{
 			name: "returns: a node gets shards before the log has its report", mix: moves, caught: "returns",
@@ -293,12 +293,12 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
-			edits: both(in("ack.State.applyAppReport", "	for n < len(left) && left[n].epoch <= a.StartedAfter {\n", "	for n < len(left) && (PLANTED || left[n].epoch <= a.StartedAfter) {\n"),
-				in("ack.State.NeedsAppReport", "	return len(left) > 0 && left[0].epoch <= a.StartedAfter\n", "	return len(left) > 0 && (PLANTED || left[0].epoch <= a.StartedAfter)\n")),
+			edits: both(in("ack.State.applyAppReport", "	for count < len(departures) && departures[count].epoch <= report.StartedAfter {\n", "	for count < len(departures) && (PLANTED || departures[count].epoch <= report.StartedAfter) {\n"),
+				in("ack.State.NeedsAppReport", "	return len(departures) > 0 && departures[0].epoch <= report.StartedAfter\n", "	return len(departures) > 0 && (PLANTED || departures[0].epoch <= report.StartedAfter)\n")),
 		},
 		{
 			name: "returns: a report to an earlier leader counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
-			edits: in("ack.State.applyAppReports", "	if !s.Bootstrapped() || term != c.Term {\n", "	if !s.Bootstrapped() || !PLANTED && term != c.Term {\n"),
+			edits: in("ack.State.applyAppReports", "	if !s.Bootstrapped() || term != entry.Term {\n", "	if !s.Bootstrapped() || !PLANTED && term != entry.Term {\n"),
 		},
 		{
 			name: "returns: a new process of the node treats its app as restarted", mix: restarts, caught: "returns",
@@ -310,7 +310,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a refused connection counts after later ones", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Refused", "	fresh := a.connectionCount == w.connectionCount", "	fresh := PLANTED || a.connectionCount == w.connectionCount"),
+			edits: in("ack/agent.AppWatch.Refused", "	fresh := attempt.connectionCount == w.connectionCount", "	fresh := PLANTED || attempt.connectionCount == w.connectionCount"),
 		},
 		{
 			name: "returns: an app that reports its instance counts as restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
@@ -318,7 +318,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Checked", "			w.startedAfter = max(w.startedAfter, w.instanceSeenEpoch)\n", "			w.startedAfter = max(w.startedAfter, []shardmap.Epoch{w.instanceSeenEpoch, a.committedEpoch}[plantedAs(PLANTED)])\n"),
+			edits: in("ack/agent.AppWatch.Checked", "			w.startedAfter = max(w.startedAfter, w.instanceSeenEpoch)\n", "			w.startedAfter = max(w.startedAfter, []shardmap.Epoch{w.instanceSeenEpoch, attempt.committedEpoch}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "returns: the map is read after the check", mix: restarts, plant: plantLateCheck, caught: "returns",

@@ -9,7 +9,7 @@ import (
 )
 
 // MarshalBinary encodes the whole state, an open proposal included (rule 8). Equal states have
-// equal bytes on every node. The encoding begins with the level in force.
+// equal bytes on every node. The encoding begins with the format version in force.
 func (s *State) MarshalBinary() ([]byte, error) {
 	w := newWriter(s.formatVersion)
 	w.uint(s.index)
@@ -22,26 +22,26 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	}
 	w.uint(s.proposedTerm)
 	w.text(s.proposalReason)
-	m, err := s.committed.MarshalBinary()
+	encodedMap, err := s.committed.MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: snapshot: %w", err)
 	}
-	w.bytes(m)
+	w.bytes(encodedMap)
 	w.bool(s.HasOpenProposal())
 	if s.HasOpenProposal() {
-		if m, err = s.proposed.MarshalBinary(); err != nil {
+		if encodedMap, err = s.proposed.MarshalBinary(); err != nil {
 			return nil, fmt.Errorf("ack: snapshot: %w", err)
 		}
-		w.bytes(m)
+		w.bytes(encodedMap)
 	}
 	w.uint(uint64(len(s.drops)))
 	for _, id := range slices.Sorted(maps.Keys(s.drops)) {
-		d := s.drops[id]
+		drop := s.drops[id]
 		w.text(string(id))
-		w.uint(uint64(d.Epoch))
-		w.byte(byte(d.Cause))
-		w.uint(uint64(d.Strikes))
-		w.bool(d.InForce)
+		w.uint(uint64(drop.Epoch))
+		w.byte(byte(drop.Cause))
+		w.uint(uint64(drop.Strikes))
+		w.bool(drop.InForce)
 	}
 	w.previousOwners(s.previousOwners)
 	w.releaseNotes(s.releaseNotes)
@@ -58,8 +58,8 @@ func (s *State) MarshalBinary() ([]byte, error) {
 
 // DecodeState decodes the output of MarshalBinary. For any other input the error is
 // ErrCorrupt, and describes the cause.
-func DecodeState(b []byte) (*State, error) {
-	r := reader{buf: b}
+func DecodeState(data []byte) (*State, error) {
+	r := reader{buf: data}
 	s := &State{formatVersion: r.formatVersion(), index: r.uint(0, maxUint), ignoredEntries: r.uint(0, maxUint), clusterID: r.text(0, maxText)}
 	if s.Bootstrapped() {
 		s.timing, s.previousTiming, s.timingIndex = r.timing(), r.timing(), r.uint(0, maxUint)
@@ -75,14 +75,14 @@ func DecodeState(b []byte) (*State, error) {
 		last := shardmap.NodeID("")
 		for range n {
 			id := shardmap.NodeID(r.text(1, maxText))
-			d := Drop{Epoch: shardmap.Epoch(r.uint(0, maxUint)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
+			drop := Drop{Epoch: shardmap.Epoch(r.uint(0, maxUint)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
 			if r.err == nil && id <= last {
 				r.fail("drops out of order")
 			}
 			if r.err != nil {
 				break
 			}
-			s.drops[id] = d
+			s.drops[id] = drop
 			last = id
 		}
 	}

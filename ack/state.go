@@ -126,18 +126,18 @@ func (s *State) HasOpenProposal() bool { return s.proposed.Epoch() != s.committe
 
 // Drop returns the record of the last drop of node.
 func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
-	d, ok := s.drops[node]
-	return d, ok
+	drop, ok := s.drops[node]
+	return drop, ok
 }
 
 // IsDropped reports whether a drop of node is in force.
 func (s *State) IsDropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
 
-// DroppedBy returns the nodes that the proposal e excludes and that have not returned since,
-// sorted.
-func (s *State) DroppedBy(e shardmap.Epoch) (nodes []shardmap.NodeID) {
-	for id, d := range s.drops {
-		if d.InForce && d.Epoch == e {
+// DroppedBy returns the nodes that the proposal of this epoch excludes and that have not returned
+// since, sorted.
+func (s *State) DroppedBy(epoch shardmap.Epoch) (nodes []shardmap.NodeID) {
+	for id, drop := range s.drops {
+		if drop.InForce && drop.Epoch == epoch {
 			nodes = append(nodes, id)
 		}
 	}
@@ -177,40 +177,40 @@ const (
 	OutcomeAppsReported
 )
 
-// Apply returns the state after the entry cmd at the given Raft index and term. An entry that
-// came too late is ignored and counted. After ErrCorrupt or an unknown level, s is unchanged
-// and the node must stop.
-func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
-	c, at, err := decodeCommand(cmd)
-	if err == nil && at > s.formatVersion {
-		err = fmt.Errorf("%w: format version %d before the log says so", ErrCorrupt, at)
+// Apply returns the state after the encoded entry command at the given Raft index and term. An
+// entry that came too late is ignored and counted. After ErrCorrupt or an unknown format version, s
+// is unchanged and the node must stop.
+func (s *State) Apply(index, term uint64, command []byte) (*State, Outcome, error) {
+	entry, version, err := decodeCommand(command)
+	if err == nil && version > s.formatVersion {
+		err = fmt.Errorf("%w: format version %d before the log says so", ErrCorrupt, version)
 	}
 	if err != nil {
 		return s, 0, fmt.Errorf("log entry %d: %w", index, err)
 	}
-	n := *s
-	n.index = index
-	switch c := c.(type) {
+	next := *s
+	next.index = index
+	switch c := entry.(type) {
 	case bootstrapEntry:
-		return n.applyBootstrap(c)
+		return next.applyBootstrap(c)
 	case ProposalEntry:
-		return n.applyProposal(term, c)
+		return next.applyProposal(term, c)
 	case CommitEntry:
-		return n.applyCommit(term, c)
+		return next.applyCommit(term, c)
 	case TimingEntry:
-		return n.applyTiming(term, c)
+		return next.applyTiming(term, c)
 	case PolicyEntry:
-		return n.applyPolicy(term, c)
+		return next.applyPolicy(term, c)
 	case RestartEntry:
-		return n.applyRestart(term, c)
+		return next.applyRestart(term, c)
 	case AppReportEntry:
-		return n.applyAppReports(term, c)
+		return next.applyAppReports(term, c)
 	case FormatVersionEntry:
-		next, outcome, err := n.applyFormatVersion(term, c)
+		raised, outcome, err := next.applyFormatVersion(term, c)
 		if err != nil {
 			return s, 0, fmt.Errorf("log entry %d: %w", index, err)
 		}
-		return next, outcome, nil
+		return raised, outcome, nil
 	default:
 		return s, 0, fmt.Errorf("log entry %d: %w", index, ErrCorrupt)
 	}
@@ -223,25 +223,25 @@ func (s *State) ignore() (*State, Outcome, error) {
 	return s, OutcomeIgnored, nil
 }
 
-func (s *State) applyBootstrap(c bootstrapEntry) (*State, Outcome, error) {
+func (s *State) applyBootstrap(entry bootstrapEntry) (*State, Outcome, error) {
 	if s.Bootstrapped() {
 		return s.ignore()
 	}
-	s.clusterID = c.clusterID
-	s.committed = shardmap.New(c.shards)
+	s.clusterID = entry.clusterID
+	s.committed = shardmap.New(entry.shards)
 	s.proposed = s.committed
-	s.timing, s.previousTiming, s.timingIndex = c.timing, c.timing, s.index
+	s.timing, s.previousTiming, s.timingIndex = entry.timing, entry.timing, s.index
 	return s, OutcomeBootstrapped, nil
 }
 
 // applyTiming replaces the timing, if the leader of the present term has submitted the entry.
 // That leader knows under which timing it granted which leases. A later leader does not. After
 // two changes in a row, leases of the first timing could remain for which no leader waits.
-func (s *State) applyTiming(term uint64, c TimingEntry) (*State, Outcome, error) {
-	if !s.Bootstrapped() || term != c.Term || c.Replaces != s.timingIndex {
+func (s *State) applyTiming(term uint64, entry TimingEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != entry.Term || entry.Replaces != s.timingIndex {
 		return s.ignore()
 	}
-	s.previousTiming, s.timing, s.timingIndex = s.timing, c.Timing, s.index
+	s.previousTiming, s.timing, s.timingIndex = s.timing, entry.Timing, s.index
 	return s, OutcomeTimingChanged, nil
 }
 
@@ -261,16 +261,16 @@ func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, er
 	if s.drops == nil {
 		s.drops = map[shardmap.NodeID]Drop{}
 	}
-	for _, m := range s.proposed.Members() {
-		if d, ok := s.drops[m.ID]; ok {
-			d.InForce = false
-			s.drops[m.ID] = d
+	for _, member := range s.proposed.Members() {
+		if drop, ok := s.drops[member.ID]; ok {
+			drop.InForce = false
+			s.drops[member.ID] = drop
 		}
 	}
-	for _, d := range c.Drops {
-		if !s.proposed.Has(d.Node) {
-			s.drops[d.Node] = Drop{Epoch: epoch, Cause: d.Cause, Strikes: d.Strikes, InForce: true}
-			s.endRestart(d.Node)
+	for _, drop := range c.Drops {
+		if !s.proposed.Has(drop.Node) {
+			s.drops[drop.Node] = Drop{Epoch: epoch, Cause: drop.Cause, Strikes: drop.Strikes, InForce: true}
+			s.endRestart(drop.Node)
 		}
 	}
 	s.limitDrops()
@@ -280,12 +280,12 @@ func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, er
 // applyCommit applies a commit only if it is for the last proposal, and only in the term of that
 // proposal. The leader of that term decided on the commit from the leases that it had granted.
 // Before a later term, another leader may have granted leases for the old map.
-func (s *State) applyCommit(term uint64, c CommitEntry) (*State, Outcome, error) {
-	if !s.HasOpenProposal() || term != s.proposedTerm || c.Epoch != s.proposed.Epoch() || c.Digest != s.proposed.Digest() {
+func (s *State) applyCommit(term uint64, entry CommitEntry) (*State, Outcome, error) {
+	if !s.HasOpenProposal() || term != s.proposedTerm || entry.Epoch != s.proposed.Epoch() || entry.Digest != s.proposed.Digest() {
 		return s.ignore()
 	}
-	s.recordPreviousOwners(c.Released)
-	s.recordReleases(c)
+	s.recordPreviousOwners(entry.Released)
+	s.recordReleases(entry)
 	s.recordDepartures()
 	s.recordFormerMembers()
 	s.committed = s.proposed
@@ -299,15 +299,15 @@ func (s *State) limitDrops() {
 	if len(s.drops) <= maxDrops {
 		return
 	}
-	rank := func(d Drop) int {
-		if d.InForce {
+	rank := func(drop Drop) int {
+		if drop.InForce {
 			return 1
 		}
 		return 0
 	}
 	ids := slices.SortedFunc(maps.Keys(s.drops), func(a, b shardmap.NodeID) int {
-		da, db := s.drops[a], s.drops[b]
-		return cmp.Or(cmp.Compare(rank(da), rank(db)), cmp.Compare(da.Epoch, db.Epoch), cmp.Compare(a, b))
+		dropA, dropB := s.drops[a], s.drops[b]
+		return cmp.Or(cmp.Compare(rank(dropA), rank(dropB)), cmp.Compare(dropA.Epoch, dropB.Epoch), cmp.Compare(a, b))
 	})
 	for _, id := range ids[:len(ids)-maxDrops] {
 		delete(s.drops, id)

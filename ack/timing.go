@@ -65,10 +65,10 @@ func (t Timing) LeaseExpiry() time.Duration { return t.Lease + t.Lease/10 }
 
 // Longer returns the timing to wait by if nodes may hold leases by either: the larger duration
 // of each, and the stricter takeover. RebalanceMode is that of t.
-func (t Timing) Longer(o Timing) Timing {
-	t.Lease, t.DeadAfter = max(t.Lease, o.Lease), max(t.DeadAfter, o.DeadAfter)
-	if o.Takeover.strictness() > t.Takeover.strictness() {
-		t.Takeover = o.Takeover
+func (t Timing) Longer(other Timing) Timing {
+	t.Lease, t.DeadAfter = max(t.Lease, other.Lease), max(t.DeadAfter, other.DeadAfter)
+	if other.Takeover.strictness() > t.Takeover.strictness() {
+		t.Takeover = other.Takeover
 	}
 	return t
 }
@@ -90,17 +90,17 @@ const (
 var takeoverNames = [...]string{TakeoverLease: "lease", TakeoverTimeout: "timeout", TakeoverImmediate: "immediate"}
 
 // String returns the takeover as the flag spells it.
-func (f Takeover) String() string { return enumName(takeoverNames[:], uint8(f), "Takeover") }
+func (t Takeover) String() string { return enumName(takeoverNames[:], uint8(t), "Takeover") }
 
 // ParseTakeover parses the output of String. ok is false for another name.
 func ParseTakeover(name string) (Takeover, bool) {
-	i, ok := enumIndex(takeoverNames[:], name)
-	return Takeover(i), ok
+	index, ok := enumIndex(takeoverNames[:], name)
+	return Takeover(index), ok
 }
 
 // strictness orders the takeovers: a stricter one never allows an earlier takeover.
-func (f Takeover) strictness() int {
-	return slices.Index([]Takeover{TakeoverImmediate, TakeoverLease, TakeoverTimeout}, f)
+func (t Takeover) strictness() int {
+	return slices.Index([]Takeover{TakeoverImmediate, TakeoverLease, TakeoverTimeout}, t)
 }
 
 // RebalanceMode is which requests wait while a map changes (G11).
@@ -123,18 +123,18 @@ func (m RebalanceMode) String() string {
 
 // ParseRebalanceMode parses the output of String. ok is false for another name.
 func ParseRebalanceMode(name string) (RebalanceMode, bool) {
-	i, ok := enumIndex(rebalanceModeNames[:], name)
-	return RebalanceMode(i), ok
+	index, ok := enumIndex(rebalanceModeNames[:], name)
+	return RebalanceMode(index), ok
 }
 
-func enumName(names []string, i uint8, kind string) string {
-	if i == 0 || int(i) >= len(names) {
-		return fmt.Sprintf("%s(%d)", kind, i)
+func enumName(names []string, value uint8, kind string) string {
+	if value == 0 || int(value) >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, value)
 	}
-	return names[i]
+	return names[value]
 }
 
 func enumIndex(names []string, name string) (int, bool) {
-	i := slices.Index(names, name)
-	return max(i, 0), i > 0
+	index := slices.Index(names, name)
+	return max(index, 0), index > 0
 }

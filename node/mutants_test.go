@@ -43,7 +43,7 @@ func rules() []rule {
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("ack/leader.Leader.crashEvidence", "	if m.RedialStartedAt < l.electedAt {\n", "	if !PLANTED && m.RedialStartedAt < l.electedAt {\n"),
+			edits: edit("ack/leader.Leader.crashEvidence", "	if evidence.RedialStartedAt < l.electedAt {\n", "	if !PLANTED && evidence.RedialStartedAt < l.electedAt {\n"),
 		},
 	}
 }

@@ -59,11 +59,11 @@ type failedShard struct {
 
 // backoff returns the backoff after the given number of failures.
 func (o *HookOptions) backoff(strikes int) time.Duration {
-	first, most := defaultFirstBackoff, maxBackoff
+	first, longest := defaultFirstBackoff, maxBackoff
 	if o.Backoff > 0 {
-		first, most = o.Backoff, 8*o.Backoff
+		first, longest = o.Backoff, 8*o.Backoff
 	}
-	return min(first<<min(strikes-1, 10), most)
+	return min(first<<min(strikes-1, 10), longest)
 }
 
 func (o *HookOptions) stuckAfter() time.Duration {
@@ -75,106 +75,106 @@ func (o *HookOptions) stuckAfter() time.Duration {
 
 // servesAny reports whether the app has acquired any shard.
 func (m *hookMachine) servesAny() bool {
-	return slices.ContainsFunc(m.acquired, func(e shardmap.Epoch) bool { return e > 0 })
+	return slices.ContainsFunc(m.acquired, func(epoch shardmap.Epoch) bool { return epoch > 0 })
 }
 
 // isStuck reports whether a shard should move to another node.
-func (m *hookMachine) isStuck(now time.Duration, h *heldShard) bool {
-	return h.phase == HookAcquiring && h.acquireFailures >= stuckAttempts && now-h.phaseSince >= m.options.stuckAfter()
+func (m *hookMachine) isStuck(now time.Duration, held *heldShard) bool {
+	return held.phase == HookAcquiring && held.acquireFailures >= stuckAttempts && now-held.phaseSince >= m.options.stuckAfter()
 }
 
 // updateAcquireFailures updates the list of shards that the app fails to acquire. It runs
 // every failureUpdateInterval while there are any.
 func (m *hookMachine) updateAcquireFailures(now time.Duration) {
-	u := &m.acquireFailures
-	if !u.updatesNeeded {
+	failures := &m.acquireFailures
+	if !failures.updatesNeeded {
 		return
 	}
-	if now < u.nextUpdateAt {
-		m.wakeAt(u.nextUpdateAt)
+	if now < failures.nextUpdateAt {
+		m.wakeAt(failures.nextUpdateAt)
 		return
 	}
-	acquiring, serving, stuck, first := 0, 0, 0, now
-	u.waitingCount = 0
+	acquiring, serving, stuck, earliestStuck := 0, 0, 0, now
+	failures.waitingCount = 0
 	for i := range m.shards {
-		h := &m.shards[i]
-		switch h.phase { //nolint:exhaustive // the other phases hold nothing that was acquired
+		held := &m.shards[i]
+		switch held.phase { //nolint:exhaustive // the other phases hold nothing that was acquired
 		case HookServing:
 			serving++
 		case HookAcquiring:
 			acquiring++
-			if age := now - h.phaseSince; m.inputs.hasLease && (h.acquireFailures > 0 && age >= min(waitingAfter, m.options.stuckAfter()) || age >= hangingAfter) {
-				u.waitingCount++
+			if age := now - held.phaseSince; m.inputs.hasLease && (held.acquireFailures > 0 && age >= min(waitingAfter, m.options.stuckAfter()) || age >= hangingAfter) {
+				failures.waitingCount++
 			}
-			if m.isStuck(now, h) {
+			if m.isStuck(now, held) {
 				stuck++
-				first = min(first, h.phaseSince)
-				u.markStuck(shardmap.Shard(i))
+				earliestStuck = min(earliestStuck, held.phaseSince)
+				failures.markStuck(shardmap.Shard(i))
 			}
 		}
 	}
-	for s, x := range u.shards {
-		h := &m.shards[s]
+	for shard, failed := range failures.shards {
+		held := &m.shards[shard]
 		switch {
-		case h.phase == HookServing:
-			delete(u.shards, s)
-		case x.stillFailing && (h.phase != HookAcquiring):
-			x.stillFailing, x.backoffUntil = false, now+m.options.backoff(x.strikes)
-		case !x.stillFailing && now >= x.backoffUntil+m.options.backoff(64):
-			delete(u.shards, s) // no recent failure
+		case held.phase == HookServing:
+			delete(failures.shards, shard)
+		case failed.stillFailing && (held.phase != HookAcquiring):
+			failed.stillFailing, failed.backoffUntil = false, now+m.options.backoff(failed.strikes)
+		case !failed.stillFailing && now >= failed.backoffUntil+m.options.backoff(64):
+			delete(failures.shards, shard) // no recent failure
 		}
 	}
-	u.reported = u.reported[:0:0]
-	for _, s := range slices.Sorted(maps.Keys(u.shards)) {
-		if x := u.shards[s]; x.stillFailing || now < x.backoffUntil {
-			u.reported = append(u.reported, s)
+	failures.reported = failures.reported[:0:0]
+	for _, shard := range slices.Sorted(maps.Keys(failures.shards)) {
+		if failed := failures.shards[shard]; failed.stillFailing || now < failed.backoffUntil {
+			failures.reported = append(failures.reported, shard)
 		}
 	}
-	m.updateAcquiresNone(now, stuck, serving, u.lastSuccess < first)
-	u.updatesNeeded = acquiring > 0 || len(u.shards) > 0 || u.acquiresNone || u.strikes > 0
-	u.nextUpdateAt = now + failureUpdateInterval
-	m.wakeAt(u.nextUpdateAt)
+	m.updateAcquiresNone(now, stuck, serving, failures.lastSuccess < earliestStuck)
+	failures.updatesNeeded = acquiring > 0 || len(failures.shards) > 0 || failures.acquiresNone || failures.strikes > 0
+	failures.nextUpdateAt = now + failureUpdateInterval
+	m.wakeAt(failures.nextUpdateAt)
 }
 
 // markStuck records a stuck shard. If the map is full, the node reports the other shards
 // first.
-func (u *acquireFailureState) markStuck(s shardmap.Shard) {
-	x := u.shards[s]
+func (u *acquireFailureState) markStuck(shard shardmap.Shard) {
+	failed := u.shards[shard]
 	switch {
-	case x == nil && len(u.shards) >= ack.MaxUnacquired:
+	case failed == nil && len(u.shards) >= ack.MaxUnacquired:
 		return
-	case x == nil:
-		x = &failedShard{}
+	case failed == nil:
+		failed = &failedShard{}
 		if u.shards == nil {
 			u.shards = map[shardmap.Shard]*failedShard{}
 		}
-		u.shards[s] = x
+		u.shards[shard] = failed
 	}
-	if !x.stillFailing {
-		x.stillFailing = true
-		x.strikes++
+	if !failed.stillFailing {
+		failed.stillFailing = true
+		failed.strikes++
 	}
 }
 
-// updateAcquiresNone decides whether the app is unable to acquire anything. inVain means that no
-// call has succeeded since the first stuck shard began to be acquired.
-func (m *hookMachine) updateAcquiresNone(now time.Duration, stuck, serving int, inVain bool) {
-	u := &m.acquireFailures
+// updateAcquiresNone decides whether the app is unable to acquire anything. noneSucceeded means
+// that no call has succeeded since the first stuck shard began to be acquired.
+func (m *hookMachine) updateAcquiresNone(now time.Duration, stuck, serving int, noneSucceeded bool) {
+	failures := &m.acquireFailures
 	switch {
-	case !u.acquiresNone && inVain && (stuck > 1 || stuck == 1 && serving == 0):
-		u.acquiresNone, u.strikes = true, u.strikes+1
-		u.probeAt = 0
-	case u.acquiresNone && stuck > 0:
-		u.probeAt = 0 // its own shards are retried
-	case u.acquiresNone && u.probeAt == 0:
-		u.probeAt = now + m.options.backoff(u.strikes)
-	case u.acquiresNone && now >= u.probeAt && u.probeSeq == 0 && m.inputs.hasLease && !m.inputs.stopping:
-		u.probeSeq = m.startCall(now, HookAcquire, nil)
-	case !u.acquiresNone && u.strikes > 0 && now-u.recoveredAt >= m.options.backoff(64):
-		u.strikes = 0
+	case !failures.acquiresNone && noneSucceeded && (stuck > 1 || stuck == 1 && serving == 0):
+		failures.acquiresNone, failures.strikes = true, failures.strikes+1
+		failures.probeAt = 0
+	case failures.acquiresNone && stuck > 0:
+		failures.probeAt = 0 // its own shards are retried
+	case failures.acquiresNone && failures.probeAt == 0:
+		failures.probeAt = now + m.options.backoff(failures.strikes)
+	case failures.acquiresNone && now >= failures.probeAt && failures.probeSeq == 0 && m.inputs.hasLease && !m.inputs.stopping:
+		failures.probeSeq = m.startCall(now, HookAcquire, nil)
+	case !failures.acquiresNone && failures.strikes > 0 && now-failures.recoveredAt >= m.options.backoff(64):
+		failures.strikes = 0
 	}
-	if c := m.runningCalls[u.probeSeq]; c != nil && (m.inputs.stopping || !m.inputs.hasLease) {
-		m.cancel(c)
+	if call := m.runningCalls[failures.probeSeq]; call != nil && (m.inputs.stopping || !m.inputs.hasLease) {
+		m.cancel(call)
 	}
 }
 
@@ -187,28 +187,28 @@ func (u *acquireFailureState) acquireSucceeded(now time.Duration) {
 }
 
 // probeEnded applies the result of a probe.
-func (m *hookMachine) probeEnded(now time.Duration, c *runningCall, r HookResult) {
-	u := &m.acquireFailures
-	if c.Seq != u.probeSeq {
+func (m *hookMachine) probeEnded(now time.Duration, call *runningCall, result HookResult) {
+	failures := &m.acquireFailures
+	if call.Seq != failures.probeSeq {
 		return
 	}
-	u.probeSeq = 0
+	failures.probeSeq = 0
 	switch {
-	case r.Err == nil:
-		u.acquireSucceeded(now)
-	case c.cancelled && now < c.deadline: // cancelled, not failed
-		u.probeAt = now
-	case u.acquiresNone:
-		u.strikes++
-		u.probeAt = now + m.options.backoff(u.strikes)
+	case result.Err == nil:
+		failures.acquireSucceeded(now)
+	case call.cancelled && now < call.deadline: // cancelled, not failed
+		failures.probeAt = now
+	case failures.acquiresNone:
+		failures.strikes++
+		failures.probeAt = now + m.options.backoff(failures.strikes)
 	}
 }
 
 // acquireReport returns the values that a heartbeat reports.
-func (a *Agent) acquireReport() (list []shardmap.Shard, waiting uint32, unable bool) {
+func (a *Agent) acquireReport() (unacquired []shardmap.Shard, waiting uint32, acquiresNone bool) {
 	if a.hooks == nil {
 		return nil, 0, false
 	}
-	u := &a.hooks.acquireFailures
-	return u.reported, uint32(u.waitingCount), u.acquiresNone
+	failures := &a.hooks.acquireFailures
+	return failures.reported, uint32(failures.waitingCount), failures.acquiresNone
 }

@@ -99,7 +99,7 @@ type Observation struct {
 	HasRequests bool
 }
 
-// AbortReason is the reason why running requests are cut, which means aborted.
+// AbortReason is the reason why running requests are aborted.
 type AbortReason uint8
 
 // The reasons.
@@ -116,11 +116,11 @@ var abortReasonNames = [...]string{AbortLeaseLost: "lease lost", AbortDraining: 
 func (c AbortReason) String() string { return enumName(abortReasonNames[:], uint8(c), "Cutting") }
 
 // enumName returns the name of a value of an enum, and its kind and number if it has none.
-func enumName(names []string, i uint8, kind string) string {
-	if i == 0 || int(i) >= len(names) {
-		return fmt.Sprintf("%s(%d)", kind, i)
+func enumName(names []string, value uint8, kind string) string {
+	if value == 0 || int(value) >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, value)
 	}
-	return names[i]
+	return names[value]
 }
 
 // AnswerResult is the meaning of a response for the process that received it.
@@ -175,10 +175,10 @@ type Agent struct {
 }
 
 // New returns the agent of a process that starts now, before its first state.
-func New(o Options, now time.Duration) *Agent {
-	a := &Agent{options: o, holder: NewLeaseHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
-	if o.Hooks != nil && !o.Gateway {
-		a.hooks = newHooks(*o.Hooks, o.Node, o.Server, o.Boot)
+func New(options Options, now time.Duration) *Agent {
+	a := &Agent{options: options, holder: NewLeaseHolder(options.Boot, now), follower: NewFollower(options.Node, options.Pace.DrainTimeout)}
+	if options.Hooks != nil && !options.Gateway {
+		a.hooks = newHooks(*options.Hooks, options.Node, options.Server, options.Boot)
 	}
 	return a
 }
@@ -195,38 +195,38 @@ func New(o Options, now time.Duration) *Agent {
 //  3. Make the app release the moving shards.
 //  4. Acknowledge the proposal once these shards have no running request and are released.
 //  5. Send the heartbeat, which contains the acknowledgement.
-func (a *Agent) Poll(now time.Duration, s Observation) {
-	if s.HasRequests {
+func (a *Agent) Poll(now time.Duration, obs Observation) {
+	if obs.HasRequests {
 		a.lastRequestAt = now
 	}
 	a.holder.Tick(now)
-	if s.Stopping || a.supersedingBoot != 0 {
+	if obs.Stopping || a.supersedingBoot != 0 {
 		if until, held := a.holder.LeaseEnd(); held && a.supersedingBoot == 0 {
 			a.voidedLeaseEnd = until
 		}
 		a.holder.Void()
 	}
-	if s.Stopping && s.RestartWithin > 0 && !a.restarting {
+	if obs.Stopping && obs.RestartWithin > 0 && !a.restarting {
 		a.restarting = true
 		a.publishRouting(a.follower.State())
 	}
 	a.publishLease()
-	a.applyState(now, s.State)
+	a.applyState(now, obs.State)
 	if a.holder.AbortDue(now) {
 		a.options.Gate.AbortRequests(AbortLeaseLost, noShard)
 		if a.hooks != nil {
 			a.hooks.cancelAll()
 		}
 	}
-	a.updateHooks(now, s)
+	a.updateHooks(now, obs)
 	a.acknowledgeDrained(now)
 	if a.hooks != nil && a.supersedingBoot == 0 && a.hooks.sendReleases(now) {
 		a.nextHeartbeat = 0
 	}
 	a.raiseBoot()
-	a.finishStopping(now, s)
-	if now >= a.nextHeartbeat && a.supersedingBoot == 0 && !s.AppUnchecked {
-		a.sendHeartbeat(now, s)
+	a.finishStopping(now, obs)
+	if now >= a.nextHeartbeat && a.supersedingBoot == 0 && !obs.AppUnchecked {
+		a.sendHeartbeat(now, obs)
 	}
 }
 
@@ -236,20 +236,20 @@ func noShard(shardmap.Shard) bool { return false }
 // publishLease publishes the lease to the Gate. With a new lease it also publishes the routing
 // again, because queued requests check only a new routing.
 func (a *Agent) publishLease() {
-	until, held := a.holder.LeaseEnd()
+	leaseEnd, held := a.holder.LeaseEnd()
 	if !held {
-		until = 0
+		leaseEnd = 0
 	}
-	missed := a.options.Gate.PublishLease(until)
-	was := a.leaseTerm
+	requestsHeld := a.options.Gate.PublishLease(leaseEnd)
+	previousTerm := a.leaseTerm
 	a.leaseTerm = a.holder.Term()
 	switch {
-	case held && (was == 0 || missed):
+	case held && (previousTerm == 0 || requestsHeld):
 		a.publishRouting(a.follower.State())
-	case a.leaseTerm != was && a.stopsTheWorld(): // the routing depends on the term of the lease
+	case a.leaseTerm != previousTerm && a.stopsTheWorld(): // the routing depends on the term of the lease
 		a.publishRouting(a.follower.State())
 	}
-	if !held && was != 0 {
+	if !held && previousTerm != 0 {
 		a.burstCount, a.nextHeartbeat = 0, 0 // ask immediately: the lease may have ended because a busy machine looks paused
 	}
 }
@@ -264,35 +264,35 @@ func (a *Agent) stopsTheWorld() bool {
 	return a.follower.State().Timing().RebalanceMode == ack.RebalanceStopTheWorld
 }
 
-func (a *Agent) publishRouting(s *ack.State) {
-	r := ack.NewRouting(a.options.Node, s, a.leaseTerm, a.options.Gateway)
+func (a *Agent) publishRouting(state *ack.State) {
+	routing := ack.NewRouting(a.options.Node, state, a.leaseTerm, a.options.Gateway)
 	if a.hooks != nil {
-		r = r.WithAcquired(a.hooks.acquired)
+		routing = routing.WithAcquired(a.hooks.acquired)
 	}
 	if a.restarting {
-		r = r.WithRestarting()
+		routing = routing.WithRestarting()
 	}
-	a.options.Gate.PublishRouting(r)
+	a.options.Gate.PublishRouting(routing)
 }
 
-// applyState routes and drains by s from now on.
-func (a *Agent) applyState(now time.Duration, s *ack.State) {
-	if s != a.follower.State() {
-		a.publishRouting(s)
-		a.follower.StateApplied(now, s)
+// applyState makes the given state the one by which the node routes and drains.
+func (a *Agent) applyState(now time.Duration, state *ack.State) {
+	if state != a.follower.State() {
+		a.publishRouting(state)
+		a.follower.StateApplied(now, state)
 	}
 }
 
 // updateHooks updates the hook machine. A boot that is being replaced starts no calls.
-func (a *Agent) updateHooks(now time.Duration, s Observation) {
+func (a *Agent) updateHooks(now time.Duration, obs Observation) {
 	if a.hooks == nil || a.supersedingBoot != 0 {
 		return
 	}
 	state := a.follower.State()
-	_, leased := a.holder.LeaseEnd()
+	_, hasLease := a.holder.LeaseEnd()
 	a.hooks.update(now, hookInputs{
-		state: state, hasLease: leased, mayRelease: leased || s.Stopping && now < a.voidedLeaseEnd,
-		drainingEpoch: a.follower.Draining(), stopping: s.Stopping, restartsInPlace: s.Stopping && s.RestartWithin > 0,
+		state: state, hasLease: hasLease, mayRelease: hasLease || obs.Stopping && now < a.voidedLeaseEnd,
+		drainingEpoch: a.follower.Draining(), stopping: obs.Stopping, restartsInPlace: obs.Stopping && obs.RestartWithin > 0,
 	}, func() { a.publishRouting(state) })
 	if a.hooks.heartbeatDue {
 		a.hooks.heartbeatDue, a.nextHeartbeat = false, 0
@@ -302,8 +302,8 @@ func (a *Agent) updateHooks(now time.Duration, s Observation) {
 // acknowledgeDrained acknowledges the proposal once no request runs for a shard that must stop
 // here, and the app has released these shards.
 func (a *Agent) acknowledgeDrained(now time.Duration) {
-	e := a.follower.Draining()
-	if e == 0 {
+	epoch := a.follower.Draining()
+	if epoch == 0 {
 		return
 	}
 	if a.options.Gate.CountRunning(a.follower.MayRun) > 0 {
@@ -314,9 +314,9 @@ func (a *Agent) acknowledgeDrained(now time.Duration) {
 		if !a.hooks.movesReleased(now, a.follower.WillOwn) {
 			return
 		}
-		a.hooks.prepareReleases(now, e)
+		a.hooks.prepareReleases(now, epoch)
 	}
-	a.follower.RecordDrained(e)
+	a.follower.RecordDrained(epoch)
 	a.nextHeartbeat = 0
 }
 
@@ -325,11 +325,11 @@ func (a *Agent) abortOverdue(now time.Duration) {
 	if !a.follower.AbortDue(now) {
 		return
 	}
-	overdue := func(s shardmap.Shard) bool { return a.follower.IsOverdue(now, s) }
+	overdue := func(shard shardmap.Shard) bool { return a.follower.IsOverdue(now, shard) }
 	if a.hooks != nil {
 		a.hooks.countAbortedRequests(overdue)
 	}
-	a.options.Gate.AbortRequests(AbortDraining, func(s shardmap.Shard) bool { return !overdue(s) })
+	a.options.Gate.AbortRequests(AbortDraining, func(shard shardmap.Shard) bool { return !overdue(shard) })
 }
 
 // raiseBoot continues under a higher boot once no request and no hook call of the present boot
@@ -338,7 +338,7 @@ func (a *Agent) raiseBoot() {
 	if a.supersedingBoot == 0 {
 		return
 	}
-	if empty := a.abortAll(AbortNewBoot); !empty || a.hooks != nil && !a.hooks.stopCalls() {
+	if noneRunning := a.abortAll(AbortNewBoot); !noneRunning || a.hooks != nil && !a.hooks.stopCalls() {
 		return
 	}
 	if boot, ok := a.options.RaiseBoot(a.supersedingBoot); ok {
@@ -354,21 +354,21 @@ func (a *Agent) raiseBoot() {
 // finishStopping stops the node permanently once no request runs and its app has released the
 // remaining shards. The node then sends a goodbye, and the leader gives its shards to other
 // nodes.
-func (a *Agent) finishStopping(now time.Duration, s Observation) {
-	if !s.Stopping || a.stopped {
+func (a *Agent) finishStopping(now time.Duration, obs Observation) {
+	if !obs.Stopping || a.stopped {
 		return
 	}
 	if a.stoppingSince == 0 {
 		a.stoppingSince = now
 	}
-	if s.RestartWithin > 0 && now-a.stoppingSince < a.options.Pace.DrainTimeout && a.options.Gate.CountRunning(noShard) > 0 {
+	if obs.RestartWithin > 0 && now-a.stoppingSince < a.options.Pace.DrainTimeout && a.options.Gate.CountRunning(noShard) > 0 {
 		return
 	}
 	if !a.abortAll(AbortGoodbye) {
 		return
 	}
-	if was := a.releaseDigest(); a.hooks != nil && !a.hooks.readyToStop(now, a.follower.Acked()) {
-		if a.releaseDigest() != was {
+	if previousDigest := a.releaseDigest(); a.hooks != nil && !a.hooks.readyToStop(now, a.follower.Acked()) {
+		if a.releaseDigest() != previousDigest {
 			a.nextHeartbeat = 0 // report the digest to the leader
 		}
 		return
@@ -377,33 +377,33 @@ func (a *Agent) finishStopping(now time.Duration, s Observation) {
 }
 
 // abortAll aborts all running requests. It returns true if no request runs any more.
-func (a *Agent) abortAll(why AbortReason) bool {
+func (a *Agent) abortAll(reason AbortReason) bool {
 	if a.options.Gate.CountRunning(noShard) == 0 {
 		return true
 	}
-	a.options.Gate.AbortRequests(why, noShard)
+	a.options.Gate.AbortRequests(reason, noShard)
 	return false
 }
 
 // sendHeartbeat sends a heartbeat. The lease that answers it counts from now. The echo is read
 // before the Raft term (why 6): the term then proves that no newer one had begun when the
 // echoed answer was sent.
-func (a *Agent) sendHeartbeat(now time.Duration, s Observation) {
+func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
 	a.nextHeartbeat, a.broughtForward, a.postponeNext = now+a.options.Pace.Heartbeat+a.postponeNext, 0, 0
 	if !a.stopped {
-		s.RestartWithin = 0
+		obs.RestartWithin = 0
 	}
 	number, echo := a.holder.NextHeartbeat(now)
-	unacquired, waiting, unable := a.acquireReport()
-	kept, keepsAll := a.safeDrainReport()
+	unacquiredShards, waitingShards, acquiresNone := a.acquireReport()
+	keptShards, keepsAll := a.safeDrainReport()
 	a.options.SendHeartbeat(ack.Heartbeat{
 		FormatVersion: a.follower.State().FormatVersion(), Node: a.options.Node, Server: a.options.Server, Boot: a.holder.Boot(), Nonce: a.options.Nonce, Number: number, Echo: echo,
 		Term:    a.options.RaftTerm(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Interval: a.options.Pace.Heartbeat,
-		Weight: s.Weight, Zone: a.options.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.stopped, Gateway: a.options.Gateway, App: s.App,
-		ReleaseTime: a.releaseTime(), ReleasesDigest: a.releaseDigest(), RestartWithin: s.RestartWithin, KeyConfigDigest: s.KeyConfigDigest, UnreleasedMoves: a.countUnreleasedMoves(now),
-		WaitingShards: waiting, UnacquiredShards: unacquired, AcquiresNone: unable, KeptShards: kept, KeepsAllShards: keepsAll,
-		ReturnsNeedRestart: s.ReturnsNeedRestart && !a.options.Gateway, AppStartedAfter: s.AppStartedAfter,
+		Weight: obs.Weight, Zone: a.options.Zone, Unhealthy: obs.Unhealthy, Leaving: obs.Leaving, Goodbye: a.stopped, Gateway: a.options.Gateway, App: obs.App,
+		ReleaseTime: a.releaseTime(), ReleasesDigest: a.releaseDigest(), RestartWithin: obs.RestartWithin, KeyConfigDigest: obs.KeyConfigDigest, UnreleasedMoves: a.countUnreleasedMoves(now),
+		WaitingShards: waitingShards, UnacquiredShards: unacquiredShards, AcquiresNone: acquiresNone, KeptShards: keptShards, KeepsAllShards: keepsAll,
+		ReturnsNeedRestart: obs.ReturnsNeedRestart && !a.options.Gateway, AppStartedAfter: obs.AppStartedAfter,
 	})
 }
 
@@ -424,58 +424,58 @@ func (a *Agent) releaseDigest() [32]byte {
 }
 
 // HandleAnswer handles a response. The caller must call Poll afterwards.
-func (a *Agent) HandleAnswer(now time.Duration, ans ack.Answer) AnswerResult {
-	if ans.Boot != a.holder.Boot() {
+func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult {
+	if answer.Boot != a.holder.Boot() {
 		return AnswerIgnored
 	}
-	if ans.Refusal != 0 && ans.Term >= a.options.RaftTerm() {
-		a.holder.markAnswered(ans.HeartbeatNumber) // the leader is alive
+	if answer.Refusal != 0 && answer.Term >= a.options.RaftTerm() {
+		a.holder.markAnswered(answer.HeartbeatNumber) // the leader is alive
 	}
-	switch ans.Refusal {
+	switch answer.Refusal {
 	case ack.RefusedBoot:
-		return a.bootSuperseded(ans.KnownBoot)
+		return a.bootSuperseded(answer.KnownBoot)
 	case ack.RefusedRollback:
 		return DiskRolledBack
 	case ack.RefusedDuplicate:
-		return a.duplicateFound(now, ans.DuplicateAddr)
+		return a.duplicateFound(now, answer.DuplicateAddr)
 	}
-	if !a.holder.HandleAnswer(now, a.options.RaftTerm(), ans) {
+	if !a.holder.HandleAnswer(now, a.options.RaftTerm(), answer) {
 		return AnswerIgnored
 	}
-	a.duplicateSince, a.mapUnchanged = 0, ans.MapUnchanged
-	a.upToDate = a.upToDate || ans.OK
-	a.alignHeartbeat(ans)
+	a.duplicateSince, a.mapUnchanged = 0, answer.MapUnchanged
+	a.upToDate = a.upToDate || answer.OK
+	a.alignHeartbeat(answer)
 	if a.hooks != nil {
-		a.hooks.answerReceived(now, ans, a.stopped)
+		a.hooks.answerReceived(now, answer, a.stopped)
 	}
-	if ans.Term != a.answerTerm {
+	if answer.Term != a.answerTerm {
 		// A new leader grants nothing until a heartbeat echoes one of its responses, and
 		// the lease of the previous leader is running out.
-		a.answerTerm, a.burstCount = ans.Term, 0
+		a.answerTerm, a.burstCount = answer.Term, 0
 		a.nextHeartbeat = now
 	}
 	// Continue the burst even with a lease: it may be from a leader that is gone, and
 	// the new one may not be ready to grant yet.
-	if _, held := a.holder.LeaseEnd(); a.burstCount < minBurst || (!held || ans.ServeFor <= 0) && !a.options.Gateway && a.burstCount < maxBurst {
+	if _, held := a.holder.LeaseEnd(); a.burstCount < minBurst || (!held || answer.ServeFor <= 0) && !a.options.Gateway && a.burstCount < maxBurst {
 		a.burstCount++
 		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
 	}
 	return AnswerCounted
 }
 
-// bootSuperseded records that the leader has seen the higher boot known.
-func (a *Agent) bootSuperseded(known uint64) AnswerResult {
-	if a.supersedingBoot != 0 || known <= a.holder.Boot() {
+// bootSuperseded records that the leader has seen the higher boot knownBoot.
+func (a *Agent) bootSuperseded(knownBoot uint64) AnswerResult {
+	if a.supersedingBoot != 0 || knownBoot <= a.holder.Boot() {
 		return AnswerIgnored
 	}
-	a.supersedingBoot = known
+	a.supersedingBoot = knownBoot
 	return BootSuperseded
 }
 
 // duplicateFound records that another process uses this node id. If that lasts, it is a
 // configuration error.
-func (a *Agent) duplicateFound(now time.Duration, elsewhere string) AnswerResult {
-	if elsewhere == "" {
+func (a *Agent) duplicateFound(now time.Duration, duplicateAddr string) AnswerResult {
+	if duplicateAddr == "" {
 		return AnswerIgnored // the other process has exited, and only its lease must expire
 	}
 	if a.duplicateSince == 0 {
@@ -525,8 +525,8 @@ func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.leaseTerm)
 
 // Timing returns the timing of the cluster as far as the log of the node contains it.
 func (a *Agent) Timing() ack.Timing {
-	if s := a.follower.State(); s.Bootstrapped() {
-		return s.Timing()
+	if state := a.follower.State(); state.Bootstrapped() {
+		return state.Timing()
 	}
 	return a.options.Timing
 }

@@ -73,13 +73,13 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 // the app was listening. Results may be recorded in another order than the attempts began. The
 // caller must not call Refused while a connection to the app is open, because the app then
 // still runs.
-func (w *AppWatch) Refused(a Attempt) {
-	fresh := a.connectionCount == w.connectionCount // the next process has had no request
+func (w *AppWatch) Refused(attempt Attempt) {
+	fresh := attempt.connectionCount == w.connectionCount // the next process has had no request
 	if w.instance != "" || !w.checked {
-		w.ifRestarted.since, w.ifRestarted.fresh = max(w.ifRestarted.since, a.committedEpoch), w.ifRestarted.fresh || fresh
+		w.ifRestarted.since, w.ifRestarted.fresh = max(w.ifRestarted.since, attempt.committedEpoch), w.ifRestarted.fresh || fresh
 		return
 	}
-	w.startedAfter, w.noRequestYet = max(w.startedAfter, a.committedEpoch), w.noRequestYet || fresh
+	w.startedAfter, w.noRequestYet = max(w.startedAfter, attempt.committedEpoch), w.noRequestYet || fresh
 }
 
 // Connected records a new connection for requests. The caller must call it before any byte is
@@ -93,11 +93,11 @@ func (w *AppWatch) Connected() {
 // Checked records a successful health check. instance is the instance that the app reported;
 // empty means none. It returns true if the caller must store instance for the next process of
 // the node.
-func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
-	met := w.checked
+func (w *AppWatch) Checked(attempt Attempt, instance string) (store bool) {
+	checkedBefore := w.checked
 	w.checked = true
 	if instance == "" {
-		if !met && w.instance == "" {
+		if !checkedBefore && w.instance == "" {
 			w.startedAfter, w.noRequestYet = max(w.startedAfter, w.ifRestarted.since), w.noRequestYet || w.ifRestarted.fresh
 		}
 		return false
@@ -115,7 +115,7 @@ func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
 		w.startedAfter, w.noRequestYet = max(w.startedAfter, w.ifRestarted.since), w.noRequestYet || w.ifRestarted.fresh
 		w.instance = instance
 	}
-	w.sawInstance, w.instanceSeenEpoch = true, a.committedEpoch
+	w.sawInstance, w.instanceSeenEpoch = true, attempt.committedEpoch
 	return store
 }
 

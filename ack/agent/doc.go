@@ -52,9 +52,9 @@
 // Poll sends heartbeats with Options.SendHeartbeat and controls requests with the Gate. It waits
 // for neither.
 //
-// The Poll after HandleAnswer acts on the response. The AnswerResult is for the process: it must stop
-// after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must not be used
-// any more. The other results are for logs and status.
+// The Poll after HandleAnswer acts on the response. The AnswerResult is for the process: it must
+// stop after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must not be
+// used any more. The other results are for logs and status.
 //
 // With Options.Hooks, hook calls inform the app about the shards that it acquires, releases or has
 // lost. Poll starts the calls with App.StartCall and does not wait for them. HookEnded reports each

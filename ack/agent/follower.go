@@ -18,10 +18,10 @@ type Follower struct {
 
 	acked    shardmap.Epoch
 	draining shardmap.Epoch // zero means that there is nothing to drain
-	// abortAt is when the requests for moving shards must be cut, which means aborted.
-	// earlierAbortTimes contains earlier times for shards that a replaced proposal moved already.
-	// The replacing proposal does not give their requests more time. Otherwise frequent map changes
-	// could keep these requests running, and the round open, for an unlimited time.
+	// abortAt is when the requests for moving shards must be aborted. earlierAbortTimes contains
+	// earlier times for shards that a replaced proposal moved already. The replacing proposal does
+	// not give their requests more time. Otherwise frequent map changes could keep these requests
+	// running, and the round open, for an unlimited time.
 	abortAt           time.Duration
 	earlierAbortTimes map[shardmap.Shard]time.Duration
 	nextAbortAt       time.Duration // the earliest time that AbortDue has not reported yet
@@ -30,53 +30,53 @@ type Follower struct {
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)
 
-// NewFollower returns the follower of node self before its first state. Drains are cut after
-// drain, which must be above zero.
-func NewFollower(self shardmap.NodeID, drain time.Duration) *Follower {
-	return &Follower{drainTimeout: drain, self: self, state: ack.NewState()}
+// NewFollower returns the follower of node self before its first state. Requests of moving shards
+// are aborted after drainTimeout, which must be above zero.
+func NewFollower(self shardmap.NodeID, drainTimeout time.Duration) *Follower {
+	return &Follower{drainTimeout: drainTimeout, self: self, state: ack.NewState()}
 }
 
 // StateApplied records the newest state. The caller must already have stopped admitting
 // requests for shards that MayRun excludes. drain is true if there is a new proposal for which
 // the node must drain.
-func (f *Follower) StateApplied(now time.Duration, s *ack.State) (drain bool) {
-	last := s.Proposed().Epoch()
+func (f *Follower) StateApplied(now time.Duration, state *ack.State) (drain bool) {
+	last := state.Proposed().Epoch()
 	if last == 0 || last == f.draining || f.draining == 0 && last == f.acked {
-		f.state = s
+		f.state = state
 		return false
 	}
-	f.earlierAbortTimes = f.continuedAbortTimes(s)
-	f.state, f.draining, f.abortAt = s, last, now+f.drainTimeout
+	f.earlierAbortTimes = f.continuedAbortTimes(state)
+	f.state, f.draining, f.abortAt = state, last, now+f.drainTimeout
 	f.scheduleAbort(-1)
 	return true
 }
 
-// continuedAbortTimes returns the cut times of shards that two proposals take from this node: the
-// proposal for which the node drains now, and the last proposal of next. nil means that the
-// node does not drain.
-func (f *Follower) continuedAbortTimes(next *ack.State) (cuts map[shardmap.Shard]time.Duration) {
+// continuedAbortTimes returns the abort times of shards that two proposals take from this node: the
+// proposal for which the node drains now, and the last proposal of next. nil means that the node
+// does not drain.
+func (f *Follower) continuedAbortTimes(next *ack.State) (times map[shardmap.Shard]time.Duration) {
 	if f.draining == 0 {
 		return nil
 	}
-	after := &Follower{self: f.self, state: next}
-	cuts = map[shardmap.Shard]time.Duration{}
-	for s := range f.state.Committed().Shards(f.self) {
-		if !f.MayRun(s) && !after.MayRun(s) {
-			cuts[s] = f.abortTime(s)
+	nextFollower := &Follower{self: f.self, state: next}
+	times = map[shardmap.Shard]time.Duration{}
+	for shard := range f.state.Committed().Shards(f.self) {
+		if !f.MayRun(shard) && !nextFollower.MayRun(shard) {
+			times[shard] = f.abortTime(shard)
 		}
 	}
-	return cuts
+	return times
 }
 
-// abortTime returns when the requests for the moving shard s must be cut.
-func (f *Follower) abortTime(s shardmap.Shard) time.Duration {
-	if at, ok := f.earlierAbortTimes[s]; ok {
+// abortTime returns when the requests for the moving shard must be aborted.
+func (f *Follower) abortTime(shard shardmap.Shard) time.Duration {
+	if at, ok := f.earlierAbortTimes[shard]; ok {
 		return at
 	}
 	return f.abortAt
 }
 
-// scheduleAbort sets nextAbortAt to the first cut time after now.
+// scheduleAbort sets nextAbortAt to the first abort time after now.
 func (f *Follower) scheduleAbort(now time.Duration) {
 	f.nextAbortAt = never
 	if f.abortAt > now {
@@ -89,29 +89,33 @@ func (f *Follower) scheduleAbort(now time.Duration) {
 	}
 }
 
-// MayRun reports whether requests for s may still run here. All other requests must end before
-// the node acknowledges. While the key configuration changes, no request may run.
-func (f *Follower) MayRun(s shardmap.Shard) bool { return !f.state.ChangesKeyConfig() && f.WillOwn(s) }
+// MayRun reports whether requests for the shard may still run here. All other requests must end
+// before the node acknowledges. While the key configuration changes, no request may run.
+func (f *Follower) MayRun(shard shardmap.Shard) bool {
+	return !f.state.ChangesKeyConfig() && f.WillOwn(shard)
+}
 
-// WillOwn reports whether the last proposal names this node as owner of s.
-func (f *Follower) WillOwn(s shardmap.Shard) bool { return f.state.Proposed().Owner(s) == f.self }
+// WillOwn reports whether the last proposal names this node as owner of the shard.
+func (f *Follower) WillOwn(shard shardmap.Shard) bool {
+	return f.state.Proposed().Owner(shard) == f.self
+}
 
 // Draining returns the epoch that the node drains for, zero if there is none.
 func (f *Follower) Draining() shardmap.Epoch { return f.draining }
 
-// RecordDrained records that no request runs for a shard that the node does not own in the
-// proposal e. It returns true if the leader must be notified immediately.
-func (f *Follower) RecordDrained(e shardmap.Epoch) bool {
-	if e == 0 || e != f.draining {
+// RecordDrained records that no request runs for a shard that the node does not own in the proposal
+// of this epoch. It returns true if the leader must be notified immediately.
+func (f *Follower) RecordDrained(epoch shardmap.Epoch) bool {
+	if epoch == 0 || epoch != f.draining {
 		return false
 	}
-	f.acked, f.draining = e, 0
+	f.acked, f.draining = epoch, 0
 	return true
 }
 
-// AbortDue returns true, once for each cut time, when drain-timeout has passed for some moving
-// shards. The caller must then abort the running requests of the shards for which Overdue
-// returns true (rule 7).
+// AbortDue returns true, once for each abort time, when drain-timeout has passed for some moving
+// shards. The caller must then abort the running requests of the shards for which Overdue returns
+// true (rule 7).
 func (f *Follower) AbortDue(now time.Duration) bool {
 	if f.draining == 0 || now < f.nextAbortAt {
 		return false
@@ -120,10 +124,10 @@ func (f *Follower) AbortDue(now time.Duration) bool {
 	return true
 }
 
-// IsOverdue reports whether the shard s moves and drain-timeout has passed since the first of the
+// IsOverdue reports whether the shard moves and drain-timeout has passed since the first of the
 // successive proposals that take it from this node.
-func (f *Follower) IsOverdue(now time.Duration, s shardmap.Shard) bool {
-	return f.draining != 0 && !f.MayRun(s) && now >= f.abortTime(s)
+func (f *Follower) IsOverdue(now time.Duration, shard shardmap.Shard) bool {
+	return f.draining != 0 && !f.MayRun(shard) && now >= f.abortTime(shard)
 }
 
 // Acked returns the last proposal that this boot has applied and drained for.

@@ -42,13 +42,14 @@ type HookKind uint8
 
 // The kinds.
 const (
-	// HookRelease: write the state of these shards, and drop it. None of their requests runs,
-	// and none will until the next acquire.
+	// HookRelease makes the app write the state of these shards and drop it. None of their
+	// requests runs, and none will until the next acquire.
 	HookRelease HookKind = iota + 1
-	// HookAcquire: load these shards. None of their requests arrives before the call succeeds.
+	// HookAcquire makes the app load these shards. None of their requests arrives before the call
+	// succeeds.
 	HookAcquire
-	// HookLost: drop the state of these shards and write nothing, because another node may own
-	// them already.
+	// HookLost makes the app drop the state of these shards and write nothing, because another
+	// node may own them already.
 	HookLost
 )
 
@@ -83,7 +84,7 @@ type HookShard struct {
 
 	// To is the next owner, for a release; empty means that none is known.
 	To shardmap.NodeID
-	// Cut is the number of its requests that were cut for the move, for a release.
+	// Cut is the number of its requests that were aborted for the move, for a release.
 	Cut int
 
 	// From is the previous owner, for an acquire; empty means none. It is the node itself if
@@ -141,8 +142,8 @@ type AliveCall struct {
 type HookOptions struct {
 	App App
 	// SendReleases sends the releases of the node to the present leader, which gets them as
-	// ReleasesReceived. It must not block. It is called again until a response has Taken set,
-	// or ReleaseTimeout is over.
+	// ReleasesReceived. It must not block. It is called again until a response has ReleasesReceived
+	// set, or ReleaseTimeout is over.
 	SendReleases func(ack.Releases)
 	// ReleaseEnded is called at the end of each release, once for each shard; nil means no calls.
 	// The agent calls it from its own methods. It must not block or call the agent.

@@ -26,57 +26,57 @@ func (m *hookMachine) startCalls(now time.Duration) {
 // free call come first the next time, so shards that fail repeatedly do not starve the others.
 // Kinds have separate limits: releases have little time, and acquires may hang for a long time.
 func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shardmap.Shard) {
-	room := MaxHookCalls
-	for _, c := range m.runningCalls {
-		if c.Kind == kind {
-			room--
+	freeCalls := MaxHookCalls
+	for _, call := range m.runningCalls {
+		if call.Kind == kind {
+			freeCalls--
 		}
 	}
 	first, _ := slices.BinarySearch(due, m.firstUnstarted[kind])
 	m.firstUnstarted[kind] = 0
 	for _, shards := range [...][]shardmap.Shard{due[first:], due[:first]} {
-		for ; len(shards) > 0; room-- {
-			if room <= 0 {
+		for ; len(shards) > 0; freeCalls-- {
+			if freeCalls <= 0 {
 				m.firstUnstarted[kind] = shards[0]
 				return
 			}
-			n := m.batchSize(shards)
-			m.startCall(now, kind, shards[:n])
-			shards = shards[n:]
+			count := m.batchSize(shards)
+			m.startCall(now, kind, shards[:count])
+			shards = shards[count:]
 		}
 	}
 }
 
 // dueCall returns the kind of call that is due for a shard now; zero means none.
-func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard) HookKind {
+func (m *hookMachine) dueCall(now time.Duration, shard shardmap.Shard, held *heldShard) HookKind {
 	var kind HookKind
 	switch {
-	case h.callSeq != 0:
+	case held.callSeq != 0:
 		return 0
-	case h.phase == HookAcquiring && m.inputs.hasLease:
-		if h.epoch <= m.firstLeaseEpoch && m.inputs.state.RestartsIndex() < m.restartIndex {
+	case held.phase == HookAcquiring && m.inputs.hasLease:
+		if held.epoch <= m.firstLeaseEpoch && m.inputs.state.RestartsIndex() < m.restartIndex {
 			return 0 // the entry with the notes of the previous process is not applied yet
 		}
 		kind = HookAcquire
-	case h.phase == HookReleasing && m.inputs.mayRelease:
+	case held.phase == HookReleasing && m.inputs.mayRelease:
 		kind = HookRelease
-	case h.isGone() && h.lostCallDue:
+	case held.isGone() && held.lostCallDue:
 		kind = HookLost
 	default:
 		return 0
 	}
-	if now < h.nextAttempt {
-		m.wakeAt(h.nextAttempt)
+	if now < held.nextAttempt {
+		m.wakeAt(held.nextAttempt)
 		return 0
 	}
 	if kind == HookAcquire {
 		return kind
 	}
-	if now >= m.callDeadline(s) {
+	if now >= m.callDeadline(shard) {
 		return 0 // not before the acknowledgement
 	}
 	// Requests admitted under this ownership epoch may still reach the app.
-	if st := m.ownershipOf(s); st.isOwner && st.epoch == h.epoch && m.options.App.CountRequests(s) > 0 {
+	if ownership := m.ownershipOf(shard); ownership.isOwner && ownership.epoch == held.epoch && m.options.App.CountRequests(shard) > 0 {
 		m.inputsChanged = true // the end of the request triggers a poll
 		return 0
 	}
@@ -85,9 +85,9 @@ func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard)
 
 // batchSize returns how many of the shards the next call may name.
 func (m *hookMachine) batchSize(shards []shardmap.Shard) int {
-	most := MaxHookShards
-	for i, s := range shards {
-		if most = min(most, m.shards[s].maxBatch); i >= most {
+	limit := MaxHookShards
+	for i, shard := range shards {
+		if limit = min(limit, m.shards[shard].maxBatch); i >= limit {
 			return max(i, 1)
 		}
 	}
@@ -98,130 +98,130 @@ func (m *hookMachine) batchSize(shards []shardmap.Shard) int {
 func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shardmap.Shard) (seq uint64) {
 	m.callCount++
 	state := m.inputs.state
-	by := time.Duration(math.MaxInt64)
-	for _, s := range shards {
-		by = min(by, m.callDeadline(s))
+	deadline := time.Duration(math.MaxInt64)
+	for _, shard := range shards {
+		deadline = min(deadline, m.callDeadline(shard))
 	}
-	c := &runningCall{HookCall: HookCall{Kind: kind, Seq: m.boot<<32 + m.callCount, Map: state.Proposed().Epoch()}}
+	call := &runningCall{HookCall: HookCall{Kind: kind, Seq: m.boot<<32 + m.callCount, Map: state.Proposed().Epoch()}}
 	switch kind {
 	case HookAcquire:
-		c.Map, c.Timeout = state.Committed().Epoch(), m.options.AcquireTimeout
+		call.Map, call.Timeout = state.Committed().Epoch(), m.options.AcquireTimeout
 		m.acquireFailures.updatesNeeded = true
 	case HookRelease:
-		c.Timeout = min(m.attemptTimeout(), by-m.lostCallReserve()-now)
+		call.Timeout = min(m.attemptTimeout(), deadline-m.lostCallReserve()-now)
 	case HookLost:
-		c.Timeout = min(m.attemptTimeout(), by-now)
+		call.Timeout = min(m.attemptTimeout(), deadline-now)
 	}
-	for _, s := range shards {
-		h := &m.shards[s]
-		hs := HookShard{Shard: s, Epoch: h.epoch}
+	for _, shard := range shards {
+		held := &m.shards[shard]
+		callShard := HookShard{Shard: shard, Epoch: held.epoch}
 		switch kind {
 		case HookAcquire:
-			hs.From, hs.Again = state.PreviousOwner(s), h.appMayHold || h.epoch <= m.firstLeaseEpoch
-			if note, from, ok := m.inheritedNote(s, h, h.epoch); ok {
-				hs.From, hs.Note, hs.Released = from, note, true
+			callShard.From, callShard.Again = state.PreviousOwner(shard), held.appMayHold || held.epoch <= m.firstLeaseEpoch
+			if note, from, ok := m.inheritedNote(shard, held, held.epoch); ok {
+				callShard.From, callShard.Note, callShard.Released = from, note, true
 			}
-			h.released, h.note = false, nil
-			h.appMayHold = true
+			held.released, held.note = false, nil
+			held.appMayHold = true
 		case HookRelease:
-			hs.Cut, h.releaseAttempted = h.abortedRequests, true
-			if to := state.Proposed().Owner(s); to != m.self {
-				hs.To = to
+			callShard.Cut, held.releaseAttempted = held.abortedRequests, true
+			if to := state.Proposed().Owner(shard); to != m.self {
+				callShard.To = to
 			}
 		case HookLost:
 		}
-		h.callSeq = c.Seq
-		c.Shards = append(c.Shards, hs)
+		held.callSeq = call.Seq
+		call.Shards = append(call.Shards, callShard)
 	}
-	c.deadline = now + c.Timeout
-	m.runningCalls[c.Seq] = c
-	m.options.App.StartCall(c.HookCall)
-	return c.Seq
+	call.deadline = now + call.Timeout
+	m.runningCalls[call.Seq] = call
+	m.options.App.StartCall(call.HookCall)
+	return call.Seq
 }
 
 // handleResult applies the result of a call. It checks lease, committed map and last proposal
 // of the present update again.
-func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
-	c := m.runningCalls[r.Seq]
-	if c == nil {
+func (m *hookMachine) handleResult(now time.Duration, result HookResult) {
+	call := m.runningCalls[result.Seq]
+	if call == nil {
 		return
 	}
-	delete(m.runningCalls, r.Seq)
-	m.appRefusesConns = r.Refused
-	m.probeEnded(now, c, r)
-	for _, hs := range c.Shards {
-		h := &m.shards[hs.Shard]
-		h.callSeq = 0
-		why, failed := r.Failed[hs.Shard]
-		if r.Err != nil {
-			why, failed = r.Err.Error(), true
+	delete(m.runningCalls, result.Seq)
+	m.appRefusesConns = result.Refused
+	m.probeEnded(now, call, result)
+	for _, callShard := range call.Shards {
+		held := &m.shards[callShard.Shard]
+		held.callSeq = 0
+		reason, failed := result.Failed[callShard.Shard]
+		if result.Err != nil {
+			reason, failed = result.Err.Error(), true
 		}
 		if !failed {
-			m.callSucceeded(now, c, r, hs.Shard, h)
+			m.callSucceeded(now, call, result, callShard.Shard, held)
 			continue
 		}
-		early := c.cancelled && now < c.deadline // cancelled, not failed
-		answered := !c.cancelled && now < c.deadline
-		if !early && (answered || !h.appResponded) { // an error of the app explains more than a timeout
-			h.lastError = why
+		cancelledEarly := call.cancelled && now < call.deadline // cancelled, not failed
+		appResponded := !call.cancelled && now < call.deadline
+		if !cancelledEarly && (appResponded || !held.appResponded) { // an error of the app explains more than a timeout
+			held.lastError = reason
 		}
-		h.appResponded = h.appResponded || answered
-		m.callFailed(now, c, r, hs.Shard, h, early)
+		held.appResponded = held.appResponded || appResponded
+		m.callFailed(now, call, result, callShard.Shard, held, cancelledEarly)
 	}
 }
 
 // callSucceeded applies a success to one shard. The node serves an acquired shard from the next
 // update in which it holds a lease. If the lease has lapsed since the call began, no other node can
 // have owned the shard until the lease is renewed.
-func (m *hookMachine) callSucceeded(now time.Duration, c *runningCall, r HookResult, s shardmap.Shard, h *heldShard) {
-	switch c.Kind {
+func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result HookResult, shard shardmap.Shard, held *heldShard) {
+	switch call.Kind {
 	case HookAcquire:
-		if st := m.ownershipOf(s); st.remainsOwner && st.epoch == h.epoch {
-			h.appAcquired = true
+		if ownership := m.ownershipOf(shard); ownership.remainsOwner && ownership.epoch == held.epoch {
+			held.appAcquired = true
 		}
 		m.acquireFailures.acquireSucceeded(now)
 	case HookRelease:
-		m.reportReleaseEnd(s, h, ReleaseOK, "", false)
-		h.setPhase(now, HookGone)
-		h.appMayHold, h.lostCallDue = false, false
-		h.released, h.note = !r.Absent[s], r.Notes[s]
-		if r.Absent[s] {
-			h.note = nil
+		m.reportReleaseEnd(shard, held, ReleaseOK, "", false)
+		held.setPhase(now, HookGone)
+		held.appMayHold, held.lostCallDue = false, false
+		held.released, held.note = !result.Absent[shard], result.Notes[shard]
+		if result.Absent[shard] {
+			held.note = nil
 		}
 	case HookLost:
-		h.appMayHold, h.lostCallDue = false, false
+		held.appMayHold, held.lostCallDue = false, false
 	}
 }
 
 // callFailed handles a failed call for one shard, or a result that does not mention the shard.
-// early means that the call was cancelled before its timeout.
-func (m *hookMachine) callFailed(now time.Duration, c *runningCall, r HookResult, s shardmap.Shard, h *heldShard, early bool) {
-	if h.retryPause = min(max(2*h.retryPause, minRetryPause), maxRetryPause); early {
-		h.retryPause = 0
+// cancelledEarly means that the call was cancelled before its timeout.
+func (m *hookMachine) callFailed(now time.Duration, call *runningCall, result HookResult, shard shardmap.Shard, held *heldShard, cancelledEarly bool) {
+	if held.retryPause = min(max(2*held.retryPause, minRetryPause), maxRetryPause); cancelledEarly {
+		held.retryPause = 0
 	}
-	h.nextAttempt = now + h.retryPause
-	if c.Kind == HookAcquire && !early {
-		if h.acquireFailures++; now >= c.deadline && (len(c.Shards) == 1 || !m.servesAny()) {
-			h.acquireFailures = max(h.acquireFailures, stuckAttempts) // acquire-timeout is long: do not wait for more failures
+	held.nextAttempt = now + held.retryPause
+	if call.Kind == HookAcquire && !cancelledEarly {
+		if held.acquireFailures++; now >= call.deadline && (len(call.Shards) == 1 || !m.servesAny()) {
+			held.acquireFailures = max(held.acquireFailures, stuckAttempts) // acquire-timeout is long: do not wait for more failures
 		}
 	}
 	switch {
-	case c.Kind == HookRelease && r.Refused:
+	case call.Kind == HookRelease && result.Refused:
 		// The app process is gone, with its state. The shard moves anyway.
-		m.reportUnreleased(now, s, h)
-		h.abandon(now)
-		h.lostCallDue = false
-	case c.Kind == HookLost && r.Refused:
-		h.lostCallDue = false
-	case r.Err != nil && !r.Refused && !early:
-		h.maxBatch = max(1, min(h.maxBatch, len(c.Shards))/batchDivisor)
+		m.reportUnreleased(now, shard, held)
+		held.abandon(now)
+		held.lostCallDue = false
+	case call.Kind == HookLost && result.Refused:
+		held.lostCallDue = false
+	case result.Err != nil && !result.Refused && !cancelledEarly:
+		held.maxBatch = max(1, min(held.maxBatch, len(call.Shards))/batchDivisor)
 	}
 }
 
 // HookEnded reports the result of a call. The caller must call Poll afterwards.
-func (a *Agent) HookEnded(r HookResult) {
+func (a *Agent) HookEnded(result HookResult) {
 	if m := a.hooks; m != nil {
-		m.pendingResults, m.inputsChanged = append(m.pendingResults, r), true
+		m.pendingResults, m.inputsChanged = append(m.pendingResults, result), true
 	}
 }
 
@@ -229,9 +229,9 @@ func (a *Agent) HookEnded(r HookResult) {
 // given ownership epoch, and that it has not processed the request. The app gets another
 // acquire call, and the node admits no request for the shard until that succeeds. The caller
 // must call Poll afterwards.
-func (a *Agent) ShardNotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
-	if m := a.hooks; m != nil && int(s) < len(m.shards) {
-		m.reportedNotAcquired, m.inputsChanged = append(m.reportedNotAcquired, shardEpoch{s, epoch}), true
+func (a *Agent) ShardNotAcquired(shard shardmap.Shard, epoch shardmap.Epoch) {
+	if m := a.hooks; m != nil && int(shard) < len(m.shards) {
+		m.reportedNotAcquired, m.inputsChanged = append(m.reportedNotAcquired, shardEpoch{shard, epoch}), true
 	}
 }
 

@@ -132,27 +132,27 @@ type hookInputs struct {
 	restartsInPlace bool // the stopping node restarts in place, and its shards wait for its next process
 }
 
-func newHooks(o HookOptions, self shardmap.NodeID, server string, boot uint64) *hookMachine {
-	return &hookMachine{options: o, self: self, server: server, boot: boot, runningCalls: map[uint64]*runningCall{}, acquired: []shardmap.Epoch{}, unreleasedMoves: map[shardmap.Shard]time.Duration{}, inputsChanged: true}
+func newHooks(options HookOptions, self shardmap.NodeID, server string, boot uint64) *hookMachine {
+	return &hookMachine{options: options, self: self, server: server, boot: boot, runningCalls: map[uint64]*runningCall{}, acquired: []shardmap.Epoch{}, unreleasedMoves: map[shardmap.Shard]time.Duration{}, inputsChanged: true}
 }
 
 // update advances every shard and starts the calls that are due. It calls publish if other
 // shards serve now. That happens before it counts running requests and before it starts a
 // call.
-func (m *hookMachine) update(now time.Duration, v hookInputs, publish func()) {
-	if !m.inputsChanged && v == m.inputs && now < m.nextUpdateAt {
+func (m *hookMachine) update(now time.Duration, inputs hookInputs, publish func()) {
+	if !m.inputsChanged && inputs == m.inputs && now < m.nextUpdateAt {
 		return
 	}
-	m.inputs, m.inputsChanged, m.nextUpdateAt = v, false, now+time.Hour
-	m.resize(v)
+	m.inputs, m.inputsChanged, m.nextUpdateAt = inputs, false, now+time.Hour
+	m.resize(inputs)
 	m.resetSafeDrain()
-	for _, r := range m.pendingResults {
-		m.handleResult(now, r)
+	for _, result := range m.pendingResults {
+		m.handleResult(now, result)
 	}
 	m.pendingResults = m.pendingResults[:0]
-	for _, o := range m.reportedNotAcquired {
-		if h := &m.shards[o.shard]; h.phase == HookServing && h.epoch == o.epoch {
-			h.setPhase(now, HookAcquiring)
+	for _, reported := range m.reportedNotAcquired {
+		if held := &m.shards[reported.shard]; held.phase == HookServing && held.epoch == reported.epoch {
+			held.setPhase(now, HookAcquiring)
 		}
 	}
 	m.reportedNotAcquired = m.reportedNotAcquired[:0]
@@ -169,21 +169,21 @@ func (m *hookMachine) update(now time.Duration, v hookInputs, publish func()) {
 
 // resize allocates the shards after the bootstrap of the cluster. It also resets what depends
 // on the first lease, on the prospect of a lease, and on the open proposal.
-func (m *hookMachine) resize(v hookInputs) {
-	if n := v.state.Shards(); n > len(m.shards) {
-		m.shards = make([]heldShard, n)
-		m.acquired = make([]shardmap.Epoch, n)
+func (m *hookMachine) resize(inputs hookInputs) {
+	if shards := inputs.state.Shards(); shards > len(m.shards) {
+		m.shards = make([]heldShard, shards)
+		m.acquired = make([]shardmap.Epoch, shards)
 	}
-	if v.hasLease && !m.hadLease {
+	if inputs.hasLease && !m.hadLease {
 		// A lease proves that this node has applied the last proposal or the committed
 		// map. No earlier process owned a shard under a later epoch.
-		m.hadLease, m.firstLeaseEpoch = true, v.state.Proposed().Epoch()
+		m.hadLease, m.firstLeaseEpoch = true, inputs.state.Proposed().Epoch()
 	}
 	if m.leaseRecovery.waitsForLease = m.cannotGetLease(); !m.leaseRecovery.waitsForLease {
 		m.leaseRecovery = leaseRecovery{}
 	}
-	if v.drainingEpoch != 0 && v.drainingEpoch != m.drainEpoch {
-		m.drainEpoch, m.releaseDeadline, m.appRefusesConns = v.drainingEpoch, 0, false
+	if inputs.drainingEpoch != 0 && inputs.drainingEpoch != m.drainEpoch {
+		m.drainEpoch, m.releaseDeadline, m.appRefusesConns = inputs.drainingEpoch, 0, false
 	}
 }
 
@@ -194,65 +194,65 @@ type logOwnership struct {
 	remainsOwner bool           // owned, and neither the last proposal nor a stop takes the shard away
 }
 
-func (m *hookMachine) ownershipOf(s shardmap.Shard) logOwnership {
+func (m *hookMachine) ownershipOf(shard shardmap.Shard) logOwnership {
 	c := m.inputs.state.Committed()
-	st := logOwnership{epoch: c.OwnedSince(s), isOwner: c.Epoch() > 0 && c.Owner(s) == m.self}
-	st.remainsOwner = st.isOwner && m.inputs.state.Proposed().Owner(s) == m.self && !m.inputs.stopping
-	return st
+	ownership := logOwnership{epoch: c.OwnedSince(shard), isOwner: c.Epoch() > 0 && c.Owner(shard) == m.self}
+	ownership.remainsOwner = ownership.isOwner && m.inputs.state.Proposed().Owner(shard) == m.self && !m.inputs.stopping
+	return ownership
 }
 
 // advance performs all phase changes that log, lease and time cause. handleResult performs
 // those that the result of a call causes.
-func (m *hookMachine) advance(now time.Duration, s shardmap.Shard, h *heldShard) {
-	st := m.ownershipOf(s)
-	same := st.isOwner && st.epoch == h.epoch
-	if h.callSeq != 0 {
-		m.cancelUseless(now, s, st, h)
+func (m *hookMachine) advance(now time.Duration, shard shardmap.Shard, held *heldShard) {
+	ownership := m.ownershipOf(shard)
+	sameEpoch := ownership.isOwner && ownership.epoch == held.epoch
+	if held.callSeq != 0 {
+		m.cancelUseless(now, shard, ownership, held)
 		return // one call per shard at a time
 	}
-	switch h.phase {
+	switch held.phase {
 	case HookAcquiring:
 		switch {
-		case !st.remainsOwner || !same:
-			h.abandon(now)
-		case h.appAcquired && m.inputs.hasLease:
-			h.setPhase(now, HookServing)
-			h.served = true
+		case !ownership.remainsOwner || !sameEpoch:
+			held.abandon(now)
+		case held.appAcquired && m.inputs.hasLease:
+			held.setPhase(now, HookServing)
+			held.served = true
 		}
 	case HookServing:
 		switch {
-		case !same:
-			h.abandon(now)
-		case !st.remainsOwner:
-			h.setPhase(now, HookReleasing)
-			h.abortedRequests = 0
+		case !sameEpoch:
+			held.abandon(now)
+		case !ownership.remainsOwner:
+			held.setPhase(now, HookReleasing)
+			held.abortedRequests = 0
 		}
 	case HookReleasing:
 		switch {
-		case !same:
-			h.abandon(now)
-		case !st.remainsOwner && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):
+		case !sameEpoch:
+			held.abandon(now)
+		case !ownership.remainsOwner && m.releaseOverdue(now, shard) && m.keepsUnreleased(shard, held):
 			// The next proposal leaves the shard here.
-		case !st.remainsOwner && m.releaseOverdue(now, s):
-			m.reportUnreleased(now, s, h)
-			h.abandon(now)
-		case st.remainsOwner && h.releaseAttempted:
-			h.setPhase(now, HookAcquiring)
-		case st.remainsOwner: // no release call was sent
-			h.setPhase(now, HookServing)
+		case !ownership.remainsOwner && m.releaseOverdue(now, shard):
+			m.reportUnreleased(now, shard, held)
+			held.abandon(now)
+		case ownership.remainsOwner && held.releaseAttempted:
+			held.setPhase(now, HookAcquiring)
+		case ownership.remainsOwner: // no release call was sent
+			held.setPhase(now, HookServing)
 		}
 	case HookGone:
 	}
-	if h.isGone() && st.remainsOwner {
-		h.appMayHold, h.served = h.appMayHold && same, h.served && same
-		if !same {
-			h.released, h.note = false, nil
+	if held.isGone() && ownership.remainsOwner {
+		held.appMayHold, held.served = held.appMayHold && sameEpoch, held.served && sameEpoch
+		if !sameEpoch {
+			held.released, held.note = false, nil
 		}
-		h.epoch, h.lostCallDue = st.epoch, false
-		h.setPhase(now, HookAcquiring)
+		held.epoch, held.lostCallDue = ownership.epoch, false
+		held.setPhase(now, HookAcquiring)
 	}
-	if h.lostCallDue && now >= h.lostCallDeadline {
-		h.lostCallDue = false
+	if held.lostCallDue && now >= held.lostCallDeadline {
+		held.lostCallDue = false
 	}
 }
 
@@ -272,13 +272,13 @@ func (h *heldShard) abandon(now time.Duration) {
 
 // releaseOverdue reports whether a moving shard no longer waits for its release: its time is
 // over, or no release can succeed.
-func (m *hookMachine) releaseOverdue(now time.Duration, s shardmap.Shard) bool {
-	if m.appRefusesConns || now >= m.callDeadline(s)-m.lostCallReserve() {
+func (m *hookMachine) releaseOverdue(now time.Duration, shard shardmap.Shard) bool {
+	if m.appRefusesConns || now >= m.callDeadline(shard)-m.lostCallReserve() {
 		return true
 	}
-	d, _ := m.inputs.state.Drop(m.self)
+	drop, _ := m.inputs.state.Drop(m.self)
 	// A node dropped for missing a round must acknowledge that map before it gets shards again.
-	return m.cannotGetLease() && (m.leaseRecovery.graceExpired || d.InForce && d.Cause.MissedRound())
+	return m.cannotGetLease() && (m.leaseRecovery.graceExpired || drop.InForce && drop.Cause.MissedRound())
 }
 
 // cannotGetLease reports whether release calls are impossible because the node has no lease
@@ -296,12 +296,12 @@ func lostCallReserve(release time.Duration) time.Duration {
 // callDeadline returns when the calls about a shard that the node gives up must end. Running calls
 // are cancelled then, and no call starts until the node has acknowledged. An acknowledgement
 // waits only for shards that move, and does not wait longer if the node also stops.
-func (m *hookMachine) callDeadline(s shardmap.Shard) time.Duration {
-	by := m.stopDeadline()
-	if m.inputs.state.Proposed().Owner(s) != m.self {
-		by = min(by, m.acknowledgeDeadline())
+func (m *hookMachine) callDeadline(shard shardmap.Shard) time.Duration {
+	deadline := m.stopDeadline()
+	if m.inputs.state.Proposed().Owner(shard) != m.self {
+		deadline = min(deadline, m.acknowledgeDeadline())
 	}
-	return by
+	return deadline
 }
 
 // acknowledgeDeadline returns when an acknowledgement stops waiting for the app.
@@ -314,37 +314,37 @@ func (m *hookMachine) stopDeadline() time.Duration {
 	return deadlineOrNever(!m.inputs.stopping, m.goodbyeDeadline)
 }
 
-// deadlineOrNever returns by, or the largest duration if there is no deadline: off is set, or
-// by is zero because requests still run.
-func deadlineOrNever(off bool, by time.Duration) time.Duration {
-	if off || by == 0 {
+// deadlineOrNever returns the deadline, or the largest duration if there is none: disabled is set,
+// or the deadline is zero because requests still run.
+func deadlineOrNever(disabled bool, deadline time.Duration) time.Duration {
+	if disabled || deadline == 0 {
 		return math.MaxInt64
 	}
-	return by
+	return deadline
 }
 
 // cancelUseless cancels a running call whose result no longer helps. An acquire call for a
 // moving shard is useless, because the map change waits for the call.
-func (m *hookMachine) cancelUseless(now time.Duration, s shardmap.Shard, st logOwnership, h *heldShard) {
-	c := m.runningCalls[h.callSeq]
-	over := false
-	switch c.Kind {
+func (m *hookMachine) cancelUseless(now time.Duration, shard shardmap.Shard, ownership logOwnership, held *heldShard) {
+	call := m.runningCalls[held.callSeq]
+	useless := false
+	switch call.Kind {
 	case HookAcquire:
-		over = !st.remainsOwner || st.epoch != h.epoch
+		useless = !ownership.remainsOwner || ownership.epoch != held.epoch
 	case HookRelease:
-		over = !st.isOwner || st.epoch != h.epoch || !st.remainsOwner && m.releaseOverdue(now, s)
+		useless = !ownership.isOwner || ownership.epoch != held.epoch || !ownership.remainsOwner && m.releaseOverdue(now, shard)
 	case HookLost:
-		over = st.remainsOwner
+		useless = ownership.remainsOwner
 	}
-	if over || now >= m.callDeadline(s) {
-		m.cancel(c)
+	if useless || now >= m.callDeadline(shard) {
+		m.cancel(call)
 	}
 }
 
-func (m *hookMachine) cancel(c *runningCall) {
-	if !c.cancelled {
-		c.cancelled = true
-		m.options.App.CancelCall(c.Seq)
+func (m *hookMachine) cancel(call *runningCall) {
+	if !call.cancelled {
+		call.cancelled = true
+		m.options.App.CancelCall(call.Seq)
 	}
 }
 
@@ -368,14 +368,14 @@ func (m *hookMachine) runningSeqs() []uint64 {
 // cancelOverdue cancels the calls whose timeout has passed, and schedules the next update.
 func (m *hookMachine) cancelOverdue(now time.Duration) {
 	for _, seq := range m.runningSeqs() {
-		if c := m.runningCalls[seq]; now >= c.deadline {
-			m.cancel(c)
+		if call := m.runningCalls[seq]; now >= call.deadline {
+			m.cancel(call)
 		} else {
-			m.wakeAt(c.deadline)
+			m.wakeAt(call.deadline)
 		}
 	}
-	for _, by := range [...]time.Duration{m.acknowledgeDeadline(), m.stopDeadline()} {
-		for _, at := range [...]time.Duration{by - m.lostCallReserve(), by} {
+	for _, deadline := range [...]time.Duration{m.acknowledgeDeadline(), m.stopDeadline()} {
+		for _, at := range [...]time.Duration{deadline - m.lostCallReserve(), deadline} {
 			if at > now {
 				m.wakeAt(at)
 			}
@@ -388,11 +388,11 @@ func (m *hookMachine) wakeAt(at time.Duration) { m.nextUpdateAt = min(m.nextUpda
 // updateAcquired updates the published list of serving shards. It returns true if the list has
 // changed.
 func (m *hookMachine) updateAcquired() bool {
-	for s := range m.shards {
-		if m.acquired[s] != m.shards[s].servingEpoch() {
+	for shard := range m.shards {
+		if m.acquired[shard] != m.shards[shard].servingEpoch() {
 			next := make([]shardmap.Epoch, len(m.shards))
-			for s := range m.shards {
-				next[s] = m.shards[s].servingEpoch()
+			for shard := range m.shards {
+				next[shard] = m.shards[shard].servingEpoch()
 			}
 			m.acquired = next
 			return true
@@ -409,19 +409,19 @@ func (h *heldShard) servingEpoch() shardmap.Epoch {
 	return h.epoch
 }
 
-// movesReleased reports whether the hook calls for all moving shards are complete or overdue,
-// and none of them still runs. may returns false for the shards that move. The caller calls
+// movesReleased reports whether the hook calls for all moving shards are complete or overdue, and
+// none of them still runs. mayRun returns false for the shards that move. The caller calls
 // movesReleased after the last request of these shards has ended.
-func (m *hookMachine) movesReleased(now time.Duration, may func(shardmap.Shard) bool) bool {
+func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shard) bool) bool {
 	if m.releaseDeadline == 0 {
 		m.releaseDeadline, m.inputsChanged = now+m.releaseTimeout()-m.deliveryReserve(), true
 	}
 	for s := range m.shards {
-		h := &m.shards[s]
-		if may(shardmap.Shard(s)) {
+		held := &m.shards[s]
+		if mayRun(shardmap.Shard(s)) {
 			continue
 		}
-		if h.callSeq != 0 || !h.isGone() || h.lostCallDue && now < m.releaseDeadline {
+		if held.callSeq != 0 || !held.isGone() || held.lostCallDue && now < m.releaseDeadline {
 			return false
 		}
 	}
@@ -441,15 +441,15 @@ func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool 
 		return false // after the goodbye the leader no longer waits for the notes
 	}
 	for s := range m.shards {
-		if h := &m.shards[s]; h.phase == HookReleasing || h.phase == HookServing || h.lostCallDue && now < m.goodbyeDeadline {
+		if held := &m.shards[s]; held.phase == HookReleasing || held.phase == HookServing || held.lostCallDue && now < m.goodbyeDeadline {
 			return false
 		}
 	}
 	if len(m.runningCalls) > 0 {
 		return false
 	}
-	if e := m.inputs.state.Committed().Epoch(); m.inputs.restartsInPlace && m.keptReleasesEpoch != e && acked > 0 {
-		m.keptReleasesEpoch = e
+	if epoch := m.inputs.state.Committed().Epoch(); m.inputs.restartsInPlace && m.keptReleasesEpoch != epoch && acked > 0 {
+		m.keptReleasesEpoch = epoch
 		m.prepareReleases(now, acked)
 	}
 	return !m.deliveryPending(now)
@@ -462,8 +462,8 @@ func (m *hookMachine) deliveryPending(now time.Duration) bool {
 
 // stopCalls cancels every running call. It returns true once none is left.
 func (m *hookMachine) stopCalls() bool {
-	for _, r := range m.pendingResults {
-		delete(m.runningCalls, r.Seq)
+	for _, result := range m.pendingResults {
+		delete(m.runningCalls, result.Seq)
 	}
 	m.pendingResults = m.pendingResults[:0]
 	m.cancelAll()
@@ -481,12 +481,12 @@ func (m *hookMachine) reboot(boot uint64) {
 	m.acquired, m.reportedNotAcquired = make([]shardmap.Epoch, len(m.shards)), m.reportedNotAcquired[:0]
 }
 
-// countAbortedRequests counts the requests that the agent is about to cut because their shards
+// countAbortedRequests counts the requests that the agent is about to abort because their shards
 // move and are overdue.
 func (m *hookMachine) countAbortedRequests(overdue func(shardmap.Shard) bool) {
 	for s := range m.shards {
-		if h := &m.shards[s]; h.phase == HookReleasing && overdue(shardmap.Shard(s)) {
-			h.abortedRequests += m.options.App.CountRequests(shardmap.Shard(s))
+		if held := &m.shards[s]; held.phase == HookReleasing && overdue(shardmap.Shard(s)) {
+			held.abortedRequests += m.options.App.CountRequests(shardmap.Shard(s))
 		}
 	}
 }

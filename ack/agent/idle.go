@@ -26,11 +26,11 @@ const (
 
 // idleInterval returns the maximum time between two polls of an idle agent with a lease.
 func (a *Agent) idleInterval(now time.Duration) time.Duration {
-	whole := a.holder.leaseLength
+	leaseLength := a.holder.leaseLength
 	if now-a.lastRequestAt < requestHeartbeats*a.options.Pace.Heartbeat {
-		return whole / idleLeaseFraction
+		return leaseLength / idleLeaseFraction
 	}
-	return max(whole/idleLeaseFraction, min(whole/idleLeaseFractionNoRequests, whole/4-maxPollDelay))
+	return max(leaseLength/idleLeaseFraction, min(leaseLength/idleLeaseFractionNoRequests, leaseLength/4-maxPollDelay))
 }
 
 // Due returns when the next Poll is due without a new event. It may be in the past. While
@@ -56,17 +56,17 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 // millisecond. Without it, election.Suspicion would detect a failed leader late: it is polled
 // together with the agent.
 func (a *Agent) isIdle() bool {
-	_, waits := a.holder.oldestUnanswered()
-	_, held := a.holder.LeaseEnd()
-	return !waits && (held || a.options.Gateway) && a.follower.Draining() == 0 && a.supersedingBoot == 0 && a.duplicateSince == 0 && a.stoppingSince == 0 &&
+	_, unanswered := a.holder.oldestUnanswered()
+	_, hasLease := a.holder.LeaseEnd()
+	return !unanswered && (hasLease || a.options.Gateway) && a.follower.Draining() == 0 && a.supersedingBoot == 0 && a.duplicateSince == 0 && a.stoppingSince == 0 &&
 		(a.hooks == nil || !a.hooks.inputsChanged && !a.hooks.awaitsConfirmation())
 }
 
 // AdvanceHeartbeat makes the next Poll send a heartbeat if half of the heartbeat interval has
-// passed and the heartbeat is due within most. The caller uses it when it receives or sends a
+// passed and the heartbeat is due within maxAdvance. The caller uses it when it receives or sends a
 // Raft message. Node and leader then wake up once for both messages instead of twice.
-func (a *Agent) AdvanceHeartbeat(now, most time.Duration) {
-	if a.nextHeartbeat-now <= min(a.options.Pace.Heartbeat/2-a.broughtForward, most) {
+func (a *Agent) AdvanceHeartbeat(now, maxAdvance time.Duration) {
+	if a.nextHeartbeat-now <= min(a.options.Pace.Heartbeat/2-a.broughtForward, maxAdvance) {
 		a.nextHeartbeat = 0
 	}
 }
@@ -90,11 +90,11 @@ func (a *Agent) CoalesceHeartbeat() { a.nextHeartbeat, a.postponeNext = 0, a.opt
 // voters the decisive echo is usually that of the heartbeat itself, so no heartbeat moves. If a
 // quorum requires nearly all live voters, the nodes may find no such order. They then send a
 // fifth more heartbeats.
-func (a *Agent) alignHeartbeat(ans ack.Answer) {
-	every := a.options.Pace.Heartbeat
-	if old := ans.LeaseDuration - ans.ServeFor - every*4/3; ans.ServeFor > 0 && old > 0 && ans.HeartbeatNumber == a.holder.lastNumber {
-		near := min(old/2, every/4)
-		a.nextHeartbeat -= near - a.broughtForward // repeated answers to one heartbeat move it only once
-		a.broughtForward = near
+func (a *Agent) alignHeartbeat(answer ack.Answer) {
+	interval := a.options.Pace.Heartbeat
+	if excessAge := answer.LeaseDuration - answer.ServeFor - interval*4/3; answer.ServeFor > 0 && excessAge > 0 && answer.HeartbeatNumber == a.holder.lastNumber {
+		advance := min(excessAge/2, interval/4)
+		a.nextHeartbeat -= advance - a.broughtForward // repeated answers to one heartbeat move it only once
+		a.broughtForward = advance
 	}
 }

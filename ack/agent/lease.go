@@ -23,9 +23,9 @@ type LeaseHolder struct {
 
 	leaseEnd      time.Duration // end of the lease
 	term          uint64        // the newest term whose leader granted the present lease
-	leaseLength   time.Duration // full length of the lease that ends at until
+	leaseLength   time.Duration // full length of the lease that ends at leaseEnd
 	hasLease      bool          // false from the end of the lease or a pause on
-	abortAt       time.Duration // when its requests must be cut, if the lease has ended by then
+	abortAt       time.Duration // when its requests must be aborted, if the lease has ended by then
 	abortReported bool          // AbortDue has returned true for the last lease
 	lastTick      time.Duration
 }
@@ -67,42 +67,42 @@ func (h *LeaseHolder) NextHeartbeat(now time.Duration) (number uint64, echo ack.
 // HandleAnswer handles a response. raftTerm is the Raft term of the node, read after the response
 // arrived. It returns true if the response counted. A response to another boot, or of a term
 // below raftTerm, does not count.
-func (h *LeaseHolder) HandleAnswer(now time.Duration, raftTerm uint64, a ack.Answer) bool {
+func (h *LeaseHolder) HandleAnswer(now time.Duration, raftTerm uint64, answer ack.Answer) bool {
 	h.Tick(now)
-	if a.Boot != h.boot || a.Term < raftTerm || a.Refusal != 0 {
+	if answer.Boot != h.boot || answer.Term < raftTerm || answer.Refusal != 0 {
 		return false
 	}
-	if a.Term > h.echo.Term || a.Term == h.echo.Term && a.Number > h.echo.Number {
-		h.echo = ack.Echo{Term: a.Term, Number: a.Number}
+	if answer.Term > h.echo.Term || answer.Term == h.echo.Term && answer.Number > h.echo.Number {
+		h.echo = ack.Echo{Term: answer.Term, Number: answer.Number}
 	}
-	h.markAnswered(a.HeartbeatNumber)
-	s := h.sentHeartbeats[a.HeartbeatNumber%maxSentHeartbeats]
-	if s.number != a.HeartbeatNumber || a.ServeFor <= 0 {
+	h.markAnswered(answer.HeartbeatNumber)
+	sent := h.sentHeartbeats[answer.HeartbeatNumber%maxSentHeartbeats]
+	if sent.number != answer.HeartbeatNumber || answer.ServeFor <= 0 {
 		return true
 	}
 	// A lease is never shortened: the leader that granted it waits for its end.
-	until := s.sentAt + a.ServeFor
-	if until <= now {
+	leaseEnd := sent.sentAt + answer.ServeFor
+	if leaseEnd <= now {
 		return true
 	}
-	if !h.hasLease || a.Term > h.term {
-		h.term = a.Term
+	if !h.hasLease || answer.Term > h.term {
+		h.term = answer.Term
 	}
-	if !h.hasLease || until > h.leaseEnd {
-		h.leaseEnd, h.hasLease, h.abortReported = until, true, false
-		h.abortAt, h.leaseLength = s.sentAt+a.AbortAfter, a.LeaseDuration
+	if !h.hasLease || leaseEnd > h.leaseEnd {
+		h.leaseEnd, h.hasLease, h.abortReported = leaseEnd, true, false
+		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration
 	}
 	return true
 }
 
 // markAnswered records that a heartbeat was answered.
-func (h *LeaseHolder) markAnswered(beat uint64) {
-	h.lastAnswered = max(h.lastAnswered, min(beat, h.lastNumber))
+func (h *LeaseHolder) markAnswered(number uint64) {
+	h.lastAnswered = max(h.lastAnswered, min(number, h.lastNumber))
 }
 
 // oldestUnanswered returns when the oldest remembered heartbeat without a later answer was
 // sent. ok is false if there is none.
-func (h *LeaseHolder) oldestUnanswered() (since time.Duration, ok bool) {
+func (h *LeaseHolder) oldestUnanswered() (sentAt time.Duration, ok bool) {
 	if h.lastAnswered >= h.lastNumber {
 		return 0, false
 	}
@@ -126,8 +126,8 @@ func (h *LeaseHolder) MarkRunning(now time.Duration) { h.lastTick = max(h.lastTi
 // Void ends the lease immediately.
 func (h *LeaseHolder) Void() { h.hasLease = false }
 
-// LeaseEnd returns the end of the lease. held is false without one.
-func (h *LeaseHolder) LeaseEnd() (time.Duration, bool) { return h.leaseEnd, h.hasLease }
+// LeaseEnd returns the end of the lease. hasLease is false without one.
+func (h *LeaseHolder) LeaseEnd() (end time.Duration, hasLease bool) { return h.leaseEnd, h.hasLease }
 
 // Term returns the term of the leader that granted the present lease, the newest one of
 // several. Zero means no lease.

@@ -25,67 +25,67 @@ func (d *releaseDelivery) awaitsConfirmation() bool { return d.releases != nil &
 // released the shard. ok is true only if the state to which the note refers is certainly unchanged:
 // the release was recorded for this disk, and neither this process nor an earlier one can have
 // served the shard under that epoch.
-func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
+func (m *hookMachine) inheritedNote(shard shardmap.Shard, held *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
 	state := m.inputs.state
-	if h.served && h.epoch == epoch {
+	if held.served && held.epoch == epoch {
 		return nil, "", false // the app may have changed the state
 	}
-	if k, ok := state.KeptRelease(s); ok && k.Server == m.server && m.boot == k.Boot+1 { // this is the next boot after the release, so no other process has served since
-		if k.PassedOn {
-			return k.Note, state.PreviousOwner(s), true
+	if kept, ok := state.KeptRelease(shard); ok && kept.Server == m.server && m.boot == kept.Boot+1 { // this is the next boot after the release, so no other process has served since
+		if kept.PassedOn {
+			return kept.Note, state.PreviousOwner(shard), true
 		}
-		return k.Note, m.self, true
+		return kept.Note, m.self, true
 	}
-	if note, server, ok := state.ReleaseNote(s); ok && server == m.server && m.hadLease && epoch > m.firstLeaseEpoch {
-		return note, state.PreviousOwner(s), true
+	if note, server, ok := state.ReleaseNote(shard); ok && server == m.server && m.hadLease && epoch > m.firstLeaseEpoch {
+		return note, state.PreviousOwner(shard), true
 	}
 	return nil, "", false
 }
 
-// prepareReleases collects the releases that belong to the acknowledgement of e. These are
-// shards that the app has released under the ending ownership epoch, also for an earlier
-// proposal, and shards that it never acquired, with the note they came with. A node that
+// prepareReleases collects the releases that belong to the acknowledgement of the proposal with
+// this epoch. These are shards that the app has released under the ending ownership epoch, also for
+// an earlier proposal, and shards that it never acquired, with the note they came with. A node that
 // restarts in place lists all its shards.
-func (m *hookMachine) prepareReleases(now time.Duration, e shardmap.Epoch) {
+func (m *hookMachine) prepareReleases(now time.Duration, epoch shardmap.Epoch) {
 	m.releaseDelivery = releaseDelivery{}
-	r := &ack.Releases{FormatVersion: m.inputs.state.FormatVersion(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: e}
-	total := ack.NoteBudget{}
+	releases := &ack.Releases{FormatVersion: m.inputs.state.FormatVersion(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: epoch}
+	budget := ack.NoteBudget{}
 	for i := range m.shards {
-		s := shardmap.Shard(i)
-		x, ok := m.releaseOf(s, &m.shards[s])
+		shard := shardmap.Shard(i)
+		release, ok := m.releaseOf(shard, &m.shards[shard])
 		switch {
 		case !ok:
-		case total.Add(x.Note):
-			r.Shards = append(r.Shards, x)
+		case budget.Add(release.Note):
+			releases.Shards = append(releases.Shards, release)
 		default:
-			r.OverLimit = append(r.OverLimit, s)
+			releases.OverLimit = append(releases.OverLimit, shard)
 		}
 	}
-	if len(r.Shards)+len(r.OverLimit) == 0 {
+	if len(releases.Shards)+len(releases.OverLimit) == 0 {
 		return
 	}
-	by := max(now, m.releaseDeadline+m.deliveryReserve(), m.goodbyeDeadline)
+	deadline := max(now, m.releaseDeadline+m.deliveryReserve(), m.goodbyeDeadline)
 	if m.inputs.restartsInPlace { // a later leader gets the acknowledgement after the goodbye, too
-		by = max(by, m.goodbyeDeadline+m.deliveryReserve(), now+m.deliveryReserve())
+		deadline = max(deadline, m.goodbyeDeadline+m.deliveryReserve(), now+m.deliveryReserve())
 	}
-	m.releaseDelivery = releaseDelivery{releases: r, digest: r.Digest(), resendAt: now, giveUpAt: by}
+	m.releaseDelivery = releaseDelivery{releases: releases, digest: releases.Digest(), resendAt: now, giveUpAt: deadline}
 }
 
 // releaseOf returns the release of a shard that the node gives up. ok is false if the node
 // keeps the shard or there is no release.
-func (m *hookMachine) releaseOf(s shardmap.Shard, h *heldShard) (ack.Released, bool) {
-	st := m.ownershipOf(s)
-	if !st.isOwner || m.inputs.state.Proposed().Owner(s) == m.self && !m.inputs.restartsInPlace {
+func (m *hookMachine) releaseOf(shard shardmap.Shard, held *heldShard) (ack.Released, bool) {
+	ownership := m.ownershipOf(shard)
+	if !ownership.isOwner || m.inputs.state.Proposed().Owner(shard) == m.self && !m.inputs.restartsInPlace {
 		return ack.Released{}, false
 	}
-	if h.released && h.epoch == st.epoch {
-		return ack.Released{Shard: s, Note: h.note}, true
+	if held.released && held.epoch == ownership.epoch {
+		return ack.Released{Shard: shard, Note: held.note}, true
 	}
-	note, from, ok := m.inheritedNote(s, h, st.epoch)
+	note, from, ok := m.inheritedNote(shard, held, ownership.epoch)
 	if from == m.self {
 		from = "" // the previous process of this node counts as the node itself
 	}
-	return ack.Released{Shard: s, From: from, Note: note}, ok
+	return ack.Released{Shard: shard, From: from, Note: note}, ok
 }
 
 // sendReleases delivers pending releases when they are due. It returns true if no leader
@@ -106,23 +106,23 @@ func (m *hookMachine) sendReleases(now time.Duration) (changed bool) {
 
 // answerReceived applies a response of a leader. A later leader asks for every acknowledgement
 // again, but not for a goodbye, so a stopped node sends the releases again by itself.
-func (m *hookMachine) answerReceived(now time.Duration, ans ack.Answer, parted bool) {
-	m.restartIndex = max(m.restartIndex, ans.RestartIndex)
-	if m.leaseRecovery.answerReceived(now, ans.Term) {
+func (m *hookMachine) answerReceived(now time.Duration, answer ack.Answer, stopped bool) {
+	m.restartIndex = max(m.restartIndex, answer.RestartIndex)
+	if m.leaseRecovery.answerReceived(now, answer.Term) {
 		m.inputsChanged = true
 	}
 	switch {
-	case m.releases == nil || ans.Term < m.leaderTerm:
-	case ans.ReleasesReceived && m.releases.Proposal == ans.Epoch:
-		m.confirmed, m.leaderTerm = true, ans.Term
-	case parted && !ans.ReleasesReceived && ans.Term > m.leaderTerm:
-		m.confirmed, m.leaderTerm, m.resendAt, m.giveUpAt = false, ans.Term, now, now+m.deliveryReserve()
+	case m.releases == nil || answer.Term < m.leaderTerm:
+	case answer.ReleasesReceived && m.releases.Proposal == answer.Epoch:
+		m.confirmed, m.leaderTerm = true, answer.Term
+	case stopped && !answer.ReleasesReceived && answer.Term > m.leaderTerm:
+		m.confirmed, m.leaderTerm, m.resendAt, m.giveUpAt = false, answer.Term, now, now+m.deliveryReserve()
 	}
 }
 
 // Releases returns the releases of the last acknowledgement or goodbye, and whether a leader has
-// confirmed them. r is nil if there are none, or if no leader confirmed them in time.
-func (a *Agent) Releases() (r *ack.Releases, confirmed bool) {
+// confirmed them. releases is nil if there are none, or if no leader confirmed them in time.
+func (a *Agent) Releases() (releases *ack.Releases, confirmed bool) {
 	if a.hooks == nil {
 		return nil, false
 	}

@@ -46,19 +46,19 @@ type ReleaseEnd struct {
 }
 
 // reportReleaseEnd calls HookOptions.ReleaseEnded.
-func (m *hookMachine) reportReleaseEnd(s shardmap.Shard, h *heldShard, result ReleaseResult, why string, kept bool) {
+func (m *hookMachine) reportReleaseEnd(shard shardmap.Shard, held *heldShard, result ReleaseResult, reason string, kept bool) {
 	if m.options.ReleaseEnded == nil {
 		return
 	}
-	e := ReleaseEnd{Shard: s, Epoch: h.epoch, Result: result, Reason: why, Kept: kept}
-	if to := m.inputs.state.Proposed().Owner(s); to != m.self {
-		e.To = to
+	end := ReleaseEnd{Shard: shard, Epoch: held.epoch, Result: result, Reason: reason, Kept: kept}
+	if to := m.inputs.state.Proposed().Owner(shard); to != m.self {
+		end.To = to
 	}
-	m.options.ReleaseEnded(e)
+	m.options.ReleaseEnded(end)
 }
 
 // releaseFailure returns the result of a release whose time is over, and the reason.
-func (h *heldShard) releaseFailure() (result ReleaseResult, why string) {
+func (h *heldShard) releaseFailure() (result ReleaseResult, reason string) {
 	if h.appResponded {
 		return ReleaseFailed, h.lastError
 	}
@@ -68,17 +68,17 @@ func (h *heldShard) releaseFailure() (result ReleaseResult, why string) {
 // reportUnreleased reports a shard that the node gives up without a release. An excluded node
 // without a lease starts no release calls: that is not a failure of the app, and is not
 // reported.
-func (m *hookMachine) reportUnreleased(now time.Duration, s shardmap.Shard, h *heldShard) {
-	result, why := h.releaseFailure()
+func (m *hookMachine) reportUnreleased(now time.Duration, shard shardmap.Shard, held *heldShard) {
+	result, reason := held.releaseFailure()
 	switch {
 	case m.appRefusesConns:
-		result, why = ReleaseFailed, cmp.Or(h.lastError, "the app refuses connections")
-	case h.appResponded:
-	case !h.releaseAttempted && m.cannotGetLease():
+		result, reason = ReleaseFailed, cmp.Or(held.lastError, "the app refuses connections")
+	case held.appResponded:
+	case !held.releaseAttempted && m.cannotGetLease():
 		return
 	}
-	m.unreleasedMoves[s] = now
-	m.reportReleaseEnd(s, h, result, why, false)
+	m.unreleasedMoves[shard] = now
+	m.reportReleaseEnd(shard, held, result, reason, false)
 }
 
 // countUnreleasedMoves counts the shards that moved without a release within UnreleasedMoveWindow.

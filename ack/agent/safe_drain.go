@@ -46,31 +46,32 @@ func (m *hookMachine) deliveryReserve() time.Duration {
 // keepsUnreleased reports whether a shard remains here because its release failed under a safe
 // drain. The node then does not acknowledge the proposal, and the leader makes another one. An
 // excluded node keeps nothing.
-func (m *hookMachine) keepsUnreleased(s shardmap.Shard, h *heldShard) bool {
+func (m *hookMachine) keepsUnreleased(shard shardmap.Shard, held *heldShard) bool {
 	if m.inputs.state.IsDropped(m.self) || m.appRefusesConns || !m.drainTerms().Safe {
 		return false
 	}
-	if _, known := m.safeDrain.keptShards[s]; !known {
-		result, why := h.releaseFailure()
+	if _, known := m.safeDrain.keptShards[shard]; !known {
+		result, reason := held.releaseFailure()
 		if m.safeDrain.keptShards == nil {
 			m.safeDrain.keptShards = map[shardmap.Shard]string{}
 		}
-		m.safeDrain.keptShards[s] = why
+		m.safeDrain.keptShards[shard] = reason
 		m.heartbeatDue = true
-		m.reportReleaseEnd(s, h, result, why, true)
+		m.reportReleaseEnd(shard, held, result, reason, true)
 	}
 	return true
 }
 
 // resetSafeDrain forgets the shards that an earlier drain left here.
 func (m *hookMachine) resetSafeDrain() {
-	if t := m.drainTerms(); !t.Safe || t.Index != m.safeDrain.drainIndex {
-		m.safeDrain = safeDrainState{drainIndex: t.Index}
+	if options := m.drainTerms(); !options.Safe || options.Index != m.safeDrain.drainIndex {
+		m.safeDrain = safeDrainState{drainIndex: options.Index}
 	}
 }
 
-// safeDrainReport returns the values for a heartbeat: up to MaxUnacquired shards, or all.
-func (a *Agent) safeDrainReport() (list []shardmap.Shard, all bool) {
+// safeDrainReport returns the values for a heartbeat: up to MaxUnacquired shards, or that all
+// shards remain.
+func (a *Agent) safeDrainReport() (keptShards []shardmap.Shard, keepsAll bool) {
 	if a.hooks == nil || len(a.hooks.safeDrain.keptShards) == 0 {
 		return nil, false
 	}
@@ -82,10 +83,10 @@ func (a *Agent) safeDrainReport() (list []shardmap.Shard, all bool) {
 
 // KeptShards returns the number of shards that a safe drain leaves at this node, and why the
 // first of them was not released.
-func (a *Agent) KeptShards() (n int, why string) {
+func (a *Agent) KeptShards() (count int, reason string) {
 	if a.hooks == nil || len(a.hooks.safeDrain.keptShards) == 0 {
 		return 0, ""
 	}
-	all := a.hooks.safeDrain.keptShards
-	return len(all), all[slices.Min(slices.Collect(maps.Keys(all)))]
+	keptShards := a.hooks.safeDrain.keptShards
+	return len(keptShards), keptShards[slices.Min(slices.Collect(maps.Keys(keptShards)))]
 }

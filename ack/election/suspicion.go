@@ -47,9 +47,9 @@ const (
 type LogEnd struct{ Term, Index uint64 }
 
 // isNewerThan reports whether Raft allows a server with log l to win the vote of a server with log
-// o, and not the other way round.
-func (l LogEnd) isNewerThan(o LogEnd) bool {
-	return l.Term > o.Term || l.Term == o.Term && l.Index > o.Index
+// other, and not the other way round.
+func (l LogEnd) isNewerThan(other LogEnd) bool {
+	return l.Term > other.Term || l.Term == other.Term && l.Index > other.Index
 }
 
 // Report is the reply of a voter that was asked whether it misses its leader.
@@ -87,9 +87,9 @@ type Options struct {
 // a network partition closes no connection, and the election timeout of Raft is longer than a
 // lease.
 //
-// A voter misses its leader when its heartbeats get no response. It then asks the other voters. Once
-// a majority misses the leader, the voter with the newest log campaigns. Among voters with equal
-// logs it is the one with the lowest id. The next voters in this order follow with a delay
+// A voter misses its leader when its heartbeats get no response. It then asks the other voters.
+// Once a majority misses the leader, the voter with the newest log campaigns. Among voters with
+// equal logs it is the one with the lowest id. The next voters in this order follow with a delay
 // (docs/internals/protocol-failures.md, "A leader that is missed"). A false alarm costs one term.
 // The goroutine of the agent calls all methods.
 type Suspicion struct {
@@ -121,8 +121,8 @@ type receivedReport struct {
 }
 
 // New returns the Suspicion of a process that starts now.
-func New(o Options, now time.Duration) *Suspicion {
-	return &Suspicion{options: o, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, peerReports: map[string]receivedReport{}}
+func New(options Options, now time.Duration) *Suspicion {
+	return &Suspicion{options: options, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, peerReports: map[string]receivedReport{}}
 }
 
 // UnansweredHeartbeat is the oldest heartbeat of a node without a response.
@@ -136,33 +136,33 @@ type UnansweredHeartbeat struct {
 // Poll checks whether the leader is missed. It returns the servers that must be asked whether
 // they miss it, and whether this voter must campaign now. The caller calls it after each
 // poll of the agent, with the zero value if its own server leads.
-func (s *Suspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask []string, campaign bool) {
+func (s *Suspicion) Poll(now time.Duration, unanswered UnansweredHeartbeat) (askServers []string, campaign bool) {
 	if now-s.lastPoll > s.timeout()/2 {
 		s.runningSince = now // answers may have arrived while this process did not run
 	}
 	s.lastPoll = now
 	s.adjustTimeout(now)
-	if !s.leaderMissed(now, of) {
+	if !s.leaderMissed(now, unanswered) {
 		s.ownReport, s.majoritySince = Report{CurrentTerm: s.options.Raft.Term()}, -1
 		return nil, false
 	}
-	if s.ownReport.LeaderTerm != of.LeaderTerm {
+	if s.ownReport.LeaderTerm != unanswered.LeaderTerm {
 		s.missedSince, s.nextRequest, s.majoritySince, s.laterTermSince = now, now, -1, -1
 		clear(s.peerReports)
 	}
 	if now-s.missedSince > giveUpHeartbeats*s.options.Heartbeat {
 		return nil, false
 	}
-	s.ownReport = Report{LeaderTerm: of.LeaderTerm, Log: s.options.Raft.LogEnd(), Candidate: s.campaignedAgainst == of.LeaderTerm, CurrentTerm: of.LeaderTerm}
+	s.ownReport = Report{LeaderTerm: unanswered.LeaderTerm, Log: s.options.Raft.LogEnd(), Candidate: s.campaignedAgainst == unanswered.LeaderTerm, CurrentTerm: unanswered.LeaderTerm}
 	voters := s.options.Raft.Voters()
 	if !slices.Contains(voters, s.options.Server) {
 		return nil, false
 	}
 	if now >= s.nextRequest {
 		s.lastRequest, s.nextRequest = now, now+reportHeartbeats*s.options.Heartbeat/2
-		ask = s.otherVoters(voters)
+		askServers = s.otherVoters(voters)
 	}
-	return ask, s.shouldCampaign(now, voters)
+	return askServers, s.shouldCampaign(now, voters)
 }
 
 // timeout returns how long a heartbeat may wait for its response.
@@ -172,49 +172,49 @@ func (s *Suspicion) timeout() time.Duration {
 
 // leaderMissed reports whether the leader of the present term has stopped answering. A newly
 // elected leader that has not answered this node yet is not missed.
-func (s *Suspicion) leaderMissed(now time.Duration, of UnansweredHeartbeat) bool {
-	return of.LeaderTerm != 0 && now-max(of.SentAt, s.runningSince) >= s.timeout()<<s.falseAlarms && of.LeaderTerm == s.options.Raft.Term()
+func (s *Suspicion) leaderMissed(now time.Duration, unanswered UnansweredHeartbeat) bool {
+	return unanswered.LeaderTerm != 0 && now-max(unanswered.SentAt, s.runningSince) >= s.timeout()<<s.falseAlarms && unanswered.LeaderTerm == s.options.Raft.Term()
 }
 
 // otherVoters returns the other voters except the leader.
 func (s *Suspicion) otherVoters(voters []string) []string {
 	leader := s.options.Raft.Leader()
-	return slices.DeleteFunc(slices.Clone(voters), func(v string) bool { return v == s.options.Server || v == leader })
+	return slices.DeleteFunc(slices.Clone(voters), func(voter string) bool { return voter == s.options.Server || voter == leader })
 }
 
 // shouldCampaign reports whether a majority misses the leader, and this voter is next in
 // order.
 func (s *Suspicion) shouldCampaign(now time.Duration, voters []string) bool {
-	with, silent, wait, leave := 1, 0, time.Duration(0), time.Duration(0)
-	for _, v := range s.otherVoters(voters) {
-		h := s.peerReports[v]
-		if h.requestedAt < s.lastRequest {
-			silent++ // its last report may be outdated
+	missing, unreplied, delay, candidateDelay := 1, 0, time.Duration(0), time.Duration(0)
+	for _, voter := range s.otherVoters(voters) {
+		report := s.peerReports[voter]
+		if report.requestedAt < s.lastRequest {
+			unreplied++ // its last report may be outdated
 		}
-		if s.reportCounts(now, h) {
-			with++
+		if s.reportCounts(now, report) {
+			missing++
 			switch {
-			case h.Candidate:
-				leave = campaignTime
-			case s.precedes(v, h.Log):
-				wait += campaignStagger
+			case report.Candidate:
+				candidateDelay = campaignTime
+			case s.precedes(voter, report.Log):
+				delay += campaignStagger
 			}
 		}
 	}
-	if 2*with <= len(voters) {
+	if 2*missing <= len(voters) {
 		s.majoritySince = -1
 		return false
 	}
 	if s.majoritySince < 0 {
 		s.majoritySince = now
 	}
-	wait = max(wait, leave)
-	if silent > 0 {
-		wait += replyWait
+	delay = max(delay, candidateDelay)
+	if unreplied > 0 {
+		delay += replyWait
 	}
 	// A candidate and its voters report no missed leader once the new term is written.
 	elected := s.laterTermSince < 0 || now >= s.laterTermSince+campaignTime
-	if now < s.majoritySince+wait || now < s.retryAt || !elected || s.ownReport.Candidate {
+	if now < s.majoritySince+delay || now < s.retryAt || !elected || s.ownReport.Candidate {
 		return false
 	}
 	s.campaignedAgainst, s.ownReport.Candidate = s.ownReport.LeaderTerm, true
@@ -237,18 +237,18 @@ func (s *Suspicion) precedes(server string, log LogEnd) bool {
 }
 
 // reportCounts reports whether a report counts: it is recent and names the same leader term.
-func (s *Suspicion) reportCounts(now time.Duration, h receivedReport) bool {
-	return h.LeaderTerm == s.ownReport.LeaderTerm && now-h.requestedAt <= reportHeartbeats*s.options.Heartbeat
+func (s *Suspicion) reportCounts(now time.Duration, report receivedReport) bool {
+	return report.LeaderTerm == s.ownReport.LeaderTerm && now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat
 }
 
-// ReportReceived records the reply of a server to a request that was sent at asked. The age of a
-// report counts from that time, because the reply may have been delayed. A reply to a request of an
-// earlier suspicion is ignored.
-func (s *Suspicion) ReportReceived(asked time.Duration, server string, m Report) {
-	if asked >= s.missedSince && asked >= s.peerReports[server].requestedAt {
-		s.peerReports[server] = receivedReport{m, asked}
-		if m.CurrentTerm > s.ownReport.LeaderTerm && s.laterTermSince < 0 {
-			s.laterTermSince = asked
+// ReportReceived records the reply of a server to a request that was sent at requestedAt. The age
+// of a report counts from that time, because the reply may have been delayed. A reply to a request
+// of an earlier suspicion is ignored.
+func (s *Suspicion) ReportReceived(requestedAt time.Duration, server string, report Report) {
+	if requestedAt >= s.missedSince && requestedAt >= s.peerReports[server].requestedAt {
+		s.peerReports[server] = receivedReport{report, requestedAt}
+		if report.CurrentTerm > s.ownReport.LeaderTerm && s.laterTermSince < 0 {
+			s.laterTermSince = requestedAt
 		}
 	}
 }

@@ -13,28 +13,28 @@ import (
 // true if there were any. Placement only uses the log, so the report of a node is in the log
 // before the node gets its first shard.
 func (l *Leader) submitAppReports(now time.Duration) bool {
-	var apps []ack.AppReport
-	for id, n := range l.members {
-		if !n.hasHeartbeat() || n.heartbeat.Gateway || n.isSilent(now, l.options.Pace) {
+	var reports []ack.AppReport
+	for id, node := range l.members {
+		if !node.hasHeartbeat() || node.heartbeat.Gateway || node.isSilent(now, l.options.Pace) {
 			continue
 		}
-		if a := (ack.AppReport{Node: id, ReturnsNeedRestart: n.heartbeat.ReturnsNeedRestart, StartedAfter: n.heartbeat.AppStartedAfter}); l.state.NeedsAppReport(a) {
-			apps = append(apps, a)
+		if report := (ack.AppReport{Node: id, ReturnsNeedRestart: node.heartbeat.ReturnsNeedRestart, StartedAfter: node.heartbeat.AppStartedAfter}); l.state.NeedsAppReport(report) {
+			reports = append(reports, report)
 		}
 	}
-	if len(apps) == 0 {
+	if len(reports) == 0 {
 		return false
 	}
-	slices.SortFunc(apps, func(a, b ack.AppReport) int { return cmp.Compare(a.Node, b.Node) })
-	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
-	l.emit(Submit{Entry: ack.EncodeAppReports(l.state.FormatVersion(), ack.AppReportEntry{Term: l.options.Term, Reports: apps[:min(len(apps), ack.MaxChanges)]})})
+	slices.SortFunc(reports, func(report, b ack.AppReport) int { return cmp.Compare(report.Node, b.Node) })
+	l.entryInFlight, l.configEntryInFlight, l.submittedAt = true, true, now
+	l.emit(Submit{Entry: ack.EncodeAppReports(l.state.FormatVersion(), ack.AppReportEntry{Term: l.options.Term, Reports: reports[:min(len(reports), ack.MaxChanges)]})})
 	return true
 }
 
 // appReportsApplied handles the application of a report entry.
 func (l *Leader) appReportsApplied(old *ack.State) {
-	if l.changeInFlight && l.state.DeparturesIndex() != old.DeparturesIndex() {
-		l.entryInFlight, l.changeInFlight = false, false
+	if l.configEntryInFlight && l.state.DeparturesIndex() != old.DeparturesIndex() {
+		l.entryInFlight, l.configEntryInFlight = false, false
 	}
 }
 
@@ -48,16 +48,16 @@ type HeldBack struct {
 // heldBackByReturns returns the nodes that would own more shards than want gives them if all
 // apps had restarted, ordered by id.
 func (l *Leader) heldBackByReturns(members []shardmap.Member, want *shardmap.Map) []HeldBack {
-	rules := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
-	if rules.Barred == nil || len(members) == 0 {
+	placement := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
+	if placement.Barred == nil || len(members) == 0 {
 		return nil
 	}
-	rules.Barred = nil
-	free := shardmap.Assign(l.state.Committed(), members, rules)
+	placement.Barred = nil
+	unbarred := shardmap.Assign(l.state.Committed(), members, placement)
 	var held []HeldBack
-	for _, m := range free.Members() {
-		if more := free.Count(m.ID) - want.Count(m.ID); more > 0 && l.state.ReturnsNeedRestart(m.ID) {
-			held = append(held, HeldBack{Node: m.ID, Shards: more})
+	for _, member := range unbarred.Members() {
+		if more := unbarred.Count(member.ID) - want.Count(member.ID); more > 0 && l.state.ReturnsNeedRestart(member.ID) {
+			held = append(held, HeldBack{Node: member.ID, Shards: more})
 		}
 	}
 	return held

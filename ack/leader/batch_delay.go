@@ -37,8 +37,8 @@ func (l *Leader) batchDelay(want *shardmap.Map) time.Duration {
 // the cluster, without gateways and leaving nodes.
 func (l *Leader) expectedNodes() int {
 	count := l.options.BootstrapExpect
-	for _, n := range l.members {
-		if n.heartbeat.Gateway || n.heartbeat.Leaving || n.heartbeat.Goodbye {
+	for _, node := range l.members {
+		if node.heartbeat.Gateway || node.heartbeat.Leaving || node.heartbeat.Goodbye {
 			count--
 		}
 	}
@@ -51,12 +51,12 @@ func (l *Leader) expectedNodes() int {
 func (l *Leader) onlyAddsNodes(want *shardmap.Map) bool {
 	last, base := l.state.Proposed(), l.state.Committed()
 	kept := 0
-	for _, m := range want.Members() {
-		old, ok := findMember(last, m.ID)
+	for _, member := range want.Members() {
+		old, ok := findMember(last, member.ID)
 		switch {
-		case ok && old.Weight == m.Weight:
+		case ok && old.Weight == member.Weight:
 			kept++
-		case ok || base.Has(m.ID):
+		case ok || base.Has(member.ID):
 			return false
 		}
 	}
@@ -64,10 +64,10 @@ func (l *Leader) onlyAddsNodes(want *shardmap.Map) bool {
 }
 
 // findMember returns the member with the given id.
-func findMember(m *shardmap.Map, id shardmap.NodeID) (shardmap.Member, bool) {
-	for _, x := range m.Members() {
-		if x.ID == id {
-			return x, true
+func findMember(from *shardmap.Map, id shardmap.NodeID) (shardmap.Member, bool) {
+	for _, member := range from.Members() {
+		if member.ID == id {
+			return member, true
 		}
 	}
 	return shardmap.Member{}, false

@@ -18,101 +18,103 @@ type clusterAppHealth struct {
 	// checks failed, or were refused. A new leader includes apps of nodes that have not sent a
 	// heartbeat yet.
 	mostMayFail, mostRefuseConns bool
-	// onlyHeldBack means that the only nodes that may own shards are held back.
-	onlyHeldBack bool
+	// allOwnersHeldBack means that the only nodes that may own shards are held back.
+	allOwnersHeldBack bool
 }
 
 // updateAppsHealth updates clusterAppHealth once in each step.
 func (l *Leader) updateAppsHealth(now time.Duration) {
 	var apps, unhealthy, failing, refused int
-	for _, m := range l.state.Proposed().Members() {
-		l.member(m.ID)
+	for _, member := range l.state.Proposed().Members() {
+		l.member(member.ID)
 	}
-	h := &l.appsHealth
-	held := false
-	for _, n := range l.members {
-		held = held || l.isHeldBack(now, n)
-		if !l.countsApp(now, n) {
+	health := &l.appsHealth
+	anyHeldBack := false
+	for _, node := range l.members {
+		anyHeldBack = anyHeldBack || l.isHeldBack(now, node)
+		if !l.countsForHealth(now, node) {
 			continue
 		}
 		apps++
 		switch {
-		case !n.hasHeartbeat():
+		case !node.hasHeartbeat():
 			failing++
 			refused++
-		case n.heartbeat.Unhealthy || n.heartbeat.App.Failing:
+		case node.heartbeat.Unhealthy || node.heartbeat.App.Failing:
 			failing++
-			if n.heartbeat.Unhealthy {
+			if node.heartbeat.Unhealthy {
 				unhealthy++
 			}
-			if n.heartbeat.App.Refused {
+			if node.heartbeat.App.Refused {
 				refused++
 			}
 		}
 	}
-	h.mostMayFail, h.mostRefuseConns = 2*failing > apps, 2*refused > apps
-	if h.mostUnhealthy = 2*unhealthy > apps; h.mostUnhealthy {
-		h.panicMode, h.lastMostUnhealthy = true, now
-	} else if now-h.lastMostUnhealthy > panicRecovery {
-		h.panicMode = false
+	health.mostMayFail, health.mostRefuseConns = 2*failing > apps, 2*refused > apps
+	if health.mostUnhealthy = 2*unhealthy > apps; health.mostUnhealthy {
+		health.panicMode, health.lastMostUnhealthy = true, now
+	} else if now-health.lastMostUnhealthy > panicRecovery {
+		health.panicMode = false
 	}
-	if h.onlyHeldBack = false; held {
-		h.onlyHeldBack = true
-		for id, n := range l.members {
-			if l.eligibleIgnoringFlaps(now, n) && !l.isHeldBack(now, n) && !l.isRestarting(n) && !l.state.Policy().DrainsGradually(id) {
-				h.onlyHeldBack = false
+	if health.allOwnersHeldBack = false; anyHeldBack {
+		health.allOwnersHeldBack = true
+		for id, node := range l.members {
+			if l.eligibleIgnoringFlaps(now, node) && !l.isHeldBack(now, node) && !l.isRestarting(node) && !l.state.Policy().DrainsGradually(id) {
+				health.allOwnersHeldBack = false
 			}
 		}
 	}
 }
 
-// countsApp reports whether an app counts in clusterAppHealth: its node could own shards if
+// countsForHealth reports whether an app counts in clusterAppHealth: its node could own shards if
 // the app is healthy. An app that has not started yet has never owned any.
-func (l *Leader) countsApp(now time.Duration, n *member) bool {
-	member := l.state.Proposed().Has(n.id)
+func (l *Leader) countsForHealth(now time.Duration, node *member) bool {
+	member := l.state.Proposed().Has(node.id)
 	switch {
-	case n.removed, n.hasCrashed(), n.heartbeat.Gateway, n.heartbeat.Leaving, n.heartbeat.Goodbye, l.state.Policy().Drained[n.id], l.isRestarting(n):
+	case node.removed, node.hasCrashed(), node.heartbeat.Gateway, node.heartbeat.Leaving, node.heartbeat.Goodbye, l.state.Policy().Drained[node.id], l.isRestarting(node):
 		return false
-	case !n.hasHeartbeat():
+	case !node.hasHeartbeat():
 		return member && now-l.electedAt < l.maxTiming.DeadAfter
 	}
-	return !n.isSilent(now, l.options.Pace) && (member || !n.heartbeat.App.Starting)
+	return !node.isSilent(now, l.options.Pace) && (member || !node.heartbeat.App.Starting)
 }
 
 // excludedForHealth reports whether a node may not be in the next map because its app is
 // unhealthy. If most apps are unhealthy, a member stays, because its shards would move from
 // one unhealthy app to the next. If most apps may become unhealthy, the leader waits. An app
 // that refuses connections is excluded immediately, unless most apps do.
-func (l *Leader) excludedForHealth(n *member) bool {
-	if !n.heartbeat.Unhealthy {
+func (l *Leader) excludedForHealth(node *member) bool {
+	if !node.heartbeat.Unhealthy {
 		return false
 	}
-	switch h := l.appsHealth; {
-	case !l.state.Proposed().Has(n.id):
+	switch health := l.appsHealth; {
+	case !l.state.Proposed().Has(node.id):
 		return true
-	case n.heartbeat.App.Refused:
-		return !h.mostUnhealthy && !h.mostRefuseConns
+	case node.heartbeat.App.Refused:
+		return !health.mostUnhealthy && !health.mostRefuseConns
 	default:
-		return !h.panicMode && !h.mostMayFail
+		return !health.panicMode && !health.mostMayFail
 	}
 }
 
 // isHeldBack reports whether a node outside the map must wait, because its app became
 // unhealthy repeatedly and recovered only recently.
-func (l *Leader) isHeldBack(now time.Duration, n *member) bool { return l.holdRemaining(now, n) > 0 }
+func (l *Leader) isHeldBack(now time.Duration, node *member) bool {
+	return l.holdRemaining(now, node) > 0
+}
 
 // holdTime returns how long the app must be healthy before the node gets shards again.
-func (l *Leader) holdTime(now time.Duration, n *member) time.Duration {
-	if n.heartbeat.Unhealthy && !n.heartbeat.Gateway && !l.state.Proposed().Has(n.id) {
-		return flapPause(n.heartbeat.App.FlapCount)
+func (l *Leader) holdTime(now time.Duration, node *member) time.Duration {
+	if node.heartbeat.Unhealthy && !node.heartbeat.Gateway && !l.state.Proposed().Has(node.id) {
+		return flapPause(node.heartbeat.App.FlapCount)
 	}
-	return l.holdRemaining(now, n)
+	return l.holdRemaining(now, node)
 }
 
 // holdRemaining returns how long the node is still held back if its app remains healthy.
-func (l *Leader) holdRemaining(now time.Duration, n *member) time.Duration {
-	if !n.hasHeartbeat() || n.heartbeat.Unhealthy || n.heartbeat.Gateway || l.state.Proposed().Has(n.id) {
+func (l *Leader) holdRemaining(now time.Duration, node *member) time.Duration {
+	if !node.hasHeartbeat() || node.heartbeat.Unhealthy || node.heartbeat.Gateway || l.state.Proposed().Has(node.id) {
 		return 0
 	}
-	return max(n.healthySince+flapPause(n.heartbeat.App.FlapCount)-now, 0)
+	return max(node.healthySince+flapPause(node.heartbeat.App.FlapCount)-now, 0)
 }

@@ -14,7 +14,7 @@
 //   - Message is an input of a Leader, Effect an output.
 //   - MemberView is the state of a node from the view of the leader, and Plan the moves of the
 //     next map.
-//   - Levels decides when to raise the level of the cluster.
+//   - FormatUpgrade decides when to raise the format version of the cluster.
 //
 // A round is the change from one committed map to the next:
 //

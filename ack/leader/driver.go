@@ -50,11 +50,11 @@ type Driver struct {
 
 // NewDriver begins the leadership of a server that Raft has elected. The first Handle is
 // due immediately.
-func NewDriver(o DriverOptions) *Driver {
-	d := &Driver{options: o, startedAt: o.Clock(), state: o.NewestState()}
+func NewDriver(options DriverOptions) *Driver {
+	d := &Driver{options: options, startedAt: options.Clock(), state: options.NewestState()}
 	d.barrierDue = d.startedAt
-	o.Leader.State = d.state
-	d.leader = New(o.Leader, d.startedAt)
+	options.Leader.State = d.state
+	d.leader = New(options.Leader, d.startedAt)
 	return d
 }
 
@@ -90,9 +90,9 @@ func (d *Driver) Handle(m Message) []Effect {
 
 // applyNewest gives the leader a newer state before anything that was learned after it.
 func (d *Driver) applyNewest() {
-	if s := d.options.NewestState(); s != d.state {
-		d.state = s
-		d.step(StateApplied{State: s})
+	if state := d.options.NewestState(); state != d.state {
+		d.state = state
+		d.step(StateApplied{State: state})
 	}
 }
 
@@ -101,14 +101,14 @@ func (d *Driver) applyNewest() {
 func (d *Driver) step(m Message) {
 	before := d.options.Clock()
 	d.stepLeader(before, TermRead{Before: before, Term: d.options.Raft.Term()})
-	if v := d.options.Raft.Voters(); !slices.Equal(v, d.voters) {
-		d.voters = v
-		d.stepLeader(d.options.Clock(), Voters{Servers: v})
+	if voters := d.options.Raft.Voters(); !slices.Equal(voters, d.voters) {
+		d.voters = voters
+		d.stepLeader(d.options.Clock(), Voters{Servers: voters})
 	}
 	if d.options.KeyConfig != nil {
-		if k := d.options.KeyConfig(); k != d.keyConfig {
-			d.keyConfig = k
-			d.stepLeader(d.options.Clock(), KeyConfigLoaded{Text: k})
+		if keyConfig := d.options.KeyConfig(); keyConfig != d.keyConfig {
+			d.keyConfig = keyConfig
+			d.stepLeader(d.options.Clock(), KeyConfigLoaded{Text: keyConfig})
 		}
 	}
 	d.stepLeader(d.options.Clock(), m)
@@ -154,6 +154,6 @@ func (d *Driver) DefersMoves(node shardmap.NodeID) bool {
 // AwaitsIdleShards reports whether the node has not yet answered the pending AskIdle, which asks
 // for its idle shards. first is true if this change has not yet moved any shard of the node.
 func (d *Driver) AwaitsIdleShards(node shardmap.NodeID) (awaits, first bool) {
-	o := d.leader.stagedMoves.progress[node]
-	return d.leader.stagedMoves.awaitingAnswer[node], o != nil && o.proposals == 0
+	progress := d.leader.stagedMoves.progress[node]
+	return d.leader.stagedMoves.awaitingAnswer[node], progress != nil && progress.proposals == 0
 }

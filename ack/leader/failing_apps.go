@@ -11,39 +11,39 @@ import (
 // moves to the member with the fewest shards whose app has not failed to acquire it, and stays
 // there. Without such a member it stays where it is. A member whose app cannot acquire any shard
 // gets no further shards, as if it were cordoned.
-func (l *Leader) avoidFailingApps(p *shardmap.Policy, members []shardmap.Member) {
+func (l *Leader) avoidFailingApps(placement *shardmap.Policy, members []shardmap.Member) {
 	base, avoid := l.state.Committed(), map[shardmap.Shard]map[shardmap.NodeID]bool{}
 	cordoned := false
-	for _, m := range members {
-		n := l.member(m.ID)
-		for _, s := range n.heartbeat.UnacquiredShards {
-			if int(s) < base.Len() {
-				if avoid[s] == nil {
-					avoid[s] = map[shardmap.NodeID]bool{}
+	for _, member := range members {
+		node := l.member(member.ID)
+		for _, shard := range node.heartbeat.UnacquiredShards {
+			if int(shard) < base.Len() {
+				if avoid[shard] == nil {
+					avoid[shard] = map[shardmap.NodeID]bool{}
 				}
-				avoid[s][m.ID] = true
+				avoid[shard][member.ID] = true
 			}
 		}
-		if n.heartbeat.AcquiresNone && !p.Cordoned[m.ID] {
+		if node.heartbeat.AcquiresNone && !placement.Cordoned[member.ID] {
 			if !cordoned {
-				p.Cordoned, cordoned = maps.Clone(p.Cordoned), true
+				placement.Cordoned, cordoned = maps.Clone(placement.Cordoned), true
 			}
-			setKey(&p.Cordoned, m.ID, true)
+			setKey(&placement.Cordoned, member.ID, true)
 		}
 	}
 	if len(avoid) == 0 {
 		return
 	}
 	counts := map[shardmap.NodeID]int{}
-	for _, m := range members {
-		if !p.Absent[m.ID] && !p.Cordoned[m.ID] && !p.Emptying[m.ID] && !p.Drained[m.ID] {
-			counts[m.ID] = base.Count(m.ID)
+	for _, member := range members {
+		if !placement.Absent[member.ID] && !placement.Cordoned[member.ID] && !placement.Emptying[member.ID] && !placement.Drained[member.ID] {
+			counts[member.ID] = base.Count(member.ID)
 		}
 	}
-	p.Pins = maps.Clone(p.Pins)
-	for _, s := range slices.Sorted(maps.Keys(avoid)) {
-		if to := l.relocationTarget(p, members, base.Owner(s), s, avoid[s], counts); to != "" {
-			setKey(&p.Pins, s, shardmap.Pin{Node: to})
+	placement.Pins = maps.Clone(placement.Pins)
+	for _, shard := range slices.Sorted(maps.Keys(avoid)) {
+		if to := l.relocationTarget(placement, members, base.Owner(shard), shard, avoid[shard], counts); to != "" {
+			setKey(&placement.Pins, shard, shardmap.Pin{Node: to})
 			counts[to]++
 		}
 	}
@@ -51,27 +51,27 @@ func (l *Leader) avoidFailingApps(p *shardmap.Policy, members []shardmap.Member)
 
 // relocationTarget returns the member that should own a shard which the apps of avoid fail to
 // acquire. Empty means that the shard is placed like any other.
-func (l *Leader) relocationTarget(p *shardmap.Policy, members []shardmap.Member, owner shardmap.NodeID, s shardmap.Shard, avoid map[shardmap.NodeID]bool, counts map[shardmap.NodeID]int) (to shardmap.NodeID) {
-	pin, pinned := p.Pins[s]
-	_, fits := counts[pin.Node]
-	if pinned && fits && !avoid[pin.Node] {
+func (l *Leader) relocationTarget(placement *shardmap.Policy, members []shardmap.Member, owner shardmap.NodeID, shard shardmap.Shard, avoid map[shardmap.NodeID]bool, counts map[shardmap.NodeID]int) (to shardmap.NodeID) {
+	pin, pinned := placement.Pins[shard]
+	_, pinUsable := counts[pin.Node]
+	if pinned && pinUsable && !avoid[pin.Node] {
 		return ""
 	}
-	is := func(m shardmap.Member) bool { return m.ID == owner }
-	stays := slices.ContainsFunc(members, is) && !p.Emptying[owner] && !p.Drained[owner]
-	if stays && !avoid[owner] {
+	isOwner := func(member shardmap.Member) bool { return member.ID == owner }
+	ownerCanKeep := slices.ContainsFunc(members, isOwner) && !placement.Emptying[owner] && !placement.Drained[owner]
+	if ownerCanKeep && !avoid[owner] {
 		return owner
 	}
-	for _, m := range members {
-		count, may := counts[m.ID]
-		if !may || avoid[m.ID] || pinned && pin.Zone != "" && p.Zones[m.ID] != pin.Zone {
+	for _, member := range members {
+		count, allowed := counts[member.ID]
+		if !allowed || avoid[member.ID] || pinned && pin.Zone != "" && placement.Zones[member.ID] != pin.Zone {
 			continue
 		}
 		if to == "" || count < counts[to] {
-			to = m.ID
+			to = member.ID
 		}
 	}
-	if to == "" && stays {
+	if to == "" && ownerCanKeep {
 		return owner
 	}
 	return to

@@ -11,15 +11,15 @@ const (
 // flapPause returns how much longer a node stays out of the map after its n-th consecutive
 // failure of one kind: nothing after the first, 2 s after the second, and twice as long after
 // each further one, up to 5 minutes.
-func flapPause(offences uint32) time.Duration {
-	if offences < 2 {
+func flapPause(failures uint32) time.Duration {
+	if failures < 2 {
 		return 0
 	}
-	d := firstFlapPause
-	for range offences - 2 {
-		if d *= 2; d >= maxFlapPause {
+	pause := firstFlapPause
+	for range failures - 2 {
+		if pause *= 2; pause >= maxFlapPause {
 			return maxFlapPause
 		}
 	}
-	return d
+	return pause
 }

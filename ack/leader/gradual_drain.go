@@ -31,20 +31,20 @@ func (g *gradualDrains) clear() {
 // assumeIdle derives the idle shards from the open proposal, which an earlier leader may have
 // made: the shards that it takes from a live owner were idle. A node with a gradual drain that
 // remains a member may also have lost shards to pins, whether idle or not.
-func (g *gradualDrains) assumeIdle(s *ack.State) {
-	base, last, p := s.Committed(), s.Proposed(), s.Policy()
+func (g *gradualDrains) assumeIdle(state *ack.State) {
+	base, last, policy := state.Committed(), state.Proposed(), state.Policy()
 	var idle map[shardmap.Shard]bool
-	for _, m := range shardmap.Diff(base, last) {
-		if m.From != "" && !p.DrainsGradually(m.From) {
-			setKey(&idle, m.Shard, true)
+	for _, move := range shardmap.Diff(base, last) {
+		if move.From != "" && !policy.DrainsGradually(move.From) {
+			setKey(&idle, move.Shard, true)
 		}
 	}
-	for id, asked := range p.GradualDrains {
-		if !last.Has(id) || uint64(last.Epoch()) < asked.Index {
+	for id, drain := range policy.GradualDrains {
+		if !last.Has(id) || uint64(last.Epoch()) < drain.Index {
 			continue
 		}
 		for shard := range base.Shards(id) {
-			if _, pinned := p.Pins[shard]; !pinned && last.Owner(shard) != id {
+			if _, pinned := policy.Pins[shard]; !pinned && last.Owner(shard) != id {
 				setKey(&idle, shard, true)
 			}
 		}
@@ -53,11 +53,11 @@ func (g *gradualDrains) assumeIdle(s *ack.State) {
 }
 
 // drainsStarted forgets the idle shards of nodes whose gradual drain has just started.
-func (g *gradualDrains) drainsStarted(was, is *ack.Policy, m *shardmap.Map) {
+func (g *gradualDrains) drainsStarted(before, after *ack.Policy, committed *shardmap.Map) {
 	idle := maps.Clone(g.idle)
-	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool {
-		owner := m.Owner(s)
-		return is.DrainsGradually(owner) && is.GradualDrains[owner] != was.GradualDrains[owner]
+	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool {
+		owner := committed.Owner(shard)
+		return after.DrainsGradually(owner) && after.GradualDrains[owner] != before.GradualDrains[owner]
 	})
 	g.setIdle(idle)
 }
@@ -73,23 +73,23 @@ func (g *gradualDrains) setIdle(idle map[shardmap.Shard]bool) {
 // idleReported applies a report of idle shards. It does not change the open round, or a
 // proposal or commit that is being submitted. A proposal withdraws the question of a staged
 // change, so a response to an open question counts even while another entry is being submitted.
-func (l *Leader) idleReported(now time.Duration, m IdleShards) {
-	c := l.state.Committed()
-	if m.IsAnswer && l.ownRoundOpen() && !l.entryInFlight && m.MapEpoch == c.Epoch() && l.stagedMoves.awaitingAnswer[m.Node] {
-		l.busyReported(m)
+func (l *Leader) idleReported(now time.Duration, report IdleShards) {
+	committed := l.state.Committed()
+	if report.IsAnswer && l.ownRoundOpen() && !l.entryInFlight && report.MapEpoch == committed.Epoch() && l.stagedMoves.awaitingAnswer[report.Node] {
+		l.busyReported(report)
 		return
 	}
-	if l.state.HasOpenProposal() || m.MapEpoch != c.Epoch() || m.IsAnswer && !l.stagedMoves.awaitingAnswer[m.Node] || !m.IsAnswer && (l.entryInFlight || !l.state.Policy().DrainsGradually(m.Node)) {
+	if l.state.HasOpenProposal() || report.MapEpoch != committed.Epoch() || report.IsAnswer && !l.stagedMoves.awaitingAnswer[report.Node] || !report.IsAnswer && (l.entryInFlight || !l.state.Policy().DrainsGradually(report.Node)) {
 		return
 	}
-	if m.IsAnswer && !l.mayUseAnswer(now, m) {
-		m.Shards = nil
+	if report.IsAnswer && !l.mayUseAnswer(now, report) {
+		report.Shards = nil
 	}
 	idle := maps.Clone(l.gradualDrains.idle)
-	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool { return c.Owner(s) == m.Node })
-	for _, s := range m.Shards {
-		if int(s) < c.Len() && c.Owner(s) == m.Node {
-			setKey(&idle, s, true)
+	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool { return committed.Owner(shard) == report.Node })
+	for _, shard := range report.Shards {
+		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node {
+			setKey(&idle, shard, true)
 		}
 	}
 	l.gradualDrains.setIdle(idle)
@@ -98,26 +98,26 @@ func (l *Leader) idleReported(now time.Duration, m IdleShards) {
 // finishGradualDrains returns the changes that turn gradual drains into ordinary ones, because
 // the node no longer owns a shard or the time is over.
 func (l *Leader) finishGradualDrains(now time.Duration) []ack.Change {
-	p := l.state.Policy()
-	if len(p.GradualDrains) == 0 {
+	policy := l.state.Policy()
+	if len(policy.GradualDrains) == 0 {
 		return nil
 	}
-	seen := map[shardmap.NodeID]firstSighting{}
-	var over []ack.Change
-	for _, id := range slices.Sorted(maps.Keys(p.GradualDrains)) {
-		s := l.gradualDrains.firstSeen[id]
-		if s.entryIndex != p.GradualDrains[id].Index {
-			s = firstSighting{entryIndex: p.GradualDrains[id].Index, seenAt: now}
+	firstSeen := map[shardmap.NodeID]firstSighting{}
+	var changes []ack.Change
+	for _, id := range slices.Sorted(maps.Keys(policy.GradualDrains)) {
+		sighting := l.gradualDrains.firstSeen[id]
+		if sighting.entryIndex != policy.GradualDrains[id].Index {
+			sighting = firstSighting{entryIndex: policy.GradualDrains[id].Index, seenAt: now}
 		}
-		seen[id] = s
-		owns := l.state.Committed().Count(id) + l.state.Proposed().Count(id)
-		if (owns == 0 || now-s.seenAt >= p.GradualDrains[id].Duration) && len(over) < ack.MaxChanges {
-			over = append(over, ack.Change{Kind: ack.ChangeDrain, Node: id, ReleaseTimeout: p.DrainOptions[id].ReleaseTimeout, SafeDrain: p.DrainOptions[id].Safe})
+		firstSeen[id] = sighting
+		shards := l.state.Committed().Count(id) + l.state.Proposed().Count(id)
+		if (shards == 0 || now-sighting.seenAt >= policy.GradualDrains[id].Duration) && len(changes) < ack.MaxChanges {
+			changes = append(changes, ack.Change{Kind: ack.ChangeDrain, Node: id, ReleaseTimeout: policy.DrainOptions[id].ReleaseTimeout, SafeDrain: policy.DrainOptions[id].Safe})
 		}
 	}
-	l.gradualDrains.firstSeen = seen
-	for _, c := range over {
-		setKey(&l.stagedMoves.overdueDrains, c.Node, true)
+	l.gradualDrains.firstSeen = firstSeen
+	for _, change := range changes {
+		setKey(&l.stagedMoves.overdueDrains, change.Node, true)
 	}
-	return over
+	return changes
 }

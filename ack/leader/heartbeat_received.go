@@ -10,70 +10,70 @@ import (
 
 // heartbeatReceived handles a heartbeat. ok is false if it gets no response, for example because
 // it does not name exactly the term of the leader (why 2).
-func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (ack.Answer, bool) {
-	if m.Term != l.options.Term || l.leases.revoked {
+func (l *Leader) heartbeatReceived(now time.Duration, heartbeat HeartbeatReceived) (ack.Answer, bool) {
+	if heartbeat.Term != l.options.Term || l.leases.revoked {
 		return ack.Answer{}, false
 	}
-	n := l.member(m.Node)
-	if n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {
-		return l.refusal(m, n.refuseBoot(m)), true
+	node := l.member(heartbeat.Node)
+	if node.hasHeartbeat() && heartbeat.Boot < node.heartbeat.Boot {
+		return l.refusal(heartbeat, node.refuseBoot(heartbeat)), true
 	}
-	if a := l.refuseDuplicate(now, n, m); a.Refusal != 0 {
-		return l.refusal(m, a), true
+	if answer := l.refuseDuplicate(now, node, heartbeat); answer.Refusal != 0 {
+		return l.refusal(heartbeat, answer), true
 	}
-	if n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce != n.heartbeat.Nonce {
+	if node.hasHeartbeat() && heartbeat.Boot == node.heartbeat.Boot && heartbeat.Nonce != node.heartbeat.Nonce {
 		// Messages that name this boot, like old evidence, could not distinguish the
 		// two processes.
-		return l.refusal(m, n.refuseBoot(m)), true
+		return l.refusal(heartbeat, node.refuseBoot(heartbeat)), true
 	}
-	if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {
+	if heartbeat.Boot == node.heartbeat.Boot && heartbeat.Number <= node.heartbeat.Number {
 		return ack.Answer{}, false // repeated or overtaken
 	}
-	if m.Boot != n.heartbeat.Boot {
-		n.reset(now, m.Boot)
-		n.noInitialEcho = m.Echo == ack.Echo{}
+	if heartbeat.Boot != node.heartbeat.Boot {
+		node.reset(now, heartbeat.Boot)
+		node.noInitialEcho = heartbeat.Echo == ack.Echo{}
 	}
-	if !n.hasHeartbeat() || n.heartbeat.Zone != m.Zone || n.heartbeat.AcquiresNone != m.AcquiresNone || !slices.Equal(n.heartbeat.UnacquiredShards, m.UnacquiredShards) {
+	if !node.hasHeartbeat() || node.heartbeat.Zone != heartbeat.Zone || node.heartbeat.AcquiresNone != heartbeat.AcquiresNone || !slices.Equal(node.heartbeat.UnacquiredShards, heartbeat.UnacquiredShards) {
 		l.inputsVersion++
 	}
-	if m.Goodbye && (!n.heartbeat.Goodbye || m.Boot != n.heartbeat.Boot) {
-		n.restart.goodbyeAt = now
+	if heartbeat.Goodbye && (!node.heartbeat.Goodbye || heartbeat.Boot != node.heartbeat.Boot) {
+		node.restartTimes.goodbyeAt = now
 	}
-	n.heartbeat, n.addr, n.connClosed, n.lastHeartbeatAt = m.Heartbeat, m.From, false, now
-	n.crashedBoot, n.crashedBeforeHeartbeat, n.removed = 0, false, false
-	if m.Unhealthy {
-		n.healthySince = -1
-	} else if n.healthySince < 0 {
-		n.healthySince = now
+	node.heartbeat, node.addr, node.connClosed, node.lastHeartbeatAt = heartbeat.Heartbeat, heartbeat.From, false, now
+	node.crashedBoot, node.crashedBeforeHeartbeat, node.removed = 0, false, false
+	if heartbeat.Unhealthy {
+		node.healthySince = -1
+	} else if node.healthySince < 0 {
+		node.healthySince = now
 	}
-	l.echoReceived(now, n)
-	l.trackLag(now, n)
-	return l.answerHeartbeat(now, n), true
+	l.echoReceived(now, node)
+	l.trackLag(now, node)
+	return l.answerHeartbeat(now, node), true
 }
 
 // refuseBoot returns the refusal of a boot that is not above the known one. A wiped disk only
 // needs a higher boot. The same disk counts its boots, so it was rolled back or copied.
-func (n *member) refuseBoot(m HeartbeatReceived) ack.Answer {
-	if m.Server == n.heartbeat.Server {
+func (n *member) refuseBoot(heartbeat HeartbeatReceived) ack.Answer {
+	if heartbeat.Server == n.heartbeat.Server {
 		return ack.Answer{Refusal: ack.RefusedRollback, KnownBoot: n.heartbeat.Boot}
 	}
-	return ack.Answer{Refusal: ack.RefusedBoot, KnownBoot: max(n.heartbeat.Boot, m.Boot+1)}
+	return ack.Answer{Refusal: ack.RefusedBoot, KnownBoot: max(n.heartbeat.Boot, heartbeat.Boot+1)}
 }
 
 // refuseDuplicate refuses a second process under a node id (docs/internals/protocol.md). It
 // does so until the connection of the first process is closed, or it has been silent for
 // DeadAfter, and its lease has certainly expired. On another disk it also waits until the
 // first process certainly runs nothing. A quickly restarted node only waits for the lease.
-func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceived) ack.Answer {
-	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {
+func (l *Leader) refuseDuplicate(now time.Duration, node *member, heartbeat HeartbeatReceived) ack.Answer {
+	if !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce || node.heartbeat.Goodbye {
 		return ack.Answer{}
 	}
-	if gone := n.connClosed || n.hasCrashed() || now-n.lastHeartbeatAt > l.maxTiming.DeadAfter; !gone {
-		l.emit(Event{Kind: EventDuplicate, Node: n.id, Reason: n.addr + " and " + m.From})
-		return ack.Answer{Refusal: ack.RefusedDuplicate, KnownBoot: n.heartbeat.Boot, DuplicateAddr: n.addr}
+	if gone := node.connClosed || node.hasCrashed() || now-node.lastHeartbeatAt > l.maxTiming.DeadAfter; !gone {
+		l.emit(Event{Kind: EventDuplicate, Node: node.id, Reason: node.addr + " and " + heartbeat.From})
+		return ack.Answer{Refusal: ack.RefusedDuplicate, KnownBoot: node.heartbeat.Boot, DuplicateAddr: node.addr}
 	}
-	if n.hadLease && now <= n.lastGrantAt+l.maxTiming.LeaseExpiry() || m.Server != n.heartbeat.Server && !l.processGone(now, n) {
-		return ack.Answer{Refusal: ack.RefusedDuplicate, KnownBoot: n.heartbeat.Boot}
+	if node.hadLease && now <= node.lastGrantAt+l.maxTiming.LeaseExpiry() || heartbeat.Server != node.heartbeat.Server && !l.processGone(now, node) {
+		return ack.Answer{Refusal: ack.RefusedDuplicate, KnownBoot: node.heartbeat.Boot}
 	}
 	return ack.Answer{}
 }
@@ -82,119 +82,121 @@ func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceiv
 // running requests. A new process on the same disk proves that the previous one has ended,
 // because it holds the lock. A new process on another disk proves nothing, and would serve the
 // same shards under the same epochs. So it must wait as long as a takeover of the shards.
-func (l *Leader) processGone(now time.Duration, n *member) bool {
-	sinceGrant := now - n.lastGrantAt
-	return n.heartbeat.Goodbye || n.removed || sinceGrant >= l.maxTiming.DeadAfter ||
-		n.hasCrashed() && l.maxTiming.Takeover != ack.TakeoverTimeout && sinceGrant > l.maxTiming.LeaseExpiry()
+func (l *Leader) processGone(now time.Duration, node *member) bool {
+	sinceGrant := now - node.lastGrantAt
+	return node.heartbeat.Goodbye || node.removed || sinceGrant >= l.maxTiming.DeadAfter ||
+		node.hasCrashed() && l.maxTiming.Takeover != ack.TakeoverTimeout && sinceGrant > l.maxTiming.LeaseExpiry()
 }
 
 // refusal completes the response that refuses a heartbeat.
-func (l *Leader) refusal(m HeartbeatReceived, a ack.Answer) ack.Answer {
-	a.FormatVersion, a.Term, a.Boot, a.HeartbeatNumber, a.Epoch = m.FormatVersion, l.options.Term, m.Boot, m.Number, l.state.Proposed().Epoch()
-	return a
+func (l *Leader) refusal(heartbeat HeartbeatReceived, answer ack.Answer) ack.Answer {
+	answer.FormatVersion, answer.Term, answer.Boot, answer.HeartbeatNumber, answer.Epoch = heartbeat.FormatVersion, l.options.Term, heartbeat.Boot, heartbeat.Number, l.state.Proposed().Epoch()
+	return answer
 }
 
 // echoReceived evaluates the echo in a heartbeat: the number of a response that the node received
 // from this leader. The echo of a voter confirms the leader for a quorum (see leaseIssuer). A
 // fresh echo also proves that both directions of the link work.
-func (l *Leader) echoReceived(now time.Duration, n *member) {
+func (l *Leader) echoReceived(now time.Duration, node *member) {
 	fresh := false
-	if n.heartbeat.Echo.Term == l.options.Term {
-		if at, ok := n.answerSentAt(n.heartbeat.Echo.Number); ok {
-			n.echoedAnswerSentAt = max(n.echoedAnswerSentAt, at)
-			l.leases.confirm(n.heartbeat.Server, at)
+	if node.heartbeat.Echo.Term == l.options.Term {
+		if at, ok := node.answerSentAt(node.heartbeat.Echo.Number); ok {
+			node.echoedAnswerSentAt = max(node.echoedAnswerSentAt, at)
+			l.leases.confirm(node.heartbeat.Server, at)
 			fresh = now-at <= maxEchoAge(l.options.Pace)
 		}
 	}
 	if !fresh {
-		n.freshStreak = 0
+		node.freshStreak = 0
 		return
 	}
-	n.freshStreak++
-	n.lastFreshEchoAt = now
+	node.freshStreak++
+	node.lastFreshEchoAt = now
 }
 
 // trackLag records when the log of the node fell behind (why 16).
-func (l *Leader) trackLag(now time.Duration, n *member) {
+func (l *Leader) trackLag(now time.Duration, node *member) {
 	switch {
-	case n.heartbeat.Applied >= l.state.Committed().Epoch():
-		n.behindSince = -1
-	case n.behindSince < 0:
-		n.behindSince = max(now, l.committedAt)
+	case node.heartbeat.Applied >= l.state.Committed().Epoch():
+		node.behindSince = -1
+	case node.behindSince < 0:
+		node.behindSince = max(now, l.committedMapSeenAt)
 	}
 }
 
 // answerHeartbeat returns the response, with a lease if one may be granted. The caller must have
 // stored the heartbeat before.
-func (l *Leader) answerHeartbeat(now time.Duration, n *member) ack.Answer {
-	l.answerCount++
-	a := ack.Answer{
-		FormatVersion: n.heartbeat.FormatVersion, Term: l.options.Term, Number: l.answerCount, Boot: n.heartbeat.Boot, HeartbeatNumber: n.heartbeat.Number,
-		Epoch: l.state.Proposed().Epoch(), OK: n.heartbeat.Acked == l.state.Proposed().Epoch(),
-		MapUnchanged: l.isLeaving(n) && l.noOwnerRemains(now), ReleasesReceived: n.hasReleases(),
+func (l *Leader) answerHeartbeat(now time.Duration, node *member) ack.Answer {
+	l.lastAnswerNumber++
+	answer := ack.Answer{
+		FormatVersion: node.heartbeat.FormatVersion, Term: l.options.Term, Number: l.lastAnswerNumber, Boot: node.heartbeat.Boot, HeartbeatNumber: node.heartbeat.Number,
+		Epoch: l.state.Proposed().Epoch(), OK: node.heartbeat.Acked == l.state.Proposed().Epoch(),
+		MapUnchanged: l.isLeaving(node) && l.noOwnerRemains(now), ReleasesReceived: node.hasReleases(),
 		RestartIndex: l.state.RestartsIndex(),
 	}
-	if l.mayGrantLease(now, n) {
-		t := l.timing()
-		if a.ServeFor = l.leases.grant(now, t); a.ServeFor > 0 {
-			a.AbortAfter, a.LeaseDuration = a.ServeFor+t.AbortDelay(), t.Lease
+	if l.mayGrantLease(now, node) {
+		timing := l.timing()
+		if answer.ServeFor = l.leases.grant(now, timing); answer.ServeFor > 0 {
+			answer.AbortAfter, answer.LeaseDuration = answer.ServeFor+timing.AbortDelay(), timing.Lease
 		}
 	}
-	if a.ServeFor > 0 {
-		n.hadLease, n.lastGrantAt = true, now
+	if answer.ServeFor > 0 {
+		node.hadLease, node.lastGrantAt = true, now
 	}
-	n.answerSent(now, l.answerCount)
-	return a
+	node.answerSent(now, l.lastAnswerNumber)
+	return answer
 }
 
 // mayGrantLease reports whether the node may have a lease. The conditions are those of
 // docs/internals/protocol-leases.md, "Leases".
-func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
-	if !l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {
+func (l *Leader) mayGrantLease(now time.Duration, node *member) bool {
+	if !l.barrierApplied || node.heartbeat.Goodbye || node.heartbeat.Gateway {
 		return false
 	}
 	// From the step that submits the commit of p on, p must have been acknowledged.
-	if need := max(l.state.Committed().Epoch(), l.committing); n.heartbeat.Acked < need || need == 0 {
+	if requiredAck := max(l.state.Committed().Epoch(), l.committingEpoch); node.heartbeat.Acked < requiredAck || requiredAck == 0 {
 		return false
 	}
 	// An excluded or removed node gets no lease until it has acknowledged that
 	// proposal. Otherwise its shards could never be taken (why 14).
-	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.heartbeat.Acked < d.Epoch || n.heartbeat.Acked < n.leaseDeniedUntil {
+	if drop, ok := l.state.Drop(node.id); ok && drop.InForce && node.heartbeat.Acked < drop.Epoch || node.heartbeat.Acked < node.leaseDeniedUntil {
 		return false
 	}
 	// A boot that has echoed no response may be a second process under this id, and the
 	// first may still have a lease of the previous leader.
-	if n.noInitialEcho && now-l.electedAt <= l.maxTiming.LeaseExpiry() && l.inheritedMap.Count(n.id) > 0 {
+	if node.noInitialEcho && now-l.electedAt <= l.maxTiming.LeaseExpiry() && l.inheritedMap.Count(node.id) > 0 {
 		return false
 	}
-	if n.echoedAnswerSentAt < 0 || now-n.echoedAnswerSentAt > l.maxTiming.DeadAfter/2 {
+	if node.echoedAnswerSentAt < 0 || now-node.echoedAnswerSentAt > l.maxTiming.DeadAfter/2 {
 		return false
 	}
-	q, ok := l.leases.quorumTime()
-	return ok && (n.hadLease || q > n.firstHeartbeatAt)
+	quorumTime, ok := l.leases.quorumTime()
+	return ok && (node.hadLease || quorumTime > node.firstHeartbeatAt)
 }
 
 // isLeaving reports whether its own process or an operator wants the node to own nothing.
-func (l *Leader) isLeaving(n *member) bool {
-	return n.heartbeat.Leaving || l.state.Policy().IsDraining(n.id)
+func (l *Leader) isLeaving(node *member) bool {
+	return node.heartbeat.Leaving || l.state.Policy().IsDraining(node.id)
 }
 
 // noOwnerRemains reports whether no node will own anything. Then the committed map remains
 // (rule 10), and a leaving node need not wait.
 func (l *Leader) noOwnerRemains(now time.Duration) bool {
-	for _, n := range l.members {
-		if l.isEligible(now, n) {
+	for _, node := range l.members {
+		if l.isEligible(now, node) {
 			return false
 		}
 	}
-	for _, m := range l.state.Proposed().Members() {
-		if l.isEligible(now, l.member(m.ID)) {
+	for _, member := range l.state.Proposed().Members() {
+		if l.isEligible(now, l.member(member.ID)) {
 			return false
 		}
 	}
 	return true
 }
 
-// hasAcked reports whether the present boot has acknowledged e or a later proposal. Its
+// hasAcked reports whether the present boot has acknowledged this proposal or a later proposal. Its
 // releases may still be in transit, see hasCompleteAck.
-func (n *member) hasAcked(e shardmap.Epoch) bool { return n.hasHeartbeat() && n.heartbeat.Acked >= e }
+func (n *member) hasAcked(epoch shardmap.Epoch) bool {
+	return n.hasHeartbeat() && n.heartbeat.Acked >= epoch
+}

@@ -20,9 +20,9 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 		return now
 	}
 	due := now + l.options.Pace.Heartbeat
-	for _, m := range l.state.Proposed().Members() {
-		n := l.member(m.ID)
-		due = min(due, max(n.lastFreshEchoAt, n.firstHeartbeatAt)+maxEchoAge(l.options.Pace)+1)
+	for _, member := range l.state.Proposed().Members() {
+		node := l.member(member.ID)
+		due = min(due, max(node.lastFreshEchoAt, node.firstHeartbeatAt)+maxEchoAge(l.options.Pace)+1)
 	}
 	return due
 }
@@ -30,12 +30,12 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 // isIdle reports whether the last map is committed, no other is needed, and every member sends
 // heartbeats.
 func (l *Leader) isIdle(now time.Duration) bool {
-	if !l.barrierApplied || l.entryInFlight || !l.ownRoundCommitted || l.state.HasOpenProposal() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.resumeAt {
+	if !l.barrierApplied || l.entryInFlight || !l.ownRoundCommitted || l.state.HasOpenProposal() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.pausedUntil {
 		return false
 	}
-	for _, m := range l.state.Proposed().Members() {
-		n := l.member(m.ID)
-		if !n.hasHeartbeat() || n.hasCrashed() || n.removed || n.behindSince >= 0 || l.isRestarting(n) {
+	for _, member := range l.state.Proposed().Members() {
+		node := l.member(member.ID)
+		if !node.hasHeartbeat() || node.hasCrashed() || node.removed || node.behindSince >= 0 || l.isRestarting(node) {
 			return false
 		}
 	}

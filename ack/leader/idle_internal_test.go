@@ -97,7 +97,7 @@ func TestBusyLeaderIsDueAtOnce(t *testing.T) {
 		"map change batched":      func(l *Leader, _ *member) { l.changeWantedSince = 0 },
 		"policy change queued":    func(l *Leader, _ *member) { l.policyQueue = make([]policyRequest, 1) },
 		"later term":              func(l *Leader, _ *member) { l.leases.revoked = true },
-		"pause after a failure":   func(l *Leader, _ *member) { l.resumeAt = s.now + time.Millisecond },
+		"pause after a failure":   func(l *Leader, _ *member) { l.pausedUntil = s.now + time.Millisecond },
 		"no heartbeat of a node":  func(_ *Leader, b *member) { b.firstHeartbeatAt, b.heartbeat = 0, ack.Heartbeat{} },
 		"crash evidence":          func(_ *Leader, b *member) { b.crashedBoot = b.heartbeat.Boot },
 		"removed node":            func(_ *Leader, b *member) { b.removed = true },

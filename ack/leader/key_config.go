@@ -35,8 +35,8 @@ func (l *Leader) keyConfigChangeBlocked() bool {
 	if !l.ownRoundOpen() || !l.state.ChangesKeyConfig() || l.state.KeyConfig() == "" {
 		return false
 	}
-	for _, m := range l.state.Proposed().Members() {
-		if l.isRestarting(l.member(m.ID)) {
+	for _, member := range l.state.Proposed().Members() {
+		if l.isRestarting(l.member(member.ID)) {
 			return true
 		}
 	}
@@ -45,8 +45,8 @@ func (l *Leader) keyConfigChangeBlocked() bool {
 
 // isResponsive reports whether a member is expected to acknowledge a proposal soon. A change of
 // the key configuration holds every shard until all members have acknowledged.
-func (l *Leader) isResponsive(now time.Duration, n *member) bool {
-	return n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.removed && !n.isSilent(now, l.options.Pace) && !l.isRestarting(n) && !n.hasCrashed() && l.exclusionCause(now, n) == 0
+func (l *Leader) isResponsive(now time.Duration, node *member) bool {
+	return node.hasHeartbeat() && !node.heartbeat.Goodbye && !node.removed && !node.isSilent(now, l.options.Pace) && !l.isRestarting(node) && !node.hasCrashed() && l.exclusionCause(now, node) == 0
 }
 
 // keyConfigToActivate returns the key configuration that must become active now; empty means none.
@@ -64,14 +64,14 @@ func (l *Leader) keyConfigToActivate(now time.Duration) string {
 		return "" // a live node may not have sent its first heartbeat yet
 	}
 	for _, m := range [2]*shardmap.Map{l.state.Committed(), l.state.Proposed()} {
-		for _, x := range m.Members() {
-			if n := l.member(x.ID); !l.isResponsive(now, n) || n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {
+		for _, member := range m.Members() {
+			if node := l.member(member.ID); !l.isResponsive(now, node) || node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {
 				return ""
 			}
 		}
 	}
-	for _, n := range l.members { // gateways among them
-		if n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.isSilent(now, l.options.Pace) && n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {
+	for _, node := range l.members { // gateways among them
+		if node.hasHeartbeat() && !node.heartbeat.Goodbye && !node.isSilent(now, l.options.Pace) && node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {
 			return ""
 		}
 	}

@@ -35,55 +35,55 @@ type Leader struct {
 	electedAt      time.Duration
 	barrierApplied bool
 	// inheritedMap is the committed map at the time of the barrier.
-	inheritedMap *shardmap.Map
-	state        *ack.State
-	leases       leaseIssuer
-	members      map[shardmap.NodeID]*member
-	answerCount  uint64
+	inheritedMap     *shardmap.Map
+	state            *ack.State
+	leases           leaseIssuer
+	members          map[shardmap.NodeID]*member
+	lastAnswerNumber uint64
 
-	entryInFlight     bool           // an entry was submitted, and it is not known yet whether it is in the log
-	submittedAt       time.Duration  // when it was submitted
-	committing        shardmap.Epoch // the map of a submitted commit; zero means none
-	resumeAt          time.Duration  // reconcile pauses until then, after a step down or a failed submit
-	roundStartedAt    time.Duration  // when the open proposal of this term was applied
-	committedAt       time.Duration  // when the committed map was first seen
-	ownRoundCommitted bool           // a round of this term is committed
-	changeWantedSince time.Duration  // when a reason for a new map was first seen; negative means none
-	droppedAt         map[shardmap.NodeID]time.Duration
-	lastAssignment    assignment
+	entryInFlight      bool           // an entry was submitted, and it is not known yet whether it is in the log
+	submittedAt        time.Duration  // when it was submitted
+	committingEpoch    shardmap.Epoch // the map of a submitted commit; zero means none
+	pausedUntil        time.Duration  // reconcile pauses until then, after a step down or a failed submit
+	roundStartedAt     time.Duration  // when the open proposal of this term was applied
+	committedMapSeenAt time.Duration  // when the committed map was first seen
+	ownRoundCommitted  bool           // a round of this term is committed
+	changeWantedSince  time.Duration  // when a reason for a new map was first seen; negative means none
+	dropSeenAt         map[shardmap.NodeID]time.Duration
+	lastAssignment     assignment
 	// eligibleBuf is the reused buffer of eligibleMembers.
-	eligibleBuf     []shardmap.Member
-	lastStepAt      time.Duration
-	timingSeenAt    time.Duration   // when the present timing was first seen; initially the election
-	policyQueue     []policyRequest // policy changes that are not submitted yet
-	policyRequests  uint64          // number of requested policy changes
-	changeInFlight  bool            // the submitted entry is neither a proposal nor a commit
-	pauseSeenAt     time.Duration   // when the present pause was first seen; initially the election
-	quarantines     quarantineTimers
-	gradualDrains   gradualDrains
-	uncordoned      map[shardmap.NodeID]bool // nodes whose drain ended in this term, until they own shards
-	stagedMoves     stagedMoves
-	appsHealth      clusterAppHealth
-	loadedKeyConfig keyConfig               // the key configuration that the own node has loaded
-	keptShards      map[shardmap.Shard]bool // see findKeptShards
-	mapRequested    bool                    // an operator asked for a new map that is not proposed yet
-	inputsVersion   uint64                  // counts changes of zones and of acquire failures in heartbeats
-	effects         []Effect
+	eligibleBuf         []shardmap.Member
+	lastStepAt          time.Duration
+	timingSeenAt        time.Duration   // when the present timing was first seen; initially the election
+	policyQueue         []policyRequest // policy changes that are not submitted yet
+	policyRequests      uint64          // number of requested policy changes
+	configEntryInFlight bool            // the submitted entry is neither a proposal nor a commit
+	pauseSeenAt         time.Duration   // when the present pause was first seen; initially the election
+	quarantines         quarantineTimers
+	gradualDrains       gradualDrains
+	uncordoned          map[shardmap.NodeID]bool // nodes whose drain ended in this term, until they own shards
+	stagedMoves         stagedMoves
+	appsHealth          clusterAppHealth
+	loadedKeyConfig     keyConfig               // the key configuration that the own node has loaded
+	keptShards          map[shardmap.Shard]bool // see findKeptShards
+	newMapRequested     bool                    // an operator asked for a new map that is not proposed yet
+	inputsVersion       uint64                  // counts changes of zones and of acquire failures in heartbeats
+	effects             []Effect
 }
 
 // New returns the state machine of a leader that was elected at now. The caller must issue a
 // barrier immediately, repeat it if Raft refuses it, and report when one is applied.
-func New(o Options, now time.Duration) *Leader {
+func New(options Options, now time.Duration) *Leader {
 	l := &Leader{
-		options: o, electedAt: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inheritedMap: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStepAt: now,
-		leases:      newLeaseIssuer(o.Server),
+		options: options, electedAt: now, timingSeenAt: now, pauseSeenAt: now, state: options.State, inheritedMap: options.State.Committed(), changeWantedSince: -1, committedMapSeenAt: now, lastStepAt: now,
+		leases:      newLeaseIssuer(options.Server),
 		stagedMoves: newStagedMoves(),
 		members:     map[shardmap.NodeID]*member{},
-		droppedAt:   map[shardmap.NodeID]time.Duration{},
+		dropSeenAt:  map[shardmap.NodeID]time.Duration{},
 	}
 	l.maxTiming = l.longestTiming(now)
-	if o.State.HasOpenProposal() {
-		l.gradualDrains.assumeIdle(o.State)
+	if options.State.HasOpenProposal() {
+		l.gradualDrains.assumeIdle(options.State)
 	}
 	return l
 }
@@ -100,22 +100,22 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.termRead(m)
 		return l.effects // reconcile runs with the next message, see Driver
 	case HeartbeatReceived:
-		if a, ok := l.heartbeatReceived(now, m); ok {
-			l.emit(Reply{To: m.Node, Answer: a})
+		if answer, ok := l.heartbeatReceived(now, m); ok {
+			l.emit(Reply{To: m.Node, Answer: answer})
 		}
 	case ConnClosed:
-		if n := l.members[m.Node]; n != nil && n.heartbeat.Nonce == m.Nonce {
-			n.connClosed = true
+		if node := l.members[m.Node]; node != nil && node.heartbeat.Nonce == m.Nonce {
+			node.connClosed = true
 		}
 	case StateApplied:
 		l.stateApplied(now, m.State)
 	case BarrierApplied:
 		l.barrierApplied, l.inheritedMap = true, l.state.Committed()
 		l.leases.barrierStart = m.Started
-		l.resumeAt = now // a step down before the barrier did not succeed
+		l.pausedUntil = now // a step down before the barrier did not succeed
 	case SubmitFailed:
 		// Pause, because the next attempt may fail as fast as this one.
-		l.entryInFlight, l.changeInFlight, l.committing, l.resumeAt = false, false, 0, now+l.options.Pace.Heartbeat
+		l.entryInFlight, l.configEntryInFlight, l.committingEpoch, l.pausedUntil = false, false, 0, now+l.options.Pace.Heartbeat
 	case Voters:
 		l.leases.voters = slices.Clone(m.Servers)
 	case CrashEvidence:
@@ -129,37 +129,37 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case BarrierFailed: // handled by Driver
 	case NodeRemoved:
 		// The operator decided before this message arrived: a live node is not meant.
-		if n := l.member(m.Node); !n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed() {
-			n.removed = true
+		if node := l.member(m.Node); !node.hasHeartbeat() || node.isSilent(now, l.options.Pace) || node.hasCrashed() {
+			node.removed = true
 		}
 	case MapRequested:
-		l.mapRequested = true
+		l.newMapRequested = true
 	}
 	l.updateAppsHealth(now)
 	l.reconcile(now)
 	return l.effects
 }
 
-func (l *Leader) emit(e Effect) { l.effects = append(l.effects, e) }
+func (l *Leader) emit(effect Effect) { l.effects = append(l.effects, effect) }
 
 // excuseStall excludes the time in which this machine did not run (a pause, a busy CPU) from
 // all measurements of silence and delay: messages that arrived in that time are only handled
 // now. Takeovers do not depend on it. One heartbeat interval of each stall still counts, so
 // silence is noticed even if this machine always runs late.
 func (l *Leader) excuseStall(now time.Duration) {
-	gap := now - l.lastStepAt - l.options.Pace.Heartbeat
+	stall := now - l.lastStepAt - l.options.Pace.Heartbeat
 	l.lastStepAt = now
-	if gap <= 0 {
+	if stall <= 0 {
 		return
 	}
-	l.roundStartedAt = min(l.roundStartedAt+gap, now)
-	if l.stagedMoves.askedAt >= 0 { // a question causes no heartbeat
-		l.stagedMoves.askedAt = min(l.stagedMoves.askedAt+gap+l.options.Pace.Heartbeat, now)
+	l.roundStartedAt = min(l.roundStartedAt+stall, now)
+	if l.stagedMoves.questionAskedAt >= 0 { // a question causes no heartbeat
+		l.stagedMoves.questionAskedAt = min(l.stagedMoves.questionAskedAt+stall+l.options.Pace.Heartbeat, now)
 	}
-	for _, n := range l.members {
-		n.lastFreshEchoAt = min(max(n.lastFreshEchoAt, n.firstHeartbeatAt)+gap, now)
-		if n.behindSince >= 0 {
-			n.behindSince = min(n.behindSince+gap, now)
+	for _, node := range l.members {
+		node.lastFreshEchoAt = min(max(node.lastFreshEchoAt, node.firstHeartbeatAt)+stall, now)
+		if node.behindSince >= 0 {
+			node.behindSince = min(node.behindSince+stall, now)
 		}
 	}
 }
@@ -167,18 +167,18 @@ func (l *Leader) excuseStall(now time.Duration) {
 // stepDown transfers leadership to another server. If no server becomes leader within
 // dead-after, this leader continues.
 func (l *Leader) stepDown(now time.Duration, reason string) {
-	l.resumeAt = now + l.maxTiming.DeadAfter
+	l.pausedUntil = now + l.maxTiming.DeadAfter
 	l.emit(StepDown{Reason: reason})
 }
 
 // member returns the member with the given id, and creates it if necessary.
 func (l *Leader) member(id shardmap.NodeID) *member {
-	n := l.members[id]
-	if n == nil {
-		n = &member{id: id, lastGrantAt: l.electedAt, lastFreshEchoAt: l.electedAt, echoedAnswerSentAt: -1, behindSince: -1, healthySince: -1, restart: restartTimes{since: l.electedAt}}
-		l.members[id] = n
+	node := l.members[id]
+	if node == nil {
+		node = &member{id: id, lastGrantAt: l.electedAt, lastFreshEchoAt: l.electedAt, echoedAnswerSentAt: -1, behindSince: -1, healthySince: -1, restartTimes: restartTimes{firstSeenAt: l.electedAt}}
+		l.members[id] = node
 	}
-	return n
+	return node
 }
 
 // termRead confirms the leader itself as of the moment before it read its term. A changed term
@@ -193,41 +193,41 @@ func (l *Leader) termRead(m TermRead) {
 
 // stateApplied handles the newest state of the own log. Once the barrier is applied, entries of
 // other terms are void, so every new map is one of this leader.
-func (l *Leader) stateApplied(now time.Duration, s *ack.State) {
+func (l *Leader) stateApplied(now time.Duration, state *ack.State) {
 	old := l.state
-	l.state = s
-	if s.TimingIndex() != old.TimingIndex() {
+	l.state = state
+	if state.TimingIndex() != old.TimingIndex() {
 		l.timingSeenAt = now
 	}
 	l.maxTiming = l.longestTiming(now)
 	l.policyApplied(now, old)
 	l.restartsApplied(now, old)
 	l.appReportsApplied(old)
-	if s.Proposed().Epoch() != old.Proposed().Epoch() {
+	if state.Proposed().Epoch() != old.Proposed().Epoch() {
 		l.roundStartedAt = now
-		for _, id := range s.DroppedBy(s.Proposed().Epoch()) {
-			l.droppedAt[id] = now
+		for _, id := range state.DroppedBy(state.Proposed().Epoch()) {
+			l.dropSeenAt[id] = now
 			// Heartbeats from before the drop do not make it eligible.
 			l.member(id).freshStreak = 0
 		}
 	}
-	if s.Committed().Epoch() != old.Committed().Epoch() {
+	if state.Committed().Epoch() != old.Committed().Epoch() {
 		l.gradualDrains.clear()
 		l.stagedMoves.withdrawQuestion()
-		maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return s.Committed().Count(id) > 0 })
-		l.committedAt = now
-		l.ownRoundCommitted = l.ownRoundCommitted || s.ProposedTerm() == l.options.Term
+		maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return state.Committed().Count(id) > 0 })
+		l.committedMapSeenAt = now
+		l.ownRoundCommitted = l.ownRoundCommitted || state.ProposedTerm() == l.options.Term
 	}
-	if s.HasOpenProposal() && (!old.HasOpenProposal() || s.Proposed().Epoch() != old.Proposed().Epoch()) {
-		l.gradualDrains.assumeIdle(s)
+	if state.HasOpenProposal() && (!old.HasOpenProposal() || state.Proposed().Epoch() != old.Proposed().Epoch()) {
+		l.gradualDrains.assumeIdle(state)
 		l.stagedMoves.withdrawQuestion()
 	}
 	switch {
-	case l.committing == 0 && s.Proposed().Epoch() == old.Proposed().Epoch():
-	case l.committing != 0 && s.Committed().Epoch() < l.committing:
+	case l.committingEpoch == 0 && state.Proposed().Epoch() == old.Proposed().Epoch():
+	case l.committingEpoch != 0 && state.Committed().Epoch() < l.committingEpoch:
 		// A submitted commit blocks leases for the old map until its fate is known.
 	default:
-		l.entryInFlight, l.committing = false, 0
+		l.entryInFlight, l.committingEpoch = false, 0
 	}
 }
 
@@ -240,15 +240,15 @@ func (l *Leader) ownRoundOpen() bool {
 // is ignored, also about a higher one, because a wiped data directory starts again at one. An
 // equal boot with another nonce is another process. A redial that began before the election is
 // ignored: a new process may have started since, with a lease of the previous leader.
-func (l *Leader) crashEvidence(now time.Duration, m CrashEvidence) {
-	if m.RedialStartedAt < l.electedAt {
+func (l *Leader) crashEvidence(now time.Duration, evidence CrashEvidence) {
+	if evidence.RedialStartedAt < l.electedAt {
 		return
 	}
-	n := l.member(m.Node)
-	if n.hasHeartbeat() && (m.Boot != n.heartbeat.Boot || m.Nonce != n.heartbeat.Nonce) || n.hasCrashed() {
+	node := l.member(evidence.Node)
+	if node.hasHeartbeat() && (evidence.Boot != node.heartbeat.Boot || evidence.Nonce != node.heartbeat.Nonce) || node.hasCrashed() {
 		return
 	}
-	n.crashedBoot, n.crashedBeforeHeartbeat, n.crashSeenAt = m.Boot, !n.hasHeartbeat(), now
+	node.crashedBoot, node.crashedBeforeHeartbeat, node.crashSeenAt = evidence.Boot, !node.hasHeartbeat(), now
 }
 
 // MemberView is the state of a node from the view of a leader, for status output.
@@ -284,23 +284,23 @@ type MemberView struct {
 // View returns the state of every node from the view of the leader, ordered by id. It omits a
 // node that has sent no heartbeat in this term and owns no shards.
 func (l *Leader) View(now time.Duration) []MemberView {
-	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Proposed().Members()) {
-		l.member(m.ID)
+	for _, member := range slices.Concat(l.state.Committed().Members(), l.state.Proposed().Members()) {
+		l.member(member.ID)
 	}
-	v := make([]MemberView, 0, len(l.members))
+	views := make([]MemberView, 0, len(l.members))
 	for _, id := range slices.Sorted(maps.Keys(l.members)) {
-		n := l.members[id]
-		ago := time.Duration(-1)
-		if n.hasHeartbeat() {
-			ago = now - n.lastHeartbeatAt
+		node := l.members[id]
+		sinceHeartbeat := time.Duration(-1)
+		if node.hasHeartbeat() {
+			sinceHeartbeat = now - node.lastHeartbeatAt
 		}
-		v = append(v, MemberView{
-			Node: id, Heartbeat: n.heartbeat, From: n.addr, SinceHeartbeat: ago,
-			Silent: n.isSilent(now, l.options.Pace), LinkWorks: n.linkWorks(now, l.options.Pace), Crashed: n.hasCrashed(), Eligible: l.isEligible(now, n) && !l.isRestarting(n), Restarting: l.isRestarting(n) || l.awaitsReleases(now, n), DefersMoves: l.lastAssignment.deferringOwners[id], ProcessGone: l.processGone(now, n),
-			KeptUnhealthy: l.appsHealth.panicMode && n.heartbeat.Unhealthy && l.state.Proposed().Has(id), HoldTime: l.holdTime(now, n),
+		views = append(views, MemberView{
+			Node: id, Heartbeat: node.heartbeat, From: node.addr, SinceHeartbeat: sinceHeartbeat,
+			Silent: node.isSilent(now, l.options.Pace), LinkWorks: node.linkWorks(now, l.options.Pace), Crashed: node.hasCrashed(), Eligible: l.isEligible(now, node) && !l.isRestarting(node), Restarting: l.isRestarting(node) || l.awaitsReleases(now, node), DefersMoves: l.lastAssignment.deferringOwners[id], ProcessGone: l.processGone(now, node),
+			KeptUnhealthy: l.appsHealth.panicMode && node.heartbeat.Unhealthy && l.state.Proposed().Has(id), HoldTime: l.holdTime(now, node),
 		})
 	}
-	return v
+	return views
 }
 
 // setKey sets m[k] to v, and allocates the map if necessary.

@@ -40,8 +40,8 @@ func (g *leaseIssuer) quorumTime() (time.Duration, bool) {
 		return 0, false
 	}
 	g.sortBuf = g.sortBuf[:0]
-	for _, v := range g.voters {
-		at, ok := g.confirmedAt[v]
+	for _, voter := range g.voters {
+		at, ok := g.confirmedAt[voter]
 		if !ok {
 			at = -1
 		}
@@ -52,12 +52,12 @@ func (g *leaseIssuer) quorumTime() (time.Duration, bool) {
 	return max(g.sortBuf[(len(g.sortBuf)-1)/2], g.barrierStart), true
 }
 
-// grant returns the length of a lease from now on, with timing t. Zero means that no lease may be
-// granted.
-func (g *leaseIssuer) grant(now time.Duration, t ack.Timing) time.Duration {
-	q, ok := g.quorumTime()
+// grant returns the length of a lease from now on, with the given timing. Zero means that no lease
+// may be granted.
+func (g *leaseIssuer) grant(now time.Duration, timing ack.Timing) time.Duration {
+	quorumTime, ok := g.quorumTime()
 	if !ok {
 		return 0
 	}
-	return min(max(q+t.Lease-now, 0), t.Lease)
+	return min(max(quorumTime+timing.Lease-now, 0), timing.Lease)
 }

@@ -39,7 +39,7 @@ type member struct {
 	wasSilent              bool           // for EventSilent and EventBack
 	// healthySince is since when its app has been healthy; negative means that it is not.
 	healthySince   time.Duration
-	restart        restartTimes
+	restartTimes   restartTimes
 	releases       *ack.Releases // the newest that arrived; nil means none
 	releasesDigest [32]byte      // of releases
 	sentAnswers    [maxAnswers]sentAnswer
@@ -51,14 +51,14 @@ func (m *member) hasHeartbeat() bool { return m.heartbeat.Boot != 0 }
 
 // isSilent reports whether no recent heartbeat proves that both directions of the link work. A
 // new boot gets the same time for its first proof.
-func (m *member) isSilent(now time.Duration, p ack.Pace) bool {
-	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(p)
+func (m *member) isSilent(now time.Duration, pace ack.Pace) bool {
+	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)
 }
 
 // linkWorks reports whether the node has recently proved that it receives the responses of this
 // leader. A node with a first heartbeat only is not silent yet, but has proved nothing.
-func (m *member) linkWorks(now time.Duration, p ack.Pace) bool {
-	return m.hasHeartbeat() && m.freshStreak >= requiredStreak && !m.isSilent(now, p)
+func (m *member) linkWorks(now time.Duration, pace ack.Pace) bool {
+	return m.hasHeartbeat() && m.freshStreak >= requiredStreak && !m.isSilent(now, pace)
 }
 
 // hasCrashed reports whether there is evidence that the process of the present boot has exited.
@@ -90,9 +90,9 @@ func (m *member) answerSent(now time.Duration, number uint64) {
 // answerSentAt returns when the response of this number was sent. ok is false if it was never
 // sent, or is too old.
 func (m *member) answerSentAt(number uint64) (time.Duration, bool) {
-	for _, s := range m.sentAnswers {
-		if number != 0 && s.number == number {
-			return s.sentAt, true
+	for _, sent := range m.sentAnswers {
+		if number != 0 && sent.number == number {
+			return sent.sentAt, true
 		}
 	}
 	return 0, false

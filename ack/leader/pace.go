@@ -21,4 +21,4 @@ const (
 )
 
 // maxEchoAge returns the maximum age of a fresh answer.
-func maxEchoAge(p ack.Pace) time.Duration { return freshHeartbeats * p.Heartbeat }
+func maxEchoAge(pace ack.Pace) time.Duration { return freshHeartbeats * pace.Heartbeat }

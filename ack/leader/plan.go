@@ -42,51 +42,51 @@ func (l *Leader) Plan(now time.Duration) (Plan, error) {
 	}
 	members := slices.Clone(l.eligibleMembers(now))
 	final := l.assign(members).finalMap
-	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.plannedMoves(now, final), Pause: l.state.Policy().Pause}
-	p.HeldBack = l.heldBackByReturns(members, final)
-	if p.Pause > 0 && len(members) > 0 {
-		rules := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
-		rules.Paused = false
-		p.Resumed = l.plannedMoves(now, shardmap.Assign(l.state.Committed(), members, rules))
+	plan := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.plannedMoves(now, final), Pause: l.state.Policy().Pause}
+	plan.HeldBack = l.heldBackByReturns(members, final)
+	if plan.Pause > 0 && len(members) > 0 {
+		placement := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
+		placement.Paused = false
+		plan.Resumed = l.plannedMoves(now, shardmap.Assign(l.state.Committed(), members, placement))
 	}
-	return p, nil
+	return plan, nil
 }
 
 // plannedMoves returns the moves from the committed map to the map want.
 func (l *Leader) plannedMoves(now time.Duration, want *shardmap.Map) []PlannedMove {
 	base, last := l.state.Committed(), l.state.Proposed()
 	var moves []PlannedMove
-	for _, m := range shardmap.Diff(base, want) {
+	for _, move := range shardmap.Diff(base, want) {
 		moves = append(moves, PlannedMove{
-			Move: m, Reason: l.moveReason(now, m, base, want), Proposed: l.state.HasOpenProposal() && last.Owner(m.Shard) == m.To,
+			Move: move, Reason: l.moveReason(now, move, base, want), Proposed: l.state.HasOpenProposal() && last.Owner(move.Shard) == move.To,
 		})
 	}
 	return moves
 }
 
-// moveReason returns the reason of the move m, which is part of the change from the map base to
-// the map want. If several reasons apply, it returns the one that makes the move necessary: an
-// orphaned shard first, then the exclusion of the old owner, then requests of operators.
-func (l *Leader) moveReason(now time.Duration, m shardmap.Move, base, want *shardmap.Map) string {
-	pin, pinned := l.state.Policy().Pins[m.Shard]
-	from, _ := findMember(base, m.From)
-	to, _ := findMember(base, m.To)
+// moveReason returns the reason of the move, which is part of the change from the map base to the
+// map want. If several reasons apply, it returns the one that makes the move necessary: an orphaned
+// shard first, then the exclusion of the old owner, then requests of operators.
+func (l *Leader) moveReason(now time.Duration, move shardmap.Move, base, want *shardmap.Map) string {
+	pin, pinned := l.state.Policy().Pins[move.Shard]
+	from, _ := findMember(base, move.From)
+	to, _ := findMember(base, move.To)
 	switch {
-	case m.From == "":
+	case move.From == "":
 		return "orphan"
-	case !want.Has(m.From):
-		return l.exclusionReason(now, l.member(m.From))
-	case l.state.Policy().DrainsGradually(m.From):
+	case !want.Has(move.From):
+		return l.exclusionReason(now, l.member(move.From))
+	case l.state.Policy().DrainsGradually(move.From):
 		return "drain"
-	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.member(m.To).heartbeat.Zone):
+	case pinned && (pin.Node == move.To || pin.Zone != "" && pin.Zone == l.member(move.To).heartbeat.Zone):
 		return "pin"
-	case base.Count(m.To) == 0: // a node that joins; with paused moves it may remain a member without shards
-		return l.joinReason(m.To)
+	case base.Count(move.To) == 0: // a node that joins; with paused moves it may remain a member without shards
+		return l.joinReason(move.To)
 	}
-	if f, _ := findMember(want, m.From); f.Weight != from.Weight {
+	if nextFrom, _ := findMember(want, move.From); nextFrom.Weight != from.Weight {
 		return "weight"
 	}
-	if t, _ := findMember(want, m.To); t.Weight != to.Weight {
+	if nextTo, _ := findMember(want, move.To); nextTo.Weight != to.Weight {
 		return "weight"
 	}
 	return "spread"

@@ -26,11 +26,11 @@ func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
 	if err := l.state.CheckChanges(changes); err != nil {
 		return 0, err
 	}
-	p := l.state.Policy()
-	for _, a := range l.policyQueue {
-		p, _ = p.With(p.ChangedIndex, a.changes)
+	policy := l.state.Policy()
+	for _, request := range l.policyQueue {
+		policy, _ = policy.With(policy.ChangedIndex, request.changes)
 	}
-	if _, err := p.With(p.ChangedIndex, changes); err != nil {
+	if _, err := policy.With(policy.ChangedIndex, changes); err != nil {
 		return 0, ack.ErrPolicyFull
 	}
 	l.policyRequests++
@@ -40,7 +40,7 @@ func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
 
 // submitPolicyChange submits the next queued change. It returns true if there was one.
 func (l *Leader) submitPolicyChange(now time.Duration) bool {
-	if p := l.state.Policy(); len(l.policyQueue) == 0 && p.Pause > 0 && now-l.pauseSeenAt >= p.Pause {
+	if policy := l.state.Policy(); len(l.policyQueue) == 0 && policy.Pause > 0 && now-l.pauseSeenAt >= policy.Pause {
 		// The end of a pause was not requested, so it has no number. No other pause can
 		// come before it: this leader submits one entry at a time, and entries of other
 		// leaders are void.
@@ -56,7 +56,7 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 	}
 	next := l.policyQueue[0]
 	l.policyQueue = l.policyQueue[1:]
-	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
+	l.entryInFlight, l.configEntryInFlight, l.submittedAt = true, true, now
 	l.emit(Submit{Entry: ack.EncodePolicyChange(l.state.FormatVersion(), ack.PolicyEntry{Term: l.options.Term, Changes: next.changes}), RequestNumber: next.requestNumber})
 	return true
 }
@@ -82,8 +82,8 @@ func (l *Leader) policyApplied(now time.Duration, old *ack.State) {
 	maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
 	// A drain that was cancelled cannot be overdue.
 	maps.DeleteFunc(l.stagedMoves.overdueDrains, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
-	if l.changeInFlight && after.ChangedIndex != before.ChangedIndex {
-		l.entryInFlight, l.changeInFlight = false, false
+	if l.configEntryInFlight && after.ChangedIndex != before.ChangedIndex {
+		l.entryInFlight, l.configEntryInFlight = false, false
 	}
 }
 
@@ -91,9 +91,9 @@ func (l *Leader) policyApplied(now time.Duration, old *ack.State) {
 // changes when the result does.
 func (l *Leader) zones() map[shardmap.NodeID]string {
 	zones := map[shardmap.NodeID]string{}
-	for id, n := range l.members {
-		if n.hasHeartbeat() {
-			zones[id] = n.heartbeat.Zone
+	for id, node := range l.members {
+		if node.hasHeartbeat() {
+			zones[id] = node.heartbeat.Zone
 		}
 	}
 	return zones

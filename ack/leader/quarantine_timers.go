@@ -23,38 +23,38 @@ type firstSighting struct {
 }
 
 // expired returns the changes that lift expired quarantines.
-func (t *quarantineTimers) expired(now time.Duration, p *ack.Policy) []ack.Change {
-	if p != t.policy {
-		t.update(now, p)
+func (t *quarantineTimers) expired(now time.Duration, policy *ack.Policy) []ack.Change {
+	if policy != t.policy {
+		t.update(now, policy)
 	}
 	if !t.hasEnd || now < t.nextEndAt {
 		return nil
 	}
-	var over []ack.Change
-	for _, m := range slices.SortedFunc(maps.Keys(t.firstSeen), ack.KeyFingerprint.Compare) {
-		if now-t.firstSeen[m].seenAt >= p.Quarantined[m].Duration && len(over) < ack.MaxChanges {
-			over = append(over, ack.Change{Kind: ack.ChangeEndQuarantine, KeyFingerprint: m})
+	var changes []ack.Change
+	for _, fingerprint := range slices.SortedFunc(maps.Keys(t.firstSeen), ack.KeyFingerprint.Compare) {
+		if now-t.firstSeen[fingerprint].seenAt >= policy.Quarantined[fingerprint].Duration && len(changes) < ack.MaxChanges {
+			changes = append(changes, ack.Change{Kind: ack.ChangeEndQuarantine, KeyFingerprint: fingerprint})
 		}
 	}
-	return over
+	return changes
 }
 
 // update switches to another policy. Quarantines that continue keep their start.
-func (t *quarantineTimers) update(now time.Duration, p *ack.Policy) {
-	seen := map[ack.KeyFingerprint]firstSighting{}
-	t.policy, t.hasEnd = p, false
-	for m, q := range p.Quarantined {
-		if q.Duration == 0 {
+func (t *quarantineTimers) update(now time.Duration, policy *ack.Policy) {
+	firstSeen := map[ack.KeyFingerprint]firstSighting{}
+	t.policy, t.hasEnd = policy, false
+	for fingerprint, quarantine := range policy.Quarantined {
+		if quarantine.Duration == 0 {
 			continue
 		}
-		s := t.firstSeen[m]
-		if s.entryIndex != q.Index {
-			s = firstSighting{entryIndex: q.Index, seenAt: now}
+		sighting := t.firstSeen[fingerprint]
+		if sighting.entryIndex != quarantine.Index {
+			sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now}
 		}
-		seen[m] = s
-		if end := s.seenAt + q.Duration; !t.hasEnd || end < t.nextEndAt {
+		firstSeen[fingerprint] = sighting
+		if end := sighting.seenAt + quarantine.Duration; !t.hasEnd || end < t.nextEndAt {
 			t.nextEndAt, t.hasEnd = end, true
 		}
 	}
-	t.firstSeen = seen
+	t.firstSeen = firstSeen
 }

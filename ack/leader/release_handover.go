@@ -8,54 +8,54 @@ import (
 	"shardway/shardmap"
 )
 
-// storeReleases stores the releases of a node in place of earlier ones. It ignores late ones:
+// storeReleases stores the releases of a node in place of earlier ones. It ignores outdated ones:
 // the node does not send the newer ones again after their confirmation.
-func (m *member) storeReleases(r ack.Releases) {
+func (m *member) storeReleases(releases ack.Releases) {
 	if old := m.releases; old != nil {
-		late := m.hasReleases()
-		if r.Server == old.Server {
-			late = r.Boot < old.Boot || r.Boot == old.Boot && r.Proposal < old.Proposal
+		outdated := m.hasReleases()
+		if releases.Server == old.Server {
+			outdated = releases.Boot < old.Boot || releases.Boot == old.Boot && releases.Proposal < old.Proposal
 		}
-		if late {
+		if outdated {
 			return
 		}
 	}
-	m.releases, m.releasesDigest = &r, r.Digest()
+	m.releases, m.releasesDigest = &releases, releases.Digest()
 }
 
 // hasReleases reports whether the leader has the releases whose digest is in the newest
 // heartbeat, for the same server, boot and acknowledgement.
 func (m *member) hasReleases() bool {
-	r := m.releases
-	return r != nil && m.heartbeat.ReleasesDigest == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked
+	releases := m.releases
+	return releases != nil && m.heartbeat.ReleasesDigest == m.releasesDigest && releases.Server == m.heartbeat.Server && releases.Boot == m.heartbeat.Boot && releases.Proposal == m.heartbeat.Acked
 }
 
-// hasCompleteAck reports whether the acknowledgement of e, the open proposal, counts: it has
-// arrived, and so have its releases.
-func (m *member) hasCompleteAck(e shardmap.Epoch) bool {
-	return m.hasAcked(e) && (m.heartbeat.Acked != e || m.heartbeat.ReleasesDigest == [32]byte{} || m.hasReleases())
+// hasCompleteAck reports whether the acknowledgement of the open proposal counts: it has arrived,
+// and so have its releases.
+func (m *member) hasCompleteAck(epoch shardmap.Epoch) bool {
+	return m.hasAcked(epoch) && (m.heartbeat.Acked != epoch || m.heartbeat.ReleasesDigest == [32]byte{} || m.hasReleases())
 }
 
-// releasesToCommit returns the releases of the moving shards, and the servers that get them:
-// those that have acknowledged p. The release of a shard is unknown if the shard is taken
+// releasesToCommit returns the releases of the moving shards, and the servers that get them: those
+// that have acknowledged the proposal. The release of a shard is unknown if the shard is taken
 // without the acknowledgement of its owner.
-func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []ack.Released, servers []string) {
-	total := ack.NoteBudget{}
-	for _, m := range base.Members() {
-		n := l.member(m.ID)
-		if !n.hasReleases() || n.heartbeat.Acked != p.Epoch() {
+func (l *Leader) releasesToCommit(committed, proposed *shardmap.Map) (released []ack.Released, servers []string) {
+	budget := ack.NoteBudget{}
+	for _, member := range committed.Members() {
+		node := l.member(member.ID)
+		if !node.hasReleases() || node.heartbeat.Acked != proposed.Epoch() {
 			continue
 		}
-		for _, r := range n.releases.Shards {
-			to := l.nextServer(base, p, n, r.Shard)
+		for _, release := range node.releases.Shards {
+			to := l.nextServer(committed, proposed, node, release.Shard)
 			if to == "" {
 				continue
 			}
-			if !total.Add(r.Note) {
-				l.emit(Event{Kind: EventNoteDropped, Node: n.id, Shard: r.Shard})
+			if !budget.Add(release.Note) {
+				l.emit(Event{Kind: EventNoteDropped, Node: node.id, Shard: release.Shard})
 				continue
 			}
-			released, servers = append(released, r), append(servers, to)
+			released, servers = append(released, release), append(servers, to)
 		}
 	}
 	slices.SortFunc(released, func(a, b ack.Released) int { return cmp.Compare(a.Shard, b.Shard) })
@@ -63,10 +63,10 @@ func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []ack.Release
 	return released, slices.Compact(servers)
 }
 
-// nextServer returns the server that gets shard s of n; empty if the shard does not move.
-func (l *Leader) nextServer(base, p *shardmap.Map, n *member, s shardmap.Shard) string {
-	if int(s) >= p.Len() || base.Owner(s) != n.id || p.Owner(s) == n.id || p.Owner(s) == "" {
+// nextServer returns the server that gets a shard of the node; empty if the shard does not move.
+func (l *Leader) nextServer(committed, proposed *shardmap.Map, node *member, shard shardmap.Shard) string {
+	if int(shard) >= proposed.Len() || committed.Owner(shard) != node.id || proposed.Owner(shard) == node.id || proposed.Owner(shard) == "" {
 		return ""
 	}
-	return l.member(p.Owner(s)).heartbeat.Server
+	return l.member(proposed.Owner(shard)).heartbeat.Server
 }

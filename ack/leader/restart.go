@@ -13,14 +13,14 @@ const maxReleaseWait = time.Second
 
 // restartTimes are the times of a restart in place that a leader measures.
 type restartTimes struct {
-	since     time.Duration // when the present restart was first seen; initially the election
-	endedAt   time.Duration // when the end of the last restart was seen
-	goodbyeAt time.Duration // when this leader received the goodbye of the present boot
+	firstSeenAt time.Duration // when the present restart was first seen; initially the election
+	endedAt     time.Duration // when the end of the last restart was seen
+	goodbyeAt   time.Duration // when this leader received the goodbye of the present boot
 }
 
 // isRestarting reports whether the node restarts in place. It then remains a member regardless
 // of its heartbeats, unless an operator removes it.
-func (l *Leader) isRestarting(n *member) bool { return l.state.Restarting(n.id) && !n.removed }
+func (l *Leader) isRestarting(node *member) bool { return l.state.Restarting(node.id) && !node.removed }
 
 // restartingNodes returns the nodes that restart in place.
 func (l *Leader) restartingNodes() map[shardmap.NodeID]bool {
@@ -38,36 +38,36 @@ func (l *Leader) restartingNodes() map[shardmap.NodeID]bool {
 func (l *Leader) submitRestart(now time.Duration) bool {
 	var next ack.RestartEntry
 	awaited := false
-	for id, n := range l.members {
-		if l.awaitsReleases(now, n) && !l.clientsWait(now) {
+	for id, node := range l.members {
+		if l.awaitsReleases(now, node) && !l.clientsWait(now) {
 			awaited = true
 			continue
 		}
-		if c, ok := l.restartChange(now, n); ok && (next.Node == "" || id < next.Node) {
-			next = c
+		if entry, ok := l.restartChange(now, node); ok && (next.Node == "" || id < next.Node) {
+			next = entry
 		}
 	}
 	if next.Node == "" {
 		return awaited
 	}
-	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
+	l.entryInFlight, l.configEntryInFlight, l.submittedAt = true, true, now
 	l.emit(Event{Kind: EventRestart, Node: next.Node, Grace: next.Grace})
 	l.emit(Submit{Entry: ack.EncodeRestart(l.state.FormatVersion(), next)})
 	return true
 }
 
 // announcesRestart reports whether the node has announced a restart that is not in the log.
-func (l *Leader) announcesRestart(n *member) bool {
-	a, known := l.state.Restart(n.id)
-	return n.heartbeat.RestartWithin > 0 && l.state.Committed().Has(n.id) && l.state.Proposed().Has(n.id) && (!known || a.Boot < n.heartbeat.Boot)
+func (l *Leader) announcesRestart(node *member) bool {
+	restart, known := l.state.Restart(node.id)
+	return node.heartbeat.RestartWithin > 0 && l.state.Committed().Has(node.id) && l.state.Proposed().Has(node.id) && (!known || restart.Boot < node.heartbeat.Boot)
 }
 
 // awaitsReleases reports whether the releases for the next process of the node are still in
-// transit, because the leader that received the goodbye no longer leads. The node sends them
-// for NoteDeliveryTime once it gets a response of the new leader, and the leader allows as much time
+// transit, because the leader that received the goodbye no longer leads. The node sends them for
+// NoteDeliveryTime once it gets a response of the new leader, and the leader allows as much time
 // for that.
-func (l *Leader) awaitsReleases(now time.Duration, n *member) bool {
-	return l.announcesRestart(n) && n.heartbeat.ReleasesDigest != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*ack.NoteDeliveryTime(n.heartbeat.ReleaseTime), maxReleaseWait)
+func (l *Leader) awaitsReleases(now time.Duration, node *member) bool {
+	return l.announcesRestart(node) && node.heartbeat.ReleasesDigest != [32]byte{} && !node.hasReleases() && now-node.restartTimes.goodbyeAt < min(2*ack.NoteDeliveryTime(node.heartbeat.ReleaseTime), maxReleaseWait)
 }
 
 // clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
@@ -76,8 +76,8 @@ func (l *Leader) clientsWait(now time.Duration) bool {
 	if l.state.HasOpenProposal() && len(shardmap.Diff(l.state.Committed(), l.state.Proposed())) > 0 {
 		return true
 	}
-	for _, m := range l.state.Proposed().Members() {
-		if n := l.member(m.ID); !l.announcesRestart(n) && !l.isRestarting(n) && !l.isEligible(now, n) {
+	for _, member := range l.state.Proposed().Members() {
+		if node := l.member(member.ID); !l.announcesRestart(node) && !l.isRestarting(node) && !l.isEligible(now, node) {
 			return true
 		}
 	}
@@ -85,30 +85,30 @@ func (l *Leader) clientsWait(now time.Duration) bool {
 }
 
 // restartChange returns the entry that is needed for a node. ok is false if none is.
-func (l *Leader) restartChange(now time.Duration, n *member) (ack.RestartEntry, bool) {
-	a, _ := l.state.Restart(n.id)
+func (l *Leader) restartChange(now time.Duration, node *member) (ack.RestartEntry, bool) {
+	restart, _ := l.state.Restart(node.id)
 	switch {
-	case l.announcesRestart(n):
-		c := ack.RestartEntry{Term: l.options.Term, Node: n.id, Boot: n.heartbeat.Boot, Grace: n.heartbeat.RestartWithin}
-		if n.hasReleases() && len(n.releases.Shards) > 0 {
-			c.Released, c.Server, c.Proposal = n.releases.Shards, n.releases.Server, n.releases.Proposal
+	case l.announcesRestart(node):
+		entry := ack.RestartEntry{Term: l.options.Term, Node: node.id, Boot: node.heartbeat.Boot, Grace: node.heartbeat.RestartWithin}
+		if node.hasReleases() && len(node.releases.Shards) > 0 {
+			entry.Released, entry.Server, entry.Proposal = node.releases.Shards, node.releases.Server, node.releases.Proposal
 		}
-		return c, true
-	case l.isRestarting(n) && (l.isServingAgain(now, n, a) || now-n.restart.since >= a.Grace):
-		return ack.RestartEntry{Term: l.options.Term, Node: n.id, Boot: a.Boot}, true
+		return entry, true
+	case l.isRestarting(node) && (l.isServingAgain(now, node, restart) || now-node.restartTimes.firstSeenAt >= restart.Grace):
+		return ack.RestartEntry{Term: l.options.Term, Node: node.id, Boot: restart.Boot}, true
 	}
 	return ack.RestartEntry{}, false
 }
 
 // isServingAgain reports whether a later process of the node serves its shards, or leaves.
-func (l *Leader) isServingAgain(now time.Duration, n *member, a ack.Restart) bool {
+func (l *Leader) isServingAgain(now time.Duration, node *member, restart ack.Restart) bool {
 	switch {
-	case n.heartbeat.Boot <= a.Boot || n.isSilent(now, l.options.Pace):
+	case node.heartbeat.Boot <= restart.Boot || node.isSilent(now, l.options.Pace):
 		return false
-	case n.heartbeat.Leaving, n.heartbeat.Goodbye:
+	case node.heartbeat.Leaving, node.heartbeat.Goodbye:
 		return true
 	}
-	return !n.heartbeat.Unhealthy && n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrantAt <= l.maxTiming.Lease
+	return !node.heartbeat.Unhealthy && node.freshStreak >= requiredStreak && node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease
 }
 
 // restartsApplied updates the restart times for a newer state.
@@ -116,38 +116,39 @@ func (l *Leader) restartsApplied(now time.Duration, old *ack.State) {
 	if l.state.RestartsIndex() == old.RestartsIndex() {
 		return
 	}
-	for _, s := range [...]*ack.State{old, l.state} {
-		for id := range s.Restarts() {
-			n := l.member(id)
+	for _, state := range [...]*ack.State{old, l.state} {
+		for id := range state.Restarts() {
+			node := l.member(id)
 			switch before, after := old.Restarts()[id], l.state.Restarts()[id]; {
 			case l.state.Restarting(id) && before != after:
-				n.restart.since = now
+				node.restartTimes.firstSeenAt = now
 			case old.Restarting(id) && !l.state.Restarting(id):
-				n.restart.endedAt = now
+				node.restartTimes.endedAt = now
 			}
 		}
 	}
-	if l.changeInFlight {
-		l.entryInFlight, l.changeInFlight = false, false
+	if l.configEntryInFlight {
+		l.entryInFlight, l.configEntryInFlight = false, false
 	}
 }
 
-// sameShards reports whether p gives the node the same shards as base.
-func sameShards(base, p *shardmap.Map, node shardmap.NodeID) bool {
-	for s := range shardmap.Shard(base.Len()) {
-		if (base.Owner(s) == node) != (p.Owner(s) == node) {
+// sameShards reports whether the proposed map gives the node the same shards as the committed one.
+func sameShards(committed, proposed *shardmap.Map, node shardmap.NodeID) bool {
+	for shard := range shardmap.Shard(committed.Len()) {
+		if (committed.Owner(shard) == node) != (proposed.Owner(shard) == node) {
 			return false
 		}
 	}
 	return true
 }
 
-// needsNoFurtherAck reports whether p can be committed without a further acknowledgement of the
-// node (guarantee G4 of docs/internals/protocol.md). One of these conditions must hold:
-//   - The node has acknowledged p, and its releases have arrived.
-//   - The node is restarting, so it cannot acknowledge, and p leaves its shards in place. A
+// needsNoFurtherAck reports whether the proposed map can be committed without a further
+// acknowledgement of the node (guarantee G4 of docs/internals/protocol.md). One of these conditions
+// must hold:
+//   - The node has acknowledged the map, and its releases have arrived.
+//   - The node is restarting, so it cannot acknowledge, and the map leaves its shards in place. A
 //     change of the key configuration still requires its acknowledgement, because the next
 //     process of a restarting node may serve already.
-func (l *Leader) needsNoFurtherAck(n *member, p *shardmap.Map) bool {
-	return n.hasCompleteAck(p.Epoch()) || l.isRestarting(n) && !l.state.ChangesKeyConfig() && sameShards(l.state.Committed(), p, n.id)
+func (l *Leader) needsNoFurtherAck(node *member, proposed *shardmap.Map) bool {
+	return node.hasCompleteAck(proposed.Epoch()) || l.isRestarting(node) && !l.state.ChangesKeyConfig() && sameShards(l.state.Committed(), proposed, node.id)
 }

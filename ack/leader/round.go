@@ -14,7 +14,7 @@ import (
 // proposal, its acknowledgements and a commit. It compares the present state with the wanted one.
 // The last message is only a hint that something may have changed, so a lost message does no harm.
 func (l *Leader) reconcile(now time.Duration) {
-	if l.leases.revoked || now < l.resumeAt {
+	if l.leases.revoked || now < l.pausedUntil {
 		return
 	}
 	if !l.barrierApplied {
@@ -34,7 +34,7 @@ func (l *Leader) reconcile(now time.Duration) {
 		return
 	}
 	l.unblockRound(now)
-	a, needed := l.neededMap(now)
+	assigned, needed := l.neededMap(now)
 	switch {
 	case !needed:
 		l.changeWantedSince = -1
@@ -45,12 +45,12 @@ func (l *Leader) reconcile(now time.Duration) {
 		l.changeWantedSince = now
 	}
 	switch {
-	case l.changeWantedSince < 0 || a.stageMap == nil:
-	case now-l.changeWantedSince >= l.batchDelay(a.finalMap):
-		if l.mayProposeStage(now, a) {
-			l.propose(now, a)
+	case l.changeWantedSince < 0 || assigned.stageMap == nil:
+	case now-l.changeWantedSince >= l.batchDelay(assigned.finalMap):
+		if l.mayProposeStage(now, assigned) {
+			l.propose(now, assigned)
 		}
-	case l.ownRoundOpen() && l.onlyAddsNodes(a.finalMap):
+	case l.ownRoundOpen() && l.onlyAddsNodes(assigned.finalMap):
 		// The round continues while further changes are batched for the next one.
 		l.tryCommit(now)
 	}
@@ -59,30 +59,30 @@ func (l *Leader) reconcile(now time.Duration) {
 // neededMap returns the map that the leader should propose. needed is false if no proposal is
 // needed, because a round of this term already has the final map, or an open round has all of it
 // except deferred moves.
-func (l *Leader) neededMap(now time.Duration) (a *assignment, needed bool) {
+func (l *Leader) neededMap(now time.Duration) (assigned *assignment, needed bool) {
 	members := l.eligibleMembers(now)
-	a = l.assign(members)
-	l.updateStages(now, a)
-	a = l.assign(members) // updateStages may have discarded answers
-	l.planStage(now, a)
+	assigned = l.assign(members)
+	l.updateProgress(now, assigned)
+	assigned = l.assign(members) // updateProgress may have discarded answers
+	l.planStageMap(now, assigned)
 	last := l.state.Proposed()
 	switch {
 	case l.state.Committed().Epoch() == 0 && len(members) == 0:
 		return &assignment{}, false
 	case l.state.HasOpenProposal() && !l.ownRoundOpen():
-		return a, true // an earlier leader left its proposal open
+		return assigned, true // an earlier leader left its proposal open
 	case !l.state.HasOpenProposal() && !l.ownRoundCommitted:
-		return a, true // rule 4
-	case l.state.HasOpenProposal() && a.stageMap.SameAs(last) && l.keyConfigChangeBlocked():
-		return a, true // the same map is proposed again, without the key configuration
-	case !l.state.HasOpenProposal() && a.finalMap.SameAs(last) && l.keyConfigToActivate(now) != "":
-		return a, true
-	case !l.state.HasOpenProposal() && a.finalMap.SameAs(last) && l.mapRequested:
-		return a, true // an operator has requested a new map
-	case !l.state.HasOpenProposal() && a.finalMap.SameAs(last), l.state.HasOpenProposal() && a.stageMap.SameAs(last):
+		return assigned, true // rule 4
+	case l.state.HasOpenProposal() && assigned.stageMap.SameAs(last) && l.keyConfigChangeBlocked():
+		return assigned, true // the same map is proposed again, without the key configuration
+	case !l.state.HasOpenProposal() && assigned.finalMap.SameAs(last) && l.keyConfigToActivate(now) != "":
+		return assigned, true
+	case !l.state.HasOpenProposal() && assigned.finalMap.SameAs(last) && l.newMapRequested:
+		return assigned, true // an operator has requested a new map
+	case !l.state.HasOpenProposal() && assigned.finalMap.SameAs(last), l.state.HasOpenProposal() && assigned.stageMap.SameAs(last):
 		return &assignment{}, false
 	}
-	return a, true
+	return assigned, true
 }
 
 // assignment caches the result of assign, because assign runs in every step and its inputs
@@ -113,65 +113,65 @@ type assignment struct {
 // (rule 10), even if it is only proposed: the committed map may contain a dropped node, which must
 // not become an owner again.
 func (l *Leader) assign(members []shardmap.Member) *assignment {
-	base, last, policy, absent := l.state.Committed(), l.state.Proposed(), l.state.Policy(), l.restartingNodes()
-	if a := &l.lastAssignment; a.finalMap != nil && a.committed == base && a.proposed == last && a.policy == policy && maps.Equal(a.restarting, absent) && maps.Equal(a.keptShards, l.keptShards) && a.inputsVersion == l.inputsVersion && a.idleVersion == l.gradualDrains.version && a.departuresIndex == l.state.DeparturesIndex() && slices.Equal(a.members, members) {
-		return a
+	base, last, policy, restarting := l.state.Committed(), l.state.Proposed(), l.state.Policy(), l.restartingNodes()
+	if assigned := &l.lastAssignment; assigned.finalMap != nil && assigned.committed == base && assigned.proposed == last && assigned.policy == policy && maps.Equal(assigned.restarting, restarting) && maps.Equal(assigned.keptShards, l.keptShards) && assigned.inputsVersion == l.inputsVersion && assigned.idleVersion == l.gradualDrains.version && assigned.departuresIndex == l.state.DeparturesIndex() && slices.Equal(assigned.members, members) {
+		return assigned
 	}
 	final := last
-	var from []shardmap.NodeID
+	var losingOwners []shardmap.NodeID
 	if len(members) > 0 {
-		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))
-		from = ownersLosingShards(base, final)
+		final = shardmap.Assign(base, members, l.assignPolicy(policy, restarting, members))
+		losingOwners = ownersLosingShards(base, final)
 	}
 	l.lastAssignment = assignment{
-		members: slices.Clone(members), committed: base, proposed: last, policy: policy, restarting: absent, keptShards: l.keptShards, inputsVersion: l.inputsVersion, idleVersion: l.gradualDrains.version, departuresIndex: l.state.DeparturesIndex(),
-		finalMap: final, losingOwners: from,
+		members: slices.Clone(members), committed: base, proposed: last, policy: policy, restarting: restarting, keptShards: l.keptShards, inputsVersion: l.inputsVersion, idleVersion: l.gradualDrains.version, departuresIndex: l.state.DeparturesIndex(),
+		finalMap: final, losingOwners: losingOwners,
 	}
 	return &l.lastAssignment
 }
 
-// planStage sets a.want, the map that may be proposed now. A change of the map may be proposed in
-// several stages, so that busy shards do not delay idle ones.
-func (l *Leader) planStage(now time.Duration, a *assignment) {
-	staged := l.deferringOwners(now, a.losingOwners)
-	if a.stageMap != nil && maps.Equal(a.deferringOwners, staged) {
+// planStageMap sets a.want, the map that may be proposed now. A change of the map may be proposed
+// in several stages, so that busy shards do not delay idle ones.
+func (l *Leader) planStageMap(now time.Duration, assigned *assignment) {
+	staged := l.deferringOwners(now, assigned.losingOwners)
+	if assigned.stageMap != nil && maps.Equal(assigned.deferringOwners, staged) {
 		return
 	}
-	a.stageMap, a.deferringOwners = a.finalMap, staged
+	assigned.stageMap, assigned.deferringOwners = assigned.finalMap, staged
 	if len(staged) > 0 {
-		p := l.assignPolicy(a.policy, a.restarting, a.members)
-		p.Staged = staged
-		a.stageMap = shardmap.Assign(a.committed, a.members, p)
-		a.isUrgent = l.isUrgent(a)
+		placement := l.assignPolicy(assigned.policy, assigned.restarting, assigned.members)
+		placement.Staged = staged
+		assigned.stageMap = shardmap.Assign(assigned.committed, assigned.members, placement)
+		assigned.isUrgent = l.isUrgent(assigned)
 	}
 }
 
 // assignPolicy returns the placement policy for shardmap.Assign.
-func (l *Leader) assignPolicy(policy *ack.Policy, absent map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
-	p := policy.Placement(l.zones())
-	p.Absent, p.Before = absent, l.state.PreviousOwners()
-	p.Idle = l.gradualDrains.idle
-	p.Barred = l.state.BarredShards()
-	l.avoidFailingApps(&p, members)
-	p.Kept = l.keptShards
-	return p
+func (l *Leader) assignPolicy(policy *ack.Policy, restarting map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
+	placement := policy.Placement(l.zones())
+	placement.Absent, placement.Before = restarting, l.state.PreviousOwners()
+	placement.Idle = l.gradualDrains.idle
+	placement.Barred = l.state.BarredShards()
+	l.avoidFailingApps(&placement, members)
+	placement.Kept = l.keptShards
+	return placement
 }
 
 // changeReason returns the most important reason for the map want, as metrics spell it.
 func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 	last := l.state.Proposed()
-	for _, m := range last.Members() {
-		if !want.Has(m.ID) {
-			return l.exclusionReason(now, l.member(m.ID))
+	for _, member := range last.Members() {
+		if !want.Has(member.ID) {
+			return l.exclusionReason(now, l.member(member.ID))
 		}
 	}
-	for _, m := range want.Members() {
-		if !last.Has(m.ID) {
-			return l.joinReason(m.ID)
+	for _, member := range want.Members() {
+		if !last.Has(member.ID) {
+			return l.joinReason(member.ID)
 		}
 	}
-	for _, m := range want.Members() {
-		if l.state.Policy().DrainsGradually(m.ID) && want.Count(m.ID) < last.Count(m.ID) {
+	for _, member := range want.Members() {
+		if l.state.Policy().DrainsGradually(member.ID) && want.Count(member.ID) < last.Count(member.ID) {
 			return "drain"
 		}
 	}
@@ -194,17 +194,17 @@ func (l *Leader) joinReason(id shardmap.NodeID) string {
 }
 
 // exclusionReason returns why a node must not be a member, as metrics spell it.
-func (l *Leader) exclusionReason(now time.Duration, n *member) string {
+func (l *Leader) exclusionReason(now time.Duration, node *member) string {
 	switch {
-	case l.exclusionCause(now, n) != 0:
-		return l.exclusionCause(now, n).String()
-	case n.hasCrashed():
+	case l.exclusionCause(now, node) != 0:
+		return l.exclusionCause(now, node).String()
+	case node.hasCrashed():
 		return ack.CauseCrashed.String()
-	case n.heartbeat.Leaving || n.heartbeat.Goodbye:
+	case node.heartbeat.Leaving || node.heartbeat.Goodbye:
 		return "leave"
-	case l.excludedForHealth(n):
+	case l.excludedForHealth(node):
 		return "app-unhealthy"
-	case l.state.Policy().Drained[n.id]:
+	case l.state.Policy().Drained[node.id]:
 		return "drain"
 	}
 	return ack.CauseSilent.String()
@@ -213,18 +213,18 @@ func (l *Leader) exclusionReason(now time.Duration, n *member) string {
 // proposalReason returns the reason of a proposal for log, events and metrics. A leader that
 // repeats the open proposal of another leader keeps its reason. The first round of a leader
 // that changes nothing has the reason "new leader".
-func (l *Leader) proposalReason(now time.Duration, a *assignment) string {
-	switch same := a.stageMap.SameAs(l.state.Proposed()); {
+func (l *Leader) proposalReason(now time.Duration, assigned *assignment) string {
+	switch same := assigned.stageMap.SameAs(l.state.Proposed()); {
 	case same && l.state.HasOpenProposal():
 		return l.state.ProposalReason()
 	case same && l.ownRoundCommitted && l.keyConfigToActivate(now) != "":
 		return reasonKeyConfig
-	case same && l.ownRoundCommitted && l.mapRequested:
+	case same && l.ownRoundCommitted && l.newMapRequested:
 		return reasonRequested
 	case same:
 		return reasonNewLeader
 	}
-	return l.changeReason(now, a.finalMap)
+	return l.changeReason(now, assigned.finalMap)
 }
 
 // reasonNewLeader is the reason of a round that changes nothing. It makes every node
@@ -242,86 +242,86 @@ const reasonRequested = "requested"
 // shards, and the nodes that restart in place.
 func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
 	last := l.state.Proposed()
-	for _, m := range last.Members() {
-		l.member(m.ID)
+	for _, member := range last.Members() {
+		l.member(member.ID)
 	}
-	ms, anybody := l.eligibleBuf[:0], false
-	for id, n := range l.members {
-		absent := l.isRestarting(n)
-		if !absent && !l.isEligible(now, n) {
+	members, ownerExists := l.eligibleBuf[:0], false
+	for id, node := range l.members {
+		restarting := l.isRestarting(node)
+		if !restarting && !l.isEligible(now, node) {
 			continue
 		}
-		anybody = anybody || !absent && !l.state.Policy().DrainsGradually(id)
-		m := shardmap.Member{ID: id, Weight: n.heartbeat.Weight}
-		if absent || !n.hasHeartbeat() {
-			was, _ := findMember(last, id)
-			m.Weight = was.Weight
+		ownerExists = ownerExists || !restarting && !l.state.Policy().DrainsGradually(id)
+		member := shardmap.Member{ID: id, Weight: node.heartbeat.Weight}
+		if restarting || !node.hasHeartbeat() {
+			previous, _ := findMember(last, id)
+			member.Weight = previous.Weight
 		}
-		ms = append(ms, m)
+		members = append(members, member)
 	}
-	if !anybody {
-		ms = ms[:0]
+	if !ownerExists {
+		members = members[:0]
 	}
-	slices.SortFunc(ms, func(a, b shardmap.Member) int { return cmp.Compare(a.ID, b.ID) })
-	l.eligibleBuf, l.keptShards = ms, l.findKeptShards(now)
-	return ms
+	slices.SortFunc(members, func(a, b shardmap.Member) int { return cmp.Compare(a.ID, b.ID) })
+	l.eligibleBuf, l.keptShards = members, l.findKeptShards(now)
+	return members
 }
 
 // isEligible reports whether the node may be in the next map.
-func (l *Leader) isEligible(now time.Duration, n *member) bool {
-	return l.eligibleIgnoringFlaps(now, n) && (l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))
+func (l *Leader) isEligible(now time.Duration, node *member) bool {
+	return l.eligibleIgnoringFlaps(now, node) && (l.appsHealth.allOwnersHeldBack || !l.isHeldBack(now, node))
 }
 
 // eligibleIgnoringFlaps is eligible without the hold on apps that became unhealthy repeatedly.
-func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
-	if n.removed || l.excludedForHealth(n) || n.heartbeat.Leaving || n.heartbeat.Goodbye || n.heartbeat.Gateway || n.hasCrashed() || l.exclusionCause(now, n) != 0 {
+func (l *Leader) eligibleIgnoringFlaps(now time.Duration, node *member) bool {
+	if node.removed || l.excludedForHealth(node) || node.heartbeat.Leaving || node.heartbeat.Goodbye || node.heartbeat.Gateway || node.hasCrashed() || l.exclusionCause(now, node) != 0 {
 		return false
 	}
-	if l.state.Policy().Drained[n.id] {
+	if l.state.Policy().Drained[node.id] {
 		return false
 	}
-	d, _ := l.state.Drop(n.id)
+	drop, _ := l.state.Drop(node.id)
 	switch {
-	case d.InForce && d.Cause.MissedRound():
+	case drop.InForce && drop.Cause.MissedRound():
 		// Rule 3: it must have acknowledged the proposal that dropped it, and wait for
 		// the pause after repeated misses.
-		since, ok := l.droppedAt[n.id]
+		since, ok := l.dropSeenAt[node.id]
 		if !ok {
 			since = l.electedAt
 		}
-		return n.hasAcked(d.Epoch) && n.hasAcked(l.state.Committed().Epoch()) && !n.isSilent(now, l.options.Pace) && now-since >= flapPause(d.Strikes)
-	case d.InForce || !l.state.Proposed().Has(n.id):
-		return n.freshStreak >= requiredStreak && l.canServe(now, n) && !n.isSilent(now, l.options.Pace) && n.hasAcked(l.state.Committed().Epoch())
-	case !n.hasHeartbeat():
+		return node.hasAcked(drop.Epoch) && node.hasAcked(l.state.Committed().Epoch()) && !node.isSilent(now, l.options.Pace) && now-since >= flapPause(drop.Strikes)
+	case drop.InForce || !l.state.Proposed().Has(node.id):
+		return node.freshStreak >= requiredStreak && l.canServe(now, node) && !node.isSilent(now, l.options.Pace) && node.hasAcked(l.state.Committed().Epoch())
+	case !node.hasHeartbeat():
 		// An election by itself moves nothing (rule 4, why 18).
 		return now-l.electedAt < l.maxTiming.DeadAfter
 	}
-	return !n.isSilent(now, l.options.Pace)
+	return !node.isSilent(now, l.options.Pace)
 }
 
 // canServe reports whether a node could serve shards immediately because it has a lease. The first
 // lease of a boot takes one or two heartbeats longer than the other conditions of eligibility.
 // A member of the committed map owns its shards already, and before the first map there are no
 // leases.
-func (l *Leader) canServe(now time.Duration, n *member) bool {
-	c := l.state.Committed()
-	return n.hadLease && now-n.lastGrantAt <= l.maxTiming.Lease || c.Has(n.id) || c.Epoch() == 0
+func (l *Leader) canServe(now time.Duration, node *member) bool {
+	committed := l.state.Committed()
+	return node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease || committed.Has(node.id) || committed.Epoch() == 0
 }
 
 // exclusionCause returns why a member of the last map must be dropped although the leader
 // receives its heartbeats; zero if it need not.
-func (l *Leader) exclusionCause(now time.Duration, n *member) ack.DropCause {
+func (l *Leader) exclusionCause(now time.Duration, node *member) ack.DropCause {
 	last := l.state.Proposed()
 	switch {
-	case !last.Has(n.id):
+	case !last.Has(node.id):
 		return 0
-	case n.removed:
+	case node.removed:
 		return ack.CauseRemoved
-	case l.isRestarting(n) || !n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed():
+	case l.isRestarting(node) || !node.hasHeartbeat() || node.isSilent(now, l.options.Pace) || node.hasCrashed():
 		return 0
-	case l.ownRoundOpen() && now-max(l.roundStartedAt, n.restart.endedAt) > l.ackDeadline(n) && !n.hasCompleteAck(last.Epoch()):
+	case l.ownRoundOpen() && now-max(l.roundStartedAt, node.restartTimes.endedAt) > l.ackDeadline(node) && !node.hasCompleteAck(last.Epoch()):
 		return ack.CauseMissedAck
-	case n.behindSince >= 0 && now-max(n.behindSince, n.restart.endedAt) > l.options.Pace.AckDeadline():
+	case node.behindSince >= 0 && now-max(node.behindSince, node.restartTimes.endedAt) > l.options.Pace.AckDeadline():
 		return ack.CauseBehind
 	}
 	return 0
@@ -333,20 +333,20 @@ func (l *Leader) exclusionCause(now time.Duration, n *member) ack.DropCause {
 func (l *Leader) checkMembers(now time.Duration) bool {
 	last := l.state.Proposed()
 	acked, missed := 0, 0
-	for _, m := range last.Members() {
-		n := l.member(m.ID)
-		if silent := n.hasHeartbeat() && n.isSilent(now, l.options.Pace) && !l.isRestarting(n); silent != n.wasSilent {
-			n.wasSilent = silent
+	for _, member := range last.Members() {
+		node := l.member(member.ID)
+		if silent := node.hasHeartbeat() && node.isSilent(now, l.options.Pace) && !l.isRestarting(node); silent != node.wasSilent {
+			node.wasSilent = silent
 			kind := EventBack
 			if silent {
 				kind = EventSilent
 			}
-			l.emit(Event{Kind: kind, Node: n.id})
+			l.emit(Event{Kind: kind, Node: node.id})
 		}
 		switch {
-		case n.hasCompleteAck(last.Epoch()):
+		case node.hasCompleteAck(last.Epoch()):
 			acked++
-		case l.exclusionCause(now, n) == ack.CauseMissedAck:
+		case l.exclusionCause(now, node) == ack.CauseMissedAck:
 			missed++
 		}
 	}
@@ -366,164 +366,165 @@ func (l *Leader) denyLateLeases(now time.Duration) {
 		return
 	}
 	last := l.state.Proposed()
-	for _, m := range l.state.Committed().Members() {
-		if n := l.member(m.ID); now-l.roundStartedAt > l.ackDeadline(n) && !last.Has(m.ID) && !n.hasCompleteAck(last.Epoch()) {
-			n.leaseDeniedUntil = last.Epoch()
+	for _, member := range l.state.Committed().Members() {
+		if node := l.member(member.ID); now-l.roundStartedAt > l.ackDeadline(node) && !last.Has(member.ID) && !node.hasCompleteAck(last.Epoch()) {
+			node.leaseDeniedUntil = last.Epoch()
 		}
 	}
 }
 
-// ackDeadline returns how long n may take to acknowledge a proposal. A node with hooks gets
+// ackDeadline returns how long the node may take to acknowledge a proposal. A node with hooks gets
 // the additional time that it reports.
-func (l *Leader) ackDeadline(n *member) time.Duration {
-	return l.options.Pace.AckDeadline() + n.heartbeat.ReleaseTime
+func (l *Leader) ackDeadline(node *member) time.Duration {
+	return l.options.Pace.AckDeadline() + node.heartbeat.ReleaseTime
 }
 
 // propose submits a proposal of a.want, based on the committed map, with a record of every
 // dropped node and the cause.
 func (l *Leader) propose(now time.Duration, a *assignment) {
-	want := a.stageMap
-	p := ack.ProposalEntry{Term: l.options.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: want}
+	stageMap := a.stageMap
+	entry := ack.ProposalEntry{Term: l.options.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: stageMap}
 	if !l.state.HasOpenProposal() || l.state.ChangesKeyConfig() {
-		p.KeyConfig = l.keyConfigToActivate(now)
+		entry.KeyConfig = l.keyConfigToActivate(now)
 	}
-	for id, cause := range l.exclusions(now, want) {
-		p.Drops = append(p.Drops, ack.DropRecord{Node: id, Cause: cause, Strikes: l.countMissedAcks(now, id, cause)})
+	for id, cause := range l.exclusions(now, stageMap) {
+		entry.Drops = append(entry.Drops, ack.DropRecord{Node: id, Cause: cause, Strikes: l.countMissedAcks(now, id, cause)})
 	}
-	slices.SortFunc(p.Drops, func(a, b ack.DropRecord) int { return cmp.Compare(a.Node, b.Node) })
-	entry, err := ack.EncodeProposal(l.state.FormatVersion(), p)
+	slices.SortFunc(entry.Drops, func(a, b ack.DropRecord) int { return cmp.Compare(a.Node, b.Node) })
+	encoded, err := ack.EncodeProposal(l.state.FormatVersion(), entry)
 	if err != nil {
 		// Every map of shardmap.Assign can be encoded.
 		panic(err)
 	}
 	l.changeWantedSince, l.entryInFlight, l.submittedAt = -1, true, now
-	l.mapRequested = false
+	l.newMapRequested = false
 	l.emit(Event{
-		Kind: EventProposing, Epoch: p.Base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: p.Reason,
-		Joined: membersMissingFrom(want, l.state.Committed()), Left: membersMissingFrom(l.state.Committed(), want),
-		Deferred: slices.Sorted(maps.Keys(a.deferringOwners)), Busy: len(shardmap.Diff(want, a.finalMap)),
+		Kind: EventProposing, Epoch: entry.Base, Moved: len(shardmap.Diff(l.state.Committed(), stageMap)), Reason: entry.Reason,
+		Joined: membersMissingFrom(stageMap, l.state.Committed()), Left: membersMissingFrom(l.state.Committed(), stageMap),
+		Deferred: slices.Sorted(maps.Keys(a.deferringOwners)), Busy: len(shardmap.Diff(stageMap, a.finalMap)),
 	})
-	l.countStage(now, want)
-	for _, d := range p.Drops {
-		l.emit(Event{Kind: EventDropped, Node: d.Node, Cause: d.Cause})
+	l.countProposal(now, stageMap)
+	for _, record := range entry.Drops {
+		l.emit(Event{Kind: EventDropped, Node: record.Node, Cause: record.Cause})
 	}
-	l.emit(Submit{Entry: entry})
+	l.emit(Submit{Entry: encoded})
 }
 
-// membersMissingFrom returns the members of m that other does not have.
-func membersMissingFrom(m, other *shardmap.Map) (nodes []shardmap.NodeID) {
-	for _, x := range m.Members() {
-		if !other.Has(x.ID) {
-			nodes = append(nodes, x.ID)
+// membersMissingFrom returns the members of the map from that other does not have.
+func membersMissingFrom(from, other *shardmap.Map) (nodes []shardmap.NodeID) {
+	for _, member := range from.Members() {
+		if !other.Has(member.ID) {
+			nodes = append(nodes, member.ID)
 		}
 	}
 	return nodes
 }
 
-// exclusions returns the nodes that want drops, with the causes. These are members of the
-// committed map or of the last proposal. Nodes that leave, are drained or have an unhealthy
-// app are excluded without a drop.
-func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.NodeID]ack.DropCause {
-	out := map[shardmap.NodeID]ack.DropCause{}
-	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Proposed().Members()) {
-		n := l.member(m.ID)
-		if want.Has(m.ID) {
+// exclusions returns the nodes that the proposal drops, with the causes. These are members of the
+// committed map or of the last proposal. Nodes that leave, are drained or have an unhealthy app are
+// excluded without a drop.
+func (l *Leader) exclusions(now time.Duration, proposal *shardmap.Map) map[shardmap.NodeID]ack.DropCause {
+	causes := map[shardmap.NodeID]ack.DropCause{}
+	for _, member := range slices.Concat(l.state.Committed().Members(), l.state.Proposed().Members()) {
+		node := l.member(member.ID)
+		if proposal.Has(member.ID) {
 			continue
 		}
-		d, _ := l.state.Drop(m.ID)
+		drop, _ := l.state.Drop(member.ID)
 		switch {
-		case l.exclusionCause(now, n) != 0:
-			out[m.ID] = l.exclusionCause(now, n)
-		case d.InForce:
+		case l.exclusionCause(now, node) != 0:
+			causes[member.ID] = l.exclusionCause(now, node)
+		case drop.InForce:
 			// Already dropped for the same cause: keep the record, because its epoch is
 			// the proposal that the node must acknowledge.
-		case n.hasCrashed():
-			out[m.ID] = ack.CauseCrashed
-		case n.hasHeartbeat() && n.isSilent(now, l.options.Pace), now-l.electedAt >= l.maxTiming.DeadAfter && !n.hasHeartbeat():
+		case node.hasCrashed():
+			causes[member.ID] = ack.CauseCrashed
+		case node.hasHeartbeat() && node.isSilent(now, l.options.Pace), now-l.electedAt >= l.maxTiming.DeadAfter && !node.hasHeartbeat():
 			// A drained node may be excluded before the leader knows whether it is silent.
-			out[m.ID] = ack.CauseSilent
+			causes[member.ID] = ack.CauseSilent
 		}
 	}
-	return out
+	return causes
 }
 
 // countMissedAcks counts missed acknowledgements that follow each other within ack.FlapWindow. A
 // new leader has no record of the time of the last one, and uses the time of its election.
-func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c ack.DropCause) uint32 {
-	d, ok := l.state.Drop(id)
-	if !c.MissedRound() {
-		return d.Strikes
+func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, cause ack.DropCause) uint32 {
+	drop, ok := l.state.Drop(id)
+	if !cause.MissedRound() {
+		return drop.Strikes
 	}
-	since, known := l.droppedAt[id]
+	since, known := l.dropSeenAt[id]
 	if !known {
 		since = l.electedAt
 	}
 	if !ok || now-since > ack.FlapWindow {
 		return 1
 	}
-	return d.Strikes + 1
+	return drop.Strikes + 1
 }
 
 // tryCommit submits the commit of the open proposal once every member has acknowledged it and
 // no excluded owner may still serve (G4, rule 5).
 func (l *Leader) tryCommit(now time.Duration) {
-	p := l.state.Proposed()
-	for _, m := range p.Members() {
-		if !l.needsNoFurtherAck(l.member(m.ID), p) {
+	proposed := l.state.Proposed()
+	for _, member := range proposed.Members() {
+		if !l.needsNoFurtherAck(l.member(member.ID), proposed) {
 			return
 		}
 	}
-	base := l.state.Committed()
-	var taken []Event
-	for _, m := range base.Members() {
-		if p.Has(m.ID) || base.Count(m.ID) == 0 {
+	committed := l.state.Committed()
+	var takeovers []Event
+	for _, member := range committed.Members() {
+		if proposed.Has(member.ID) || committed.Count(member.ID) == 0 {
 			continue
 		}
-		how := l.takeoverRule(now, l.member(m.ID), p.Epoch())
-		if how == "" {
+		rule := l.takeoverRule(now, l.member(member.ID), proposed.Epoch())
+		if rule == "" {
 			return
 		}
-		taken = append(taken, Event{Kind: EventTakeover, Node: m.ID, Epoch: p.Epoch(), Reason: how})
+		takeovers = append(takeovers, Event{Kind: EventTakeover, Node: member.ID, Epoch: proposed.Epoch(), Reason: rule})
 	}
-	for _, n := range taken {
-		l.emit(n)
+	for _, takeover := range takeovers {
+		l.emit(takeover)
 	}
-	// From this step on, a lease requires an acknowledgement of p.
-	l.committing, l.entryInFlight, l.submittedAt = p.Epoch(), true, now
-	l.emit(Event{Kind: EventCommitting, Epoch: p.Epoch()})
-	c := ack.CommitEntry{Epoch: p.Epoch(), Digest: p.Digest()}
-	c.Released, c.Servers = l.releasesToCommit(base, p)
-	l.emit(Submit{Entry: ack.EncodeCommit(l.state.FormatVersion(), c), Commit: true})
+	// From this step on, a lease requires an acknowledgement of the proposal.
+	l.committingEpoch, l.entryInFlight, l.submittedAt = proposed.Epoch(), true, now
+	l.emit(Event{Kind: EventCommitting, Epoch: proposed.Epoch()})
+	entry := ack.CommitEntry{Epoch: proposed.Epoch(), Digest: proposed.Digest()}
+	entry.Released, entry.Servers = l.releasesToCommit(committed, proposed)
+	l.emit(Submit{Entry: ack.EncodeCommit(l.state.FormatVersion(), entry), Commit: true})
 }
 
 // awaitsCrashRestart reports whether RestartGrace delays a takeover: for a crashed node that
 // may restart, or for a restarted node that is not eligible yet.
-func (l *Leader) awaitsCrashRestart(now time.Duration, n *member) bool {
-	if n.removed || n.heartbeat.Leaving || n.heartbeat.Unhealthy {
+func (l *Leader) awaitsCrashRestart(now time.Duration, node *member) bool {
+	if node.removed || node.heartbeat.Leaving || node.heartbeat.Unhealthy {
 		return false
 	}
-	return n.hasCrashed() && now-n.crashSeenAt < l.options.Pace.RestartGrace ||
-		n.rebooted && now-n.firstHeartbeatAt < l.options.Pace.RestartGrace
+	return node.hasCrashed() && now-node.crashSeenAt < l.options.Pace.RestartGrace ||
+		node.rebooted && now-node.firstHeartbeatAt < l.options.Pace.RestartGrace
 }
 
-// takeoverRule returns the rule by which the shards of a node that p excludes may be taken, or
-// "" if they may not be taken yet (docs/internals/protocol-leases.md, "When a shard may be taken").
-func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) string {
-	sinceGrant := now - n.lastGrantAt
+// takeoverRule returns the rule by which the shards of a node that the proposal excludes may be
+// taken, or "" if they may not be taken yet (docs/internals/protocol-leases.md, "When a shard may
+// be taken").
+func (l *Leader) takeoverRule(now time.Duration, node *member, proposal shardmap.Epoch) string {
+	sinceGrant := now - node.lastGrantAt
 	switch {
-	case n.heartbeat.Goodbye:
+	case node.heartbeat.Goodbye:
 		return "goodbye"
-	case l.awaitsCrashRestart(now, n):
+	case l.awaitsCrashRestart(now, node):
 		return ""
-	case n.hasCompleteAck(p):
+	case node.hasCompleteAck(proposal):
 		return "acknowledged"
-	case n.rebooted && !n.hadLease:
+	case node.rebooted && !node.hadLease:
 		return "new-boot"
-	case n.removed:
+	case node.removed:
 		return "removed"
 	case sinceGrant >= l.maxTiming.DeadAfter:
 		return "silence"
-	case !n.hasCrashed() || l.maxTiming.Takeover == ack.TakeoverTimeout:
+	case !node.hasCrashed() || l.maxTiming.Takeover == ack.TakeoverTimeout:
 		return ""
 	case l.maxTiming.Takeover == ack.TakeoverImmediate:
 		return "refusal"

@@ -10,16 +10,16 @@ import (
 // findKeptShards returns the shards that remain at their owners because of safe drains. An
 // owner that may be gone, or whose app is unhealthy, keeps nothing.
 func (l *Leader) findKeptShards(now time.Duration) (kept map[shardmap.Shard]bool) {
-	base, p := l.state.Committed(), l.state.Policy()
-	for id, t := range p.DrainOptions {
-		n := l.members[id]
-		if d, _ := l.state.Drop(id); !t.Safe || n == nil || !n.hasHeartbeat() || d.InForce || n.removed || n.hasCrashed() || n.isSilent(now, l.options.Pace) || l.isRestarting(n) ||
-			l.exclusionCause(now, n) != 0 || n.heartbeat.Unhealthy || n.heartbeat.Leaving || n.heartbeat.Goodbye {
+	base, policy := l.state.Committed(), l.state.Policy()
+	for id, options := range policy.DrainOptions {
+		node := l.members[id]
+		if drop, _ := l.state.Drop(id); !options.Safe || node == nil || !node.hasHeartbeat() || drop.InForce || node.removed || node.hasCrashed() || node.isSilent(now, l.options.Pace) || l.isRestarting(node) ||
+			l.exclusionCause(now, node) != 0 || node.heartbeat.Unhealthy || node.heartbeat.Leaving || node.heartbeat.Goodbye {
 			continue
 		}
-		for s := range base.Shards(id) {
-			if n.heartbeat.KeepsAllShards || slices.Contains(n.heartbeat.KeptShards, s) {
-				setKey(&kept, s, true)
+		for shard := range base.Shards(id) {
+			if node.heartbeat.KeepsAllShards || slices.Contains(node.heartbeat.KeptShards, shard) {
+				setKey(&kept, shard, true)
 			}
 		}
 	}

@@ -34,9 +34,9 @@ const (
 // to drain-timeout (docs/internals/protocol-moves.md, "Planned moves in stages").
 type stagedMoves struct {
 	// progress are the nodes with busy shards that will move to another node.
-	progress       map[shardmap.NodeID]*ownerProgress
-	askedAt        time.Duration // when the open question was asked; negative means that none is open
-	nextQuestionAt time.Duration // when the next question is due
+	progress        map[shardmap.NodeID]*ownerProgress
+	questionAskedAt time.Duration // when the open question was asked; negative means that none is open
+	nextQuestionAt  time.Duration // when the next question is due
 	// awaitingAnswer are the owners that have not answered the open question.
 	awaitingAnswer map[shardmap.NodeID]bool
 	// unblockedEpoch is the last proposal for which unblockRound asked the owners.
@@ -61,42 +61,42 @@ type ownerProgress struct {
 }
 
 func newStagedMoves() stagedMoves {
-	return stagedMoves{progress: map[shardmap.NodeID]*ownerProgress{}, askedAt: -1}
+	return stagedMoves{progress: map[shardmap.NodeID]*ownerProgress{}, questionAskedAt: -1}
 }
 
 // withdrawQuestion discards the open question, because the map that it refers to is no longer
 // committed or a round has opened.
-func (s *stagedMoves) withdrawQuestion() { s.askedAt, s.awaitingAnswer = -1, nil }
+func (s *stagedMoves) withdrawQuestion() { s.questionAskedAt, s.awaitingAnswer = -1, nil }
 
 // questionInterval returns the time between two questions.
-func (s *stagedMoves) questionInterval(p ack.Pace) time.Duration {
-	return min(p.DrainTimeout/questionFraction, maxQuestionInterval)
+func (s *stagedMoves) questionInterval(pace ack.Pace) time.Duration {
+	return min(pace.DrainTimeout/questionFraction, maxQuestionInterval)
 }
 
-// mayDefer reports whether the owner n may temporarily keep busy shards that another node will
-// own. This requires a live member with a lease. The shards of every other owner move immediately.
-func (l *Leader) mayDefer(now time.Duration, n *member) bool {
-	if o := l.stagedMoves.progress[n.id]; o != nil && o.timedOut || l.maxTiming.RebalanceMode == ack.RebalanceStopTheWorld || l.state.Policy().DrainsGradually(n.id) || l.stagedMoves.overdueDrains[n.id] {
+// mayDefer reports whether the owner may temporarily keep busy shards that another node will own.
+// This requires a live member with a lease. The shards of every other owner move immediately.
+func (l *Leader) mayDefer(now time.Duration, node *member) bool {
+	if progress := l.stagedMoves.progress[node.id]; progress != nil && progress.timedOut || l.maxTiming.RebalanceMode == ack.RebalanceStopTheWorld || l.state.Policy().DrainsGradually(node.id) || l.stagedMoves.overdueDrains[node.id] {
 		return false
 	}
-	if d, _ := l.state.Drop(n.id); d.InForce || l.isHeldBack(now, n) || l.isRestarting(n) || n.removed || n.hasCrashed() || l.exclusionCause(now, n) != 0 {
+	if drop, _ := l.state.Drop(node.id); drop.InForce || l.isHeldBack(now, node) || l.isRestarting(node) || node.removed || node.hasCrashed() || l.exclusionCause(now, node) != 0 {
 		return false
 	}
-	if !n.hasHeartbeat() { // a new leader must not move shards only because it has no heartbeat yet (see isEligible)
+	if !node.hasHeartbeat() { // a new leader must not move shards only because it has no heartbeat yet (see isEligible)
 		return now-l.electedAt < l.maxTiming.DeadAfter
 	}
 	// Shortly after an election, an owner may not have a lease of this leader yet.
-	follows := n.hadLease && n.hasAcked(l.state.Committed().Epoch()) || now-l.electedAt < l.maxTiming.DeadAfter
-	return follows && !n.isSilent(now, l.options.Pace) && !n.heartbeat.Unhealthy && !n.heartbeat.Goodbye && !n.heartbeat.Gateway
+	follows := node.hadLease && node.hasAcked(l.state.Committed().Epoch()) || now-l.electedAt < l.maxTiming.DeadAfter
+	return follows && !node.isSilent(now, l.options.Pace) && !node.heartbeat.Unhealthy && !node.heartbeat.Goodbye && !node.heartbeat.Gateway
 }
 
 // deferringOwners returns the owners that may keep busy shards which the final map moves; nil
 // if there are none.
-func (l *Leader) deferringOwners(now time.Duration, givers []shardmap.NodeID) (owners map[shardmap.NodeID]bool) {
-	if len(givers) == 0 || l.changesKeyConfigNow(now) {
+func (l *Leader) deferringOwners(now time.Duration, losingOwners []shardmap.NodeID) (owners map[shardmap.NodeID]bool) {
+	if len(losingOwners) == 0 || l.changesKeyConfigNow(now) {
 		return nil
 	}
-	for _, id := range givers {
+	for _, id := range losingOwners {
 		if l.mayDefer(now, l.member(id)) {
 			setKey(&owners, id, true)
 		}
@@ -107,9 +107,9 @@ func (l *Leader) deferringOwners(now time.Duration, givers []shardmap.NodeID) (o
 // ownersLosingShards returns the owners from which want takes shards, ascending.
 func ownersLosingShards(base, want *shardmap.Map) []shardmap.NodeID {
 	from := map[shardmap.NodeID]bool{}
-	for _, m := range shardmap.Diff(base, want) {
-		if m.From != "" {
-			from[m.From] = true
+	for _, move := range shardmap.Diff(base, want) {
+		if move.From != "" {
+			from[move.From] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(from))
@@ -117,45 +117,45 @@ func ownersLosingShards(base, want *shardmap.Map) []shardmap.NodeID {
 
 // mayProposeStage reports whether a map may be proposed now. Unless a change cannot wait, the
 // leader first asks the owners which of their shards are idle, and uses their answers.
-func (l *Leader) mayProposeStage(now time.Duration, a *assignment) bool {
-	s := &l.stagedMoves
-	if len(a.deferringOwners) == 0 || l.state.HasOpenProposal() || !l.ownRoundCommitted {
+func (l *Leader) mayProposeStage(now time.Duration, assigned *assignment) bool {
+	staged := &l.stagedMoves
+	if len(assigned.deferringOwners) == 0 || l.state.HasOpenProposal() || !l.ownRoundCommitted {
 		return true
 	}
-	for id := range a.deferringOwners {
-		if s.progress[id] == nil {
-			s.progress[id] = &ownerProgress{startedAt: now, reason: l.changeReason(now, a.finalMap)}
-			s.nextQuestionAt = now
+	for id := range assigned.deferringOwners {
+		if staged.progress[id] == nil {
+			staged.progress[id] = &ownerProgress{startedAt: now, reason: l.changeReason(now, assigned.finalMap)}
+			staged.nextQuestionAt = now
 		}
 	}
-	if a.isUrgent {
+	if assigned.isUrgent {
 		return true
 	}
-	if s.askedAt < 0 {
-		if now >= s.nextQuestionAt {
-			l.askIdle(now, a)
+	if staged.questionAskedAt < 0 {
+		if now >= staged.nextQuestionAt {
+			l.askIdle(now, assigned)
 		}
 		return false
 	}
-	if len(s.awaitingAnswer) > 0 {
-		if now-s.askedAt >= answerTimeout {
+	if len(staged.awaitingAnswer) > 0 {
+		if now-staged.questionAskedAt >= answerTimeout {
 			l.endQuestion()
 		}
 		return false
 	}
-	s.askedAt, s.nextQuestionAt = -1, now+s.questionInterval(l.options.Pace)
-	return !a.stageMap.SameAs(l.state.Proposed())
+	staged.questionAskedAt, staged.nextQuestionAt = -1, now+staged.questionInterval(l.options.Pace)
+	return !assigned.stageMap.SameAs(l.state.Proposed())
 }
 
 // askIdle sends a question to all owners with deferred moves. Their earlier answers no longer
 // count.
-func (l *Leader) askIdle(now time.Duration, a *assignment) {
-	s := &l.stagedMoves
-	s.askedAt, s.awaitingAnswer = now, maps.Clone(a.deferringOwners)
-	l.forgetIdleShards(func(id shardmap.NodeID) bool { return !a.deferringOwners[id] })
-	for _, id := range slices.Sorted(maps.Keys(a.deferringOwners)) {
-		l.emit(AskIdle{Node: id, QuestionNumber: s.progress[id].questions})
-		s.progress[id].questions++
+func (l *Leader) askIdle(now time.Duration, assigned *assignment) {
+	staged := &l.stagedMoves
+	staged.questionAskedAt, staged.awaitingAnswer = now, maps.Clone(assigned.deferringOwners)
+	l.forgetIdleShards(func(id shardmap.NodeID) bool { return !assigned.deferringOwners[id] })
+	for _, id := range slices.Sorted(maps.Keys(assigned.deferringOwners)) {
+		l.emit(AskIdle{Node: id, QuestionNumber: staged.progress[id].questions})
+		staged.progress[id].questions++
 	}
 }
 
@@ -163,39 +163,39 @@ func (l *Leader) askIdle(now time.Duration, a *assignment) {
 // question, all shards of a silent owner count as idle, so the shards of a node that never
 // answers move without stages.
 func (l *Leader) endQuestion() {
-	s := &l.stagedMoves
+	staged := &l.stagedMoves
 	idle := maps.Clone(l.gradualDrains.idle)
-	for id := range s.awaitingAnswer {
-		if o := s.progress[id]; o == nil || o.questions > 1 {
+	for id := range staged.awaitingAnswer {
+		if progress := staged.progress[id]; progress == nil || progress.questions > 1 {
 			continue
 		}
-		for x := range l.state.Committed().Shards(id) {
-			setKey(&idle, x, true)
+		for shard := range l.state.Committed().Shards(id) {
+			setKey(&idle, shard, true)
 		}
 	}
 	l.gradualDrains.setIdle(idle)
-	s.awaitingAnswer = nil
+	staged.awaitingAnswer = nil
 }
 
 // mayUseAnswer reports whether the next proposal may use the response of an owner. Proposals for
 // one owner are spaced in time, except the one that leaves it no busy shard.
-func (l *Leader) mayUseAnswer(now time.Duration, m IdleShards) bool {
-	o := l.stagedMoves.progress[m.Node]
-	delete(l.stagedMoves.awaitingAnswer, m.Node)
+func (l *Leader) mayUseAnswer(now time.Duration, report IdleShards) bool {
+	progress := l.stagedMoves.progress[report.Node]
+	delete(l.stagedMoves.awaitingAnswer, report.Node)
 	switch {
-	case o == nil || o.proposals >= 2*maxStages:
+	case progress == nil || progress.proposals >= 2*maxStages:
 		return false
-	case o.proposals == 0 || o.proposals < maxStages && now >= o.nextProposalAt:
+	case progress.proposals == 0 || progress.proposals < maxStages && now >= progress.nextProposalAt:
 		return true
 	}
-	return !l.leavesBusyShard(m)
+	return !l.leavesBusyShard(report)
 }
 
 // leavesBusyShard reports whether the final map takes a shard from the node that is not idle.
-func (l *Leader) leavesBusyShard(m IdleShards) bool {
-	base, final, idle := l.state.Committed(), l.lastAssignment.finalMap, shardSetOf(m.Shards)
-	for s := range base.Shards(m.Node) {
-		if final.Owner(s) != m.Node && !idle[s] {
+func (l *Leader) leavesBusyShard(report IdleShards) bool {
+	base, final, idle := l.state.Committed(), l.lastAssignment.finalMap, shardSetOf(report.Shards)
+	for shard := range base.Shards(report.Node) {
+		if final.Owner(shard) != report.Node && !idle[shard] {
 			return true
 		}
 	}
@@ -204,67 +204,67 @@ func (l *Leader) leavesBusyShard(m IdleShards) bool {
 
 func shardSetOf(shards []shardmap.Shard) map[shardmap.Shard]bool {
 	set := make(map[shardmap.Shard]bool, len(shards))
-	for _, s := range shards {
-		set[s] = true
+	for _, shard := range shards {
+		set[shard] = true
 	}
 	return set
 }
 
 // isUrgent reports whether the map contains a change that must not wait for answers: it
 // excludes a member, or moves a shard whose owner does not defer.
-func (l *Leader) isUrgent(a *assignment) bool {
+func (l *Leader) isUrgent(assigned *assignment) bool {
 	for _, m := range l.state.Proposed().Members() {
-		if !a.stageMap.Has(m.ID) {
+		if !assigned.stageMap.Has(m.ID) {
 			return true
 		}
 	}
-	for _, m := range shardmap.Diff(l.state.Committed(), a.stageMap) {
-		if !a.deferringOwners[m.From] {
+	for _, m := range shardmap.Diff(l.state.Committed(), assigned.stageMap) {
+		if !assigned.deferringOwners[m.From] {
 			return true
 		}
 	}
 	return false
 }
 
-// countStage counts a proposal for the owners that lose shards.
-func (l *Leader) countStage(now time.Duration, want *shardmap.Map) {
-	s := &l.stagedMoves
+// countProposal counts a proposal for the owners that lose shards.
+func (l *Leader) countProposal(now time.Duration, want *shardmap.Map) {
+	staged := &l.stagedMoves
 	for _, id := range ownersLosingShards(l.state.Committed(), want) {
-		if o := s.progress[id]; o != nil {
-			o.nextProposalAt = now + s.questionInterval(l.options.Pace)<<min(o.proposals, maxStages)
-			o.proposals++
+		if progress := staged.progress[id]; progress != nil {
+			progress.nextProposalAt = now + staged.questionInterval(l.options.Pace)<<min(progress.proposals, maxStages)
+			progress.proposals++
 		}
 	}
-	s.withdrawQuestion()
+	staged.withdrawQuestion()
 }
 
-// updateStages removes owners that lose no shards any more, and marks owners whose
+// updateProgress removes owners that lose no shards any more, and marks owners whose
 // drain-timeout is over. An open round is not changed.
-func (l *Leader) updateStages(now time.Duration, a *assignment) {
-	s := &l.stagedMoves
+func (l *Leader) updateProgress(now time.Duration, assigned *assignment) {
+	staged := &l.stagedMoves
 	if l.state.HasOpenProposal() {
 		return
 	}
-	if s.askedAt >= 0 && now-s.askedAt > maxAnswerAge {
-		for id := range s.awaitingAnswer {
-			s.progress[id].questions-- // the question was never used
+	if staged.questionAskedAt >= 0 && now-staged.questionAskedAt > maxAnswerAge {
+		for id := range staged.awaitingAnswer {
+			staged.progress[id].questions-- // the question was never used
 		}
-		s.withdrawQuestion()
-		s.nextQuestionAt = now
+		staged.withdrawQuestion()
+		staged.nextQuestionAt = now
 		l.forgetIdleShards(func(shardmap.NodeID) bool { return false })
 	}
-	defer l.forgetIdleShards(func(id shardmap.NodeID) bool { return s.progress[id] != nil && l.mayDefer(now, l.member(id)) })
-	for id := range s.progress {
-		if !slices.Contains(a.losingOwners, id) {
-			delete(s.progress, id)
-			delete(s.awaitingAnswer, id)
+	defer l.forgetIdleShards(func(id shardmap.NodeID) bool { return staged.progress[id] != nil && l.mayDefer(now, l.member(id)) })
+	for id := range staged.progress {
+		if !slices.Contains(assigned.losingOwners, id) {
+			delete(staged.progress, id)
+			delete(staged.awaitingAnswer, id)
 		}
 	}
-	if len(s.progress) == 0 {
-		s.withdrawQuestion()
+	if len(staged.progress) == 0 {
+		staged.withdrawQuestion()
 	}
-	for _, o := range s.progress {
-		o.timedOut = now-o.startedAt >= l.options.Pace.DrainTimeout
+	for _, progress := range staged.progress {
+		progress.timedOut = now-progress.startedAt >= l.options.Pace.DrainTimeout
 	}
 }
 
@@ -275,17 +275,17 @@ func (l *Leader) forgetIdleShards(counts func(shardmap.NodeID) bool) {
 	if len(l.gradualDrains.idle) == 0 {
 		return
 	}
-	base, p := l.state.Committed(), l.state.Policy()
+	base, policy := l.state.Committed(), l.state.Policy()
 	stale := map[shardmap.NodeID]bool{}
-	for _, m := range base.Members() {
-		stale[m.ID] = !p.DrainsGradually(m.ID) && !counts(m.ID)
+	for _, member := range base.Members() {
+		stale[member.ID] = !policy.DrainsGradually(member.ID) && !counts(member.ID)
 	}
-	for s := range l.gradualDrains.idle {
-		if !stale[base.Owner(s)] {
+	for shard := range l.gradualDrains.idle {
+		if !stale[base.Owner(shard)] {
 			continue
 		}
 		idle := maps.Clone(l.gradualDrains.idle)
-		maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool { return stale[base.Owner(s)] })
+		maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool { return stale[base.Owner(shard)] })
 		l.gradualDrains.setIdle(idle)
 		return
 	}
@@ -295,8 +295,8 @@ func (l *Leader) forgetIdleShards(counts func(shardmap.NodeID) bool) {
 // if there is none.
 func (l *Leader) stagedReason() string {
 	for _, id := range slices.Sorted(maps.Keys(l.stagedMoves.progress)) {
-		if o := l.stagedMoves.progress[id]; o.proposals > 0 {
-			return o.reason
+		if progress := l.stagedMoves.progress[id]; progress.proposals > 0 {
+			return progress.reason
 		}
 	}
 	return ""
@@ -306,29 +306,29 @@ func (l *Leader) stagedReason() string {
 // continues without them. A long request may begin after an owner has answered and before the
 // shard is held, and all other moving shards would wait for its end.
 func (l *Leader) unblockRound(now time.Duration) {
-	s, last := &l.stagedMoves, l.state.Proposed()
-	if !l.ownRoundOpen() || now-l.roundStartedAt < blockedAfter || s.unblockedEpoch == last.Epoch() {
+	staged, last := &l.stagedMoves, l.state.Proposed()
+	if !l.ownRoundOpen() || now-l.roundStartedAt < blockedAfter || staged.unblockedEpoch == last.Epoch() {
 		return
 	}
-	s.unblockedEpoch = last.Epoch()
+	staged.unblockedEpoch = last.Epoch()
 	for _, id := range ownersLosingShards(l.state.Committed(), last) {
-		o, n := s.progress[id], l.member(id)
-		if o == nil || l.state.ChangesKeyConfig() || o.proposals >= maxStages || n.hasCompleteAck(last.Epoch()) || !l.mayDefer(now, n) {
+		progress, node := staged.progress[id], l.member(id)
+		if progress == nil || l.state.ChangesKeyConfig() || progress.proposals >= maxStages || node.hasCompleteAck(last.Epoch()) || !l.mayDefer(now, node) {
 			continue
 		}
-		s.askedAt = now
-		setKey(&s.awaitingAnswer, id, true)
-		l.emit(AskIdle{Node: id, QuestionNumber: o.questions, OpenRound: true})
+		staged.questionAskedAt = now
+		setKey(&staged.awaitingAnswer, id, true)
+		l.emit(AskIdle{Node: id, QuestionNumber: progress.questions, OpenRound: true})
 	}
 }
 
 // busyReported applies the response of an owner to the question which shards block the open round.
 // The busy shards of the owner stay with it for now.
-func (l *Leader) busyReported(m IdleShards) {
-	delete(l.stagedMoves.awaitingAnswer, m.Node)
-	base, idle, told := l.state.Committed(), maps.Clone(l.gradualDrains.idle), shardSetOf(m.Shards)
-	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool {
-		return base.Owner(s) == m.Node && !told[s]
+func (l *Leader) busyReported(report IdleShards) {
+	delete(l.stagedMoves.awaitingAnswer, report.Node)
+	base, idle, idleShards := l.state.Committed(), maps.Clone(l.gradualDrains.idle), shardSetOf(report.Shards)
+	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool {
+		return base.Owner(shard) == report.Node && !idleShards[shard]
 	})
 	l.gradualDrains.setIdle(idle)
 }

@@ -26,20 +26,20 @@ func (e TooSoonError) Error() string {
 	return fmt.Sprintf("ack: the timing or the leader changed too recently: wait %v", e.Wait)
 }
 
-// ChangeTiming returns the entry that replaces the timing in force with t. The caller submits
-// it, and the state shows the result. Until then this leader grants by the committed timing.
-// The caller must check the conditions between the parts of t.
+// ChangeTiming returns the entry that replaces the timing in force. The caller submits it, and the
+// state shows the result. Until then this leader grants by the committed timing. The caller must
+// check the conditions between the parts of the timing.
 //
 // A change is refused until the larger dead-after has passed since the last change, or since
 // the election, because a new leader does not know the time of the last change.
-func (l *Leader) ChangeTiming(now time.Duration, t ack.Timing) ([]byte, error) {
+func (l *Leader) ChangeTiming(now time.Duration, timing ack.Timing) ([]byte, error) {
 	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
 		return nil, ErrNotYet
 	}
 	if wait := l.mixedTimingFor(now); wait > 0 {
 		return nil, TooSoonError{Wait: wait, Elected: l.timingSeenAt == l.electedAt}
 	}
-	return ack.EncodeTiming(l.state.FormatVersion(), ack.TimingEntry{Term: l.options.Term, Replaces: l.state.TimingIndex(), Timing: t}), nil
+	return ack.EncodeTiming(l.state.FormatVersion(), ack.TimingEntry{Term: l.options.Term, Replaces: l.state.TimingIndex(), Timing: timing}), nil
 }
 
 // timing returns the committed timing, by which leases are granted.
@@ -59,9 +59,9 @@ func (l *Leader) mixedTimingFor(now time.Duration) time.Duration {
 // longestTiming returns the timing by which the leader waits: the longer of the present and
 // the previous one, until all grants by the previous one have certainly expired.
 func (l *Leader) longestTiming(now time.Duration) ack.Timing {
-	t := l.timing()
+	timing := l.timing()
 	if l.mixedTimingFor(now) > 0 {
-		t = t.Longer(l.state.PreviousTiming())
+		timing = timing.Longer(l.state.PreviousTiming())
 	}
-	return t
+	return timing
 }

@@ -70,14 +70,14 @@ func (l *leaderLoop) tick() {
 	}
 }
 
-func (l *leaderLoop) receive(from *Node, b []byte) {
+func (l *leaderLoop) receive(from *Node, data []byte) {
 	if l.live() {
-		l.enqueue(input{from: from, beat: b})
+		l.enqueue(input{from: from, beat: data})
 	}
 }
 
-func (l *leaderLoop) enqueue(w input) {
-	l.inbox = append(l.inbox, w)
+func (l *leaderLoop) enqueue(in input) {
+	l.inbox = append(l.inbox, in)
 	if !l.running {
 		l.running = true
 		l.s.after(0, l.iterate)
@@ -89,17 +89,17 @@ func (l *leaderLoop) iterate() {
 	if !l.live() {
 		return
 	}
-	w := l.inbox[0]
+	in := l.inbox[0]
 	l.inbox = l.inbox[1:]
 	began := time.Now()
-	effects, answers := l.step(w)
+	effects, answers := l.step(in)
 	took := l.s.took(began)
 	l.Busy += took
 	l.Iterations++
 	l.LongestIteration = max(l.LongestIteration, took)
 	l.s.after(took, func() {
 		for i, e := range effects {
-			l.perform(e, w.from, answers[i])
+			l.perform(e, in.from, answers[i])
 		}
 		l.running = len(l.inbox) > 0
 		if l.running {
@@ -109,23 +109,23 @@ func (l *leaderLoop) iterate() {
 }
 
 // step decodes, steps and encodes, like the loop of a node and its streams.
-func (l *leaderLoop) step(w input) (effects []leader.Effect, answers [][]byte) {
-	if w.beat != nil {
-		var hb ack.Heartbeat
-		if err := hb.UnmarshalBinary(w.beat); err != nil {
+func (l *leaderLoop) step(in input) (effects []leader.Effect, answers [][]byte) {
+	if in.beat != nil {
+		var heartbeat ack.Heartbeat
+		if err := heartbeat.UnmarshalBinary(in.beat); err != nil {
 			panic(err)
 		}
-		w.msg = leader.HeartbeatReceived{Heartbeat: hb, From: "10.0.0.1:7947"}
+		in.msg = leader.HeartbeatReceived{Heartbeat: heartbeat, From: "10.0.0.1:7947"}
 	}
-	effects = l.driver.Handle(w.msg)
+	effects = l.driver.Handle(in.msg)
 	answers = make([][]byte, len(effects))
 	for i, e := range effects {
 		if r, ok := e.(leader.Reply); ok {
-			b, err := r.MarshalBinary()
+			data, err := r.MarshalBinary()
 			if err != nil {
 				panic(err)
 			}
-			answers[i] = b
+			answers[i] = data
 		}
 	}
 	return effects, answers

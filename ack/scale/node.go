@@ -50,8 +50,8 @@ func (n *Node) poll() {
 }
 
 // setState applies a state. No request runs, so it is acknowledged immediately.
-func (n *Node) setState(st *ack.State) {
-	n.state = st
+func (n *Node) setState(state *ack.State) {
+	n.state = state
 	n.poll()
 }
 
@@ -74,15 +74,15 @@ func (emptyGate) AbortRequests(agent.AbortReason, func(shardmap.Shard) bool) {}
 func (n *Node) apply(index int) {
 	if n.up && index > n.applied {
 		n.applied = index
-		if st := n.s.log[index-1].state; st != n.state {
-			n.setState(st)
+		if state := n.s.log[index-1].state; state != n.state {
+			n.setState(state)
 		}
 	}
 }
 
 // send sends a heartbeat.
-func (n *Node) send(hb ack.Heartbeat) {
-	b, err := hb.MarshalBinary()
+func (n *Node) send(heartbeat ack.Heartbeat) {
+	data, err := heartbeat.MarshalBinary()
 	if err != nil {
 		panic(err)
 	}
@@ -90,7 +90,7 @@ func (n *Node) send(hb ack.Heartbeat) {
 	if l == nil {
 		return
 	}
-	n.s.after(n.latencyTo(l), func() { l.receive(n, b) })
+	n.s.after(n.latencyTo(l), func() { l.receive(n, data) })
 }
 
 // latencyTo returns the latency of a message to or from the leader.
@@ -102,13 +102,13 @@ func (n *Node) latencyTo(l *leaderLoop) time.Duration {
 }
 
 // answered handles a response.
-func (n *Node) answered(b []byte) {
-	var a ack.Answer
-	if err := a.UnmarshalBinary(b); err != nil {
+func (n *Node) answered(data []byte) {
+	var answer ack.Answer
+	if err := answer.UnmarshalBinary(data); err != nil {
 		panic(err)
 	}
 	if n.up {
-		n.agent.HandleAnswer(n.s.now, a)
+		n.agent.HandleAnswer(n.s.now, answer)
 		n.poll()
 	}
 }

@@ -65,14 +65,14 @@ type entry struct {
 }
 
 // New returns a cluster whose nodes run and follow the first one, without a map.
-func New(o Options) *Sim {
-	s := &Sim{o: o, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(o.Seed, 1))} //nolint:gosec // must replay
-	s.timing.Takeover = o.Takeover
-	s.timing.Lease = cmp.Or(o.Lease, s.timing.Lease)
-	for i := range o.Nodes {
+func New(options Options) *Sim {
+	s := &Sim{o: options, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(options.Seed, 1))} //nolint:gosec // must replay
+	s.timing.Takeover = options.Takeover
+	s.timing.Lease = cmp.Or(options.Lease, s.timing.Lease)
+	for i := range options.Nodes {
 		s.start(i)
 	}
-	s.append(ack.EncodeBootstrap("scale", o.Shards, s.timing))
+	s.append(ack.EncodeBootstrap("scale", options.Shards, s.timing))
 	for _, n := range s.nodes {
 		n.setState(s.log[0].state)
 	}
@@ -123,24 +123,24 @@ func (s *Sim) Pass(d time.Duration) { s.Run(d, func() bool { return false }) }
 
 // Alive returns the nodes with a running process.
 func (s *Sim) Alive() []*Node {
-	var up []*Node
+	var alive []*Node
 	for _, n := range s.nodes {
 		if n.up {
-			up = append(up, n)
+			alive = append(alive, n)
 		}
 	}
-	return up
+	return alive
 }
 
 // Settled reports whether all live nodes have applied one committed map with exactly these
 // nodes as members, and hold leases.
 func (s *Sim) Settled() bool {
-	up := s.Alive()
-	m := up[0].state.Committed()
-	if len(m.Members()) != len(up) {
+	alive := s.Alive()
+	m := alive[0].state.Committed()
+	if len(m.Members()) != len(alive) {
 		return false
 	}
-	for _, n := range up {
+	for _, n := range alive {
 		if n.state.Committed() != m || n.state.HasOpenProposal() || !m.Has(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
 			return false
 		}

@@ -38,10 +38,10 @@ func (l *Leadership) Upgrade(ctx context.Context, raise bool, by string) (api.Up
 func levelState(v leader.FormatUpgradeView) api.UpgradeState {
 	s := api.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]api.NodeUpgrade, 0, len(v.Servers))}
 	if v.Next > v.InForce {
-		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
+		s.Wait = timingrules.Short(v.RemainingWait.Round(time.Second))
 	}
 	for _, x := range v.Servers {
-		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(x.Server), Knows: uint8(x.MaxVersion), Heard: !x.Silent, Blocks: x.Blocks})
+		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(x.Server), Knows: uint8(x.MaxVersion), Heard: !x.Silent, Blocks: x.BlocksUpgrade})
 	}
 	return s
 }

@@ -22,10 +22,10 @@ func (e *LevelError) Error() string {
 	switch v := e.View; {
 	case v.Next == v.InForce:
 		return fmt.Sprintf("format version %d is in force and no node supports a higher one: first run a newer version on all nodes", v.InForce)
-	case len(v.Blocked()) > 0:
+	case len(v.BlockingServers()) > 0:
 		return fmt.Sprintf("format version %d is in force, and format version %d is blocked by %s", v.InForce, v.Next, DescribeBlockers(v))
 	default:
-		return fmt.Sprintf("format version %d is in force, and format version %d must be supported by all nodes for another %v", v.InForce, v.Next, v.Wait)
+		return fmt.Sprintf("format version %d is in force, and format version %d must be supported by all nodes for another %v", v.InForce, v.Next, v.RemainingWait)
 	}
 }
 
@@ -33,7 +33,7 @@ func (e *LevelError) Error() string {
 // "" if no node does.
 func DescribeBlockers(v leader.FormatUpgradeView) string {
 	var parts []string
-	for _, x := range v.Blocked() {
+	for _, x := range v.BlockingServers() {
 		node := nodeOf(x.Server)
 		switch {
 		case x.Silent:
@@ -111,7 +111,7 @@ func (k *Reconciler) collectLevels(ctx context.Context, servers []string, heard 
 			continue
 		}
 		if p, err := k.identify(ctx, server); err == nil {
-			k.levels.Reported(leader.FormatReport{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, MaxVersion: p.Level})
+			k.levels.RecordReport(leader.FormatReport{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, MaxVersion: p.Level})
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (k *Reconciler) logBlockers(v leader.FormatUpgradeView) {
 		return
 	}
 	var nodes []string
-	for _, x := range v.Blocked() {
+	for _, x := range v.BlockingServers() {
 		nodes = append(nodes, nodeOf(x.Server))
 	}
 	k.o.Log.Warn().Strs("nodes", nodes).Uint8("format_version", uint8(v.InForce)).Uint8("next", uint8(v.Next)).Str("why", behind).Msg("upgrade-pending: nodes block the next level")

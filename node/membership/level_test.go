@@ -72,7 +72,7 @@ func TestRaiseDoesNotWaitForFinalizeAfter(t *testing.T) {
 		}
 		c.restarts(2, "c")
 		c.after(2 * time.Second)
-		if v := c.keeper.Level(); v == nil || v.Next != 2 || v.Wait < finalizeAfter-3*time.Second || len(v.Blocked()) != 0 {
+		if v := c.keeper.Level(); v == nil || v.Next != 2 || v.RemainingWait < finalizeAfter-3*time.Second || len(v.BlockingServers()) != 0 {
 			t.Errorf("before it is raised: %+v", v)
 		}
 		if err := c.asks(); err != nil {
