@@ -56,7 +56,7 @@ func TestLastUnhealthyAppIsExcludedAfterMostHaveRecovered(t *testing.T) {
 	s.run(3 * time.Second)
 	s.heal("b")
 	healed := s.now
-	s.until("c is left", func() bool { return s.state.Committed().Count("c") == 0 })
+	s.until("c is left", func() bool { return s.state.Committed().ShardCount("c") == 0 })
 	if took := s.now - healed; took < 4*time.Second || took > 6*time.Second {
 		t.Errorf("c is left after %v, want about 5s:\n%s", took, s)
 	}
@@ -70,7 +70,7 @@ func TestAppThatRefusesConnectionsIsExcludedAtOnce(t *testing.T) {
 	s.sicken("c")
 	s.actor("c").app.Refused = true
 	began := s.now
-	s.until("c is left", func() bool { return s.state.Committed().Count("c") == 0 })
+	s.until("c is left", func() bool { return s.state.Committed().ShardCount("c") == 0 })
 	if took := s.now - began; took > 300*time.Millisecond {
 		t.Errorf("c is left after %v:\n%s", took, s)
 	}
@@ -81,7 +81,7 @@ func TestUnhealthyAppIsExcludedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.sicken("c")
 	began := s.now
-	s.until("c is left", func() bool { return s.state.Committed().Count("c") == 0 })
+	s.until("c is left", func() bool { return s.state.Committed().ShardCount("c") == 0 })
 	if took := s.now - began; took > 300*time.Millisecond {
 		t.Errorf("c is left after %v:\n%s", took, s)
 	}
@@ -110,7 +110,7 @@ func TestAppThatFlapsGetsItsShardsBackLaterEachTime(t *testing.T) {
 	var pauses []time.Duration
 	for range 4 {
 		s.sicken("c")
-		s.until("c is left", func() bool { return s.state.Committed().Count("c") == 0 })
+		s.until("c is left", func() bool { return s.state.Committed().ShardCount("c") == 0 })
 		s.run(time.Second)
 		s.heal("c")
 		began := s.now
@@ -143,11 +143,11 @@ func TestFlappingAppServesWhenNoOtherCan(t *testing.T) {
 		s.heal("b")
 		s.run(100 * time.Millisecond)
 	}
-	if s.state.Proposed().Has("b") {
+	if s.state.Proposed().IsMember("b") {
 		t.Fatalf("b is in the map:\n%s", s)
 	}
 	s.actor("a").leaving = true
-	s.until("b has all shards", func() bool { return s.state.Committed().Count("b") == 12 })
+	s.until("b has all shards", func() bool { return s.state.Committed().ShardCount("b") == 12 })
 }
 
 // A heartbeat carries the app health that the node reports.
@@ -203,7 +203,7 @@ func TestUnhealthyNewcomerGetsNoShardsFromUnhealthyApps(t *testing.T) {
 	s.actor("c").unhealthy, s.actor("c").app.Failing = true, true
 	s.joins("c")
 	s.run(5 * time.Second)
-	if s.state.Proposed().Has("c") || s.state.Committed().Count("a") != 6 {
+	if s.state.Proposed().IsMember("c") || s.state.Committed().ShardCount("a") != 6 {
 		t.Errorf("shards moved between unhealthy apps:\n%s", s)
 	}
 }

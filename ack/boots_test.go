@@ -103,7 +103,7 @@ func TestNewLeaderAcceptsCrashEvidenceOfAnyBoot(t *testing.T) {
 	l := s.elect("a")
 	s.step(l, leader.CrashEvidence{Node: "c", Boot: 1, RedialStartedAt: s.now})
 	s.run(700 * time.Millisecond)
-	if s.state.Committed().Has("c") {
-		t.Errorf("c is gone and still owns %d shards:\n%s", s.state.Committed().Count("c"), s)
+	if s.state.Committed().IsMember("c") {
+		t.Errorf("c is gone and still owns %d shards:\n%s", s.state.Committed().ShardCount("c"), s)
 	}
 }

@@ -145,7 +145,7 @@ func (s *State) limitDepartures(reported []AppReport) {
 	var former []shardmap.NodeID
 	limit := maxFormerDepartures
 	for id := range s.departures {
-		if s.committed.Has(id) || s.proposed.Has(id) {
+		if s.committed.IsMember(id) || s.proposed.IsMember(id) {
 			continue
 		}
 		if slices.ContainsFunc(reported, func(a AppReport) bool { return a.Node == id }) {

@@ -82,7 +82,7 @@ func TestShardsReturnAfterTheAppHasRestarted(t *testing.T) {
 			t.Errorf("shard %d went back to the app that had it", s)
 		}
 	}
-	if n := r.s.Committed().Count("a"); n != 4 {
+	if n := r.s.Committed().ShardCount("a"); n != 4 {
 		t.Errorf("a owns %d shards, want 4 that it never had", n)
 	}
 	if r.barred("c") != 0 || r.s.ReturnsNeedRestart("c") {
@@ -105,12 +105,12 @@ func TestLastNodeGetsShardsBack(t *testing.T) {
 	r.owned("a", "b")
 	r.owned("b")
 	r.owned("a")
-	if n := r.s.StaleReturns("a"); n != 6 || r.s.Committed().Count("a") != 12 {
-		t.Errorf("a owns %d shards, of which %d returned to a stale app, want 12 and 6", r.s.Committed().Count("a"), n)
+	if n := r.s.StaleReturns("a"); n != 6 || r.s.Committed().ShardCount("a") != 12 {
+		t.Errorf("a owns %d shards, of which %d returned to a stale app, want 12 and 6", r.s.Committed().ShardCount("a"), n)
 	}
 	r.owned("a", "b")
-	if n := r.s.StaleReturns("b"); n != 0 || r.s.Committed().Count("b") != 0 {
-		t.Errorf("b owns %d shards though it has had all of them", r.s.Committed().Count("b"))
+	if n := r.s.StaleReturns("b"); n != 0 || r.s.Committed().ShardCount("b") != 0 {
+		t.Errorf("b owns %d shards though it has had all of them", r.s.Committed().ShardCount("b"))
 	}
 	r.apply(EncodePolicyChange(MinFormatVersion, PolicyEntry{Term: 1, Changes: []Change{{Kind: ChangeAppRestarted, Node: "a"}}}), OutcomePolicyChanged)
 	if n := r.s.StaleReturns("a"); n != 0 {
@@ -142,8 +142,8 @@ func TestDepartedShardsAreBounded(t *testing.T) {
 		left = append(left, r.s.Committed().Epoch())
 	}
 	n := r.barred("a")
-	if len(r.s.departures["a"]) != maxDepartures || n != 64-r.s.Committed().Count("a") {
-		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.departures["a"]), n, maxDepartures, 64-r.s.Committed().Count("a"))
+	if len(r.s.departures["a"]) != maxDepartures || n != 64-r.s.Committed().ShardCount("a") {
+		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.departures["a"]), n, maxDepartures, 64-r.s.Committed().ShardCount("a"))
 	}
 	r.apply(EncodeAppReports(MinFormatVersion, AppReportEntry{Term: 1, Reports: []AppReport{{Node: "a", ReturnsNeedRestart: true, StartedAfter: left[2]}}}), OutcomeIgnored)
 	r.reports(OutcomeAppsReported, AppReport{Node: "a", ReturnsNeedRestart: true, StartedAfter: left[6]})

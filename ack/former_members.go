@@ -27,7 +27,7 @@ func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 func (s *State) recordFormerMembers() {
 	formerMembers := maps.Clone(s.formerMembers)
 	for _, member := range s.committed.Members() {
-		if _, removed := formerMembers[member.ID]; !removed && !s.proposed.Has(member.ID) {
+		if _, removed := formerMembers[member.ID]; !removed && !s.proposed.IsMember(member.ID) {
 			setKey(&formerMembers, member.ID, s.proposed.Epoch())
 		} else {
 			delete(formerMembers, member.ID)
@@ -51,7 +51,7 @@ func (s *State) recordFormerMembers() {
 // contains the node, epoch 0 records that the next map without it must not list it.
 func (s *State) forgetFormerMember(node shardmap.NodeID) {
 	s.formerMembers = maps.Clone(s.formerMembers)
-	if delete(s.formerMembers, node); s.committed.Has(node) {
+	if delete(s.formerMembers, node); s.committed.IsMember(node) {
 		setKey(&s.formerMembers, node, 0)
 	}
 }
@@ -71,7 +71,7 @@ func (r *reader) formerMembers(committed *shardmap.Map) map[shardmap.NodeID]shar
 	members := readSorted(r, r.node, func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(committed.Epoch()))) })
 	former := 0
 	for id, since := range members {
-		if committed.Has(id) != (since == 0) {
+		if committed.IsMember(id) != (since == 0) {
 			r.fail("a former member that the map has")
 			return nil
 		}

@@ -68,7 +68,7 @@ func TestRemovedNodeIsNoFormerMember(t *testing.T) {
 	s.crash("c")
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeForgetNode, Node: "c"})
 	departed(t, s.state)
-	s.until("c is left out", func() bool { return !s.state.Committed().Has("c") && !s.state.HasOpenProposal() })
+	s.until("c is left out", func() bool { return !s.state.Committed().IsMember("c") && !s.state.HasOpenProposal() })
 	if got := departed(t, s.state); got != "" {
 		t.Errorf("former members %s", got)
 	}
@@ -87,7 +87,7 @@ func TestFormerMembersAreBounded(t *testing.T) {
 	s.run(3e9)
 	for _, id := range names {
 		s.actor(id).leaving = true
-		s.until("it has left", func() bool { return !s.state.Committed().Has(id) && !s.state.HasOpenProposal() })
+		s.until("it has left", func() bool { return !s.state.Committed().IsMember(id) && !s.state.HasOpenProposal() })
 	}
 	departed(t, s.state)
 	if got := s.state.FormerMembers(); !slices.Equal(got, names[4:]) {

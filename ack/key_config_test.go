@@ -98,7 +98,7 @@ func TestKeysChangeWithTheRestOfAStagedChange(t *testing.T) {
 				t.Errorf("%v after the request had ended:\n%s", took, s)
 			}
 			s.run(2 * time.Second)
-			if s.state.Committed().Epoch() != epoch || s.state.HasOpenProposal() || s.state.Committed().Count(c.from) != c.left {
+			if s.state.Committed().Epoch() != epoch || s.state.HasOpenProposal() || s.state.Committed().ShardCount(c.from) != c.left {
 				t.Errorf("another round followed:\n%s", s)
 			}
 		})
@@ -124,7 +124,7 @@ func TestCrashDoesNotProlongAChangeOfTheKeys(t *testing.T) {
 	}
 	clear(s.actor("b").runs)
 	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
-	if s.state.Committed().Has("c") {
+	if s.state.Committed().IsMember("c") {
 		t.Errorf("c is a member:\n%s", s)
 	}
 }
@@ -172,7 +172,7 @@ func TestJoiningNodeWithOtherKeysKeepsTheActiveKeys(t *testing.T) {
 	s.loads("k2", "d")
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
-	s.until("d owns shards", func() bool { return s.state.Committed().Count("d") > 0 && !s.state.HasOpenProposal() })
+	s.until("d owns shards", func() bool { return s.state.Committed().ShardCount("d") > 0 && !s.state.HasOpenProposal() })
 	s.run(3 * time.Second)
 	if s.state.KeyConfig() != "k0" {
 		t.Errorf("the keys are %s:\n%s", s.state.KeyConfig(), s)

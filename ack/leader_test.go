@@ -61,7 +61,7 @@ func TestIgnoredEntryDoesNotEndACommitOnItsWay(t *testing.T) {
 	}
 	s.flush()
 	s.run(time.Second)
-	if got := s.state.Committed().Count("c"); got != 0 {
+	if got := s.state.Committed().ShardCount("c"); got != 0 {
 		t.Errorf("c owns %d shards, want 0:\n%s", got, s)
 	}
 }
@@ -75,7 +75,7 @@ func TestLeavingNodeThatNeverAcknowledgesIsNotWaitedFor(t *testing.T) {
 		c := s.actor("c")
 		c.held = true
 		c.leaving, c.unhealthy = why == "leaving", why == "sick"
-		s.until(why+" c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") == 0 })
+		s.until(why+" c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().ShardCount("c") == 0 })
 		if c.leased {
 			t.Errorf("%s c still has a lease:\n%s", why, s)
 		}
@@ -121,7 +121,7 @@ func TestFailedSubmitIsTriedAgainAfterAPause(t *testing.T) {
 	s.until("tried again", func() bool { return len(s.waiting) > 0 })
 	s.stuck = false
 	s.flush()
-	s.until("b is out", func() bool { return s.state.Committed().Count("b") == 0 })
+	s.until("b is out", func() bool { return s.state.Committed().ShardCount("b") == 0 })
 }
 
 // A leader that was paused, or ran on a busy machine, has handled no heartbeat in that time,
@@ -171,7 +171,7 @@ func TestRemovalOfLiveNodeIsIgnored(t *testing.T) {
 	s.run(600 * time.Millisecond)
 	s.step(s.leaders["a"], leader.NodeRemoved{Node: "c"})
 	s.run(50 * time.Millisecond)
-	if s.state.Committed().Has("c") {
+	if s.state.Committed().IsMember("c") {
 		t.Errorf("c is gone and an operator said so, but it has its shards:\n%s", s)
 	}
 	s.start("c")
@@ -207,7 +207,7 @@ func TestLastMapRemainsWithoutMembers(t *testing.T) {
 	s.run(40 * time.Millisecond)
 	s.actor("a").unhealthy, s.actor("b").leaving = true, true
 	s.run(3 * time.Second)
-	if s.state.Committed().Has("c") || s.state.Proposed().Has("c") || s.state.HasOpenProposal() {
+	if s.state.Committed().IsMember("c") || s.state.Proposed().IsMember("c") || s.state.HasOpenProposal() {
 		t.Errorf("committed %s, last %s:\n%s", spread(s.state.Committed()), spread(s.state.Proposed()), s)
 	}
 }
@@ -220,7 +220,7 @@ func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
 	s.step(s.leaders["a"], leader.MapRequested{})
 	s.run(time.Second)
 	after := s.state.Committed()
-	if after.Epoch() <= before.Epoch() || !after.SameAs(before) || s.state.HasOpenProposal() || strings.Count(s.String(), "proposes: requested") != 1 {
+	if after.Epoch() <= before.Epoch() || !after.HasSameOwners(before) || s.state.HasOpenProposal() || strings.Count(s.String(), "proposes: requested") != 1 {
 		t.Errorf("epoch %d after epoch %d, want one proposal of the same map:\n%s", after.Epoch(), before.Epoch(), s)
 	}
 }
@@ -233,7 +233,7 @@ func TestHeartbeatVoidsRemoval(t *testing.T) {
 	c.mute = true
 	s.run(600 * time.Millisecond)
 	s.step(s.leaders["a"], leader.NodeRemoved{Node: "c"})
-	s.until("c's shards are taken", func() bool { return s.state.Committed().Count("c") == 0 })
+	s.until("c's shards are taken", func() bool { return s.state.Committed().ShardCount("c") == 0 })
 	c.mute = false
 	s.until("c serves again, in the same boot", func() bool { return s.serves("c") })
 }
@@ -247,7 +247,7 @@ func TestSlowLeaderDropsSilentNodes(t *testing.T) {
 		s.step(s.leaders["a"], leader.Tick{})
 		s.act(s.actor("a"))
 	}
-	if s.state.Proposed().Has("b") {
+	if s.state.Proposed().IsMember("b") {
 		t.Errorf("b has been gone for 3 s and is not dropped:\n%s", s)
 	}
 }

@@ -99,7 +99,7 @@ func EncodeTiming(version FormatVersion, entry TimingEntry) []byte {
 // EncodeProposal encodes a proposal without ownership epochs, because State sets them. In a
 // map of many shards with a long history they would take more space than the owners.
 func EncodeProposal(version FormatVersion, proposal ProposalEntry) ([]byte, error) {
-	encodedMap, err := proposal.Want.Settle(shardmap.New(proposal.Want.Len()), proposal.Want.Epoch()).MarshalBinary()
+	encodedMap, err := proposal.Want.WithEpoch(shardmap.New(proposal.Want.Len()), proposal.Want.Epoch()).MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
 	}

@@ -48,7 +48,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.assignPolicy", "	placement.Idle = l.gradualDrains.idle\n", "	placement.Idle = l.gradualDrains.idle\n	if PLANTED {\n		placement.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&placement.Idle, s, true)\n		}\n	}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "	placement.IdleShards = l.gradualDrains.idle\n", "	placement.IdleShards = l.gradualDrains.idle\n	if PLANTED {\n		placement.IdleShards = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&placement.IdleShards, s, true)\n		}\n	}\n"),
 		},
 		{
 			name: "gradual drain: a shard that was idle in an earlier map moves", mix: aimed("policy 12"), caught: "gradual drain",
@@ -79,7 +79,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.planStageMap", "		placement.Staged = staged\n", "		placement.Staged = staged\n		if PLANTED {\n			placement.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&placement.Idle, s, true)\n			}\n		}\n"),
+			edits: in("ack/leader.Leader.planStageMap", "		placement.DefersMoves = staged\n", "		placement.DefersMoves = staged\n		if PLANTED {\n			placement.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&placement.Idle, s, true)\n			}\n		}\n"),
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",

@@ -33,7 +33,7 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: a joining node gets shards of a restarting node", mix: restarts, caught: "restart|G9",
-			edits: in("ack/leader.Leader.assignPolicy", "placement.Absent, placement.Before = restarting, l.state.PreviousOwners()\n", "placement.Absent, placement.Before = restarting, l.state.PreviousOwners()\n		if PLANTED {\n			placement.Absent = nil\n		}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "placement.Restarting, placement.PreviousOwners = restarting, l.state.PreviousOwners()\n", "placement.Restarting, placement.PreviousOwners = restarting, l.state.PreviousOwners()\n		if PLANTED {\n			placement.Restarting = nil\n		}\n"),
 		},
 		{
 			name: "restart: a restarting node is excluded because it is silent", mix: restarts, caught: "restart",

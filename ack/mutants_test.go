@@ -355,7 +355,7 @@ func mutantsOfRounds() []mutant {
 		{
 			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
 			edits: both(in("ack/leader.Leader.mayGrantLease", "now-node.echoedAnswerSentAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-node.echoedAnswerSentAt > l.maxTiming.DeadAfter/2"),
-				in("ack/leader.Leader.denyLateLeases", "!last.Has(member.ID) && !node.hasCompleteAck(last.Epoch())", "!PLANTED && !last.Has(member.ID) && !node.hasCompleteAck(last.Epoch())")),
+				in("ack/leader.Leader.denyLateLeases", "!last.IsMember(member.ID) && !node.hasCompleteAck(last.Epoch())", "!PLANTED && !last.IsMember(member.ID) && !node.hasCompleteAck(last.Epoch())")),
 		},
 		{
 			name: "why 16: a node that never applies the commit stays", mix: held, caught: "progress",
@@ -388,7 +388,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "rule 3, the predecessor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	case drop.InForce || !l.state.Proposed().Has(node.id):\n", "	case PLANTED && node.hasHeartbeat() && drop.InForce:\n		return true\n	case drop.InForce || !l.state.Proposed().Has(node.id):\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	case drop.InForce || !l.state.Proposed().IsMember(node.id):\n", "	case PLANTED && node.hasHeartbeat() && drop.InForce:\n		return true\n	case drop.InForce || !l.state.Proposed().IsMember(node.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
@@ -440,7 +440,7 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
-			edits: in("ack.State.applyProposal", "c.Want.Settle(s.committed, epoch)", "c.Want.Settle([]*shardmap.Map{s.committed, s.proposed}[plantedAs(PLANTED)], epoch)"),
+			edits: in("ack.State.applyProposal", "c.Want.WithEpoch(s.committed, epoch)", "c.Want.WithEpoch([]*shardmap.Map{s.committed, s.proposed}[plantedAs(PLANTED)], epoch)"),
 		},
 		{
 			name: "rule 8: snapshots forget an open proposal", mix: compact, caught: "G5",

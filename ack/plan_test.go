@@ -75,8 +75,8 @@ func TestPlanMarksProposedMoves(t *testing.T) {
 	c.leaving, c.busy = true, true
 	s.until("a proposal without c", func() bool { return s.state.HasOpenProposal() })
 	p := s.plan()
-	if len(p.Moves) != s.state.Committed().Count("c") {
-		t.Errorf("%d shards are planned to move, want all %d of c", len(p.Moves), s.state.Committed().Count("c"))
+	if len(p.Moves) != s.state.Committed().ShardCount("c") {
+		t.Errorf("%d shards are planned to move, want all %d of c", len(p.Moves), s.state.Committed().ShardCount("c"))
 	}
 	for _, m := range p.Moves {
 		if m.From != "c" || m.Reason != "leave" || !m.Proposed {
@@ -127,7 +127,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 			s.run(600 * time.Millisecond)
 			if len(c.before) > 0 {
 				s.changePolicy("a", c.before...)
-				s.until("the moves of before", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") > 4 })
+				s.until("the moves of before", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().ShardCount("c") > 4 })
 			}
 			if paused {
 				s.changePolicy("a", pause(time.Hour))

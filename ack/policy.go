@@ -179,7 +179,7 @@ func (p *Policy) Placement(zones map[shardmap.NodeID]string) shardmap.Policy {
 	for id := range p.GradualDrains {
 		setKey(&emptying, id, true)
 	}
-	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, Emptying: emptying, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
+	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, GraduallyDrained: emptying, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
 }
 
 // Policy returns the policy, never nil.
@@ -209,7 +209,7 @@ func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, er
 			s.forgetFormerMember(change.Node)
 		}
 		// The record of a node that owns shards must remain, because it denies leases.
-		if change.Kind == ChangeForgetNode && !s.committed.Has(change.Node) && !s.proposed.Has(change.Node) {
+		if change.Kind == ChangeForgetNode && !s.committed.IsMember(change.Node) && !s.proposed.IsMember(change.Node) {
 			s.drops = maps.Clone(s.drops)
 			delete(s.drops, change.Node)
 		}

@@ -35,16 +35,16 @@ func pause(d time.Duration) ack.Change { return ack.Change{Kind: ack.ChangePause
 func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.changePolicy("a", drain("c"))
-	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") == 0 })
+	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().ShardCount("c") == 0 })
 	s.run(10 * time.Second)
-	if m := s.state.Committed(); m.Has("c") || m.Count("a") != 6 || m.Count("b") != 6 || s.state.IsDropped("c") {
-		t.Errorf("drained: %v, a owns %d, b %d, c dropped: %v", m.Members(), m.Count("a"), m.Count("b"), s.state.IsDropped("c"))
+	if m := s.state.Committed(); m.IsMember("c") || m.ShardCount("a") != 6 || m.ShardCount("b") != 6 || s.state.IsDropped("c") {
+		t.Errorf("drained: %v, a owns %d, b %d, c dropped: %v", m.Members(), m.ShardCount("a"), m.ShardCount("b"), s.state.IsDropped("c"))
 	}
 	if !s.actor("c").leased {
 		t.Error("the drained node has no lease: it would not be ready")
 	}
 	s.changePolicy("a", uncordon("c"))
-	s.until("c owns shards again", func() bool { return s.state.Committed().Count("c") == 4 })
+	s.until("c owns shards again", func() bool { return s.state.Committed().ShardCount("c") == 4 })
 	if !strings.Contains(s.String(), "a proposes: uncordon") || strings.Contains(s.String(), "a proposes: join") {
 		t.Errorf("the move back has another reason than uncordon:\n%s", s)
 	}
@@ -58,7 +58,7 @@ func TestDrainThroughAnElectionDropsNoNode(t *testing.T) {
 	s.changePolicy("a", drain("c"))
 	s.until("the drain is proposed", func() bool { return s.state.HasOpenProposal() })
 	s.elect("b")
-	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") == 0 })
+	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().ShardCount("c") == 0 })
 	if _, ever := s.state.Drop("c"); ever {
 		t.Errorf("the drained node was dropped:\n%s", s)
 	}
@@ -70,13 +70,13 @@ func TestCordonPinAndWeightMoveShards(t *testing.T) {
 	s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: shard, Node: "b"})
 	s.until("the pinned shard moved", func() bool { return s.state.Committed().Owner(shard) == "b" })
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 2})
-	s.until("a has twice as many", func() bool { return s.state.Committed().Count("a") == 8 })
+	s.until("a has twice as many", func() bool { return s.state.Committed().ShardCount("a") == 8 })
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeCordon, Node: "c"})
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "a", s.term
-	s.until("c is in the map", func() bool { return s.state.Committed().Has("c") })
+	s.until("c is in the map", func() bool { return s.state.Committed().IsMember("c") })
 	s.run(5 * time.Second)
-	if n := s.state.Committed().Count("c"); n != 0 {
+	if n := s.state.Committed().ShardCount("c"); n != 0 {
 		t.Errorf("the cordoned newcomer owns %d shards", n)
 	}
 }
@@ -88,7 +88,7 @@ func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
 	s.run(3 * time.Second)
-	if n := s.state.Committed().Count("d"); n != 0 {
+	if n := s.state.Committed().ShardCount("d"); n != 0 {
 		t.Errorf("paused: the newcomer owns %d shards", n)
 	}
 	lost := slices.Collect(s.state.Committed().Shards("c"))
@@ -100,7 +100,9 @@ func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
 		}
 	}
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeResume})
-	s.until("it is even again", func() bool { return s.state.Committed().Count("d") == 4 && s.state.Committed().Count("a") == 4 })
+	s.until("it is even again", func() bool {
+		return s.state.Committed().ShardCount("d") == 4 && s.state.Committed().ShardCount("a") == 4
+	})
 }
 
 // Clocks are never compared: a new leader does not know how long the pause has lasted, and
@@ -184,7 +186,7 @@ func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
 func TestDrainedSurvivorOwnsEverythingAfterRecovery(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.changePolicy("a", drain("c"))
-	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") == 0 })
+	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().ShardCount("c") == 0 })
 	n, err := s.state.Recovered("c2", s.state.MaxIndex()+ack.MinIndexGap)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +195,7 @@ func TestDrainedSurvivorOwnsEverythingAfterRecovery(t *testing.T) {
 	after.state, after.index, after.term = n, n.Index(), s.term
 	after.start("c")
 	after.elect("c")
-	after.until("the survivor owns everything", func() bool { return after.state.Committed().Count("c") == 12 })
+	after.until("the survivor owns everything", func() bool { return after.state.Committed().ShardCount("c") == 12 })
 }
 
 func TestForgottenNodeHasNoRecord(t *testing.T) {

@@ -48,7 +48,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	}
 	recovered := s.committed
 	if recovered.Epoch() > 0 {
-		recovered = recovered.Settle(shardmap.New(recovered.Len()), shardmap.Epoch(floor))
+		recovered = recovered.WithEpoch(shardmap.New(recovered.Len()), shardmap.Epoch(floor))
 	}
 	next := *s
 	next.clusterID, next.index, next.committed, next.proposed, next.proposedTerm, next.proposalReason, next.drops = cluster, floor, recovered, recovered, 0, "", nil

@@ -68,7 +68,7 @@ type RestartEntry struct {
 // process may run for a long time and send its goodbye to the next leader.
 func (s *State) applyRestart(term uint64, entry RestartEntry) (*State, Outcome, error) {
 	restart, known := s.restarts[entry.Node]
-	begins := entry.Grace > 0 && s.committed.Has(entry.Node) && s.proposed.Has(entry.Node) && (!known || restart.Boot < entry.Boot)
+	begins := entry.Grace > 0 && s.committed.IsMember(entry.Node) && s.proposed.IsMember(entry.Node) && (!known || restart.Boot < entry.Boot)
 	ends := entry.Grace == 0 && known && restart.Boot == entry.Boot && !restart.Ended
 	if !s.Bootstrapped() || term != entry.Term || !begins && !ends {
 		return s.ignore()
@@ -97,7 +97,7 @@ func (s *State) endRestart(node shardmap.NodeID) {
 // removeOldRestarts removes the records of nodes that the committed map no longer has.
 func (s *State) removeOldRestarts() {
 	kept := maps.Clone(s.restarts)
-	maps.DeleteFunc(kept, func(id shardmap.NodeID, _ Restart) bool { return !s.committed.Has(id) })
+	maps.DeleteFunc(kept, func(id shardmap.NodeID, _ Restart) bool { return !s.committed.IsMember(id) })
 	if len(kept) != len(s.restarts) {
 		s.restarts, s.restartsIndex = kept, s.index
 	}
@@ -152,7 +152,7 @@ func (r *reader) restarts(s *State) {
 		return Restart{Boot: r.uint(1, maxUint), Grace: r.duration(MaxGrace), Ended: r.bool()}
 	})
 	for id := range s.restarts {
-		if r.err == nil && !s.committed.Has(id) {
+		if r.err == nil && !s.committed.IsMember(id) {
 			r.fail(fmt.Sprintf("restart of %q, which is not in the map", id))
 		}
 	}

@@ -73,10 +73,10 @@ func TestNodeThatDoesNotReturnLosesItsShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.restartInPlace(3 * time.Second)
 	s.run(2900 * time.Millisecond)
-	if n := s.state.Proposed().Count("c"); n != 4 {
+	if n := s.state.Proposed().ShardCount("c"); n != 4 {
 		t.Fatalf("c is proposed with %d shards before its time is over:\n%s", n, s)
 	}
-	s.until("its shards are with others", func() bool { return !s.state.HasOpenProposal() && !s.state.Committed().Has("c") })
+	s.until("its shards are with others", func() bool { return !s.state.HasOpenProposal() && !s.state.Committed().IsMember("c") })
 	if _, known := s.state.Restart("c"); known {
 		t.Error("the map is without c, and its absence is remembered")
 	}
@@ -91,13 +91,13 @@ func TestShardsOfOtherNodesMoveDuringARestart(t *testing.T) {
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
 	s.run(2 * time.Second)
-	if s.state.HasOpenProposal() || s.state.Committed().Count("d") == 0 {
+	if s.state.HasOpenProposal() || s.state.Committed().ShardCount("d") == 0 {
 		t.Errorf("d owns nothing:\n%s", s)
 	}
 	s.actor("b").unhealthy = true
 	s.run(time.Second)
-	if m := s.state.Committed(); m.Has("b") || !slices.Equal(slices.Collect(m.Shards("c")), had) {
-		t.Errorf("b owns %d, c %v, had %v:\n%s", m.Count("b"), slices.Collect(m.Shards("c")), had, s)
+	if m := s.state.Committed(); m.IsMember("b") || !slices.Equal(slices.Collect(m.Shards("c")), had) {
+		t.Errorf("b owns %d, c %v, had %v:\n%s", m.ShardCount("b"), slices.Collect(m.Shards("c")), had, s)
 	}
 }
 
@@ -109,8 +109,8 @@ func TestRestartOutlivesItsLeader(t *testing.T) {
 	s.run(3 * time.Second)
 	s.elect("b")
 	s.run(4 * time.Second)
-	if !s.state.Restarting("c") || s.state.Committed().Count("c") != 4 {
-		t.Fatalf("after an election c is absent: %v, and owns %d:\n%s", s.state.Restarting("c"), s.state.Committed().Count("c"), s)
+	if !s.state.Restarting("c") || s.state.Committed().ShardCount("c") != 4 {
+		t.Fatalf("after an election c is absent: %v, and owns %d:\n%s", s.state.Restarting("c"), s.state.Committed().ShardCount("c"), s)
 	}
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "b", s.term
@@ -181,7 +181,7 @@ func TestOpenProposalDoesNotWaitForReleases(t *testing.T) {
 	c.goodbye, c.back = true, time.Minute
 	s.run(50 * time.Millisecond)
 	b.busy = false
-	if s.run(100 * time.Millisecond); s.state.HasOpenProposal() || !s.state.Committed().Has("d") {
+	if s.run(100 * time.Millisecond); s.state.HasOpenProposal() || !s.state.Committed().IsMember("d") {
 		t.Errorf("it is not committed:\n%s", s)
 	}
 }
@@ -194,8 +194,8 @@ func TestLostNodeDoesNotWaitForReleases(t *testing.T) {
 	c.goodbye, c.back = true, time.Minute
 	s.actor("d").unhealthy = true
 	s.run(300 * time.Millisecond)
-	if !s.state.Restarting("c") || s.state.Proposed().Has("d") {
-		t.Errorf("c is absent: %v, d is lost and in the map: %v\n%s", s.state.Restarting("c"), s.state.Proposed().Has("d"), s)
+	if !s.state.Restarting("c") || s.state.Proposed().IsMember("d") {
+		t.Errorf("c is absent: %v, d is lost and in the map: %v\n%s", s.state.Restarting("c"), s.state.Proposed().IsMember("d"), s)
 	}
 }
 
@@ -204,11 +204,11 @@ func TestSlowlyStoppingNodeGetsItsTimeOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.goodbye, c.back = true, 2*time.Second
-	s.until("its shards are with others", func() bool { return !s.state.HasOpenProposal() && !s.state.Committed().Has("c") })
+	s.until("its shards are with others", func() bool { return !s.state.HasOpenProposal() && !s.state.Committed().IsMember("c") })
 	s.elect("b")
 	s.run(5 * time.Second)
-	if s.state.Restarting("c") || s.state.Committed().Has("c") || c.leased {
-		t.Errorf("absent: %v, in the map: %v, with a lease: %v", s.state.Restarting("c"), s.state.Committed().Has("c"), c.leased)
+	if s.state.Restarting("c") || s.state.Committed().IsMember("c") || c.leased {
+		t.Errorf("absent: %v, in the map: %v, with a lease: %v", s.state.Restarting("c"), s.state.Committed().IsMember("c"), c.leased)
 	}
 }
 
@@ -240,8 +240,8 @@ func TestAckDeadlineStartsAtTheEndOfARestart(t *testing.T) {
 	c.held = true
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
-	s.until("d owns something", func() bool { return s.state.Committed().Count("d") > 0 })
-	s.until("c is in no map", func() bool { return !s.state.Proposed().Has("c") })
+	s.until("d owns something", func() bool { return s.state.Committed().ShardCount("d") > 0 })
+	s.until("c is in no map", func() bool { return !s.state.Proposed().IsMember("c") })
 	if d, ever := s.state.Drop("c"); ever {
 		t.Errorf("c was dropped: %v:\n%s", d.Cause, s)
 	}

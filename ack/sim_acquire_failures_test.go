@@ -48,14 +48,14 @@ func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardm
 		if reports[m.ID].unable {
 			cordoned[m.ID] = true
 		}
-		if !cordoned[m.ID] && !by.Absent[m.ID] && !by.Emptying[m.ID] && !by.Drained[m.ID] {
-			counts[m.ID] = base.Count(m.ID)
+		if !cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.Drained[m.ID] {
+			counts[m.ID] = base.ShardCount(m.ID)
 		}
 	}
 	for s := range shardmap.Shard(base.Len()) {
 		able, failed := ableFor(s, members, reports, by, counts)
 		owner, pin := base.Owner(s), by.Pins[s]
-		keeps := has(members, owner) && !by.Emptying[owner] && !by.Drained[owner]
+		keeps := has(members, owner) && !by.GraduallyDrained[owner] && !by.Drained[owner]
 		to := owner
 		switch {
 		case len(failed) == 0, pin.Node != "" && slices.Contains(able, pin.Node):
@@ -99,14 +99,14 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
 	counts := map[shardmap.NodeID]int{}
 	for _, m := range members {
-		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Absent[m.ID] && !by.Emptying[m.ID] && !by.Drained[m.ID] {
+		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.Drained[m.ID] {
 			counts[m.ID] = 0
 		}
 	}
 	for s := range shardmap.Shard(base.Len()) {
 		able, failed := ableFor(s, members, reports, by, counts)
 		was, is := base.Owner(s), p.Owner(s)
-		if len(failed) == 0 || !slices.Contains(failed, is) || by.Paused || by.Absent[is] || (by.Staged[is] || by.Emptying[is]) && !by.Idle[s] {
+		if len(failed) == 0 || !slices.Contains(failed, is) || by.Paused || by.Restarting[is] || (by.DefersMoves[is] || by.GraduallyDrained[is]) && !by.IdleShards[s] {
 			if slices.Contains(failed, was) && was != is {
 				w.cover.relocated++
 			}
@@ -115,7 +115,7 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 		switch {
 		case len(able) > 0:
 			w.fail("unacquired: %d has shard %d at %s, whose app has failed to acquire it, and %v may have it", p.Epoch(), s, is, able)
-		case has(members, was) && was != is && !by.Emptying[was] && !by.Drained[was]:
+		case has(members, was) && was != is && !by.GraduallyDrained[was] && !by.Drained[was]:
 			w.fail("unacquired: %d moves shard %d from %s to %s, and no app acquires it", p.Epoch(), s, was, is)
 		default:
 			w.cover.unrelocated++

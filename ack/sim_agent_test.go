@@ -250,7 +250,7 @@ func (p *proc) leave() {
 	if !p.leaving || p.closing {
 		return
 	}
-	p.closing = !p.table.Committed().Has(p.h.id) && !p.table.Proposed().Has(p.h.id) || p.machine.MapUnchanged() || p.w.now > p.leaveBy
+	p.closing = !p.table.Committed().IsMember(p.h.id) && !p.table.Proposed().IsMember(p.h.id) || p.machine.MapUnchanged() || p.w.now > p.leaveBy
 }
 
 // exitSoon ends a process after its goodbye, whether that is received or not.

@@ -134,7 +134,7 @@ func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 	s := l.driverState()
 	for _, v := range l.turn.View() {
 		hb := v.Heartbeat
-		member := s.Proposed().Has(v.Node)
+		member := s.Proposed().IsMember(v.Node)
 		if v.SinceHeartbeat < 0 {
 			if member && l.p.clock()-l.turn.StartedAt() < l.p.w.deadAfter() {
 				apps++
@@ -175,7 +175,7 @@ func (l *leaderLoop) checkHealth(e leader.Submit) {
 	}
 	for _, v := range l.turn.View() {
 		hb, id := v.Heartbeat, v.Node
-		was, is := told.Proposed().Has(id), next.Proposed().Has(id)
+		was, is := told.Proposed().IsMember(id), next.Proposed().IsMember(id)
 		if v.SinceHeartbeat < 0 || v.Silent || v.Crashed {
 			continue
 		}
@@ -215,7 +215,7 @@ func (l *leaderLoop) unhealthyFew() (id shardmap.NodeID) {
 		return ""
 	}
 	for _, v := range l.turn.View() {
-		if v.SinceHeartbeat >= 0 && !v.Silent && !v.Restarting && v.Heartbeat.Unhealthy && l.driverState().Proposed().Has(v.Node) {
+		if v.SinceHeartbeat >= 0 && !v.Silent && !v.Restarting && v.Heartbeat.Unhealthy && l.driverState().Proposed().IsMember(v.Node) {
 			id = v.Node
 		}
 	}

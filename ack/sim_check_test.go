@@ -139,7 +139,7 @@ func (w *world) checkProposal(before, after *ack.State) {
 		if at, ok := w.dropAt[m.ID]; ok && before.IsDropped(m.ID) && w.deadSince(m.ID, at) {
 			w.fail("G4: %s was dropped, is dead since before, and is proposed again", m.ID)
 		}
-		if !before.Proposed().Has(m.ID) && !before.Restarting(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
+		if !before.Proposed().IsMember(m.ID) && !before.Restarting(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
 			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.ackedBy(m.ID), before.Committed().Epoch())
 		}
 	}
@@ -189,7 +189,7 @@ func (w *world) checkCommit(before, after *ack.State) {
 		}
 	}
 	for _, h := range w.hosts {
-		if p.Has(h.id) || old.Count(h.id) == 0 || h.hasCopy() {
+		if p.IsMember(h.id) || old.ShardCount(h.id) == 0 || h.hasCopy() {
 			continue
 		}
 		// Acknowledgements of an earlier boot do not count for this one.
@@ -384,12 +384,12 @@ func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.
 
 // serving reports whether all nodes that can serve do, and no request waits.
 func (w *world) serving() bool {
-	if w.truth.HasOpenProposal() || w.truth.Committed().Orphans() > 0 {
+	if w.truth.HasOpenProposal() || w.truth.Committed().OrphanCount() > 0 {
 		return false
 	}
 	m := w.truth.Committed()
 	for _, h := range w.hosts {
-		if h.stuck() && (!m.Has(h.id) || h.twin != nil) || h.serves(m) || h.twin != nil && h.twin.serves(m) {
+		if h.stuck() && (!m.IsMember(h.id) || h.twin != nil) || h.serves(m) || h.twin != nil && h.twin.serves(m) {
 			continue
 		}
 		return false
@@ -403,7 +403,7 @@ func (h *host) serves(m *shardmap.Map) bool {
 	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Proposed().Epoch() != m.Epoch() {
 		return false
 	}
-	return h.gateway || (m.Has(h.id) != h.drained() || h.keepsShards()) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.acquiredAll(m)
+	return h.gateway || (m.IsMember(h.id) != h.drained() || h.keepsShards()) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.acquiredAll(m)
 }
 
 // settled reports that all has been well for a while.

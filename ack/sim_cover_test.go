@@ -382,7 +382,7 @@ func spread(m *shardmap.Map) string {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		fmt.Fprintf(&b, "%s=%d", mb.ID, m.Count(mb.ID))
+		fmt.Fprintf(&b, "%s=%d", mb.ID, m.ShardCount(mb.ID))
 	}
 	return b.String()
 }

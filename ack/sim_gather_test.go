@@ -142,7 +142,7 @@ func (l *leaderLoop) moving() bool {
 func (l *leaderLoop) losingNode() (id shardmap.NodeID) {
 	last := l.driverState().Proposed()
 	for _, v := range l.turn.View() {
-		if !v.Eligible && !v.Restarting && last.Has(v.Node) {
+		if !v.Eligible && !v.Restarting && last.IsMember(v.Node) {
 			id = v.Node
 		}
 	}

@@ -101,7 +101,7 @@ func (w *world) checkGradualDrain(before, after *ack.State, e *logEntry) {
 			continue
 		}
 		w.cover.gradualDrainsOver++
-		owns := before.Committed().Count(id) + before.Proposed().Count(id)
+		owns := before.Committed().ShardCount(id) + before.Proposed().ShardCount(id)
 		if lasted := w.now - w.emptyAt[drainStart{id, x.Index}]; owns > 0 && lasted < x.Duration*9/10 {
 			w.fail("gradual drain: busy shards of %s move after %v of %v", id, lasted, x.Duration)
 		}
@@ -113,7 +113,7 @@ func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]boo
 	idle := map[shardmap.Shard]bool{}
 	for s := range shardmap.Shard(base.Len()) {
 		owner := base.Owner(s)
-		if _, emptied := policy.GradualDrains[owner]; emptied && p.Has(owner) && p.Owner(s) != owner {
+		if _, emptied := policy.GradualDrains[owner]; emptied && p.IsMember(owner) && p.Owner(s) != owner {
 			idle[s] = true
 		}
 	}
@@ -140,9 +140,9 @@ func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardma
 	}
 	last := before.Proposed()
 	leaves := slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) // it gets nothing any more
-	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.HasOpenProposal() && (before.ProposedTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.ChangedIndex, w.restartEntryAt) && slices.Equal(last.Members(), p.Members()) {
-		by.Idle = movedFrom(base, last, policy)
-		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
+	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.HasOpenProposal() && (before.ProposedTerm() == e.asked || !last.HasSameOwners(p)) && uint64(last.Epoch()) > max(policy.ChangedIndex, w.restartEntryAt) && slices.Equal(last.Members(), p.Members()) {
+		by.IdleShards = movedFrom(base, last, policy)
+		if last.HasSameOwners(shardmap.Assign(base, p.Members(), by)) {
 			w.fail("gradual drain: %d replaces %d, and only the idle shards differ", p.Epoch(), last.Epoch())
 		}
 	}

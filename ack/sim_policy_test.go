@@ -173,26 +173,26 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 // satisfies this.
 func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 	p, base, policy := after.Proposed(), before.Committed(), before.Policy()
-	if p.SameAs(before.Proposed()) {
+	if p.HasSameOwners(before.Proposed()) {
 		return // rule 10, and what is proposed once more
 	}
 	if !slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return !policy.IsDraining(m.ID) }) {
 		w.fail("rule 10: all members of %d are being emptied", p.Epoch())
 	}
 	by := shardmap.Policy{
-		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Absent: w.absent(before), Barred: w.barred(before),
+		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Restarting: w.absent(before), Barred: w.barred(before),
 	}
 	for s := range shardmap.Shard(base.Len()) {
-		by.Before = append(by.Before, before.PreviousOwner(s))
+		by.PreviousOwners = append(by.PreviousOwners, before.PreviousOwner(s))
 	}
 	for id := range policy.GradualDrains {
-		if by.Emptying == nil {
-			by.Emptying = map[shardmap.NodeID]bool{}
+		if by.GraduallyDrained == nil {
+			by.GraduallyDrained = map[shardmap.NodeID]bool{}
 		}
-		by.Emptying[id] = true
+		by.GraduallyDrained[id] = true
 	}
-	by.Idle = w.checkIdleMoves(before, after, e, by)
-	by.Kept = e.kept
+	by.IdleShards = w.checkIdleMoves(before, after, e, by)
+	by.KeptShards = e.kept
 	members := w.checkStage(before, after, e, &by)
 	w.placed = members
 	zones := maps.Clone(e.zones)
@@ -203,7 +203,7 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 	}
 	for _, by.Zones = range []map[shardmap.NodeID]string{e.zones, zones} {
 		for _, reports := range []map[shardmap.NodeID]appReport{e.reports, earlier} {
-			if p.SameAs(shardmap.Assign(base, members, relocated(base, members, reports, by))) {
+			if p.HasSameOwners(shardmap.Assign(base, members, relocated(base, members, reports, by))) {
 				w.checkRelocated(base, p, members, reports, by)
 				return
 			}

@@ -191,7 +191,7 @@ func (l *leaderLoop) expectReleases(e shardmap.Epoch) {
 		r := l.delivered[hb.ReleasesDigest]
 		if r == nil {
 			// It counts by another rule than its acknowledgement, if at all.
-			if p.Has(m.ID) && !l.driverState().Restarting(m.ID) {
+			if p.IsMember(m.ID) && !l.driverState().Restarting(m.ID) {
 				w.fail("hooks: %s commits %d without the releases of %s", l.p.h.id, e, m.ID)
 			}
 			continue

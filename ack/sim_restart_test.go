@@ -208,7 +208,7 @@ func (h *host) hasReturned(boot uint64) bool { return h.speaks > boot || h.disks
 
 // checkRestarting checks that a proposal leaves the shards of restarting nodes in place.
 func (w *world) checkRestarting(before, after *ack.State) {
-	if after.Proposed().SameAs(before.Proposed()) {
+	if after.Proposed().HasSameOwners(before.Proposed()) {
 		return // rule 10, and what is proposed once more
 	}
 	for id := range w.absent(before) {

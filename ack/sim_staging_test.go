@@ -190,7 +190,7 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 		w.fail("staging: %d is one of several, and each pauses the cluster", p.Epoch())
 	}
 	final := shardmap.Assign(base, members, relocated(base, members, e.reports, *by))
-	by.Staged, by.Idle = e.stage.deferred, maps.Clone(by.Idle)
+	by.DefersMoves, by.IdleShards = e.stage.deferred, maps.Clone(by.IdleShards)
 	for s := range shardmap.Shard(base.Len()) {
 		from := base.Owner(s)
 		if !e.stage.deferred[from] {
@@ -205,10 +205,10 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 		case !goes && told && w.firstAnswer[key] && !before.HasOpenProposal() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
 			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
 		case goes:
-			if by.Idle == nil {
-				by.Idle = map[shardmap.Shard]bool{}
+			if by.IdleShards == nil {
+				by.IdleShards = map[shardmap.Shard]bool{}
 			}
-			by.Idle[s] = true
+			by.IdleShards[s] = true
 			w.cover.stagedIdle++
 		}
 	}

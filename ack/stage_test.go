@@ -319,7 +319,7 @@ func (s *stage) until(what string, cond func() bool) {
 // map.
 func (s *stage) serves(id shardmap.NodeID) bool {
 	a := s.actor(id)
-	return a.up && a.machine.LeaseRemaining(s.now) > 0 && a.state().Committed().Count(id) > 0 && !a.state().HasOpenProposal()
+	return a.up && a.machine.LeaseRemaining(s.now) > 0 && a.state().Committed().ShardCount(id) > 0 && !a.state().HasOpenProposal()
 }
 
 func (a *actor) state() *ack.State { return a.routing.State() }

@@ -89,7 +89,7 @@ func moving(t *testing.T, change string) []shardmap.Shard {
 	c := planned[change]
 	before := s.owned(c.from)
 	c.begin(s)
-	s.until("the change is over", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.HasOpenProposal() })
+	s.until("the change is over", func() bool { return s.state.Committed().ShardCount(c.from) == c.left && !s.state.HasOpenProposal() })
 	return slices.DeleteFunc(before, func(x shardmap.Shard) bool { return s.state.Committed().Owner(x) == c.from })
 }
 
@@ -128,7 +128,7 @@ func TestPlannedChangeMovesIdleShardsFirst(t *testing.T) {
 				} else {
 					most += 2 * s.pace.DrainTimeout // until the hold, and for the request
 				}
-				s.until("the last shard has moved", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.HasOpenProposal() })
+				s.until("the last shard has moved", func() bool { return s.state.Committed().ShardCount(c.from) == c.left && !s.state.HasOpenProposal() })
 				if took := s.now - began; took > most {
 					t.Errorf("it moved after %v, want up to %v", took, most)
 				}
@@ -159,7 +159,7 @@ func TestStagedChangeEndsAtDrainTimeout(t *testing.T) {
 				delete(s.actor("b").runs, x)
 			}
 		}
-		return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal()
+		return s.state.Committed().ShardCount("b") == 0 && !s.state.HasOpenProposal()
 	})
 	if took := s.now - began; took < 2*s.pace.DrainTimeout || took > 2*s.pace.DrainTimeout+500*time.Millisecond {
 		t.Errorf("it took %v, want twice %v:\n%s", took, s.pace.DrainTimeout, s)
@@ -178,7 +178,7 @@ func TestFlappingTargetDoesNotDelayAStagedMove(t *testing.T) {
 	s.runs("b", s.owned("b")[0])
 	s.changePolicy("a", drain("b"))
 	began := s.now
-	for flips := 0; s.state.Proposed().Count("b") > 0; flips++ {
+	for flips := 0; s.state.Proposed().ShardCount("b") > 0; flips++ {
 		if flips > 100 {
 			t.Fatalf("the leader never takes %v:\n%s", s.owned("b"), s)
 		}
@@ -189,7 +189,7 @@ func TestFlappingTargetDoesNotDelayAStagedMove(t *testing.T) {
 		t.Errorf("the leader takes the busy shard after %v, want %v:\n%s", took, s.pace.DrainTimeout, s)
 	}
 	// Proposals that replace each other give the request no more time.
-	for flips := 0; s.state.Committed().Count("b") > 0; flips++ {
+	for flips := 0; s.state.Committed().ShardCount("b") > 0; flips++ {
 		if flips > 100 {
 			t.Fatalf("the round that takes %v stays open:\n%s", s.owned("b"), s)
 		}
@@ -208,7 +208,7 @@ func TestSilentOwnerHasAllShardsMovedAtOnce(t *testing.T) {
 	s.runs("b", s.owned("b")[0])
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	began := s.now
-	s.until("a proposal", func() bool { return s.state.Proposed().Count("b") == 0 })
+	s.until("a proposal", func() bool { return s.state.Proposed().ShardCount("b") == 0 })
 	if took := s.now - began; took > 200*time.Millisecond {
 		t.Errorf("after %v %s:\n%s", took, spread(s.state.Proposed()), s)
 	}
@@ -221,10 +221,10 @@ func TestCrashDoesNotWaitForAStage(t *testing.T) {
 	busy := s.owned("b")[0]
 	s.runs("b", busy)
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.HasOpenProposal() })
+	s.until("idle shards have moved", func() bool { return s.state.Committed().ShardCount("b") == 1 && !s.state.HasOpenProposal() })
 	s.crash("c")
 	crashed := s.now
-	s.until("c owns nothing", func() bool { return s.state.Committed().Count("c") == 0 && !s.state.HasOpenProposal() })
+	s.until("c owns nothing", func() bool { return s.state.Committed().ShardCount("c") == 0 && !s.state.HasOpenProposal() })
 	if took := s.now - crashed; took > s.timing.DeadAfter+200*time.Millisecond {
 		t.Errorf("it took %v:\n%s", took, s)
 	}
@@ -238,10 +238,10 @@ func TestCrashOfAStagedOwnerEndsTheWait(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
 	s.actor("b").leaving = true
-	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.HasOpenProposal() })
+	s.until("idle shards have moved", func() bool { return s.state.Committed().ShardCount("b") == 1 && !s.state.HasOpenProposal() })
 	s.crash("b")
 	crashed := s.now
-	s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal() })
+	s.until("b owns nothing", func() bool { return s.state.Committed().ShardCount("b") == 0 && !s.state.HasOpenProposal() })
 	if took := s.now - crashed; took > s.timing.DeadAfter+200*time.Millisecond {
 		t.Errorf("it took %v:\n%s", took, s)
 	}
@@ -255,9 +255,9 @@ func TestNextLeaderGoesOnWithAStagedChange(t *testing.T) {
 		s.runs("b", busy)
 		s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 		s.actor("c").held = open
-		s.until("a proposal", func() bool { return s.state.Proposed().Count("b") == 1 })
+		s.until("a proposal", func() bool { return s.state.Proposed().ShardCount("b") == 1 })
 		if !open {
-			s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.HasOpenProposal() })
+			s.until("idle shards have moved", func() bool { return s.state.Committed().ShardCount("b") == 1 && !s.state.HasOpenProposal() })
 		}
 		s.actor("c").held = false
 		s.elect("c")
@@ -265,7 +265,7 @@ func TestNextLeaderGoesOnWithAStagedChange(t *testing.T) {
 		if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{busy}) || s.state.HasOpenProposal() {
 			t.Errorf("open %v: b owns %v, want %d:\n%s", open, got, busy, s)
 		}
-		s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal() })
+		s.until("b owns nothing", func() bool { return s.state.Committed().ShardCount("b") == 0 && !s.state.HasOpenProposal() })
 	}
 }
 
@@ -279,7 +279,7 @@ func TestClusterPauseIsNotStaged(t *testing.T) {
 	s.runs("b", s.owned("b")[0])
 	s.actor("b").leaving = true
 	s.until("a proposal", func() bool { return s.state.HasOpenProposal() })
-	if s.state.Proposed().Has("b") {
+	if s.state.Proposed().IsMember("b") {
 		t.Errorf("a map for all: %s", spread(s.state.Proposed()))
 	}
 }
@@ -290,7 +290,7 @@ func TestStagedChangeStopsWithoutMembers(t *testing.T) {
 	busy := s.owned("b")[0]
 	s.runs("b", busy)
 	s.actor("b").leaving = true
-	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.HasOpenProposal() })
+	s.until("idle shards have moved", func() bool { return s.state.Committed().ShardCount("b") == 1 && !s.state.HasOpenProposal() })
 	s.actor("a").leaving, s.actor("c").leaving = true, true
 	s.run(12 * time.Second)
 	if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{busy}) || s.state.HasOpenProposal() {
@@ -305,7 +305,7 @@ func TestEndOfAGradualDrainIsNotStaged(t *testing.T) {
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", Duration: time.Second})
 	s.until("b is drained", func() bool { return s.state.Policy().Drained["b"] })
 	drained := s.now
-	s.until("a proposal without b", func() bool { return s.state.HasOpenProposal() && !s.state.Proposed().Has("b") })
+	s.until("a proposal without b", func() bool { return s.state.HasOpenProposal() && !s.state.Proposed().IsMember("b") })
 	if took := s.now - drained; took > 100*time.Millisecond {
 		t.Errorf("proposed after %v:\n%s", took, s)
 	}
@@ -318,7 +318,7 @@ func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
 	late := s.owned("b")[0]
 	s.actor("b").begins = []shardmap.Shard{late}
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("a proposal takes all shards", func() bool { return s.state.HasOpenProposal() && s.state.Proposed().Count("b") == 0 })
+	s.until("a proposal takes all shards", func() bool { return s.state.HasOpenProposal() && s.state.Proposed().ShardCount("b") == 0 })
 	proposed := s.now
 	s.until("idle shards have moved", func() bool { return !s.state.HasOpenProposal() })
 	if took := s.now - proposed; took > 150*time.Millisecond {
@@ -328,7 +328,7 @@ func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
 		t.Errorf("b owns %v, want %d; its request runs: %v:\n%s", got, late, s.actor("b").runs[late], s)
 	}
 	delete(s.actor("b").runs, late)
-	s.until("the last shard has moved", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal() })
+	s.until("the last shard has moved", func() bool { return s.state.Committed().ShardCount("b") == 0 && !s.state.HasOpenProposal() })
 }
 
 // Requests that end one after the other cost up to ten maps that leave busy shards, each later
@@ -341,7 +341,7 @@ func TestStagesComeLaterEachTimeAndAreBounded(t *testing.T) {
 	s.elect("a")
 	s.run(600 * time.Millisecond)
 	s.changePolicy("a", drain("a"))
-	s.until("b owns all shards", func() bool { return s.state.Committed().Count("b") == 12 && !s.state.HasOpenProposal() })
+	s.until("b owns all shards", func() bool { return s.state.Committed().ShardCount("b") == 12 && !s.state.HasOpenProposal() })
 	busy := s.owned("b")
 	for _, x := range busy {
 		s.runs("b", x)
@@ -349,7 +349,7 @@ func TestStagesComeLaterEachTimeAndAreBounded(t *testing.T) {
 	s.changePolicy("a", uncordon("a"), drain("b"))
 	s.run(time.Second)
 	owns := func(n int) func() bool {
-		return func() bool { return s.state.Committed().Count("b") == n && !s.state.HasOpenProposal() }
+		return func() bool { return s.state.Committed().ShardCount("b") == n && !s.state.HasOpenProposal() }
 	}
 	pause := time.Duration(0) // before the next map
 	for i := range 10 {
@@ -368,9 +368,9 @@ func TestStagesComeLaterEachTimeAndAreBounded(t *testing.T) {
 	}
 	s.actor("b").begins = []shardmap.Shard{busy[10]}
 	delete(s.actor("b").runs, busy[11])
-	s.until("both shards are proposed", func() bool { return s.state.HasOpenProposal() && s.state.Proposed().Count("b") == 0 })
+	s.until("both shards are proposed", func() bool { return s.state.HasOpenProposal() && s.state.Proposed().ShardCount("b") == 0 })
 	s.run(time.Second)
-	if !s.state.HasOpenProposal() || s.state.Proposed().Count("b") != 0 {
+	if !s.state.HasOpenProposal() || s.state.Proposed().ShardCount("b") != 0 {
 		t.Fatalf("another map leaves b the shard of the request that began:\n%s", s)
 	}
 	delete(s.actor("b").runs, busy[10])
@@ -394,7 +394,7 @@ func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 		delete(s.actor("b").runs, x)
 	}
 	ended := s.now
-	s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal() })
+	s.until("b owns nothing", func() bool { return s.state.Committed().ShardCount("b") == 0 && !s.state.HasOpenProposal() })
 	if took := s.now - ended; took > time.Second {
 		t.Errorf("the last shard moved %v after its request had ended:\n%s", took, s)
 	}
@@ -522,7 +522,7 @@ func TestGradualDrainEndsAnOpenQuestion(t *testing.T) {
 			s.reportIdle(l, s.actor("b"))
 		}
 		s.run(200 * time.Millisecond)
-		if got := s.state.Proposed().Count("b"); got != 4 {
+		if got := s.state.Proposed().ShardCount("b"); got != 4 {
 			t.Errorf("answers %v: b owns %d shards, want 4:\n%s", answers, got, s)
 		}
 	}

@@ -254,7 +254,7 @@ func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, er
 		return s.ignore()
 	}
 	epoch := shardmap.Epoch(s.index)
-	s.proposed = c.Want.Settle(s.committed, epoch)
+	s.proposed = c.Want.WithEpoch(s.committed, epoch)
 	s.proposedTerm, s.proposalReason = term, c.Reason
 	s.setProposedKeyConfig(c.KeyConfig)
 	s.drops = maps.Clone(s.drops)
@@ -268,7 +268,7 @@ func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, er
 		}
 	}
 	for _, drop := range c.Drops {
-		if !s.proposed.Has(drop.Node) {
+		if !s.proposed.IsMember(drop.Node) {
 			s.drops[drop.Node] = Drop{Epoch: epoch, Cause: drop.Cause, Strikes: drop.Strikes, InForce: true}
 			s.endRestart(drop.Node)
 		}

@@ -47,7 +47,7 @@ func TestOnlyTheFirstBootstrapCounts(t *testing.T) {
 	}
 	s = apply(t, s, 1, ack.EncodeBootstrap("first", 64, ack.DefaultTiming()), ack.OutcomeBootstrapped)
 	s = apply(t, s, 2, ack.EncodeBootstrap("second", 8, ack.DefaultTiming()), ack.OutcomeIgnored)
-	if s.ClusterID() != "first" || s.Shards() != 64 || s.Committed().Orphans() != 64 || s.IgnoredEntries() != 1 {
+	if s.ClusterID() != "first" || s.Shards() != 64 || s.Committed().OrphanCount() != 64 || s.IgnoredEntries() != 1 {
 		t.Errorf("%q with %d shards, %d ignored", s.ClusterID(), s.Shards(), s.IgnoredEntries())
 	}
 }

@@ -142,7 +142,7 @@ func TestTakeoverWaitsForTheLongerDeadAfter(t *testing.T) {
 			st.actor("c").mute = true
 			silent = st.now
 		}
-		st.until("c's shards are taken", func() bool { return !st.state.Committed().Has("c") })
+		st.until("c's shards are taken", func() bool { return !st.state.Committed().IsMember("c") })
 		if took := st.now - silent; took < c.taken-200*time.Millisecond || took > c.taken+200*time.Millisecond {
 			t.Errorf("cut off %v after the change: taken after %v, want %v", c.wait, took, c.taken)
 		}

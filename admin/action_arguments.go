@@ -108,7 +108,7 @@ func (s *Server) shardArgument(args api.Arguments) (uint32, error) {
 	case shards < 1:
 		return 0, problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	case args.Key != nil:
-		return uint32(shardmap.Of(*args.Key, shards)), nil
+		return uint32(shardmap.ShardOf(*args.Key, shards)), nil
 	case *args.Shard >= uint64(shards):
 		return 0, badParam("shard", strconv.FormatUint(*args.Shard, 10), fmt.Sprintf("is not a shard of this cluster: give a number from 0 to %d", shards-1))
 	}

@@ -24,7 +24,7 @@ type markless struct{ api.Cluster }
 
 // Each verb takes its arguments in a JSON object or in the query, up to its bounds.
 func TestPolicyActionsReachTheCluster(t *testing.T) {
-	alice := uint32(shardmap.Of("alice", 4))
+	alice := uint32(shardmap.ShardOf("alice", 4))
 	for _, tc := range []struct {
 		path, query, json string
 		want              api.Action
@@ -194,7 +194,7 @@ func TestActionHasItsTime(t *testing.T) {
 func TestClientQuarantines(t *testing.T) {
 	f := newFake()
 	c, _ := start(t, f)
-	three, alice := uint32(3), uint32(shardmap.Of("alice", 4))
+	three, alice := uint32(3), uint32(shardmap.ShardOf("alice", 4))
 	marked := client.KeyName{Hash: "0123456789abcdef", Shard: &three}
 	for _, tc := range []struct {
 		do   func() (api.Action, error)

@@ -24,7 +24,7 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 		if c.Reports[i].Settings == nil {
 			c.Reports[i].Settings = map[string]string{}
 		}
-		c.Reports[i].Findings, c.Reports[i].Unreached = nonNil(c.Reports[i].Findings), nonNil(c.Reports[i].Unreached)
+		c.Reports[i].Findings, c.Reports[i].UnreachablePorts = nonNil(c.Reports[i].Findings), nonNil(c.Reports[i].UnreachablePorts)
 	}
 	return writeJSON(w, c)
 }

@@ -117,7 +117,7 @@ func (f *fake) BreakSockets(_ context.Context, b api.SocketBreak, _ string) api.
 func (f *fake) Checkup(_ context.Context, reach bool) diagnosis.Checkup {
 	c := diagnosis.Checkup{From: "n1", Unresponsive: []string{"n3"}, AskedNS: 1, AnsweredNS: 2, Reports: []diagnosis.Report{{Node: "n1", Version: "1.2.3"}}}
 	if reach {
-		c.Reports[0].Unreached = []diagnosis.Reach{{Node: "n2", Port: "peer", Addr: "10.0.0.2:7947", Why: "refused"}}
+		c.Reports[0].UnreachablePorts = []diagnosis.UnreachablePort{{Node: "n2", Port: "peer", Addr: "10.0.0.2:7947", Why: "refused"}}
 	}
 	return c
 }
@@ -196,7 +196,7 @@ func (f *fake) actions() []api.Action {
 // keyOf returns a key that lives in a shard of the fake's map.
 func keyOf(s shardmap.Shard) string {
 	for key := "k"; ; key += "k" {
-		if shardmap.Of(key, 4) == s {
+		if shardmap.ShardOf(key, 4) == s {
 			return key
 		}
 	}

@@ -88,7 +88,7 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	}
 	l := api.Location{Key: q.get("key"), Epoch: m.Epoch}
-	l.Shard = uint32(shardmap.Of(l.Key, m.Shards))
+	l.Shard = uint32(shardmap.ShardOf(l.Key, m.Shards))
 	if int(l.Shard) < len(m.Owners) {
 		if i := m.Owners[l.Shard]; i >= 0 && i < len(m.Nodes) {
 			l.Owner, l.Endpoint = m.Nodes[i].ID, m.Nodes[i].HTTP

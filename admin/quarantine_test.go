@@ -12,14 +12,14 @@ import (
 
 // Mark names keys backwards.
 func (f *fake) Mark(key string) (shard uint32, hash string) {
-	return uint32(shardmap.Of(key, 4)), fmt.Sprintf("%016x", key[len(key)-1])
+	return uint32(shardmap.ShardOf(key, 4)), fmt.Sprintf("%016x", key[len(key)-1])
 }
 
 // A key that is quarantined stands nowhere but in the request for it.
 func TestKeysAreQuarantinedByTheirMark(t *testing.T) {
 	f := newFake()
 	h := handlerOf(f)
-	shard := uint32(shardmap.Of("alice", 4))
+	shard := uint32(shardmap.ShardOf("alice", 4))
 	for _, tc := range []struct {
 		path, body string
 		want       api.Action

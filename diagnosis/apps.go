@@ -6,66 +6,67 @@ import (
 )
 
 // appFindings returns the findings about the apps of all nodes.
-func appFindings(in Inputs) (out []Finding) {
-	owners := in.pick(func(n Node) bool { return n.Alive && !n.Gateway })
-	gateways := in.pick(func(n Node) bool { return n.Alive && n.Gateway })
-	unhealthyNodes := in.pick(func(n Node) bool { return n.Alive && !n.Gateway && n.App == AppFailing })
-	led := in.Leader != "" // only the leader knows the apps of all nodes
+func appFindings(in Inputs) (findings []Finding) {
+	owners := in.nodeIDs(func(n Node) bool { return n.Alive && !n.Gateway })
+	gateways := in.nodeIDs(func(n Node) bool { return n.Alive && n.Gateway })
+	unhealthyNodes := in.nodeIDs(func(n Node) bool { return n.Alive && !n.Gateway && n.App == AppFailing })
+	hasLeader := in.Leader != "" // only the leader knows the apps of all nodes
 	switch {
-	case led && in.OnlyGateways:
+	case hasLeader && in.OnlyGateways:
 		return []Finding{
 			{
-				Code: NoHealthyApp, Severity: Outage, Text: fmt.Sprintf("no node has an app (%s)", list(gateways)),
+				Code: NoHealthyApp, Severity: Outage, Text: fmt.Sprintf("no node has an app (%s)", joinNames(gateways)),
 				Remedy: "start a node with --upstream and the URL of the app",
 			},
 			noAppFinding(in, Warning, ""),
 		}
-	case led && len(owners) > 0 && len(unhealthyNodes) == len(owners):
+	case hasLeader && len(owners) > 0 && len(unhealthyNodes) == len(owners):
 		text := "no node has an app that responds: "
-		why := in.listWithErrors(unhealthyNodes)
-		f := Finding{Code: NoHealthyApp, Severity: Outage, Text: text + why, Brief: text + list(unhealthyNodes), Remedy: "start the app of a node, or correct --upstream and --health"}
-		if f.Brief == f.Text {
-			f.Brief = ""
+		errors := in.joinNamesWithErrors(unhealthyNodes)
+		finding := Finding{Code: NoHealthyApp, Severity: Outage, Text: text + errors, Brief: text + joinNames(unhealthyNodes), Remedy: "start the app of a node, or correct --upstream and --health"}
+		if finding.Brief == finding.Text {
+			finding.Brief = ""
 		}
-		out = append(out, f)
-	case led && len(unhealthyNodes) > 0 && len(in.pick(func(n Node) bool { return n.KeepsShards })) > 0:
-		// An unhealthy app is reported after a delay, but an unhealthy app that keeps its shards at once.
-		unhealthy := in.pick(func(n Node) bool { return n.Alive && !n.Gateway && (n.App == AppFailing || n.KeepsShards) })
-		out = append(out, in.healthPanic(unhealthy, len(owners)))
+		findings = append(findings, finding)
+	case hasLeader && len(unhealthyNodes) > 0 && len(in.nodeIDs(func(n Node) bool { return n.KeepsShards })) > 0:
+		// An unhealthy app is reported after a delay, but an unhealthy app that keeps its shards at
+		// once.
+		unhealthy := in.nodeIDs(func(n Node) bool { return n.Alive && !n.Gateway && (n.App == AppFailing || n.KeepsShards) })
+		findings = append(findings, in.healthPanicFinding(unhealthy, len(owners)))
 	case len(unhealthyNodes) > 0:
-		text := fmt.Sprintf("the app of node %s does not answer", list(unhealthyNodes))
-		f := Finding{Code: AppUnhealthy, Severity: Warning, Text: text, Remedy: "start the app, or correct --upstream and --health; other nodes own its shards until then"}
+		text := fmt.Sprintf("the app of node %s does not answer", joinNames(unhealthyNodes))
+		finding := Finding{Code: AppUnhealthy, Severity: Warning, Text: text, Remedy: "start the app, or correct --upstream and --health; other nodes own its shards until then"}
 		if len(unhealthyNodes) > 1 {
-			f.Remedy = "start the apps, or correct --upstream and --health; other nodes own their shards until then"
+			finding.Remedy = "start the apps, or correct --upstream and --health; other nodes own their shards until then"
 		}
-		if why := in.listWithErrors(unhealthyNodes); why != list(unhealthyNodes) {
-			f.Text, f.Brief = "the app does not answer: "+why, text
+		if errors := in.joinNamesWithErrors(unhealthyNodes); errors != joinNames(unhealthyNodes) {
+			finding.Text, finding.Brief = "the app does not answer: "+errors, text
 		}
-		out = append(out, f)
+		findings = append(findings, finding)
 	}
-	out = append(out, flappingFindings(in)...)
-	out = append(out, appNotResponding(in)...)
-	out = append(out, staleReturnFindings(in)...)
+	findings = append(findings, flappingFindings(in)...)
+	findings = append(findings, appResponseFindings(in)...)
+	findings = append(findings, staleReturnFindings(in)...)
 	if in.Gateway {
-		out = append(out, noAppFinding(in, Info, ", and forwards to the others"))
+		findings = append(findings, noAppFinding(in, Info, ", and forwards to the others"))
 	}
-	return out
+	return findings
 }
 
-// healthPanic reports that shards stay at unhealthy apps because most apps are unhealthy.
-func (in Inputs) healthPanic(unhealthyNodes []string, owners int) Finding {
-	brief := fmt.Sprintf("%d of %d apps are unhealthy (%s), so shards stay where they are and requests go to their app", len(unhealthyNodes), owners, list(unhealthyNodes))
+// healthPanicFinding reports that shards stay at unhealthy apps because most apps are unhealthy.
+func (in Inputs) healthPanicFinding(unhealthyNodes []string, owners int) Finding {
+	brief := fmt.Sprintf("%d of %d apps are unhealthy (%s), so shards stay where they are and requests go to their app", len(unhealthyNodes), owners, joinNames(unhealthyNodes))
 	if 2*len(unhealthyNodes) <= owners {
-		brief = fmt.Sprintf("most apps were unhealthy a moment ago, so shards stay where they are; %s still %s", list(unhealthyNodes), isOrAre(len(unhealthyNodes)))
+		brief = fmt.Sprintf("most apps were unhealthy a moment ago, so shards stay where they are; %s still %s", joinNames(unhealthyNodes), isOrAre(len(unhealthyNodes)))
 	}
-	f := Finding{
+	finding := Finding{
 		Code: HealthPanic, Severity: Outage, Text: brief,
 		Remedy: "check what all apps depend on, such as a database; shards leave a single unhealthy app once most apps are healthy for 5 s",
 	}
-	if why := in.listWithErrors(unhealthyNodes); why != list(unhealthyNodes) {
-		f.Text, f.Brief = brief+": "+why, brief
+	if errors := in.joinNamesWithErrors(unhealthyNodes); errors != joinNames(unhealthyNodes) {
+		finding.Text, finding.Brief = brief+": "+errors, brief
 	}
-	return f
+	return finding
 }
 
 // flappingFindings reports apps that get no shards yet because they became unhealthy repeatedly.
@@ -83,14 +84,14 @@ func flappingFindings(in Inputs) (out []Finding) {
 	return out
 }
 
-// appNotResponding reports that the app of this node begins no response.
-func appNotResponding(in Inputs) []Finding {
-	if in.AppSilent <= 0 {
+// appResponseFindings reports that the app of this node begins no response.
+func appResponseFindings(in Inputs) []Finding {
+	if in.AppSilentFor <= 0 {
 		return nil
 	}
-	text := fmt.Sprintf("the app of node %s has begun no response for %d s: %s %s waiting", in.Self, int(in.AppSilent.Seconds()), pluralize(in.AppWaiting, "request"), isOrAre(in.AppWaiting))
-	if in.AppUnread > 0 {
-		text += fmt.Sprintf(", and the app has not read %d of them", in.AppUnread)
+	text := fmt.Sprintf("the app of node %s has begun no response for %d s: %s %s waiting", in.Self, int(in.AppSilentFor.Seconds()), pluralize(in.AppPendingRequests, "request"), isOrAre(in.AppPendingRequests))
+	if in.AppUnreadRequests > 0 {
+		text += fmt.Sprintf(", and the app has not read %d of them", in.AppUnreadRequests)
 	}
 	return []Finding{{
 		Code: AppNotResponding, Severity: Warning, Text: text,
@@ -114,28 +115,28 @@ func staleReturnFindings(in Inputs) (out []Finding) {
 	return out
 }
 
-func noAppFinding(in Inputs, s Severity, what string) Finding {
+func noAppFinding(in Inputs, severity Severity, suffix string) Finding {
 	if !in.Gateway {
-		return Finding{Code: NoApp, Severity: s, Text: "every node is a gateway, because --upstream is missing", Remedy: "set --upstream to the URL of the app"}
+		return Finding{Code: NoApp, Severity: severity, Text: "every node is a gateway, because --upstream is missing", Remedy: "set --upstream to the URL of the app"}
 	}
 	return Finding{
-		Code: NoApp, Severity: s, Text: fmt.Sprintf("node %s is a gateway, because --upstream is missing: it owns nothing%s", in.Self, what),
+		Code: NoApp, Severity: severity, Text: fmt.Sprintf("node %s is a gateway, because --upstream is missing: it owns nothing%s", in.Self, suffix),
 		Remedy: "set --upstream to the URL of its app, if the node has one",
 	}
 }
 
-// listWithErrors joins the names of nodes, each with the error of its health check if known.
-func (in Inputs) listWithErrors(ids []string) string {
-	why := map[string]string{}
+// joinNamesWithErrors joins the names of nodes, each with the error of its health check if known.
+func (in Inputs) joinNamesWithErrors(ids []string) string {
+	errors := map[string]string{}
 	for _, n := range in.Nodes {
-		why[n.ID] = n.HealthError
+		errors[n.ID] = n.HealthError
 	}
 	names := make([]string, len(ids))
 	for i, id := range ids {
 		names[i] = id
-		if why[id] != "" {
-			names[i] += " (" + why[id] + ")"
+		if errors[id] != "" {
+			names[i] += " (" + errors[id] + ")"
 		}
 	}
-	return strings.TrimSpace(list(names))
+	return strings.TrimSpace(joinNames(names))
 }

@@ -46,7 +46,7 @@ const (
 	Quarantined         Code = "quarantined"
 )
 
-// Codes returns all codes of Of in order.
+// Codes returns all codes of Findings in order.
 func Codes() []Code {
 	return []Code{
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Of returns the findings for in, most severe first.
-func Of(in Inputs) []Finding {
+// Findings returns the findings for in, most severe first.
+func Findings(in Inputs) []Finding {
 	all := slices.Concat(clusterFindings(in), appFindings(in), servingFindings(in), machineFindings(in), settingFindings(in.Differences), policyFindings(in))
 	sortFindings(all)
 	return all
@@ -28,8 +28,8 @@ func sortFindings(all []Finding) {
 // maxNamed is the maximum number of nodes that a sentence names.
 const maxNamed = 8
 
-// list joins the names of nodes: "a", "a and b", "a, b and c".
-func list(names []string) string {
+// joinNames joins the names of nodes: "a", "a and b", "a, b and c".
+func joinNames(names []string) string {
 	if len(names) > maxNamed {
 		return strings.Join(names[:maxNamed], ", ") + " and " + strconv.Itoa(len(names)-maxNamed) + " more"
 	}
@@ -41,11 +41,11 @@ func list(names []string) string {
 }
 
 // pluralize returns "1 shard" or "3 shards".
-func pluralize(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+func pluralize(count int, noun string) string {
+	if count == 1 {
+		return "1 " + noun
 	}
-	return strconv.Itoa(n) + " " + what + "s"
+	return strconv.Itoa(count) + " " + noun + "s"
 }
 
 // isOrAre returns the verb for n subjects.
@@ -68,8 +68,8 @@ func inflect(n int, singular, plural string) string {
 	return plural
 }
 
-// pick returns the ids of the nodes for which keep returns true.
-func (in Inputs) pick(keep func(Node) bool) (ids []string) {
+// nodeIDs returns the ids of the nodes for which keep returns true.
+func (in Inputs) nodeIDs(keep func(Node) bool) (ids []string) {
 	for _, n := range in.Nodes {
 		if keep(n) {
 			ids = append(ids, n.ID)
@@ -78,12 +78,12 @@ func (in Inputs) pick(keep func(Node) bool) (ids []string) {
 	return ids
 }
 
-// voters returns the ids of all voters, of those that respond, and of those that are missing.
-func (in Inputs) voters() (all, here, missing []string) {
-	all = in.pick(func(n Node) bool { return n.Voter })
-	here = in.pick(func(n Node) bool { return n.Voter && n.Alive })
-	missing = in.pick(func(n Node) bool { return n.Voter && !n.Alive })
-	return all, here, missing
+// voterIDs returns the ids of all voters, of those that respond, and of those that are missing.
+func (in Inputs) voterIDs() (all, present, missing []string) {
+	all = in.nodeIDs(func(n Node) bool { return n.Voter })
+	present = in.nodeIDs(func(n Node) bool { return n.Voter && n.Alive })
+	missing = in.nodeIDs(func(n Node) bool { return n.Voter && !n.Alive })
+	return all, present, missing
 }
 
 // quorum returns the number of voters in a quorum.

@@ -13,7 +13,7 @@ import (
 // three is a cluster of three nodes that vote and serve, as a sees it.
 func three() diagnosis.Inputs {
 	in := diagnosis.Inputs{
-		Self: "a", Leader: "b", Shards: 1024, Epoch: 17, HasMap: true, Lease: 500 * time.Millisecond, TagsUsed: 200, MaxTags: 512,
+		Self: "a", Leader: "b", Shards: 1024, Epoch: 17, HasMap: true, Lease: 500 * time.Millisecond, GossipTagBytes: 200, MaxGossipTagBytes: 512,
 		Now: time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC),
 	}
 	for _, id := range []string{"a", "b", "c"} {
@@ -103,54 +103,54 @@ func clusterTable() []want {
 			"outage bootstrapping: node c was about to bootstrap the cluster and is gone",
 		}},
 		{"nobody founds", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
+			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, HasJoinAddrs: true})
 			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "b", Alive: true, App: diagnosis.AppHealthy})
 		}), []string{
 			"outage bootstrapping: no node here belongs to a cluster or starts one (a and b)",
 		}},
 		// It told so for a second, and took it back.
-		{"whom it has tried is not known yet", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true}) }), nil},
+		{"whom it has tried is not known yet", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, HasJoinAddrs: true}) }), nil},
 		{"a newcomer", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"}) }), []string{
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
 		{"its join addresses are of two clusters", with(func(in *diagnosis.Inputs) {
 			fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"})
-			in.JoinConflict = &diagnosis.JoinConflict{First: diagnosis.Party{Cluster: "c0ffee", Node: "b", Addr: "10.0.0.2:7946"}, Second: diagnosis.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
+			in.JoinConflict = &diagnosis.JoinConflict{First: diagnosis.JoinTarget{Cluster: "c0ffee", Node: "b", Addr: "10.0.0.2:7946"}, Second: diagnosis.JoinTarget{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
 		}), []string{
 			"outage clusters-differ: node a joins no cluster, because its join addresses belong to two: 10.0.0.2:7946 (node b) to cluster c0ffee, 10.0.1.2:7946 (node x) to cluster decaf",
 		}},
 		{"a join address is of another cluster", with(func(in *diagnosis.Inputs) {
-			in.JoinConflict = &diagnosis.JoinConflict{First: diagnosis.Party{Cluster: "c0ffee"}, Second: diagnosis.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
+			in.JoinConflict = &diagnosis.JoinConflict{First: diagnosis.JoinTarget{Cluster: "c0ffee"}, Second: diagnosis.JoinTarget{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
 		}), []string{
 			"warning clusters-differ: node a belongs to cluster c0ffee, and join address 10.0.1.2:7946 (node x) to cluster decaf",
 		}},
 		{"its peer port is not reached", with(func(in *diagnosis.Inputs) {
 			fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"})
-			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "a", By: "b", Addr: "10.0.0.1:7947", Why: "connection refused"}}
+			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "a", ReportedBy: "b", Addr: "10.0.0.1:7947", Why: "connection refused"}}
 		}), []string{
 			"outage peer-port-unreachable: node a is not added to the cluster: node b does not reach its peer port at 10.0.0.1:7947: connection refused",
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
 		{"it reaches no peer port", with(func(in *diagnosis.Inputs) {
 			fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"})
-			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "b", By: "a", Addr: "10.0.0.2:7947", Why: "no answer within 1 s"}}
+			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "b", ReportedBy: "a", Addr: "10.0.0.2:7947", Why: "no answer within 1 s"}}
 		}), []string{
 			"outage peer-port-unreachable: node a does not reach the peer port of node b at 10.0.0.2:7947: no answer within 1 s",
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
 		{"a new node is not reached", with(func(in *diagnosis.Inputs) {
-			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "d", By: "a", Addr: "10.0.0.4:7947", Why: "connection refused"}}
+			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "d", ReportedBy: "a", Addr: "10.0.0.4:7947", Why: "connection refused"}}
 		}), []string{
 			"warning peer-port-unreachable: node d is not added to the cluster: node a does not reach its peer port at 10.0.0.4:7947: connection refused",
 		}},
 		{"nobody is reached", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
+			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, HasJoinAddrs: true})
 			in.JoinFailure = &diagnosis.JoinFailure{Attempts: []diagnosis.JoinAttempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: 10.0.0.2:7946 (connection refused), 10.0.0.3:8081 (it is the admin port of a node)",
 		}},
 		{"it joins only itself", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
+			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, HasJoinAddrs: true})
 			in.JoinFailure = &diagnosis.JoinFailure{Attempts: []diagnosis.JoinAttempt{{Addr: "nodes:7946", Why: "it is this node itself", ReachedSelf: true}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: nodes:7946 (it is this node itself)",
@@ -161,10 +161,12 @@ func clusterTable() []want {
 
 func servingTable() []want {
 	return []want{
-		{"the app hangs", with(func(in *diagnosis.Inputs) { in.AppSilent, in.AppWaiting, in.AppUnread = 34*time.Second, 5, 3 }), []string{
+		{"the app hangs", with(func(in *diagnosis.Inputs) {
+			in.AppSilentFor, in.AppPendingRequests, in.AppUnreadRequests = 34*time.Second, 5, 3
+		}), []string{
 			"warning app-not-responding: the app of node a has begun no response for 34 s: 5 requests are waiting, and the app has not read 3 of them",
 		}},
-		{"the app takes long", with(func(in *diagnosis.Inputs) { in.AppSilent, in.AppWaiting = 40*time.Second, 1 }), []string{
+		{"the app takes long", with(func(in *diagnosis.Inputs) { in.AppSilentFor, in.AppPendingRequests = 40*time.Second, 1 }), []string{
 			"warning app-not-responding: the app of node a has begun no response for 40 s: 1 request is waiting",
 		}},
 		{"no app answers", with(func(in *diagnosis.Inputs) {
@@ -218,27 +220,27 @@ func servingTable() []want {
 			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
-		{"an app does not acquire", with(func(in *diagnosis.Inputs) { in.Acquiring, in.NotAcquired = "shard 7", "status 500" }), []string{
+		{"an app does not acquire", with(func(in *diagnosis.Inputs) { in.Acquiring, in.AcquireError = "shard 7", "status 500" }), []string{
 			"warning acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 		}},
 		{"an app did not release", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.NotReleased, n.NotReleasedReason = 342, "status 500" }, "a")
-			nodes(in, func(n *diagnosis.Node) { n.NotReleased = 1 }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.UnreleasedMoves, n.UnreleasedReason = 342, "status 500" }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.UnreleasedMoves = 1 }, "b")
 		}), []string{
 			"warning not-released: 342 shards moved within the last 10 minutes although the app of node a had not released them: status 500",
 			"warning not-released: 1 shard moved within the last 10 minutes although the app of node b had not released it",
 		}},
 		{"requests wait for an app that does not acquire", with(func(in *diagnosis.Inputs) {
-			in.Acquiring, in.NotAcquired = "shard 7", "status 500"
-			nodes(in, func(n *diagnosis.Node) { n.NotAcquired = 1 }, "a")
-			nodes(in, func(n *diagnosis.Node) { n.NotAcquired, n.MovedElsewhere, n.AcquiresNone = 341, 256, true }, "b")
+			in.Acquiring, in.AcquireError = "shard 7", "status 500"
+			nodes(in, func(n *diagnosis.Node) { n.WaitingShards = 1 }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.WaitingShards, n.MovedElsewhere, n.AcquiresNone = 341, 256, true }, "b")
 		}), []string{
 			"outage acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 			"outage acquiring: the app of node b does not acquire 341 shards, whose requests wait",
 		}},
 		{"an app does not respond to acquire", with(func(in *diagnosis.Inputs) {
 			in.Acquiring = "2 shards: 1, 2"
-			nodes(in, func(n *diagnosis.Node) { n.NotAcquired = 2 }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.WaitingShards = 2 }, "a")
 		}), []string{"outage acquiring: the app of node a does not acquire 2 shards: 1, 2, whose requests wait: it has not responded yet"}},
 		{"other nodes own what an app did not acquire", with(func(in *diagnosis.Inputs) {
 			nodes(in, func(n *diagnosis.Node) { n.MovedElsewhere = 1 }, "a")
@@ -276,7 +278,7 @@ func machineTable() []want {
 		{"the queue is full", with(func(in *diagnosis.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
 			"warning queue-full: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
 		}},
-		{"tags are nearly full", with(func(in *diagnosis.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: the gossip tags of node a use 480 of 512 bytes"}},
+		{"tags are nearly full", with(func(in *diagnosis.Inputs) { in.GossipTagBytes = 480 }), []string{"warning tags-nearly-full: the gossip tags of node a use 480 of 512 bytes"}},
 		{"an upgrade is pending", with(func(in *diagnosis.Inputs) { in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker = 1, 2, "c" }), []string{
 			"warning upgrade-pending: format version 1 is in force, and format version 2 is blocked by c",
 		}},
@@ -291,21 +293,21 @@ func machineTable() []want {
 			`warning config-differs: setting routes differs: a has none, b has "/a: ip"`,
 			`info config-differs: setting drain-timeout differs: a and c have "5s", b has "10s"`,
 		}},
-		{"the keys cannot be read", with(func(in *diagnosis.Inputs) { in.KeysUnreadable = `"future:x" is not a key source` }), []string{
+		{"the keys cannot be read", with(func(in *diagnosis.Inputs) { in.KeyConfigError = `"future:x" is not a key source` }), []string{
 			`outage keys-unreadable: node a cannot read the active key configuration, so its requests wait: "future:x" is not a key source`,
 		}},
 		{"certificates end", with(func(in *diagnosis.Inputs) {
 			in.Certificates = []diagnosis.Certificate{
-				{What: "the app port", Flag: "tls-cert", Until: in.Now.Add(48 * time.Hour)},
-				{What: "the admin port", Flag: "admin-cert", Until: in.Now},
-				{What: "other nodes", Flag: "tls-node-cert", Until: in.Now.AddDate(0, 1, 0)},
+				{Purpose: "the app port", Flag: "tls-cert", ExpiresAt: in.Now.Add(48 * time.Hour)},
+				{Purpose: "the admin port", Flag: "admin-cert", ExpiresAt: in.Now},
+				{Purpose: "other nodes", Flag: "tls-node-cert", ExpiresAt: in.Now.AddDate(0, 1, 0)},
 			}
 		}), []string{
 			"warning certificate-expiring: the certificate of node a for the app port expires on 2030-01-04",
 			"warning certificate-expiring: the certificate of node a for the admin port expired on 2030-01-02",
 		}},
 		{"open to everybody", with(func(in *diagnosis.Inputs) {
-			in.Insecure = []diagnosis.Exposure{{Text: "anyone who reaches the admin port of node a (:8081) can change the cluster", Remedy: "require a token"}, {Text: "gossip is not encrypted", Remedy: "give it a secret"}}
+			in.Exposures = []diagnosis.Exposure{{Text: "anyone who reaches the admin port of node a (:8081) can change the cluster", Remedy: "require a token"}, {Text: "gossip is not encrypted", Remedy: "give it a secret"}}
 		}), []string{
 			"warning insecure: anyone who reaches the admin port of node a (:8081) can change the cluster", "warning insecure: gossip is not encrypted",
 		}},
@@ -324,7 +326,9 @@ func policyTable() []want {
 			"info draining: b and c are drained, and own 683 shards still",
 		}},
 		{"a safe drain leaves shards", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.Drained, n.Shards, n.Unmoved, n.UnmovedReason = true, 3, 3, "status 500" }, "c")
+			nodes(in, func(n *diagnosis.Node) {
+				n.Drained, n.Shards, n.UnmovedShards, n.UnmovedReason = true, 3, 3, "status 500"
+			}, "c")
 		}), []string{
 			"info draining: c is drained, and owns 3 shards still",
 			"info draining: the safe drain leaves 3 shards at node c, because its app has not released them: status 500",
@@ -335,7 +339,7 @@ func policyTable() []want {
 		}), []string{
 			"info draining: node a is to stop, and hands its shards over", "info draining: c is to stop, and to hand over what it owns",
 		}},
-		{"paused", with(func(in *diagnosis.Inputs) { in.Pause = "30m" }), []string{"info paused: planned moves of shards are paused for 30m"}},
+		{"paused", with(func(in *diagnosis.Inputs) { in.PausedMovesFor = "30m" }), []string{"info paused: planned moves of shards are paused for 30m"}},
 		{"cordoned", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned and gets no further shards"}},
 		{"shards returned to an app that has not restarted", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.StaleReturns = 3 }, "b") }), []string{
 			"warning stale-return: 3 shards returned to the app of node b, which had them before and has not restarted: no other node could own them",
@@ -352,15 +356,15 @@ func TestEveryStateHasItsSentence(t *testing.T) {
 	for _, tt := range table() {
 		t.Run(tt.name, func(t *testing.T) {
 			var lines []string
-			for _, f := range diagnosis.Of(tt.in) {
+			for _, f := range diagnosis.Findings(tt.in) {
 				seen[f.Code] = true
 				lines = append(lines, f.Severity.String()+" "+string(f.Code)+": "+f.Text)
 				if f.Remedy == "" || strings.HasSuffix(f.Text, ".") {
 					t.Errorf("%s: text %q, remedy %q: want a sentence without a full stop, and a remedy", f.Code, f.Text, f.Remedy)
 				}
 			}
-			for i, f := range diagnosis.Of(tt.in) {
-				if slices.ContainsFunc(diagnosis.Of(tt.in)[:i], f.Same) {
+			for i, f := range diagnosis.Findings(tt.in) {
+				if slices.ContainsFunc(diagnosis.Findings(tt.in)[:i], f.Same) {
 					t.Errorf("%s is there twice: only the first one would be told", f)
 				}
 			}
@@ -382,7 +386,7 @@ func TestEveryStateHasItsSentence(t *testing.T) {
 // Nobody who may not read the admin port is told an address, or what an app said.
 func TestBriefHasNoAddresses(t *testing.T) {
 	for _, tt := range table() {
-		for _, f := range diagnosis.Of(tt.in) {
+		for _, f := range diagnosis.Findings(tt.in) {
 			if p := f.Public(); strings.Contains(p, "10.0.0.") || strings.Contains(p, "connection refused") || strings.Contains(p, "status 500") || strings.Contains(p, ":8081") {
 				t.Errorf("everybody is told %q", p)
 			}
@@ -395,24 +399,24 @@ func TestBriefHasNoAddresses(t *testing.T) {
 func TestNoQuorumIsAnOutage(t *testing.T) {
 	in := with(lost)
 	for _, owner := range []string{"", "a", "b", "c"} {
-		if in.Idle(owner) == "" {
+		if in.NotServingReason(owner) == "" {
 			t.Errorf("Idle(%q) is empty without a quorum", owner)
 		}
 	}
-	if got := in.Unavailable(); got != 1024 {
+	if got := in.CountUnavailable(); got != 1024 {
 		t.Errorf("Unavailable() = %d, want 1024", got)
 	}
 	well := three()
-	if got := well.Idle("a") + well.Idle("b"); got != "" || well.Unavailable() != 0 {
-		t.Errorf("in a cluster that is well, owners are idle (%q) or %d shards unavailable", got, well.Unavailable())
+	if got := well.NotServingReason("a") + well.NotServingReason("b"); got != "" || well.CountUnavailable() != 0 {
+		t.Errorf("in a cluster that is well, owners are idle (%q) or %d shards unavailable", got, well.CountUnavailable())
 	}
-	if well.Idle("") == "" {
+	if well.NotServingReason("") == "" {
 		t.Error("an orphan counts as served")
 	}
 }
 
 func TestFindingsSurviveJSON(t *testing.T) {
-	all := diagnosis.Of(with(lost))
+	all := diagnosis.Findings(with(lost))
 	b, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
@@ -461,7 +465,7 @@ func TestDifferentSecretIsTheReportedRemedy(t *testing.T) {
 			in.JoinFailure = &diagnosis.JoinFailure{Attempts: tc.asked}
 			nodes(in, func(n *diagnosis.Node) { n.Alive = false }, "b", "c")
 		})
-		for _, f := range diagnosis.Of(in) {
+		for _, f := range diagnosis.Findings(in) {
 			if f.Code != diagnosis.NoPeers && f.Code != diagnosis.NoQuorum {
 				continue
 			}
@@ -475,10 +479,10 @@ func TestDifferentSecretIsTheReportedRemedy(t *testing.T) {
 // Only the node whose app did not release knows the reason, so other nodes name that node.
 func TestNotReleasedNamesTheNodeWithTheReason(t *testing.T) {
 	in := with(func(in *diagnosis.Inputs) {
-		nodes(in, func(n *diagnosis.Node) { n.NotReleased, n.NotReleasedReason = 1, "status 500" }, "a")
-		nodes(in, func(n *diagnosis.Node) { n.NotReleased = 1 }, "b")
+		nodes(in, func(n *diagnosis.Node) { n.UnreleasedMoves, n.UnreleasedReason = 1, "status 500" }, "a")
+		nodes(in, func(n *diagnosis.Node) { n.UnreleasedMoves = 1 }, "b")
 	})
-	for _, f := range diagnosis.Of(in) {
+	for _, f := range diagnosis.Findings(in) {
 		if got, want := strings.Contains(f.Remedy, "read the reason with `shardway status` at node b"), f.Subject == "b"; got != want {
 			t.Errorf("%s: %s, remedy %q", f.Subject, f.Text, f.Remedy)
 		}
@@ -493,7 +497,7 @@ var imperatives = []string{
 
 func TestRemediesStartWithAnImperative(t *testing.T) {
 	for _, tt := range table() {
-		for _, f := range diagnosis.Of(tt.in) {
+		for _, f := range diagnosis.Findings(tt.in) {
 			verb, _, _ := strings.Cut(f.Remedy, " ")
 			if verb = strings.TrimSuffix(verb, ","); f.Remedy != "" && !slices.Contains(imperatives, verb) {
 				t.Errorf("%s: the remedy is %q: start with a verb, such as start, check or run", f.Code, f.Remedy)

@@ -57,20 +57,21 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Settings are the settings that must be the same on all nodes, by name.
 	Settings map[string]string `json:"settings"`
-	// Unreached are the ports that the node cannot reach. It is empty unless the checkup tests ports.
-	Unreached []Reach `json:"unreached"`
+	// UnreachablePorts are the ports that the node cannot reach. It is empty unless the checkup
+	// tests ports.
+	UnreachablePorts []UnreachablePort `json:"unreached"`
 }
 
-// Reach is a port of a node that was not reachable.
-type Reach struct {
+// UnreachablePort is a port of a node that was not reachable.
+type UnreachablePort struct {
 	Node string `json:"node"`
 	Port string `json:"port"` // gossip, peer, admin or http
 	Addr string `json:"addr"`
 	Why  string `json:"why"`
 }
 
-// MergedReports returns the findings of all nodes of a checkup without duplicates. Of duplicates, it keeps
-// the finding of the leader, or otherwise the finding of the first node.
+// MergedReports returns the findings of all nodes of a checkup without duplicates. Of duplicates,
+// it keeps the finding of the leader, or otherwise the finding of the first node.
 func MergedReports(c Checkup) (all []Finding) {
 	reports := slices.Clone(c.Reports)
 	slices.SortStableFunc(reports, func(a, b Report) int {
@@ -84,7 +85,7 @@ func MergedReports(c Checkup) (all []Finding) {
 	})
 	for _, r := range reports {
 		for _, f := range r.Findings {
-			if isLocal(f.Code) && (f.Code != Acquiring || f.Subject == "") {
+			if isNodeSpecific(f.Code) && (f.Code != Acquiring || f.Subject == "") {
 				f.Subject = r.Node + " " + f.Text
 			}
 			if !slices.ContainsFunc(all, f.Same) {
@@ -98,29 +99,29 @@ func MergedReports(c Checkup) (all []Finding) {
 
 // Merge returns the findings of several sources, most severe first and without duplicates.
 func Merge(all ...[]Finding) []Finding {
-	var out []Finding
+	var merged []Finding
 	for _, f := range slices.Concat(all...) {
-		if !slices.ContainsFunc(out, f.Same) {
-			out = append(out, f)
+		if !slices.ContainsFunc(merged, f.Same) {
+			merged = append(merged, f)
 		}
 	}
-	sortFindings(out)
-	return out
+	sortFindings(merged)
+	return merged
 }
 
-// isLocal reports whether a finding concerns only the node that reports it, so that two nodes
-// report two different problems.
-func isLocal(c Code) bool {
+// isNodeSpecific reports whether a finding concerns only the node that reports it, so that two
+// nodes report two different problems.
+func isNodeSpecific(c Code) bool {
 	return slices.Contains([]Code{
 		NoPeers, ClustersDiffer, Bootstrapping, NoLease, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueFull, DiskSlow, ClockJump, CertificateExpiring,
 		TagsNearlyFull, Insecure,
 	}, c)
 }
 
-// Compare returns the findings from two successive checkups of one node. here are the ports that
-// are not reachable from the machine on which the command runs.
-func Compare(first, second Checkup, here []Reach) []Finding {
-	return slices.Concat(unresponsiveFindings(second), leaderFindings(second), epochFindings(first, second), portFindings(second, here), clockDriftFindings(first, second), versionFindings(second), startFlagFindings(second), settingFindings(Differences(second.settings())))
+// Compare returns the findings from two successive checkups of one node. localUnreachable are the
+// ports that are not reachable from the machine on which the command runs.
+func Compare(first, second Checkup, localUnreachable []UnreachablePort) []Finding {
+	return slices.Concat(unresponsiveFindings(second), leaderFindings(second), epochFindings(first, second), portFindings(second, localUnreachable), clockDriftFindings(first, second), versionFindings(second), startFlagFindings(second), settingFindings(Differences(second.settings())))
 }
 
 // settings returns the settings of every node that has reported.
@@ -131,23 +132,23 @@ func (c Checkup) settings() (all []SettingsOf) {
 	return all
 }
 
-func unresponsiveFindings(c Checkup) (out []Finding) {
+func unresponsiveFindings(c Checkup) (findings []Finding) {
 	if len(c.Unresponsive) > 0 {
-		out = append(out, Finding{
-			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", list(c.Unresponsive), c.From, itsOrTheir(len(c.Unresponsive)), itOrThem(len(c.Unresponsive))),
+		findings = append(findings, Finding{
+			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", joinNames(c.Unresponsive), c.From, itsOrTheir(len(c.Unresponsive)), itOrThem(len(c.Unresponsive))),
 			Remedy: "check that the process runs, and that the peer port (--peer, 7947) is open between the nodes",
 		})
 	}
-	return out
+	return findings
 }
 
-// groupNodes groups the nodes by a value of their reports. values are sorted by the number of nodes,
-// highest first.
+// groupNodes groups the nodes by a value of their reports. values are sorted by the number of
+// nodes, highest first.
 func groupNodes(c Checkup, value func(Report) string) (values []string, nodes map[string][]string) {
 	nodes = map[string][]string{}
 	for _, r := range c.Reports {
-		if w := value(r); w != "" {
-			nodes[w] = append(nodes[w], r.Node)
+		if group := value(r); group != "" {
+			nodes[group] = append(nodes[group], r.Node)
 		}
 	}
 	values = slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
@@ -163,7 +164,7 @@ func leaderFindings(c Checkup) []Finding {
 	}
 	var texts []string
 	for _, leader := range values {
-		texts = append(texts, list(nodes[leader])+" "+inflect(len(nodes[leader]), "follows", "follow")+" "+leader)
+		texts = append(texts, joinNames(nodes[leader])+" "+inflect(len(nodes[leader]), "follows", "follow")+" "+leader)
 	}
 	return []Finding{{
 		Code: LeadersDiffer, Severity: Warning, Text: "the nodes follow different leaders: " + strings.Join(texts, ", "),
@@ -171,62 +172,62 @@ func leaderFindings(c Checkup) []Finding {
 	}}
 }
 
-func epochFindings(first, second Checkup) (out []Finding) {
+func epochFindings(first, second Checkup) (findings []Finding) {
 	var newest uint64
 	for _, r := range first.Reports {
 		newest = max(newest, r.Epoch)
 	}
 	for _, r := range second.Reports {
 		if r.Epoch < newest {
-			out = append(out, Finding{
+			findings = append(findings, Finding{
 				Code: MapsDiffer, Severity: Warning, Subject: r.Node, Text: fmt.Sprintf("node %s uses the map of epoch %d, although epoch %d was committed at least %v ago", r.Node, r.Epoch, newest, rounded(time.Duration(second.AskedNS-first.AnsweredNS))),
 				Remedy: "check its disk and CPU, and the network between it and the leader",
 			})
 		}
 	}
-	return out
+	return findings
 }
 
 // portFindings returns a finding for each port that is not reachable from some machine.
-func portFindings(c Checkup, here []Reach) (out []Finding) {
+func portFindings(c Checkup, localUnreachable []UnreachablePort) (findings []Finding) {
 	type port struct{ node, port, addr string }
-	from, why := map[port][]string{}, map[port]string{}
-	add := func(who string, all []Reach) {
-		for _, r := range all {
-			p := port{r.Node, r.Port, r.Addr}
-			from[p] = append(from[p], who)
-			why[p] = cmp.Or(why[p], r.Why)
+	observers, reasons := map[port][]string{}, map[port]string{}
+	add := func(observer string, ports []UnreachablePort) {
+		for _, unreachable := range ports {
+			p := port{unreachable.Node, unreachable.Port, unreachable.Addr}
+			observers[p] = append(observers[p], observer)
+			reasons[p] = cmp.Or(reasons[p], unreachable.Why)
 		}
 	}
-	for _, r := range c.Reports {
-		add("node "+r.Node, r.Unreached)
+	for _, unreachable := range c.Reports {
+		add("node "+unreachable.Node, unreachable.UnreachablePorts)
 	}
-	add("this machine", here)
-	for _, p := range slices.SortedFunc(maps.Keys(from), func(a, b port) int {
+	add("this machine", localUnreachable)
+	for _, p := range slices.SortedFunc(maps.Keys(observers), func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.port, b.port), cmp.Compare(a.addr, b.addr))
 	}) {
 		f := Finding{
 			Code: Unreachable, Severity: Warning, Subject: p.node + p.port + p.addr,
-			Text:   fmt.Sprintf("the %s port of node %s at %s is not reachable from %s: %s", p.port, p.node, p.addr, list(from[p]), why[p]),
+			Text:   fmt.Sprintf("the %s port of node %s at %s is not reachable from %s: %s", p.port, p.node, p.addr, joinNames(observers[p]), reasons[p]),
 			Remedy: "open the port, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
 		}
 		// A firewall may allow only the nodes to use these ports.
-		if slices.Equal(from[p], []string{"this machine"}) || p.port == "admin" {
+		if slices.Equal(observers[p], []string{"this machine"}) || p.port == "admin" {
 			f.Severity, f.Remedy = Info, "ignore this if a firewall blocks the port on purpose"
 		}
-		out = append(out, f)
+		findings = append(findings, f)
 	}
-	return out
+	return findings
 }
 
 // clockDriftFindings compares the clock rates of the nodes with that of the collecting node.
-func clockDriftFindings(first, second Checkup) (out []Finding) {
+func clockDriftFindings(first, second Checkup) (findings []Finding) {
 	minElapsed, maxElapsed := float64(second.AskedNS-first.AnsweredNS), float64(second.AnsweredNS-first.AskedNS)
 	if minElapsed <= 0 {
 		return nil
 	}
 	for _, r := range second.Reports {
-		i := slices.IndexFunc(first.Reports, func(x Report) bool { return x.Node == r.Node && x.Boot == r.Boot })
+		i := slices.IndexFunc(first.Reports, func(other Report) bool { return other.Node == r.Node && other.Boot == r.Boot })
 		if i < 0 || r.Node == second.From {
 			continue
 		}
@@ -238,13 +239,13 @@ func clockDriftFindings(first, second Checkup) (out []Finding) {
 		if drift <= maxClockDrift {
 			continue
 		}
-		out = append(out, Finding{
+		findings = append(findings, Finding{
 			Code: ClockDrift, Severity: Warning, Subject: r.Node,
 			Text:   fmt.Sprintf("the clock of node %s runs at least %s %% %s than that of node %s: leases tolerate a difference of 10 %%", r.Node, strconv.FormatFloat(100*drift, 'f', 1, 64), direction, second.From),
 			Remedy: "check the clock source and the time service of that machine",
 		})
 	}
-	return out
+	return findings
 }
 
 func versionFindings(c Checkup) []Finding {
@@ -254,20 +255,20 @@ func versionFindings(c Checkup) []Finding {
 	}
 	var texts []string
 	for _, v := range values {
-		texts = append(texts, list(nodes[v])+" "+inflect(len(nodes[v]), "runs", "run")+" "+v)
+		texts = append(texts, joinNames(nodes[v])+" "+inflect(len(nodes[v]), "runs", "run")+" "+v)
 	}
 	return []Finding{{Code: MixedVersions, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the remaining nodes one after the other"}}
 }
 
-func startFlagFindings(c Checkup) (out []Finding) {
+func startFlagFindings(c Checkup) (findings []Finding) {
 	for _, r := range c.Reports {
 		if r.Timing == "" || r.Flags == r.Timing {
 			continue
 		}
-		out = append(out, Finding{
+		findings = append(findings, Finding{
 			Code: SettingsDiffer, Severity: Info, Subject: r.Node, Text: fmt.Sprintf("node %s was started with %s, and the cluster uses %s", r.Node, r.Flags, r.Timing),
 			Remedy: "change the settings of the cluster with `shardway settings`, or change the flags of the node: the settings of the cluster take precedence",
 		})
 	}
-	return out
+	return findings
 }

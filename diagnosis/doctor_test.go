@@ -27,7 +27,7 @@ func checkups(change func(first, second *diagnosis.Checkup)) (first, second diag
 type examined struct {
 	name   string
 	change func(first, second *diagnosis.Checkup)
-	here   []diagnosis.Reach
+	here   []diagnosis.UnreachablePort
 	lines  []string
 }
 
@@ -45,9 +45,9 @@ func doctorTable() []examined {
 		}},
 		{"a map is new", func(_, s *diagnosis.Checkup) { s.Reports[2].Epoch = 19 }, nil, nil},
 		{"a port is shut", func(_, s *diagnosis.Checkup) {
-			shut := []diagnosis.Reach{{Node: "c", Port: "peer", Addr: "10.0.0.3:7947", Why: "i/o timeout"}}
-			s.Reports[0].Unreached, s.Reports[1].Unreached = shut, shut
-		}, []diagnosis.Reach{{Node: "c", Port: "http", Addr: "10.0.0.3:8080", Why: "connection refused"}}, []string{
+			shut := []diagnosis.UnreachablePort{{Node: "c", Port: "peer", Addr: "10.0.0.3:7947", Why: "i/o timeout"}}
+			s.Reports[0].UnreachablePorts, s.Reports[1].UnreachablePorts = shut, shut
+		}, []diagnosis.UnreachablePort{{Node: "c", Port: "http", Addr: "10.0.0.3:8080", Why: "connection refused"}}, []string{
 			"info unreachable: the http port of node c at 10.0.0.3:8080 is not reachable from this machine: connection refused",
 			"warning unreachable: the peer port of node c at 10.0.0.3:7947 is not reachable from node a and node b: i/o timeout",
 		}},
@@ -68,7 +68,7 @@ func doctorTable() []examined {
 			f.AnsweredNS, s.AskedNS = int64(1100*time.Millisecond), int64(time.Second)
 		}, nil, nil},
 		{"the admin port is shut", func(_, s *diagnosis.Checkup) {
-			s.Reports[0].Unreached = []diagnosis.Reach{{Node: "c", Port: "admin", Addr: "10.0.0.3:8081", Why: "connection refused"}}
+			s.Reports[0].UnreachablePorts = []diagnosis.UnreachablePort{{Node: "c", Port: "admin", Addr: "10.0.0.3:8081", Why: "connection refused"}}
 		}, nil, []string{"info unreachable: the admin port of node c at 10.0.0.3:8081 is not reachable from node a: connection refused"}},
 		{"one belongs to no cluster yet", func(_, s *diagnosis.Checkup) { s.Reports[2].Timing = "" }, nil, nil},
 		{"a node was restarted", func(_, s *diagnosis.Checkup) { s.Reports[2].Boot, s.Reports[2].ClockNS = 4, 0 }, nil, nil},

@@ -72,7 +72,7 @@ func (f Finding) String() string {
 func (f Finding) Public() string { return string(f.Code) + ": " + cmp.Or(f.Brief, f.Text) }
 
 // Same reports whether two findings have the same code and subject. Numbers in them may differ.
-func (f Finding) Same(o Finding) bool { return f.Code == o.Code && f.Subject == o.Subject }
+func (f Finding) Same(other Finding) bool { return f.Code == other.Code && f.Subject == other.Subject }
 
 // Worst returns the highest severity, or zero without findings.
 func Worst(all []Finding) (worst Severity) {
@@ -82,15 +82,15 @@ func Worst(all []Finding) (worst Severity) {
 	return worst
 }
 
-// Changes returns the findings that are only in now, and those that are only in before.
-func Changes(before, now []Finding) (added, removed []Finding) {
-	missing := func(from, in []Finding) (out []Finding) {
+// Changes returns the findings that are only in after, and those that are only in before.
+func Changes(before, after []Finding) (added, removed []Finding) {
+	missing := func(from, others []Finding) (only []Finding) {
 		for _, f := range from {
-			if !slices.ContainsFunc(in, f.Same) {
-				out = append(out, f)
+			if !slices.ContainsFunc(others, f.Same) {
+				only = append(only, f)
 			}
 		}
-		return out
+		return only
 	}
-	return missing(now, before), missing(before, now)
+	return missing(after, before), missing(before, after)
 }

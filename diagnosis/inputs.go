@@ -2,8 +2,8 @@ package diagnosis
 
 import "time"
 
-// Inputs is the state of the cluster from the view of one node. Of returns no findings for the
-// zero value.
+// Inputs is the state of the cluster from the view of one node. Findings returns no findings for
+// the zero value.
 type Inputs struct {
 	// Self is the id of this node. Gateway means that it has no app.
 	Self    string
@@ -13,27 +13,29 @@ type Inputs struct {
 
 	// Nodes contains all known nodes, sorted by id.
 	Nodes []Node
-	// Leader is the id of the leader; empty if this node knows none. NoLeaderFor is how long it has known
-	// none.
+	// Leader is the id of the leader; empty if this node knows none. NoLeaderFor is how long it has
+	// known none.
 	Leader      string
 	NoLeaderFor time.Duration
-	// LeaderUnknown means that the disk of this node stalled while the node was the leader, so it cannot
-	// find out which node is leader now.
+	// LeaderUnknown means that the disk of this node stalled while the node was the leader, so it
+	// cannot find out which node is leader now.
 	LeaderUnknown bool
 
 	// Bootstrap describes why this node belongs to no cluster. nil means that it belongs to one.
 	Bootstrap *Bootstrap
-	// JoinFailure contains the results of the attempts to join other nodes. nil means that this node has
-	// reached another node, or needs none.
+	// JoinFailure contains the results of the attempts to join other nodes. nil means that this
+	// node has reached another node, or needs none.
 	JoinFailure *JoinFailure
 
-	// JoinConflict contains two join addresses of different clusters. nil means that there are none.
+	// JoinConflict contains two join addresses of different clusters. nil means that there are
+	// none.
 	JoinConflict *JoinConflict
 
 	// AddressChanges contains the nodes that announce another address than gossip has.
 	AddressChanges []AddressChange
 
-	// UnreachablePeerPorts contains the nodes that are not added because a peer port is not reachable.
+	// UnreachablePeerPorts contains the nodes that are not added because a peer port is not
+	// reachable.
 	UnreachablePeerPorts []UnreachablePeerPort
 
 	// Shards is the number of shards. Orphaned is the number of shards that have had no owner for a
@@ -55,21 +57,21 @@ type Inputs struct {
 	// NotInMap means that this node is not in the map yet although it should be.
 	NotInMap bool
 	// Acquiring describes the shards that the app of this node has been acquiring for a while.
-	// NotAcquired is the error of shards that it failed to acquire.
-	Acquiring     string
-	NotAcquired   string
-	AppSilent     time.Duration // how long the app of this node has begun no response while requests wait; zero means that it responds
-	AppWaiting    int           // number of these requests
-	AppUnread     int           // number of these requests that the app has not read
-	DuplicateAddr string        // address of another process with the id of this node; empty means none
-	PausedFor     time.Duration // duration of a recent pause of the process; zero means none
-	DiskStalled   bool
-	SlowestWrite  time.Duration // longest recent write, if it was too long; otherwise zero
-	Lease         time.Duration // lease duration of the cluster
-	QueueRefused  int           // requests that were refused recently because the queue was full
-	QueueWaiting  int
-	TagsUsed      int // bytes of the gossip tags, up to MaxTags
-	MaxTags       int
+	// AcquireError is the error of shards that it failed to acquire.
+	Acquiring          string
+	AcquireError       string
+	AppSilentFor       time.Duration // how long the app of this node has begun no response while requests wait; zero means that it responds
+	AppPendingRequests int           // number of these requests
+	AppUnreadRequests  int           // number of these requests that the app has not read
+	DuplicateAddr      string        // address of another process with the id of this node; empty means none
+	PausedFor          time.Duration // duration of a recent pause of the process; zero means none
+	DiskStalled        bool
+	SlowestWrite       time.Duration // longest recent write, if it was too long; otherwise zero
+	Lease              time.Duration // lease duration of the cluster
+	QueueRefused       int           // requests that were refused recently because the queue was full
+	QueueWaiting       int
+	GossipTagBytes     int // bytes of the gossip tags, up to MaxGossipTagBytes
+	MaxGossipTagBytes  int
 
 	// FormatVersion is the active format version. UpgradeBlocker is the node that prevents
 	// NextFormatVersion.
@@ -78,17 +80,17 @@ type Inputs struct {
 	UpgradeBlocker                   string
 	// Differences contains the settings that differ between nodes, as last reported by the leader.
 	Differences []Difference
-	// KeysUnreadable is the error of reading the active key configuration. Empty means no error.
-	KeysUnreadable string
-	// Pause is the duration of the pause of planned moves. Empty means no pause.
-	Pause string
-	// Quarantined is the number of keys in quarantine. Stale is the number of these keys whose requests
-	// are admitted anyway.
+	// KeyConfigError is the error of reading the active key configuration. Empty means no error.
+	KeyConfigError string
+	// PausedMovesFor is the duration of the pause of planned moves. Empty means no pause.
+	PausedMovesFor string
+	// Quarantined is the number of keys in quarantine. Stale is the number of these keys whose
+	// requests are admitted anyway.
 	Quarantined, StaleQuarantines int
 	PoisonSuspects                []Poison
 	Certificates                  []Certificate
-	// Insecure contains the unprotected ports, each with a remedy.
-	Insecure []Exposure
+	// Exposures contains the unprotected ports, each with a remedy.
+	Exposures []Exposure
 }
 
 // App is the health of the app of a node.
@@ -106,13 +108,14 @@ type Node struct {
 	ID      string
 	Gateway bool
 	Voter   bool
-	// Alive means that the node is alive as far as known. Lost means that it has been unresponsive for
-	// so long that other nodes should own its shards.
+	// Alive means that the node is alive as far as known. Lost means that it has been unresponsive
+	// for so long that other nodes should own its shards.
 	Alive, Lost bool
 	App         App
-	// KeepsShards means that the app is unhealthy and keeps its shards because most apps are unhealthy.
-	// Falls is how often in a row the app became unhealthy. Held is how long the node gets no shards
-	// for that reason although the app has recovered. Zero means that it may get shards.
+	// KeepsShards means that the app is unhealthy and keeps its shards because most apps are
+	// unhealthy. Falls is how often in a row the app became unhealthy. Held is how long the node
+	// gets no shards for that reason although the app has recovered. Zero means that it may get
+	// shards.
 	KeepsShards   bool
 	FailuresInRow int
 	NoShardsFor   time.Duration
@@ -128,63 +131,67 @@ type Node struct {
 	// StaleReturns is the number of these shards that returned to its app although the app has not
 	// restarted since they left.
 	StaleReturns int
-	// NotAcquired is the number of its shards whose requests wait because its app does not
-	// acquire them. Withheld is the number of shards that move to other nodes for that reason and do
-	// not return yet. Unable means that its app acquires no shard, so the node gets none.
-	NotAcquired, MovedElsewhere int
-	AcquiresNone                bool
-	// NotReleased is the number of shards that moved within the last ten minutes although the app of
-	// the node had not released them. NotReleasedReason is the reason for the first of them, if known.
-	NotReleased       int
-	NotReleasedReason string
-	// Unmoved is the number of shards that a safe drain leaves at the node, because its app does
-	// not release them. UnmovedReason is why it did not release the first of them. Only the node itself
-	// knows both.
-	Unmoved       int
+	// WaitingShards is the number of its shards whose requests wait because its app does not
+	// acquire them. Withheld is the number of shards that move to other nodes for that reason and
+	// do not return yet. Unable means that its app acquires no shard, so the node gets none.
+	WaitingShards, MovedElsewhere int
+	AcquiresNone                  bool
+	// UnreleasedMoves is the number of shards that moved within the last ten minutes although the
+	// app of the node had not released them. UnreleasedReason is the reason for the first of them,
+	// if known.
+	UnreleasedMoves  int
+	UnreleasedReason string
+	// UnmovedShards is the number of shards that a safe drain leaves at the node, because its app
+	// does not release them. UnmovedReason is why it did not release the first of them. Only the
+	// node itself knows both.
+	UnmovedShards int
 	UnmovedReason string
-	// Lagging means that its log has lacked the committed map for a while. AppliedEpoch is the epoch that it
-	// has.
+	// Lagging means that its log has lacked the committed map for a while. AppliedEpoch is the
+	// epoch that it has.
 	Lagging      bool
 	AppliedEpoch uint64
 }
 
 // Bootstrap is the state of a node that does not belong to a cluster yet.
 type Bootstrap struct {
-	// ClusterToJoin is the cluster to which the node waits to be added. Empty means that no reachable node
-	// belongs to a cluster.
+	// ClusterToJoin is the cluster to which the node waits to be added. Empty means that no
+	// reachable node belongs to a cluster.
 	ClusterToJoin string
-	// BootstrapExpect is the --bootstrap-expect of the node. Here contains the live nodes with the same
-	// value, sorted.
+	// BootstrapExpect is the --bootstrap-expect of the node. Here contains the live nodes with the
+	// same value, sorted.
 	BootstrapExpect int
 	Peers           []string
-	// MissingBootstrapper is a failed node that was about to bootstrap the cluster. Empty means none.
+	// MissingBootstrapper is a failed node that was about to bootstrap the cluster. Empty means
+	// none.
 	MissingBootstrapper string
-	// Joins means that --join contains addresses of other nodes.
-	Joins bool
+	// HasJoinAddrs means that --join contains addresses of other nodes.
+	HasJoinAddrs bool
 }
 
-// WaitReason returns the cluster to which the node waits to be added. Empty means that it does not wait.
-func (u *Bootstrap) WaitReason() string {
-	if u == nil {
+// WaitsForCluster returns the cluster to which the node waits to be added. Empty means that it does
+// not wait.
+func (b *Bootstrap) WaitsForCluster() string {
+	if b == nil {
 		return ""
 	}
-	return u.ClusterToJoin
+	return b.ClusterToJoin
 }
 
-// IsBootstrapper reports whether the cluster is about to be bootstrapped: all expected nodes are present,
-// and no cluster exists that the node could join.
-func (u *Bootstrap) IsBootstrapper() bool {
-	return u != nil && u.ClusterToJoin == "" && u.MissingBootstrapper == "" && u.BootstrapExpect > 1 && len(u.Peers) >= u.BootstrapExpect
+// IsBootstrapper reports whether the cluster is about to be bootstrapped: all expected nodes are
+// present, and no cluster exists that the node could join.
+func (b *Bootstrap) IsBootstrapper() bool {
+	return b != nil && b.ClusterToJoin == "" && b.MissingBootstrapper == "" && b.BootstrapExpect > 1 && len(b.Peers) >= b.BootstrapExpect
 }
 
-// UnreachablePeerPort is an unreachable peer port that prevents the addition of a node to its cluster.
+// UnreachablePeerPort is an unreachable peer port that prevents the addition of a node to its
+// cluster.
 type UnreachablePeerPort struct {
 	// Node is the node whose peer port By does not reach at Addr, and Why is the reason. Addr is
 	// empty if the node announces none.
-	Node string `json:"node"`
-	By   string `json:"by"`
-	Addr string `json:"addr"`
-	Why  string `json:"why"`
+	Node       string `json:"node"`
+	ReportedBy string `json:"by"`
+	Addr       string `json:"addr"`
+	Why        string `json:"why"`
 }
 
 // JoinFailure is the state of a node that has reached no other node.
@@ -194,11 +201,11 @@ type JoinFailure struct {
 }
 
 // JoinConflict is two join addresses that belong to different clusters.
-type JoinConflict struct{ First, Second Party }
+type JoinConflict struct{ First, Second JoinTarget }
 
-// Party is the cluster of a join address: its id, the node that responded and its gossip address.
-// Without an address it is this node's own cluster.
-type Party struct{ Cluster, Node, Addr string }
+// JoinTarget is the cluster of a join address: its id, the node that responded and its gossip
+// address. Without an address it is this node's own cluster.
+type JoinTarget struct{ Cluster, Node, Addr string }
 
 // JoinAttempt is one address of --join.
 type JoinAttempt struct {
@@ -210,7 +217,8 @@ type JoinAttempt struct {
 // AddressChange is a node that announces another address than gossip has.
 type AddressChange struct {
 	Node, From, To string
-	// Why is the reason why the new address is not accepted yet. Empty means that it is being checked.
+	// Why is the reason why the new address is not accepted yet. Empty means that it is being
+	// checked.
 	Why string
 }
 
@@ -224,9 +232,9 @@ type Poison struct {
 
 // Certificate is a certificate that this node presents.
 type Certificate struct {
-	What  string // "of the app port"
-	Flag  string // the flag that sets its file
-	Until time.Time
+	Purpose   string // "of the app port"
+	Flag      string // the flag that sets its file
+	ExpiresAt time.Time
 }
 
 // Exposure is an unprotected port.

@@ -8,14 +8,16 @@ import (
 const (
 	// expiryWarningTime is how long before its expiry a certificate is reported.
 	expiryWarningTime = 14 * 24 * time.Hour
-	// tagsNearlyFullPercent is the used share of the gossip tags, in percent, above which it is reported.
+	// tagsNearlyFullPercent is the used share of the gossip tags, in percent, above which it is
+	// reported.
 	tagsNearlyFullPercent = 90
 )
 
-// machineFindings returns the findings about disk, clock, certificates and configuration of this node.
-func machineFindings(in Inputs) (out []Finding) {
+// machineFindings returns the findings about disk, clock, certificates and configuration of this
+// node.
+func machineFindings(in Inputs) (findings []Finding) {
 	warn := func(code Code, remedy, format string, args ...any) {
-		out = append(out, Finding{Code: code, Severity: Warning, Text: fmt.Sprintf(format, args...), Remedy: remedy})
+		findings = append(findings, Finding{Code: code, Severity: Warning, Text: fmt.Sprintf(format, args...), Remedy: remedy})
 	}
 	if in.DiskStalled {
 		warn(DiskStalled, "check the disk of --data, or stop this node: the others carry on without it", "a write to the disk of node %s is stalled", in.Self)
@@ -30,37 +32,37 @@ func machineFindings(in Inputs) (out []Finding) {
 		warn(QueueFull, "run `shardway status` to see why requests wait, or raise --queue-requests and --queue-bytes",
 			"node %s refused requests lately because too many wait: %d refused, %d waiting", in.Self, in.QueueRefused, in.QueueWaiting)
 	}
-	if in.MaxTags > 0 && in.TagsUsed*100 >= in.MaxTags*tagsNearlyFullPercent {
+	if in.MaxGossipTagBytes > 0 && in.GossipTagBytes*100 >= in.MaxGossipTagBytes*tagsNearlyFullPercent {
 		warn(TagsNearlyFull, "announce fewer endpoints, or shorter names and addresses (--endpoint, --zone, --app-version)",
-			"the gossip tags of node %s use %d of %d bytes", in.Self, in.TagsUsed, in.MaxTags)
+			"the gossip tags of node %s use %d of %d bytes", in.Self, in.GossipTagBytes, in.MaxGossipTagBytes)
 	}
 	if in.UpgradeBlocker != "" {
 		warn(UpgradePending, "run the newest version on these nodes, or `shardway remove` those that are gone for good (`shardway upgrade status`)",
 			"format version %d is in force, and format version %d is blocked by %s", in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker)
 	}
-	for _, c := range in.Certificates {
-		out = append(out, certificateFindings(in, c)...)
+	for _, certificate := range in.Certificates {
+		findings = append(findings, certificateFindings(in, certificate)...)
 	}
-	for _, e := range in.Insecure {
-		out = append(out, Finding{Code: Insecure, Severity: Warning, Subject: e.Remedy, Text: e.Text, Brief: fmt.Sprintf("node %s accepts unauthenticated connections", in.Self), Remedy: e.Remedy})
+	for _, exposure := range in.Exposures {
+		findings = append(findings, Finding{Code: Insecure, Severity: Warning, Subject: exposure.Remedy, Text: exposure.Text, Brief: fmt.Sprintf("node %s accepts unauthenticated connections", in.Self), Remedy: exposure.Remedy})
 	}
-	return out
+	return findings
 }
 
-func certificateFindings(in Inputs, c Certificate) []Finding {
-	remaining := c.Until.Sub(in.Now)
+func certificateFindings(in Inputs, certificate Certificate) []Finding {
+	remaining := certificate.ExpiresAt.Sub(in.Now)
 	if in.Now.IsZero() || remaining >= expiryWarningTime {
 		return nil
 	}
-	f := Finding{
-		Code: CertificateExpiring, Severity: Warning, Subject: c.What,
-		Text:   fmt.Sprintf("the certificate of node %s for %s expires on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly)),
-		Remedy: "replace the file of --" + c.Flag + " with a new certificate: the node reads it automatically",
+	finding := Finding{
+		Code: CertificateExpiring, Severity: Warning, Subject: certificate.Purpose,
+		Text:   fmt.Sprintf("the certificate of node %s for %s expires on %s", in.Self, certificate.Purpose, certificate.ExpiresAt.UTC().Format(time.DateOnly)),
+		Remedy: "replace the file of --" + certificate.Flag + " with a new certificate: the node reads it automatically",
 	}
 	if remaining <= 0 {
-		f.Text = fmt.Sprintf("the certificate of node %s for %s expired on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly))
+		finding.Text = fmt.Sprintf("the certificate of node %s for %s expired on %s", in.Self, certificate.Purpose, certificate.ExpiresAt.UTC().Format(time.DateOnly))
 	}
-	return []Finding{f}
+	return []Finding{finding}
 }
 
 // rounded rounds a duration for a message.

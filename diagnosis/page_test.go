@@ -18,7 +18,7 @@ func TestThePageHasTheFindings(t *testing.T) {
 	}
 	said := map[string]bool{}
 	for _, state := range table() {
-		for _, f := range diagnosis.Of(state.in) {
+		for _, f := range diagnosis.Findings(state.in) {
 			said[string(f.Code)+" "+f.Severity.String()+" "+f.Text] = true
 		}
 	}

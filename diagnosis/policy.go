@@ -5,44 +5,45 @@ import (
 	"strings"
 )
 
-// policyFindings returns the findings about requests of operators, and about actions that they should take.
-func policyFindings(in Inputs) (out []Finding) {
-	for _, p := range in.PoisonSuspects {
-		out = append(out, Finding{
-			Code: PoisonSuspect, Severity: Warning, Subject: fmt.Sprintf("%d/%016x", p.Shard, p.Hash),
-			Text:   fmt.Sprintf("requests of the key with key_hash %016x, in shard %d, were under way at %s when these broke", p.Hash, p.Shard, strings.Join(p.Nodes, " and ")),
-			Remedy: fmt.Sprintf("run `shardway quarantine --shard %d --hash %016x` to refuse these requests on all nodes", p.Shard, p.Hash),
+// policyFindings returns the findings about requests of operators, and about actions that they
+// should take.
+func policyFindings(in Inputs) (findings []Finding) {
+	for _, suspect := range in.PoisonSuspects {
+		findings = append(findings, Finding{
+			Code: PoisonSuspect, Severity: Warning, Subject: fmt.Sprintf("%d/%016x", suspect.Shard, suspect.Hash),
+			Text:   fmt.Sprintf("requests of the key with key_hash %016x, in shard %d, were under way at %s when these broke", suspect.Hash, suspect.Shard, strings.Join(suspect.Nodes, " and ")),
+			Remedy: fmt.Sprintf("run `shardway quarantine --shard %d --hash %016x` to refuse these requests on all nodes", suspect.Shard, suspect.Hash),
 		})
 	}
-	out = append(out, drainFindings(in)...)
-	if in.Pause != "" {
-		out = append(out, Finding{Code: Paused, Severity: Info, Text: "planned moves of shards are paused for " + in.Pause, Remedy: "run `shardway resume` to end it"})
+	findings = append(findings, drainFindings(in)...)
+	if in.PausedMovesFor != "" {
+		findings = append(findings, Finding{Code: Paused, Severity: Info, Text: "planned moves of shards are paused for " + in.PausedMovesFor, Remedy: "run `shardway resume` to end it"})
 	}
-	if ids := in.pick(func(n Node) bool { return n.Cordoned && !n.Drained }); len(ids) > 0 {
-		out = append(out, Finding{
-			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned and %s no further shards", list(ids), isOrAre(len(ids)), inflect(len(ids), "gets", "get")),
+	if ids := in.nodeIDs(func(n Node) bool { return n.Cordoned && !n.Drained }); len(ids) > 0 {
+		findings = append(findings, Finding{
+			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned and %s no further shards", joinNames(ids), isOrAre(len(ids)), inflect(len(ids), "gets", "get")),
 			Remedy: "run `shardway uncordon` to end it",
 		})
 	}
 	if in.Quarantined > 0 {
-		out = append(out, Finding{
+		findings = append(findings, Finding{
 			Code: Quarantined, Severity: Info, Text: fmt.Sprintf("%s %s in quarantine, and their requests are refused", pluralize(in.Quarantined, "key"), isOrAre(in.Quarantined)),
 			Remedy: "run `shardway quarantine` to list them, and use --lift to end it",
 		})
 	}
 	if in.StaleQuarantines > 0 {
-		out = append(out, Finding{
+		findings = append(findings, Finding{
 			Code: QuarantineStale, Severity: Warning,
 			Text:   fmt.Sprintf("%s in quarantine %s not refused, because the hashes were made with a secret that is no longer in use", pluralize(in.StaleQuarantines, "key"), isOrAre(in.StaleQuarantines)),
 			Remedy: "quarantine the keys again, and lift the old entries",
 		})
 	}
-	return out
+	return findings
 }
 
-func drainFindings(in Inputs) (out []Finding) {
+func drainFindings(in Inputs) (findings []Finding) {
 	if in.Stopping {
-		out = append(out, Finding{
+		findings = append(findings, Finding{
 			Code: Draining, Severity: Info, Subject: "self", Text: fmt.Sprintf("node %s is to stop, and hands its shards over", in.Self),
 			Remedy: "wait until its process stops; the next process owns shards again",
 		})
@@ -58,42 +59,42 @@ func drainFindings(in Inputs) (out []Finding) {
 		}
 	}
 	if len(drained) > 0 {
-		text := fmt.Sprintf("%s %s drained, and %s nothing", list(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"))
+		text := fmt.Sprintf("%s %s drained, and %s nothing", joinNames(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"))
 		if shards > 0 {
-			text = fmt.Sprintf("%s %s drained, and %s %s still", list(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"), pluralize(shards, "shard"))
+			text = fmt.Sprintf("%s %s drained, and %s %s still", joinNames(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"), pluralize(shards, "shard"))
 		}
 		remedy := "run `shardway uncordon` to end it"
 		if shards > 0 {
 			remedy = "run `shardway status` on the drained node to see why shards stay; run `shardway uncordon` to end the drain"
 		}
-		out = append(out, Finding{Code: Draining, Severity: Info, Text: text, Remedy: remedy})
+		findings = append(findings, Finding{Code: Draining, Severity: Info, Text: text, Remedy: remedy})
 	}
 	for _, n := range in.Nodes {
-		if n.Drained && n.Unmoved > 0 {
-			out = append(out, unmovedShardsFinding(n))
+		if n.Drained && n.UnmovedShards > 0 {
+			findings = append(findings, unmovedShardsFinding(n))
 		}
 	}
 	if len(stopping) > 0 {
-		out = append(out, Finding{
-			Code: Draining, Severity: Info, Subject: "leaving", Text: fmt.Sprintf("%s %s to stop, and to hand over what %s", list(stopping), isOrAre(len(stopping)), theyOwn(len(stopping))),
+		findings = append(findings, Finding{
+			Code: Draining, Severity: Info, Subject: "leaving", Text: fmt.Sprintf("%s %s to stop, and to hand over what %s", joinNames(stopping), isOrAre(len(stopping)), theyOwn(len(stopping))),
 			Remedy: "wait until the process stops",
 		})
 	}
-	return out
+	return findings
 }
 
 // unmovedShardsFinding reports the shards that a safe drain leaves on a node.
 func unmovedShardsFinding(n Node) Finding {
-	f := Finding{
+	finding := Finding{
 		Code: Draining, Severity: Info, Subject: n.ID,
-		Text:   fmt.Sprintf("the safe drain leaves %s at node %s, because its app has not released %s", pluralize(n.Unmoved, "shard"), n.ID, itOrThem(n.Unmoved)),
-		Remedy: fmt.Sprintf("repair the app and run `shardway drain --safe %s` again, or run `shardway drain %s` to move %s without a release", n.ID, n.ID, itOrThem(n.Unmoved)),
+		Text:   fmt.Sprintf("the safe drain leaves %s at node %s, because its app has not released %s", pluralize(n.UnmovedShards, "shard"), n.ID, itOrThem(n.UnmovedShards)),
+		Remedy: fmt.Sprintf("repair the app and run `shardway drain --safe %s` again, or run `shardway drain %s` to move %s without a release", n.ID, n.ID, itOrThem(n.UnmovedShards)),
 	}
 	if n.UnmovedReason != "" {
-		f.Brief = f.Text
-		f.Text += ": " + n.UnmovedReason
+		finding.Brief = finding.Text
+		finding.Text += ": " + n.UnmovedReason
 	}
-	return f
+	return finding
 }
 
 // theyOwn returns the subject and the verb for n nodes.

@@ -36,35 +36,35 @@ const (
 // Differences compares the settings of nodes. A node without a setting is ignored for it: the node
 // may be a gateway, or run another version.
 func Differences(all []SettingsOf) []Difference {
-	if same := func(n SettingsOf) bool { return maps.Equal(n.Settings, all[0].Settings) }; !slices.ContainsFunc(all, func(n SettingsOf) bool { return !same(n) }) {
+	if sameAsFirst := func(node SettingsOf) bool { return maps.Equal(node.Settings, all[0].Settings) }; !slices.ContainsFunc(all, func(node SettingsOf) bool { return !sameAsFirst(node) }) {
 		return nil
 	}
 	byName := map[string]map[string][]string{} // setting, value, nodes
-	for _, n := range all {
-		for name, value := range n.Settings {
+	for _, node := range all {
+		for name, value := range node.Settings {
 			if byName[name] == nil {
 				byName[name] = map[string][]string{}
 			}
-			byName[name][value] = append(byName[name][value], n.Node)
+			byName[name][value] = append(byName[name][value], node.Node)
 		}
 	}
-	var out []Difference
+	var differences []Difference
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		if len(byName[name]) < 2 || len(out) == maxDifferences {
+		if len(byName[name]) < 2 || len(differences) == maxDifferences {
 			continue
 		}
-		d := Difference{Setting: name}
+		difference := Difference{Setting: name}
 		for value, nodes := range byName[name] {
 			slices.Sort(nodes)
-			d.Values = append(d.Values, SettingValue{Value: value, Nodes: nodes})
+			difference.Values = append(difference.Values, SettingValue{Value: value, Nodes: nodes})
 		}
-		slices.SortFunc(d.Values, func(a, b SettingValue) int {
+		slices.SortFunc(difference.Values, func(a, b SettingValue) int {
 			return cmp.Or(cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Nodes[0], b.Nodes[0]))
 		})
-		d.Values = d.Values[:min(len(d.Values), maxValues)]
-		out = append(out, d)
+		difference.Values = difference.Values[:min(len(difference.Values), maxValues)]
+		differences = append(differences, difference)
 	}
-	return out
+	return differences
 }
 
 // decidesKey reports whether the setting determines the key of a request.
@@ -73,25 +73,25 @@ func decidesKey(setting string) bool {
 }
 
 // settingFindings returns the findings about settings that differ between nodes.
-func settingFindings(differences []Difference) (out []Finding) {
-	for _, d := range differences {
+func settingFindings(differences []Difference) (findings []Finding) {
+	for _, difference := range differences {
 		var texts []string
-		for _, v := range d.Values {
-			value := "none"
-			if v.Value != "" {
-				value = strconv.Quote(v.Value)
+		for _, value := range difference.Values {
+			text := "none"
+			if value.Value != "" {
+				text = strconv.Quote(value.Value)
 			}
-			texts = append(texts, list(v.Nodes)+" "+hasOrHave(len(v.Nodes))+" "+value)
+			texts = append(texts, joinNames(value.Nodes)+" "+hasOrHave(len(value.Nodes))+" "+text)
 		}
-		f := Finding{
-			Code: ConfigDiffers, Severity: Info, Subject: d.Setting, Text: "setting " + d.Setting + " differs: " + strings.Join(texts, ", "),
-			Brief:  fmt.Sprintf("setting %s differs between nodes", d.Setting),
-			Remedy: "give all nodes the same " + d.Setting + ": `shardway check --against ADMIN` compares a configuration file with the cluster's",
+		finding := Finding{
+			Code: ConfigDiffers, Severity: Info, Subject: difference.Setting, Text: "setting " + difference.Setting + " differs: " + strings.Join(texts, ", "),
+			Brief:  fmt.Sprintf("setting %s differs between nodes", difference.Setting),
+			Remedy: "give all nodes the same " + difference.Setting + ": `shardway check --against ADMIN` compares a configuration file with the cluster's",
 		}
-		if decidesKey(d.Setting) {
-			f.Severity = Warning
+		if decidesKey(difference.Setting) {
+			finding.Severity = Warning
 		}
-		out = append(out, f)
+		findings = append(findings, finding)
 	}
-	return out
+	return findings
 }

@@ -2,52 +2,52 @@ package diagnosis
 
 import "time"
 
-// Debouncer debounces a condition. Its output becomes true after the condition was true for On without
-// interruption, and false after it was false for Off. The zero value has no delay.
+// Debouncer debounces a condition. Its output becomes true after the condition was true for OnDelay
+// without interruption, and false after it was false for OffDelay. The zero value has no delay.
 type Debouncer struct {
-	On, Off time.Duration
+	OnDelay, OffDelay time.Duration
 
 	output, changing bool
-	since            time.Time // if changing: when the condition began to differ from the output
+	changingSince    time.Time // if changing: when the condition began to differ from the output
 }
 
 // Update records the present value of the condition and returns the output. now must not decrease
 // from call to call.
-func (s *Debouncer) Update(now time.Time, condition bool) bool {
-	if condition == s.output {
-		s.changing = false
-		return s.output
+func (d *Debouncer) Update(now time.Time, condition bool) bool {
+	if condition == d.output {
+		d.changing = false
+		return d.output
 	}
-	if !s.changing {
-		s.changing, s.since = true, now
+	if !d.changing {
+		d.changing, d.changingSince = true, now
 	}
-	wait := s.Off
+	wait := d.OffDelay
 	if condition {
-		wait = s.On
+		wait = d.OnDelay
 	}
-	if now.Sub(s.since) >= wait {
-		s.output, s.changing = condition, false
+	if now.Sub(d.changingSince) >= wait {
+		d.output, d.changing = condition, false
 	}
-	return s.output
+	return d.output
 }
 
-// IsChanging reports whether the condition differs from the output, which will change after On or Off
-// unless the condition changes back.
-func (s *Debouncer) IsChanging() bool { return s.changing }
+// IsChanging reports whether the condition differs from the output, which will change after OnDelay
+// or OffDelay unless the condition changes back.
+func (d *Debouncer) IsChanging() bool { return d.changing }
 
 // TrueFor measures how long a condition has been true.
 type TrueFor struct{ since time.Time }
 
 // Update records the present value of the condition and returns how long the condition has been
 // true. Zero means that it is false or has just become true.
-func (f *TrueFor) Update(now time.Time, condition bool) time.Duration {
+func (t *TrueFor) Update(now time.Time, condition bool) time.Duration {
 	switch {
 	case !condition:
-		f.since = time.Time{}
-	case f.since.IsZero():
-		f.since = now
+		t.since = time.Time{}
+	case t.since.IsZero():
+		t.since = now
 	default:
-		return now.Sub(f.since)
+		return now.Sub(t.since)
 	}
 	return 0
 }
@@ -57,23 +57,23 @@ type RecentCount struct {
 	Window time.Duration
 
 	lastEvent   time.Time
-	known       bool
-	countBefore uint64 // value of the counter before the present series
+	initialized bool
+	seriesStart uint64 // value of the counter before the present series
 	count       uint64
 }
 
 // Update records the present value of the counter and returns its growth in the present series of
-// events. A series ends when the counter has not grown for Lately. The first call only records the
+// events. A series ends when the counter has not grown for Window. The first call only records the
 // value.
-func (m *RecentCount) Update(now time.Time, counter uint64) uint64 {
-	if !m.known {
-		m.known, m.countBefore, m.count = true, counter, counter
+func (c *RecentCount) Update(now time.Time, counter uint64) uint64 {
+	if !c.initialized {
+		c.initialized, c.seriesStart, c.count = true, counter, counter
 		return 0
 	}
-	if counter != m.count {
-		m.lastEvent, m.count = now, counter
-	} else if now.Sub(m.lastEvent) >= m.Window {
-		m.countBefore = counter
+	if counter != c.count {
+		c.lastEvent, c.count = now, counter
+	} else if now.Sub(c.lastEvent) >= c.Window {
+		c.seriesStart = counter
 	}
-	return m.count - m.countBefore
+	return c.count - c.seriesStart
 }

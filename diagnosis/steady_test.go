@@ -8,7 +8,7 @@ import (
 )
 
 func TestSteadyWaitsForWhatLasts(t *testing.T) {
-	s := diagnosis.Debouncer{On: 2 * time.Second, Off: time.Second}
+	s := diagnosis.Debouncer{OnDelay: 2 * time.Second, OffDelay: time.Second}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
 		after time.Duration

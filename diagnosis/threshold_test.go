@@ -74,7 +74,7 @@ func thresholdTable() []want {
 			"info draining: c is drained, and owns nothing",
 		}},
 		{"certificates without a clock", with(func(in *diagnosis.Inputs) {
-			in.Now, in.Certificates = time.Time{}, []diagnosis.Certificate{{What: "the app port", Flag: "tls-cert", Until: in.Now}}
+			in.Now, in.Certificates = time.Time{}, []diagnosis.Certificate{{Purpose: "the app port", Flag: "tls-cert", ExpiresAt: in.Now}}
 		}), nil},
 		{"not in the map, and nobody leads", with(func(in *diagnosis.Inputs) { in.NotInMap, in.Leader, in.NoLeaderFor = true, "", time.Millisecond }), nil},
 		{"many nodes", with(func(in *diagnosis.Inputs) {
@@ -109,7 +109,7 @@ func TestIdleOwnersAreNamedSo(t *testing.T) {
 		{"it is not there", func(in *diagnosis.Inputs) { nodes(in, gone, "b") }, "b", "it sends no heartbeats"},
 		{"another one is not there", func(in *diagnosis.Inputs) { nodes(in, gone, "b") }, "c", ""},
 	} {
-		if got := with(tt.change).Idle(tt.owner); got != tt.want {
+		if got := with(tt.change).NotServingReason(tt.owner); got != tt.want {
 			t.Errorf("%s: Idle(%q) = %q, want %q", tt.name, tt.owner, got, tt.want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestUnavailableCountsShards(t *testing.T) {
 		{"before the first map", func(in *diagnosis.Inputs) { in.HasMap = false }, 1024},
 		{"cut off", func(in *diagnosis.Inputs) { in.LeaderUnknown = true }, 1024},
 	} {
-		if got := with(tt.change).Unavailable(); got != tt.want {
+		if got := with(tt.change).CountUnavailable(); got != tt.want {
 			t.Errorf("%s: %d unavailable, want %d", tt.name, got, tt.want)
 		}
 	}

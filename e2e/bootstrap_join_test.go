@@ -149,7 +149,7 @@ func (x *succession) next(nodes []*cluster.Node) *shardmap.Map {
 	for _, n := range nodes {
 		members = append(members, shardmap.Member{ID: shardmap.NodeID(n.ID), Weight: 1})
 	}
-	m := shardmap.Assign(x.m, members, shardmap.Policy{Before: x.before}).Settle(x.m, x.m.Epoch()+1)
+	m := shardmap.Assign(x.m, members, shardmap.Policy{PreviousOwners: x.before}).WithEpoch(x.m, x.m.Epoch()+1)
 	for _, move := range shardmap.Diff(x.m, m) {
 		if move.From != "" {
 			x.before[move.Shard] = move.From

@@ -286,9 +286,9 @@ func (a *agent) onCommit(old *shardmap.Map, s *ack.State) {
 		}
 	}
 	if uint64(m.Epoch()) <= a.lastAtStart.Load() {
-		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Msg("previous map read from log")
+		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.ShardCount(a.self)).Msg("previous map read from log")
 	} else {
-		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
+		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.ShardCount(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
 	}
 	a.metrics.mapsCommitted.Inc()
 	a.orphans.checkPending = true

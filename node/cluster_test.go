@@ -81,7 +81,7 @@ func (w *world) untilVoters(n int) {
 func TestThreeNodesServeEvenly(t *testing.T) {
 	three(t, func(w *world) {
 		for _, m := range w.committed().Members() {
-			if got := w.committed().Count(m.ID); got != shards/3 {
+			if got := w.committed().ShardCount(m.ID); got != shards/3 {
 				w.t.Errorf("Count(%s) = %d, want %d", m.ID, got, shards/3)
 			}
 		}
@@ -186,7 +186,7 @@ func TestTwoNodesJoiningTogetherGiveAnEvenMap(t *testing.T) {
 				w.start("c")
 				w.untilSettled("a", "b", "c")
 				for _, m := range w.committed().Members() {
-					if got := w.committed().Count(m.ID); got != shards/3 {
+					if got := w.committed().ShardCount(m.ID); got != shards/3 {
 						w.t.Errorf("Count(%s) = %d, want %d", m.ID, got, shards/3)
 					}
 				}

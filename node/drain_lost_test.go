@@ -64,7 +64,7 @@ func TestDrainIsNotOverBeforeItsMapIsInForce(t *testing.T) {
 		}
 		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
 		at := w.leader()
-		w.until("a map without it is proposed", func() bool { return at.node.Known().Proposed().Count(id) == 0 })
+		w.until("a map without it is proposed", func() bool { return at.node.Known().Proposed().ShardCount(id) == 0 })
 		if d, err := at.node.API().DrainState(w.t.Context(), p.name); err != nil || d.Shards == 0 || !d.Left() {
 			w.t.Errorf("DrainState = %+v, %v, want that it still owns shards", d, err)
 		}

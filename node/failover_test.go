@@ -56,7 +56,7 @@ func (w *world) crash(leads bool, most time.Duration) {
 	killed := time.Now()
 	w.until("its shards are taken", func() bool {
 		for _, n := range rest {
-			if s := w.all[n].node.State(); s.Committed().Has(shardmap.NodeID(p.name)) || s.HasOpenProposal() {
+			if s := w.all[n].node.State(); s.Committed().IsMember(shardmap.NodeID(p.name)) || s.HasOpenProposal() {
 				return false
 			}
 		}

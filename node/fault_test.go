@@ -22,7 +22,7 @@ func TestNodeThatNeverAcknowledgesIsDroppedAndReturns(t *testing.T) {
 		w.until("the others go on without it", func() bool {
 			for _, n := range append(rest, "d") {
 				c := w.all[n].node.State().Committed()
-				if c.Has(shardmap.NodeID(p.name)) || !c.Has("d") || w.all[n].node.State().HasOpenProposal() {
+				if c.IsMember(shardmap.NodeID(p.name)) || !c.IsMember("d") || w.all[n].node.State().HasOpenProposal() {
 					return false
 				}
 			}
@@ -47,13 +47,13 @@ func TestRunningRequestDelaysTheMoveOfItsShard(t *testing.T) {
 			}
 		}
 		w.start("d")
-		w.until("idle shards have moved", func() bool { return w.committed().Count("d") > 0 })
+		w.until("idle shards have moved", func() bool { return w.committed().ShardCount("d") > 0 })
 		w.until("busy shards are proposed", func() bool {
 			s := w.leader().node.State()
-			return s.HasOpenProposal() && s.Proposed().Count("b") < len(releases)
+			return s.HasOpenProposal() && s.Proposed().ShardCount("b") < len(releases)
 		})
 		before := w.committed()
-		if got := before.Count("b"); got != len(releases) {
+		if got := before.ShardCount("b"); got != len(releases) {
 			w.t.Fatalf("b owns %d shards, and requests of %d run there", got, len(releases))
 		}
 		for range 20 {
@@ -159,7 +159,7 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 		p := w.follower()
 		w.net.Cut(l.name, p.name) // its heartbeats arrive, the answers do not
 		w.until("its shards are taken", func() bool {
-			return !l.node.State().Committed().Has(shardmap.NodeID(p.name)) || w.leader() != l
+			return !l.node.State().Committed().IsMember(shardmap.NodeID(p.name)) || w.leader() != l
 		})
 		w.net.Heal()
 		w.untilSettled("a", "b", "c")
@@ -253,7 +253,7 @@ func TestQuickRestartGivesTheNodeItsShareAgain(t *testing.T) {
 			p.restart()
 			w.until("it has left the map or returned", func() bool { return p.node.Leased() })
 			w.untilSettled("a", "b", "c")
-			if got := w.committed().Count(shardmap.NodeID(p.name)); got != shards/3 {
+			if got := w.committed().ShardCount(shardmap.NodeID(p.name)); got != shards/3 {
 				w.t.Errorf("Count(%s) = %d after a restart, want %d", p.name, got, shards/3)
 			}
 		})
@@ -288,7 +288,7 @@ func TestNodeThatSentLeaveNoticeAdmitsNothing(t *testing.T) {
 		}
 		release()
 		w.until("the others have its shards", func() bool {
-			return !w.leader().node.State().Committed().Has(shardmap.NodeID(p.name))
+			return !w.leader().node.State().Committed().IsMember(shardmap.NodeID(p.name))
 		})
 	})
 }
@@ -324,7 +324,7 @@ func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
 		b.kill()
 		b.restart()
 		w.untilSettled("a", "b", "c")
-		if got := w.committed().Count("b"); got != shards/2 {
+		if got := w.committed().ShardCount("b"); got != shards/2 {
 			w.t.Errorf("Count(b) = %d with weight 2 of 4, want %d", got, shards/2)
 		}
 	})

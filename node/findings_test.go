@@ -303,7 +303,7 @@ func TestCheckupAsksEveryNode(t *testing.T) {
 			if r.Node != id || r.Version != "test" || r.Leader != w.leader().name || r.Epoch != epoch || r.Timing != r.Flags || r.Timing == "" {
 				w.t.Errorf("%+v", r)
 			}
-			for _, u := range r.Unreached {
+			for _, u := range r.UnreachablePorts {
 				if u.Port == "peer" || u.Node == id {
 					w.t.Errorf("%s does not reach %+v", id, u)
 				}

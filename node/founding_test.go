@@ -165,8 +165,8 @@ func (w *world) staysFirst(least int) {
 			}
 		}
 		for _, x := range m.Members() {
-			if m.Count(x.ID) < least {
-				w.t.Fatalf("%s has %d shards, want %d at least", x.ID, m.Count(x.ID), least)
+			if m.ShardCount(x.ID) < least {
+				w.t.Fatalf("%s has %d shards, want %d at least", x.ID, m.ShardCount(x.ID), least)
 			}
 		}
 		time.Sleep(300 * time.Millisecond)

@@ -78,7 +78,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descHeld, float64(n.idle.HeldCount()))
 	left := 0
 	if n.agent.leaving.Load() || n.view.IsDrained() {
-		left = n.router.State().Committed().Count(n.self)
+		left = n.router.State().Committed().ShardCount(n.self)
 	}
 	gauge(descDrain, float64(left))
 }

@@ -66,7 +66,7 @@ func keeps(conn net.Conn) {
 func opensSocket(w *world, p *process, s shardmap.Shard) (closed chan struct{}) {
 	w.t.Helper()
 	key := ""
-	for i := 0; key == "" || shardmap.Of(key, shards) != s; i++ {
+	for i := 0; key == "" || shardmap.ShardOf(key, shards) != s; i++ {
 		key = fmt.Sprint("k", i)
 	}
 	conn, err := p.host.Dial(context.Background(), p.host.Addr(8080))
@@ -112,7 +112,7 @@ func TestGentleDrainHasKeptSocketsHandOver(t *testing.T) {
 		if err := victim.node.API().Do(w.t.Context(), api.Action{Verb: api.Drain, Node: victim.name, IdleFirst: "1m"}); err != nil {
 			w.t.Fatal(err)
 		}
-		w.until("nothing is left there", func() bool { return !victim.node.State().Committed().Has(id) })
+		w.until("nothing is left there", func() bool { return !victim.node.State().Committed().IsMember(id) })
 		if took := time.Since(began); took > 10*time.Second {
 			w.t.Errorf("nothing is left there after %v, want a few looks", took)
 		}

@@ -46,8 +46,8 @@ func TestGentleDrainWaitsForWhatRuns(t *testing.T) {
 				}
 				must(victim.node.API().Do(context.Background(), api.Action{Verb: api.Drain, Node: victim.name, IdleFirst: c.gently.String()}))
 				asked := time.Now()
-				s.within(3*time.Second, "only what runs is left there", func() bool { return w.committed().Count(id) == 1 && w.committed().Owner(busy) == id })
-				s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().Has(id) })
+				s.within(3*time.Second, "only what runs is left there", func() bool { return w.committed().ShardCount(id) == 1 && w.committed().Owner(busy) == id })
+				s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().IsMember(id) })
 				if gone := time.Since(asked); c.want != http.StatusOK && (gone < c.gently || gone > c.gently+3*time.Second) {
 					w.t.Errorf("all had gone after %v, want %v and a drain", gone, c.gently)
 				}

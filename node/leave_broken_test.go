@@ -22,7 +22,7 @@ func TestLeavingNodeWithBrokenDiskEnds(t *testing.T) {
 			}
 		}
 		p.stop()
-		w.until("it leaves", func() bool { return !w.leader().node.State().Proposed().Has(shardmap.NodeID(p.name)) })
+		w.until("it leaves", func() bool { return !w.leader().node.State().Proposed().IsMember(shardmap.NodeID(p.name)) })
 		p.disk.breaks()
 		began := time.Now()
 		w.within(10*time.Second, "it ends", p.ended)

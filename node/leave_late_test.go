@@ -82,7 +82,7 @@ func TestPostOnItsWayToANodeThatHasLeftGoesOn(t *testing.T) {
 		g.log.close()
 		p.stop()
 		w.until("it owns nothing", func() bool {
-			return w.leader().node.State().Committed().Count(shardmap.NodeID(p.name)) == 0
+			return w.leader().node.State().Committed().ShardCount(shardmap.NodeID(p.name)) == 0
 		})
 		var answers []<-chan clientResponse
 		for !p.ended() {

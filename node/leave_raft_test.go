@@ -47,7 +47,7 @@ func (w *world) holdsThrough(p, owner *process) {
 		w.t.Fatal(err)
 	}
 	key := ""
-	for i := 0; key == "" || w.committed().Owner(shardmap.Of(key, shards)) != shardmap.NodeID(owner.name); i++ {
+	for i := 0; key == "" || w.committed().Owner(shardmap.ShardOf(key, shards)) != shardmap.NodeID(owner.name); i++ {
 		key = fmt.Sprint("k", i)
 	}
 	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", key); err != nil {

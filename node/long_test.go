@@ -72,7 +72,7 @@ func TestTwentyJoinsInAStorm(t *testing.T) {
 		s.until("all serve", s.whole)
 		s.until(fmt.Sprintf("each node owns %d shards or one more", shards/(joins+1)), func() bool { // busy shards move last
 			for _, m := range s.committed().Members() {
-				if c := s.committed().Count(m.ID); c < shards/(joins+1) || c > shards/(joins+1)+1 {
+				if c := s.committed().ShardCount(m.ID); c < shards/(joins+1) || c > shards/(joins+1)+1 {
 					return false
 				}
 			}

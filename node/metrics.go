@@ -94,9 +94,9 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		gauges{n},
 		gauge("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gauge("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Proposed().Epoch()) }),
-		gauge("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().Count(n.self)) }),
+		gauge("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().ShardCount(n.self)) }),
 		gauge("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(adminapi.MovingShards(state())) }),
-		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().Orphans()) }),
+		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().OrphanCount()) }),
 		gauge("leader", "1 if this node leads.", func() float64 { return truth(n.leader.Leadership() != nil) }),
 		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return truth(n.router.HasLease()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{

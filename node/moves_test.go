@@ -22,10 +22,10 @@ func TestEveryNodeReportsWhyAShardMoved(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 		next := w.committed().Owner(shard) // it may be back where it was
 		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: string(next)})
-		w.until("it owns nothing", func() bool { return w.committed().Count(next) == 0 })
+		w.until("it owns nothing", func() bool { return w.committed().ShardCount(next) == 0 })
 		w.until("all know", func() bool {
 			for _, p := range w.running() {
-				if p.node.State().Committed().Count(next) > 0 {
+				if p.node.State().Committed().ShardCount(next) > 0 {
 					return false
 				}
 			}

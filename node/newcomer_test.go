@@ -30,7 +30,7 @@ func TestNewcomerHasALeaseWhenItsShardsCome(t *testing.T) {
 				}
 				w.until("it has shards", func() bool {
 					p := w.all[name]
-					if c := w.leader().node.State().Committed(); c.Count(shardmap.NodeID(name)) == 0 {
+					if c := w.leader().node.State().Committed(); c.ShardCount(shardmap.NodeID(name)) == 0 {
 						return false
 					}
 					if !p.node.Leased() {

@@ -29,7 +29,7 @@ func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 		p.log.close() // it acknowledges nothing
 		gone.kill()
 		w.until("a map without it is proposed", func() bool { return l.node.State().IsDropped(shardmap.NodeID(gone.name)) })
-		if s := l.node.State(); !s.HasOpenProposal() || !s.Committed().Has(shardmap.NodeID(gone.name)) {
+		if s := l.node.State(); !s.HasOpenProposal() || !s.Committed().IsMember(shardmap.NodeID(gone.name)) {
 			w.t.Fatalf("the map of epoch %d is without it already", s.Committed().Epoch())
 		}
 		l.kill()
@@ -76,7 +76,7 @@ func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 // shardAsked returns the shard of which ask asks in this map.
 func shardAsked(m *shardmap.Map, owner string) shardmap.Shard {
 	for i := 0; ; i++ {
-		if s := shardmap.Of(fmt.Sprint("k", i), shards); m.Owner(s) == shardmap.NodeID(owner) {
+		if s := shardmap.ShardOf(fmt.Sprint("k", i), shards); m.Owner(s) == shardmap.NodeID(owner) {
 			return s
 		}
 	}

@@ -42,7 +42,7 @@ func TestHandlerOutlivesNoFailedNode(t *testing.T) {
 		key, shard := "", shardmap.Shard(0)
 		for i := 0; key == ""; i++ {
 			k := fmt.Sprint("k", i)
-			if s := shardmap.OfBytes([]byte(k), shards); p.node.State().Committed().Owner(s) == shardmap.NodeID(p.name) {
+			if s := shardmap.ShardOfBytes([]byte(k), shards); p.node.State().Committed().Owner(s) == shardmap.NodeID(p.name) {
 				key, shard = k, s
 			}
 		}

@@ -21,7 +21,7 @@ type Place struct {
 // consider leases: an owner without a lease is still the owner.
 func (n *Node) Place(key []byte) Place {
 	m := n.router.State().Committed()
-	s := shardmap.OfBytes(key, n.o.Shards)
+	s := shardmap.ShardOfBytes(key, n.o.Shards)
 	if m.Epoch() == 0 || m.Owner(s) == "" {
 		return Place{Shard: s}
 	}

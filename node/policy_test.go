@@ -74,7 +74,7 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 			}
 			w.asks(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name})
 			w.untilSettled("a", "b", "c")
-			w.until("it owns shards again", func() bool { return w.committed().Count(shardmap.NodeID(p.name)) == shards/3 })
+			w.until("it owns shards again", func() bool { return w.committed().ShardCount(shardmap.NodeID(p.name)) == shards/3 })
 		})
 	}
 }
@@ -101,7 +101,7 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 		for range 200 {
 			w.moment()
 		}
-		w.until("the map stays", func() bool { return w.committed().Count("a") == shards })
+		w.until("the map stays", func() bool { return w.committed().ShardCount("a") == shards })
 	})
 }
 
@@ -165,7 +165,7 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		w.asks(w.follower(), api.Action{Verb: api.Pause, For: "1h"})
 		w.start("c")
 		w.untilSettled("a", "b", "c")
-		if n := w.committed().Count("c"); n != 0 {
+		if n := w.committed().ShardCount("c"); n != 0 {
 			w.t.Errorf("paused: the newcomer owns %d shards", n)
 		}
 		w.asks(w.follower(), api.Action{Verb: api.Cordon, Node: "c"})
@@ -173,13 +173,13 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		for range 400 {
 			w.moment()
 		}
-		if n := w.committed().Count("c"); n != 0 || w.stateOf(w.leader(), "c") != "cordoned" {
+		if n := w.committed().ShardCount("c"); n != 0 || w.stateOf(w.leader(), "c") != "cordoned" {
 			w.t.Errorf("cordoned: the newcomer owns %d shards, state %q", n, w.stateOf(w.leader(), "c"))
 		}
 		w.asks(w.follower(), api.Action{Verb: api.Uncordon, Node: "c"})
-		w.until("c has its share", func() bool { return w.committed().Count("c") == shards/3 })
+		w.until("c has its share", func() bool { return w.committed().ShardCount("c") == shards/3 })
 		w.asks(w.follower(), api.Action{Verb: api.Weigh, Node: "c", Weight: 2})
-		w.until("c has half", func() bool { return w.committed().Count("c") == shards/2 })
+		w.until("c has half", func() bool { return w.committed().ShardCount("c") == shards/2 })
 		weight := func(want uint32) func() bool {
 			return func() bool {
 				all := w.follower().node.API().Status().Nodes
@@ -194,7 +194,7 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 8, Zone: "west"})
 		at := func(s shardmap.Shard) shardmap.NodeID { return w.committed().Owner(s) }
 		w.until("the pins hold", func() bool {
-			return at(7) == "a" && (at(8) == "b" || at(8) == "c") && w.committed().Count("c") == shards/3
+			return at(7) == "a" && (at(8) == "b" || at(8) == "c") && w.committed().ShardCount("c") == shards/3
 		})
 		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 7, Zone: "west"})
 		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 8, Zone: "east"})

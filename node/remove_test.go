@@ -142,7 +142,7 @@ func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
 		}
 		w.until("d owns all shards", func() bool {
 			s := w.leader().node.State()
-			return !s.HasOpenProposal() && s.Committed().Count("d") == shards
+			return !s.HasOpenProposal() && s.Committed().ShardCount("d") == shards
 		})
 		d.kill()
 		remove := api.Action{Verb: api.Remove, Node: "d"}

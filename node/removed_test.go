@@ -146,7 +146,7 @@ func TestVouchedForIsWaitedForNoLonger(t *testing.T) {
 		l := w.leader()
 		w.refused(l, api.Action{Verb: api.Remove, Node: p.name}, api.ErrRefused, fmt.Sprintf("still owns %d shards", shards/4))
 		w.does(l, api.Action{Verb: api.Remove, Node: p.name, Force: true})
-		w.within(5*time.Second, "its shards are taken", func() bool { return l.node.State().Committed().Count(shardmap.NodeID(p.name)) == 0 })
+		w.within(5*time.Second, "its shards are taken", func() bool { return l.node.State().Committed().ShardCount(shardmap.NodeID(p.name)) == 0 })
 		w.untilSettled(rest...)
 	})
 }

@@ -35,9 +35,9 @@ func TestDiskThatHangsForTheAppInstanceCostsNoLease(t *testing.T) {
 		w.moment = moment
 		was := w.owned(victim.name)
 		c.down.set(victim.name, true)
-		w.within(10*time.Second, "checks go on", func() bool { return w.committed().Count(shardmap.NodeID(victim.name)) == 0 })
+		w.within(10*time.Second, "checks go on", func() bool { return w.committed().ShardCount(shardmap.NodeID(victim.name)) == 0 })
 		c.down.set(victim.name, false)
-		w.until("it owns shards again", func() bool { return w.committed().Count(shardmap.NodeID(victim.name)) == len(was) })
+		w.until("it owns shards again", func() bool { return w.committed().ShardCount(shardmap.NodeID(victim.name)) == len(was) })
 		victim.mem.SetFileFault(nil)
 		close(hung)
 	})

@@ -70,10 +70,10 @@ func (w *world) owned(id string) []shardmap.Shard {
 func (w *world) drainedAndBack(id string, between func()) {
 	w.t.Helper()
 	w.asks(w.leader(), api.Action{Verb: api.Drain, Node: id})
-	w.until("nothing is left at "+id, func() bool { return w.committed().Count(shardmap.NodeID(id)) == 0 })
+	w.until("nothing is left at "+id, func() bool { return w.committed().ShardCount(shardmap.NodeID(id)) == 0 })
 	between()
 	w.asks(w.leader(), api.Action{Verb: api.Uncordon, Node: id})
-	w.until(id+" owns shards again", func() bool { return w.committed().Count(shardmap.NodeID(id)) == shards/3 })
+	w.until(id+" owns shards again", func() bool { return w.committed().ShardCount(shardmap.NodeID(id)) == shards/3 })
 }
 
 // both counts shards that are in both lists.
@@ -176,12 +176,12 @@ func TestShardsDoNotReturnToAnAppThatRanOnAfterItsNode(t *testing.T) {
 						victim.kill()
 					}
 					id := shardmap.NodeID(victim.name)
-					w.until("its shards are elsewhere", func() bool { return w.committed().Count(id) == 0 })
+					w.until("its shards are elsewhere", func() bool { return w.committed().ShardCount(id) == 0 })
 					if restarted {
 						c.instance.set(victim.name, c.instance.get(victim.name)+" and again")
 					}
 					victim.restart()
-					w.until("it owns shards again", func() bool { return w.committed().Count(id) == shards/3 })
+					w.until("it owns shards again", func() bool { return w.committed().ShardCount(id) == shards/3 })
 					want := 0
 					if restarted {
 						want = len(was)
@@ -199,18 +199,18 @@ func TestShardsDoNotReturnToAnAppThatHung(t *testing.T) {
 	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
 		was, id := w.owned(victim.name), shardmap.NodeID(victim.name)
 		c.hung.set(victim.name, true)
-		w.until("its shards are elsewhere", func() bool { return w.committed().Count(id) == 0 })
+		w.until("its shards are elsewhere", func() bool { return w.committed().ShardCount(id) == 0 })
 		c.hung.set(victim.name, false)
-		w.until("it owns shards again", func() bool { return w.committed().Count(id) == shards/3 })
+		w.until("it owns shards again", func() bool { return w.committed().ShardCount(id) == shards/3 })
 		if n := both(was, w.owned(victim.name)); n != 0 {
 			t.Errorf("%d shards went back to an app that only hung", n)
 		}
 		was = w.owned(victim.name)
 		c.down.set(victim.name, true)
-		w.until("its shards are elsewhere again", func() bool { return w.committed().Count(id) == 0 })
+		w.until("its shards are elsewhere again", func() bool { return w.committed().ShardCount(id) == 0 })
 		c.instance.set(victim.name, "after the crash")
 		c.down.set(victim.name, false)
-		w.until("it owns shards after its crash", func() bool { return w.committed().Count(id) == shards/3 })
+		w.until("it owns shards after its crash", func() bool { return w.committed().ShardCount(id) == shards/3 })
 		if n := both(was, w.owned(victim.name)); n != len(was) {
 			t.Errorf("%d of %d shards returned to an app that crashed", n, len(was))
 		}
@@ -231,11 +231,11 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 		w.untilVoters(2)
 		force := func(verb api.Verb, id string) { w.asks(w.leader(), api.Action{Verb: verb, Node: id, Force: true}) }
 		force(api.Drain, "a")
-		w.until("b owns all", func() bool { return w.committed().Count("b") == shards })
+		w.until("b owns all", func() bool { return w.committed().ShardCount("b") == shards })
 		force(api.Uncordon, "a")
-		w.until("the spread is as even as it may be", func() bool { return w.committed().Count("a") == shards/2 })
+		w.until("the spread is as even as it may be", func() bool { return w.committed().ShardCount("a") == shards/2 })
 		force(api.Drain, "b")
-		w.until("a owns all", func() bool { return w.committed().Count("a") == shards })
+		w.until("a owns all", func() bool { return w.committed().ShardCount("a") == shards })
 		stale := w.leader().node.State().StaleReturns("a")
 		if stale != shards/2 {
 			t.Errorf("%d shards returned to the app of a, want the half that it had before", stale)
@@ -254,7 +254,7 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 		}
 		force(api.Uncordon, "b")
 		time.Sleep(10 * time.Second)
-		if n := w.committed().Count("b"); n != 0 {
+		if n := w.committed().ShardCount("b"); n != 0 {
 			t.Errorf("b owns %d shards, its app has had all of them", n)
 		}
 		plan, err := w.leader().node.API().Plan(w.t.Context())
@@ -262,9 +262,9 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 			t.Errorf("plan %+v, %v, want that b is held back from %d shards", plan, err, shards/2)
 		}
 		c.down.set("a", true) // its app crashes: all shards go to b, which must take them
-		w.until("b owns all once more", func() bool { return w.committed().Count("b") == shards })
+		w.until("b owns all once more", func() bool { return w.committed().ShardCount("b") == shards })
 		c.down.set("a", false)
-		w.until("a, whose app has restarted, has its share", func() bool { return w.committed().Count("a") == shards/2 })
+		w.until("a, whose app has restarted, has its share", func() bool { return w.committed().ShardCount("a") == shards/2 })
 		if n := w.leader().node.State().StaleReturns("a"); n != 0 {
 			t.Errorf("%d stale returns at a, whose app has restarted", n)
 		}
@@ -279,7 +279,7 @@ func TestRestartInPlaceBarsNothing(t *testing.T) {
 		victim.kill()
 		victim.restart() // with the setting
 		w.untilSettled("a", "b", "c")
-		w.until("all have a share", func() bool { return w.committed().Count(shardmap.NodeID(victim.name)) == shards/3 })
+		w.until("all have a share", func() bool { return w.committed().ShardCount(shardmap.NodeID(victim.name)) == shards/3 })
 		was := w.owned(victim.name)
 		victim.terminate()
 		victim.restart()

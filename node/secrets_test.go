@@ -102,7 +102,7 @@ func (w *world) during(f func()) {
 		}
 		w.check()
 		for _, p := range w.running() {
-			if w.committed().Has(shardmap.NodeID(p.name)) && !p.node.Leased() {
+			if w.committed().IsMember(shardmap.NodeID(p.name)) && !p.node.Leased() {
 				w.t.Fatalf("%s has no lease", p.name)
 			}
 		}

@@ -45,9 +45,9 @@ func TestDrainMovesIdleShardsFirst(t *testing.T) {
 				}
 				asked := time.Now()
 				s.within(300*time.Millisecond, "idle shards have moved", func() bool {
-					return w.committed().Count(id) == 1 && w.committed().Owner(busy) == id
+					return w.committed().ShardCount(id) == 1 && w.committed().Owner(busy) == id
 				})
-				s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().Has(id) })
+				s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().IsMember(id) })
 				if gone := time.Since(asked); gone < c.gone-300*time.Millisecond || gone > c.most {
 					w.t.Errorf("nothing was left there after %v, want %v", gone, c.gone)
 				}
@@ -83,14 +83,14 @@ func TestLongRequestCostsNoMapBeforeDrainTimeout(t *testing.T) {
 			w.t.Fatal(err)
 		}
 		s.within(300*time.Millisecond, "idle shards have moved", func() bool {
-			return w.committed().Count(id) == 1 && w.committed().Owner(busy) == id
+			return w.committed().ShardCount(id) == 1 && w.committed().Owner(busy) == id
 		})
 		moved := s.leader().node.State().Proposed().Epoch()
 		w.during(func() { time.Sleep(drainTimeout / 2) })
 		if last := s.leader().node.State().Proposed(); last.Epoch() != moved || last.Owner(busy) != id {
 			w.t.Errorf("map %d was proposed after map %d, and the request still runs", last.Epoch(), moved)
 		}
-		s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().Has(id) })
+		s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().IsMember(id) })
 		s.within(time.Minute, "it is answered", func() bool { return s.c.wait.Load() == 0 })
 	})
 }

@@ -159,7 +159,7 @@ func newClient(w *world) *client {
 	c := &client{host: w.net.Host("client"), w: w.witness, keys: make([]string, shards)}
 	for i, left := 0, shards; left > 0; i++ {
 		key := fmt.Sprint("k", i)
-		if s := shardmap.Of(key, shards); c.keys[s] == "" {
+		if s := shardmap.ShardOf(key, shards); c.keys[s] == "" {
 			c.keys[s] = key
 			left--
 		}

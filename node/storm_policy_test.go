@@ -150,7 +150,7 @@ func (s *storm) owned(p *ack.Policy) bool {
 	}
 	for _, n := range all {
 		id := shardmap.NodeID(n)
-		if p.Drained[id] && c.Has(id) || !p.Drained[id] && !p.Cordoned[id] && !c.Has(id) {
+		if p.Drained[id] && c.IsMember(id) || !p.Drained[id] && !p.Cordoned[id] && !c.IsMember(id) {
 			return false
 		}
 	}
@@ -169,7 +169,7 @@ func (s *storm) even() bool {
 		if w := p.Weights[m.ID]; w > 0 {
 			want = w
 		}
-		off := float64(c.Count(m.ID)) - shards*float64(m.Weight)/sum
+		off := float64(c.ShardCount(m.ID)) - shards*float64(m.Weight)/sum
 		return m.Weight != want || off <= -1 || off >= 1
 	})
 }

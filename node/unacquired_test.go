@@ -60,7 +60,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 					return false
 				})
 			}
-			w.within(5*time.Minute, "c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+			w.within(5*time.Minute, "c owns nothing", func() bool { return w.committed().ShardCount("c") == 0 })
 			w.until("every shard is served", w.allServed)
 			for _, name := range []string{"a", "b", "c"} {
 				w.untilFindingsAre(w.all[name], "acquiring: the app of node c acquires no shards")
@@ -71,7 +71,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 				w.t.Errorf("epoch %d became %d, and the app of c was to acquire %d shards; want nothing to move", epoch, w.committed().Epoch(), asked.Load()-before)
 			}
 			bad.Store(false)
-			w.within(15*time.Minute, "c owns its share", func() bool { return w.committed().Count("c") == shards/3 })
+			w.within(15*time.Minute, "c owns its share", func() bool { return w.committed().ShardCount("c") == shards/3 })
 			w.until("every shard is served", w.allServed)
 			for _, name := range []string{"a", "b", "c"} {
 				w.untilFindingsAre(w.all[name])

@@ -106,13 +106,13 @@ func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 		}
 		w.until(p.name+" owns all shards", func() bool {
 			s := w.leader().node.State()
-			return !s.HasOpenProposal() && s.Committed().Count(shardmap.NodeID(p.name)) == shards
+			return !s.HasOpenProposal() && s.Committed().ShardCount(shardmap.NodeID(p.name)) == shards
 		})
 		p.kill()
 		w.untilServers(rest...)
 		w.forgets(p.name)
 		l := w.leader()
-		if n := l.node.State().Committed().Count(shardmap.NodeID(p.name)); n != shards {
+		if n := l.node.State().Committed().ShardCount(shardmap.NodeID(p.name)); n != shards {
 			w.t.Fatalf("%s owns %d shards, want all", p.name, n)
 		}
 		w.does(l, api.Action{Verb: api.Cordon, Node: p.name})

@@ -51,7 +51,7 @@ func asking(w *world, p *process, method, owner, path string) <-chan clientRespo
 	key := ""
 	for i := 0; ; i++ {
 		key = fmt.Sprint("k", i)
-		if p.node.State().Committed().Owner(shardmap.Of(key, shards)) == shardmap.NodeID(owner) {
+		if p.node.State().Committed().Owner(shardmap.ShardOf(key, shards)) == shardmap.NodeID(owner) {
 			break
 		}
 	}
@@ -137,7 +137,7 @@ func TestCommitReleasesRequestsForwardedToExcludedNode(t *testing.T) {
 		if owned, _, gone, _ := given(l, p.name); owned == 0 || gone != 0 {
 			w.t.Errorf("of %d shards that are still its own %d are given up, want some and none", owned, gone)
 		}
-		w.until("the silent node's shards are taken", func() bool { return l.node.State().Committed().Count(shardmap.NodeID(p.name)) == 0 })
+		w.until("the silent node's shards are taken", func() bool { return l.node.State().Committed().ShardCount(shardmap.NodeID(p.name)) == 0 })
 		time.Sleep(100 * time.Millisecond) // virtual
 		select {
 		case got := <-answered:

@@ -16,7 +16,7 @@ import (
 func socketOf(w *world, p *process, owner string) net.Conn {
 	w.t.Helper()
 	key := ""
-	for i := 0; key == "" || p.node.State().Committed().Owner(shardmap.Of(key, shards)) != shardmap.NodeID(owner); i++ {
+	for i := 0; key == "" || p.node.State().Committed().Owner(shardmap.ShardOf(key, shards)) != shardmap.NodeID(owner); i++ {
 		key = fmt.Sprint("k", i)
 	}
 	conn, err := p.host.Dial(context.Background(), p.host.Addr(8080))

@@ -45,10 +45,10 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			bad := false
 			w.releasesBadly(&bad, failure)
 			p := w.all["c"]
-			owned := w.committed().Count("c")
+			owned := w.committed().ShardCount("c")
 			bad = true
 			w.asks(p, api.Action{Verb: api.Drain, Node: "c", Force: true})
-			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+			w.until("c owns nothing", func() bool { return w.committed().ShardCount("c") == 0 })
 			text := unreleasedText(owned)
 			for _, q := range w.running() {
 				w.untilFindingsAre(q, text, "check the app for lost writes")
@@ -82,7 +82,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			w.untilSettled("a", "b", "c")
 			w.until("every shard is served", w.allServed)
 			w.asks(p, api.Action{Verb: api.Drain, Node: "c", Force: true})
-			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+			w.until("c owns nothing", func() bool { return w.committed().ShardCount("c") == 0 })
 			if d, err := w.all["a"].node.API().DrainState(w.t.Context(), "c"); err != nil || d.Unreleased != 0 || d.UnreleasedWhy != "" {
 				w.t.Errorf("%+v, %v, want nothing unreleased", d, err)
 			}
@@ -104,7 +104,7 @@ func TestFailedReleaseOfNodeThatStopsIsReportedByOthers(t *testing.T) {
 		bad := false
 		w.releasesBadly(&bad, errors.New("disk full"))
 		bad = true
-		owned := w.committed().Count(shardmap.NodeID("c"))
+		owned := w.committed().ShardCount(shardmap.NodeID("c"))
 		w.all["c"].terminate()
 		w.untilSettled("a", "b")
 		for _, p := range w.running() {
@@ -122,7 +122,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 		bubble(t, func(w *world) {
 			bad := false
 			w.releasesBadly(&bad, failure)
-			owned := w.committed().Count("c")
+			owned := w.committed().ShardCount("c")
 			bad = true
 			w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true, ReleaseTimeout: "2s"})
 			w.until("the drain has a reason why shards stay", func() bool {
@@ -132,7 +132,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 			w.untilFindingsAre(w.all["c"], "draining: the safe drain leaves ", "at node c, because its app has not released them: ")
 			w.until("every shard is served", w.allServed)
 			time.Sleep(5 * time.Minute)
-			if n := w.committed().Count("c"); n != owned || !w.allServed() {
+			if n := w.committed().ShardCount("c"); n != owned || !w.allServed() {
 				w.t.Errorf("c owns %d shards, want %d served", n, owned)
 			}
 			if d, ok := w.all["a"].node.State().Drop("c"); ok {
@@ -140,7 +140,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 			}
 			bad = false
 			w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true})
-			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+			w.until("c owns nothing", func() bool { return w.committed().ShardCount("c") == 0 })
 			w.until("every shard is served", w.allServed)
 			if d, err := w.all["a"].node.API().DrainState(w.t.Context(), "c"); err != nil || d.Left() || d.Unreleased != 0 {
 				w.t.Errorf("%+v, %v, want nothing left and nothing unreleased", d, err)
@@ -160,7 +160,7 @@ func TestStopEndsSafeDrain(t *testing.T) {
 		w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true})
 		w.until("the drain leaves shards", func() bool { return w.all["c"].node.API().SelfState().BlockedBy != "" })
 		w.all["c"].terminate()
-		w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+		w.until("c owns nothing", func() bool { return w.committed().ShardCount("c") == 0 })
 		w.until("every shard is served", w.allServed)
 	})
 }

@@ -473,7 +473,7 @@ func (w *world) settled(names ...string) bool {
 		if epoch == 0 {
 			epoch = s.Committed().Epoch()
 		}
-		if p.frozen || epoch == 0 || s.Committed().Epoch() != epoch || s.HasOpenProposal() || !p.node.Leased() || len(s.Committed().Members()) != len(names) || !s.Committed().Has(shardmap.NodeID(name)) {
+		if p.frozen || epoch == 0 || s.Committed().Epoch() != epoch || s.HasOpenProposal() || !p.node.Leased() || len(s.Committed().Members()) != len(names) || !s.Committed().IsMember(shardmap.NodeID(name)) {
 			return false
 		}
 	}

@@ -351,7 +351,7 @@ func TestWaitingRequestReportsAcquireError(t *testing.T) {
 				owner.swap(1, 1, held(route.ReasonAcquiring))
 				res, body := front.dial().get("/")
 				wantStatus(t, res, body, http.StatusServiceUnavailable, "queue-timeout")
-				if text := fmt.Sprintf("the app of node owner has not acquired shard %d in time", shardmap.Of("k", shards)); !strings.Contains(body, text) || !strings.Contains(body, want+`"`) {
+				if text := fmt.Sprintf("the app of node owner has not acquired shard %d in time", shardmap.ShardOf("k", shards)); !strings.Contains(body, text) || !strings.Contains(body, want+`"`) {
 					t.Errorf("%s does not say %q", body, text+want)
 				}
 			})

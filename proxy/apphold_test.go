@@ -44,7 +44,7 @@ func (h *staysOpen) want(t *testing.T, what string, want ...string) {
 // The owner of a shard is told for how long the app holds the shard, by whichever way the
 // request came, and the client sees nothing of that.
 func TestHoldOfAResponseReachesTheOwnerAndNotTheClient(t *testing.T) {
-	at := fmt.Sprint("owner ", shardmap.Of("k", shards), " 1 ")
+	at := fmt.Sprint("owner ", shardmap.ShardOf("k", shards), " 1 ")
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			h := &staysOpen{}
@@ -128,7 +128,7 @@ func TestHoldOfAnUpgradeAndOfARequestWithoutAKey(t *testing.T) {
 			if strings.Contains(strings.ToLower(head), "shardway-hold") {
 				t.Errorf("the client sees %q", head)
 			}
-			h.want(t, "upgrade", fmt.Sprint("owner ", shardmap.Of("k", shards), " 1 1m0s"))
+			h.want(t, "upgrade", fmt.Sprint("owner ", shardmap.ShardOf("k", shards), " 1 1m0s"))
 			c = front.dial()
 			if front.id == "owner" { // an ingress without an app needs a key
 				c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -149,7 +149,7 @@ func TestHoldOfAHandler(t *testing.T) {
 	if v := res.Header.Get("Shardway-Hold"); v != "" {
 		t.Errorf("the client sees Shardway-Hold: %s", v)
 	}
-	h.want(t, "handler", fmt.Sprint("owner ", shardmap.Of("k", shards), " 1 30s"))
+	h.want(t, "handler", fmt.Sprint("owner ", shardmap.ShardOf("k", shards), " 1 30s"))
 }
 
 // Of what is no number of seconds each is counted.

@@ -42,7 +42,7 @@ func TestCancelBeforeResponseIs502(t *testing.T) {
 				c := front.dial()
 				c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\nxx", head)
 				<-seen
-				if n := owner.CancelShards(func(s shardmap.Shard) bool { return s != shardmap.Of("k", shards) }, "draining"); n != 0 {
+				if n := owner.CancelShards(func(s shardmap.Shard) bool { return s != shardmap.ShardOf("k", shards) }, "draining"); n != 0 {
 					t.Errorf("cut %d of other shards", n)
 				}
 				if n := owner.CancelShards(allShards, "draining"); n != 1 {
@@ -140,7 +140,7 @@ func TestCancelForwardedRetriesOrReportsMayHaveRun(t *testing.T) {
 	if n := ingress.CancelForwarded(func(_ shardmap.Shard, node string) bool { return node == "nobody" }); n != 0 {
 		t.Errorf("dropped %d of another node", n)
 	}
-	if n := ingress.CancelForwarded(func(s shardmap.Shard, node string) bool { return node == "owner" && s == shardmap.Of("k", shards) }); n != 2 {
+	if n := ingress.CancelForwarded(func(s shardmap.Shard, node string) bool { return node == "owner" && s == shardmap.ShardOf("k", shards) }); n != 2 {
 		t.Errorf("dropped %d, want 2", n)
 	}
 	if res, body := get.answer("GET"); body != "GET /x " || res.Header.Get("Saw-Shardway-Node") != "second" {

@@ -13,8 +13,8 @@ import (
 
 // onShards returns keys of two different shards.
 func onShards() (one, other string) {
-	first := shardmap.OfBytes([]byte("k"), shards)
-	for other = "other"; shardmap.OfBytes([]byte(other), shards) == first; {
+	first := shardmap.ShardOfBytes([]byte("k"), shards)
+	for other = "other"; shardmap.ShardOfBytes([]byte(other), shards) == first; {
 		other += "."
 	}
 	return "k", other
@@ -71,7 +71,7 @@ func overlapped(t *testing.T) (shown bool) {
 	met := false
 	n.CancelShards(func(s shardmap.Shard) bool {
 		switch {
-		case s == shardmap.OfBytes([]byte(key), shards):
+		case s == shardmap.ShardOfBytes([]byte(key), shards):
 			met = true
 			return true
 		case met && next[0] == nil: // the one is cut, and not closed

@@ -60,7 +60,7 @@ func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
 	if a, b, c := killed[0].Load(), killed[1].Load(), killed[2].Load(); a != 1 || b != 1 || c != 0 {
 		t.Errorf("it went to a %d times, b %d, c %d; want once to two of them", a, b, c)
 	}
-	want := []proxy.Implicated{{Shard: shardmap.Of("k", shards), Hash: shardkey.Hash([]byte("s"), []byte("k"))}}
+	want := []proxy.Implicated{{Shard: shardmap.ShardOf("k", shards), Hash: shardkey.Hash([]byte("s"), []byte("k"))}}
 	nodes := map[string]bool{}
 	for range 2 {
 		w := <-told

@@ -74,7 +74,7 @@ type exchange struct {
 // resolveShard sets the shard of the key, if the request has a key.
 func (exchange *exchange) resolveShard(table *route.Table) {
 	if !exchange.sharded && !exchange.Keyless {
-		exchange.shard, exchange.sharded = shardmap.OfBytes(exchange.Key, table.Shards()), true
+		exchange.shard, exchange.sharded = shardmap.ShardOfBytes(exchange.Key, table.Shards()), true
 	}
 }
 

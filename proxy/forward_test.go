@@ -82,7 +82,7 @@ func TestAppSeesShardEpochNodeAndKey(t *testing.T) {
 				"X-Forwarded-For: 6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nVia: 1.0 old\r\nConnection: X-Named, keep-alive\r\nX-Named: 1\r\nKeep-Alive: 5\r\n\r\n")
 			res, _ := c.answer("GET")
 			want := map[string]string{
-				"Shardway-Shard": fmt.Sprint(shardmap.Of("alice", shards)), "Shardway-Epoch": "7", "Shardway-Node": "owner", "Shardway-Key": "alice",
+				"Shardway-Shard": fmt.Sprint(shardmap.ShardOf("alice", shards)), "Shardway-Epoch": "7", "Shardway-Node": "owner", "Shardway-Key": "alice",
 				"Shardway-Map": "", "Shardway-Evil": "", "Via": "1.0 old, 1.1 shardway", "X-Forwarded-For": "127.0.0.1",
 				"X-Forwarded-Host": "example", "X-Forwarded-Proto": "http", "X-Real-Ip": "", "X_Real_Ip": "", "Forwarded": "", "Connection": "", "X-Named": "", "Keep-Alive": "", "Host": "example",
 			}
@@ -122,7 +122,7 @@ func TestDebugHeadersNameNodeAndShard(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) { o.DebugHeaders = true })
 			res, _ := front.dial().get("/")
-			if res.Header.Get("Shardway-Node") != "owner" || res.Header.Get("Shardway-Shard") != fmt.Sprint(shardmap.Of("k", shards)) {
+			if res.Header.Get("Shardway-Node") != "owner" || res.Header.Get("Shardway-Shard") != fmt.Sprint(shardmap.ShardOf("k", shards)) {
 				t.Errorf("headers = %v", res.Header)
 			}
 		})

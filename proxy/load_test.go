@@ -70,7 +70,7 @@ func TestLoadReportsBusyShardsAndKeys(t *testing.T) {
 			rate float64
 		}{{"hot", clients * 40}, {"warm", clients * 10}} {
 			s, k := here.Shards[i], there.Keys[i]
-			if s.Shard != shardmap.Of(want.key, shards) || !near(s.Requests, want.rate, 0.1) || !near(s.Busy, want.rate/100, 0.25) || s.Bytes < 100*want.rate {
+			if s.Shard != shardmap.ShardOf(want.key, shards) || !near(s.Requests, want.rate, 0.1) || !near(s.Busy, want.rate/100, 0.25) || s.Bytes < 100*want.rate {
 				t.Errorf("shard %+v, want %v requests/s", s, want.rate)
 			}
 			if k.Key != want.key || k.Shard != s.Shard || k.Hash != shardkey.Hash([]byte("s"), []byte(want.key)) || !near(k.Requests, want.rate, deviation(want.rate)) {

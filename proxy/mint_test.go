@@ -42,7 +42,7 @@ func TestGeneratedKeysAreUniqueAndReported(t *testing.T) {
 				if seen[key] || !minted.MatchString(key) || body != "["+key+"] [1]" || len(res.Header.Values("Shardway-Key")) != 1 || res.Header.Get("Shardway-Minted") != "1" {
 					t.Fatalf("%v: %s", res.Header, body)
 				}
-				if want := fmt.Sprint(shardmap.Of(key, shards)); res.Header.Get("Saw-Shard") != want {
+				if want := fmt.Sprint(shardmap.ShardOf(key, shards)); res.Header.Get("Saw-Shard") != want {
 					t.Errorf("it ran in shard %s, want %s", res.Header.Get("Saw-Shard"), want)
 				}
 				seen[key] = true

@@ -12,7 +12,7 @@ import (
 func quarantineOf(shards int, hashKey string, keys ...string) *shardkey.Quarantine {
 	q := &shardkey.Quarantine{}
 	for _, k := range keys {
-		q.Add(shardmap.Of(k, shards), shardkey.Hash([]byte(hashKey), []byte(k)), []byte(hashKey))
+		q.Add(shardmap.ShardOf(k, shards), shardkey.Hash([]byte(hashKey), []byte(k)), []byte(hashKey))
 	}
 	return q
 }
@@ -20,7 +20,7 @@ func quarantineOf(shards int, hashKey string, keys ...string) *shardkey.Quaranti
 // otherKeyOfShard returns another key of the same shard.
 func otherKeyOfShard(key string, shards int) string {
 	for other := key + "x"; ; other += "x" {
-		if shardmap.Of(other, shards) == shardmap.Of(key, shards) {
+		if shardmap.ShardOf(other, shards) == shardmap.ShardOf(key, shards) {
 			return other
 		}
 	}
@@ -51,7 +51,7 @@ func TestQuarantinedKeysAreRejected(t *testing.T) {
 				t.Errorf("another key of the shard: %s %s", res.Status, body)
 			}
 			other := &shardkey.Quarantine{}
-			other.Add(shardmap.Of("k", shards), shardkey.Hash([]byte("s"), []byte("k")), []byte("another secret"))
+			other.Add(shardmap.ShardOf("k", shards), shardkey.Hash([]byte("s"), []byte("k")), []byte("another secret"))
 			for _, q := range []*shardkey.Quarantine{nil, {}, other} {
 				front.Quarantine(q)
 				if res, body := ask("k"); res.StatusCode != 200 {

@@ -48,7 +48,7 @@ func (s *Server) placeKey(key []byte) shardkey.Placement {
 	if table.Shards() == 0 || s.options.AcceptsNewKeys == nil {
 		return shardkey.PlaceElsewhere
 	}
-	switch dest := table.Route(shardmap.OfBytes(key, table.Shards())); {
+	switch dest := table.Route(shardmap.ShardOfBytes(key, table.Shards())); {
 	case dest.Kind == route.Local && s.options.AcceptsNewKeys(""):
 		return shardkey.PlaceHere
 	case dest.Kind == route.Remote && s.options.AcceptsNewKeys(dest.Node):

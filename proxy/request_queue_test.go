@@ -132,7 +132,7 @@ func TestShardWithoutRouteQueuesRequests(t *testing.T) {
 
 func TestOnlyMovingShardsQueueRequests(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
-	moving := shardmap.Of("k", shards)
+	moving := shardmap.ShardOf("k", shards)
 	n.swap(1, 2, func(s shardmap.Shard) route.Route {
 		if s == moving {
 			return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
@@ -140,7 +140,7 @@ func TestOnlyMovingShardsQueueRequests(t *testing.T) {
 		return route.Route{Kind: route.Local, Epoch: 1}
 	})
 	key := "a"
-	for shardmap.Of(key, shards) == moving {
+	for shardmap.ShardOf(key, shards) == moving {
 		key += "a"
 	}
 	c := n.dial()

@@ -37,7 +37,7 @@ func TestOneWaiterProbesBusyOwner(t *testing.T) {
 			t.Errorf("waiters were awakened %d times in %v, want %d at most", got, waits, most)
 		}
 		other := "o"
-		for shardmap.Of(other, shards) == shardmap.Of("k", shards) {
+		for shardmap.ShardOf(other, shards) == shardmap.ShardOf("k", shards) {
 			other += "o"
 		}
 		began, beside := time.Now(), ingress.dial()

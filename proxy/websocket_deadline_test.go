@@ -105,7 +105,7 @@ func TestWebSocketWaitIsLimited(t *testing.T) {
 func TestWebSocketWaitDependsOnItsOwnQueue(t *testing.T) {
 	const many = 40
 	inSockets(t, func() *chat { return slowChat(time.Second, many) }, func(t *socketTest) {
-		mine := shardmap.OfBytes([]byte("other"), shards)
+		mine := shardmap.ShardOfBytes([]byte("other"), shards)
 		all := make([]*client, many)
 		for i := range all {
 			all[i] = t.front.socket()

@@ -96,7 +96,7 @@ func TestResumingWebSocketsDelayNoRequests(t *testing.T) {
 		}}
 	}
 	inSockets(t, app, func(t *socketTest) {
-		moving := shardmap.OfBytes([]byte("k"), shards)
+		moving := shardmap.ShardOfBytes([]byte("k"), shards)
 		here, there := local(1), remote("b", 1)
 		if !t.local {
 			here = remote("a", 1)

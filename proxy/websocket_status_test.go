@@ -93,7 +93,7 @@ func TestLostWebSocketsAreCounted(t *testing.T) {
 // those that are not kept count apart.
 func TestWebSocketsAreCountedByShard(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
-		shard := shardmap.Of("k", shards)
+		shard := shardmap.ShardOf("k", shards)
 		c := t.front.socket()
 		want := proxy.ShardWebSockets{Shard: shard, Attached: 1}
 		if t.local {
@@ -129,7 +129,7 @@ func TestMoveTestHandsOver(t *testing.T) {
 				c := t.front.socket()
 				c.sendText("one")
 				t.until("got", t.app.has(1))
-				shard, mark := shardmap.Of("k", shards), proxy.WebSocketKeyHash("k")
+				shard, mark := shardmap.ShardOf("k", shards), proxy.WebSocketKeyHash("k")
 				if n := t.front.MoveWebSockets(func(s shardmap.Shard, m uint64) bool { return s != shard || m != mark }, gap); n != 0 {
 					t.Errorf("%d sockets of others are broken", n)
 				}

@@ -24,18 +24,18 @@ import "slices"
 //     remain orphaned.
 //   - Shards of emptying members are excluded as well, except that their idle shards are placed like
 //     orphaned shards.
-//   - Policy.Staged and Policy.Kept defer moves: these shards stay with their owners, and the numbers of
+//   - Policy.DefersMoves and Policy.KeptShards defer moves: these shards stay with their owners, and the numbers of
 //     shards differ from the quotas by the deferred moves.
 //   - Among shards that can move equally well, Assign moves those that return to their previous owner
-//     (Policy.Before). So a restarted node receives the shards that it had.
+//     (Policy.PreviousOwners). So a restarted node receives the shards that it had.
 //   - If a shard would move to a member that is barred from it (Policy.Barred), Assign places all shards
 //     again under this constraint and ignores the minimum of moves. The result is as even as moves of
 //     single shards can make it. A barred member receives a shard only if no other member can own it.
 //
 // The result has the epoch of prev, and the ownership epochs of prev for shards that stay. Shards
-// that move have ownership epoch 0 until Settle. Assign corrects invalid members: it limits weights
-// to the permitted range, keeps the heaviest of several members with one id, drops invalid ids, and
-// drops the last members by id beyond MaxMembers.
+// that move have ownership epoch 0 until WithEpoch. Assign corrects invalid members: it limits
+// weights to the permitted range, keeps the heaviest of several members with one id, drops invalid
+// ids, and drops the last members by id beyond MaxMembers.
 //
 // The cost is about one multiplication for each pair of a moving shard and a receiving member.
 func Assign(prev *Map, members []Member, p Policy) *Map {
@@ -56,7 +56,7 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 			m.place(p, prev.since, m.barredSets(p.Barred))
 		}
 	}
-	if len(p.Staged)+len(p.Kept) > 0 {
+	if len(p.DefersMoves)+len(p.KeptShards) > 0 {
 		m.deferMoves(prev, p)
 		converted = prev.translationTo(m.members)
 	}

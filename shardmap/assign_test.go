@@ -23,7 +23,7 @@ func TestAssignGuaranteesHoldOverManyMembershipChanges(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("chain %d: %d shards, members %v", i, m.Len(), members)
 			}
-			m = got.Settle(m, m.Epoch()+1)
+			m = got.WithEpoch(m, m.Epoch()+1)
 		}
 	}
 }
@@ -54,8 +54,8 @@ func TestAssignIsIndependentOfOrder(t *testing.T) {
 	}
 }
 
-// Successive leaders of different versions must not move shards back and forth without reason. A change of
-// this digest is a change of the protocol.
+// Successive leaders of different versions must not move shards back and forth without reason. A
+// change of this digest is a change of the protocol.
 func TestAssignResultIsStableAcrossVersions(t *testing.T) {
 	m := assignNext(assignNext(assignNext(shardmap.New(1024), nodes(3)), nodes(7)), nodes(5))
 	const want = "41c4112d176497510d8a79e19babc415bf018073fcf9dd66f40be1a8d8a87c1f"
@@ -74,8 +74,8 @@ func TestRepeatedAssignMovesNothing(t *testing.T) {
 	}
 }
 
-// The test tries all assignments of the shards to the members. Assign must move as few shards as the best
-// assignment that is even.
+// The test tries all assignments of the shards to the members. Assign must move as few shards as
+// the best assignment that is even.
 func TestAssignMovesMatchExhaustiveSearch(t *testing.T) {
 	weights := []uint32{1, 1, 1, 2, 3, 7, 1000}
 	r := rand.New(rand.NewPCG(11, 12))
@@ -181,7 +181,7 @@ func TestJoinMovesOneShareAndLeaveMovesOnlyShardsOfTheLeaver(t *testing.T) {
 		}
 		for n := 19; n > 0; n-- {
 			next := assignNext(m, nodes(n))
-			if got, want := len(shardmap.Diff(m, next)), m.Count(nodes(n + 1)[n].ID); got != want {
+			if got, want := len(shardmap.Diff(m, next)), m.ShardCount(nodes(n + 1)[n].ID); got != want {
 				t.Errorf("%d shards, leave of node %d: %d moves, want %d", shards, n+1, got, want)
 			}
 			m = next
@@ -214,7 +214,7 @@ func TestAssignCases(t *testing.T) {
 			got := shardmap.Assign(tt.prev, tt.members, shardmap.Policy{})
 			checkAssign(t, tt.prev, tt.members, got)
 			for id, want := range tt.counts {
-				if n := got.Count(id); n != want {
+				if n := got.ShardCount(id); n != want {
 					t.Errorf("Count(%q) = %d, want %d", id, n, want)
 				}
 			}
@@ -225,8 +225,8 @@ func TestAssignCases(t *testing.T) {
 	}
 }
 
-// With 10 shards and three members, one member owns four. It must be the one that owns four already, independent
-// of the hash and of the alphabetical order.
+// With 10 shards and three members, one member owns four. It must be the one that owns four
+// already, independent of the hash and of the alphabetical order.
 func TestExtraShardStaysWithItsOwner(t *testing.T) {
 	for _, id := range []shardmap.NodeID{"a", "b", "c"} {
 		heavy := equalMembers("a", "b", "c")
@@ -238,8 +238,8 @@ func TestExtraShardStaysWithItsOwner(t *testing.T) {
 		}
 		base := assignNext(shardmap.New(10), heavy)
 		got := shardmap.Assign(base, equalMembers("a", "b", "c"), shardmap.Policy{})
-		if got.Count(id) != 4 || len(shardmap.Diff(base, got)) != 0 {
-			t.Errorf("%q owned 4, then %d; %d moves, want none", id, got.Count(id), len(shardmap.Diff(base, got)))
+		if got.ShardCount(id) != 4 || len(shardmap.Diff(base, got)) != 0 {
+			t.Errorf("%q owned 4, then %d; %d moves, want none", id, got.ShardCount(id), len(shardmap.Diff(base, got)))
 		}
 	}
 }
@@ -249,18 +249,19 @@ func TestLargestRemaindersAreRoundedUp(t *testing.T) {
 	for i := range 20 { // with different hashes of the ids
 		a, b, c := shardmap.NodeID(fmt.Sprint("a", i)), shardmap.NodeID(fmt.Sprint("b", i)), shardmap.NodeID(fmt.Sprint("c", i))
 		m := shardmap.Assign(shardmap.New(10), []shardmap.Member{{ID: a, Weight: 6}, {ID: b, Weight: 5}, {ID: c, Weight: 2}}, shardmap.Policy{})
-		if m.Count(a) != 5 || m.Count(b) != 4 || m.Count(c) != 1 {
-			t.Errorf("counts %d, %d, %d, want 5, 4, 1", m.Count(a), m.Count(b), m.Count(c))
+		if m.ShardCount(a) != 5 || m.ShardCount(b) != 4 || m.ShardCount(c) != 1 {
+			t.Errorf("counts %d, %d, %d, want 5, 4, 1", m.ShardCount(a), m.ShardCount(b), m.ShardCount(c))
 		}
 	}
 }
 
-// In many small clusters, the additional shard must not always go to the alphabetically first member.
+// In many small clusters, the additional shard must not always go to the alphabetically first
+// member.
 func TestTiesAreNotBrokenAlphabetically(t *testing.T) {
 	first := 0
 	for i := range 200 {
 		a, b := shardmap.NodeID(fmt.Sprintf("a%d", i)), shardmap.NodeID(fmt.Sprintf("b%d", i))
-		if m := shardmap.Assign(shardmap.New(3), equalMembers(a, b), shardmap.Policy{}); m.Count(a) == 2 {
+		if m := shardmap.Assign(shardmap.New(3), equalMembers(a, b), shardmap.Policy{}); m.ShardCount(a) == 2 {
 			first++
 		}
 	}
@@ -269,8 +270,8 @@ func TestTiesAreNotBrokenAlphabetically(t *testing.T) {
 	}
 }
 
-// A node that returns receives most of its former shards, because its files and caches may still exist. A random
-// choice would return a fifth.
+// A node that returns receives most of its former shards, because its files and caches may still
+// exist. A random choice would return a fifth.
 func TestReturningNodeGetsMostOfItsShardsBack(t *testing.T) {
 	m := assignNext(shardmap.New(1024), nodes(5))
 	had := slices.Collect(m.Shards("n002"))
@@ -332,8 +333,8 @@ func TestAssignAtTheLimits(t *testing.T) {
 	checkAssign(t, base, members[100:900], shardmap.Assign(base, members[100:900], shardmap.Policy{}))
 }
 
-// FuzzAssign interprets the input as membership changes: each pair of bytes is a member that joins, leaves or
-// changes its weight.
+// FuzzAssign interprets the input as membership changes: each pair of bytes is a member that joins,
+// leaves or changes its weight.
 func FuzzAssign(f *testing.F) {
 	f.Add(uint16(10), []byte{0, 1, 1, 1, 2, 9, 0, 0, 3, 255})
 	f.Add(uint16(1), []byte{5, 1, 4, 1, 3, 1, 5, 0})
@@ -351,7 +352,7 @@ func FuzzAssign(f *testing.F) {
 			}
 			got := shardmap.Assign(m, members, shardmap.Policy{})
 			checkAssign(t, m, members, got)
-			m = got.Settle(m, m.Epoch()+1)
+			m = got.WithEpoch(m, m.Epoch()+1)
 			roundTrip(t, m)
 		}
 	})

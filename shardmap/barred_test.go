@@ -44,8 +44,8 @@ func randomBarred(r *rand.Rand, n, shards, share int) barredSets {
 	return b
 }
 
-// checkBarred fails the test if got, under a policy without pins and absent members, contains an unnecessary move to
-// a barred member, or if moving one more shard would make the result more even.
+// checkBarred fails the test if got, under a policy without pins and absent members, contains an
+// unnecessary move to a barred member, or if moving one more shard would make the result more even.
 func checkBarred(t *testing.T, prev *shardmap.Map, p shardmap.Policy, got *shardmap.Map) {
 	t.Helper()
 	checkConsistent(t, got)
@@ -60,11 +60,11 @@ func checkBarred(t *testing.T, prev *shardmap.Map, p shardmap.Policy, got *shard
 	}
 	free := func(id shardmap.NodeID, s shardmap.Shard) bool { return open[id] && !p.Barred[id].Has(s) }
 	better := func(u, v shardmap.NodeID) bool {
-		return (2*got.Count(u)-1)*weight[v] > (2*got.Count(v)+1)*weight[u]
+		return (2*got.ShardCount(u)-1)*weight[v] > (2*got.ShardCount(v)+1)*weight[u]
 	}
 	for s := range shardmap.Shard(got.Len()) {
 		was, is := prev.Owner(s), got.Owner(s)
-		if !got.Has(was) {
+		if !got.IsMember(was) {
 			was = ""
 		}
 		if is == "" {
@@ -89,7 +89,7 @@ func checkBarred(t *testing.T, prev *shardmap.Map, p shardmap.Policy, got *shard
 		}
 		for id := range open {
 			if id != is && open[is] && free(id, s) && better(is, id) {
-				t.Fatalf("shard %d is with %q (%d shards), %q (%d shards) may get it", s, is, got.Count(is), id, got.Count(id))
+				t.Fatalf("shard %d is with %q (%d shards), %q (%d shards) may get it", s, is, got.ShardCount(is), id, got.ShardCount(id))
 			}
 		}
 		if is != was && was != "" && free(was, s) && better(is, was) {
@@ -112,11 +112,11 @@ func TestBarredMembersReceiveOnlyShardsThatNoOtherMemberCanOwn(t *testing.T) {
 			p.Cordoned[nodes(pool)[r.IntN(pool)].ID] = true
 		}
 		got := shardmap.Assign(m, members, p)
-		if plain := shardmap.Assign(m, members, shardmap.Policy{Paused: p.Paused, Cordoned: p.Cordoned}); plain.SameAs(got) {
+		if plain := shardmap.Assign(m, members, shardmap.Policy{Paused: p.Paused, Cordoned: p.Cordoned}); plain.HasSameOwners(got) {
 			continue // no constraint applied: the policy tests cover this case
 		}
 		checkBarred(t, m, p, got)
-		if again := shardmap.Assign(got.Settle(m, m.Epoch()+1), members, p); !again.SameAs(got) {
+		if again := shardmap.Assign(got.WithEpoch(m, m.Epoch()+1), members, p); !again.HasSameOwners(got) {
 			t.Errorf("repeated Assign: %d moves", len(shardmap.Diff(got, again)))
 		}
 		if t.Failed() {
@@ -125,7 +125,8 @@ func TestBarredMembersReceiveOnlyShardsThatNoOtherMemberCanOwn(t *testing.T) {
 	}
 }
 
-// If no app restarts, no shard returns to a former owner, unless all other members are barred as well.
+// If no app restarts, no shard returns to a former owner, unless all other members are barred as
+// well.
 func TestShardsDoNotReturnToBarredMembers(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for range 200 {
@@ -188,7 +189,7 @@ func TestBarredCases(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := shardmap.Assign(tt.prev, tt.members, tt.p)
 			for id, want := range tt.counts {
-				if n := got.Count(id); n != want {
+				if n := got.ShardCount(id); n != want {
 					t.Errorf("Count(%q) = %d, want %d", id, n, want)
 				}
 			}
@@ -250,13 +251,13 @@ func FuzzBarred(f *testing.F) {
 			}
 			p := shardmap.Policy{Barred: b}
 			got := shardmap.Assign(m, members, p)
-			if !got.SameAs(shardmap.Assign(m, members, shardmap.Policy{})) {
+			if !got.HasSameOwners(shardmap.Assign(m, members, shardmap.Policy{})) {
 				checkBarred(t, m, p, got)
 			} else {
 				checkAssign(t, m, members, got)
 			}
-			next := got.Settle(m, m.Epoch()+1)
-			if again := shardmap.Assign(next, members, p); !again.SameAs(next) {
+			next := got.WithEpoch(m, m.Epoch()+1)
+			if again := shardmap.Assign(next, members, p); !again.HasSameOwners(next) {
 				t.Fatalf("once more: %d moves", len(shardmap.Diff(next, again)))
 			}
 			b.left(m, next)

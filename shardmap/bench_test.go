@@ -11,7 +11,7 @@ func BenchmarkLookup(b *testing.B) {
 	key := []byte("tenant-4711")
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = m.Owner(shardmap.OfBytes(key, m.Len()))
+		_ = m.Owner(shardmap.ShardOfBytes(key, m.Len()))
 	}
 }
 
@@ -71,6 +71,6 @@ func BenchmarkSettle(b *testing.B) {
 	base := assignNext(shardmap.New(shardmap.MaxShards), nodes(100))
 	next := shardmap.Assign(base, nodes(99), shardmap.Policy{})
 	for b.Loop() {
-		next.Settle(base, 9)
+		next.WithEpoch(base, 9)
 	}
 }

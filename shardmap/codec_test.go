@@ -28,7 +28,7 @@ func roundTrip(t *testing.T, m *shardmap.Map) {
 	if err != nil {
 		t.Fatalf("Decode(%x): %v", b, err)
 	}
-	if !got.SameAs(m) || got.Epoch() != m.Epoch() || got.Orphans() != m.Orphans() {
+	if !got.HasSameOwners(m) || got.Epoch() != m.Epoch() || got.OrphanCount() != m.OrphanCount() {
 		t.Fatalf("decoded a different map from %x", b)
 	}
 	for s := range shardmap.Shard(m.Len()) {
@@ -50,19 +50,19 @@ func TestDecodeReturnsTheEncodedMap(t *testing.T) {
 		for range 10 {
 			next := shardmap.Assign(m, randomMembers(r, 1+r.IntN(40)), shardmap.Policy{})
 			roundTrip(t, next) // unsettled
-			m = next.Settle(m, m.Epoch()+1+shardmap.Epoch(r.Uint64N(1<<r.IntN(40))))
+			m = next.WithEpoch(m, m.Epoch()+1+shardmap.Epoch(r.Uint64N(1<<r.IntN(40))))
 			roundTrip(t, m)
 		}
 	}
 	members := manyNodes(shardmap.MaxMembers)
 	big := assignNext(assignNext(shardmap.New(shardmap.MaxShards), members), members[:900])
-	roundTrip(t, big.Settle(big, 1<<64-1))
+	roundTrip(t, big.WithEpoch(big, 1<<64-1))
 }
 
 // Logs and snapshots contain encoded maps, so the encoding of a version must not change.
 func TestEncodingIsStableAcrossVersions(t *testing.T) {
 	m := assignNext(shardmap.New(8), equalMembers("a", "b"))
-	m = shardmap.Assign(m, []shardmap.Member{{ID: "b", Weight: 2}, {ID: "c", Weight: 300}}, shardmap.Policy{}).Settle(m, 300)
+	m = shardmap.Assign(m, []shardmap.Member{{ID: "b", Weight: 2}, {ID: "c", Weight: 300}}, shardmap.Policy{}).WithEpoch(m, 300)
 	const want = "01" + // version
 		"ac02" + "08" + // epoch 300, 8 shards
 		"02" + "016202" + "0163ac02" + // b with weight 2, c with 300
@@ -103,8 +103,8 @@ func TestDigestDiffersBetweenMaps(t *testing.T) {
 	seen := map[[32]byte]string{}
 	for name, m := range map[string]*shardmap.Map{
 		"a":           a,
-		"later epoch": a.Settle(a, 2),
-		"new owners":  a.Settle(shardmap.New(8), 2),
+		"later epoch": a.WithEpoch(a, 2),
+		"new owners":  a.WithEpoch(shardmap.New(8), 2),
 		"no members":  shardmap.New(8),
 		"unsettled":   shardmap.Assign(shardmap.New(8), equalMembers("a", "b"), shardmap.Policy{}),
 		"more shards": assignNext(shardmap.New(9), equalMembers("a", "b")),
@@ -173,8 +173,8 @@ func unhex(tb testing.TB, s string) []byte {
 	return b
 }
 
-// FuzzDecode checks that Decode never panics, and that each decoded map has only one encoding, so that a digest
-// identifies a map.
+// FuzzDecode checks that Decode never panics, and that each decoded map has only one encoding, so
+// that a digest identifies a map.
 func FuzzDecode(f *testing.F) {
 	m := assignNext(shardmap.New(40), nodes(5))
 	for i := range 4 {

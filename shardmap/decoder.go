@@ -47,42 +47,42 @@ func (d *decoder) uvarint(field string, limit uint64) uint64 {
 	if d.err != nil {
 		return 0
 	}
-	v, n := binary.Uvarint(d.input)
+	value, length := binary.Uvarint(d.input)
 	switch {
-	case n == 0:
+	case length == 0:
 		d.failf("ends within %s", field)
-	case n < 0 || v > limit:
+	case length < 0 || value > limit:
 		d.failf("%s above %d", field, limit)
-	case n > 1 && d.input[n-1] == 0:
+	case length > 1 && d.input[length-1] == 0:
 		d.failf("%s in a longer form than needed", field)
 	}
 	if d.err != nil {
 		return 0
 	}
-	d.input = d.input[n:]
-	return v
+	d.input = d.input[length:]
+	return value
 }
 
 // members reads the member table. The capacity of the result is limited by the length of the input,
 // so that a false number of members cannot cause a large allocation.
 func (d *decoder) members() []Member {
-	n := int(d.uvarint("members", MaxMembers))
-	members := make([]Member, 0, min(n, len(d.input)/3)) // a member takes at least 3 bytes
-	for range n {
+	count := int(d.uvarint("members", MaxMembers))
+	members := make([]Member, 0, min(count, len(d.input)/3)) // a member takes at least 3 bytes
+	for range count {
 		id := NodeID(d.bytes(int(d.uvarint("length of id", MaxID)), "id"))
-		mb := Member{ID: id, Weight: uint32(d.uvarint("weight", MaxWeight))}
+		member := Member{ID: id, Weight: uint32(d.uvarint("weight", MaxWeight))}
 		if d.err != nil {
 			return nil
 		}
-		if err := mb.validate(); err != nil {
+		if err := member.validate(); err != nil {
 			d.failf("%v", err)
 			return nil
 		}
-		if k := len(members); k > 0 && members[k-1].ID >= id {
-			d.failf("member %q not after %q", id, members[k-1].ID)
+		if read := len(members); read > 0 && members[read-1].ID >= id {
+			d.failf("member %q not after %q", id, members[read-1].ID)
 			return nil
 		}
-		members = append(members, mb)
+		members = append(members, member)
 	}
 	return members
 }
@@ -90,18 +90,18 @@ func (d *decoder) members() []Member {
 // epochs reads the table of ownership epochs. They must be distinct, sorted from newest to oldest,
 // and not newer than last, the epoch of the map.
 func (d *decoder) epochs(last Epoch, shards int) []Epoch {
-	n := int(d.uvarint("ownership epochs", uint64(shards)))
-	table := make([]Epoch, 0, min(n, len(d.input)))
-	for i := range n {
-		dist := d.uvarint("distance of ownership epoch", uint64(last))
+	count := int(d.uvarint("ownership epochs", uint64(shards)))
+	table := make([]Epoch, 0, min(count, len(d.input)))
+	for i := range count {
+		distance := d.uvarint("distance of ownership epoch", uint64(last))
 		if d.err != nil {
 			return nil
 		}
-		if i > 0 && dist == 0 {
+		if i > 0 && distance == 0 {
 			d.failf("ownership epoch %d twice", last)
 			return nil
 		}
-		last -= Epoch(dist)
+		last -= Epoch(distance)
 		table = append(table, last)
 	}
 	return table
@@ -110,20 +110,20 @@ func (d *decoder) epochs(last Epoch, shards int) []Epoch {
 // owners reads the owner of each shard.
 func (d *decoder) owners(shards, members int) []int16 {
 	width := ownerWidth(members)
-	u := bitReader{in: d.bytes((shards*width+7)/8, "owners")}
+	reader := bitReader{in: d.bytes((shards*width+7)/8, "owners")}
 	if d.err != nil {
 		return nil
 	}
 	owners := make([]int16, shards)
 	for s := range owners {
-		o := u.read(width)
-		if o > uint64(members) {
-			d.failf("owner %d of shard %d among %d members", o, s, members)
+		owner := reader.read(width)
+		if owner > uint64(members) {
+			d.failf("owner %d of shard %d among %d members", owner, s, members)
 			return nil
 		}
-		owners[s] = int16(o) - 1
+		owners[s] = int16(owner) - 1
 	}
-	if !u.onlyPadding() {
+	if !reader.onlyPadding() {
 		d.failf("owners not padded with zeros")
 	}
 	return owners
@@ -136,8 +136,8 @@ func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 		return nil
 	}
 	owned := 0
-	for _, o := range owners {
-		if o != noOwner {
+	for _, owner := range owners {
+		if owner != noOwner {
 			owned++
 		}
 	}
@@ -146,29 +146,29 @@ func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 		return nil
 	}
 	width := indexWidth(len(table))
-	u := bitReader{in: d.bytes((owned*width+7)/8, "since")}
+	reader := bitReader{in: d.bytes((owned*width+7)/8, "since")}
 	if d.err != nil {
 		return nil
 	}
 	since := make([]Epoch, len(owners))
 	used := make([]bool, len(table))
-	for s, o := range owners {
-		if o == noOwner {
+	for s, owner := range owners {
+		if owner == noOwner {
 			continue
 		}
-		i := u.read(width)
-		if i >= uint64(len(table)) {
-			d.failf("ownership epoch %d of shard %d among %d", i, s, len(table))
+		index := reader.read(width)
+		if index >= uint64(len(table)) {
+			d.failf("ownership epoch %d of shard %d among %d", index, s, len(table))
 			return nil
 		}
-		since[s], used[i] = table[i], true
+		since[s], used[index] = table[index], true
 	}
-	if !u.onlyPadding() {
+	if !reader.onlyPadding() {
 		d.failf("since not padded with zeros")
 	}
-	for i, ok := range used {
-		if !ok {
-			d.failf("ownership epoch %d unused", table[i])
+	for index, isUsed := range used {
+		if !isUsed {
+			d.failf("ownership epoch %d unused", table[index])
 		}
 	}
 	return since

@@ -3,15 +3,15 @@ package shardmap
 import "slices"
 
 // deferMoves undoes moves that the policy defers. It returns to its owner in prev each shard in
-// p.Kept, and each shard of an owner in p.Staged that is not in p.Idle. If that owner is not a
-// member of m, it becomes a member again.
+// p.KeptShards, and each shard of an owner in p.DefersMoves that is not in p.IdleShards. If that
+// owner is not a member of m, it becomes a member again.
 func (m *Map) deferMoves(prev *Map, p Policy) {
 	converted := prev.translationTo(m.members)
 	var deferred []int
 	members := slices.Clone(m.members)
 	missing := make([]bool, len(prev.members))
 	for s, o := range prev.owners {
-		if o == noOwner || !p.Kept[Shard(s)] && (!p.Staged[prev.members[o].ID] || p.Idle[Shard(s)]) {
+		if o == noOwner || !p.KeptShards[Shard(s)] && (!p.DefersMoves[prev.members[o].ID] || p.IdleShards[Shard(s)]) {
 			continue
 		}
 		switch {

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A staged owner keeps its busy shards, even if it is no longer a member. All other shards are placed as if nothing
-// were staged. Once all shards are idle, the result is the final map.
+// A staged owner keeps its busy shards, even if it is no longer a member. All other shards are
+// placed as if nothing were staged. Once all shards are idle, the result is the final map.
 func TestAssignDefersBusyShardsOfStagedOwners(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -18,12 +18,12 @@ func TestAssignDefersBusyShardsOfStagedOwners(t *testing.T) {
 		prev := shardmap.Assign(shardmap.New(1+r.IntN(40)), members(r, names[:1+r.IntN(5)]), shardmap.Policy{})
 		next := members(r, names[r.IntN(4):])
 		final := shardmap.Assign(prev, next, shardmap.Policy{})
-		p := shardmap.Policy{Staged: map[shardmap.NodeID]bool{}, Idle: map[shardmap.Shard]bool{}}
+		p := shardmap.Policy{DefersMoves: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{}}
 		for _, id := range names {
-			p.Staged[id] = r.IntN(3) > 0
+			p.DefersMoves[id] = r.IntN(3) > 0
 		}
 		for s := range shardmap.Shard(prev.Len()) {
-			p.Idle[s] = r.IntN(2) == 0
+			p.IdleShards[s] = r.IntN(2) == 0
 		}
 		got := shardmap.Assign(prev, next, p)
 		want := map[shardmap.NodeID]bool{}
@@ -32,11 +32,11 @@ func TestAssignDefersBusyShardsOfStagedOwners(t *testing.T) {
 		}
 		for s := range shardmap.Shard(prev.Len()) {
 			owner := final.Owner(s)
-			if from := prev.Owner(s); p.Staged[from] && !p.Idle[s] {
+			if from := prev.Owner(s); p.DefersMoves[from] && !p.IdleShards[s] {
 				owner, want[from] = from, true
 			}
 			if got.Owner(s) != owner {
-				t.Fatalf("shard %d went from %q to %q, want %q (staged %v, idle %v)", s, prev.Owner(s), got.Owner(s), owner, p.Staged[prev.Owner(s)], p.Idle[s])
+				t.Fatalf("shard %d went from %q to %q, want %q (staged %v, idle %v)", s, prev.Owner(s), got.Owner(s), owner, p.DefersMoves[prev.Owner(s)], p.IdleShards[s])
 			}
 			if since := got.OwnedSince(s); owner == prev.Owner(s) && since != prev.OwnedSince(s) {
 				t.Fatalf("shard %d has ownership epoch %d, want %d", s, since, prev.OwnedSince(s))
@@ -51,9 +51,9 @@ func TestAssignDefersBusyShardsOfStagedOwners(t *testing.T) {
 		}
 		checkConsistent(t, got)
 		for s := range shardmap.Shard(prev.Len()) {
-			p.Idle[s] = true
+			p.IdleShards[s] = true
 		}
-		if got := shardmap.Assign(prev, next, p); !got.SameAs(final) {
+		if got := shardmap.Assign(prev, next, p); !got.HasSameOwners(final) {
 			t.Fatal("all shards are idle, but the map is not the final one")
 		}
 	}

@@ -12,19 +12,19 @@ func Diff(from, to *Map) []Move {
 	var moves []Move
 	converted := from.translationTo(to.members)
 	for s := range max(from.Len(), to.Len()) {
-		a, b := from.ownerIndexOrNone(s), to.ownerIndexOrNone(s)
+		fromOwner, toOwner := from.ownerIndexOrNone(s), to.ownerIndexOrNone(s)
 		// newIndex also returns noOwner for an owner that is not in to: this case is a move.
-		if converted.newIndex(a) == b && (b != noOwner || a == noOwner) {
+		if converted.newIndex(fromOwner) == toOwner && (toOwner != noOwner || fromOwner == noOwner) {
 			continue
 		}
-		mv := Move{Shard: Shard(s)}
-		if a != noOwner {
-			mv.From = from.members[a].ID
+		move := Move{Shard: Shard(s)}
+		if fromOwner != noOwner {
+			move.From = from.members[fromOwner].ID
 		}
-		if b != noOwner {
-			mv.To = to.members[b].ID
+		if toOwner != noOwner {
+			move.To = to.members[toOwner].ID
 		}
-		moves = append(moves, mv)
+		moves = append(moves, move)
 	}
 	return moves
 }

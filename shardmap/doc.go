@@ -1,11 +1,11 @@
 // Package shardmap assigns shards to nodes.
 //
-// A key is hashed to one of a fixed number of shards ([Of]), and a [Map] contains the owner
+// A key is hashed to one of a fixed number of shards ([ShardOf]), and a [Map] contains the owner
 // of each shard. A Map is immutable, so any number of goroutines may read it without a lock.
 //
 // # From one map to the next
 //
-//	prev ──Assign(prev, members, policy)──► wanted owners ──Settle(prev, epoch)──► next map
+//	prev ──Assign(prev, members, policy)──► wanted owners ──WithEpoch(prev, epoch)──► next map
 //
 // [Assign] derives the wanted owners from the previous map, from the members that may own
 // shards, and from the [Policy] that operators have set. It guarantees:
@@ -21,7 +21,7 @@
 // it spreads the shards that are pinned to a zone over that zone, and finally the remaining
 // shards over all members.
 //
-// [Map.Settle] sets the epoch of the new map. The epoch is the Raft log index of the entry
+// [Map.WithEpoch] sets the epoch of the new map. The epoch is the Raft log index of the entry
 // that proposes the map, so it is not known when Assign runs.
 //
 // # Ownership epochs
@@ -29,7 +29,7 @@
 // [Map.OwnedSince] returns the epoch of the map in which the current owner of a shard became
 // its owner. It changes exactly when the owner changes, and only grows, so applications use
 // it as fencing token. A map from Assign contains ownership epoch 0 for shards that change
-// their owner; Settle replaces it.
+// their owner; WithEpoch replaces it.
 //
 // # Purity
 //

@@ -29,11 +29,11 @@ func nodes(n int) []shardmap.Member {
 
 // assignNext calls Assign without a policy, and Settle with the next epoch.
 func assignNext(base *shardmap.Map, members []shardmap.Member) *shardmap.Map {
-	return shardmap.Assign(base, members, shardmap.Policy{}).Settle(base, base.Epoch()+1)
+	return shardmap.Assign(base, members, shardmap.Policy{}).WithEpoch(base, base.Epoch()+1)
 }
 
-// randomMembers returns up to n random members from a pool of n ids, so that successive results overlap. In half
-// of the results all weights are equal.
+// randomMembers returns up to n random members from a pool of n ids, so that successive results
+// overlap. In half of the results all weights are equal.
 func randomMembers(r *rand.Rand, n int) []shardmap.Member {
 	pool := nodes(n)
 	r.Shuffle(n, func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
@@ -55,13 +55,13 @@ func quotaFloor(shards int, mb shardmap.Member, members []shardmap.Member) (floo
 	return shards * int(mb.Weight) / total, shards*int(mb.Weight)%total != 0
 }
 
-// leastMoves returns the theoretical minimum of moves: the shards that no member owns, plus Σ max(0, owned − target)
-// for the best way to round the quotas. It uses dynamic programming: best[k] is the minimum of that sum if the
-// quotas of k members are rounded up.
+// leastMoves returns the theoretical minimum of moves: the shards that no member owns, plus Σ
+// max(0, owned − target) for the best way to round the quotas. It uses dynamic programming: best[k]
+// is the minimum of that sum if the quotas of k members are rounded up.
 func leastMoves(prev *shardmap.Map, members []shardmap.Member) int {
 	unowned := prev.Len()
 	for _, mb := range members {
-		unowned -= prev.Count(mb.ID)
+		unowned -= prev.ShardCount(mb.ID)
 	}
 	const impossible = 1 << 30
 	best := []int{0}
@@ -69,7 +69,7 @@ func leastMoves(prev *shardmap.Map, members []shardmap.Member) int {
 	for _, mb := range members {
 		floor, fraction := quotaFloor(prev.Len(), mb, members)
 		left -= floor
-		owned := prev.Count(mb.ID)
+		owned := prev.ShardCount(mb.ID)
 		next := make([]int, len(best)+1)
 		for k := range next {
 			next[k] = impossible
@@ -85,8 +85,8 @@ func leastMoves(prev *shardmap.Map, members []shardmap.Member) int {
 	return unowned + best[left]
 }
 
-// checkAssign fails the test if got, which Assign returned for prev and members, violates a guarantee of Assign. The
-// members must be distinct and valid.
+// checkAssign fails the test if got, which Assign returned for prev and members, violates a
+// guarantee of Assign. The members must be distinct and valid.
 func checkAssign(t *testing.T, prev *shardmap.Map, members []shardmap.Member, got *shardmap.Map) {
 	t.Helper()
 	if got.Len() != prev.Len() || got.Epoch() != prev.Epoch() {
@@ -95,17 +95,17 @@ func checkAssign(t *testing.T, prev *shardmap.Map, members []shardmap.Member, go
 	checkConsistent(t, got)
 	moves := shardmap.Diff(prev, got)
 	if len(members) == 0 {
-		if got.Orphans() != got.Len() {
-			t.Fatalf("%d orphans without members, want all %d", got.Orphans(), got.Len())
+		if got.OrphanCount() != got.Len() {
+			t.Fatalf("%d orphans without members, want all %d", got.OrphanCount(), got.Len())
 		}
 		return
 	}
-	if got.Orphans() != 0 {
-		t.Fatalf("%d orphans with %d members, want 0", got.Orphans(), len(members))
+	if got.OrphanCount() != 0 {
+		t.Fatalf("%d orphans with %d members, want 0", got.OrphanCount(), len(members))
 	}
 	for _, mb := range members {
 		floor, fraction := quotaFloor(got.Len(), mb, members)
-		n := got.Count(mb.ID)
+		n := got.ShardCount(mb.ID)
 		if n != floor && (n != floor+1 || !fraction) {
 			t.Fatalf("%q (weight %d) owns %d of %d shards, want %d (or one more: %v)", mb.ID, mb.Weight, n, got.Len(), floor, fraction)
 		}
@@ -148,12 +148,12 @@ func checkConsistent(t *testing.T, m *shardmap.Map) {
 			}
 			n++
 		}
-		if n != m.Count(mb.ID) || !m.Has(mb.ID) {
-			t.Fatalf("Shards(%q) has %d, Count says %d", mb.ID, n, m.Count(mb.ID))
+		if n != m.ShardCount(mb.ID) || !m.IsMember(mb.ID) {
+			t.Fatalf("Shards(%q) has %d, Count says %d", mb.ID, n, m.ShardCount(mb.ID))
 		}
 		owned += n
 	}
-	if owned+m.Orphans() != m.Len() {
-		t.Fatalf("%d owned and %d orphans of %d shards", owned, m.Orphans(), m.Len())
+	if owned+m.OrphanCount() != m.Len() {
+		t.Fatalf("%d owned and %d orphans of %d shards", owned, m.OrphanCount(), m.Len())
 	}
 }

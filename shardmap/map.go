@@ -40,7 +40,8 @@ func New(shards int) *Map {
 // Len returns the number of shards.
 func (m *Map) Len() int { return len(m.owners) }
 
-// Epoch returns the epoch that Settle has set. A map from Assign has the epoch of the previous map.
+// Epoch returns the epoch that WithEpoch has set. A map from Assign has the epoch of the previous
+// map.
 func (m *Map) Epoch() Epoch { return m.epoch }
 
 // Owner returns the node that owns s, or "" if s is orphaned. It panics unless s < m.Len(): shard
@@ -57,26 +58,26 @@ func (m *Map) Owner(s Shard) NodeID {
 func (m *Map) OwnerIndex(s Shard) int { return int(m.owners[s]) }
 
 // OwnedSince returns the ownership epoch of s: the epoch of the map in which the current owner
-// became its owner. It is 0 if s is orphaned, or if Assign has moved s and Settle has not been
+// became its owner. It is 0 if s is orphaned, or if Assign has moved s and WithEpoch has not been
 // called. It panics unless s < m.Len().
 func (m *Map) OwnedSince(s Shard) Epoch { return m.since[s] }
 
 // Members returns the members, sorted by id. The slice is shared: do not modify it.
 func (m *Map) Members() []Member { return m.members }
 
-// Has reports whether id is a member.
-func (m *Map) Has(id NodeID) bool { return m.memberIndex(id) != noOwner }
+// IsMember reports whether id is a member.
+func (m *Map) IsMember(id NodeID) bool { return m.memberIndex(id) != noOwner }
 
-// Count returns the number of shards that id owns. It is 0 if id is not a member.
-func (m *Map) Count(id NodeID) int {
+// ShardCount returns the number of shards that id owns. It is 0 if id is not a member.
+func (m *Map) ShardCount(id NodeID) int {
 	if i := m.memberIndex(id); i != noOwner {
 		return m.counts[i]
 	}
 	return 0
 }
 
-// Orphans returns the number of shards without an owner.
-func (m *Map) Orphans() int { return m.orphans }
+// OrphanCount returns the number of shards without an owner.
+func (m *Map) OrphanCount() int { return m.orphans }
 
 // Shards iterates over the shards that id owns, in ascending order.
 func (m *Map) Shards(id NodeID) iter.Seq[Shard] {
@@ -85,47 +86,48 @@ func (m *Map) Shards(id NodeID) iter.Seq[Shard] {
 		if i == noOwner {
 			return
 		}
-		for s, o := range m.owners {
-			if int(o) == i && !yield(Shard(s)) {
+		for s, owner := range m.owners {
+			if int(owner) == i && !yield(Shard(s)) {
 				return
 			}
 		}
 	}
 }
 
-// SameAs reports whether m and o have the same members, weights and owners. Their epochs may
-// differ.
-func (m *Map) SameAs(o *Map) bool {
-	return slices.Equal(m.members, o.members) && slices.Equal(m.owners, o.owners)
+// HasSameOwners reports whether m and other have the same members, weights and owners. Their epochs
+// may differ.
+func (m *Map) HasSameOwners(other *Map) bool {
+	return slices.Equal(m.members, other.members) && slices.Equal(m.owners, other.owners)
 }
 
-// Settle returns m as the map of epoch e that follows base. The ownership epoch of a shard becomes
+// WithEpoch returns m as the map of the given epoch that follows base. The ownership epoch of a
+// shard becomes
 //
 //   - that in base, if the shard has the same owner in base;
 //   - 0, if the shard is orphaned;
-//   - e, otherwise.
+//   - epoch, otherwise.
 //
-// Settle ignores the ownership epochs in m, so the result does not depend on which node called
-// Assign. Shards that base does not have count as orphaned in base. Settle panics if e <
+// WithEpoch ignores the ownership epochs in m, so the result does not depend on which node called
+// Assign. Shards that base does not have count as orphaned in base. WithEpoch panics if epoch <
 // base.Epoch(): log indexes only grow, and a smaller ownership epoch would defeat fencing.
-func (m *Map) Settle(base *Map, e Epoch) *Map {
-	if e < base.epoch {
-		panic(fmt.Sprintf("shardmap: Settle at epoch %d, before the epoch %d of the base map", e, base.epoch))
+func (m *Map) WithEpoch(base *Map, epoch Epoch) *Map {
+	if epoch < base.epoch {
+		panic(fmt.Sprintf("shardmap: Settle at epoch %d, before the epoch %d of the base map", epoch, base.epoch))
 	}
-	out := *m
-	out.epoch = e
-	out.since = make([]Epoch, len(m.owners))
+	settled := *m
+	settled.epoch = epoch
+	settled.since = make([]Epoch, len(m.owners))
 	fromBase := base.translationTo(m.members)
-	for s, o := range m.owners {
+	for s, owner := range m.owners {
 		switch {
-		case o == noOwner:
-		case s < base.Len() && fromBase.newIndex(base.owners[s]) == o:
-			out.since[s] = base.since[s]
+		case owner == noOwner:
+		case s < base.Len() && fromBase.newIndex(base.owners[s]) == owner:
+			settled.since[s] = base.since[s]
 		default:
-			out.since[s] = e
+			settled.since[s] = epoch
 		}
 	}
-	return &out
+	return &settled
 }
 
 // memberIndex returns the index of id in members, or noOwner if id is not a member.
@@ -143,11 +145,11 @@ func (m *Map) memberIndex(id NodeID) int {
 func (m *Map) updateCounts() {
 	m.counts = make([]int, len(m.members))
 	m.orphans = 0
-	for _, o := range m.owners {
-		if o == noOwner {
+	for _, owner := range m.owners {
+		if owner == noOwner {
 			m.orphans++
 		} else {
-			m.counts[o]++
+			m.counts[owner]++
 		}
 	}
 }
@@ -169,11 +171,11 @@ func (m *Map) translationTo(members []Member) translation {
 	return t
 }
 
-// newIndex returns the new index for o. It returns noOwner if o is noOwner or the member no longer
-// exists.
-func (t translation) newIndex(o int16) int16 {
-	if o == noOwner {
+// newIndex returns the new index for oldIndex. It returns noOwner for noOwner, and if the member no
+// longer exists.
+func (t translation) newIndex(oldIndex int16) int16 {
+	if oldIndex == noOwner {
 		return noOwner
 	}
-	return t[o]
+	return t[oldIndex]
 }

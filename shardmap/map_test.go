@@ -10,8 +10,8 @@ import (
 
 func TestNewMapIsAllOrphans(t *testing.T) {
 	m := shardmap.New(7)
-	if m.Len() != 7 || m.Orphans() != 7 || m.Epoch() != 0 || len(m.Members()) != 0 {
-		t.Errorf("New(7): len %d, orphans %d, epoch %d, members %v", m.Len(), m.Orphans(), m.Epoch(), m.Members())
+	if m.Len() != 7 || m.OrphanCount() != 7 || m.Epoch() != 0 || len(m.Members()) != 0 {
+		t.Errorf("New(7): len %d, orphans %d, epoch %d, members %v", m.Len(), m.OrphanCount(), m.Epoch(), m.Members())
 	}
 	for s := range shardmap.Shard(7) {
 		if m.Owner(s) != "" || m.OwnerIndex(s) != -1 || m.OwnedSince(s) != 0 {
@@ -52,7 +52,7 @@ func TestOwnershipEpochChangesOnlyWithTheOwner(t *testing.T) {
 		last := make([]shardmap.Epoch, m.Len()) // ever seen, across orphanhood
 		for range 20 {
 			want := shardmap.Assign(m, randomMembers(r, 6), shardmap.Policy{})
-			next := want.Settle(m, m.Epoch()+1+shardmap.Epoch(r.IntN(5)))
+			next := want.WithEpoch(m, m.Epoch()+1+shardmap.Epoch(r.IntN(5)))
 			for s := range shardmap.Shard(m.Len()) {
 				was, is := m.OwnedSince(s), next.OwnedSince(s)
 				switch {
@@ -75,12 +75,12 @@ func TestOwnershipEpochChangesOnlyWithTheOwner(t *testing.T) {
 	}
 }
 
-// A leader may have computed its map from a base that the log does not contain. Only the base that Settle receives
-// matters.
+// A leader may have computed its map from a base that the log does not contain. Only the base that
+// Settle receives matters.
 func TestSettleIgnoresOwnershipEpochsOfTheMap(t *testing.T) {
 	a := assignNext(shardmap.New(4), equalMembers("a"))                                    // epoch 1
 	other := assignNext(assignNext(shardmap.New(4), equalMembers("b")), equalMembers("a")) // epoch 2
-	got := other.Settle(a, 9)
+	got := other.WithEpoch(a, 9)
 	for s := range shardmap.Shard(4) {
 		if e := got.OwnedSince(s); e != 1 {
 			t.Errorf("OwnedSince(%d) = %d, want 1", s, e)
@@ -92,19 +92,19 @@ func TestSettleIgnoresOwnershipEpochsOfTheMap(t *testing.T) {
 }
 
 func TestSettlePanicsIfEpochDecreases(t *testing.T) {
-	base := shardmap.Assign(shardmap.New(4), equalMembers("a"), shardmap.Policy{}).Settle(shardmap.New(4), 5)
-	mustPanic(t, func() { base.Settle(base, 4) })
+	base := shardmap.Assign(shardmap.New(4), equalMembers("a"), shardmap.Policy{}).WithEpoch(shardmap.New(4), 5)
+	mustPanic(t, func() { base.WithEpoch(base, 4) })
 }
 
 func TestSettleAndDiffAcceptMapsOfDifferentLengths(t *testing.T) {
 	short, long := assignNext(shardmap.New(2), equalMembers("a")), assignNext(shardmap.New(4), equalMembers("a"))
-	got := long.Settle(short, 7)
+	got := long.WithEpoch(short, 7)
 	for s, want := range []shardmap.Epoch{1, 1, 7, 7} {
 		if e := got.OwnedSince(shardmap.Shard(s)); e != want {
 			t.Errorf("OwnedSince(%d) = %d, want %d", s, e, want)
 		}
 	}
-	if got := short.Settle(long, 7); got.Len() != 2 || got.OwnedSince(1) != 1 {
+	if got := short.WithEpoch(long, 7); got.Len() != 2 || got.OwnedSince(1) != 1 {
 		t.Errorf("len %d, since %d, want 2, 1", got.Len(), got.OwnedSince(1))
 	}
 	if got, want := shardmap.Diff(short, long), []shardmap.Move{{2, "", "a"}, {3, "", "a"}}; !slices.Equal(got, want) {
@@ -140,7 +140,7 @@ func TestSameAsComparesMembersWeightsAndOwners(t *testing.T) {
 		o    *shardmap.Map
 		want bool
 	}{
-		{"another epoch", m.Settle(m, 99), true},
+		{"another epoch", m.WithEpoch(m, 99), true},
 		{"assigned again", shardmap.Assign(m, equalMembers("b", "a"), shardmap.Policy{}), true},
 		{"other weights, same owners", shardmap.Assign(m, heavier, shardmap.Policy{}), false},
 		{"a member more", shardmap.Assign(m, equalMembers("a", "b", "c"), shardmap.Policy{}), false},
@@ -148,10 +148,10 @@ func TestSameAsComparesMembersWeightsAndOwners(t *testing.T) {
 		{"other length", assignNext(shardmap.New(9), equalMembers("a", "b")), false},
 	}
 	for _, tt := range tests {
-		if got := m.SameAs(tt.o); got != tt.want {
+		if got := m.HasSameOwners(tt.o); got != tt.want {
 			t.Errorf("%s: SameAs = %v, want %v", tt.name, got, tt.want)
 		}
-		if got := tt.o.SameAs(m); got != tt.want {
+		if got := tt.o.HasSameOwners(m); got != tt.want {
 			t.Errorf("%s, reversed: SameAs = %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -160,7 +160,7 @@ func TestSameAsComparesMembersWeightsAndOwners(t *testing.T) {
 func TestLookupAllocatesNothing(t *testing.T) {
 	m := shardmap.Assign(shardmap.New(1024), nodes(10), shardmap.Policy{})
 	n := testing.AllocsPerRun(100, func() {
-		_ = m.Owner(shardmap.Of("alice", m.Len()))
+		_ = m.Owner(shardmap.ShardOf("alice", m.Len()))
 	})
 	if n != 0 {
 		t.Errorf("lookup allocates %v times, want 0", n)

@@ -29,12 +29,12 @@ type Member struct {
 
 // validate returns an error that wraps errMember if the member cannot be in a map. Assign corrects
 // such members with normalize instead.
-func (mb Member) validate() error {
-	if !mb.ID.isValid() {
-		return fmt.Errorf("%w: id %q has %d bytes, want 1 to %d", errMember, mb.ID, len(mb.ID), MaxID)
+func (m Member) validate() error {
+	if !m.ID.isValid() {
+		return fmt.Errorf("%w: id %q has %d bytes, want 1 to %d", errMember, m.ID, len(m.ID), MaxID)
 	}
-	if mb.Weight < 1 || mb.Weight > MaxWeight {
-		return fmt.Errorf("%w: weight %d of %q, want 1 to %d", errMember, mb.Weight, mb.ID, MaxWeight)
+	if m.Weight < 1 || m.Weight > MaxWeight {
+		return fmt.Errorf("%w: weight %d of %q, want 1 to %d", errMember, m.Weight, m.ID, MaxWeight)
 	}
 	return nil
 }
@@ -49,15 +49,15 @@ func (id NodeID) isValid() bool { return len(id) >= 1 && len(id) <= MaxID }
 // normalize never fails, because its input comes from other nodes: a leader that panicked on it
 // would be followed by the next leader with the same panic.
 func normalize(members []Member) []Member {
-	out := make([]Member, 0, len(members))
-	for _, mb := range members {
-		if mb.ID.isValid() {
-			out = append(out, Member{ID: mb.ID, Weight: min(max(mb.Weight, 1), MaxWeight)})
+	normalized := make([]Member, 0, len(members))
+	for _, member := range members {
+		if member.ID.isValid() {
+			normalized = append(normalized, Member{ID: member.ID, Weight: min(max(member.Weight, 1), MaxWeight)})
 		}
 	}
-	slices.SortFunc(out, func(a, b Member) int {
+	slices.SortFunc(normalized, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(b.Weight, a.Weight))
 	})
-	out = slices.CompactFunc(out, func(a, b Member) bool { return a.ID == b.ID })
-	return slices.Clip(out[:min(len(out), MaxMembers)])
+	normalized = slices.CompactFunc(normalized, func(a, b Member) bool { return a.ID == b.ID })
+	return slices.Clip(normalized[:min(len(normalized), MaxMembers)])
 }

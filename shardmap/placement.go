@@ -36,14 +36,14 @@ type placement struct {
 // shards that the member must not receive; nil means that Policy.Barred is ignored.
 func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	pl := placement{
-		previous: m.ownerIndexes(p.Before), since: since, barred: barred,
+		previous: m.ownerIndexes(p.PreviousOwners), since: since, barred: barred,
 		m: m, cordoned: make([]bool, len(m.members)), excluded: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), fixed: make([]int, len(m.members)),
 	}
 	allFixed := p.Paused
 	var active []int16 // members that are not excluded
 	cordoned := 0
 	for i, mb := range m.members {
-		if pl.excluded[i] = p.Absent[mb.ID] || p.Emptying[mb.ID]; pl.excluded[i] {
+		if pl.excluded[i] = p.Restarting[mb.ID] || p.GraduallyDrained[mb.ID]; pl.excluded[i] {
 			continue
 		}
 		active = append(active, int16(i))
@@ -74,11 +74,11 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 
 // releaseIdle orphans the idle shards of emptying members.
 func (pl *placement) releaseIdle(p Policy) {
-	for s, idle := range p.Idle {
+	for s, idle := range p.IdleShards {
 		if !idle || int(s) >= len(pl.m.owners) || pl.m.owners[s] == noOwner {
 			continue
 		}
-		if id := pl.m.members[pl.m.owners[s]].ID; p.Emptying[id] && !p.Absent[id] {
+		if id := pl.m.members[pl.m.owners[s]].ID; p.GraduallyDrained[id] && !p.Restarting[id] {
 			pl.m.owners[s] = noOwner
 		}
 	}
@@ -201,16 +201,16 @@ func (pl *placement) spread(stage int16, members []int16) {
 		}
 	}
 	target := pl.targets(n, members, owned)
-	r := receivers{missing: make([]int, len(m.members)), best: make([]int16, len(m.owners))}
+	r := receivers{shortfall: make([]int, len(m.members)), bestReceiver: make([]int16, len(m.owners))}
 	for _, i := range members {
-		if r.missing[i] = target[i] - owned[i]; r.missing[i] > 0 {
-			r.index = append(r.index, i)
-			r.hash = append(r.hash, xxhash.Sum64String(string(m.members[i].ID)))
+		if r.shortfall[i] = target[i] - owned[i]; r.shortfall[i] > 0 {
+			r.members = append(r.members, i)
+			r.hashes = append(r.hashes, xxhash.Sum64String(string(m.members[i].ID)))
 		}
 	}
-	if len(r.index) > 0 { // without receivers no member is above its target
-		for s := range r.best {
-			r.best[s] = noOwner
+	if len(r.members) > 0 { // without receivers no member is above its target
+		for s := range r.bestReceiver {
+			r.bestReceiver[s] = noOwner
 		}
 		pl.releaseSurplus(stage, owned, target, &r)
 	}
@@ -248,7 +248,7 @@ func (m *Map) ownerIndexes(names []NodeID) []int16 {
 // returnTarget returns the previous owner of shard s, if that is a receiver that still needs
 // shards, and noOwner otherwise.
 func (pl *placement) returnTarget(s int, r *receivers) int16 {
-	if pl.previous == nil || pl.previous[s] == noOwner || r.missing[pl.previous[s]] <= 0 {
+	if pl.previous == nil || pl.previous[s] == noOwner || r.shortfall[pl.previous[s]] <= 0 {
 		return noOwner
 	}
 	return pl.previous[s]

@@ -8,30 +8,32 @@ type Policy struct {
 	Cordoned map[NodeID]bool
 	// Drained members own no shards.
 	Drained map[NodeID]bool
-	// Absent members are restarting. They keep exactly the shards that they own, whatever else
-	// the policy contains, and receive none.
-	Absent map[NodeID]bool
-	// Emptying members receive no shards. They keep their shards, except those in Idle, as long as
-	// another member can own these. A member that is also absent keeps its idle shards, too.
-	Emptying map[NodeID]bool
-	// Idle contains the shards that are not in use. It matters only for Emptying and Staged owners.
-	Idle map[Shard]bool
-	// Staged owners keep the shards that are not in Idle; a later call of Assign moves them. A
-	// staged owner that is not in the given members stays a member as long as it keeps a shard,
-	// with its weight in the previous map.
-	Staged map[NodeID]bool
-	// Kept shards stay with their owners, like the shards of Staged owners that are not idle.
-	Kept map[Shard]bool
+	// Restarting contains the members that restart in place. They keep exactly the shards that they
+	// own, whatever else the policy contains, and receive none.
+	Restarting map[NodeID]bool
+	// GraduallyDrained contains members that receive no shards. They keep their shards, except those
+	// in IdleShards, as long as another member can own these. A member that is also restarting keeps
+	// its idle shards, too.
+	GraduallyDrained map[NodeID]bool
+	// IdleShards contains the shards that are not in use. It matters only for owners in
+	// GraduallyDrained or DefersMoves.
+	IdleShards map[Shard]bool
+	// DefersMoves contains the owners that keep the shards that are not in IdleShards; a later call
+	// of Assign moves them. Such an owner that is not in the given members stays a member as long as
+	// it keeps a shard, with its weight in the previous map.
+	DefersMoves map[NodeID]bool
+	// KeptShards contains shards that stay with their owners even if the policy moves them.
+	KeptShards map[Shard]bool
 	// Weights replace the weights of members.
 	Weights map[NodeID]uint32
 	// Pins assign shards to a node or a zone, as long as such a node can own them.
 	Pins map[Shard]Pin
 	// Paused allows a shard to move only if its owner is no longer a member.
 	Paused bool
-	// Before contains, by shard, the owner before the current owner. It is empty if no previous
-	// owners are known. Among shards that can move equally well, Assign moves those that return to
-	// their previous owner.
-	Before []NodeID
+	// PreviousOwners contains, by shard, the owner before the current owner. It is empty if no
+	// previous owners are known. Among shards that can move equally well, Assign moves those that
+	// return to their previous owner.
+	PreviousOwners []NodeID
 	// Barred contains, by member, the shards that the member must not receive, because its app may
 	// still hold an old copy of their state. A member keeps a shard that it owns. An orphaned shard
 	// goes to a barred member only if no other member can own it.
@@ -42,8 +44,8 @@ type Policy struct {
 }
 
 // Pin assigns a shard to a node or, if Node is empty, to any node of a zone. If the node, or every
-// node of the zone, is missing, absent or cordoned, then the shard is placed as if it had no pin. A
-// shard that is already there stays there.
+// node of the zone, is missing, restarting or cordoned, then the shard is placed as if it had no
+// pin. A shard that is already there stays there.
 type Pin struct {
 	Node NodeID
 	Zone string
@@ -54,15 +56,15 @@ func (p Policy) eligible(members []Member) []Member {
 	if len(p.Drained) == 0 && len(p.Weights) == 0 {
 		return members
 	}
-	out := make([]Member, 0, len(members))
-	for _, mb := range members {
-		if p.Drained[mb.ID] && !p.Absent[mb.ID] {
+	eligible := make([]Member, 0, len(members))
+	for _, member := range members {
+		if p.Drained[member.ID] && !p.Restarting[member.ID] {
 			continue
 		}
-		if w, ok := p.Weights[mb.ID]; ok {
-			mb.Weight = w
+		if weight, ok := p.Weights[member.ID]; ok {
+			member.Weight = weight
 		}
-		out = append(out, mb)
+		eligible = append(eligible, member)
 	}
-	return out
+	return eligible
 }

@@ -11,33 +11,33 @@ import (
 
 // assignAndSettle is like assignNext, but with a policy.
 func assignAndSettle(base *shardmap.Map, members []shardmap.Member, p shardmap.Policy) *shardmap.Map {
-	return shardmap.Assign(base, members, p).Settle(base, base.Epoch()+1)
+	return shardmap.Assign(base, members, p).WithEpoch(base, base.Epoch()+1)
 }
 
-// randomPolicy returns a random policy for a pool of n nodes, of which the members were drawn. It also contains nodes
-// that are not members.
+// randomPolicy returns a random policy for a pool of n nodes, of which the members were drawn. It
+// also contains nodes that are not members.
 func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 	p := shardmap.Policy{
 		Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
-		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0, Absent: map[shardmap.NodeID]bool{},
-		Emptying: map[shardmap.NodeID]bool{}, Idle: map[shardmap.Shard]bool{},
+		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0, Restarting: map[shardmap.NodeID]bool{},
+		GraduallyDrained: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{},
 	}
 	zones := []string{"", "x", "y", "z"}[:1+r.IntN(4)]
 	if r.IntN(2) == 0 {
 		for range shards {
-			p.Before = append(p.Before, append(nodes(n), shardmap.Member{})[r.IntN(n+1)].ID)
+			p.PreviousOwners = append(p.PreviousOwners, append(nodes(n), shardmap.Member{})[r.IntN(n+1)].ID)
 		}
 	}
 	cordons, drains, away, empties := r.IntN(4)*r.IntN(4), r.IntN(3)*2, r.IntN(3)*r.IntN(4), r.IntN(3)*r.IntN(4)
 	for s := range shardmap.Shard(shards + 1) {
-		p.Idle[s] = r.IntN(2) == 0
+		p.IdleShards[s] = r.IntN(2) == 0
 	}
 	for _, mb := range nodes(n) {
 		if r.IntN(10) < empties {
-			p.Emptying[mb.ID] = true
+			p.GraduallyDrained[mb.ID] = true
 		}
 		if r.IntN(10) < away {
-			p.Absent[mb.ID] = true
+			p.Restarting[mb.ID] = true
 		}
 		if r.IntN(10) < cordons {
 			p.Cordoned[mb.ID] = true
@@ -76,7 +76,7 @@ func TestPolicyHoldsOverManyChanges(t *testing.T) {
 			members, p := randomMembers(r, pool), randomPolicy(r, pool, m.Len())
 			got := shardmap.Assign(m, members, p)
 			newReference(m, members, p).check(t, got, false)
-			m = got.Settle(m, m.Epoch()+1)
+			m = got.WithEpoch(m, m.Epoch()+1)
 			if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
 				t.Errorf("repeated Assign: %d moves", len(shardmap.Diff(m, again)))
 			}
@@ -142,18 +142,18 @@ func TestPolicyCases(t *testing.T) {
 		{"drained", abc, equalMembers("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 4},
 		{"rather cordoned than drained", abc, equalMembers("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true, "b": true}, Cordoned: ids{"a": true}}, counts{"a": 12}, 8},
 		{"a live weight", ab, equalMembers("a", "b"), shardmap.Policy{Weights: map[shardmap.NodeID]uint32{"a": 2}}, counts{"a": 8, "b": 4}, 2},
-		{"an absent owner keeps what it has, and a newcomer gets of the others", ab, equalMembers("a", "b", "c"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 6, "b": 3, "c": 3}, 3},
-		{"an absent owner takes nothing of the dead", abc, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
-		{"an absent owner keeps what a drain, a pin and a weight would take", ab, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Drained: ids{"a": true}, Weights: map[shardmap.NodeID]uint32{"b": 9}, Pins: pinned(shardmap.Pin{Node: "b"}, all...)}, counts{"a": 6, "b": 6}, 0},
-		{"pinned to who is absent", ab, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 6}, 0},
-		{"one that is being emptied keeps what is busy", abc, equalMembers("a", "b", "c"), shardmap.Policy{Emptying: ids{"c": true}, Idle: idle(slices.Collect(abc.Shards("c"))[1:]...)}, counts{"c": 1}, 3},
-		{"and gets nothing of a newcomer's share, nor what is pinned to it", ab, equalMembers("a", "b", "c"), shardmap.Policy{Emptying: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 3, "c": 3}, 3},
-		{"what is idle at others stays", abc, equalMembers("a", "b", "c"), shardmap.Policy{Emptying: ids{"c": true}, Idle: idle(slices.Collect(abc.Shards("a"))...)}, counts{"a": 4, "b": 4, "c": 4}, 0},
-		{"it empties though moves are paused", ab, equalMembers("a", "b"), shardmap.Policy{Paused: true, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 0, "b": 12}, 6},
-		{"rather a cordoned one than none", ab, equalMembers("a", "b"), shardmap.Policy{Cordoned: ids{"b": true}, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 0, "b": 12}, 6},
-		{"it keeps all while it is absent", ab, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 6, "b": 6}, 0},
-		{"and if nobody else may have it", ab, equalMembers("a", "b"), shardmap.Policy{Emptying: ids{"a": true, "b": true}, Idle: idle(all...)}, counts{"a": 6, "b": 6}, 0},
-		{"what is left to a cordoned and an absent one", abc, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Cordoned: ids{"b": true}}, counts{"a": 4, "b": 8}, 4},
+		{"an absent owner keeps what it has, and a newcomer gets of the others", ab, equalMembers("a", "b", "c"), shardmap.Policy{Restarting: ids{"a": true}}, counts{"a": 6, "b": 3, "c": 3}, 3},
+		{"an absent owner takes nothing of the dead", abc, equalMembers("a", "b"), shardmap.Policy{Restarting: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
+		{"an absent owner keeps what a drain, a pin and a weight would take", ab, equalMembers("a", "b"), shardmap.Policy{Restarting: ids{"a": true}, Drained: ids{"a": true}, Weights: map[shardmap.NodeID]uint32{"b": 9}, Pins: pinned(shardmap.Pin{Node: "b"}, all...)}, counts{"a": 6, "b": 6}, 0},
+		{"pinned to who is absent", ab, equalMembers("a", "b"), shardmap.Policy{Restarting: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 6}, 0},
+		{"one that is being emptied keeps what is busy", abc, equalMembers("a", "b", "c"), shardmap.Policy{GraduallyDrained: ids{"c": true}, IdleShards: idle(slices.Collect(abc.Shards("c"))[1:]...)}, counts{"c": 1}, 3},
+		{"and gets nothing of a newcomer's share, nor what is pinned to it", ab, equalMembers("a", "b", "c"), shardmap.Policy{GraduallyDrained: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 3, "c": 3}, 3},
+		{"what is idle at others stays", abc, equalMembers("a", "b", "c"), shardmap.Policy{GraduallyDrained: ids{"c": true}, IdleShards: idle(slices.Collect(abc.Shards("a"))...)}, counts{"a": 4, "b": 4, "c": 4}, 0},
+		{"it empties though moves are paused", ab, equalMembers("a", "b"), shardmap.Policy{Paused: true, GraduallyDrained: ids{"a": true}, IdleShards: idle(all...)}, counts{"a": 0, "b": 12}, 6},
+		{"rather a cordoned one than none", ab, equalMembers("a", "b"), shardmap.Policy{Cordoned: ids{"b": true}, GraduallyDrained: ids{"a": true}, IdleShards: idle(all...)}, counts{"a": 0, "b": 12}, 6},
+		{"it keeps all while it is absent", ab, equalMembers("a", "b"), shardmap.Policy{Restarting: ids{"a": true}, GraduallyDrained: ids{"a": true}, IdleShards: idle(all...)}, counts{"a": 6, "b": 6}, 0},
+		{"and if nobody else may have it", ab, equalMembers("a", "b"), shardmap.Policy{GraduallyDrained: ids{"a": true, "b": true}, IdleShards: idle(all...)}, counts{"a": 6, "b": 6}, 0},
+		{"what is left to a cordoned and an absent one", abc, equalMembers("a", "b"), shardmap.Policy{Restarting: ids{"a": true}, Cordoned: ids{"b": true}}, counts{"a": 4, "b": 8}, 4},
 		{"paused: a newcomer gets nothing", ab, equalMembers("a", "b", "c"), shardmap.Policy{Paused: true}, counts{"c": 0}, 0},
 		{"paused: losses are placed, where there is least", assignNext(abc, equalMembers("a", "b")), equalMembers("a", "d"), shardmap.Policy{Paused: true}, counts{"a": 6, "d": 6}, 6},
 		{"paused: a weight waits", ab, equalMembers("a", "b"), shardmap.Policy{Paused: true, Weights: map[shardmap.NodeID]uint32{"a": 9}}, counts{"a": 6, "b": 6}, 0},
@@ -172,7 +172,7 @@ func TestPolicyCases(t *testing.T) {
 			got := shardmap.Assign(tt.prev, tt.members, tt.p)
 			newReference(tt.prev, tt.members, tt.p).check(t, got, false)
 			for id, want := range tt.counts {
-				if n := got.Count(id); n != want {
+				if n := got.ShardCount(id); n != want {
 					t.Errorf("Count(%q) = %d, want %d", id, n, want)
 				}
 			}
@@ -183,8 +183,8 @@ func TestPolicyCases(t *testing.T) {
 	}
 }
 
-// If the quotas of cordoned members were rounded down, the other members would exceed their quotas in the next call
-// of Assign, and shards would move without reason. So these quotas are rounded up.
+// If the quotas of cordoned members were rounded down, the other members would exceed their quotas
+// in the next call of Assign, and shards would move without reason. So these quotas are rounded up.
 func TestRepeatedAssignTakesNothingFromCordonedMembers(t *testing.T) {
 	members := []shardmap.Member{{ID: "big", Weight: 1000}}
 	first := shardmap.Policy{Weights: map[shardmap.NodeID]uint32{"big": 1}}
@@ -226,17 +226,17 @@ func FuzzPolicy(f *testing.F) {
 		in := map[shardmap.NodeID]bool{}
 		p := shardmap.Policy{
 			Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
-			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Absent: map[shardmap.NodeID]bool{}, Emptying: map[shardmap.NodeID]bool{}, Idle: map[shardmap.Shard]bool{},
+			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Restarting: map[shardmap.NodeID]bool{}, GraduallyDrained: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{},
 		}
 		for i := 0; i+2 < min(len(steps), 96); i += 3 {
 			id, n := shardmap.NodeID(fmt.Sprint("n", steps[i+1]%8)), steps[i+2]
 			switch steps[i] % 12 {
 			case 10:
-				p.Emptying[id] = n%2 == 0
+				p.GraduallyDrained[id] = n%2 == 0
 			case 11:
-				p.Idle[shardmap.Shard(n)] = steps[i+1]%2 == 0
+				p.IdleShards[shardmap.Shard(n)] = steps[i+1]%2 == 0
 			case 9:
-				p.Absent[id] = n%2 == 0
+				p.Restarting[id] = n%2 == 0
 			case 0:
 				p.Cordoned[id] = n%2 == 0
 			case 1:
@@ -262,7 +262,7 @@ func FuzzPolicy(f *testing.F) {
 			}
 			got := shardmap.Assign(m, members, p)
 			newReference(m, members, p).check(t, got, false)
-			m = got.Settle(m, m.Epoch()+1)
+			m = got.WithEpoch(m, m.Epoch()+1)
 			if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
 				t.Fatalf("once more: %d moves", len(shardmap.Diff(m, again)))
 			}

@@ -8,8 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// reference computes what a policy permits, independently of Assign: shard by shard, with floating-point numbers, and
-// by exhaustive search.
+// reference computes what a policy permits, independently of Assign: shard by shard, with
+// floating-point numbers, and by exhaustive search.
 type reference struct {
 	prev    *shardmap.Map
 	members []shardmap.Member // members that may own shards
@@ -25,14 +25,14 @@ func newReference(prev *shardmap.Map, members []shardmap.Member, p shardmap.Poli
 	w.emptied(members)
 	p = w.p
 	for _, mb := range members {
-		if p.Drained[mb.ID] && !p.Absent[mb.ID] {
+		if p.Drained[mb.ID] && !p.Restarting[mb.ID] {
 			continue
 		}
 		if weight := p.Weights[mb.ID]; weight > 0 {
 			mb.Weight = weight
 		}
 		w.members = append(w.members, mb)
-		if !p.Cordoned[mb.ID] && !p.Absent[mb.ID] {
+		if !p.Cordoned[mb.ID] && !p.Restarting[mb.ID] {
 			w.open[mb.ID] = true
 		}
 	}
@@ -47,22 +47,22 @@ func newReference(prev *shardmap.Map, members []shardmap.Member, p shardmap.Poli
 	return w
 }
 
-// emptied replaces emptying members: their released idle shards count as orphaned, and for all other shards the
-// member counts as absent.
+// emptied replaces emptying members: their released idle shards count as orphaned, and for all
+// other shards the member counts as absent.
 func (w *reference) emptied(members []shardmap.Member) {
 	others := slices.ContainsFunc(members, func(mb shardmap.Member) bool {
-		return !w.p.Absent[mb.ID] && !w.p.Emptying[mb.ID] && !w.p.Drained[mb.ID]
+		return !w.p.Restarting[mb.ID] && !w.p.GraduallyDrained[mb.ID] && !w.p.Drained[mb.ID]
 	})
 	w.let = map[shardmap.Shard]bool{}
 	for s := range shardmap.Shard(w.prev.Len()) {
 		id := w.prev.Owner(s)
-		w.let[s] = others && w.p.Idle[s] && w.p.Emptying[id] && !w.p.Absent[id] && !w.p.Drained[id]
+		w.let[s] = others && w.p.IdleShards[s] && w.p.GraduallyDrained[id] && !w.p.Restarting[id] && !w.p.Drained[id]
 	}
 	absent := map[shardmap.NodeID]bool{}
 	for _, mb := range members {
-		absent[mb.ID] = w.p.Absent[mb.ID] || w.p.Emptying[mb.ID] && !w.p.Drained[mb.ID]
+		absent[mb.ID] = w.p.Restarting[mb.ID] || w.p.GraduallyDrained[mb.ID] && !w.p.Drained[mb.ID]
 	}
-	w.p.Absent = absent
+	w.p.Restarting = absent
 }
 
 // owner returns the previous owner of a shard, or "" if the shard is released.
@@ -74,14 +74,14 @@ func (w reference) owner(s shardmap.Shard) shardmap.NodeID {
 }
 
 // here reports whether id is a member that takes part in the placement.
-func (w reference) here(id shardmap.NodeID) bool { return w.has(id) && !w.p.Absent[id] }
+func (w reference) here(id shardmap.NodeID) bool { return w.has(id) && !w.p.Restarting[id] }
 
 func (w reference) has(id shardmap.NodeID) bool {
 	return slices.ContainsFunc(w.members, func(mb shardmap.Member) bool { return mb.ID == id })
 }
 
-// stage returns the node that shard s must be on, or the zone that it is spread over. Both are empty if any member can
-// own it.
+// stage returns the node that shard s must be on, or the zone that it is spread over. Both are
+// empty if any member can own it.
 func (w reference) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
 	owner := w.owner(s)
 	if !w.has(owner) {
@@ -89,7 +89,7 @@ func (w reference) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
 	}
 	pin, ok := w.p.Pins[s]
 	switch {
-	case w.p.Absent[owner], w.held && owner != "":
+	case w.p.Restarting[owner], w.held && owner != "":
 		return owner, ""
 	case !ok:
 		return "", ""
@@ -115,8 +115,8 @@ func (w reference) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
 	return "", ""
 }
 
-// check fails the test if got violates a guarantee. If try is true, it also compares the number of moves with an
-// exhaustive search.
+// check fails the test if got violates a guarantee. If try is true, it also compares the number of
+// moves with an exhaustive search.
 func (w reference) check(t *testing.T, got *shardmap.Map, try bool) {
 	t.Helper()
 	checkConsistent(t, got)
@@ -124,8 +124,8 @@ func (w reference) check(t *testing.T, got *shardmap.Map, try bool) {
 		t.Fatalf("%d shards at epoch %d with members %v, want %d at %d with %v", got.Len(), got.Epoch(), got.Members(), w.prev.Len(), w.prev.Epoch(), w.members)
 	}
 	if len(w.members) == 0 {
-		if got.Orphans() != got.Len() {
-			t.Fatalf("%d orphans without members, want all", got.Orphans())
+		if got.OrphanCount() != got.Len() {
+			t.Fatalf("%d orphans without members, want all", got.OrphanCount())
 		}
 		return
 	}
@@ -205,7 +205,8 @@ type stage struct {
 	placed  map[shardmap.NodeID]int
 }
 
-// uneven returns a description of what is not even in an assignment of the shards of the stage, or "".
+// uneven returns a description of what is not even in an assignment of the shards of the stage, or
+// "".
 func (st stage) uneven(as []shardmap.NodeID) string {
 	count, owned := map[shardmap.NodeID]int{}, map[shardmap.NodeID]int{}
 	for i, s := range st.shards {
@@ -236,8 +237,8 @@ func (st stage) uneven(as []shardmap.NodeID) string {
 	return ""
 }
 
-// ideal divides n shards as real numbers: each member gets level times its weight, but not less than its fixed shards.
-// A cordoned member gets at most what it owns.
+// ideal divides n shards as real numbers: each member gets level times its weight, but not less
+// than its fixed shards. A cordoned member gets at most what it owns.
 func (st stage) ideal(members []shardmap.Member, n int, owned map[shardmap.NodeID]int) []float64 {
 	at := func(level float64) (shares []float64, sum float64) {
 		for _, mb := range members {

@@ -7,10 +7,11 @@ import (
 	"shardway/shardmap"
 )
 
-// In a rolling restart some shards used to move six times: a returning node received as many shards as before, but
-// different ones, and its former shards moved again when their new owner restarted. Now each shard moves away and
-// back. Only the remainder of shards divided by nodes, less than one shard per node, may move once more: to minimize
-// moves, a returning node receives one shard less than it had, and later maps do not depend on which one.
+// In a rolling restart some shards used to move six times: a returning node received as many shards
+// as before, but different ones, and its former shards moved again when their new owner restarted.
+// Now each shard moves away and back. Only the remainder of shards divided by nodes, less than one
+// shard per node, may move once more: to minimize moves, a returning node receives one shard less
+// than it had, and later maps do not depend on which one.
 func TestRollingRestartMovesEachShardTwice(t *testing.T) {
 	for n := 2; n <= 8; n++ {
 		for _, shards := range []int{12, 128, 1000} {
@@ -19,7 +20,7 @@ func TestRollingRestartMovesEachShardTwice(t *testing.T) {
 			before := make([]shardmap.NodeID, shards)
 			moves := make([]int, shards)
 			next := func(members []shardmap.Member) {
-				to := assignAndSettle(m, members, shardmap.Policy{Before: before})
+				to := assignAndSettle(m, members, shardmap.Policy{PreviousOwners: before})
 				for _, mv := range shardmap.Diff(m, to) {
 					before[mv.Shard] = mv.From
 					moves[mv.Shard]++

@@ -11,14 +11,14 @@ type Shard uint32
 // Epoch is the Raft log index of the entry that proposed a map. 0 stands for the initial map.
 type Epoch uint64
 
-// Of returns the shard of key among n shards: xxhash64(key) mod n. The formula is part of the
+// ShardOf returns the shard of key among n shards: xxhash64(key) mod n. The formula is part of the
 // public API (`/v1/map` publishes it), so clients may compute it themselves. Of panics unless n >
 // 0.
-func Of(key string, n int) Shard {
-	return Shard(xxhash.Sum64String(key) % uint64(n))
+func ShardOf(key string, shards int) Shard {
+	return Shard(xxhash.Sum64String(key) % uint64(shards))
 }
 
-// OfBytes is like Of, for a key in a byte slice. It does not modify or retain key.
-func OfBytes(key []byte, n int) Shard {
-	return Shard(xxhash.Sum64(key) % uint64(n))
+// ShardOfBytes is like Of, for a key in a byte slice. It does not modify or retain key.
+func ShardOfBytes(key []byte, shards int) Shard {
+	return Shard(xxhash.Sum64(key) % uint64(shards))
 }

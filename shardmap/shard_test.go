@@ -6,8 +6,8 @@ import (
 	"shardway/shardmap"
 )
 
-// The hash is part of the public API: clients compute it, and it is fixed for the lifetime of a cluster. The
-// vectors come from the xxHash specification.
+// The hash is part of the public API: clients compute it, and it is fixed for the lifetime of a
+// cluster. The vectors come from the xxHash specification.
 func TestOfIsXXHash64ModN(t *testing.T) {
 	tests := []struct {
 		key  string
@@ -20,10 +20,10 @@ func TestOfIsXXHash64ModN(t *testing.T) {
 	for _, tt := range tests {
 		for _, n := range []int{1, 3, 1000, 1024, shardmap.MaxShards} {
 			want := shardmap.Shard(tt.hash % uint64(n))
-			if got := shardmap.Of(tt.key, n); got != want {
+			if got := shardmap.ShardOf(tt.key, n); got != want {
 				t.Errorf("Of(%q, %d) = %d, want %d", tt.key, n, got, want)
 			}
-			if got := shardmap.OfBytes([]byte(tt.key), n); got != want {
+			if got := shardmap.ShardOfBytes([]byte(tt.key), n); got != want {
 				t.Errorf("OfBytes(%q, %d) = %d, want %d", tt.key, n, got, want)
 			}
 		}
@@ -34,7 +34,7 @@ func TestOfAllocatesNothing(t *testing.T) {
 	key := []byte("tenant-4711")
 	var sink shardmap.Shard
 	n := testing.AllocsPerRun(100, func() {
-		sink += shardmap.Of("tenant-4711", 1024) + shardmap.OfBytes(key, 1024)
+		sink += shardmap.ShardOf("tenant-4711", 1024) + shardmap.ShardOfBytes(key, 1024)
 	})
 	if n != 0 {
 		t.Errorf("Of allocates %v times, want 0", n)

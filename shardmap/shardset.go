@@ -6,27 +6,27 @@ import "slices"
 // nil is the empty set. A ShardSet has at most MaxShards/64 words (8 KiB).
 type ShardSet []uint64
 
-// Has reports whether s is in the set.
-func (x ShardSet) Has(s Shard) bool {
-	return int(s/64) < len(x) && x[s/64]>>(s%64)&1 == 1
+// Has reports whether the shard is in the set.
+func (set ShardSet) Has(shard Shard) bool {
+	return int(shard/64) < len(set) && set[shard/64]>>(shard%64)&1 == 1
 }
 
-// Add adds s to the set, which grows as needed. s must be less than MaxShards.
-func (x *ShardSet) Add(s Shard) {
-	if word := int(s / 64); word >= len(*x) {
-		*x = append(*x, make(ShardSet, word+1-len(*x))...)
+// Add adds a shard to the set, which grows as needed. It must be less than MaxShards.
+func (set *ShardSet) Add(shard Shard) {
+	if word := int(shard / 64); word >= len(*set) {
+		*set = append(*set, make(ShardSet, word+1-len(*set))...)
 	}
-	(*x)[s/64] |= 1 << (s % 64)
+	(*set)[shard/64] |= 1 << (shard % 64)
 }
 
 // Union returns a new set that contains the shards of both sets.
-func (x ShardSet) Union(y ShardSet) ShardSet {
-	if len(x) < len(y) {
-		x, y = y, x
+func (set ShardSet) Union(other ShardSet) ShardSet {
+	if len(set) < len(other) {
+		set, other = other, set
 	}
-	z := slices.Clone(x)
-	for i, word := range y {
-		z[i] |= word
+	union := slices.Clone(set)
+	for i, word := range other {
+		union[i] |= word
 	}
-	return z
+	return union
 }

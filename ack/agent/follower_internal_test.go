@@ -30,9 +30,9 @@ func newDrainingOwner(t *testing.T) *drainingOwner {
 // propose replaces the open proposal by one that moves exactly these shards of b.
 func (d *drainingOwner) propose(now time.Duration, moving ...shardmap.Shard) {
 	d.t.Helper()
-	p := shardmap.Policy{Drained: map[shardmap.NodeID]bool{"b": true}, Kept: map[shardmap.Shard]bool{}}
+	p := shardmap.Policy{Drained: map[shardmap.NodeID]bool{"b": true}, KeptShards: map[shardmap.Shard]bool{}}
 	for _, s := range d.owned {
-		p.Kept[s] = !slices.Contains(moving, s)
+		p.KeptShards[s] = !slices.Contains(moving, s)
 	}
 	base := d.state.Committed()
 	entry, err := ack.EncodeProposal(ack.MinFormatVersion, ack.ProposalEntry{Term: 1, Base: base.Epoch(), Want: shardmap.Assign(base, membersOf("a", "b"), p)})

@@ -56,7 +56,7 @@ func (l *Leader) heldBackByReturns(members []shardmap.Member, want *shardmap.Map
 	unbarred := shardmap.Assign(l.state.Committed(), members, placement)
 	var held []HeldBack
 	for _, member := range unbarred.Members() {
-		if more := unbarred.Count(member.ID) - want.Count(member.ID); more > 0 && l.state.ReturnsNeedRestart(member.ID) {
+		if more := unbarred.ShardCount(member.ID) - want.ShardCount(member.ID); more > 0 && l.state.ReturnsNeedRestart(member.ID) {
 			held = append(held, HeldBack{Node: member.ID, Shards: more})
 		}
 	}

@@ -56,7 +56,7 @@ func (l *Leader) onlyAddsNodes(want *shardmap.Map) bool {
 		switch {
 		case ok && old.Weight == member.Weight:
 			kept++
-		case ok || base.Has(member.ID):
+		case ok || base.IsMember(member.ID):
 			return false
 		}
 	}

@@ -69,7 +69,7 @@ func (l *Leader) updateAppsHealth(now time.Duration) {
 // countsForHealth reports whether an app counts in clusterAppHealth: its node could own shards if
 // the app is healthy. An app that has not started yet has never owned any.
 func (l *Leader) countsForHealth(now time.Duration, node *member) bool {
-	member := l.state.Proposed().Has(node.id)
+	member := l.state.Proposed().IsMember(node.id)
 	switch {
 	case node.removed, node.hasCrashed(), node.heartbeat.Gateway, node.heartbeat.Leaving, node.heartbeat.Goodbye, l.state.Policy().Drained[node.id], l.isRestarting(node):
 		return false
@@ -88,7 +88,7 @@ func (l *Leader) excludedForHealth(node *member) bool {
 		return false
 	}
 	switch health := l.appsHealth; {
-	case !l.state.Proposed().Has(node.id):
+	case !l.state.Proposed().IsMember(node.id):
 		return true
 	case node.heartbeat.App.Refused:
 		return !health.mostUnhealthy && !health.mostRefuseConns
@@ -105,7 +105,7 @@ func (l *Leader) isHeldBack(now time.Duration, node *member) bool {
 
 // holdTime returns how long the app must be healthy before the node gets shards again.
 func (l *Leader) holdTime(now time.Duration, node *member) time.Duration {
-	if node.heartbeat.Unhealthy && !node.heartbeat.Gateway && !l.state.Proposed().Has(node.id) {
+	if node.heartbeat.Unhealthy && !node.heartbeat.Gateway && !l.state.Proposed().IsMember(node.id) {
 		return flapPause(node.heartbeat.App.FlapCount)
 	}
 	return l.holdRemaining(now, node)
@@ -113,7 +113,7 @@ func (l *Leader) holdTime(now time.Duration, node *member) time.Duration {
 
 // holdRemaining returns how long the node is still held back if its app remains healthy.
 func (l *Leader) holdRemaining(now time.Duration, node *member) time.Duration {
-	if !node.hasHeartbeat() || node.heartbeat.Unhealthy || node.heartbeat.Gateway || l.state.Proposed().Has(node.id) {
+	if !node.hasHeartbeat() || node.heartbeat.Unhealthy || node.heartbeat.Gateway || l.state.Proposed().IsMember(node.id) {
 		return 0
 	}
 	return max(node.healthySince+flapPause(node.heartbeat.App.FlapCount)-now, 0)

@@ -36,8 +36,8 @@ func (l *Leader) avoidFailingApps(placement *shardmap.Policy, members []shardmap
 	}
 	counts := map[shardmap.NodeID]int{}
 	for _, member := range members {
-		if !placement.Absent[member.ID] && !placement.Cordoned[member.ID] && !placement.Emptying[member.ID] && !placement.Drained[member.ID] {
-			counts[member.ID] = base.Count(member.ID)
+		if !placement.Restarting[member.ID] && !placement.Cordoned[member.ID] && !placement.GraduallyDrained[member.ID] && !placement.Drained[member.ID] {
+			counts[member.ID] = base.ShardCount(member.ID)
 		}
 	}
 	placement.Pins = maps.Clone(placement.Pins)
@@ -58,7 +58,7 @@ func (l *Leader) relocationTarget(placement *shardmap.Policy, members []shardmap
 		return ""
 	}
 	isOwner := func(member shardmap.Member) bool { return member.ID == owner }
-	ownerCanKeep := slices.ContainsFunc(members, isOwner) && !placement.Emptying[owner] && !placement.Drained[owner]
+	ownerCanKeep := slices.ContainsFunc(members, isOwner) && !placement.GraduallyDrained[owner] && !placement.Drained[owner]
 	if ownerCanKeep && !avoid[owner] {
 		return owner
 	}

@@ -40,7 +40,7 @@ func (g *gradualDrains) assumeIdle(state *ack.State) {
 		}
 	}
 	for id, drain := range policy.GradualDrains {
-		if !last.Has(id) || uint64(last.Epoch()) < drain.Index {
+		if !last.IsMember(id) || uint64(last.Epoch()) < drain.Index {
 			continue
 		}
 		for shard := range base.Shards(id) {
@@ -110,7 +110,7 @@ func (l *Leader) finishGradualDrains(now time.Duration) []ack.Change {
 			sighting = firstSighting{entryIndex: policy.GradualDrains[id].Index, seenAt: now}
 		}
 		firstSeen[id] = sighting
-		shards := l.state.Committed().Count(id) + l.state.Proposed().Count(id)
+		shards := l.state.Committed().ShardCount(id) + l.state.Proposed().ShardCount(id)
 		if (shards == 0 || now-sighting.seenAt >= policy.GradualDrains[id].Duration) && len(changes) < ack.MaxChanges {
 			changes = append(changes, ack.Change{Kind: ack.ChangeDrain, Node: id, ReleaseTimeout: policy.DrainOptions[id].ReleaseTimeout, SafeDrain: policy.DrainOptions[id].Safe})
 		}

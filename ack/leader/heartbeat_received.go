@@ -164,7 +164,7 @@ func (l *Leader) mayGrantLease(now time.Duration, node *member) bool {
 	}
 	// A boot that has echoed no response may be a second process under this id, and the
 	// first may still have a lease of the previous leader.
-	if node.noInitialEcho && now-l.electedAt <= l.maxTiming.LeaseExpiry() && l.inheritedMap.Count(node.id) > 0 {
+	if node.noInitialEcho && now-l.electedAt <= l.maxTiming.LeaseExpiry() && l.inheritedMap.ShardCount(node.id) > 0 {
 		return false
 	}
 	if node.echoedAnswerSentAt < 0 || now-node.echoedAnswerSentAt > l.maxTiming.DeadAfter/2 {

@@ -36,7 +36,7 @@ func newIdleStage(t *testing.T) *idleStage {
 		s.now += ack.DefaultPace().Heartbeat
 	}
 	s.heartbeats()
-	if s.state.Committed().Count("b") == 0 {
+	if s.state.Committed().ShardCount("b") == 0 {
 		t.Fatal("b owns no shard after 4 s")
 	}
 	return s

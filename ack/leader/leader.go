@@ -214,7 +214,7 @@ func (l *Leader) stateApplied(now time.Duration, state *ack.State) {
 	if state.Committed().Epoch() != old.Committed().Epoch() {
 		l.gradualDrains.clear()
 		l.stagedMoves.withdrawQuestion()
-		maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return state.Committed().Count(id) > 0 })
+		maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return state.Committed().ShardCount(id) > 0 })
 		l.committedMapSeenAt = now
 		l.ownRoundCommitted = l.ownRoundCommitted || state.ProposedTerm() == l.options.Term
 	}
@@ -297,7 +297,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		views = append(views, MemberView{
 			Node: id, Heartbeat: node.heartbeat, From: node.addr, SinceHeartbeat: sinceHeartbeat,
 			Silent: node.isSilent(now, l.options.Pace), LinkWorks: node.linkWorks(now, l.options.Pace), Crashed: node.hasCrashed(), Eligible: l.isEligible(now, node) && !l.isRestarting(node), Restarting: l.isRestarting(node) || l.awaitsReleases(now, node), DefersMoves: l.lastAssignment.deferringOwners[id], ProcessGone: l.processGone(now, node),
-			KeptUnhealthy: l.appsHealth.panicMode && node.heartbeat.Unhealthy && l.state.Proposed().Has(id), HoldTime: l.holdTime(now, node),
+			KeptUnhealthy: l.appsHealth.panicMode && node.heartbeat.Unhealthy && l.state.Proposed().IsMember(id), HoldTime: l.holdTime(now, node),
 		})
 	}
 	return views

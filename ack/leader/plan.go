@@ -74,13 +74,13 @@ func (l *Leader) moveReason(now time.Duration, move shardmap.Move, base, want *s
 	switch {
 	case move.From == "":
 		return "orphan"
-	case !want.Has(move.From):
+	case !want.IsMember(move.From):
 		return l.exclusionReason(now, l.member(move.From))
 	case l.state.Policy().DrainsGradually(move.From):
 		return "drain"
 	case pinned && (pin.Node == move.To || pin.Zone != "" && pin.Zone == l.member(move.To).heartbeat.Zone):
 		return "pin"
-	case base.Count(move.To) == 0: // a node that joins; with paused moves it may remain a member without shards
+	case base.ShardCount(move.To) == 0: // a node that joins; with paused moves it may remain a member without shards
 		return l.joinReason(move.To)
 	}
 	if nextFrom, _ := findMember(want, move.From); nextFrom.Weight != from.Weight {

@@ -59,7 +59,7 @@ func (l *Leader) submitRestart(now time.Duration) bool {
 // announcesRestart reports whether the node has announced a restart that is not in the log.
 func (l *Leader) announcesRestart(node *member) bool {
 	restart, known := l.state.Restart(node.id)
-	return node.heartbeat.RestartWithin > 0 && l.state.Committed().Has(node.id) && l.state.Proposed().Has(node.id) && (!known || restart.Boot < node.heartbeat.Boot)
+	return node.heartbeat.RestartWithin > 0 && l.state.Committed().IsMember(node.id) && l.state.Proposed().IsMember(node.id) && (!known || restart.Boot < node.heartbeat.Boot)
 }
 
 // awaitsReleases reports whether the releases for the next process of the node are still in

@@ -73,13 +73,13 @@ func (l *Leader) neededMap(now time.Duration) (assigned *assignment, needed bool
 		return assigned, true // an earlier leader left its proposal open
 	case !l.state.HasOpenProposal() && !l.ownRoundCommitted:
 		return assigned, true // rule 4
-	case l.state.HasOpenProposal() && assigned.stageMap.SameAs(last) && l.keyConfigChangeBlocked():
+	case l.state.HasOpenProposal() && assigned.stageMap.HasSameOwners(last) && l.keyConfigChangeBlocked():
 		return assigned, true // the same map is proposed again, without the key configuration
-	case !l.state.HasOpenProposal() && assigned.finalMap.SameAs(last) && l.keyConfigToActivate(now) != "":
+	case !l.state.HasOpenProposal() && assigned.finalMap.HasSameOwners(last) && l.keyConfigToActivate(now) != "":
 		return assigned, true
-	case !l.state.HasOpenProposal() && assigned.finalMap.SameAs(last) && l.newMapRequested:
+	case !l.state.HasOpenProposal() && assigned.finalMap.HasSameOwners(last) && l.newMapRequested:
 		return assigned, true // an operator has requested a new map
-	case !l.state.HasOpenProposal() && assigned.finalMap.SameAs(last), l.state.HasOpenProposal() && assigned.stageMap.SameAs(last):
+	case !l.state.HasOpenProposal() && assigned.finalMap.HasSameOwners(last), l.state.HasOpenProposal() && assigned.stageMap.HasSameOwners(last):
 		return &assignment{}, false
 	}
 	return assigned, true
@@ -140,7 +140,7 @@ func (l *Leader) planStageMap(now time.Duration, assigned *assignment) {
 	assigned.stageMap, assigned.deferringOwners = assigned.finalMap, staged
 	if len(staged) > 0 {
 		placement := l.assignPolicy(assigned.policy, assigned.restarting, assigned.members)
-		placement.Staged = staged
+		placement.DefersMoves = staged
 		assigned.stageMap = shardmap.Assign(assigned.committed, assigned.members, placement)
 		assigned.isUrgent = l.isUrgent(assigned)
 	}
@@ -149,11 +149,11 @@ func (l *Leader) planStageMap(now time.Duration, assigned *assignment) {
 // assignPolicy returns the placement policy for shardmap.Assign.
 func (l *Leader) assignPolicy(policy *ack.Policy, restarting map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
 	placement := policy.Placement(l.zones())
-	placement.Absent, placement.Before = restarting, l.state.PreviousOwners()
-	placement.Idle = l.gradualDrains.idle
+	placement.Restarting, placement.PreviousOwners = restarting, l.state.PreviousOwners()
+	placement.IdleShards = l.gradualDrains.idle
 	placement.Barred = l.state.BarredShards()
 	l.avoidFailingApps(&placement, members)
-	placement.Kept = l.keptShards
+	placement.KeptShards = l.keptShards
 	return placement
 }
 
@@ -161,17 +161,17 @@ func (l *Leader) assignPolicy(policy *ack.Policy, restarting map[shardmap.NodeID
 func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 	last := l.state.Proposed()
 	for _, member := range last.Members() {
-		if !want.Has(member.ID) {
+		if !want.IsMember(member.ID) {
 			return l.exclusionReason(now, l.member(member.ID))
 		}
 	}
 	for _, member := range want.Members() {
-		if !last.Has(member.ID) {
+		if !last.IsMember(member.ID) {
 			return l.joinReason(member.ID)
 		}
 	}
 	for _, member := range want.Members() {
-		if l.state.Policy().DrainsGradually(member.ID) && want.Count(member.ID) < last.Count(member.ID) {
+		if l.state.Policy().DrainsGradually(member.ID) && want.ShardCount(member.ID) < last.ShardCount(member.ID) {
 			return "drain"
 		}
 	}
@@ -214,7 +214,7 @@ func (l *Leader) exclusionReason(now time.Duration, node *member) string {
 // repeats the open proposal of another leader keeps its reason. The first round of a leader
 // that changes nothing has the reason "new leader".
 func (l *Leader) proposalReason(now time.Duration, assigned *assignment) string {
-	switch same := assigned.stageMap.SameAs(l.state.Proposed()); {
+	switch same := assigned.stageMap.HasSameOwners(l.state.Proposed()); {
 	case same && l.state.HasOpenProposal():
 		return l.state.ProposalReason()
 	case same && l.ownRoundCommitted && l.keyConfigToActivate(now) != "":
@@ -290,7 +290,7 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, node *member) bool {
 			since = l.electedAt
 		}
 		return node.hasAcked(drop.Epoch) && node.hasAcked(l.state.Committed().Epoch()) && !node.isSilent(now, l.options.Pace) && now-since >= flapPause(drop.Strikes)
-	case drop.InForce || !l.state.Proposed().Has(node.id):
+	case drop.InForce || !l.state.Proposed().IsMember(node.id):
 		return node.freshStreak >= requiredStreak && l.canServe(now, node) && !node.isSilent(now, l.options.Pace) && node.hasAcked(l.state.Committed().Epoch())
 	case !node.hasHeartbeat():
 		// An election by itself moves nothing (rule 4, why 18).
@@ -305,7 +305,7 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, node *member) bool {
 // leases.
 func (l *Leader) canServe(now time.Duration, node *member) bool {
 	committed := l.state.Committed()
-	return node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease || committed.Has(node.id) || committed.Epoch() == 0
+	return node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease || committed.IsMember(node.id) || committed.Epoch() == 0
 }
 
 // exclusionCause returns why a member of the last map must be dropped although the leader
@@ -313,7 +313,7 @@ func (l *Leader) canServe(now time.Duration, node *member) bool {
 func (l *Leader) exclusionCause(now time.Duration, node *member) ack.DropCause {
 	last := l.state.Proposed()
 	switch {
-	case !last.Has(node.id):
+	case !last.IsMember(node.id):
 		return 0
 	case node.removed:
 		return ack.CauseRemoved
@@ -367,7 +367,7 @@ func (l *Leader) denyLateLeases(now time.Duration) {
 	}
 	last := l.state.Proposed()
 	for _, member := range l.state.Committed().Members() {
-		if node := l.member(member.ID); now-l.roundStartedAt > l.ackDeadline(node) && !last.Has(member.ID) && !node.hasCompleteAck(last.Epoch()) {
+		if node := l.member(member.ID); now-l.roundStartedAt > l.ackDeadline(node) && !last.IsMember(member.ID) && !node.hasCompleteAck(last.Epoch()) {
 			node.leaseDeniedUntil = last.Epoch()
 		}
 	}
@@ -413,7 +413,7 @@ func (l *Leader) propose(now time.Duration, a *assignment) {
 // membersMissingFrom returns the members of the map from that other does not have.
 func membersMissingFrom(from, other *shardmap.Map) (nodes []shardmap.NodeID) {
 	for _, member := range from.Members() {
-		if !other.Has(member.ID) {
+		if !other.IsMember(member.ID) {
 			nodes = append(nodes, member.ID)
 		}
 	}
@@ -427,7 +427,7 @@ func (l *Leader) exclusions(now time.Duration, proposal *shardmap.Map) map[shard
 	causes := map[shardmap.NodeID]ack.DropCause{}
 	for _, member := range slices.Concat(l.state.Committed().Members(), l.state.Proposed().Members()) {
 		node := l.member(member.ID)
-		if proposal.Has(member.ID) {
+		if proposal.IsMember(member.ID) {
 			continue
 		}
 		drop, _ := l.state.Drop(member.ID)
@@ -476,7 +476,7 @@ func (l *Leader) tryCommit(now time.Duration) {
 	committed := l.state.Committed()
 	var takeovers []Event
 	for _, member := range committed.Members() {
-		if proposed.Has(member.ID) || committed.Count(member.ID) == 0 {
+		if proposed.IsMember(member.ID) || committed.ShardCount(member.ID) == 0 {
 			continue
 		}
 		rule := l.takeoverRule(now, l.member(member.ID), proposed.Epoch())

@@ -144,7 +144,7 @@ func (l *Leader) mayProposeStage(now time.Duration, assigned *assignment) bool {
 		return false
 	}
 	staged.questionAskedAt, staged.nextQuestionAt = -1, now+staged.questionInterval(l.options.Pace)
-	return !assigned.stageMap.SameAs(l.state.Proposed())
+	return !assigned.stageMap.HasSameOwners(l.state.Proposed())
 }
 
 // askIdle sends a question to all owners with deferred moves. Their earlier answers no longer
@@ -214,7 +214,7 @@ func shardSetOf(shards []shardmap.Shard) map[shardmap.Shard]bool {
 // excludes a member, or moves a shard whose owner does not defer.
 func (l *Leader) isUrgent(assigned *assignment) bool {
 	for _, m := range l.state.Proposed().Members() {
-		if !assigned.stageMap.Has(m.ID) {
+		if !assigned.stageMap.IsMember(m.ID) {
 			return true
 		}
 	}

@@ -141,7 +141,7 @@ func (s *Sim) Settled() bool {
 		return false
 	}
 	for _, n := range alive {
-		if n.state.Committed() != m || n.state.HasOpenProposal() || !m.Has(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
+		if n.state.Committed() != m || n.state.HasOpenProposal() || !m.IsMember(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
 			return false
 		}
 	}

@@ -194,7 +194,7 @@ func (l pageTests) findsShardOfKey(t *testing.T) {
 		return document.getElementById("located").textContent;
 	}))()`, list(keys)), &said)
 	for i, k := range keys {
-		shard := int(shardmap.Of(k, shards))
+		shard := int(shardmap.ShardOf(k, shards))
 		n := m.Nodes[m.Owners[shard]]
 		if want := fmt.Sprintf("Shard %d, at %s (%s).", shard, n.ID, n.HTTP); i >= len(said) || said[i] != want {
 			t.Fatalf("key %q: %q, want %q", k, said, want)

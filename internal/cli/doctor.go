@@ -39,11 +39,11 @@ docs/operate/troubleshoot.md lists all findings.`
 
 // doctorReport is the JSON output of the command.
 type doctorReport struct {
-	From         string              `json:"from"`
-	Reports      []diagnosis.Report  `json:"reports"`
-	Unresponsive []string            `json:"unresponsive"`
-	Unreached    []diagnosis.Reach   `json:"unreached_from_here"`
-	Findings     []diagnosis.Finding `json:"findings"`
+	From         string                      `json:"from"`
+	Reports      []diagnosis.Report          `json:"reports"`
+	Unresponsive []string                    `json:"unresponsive"`
+	Unreached    []diagnosis.UnreachablePort `json:"unreached_from_here"`
+	Findings     []diagnosis.Finding         `json:"findings"`
 }
 
 // Run collects reports from all nodes, compares them and prints the findings.
@@ -95,7 +95,7 @@ func diagnose(ctx context.Context, client *client.Client) (d doctorReport, err e
 	}
 	for i, r := range second.Reports {
 		if k := slices.IndexFunc(full.Reports, func(x diagnosis.Report) bool { return x.Node == r.Node }); k >= 0 {
-			second.Reports[i].Unreached = full.Reports[k].Unreached
+			second.Reports[i].UnreachablePorts = full.Reports[k].UnreachablePorts
 		}
 	}
 	d = doctorReport{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Unreached: unreached}
@@ -105,10 +105,10 @@ func diagnose(ctx context.Context, client *client.Client) (d doctorReport, err e
 
 // dialPorts connects to the announced ports of all nodes that have not failed or left. It returns the
 // ports that this machine cannot reach, sorted by node and port.
-func dialPorts(ctx context.Context, nodes []api.Node) []diagnosis.Reach {
+func dialPorts(ctx context.Context, nodes []api.Node) []diagnosis.UnreachablePort {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	out := []diagnosis.Reach{}
+	out := []diagnosis.UnreachablePort{}
 	slots := make(chan struct{}, maxConcurrentDials)
 	for _, n := range nodes {
 		if n.State == "failed" || n.State == "left" {
@@ -130,12 +130,12 @@ func dialPorts(ctx context.Context, nodes []api.Node) []diagnosis.Reach {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				out = append(out, diagnosis.Reach{Node: n.ID, Port: port, Addr: addr, Why: describeDialError(err)})
+				out = append(out, diagnosis.UnreachablePort{Node: n.ID, Port: port, Addr: addr, Why: describeDialError(err)})
 			})
 		}
 	}
 	wg.Wait()
-	slices.SortFunc(out, func(a, b diagnosis.Reach) int { return strings.Compare(a.Node+" "+a.Port, b.Node+" "+b.Port) })
+	slices.SortFunc(out, func(a, b diagnosis.UnreachablePort) int { return strings.Compare(a.Node+" "+a.Port, b.Node+" "+b.Port) })
 	return out
 }
 
@@ -163,7 +163,7 @@ func writeDoctorReport(w io.Writer, d doctorReport) error {
 	}
 	t := newTable(w, "NODE", "VERSION", "STATE", "LEADER", "TERM", "MAP", "FINDS", "NOT-REACHED")
 	for _, r := range d.Reports {
-		t.row(r.Node, r.Version, r.State, r.Leader, r.Term, r.Epoch, len(r.Findings), len(r.Unreached))
+		t.row(r.Node, r.Version, r.State, r.Leader, r.Term, r.Epoch, len(r.Findings), len(r.UnreachablePorts))
 	}
 	for _, id := range d.Unresponsive {
 		t.row(id, "", "unresponsive", "", "", "", "", "")

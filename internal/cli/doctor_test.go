@@ -18,7 +18,7 @@ type ailing struct {
 func (a ailing) Checkup(_ context.Context, reach bool) diagnosis.Checkup {
 	c := diagnosis.Checkup{From: "a", Reports: []diagnosis.Report{{Node: "a", Version: "1", Leader: "b", Epoch: 12}, {Node: "b", Version: "1", Leader: "b", Epoch: 12}}}
 	if reach {
-		c.Reports[0].Unreached = []diagnosis.Reach{{Node: "b", Port: "peer", Addr: "10.0.0.2:7947", Why: "connection refused"}}
+		c.Reports[0].UnreachablePorts = []diagnosis.UnreachablePort{{Node: "b", Port: "peer", Addr: "10.0.0.2:7947", Why: "connection refused"}}
 	}
 	a.change(&c)
 	return c

@@ -47,7 +47,7 @@ func (c *policyCluster) WaitMap(context.Context, uint64) {}
 func TestPolicyCommandsReachTheNode(t *testing.T) {
 	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}, drained: []string{"a"}}
 	addr := serveCluster(t, c)
-	of := func(key string) uint32 { return uint32(shardmap.Of(key, 3)) }
+	of := func(key string) uint32 { return uint32(shardmap.ShardOf(key, 3)) }
 	for line, want := range map[string]api.Action{
 		"drain b":                   {Verb: api.Drain, Node: "b"},
 		"drain":                     {Verb: api.Drain, Node: "a"}, // the one that is asked
@@ -117,7 +117,7 @@ func TestPolicyCommandsReportTheirResult(t *testing.T) {
 	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}}
 	addr := serveCluster(t, c)
 	far := "a"
-	for shardmap.Of(far, 3) != 2 {
+	for shardmap.ShardOf(far, 3) != 2 {
 		far += "a"
 	}
 	for line, want := range map[string]string{

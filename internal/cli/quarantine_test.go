@@ -10,13 +10,13 @@ import (
 )
 
 func (c *policyCluster) Mark(key string) (shard uint32, hash string) {
-	return uint32(shardmap.Of(key, 3)), fmt.Sprintf("%016x", len(key))
+	return uint32(shardmap.ShardOf(key, 3)), fmt.Sprintf("%016x", len(key))
 }
 
 func TestQuarantine(t *testing.T) {
 	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}}
 	addr := serveCluster(t, c)
-	alice := uint32(shardmap.Of("alice", 3))
+	alice := uint32(shardmap.ShardOf("alice", 3))
 	for _, tc := range []struct {
 		line, says string
 		want       api.Action

@@ -55,7 +55,7 @@ func vectors(t *testing.T) []vector {
 func TestVectorsAreTheHash(t *testing.T) {
 	for _, v := range vectors(t) {
 		for n, want := range v.shards {
-			if got := shardmap.Of(v.key, n); got != want {
+			if got := shardmap.ShardOf(v.key, n); got != want {
 				t.Errorf("%q is in shard %d of %d, the page says %d", v.key, got, n, want)
 			}
 		}

@@ -108,14 +108,14 @@ func (a *API) LocalReport(ctx context.Context, reach bool) diagnosis.Report {
 		r.Timing = leaderloop.DescribeTiming(known.Timing())
 	}
 	if reach {
-		r.Unreached = a.unreachablePorts(ctx)
+		r.UnreachablePorts = a.unreachablePorts(ctx)
 		r.ClockNS = int64(a.o.Clock.Precise())
 	}
 	return r
 }
 
 // unreachablePorts connects to the ports of all other alive nodes, and returns the ports that it cannot reach.
-func (a *API) unreachablePorts(ctx context.Context) (out []diagnosis.Reach) {
+func (a *API) unreachablePorts(ctx context.Context) (out []diagnosis.UnreachablePort) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	places := make(chan struct{}, control.MaxParallel)
@@ -132,22 +132,22 @@ func (a *API) unreachablePorts(ctx context.Context) (out []diagnosis.Reach) {
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(out, func(a, b diagnosis.Reach) int {
+	slices.SortFunc(out, func(a, b diagnosis.UnreachablePort) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Port, b.Port))
 	})
 	return out[:min(len(out), maxUnreached)]
 }
 
 // portsOfOthers lists the ports of the other alive nodes: the gossip port and the announced endpoints.
-func (a *API) portsOfOthers() (all []diagnosis.Reach) {
+func (a *API) portsOfOthers() (all []diagnosis.UnreachablePort) {
 	for _, m := range a.o.View.Gossip.Members() {
 		if !m.Node || m.ID == string(a.o.Self) || m.Status != gossip.Alive {
 			continue
 		}
-		all = append(all, diagnosis.Reach{Node: m.ID, Port: "gossip", Addr: m.Addr.String()})
+		all = append(all, diagnosis.UnreachablePort{Node: m.ID, Port: "gossip", Addr: m.Addr.String()})
 		for _, name := range []string{endpoints.Peer, endpoints.HTTP, "admin"} {
 			if addr := m.Tags.Endpoints[name]; addr != "" {
-				all = append(all, diagnosis.Reach{Node: m.ID, Port: name, Addr: addr})
+				all = append(all, diagnosis.UnreachablePort{Node: m.ID, Port: name, Addr: addr})
 			}
 		}
 	}

@@ -140,7 +140,7 @@ func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []leader
 		return "the node is alive but does not report its requests"
 	case d.Shards == 0:
 		return "requests and WebSockets are still in progress at its app"
-	case s.HasOpenProposal() && s.Proposed().Count(id) < s.Committed().Count(id):
+	case s.HasOpenProposal() && s.Proposed().ShardCount(id) < s.Committed().ShardCount(id):
 		return fmt.Sprintf("epoch %d is not acknowledged by %s", s.Proposed().Epoch(), unacknowledged(s, views))
 	case gentle:
 		return fmt.Sprintf("busy shards move at the latest %s after the drain began", emptying.Duration)
@@ -154,7 +154,7 @@ func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []leader
 func unacknowledged(s *ack.State, views []leader.MemberView) string {
 	var names []string
 	for _, v := range views {
-		member := s.Proposed().Has(v.Node) || s.Committed().Has(v.Node)
+		member := s.Proposed().IsMember(v.Node) || s.Committed().IsMember(v.Node)
 		if member && !v.Restarting && v.Heartbeat.Acked < s.Proposed().Epoch() {
 			names = append(names, string(v.Node))
 		}
@@ -168,7 +168,7 @@ func unacknowledged(s *ack.State, views []leader.MemberView) string {
 // leftAt returns a DrainState that contains the number of shards that the node owns in the committed or
 // the proposed map, whichever is greater.
 func (a *API) leftAt(s *ack.State, id shardmap.NodeID) api.DrainState {
-	return api.DrainState{Node: string(id), Shards: max(s.Committed().Count(id), s.Proposed().Count(id))}
+	return api.DrainState{Node: string(id), Shards: max(s.Committed().ShardCount(id), s.Proposed().ShardCount(id))}
 }
 
 // NobodyElse is the reason why shards stay although the cluster has a leader.

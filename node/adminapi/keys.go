@@ -34,7 +34,7 @@ func (a *API) pendingKeys(active uint64, s *ack.State, views []leader.MemberView
 	for _, v := range views {
 		id := string(v.Node)
 		live := v.SinceHeartbeat >= 0 && !v.Silent && !v.Heartbeat.Goodbye && !v.Restarting
-		if id == self || !live && !s.Committed().Has(v.Node) {
+		if id == self || !live && !s.Committed().IsMember(v.Node) {
 			continue
 		}
 		nodes = append(nodes, id)

@@ -40,13 +40,13 @@ func (a *API) stateBy(s *ack.State) string {
 		return "stopping" // a restart in place: the node keeps its shards, see hold
 	case a.o.View.Leader() == "" && s.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
 		return "starting"
-	case s.Committed().Epoch() != 0 && !s.Proposed().Has(a.o.Self) && a.isAppUnhealthy(): // excluded because of its app
+	case s.Committed().Epoch() != 0 && !s.Proposed().IsMember(a.o.Self) && a.isAppUnhealthy(): // excluded because of its app
 		return "unhealthy"
-	case s.Committed().Epoch() == 0 || !a.o.Gateway && !a.o.View.IsDrained() && !s.Proposed().Has(a.o.Self): // not in the map yet
+	case s.Committed().Epoch() == 0 || !a.o.Gateway && !a.o.View.IsDrained() && !s.Proposed().IsMember(a.o.Self): // not in the map yet
 		return "joining"
 	case a.o.Gateway && a.o.View.Leader() == "", !a.o.Gateway && !a.o.Router.HasLease():
 		return "electing"
-	case a.o.View.IsDrained() && s.Committed().Count(a.o.Self) > 0:
+	case a.o.View.IsDrained() && s.Committed().ShardCount(a.o.Self) > 0:
 		return "draining"
 	case a.o.View.IsDrained():
 		return "drained"
@@ -87,7 +87,7 @@ func (a *API) Ready() error {
 		return a.unready("no lease", diagnosis.NoLease)
 	case a.o.Health != nil && !a.o.Health.Healthy() && !a.servesUnhealthy():
 		return a.unready("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
-	case !s.Committed().Has(a.o.Self) && !a.o.View.IsDrained():
+	case !s.Committed().IsMember(a.o.Self) && !a.o.View.IsDrained():
 		return a.unready("joining: not in the shard map yet", diagnosis.Joining)
 	}
 	return nil
@@ -144,7 +144,7 @@ func (a *API) Status() api.Status {
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Proposed().Epoch()),
 		LeaseMS: leaseMS(a.o.Router.LeaseLeft()), UptimeS: int64(time.Since(a.o.Started()).Seconds()),
 		Shards: api.ShardCounts{
-			Total: a.o.Shards, Owned: s.Committed().Count(a.o.Self), Held: a.o.HeldShards(), Moving: MovingShards(s), Orphaned: s.Committed().Orphans(), Unavailable: in.Unavailable(),
+			Total: a.o.Shards, Owned: s.Committed().ShardCount(a.o.Self), Held: a.o.HeldShards(), Moving: MovingShards(s), Orphaned: s.Committed().OrphanCount(), Unavailable: in.CountUnavailable(),
 		},
 		Timing:        timing,
 		FormatVersion: uint8(a.o.View.State().FormatVersion()),
@@ -170,7 +170,7 @@ func (a *API) updatedFindings(s *ack.State) (diagnosis.Inputs, []diagnosis.Findi
 	}
 	in := f.Inputs
 	in.Epoch, in.HasMap = uint64(c.Epoch()), c.Epoch() != 0
-	in.Orphaned = min(in.Orphaned, s.Committed().Orphans())
+	in.Orphaned = min(in.Orphaned, s.Committed().OrphanCount())
 	if leaderID != "" {
 		in.Leader, in.NoLeaderFor = leaderID, 0
 	}
@@ -180,10 +180,10 @@ func (a *API) updatedFindings(s *ack.State) (diagnosis.Inputs, []diagnosis.Findi
 	in.Nodes = slices.Clone(in.Nodes)
 	for i := range in.Nodes {
 		x := &in.Nodes[i]
-		x.Shards = c.Count(shardmap.NodeID(x.ID))
+		x.Shards = c.ShardCount(shardmap.NodeID(x.ID))
 		x.Lost = x.Lost && x.Shards > 0
 	}
-	return in, diagnosis.Of(in)
+	return in, diagnosis.Findings(in)
 }
 
 // Findings returns the current findings of this node. The caller must not modify the slice.
@@ -205,7 +205,7 @@ func (a *API) finding(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
 // the owner serves them.
 func (a *API) Idle(owner string) string {
 	f := a.o.Findings()
-	return f.Inputs.Idle(owner)
+	return f.Inputs.NotServingReason(owner)
 }
 
 // Nodes lists the nodes that gossip, Raft's configuration or the map of s contains, sorted by ID. views
@@ -285,9 +285,9 @@ func gossipState(s gossip.Status) string {
 // is true, v is the leader's view of the node, and describe uses it, too.
 func (a *API) describe(x *api.Node, s *ack.State, v leader.MemberView, heard bool) {
 	id := shardmap.NodeID(x.ID)
-	x.Shards = s.Committed().Count(id)
+	x.Shards = s.Committed().ShardCount(id)
 	here := x.State == "joining"
-	if here && (s.Proposed().Has(id) || x.Role == gossip.RoleGateway) {
+	if here && (s.Proposed().IsMember(id) || x.Role == gossip.RoleGateway) {
 		x.State = "active"
 	}
 	if p := a.o.View.State().Policy(); here && x.Role != gossip.RoleGateway {
@@ -338,7 +338,7 @@ func (a *API) idleOnce() func(owner string) string {
 	return func(owner string) string {
 		why, ok := said[owner]
 		if !ok {
-			why = in.Idle(owner)
+			why = in.NotServingReason(owner)
 			said[owner] = why
 		}
 		return why

@@ -137,7 +137,7 @@ func (v *View) IsDrained() bool { return v.state().Policy().Drained[shardmap.Nod
 // HasNode reports whether a node belongs to this cluster, or belonged to it recently.
 func (v *View) HasNode(node string) bool {
 	voters, others := v.Servers()
-	return consensus.ServerOfNode(slices.Concat(voters, others), node) != "" || v.state().Committed().Has(shardmap.NodeID(node)) ||
+	return consensus.ServerOfNode(slices.Concat(voters, others), node) != "" || v.state().Committed().IsMember(shardmap.NodeID(node)) ||
 		slices.ContainsFunc(v.Gossip.Members(), func(m gossip.Member) bool { return m.ID == node && m.Node })
 }
 

@@ -175,7 +175,7 @@ func (c *MapChangeRecorder) CaughtUp(s *ack.State) {
 	if m.Epoch() == 0 {
 		return
 	}
-	x := event.Change{Base: uint64(m.Epoch()), Gained: m.Count(c.o.Self), FromLog: true}
+	x := event.Change{Base: uint64(m.Epoch()), Gained: m.ShardCount(c.o.Self), FromLog: true}
 	c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(m.Epoch()), Reason: ReasonLabel(s.ProposalReason()), Change: &x})
 }
 

@@ -65,7 +65,7 @@ func (w *NodeWatcher) Observe(members []gossip.Member, servers []consensus.Serve
 	}
 	for id, x := range now {
 		node := shardmap.NodeID(id)
-		x.drained = s.Policy().Drained[node] && s.Committed().Count(node) == 0 && s.Proposed().Count(node) == 0
+		x.drained = s.Policy().Drained[node] && s.Committed().ShardCount(node) == 0 && s.Proposed().ShardCount(node) == 0
 		x.absent = s.Restarting(node)
 		now[id] = x
 	}

@@ -11,7 +11,7 @@ func (m *Monitor) bootstrapStatus() (status diagnosis.Bootstrap, bootstrapped bo
 		return status, true
 	}
 	s := m.o.Bootstrapper().Status()
-	return diagnosis.Bootstrap{ClusterToJoin: s.ClusterToJoin, MissingBootstrapper: s.MissingBootstrapper, Peers: s.Peers, BootstrapExpect: m.o.BootstrapExpect, Joins: m.o.Joins}, false
+	return diagnosis.Bootstrap{ClusterToJoin: s.ClusterToJoin, MissingBootstrapper: s.MissingBootstrapper, Peers: s.Peers, BootstrapExpect: m.o.BootstrapExpect, HasJoinAddrs: m.o.Joins}, false
 }
 
 // joinConflict returns two join addresses that belong to different clusters. nil means that there is no
@@ -21,7 +21,7 @@ func (m *Monitor) joinConflict() *diagnosis.JoinConflict {
 	if !found {
 		return nil
 	}
-	return &diagnosis.JoinConflict{First: diagnosis.Party(c.First), Second: diagnosis.Party(c.Second)}
+	return &diagnosis.JoinConflict{First: diagnosis.JoinTarget(c.First), Second: diagnosis.JoinTarget(c.Second)}
 }
 
 // joinAttempts returns the result of the last attempt to join each address of --join.

@@ -50,10 +50,10 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 	if !upToDate {
 		clearReplicatedInputs(in.Nodes)
 	}
-	if m.orphaned.Update(now, upToDate && in.HasMap && committed.Orphans() > 0) {
-		in.Orphaned = committed.Orphans()
+	if m.orphaned.Update(now, upToDate && in.HasMap && committed.OrphanCount() > 0) {
+		in.Orphaned = committed.OrphanCount()
 	}
-	in.NotInMap = m.missingInMap.Update(now, in.HasMap && !in.Gateway && !in.Stopping && !m.o.View.IsDrained() && !state.Proposed().Has(m.o.Self))
+	in.NotInMap = m.missingInMap.Update(now, in.HasMap && !in.Gateway && !in.Stopping && !m.o.View.IsDrained() && !state.Proposed().IsMember(m.o.Self))
 	noOwner := !hasOwner(in.Nodes, in.Leader)
 	in.OnlyGateways = m.onlyGateways.Update(now, noOwner) && noOwner
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(node diagnosis.Node) bool { return !node.Voter }))
@@ -103,10 +103,10 @@ func (m *Monitor) knownNodes(now time.Time, s *ack.State, leader string) []diagn
 			// A node counts as present at first. This node has just started, or has just learned of the
 			// other node, so the heartbeats of that node may not have arrived yet.
 			d = &nodeDebouncers{
-				lost: diagnosis.Debouncer{On: m.o.View.Timing().DeadAfter + takeoverMargin}, unhealthy: diagnosis.Debouncer{On: unhealthyAfter}, lagging: diagnosis.Debouncer{On: unhealthyAfter},
+				lost: diagnosis.Debouncer{OnDelay: m.o.View.Timing().DeadAfter + takeoverMargin}, unhealthy: diagnosis.Debouncer{OnDelay: unhealthyAfter}, lagging: diagnosis.Debouncer{OnDelay: unhealthyAfter},
 			}
 			d.present.Update(now, true)
-			d.present.On, d.present.Off = presenceAfter, presenceAfter
+			d.present.OnDelay, d.present.OffDelay = presenceAfter, presenceAfter
 			m.nodes[id] = d
 		}
 		// A state in the report of the leader was observed at the time of the query. It must not count as
@@ -135,7 +135,7 @@ func (m *Monitor) rawNodes(s *ack.State, leader string) map[string]*diagnosis.No
 		node := all[id]
 		if node == nil {
 			key := shardmap.NodeID(id)
-			node = &diagnosis.Node{ID: id, Shards: c.Count(key), Drained: policy.IsDraining(key), Cordoned: policy.Cordoned[key], StaleReturns: s.StaleReturns(key)}
+			node = &diagnosis.Node{ID: id, Shards: c.ShardCount(key), Drained: policy.IsDraining(key), Cordoned: policy.Cordoned[key], StaleReturns: s.StaleReturns(key)}
 			if restart, ok := s.Restart(key); ok && !restart.Ended {
 				node.Restarting, node.Grace = true, restart.Grace
 			}
@@ -183,13 +183,13 @@ func (m *Monitor) rawNodes(s *ack.State, leader string) map[string]*diagnosis.No
 func addLeaderView(node *diagnosis.Node, view leader.MemberView, committed shardmap.Epoch) {
 	node.Alive = view.SinceHeartbeat >= 0 && !view.Silent && !view.Crashed
 	if view.SinceHeartbeat >= 0 && view.SinceHeartbeat < ackagent.UnreleasedMoveWindow { // also a node that has stopped
-		node.NotReleased = int(view.Heartbeat.UnreleasedMoves)
+		node.UnreleasedMoves = int(view.Heartbeat.UnreleasedMoves)
 	}
 	if !node.Alive {
 		return
 	}
 	node.Gateway = view.Heartbeat.Gateway
-	node.NotAcquired, node.MovedElsewhere, node.AcquiresNone = int(view.Heartbeat.WaitingShards), len(view.Heartbeat.UnacquiredShards), view.Heartbeat.AcquiresNone
+	node.WaitingShards, node.MovedElsewhere, node.AcquiresNone = int(view.Heartbeat.WaitingShards), len(view.Heartbeat.UnacquiredShards), view.Heartbeat.AcquiresNone
 	node.Stopping = node.Stopping || view.Heartbeat.Leaving
 	node.AppliedEpoch = uint64(view.Heartbeat.Applied)
 	node.Lagging = view.Heartbeat.Applied < committed // the node has not applied the committed map yet
@@ -209,8 +209,8 @@ func (m *Monitor) addSelf(node *diagnosis.Node) {
 		node.App = diagnosis.AppUnknown
 		return
 	}
-	node.NotReleased, node.NotReleasedReason = m.o.Agent.RecentlyUnreleased()
-	node.Unmoved, node.UnmovedReason = m.o.Agent.KeptShards()
+	node.UnreleasedMoves, node.UnreleasedReason = m.o.Agent.RecentlyUnreleased()
+	node.UnmovedShards, node.UnmovedReason = m.o.Agent.KeptShards()
 	node.App = diagnosis.AppHealthy
 	if m.o.Health != nil && !m.o.Health.Healthy() {
 		node.App, node.HealthError = diagnosis.AppFailing, m.o.Health.LastError()
@@ -231,7 +231,7 @@ func (m *Monitor) addAcquisition(now time.Time, in *diagnosis.Inputs) {
 		}
 	}
 	if shards, why := m.o.Agent.AcquireFailures(); shards != "" {
-		in.Acquiring, in.NotAcquired = shards, why
+		in.Acquiring, in.AcquireError = shards, why
 	} else if m.acquiring.Update(now, len(m.acquiringShards) > 0) && len(m.acquiringShards) > 0 {
 		in.Acquiring = shardmap.FormatShards(m.acquiringShards)
 	}
@@ -246,23 +246,23 @@ func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
 	if now.Sub(m.appSilenceRead) >= time.Second {
 		m.appSilenceRead, m.appSilence = now, m.o.Proxy.AppSilence()
 	}
-	in.AppSilent, in.AppWaiting, in.AppUnread = m.appSilence.For, m.appSilence.Requests, m.appSilence.Unread
+	in.AppSilentFor, in.AppPendingRequests, in.AppUnreadRequests = m.appSilence.For, m.appSilence.Requests, m.appSilence.Unread
 	in.DiskStalled = m.o.IsDiskStalled()
 	if took := m.o.Stores.Slowest(); took > in.Lease/2 {
 		in.SlowestWrite = took
 	}
 	waiting := m.o.Queue.Stats()
 	in.QueueRefused, in.QueueWaiting = int(m.refusedRequests.Update(now, waiting.RefusedFull+waiting.RefusedShardLimit)), waiting.Waiting
-	in.TagsUsed, in.MaxTags = m.o.Gossip.TagsUsed()
+	in.GossipTagBytes, in.MaxGossipTagBytes = m.o.Gossip.TagsUsed()
 	if m.o.Exposed != nil {
-		in.Insecure, in.Certificates = m.o.Exposed()
+		in.Exposures, in.Certificates = m.o.Exposed()
 	}
 }
 
 // addReplicatedInputs adds the requests of operators, and the report of the leader.
 func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
 	p := m.o.API.Policy()
-	in.Pause = p.Pause
+	in.PausedMovesFor = p.Pause
 	in.Quarantined = len(p.Quarantined)
 	for _, key := range p.Quarantined {
 		if !key.Known {
@@ -274,7 +274,7 @@ func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
 	}
 	in.Differences = m.lastReport.DifferingSettings
 	if err := m.o.Router.KeysError(); err != nil {
-		in.KeysUnreadable = err.Error()
+		in.KeyConfigError = err.Error()
 	}
 	policy := m.o.State().Policy()
 	for _, suspect := range m.lastReport.Suspects {

@@ -184,7 +184,7 @@ type nodeDebouncers struct{ present, lost, unhealthy, lagging diagnosis.Debounce
 // New returns a monitor with an empty result. The durations are the times for which a condition must last
 // before it counts.
 func New(o Options) *Monitor {
-	after := func(d time.Duration) diagnosis.Debouncer { return diagnosis.Debouncer{On: d} }
+	after := func(d time.Duration) diagnosis.Debouncer { return diagnosis.Debouncer{OnDelay: d} }
 	m := &Monitor{
 		o: o, nodes: map[string]*nodeDebouncers{},
 		joinFailing: after(3 * time.Second), missingInMap: after(3 * time.Second),
@@ -247,7 +247,7 @@ func (m *Monitor) diagnose(ctx context.Context) {
 	// Without a leader, nodes that may own shards may exist, but no leader has received their
 	// heartbeats yet.
 	noOwner := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
-	next := &Result{NoOwners: m.noOwners.Update(now, noOwner) && noOwner, Inputs: in, Findings: diagnosis.Of(in)}
+	next := &Result{NoOwners: m.noOwners.Update(now, noOwner) && noOwner, Inputs: in, Findings: diagnosis.Findings(in)}
 	for _, f := range next.Findings {
 		next.public = append(next.public, f.Public())
 	}

@@ -81,7 +81,7 @@ type peerPortCheck struct {
 
 // startIfDue starts a check in the background if one is due. bootstrap is nil if this node belongs to a cluster.
 func (p *peerPortCheck) startIfDue(ctx context.Context, m *Monitor, now time.Time, bootstrap *diagnosis.Bootstrap) {
-	cluster := bootstrap.WaitReason()
+	cluster := bootstrap.WaitsForCluster()
 	waiting := cluster != "" || bootstrap.IsBootstrapper()
 	waitedFor := p.waiting.Update(now, waiting)
 	p.mu.Lock()
@@ -131,7 +131,7 @@ func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (found *dia
 		// This node cannot reach the other one. That is the result if no node reports a problem with this node.
 		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
 			addr, _ := m.o.View.Lookup(member.ID)
-			found = &diagnosis.UnreachablePeerPort{Node: member.ID, By: self, Addr: addr, Why: dialFailureReason(err)}
+			found = &diagnosis.UnreachablePeerPort{Node: member.ID, ReportedBy: self, Addr: addr, Why: dialFailureReason(err)}
 		}
 		if err != nil {
 			continue
@@ -142,7 +142,7 @@ func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (found *dia
 		case r.Why == "": // without a cluster, the remaining nodes must be checked, too
 			continue
 		}
-		return &diagnosis.UnreachablePeerPort{Node: self, By: member.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
+		return &diagnosis.UnreachablePeerPort{Node: self, ReportedBy: member.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
 	}
 	return found
 }
@@ -160,7 +160,7 @@ func (m *Monitor) Unconfirmed() []diagnosis.UnreachablePeerPort {
 			continue
 		}
 		addr, _ := m.o.View.Lookup(u.Node)
-		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, By: string(m.o.Self), Addr: addr, Why: dialFailureReason(u.Err)})
+		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, ReportedBy: string(m.o.Self), Addr: addr, Why: dialFailureReason(u.Err)})
 	}
 	return all
 }

@@ -14,7 +14,7 @@ import (
 
 // Mark returns the shard and the key_hash of a shard key, which identify it in a quarantine.
 func (h *Hasher) Mark(key string) (shard uint32, hash string) {
-	return uint32(shardmap.Of(key, h.o.Shards)), fmt.Sprintf("%016x", shardkey.Hash(h.Key(), []byte(key)))
+	return uint32(shardmap.ShardOf(key, h.o.Shards)), fmt.Sprintf("%016x", shardkey.Hash(h.Key(), []byte(key)))
 }
 
 // keyID returns an identifier of a hash key. It reveals nothing about the hash key.

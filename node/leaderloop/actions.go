@@ -41,7 +41,7 @@ func (l *Leadership) remove(ctx context.Context, a api.Action) error {
 	server := consensus.ServerOfNode(slices.Concat(voters, others), a.Node)
 	s := l.o.View.State()
 	id := shardmap.NodeID(a.Node)
-	if server == "" && !s.Committed().Has(id) && !l.o.View.Remembers(a.Node) {
+	if server == "" && !s.Committed().IsMember(id) && !l.o.View.Remembers(a.Node) {
 		return l.o.View.UnknownNode(a.Node)
 	}
 	if a.Node == string(l.o.Self) {
@@ -52,8 +52,8 @@ func (l *Leadership) remove(ctx context.Context, a api.Action) error {
 	if err := stillRuns(a, v, l.o.View.IsAlive(a.Node)); err != nil {
 		return err
 	}
-	if s.Committed().Count(id) > 0 && !a.Force {
-		return fmt.Errorf("%w: node %q still owns %d shards; wait until other nodes own them, or use --force if the node and its app are certainly gone", api.ErrRefused, a.Node, s.Committed().Count(id))
+	if s.Committed().ShardCount(id) > 0 && !a.Force {
+		return fmt.Errorf("%w: node %q still owns %d shards; wait until other nodes own them, or use --force if the node and its app are certainly gone", api.ErrRefused, a.Node, s.Committed().ShardCount(id))
 	}
 	if slices.Contains(voters, server) && len(voters) == 2 {
 		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", api.ErrRefused, a.Node)

@@ -112,7 +112,7 @@ func (c *cluster) Committed() *shardmap.Map {
 func (c *cluster) settles() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.committed = shardmap.New(8).Settle(c.committed, 2)
+	c.committed = shardmap.New(8).WithEpoch(c.committed, 2)
 }
 
 func (c *cluster) process(node string) membership.Process {

@@ -252,7 +252,7 @@ func (p *Process) exposures() (open []diagnosis.Exposure, certs []diagnosis.Cert
 	}
 	add := func(what, flag string, leaf *x509.Certificate) {
 		if leaf != nil {
-			certs = append(certs, diagnosis.Certificate{What: what, Flag: flag, Until: leaf.NotAfter})
+			certs = append(certs, diagnosis.Certificate{Purpose: what, Flag: flag, ExpiresAt: leaf.NotAfter})
 		}
 	}
 	if now := p.appPort.cert.Load(); now != nil {

@@ -61,7 +61,7 @@ func (c certificateCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descE
 func (c certificateCollector) Collect(ch chan<- prometheus.Metric) {
 	_, all := c.p.exposures()
 	for _, x := range all {
-		ch <- prometheus.MustNewConstMetric(descExpiry, prometheus.GaugeValue, float64(x.Until.Unix()), x.Flag)
+		ch <- prometheus.MustNewConstMetric(descExpiry, prometheus.GaugeValue, float64(x.ExpiresAt.Unix()), x.Flag)
 	}
 }
 

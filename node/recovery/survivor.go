@@ -70,7 +70,7 @@ func peers(servers []consensus.Server, m *shardmap.Map, here string) []Peer {
 	}
 	for _, mb := range m.Members() {
 		p := known[string(mb.ID)]
-		p.Shards = m.Count(mb.ID)
+		p.Shards = m.ShardCount(mb.ID)
 		known[string(mb.ID)] = p
 	}
 	all := make([]Peer, 0, len(known))

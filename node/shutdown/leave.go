@@ -64,7 +64,7 @@ func (s *Sequence) beforeGoodbye(ctx context.Context, began time.Time, step func
 // goodbyeDuration returns how long the goodbye may take. Before it, the app releases the shards that no
 // other node has taken.
 func (s *Sequence) goodbyeDuration() time.Duration {
-	if !s.o.State().Committed().Has(s.o.Self) {
+	if !s.o.State().Committed().IsMember(s.o.Self) {
 		return goodbyeTimeout
 	}
 	return goodbyeTimeout + s.o.ReleaseTimeout
@@ -82,7 +82,7 @@ func (s *Sequence) leaveReserve() time.Duration {
 // change because no other node is left or there is no leader.
 func (s *Sequence) isHandedOver() bool {
 	state := s.o.Router.State()
-	return !state.Committed().Has(s.o.Self) && !state.Proposed().Has(s.o.Self) || s.WhyShardsStay() != ""
+	return !state.Committed().IsMember(s.o.Self) && !state.Proposed().IsMember(s.o.Self) || s.WhyShardsStay() != ""
 }
 
 // leaveRaft asks the leader to remove the server of this node from Raft's configuration. It only logs an

@@ -77,7 +77,7 @@ func (s *Sequence) RestartInPlace(failed context.Context) {
 func (s *Sequence) restartRecorded(goodbyeAt time.Duration) bool {
 	state := s.o.State()
 	recorded, _ := state.Restart(s.o.Self)
-	nothingToRecord := s.o.View.IsLastNode() || !state.Committed().Has(s.o.Self)
+	nothingToRecord := s.o.View.IsLastNode() || !state.Committed().IsMember(s.o.Self)
 	return recorded.Boot == s.o.Agent.Boot() || nothingToRecord && s.o.Agent.HasStopped() && s.o.Agent.LastAnswer() > goodbyeAt
 }
 
@@ -92,7 +92,7 @@ func (s *Sequence) mustRecordRestarts(ctx context.Context) bool {
 	state := s.o.State()
 	return slices.ContainsFunc(views, func(v leader.MemberView) bool {
 		recorded, _ := state.Restart(v.Node)
-		return v.Heartbeat.RestartWithin > 0 && recorded.Boot < v.Heartbeat.Boot && state.Committed().Has(v.Node)
+		return v.Heartbeat.RestartWithin > 0 && recorded.Boot < v.Heartbeat.Boot && state.Committed().IsMember(v.Node)
 	})
 }
 

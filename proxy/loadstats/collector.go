@@ -194,7 +194,7 @@ func (l *Collector) Snapshot(hashKey []byte, withKeys bool) Load {
 	out.Shards = out.Shards[:min(len(out.Shards), maxLoadShards)]
 	for _, k := range l.keys.Top(maxLoadKeys) {
 		x := KeyLoad{
-			Shard: shardmap.Of(k.Key, len(l.shards)), Hash: shardkey.Hash(hashKey, []byte(k.Key)),
+			Shard: shardmap.ShardOf(k.Key, len(l.shards)), Hash: shardkey.Hash(hashKey, []byte(k.Key)),
 			Requests: k.Count / l.keys.Total() * l.scale * sampleOne,
 		}
 		if withKeys {
