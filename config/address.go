@@ -84,8 +84,8 @@ func addrsConflict(a, b string) bool {
 	return isWildcardHost(hostA) || isWildcardHost(hostB) || canonicalHost(hostA) == canonicalHost(hostB)
 }
 
-// reachesListener reports whether a connection to target certainly reaches the listener at bind. For a wildcard,
-// this is certain only for loopback: the same port on another host belongs to another program.
+// reachesListener reports whether a connection to target certainly reaches the listener at listenAddr. For a
+// wildcard, this is certain only for loopback: the same port on another host belongs to another program.
 func reachesListener(listenAddr, target string) bool {
 	host, _, err := net.SplitHostPort(listenAddr)
 	return err == nil && addrsConflict(listenAddr, target) && (!isWildcardHost(host) || address.IsLoopback(target))

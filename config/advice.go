@@ -20,7 +20,7 @@ func (c *Config) Advice() []Problem {
 			}
 			for _, problem := range []*valueProblem{adviseMissing(source, c.OnMissingKey), adviseClaim(source)} {
 				if problem != nil {
-					advice = append(advice, Problem{Key: line.key, Value: text, Origin: c.source(line.setting), Message: problem.message, Remedy: problem.remedy})
+					advice = append(advice, Problem{Key: line.key, Value: text, Origin: c.Origin(line.setting), Message: problem.message, Remedy: problem.remedy})
 				}
 			}
 		}

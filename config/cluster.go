@@ -16,9 +16,6 @@ func (c *Config) KeyConfig() keysource.Config {
 	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissingKey, TrustedProxies: c.TrustedProxies}
 }
 
-// Origin returns where the value of a setting came from, as Value.Origin does.
-func (c *Config) Origin(setting string) string { return c.source(setting) }
-
 // clusterWideNames returns the names of the settings that must have one value in the whole
 // cluster, besides those that decide the key and those that the cluster keeps itself.
 func (c *Config) clusterWideNames() []string {

@@ -261,8 +261,8 @@ func (c *Config) HasHooks() bool { return c.Hooks != "" || c.EmbeddedHooks }
 // OriginDefault is the origin of a setting that has its default value.
 const OriginDefault = "default"
 
-// source returns the origin of the value of a setting.
-func (c *Config) source(name string) string {
+// Origin returns the origin of the value of a setting, as in Value.Origin.
+func (c *Config) Origin(name string) string {
 	if from, ok := c.origins[name]; ok {
 		return from
 	}

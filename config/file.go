@@ -64,8 +64,8 @@ func parseFile(table []setting, path string, data []byte) *file {
 	return result
 }
 
-// uniqueEntries returns the first entry of each key. A duplicate key is reported as a problem,
-// because the reader of the file could not see which value applies. The key of the problem is table, if it is not empty.
+// uniqueEntries returns the first entry of each key. A duplicate key is reported as a problem, because the reader of the
+// file could not see which value applies. problemKey is the key of that problem.
 func (f *file) uniqueEntries(entries []*ast.MappingValueNode, problemKey string) []*ast.MappingValueNode {
 	firstLine := make(map[string]int)
 	var unique []*ast.MappingValueNode

@@ -45,10 +45,10 @@ func (c *Config) Values() []Value {
 	table := settings()
 	values := make([]Value, 0, len(table)+len(c.Routes))
 	for _, s := range table {
-		values = append(values, Value{Key: s.name, Value: s.valueOf(c).String(), Origin: c.source(s.name)})
+		values = append(values, Value{Key: s.name, Value: s.valueOf(c).String(), Origin: c.Origin(s.name)})
 	}
 	for _, r := range c.Routes {
-		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: strings.Join(r.Keys, ","), Origin: c.source(routesKey)})
+		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: strings.Join(r.Keys, ","), Origin: c.Origin(routesKey)})
 	}
 	return values
 }

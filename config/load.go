@@ -71,7 +71,8 @@ func readConfigFile(table []setting, layers []layer, read func(string) ([]byte, 
 	return nil
 }
 
-// setFromLayers sets s from the first layer that contains it.
+// setFromLayers sets the target from the first layer that contains it. If the value cannot be
+// parsed, it returns the problem and false, and the setting keeps its default.
 func (c *Config) setFromLayers(target setting, layers []layer) (Problem, bool) {
 	for _, source := range layers {
 		given, ok := source[target.name]

@@ -10,8 +10,8 @@ type Program struct {
 	EmbeddedHooks bool // the app has hooks
 	Settings      []ProgramSetting
 	Routes        []Route // nil means the routes of the file
-	// Args and Environ are the command line and the environment for Load; nil means none. Read reads the
-	// YAML file that they, or the setting config in Given, specify.
+	// Args and Environ are the command line and the environment for Load; nil means none. Read reads
+	// the YAML file that they, or the setting config in Settings, specify.
 	Args, Environ []string
 	Read          func(path string) ([]byte, error)
 }

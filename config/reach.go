@@ -55,5 +55,5 @@ func (c *Config) remoteJoinAddr() string {
 	return ""
 }
 
-// portOf returns the port of a bind address.
+// portOf returns the port of a listen address.
 func portOf(listenAddr string) string { return listenAddr[strings.LastIndex(listenAddr, ":")+1:] }

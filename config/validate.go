@@ -52,7 +52,7 @@ func (c *Config) findProblems(unparsed map[string]bool) []Problem {
 
 // newProblem returns a Problem with the current value of a setting.
 func (c *Config) newProblem(name string, invalid *valueProblem) Problem {
-	problem := Problem{Key: name, Origin: c.source(name), Message: invalid.message, Remedy: invalid.remedy}
+	problem := Problem{Key: name, Origin: c.Origin(name), Message: invalid.message, Remedy: invalid.remedy}
 	if s, ok := findSetting(settings(), name); ok {
 		problem.Value = s.valueOf(c).String()
 	}
@@ -108,7 +108,8 @@ func (c *Config) requiredRules() []rule {
 	return rules
 }
 
-// fileRules returns the rules for files that must be set together.
+// fileRules returns the rules for files that must be set together, such as a certificate and its
+// key.
 func (c *Config) fileRules() []rule {
 	var rules []rule
 	allOrNone := func(remedy string, files map[string]string, order ...string) {
@@ -176,7 +177,7 @@ func (c *Config) listenAddrs() []listenAddr {
 	}
 }
 
-// collisionRules returns the rules for distinct ports of all listeners and the app.
+// collisionRules returns the rules that all listeners and the app have different addresses.
 func (c *Config) collisionRules() []rule {
 	var rules []rule
 	listeners := c.listenAddrs()

@@ -50,9 +50,9 @@
 // # Limitations
 //
 // A handler cannot take over the connection (Hijack, WebSockets) or send early hints. An app that needs
-// these must run as a process of its own, to which a node forwards requests. Trailers of requests are discarded. PostBody contains the whole body, up
-// to MaxBody or 4 MiB. With StreamBodies, a body that is longer than BodyBuffer or has no known length is
-// a stream (RequestBodyStream).
+// these must run as a separate process, to which a node forwards requests. Trailers of requests are
+// discarded. PostBody contains the whole body, up to MaxBody or 4 MiB. With StreamBodies, a body that is
+// longer than BodyBuffer or has no known length is a stream (RequestBodyStream).
 //
 // Nodes share no state: one process can run any number of them.
 package embed

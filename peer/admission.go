@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// admit decides whether this node accepts the stream that h requests. It adopts the cluster of the
-// dialer if h permits that. under is the connection on which h arrived.
+// admit decides whether this node accepts the stream that a hello requests. It adopts the cluster
+// of the dialer if the hello permits that. conn is the connection on which the hello arrived.
 func (p *Port) admit(ctx context.Context, conn net.Conn, greeting hello) *RefusedError {
 	if verifier, ok := conn.(NodeVerifier); ok {
 		if err := verifier.VerifyNode(greeting.sender.Node); err != nil {

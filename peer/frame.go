@@ -19,8 +19,8 @@ const frameAllocStep = 64 << 10
 // read from the stream.
 var ErrFrameTooLarge = errors.New("peer: frame too large")
 
-// WriteFrame writes b, preceded by its length (4 bytes, big endian), in one Write. The write
-// deadline of w limits the time.
+// WriteFrame writes a message, preceded by its length (4 bytes, big endian), in one Write. The
+// write deadline of w limits the time.
 func WriteFrame(w io.Writer, message []byte) error {
 	if len(message) > MaxFrame {
 		return fmt.Errorf("%w: %d bytes, at most %d allowed", ErrFrameTooLarge, len(message), MaxFrame)

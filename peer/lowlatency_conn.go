@@ -171,7 +171,7 @@ func (c *lowLatencyConn) endRead() (interrupted bool, err error) {
 	return interrupted, err
 }
 
-// wasImmediate reports whether the read that began at begun did not wait.
+// wasImmediate reports whether the read that began at start did not wait.
 func (c *lowLatencyConn) wasImmediate(start time.Time) bool {
 	if reader, ok := c.socket.(immediateReader); ok {
 		return reader.ReadImmediately()

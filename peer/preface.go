@@ -74,6 +74,7 @@ func readHello(r io.Reader) (hello, error) {
 	return decodeHello(body)
 }
 
+// decodeHello decodes the body of a hello, in the format that the comment of hello describes.
 func decodeHello(b []byte) (hello, error) {
 	if len(b) < 1+2*recordLen {
 		return hello{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
@@ -91,8 +92,8 @@ func decodeHello(b []byte) (hello, error) {
 	return h, nil
 }
 
-// readMagic fills head and checks the magic. It checks the magic before it reads the rest, because
-// another protocol may send fewer bytes.
+// readMagic fills header and checks the magic. It checks the magic before it reads the rest,
+// because another protocol may send fewer bytes.
 func readMagic(r io.Reader, header []byte) error {
 	if _, err := io.ReadFull(r, header[:len(magic)]); err != nil {
 		return err
@@ -107,6 +108,7 @@ func readMagic(r io.Reader, header []byte) error {
 	return err
 }
 
+// readBody reads a body of the given size, unless the size exceeds maxBodyLen.
 func readBody(r io.Reader, size uint16) ([]byte, error) {
 	if size > maxBodyLen {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", errMalformed, size, maxBodyLen)
@@ -121,6 +123,7 @@ func readBody(r io.Reader, size uint16) ([]byte, error) {
 // recordLen is the encoded length of a boot and a record.
 const recordLen = 5 * 8
 
+// appendRecord appends the encoding of a boot and a record.
 func appendRecord(b []byte, boot uint64, record Record) []byte {
 	for _, v := range []uint64{boot, record.Nonce, record.Term, record.Last, record.Applied} {
 		b = binary.BigEndian.AppendUint64(b, v)
@@ -134,6 +137,7 @@ func parseRecord(b []byte) (boot uint64, record Record) {
 	return uint64At(0), Record{Nonce: uint64At(1), Term: uint64At(2), Last: uint64At(3), Applied: uint64At(4)}
 }
 
+// appendIDs appends the ids, each preceded by its length in one byte.
 func appendIDs(b []byte, ids ...string) ([]byte, error) {
 	for _, id := range ids {
 		if len(id) > maxIDLen {

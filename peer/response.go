@@ -30,6 +30,7 @@ func encodeRefused(refusal *RefusedError) []byte {
 	return finishResponse(append(responseHeader(byte(refusal.Code)), reason...))
 }
 
+// responseHeader returns a response header without the length, which finishResponse sets.
 func responseHeader(status byte) []byte {
 	b := make([]byte, responseHeaderLen, 128)
 	copy(b, magic)
@@ -38,6 +39,7 @@ func responseHeader(status byte) []byte {
 	return b
 }
 
+// finishResponse sets the length of the body in the header.
 func finishResponse(b []byte) []byte {
 	binary.BigEndian.PutUint16(b[responseHeaderLen-2:], uint16(len(b)-responseHeaderLen))
 	return b
@@ -68,6 +70,7 @@ func readResponse(r io.Reader) (Identity, error) {
 	return decodeAccepted(body)
 }
 
+// decodeAccepted decodes the body of a response that accepts a stream.
 func decodeAccepted(b []byte) (Identity, error) {
 	if len(b) < recordLen {
 		return Identity{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))

@@ -14,7 +14,7 @@ type Stats struct {
 	// data, silence or an early end.
 	FailedHandshakes uint64
 	// Evicted is the number of connections that were closed to make room for others. They also
-	// count in Broken.
+	// count in FailedHandshakes.
 	Evicted uint64
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// dialTCP is the default of Options.Dial. tune makes the settings that dialed and accepted
+// dialTCP is the default of Options.Dial. setTCPOptions makes the settings that dialed and accepted
 // connections share.
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer

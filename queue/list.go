@@ -7,6 +7,7 @@ type list struct {
 	len        int
 }
 
+// push appends a ticket that is in no list.
 func (l *list) push(t *Ticket) {
 	t.list, t.prev, t.next = l, l.tail, nil
 	if l.tail == nil {
@@ -18,6 +19,7 @@ func (l *list) push(t *Ticket) {
 	l.len++
 }
 
+// remove removes a ticket of this list.
 func (l *list) remove(t *Ticket) {
 	if t.prev == nil {
 		l.head = t.next

@@ -91,6 +91,7 @@ func (s *Scheduler) NewBusyTicker(interval time.Duration) *Ticker {
 	return s.addTicker(&Ticker{kind: whileBusy, interval: interval})
 }
 
+// addTicker adds a Ticker to the Scheduler, and schedules its first delivery if it has an interval.
 func (s *Scheduler) addTicker(ticker *Ticker) *Ticker {
 	ch := make(chan struct{}, 1)
 	ticker.C, ticker.ch, ticker.scheduler = ch, ch, s
@@ -153,12 +154,14 @@ func (s *Scheduler) TickEarly() {
 	}
 }
 
+// tickIsNear reports whether TickEarly should tick at the given time.
 func (s *Scheduler) tickIsNear(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.alarm != nil && !s.alarmDeferred && now.Sub(s.lastTick) >= MinInterval && s.nextTick.Sub(now) <= MaxInterval/2
 }
 
+// startAlarm creates and sets the alarm at the start of Run.
 func (s *Scheduler) startAlarm() alarm {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,6 +171,7 @@ func (s *Scheduler) startAlarm() alarm {
 	return s.alarm
 }
 
+// removeAlarm removes the alarm at the end of Run.
 func (s *Scheduler) removeAlarm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

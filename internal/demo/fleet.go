@@ -100,6 +100,7 @@ func (f *fleet) startReporter(ctx context.Context, p *proc, event event, wait fu
 	})
 }
 
+// progress reports the number of ready processes to Options.Progress.
 func (f *fleet) progress(done int) {
 	if f.options.Progress != nil {
 		f.options.Progress(done, len(f.apps)+len(f.nodes))

@@ -35,6 +35,7 @@ type process struct {
 	release func()
 }
 
+// run implements Run.
 func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
 	used, known := p.cpuTime()
 	if !known {

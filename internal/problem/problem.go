@@ -76,6 +76,7 @@ func (p *Problem) RetryAfterSeconds() int {
 	return int((p.RetryAfter + time.Second - 1) / time.Second)
 }
 
+// title returns the title of the response.
 func (p *Problem) title() string {
 	if p.Title != "" {
 		return p.Title
@@ -169,6 +170,7 @@ func Decode(b []byte) (*Problem, error) {
 	return p, nil
 }
 
+// appendMember appends a JSON member with a string value, preceded by a comma, unless the value is empty.
 func appendMember(dst []byte, name, value string) []byte {
 	if value == "" {
 		return dst

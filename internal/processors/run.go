@@ -24,6 +24,7 @@ type process struct {
 	setMaximum func() int
 }
 
+// run implements Run.
 func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
 	used, known := p.cpuTime()
 	if !known {

@@ -165,7 +165,7 @@ func Unregister(conn net.Conn) error {
 }
 
 // parseSockaddr converts a socket address of the kernel, whose port is in network byte order. The
-// socket s resolves the zone of an IPv6 address.
+// socket fd resolves the zone of an IPv6 address.
 func parseSockaddr(fd int, sockaddr *syscall.RawSockaddrAny) netip.AddrPort {
 	port := func(p *uint16) uint16 { b := (*[2]byte)(unsafe.Pointer(p)); return uint16(b[0])<<8 | uint16(b[1]) } //nolint:gosec // as package syscall does it
 	switch sockaddr.Addr.Family {

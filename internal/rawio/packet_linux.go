@@ -25,9 +25,9 @@ func ReadFrom(fd uintptr, p []byte) (n int, from netip.AddrPort, err error) {
 	}
 }
 
-// WriteTo sends a packet. It returns syscall.EAGAIN if the socket buffer is full. four must
-// be true for an IPv4 socket, whose packets need an IPv4 address. On an IPv6 socket an IPv4
-// address is mapped. Zones are ignored.
+// WriteTo sends a packet. It returns syscall.EAGAIN if the socket buffer is full. isIPv4 must be
+// true for an IPv4 socket, whose packets need an IPv4 address. On an IPv6 socket an IPv4 address is
+// mapped. Zones are ignored.
 func WriteTo(fd uintptr, p []byte, to netip.AddrPort, isIPv4 bool) error {
 	var sockaddr syscall.RawSockaddrAny
 	size := encodeSockaddr(&sockaddr, to, isIPv4)

@@ -55,6 +55,7 @@ func (h *Host) sendPacket(port uint16, b []byte, addr string) error {
 	return nil
 }
 
+// deliver passes a packet to the socket of the port, or loses it if there is none. n.mu must be held.
 func (n *Net) deliver(to *machine, port uint16, packet *memberlist.Packet) {
 	socket := to.current.packetSockets[port]
 	if socket == nil {
@@ -78,6 +79,7 @@ func (s *packetSocket) deliver(p *memberlist.Packet) {
 	}
 }
 
+// thaw delivers the packets that arrived while the host was frozen.
 func (s *packetSocket) thaw() {
 	for _, p := range s.arrivedFrozen {
 		s.deliver(p)
@@ -85,6 +87,7 @@ func (s *packetSocket) thaw() {
 	s.arrivedFrozen = nil
 }
 
+// close removes the socket from its host.
 func (s *packetSocket) close() {
 	if s.host.packetSockets[s.port] == s {
 		delete(s.host.packetSockets, s.port)

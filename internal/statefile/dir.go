@@ -86,6 +86,7 @@ func (d Dir) Save(shard uint32, epoch uint64, state []byte) error {
 	return nil
 }
 
+// fenced returns the error of an owner under epoch after a later owner under last has taken the shard.
 func fenced(shard uint32, epoch, last uint64) error {
 	return fmt.Errorf("%w: shard %d is of epoch %d, and this is %d", ErrFenced, shard, last, epoch)
 }
@@ -110,10 +111,12 @@ func (d Dir) newestEpochs(shard uint32) (written, claimed uint64, err error) {
 	return written, claimed, err
 }
 
+// folder returns the path of the directory of a shard.
 func (d Dir) folder(shard uint32) string {
 	return filepath.Join(string(d), strconv.FormatUint(uint64(shard), 10))
 }
 
+// file returns the path of the state file of a shard that the owner under epoch writes.
 func (d Dir) file(shard uint32, epoch uint64) string {
 	return filepath.Join(d.folder(shard), strconv.FormatUint(epoch, 10))
 }

@@ -66,6 +66,7 @@ type Body struct {
 	firstDroppedTrailer string
 }
 
+// start begins a body of the given kind. length is its length if kind is Length.
 func (b *Body) start(in *connReader, header *Header, kind Kind, length int64) {
 	*b = Body{in: in, header: header, kind: kind, trailers: b.trailers[:0]}
 	b.state = atEnd
@@ -391,6 +392,8 @@ func (b *Body) handleReadError(err error) error {
 	return b.fail(io.ErrUnexpectedEOF)
 }
 
+// fail records err as the result of all further reads, and returns it. An error of a response gets the
+// status 502.
 func (b *Body) fail(err error) error {
 	if b.isResponse {
 		err = gatewayError(err)

@@ -148,6 +148,7 @@ func validExtensions(ext []byte) bool {
 	return true
 }
 
+// tokenLen returns the length of the token at the start of b, or 0 if there is none.
 func tokenLen(b []byte) int {
 	n := 0
 	for n < len(b) && tokenByte[b[n]] {

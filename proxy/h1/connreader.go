@@ -49,10 +49,13 @@ type connReader struct {
 // past returns a deadline that lies in the past on any clock.
 func past() time.Time { return time.Unix(1, 0) }
 
+// unread returns the buffered data that has not been consumed.
 func (in *connReader) unread() []byte { return in.buf[in.readPos:in.writePos] }
 
+// buffered returns the length of unread.
 func (in *connReader) buffered() int { return in.writePos - in.readPos }
 
+// discard consumes n buffered bytes.
 func (in *connReader) discard(n int) {
 	in.readPos += n
 	if in.readPos == in.writePos {

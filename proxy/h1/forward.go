@@ -103,11 +103,13 @@ type headerPass struct {
 	dateWritten     bool
 }
 
+// putWord writes a part of the start line, followed by the byte end.
 func (p *headerPass) putWord(word []byte, end byte) {
 	p.buf = append(p.buf, word...)
 	p.buf = append(p.buf, end)
 }
 
+// putField writes a field line. name includes the colon and the space after it.
 func (p *headerPass) putField(name string, value []byte) {
 	p.buf = append(p.buf, name...)
 	p.buf = append(p.buf, value...)

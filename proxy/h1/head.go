@@ -55,6 +55,7 @@ const (
 // maxReusedHeader is the largest buffer, in bytes, that a Header keeps for its next message.
 const maxReusedHeader = 16 << 10
 
+// reset prepares h for the next message, and keeps its memory.
 func (h *Header) reset() {
 	if cap(h.raw) > maxReusedHeader {
 		h.raw = nil
