@@ -50,25 +50,25 @@ func newHandler() fasthttp.RequestHandler {
 	for _, n := range []int{smallBody, mediumBody, largeBody, streamBody} {
 		bodies["/"+strconv.Itoa(n)] = bytes.Repeat([]byte("x"), n)
 	}
-	return func(c *fasthttp.RequestCtx) {
-		path := c.Path()
+	return func(ctx *fasthttp.RequestCtx) {
+		path := ctx.Path()
 		if i := bytes.LastIndexByte(path, '/'); i > 0 {
 			path = path[:i]
 		}
 		body, ok := bodies[string(path)]
 		if !ok {
-			c.SetStatusCode(fasthttp.StatusNotFound)
+			ctx.SetStatusCode(fasthttp.StatusNotFound)
 		}
-		c.SetContentType("text/plain")
-		c.Response.SetBodyRaw(body)
+		ctx.SetContentType("text/plain")
+		ctx.Response.SetBodyRaw(body)
 	}
 }
 
 // serveEmbedded runs a node with the handler of the backend in its process.
 func serveEmbedded(ctx context.Context, args []string) error {
-	n, err := embed.New(embed.Config{Args: args, Handler: newHandler()}) //nolint:contextcheck // Run has it
+	node, err := embed.New(embed.Config{Args: args, Handler: newHandler()}) //nolint:contextcheck // Run has it
 	if err != nil {
 		return err
 	}
-	return n.Run(ctx)
+	return node.Run(ctx)
 }

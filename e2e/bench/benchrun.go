@@ -224,8 +224,8 @@ func (e *notInstalledError) Error() string {
 
 // find returns the path of an installed program.
 func find(program, pkg string) (string, error) {
-	for _, p := range []string{program, "/usr/sbin/" + program} {
-		if path, err := exec.LookPath(p); err == nil {
+	for _, candidate := range []string{program, "/usr/sbin/" + program} {
+		if path, err := exec.LookPath(candidate); err == nil {
 			return path, nil
 		}
 	}

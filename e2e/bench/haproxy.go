@@ -63,12 +63,12 @@ func (b *benchRun) startHAProxySetups(ctx context.Context) ([]*setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.launch(ctx, "haproxy", addr, nil, program, "-db", "-f", config)
+	child, err := b.launch(ctx, "haproxy", addr, nil, program, "-db", "-f", config)
 	if err != nil {
 		return nil, err
 	}
 	return []*setup{
-		{name: "haproxy", hops: 1, target: addr, processes: []*process{p}, version: version(ctx, program, "-v")},
-		{name: "haproxy", hops: 1, usesTLS: true, target: tlsAddr, processes: []*process{p}},
+		{name: "haproxy", hops: 1, target: addr, processes: []*process{child}, version: version(ctx, program, "-v")},
+		{name: "haproxy", hops: 1, usesTLS: true, target: tlsAddr, processes: []*process{child}},
 	}, nil
 }

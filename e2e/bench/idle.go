@@ -192,17 +192,17 @@ func switchesOf(pid int) (sum int64, err error) {
 		return 0, err
 	}
 	for _, file := range files {
-		b, err := os.ReadFile(file) //nolint:gosec // of a child
+		data, err := os.ReadFile(file) //nolint:gosec // of a child
 		if err != nil {
 			continue // the thread has ended
 		}
-		for line := range strings.Lines(string(b)) {
+		for line := range strings.Lines(string(data)) {
 			if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
-				n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+				count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 				if err != nil {
 					return 0, fmt.Errorf("bench: %s: %w", file, err)
 				}
-				sum += n
+				sum += count
 			}
 		}
 	}
@@ -211,15 +211,15 @@ func switchesOf(pid int) (sum int64, err error) {
 
 // loadAverage returns the load average of the machine over the last minute.
 func loadAverage() string {
-	b, _ := os.ReadFile("/proc/loadavg") // empty if the file does not exist
-	load, _, _ := strings.Cut(string(b), " ")
+	data, _ := os.ReadFile("/proc/loadavg") // empty if the file does not exist
+	load, _, _ := strings.Cut(string(data), " ")
 	return load
 }
 
-// sleep waits for d.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep waits for a duration. It returns an error if ctx ends before that.
+func sleep(ctx context.Context, duration time.Duration) error {
 	select {
-	case <-time.After(d):
+	case <-time.After(duration):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -92,6 +92,6 @@ func (b *benchRun) startNginx(ctx context.Context, program, name string, backend
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.launch(ctx, name, addrs[0], nil, program, "-c", config, "-e", b.dir+"/"+name+".err")
-	return &setup{target: addrs[0], tlsTarget: addrs[1], processes: []*process{p}}, err
+	child, err := b.launch(ctx, name, addrs[0], nil, program, "-c", config, "-e", b.dir+"/"+name+".err")
+	return &setup{target: addrs[0], tlsTarget: addrs[1], processes: []*process{child}}, err
 }

@@ -85,14 +85,14 @@ func (b *benchRun) startSingleNode(ctx context.Context, program, name string, fl
 		return nil, err
 	}
 	kind := strings.ReplaceAll("alone "+name, ",", "") // part of the name of its data directory, so it must be unique
-	p, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[0]}, "a", kind, addrs, append(flags, "--bootstrap-expect", "1"))
+	child, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[0]}, "a", kind, addrs, append(flags, "--bootstrap-expect", "1"))
 	if err != nil {
 		return nil, err
 	}
 	if err := await(ctx, name, func() error { return b.checkServing(ctx, addrs[1], []string{"a"}) }); err != nil {
 		return nil, err
 	}
-	return &setup{name: name, hops: 1, observed: true, target: addrs[0], processes: []*process{p}, adminAddrs: addrs[1:2]}, nil
+	return &setup{name: name, hops: 1, observed: true, target: addrs[0], processes: []*process{child}, adminAddrs: addrs[1:2]}, nil
 }
 
 // requestMetrics returns the names of the metrics that each request increases, by one or by its
@@ -113,8 +113,8 @@ func expectCounted(node *setup) func(context.Context, int64) error {
 			return err
 		}
 		for _, name := range requestMetrics() {
-			if n := sumSeries(metrics, name); n < float64(requests) {
-				return fmt.Errorf("bench: %s: %s is %.0f after %d requests: it does not count them", node.name, name, n, requests)
+			if count := sumSeries(metrics, name); count < float64(requests) {
+				return fmt.Errorf("bench: %s: %s is %.0f after %d requests: it does not count them", node.name, name, count, requests)
 			}
 		}
 		return nil
@@ -130,8 +130,8 @@ func expectUncounted(node *setup) func(context.Context, int64) error {
 			return err
 		}
 		for _, name := range requestMetrics() {
-			if n := sumSeries(metrics, name); n != 0 {
-				return fmt.Errorf("bench: %s: %s is %.0f: it counts requests", node.name, name, n)
+			if count := sumSeries(metrics, name); count != 0 {
+				return fmt.Errorf("bench: %s: %s is %.0f: it counts requests", node.name, name, count)
 			}
 		}
 		return nil
@@ -167,12 +167,12 @@ func truncateLog(log string) func(context.Context) (stop func() error) {
 func expectLogged(log string) func(context.Context, int64) error {
 	return func(ctx context.Context, requests int64) error {
 		return await(ctx, "the access log", func() error { // the node writes the log every 100 ms
-			b, err := os.ReadFile(log) //nolint:gosec // of the run
+			data, err := os.ReadFile(log) //nolint:gosec // of the run
 			if err != nil {
 				return err
 			}
-			if n := int64(bytes.Count(b, []byte(`"status":200`))); n < requests {
-				return fmt.Errorf("it has %d of %d lines", n, requests)
+			if lines := int64(bytes.Count(data, []byte(`"status":200`))); lines < requests {
+				return fmt.Errorf("it has %d of %d lines", lines, requests)
 			}
 			return nil
 		})

@@ -51,12 +51,12 @@ func (s *setup) supports(tc testCase) bool {
 func (s *setup) resourceUsage() (usage, error) {
 	var sum usage
 	for _, process := range s.processes {
-		u, err := usageOf(process.cmd.Process.Pid)
+		processUsage, err := usageOf(process.cmd.Process.Pid)
 		if err != nil {
 			return usage{}, fmt.Errorf("%s: %w", s.name, err)
 		}
-		sum.cpu += u.cpu
-		sum.rss += u.rss
+		sum.cpu += processUsage.cpu
+		sum.rss += processUsage.rss
 	}
 	return sum, nil
 }

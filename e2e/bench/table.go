@@ -21,8 +21,8 @@ type table struct{ out io.Writer }
 // printMachine prints the processor, the kernel and the versions of the measured programs.
 func (t *table) printMachine(setups []*setup) {
 	model := "unknown processor"
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
+	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(data)) {
 			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
 				model = strings.TrimSpace(value)
 				break

@@ -124,18 +124,18 @@ func (sc *scenario) runsOfFollowers(followers []history.Follower) (runs []histor
 }
 
 // countResumed returns the number of upstream connections that continued a stream.
-func (sc *scenario) countResumed() (n int) {
+func (sc *scenario) countResumed() (count int) {
 	seen := make(map[string]bool)
 	for _, run := range sc.cluster.RecordedRuns(sc) {
 		if !run.Resumes {
 			continue
 		}
 		if seen[run.ID] {
-			n++
+			count++
 		}
 		seen[run.ID] = true
 	}
-	return n
+	return count
 }
 
 // mapsSince returns the committed maps from an epoch on.
@@ -149,11 +149,11 @@ func (sc *scenario) mapsSince(epoch uint64) []cluster.Map {
 
 // countMoves returns how many shards changed their owner from map to map.
 func countMoves(maps []cluster.Map) int {
-	n := 0
+	count := 0
 	for i := 1; i < len(maps); i++ {
-		n += len(maps[i-1].Moves(maps[i]))
+		count += len(maps[i-1].Moves(maps[i]))
 	}
-	return n
+	return count
 }
 
 // maxLatency returns the longest time to a response, among the register operations. The app processes

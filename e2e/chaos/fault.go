@@ -47,7 +47,7 @@ func Kinds() int { return len(newFaults()) }
 // newFault returns a new fault with this name.
 func newFault(name string) fault {
 	all := newFaults()
-	return all[slices.IndexFunc(all, func(f fault) bool { return f.name() == name })]
+	return all[slices.IndexFunc(all, func(injected fault) bool { return injected.name() == name })]
 }
 
 // schedule yields the names of faults in random order. Each name comes once before any
@@ -98,8 +98,8 @@ func (s *schedule) nextRound(pairs bool) []fault {
 	return []fault{first, second}
 }
 
-func canCombine(f fault) bool {
-	_, exclusive := f.(exclusiveFault)
+func canCombine(injected fault) bool {
+	_, exclusive := injected.(exclusiveFault)
 	return !exclusive
 }
 

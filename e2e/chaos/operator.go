@@ -124,13 +124,13 @@ func (sc *scenario) withdrawRequests(node *cluster.Node) {
 		return !slices.Contains(append(policy.Drained, policy.Cordoned...), node.ID)
 	})
 	for i := range sc.drains {
-		if d := &sc.drains[i]; d.Node == node.ID && d.Until == 0 {
-			d.Until, d.LogRange.Before = history.Now(), withdrawnAt
+		if drained := &sc.drains[i]; drained.Node == node.ID && drained.Until == 0 {
+			drained.Until, drained.LogRange.Before = history.Now(), withdrawnAt
 		}
 	}
 	for i := range sc.cordons {
-		if e := &sc.cordons[i].LogRange; sc.cordons[i].Node == node.ID && e.Before == 0 {
-			e.Before = withdrawnAt
+		if logRange := &sc.cordons[i].LogRange; sc.cordons[i].Node == node.ID && logRange.Before == 0 {
+			logRange.Before = withdrawnAt
 		}
 	}
 }

@@ -24,9 +24,9 @@ type recordingTB struct {
 	cleanups []func()
 }
 
-// runWithCleanups runs f until it returns or calls FailNow, and then all cleanups.
-func (r *recordingTB) runWithCleanups(f func()) {
-	r.runIsolated(f)
+// runWithCleanups runs body until it returns or calls FailNow, and then all registered cleanups.
+func (r *recordingTB) runWithCleanups(body func()) {
+	r.runIsolated(body)
 	for {
 		r.mu.Lock()
 		n := len(r.cleanups) - 1
@@ -41,21 +41,21 @@ func (r *recordingTB) runWithCleanups(f func()) {
 	}
 }
 
-// runIsolated runs f on a goroutine that FailNow may end.
-func (*recordingTB) runIsolated(f func()) {
+// runIsolated runs body on its own goroutine, which FailNow may end.
+func (*recordingTB) runIsolated(body func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f()
+		body()
 	}()
 	<-done
 }
 
-// Cleanup registers f for the end of the run.
-func (r *recordingTB) Cleanup(f func()) {
+// Cleanup registers a function that runs at the end of the run.
+func (r *recordingTB) Cleanup(cleanup func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cleanups = append(r.cleanups, f)
+	r.cleanups = append(r.cleanups, cleanup)
 }
 
 func (r *recordingTB) record(text string) {

@@ -62,13 +62,13 @@ type Report struct {
 
 // Count returns the number of violations of a kind.
 func (r *Report) Count(kind string) int {
-	n := 0
+	count := 0
 	for _, violation := range r.Violations {
 		if violation.Kind == kind {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // Faults returns the names of all injected faults, with one name for each injection. A round
@@ -83,20 +83,20 @@ func (r *Report) Faults() []string {
 
 // Requests returns the number of checked requests.
 func (r *Report) Requests() int {
-	n := 0
+	count := 0
 	for _, round := range r.Rounds {
-		n += round.History.Requests
+		count += round.History.Requests
 	}
-	return n
+	return count
 }
 
 // Events returns the number of checked events.
 func (r *Report) Events() int {
-	n := 0
+	count := 0
 	for _, round := range r.Rounds {
-		n += round.History.Events
+		count += round.History.Events
 	}
-	return n
+	return count
 }
 
 // addViolations adds the violations of a round to the report.

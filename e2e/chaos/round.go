@@ -15,8 +15,8 @@ import (
 // joinNames returns the names of faults that were injected together.
 func joinNames(faults []fault) string {
 	var all []string
-	for _, f := range faults {
-		all = append(all, f.name())
+	for _, injected := range faults {
+		all = append(all, injected.name())
 	}
 	return strings.Join(all, " + ")
 }

@@ -12,15 +12,16 @@ import (
 type Sample []time.Duration
 
 // Add adds a duration.
-func (s *Sample) Add(d time.Duration) { *s = append(*s, d) }
+func (s *Sample) Add(duration time.Duration) { *s = append(*s, duration) }
 
-// Quantile returns the quantile q of the sample, or zero for an empty one.
-func (s Sample) Quantile(q float64) time.Duration {
+// Quantile returns the quantile for a fraction from 0 to 1, such as 0.5 for the median. It is zero for an
+// empty sample.
+func (s Sample) Quantile(fraction float64) time.Duration {
 	if len(s) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(s))
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+	return sorted[min(len(sorted)-1, int(fraction*float64(len(sorted))))]
 }
 
 // String returns median, p90 and maximum in milliseconds.
@@ -31,9 +32,9 @@ func (s Sample) String() string {
 	return fmt.Sprintf("%s %s %s", millis(s.Quantile(0.5)), millis(s.Quantile(0.9)), millis(s.Quantile(1)))
 }
 
-func millis(d time.Duration) string {
-	if d < 10*time.Millisecond {
-		return fmt.Sprintf("%.1f", d.Seconds()*1000)
+func millis(duration time.Duration) string {
+	if duration < 10*time.Millisecond {
+		return fmt.Sprintf("%.1f", duration.Seconds()*1000)
 	}
-	return fmt.Sprintf("%.0f", d.Seconds()*1000)
+	return fmt.Sprintf("%.0f", duration.Seconds()*1000)
 }

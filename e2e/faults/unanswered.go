@@ -46,9 +46,9 @@ func Unanswered(responses []history.Response) map[string]time.Duration {
 // Longest returns the longest time among the keys for which isIncluded returns true.
 func Longest(unanswered map[string]time.Duration, isIncluded func(key string) bool) time.Duration {
 	var longest time.Duration
-	for key, d := range unanswered {
+	for key, duration := range unanswered {
 		if isIncluded(key) {
-			longest = max(longest, d)
+			longest = max(longest, duration)
 		}
 	}
 	return longest

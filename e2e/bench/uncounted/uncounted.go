@@ -38,11 +38,11 @@ func begin(decl, text, more string) overlay.Edit {
 // -overlay. root is the root of the module. It fails if the source text of an edit has
 // changed.
 func Overlay(root, dir string) (string, error) {
-	o := overlay.New(root)
-	for _, e := range edits() {
-		if err := o.Edit(e); err != nil {
+	files := overlay.New(root)
+	for _, edit := range edits() {
+		if err := files.Edit(edit); err != nil {
 			return "", err
 		}
 	}
-	return o.Write(dir)
+	return files.Write(dir)
 }

@@ -62,9 +62,9 @@ func (m Map) IsBalanced() bool {
 // Moves returns the shards that have another owner in the map next.
 func (m Map) Moves(next Map) []Move {
 	var moves []Move
-	for s := range max(m.Shards, next.Shards) {
-		if from, to := m.Owner(s), next.Owner(s); from != to {
-			moves = append(moves, Move{s, from, to})
+	for shard := range max(m.Shards, next.Shards) {
+		if from, to := m.Owner(shard), next.Owner(shard); from != to {
+			moves = append(moves, Move{shard, from, to})
 		}
 	}
 	return moves
@@ -72,5 +72,5 @@ func (m Map) Moves(next Map) []Move {
 
 // Keys returns n keys for each shard that node owns.
 func (m Map) Keys(node string, n int) []string {
-	return load.KeysIn(m.Shards, n, func(s int) bool { return m.Owner(s) == node })
+	return load.KeysIn(m.Shards, n, func(shard int) bool { return m.Owner(shard) == node })
 }

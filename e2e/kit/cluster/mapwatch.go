@@ -96,8 +96,8 @@ func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 			continue
 		}
 		seen := history.Map{Epoch: shardMap.Epoch, At: c.mapWatch.firstObservedAt(shardMap.Epoch), Owners: make([]string, shardMap.Shards)}
-		for s := range shardMap.Shards {
-			seen.Owners[s] = shardMap.Owner(s)
+		for shard := range shardMap.Shards {
+			seen.Owners[shard] = shardMap.Owner(shard)
 		}
 		all = append(all, seen)
 	}
@@ -116,17 +116,17 @@ func (c *Cluster) Committed(tb testing.TB) []uint64 {
 	tb.Helper()
 	seen := make(map[uint64]bool)
 	for _, node := range c.nodes {
-		b, err := os.ReadFile(node.logFile())
+		data, err := os.ReadFile(node.logFile())
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			tb.Fatal(err)
 		}
-		for line := range bytes.Lines(b) {
-			var l struct {
+		for line := range bytes.Lines(data) {
+			var entry struct {
 				Message string `json:"message"`
 				Epoch   uint64 `json:"epoch"`
 			}
-			if json.Unmarshal(line, &l) == nil && l.Message == committedMessage {
-				seen[l.Epoch] = true
+			if json.Unmarshal(line, &entry) == nil && entry.Message == committedMessage {
+				seen[entry.Epoch] = true
 			}
 		}
 	}

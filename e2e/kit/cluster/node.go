@@ -167,8 +167,8 @@ func holdGrace(args []string) time.Duration {
 	if flagValue("--on-shutdown", "handoff") != "hold" {
 		return 0
 	}
-	d, _ := time.ParseDuration(flagValue("--hold-grace", "8s"))
-	return d
+	duration, _ := time.ParseDuration(flagValue("--hold-grace", "8s"))
+	return duration
 }
 
 // Stop sends SIGTERM and waits for exit code 0.
@@ -314,11 +314,11 @@ func (n *Node) PerformAction(tb testing.TB, action string, params url.Values) {
 func (n *Node) TryAction(ctx context.Context, action string, params url.Values) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	u := "http://" + n.Admin + "/v1/" + action
+	requestURL := "http://" + n.Admin + "/v1/" + action
 	if len(params) > 0 {
-		u += "?" + params.Encode()
+		requestURL += "?" + params.Encode()
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, requestURL, nil)
 	if err != nil {
 		return err
 	}

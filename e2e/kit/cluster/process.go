@@ -158,40 +158,40 @@ func (p *Process) kill() error {
 
 // isStopped reports whether the kernel has stopped the process after SIGSTOP.
 func (p *Process) isStopped() bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
 	if err != nil {
 		return false
 	}
 	// The state follows the name, which is in parentheses.
-	_, rest, ok := bytes.Cut(b, []byte(") "))
+	_, rest, ok := bytes.Cut(data, []byte(") "))
 	return ok && len(rest) > 0 && rest[0] == 'T'
 }
 
 // Output returns the output so far. If it is long, it returns the first and the last n
 // bytes, in whole lines.
 func (p *Process) Output(n int) string {
-	b, err := os.ReadFile(p.Log)
+	data, err := os.ReadFile(p.Log)
 	if err != nil {
 		return err.Error()
 	}
-	if len(b) <= 2*n {
-		return string(b)
+	if len(data) <= 2*n {
+		return string(data)
 	}
-	first, last := b[:n], b[len(b)-n:]
+	first, last := data[:n], data[len(data)-n:]
 	first = first[:bytes.LastIndexByte(first, '\n')+1]
 	if _, rest, ok := bytes.Cut(last, []byte("\n")); ok {
 		last = rest
 	}
-	return fmt.Sprintf("%s… %d bytes …\n%s", first, len(b)-len(first)-len(last), last)
+	return fmt.Sprintf("%s… %d bytes …\n%s", first, len(data)-len(first)-len(last), last)
 }
 
 // crashLine returns the first line of the output that reports a crash of the program.
 func (p *Process) crashLine() string {
-	b, err := os.ReadFile(p.Log)
+	data, err := os.ReadFile(p.Log)
 	if err != nil {
 		return ""
 	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(data)) {
 		for _, prefix := range []string{"panic: ", "fatal error: ", "WARNING: DATA RACE"} {
 			if strings.HasPrefix(line, prefix) {
 				return strings.TrimSpace(line)

@@ -37,13 +37,13 @@ func (r *records) read() error {
 		return fmt.Errorf("cluster: records: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	b, err := io.ReadAll(io.NewSectionReader(file, r.offset, 1<<62))
+	data, err := io.ReadAll(io.NewSectionReader(file, r.offset, 1<<62))
 	if err != nil {
 		return fmt.Errorf("cluster: records: %w", err)
 	}
-	b = b[:bytes.LastIndexByte(b, '\n')+1]
-	r.offset += int64(len(b))
-	for line := range bytes.Lines(b) {
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
+	r.offset += int64(len(data))
+	for line := range bytes.Lines(data) {
 		var run history.Run
 		if err := json.Unmarshal(line, &run); err != nil {
 			return fmt.Errorf("cluster: records in %s: %w", r.path, err)

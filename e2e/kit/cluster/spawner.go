@@ -29,8 +29,8 @@ func newSpawner(realTime bool) (*spawner, error) {
 			err = rtprio.Thread()
 		}
 		ready <- err
-		for f := range s.tasks {
-			f()
+		for task := range s.tasks {
+			task()
 		}
 	}()
 	return s, <-ready

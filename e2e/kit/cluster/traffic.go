@@ -75,12 +75,12 @@ func (c *Cluster) Load(tb testing.TB, nodes []*Node, traffic Traffic) *Load {
 	c.loadCount++
 	client := load.NewClient(Addrs(nodes), nil)
 	ctx, abort := context.WithCancel(context.WithoutCancel(tb.Context()))
-	l := &Load{cluster: c, client: client, Generator: load.Start(ctx, load.Options{
+	running := &Load{cluster: c, client: client, Generator: load.Start(ctx, load.Options{
 		Client: client, Rate: traffic.Rate, Keys: traffic.Keys, ModifyRequest: traffic.ModifyRequest, Timeout: traffic.Timeout,
 		Prefix: fmt.Sprintf("l%d", c.loadCount),
 	})}
-	tb.Cleanup(func() { abort(); l.Stop(); client.Close() })
-	return l
+	tb.Cleanup(func() { abort(); running.Stop(); client.Close() })
+	return running
 }
 
 // SetTargets replaces the nodes that receive the next requests.

@@ -67,12 +67,12 @@ func (s *Server) AddService(service string, port uint16) {
 }
 
 func (s *Server) serve() {
-	for b := make([]byte, 4096); ; {
-		n, from, err := s.conn.ReadFrom(b)
+	for data := make([]byte, 4096); ; {
+		n, from, err := s.conn.ReadFrom(data)
 		if err != nil {
 			return
 		}
-		if answer, err := s.respond(b[:n]); err == nil {
+		if answer, err := s.respond(data[:n]); err == nil {
 			_, _ = s.conn.WriteTo(answer, from)
 		}
 	}

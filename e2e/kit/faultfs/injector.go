@@ -98,11 +98,11 @@ func isKilled(ctx context.Context) bool {
 	if !ok || caller.Pid == 0 {
 		return false // a call of the kernel itself
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", caller.Pid))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", caller.Pid))
 	if err != nil {
 		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(data)) {
 		name, value, _ := strings.Cut(line, ":")
 		if name != "SigPnd" && name != "ShdPnd" {
 			continue

@@ -33,23 +33,23 @@ func (n node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbed
 }
 
 // Fsync implements fsync and fdatasync of a file.
-func (n node) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.Errno {
+func (n node) Fsync(ctx context.Context, handle fs.FileHandle, flags uint32) syscall.Errno {
 	if errno := n.injector.apply(ctx); errno != 0 {
 		return errno
 	}
-	if f, ok := f.(fs.FileFsyncer); ok {
-		return f.Fsync(ctx, flags)
+	if handle, ok := handle.(fs.FileFsyncer); ok {
+		return handle.Fsync(ctx, flags)
 	}
 	return syscall.ENOTSUP
 }
 
 // OpendirHandle opens a directory.
 func (n node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	f, fuseFlags, errno := n.LoopbackNode.OpendirHandle(ctx, flags)
-	if d, ok := f.(libraryDir); ok && errno == 0 {
-		f = directory{d, n.injector}
+	handle, fuseFlags, errno := n.LoopbackNode.OpendirHandle(ctx, flags)
+	if dir, ok := handle.(libraryDir); ok && errno == 0 {
+		handle = directory{dir, n.injector}
 	}
-	return f, fuseFlags, errno
+	return handle, fuseFlags, errno
 }
 
 // libraryDir is the interface of an open directory of the library.

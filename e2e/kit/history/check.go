@@ -107,7 +107,7 @@ func (c *checker) buildIndex() {
 	c.classifyFaults()
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		if fault.Kind == Stalled && !c.isTooBrief(i) && slices.ContainsFunc(c.history.Responses, func(a Response) bool { return fault.overlaps(a.Sent(), a.Done()) }) {
+		if fault.Kind == Stalled && !c.isTooBrief(i) && slices.ContainsFunc(c.history.Responses, func(resp Response) bool { return fault.overlaps(resp.Sent(), resp.Done()) }) {
 			c.report.StalledTime += time.Duration(fault.end() - fault.From)
 		}
 	}
@@ -116,8 +116,8 @@ func (c *checker) buildIndex() {
 // checkOwnership checks the runs of each shard against each other.
 func (c *checker) checkOwnership() {
 	all := make(map[uint32][]Run, len(c.runsByShard))
-	for s, runs := range c.runsByShard {
-		all[s] = slices.Clone(runs)
+	for shard, runs := range c.runsByShard {
+		all[shard] = slices.Clone(runs)
 	}
 	for i := range c.history.Admissions {
 		run := c.history.Admissions[i].asRun()

@@ -69,7 +69,7 @@ func (c *checker) forEachInterval(from, until int64, visit func(from, until int6
 		if end == start {
 			continue
 		}
-		voters := slices.DeleteFunc(slices.Clone(allVoters), func(n string) bool { return c.history.VoterSince[n] > start })
+		voters := slices.DeleteFunc(slices.Clone(allVoters), func(node string) bool { return c.history.VoterSince[node] > start })
 		votes := len(voters)
 		if c.rules.Voters > 0 {
 			votes = min(votes, c.rules.Voters)

@@ -54,12 +54,12 @@ const maxLine = 1 << 20
 // number replaces earlier ones. An incomplete last line, left by a process that died, is
 // ignored.
 func ReadRuns(path string) ([]Run, error) {
-	b, err := os.ReadFile(path) //nolint:gosec // the caller made the file
+	data, err := os.ReadFile(path) //nolint:gosec // the caller made the file
 	if err != nil {
 		return nil, fmt.Errorf("history: read records: %w", err)
 	}
-	if i := bytes.LastIndexByte(b, '\n'); i < len(b)-1 {
-		b = b[:i+1]
+	if i := bytes.LastIndexByte(data, '\n'); i < len(data)-1 {
+		data = data[:i+1]
 	}
 	type runID struct {
 		app string
@@ -67,19 +67,19 @@ func ReadRuns(path string) ([]Run, error) {
 	}
 	var runs []Run
 	index := make(map[runID]int)
-	lines := bufio.NewScanner(bytes.NewReader(b))
+	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		var run Run
 		if err := json.Unmarshal(lines.Bytes(), &run); err != nil {
 			return nil, fmt.Errorf("history: records in %s: %w", path, err)
 		}
-		p := runID{run.App, run.Seq}
-		if i, ok := index[p]; ok {
+		id := runID{run.App, run.Seq}
+		if i, ok := index[id]; ok {
 			runs[i] = run
 			continue
 		}
-		index[p] = len(runs)
+		index[id] = len(runs)
 		runs = append(runs, run)
 	}
 	return runs, lines.Err()

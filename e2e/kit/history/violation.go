@@ -101,8 +101,8 @@ func (k Kind) IsSafety() bool {
 // IsSafetyKind reports whether the kind with this name is a safety property. An unknown name
 // counts as one.
 func IsSafetyKind(name string) bool {
-	k := slices.Index(kinds[:], name)
-	return k < 1 || Kind(k).IsSafety()
+	kind := slices.Index(kinds[:], name)
+	return kind < 1 || Kind(kind).IsSafety()
 }
 
 // Violation is one broken guarantee.

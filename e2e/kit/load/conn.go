@@ -150,8 +150,8 @@ func (c *clientConn) writeIfOpen(p []byte) (sent int, err error) {
 type prefixBuffer []byte
 
 // Write never fails.
-func (p *prefixBuffer) Write(b []byte) (int, error) {
+func (p *prefixBuffer) Write(data []byte) (int, error) {
 	const limit = 300
-	*p = append(*p, b[:min(len(b), limit-len(*p))]...)
-	return len(b), nil
+	*p = append(*p, data[:min(len(data), limit-len(*p))]...)
+	return len(data), nil
 }

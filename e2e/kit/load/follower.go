@@ -130,7 +130,7 @@ func (f *Follower) readStream(ctx context.Context, target string, req Request) (
 
 // readEvents records events as they arrive. It ignores an incomplete event at the end.
 func (f *Follower) readEvents(body io.Reader) error {
-	var e history.Event
+	var event history.Event
 	for lines := bufio.NewReader(body); ; {
 		line, err := lines.ReadString('\n')
 		if err != nil {
@@ -142,23 +142,23 @@ func (f *Follower) readEvents(body io.Reader) error {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch name {
 		case "id":
-			e.ID, _ = strconv.ParseUint(value, 10, 64) // history.Check detects a zero
+			event.ID, _ = strconv.ParseUint(value, 10, 64) // history.Check detects a zero
 		case "data":
-			e.Text = value
+			event.Text = value
 		case "":
-			f.addEvent(e)
-			e = history.Event{ID: e.ID}
+			f.addEvent(event)
+			event = history.Event{ID: event.ID}
 		}
 	}
 }
 
-func (f *Follower) addEvent(e history.Event) {
+func (f *Follower) addEvent(event history.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	conn := &f.conns[len(f.conns)-1]
 	conn.LastEvent = history.Now()
-	conn.Events = append(conn.Events, e)
-	f.lastEvent = e.ID
+	conn.Events = append(conn.Events, event)
+	f.lastEvent = event.ID
 }
 
 // endConn records the end of the connection.
@@ -167,10 +167,10 @@ func (f *Follower) endConn(status int, err error) {
 	defer f.mu.Unlock()
 	conn := &f.conns[len(f.conns)-1]
 	conn.Status, conn.Done, conn.Ended = status, history.Now(), err == nil
-	var a responseError
+	var rejected responseError
 	switch {
-	case errors.As(err, &a):
-		conn.Error, conn.Detail = a.code, a.detail
+	case errors.As(err, &rejected):
+		conn.Error, conn.Detail = rejected.code, rejected.detail
 	case err != nil:
 		conn.Err, conn.Refused = err.Error(), status == 0 && isRefused(err)
 	}

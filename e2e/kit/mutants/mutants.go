@@ -160,16 +160,16 @@ func Names() []string {
 // Overlay writes the files of the overlay into dir and returns the argument of go build
 // -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
-	o := overlay.New(root)
+	files := overlay.New(root)
 	for _, pkg := range []string{"ack/agent", "node/router", "proxy", "internal/cli"} {
-		o.Add(pkg+"/planted.go", fmt.Sprintf(plantedSource, path.Base(pkg), Variable))
+		files.Add(pkg+"/planted.go", fmt.Sprintf(plantedSource, path.Base(pkg), Variable))
 	}
-	o.Add("node/router/planted_epochs.go", routerSource)
-	o.Add("internal/cli/planted_own.go", fmt.Sprintf(cliSource, Names(), Variable))
-	for _, e := range edits() {
-		if err := o.Edit(e); err != nil {
+	files.Add("node/router/planted_epochs.go", routerSource)
+	files.Add("internal/cli/planted_own.go", fmt.Sprintf(cliSource, Names(), Variable))
+	for _, edit := range edits() {
+		if err := files.Edit(edit); err != nil {
 			return "", err
 		}
 	}
-	return o.Write(dir)
+	return files.Write(dir)
 }

@@ -15,8 +15,8 @@ const Level = 3
 // Overlay writes the files of the overlay into dir and returns the argument of go build
 // -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
-	o := overlay.New(root)
-	for _, e := range []overlay.Edit{
+	files := overlay.New(root)
+	for _, edit := range []overlay.Edit{
 		{Decl: "ack.MinFormatVersion", Old: "	MaxFormatVersion FormatVersion = 2\n", New: "	MaxFormatVersion FormatVersion = 3\n"},
 		{
 			Decl: "ack.newWriter", Old: "func newWriter(version FormatVersion) writer { return writer{buf: []byte{byte(max(version, MinFormatVersion))}} }\n",
@@ -35,9 +35,9 @@ func Overlay(root, dir string) (string, error) {
 	}
 `},
 	} {
-		if err := o.Edit(e); err != nil {
+		if err := files.Edit(edit); err != nil {
 			return "", err
 		}
 	}
-	return o.Write(dir)
+	return files.Write(dir)
 }

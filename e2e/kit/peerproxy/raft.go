@@ -13,8 +13,8 @@ const (
 // carriesLog reports whether a part of a Raft stream contains log entries or the header
 // of a snapshot. Raft encodes its requests as MessagePack maps with field names as keys.
 // An AppendEntries request without entries is a heartbeat, or announces the commit index.
-func carriesLog(b []byte) bool {
-	for rest := b; ; {
+func carriesLog(data []byte) bool {
+	for rest := data; ; {
 		_, after, ok := bytes.Cut(rest, []byte("\xa7Entries"))
 		if !ok || len(after) == 0 {
 			break
@@ -24,5 +24,5 @@ func carriesLog(b []byte) bool {
 		}
 		rest = after
 	}
-	return bytes.Contains(b, []byte("SnapshotVersion"))
+	return bytes.Contains(data, []byte("SnapshotVersion"))
 }

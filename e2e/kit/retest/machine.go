@@ -135,11 +135,11 @@ func stolenTime(stat []byte) time.Duration {
 func throttledTime(stat []byte) time.Duration {
 	for line := range bytes.Lines(stat) {
 		if rest, ok := bytes.CutPrefix(line, []byte("throttled_usec ")); ok {
-			us, err := strconv.ParseInt(string(bytes.TrimSpace(rest)), 10, 64)
+			micros, err := strconv.ParseInt(string(bytes.TrimSpace(rest)), 10, 64)
 			if err != nil {
 				return 0
 			}
-			return time.Duration(us) * time.Microsecond
+			return time.Duration(micros) * time.Microsecond
 		}
 	}
 	return 0

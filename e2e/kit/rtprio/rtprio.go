@@ -16,8 +16,8 @@ import (
 // the thread and must never unlock it, so that the priority ends with both. It needs
 // root.
 func Thread() error {
-	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}
-	if err := unix.SchedSetAttr(0, &a, 0); err != nil {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
 		return fmt.Errorf("rtprio: SCHED_RR: %w", err)
 	}
 	return nil

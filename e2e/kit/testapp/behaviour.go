@@ -136,12 +136,12 @@ func (b behaviour) sendFeed(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Shardway-Stream", "resume")
 	key := r.Header.Get("Shardway-Key")
 	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // 0 if absent: start with the first event
-	for n := last + 1; ; n++ {
-		for i, part := range []string{fmt.Sprintf("id: %d\n", n), fmt.Sprintf("data: %s\n\n", history.EventText(key, n))} {
+	for eventID := last + 1; ; eventID++ {
+		for i, part := range []string{fmt.Sprintf("id: %d\n", eventID), fmt.Sprintf("data: %s\n\n", history.EventText(key, eventID))} {
 			if _, err := io.WriteString(w, part); err != nil { //nolint:gosec // the client is a test, not a browser
 				return
 			}
-			if n == last+1 && i == 0 {
+			if eventID == last+1 && i == 0 {
 				continue
 			}
 			if http.NewResponseController(w).Flush() != nil || !sleep(r, b.feedInterval/2) {
@@ -175,8 +175,8 @@ func splitEvenly(data []byte, count int) [][]byte {
 }
 
 // sleep waits for a duration. It returns false if the client disconnects before that.
-func sleep(r *http.Request, d time.Duration) bool {
-	timer := time.NewTimer(d)
+func sleep(r *http.Request, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -30,19 +30,19 @@ func newCache(dir string) *cache { return &cache{dir: dir, counts: make(map[stri
 func (c *cache) increment(key string) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, cached := c.counts[key]
+	count, cached := c.counts[key]
 	if !cached {
 		var err error
-		if n, err = c.load(key); err != nil {
+		if count, err = c.load(key); err != nil {
 			return 0, err
 		}
 	}
-	n++
-	if err := c.save(key, n); err != nil {
+	count++
+	if err := c.save(key, count); err != nil {
 		return 0, err
 	}
-	c.counts[key] = n
-	return n, nil
+	c.counts[key] = count
+	return count, nil
 }
 
 // dropAll clears the memory, as a restart of the app does.
@@ -64,12 +64,12 @@ func (c *cache) load(key string) (uint64, error) {
 }
 
 // save replaces the file of the key atomically. A concurrent reader gets the old or the new count.
-func (c *cache) save(key string, n uint64) error {
+func (c *cache) save(key string, count uint64) error {
 	file, err := os.CreateTemp(c.dir, "new-*")
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(strconv.FormatUint(n, 10))
+	_, err = file.WriteString(strconv.FormatUint(count, 10))
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), c.path(key)) //nolint:gosec // path escapes the key
 	}

@@ -43,14 +43,14 @@ func (s *state) setFault(hook, spec string) error {
 	fault.kind = kind
 	switch kind {
 	case "slow":
-		d, err := time.ParseDuration(arg)
+		duration, err := time.ParseDuration(arg)
 		if err != nil {
 			return err
 		}
-		fault.delay = d
+		fault.delay = duration
 	case "failed":
-		for n := range strings.SplitSeq(arg, ",") {
-			shard, err := strconv.ParseUint(n, 10, 32)
+		for number := range strings.SplitSeq(arg, ",") {
+			shard, err := strconv.ParseUint(number, 10, 32)
 			if err != nil {
 				return err
 			}

@@ -59,10 +59,10 @@ func (l *reopenableListener) Close() error {
 func (l *reopenableListener) Addr() net.Addr { return l.addr }
 
 // track is the ConnState function of the server. It maintains the set of open connections.
-func (l *reopenableListener) track(conn net.Conn, s http.ConnState) {
+func (l *reopenableListener) track(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch s { //nolint:exhaustive // the other states do not change the set of open connections
+	switch state { //nolint:exhaustive // the other states do not change the set of open connections
 	case http.StateNew:
 		l.conns[conn] = struct{}{}
 	case http.StateClosed, http.StateHijacked:
@@ -72,7 +72,7 @@ func (l *reopenableListener) track(conn net.Conn, s http.ConnState) {
 
 // closeFor closes the port for a duration, and returns immediately. If all is set, it also closes the
 // open connections. It does nothing while the port is closed.
-func (l *reopenableListener) closeFor(d time.Duration, all bool) {
+func (l *reopenableListener) closeFor(duration time.Duration, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.opened != nil || l.closed {
@@ -83,7 +83,7 @@ func (l *reopenableListener) closeFor(d time.Duration, all bool) {
 	if all {
 		time.AfterFunc(50*time.Millisecond, l.closeConns) // after the response to the control request
 	}
-	time.AfterFunc(d, l.reopen)
+	time.AfterFunc(duration, l.reopen)
 }
 
 func (l *reopenableListener) closeConns() {

@@ -94,14 +94,14 @@ func (a *app) serve(ctx context.Context, ln net.Listener) error {
 // serveEmbedded runs a node with this app as its handler until ctx ends. It serves control
 // requests on ln until the node has stopped.
 func (a *app) serveEmbedded(ctx context.Context, ln net.Listener, args []string) error {
-	n, err := embed.New(embed.Config{Args: args, Handler: embed.HTTP(a)}) //nolint:contextcheck // New takes no context; Run does
+	node, err := embed.New(embed.Config{Args: args, Handler: embed.HTTP(a)}) //nolint:contextcheck // New takes no context; Run does
 	if err != nil {
 		return err
 	}
 	controlCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- a.serve(controlCtx, ln) }()
-	err = n.Run(ctx)
+	err = node.Run(ctx)
 	stop()
 	return errors.Join(err, <-served)
 }

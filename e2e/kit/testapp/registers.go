@@ -50,8 +50,8 @@ type registerCell struct {
 	lastCall int64 // time of the last call of the store, a value of history.Now
 }
 
-func newRegisters(s *store.Client) *registers {
-	return &registers{store: s, cells: make(map[cellKey]*registerCell)}
+func newRegisters(client *store.Client) *registers {
+	return &registers{store: client, cells: make(map[cellKey]*registerCell)}
 }
 
 // serve runs the register operation that r requests. ok is false if the client disconnected before

@@ -89,12 +89,12 @@ func (a *app) serveControl(w http.ResponseWriter, r *http.Request) {
 		}
 		writeJSON(w, a.name)
 	case "/close-port":
-		d, err := time.ParseDuration(query.Get("for"))
+		duration, err := time.ParseDuration(query.Get("for"))
 		if err != nil || a.listener == nil {
 			http.Error(w, "close-port: for must be a duration", http.StatusBadRequest)
 			return
 		}
-		a.listener.closeFor(d, query.Get("all") == "true")
+		a.listener.closeFor(duration, query.Get("all") == "true")
 		writeJSON(w, a.name)
 	case "/records":
 		a.mu.Lock()
@@ -115,9 +115,9 @@ func (a *app) serveControl(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
+func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v)
+	_ = json.NewEncoder(w).Encode(value)
 }
 
 // serveRequest handles one request from a node. It records the start of the request, and its end
@@ -221,9 +221,9 @@ func shardAndEpoch(header http.Header) (shard uint32, epoch uint64) {
 type prefixBuffer []byte
 
 // Write always returns len(b) and a nil error.
-func (p *prefixBuffer) Write(b []byte) (int, error) {
-	*p = append(*p, b[:min(len(b), store.MaxValue+1-len(*p))]...)
-	return len(b), nil
+func (p *prefixBuffer) Write(data []byte) (int, error) {
+	*p = append(*p, data[:min(len(data), store.MaxValue+1-len(*p))]...)
+	return len(data), nil
 }
 
 // startRun records the start of r. It returns the record and the number of requests for the key,
@@ -259,9 +259,9 @@ func (a *app) endRun(run history.Run) {
 // appendRecord writes one JSON line to out. It panics if the write fails, because a test must not
 // pass with missing records.
 func (a *app) appendRecord(run history.Run) {
-	b, err := json.Marshal(run)
+	data, err := json.Marshal(run)
 	if err == nil {
-		_, err = a.recordWriter.Write(append(b, '\n'))
+		_, err = a.recordWriter.Write(append(data, '\n'))
 	}
 	if err != nil {
 		panic(fmt.Sprintf("app: write record: %v", err))

@@ -164,27 +164,27 @@ func (a *app) accept(r *http.Request) (*appConn, error) {
 
 // ServeHTTP serves one upstream connection.
 func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c, err := a.accept(r)
+	upstream, err := a.accept(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	defer c.register()()
-	c.record("begin", c.Number)
-	c.save(c.Number + reservedNumbers)
+	defer upstream.register()()
+	upstream.record("begin", upstream.Number)
+	upstream.save(upstream.Number + reservedNumbers)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		c.record("broken", c.Number)
+		upstream.record("broken", upstream.Number)
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	c.conn = conn
+	upstream.conn = conn
 	stop := make(chan struct{})
 	var sender sync.WaitGroup
-	sender.Go(func() { c.send(stop) })
+	sender.Go(func() { upstream.send(stop) })
 	defer sender.Wait()
 	defer close(stop)
-	c.receive(buffered.Reader, r.Header.Get("Sec-WebSocket-Key"))
+	upstream.receive(buffered.Reader, r.Header.Get("Sec-WebSocket-Key"))
 }
 
 func (c *appConn) record(event string, number uint64) {
@@ -196,12 +196,12 @@ func (c *appConn) statePath() string { return filepath.Join(c.dir, c.Session) }
 
 // load reads the state of a known session.
 func (c *appConn) load() (known bool, err error) {
-	b, err := os.ReadFile(c.statePath())
+	data, err := os.ReadFile(c.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err == nil {
-		c.Number, err = strconv.ParseUint(string(b), 10, 64)
+		c.Number, err = strconv.ParseUint(string(data), 10, 64)
 	}
 	return true, err
 }

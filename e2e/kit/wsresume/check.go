@@ -237,6 +237,6 @@ func (c *checker) checkDownstream() {
 }
 
 // hasGap reports whether a connection after from, up to to, was told of a gap.
-func (c *checker) hasGap(from, to uint64) bool {
-	return slices.ContainsFunc(c.conns, func(conn *Conn) bool { return conn.Gap && conn.Number > from && conn.Number <= to })
+func (c *checker) hasGap(from, last uint64) bool {
+	return slices.ContainsFunc(c.conns, func(conn *Conn) bool { return conn.Gap && conn.Number > from && conn.Number <= last })
 }

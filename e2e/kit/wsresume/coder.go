@@ -47,11 +47,11 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // reply replies until the client asks for a close, or the connection ends otherwise.
 func (c *appConn) reply(ctx context.Context, socket *websocket.Conn) (closed bool, err error) {
 	for {
-		_, b, err := socket.Read(ctx)
+		_, data, err := socket.Read(ctx)
 		if err != nil {
 			return false, err
 		}
-		text, last := strings.CutPrefix(string(b), ClosePrefix)
+		text, last := strings.CutPrefix(string(data), ClosePrefix)
 		number, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
 		c.record("got", number)
 		if last {
