@@ -46,7 +46,7 @@ func New(c Config) (*Node, error) {
 	// New has no context, so the lookups of NewWith cannot be cancelled.
 	n.process, err = process.NewWith(context.Background(), &settings, version.Version, n.log, &process.App{
 		Handler: c.Handler, Streams: c.StreamBodies, Hook: c.hookFunc(),
-		Overdue: func(why error) {
+		OnOverdue: func(why error) {
 			n.log.Error().Err(why).Msg("handler did not return, process ends")
 			exit(why)
 		},

@@ -131,7 +131,7 @@ func (a *agent) run(ctx context.Context) {
 			a.machine.AdvanceHeartbeat(now, clock.MinInterval/2)
 		case <-a.busyTimer.C: // only poll
 		case <-a.stateChanged: // poll reads the new state
-		case <-a.router.InFlight.Zero: // the last request of a shard has ended, so poll may acknowledge a proposal
+		case <-a.router.InFlight.ReachedZero: // the last request of a shard has ended, so poll may acknowledge a proposal
 		case <-a.wake:
 			a.machine.HeartbeatNow()
 		case <-a.beatWithVoters:
@@ -251,7 +251,7 @@ func (a *agent) PublishRouting(r ack.Routing) {
 	if s.Proposed().Epoch() != old.Proposed().Epoch() {
 		a.proxy.RenewPeersWhere(newlyExcluded(old, s))
 	}
-	a.proxy.Wake(a.router.Swap(r))
+	a.proxy.Wake(a.router.SwapTable(r))
 	a.changes.Routed(old, s, a.clock.Precise())
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		a.onCommit(old.Committed(), s)
@@ -264,7 +264,7 @@ func (a *agent) PublishRouting(r ack.Routing) {
 	}
 	a.orphans.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 	if s.Proposed().Epoch() != old.Proposed().Epoch() && s.HasOpenProposal() {
-		a.moveStages.RecordProposal(s, a.self, a.router.InFlight.Of)
+		a.moveStages.RecordProposal(s, a.self, a.router.InFlight.CountOf)
 		a.log.Debug().Uint64("epoch", uint64(s.Proposed().Epoch())).Msg("map proposed")
 	}
 }
@@ -304,7 +304,7 @@ func (a *agent) CountRunning(may func(shardmap.Shard) bool) int {
 func (a *agent) AbortRequests(why ackagent.AbortReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ackagent.AbortDraining:
-		a.moveStages.RecordAborted(may, a.router.InFlight.Of)
+		a.moveStages.RecordAborted(may, a.router.InFlight.CountOf)
 		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.State().Proposed().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
 	case ackagent.AbortLeaseLost:
@@ -505,8 +505,8 @@ func (a *agent) HasDuplicate() bool { return a.duplicateAddr.Load() != nil }
 // began, and the error of the first of them.
 func (a *agent) Unreleased() (shards int, why string) { return a.releases.inDrain() }
 
-// KeptByDrain does the same as keptStays.
-func (a *agent) KeptByDrain(shards int) (why string) { return a.keptStays(shards) }
+// DrainBlockReason does the same as keptStays.
+func (a *agent) DrainBlockReason(shards int) (why string) { return a.keptStays(shards) }
 
 // Owned returns the shards that the app of this node holds.
 func (a *agent) Owned(ctx context.Context) (api.OwnedList, error) {

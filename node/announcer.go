@@ -29,7 +29,7 @@ func (a *announcer) adopt(id string) error {
 	if err := a.o.Dir.SetCluster(id, a.o.Shards); err != nil {
 		return err
 	}
-	a.hasher.Update()
+	a.hasher.UpdateQuarantine()
 	return a.gossip.SetTags(a.tags())
 }
 
@@ -71,7 +71,7 @@ func (a *announcer) keepLevel(s *ack.State) {
 	if l <= max(a.o.Dir.Level(), uint8(ack.MinFormatVersion)) {
 		return
 	}
-	err := a.o.Dir.KeepLevel(l)
+	err := a.o.Dir.StoreLevel(l)
 	if err == nil {
 		err = a.gossip.SetTags(a.tags())
 	}

@@ -44,7 +44,7 @@ func TestUnwritableDiskRecordsStopNoNode(t *testing.T) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if known, err := d.Known(); err != nil || len(known) != 2 {
+		if known, err := d.DiskRecords(); err != nil || len(known) != 2 {
 			w.t.Errorf("it keeps %v, %v, want the two others", known, err)
 		}
 		_ = d.Close()
@@ -62,8 +62,8 @@ func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
 		w.tune = func(o *node.Options) { o.Log = zerolog.New(log) }
 		p := w.follower()
 		p.terminate()
-		gone := disk.Known{Server: "z/old", Boot: 7, Nonce: 1, Term: 1, Applied: 2}
-		p.keeps(func(d *disk.Dir, kept []disk.Known) error { return d.KeepKnown(append(kept, gone)) })
+		gone := disk.DiskRecord{Server: "z/old", Boot: 7, Nonce: 1, Term: 1, Applied: 2}
+		p.keeps(func(d *disk.Dir, kept []disk.DiskRecord) error { return d.StoreDiskRecords(append(kept, gone)) })
 		p.mem.SetReadFault(func(name string) error {
 			if name == "known.json" {
 				return syscall.EMFILE
@@ -86,13 +86,13 @@ func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
 
 // keeps returns what the disk of a node that does not run keeps of others; change may
 // change it.
-func (p *process) keeps(change func(d *disk.Dir, kept []disk.Known) error) []disk.Known {
+func (p *process) keeps(change func(d *disk.Dir, kept []disk.DiskRecord) error) []disk.DiskRecord {
 	p.w.t.Helper()
 	d, err := p.mem.Open(p.name)
 	if err != nil {
 		p.w.t.Fatal(err)
 	}
-	kept, err := d.Known()
+	kept, err := d.DiskRecords()
 	if err == nil && change != nil {
 		err = change(d, kept)
 	}

@@ -45,11 +45,11 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 		return now + timing.Lease + timing.AbortDelay()
 	}
 	for _, stop := range []time.Duration{0, time.Nanosecond, time.Hour} {
-		if a.poll(a.BeginTurn()); stop > 0 && !a.router.AbortOverdue() {
+		if a.poll(a.BeginTurn()); stop > 0 && !a.router.IsAbortOverdue() {
 			t.Error("without a lease it is over")
 		}
 		cutBy := grant()
-		if a.router.HasLease() && a.router.AbortOverdue() {
+		if a.router.HasLease() && a.router.IsAbortOverdue() {
 			t.Fatal("it is over under a lease")
 		}
 		clock.Advance(100 * time.Millisecond)
@@ -57,15 +57,15 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 			t.Fatal("a lease was not renewed")
 		}
 		clock.Advance(cutBy - clock.Precise()) // nobody looks meanwhile: it is stopped
-		if a.router.AbortOverdue() {
+		if a.router.IsAbortOverdue() {
 			t.Error("it is over by a lease that was renewed")
 		}
 		clock.Advance(100*time.Millisecond - 1)
-		if a.router.AbortOverdue() {
+		if a.router.IsAbortOverdue() {
 			t.Error("it is over too soon")
 		}
 		clock.Advance(1 + stop)
-		if !a.router.AbortOverdue() {
+		if !a.router.IsAbortOverdue() {
 			t.Error("nobody has cut it, and it may go on")
 		}
 		a.overdue.cut = 0

@@ -144,7 +144,7 @@ func (n *Node) Lacks() bool { return n.agent.missingMapSince.Load() != 0 }
 func (n *Node) Term() uint64 { return n.raft.Term() }
 
 // Knows returns what the node knows of a server's disk.
-func (n *Node) Knows(server string) disk.Known { return n.diskRecords.Table().Of(server) }
+func (n *Node) Knows(server string) disk.DiskRecord { return n.diskRecords.Table().Of(server) }
 
 // Server returns the id of the node's Raft server.
 func (n *Node) Server() string { return n.server }

@@ -158,7 +158,7 @@ func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
 func TestEndOfRequestsWakesTheWaiter(t *testing.T) {
 	told := func(f *router.InFlight) bool {
 		select {
-		case <-f.Zero:
+		case <-f.ReachedZero:
 			return true
 		default:
 			return false
@@ -191,7 +191,7 @@ func TestEndOfRequestsWakesTheWaiter(t *testing.T) {
 		t.Error("told, though nothing was waited for")
 	}
 	end = f.Begin(3)
-	if n := f.CountShard(3); n != 1 || f.Of(3) != 1 {
+	if n := f.CountShard(3); n != 1 || f.CountOf(3) != 1 {
 		t.Errorf("%d run for a shard, want 1", n)
 	}
 	if end(); !told(f) {

@@ -52,7 +52,7 @@ func TestActionOfALeaderThatEndsMayHaveHappened(t *testing.T) {
 		w.untilVoters(3)
 		l := w.leader()
 		asks := w.all[w.others(l)[0]]
-		l.mem.SetFault(func(string) error {
+		l.mem.SetStoreFault(func(string) error {
 			time.Sleep(time.Second)
 			return nil
 		})

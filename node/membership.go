@@ -49,14 +49,14 @@ func (n *Node) openMembership() {
 	}
 	n.bootstrapper = membership.NewBootstrapper(membership.BootstrapperOptions{
 		JoinsOnlyItself: alone,
-		Self:            string(n.self), BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0,
-		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: peerClient{n}, Fail: n.fail, Log: n.log,
+		Self:            string(n.self), BootstrapExpect: n.o.BootstrapExpect, HasJoinAddrs: len(n.o.Join) > 0,
+		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: peerClient{n}, OnFailure: n.fail, Log: n.log,
 	})
 	n.duplicates = membership.NewDuplicateDetector(membership.DuplicateOptions{
 		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: peerClient{n}, Lookup: n.view.Lookup, Log: n.log,
-		Answered: func() bool { return n.agent.lastAnswer.Load() != 0 },
-		OnSeen:   func(addr string) { n.agent.duplicateAddr.Store(&addr) },
-		OnFound: func(addr string) {
+		IsAnswered:  func() bool { return n.agent.lastAnswer.Load() != 0 },
+		OnDetection: func(addr string) { n.agent.duplicateAddr.Store(&addr) },
+		OnDuplicate: func(addr string) {
 			select {
 			case n.agent.duplicate <- addr:
 			default:

@@ -108,12 +108,12 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.WebSocketStreams.BufferBytes()) }),
 		gauge("ignored_entries", "Number of proposals and commits in the log that were ignored because they came too late.", func() float64 { return float64(state().IgnoredEntries()) }),
 	}
-	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
-	for _, reason := range gossip.StreamReasons() {
+	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.StreamStatistics().Open) }))
+	for _, reason := range gossip.StreamCloseReasons() {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_gossip_streams_closed_total", ConstLabels: prometheus.Labels{"reason": reason},
 			Help: "Total number of gossip streams of other nodes closed early, by the bound that they exceeded.",
-		}, func() float64 { return float64(n.gossip.Streams().Closed[reason]) }))
+		}, func() float64 { return float64(n.gossip.StreamStatistics().Closed[reason]) }))
 	}
 	for kind, l := range map[string]*muxpool.Pool{"requests": n.router.RequestStreams, "websockets": n.router.WebSocketStreams} {
 		for direction, count := range map[string]func() int{"dialed": l.Outgoing.Len, "accepted": l.Sessions} {

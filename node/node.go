@@ -148,15 +148,15 @@ func New(o Options) (*Node, error) {
 	n.diskRecords = identity.NewRecords(n.recordsOptions())
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
-		Cluster: n.announcer.clusterID, AdoptCluster: n.announcer.adopt, IsKnownNode: n.view.MayConnect, Lookup: n.view.Lookup, IsNodeAddr: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
+		Cluster: n.announcer.clusterID, AdoptCluster: n.announcer.adopt, IsKnownNode: n.view.IsKnownPeer, Lookup: n.view.Lookup, IsNodeAddr: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
 		DiskRecords: n.diskRecords,
 		Scheduler:   &n.scheduler,
 		WrapClient:  o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.client = control.NewClient(n.port, n.log)
-	n.leader = &leaderloop.Client{Self: string(n.self), View: n.view, Control: n.client, Current: n.leading.Load, WhyNone: func() string { return n.api.WhyNoLeader() }, Log: n.log}
+	n.leader = &leaderloop.Client{Self: string(n.self), View: n.view, Control: n.client, CurrentLeadership: n.leading.Load, NoLeaderReason: func() string { return n.api.WhyNoLeader() }, Log: n.log}
 	n.poison = crashdetect.NewPoisonDetector(crashdetect.PoisonOptions{
-		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.view.Leader, StoppedOnPurpose: n.view.LeavesByPlan, Log: n.log,
+		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.view.Leader, StoppedOnPurpose: n.view.IsLeavingOrLeft, Log: n.log,
 	})
 	n.stream = consensus.NewStream(n.server, n.diskRecords.DialRaft(n.port, n.raftOpen))
 	n.router = router.New(n.self, o.Shards, o.Clock, n.port)
@@ -183,7 +183,7 @@ func New(o Options) (*Node, error) {
 	if n.appWatch != nil {
 		n.appWatch.connected, n.appWatch.renew = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
 	}
-	n.fsm.policed = n.hasher.Update
+	n.fsm.policed = n.hasher.UpdateQuarantine
 	n.crashes = crashdetect.NewDetector(n.port, o.Clock, n.refused)
 	n.inbox = &leaderInbox{leading: &n.leading, records: n.diskRecords, crashes: n.crashes, ownAnswers: make(chan ack.Answer, 1), log: n.log}
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
@@ -214,7 +214,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.OnNotAcquired(s, shardmap.Epoch(epoch)) }
 	}
 	p.KeepUpstream = n.appWatch != nil
-	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.AbortOverdue, n.acceptsNewKeys, n.idle.Hold
+	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.IsAbortOverdue, n.acceptsNewKeys, n.idle.Hold
 	p.Probe = func() (bool, string) {
 		if err := n.api.Ready(); err != nil {
 			return false, api.Brief(err) // without details, because the probe needs no authentication
@@ -264,8 +264,8 @@ func (n *Node) writeLimitOptions() writelimit.Options {
 func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
-		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, BootstrapExpect: n.o.BootstrapExpect, Tags: n.announcer.tags(), Keys: gossipKeys(n.o.Secrets),
-		Keep: n.view.IsServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Scheduler: &n.scheduler, Log: n.o.Log,
+		BindAddr: n.o.GossipBind, AdvertiseAddr: n.o.GossipAdvertise, JoinAddrs: n.o.Join, BootstrapExpect: n.o.BootstrapExpect, Tags: n.announcer.tags(), Keys: gossipKeys(n.o.Secrets),
+		RetainForever: n.view.IsServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Scheduler: &n.scheduler, Log: n.o.Log,
 	}); err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (n *Node) open() error {
 	if n.stores, err = n.o.Dir.OpenStores(disk.StoreOptions{Log: n.o.Log}); err != nil {
 		return err
 	}
-	n.stores.Time(func(d time.Duration) { n.metrics.writes.Observe(d.Seconds()) })
+	n.stores.SetWriteObserver(func(d time.Duration) { n.metrics.writes.Observe(d.Seconds()) })
 	return nil
 }
 
@@ -286,8 +286,8 @@ func (n *Node) adminOptions() adminapi.Options {
 			r := n.monitor.Result()
 			return adminapi.Findings{Inputs: r.Inputs, List: r.Findings}
 		},
-		HeldShards: n.idle.HeldCount, LoadedKeys: n.loaded.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
-		MayWrite: n.writeLimit.ForOwned, MapStays: n.shutdown.WhyShardsStay, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
+		HeldShardCount: n.idle.HeldCount, LoadedKeys: n.loaded.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
+		WriteTimeLeft: n.writeLimit.ForOwned, NoTakeoverReason: n.shutdown.WhyShardsStay, Started: func() time.Time { return n.started }, IsStopRequested: n.ending.Load, IsStopping: n.stopping.Load,
 	}
 }
 
@@ -389,7 +389,7 @@ func (n *Node) newAgent() {
 	var hooks *ackagent.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
 		a.hooking = newHooking(n.o.Hooks, n.router.InFlight, n.log)
-		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.AbortOverdue
+		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.IsAbortOverdue
 		n.router.OnNotAcquired = a.hooking.noteNotAcquired
 		hooks = &ackagent.HookOptions{App: a.hooking, SendReleases: a.hooking.deliver, ReleaseEnded: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
@@ -404,7 +404,7 @@ func (n *Node) newAgent() {
 // raise stores a boot number above known in the data directory and returns it. It returns false if that
 // fails.
 func (n *Node) raise(known uint64) (boot uint64, ok bool) {
-	boot, err := n.o.Dir.Raise(known)
+	boot, err := n.o.Dir.RaiseBoot(known)
 	n.port.SetBoot(boot)
 	if err != nil {
 		n.fail(err)
@@ -446,7 +446,7 @@ func (n *Node) hung(on bool) {
 func (n *Node) refused(node string, gone crashdetect.Process, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
 		n.inbox.send(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, RedialStartedAt: began})
-		return began < l.Began() // then that said nothing
+		return began < l.StartedAt() // then that said nothing
 	}
 	n.campaigner.OnLeaderEnded(node)
 	return false
@@ -457,7 +457,7 @@ var errDuplicate = errors.New("duplicate-node")
 // wait returns when the node must stop. The result is nil if ctx has ended, otherwise the error of the
 // failure.
 func (n *Node) wait(ctx context.Context) error {
-	refused, asked := n.gossip.Refused(), make(chan identity.SupersedeCheck, 1)
+	refused, asked := n.gossip.Refusals(), make(chan identity.SupersedeCheck, 1)
 	for {
 		select {
 		case <-ctx.Done():
@@ -478,11 +478,11 @@ func (n *Node) wait(ctx context.Context) error {
 		case s := <-asked:
 			switch {
 			case s.By != "":
-				return errors.Join(s.Claim, n.o.Dir.Supersede(s.By))
+				return errors.Join(s.Claim, n.o.Dir.MarkSuperseded(s.By))
 			case !s.Served:
 				return s.Claim
 			}
-			refused = n.gossip.Refused()
+			refused = n.gossip.Refusals()
 		case addr := <-n.agent.duplicate:
 			return fmt.Errorf("node: %w: node id %q is in use by the process at %s: stop that one, or give this one another --node and an empty --data directory", errDuplicate, n.self, addr)
 		}
@@ -494,10 +494,10 @@ func (n *Node) wait(ctx context.Context) error {
 // write.
 func (n *Node) condemned(err error) error {
 	if stale, ok := errors.AsType[*identity.StaleDiskError](err); ok {
-		return errors.Join(err, n.o.Dir.Condemn(stale.Reason.Error()))
+		return errors.Join(err, n.o.Dir.MarkStale(stale.Reason.Error()))
 	}
 	if above, ok := errors.AsType[*ack.FormatVersionError](err); ok && above.InForce {
-		return errors.Join(err, n.o.Dir.KeepLevel(uint8(above.Version)))
+		return errors.Join(err, n.o.Dir.StoreLevel(uint8(above.Version)))
 	}
 	return err
 }

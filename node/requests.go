@@ -45,7 +45,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		}),
 		control.Settings: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			views, _ := l.View(ctx)
-			return l.Differences(views, from.Node, q.Settings)
+			return l.SettingsDifferences(views, from.Node, q.Settings)
 		}),
 		control.Implicated: asLeader(n.leader, func(_ context.Context, _ *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			reports, err := control.Decode[[]crashdetect.CrashReport](q.Implicated)
@@ -66,7 +66,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 			return n.bootstrapper.HandlePromise(ctx, from.Node, q.Firm)
 		},
 		control.Needs: func(context.Context, control.Caller, control.Request) (any, error) {
-			return n.bootstrapper.HandleNeeds()
+			return n.bootstrapper.HandleNeedsPromise()
 		},
 		control.Duplicate: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
 			return n.duplicates.Probe(ctx, from.Node, q.Nonce), nil
@@ -90,7 +90,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 			if len(q.Question) == 0 {
 				return n.idle.Answer(), nil
 			}
-			question, err := control.Decode[leaderloop.StageQuestion](q.Question)
+			question, err := control.Decode[leaderloop.StagedIdleRequest](q.Question)
 			if err != nil {
 				return nil, err
 			}

@@ -42,7 +42,7 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	if err != nil {
 		o.Log.Warn().Err(err).Msg("app instance not read")
 	}
-	w := &appWatch{newest: newest, stored: persist.New("app instance", instance, o.Dir.KeepAppInstance, o.Log), log: o.Log, watch: ackagent.NewAppWatch(instance)}
+	w := &appWatch{newest: newest, stored: persist.New("app instance", instance, o.Dir.StoreAppInstance, o.Log), log: o.Log, watch: ackagent.NewAppWatch(instance)}
 	if o.CheckApp == nil {
 		w.inProcess = true
 		w.watch = ackagent.NewAppWatch("")

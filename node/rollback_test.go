@@ -247,7 +247,7 @@ func TestRestartsAreNoRollbacks(t *testing.T) {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			known, err := d.Known()
+			known, err := d.DiskRecords()
 			if err != nil || len(known) != 2 {
 				w.t.Errorf("%s knows of %+v, %v, want both others", n, known, err)
 			}

@@ -177,7 +177,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 		case <-n.gossip.Changed():
 			n.view.Update()
 		case <-t.C:
-			n.view.NoteServers()
+			n.view.RecordServers()
 			n.announcer.adoptFromLog(n.fsm.state.Load())
 			n.announcer.keepLevel(n.fsm.state.Load())
 			timing.compare(n.fsm.state.Load())
@@ -260,7 +260,7 @@ func (n *Node) leaderOptions() leaderloop.Options {
 		},
 		IdleShards: n.idle.Answer, IdleInStage: n.idle.AnswerStage, AdoptCluster: n.announcer.adoptFromLog, OnVoterHeartbeat: func() { chanutil.Notify(n.agent.beatWithVoters) },
 		Events: n.events, Changes: n.changes, Log: n.log,
-		Metrics: leaderloop.Metrics{Proposals: n.metrics.rounds, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, Commits: n.metrics.commits},
+		Metrics: leaderloop.Metrics{Proposals: n.metrics.rounds, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, CommitSeconds: n.metrics.commits},
 	}
 }
 

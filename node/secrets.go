@@ -33,7 +33,7 @@ func (n *Node) followSecrets() {
 	n.o.Secrets.OnChange(func(l secret.List) error {
 		err := n.gossip.SetKeys(l.GossipKeys())
 		n.RenewPeers()
-		n.hasher.Update()
+		n.hasher.UpdateQuarantine()
 		return err
 	})
 }

@@ -34,7 +34,7 @@ func controlMessages() []any {
 		control.Request{},
 		[]control.Reply{},
 		[]crashdetect.CrashReport{},
-		leaderloop.StageQuestion{},
+		leaderloop.StagedIdleRequest{},
 		[]leaderloop.WireMember{},
 		[]crashdetect.Suspect{},
 		[]diagnosis.Difference{},

@@ -138,7 +138,7 @@ func (p *process) run() {
 		}
 	}
 	p.killed, p.asked = false, false
-	p.mem.SetFault(p.disk.meet)
+	p.mem.SetStoreFault(p.disk.meet)
 	dir, err := p.mem.Open(p.name)
 	must(err)
 	app, err := p.host.Listen(":8080")

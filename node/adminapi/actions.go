@@ -10,18 +10,18 @@ import (
 
 // Do performs an action of an operator. Only the leader can perform it, so another node sends the action
 // to the leader.
-func (a *API) Do(ctx context.Context, act api.Action) error {
+func (a *API) Do(ctx context.Context, action api.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
-	if act.Hash != "" {
-		act.Under = a.o.HashKeyID()
+	if action.Hash != "" {
+		action.Under = a.options.HashKeyID()
 	}
-	return a.o.Leader.Do(ctx, act)
+	return a.options.Leader.Do(ctx, action)
 }
 
 // WhyNoLeader returns why there is no leader, as far as this node can determine, with a remedy.
 func (a *API) WhyNoLeader() string {
-	if f, ok := a.finding(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
+	if f, ok := a.findFirst(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
 		return f.Text + "; " + f.Remedy
 	}
 	return "an election is in progress, or this node is isolated; try again in a moment"

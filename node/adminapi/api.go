@@ -36,9 +36,9 @@ type Agent interface {
 	// Unreleased returns the number of shards that moved without a release since the last drain of this node
 	// began, and the error of the first of them.
 	Unreleased() (shards int, why string)
-	// KeptByDrain returns why a safe drain keeps all of the remaining shards on this node. Empty means that
+	// DrainBlockReason returns why a safe drain keeps all of the remaining shards on this node. Empty means that
 	// some of them can still move.
-	KeptByDrain(shards int) (why string)
+	DrainBlockReason(shards int) (why string)
 }
 
 // Findings contains the findings of a node, and the inputs from which they were computed.
@@ -76,43 +76,43 @@ type Options struct {
 
 	// Findings returns the result of the last run of the diagnosis.
 	Findings func() Findings
-	// HeldShards returns the number of shards that the app holds with the Shardway-Hold header.
-	HeldShards func() int
+	// HeldShardCount returns the number of shards that the app holds with the Shardway-Hold header.
+	HeldShardCount func() int
 	// LoadedKeys returns the digest of the key configuration that this node has loaded.
 	LoadedKeys func() uint64
 	// Quarantined lists the quarantined keys of a policy.
 	Quarantined func(*ack.Policy) []api.QuarantinedKey
 	// HashKeyID returns the identifier of the hash key in use.
 	HashKeyID func() uint32
-	// MayWrite returns how long an app without contact to this node may write.
-	MayWrite func(ctx context.Context) time.Duration
-	// MapStays returns why no other node takes over the shards of this node. Empty means that another node
+	// WriteTimeLeft returns how long an app without contact to this node may write.
+	WriteTimeLeft func(ctx context.Context) time.Duration
+	// NoTakeoverReason returns why no other node takes over the shards of this node. Empty means that another node
 	// may take them over.
-	MapStays func() string
-	// Started returns the time at which the node started. IsEnding reports whether the node was asked to
+	NoTakeoverReason func() string
+	// Started returns the time at which the node started. IsStopRequested reports whether the node was asked to
 	// stop, and IsStopping whether it has handed over its shards or has failed.
-	Started              func() time.Time
-	IsEnding, IsStopping func() bool
+	Started                     func() time.Time
+	IsStopRequested, IsStopping func() bool
 }
 
 // API serves the admin API of one node. Its methods may be called from any goroutine.
 type API struct {
-	o              Options
-	checkups       [2]checkupCache // cached checkups, without and with reach
+	options        Options
+	checkupCaches  [2]checkupCache // cached checkups, without and with reach
 	runningCache   *control.Cached[api.RunningList]
 	hotCache       *control.Cached[api.HotList]
 	webSocketCache *control.Cached[api.SocketList]
 	settings       atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
 }
 
-// New returns the admin API of a node. The parts in o may be unfinished; they are used at the first
-// request.
-func New(o Options) *API {
+// New returns the admin API of a node. The parts in options may be unfinished; they are used at the
+// first request.
+func New(options Options) *API {
 	return &API{
-		o: o, checkups: [2]checkupCache{newCheckupCache(), newCheckupCache()},
+		options: options, checkupCaches: [2]checkupCache{newCheckupCache(), newCheckupCache()},
 		runningCache: control.NewCached[api.RunningList](), hotCache: control.NewCached[api.HotList](), webSocketCache: control.NewCached[api.SocketList](),
 	}
 }
 
 // Plan returns the moves that the next shard map would contain.
-func (a *API) Plan(ctx context.Context) (api.Plan, error) { return a.o.Leader.Plan(ctx) }
+func (a *API) Plan(ctx context.Context) (api.Plan, error) { return a.options.Leader.Plan(ctx) }

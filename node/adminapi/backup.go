@@ -10,9 +10,9 @@ import (
 // of any node can be used, even an old one: the restored cluster starts with an epoch above all epochs
 // that were used after the backup.
 func (a *API) Backup() ([]byte, error) {
-	s := a.o.View.State()
-	if !s.Bootstrapped() {
-		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", api.ErrRefused, a.o.Self)
+	replicated := a.options.View.State()
+	if !replicated.Bootstrapped() {
+		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", api.ErrRefused, a.options.Self)
 	}
-	return s.Backup()
+	return replicated.Backup()
 }

@@ -20,164 +20,164 @@ import (
 const (
 	// checkupTimeout bounds the collection of the reports of all nodes.
 	checkupTimeout = 5 * time.Second
-	// ReachTimeout bounds one attempt to connect to a port.
-	ReachTimeout = time.Second
-	// maxUnreached is the largest number of ports in a report.
-	maxUnreached = 256
+	// DialTimeout bounds one attempt to connect to a port.
+	DialTimeout = time.Second
+	// maxUnreachedPorts is the largest number of ports in a report.
+	maxUnreachedPorts = 256
 )
 
 // checkupCache caches the last checkup of a kind, because a checkup is expensive: it asks every node, and
-// with reach, each of them connects to every port of all other nodes. place protects the other fields.
+// with reach, each of them connects to every port of all other nodes. lock protects the other fields.
 type checkupCache struct {
-	place chan struct{}      // cap 1, used as a lock; a caller that waits for it receives the cached result
-	asked time.Time          // time of the last checkup, complete or not
-	last  *diagnosis.Checkup // last complete checkup; nil means none
+	lock       chan struct{}      // cap 1, used as a lock; a caller that waits for it receives the cached result
+	finishedAt time.Time          // time of the last checkup, complete or not
+	complete   *diagnosis.Checkup // last complete checkup; nil means none
 }
 
-// newCheckupCache returns an checkupCache without a result.
-func newCheckupCache() checkupCache { return checkupCache{place: make(chan struct{}, 1)} }
+// newCheckupCache returns a checkupCache without a result.
+func newCheckupCache() checkupCache { return checkupCache{lock: make(chan struct{}, 1)} }
 
 // Checkup asks all alive nodes for their reports, at most once in control.CacheTime. Callers within that
 // time receive the same result. With reach, the reports also contain the ports that each node cannot
 // reach. If ctx ends first, the result may be incomplete or empty.
 func (a *API) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
-	x := &a.checkups[0]
+	cache := &a.checkupCaches[0]
 	if reach {
-		x = &a.checkups[1]
+		cache = &a.checkupCaches[1]
 	}
-	none := diagnosis.Checkup{From: string(a.o.Self)}
+	empty := diagnosis.Checkup{From: string(a.options.Self)}
 	select {
-	case x.place <- struct{}{}:
-		defer func() { <-x.place }()
+	case cache.lock <- struct{}{}:
+		defer func() { <-cache.lock }()
 	case <-ctx.Done():
-		return none
+		return empty
 	}
-	rest := time.Until(x.asked.Add(control.CacheTime)) // negative before the first checkup
-	if x.last == nil {
+	cacheTimeLeft := time.Until(cache.finishedAt.Add(control.CacheTime)) // negative before the first checkup
+	if cache.complete == nil {
 		// The caller of the last checkup has cancelled it. Wait, so that cancelled callers do not cause
 		// more checkups than one in control.CacheTime.
 		select {
-		case <-time.After(rest):
-			rest = 0
+		case <-time.After(cacheTimeLeft):
+			cacheTimeLeft = 0
 		case <-ctx.Done():
-			return none
+			return empty
 		}
 	}
-	if rest <= 0 {
-		c := a.checkup(ctx, reach)
-		x.asked, x.last = time.Now(), &c
+	if cacheTimeLeft <= 0 {
+		checkup := a.collectReports(ctx, reach)
+		cache.finishedAt, cache.complete = time.Now(), &checkup
 		if ctx.Err() != nil {
-			x.last = nil // the checkup was cancelled, so its result may be incomplete
-			return c
+			cache.complete = nil // the checkup was cancelled, so its result may be incomplete
+			return checkup
 		}
 	}
-	c := *x.last
-	c.Reports, c.Unresponsive = slices.Clone(c.Reports), slices.Clone(c.Unresponsive) // callers may modify their result
-	return c
+	checkup := *cache.complete
+	checkup.Reports, checkup.Unresponsive = slices.Clone(checkup.Reports), slices.Clone(checkup.Unresponsive) // callers may modify their result
+	return checkup
 }
 
-// checkup asks all alive nodes for their reports, see Checkup. It does not use the cache.
-func (a *API) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
+// collectReports asks all alive nodes for their reports, see Checkup. It bypasses the cache.
+func (a *API) collectReports(ctx context.Context, reach bool) diagnosis.Checkup {
 	ctx, cancel := context.WithTimeout(ctx, checkupTimeout)
 	defer cancel()
-	c := diagnosis.Checkup{From: string(a.o.Self), AskedNS: int64(a.o.Clock.Precise())}
-	var own diagnosis.Report
+	checkup := diagnosis.Checkup{From: string(a.options.Self), AskedNS: int64(a.options.Clock.Precise())}
+	var ownReport diagnosis.Report
 	var wg sync.WaitGroup
-	wg.Go(func() { own = a.LocalReport(ctx, reach) })
-	told, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Report, Firm: reach}, diagnosis.Report{})
+	wg.Go(func() { ownReport = a.LocalReport(ctx, reach) })
+	reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Report, Firm: reach}, diagnosis.Report{})
 	wg.Wait()
-	c.AnsweredNS, c.Unresponsive = int64(a.o.Clock.Precise()), silent
-	told[string(a.o.Self)] = own
-	for id, r := range told {
-		r.Node = id
-		c.Reports = append(c.Reports, r)
+	checkup.AnsweredNS, checkup.Unresponsive = int64(a.options.Clock.Precise()), unresponsive
+	reports[string(a.options.Self)] = ownReport
+	for id, report := range reports {
+		report.Node = id
+		checkup.Reports = append(checkup.Reports, report)
 	}
-	slices.SortFunc(c.Reports, func(a, b diagnosis.Report) int { return cmp.Compare(a.Node, b.Node) })
-	return c
+	slices.SortFunc(checkup.Reports, func(a, b diagnosis.Report) int { return cmp.Compare(a.Node, b.Node) })
+	return checkup
 }
 
 // LocalReport returns the report of this node about itself. With reach, it contains the ports of other nodes
 // that this node cannot reach.
 func (a *API) LocalReport(ctx context.Context, reach bool) diagnosis.Report {
-	s := a.o.Router.State()
-	r := diagnosis.Report{
-		Node: string(a.o.Self), Boot: a.o.Dir.Boot(), Version: a.o.Version, State: a.state(), Leader: a.o.View.Leader(), Term: a.o.View.Raft.Term(),
-		Epoch: uint64(s.Committed().Epoch()), Flags: leaderloop.DescribeTiming(a.o.Timing), ClockNS: int64(a.o.Clock.Precise()), Findings: a.Findings(), Settings: a.OwnSettings(),
+	applied := a.options.Router.State()
+	report := diagnosis.Report{
+		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Version: a.options.Version, State: a.nodeState(), Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
+		Epoch: uint64(applied.Committed().Epoch()), Flags: leaderloop.DescribeTiming(a.options.Timing), ClockNS: int64(a.options.Clock.Precise()), Findings: a.Findings(), Settings: a.OwnSettings(),
 	}
-	if known := a.o.View.State(); known.Bootstrapped() {
-		r.Timing = leaderloop.DescribeTiming(known.Timing())
+	if replicated := a.options.View.State(); replicated.Bootstrapped() {
+		report.Timing = leaderloop.DescribeTiming(replicated.Timing())
 	}
 	if reach {
-		r.UnreachablePorts = a.unreachablePorts(ctx)
-		r.ClockNS = int64(a.o.Clock.Precise())
+		report.UnreachablePorts = a.unreachablePorts(ctx)
+		report.ClockNS = int64(a.options.Clock.Precise())
 	}
-	return r
+	return report
 }
 
 // unreachablePorts connects to the ports of all other alive nodes, and returns the ports that it cannot reach.
-func (a *API) unreachablePorts(ctx context.Context) (out []diagnosis.UnreachablePort) {
+func (a *API) unreachablePorts(ctx context.Context) (unreachable []diagnosis.UnreachablePort) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	places := make(chan struct{}, control.MaxParallel)
-	for _, p := range a.portsOfOthers() {
+	semaphore := make(chan struct{}, control.MaxParallel)
+	for _, port := range a.otherNodesPorts() {
 		wg.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			if err := a.probePort(ctx, p.Addr); err != nil {
-				p.Why = logsafe.OneLine(DialErrorText(err))
+			semaphore <- struct{}{}
+			defer func() { <-semaphore }()
+			if err := a.probePort(ctx, port.Addr); err != nil {
+				port.Why = logsafe.OneLine(DialErrorText(err))
 				mu.Lock()
 				defer mu.Unlock()
-				out = append(out, p)
+				unreachable = append(unreachable, port)
 			}
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(out, func(a, b diagnosis.UnreachablePort) int {
+	slices.SortFunc(unreachable, func(a, b diagnosis.UnreachablePort) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Port, b.Port))
 	})
-	return out[:min(len(out), maxUnreached)]
+	return unreachable[:min(len(unreachable), maxUnreachedPorts)]
 }
 
-// portsOfOthers lists the ports of the other alive nodes: the gossip port and the announced endpoints.
-func (a *API) portsOfOthers() (all []diagnosis.UnreachablePort) {
-	for _, m := range a.o.View.Gossip.Members() {
-		if !m.Node || m.ID == string(a.o.Self) || m.Status != gossip.Alive {
+// otherNodesPorts lists the ports of the other alive nodes: the gossip port and the announced endpoints.
+func (a *API) otherNodesPorts() (ports []diagnosis.UnreachablePort) {
+	for _, member := range a.options.View.Gossip.Members() {
+		if !member.Node || member.ID == string(a.options.Self) || member.Status != gossip.Alive {
 			continue
 		}
-		all = append(all, diagnosis.UnreachablePort{Node: m.ID, Port: "gossip", Addr: m.Addr.String()})
+		ports = append(ports, diagnosis.UnreachablePort{Node: member.ID, Port: "gossip", Addr: member.Addr.String()})
 		for _, name := range []string{endpoints.Peer, endpoints.HTTP, "admin"} {
-			if addr := m.Tags.Endpoints[name]; addr != "" {
-				all = append(all, diagnosis.UnreachablePort{Node: m.ID, Port: name, Addr: addr})
+			if addr := member.Tags.Endpoints[name]; addr != "" {
+				ports = append(ports, diagnosis.UnreachablePort{Node: member.ID, Port: name, Addr: addr})
 			}
 		}
 	}
-	return all
+	return ports
 }
 
-// probePort checks whether a port accepts a connection within reachTimeout. It closes the connection.
+// probePort checks whether a port accepts a connection within DialTimeout. It closes the connection.
 func (a *API) probePort(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
-	dial := a.o.PeerDial
+	dial := a.options.PeerDial
 	if dial == nil {
-		var d net.Dialer
-		dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
+		var dialer net.Dialer
+		dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
 	}
-	c, err := dial(ctx, addr)
+	conn, err := dial(ctx, addr)
 	if err != nil {
 		return err
 	}
-	return c.Close()
+	return conn.Close()
 }
 
 // DialErrorText returns the text of an error of a dial without the address, because callers print the address
 // separately.
 func DialErrorText(err error) string {
-	if op, ok := err.(*net.OpError); ok && op.Err != nil { //nolint:errorlint // a wrapping error contains more information
-		if op.Timeout() {
-			return "no answer within " + strconv.Itoa(int(ReachTimeout/time.Second)) + " s"
+	if opErr, ok := err.(*net.OpError); ok && opErr.Err != nil { //nolint:errorlint // a wrapping error contains more information
+		if opErr.Timeout() {
+			return "no answer within " + strconv.Itoa(int(DialTimeout/time.Second)) + " s"
 		}
-		return op.Err.Error()
+		return opErr.Err.Error()
 	}
 	return err.Error()
 }

@@ -19,144 +19,144 @@ import (
 // stop: the node continues to forward requests and to vote, but is no longer ready. The drain is not
 // recorded in the log, so the next process of the node owns shards again.
 func (a *API) DrainSelf() api.DrainState {
-	why := a.stopRisk()
-	if a.o.Agent.Leave() {
-		a.o.Log.Info().Str("endangers", why).Msg("draining, requested on this machine")
+	risk := a.stopRisk()
+	if a.options.Agent.Leave() {
+		a.options.Log.Info().Str("endangers", risk).Msg("draining, requested on this machine")
 	}
-	d := a.SelfState()
-	d.Warning = why
-	return d
+	state := a.SelfState()
+	state.Warning = risk
+	return state
 }
 
 // stopRisk returns why the cluster would lose its quorum or its last owner if this node stopped. Empty
 // means that the node can stop safely.
 func (a *API) stopRisk() string {
-	voters, _ := a.o.View.Servers()
-	views := a.o.Leader.Views(context.Background())
+	voters, _ := a.options.View.Servers()
+	views := a.options.Leader.Views(context.Background())
 	if len(views) == 0 {
 		return "no leader responds, and no shard moves without a leader: " + a.WhyNoLeader()
 	}
-	why, _ := leaderloop.Endangered(a.o.Self, voters, views, a.o.View.State().Policy())
-	return why
+	risk, _ := leaderloop.StopRisk(a.options.Self, voters, views, a.options.View.State().Policy())
+	return risk
 }
 
 // SelfState returns the progress of the drain of this process that DrainSelf has started.
 func (a *API) SelfState() api.DrainState {
-	d := a.leftAt(a.o.Router.State(), a.o.Self)
-	d.Requested = a.o.Agent.IsLeaving()
-	d.Requests, d.Sockets = a.Counts()
-	d.Held = a.o.HeldShards()
-	d.Unreleased, d.UnreleasedWhy = a.o.Agent.Unreleased()
-	if d.Shards > 0 {
-		d.BlockedBy = cmp.Or(a.o.MapStays(), a.o.Agent.KeptByDrain(d.Shards))
+	state := a.remainingShards(a.options.Router.State(), a.options.Self)
+	state.Requested = a.options.Agent.IsLeaving()
+	state.Requests, state.Sockets = a.Counts()
+	state.Held = a.options.HeldShardCount()
+	state.Unreleased, state.UnreleasedWhy = a.options.Agent.Unreleased()
+	if state.Shards > 0 {
+		state.BlockedBy = cmp.Or(a.options.NoTakeoverReason(), a.options.Agent.DrainBlockReason(state.Shards))
 	}
-	return d
+	return state
 }
 
 // DrainState returns the progress of the drain of a node. It asks that node and combines the response
-// with the log of this node, within runningTimeout. If that node does not respond, it also asks the leader,
+// with the log of this node, within nodeRequestTimeout. If that node does not respond, it also asks the leader,
 // within leaderloop.ViewTimeout, whether the node still sends heartbeats.
 func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, error) {
-	s := a.o.View.State()
+	replicated := a.options.View.State()
 	id := shardmap.NodeID(node)
-	if !s.Policy().IsDraining(id) && !a.o.View.HasNode(node) {
-		return api.DrainState{}, a.o.View.UnknownNode(node)
+	if !replicated.Policy().IsDraining(id) && !a.options.View.HasNode(node) {
+		return api.DrainState{}, a.options.View.UnknownNode(node)
 	}
-	askCtx, cancel := context.WithTimeout(ctx, runningTimeout)
+	requestCtx, cancel := context.WithTimeout(ctx, nodeRequestTimeout)
 	defer cancel()
-	d, err := a.drainAt(askCtx, node)
+	drain, err := a.fetchDrainState(requestCtx, node)
 	var views []leader.MemberView
 	if err != nil {
-		views = a.o.Leader.Views(ctx)
-		d.Unconfirmed = mayRun(views, node)
+		views = a.options.Leader.Views(ctx)
+		drain.Unconfirmed = mayBeRunning(views, node)
 	}
-	known := a.leftAt(s, id)
-	d.Node, d.Shards, d.Requested = known.Node, max(d.Shards, known.Shards), d.Requested || s.Policy().IsDraining(id)
-	if !d.Requested {
-		d.BlockedBy = "" // without a drain, the shards need not move
+	fromLog := a.remainingShards(replicated, id)
+	drain.Node, drain.Shards, drain.Requested = fromLog.Node, max(drain.Shards, fromLog.Shards), drain.Requested || replicated.Policy().IsDraining(id)
+	if !drain.Requested {
+		drain.BlockedBy = "" // without a drain, the shards need not move
 	}
-	if !d.Requested || !d.Left() || d.BlockedBy != "" {
-		return d, nil // WaitsFor is only for a drain that makes progress
+	if !drain.Requested || !drain.Left() || drain.BlockedBy != "" {
+		return drain, nil // WaitsFor is only for a drain that makes progress
 	}
 	if err == nil {
-		views = a.o.Leader.Views(askCtx)
+		views = a.options.Leader.Views(requestCtx)
 	} else {
-		d.BlockedBy = a.unansweredStays(node, views)
+		drain.BlockedBy = a.takeoverBlockReason(node, views)
 	}
-	d.WaitsFor = waitsFor(s, id, d, views)
-	return d, nil
+	drain.WaitsFor = describeDrainWait(replicated, id, drain, views)
+	return drain, nil
 }
 
-// drainAt asks a node for the progress of its drain. If the request fails, the counts that only that node
+// fetchDrainState asks a node for the progress of its drain. If the request fails, the counts that only that node
 // can determine are -1.
-func (a *API) drainAt(ctx context.Context, node string) (api.DrainState, error) {
-	if node == string(a.o.Self) {
+func (a *API) fetchDrainState(ctx context.Context, node string) (api.DrainState, error) {
+	if node == string(a.options.Self) {
 		return a.LocalDrain(), nil
 	}
-	var d api.DrainState
-	err := a.o.Client.Call(ctx, node, control.Request{Kind: control.Drain}, &d)
+	var drain api.DrainState
+	err := a.options.Client.Call(ctx, node, control.Request{Kind: control.Drain}, &drain)
 	if err != nil {
-		a.o.Log.Debug().Err(err).Str("peer", node).Msg("node did not report drain state")
-		d = api.DrainState{Requests: -1, Sockets: -1, Held: -1}
+		a.options.Log.Debug().Err(err).Str("peer", node).Msg("node did not report drain state")
+		drain = api.DrainState{Requests: -1, Sockets: -1, Held: -1}
 	}
-	return d, err
+	return drain, err
 }
 
-// mayRun reports whether a node that does not respond may still run requests. views is the leader's view
+// mayBeRunning reports whether a node that does not respond may still run requests. views is the leader's view
 // of the nodes; nil means unknown. A node that sends heartbeats is alive, and can be too slow to respond.
-func mayRun(views []leader.MemberView, node string) bool {
-	v, ok := leaderloop.ViewOf(views, node)
-	return views == nil || ok && v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
+func mayBeRunning(views []leader.MemberView, node string) bool {
+	member, known := leaderloop.ViewOf(views, node)
+	return views == nil || known && member.SinceHeartbeat >= 0 && !member.Silent && !member.Crashed
 }
 
 // LocalDrain returns the progress of a drain of this node. In contrast to SelfState, it includes a drain
 // that an operator has requested from the cluster, which the log contains.
 func (a *API) LocalDrain() api.DrainState {
-	d := a.SelfState()
-	d.Requested = d.Requested || a.o.View.State().Policy().IsDraining(a.o.Self)
-	return d
+	drain := a.SelfState()
+	drain.Requested = drain.Requested || a.options.View.State().Policy().IsDraining(a.options.Self)
+	return drain
 }
 
-// unansweredStays returns why no other node takes over the shards of a node that does not respond. Empty
-// means that other nodes take them over. A takeover needs a leader and another node that may own shards.
-func (a *API) unansweredStays(node string, views []leader.MemberView) string {
+// takeoverBlockReason returns why no other node takes over the shards of a node that does not respond. Empty
+// means that another node takes them over. A takeover needs a leader and another node that may own shards.
+func (a *API) takeoverBlockReason(node string, views []leader.MemberView) string {
 	switch {
-	case a.o.View.Leader() == "":
+	case a.options.View.Leader() == "":
 		return "no leader: " + a.WhyNoLeader()
-	case views != nil && !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Eligible && string(v.Node) != node }):
-		return NobodyElse
+	case views != nil && !slices.ContainsFunc(views, func(member leader.MemberView) bool { return member.Eligible && string(member.Node) != node }):
+		return NoOtherOwner
 	}
 	return ""
 }
 
-// waitsFor describes what must happen before a drained node owns no shards and runs no requests. views is
-// the leader's view of the nodes; nil means unknown.
-func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []leader.MemberView) string {
-	v, _ := leaderloop.ViewOf(views, string(id))
-	switch emptying, gentle := s.Policy().GradualDrains[id]; {
-	case v.Restarting:
+// describeDrainWait describes the condition that a drained node must meet before it owns no shards and runs no
+// requests. views is the leader's view of the nodes; nil means unknown.
+func describeDrainWait(replicated *ack.State, id shardmap.NodeID, drain api.DrainState, views []leader.MemberView) string {
+	member, _ := leaderloop.ViewOf(views, string(id))
+	switch gradualDrain, isGradual := replicated.Policy().GradualDrains[id]; {
+	case member.Restarting:
 		return "the node restarts in place"
-	case d.Shards == 0 && d.Unconfirmed:
+	case drain.Shards == 0 && drain.Unconfirmed:
 		return "the node is alive but does not report its requests"
-	case d.Shards == 0:
+	case drain.Shards == 0:
 		return "requests and WebSockets are still in progress at its app"
-	case s.HasOpenProposal() && s.Proposed().ShardCount(id) < s.Committed().ShardCount(id):
-		return fmt.Sprintf("epoch %d is not acknowledged by %s", s.Proposed().Epoch(), unacknowledged(s, views))
-	case gentle:
-		return fmt.Sprintf("busy shards move at the latest %s after the drain began", emptying.Duration)
-	case v.DefersMoves:
-		return fmt.Sprintf("%d busy shards move when their requests have ended, at the latest drain-timeout after the drain began", d.Shards)
+	case replicated.HasOpenProposal() && replicated.Proposed().ShardCount(id) < replicated.Committed().ShardCount(id):
+		return fmt.Sprintf("epoch %d is not acknowledged by %s", replicated.Proposed().Epoch(), listUnacknowledged(replicated, views))
+	case isGradual:
+		return fmt.Sprintf("busy shards move at the latest %s after the drain began", gradualDrain.Duration)
+	case member.DefersMoves:
+		return fmt.Sprintf("%d busy shards move when their requests have ended, at the latest drain-timeout after the drain began", drain.Shards)
 	}
 	return "the leader has not proposed a shard map without the node yet"
 }
 
-// unacknowledged lists the members that have not acknowledged the open proposal, as the end of a sentence.
-func unacknowledged(s *ack.State, views []leader.MemberView) string {
+// listUnacknowledged lists the members that have not acknowledged the open proposal, as the end of a sentence.
+func listUnacknowledged(replicated *ack.State, views []leader.MemberView) string {
 	var names []string
-	for _, v := range views {
-		member := s.Proposed().IsMember(v.Node) || s.Committed().IsMember(v.Node)
-		if member && !v.Restarting && v.Heartbeat.Acked < s.Proposed().Epoch() {
-			names = append(names, string(v.Node))
+	for _, member := range views {
+		inMap := replicated.Proposed().IsMember(member.Node) || replicated.Committed().IsMember(member.Node)
+		if inMap && !member.Restarting && member.Heartbeat.Acked < replicated.Proposed().Epoch() {
+			names = append(names, string(member.Node))
 		}
 	}
 	if len(names) == 0 {
@@ -165,11 +165,11 @@ func unacknowledged(s *ack.State, views []leader.MemberView) string {
 	return "node " + strings.Join(names, ", ")
 }
 
-// leftAt returns a DrainState that contains the number of shards that the node owns in the committed or
-// the proposed map, whichever is greater.
-func (a *API) leftAt(s *ack.State, id shardmap.NodeID) api.DrainState {
-	return api.DrainState{Node: string(id), Shards: max(s.Committed().ShardCount(id), s.Proposed().ShardCount(id))}
+// remainingShards returns a DrainState with the number of shards that the node owns in the committed or the
+// proposed map, whichever is greater.
+func (a *API) remainingShards(replicated *ack.State, id shardmap.NodeID) api.DrainState {
+	return api.DrainState{Node: string(id), Shards: max(replicated.Committed().ShardCount(id), replicated.Proposed().ShardCount(id))}
 }
 
-// NobodyElse is the reason why shards stay although the cluster has a leader.
-const NobodyElse = "no other node can own them"
+// NoOtherOwner is the reason why shards stay on their node although the cluster has a leader.
+const NoOtherOwner = "no other node can own them"

@@ -23,45 +23,45 @@ const (
 // shards and keys. The result lists the nodes that did not respond in time.
 func (a *API) Hot(ctx context.Context) api.HotList {
 	return a.hotCache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
-		loads, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Load}, loadstats.Load{})
-		loads[string(a.o.Self)] = a.o.Proxy.Load()
-		return mergeLoads(loads, silent)
+		loads, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Load}, loadstats.Load{})
+		loads[string(a.options.Self)] = a.options.Proxy.Load()
+		return mergeLoads(loads, unresponsive)
 	})
 }
 
 // mergeLoads merges the load reports of all nodes and returns the busiest shards and keys.
 func mergeLoads(loads map[string]loadstats.Load, unresponsive []string) api.HotList {
-	out := api.HotList{Shards: []api.HotShard{}, Keys: []api.HotKey{}, Unresponsive: unresponsive}
+	hot := api.HotList{Shards: []api.HotShard{}, Keys: []api.HotKey{}, Unresponsive: unresponsive}
 	type keyID struct {
 		shard uint32
 		hash  uint64
 	}
 	keys := map[keyID]*api.HotKey{}
-	for node, l := range loads {
+	for node, load := range loads {
 		// A shard that has moved recently has one entry for each node that has served it.
-		for _, s := range l.Shards {
-			out.Shards = append(out.Shards, api.HotShard{
-				Shard: uint32(s.Shard), Node: node, Requests: s.Requests, Busy: s.Busy, Bytes: s.Bytes, Sockets: s.Sockets,
+		for _, shard := range load.Shards {
+			hot.Shards = append(hot.Shards, api.HotShard{
+				Shard: uint32(shard.Shard), Node: node, Requests: shard.Requests, Busy: shard.Busy, Bytes: shard.Bytes, Sockets: shard.Sockets,
 			})
 		}
-		for _, k := range l.Keys {
-			id := keyID{uint32(k.Shard), k.Hash}
+		for _, key := range load.Keys {
+			id := keyID{uint32(key.Shard), key.Hash}
 			if keys[id] == nil {
-				keys[id] = &api.HotKey{Shard: id.shard, Hash: fmt.Sprintf("%016x", k.Hash)}
+				keys[id] = &api.HotKey{Shard: id.shard, Hash: fmt.Sprintf("%016x", key.Hash)}
 			}
-			keys[id].Requests += k.Requests
-			keys[id].Key = cmp.Or(keys[id].Key, k.Key)
+			keys[id].Requests += key.Requests
+			keys[id].Key = cmp.Or(keys[id].Key, key.Key)
 		}
 	}
-	for _, k := range keys {
-		out.Keys = append(out.Keys, *k)
+	for _, key := range keys {
+		hot.Keys = append(hot.Keys, *key)
 	}
-	slices.SortFunc(out.Shards, func(a, b api.HotShard) int {
+	slices.SortFunc(hot.Shards, func(a, b api.HotShard) int {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(b.Requests, a.Requests), cmp.Compare(b.Sockets, a.Sockets), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Node, b.Node))
 	})
-	slices.SortFunc(out.Keys, func(a, b api.HotKey) int {
+	slices.SortFunc(hot.Keys, func(a, b api.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Hash, b.Hash))
 	})
-	out.Shards, out.Keys = out.Shards[:min(len(out.Shards), maxHotShards)], out.Keys[:min(len(out.Keys), maxHotKeys)]
-	return out
+	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), maxHotShards)], hot.Keys[:min(len(hot.Keys), maxHotKeys)]
+	return hot
 }

@@ -13,10 +13,10 @@ import (
 func (a *API) Held(ctx context.Context) (api.OwnedList, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 	defer cancel()
-	held, err := a.o.Agent.Owned(ctx)
+	held, err := a.options.Agent.Owned(ctx)
 	if err != nil {
 		return api.OwnedList{}, err
 	}
-	held.MayWriteMS = a.o.MayWrite(ctx).Milliseconds()
+	held.MayWriteMS = a.options.WriteTimeLeft(ctx).Milliseconds()
 	return held, nil
 }

@@ -12,28 +12,28 @@ import (
 // Policy returns the requests of operators that affect shard maps, such as drains, pins and weights, as far
 // as this node has applied the log.
 func (a *API) Policy() api.Policy {
-	p := a.o.View.State().Policy()
-	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.o.Quarantined(p), Since: p.ChangedIndex}
-	for id, w := range p.Weights {
-		out.Weights[string(id)] = w
+	policy := a.options.View.State().Policy()
+	result := api.Policy{Drained: sortedNodeIDs(policy.Drained), Cordoned: sortedNodeIDs(policy.Cordoned), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.options.Quarantined(policy), Since: policy.ChangedIndex}
+	for id, weight := range policy.Weights {
+		result.Weights[string(id)] = weight
 	}
-	for _, s := range slices.Sorted(maps.Keys(p.Pins)) {
-		out.Pins = append(out.Pins, api.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
+	for _, shard := range slices.Sorted(maps.Keys(policy.Pins)) {
+		result.Pins = append(result.Pins, api.PinnedShard{Shard: uint32(shard), Node: string(policy.Pins[shard].Node), Zone: policy.Pins[shard].Zone})
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.GradualDrains)) {
-		out.GradualDrains = append(out.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(p.GradualDrains[id].Duration)})
+	for _, id := range slices.Sorted(maps.Keys(policy.GradualDrains)) {
+		result.GradualDrains = append(result.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(policy.GradualDrains[id].Duration)})
 	}
-	if p.Pause > 0 {
-		out.Pause = timingrules.Short(p.Pause)
+	if policy.Pause > 0 {
+		result.Pause = timingrules.Short(policy.Pause)
 	}
-	return out
+	return result
 }
 
-// names returns the sorted IDs of a set of nodes.
-func names(set map[shardmap.NodeID]bool) []string {
-	out := []string{}
-	for _, id := range slices.Sorted(maps.Keys(set)) {
-		out = append(out, string(id))
+// sortedNodeIDs returns the sorted IDs of a set of nodes.
+func sortedNodeIDs(nodes map[shardmap.NodeID]bool) []string {
+	ids := []string{}
+	for _, id := range slices.Sorted(maps.Keys(nodes)) {
+		ids = append(ids, string(id))
 	}
-	return out
+	return ids
 }

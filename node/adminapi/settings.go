@@ -7,8 +7,8 @@ func (a *API) ApplySettings(settings map[string]string) { a.settings.Store(&sett
 // OwnSettings returns the settings of the last call of ApplySettings, or Options.Settings before the first
 // call.
 func (a *API) OwnSettings() map[string]string {
-	if s := a.settings.Load(); s != nil {
-		return *s
+	if settings := a.settings.Load(); settings != nil {
+		return *settings
 	}
-	return a.o.Settings
+	return a.options.Settings
 }

@@ -18,39 +18,39 @@ import (
 )
 
 // MovingShards returns the number of shards that the open proposal moves; zero if no proposal is open.
-func MovingShards(s *ack.State) int {
-	if !s.HasOpenProposal() {
+func MovingShards(replicated *ack.State) int {
+	if !replicated.HasOpenProposal() {
 		return 0
 	}
-	return len(shardmap.Diff(s.Committed(), s.Proposed()))
+	return len(shardmap.Diff(replicated.Committed(), replicated.Proposed()))
 }
 
-// state returns the state of this node, as docs/internals/protocol.md names it.
-func (a *API) state() string { return a.stateBy(a.o.Router.State()) }
+// nodeState returns the state of this node, as docs/internals/protocol.md names it.
+func (a *API) nodeState() string { return a.nodeStateIn(a.options.Router.State()) }
 
-// stateBy returns the state of this node, computed from the replicated state s. With the same s, several
-// parts of one status are consistent.
-func (a *API) stateBy(s *ack.State) string {
+// nodeStateIn returns the state of this node, computed from a replicated state. All parts of one status use
+// the same replicated state, so that they are consistent.
+func (a *API) nodeStateIn(replicated *ack.State) string {
 	switch {
-	case a.o.IsStopping():
+	case a.options.IsStopping():
 		return "stopping"
-	case a.o.Agent.IsLeaving():
+	case a.options.Agent.IsLeaving():
 		return "draining"
-	case a.o.IsEnding():
+	case a.options.IsStopRequested():
 		return "stopping" // a restart in place: the node keeps its shards, see hold
-	case a.o.View.Leader() == "" && s.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
+	case a.options.View.Leader() == "" && replicated.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
 		return "starting"
-	case s.Committed().Epoch() != 0 && !s.Proposed().IsMember(a.o.Self) && a.isAppUnhealthy(): // excluded because of its app
+	case replicated.Committed().Epoch() != 0 && !replicated.Proposed().IsMember(a.options.Self) && a.isAppUnhealthy(): // excluded because of its app
 		return "unhealthy"
-	case s.Committed().Epoch() == 0 || !a.o.Gateway && !a.o.View.IsDrained() && !s.Proposed().IsMember(a.o.Self): // not in the map yet
+	case replicated.Committed().Epoch() == 0 || !a.options.Gateway && !a.options.View.IsDrained() && !replicated.Proposed().IsMember(a.options.Self): // not in the map yet
 		return "joining"
-	case a.o.Gateway && a.o.View.Leader() == "", !a.o.Gateway && !a.o.Router.HasLease():
+	case a.options.Gateway && a.options.View.Leader() == "", !a.options.Gateway && !a.options.Router.HasLease():
 		return "electing"
-	case a.o.View.IsDrained() && s.Committed().ShardCount(a.o.Self) > 0:
+	case a.options.View.IsDrained() && replicated.Committed().ShardCount(a.options.Self) > 0:
 		return "draining"
-	case a.o.View.IsDrained():
+	case a.options.View.IsDrained():
 		return "drained"
-	case s.HasOpenProposal():
+	case replicated.HasOpenProposal():
 		return "rebalancing"
 	}
 	return "operational"
@@ -58,144 +58,144 @@ func (a *API) stateBy(s *ack.State) string {
 
 // isAppUnhealthy reports whether the app fails its health checks. Before the first check it returns false.
 func (a *API) isAppUnhealthy() bool {
-	return a.o.Health != nil && a.o.Health.Checked() && !a.o.Health.Healthy()
+	return a.options.Health != nil && a.options.Health.Checked() && !a.options.Health.Healthy()
 }
 
 // Ready returns nil if this node is ready for requests, otherwise an *api.UnreadyError with the reason. It
 // uses the same lease check as the admission of requests (Router.HasLease).
 func (a *API) Ready() error {
-	s := a.o.Router.State()
+	replicated := a.options.Router.State()
 	switch {
-	case a.o.IsStopping() || a.o.Agent.IsLeaving():
-		return a.unready("draining", diagnosis.Draining)
-	case a.o.IsEnding():
-		return a.unready("stopping")
-	case s.Committed().Epoch() == 0:
-		return a.unready("no shard map yet", diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable)
-	case a.o.Gateway:
-		if _, lost := a.finding(diagnosis.NoQuorum, diagnosis.NoPeers); lost && a.o.View.Leader() == "" {
-			return a.unready("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
+	case a.options.IsStopping() || a.options.Agent.IsLeaving():
+		return a.unreadyError("draining", diagnosis.Draining)
+	case a.options.IsStopRequested():
+		return a.unreadyError("stopping")
+	case replicated.Committed().Epoch() == 0:
+		return a.unreadyError("no shard map yet", diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable)
+	case a.options.Gateway:
+		if _, noQuorum := a.findFirst(diagnosis.NoQuorum, diagnosis.NoPeers); noQuorum && a.options.View.Leader() == "" {
+			return a.unreadyError("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
 		}
 		return nil
-	case !a.o.Router.HasLease():
-		if a.o.Agent.HasDuplicate() {
-			return a.unready("duplicate-node", diagnosis.DuplicateNode)
+	case !a.options.Router.HasLease():
+		if a.options.Agent.HasDuplicate() {
+			return a.unreadyError("duplicate-node", diagnosis.DuplicateNode)
 		}
-		if a.o.View.Leader() == "" {
-			return a.unready("no lease, because there is no leader", diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.NoLease)
+		if a.options.View.Leader() == "" {
+			return a.unreadyError("no lease, because there is no leader", diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.NoLease)
 		}
-		return a.unready("no lease", diagnosis.NoLease)
-	case a.o.Health != nil && !a.o.Health.Healthy() && !a.servesUnhealthy():
-		return a.unready("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
-	case !s.Committed().IsMember(a.o.Self) && !a.o.View.IsDrained():
-		return a.unready("joining: not in the shard map yet", diagnosis.Joining)
+		return a.unreadyError("no lease", diagnosis.NoLease)
+	case a.options.Health != nil && !a.options.Health.Healthy() && !a.keepsShardsWhileUnhealthy():
+		return a.unreadyError("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
+	case !replicated.Committed().IsMember(a.options.Self) && !a.options.View.IsDrained():
+		return a.unreadyError("joining: not in the shard map yet", diagnosis.Joining)
 	}
 	return nil
 }
 
-// servesUnhealthy reports whether this node serves its shards although its app is unhealthy: the leader
+// keepsShardsWhileUnhealthy reports whether this node serves its shards although its app is unhealthy: the leader
 // lets the node keep them because most apps are unhealthy, and the app still accepts connections.
-func (a *API) servesUnhealthy() bool {
-	if a.o.Health.Report().Refused {
+func (a *API) keepsShardsWhileUnhealthy() bool {
+	if a.options.Health.Report().Refused {
 		return false
 	}
-	for _, x := range a.o.Findings().Inputs.Nodes {
-		if x.ID == string(a.o.Self) {
-			return x.KeepsShards
+	for _, node := range a.options.Findings().Inputs.Nodes {
+		if node.ID == string(a.options.Self) {
+			return node.KeepsShards
 		}
 	}
 	return false
 }
 
-// unready returns the error of Ready. brief is the reason in short. The details come from the finding with
-// the first of codes that is present, if there is one.
-func (a *API) unready(brief string, codes ...diagnosis.Code) error {
-	u := &api.UnreadyError{Brief: brief}
-	if f, ok := a.finding(codes...); ok {
-		u.Why = f.String()
+// unreadyError returns the error of Ready. brief is the reason in short. The details come from the finding with
+// the first of codes that this node has, if there is one.
+func (a *API) unreadyError(brief string, codes ...diagnosis.Code) error {
+	unready := &api.UnreadyError{Brief: brief}
+	if finding, ok := a.findFirst(codes...); ok {
+		unready.Why = finding.String()
 	}
-	return u
+	return unready
 }
 
 // Status returns this node's view of itself and of the cluster.
 func (a *API) Status() api.Status {
-	s := a.o.Router.State()
-	cluster, _ := a.o.Dir.Cluster()
-	room := a.o.Queue.Stats()
+	replicated := a.options.Router.State()
+	cluster, _ := a.options.Dir.Cluster()
+	queue := a.options.Queue.Stats()
 	role := "follower"
 	switch {
-	case a.o.Leader.Leadership() != nil:
+	case a.options.Leader.Leadership() != nil:
 		role = "leader"
-	case a.o.Gateway:
+	case a.options.Gateway:
 		role = "gateway"
-	case a.o.View.Raft.IsCandidate():
+	case a.options.View.Raft.IsCandidate():
 		role = "candidate"
 	}
 	var timing *api.TimingState
-	if known := a.o.View.State(); known.Bootstrapped() {
-		t := leaderloop.TimingState(known)
-		timing = &t
+	if latest := a.options.View.State(); latest.Bootstrapped() {
+		state := leaderloop.TimingState(latest)
+		timing = &state
 	}
-	in, findings := a.updatedFindings(s)
-	views := a.o.Leader.Views(context.Background())
+	inputs, findings := a.updatedFindings(replicated)
+	views := a.options.Leader.Views(context.Background())
 	return api.Status{
-		Node: string(a.o.Self), Boot: a.o.Dir.Boot(), Cluster: cluster, Version: a.o.Version,
-		State: a.stateBy(s), Role: role, Leader: a.o.View.Leader(), Term: a.o.View.Raft.Term(),
-		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Proposed().Epoch()),
-		LeaseMS: leaseMS(a.o.Router.LeaseLeft()), UptimeS: int64(time.Since(a.o.Started()).Seconds()),
+		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Cluster: cluster, Version: a.options.Version,
+		State: a.nodeStateIn(replicated), Role: role, Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
+		Epoch: uint64(replicated.Committed().Epoch()), Proposed: uint64(replicated.Proposed().Epoch()),
+		LeaseMS: leaseMilliseconds(a.options.Router.LeaseLeft()), UptimeS: int64(time.Since(a.options.Started()).Seconds()),
 		Shards: api.ShardCounts{
-			Total: a.o.Shards, Owned: s.Committed().ShardCount(a.o.Self), Held: a.o.HeldShards(), Moving: MovingShards(s), Orphaned: s.Committed().OrphanCount(), Unavailable: in.CountUnavailable(),
+			Total: a.options.Shards, Owned: replicated.Committed().ShardCount(a.options.Self), Held: a.options.HeldShardCount(), Moving: MovingShards(replicated), Orphaned: replicated.Committed().OrphanCount(), Unavailable: inputs.CountUnavailable(),
 		},
 		Timing:        timing,
-		FormatVersion: uint8(a.o.View.State().FormatVersion()),
-		Queue:         api.QueueCounts{Queued: room.Waiting, Bytes: room.Bytes},
+		FormatVersion: uint8(a.options.View.State().FormatVersion()),
+		Queue:         api.QueueCounts{Queued: queue.Waiting, Bytes: queue.Bytes},
 		Sockets:       a.countWebSockets(),
-		Nodes:         a.Nodes(s, views),
-		Keys:          a.keysState(s, views),
+		Nodes:         a.Nodes(replicated, views),
+		Keys:          a.keysState(replicated, views),
 		Findings:      findings,
 	}
 }
 
-// updatedFindings returns the inputs and findings of the last run of watch.diagnose, updated to the replicated
-// state s and to the present lease. The watch runs only at intervals, so without the update the state and
-// the findings of one status could contradict each other.
-func (a *API) updatedFindings(s *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
-	f := a.o.Findings()
-	leaderID := a.o.View.Leader()
-	c := s.Committed()
-	same := f.Inputs.Epoch == uint64(c.Epoch()) && f.Inputs.HasMap == (c.Epoch() != 0)
-	leased := f.Inputs.NoLeaseFor == 0 || !a.o.Router.HasLease()
-	if same && leased && (f.Inputs.Leader != "" || leaderID == "") {
-		return f.Inputs, f.List
+// updatedFindings returns the inputs and findings of the last run of watch.diagnose, updated to a replicated
+// state and to the present lease. The watch runs only at intervals, so without the update the state and the
+// findings of one status could contradict each other.
+func (a *API) updatedFindings(replicated *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
+	latest := a.options.Findings()
+	leaderID := a.options.View.Leader()
+	committed := replicated.Committed()
+	sameMap := latest.Inputs.Epoch == uint64(committed.Epoch()) && latest.Inputs.HasMap == (committed.Epoch() != 0)
+	leaseUnchanged := latest.Inputs.NoLeaseFor == 0 || !a.options.Router.HasLease()
+	if sameMap && leaseUnchanged && (latest.Inputs.Leader != "" || leaderID == "") {
+		return latest.Inputs, latest.List
 	}
-	in := f.Inputs
-	in.Epoch, in.HasMap = uint64(c.Epoch()), c.Epoch() != 0
-	in.Orphaned = min(in.Orphaned, s.Committed().OrphanCount())
+	inputs := latest.Inputs
+	inputs.Epoch, inputs.HasMap = uint64(committed.Epoch()), committed.Epoch() != 0
+	inputs.Orphaned = min(inputs.Orphaned, replicated.Committed().OrphanCount())
 	if leaderID != "" {
-		in.Leader, in.NoLeaderFor = leaderID, 0
+		inputs.Leader, inputs.NoLeaderFor = leaderID, 0
 	}
-	if !leased {
-		in.NoLeaseFor = 0
+	if !leaseUnchanged {
+		inputs.NoLeaseFor = 0
 	}
-	in.Nodes = slices.Clone(in.Nodes)
-	for i := range in.Nodes {
-		x := &in.Nodes[i]
-		x.Shards = c.ShardCount(shardmap.NodeID(x.ID))
-		x.Lost = x.Lost && x.Shards > 0
+	inputs.Nodes = slices.Clone(inputs.Nodes)
+	for i := range inputs.Nodes {
+		node := &inputs.Nodes[i]
+		node.Shards = committed.ShardCount(shardmap.NodeID(node.ID))
+		node.Lost = node.Lost && node.Shards > 0
 	}
-	return in, diagnosis.Findings(in)
+	return inputs, diagnosis.Findings(inputs)
 }
 
 // Findings returns the current findings of this node. The caller must not modify the slice.
-func (a *API) Findings() []diagnosis.Finding { return a.o.Findings().List }
+func (a *API) Findings() []diagnosis.Finding { return a.options.Findings().List }
 
-// finding returns the finding with the first of codes that is present; the second result is false if
-// there is none.
-func (a *API) finding(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
-	all := a.Findings()
-	for _, c := range codes {
-		if i := slices.IndexFunc(all, func(f diagnosis.Finding) bool { return f.Code == c }); i >= 0 {
-			return all[i], true
+// findFirst returns the finding with the first of codes that this node has. The second result is false
+// if there is none.
+func (a *API) findFirst(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
+	findings := a.Findings()
+	for _, code := range codes {
+		if i := slices.IndexFunc(findings, func(finding diagnosis.Finding) bool { return finding.Code == code }); i >= 0 {
+			return findings[i], true
 		}
 	}
 	return diagnosis.Finding{}, false
@@ -204,72 +204,72 @@ func (a *API) finding(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
 // Idle returns why an owner does not serve its shards, as far as this node can determine. Empty means that
 // the owner serves them.
 func (a *API) Idle(owner string) string {
-	f := a.o.Findings()
-	return f.Inputs.NotServingReason(owner)
+	latest := a.options.Findings()
+	return latest.Inputs.NotServingReason(owner)
 }
 
-// Nodes lists the nodes that gossip, Raft's configuration or the map of s contains, sorted by ID. views
-// is the leader's view of the nodes; nil means that the leader did not respond.
-func (a *API) Nodes(s *ack.State, views []leader.MemberView) []api.Node {
-	voters, others := a.o.View.Servers()
-	leads := a.o.View.Leader()
-	known := map[string]*api.Node{}
-	get := func(id string) *api.Node {
-		x := known[id]
-		if x == nil {
-			x = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
-			known[id] = x
+// Nodes lists the nodes that gossip, Raft's configuration or the map of the replicated state contains,
+// sorted by ID. views is the leader's view of the nodes; nil means that the leader did not respond.
+func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node {
+	voters, nonvoters := a.options.View.Servers()
+	leader := a.options.View.Leader()
+	nodes := map[string]*api.Node{}
+	nodeOf := func(id string) *api.Node {
+		node := nodes[id]
+		if node == nil {
+			node = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
+			nodes[id] = node
 		}
-		return x
+		return node
 	}
-	for _, server := range slices.Concat(voters, others) {
-		get(consensus.NodeOf(server)).Voter = slices.Contains(voters, server)
+	for _, server := range slices.Concat(voters, nonvoters) {
+		nodeOf(consensus.NodeOf(server)).Voter = slices.Contains(voters, server)
 	}
-	for _, m := range s.Committed().Members() {
-		get(string(m.ID)).Weight = m.Weight
+	for _, member := range replicated.Committed().Members() {
+		nodeOf(string(member.ID)).Weight = member.Weight
 	}
-	for _, m := range a.o.View.Gossip.Members() {
-		if !m.Node {
+	for _, member := range a.options.View.Gossip.Members() {
+		if !member.Node {
 			continue
 		}
-		x := get(m.ID)
-		x.AppVersion = m.Tags.AppVersion
-		x.Zone, x.Weight, x.Endpoints = m.Tags.Zone, max(m.Tags.Weight, 1), m.Tags.Endpoints
-		if m.Tags.Role == gossip.RoleGateway {
-			x.Role, x.App = gossip.RoleGateway, "none"
+		node := nodeOf(member.ID)
+		node.AppVersion = member.Tags.AppVersion
+		node.Zone, node.Weight, node.Endpoints = member.Tags.Zone, max(member.Tags.Weight, 1), member.Tags.Endpoints
+		if member.Tags.Role == gossip.RoleGateway {
+			node.Role, node.App = gossip.RoleGateway, "none"
 		}
-		x.State = gossipState(m.Status)
+		node.State = gossipState(member.Status)
 	}
-	for _, id := range s.FormerMembers() { // gossip does not contain them on nodes that joined later
-		if x := get(string(id)); x.State == "left" || x.State == "failed" {
-			x.State = "left"
-			if s.IsDropped(id) {
-				x.State = "failed"
+	for _, id := range replicated.FormerMembers() { // gossip does not contain them on nodes that joined later
+		if node := nodeOf(string(id)); node.State == "left" || node.State == "failed" {
+			node.State = "left"
+			if replicated.IsDropped(id) {
+				node.State = "failed"
 			}
 		}
 	}
-	asked := s.Policy().Weights
-	for id, x := range known {
-		if w := asked[shardmap.NodeID(id)]; w > 0 {
-			x.Weight = w // an operator's weight replaces the weight that the node announces
+	requestedWeights := replicated.Policy().Weights
+	for id, node := range nodes {
+		if weight := requestedWeights[shardmap.NodeID(id)]; weight > 0 {
+			node.Weight = weight // an operator's weight replaces the weight that the node announces
 		}
-		v, ok := leaderloop.ViewOf(views, id)
-		a.describe(x, s, v, ok)
-		if id == leads {
-			x.Role = "leader"
+		view, hasView := leaderloop.ViewOf(views, id)
+		a.refineNodeState(node, replicated, view, hasView)
+		if id == leader {
+			node.Role = "leader"
 		}
 	}
-	out := make([]api.Node, 0, len(known))
-	for _, x := range known {
-		out = append(out, *x)
+	list := make([]api.Node, 0, len(nodes))
+	for _, node := range nodes {
+		list = append(list, *node)
 	}
-	slices.SortFunc(out, func(a, b api.Node) int { return cmp.Compare(a.ID, b.ID) })
-	return out
+	slices.SortFunc(list, func(a, b api.Node) int { return cmp.Compare(a.ID, b.ID) })
+	return list
 }
 
-// gossipState returns the state of a node, computed from gossip alone. describe refines it.
-func gossipState(s gossip.Status) string {
-	switch s {
+// gossipState returns the state of a node, computed from gossip alone. refineNodeState refines it.
+func gossipState(status gossip.Status) string {
+	switch status {
 	case gossip.Alive:
 		return "joining"
 	case gossip.Leaving:
@@ -281,132 +281,132 @@ func gossipState(s gossip.Status) string {
 	return "failed"
 }
 
-// describe refines the state of node x, which came from gossip, with the map of s and the policy. If heard
+// refineNodeState refines the state of node x, which came from gossip, with the map of s and the policy. If heard
 // is true, v is the leader's view of the node, and describe uses it, too.
-func (a *API) describe(x *api.Node, s *ack.State, v leader.MemberView, heard bool) {
-	id := shardmap.NodeID(x.ID)
-	x.Shards = s.Committed().ShardCount(id)
-	here := x.State == "joining"
-	if here && (s.Proposed().IsMember(id) || x.Role == gossip.RoleGateway) {
-		x.State = "active"
+func (a *API) refineNodeState(node *api.Node, replicated *ack.State, view leader.MemberView, hasView bool) {
+	id := shardmap.NodeID(node.ID)
+	node.Shards = replicated.Committed().ShardCount(id)
+	inGossip := node.State == "joining"
+	if inGossip && (replicated.Proposed().IsMember(id) || node.Role == gossip.RoleGateway) {
+		node.State = "active"
 	}
-	if p := a.o.View.State().Policy(); here && x.Role != gossip.RoleGateway {
+	if policy := a.options.View.State().Policy(); inGossip && node.Role != gossip.RoleGateway {
 		switch {
-		case p.IsDraining(id) && x.Shards > 0:
-			x.State = "draining"
-		case p.Drained[id]:
-			x.State = "drained"
-		case p.Cordoned[id] && x.State == "active":
-			x.State = "cordoned"
+		case policy.IsDraining(id) && node.Shards > 0:
+			node.State = "draining"
+		case policy.Drained[id]:
+			node.State = "drained"
+		case policy.Cordoned[id] && node.State == "active":
+			node.State = "cordoned"
 		}
 	}
-	if !heard {
+	if !hasView {
 		return
 	}
-	if v.SinceHeartbeat >= 0 {
-		x.LastHeartbeatMS = v.SinceHeartbeat.Milliseconds()
+	if view.SinceHeartbeat >= 0 {
+		node.LastHeartbeatMS = view.SinceHeartbeat.Milliseconds()
 	}
 	switch {
-	case v.Restarting:
-		x.State = "restarting"
-	case x.State == "failed" && v.Heartbeat.Goodbye && v.Heartbeat.RestartWithin == 0:
+	case view.Restarting:
+		node.State = "restarting"
+	case node.State == "failed" && view.Heartbeat.Goodbye && view.Heartbeat.RestartWithin == 0:
 		// The leader has received the goodbye of the node, without an announced return. Gossip does not
 		// distribute that to nodes that joined later.
-		x.State = "left"
-	case !here: // the last heartbeat of an absent node contains an outdated state of its app
-	case (v.Silent || v.Crashed) && s.Committed().Epoch() > 0:
-		x.State = "failed"
-	case v.SinceHeartbeat >= 0 && x.Role != gossip.RoleGateway:
-		x.App = "healthy"
-		if v.Heartbeat.Unhealthy {
-			x.App = "unhealthy"
+		node.State = "left"
+	case !inGossip: // the last heartbeat of an absent node contains an outdated state of its app
+	case (view.Silent || view.Crashed) && replicated.Committed().Epoch() > 0:
+		node.State = "failed"
+	case view.SinceHeartbeat >= 0 && node.Role != gossip.RoleGateway:
+		node.App = "healthy"
+		if view.Heartbeat.Unhealthy {
+			node.App = "unhealthy"
 		}
 	}
 	switch {
-	case x.State == "failed" || x.State == "restarting": // more important than the following states
-	case here && v.Heartbeat.Leaving:
-		x.State = "draining"
-	case x.State == "joining" && x.App == "unhealthy":
-		x.State = "unhealthy"
+	case node.State == "failed" || node.State == "restarting": // more important than the following states
+	case inGossip && view.Heartbeat.Leaving:
+		node.State = "draining"
+	case node.State == "joining" && node.App == "unhealthy":
+		node.State = "unhealthy"
 	}
 }
 
-// idleOnce returns a function that does the same as Idle, but always uses the inputs of this moment and
-// computes the result for each owner only once. It is for callers with many shards.
-func (a *API) idleOnce() func(owner string) string {
-	in, said := a.o.Findings().Inputs, map[string]string{}
+// cachedIdle returns a function that does the same as Idle, but always uses the inputs of this moment and
+// computes the result for each owner only once. Callers with many shards use it.
+func (a *API) cachedIdle() func(owner string) string {
+	inputs, reasons := a.options.Findings().Inputs, map[string]string{}
 	return func(owner string) string {
-		why, ok := said[owner]
-		if !ok {
-			why = in.NotServingReason(owner)
-			said[owner] = why
+		reason, known := reasons[owner]
+		if !known {
+			reason = inputs.NotServingReason(owner)
+			reasons[owner] = reason
 		}
-		return why
+		return reason
 	}
 }
 
 // Shards lists every shard in order.
 func (a *API) Shards() api.ShardList {
-	s := a.o.Router.State()
-	c := s.Committed()
-	out := api.ShardList{Epoch: uint64(c.Epoch()), Proposed: uint64(s.Proposed().Epoch()), Total: c.Len(), Shards: make([]api.Shard, c.Len())}
-	idle := a.idleOnce()
-	for i := range out.Shards {
-		sh := shardmap.Shard(i)
-		out.Shards[i] = api.Shard{
-			Shard: uint32(i), State: api.ShardOwned, Owner: string(c.Owner(sh)), Epoch: uint64(c.OwnedSince(sh)),
-			Previous: string(s.PreviousOwner(sh)),
+	replicated := a.options.Router.State()
+	committed := replicated.Committed()
+	list := api.ShardList{Epoch: uint64(committed.Epoch()), Proposed: uint64(replicated.Proposed().Epoch()), Total: committed.Len(), Shards: make([]api.Shard, committed.Len())}
+	idleReason := a.cachedIdle()
+	for i := range list.Shards {
+		shard := shardmap.Shard(i)
+		list.Shards[i] = api.Shard{
+			Shard: uint32(i), State: api.ShardOwned, Owner: string(committed.Owner(shard)), Epoch: uint64(committed.OwnedSince(shard)),
+			Previous: string(replicated.PreviousOwner(shard)),
 		}
-		_, _, out.Shards[i].Released = s.ReleaseNote(sh)
-		out.Shards[i].Unavailable = idle(out.Shards[i].Owner)
-		out.Shards[i].StaleReturn = s.IsBarred(c.Owner(sh), sh)
+		_, _, list.Shards[i].Released = replicated.ReleaseNote(shard)
+		list.Shards[i].Unavailable = idleReason(list.Shards[i].Owner)
+		list.Shards[i].StaleReturn = replicated.IsBarred(committed.Owner(shard), shard)
 		switch {
-		case s.HasOpenProposal() && s.Proposed().Owner(sh) != c.Owner(sh):
-			out.Shards[i].State, out.Shards[i].To = api.ShardMoving, string(s.Proposed().Owner(sh))
-		case c.Owner(sh) == "":
-			out.Shards[i].State = api.ShardOrphaned
+		case replicated.HasOpenProposal() && replicated.Proposed().Owner(shard) != committed.Owner(shard):
+			list.Shards[i].State, list.Shards[i].To = api.ShardMoving, string(replicated.Proposed().Owner(shard))
+		case committed.Owner(shard) == "":
+			list.Shards[i].State = api.ShardOrphaned
 		}
 	}
-	return out
+	return list
 }
 
 // Endpoints lists the endpoints that the present members of gossip announce, including members that are
 // not nodes.
 func (a *API) Endpoints() []api.Endpoint {
-	here := map[string]bool{}
-	for _, m := range a.o.View.Gossip.Members() {
-		here[m.ID] = m.Status == gossip.Alive || m.Status == gossip.Leaving
+	present := map[string]bool{}
+	for _, member := range a.options.View.Gossip.Members() {
+		present[member.ID] = member.Status == gossip.Alive || member.Status == gossip.Leaving
 	}
-	var out []api.Endpoint
-	for _, e := range a.o.View.Directory().All() {
-		if !here[e.ID] {
+	var list []api.Endpoint
+	for _, entry := range a.options.View.Directory().All() {
+		if !present[entry.ID] {
 			continue
 		}
 		kind := api.KindMember
-		if e.IsNode {
+		if entry.IsNode {
 			kind = api.KindNode
 		}
-		out = append(out, api.Endpoint{Node: e.ID, Kind: kind, Name: e.Name, Addr: e.Addr})
+		list = append(list, api.Endpoint{Node: entry.ID, Kind: kind, Name: entry.Name, Addr: entry.Addr})
 	}
-	return out
+	return list
 }
 
 // Map returns the committed shard map in the form of the admin API.
 func (a *API) Map() api.Map {
-	c := a.o.Router.State().Committed()
-	m := api.Map{Epoch: uint64(c.Epoch()), Shards: c.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, c.Len())}
-	dir := a.o.View.Directory()
-	for _, mem := range c.Members() {
-		addr, _ := dir.Addr(string(mem.ID), endpoints.HTTP)
-		m.Nodes = append(m.Nodes, api.MapNode{ID: string(mem.ID), HTTP: addr})
+	committed := a.options.Router.State().Committed()
+	result := api.Map{Epoch: uint64(committed.Epoch()), Shards: committed.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, committed.Len())}
+	directory := a.options.View.Directory()
+	for _, member := range committed.Members() {
+		addr, _ := directory.Addr(string(member.ID), endpoints.HTTP)
+		result.Nodes = append(result.Nodes, api.MapNode{ID: string(member.ID), HTTP: addr})
 	}
-	if c.Epoch() > 0 {
-		for i := range c.Len() {
-			m.Owners = append(m.Owners, c.OwnerIndex(shardmap.Shard(i)))
+	if committed.Epoch() > 0 {
+		for i := range committed.Len() {
+			result.Owners = append(result.Owners, committed.OwnerIndex(shardmap.Shard(i)))
 		}
 	}
-	return m
+	return result
 }
 
 // WaitMap returns when the epoch of the committed map is greater than after, or when ctx ends.
-func (a *API) WaitMap(ctx context.Context, after uint64) { a.o.Router.Await(ctx, after+1, 0) }
+func (a *API) WaitMap(ctx context.Context, after uint64) { a.options.Router.Await(ctx, after+1, 0) }

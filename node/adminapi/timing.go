@@ -13,17 +13,17 @@ import (
 func (a *API) Timing(ctx context.Context) (api.TimingState, bool) {
 	ctx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 	defer cancel()
-	if told, err := a.o.Leader.ChangeTiming(ctx, api.Timing{}, ""); err == nil {
-		return told, true
+	if timing, err := a.options.Leader.ChangeTiming(ctx, api.Timing{}, ""); err == nil {
+		return timing, true
 	}
-	s := a.o.View.State()
-	return leaderloop.TimingState(s), s.Bootstrapped()
+	replicated := a.options.View.State()
+	return leaderloop.TimingState(replicated), replicated.Bootstrapped()
 }
 
 // ChangeTiming changes the timing of the cluster. Only the leader can do that, so another node sends a request to
-// the leader. by is the requester, for the log.
-func (a *API) ChangeTiming(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
+// the leader. requester is written to the log.
+func (a *API) ChangeTiming(ctx context.Context, change api.Timing, requester string) (timing api.TimingState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
-	return a.o.Leader.ChangeTiming(ctx, change, by)
+	return a.options.Leader.ChangeTiming(ctx, change, requester)
 }

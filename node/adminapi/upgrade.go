@@ -14,17 +14,17 @@ import (
 func (a *API) UpgradeStatus(ctx context.Context) api.UpgradeState {
 	ctx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 	defer cancel()
-	if told, err := a.o.Leader.Upgrade(ctx, false, ""); err == nil {
-		return told
+	if state, err := a.options.Leader.Upgrade(ctx, false, ""); err == nil {
+		return state
 	}
-	inForce := uint8(a.o.View.State().FormatVersion())
+	inForce := uint8(a.options.View.State().FormatVersion())
 	return api.UpgradeState{InForce: inForce, Next: inForce, Nodes: []api.NodeUpgrade{}}
 }
 
 // FinalizeUpgrade puts the next level into force. Only the leader can do that, so another node sends a
 // request to the leader.
-func (a *API) FinalizeUpgrade(ctx context.Context, by string) (api.UpgradeState, error) {
+func (a *API) FinalizeUpgrade(ctx context.Context, requester string) (api.UpgradeState, error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
-	return a.o.Leader.Upgrade(ctx, true, by)
+	return a.options.Leader.Upgrade(ctx, true, requester)
 }

@@ -20,30 +20,30 @@ type WebSocketReport [][5]int
 
 // LocalWebSockets returns the report of this node.
 func (a *API) LocalWebSockets() WebSocketReport {
-	out := WebSocketReport{}
-	for _, x := range a.o.Proxy.WebSocketCounts() {
-		out = append(out, [5]int{int(x.Shard), x.Attached, x.Detached, x.Resumable, x.Plain})
+	report := WebSocketReport{}
+	for _, counts := range a.options.Proxy.WebSocketCounts() {
+		report = append(report, [5]int{int(counts.Shard), counts.Attached, counts.Detached, counts.Resumable, counts.Plain})
 	}
-	return out
+	return report
 }
 
 // countWebSockets counts the long-lived connections of this node.
 func (a *API) countWebSockets() api.SocketCounts {
-	c := api.SocketCounts{App: a.o.Proxy.CountUpgraded(), Streams: a.o.Proxy.ResumableStreams()}
-	for _, x := range a.o.Proxy.WebSocketCounts() {
-		c.Attached += x.Attached
-		c.Detached += x.Detached
+	total := api.SocketCounts{App: a.options.Proxy.CountUpgraded(), Streams: a.options.Proxy.ResumableStreams()}
+	for _, counts := range a.options.Proxy.WebSocketCounts() {
+		total.Attached += counts.Attached
+		total.Detached += counts.Detached
 	}
-	return c
+	return total
 }
 
 // Sockets asks all alive nodes for their WebSockets, at most once in control.CacheTime. The result lists the
 // nodes that did not respond in time.
 func (a *API) Sockets(ctx context.Context) api.SocketList {
 	return a.webSocketCache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
-		told, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Sockets}, WebSocketReport{})
-		told[string(a.o.Self)] = a.LocalWebSockets()
-		return mergeWebSockets(told, silent)
+		reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Sockets}, WebSocketReport{})
+		reports[string(a.options.Self)] = a.LocalWebSockets()
+		return mergeWebSockets(reports, unresponsive)
 	})
 }
 
@@ -51,22 +51,22 @@ func (a *API) Sockets(ctx context.Context) api.SocketList {
 func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) api.SocketList {
 	list := api.SocketList{Unresponsive: unresponsive}
 	byShard := map[int]*api.ShardSockets{}
-	for node, all := range reports {
-		counts := api.NodeSockets{Node: node}
-		for _, x := range all {
-			s := byShard[x[0]]
-			if s == nil {
-				s = &api.ShardSockets{Shard: uint32(x[0])}
-				byShard[x[0]] = s
+	for node, report := range reports {
+		nodeCounts := api.NodeSockets{Node: node}
+		for _, entry := range report {
+			shard := byShard[entry[0]]
+			if shard == nil {
+				shard = &api.ShardSockets{Shard: uint32(entry[0])}
+				byShard[entry[0]] = shard
 			}
-			s.Attached, s.Detached, s.Plain = s.Attached+x[1], s.Detached+x[2], s.Plain+x[4]
-			counts.Attached, counts.Detached, counts.App = counts.Attached+x[1], counts.Detached+x[2], counts.App+x[3]+x[4]
+			shard.Attached, shard.Detached, shard.Plain = shard.Attached+entry[1], shard.Detached+entry[2], shard.Plain+entry[4]
+			nodeCounts.Attached, nodeCounts.Detached, nodeCounts.App = nodeCounts.Attached+entry[1], nodeCounts.Detached+entry[2], nodeCounts.App+entry[3]+entry[4]
 		}
-		list.Nodes = append(list.Nodes, counts)
+		list.Nodes = append(list.Nodes, nodeCounts)
 	}
-	for _, s := range byShard {
-		if s.Attached+s.Detached+s.Plain > 0 { // for an upstream connection alone, another node has the client
-			list.Shards = append(list.Shards, *s)
+	for _, shard := range byShard {
+		if shard.Attached+shard.Detached+shard.Plain > 0 { // for an upstream connection alone, another node has the client
+			list.Shards = append(list.Shards, *shard)
 		}
 	}
 	slices.SortFunc(list.Shards, func(a, b api.ShardSockets) int { return cmp.Compare(a.Shard, b.Shard) })
@@ -74,37 +74,37 @@ func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) 
 	return list
 }
 
-// BreakSockets makes all alive nodes close the upstream connections of the WebSockets that match b and
-// whose clients are connected to them. by is the requester, for the log.
-func (a *API) BreakSockets(ctx context.Context, b api.SocketBreak, by string) api.BrokenSockets {
+// BreakSockets makes all alive nodes close the upstream connections of the WebSockets that match
+// filter and whose clients are connected to them. requester is written to the log.
+func (a *API) BreakSockets(ctx context.Context, filter api.SocketBreak, requester string) api.BrokenSockets {
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
-	told, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Break, Break: b, By: by}, 0)
-	told[string(a.o.Self)] = a.BreakLocal(b, by)
-	out := api.BrokenSockets{Nodes: map[string]int{}, Unresponsive: silent}
-	for node, many := range told {
-		if many > 0 {
-			out.Nodes[node] = many
-			out.Sockets += many
+	counts, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Break, Break: filter, By: requester}, 0)
+	counts[string(a.options.Self)] = a.BreakLocal(filter, requester)
+	result := api.BrokenSockets{Nodes: map[string]int{}, Unresponsive: unresponsive}
+	for node, count := range counts {
+		if count > 0 {
+			result.Nodes[node] = count
+			result.Sockets += count
 		}
 	}
-	return out
+	return result
 }
 
-// BreakLocal closes the upstream connections of the WebSockets that match b and whose clients are
-// connected to this node, and returns their number.
-func (a *API) BreakLocal(b api.SocketBreak, by string) int {
+// BreakLocal closes the upstream connections of the WebSockets that match filter and whose clients
+// are connected to this node, and returns their number.
+func (a *API) BreakLocal(filter api.SocketBreak, requester string) int {
 	match := func(shardmap.Shard, uint64) bool { return true }
 	switch {
-	case b.Key != nil:
-		mark := proxy.WebSocketKeyHash(*b.Key)
-		match = func(_ shardmap.Shard, is uint64) bool { return is == mark }
-	case b.Shard != nil:
-		match = func(s shardmap.Shard, _ uint64) bool { return uint32(s) == *b.Shard }
+	case filter.Key != nil:
+		wantHash := proxy.WebSocketKeyHash(*filter.Key)
+		match = func(_ shardmap.Shard, keyHash uint64) bool { return keyHash == wantHash }
+	case filter.Shard != nil:
+		match = func(shard shardmap.Shard, _ uint64) bool { return uint32(shard) == *filter.Shard }
 	}
-	many := a.o.Proxy.MoveWebSockets(match, b.Gap)
-	if many > 0 {
-		a.o.Log.Info().Int("websockets", many).Bool("gap", b.Gap).Str("by", logs.Cut(by)).Msg("WebSocket move test started")
+	count := a.options.Proxy.MoveWebSockets(match, filter.Gap)
+	if count > 0 {
+		a.options.Log.Info().Int("websockets", count).Bool("gap", filter.Gap).Str("by", logs.Cut(requester)).Msg("WebSocket move test started")
 	}
-	return many
+	return count
 }

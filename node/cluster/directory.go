@@ -11,86 +11,87 @@ import (
 
 // Update rebuilds the directory from the current members of gossip.
 func (v *View) Update() {
-	v.NoteServers()
+	v.RecordServers()
 	members := v.Gossip.Members()
 	v.members.Store(&members)
-	d := directoryOf(v.directory.Load(), members, v.IsServer)
-	v.directory.Store(d)
-	addrs := addresses(d, members)
-	v.addrs.Store(&addrs)
+	directory := buildDirectory(v.directory.Load(), members, v.IsServer)
+	v.directory.Store(directory)
+	addrs := addresses(directory, members)
+	v.nodeAddrs.Store(&addrs)
 }
 
 // addresses returns the addresses of all nodes: those of gossip and those of the peer ports.
-func addresses(d *endpoints.Directory, members []gossip.Member) map[netip.Addr]bool {
-	all := map[netip.Addr]bool{}
-	for _, m := range members {
-		if m.Node {
-			all[m.Addr.Addr().Unmap()] = true
+func addresses(directory *endpoints.Directory, members []gossip.Member) map[netip.Addr]bool {
+	addrs := map[netip.Addr]bool{}
+	for _, member := range members {
+		if member.Node {
+			addrs[member.Addr.Addr().Unmap()] = true
 		}
 	}
-	for _, e := range d.All() {
-		if at, err := netip.ParseAddrPort(e.Addr); err == nil && e.IsNode && e.Name == endpoints.Peer {
-			all[at.Addr().Unmap()] = true
+	for _, entry := range directory.All() {
+		if addrPort, err := netip.ParseAddrPort(entry.Addr); err == nil && entry.IsNode && entry.Name == endpoints.Peer {
+			addrs[addrPort.Addr().Unmap()] = true
 		}
 	}
-	return all
+	return addrs
 }
 
 // IsNodeAddress reports whether addr is the address of a node.
 func (v *View) IsNodeAddress(addr netip.Addr) bool {
-	all := v.addrs.Load()
-	return all != nil && (*all)[addr]
+	addrs := v.nodeAddrs.Load()
+	return addrs != nil && (*addrs)[addr]
 }
 
-// directoryOf returns the endpoints that the members announce. A node with a server in Raft's
-// configuration stays in the directory when gossip forgets it: Raft must reach a voter, however long
-// it was absent. server reports whether a node has such a server.
-func directoryOf(before *endpoints.Directory, members []gossip.Member, server func(node string) bool) *endpoints.Directory {
-	var all []endpoints.Entry
-	shown := map[string]bool{}
-	for _, m := range members {
-		all = append(all, endpoints.Entry{ID: m.ID, Node: m.Node, Addrs: m.Tags.Endpoints})
-		shown[m.ID] = shown[m.ID] || m.Node
+// buildDirectory returns the directory of the endpoints that the members announce. A node with a
+// server in Raft's configuration stays in the directory when gossip forgets it: Raft must reach a
+// voter, however long it was absent. isServer reports whether a node has such a server.
+func buildDirectory(previous *endpoints.Directory, members []gossip.Member, isServer func(node string) bool) *endpoints.Directory {
+	var entries []endpoints.Entry
+	inGossip := map[string]bool{}
+	for _, member := range members {
+		entries = append(entries, endpoints.Entry{ID: member.ID, Node: member.Node, Addrs: member.Tags.Endpoints})
+		inGossip[member.ID] = inGossip[member.ID] || member.Node
 	}
-	kept := map[string]map[string]string{}
-	for _, e := range before.All() {
-		if !e.IsNode || shown[e.ID] || !server(e.ID) {
+	retained := map[string]map[string]string{}
+	for _, entry := range previous.All() {
+		if !entry.IsNode || inGossip[entry.ID] || !isServer(entry.ID) {
 			continue
 		}
-		if kept[e.ID] == nil {
-			kept[e.ID] = map[string]string{}
+		if retained[entry.ID] == nil {
+			retained[entry.ID] = map[string]string{}
 		}
-		kept[e.ID][e.Name] = e.Addr
+		retained[entry.ID][entry.Name] = entry.Addr
 	}
-	for id, addrs := range kept {
-		all = append(all, endpoints.Entry{ID: id, Node: true, Addrs: addrs})
+	for id, addrs := range retained {
+		entries = append(entries, endpoints.Entry{ID: id, Node: true, Addrs: addrs})
 	}
-	return endpoints.New(all)
+	return endpoints.New(entries)
 }
 
-// Members returns the members of gossip at its last change. It is cheap, for frequent callers.
+// Members returns the members of gossip at its last change. It reads a cached list, so frequent
+// callers may use it.
 func (v *View) Members() []gossip.Member {
-	if all := v.members.Load(); all != nil {
-		return *all
+	if members := v.members.Load(); members != nil {
+		return *members
 	}
 	return nil
 }
 
-// NoteServers records which nodes have a server in Raft's configuration.
-func (v *View) NoteServers() {
-	voters, others := v.Servers()
-	now := map[string]bool{}
-	for _, s := range slices.Concat(voters, others) {
-		now[consensus.NodeOf(s)] = true
+// RecordServers records which nodes have a server in Raft's configuration.
+func (v *View) RecordServers() {
+	voters, nonvoters := v.Servers()
+	nodes := map[string]bool{}
+	for _, server := range slices.Concat(voters, nonvoters) {
+		nodes[consensus.NodeOf(server)] = true
 	}
-	v.inRaft.Store(&now)
+	v.raftNodes.Store(&nodes)
 }
 
-// IsServer reports whether a node had a server in Raft's configuration at the last NoteServers. It does
+// IsServer reports whether a node had a server in Raft's configuration at the last RecordServers. It does
 // not block, because gossip calls it with its lock held.
 func (v *View) IsServer(node string) bool {
-	all := v.inRaft.Load()
-	return all != nil && (*all)[node]
+	nodes := v.raftNodes.Load()
+	return nodes != nil && (*nodes)[node]
 }
 
 // Directory returns the announced addresses of all members, as of the last Update.
@@ -101,9 +102,9 @@ func (v *View) Lookup(node string) (string, bool) {
 	return v.directory.Load().Addr(node, endpoints.Peer)
 }
 
-// LeavesByPlan reports whether the node leaves or has left, according to gossip.
-func (v *View) LeavesByPlan(node string) bool {
-	return slices.ContainsFunc(v.Gossip.Members(), func(m gossip.Member) bool {
-		return m.ID == node && (m.Status == gossip.Leaving || m.Status == gossip.Left)
+// IsLeavingOrLeft reports whether the node leaves or has left, according to gossip.
+func (v *View) IsLeavingOrLeft(node string) bool {
+	return slices.ContainsFunc(v.Gossip.Members(), func(member gossip.Member) bool {
+		return member.ID == node && (member.Status == gossip.Leaving || member.Status == gossip.Left)
 	})
 }

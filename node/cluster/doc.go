@@ -7,7 +7,7 @@
 // # Concurrency
 //
 // All methods are safe for concurrent use. One goroutine of the node calls Update when gossip has changed, and
-// NoteServers at intervals.
+// RecordServers at intervals.
 //
 // # Invariants
 //

@@ -81,7 +81,7 @@ func TestHeartbeatsGoOnWhileALeaderWrites(t *testing.T) {
 		const write, seldomest = 1900 * time.Millisecond, 300 * time.Millisecond // see seldom
 		for range 5 {
 			time.Sleep(time.Second)
-			l.mem.SetFault(func(string) error {
+			l.mem.SetStoreFault(func(string) error {
 				time.Sleep(write)
 				return nil
 			})
@@ -90,7 +90,7 @@ func TestHeartbeatsGoOnWhileALeaderWrites(t *testing.T) {
 			if heard, least := n.Load()-before, 2*int64(write/seldomest); heard < least {
 				g.t.Errorf("%d heartbeats during a write of %v, want %d at least", heard, write, least)
 			}
-			l.mem.SetFault(nil)
+			l.mem.SetStoreFault(nil)
 		}
 		if !l.IsLeader() || l.Term() != term {
 			g.t.Errorf("the leader was replaced as writes took %v", write)

@@ -87,7 +87,7 @@ func (c *chaos) crash(s *server) {
 func (c *chaos) hang(s *server) {
 	d := time.Duration(c.rnd.IntN(5000)) * time.Millisecond
 	until := time.Now().Add(d)
-	s.mem.SetFault(func(string) error {
+	s.mem.SetStoreFault(func(string) error {
 		time.Sleep(time.Until(until))
 		return nil
 	})
@@ -115,7 +115,7 @@ func (c *chaos) apply() {
 func (c *chaos) heal() {
 	c.g.net.Heal()
 	for _, s := range c.g.all {
-		s.mem.SetFault(nil)
+		s.mem.SetStoreFault(nil)
 		if s.stop == nil {
 			s.restart()
 		}

@@ -138,7 +138,7 @@ func InitStores(stores *disk.Stores, id string, state []byte, index, term uint64
 // its goroutine.
 func withStores(stores *disk.Stores, f func() error) error {
 	failed := make(chan error, 1) // called once
-	stores.Notify(func(err error) { failed <- err }, nil)
+	stores.SetCallbacks(func(err error) { failed <- err }, nil)
 	done := make(chan error, 1)
 	go func() {
 		err := errors.New("the stores failed") // result if the store ends the goroutine

@@ -66,7 +66,7 @@ func TestVoteWritesMeasureDiskLatency(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, abc(), nil, func(g *group) {
 				s := g.alone()
-				s.mem.SetFault(func(op string) error {
+				s.mem.SetStoreFault(func(op string) error {
 					if op == c.slow {
 						time.Sleep(time.Second)
 					}
@@ -84,7 +84,7 @@ func TestVoteWritesMeasureDiskLatency(t *testing.T) {
 						g.t.Fatalf("in term %d it waits %v for votes, want %v", next, election, c.want)
 					}
 				}
-				s.mem.SetFault(nil)
+				s.mem.SetStoreFault(nil)
 			})
 		})
 	}
@@ -108,7 +108,7 @@ func TestCandidateWaitsForVotesButNotForDeadVoters(t *testing.T) {
 			if granted, err := l.AskVote(voter.id(), l.Term()+10); !granted || err != nil {
 				g.t.Errorf("asked for %v: granted %v, %v, want it after two writes of %v", time.Since(began), granted, err, c.write)
 			}
-			voter.mem.SetFault(nil)
+			voter.mem.SetStoreFault(nil)
 			g.net.Isolate(other.host.Name())
 			time.Sleep(time.Minute) // its connections have ended
 			began = time.Now()

@@ -73,7 +73,7 @@ func Open(options Options) (*Raft, error) {
 		campaignLimit: rateLimit{interval: 2 * options.ElectionTimeout},
 		announceLimit: rateLimit{interval: announceInterval},
 	}
-	options.Stores.Notify(r.fail, r.onStall)
+	options.Stores.SetCallbacks(r.fail, r.onStall)
 	if err := r.startInstance(); err != nil {
 		options.Stores.Release()
 		return nil, errors.Join(err, options.Stream.Close())

@@ -144,7 +144,7 @@ func TestTransferSendsNothingAfterLeadershipIsLost(t *testing.T) {
 		l := g.leader(g.all...)
 		slow, next := without(g.all, l)[0], without(g.all, l)[1]
 		resume := make(chan struct{})
-		slow.mem.SetFault(func(string) error {
+		slow.mem.SetStoreFault(func(string) error {
 			<-resume
 			return nil
 		})
@@ -158,7 +158,7 @@ func TestTransferSendsNothingAfterLeadershipIsLost(t *testing.T) {
 		g.until("the other voter leads", next.IsLeader)
 		term := next.Term()
 		time.Sleep(50 * time.Millisecond)
-		slow.mem.SetFault(nil)
+		slow.mem.SetStoreFault(nil)
 		close(resume)
 		if err := <-transferred; err != nil {
 			t.Errorf("Transfer: %v", err)
@@ -466,7 +466,7 @@ func TestVoterDoesNotCampaignAgainstItsCandidate(t *testing.T) {
 		first, next := without(g.all, l)[0], without(g.all, l)[1]
 		term := l.Term()
 		var writing atomic.Bool
-		next.mem.SetFault(func(op string) error {
+		next.mem.SetStoreFault(func(op string) error {
 			if op == "write term" {
 				writing.Store(true)
 				time.Sleep(200 * time.Millisecond)

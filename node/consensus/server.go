@@ -36,7 +36,7 @@ func NodeOf(server string) string {
 	return node
 }
 
-// ServerOfNode returns the first of ids (server IDs) that belongs to a node, or "".
+// ServerOfNode returns the first of the server IDs that belongs to a node, or "".
 func ServerOfNode(servers []string, node string) string {
 	if index := slices.IndexFunc(servers, func(server string) bool { return NodeOf(server) == node }); index >= 0 {
 		return servers[index]

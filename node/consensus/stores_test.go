@@ -33,7 +33,7 @@ func TestBrokenDiskStopsTheServerInOrder(t *testing.T) {
 				if role == "follower" {
 					bad = without(g.all, l)[0]
 				}
-				bad.mem.SetFault(func(string) error { return errors.New("input/output error") })
+				bad.mem.SetStoreFault(func(string) error { return errors.New("input/output error") })
 				done := make(chan error, 1)
 				go func() { done <- l.Apply([]byte("x")) }()
 				if err := <-bad.failed; !strings.Contains(err.Error(), "input/output") {
@@ -56,7 +56,7 @@ func TestBrokenTermDoesNotPanic(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
 		bad := without(g.all, l)[0]
-		bad.mem.SetFault(func(op string) error {
+		bad.mem.SetStoreFault(func(op string) error {
 			if op == "write term" {
 				return errors.New("no space left on device")
 			}
@@ -65,7 +65,7 @@ func TestBrokenTermDoesNotPanic(t *testing.T) {
 		l.crash()
 		<-bad.Failed()
 		bad.crash()
-		bad.mem.SetFault(nil)
+		bad.mem.SetStoreFault(nil)
 		bad.restart()
 		g.leader(without(g.all, l)...)
 	})
@@ -80,7 +80,7 @@ func TestHungDiskCostsLeadership(t *testing.T) {
 		g.apply(l, "before")
 		time.Sleep(time.Second) // No other write is under way.
 		wait := make(chan struct{})
-		l.mem.SetFault(func(string) error { <-wait; return nil })
+		l.mem.SetStoreFault(func(string) error { <-wait; return nil })
 		done := make(chan error, 1)
 		go func() { done <- l.Apply([]byte("hung")) }()
 		rest := without(g.all, l)
@@ -90,7 +90,7 @@ func TestHungDiskCostsLeadership(t *testing.T) {
 			t.Errorf("replaced after %v, want after the write timeout of 2 s", d)
 		}
 		g.apply(n, "after")
-		l.mem.SetFault(nil)
+		l.mem.SetStoreFault(nil)
 		close(wait)
 		if err := <-done; !errors.Is(err, consensus.ErrUnknown) {
 			t.Errorf("Apply over the hung write: %v, want ErrUnknown", err)
@@ -108,7 +108,7 @@ func TestShutdownDoesNotWaitForeverForAHungDisk(t *testing.T) {
 		t := g.t
 		s := g.all[0]
 		wait := make(chan struct{})
-		s.mem.SetFault(func(string) error { <-wait; return nil })
+		s.mem.SetStoreFault(func(string) error { <-wait; return nil })
 		go func() { _ = s.Apply([]byte("x")) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -131,7 +131,7 @@ func TestOpenReportsBrokenStores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.SetFault(func(string) error { return errors.New("read-only file system") })
+		m.SetStoreFault(func(string) error { return errors.New("read-only file system") })
 		id := consensus.ServerID(d.Node(), d.Disk())
 		_, err = consensus.Open(consensus.Options{
 			ID: id, Stream: consensus.NewStream(id, nil), FSM: &list{}, Stores: stores, Log: zerolog.Nop(),

@@ -22,7 +22,7 @@ func TestTermNeverFalls(t *testing.T) {
 		rest := without(g.all, old)
 		var writing atomic.Bool
 		for _, s := range rest {
-			s.mem.SetFault(func(op string) error {
+			s.mem.SetStoreFault(func(op string) error {
 				if op == "write term" {
 					writing.Store(true)
 					time.Sleep(time.Second)
@@ -75,7 +75,7 @@ func TestOnlyNeutralHeartbeatsBypassTheMainLoop(t *testing.T) {
 		}
 		g.net.Isolate(f.host.Name())
 		wrote := false
-		f.mem.SetFault(func(op string) error {
+		f.mem.SetStoreFault(func(op string) error {
 			if op == "write term" {
 				wrote = true
 				if f.HandleHeartbeat(term, true, nothing) {
@@ -89,7 +89,7 @@ func TestOnlyNeutralHeartbeatsBypassTheMainLoop(t *testing.T) {
 		}); err != nil || !wrote {
 			t.Errorf("asked for a vote: %v, a term was written: %v", err, wrote)
 		}
-		f.mem.SetFault(nil)
+		f.mem.SetStoreFault(nil)
 	})
 }
 
@@ -101,7 +101,7 @@ func TestATermIsWrittenOnce(t *testing.T) {
 		s := without(g.all, g.leader(g.all...))[0]
 		g.net.Isolate(s.host.Name())
 		writes := 0
-		s.mem.SetFault(func(op string) error {
+		s.mem.SetStoreFault(func(op string) error {
 			if op == "write term" {
 				writes++
 			}
@@ -113,7 +113,7 @@ func TestATermIsWrittenOnce(t *testing.T) {
 				t.Errorf("written for time %d: %v, %d writes, want %d", i+1, err, writes, want)
 			}
 		}
-		s.mem.SetFault(nil)
+		s.mem.SetStoreFault(nil)
 	})
 }
 
@@ -124,7 +124,7 @@ func TestALifeBeginsWithAWrite(t *testing.T) {
 		t := g.t
 		s := without(g.all, g.leader(g.all...))[0]
 		s.crash()
-		s.mem.SetFault(func(op string) error {
+		s.mem.SetStoreFault(func(op string) error {
 			if op == "write term" {
 				return errors.New("read-only file system")
 			}
@@ -141,7 +141,7 @@ func TestALifeBeginsWithAWrite(t *testing.T) {
 			t.Error("it has begun on a disk that cannot be written")
 			_ = r.Shutdown(t.Context())
 		}
-		s.mem.SetFault(nil)
+		s.mem.SetStoreFault(nil)
 	})
 }
 
@@ -162,7 +162,7 @@ func TestFollowerReceivesHeartbeatsDuringWrite(t *testing.T) {
 					t.Fatalf("%v after a write began it follows %q in term %d, want %q in term %d", time.Since(began), f.Leader(), f.Term(), l.host.Name(), term)
 				}
 			}
-			f.mem.SetFault(nil)
+			f.mem.SetStoreFault(nil)
 		}
 	})
 }

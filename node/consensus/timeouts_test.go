@@ -101,7 +101,7 @@ func TestALeaderWithoutFollowersStepsDown(t *testing.T) {
 // slow has every write of these servers take so long.
 func slow(write time.Duration, all ...*server) {
 	for _, s := range all {
-		s.mem.SetFault(func(string) error { time.Sleep(write); return nil })
+		s.mem.SetStoreFault(func(string) error { time.Sleep(write); return nil })
 	}
 }
 
@@ -122,7 +122,7 @@ func TestALoneVoterWaitsForItsDisk(t *testing.T) {
 					if n := g.leader(a).Term() - before; n > 2 { // once before the disk's pace is known
 						t.Errorf("it stood %d times, want 2 at most", n)
 					}
-					a.mem.SetFault(nil)
+					a.mem.SetStoreFault(nil)
 					g.until("an entry is taken", func() bool { return a.Apply([]byte("entry")) == nil })
 				}
 			})
@@ -145,7 +145,7 @@ func TestElectionsWaitForSlowDisks(t *testing.T) {
 						l.restart()
 						g.leader(g.all...) // within two minutes
 						for _, s := range g.all {
-							s.mem.SetFault(nil)
+							s.mem.SetStoreFault(nil)
 						}
 						g.until("an entry is taken", func() bool { return g.leader(g.all...).Apply([]byte("entry")) == nil })
 					}

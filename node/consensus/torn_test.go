@@ -53,14 +53,14 @@ func tornVote(g *group, writes int) (through bool) {
 		t.Fatal("no vote for a whole log")
 	}
 	left := writes
-	c.mem.SetFault(func(string) error {
+	c.mem.SetStoreFault(func(string) error {
 		if left--; left < 0 {
 			return errors.New("killed")
 		}
 		return nil
 	})
 	through = b.canvass(c, term+2, whole)
-	c.mem.SetFault(nil)
+	c.mem.SetStoreFault(nil)
 	c.crash()
 	c.restart()
 	if a.canvass(c, term+2, raft.RequestVoteRequest{LastLogIndex: 1, LastLogTerm: 1}) {

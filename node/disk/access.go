@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// asidePrefix begins the name of a directory with files that a recovery replaced.
-const asidePrefix = "before-"
+// previousDirPrefix is the prefix of the names of directories with files that a recovery replaced.
+const previousDirPrefix = "before-"
 
 // DirAccess describes the access that other users of the machine had to a data directory.
 // The zero value means that all users had none.
@@ -27,16 +27,16 @@ type DirAccess struct {
 // is kept, because an operator granted it explicitly. The mode is not changed if another
 // user owns the directory, such as a volume of a container, or if it contains files other
 // than those of a node. All files of the node are private in any case.
-func (b *files) restrictAccess() DirAccess {
-	st, err := os.Stat(b.dir)
-	if err != nil || st.Mode().Perm()&0o007 == 0 {
+func (f *files) restrictAccess() DirAccess {
+	info, err := os.Stat(f.root)
+	if err != nil || info.Mode().Perm()&0o007 == 0 {
 		return DirAccess{}
 	}
-	o := DirAccess{Mode: st.Mode().Perm()}
-	if st.Mode()&fs.ModeSticky == 0 && b.onlyNodeFiles() {
-		o.Removed = os.Chmod(b.dir, st.Mode()&^0o077) == nil
+	access := DirAccess{Mode: info.Mode().Perm()}
+	if info.Mode()&fs.ModeSticky == 0 && f.containsOnlyNodeFiles() {
+		access.Removed = os.Chmod(f.root, info.Mode()&^0o077) == nil
 	}
-	return o
+	return access
 }
 
 // rejectLinks returns an error if a file that the node writes is a symbolic link. A user
@@ -45,45 +45,45 @@ func (b *files) restrictAccess() DirAccess {
 // choose their location, and no file is truncated through them. Files that are opened later
 // are opened without following links. Files that a library opens can only be checked here,
 // in advance.
-func (b *files) rejectLinks() error {
+func (f *files) rejectLinks() error {
 	names := []string{lockFile, gossipFile, gossipFile + ".compact", filepath.Join(raftDir, logFile), filepath.Join(raftDir, logFile+".tmp")}
-	entries, err := os.ReadDir(b.dir)
+	entries, err := os.ReadDir(f.root)
 	if err != nil {
-		return unusable(b.dir, err)
+		return unusableError(f.root, err)
 	}
-	for _, e := range entries {
-		if filepath.Ext(strings.TrimSuffix(e.Name(), ".tmp")) == ".json" {
-			names = append(names, e.Name())
+	for _, entry := range entries {
+		if filepath.Ext(strings.TrimSuffix(entry.Name(), ".tmp")) == ".json" {
+			names = append(names, entry.Name())
 		}
 	}
 	for _, name := range names {
-		if st, err := os.Lstat(b.path(name)); err == nil && st.Mode()&fs.ModeSymlink != 0 {
-			return linked(b.path(name))
+		if info, err := os.Lstat(f.path(name)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return symlinkError(f.path(name))
 		}
 	}
 	return nil
 }
 
-// linked returns the error for a symbolic link.
-func linked(path string) error {
+// symlinkError returns the error for a file that is a symbolic link.
+func symlinkError(path string) error {
 	return fmt.Errorf("disk: %s is a symbolic link, and the node would write to its target: remove it, and check which users can write to the data directory", path)
 }
 
-// onlyNodeFiles reports whether the directory contains only files of a node: its own files, JSON
+// containsOnlyNodeFiles reports whether the directory contains only files of a node: its own files, JSON
 // files, its socket, files that a recovery replaced, and lost+found of a volume.
-func (b *files) onlyNodeFiles() bool {
-	entries, err := os.ReadDir(b.dir)
-	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		name := strings.TrimSuffix(e.Name(), ".tmp")
+func (f *files) containsOnlyNodeFiles() bool {
+	entries, err := os.ReadDir(f.root)
+	return err == nil && !slices.ContainsFunc(entries, func(entry fs.DirEntry) bool {
+		name := strings.TrimSuffix(entry.Name(), ".tmp")
 		return name != lockFile && name != gossipFile && name != gossipFile+".compact" && name != raftDir && name != "lost+found" &&
-			name != socketFile && filepath.Ext(name) != ".json" && !strings.HasPrefix(name, asidePrefix)
+			name != socketFile && filepath.Ext(name) != ".json" && !strings.HasPrefix(name, previousDirPrefix)
 	})
 }
 
 // Access returns the access that other users had when the directory was opened.
 func (d *Dir) Access() DirAccess {
-	if b, ok := d.b.(*files); ok {
-		return b.access
+	if files, ok := d.backend.(*files); ok {
+		return files.access
 	}
 	return DirAccess{}
 }

@@ -113,7 +113,7 @@ func TestSymbolicLinksCreatedLaterAreNotFollowed(t *testing.T) {
 	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, filepath.Join(path, "known.json.tmp"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.KeepKnown([]disk.Known{{Server: "b/x", Boot: 1}}); err == nil {
+	if err := d.StoreDiskRecords([]disk.DiskRecord{{Server: "b/x", Boot: 1}}); err == nil {
 		t.Error("written through a link")
 	}
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {

@@ -23,15 +23,15 @@ type allowance struct {
 
 const allowanceFile = "allowance.json"
 
-// AppAllowance returns the value that KeepAppAllowance stored last, or the zero value.
+// AppAllowance returns the value that StoreAppAllowance stored last, or the zero value.
 func (d *Dir) AppAllowance() (AppAllowance, error) {
-	var a allowance
-	_, err := load(d.b, allowanceFile, &a)
-	return AppAllowance{Boot: a.Boot, Alive: time.Duration(a.AliveMS) * time.Millisecond, Owned: time.Duration(a.OwnedMS) * time.Millisecond}, err
+	var stored allowance
+	_, err := loadFile(d.backend, allowanceFile, &stored)
+	return AppAllowance{Boot: stored.Boot, Alive: time.Duration(stored.AliveMS) * time.Millisecond, Owned: time.Duration(stored.OwnedMS) * time.Millisecond}, err
 }
 
-// KeepAppAllowance durably stores an allowance. Calls must not overlap. The call waits for
+// StoreAppAllowance durably stores an allowance. Calls must not overlap. The call waits for
 // the disk, but other methods of d do not wait for the call.
-func (d *Dir) KeepAppAllowance(a AppAllowance) error {
-	return d.keep(allowanceFile, allowance{Format: format, Boot: a.Boot, AliveMS: a.Alive.Milliseconds(), OwnedMS: a.Owned.Milliseconds()})
+func (d *Dir) StoreAppAllowance(value AppAllowance) error {
+	return d.saveUnlocked(allowanceFile, allowance{Format: format, Boot: value.Boot, AliveMS: value.Alive.Milliseconds(), OwnedMS: value.Owned.Milliseconds()})
 }

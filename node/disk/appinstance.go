@@ -13,32 +13,32 @@ type appInstance struct {
 
 const appFile = "app.json"
 
-// AppInstance returns the app instance that KeepAppInstance stored last, "" if there is
+// AppInstance returns the app instance that StoreAppInstance stored last, "" if there is
 // none.
 func (d *Dir) AppInstance() (string, error) {
-	var a appInstance
-	_, err := load(d.b, appFile, &a)
-	return a.Instance, err
+	var stored appInstance
+	_, err := loadFile(d.backend, appFile, &stored)
+	return stored.Instance, err
 }
 
-// KeepAppInstance durably stores the app instance that the node has seen. instance must
+// StoreAppInstance durably stores the app instance that the node has seen. instance must
 // have 1 to MaxAppInstance bytes. Calls must not overlap. The call waits for the disk, but
 // other methods of d do not wait for the call.
-func (d *Dir) KeepAppInstance(instance string) error {
+func (d *Dir) StoreAppInstance(instance string) error {
 	if instance == "" || len(instance) > MaxAppInstance {
 		return fmt.Errorf("disk: app instance of %d bytes, want 1 to %d", len(instance), MaxAppInstance)
 	}
-	return d.keep(appFile, appInstance{Format: format, Instance: instance})
+	return d.saveUnlocked(appFile, appInstance{Format: format, Instance: instance})
 }
 
-// keep writes a file durably without holding a lock, so that Boot and Cluster do not block
+// saveUnlocked writes a file durably without holding a lock, so that Boot and Cluster do not block
 // if the disk hangs. Calls for the same file must not overlap.
-func (d *Dir) keep(name string, v any) error {
+func (d *Dir) saveUnlocked(name string, content any) error {
 	d.mu.Lock()
-	done := d.closed
+	closed := d.closed
 	d.mu.Unlock()
-	if done {
+	if closed {
 		return errClosed
 	}
-	return save(d.b, name, v)
+	return saveFile(d.backend, name, content)
 }

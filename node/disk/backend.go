@@ -17,11 +17,11 @@ type backend interface {
 	rename(from, to string) error
 	// path returns the path of a file that a library opens, "" if there is none.
 	path(name string) string
-	// foreign returns the name of a file that only a used directory contains, "" if there
+	// usedFile returns the name of a file that only a used directory contains, "" if there
 	// is none.
-	foreign() string
-	// stores opens the Raft stores.
-	stores(o StoreOptions) (rawStores, error)
+	usedFile() string
+	// openStores opens the Raft stores.
+	openStores(o StoreOptions) (rawStores, error)
 	// unlock releases the lock, so that the next Open succeeds.
 	unlock() error
 }
@@ -30,13 +30,13 @@ type backend interface {
 // is known.json, whose 1024 disks take about 300 KB.
 const maxFileSize = 4 << 20
 
-// errTooLong reports a larger file. This program never writes one.
+// errTooLong is the error for a larger file. This program never writes one.
 var errTooLong = errors.New("longer than 4 MiB")
 
 // rawStores are the stores without guard and cache.
 type rawStores struct {
-	logs   raft.LogStore
-	stable raft.StableStore
-	snaps  raft.SnapshotStore
-	close  func() error
+	logs      raft.LogStore
+	stable    raft.StableStore
+	snapshots raft.SnapshotStore
+	close     func() error
 }

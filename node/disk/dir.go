@@ -7,23 +7,23 @@ import (
 	"sync/atomic"
 )
 
-// errClosed reports a write after Close: another process may have the directory.
+// errClosed is the error of a write after Close: another process may have the directory.
 var errClosed = errors.New("disk: data directory is closed")
 
 // Dir is an open data directory.
 type Dir struct {
-	b       backend
-	id      identity
-	mu      sync.Mutex
-	boot    uint64
-	cluster cluster
-	level   level
-	open    *Stores
-	closed  bool
+	backend    backend
+	identity   identity
+	mu         sync.Mutex
+	boot       uint64
+	cluster    cluster
+	level      level
+	openStores *Stores
+	closed     bool
 
 	clusterID atomic.Pointer[string] // cluster.ID, readable without waiting for the disk
 
-	knownMu         sync.Mutex // serializes KeepKnown and Known; locked before mu
+	knownMu         sync.Mutex // serializes StoreDiskRecords and DiskRecords; locked before mu
 	knownUnreadable bool       // known.json exists but could not be read; protected by knownMu
 }
 
@@ -31,21 +31,21 @@ type Dir struct {
 // wantNode is the node id from the configuration. If it is empty, Open uses the stored id,
 // or a random one for a new directory. The directory is locked until Close.
 func Open(path, wantNode string) (*Dir, error) {
-	b, err := openFiles(path)
+	opened, err := openFiles(path)
 	if err != nil {
 		return nil, err
 	}
-	if exists(b.path(bootstrapFile)) {
-		return nil, errors.Join(fmt.Errorf("disk: data directory %q contains an interrupted recovery or restore: run the same `shardway recover` or `shardway restore` again", path), b.unlock())
+	if exists(opened.path(bootstrapFile)) {
+		return nil, errors.Join(fmt.Errorf("disk: data directory %q contains an interrupted recovery or restore: run the same `shardway recover` or `shardway restore` again", path), opened.unlock())
 	}
-	return open(b, wantNode)
+	return loadDir(opened, wantNode)
 }
 
-// open loads the files of a locked backend and counts a boot.
-func open(b backend, wantNode string) (*Dir, error) {
-	d := &Dir{b: b}
+// loadDir loads the files of a locked backend and counts a boot.
+func loadDir(locked backend, wantNode string) (*Dir, error) {
+	d := &Dir{backend: locked}
 	if err := d.load(wantNode); err != nil {
-		return nil, errors.Join(err, b.unlock())
+		return nil, errors.Join(err, locked.unlock())
 	}
 	return d, nil
 }
@@ -53,43 +53,43 @@ func open(b backend, wantNode string) (*Dir, error) {
 // load reads all files of the directory, checks whether the directory may be used, and counts a boot.
 func (d *Dir) load(wantNode string) error {
 	var err error
-	if d.id, err = identify(d.b, wantNode); err != nil {
+	if d.identity, err = loadIdentity(d.backend, wantNode); err != nil {
 		return err
 	}
-	if _, err = load(d.b, clusterFile, &d.cluster); err != nil {
+	if _, err = loadFile(d.backend, clusterFile, &d.cluster); err != nil {
 		return err
 	}
-	kept := d.cluster.ID
-	d.clusterID.Store(&kept)
-	if _, err = load(d.b, levelFile, &d.level); err != nil {
+	clusterID := d.cluster.ID
+	d.clusterID.Store(&clusterID)
+	if _, err = loadFile(d.backend, levelFile, &d.level); err != nil {
 		return err
 	}
-	if b, ok := d.b.(*files); !ok || !b.repair {
-		if err = errors.Join(refuseSuperseded(d.b, d.cluster.ID), refuseStale(d.b)); err != nil {
+	if files, ok := d.backend.(*files); !ok || !files.repair {
+		if err = errors.Join(checkSuperseded(d.backend, d.cluster.ID), checkStale(d.backend)); err != nil {
 			return err
 		}
 	}
 	var last boot
-	if _, err = load(d.b, bootFile, &last); err != nil {
+	if _, err = loadFile(d.backend, bootFile, &last); err != nil {
 		return err
 	}
 	return d.setBoot(last.Boot + 1)
 }
 
 // setBoot sets the boot number. It writes it to disk first.
-func (d *Dir) setBoot(n uint64) error {
-	if err := save(d.b, bootFile, boot{Format: format, Boot: n}); err != nil {
+func (d *Dir) setBoot(number uint64) error {
+	if err := saveFile(d.backend, bootFile, boot{Format: format, Boot: number}); err != nil {
 		return err
 	}
-	d.boot = n
+	d.boot = number
 	return nil
 }
 
 // Node returns the id of the node.
-func (d *Dir) Node() string { return d.id.Node }
+func (d *Dir) Node() string { return d.identity.Node }
 
 // Disk returns the random id that was created with the directory.
-func (d *Dir) Disk() string { return d.id.Disk }
+func (d *Dir) Disk() string { return d.identity.Disk }
 
 // Boot returns the current boot number, at least 1.
 func (d *Dir) Boot() uint64 {
@@ -98,22 +98,22 @@ func (d *Dir) Boot() uint64 {
 	return d.boot
 }
 
-// Raise is for a node that learns of another boot of itself. If told is not below the boot
-// number of this node, it durably sets the number to told + 1. It returns the current boot
-// number.
-func (d *Dir) Raise(told uint64) (uint64, error) {
+// RaiseBoot must be called when the node learns that another process has used its disk. If
+// reported, the boot number of that process, is not below the boot number of this node, RaiseBoot
+// durably sets the number to reported + 1. It returns the current boot number.
+func (d *Dir) RaiseBoot(reported uint64) (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return d.boot, errClosed
 	}
-	if told <= d.boot {
+	if reported <= d.boot {
 		return d.boot, nil
 	}
-	if told == ^uint64(0) {
+	if reported == ^uint64(0) {
 		return d.boot, errors.New("disk: no boot number is greater than the reported one")
 	}
-	err := d.setBoot(told + 1)
+	err := d.setBoot(reported + 1)
 	return d.boot, err
 }
 
@@ -143,7 +143,7 @@ func (d *Dir) SetCluster(id string, shards int) error {
 	if d.cluster.ID != "" {
 		return fmt.Errorf("disk: the data directory belongs to cluster %s with %d shards, not to cluster %s with %d", d.cluster.ID, d.cluster.Shards, id, shards)
 	}
-	if err := save(d.b, clusterFile, want); err != nil {
+	if err := saveFile(d.backend, clusterFile, want); err != nil {
 		return err
 	}
 	d.cluster = want
@@ -151,8 +151,8 @@ func (d *Dir) SetCluster(id string, shards int) error {
 	return nil
 }
 
-// KnownCluster returns the cluster id like Cluster, but never blocks.
-func (d *Dir) KnownCluster() string {
+// CachedClusterID returns the cluster id like Cluster, but never blocks.
+func (d *Dir) CachedClusterID() string {
 	if id := d.clusterID.Load(); id != nil {
 		return *id
 	}
@@ -167,20 +167,20 @@ func (d *Dir) Level() uint8 {
 	return d.level.Level
 }
 
-// KeepLevel durably records that a level is in force, so that a program that does not
+// StoreLevel durably records that a level is in force, so that a program that does not
 // support the level notices before it opens the log. A level lower than the recorded one
 // changes nothing.
-func (d *Dir) KeepLevel(l uint8) error {
+func (d *Dir) StoreLevel(newLevel uint8) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return errClosed
 	}
-	if l <= d.level.Level {
+	if newLevel <= d.level.Level {
 		return nil
 	}
-	want := level{Format: format, Level: l}
-	if err := save(d.b, levelFile, want); err != nil {
+	want := level{Format: format, Level: newLevel}
+	if err := saveFile(d.backend, levelFile, want); err != nil {
 		return err
 	}
 	d.level = want
@@ -188,24 +188,24 @@ func (d *Dir) KeepLevel(l uint8) error {
 }
 
 // Path returns the path of the directory for display, "in memory" for a Memory.
-func (d *Dir) Path() string { return home(d.b) }
+func (d *Dir) Path() string { return displayDir(d.backend) }
 
 // GossipSnapshot returns the path of the gossip member list, "" for a Memory.
-func (d *Dir) GossipSnapshot() string { return d.b.path(gossipFile) }
+func (d *Dir) GossipSnapshot() string { return d.backend.path(gossipFile) }
 
 // Close closes the stores and releases the lock. It is idempotent. If a write still hangs,
 // it leaves the log open and returns an error.
 func (d *Dir) Close() error {
 	d.mu.Lock()
-	done, s := d.closed, d.open
+	wasClosed, stores := d.closed, d.openStores
 	d.closed = true
 	d.mu.Unlock()
-	if done {
+	if wasClosed {
 		return nil
 	}
 	var err error
-	if s != nil {
-		err = s.Close()
+	if stores != nil {
+		err = stores.Close()
 	}
-	return errors.Join(err, d.b.unlock())
+	return errors.Join(err, d.backend.unlock())
 }

@@ -201,7 +201,7 @@ func TestRaiseExceedsReportedBoot(t *testing.T) {
 	path := t.TempDir()
 	d := mustOpen(t, path, "")
 	for _, c := range []struct{ told, want uint64 }{{0, 1}, {1, 1}, {7, 8}, {3, 8}, {8, 8}, {9, 10}} {
-		if got, err := d.Raise(c.told); err != nil || got != c.want || d.Boot() != c.want {
+		if got, err := d.RaiseBoot(c.told); err != nil || got != c.want || d.Boot() != c.want {
 			t.Errorf("Raise(%d) = %d, %v; Boot() = %d, want %d", c.told, got, err, d.Boot(), c.want)
 		}
 	}
@@ -211,7 +211,7 @@ func TestRaiseExceedsReportedBoot(t *testing.T) {
 	if got := mustOpen(t, path, "").Boot(); got != 11 {
 		t.Errorf("boot %d after a restart, want 11", got)
 	}
-	if _, err := d.Raise(100); err == nil {
+	if _, err := d.RaiseBoot(100); err == nil {
 		t.Error("a closed directory raised its boot")
 	}
 }
@@ -283,11 +283,11 @@ func TestPromiseIsKept(t *testing.T) {
 	path := t.TempDir()
 	for i, want := range []string{"", "a", "b", ""} {
 		d := mustOpen(t, path, "")
-		if got, err := d.Promised(); err != nil || got != want {
+		if got, err := d.PromisedNode(); err != nil || got != want {
 			t.Errorf("Promised() = %q, %v, want %q", got, err, want)
 		}
 		if next := []string{"a", "b", "", ""}[i]; next != want {
-			if err := d.Promise(next); err != nil {
+			if err := d.StorePromise(next); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -299,19 +299,19 @@ func TestPromiseIsKept(t *testing.T) {
 func TestKnownDisksAreKept(t *testing.T) {
 	path := t.TempDir()
 	d := mustOpen(t, path, "a")
-	if known, err := d.Known(); err != nil || len(known) != 0 {
+	if known, err := d.DiskRecords(); err != nil || len(known) != 0 {
 		t.Errorf("a new directory knows of %v, %v", known, err)
 	}
-	want := []disk.Known{{Server: "b/x", Boot: 1, Nonce: 1<<64 - 1, Term: 3, Applied: 4}, {Server: "c/y", Boot: 5, Nonce: 6}}
-	if err := errors.Join(d.KeepKnown(want[:1]), d.KeepKnown(want), d.Close()); err != nil {
+	want := []disk.DiskRecord{{Server: "b/x", Boot: 1, Nonce: 1<<64 - 1, Term: 3, Applied: 4}, {Server: "c/y", Boot: 5, Nonce: 6}}
+	if err := errors.Join(d.StoreDiskRecords(want[:1]), d.StoreDiskRecords(want), d.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.KeepKnown(nil); err == nil {
+	if err := d.StoreDiskRecords(nil); err == nil {
 		t.Error("kept after Close, when another process may have the directory")
 	}
 	d = mustOpen(t, path, "a")
 	defer func() { _ = d.Close() }()
-	if known, err := d.Known(); err != nil || !slices.Equal(known, want) {
+	if known, err := d.DiskRecords(); err != nil || !slices.Equal(known, want) {
 		t.Errorf("Known() = %v, %v, want %v", known, err, want)
 	}
 }
@@ -323,8 +323,8 @@ func TestDamagedKnownFileIsRenamed(t *testing.T) {
 	file := filepath.Join(path, "known.json")
 	d := mustOpen(t, path, "a")
 	defer func() { _ = d.Close() }()
-	want := []disk.Known{{Server: "b/x", Boot: 7, Nonce: 1<<64 - 1, Term: 3, Applied: 4}}
-	if err := d.KeepKnown(want); err != nil {
+	want := []disk.DiskRecord{{Server: "b/x", Boot: 7, Nonce: 1<<64 - 1, Term: 3, Applied: 4}}
+	if err := d.StoreDiskRecords(want); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(file)
@@ -338,7 +338,7 @@ func TestDamagedKnownFileIsRenamed(t *testing.T) {
 			if err := os.WriteFile(file, flipped, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			known, err := d.Known()
+			known, err := d.DiskRecords()
 			if slices.Equal(known, want) && err == nil {
 				continue // a name in other letters: the same to a reader of JSON
 			}
@@ -351,7 +351,7 @@ func TestDamagedKnownFileIsRenamed(t *testing.T) {
 			}
 		}
 	}
-	if known, err := d.Known(); err != nil || len(known) != 0 {
+	if known, err := d.DiskRecords(); err != nil || len(known) != 0 {
 		t.Errorf("the next time: %v, %v, want it begun anew", known, err)
 	}
 }
@@ -361,7 +361,7 @@ func TestDamagedKnownFileIsRenamed(t *testing.T) {
 func TestCondemnedDirectoryIsNotOpenedAgain(t *testing.T) {
 	path := t.TempDir()
 	d := mustOpen(t, path, "a")
-	if err := errors.Join(d.Condemn("it was in term 7"), d.Close()); err != nil {
+	if err := errors.Join(d.MarkStale("it was in term 7"), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -387,13 +387,13 @@ func TestLevelIsKeptAndNeverLowered(t *testing.T) {
 		if got := d.Level(); got != step.before {
 			t.Errorf("level %d, want %d", got, step.before)
 		}
-		if err := d.KeepLevel(step.keep); err != nil || d.Level() != step.after {
+		if err := d.StoreLevel(step.keep); err != nil || d.Level() != step.after {
 			t.Errorf("level %d after %d was kept, %v, want %d", d.Level(), step.keep, err, step.after)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := d.KeepLevel(9); err == nil {
+		if err := d.StoreLevel(9); err == nil {
 			t.Error("kept in a directory that another process may have")
 		}
 	}

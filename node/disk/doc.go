@@ -2,15 +2,15 @@
 // boot number, its cluster, and the Raft stores.
 //
 //	lock           flock of the running process; contains its pid
-//	identity.json  format, node id, disk id; written once, and by Found
+//	identity.json  format, node id, disk id; written once, and by BootstrapCluster
 //	boot.json      incremented and synced by each Open, after the lock is held
 //	cluster.json   cluster id and number of shards, once known
 //	level.json     highest level that was in force, if above the first
 //	raft.json      marks that the Raft log was created
 //	gossip         Serf's snapshot of known members
 //	raft/          log, term, vote and snapshots
-//	bootstrap.json marks an interrupted Found
-//	before-N/      files that Found replaced
+//	bootstrap.json marks an interrupted BootstrapCluster
+//	before-N/      files that BootstrapCluster replaced
 //	superseded.json  marks that the cluster continues elsewhere without this directory
 //	known.json     what the disks of other nodes have reported of themselves, up to
 //	               1024; an unusable file is renamed to damaged-known.json

@@ -11,8 +11,8 @@ import (
 // disk, and return an error, to simulate a broken one.
 type Fault func(op string) error
 
-// faulty are the stores of a Memory with fault injection, as opened by one process.
-type faulty struct {
+// faultyStores are the stores of a Memory with fault injection, as opened by one process.
+type faultyStores struct {
 	*raft.InmemStore
 	fault *atomic.Pointer[Fault]
 	// detached is set when the process loses the directory: a write that its fault delayed must
@@ -20,39 +20,39 @@ type faulty struct {
 	detached atomic.Bool
 }
 
-var errGone = errors.New("the process that wrote is gone")
+var errProcessGone = errors.New("the process that wrote is gone")
 
 var (
-	_ raft.LogStore    = (*faulty)(nil)
-	_ raft.StableStore = (*faulty)(nil)
+	_ raft.LogStore    = (*faultyStores)(nil)
+	_ raft.StableStore = (*faultyStores)(nil)
 )
 
 // inject calls the Fault for a write, if there is one. It returns an error if the write must not happen.
-func (f *faulty) inject(op string) error {
-	if p := f.fault.Load(); p != nil {
-		if err := (*p)(op); err != nil {
+func (f *faultyStores) inject(op string) error {
+	if fault := f.fault.Load(); fault != nil {
+		if err := (*fault)(op); err != nil {
 			return err
 		}
 	}
 	if f.detached.Load() {
-		return errGone
+		return errProcessGone
 	}
 	return nil
 }
 
 // StoreLog is subject to the Fault.
-func (f *faulty) StoreLog(l *raft.Log) error { return f.StoreLogs([]*raft.Log{l}) }
+func (f *faultyStores) StoreLog(log *raft.Log) error { return f.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs is subject to the Fault.
-func (f *faulty) StoreLogs(ls []*raft.Log) error {
+func (f *faultyStores) StoreLogs(logs []*raft.Log) error {
 	if err := f.inject("write log"); err != nil {
 		return err
 	}
-	return f.InmemStore.StoreLogs(ls)
+	return f.InmemStore.StoreLogs(logs)
 }
 
 // DeleteRange is subject to the Fault.
-func (f *faulty) DeleteRange(first, last uint64) error {
+func (f *faultyStores) DeleteRange(first, last uint64) error {
 	if err := f.inject("delete log entries"); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (f *faulty) DeleteRange(first, last uint64) error {
 }
 
 // Set is subject to the Fault.
-func (f *faulty) Set(key, val []byte) error {
+func (f *faultyStores) Set(key, val []byte) error {
 	if err := f.inject("write vote"); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (f *faulty) Set(key, val []byte) error {
 }
 
 // SetUint64 is subject to the Fault.
-func (f *faulty) SetUint64(key []byte, val uint64) error {
+func (f *faultyStores) SetUint64(key []byte, val uint64) error {
 	if err := f.inject("write term"); err != nil {
 		return err
 	}

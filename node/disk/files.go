@@ -30,56 +30,56 @@ const (
 
 // files is the backend in a directory of the file system.
 type files struct {
-	dir  string
+	root string
 	lock *os.File
-	// raft is the directory of the Raft stores. It differs from raftDir only for
+	// raftPath is the directory of the Raft stores. It differs from raftDir only for
 	// OpenRepair.
-	raft string
+	raftPath string
 	// access is the access that other users had when the directory was opened.
 	access DirAccess
 	// repair is true for OpenRepair. restoring is true if the directory was empty before an
-	// interrupted Found.
+	// interrupted BootstrapCluster.
 	repair, restoring bool
 }
 
 // openFiles creates the directory if necessary and takes its lock.
 func openFiles(dir string) (*files, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return nil, unusable(dir, err)
+		return nil, unusableError(dir, err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, fileMode) //nolint:gosec // the operator names the directory
+	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, fileMode) //nolint:gosec // the operator names the directory
 	if errors.Is(err, unix.ELOOP) {
-		return nil, linked(filepath.Join(dir, lockFile))
+		return nil, symlinkError(filepath.Join(dir, lockFile))
 	}
 	if err != nil {
-		return nil, unusable(dir, err)
+		return nil, unusableError(dir, err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer func() { _ = f.Close() }()
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer func() { _ = file.Close() }()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("disk: data directory %q is in use by another process%s: stop it, or name another directory with --data", dir, holder(f))
+			return nil, fmt.Errorf("disk: data directory %q is in use by another process%s: stop it, or name another directory with --data", dir, lockHolder(file))
 		}
-		return nil, unusable(dir, fmt.Errorf("lock: %w", err))
+		return nil, unusableError(dir, fmt.Errorf("lock: %w", err))
 	}
-	b := &files{dir: dir, lock: f, raft: raftDir}
-	if err := b.writePID(); err != nil {
-		return nil, errors.Join(unusable(dir, err), b.unlock())
+	opened := &files{root: dir, lock: file, raftPath: raftDir}
+	if err := opened.writePID(); err != nil {
+		return nil, errors.Join(unusableError(dir, err), opened.unlock())
 	}
-	b.access = b.restrictAccess()
-	if err := b.rejectLinks(); err != nil {
-		return nil, errors.Join(err, b.unlock())
+	opened.access = opened.restrictAccess()
+	if err := opened.rejectLinks(); err != nil {
+		return nil, errors.Join(err, opened.unlock())
 	}
-	return b, nil
+	return opened, nil
 }
 
-// holder returns " (pid 7)" from the lock file of another process, "" if it contains no
+// lockHolder returns " (pid 7)" from the lock file of another process, "" if it contains no
 // pid.
-func holder(f *os.File) string {
-	b, err := io.ReadAll(io.LimitReader(f, 32))
+func lockHolder(file *os.File) string {
+	content, err := io.ReadAll(io.LimitReader(file, 32))
 	if err != nil {
 		return ""
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil {
 		return ""
 	}
@@ -88,32 +88,32 @@ func holder(f *os.File) string {
 
 // writePID writes the pid of this process to the lock file. Syncing it also proves that the
 // directory is writable.
-func (b *files) writePID() error {
-	if err := b.lock.Truncate(0); err != nil {
+func (f *files) writePID() error {
+	if err := f.lock.Truncate(0); err != nil {
 		return err
 	}
-	if _, err := b.lock.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0); err != nil {
+	if _, err := f.lock.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0); err != nil {
 		return err
 	}
-	return b.lock.Sync()
+	return f.lock.Sync()
 }
 
 // unlock removes the pid from the lock file and releases the lock.
-func (b *files) unlock() error {
-	if err := b.lock.Truncate(0); err != nil {
-		return errors.Join(err, b.lock.Close())
+func (f *files) unlock() error {
+	if err := f.lock.Truncate(0); err != nil {
+		return errors.Join(err, f.lock.Close())
 	}
-	return b.lock.Close()
+	return f.lock.Close()
 }
 
 // read returns the content of a file, or errTooLong.
-func (b *files) read(name string) ([]byte, error) {
-	f, err := os.Open(b.path(name))
+func (f *files) read(name string) ([]byte, error) {
+	file, err := os.Open(f.path(name))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
 	if err == nil && len(data) > maxFileSize {
 		err = errTooLong
 	}
@@ -122,120 +122,120 @@ func (b *files) read(name string) ([]byte, error) {
 
 // write writes a temporary file and renames it, so that a crash leaves either the old or
 // the new content. It also syncs the directory, so that the rename is durable.
-func (b *files) write(name string, data []byte) error {
-	tmp := b.path(name + ".tmp")
+func (f *files) write(name string, data []byte) error {
+	tmp := f.path(name + ".tmp")
 	if err := writeSynced(tmp, data); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, b.path(name)); err != nil {
+	if err := os.Rename(tmp, f.path(name)); err != nil {
 		return err
 	}
-	return syncDir(b.dir)
+	return syncDir(f.root)
 }
 
 // writeSynced writes a file and syncs it. It does not follow a symbolic link.
 func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, fileMode) //nolint:gosec // the operator names the directory
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, fileMode) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
+	if _, err := file.Write(data); err != nil {
+		return errors.Join(err, file.Close())
 	}
-	if err := f.Sync(); err != nil {
-		return errors.Join(err, f.Close())
+	if err := file.Sync(); err != nil {
+		return errors.Join(err, file.Close())
 	}
-	return f.Close()
+	return file.Close()
 }
 
 // rename renames a file and syncs the directory.
-func (b *files) rename(from, to string) error {
-	if err := os.Rename(b.path(from), b.path(to)); err != nil {
+func (f *files) rename(from, to string) error {
+	if err := os.Rename(f.path(from), f.path(to)); err != nil {
 		return err
 	}
-	return syncDir(b.dir)
+	return syncDir(f.root)
 }
 
 // syncDir syncs the entries of a directory, which makes new and renamed files durable.
 func syncDir(path string) error {
-	d, err := os.Open(path) //nolint:gosec // the operator names the directory
+	dir, err := os.Open(path) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // path returns the path of a file in the directory.
-func (b *files) path(name string) string { return filepath.Join(b.dir, name) }
+func (f *files) path(name string) string { return filepath.Join(f.root, name) }
 
-// foreign returns the name of a file that only a used directory contains, or "".
-func (b *files) foreign() string {
+// usedFile returns the name of a file that only a used directory contains, or "".
+func (f *files) usedFile() string {
 	for _, name := range []string{bootFile, clusterFile, raftFile, raftDir} {
-		if _, err := os.Stat(b.path(name)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(f.path(name)); !errors.Is(err, fs.ErrNotExist) {
 			return name
 		}
 	}
 	return ""
 }
 
-// stores opens the Raft stores. raft.json records separately that they were created: if the
+// openStores opens the Raft stores. raft.json records separately that they were created: if the
 // log is lost but the disk id is not, the server would vote as if it had never voted. For
 // the same reason the directory entries of new files are synced before anything is written
 // to the files.
-func (b *files) stores(o StoreOptions) (rawStores, error) {
-	var made raftMade
-	had, err := load(b, raftFile, &made)
+func (f *files) openStores(options StoreOptions) (rawStores, error) {
+	var marker raftMarker
+	created, err := loadFile(f, raftFile, &marker)
 	if err != nil {
 		return rawStores{}, err
 	}
-	log := filepath.Join(b.path(b.raft), logFile)
-	if _, err = os.Stat(log); had && errors.Is(err, fs.ErrNotExist) {
-		return rawStores{}, fmt.Errorf("disk: the raft log %q is gone: restore it, or start with an empty data directory", log)
+	logPath := filepath.Join(f.path(f.raftPath), logFile)
+	if _, err = os.Stat(logPath); created && errors.Is(err, fs.ErrNotExist) {
+		return rawStores{}, fmt.Errorf("disk: the raft log %q is gone: restore it, or start with an empty data directory", logPath)
 	}
-	raw, err := b.open(o)
-	if err != nil || had {
-		return raw, err
+	opened, err := f.openLibraryStores(options)
+	if err != nil || created {
+		return opened, err
 	}
-	if err = errors.Join(syncDir(b.path(b.raft)), syncDir(b.dir)); err != nil {
-		err = unusable(b.dir, err)
+	if err = errors.Join(syncDir(f.path(f.raftPath)), syncDir(f.root)); err != nil {
+		err = unusableError(f.root, err)
 	} else {
-		err = save(b, raftFile, raftMade{Format: format})
+		err = saveFile(f, raftFile, raftMarker{Format: format})
 	}
 	if err != nil {
-		return rawStores{}, errors.Join(err, raw.close())
+		return rawStores{}, errors.Join(err, opened.close())
 	}
-	return raw, nil
+	return opened, nil
 }
 
-// open opens the files of the libraries in raft/.
-func (b *files) open(o StoreOptions) (rawStores, error) {
-	dir := b.path(b.raft)
+// openLibraryStores opens the files of the libraries in raft/.
+func (f *files) openLibraryStores(options StoreOptions) (rawStores, error) {
+	dir := f.path(f.raftPath)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return rawStores{}, unusable(b.dir, err)
+		return rawStores{}, unusableError(f.root, err)
 	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, o.hclog())
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, maxSnapshots, options.hclog())
 	if err != nil {
-		return rawStores{}, unusable(b.dir, fmt.Errorf("snapshots in %q: %w", dir, err))
+		return rawStores{}, unusableError(f.root, fmt.Errorf("snapshots in %q: %w", dir, err))
 	}
-	log := filepath.Join(dir, logFile)
-	if !exists(log) {
-		if err = makeLog(log); err != nil {
-			return rawStores{}, unusable(b.dir, fmt.Errorf("make raft log %q: %w", log, err))
+	logPath := filepath.Join(dir, logFile)
+	if !exists(logPath) {
+		if err = createLog(logPath); err != nil {
+			return rawStores{}, unusableError(f.root, fmt.Errorf("make raft log %q: %w", logPath, err))
 		}
 	}
-	db, err := openLog(log)
+	db, err := openLog(logPath)
 	if errors.Is(err, bberrors.ErrTimeout) {
-		return rawStores{}, fmt.Errorf("disk: raft log %q is in use by another process", log)
+		return rawStores{}, fmt.Errorf("disk: raft log %q is in use by another process", logPath)
 	}
 	if err != nil {
-		return rawStores{}, unusable(b.dir, fmt.Errorf("raft log %q: %w", log, err))
+		return rawStores{}, unusableError(f.root, fmt.Errorf("raft log %q: %w", logPath, err))
 	}
-	return rawStores{logs: db, stable: db, snaps: snaps, close: db.Close}, nil
+	return rawStores{logs: db, stable: db, snapshots: snapshots, close: db.Close}, nil
 }
 
-// makeLog creates the log file completely or not at all. bbolt crashes with a signal on a
+// createLog creates the log file completely or not at all. bbolt crashes with a signal on a
 // truncated file, as a full disk would leave it.
-func makeLog(path string) error {
+func createLog(path string) error {
 	tmp := path + ".tmp"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

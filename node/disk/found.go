@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 )
 
-// bootstrapMark is the content of bootstrap.json, which exists while Found has begun and not finished.
-type bootstrapMark struct {
+// interruptedBootstrap is the content of bootstrap.json, which exists while BootstrapCluster has begun and
+// not finished.
+type interruptedBootstrap struct {
 	Format int `json:"format"`
 	// From is the directory to which the previous files are moved, "" if there were none.
 	From string `json:"from"`
@@ -22,30 +23,30 @@ type superseded struct {
 	By     string `json:"by"`
 }
 
-// Supersede durably records that the cluster of the directory was recovered without it as
-// the cluster by. Open refuses the directory from now on. Otherwise its node could serve
-// together with other excluded nodes while the recovered ones are unreachable.
-func (d *Dir) Supersede(by string) error {
+// MarkSuperseded durably records that the cluster of the directory was recovered without it, with
+// the ID cluster. Open refuses the directory from now on. Otherwise its node could serve together
+// with other excluded nodes while the recovered ones are unreachable.
+func (d *Dir) MarkSuperseded(cluster string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return errClosed
 	}
-	return save(d.b, supersededFile, superseded{Format: format, By: by})
+	return saveFile(d.backend, supersededFile, superseded{Format: format, By: cluster})
 }
 
-// refuseSuperseded returns an error with a remedy if Supersede was called.
-func refuseSuperseded(b backend, former string) error {
-	var s superseded
-	found, err := load(b, supersededFile, &s)
+// checkSuperseded returns an error with a remedy if MarkSuperseded was called.
+func checkSuperseded(b backend, previousCluster string) error {
+	var content superseded
+	found, err := loadFile(b, supersededFile, &content)
 	if err != nil || !found {
 		return err
 	}
-	return fmt.Errorf("disk: the contents of data directory %q are no longer valid: its cluster %s was recovered without it as %s: start with an empty directory to join", where(b, "."), former, s.By)
+	return fmt.Errorf("disk: the contents of data directory %q are no longer valid: its cluster %s was recovered without it as %s: start with an empty directory to join", displayPath(b, "."), previousCluster, content.By)
 }
 
-// Foundation describes the cluster that Found creates.
-type Foundation struct {
+// NewCluster describes the cluster that BootstrapCluster creates.
+type NewCluster struct {
 	// Cluster and Shards are the id and the number of shards of the new cluster.
 	Cluster string
 	Shards  int
@@ -55,151 +56,152 @@ type Foundation struct {
 	Stores StoreOptions
 }
 
-// OpenRepair is Open for commands that change a directory while no node runs. It also opens
-// a directory in which Found was interrupted; OpenStores then opens the previous log.
+// OpenRepair is Open for commands that change a directory while no node runs. It also opens a
+// directory in which BootstrapCluster was interrupted; OpenStores then opens the previous log.
 func OpenRepair(path, wantNode string) (*Dir, error) {
-	b, err := openFiles(path)
+	files, err := openFiles(path)
 	if err != nil {
 		return nil, err
 	}
-	var mark bootstrapMark
-	begun, err := load(b, bootstrapFile, &mark)
+	var mark interruptedBootstrap
+	interrupted, err := loadFile(files, bootstrapFile, &mark)
 	if err != nil {
-		return nil, errors.Join(err, b.unlock())
+		return nil, errors.Join(err, files.unlock())
 	}
-	if begun && mark.From != "" && exists(b.previousRaftDir(mark)) {
-		b.raft = filepath.Join(mark.From, raftDir)
+	if interrupted && mark.From != "" && exists(files.previousRaftDir(mark)) {
+		files.raftPath = filepath.Join(mark.From, raftDir)
 	}
-	b.repair, b.restoring = true, begun && mark.From == ""
-	return open(b, wantNode)
+	files.repair, files.restoring = true, interrupted && mark.From == ""
+	return loadDir(files, wantNode)
 }
 
-// Used reports whether the directory belongs to a cluster or contains a Raft log. A
+// IsUsed reports whether the directory belongs to a cluster or contains a Raft log. A
 // directory with an interrupted restore does not count as used.
-func (d *Dir) Used() (bool, error) {
-	if b, ok := d.b.(*files); ok && b.restoring {
+func (d *Dir) IsUsed() (bool, error) {
+	if files, ok := d.backend.(*files); ok && files.restoring {
 		return false, nil
 	}
 	if id, _ := d.Cluster(); id != "" {
 		return true, nil
 	}
-	var made raftMade
-	return load(d.b, raftFile, &made)
+	var marker raftMarker
+	return loadFile(d.backend, raftFile, &marker)
 }
 
-// Found makes the directory the first one of a cluster. It closes the stores. The Raft log
-// of a previous cluster and the node's identity in it are kept in a subdirectory, whose
-// name is returned, so that an operator can go back. The disk id changes with the log,
+// BootstrapCluster makes the directory the first member of a new cluster. It closes the stores. The
+// Raft log of a previous cluster and the node's identity in it are moved to a subdirectory, whose
+// name is returned, so that an operator can go back to them. The disk id changes with the log,
 // because the votes of the old one are forgotten. Afterwards only Close may be called.
 //
-// A crash leaves a mark. Open then refuses the directory until Found has finished, called
-// again on the result of OpenRepair.
-func (d *Dir) Found(f Foundation) (kept string, err error) {
-	b, ok := d.b.(*files)
-	if !ok || !b.repair || f.Cluster == "" || f.Shards <= 0 {
-		return "", fmt.Errorf("disk: cannot create cluster %q with %d shards here", f.Cluster, f.Shards)
+// A crash leaves a mark. Open then refuses the directory until BootstrapCluster has finished in a
+// later call, on the result of OpenRepair.
+func (d *Dir) BootstrapCluster(newCluster NewCluster) (previousDir string, err error) {
+	files, ok := d.backend.(*files)
+	if !ok || !files.repair || newCluster.Cluster == "" || newCluster.Shards <= 0 {
+		return "", fmt.Errorf("disk: cannot create cluster %q with %d shards here", newCluster.Cluster, newCluster.Shards)
 	}
 	if err = d.closeStores(); err != nil {
 		return "", err
 	}
-	if kept, err = b.clear(d.Boot()); err != nil {
+	if previousDir, err = files.moveStoresAside(d.Boot()); err != nil {
 		return "", fmt.Errorf("disk: move the raft log aside: %w", err)
 	}
-	d.id.Disk = random(10)
-	if err := save(b, identityFile, d.id); err != nil {
+	d.identity.Disk = randomID(10)
+	if err := saveFile(files, identityFile, d.identity); err != nil {
 		return "", err
 	}
-	if err := d.writeFoundation(f); err != nil {
+	if err := d.writeNewCluster(newCluster); err != nil {
 		return "", err
 	}
-	if err := save(b, clusterFile, cluster{Format: format, ID: f.Cluster, Shards: f.Shards}); err != nil {
+	if err := saveFile(files, clusterFile, cluster{Format: format, ID: newCluster.Cluster, Shards: newCluster.Shards}); err != nil {
 		return "", err
 	}
 	for _, name := range []string{supersededFile, staleFile, bootstrapFile} {
-		if err := os.Remove(b.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(files.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("disk: %w", err)
 		}
 	}
-	if err := syncDir(b.dir); err != nil {
+	if err := syncDir(files.root); err != nil {
 		return "", fmt.Errorf("disk: %w", err)
 	}
-	return kept, nil
+	return previousDir, nil
 }
 
-// clear marks the directory and makes room for new stores. It removes the files of an
-// earlier, interrupted attempt.
-func (b *files) clear(boot uint64) (kept string, err error) {
-	var mark bootstrapMark
-	begun, err := load(b, bootstrapFile, &mark)
+// moveStoresAside marks the directory as interrupted and moves the Raft stores to a subdirectory.
+// It removes the files of an earlier, interrupted attempt. It returns the name of the subdirectory,
+// or "" if there were no stores.
+func (f *files) moveStoresAside(boot uint64) (previousDir string, err error) {
+	var mark interruptedBootstrap
+	interrupted, err := loadFile(f, bootstrapFile, &mark)
 	if err != nil {
 		return "", err
 	}
-	if !begun {
-		mark = bootstrapMark{Format: format}
-		if exists(b.path(raftDir)) {
-			mark.From = fmt.Sprintf(asidePrefix+"%d", boot)
-			if err := b.copyIdentity(mark.From); err != nil {
+	if !interrupted {
+		mark = interruptedBootstrap{Format: format}
+		if exists(f.path(raftDir)) {
+			mark.From = fmt.Sprintf(previousDirPrefix+"%d", boot)
+			if err := f.copyIdentity(mark.From); err != nil {
 				return "", err
 			}
 		}
-		if err := save(b, bootstrapFile, mark); err != nil {
+		if err := saveFile(f, bootstrapFile, mark); err != nil {
 			return "", err
 		}
 	}
-	b.raft = raftDir
-	if err := os.Remove(b.path(raftFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	f.raftPath = raftDir
+	if err := os.Remove(f.path(raftFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	if mark.From == "" || exists(b.previousRaftDir(mark)) {
-		return mark.From, os.RemoveAll(b.path(raftDir))
+	if mark.From == "" || exists(f.previousRaftDir(mark)) {
+		return mark.From, os.RemoveAll(f.path(raftDir))
 	}
-	return mark.From, errors.Join(os.Rename(b.path(raftDir), b.previousRaftDir(mark)), syncDir(b.path(mark.From)), syncDir(b.dir))
+	return mark.From, errors.Join(os.Rename(f.path(raftDir), f.previousRaftDir(mark)), syncDir(f.path(mark.From)), syncDir(f.root))
 }
 
 // previousRaftDir returns the directory to which the previous Raft log is moved.
-func (b *files) previousRaftDir(m bootstrapMark) string {
-	return filepath.Join(b.path(m.From), raftDir)
+func (f *files) previousRaftDir(mark interruptedBootstrap) string {
+	return filepath.Join(f.path(mark.From), raftDir)
 }
 
 // copyIdentity copies the identity of the node to a new subdirectory.
-func (b *files) copyIdentity(dir string) error {
-	if err := os.MkdirAll(b.path(dir), dirMode); err != nil {
+func (f *files) copyIdentity(dir string) error {
+	if err := os.MkdirAll(f.path(dir), dirMode); err != nil {
 		return err
 	}
 	for _, name := range []string{identityFile, clusterFile, raftFile} {
-		data, err := b.read(name)
+		data, err := f.read(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			err = b.write(filepath.Join(dir, name), data)
+			err = f.write(filepath.Join(dir, name), data)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return syncDir(b.path(dir))
+	return syncDir(f.path(dir))
 }
 
-// writeFoundation creates new stores and calls f.Write to fill them.
-func (d *Dir) writeFoundation(f Foundation) error {
-	s, err := d.OpenStores(f.Stores)
+// writeNewCluster creates new stores and calls newCluster.Write to fill them.
+func (d *Dir) writeNewCluster(newCluster NewCluster) error {
+	stores, err := d.OpenStores(newCluster.Stores)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Write(d.id.Disk, s), d.closeStores())
+	return errors.Join(newCluster.Write(d.identity.Disk, stores), d.closeStores())
 }
 
 // closeStores closes the open stores, so that others can be opened.
 func (d *Dir) closeStores() error {
 	d.mu.Lock()
-	s := d.open
-	d.open = nil
+	stores := d.openStores
+	d.openStores = nil
 	d.mu.Unlock()
-	if s == nil {
+	if stores == nil {
 		return nil
 	}
-	return s.Close()
+	return stores.Close()
 }
 
 // exists reports whether a file exists and is accessible.

@@ -53,89 +53,91 @@ type level struct {
 	Level  uint8 `json:"level"`
 }
 
-// raftMade is the content of raft.json.
-type raftMade struct {
+// raftMarker is the content of raft.json.
+type raftMarker struct {
 	Format int `json:"format"`
 }
 
-// load reads a file of the directory into v. It reports false if the file does not exist.
-func load(b backend, name string, v any) (bool, error) {
-	data, err := b.read(name)
+// loadFile decodes a file of the directory into content. It returns false if the file does not
+// exist.
+func loadFile(dir backend, name string, content any) (bool, error) {
+	data, err := dir.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, unusable(home(b), err)
+		return false, unusableError(displayDir(dir), err)
 	}
-	var head struct {
+	var header struct {
 		Format int `json:"format"`
 	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return false, fmt.Errorf("disk: %s is damaged, restore the data directory or start with an empty one: %w", where(b, name), err)
+	if err := json.Unmarshal(data, &header); err != nil {
+		return false, fmt.Errorf("disk: %s is damaged, restore the data directory or start with an empty one: %w", displayPath(dir, name), err)
 	}
-	if head.Format != format {
-		return false, fmt.Errorf("disk: %s has format %d, this program supports format %d: run the version that wrote it", where(b, name), head.Format, format)
+	if header.Format != format {
+		return false, fmt.Errorf("disk: %s has format %d, this program supports format %d: run the version that wrote it", displayPath(dir, name), header.Format, format)
 	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return false, fmt.Errorf("disk: %s is damaged, restore the data directory or start with an empty one: %w", where(b, name), err)
+	if err := json.Unmarshal(data, content); err != nil {
+		return false, fmt.Errorf("disk: %s is damaged, restore the data directory or start with an empty one: %w", displayPath(dir, name), err)
 	}
 	return true, nil
 }
 
-// save writes v durably.
-func save(b backend, name string, v any) error {
-	data, err := json.Marshal(v)
+// saveFile encodes content and durably writes it to a file.
+func saveFile(dir backend, name string, content any) error {
+	data, err := json.Marshal(content)
 	if err != nil {
 		return fmt.Errorf("disk: %s: %w", name, err)
 	}
-	if err := b.write(name, append(data, '\n')); err != nil {
-		return unusable(home(b), fmt.Errorf("write %s: %w", name, err))
+	if err := dir.write(name, append(data, '\n')); err != nil {
+		return unusableError(displayDir(dir), fmt.Errorf("write %s: %w", name, err))
 	}
 	return nil
 }
 
-// where returns the path of a file for an error message.
-func where(b backend, name string) string {
-	if p := b.path(name); p != "" {
-		return p
+// displayPath returns the path of a file for an error message, or its name if the directory is in
+// memory.
+func displayPath(dir backend, name string) string {
+	if path := dir.path(name); path != "" {
+		return path
 	}
 	return name
 }
 
-// identify reads the identity of the node, or creates one for a new directory.
-func identify(b backend, want string) (identity, error) {
+// loadIdentity reads the identity of the node, or creates one for a new directory.
+func loadIdentity(dir backend, wantNode string) (identity, error) {
 	var id identity
-	found, err := load(b, identityFile, &id)
+	found, err := loadFile(dir, identityFile, &id)
 	if err != nil {
 		return identity{}, err
 	}
 	if found {
 		if err := CheckNodeID(id.Node); err != nil || id.Disk == "" {
-			return identity{}, fmt.Errorf("disk: %s is damaged: node %q, disk %q", where(b, identityFile), id.Node, id.Disk)
+			return identity{}, fmt.Errorf("disk: %s is damaged: node %q, disk %q", displayPath(dir, identityFile), id.Node, id.Disk)
 		}
-		if want != "" && want != id.Node {
-			return identity{}, fmt.Errorf("disk: %s belongs to node %q, but --node is %q: omit --node, or name another directory with --data", where(b, identityFile), id.Node, want)
+		if wantNode != "" && wantNode != id.Node {
+			return identity{}, fmt.Errorf("disk: %s belongs to node %q, but --node is %q: omit --node, or name another directory with --data", displayPath(dir, identityFile), id.Node, wantNode)
 		}
 		return id, nil
 	}
-	if f := b.foreign(); f != "" {
-		return identity{}, fmt.Errorf("disk: the data directory has %s but no %s: restore it, or start with an empty directory", where(b, f), identityFile)
+	if usedFile := dir.usedFile(); usedFile != "" {
+		return identity{}, fmt.Errorf("disk: the data directory has %s but no %s: restore it, or start with an empty directory", displayPath(dir, usedFile), identityFile)
 	}
-	id = identity{Format: format, Node: want, Disk: random(10)}
-	if want == "" {
-		id.Node = "n-" + random(4)[:6]
+	id = identity{Format: format, Node: wantNode, Disk: randomID(10)}
+	if wantNode == "" {
+		id.Node = "n-" + randomID(4)[:6]
 	}
 	if err := CheckNodeID(id.Node); err != nil {
 		return identity{}, err
 	}
-	return id, save(b, identityFile, id)
+	return id, saveFile(dir, identityFile, id)
 }
 
-// random returns n random bytes in lower-case base32.
-func random(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails: crypto/rand crashes the process instead
-	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
+// randomID returns n random bytes in lower-case base32.
+func randomID(byteCount int) string {
+	bytes := make([]byte, byteCount)
+	_, _ = rand.Read(bytes) // never fails: crypto/rand crashes the process instead
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(bytes))
 }
 
 // CheckNodeID returns an error unless id is a valid node id: 1 to 64 letters, digits, '-',
@@ -144,10 +146,10 @@ func CheckNodeID(id string) error {
 	if id == "" || len(id) > maxNodeID {
 		return fmt.Errorf("disk: node id %q has %d bytes, want 1 to %d", id, len(id), maxNodeID)
 	}
-	for _, c := range []byte(id) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("disk: node id %q contains %q: use letters, digits, '-', '_' and '.'", id, c)
+	for _, char := range []byte(id) {
+		isAlphanumeric := char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z' || char >= '0' && char <= '9'
+		if !isAlphanumeric && char != '-' && char != '_' && char != '.' {
+			return fmt.Errorf("disk: node id %q contains %q: use letters, digits, '-', '_' and '.'", id, char)
 		}
 	}
 	return nil

@@ -8,9 +8,9 @@ import (
 	"io/fs"
 )
 
-// Known contains the highest values that the disk of another node has reported of itself,
+// DiskRecord contains the highest values that the disk of another node has reported of itself,
 // see package diskhistory.
-type Known struct {
+type DiskRecord struct {
 	// Server is "node/disk".
 	Server string `json:"server"`
 	// Boot and Nonce identify the latest known process of the disk.
@@ -22,22 +22,22 @@ type Known struct {
 	Applied uint64 `json:"applied"`
 }
 
-// known is the content of known.json.
-type known struct {
+// knownContent is the content of known.json.
+type knownContent struct {
 	Format int `json:"format"`
 	// Sum is the CRC-32C of the bytes of Disks in hexadecimal.
 	Sum   string          `json:"sum"`
 	Disks json.RawMessage `json:"disks"`
 }
 
-// damagedKnown is the new name of an unusable known.json.
-const damagedKnown = "damaged-" + knownFile
+// damagedKnownFile is the new name of an unusable known.json.
+const damagedKnownFile = "damaged-" + knownFile
 
-// ErrUnread reports that known.json exists but could not be read, so it is not overwritten.
-var ErrUnread = errors.New("the file could not be read, so it is not overwritten: make it readable, or remove it")
+// ErrUnreadable means that known.json exists but could not be read, so it is not overwritten.
+var ErrUnreadable = errors.New("the file could not be read, so it is not overwritten: make it readable, or remove it")
 
-// sumOf returns the CRC-32C of the encoded disks in hexadecimal.
-func sumOf(disks []byte) string {
+// checksumOf returns the CRC-32C of the encoded disks in hexadecimal.
+func checksumOf(disks []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(disks, crc32.MakeTable(crc32.Castagnoli)))
 }
 
@@ -48,99 +48,99 @@ type stale struct {
 	Why    string `json:"why"`
 }
 
-// Known returns the content that KeepKnown stored last. If the file is damaged, Known
-// renames it and returns an error that describes the damage. A single flipped digit, such
-// as a boot number or term that is too high, would otherwise make the node reject a healthy
-// disk and stop that disk's node forever. If the file cannot be read, for example for lack
-// of a file descriptor, it stays in place. KeepKnown does not overwrite it until Known has
+// DiskRecords returns the content that StoreDiskRecords stored last. If the file is damaged,
+// DiskRecords renames it and returns an error that describes the damage. A single flipped digit,
+// such as a boot number or term that is too high, would otherwise make the node reject a healthy
+// disk and stop that disk's node forever. If the file cannot be read, for example for lack of a
+// file descriptor, it stays in place. StoreDiskRecords does not overwrite it until DiskRecords has
 // read it.
 //
 // Starting with an empty table loses only information of this node. The other voters have
 // recorded the same reports independently, so until the next start of the cluster they
 // still recognize an older image of a disk. Such an image passes only if at the same time
 // no other node remains that has recorded the reports.
-func (d *Dir) Known() ([]Known, error) {
+func (d *Dir) DiskRecords() ([]DiskRecord, error) {
 	d.knownMu.Lock()
 	defer d.knownMu.Unlock()
-	data, err := d.b.read(knownFile)
+	data, err := d.backend.read(knownFile)
 	d.knownUnreadable = err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errTooLong)
 	switch {
 	case d.knownUnreadable:
-		return nil, fmt.Errorf("disk: %s cannot be read and was not changed: %w: %w", where(d.b, knownFile), err, ErrUnread)
+		return nil, fmt.Errorf("disk: %s cannot be read and was not changed: %w: %w", displayPath(d.backend, knownFile), err, ErrUnreadable)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	}
-	var all []Known
+	var records []DiskRecord
 	if err == nil {
-		all, err = parseKnown(data)
+		records, err = parseKnown(data)
 	}
 	if err != nil {
-		err = fmt.Errorf("disk: %s cannot be used: %w", where(d.b, knownFile), err)
-		return nil, errors.Join(err, d.b.rename(knownFile, damagedKnown))
+		err = fmt.Errorf("disk: %s cannot be used: %w", displayPath(d.backend, knownFile), err)
+		return nil, errors.Join(err, d.backend.rename(knownFile, damagedKnownFile))
 	}
-	return all, nil
+	return records, nil
 }
 
 // parseKnown decodes the content of known.json and verifies its checksum.
-func parseKnown(data []byte) (all []Known, err error) {
-	var k known
-	if err = json.Unmarshal(data, &k); err != nil {
+func parseKnown(data []byte) (records []DiskRecord, err error) {
+	var content knownContent
+	if err = json.Unmarshal(data, &content); err != nil {
 		return nil, err
 	}
-	if k.Format != format {
-		return nil, fmt.Errorf("format %d, this program supports format %d", k.Format, format)
+	if content.Format != format {
+		return nil, fmt.Errorf("format %d, this program supports format %d", content.Format, format)
 	}
-	if sum := sumOf(k.Disks); sum != k.Sum {
-		return nil, fmt.Errorf("checksum is %s, but the file contains %q", sum, k.Sum)
+	if computed := checksumOf(content.Disks); computed != content.Sum {
+		return nil, fmt.Errorf("checksum is %s, but the file contains %q", computed, content.Sum)
 	}
-	return all, json.Unmarshal(k.Disks, &all)
+	return records, json.Unmarshal(content.Disks, &records)
 }
 
-// KeepKnown durably stores the reports of other nodes' disks. It returns ErrUnread if the
+// StoreDiskRecords durably stores the reports of other nodes' disks. It returns ErrUnreadable if the
 // previous content could not be read. It waits for the disk, but other methods of d do not
 // wait for it.
-func (d *Dir) KeepKnown(all []Known) error {
+func (d *Dir) StoreDiskRecords(records []DiskRecord) error {
 	d.knownMu.Lock()
 	defer d.knownMu.Unlock()
 	d.mu.Lock()
-	done := d.closed
+	closed := d.closed
 	d.mu.Unlock()
-	if done {
+	if closed {
 		return errClosed
 	}
 	if d.knownUnreadable {
-		return fmt.Errorf("disk: %s: %w", where(d.b, knownFile), ErrUnread)
+		return fmt.Errorf("disk: %s: %w", displayPath(d.backend, knownFile), ErrUnreadable)
 	}
-	disks, err := json.Marshal(all)
+	disks, err := json.Marshal(records)
 	if err != nil {
 		return fmt.Errorf("disk: %s: %w", knownFile, err)
 	}
 	if len(disks) > maxFileSize-1<<10 { // leaves room for the other fields
 		return fmt.Errorf("disk: %s: %w", knownFile, errTooLong)
 	}
-	return save(d.b, knownFile, known{Format: format, Sum: sumOf(disks), Disks: disks})
+	return saveFile(d.backend, knownFile, knownContent{Format: format, Sum: checksumOf(disks), Disks: disks})
 }
 
-// Condemn durably records that the directory is an older image of the node's disk, or a
+// MarkStale durably records that the directory is an older image of the node's disk, or a
 // copy. Open refuses it from now on. Otherwise its boot number would eventually exceed the
 // one that other nodes have recorded, and no node could recognize the image any more.
-func (d *Dir) Condemn(why string) error {
+func (d *Dir) MarkStale(reason string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return errClosed
 	}
-	return save(d.b, staleFile, stale{Format: format, Why: why})
+	return saveFile(d.backend, staleFile, stale{Format: format, Why: reason})
 }
 
-// refuseStale returns an error with a remedy if Condemn was called.
-func refuseStale(b backend) error {
-	var s stale
-	found, err := load(b, staleFile, &s)
+// checkStale returns an error with a remedy if MarkStale was called.
+func checkStale(b backend) error {
+	var content stale
+	found, err := loadFile(b, staleFile, &content)
 	if err != nil || !found {
 		return err
 	}
-	return fmt.Errorf("disk: data directory %q must not be used any more: %s: %s", home(b), s.Why, RemedyStale)
+	return fmt.Errorf("disk: data directory %q must not be used any more: %s: %s", displayDir(b), content.Why, RemedyStale)
 }
 
 // RemedyStale is the remedy for an older image of a data directory, or a copy.

@@ -21,12 +21,12 @@ func TestUnreadableKnownFileIsNotOverwritten(t *testing.T) {
 	file, away := filepath.Join(path, "known.json"), filepath.Join(path, "away")
 	d := mustOpen(t, path, "a")
 	defer func() { _ = d.Close() }()
-	want := []disk.Known{{Server: "b/x", Boot: 7, Nonce: 1, Term: 3, Applied: 4}}
+	want := []disk.DiskRecord{{Server: "b/x", Boot: 7, Nonce: 1, Term: 3, Applied: 4}}
 	// A directory in its place can be opened, and every read of it fails.
-	if err := errors.Join(d.KeepKnown(want), os.Rename(file, away), os.Mkdir(file, 0o700)); err != nil {
+	if err := errors.Join(d.StoreDiskRecords(want), os.Rename(file, away), os.Mkdir(file, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	known, err := d.Known()
+	known, err := d.DiskRecords()
 	if len(known) != 0 || !errors.Is(err, syscall.EISDIR) || !strings.Contains(err.Error(), file) {
 		t.Errorf("Known() = %v, %v, want nothing and an error that names %s and says why", known, err, file)
 	}
@@ -36,13 +36,13 @@ func TestUnreadableKnownFileIsNotOverwritten(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(file), os.Rename(away, file)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.KeepKnown(nil); err == nil {
+	if err := d.StoreDiskRecords(nil); err == nil {
 		t.Error("what was never read is written over")
 	}
-	if known, err := d.Known(); err != nil || !slices.Equal(known, want) {
+	if known, err := d.DiskRecords(); err != nil || !slices.Equal(known, want) {
 		t.Errorf("when it can be read again: %v, %v, want %v", known, err, want)
 	}
-	if err := d.KeepKnown(nil); err != nil {
+	if err := d.StoreDiskRecords(nil); err != nil {
 		t.Errorf("read, and not to be written: %v", err)
 	}
 }
@@ -53,14 +53,14 @@ func TestOversizedKnownFileIsRefused(t *testing.T) {
 	file := filepath.Join(path, "known.json")
 	d := mustOpen(t, path, "a")
 	defer func() { _ = d.Close() }()
-	want := []disk.Known{{Server: "b/x", Boot: 7}}
+	want := []disk.DiskRecord{{Server: "b/x", Boot: 7}}
 	// Nearly all of it is a hole.
-	if err := errors.Join(d.KeepKnown(want), os.Truncate(file, 128<<20)); err != nil {
+	if err := errors.Join(d.StoreDiskRecords(want), os.Truncate(file, 128<<20)); err != nil {
 		t.Fatal(err)
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	known, err := d.Known()
+	known, err := d.DiskRecords()
 	runtime.ReadMemStats(&after)
 	if len(known) != 0 || err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("Known() = %v, %v, want nothing and that it is too long", known, err)
@@ -71,7 +71,7 @@ func TestOversizedKnownFileIsRefused(t *testing.T) {
 	if s, err := os.Stat(filepath.Join(path, "damaged-known.json")); err != nil || s.Size() != 128<<20 {
 		t.Errorf("it is not put aside: %v", err)
 	}
-	if err := d.KeepKnown([]disk.Known{{Server: strings.Repeat("x", 5<<20)}}); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if err := d.StoreDiskRecords([]disk.DiskRecord{{Server: strings.Repeat("x", 5<<20)}}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("KeepKnown of what is not read again = %v, want an error", err)
 	}
 }

@@ -19,10 +19,10 @@ type Memory struct {
 	dir    *Dir
 	locked bool
 
-	log   *raft.InmemStore
-	snaps *memorySnapshots
-	open  *faulty // stores of the current user, nil before the first OpenStores
-	fault atomic.Pointer[Fault]
+	log           *raft.InmemStore
+	snapshots     *memorySnapshots
+	currentStores *faultyStores // stores of the current user, nil before the first OpenStores
+	storeFault    atomic.Pointer[Fault]
 	// fileFault applies to files other than the stores.
 	fileFault atomic.Pointer[Fault]
 	readFault atomic.Pointer[Fault]
@@ -32,7 +32,7 @@ var _ backend = (*Memory)(nil)
 
 // NewMemory returns an empty directory.
 func NewMemory() *Memory {
-	return &Memory{files: make(map[string][]byte), log: raft.NewInmemStore(), snaps: &memorySnapshots{}}
+	return &Memory{files: make(map[string][]byte), log: raft.NewInmemStore(), snapshots: &memorySnapshots{}}
 }
 
 // Open opens the directory like the function Open: locked, and with the next boot number.
@@ -44,35 +44,35 @@ func (m *Memory) Open(wantNode string) (*Dir, error) {
 	}
 	m.locked = true
 	m.mu.Unlock()
-	d, err := open(m, wantNode)
+	dir, err := loadDir(m, wantNode)
 	if err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
-	m.dir = d
+	m.dir = dir
 	m.mu.Unlock()
-	return d, nil
+	return dir, nil
 }
 
 // Crash takes the directory away from the node that has it open. Later writes of that node
 // are lost, and Open may be called again.
 func (m *Memory) Crash() error {
 	m.mu.Lock()
-	d := m.dir
+	dir := m.dir
 	m.mu.Unlock()
-	if d == nil {
+	if dir == nil {
 		return nil
 	}
-	return d.Close()
+	return dir.Close()
 }
 
-// SetFault sets the Fault for writes to the stores. Nil removes it.
-func (m *Memory) SetFault(f Fault) {
+// SetStoreFault sets the Fault for writes to the stores. Nil removes it.
+func (m *Memory) SetStoreFault(f Fault) {
 	if f == nil {
-		m.fault.Store(nil)
+		m.storeFault.Store(nil)
 		return
 	}
-	m.fault.Store(&f)
+	m.storeFault.Store(&f)
 }
 
 // SetReadFault sets the Fault for reads of files other than the stores. It gets the file
@@ -132,22 +132,22 @@ func (m *Memory) rename(from, to string) error {
 
 func (m *Memory) path(string) string { return "" }
 
-func (m *Memory) foreign() string { return "" }
+func (m *Memory) usedFile() string { return "" }
 
-func (m *Memory) stores(StoreOptions) (rawStores, error) {
-	f := &faulty{InmemStore: m.log, fault: &m.fault}
+func (m *Memory) openStores(StoreOptions) (rawStores, error) {
+	f := &faultyStores{InmemStore: m.log, fault: &m.storeFault}
 	m.mu.Lock()
-	m.open = f
+	m.currentStores = f
 	m.mu.Unlock()
-	return rawStores{logs: f, stable: f, snaps: m.snaps, close: func() error { return nil }}, nil
+	return rawStores{logs: f, stable: f, snapshots: m.snapshots, close: func() error { return nil }}, nil
 }
 
 func (m *Memory) unlock() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dir, m.locked = nil, false
-	if m.open != nil {
-		m.open.detached.Store(true)
+	if m.currentStores != nil {
+		m.currentStores.detached.Store(true)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (m *Memory) Copy() (*Memory, error) {
 			}
 		}
 	}
-	c.snaps = m.snaps.copy()
+	c.snapshots = m.snapshots.copy()
 	first, _ := m.log.FirstIndex() // an InmemStore returns no error
 	last, _ := m.log.LastIndex()
 	for i := first; i <= last && last > 0; i++ {

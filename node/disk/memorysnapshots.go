@@ -15,9 +15,9 @@ import (
 // library it lists a snapshot only when it is complete, so that a crash during a write
 // leaves the previous snapshot.
 type memorySnapshots struct {
-	mu   sync.Mutex
-	next int
-	kept []*memorySink // complete snapshots, newest first
+	mu         sync.Mutex
+	lastNumber int
+	complete   []*memorySink // complete snapshots, newest first
 }
 
 var _ raft.SnapshotStore = (*memorySnapshots)(nil)
@@ -25,10 +25,10 @@ var _ raft.SnapshotStore = (*memorySnapshots)(nil)
 func (s *memorySnapshots) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next++
-	return &memorySink{s: s, meta: raft.SnapshotMeta{
+	s.lastNumber++
+	return &memorySink{store: s, meta: raft.SnapshotMeta{
 		Version:            version,
-		ID:                 fmt.Sprintf("%d-%d-%d", term, index, s.next),
+		ID:                 fmt.Sprintf("%d-%d-%d", term, index, s.lastNumber),
 		Index:              index,
 		Term:               term,
 		Configuration:      conf.Clone(),
@@ -39,21 +39,21 @@ func (s *memorySnapshots) Create(version raft.SnapshotVersion, index, term uint6
 func (s *memorySnapshots) List() ([]*raft.SnapshotMeta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []*raft.SnapshotMeta
-	for _, k := range s.kept {
-		meta := k.meta
-		out = append(out, &meta)
+	var list []*raft.SnapshotMeta
+	for _, snapshot := range s.complete {
+		meta := snapshot.meta
+		list = append(list, &meta)
 	}
-	return out, nil
+	return list, nil
 }
 
 func (s *memorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.kept {
-		if k.meta.ID == id {
-			meta := k.meta
-			return &meta, io.NopCloser(bytes.NewReader(k.data)), nil
+	for _, snapshot := range s.complete {
+		if snapshot.meta.ID == id {
+			meta := snapshot.meta
+			return &meta, io.NopCloser(bytes.NewReader(snapshot.data)), nil
 		}
 	}
 	return nil, nil, fmt.Errorf("disk: no snapshot %q", id)
@@ -63,53 +63,53 @@ func (s *memorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 func (s *memorySnapshots) copy() *memorySnapshots {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &memorySnapshots{next: s.next, kept: slices.Clone(s.kept)}
+	return &memorySnapshots{lastNumber: s.lastNumber, complete: slices.Clone(s.complete)}
 }
 
-// keep adds a complete snapshot and deletes the oldest ones beyond snapshotsKept.
-func (s *memorySnapshots) keep(k *memorySink) {
+// add adds a complete snapshot and deletes the oldest ones beyond maxSnapshots.
+func (s *memorySnapshots) add(snapshot *memorySink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept = slices.Insert(s.kept, 0, k)
-	slices.SortStableFunc(s.kept, func(a, b *memorySink) int {
+	s.complete = slices.Insert(s.complete, 0, snapshot)
+	slices.SortStableFunc(s.complete, func(a, b *memorySink) int {
 		if a.meta.Term != b.meta.Term {
 			return cmp.Compare(b.meta.Term, a.meta.Term)
 		}
 		return cmp.Compare(b.meta.Index, a.meta.Index)
 	})
-	s.kept = s.kept[:min(len(s.kept), snapshotsKept)]
+	s.complete = s.complete[:min(len(s.complete), maxSnapshots)]
 }
 
 // memorySink is a snapshot that is written until Close.
 type memorySink struct {
-	s      *memorySnapshots
+	store  *memorySnapshots
 	meta   raft.SnapshotMeta
 	data   []byte
 	closed bool
 }
 
 // Write appends to the snapshot.
-func (k *memorySink) Write(b []byte) (int, error) {
-	k.data = append(k.data, b...)
-	return len(b), nil
+func (s *memorySink) Write(data []byte) (int, error) {
+	s.data = append(s.data, data...)
+	return len(data), nil
 }
 
 // Close completes the snapshot.
-func (k *memorySink) Close() error {
-	if k.closed {
+func (s *memorySink) Close() error {
+	if s.closed {
 		return nil
 	}
-	k.closed = true
-	k.meta.Size = int64(len(k.data))
-	k.s.keep(k)
+	s.closed = true
+	s.meta.Size = int64(len(s.data))
+	s.store.add(s)
 	return nil
 }
 
 // ID returns the name of the snapshot.
-func (k *memorySink) ID() string { return k.meta.ID }
+func (s *memorySink) ID() string { return s.meta.ID }
 
 // Cancel discards the snapshot.
-func (k *memorySink) Cancel() error {
-	k.closed = true
+func (s *memorySink) Cancel() error {
+	s.closed = true
 	return nil
 }

@@ -9,21 +9,21 @@ type promise struct {
 
 const promiseFile = "promise.json"
 
-// Promised returns the node that Promise stored last, "" if there is none.
-func (d *Dir) Promised() (to string, err error) {
+// PromisedNode returns the node that StorePromise stored last, "" if there is none.
+func (d *Dir) PromisedNode() (node string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var p promise
-	_, err = load(d.b, promiseFile, &p)
-	return p.To, err
+	var stored promise
+	_, err = loadFile(d.backend, promiseFile, &stored)
+	return stored.To, err
 }
 
-// Promise durably stores which node may create the cluster. "" withdraws the promise.
-func (d *Dir) Promise(to string) error {
+// StorePromise durably stores which node may create the cluster. "" withdraws the promise.
+func (d *Dir) StorePromise(node string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return errClosed
 	}
-	return save(d.b, promiseFile, promise{Format: format, To: to})
+	return saveFile(d.backend, promiseFile, promise{Format: format, To: node})
 }

@@ -10,39 +10,39 @@ import (
 // to Raft, which logs them and tries again: without a new snapshot, log entries are only
 // kept longer.
 type snapshotStore struct {
-	g *guard
-	s raft.SnapshotStore
+	guard *guard
+	store raft.SnapshotStore
 }
 
 var _ raft.SnapshotStore = (*snapshotStore)(nil)
 
-func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
-	s.g.exitIfReleased()
-	sink, err := s.s.Create(version, index, term, conf, confIndex, t)
+func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, transport raft.Transport) (raft.SnapshotSink, error) {
+	s.guard.exitIfReleased()
+	sink, err := s.store.Create(version, index, term, conf, confIndex, transport)
 	if err != nil {
 		return nil, err
 	}
-	return &snapshotSink{SnapshotSink: sink, g: s.g}, nil
+	return &snapshotSink{SnapshotSink: sink, guard: s.guard}, nil
 }
 
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
-	s.g.exitIfReleased()
-	return s.s.List()
+	s.guard.exitIfReleased()
+	return s.store.List()
 }
 
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	s.g.exitIfReleased()
-	return s.s.Open(id)
+	s.guard.exitIfReleased()
+	return s.store.Open(id)
 }
 
 // snapshotSink is a snapshot that is being written.
 type snapshotSink struct {
 	raft.SnapshotSink
-	g *guard
+	guard *guard
 }
 
 // Close completes the snapshot, unless the stores were released in the meantime.
 func (s *snapshotSink) Close() error {
-	s.g.exitIfReleased()
+	s.guard.exitIfReleased()
 	return s.SnapshotSink.Close()
 }

@@ -6,15 +6,15 @@ import (
 
 // stableStore is a guarded raft.StableStore that writes a vote in a single operation.
 type stableStore struct {
-	g *guard
-	v votes
+	guard *guard
+	votes votes
 }
 
 var _ raft.StableStore = (*stableStore)(nil)
 
 // newStableStore returns a stableStore that writes to s.
-func newStableStore(g *guard, s raft.StableStore) *stableStore {
-	return &stableStore{g: g, v: votes{s: s}}
+func newStableStore(guarded *guard, store raft.StableStore) *stableStore {
+	return &stableStore{guard: guarded, votes: votes{store: store}}
 }
 
 // isNotFound reports whether err means that the key is not set. Raft compares the text of that
@@ -22,27 +22,27 @@ func newStableStore(g *guard, s raft.StableStore) *stableStore {
 func isNotFound(err error) bool { return err.Error() == "not found" }
 
 func (s *stableStore) Set(key, val []byte) error {
-	return s.g.write("write vote", func() error { return s.v.set(key, val) })
+	return s.guard.write("write vote", func() error { return s.votes.set(key, val) })
 }
 
 func (s *stableStore) Get(key []byte) ([]byte, error) {
-	var v []byte
-	err := s.g.read("read vote", isNotFound, func() (err error) {
-		v, err = s.v.get(key)
+	var value []byte
+	err := s.guard.read("read vote", isNotFound, func() (err error) {
+		value, err = s.votes.get(key)
 		return err
 	})
-	return v, err
+	return value, err
 }
 
 func (s *stableStore) SetUint64(key []byte, val uint64) error {
-	return s.g.write("write term", func() error { return s.v.setUint64(key, val) })
+	return s.guard.write("write term", func() error { return s.votes.setUint64(key, val) })
 }
 
 func (s *stableStore) GetUint64(key []byte) (uint64, error) {
-	var n uint64
-	err := s.g.read("read term", isNotFound, func() (err error) {
-		n, err = s.v.getUint64(key)
+	var value uint64
+	err := s.guard.read("read term", isNotFound, func() (err error) {
+		value, err = s.votes.getUint64(key)
 		return err
 	})
-	return n, err
+	return value, err
 }

@@ -62,7 +62,7 @@ func TestStoresOpenOnce(t *testing.T) {
 func TestExpectedErrorsReachRaft(t *testing.T) {
 	for name, d := range map[string]*disk.Dir{"files": mustOpen(t, t.TempDir(), ""), "memory": memory(t, disk.NewMemory())} {
 		s := stores(t, d, disk.StoreOptions{})
-		s.Notify(func(err error) { t.Errorf("%s: failure reported: %v", name, err) }, nil)
+		s.SetCallbacks(func(err error) { t.Errorf("%s: failure reported: %v", name, err) }, nil)
 		if err := s.Logs.GetLog(5, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
 			t.Errorf("%s: GetLog of no entry: %v, want ErrLogNotFound", name, err)
 		}
@@ -92,8 +92,8 @@ func TestFailedWriteBlocksCallerUntilRelease(t *testing.T) {
 		d := memory(t, m)
 		s := stores(t, d, disk.StoreOptions{})
 		var told atomic.Int64
-		s.Notify(func(error) { told.Add(1) }, nil)
-		m.SetFault(func(string) error { return errors.New("input/output error") })
+		s.SetCallbacks(func(error) { told.Add(1) }, nil)
+		m.SetStoreFault(func(string) error { return errors.New("input/output error") })
 		var returned, ended atomic.Int64
 		for range 2 {
 			go func() {
@@ -124,7 +124,7 @@ func TestHungWriteIsReportedWhileItHangs(t *testing.T) {
 		d := memory(t, m)
 		s := stores(t, d, disk.StoreOptions{WriteTimeout: 2 * time.Second})
 		var hung atomic.Int64
-		s.Notify(nil, func(on bool) {
+		s.SetCallbacks(nil, func(on bool) {
 			if on {
 				hung.Add(1)
 			} else {
@@ -132,7 +132,7 @@ func TestHungWriteIsReportedWhileItHangs(t *testing.T) {
 			}
 		})
 		wait := make(chan struct{})
-		m.SetFault(func(string) error { <-wait; return nil })
+		m.SetStoreFault(func(string) error { <-wait; return nil })
 		done := make(chan error, 1)
 		go func() { done <- s.Logs.StoreLog(entry(1)) }()
 		time.Sleep(1900 * time.Millisecond)
@@ -165,7 +165,7 @@ func TestCloseDoesNotWaitForAHungWrite(t *testing.T) {
 		d := memory(t, m)
 		s := stores(t, d, disk.StoreOptions{})
 		wait := make(chan struct{})
-		m.SetFault(func(string) error { <-wait; return nil })
+		m.SetStoreFault(func(string) error { <-wait; return nil })
 		answered := false
 		go func() {
 			_ = s.Logs.StoreLog(entry(1))
@@ -187,11 +187,11 @@ func TestHungWriteOfCrashedProcessIsDiscarded(t *testing.T) {
 		m := disk.NewMemory()
 		s := stores(t, memory(t, m), disk.StoreOptions{})
 		wait := make(chan struct{})
-		m.SetFault(func(string) error { <-wait; return nil })
+		m.SetStoreFault(func(string) error { <-wait; return nil })
 		go func() { _ = s.Logs.StoreLog(entry(1)) }()
 		synctest.Wait()
 		_ = m.Crash() // says that a write hangs
-		m.SetFault(nil)
+		m.SetStoreFault(nil)
 		d := memory(t, m)
 		s = stores(t, d, disk.StoreOptions{})
 		close(wait)

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// unusable returns an error with a remedy for a directory that cannot be used.
-func unusable(dir string, err error) error {
+// unusableError returns an error with a remedy for a directory that cannot be used.
+func unusableError(dir string, err error) error {
 	return fmt.Errorf("disk: data directory %q is not usable: %s: %w", dir, remedy(err), err)
 }
 
@@ -31,10 +31,10 @@ func remedy(err error) string {
 	return "make it writable for this user, or name another with --data"
 }
 
-// home returns the path of the directory.
-func home(b backend) string {
-	if p := b.path("."); p != "" {
-		return p
+// displayDir returns the path of the directory for an error message.
+func displayDir(dir backend) string {
+	if path := dir.path("."); path != "" {
+		return path
 	}
 	return "in memory"
 }

@@ -36,8 +36,8 @@ func TestFailedWriteErrorContainsRemedy(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed := make(chan error, 1)
-		s.Notify(func(err error) { failed <- err }, nil)
-		m.SetFault(func(string) error { return c.err })
+		s.SetCallbacks(func(err error) { failed <- err }, nil)
+		m.SetStoreFault(func(string) error { return c.err })
 		go func() { _ = s.Logs.StoreLog(&raft.Log{Index: 1, Term: 1}) }() // ends with Close
 		got := <-failed
 		if text := got.Error(); !strings.Contains(text, c.want) || !errors.Is(got, c.err) || strings.Contains(text, "\n") {

@@ -29,70 +29,70 @@ var errVoteOrder = errors.New("disk: a vote's candidate without its term: this p
 // without checking its log (hashicorp/raft issue 661). A vote of which only the term was
 // written does not count: the candidate never received a response.
 type votes struct {
-	s raft.StableStore
+	store raft.StableStore
 
-	mu   sync.Mutex
-	term uint64 // term of the vote that is being written; zero means none
+	mu          sync.Mutex
+	pendingTerm uint64 // term of the vote that is being written; zero means none
 }
 
 // set writes the candidate of a vote together with the preceding term.
 func (v *votes) set(key, val []byte) error {
 	if string(key) != keyVoteCand {
-		return v.s.Set(key, val)
+		return v.store.Set(key, val)
 	}
 	v.mu.Lock()
-	term := v.term
-	v.term = 0
+	term := v.pendingTerm
+	v.pendingTerm = 0
 	v.mu.Unlock()
 	if term == 0 {
 		return errVoteOrder
 	}
-	return v.s.Set([]byte(keyVote), append(binary.BigEndian.AppendUint64(nil, term), val...))
+	return v.store.Set([]byte(keyVote), append(binary.BigEndian.AppendUint64(nil, term), val...))
 }
 
 // setUint64 holds back the term of a vote until its candidate follows.
 func (v *votes) setUint64(key []byte, val uint64) error {
 	if string(key) != keyVoteTerm {
-		return v.s.SetUint64(key, val)
+		return v.store.SetUint64(key, val)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.term = val
+	v.pendingTerm = val
 	return nil
 }
 
 // get returns the value of a key. The candidate of the last vote comes from the combined key of the vote.
 func (v *votes) get(key []byte) ([]byte, error) {
 	if string(key) != keyVoteCand {
-		return v.s.Get(key)
+		return v.store.Get(key)
 	}
-	_, cand, err := v.last()
-	return cand, err
+	_, candidate, err := v.lastVote()
+	return candidate, err
 }
 
 // getUint64 returns the number of a key. The term of the last vote comes from the combined key of the vote.
 func (v *votes) getUint64(key []byte) (uint64, error) {
 	if string(key) != keyVoteTerm {
-		return v.s.GetUint64(key)
+		return v.store.GetUint64(key)
 	}
-	term, _, err := v.last()
+	term, _, err := v.lastVote()
 	return term, err
 }
 
-// last returns the last written vote. If our key does not exist yet, it reads the two keys
+// lastVote returns the last written vote. If our key does not exist yet, it reads the two keys
 // of the library.
-func (v *votes) last() (term uint64, cand []byte, err error) {
-	b, err := v.s.Get([]byte(keyVote))
+func (v *votes) lastVote() (term uint64, candidate []byte, err error) {
+	vote, err := v.store.Get([]byte(keyVote))
 	switch {
 	case err != nil && isNotFound(err):
-		if term, err = v.s.GetUint64([]byte(keyVoteTerm)); err == nil {
-			cand, err = v.s.Get([]byte(keyVoteCand))
+		if term, err = v.store.GetUint64([]byte(keyVoteTerm)); err == nil {
+			candidate, err = v.store.Get([]byte(keyVoteCand))
 		}
-		return term, cand, err
+		return term, candidate, err
 	case err != nil:
 		return 0, nil, err
-	case len(b) < 8:
-		return 0, nil, fmt.Errorf("vote of %d bytes, want at least 8", len(b))
+	case len(vote) < 8:
+		return 0, nil, fmt.Errorf("vote of %d bytes, want at least 8", len(vote))
 	}
-	return binary.BigEndian.Uint64(b), b[8:], nil
+	return binary.BigEndian.Uint64(vote), vote[8:], nil
 }

@@ -15,10 +15,10 @@ import (
 func CheckWritable(path string) error {
 	info, err := os.Stat(path)
 	if err == nil {
-		if err = writableDir(path, info); err == nil {
-			err = writableIfPresent(filepath.Join(path, lockFile))
+		if err = checkWritableDir(path, info); err == nil {
+			err = checkWritableFile(filepath.Join(path, lockFile))
 		}
-		return describe(path, err)
+		return describeWriteError(path, err)
 	}
 	parent := path
 	for errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent) {
@@ -26,7 +26,7 @@ func CheckWritable(path string) error {
 		info, err = os.Stat(parent)
 	}
 	if err == nil {
-		err = writableDir(parent, info)
+		err = checkWritableDir(parent, info)
 	}
 	if err != nil {
 		return fmt.Errorf("directory %q does not exist and cannot be created: %w; make it writable for the user that runs the node, or name another with --data", path, err)
@@ -34,33 +34,33 @@ func CheckWritable(path string) error {
 	return nil
 }
 
-// describe adds the path and a remedy to the error of a check. It returns nil for a nil error.
-func describe(path string, err error) error {
+// describeWriteError adds the path and a remedy to the error of a check. It returns nil for a nil error.
+func describeWriteError(path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("directory %q cannot be written: %w; %s", path, err, remedy(err))
 }
 
-// writableDir returns an error if path is not a directory in which this process can create files.
-func writableDir(path string, info fs.FileInfo) error {
+// checkWritableDir returns an error if path is not a directory in which this process can create files.
+func checkWritableDir(path string, info fs.FileInfo) error {
 	if !info.IsDir() {
 		return &fs.PathError{Op: "open", Path: path, Err: unix.ENOTDIR}
 	}
-	return access(path, unix.W_OK|unix.X_OK)
+	return checkAccess(path, unix.W_OK|unix.X_OK)
 }
 
-// writableIfPresent returns an error if an existing file cannot be written. A missing file
+// checkWritableFile returns an error if an existing file cannot be written. A missing file
 // is not an error.
-func writableIfPresent(path string) error {
-	if err := access(path, unix.R_OK|unix.W_OK); !errors.Is(err, fs.ErrNotExist) {
+func checkWritableFile(path string) error {
+	if err := checkAccess(path, unix.R_OK|unix.W_OK); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// access checks whether this process may use the path in the given mode.
-func access(path string, mode uint32) error {
+// checkAccess checks whether this process may use the path in the given mode.
+func checkAccess(path string, mode uint32) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS); err != nil {
 		return &fs.PathError{Op: "access", Path: path, Err: err}
 	}

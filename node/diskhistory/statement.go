@@ -35,7 +35,7 @@ func (e *RollbackError) Error() string {
 }
 
 // Check returns a *RollbackError if the statement s contradicts the record k of the same disk.
-func Check(k disk.Known, s Statement) error {
+func Check(k disk.DiskRecord, s Statement) error {
 	if s.Nonce == 0 || k.Nonce == 0 || s.Nonce == k.Nonce {
 		return nil
 	}

@@ -31,12 +31,12 @@ type Table struct {
 
 // entry is the record of one disk.
 type entry struct {
-	disk.Known
+	disk.DiskRecord
 	lastChange uint64 // increases with each change of any record, so it orders the records by their last change
 }
 
 // New returns a Table with the stored records, oldest first.
-func New(kept []disk.Known) *Table {
+func New(kept []disk.DiskRecord) *Table {
 	t := &Table{changed: make(chan struct{}, 1), known: make(map[string]entry, len(kept))}
 	for _, k := range kept {
 		t.put(k)
@@ -48,22 +48,22 @@ func New(kept []disk.Known) *Table {
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 
 // All returns all records, for storing them. The record that changed first comes first.
-func (t *Table) All() []disk.Known {
+func (t *Table) All() []disk.DiskRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	entries := slices.SortedFunc(maps.Values(t.known), func(a, b entry) int { return cmp.Compare(a.lastChange, b.lastChange) })
-	all := make([]disk.Known, len(entries))
+	all := make([]disk.DiskRecord, len(entries))
 	for i, e := range entries {
-		all[i] = e.Known
+		all[i] = e.DiskRecord
 	}
 	return all
 }
 
 // Of returns the record of a server; zero means that there is none.
-func (t *Table) Of(server string) disk.Known {
+func (t *Table) Of(server string) disk.DiskRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.known[server].Known
+	return t.known[server].DiskRecord
 }
 
 // Judge returns a *RollbackError if s comes from an older image or a copy of its disk, according to the
@@ -81,7 +81,7 @@ func (t *Table) Learn(s Statement) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.known[s.Server].Known
+	k := t.known[s.Server].DiskRecord
 	if err := Check(k, s); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (t *Table) Learn(s Statement) error {
 // Recall adds stored records that could not be read at the start. The result is the same as if the Table had
 // started with them and then received all its statements. A process that was accepted before may now turn
 // out to have an older image of its disk. In that case the stored record replaces the present one.
-func (t *Table) Recall(kept []disk.Known) {
+func (t *Table) Recall(kept []disk.DiskRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range kept {
@@ -121,7 +121,7 @@ func (t *Table) Recall(kept []disk.Known) {
 func (t *Table) Term(server string, term uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.known[server].Known
+	k := t.known[server].DiskRecord
 	if k.Nonce == 0 || term <= k.Term {
 		return
 	}
@@ -132,9 +132,9 @@ func (t *Table) Term(server string, term uint64) {
 
 // put stores a record and deletes old ones above the limits. mu must be held, unless t was not published
 // yet.
-func (t *Table) put(k disk.Known) {
+func (t *Table) put(k disk.DiskRecord) {
 	t.last++
-	t.known[k.Server] = entry{Known: k, lastChange: t.last}
+	t.known[k.Server] = entry{DiskRecord: k, lastChange: t.last}
 	node := nodeOf(k.Server)
 	t.removeOldest(MostOfOne, func(server string) bool { return nodeOf(server) == node })
 	t.removeOldest(Most, func(string) bool { return true })

@@ -13,7 +13,7 @@ import (
 // Each line is a disk of which the same is known: boot 5 as process 50, term 7 and
 // epoch 30 as applied.
 func TestCheckDetectsRollback(t *testing.T) {
-	known := disk.Known{Server: "b/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30}
+	known := disk.DiskRecord{Server: "b/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30}
 	for _, c := range []struct {
 		boot, nonce, term, last uint64
 		back                    string // "" if it can
@@ -37,7 +37,7 @@ func TestCheckDetectsRollback(t *testing.T) {
 			t.Errorf("boot %d, process %d, term %d, log to %d: %v, want %q", c.boot, c.nonce, c.term, c.last, err, c.back)
 		}
 	}
-	if err := diskhistory.Check(disk.Known{}, diskhistory.Statement{Server: "b/x", Boot: 1, Nonce: 1}); err != nil {
+	if err := diskhistory.Check(disk.DiskRecord{}, diskhistory.Statement{Server: "b/x", Boot: 1, Nonce: 1}); err != nil {
 		t.Errorf("of a disk nothing is known of: %v", err)
 	}
 }
@@ -56,7 +56,7 @@ func TestTableKeepsTheHighestStatement(t *testing.T) {
 	table.Term("b/x", 5)
 	learn(diskhistory.Statement{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Last: 12})
 	learn(diskhistory.Statement{Server: "b/y", Boot: 1, Nonce: 40}) // an emptied directory
-	want := fmt.Sprint([]disk.Known{{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Applied: 11}, {Server: "b/y", Boot: 1, Nonce: 40}})
+	want := fmt.Sprint([]disk.DiskRecord{{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Applied: 11}, {Server: "b/y", Boot: 1, Nonce: 40}})
 	if got := fmt.Sprint(table.All()); got != want {
 		t.Errorf("known: %s, want %s", got, want)
 	}
@@ -150,12 +150,12 @@ func TestWhatIsRecalledCountsAsIfItHadBeenKnownFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	table.Recall([]disk.Known{
+	table.Recall([]disk.DiskRecord{
 		{Server: "b/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30},
 		{Server: "c/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30},
 		{Server: "e/x", Boot: 1, Nonce: 11},
 	})
-	for server, want := range map[string]disk.Known{
+	for server, want := range map[string]disk.DiskRecord{
 		"b/x": {Server: "b/x", Boot: 6, Nonce: 60, Term: 9, Applied: 30},
 		"c/x": {Server: "c/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30},
 		"d/x": {Server: "d/x", Boot: 1, Nonce: 10, Term: 3, Applied: 20},

@@ -17,7 +17,7 @@ func (m *Monitor) bootstrapStatus() (status diagnosis.Bootstrap, bootstrapped bo
 // joinConflict returns two join addresses that belong to different clusters. nil means that there is no
 // conflict.
 func (m *Monitor) joinConflict() *diagnosis.JoinConflict {
-	c, found := m.o.Gossip.Conflict()
+	c, found := m.o.Gossip.JoinConflict()
 	if !found {
 		return nil
 	}
@@ -26,8 +26,8 @@ func (m *Monitor) joinConflict() *diagnosis.JoinConflict {
 
 // joinAttempts returns the result of the last attempt to join each address of --join.
 func (m *Monitor) joinAttempts() (all []diagnosis.JoinAttempt) {
-	for _, attempt := range m.o.Gossip.Tried() {
-		all = append(all, diagnosis.JoinAttempt{Addr: attempt.Addr, Why: logsafe.OneLine(attempt.Why()), OtherSecret: attempt.NeedsSecret(), ReachedSelf: attempt.Itself()})
+	for _, attempt := range m.o.Gossip.JoinAttempts() {
+		all = append(all, diagnosis.JoinAttempt{Addr: attempt.Addr, Why: logsafe.OneLine(attempt.Reason()), OtherSecret: attempt.NeedsSecret(), ReachedSelf: attempt.IsSelf()})
 	}
 	return all
 }

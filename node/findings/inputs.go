@@ -61,7 +61,7 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 	if status, bootstrapped := m.bootstrapStatus(); m.notBootstrapped.Update(now, !bootstrapped) && !bootstrapped {
 		in.Bootstrap = &status
 	}
-	if err := m.o.Gossip.Alone(); m.joinFailing.Update(now, err != nil && m.o.Joins) && err != nil {
+	if err := m.o.Gossip.NoOtherNodeReason(); m.joinFailing.Update(now, err != nil && m.o.Joins) && err != nil {
 		in.JoinFailure = &diagnosis.JoinFailure{Attempts: m.joinAttempts()}
 	}
 	in.JoinConflict = m.joinConflict()
@@ -248,12 +248,12 @@ func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
 	}
 	in.AppSilentFor, in.AppPendingRequests, in.AppUnreadRequests = m.appSilence.For, m.appSilence.Requests, m.appSilence.Unread
 	in.DiskStalled = m.o.IsDiskStalled()
-	if took := m.o.Stores.Slowest(); took > in.Lease/2 {
+	if took := m.o.Stores.SlowestWrite(); took > in.Lease/2 {
 		in.SlowestWrite = took
 	}
 	waiting := m.o.Queue.Stats()
 	in.QueueRefused, in.QueueWaiting = int(m.refusedRequests.Update(now, waiting.RefusedFull+waiting.RefusedShardLimit)), waiting.Waiting
-	in.GossipTagBytes, in.MaxGossipTagBytes = m.o.Gossip.TagsUsed()
+	in.GossipTagBytes, in.MaxGossipTagBytes = m.o.Gossip.TagsSize()
 	if m.o.Exposed != nil {
 		in.Exposures, in.Certificates = m.o.Exposed()
 	}

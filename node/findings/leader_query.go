@@ -139,7 +139,7 @@ func (m *Monitor) ownDifferences(views []leader.MemberView) []diagnosis.Differen
 	if l == nil {
 		return nil
 	}
-	d, err := l.Differences(views, string(m.o.Self), m.o.API.OwnSettings())
+	d, err := l.SettingsDifferences(views, string(m.o.Self), m.o.API.OwnSettings())
 	if err != nil {
 		m.o.Log.Warn().Err(err).Msg("settings not compared")
 	}

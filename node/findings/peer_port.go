@@ -41,7 +41,7 @@ func (m *Monitor) Reach(ctx context.Context, node string) (r Reachability) {
 	if !ok {
 		return Reachability{Why: "gossip contains no peer address of it yet"}
 	}
-	ctx, cancel := context.WithTimeout(ctx, adminapi.ReachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, adminapi.DialTimeout)
 	defer cancel()
 	r.Addr = addr
 	if err := m.o.RequestIdentity(ctx, node); err != nil {
@@ -150,7 +150,7 @@ func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (found *dia
 // Unconfirmed returns the nodes that this leader does not add to the cluster because it has not reached
 // their peer ports for unreachableAfter. It returns nil if this node does not lead.
 func (m *Monitor) Unconfirmed() []diagnosis.UnreachablePeerPort {
-	l := m.o.Leader.Current()
+	l := m.o.Leader.CurrentLeadership()
 	if l == nil {
 		return nil
 	}

@@ -62,7 +62,7 @@ func TestAdvertiseWaitsOnceForNames(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		routeToJoin(t.Context(), []string{"mute.example", "mute.example:7946", "mute.example:1"}, fixed{})
+		localAddrOfRoute(t.Context(), []string{"mute.example", "mute.example:7946", "mute.example:1"}, fixed{})
 		if d := time.Since(start); d > lookupTimeout {
 			t.Errorf("it took %v", d)
 		}
@@ -78,7 +78,7 @@ func TestAdvertisePrefersWhatOthersReach(t *testing.T) {
 		beyond = netip.MustParseAddr("127.0.0.1")
 	}
 	for _, join := range [][]string{{"127.0.1.1:9", "192.0.2.1:9"}, {"192.0.2.1:9", "127.0.1.1:9"}} {
-		if got, ok := routeToJoin(t.Context(), join, fixed{}); !ok || got != beyond {
+		if got, ok := localAddrOfRoute(t.Context(), join, fixed{}); !ok || got != beyond {
 			t.Errorf("towards %v: %v, want %v", join, got, beyond)
 		}
 	}

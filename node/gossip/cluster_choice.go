@@ -21,19 +21,20 @@ const choiceTimeout = 3 * time.Second
 
 // Conflict is a pair of join addresses that belong to different clusters.
 type Conflict struct {
-	First, Second Party
+	First, Second JoinedCluster
 }
 
-// Party is a cluster found at a join address: its ID, the node that responded, and the gossip
-// address of this node.
-type Party struct{ Cluster, Node, Addr string }
+// JoinedCluster is the cluster that was found at a join address: its ID, the node that responded, and
+// the gossip address of that node.
+type JoinedCluster struct{ Cluster, Node, Addr string }
 
 // clusterChoice records which clusters the join addresses of a node belong to.
 type clusterChoice struct {
 	// undecided is true while the node announces no disk.
 	undecided atomic.Bool
-	// first is the cluster that responded first. It is used while this node has no cluster.
-	first atomic.Pointer[Party]
+	// firstJoined is the cluster that responded first. It only matters while this node has no
+	// cluster.
+	firstJoined atomic.Pointer[JoinedCluster]
 
 	mu sync.Mutex // protects conflicts
 	// conflicts has the join addresses that belong to another cluster.
@@ -42,74 +43,74 @@ type clusterChoice struct {
 
 // announcedTags returns the tags as other nodes receive them.
 func (g *Gossip) announcedTags() Tags {
-	t := *g.tags.Load()
-	if t.Cluster == "" && g.choice.undecided.Load() {
-		t.Disk = ""
+	tags := *g.tags.Load()
+	if tags.Cluster == "" && g.clusterChoice.undecided.Load() {
+		tags.Disk = ""
 	}
-	return t
+	return tags
 }
 
-// decide allows a cluster to add the node if the join addresses do not belong to different
+// allowAdding allows a cluster to add the node if the join addresses do not belong to different
 // clusters.
-func (g *Gossip) decide() {
-	if _, conflict := g.Conflict(); !conflict && g.choice.undecided.CompareAndSwap(true, false) {
+func (g *Gossip) allowAdding() {
+	if _, conflict := g.JoinConflict(); !conflict && g.clusterChoice.undecided.CompareAndSwap(true, false) {
 		notify(g.tagsChanged)
 	}
 }
 
-// Conflict returns two join addresses that belong to different clusters. found is false if there
+// JoinConflict returns two join addresses that belong to different clusters. found is false if there
 // are none.
-func (g *Gossip) Conflict() (c Conflict, found bool) {
-	g.choice.mu.Lock()
-	defer g.choice.mu.Unlock()
+func (g *Gossip) JoinConflict() (conflict Conflict, found bool) {
+	g.clusterChoice.mu.Lock()
+	defer g.clusterChoice.mu.Unlock()
 	var first netip.AddrPort
-	for addr, x := range g.choice.conflicts {
+	for addr, candidate := range g.clusterChoice.conflicts {
 		if !found || addr.Compare(first) < 0 {
-			c, first, found = x, addr, true
+			conflict, first, found = candidate, addr, true
 		}
 	}
-	return c, found
+	return conflict, found
 }
 
 // recordJoinResult records whether a join address belongs to another cluster than this node, or
 // than the first cluster.
-func (g *Gossip) recordJoinResult(to netip.AddrPort, err error) {
-	g.choice.mu.Lock()
-	defer g.choice.mu.Unlock()
-	r, refused := errors.AsType[*RefusedError](err)
+func (g *Gossip) recordJoinResult(addr netip.AddrPort, err error) {
+	g.clusterChoice.mu.Lock()
+	defer g.clusterChoice.mu.Unlock()
+	refusal, refused := errors.AsType[*RefusedError](err)
 	switch {
 	case err == nil:
-		delete(g.choice.conflicts, to)
-	case refused && r.What == tagCluster && !r.Superseded && !r.theirFault:
-		c := Conflict{First: Party{Cluster: r.Mine}, Second: Party{r.Theirs, r.Member, to.String()}}
-		if met := g.choice.first.Load(); met != nil && met.Cluster == r.Mine {
-			c.First = *met
+		delete(g.clusterChoice.conflicts, addr)
+	case refused && refusal.Tag == tagCluster && !refusal.Superseded && !refusal.remoteFault:
+		conflict := Conflict{First: JoinedCluster{Cluster: refusal.LocalValue}, Second: JoinedCluster{refusal.RemoteValue, refusal.Member, addr.String()}}
+		if first := g.clusterChoice.firstJoined.Load(); first != nil && first.Cluster == refusal.LocalValue {
+			conflict.First = *first
 		}
-		if g.choice.conflicts == nil {
-			g.choice.conflicts = map[netip.AddrPort]Conflict{}
+		if g.clusterChoice.conflicts == nil {
+			g.clusterChoice.conflicts = map[netip.AddrPort]Conflict{}
 		}
-		g.choice.conflicts[to] = c
+		g.clusterChoice.conflicts[addr] = conflict
 	}
 }
 
 // recordFirst records the cluster of a member that was accepted while this node has none. The lock
 // of memberlist is held.
-func (i *clusterChoice) recordFirst(m *serf.Member) {
-	if cluster := m.Tags[tagCluster]; cluster != "" && i.first.Load() == nil {
-		i.first.CompareAndSwap(nil, &Party{cluster, m.Name, addrOf(*m).String()})
+func (c *clusterChoice) recordFirst(member *serf.Member) {
+	if cluster := member.Tags[tagCluster]; cluster != "" && c.firstJoined.Load() == nil {
+		c.firstJoined.CompareAndSwap(nil, &JoinedCluster{cluster, member.Name, addrOf(*member).String()})
 	}
 }
 
-// forgetDeadChoice forgets the first cluster if none of its members is alive.
-func (g *Gossip) forgetDeadChoice() {
-	met := g.choice.first.Load()
-	if met == nil {
+// forgetDeadCluster forgets the first cluster if none of its members is alive.
+func (g *Gossip) forgetDeadCluster() {
+	first := g.clusterChoice.firstJoined.Load()
+	if first == nil {
 		return
 	}
-	for _, m := range g.serf.Members() {
-		if m.Status == serf.StatusAlive && m.Tags[tagCluster] == met.Cluster {
+	for _, member := range g.serf.Members() {
+		if member.Status == serf.StatusAlive && member.Tags[tagCluster] == first.Cluster {
 			return
 		}
 	}
-	g.choice.first.CompareAndSwap(met, nil)
+	g.clusterChoice.firstJoined.CompareAndSwap(first, nil)
 }

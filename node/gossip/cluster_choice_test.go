@@ -44,11 +44,11 @@ func TestNodeWithJoinAddressesOfTwoClustersAnnouncesNoDisk(t *testing.T) {
 					}
 				}
 			}
-			x, found := c.Conflict()
+			x, found := c.JoinConflict()
 			if found && x.First.Cluster == "second" {
 				x.First, x.Second = x.Second, x.First
 			}
-			want := gossip.Conflict{First: gossip.Party{Cluster: "first", Node: "a", Addr: a.host.Addr(port)}, Second: gossip.Party{Cluster: "second", Node: "b", Addr: b.host.Addr(port)}}
+			want := gossip.Conflict{First: gossip.JoinedCluster{Cluster: "first", Node: "a", Addr: a.host.Addr(port)}, Second: gossip.JoinedCluster{Cluster: "second", Node: "b", Addr: b.host.Addr(port)}}
 			if x != want {
 				t.Errorf("conflict = %+v, want %+v", x, want)
 			}
@@ -75,7 +75,7 @@ func TestNewcomerAnnouncesItsDiskSoon(t *testing.T) {
 				if disk, _ := diskOf(a, "c"); disk != "d-c" {
 					t.Errorf("c announces disk %q", disk)
 				}
-				if x, found := c.Conflict(); found {
+				if x, found := c.JoinConflict(); found {
 					t.Errorf("conflict %+v", x)
 				}
 			})
@@ -90,8 +90,8 @@ func TestMemberOfAClusterReportsAJoinAddressOfAnother(t *testing.T) {
 		a, b := s.add("a", inCluster("a", "first")), s.add("b", inCluster("b", "second"))
 		c := s.add("c", withDisk("c", "first"), a.host.Addr(port), b.host.Addr(port))
 		time.Sleep(time.Minute)
-		want := gossip.Conflict{First: gossip.Party{Cluster: "first"}, Second: gossip.Party{Cluster: "second", Node: "b", Addr: b.host.Addr(port)}}
-		if x, _ := c.Conflict(); x != want {
+		want := gossip.Conflict{First: gossip.JoinedCluster{Cluster: "first"}, Second: gossip.JoinedCluster{Cluster: "second", Node: "b", Addr: b.host.Addr(port)}}
+		if x, _ := c.JoinConflict(); x != want {
 			t.Errorf("conflict = %+v, want %+v", x, want)
 		}
 		if disk, _ := diskOf(a, "c"); disk != "d-c" {

@@ -34,14 +34,14 @@ func FuzzTags(f *testing.F) {
 			m[k] = v
 		}
 		before := maps.Clone(m)
-		tags, err := decode(m)
+		tags, err := decodeTags(m)
 		mine := &Tags{Cluster: "c1", Shards: 1024}
 		_ = checkMember(mine, &serf.Member{Name: "x", Tags: m}) // any answer will do
 		newMember(serf.Member{Name: tags.Node, Tags: m, Status: serf.StatusAlive})
 		if !maps.Equal(m, before) {
 			t.Fatal("reading tags changed them")
 		}
-		if err != nil || isForeign(m) {
+		if err != nil || isOtherProgram(m) {
 			return
 		}
 		if tags.Shards < 0 || tags.BootstrapExpect < 0 {
@@ -51,7 +51,7 @@ func FuzzTags(f *testing.F) {
 		if err != nil {
 			return // longer than what memberlist lets through
 		}
-		back, err := decode(again)
+		back, err := decodeTags(again)
 		if err != nil {
 			t.Fatalf("%v became %v: %v", m, again, err)
 		}

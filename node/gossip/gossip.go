@@ -21,14 +21,14 @@ import (
 
 // Gossip is the membership of this node.
 type Gossip struct {
-	o        Options
-	log      zerolog.Logger
-	merge    *mergeDelegate
-	tags     atomic.Pointer[Tags]
-	usedTags atomic.Pointer[tagsSize]
+	options         Options
+	log             zerolog.Logger
+	mergeDelegate   *mergeDelegate
+	tags            atomic.Pointer[Tags]
+	encodedTagsSize atomic.Pointer[tagsSize]
 
-	serf *serf.Serf // set by Listen
-	self netip.AddrPort
+	serf     *serf.Serf // set by Listen
+	selfAddr netip.AddrPort
 	// bindAddr is the local address of the gossip port. It is not valid with Options.Transport.
 	bindAddr        netip.AddrPort
 	events          chan serf.Event
@@ -37,84 +37,84 @@ type Gossip struct {
 	retention       *retention
 	snapshot        *memberSnapshot // set by Listen
 	previousMembers []seenMember    // members that were alive when the previous process ended; set by Listen
-	decoded         tagCache
-	claims          *claims
+	tagCache        tagCache
+	addressClaims   *claimTracker
 
-	choice clusterChoice
+	clusterChoice clusterChoice
 
-	changed       chan struct{} // capacity 1; see Changed
-	tagsChanged   chan struct{} // capacity 1; the tags must be announced
-	refused       chan *RefusedError
-	joinErr       atomic.Pointer[error]
-	attempts      atomic.Pointer[[]Attempt]
-	leaving       sync.WaitGroup // calls of serf.Leave in progress, including calls whose caller no longer waits
-	left          chan struct{}  // closed by the first Leave; then no address is joined any more
-	leaveOnce     sync.Once
-	refusalLogged atomic.Int64 // time of the last logged refusal, UnixNano
+	changed        chan struct{} // capacity 1; see Changed
+	tagsChanged    chan struct{} // capacity 1; the tags must be announced
+	refusals       chan *RefusedError
+	joinErr        atomic.Pointer[error]
+	lastAttempts   atomic.Pointer[[]JoinAttempt]
+	leaveCalls     sync.WaitGroup // calls of serf.Leave in progress, including calls whose caller no longer waits
+	leaveStarted   chan struct{}  // closed by the first Leave; then no address is joined any more
+	leaveOnce      sync.Once
+	lastRefusalLog atomic.Int64 // time of the last logged refusal, UnixNano
 }
 
-// New checks the options. It opens nothing.
-func New(o Options) (*Gossip, error) {
-	o.defaults()
-	if o.Name == "" {
+// New checks the options and returns a Gossip that is not connected yet; see Listen.
+func New(options Options) (*Gossip, error) {
+	options.setDefaults()
+	if options.Name == "" {
 		return nil, errors.New("gossip: member without a name")
 	}
-	if _, err := o.Tags.withMaxLengths().encode(); err != nil {
+	if _, err := options.Tags.withMaxLengths().encode(); err != nil {
 		return nil, err
 	}
 	g := &Gossip{
-		o:           o,
-		log:         o.Log,
-		events:      make(chan serf.Event, 1024), // Serf holds its lock while it sends, so a full channel would block membership
-		changed:     make(chan struct{}, 1),
-		tagsChanged: make(chan struct{}, 1),
-		refused:     make(chan *RefusedError, 1),
-		retention:   &retention{keep: o.Keep},
-		claims:      newClaims(o.Name),
-		left:        make(chan struct{}),
+		options:       options,
+		log:           options.Log,
+		events:        make(chan serf.Event, 1024), // Serf holds its lock while it sends, so a full channel would block membership
+		changed:       make(chan struct{}, 1),
+		tagsChanged:   make(chan struct{}, 1),
+		refusals:      make(chan *RefusedError, 1),
+		retention:     &retention{retainForever: options.RetainForever},
+		addressClaims: newClaimTracker(options.Name),
+		leaveStarted:  make(chan struct{}),
 	}
-	if len(o.Keys) > 0 {
+	if len(options.Keys) > 0 {
 		var err error
-		if g.keyring, err = memberlist.NewKeyring(o.Keys, o.Keys[0]); err != nil {
+		if g.keyring, err = memberlist.NewKeyring(options.Keys, options.Keys[0]); err != nil {
 			return nil, fmt.Errorf("gossip: keys: %w", err)
 		}
 	}
-	tags := o.Tags
+	tags := options.Tags
 	g.tags.Store(&tags)
-	g.choice.undecided.Store(len(o.Join) > 0 && o.Tags.Node != "")
-	g.merge = &mergeDelegate{self: o.Name, mine: &g.tags, choice: &g.choice, onRefusal: g.onRefusal, onAccepted: g.claims.onAnnouncement}
+	g.clusterChoice.undecided.Store(len(options.JoinAddrs) > 0 && options.Tags.Node != "")
+	g.mergeDelegate = &mergeDelegate{self: options.Name, localTags: &g.tags, choice: &g.clusterChoice, onRefusal: g.onRefusal, onAccepted: g.addressClaims.onAnnouncement}
 	return g, nil
 }
 
 // Listen opens the gossip port and starts Serf. The caller must call Run afterwards, which stops
 // what Listen has started.
 func (g *Gossip) Listen(ctx context.Context) error {
-	conf, err := g.config(ctx)
+	conf, err := g.serfConfig(ctx)
 	if err != nil {
 		if isAddrInUse(err) {
-			return fmt.Errorf("gossip: %s is taken, perhaps by another node: stop it, or name another address with --gossip: %w", g.o.Bind, err)
+			return fmt.Errorf("gossip: %s is taken, perhaps by another node: stop it, or name another address with --gossip: %w", g.options.BindAddr, err)
 		}
 		return err
 	}
-	if g.snapshot, err = openSnapshot(g.o.SnapshotPath); err != nil {
-		g.log.Warn().Err(err).Str("file", g.o.SnapshotPath).Msg("list of known members not read")
+	if g.snapshot, err = openSnapshot(g.options.SnapshotPath); err != nil {
+		g.log.Warn().Err(err).Str("file", g.options.SnapshotPath).Msg("list of known members not read")
 	}
 	g.previousMembers = g.snapshot.aliveMembers()
-	s, err := serf.Create(conf)
+	serfInstance, err := serf.Create(conf)
 	if err != nil {
-		return errors.Join(fmt.Errorf("gossip: listen on %s: %w", g.o.Bind, err), g.limiter.Shutdown())
+		return errors.Join(fmt.Errorf("gossip: listen on %s: %w", g.options.BindAddr, err), g.limiter.Shutdown())
 	}
-	g.serf = s
-	restoreClock(conf.MemberlistConfig.Delegate, g.snapshot.clock)
-	unschedule(s.Memberlist()) // stops the probes, which no setting disables
-	local := s.Memberlist().LocalNode()
+	g.serf = serfInstance
+	restoreLamportTime(conf.MemberlistConfig.Delegate, g.snapshot.lamportClock)
+	unschedule(serfInstance.Memberlist()) // stops the probes, which no setting disables
+	local := serfInstance.Memberlist().LocalNode()
 	ip, _ := netip.AddrFromSlice(local.Addr)
-	g.self = netip.AddrPortFrom(ip.Unmap(), local.Port)
+	g.selfAddr = netip.AddrPortFrom(ip.Unmap(), local.Port)
 	return nil
 }
 
 // Addr returns the advertised address. It is valid after Listen.
-func (g *Gossip) Addr() netip.AddrPort { return g.self }
+func (g *Gossip) Addr() netip.AddrPort { return g.selfAddr }
 
 // Run keeps this node in the cluster until ctx ends, then shuts Serf down. It returns when all
 // goroutines of Listen and Run have been stopped. Timers of the libraries may remain for some seconds.
@@ -123,15 +123,15 @@ func (g *Gossip) Run(ctx context.Context) error {
 	wg.Go(g.drainEvents)
 	wg.Go(func() { g.tagsLoop(ctx) })
 	wg.Go(func() { g.joinUntilLeft(ctx) })
-	go g.rejoin(ctx, g.previousMembers) // Run does not wait for it, as for probes: a member that does not respond takes seconds
+	go g.rejoinPreviousMembers(ctx, g.previousMembers) // Run does not wait for it, as for probes: a member that does not respond takes seconds
 	saved := make(chan struct{})
 	go func() {
 		defer close(saved)
 		g.snapshotLoop()
 	}()
-	stopTicks := g.startTicks(context.WithoutCancel(ctx))
+	stopTicks := g.startPeriodicWork(context.WithoutCancel(ctx))
 	<-ctx.Done()
-	g.leaving.Wait() // memberlist panics if it is shut down while it leaves, and the last ticks send the goodbye
+	g.leaveCalls.Wait() // memberlist panics if it is shut down while it leaves, and the last ticks send the goodbye
 	stopTicks()
 	err := g.serf.Shutdown()
 	wg.Wait()
@@ -150,10 +150,10 @@ func (g *Gossip) Run(ctx context.Context) error {
 func (g *Gossip) drainEvents() {
 	for {
 		select {
-		case e := <-g.events:
-			g.retention.onEvent(e)
-			g.claims.onEvent(e)
-			g.snapshot.onEvent(e)
+		case event := <-g.events:
+			g.retention.onEvent(event)
+			g.addressClaims.onEvent(event)
+			g.snapshot.onEvent(event)
 			notify(g.changed)
 		case <-g.serf.ShutdownCh():
 			return
@@ -162,9 +162,9 @@ func (g *Gossip) drainEvents() {
 }
 
 // notify sends to a channel of capacity 1 without blocking.
-func notify(c chan struct{}) {
+func notify(signal chan struct{}) {
 	select {
-	case c <- struct{}{}:
+	case signal <- struct{}{}:
 	default:
 	}
 }
@@ -172,9 +172,9 @@ func notify(c chan struct{}) {
 // Changed signals that Members may have changed.
 func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 
-// Streams returns statistics of the streams that other hosts have opened. It is empty before
+// StreamStatistics returns statistics of the streams that other hosts have opened. It is empty before
 // Listen, and must not be called while Listen runs.
-func (g *Gossip) Streams() StreamStats {
+func (g *Gossip) StreamStatistics() StreamStats {
 	if g.limiter == nil {
 		return StreamStats{}
 	}
@@ -183,21 +183,22 @@ func (g *Gossip) Streams() StreamStats {
 
 // Members returns all members that Serf remembers, sorted by ID.
 func (g *Gossip) Members() []Member {
-	return g.decoded.members(slices.DeleteFunc(g.serf.Members(), g.retention.isHidden))
+	return g.tagCache.members(slices.DeleteFunc(g.serf.Members(), g.retention.isHidden))
 }
 
-// Refused reports that this node and the node that it tried to join belong to different clusters,
-// unless this node has seen another node since its start. It also reports at any time that the
-// cluster of this node is superseded. It keeps one report until it is received.
-func (g *Gossip) Refused() <-chan *RefusedError { return g.refused }
+// Refusals returns a channel of refusals after which this node must stop: the node at a join
+// address belongs to another cluster, and this node has seen no other node since its start; or the
+// cluster of this node is superseded. The channel keeps one refusal until it is received.
+func (g *Gossip) Refusals() <-chan *RefusedError { return g.refusals }
 
-// Alone returns nil if another node is alive, and otherwise why none was reached yet.
-func (g *Gossip) Alone() error {
+// NoOtherNodeReason returns nil if another node is alive. Otherwise it returns why this node has
+// reached no other node yet.
+func (g *Gossip) NoOtherNodeReason() error {
 	if !g.isAlone() {
 		return nil
 	}
-	if p := g.joinErr.Load(); p != nil {
-		return *p
+	if joinErr := g.joinErr.Load(); joinErr != nil {
+		return *joinErr
 	}
 	return errors.New("gossip: no other node seen yet")
 }
@@ -208,25 +209,25 @@ type tagsSize struct {
 	bytes int
 }
 
-// TagsUsed returns the encoded size of the tags of this member and the maximum, in bytes.
-func (g *Gossip) TagsUsed() (used, most int) {
-	t := g.tags.Load()
-	if u := g.usedTags.Load(); u != nil && u.tags == t {
-		return u.bytes, endpoints.MaxTags
+// TagsSize returns the encoded size of the tags of this member and the maximum, in bytes.
+func (g *Gossip) TagsSize() (used, maximum int) {
+	tags := g.tags.Load()
+	if cached := g.encodedTagsSize.Load(); cached != nil && cached.tags == tags {
+		return cached.bytes, endpoints.MaxTags
 	}
 	used = endpoints.MaxTags
-	if m, err := t.encode(); err == nil {
-		used = endpoints.EncodedLen(m)
+	if encoded, err := tags.encode(); err == nil {
+		used = endpoints.EncodedLen(encoded)
 	}
-	g.usedTags.Store(&tagsSize{t, used})
+	g.encodedTagsSize.Store(&tagsSize{tags, used})
 	return used, endpoints.MaxTags
 }
 
-// Tried returns the result of each join address in the last round. It is empty before the first
-// round, and while another node is alive.
-func (g *Gossip) Tried() []Attempt {
-	if p := g.attempts.Load(); p != nil {
-		return *p
+// JoinAttempts returns the result of each join address in the last round of joining. It is empty
+// before the first round, and while another node is alive.
+func (g *Gossip) JoinAttempts() []JoinAttempt {
+	if attempts := g.lastAttempts.Load(); attempts != nil {
+		return *attempts
 	}
 	return nil
 }
@@ -236,22 +237,22 @@ func (g *Gossip) isAlone() bool { return g.countNodes() <= 1 }
 
 // countNodes returns the number of alive nodes, including this one.
 func (g *Gossip) countNodes() int {
-	n := 1
-	for _, m := range g.serf.Members() {
-		if m.Name != g.o.Name && m.Status == serf.StatusAlive && m.Tags[tagNode] != "" {
-			n++
+	count := 1
+	for _, member := range g.serf.Members() {
+		if member.Name != g.options.Name && member.Status == serf.StatusAlive && member.Tags[tagNode] != "" {
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // SetTags changes the tags of this node. Refusals use the new values immediately; Run announces
 // them.
-func (g *Gossip) SetTags(t Tags) error {
-	if _, err := t.encode(); err != nil {
+func (g *Gossip) SetTags(tags Tags) error {
+	if _, err := tags.encode(); err != nil {
 		return err
 	}
-	g.tags.Store(&t)
+	g.tags.Store(&tags)
 	notify(g.tagsChanged)
 	return nil
 }
@@ -265,9 +266,9 @@ func (g *Gossip) tagsLoop(ctx context.Context) {
 			return
 		case <-g.tagsChanged:
 		}
-		m, err := g.announcedTags().encode()
+		encoded, err := g.announcedTags().encode()
 		if err == nil {
-			err = g.serf.SetTags(m)
+			err = g.serf.SetTags(encoded)
 		}
 		if err != nil && ctx.Err() == nil {
 			// The tags are set; only the first announcement has failed. State exchanges repeat it.
@@ -280,10 +281,10 @@ func (g *Gossip) tagsLoop(ctx context.Context) {
 // Leave announces that this node leaves, so that other nodes show it as left and not as failed.
 // Only the end of Run may follow.
 func (g *Gossip) Leave(ctx context.Context) error {
-	g.leaveOnce.Do(func() { close(g.left) })
+	g.leaveOnce.Do(func() { close(g.leaveStarted) })
 	g.snapshot.freeze()
 	done := make(chan error, 1)
-	g.leaving.Go(func() { done <- g.serf.Leave() }) // ends by the timeouts of Serf, after about 2.5 s
+	g.leaveCalls.Go(func() { done <- g.serf.Leave() }) // ends by the timeouts of Serf, after about 2.5 s
 	select {
 	case err := <-done:
 		if err != nil {
@@ -300,38 +301,38 @@ func (g *Gossip) Leave(ctx context.Context) error {
 // the other nodes as well.
 func (g *Gossip) Forget(id string) { g.retention.markForgotten(id) }
 
-// report stores a refusal for Refused.
-func (g *Gossip) report(r *RefusedError) {
+// reportRefusal sends a refusal to Refusals.
+func (g *Gossip) reportRefusal(refusal *RefusedError) {
 	select {
-	case g.refused <- r:
+	case g.refusals <- refusal:
 	default: // one refusal is enough to stop the node
 	}
 }
 
 // onRefusal handles each refusal, whichever side has started the exchange.
-func (g *Gossip) onRefusal(e *RefusedError) {
-	if e.Superseded {
-		g.report(e)
+func (g *Gossip) onRefusal(refusal *RefusedError) {
+	if refusal.Superseded {
+		g.reportRefusal(refusal)
 	}
-	g.logRefusal(e)
+	g.logRefusal(refusal)
 }
 
 // logRefusal logs at most one refusal per 10 s, because every packet about a foreign member causes
 // one.
-func (g *Gossip) logRefusal(e *RefusedError) {
+func (g *Gossip) logRefusal(refusal *RefusedError) {
 	now := time.Now().UnixNano()
-	last := g.refusalLogged.Load()
-	if now-last < int64(10*time.Second) || !g.refusalLogged.CompareAndSwap(last, now) {
+	last := g.lastRefusalLog.Load()
+	if now-last < int64(10*time.Second) || !g.lastRefusalLog.CompareAndSwap(last, now) {
 		return
 	}
-	g.log.Warn().Str("peer", e.Member).Str("addr", e.Addr).Str("what", e.What).
-		Str("mine", e.Mine).Str("theirs", e.Theirs).Msg("member of another cluster refused")
+	g.log.Warn().Str("peer", refusal.Member).Str("addr", refusal.Addr).Str("what", refusal.Tag).
+		Str("mine", refusal.LocalValue).Str("theirs", refusal.RemoteValue).Msg("member of another cluster refused")
 }
 
 // splitHostPort splits an address whose port may be absent.
 func splitHostPort(addr string) (host, port string) {
-	if h, p, err := net.SplitHostPort(addr); err == nil {
-		return h, p
+	if splitHost, splitPort, err := net.SplitHostPort(addr); err == nil {
+		return splitHost, splitPort
 	}
 	return strings.Trim(addr, "[]"), ""
 }

@@ -35,7 +35,7 @@ func TestThreeNodesJoinAndExchangeTags(t *testing.T) {
 				t.Errorf("tags %+v", m.Tags)
 			}
 		}
-		if err := a.Alone(); err != nil {
+		if err := a.NoOtherNodeReason(); err != nil {
 			t.Errorf("Alone() = %v among others", err)
 		}
 	})
@@ -47,7 +47,7 @@ func TestOrderOfStartDoesNotMatter(t *testing.T) {
 		hosts := []string{s.host("a").Addr(port), s.host("b").Addr(port), s.host("c").Addr(port)}
 		c := s.add("c", node("c"), hosts...)
 		time.Sleep(5 * time.Minute)
-		if c.Alone() == nil {
+		if c.NoOtherNodeReason() == nil {
 			t.Error("Alone() = nil without another node")
 		}
 		b := s.add("b", node("b"), hosts...)
@@ -73,7 +73,7 @@ func TestFailedJoinIsLoggedOnceAMinute(t *testing.T) {
 		if n < 9 || n > 11 {
 			t.Errorf("%d lines in ten minutes", n)
 		}
-		if err := a.Alone(); err == nil {
+		if err := a.NoOtherNodeReason(); err == nil {
 			t.Error("Alone() = nil")
 		}
 	})
@@ -108,7 +108,7 @@ func TestOtherClusterIsRefusedByBoth(t *testing.T) {
 		t := s.t
 		a := s.add("a", inCluster("a", "one"))
 		b := s.add("b", inCluster("b", "two"), a.host.Addr(port))
-		r := <-b.Refused()
+		r := <-b.Refusals()
 		for _, part := range []string{`"a"`, a.host.Addr(port), "one", "two", "data directory"} {
 			if !strings.Contains(r.Error(), part) {
 				t.Errorf("refusal %q does not say %q", r, part)
@@ -119,7 +119,7 @@ func TestOtherClusterIsRefusedByBoth(t *testing.T) {
 			t.Errorf("merged: %v, %v", a.Members(), b.Members())
 		}
 		select {
-		case r := <-a.Refused():
+		case r := <-a.Refusals():
 			t.Errorf("the node that was asked reports a refusal of its own: %v", r)
 		default:
 		}
@@ -133,8 +133,8 @@ func TestOtherShardCountIsRefused(t *testing.T) {
 		tags := node("b")
 		tags.Shards = 512
 		b := s.add("b", tags, a.host.Addr(port))
-		r := <-b.Refused()
-		if r.What != "shards" || r.Mine != "512" || r.Theirs != "1024" || !strings.Contains(r.Error(), "--shards 1024") {
+		r := <-b.Refusals()
+		if r.Tag != "shards" || r.LocalValue != "512" || r.RemoteValue != "1024" || !strings.Contains(r.Error(), "--shards 1024") {
 			t.Errorf("refusal %+v: %v", *r, r)
 		}
 		time.Sleep(time.Minute)
@@ -156,13 +156,13 @@ func TestLowerLevelIsRefusedByBoth(t *testing.T) {
 		tags := node("b")
 		tags.Levels = gossip.Levels{InForce: 1, Known: 1}
 		late := s.add("b", tags, a.host.Addr(port))
-		r := <-late.Refused()
-		if r.What != "level" || !strings.Contains(r.Error(), "format version 2 is in force") || !strings.Contains(r.Error(), "knows format version 1: run the version of the other nodes") {
+		r := <-late.Refusals()
+		if r.Tag != "level" || !strings.Contains(r.Error(), "format version 2 is in force") || !strings.Contains(r.Error(), "knows format version 1: run the version of the other nodes") {
 			t.Errorf("refusal %+v: %v", *r, r)
 		}
 		time.Sleep(time.Minute)
 		select {
-		case r := <-a.Refused():
+		case r := <-a.Refusals():
 			t.Errorf("the cluster's node gives up: %v", r)
 		default:
 		}
@@ -192,16 +192,16 @@ func TestWrongNewcomerStopsOnlyItself(t *testing.T) {
 		tags := node("b")
 		tags.Shards = 512
 		late := s.add("b", tags, a.host.Addr(port))
-		if r := <-late.Refused(); r.Mine != "512" {
+		if r := <-late.Refusals(); r.LocalValue != "512" {
 			t.Errorf("refusal %v", r)
 		}
 		time.Sleep(time.Minute)
 		select {
-		case r := <-a.Refused():
+		case r := <-a.Refusals():
 			t.Errorf("refusal reported: %v", r)
 		default:
 		}
-		if a.Alone() == nil {
+		if a.NoOtherNodeReason() == nil {
 			t.Error("merged")
 		}
 	})
@@ -217,11 +217,11 @@ func TestLaterForeignClusterDoesNotStopNode(t *testing.T) {
 		s.whole(a, b)
 		time.Sleep(time.Minute)
 		b.host.Crash()
-		s.until("a is alone", func() bool { return a.Alone() != nil })
+		s.until("a is alone", func() bool { return a.NoOtherNodeReason() != nil })
 		s.add("c", inCluster("c", "two"))
 		time.Sleep(5 * time.Minute)
 		select {
-		case r := <-a.Refused():
+		case r := <-a.Refusals():
 			t.Errorf("refusal reported: %v", r)
 		default:
 		}
@@ -277,7 +277,7 @@ func TestAnnouncersAreShownAndAreNoNodes(t *testing.T) {
 				t.Errorf("member %+v", m)
 			}
 		}
-		if a.Alone() == nil {
+		if a.NoOtherNodeReason() == nil {
 			t.Error("an announcer counts as a node")
 		}
 	})
@@ -473,7 +473,7 @@ func TestSupersededClusterStopsWhenItMeetsTheRecoveredOne(t *testing.T) {
 		time.Sleep(time.Minute)
 		recovered := s.add("a", inCluster("a", now), b.host.Addr(port), c.host.Addr(port))
 		for _, n := range []*member{b, c} {
-			r := <-n.Refused()
+			r := <-n.Refusals()
 			for _, part := range []string{now, former, "recovered", "empty --data directory"} {
 				if !r.Superseded || !strings.Contains(r.Error(), part) {
 					t.Errorf("refusal %q, superseded %v, does not say %q", r, r.Superseded, part)
@@ -481,7 +481,7 @@ func TestSupersededClusterStopsWhenItMeetsTheRecoveredOne(t *testing.T) {
 			}
 		}
 		select {
-		case r := <-recovered.Refused():
+		case r := <-recovered.Refusals():
 			t.Errorf("the recovered node reports a refusal: %v", r)
 		default:
 		}

@@ -29,12 +29,12 @@ const (
 
 // joiner is the state of joinLoop.
 type joiner struct {
-	g        *Gossip
-	started  time.Time
-	pause    time.Duration
-	nextLog  time.Time
-	sawNode  bool // another node was seen since the start
-	askedAll bool // every address was asked once
+	gossip       *Gossip
+	started      time.Time
+	retryPause   time.Duration
+	nextLog      time.Time
+	sawOtherNode bool // another node was seen since the start
+	triedAll     bool // every join address was tried once
 }
 
 // joinUntilLeft runs joinLoop until ctx ends or Leave is called. Serf cannot join after Leave.
@@ -43,7 +43,7 @@ func (g *Gossip) joinUntilLeft(ctx context.Context) {
 	defer stop()
 	go func() {
 		select {
-		case <-g.left:
+		case <-g.leaveStarted:
 			stop()
 		case <-ctx.Done():
 		}
@@ -56,134 +56,134 @@ func (g *Gossip) joinUntilLeft(ctx context.Context) {
 // resolves names each time, because their addresses change, and many names have no address before
 // their node runs.
 func (g *Gossip) joinLoop(ctx context.Context) {
-	if len(g.o.Join) == 0 {
+	if len(g.options.JoinAddrs) == 0 {
 		return
 	}
 	now := time.Now()
-	j := &joiner{g: g, started: now, pause: g.o.RetryMin, nextLog: now.Add(firstLogDelay)}
-	patient := time.AfterFunc(choiceTimeout, g.decide)
-	defer patient.Stop()
-	t := time.NewTimer(0)
-	defer t.Stop()
+	j := &joiner{gossip: g, started: now, retryPause: g.options.RetryMin, nextLog: now.Add(firstLogDelay)}
+	decideTimer := time.AfterFunc(choiceTimeout, g.allowAdding)
+	defer decideTimer.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-timer.C:
 		}
-		j.round(ctx)
-		t.Reset(j.nextPause())
+		j.joinRound(ctx)
+		timer.Reset(j.nextPause())
 	}
 }
 
 // nextPause returns the pause before the next round, with jitter.
 func (j *joiner) nextPause() time.Duration {
-	d := steadyInterval
+	pause := steadyInterval
 	switch {
-	case j.g.isAlone():
-		d = j.pause
-		j.pause = min(j.pause*3/2, j.g.o.RetryMax)
-	case time.Since(j.started) < settlePeriod || j.g.countNodes() < j.g.o.BootstrapExpect:
-		d, j.pause = settleInterval, j.g.o.RetryMin
+	case j.gossip.isAlone():
+		pause = j.retryPause
+		j.retryPause = min(j.retryPause*3/2, j.gossip.options.RetryMax)
+	case time.Since(j.started) < settlePeriod || j.gossip.countNodes() < j.gossip.options.BootstrapExpect:
+		pause, j.retryPause = settleInterval, j.gossip.options.RetryMin
 	default:
-		j.pause = j.g.o.RetryMin
+		j.retryPause = j.gossip.options.RetryMin
 	}
-	return d/2 + rand.N(d) //nolint:gosec // not security-relevant
+	return pause/2 + rand.N(pause) //nolint:gosec // not security-relevant
 }
 
-// round joins each address once, up to maxPerName addresses per name, until another node is seen.
+// joinRound joins each address once, up to maxAddrsPerName addresses per name, until another node is seen.
 // The first round joins all addresses: one of them may belong to a cluster that was recovered from
 // the cluster of this node, and this node must detect that before it serves requests together with
 // other remaining nodes.
-func (j *joiner) round(ctx context.Context) {
-	g := j.g
-	g.forgetDeadChoice()
-	tried, err := j.joinAll(ctx, g.isAlone())
+func (j *joiner) joinRound(ctx context.Context) {
+	g := j.gossip
+	g.forgetDeadCluster()
+	attempts, err := j.joinAll(ctx, g.isAlone())
 	if ctx.Err() != nil {
 		return
 	}
-	j.askedAll = true
-	g.decide()
+	j.triedAll = true
+	g.allowAdding()
 	if !g.isAlone() {
-		j.sawNode = true
+		j.sawOtherNode = true
 		g.joinErr.Store(nil)
-		g.attempts.Store(nil)
+		g.lastAttempts.Store(nil)
 		return
 	}
 	g.joinErr.Store(&err)
-	g.attempts.Store(&tried)
+	g.lastAttempts.Store(&attempts)
 	j.reportFailure(err)
 }
 
-// joinAll joins each address. It returns the addresses that led to no other node, and the error of
-// one of them. Both are meaningless once another node is seen.
-func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, err error) {
-	g, asked := j.g, false
-	skip := g.skippedAddrs(!wasAlone && time.Since(j.started) >= settlePeriod)
-	fail := func(addr string, why error) { err, tried = why, append(tried, Attempt{addr, why}) }
-	names := shuffled(g.o.Join)
-	for f := range lookUp(ctx, g.o.Resolver, names) {
-		if f.err != nil {
-			fail(names[f.index], f.err)
+// joinAll joins each address. It returns the results of the addresses that led to no other node,
+// and the error of one of them. The caller must ignore both once another node is seen.
+func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (attempts []JoinAttempt, err error) {
+	g, contacted := j.gossip, false
+	skip := g.addrsToSkip(!wasAlone && time.Since(j.started) >= settlePeriod)
+	addFailure := func(addr string, reason error) { err, attempts = reason, append(attempts, JoinAttempt{addr, reason}) }
+	names := shuffled(g.options.JoinAddrs)
+	for result := range resolveAll(ctx, g.options.Resolver, names) {
+		if result.err != nil {
+			addFailure(names[result.index], result.err)
 		}
-		for _, to := range shuffled(f.addrs) {
-			if skip[to] {
+		for _, addr := range shuffled(result.addrs) {
+			if skip[addr] {
 				continue
 			}
-			skip[to], asked = true, true
+			skip[addr], contacted = true, true
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			e := g.join(ctx, to)
-			g.recordJoinResult(to, e)
-			if e != nil {
-				fail(to.String(), e)
-			} else if wasAlone && !g.isAlone() && j.askedAll {
+			joinErr := g.join(ctx, addr)
+			g.recordJoinResult(addr, joinErr)
+			if joinErr != nil {
+				addFailure(addr.String(), joinErr)
+			} else if wasAlone && !g.isAlone() && j.triedAll {
 				return nil, nil
 			}
 		}
 	}
 	if err == nil {
-		err = noOtherNode(g.o.Join, asked)
-		for _, name := range g.o.Join {
-			tried = append(tried, g.selfAttempt(ctx, name))
+		err = noOtherNodeError(g.options.JoinAddrs, contacted)
+		for _, name := range g.options.JoinAddrs {
+			attempts = append(attempts, g.selfAttempt(ctx, name))
 		}
 	}
-	slices.SortFunc(tried, func(a, b Attempt) int { return cmp.Compare(a.Addr, b.Addr) })
-	return tried, err
+	slices.SortFunc(attempts, func(a, b JoinAttempt) int { return cmp.Compare(a.Addr, b.Addr) })
+	return attempts, err
 }
 
-// noOtherNode returns the error for join addresses that did not fail, but led to no other node.
-func noOtherNode(join []string, asked bool) error {
-	if asked {
+// noOtherNodeError returns the error for join addresses that did not fail, but led to no other node.
+func noOtherNodeError(join []string, contacted bool) error {
+	if contacted {
 		return fmt.Errorf("gossip: no other node at %s", strings.Join(join, ", "))
 	}
 	return fmt.Errorf("gossip: no other node at %s: there is only this one", strings.Join(join, ", "))
 }
 
-// reportFailure logs a failed round at most once a minute, and stores a refusal for Refused. It
-// does not store the refusal if this node has seen another node since its start, because it then
-// belongs to a cluster, and the address may have a new owner. It does not store it either if the
+// reportFailure logs a failed round at most once a minute, and sends a refusal to Refusals. It does
+// not send the refusal if this node has seen another node since its start, because it then belongs
+// to a cluster, and the address may have a new owner. It does not send the refusal either if the
 // other node is at fault.
 func (j *joiner) reportFailure(err error) {
-	var r *RefusedError
-	if errors.As(err, &r) && !j.sawNode && !r.theirFault && !r.Superseded {
-		j.g.report(r)
+	var refused *RefusedError
+	if errors.As(err, &refused) && !j.sawOtherNode && !refused.remoteFault && !refused.Superseded {
+		j.gossip.reportRefusal(refused)
 	}
 	if now := time.Now(); !now.Before(j.nextLog) {
 		j.nextLog = now.Add(logInterval)
-		j.g.log.Warn().Err(err).Strs("join", j.g.o.Join).Msg("no node reachable, retrying")
+		j.gossip.log.Warn().Err(err).Strs("join", j.gossip.options.JoinAddrs).Msg("no node reachable, retrying")
 	}
 }
 
-// skippedAddrs returns the addresses that are not joined: the address of this node and, if members
-// is set, those of alive members.
-func (g *Gossip) skippedAddrs(members bool) map[netip.AddrPort]bool {
-	skip := map[netip.AddrPort]bool{g.self: true}
-	if members {
-		for _, m := range g.serf.Members() {
-			if m.Status == serf.StatusAlive {
-				skip[addrOf(m)] = true
+// addrsToSkip returns the addresses that are not joined: the address of this node and, if
+// includeMembers is set, the addresses of alive members.
+func (g *Gossip) addrsToSkip(includeMembers bool) map[netip.AddrPort]bool {
+	skip := map[netip.AddrPort]bool{g.selfAddr: true}
+	if includeMembers {
+		for _, member := range g.serf.Members() {
+			if member.Status == serf.StatusAlive {
+				skip[addrOf(member)] = true
 			}
 		}
 	}
@@ -191,40 +191,40 @@ func (g *Gossip) skippedAddrs(members bool) map[netip.AddrPort]bool {
 }
 
 // shuffled returns a copy in random order, so that an unreachable address is not always the first.
-func shuffled[T any](all []T) []T {
-	all = slices.Clone(all)
-	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] }) //nolint:gosec // not security-relevant
-	return all
+func shuffled[T any](elements []T) []T {
+	elements = slices.Clone(elements)
+	rand.Shuffle(len(elements), func(i, k int) { elements[i], elements[k] = elements[k], elements[i] }) //nolint:gosec // not security-relevant
+	return elements
 }
 
 // join exchanges the whole state with one address. memberlist converts errors to text, so this
 // function recognises a refusal of this node by its text.
-func (g *Gossip) join(ctx context.Context, to netip.AddrPort) error {
-	if why := loopbackConflict(g.self, to); why != "" {
-		return fmt.Errorf("gossip: join %s: %w", to, &wrongPortError{why})
+func (g *Gossip) join(ctx context.Context, addr netip.AddrPort) error {
+	if reason := loopbackConflict(g.selfAddr, addr); reason != "" {
+		return fmt.Errorf("gossip: join %s: %w", addr, &wrongPortError{reason})
 	}
-	g.merge.lastRefusal.Store(nil)
-	_, err := g.serf.Join([]string{to.String()}, true)
+	g.mergeDelegate.lastRefusal.Store(nil)
+	_, err := g.serf.Join([]string{addr.String()}, true)
 	if err == nil {
 		return nil
 	}
-	if r := g.merge.lastRefusal.Load(); r != nil && strings.Contains(err.Error(), r.Error()) {
-		return r
+	if refused := g.mergeDelegate.lastRefusal.Load(); refused != nil && strings.Contains(err.Error(), refused.Error()) {
+		return refused
 	}
-	if why := g.identifyPort(ctx, to, err.Error()); why != "" {
-		return fmt.Errorf("gossip: join %s: %w", to, &wrongPortError{why})
+	if reason := g.identifyPort(ctx, addr, err.Error()); reason != "" {
+		return fmt.Errorf("gossip: join %s: %w", addr, &wrongPortError{reason})
 	}
-	if why, _ := encryptionMismatch(err.Error()); why != "" {
-		return fmt.Errorf("gossip: join %s: %s (%w)", to, why, err)
+	if reason, _ := encryptionMismatch(err.Error()); reason != "" {
+		return fmt.Errorf("gossip: join %s: %s (%w)", addr, reason, err)
 	}
-	return fmt.Errorf("gossip: join %s: %w", to, err)
+	return fmt.Errorf("gossip: join %s: %w", addr, err)
 }
 
 // loopbackConflict returns why a node that gossips on a loopback address cannot join an address on
 // another machine, or "". The configuration check rejects IP addresses of this kind; the address
 // of a name is only known now.
-func loopbackConflict(self, to netip.AddrPort) string {
-	if !self.Addr().IsLoopback() || to.Addr().IsLoopback() {
+func loopbackConflict(self, addr netip.AddrPort) string {
+	if !self.Addr().IsLoopback() || addr.Addr().IsLoopback() {
 		return ""
 	}
 	return fmt.Sprintf("this node's gossip is at %s, which other machines cannot reach: start it with the cluster's secret (--secret-file), or set an address of this machine with --gossip", self)
@@ -232,7 +232,7 @@ func loopbackConflict(self, to netip.AddrPort) string {
 
 // encryptionMismatch returns the remedy if two nodes use different encryption, and whether this
 // node needs the secret of the other one. memberlist reports this only as text.
-func encryptionMismatch(text string) (why string, needs bool) {
+func encryptionMismatch(text string) (remedy string, needsSecret bool) {
 	switch {
 	case strings.Contains(text, "encryption is not configured"):
 		return "it encrypts its gossip and this node does not: start this one with the cluster's secret (--secret-file)", true

@@ -14,19 +14,19 @@ func (g *Gossip) SetKeys(keys [][]byte) error {
 		return errors.New("gossip: keys can be changed, not turned on or off: restart the node for that")
 	}
 	// With this order, a key in use is accepted at any time.
-	for _, k := range keys {
-		if err := g.keyring.AddKey(k); err != nil {
+	for _, key := range keys {
+		if err := g.keyring.AddKey(key); err != nil {
 			return fmt.Errorf("gossip: keys: %w", err)
 		}
 	}
 	if err := g.keyring.UseKey(keys[0]); err != nil {
 		return fmt.Errorf("gossip: keys: %w", err)
 	}
-	for _, old := range g.keyring.GetKeys() {
-		if slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, old) }) {
+	for _, current := range g.keyring.GetKeys() {
+		if slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, current) }) {
 			continue
 		}
-		if err := g.keyring.RemoveKey(old); err != nil {
+		if err := g.keyring.RemoveKey(current); err != nil {
 			return fmt.Errorf("gossip: keys: %w", err)
 		}
 	}

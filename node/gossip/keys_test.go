@@ -31,11 +31,11 @@ func TestGossipOfAnotherSecretStaysOut(t *testing.T) {
 				if len(a.Members()) != 1 || len(b.Members()) != 1 {
 					t.Errorf("a sees %v, b sees %v: want each alone", a.Members(), b.Members())
 				}
-				err := b.Alone()
+				err := b.NoOtherNodeReason()
 				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--secret-file") {
 					t.Errorf("b is told %v, want %q", err, tt.want)
 				}
-				if tried := b.Tried(); len(tried) != 1 || tried[0].NeedsSecret() != tt.needs {
+				if tried := b.JoinAttempts(); len(tried) != 1 || tried[0].NeedsSecret() != tt.needs {
 					t.Errorf("b has tried %+v, want that it needs a's secret: %v", tried, tt.needs)
 				}
 			})

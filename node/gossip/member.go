@@ -27,34 +27,34 @@ type Member struct {
 }
 
 // newMember converts a member of Serf.
-func newMember(m serf.Member) Member {
-	t, err := decode(m.Tags)
-	return decodedTags{tags: t, err: err}.member(m)
+func newMember(serfMember serf.Member) Member {
+	tags, err := decodeTags(serfMember.Tags)
+	return decodedTags{tags: tags, err: err}.member(serfMember)
 }
 
 // decodedTags are the decoded tags of a member.
 type decodedTags struct {
-	raw  map[string]string
-	tags Tags
-	err  error
+	encoded map[string]string
+	tags    Tags
+	err     error
 }
 
 // member combines the decoded tags with the other data of m.
-func (r decodedTags) member(m serf.Member) Member {
+func (d decodedTags) member(serfMember serf.Member) Member {
 	return Member{
-		ID:     m.Name,
-		Addr:   addrOf(m),
-		Status: statusOf(m.Status),
-		Node:   r.tags.Node != "" && r.tags.Node == m.Name,
-		Tags:   r.tags,
-		Err:    r.err,
+		ID:     serfMember.Name,
+		Addr:   addrOf(serfMember),
+		Status: convertStatus(serfMember.Status),
+		Node:   d.tags.Node != "" && d.tags.Node == serfMember.Name,
+		Tags:   d.tags,
+		Err:    d.err,
 	}
 }
 
 // addrOf returns the gossip address of a member.
-func addrOf(m serf.Member) netip.AddrPort {
-	ip, _ := netip.AddrFromSlice(m.Addr)
-	return netip.AddrPortFrom(ip.Unmap(), m.Port)
+func addrOf(member serf.Member) netip.AddrPort {
+	ip, _ := netip.AddrFromSlice(member.Addr)
+	return netip.AddrPortFrom(ip.Unmap(), member.Port)
 }
 
 // tagCache has the decoded tags of all members by name. Members is called many times per second,
@@ -66,28 +66,28 @@ type tagCache struct {
 
 // members converts members of Serf, sorted by ID. The caller must not modify the endpoints in the
 // result.
-func (r *tagCache) members(all []serf.Member) []Member {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byName == nil {
-		r.byName = make(map[string]decodedTags)
+func (c *tagCache) members(serfMembers []serf.Member) []Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byName == nil {
+		c.byName = make(map[string]decodedTags)
 	}
-	out := make([]Member, len(all))
-	for i, m := range all {
-		known, ok := r.byName[m.Name]
-		if !ok || !maps.Equal(known.raw, m.Tags) {
-			known.raw = m.Tags
-			known.tags, known.err = decode(m.Tags)
-			r.byName[m.Name] = known
+	members := make([]Member, len(serfMembers))
+	for i, serfMember := range serfMembers {
+		cached, ok := c.byName[serfMember.Name]
+		if !ok || !maps.Equal(cached.encoded, serfMember.Tags) {
+			cached.encoded = serfMember.Tags
+			cached.tags, cached.err = decodeTags(serfMember.Tags)
+			c.byName[serfMember.Name] = cached
 		}
-		out[i] = known.member(m)
+		members[i] = cached.member(serfMember)
 	}
-	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
-	if len(r.byName) > len(all) {
-		maps.DeleteFunc(r.byName, func(name string, _ decodedTags) bool {
-			_, there := slices.BinarySearchFunc(out, name, func(m Member, name string) int { return cmp.Compare(m.ID, name) })
-			return !there
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	if len(c.byName) > len(serfMembers) {
+		maps.DeleteFunc(c.byName, func(name string, _ decodedTags) bool {
+			_, present := slices.BinarySearchFunc(members, name, func(serfMember Member, name string) int { return cmp.Compare(serfMember.ID, name) })
+			return !present
 		})
 	}
-	return out
+	return members
 }

@@ -12,7 +12,7 @@ import (
 func TestReadingsFollowTheTags(t *testing.T) {
 	member := func(name, weight string) serf.Member {
 		return serf.Member{Name: name, Addr: []byte{127, 0, 0, 1}, Port: 1, Status: serf.StatusAlive, Tags: map[string]string{
-			tagProtocol: strconv.Itoa(protocol), tagNode: name, tagWeight: weight, "ep.http": "127.0.0.1:" + weight,
+			tagProtocol: strconv.Itoa(protocolVersion), tagNode: name, tagWeight: weight, "ep.http": "127.0.0.1:" + weight,
 		}}
 	}
 	var r tagCache

@@ -45,7 +45,7 @@ func TestNameOfThisNodeAloneIsNoOther(t *testing.T) {
 		s.dns.set("nodes.example", a.IP())
 		first := s.add("a", node("a"), "nodes.example")
 		time.Sleep(time.Minute)
-		if err := first.Alone(); err == nil || !strings.Contains(err.Error(), "nodes.example: there is only this one") {
+		if err := first.NoOtherNodeReason(); err == nil || !strings.Contains(err.Error(), "nodes.example: there is only this one") {
 			t.Errorf("alone because of %v", err)
 		}
 		b := s.host("b")
@@ -137,7 +137,7 @@ func TestNodesWithNewAddressesAreFoundByName(t *testing.T) {
 		}
 		for _, m := range all {
 			select {
-			case r := <-m.Refused():
+			case r := <-m.Refusals():
 				t.Errorf("refusal reported: %v", r)
 			default:
 			}

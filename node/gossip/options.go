@@ -23,13 +23,13 @@ type Resolver interface {
 
 // Options configure a Gossip.
 type Options struct {
-	// Bind is the listen address, "host:port". An empty host means all addresses, and port 0 selects a
+	// BindAddr is the listen address, "host:port". An empty host means all addresses, and port 0 selects a
 	// free port.
-	Bind string
-	// Advertise is the address that other nodes use. See Advertise for the default.
-	Advertise string
-	// Join has addresses or DNS names (A and AAAA records; SRV records for a name that starts with "_").
-	Join []string
+	BindAddr string
+	// AdvertiseAddr is the address that other nodes use. See Advertise for the default.
+	AdvertiseAddr string
+	// JoinAddrs has addresses or DNS names (A and AAAA records; SRV records for a name that starts with "_").
+	JoinAddrs []string
 	// BootstrapExpect is the initial number of nodes of the cluster. While fewer nodes are alive, the
 	// join addresses are joined every few seconds. Zero means that two nodes are enough.
 	BootstrapExpect int
@@ -37,9 +37,9 @@ type Options struct {
 	Tags Tags
 	// Name is the name of a member that is not a node. It is empty for nodes.
 	Name string
-	// Keep reports whether a left or failed member must never be forgotten. Other members are
+	// RetainForever reports whether a left or failed member must never be forgotten. Other members are
 	// forgotten after an hour. It must not block. nil means that no member is kept.
-	Keep func(id string) bool
+	RetainForever func(id string) bool
 	// SnapshotPath is the file that stores the seen members for the next start. Empty means no file.
 	SnapshotPath string
 	// Keys encrypt the gossip. The first key encrypts sent messages. Without keys, gossip is plain text.
@@ -59,8 +59,8 @@ type Options struct {
 	Log zerolog.Logger
 }
 
-// defaults sets the default values of fields that are zero.
-func (o *Options) defaults() {
+// setDefaults sets the default values of fields that are zero.
+func (o *Options) setDefaults() {
 	if o.Name == "" {
 		o.Name = o.Tags.Node
 	}

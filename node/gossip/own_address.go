@@ -21,40 +21,40 @@ import (
 //   - a loopback address with the port on which this node listens
 //   - "localhost" and the host name of the machine, if all their addresses are certain
 func (g *Gossip) JoinsOnlyItself(ctx context.Context) error {
-	if len(g.o.Join) == 0 {
+	if len(g.options.JoinAddrs) == 0 {
 		return errors.New("gossip: no join address")
 	}
-	for _, join := range g.o.Join {
-		if err := g.checkOwn(ctx, join); err != nil {
+	for _, join := range g.options.JoinAddrs {
+		if err := g.checkOwnAddr(ctx, join); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkOwn returns nil if a join address certainly belongs to this node, and otherwise the reason
+// checkOwnAddr returns nil if a join address certainly belongs to this node, and otherwise the reason
 // why it may belong to another node.
-func (g *Gossip) checkOwn(ctx context.Context, join string) error {
+func (g *Gossip) checkOwnAddr(ctx context.Context, join string) error {
 	host, _ := splitHostPort(join)
 	if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
-		if name, err := g.o.hostname(); err != nil || !strings.EqualFold(host, name) {
-			return &uncertainError{join}
+		if name, err := g.options.lookUpHostname(); err != nil || !strings.EqualFold(host, name) {
+			return &ambiguousAddrError{join}
 		}
 	}
-	for f := range lookUp(ctx, g.o.Resolver, []string{join}) {
-		if f.err != nil {
-			return f.err
+	for result := range resolveAll(ctx, g.options.Resolver, []string{join}) {
+		if result.err != nil {
+			return result.err
 		}
-		if slices.ContainsFunc(f.addrs, func(a netip.AddrPort) bool { return !g.isOwn(a) }) {
-			return &uncertainError{join}
+		if slices.ContainsFunc(result.addrs, func(addr netip.AddrPort) bool { return !g.isOwnAddr(addr) }) {
+			return &ambiguousAddrError{join}
 		}
 	}
 	return nil
 }
 
-// isOwn reports whether no other node can have this address.
-func (g *Gossip) isOwn(addr netip.AddrPort) bool {
-	if addr == g.self {
+// isOwnAddr reports whether no other node can have this address.
+func (g *Gossip) isOwnAddr(addr netip.AddrPort) bool {
+	if addr == g.selfAddr {
 		return !onLoopbackInterface(addr.Addr())
 	}
 	return g.bindAddr.IsValid() && addr.Addr().IsLoopback() && addr.Port() == g.bindAddr.Port() &&
@@ -67,20 +67,20 @@ func onLoopbackInterface(ip netip.Addr) bool {
 	if ip.IsLoopback() {
 		return false
 	}
-	all, err := net.Interfaces()
+	interfaces, err := net.Interfaces()
 	if err != nil {
 		return true
 	}
-	for _, i := range all {
-		if i.Flags&net.FlagLoopback == 0 {
+	for _, iface := range interfaces {
+		if iface.Flags&net.FlagLoopback == 0 {
 			continue
 		}
-		addrs, err := i.Addrs()
+		addrs, err := iface.Addrs()
 		if err != nil {
 			return true
 		}
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == ip {
+		for _, addr := range addrs {
+			if prefix, err := netip.ParsePrefix(addr.String()); err == nil && prefix.Addr().Unmap() == ip {
 				return true
 			}
 		}
@@ -88,28 +88,28 @@ func onLoopbackInterface(ip netip.Addr) bool {
 	return false
 }
 
-// uncertainError is the error of a join address that may belong to another node.
-type uncertainError struct{ join string }
+// ambiguousAddrError is the error of a join address that may belong to another node.
+type ambiguousAddrError struct{ join string }
 
-func (e *uncertainError) Error() string {
+func (e *ambiguousAddrError) Error() string {
 	return fmt.Sprintf("gossip: %s is not certainly this node's own address", e.join)
 }
 
 // reason returns the reason for a list of join attempts.
-func (*uncertainError) reason() string {
+func (*ambiguousAddrError) reason() string {
 	return "it led to this node itself, and may lead to another node the next time"
 }
 
 // selfAttempt returns the result of a join address that led only to this node.
-func (g *Gossip) selfAttempt(ctx context.Context, join string) Attempt {
-	if err, ok := errors.AsType[*uncertainError](g.checkOwn(ctx, join)); ok {
-		return Attempt{join, err}
+func (g *Gossip) selfAttempt(ctx context.Context, join string) JoinAttempt {
+	if err, ok := errors.AsType[*ambiguousAddrError](g.checkOwnAddr(ctx, join)); ok {
+		return JoinAttempt{join, err}
 	}
-	return Attempt{join, errItself}
+	return JoinAttempt{join, errSelf}
 }
 
-// hostname returns the host name of the machine.
-func (o *Options) hostname() (string, error) {
+// lookUpHostname returns the host name of the machine.
+func (o *Options) lookUpHostname() (string, error) {
 	if o.Hostname != nil {
 		return o.Hostname()
 	}

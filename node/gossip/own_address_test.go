@@ -43,11 +43,11 @@ func TestOnlyCertainAddressesAreTheNodesOwn(t *testing.T) {
 			t.Parallel()
 			port := freePort(t)
 			o := gossip.Options{
-				Tags: node("a"), Bind: fmt.Sprintf("127.0.0.1:%d", port), Resolver: dns,
+				Tags: node("a"), BindAddr: fmt.Sprintf("127.0.0.1:%d", port), Resolver: dns,
 				Hostname: func() (string, error) { return c.hostname, nil },
 			}
 			if c.join != "" {
-				o.Join = strings.Split(strings.ReplaceAll(c.join, "%d", strconv.Itoa(port)), ",")
+				o.JoinAddrs = strings.Split(strings.ReplaceAll(c.join, "%d", strconv.Itoa(port)), ",")
 			}
 			g, stop := real(t, o)
 			defer stop()

@@ -13,8 +13,8 @@ import (
 // and exitsyscall: on an idle machine, entersyscall wakes the monitor thread of the runtime, which costs
 // several times as much as the packet.
 
-func (s *transport) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
-	pollErr := s.raw.Read(func(fd uintptr) bool {
+func (t *transport) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
+	pollErr := t.rawUDP.Read(func(fd uintptr) bool {
 		n, from, err = rawio.ReadFrom(fd, p)
 		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
 	})
@@ -24,13 +24,13 @@ func (s *transport) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
 	return n, from, err
 }
 
-func (s *transport) writeTo(p []byte, to netip.AddrPort) (err error) {
-	if to.Addr().Zone() != "" || s.isIPv4 && !to.Addr().Unmap().Is4() {
-		_, err = s.udp.WriteToUDPAddrPort(p, to)
+func (t *transport) writeTo(p []byte, to netip.AddrPort) (err error) {
+	if to.Addr().Zone() != "" || t.isIPv4 && !to.Addr().Unmap().Is4() {
+		_, err = t.udp.WriteToUDPAddrPort(p, to)
 		return err
 	}
-	pollErr := s.raw.Write(func(fd uintptr) bool {
-		err = rawio.WriteTo(fd, p, to, s.isIPv4)
+	pollErr := t.rawUDP.Write(func(fd uintptr) bool {
+		err = rawio.WriteTo(fd, p, to, t.isIPv4)
 		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
 	})
 	if pollErr != nil {

@@ -23,7 +23,7 @@ func TestFirstRoundMeetsTheRecoveredCluster(t *testing.T) {
 			name := fmt.Sprint("late", i)
 			late := s.add(name, inCluster(name, former), join...)
 			began := time.Now()
-			if r := <-late.Refused(); !r.Superseded {
+			if r := <-late.Refusals(); !r.Superseded {
 				s.t.Errorf("refusal %v", r)
 			}
 			if took := time.Since(began); took > time.Second { // virtual; the next round is later

@@ -15,17 +15,17 @@ import (
 // lookupTimeout limits the lookup of one join address, including the targets of SRV records.
 const lookupTimeout = 5 * time.Second
 
-// maxPerName is the maximum number of addresses, or SRV targets, of a name that are used at a
+// maxAddrsPerName is the maximum number of addresses, or SRV targets, of a name that are used at a
 // time. Others are used in later rounds. A name can have thousands of addresses, each of which can
 // take seconds, and each target needs another lookup.
-const maxPerName = 256
+const maxAddrsPerName = 256
 
-// sample returns all elements, or maxPerName random ones.
-func sample[T any](all []T) []T {
-	if len(all) <= maxPerName {
-		return all
+// sampleAddrs returns all elements, or maxAddrsPerName random elements if there are more.
+func sampleAddrs[T any](elements []T) []T {
+	if len(elements) <= maxAddrsPerName {
+		return elements
 	}
-	return shuffled(all)[:maxPerName]
+	return shuffled(elements)[:maxAddrsPerName]
 }
 
 // lookupResult has the addresses of one name, or an error. With SRV records it can have both.
@@ -35,92 +35,92 @@ type lookupResult struct {
 	err   error
 }
 
-// lookUp resolves join addresses concurrently and yields each result when it is available, so that
+// resolveAll resolves join addresses concurrently and yields each result when it is available, so that
 // an unresponsive name server does not delay other results. The lookups end when the caller stops
 // the iteration, or with ctx.
-func lookUp(ctx context.Context, r Resolver, join []string) iter.Seq[lookupResult] {
-	return lookUpAll(ctx, len(join), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
-		return resolve(ctx, r, join[i])
+func resolveAll(ctx context.Context, resolver Resolver, join []string) iter.Seq[lookupResult] {
+	return runLookups(ctx, len(join), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
+		return resolveJoinAddr(ctx, resolver, join[i])
 	})
 }
 
-// lookUpAll runs n lookups concurrently and yields each result when it is available. It returns
+// runLookups runs n lookups concurrently and yields each result when it is available. It returns
 // when all lookups have ended.
-func lookUpAll(ctx context.Context, n int, look func(ctx context.Context, i int) ([]netip.AddrPort, error)) iter.Seq[lookupResult] {
+func runLookups(ctx context.Context, n int, lookup func(ctx context.Context, i int) ([]netip.AddrPort, error)) iter.Seq[lookupResult] {
 	return func(yield func(lookupResult) bool) {
 		lookupCtx, cancel := context.WithTimeout(ctx, lookupTimeout)
-		all := make(chan lookupResult, n) // never blocks a lookup
+		results := make(chan lookupResult, n) // never blocks a lookup
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
 		for i := range n {
 			wg.Go(func() {
-				addrs, err := look(lookupCtx, i)
-				all <- lookupResult{i, addrs, err}
+				addrs, err := lookup(lookupCtx, i)
+				results <- lookupResult{i, addrs, err}
 			})
 		}
 		for range n {
-			if !yield(<-all) {
+			if !yield(<-results) {
 				return
 			}
 		}
 	}
 }
 
-// resolve returns the addresses of a join address: itself, the A and AAAA records of a name, or
+// resolveJoinAddr returns the addresses of a join address: itself, the A and AAAA records of a name, or
 // the SRV records of a name that starts with "_".
-func resolve(ctx context.Context, r Resolver, join string) ([]netip.AddrPort, error) {
+func resolveJoinAddr(ctx context.Context, resolver Resolver, join string) ([]netip.AddrPort, error) {
 	host, port := splitHostPort(join)
 	if strings.HasPrefix(host, "_") {
-		return resolveSRV(ctx, r, host)
+		return resolveSRV(ctx, resolver, host)
 	}
-	n := uint64(DefaultPort)
+	portNumber := uint64(DefaultPort)
 	if port != "" {
 		var err error
-		if n, err = strconv.ParseUint(port, 10, 16); err != nil {
+		if portNumber, err = strconv.ParseUint(port, 10, 16); err != nil {
 			return nil, fmt.Errorf("gossip: join %q: port: %w", join, err)
 		}
 	}
-	return resolveHost(ctx, r, host, uint16(n))
+	return resolveHost(ctx, resolver, host, uint16(portNumber))
 }
 
-// resolveHost returns up to maxPerName addresses of a host, each with the given port. host may be an IP address.
-func resolveHost(ctx context.Context, r Resolver, host string, port uint16) ([]netip.AddrPort, error) {
+// resolveHost returns up to maxAddrsPerName addresses of a host, each with the given port. host may be an IP address.
+func resolveHost(ctx context.Context, resolver Resolver, host string, port uint16) ([]netip.AddrPort, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.AddrPort{netip.AddrPortFrom(ip.Unmap(), port)}, nil
 	}
-	all, err := r.LookupNetIP(ctx, "ip", host)
+	addrs, err := resolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return nil, fmt.Errorf("gossip: join: %w", err)
 	}
-	all = sample(all)
-	out := make([]netip.AddrPort, len(all))
-	for i, ip := range all {
-		out[i] = netip.AddrPortFrom(ip.Unmap(), port)
+	addrs = sampleAddrs(addrs)
+	result := make([]netip.AddrPort, len(addrs))
+	for i, ip := range addrs {
+		result[i] = netip.AddrPortFrom(ip.Unmap(), port)
 	}
-	return out, nil
+	return result, nil
 }
 
 // resolveSRV returns the addresses of all targets that have one. If some records are invalid, the
 // resolver of Go returns the valid ones together with an error.
-func resolveSRV(ctx context.Context, r Resolver, name string) ([]netip.AddrPort, error) {
-	_, records, err := r.LookupSRV(ctx, "", "", name)
+func resolveSRV(ctx context.Context, resolver Resolver, name string) ([]netip.AddrPort, error) {
+	_, records, err := resolver.LookupSRV(ctx, "", "", name)
 	if err != nil {
 		err = fmt.Errorf("gossip: join: %w", err)
 	}
-	records = sample(records)
-	var out []netip.AddrPort
-	for f := range lookUpAll(ctx, len(records), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
-		return resolveHost(ctx, r, strings.TrimSuffix(records[i].Target, "."), records[i].Port)
+	records = sampleAddrs(records)
+	var addrs []netip.AddrPort
+	for result := range runLookups(ctx, len(records), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
+		return resolveHost(ctx, resolver, strings.TrimSuffix(records[i].Target, "."), records[i].Port)
 	}) {
-		out = append(out, f.addrs...)
-		if f.err != nil {
-			err = f.err
+		addrs = append(addrs, result.addrs...)
+		if result.err != nil {
+			err = result.err
 		}
 	}
-	out = sample(out)
-	if len(out) == 0 && err == nil {
+	addrs = sampleAddrs(addrs)
+	if len(addrs) == 0 && err == nil {
 		err = fmt.Errorf("gossip: join: %w", &net.DNSError{Err: "no SRV record", Name: name, IsNotFound: true})
 	}
-	return out, err
+	return addrs, err
 }

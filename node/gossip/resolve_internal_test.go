@@ -37,15 +37,15 @@ func TestNameStandsForSomeAtATime(t *testing.T) {
 		r := &manyAddrsResolver{}
 		seen := map[netip.AddrPort]bool{}
 		for range 8 {
-			addrs, err := resolve(t.Context(), r, name)
-			if err != nil || len(addrs) != maxPerName {
+			addrs, err := resolveJoinAddr(t.Context(), r, name)
+			if err != nil || len(addrs) != maxAddrsPerName {
 				t.Fatalf("%s: %d addresses, %v", name, len(addrs), err)
 			}
 			for _, a := range addrs {
 				seen[a] = true
 			}
 		}
-		if len(seen) <= 2*maxPerName || r.asked.Load() > 8*maxPerName {
+		if len(seen) <= 2*maxAddrsPerName || r.asked.Load() > 8*maxAddrsPerName {
 			t.Errorf("%s: %d addresses in all by %d lookups", name, len(seen), r.asked.Load())
 		}
 	}

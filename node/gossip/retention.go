@@ -24,7 +24,7 @@ const (
 // all members, and a member that still shows the forgotten one as alive sleeps for 1.3 s while it
 // holds the lock of Serf. This blocks all calls of Members.
 type retention struct {
-	keep func(id string) bool // nil means that no member is kept
+	retainForever func(id string) bool // nil means that no member is kept
 
 	mu          sync.Mutex           // protects forgetUntil
 	forgetUntil map[string]time.Time // by member ID
@@ -33,54 +33,54 @@ type retention struct {
 var _ serf.ReconnectTimeoutOverrider = (*retention)(nil)
 
 // ReconnectTimeout returns how long Serf remembers a left or failed member.
-func (m *retention) ReconnectTimeout(member *serf.Member, timeout time.Duration) time.Duration {
+func (r *retention) ReconnectTimeout(member *serf.Member, timeout time.Duration) time.Duration {
 	switch {
-	case m.isForgotten(member.Name):
+	case r.isForgotten(member.Name):
 		return -1 // Serf forgets a member when its absence exceeds this value
-	case m.keep != nil && m.keep(member.Name):
+	case r.retainForever != nil && r.retainForever(member.Name):
 		return forever
 	}
 	return timeout
 }
 
 // isForgotten reports whether a member must be forgotten.
-func (m *retention) isForgotten(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return time.Now().Before(m.forgetUntil[id]) // the zero time for other members
+func (r *retention) isForgotten(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.forgetUntil[id]) // the zero time for other members
 }
 
 // markForgotten makes Serf forget a member that has left or failed, or does so within forgetGrace.
-func (m *retention) markForgotten(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (r *retention) markForgotten(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
-	for other, until := range m.forgetUntil {
+	for other, until := range r.forgetUntil {
 		if !now.Before(until) {
-			delete(m.forgetUntil, other)
+			delete(r.forgetUntil, other)
 		}
 	}
-	if m.forgetUntil == nil {
-		m.forgetUntil = map[string]time.Time{}
+	if r.forgetUntil == nil {
+		r.forgetUntil = map[string]time.Time{}
 	}
-	m.forgetUntil[id] = now.Add(forgetGrace)
+	r.forgetUntil[id] = now.Add(forgetGrace)
 }
 
 // onEvent handles an event of Serf. A member that joins is no longer forgotten, because it is
 // another process.
-func (m *retention) onEvent(e serf.Event) {
-	joined, ok := e.(serf.MemberEvent)
-	if !ok || joined.Type != serf.EventMemberJoin {
+func (r *retention) onEvent(e serf.Event) {
+	memberEvent, ok := e.(serf.MemberEvent)
+	if !ok || memberEvent.Type != serf.EventMemberJoin {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, member := range joined.Members {
-		delete(m.forgetUntil, member.Name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, member := range memberEvent.Members {
+		delete(r.forgetUntil, member.Name)
 	}
 }
 
 // isHidden reports whether a member has left or failed, and Serf will forget it at its next check.
-func (m *retention) isHidden(member serf.Member) bool {
-	return (member.Status == serf.StatusLeft || member.Status == serf.StatusFailed) && m.isForgotten(member.Name)
+func (r *retention) isHidden(member serf.Member) bool {
+	return (member.Status == serf.StatusLeft || member.Status == serf.StatusFailed) && r.isForgotten(member.Name)
 }

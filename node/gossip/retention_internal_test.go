@@ -16,7 +16,7 @@ import (
 func TestRetentionSetsReconnectTimeout(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
-		m := &retention{keep: func(id string) bool { return id == "server" || id == "removed" }}
+		m := &retention{retainForever: func(id string) bool { return id == "server" || id == "removed" }}
 		m.markForgotten("removed")
 		for id, want := range map[string]time.Duration{"removed": -1, "server": forever, "other": time.Hour} {
 			if got := m.ReconnectTimeout(&serf.Member{Name: id}, time.Hour); got != want {

@@ -8,11 +8,11 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// membershipMessageTypes is the number of message types about membership in Serf. They are the
+// membershipMessageTypeCount is the number of message types about membership in Serf. They are the
 // first ones: leave, join and push-pull.
-const membershipMessageTypes = 3
+const membershipMessageTypeCount = 3
 
-// dropOtherMessages makes Serf (v0.10.4) drop all messages that are not about membership. It must
+// dropNonMembershipMessages makes Serf (v0.10.4) drop all messages that are not about membership. It must
 // be called before Serf starts.
 //
 // If gossip is encrypted, Serf answers queries of any member about its keys, and lets the member
@@ -20,14 +20,14 @@ const membershipMessageTypes = 3
 // this way. In addition, a query about keys without a payload, or with an empty filter, panics in
 // a goroutine of Serf. No setting disables queries, except an unexported field for tests, which
 // Serf checks before it decodes a message.
-func dropOtherMessages(c *serf.Config) error {
-	f := reflect.ValueOf(c).Elem().FieldByName("messageDropper")
-	if !f.IsValid() || f.Kind() != reflect.Func || f.Type().NumIn() != 1 || f.Type().In(0).Kind() != reflect.Uint8 {
+func dropNonMembershipMessages(config *serf.Config) error {
+	field := reflect.ValueOf(config).Elem().FieldByName("messageDropper")
+	if !field.IsValid() || field.Kind() != reflect.Func || field.Type().NumIn() != 1 || field.Type().In(0).Kind() != reflect.Uint8 {
 		return errors.New("gossip: this version of Serf has no messageDropper, so its queries cannot be turned off")
 	}
-	drop := reflect.MakeFunc(f.Type(), func(in []reflect.Value) []reflect.Value {
-		return []reflect.Value{reflect.ValueOf(in[0].Uint() >= membershipMessageTypes)}
+	drop := reflect.MakeFunc(field.Type(), func(in []reflect.Value) []reflect.Value {
+		return []reflect.Value{reflect.ValueOf(in[0].Uint() >= membershipMessageTypeCount)}
 	})
-	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(drop) //nolint:gosec // the field is unexported
+	reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem().Set(drop) //nolint:gosec // the field is unexported
 	return nil
 }

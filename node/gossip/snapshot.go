@@ -22,9 +22,9 @@ import (
 const (
 	// maxSnapshotSize limits the bytes that are read from a file.
 	maxSnapshotSize = 4 << 20
-	// maxGone is the maximum number of left or failed members in the file, and maxAlive of the others.
-	maxGone  = 1024
-	maxAlive = 4096
+	// maxGoneMembers is the maximum number of left or failed members in the file, and maxAliveMembers that of the others.
+	maxGoneMembers  = 1024
+	maxAliveMembers = 4096
 	// maxNameLen limits member names, in bytes. Serf has no limit, and the file must be shorter than
 	// maxSnapshotSize.
 	maxNameLen = 255
@@ -42,17 +42,17 @@ const (
 //
 // onEvent never waits for the disk, because its caller blocks membership.
 type memberSnapshot struct {
-	path    string // empty means no file
-	write   func(path string, data []byte) error
-	changed chan struct{} // capacity 1; the file must be written
+	path      string // empty means no file
+	writeFile func(path string, data []byte) error
+	changed   chan struct{} // capacity 1; the file must be written
 
-	// mu protects the following fields, except saved.
-	mu      sync.Mutex
-	seen    map[string]seenMember // by name
-	lastSeq uint64                // last assigned seenMember.seq
-	clock   uint64                // highest Lamport time of Serf
-	frozen  bool                  // this member leaves: members that leave at the same time stay in the file
-	saved   []byte                // content of the file; used only by save
+	// mu protects the following fields, except savedContent.
+	mu           sync.Mutex
+	members      map[string]seenMember // by name
+	lastSeq      uint64                // last assigned seenMember.seq
+	lamportClock uint64                // highest Lamport time of Serf
+	frozen       bool                  // this member leaves: members that leave at the same time stay in the file
+	savedContent []byte                // content of the file; used only by save
 }
 
 // seenMember is a member that was seen.
@@ -66,171 +66,171 @@ type seenMember struct {
 // openSnapshot reads a file. An error means that it was not read completely. The snapshot can be
 // used nevertheless, but a file that cannot be opened is not overwritten.
 func openSnapshot(path string) (*memberSnapshot, error) {
-	r := &memberSnapshot{path: path, write: replaceFile, changed: make(chan struct{}, 1), seen: make(map[string]seenMember)}
+	snapshot := &memberSnapshot{path: path, writeFile: replaceFile, changed: make(chan struct{}, 1), members: make(map[string]seenMember)}
 	if path == "" {
-		return r, nil
+		return snapshot, nil
 	}
-	f, err := os.Open(path) //nolint:gosec // the operator names the directory
+	file, err := os.Open(path) //nolint:gosec // the operator names the directory
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
+		return snapshot, nil
 	}
 	if err != nil {
-		r.path = ""
-		return r, err
+		snapshot.path = ""
+		return snapshot, err
 	}
-	return r, errors.Join(r.read(io.LimitReader(f, maxSnapshotSize)), f.Close())
+	return snapshot, errors.Join(snapshot.read(io.LimitReader(file, maxSnapshotSize)), file.Close())
 }
 
 // read parses a file. It ignores unknown lines, and a last line without a newline, because Serf
 // may have been stopped while it wrote the line.
-func (r *memberSnapshot) read(from io.Reader) error {
-	text, err := io.ReadAll(from)
-	odd := 0
-	for l := range strings.Lines(string(text)) {
-		if line, whole := strings.CutSuffix(l, "\n"); whole && !r.parseLine(line) {
-			odd++
+func (s *memberSnapshot) read(reader io.Reader) error {
+	text, err := io.ReadAll(reader)
+	invalidLines := 0
+	for rawLine := range strings.Lines(string(text)) {
+		if line, complete := strings.CutSuffix(rawLine, "\n"); complete && !s.parseLine(line) {
+			invalidLines++
 		}
 	}
 	if err == nil && len(text) == maxSnapshotSize {
 		err = fmt.Errorf("it is longer than %d bytes", maxSnapshotSize)
 	}
-	if err == nil && odd > 0 {
-		err = fmt.Errorf("%d lines say nothing that is known", odd)
+	if err == nil && invalidLines > 0 {
+		err = fmt.Errorf("%d lines say nothing that is known", invalidLines)
 	}
 	return err
 }
 
 // parseLine parses a line. It returns false if the line is not valid.
-func (r *memberSnapshot) parseLine(l string) bool {
-	word, rest, _ := strings.Cut(l, ": ")
-	switch word {
+func (s *memberSnapshot) parseLine(line string) bool {
+	keyword, rest, _ := strings.Cut(line, ": ")
+	switch keyword {
 	case "alive":
-		i := strings.LastIndexByte(rest, ' ')
-		addr, err := netip.ParseAddrPort(rest[i+1:])
-		if i < 1 || err != nil {
+		space := strings.LastIndexByte(rest, ' ')
+		addr, err := netip.ParseAddrPort(rest[space+1:])
+		if space < 1 || err != nil {
 			return false
 		}
-		r.addAlive(rest[:i], addr)
+		s.addAlive(rest[:space], addr)
 	case "not-alive":
-		r.markGone(rest)
+		s.markGone(rest)
 	case "clock":
-		n, err := strconv.ParseUint(rest, 10, 64)
-		if err != nil || n > maxClock {
+		clock, err := strconv.ParseUint(rest, 10, 64)
+		if err != nil || clock > maxClock {
 			return false
 		}
-		r.clock = max(r.clock, n)
-	case "event-clock", "query-clock", "coordinate", "leave": // about events, which dropOtherMessages disables, or about leaving, which does not matter after a restart
+		s.lamportClock = max(s.lamportClock, clock)
+	case "event-clock", "query-clock", "coordinate", "leave": // about events, which dropNonMembershipMessages disables, or about leaving, which does not matter after a restart
 	default:
-		return l == "" || l[0] == '#'
+		return line == "" || line[0] == '#'
 	}
 	return true
 }
 
 // addAlive records a member that is alive, unless a line cannot represent its name. The names of
 // nodes can always be represented.
-func (r *memberSnapshot) addAlive(name string, addr netip.AddrPort) {
+func (s *memberSnapshot) addAlive(name string, addr netip.AddrPort) {
 	if name == "" || len(name) > maxNameLen || strings.ContainsAny(name, "\r\n") || !addr.IsValid() {
 		return
 	}
-	r.lastSeq++
-	r.seen[name] = seenMember{name: name, addr: addr, seq: r.lastSeq}
+	s.lastSeq++
+	s.members[name] = seenMember{name: name, addr: addr, seq: s.lastSeq}
 }
 
 // markGone records that a member has left or failed.
-func (r *memberSnapshot) markGone(name string) {
-	if s, ok := r.seen[name]; ok && !s.gone {
-		r.lastSeq++
-		s.gone, s.seq = true, r.lastSeq
-		r.seen[name] = s
+func (s *memberSnapshot) markGone(name string) {
+	if member, ok := s.members[name]; ok && !member.gone {
+		s.lastSeq++
+		member.gone, member.seq = true, s.lastSeq
+		s.members[name] = member
 	}
 }
 
 // prune removes the oldest members beyond the limits and returns the others in the order of
 // observation.
-func (r *memberSnapshot) prune() []seenMember {
-	all := slices.SortedFunc(maps.Values(r.seen), func(a, b seenMember) int { return cmp.Compare(b.seq, a.seq) })
-	room := map[bool]int{true: maxGone, false: maxAlive}
-	all = slices.DeleteFunc(all, func(s seenMember) bool {
-		if room[s.gone]--; room[s.gone] >= 0 {
+func (s *memberSnapshot) prune() []seenMember {
+	members := slices.SortedFunc(maps.Values(s.members), func(a, b seenMember) int { return cmp.Compare(b.seq, a.seq) })
+	remaining := map[bool]int{true: maxGoneMembers, false: maxAliveMembers}
+	members = slices.DeleteFunc(members, func(member seenMember) bool {
+		if remaining[member.gone]--; remaining[member.gone] >= 0 {
 			return false
 		}
-		delete(r.seen, s.name)
+		delete(s.members, member.name)
 		return true
 	})
-	slices.Reverse(all)
-	return all
+	slices.Reverse(members)
+	return members
 }
 
 // onEvent records members that have joined, left or failed.
-func (r *memberSnapshot) onEvent(e serf.Event) {
-	m, ok := e.(serf.MemberEvent)
-	if !ok || r.path == "" {
+func (s *memberSnapshot) onEvent(event serf.Event) {
+	memberEvent, ok := event.(serf.MemberEvent)
+	if !ok || s.path == "" {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.frozen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen {
 		return
 	}
-	for _, member := range m.Members {
-		switch m.Type {
+	for _, member := range memberEvent.Members {
+		switch memberEvent.Type {
 		case serf.EventMemberJoin:
-			r.addAlive(member.Name, addrOf(member))
+			s.addAlive(member.Name, addrOf(member))
 		case serf.EventMemberLeave, serf.EventMemberFailed:
-			r.markGone(member.Name)
+			s.markGone(member.Name)
 		case serf.EventMemberUpdate, serf.EventMemberReap, serf.EventUser, serf.EventQuery:
 		}
 	}
-	notify(r.changed)
+	notify(s.changed)
 }
 
 // freeze keeps the members as they are now.
-func (r *memberSnapshot) freeze() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.frozen = true
+func (s *memberSnapshot) freeze() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = true
 }
 
 // aliveMembers returns the members that were alive last.
-func (r *memberSnapshot) aliveMembers() []seenMember {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(r.prune(), func(s seenMember) bool { return s.gone })
+func (s *memberSnapshot) aliveMembers() []seenMember {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(s.prune(), func(member seenMember) bool { return member.gone })
 }
 
-// save writes the file if the content has changed, and reports whether it had. Calls must not
-// overlap.
-func (r *memberSnapshot) save(clock uint64) (bool, error) {
-	if r.path == "" {
+// save writes the file if the content has changed, and reports whether the content had changed.
+// Calls must not overlap.
+func (s *memberSnapshot) save(clock uint64) (bool, error) {
+	if s.path == "" {
 		return false, nil
 	}
-	text := r.encode(clock)
-	if bytes.Equal(text, r.saved) {
+	content := s.encode(clock)
+	if bytes.Equal(content, s.savedContent) {
 		return false, nil
 	}
-	err := r.write(r.path, text)
+	err := s.writeFile(s.path, content)
 	if err == nil {
-		r.saved = text
+		s.savedContent = content
 	}
 	return true, err
 }
 
 // encode returns the content of the file.
-func (r *memberSnapshot) encode(clock uint64) []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (s *memberSnapshot) encode(clock uint64) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if clock <= maxClock { // a higher value is not genuine
-		r.clock = max(r.clock, clock)
+		s.lamportClock = max(s.lamportClock, clock)
 	}
-	var b bytes.Buffer
-	for _, s := range r.prune() {
-		fmt.Fprintf(&b, "alive: %s %s\n", s.name, s.addr)
-		if s.gone {
-			fmt.Fprintf(&b, "not-alive: %s\n", s.name)
+	var content bytes.Buffer
+	for _, member := range s.prune() {
+		fmt.Fprintf(&content, "alive: %s %s\n", member.name, member.addr)
+		if member.gone {
+			fmt.Fprintf(&content, "not-alive: %s\n", member.name)
 		}
 	}
-	fmt.Fprintf(&b, "clock: %d\n", r.clock)
-	return b.Bytes()
+	fmt.Fprintf(&content, "clock: %d\n", s.lamportClock)
+	return content.Bytes()
 }
 
 // replaceFile replaces a file atomically. It does not write to an existing object at the temporary
@@ -240,15 +240,15 @@ func replaceFile(path string, data []byte) error {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator names the directory
+	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	_, err = file.Write(data)
 	if err == nil {
-		err = f.Sync()
+		err = file.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp, path)
@@ -264,12 +264,12 @@ const lastSaveTimeout = 3 * time.Second
 func (g *Gossip) snapshotLoop() {
 	succeeded := true
 	save := func() bool {
-		wrote, err := g.snapshot.save(g.lamportTime())
+		changed, err := g.snapshot.save(g.lamportTime())
 		if err != nil && succeeded {
 			g.log.Warn().Err(err).Str("file", g.snapshot.path).Str("effect", "after a restart this node contacts only its join addresses").Msg("list of known members not written")
 		}
 		succeeded = err == nil
-		return wrote
+		return changed
 	}
 	defer save()
 	for {

@@ -48,8 +48,8 @@ func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 		}
 		again, err := openSnapshot(path)
 		kept := len(again.aliveMembers()) == 1 && again.aliveMembers()[0].name == c.m.Name
-		if err != nil || kept != c.kept || len(again.aliveMembers()) > 1 || again.clock != 3 {
-			t.Errorf("%s: %v, clock %d, %v", what, err, again.clock, again.aliveMembers())
+		if err != nil || kept != c.kept || len(again.aliveMembers()) > 1 || again.lamportClock != 3 {
+			t.Errorf("%s: %v, clock %d, %v", what, err, again.lamportClock, again.aliveMembers())
 		}
 	}
 }
@@ -64,8 +64,8 @@ func TestAClockThatIsMadeUpIsNotRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again, err := openSnapshot(path); err != nil || again.clock != 41 {
-		t.Errorf("clock %d, %v; want 41", again.clock, err)
+	if again, err := openSnapshot(path); err != nil || again.lamportClock != 41 {
+		t.Errorf("clock %d, %v; want 41", again.lamportClock, err)
 	}
 }
 
@@ -75,10 +75,10 @@ func TestTheRecordIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
 	r, _ := openSnapshot(path)
 	long := strings.Repeat("x", maxNameLen-10)
-	for i := range 3 * maxAlive {
+	for i := range 3 * maxAliveMembers {
 		r.addAlive(fmt.Sprintf("%06d%s", i, long), netip.MustParseAddrPort("[2001:db8:1111:2222:3333:4444:5555:6666]:65535"))
 	}
-	for i := range 3 * maxGone {
+	for i := range 3 * maxGoneMembers {
 		name := fmt.Sprintf("g%06d%s", i, long)
 		r.addAlive(name, somewhere)
 		r.markGone(name)
@@ -87,12 +87,12 @@ func TestTheRecordIsBounded(t *testing.T) {
 	if _, err := r.save(41); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(r.seen); n != maxAlive+maxGone {
-		t.Errorf("%d are held, want %d", n, maxAlive+maxGone)
+	if n := len(r.members); n != maxAliveMembers+maxGoneMembers {
+		t.Errorf("%d are held, want %d", n, maxAliveMembers+maxGoneMembers)
 	}
 	again, err := openSnapshot(path)
-	if err != nil || again.clock != 41 || len(again.seen) != maxAlive+maxGone || again.seen["newest"].name == "" {
-		t.Errorf("read again: %v, clock %d, %d members, the newest %+v", err, again.clock, len(again.seen), again.seen["newest"])
+	if err != nil || again.lamportClock != 41 || len(again.members) != maxAliveMembers+maxGoneMembers || again.members["newest"].name == "" {
+		t.Errorf("read again: %v, clock %d, %d members, the newest %+v", err, again.lamportClock, len(again.members), again.members["newest"])
 	}
 	if err := os.WriteFile(path, []byte(strings.Repeat("# long\n", maxSnapshotSize/7+1)), 0o600); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestSnapshotReplacesFileAtomically(t *testing.T) {
 
 // A node whose disk hangs ends all the same.
 func TestARecordThatHangsHoldsUpNoEnd(t *testing.T) {
-	g, err := New(Options{Name: "a", Bind: "127.0.0.1:0", SnapshotPath: filepath.Join(t.TempDir(), "gossip"), Log: zerolog.Nop()})
+	g, err := New(Options{Name: "a", BindAddr: "127.0.0.1:0", SnapshotPath: filepath.Join(t.TempDir(), "gossip"), Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestARecordThatHangsHoldsUpNoEnd(t *testing.T) {
 	}
 	hangs, writes := make(chan struct{}), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(writes) })
-	g.snapshot.write = func(string, []byte) error { begun(); <-hangs; return nil }
+	g.snapshot.writeFile = func(string, []byte) error { begun(); <-hangs; return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- g.Run(ctx) }()

@@ -80,8 +80,8 @@ func TestRecordReadsWhatSerfWrote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if alive := r.aliveMembers(); len(alive) != 1 || alive[0].name != "b b" || r.clock != 41 {
-		t.Errorf("alive %v, clock %d, want b b, 41", alive, r.clock)
+	if alive := r.aliveMembers(); len(alive) != 1 || alive[0].name != "b b" || r.lamportClock != 41 {
+		t.Errorf("alive %v, clock %d, want b b, 41", alive, r.lamportClock)
 	}
 	const want = "alive: b b [2001:db8::2]:7\nalive: a 10.0.0.1:7946\nnot-alive: a\nclock: 41\n"
 	if text := string(r.encode(0)); text != want {
@@ -117,8 +117,8 @@ func TestRecordMakesTheMostOfABrokenFile(t *testing.T) {
 		for _, s := range r.aliveMembers() {
 			alive = append(alive, s.name)
 		}
-		if (err != nil) != tt.odd || !slices.Equal(alive, tt.alive) || r.clock != tt.clock {
-			t.Errorf("%s: alive %v, clock %d, %v", name, alive, r.clock, err)
+		if (err != nil) != tt.odd || !slices.Equal(alive, tt.alive) || r.lamportClock != tt.clock {
+			t.Errorf("%s: alive %v, clock %d, %v", name, alive, r.lamportClock, err)
 		}
 	}
 	if r, err := openSnapshot(t.TempDir()); err == nil || len(r.aliveMembers()) > 0 {
@@ -133,13 +133,13 @@ func TestSnapshotDropsMembersGoneLongest(t *testing.T) {
 	}
 	at := netip.MustParseAddrPort("10.0.0.1:1")
 	r.addAlive("there", at)
-	for i := range maxGone + 2 {
+	for i := range maxGoneMembers + 2 {
 		name := "x" + strconv.Itoa(i+1)
 		r.addAlive(name, at)
 		r.markGone(name)
 	}
 	all := r.prune()
-	if len(all) != maxGone+1 || all[0].name != "there" || all[1].name != "x3" {
+	if len(all) != maxGoneMembers+1 || all[0].name != "there" || all[1].name != "x3" {
 		t.Errorf("%d sights, %q and %q first", len(all), all[0].name, all[1].name)
 	}
 	r.addAlive("y\nalive: z 10.0.0.1:1", at)
@@ -161,7 +161,7 @@ func TestClockGoesOnWhereItWas(t *testing.T) {
 	g := &Gossip{serf: s}
 	for _, clock := range []uint64{0, 41, 7, 1 << 40, maxClock} {
 		before := g.lamportTime()
-		restoreClock(c.MemberlistConfig.Delegate, clock)
+		restoreLamportTime(c.MemberlistConfig.Delegate, clock)
 		if got := g.lamportTime(); got != max(clock, before) {
 			t.Errorf("clock %d after it was known to be %d", got, clock)
 		}

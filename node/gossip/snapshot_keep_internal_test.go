@@ -15,7 +15,7 @@ func TestTheRecordIsWrittenWhenItHasToBe(t *testing.T) {
 	r, _ := openSnapshot(filepath.Join(t.TempDir(), "gossip"))
 	r.addAlive("a", somewhere)
 	writes, full := 0, errors.New("no space left on device")
-	r.write = func(string, []byte) error {
+	r.writeFile = func(string, []byte) error {
 		if writes++; writes == 1 {
 			return full
 		}
@@ -42,7 +42,7 @@ func TestARecordThatCannotBeOpenedIsNotReplaced(t *testing.T) {
 	if err == nil {
 		t.Fatal("it was opened")
 	}
-	r.write = func(string, []byte) error { t.Error("it is written"); return nil }
+	r.writeFile = func(string, []byte) error { t.Error("it is written"); return nil }
 	r.addAlive("a", somewhere)
 	if wrote, err := r.save(41); wrote || err != nil {
 		t.Errorf("wrote %v, %v", wrote, err)
@@ -56,8 +56,8 @@ func TestLeftMemberIsGoneAndClockNeverDecreases(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := openSnapshot(path)
-	if err != nil || r.clock != 9 {
-		t.Errorf("clock %d, %v, want 9", r.clock, err)
+	if err != nil || r.lamportClock != 9 {
+		t.Errorf("clock %d, %v, want 9", r.lamportClock, err)
 	}
 	r.onEvent(serf.MemberEvent{Type: serf.EventMemberLeave, Members: []serf.Member{seenAs("a", "10.0.0.1:7946")}})
 	if alive := r.aliveMembers(); len(alive) != 0 {

@@ -32,9 +32,9 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status(%d)", int(s))
 }
 
-// statusOf converts a state of Serf. StatusNone is a member for which only an intent was received.
-func statusOf(s serf.MemberStatus) Status {
-	switch s {
+// convertStatus converts a state of Serf. StatusNone is a member for which only an intent was received.
+func convertStatus(status serf.MemberStatus) Status {
+	switch status {
 	case serf.StatusAlive:
 		return Alive
 	case serf.StatusLeaving:

@@ -16,8 +16,8 @@ import (
 // memberlist reads up to 20 MiB of every stream before it decrypts the first byte, and accepts any
 // number of streams. Without these limits, any host that reaches the port could exhaust the memory.
 //
-// In a state exchange a member takes up to 700 bytes, with the longest name and tags. So a stream has
-// room for 2,900 members. An exchange takes milliseconds, and a node starts one every 10 s.
+// In a state exchange a member takes up to 700 bytes, with the longest name and tags. So the limit of
+// a stream allows 2,900 members. An exchange takes milliseconds, and a node starts one every 10 s.
 const (
 	maxStreams       = 128
 	maxSourceStreams = 32
@@ -36,26 +36,26 @@ const (
 
 // Reasons for closing a stream early.
 const (
-	closedForSource = iota // too many streams of one source
-	closedForAll           // too many streams
-	closedForSize          // too many bytes of one stream
-	closedForShare         // too many bytes of one source
-	closedForBytes         // too many bytes in total
-	closedReasons
+	closeSourceStreams = iota // too many streams of one source
+	closeTotalStreams         // too many streams
+	closeStreamBytes          // too many bytes of one stream
+	closeSourceBytes          // too many bytes of one source
+	closeTotalBytes           // too many bytes in total
+	closeReasonCount
 )
 
-// reasonText returns the name of a reason for metrics and logs.
-func reasonText(reason int) string {
-	return [closedReasons]string{"source-streams", "streams", "stream-bytes", "source-bytes", "bytes"}[reason]
+// closeReasonText returns the name of a reason for metrics and logs.
+func closeReasonText(reason int) string {
+	return [closeReasonCount]string{"source-streams", "streams", "stream-bytes", "source-bytes", "bytes"}[reason]
 }
 
-// StreamReasons returns the keys of StreamStats.Closed.
-func StreamReasons() []string {
-	var out []string
-	for i := range closedReasons {
-		out = append(out, reasonText(i))
+// StreamCloseReasons returns the keys of StreamStats.Closed.
+func StreamCloseReasons() []string {
+	var reasons []string
+	for i := range closeReasonCount {
+		reasons = append(reasons, closeReasonText(i))
 	}
-	return out
+	return reasons
 }
 
 // StreamStats has statistics of the streams that other hosts have opened.
@@ -75,26 +75,26 @@ type StreamStats struct {
 // an IPv6 /64 network.
 type streamLimiter struct {
 	memberlist.NodeAwareTransport
-	log     zerolog.Logger
-	streams chan net.Conn
-	done    chan struct{}
-	once    sync.Once
-	wg      sync.WaitGroup
+	log             zerolog.Logger
+	admittedStreams chan net.Conn
+	done            chan struct{}
+	shutdownOnce    sync.Once
+	wg              sync.WaitGroup
 
-	closed      [closedReasons]atomic.Uint64
-	floodLogged atomic.Int64 // time of the last log line about closed streams, UnixNano
+	closedCounts [closeReasonCount]atomic.Uint64
+	lastFloodLog atomic.Int64 // time of the last log line about closed streams, UnixNano
 
 	mu struct {
 		sync.Mutex
-		sources     map[netip.Prefix]*source
+		sources     map[netip.Prefix]*streamSource
 		open, bytes int
 	}
 }
 
 var _ memberlist.NodeAwareTransport = (*streamLimiter)(nil)
 
-// source has the open streams of one source.
-type source struct {
+// streamSource has the open streams of one source.
+type streamSource struct {
 	prefix  netip.Prefix
 	streams []*stream // oldest first
 	bytes   int
@@ -104,33 +104,33 @@ type source struct {
 type stream struct {
 	net.Conn
 	limiter  *streamLimiter
-	source   *source
+	source   *streamSource
 	deadline time.Time
 	bytes    int  // protected by limiter.mu
 	removed  bool // protected by limiter.mu
 }
 
-// newStreamLimiter returns a streamLimiter on top of t, and starts to accept streams.
-func newStreamLimiter(t memberlist.NodeAwareTransport, log zerolog.Logger) *streamLimiter {
-	l := &streamLimiter{NodeAwareTransport: t, log: log, streams: make(chan net.Conn), done: make(chan struct{})}
-	l.mu.sources = map[netip.Prefix]*source{}
-	l.wg.Go(l.run)
+// newStreamLimiter returns a streamLimiter on top of transport, and starts to accept streams.
+func newStreamLimiter(transport memberlist.NodeAwareTransport, log zerolog.Logger) *streamLimiter {
+	l := &streamLimiter{NodeAwareTransport: transport, log: log, admittedStreams: make(chan net.Conn), done: make(chan struct{})}
+	l.mu.sources = map[netip.Prefix]*streamSource{}
+	l.wg.Go(l.acceptLoop)
 	return l
 }
 
-// run accepts streams until Shutdown.
-func (l *streamLimiter) run() {
+// acceptLoop accepts streams until Shutdown.
+func (l *streamLimiter) acceptLoop() {
 	for {
 		select {
-		case c := <-l.NodeAwareTransport.StreamCh():
-			s := l.admit(c)
-			if s == nil {
+		case conn := <-l.NodeAwareTransport.StreamCh():
+			admitted := l.admit(conn)
+			if admitted == nil {
 				continue
 			}
 			select {
-			case l.streams <- s:
+			case l.admittedStreams <- admitted:
 			case <-l.done:
-				_ = s.Close()
+				_ = admitted.Close()
 				return
 			}
 		case <-l.done:
@@ -140,13 +140,13 @@ func (l *streamLimiter) run() {
 }
 
 // StreamCh returns the channel of streams that other hosts open.
-func (l *streamLimiter) StreamCh() <-chan net.Conn { return l.streams }
+func (l *streamLimiter) StreamCh() <-chan net.Conn { return l.admittedStreams }
 
 // Shutdown closes the port. It continues to accept streams until the underlying transport has
 // ended, because the transport waits for this.
 func (l *streamLimiter) Shutdown() error {
 	err := l.NodeAwareTransport.Shutdown()
-	l.once.Do(func() { close(l.done) })
+	l.shutdownOnce.Do(func() { close(l.done) })
 	l.wg.Wait()
 	return err
 }
@@ -157,148 +157,149 @@ func (l *streamLimiter) DialTimeout(addr string, timeout time.Duration) (net.Con
 }
 
 // DialAddressTimeout opens a stream and limits the bytes that the peer can send.
-func (l *streamLimiter) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	c, err := l.NodeAwareTransport.DialAddressTimeout(a, timeout)
+func (l *streamLimiter) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	conn, err := l.NodeAwareTransport.DialAddressTimeout(addr, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return &limitedConn{Conn: c, remaining: maxStreamBytes}, nil
+	return &limitedConn{Conn: conn, remainingBytes: maxStreamBytes}, nil
 }
 
-// admit counts a new stream and closes the stream that exceeds a limit. It returns nil if this is
-// the new stream.
-func (l *streamLimiter) admit(c net.Conn) *stream {
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetReadBuffer(socketBuffer) // an error leaves the default size
+// admit counts a new stream and, if a limit is exceeded, closes one stream. It returns nil if it
+// has closed the new stream.
+func (l *streamLimiter) admit(conn net.Conn) *stream {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(socketBuffer) // an error leaves the default size
 	}
 	now := time.Now()
-	s := &stream{Conn: c, limiter: l, deadline: now.Add(streamLifetime)}
-	_ = c.SetDeadline(s.deadline)
-	from := sourceOf(c.RemoteAddr())
+	admitted := &stream{Conn: conn, limiter: l, deadline: now.Add(streamLifetime)}
+	_ = conn.SetDeadline(admitted.deadline)
+	prefix := sourcePrefix(conn.RemoteAddr())
 	l.mu.Lock()
-	if s.source = l.mu.sources[from]; s.source == nil {
-		s.source = &source{prefix: from}
-		l.mu.sources[from] = s.source
+	if admitted.source = l.mu.sources[prefix]; admitted.source == nil {
+		admitted.source = &streamSource{prefix: prefix}
+		l.mu.sources[prefix] = admitted.source
 	}
-	s.source.streams = append(s.source.streams, s)
+	admitted.source.streams = append(admitted.source.streams, admitted)
 	l.mu.open++
 	var evicted *stream
-	reason := closedForSource
+	reason := closeSourceStreams
 	switch {
-	case len(s.source.streams) > maxSourceStreams:
-		evicted = s.source.streams[0]
+	case len(admitted.source.streams) > maxSourceStreams:
+		evicted = admitted.source.streams[0]
 	case l.mu.open > maxStreams:
-		reason, evicted = closedForAll, l.largestSourceLocked(func(x *source) int { return len(x.streams) }).streams[0]
+		reason, evicted = closeTotalStreams, l.largestSourceLocked(func(src *streamSource) int { return len(src.streams) }).streams[0]
 	}
-	if evicted != nil && len(evicted.source.streams) <= len(s.source.streams) && now.Before(evicted.deadline.Add(evictionGrace-streamLifetime)) {
-		evicted = s
+	if evicted != nil && len(evicted.source.streams) <= len(admitted.source.streams) && now.Before(evicted.deadline.Add(evictionGrace-streamLifetime)) {
+		evicted = admitted
 	}
 	l.removeLocked(evicted)
 	l.mu.Unlock()
 	l.closeExcess(evicted, reason)
-	if evicted == s {
+	if evicted == admitted {
 		return nil
 	}
-	return s
+	return admitted
 }
 
 // countBytes counts n received bytes of a stream. It returns an error if the stream is closed.
-func (l *streamLimiter) countBytes(s *stream, n int) error {
+func (l *streamLimiter) countBytes(counted *stream, n int) error {
 	l.mu.Lock()
-	if s.removed {
+	if counted.removed {
 		l.mu.Unlock()
 		return net.ErrClosed
 	}
-	s.bytes += n
-	s.source.bytes += n
+	counted.bytes += n
+	counted.source.bytes += n
 	l.mu.bytes += n
 	var evicted *stream
-	reason := closedForSize
+	reason := closeStreamBytes
 	switch {
-	case s.bytes > maxStreamBytes:
-		evicted = s
-	case s.source.bytes > maxSourceBytes:
-		reason, evicted = closedForShare, s.source.largestStream()
+	case counted.bytes > maxStreamBytes:
+		evicted = counted
+	case counted.source.bytes > maxSourceBytes:
+		reason, evicted = closeSourceBytes, counted.source.largestStream()
 	case l.mu.bytes > maxTotalBytes:
-		reason, evicted = closedForBytes, l.largestSourceLocked(func(x *source) int { return x.bytes }).largestStream()
+		reason, evicted = closeTotalBytes, l.largestSourceLocked(func(src *streamSource) int { return src.bytes }).largestStream()
 	}
 	l.removeLocked(evicted)
 	l.mu.Unlock()
 	l.closeExcess(evicted, reason)
-	if evicted == s {
-		return fmt.Errorf("gossip: stream from %s closed: %s", s.source.prefix, reasonText(reason))
+	if evicted == counted {
+		return fmt.Errorf("gossip: stream from %s closed: %s", counted.source.prefix, closeReasonText(reason))
 	}
 	return nil
 }
 
 // largestSourceLocked returns the source with the largest value of size. mu must be held, and at
 // least one source must exist.
-func (l *streamLimiter) largestSourceLocked(size func(*source) int) *source {
-	var out *source
-	for _, x := range l.mu.sources {
-		if out == nil || size(x) > size(out) {
-			out = x
+func (l *streamLimiter) largestSourceLocked(size func(*streamSource) int) *streamSource {
+	var largest *streamSource
+	for _, src := range l.mu.sources {
+		if largest == nil || size(src) > size(largest) {
+			largest = src
 		}
 	}
-	return out
+	return largest
 }
 
 // largestStream returns the stream with the most received bytes.
-func (x *source) largestStream() *stream {
-	out := x.streams[0]
-	for _, s := range x.streams {
-		if s.bytes > out.bytes {
-			out = s
+func (s *streamSource) largestStream() *stream {
+	largest := s.streams[0]
+	for _, candidate := range s.streams {
+		if candidate.bytes > largest.bytes {
+			largest = candidate
 		}
 	}
-	return out
+	return largest
 }
 
-// removeLocked stops counting a stream, once. mu must be held.
-func (l *streamLimiter) removeLocked(s *stream) {
-	if s == nil || s.removed {
+// removeLocked stops counting a stream. It has no effect for nil and on repeated calls. mu must be
+// held.
+func (l *streamLimiter) removeLocked(target *stream) {
+	if target == nil || target.removed {
 		return
 	}
-	s.removed = true
-	for i, x := range s.source.streams {
-		if x == s {
-			s.source.streams = append(s.source.streams[:i], s.source.streams[i+1:]...)
+	target.removed = true
+	for i, other := range target.source.streams {
+		if other == target {
+			target.source.streams = append(target.source.streams[:i], target.source.streams[i+1:]...)
 			break
 		}
 	}
 	l.mu.open--
-	l.mu.bytes -= s.bytes
-	s.source.bytes -= s.bytes
-	if len(s.source.streams) == 0 {
-		delete(l.mu.sources, s.source.prefix)
+	l.mu.bytes -= target.bytes
+	target.source.bytes -= target.bytes
+	if len(target.source.streams) == 0 {
+		delete(l.mu.sources, target.source.prefix)
 	}
 }
 
 // closeExcess closes a stream that exceeds a limit, counts it, and logs this at a limited rate.
-func (l *streamLimiter) closeExcess(s *stream, reason int) {
-	if s == nil {
+func (l *streamLimiter) closeExcess(excess *stream, reason int) {
+	if excess == nil {
 		return
 	}
-	_ = s.Conn.Close()
-	n := l.closed[reason].Add(1)
-	now, last := time.Now().UnixNano(), l.floodLogged.Load()
-	if now-last < int64(floodLogInterval) || !l.floodLogged.CompareAndSwap(last, now) {
+	_ = excess.Conn.Close()
+	count := l.closedCounts[reason].Add(1)
+	now, last := time.Now().UnixNano(), l.lastFloodLog.Load()
+	if now-last < int64(floodLogInterval) || !l.lastFloodLog.CompareAndSwap(last, now) {
 		return
 	}
-	l.log.Warn().Stringer("source", s.source.prefix).Str("reason", reasonText(reason)).Uint64("closed", n).
+	l.log.Warn().Stringer("source", excess.source.prefix).Str("reason", closeReasonText(reason)).Uint64("closed", count).
 		Msg("unauthenticated gossip streams closed")
 }
 
 // stats returns the current statistics.
 func (l *streamLimiter) stats() StreamStats {
-	st := StreamStats{Closed: map[string]uint64{}}
-	for i := range l.closed {
-		st.Closed[reasonText(i)] = l.closed[i].Load()
+	result := StreamStats{Closed: map[string]uint64{}}
+	for i := range l.closedCounts {
+		result.Closed[closeReasonText(i)] = l.closedCounts[i].Load()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st.Open, st.Bytes = l.mu.open, l.mu.bytes
-	return st
+	result.Open, result.Bytes = l.mu.open, l.mu.bytes
+	return result
 }
 
 // Read reads from the stream and counts the bytes.
@@ -347,7 +348,7 @@ func (s *stream) limitDeadline(t time.Time) time.Time {
 // limitedConn is a stream that this node has opened, with a limit on received bytes.
 type limitedConn struct {
 	net.Conn
-	remaining int
+	remainingBytes int
 }
 
 var errTooLong = errors.New("gossip: the other side sends more than any cluster's state")
@@ -355,26 +356,26 @@ var errTooLong = errors.New("gossip: the other side sends more than any cluster'
 // Read returns errTooLong if the peer has sent too many bytes.
 func (c *limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.remaining -= n; c.remaining < 0 {
+	if c.remainingBytes -= n; c.remainingBytes < 0 {
 		return 0, errTooLong
 	}
 	return n, err
 }
 
-// sourceOf returns the source of an address: an IPv4 address or an IPv6 /64 network.
-func sourceOf(a net.Addr) netip.Prefix {
-	ap, err := netip.ParseAddrPort(a.String())
+// sourcePrefix returns the source of an address: an IPv4 address or an IPv6 /64 network.
+func sourcePrefix(addr net.Addr) netip.Prefix {
+	addrPort, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
 		return netip.Prefix{}
 	}
-	ip := ap.Addr().Unmap().WithZone("")
+	ip := addrPort.Addr().Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = 64
 	}
-	p, err := ip.Prefix(bits)
+	prefix, err := ip.Prefix(bits)
 	if err != nil {
 		return netip.Prefix{}
 	}
-	return p
+	return prefix
 }

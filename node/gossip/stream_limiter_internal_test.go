@@ -214,7 +214,7 @@ func TestStreamIsBoundedByItself(t *testing.T) {
 	if err := s.SetDeadline(soon); err != nil || !w.until.Equal(soon) {
 		t.Errorf("the deadline is %v, %v, want %v", w.until, err, soon)
 	}
-	c := &limitedConn{Conn: &wire{}, remaining: maxStreamBytes}
+	c := &limitedConn{Conn: &wire{}, remainingBytes: maxStreamBytes}
 	if _, err := c.Read(make([]byte, maxStreamBytes)); err != nil {
 		t.Errorf("an answer as long as may be: %v", err)
 	}
@@ -228,11 +228,11 @@ func TestSourceIsAnAddressOrANetwork(t *testing.T) {
 		"10.1.2.3:7": "10.1.2.3/32", "[::ffff:10.1.2.3]:7": "10.1.2.3/32",
 		"[2001:db8:1:2:3::4]:7": "2001:db8:1:2::/64", "[fe80::1%eth0]:7": "fe80::/64",
 	} {
-		if got := sourceOf(textAddr(a)).String(); got != want {
+		if got := sourcePrefix(textAddr(a)).String(); got != want {
 			t.Errorf("sourceOf(%s) = %s, want %s", a, got, want)
 		}
 	}
-	if sourceOf(textAddr("pipe")).IsValid() {
+	if sourcePrefix(textAddr("pipe")).IsValid() {
 		t.Error("what has no address has a source")
 	}
 }

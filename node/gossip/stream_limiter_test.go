@@ -60,7 +60,7 @@ func TestFloodKeepsToItsBounds(t *testing.T) {
 	}
 	looks, deadline := 0, time.Now().Add(30*time.Second)
 	within := func() gossip.StreamStats {
-		s := a.Streams()
+		s := a.StreamStatistics()
 		looks++
 		if s.Open > source+1 || s.Bytes > bytes+1<<20 { // and one of the other source
 			t.Fatalf("%d streams with %d bytes are kept, want at most %d and %d", s.Open, s.Bytes, source, bytes)
@@ -73,7 +73,7 @@ func TestFloodKeepsToItsBounds(t *testing.T) {
 	for s := within(); s.Closed["source-bytes"] < 20 || s.Closed["source-streams"] < 20; s = within() {
 		<-time.After(time.Millisecond)
 	}
-	b, stopB := real(t, gossip.Options{Tags: node("b"), Keys: [][]byte{key}, Join: []string{a.Addr().String()}})
+	b, stopB := real(t, gossip.Options{Tags: node("b"), Keys: [][]byte{key}, JoinAddrs: []string{a.Addr().String()}})
 	defer stopB()
 	alive(t, 2, a, b)
 	within()
@@ -82,7 +82,7 @@ func TestFloodKeepsToItsBounds(t *testing.T) {
 	for s := within(); s.Open > 0 || s.Bytes > 0; s = within() {
 		<-time.After(time.Millisecond)
 	}
-	t.Logf("looked %d times, closed %v", looks, a.Streams().Closed)
+	t.Logf("looked %d times, closed %v", looks, a.StreamStatistics().Closed)
 }
 
 // tapped measures the streams that memberlist opens.

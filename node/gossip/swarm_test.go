@@ -137,7 +137,7 @@ func (m *member) start(name string, tags gossip.Tags, join ...string) {
 		file = m.sw.file(name)
 	}
 	g, err := gossip.New(gossip.Options{
-		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep, BootstrapExpect: m.sw.want, Scheduler: m.sw.pulse, SnapshotPath: file,
+		Name: name, Tags: tags, JoinAddrs: join, Keys: m.sw.keys[name], Transport: tr, AdvertiseAddr: m.host.Addr(port), RetainForever: m.sw.keep, BootstrapExpect: m.sw.want, Scheduler: m.sw.pulse, SnapshotPath: file,
 		Resolver: m.sw.dns, Log: zerolog.New(m.sw),
 	})
 	if err != nil {

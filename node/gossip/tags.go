@@ -9,8 +9,8 @@ import (
 	"shardway/endpoints"
 )
 
-// protocol is the version of the tags and their meaning. Only development versions used version 1.
-const protocol = 2
+// protocolVersion is the version of the tags and their meaning. Only development versions used version 1.
+const protocolVersion = 2
 
 const (
 	tagProtocol = "v"
@@ -74,10 +74,10 @@ func (l Levels) String() string {
 }
 
 // parseLevels parses the result of String. It returns zero levels for any other text.
-func parseLevels(s string) Levels {
-	low, high, _ := strings.Cut(s, "-")
-	from, err := strconv.ParseUint(low, 10, 8)
-	to, err2 := strconv.ParseUint(high, 10, 8)
+func parseLevels(text string) Levels {
+	fromText, toText, _ := strings.Cut(text, "-")
+	from, err := strconv.ParseUint(fromText, 10, 8)
+	to, err2 := strconv.ParseUint(toText, 10, 8)
 	if err != nil || err2 != nil || from > to {
 		return Levels{}
 	}
@@ -86,29 +86,29 @@ func parseLevels(s string) Levels {
 
 // encode returns the tags for Serf, or an error if they are too long or an endpoint is invalid.
 func (t Tags) encode() (map[string]string, error) {
-	m := map[string]string{tagProtocol: strconv.Itoa(protocol)}
-	text := func(key, v string) {
-		if v != "" {
-			m[key] = v
+	encoded := map[string]string{tagProtocol: strconv.Itoa(protocolVersion)}
+	addText := func(key, value string) {
+		if value != "" {
+			encoded[key] = value
 		}
 	}
-	number := func(key string, n int) {
-		if n != 0 {
-			m[key] = strconv.Itoa(n)
+	addNumber := func(key string, value int) {
+		if value != 0 {
+			encoded[key] = strconv.Itoa(value)
 		}
 	}
-	text(tagNode, t.Node)
-	text(tagDisk, t.Disk)
-	text(tagCluster, t.Cluster)
-	number(tagShards, t.Shards)
-	text(tagRole, t.Role)
-	number(tagExpect, t.BootstrapExpect)
-	number(tagWeight, int(t.Weight))
-	text(tagZone, t.Zone)
-	text(tagVersion, t.Version)
-	text(tagApp, t.AppVersion)
-	text(tagLevel, t.Levels.String())
-	all, err := endpoints.Tags(m, t.Endpoints)
+	addText(tagNode, t.Node)
+	addText(tagDisk, t.Disk)
+	addText(tagCluster, t.Cluster)
+	addNumber(tagShards, t.Shards)
+	addText(tagRole, t.Role)
+	addNumber(tagExpect, t.BootstrapExpect)
+	addNumber(tagWeight, int(t.Weight))
+	addText(tagZone, t.Zone)
+	addText(tagVersion, t.Version)
+	addText(tagApp, t.AppVersion)
+	addText(tagLevel, t.Levels.String())
+	all, err := endpoints.Tags(encoded, t.Endpoints)
 	if err != nil {
 		return nil, fmt.Errorf("gossip: what this node says about itself (--zone, --app-version, --endpoint, its own addresses): %w", err)
 	}
@@ -132,53 +132,54 @@ func (t Tags) withMaxLengths() Tags {
 // maxClusterIDLen is the length of the ID of a recovered cluster, as package clusterid generates it.
 const maxClusterIDLen = 16 + len(".") + 16 + len("-") + 4
 
-// isForeign reports whether a Serf member is not a Shardway node. It may announce endpoints.
-func isForeign(m map[string]string) bool {
-	return m[tagProtocol] == "" && m[tagNode] == "" && m[tagCluster] == ""
+// isOtherProgram reports whether a Serf member is not a Shardway node. Such a member may announce
+// endpoints.
+func isOtherProgram(tags map[string]string) bool {
+	return tags[tagProtocol] == "" && tags[tagNode] == "" && tags[tagCluster] == ""
 }
 
-// decode decodes the tags of a member. It checks the version first, because the meaning of the
+// decodeTags decodes the tags of a member. It checks the version first, because the meaning of the
 // other tags depends on it.
-func decode(m map[string]string) (Tags, error) {
-	if isForeign(m) {
-		return Tags{Endpoints: endpointsOf(m)}, nil
+func decodeTags(encoded map[string]string) (Tags, error) {
+	if isOtherProgram(encoded) {
+		return Tags{Endpoints: decodeEndpoints(encoded)}, nil
 	}
-	if v := m[tagProtocol]; v != strconv.Itoa(protocol) {
-		return Tags{}, fmt.Errorf("gossip: member uses protocol version %q, this node version %d", v, protocol)
+	if version := encoded[tagProtocol]; version != strconv.Itoa(protocolVersion) {
+		return Tags{}, fmt.Errorf("gossip: member uses protocol version %q, this node version %d", version, protocolVersion)
 	}
-	t := Tags{
-		Node:       m[tagNode],
-		Disk:       m[tagDisk],
-		Cluster:    m[tagCluster],
-		Role:       m[tagRole],
-		Zone:       m[tagZone],
-		Version:    m[tagVersion],
-		AppVersion: m[tagApp],
-		Levels:     parseLevels(m[tagLevel]),
+	tags := Tags{
+		Node:       encoded[tagNode],
+		Disk:       encoded[tagDisk],
+		Cluster:    encoded[tagCluster],
+		Role:       encoded[tagRole],
+		Zone:       encoded[tagZone],
+		Version:    encoded[tagVersion],
+		AppVersion: encoded[tagApp],
+		Levels:     parseLevels(encoded[tagLevel]),
 	}
 	var err error
-	number := func(key string, bits int) uint64 {
-		s, ok := m[key]
+	parseNumber := func(key string, bits int) uint64 {
+		text, ok := encoded[key]
 		if !ok || err != nil {
 			return 0
 		}
-		n, e := strconv.ParseUint(s, 10, bits)
-		if e != nil {
-			err = fmt.Errorf("gossip: tag %s: %w", key, e)
+		value, parseErr := strconv.ParseUint(text, 10, bits)
+		if parseErr != nil {
+			err = fmt.Errorf("gossip: tag %s: %w", key, parseErr)
 		}
-		return n
+		return value
 	}
-	t.Shards = int(number(tagShards, 31))
-	t.BootstrapExpect = int(number(tagExpect, 31))
-	t.Weight = uint32(number(tagWeight, 32))
-	t.Endpoints = endpointsOf(m)
-	return t, err
+	tags.Shards = int(parseNumber(tagShards, 31))
+	tags.BootstrapExpect = int(parseNumber(tagExpect, 31))
+	tags.Weight = uint32(parseNumber(tagWeight, 32))
+	tags.Endpoints = decodeEndpoints(encoded)
+	return tags, err
 }
 
-// endpointsOf returns the valid endpoints that a member announces, or nil if there are none.
-func endpointsOf(m map[string]string) map[string]string {
-	if all := endpoints.FromTags(m); len(all) > 0 {
-		return all
+// decodeEndpoints returns the valid endpoints that a member announces, or nil if there are none.
+func decodeEndpoints(encoded map[string]string) map[string]string {
+	if decoded := endpoints.FromTags(encoded); len(decoded) > 0 {
+		return decoded
 	}
 	return nil
 }

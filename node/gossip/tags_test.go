@@ -43,7 +43,7 @@ func TestTagsRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decode(m)
+		got, err := decodeTags(m)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("decoded %+v, %v, want %+v", got, err, want)
 		}
@@ -57,7 +57,7 @@ func TestUnknownTagsAreIgnored(t *testing.T) {
 		"1-1": {InForce: 1, Known: 1}, "2-17": {InForce: 2, Known: 17},
 		"": {}, "1": {}, "-": {}, "1-": {}, "-1": {}, "2-1": {}, "1-256": {}, "1-2-3": {}, "1,4": {}, "+1-2": {},
 	} {
-		got, err := decode(map[string]string{"v": "2", "node": "a", "shards": "7", "level": tag, "later": "x"})
+		got, err := decodeTags(map[string]string{"v": "2", "node": "a", "shards": "7", "level": tag, "later": "x"})
 		if err != nil || !reflect.DeepEqual(got, Tags{Node: "a", Shards: 7, Levels: want}) {
 			t.Errorf("level %q: %+v, %v, want %v", tag, got, err, want)
 		}
@@ -74,14 +74,14 @@ func TestForeignTagsAreErrors(t *testing.T) {
 		{"v": "2", "weight": "x"},
 		{"v": "2", "expect": ""},
 	} {
-		if got, err := decode(m); err == nil {
+		if got, err := decodeTags(m); err == nil {
 			t.Errorf("decode(%v) = %+v", m, got)
 		}
 	}
-	if got, err := decode(map[string]string{"ep.db": "x:1", "ep.bad": "x", "dc": "y"}); err != nil || got.Node != "" || got.Endpoints["db"] != "x:1" || len(got.Endpoints) != 1 {
+	if got, err := decodeTags(map[string]string{"ep.db": "x:1", "ep.bad": "x", "dc": "y"}); err != nil || got.Node != "" || got.Endpoints["db"] != "x:1" || len(got.Endpoints) != 1 {
 		t.Errorf("another program's member: %+v, %v", got, err)
 	}
-	if _, err := decode(map[string]string{"v": "1"}); err == nil || !strings.Contains(err.Error(), `"1"`) || !strings.Contains(err.Error(), "2") {
+	if _, err := decodeTags(map[string]string{"v": "1"}); err == nil || !strings.Contains(err.Error(), `"1"`) || !strings.Contains(err.Error(), "2") {
 		t.Errorf("another version: %v, want both numbers", err)
 	}
 }

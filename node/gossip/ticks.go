@@ -20,10 +20,10 @@ const (
 	// probe, then a suspicion of four probe intervals (SuspicionMult of memberlist).
 	FailureDetectionTime = 5 * time.Second
 	// exchangeInterval is the interval at which a node exchanges the whole state with another one in a
-	// cluster of up to scaleFrom nodes. It is extended by this interval whenever the nodes
+	// cluster of up to exchangeScaleThreshold nodes. It is extended by this interval whenever the nodes
 	// double.
-	exchangeInterval = 10 * time.Second
-	scaleFrom        = 32
+	exchangeInterval       = 10 * time.Second
+	exchangeScaleThreshold = 32
 )
 
 // memberlist (v0.6.0) runs its periodic work by timers of the runtime, each of which wakes an idle
@@ -50,22 +50,22 @@ func probeOnce(m *memberlist.Memberlist)
 //go:linkname exchangeOnce github.com/hashicorp/memberlist.(*Memberlist).pushPull
 func exchangeOnce(m *memberlist.Memberlist)
 
-// startTicks runs the periodic work of memberlist by the scheduler until ctx ends or stop is called.
+// startPeriodicWork runs the periodic work of memberlist by the scheduler until ctx ends or stop is called.
 // It does not wait for a probe or an exchange in progress, which ends by its own timeout within
 // seconds.
-func (g *Gossip) startTicks(ctx context.Context) (stop func()) {
+func (g *Gossip) startPeriodicWork(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	p := g.o.Scheduler
-	if p == nil {
-		p = new(clock.Scheduler)
-		wg.Go(func() { p.Run(ctx) })
+	scheduler := g.options.Scheduler
+	if scheduler == nil {
+		scheduler = new(clock.Scheduler)
+		wg.Go(func() { scheduler.Run(ctx) })
 	}
-	m := g.serf.Memberlist()
-	wg.Go(func() { runEvery(ctx, p, gossipInterval, func() { gossipOnce(m) }) })
-	go runEvery(ctx, p, probeInterval, func() { probeOnce(m) })
-	go runEvery(ctx, p, exchangeInterval, scaledDown(m.NumMembers, func() {
-		exchangeOnce(m)
+	list := g.serf.Memberlist()
+	wg.Go(func() { runEvery(ctx, scheduler, gossipInterval, func() { gossipOnce(list) }) })
+	go runEvery(ctx, scheduler, probeInterval, func() { probeOnce(list) })
+	go runEvery(ctx, scheduler, exchangeInterval, reduceRate(list.NumMembers, func() {
+		exchangeOnce(list)
 		notify(g.snapshot.changed) // the Lamport time may have changed, for which there is no event
 	}))
 	return func() {
@@ -74,46 +74,47 @@ func (g *Gossip) startTicks(ctx context.Context) (stop func()) {
 	}
 }
 
-// runEvery calls f every d until ctx ends. It starts after a random delay, so that nodes that were
-// started together do not all send at once.
-func runEvery(ctx context.Context, p *clock.Scheduler, d time.Duration, f func()) {
+// runEvery calls run at every interval until ctx ends. It starts after a random delay, so that
+// nodes that were started together do not all send at once.
+func runEvery(ctx context.Context, scheduler *clock.Scheduler, interval time.Duration, run func()) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-time.After(rand.N(d)): //nolint:gosec // not security-relevant
+	case <-time.After(rand.N(interval)): //nolint:gosec // not security-relevant
 	}
-	b := p.NewTicker(d)
-	defer b.Stop()
+	ticker := scheduler.NewTicker(interval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b.C:
+		case <-ticker.C:
 		}
 		if ctx.Err() != nil { // both channels were ready
 			return
 		}
-		f()
+		run()
 	}
 }
 
-// scaledDown returns a function that calls f each time while there are up to scaleFrom nodes, and
-// less often with more nodes: both the cost of an exchange and the number of exchanges grow with
-// the nodes.
-func scaledDown(nodes func() int, f func()) func() {
-	passed := 0
+// reduceRate returns a function that calls run each time while there are up to exchangeScaleThreshold nodes,
+// and less often with more nodes: both the cost of an exchange and the number of exchanges grow with the
+// nodes.
+func reduceRate(countNodes func() int, run func()) func() {
+	skipped := 0
 	return func() {
-		if passed++; passed >= scale(nodes()) {
-			passed = 0
-			f()
+		if skipped++; skipped >= exchangeRateDivisor(countNodes()) {
+			skipped = 0
+			run()
 		}
 	}
 }
 
-// scale is pushPullScale of memberlist.
-func scale(nodes int) int {
-	if nodes <= scaleFrom {
+// exchangeRateDivisor returns n so that every n-th exchange takes place. It computes the same as
+// pushPullScale of memberlist.
+func exchangeRateDivisor(nodes int) int {
+	if nodes <= exchangeScaleThreshold {
 		return 1
 	}
-	return 1 + int(math.Ceil(math.Log2(float64(nodes))-math.Log2(scaleFrom)))
+	return 1 + int(math.Ceil(math.Log2(float64(nodes))-math.Log2(exchangeScaleThreshold)))
 }

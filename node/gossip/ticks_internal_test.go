@@ -44,7 +44,7 @@ func TestMethodsOfMemberlistTakeAndReturnNothing(t *testing.T) {
 func TestExchangesGetRarerWithTheNumberOfNodes(t *testing.T) {
 	for nodes, want := range map[int]int{0: 1, 1: 1, 32: 1, 33: 2, 64: 2, 65: 3, 128: 3, 129: 4} {
 		done := 0
-		f := scaledDown(func() int { return nodes }, func() { done++ })
+		f := reduceRate(func() int { return nodes }, func() { done++ })
 		for range 12 {
 			f()
 		}

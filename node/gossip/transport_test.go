@@ -15,8 +15,8 @@ import (
 // real starts a member on a loopback socket.
 func real(t *testing.T, o gossip.Options) (*gossip.Gossip, func()) {
 	t.Helper()
-	if o.Bind == "" {
-		o.Bind = "127.0.0.1:0"
+	if o.BindAddr == "" {
+		o.BindAddr = "127.0.0.1:0"
 	}
 	o.Log = zerolog.Nop()
 	g, err := gossip.New(o)
@@ -68,27 +68,27 @@ func TestRealSocketsSnapshotAndKeys(t *testing.T) {
 	a, stopA := real(t, gossip.Options{Tags: node("a"), Keys: [][]byte{key}})
 	defer stopA()
 	bo := gossip.Options{Tags: node("b"), Keys: [][]byte{key}, SnapshotPath: snap}
-	bo.Join = []string{a.Addr().String()}
+	bo.JoinAddrs = []string{a.Addr().String()}
 	b, stopB := real(t, bo)
 	alive(t, 2, a, b)
-	bo.Bind = b.Addr().String()
+	bo.BindAddr = b.Addr().String()
 	stopB()
 
 	// Without a join address, from the snapshot alone.
-	bo.Join = nil
+	bo.JoinAddrs = nil
 	b, stopB = real(t, bo)
 	defer stopB()
 	alive(t, 2, a, b)
 
-	c, stopC := real(t, gossip.Options{Tags: node("c"), Join: []string{a.Addr().String()}})
+	c, stopC := real(t, gossip.Options{Tags: node("c"), JoinAddrs: []string{a.Addr().String()}})
 	defer stopC()
-	for c.Alone() != nil && strings.Contains(c.Alone().Error(), "seen yet") {
+	for c.NoOtherNodeReason() != nil && strings.Contains(c.NoOtherNodeReason().Error(), "seen yet") {
 		select {
 		case <-c.Changed():
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if len(a.Members()) != 2 || c.Alone() == nil {
+	if len(a.Members()) != 2 || c.NoOtherNodeReason() == nil {
 		t.Errorf("a node without the key came in: %v", a.Members())
 	}
 }
@@ -96,7 +96,7 @@ func TestRealSocketsSnapshotAndKeys(t *testing.T) {
 func TestTakenPortIsNamed(t *testing.T) {
 	a, stop := real(t, gossip.Options{Tags: node("a")})
 	defer stop()
-	g, err := gossip.New(gossip.Options{Tags: node("b"), Bind: a.Addr().String(), Log: zerolog.Nop()})
+	g, err := gossip.New(gossip.Options{Tags: node("b"), BindAddr: a.Addr().String(), Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,10 +65,10 @@ func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 				want[plain.Addr().String()] = "it was started without the cluster's secret"
 				join = append(join, plain.Addr().String())
 			}
-			g, stop := real(t, gossip.Options{Tags: node("a"), Join: join, Keys: keys})
+			g, stop := real(t, gossip.Options{Tags: node("a"), JoinAddrs: join, Keys: keys})
 			defer stop()
-			var tried []gossip.Attempt
-			for deadline := time.After(time.Minute); len(tried) == 0; tried = g.Tried() {
+			var tried []gossip.JoinAttempt
+			for deadline := time.After(time.Minute); len(tried) == 0; tried = g.JoinAttempts() {
 				select {
 				case <-time.After(10 * time.Millisecond):
 				case <-deadline:
@@ -79,8 +79,8 @@ func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 				t.Errorf("tried %v", tried)
 			}
 			for _, a := range tried {
-				if w := want[a.Addr]; w == "" || !strings.Contains(a.Why(), w) {
-					t.Errorf("%s: %s, want %q", a.Addr, a.Why(), w)
+				if w := want[a.Addr]; w == "" || !strings.Contains(a.Reason(), w) {
+					t.Errorf("%s: %s, want %q", a.Addr, a.Reason(), w)
 				}
 			}
 		})

@@ -7,14 +7,14 @@ import (
 	"shardway/ack/agent"
 )
 
-// maxError is the largest length of the error of a call, in bytes. The error is stored for each shard of the
+// maxErrorBytes is the largest length of the error of a call, in bytes. The error is stored for each shard of the
 // call, and appears in responses to clients, in logs and in tables.
-const maxError = 512
+const maxErrorBytes = 512
 
-// Errors of calls that the node has ended. ErrCut means that the call was aborted because it is no longer
+// Errors of calls that the node has ended. ErrAborted means that the call was aborted because it is no longer
 // needed.
 var (
-	ErrCut     = errors.New("the call was cut: what it was for is over")
+	ErrAborted = errors.New("the call was cut: what it was for is over")
 	ErrTimeout = errors.New("the app did not answer in time (--release-timeout, --acquire-timeout)")
 )
 
@@ -25,21 +25,21 @@ func describeError(ctx context.Context, call *agent.HookCall, err error) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = ErrTimeout
 	case ctx.Err() != nil:
-		err = ErrCut
+		err = ErrAborted
 	}
-	return failure(call, err)
+	return newCallError(call, err)
 }
 
 // callError is the error of a call. It may contain text that the app has sent. Its text is a single line
-// of at most maxError bytes.
+// of at most maxErrorBytes bytes.
 type callError struct {
 	text string
 	err  error
 }
 
-// failure returns a callError for err that names the hook.
-func failure(call *agent.HookCall, err error) error {
-	return &callError{truncate("hook "+call.Kind.String()+": "+err.Error(), maxError), err}
+// newCallError returns a callError for err that names the hook.
+func newCallError(call *agent.HookCall, err error) error {
+	return &callError{truncate("hook "+call.Kind.String()+": "+err.Error(), maxErrorBytes), err}
 }
 
 func (e *callError) Error() string { return e.text }

@@ -24,57 +24,58 @@ type Func struct {
 
 // Do calls the function. If the function panics or calls runtime.Goexit, the result is an error. A result
 // that arrives after the end of ctx is valid.
-func (f *Func) Do(ctx context.Context, call agent.HookCall) (r agent.HookResult) {
+func (f *Func) Do(ctx context.Context, call agent.HookCall) (result agent.HookResult) {
 	returned := make(chan struct{})
 	go func() { // a separate goroutine, because runtime.Goexit must not end the goroutine of Do
 		defer close(returned)
-		r.Err = errors.New("the function ended its goroutine instead of returning")
+		result.Err = errors.New("the function ended its goroutine instead of returning")
 		defer func() {
-			if v := recover(); v != nil {
-				f.Log.Error().Str("hook", call.Kind.String()).Str("panic", fmt.Sprint(v)).Bytes("stack", debug.Stack()).Msg("app panicked")
-				r = agent.HookResult{Err: fmt.Errorf("the function panicked: %v", v)}
+			if panicValue := recover(); panicValue != nil {
+				f.Log.Error().Str("hook", call.Kind.String()).Str("panic", fmt.Sprint(panicValue)).Bytes("stack", debug.Stack()).Msg("app panicked")
+				result = agent.HookResult{Err: fmt.Errorf("the function panicked: %v", panicValue)}
 			}
 		}()
-		r = f.Call(ctx, call)
+		result = f.Call(ctx, call)
 	}()
 	<-returned
-	if r.Err == nil {
-		r = validateResult(&call, r)
+	if result.Err == nil {
+		result = validateResult(&call, result)
 	}
-	if r.Err != nil {
-		return agent.HookResult{Err: failure(&call, r.Err)}
+	if result.Err != nil {
+		return agent.HookResult{Err: newCallError(&call, result.Err)}
 	}
-	return r
+	return result
 }
 
-// validateResult applies the rules for responses over HTTP (see decode) to the result of a function.
-func validateResult(call *agent.HookCall, r agent.HookResult) agent.HookResult {
-	out := agent.HookResult{Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
-	asked := make(map[shardmap.Shard]bool)
-	for _, s := range call.Shards {
-		asked[s.Shard] = true
+// validateResult applies the rules for responses over HTTP (see decodeResponse) to the result of a
+// function.
+func validateResult(call *agent.HookCall, result agent.HookResult) agent.HookResult {
+	validated := agent.HookResult{Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
+	called := make(map[shardmap.Shard]bool)
+	for _, shard := range call.Shards {
+		called[shard.Shard] = true
 	}
-	for s, text := range r.Failed {
-		if !asked[s] {
-			return agent.HookResult{Err: notAsked("Failed", s)}
+	for shard, text := range result.Failed {
+		if !called[shard] {
+			return agent.HookResult{Err: unexpectedShardError("Failed", shard)}
 		}
-		out.Failed[s] = truncateReason(text)
+		validated.Failed[shard] = truncateReason(text)
 	}
-	for s, note := range r.Notes {
-		if !asked[s] {
-			return agent.HookResult{Err: notAsked("Notes", s)}
+	for shard, note := range result.Notes {
+		if !called[shard] {
+			return agent.HookResult{Err: unexpectedShardError("Notes", shard)}
 		}
 		if call.Kind == agent.HookRelease {
-			storeNote(&out, s, note)
+			storeNote(&validated, shard, note)
 		}
 	}
-	for s := range r.Absent {
-		if !asked[s] {
-			return agent.HookResult{Err: notAsked("Absent", s)}
+	for shard := range result.Absent {
+		if !called[shard] {
+			return agent.HookResult{Err: unexpectedShardError("Absent", shard)}
 		}
 	}
 	if call.Kind == agent.HookRelease {
-		markAbsent(&out, slices.Collect(maps.Keys(r.Absent)))
+		markAbsent(&validated, slices.Collect(maps.Keys(result.Absent)))
 	}
-	return out
+	return validated
 }

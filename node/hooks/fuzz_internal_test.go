@@ -21,7 +21,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte, kind byte) {
 		call := &agent.HookCall{Kind: agent.HookKind(1 + kind%3), Shards: []agent.HookShard{{Shard: 17}, {Shard: 18}}}
-		r, err := decode(call, body)
+		r, err := decodeResponse(call, body)
 		if err != nil {
 			if !strings.Contains(err.Error(), "; ") || len(r.Failed)+len(r.Notes) > 0 {
 				t.Fatalf("%q: %v, %+v", body, err, r)
@@ -29,7 +29,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		for s, text := range r.Failed {
-			if s != 17 && s != 18 || text == "" || len(text) > maxWhy+2 || !utf8.ValidString(text) || strings.ContainsAny(text, "\n\r\x1b\x00") {
+			if s != 17 && s != 18 || text == "" || len(text) > maxReasonBytes+2 || !utf8.ValidString(text) || strings.ContainsAny(text, "\n\r\x1b\x00") {
 				t.Fatalf("%q: shard %d failed with %q", body, s, text)
 			}
 		}

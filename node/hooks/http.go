@@ -23,9 +23,9 @@ const Header = "Shardway-Hook"
 
 // Limits for responses of the app, in bytes.
 const (
-	maxHead  = 64 << 10  // header section
-	maxBody  = 512 << 10 // body: enough for 256 notes of the largest length, and as many reasons
-	maxShown = 200       // part of the body of an error response that the error contains
+	maxHeaderBytes = 64 << 10  // header section
+	maxBodyBytes   = 512 << 10 // body: enough for 256 notes of the largest length, and as many reasons
+	maxShownBytes  = 200       // part of the body of an error response that the error contains
 )
 
 // HTTP calls an app in another process.
@@ -53,64 +53,64 @@ func (h *HTTP) Do(ctx context.Context, call agent.HookCall) agent.HookResult {
 	defer func() { _ = conn.Close() }()
 	// Close the connection when ctx ends, regardless of what the HTTP client does then.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	r, err := h.post(ctx, conn, call)
+	result, err := h.post(ctx, conn, call)
 	if err != nil {
 		return agent.HookResult{Err: describeError(ctx, &call, err)}
 	}
-	return r
+	return result
 }
 
 // post sends the request for a call over conn and reads the response.
 func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (agent.HookResult, error) {
 	name := call.Kind.String()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Host+h.Path+"/"+name, bytes.NewReader(encode(&call, h.Disk)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Host+h.Path+"/"+name, bytes.NewReader(encodeRequest(&call, h.Disk)))
 	if err != nil {
 		return agent.HookResult{}, err
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", "shardway-hooks")
-	r.Header.Set(Header, name)
-	one := singleConnTransport(conn)
-	defer one.CloseIdleConnections()
-	res, err := one.RoundTrip(r)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "shardway-hooks")
+	request.Header.Set(Header, name)
+	transport := singleConnTransport(conn)
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return agent.HookResult{}, err
 	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes+1))
 	switch {
 	case err != nil:
 		return agent.HookResult{}, err
-	case res.StatusCode < 200 || res.StatusCode > 299:
-		return agent.HookResult{}, fmt.Errorf("the app answered %s with status %d%s; any 2xx is success, and what failed for single shards belongs into \"failed\"", h.Path+"/"+name, res.StatusCode, describeBody(body))
-	case len(body) > maxBody:
-		return agent.HookResult{}, fmt.Errorf("the app's answer to %s is longer than %d bytes; a note is to say where the state is, not to hold it", h.Path+"/"+name, maxBody)
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return agent.HookResult{}, fmt.Errorf("the app answered %s with status %d%s; any 2xx is success, and what failed for single shards belongs into \"failed\"", h.Path+"/"+name, response.StatusCode, describeBody(body))
+	case len(body) > maxBodyBytes:
+		return agent.HookResult{}, fmt.Errorf("the app's answer to %s is longer than %d bytes; a note is to say where the state is, not to hold it", h.Path+"/"+name, maxBodyBytes)
 	}
-	return decode(&call, body)
+	return decodeResponse(&call, body)
 }
 
 // singleConnTransport returns a transport for one request over conn. It opens no other connection, so that neither
 // a retry nor a proxy of the environment can send the request again.
 func singleConnTransport(conn net.Conn) *http.Transport {
-	used := false
+	isUsed := false
 	return &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			if used {
+			if isUsed {
 				return nil, net.ErrClosed
 			}
-			used = true
+			isUsed = true
 			return conn, nil
 		},
 		Proxy:                  nil,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHead,
+		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 }
 
 // describeBody returns the start of a response body for an error message, with a separator.
 func describeBody(body []byte) string {
-	text := strings.TrimSpace(printable(string(body[:min(len(body), maxShown)])))
+	text := strings.TrimSpace(printable(string(body[:min(len(body), maxShownBytes)])))
 	if text == "" {
 		return ""
 	}
@@ -119,18 +119,18 @@ func describeBody(body []byte) string {
 
 // printable replaces each character of text that is not printable by a space.
 func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
+	return strings.Map(func(char rune) rune {
+		if char == utf8.RuneError || !unicode.IsPrint(char) {
 			return ' '
 		}
-		return r
+		return char
 	}, text)
 }
 
-// truncate returns printable(text), truncated to most bytes.
-func truncate(text string, most int) string {
-	if text = printable(text); len(text) > most {
-		text = printable(text[:most]) // again, because the last character may have been split
+// truncate returns printable(text), truncated to maxBytes bytes.
+func truncate(text string, maxBytes int) string {
+	if text = printable(text); len(text) > maxBytes {
+		text = printable(text[:maxBytes]) // again, because the last character may have been split
 	}
 	return text
 }

@@ -231,7 +231,7 @@ func TestResultComesWhenTheConnectionIsClosed(t *testing.T) {
 			}
 			want, took := hooks.ErrTimeout, time.Minute
 			if cut {
-				want, took = hooks.ErrCut, 0
+				want, took = hooks.ErrAborted, 0
 				cancel()
 			}
 			r := <-result

@@ -6,10 +6,10 @@ import (
 	"shardway/ack/agent"
 )
 
-// release, acquire and lost are the bodies of the requests. releaseShard, acquireShard and lostShard are the
-// shards in them. See agent.HookCall and agent.HookShard for the fields.
+// releaseRequest, acquireRequest and lostRequest are the bodies of the requests. releaseShard, acquireShard
+// and lostShard are the shards in them. See agent.HookCall and agent.HookShard for the fields.
 type (
-	release struct {
+	releaseRequest struct {
 		Seq    uint64         `json:"seq"`
 		Disk   string         `json:"disk"`
 		Map    uint64         `json:"map"`
@@ -21,7 +21,7 @@ type (
 		To    *string `json:"to"`
 		Cut   int     `json:"cut"`
 	}
-	acquire struct {
+	acquireRequest struct {
 		Seq    uint64         `json:"seq"`
 		Disk   string         `json:"disk"`
 		Map    uint64         `json:"map"`
@@ -35,7 +35,7 @@ type (
 		Note     []byte  `json:"note"`
 		Again    bool    `json:"again"`
 	}
-	lost struct {
+	lostRequest struct {
 		Seq    uint64      `json:"seq"`
 		Disk   string      `json:"disk"`
 		Shards []lostShard `json:"shards"`
@@ -46,37 +46,37 @@ type (
 	}
 )
 
-// encode returns the body of the request for a call. Missing values, such as an unknown next owner, are null.
-func encode(call *agent.HookCall, disk string) []byte {
+// encodeRequest returns the body of the request for a call. Missing values, such as an unknown next owner, are null.
+func encodeRequest(call *agent.HookCall, disk string) []byte {
 	var body any
 	switch call.Kind {
 	case agent.HookRelease:
-		r := release{Seq: call.Seq, Disk: disk, Map: uint64(call.Map), Shards: []releaseShard{}}
-		for _, s := range call.Shards {
-			r.Shards = append(r.Shards, releaseShard{uint32(s.Shard), uint64(s.Epoch), orNull(string(s.To)), s.Cut})
+		request := releaseRequest{Seq: call.Seq, Disk: disk, Map: uint64(call.Map), Shards: []releaseShard{}}
+		for _, shard := range call.Shards {
+			request.Shards = append(request.Shards, releaseShard{uint32(shard.Shard), uint64(shard.Epoch), nilIfEmpty(string(shard.To)), shard.Cut})
 		}
-		body = r
+		body = request
 	case agent.HookAcquire:
-		a := acquire{Seq: call.Seq, Disk: disk, Map: uint64(call.Map), Shards: []acquireShard{}}
-		for _, s := range call.Shards {
-			a.Shards = append(a.Shards, acquireShard{uint32(s.Shard), uint64(s.Epoch), orNull(string(s.From)), s.Released, s.Note, s.Again})
+		request := acquireRequest{Seq: call.Seq, Disk: disk, Map: uint64(call.Map), Shards: []acquireShard{}}
+		for _, shard := range call.Shards {
+			request.Shards = append(request.Shards, acquireShard{uint32(shard.Shard), uint64(shard.Epoch), nilIfEmpty(string(shard.From)), shard.Released, shard.Note, shard.Again})
 		}
-		body = a
+		body = request
 	case agent.HookLost:
-		l := lost{Seq: call.Seq, Disk: disk, Shards: []lostShard{}}
-		for _, s := range call.Shards {
-			l.Shards = append(l.Shards, lostShard{uint32(s.Shard), uint64(s.Epoch)})
+		request := lostRequest{Seq: call.Seq, Disk: disk, Shards: []lostShard{}}
+		for _, shard := range call.Shards {
+			request.Shards = append(request.Shards, lostShard{uint32(shard.Shard), uint64(shard.Epoch)})
 		}
-		body = l
+		body = request
 	}
-	b, _ := json.Marshal(body) // cannot fail for these types
-	return b
+	encoded, _ := json.Marshal(body) // cannot fail for these types
+	return encoded
 }
 
-// orNull returns nil for an empty string, which is encoded as null.
-func orNull(s string) *string {
-	if s == "" {
+// nilIfEmpty returns nil for an empty string, which is encoded as null.
+func nilIfEmpty(text string) *string {
+	if text == "" {
 		return nil
 	}
-	return &s
+	return &text
 }

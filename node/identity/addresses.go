@@ -55,7 +55,7 @@ type addressClaim struct {
 }
 
 // begin reports whether the claim c must be checked now. If so, it records that the check is in progress.
-func (a *AddressChanges) begin(c gossip.Claim) bool {
+func (a *AddressChanges) begin(c gossip.AddressClaim) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.claims == nil {
@@ -65,7 +65,7 @@ func (a *AddressChanges) begin(c gossip.Claim) bool {
 	if previous != nil && (previous.running || time.Since(previous.at) < checkEvery) {
 		return false
 	}
-	a.claims[c.Member.ID] = &addressClaim{AddressChange: diagnosis.AddressChange{Node: c.Member.ID, From: c.Known.String(), To: c.Member.Addr.String()}, at: time.Now(), running: true}
+	a.claims[c.Member.ID] = &addressClaim{AddressChange: diagnosis.AddressChange{Node: c.Member.ID, From: c.PreviousAddr.String(), To: c.Member.Addr.String()}, at: time.Now(), running: true}
 	return true
 }
 
@@ -113,14 +113,14 @@ func (a *AddressChanges) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case c := <-a.Gossip.Claims():
+		case c := <-a.Gossip.AddressClaims():
 			if !c.Member.Node || c.Member.Err != nil || !a.begin(c) {
 				continue
 			}
 			checks.Go(func() {
 				err := a.checkClaim(ctx, c)
 				if err == nil {
-					a.Log.Info().Str("peer", c.Member.ID).Stringer("from", c.Known).Stringer("to", c.Member.Addr).Msg("node address changed")
+					a.Log.Info().Str("peer", c.Member.ID).Stringer("from", c.PreviousAddr).Stringer("to", c.Member.Addr).Msg("node address changed")
 					a.View.Update()
 				} else if ctx.Err() == nil {
 					a.Log.Debug().Err(err).Str("peer", c.Member.ID).Stringer("to", c.Member.Addr).Msg("address claim refused")
@@ -132,7 +132,7 @@ func (a *AddressChanges) Run(ctx context.Context) {
 }
 
 // checkClaim checks a claim and accepts it, or returns the reason for refusing it.
-func (a *AddressChanges) checkClaim(ctx context.Context, c gossip.Claim) error {
+func (a *AddressChanges) checkClaim(ctx context.Context, c gossip.AddressClaim) error {
 	id, disk, addr := c.Member.ID, c.Member.Tags.Disk, c.Member.Tags.Endpoints[endpoints.Peer]
 	if disk == "" || addr == "" {
 		return errors.New("it announces no disk or no peer address")
@@ -160,7 +160,7 @@ func (a *AddressChanges) checkClaim(ctx context.Context, c gossip.Claim) error {
 		switch {
 		case err != nil: // retry: the process may have just started
 		case far.Boot > known || far.Boot == known && far.Nonce == record.Nonce:
-			return a.Gossip.Readdress(id, c.Member.Addr)
+			return a.Gossip.ChangeAddress(id, c.Member.Addr)
 		default:
 			return fmt.Errorf("it is in boot %d, and boot %d is known of its disk", far.Boot, known)
 		}

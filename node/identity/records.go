@@ -75,13 +75,13 @@ var _ peer.DiskRecords = (*Records)(nil)
 // stops the node: the other voters have the same records. If the node refused to start, an operator might
 // restore an older image of this disk. The other nodes would refuse that image, although the disk was intact.
 func NewRecords(o RecordsOptions) *Records {
-	kept, err := o.Dir.Known()
+	kept, err := o.Dir.DiskRecords()
 	if err != nil {
 		o.Log.Warn().Err(err).Str("lost", "records of the disks of other nodes: until those nodes send heartbeats again, this node does not detect an older or copied disk").
 			Msg("disk records reset")
 	}
 	r := &Records{o: o, table: diskhistory.New(kept), unknownServers: newUnknownServers()}
-	if errors.Is(err, disk.ErrUnread) {
+	if errors.Is(err, disk.ErrUnreadable) {
 		r.readErr = err
 	}
 	return r
@@ -90,19 +90,19 @@ func NewRecords(o RecordsOptions) *Records {
 // write stores the records in the data directory. If the stored records could not be read yet, it
 // first reads and adds them.
 func (r *Records) write() error {
-	err := r.o.Dir.KeepKnown(r.table.All())
-	if !errors.Is(err, disk.ErrUnread) {
+	err := r.o.Dir.StoreDiskRecords(r.table.All())
+	if !errors.Is(err, disk.ErrUnreadable) {
 		return err
 	}
-	kept, err := r.o.Dir.Known()
-	if errors.Is(err, disk.ErrUnread) {
+	kept, err := r.o.Dir.DiskRecords()
+	if errors.Is(err, disk.ErrUnreadable) {
 		return err
 	}
 	if err != nil {
 		r.o.Log.Warn().Err(err).Msg("disk records reset")
 	}
 	r.table.Recall(kept)
-	return r.o.Dir.KeepKnown(r.table.All())
+	return r.o.Dir.StoreDiskRecords(r.table.All())
 }
 
 // LocalRecord returns the statement of this node about its own disk.
@@ -151,7 +151,7 @@ func (r *Records) CheckHandshake(ctx context.Context, m peer.Handshake) (peer.Re
 	}
 	isRaft := m.Kind == peer.Raft
 	if isRaft && m.RecordKnownToPeer.Nonce != 0 {
-		recorded := disk.Known{Server: r.o.Server, Boot: m.BootKnownToPeer, Nonce: m.RecordKnownToPeer.Nonce, Term: m.RecordKnownToPeer.Term, Applied: m.RecordKnownToPeer.Applied}
+		recorded := disk.DiskRecord{Server: r.o.Server, Boot: m.BootKnownToPeer, Nonce: m.RecordKnownToPeer.Nonce, Term: m.RecordKnownToPeer.Term, Applied: m.RecordKnownToPeer.Applied}
 		if err := diskhistory.Check(recorded, r.ownStatement()); err != nil {
 			r.failStale(fmt.Errorf("node %q knows: %w", m.Peer.Node, err))
 			return peer.RefusedStaleListenerDisk, err.Error()

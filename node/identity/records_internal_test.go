@@ -34,7 +34,7 @@ func TestDamagedDiskRecordsAreReplaced(t *testing.T) {
 		if known != 0 || strings.Count(log, "\n") != 1 || !strings.Contains(log, `"warn"`) || !strings.Contains(log, file) || strings.Contains(log, "restore") {
 			t.Errorf("%q: %d disks known, and %q, want none and one warning that names the file", damage, known, log)
 		}
-		if err := dir.KeepKnown([]disk.Known{{Server: "b/x", Boot: 7, Nonce: 1}}); err != nil {
+		if err := dir.StoreDiskRecords([]disk.DiskRecord{{Server: "b/x", Boot: 7, Nonce: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		if known, log := begin(); known != 1 || log != "" {

@@ -32,7 +32,7 @@ type SupersedeCheck struct {
 // CheckSuperseded checks a claim: it asks the other node itself to which cluster it belongs. own is the
 // cluster of this node, and serves reports whether this node serves requests. Gossip alone is not enough, because everyone who has recorded a
 // gossip message can send it again much later, and a node that stops because of a confirmed claim never
-// serves again (see disk.Dir.Supersede). A node that does not serve yet stops after an unconfirmed claim,
+// serves again (see disk.Dir.MarkSuperseded). A node that does not serve yet stops after an unconfirmed claim,
 // too, but it may be started again: if the other cluster could not be asked, both clusters would serve.
 func CheckSuperseded(ctx context.Context, port *peer.Port, own string, claim *gossip.RefusedError, serves bool, log zerolog.Logger) SupersedeCheck {
 	check, timeout := SupersedeCheck{Claim: claim, Served: serves}, supersedeTimeoutAtStart
@@ -41,12 +41,12 @@ func CheckSuperseded(ctx context.Context, port *peer.Port, own string, claim *go
 	}
 	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	by, err := port.ClusterOf(asking, claim.Member, claim.Peer)
+	by, err := port.ClusterOf(asking, claim.Member, claim.PeerAddr)
 	if err == nil && clusterid.Supersedes(by, own) {
-		claim.Theirs, check.By = by, by // the confirmed cluster replaces the one that gossip has reported
+		claim.RemoteValue, check.By = by, by // the confirmed cluster replaces the one that gossip has reported
 		return check
 	}
-	log.Warn().Err(err).Str("peer", claim.Member).Str("addr", claim.Peer).Str("belongs", by).Str("said", claim.Theirs).
+	log.Warn().Err(err).Str("peer", claim.Member).Str("addr", claim.PeerAddr).Str("belongs", by).Str("said", claim.RemoteValue).
 		Msg("gossip reports recovered cluster, node disagrees")
 	if serves {
 		select {

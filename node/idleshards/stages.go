@@ -37,7 +37,7 @@ type Stages struct {
 // recordAnswer records the state at a question q of the leader: the shards of self in m that are busy, that
 // is, not in idle, and the running requests in runs. The first question of a map change clears the busy
 // shards of the previous change.
-func (g *Stages) recordAnswer(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q leaderloop.StageQuestion) {
+func (g *Stages) recordAnswer(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q leaderloop.StagedIdleRequest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.busy == nil || q.Number == 0 && !q.Held {

@@ -14,7 +14,7 @@ import (
 func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 	m := shardmap.Assign(shardmap.New(6), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
 	var g Stages
-	g.recordAnswer(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, leaderloop.StageQuestion{})
+	g.recordAnswer(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, leaderloop.StagedIdleRequest{})
 	g.held, g.aborted = map[shardmap.Shard]bool{1: true, 2: true}, map[shardmap.Shard]bool{}
 	g.RecordAborted(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
 	for s, want := range map[shardmap.Shard]string{0: StageIdle, 1: StageFinished, 2: StageAborted, 3: StageIdle, 4: StageFinished} {
@@ -22,7 +22,7 @@ func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 			t.Errorf("shard %d: %s, want %s", s, got, want)
 		}
 	}
-	g.recordAnswer(m, "a", []shardmap.Shard{0, 1, 2, 3, 4, 5}, nil, leaderloop.StageQuestion{})
+	g.recordAnswer(m, "a", []shardmap.Shard{0, 1, 2, 3, 4, 5}, nil, leaderloop.StagedIdleRequest{})
 	if got := g.StageOf(5); got != StageIdle {
 		t.Errorf("shard 5, busy in an earlier change: %s, want %s", got, StageIdle)
 	}
@@ -47,11 +47,11 @@ func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
 		t.Error("a request is old, and nobody has asked")
 	}
 	runs := map[shardmap.Shard]proxy.ShardRuns{0: {Requests: []proxy.Run{long}}}
-	g.recordAnswer(m, "a", nil, runs, leaderloop.StageQuestion{})
+	g.recordAnswer(m, "a", nil, runs, leaderloop.StagedIdleRequest{})
 	if g.ranBefore([]proxy.Run{short}) || !g.ranBefore([]proxy.Run{short, long}) {
 		t.Error("old is what ran at the question before, and nothing else")
 	}
-	g.recordAnswer(m, "a", nil, nil, leaderloop.StageQuestion{Number: 1, Held: true})
+	g.recordAnswer(m, "a", nil, nil, leaderloop.StagedIdleRequest{Number: 1, Held: true})
 	if !g.ranBefore([]proxy.Run{long}) {
 		t.Error("a question about an open round is no question before")
 	}

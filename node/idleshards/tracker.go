@@ -55,7 +55,7 @@ func (t *Tracker) HeldCount() int {
 func (t *Tracker) busy(m *shardmap.Map) func(shardmap.Shard) int {
 	now := t.Clock.Now()
 	return func(s shardmap.Shard) int {
-		count := t.Router.InFlight.Of(s)
+		count := t.Router.InFlight.CountOf(s)
 		if t.Holds.has(s, uint64(m.OwnedSince(s)), now) {
 			count++
 		}
@@ -92,7 +92,7 @@ func (t *Tracker) upstreamWebSockets() (byShard map[shardmap.Shard]int, total in
 //   - Shards that have only tunnels and event streams, because these end when their shard moves.
 //
 // Resumable WebSockets are handed over to the next owner, a batch with each question.
-func (t *Tracker) AnswerStage(q leaderloop.StageQuestion) leaderloop.IdleReport {
+func (t *Tracker) AnswerStage(q leaderloop.StagedIdleRequest) leaderloop.IdleReport {
 	m := t.Router.State().Committed()
 	webSockets, total := t.upstreamWebSockets() // upstream connections of resumable WebSockets, by shard and in total
 	runs := t.Proxy.LocalRuns()
@@ -101,7 +101,7 @@ func (t *Tracker) AnswerStage(q leaderloop.StageQuestion) leaderloop.IdleReport 
 	switch {
 	case q.Held: // the shards move anyway, so all WebSockets may move now
 		batch = max(total, 1)
-		running = func(s shardmap.Shard) int { return max(t.Router.InFlight.Of(s)-runs[s].Endless, 0) }
+		running = func(s shardmap.Shard) int { return max(t.Router.InFlight.CountOf(s)-runs[s].Endless, 0) }
 	case q.Number > 0: // later questions move larger batches, so that all WebSockets have moved after some questions
 		batch = max(batch, total/max(4-q.Number, 1)+1)
 		running = func(s shardmap.Shard) int {
@@ -164,7 +164,7 @@ func (p *webSocketPacer) nextBatch(now time.Time, total int, drain ack.GradualDr
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drainSince != drain.Index {
-		p.drainSince, p.started, p.lastBatch = drain.Index, now, now.Add(-leaderloop.IdlePollEvery)
+		p.drainSince, p.started, p.lastBatch = drain.Index, now, now.Add(-leaderloop.IdlePollInterval)
 	}
 	step := now.Sub(p.lastBatch)
 	p.lastBatch = now

@@ -55,7 +55,7 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 	var p webSocketPacer
 	by := ack.GradualDrain{Duration: 40 * time.Second, Index: 7}
 	if n := p.nextBatch(time.Now(), 6000, by); n != 50 {
-		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, leaderloop.IdlePollEvery)
+		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, leaderloop.IdlePollInterval)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 // to be emptied gives away none.
 func TestHandOversAreSpread(t *testing.T) {
 	began := time.Now()
-	for _, look := range []time.Duration{leaderloop.IdlePollEvery, 4 * leaderloop.IdlePollEvery, 5 * time.Second} {
+	for _, look := range []time.Duration{leaderloop.IdlePollInterval, 4 * leaderloop.IdlePollInterval, 5 * time.Second} {
 		by := ack.GradualDrain{Duration: 40 * time.Second, Index: 7}
 		var p webSocketPacer
 		if n := p.nextBatch(began, 6000, ack.GradualDrain{}); n != 0 {

@@ -5,8 +5,8 @@
 //
 // # Concurrency
 //
-// All methods of Hasher are safe for concurrent use. The node calls Update after the policy, the secrets or the
-// cluster ID has changed.
+// All methods of Hasher are safe for concurrent use. The node calls UpdateQuarantine after the policy, the
+// secrets or the cluster ID has changed.
 //
 // # Invariants
 //

@@ -29,15 +29,15 @@ type Options struct {
 // Hasher hashes shard keys with a key that is the same on all nodes of the cluster. Its methods may be called
 // from any goroutine.
 type Hasher struct {
-	o        Options
+	options  Options
 	current  atomic.Pointer[hashKey] // result of the last Key
 	updating sync.Mutex              // held by Update
 }
 
 // New returns a Hasher with the key with which the node starts.
-func New(o Options) (*Hasher, error) {
-	h := &Hasher{o: o}
-	return h, h.deriveFirst()
+func New(options Options) (*Hasher, error) {
+	hasher := &Hasher{options: options}
+	return hasher, hasher.deriveInitialKey()
 }
 
 // hashKey is the key of a keyed hash, and its sources. Access logs contain this hash of the shard key of a
@@ -48,58 +48,58 @@ type hashKey struct {
 	key     []byte
 }
 
-// noCluster is the source of the key while there is neither a secret nor a cluster. It is not empty because
+// noClusterSource is the source of the key while there is neither a secret nor a cluster. It is not empty because
 // FIPS 140 requires key material of at least 112 bits.
-const noCluster = "shardway: no cluster yet"
+const noClusterSource = "shardway: no cluster yet"
 
 // Key returns the key for key_hash, which is the same on all nodes of the cluster. If a new key cannot
 // be derived, the previous key stays in use. New derives the first one.
 func (h *Hasher) Key() []byte {
-	l, cluster, last := h.secretList(), h.o.Cluster(), h.current.Load()
-	if last == nil || last.cluster != cluster || len(l) > 0 && !last.secret.Equal(l[0]) {
-		next, err := hashKeyOf(l, cluster)
-		if err != nil && last == nil {
+	secrets, cluster, current := h.secretList(), h.options.Cluster(), h.current.Load()
+	if current == nil || current.cluster != cluster || len(secrets) > 0 && !current.secret.Equal(secrets[0]) {
+		next, err := deriveHashKey(secrets, cluster)
+		if err != nil && current == nil {
 			return nil
 		}
 		if err != nil {
-			next = &hashKey{secret: last.secret, cluster: cluster, key: last.key}
+			next = &hashKey{secret: current.secret, cluster: cluster, key: current.key}
 		}
 		h.current.Store(next)
-		last = next
+		current = next
 	}
-	return last.key
+	return current.key
 }
 
-// deriveFirst derives the key with which the node starts.
-func (h *Hasher) deriveFirst() error {
-	k, err := hashKeyOf(h.secretList(), h.o.Cluster())
+// deriveInitialKey derives the key with which the node starts.
+func (h *Hasher) deriveInitialKey() error {
+	derived, err := deriveHashKey(h.secretList(), h.options.Cluster())
 	if err != nil {
 		return fmt.Errorf("node: key_hash of access logs: %w: give all nodes a --secret-file, or end the FIPS 140 mode of this process (GODEBUG=fips140)", err)
 	}
-	h.current.Store(k)
+	h.current.Store(derived)
 	return nil
 }
 
 // secretList returns the secrets of the cluster. The first one is used, and all are accepted. nil means
 // that there are none.
 func (h *Hasher) secretList() secret.List {
-	if h.o.Secrets == nil {
+	if h.options.Secrets == nil {
 		return nil
 	}
-	return h.o.Secrets.List()
+	return h.options.Secrets.List()
 }
 
-// hashKeyOf derives the key from the first secret. Without a secret, it derives the key from the cluster
+// deriveHashKey derives the key from the first secret. Without a secret, it derives the key from the cluster
 // ID. The ID is not secret, but because of it, a table of precomputed hashes works for one cluster only.
-func hashKeyOf(l secret.List, cluster string) (*hashKey, error) {
-	if len(l) > 0 {
-		return &hashKey{secret: l[0], cluster: cluster, key: l[0].AccessKey()}, nil
+func deriveHashKey(secrets secret.List, cluster string) (*hashKey, error) {
+	if len(secrets) > 0 {
+		return &hashKey{secret: secrets[0], cluster: cluster, key: secrets[0].AccessKey()}, nil
 	}
-	from := cluster
-	if from == "" {
-		from = noCluster
+	source := cluster
+	if source == "" {
+		source = noClusterSource
 	}
-	key, err := hkdf.Key(sha256.New, []byte(from), nil, "shardway access log: key_hash", sha256.Size)
+	key, err := hkdf.Key(sha256.New, []byte(source), nil, "shardway access log: key_hash", sha256.Size)
 	if err != nil {
 		return nil, err
 	}

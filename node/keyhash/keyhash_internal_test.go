@@ -18,7 +18,7 @@ func TestHashKeyIsTheClusters(t *testing.T) {
 	now := time.Now()
 	first, second := secret.Generate(now), secret.Generate(now.Add(time.Second))
 	of := func(l secret.List, cluster string) []byte {
-		k, err := hashKeyOf(l, cluster)
+		k, err := deriveHashKey(l, cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,13 +83,13 @@ func TestKeysAreRecognizedUnderBothSecrets(t *testing.T) {
 	}
 	o := ofCluster("5b0c0d4f7a9e1c33")
 	o.Secrets = k
-	keys := (&Hasher{o: o}).keys()
+	keys := (&Hasher{options: o}).hashKeysByID()
 	for _, s := range []secret.Secret{first, second} {
 		if key := s.AccessKey(); !bytes.Equal(keys[keyID(key)], key) {
 			t.Errorf("of %d keys none is that of %s", len(keys), s.Fingerprint())
 		}
 	}
-	if alone := (&Hasher{o: ofCluster("5b0c0d4f7a9e1c33")}).keys(); len(alone) != 1 || len(keys) != 2 {
+	if alone := (&Hasher{options: ofCluster("5b0c0d4f7a9e1c33")}).hashKeysByID(); len(alone) != 1 || len(keys) != 2 {
 		t.Errorf("%d keys without a secret and %d with two, want 1 and 2", len(alone), len(keys))
 	}
 }

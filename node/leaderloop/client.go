@@ -21,11 +21,11 @@ type Client struct {
 	View *cluster.View
 	// Control sends requests to other nodes.
 	Control *control.Client
-	// Current returns the leadership of this node; nil means that this node does not lead.
-	Current func() *Leadership
-	// WhyNone returns why there is no leader, as far as this node can determine, with a remedy.
-	WhyNone func() string
-	Log     zerolog.Logger
+	// CurrentLeadership returns the leadership of this node; nil means that this node does not lead.
+	CurrentLeadership func() *Leadership
+	// NoLeaderReason returns why there is no leader, as far as this node can determine, with a remedy.
+	NoLeaderReason func() string
+	Log            zerolog.Logger
 }
 
 // ViewTimeout bounds a request for the leader's view of the nodes.
@@ -37,55 +37,55 @@ func (c *Client) Leadership() *Leadership {
 	if c.View.Raft.IsIsolated() {
 		return nil
 	}
-	return c.Current()
+	return c.CurrentLeadership()
 }
 
 // call sends a request to the leader, which is another node.
-func (c *Client) call(ctx context.Context, q control.Request, into any) error {
-	to := c.View.Leader()
-	if to == "" {
-		return fmt.Errorf("%w: %s", api.ErrNoLeader, c.WhyNone())
+func (c *Client) call(ctx context.Context, request control.Request, response any) error {
+	leader := c.View.Leader()
+	if leader == "" {
+		return fmt.Errorf("%w: %s", api.ErrNoLeader, c.NoLeaderReason())
 	}
-	return c.Control.CallLeader(ctx, to, q, into)
+	return c.Control.CallLeader(ctx, leader, request, response)
 }
 
 // Do performs an action of an operator at the leader.
-func (c *Client) Do(ctx context.Context, a api.Action) error {
+func (c *Client) Do(ctx context.Context, action api.Action) error {
 	if l := c.Leadership(); l != nil {
-		return l.Do(ctx, a)
+		return l.Do(ctx, action)
 	}
-	return c.call(ctx, control.Request{Kind: control.Do, Action: a}, nil)
+	return c.call(ctx, control.Request{Kind: control.Do, Action: action}, nil)
 }
 
 // Plan returns the moves that the next shard map would contain. Only the leader can compute them.
-func (c *Client) Plan(ctx context.Context) (p api.Plan, err error) {
+func (c *Client) Plan(ctx context.Context) (plan api.Plan, err error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	if l := c.Leadership(); l != nil {
 		return l.Plan(ctx)
 	}
-	err = c.call(ctx, control.Request{Kind: control.Plan}, &p)
-	return p, err
+	err = c.call(ctx, control.Request{Kind: control.Plan}, &plan)
+	return plan, err
 }
 
 // ChangeTiming asks the leader to change the timing of the cluster. An empty change returns the current
-// timing. by is the requester, for the log.
-func (c *Client) ChangeTiming(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
+// timing. requester is written to the log.
+func (c *Client) ChangeTiming(ctx context.Context, change api.Timing, requester string) (state api.TimingState, err error) {
 	if l := c.Leadership(); l != nil {
-		return l.ChangeTiming(ctx, change, by)
+		return l.ChangeTiming(ctx, change, requester)
 	}
-	err = c.call(ctx, control.Request{Kind: control.Timing, Timing: change, By: by}, &t)
-	return t, err
+	err = c.call(ctx, control.Request{Kind: control.Timing, Timing: change, By: requester}, &state)
+	return state, err
 }
 
-// Upgrade asks the leader for the state of the upgrade. If raise is true, the leader first puts the next level
-// into force. by is the requester, for the log.
-func (c *Client) Upgrade(ctx context.Context, raise bool, by string) (s api.UpgradeState, err error) {
+// Upgrade asks the leader for the state of the upgrade. If finalize is true, the leader first puts the next
+// level into force. requester is written to the log.
+func (c *Client) Upgrade(ctx context.Context, finalize bool, requester string) (state api.UpgradeState, err error) {
 	if l := c.Leadership(); l != nil {
-		return l.Upgrade(ctx, raise, by)
+		return l.Upgrade(ctx, finalize, requester)
 	}
-	err = c.call(ctx, control.Request{Kind: control.Level, Firm: raise, By: by}, &s)
-	return s, err
+	err = c.call(ctx, control.Request{Kind: control.Level, Firm: finalize, By: requester}, &state)
+	return state, err
 }
 
 // PendingUpgrade returns which nodes prevent the next level. The result is zero if there is no next level, and
@@ -96,11 +96,11 @@ func (c *Client) PendingUpgrade(ctx context.Context) *api.UpgradeState {
 	}
 	ctx, cancel := context.WithTimeout(ctx, ViewTimeout)
 	defer cancel()
-	s, err := c.Upgrade(ctx, false, "")
+	state, err := c.Upgrade(ctx, false, "")
 	if err != nil {
 		return nil
 	}
-	return &s
+	return &state
 }
 
 // Views returns the leader's view of the nodes. nil means that there is no leader, that it did not respond
@@ -109,15 +109,15 @@ func (c *Client) Views(ctx context.Context) []leader.MemberView {
 	ctx, cancel := context.WithTimeout(ctx, ViewTimeout)
 	defer cancel()
 	if l := c.Leadership(); l != nil {
-		v, _ := l.View(ctx)
-		return v
+		views, _ := l.View(ctx)
+		return views
 	}
-	to := c.View.Leader()
-	if to == "" || to == c.Self {
+	leaderID := c.View.Leader()
+	if leaderID == "" || leaderID == c.Self {
 		return nil
 	}
 	var members []WireMember
-	err := c.Control.Call(ctx, to, control.Request{Kind: control.Views}, &members)
+	err := c.Control.Call(ctx, leaderID, control.Request{Kind: control.Views}, &members)
 	var views []leader.MemberView
 	if err == nil {
 		views, err = MemberViews(members)

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// IdlePollEvery is the interval at which a leader asks the nodes in a gradual drain for their idle
+	// IdlePollInterval is the interval at which a leader asks the nodes in a gradual drain for their idle
 	// shards. Moving one set of idle shards takes some tens of milliseconds.
-	IdlePollEvery = 250 * time.Millisecond
-	// idleTimeout bounds the request to one node.
-	idleTimeout = 2 * time.Second
+	IdlePollInterval = 250 * time.Millisecond
+	// idleRequestTimeout bounds the request to one node.
+	idleRequestTimeout = 2 * time.Second
 )
 
 // IdleReport is the response of a node to a control.Idle request. Shards are the shards that can move
@@ -29,49 +29,49 @@ type IdleReport struct {
 	Shards []shardmap.Shard `json:"shards"`
 }
 
-// pollIdle asks the nodes in a gradual drain for their idle shards, until ctx ends.
-func (l *Leadership) pollIdle(ctx context.Context) {
-	t := l.o.Scheduler.NewTicker(IdlePollEvery)
-	defer t.Stop()
+// pollIdleShards asks the nodes in a gradual drain for their idle shards, until ctx ends.
+func (l *Leadership) pollIdleShards(ctx context.Context) {
+	ticker := l.options.Scheduler.NewTicker(IdlePollInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
-		s := l.o.View.State()
-		if s.HasOpenProposal() {
+		state := l.options.View.State()
+		if state.HasOpenProposal() {
 			continue // the open proposal uses the reports that it started with
 		}
-		l.collectIdle(ctx, slices.Sorted(maps.Keys(s.Policy().GradualDrains))...)
+		l.collectIdleShards(ctx, slices.Sorted(maps.Keys(state.Policy().GradualDrains))...)
 	}
 }
 
-// collectIdle asks nodes for their idle shards, and passes all reports to the leader loop together.
+// collectIdleShards asks nodes for their idle shards, and passes all reports to the leader loop together.
 // The first report starts a map change, which ignores reports that arrive later.
-func (l *Leadership) collectIdle(ctx context.Context, nodes ...shardmap.NodeID) {
+func (l *Leadership) collectIdleShards(ctx context.Context, nodes ...shardmap.NodeID) {
 	reports := make([]*leader.IdleShards, len(nodes))
 	var wg sync.WaitGroup
 	for i, id := range nodes {
-		wg.Go(func() { reports[i] = l.FetchIdle(ctx, id) })
+		wg.Go(func() { reports[i] = l.FetchIdleShards(ctx, id) })
 	}
 	wg.Wait()
-	for _, m := range reports {
-		if m != nil {
-			l.SendContext(ctx, *m)
+	for _, report := range reports {
+		if report != nil {
+			l.SendContext(ctx, *report)
 		}
 	}
 }
 
-// FetchIdle asks one node for its idle shards; nil means that the node did not respond.
-func (l *Leadership) FetchIdle(ctx context.Context, id shardmap.NodeID) *leader.IdleShards {
+// FetchIdleShards asks one node for its idle shards; nil means that the node did not respond.
+func (l *Leadership) FetchIdleShards(ctx context.Context, id shardmap.NodeID) *leader.IdleShards {
 	var report IdleReport
-	if id == l.o.Self {
-		report = l.o.IdleShards()
+	if id == l.options.Self {
+		report = l.options.IdleShards()
 	} else {
-		reqCtx, cancel := context.WithTimeout(ctx, idleTimeout)
+		reqCtx, cancel := context.WithTimeout(ctx, idleRequestTimeout)
 		defer cancel()
-		if err := l.o.Client.Call(reqCtx, string(id), control.Request{Kind: control.Idle}, &report); err != nil {
+		if err := l.options.Client.Call(reqCtx, string(id), control.Request{Kind: control.Idle}, &report); err != nil {
 			l.Log.Debug().Err(err).Str("peer", string(id)).Msg("node did not report idle shards")
 			return nil
 		}
@@ -79,31 +79,33 @@ func (l *Leadership) FetchIdle(ctx context.Context, id shardmap.NodeID) *leader.
 	return &leader.IdleShards{Node: id, MapEpoch: shardmap.Epoch(report.Map), Shards: report.Shards}
 }
 
-// StageQuestion is the leader's question in a staged map change: which shards of the node are idle?
-type StageQuestion struct {
-	// Number is the number of earlier questions to this node in the same map change.
+// StagedIdleRequest is the leader's request, in a staged map change, for the shards of a node that are
+// idle.
+type StagedIdleRequest struct {
+	// Number is the number of earlier requests to this node in the same map change.
 	Number int `json:"number,omitempty"`
-	// Held means that the question is about the shards that the open proposal moves away from the node.
+	// Held means that the request is about the shards that the open proposal moves away from the
+	// node.
 	Held bool `json:"held,omitempty"`
 }
 
-// askInStage asks a node which of its shards are idle, and passes the response to the leader loop.
-func (l *Leadership) askInStage(ctx context.Context, q leader.AskIdle) {
-	question := StageQuestion{Number: q.QuestionNumber, Held: q.OpenRound}
-	var at IdleReport
-	if q.Node == l.o.Self {
-		at = l.o.IdleInStage(question)
+// fetchIdleStaged asks a node which of its shards are idle, and passes the response to the leader loop.
+func (l *Leadership) fetchIdleStaged(ctx context.Context, request leader.AskIdle) {
+	wireRequest := StagedIdleRequest{Number: request.QuestionNumber, Held: request.OpenRound}
+	var report IdleReport
+	if request.Node == l.options.Self {
+		report = l.options.IdleInStage(wireRequest)
 	} else {
-		asking, cancel := context.WithTimeout(ctx, idleTimeout)
+		reqCtx, cancel := context.WithTimeout(ctx, idleRequestTimeout)
 		defer cancel()
-		b, err := json.Marshal(question)
+		encoded, err := json.Marshal(wireRequest)
 		if err == nil {
-			err = l.o.Client.Call(asking, string(q.Node), control.Request{Kind: control.Idle, Question: b}, &at)
+			err = l.options.Client.Call(reqCtx, string(request.Node), control.Request{Kind: control.Idle, Question: encoded}, &report)
 		}
 		if err != nil {
-			l.Log.Debug().Err(err).Str("peer", string(q.Node)).Msg("idle shards not reported")
+			l.Log.Debug().Err(err).Str("peer", string(request.Node)).Msg("idle shards not reported")
 			return
 		}
 	}
-	l.SendContext(ctx, leader.IdleShards{Node: q.Node, MapEpoch: shardmap.Epoch(at.Map), Shards: at.Shards, IsAnswer: true})
+	l.SendContext(ctx, leader.IdleShards{Node: request.Node, MapEpoch: shardmap.Epoch(report.Map), Shards: report.Shards, IsAnswer: true})
 }

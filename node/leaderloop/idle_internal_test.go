@@ -28,7 +28,7 @@ func collector(s *ack.State, self shardmap.NodeID, dial func(context.Context, st
 		Self: self, Client: control.NewClient(port, zerolog.Nop()), View: cluster.NewView(string(self), string(self)+"/d", ack.DefaultTiming(), func() *ack.State { return s }),
 		IdleShards: func() IdleReport { return IdleReport{} },
 	}
-	return &Leadership{o: o, Log: zerolog.Nop(), messages: make(chan leader.Message, 1), done: make(chan struct{})}
+	return &Leadership{options: o, Log: zerolog.Nop(), messages: make(chan leader.Message, 1), done: make(chan struct{})}
 }
 
 // A node that says nothing does not keep the leader from asking others for long.
@@ -36,9 +36,9 @@ func TestIdleIsWaitedForSoLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := collector(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
 		began := time.Now()
-		l.collectIdle(t.Context(), "b")
-		if took := time.Since(began); took != idleTimeout || len(l.messages) > 0 {
-			t.Errorf("asked for %v, and %d answers, want %v and none", took, len(l.messages), idleTimeout)
+		l.collectIdleShards(t.Context(), "b")
+		if took := time.Since(began); took != idleRequestTimeout || len(l.messages) > 0 {
+			t.Errorf("asked for %v, and %d answers, want %v and none", took, len(l.messages), idleRequestTimeout)
 		}
 	})
 }
@@ -57,7 +57,7 @@ func TestIdleShardsReachOnlyTheLeader(t *testing.T) {
 			}
 			time.AfterFunc(time.Second, end)
 			began := time.Now()
-			l.collectIdle(ctx, "a")
+			l.collectIdleShards(ctx, "a")
 			if took := time.Since(began); took != time.Second {
 				t.Errorf("waited for %v, want 1s", took)
 			}
@@ -72,14 +72,14 @@ func TestNodesAreAskedTogetherWhatIsIdle(t *testing.T) {
 		l := collector(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
 		l.messages = make(chan leader.Message, 3)
 		early := make(chan int, 1)
-		time.AfterFunc(idleTimeout/2, func() { early <- len(l.messages) })
+		time.AfterFunc(idleRequestTimeout/2, func() { early <- len(l.messages) })
 		began := time.Now()
-		l.collectIdle(t.Context(), "a", "b", "c")
+		l.collectIdleShards(t.Context(), "a", "b", "c")
 		if early := <-early; early != 0 {
 			t.Errorf("%d answers were told before all had answered", early)
 		}
-		if took := time.Since(began); took != idleTimeout || len(l.messages) != 1 {
-			t.Errorf("asked for %v, and %d answers, want %v and this node's", took, len(l.messages), idleTimeout)
+		if took := time.Since(began); took != idleRequestTimeout || len(l.messages) != 1 {
+			t.Errorf("asked for %v, and %d answers, want %v and this node's", took, len(l.messages), idleRequestTimeout)
 		}
 	})
 }

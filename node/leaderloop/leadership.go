@@ -21,69 +21,70 @@ import (
 // They send requests to the leader loop (see Loop) over its channels, and change the replicated state
 // only through Raft. Its methods may be called from any goroutine.
 type Leadership struct {
-	o    Options
-	raft *consensus.Raft
-	Log  zerolog.Logger
-	term uint64
-	// began is the time of the clock at which the leadership started. A redial that started earlier is
-	// no evidence of a crash.
-	began time.Duration
+	options Options
+	raft    *consensus.Raft
+	Log     zerolog.Logger
+	term    uint64
+	// startedAt is the time of Options.Clock at which the leadership started. A redial that started
+	// earlier is no evidence of a crash.
+	startedAt time.Duration
 
 	// The leader loop receives from the following channels. They are unbuffered unless noted otherwise.
-	beats          chan heartbeat.Received       // heartbeats of other nodes
-	own            chan heartbeat.Received       // cap 1: this node's own newest heartbeat
+	heartbeats     chan heartbeat.Received       // heartbeats of other nodes
+	ownHeartbeat   chan heartbeat.Received       // cap 1: this node's own newest heartbeat
 	messages       chan leader.Message           // other inputs of the machine
-	views          chan chan []leader.MemberView // requests for the view of all nodes
-	plans          chan chan planReply           // requests for the plan of the next map
+	viewRequests   chan chan []leader.MemberView // requests for the view of all nodes
+	planRequests   chan chan planResult          // requests for the plan of the next map
 	timingRequests chan timingRequest            // requests to change the timing
 	policyRequests chan policyRequest            // requests to change the policy
 
-	changingPolicy chan struct{} // cap 1: a lock for changes of the policy
-	done           chan struct{} // closed when the leader loop has ended
+	policyLock chan struct{} // cap 1: a lock for changes of the policy
+	done       chan struct{} // closed when the leader loop has ended
 	// ready means that the state contains all entries that earlier leaders committed.
-	ready      atomic.Bool
-	reconciler *membership.Reconciler
-	settings   settingsBook
+	ready            atomic.Bool
+	reconciler       *membership.Reconciler
+	reportedSettings settingsTable
 }
 
 // newLeadership creates the leadership in a term. began is the time of the clock at its start.
-func newLeadership(o Options, term uint64, began time.Duration) *Leadership {
+func newLeadership(options Options, term uint64, startedAt time.Duration) *Leadership {
 	l := &Leadership{
-		o: o, raft: o.View.Raft, term: term, began: began,
-		Log:            o.Log.With().Uint64("term", term).Logger(),
-		beats:          make(chan heartbeat.Received),
-		own:            make(chan heartbeat.Received, 1),
+		options: options, raft: options.View.Raft, term: term, startedAt: startedAt,
+		Log:            options.Log.With().Uint64("term", term).Logger(),
+		heartbeats:     make(chan heartbeat.Received),
+		ownHeartbeat:   make(chan heartbeat.Received, 1),
 		messages:       make(chan leader.Message),
-		views:          make(chan chan []leader.MemberView),
-		plans:          make(chan chan planReply),
+		viewRequests:   make(chan chan []leader.MemberView),
+		planRequests:   make(chan chan planResult),
 		timingRequests: make(chan timingRequest),
 		policyRequests: make(chan policyRequest),
-		changingPolicy: make(chan struct{}, 1),
+		policyLock:     make(chan struct{}, 1),
 		done:           make(chan struct{}),
 	}
-	r := o.Reconciler
-	r.Heard, r.Ready, r.Term, r.Log = l.View, l.ready.Load, term, l.Log
-	l.reconciler = membership.NewReconciler(r)
+	reconciler := options.Reconciler
+	reconciler.MemberViews, reconciler.Ready, reconciler.Term, reconciler.Log = l.View, l.ready.Load, term, l.Log
+	l.reconciler = membership.NewReconciler(reconciler)
 	return l
 }
 
-// NewWithoutLoop creates a leadership whose messages the caller receives, for tests. end ends it.
-func NewWithoutLoop(o Options, term uint64, began time.Duration) (l *Leadership, messages <-chan leader.Message, end func()) {
-	l = newLeadership(o, term, began)
-	return l, l.messages, func() { close(l.done) }
+// NewWithoutLoop creates a leadership whose messages the caller receives, for tests. end ends the
+// leadership.
+func NewWithoutLoop(options Options, term uint64, startedAt time.Duration) (leadership *Leadership, messages <-chan leader.Message, end func()) {
+	leadership = newLeadership(options, term, startedAt)
+	return leadership, leadership.messages, func() { close(leadership.done) }
 }
 
-// Began returns the time of the clock at which the leadership started.
-func (l *Leadership) Began() time.Duration { return l.began }
+// StartedAt returns the time of the clock at which the leadership started.
+func (l *Leadership) StartedAt() time.Duration { return l.startedAt }
 
 // Term returns the Raft term.
 func (l *Leadership) Term() uint64 { return l.term }
 
 // Deliver passes a heartbeat of another node to the leader loop. It waits until the loop has received it, the
 // leadership has ended or ctx has ended.
-func (l *Leadership) Deliver(ctx context.Context, in heartbeat.Received) {
+func (l *Leadership) Deliver(ctx context.Context, received heartbeat.Received) {
 	select {
-	case l.beats <- in:
+	case l.heartbeats <- received:
 	case <-l.done:
 	case <-ctx.Done():
 	}
@@ -91,7 +92,9 @@ func (l *Leadership) Deliver(ctx context.Context, in heartbeat.Received) {
 
 // DeliverOwn passes this node's own heartbeat to the leader loop. It does not block: if the loop is busy, a
 // newer heartbeat replaces this one, as if it was lost.
-func (l *Leadership) DeliverOwn(in heartbeat.Received) { chanutil.Replace(l.own, in) }
+func (l *Leadership) DeliverOwn(received heartbeat.Received) {
+	chanutil.Replace(l.ownHeartbeat, received)
+}
 
 // Unconfirmed returns the nodes that the leader does not add to the cluster because it has not reached their
 // peer ports.
@@ -100,10 +103,10 @@ func (l *Leadership) Unconfirmed() []membership.Unconfirmed { return l.reconcile
 // View returns the leader's view of all nodes. The second result is false if the leadership or ctx has
 // ended.
 func (l *Leadership) View(ctx context.Context) ([]leader.MemberView, bool) {
-	v := make(chan []leader.MemberView, 1)
+	response := make(chan []leader.MemberView, 1)
 	select {
-	case l.views <- v:
-		return <-v, true
+	case l.viewRequests <- response:
+		return <-response, true
 	case <-l.done:
 	case <-ctx.Done():
 	}
@@ -116,23 +119,24 @@ const transferViewTimeout = 100 * time.Millisecond
 
 // Transfer transfers the leadership to another voter. It prefers a node that has applied the committed
 // and the proposed map. A node that has the log on its disk, but does not apply it, could be elected
-// too, and would grant no leases until it steps down. A node that has sent a goodbye ends soon. l is the
-// leadership of this node; nil means that there is none.
-func Transfer(ctx context.Context, v *cluster.View, l *Leadership) error {
+// too, and would grant no leases until it steps down. A node that has sent a goodbye stops soon.
+// leadership is the leadership of this node; nil means that this node does not lead.
+func Transfer(ctx context.Context, view *cluster.View, leadership *Leadership) error {
 	var views []leader.MemberView
-	if l != nil {
-		asking, cancel := context.WithTimeout(ctx, transferViewTimeout)
+	if leadership != nil {
+		viewCtx, cancel := context.WithTimeout(ctx, transferViewTimeout)
 		defer cancel()
-		views, _ = l.View(asking)
+		views, _ = leadership.View(viewCtx)
 	}
-	s := v.State()
-	return v.Raft.Transfer(func(server string) bool {
-		m, _ := ViewOf(views, consensus.NodeOf(server))
-		return !m.Silent && !m.Heartbeat.Goodbye && m.Heartbeat.Applied >= s.Committed().Epoch() && m.Heartbeat.Acked >= s.Proposed().Epoch()
+	state := view.State()
+	return view.Raft.Transfer(func(server string) bool {
+		member, _ := ViewOf(views, consensus.NodeOf(server))
+		return !member.Silent && !member.Heartbeat.Goodbye && member.Heartbeat.Applied >= state.Committed().Epoch() && member.Heartbeat.Acked >= state.Proposed().Epoch()
 	})
 }
 
-// ViewOf returns the view of one node.
+// ViewOf returns the entry of a node in views. The second result is false if there is none; the
+// entry then describes a node without heartbeats.
 func ViewOf(views []leader.MemberView, node string) (leader.MemberView, bool) {
 	i := slices.IndexFunc(views, func(v leader.MemberView) bool { return v.Node == shardmap.NodeID(node) })
 	if i < 0 {

@@ -18,31 +18,31 @@ import (
 )
 
 // Loop is the leader loop, the goroutine that runs one leadership. Only this goroutine uses the
-// leader.Leader and the fields below. One leader loop runs at a time: the next one starts after the
-// previous one has returned.
+// leader.Driver and the following fields. One leader loop runs at a time: the next one starts after
+// the previous one has returned.
 type Loop struct {
 	*Leadership
-	// cluster is the ID of the cluster that this leadership creates if there is none.
-	cluster string
-	driver  *leader.Driver
+	// newClusterID is the ID of the cluster that this leadership creates if there is none.
+	newClusterID string
+	driver       *leader.Driver
 	// policyCallers are the callers that wait for the result of a policy change, by its number.
 	policyCallers map[uint64]chan<- error
-	// appUnhealthy contains the nodes that have sent a heartbeat: true means that the app was unhealthy.
+	// appUnhealthy contains, for each node that has sent a heartbeat, whether its app was unhealthy.
 	appUnhealthy map[shardmap.NodeID]bool
-	nudges       nudges
-	// raftHeartbeatsSent is the time at which Raft's heartbeats were last sent.
-	raftHeartbeatsSent time.Time
-	// voterHeard means that another voter has sent a heartbeat since raftHeartbeatsSent.
-	voterHeard bool
+	commitNudges nudges
+	// raftHeartbeatsSentAt is the time at which Raft's heartbeats were last sent.
+	raftHeartbeatsSentAt time.Time
+	// voterHeartbeatSeen means that another voter has sent a heartbeat since raftHeartbeatsSentAt.
+	voterHeartbeatSeen bool
 }
 
-// New creates the leader loop for a term. The caller must call run.
-func New(o Options, term uint64) *Loop {
+// New creates the leader loop for a term. The caller must call Run.
+func New(options Options, term uint64) *Loop {
 	driver := leader.NewDriver(leader.DriverOptions{
-		Leader: leader.Options{Server: o.Server, Term: term, Pace: o.Pace, Timing: o.Timing, BootstrapExpect: o.BootstrapExpect},
-		Raft:   o.View.Raft, Clock: o.Clock.Precise, NewestState: o.View.State, KeyConfig: o.Keys,
+		Leader: leader.Options{Server: options.Server, Term: term, Pace: options.Pace, Timing: options.Timing, BootstrapExpect: options.BootstrapExpect},
+		Raft:   options.View.Raft, Clock: options.Clock.Precise, NewestState: options.View.State, KeyConfig: options.Keys,
 	})
-	return &Loop{Leadership: newLeadership(o, term, driver.StartedAt()), cluster: clusterid.New(), driver: driver, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
+	return &Loop{Leadership: newLeadership(options, term, driver.StartedAt()), newClusterID: clusterid.New(), driver: driver, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, commitNudges: nudges{}}
 }
 
 // Run is the leader loop. It returns when ctx ends or the term is over.
@@ -50,79 +50,80 @@ func (l *Loop) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer close(l.done)
-	l.o.Background.Go(func() { l.reconciler.Run(ctx, l.done) })
-	l.o.Background.Go(func() { l.pollIdle(ctx) })
-	t := l.o.Scheduler.NewOnDemandTicker()
-	defer t.Stop()
-	l.handle(ctx, leader.Tick{}, nil)
-	for again := true; l.leads(); {
-		if again { // otherwise the timer keeps its deadline
-			t.TickWithin(min(l.driver.Due(), l.sendIfDue()))
+	l.options.Background.Go(func() { l.reconciler.Run(ctx, l.done) })
+	l.options.Background.Go(func() { l.pollIdleShards(ctx) })
+	ticker := l.options.Scheduler.NewOnDemandTicker()
+	defer ticker.Stop()
+	l.handleMessage(ctx, leader.Tick{}, nil)
+	for resetTicker := true; l.isLeader(); {
+		if resetTicker { // otherwise the timer keeps its deadline
+			ticker.TickWithin(min(l.driver.Due(), l.sendRaftHeartbeatsIfDue()))
 		}
-		again = true
+		resetTicker = true
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.raft.Changed(): // the loop condition checks whether the term has ended
-		case <-t.C:
-			l.handle(ctx, leader.Tick{}, nil)
-		case <-l.o.StateChanged: // the driver reads the new state
-			l.handle(ctx, leader.Tick{}, nil)
-		case in := <-l.beats:
-			l.handle(ctx, leader.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
-			l.onVoterHeartbeat(in.Heartbeat.Server)
-		case in := <-l.own:
-			l.sendIfDueSoon()
-			l.handle(ctx, leader.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
-		case m := <-l.messages:
-			l.handle(ctx, m, nil)
-		case r := <-l.timingRequests:
-			entry, effects, err := l.driver.ChangeTiming(r.timing)
-			l.perform(ctx, effects, nil)
-			r.answer <- timingReply{entry, err}
-		case a := <-l.policyRequests:
-			l.requestPolicyChange(ctx, a)
-		case v := <-l.views:
-			v <- l.driver.View()
-			again = false // a view changes nothing
-		case p := <-l.plans:
+		case <-ticker.C:
+			l.handleMessage(ctx, leader.Tick{}, nil)
+		case <-l.options.StateChanged: // the driver reads the new state
+			l.handleMessage(ctx, leader.Tick{}, nil)
+		case received := <-l.heartbeats:
+			l.handleMessage(ctx, leader.HeartbeatReceived{Heartbeat: received.Heartbeat, From: received.RemoteAddr}, received.Respond)
+			l.onVoterHeartbeat(received.Heartbeat.Server)
+		case received := <-l.ownHeartbeat:
+			l.sendRaftHeartbeatsIfDueSoon()
+			l.handleMessage(ctx, leader.HeartbeatReceived{Heartbeat: received.Heartbeat, From: received.RemoteAddr}, received.Respond)
+		case message := <-l.messages:
+			l.handleMessage(ctx, message, nil)
+		case request := <-l.timingRequests:
+			entry, effects, err := l.driver.ChangeTiming(request.timing)
+			l.performEffects(ctx, effects, nil)
+			request.result <- timingResult{entry, err}
+		case request := <-l.policyRequests:
+			l.startPolicyChange(ctx, request)
+		case response := <-l.viewRequests:
+			response <- l.driver.View()
+			resetTicker = false // a view changes nothing
+		case response := <-l.planRequests:
 			plan, err := l.driver.Plan()
-			p <- planReply{plan, err}
+			response <- planResult{plan, err}
 		}
 	}
 }
 
-// leads reports whether this node still leads in the same term.
-func (l *Loop) leads() bool {
+// isLeader reports whether this node still leads in the same term.
+func (l *Loop) isLeader() bool {
 	term, leads := l.raft.Leadership()
 	return leads && term == l.term
 }
 
-// handle passes a message to the machine and performs the effects. answer sends the response to a
-// heartbeat; nil for other messages.
-func (l *Loop) handle(ctx context.Context, m leader.Message, answer func(ack.Answer)) {
-	if h, ok := m.(leader.HeartbeatReceived); ok {
-		l.observeApp(h.Node, h.Unhealthy)
-		l.nudgeIfBehind(h.Heartbeat)
+// handleMessage passes a message to the driver and performs the effects that the driver returns. respond
+// sends the response to a heartbeat; nil means that the message is not a heartbeat.
+func (l *Loop) handleMessage(ctx context.Context, message leader.Message, respond func(ack.Answer)) {
+	if heartbeat, ok := message.(leader.HeartbeatReceived); ok {
+		l.recordAppHealth(heartbeat.Node, heartbeat.Unhealthy)
+		l.propagateCommitIfBehind(heartbeat.Heartbeat)
 	}
-	l.perform(ctx, l.driver.Handle(m), answer)
+	l.performEffects(ctx, l.driver.Handle(message), respond)
 }
 
-// perform performs the effects that the machine has decided. Effects that wait for Raft or for other
-// nodes run in separate goroutines.
-func (l *Loop) perform(ctx context.Context, effects []leader.Effect, answer func(ack.Answer)) {
-	for _, e := range effects {
-		switch e := e.(type) {
+// performEffects performs the effects that the driver has returned. respond sends the response to a
+// heartbeat; nil means no response. Effects that wait for Raft or for other nodes run in separate
+// goroutines.
+func (l *Loop) performEffects(ctx context.Context, effects []leader.Effect, respond func(ack.Answer)) {
+	for _, effect := range effects {
+		switch e := effect.(type) {
 		case leader.Reply:
-			if answer != nil {
-				answer(e.Answer)
+			if respond != nil {
+				respond(e.Answer)
 			}
 		case leader.Submit:
-			l.submit(e)
+			l.submitEntry(e)
 		case leader.Barrier:
 			l.issueBarrier(ctx, e.Attempt)
 		case leader.AskIdle:
-			l.o.Background.Go(func() { l.askInStage(ctx, e) })
+			l.options.Background.Go(func() { l.fetchIdleStaged(ctx, e) })
 		case leader.StepDown:
 			l.stepDown(ctx, e.Reason)
 		case leader.Event:
@@ -131,39 +132,39 @@ func (l *Loop) perform(ctx context.Context, effects []leader.Effect, answer func
 	}
 }
 
-// nudgeIfBehind sends the commit index to the followers now if the sender of the heartbeat hb has just
-// started or lacks committed entries. A process that has just started has log entries on its disk, but
-// does not know which of them are committed.
-func (l *Loop) nudgeIfBehind(hb ack.Heartbeat) {
-	at := lag{hb.Nonce, l.driver.State().Committed().Epoch()}
-	if hb.Term == l.term && l.nudges.shouldNudge(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
+// propagateCommitIfBehind sends the commit index to the followers now if the sender of the heartbeat has just
+// started or lacks committed entries. A process that has just started has log entries on its disk, but does not
+// know which of them are committed.
+func (l *Loop) propagateCommitIfBehind(heartbeat ack.Heartbeat) {
+	lag := missingMap{heartbeat.Nonce, l.driver.State().Committed().Epoch()}
+	if heartbeat.Term == l.term && l.commitNudges.shouldNudge(heartbeat.Node, lag, heartbeat.Applied < lag.epoch, time.Now()) {
 		l.raft.PropagateCommit()
 	}
 }
 
-// observeApp records an event when the health of another node's app has changed. Each node records
-// the events of its own app. The first heartbeat of a node is no change.
-func (l *Loop) observeApp(node shardmap.NodeID, sick bool) {
-	was, known := l.appUnhealthy[node]
-	l.appUnhealthy[node] = sick
-	if known && was != sick && node != l.o.Self {
-		l.o.Events.Add(eventlog.AppHealth(node, !sick))
+// recordAppHealth records an event when the health of another node's app has changed. Each node records
+// the events of its own app. The first heartbeat of a node is not a change.
+func (l *Loop) recordAppHealth(node shardmap.NodeID, unhealthy bool) {
+	previous, known := l.appUnhealthy[node]
+	l.appUnhealthy[node] = unhealthy
+	if known && previous != unhealthy && node != l.options.Self {
+		l.options.Events.Add(eventlog.AppHealth(node, !unhealthy))
 	}
 }
 
-// submit appends an entry to the log in a separate goroutine. If the outcome is unknown, the
+// submitEntry appends an entry to the log in a separate goroutine. If the outcome is unknown, the
 // leadership is lost, and the next leader finds the outcome in the log.
-func (l *Loop) submit(e leader.Submit) {
-	entry, answer := slices.Clone(e.Entry), l.policyCallers[e.RequestNumber]
-	delete(l.policyCallers, e.RequestNumber)
-	l.o.Background.Go(func() {
-		began := time.Now()
+func (l *Loop) submitEntry(request leader.Submit) {
+	entry, result := slices.Clone(request.Entry), l.policyCallers[request.RequestNumber]
+	delete(l.policyCallers, request.RequestNumber)
+	l.options.Background.Go(func() {
+		start := time.Now()
 		err := l.raft.Apply(entry)
 		if err == nil {
-			l.o.Metrics.Commits.Observe(time.Since(began).Seconds())
+			l.options.Metrics.CommitSeconds.Observe(time.Since(start).Seconds())
 		}
-		if answer != nil {
-			answer <- err
+		if result != nil {
+			result <- err
 		}
 		if err == nil || errors.Is(err, consensus.ErrUnknown) {
 			return
@@ -179,69 +180,69 @@ func (l *Loop) submit(e leader.Submit) {
 // stepDown transfers the leadership to another voter in the background.
 func (l *Loop) stepDown(ctx context.Context, reason string) {
 	l.Log.Warn().Str("reason", reason).Msg("stepped down")
-	l.o.Background.Go(func() {
-		if err := Transfer(ctx, l.o.View, l.Leadership); err != nil {
+	l.options.Background.Go(func() {
+		if err := Transfer(ctx, l.options.View, l.Leadership); err != nil {
 			l.Log.Warn().Err(err).Msg("leadership transfer failed")
 		}
 	})
 }
 
-// logEvent logs and counts a decision of the machine.
-func (l *Loop) logEvent(e leader.Event) {
-	switch e.Kind {
+// logEvent logs and counts a decision of the driver.
+func (l *Loop) logEvent(evt leader.Event) {
+	switch evt.Kind {
 	case leader.EventProposing:
-		l.o.Changes.Proposed(e.Epoch, l.o.Clock.Precise())
-		l.o.Metrics.Proposals.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
-		line := l.Log.Info().Str("reason", e.Reason).Int("moved", e.Moved)
-		if e.Busy > 0 {
-			line = line.Int("deferred", e.Busy)
+		l.options.Changes.Proposed(evt.Epoch, l.options.Clock.Precise())
+		l.options.Metrics.Proposals.WithLabelValues(eventlog.ReasonLabel(evt.Reason)).Inc()
+		logLine := l.Log.Info().Str("reason", evt.Reason).Int("moved", evt.Moved)
+		if evt.Busy > 0 {
+			logLine = logLine.Int("deferred", evt.Busy)
 		}
-		for name, nodes := range map[string][]shardmap.NodeID{"joined": e.Joined, "left": e.Left} {
+		for name, nodes := range map[string][]shardmap.NodeID{"joined": evt.Joined, "left": evt.Left} {
 			if len(nodes) > 0 {
-				line.Strs(name, texts(nodes))
+				logLine.Strs(name, nodeIDStrings(nodes))
 			}
 		}
-		line.Msg("map proposed")
+		logLine.Msg("map proposed")
 	case leader.EventDropped:
-		l.o.Events.Add(event.Event{Kind: event.NodeDropped, Node: string(e.Node), Reason: e.Cause.String()})
-		l.o.Metrics.Exclusions.WithLabelValues(e.Cause.String()).Inc()
-		l.Log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node excluded from map")
+		l.options.Events.Add(event.Event{Kind: event.NodeDropped, Node: string(evt.Node), Reason: evt.Cause.String()})
+		l.options.Metrics.Exclusions.WithLabelValues(evt.Cause.String()).Inc()
+		l.Log.Warn().Str("peer", string(evt.Node)).Stringer("cause", evt.Cause).Msg("node excluded from map")
 	case leader.EventCommitting:
-		l.o.Changes.CommitSubmitted(e.Epoch, l.o.Clock.Precise())
-		l.Log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledgements received")
+		l.options.Changes.CommitSubmitted(evt.Epoch, l.options.Clock.Precise())
+		l.Log.Debug().Uint64("epoch", uint64(evt.Epoch)).Msg("all acknowledgements received")
 	case leader.EventTakeover:
-		l.o.Metrics.Takeovers.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
-		l.Log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken over")
+		l.options.Metrics.Takeovers.WithLabelValues(eventlog.ReasonLabel(evt.Reason)).Inc()
+		l.Log.Info().Str("peer", string(evt.Node)).Str("by", evt.Reason).Msg("shards taken over")
 	case leader.EventDuplicate:
-		l.Log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: another process has this ID")
+		l.Log.Warn().Str("peer", string(evt.Node)).Str("addr", evt.Reason).Msg("duplicate-node: another process has this ID")
 	case leader.EventSilent:
-		l.Log.Warn().Str("peer", string(e.Node)).Msg("node unresponsive")
+		l.Log.Warn().Str("peer", string(evt.Node)).Msg("node unresponsive")
 	case leader.EventRestart:
-		if e.Grace > 0 {
-			l.Log.Info().Str("peer", string(e.Node)).Dur("grace", e.Grace).Msg("node restarting in place, shards wait")
+		if evt.Grace > 0 {
+			l.Log.Info().Str("peer", string(evt.Node)).Dur("grace", evt.Grace).Msg("node restarting in place, shards wait")
 		} else {
-			l.Log.Info().Str("peer", string(e.Node)).Msg("node returned after restart")
+			l.Log.Info().Str("peer", string(evt.Node)).Msg("node returned after restart")
 		}
 	case leader.EventBack:
-		l.Log.Info().Str("peer", string(e.Node)).Msg("node responds again")
+		l.Log.Info().Str("peer", string(evt.Node)).Msg("node responds again")
 	case leader.EventNoteDropped:
-		WarnNoteRefused(&l.Log, e.Node, e.Shard)
+		WarnNoteRefused(&l.Log, evt.Node, evt.Shard)
 	}
 }
 
-// texts converts node IDs to strings.
-func texts(nodes []shardmap.NodeID) []string {
-	out := make([]string, len(nodes))
+// nodeIDStrings converts node IDs to strings.
+func nodeIDStrings(nodes []shardmap.NodeID) []string {
+	result := make([]string, len(nodes))
 	for i, id := range nodes {
-		out[i] = string(id)
+		result[i] = string(id)
 	}
-	return out
+	return result
 }
 
 // WarnNoteRefused logs that a shard moves without its release note, because the notes of one proposal exceed
 // the limit.
-func WarnNoteRefused(log *zerolog.Logger, node shardmap.NodeID, s shardmap.Shard) {
-	log.Warn().Str("peer", string(node)).Uint32("shard", uint32(s)).Int("max_notes", ack.MaxNotes).Int("max_bytes", ack.MaxNoteBytes).
+func WarnNoteRefused(log *zerolog.Logger, node shardmap.NodeID, shard shardmap.Shard) {
+	log.Warn().Str("peer", string(node)).Uint32("shard", uint32(shard)).Int("max_notes", ack.MaxNotes).Int("max_bytes", ack.MaxNoteBytes).
 		Str("remedy", "write the location of the state into the note instead of the state").
 		Msg("note refused, map change too large")
 }

@@ -28,17 +28,17 @@ func TestNewLeaderWaitsForHeartbeatsOfVoters(t *testing.T) {
 	}{
 		"all are heard":      {leader.MemberView{Node: "b"}, 0, time.Hour, time.Hour, 0},
 		"heard a bit later":  {unheard, 300 * time.Millisecond, time.Hour, time.Hour, 300 * time.Millisecond},
-		"never heard":        {unheard, 0, time.Hour, time.Hour, dead + handOverLook},
+		"never heard":        {unheard, 0, time.Hour, time.Hour, dead + leaderPollInterval},
 		"known to be gone":   {crashed, 0, time.Hour, time.Hour, 0},
 		"leads no more":      {unheard, 0, 100 * time.Millisecond, time.Hour, 100 * time.Millisecond},
 		"nobody waits":       {unheard, 0, time.Hour, 110 * time.Millisecond, 110 * time.Millisecond},
-		"unknown altogether": {leader.MemberView{Node: "c"}, 0, time.Hour, time.Hour, dead + handOverLook},
+		"unknown altogether": {leader.MemberView{Node: "c"}, 0, time.Hour, time.Hour, dead + leaderPollInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := clock.Virtual()
 				o := Options{Clock: c, View: cluster.NewView("a", "a/d", ack.Timing{DeadAfter: dead}, ack.NewState)}
-				l := &Leadership{o: o, views: make(chan chan []leader.MemberView), done: make(chan struct{}), began: c.Precise()}
+				l := &Leadership{options: o, viewRequests: make(chan chan []leader.MemberView), done: make(chan struct{}), startedAt: c.Precise()}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.asks)
 				defer cancel()
 				began := time.Now()
@@ -47,7 +47,7 @@ func TestNewLeaderWaitsForHeartbeatsOfVoters(t *testing.T) {
 				go func() {
 					for {
 						select {
-						case v := <-l.views:
+						case v := <-l.viewRequests:
 							b := tc.b
 							if tc.heard > 0 && time.Since(began) >= tc.heard {
 								b.SinceHeartbeat = 0
@@ -63,7 +63,7 @@ func TestNewLeaderWaitsForHeartbeatsOfVoters(t *testing.T) {
 				l.awaitVoters(ctx, []string{"a/1", "b/1"})
 				took := time.Since(began)
 				close(over)
-				if took < tc.want || took > tc.want+handOverLook {
+				if took < tc.want || took > tc.want+leaderPollInterval {
 					t.Errorf("waited for %v, want %v", took, tc.want)
 				}
 			})

@@ -21,32 +21,32 @@ type nudges map[shardmap.NodeID]nudge
 
 // nudge is the last nudge because of the heartbeats of one node.
 type nudge struct {
-	lag      lag
-	at       time.Time // time of the last nudge
+	missing  missingMap
+	sentAt   time.Time // time of the last nudge
 	attempts int       // nudges for this lag
 }
 
-// lag identifies a process and the committed map that it lacks.
-type lag struct {
+// missingMap identifies a process and the committed map that it lacks.
+type missingMap struct {
 	nonce uint64
 	epoch shardmap.Epoch
 }
 
 // shouldNudge reports whether the leader must nudge because of a heartbeat of node, and records the
-// nudge. Each nudge writes a log entry. lags means that the process lacks the committed map. A process
-// that has just started is nudged in any case, because it may lack other entries.
-func (n nudges) shouldNudge(node shardmap.NodeID, l lag, lags bool, now time.Time) bool {
+// nudge. Each nudge writes a log entry. lacksMap means that the process lacks the committed map. A
+// process that has just started is nudged in any case, because it may lack other entries.
+func (n nudges) shouldNudge(node shardmap.NodeID, missing missingMap, lacksMap bool, now time.Time) bool {
 	last, known := n[node]
 	switch {
-	case !known || last.lag.nonce != l.nonce:
+	case !known || last.missing.nonce != missing.nonce:
 		last.attempts = 0
-	case !lags:
+	case !lacksMap:
 		return false
-	case last.lag != l:
+	case last.missing != missing:
 		last.attempts = 0
-	case last.attempts >= maxNudges || now.Sub(last.at) < nudgeRetryPause<<max(last.attempts-1, 0):
+	case last.attempts >= maxNudges || now.Sub(last.sentAt) < nudgeRetryPause<<max(last.attempts-1, 0):
 		return false
 	}
-	n[node] = nudge{l, now, last.attempts + 1}
+	n[node] = nudge{missing, now, last.attempts + 1}
 	return true
 }

@@ -14,7 +14,7 @@ import (
 func TestLaggingNodeIsNotifiedAgain(t *testing.T) {
 	n, began := nudges{}, time.Now()
 	var told []time.Duration
-	first := lag{nonce: 1, epoch: 5}
+	first := missingMap{nonce: 1, epoch: 5}
 	for at := time.Duration(0); at < time.Hour; at += 100 * time.Millisecond {
 		if n.shouldNudge("a", first, true, began.Add(at)) {
 			told = append(told, at)
@@ -26,7 +26,7 @@ func TestLaggingNodeIsNotifiedAgain(t *testing.T) {
 	now := began.Add(time.Hour)
 	for _, c := range []struct {
 		node  string
-		lag   lag
+		lag   missingMap
 		lags  bool
 		after time.Duration
 		want  bool
@@ -34,12 +34,12 @@ func TestLaggingNodeIsNotifiedAgain(t *testing.T) {
 		{"b", first, false, 0, true}, // never heard before
 		{"b", first, false, time.Minute, false},
 		{"b", first, true, time.Minute, true},
-		{"a", lag{nonce: 1, epoch: 6}, false, 0, false},
-		{"a", lag{nonce: 1, epoch: 6}, true, 0, true},
-		{"a", lag{nonce: 1, epoch: 6}, true, nudgeRetryPause - 1, false},
-		{"a", lag{nonce: 1, epoch: 6}, true, nudgeRetryPause, true},
-		{"a", lag{nonce: 2, epoch: 6}, false, nudgeRetryPause, true}, // another process
-		{"a", lag{nonce: 2, epoch: 6}, false, time.Hour, false},
+		{"a", missingMap{nonce: 1, epoch: 6}, false, 0, false},
+		{"a", missingMap{nonce: 1, epoch: 6}, true, 0, true},
+		{"a", missingMap{nonce: 1, epoch: 6}, true, nudgeRetryPause - 1, false},
+		{"a", missingMap{nonce: 1, epoch: 6}, true, nudgeRetryPause, true},
+		{"a", missingMap{nonce: 2, epoch: 6}, false, nudgeRetryPause, true}, // another process
+		{"a", missingMap{nonce: 2, epoch: 6}, false, time.Hour, false},
 	} {
 		if got := n.shouldNudge(shardmap.NodeID(c.node), c.lag, c.lags, now.Add(c.after)); got != c.want {
 			t.Errorf("%s, %+v, lags %v, %v later: told %v, want %v", c.node, c.lag, c.lags, c.after, got, c.want)

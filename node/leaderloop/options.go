@@ -45,7 +45,7 @@ type Options struct {
 	// IdleShards and IdleInStage return the shards of this node that can move now, in a gradual drain and in
 	// a staged map change.
 	IdleShards  func() IdleReport
-	IdleInStage func(StageQuestion) IdleReport
+	IdleInStage func(StagedIdleRequest) IdleReport
 	// AdoptCluster stores the ID of the cluster in the data directory. The loop calls it from a goroutine of
 	// Background.
 	AdoptCluster func(*ack.State)
@@ -61,8 +61,8 @@ type Options struct {
 
 // Metrics contains the metrics of what a node does as leader.
 type Metrics struct {
-	Proposals  *prometheus.CounterVec // map changes, by reason
-	Exclusions *prometheus.CounterVec // nodes that were excluded from the map, by reason
-	Takeovers  *prometheus.CounterVec // owners whose shards were taken over, by the rule that allowed it
-	Commits    prometheus.Histogram   // time until a log entry is committed
+	Proposals     *prometheus.CounterVec // map changes, by reason
+	Exclusions    *prometheus.CounterVec // nodes that were excluded from the map, by reason
+	Takeovers     *prometheus.CounterVec // owners whose shards were taken over, by the rule that allowed it
+	CommitSeconds prometheus.Histogram   // time until a log entry is committed
 }

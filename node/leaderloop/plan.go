@@ -9,48 +9,48 @@ import (
 	"shardway/node/control"
 )
 
-// planReply is the response of the leader loop to a request for a plan.
-type planReply struct {
+// planResult is the response of the leader loop to a request for a plan.
+type planResult struct {
 	plan leader.Plan
 	err  error
 }
 
 // Plan requests the plan from the leader loop.
 func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
-	answer := make(chan planReply, 1)
+	response := make(chan planResult, 1)
 	select {
-	case l.plans <- answer:
+	case l.planRequests <- response:
 	case <-l.done:
 		return api.Plan{}, control.ErrNotLeader
 	case <-ctx.Done():
 		return api.Plan{}, ctx.Err()
 	}
-	p := <-answer
-	if p.err != nil {
-		return api.Plan{}, policyError(p.err)
+	result := <-response
+	if result.err != nil {
+		return api.Plan{}, translatePolicyError(result.err)
 	}
-	out := api.Plan{Epoch: uint64(p.plan.Epoch), Moves: groups(p.plan.Moves), Resumed: groups(p.plan.Resumed)}
-	if p.plan.Pause > 0 {
-		out.Pause = timingrules.Short(p.plan.Pause)
+	plan := api.Plan{Epoch: uint64(result.plan.Epoch), Moves: groupMoves(result.plan.Moves), Resumed: groupMoves(result.plan.Resumed)}
+	if result.plan.Pause > 0 {
+		plan.Pause = timingrules.Short(result.plan.Pause)
 	}
-	for _, h := range p.plan.HeldBack {
-		out.HeldBack = append(out.HeldBack, api.HeldBackNode{Node: string(h.Node), Shards: h.Shards})
+	for _, node := range result.plan.HeldBack {
+		plan.HeldBack = append(plan.HeldBack, api.HeldBackNode{Node: string(node.Node), Shards: node.Shards})
 	}
-	return out, nil
+	return plan, nil
 }
 
-// groups combines the moves that differ only in the shard.
-func groups(moves []leader.PlannedMove) []api.PlannedMoves {
-	out, at := []api.PlannedMoves{}, map[leader.PlannedMove]int{}
-	for _, m := range moves {
-		like := m
-		like.Shard = 0 // the key of the group
-		i, ok := at[like]
+// groupMoves combines the moves that differ only in the shard.
+func groupMoves(moves []leader.PlannedMove) []api.PlannedMoves {
+	groups, groupIndex := []api.PlannedMoves{}, map[leader.PlannedMove]int{}
+	for _, move := range moves {
+		key := move
+		key.Shard = 0 // the key of the group
+		i, ok := groupIndex[key]
 		if !ok {
-			i, at[like] = len(out), len(out)
-			out = append(out, api.PlannedMoves{From: string(m.From), To: string(m.To), Why: m.Reason, Proposed: m.Proposed})
+			i, groupIndex[key] = len(groups), len(groups)
+			groups = append(groups, api.PlannedMoves{From: string(move.From), To: string(move.To), Why: move.Reason, Proposed: move.Proposed})
 		}
-		out[i].Shards = append(out[i].Shards, uint32(m.Shard))
+		groups[i].Shards = append(groups[i].Shards, uint32(move.Shard))
 	}
-	return out
+	return groups
 }

@@ -18,211 +18,214 @@ import (
 	"shardway/shardmap"
 )
 
-// handOverLook is the interval at which a node polls after a leadership transfer, until there is a new
-// leader. It is also the interval of retries of requests to a leader that was just elected.
-const handOverLook = 20 * time.Millisecond
+// leaderPollInterval is the interval at which a node checks for a new leader after a leadership transfer. It
+// is also the interval of retries of requests to a leader that was just elected.
+const leaderPollInterval = 20 * time.Millisecond
 
-// policyRequest is a request to the leader loop for changes of the policy. answer receives the result of the log
-// entry with the changes.
+// policyRequest is a request to the leader loop for changes of the policy. result receives the outcome of the
+// log entry with the changes.
 type policyRequest struct {
 	changes []ack.Change
-	answer  chan<- error // cap 1
+	result  chan<- error // cap 1
 }
 
 // changePolicy changes the policy on the leader. It checks and performs one action at a time: two concurrent
 // drains could each leave enough voters, but too few together.
-func (l *Leadership) changePolicy(ctx context.Context, a api.Action) error {
+func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error {
 	select {
-	case l.changingPolicy <- struct{}{}:
-		defer func() { <-l.changingPolicy }()
+	case l.policyLock <- struct{}{}:
+		defer func() { <-l.policyLock }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	change, err := l.changeOf(a)
+	change, err := l.parseAction(action)
 	if err != nil {
 		return err
 	}
-	if a.Verb == api.Drain {
-		voters, _ := l.o.View.Servers()
+	if action.Verb == api.Drain {
+		voters, _ := l.options.View.Servers()
 		views := l.awaitVoters(ctx, voters)
-		s := l.o.View.State()
-		if err := drainable(change.Node, voters, views, s.Policy()); err != nil && !a.Force && !s.Policy().IsDraining(change.Node) {
+		state := l.options.View.State()
+		if err := checkDrain(change.Node, voters, views, state.Policy()); err != nil && !action.Force && !state.Policy().IsDraining(change.Node) {
 			return err
 		}
-		if a.Node == string(l.o.Self) {
+		if action.Node == string(l.options.Self) {
 			// The new leader drains this node. If no other node takes over, this one drains itself as leader.
-			if next := l.handOver(ctx); next != "" {
-				return l.o.Client.Call(ctx, next, control.Request{Kind: control.Do, Action: a}, nil)
+			if newLeader := l.transferLeadership(ctx); newLeader != "" {
+				return l.options.Client.Call(ctx, newLeader, control.Request{Kind: control.Do, Action: action}, nil)
 			}
 		}
 	}
 	return l.submitPolicyChange(ctx, change)
 }
 
-// changeOf converts an action to a change of the policy, or returns why the action is invalid.
-func (l *Leadership) changeOf(a api.Action) (ack.Change, error) {
-	c := ack.Change{Node: shardmap.NodeID(a.Node), Weight: a.Weight, Shard: shardmap.Shard(a.Shard), Zone: a.Zone}
-	p := l.o.View.State().Policy()
-	asked := p.IsDraining(c.Node) || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
-	if a.Node != "" && !l.o.View.HasNode(a.Node) && !asked {
-		return c, l.o.View.UnknownNode(a.Node)
+// parseAction converts an action to a change of the policy, or returns why the action is invalid.
+func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
+	change := ack.Change{Node: shardmap.NodeID(action.Node), Weight: action.Weight, Shard: shardmap.Shard(action.Shard), Zone: action.Zone}
+	policy := l.options.View.State().Policy()
+	inPolicy := policy.IsDraining(change.Node) || policy.Cordoned[change.Node] || policy.Weights[change.Node] > 0
+	if action.Node != "" && !l.options.View.HasNode(action.Node) && !inPolicy {
+		return change, l.options.View.UnknownNode(action.Node)
 	}
-	switch a.Verb {
+	switch action.Verb {
 	case api.Drain:
-		c.SafeDrain = a.Safe
-		if err := releaseTimeoutOf(&c, a.ReleaseTimeout); err != nil {
-			return c, err
+		change.SafeDrain = action.Safe
+		if err := parseReleaseTimeout(&change, action.ReleaseTimeout); err != nil {
+			return change, err
 		}
-		return drainOf(c, a.IdleFirst)
+		return parseDrain(change, action.IdleFirst)
 	case api.Cordon:
-		c.Kind = ack.ChangeCordon
+		change.Kind = ack.ChangeCordon
 	case api.Uncordon:
-		c.Kind = ack.ChangeUncordon
+		change.Kind = ack.ChangeUncordon
 	case api.Weigh:
-		c.Kind = ack.ChangeWeight
+		change.Kind = ack.ChangeWeight
 	case api.Pin:
-		c.Kind = ack.ChangePin
-		if a.Zone != "" && !l.o.View.HasZone(a.Zone) {
-			return c, fmt.Errorf("%w: no node is in zone %q: `shardway nodes` lists them", api.ErrRefused, a.Zone)
+		change.Kind = ack.ChangePin
+		if action.Zone != "" && !l.options.View.HasZone(action.Zone) {
+			return change, fmt.Errorf("%w: no node is in zone %q: `shardway nodes` lists them", api.ErrRefused, action.Zone)
 		}
 	case api.Unpin:
-		c.Kind = ack.ChangeUnpin
+		change.Kind = ack.ChangeUnpin
 	case api.AppRestarted:
-		c.Kind = ack.ChangeAppRestarted
+		change.Kind = ack.ChangeAppRestarted
 	case api.Resume:
-		c.Kind = ack.ChangeResume
+		change.Kind = ack.ChangeResume
 	case api.Pause:
-		d, err := time.ParseDuration(a.For)
-		if err != nil || d <= 0 || d > ack.MaxPause {
-			return c, fmt.Errorf("%w: for = %q is not a duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxPause))
+		duration, err := time.ParseDuration(action.For)
+		if err != nil || duration <= 0 || duration > ack.MaxPause {
+			return change, fmt.Errorf("%w: for = %q is not a duration of at most %s", api.ErrInvalid, action.For, timingrules.Short(ack.MaxPause))
 		}
-		c.Kind, c.Duration = ack.ChangePause, d
+		change.Kind, change.Duration = ack.ChangePause, duration
 	case api.Quarantine, api.Lift:
-		return quarantineOf(a, p)
+		return parseQuarantine(action, policy)
 	case api.Remove, api.StepDown, api.Rebalance:
 	}
-	return c, nil
+	return change, nil
 }
 
-// releaseTimeoutOf parses the release timeout of a drain and sets it in c. An empty text changes nothing.
-func releaseTimeoutOf(c *ack.Change, text string) error {
+// parseReleaseTimeout parses the release timeout of a drain and sets it in change. An empty text changes
+// nothing.
+func parseReleaseTimeout(change *ack.Change, text string) error {
 	if text == "" {
 		return nil
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > ack.MaxReleaseTimeout {
+	timeout, err := time.ParseDuration(text)
+	if err != nil || timeout <= 0 || timeout > ack.MaxReleaseTimeout {
 		return fmt.Errorf("%w: release_timeout = %q is not a duration of at most %s", api.ErrInvalid, text, timingrules.Short(ack.MaxReleaseTimeout))
 	}
-	c.ReleaseTimeout = d
+	change.ReleaseTimeout = timeout
 	return nil
 }
 
-// drainOf fills in the drain fields of c. With a duration idleFirst, only idle shards move during that
-// time, and the remaining ones afterwards. If idleFirst is empty, all shards move at once.
-func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
+// parseDrain fills in the drain fields of change. With a duration idleFirst, only idle shards move during
+// that time, and the remaining ones afterwards. If idleFirst is empty, all shards move at once.
+func parseDrain(change ack.Change, idleFirst string) (ack.Change, error) {
 	if idleFirst == "" {
-		c.Kind = ack.ChangeDrain
-		return c, nil
+		change.Kind = ack.ChangeDrain
+		return change, nil
 	}
-	d, err := time.ParseDuration(idleFirst)
-	if err != nil || d <= 0 || d > ack.MaxGradualDrain {
-		return c, fmt.Errorf("%w: idle_first = %q is not a duration of at most %s", api.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
+	duration, err := time.ParseDuration(idleFirst)
+	if err != nil || duration <= 0 || duration > ack.MaxGradualDrain {
+		return change, fmt.Errorf("%w: idle_first = %q is not a duration of at most %s", api.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
 	}
-	c.Kind, c.Duration = ack.ChangeDrainGradually, d
-	return c, nil
+	change.Kind, change.Duration = ack.ChangeDrainGradually, duration
+	return change, nil
 }
 
 // awaitVoters returns the leader's view of the nodes. A leader that was just elected first waits for a
 // heartbeat from every voter, for up to dead-after. Otherwise it would consider all other voters failed,
 // for example when the previous leader has transferred the leadership to it in order to be drained.
 func (l *Leadership) awaitVoters(ctx context.Context, voters []string) []leader.MemberView {
-	t := time.NewTicker(handOverLook)
-	defer t.Stop()
+	ticker := time.NewTicker(leaderPollInterval)
+	defer ticker.Stop()
 	for {
 		views, leads := l.View(ctx)
 		missing := slices.ContainsFunc(voters, func(server string) bool {
-			v, _ := ViewOf(views, consensus.NodeOf(server))
-			return v.SinceHeartbeat < 0 && !v.Crashed
+			member, _ := ViewOf(views, consensus.NodeOf(server))
+			return member.SinceHeartbeat < 0 && !member.Crashed
 		})
-		if !leads || !missing || l.o.Clock.Precise()-l.began > l.o.View.Timing().DeadAfter {
+		if !leads || !missing || l.options.Clock.Precise()-l.startedAt > l.options.View.Timing().DeadAfter {
 			return views
 		}
 		select {
-		case <-t.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return views
 		}
 	}
 }
 
-// drainable returns an error if a node must not be drained. A drained node is usually stopped afterwards,
-// so the conditions are those for stopping it, see endangered.
-func drainable(node shardmap.NodeID, voters []string, views []leader.MemberView, p *ack.Policy) error {
-	why, remedy := Endangered(node, voters, views, p)
-	if why == "" {
+// checkDrain returns an error if a node must not be drained. A drained node is usually stopped afterwards,
+// so the conditions are those for stopping it, see StopRisk.
+func checkDrain(node shardmap.NodeID, voters []string, views []leader.MemberView, policy *ack.Policy) error {
+	reason, remedy := StopRisk(node, voters, views, policy)
+	if reason == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; %s", api.ErrRefused, why, remedy)
+	return fmt.Errorf("%w: %s; %s", api.ErrRefused, reason, remedy)
 }
 
-// Endangered returns why a node cannot be stopped safely, and a remedy: too few voters would remain, or no
+// StopRisk returns why a node cannot be stopped safely, and a remedy: too few voters would remain, or no
 // other node could own its shards. Empty results mean that the node can be stopped.
-func Endangered(node shardmap.NodeID, voters []string, views []leader.MemberView, p *ack.Policy) (why, remedy string) {
-	var left, missing []string
+func StopRisk(node shardmap.NodeID, voters []string, views []leader.MemberView, policy *ack.Policy) (reason, remedy string) {
+	var available, unavailable []string
 	for _, server := range voters {
 		id := shardmap.NodeID(consensus.NodeOf(server))
 		if id == node {
 			continue
 		}
-		v, _ := ViewOf(views, string(id))
-		why := ""
+		member, _ := ViewOf(views, string(id))
+		reason := ""
 		switch {
-		case v.SinceHeartbeat < 0 || v.Silent || v.Crashed:
-			why = "sends no heartbeats"
-		case v.Heartbeat.Leaving || v.Heartbeat.Goodbye:
-			why = "is leaving"
-		case p.IsDraining(id):
-			why = "is drained"
+		case member.SinceHeartbeat < 0 || member.Silent || member.Crashed:
+			reason = "sends no heartbeats"
+		case member.Heartbeat.Leaving || member.Heartbeat.Goodbye:
+			reason = "is leaving"
+		case policy.IsDraining(id):
+			reason = "is drained"
 		}
-		if why == "" {
-			left = append(left, string(id))
+		if reason == "" {
+			available = append(available, string(id))
 		} else {
-			missing = append(missing, string(id)+" "+why)
+			unavailable = append(unavailable, string(id)+" "+reason)
 		}
 	}
-	if need := len(voters)/2 + 1; len(left) < need {
-		also := "" // the voters that do not count, with reasons
-		if len(missing) > 0 {
-			also = " (" + strings.Join(missing, ", ") + ")"
+	if quorum := len(voters)/2 + 1; len(available) < quorum {
+		details := "" // the voters that do not count, with reasons
+		if len(unavailable) > 0 {
+			details = " (" + strings.Join(unavailable, ", ") + ")"
 		}
-		return fmt.Sprintf("without node %q, %d of %d voters remain and %d are required%s: when it stops, the cluster becomes unavailable", node, len(left), len(voters), need, also),
+		return fmt.Sprintf("without node %q, %d of %d voters remain and %d are required%s: when it stops, the cluster becomes unavailable", node, len(available), len(voters), quorum, details),
 			"add a node first, or drain it with --force"
 	}
-	if !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Node != node && v.Eligible && !p.IsDraining(v.Node) }) {
+	if !slices.ContainsFunc(views, func(member leader.MemberView) bool {
+		return member.Node != node && member.Eligible && !policy.IsDraining(member.Node)
+	}) {
 		return fmt.Sprintf("no other node can own the shards of node %q now", node), "check the states of the nodes with `shardway nodes`"
 	}
 	return "", ""
 }
 
-// handOver transfers the leadership to another node, because a drained node should not lead. It returns the
+// transferLeadership transfers the leadership to another node, because a drained node should not lead. It returns the
 // new leader, or "" if the transfer failed.
-func (l *Leadership) handOver(ctx context.Context) string {
-	if err := await(ctx, func() error { return Transfer(ctx, l.o.View, l) }); err != nil {
+func (l *Leadership) transferLeadership(ctx context.Context) string {
+	if err := awaitOrCancel(ctx, func() error { return Transfer(ctx, l.options.View, l) }); err != nil {
 		l.Log.Warn().Err(err).Msg("leadership transfer failed")
 		return ""
 	}
-	t := time.NewTicker(handOverLook)
-	defer t.Stop()
+	ticker := time.NewTicker(leaderPollInterval)
+	defer ticker.Stop()
 	for {
-		switch leader := l.o.View.Leader(); leader {
+		switch leader := l.options.View.Leader(); leader {
 		case "":
-		case string(l.o.Self):
+		case string(l.options.Self):
 			return ""
 		default:
 			return leader
 		}
 		select {
-		case <-t.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return ""
 		}
@@ -232,33 +235,33 @@ func (l *Leadership) handOver(ctx context.Context) string {
 // submitPolicyChange makes the leader loop append changes of the policy to the log, and returns when this node has
 // applied them. While the leader was just elected and is not ready yet, submitPolicyChange retries.
 func (l *Leadership) submitPolicyChange(ctx context.Context, changes ...ack.Change) error {
-	t := time.NewTicker(handOverLook)
-	defer t.Stop()
+	ticker := time.NewTicker(leaderPollInterval)
+	defer ticker.Stop()
 	for {
-		err := l.submitOnce(ctx, changes)
+		err := l.submitPolicyChangeOnce(ctx, changes)
 		if !errors.Is(err, leader.ErrNotYet) {
-			return policyError(err)
+			return translatePolicyError(err)
 		}
 		select {
-		case <-t.C:
+		case <-ticker.C:
 		case <-ctx.Done():
-			return policyError(err)
+			return translatePolicyError(err)
 		}
 	}
 }
 
-// submitOnce does the same as submitPolicyChange, without retries.
-func (l *Leadership) submitOnce(ctx context.Context, changes []ack.Change) error {
-	answer := make(chan error, 1)
+// submitPolicyChangeOnce does the same as submitPolicyChange, without retries.
+func (l *Leadership) submitPolicyChangeOnce(ctx context.Context, changes []ack.Change) error {
+	result := make(chan error, 1)
 	select {
-	case l.policyRequests <- policyRequest{changes, answer}:
+	case l.policyRequests <- policyRequest{changes, result}:
 	case <-l.done:
 		return control.ErrNotLeader
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	select {
-	case err := <-answer:
+	case err := <-result:
 		return err
 	case <-l.done:
 		return fmt.Errorf("%w: the node that received the request is no longer leader; check with `shardway policy` whether the change was made", api.ErrUnknown)
@@ -267,8 +270,8 @@ func (l *Leadership) submitOnce(ctx context.Context, changes []ack.Change) error
 	}
 }
 
-// policyError converts an error of a policy change to an error for the operator.
-func policyError(err error) error {
+// translatePolicyError converts an error of a policy change to an error for the operator.
+func translatePolicyError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, api.ErrNoLeader), errors.Is(err, api.ErrUnknown):
 		return err
@@ -279,48 +282,48 @@ func policyError(err error) error {
 	case errors.Is(err, ack.ErrPolicyFull):
 		return fmt.Errorf("%w: the policy would exceed 64 KiB: first unpin shards or lift quarantines", api.ErrRefused)
 	}
-	return refusal(err)
+	return wrapChangeError(err)
 }
 
-// requestPolicyChange passes the changes in a to the driver, which submits a log entry for them. The result is sent to
-// a.answer later, see submit.
-func (l *Loop) requestPolicyChange(ctx context.Context, a policyRequest) {
-	number, effects, err := l.driver.ChangePolicy(a.changes)
+// startPolicyChange passes the changes of a request to the driver, which submits a log entry for them. The outcome
+// is sent to request.result later, see submitEntry.
+func (l *Loop) startPolicyChange(ctx context.Context, request policyRequest) {
+	number, effects, err := l.driver.ChangePolicy(request.changes)
 	if err != nil {
-		a.answer <- err
+		request.result <- err
 	} else {
-		l.policyCallers[number] = a.answer
+		l.policyCallers[number] = request.result
 	}
-	l.perform(ctx, effects, nil)
+	l.performEffects(ctx, effects, nil)
 }
 
-// quarantineOf returns the change of policy p that an action (Quarantine or Lift) requests.
-func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
-	hash, err := strconv.ParseUint(a.Hash, 16, 64)
+// parseQuarantine returns the change of policy that an action (Quarantine or Lift) requests.
+func parseQuarantine(action api.Action, policy *ack.Policy) (ack.Change, error) {
+	hash, err := strconv.ParseUint(action.Hash, 16, 64)
 	if err != nil {
-		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is not a key hash: give 16 hexadecimal digits", api.ErrInvalid, a.Hash)
+		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is not a key hash: give 16 hexadecimal digits", api.ErrInvalid, action.Hash)
 	}
-	c := ack.Change{Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: shardmap.Shard(a.Shard), Hash: hash, HashKeyID: a.Under}}
-	if a.Verb == api.Lift {
-		c.Kind = ack.ChangeEndQuarantine
-		if IsQuarantined(p, c.KeyFingerprint.Shard, hash) {
-			return c, nil
+	change := ack.Change{Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: shardmap.Shard(action.Shard), Hash: hash, HashKeyID: action.Under}}
+	if action.Verb == api.Lift {
+		change.Kind = ack.ChangeEndQuarantine
+		if IsQuarantined(policy, change.KeyFingerprint.Shard, hash) {
+			return change, nil
 		}
-		return c, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", api.ErrRefused)
+		return change, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", api.ErrRefused)
 	}
-	if a.For == "" {
-		return c, nil
+	if action.For == "" {
+		return change, nil
 	}
-	if c.Duration, err = time.ParseDuration(a.For); err != nil || c.Duration <= 0 || c.Duration > ack.MaxQuarantine {
-		return c, fmt.Errorf("%w: for = %q is not a duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxQuarantine))
+	if change.Duration, err = time.ParseDuration(action.For); err != nil || change.Duration <= 0 || change.Duration > ack.MaxQuarantine {
+		return change, fmt.Errorf("%w: for = %q is not a duration of at most %s", api.ErrInvalid, action.For, timingrules.Short(ack.MaxQuarantine))
 	}
-	return c, nil
+	return change, nil
 }
 
-// IsQuarantined reports whether policy p contains a quarantine of a key.
-func IsQuarantined(p *ack.Policy, shard shardmap.Shard, hash uint64) bool {
-	for m := range p.Quarantined {
-		if m.Shard == shard && m.Hash == hash {
+// IsQuarantined reports whether policy contains a quarantine of a key.
+func IsQuarantined(policy *ack.Policy, shard shardmap.Shard, hash uint64) bool {
+	for mark := range policy.Quarantined {
+		if mark.Shard == shard && mark.Hash == hash {
 			return true
 		}
 	}

@@ -61,7 +61,7 @@ func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 				views = append(views, known)
 			}
 		}
-		why, remedy := Endangered("a", tc.voters, views, &tc.policy)
+		why, remedy := StopRisk("a", tc.voters, views, &tc.policy)
 		if (why == "") != (tc.why == nil) || (remedy == "") != (tc.why == nil) {
 			t.Errorf("%s: %q; %q, want %q", tc.name, why, remedy, tc.why)
 		}
@@ -89,16 +89,16 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 		{ack.ErrChange, api.ErrInvalid, false},
 		{ack.ErrPolicyFull, api.ErrRefused, true},
 	} {
-		got := policyError(fmt.Errorf("asked: %w", tc.err))
+		got := translatePolicyError(fmt.Errorf("asked: %w", tc.err))
 		if !errors.Is(got, tc.want) || errors.Is(got, api.ErrRefused) != tc.refused {
 			t.Errorf("%v becomes %v, want %v", tc.err, got, tc.want)
 		}
 	}
-	if err := policyError(nil); err != nil {
+	if err := translatePolicyError(nil); err != nil {
 		t.Errorf("nothing becomes %v", err)
 	}
 	for err, want := range map[error]string{leader.ErrNotYet: "try again", ack.ErrPolicyFull: "unpin shards"} {
-		if got := policyError(err); !strings.Contains(got.Error(), want) {
+		if got := translatePolicyError(err); !strings.Contains(got.Error(), want) {
 			t.Errorf("%v becomes %v, want %q", err, got, want)
 		}
 	}
@@ -123,8 +123,8 @@ func TestPolicyRequestEndsWithItsCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &Leadership{changingPolicy: make(chan struct{}, 1), policyRequests: make(chan policyRequest, tc.fits), done: make(chan struct{}), messages: make(chan leader.Message)}
-				l.changingPolicy <- struct{}{}
+				l := &Leadership{policyLock: make(chan struct{}, 1), policyRequests: make(chan policyRequest, tc.fits), done: make(chan struct{}), messages: make(chan leader.Message)}
+				l.policyLock <- struct{}{}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				switch {
@@ -150,7 +150,7 @@ func TestNewLeaderIsAskedAgain(t *testing.T) {
 	for _, ready := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &Leadership{policyRequests: make(chan policyRequest), done: make(chan struct{})}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second+handOverLook/2)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second+leaderPollInterval/2)
 			defer cancel()
 			asked := 0
 			go func() {
@@ -158,9 +158,9 @@ func TestNewLeaderIsAskedAgain(t *testing.T) {
 					select {
 					case a := <-l.policyRequests:
 						if asked++; ready && asked > 3 {
-							a.answer <- nil
+							a.result <- nil
 						} else {
-							a.answer <- leader.ErrNotYet
+							a.result <- leader.ErrNotYet
 						}
 					case <-ctx.Done():
 						return
@@ -184,7 +184,7 @@ func TestNoRequestWaitsForRaftForever(t *testing.T) {
 		defer cancel()
 		stopped := make(chan struct{})
 		defer close(stopped)
-		if err := await(ctx, func() error { <-stopped; return nil }); !errors.Is(err, context.DeadlineExceeded) {
+		if err := awaitOrCancel(ctx, func() error { <-stopped; return nil }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("await = %v, want that its time is over", err)
 		}
 	})

@@ -6,37 +6,37 @@ import (
 )
 
 const (
-	// raftHeartbeatEvery is the interval at which a leader sends Raft heartbeats. It is slightly
+	// raftHeartbeatInterval is the interval at which a leader sends Raft heartbeats. It is slightly
 	// shorter than the timers of the Raft library (see consensus.Raft.SendHeartbeat), so none of them expires.
 	// It is also slightly shorter than the 100 ms between the heartbeats of a node, because a voter
 	// sends its own heartbeat when it receives one of Raft (see onRaftHeartbeat).
-	raftHeartbeatEvery = 97 * time.Millisecond
+	raftHeartbeatInterval = 97 * time.Millisecond
 )
 
-// sendIfDue sends Raft's heartbeats if they are due, and returns the time until the next ones.
+// sendRaftHeartbeatsIfDue sends Raft's heartbeats if they are due, and returns the time until the next ones.
 // All responses arrive at about the same time: an idle node pays for the number of wake-ups, not for
 // the work in one of them.
-func (l *Loop) sendIfDue() time.Duration {
-	untilDue := time.Until(l.raftHeartbeatsSent.Add(raftHeartbeatEvery))
-	if untilDue > raftHeartbeatEvery/16 { // a shorter wait would cost another wake-up
+func (l *Loop) sendRaftHeartbeatsIfDue() time.Duration {
+	untilDue := time.Until(l.raftHeartbeatsSentAt.Add(raftHeartbeatInterval))
+	if untilDue > raftHeartbeatInterval/16 { // a shorter wait would cost another wake-up
 		return untilDue
 	}
 	return l.sendRaftHeartbeats()
 }
 
-// sendIfDueSoon sends Raft's heartbeats if at most half of their interval is left. The leader loop
+// sendRaftHeartbeatsIfDueSoon sends Raft's heartbeats if at most half of their interval is left. The leader loop
 // calls it when this node sends its own heartbeat: otherwise the two would wake the node at different times.
-func (l *Loop) sendIfDueSoon() {
-	if time.Until(l.raftHeartbeatsSent.Add(raftHeartbeatEvery)) <= raftHeartbeatEvery/2 {
+func (l *Loop) sendRaftHeartbeatsIfDueSoon() {
+	if time.Until(l.raftHeartbeatsSentAt.Add(raftHeartbeatInterval)) <= raftHeartbeatInterval/2 {
 		l.sendRaftHeartbeats()
 	}
 }
 
 // sendRaftHeartbeats sends Raft's heartbeats now, and returns the time until the next ones.
 func (l *Loop) sendRaftHeartbeats() time.Duration {
-	l.raftHeartbeatsSent, l.voterHeard = time.Now(), false
+	l.raftHeartbeatsSentAt, l.voterHeartbeatSeen = time.Now(), false
 	l.raft.SendHeartbeat()
-	return raftHeartbeatEvery
+	return raftHeartbeatInterval
 }
 
 // onVoterHeartbeat makes this node send its own heartbeat at the first heartbeat of another voter
@@ -44,8 +44,8 @@ func (l *Loop) sendRaftHeartbeats() time.Duration {
 // ID of the sender. A lease that counts from the previous echoes would be a third shorter. If no
 // voter sends a heartbeat, this node uses its own timer.
 func (l *Loop) onVoterHeartbeat(server string) {
-	if !l.voterHeard && slices.Contains(l.raft.Voters(), server) {
-		l.voterHeard = true
-		l.o.OnVoterHeartbeat()
+	if !l.voterHeartbeatSeen && slices.Contains(l.raft.Voters(), server) {
+		l.voterHeartbeatSeen = true
+		l.options.OnVoterHeartbeat()
 	}
 }

@@ -18,34 +18,34 @@ func TestRaftsHeartbeatsLeaveWhenTheyAreNearlyDue(t *testing.T) {
 			own   bool          // with a heartbeat of the node's own
 			leave bool
 		}{
-			{"they are due", raftHeartbeatEvery, false, true},
-			{"they were due", 2 * raftHeartbeatEvery, false, true},
-			{"a moment is left", raftHeartbeatEvery - raftHeartbeatEvery/16, false, true},
-			{"more than that is left", raftHeartbeatEvery - raftHeartbeatEvery/16 - 1, false, false},
-			{"half of it is left, by themselves", raftHeartbeatEvery / 2, false, false},
-			{"half of it is left", raftHeartbeatEvery - raftHeartbeatEvery/2, true, true},
-			{"more than half is left", raftHeartbeatEvery - raftHeartbeatEvery/2 - 1, true, false},
+			{"they are due", raftHeartbeatInterval, false, true},
+			{"they were due", 2 * raftHeartbeatInterval, false, true},
+			{"a moment is left", raftHeartbeatInterval - raftHeartbeatInterval/16, false, true},
+			{"more than that is left", raftHeartbeatInterval - raftHeartbeatInterval/16 - 1, false, false},
+			{"half of it is left, by themselves", raftHeartbeatInterval / 2, false, false},
+			{"half of it is left", raftHeartbeatInterval - raftHeartbeatInterval/2, true, true},
+			{"more than half is left", raftHeartbeatInterval - raftHeartbeatInterval/2 - 1, true, false},
 		} {
-			l := &Loop{Leadership: &Leadership{raft: new(consensus.Raft)}, raftHeartbeatsSent: time.Now(), voterHeard: true}
-			last := l.raftHeartbeatsSent
+			l := &Loop{Leadership: &Leadership{raft: new(consensus.Raft)}, raftHeartbeatsSentAt: time.Now(), voterHeartbeatSeen: true}
+			last := l.raftHeartbeatsSentAt
 			time.Sleep(tt.after)
-			want := raftHeartbeatEvery
+			want := raftHeartbeatInterval
 			if tt.own {
-				l.sendIfDueSoon()
+				l.sendRaftHeartbeatsIfDueSoon()
 			} else {
 				if !tt.leave {
-					want = raftHeartbeatEvery - tt.after
+					want = raftHeartbeatInterval - tt.after
 				}
-				if within := l.sendIfDue(); within != want {
+				if within := l.sendRaftHeartbeatsIfDue(); within != want {
 					t.Errorf("%s: due again within %v, want %v", tt.what, within, want)
 				}
 			}
-			if left := !l.raftHeartbeatsSent.Equal(last); left != tt.leave || left && !l.raftHeartbeatsSent.Equal(time.Now()) {
+			if left := !l.raftHeartbeatsSentAt.Equal(last); left != tt.leave || left && !l.raftHeartbeatsSentAt.Equal(time.Now()) {
 				t.Errorf("%s: they left: %v, want %v", tt.what, left, tt.leave)
 			}
 			// The first echo after they have left has the node beat, too.
-			if l.voterHeard == tt.leave {
-				t.Errorf("%s: an echo is still waited for: %v, want %v", tt.what, !l.voterHeard, tt.leave)
+			if l.voterHeartbeatSeen == tt.leave {
+				t.Errorf("%s: an echo is still waited for: %v, want %v", tt.what, !l.voterHeartbeatSeen, tt.leave)
 			}
 		}
 	})

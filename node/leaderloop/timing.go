@@ -16,96 +16,98 @@ import (
 	"shardway/node/logs"
 )
 
-// TimingState returns the timing of the state s for the admin API.
-func TimingState(s *ack.State) api.TimingState {
-	return api.TimingState{Timing: timingText(s.Timing()), Since: s.TimingIndex(), Before: timingText(s.PreviousTiming())}
+// TimingState returns the timing of a replicated state for the admin API.
+func TimingState(state *ack.State) api.TimingState {
+	return api.TimingState{Timing: formatTiming(state.Timing()), Since: state.TimingIndex(), Before: formatTiming(state.PreviousTiming())}
 }
 
-// timingText converts a timing to texts, for the admin API.
-func timingText(t ack.Timing) api.Timing {
-	return api.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Takeover: t.Takeover.String(), RebalanceMode: t.RebalanceMode.String()}
+// formatTiming converts a timing to the text fields of the admin API.
+func formatTiming(timing ack.Timing) api.Timing {
+	return api.Timing{Lease: timingrules.Short(timing.Lease), DeadAfter: timingrules.Short(timing.DeadAfter), Takeover: timing.Takeover.String(), RebalanceMode: timing.RebalanceMode.String()}
 }
 
 // timingRequest is a request to the leader loop for the log entry of a new timing.
 type timingRequest struct {
 	timing ack.Timing
-	answer chan<- timingReply // cap 1
+	result chan<- timingResult // cap 1
 }
 
-// timingReply is the response to a timingRequest.
-type timingReply struct {
+// timingResult is the response to a timingRequest.
+type timingResult struct {
 	entry []byte
 	err   error
 }
 
 // ChangeTiming changes the timing on the leader, and returns when this node has applied the change.
-func (l *Leadership) ChangeTiming(ctx context.Context, change api.Timing, by string) (api.TimingState, error) {
-	s := l.o.View.State()
-	if !s.Bootstrapped() {
+// requester is written to the log. A change without effect returns the current timing.
+func (l *Leadership) ChangeTiming(ctx context.Context, change api.Timing, requester string) (api.TimingState, error) {
+	state := l.options.View.State()
+	if !state.Bootstrapped() {
 		return api.TimingState{}, fmt.Errorf("%w: the cluster does not exist yet", api.ErrRefused)
 	}
-	slowest, at := l.slowest(ctx)
-	want, err := applyTiming(s.Timing(), change, slowest, at)
+	interval, node := l.longestHeartbeatInterval(ctx)
+	requested, err := applyTiming(state.Timing(), change, interval, node)
 	if err != nil {
 		return api.TimingState{}, err
 	}
-	entry, err := l.requestTiming(ctx, want)
-	if want == s.Timing() { // nothing to change; err then only contains how long the previous timing still applies
-		t := TimingState(s)
-		t.BeforeCounts = counting(err)
-		return t, nil
+	entry, err := l.requestTimingEntry(ctx, requested)
+	if requested == state.Timing() { // nothing to change; err then only contains how long the previous timing still applies
+		response := TimingState(state)
+		response.BeforeCounts = previousTimingRemaining(err)
+		return response, nil
 	}
 	if err != nil {
-		return api.TimingState{}, notYet(err)
+		return api.TimingState{}, translateTimingError(err)
 	}
-	if err := await(ctx, func() error { return l.raft.Apply(entry) }); err != nil {
-		if err = refusal(err); !errors.Is(err, api.ErrRefused) {
-			l.Log.Warn().Err(err).Str("timing", DescribeTiming(want)).Str("by", logs.Cut(by)).Msg("timing may have changed")
+	if err := awaitOrCancel(ctx, func() error { return l.raft.Apply(entry) }); err != nil {
+		if err = wrapChangeError(err); !errors.Is(err, api.ErrRefused) {
+			l.Log.Warn().Err(err).Str("timing", DescribeTiming(requested)).Str("by", logs.Cut(requester)).Msg("timing may have changed")
 		}
 		return api.TimingState{}, err
 	}
-	was := s
-	if s = l.o.View.State(); s.Timing() != want { // the entry was applied without effect
+	previous := state
+	if state = l.options.View.State(); state.Timing() != requested { // the entry was applied without effect
 		return api.TimingState{}, fmt.Errorf("%w: another change was made first: check `shardway settings`", api.ErrRefused)
 	}
-	l.Log.Info().Str("timing", DescribeTiming(want)).Str("before", DescribeTiming(was.Timing())).Str("by", logs.Cut(by)).Msg("timing changed")
-	t := TimingState(s)
-	t.BeforeCounts = timingrules.Short(max(want.DeadAfter, was.Timing().DeadAfter))
-	return t, nil
+	l.Log.Info().Str("timing", DescribeTiming(requested)).Str("before", DescribeTiming(previous.Timing())).Str("by", logs.Cut(requester)).Msg("timing changed")
+	response := TimingState(state)
+	response.BeforeCounts = timingrules.Short(max(requested.DeadAfter, previous.Timing().DeadAfter))
+	return response, nil
 }
 
-// slowest returns the longest heartbeat interval of the nodes that send heartbeats to this leader, and the
+// longestHeartbeatInterval returns the longest heartbeat interval of the nodes that send heartbeats to this leader, and the
 // node with that interval.
-func (l *Leadership) slowest(ctx context.Context) (every time.Duration, node string) {
-	every, node = l.o.Pace.Heartbeat, string(l.o.Self)
-	heard, _ := l.View(ctx)
-	for _, v := range heard {
-		if v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Interval > every {
-			every, node = v.Heartbeat.Interval, string(v.Node)
+func (l *Leadership) longestHeartbeatInterval(ctx context.Context) (interval time.Duration, node string) {
+	interval, node = l.options.Pace.Heartbeat, string(l.options.Self)
+	views, _ := l.View(ctx)
+	for _, member := range views {
+		if member.SinceHeartbeat >= 0 && !member.Silent && member.Heartbeat.Interval > interval {
+			interval, node = member.Heartbeat.Interval, string(member.Node)
 		}
 	}
-	return every, node
+	return interval, node
 }
 
-// requestTiming requests the log entry of a new timing from the leader loop.
-func (l *Leadership) requestTiming(ctx context.Context, t ack.Timing) ([]byte, error) {
-	answer := make(chan timingReply, 1)
+// requestTimingEntry requests the log entry of a new timing from the leader loop. It returns
+// leader.ErrNotYet or leader.TooSoonError if the timing cannot change now.
+func (l *Leadership) requestTimingEntry(ctx context.Context, timing ack.Timing) ([]byte, error) {
+	response := make(chan timingResult, 1)
 	select {
-	case l.timingRequests <- timingRequest{t, answer}:
+	case l.timingRequests <- timingRequest{timing, response}:
 	case <-l.done:
 		return nil, control.ErrNotLeader
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	r := <-answer
-	return r.entry, r.err
+	result := <-response
+	return result.entry, result.err
 }
 
-// counting returns how much longer the previous timing still applies, computed from the error of a change
-// of the timing. Empty means unknown.
-func counting(err error) string {
-	if soon, ok := errors.AsType[leader.TooSoonError](err); ok {
-		return timingrules.Short(max(soon.Wait.Round(time.Millisecond), time.Millisecond))
+// previousTimingRemaining returns for how long the previous timing still applies, as text. err is the error of
+// requestTimingEntry: a leader.TooSoonError contains this duration, and nil means zero. Empty means unknown.
+func previousTimingRemaining(err error) string {
+	if tooSoon, ok := errors.AsType[leader.TooSoonError](err); ok {
+		return timingrules.Short(max(tooSoon.Wait.Round(time.Millisecond), time.Millisecond))
 	}
 	if err != nil {
 		return ""
@@ -113,73 +115,76 @@ func counting(err error) string {
 	return "0s"
 }
 
-// notYet converts the error of a change that is not possible now. The result contains the reason, and the
-// time from which the change is possible.
-func notYet(err error) error {
-	soon, ok := errors.AsType[leader.TooSoonError](err)
+// translateTimingError converts the error of requestTimingEntry to an error for the operator. If the change is only
+// possible later, the result contains the reason and the time from which it is possible.
+func translateTimingError(err error) error {
+	tooSoon, ok := errors.AsType[leader.TooSoonError](err)
 	switch {
 	case errors.Is(err, leader.ErrNotYet):
 		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", api.ErrRefused)
 	case !ok:
 		return err
 	}
-	why := "the timing was changed a moment ago, and nodes may still use the previous one"
-	if soon.Elected {
-		why = "the leader was elected a moment ago, and nodes may still use an earlier timing"
+	reason := "the timing was changed a moment ago, and nodes may still use the previous one"
+	if tooSoon.Elected {
+		reason = "the leader was elected a moment ago, and nodes may still use an earlier timing"
 	}
-	wait := max(soon.Wait.Round(time.Millisecond), time.Millisecond)
-	return fmt.Errorf("%w: %s: try again in %s, at %s", api.ErrRefused, why, timingrules.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
+	wait := max(tooSoon.Wait.Round(time.Millisecond), time.Millisecond)
+	return fmt.Errorf("%w: %s: try again in %s, at %s", api.ErrRefused, reason, timingrules.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
 }
 
-// applyTiming returns the timing t with a change applied. It returns an error that lists all invalid parts of
-// the change, with remedies. heartbeat is the longest heartbeat interval, and of is the node with it.
-func applyTiming(t ack.Timing, change api.Timing, heartbeat time.Duration, of string) (ack.Timing, error) {
-	var keys, wrong []string
-	refuse := func(key, value, fault string) { wrong = append(wrong, fmt.Sprintf("%s = %q %s", key, value, fault)) }
-	span := func(key, value string, into *time.Duration, least, most time.Duration) {
+// applyTiming returns timing with a change applied, or an error that lists all invalid parts of the change,
+// with remedies. heartbeat is the longest heartbeat interval of all nodes, and slowestNode is the node with
+// this interval.
+func applyTiming(timing ack.Timing, change api.Timing, heartbeat time.Duration, slowestNode string) (ack.Timing, error) {
+	var changedSettings, problems []string
+	addProblem := func(setting, value, problem string) {
+		problems = append(problems, fmt.Sprintf("%s = %q %s", setting, value, problem))
+	}
+	parseDuration := func(setting, value string, target *time.Duration, minimum, maximum time.Duration) {
 		if value == "" {
 			return
 		}
-		keys = append(keys, key)
-		d, err := time.ParseDuration(value)
-		if err != nil || d < least || d > most {
-			refuse(key, value, "is not a duration from "+timingrules.Short(least)+" to "+timingrules.Short(most)+": give a value such as "+timingrules.Short(*into))
+		changedSettings = append(changedSettings, setting)
+		duration, err := time.ParseDuration(value)
+		if err != nil || duration < minimum || duration > maximum {
+			addProblem(setting, value, "is not a duration from "+timingrules.Short(minimum)+" to "+timingrules.Short(maximum)+": give a value such as "+timingrules.Short(*target))
 			return
 		}
-		*into = d
+		*target = duration
 	}
-	span("lease", change.Lease, &t.Lease, timingrules.MinLease, timingrules.MaxLease)
-	span("dead-after", change.DeadAfter, &t.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter)
-	if f, ok := ack.ParseTakeover(change.Takeover); ok {
-		t.Takeover = f
+	parseDuration("lease", change.Lease, &timing.Lease, timingrules.MinLease, timingrules.MaxLease)
+	parseDuration("dead-after", change.DeadAfter, &timing.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter)
+	if takeover, ok := ack.ParseTakeover(change.Takeover); ok {
+		timing.Takeover = takeover
 	} else if change.Takeover != "" {
-		refuse("takeover", change.Takeover, "is not a takeover mode: give timeout, lease or immediate")
+		addProblem("takeover", change.Takeover, "is not a takeover mode: give timeout, lease or immediate")
 	}
-	if p, ok := ack.ParseRebalanceMode(change.RebalanceMode); ok {
-		t.RebalanceMode = p
+	if mode, ok := ack.ParseRebalanceMode(change.RebalanceMode); ok {
+		timing.RebalanceMode = mode
 	} else if change.RebalanceMode != "" {
-		refuse("rebalance_mode", change.RebalanceMode, "is not a rebalance mode: give incremental or stop-the-world")
+		addProblem("rebalance_mode", change.RebalanceMode, "is not a rebalance mode: give incremental or stop-the-world")
 	}
-	for _, b := range timingrules.Check(heartbeat, t.Lease, t.DeadAfter) {
-		i := slices.IndexFunc(keys, func(k string) bool { return slices.Contains(b.Settings, k) })
-		if b.Satisfied || i < 0 {
+	for _, rule := range timingrules.Check(heartbeat, timing.Lease, timing.DeadAfter) {
+		i := slices.IndexFunc(changedSettings, func(k string) bool { return slices.Contains(rule.Settings, k) })
+		if rule.Satisfied || i < 0 {
 			continue
 		}
-		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[keys[i]]
-		fault := "breaks " + b.Text + " (" + b.Values + "): " + b.Reason + "; " + b.Remedy
-		if slices.Contains(b.Settings, "heartbeat") {
-			fault += " (heartbeat is " + timingrules.Short(heartbeat) + ", of node " + of + ")"
+		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[changedSettings[i]]
+		problem := "breaks " + rule.Text + " (" + rule.Values + "): " + rule.Reason + "; " + rule.Remedy
+		if slices.Contains(rule.Settings, "heartbeat") {
+			problem += " (heartbeat is " + timingrules.Short(heartbeat) + ", of node " + slowestNode + ")"
 		}
-		refuse(keys[i], value, fault)
+		addProblem(changedSettings[i], value, problem)
 	}
-	if len(wrong) > 0 {
-		return t, fmt.Errorf("%w: %s", api.ErrInvalid, strings.Join(wrong, "; and "))
+	if len(problems) > 0 {
+		return timing, fmt.Errorf("%w: %s", api.ErrInvalid, strings.Join(problems, "; and "))
 	}
-	return t, nil
+	return timing, nil
 }
 
 // DescribeTiming returns a timing as one line of text.
-func DescribeTiming(t ack.Timing) string {
-	w := timingText(t)
-	return fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance-mode %s", w.Lease, w.DeadAfter, w.Takeover, w.RebalanceMode)
+func DescribeTiming(timing ack.Timing) string {
+	text := formatTiming(timing)
+	return fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance-mode %s", text.Lease, text.DeadAfter, text.Takeover, text.RebalanceMode)
 }

@@ -14,34 +14,34 @@ import (
 	"shardway/node/membership"
 )
 
-// Upgrade returns the state of the upgrade on the leader. If raise is true, it first puts the next level into
-// force. by is the requester, for the log.
-func (l *Leadership) Upgrade(ctx context.Context, raise bool, by string) (api.UpgradeState, error) {
-	if raise {
-		l.Log.Info().Str("by", logs.Cut(by)).Msg("finalization of the upgrade requested")
-		err := l.reconciler.Raise(ctx, l.done)
+// Upgrade returns the state of the upgrade on the leader. If finalize is true, it first puts the next level
+// into force. requester is written to the log.
+func (l *Leadership) Upgrade(ctx context.Context, finalize bool, requester string) (api.UpgradeState, error) {
+	if finalize {
+		l.Log.Info().Str("by", logs.Cut(requester)).Msg("finalization of the upgrade requested")
+		err := l.reconciler.RaiseLevel(ctx, l.done)
 		switch _, blocked := errors.AsType[*membership.LevelError](err); {
 		case blocked || errors.Is(err, membership.ErrNotReady):
 			return api.UpgradeState{}, fmt.Errorf("%w: %w", api.ErrRefused, err)
 		case err != nil:
-			return api.UpgradeState{}, refusal(err)
+			return api.UpgradeState{}, wrapChangeError(err)
 		}
 	}
-	v := l.reconciler.Level()
-	if v == nil {
+	level := l.reconciler.Level()
+	if level == nil {
 		return api.UpgradeState{}, fmt.Errorf("%w: %w", api.ErrRefused, membership.ErrNotReady)
 	}
-	return levelState(*v), nil
+	return upgradeState(*level), nil
 }
 
-// levelState converts v for the admin API.
-func levelState(v leader.FormatUpgradeView) api.UpgradeState {
-	s := api.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]api.NodeUpgrade, 0, len(v.Servers))}
-	if v.Next > v.InForce {
-		s.Wait = timingrules.Short(v.RemainingWait.Round(time.Second))
+// upgradeState converts the view of the level to the form of the admin API.
+func upgradeState(level leader.FormatUpgradeView) api.UpgradeState {
+	state := api.UpgradeState{InForce: uint8(level.InForce), Next: uint8(level.Next), Behind: membership.DescribeBlockers(level), Nodes: make([]api.NodeUpgrade, 0, len(level.Servers))}
+	if level.Next > level.InForce {
+		state.Wait = timingrules.Short(level.RemainingWait.Round(time.Second))
 	}
-	for _, x := range v.Servers {
-		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(x.Server), Knows: uint8(x.MaxVersion), Heard: !x.Silent, Blocks: x.BlocksUpgrade})
+	for _, server := range level.Servers {
+		state.Nodes = append(state.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(server.Server), Knows: uint8(server.MaxVersion), Heard: !server.Silent, Blocks: server.BlocksUpgrade})
 	}
-	return s
+	return state
 }

@@ -16,51 +16,51 @@ const aloneInterval = time.Second
 // unless gossip shows a member of a cluster; this cluster then adds the node. It returns once the
 // node belongs to a cluster.
 func (b *Bootstrapper) runAlone(ctx context.Context) {
-	t := time.NewTicker(aloneInterval)
-	defer t.Stop()
+	ticker := time.NewTicker(aloneInterval)
+	defer ticker.Stop()
 	lastReason := ""
 	for !b.BelongsToCluster() {
-		switch err := b.o.JoinsOnlyItself(ctx); {
+		switch err := b.options.JoinsOnlyItself(ctx); {
 		case ctx.Err() != nil:
 			return
 		case err != nil && err.Error() != lastReason:
 			lastReason = err.Error()
-			b.o.Log.Info().Err(err).Msg("joining existing cluster")
+			b.options.Log.Info().Err(err).Msg("joining existing cluster")
 		case err == nil && !b.seesCluster():
-			founded, err := b.bootstrapAlone(ctx)
+			bootstrapped, err := b.bootstrapAlone(ctx)
 			if err != nil && ctx.Err() == nil {
-				b.o.Fail(err)
+				b.options.OnFailure(err)
 			}
-			if founded && err == nil {
+			if bootstrapped && err == nil {
 				b.campaign()
 			}
-			if founded || err != nil {
+			if bootstrapped || err != nil {
 				return
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
 	}
 }
 
 // bootstrapAlone bootstraps the cluster unless the node belongs to one by now, or has given its
 // promise to another node.
-func (b *Bootstrapper) bootstrapAlone(ctx context.Context) (founded bool, err error) {
+func (b *Bootstrapper) bootstrapAlone(ctx context.Context) (bootstrapped bool, err error) {
 	err = b.withLock(ctx, func() error {
-		p, getErr := b.currentPromise()
-		if getErr != nil || p.to != "" || b.BelongsToCluster() {
+		current, getErr := b.currentPromise()
+		if getErr != nil || current.node != "" || b.BelongsToCluster() {
 			return getErr
 		}
-		founded = true
-		return b.o.Raft.Bootstrap()
+		bootstrapped = true
+		return b.options.Raft.Bootstrap()
 	})
-	return founded, err
+	return bootstrapped, err
 }
 
 // seesCluster reports whether gossip shows a member of a cluster, alive or not.
 func (b *Bootstrapper) seesCluster() bool {
-	return slices.ContainsFunc(b.o.Gossip.Members(), func(m gossip.Member) bool { return m.Tags.Cluster != "" })
+	return slices.ContainsFunc(b.options.Gossip.Members(), func(member gossip.Member) bool { return member.Tags.Cluster != "" })
 }

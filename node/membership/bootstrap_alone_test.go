@@ -23,14 +23,14 @@ type aloneNode struct {
 	doubt    atomic.Pointer[error]
 }
 
-func (l *aloneNode) Cluster() (id string, shards int)  { return "", 8 }
-func (l *aloneNode) Promised() (to string, err error)  { return l.promised, nil }
-func (l *aloneNode) Promise(to string) error           { l.promised = to; return nil }
-func (l *aloneNode) StartedEmpty() bool                { return !l.log.Load() }
-func (l *aloneNode) Configuration() []consensus.Server { return nil }
-func (l *aloneNode) Bootstrap() error                  { l.log.Store(true); return nil }
-func (l *aloneNode) Campaign() error                   { return nil }
-func (l *aloneNode) Members() []gossip.Member          { return l.members }
+func (l *aloneNode) Cluster() (id string, shards int)     { return "", 8 }
+func (l *aloneNode) PromisedNode() (to string, err error) { return l.promised, nil }
+func (l *aloneNode) StorePromise(to string) error         { l.promised = to; return nil }
+func (l *aloneNode) StartedEmpty() bool                   { return !l.log.Load() }
+func (l *aloneNode) Configuration() []consensus.Server    { return nil }
+func (l *aloneNode) Bootstrap() error                     { l.log.Store(true); return nil }
+func (l *aloneNode) Campaign() error                      { return nil }
+func (l *aloneNode) Members() []gossip.Member             { return l.members }
 
 func (l *aloneNode) only(context.Context) error {
 	if p := l.doubt.Load(); p != nil {
@@ -45,8 +45,8 @@ func (l *aloneNode) run(t *testing.T, then func()) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		b := membership.NewBootstrapper(membership.BootstrapperOptions{
-			Self: "a", BootstrapExpect: 1, Joins: true, JoinsOnlyItself: l.only, Dir: l, Raft: l, Gossip: l,
-			Fail: func(err error) { t.Error(err) }, Log: zerolog.Nop(),
+			Self: "a", BootstrapExpect: 1, HasJoinAddrs: true, JoinsOnlyItself: l.only, Dir: l, Raft: l, Gossip: l,
+			OnFailure: func(err error) { t.Error(err) }, Log: zerolog.Nop(),
 		})
 		done := make(chan struct{})
 		go func() { defer close(done); b.Run(ctx) }()

@@ -65,13 +65,13 @@ func (n *simNode) Cluster() (id string, shards int) {
 }
 
 // Promised: see Cluster.
-func (n *simNode) Promised() (to string, err error) {
+func (n *simNode) PromisedNode() (to string, err error) {
 	defer n.w.lock()()
 	return n.disk.promised, nil
 }
 
 // Promise: see Cluster.
-func (n *simNode) Promise(to string) error {
+func (n *simNode) StorePromise(to string) error {
 	n.delay(300)
 	defer n.w.lock()()
 	if n.running == nil {
@@ -173,7 +173,7 @@ func (n *simNode) RequestPromise(ctx context.Context, node string, firm bool) (o
 // NeedsPromise: see RequestPromise.
 func (n *simNode) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
 	err = n.send(ctx, node, func(b *membership.Bootstrapper) error {
-		needs, err = b.HandleNeeds()
+		needs, err = b.HandleNeedsPromise()
 		return err
 	})
 	return needs, err
@@ -214,8 +214,8 @@ func (n *simNode) start() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b := membership.NewBootstrapper(membership.BootstrapperOptions{
-		Self: n.id, BootstrapExpect: n.w.expect, Joins: true, Dir: n, Raft: n, Gossip: n, Nodes: n, Log: zerolog.Nop(),
-		Fail: func(err error) {
+		Self: n.id, BootstrapExpect: n.w.expect, HasJoinAddrs: true, Dir: n, Raft: n, Gossip: n, Nodes: n, Log: zerolog.Nop(),
+		OnFailure: func(err error) {
 			if !errors.Is(err, errDown) {
 				defer n.w.lock()()
 				n.w.fail("%s: %v", n.id, err)

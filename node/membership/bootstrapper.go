@@ -29,7 +29,7 @@ const bootstrapInterval = 50 * time.Millisecond
 //
 // The bootstrapper starts with a cluster of one and adds the other nodes as it adds any new node.
 type Bootstrapper struct {
-	o BootstrapperOptions
+	options BootstrapperOptions
 	// lock has capacity 1. The goroutine that has sent an element may change the promise or
 	// bootstrap. It is not a mutex because these operations wait for the disk, so waiting for the lock
 	// must end with a context.
@@ -42,31 +42,31 @@ type Bootstrapper struct {
 // BootstrapperOptions configure a Bootstrapper.
 type BootstrapperOptions struct {
 	// Self is the ID of the node. BootstrapExpect is the number of nodes that bootstrap a cluster
-	// together. Joins is true if join addresses are configured.
+	// together. HasJoinAddrs is true if join addresses are configured.
 	Self            string
 	BootstrapExpect int
-	Joins           bool
+	HasJoinAddrs    bool
 	// JoinsOnlyItself returns nil if all join addresses are addresses of this node. The node then
-	// bootstraps a cluster with BootstrapExpect 1 although Joins is true. A nil function means that it
-	// never does.
+	// bootstraps a cluster with BootstrapExpect 1 although HasJoinAddrs is true. A nil function
+	// means that the node never bootstraps in this case.
 	JoinsOnlyItself func(context.Context) error
 	Dir             PromiseStore
 	Raft            BootstrapRaft
 	Gossip          Gossip
 	Nodes           BootstrapPeers
-	// Fail stops the node.
-	Fail func(error)
-	Log  zerolog.Logger
+	// OnFailure stops the node.
+	OnFailure func(error)
+	Log       zerolog.Logger
 }
 
 // PromiseStore is the data directory, which stores the promise.
 type PromiseStore interface {
 	// Cluster returns the cluster of the node; id is empty if it has none.
 	Cluster() (id string, shards int)
-	// Promised returns the node that has the promise, or "".
-	Promised() (to string, err error)
-	// Promise stores the promise to a node; "" deletes it.
-	Promise(to string) error
+	// PromisedNode returns the node that has the promise, or "".
+	PromisedNode() (to string, err error)
+	// StorePromise stores the promise to a node; "" deletes it.
+	StorePromise(to string) error
 }
 
 // BootstrapRaft is Raft before the node belongs to a cluster.
@@ -89,140 +89,141 @@ type BootstrapPeers interface {
 }
 
 // NewBootstrapper returns the Bootstrapper of a node.
-func NewBootstrapper(o BootstrapperOptions) *Bootstrapper {
-	return &Bootstrapper{o: o, lock: make(chan struct{}, 1)}
+func NewBootstrapper(options BootstrapperOptions) *Bootstrapper {
+	return &Bootstrapper{options: options, lock: make(chan struct{}, 1)}
 }
 
 // promise names the node that may bootstrap the cluster; "" means that no promise is given.
-type promise struct{ to string }
+type promise struct{ node string }
 
-// withLock calls do while it holds the lock.
-func (b *Bootstrapper) withLock(ctx context.Context, do func() error) error {
+// withLock calls change while it holds the lock.
+func (b *Bootstrapper) withLock(ctx context.Context, change func() error) error {
 	select {
 	case b.lock <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("membership: another promise is being decided: %w", ctx.Err())
 	}
 	defer func() { <-b.lock }()
-	return do()
+	return change()
 }
 
 // PromisedTo returns the node that has the promise of this node, or "".
 func (b *Bootstrapper) PromisedTo() (string, error) {
-	p, err := b.currentPromise()
+	promise, err := b.currentPromise()
 	if err != nil {
 		return "", err
 	}
-	return p.to, nil
+	return promise.node, nil
 }
 
 // currentPromise returns the promise of this node. It does not wait for the lock.
 func (b *Bootstrapper) currentPromise() (*promise, error) {
-	if p := b.current.Load(); p != nil {
-		return p, nil
+	if current := b.current.Load(); current != nil {
+		return current, nil
 	}
-	to, err := b.o.Dir.Promised()
+	node, err := b.options.Dir.PromisedNode()
 	if err != nil {
 		return nil, err
 	}
-	b.current.CompareAndSwap(nil, &promise{to})
+	b.current.CompareAndSwap(nil, &promise{node})
 	return b.current.Load(), nil
 }
 
-// storePromise gives the promise to a node, or withdraws it if to is empty. The caller must hold
+// storePromise gives the promise to a node, or withdraws it if node is empty. The caller must hold
 // the lock.
-func (b *Bootstrapper) storePromise(to string) error {
-	p, err := b.currentPromise()
-	if err == nil && p.to != to {
-		err = b.o.Dir.Promise(to)
+func (b *Bootstrapper) storePromise(node string) error {
+	current, err := b.currentPromise()
+	if err == nil && current.node != node {
+		err = b.options.Dir.StorePromise(node)
 	}
 	if err != nil {
 		return err
 	}
-	b.current.Store(&promise{to})
+	b.current.Store(&promise{node})
 	return nil
 }
 
-// HandlePromise handles the request of the node by, which wants to bootstrap the cluster. It
-// reports whether this node agrees. If binding is set, it gives the promise.
-func (b *Bootstrapper) HandlePromise(ctx context.Context, by string, binding bool) (bool, error) {
-	err := b.releaseStale(ctx, by)
+// HandlePromise handles the request of a node that tries to bootstrap the cluster. It reports
+// whether this node agrees. If binding is set, it gives the promise.
+func (b *Bootstrapper) HandlePromise(ctx context.Context, requester string, binding bool) (bool, error) {
+	err := b.withdrawStale(ctx, requester)
 	if err == nil {
-		err = b.withLock(ctx, func() error { return b.grant(by, binding) })
+		err = b.withLock(ctx, func() error { return b.grantPromise(requester, binding) })
 	}
 	return err == nil, err
 }
 
-// grant agrees to a request if no other node has the promise, and gives the promise if binding is
+// grantPromise agrees to a request if no other node has the promise, and gives the promise if binding is
 // set. The caller must hold the lock.
-func (b *Bootstrapper) grant(by string, binding bool) error {
-	p, err := b.currentPromise()
+func (b *Bootstrapper) grantPromise(requester string, binding bool) error {
+	current, err := b.currentPromise()
 	switch {
 	case err != nil:
 		return err
 	case b.BelongsToCluster():
-		cluster, _ := b.o.Dir.Cluster()
-		return fmt.Errorf("node %q belongs to cluster %q already", b.o.Self, cluster)
-	case p.to != "" && p.to != by:
-		return fmt.Errorf("node %q waits for %q to found the cluster", b.o.Self, p.to)
+		cluster, _ := b.options.Dir.Cluster()
+		return fmt.Errorf("node %q belongs to cluster %q already", b.options.Self, cluster)
+	case current.node != "" && current.node != requester:
+		return fmt.Errorf("node %q waits for %q to found the cluster", b.options.Self, current.node)
 	case !binding:
 		return nil
 	}
-	return b.storePromise(by)
+	return b.storePromise(requester)
 }
 
-// releaseStale withdraws the promise to another node than by if that node no longer needs it.
-func (b *Bootstrapper) releaseStale(ctx context.Context, by string) error {
-	p, err := b.currentPromise()
-	if err != nil || p.to == "" || p.to == by {
+// withdrawStale withdraws the promise to another node than requester if that node no longer needs
+// the promise.
+func (b *Bootstrapper) withdrawStale(ctx context.Context, requester string) error {
+	current, err := b.currentPromise()
+	if err != nil || current.node == "" || current.node == requester {
 		return err
 	}
-	switch self := b.o.Self; {
-	case p.to == self && by > self:
+	switch self := b.options.Self; {
+	case current.node == self && requester > self:
 		return nil // by will see this node soon, and agree to it
-	case p.to != self:
-		needs, err := b.isNeededBy(ctx, p.to)
+	case current.node != self:
+		needs, err := b.isPromiseNeededBy(ctx, current.node)
 		if err != nil || needs {
 			return err
 		}
 	}
 	return b.withLock(ctx, func() error {
-		if now, err := b.currentPromise(); err != nil || now != p || b.BelongsToCluster() {
+		if latest, err := b.currentPromise(); err != nil || latest != current || b.BelongsToCluster() {
 			return err
 		}
 		return b.storePromise("")
 	})
 }
 
-// isNeededBy asks a node whether it still needs the promise of this node.
-func (b *Bootstrapper) isNeededBy(ctx context.Context, to string) (needs bool, err error) {
+// isPromiseNeededBy asks a node whether it still needs the promise of this node.
+func (b *Bootstrapper) isPromiseNeededBy(ctx context.Context, node string) (needed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return b.o.Nodes.NeedsPromise(ctx, to)
+	return b.options.Nodes.NeedsPromise(ctx, node)
 }
 
-// withdrawOwn withdraws the promise of this node to itself. It is for a node that does not
-// bootstrap, but was started with other flags before.
+// withdrawOwn withdraws the promise of this node to itself. A node calls it that does not
+// bootstrap, but was previously started with other flags.
 func (b *Bootstrapper) withdrawOwn(ctx context.Context) error {
 	return b.withLock(ctx, func() error {
-		if p, err := b.currentPromise(); err != nil || p.to != b.o.Self {
+		if current, err := b.currentPromise(); err != nil || current.node != b.options.Self {
 			return err
 		}
 		return b.storePromise("")
 	})
 }
 
-// HandleNeeds handles the question of a node that has given its promise to this node. It reports
+// HandleNeedsPromise handles the question of a node that has given its promise to this node. It reports
 // whether this node is bootstrapping the cluster or has done so.
-func (b *Bootstrapper) HandleNeeds() (bool, error) {
-	p, err := b.currentPromise()
-	return err == nil && p.to == b.o.Self || b.BelongsToCluster(), err
+func (b *Bootstrapper) HandleNeedsPromise() (bool, error) {
+	current, err := b.currentPromise()
+	return err == nil && current.node == b.options.Self || b.BelongsToCluster(), err
 }
 
 // BelongsToCluster reports whether this node belongs to a cluster or has the log of one.
 func (b *Bootstrapper) BelongsToCluster() bool {
-	cluster, _ := b.o.Dir.Cluster()
-	return cluster != "" || !b.o.Raft.StartedEmpty() || len(b.o.Raft.Configuration()) > 0
+	cluster, _ := b.options.Dir.Cluster()
+	return cluster != "" || !b.options.Raft.StartedEmpty() || len(b.options.Raft.Configuration()) > 0
 }
 
 // Run bootstraps a cluster if this node should do so. It returns once the node belongs to a
@@ -231,86 +232,86 @@ func (b *Bootstrapper) Run(ctx context.Context) {
 	if b.BelongsToCluster() {
 		return
 	}
-	if b.o.BootstrapExpect <= 1 && b.o.Joins { // another node adds this node
+	if b.options.BootstrapExpect <= 1 && b.options.HasJoinAddrs { // another node adds this node
 		if err := b.withdrawOwn(ctx); err != nil {
 			if ctx.Err() == nil {
-				b.o.Fail(err)
+				b.options.OnFailure(err)
 			}
 			return
 		}
-		if b.o.JoinsOnlyItself != nil {
+		if b.options.JoinsOnlyItself != nil {
 			b.runAlone(ctx)
 		}
 		return
 	}
-	t := time.NewTicker(bootstrapInterval)
-	defer t.Stop()
+	ticker := time.NewTicker(bootstrapInterval)
+	defer ticker.Stop()
 	for !b.BelongsToCluster() {
-		founded, err := b.tryBootstrap(ctx)
+		bootstrapped, err := b.tryBootstrap(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			b.o.Fail(err)
+			b.options.OnFailure(err)
 			return
 		}
-		if founded {
+		if bootstrapped {
 			b.campaign()
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
 	}
 }
 
 // campaign starts an election in the new cluster.
 func (b *Bootstrapper) campaign() {
-	b.o.Log.Info().Int("bootstrap_expect", b.o.BootstrapExpect).Msg("cluster founded")
-	if err := b.o.Raft.Campaign(); err != nil {
-		b.o.Log.Debug().Err(err).Msg("campaign failed, waiting for election timeout")
+	b.options.Log.Info().Int("bootstrap_expect", b.options.BootstrapExpect).Msg("cluster founded")
+	if err := b.options.Raft.Campaign(); err != nil {
+		b.options.Log.Debug().Err(err).Msg("campaign failed, waiting for election timeout")
 	}
 }
 
 // tryBootstrap bootstraps the cluster if all expected nodes are alive and agree that this node
 // does it.
-func (b *Bootstrapper) tryBootstrap(ctx context.Context) (founded bool, err error) {
-	if b.o.BootstrapExpect <= 1 {
-		return true, b.o.Raft.Bootstrap()
+func (b *Bootstrapper) tryBootstrap(ctx context.Context) (bootstrapped bool, err error) {
+	if b.options.BootstrapExpect <= 1 {
+		return true, b.options.Raft.Bootstrap()
 	}
 	nodes := b.eligibleNodes()
-	if len(nodes) < b.o.BootstrapExpect || nodes[0] != b.o.Self {
+	if len(nodes) < b.options.BootstrapExpect || nodes[0] != b.options.Self {
 		return false, nil
 	}
 	if !b.allAgree(ctx, nodes, false) || !b.allAgree(ctx, nodes, true) {
 		return false, nil
 	}
 	err = b.withLock(ctx, func() error {
-		p, getErr := b.currentPromise()
-		if getErr != nil || p.to != b.o.Self || b.BelongsToCluster() {
+		current, getErr := b.currentPromise()
+		if getErr != nil || current.node != b.options.Self || b.BelongsToCluster() {
 			return getErr // nil if another node has the promise now
 		}
-		founded = true
-		return b.o.Raft.Bootstrap()
+		bootstrapped = true
+		return b.options.Raft.Bootstrap()
 	})
-	return founded, err
+	return bootstrapped, err
 }
 
 // eligibleNodes returns the IDs of the nodes that are alive and expect the same number of nodes,
 // sorted. It returns nil if a node belongs to a cluster, because this cluster will add all others.
 func (b *Bootstrapper) eligibleNodes() []string {
 	var nodes []string
-	for _, m := range b.o.Gossip.Members() {
-		if !m.Node || m.Status != gossip.Alive {
+	for _, member := range b.options.Gossip.Members() {
+		if !member.Node || member.Status != gossip.Alive {
 			continue
 		}
-		if m.Tags.Cluster != "" {
+		if member.Tags.Cluster != "" {
 			return nil
 		}
-		if m.Tags.BootstrapExpect == b.o.BootstrapExpect {
-			nodes = append(nodes, m.ID)
+		if member.Tags.BootstrapExpect == b.options.BootstrapExpect {
+			nodes = append(nodes, member.ID)
 		}
 	}
 	slices.Sort(nodes)
@@ -321,24 +322,24 @@ func (b *Bootstrapper) eligibleNodes() []string {
 // requests their promises.
 func (b *Bootstrapper) allAgree(ctx context.Context, nodes []string, binding bool) bool {
 	for _, id := range nodes {
-		var ok bool
+		var agrees bool
 		var err error
-		if id == b.o.Self {
-			ok, err = b.HandlePromise(ctx, id, binding)
+		if id == b.options.Self {
+			agrees, err = b.HandlePromise(ctx, id, binding)
 		} else {
 			callCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			ok, err = b.o.Nodes.RequestPromise(callCtx, id, binding)
+			agrees, err = b.options.Nodes.RequestPromise(callCtx, id, binding)
 			cancel()
 		}
-		if err != nil || !ok {
-			b.o.Log.Debug().Err(err).Str("peer", id).Msg("cluster not founded yet")
+		if err != nil || !agrees {
+			b.options.Log.Debug().Err(err).Str("peer", id).Msg("cluster not founded yet")
 			return false
 		}
 	}
 	return true
 }
 
-// BootstrapStatus is why a node does not belong to a cluster yet.
+// BootstrapStatus contains the reasons why a node does not belong to a cluster yet.
 type BootstrapStatus struct {
 	// ClusterToJoin is the cluster of a node that is alive; it will add this node.
 	ClusterToJoin string
@@ -349,21 +350,21 @@ type BootstrapStatus struct {
 }
 
 // Status returns why the node does not belong to a cluster yet.
-func (b *Bootstrapper) Status() (u BootstrapStatus) {
-	for _, m := range b.o.Gossip.Members() {
-		if !m.Node || m.Status != gossip.Alive {
+func (b *Bootstrapper) Status() (status BootstrapStatus) {
+	for _, member := range b.options.Gossip.Members() {
+		if !member.Node || member.Status != gossip.Alive {
 			continue
 		}
-		if m.Tags.Cluster != "" {
-			u.ClusterToJoin = m.Tags.Cluster
+		if member.Tags.Cluster != "" {
+			status.ClusterToJoin = member.Tags.Cluster
 		}
-		if m.Tags.BootstrapExpect == b.o.BootstrapExpect {
-			u.Peers = append(u.Peers, m.ID)
+		if member.Tags.BootstrapExpect == b.options.BootstrapExpect {
+			status.Peers = append(status.Peers, member.ID)
 		}
 	}
-	slices.Sort(u.Peers)
-	if p, err := b.currentPromise(); err == nil && p.to != "" && p.to != b.o.Self && !isAlive(b.o.Gossip, p.to) {
-		u.MissingBootstrapper = p.to
+	slices.Sort(status.Peers)
+	if current, err := b.currentPromise(); err == nil && current.node != "" && current.node != b.options.Self && !isAlive(b.options.Gossip, current.node) {
+		status.MissingBootstrapper = current.node
 	}
-	return u
+	return status
 }

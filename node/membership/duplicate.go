@@ -22,7 +22,7 @@ const (
 // DuplicateDetector detects another process with the ID of this node, which has another disk or a
 // copy of the data directory. Heartbeats do not show it: the leader only receives heartbeats of
 // servers that its Raft reaches, and Raft uses the address in gossip.
-type DuplicateDetector struct{ o DuplicateOptions }
+type DuplicateDetector struct{ options DuplicateOptions }
 
 // DuplicateOptions configure a DuplicateDetector.
 type DuplicateOptions struct {
@@ -31,14 +31,14 @@ type DuplicateOptions struct {
 	Nonce  uint64
 	Gossip Gossip
 	Nodes  DuplicatePeers
-	// Answered reports whether a leader has answered this process, which makes it the valid one.
-	Answered func() bool
+	// IsAnswered reports whether a leader has answered this process, which makes it the valid one.
+	IsAnswered func() bool
 	// Lookup returns the peer address of a node.
 	Lookup func(node string) (addr string, ok bool)
-	// OnSeen is called at each detection, and OnFound once the duplicate is certain. addr is the address
+	// OnDetection is called at each detection, and OnDuplicate once the duplicate is certain. addr is the address
 	// of the other process.
-	OnSeen, OnFound func(addr string)
-	Log             zerolog.Logger
+	OnDetection, OnDuplicate func(addr string)
+	Log                      zerolog.Logger
 }
 
 // DuplicatePeers sends requests of a DuplicateDetector to other nodes.
@@ -60,47 +60,50 @@ type Process struct {
 }
 
 // NewDuplicateDetector returns the DuplicateDetector of a node.
-func NewDuplicateDetector(o DuplicateOptions) *DuplicateDetector { return &DuplicateDetector{o: o} }
+func NewDuplicateDetector(options DuplicateOptions) *DuplicateDetector {
+	return &DuplicateDetector{options: options}
+}
 
 // Run checks until a leader has answered this process, a duplicate is certain, or ctx ends.
 func (d *DuplicateDetector) Run(ctx context.Context) {
-	tick := time.NewTicker(duplicateInterval)
-	defer tick.Stop()
-	for seen := 0; ; {
+	ticker := time.NewTicker(duplicateInterval)
+	defer ticker.Stop()
+	for detections := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-ticker.C:
 		}
-		if d.o.Answered() {
+		if d.options.IsAnswered() {
 			return
 		}
-		addr := d.askPeer(ctx)
+		addr := d.queryPeer(ctx)
 		if addr == "" {
-			seen = 0
+			detections = 0
 			continue
 		}
-		d.o.OnSeen(addr)
-		if seen++; seen >= duplicateThreshold {
-			d.o.OnFound(addr)
+		d.options.OnDetection(addr)
+		if detections++; detections >= duplicateThreshold {
+			d.options.OnDuplicate(addr)
 			return
 		}
 	}
 }
 
-// askPeer asks the first node that responds. It returns the address of the other process, or "".
-func (d *DuplicateDetector) askPeer(ctx context.Context) string {
-	for _, m := range d.o.Gossip.Members() {
-		if !m.Node || m.ID == d.o.Self || m.Status != gossip.Alive {
+// queryPeer asks the other nodes one after another, until one responds. It returns the address of
+// another process with the ID of this node, or "".
+func (d *DuplicateDetector) queryPeer(ctx context.Context) string {
+	for _, member := range d.options.Gossip.Members() {
+		if !member.Node || member.ID == d.options.Self || member.Status != gossip.Alive {
 			continue
 		}
 		callCtx, cancel := context.WithTimeout(ctx, duplicateInterval)
-		addr, err := d.o.Nodes.FindElsewhere(callCtx, m.ID, d.o.Nonce)
+		addr, err := d.options.Nodes.FindElsewhere(callCtx, member.ID, d.options.Nonce)
 		cancel()
 		if err == nil {
 			return addr
 		}
-		d.o.Log.Debug().Err(err).Str("peer", m.ID).Msg("no response about duplicate nodes")
+		d.options.Log.Debug().Err(err).Str("peer", member.ID).Msg("no response about duplicate nodes")
 	}
 	return ""
 }
@@ -109,13 +112,13 @@ func (d *DuplicateDetector) askPeer(ctx context.Context) string {
 // exists. It connects to the address that this node has for it, and returns the address of the
 // other process, or "".
 func (d *DuplicateDetector) Probe(ctx context.Context, node string, nonce uint64) string {
-	addr, ok := d.o.Lookup(node)
+	addr, ok := d.options.Lookup(node)
 	if !ok {
 		return ""
 	}
-	there, err := d.o.Nodes.RequestIdentity(ctx, node)
-	if err != nil || there.Nonce == nonce {
+	process, err := d.options.Nodes.RequestIdentity(ctx, node)
+	if err != nil || process.Nonce == nonce {
 		return ""
 	}
-	return fmt.Sprintf("%s (disk %s)", addr, there.Disk)
+	return fmt.Sprintf("%s (disk %s)", addr, process.Disk)
 }

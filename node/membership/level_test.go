@@ -104,5 +104,5 @@ func TestServerBelowTheCurrentLevelIsNotAdded(t *testing.T) {
 func (c *cluster) asks() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	return c.keeper.Raise(ctx, nil)
+	return c.keeper.RaiseLevel(ctx, nil)
 }

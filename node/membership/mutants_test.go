@@ -24,15 +24,15 @@ func in(decl, old, changed string) []overlay.Edit {
 func mutants() []mutant {
 	const two, few = "two clusters", "have promised"
 	return []mutant{
-		{"a promise is forgotten at a restart", two + "|" + few, in("node/membership.Bootstrapper.currentPromise", "	to, err := b.o.Dir.Promised()\n", "	to, err := b.o.Dir.Promised()\n	if PLANTED {\n		to = \"\"\n	}\n")},
-		{"a promise is not on the disk when it is given", two + "|" + few, in("node/membership.Bootstrapper.storePromise", "	if err == nil && p.to != to {\n", "	if err == nil && p.to != to && !PLANTED {\n")},
-		{"a promise is given to two", two + "|" + few, in("node/membership.Bootstrapper.grant", "	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
-		{"a promise is taken back from who may need it", two + "|" + few, in("node/membership.Bootstrapper.releaseStale", "		if err != nil || needs {\n", "		if !PLANTED && (err != nil || needs) {\n")},
-		{"a founder counts itself twice", few, in("node/membership.Bootstrapper.eligibleNodes", "			nodes = append(nodes, m.ID)\n", "			nodes = append(nodes, m.ID)\n			if PLANTED && m.ID == b.o.Self {\n				nodes = append(nodes, m.ID)\n			}\n")},
-		{"most of those that are expected are enough", few, in("node/membership.Bootstrapper.tryBootstrap", "	if len(nodes) < b.o.BootstrapExpect ||", "	if len(nodes) < b.o.BootstrapExpect && (!PLANTED || len(nodes) <= b.o.BootstrapExpect/2) ||")},
+		{"a promise is forgotten at a restart", two + "|" + few, in("node/membership.Bootstrapper.currentPromise", "	node, err := b.options.Dir.PromisedNode()\n", "	node, err := b.options.Dir.PromisedNode()\n	if PLANTED {\n		node = \"\"\n	}\n")},
+		{"a promise is not on the disk when it is given", two + "|" + few, in("node/membership.Bootstrapper.storePromise", "	if err == nil && current.node != node {\n", "	if err == nil && current.node != node && !PLANTED {\n")},
+		{"a promise is given to two", two + "|" + few, in("node/membership.Bootstrapper.grantPromise", "	case current.node != \"\" && current.node != requester:\n", "	case !PLANTED && current.node != \"\" && current.node != requester:\n")},
+		{"a promise is taken back from who may need it", two + "|" + few, in("node/membership.Bootstrapper.withdrawStale", "		if err != nil || needs {\n", "		if !PLANTED && (err != nil || needs) {\n")},
+		{"a founder counts itself twice", few, in("node/membership.Bootstrapper.eligibleNodes", "			nodes = append(nodes, member.ID)\n", "			nodes = append(nodes, member.ID)\n			if PLANTED && member.ID == b.options.Self {\n				nodes = append(nodes, member.ID)\n			}\n")},
+		{"most of those that are expected are enough", few, in("node/membership.Bootstrapper.tryBootstrap", "	if len(nodes) < b.options.BootstrapExpect ||", "	if len(nodes) < b.options.BootstrapExpect && (!PLANTED || len(nodes) <= b.options.BootstrapExpect/2) ||")},
 		{"nobody is asked for its promise", "progress", in("node/membership.Bootstrapper.tryBootstrap", " || !b.allAgree(ctx, nodes, true) {", " || !PLANTED && !b.allAgree(ctx, nodes, true) {")},
-		{"one that has given way founds", two + "|" + few, in("node/membership.Bootstrapper.tryBootstrap", "getErr != nil || p.to != b.o.Self || b.BelongsToCluster()", "getErr != nil || !PLANTED && p.to != b.o.Self || b.BelongsToCluster()")},
-		{"nobody gives way, and each waits for the other", "progress", in("node/membership.Bootstrapper.releaseStale", "	if err != nil || p.to == \"\" || p.to == by {\n", "	if PLANTED || err != nil || p.to == \"\" || p.to == by {\n")},
+		{"one that has given way founds", two + "|" + few, in("node/membership.Bootstrapper.tryBootstrap", "getErr != nil || current.node != b.options.Self || b.BelongsToCluster()", "getErr != nil || !PLANTED && current.node != b.options.Self || b.BelongsToCluster()")},
+		{"nobody gives way, and each waits for the other", "progress", in("node/membership.Bootstrapper.withdrawStale", "	if err != nil || current.node == \"\" || current.node == requester {\n", "	if PLANTED || err != nil || current.node == \"\" || current.node == requester {\n")},
 	}
 }
 

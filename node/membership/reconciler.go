@@ -44,26 +44,26 @@ const (
 // a server that gossip shows, the node must confirm it on its peer port. Gossip never causes the
 // removal of a server that sends heartbeats.
 type Reconciler struct {
-	o ReconcilerOptions
-	// unheardFor is how long each server has sent no heartbeats. Time during which this process did
-	// not run does not count.
-	unheardFor map[string]time.Duration
-	lastCheck  time.Time
-	interval   time.Duration // current interval between two checks
+	options ReconcilerOptions
+	// silentFor is for how long each server has sent no heartbeats. Time during which this process
+	// did not run does not count.
+	silentFor     map[string]time.Duration
+	lastCheck     time.Time
+	checkInterval time.Duration // current interval between two checks
 	// lastChange is the time of the last configuration change, or of the start.
 	lastChange time.Time
-	// promotedAt is when this leader made each server a voter.
-	promotedAt map[string]time.Time
-	// identifiedAt is when each server was last asked to identify its process.
-	identifiedAt map[string]time.Time
-	unconfirmed  unconfirmedNodes
+	// promotionTimes contains the time at which this leader made each server a voter.
+	promotionTimes map[string]time.Time
+	// identifyTimes contains the time at which each server was last asked to identify its process.
+	identifyTimes    map[string]time.Time
+	unconfirmedNodes unconfirmedTable
 
-	started        time.Time
-	levels         *leader.FormatUpgrade
-	rejected       map[string]bool // servers below the current level for which this was logged
-	loggedBlockers string          // nodes that block the next level, as logged last
-	levelView      atomic.Pointer[leader.FormatUpgradeView]
-	raiseRequests  chan chan<- error // unbuffered
+	startedAt        time.Time
+	levels           *leader.FormatUpgrade
+	loggedRejections map[string]bool // servers below the current level for which this was logged
+	loggedBlockers   string          // nodes that block the next level, as logged last
+	levelView        atomic.Pointer[leader.FormatUpgradeView]
+	levelRequests    chan chan<- error // unbuffered
 }
 
 // ReconcilerOptions configure a Reconciler.
@@ -72,9 +72,9 @@ type ReconcilerOptions struct {
 	Gossip Gossip
 	// Identify requests the identity of the process of a node, and the level that it supports.
 	Identify func(ctx context.Context, node string) (Process, error)
-	// Heard returns the heartbeats that the leader has received. ok is false if this node no longer
+	// MemberViews returns the heartbeats that the leader has received. ok is false if this node no longer
 	// leads.
-	Heard func(ctx context.Context) (heard []leader.MemberView, ok bool)
+	MemberViews func(ctx context.Context) (heard []leader.MemberView, ok bool)
 	// State returns the replicated state.
 	State func() State
 	// Ready reports whether the state contains everything that earlier leaders have committed.
@@ -118,74 +118,74 @@ type Raft interface {
 type Gossip interface{ Members() []gossip.Member }
 
 // NewReconciler returns the Reconciler for one leadership.
-func NewReconciler(o ReconcilerOptions) *Reconciler {
+func NewReconciler(options ReconcilerOptions) *Reconciler {
 	now := time.Now()
 	return &Reconciler{
-		o: o, unheardFor: map[string]time.Duration{}, promotedAt: map[string]time.Time{}, lastCheck: now, interval: reconcileInterval, lastChange: now, identifiedAt: map[string]time.Time{},
-		started: now, levels: leader.NewFormatUpgrade(o.Term, o.FinalizeAfter), rejected: map[string]bool{}, raiseRequests: make(chan chan<- error),
+		options: options, silentFor: map[string]time.Duration{}, promotionTimes: map[string]time.Time{}, lastCheck: now, checkInterval: reconcileInterval, lastChange: now, identifyTimes: map[string]time.Time{},
+		startedAt: now, levels: leader.NewFormatUpgrade(options.Term, options.FinalizeAfter), loggedRejections: map[string]bool{}, levelRequests: make(chan chan<- error),
 	}
 }
 
 // Run returns when ctx ends, or when the leadership ends, which closes done.
-func (k *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
-	t := k.o.Scheduler.NewTicker(reconcileInterval)
-	defer t.Stop()
+func (r *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
+	ticker := r.options.Scheduler.NewTicker(reconcileInterval)
+	defer ticker.Stop()
 	for tick := 0; ; tick++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-done:
 			return
-		case <-t.C:
-		case answer := <-k.raiseRequests:
-			answer <- k.raiseLevel(ctx, true)
+		case <-ticker.C:
+		case result := <-r.levelRequests:
+			result <- r.raiseLevel(ctx, true)
 			continue
 		}
-		k.interval = reconcileInterval
-		if time.Since(k.lastChange) > idleAfter {
-			k.interval *= idleIntervals
+		r.checkInterval = reconcileInterval
+		if time.Since(r.lastChange) > idleAfter {
+			r.checkInterval *= idleIntervals
 		}
-		if tick%int(k.interval/reconcileInterval) != 0 || !k.o.Ready() || !k.o.State().Bootstrapped() {
+		if tick%int(r.checkInterval/reconcileInterval) != 0 || !r.options.Ready() || !r.options.State().Bootstrapped() {
 			continue
 		}
-		heard, ok := k.o.Heard(ctx)
-		for ok && k.applyNextChange(ctx, heard) {
-			k.lastChange = time.Now()
-			heard, ok = k.o.Heard(ctx)
+		views, leads := r.options.MemberViews(ctx)
+		for leads && r.applyNextChange(ctx, views) {
+			r.lastChange = time.Now()
+			views, leads = r.options.MemberViews(ctx)
 		}
-		if ok {
-			_ = k.raiseLevelFrom(ctx, heard, false) // levelView contains the reason
+		if leads {
+			_ = r.raiseLevelWith(ctx, views, false) // levelView contains the reason
 		}
 	}
 }
 
 // applyNextChange makes the next change. It reports whether there may be another.
-func (k *Reconciler) applyNextChange(ctx context.Context, heard []leader.MemberView) (more bool) {
-	r := View{Servers: ServersOf(k.o.Raft.Configuration()), Heard: heard}
-	k.updateUnheard(r)
-	c := k.nextChange(ctx, r)
-	if c.apply == nil {
+func (r *Reconciler) applyNextChange(ctx context.Context, views []leader.MemberView) (more bool) {
+	view := View{Servers: ServersOf(r.options.Raft.Configuration()), MemberViews: views}
+	r.updateSilence(view)
+	change := r.nextChange(ctx, view)
+	if change.apply == nil {
 		return false
 	}
-	if err := c.apply(c.server); err != nil {
-		k.o.Log.Warn().Err(err).Str("server", c.server).Str("change", c.name).Msg("configuration not changed")
+	if err := change.apply(change.server); err != nil {
+		r.options.Log.Warn().Err(err).Str("server", change.server).Str("change", change.name).Msg("configuration not changed")
 		return false
 	}
-	k.recordChange(c)
-	k.o.Log.Info().Str("server", c.server).Str("change", c.name).Msg("configuration changed")
+	r.recordChange(change)
+	r.options.Log.Info().Str("server", change.server).Str("change", change.name).Msg("configuration changed")
 	return true
 }
 
-// updateUnheard updates how long each server has sent no heartbeats.
-func (k *Reconciler) updateUnheard(r View) {
+// updateSilence updates silentFor from the heartbeats in view.
+func (r *Reconciler) updateSilence(view View) {
 	now := time.Now()
-	passed := min(now.Sub(k.lastCheck), 2*k.interval)
-	k.lastCheck = now
-	previous := k.unheardFor
-	k.unheardFor = make(map[string]time.Duration, len(previous))
-	for _, server := range r.All() {
-		if !r.isConnected(server) {
-			k.unheardFor[server] = previous[server] + passed
+	elapsed := min(now.Sub(r.lastCheck), 2*r.checkInterval)
+	r.lastCheck = now
+	previous := r.silentFor
+	r.silentFor = make(map[string]time.Duration, len(previous))
+	for _, server := range view.All() {
+		if !view.isConnected(server) {
+			r.silentFor[server] = previous[server] + elapsed
 		}
 	}
 }
@@ -198,80 +198,80 @@ type configChange struct {
 
 // nextChange selects the next change, in this order: replace a disk, add a server, promote a
 // server, demote a surplus voter, remove a replaced voter, remove a dead server.
-func (k *Reconciler) nextChange(ctx context.Context, r View) configChange {
-	all := r.All()
-	for _, m := range k.o.Gossip.Members() {
-		if !k.isEligible(m) {
+func (r *Reconciler) nextChange(ctx context.Context, view View) configChange {
+	servers := view.All()
+	for _, member := range r.options.Gossip.Members() {
+		if !r.canAdd(member) {
 			continue
 		}
-		server := consensus.ServerID(m.ID, m.Tags.Disk)
-		if slices.Contains(all, server) {
+		server := consensus.ServerID(member.ID, member.Tags.Disk)
+		if slices.Contains(servers, server) {
 			continue
 		}
-		old := r.Of(m.ID)
-		if old != "" && (!r.isGone(old) || !r.isExpendable(old)) || !k.confirm(ctx, m) {
+		oldServer := view.Of(member.ID)
+		if oldServer != "" && (!view.isGone(oldServer) || !view.isExpendable(oldServer)) || !r.confirm(ctx, member) {
 			continue
 		}
-		if old != "" {
+		if oldServer != "" {
 			// The log on the old disk is lost, so the old server must not vote again. The server
 			// with the new disk starts as a non-voter.
-			return configChange{"remove", old, k.o.Raft.Remove}
+			return configChange{"remove", oldServer, r.options.Raft.Remove}
 		}
-		return configChange{"add", server, k.o.Raft.AddNonvoter}
+		return configChange{"add", server, r.options.Raft.AddNonvoter}
 	}
-	if len(r.Voters) < k.o.MaxVoters {
-		if server := k.promotable(r); server != "" {
-			return configChange{"promote", server, k.o.Raft.Promote}
+	if len(view.Voters) < r.options.MaxVoters {
+		if server := r.promotableServer(view); server != "" {
+			return configChange{"promote", server, r.options.Raft.Promote}
 		}
 	}
-	if surplus := k.surplusVoter(r); surplus != "" {
-		return configChange{"demote", surplus, k.o.Raft.Demote}
+	if surplus := r.surplusVoter(view); surplus != "" {
+		return configChange{"demote", surplus, r.options.Raft.Demote}
 	}
-	if server := k.replacedVoter(r); server != "" {
-		return configChange{"remove", server, k.o.Raft.Remove}
+	if server := r.replacedVoter(view); server != "" {
+		return configChange{"remove", server, r.options.Raft.Remove}
 	}
-	return k.deadServerChange(r)
+	return r.deadServerChange(view)
 }
 
 // surplusVoter returns a voter beyond --max-voters, or "". Such a voter exists if a dead voter was
 // replaced and then returned before its removal. All voters must be heard, so that no vote is
 // needed in place of another. A voter whose zone has another voter is preferred. The leader and
 // three voters always keep their votes.
-func (k *Reconciler) surplusVoter(r View) string {
-	if len(r.Voters) <= max(k.o.MaxVoters, minVoters) {
+func (r *Reconciler) surplusVoter(view View) string {
+	if len(view.Voters) <= max(r.options.MaxVoters, minVoters) {
 		return ""
 	}
-	last := ""
-	for _, server := range slices.Backward(r.Voters) {
+	surplus := ""
+	for _, server := range slices.Backward(view.Voters) {
 		switch {
-		case !r.hasWorkingLink(server):
+		case !view.hasWorkingLink(server):
 			return ""
-		case server == k.o.Server:
-		case last == "" || r.isOnlyInZone(last) && !r.isOnlyInZone(server):
-			last = server
+		case server == r.options.Server:
+		case surplus == "" || view.isOnlyInZone(surplus) && !view.isOnlyInZone(server):
+			surplus = server
 		}
 	}
-	return last
+	return surplus
 }
 
-// isEligible reports whether gossip shows m as a node that this cluster may add.
-func (k *Reconciler) isEligible(m gossip.Member) bool {
-	return m.Node && m.Err == nil && disk.CheckNodeID(m.ID) == nil && m.Status == gossip.Alive && m.Tags.Disk != "" &&
-		(m.Tags.Cluster == "" || m.Tags.Cluster == k.o.State().ClusterID())
+// canAdd reports whether gossip shows a member as a node that this cluster may add.
+func (r *Reconciler) canAdd(member gossip.Member) bool {
+	return member.Node && member.Err == nil && disk.CheckNodeID(member.ID) == nil && member.Status == gossip.Alive && member.Tags.Disk != "" &&
+		(member.Tags.Cluster == "" || member.Tags.Cluster == r.options.State().ClusterID())
 }
 
 // confirm reports whether the node itself confirms the disk that gossip shows, and supports the
 // current level.
-func (k *Reconciler) confirm(ctx context.Context, m gossip.Member) bool {
-	server := consensus.ServerID(m.ID, m.Tags.Disk)
-	p, err := k.identify(ctx, server)
+func (r *Reconciler) confirm(ctx context.Context, member gossip.Member) bool {
+	server := consensus.ServerID(member.ID, member.Tags.Disk)
+	process, err := r.identify(ctx, server)
 	if err != errIdentifiedRecently { //nolint:errorlint // never wrapped
-		k.unconfirmed.record(m.ID, err)
+		r.unconfirmedNodes.record(member.ID, err)
 	}
-	if err != nil || !k.admitsLevel(server, p.Level) {
+	if err != nil || !r.admitsLevel(server, process.Level) {
 		return false
 	}
-	delete(k.identifiedAt, server)
+	delete(r.identifyTimes, server)
 	return true
 }
 
@@ -280,35 +280,35 @@ var errIdentifiedRecently = errors.New("membership: the node was asked a moment 
 
 // identify requests the identity of the process of a server, at most once per confirmInterval. It
 // returns errIdentifiedRecently, or an error if the node does not respond or has another disk.
-func (k *Reconciler) identify(ctx context.Context, server string) (Process, error) {
-	if last, ok := k.identifiedAt[server]; ok && time.Since(last) < confirmInterval {
+func (r *Reconciler) identify(ctx context.Context, server string) (Process, error) {
+	if last, ok := r.identifyTimes[server]; ok && time.Since(last) < confirmInterval {
 		return Process{}, errIdentifiedRecently
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmInterval)
 	defer cancel()
-	p, err := k.o.Identify(ctx, nodeOf(server))
-	k.identifiedAt[server] = time.Now()
-	if err == nil && consensus.ServerID(nodeOf(server), p.Disk) == server {
-		return p, nil
+	process, err := r.options.Identify(ctx, nodeOf(server))
+	r.identifyTimes[server] = time.Now()
+	if err == nil && consensus.ServerID(nodeOf(server), process.Disk) == server {
+		return process, nil
 	}
-	k.o.Log.Debug().Err(err).Str("server", server).Str("disk", p.Disk).Msg("server not confirmed by node")
+	r.options.Log.Debug().Err(err).Str("server", server).Str("disk", process.Disk).Msg("server not confirmed by node")
 	if err == nil {
-		err = fmt.Errorf("membership: the process there has disk %s", p.Disk)
+		err = fmt.Errorf("membership: the process there has disk %s", process.Disk)
 	}
 	return Process{}, err
 }
 
-// promotable returns a non-voter that may become a voter, or "". A lease needs echoes of a quorum
+// promotableServer returns a non-voter that may become a voter, or "". A lease needs echoes of a quorum
 // of voters, so a server must have shown that the replies of the leader reach it; otherwise its
 // vote would reduce availability. A server in a zone without a heard voter is preferred, so that
 // the loss of a zone leaves a quorum. No voter loses its vote for this.
-func (k *Reconciler) promotable(r View) string {
+func (r *Reconciler) promotableServer(view View) string {
 	first := ""
-	for _, server := range r.Others {
-		if !r.hasWorkingLink(server) || !r.isCaughtUp(server, k.o.State().Committed().Epoch()) {
+	for _, server := range view.NonVoters {
+		if !view.hasWorkingLink(server) || !view.isCaughtUp(server, r.options.State().Committed().Epoch()) {
 			continue
 		}
-		if r.isInUncoveredZone(server) {
+		if view.isInUncoveredZone(server) {
 			return server
 		}
 		first = cmp.Or(first, server)
@@ -320,32 +320,32 @@ func (k *Reconciler) promotable(r View) string {
 // is set. If possible, another server becomes a voter first, so that the number of voters does not
 // drop. Otherwise the dead voter is removed if enough voters remain. A dead non-voter is removed
 // unless gossip still shows its node, because it would be added again.
-func (k *Reconciler) deadServerChange(r View) configChange {
-	if k.o.RemoveDeadAfter <= 0 {
+func (r *Reconciler) deadServerChange(view View) configChange {
+	if r.options.RemoveDeadAfter <= 0 {
 		return configChange{}
 	}
-	isDead := func(server string) bool { return k.unheardFor[server] > k.o.RemoveDeadAfter }
-	if i := slices.IndexFunc(r.Others, func(s string) bool { return isDead(s) && !isAlive(k.o.Gossip, nodeOf(s)) }); i >= 0 {
-		return configChange{"remove", r.Others[i], k.o.Raft.Remove}
+	isDead := func(server string) bool { return r.silentFor[server] > r.options.RemoveDeadAfter }
+	if index := slices.IndexFunc(view.NonVoters, func(server string) bool { return isDead(server) && !isAlive(r.options.Gossip, nodeOf(server)) }); index >= 0 {
+		return configChange{"remove", view.NonVoters[index], r.options.Raft.Remove}
 	}
-	i := slices.IndexFunc(r.Voters, isDead)
-	if i < 0 {
+	index := slices.IndexFunc(view.Voters, isDead)
+	if index < 0 {
 		return configChange{}
 	}
-	remaining, heard := 0, 0
-	for _, server := range r.Voters {
+	remaining, connected := 0, 0
+	for _, server := range view.Voters {
 		if !isDead(server) {
 			remaining++
 		}
-		if r.isConnected(server) {
-			heard++
+		if view.isConnected(server) {
+			connected++
 		}
 	}
-	if spare := k.promotable(r); spare != "" && remaining < min(k.o.MaxVoters, len(r.Voters)) {
-		return configChange{"promote", spare, k.o.Raft.Promote}
+	if candidate := r.promotableServer(view); candidate != "" && remaining < min(r.options.MaxVoters, len(view.Voters)) {
+		return configChange{"promote", candidate, r.options.Raft.Promote}
 	}
-	if len(r.Voters) > minVoters && heard > len(r.Voters)/2 {
-		return configChange{"remove", r.Voters[i], k.o.Raft.Remove}
+	if len(view.Voters) > minVoters && connected > len(view.Voters)/2 {
+		return configChange{"remove", view.Voters[index], r.options.Raft.Remove}
 	}
 	return configChange{}
 }

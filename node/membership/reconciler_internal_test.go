@@ -11,17 +11,17 @@ import (
 // A leader whose process was paused has received no heartbeats in this time. It must not treat voters
 // as dead when it continues.
 func TestTimeWithoutChecksDoesNotCountAsUnheard(t *testing.T) {
-	k := &Reconciler{unheardFor: map[string]time.Duration{}, lastCheck: time.Now(), interval: reconcileInterval}
+	k := &Reconciler{silentFor: map[string]time.Duration{}, lastCheck: time.Now(), checkInterval: reconcileInterval}
 	heard := leader.MemberView{Node: "b", Heartbeat: ack.Heartbeat{Node: "b", Server: "b/1", Boot: 1}}
-	r := View{Heard: []leader.MemberView{heard}, Servers: Servers{Voters: []string{"b/1", "c/1"}}}
+	r := View{MemberViews: []leader.MemberView{heard}, Servers: Servers{Voters: []string{"b/1", "c/1"}}}
 	for range 3 {
 		k.lastCheck = k.lastCheck.Add(-time.Minute)
-		k.updateUnheard(r)
+		k.updateSilence(r)
 	}
-	if got := k.unheardFor["c/1"]; got != 3*2*reconcileInterval {
+	if got := k.silentFor["c/1"]; got != 3*2*reconcileInterval {
 		t.Errorf("c was absent for %v in three looks, want %v", got, 3*2*reconcileInterval)
 	}
-	if got, ok := k.unheardFor["b/1"]; ok {
+	if got, ok := k.silentFor["b/1"]; ok {
 		t.Errorf("b is heard, and was absent for %v", got)
 	}
 	if r.isConnected("b/2") {
@@ -48,7 +48,7 @@ func TestDiskIsReplacedOnlyAfterItsProcessIsGone(t *testing.T) {
 		{"was not heard by this leader", unheard, false},
 		{"is in no map", leader.MemberView{Node: "c"}, true},
 	} {
-		if got := (View{Heard: []leader.MemberView{c.view}}).isGone("b/1"); got != c.want {
+		if got := (View{MemberViews: []leader.MemberView{c.view}}).isGone("b/1"); got != c.want {
 			t.Errorf("a node that %s: its name is free %v, want %v", c.name, got, c.want)
 		}
 	}

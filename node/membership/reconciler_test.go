@@ -78,8 +78,8 @@ func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes strin
 				return c.process(node), nil
 			},
 			Ready: func() bool { return true }, ProposeLevel: c.raise, Term: 1, FinalizeAfter: finalizeAfter,
-			Heard: func(context.Context) ([]leader.MemberView, bool) { return c.views(), true },
-			State: func() membership.State { return c },
+			MemberViews: func(context.Context) ([]leader.MemberView, bool) { return c.views(), true },
+			State:       func() membership.State { return c },
 		})
 		c.keeper = k
 		ended := make(chan struct{})
@@ -413,8 +413,8 @@ func TestVoterMayLeaveOnlyIfThreeRemain(t *testing.T) {
 	} {
 		runReconciler(t, c.servers, func(x *cluster) {
 			x.addHeartbeat("b", c.gone)
-			v := membership.View{Servers: membership.ServersOf(x.servers), Heard: x.views()}
-			if got := v.MayLeave("a/1"); got != c.want {
+			v := membership.View{Servers: membership.ServersOf(x.servers), MemberViews: x.views()}
+			if got := v.CanRemove("a/1"); got != c.want {
 				t.Errorf("a of %s may leave: %v, want %v", c.servers, got, c.want)
 			}
 		})

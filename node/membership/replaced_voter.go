@@ -20,37 +20,38 @@ const replaceDelay = 10 * time.Second
 //
 // So at most one voter is removed at a time. A voter that has left is removed as soon as these conditions
 // hold. A dead voter is removed only if another server was promoted to a voter after it had died.
-func (k *Reconciler) replacedVoter(r View) string {
-	if len(r.Voters) <= minVoters {
+func (r *Reconciler) replacedVoter(view View) string {
+	if len(view.Voters) <= minVoters {
 		return ""
 	}
 	candidate := ""
-	for _, server := range r.Voters {
-		v, _ := r.memberView(server)
+	for _, server := range view.Voters {
+		member, _ := view.memberView(server)
 		switch {
-		case r.hasWorkingLink(server) && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye: // this voter remains
-		case candidate != "" || r.isConnected(server) || v.Restarting: // a second missing voter, or one that still runs or returns
+		case view.hasWorkingLink(server) && !member.Heartbeat.Leaving && !member.Heartbeat.Goodbye: // this voter remains
+		case candidate != "" || view.isConnected(server) || member.Restarting: // a second missing voter, or one that still runs or returns
 			return ""
 		default:
 			candidate = server
 		}
 	}
-	if candidate == "" || candidate == k.o.Server {
+	if candidate == "" || candidate == r.options.Server {
 		return ""
 	}
-	v, _ := r.memberView(candidate)
-	unheard := k.unheardFor[candidate]
+	member, _ := view.memberView(candidate)
+	silence := r.silentFor[candidate]
 	switch {
-	// Back is the announced time until the return of the node; zero means that it does not return.
-	case v.SinceHeartbeat >= 0 && v.Heartbeat.Server == candidate && v.Heartbeat.Goodbye && v.Heartbeat.RestartWithin == 0:
+	// RestartWithin is the announced time until the return of the node; zero means that it does not
+	// return.
+	case member.SinceHeartbeat >= 0 && member.Heartbeat.Server == candidate && member.Heartbeat.Goodbye && member.Heartbeat.RestartWithin == 0:
 		return candidate
-	case unheard <= replaceDelay:
+	case silence <= replaceDelay:
 		return ""
-	case k.hasLeft(nodeOf(candidate)):
+	case r.hasLeft(nodeOf(candidate)):
 		return candidate
 	}
-	for server, at := range k.promotedAt {
-		if slices.Contains(r.Voters, server) && time.Since(at) < unheard {
+	for server, promotedAt := range r.promotionTimes {
+		if slices.Contains(view.Voters, server) && time.Since(promotedAt) < silence {
 			return candidate
 		}
 	}
@@ -58,19 +59,19 @@ func (k *Reconciler) replacedVoter(r View) string {
 }
 
 // hasLeft reports whether a node has left the cluster as planned, according to gossip.
-func (k *Reconciler) hasLeft(node string) bool {
-	return slices.ContainsFunc(k.o.Gossip.Members(), func(m gossip.Member) bool {
-		return m.ID == node && m.Node && m.Status == gossip.Left
+func (r *Reconciler) hasLeft(node string) bool {
+	return slices.ContainsFunc(r.options.Gossip.Members(), func(member gossip.Member) bool {
+		return member.ID == node && member.Node && member.Status == gossip.Left
 	})
 }
 
 // recordChange records the time of a promotion. A removal clears all recorded times: a promotion replaces
 // one voter, so it must not justify a second removal.
-func (k *Reconciler) recordChange(c configChange) {
-	switch c.name {
+func (r *Reconciler) recordChange(change configChange) {
+	switch change.name {
 	case "promote":
-		k.promotedAt[c.server] = time.Now()
+		r.promotionTimes[change.server] = time.Now()
 	case "remove":
-		clear(k.promotedAt)
+		clear(r.promotionTimes)
 	}
 }

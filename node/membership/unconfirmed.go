@@ -19,51 +19,51 @@ type Unconfirmed struct {
 	Since time.Time
 }
 
-// unconfirmedNodes has the nodes that do not respond on their peer ports.
-type unconfirmedNodes struct {
+// unconfirmedTable has the nodes that do not respond on their peer ports.
+type unconfirmedTable struct {
 	mu       sync.Mutex // protects attempts
-	attempts map[string]attempt
+	attempts map[string]identifyAttempt
 }
 
-// attempt has the requests to one node to identify its process.
-type attempt struct {
+// identifyAttempt describes the requests to one node to identify its process.
+type identifyAttempt struct {
 	Unconfirmed
-	last time.Time // time of the last request
+	lastAt time.Time // time of the last request
 }
 
 // record records the result of one request.
-func (u *unconfirmedNodes) record(node string, err error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+func (t *unconfirmedTable) record(node string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if err == nil {
-		delete(u.attempts, node)
+		delete(t.attempts, node)
 		return
 	}
 	now := time.Now()
-	a, known := u.attempts[node]
-	if !known || now.Sub(a.last) > unconfirmedTTL {
-		a = attempt{Unconfirmed: Unconfirmed{Node: node, Since: now}}
+	entry, known := t.attempts[node]
+	if !known || now.Sub(entry.lastAt) > unconfirmedTTL {
+		entry = identifyAttempt{Unconfirmed: Unconfirmed{Node: node, Since: now}}
 	}
-	a.Err, a.last = err, now
-	if u.attempts == nil {
-		u.attempts = map[string]attempt{}
+	entry.Err, entry.lastAt = err, now
+	if t.attempts == nil {
+		t.attempts = map[string]identifyAttempt{}
 	}
-	u.attempts[node] = a
+	t.attempts[node] = entry
 }
 
 // Unconfirmed returns the nodes that are not added because they do not respond on their peer
 // ports, sorted by ID. It is safe for concurrent use.
-func (k *Reconciler) Unconfirmed() (all []Unconfirmed) {
-	u := &k.unconfirmed
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for node, a := range u.attempts {
-		if time.Since(a.last) > unconfirmedTTL {
-			delete(u.attempts, node) // gossip no longer shows the node
+func (r *Reconciler) Unconfirmed() (nodes []Unconfirmed) {
+	table := &r.unconfirmedNodes
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	for node, attempt := range table.attempts {
+		if time.Since(attempt.lastAt) > unconfirmedTTL {
+			delete(table.attempts, node) // gossip no longer shows the node
 			continue
 		}
-		all = append(all, a.Unconfirmed)
+		nodes = append(nodes, attempt.Unconfirmed)
 	}
-	slices.SortFunc(all, func(a, b Unconfirmed) int { return cmp.Compare(a.Node, b.Node) })
-	return all
+	slices.SortFunc(nodes, func(attempt, b Unconfirmed) int { return cmp.Compare(attempt.Node, b.Node) })
+	return nodes
 }

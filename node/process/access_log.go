@@ -57,8 +57,8 @@ func (a *accessLogs) replace(path string, file *logfile.File) {
 	if file == a.mu.file {
 		return
 	}
-	if old := a.mu.stop; old != nil {
-		time.AfterFunc(replacedLogGrace, old)
+	if stopCurrent := a.mu.stop; stopCurrent != nil {
+		time.AfterFunc(replacedLogGrace, stopCurrent)
 	}
 	a.mu.path, a.mu.file, a.mu.stop = path, file, nil
 	if file != nil {
@@ -99,17 +99,17 @@ func (a *accessLogs) run(ctx context.Context) {
 func (a *accessLogs) lostLines() float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := uint64(0)
-	for _, f := range a.mu.all {
-		n += f.Lost()
+	lost := uint64(0)
+	for _, file := range a.mu.all {
+		lost += file.Lost()
 	}
-	return float64(n)
+	return float64(lost)
 }
 
 // proxyAccess returns the access log options of the proxy, or nil without a log.
-func proxyAccess(c *config.Config, file *logfile.File) *proxy.Access {
+func proxyAccess(conf *config.Config, file *logfile.File) *proxy.Access {
 	if file == nil {
 		return nil
 	}
-	return &proxy.Access{Log: zerolog.New(logsafe.NewEscaper(file)), Keys: c.AccessLogKeys, Query: c.AccessLogQuery}
+	return &proxy.Access{Log: zerolog.New(logsafe.NewEscaper(file)), Keys: conf.AccessLogKeys, Query: conf.AccessLogQuery}
 }

@@ -29,26 +29,26 @@ import (
 
 // New opens the data directory and the ports, and builds the node. version is the version of the
 // program.
-func New(ctx context.Context, c *config.Config, version string, log zerolog.Logger) (*Process, error) {
-	return NewWith(ctx, c, version, log, nil)
+func New(ctx context.Context, conf *config.Config, version string, log zerolog.Logger) (*Process, error) {
+	return NewWith(ctx, conf, version, log, nil)
 }
 
 // App is an app in this process.
 type App struct {
-	Handler fasthttp.RequestHandler
-	Streams bool            // see proxy.Options.HandlerStreams
-	Overdue func(why error) // see node.Options
+	Handler   fasthttp.RequestHandler
+	Streams   bool            // see proxy.Options.HandlerStreams
+	OnOverdue func(why error) // see node.Options
 	// Hook calls a hook of the app. nil means that the app has no hooks.
 	Hook func(ctx context.Context, call agent.HookCall) agent.HookResult
 }
 
 // NewWith is New for a node with an app in this process; c must contain the corresponding
 // settings. nil means no such app.
-func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.Logger, app *App) (_ *Process, err error) {
-	p := &Process{log: log, initial: c, applied: c}
+func NewWith(ctx context.Context, conf *config.Config, version string, log zerolog.Logger, app *App) (_ *Process, err error) {
+	p := &Process{log: log, initial: conf, applied: conf}
 	p.accessLogs.log = log
 	p.reloadStatus.record(nil)
-	if p.credentials, err = loadCredentials(c, log); err != nil {
+	if p.credentials, err = loadCredentials(conf, log); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -56,210 +56,210 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 			p.listeners.close()
 		}
 	}()
-	first, err := p.prepare(c)
+	settings, err := p.prepare(conf)
 	if err != nil {
 		return nil, err
 	}
 	// Resolve names and open the data directory before the ports. Resolving can be slow or be
 	// cancelled, and the disk can be full. Closing an open port would reset client connections.
-	o, err := nodeOptions(ctx, c, log)
+	options, err := nodeOptions(ctx, conf, log)
 	if err != nil {
 		return nil, err
 	}
-	if o.Dir, err = disk.Open(c.Data, c.Node); err != nil {
+	if options.Dir, err = disk.Open(conf.Data, conf.Node); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, closeIfOpen(o.Self), o.Dir.Close())
+			err = errors.Join(err, closeIfOpen(options.Self), options.Dir.Close())
 		}
 	}()
-	log = withIDs(log, o.Dir)
-	p.log, p.credentials.log, p.accessLogs.log, o.Log = log, log, log, log
-	warnIfDirWasOpen(c.Data, o.Dir.Access(), log)
-	o.Self = listenLocal(ctx, c.Data, log)
-	if err = p.listeners.open(ctx, c); err != nil {
+	log = withIDs(log, options.Dir)
+	p.log, p.credentials.log, p.accessLogs.log, options.Log = log, log, log, log
+	warnIfDirWasAccessible(conf.Data, options.Dir.Access(), log)
+	options.Self = listenLocal(ctx, conf.Data, log)
+	if err = p.listeners.open(ctx, conf); err != nil {
 		return nil, err
 	}
-	p.appPort = newTLSListener(p.listeners.app, first.cert, log)
+	p.appPort = newTLSListener(p.listeners.app, settings.cert, log)
 	p.credentials.shareTickets(p.appPort)
-	p.accessLogs.replace(first.accessPath, first.accessFile) //nolint:contextcheck // the log ends with the process, not with ctx
-	p.lameDuck.Store(int64(c.LameDuck))
-	o.Version = version
-	o.Hooks = appHooks(c, o.Proxy.DialUpstream, o.Dir.Disk())
+	p.accessLogs.replace(settings.accessPath, settings.accessFile) //nolint:contextcheck // the log ends with the process, not with ctx
+	p.lameDuck.Store(int64(conf.LameDuck))
+	options.Version = version
+	options.Hooks = appHooks(conf, options.Proxy.DialUpstream, options.Dir.Disk())
 	if app != nil {
-		o.Proxy.Handler, o.Proxy.HandlerStreams, o.Overdue = app.Handler, app.Streams, app.Overdue
+		options.Proxy.Handler, options.Proxy.HandlerStreams, options.Overdue = app.Handler, app.Streams, app.OnOverdue
 		if app.Hook != nil {
-			o.Hooks = &hooks.Func{Call: app.Hook, Log: log}
+			options.Hooks = &hooks.Func{Call: app.Hook, Log: log}
 		}
 	}
-	o.App, o.Peer = p.appPort, p.listeners.peer
-	o.Proxy.Settings, o.Keys = first.proxySettings, first.keys
-	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
-	o.Exposed = p.exposures
-	if err = p.credentials.applyTo(&o); err != nil {
+	options.App, options.Peer = p.appPort, p.listeners.peer
+	options.Proxy.Settings, options.Keys = settings.proxySettings, settings.keys
+	options.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
+	options.Exposed = p.exposures
+	if err = p.credentials.applyTo(&options); err != nil {
 		return nil, err
 	}
-	if p.node, err = node.New(o); err != nil { //nolint:contextcheck // a check for a crash ends with the node
+	if p.node, err = node.New(options); err != nil { //nolint:contextcheck // a check for a crash ends with the node
 		return nil, err
 	}
 	metrics := prometheus.NewRegistry()
 	if err = p.Register(metrics); err != nil {
 		return nil, err
 	}
-	p.admin = admin.New(admin.Options{API: p.node.AdminAPI(), Metrics: metrics, Events: p.node.Events(), Access: p.credentials.access, Log: log})
+	p.admin = admin.New(admin.Options{API: p.node.AdminAPI(), Metrics: metrics, Events: p.node.Events(), Access: p.credentials.adminAccess, Log: log})
 	p.listeners.admin = p.credentials.wrapAdmin(p.listeners.admin)
 	return p, nil
 }
 
-// warnIfDirWasOpen logs a warning if other users had access to the data directory, and whether
+// warnIfDirWasAccessible logs a warning if other users had access to the data directory, and whether
 // this has been corrected.
-func warnIfDirWasOpen(path string, o disk.DirAccess, log zerolog.Logger) {
+func warnIfDirWasAccessible(path string, access disk.DirAccess, log zerolog.Logger) {
 	switch {
-	case o.Mode == 0:
-	case o.Removed:
-		log.Warn().Str("data", path).Stringer("mode", o.Mode).Msg("data directory permissions restricted to owner")
+	case access.Mode == 0:
+	case access.Removed:
+		log.Warn().Str("data", path).Stringer("mode", access.Mode).Msg("data directory permissions restricted to owner")
 	default:
-		log.Warn().Str("data", path).Stringer("mode", o.Mode).Str("remedy", "chmod 700, or name a directory below it with --data").
+		log.Warn().Str("data", path).Stringer("mode", access.Mode).Str("remedy", "chmod 700, or name a directory below it with --data").
 			Msg("data directory accessible to all users")
 	}
 }
 
 // open opens all configured ports.
-func (l *listeners) open(ctx context.Context, c *config.Config) error {
-	for _, x := range []struct {
+func (l *listeners) open(ctx context.Context, conf *config.Config) error {
+	for _, port := range []struct {
 		flag, addr string
 		ln         *net.Listener
-	}{{"listen", c.Listen, &l.app}, {"peer", c.Peer, &l.peer}, {"admin", c.Admin, &l.admin}, {"probes", c.Probes, &l.probes}} {
-		if x.addr == "" {
+	}{{"listen", conf.Listen, &l.app}, {"peer", conf.Peer, &l.peer}, {"admin", conf.Admin, &l.admin}, {"probes", conf.Probes, &l.probes}} {
+		if port.addr == "" {
 			continue
 		}
-		ln, err := listen(ctx, x.flag, x.addr)
+		ln, err := listen(ctx, port.flag, port.addr)
 		if err != nil {
 			return err
 		}
-		if x.ln == &l.admin || x.ln == &l.probes {
+		if port.ln == &l.admin || port.ln == &l.probes {
 			ln = connlimit.NewListener(ln)
 		}
-		*x.ln = ln
+		*port.ln = ln
 	}
 	return nil
 }
 
 // nodeOptions converts the settings to options of a node, except those that need an open file or
 // port.
-func nodeOptions(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Options, error) {
-	announced, err := announcedEndpoints(ctx, c)
+func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (node.Options, error) {
+	endpoints, err := announcedEndpoints(ctx, conf)
 	if err != nil {
 		return node.Options{}, err
 	}
-	proxyOpts, err := proxyOptions(c)
+	proxyOpts, err := proxyOptions(conf)
 	if err != nil {
 		return node.Options{}, err
 	}
-	o := node.Options{
-		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, AppVersion: c.AppVersion, Gateway: c.Gateway(),
-		MaxVoters: c.MaxVoters, BootstrapExpect: c.BootstrapExpect, FoundsAlone: c.BootstrapExpect == 1 && c.Origin("bootstrap-expect") != config.OriginDefault, Join: c.Join, Endpoints: announced,
-		RemoveDeadAfter: c.RemoveDeadAfter, FinalizeAfter: c.FinalizeAfter, ShutdownTimeout: c.ShutdownTimeout,
-		Timing:     clusterTiming(c),
-		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
-		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,
-		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait, CPUUsage: clock.CPUTimeAndPreemptions},
+	options := node.Options{
+		Shards: conf.Shards, Weight: uint32(conf.Weight), Zone: conf.Zone, AppVersion: conf.AppVersion, Gateway: conf.Gateway(),
+		MaxVoters: conf.MaxVoters, BootstrapExpect: conf.BootstrapExpect, FoundsAlone: conf.BootstrapExpect == 1 && conf.Origin("bootstrap-expect") != config.OriginDefault, Join: conf.Join, Endpoints: endpoints,
+		RemoveDeadAfter: conf.RemoveDeadAfter, FinalizeAfter: conf.FinalizeAfter, ShutdownTimeout: conf.ShutdownTimeout,
+		Timing:     clusterTiming(conf),
+		Pace:       ack.Pace{Heartbeat: conf.Heartbeat, DrainTimeout: conf.DrainTimeout, RestartGrace: conf.RestartGrace},
+		GossipBind: conf.Gossip, GossipAdvertise: conf.GossipAdvertise,
+		Queue: queue.Options{Requests: conf.QueueRequests, Bytes: conf.QueueBytes, Wait: conf.QueueWait, CPUUsage: clock.CPUTimeAndPreemptions},
 		Proxy: proxyOpts, Clock: clock.New(), Log: log,
-		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
-		Settings: c.ClusterSettings(),
+		ReleaseTimeout: conf.ReleaseTimeout, AcquireTimeout: conf.AcquireTimeout,
+		Settings: conf.ClusterSettings(),
 	}
-	o.AfterRestart = c.Returns == config.ReturnsAfterRestart && !c.HasHooks() && !c.Gateway()
-	if c.OnShutdown == config.OnShutdownHold {
-		o.HoldGrace = c.HoldGrace
+	options.AfterRestart = conf.Returns == config.ReturnsAfterRestart && !conf.HasHooks() && !conf.Gateway()
+	if conf.OnShutdown == config.OnShutdownHold {
+		options.HoldGrace = conf.HoldGrace
 	}
-	if c.Upstream != "" {
+	if conf.Upstream != "" {
 		instance := &appInstance{}
-		o.CheckApp, o.AppInstance, o.Health = appChecker(proxyOpts.DialUpstream, c.UpstreamAddress(), c.Health, instance), instance.get, healthOptions(c)
+		options.CheckApp, options.AppInstance, options.Health = appChecker(proxyOpts.DialUpstream, conf.UpstreamAddress(), conf.Health, instance), instance.get, healthOptions(conf)
 	}
-	return o, nil
+	return options, nil
 }
 
 // healthOptions converts the settings of the health check.
-func healthOptions(c *config.Config) apphealth.Settings {
-	h := apphealth.Settings{Interval: c.HealthInterval, Timeout: c.HealthTimeout, Fall: c.HealthFall, Rise: c.HealthRise}
-	if c.OnShutdown == config.OnShutdownHold {
-		h.Hold = c.HoldGrace
+func healthOptions(conf *config.Config) apphealth.Settings {
+	settings := apphealth.Settings{Interval: conf.HealthInterval, Timeout: conf.HealthTimeout, Fall: conf.HealthFall, Rise: conf.HealthRise}
+	if conf.OnShutdown == config.OnShutdownHold {
+		settings.Hold = conf.HoldGrace
 	}
-	return h
+	return settings
 }
 
 // clusterTiming returns the timing of a cluster that this node bootstraps. Parsing cannot fail,
 // because the settings have been validated.
-func clusterTiming(c *config.Config) ack.Timing {
-	takeover, _ := ack.ParseTakeover(string(c.Takeover))
-	mode, _ := ack.ParseRebalanceMode(string(c.RebalanceMode))
-	return ack.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: takeover, RebalanceMode: mode}
+func clusterTiming(conf *config.Config) ack.Timing {
+	takeover, _ := ack.ParseTakeover(string(conf.Takeover))
+	mode, _ := ack.ParseRebalanceMode(string(conf.RebalanceMode))
+	return ack.Timing{Lease: conf.Lease, DeadAfter: conf.DeadAfter, Takeover: takeover, RebalanceMode: mode}
 }
 
 // proxyOptions converts the settings of the proxy.
-func proxyOptions(c *config.Config) (proxy.Options, error) {
-	set, err := proxySettings(c)
+func proxyOptions(conf *config.Config) (proxy.Options, error) {
+	settings, err := proxySettings(conf)
 	if err != nil {
 		return proxy.Options{}, err
 	}
-	o := proxy.Options{
-		MaxUpstreamConns: c.MaxUpstreamConns, MaxShardConns: c.MaxShardConns, MaxStreams: c.MaxStreams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
-		ResumeTimeout: c.WebSocketResumeTimeout, DrainTimeout: c.DrainTimeout, ReconnectSpread: c.ShutdownTimeout / 2,
+	options := proxy.Options{
+		MaxUpstreamConns: conf.MaxUpstreamConns, MaxShardConns: conf.MaxShardConns, MaxStreams: conf.MaxStreams, BodyBuffer: int(conf.BodyBuffer), MaxConns: conf.MaxConns, Settings: settings,
+		ResumeTimeout: conf.WebSocketResumeTimeout, DrainTimeout: conf.DrainTimeout, ReconnectSpread: conf.ShutdownTimeout / 2,
 	}
-	o.Disable = proxy.Optimizations{
-		EventLoop: c.Disables(config.EventLoop), Multiplexing: c.Disables(config.Multiplexing), Parking: c.Disables(config.Parking), Splice: c.Disables(config.Splice),
+	options.Disable = proxy.Optimizations{
+		EventLoop: conf.Disables(config.EventLoop), Multiplexing: conf.Disables(config.Multiplexing), Parking: conf.Disables(config.Parking), Splice: conf.Disables(config.Splice),
 	}
-	if c.Upstream != "" {
-		o.DialUpstream, err = proxy.DialURL(c.Upstream)
+	if conf.Upstream != "" {
+		options.DialUpstream, err = proxy.DialURL(conf.Upstream)
 	}
-	if h := c.HooksAddress(); !h.HasSeparateAddress() {
-		o.HookPath = h.Path
+	if hookURL := conf.HooksAddress(); !hookURL.HasSeparateAddress() {
+		options.HookPath = hookURL.Path
 	}
-	return o, err
+	return options, err
 }
 
 // proxySettings converts the settings that a reload can change in a running proxy.
-func proxySettings(c *config.Config) (proxy.Settings, error) {
-	keys, err := shardkey.New(shardkey.Spec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissingKey: string(c.OnMissingKey)})
+func proxySettings(conf *config.Config) (proxy.Settings, error) {
+	keys, err := shardkey.New(shardkey.Spec{Sources: conf.Keys, Routes: conf.KeyRoutes(), OnMissingKey: string(conf.OnMissingKey)})
 	if err != nil {
 		return proxy.Settings{}, err
 	}
 	return proxy.Settings{
-		Keys: keys, StreamGrace: negativeIfZero(c.StreamGrace), CloseSockets: c.WebSockets == config.WebSocketsClose,
-		DebugHeaders: c.DebugHeaders, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
-		MaxHeaderBytes: int(c.MaxHeaderBytes), MaxHeaderBytesTotal: c.MaxHeaderBytesTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, MaxShardInflight: c.MaxShardInflight,
-		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: negativeIfZeroRate(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
-		FirstByteTimeout: negativeIfZero(c.FirstByteTimeout), UpstreamIdleTimeout: negativeIfZero(c.UpstreamIdleTimeout),
+		Keys: keys, StreamGrace: negativeIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
+		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,
+		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight,
+		HeaderTimeout: conf.HeaderTimeout, IdleTimeout: conf.IdleTimeout, MinBodyRate: negativeIfZeroRate(conf.MinBodyRate), ConnectTimeout: conf.ConnectTimeout,
+		FirstByteTimeout: negativeIfZero(conf.FirstByteTimeout), UpstreamIdleTimeout: negativeIfZero(conf.UpstreamIdleTimeout),
 	}, nil
 }
 
 // negativeIfZeroRate is negativeIfZero for a rate.
-func negativeIfZeroRate(n int64) int64 {
-	if n == 0 {
+func negativeIfZeroRate(rate int64) int64 {
+	if rate == 0 {
 		return -1
 	}
-	return n
+	return rate
 }
 
 // negativeIfZero converts a setting in which zero means "no limit" to an option of the proxy, in
 // which a negative value means this and zero selects the default.
-func negativeIfZero(d time.Duration) time.Duration {
-	if d == 0 {
+func negativeIfZero(limit time.Duration) time.Duration {
+	if limit == 0 {
 		return -1
 	}
-	return d
+	return limit
 }
 
 // announcedEndpoints returns the endpoints that the node announces. If a bind address has no host,
 // the host of the peer port is used, because all nodes must be able to reach it.
-func announcedEndpoints(ctx context.Context, c *config.Config) (map[string]string, error) {
-	peer, err := gossip.Advertise(ctx, c.Peer, c.PeerAdvertise, c.Join, net.DefaultResolver)
+func announcedEndpoints(ctx context.Context, conf *config.Config) (map[string]string, error) {
+	peer, err := gossip.Advertise(ctx, conf.Peer, conf.PeerAdvertise, conf.Join, net.DefaultResolver)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{"peer": peer.String()}
-	for name, bind := range map[string]string{"http": c.Listen, "admin": c.Admin} {
+	endpoints := map[string]string{"peer": peer.String()}
+	for name, bind := range map[string]string{"http": conf.Listen, "admin": conf.Admin} {
 		addr, err := advertisedAddr(ctx, bind, peer.Addr())
 		if err != nil {
 			return nil, err
@@ -268,22 +268,22 @@ func announcedEndpoints(ctx context.Context, c *config.Config) (map[string]strin
 		if addr.Addr().IsLoopback() && !peer.Addr().IsLoopback() {
 			continue
 		}
-		all[name] = addr.String()
+		endpoints[name] = addr.String()
 	}
-	for _, e := range c.Endpoints {
-		all[e.Name] = e.Address
+	for _, endpoint := range conf.Endpoints {
+		endpoints[endpoint.Name] = endpoint.Address
 	}
-	return all, nil
+	return endpoints, nil
 }
 
 // advertisedAddr returns the address at which other nodes reach a bind address. host replaces an
 // unspecified host.
 func advertisedAddr(ctx context.Context, bind string, host netip.Addr) (netip.AddrPort, error) {
-	h, port, err := net.SplitHostPort(bind)
+	bindHost, port, err := net.SplitHostPort(bind)
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	if ip, err := netip.ParseAddr(h); h == "" || err == nil && ip.IsUnspecified() {
+	if ip, err := netip.ParseAddr(bindHost); bindHost == "" || err == nil && ip.IsUnspecified() {
 		bind = net.JoinHostPort(host.String(), port)
 	}
 	return gossip.Advertise(ctx, bind, "", nil, net.DefaultResolver)

@@ -31,12 +31,12 @@ type credentials struct {
 	log    zerolog.Logger
 	nodeID string // empty before applyTo
 
-	secret    *secret.Store      // nil means no secret
-	wrapper   *secret.TLSWrapper // nil means plain TCP between nodes
-	pki       *secret.PKI        // nil means certificates derived from the secret
-	access    auth.Access
-	adminCert atomic.Pointer[tls.Certificate]  // of the admin port; nil means plain HTTP
-	nodeCert  atomic.Pointer[x509.Certificate] // for connections between nodes, of pki
+	secret      *secret.Store      // nil means no secret
+	nodeTLS     *secret.TLSWrapper // nil means plain TCP between nodes
+	nodePKI     *secret.PKI        // nil means certificates derived from the secret
+	adminAccess auth.Access
+	adminCert   atomic.Pointer[tls.Certificate]  // of the admin port; nil means plain HTTP
+	nodeCert    atomic.Pointer[x509.Certificate] // for connections between nodes, of nodePKI
 	// fileStates has the states of the files before they were read.
 	fileStates struct{ pki, access, cert secret.FileState }
 }
@@ -48,121 +48,121 @@ func statFiles(paths ...string) secret.FileState {
 
 // loadCredentials loads the files. It finds all mistakes before New opens anything. The error is
 // created by errors.Join.
-func loadCredentials(c *config.Config, log zerolog.Logger) (*credentials, error) {
-	cr := &credentials{config: c, log: log}
-	cr.fileStates.pki, cr.fileStates.cert = statFiles(c.TLSCA, c.TLSNodeCert, c.TLSNodeKey), statFiles(c.AdminCert, c.AdminKey)
-	cr.fileStates.access = statFiles(c.AdminReadTokenFile, c.AdminWriteTokenFile, c.AdminReadCA, c.AdminWriteCA)
-	var wrong []error
-	if c.SecretFile != "" {
+func loadCredentials(conf *config.Config, log zerolog.Logger) (*credentials, error) {
+	loaded := &credentials{config: conf, log: log}
+	loaded.fileStates.pki, loaded.fileStates.cert = statFiles(conf.TLSCA, conf.TLSNodeCert, conf.TLSNodeKey), statFiles(conf.AdminCert, conf.AdminKey)
+	loaded.fileStates.access = statFiles(conf.AdminReadTokenFile, conf.AdminWriteTokenFile, conf.AdminReadCA, conf.AdminWriteCA)
+	var problems []error
+	if conf.SecretFile != "" {
 		var err error
-		if cr.secret, err = secret.Open(c.SecretFile); err != nil {
-			wrong = append(wrong, fmt.Errorf("--secret-file: %w", err))
+		if loaded.secret, err = secret.Open(conf.SecretFile); err != nil {
+			problems = append(problems, fmt.Errorf("--secret-file: %w", err))
 		}
 	}
-	if c.TLSCA != "" {
-		cr.pki = &secret.PKI{CA: c.TLSCA, Cert: c.TLSNodeCert, Key: c.TLSNodeKey}
+	if conf.TLSCA != "" {
+		loaded.nodePKI = &secret.PKI{CA: conf.TLSCA, Cert: conf.TLSNodeCert, Key: conf.TLSNodeKey}
 	}
-	var faults []error
-	cr.access, faults = readAccess(c)
-	wrong = append(wrong, faults...)
-	if c.AdminCert != "" {
-		cert, err := secret.KeyPair(c.AdminCert, c.AdminKey)
+	var accessErrs []error
+	loaded.adminAccess, accessErrs = readAccess(conf)
+	problems = append(problems, accessErrs...)
+	if conf.AdminCert != "" {
+		cert, err := secret.KeyPair(conf.AdminCert, conf.AdminKey)
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("--admin-cert: %w", err))
+			problems = append(problems, fmt.Errorf("--admin-cert: %w", err))
 		}
-		cr.adminCert.Store(&cert)
+		loaded.adminCert.Store(&cert)
 	}
-	return cr, errors.Join(wrong...)
+	return loaded, errors.Join(problems...)
 }
 
 // applyTo adds the secret and the TLS configuration to the options of a node.
-func (cr *credentials) applyTo(o *node.Options) error {
-	o.Secrets = cr.secret
-	id := o.Dir.Node()
-	cr.nodeID = id
+func (c *credentials) applyTo(options *node.Options) error {
+	options.Secrets = c.secret
+	nodeID := options.Dir.Node()
+	c.nodeID = nodeID
 	var trust *secret.Trust
 	var err error
 	switch {
-	case cr.pki != nil:
-		if trust, err = cr.pki.Load(id); err != nil {
+	case c.nodePKI != nil:
+		if trust, err = c.nodePKI.Load(nodeID); err != nil {
 			return fmt.Errorf("--tls-node-cert: %w", err)
 		}
-		cr.wrapper = secret.NewTLSWrapper(trust)
-		cr.nodeCert.Store(trust.Leaf())
-	case cr.secret != nil:
-		if trust, err = secret.Derive(cr.secret.List(), id); err != nil {
+		c.nodeTLS = secret.NewTLSWrapper(trust)
+		c.nodeCert.Store(trust.Leaf())
+	case c.secret != nil:
+		if trust, err = secret.Derive(c.secret.List(), nodeID); err != nil {
 			return err
 		}
-		cr.wrapper = secret.NewTLSWrapper(trust)
-		cr.secret.OnChange(func(l secret.List) error {
-			next, err := secret.Derive(l, id)
+		c.nodeTLS = secret.NewTLSWrapper(trust)
+		c.secret.OnChange(func(secrets secret.List) error {
+			next, err := secret.Derive(secrets, nodeID)
 			if err == nil {
-				cr.wrapper.Replace(next)
+				c.nodeTLS.Replace(next)
 			}
 			return err
 		})
 	default:
 		return nil
 	}
-	o.WrapClient, o.WrapServer = cr.wrapper.Client, cr.wrapper.Server
+	options.WrapClient, options.WrapServer = c.nodeTLS.Client, c.nodeTLS.Server
 	return nil
 }
 
 // shareTickets lets the clients of a port resume TLS sessions at every node, if there is a secret.
-func (cr *credentials) shareTickets(tl *tlsListener) {
-	if cr.secret == nil {
+func (c *credentials) shareTickets(listener *tlsListener) {
+	if c.secret == nil {
 		return
 	}
-	cr.secret.OnChange(func(l secret.List) error {
-		tl.shareTickets(l)
+	c.secret.OnChange(func(secrets secret.List) error {
+		listener.shareTickets(secrets)
 		return nil
 	})
-	tl.shareTickets(cr.secret.List())
+	listener.shareTickets(c.secret.List())
 }
 
 // readAccess reads the access rules of the admin port. It returns one error for each invalid file.
-func readAccess(c *config.Config) (auth.Access, []error) {
-	a := auth.Access{Hosts: c.AdminHosts}
-	var wrong []error
-	for _, f := range []struct {
+func readAccess(conf *config.Config) (auth.Access, []error) {
+	access := auth.Access{Hosts: conf.AdminHosts}
+	var problems []error
+	for _, file := range []struct {
 		flag, path string
 		into       *auth.Tokens
-	}{{"admin-read-token-file", c.AdminReadTokenFile, &a.Read}, {"admin-write-token-file", c.AdminWriteTokenFile, &a.Write}} {
-		if f.path == "" {
+	}{{"admin-read-token-file", conf.AdminReadTokenFile, &access.Read}, {"admin-write-token-file", conf.AdminWriteTokenFile, &access.Write}} {
+		if file.path == "" {
 			continue
 		}
-		b, err := secret.ReadTokens(f.path)
+		content, err := secret.ReadTokens(file.path)
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("--%s: %w", f.flag, err))
+			problems = append(problems, fmt.Errorf("--%s: %w", file.flag, err))
 			continue
 		}
-		if *f.into, err = auth.ParseTokens(b); err != nil {
-			wrong = append(wrong, fmt.Errorf("--%s: %s: %w", f.flag, f.path, err))
+		if *file.into, err = auth.ParseTokens(content); err != nil {
+			problems = append(problems, fmt.Errorf("--%s: %s: %w", file.flag, file.path, err))
 		}
 	}
-	for _, f := range []struct {
+	for _, file := range []struct {
 		flag, path string
 		into       **x509.CertPool
-	}{{"admin-read-ca", c.AdminReadCA, &a.ReadCAs}, {"admin-write-ca", c.AdminWriteCA, &a.WriteCAs}} {
-		if f.path == "" {
+	}{{"admin-read-ca", conf.AdminReadCA, &access.ReadCAs}, {"admin-write-ca", conf.AdminWriteCA, &access.WriteCAs}} {
+		if file.path == "" {
 			continue
 		}
-		cas, err := secret.ReadAuthorities(f.path)
+		cas, err := secret.ReadAuthorities(file.path)
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("--%s: %w", f.flag, err))
+			problems = append(problems, fmt.Errorf("--%s: %w", file.flag, err))
 			continue
 		}
-		*f.into = x509.NewCertPool()
+		*file.into = x509.NewCertPool()
 		for _, ca := range cas {
-			(*f.into).AddCert(ca)
+			(*file.into).AddCert(ca)
 		}
 	}
-	return a, wrong
+	return access, problems
 }
 
 // wrapAdmin adds TLS to the admin port if it has a certificate.
-func (cr *credentials) wrapAdmin(ln net.Listener) net.Listener {
-	if cr.adminCert.Load() == nil {
+func (c *credentials) wrapAdmin(ln net.Listener) net.Listener {
+	if c.adminCert.Load() == nil {
 		return ln
 	}
 	return tls.NewListener(ln, &tls.Config{
@@ -170,46 +170,46 @@ func (cr *credentials) wrapAdmin(ln net.Listener) net.Listener {
 		// Package admin verifies the client certificate for each request.
 		ClientAuth:     tls.RequestClientCert,
 		NextProtos:     []string{"http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cr.adminCert.Load(), nil },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.adminCert.Load(), nil },
 	})
 }
 
 // watchFiles reloads files that change, until ctx ends.
-func (cr *credentials) watchFiles(ctx context.Context, n *node.Node, ops *admin.Server) {
+func (c *credentials) watchFiles(ctx context.Context, running *node.Node, adminServer *admin.Server) {
 	var wg sync.WaitGroup
-	if cr.secret != nil {
-		wg.Go(func() { cr.secret.Run(ctx, cr.log) })
+	if c.secret != nil {
+		wg.Go(func() { c.secret.Run(ctx, c.log) })
 	}
-	watch := func(what string, seen secret.FileState, reload func() error) {
-		if seen.Empty() {
+	watch := func(description string, state secret.FileState, reload func() error) {
+		if state.Empty() {
 			return
 		}
 		wg.Go(func() {
-			seen.Watch(ctx, func() {
+			state.Watch(ctx, func() {
 				if err := reload(); err != nil {
-					cr.log.Error().Err(err).Str("what", what).Msg("changed file rejected, keeping old one")
+					c.log.Error().Err(err).Str("what", description).Msg("changed file rejected, keeping old one")
 					return
 				}
-				cr.log.Info().Str("what", what).Msg("changed file loaded")
+				c.log.Info().Str("what", description).Msg("changed file loaded")
 			})
 		})
 	}
-	if cr.pki != nil {
-		watch("certificates between nodes", cr.fileStates.pki, func() error { return cr.reloadPKI(n) })
+	if c.nodePKI != nil {
+		watch("certificates between nodes", c.fileStates.pki, func() error { return c.reloadPKI(running) })
 	}
-	c := cr.config
-	watch("access to admin", cr.fileStates.access, func() error {
-		a, wrong := readAccess(c)
-		err := errors.Join(wrong...)
+	conf := c.config
+	watch("access to admin", c.fileStates.access, func() error {
+		access, problems := readAccess(conf)
+		err := errors.Join(problems...)
 		if err == nil {
-			ops.SetAccess(a)
+			adminServer.SetAccess(access)
 		}
 		return err
 	})
-	watch("certificate of admin", cr.fileStates.cert, func() error {
-		cert, err := secret.KeyPair(c.AdminCert, c.AdminKey)
+	watch("certificate of admin", c.fileStates.cert, func() error {
+		cert, err := secret.KeyPair(conf.AdminCert, conf.AdminKey)
 		if err == nil {
-			cr.adminCert.Store(&cert)
+			c.adminCert.Store(&cert)
 		}
 		return err
 	})
@@ -218,74 +218,74 @@ func (cr *credentials) watchFiles(ctx context.Context, n *node.Node, ops *admin.
 
 // reloadPKI loads the certificates for connections between nodes. It fails if only one of several
 // files has been replaced yet; the next check then finds the other files.
-func (cr *credentials) reloadPKI(n *node.Node) error {
-	trust, err := cr.pki.Load(cr.nodeID)
+func (c *credentials) reloadPKI(running *node.Node) error {
+	trust, err := c.nodePKI.Load(c.nodeID)
 	if err != nil {
 		return err
 	}
-	cr.wrapper.Replace(trust)
-	cr.nodeCert.Store(trust.Leaf())
-	n.RenewPeers()
+	c.nodeTLS.Replace(trust)
+	c.nodeCert.Store(trust.Leaf())
+	running.RenewPeers()
 	return nil
 }
 
 // exposures returns the ports without protection, and the certificates in use.
-func (p *Process) exposures() (open []diagnosis.Exposure, certs []diagnosis.Certificate) {
-	cr := p.credentials
-	c := cr.config
-	if !c.UsesPeerTLS() && (!address.IsLoopback(c.Peer) || !address.IsLoopback(c.Gossip)) {
-		open = append(open, diagnosis.Exposure{
-			Text:   fmt.Sprintf("anyone who reaches the gossip or peer port of node %s (%s, %s) controls the traffic", cr.nodeID, c.Gossip, c.Peer),
+func (p *Process) exposures() (exposed []diagnosis.Exposure, certs []diagnosis.Certificate) {
+	credentials := p.credentials
+	conf := credentials.config
+	if !conf.UsesPeerTLS() && (!address.IsLoopback(conf.Peer) || !address.IsLoopback(conf.Gossip)) {
+		exposed = append(exposed, diagnosis.Exposure{
+			Text:   fmt.Sprintf("anyone who reaches the gossip or peer port of node %s (%s, %s) controls the traffic", credentials.nodeID, conf.Gossip, conf.Peer),
 			Remedy: "give the cluster a secret (--secret-file)",
 		})
 	}
 	switch {
-	case address.IsLoopback(c.Admin):
-	case !c.RequiresAdminCredentials():
-		open = append(open, diagnosis.Exposure{
-			Text: fmt.Sprintf("anyone who reaches the admin port of node %s (%s) can change the cluster", cr.nodeID, c.Admin), Remedy: "require a token (--admin-write-token-file)",
+	case address.IsLoopback(conf.Admin):
+	case !conf.RequiresAdminCredentials():
+		exposed = append(exposed, diagnosis.Exposure{
+			Text: fmt.Sprintf("anyone who reaches the admin port of node %s (%s) can change the cluster", credentials.nodeID, conf.Admin), Remedy: "require a token (--admin-write-token-file)",
 		})
-	case c.AdminCert == "":
-		open = append(open, diagnosis.Exposure{
-			Text: fmt.Sprintf("the admin tokens of node %s (%s) are sent unencrypted", cr.nodeID, c.Admin), Remedy: "use TLS (--admin-cert, --admin-key)",
+	case conf.AdminCert == "":
+		exposed = append(exposed, diagnosis.Exposure{
+			Text: fmt.Sprintf("the admin tokens of node %s (%s) are sent unencrypted", credentials.nodeID, conf.Admin), Remedy: "use TLS (--admin-cert, --admin-key)",
 		})
 	}
-	add := func(what, flag string, leaf *x509.Certificate) {
+	addCertificate := func(usage, flag string, leaf *x509.Certificate) {
 		if leaf != nil {
-			certs = append(certs, diagnosis.Certificate{Purpose: what, Flag: flag, ExpiresAt: leaf.NotAfter})
+			certs = append(certs, diagnosis.Certificate{Purpose: usage, Flag: flag, ExpiresAt: leaf.NotAfter})
 		}
 	}
-	if now := p.appPort.cert.Load(); now != nil {
-		add("the app port", "tls-cert", now.tls.Leaf)
+	if current := p.appPort.cert.Load(); current != nil {
+		addCertificate("the app port", "tls-cert", current.tls.Leaf)
 	}
-	if now := cr.adminCert.Load(); now != nil {
-		add("the admin port", "admin-cert", now.Leaf)
+	if current := credentials.adminCert.Load(); current != nil {
+		addCertificate("the admin port", "admin-cert", current.Leaf)
 	}
-	if cr.pki != nil {
-		add("other nodes", "tls-node-cert", cr.nodeCert.Load())
+	if credentials.nodePKI != nil {
+		addCertificate("other nodes", "tls-node-cert", credentials.nodeCert.Load())
 	}
-	return open, certs
+	return exposed, certs
 }
 
 // Check reads all configured files with credentials, as New does, and checks whether the data
 // directory is writable. Each error has the form "--flag: reason". Certificates for connections
 // between nodes are checked for the configured node ID, if there is one.
-func Check(c *config.Config) []error {
-	cr, err := loadCredentials(c, zerolog.Nop())
-	var wrong []error
-	if all, ok := err.(interface{ Unwrap() []error }); ok { // a result of errors.Join
-		wrong = all.Unwrap()
+func Check(conf *config.Config) []error {
+	loaded, err := loadCredentials(conf, zerolog.Nop())
+	var problems []error
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // a result of errors.Join
+		problems = joined.Unwrap()
 	}
-	if cr.pki != nil && c.Node != "" && c.TLSNodeCert != "" && c.TLSNodeKey != "" {
-		if _, err := cr.pki.Load(c.Node); err != nil {
-			wrong = append(wrong, fmt.Errorf("--tls-node-cert: %w", err))
+	if loaded.nodePKI != nil && conf.Node != "" && conf.TLSNodeCert != "" && conf.TLSNodeKey != "" {
+		if _, err := loaded.nodePKI.Load(conf.Node); err != nil {
+			problems = append(problems, fmt.Errorf("--tls-node-cert: %w", err))
 		}
 	}
-	if _, err := readCertificate(c.TLSCert, c.TLSKey); err != nil {
-		wrong = append(wrong, err)
+	if _, err := readCertificate(conf.TLSCert, conf.TLSKey); err != nil {
+		problems = append(problems, err)
 	}
-	if err := disk.CheckWritable(c.Data); c.Data != "" && err != nil {
-		wrong = append(wrong, fmt.Errorf("--data: %w", err))
+	if err := disk.CheckWritable(conf.Data); conf.Data != "" && err != nil {
+		problems = append(problems, fmt.Errorf("--data: %w", err))
 	}
-	return wrong
+	return problems
 }

@@ -25,8 +25,8 @@ type appInstance struct{ name atomic.Pointer[string] }
 
 // get returns the name. It is empty if the last check got no response or no valid name.
 func (a *appInstance) get() string {
-	if p := a.name.Load(); p != nil {
-		return *p
+	if name := a.name.Load(); name != nil {
+		return *name
 	}
 	return ""
 }
@@ -58,20 +58,20 @@ func appChecker(dial func(context.Context) (net.Conn, error), addr, path string,
 			if local && rawio.Connects(addrPort) {
 				return nil
 			}
-			c, err := dial(ctx)
+			conn, err := dial(ctx)
 			if err != nil {
 				return err
 			}
-			return c.Close()
+			return conn.Close()
 		}
 	}
 	return func(ctx context.Context) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(addr, "localhost")+path, http.NoBody)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(addr, "localhost")+path, http.NoBody)
 		if err != nil {
 			return err
 		}
-		r.Header.Set("User-Agent", "shardway-health")
-		r.Close = true
+		request.Header.Set("User-Agent", "shardway-health")
+		request.Close = true
 		instance.set(nil)
 		// Use a new connection for each check, to verify that the app accepts connections. The proxy
 		// settings of the environment do not apply.
@@ -81,14 +81,14 @@ func appChecker(dial func(context.Context) (net.Conn, error), addr, path string,
 		}
 		defer func() { _ = conn.Close() }()
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-		res, err := sendCheck(conn, r)
+		response, err := sendHealthCheck(conn, request)
 		if err != nil {
 			return cmp.Or(ctx.Err(), fmt.Errorf("the app answered %s with no response: %w", path, err))
 		}
-		name := string(res.Value(instanceHeader))
+		name := string(response.Value(instanceHeader))
 		instance.set(&name)
-		if res.Status() >= http.StatusBadRequest {
-			return fmt.Errorf("the app answered %s with %d %s", path, res.Status(), res.Reason())
+		if response.Status() >= http.StatusBadRequest {
+			return fmt.Errorf("the app answered %s with %d %s", path, response.Status(), response.Reason())
 		}
 		return nil
 	}
@@ -97,19 +97,19 @@ func appChecker(dial func(context.Context) (net.Conn, error), addr, path string,
 // maxInterim is the maximum number of interim (1xx) responses before the final response.
 const maxInterim = 16
 
-// sendCheck sends a request and reads the header section of its final response. It uses the parser
+// sendHealthCheck sends a request and reads the header section of its final response. It uses the parser
 // of the proxy, so a response that the proxy corrects for clients is not an error.
-func sendCheck(conn net.Conn, r *http.Request) (*h1.Response, error) {
-	if err := r.Write(conn); err != nil {
+func sendHealthCheck(conn net.Conn, request *http.Request) (*h1.Response, error) {
+	if err := request.Write(conn); err != nil {
 		return nil, err
 	}
-	c, res := h1.NewConn(conn, h1.Options{}), &h1.Response{}
+	parser, response := h1.NewConn(conn, h1.Options{}), &h1.Response{}
 	for range maxInterim {
-		if err := c.ReadResponse(res, []byte(r.Method)); err != nil {
+		if err := parser.ReadResponse(response, []byte(request.Method)); err != nil {
 			return nil, err
 		}
-		if !res.IsInterim() {
-			return res, nil
+		if !response.IsInterim() {
+			return response, nil
 		}
 	}
 	return nil, errors.New("too many interim responses")

@@ -17,7 +17,7 @@ type clusterIDHook struct{ dir *disk.Dir }
 
 // Run implements zerolog.Hook.
 func (c clusterIDHook) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
-	if id := c.dir.KnownCluster(); id != "" {
+	if id := c.dir.CachedClusterID(); id != "" {
 		e.Str("cluster", id)
 	}
 }

@@ -96,7 +96,7 @@ func Restore(o Options, backup []byte) (_ Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	used, err := d.Used()
+	used, err := d.IsUsed()
 	if err != nil {
 		return Result{}, err
 	}
@@ -123,7 +123,7 @@ func foundCluster(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	r.Kept, err = d.Found(disk.Foundation{
+	r.Kept, err = d.BootstrapCluster(disk.NewCluster{
 		Cluster: r.Cluster, Shards: r.Shards, Stores: disk.StoreOptions{Log: o.Log},
 		Write: func(disk string, s *disk.Stores) error {
 			return consensus.InitStores(s, consensus.ServerID(r.Node, disk), b, r.Floor, term+1)
@@ -154,7 +154,7 @@ func openUsed(data string) (*disk.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	used, err := d.Used()
+	used, err := d.IsUsed()
 	if err == nil && !used {
 		err = fmt.Errorf("recovery: the data directory %q belongs to no cluster: there is nothing to recover; name another one with --data", data)
 	}

@@ -276,7 +276,7 @@ func TestSupersededDirectoryIsRefusedUntilRecovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	by := clusterid.Recovered(r.Cluster, r.Floor+ack.MinIndexGap)
-	if err = errors.Join(d.Supersede(by), d.Close()); err != nil {
+	if err = errors.Join(d.MarkSuperseded(by), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

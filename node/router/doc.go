@@ -5,8 +5,9 @@
 //
 // # Concurrency
 //
-// One goroutine, the agent of the node, calls Swap, SetAbortTime, SetLease and HadRequests. All other methods
-// are safe for concurrent use. A request reads the table and the lease with atomic loads, and takes no lock.
+// One goroutine, the agent of the node, calls SwapTable, SetAbortTime, SetLease and HadRequests. All other
+// methods are safe for concurrent use. A request reads the table and the lease with atomic loads, and takes
+// no lock.
 //
 // # Invariants
 //

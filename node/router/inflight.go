@@ -9,25 +9,25 @@ import (
 // InFlight counts the requests that run at the local app, by shard. Its methods may be called from any
 // goroutine. A request costs one atomic addition at its start and one at its end, and no allocation.
 type InFlight struct {
-	shards []shardCount
+	shardCounts []shardCount
 	// draining is set while the agent waits for counts to reach zero.
 	draining atomic.Bool
-	// Zero gets a token when a count reached zero while draining.
-	Zero chan struct{}
+	// ReachedZero gets a token when a count reached zero while draining.
+	ReachedZero chan struct{}
 }
 
 // shardCount is the number of requests of one shard.
 type shardCount struct {
-	n       atomic.Int32
+	count   atomic.Int32
 	release func() // created once, because a closure per request would be an allocation
 }
 
 // NewInFlight returns counts of zero for the given number of shards.
 func NewInFlight(shards int) *InFlight {
-	f := &InFlight{shards: make([]shardCount, shards), Zero: make(chan struct{}, 1)}
-	for i := range f.shards {
-		c := &f.shards[i]
-		c.release = func() { f.end(c) }
+	f := &InFlight{shardCounts: make([]shardCount, shards), ReachedZero: make(chan struct{}, 1)}
+	for i := range f.shardCounts {
+		counter := &f.shardCounts[i]
+		counter.release = func() { f.end(counter) }
 	}
 	return f
 }
@@ -35,19 +35,19 @@ func NewInFlight(shards int) *InFlight {
 // Begin counts one more request for s. The caller must call release when the request has ended. The
 // caller must read the routing table and the lease after Begin. The agent stops a shard in the opposite
 // order: it replaces the table and then reads the count. So at least one of the two sees the other.
-func (f *InFlight) Begin(s shardmap.Shard) (release func()) {
-	c := &f.shards[s]
-	c.n.Add(1)
-	return c.release
+func (f *InFlight) Begin(shard shardmap.Shard) (release func()) {
+	counter := &f.shardCounts[shard]
+	counter.count.Add(1)
+	return counter.release
 }
 
 // end counts one request less, and notifies Zero if that is needed.
-func (f *InFlight) end(c *shardCount) {
-	if c.n.Add(-1) != 0 || !f.draining.Load() {
+func (f *InFlight) end(counter *shardCount) {
+	if counter.count.Add(-1) != 0 || !f.draining.Load() {
 		return
 	}
 	select {
-	case f.Zero <- struct{}{}:
+	case f.ReachedZero <- struct{}{}:
 	default:
 	}
 }
@@ -56,25 +56,25 @@ func (f *InFlight) end(c *shardCount) {
 // gets a token when they may have ended.
 func (f *InFlight) CountUnowned(mayRun func(shardmap.Shard) bool) int {
 	f.draining.Store(true) // before counting, so that the end of a counted request is noticed
-	n := f.CountExcept(mayRun)
-	if n == 0 {
+	count := f.CountExcept(mayRun)
+	if count == 0 {
 		f.draining.Store(false)
 	}
-	return n
+	return count
 }
 
 // CountShard counts the requests for s. If there are any, Zero gets a token when they may have ended.
-func (f *InFlight) CountShard(s shardmap.Shard) int {
-	n := int(f.shards[s].n.Load())
-	if n == 0 {
+func (f *InFlight) CountShard(shard shardmap.Shard) int {
+	count := int(f.shardCounts[shard].count.Load())
+	if count == 0 {
 		return 0
 	}
 	f.draining.Store(true)
-	return int(f.shards[s].n.Load())
+	return int(f.shardCounts[shard].count.Load())
 }
 
-// Of counts the requests for s.
-func (f *InFlight) Of(s shardmap.Shard) int { return int(f.shards[s].n.Load()) }
+// CountOf counts the requests for s.
+func (f *InFlight) CountOf(shard shardmap.Shard) int { return int(f.shardCounts[shard].count.Load()) }
 
 // Total counts all requests. It does not affect Zero.
 func (f *InFlight) Total() int {
@@ -84,9 +84,9 @@ func (f *InFlight) Total() int {
 // CountExcept counts the requests for shards for which mayRun returns false. It does not affect Zero.
 func (f *InFlight) CountExcept(mayRun func(shardmap.Shard) bool) int {
 	total := 0
-	for i := range f.shards {
-		if n := f.shards[i].n.Load(); n > 0 && !mayRun(shardmap.Shard(i)) {
-			total += int(n)
+	for i := range f.shardCounts {
+		if count := f.shardCounts[i].count.Load(); count > 0 && !mayRun(shardmap.Shard(i)) {
+			total += int(count)
 		}
 	}
 	return total

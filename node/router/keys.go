@@ -12,18 +12,18 @@ type activeKeys struct {
 	err  error          // error of parsing text
 }
 
-// keysOf returns the active key configuration of the state s. before is the result for the previous state;
+// activeKeysOf returns the active key configuration of a state. previous is the result for the previous state;
 // it is returned again if the configuration has not changed, which is the usual case.
-func keysOf(s *ack.State, before *activeKeys) *activeKeys {
-	if before != nil && before.text == s.KeyConfig() {
-		return before
+func activeKeysOf(state *ack.State, previous *activeKeys) *activeKeys {
+	if previous != nil && previous.text == state.KeyConfig() {
+		return previous
 	}
-	a := &activeKeys{text: s.KeyConfig()}
-	if a.text == "" {
-		return a
+	parsed := &activeKeys{text: state.KeyConfig()}
+	if parsed.text == "" {
+		return parsed
 	}
-	if a.keys, a.err = shardkey.Parse(a.text); a.err != nil {
-		a.keys = nil
+	if parsed.keys, parsed.err = shardkey.Parse(parsed.text); parsed.err != nil {
+		parsed.keys = nil
 	}
-	return a
+	return parsed
 }

@@ -19,23 +19,23 @@ type leaseGaps struct {
 
 // newLeaseGaps starts to count at now, without a lease.
 func newLeaseGaps(now time.Duration) *leaseGaps {
-	a := &leaseGaps{}
-	a.mu.from = now
-	return a
+	gaps := &leaseGaps{}
+	gaps.mu.from = now
+	return gaps
 }
 
 // setLease records that at time now, the end of the lease changed to end. An end in the past, such as
 // zero, means no lease. now must not decrease between calls.
-func (a *leaseGaps) setLease(now, end time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.mu.total += max(now-a.mu.from, 0)
-	a.mu.from = max(end, now)
+func (g *leaseGaps) setLease(now, end time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.total += max(now-g.mu.from, 0)
+	g.mu.from = max(end, now)
 }
 
 // total returns the time without a lease until now.
-func (a *leaseGaps) total(now time.Duration) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.mu.total + max(now-a.mu.from, 0)
+func (g *leaseGaps) total(now time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.total + max(now-g.mu.from, 0)
 }

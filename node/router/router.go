@@ -25,14 +25,14 @@ type Router struct {
 	RequestStreams   *muxpool.Pool // connections to other nodes for forwarded requests
 	WebSocketStreams *muxpool.Pool // connections to other nodes for resumable WebSockets
 
-	table        atomic.Pointer[route.Table]
-	state        atomic.Pointer[ack.State]  // the state that table was built from
-	keys         atomic.Pointer[activeKeys] // the active key configuration of state
-	lease        atomic.Int64               // time of the clock at which the lease ends; zero means no lease
-	abortAt      atomic.Int64               // time at which requests of the last lease must be aborted once it has ended; zero means there was no lease
-	InFlight     *InFlight
-	hadRequests  atomic.Bool // a request was admitted or refused since the last poll of the agent, see agent.Observation.HasRequests
-	withoutLease *leaseGaps
+	table       atomic.Pointer[route.Table]
+	state       atomic.Pointer[ack.State]  // the state that table was built from
+	keys        atomic.Pointer[activeKeys] // the active key configuration of state
+	leaseEnd    atomic.Int64               // time of the clock at which the lease ends; zero means no lease
+	abortAt     atomic.Int64               // time at which requests of the last lease must be aborted once it has ended; zero means there was no lease
+	InFlight    *InFlight
+	hadRequests atomic.Bool // a request was admitted or refused since the last poll of the agent, see agent.Observation.HasRequests
+	leaseGaps   *leaseGaps
 	// OnNotAcquired is called if the app responds that it does not hold a shard; nil means that the
 	// app is not asked.
 	OnNotAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
@@ -46,39 +46,39 @@ type Router struct {
 var _ proxy.Cluster = (*Router)(nil)
 
 // New returns a router without a shard map and without a lease. shards is the number of shards.
-func New(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *Router {
-	r := &Router{clock: c, port: port, RequestStreams: muxpool.NewForRequests(port), WebSocketStreams: muxpool.NewForWebSockets(port), InFlight: NewInFlight(shards), withoutLease: newLeaseGaps(c.Precise())}
-	r.mu.swapped = make(chan struct{})
-	r.Swap(ack.NewRouting(self, ack.NewState(), 0, false))
-	return r
+func New(self shardmap.NodeID, shards int, clk clock.Clock, port *peer.Port) *Router {
+	router := &Router{clock: clk, port: port, RequestStreams: muxpool.NewForRequests(port), WebSocketStreams: muxpool.NewForWebSockets(port), InFlight: NewInFlight(shards), leaseGaps: newLeaseGaps(clk.Precise())}
+	router.mu.swapped = make(chan struct{})
+	router.SwapTable(ack.NewRouting(self, ack.NewState(), 0, false))
+	return router
 }
 
-// Swap replaces the routing table by one built from routing, and returns the new generation. It
+// SwapTable replaces the routing table by one built from routing, and returns the new generation. It
 // wakes all callers of AwaitTable.
-func (r *Router) Swap(routing ack.Routing) uint64 {
+func (r *Router) SwapTable(routing ack.Routing) uint64 {
 	var generation uint64 = 1
-	if old := r.table.Load(); old != nil {
-		generation = old.Generation() + 1
+	if current := r.table.Load(); current != nil {
+		generation = current.Generation() + 1
 	}
-	s := routing.State()
-	keys := keysOf(s, r.keys.Load())
-	routeOf := func(sh shardmap.Shard) route.Route { return proxyRoute(routing.Route(sh)) }
+	state := routing.State()
+	keys := activeKeysOf(state, r.keys.Load())
+	routeOf := func(shard shardmap.Shard) route.Route { return proxyRoute(routing.Route(shard)) }
 	if keys.err != nil { // without valid keys, the shard of a request cannot be determined
 		routeOf = func(shardmap.Shard) route.Route { return route.Route{Kind: route.Held, Reason: route.ReasonMoving} }
 	}
-	t := route.NewTable(route.TableSpec{
+	table := route.NewTable(route.TableSpec{
 		Generation: generation,
-		Committed:  uint64(s.Committed().Epoch()),
-		Proposed:   uint64(s.Proposed().Epoch()),
-		Shards:     len(r.InFlight.shards),
+		Committed:  uint64(state.Committed().Epoch()),
+		Proposed:   uint64(state.Proposed().Epoch()),
+		Shards:     len(r.InFlight.shardCounts),
 		Previous:   r.table.Load(),
 		Keys:       keys.keys,
-		KeysSince:  uint64(s.KeyConfigSince()),
+		KeysSince:  uint64(state.KeyConfigSince()),
 		Route:      routeOf,
 	})
 	r.keys.Store(keys)
-	r.state.Store(s)
-	r.table.Store(t)
+	r.state.Store(state)
+	r.table.Store(table)
 	r.mu.Lock()
 	close(r.mu.swapped)
 	r.mu.swapped = make(chan struct{})
@@ -87,12 +87,12 @@ func (r *Router) Swap(routing ack.Routing) uint64 {
 }
 
 // proxyRoute converts a route of package ack to a route of the proxy.
-func proxyRoute(r ack.Route) route.Route {
-	switch r.Kind {
+func proxyRoute(ackRoute ack.Route) route.Route {
+	switch ackRoute.Kind {
 	case ack.RouteLocal:
-		return route.Route{Kind: route.Local, Epoch: uint64(r.Epoch)}
+		return route.Route{Kind: route.Local, Epoch: uint64(ackRoute.Epoch)}
 	case ack.RouteRemote:
-		return route.Route{Kind: route.Remote, Node: string(r.Node), Epoch: uint64(r.Epoch)}
+		return route.Route{Kind: route.Remote, Node: string(ackRoute.Node), Epoch: uint64(ackRoute.Epoch)}
 	case ack.QueuedPaused:
 		return route.Route{Kind: route.Held, Reason: route.ReasonPaused}
 	case ack.QueuedMoving:
@@ -113,8 +113,8 @@ func (r *Router) State() *ack.State { return r.state.Load() }
 
 // KeysError returns why the active key configuration of the state is invalid; nil means that it is valid.
 func (r *Router) KeysError() error {
-	if k := r.keys.Load(); k != nil {
-		return k.err
+	if keys := r.keys.Load(); keys != nil {
+		return keys.err
 	}
 	return nil
 }
@@ -126,71 +126,72 @@ func (r *Router) Table() *route.Table { return r.table.Load() }
 // caller must call release when the request has ended. The order matters: Admit first raises the
 // in-flight count, and then reads the table and the lease. Otherwise the agent could see no
 // request in flight after the shard has moved, although one is admitted.
-func (r *Router) Admit(s shardmap.Shard) (epoch uint64, release func(), err error) {
-	if release = r.InFlight.Begin(s); !r.hadRequests.Load() { // the check avoids a write by every request, which would contend for the cache line
+func (r *Router) Admit(shard shardmap.Shard) (epoch uint64, release func(), err error) {
+	if release = r.InFlight.Begin(shard); !r.hadRequests.Load() { // the check avoids a write by every request, which would contend for the cache line
 		r.hadRequests.Store(true)
 	}
-	dest := r.table.Load().Route(s)
+	target := r.table.Load().Route(shard)
 	switch {
-	case dest.Kind == route.Held:
+	case target.Kind == route.Held:
 		err = route.RefusedHeld
-	case dest.Kind != route.Local:
+	case target.Kind != route.Local:
 		err = route.RefusedNotOwner
 	case !r.HasLease():
 		err = route.RefusedNoLease
 	default:
-		return dest.Epoch, release, nil
+		return target.Epoch, release, nil
 	}
 	release()
 	return 0, nil, err
 }
 
 // HasLease reports whether this node has a lease now. Admission and readiness both use it.
-func (r *Router) HasLease() bool { return int64(r.clock.Now()) < r.lease.Load() }
+func (r *Router) HasLease() bool { return int64(r.clock.Now()) < r.leaseEnd.Load() }
 
 // LeaseLeft returns the remaining time of the lease, by the precise clock. It is negative without a lease.
 func (r *Router) LeaseLeft() time.Duration {
-	return time.Duration(r.lease.Load()) - r.clock.Precise()
+	return time.Duration(r.leaseEnd.Load()) - r.clock.Precise()
 }
 
-// LeaseEnd returns the time at which the lease ends or has ended; zero means no lease.
-func (r *Router) LeaseEnd() time.Duration { return time.Duration(r.lease.Load()) }
+// LeaseEnd returns the time at which the lease ends or has ended; zero means that there was no
+// lease.
+func (r *Router) LeaseEnd() time.Duration { return time.Duration(r.leaseEnd.Load()) }
 
 // SetAbortTime sets the time at which the requests of the present lease must be aborted once it has ended.
 // It must be called before SetLease, because requests that the lease admits read it.
 func (r *Router) SetAbortTime(at time.Duration) { r.abortAt.Store(int64(at)) }
 
-// AbortTime returns the time of the last setAbortTime; zero means that there was no lease yet.
+// AbortTime returns the time of the last SetAbortTime; zero means that there was no lease yet.
 func (r *Router) AbortTime() time.Duration { return time.Duration(r.abortAt.Load()) }
 
 // HadRequests reports whether a request was admitted or refused since its previous call.
 func (r *Router) HadRequests() bool { return r.hadRequests.Swap(false) }
 
-// AbortOverdue reports whether the running requests should have been aborted by now. The agent
+// IsAbortOverdue reports whether the running requests should have been aborted by now. The agent
 // aborts them when it is scheduled, which may be late, so the requests also check the clock themselves.
-func (r *Router) AbortOverdue() bool {
-	at := r.abortAt.Load()
-	return at != 0 && int64(r.clock.Precise()) >= at
+func (r *Router) IsAbortOverdue() bool {
+	abortAt := r.abortAt.Load()
+	return abortAt != 0 && int64(r.clock.Precise()) >= abortAt
 }
 
 // SetLease publishes the end of the lease and returns the previous end; zero means no lease. If the end has
 // changed, now is the time after the change. If now is not before the previous end, a request may have
 // been refused because the previous lease had expired. If the end has not changed, now is zero.
-func (r *Router) SetLease(end time.Duration) (last, now time.Duration) {
-	if last = time.Duration(r.lease.Swap(int64(end))); last != end {
+func (r *Router) SetLease(end time.Duration) (previous, now time.Duration) {
+	if previous = time.Duration(r.leaseEnd.Swap(int64(end))); previous != end {
 		now = r.clock.Precise()
-		r.withoutLease.setLease(now, end)
+		r.leaseGaps.setLease(now, end)
 	}
-	return last, now
+	return previous, now
 }
 
 // TimeWithoutLease returns the total time without a lease since the start of this process.
-func (r *Router) TimeWithoutLease() time.Duration { return r.withoutLease.total(r.clock.Precise()) }
+func (r *Router) TimeWithoutLease() time.Duration { return r.leaseGaps.total(r.clock.Precise()) }
 
 // Await waits until the routing table contains both epochs or later ones. It returns false if ctx
 // ends first.
 func (r *Router) Await(ctx context.Context, committed, proposed uint64) bool {
-	return r.AwaitTable(ctx, func(t *route.Table) bool { return t.Committed() >= committed && t.Proposed() >= proposed })
+	return r.AwaitTable(ctx, func(table *route.Table) bool { return table.Committed() >= committed && table.Proposed() >= proposed })
 }
 
 // AwaitTable waits for a table that accept accepts. It returns false if ctx ends first.
@@ -218,8 +219,8 @@ func (r *Router) Dial(ctx context.Context, node string) (net.Conn, error) {
 // OpenStream opens a multiplexed stream to the node for small requests. It does not wait. nil means that no
 // stream is available now.
 func (r *Router) OpenStream(node string) net.Conn {
-	if l := r.RequestStreams.Outgoing.OpenStream(node); l != nil {
-		return l
+	if stream := r.RequestStreams.Outgoing.OpenStream(node); stream != nil {
+		return stream
 	}
 	return nil
 }
@@ -227,8 +228,8 @@ func (r *Router) OpenStream(node string) net.Conn {
 // OpenWebSocketStream opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a
 // new mux session until ctx ends. nil means that no stream could be opened.
 func (r *Router) OpenWebSocketStream(ctx context.Context, node string) net.Conn {
-	if l := r.WebSocketStreams.Outgoing.OpenStreamWait(ctx, node); l != nil {
-		return l
+	if stream := r.WebSocketStreams.Outgoing.OpenStreamWait(ctx, node); stream != nil {
+		return stream
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func (s *Sequence) WhyShardsStay() string {
 	case s.o.View.IsLastNode():
 		return "there is no other node"
 	case s.o.Agent.KeepsShards():
-		return adminapi.NobodyElse
+		return adminapi.NoOtherOwner
 	case sinceLastAnswer > 2*s.o.View.Timing().DeadAfter:
 		return "no contact to a leader"
 	}

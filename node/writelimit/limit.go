@@ -56,7 +56,7 @@ func New(o Options) *Limit {
 		o.Log.Warn().Err(err).Msg("app allowance not read")
 		l.earlier = disk.AppAllowance{Boot: l.boot - 1, Alive: o.InitialTiming.DeadAfter, Owned: o.InitialTiming.DeadAfter}
 	}
-	l.granted = persist.New("app allowance", l.earlier, o.Dir.KeepAppAllowance, o.Log)
+	l.granted = persist.New("app allowance", l.earlier, o.Dir.StoreAppAllowance, o.Log)
 	return l
 }
 

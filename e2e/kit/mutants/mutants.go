@@ -48,8 +48,8 @@ const (
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		after("ack/agent.Agent.acknowledgeDrained", "if a.options.Gate.CountRunning(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
-		{Decl: "node/router.Router.Swap", Old: "return proxyRoute(routing.Route(sh))", New: "return r.plantedRoute(proxyRoute(routing.Route(sh)), s.Committed(), sh)"},
-		before("node/router.Router.SetLease", "\tif last = time.Duration(r.lease.Swap(int64(end))); last != end {\n", `	if planted == "no-lease" {
+		{Decl: "node/router.Router.SwapTable", Old: "return proxyRoute(routing.Route(shard))", New: "return r.plantedRoute(proxyRoute(routing.Route(shard)), state.Committed(), shard)"},
+		before("node/router.Router.SetLease", "	if previous = time.Duration(r.leaseEnd.Swap(int64(end))); previous != end {\n", `	if planted == "no-lease" {
 		end = r.clock.Precise() + time.Hour
 	}
 `),
