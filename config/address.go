@@ -58,7 +58,7 @@ func checkJoin(target string) *valueProblem {
 		if address.IsHost(target) {
 			return nil
 		}
-		return &valueProblem{"neither an address nor a name", "write host:port or a name that DNS knows (A, AAAA or SRV)"}
+		return &valueProblem{"neither an address nor a name", "write host:port or a DNS name (A, AAAA or SRV)"}
 	}
 	return checkAdvertiseAddr(target)
 }
@@ -69,7 +69,7 @@ func checkSRV(name string) *valueProblem {
 		return &valueProblem{"the port comes with the SRV records of a name that starts with _", "write " + host + " without :" + port}
 	}
 	if !address.IsHost(name) || !regexp.MustCompile(`^_[^.]+\._(tcp|udp)\.[^.]`).MatchString(name) {
-		return &valueProblem{"no name of SRV records", "write _SERVICE._tcp.NAME, like _gossip._tcp.shardway.example, or a name with A or AAAA records, which starts with no _"}
+		return &valueProblem{"not the name of SRV records", "write _SERVICE._tcp.NAME, like _gossip._tcp.shardway.example, or a name with A or AAAA records, which does not start with _"}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (c *Config) DescriptorBound(limit uint64) Bound {
 	}
 	return Bound{
 		Rule: "descriptors ≤ file limit", Figures: strconv.Itoa(required) + " ≤ " + strconv.FormatUint(limit, 10), Holds: uint64(required) <= limit, Advice: true,
-		Why:      "else sockets and clients are refused before their bounds are reached: raise it (ulimit -n, LimitNOFILE), or lower " + keys,
+		Why:      "otherwise connections fail before they reach their limits: raise the file limit (ulimit -n, LimitNOFILE), or lower " + keys,
 		settings: []string{"max-conns", "max-upstream-conns", "max-streams"}, remedy: "raise the limit of open files to " + strconv.Itoa(required),
 	}
 }
@@ -43,6 +43,6 @@ func (c *Config) capacityFigures() []Figure {
 	}
 	return []Figure{
 		{"sockets at most", location, "max-conns where their clients are, max-streams where their app is; a socket takes two descriptors at either, and two in all where both are one"},
-		{"descriptors at most", strconv.Itoa(c.Descriptors()), "two for each connection that the bounds allow, and " + strconv.Itoa(otherDescriptors) + " for the rest"},
+		{"descriptors at most", strconv.Itoa(c.Descriptors()), "two for each connection that the limits allow, and " + strconv.Itoa(otherDescriptors) + " for the rest"},
 	}
 }

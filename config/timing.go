@@ -103,12 +103,12 @@ func (c *Config) requiredBounds() []Bound {
 		},
 		{
 			Rule: "lame-duck < shutdown-timeout", Figures: formatDuration(c.LameDuck) + " < " + formatDuration(c.ShutdownTimeout), Holds: c.LameDuck < c.ShutdownTimeout,
-			Why:      "stopping takes no longer than shutdown-timeout, the time as a lame duck included",
+			Why:      "shutdown-timeout limits the whole shutdown, including the lame-duck phase",
 			settings: []string{"lame-duck", "shutdown-timeout"}, remedy: "lower lame-duck, or raise shutdown-timeout above " + formatDuration(c.LameDuck),
 		},
 		{
 			Rule: "restart-grace < queue-wait", Figures: formatDuration(c.RestartGrace) + " < " + formatDuration(c.QueueWait), Holds: c.RestartGrace < c.QueueWait,
-			Why:      "requests for the shards of a crashed node wait as long as its return is waited for",
+			Why:      "requests for the shards of a crashed node wait in the queue for the whole restart-grace",
 			settings: []string{"restart-grace", "queue-wait"}, remedy: "lower restart-grace below " + formatDuration(c.QueueWait) + ", or raise queue-wait",
 		},
 	}...)
@@ -122,7 +122,7 @@ func (c *Config) requiredBounds() []Bound {
 	if c.OnShutdown == OnShutdownHold {
 		bounds = append(bounds, Bound{
 			Rule: "hold-grace < queue-wait - 1s", Figures: formatDuration(c.HoldGrace) + " < " + formatDuration(c.QueueWait-ackTime), Holds: c.HoldGrace < c.QueueWait-ackTime,
-			Why:      "requests for the shards of a node that restarts in place wait for it, and then for those who get them",
+			Why:      "requests for the shards of a node that restarts wait for the node, and after hold-grace for the new owners",
 			settings: []string{"hold-grace", "queue-wait"}, remedy: "lower hold-grace below " + formatDuration(c.QueueWait-ackTime) + ", or raise queue-wait",
 		})
 	}
@@ -131,7 +131,7 @@ func (c *Config) requiredBounds() []Bound {
 	}
 	return append(bounds, Bound{
 		Rule: "remove-dead-after ≥ 2 × dead-after", Figures: formatDuration(c.RemoveDeadAfter) + " ≥ " + formatDuration(2*c.DeadAfter), Holds: c.RemoveDeadAfter >= 2*c.DeadAfter,
-		Why:      "a voter is removed only when its shards have long been taken",
+		Why:      "a voter must not be removed before other nodes own its shards",
 		settings: []string{"remove-dead-after", "dead-after"}, remedy: "raise remove-dead-after to " + formatDuration(2*c.DeadAfter) + ", or write off",
 	})
 }
@@ -149,17 +149,17 @@ func (c *Config) recommendedBounds() []Bound {
 	return []Bound{
 		{
 			Rule: "0.85 × dead-after − lease ≥ 1s", Figures: formatDuration(c.AbortDelay()) + " ≥ " + formatDuration(typicalElectionTime), Holds: c.AbortDelay() >= typicalElectionTime, Advice: true,
-			Why:      "else a usual election cuts running requests",
+			Why:      "otherwise an election of usual duration aborts running requests",
 			settings: []string{"dead-after", "lease"}, remedy: "raise dead-after",
 		},
 		{
 			Rule: "queue-wait ≥ dead-after + 1s", Figures: formatDuration(c.QueueWait) + " ≥ " + formatDuration(c.DeadAfter+typicalElectionTime), Holds: c.QueueWait >= c.DeadAfter+typicalElectionTime, Advice: true,
-			Why:      "else requests get 503 before the shards of a lost node are taken",
+			Why:      "otherwise requests get 503 before other nodes own the shards of a lost node",
 			settings: []string{"queue-wait", "dead-after"}, remedy: "raise queue-wait",
 		},
 		{
 			Rule: "queue-wait ≥ drain-timeout + 1s", Figures: formatDuration(c.QueueWait) + " ≥ " + formatDuration(c.DrainTimeout+ackTime), Holds: c.QueueWait >= c.DrainTimeout+ackTime, Advice: true,
-			Why:      "else requests get 503 while a slow one finishes where its shard was",
+			Why:      "otherwise requests get 503 while a slow request still runs at the previous owner of its shard",
 			settings: []string{"queue-wait", "drain-timeout"}, remedy: "raise queue-wait",
 		},
 	}
@@ -176,12 +176,12 @@ func (c *Config) Figures() []Figure {
 	case TakeoverLease:
 	}
 	return append([]Figure{
-		{"silent after", formatDuration(c.SilenceLimit()), "five heartbeats: the leader begins a round without the node"},
+		{"silent after", formatDuration(c.SilenceLimit()), "five heartbeats; the leader then begins a round without the node"},
 		{"crashed node's shards after", formatDuration(takeoverDelay), "with evidence of the crash and takeover " + string(c.Takeover)},
 		{"silent node's shards after", formatDuration(c.DeadAfter), "without evidence (dead-after)"},
-		{"running requests cut after", formatDuration(c.AbortDelay()), "counted from the end of the lease (0.85 × dead-after − lease)"},
+		{"running requests cut after", formatDuration(c.AbortDelay()), "measured from the end of the lease (0.85 × dead-after − lease)"},
 		{"acknowledgement due after", formatDuration(c.AckDeadline()), c.handoverTimeouts() + " + 1s; a node that misses it is dropped"},
-		{"app unhealthy after", formatDuration(c.MaxTimeToUnhealthy()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
-		{"these timings count for", "a new cluster", "lease, dead-after, takeover and rebalance-mode are the founder's; a cluster that is there keeps its own (`shardway settings`)"},
+		{"app unhealthy after", formatDuration(c.MaxTimeToUnhealthy()), "health-fall failed checks, each of up to health-timeout; earlier if the app refuses connections"},
+		{"these timings count for", "a new cluster", "the founding node sets lease, dead-after, takeover and rebalance-mode; an existing cluster keeps its own (`shardway settings`)"},
 	}, c.capacityFigures()...)
 }

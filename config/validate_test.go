@@ -70,7 +70,7 @@ func TestProblemsNameKeyValueSourceAndRemedy(t *testing.T) {
 		{name: "peer on loopback, join elsewhere", args: "--secret-file s --peer localhost:7947 --join 10.0.0.1", want: `peer = "localhost:7947" (flag): join names 10.0.0.1, …`},
 		{name: "gossip advertised on loopback", args: "--secret-file s --gossip-advertise 127.0.0.1:7946 --join 10.0.0.1", want: `gossip-advertise = "127.0.0.1:7946" (flag): join names 10.0.0.1, where a loopback address means that machine itself; …`},
 		{name: "SRV with a port", args: "--join _gossip._tcp.a:1", want: `join = "_gossip._tcp.a:1" (flag): "_gossip._tcp.a:1": the port comes with the SRV records of a name that starts with _; write _gossip._tcp.a without :1`},
-		{name: "SRV in part", args: "--join _gossip.a", want: `join = "_gossip.a" (flag): "_gossip.a": no name of SRV records; …`},
+		{name: "SRV in part", args: "--join _gossip.a", want: `join = "_gossip.a" (flag): "_gossip.a": not the name of SRV records; …`},
 		{name: "join", args: "--join a,b! ", want: `join = "a,b!" (flag): "b!": neither an address nor a name; …`},
 		{name: "endpoint form", args: "--endpoint grpc", want: `endpoint = "grpc" (flag): "grpc" is not an endpoint; write it like grpc=10.0.0.5:9000`},
 		{name: "endpoint name", args: "--endpoint G=a:1", want: `endpoint = "G=a:1" (flag): "G": no name for an endpoint; …`},

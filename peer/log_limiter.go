@@ -87,7 +87,8 @@ func (ll *logLimiter) takeSuppressed() int {
 	return n
 }
 
-// truncate limits the length of a text that contains words of a stranger.
+// truncate limits the length of a logged text, because an unknown peer may have chosen a part of
+// it.
 func truncate(text string) string {
 	if len(text) <= maxLoggedLen {
 		return text

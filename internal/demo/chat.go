@@ -48,16 +48,16 @@ func (a *App) upgrade(ctx *fasthttp.RequestCtx, request Answer) {
 // sends the lines of the room.
 type chatConn struct {
 	app     *App
-	request Answer
-	stop    chan struct{}
-	sender  sync.WaitGroup
+	request Answer         // node, shard, epoch and key of the upgrade request
+	stop    chan struct{}  // closed when read has ended
+	sender  sync.WaitGroup // the goroutine of sendLines
 
 	mu   sync.Mutex
 	conn net.Conn // mu must be held for writes
 }
 
-// run returns when the connection fails, or after a Close frame of either side. It sends its own Close
-// frame after all lines.
+// run serves the connection. It returns when the connection fails, or after a Close frame of either
+// side. It sends its own Close frame after all lines.
 func (c *chatConn) run() {
 	code := c.read()
 	close(c.stop)

@@ -66,7 +66,7 @@ func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolo
 // metricsReader reads memory metrics of the runtime.
 type metricsReader []metrics.Sample
 
-// The metrics of a reader. Usage.Held is the sum of all except live.
+// The names of the metrics. Usage.Live is the first one, and Usage.Held the sum of the others.
 const (
 	live    = "/gc/heap/live:bytes"
 	objects = "/memory/classes/heap/objects:bytes"
@@ -74,10 +74,12 @@ const (
 	free    = "/memory/classes/heap/free:bytes"
 )
 
+// newReader returns a reader of the metrics, live first.
 func newReader() metricsReader {
 	return metricsReader{{Name: live}, {Name: objects}, {Name: unused}, {Name: free}}
 }
 
+// read returns the current usage.
 func (r metricsReader) read() Usage {
 	metrics.Read(r)
 	var usage Usage

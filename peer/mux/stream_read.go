@@ -209,6 +209,7 @@ func (st *Stream) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
+// readDeadlineExpired wakes a waiting reader at its deadline.
 func (st *Stream) readDeadlineExpired() {
 	st.mu.Lock()
 	defer st.mu.Unlock()

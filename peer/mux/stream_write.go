@@ -178,6 +178,7 @@ func (st *Stream) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
+// writeDeadlineExpired wakes a waiting writer at its deadline.
 func (st *Stream) writeDeadlineExpired() {
 	st.mu.Lock()
 	defer st.mu.Unlock()

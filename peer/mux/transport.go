@@ -19,7 +19,7 @@ type recordInterceptor interface {
 // transport writes to the connection of a session. It separates encryption, which never blocks,
 // from writing to the socket, which can be tried without blocking.
 //
-// Only the goroutine that has the write turn calls encrypt, trySend and direct.
+// Only the goroutine that has the write turn calls encrypt and trySend, and writes to recordWriter.
 type transport struct {
 	socket        syscall.RawConn // the socket; nil means there is none
 	conn          net.Conn        // the connection of the session
@@ -37,8 +37,8 @@ type transport struct {
 	lastEncrypted []byte // last result of encrypt; its buffer is reused
 
 	// Arguments and results of sendFunc.
-	pending  []byte
-	sent     int
+	pending  []byte // data to send
+	sent     int    // bytes of pending that the socket has accepted
 	err      error
 	sendFunc func(fd uintptr) bool // sendToFD, allocated once
 }

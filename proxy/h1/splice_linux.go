@@ -58,7 +58,9 @@ func (w *Writer) canSplice(b *Body) bool {
 	return w.kind == Chunked || w.kind == UntilClose || w.kind == Length && b.remaining <= w.remaining
 }
 
-// spliceAll splices size bytes of data.
+// spliceAll splices size bytes of the body, in as many steps as the pipe needs. rerr is an error of
+// the source, and werr an error of the destination. If the kernel does not support splice, it
+// returns zero, and the caller copies the body.
 func (w *Writer) spliceAll(b *Body, p *pipe, size int64) (n int64, rerr, werr error) {
 	for n < size {
 		if err := b.splice(p, size-n); err != nil {
