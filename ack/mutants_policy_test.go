@@ -120,7 +120,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget quarantines", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "quarantine|G5",
-			edits: in("ack.writer.policy", "	w.quarantines(policy.Quarantined)\n", "	w.quarantines([]map[KeyMark]Quarantine{policy.Quarantined, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.policy", "	w.quarantines(policy.Quarantined)\n", "	w.quarantines([]map[KeyFingerprint]Quarantine{policy.Quarantined, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "quarantine: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
@@ -140,7 +140,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "quarantine: another key with the same hash lifts a quarantine", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack.Policy.endQuarantine", "quarantined.Shard == fingerprint.Shard && quarantined.Hash == fingerprint.Hash })", "quarantined.Shard == fingerprint.Shard && quarantined.Hash == fingerprint.Hash && !(PLANTED && quarantined.HashKeyID != fingerprint.HashKeyID) })"),
+			edits: in("ack.Policy.endQuarantine", "quarantined.Shard == fingerprint.Shard && quarantined.Hash == fingerprint.Hash", "quarantined.Shard == fingerprint.Shard && quarantined.Hash == fingerprint.Hash && !(PLANTED && quarantined.HashKeyID != fingerprint.HashKeyID)"),
 		},
 	}
 }

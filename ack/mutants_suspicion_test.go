@@ -27,7 +27,7 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: a leader that has not answered yet is missed", mix: missed, caught: "suspicion",
-			edits: in("ack/election.Suspicion.leaderMissed", " && unanswered.LeaderTerm == s.options.Raft.Term()\n", " && (PLANTED || unanswered.Term == s.options.Raft.Term())\n"),
+			edits: in("ack/election.Suspicion.leaderMissed", " && unanswered.LeaderTerm == s.options.Raft.Term()\n", " && (PLANTED || unanswered.LeaderTerm == s.options.Raft.Term())\n"),
 		},
 		{
 			name: "suspicion: a leader is missed only when its leases have almost ended", mix: missed, caught: "suspicion",
