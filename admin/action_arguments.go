@@ -17,37 +17,37 @@ import (
 )
 
 // readAction parses and validates the arguments of a verb.
-func (s *Server) readAction(r *http.Request, v api.Verb) (api.Action, error) {
-	args, err := readArguments(r, v.Params(), v.Example())
+func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) {
+	args, err := readArguments(r, verb.Params(), verb.Example())
 	if err != nil {
 		return api.Action{}, err
 	}
-	a := api.Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, IdleFirst: args.IdleFirst, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout, Reason: args.Reason}
-	if slices.Contains(v.Params(), "node") && v != api.Pin && a.Node == "" {
-		return a, missing("node", "say which node to "+v.String()+", as in "+v.Example()+" or ?node=n3")
+	action := api.Action{Verb: verb, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, IdleFirst: args.IdleFirst, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout, Reason: args.Reason}
+	if slices.Contains(verb.Params(), "node") && verb != api.Pin && action.Node == "" {
+		return action, missing("node", "say which node to "+verb.String()+", as in "+verb.Example()+" or ?node=n3")
 	}
-	switch v {
+	switch verb {
 	case api.Pause:
 		err = checkPause(args)
 	case api.Weigh:
-		a.Weight, err = readWeight(args)
+		action.Weight, err = readWeight(args)
 	case api.Pin, api.Unpin:
-		switch a.Shard, err = s.shardArgument(args); {
-		case err != nil || v == api.Unpin:
-		case a.Node != "" && a.Zone != "":
-			err = conflicting("zone", a.Zone, "node")
-		case a.Node == "" && a.Zone == "":
-			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+v.Example()+" or ?shard=7&zone=east")
+		switch action.Shard, err = s.shardArgument(args); {
+		case err != nil || verb == api.Unpin:
+		case action.Node != "" && action.Zone != "":
+			err = conflicting("zone", action.Zone, "node")
+		case action.Node == "" && action.Zone == "":
+			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+verb.Example()+" or ?shard=7&zone=east")
 		}
 	case api.Quarantine, api.Lift:
-		err = s.readKeyArgument(&a, args)
+		err = s.readKeyArgument(&action, args)
 	case api.Drain:
 		err = cmp.Or(checkIdleFirst(args), checkReleaseTimeout(args))
 	case api.Rebalance:
 		err = checkReason(args)
 	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted:
 	}
-	return a, err
+	return action, err
 }
 
 func checkPause(args api.Arguments) error {
@@ -130,25 +130,25 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 	if body != nil {
 		return decodeObject[api.Arguments](body, example, allowed)
 	}
-	q, err := query(r, allowed...)
+	params, err := query(r, allowed...)
 	if err != nil {
 		return api.Arguments{}, err
 	}
-	args := api.Arguments{Node: q.get("node"), For: q.get("for"), Zone: q.get("zone"), Hash: q.get("hash"), IdleFirst: q.get("idle_first"), ReleaseTimeout: q.get("release_timeout"), Reason: q.get("reason")}
-	if args.Force, err = q.boolean("force"); err != nil {
+	args := api.Arguments{Node: params.get("node"), For: params.get("for"), Zone: params.get("zone"), Hash: params.get("hash"), IdleFirst: params.get("idle_first"), ReleaseTimeout: params.get("release_timeout"), Reason: params.get("reason")}
+	if args.Force, err = params.boolean("force"); err != nil {
 		return args, err
 	}
-	if args.Safe, err = q.boolean("safe"); err != nil {
+	if args.Safe, err = params.boolean("safe"); err != nil {
 		return args, err
 	}
-	if q.has("key") {
-		key := q.get("key")
+	if params.has("key") {
+		key := params.get("key")
 		args.Key = &key
 	}
-	if args.Weight, err = q.optionalNumber("weight"); err != nil {
+	if args.Weight, err = params.optionalNumber("weight"); err != nil {
 		return args, err
 	}
-	args.Shard, err = q.optionalNumber("shard")
+	args.Shard, err = params.optionalNumber("shard")
 	return args, err
 }
 

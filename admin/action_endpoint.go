@@ -20,50 +20,50 @@ import (
 
 // actionEndpoint returns the endpoint of a verb. The arguments are in a JSON object or in the
 // query, but not in both. The response is the action as the server has parsed it.
-func (s *Server) actionEndpoint(v api.Verb) endpoint {
+func (s *Server) actionEndpoint(verb api.Verb) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		a, err := s.readAction(r, v)
+		action, err := s.readAction(r, verb)
 		if err != nil {
 			return err
 		}
-		c := admissionOf(r)
-		a.By, c.action = c.caller.String(), describeAction(a)
+		admission := admissionOf(r)
+		action.By, admission.action = admission.caller.String(), describeAction(action)
 		ctx, cancel := actionContext(r.Context(), w)
 		defer cancel()
-		if err := s.api.Cluster.Do(ctx, a); err != nil {
-			return fmt.Errorf("%s: %w", v, err)
+		if err := s.api.Cluster.Do(ctx, action); err != nil {
+			return fmt.Errorf("%s: %w", verb, err)
 		}
-		return writeJSON(w, a)
+		return writeJSON(w, action)
 	}
 }
 
 // describeAction describes an action for the log.
-func describeAction(a api.Action) string {
-	words := []string{a.Verb.String()}
-	if a.Verb == api.Pin || a.Verb == api.Unpin || a.Hash != "" {
-		words = append(words, fmt.Sprintf("shard %d", a.Shard))
+func describeAction(action api.Action) string {
+	words := []string{action.Verb.String()}
+	if action.Verb == api.Pin || action.Verb == api.Unpin || action.Hash != "" {
+		words = append(words, fmt.Sprintf("shard %d", action.Shard))
 	}
-	for _, word := range []string{a.Hash, a.Node, a.Zone, a.For} {
+	for _, word := range []string{action.Hash, action.Node, action.Zone, action.For} {
 		if word != "" {
 			words = append(words, word)
 		}
 	}
-	if a.Verb == api.Weigh {
-		words = append(words, strconv.FormatUint(uint64(a.Weight), 10))
+	if action.Verb == api.Weigh {
+		words = append(words, strconv.FormatUint(uint64(action.Weight), 10))
 	}
-	if a.IdleFirst != "" {
-		words = append(words, "idle-first "+a.IdleFirst)
+	if action.IdleFirst != "" {
+		words = append(words, "idle-first "+action.IdleFirst)
 	}
-	if a.Safe {
+	if action.Safe {
 		words = append(words, "safely")
 	}
-	if a.ReleaseTimeout != "" {
-		words = append(words, "release timeout "+a.ReleaseTimeout)
+	if action.ReleaseTimeout != "" {
+		words = append(words, "release timeout "+action.ReleaseTimeout)
 	}
-	if a.Reason != "" {
-		words = append(words, strconv.Quote(a.Reason))
+	if action.Reason != "" {
+		words = append(words, strconv.Quote(action.Reason))
 	}
-	if a.Force {
+	if action.Force {
 		words = append(words, "by force")
 	}
 	return strings.Join(words, " ")
@@ -110,8 +110,8 @@ func decodeObject[T any](body []byte, example string, names []string) (args T, e
 	if duplicate != "" {
 		return args, badParam(duplicate, string(fields[duplicate]), "is there more than once: give it once")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	if err := d.Decode(&args); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	if err := decoder.Decode(&args); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return args, badParam(wrong.Field, string(fields[wrong.Field]), "is a "+wrong.Value+": give a "+wrong.Type.String())
 		}
@@ -126,17 +126,17 @@ func objectMembers(body []byte) (fields map[string]json.RawMessage, duplicate st
 	if err = json.Unmarshal(body, &fields); err != nil {
 		return nil, "", err
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
+	decoder := json.NewDecoder(bytes.NewReader(body))
 	seen := make(map[string]bool)
-	for _, err = d.Token(); err == nil && d.More(); { // Unmarshal has checked the syntax
-		name, _ := d.Token()
+	for _, err = decoder.Token(); err == nil && decoder.More(); { // Unmarshal has checked the syntax
+		name, _ := decoder.Token()
 		text, _ := name.(string)
 		if seen[text] {
 			duplicate = text
 		}
 		seen[text] = true
 		var value json.RawMessage
-		err = d.Decode(&value)
+		err = decoder.Decode(&value)
 	}
 	return fields, duplicate, err
 }

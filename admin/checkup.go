@@ -10,11 +10,11 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Checkup == nil {
 		return problem.New(problem.NotFound, "this node asks no others")
 	}
-	q, err := query(r, "reach")
+	params, err := query(r, "reach")
 	if err != nil {
 		return err
 	}
-	reach, err := q.boolean("reach")
+	reach, err := params.boolean("reach")
 	if err != nil {
 		return err
 	}

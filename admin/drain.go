@@ -15,16 +15,16 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Drain == nil {
 		return problem.New(problem.NotFound, "this node does not know how far drains are")
 	}
-	q, err := query(r, "node")
+	params, err := query(r, "node")
 	if err != nil {
 		return err
 	}
-	if q.get("node") == "" {
+	if params.get("node") == "" {
 		return missing("node", "say which node, as in ?node=n3")
 	}
-	d, err := s.api.Drain.DrainState(r.Context(), q.get("node"))
+	state, err := s.api.Drain.DrainState(r.Context(), params.get("node"))
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, d)
+	return writeJSON(w, state)
 }

@@ -38,15 +38,15 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if s.events == nil {
 		return problem.New(problem.NotFound, "this node keeps no events")
 	}
-	q, err := query(r, "after", "wait")
+	params, err := query(r, "after", "wait")
 	if err != nil {
 		return err
 	}
-	wait, err := q.duration("wait", 0)
+	wait, err := params.duration("wait", 0)
 	if err != nil {
 		return err
 	}
-	name, after := "after", q.get("after")
+	name, after := "after", params.get("after")
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		name, after = "Last-Event-ID", id // a browser reconnects to the same URL
 	}
@@ -59,7 +59,7 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer s.eventReaders.Release(r.RemoteAddr)
 	w.Header().Set("Vary", "Accept")
-	if accept := r.Header.Values("Accept"); q.has("wait") || !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream") {
+	if accept := r.Header.Values("Accept"); params.has("wait") || !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream") {
 		return s.listEvents(w, r, cursor, min(wait, api.MaxWait))
 	}
 	s.streamEvents(w, r, cursor)
@@ -67,8 +67,8 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 }
 
 // listEvents responds with the next events. If there are none, it waits for the next event.
-func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *event.Cursor, wait time.Duration) error {
-	events, more := c.Next(maxEvents)
+func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, cursor *event.Cursor, wait time.Duration) error {
+	events, more := cursor.Next(maxEvents)
 	if len(events) == 0 && wait > 0 {
 		// If this fails, the shorter default timeout applies.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
@@ -79,18 +79,18 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *event.Cur
 			if s.access.Load() != admissionOf(r).access {
 				return problem.New(problem.NotReady, "other people may read now: ask again")
 			}
-			events, _ = c.Next(maxEvents)
+			events, _ = cursor.Next(maxEvents)
 		case <-t.C:
 		case <-r.Context().Done():
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
 		}
 	}
-	return writeJSON(w, api.EventList{Node: s.events.Node(), Events: nonNil(events), Next: c.After()})
+	return writeJSON(w, api.EventList{Node: s.events.Node(), Events: nonNil(events), Next: cursor.After()})
 }
 
 // streamEvents writes events until the reader disconnects, a write blocks for streamWriteTimeout,
 // the server stops, or the access rules change.
-func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *event.Cursor) {
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cursor *event.Cursor) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
@@ -104,7 +104,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *event.C
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	for {
-		events, more := c.Next(eventBatch)
+		events, more := cursor.Next(eventBatch)
 		for i := range events {
 			out.append(&events[i])
 		}

@@ -21,24 +21,24 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		defer s.logPanic(r)
 		setSecurityHeaders(w.Header())
 		access := s.access.Load()
-		who, err := access.Authenticate(r)
+		caller, err := access.Authenticate(r)
 		if err != nil {
 			if s.wantsLoginPage(access, r) {
 				s.writeLoginPage(w)
 				return
 			}
-			s.reject(w, r, who, problem.New(problem.Unauthorized, err.Error()))
+			s.reject(w, r, caller, problem.New(problem.Unauthorized, err.Error()))
 			return
 		}
-		if p := s.authorize(access, who, r); p != nil {
-			s.reject(w, r, who, p)
+		if p := s.authorize(access, caller, r); p != nil {
+			s.reject(w, r, caller, p)
 			return
 		}
 		if auth.Required(r) != auth.Write || r.Method == http.MethodGet {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{caller: who, access: access, detailed: who.ByToken || access.ValidHost(r.Host)})))
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{caller: caller, access: access, detailed: caller.ByToken || access.ValidHost(r.Host)})))
 			return
 		}
-		s.serveChange(next, w, r, &admission{caller: who, access: access})
+		s.serveChange(next, w, r, &admission{caller: caller, access: access})
 	})
 }
 
@@ -57,14 +57,14 @@ func setSecurityHeaders(h http.Header) {
 }
 
 // authorize returns nil if the authenticated caller may send r.
-func (s *Server) authorize(a *auth.Access, who auth.Caller, r *http.Request) *problem.Problem {
-	if who.Permission < auth.Required(r) {
-		return problem.Newf(problem.Forbidden, "%s may read but not write: this takes a write token or certificate", who.Name)
+func (s *Server) authorize(access *auth.Access, caller auth.Caller, r *http.Request) *problem.Problem {
+	if caller.Permission < auth.Required(r) {
+		return problem.Newf(problem.Forbidden, "%s may read but not write: this takes a write token or certificate", caller.Name)
 	}
-	if who.ByToken {
+	if caller.ByToken {
 		return nil // a cross-origin page cannot make a browser send a token
 	}
-	if !a.ValidHost(r.Host) && !isProbe(r) {
+	if !access.ValidHost(r.Host) && !isProbe(r) {
 		return problem.Newf(problem.Forbidden, "%q is not a name of this admin port: use an address or localhost, or add the name with --admin-host", r.Host)
 	}
 	return s.checkOrigin(r)
@@ -92,11 +92,11 @@ func (s *Server) checkOrigin(r *http.Request) *problem.Problem {
 func isProbe(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 
 // reject sends an error response and counts the rejected request against its source.
-func (s *Server) reject(w http.ResponseWriter, r *http.Request, who auth.Caller, p *problem.Problem) {
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, caller auth.Caller, p *problem.Problem) {
 	if wait := s.rejections.Add(r.RemoteAddr, time.Now()); wait > 0 {
 		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + p.Detail, RetryAfter: wait}
 	} else {
-		s.log.Warn().Str("by", who.Name).Str("from", who.Addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("why", truncate(p.Detail)).Msg("admin request refused")
+		s.log.Warn().Str("by", caller.Name).Str("from", caller.Addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("why", truncate(p.Detail)).Msg("admin request refused")
 	}
 	if p.Code == problem.Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
@@ -119,30 +119,30 @@ type admissionKey struct{}
 // admissionOf returns the admission of a request. Without guard, in the probe server, the caller
 // is unknown.
 func admissionOf(r *http.Request) *admission {
-	if c, ok := r.Context().Value(admissionKey{}).(*admission); ok {
-		return c
+	if admission, ok := r.Context().Value(admissionKey{}).(*admission); ok {
+		return admission
 	}
 	return &admission{caller: auth.Unknown(r)}
 }
 
 // serveChange runs a handler that changes something. It logs the caller, its address, the action
 // and the response status, also if the handler panics.
-func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.Request, c *admission) {
-	who := c.caller
-	seen := &statusWriter{ResponseWriter: w}
+func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.Request, admission *admission) {
+	caller := admission.caller
+	recorder := &statusWriter{ResponseWriter: w}
 	defer func() {
-		if c.action == "" {
-			c.action = r.Method + " " + r.URL.Path
+		if admission.action == "" {
+			admission.action = r.Method + " " + r.URL.Path
 		}
-		d := &event.AdminAction{By: who.Name, From: who.Addr, What: truncate(c.action), Status: seen.result()}
-		s.log.Info().Str("by", d.By).Str("from", d.From).Str("what", d.What).Int("status", d.Status).Msg("change requested")
+		logged := &event.AdminAction{By: caller.Name, From: caller.Addr, What: truncate(admission.action), Status: recorder.result()}
+		s.log.Info().Str("by", logged.By).Str("from", logged.From).Str("what", logged.What).Int("status", logged.Status).Msg("change requested")
 		var report bool
-		if report, d.Suppressed = s.failedActions.sample(d.Status, time.Now()); report {
-			s.events.Add(event.Event{Kind: event.ActionRequested, Action: d})
+		if report, logged.Suppressed = s.failedActions.sample(logged.Status, time.Now()); report {
+			s.events.Add(event.Event{Kind: event.ActionRequested, Action: logged})
 		}
 	}()
-	next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), admissionKey{}, c)))
-	seen.completed = true
+	next.ServeHTTP(recorder, r.WithContext(context.WithValue(r.Context(), admissionKey{}, admission)))
+	recorder.completed = true
 }
 
 // maxLoggedBytes is the maximum length of client-supplied text in a log line.

@@ -16,12 +16,12 @@ const (
 )
 
 // limitLists limits the number of concurrent requests to an endpoint with a large response.
-func (s *Server) limitLists(e endpoint) endpoint {
+func (s *Server) limitLists(endpoint endpoint) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !s.lists.Acquire(r.RemoteAddr) {
 			return &problem.Problem{Code: problem.NotReady, Detail: "too many read such lists of this node: ask again in a moment", RetryAfter: listRetryAfter}
 		}
 		defer s.lists.Release(r.RemoteAddr)
-		return e(w, r)
+		return endpoint(w, r)
 	}
 }

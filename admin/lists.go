@@ -11,13 +11,13 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	st := s.api.Cluster.Status()
-	st.Nodes, st.Findings = s.setUnavailable(cloneNodes(st.Nodes)), nonNil(st.Findings)
+	status := s.api.Cluster.Status()
+	status.Nodes, status.Findings = s.setUnavailable(cloneNodes(status.Nodes)), nonNil(status.Findings)
 	w.Header().Set("Vary", "Accept")
 	if !prefersHTML(r.Header.Values("Accept")) {
-		return writeJSON(w, st)
+		return writeJSON(w, status)
 	}
-	s.page.write(w, http.StatusOK, s.page.render(viewOf(st)))
+	s.page.write(w, http.StatusOK, s.page.render(viewOf(status)))
 	return nil
 }
 
@@ -35,18 +35,18 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	st := s.api.Cluster.Status()
-	return writeJSON(w, api.NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: s.setUnavailable(cloneNodes(st.Nodes))})
+	status := s.api.Cluster.Status()
+	return writeJSON(w, api.NodeList{Leader: status.Leader, Epoch: status.Epoch, Nodes: s.setUnavailable(cloneNodes(status.Nodes))})
 }
 
 func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r, "node", "state")
+	params, err := query(r, "node", "state")
 	if err != nil {
 		return err
 	}
 	list := s.api.Cluster.Shards()
 	rows := nonNil(list.Shards)
-	if node := q.get("node"); q.has("node") {
+	if node := params.get("node"); params.has("node") {
 		// The list of a node includes shards that are moving to it. An empty name selects orphaned
 		// shards.
 		rows = filterRows(rows, func(x api.Shard) bool { return x.Owner == node || node != "" && x.To == node })
@@ -56,7 +56,7 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	if state := q.get("state"); q.has("state") {
+	if state := params.get("state"); params.has("state") {
 		states := []string{api.ShardOwned, api.ShardMoving, api.ShardOrphaned}
 		if !slices.Contains(states, state) {
 			return badParam("state", state, "is not a shard state: "+allowedNames(states))
@@ -68,20 +68,20 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r, "node", "name")
+	params, err := query(r, "node", "name")
 	if err != nil {
 		return err
 	}
 	all := s.api.Cluster.Endpoints()
 	rows := filterRows(all, func(e api.Endpoint) bool {
-		return (!q.has("node") || e.Node == q.get("node")) && (!q.has("name") || e.Name == q.get("name"))
+		return (!params.has("node") || e.Node == params.get("node")) && (!params.has("name") || e.Name == params.get("name"))
 	})
-	if len(rows) == 0 && q.has("node") {
+	if len(rows) == 0 && params.has("node") {
 		var members []string
 		for _, e := range all {
 			members = append(members, e.Node)
 		}
-		if err := s.checkNode(q.get("node"), members...); err != nil {
+		if err := s.checkNode(params.get("node"), members...); err != nil {
 			return err
 		}
 	}

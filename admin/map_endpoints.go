@@ -20,36 +20,36 @@ const defaultWait = 30 * time.Second
 // newer map. If none is committed in time, it responds with the current map, or with 304 if the
 // client has this map (If-None-Match).
 func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r, "after", "wait")
+	params, err := query(r, "after", "wait")
 	if err != nil {
 		return err
 	}
-	after, err := q.number("after")
+	after, err := params.number("after")
 	if err != nil {
 		return err
 	}
-	wait, err := q.duration("wait", defaultWait)
+	wait, err := params.duration("wait", defaultWait)
 	if err != nil {
 		return err
 	}
-	if q.has("wait") && !q.has("after") {
+	if params.has("wait") && !params.has("after") {
 		return missing("after", "say with wait which epoch you have, as in ?after=17&wait=30s")
 	}
-	if q.has("after") {
+	if params.has("after") {
 		s.waitMap(w, r, after, min(wait, api.MaxWait))
 		if r.Context().Err() != nil {
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
 		}
 	}
-	m := s.committedMap()
-	tag := `"` + strconv.FormatUint(m.Epoch, 10) + `"`
+	shardMap := s.committedMap()
+	tag := `"` + strconv.FormatUint(shardMap.Epoch, 10) + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "no-cache")
 	if matchesETag(r.Header.Values("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return writeJSON(w, m)
+	return writeJSON(w, shardMap)
 }
 
 func (s *Server) waitMap(w http.ResponseWriter, r *http.Request, after uint64, wait time.Duration) {
@@ -62,36 +62,36 @@ func (s *Server) waitMap(w http.ResponseWriter, r *http.Request, after uint64, w
 
 // committedMap returns the committed map with all JSON fields set.
 func (s *Server) committedMap() api.Map {
-	m := s.api.Cluster.Map()
-	m.Hash = api.HashName
-	m.Nodes = nonNil(m.Nodes)
-	if len(m.Owners) == 0 {
-		m.Owners = slices.Repeat([]int{-1}, m.Shards)
+	shardMap := s.api.Cluster.Map()
+	shardMap.Hash = api.HashName
+	shardMap.Nodes = nonNil(shardMap.Nodes)
+	if len(shardMap.Owners) == 0 {
+		shardMap.Owners = slices.Repeat([]int{-1}, shardMap.Shards)
 	}
-	return m
+	return shardMap
 }
 
 // locate returns the shard and the owner of a key, by the map that /v1/map returns.
 func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r, "key")
+	params, err := query(r, "key")
 	if err != nil {
 		return err
 	}
-	if !q.has("key") {
+	if !params.has("key") {
 		return missing("key", "give the key that requests carry, as in ?key=alice")
 	}
-	if q.get("key") == "" {
+	if params.get("key") == "" {
 		return emptyKeyProblem()
 	}
-	m := s.api.Cluster.Map()
-	if m.Shards < 1 {
+	shardMap := s.api.Cluster.Map()
+	if shardMap.Shards < 1 {
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	}
-	l := api.Location{Key: q.get("key"), Epoch: m.Epoch}
-	l.Shard = uint32(shardmap.ShardOf(l.Key, m.Shards))
-	if int(l.Shard) < len(m.Owners) {
-		if i := m.Owners[l.Shard]; i >= 0 && i < len(m.Nodes) {
-			l.Owner, l.Endpoint = m.Nodes[i].ID, m.Nodes[i].HTTP
+	l := api.Location{Key: params.get("key"), Epoch: shardMap.Epoch}
+	l.Shard = uint32(shardmap.ShardOf(l.Key, shardMap.Shards))
+	if int(l.Shard) < len(shardMap.Owners) {
+		if i := shardMap.Owners[l.Shard]; i >= 0 && i < len(shardMap.Nodes) {
+			l.Owner, l.Endpoint = shardMap.Nodes[i].ID, shardMap.Nodes[i].HTTP
 		}
 	}
 	l.Unavailable = s.api.Cluster.Idle(l.Owner)
@@ -105,9 +105,9 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 // 13.1.2).
 func matchesETag(headers []string, tag string) bool {
 	for _, h := range headers {
-		for one := range strings.SplitSeq(h, ",") {
-			one = strings.TrimSpace(one)
-			if one == "*" || strings.TrimPrefix(one, "W/") == tag {
+		for candidate := range strings.SplitSeq(h, ",") {
+			candidate = strings.TrimSpace(candidate)
+			if candidate == "*" || strings.TrimPrefix(candidate, "W/") == tag {
 				return true
 			}
 		}

@@ -89,13 +89,13 @@ func (p *page) write(w http.ResponseWriter, status int, body []byte) {
 // wantsLoginPage reports whether a request without credentials gets the login page: a request of a
 // browser for the dashboard with a valid host name. With another host name, a foreign page could
 // read the token that the user types.
-func (s *Server) wantsLoginPage(a *auth.Access, r *http.Request) bool {
+func (s *Server) wantsLoginPage(access *auth.Access, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
 	return (r.URL.Path == "/status" || r.URL.Path == "/") && r.URL.RawQuery == "" &&
 		len(r.Header.Values("Authorization")) == 0 && prefersHTML(r.Header.Values("Accept")) &&
-		r.Host != "" && a.ValidHost(r.Host) && s.checkOrigin(r) == nil
+		r.Host != "" && access.ValidHost(r.Host) && s.checkOrigin(r) == nil
 }
 
 // writeLoginPage responds with the login page. It is the same for every client and contains

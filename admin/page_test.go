@@ -28,9 +28,9 @@ type saying struct {
 func (f saying) Status() api.Status { return f.st }
 
 // pageOf returns what a browser gets.
-func dashboardURL(t *testing.T, st api.Status) (page string, header http.Header) {
+func dashboardURL(t *testing.T, status api.Status) (page string, header http.Header) {
 	t.Helper()
-	res := fetchJSON(t, handlerOf(saying{newFake(), st}), "GET", "/status", "", "Accept", firefox)
+	res := fetchJSON(t, handlerOf(saying{newFake(), status}), "GET", "/status", "", "Accept", firefox)
 	if got := res.Header().Get("Content-Type"); res.Code != 200 || got != "text/html; charset=utf-8" {
 		t.Fatalf("GET /status = %d, %s, want HTML", res.Code, got)
 	}

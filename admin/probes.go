@@ -32,15 +32,15 @@ type ProbedNode interface {
 
 // ServeProbes serves /livez, /readyz and /drained on ln until ctx ends, for probes without a
 // token. It closes ln.
-func ServeProbes(ctx context.Context, ln net.Listener, n ProbedNode, log zerolog.Logger) error {
-	return serve(ctx, ln, probes(n), log)
+func ServeProbes(ctx context.Context, ln net.Listener, node ProbedNode, log zerolog.Logger) error {
+	return serve(ctx, ln, probes(node), log)
 }
 
-func probes(n ProbedNode) http.Handler {
+func probes(node ProbedNode) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/livez", handle(livez, http.MethodGet, http.MethodHead))
-	mux.Handle("/readyz", handle(readyz(n), http.MethodGet, http.MethodHead))
-	mux.Handle("/drained", handle(drained(n), http.MethodGet, http.MethodHead))
+	mux.Handle("/readyz", handle(readyz(node), http.MethodGet, http.MethodHead))
+	mux.Handle("/drained", handle(drained(node), http.MethodGet, http.MethodHead))
 	mux.Handle("/", handle(notFound("/livez, /readyz and /drained")))
 	return limitBody(mux)
 }
@@ -48,18 +48,18 @@ func probes(n ProbedNode) http.Handler {
 // drained returns the endpoint /drained. It responds once a requested drain of this process is
 // complete, so that a supervisor can stop the app. If no other node can get the shards, it responds
 // with an error. It waits for as long as the client does, or for up to ?wait=.
-func drained(n ProbedNode) endpoint {
+func drained(node ProbedNode) endpoint {
 	l := connlimit.RequestLimit{Max: maxDrainWaiters, MaxPerSource: maxDrainWaitersPerSource}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !l.Acquire(r.RemoteAddr) {
 			return problem.New(problem.NotReady, "too many wait for this already")
 		}
 		defer l.Release(r.RemoteAddr)
-		q, err := query(r, "wait")
+		params, err := query(r, "wait")
 		if err != nil {
 			return err
 		}
-		wait, err := q.duration("wait", 0)
+		wait, err := params.duration("wait", 0)
 		if err != nil {
 			return err
 		}
@@ -75,13 +75,13 @@ func drained(n ProbedNode) endpoint {
 		t := time.NewTicker(drainPollInterval)
 		defer t.Stop()
 		for {
-			switch d := n.SelfState(); {
-			case !d.Requested:
-			case !d.Left():
+			switch state := node.SelfState(); {
+			case !state.Requested:
+			case !state.Left():
 				write(w, "text/plain; charset=utf-8", []byte("ok\n"))
 				return nil
-			case d.BlockedBy != "":
-				return problem.New(problem.NotReady, "no other node takes the shards: "+d.BlockedBy)
+			case state.BlockedBy != "":
+				return problem.New(problem.NotReady, "no other node takes the shards: "+state.BlockedBy)
 			}
 			select {
 			case <-t.C:

@@ -24,8 +24,10 @@ type endpoint func(w http.ResponseWriter, r *http.Request) error
 // routes returns the handler of all paths of the admin port.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	get := func(path string, e endpoint) { mux.Handle(path, handle(e, http.MethodGet, http.MethodHead)) }
-	post := func(path string, e endpoint) { mux.Handle(path, handle(e, http.MethodPost)) }
+	get := func(path string, endpoint endpoint) {
+		mux.Handle(path, handle(endpoint, http.MethodGet, http.MethodHead))
+	}
+	post := func(path string, endpoint endpoint) { mux.Handle(path, handle(endpoint, http.MethodPost)) }
 
 	get("/livez", livez)
 	get("/readyz", readyz(s.api.Cluster))
@@ -45,9 +47,9 @@ func (s *Server) routes() http.Handler {
 	get("/v1/owned", s.limitLists(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.eventsEndpoint)
-	for v := api.Remove; v <= api.Rebalance; v++ {
-		if v != api.Drain {
-			post("/v1/"+v.String(), s.actionEndpoint(v))
+	for verb := api.Remove; verb <= api.Rebalance; verb++ {
+		if verb != api.Drain {
+			post("/v1/"+verb.String(), s.actionEndpoint(verb))
 		}
 	}
 	mux.Handle("/v1/drain", handle(s.drain, http.MethodGet, http.MethodHead, http.MethodPost))
@@ -87,7 +89,7 @@ func notFound(known string) endpoint {
 
 // handle returns a handler for an endpoint that accepts the given methods, or all methods if none
 // is given.
-func handle(e endpoint, methods ...string) http.Handler {
+func handle(endpoint endpoint, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if len(methods) > 0 && !slices.Contains(methods, r.Method) {
@@ -95,7 +97,7 @@ func handle(e endpoint, methods ...string) http.Handler {
 			w.Header().Set("Allow", allow)
 			err = problem.Newf(problem.MethodNotAllowed, "%s %s: use %s", r.Method, r.URL.Path, allow)
 		} else {
-			err = e(w, r)
+			err = endpoint(w, r)
 		}
 		if err != nil {
 			problem.Write(w, asProblem(err))

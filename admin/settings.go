@@ -11,15 +11,15 @@ import (
 // timingArgument is an argument of POST /v1/settings.
 type timingArgument struct{ name, value string }
 
-// timingArguments returns the arguments of POST /v1/settings with their values in t.
-func timingArguments(t api.Timing) []timingArgument {
-	return []timingArgument{{"lease", t.Lease}, {"dead_after", t.DeadAfter}, {"takeover", t.Takeover}, {"rebalance_mode", t.RebalanceMode}}
+// timingArguments returns the arguments of POST /v1/settings with their values in timing.
+func timingArguments(timing api.Timing) []timingArgument {
+	return []timingArgument{{"lease", timing.Lease}, {"dead_after", timing.DeadAfter}, {"takeover", timing.Takeover}, {"rebalance_mode", timing.RebalanceMode}}
 }
 
 // timingNames returns the names of the arguments of POST /v1/settings.
 func timingNames() (names []string) {
-	for _, a := range timingArguments(api.Timing{}) {
-		names = append(names, a.name)
+	for _, argument := range timingArguments(api.Timing{}) {
+		names = append(names, argument.name)
 	}
 	return names
 }
@@ -43,11 +43,11 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := admissionOf(r)
-	c.action = describeTiming(change)
+	admission := admissionOf(r)
+	admission.action = describeTiming(change)
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	t, err := s.api.Settings.ChangeTiming(ctx, change, c.caller.String())
+	t, err := s.api.Settings.ChangeTiming(ctx, change, admission.caller.String())
 	if err != nil {
 		return err
 	}
@@ -55,11 +55,11 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 }
 
 // describeTiming describes a change for the log.
-func describeTiming(t api.Timing) string {
+func describeTiming(timing api.Timing) string {
 	words := []string{"timing"}
-	for _, a := range timingArguments(t) {
-		if a.value != "" {
-			words = append(words, a.name+"="+a.value)
+	for _, argument := range timingArguments(timing) {
+		if argument.value != "" {
+			words = append(words, argument.name+"="+argument.value)
 		}
 	}
 	return strings.Join(words, " ")
@@ -67,20 +67,20 @@ func describeTiming(t api.Timing) string {
 
 // readTiming parses the settings to change from the JSON body or from the query. It returns an error
 // if none is given.
-func readTiming(r *http.Request) (t api.Timing, err error) {
+func readTiming(r *http.Request) (timing api.Timing, err error) {
 	body, err := readBody(r)
 	if err != nil {
-		return t, err
+		return timing, err
 	}
 	if body != nil {
-		t, err = decodeObject[api.Timing](body, `{"dead_after":"5s"}`, timingNames())
-	} else if q, queryErr := query(r, timingNames()...); queryErr != nil {
+		timing, err = decodeObject[api.Timing](body, `{"dead_after":"5s"}`, timingNames())
+	} else if params, queryErr := query(r, timingNames()...); queryErr != nil {
 		err = queryErr
 	} else {
-		t = api.Timing{Lease: q.get("lease"), DeadAfter: q.get("dead_after"), Takeover: q.get("takeover"), RebalanceMode: q.get("rebalance_mode")}
+		timing = api.Timing{Lease: params.get("lease"), DeadAfter: params.get("dead_after"), Takeover: params.get("takeover"), RebalanceMode: params.get("rebalance_mode")}
 	}
-	if err == nil && t == (api.Timing{}) {
+	if err == nil && timing == (api.Timing{}) {
 		err = missing("lease", "set at least one of lease, dead_after, takeover or rebalance_mode, for example {\"dead_after\":\"5s\"} or ?dead_after=5s")
 	}
-	return t, err
+	return timing, err
 }

@@ -25,11 +25,11 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	if err := readUpgradeArguments(r); err != nil {
 		return err
 	}
-	c := admissionOf(r)
-	c.action = "finalize the upgrade"
+	admission := admissionOf(r)
+	admission.action = "finalize the upgrade"
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	l, err := s.api.Upgrade.FinalizeUpgrade(ctx, c.caller.String())
+	l, err := s.api.Upgrade.FinalizeUpgrade(ctx, admission.caller.String())
 	if err != nil {
 		return err
 	}
@@ -45,10 +45,10 @@ func readUpgradeArguments(r *http.Request) error {
 	var a upgradeArguments
 	if body != nil {
 		a, err = decodeObject[upgradeArguments](body, `{"finalize":true}`, []string{"finalize"})
-	} else if q, wrong := query(r, "finalize"); wrong != nil {
+	} else if params, wrong := query(r, "finalize"); wrong != nil {
 		err = wrong
 	} else {
-		a.Finalize, err = q.boolean("finalize")
+		a.Finalize, err = params.boolean("finalize")
 	}
 	if err == nil && !a.Finalize {
 		err = missing("finalize", `say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`)

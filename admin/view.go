@@ -76,18 +76,18 @@ func columns() []column {
 	}
 }
 
-func viewOf(st api.Status) view {
-	v := view{Findings: st.Findings, Facts: facts(st), Columns: columns(), NodesSum: countByState(st.Nodes)}
-	v.Severity, v.Word, v.Headline = headline(st)
+func viewOf(status api.Status) view {
+	v := view{Findings: status.Findings, Facts: facts(status), Columns: columns(), NodesSum: countByState(status.Nodes)}
+	v.Severity, v.Word, v.Headline = headline(status)
 	v.Mark = symbolOf(v.Severity)
-	v.Title = v.Headline + " · " + st.Node + " · Shardway"
+	v.Title = v.Headline + " · " + status.Node + " · Shardway"
 	if v.Severity != sevOK {
 		v.Title = v.Mark + " " + v.Title
 	}
-	nodes := slices.Clone(st.Nodes)
+	nodes := slices.Clone(status.Nodes)
 	slices.SortStableFunc(nodes, func(a, b api.Node) int { return cmp.Compare(troubleOf(b), troubleOf(a)) })
-	for _, n := range nodes {
-		v.Rows = append(v.Rows, rowOf(n, st))
+	for _, node := range nodes {
+		v.Rows = append(v.Rows, rowOf(node, status))
 	}
 	return v
 }
@@ -107,26 +107,26 @@ func symbolOf(severity string) string {
 
 // headline summarizes the status: the codes of the most severe findings and the text of the first,
 // or the current activity if there are none.
-func headline(st api.Status) (severity, word, text string) {
-	if worst := diagnosis.Worst(st.Findings); worst > 0 {
+func headline(status api.Status) (severity, word, text string) {
+	if worst := diagnosis.Worst(status.Findings); worst > 0 {
 		var codes []string
-		for _, f := range st.Findings {
+		for _, f := range status.Findings {
 			if f.Severity == worst && !slices.Contains(codes, string(f.Code)) {
 				codes = append(codes, string(f.Code))
 			}
 		}
 		words := map[diagnosis.Severity]string{diagnosis.Outage: "Outage", diagnosis.Warning: "Warning", diagnosis.Info: "Note"}
-		return worst.String(), words[worst] + ": " + strings.Join(codes, ", "), st.Findings[0].Text
+		return worst.String(), words[worst] + ": " + strings.Join(codes, ", "), status.Findings[0].Text
 	}
-	switch sh := st.Shards; {
-	case st.State != "operational" && st.State != "rebalancing":
-		return sevInfo, "Rebalancing", st.Node + " is " + st.State
+	switch sh := status.Shards; {
+	case status.State != "operational" && status.State != "rebalancing":
+		return sevInfo, "Rebalancing", status.Node + " is " + status.State
 	case sh.Unavailable > 0:
 		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s unavailable", sh.Unavailable, count(sh.Total, "shard"))
 	case sh.Moving > 0:
 		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s on the move", sh.Moving, count(sh.Total, "shard"))
 	default:
-		return sevOK, "Healthy", fmt.Sprintf("All %s served, by %s", count(sh.Total, "shard"), count(owners(st.Nodes), "node"))
+		return sevOK, "Healthy", fmt.Sprintf("All %s served, by %s", count(sh.Total, "shard"), count(owners(status.Nodes), "node"))
 	}
 }
 
@@ -140,29 +140,29 @@ func owners(nodes []api.Node) int {
 	return n
 }
 
-func facts(st api.Status) []fact {
-	epoch := strconv.FormatUint(st.Epoch, 10)
-	if st.Proposed > st.Epoch {
-		epoch += " → " + strconv.FormatUint(st.Proposed, 10)
+func facts(status api.Status) []fact {
+	epoch := strconv.FormatUint(status.Epoch, 10)
+	if status.Proposed > status.Epoch {
+		epoch += " → " + strconv.FormatUint(status.Proposed, 10)
 	}
 	all := []fact{
-		{"source", st.Node + ", " + st.Role},
-		{"leader", cmp.Or(st.Leader, "none")},
+		{"source", status.Node + ", " + status.Role},
+		{"leader", cmp.Or(status.Leader, "none")},
 		{"epoch", epoch},
-		{"term", strconv.FormatUint(st.Term, 10)},
-		{"shards here", fmt.Sprintf("%d of %d", st.Shards.Owned, st.Shards.Total)},
-		{"held here", strconv.Itoa(st.Shards.Held)},
-		{"moving", strconv.Itoa(st.Shards.Moving)},
-		{"unavailable", strconv.Itoa(st.Shards.Unavailable)},
-		{"orphaned", strconv.Itoa(st.Shards.Orphaned)},
-		{"queued here", count(st.Queue.Queued, "request")},
-		{"cluster", cmp.Or(st.Cluster, "none yet")},
-		{"up", (time.Duration(st.UptimeS) * time.Second).String()},
+		{"term", strconv.FormatUint(status.Term, 10)},
+		{"shards here", fmt.Sprintf("%d of %d", status.Shards.Owned, status.Shards.Total)},
+		{"held here", strconv.Itoa(status.Shards.Held)},
+		{"moving", strconv.Itoa(status.Shards.Moving)},
+		{"unavailable", strconv.Itoa(status.Shards.Unavailable)},
+		{"orphaned", strconv.Itoa(status.Shards.Orphaned)},
+		{"queued here", count(status.Queue.Queued, "request")},
+		{"cluster", cmp.Or(status.Cluster, "none yet")},
+		{"up", (time.Duration(status.UptimeS) * time.Second).String()},
 	}
-	if t := st.Timing; t != nil {
+	if t := status.Timing; t != nil {
 		all = append(all, fact{"settings", fmt.Sprintf("lease %s, dead after %s, takeover %s", t.Lease, t.DeadAfter, t.Takeover)})
 	}
-	if k := st.Keys; k != nil {
+	if k := status.Keys; k != nil {
 		all = append(all, fact{"keys", k.String()})
 	}
 	return all
@@ -179,9 +179,9 @@ func count(n int, what string) string {
 func countByState(nodes []api.Node) string {
 	counts := map[string]int{}
 	var states []string
-	for _, n := range nodes {
-		if counts[n.State]++; counts[n.State] == 1 {
-			states = append(states, n.State)
+	for _, node := range nodes {
+		if counts[node.State]++; counts[node.State] == 1 {
+			states = append(states, node.State)
 		}
 	}
 	slices.SortFunc(states, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
@@ -192,38 +192,38 @@ func countByState(nodes []api.Node) string {
 }
 
 // troubleOf returns 2 for a failed node, 1 for a node in transition, and 0 otherwise.
-func troubleOf(n api.Node) int {
+func troubleOf(node api.Node) int {
 	switch {
-	case n.State == "failed" || n.State == "restarting" || n.App == "unhealthy":
+	case node.State == "failed" || node.State == "restarting" || node.App == "unhealthy":
 		return 2
-	case n.State != "active":
+	case node.State != "active":
 		return 1
 	}
 	return 0
 }
 
-func rowOf(n api.Node, st api.Status) row {
+func rowOf(node api.Node, status api.Status) row {
 	const unknown = "–"
-	role, note, heard, lease, waiting := n.Role, "", unknown, unknown, unknown
-	if n.Voter {
+	role, note, heard, lease, waiting := node.Role, "", unknown, unknown, unknown
+	if node.Voter {
 		role += ", voter"
 	}
-	if n.LastHeartbeatMS >= 0 {
-		heard = milliseconds(n.LastHeartbeatMS)
+	if node.LastHeartbeatMS >= 0 {
+		heard = milliseconds(node.LastHeartbeatMS)
 	}
 	var versions []string
-	if n.ID == st.Node {
-		note, lease, waiting = "this node", milliseconds(st.LeaseMS), strconv.Itoa(st.Queue.Queued)
-		versions = append(versions, st.Version)
+	if node.ID == status.Node {
+		note, lease, waiting = "this node", milliseconds(status.LeaseMS), strconv.Itoa(status.Queue.Queued)
+		versions = append(versions, status.Version)
 	}
-	if n.AppVersion != "" {
-		versions = append(versions, "app "+n.AppVersion)
+	if node.AppVersion != "" {
+		versions = append(versions, "app "+node.AppVersion)
 	}
-	r := row{Trouble: troubleOf(n)}
+	r := row{Trouble: troubleOf(node)}
 	cells := map[string]cell{
-		"node": {Text: n.ID, Note: note, Page: dashboardURL(n, st)}, "state": {Text: n.State}, "role": {Text: role}, "zone": {Text: cmp.Or(n.Zone, unknown)}, "app": {Text: n.App},
-		"share":  {Text: strconv.Itoa(n.Shards), Permille: permille(n.Shards*owners(st.Nodes), 2*st.Shards.Total), Note: fmt.Sprintf("%d %%", permille(n.Shards, st.Shards.Total)/10)},
-		"weight": {Text: strconv.FormatUint(uint64(n.Weight), 10)}, "lease": {Text: lease}, "heard": {Text: heard}, "running": {Text: unknown},
+		"node": {Text: node.ID, Note: note, Page: dashboardURL(node, status)}, "state": {Text: node.State}, "role": {Text: role}, "zone": {Text: cmp.Or(node.Zone, unknown)}, "app": {Text: node.App},
+		"share":  {Text: strconv.Itoa(node.Shards), Permille: permille(node.Shards*owners(status.Nodes), 2*status.Shards.Total), Note: fmt.Sprintf("%d %%", permille(node.Shards, status.Shards.Total)/10)},
+		"weight": {Text: strconv.FormatUint(uint64(node.Weight), 10)}, "lease": {Text: lease}, "heard": {Text: heard}, "running": {Text: unknown},
 		"waiting": {Text: waiting}, "version": {Text: cmp.Or(strings.Join(versions, ", "), unknown)},
 	}
 	for _, c := range columns() {
@@ -236,10 +236,10 @@ func rowOf(n api.Node, st api.Status) row {
 
 // dashboardURL returns the address of the dashboard of another node, or "" if the node announces
 // no valid admin address.
-func dashboardURL(n api.Node, st api.Status) string {
-	addr := n.Endpoints["admin"]
+func dashboardURL(node api.Node, status api.Status) string {
+	addr := node.Endpoints["admin"]
 	host, port, err := net.SplitHostPort(addr)
-	if n.ID == st.Node || err != nil || host == "" || strings.Trim(host, hostChars) != "" {
+	if node.ID == status.Node || err != nil || host == "" || strings.Trim(host, hostChars) != "" {
 		return ""
 	}
 	if _, err = strconv.ParseUint(port, 10, 16); err != nil {

@@ -7,9 +7,9 @@ import (
 
 // appFindings returns the findings about the apps of all nodes.
 func appFindings(in Inputs) (findings []Finding) {
-	owners := in.nodeIDs(func(n Node) bool { return n.Alive && !n.Gateway })
-	gateways := in.nodeIDs(func(n Node) bool { return n.Alive && n.Gateway })
-	unhealthyNodes := in.nodeIDs(func(n Node) bool { return n.Alive && !n.Gateway && n.App == AppFailing })
+	owners := in.nodeIDs(func(node Node) bool { return node.Alive && !node.Gateway })
+	gateways := in.nodeIDs(func(node Node) bool { return node.Alive && node.Gateway })
+	unhealthyNodes := in.nodeIDs(func(node Node) bool { return node.Alive && !node.Gateway && node.App == AppFailing })
 	hasLeader := in.Leader != "" // only the leader knows the apps of all nodes
 	switch {
 	case hasLeader && in.OnlyGateways:
@@ -28,10 +28,12 @@ func appFindings(in Inputs) (findings []Finding) {
 			finding.Brief = ""
 		}
 		findings = append(findings, finding)
-	case hasLeader && len(unhealthyNodes) > 0 && len(in.nodeIDs(func(n Node) bool { return n.KeepsShards })) > 0:
+	case hasLeader && len(unhealthyNodes) > 0 && len(in.nodeIDs(func(node Node) bool { return node.KeepsShards })) > 0:
 		// An unhealthy app is reported after a delay, but an unhealthy app that keeps its shards at
 		// once.
-		unhealthy := in.nodeIDs(func(n Node) bool { return n.Alive && !n.Gateway && (n.App == AppFailing || n.KeepsShards) })
+		unhealthy := in.nodeIDs(func(node Node) bool {
+			return node.Alive && !node.Gateway && (node.App == AppFailing || node.KeepsShards)
+		})
 		findings = append(findings, in.healthPanicFinding(unhealthy, len(owners)))
 	case len(unhealthyNodes) > 0:
 		text := fmt.Sprintf("the app of node %s does not answer", joinNames(unhealthyNodes))
@@ -71,13 +73,13 @@ func (in Inputs) healthPanicFinding(unhealthyNodes []string, owners int) Finding
 
 // flappingFindings reports apps that get no shards yet because they became unhealthy repeatedly.
 func flappingFindings(in Inputs) (out []Finding) {
-	for _, n := range in.Nodes {
-		if n.NoShardsFor <= 0 || !n.Alive {
+	for _, node := range in.Nodes {
+		if node.NoShardsFor <= 0 || !node.Alive {
 			continue
 		}
 		out = append(out, Finding{
-			Code: AppFlapping, Severity: Warning, Subject: n.ID,
-			Text:   fmt.Sprintf("the app of node %s became unhealthy %d times in a row: node %s gets shards once its app has been healthy for longer (up to 5 min)", n.ID, n.FailuresInRow, n.ID),
+			Code: AppFlapping, Severity: Warning, Subject: node.ID,
+			Text:   fmt.Sprintf("the app of node %s became unhealthy %d times in a row: node %s gets shards once its app has been healthy for longer (up to 5 min)", node.ID, node.FailuresInRow, node.ID),
 			Remedy: "find out why its health check fails intermittently; raise --health-fall or --health-timeout if the app is only slow",
 		})
 	}
@@ -101,15 +103,15 @@ func appResponseFindings(in Inputs) []Finding {
 
 // staleReturnFindings reports shards that went back to an app which has not restarted.
 func staleReturnFindings(in Inputs) (out []Finding) {
-	for _, n := range in.Nodes {
-		if n.StaleReturns == 0 {
+	for _, node := range in.Nodes {
+		if node.StaleReturns == 0 {
 			continue
 		}
 		out = append(out, Finding{
-			Code: StaleReturn, Severity: Warning, Subject: n.ID,
+			Code: StaleReturn, Severity: Warning, Subject: node.ID,
 			Text: fmt.Sprintf("%s returned to the app of node %s, which had %s before and has not restarted: no other node could own %s",
-				pluralize(n.StaleReturns, "shard"), n.ID, itOrThem(n.StaleReturns), itOrThem(n.StaleReturns)),
-			Remedy: fmt.Sprintf("restart the app of node %s, or run: shardway app-restarted %s", n.ID, n.ID),
+				pluralize(node.StaleReturns, "shard"), node.ID, itOrThem(node.StaleReturns), itOrThem(node.StaleReturns)),
+			Remedy: fmt.Sprintf("restart the app of node %s, or run: shardway app-restarted %s", node.ID, node.ID),
 		})
 	}
 	return out
@@ -128,8 +130,8 @@ func noAppFinding(in Inputs, severity Severity, suffix string) Finding {
 // joinNamesWithErrors joins the names of nodes, each with the error of its health check if known.
 func (in Inputs) joinNamesWithErrors(ids []string) string {
 	errors := map[string]string{}
-	for _, n := range in.Nodes {
-		errors[n.ID] = n.HealthError
+	for _, node := range in.Nodes {
+		errors[node.ID] = node.HealthError
 	}
 	names := make([]string, len(ids))
 	for i, id := range ids {

@@ -58,9 +58,9 @@ func bootstrapFindings(in Inputs) []Finding {
 			Code: Bootstrapping, Severity: Outage, Text: text,
 			Remedy: fmt.Sprintf("start the other nodes with --bootstrap-expect %d and the gossip address of one of these nodes in --join", bootstrap.BootstrapExpect),
 		}}
-	case bootstrap.HasJoinAddrs && in.JoinFailure == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Alive && n.ID != in.Self }): // otherwise joinFailureFindings reports the addresses
+	case bootstrap.HasJoinAddrs && in.JoinFailure == nil && slices.ContainsFunc(in.Nodes, func(node Node) bool { return node.Alive && node.ID != in.Self }): // otherwise joinFailureFindings reports the addresses
 		return []Finding{{
-			Code: Bootstrapping, Severity: Outage, Text: "no node here belongs to a cluster or starts one (" + joinNames(in.nodeIDs(func(n Node) bool { return n.Alive })) + ")",
+			Code: Bootstrapping, Severity: Outage, Text: "no node here belongs to a cluster or starts one (" + joinNames(in.nodeIDs(func(node Node) bool { return node.Alive })) + ")",
 			Remedy: "start one node without --join, or all nodes with --bootstrap-expect and their number",
 		}}
 	}

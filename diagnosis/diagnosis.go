@@ -17,8 +17,8 @@ func Findings(in Inputs) []Finding {
 // sortFindings sorts findings by severity, then by the order of their codes.
 func sortFindings(all []Finding) {
 	order := map[Code]int{}
-	for i, c := range slices.Concat(Codes(), DoctorCodes()) {
-		order[c] = i
+	for i, code := range slices.Concat(Codes(), DoctorCodes()) {
+		order[code] = i
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(order[a.Code], order[b.Code]))
@@ -48,21 +48,21 @@ func pluralize(count int, noun string) string {
 	return strconv.Itoa(count) + " " + noun + "s"
 }
 
-// isOrAre returns the verb for n subjects.
-func isOrAre(n int) string { return inflect(n, "is", "are") }
+// isOrAre returns the verb for count subjects.
+func isOrAre(count int) string { return inflect(count, "is", "are") }
 
-// hasOrHave returns the verb for n subjects.
-func hasOrHave(n int) string { return inflect(n, "has", "have") }
+// hasOrHave returns the verb for count subjects.
+func hasOrHave(count int) string { return inflect(count, "has", "have") }
 
-// itOrThem returns the pronoun for n objects.
-func itOrThem(n int) string { return inflect(n, "it", "them") }
+// itOrThem returns the pronoun for count objects.
+func itOrThem(count int) string { return inflect(count, "it", "them") }
 
-// itsOrTheir returns the possessive pronoun for n owners.
-func itsOrTheir(n int) string { return inflect(n, "its", "their") }
+// itsOrTheir returns the possessive pronoun for count owners.
+func itsOrTheir(count int) string { return inflect(count, "its", "their") }
 
-// inflect returns the form of a word for n subjects: singular for one, otherwise plural.
-func inflect(n int, singular, plural string) string {
-	if n == 1 {
+// inflect returns the form of a word for count subjects: singular for one, otherwise plural.
+func inflect(count int, singular, plural string) string {
+	if count == 1 {
 		return singular
 	}
 	return plural
@@ -70,9 +70,9 @@ func inflect(n int, singular, plural string) string {
 
 // nodeIDs returns the ids of the nodes for which keep returns true.
 func (in Inputs) nodeIDs(keep func(Node) bool) (ids []string) {
-	for _, n := range in.Nodes {
-		if keep(n) {
-			ids = append(ids, n.ID)
+	for _, node := range in.Nodes {
+		if keep(node) {
+			ids = append(ids, node.ID)
 		}
 	}
 	return ids
@@ -80,9 +80,9 @@ func (in Inputs) nodeIDs(keep func(Node) bool) (ids []string) {
 
 // voterIDs returns the ids of all voters, of those that respond, and of those that are missing.
 func (in Inputs) voterIDs() (all, present, missing []string) {
-	all = in.nodeIDs(func(n Node) bool { return n.Voter })
-	present = in.nodeIDs(func(n Node) bool { return n.Voter && n.Alive })
-	missing = in.nodeIDs(func(n Node) bool { return n.Voter && !n.Alive })
+	all = in.nodeIDs(func(node Node) bool { return node.Voter })
+	present = in.nodeIDs(func(node Node) bool { return node.Voter && node.Alive })
+	missing = in.nodeIDs(func(node Node) bool { return node.Voter && !node.Alive })
 	return all, present, missing
 }
 

@@ -72,24 +72,24 @@ type UnreachablePort struct {
 
 // MergedReports returns the findings of all nodes of a checkup without duplicates. Of duplicates,
 // it keeps the finding of the leader, or otherwise the finding of the first node.
-func MergedReports(c Checkup) (all []Finding) {
-	reports := slices.Clone(c.Reports)
+func MergedReports(checkup Checkup) (all []Finding) {
+	reports := slices.Clone(checkup.Reports)
 	slices.SortStableFunc(reports, func(a, b Report) int {
-		leads := func(r Report) int {
-			if r.Leader == r.Node {
+		leads := func(report Report) int {
+			if report.Leader == report.Node {
 				return 0
 			}
 			return 1
 		}
 		return cmp.Compare(leads(a), leads(b))
 	})
-	for _, r := range reports {
-		for _, f := range r.Findings {
-			if isNodeSpecific(f.Code) && (f.Code != Acquiring || f.Subject == "") {
-				f.Subject = r.Node + " " + f.Text
+	for _, report := range reports {
+		for _, finding := range report.Findings {
+			if isNodeSpecific(finding.Code) && (finding.Code != Acquiring || finding.Subject == "") {
+				finding.Subject = report.Node + " " + finding.Text
 			}
-			if !slices.ContainsFunc(all, f.Same) {
-				all = append(all, f)
+			if !slices.ContainsFunc(all, finding.Same) {
+				all = append(all, finding)
 			}
 		}
 	}
@@ -100,9 +100,9 @@ func MergedReports(c Checkup) (all []Finding) {
 // Merge returns the findings of several sources, most severe first and without duplicates.
 func Merge(all ...[]Finding) []Finding {
 	var merged []Finding
-	for _, f := range slices.Concat(all...) {
-		if !slices.ContainsFunc(merged, f.Same) {
-			merged = append(merged, f)
+	for _, finding := range slices.Concat(all...) {
+		if !slices.ContainsFunc(merged, finding.Same) {
+			merged = append(merged, finding)
 		}
 	}
 	sortFindings(merged)
@@ -111,11 +111,11 @@ func Merge(all ...[]Finding) []Finding {
 
 // isNodeSpecific reports whether a finding concerns only the node that reports it, so that two
 // nodes report two different problems.
-func isNodeSpecific(c Code) bool {
+func isNodeSpecific(code Code) bool {
 	return slices.Contains([]Code{
 		NoPeers, ClustersDiffer, Bootstrapping, NoLease, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueFull, DiskSlow, ClockJump, CertificateExpiring,
 		TagsNearlyFull, Insecure,
-	}, c)
+	}, code)
 }
 
 // Compare returns the findings from two successive checkups of one node. localUnreachable are the
@@ -126,16 +126,16 @@ func Compare(first, second Checkup, localUnreachable []UnreachablePort) []Findin
 
 // settings returns the settings of every node that has reported.
 func (c Checkup) settings() (all []SettingsOf) {
-	for _, r := range c.Reports {
-		all = append(all, SettingsOf{Node: r.Node, Settings: r.Settings})
+	for _, report := range c.Reports {
+		all = append(all, SettingsOf{Node: report.Node, Settings: report.Settings})
 	}
 	return all
 }
 
-func unresponsiveFindings(c Checkup) (findings []Finding) {
-	if len(c.Unresponsive) > 0 {
+func unresponsiveFindings(checkup Checkup) (findings []Finding) {
+	if len(checkup.Unresponsive) > 0 {
 		findings = append(findings, Finding{
-			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", joinNames(c.Unresponsive), c.From, itsOrTheir(len(c.Unresponsive)), itOrThem(len(c.Unresponsive))),
+			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", joinNames(checkup.Unresponsive), checkup.From, itsOrTheir(len(checkup.Unresponsive)), itOrThem(len(checkup.Unresponsive))),
 			Remedy: "check that the process runs, and that the peer port (--peer, 7947) is open between the nodes",
 		})
 	}
@@ -144,11 +144,11 @@ func unresponsiveFindings(c Checkup) (findings []Finding) {
 
 // groupNodes groups the nodes by a value of their reports. values are sorted by the number of
 // nodes, highest first.
-func groupNodes(c Checkup, value func(Report) string) (values []string, nodes map[string][]string) {
+func groupNodes(checkup Checkup, value func(Report) string) (values []string, nodes map[string][]string) {
 	nodes = map[string][]string{}
-	for _, r := range c.Reports {
-		if group := value(r); group != "" {
-			nodes[group] = append(nodes[group], r.Node)
+	for _, report := range checkup.Reports {
+		if group := value(report); group != "" {
+			nodes[group] = append(nodes[group], report.Node)
 		}
 	}
 	values = slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
@@ -157,8 +157,8 @@ func groupNodes(c Checkup, value func(Report) string) (values []string, nodes ma
 	return values, nodes
 }
 
-func leaderFindings(c Checkup) []Finding {
-	values, nodes := groupNodes(c, func(r Report) string { return r.Leader })
+func leaderFindings(checkup Checkup) []Finding {
+	values, nodes := groupNodes(checkup, func(report Report) string { return report.Leader })
 	if len(values) < 2 {
 		return nil
 	}
@@ -174,13 +174,13 @@ func leaderFindings(c Checkup) []Finding {
 
 func epochFindings(first, second Checkup) (findings []Finding) {
 	var newest uint64
-	for _, r := range first.Reports {
-		newest = max(newest, r.Epoch)
+	for _, report := range first.Reports {
+		newest = max(newest, report.Epoch)
 	}
-	for _, r := range second.Reports {
-		if r.Epoch < newest {
+	for _, report := range second.Reports {
+		if report.Epoch < newest {
 			findings = append(findings, Finding{
-				Code: MapsDiffer, Severity: Warning, Subject: r.Node, Text: fmt.Sprintf("node %s uses the map of epoch %d, although epoch %d was committed at least %v ago", r.Node, r.Epoch, newest, rounded(time.Duration(second.AskedNS-first.AnsweredNS))),
+				Code: MapsDiffer, Severity: Warning, Subject: report.Node, Text: fmt.Sprintf("node %s uses the map of epoch %d, although epoch %d was committed at least %v ago", report.Node, report.Epoch, newest, rounded(time.Duration(second.AskedNS-first.AnsweredNS))),
 				Remedy: "check its disk and CPU, and the network between it and the leader",
 			})
 		}
@@ -189,7 +189,7 @@ func epochFindings(first, second Checkup) (findings []Finding) {
 }
 
 // portFindings returns a finding for each port that is not reachable from some machine.
-func portFindings(c Checkup, localUnreachable []UnreachablePort) (findings []Finding) {
+func portFindings(checkup Checkup, localUnreachable []UnreachablePort) (findings []Finding) {
 	type port struct{ node, port, addr string }
 	observers, reasons := map[port][]string{}, map[port]string{}
 	add := func(observer string, ports []UnreachablePort) {
@@ -199,23 +199,23 @@ func portFindings(c Checkup, localUnreachable []UnreachablePort) (findings []Fin
 			reasons[p] = cmp.Or(reasons[p], unreachable.Why)
 		}
 	}
-	for _, unreachable := range c.Reports {
+	for _, unreachable := range checkup.Reports {
 		add("node "+unreachable.Node, unreachable.UnreachablePorts)
 	}
 	add("this machine", localUnreachable)
 	for _, p := range slices.SortedFunc(maps.Keys(observers), func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.port, b.port), cmp.Compare(a.addr, b.addr))
 	}) {
-		f := Finding{
+		finding := Finding{
 			Code: Unreachable, Severity: Warning, Subject: p.node + p.port + p.addr,
 			Text:   fmt.Sprintf("the %s port of node %s at %s is not reachable from %s: %s", p.port, p.node, p.addr, joinNames(observers[p]), reasons[p]),
 			Remedy: "open the port, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
 		}
 		// A firewall may allow only the nodes to use these ports.
 		if slices.Equal(observers[p], []string{"this machine"}) || p.port == "admin" {
-			f.Severity, f.Remedy = Info, "ignore this if a firewall blocks the port on purpose"
+			finding.Severity, finding.Remedy = Info, "ignore this if a firewall blocks the port on purpose"
 		}
-		findings = append(findings, f)
+		findings = append(findings, finding)
 	}
 	return findings
 }
@@ -226,12 +226,12 @@ func clockDriftFindings(first, second Checkup) (findings []Finding) {
 	if minElapsed <= 0 {
 		return nil
 	}
-	for _, r := range second.Reports {
-		i := slices.IndexFunc(first.Reports, func(other Report) bool { return other.Node == r.Node && other.Boot == r.Boot })
-		if i < 0 || r.Node == second.From {
+	for _, report := range second.Reports {
+		i := slices.IndexFunc(first.Reports, func(other Report) bool { return other.Node == report.Node && other.Boot == report.Boot })
+		if i < 0 || report.Node == second.From {
 			continue
 		}
-		elapsed := float64(r.ClockNS - first.Reports[i].ClockNS)
+		elapsed := float64(report.ClockNS - first.Reports[i].ClockNS)
 		drift, direction := elapsed/maxElapsed-1, "faster" // at least, and at most elapsed/minElapsed-1
 		if slower := 1 - elapsed/minElapsed; slower > drift {
 			drift, direction = slower, "slower"
@@ -240,16 +240,16 @@ func clockDriftFindings(first, second Checkup) (findings []Finding) {
 			continue
 		}
 		findings = append(findings, Finding{
-			Code: ClockDrift, Severity: Warning, Subject: r.Node,
-			Text:   fmt.Sprintf("the clock of node %s runs at least %s %% %s than that of node %s: leases tolerate a difference of 10 %%", r.Node, strconv.FormatFloat(100*drift, 'f', 1, 64), direction, second.From),
+			Code: ClockDrift, Severity: Warning, Subject: report.Node,
+			Text:   fmt.Sprintf("the clock of node %s runs at least %s %% %s than that of node %s: leases tolerate a difference of 10 %%", report.Node, strconv.FormatFloat(100*drift, 'f', 1, 64), direction, second.From),
 			Remedy: "check the clock source and the time service of that machine",
 		})
 	}
 	return findings
 }
 
-func versionFindings(c Checkup) []Finding {
-	values, nodes := groupNodes(c, func(r Report) string { return r.Version })
+func versionFindings(checkup Checkup) []Finding {
+	values, nodes := groupNodes(checkup, func(report Report) string { return report.Version })
 	if len(values) < 2 {
 		return nil
 	}
@@ -260,13 +260,13 @@ func versionFindings(c Checkup) []Finding {
 	return []Finding{{Code: MixedVersions, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the remaining nodes one after the other"}}
 }
 
-func startFlagFindings(c Checkup) (findings []Finding) {
-	for _, r := range c.Reports {
-		if r.Timing == "" || r.Flags == r.Timing {
+func startFlagFindings(checkup Checkup) (findings []Finding) {
+	for _, report := range checkup.Reports {
+		if report.Timing == "" || report.Flags == report.Timing {
 			continue
 		}
 		findings = append(findings, Finding{
-			Code: SettingsDiffer, Severity: Info, Subject: r.Node, Text: fmt.Sprintf("node %s was started with %s, and the cluster uses %s", r.Node, r.Flags, r.Timing),
+			Code: SettingsDiffer, Severity: Info, Subject: report.Node, Text: fmt.Sprintf("node %s was started with %s, and the cluster uses %s", report.Node, report.Flags, report.Timing),
 			Remedy: "change the settings of the cluster with `shardway settings`, or change the flags of the node: the settings of the cluster take precedence",
 		})
 	}

@@ -76,8 +76,8 @@ func (f Finding) Same(other Finding) bool { return f.Code == other.Code && f.Sub
 
 // Worst returns the highest severity, or zero without findings.
 func Worst(all []Finding) (worst Severity) {
-	for _, f := range all {
-		worst = max(worst, f.Severity)
+	for _, finding := range all {
+		worst = max(worst, finding.Severity)
 	}
 	return worst
 }
@@ -85,9 +85,9 @@ func Worst(all []Finding) (worst Severity) {
 // Changes returns the findings that are only in after, and those that are only in before.
 func Changes(before, after []Finding) (added, removed []Finding) {
 	missing := func(from, others []Finding) (only []Finding) {
-		for _, f := range from {
-			if !slices.ContainsFunc(others, f.Same) {
-				only = append(only, f)
+		for _, finding := range from {
+			if !slices.ContainsFunc(others, finding.Same) {
+				only = append(only, finding)
 			}
 		}
 		return only

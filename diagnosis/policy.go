@@ -19,7 +19,7 @@ func policyFindings(in Inputs) (findings []Finding) {
 	if in.PausedMovesFor != "" {
 		findings = append(findings, Finding{Code: Paused, Severity: Info, Text: "planned moves of shards are paused for " + in.PausedMovesFor, Remedy: "run `shardway resume` to end it"})
 	}
-	if ids := in.nodeIDs(func(n Node) bool { return n.Cordoned && !n.Drained }); len(ids) > 0 {
+	if ids := in.nodeIDs(func(node Node) bool { return node.Cordoned && !node.Drained }); len(ids) > 0 {
 		findings = append(findings, Finding{
 			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned and %s no further shards", joinNames(ids), isOrAre(len(ids)), inflect(len(ids), "gets", "get")),
 			Remedy: "run `shardway uncordon` to end it",
@@ -50,12 +50,12 @@ func drainFindings(in Inputs) (findings []Finding) {
 	}
 	var drained, stopping []string
 	shards := 0
-	for _, n := range in.Nodes {
+	for _, node := range in.Nodes {
 		switch {
-		case n.Drained:
-			drained, shards = append(drained, n.ID), shards+n.Shards
-		case n.Stopping && n.ID != in.Self:
-			stopping = append(stopping, n.ID)
+		case node.Drained:
+			drained, shards = append(drained, node.ID), shards+node.Shards
+		case node.Stopping && node.ID != in.Self:
+			stopping = append(stopping, node.ID)
 		}
 	}
 	if len(drained) > 0 {
@@ -69,9 +69,9 @@ func drainFindings(in Inputs) (findings []Finding) {
 		}
 		findings = append(findings, Finding{Code: Draining, Severity: Info, Text: text, Remedy: remedy})
 	}
-	for _, n := range in.Nodes {
-		if n.Drained && n.UnmovedShards > 0 {
-			findings = append(findings, unmovedShardsFinding(n))
+	for _, node := range in.Nodes {
+		if node.Drained && node.UnmovedShards > 0 {
+			findings = append(findings, unmovedShardsFinding(node))
 		}
 	}
 	if len(stopping) > 0 {
@@ -84,22 +84,22 @@ func drainFindings(in Inputs) (findings []Finding) {
 }
 
 // unmovedShardsFinding reports the shards that a safe drain leaves on a node.
-func unmovedShardsFinding(n Node) Finding {
+func unmovedShardsFinding(node Node) Finding {
 	finding := Finding{
-		Code: Draining, Severity: Info, Subject: n.ID,
-		Text:   fmt.Sprintf("the safe drain leaves %s at node %s, because its app has not released %s", pluralize(n.UnmovedShards, "shard"), n.ID, itOrThem(n.UnmovedShards)),
-		Remedy: fmt.Sprintf("repair the app and run `shardway drain --safe %s` again, or run `shardway drain %s` to move %s without a release", n.ID, n.ID, itOrThem(n.UnmovedShards)),
+		Code: Draining, Severity: Info, Subject: node.ID,
+		Text:   fmt.Sprintf("the safe drain leaves %s at node %s, because its app has not released %s", pluralize(node.UnmovedShards, "shard"), node.ID, itOrThem(node.UnmovedShards)),
+		Remedy: fmt.Sprintf("repair the app and run `shardway drain --safe %s` again, or run `shardway drain %s` to move %s without a release", node.ID, node.ID, itOrThem(node.UnmovedShards)),
 	}
-	if n.UnmovedReason != "" {
+	if node.UnmovedReason != "" {
 		finding.Brief = finding.Text
-		finding.Text += ": " + n.UnmovedReason
+		finding.Text += ": " + node.UnmovedReason
 	}
 	return finding
 }
 
-// theyOwn returns the subject and the verb for n nodes.
-func theyOwn(n int) string {
-	if n == 1 {
+// theyOwn returns the subject and the verb for count nodes.
+func theyOwn(count int) string {
+	if count == 1 {
 		return "it owns"
 	}
 	return "they own"

@@ -46,8 +46,8 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 		since:   make([]Epoch, prev.Len()),
 	}
 	converted := prev.translationTo(m.members)
-	for s, o := range prev.owners {
-		m.owners[s] = converted.newIndex(o)
+	for shard, owner := range prev.owners {
+		m.owners[shard] = converted.newIndex(owner)
 	}
 	if len(m.members) > 0 {
 		beforePlacement := slices.Clone(m.owners)
@@ -61,9 +61,9 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 		converted = prev.translationTo(m.members)
 	}
 	m.updateCounts()
-	for s, o := range prev.owners {
-		if m.owners[s] != noOwner && m.owners[s] == converted.newIndex(o) {
-			m.since[s] = prev.since[s]
+	for shard, owner := range prev.owners {
+		if m.owners[shard] != noOwner && m.owners[shard] == converted.newIndex(owner) {
+			m.since[shard] = prev.since[shard]
 		}
 	}
 	return m

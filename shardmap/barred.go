@@ -15,8 +15,8 @@ const maxPairChecks = 1 << 26
 // contains the owners before the placement.
 func (m *Map) violatesBarred(before []int16, barred map[NodeID]ShardSet) bool {
 	sets := m.barredSets(barred)
-	for s, o := range m.owners {
-		if o != noOwner && o != before[s] && sets[o].Has(Shard(s)) {
+	for shard, owner := range m.owners {
+		if owner != noOwner && owner != before[shard] && sets[owner].Has(Shard(shard)) {
 			return true
 		}
 	}
@@ -26,15 +26,15 @@ func (m *Map) violatesBarred(before []int16, barred map[NodeID]ShardSet) bool {
 // barredSets returns the sets in barred by member index.
 func (m *Map) barredSets(barred map[NodeID]ShardSet) []ShardSet {
 	sets := make([]ShardSet, len(m.members))
-	for i, mb := range m.members {
-		sets[i] = barred[mb.ID]
+	for i, member := range m.members {
+		sets[i] = barred[member.ID]
 	}
 	return sets
 }
 
-// canReceive reports whether shard s can be placed on member i, which does not own it.
-func (pl *placement) canReceive(i int16, s int) bool {
-	return pl.barred == nil || !pl.barred[i].Has(Shard(s))
+// canReceive reports whether the shard can be placed on member i, which does not own it.
+func (pl *placement) canReceive(i int16, shard int) bool {
+	return pl.barred == nil || !pl.barred[i].Has(Shard(shard))
 }
 
 // class is a set of shards of one owner that are interchangeable for spreadBarred.
@@ -74,17 +74,17 @@ type balancer struct {
 // move reduces the sum of load²/weight. So no single move can make the result more even, the last
 // moves cannot be omitted, and another call with the result moves nothing.
 func (pl *placement) spreadBarred(stage int16, members []int16) {
-	b := pl.newBalancer(stage, members)
+	balancer := pl.newBalancer(stage, members)
 	for checks := 0; checks < maxPairChecks; {
-		n, moved := b.moveOne()
+		n, moved := balancer.moveOne()
 		if checks += n; !moved {
 			break
 		}
 	}
-	for u, classes := range b.classes {
+	for u, classes := range balancer.classes {
 		for _, c := range classes {
-			for _, s := range c.shards {
-				pl.fixOwner(int(s), members[u])
+			for _, shard := range c.shards {
+				pl.fixOwner(int(shard), members[u])
 			}
 		}
 	}
@@ -92,123 +92,124 @@ func (pl *placement) spreadBarred(stage int16, members []int16) {
 
 // newBalancer groups the shards of the stage by owner and class, and places the orphaned shards.
 func (pl *placement) newBalancer(stage int16, members []int16) *balancer {
-	k := len(members)
-	b := &balancer{pl: pl, members: members, load: make([]int, k), weight: make([]int, k), minLoad: make([]int, k), cordoned: make([]bool, k), hash: make([]uint64, k), classes: make([][]class, k), classIndex: make([]map[classKey]int, k), exhausted: make([][]bool, k)}
-	place := make(map[int16]int, k)
-	owned, n := make([]int, len(pl.m.members)), 0
-	for u, i := range members {
-		place[i], b.classIndex[u] = u, map[classKey]int{}
-		b.hash[u] = xxhash.Sum64String(string(pl.m.members[i].ID))
-		b.weight[u], b.cordoned[u], b.exhausted[u] = int(pl.m.members[i].Weight), pl.cordoned[i], make([]bool, k)
+	memberCount := len(members)
+	balancer := &balancer{pl: pl, members: members, load: make([]int, memberCount), weight: make([]int, memberCount), minLoad: make([]int, memberCount), cordoned: make([]bool, memberCount), hash: make([]uint64, memberCount), classes: make([][]class, memberCount), classIndex: make([]map[classKey]int, memberCount), exhausted: make([][]bool, memberCount)}
+	positions := make(map[int16]int, memberCount)
+	owned, shards := make([]int, len(pl.m.members)), 0
+	for position, i := range members {
+		positions[i], balancer.classIndex[position] = position, map[classKey]int{}
+		balancer.hash[position] = xxhash.Sum64String(string(pl.m.members[i].ID))
+		balancer.weight[position], balancer.cordoned[position], balancer.exhausted[position] = int(pl.m.members[i].Weight), pl.cordoned[i], make([]bool, memberCount)
 	}
 	var unowned []int
-	for s, st := range pl.stage {
-		if st != stage {
+	for shard, shardStage := range pl.stage {
+		if shardStage != stage {
 			continue
 		}
-		n++
-		o := pl.m.owners[s]
-		if o == noOwner {
-			unowned = append(unowned, s)
+		shards++
+		owner := pl.m.owners[shard]
+		if owner == noOwner {
+			unowned = append(unowned, shard)
 			continue
 		}
-		owned[o]++
-		b.addShard(place[o], s, b.barredMask(s), false)
+		owned[owner]++
+		balancer.addShard(positions[owner], shard, balancer.barredMask(shard), false)
 	}
-	target := pl.targets(n, members, owned)
-	for u, i := range members {
-		b.load[u] = pl.fixed[i] + owned[i]
-		b.minLoad[u] = pl.fixed[i] + target[i]
+	target := pl.targets(shards, members, owned)
+	for position, i := range members {
+		balancer.load[position] = pl.fixed[i] + owned[i]
+		balancer.minLoad[position] = pl.fixed[i] + target[i]
 	}
-	for _, s := range unowned {
-		mask := b.barredMask(s)
-		u := b.leastLoaded(s, mask)
-		if u < 0 { // all members that can receive shards are barred
+	for _, shard := range unowned {
+		mask := balancer.barredMask(shard)
+		position := balancer.leastLoaded(shard, mask)
+		if position < 0 { // all members that can receive shards are barred
 			mask = string(make([]byte, len(mask)))
-			u = b.leastLoaded(s, mask)
+			position = balancer.leastLoaded(shard, mask)
 		}
-		b.load[u]++
-		b.addShard(u, s, mask, true)
+		balancer.load[position]++
+		balancer.addShard(position, shard, mask, true)
 	}
-	return b
+	return balancer
 }
 
-// barredMask returns a bit set of the members of the stage that are barred from shard s.
-func (b *balancer) barredMask(s int) string {
+// barredMask returns a bit set of the members of the stage that are barred from the shard.
+func (b *balancer) barredMask(shard int) string {
 	mask := make([]byte, (len(b.members)+7)/8)
-	for u, i := range b.members {
-		if !b.pl.canReceive(i, s) {
-			mask[u/8] |= 1 << (u % 8)
+	for position, i := range b.members {
+		if !b.pl.canReceive(i, shard) {
+			mask[position/8] |= 1 << (position % 8)
 		}
 	}
 	return string(mask)
 }
 
-// isSet reports whether bit u of mask is set.
-func isSet(mask string, u int) bool { return mask[u/8]>>(u%8)&1 == 1 }
+// isSet reports whether the given bit of mask is set.
+func isSet(mask string, bit int) bool { return mask[bit/8]>>(bit%8)&1 == 1 }
 
-// addShard adds shard s to its class of member u.
-func (b *balancer) addShard(u, s int, mask string, unowned bool) {
+// addShard adds the shard to its class of the member at the given position.
+func (b *balancer) addShard(position, shard int, mask string, unowned bool) {
 	key := classKey{barred: mask, previous: noOwner, unowned: unowned}
 	if b.pl.previous != nil {
-		key.previous = b.pl.previous[s]
+		key.previous = b.pl.previous[shard]
 	}
-	at, known := b.classIndex[u][key]
+	classIndex, known := b.classIndex[position][key]
 	if !known {
-		at = len(b.classes[u])
-		b.classIndex[u][key] = at
-		b.classes[u] = append(b.classes[u], class{classKey: key})
+		classIndex = len(b.classes[position])
+		b.classIndex[position][key] = classIndex
+		b.classes[position] = append(b.classes[position], class{classKey: key})
 	}
-	b.classes[u][at].shards = append(b.classes[u][at].shards, int32(s))
+	b.classes[position][classIndex].shards = append(b.classes[position][classIndex].shards, int32(shard))
 }
 
-// leastLoaded returns the member with the lowest load relative to its weight that can receive shard
-// s. A hash decides between equals. The result is negative if all members are barred or cordoned.
-func (b *balancer) leastLoaded(s int, mask string) int {
+// leastLoaded returns the member with the lowest load relative to its weight that can receive the
+// shard. A hash decides between equals. The result is negative if all members are barred or
+// cordoned.
+func (b *balancer) leastLoaded(shard int, mask string) int {
 	best, bestScore := -1, uint64(0)
-	for v := range b.members {
-		if b.cordoned[v] || isSet(mask, v) {
+	for candidate := range b.members {
+		if b.cordoned[candidate] || isSet(mask, candidate) {
 			continue
 		}
-		score := (b.hash[v] ^ hashShard(s)) * hashShard(s)
+		score := (b.hash[candidate] ^ hashShard(shard)) * hashShard(shard)
 		if best >= 0 {
-			if d := b.receiveCost(v)*b.weight[best] - b.receiveCost(best)*b.weight[v]; d > 0 || d == 0 && score <= bestScore {
+			if difference := b.receiveCost(candidate)*b.weight[best] - b.receiveCost(best)*b.weight[candidate]; difference > 0 || difference == 0 && score <= bestScore {
 				continue
 			}
 		}
-		best, bestScore = v, score
+		best, bestScore = candidate, score
 	}
 	return best
 }
 
-// receiveCost returns the increase of load² if member v receives one more shard.
-func (b *balancer) receiveCost(v int) int { return 2*b.load[v] + 1 }
+// receiveCost returns the increase of load² if receiver gets one more shard.
+func (b *balancer) receiveCost(receiver int) int { return 2*b.load[receiver] + 1 }
 
-// sendGain returns the decrease of load² if member u loses one shard.
-func (b *balancer) sendGain(u int) int { return 2*b.load[u] - 1 }
+// sendGain returns the decrease of load² if sender loses one shard.
+func (b *balancer) sendGain(sender int) int { return 2*b.load[sender] - 1 }
 
 // moveOne moves one shard from the member with the highest relative load to the one with the lowest
 // that can receive one of its shards. It reports whether a shard moved, and how many pairs of
 // members it checked.
 func (b *balancer) moveOne() (checks int, moved bool) {
-	from, to := b.orderBy(b.sendGain), b.orderBy(b.receiveCost)
-	slices.Reverse(from)
-	for _, v := range to {
-		if b.cordoned[v] {
+	senders, receivers := b.orderBy(b.sendGain), b.orderBy(b.receiveCost)
+	slices.Reverse(senders)
+	for _, receiver := range receivers {
+		if b.cordoned[receiver] {
 			continue
 		}
-		for _, u := range from {
+		for _, sender := range senders {
 			checks++
-			if b.sendGain(u)*b.weight[v] <= b.receiveCost(v)*b.weight[u] {
+			if b.sendGain(sender)*b.weight[receiver] <= b.receiveCost(receiver)*b.weight[sender] {
 				break // the following members have a lower load, so their moves do not help either
 			}
-			if b.exhausted[u][v] || b.cordoned[u] && b.load[u] <= b.minLoad[u] {
+			if b.exhausted[sender][receiver] || b.cordoned[sender] && b.load[sender] <= b.minLoad[sender] {
 				continue
 			}
-			if b.transfer(u, v) {
+			if b.transfer(sender, receiver) {
 				return checks, true
 			}
-			b.exhausted[u][v] = true
+			b.exhausted[sender][receiver] = true
 		}
 	}
 	return checks, false
@@ -224,19 +225,20 @@ func (b *balancer) orderBy(cost func(int) int) []int {
 	return all
 }
 
-// transfer moves a shard from u to v, and reports whether u had a shard that v can receive. The
-// first choice is a shard that has moved already, and the second one a shard that v owned before u.
-func (b *balancer) transfer(u, v int) bool {
+// transfer moves a shard from sender to receiver, and reports whether the sender had one that the
+// receiver may get. The first choice is a shard that has moved already, and the second one a shard
+// that the receiver owned before the sender.
+func (b *balancer) transfer(sender, receiver int) bool {
 	best, bestRank := -1, 3
-	for i, c := range b.classes[u] {
-		if len(c.shards) == 0 || isSet(c.barred, v) {
+	for i, c := range b.classes[sender] {
+		if len(c.shards) == 0 || isSet(c.barred, receiver) {
 			continue
 		}
 		rank := 2
 		switch {
 		case c.unowned:
 			rank = 0
-		case c.previous == b.members[v]:
+		case c.previous == b.members[receiver]:
 			rank = 1
 		}
 		if rank < bestRank {
@@ -246,12 +248,12 @@ func (b *balancer) transfer(u, v int) bool {
 	if best < 0 {
 		return false
 	}
-	c := &b.classes[u][best]
-	s := c.shards[0]
+	c := &b.classes[sender][best]
+	shard := c.shards[0]
 	c.shards = c.shards[1:]
-	b.load[u]--
-	b.load[v]++
-	clear(b.exhausted[v])
-	b.addShard(v, int(s), c.barred, true)
+	b.load[sender]--
+	b.load[receiver]++
+	clear(b.exhausted[receiver])
+	b.addShard(receiver, int(shard), c.barred, true)
 	return true
 }

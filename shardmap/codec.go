@@ -41,32 +41,32 @@ func (m *Map) MarshalBinary() ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.epoch))
 	b = binary.AppendUvarint(b, uint64(len(m.owners)))
 	b = binary.AppendUvarint(b, uint64(len(m.members)))
-	for _, mb := range m.members {
-		b = binary.AppendUvarint(b, uint64(len(mb.ID)))
-		b = append(b, mb.ID...)
-		b = binary.AppendUvarint(b, uint64(mb.Weight))
+	for _, member := range m.members {
+		b = binary.AppendUvarint(b, uint64(len(member.ID)))
+		b = append(b, member.ID...)
+		b = binary.AppendUvarint(b, uint64(member.Weight))
 	}
 	epochs := m.epochTable()
 	b = binary.AppendUvarint(b, uint64(len(epochs)))
 	last := m.epoch
-	for _, e := range epochs {
-		b = binary.AppendUvarint(b, uint64(last-e))
-		last = e
+	for _, epoch := range epochs {
+		b = binary.AppendUvarint(b, uint64(last-epoch))
+		last = epoch
 	}
 	w := bitWriter{out: b}
 	width := ownerWidth(len(m.members))
-	for _, o := range m.owners {
-		w.write(uint64(o+1), width)
+	for _, owner := range m.owners {
+		w.write(uint64(owner+1), width)
 	}
 	w.flush()
 	if width = indexWidth(len(epochs)); width > 0 {
 		epochIndex := make(map[Epoch]uint64, len(epochs))
-		for i, e := range epochs {
-			epochIndex[e] = uint64(i)
+		for i, epoch := range epochs {
+			epochIndex[epoch] = uint64(i)
 		}
-		for s, o := range m.owners {
-			if o != noOwner {
-				w.write(epochIndex[m.since[s]], width)
+		for shard, owner := range m.owners {
+			if owner != noOwner {
+				w.write(epochIndex[m.since[shard]], width)
 			}
 		}
 		w.flush()
@@ -112,10 +112,10 @@ func Decode(b []byte) (*Map, error) {
 func (m *Map) epochTable() []Epoch {
 	var table []Epoch
 	seen := make(map[Epoch]bool)
-	for s, o := range m.owners {
-		if o != noOwner && !seen[m.since[s]] {
-			seen[m.since[s]] = true
-			table = append(table, m.since[s])
+	for shard, owner := range m.owners {
+		if owner != noOwner && !seen[m.since[shard]] {
+			seen[m.since[shard]] = true
+			table = append(table, m.since[shard])
 		}
 	}
 	slices.SortFunc(table, func(a, b Epoch) int { return cmp.Compare(b, a) })

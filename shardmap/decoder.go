@@ -115,13 +115,13 @@ func (d *decoder) owners(shards, members int) []int16 {
 		return nil
 	}
 	owners := make([]int16, shards)
-	for s := range owners {
+	for shard := range owners {
 		owner := reader.read(width)
 		if owner > uint64(members) {
-			d.failf("owner %d of shard %d among %d members", owner, s, members)
+			d.failf("owner %d of shard %d among %d members", owner, shard, members)
 			return nil
 		}
-		owners[s] = int16(owner) - 1
+		owners[shard] = int16(owner) - 1
 	}
 	if !reader.onlyPadding() {
 		d.failf("owners not padded with zeros")
@@ -152,16 +152,16 @@ func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 	}
 	since := make([]Epoch, len(owners))
 	used := make([]bool, len(table))
-	for s, owner := range owners {
+	for shard, owner := range owners {
 		if owner == noOwner {
 			continue
 		}
 		index := reader.read(width)
 		if index >= uint64(len(table)) {
-			d.failf("ownership epoch %d of shard %d among %d", index, s, len(table))
+			d.failf("ownership epoch %d of shard %d among %d", index, shard, len(table))
 			return nil
 		}
-		since[s], used[index] = table[index], true
+		since[shard], used[index] = table[index], true
 	}
 	if !reader.onlyPadding() {
 		d.failf("since not padded with zeros")

@@ -10,33 +10,33 @@ func (m *Map) deferMoves(prev *Map, p Policy) {
 	var deferred []int
 	members := slices.Clone(m.members)
 	missing := make([]bool, len(prev.members))
-	for s, o := range prev.owners {
-		if o == noOwner || !p.KeptShards[Shard(s)] && (!p.DefersMoves[prev.members[o].ID] || p.IdleShards[Shard(s)]) {
+	for shard, owner := range prev.owners {
+		if owner == noOwner || !p.KeptShards[Shard(shard)] && (!p.DefersMoves[prev.members[owner].ID] || p.IdleShards[Shard(shard)]) {
 			continue
 		}
 		switch {
-		case converted.newIndex(o) == noOwner:
-			if !missing[o] {
-				missing[o] = true
-				members = append(members, prev.members[o])
+		case converted.newIndex(owner) == noOwner:
+			if !missing[owner] {
+				missing[owner] = true
+				members = append(members, prev.members[owner])
 			}
-		case converted.newIndex(o) == m.owners[s]:
+		case converted.newIndex(owner) == m.owners[shard]:
 			continue
 		}
-		deferred = append(deferred, s)
+		deferred = append(deferred, shard)
 	}
 	if len(members) > len(m.members) {
 		members = normalize(members)
 		to := m.translationTo(members)
-		for s, o := range m.owners {
-			m.owners[s] = to.newIndex(o)
+		for shard, owner := range m.owners {
+			m.owners[shard] = to.newIndex(owner)
 		}
 		m.members = members
 		converted = prev.translationTo(members)
 	}
-	for _, s := range deferred {
-		if o := converted.newIndex(prev.owners[s]); o != noOwner { // not a member if MaxMembers is exceeded
-			m.owners[s] = o
+	for _, shard := range deferred {
+		if owner := converted.newIndex(prev.owners[shard]); owner != noOwner { // not a member if MaxMembers is exceeded
+			m.owners[shard] = owner
 		}
 	}
 }

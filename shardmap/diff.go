@@ -11,13 +11,13 @@ type Move struct {
 func Diff(from, to *Map) []Move {
 	var moves []Move
 	converted := from.translationTo(to.members)
-	for s := range max(from.Len(), to.Len()) {
-		fromOwner, toOwner := from.ownerIndexOrNone(s), to.ownerIndexOrNone(s)
+	for shard := range max(from.Len(), to.Len()) {
+		fromOwner, toOwner := from.ownerIndexOrNone(shard), to.ownerIndexOrNone(shard)
 		// newIndex also returns noOwner for an owner that is not in to: this case is a move.
 		if converted.newIndex(fromOwner) == toOwner && (toOwner != noOwner || fromOwner == noOwner) {
 			continue
 		}
-		move := Move{Shard: Shard(s)}
+		move := Move{Shard: Shard(shard)}
 		if fromOwner != noOwner {
 			move.From = from.members[fromOwner].ID
 		}
@@ -29,10 +29,10 @@ func Diff(from, to *Map) []Move {
 	return moves
 }
 
-// ownerIndexOrNone returns the owner index of shard s, or noOwner if m has no such shard.
-func (m *Map) ownerIndexOrNone(s int) int16 {
-	if s >= len(m.owners) {
+// ownerIndexOrNone returns the owner index of the shard, or noOwner if m has no such shard.
+func (m *Map) ownerIndexOrNone(shard int) int16 {
+	if shard >= len(m.owners) {
 		return noOwner
 	}
-	return m.owners[s]
+	return m.owners[shard]
 }

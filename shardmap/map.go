@@ -31,8 +31,8 @@ func New(shards int) *Map {
 		since:   make([]Epoch, shards),
 		orphans: shards,
 	}
-	for s := range m.owners {
-		m.owners[s] = noOwner
+	for shard := range m.owners {
+		m.owners[shard] = noOwner
 	}
 	return m
 }
@@ -44,23 +44,23 @@ func (m *Map) Len() int { return len(m.owners) }
 // map.
 func (m *Map) Epoch() Epoch { return m.epoch }
 
-// Owner returns the node that owns s, or "" if s is orphaned. It panics unless s < m.Len(): shard
-// numbers come from Of, so any other value is a bug in the caller.
-func (m *Map) Owner(s Shard) NodeID {
-	if i := m.owners[s]; i >= 0 {
+// Owner returns the node that owns the shard, or "" if it is orphaned. It panics unless shard <
+// m.Len(): shard numbers come from Of, so any other value is a bug in the caller.
+func (m *Map) Owner(shard Shard) NodeID {
+	if i := m.owners[shard]; i >= 0 {
 		return m.members[i].ID
 	}
 	return ""
 }
 
-// OwnerIndex returns the index of the owner of s in Members, or -1 if s is orphaned. It panics
-// unless s < m.Len().
-func (m *Map) OwnerIndex(s Shard) int { return int(m.owners[s]) }
+// OwnerIndex returns the index of the owner of the shard in Members, or -1 if it is orphaned. It
+// panics unless shard < m.Len().
+func (m *Map) OwnerIndex(shard Shard) int { return int(m.owners[shard]) }
 
-// OwnedSince returns the ownership epoch of s: the epoch of the map in which the current owner
-// became its owner. It is 0 if s is orphaned, or if Assign has moved s and WithEpoch has not been
-// called. It panics unless s < m.Len().
-func (m *Map) OwnedSince(s Shard) Epoch { return m.since[s] }
+// OwnedSince returns the ownership epoch of the shard: the epoch of the map in which the current
+// owner became its owner. It is 0 if the shard is orphaned, or if Assign has moved it and WithEpoch
+// has not been called. It panics unless shard < m.Len().
+func (m *Map) OwnedSince(shard Shard) Epoch { return m.since[shard] }
 
 // Members returns the members, sorted by id. The slice is shared: do not modify it.
 func (m *Map) Members() []Member { return m.members }
@@ -86,8 +86,8 @@ func (m *Map) Shards(id NodeID) iter.Seq[Shard] {
 		if i == noOwner {
 			return
 		}
-		for s, owner := range m.owners {
-			if int(owner) == i && !yield(Shard(s)) {
+		for shard, owner := range m.owners {
+			if int(owner) == i && !yield(Shard(shard)) {
 				return
 			}
 		}
@@ -118,13 +118,13 @@ func (m *Map) WithEpoch(base *Map, epoch Epoch) *Map {
 	settled.epoch = epoch
 	settled.since = make([]Epoch, len(m.owners))
 	fromBase := base.translationTo(m.members)
-	for s, owner := range m.owners {
+	for shard, owner := range m.owners {
 		switch {
 		case owner == noOwner:
-		case s < base.Len() && fromBase.newIndex(base.owners[s]) == owner:
-			settled.since[s] = base.since[s]
+		case shard < base.Len() && fromBase.newIndex(base.owners[shard]) == owner:
+			settled.since[shard] = base.since[shard]
 		default:
-			settled.since[s] = epoch
+			settled.since[shard] = epoch
 		}
 	}
 	return &settled
@@ -132,8 +132,8 @@ func (m *Map) WithEpoch(base *Map, epoch Epoch) *Map {
 
 // memberIndex returns the index of id in members, or noOwner if id is not a member.
 func (m *Map) memberIndex(id NodeID) int {
-	i, ok := slices.BinarySearchFunc(m.members, id, func(mb Member, id NodeID) int {
-		return cmp.Compare(mb.ID, id)
+	i, ok := slices.BinarySearchFunc(m.members, id, func(member Member, id NodeID) int {
+		return cmp.Compare(member.ID, id)
 	})
 	if !ok {
 		return noOwner
@@ -164,8 +164,8 @@ type translation []int16
 func (m *Map) translationTo(members []Member) translation {
 	t := make(translation, len(m.members)+1)
 	to := &Map{members: members}
-	for i, mb := range m.members {
-		t[i] = int16(to.memberIndex(mb.ID))
+	for i, member := range m.members {
+		t[i] = int16(to.memberIndex(member.ID))
 	}
 	t[len(m.members)] = noOwner
 	return t

@@ -42,19 +42,19 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	allFixed := p.Paused
 	var active []int16 // members that are not excluded
 	cordoned := 0
-	for i, mb := range m.members {
-		if pl.excluded[i] = p.Restarting[mb.ID] || p.GraduallyDrained[mb.ID]; pl.excluded[i] {
+	for i, member := range m.members {
+		if pl.excluded[i] = p.Restarting[member.ID] || p.GraduallyDrained[member.ID]; pl.excluded[i] {
 			continue
 		}
 		active = append(active, int16(i))
-		if pl.cordoned[i] = p.Cordoned[mb.ID]; pl.cordoned[i] {
+		if pl.cordoned[i] = p.Cordoned[member.ID]; pl.cordoned[i] {
 			cordoned++
 		}
 	}
 	if len(active) > 0 {
 		pl.releaseIdle(p)
 	}
-	pl.fixOwners(func(o int16) bool { return pl.excluded[o] })
+	pl.fixOwners(func(owner int16) bool { return pl.excluded[owner] })
 	if len(active) == 0 {
 		return
 	}
@@ -63,7 +63,7 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 		clear(pl.cordoned)
 	}
 	if allFixed {
-		pl.fixOwners(func(o int16) bool { return !pl.excluded[o] })
+		pl.fixOwners(func(owner int16) bool { return !pl.excluded[owner] })
 	}
 	zones := pl.applyPins(p)
 	for i, zone := range zones {
@@ -74,28 +74,28 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 
 // releaseIdle orphans the idle shards of emptying members.
 func (pl *placement) releaseIdle(p Policy) {
-	for s, idle := range p.IdleShards {
-		if !idle || int(s) >= len(pl.m.owners) || pl.m.owners[s] == noOwner {
+	for shard, idle := range p.IdleShards {
+		if !idle || int(shard) >= len(pl.m.owners) || pl.m.owners[shard] == noOwner {
 			continue
 		}
-		if id := pl.m.members[pl.m.owners[s]].ID; p.GraduallyDrained[id] && !p.Restarting[id] {
-			pl.m.owners[s] = noOwner
+		if id := pl.m.members[pl.m.owners[shard]].ID; p.GraduallyDrained[id] && !p.Restarting[id] {
+			pl.m.owners[shard] = noOwner
 		}
 	}
 }
 
 // fixOwners fixes each shard to its owner, if match returns true for the owner.
 func (pl *placement) fixOwners(match func(owner int16) bool) {
-	for s, o := range pl.m.owners {
+	for shard, o := range pl.m.owners {
 		if o != noOwner && match(o) {
-			pl.fixOwner(s, o)
+			pl.fixOwner(shard, o)
 		}
 	}
 }
 
-// fixOwner makes owner the final owner of shard s.
-func (pl *placement) fixOwner(s int, owner int16) {
-	pl.m.owners[s], pl.stage[s] = owner, stageFixed
+// fixOwner makes owner the final owner of the shard.
+func (pl *placement) fixOwner(shard int, owner int16) {
+	pl.m.owners[shard], pl.stage[shard] = owner, stageFixed
 	pl.fixed[owner]++
 }
 
@@ -111,8 +111,8 @@ func (pl *placement) applyPins(p Policy) [][]int16 {
 	}
 	var members [][]int16
 	stages := map[string]int16{} // by zone; stageRest (0) if no member of the zone can receive shards
-	for i, mb := range pl.m.members {
-		zone := p.Zones[mb.ID]
+	for i, member := range pl.m.members {
+		zone := p.Zones[member.ID]
 		if zone == "" || pl.cordoned[i] || pl.excluded[i] {
 			continue
 		}
@@ -122,14 +122,14 @@ func (pl *placement) applyPins(p Policy) [][]int16 {
 		}
 	}
 	unknown := false
-	for i, mb := range pl.m.members {
+	for i, member := range pl.m.members {
 		if pl.excluded[i] {
 			continue
 		}
-		zone, ok := p.Zones[mb.ID]
+		zone, ok := p.Zones[member.ID]
 		unknown = unknown || !ok
-		if st := stages[zone]; st != stageRest {
-			members[st-1] = append(members[st-1], int16(i))
+		if shardStage := stages[zone]; shardStage != stageRest {
+			members[shardStage-1] = append(members[shardStage-1], int16(i))
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(p.Pins)) {
@@ -150,33 +150,33 @@ func (pl *placement) applyPins(p Policy) [][]int16 {
 	return members
 }
 
-// pinToNode fixes shard s to node, if node is a member that owns s or can receive it.
-func (pl *placement) pinToNode(s int, node NodeID) {
-	if i := pl.m.memberIndex(node); i != noOwner && !pl.excluded[i] && (!pl.cordoned[i] && pl.canReceive(int16(i), s) || int(pl.m.owners[s]) == i) {
-		pl.fixOwner(s, int16(i))
+// pinToNode fixes the shard to node, if node is a member that owns it or can receive it.
+func (pl *placement) pinToNode(shard int, node NodeID) {
+	if i := pl.m.memberIndex(node); i != noOwner && !pl.excluded[i] && (!pl.cordoned[i] && pl.canReceive(int16(i), shard) || int(pl.m.owners[shard]) == i) {
+		pl.fixOwner(shard, int16(i))
 	}
 }
 
-// zoneCanReceive reports whether a member of a zone owns shard s or can receive it.
-func (pl *placement) zoneCanReceive(zone []int16, s int) bool {
+// zoneCanReceive reports whether a member of a zone owns the shard or can receive it.
+func (pl *placement) zoneCanReceive(zone []int16, shard int) bool {
 	return slices.ContainsFunc(zone, func(i int16) bool {
-		return pl.m.owners[s] == i || !pl.cordoned[i] && pl.canReceive(i, s)
+		return pl.m.owners[shard] == i || !pl.cordoned[i] && pl.canReceive(i, shard)
 	})
 }
 
-// pinToZone assigns shard s to the stage of its zone. stage is stageRest if no member of the zone
-// can receive shards. unknown is true if the zone of a member is unknown; in that case s stays with
-// its owner.
-func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stage int16, unknown bool) {
-	o := pl.m.owners[s]
-	inZone := o != noOwner && zones[pl.m.members[o].ID] == zone
+// pinToZone assigns the shard to the stage of its zone. stage is stageRest if no member of the zone
+// can receive shards. unknown is true if the zone of a member is unknown; in that case the shard
+// stays with its owner.
+func (pl *placement) pinToZone(shard int, zone string, zones map[NodeID]string, stage int16, unknown bool) {
+	owner := pl.m.owners[shard]
+	inZone := owner != noOwner && zones[pl.m.members[owner].ID] == zone
 	switch {
-	case o != noOwner && unknown, inZone && stage == stageRest:
-		pl.fixOwner(s, o)
+	case owner != noOwner && unknown, inZone && stage == stageRest:
+		pl.fixOwner(shard, owner)
 	case stage != stageRest:
-		pl.stage[s] = stage
+		pl.stage[shard] = stage
 		if !inZone {
-			pl.m.owners[s] = noOwner
+			pl.m.owners[shard] = noOwner
 		}
 	}
 }
@@ -190,17 +190,17 @@ func (pl *placement) spread(stage int16, members []int16) {
 		return
 	}
 	m := pl.m
-	owned, n := make([]int, len(m.members)), 0
-	for s, o := range m.owners {
-		if pl.stage[s] != stage {
+	owned, shardCount := make([]int, len(m.members)), 0
+	for shard, owner := range m.owners {
+		if pl.stage[shard] != stage {
 			continue
 		}
-		n++
-		if o != noOwner {
-			owned[o]++
+		shardCount++
+		if owner != noOwner {
+			owned[owner]++
 		}
 	}
-	target := pl.targets(n, members, owned)
+	target := pl.targets(shardCount, members, owned)
 	r := receivers{shortfall: make([]int, len(m.members)), bestReceiver: make([]int16, len(m.owners))}
 	for _, i := range members {
 		if r.shortfall[i] = target[i] - owned[i]; r.shortfall[i] > 0 {
@@ -209,18 +209,18 @@ func (pl *placement) spread(stage int16, members []int16) {
 		}
 	}
 	if len(r.members) > 0 { // without receivers no member is above its target
-		for s := range r.bestReceiver {
-			r.bestReceiver[s] = noOwner
+		for shard := range r.bestReceiver {
+			r.bestReceiver[shard] = noOwner
 		}
 		pl.releaseSurplus(stage, owned, target, &r)
 	}
 	pl.returnOrphans(stage, &r)
-	for s, st := range pl.stage {
-		if st == stage {
-			if m.owners[s] == noOwner {
-				m.owners[s] = r.assign(s)
+	for shard, shardStage := range pl.stage {
+		if shardStage == stage {
+			if m.owners[shard] == noOwner {
+				m.owners[shard] = r.assign(shard)
 			}
-			pl.fixOwner(s, m.owners[s])
+			pl.fixOwner(shard, m.owners[shard])
 		}
 	}
 }
@@ -232,26 +232,26 @@ func (m *Map) ownerIndexes(names []NodeID) []int16 {
 		return nil
 	}
 	known := make(map[NodeID]int16, len(m.members))
-	for i, mb := range m.members {
-		known[mb.ID] = int16(i)
+	for i, member := range m.members {
+		known[member.ID] = int16(i)
 	}
 	out := make([]int16, len(names))
-	for s, name := range names {
-		out[s] = noOwner
+	for shard, name := range names {
+		out[shard] = noOwner
 		if i, ok := known[name]; ok {
-			out[s] = i
+			out[shard] = i
 		}
 	}
 	return out
 }
 
-// returnTarget returns the previous owner of shard s, if that is a receiver that still needs
+// returnTarget returns the previous owner of the shard, if that is a receiver that still needs
 // shards, and noOwner otherwise.
-func (pl *placement) returnTarget(s int, r *receivers) int16 {
-	if pl.previous == nil || pl.previous[s] == noOwner || r.shortfall[pl.previous[s]] <= 0 {
+func (pl *placement) returnTarget(shard int, r *receivers) int16 {
+	if pl.previous == nil || pl.previous[shard] == noOwner || r.shortfall[pl.previous[shard]] <= 0 {
 		return noOwner
 	}
-	return pl.previous[s]
+	return pl.previous[shard]
 }
 
 // returnOrphans returns the orphaned shards of a stage to their previous owners.
@@ -259,13 +259,13 @@ func (pl *placement) returnOrphans(stage int16, r *receivers) {
 	if pl.previous == nil {
 		return
 	}
-	for s, st := range pl.stage {
-		if st != stage || pl.m.owners[s] != noOwner {
+	for shard, shardStage := range pl.stage {
+		if shardStage != stage || pl.m.owners[shard] != noOwner {
 			continue
 		}
-		if o := pl.returnTarget(s, r); o != noOwner {
-			pl.m.owners[s] = o
-			r.received(o)
+		if owner := pl.returnTarget(shard, r); owner != noOwner {
+			pl.m.owners[shard] = owner
+			r.received(owner)
 		}
 	}
 }
@@ -282,14 +282,14 @@ func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receive
 			bucket[i] = make([]uint64, 0, n)
 		}
 	}
-	for s, o := range pl.m.owners {
-		if o != noOwner && pl.stage[s] == stage && bucket[o] != nil {
+	for shard, owner := range pl.m.owners {
+		if owner != noOwner && pl.stage[shard] == stage && bucket[owner] != nil {
 			// The low 16 bits of the key are the shard number, so all keys differ.
-			key := r.score(s) >> 1
-			if pl.returnTarget(s, r) != noOwner {
-				key = 1<<63 | uint64(pl.since[s])<<17>>1
+			key := r.score(shard) >> 1
+			if pl.returnTarget(shard, r) != noOwner {
+				key = 1<<63 | uint64(pl.since[shard])<<17>>1
 			}
-			bucket[o] = append(bucket[o], key&^(MaxShards-1)|uint64(s))
+			bucket[owner] = append(bucket[owner], key&^(MaxShards-1)|uint64(shard))
 		}
 	}
 	for i, keys := range bucket {

@@ -11,16 +11,16 @@ type Policy struct {
 	// Restarting contains the members that restart in place. They keep exactly the shards that they
 	// own, whatever else the policy contains, and receive none.
 	Restarting map[NodeID]bool
-	// GraduallyDrained contains members that receive no shards. They keep their shards, except those
-	// in IdleShards, as long as another member can own these. A member that is also restarting keeps
-	// its idle shards, too.
+	// GraduallyDrained contains members that receive no shards. They keep their shards, except
+	// those in IdleShards, as long as another member can own these. A member that is also
+	// restarting keeps its idle shards, too.
 	GraduallyDrained map[NodeID]bool
 	// IdleShards contains the shards that are not in use. It matters only for owners in
 	// GraduallyDrained or DefersMoves.
 	IdleShards map[Shard]bool
 	// DefersMoves contains the owners that keep the shards that are not in IdleShards; a later call
-	// of Assign moves them. Such an owner that is not in the given members stays a member as long as
-	// it keeps a shard, with its weight in the previous map.
+	// of Assign moves them. Such an owner that is not in the given members stays a member as long
+	// as it keeps a shard, with its weight in the previous map.
 	DefersMoves map[NodeID]bool
 	// KeptShards contains shards that stay with their owners even if the policy moves them.
 	KeptShards map[Shard]bool

@@ -64,54 +64,54 @@ func (q *quotas) fix(i int16, n int, report func(i int16, total int)) {
 	report(i, n)
 }
 
-// targets returns how many of the n shards of a stage each member should own. It is the weighted
+// targets returns how many of the shards of a stage each member should own. It is the weighted
 // quota, less the shards that are already fixed to the member, rounded down. It is rounded up for
 // as many members as are needed to place all shards. A quota that is a whole number is never
 // rounded up.
 //
 // A cordoned member keeps its shards up to its quota, which is rounded up so that another call of
 // Assign takes no more shards from it. The other members share the rest.
-func (pl *placement) targets(n int, members []int16, owned []int) []int {
+func (pl *placement) targets(shards int, members []int16, owned []int) []int {
 	target := make([]int, len(pl.m.members))
 	report := func(i int16, total int) { target[i] = total - pl.fixed[i] }
 	uncordoned := members
 	if slices.Contains(pl.cordoned, true) {
-		q := pl.newQuotas(n, members, owned)
-		q.applyBounds(report)
-		for _, i := range q.active {
-			report(i, (q.remaining*q.weight[i]+q.totalWeight-1)/q.totalWeight)
+		quotas := pl.newQuotas(shards, members, owned)
+		quotas.applyBounds(report)
+		for _, i := range quotas.active {
+			report(i, (quotas.remaining*quotas.weight[i]+quotas.totalWeight-1)/quotas.totalWeight)
 		}
 		uncordoned = nil
 		for _, i := range members {
 			if pl.cordoned[i] {
-				n -= target[i]
+				shards -= target[i]
 			} else {
 				uncordoned = append(uncordoned, i)
 			}
 		}
 	}
-	q := pl.newQuotas(n, uncordoned, owned)
-	q.applyBounds(report)
-	for i, total := range pl.roundShares(q, owned) {
+	quotas := pl.newQuotas(shards, uncordoned, owned)
+	quotas.applyBounds(report)
+	for i, total := range pl.roundShares(quotas, owned) {
 		report(i, total)
 	}
 	return target
 }
 
-// newQuotas returns the division of n shards among members. owned is the number of shards of this
+// newQuotas returns the division of shards among members. owned is the number of shards of this
 // stage that each member owns.
-func (pl *placement) newQuotas(n int, members []int16, owned []int) *quotas {
-	k := len(pl.m.members)
-	q := &quotas{weight: make([]int, k), fixed: pl.fixed, limit: make([]int, k), active: slices.Clone(members), remaining: n}
+func (pl *placement) newQuotas(shards int, members []int16, owned []int) *quotas {
+	memberCount := len(pl.m.members)
+	quotas := &quotas{weight: make([]int, memberCount), fixed: pl.fixed, limit: make([]int, memberCount), active: slices.Clone(members), remaining: shards}
 	for _, i := range members {
-		q.weight[i], q.limit[i] = int(pl.m.members[i].Weight), unlimited
+		quotas.weight[i], quotas.limit[i] = int(pl.m.members[i].Weight), unlimited
 		if pl.cordoned[i] {
-			q.limit[i] = pl.fixed[i] + owned[i]
+			quotas.limit[i] = pl.fixed[i] + owned[i]
 		}
-		q.remaining += pl.fixed[i]
-		q.totalWeight += q.weight[i]
+		quotas.remaining += pl.fixed[i]
+		quotas.totalWeight += quotas.weight[i]
 	}
-	return q
+	return quotas
 }
 
 // roundShares returns the shares of the active members as whole numbers.
@@ -120,21 +120,21 @@ func (pl *placement) newQuotas(n int, members []int16, owned []int) *quotas {
 // none for other members. So these members come first, which minimizes the number of moves. Among
 // equals the largest remainder wins, and then a hash of the id, so that the additional shard does
 // not always go to the first member in alphabetical order.
-func (pl *placement) roundShares(q *quotas, owned []int) map[int16]int {
+func (pl *placement) roundShares(quotas *quotas, owned []int) map[int16]int {
 	type fraction struct {
 		member    int16
 		saves     int // 1 if rounding up saves a move, otherwise 0
 		remainder int
 		hash      uint64
 	}
-	shares := make(map[int16]int, len(q.active))
-	unplaced := q.remaining
+	shares := make(map[int16]int, len(quotas.active))
+	unplaced := quotas.remaining
 	var roundUp []fraction
-	for _, i := range q.active {
-		share := q.remaining * q.weight[i]
-		shares[i] = share / q.totalWeight
+	for _, i := range quotas.active {
+		share := quotas.remaining * quotas.weight[i]
+		shares[i] = share / quotas.totalWeight
 		unplaced -= shares[i]
-		if rem := share % q.totalWeight; rem > 0 {
+		if rem := share % quotas.totalWeight; rem > 0 {
 			f := fraction{member: i, remainder: rem, hash: xxhash.Sum64String(string(pl.m.members[i].ID))}
 			if pl.fixed[i]+owned[i] > shares[i] {
 				f.saves = 1

@@ -77,36 +77,36 @@ func (v Verb) spec() (spec verbSpec, ok bool) {
 
 // Params returns the names of the arguments of a verb. It returns nil if v is unknown.
 func (v Verb) Params() []string {
-	k, _ := v.spec()
-	return k.params
+	spec, _ := v.spec()
+	return spec.params
 }
 
 // Example returns valid arguments of a verb as JSON, for error messages.
 func (v Verb) Example() string {
-	k, _ := v.spec()
-	return k.example
+	spec, _ := v.spec()
+	return spec.example
 }
 
 // String returns the verb's name in paths and logs.
 func (v Verb) String() string {
-	if k, ok := v.spec(); ok {
-		return k.name
+	if spec, ok := v.spec(); ok {
+		return spec.name
 	}
 	return fmt.Sprintf("Verb(%d)", int(v))
 }
 
 // MarshalText returns the name of the verb.
 func (v Verb) MarshalText() ([]byte, error) {
-	if k, ok := v.spec(); ok {
-		return []byte(k.name), nil
+	if spec, ok := v.spec(); ok {
+		return []byte(spec.name), nil
 	}
 	return nil, fmt.Errorf("admin: unknown action %d", int(v))
 }
 
 // UnmarshalText sets v to the verb with this name.
 func (v *Verb) UnmarshalText(b []byte) error {
-	for known, k := range verbSpecs() {
-		if known > 0 && string(b) == k.name {
+	for known, spec := range verbSpecs() {
+		if known > 0 && string(b) == spec.name {
 			*v = Verb(known)
 			return nil
 		}

@@ -123,14 +123,14 @@ func getJSON[T any](ctx context.Context, c *Client, path string, query url.Value
 }
 
 // fetchJSON sends a request and decodes the JSON response.
-func fetchJSON[T any](ctx context.Context, c *Client, x call) (T, error) {
+func fetchJSON[T any](ctx context.Context, c *Client, request call) (T, error) {
 	var v T
-	b, err := c.do(ctx, x)
+	b, err := c.do(ctx, request)
 	if err != nil {
 		return v, err
 	}
 	if err := json.Unmarshal(b, &v); err != nil {
-		return v, fmt.Errorf("%s answered %s %s with something this version does not expect (%w): are both the same version?", c.addr, x.method, x.path, err)
+		return v, fmt.Errorf("%s answered %s %s with something this version does not expect (%w): are both the same version?", c.addr, request.method, request.path, err)
 	}
 	return v, nil
 }
@@ -143,10 +143,10 @@ type call struct {
 }
 
 // do sends a request. It returns the body of a response with status 200, and an error otherwise.
-func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, responseTimeout+x.serverWait)
+func (c *Client) do(ctx context.Context, request call) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout+request.serverWait)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, x.method, c.base+x.path, bytes.NewReader(x.body))
+	r, err := http.NewRequestWithContext(ctx, request.method, c.base+request.path, bytes.NewReader(request.body))
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	if x.body != nil {
+	if request.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	res, err := c.http.Do(r)
@@ -167,7 +167,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 		return nil, c.describeError(err)
 	}
 	if res.Header.Get("Server") != api.ServerName {
-		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with %s ADDR", c.addr, x.method, x.path, res.Status, c.flag)
+		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with %s ADDR", c.addr, request.method, request.path, res.Status, c.flag)
 	}
 	if res.StatusCode == http.StatusOK {
 		return b, nil
@@ -175,7 +175,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	if p, err := problem.Decode(b); err == nil {
 		return nil, p
 	}
-	return nil, fmt.Errorf("%s answered %s %s with %s", c.addr, x.method, x.path, res.Status)
+	return nil, fmt.Errorf("%s answered %s %s with %s", c.addr, request.method, request.path, res.Status)
 }
 
 // describeError turns a connection error into an error with a remedy for the user.

@@ -52,8 +52,8 @@ func (c *Client) Map(ctx context.Context) (api.Map, error) {
 // MapAfter waits until the epoch of the committed map exceeds after, for up to wait (at most 1
 // min), and returns the map.
 func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration) (api.Map, error) {
-	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "wait": {wait.String()}}
-	return fetchJSON[api.Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), serverWait: min(wait, api.MaxWait)})
+	query := url.Values{"after": {strconv.FormatUint(after, 10)}, "wait": {wait.String()}}
+	return fetchJSON[api.Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + query.Encode(), serverWait: min(wait, api.MaxWait)})
 }
 
 // Locate returns the shard and the owner of a key.
@@ -112,11 +112,11 @@ func (c *Client) DrainState(ctx context.Context, node string) (api.DrainState, e
 // Events returns the events after the event with this ID, or all events if after is empty. If
 // there are none, it waits for the next event, for up to 1 min.
 func (c *Client) Events(ctx context.Context, after string, wait time.Duration) (api.EventList, error) {
-	q := url.Values{"wait": {wait.String()}}
+	query := url.Values{"wait": {wait.String()}}
 	if after != "" {
-		q.Set("after", after)
+		query.Set("after", after)
 	}
-	return fetchJSON[api.EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + q.Encode(), serverWait: min(wait, api.MaxWait)})
+	return fetchJSON[api.EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + query.Encode(), serverWait: min(wait, api.MaxWait)})
 }
 
 // Fetch returns the response to GET path without decoding it.

@@ -46,16 +46,16 @@ func (ln *listener) Accept() (net.Conn, error) {
 }
 
 // insert counts a connection. It returns the connection that must be closed to make room, or nil.
-func (ln *listener) insert(c *limitedConn) (evicted *limitedConn) {
+func (ln *listener) insert(conn *limitedConn) (evicted *limitedConn) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if ln.bySource == nil {
 		ln.bySource = map[netip.Addr]*list.List{}
 	}
-	conns := ln.bySource[c.source]
+	conns := ln.bySource[conn.source]
 	if conns == nil {
 		conns = list.New()
-		ln.bySource[c.source] = conns
+		ln.bySource[conn.source] = conns
 	}
 	switch {
 	case conns.Len() >= maxConnsPerSource:
@@ -73,25 +73,25 @@ func (ln *listener) insert(c *limitedConn) (evicted *limitedConn) {
 	if evicted != nil {
 		ln.removeLocked(evicted)
 	}
-	if ln.bySource[c.source] == nil { // removeLocked has deleted the empty list
-		ln.bySource[c.source] = list.New()
+	if ln.bySource[conn.source] == nil { // removeLocked has deleted the empty list
+		ln.bySource[conn.source] = list.New()
 	}
-	c.element = ln.bySource[c.source].PushBack(c)
+	conn.element = ln.bySource[conn.source].PushBack(conn)
 	ln.count++
 	return evicted
 }
 
-// removeLocked stops counting a connection. It does nothing if c is not counted. mu must be held.
-func (ln *listener) removeLocked(c *limitedConn) {
-	if c.element == nil {
+// removeLocked stops counting a connection. It does nothing if the connection is not counted. mu must be held.
+func (ln *listener) removeLocked(conn *limitedConn) {
+	if conn.element == nil {
 		return
 	}
-	l := ln.bySource[c.source]
-	l.Remove(c.element)
-	c.element = nil
+	conns := ln.bySource[conn.source]
+	conns.Remove(conn.element)
+	conn.element = nil
 	ln.count--
-	if l.Len() == 0 {
-		delete(ln.bySource, c.source)
+	if conns.Len() == 0 {
+		delete(ln.bySource, conn.source)
 	}
 }
 

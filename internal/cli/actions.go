@@ -10,8 +10,8 @@ import (
 type stepDownCommand struct{ target }
 
 // Run makes the leader transfer its leadership.
-func (c *stepDownCommand) Run(ctx context.Context, s *session) error {
-	return c.runAction(ctx, s, api.Action{Verb: api.StepDown}, "the leader has handed over")
+func (c *stepDownCommand) Run(ctx context.Context, session *session) error {
+	return c.runAction(ctx, session, api.Action{Verb: api.StepDown}, "the leader has handed over")
 }
 
 type removeCommand struct {
@@ -21,8 +21,8 @@ type removeCommand struct {
 }
 
 // Run removes a node.
-func (c *removeCommand) Run(ctx context.Context, s *session) error {
-	return c.runAction(ctx, s, api.Action{Verb: api.Remove, Node: c.Node, Force: c.Force}, "node "+c.Node+" is removed")
+func (c *removeCommand) Run(ctx context.Context, session *session) error {
+	return c.runAction(ctx, session, api.Action{Verb: api.Remove, Node: c.Node, Force: c.Force}, "node "+c.Node+" is removed")
 }
 
 // actionResult is the JSON output of an action.
@@ -33,19 +33,19 @@ type actionResult struct {
 }
 
 // runAction sends an action to the node and prints success.
-func (t *target) runAction(ctx context.Context, s *session, a api.Action, success string) error {
-	client, err := t.client(s)
+func (t *target) runAction(ctx context.Context, session *session, action api.Action, success string) error {
+	client, err := t.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if err = client.Do(ctx, a); err != nil {
+	if err = client.Do(ctx, action); err != nil {
 		return err
 	}
 	if t.JSON {
-		return writeJSON(s.out, actionResult{Action: a.Verb, Node: a.Node, Done: true})
+		return writeJSON(session.out, actionResult{Action: action.Verb, Node: action.Node, Done: true})
 	}
-	_, err = fmt.Fprintln(s.out, success)
+	_, err = fmt.Fprintln(session.out, success)
 	return err
 }
 
@@ -63,9 +63,9 @@ a restart that neither of them shows. Every shard may then return to the app.`
 }
 
 // Run reports the restart.
-func (c *appRestartedCommand) Run(ctx context.Context, s *session) error {
+func (c *appRestartedCommand) Run(ctx context.Context, session *session) error {
 	if c.Node == "" {
-		client, err := c.client(s)
+		client, err := c.client(session)
 		if err != nil {
 			return err
 		}
@@ -76,5 +76,5 @@ func (c *appRestartedCommand) Run(ctx context.Context, s *session) error {
 		}
 		c.Node = status.Node
 	}
-	return c.runAction(ctx, s, api.Action{Verb: api.AppRestarted, Node: c.Node}, "the app of node "+c.Node+" counts as restarted: every shard may return to it")
+	return c.runAction(ctx, session, api.Action{Verb: api.AppRestarted, Node: c.Node}, "the app of node "+c.Node+" counts as restarted: every shard may return to it")
 }

@@ -52,8 +52,8 @@ type difference struct {
 // String returns one line of text output.
 func (d difference) String() string {
 	values := make([]string, len(d.Cluster))
-	for i, v := range d.Cluster {
-		values[i] = strconv.Quote(v.Value) + " at " + strings.Join(v.Nodes, ", ")
+	for i, value := range d.Cluster {
+		values[i] = strconv.Quote(value.Value) + " at " + strings.Join(value.Nodes, ", ")
 	}
 	return fmt.Sprintf("differs: %s = %q (%s); the cluster has %s", d.Setting, d.Value, d.From, strings.Join(values, " and "))
 }
@@ -61,12 +61,12 @@ func (d difference) String() string {
 // compareWithCluster returns the settings of cfg whose value differs from the value at a node of the
 // cluster. addr is the admin address of one node. Without credentials in the environment, it uses the
 // token file of the settings.
-func compareWithCluster(ctx context.Context, s *session, cfg *config.Config, addr string) ([]difference, error) {
+func compareWithCluster(ctx context.Context, session *session, cfg *config.Config, addr string) ([]difference, error) {
 	t := target{Admin: addr}
-	if variable(s.environ, "SHARDWAY_TOKEN_FILE") == "" {
+	if variable(session.environ, "SHARDWAY_TOKEN_FILE") == "" {
 		t.TokenFile = cmp.Or(cfg.AdminReadTokenFile, cfg.AdminWriteTokenFile)
 	}
-	client, err := t.clientOf(s, "--against")
+	client, err := t.clientOf(session, "--against")
 	if err != nil {
 		return nil, err
 	}
@@ -83,19 +83,19 @@ func compareSettings(cfg *config.Config, checkup diagnosis.Checkup) (out []diffe
 	own := cfg.ClusterSettings()
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		at := map[string][]string{}
-		for _, r := range checkup.Reports {
-			if value, ok := r.Settings[name]; ok && value != own[name] {
-				at[value] = append(at[value], r.Node)
+		for _, report := range checkup.Reports {
+			if value, ok := report.Settings[name]; ok && value != own[name] {
+				at[value] = append(at[value], report.Node)
 			}
 		}
 		if len(at) == 0 {
 			continue
 		}
-		d := difference{Setting: name, Value: own[name], From: cfg.Origin(name)}
+		difference := difference{Setting: name, Value: own[name], From: cfg.Origin(name)}
 		for _, value := range slices.Sorted(maps.Keys(at)) {
-			d.Cluster = append(d.Cluster, diagnosis.SettingValue{Value: value, Nodes: at[value]})
+			difference.Cluster = append(difference.Cluster, diagnosis.SettingValue{Value: value, Nodes: at[value]})
 		}
-		out = append(out, d)
+		out = append(out, difference)
 	}
 	return out
 }

@@ -17,8 +17,8 @@ type backupCommand struct {
 }
 
 // Run writes the control state of the cluster to a file.
-func (c *backupCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *backupCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -35,9 +35,9 @@ func (c *backupCommand) Run(ctx context.Context, s *session) error {
 		return fmt.Errorf("backup not written: %w", err)
 	}
 	if c.JSON {
-		return writeJSON(s.out, b)
+		return writeJSON(session.out, b)
 	}
-	_, err = fmt.Fprintf(s.out, "%s: cluster %s, %d shards, map of epoch %d\n", c.File, strings.Map(printable, b.Cluster), b.Shards, b.Epoch)
+	_, err = fmt.Fprintf(session.out, "%s: cluster %s, %d shards, map of epoch %d\n", c.File, strings.Map(printable, b.Cluster), b.Shards, b.Epoch)
 	return err
 }
 
@@ -48,34 +48,34 @@ type restoreCommand struct {
 }
 
 // Run initializes an empty data directory with the cluster of a backup.
-func (c *restoreCommand) Run(s *session) error {
+func (c *restoreCommand) Run(session *session) error {
 	content, err := os.ReadFile(c.File)
 	if err != nil {
 		return err
 	}
-	o := c.options(s)
-	if o.Node = c.Node; o.Node == "" {
-		o.Node = variable(s.environ, "SHARDWAY_NODE")
+	options := c.options(session)
+	if options.Node = c.Node; options.Node == "" {
+		options.Node = variable(session.environ, "SHARDWAY_NODE")
 	}
-	r, err := recovery.Restore(o, content)
+	result, err := recovery.Restore(options, content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	return c.writeResult(s, r)
+	return c.writeResult(session, result)
 }
 
 // replaceFile replaces a file atomically and durably.
 func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(file.Name()))
 	}
 	return nil
 }

@@ -33,44 +33,44 @@ type checkReport struct {
 }
 
 // Run checks the configuration and prints a report. The error determines only the exit code.
-func (c *checkCommand) Run(ctx context.Context, s *session) error {
+func (c *checkCommand) Run(ctx context.Context, session *session) error {
 	args, against, err := cutAgainstFlag(c.Args)
 	if err != nil {
 		return err
 	}
 	args, asJSON := cutSwitch(args, "--json")
 	args, all := cutSwitch(args, "--all")
-	cfg, err := config.Load(args, s.environ, os.ReadFile)
+	cfg, err := config.Load(args, session.environ, os.ReadFile)
 	if errors.Is(err, config.ErrHelp) {
-		return checkHelp(s.out)
+		return checkHelp(session.out)
 	}
-	r := checkReport{Problems: []config.Problem{}, Advice: append([]config.Problem{}, cfg.Advice()...), Values: cfg.Values(), Explanation: cfg.Explain(), all: all, against: against}
+	report := checkReport{Problems: []config.Problem{}, Advice: append([]config.Problem{}, cfg.Advice()...), Values: cfg.Values(), Explanation: cfg.Explain(), all: all, against: against}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
-		r.Problems = wrong.Problems
+		report.Problems = wrong.Problems
 	} else if err != nil {
 		return err
 	}
 	if limit := fileLimit(); limit > 0 {
-		r.Bounds = append(r.Bounds, cfg.DescriptorBound(limit))
+		report.Bounds = append(report.Bounds, cfg.DescriptorBound(limit))
 	}
-	r.Problems = checkFiles(&cfg, r.Problems)
-	r.OK = len(r.Problems) == 0
-	if against != "" && r.OK {
-		if r.Differences, err = compareWithCluster(ctx, s, &cfg, against); err != nil {
+	report.Problems = checkFiles(&cfg, report.Problems)
+	report.OK = len(report.Problems) == 0
+	if against != "" && report.OK {
+		if report.Differences, err = compareWithCluster(ctx, session, &cfg, against); err != nil {
 			return err
 		}
 	}
-	write := r.write
+	write := report.write
 	if asJSON {
-		write = func(w io.Writer) error { return writeJSON(w, r) }
+		write = func(w io.Writer) error { return writeJSON(w, report) }
 	}
-	err = write(s.out)
+	err = write(session.out)
 	switch {
 	case err != nil:
 		return err
-	case !r.OK:
+	case !report.OK:
 		return errReported
-	case len(r.Differences) > 0:
+	case len(report.Differences) > 0:
 		return errDiffers
 	}
 	return nil
@@ -87,16 +87,16 @@ func cutSwitch(args []string, name string) (rest []string, found bool) {
 func checkFiles(cfg *config.Config, problems []config.Problem) []config.Problem {
 	for _, err := range process.Check(cfg) {
 		flag, wrong, _ := strings.Cut(err.Error(), ": ")
-		p := config.Problem{Key: strings.TrimPrefix(flag, "--"), Message: wrong}
-		if slices.ContainsFunc(problems, func(known config.Problem) bool { return known.Key == p.Key }) {
+		problem := config.Problem{Key: strings.TrimPrefix(flag, "--"), Message: wrong}
+		if slices.ContainsFunc(problems, func(known config.Problem) bool { return known.Key == problem.Key }) {
 			continue
 		}
-		for _, v := range cfg.Values() {
-			if v.Key == p.Key {
-				p.Value, p.Origin = v.Value, v.Origin
+		for _, value := range cfg.Values() {
+			if value.Key == problem.Key {
+				problem.Value, problem.Origin = value.Value, value.Origin
 			}
 		}
-		problems = append(problems, p)
+		problems = append(problems, problem)
 	}
 	return problems
 }
@@ -105,18 +105,18 @@ func checkFiles(cfg *config.Config, problems []config.Problem) []config.Problem 
 // explanation of the timings. An invalid configuration prints no settings, and the explanation only if
 // a timing rule is violated.
 func (r *checkReport) write(w io.Writer) error {
-	for _, p := range r.Problems {
-		if _, err := fmt.Fprintln(w, p); err != nil {
+	for _, problem := range r.Problems {
+		if _, err := fmt.Fprintln(w, problem); err != nil {
 			return err
 		}
 	}
-	for _, p := range r.Advice {
-		if _, err := fmt.Fprintln(w, "advice:", p); err != nil {
+	for _, problem := range r.Advice {
+		if _, err := fmt.Fprintln(w, "advice:", problem); err != nil {
 			return err
 		}
 	}
-	for _, d := range r.Differences {
-		if _, err := fmt.Fprintln(w, d); err != nil {
+	for _, difference := range r.Differences {
+		if _, err := fmt.Fprintln(w, difference); err != nil {
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func (r *checkReport) write(w io.Writer) error {
 			return err
 		}
 	}
-	violated := slices.ContainsFunc(r.Bounds, func(b config.Bound) bool { return !b.Holds && !b.Advice })
+	violated := slices.ContainsFunc(r.Bounds, func(bound config.Bound) bool { return !bound.Holds && !bound.Advice })
 	if !r.OK && !violated {
 		return nil
 	}
@@ -151,21 +151,21 @@ func (r *checkReport) summary() string {
 // writeValues prints the explicit settings, then the defaults if all is true, and otherwise their
 // number.
 func writeValues(w io.Writer, values []config.Value, all bool) error {
-	t, defaults := newTable(w, "SETTING", "VALUE", "FROM"), 0
-	for _, v := range values {
-		if v.Origin != config.OriginDefault {
-			t.row(v.Key, v.Value, v.Origin)
+	table, defaults := newTable(w, "SETTING", "VALUE", "FROM"), 0
+	for _, value := range values {
+		if value.Origin != config.OriginDefault {
+			table.row(value.Key, value.Value, value.Origin)
 		}
 	}
-	for _, v := range values {
-		if v.Origin != config.OriginDefault {
+	for _, value := range values {
+		if value.Origin != config.OriginDefault {
 			continue
 		}
 		if defaults++; all {
-			t.row(v.Key, v.Value, v.Origin)
+			table.row(value.Key, value.Value, value.Origin)
 		}
 	}
-	if err := t.flush(); err != nil || all {
+	if err := table.flush(); err != nil || all {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%d more have their defaults: --all shows them\n", defaults)
@@ -173,26 +173,26 @@ func writeValues(w io.Writer, values []config.Value, all bool) error {
 }
 
 func writeExplanation(w io.Writer, e config.Explanation) error {
-	t := newTable(w, "\nTIMING", "", "HOLDS", "WHY")
-	for _, b := range e.Bounds {
-		t.row(b.Rule, b.Figures, boundState(b), b.Why)
+	table := newTable(w, "\nTIMING", "", "HOLDS", "WHY")
+	for _, bound := range e.Bounds {
+		table.row(bound.Rule, bound.Figures, boundState(bound), bound.Why)
 	}
-	if err := t.flush(); err != nil {
+	if err := table.flush(); err != nil {
 		return err
 	}
-	t = newTable(w, "\nFOLLOWS", "", "WHY")
+	table = newTable(w, "\nFOLLOWS", "", "WHY")
 	for _, f := range e.Figures {
-		t.row(f.Name, f.Value, f.Why)
+		table.row(f.Name, f.Value, f.Why)
 	}
-	return t.flush()
+	return table.flush()
 }
 
 // boundState returns the column HOLDS of a timing rule.
-func boundState(b config.Bound) string {
+func boundState(bound config.Bound) string {
 	switch {
-	case b.Holds:
+	case bound.Holds:
 		return "yes"
-	case b.Advice:
+	case bound.Advice:
 		return "no (advice)"
 	}
 	return "NO"

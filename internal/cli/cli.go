@@ -107,7 +107,7 @@ type session struct {
 // Run runs one command and returns its exit code. args does not contain the program name. A
 // long-running command, such as run, stops when ctx ends.
 func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int {
-	s := &session{environ: environ, out: out, err: errOut}
+	session := &session{environ: environ, out: out, err: errOut}
 	var g grammar
 	exited := false
 	parser, err := kong.New(&g,
@@ -121,16 +121,16 @@ func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
-		return s.exit(err)
+		return session.exit(err)
 	}
 	command, err := parser.Parse(args)
 	switch {
 	case exited:
 		return exitOK
 	case err != nil:
-		return s.usageError(args, err)
+		return session.usageError(args, err)
 	}
-	return s.exit(command.Run(s))
+	return session.exit(command.Run(session))
 }
 
 // description is the text above the commands in the help.
@@ -167,8 +167,8 @@ func (s *session) exit(err error) int {
 		return exitUsage
 	}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
-		for _, p := range wrong.Problems {
-			s.printError(p)
+		for _, problem := range wrong.Problems {
+			s.printError(problem)
 		}
 		return exitUsage
 	}
@@ -193,12 +193,12 @@ type versionCommand struct {
 }
 
 // Run prints the version.
-func (c *versionCommand) Run(s *session) error {
+func (c *versionCommand) Run(session *session) error {
 	b := version.Read()
 	if c.JSON {
-		return writeJSON(s.out, b)
+		return writeJSON(session.out, b)
 	}
 	text := b.String()
-	_, err := fmt.Fprintln(s.out, text)
+	_, err := fmt.Fprintln(session.out, text)
 	return err
 }

@@ -25,12 +25,12 @@ func (c *completionCommand) Help() string {
 }
 
 // Run writes the script of the selected shell.
-func (c *completionCommand) Run(parsed *kong.Context, s *session) error {
+func (c *completionCommand) Run(parsed *kong.Context, session *session) error {
 	commands := completionSpecs(parsed.Model.Node)
 	write := map[string]func(io.Writer, []completionCommandSpec){"bash": writeBash, "zsh": writeZsh, "fish": writeFish}[c.Shell]
 	var b strings.Builder
 	write(&b, commands)
-	_, err := io.WriteString(s.out, b.String())
+	_, err := io.WriteString(session.out, b.String())
 	return err
 }
 
@@ -59,29 +59,29 @@ func completionSpecs(root *kong.Node) []completionCommandSpec {
 		if n.Hidden {
 			continue
 		}
-		c := completionCommandSpec{name: n.Name, help: n.Help}
+		command := completionCommandSpec{name: n.Name, help: n.Help}
 		for _, group := range n.AllFlags(true) {
 			for _, f := range group {
-				x := completionFlagSpec{name: f.Name, help: f.Help}
+				flag := completionFlagSpec{name: f.Name, help: f.Help}
 				if !f.IsBool() {
-					x.value = f.FormatPlaceHolder()
+					flag.value = f.FormatPlaceHolder()
 				}
 				if f.Enum != "" {
-					x.choices = f.EnumSlice()
+					flag.choices = f.EnumSlice()
 				}
-				c.flags = append(c.flags, x)
+				command.flags = append(command.flags, flag)
 			}
 		}
 		if len(n.Positional) > 0 && n.Positional[0].Enum != "" {
-			c.words = n.Positional[0].EnumSlice()
+			command.words = n.Positional[0].EnumSlice()
 		}
 		if n.Passthrough {
-			c.flags = append(c.flags, settingFlags()...)
+			command.flags = append(command.flags, settingFlags()...)
 		}
 		if n.Name == "check" {
-			c.flags = append(c.flags, completionFlagSpec{name: "all", help: "Show defaults, too."}, completionFlagSpec{name: "json", help: "Write JSON."}, completionFlagSpec{name: "against", help: "Compare with the cluster of the node at ADDR.", value: "ADDR"})
+			command.flags = append(command.flags, completionFlagSpec{name: "all", help: "Show defaults, too."}, completionFlagSpec{name: "json", help: "Write JSON."}, completionFlagSpec{name: "against", help: "Compare with the cluster of the node at ADDR.", value: "ADDR"})
 		}
-		all = append(all, c)
+		all = append(all, command)
 	}
 	slices.SortFunc(all, func(a, b completionCommandSpec) int { return strings.Compare(a.name, b.name) })
 	return all
@@ -90,9 +90,9 @@ func completionSpecs(root *kong.Node) []completionCommandSpec {
 // settingFlags returns the flags of run and check, which kong does not parse.
 func settingFlags() []completionFlagSpec {
 	var all []completionFlagSpec
-	for _, f := range config.Flags() {
-		x := completionFlagSpec{name: f.Name, help: f.Help, value: f.Metavar}
-		if words := strings.Split(f.Metavar, "|"); len(words) > 1 && f.Metavar == strings.ToLower(f.Metavar) {
+	for _, flag := range config.Flags() {
+		x := completionFlagSpec{name: flag.Name, help: flag.Help, value: flag.Metavar}
+		if words := strings.Split(flag.Metavar, "|"); len(words) > 1 && flag.Metavar == strings.ToLower(flag.Metavar) {
 			x.choices = words
 		}
 		all = append(all, x)
@@ -102,105 +102,105 @@ func settingFlags() []completionFlagSpec {
 
 // writeBash writes a script that completes other arguments as file names.
 func writeBash(w io.Writer, commands []completionCommandSpec) {
-	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
-	p("# bash completion for shardway\n_shardway() {\n")
-	p("  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= at=0 i words=\n")
-	p("  for ((i = 1; i < COMP_CWORD; i++)); do\n    [[ ${COMP_WORDS[i]} == -* ]] || { command=${COMP_WORDS[i]}; at=$i; break; }\n  done\n")
-	p("  case \"$command $prev\" in\n")
-	for _, c := range commands {
-		for _, f := range c.flags {
+	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
+	printf("# bash completion for shardway\n_shardway() {\n")
+	printf("  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= at=0 i words=\n")
+	printf("  for ((i = 1; i < COMP_CWORD; i++)); do\n    [[ ${COMP_WORDS[i]} == -* ]] || { command=${COMP_WORDS[i]}; at=$i; break; }\n  done\n")
+	printf("  case \"$command $prev\" in\n")
+	for _, command := range commands {
+		for _, flag := range command.flags {
 			switch {
-			case len(f.choices) > 0:
-				p("    '%s --%s') COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", c.name, f.name, strings.Join(f.choices, " "))
-			case f.value != "":
-				p("    '%s --%s') COMPREPLY=(); return ;;\n", c.name, f.name)
+			case len(flag.choices) > 0:
+				printf("    '%s --%s') COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", command.name, flag.name, strings.Join(flag.choices, " "))
+			case flag.value != "":
+				printf("    '%s --%s') COMPREPLY=(); return ;;\n", command.name, flag.name)
 			}
 		}
 	}
-	p("  esac\n  case \"$command\" in\n    '') words='--help --version")
-	for _, c := range commands {
-		p(" %s", c.name)
+	printf("  esac\n  case \"$command\" in\n    '') words='--help --version")
+	for _, command := range commands {
+		printf(" %s", command.name)
 	}
-	p("' ;;\n")
-	for _, c := range commands {
-		p("    %s) words='", c.name)
-		for _, f := range c.flags {
-			p("--%s ", f.name)
+	printf("' ;;\n")
+	for _, command := range commands {
+		printf("    %s) words='", command.name)
+		for _, flag := range command.flags {
+			printf("--%s ", flag.name)
 		}
-		p("'")
-		if len(c.words) > 0 {
-			p("; [[ $at -eq $((COMP_CWORD - 1)) && $cur != -* ]] && words='%s'", strings.Join(c.words, " "))
+		printf("'")
+		if len(command.words) > 0 {
+			printf("; [[ $at -eq $((COMP_CWORD - 1)) && $cur != -* ]] && words='%s'", strings.Join(command.words, " "))
 		}
-		p(" ;;\n")
+		printf(" ;;\n")
 	}
-	p("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _shardway shardway\n")
+	printf("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _shardway shardway\n")
 }
 
 func writeZsh(w io.Writer, commands []completionCommandSpec) {
-	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
+	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
 	quoted := strings.NewReplacer("'", `'\''`, "[", `\[`, "]", `\]`, ":", `\:`)
-	p("#compdef shardway\n_shardway() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(\n")
-	for _, c := range commands {
-		p("      '%s:%s'\n", c.name, quoted.Replace(c.help))
+	printf("#compdef shardway\n_shardway() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(\n")
+	for _, command := range commands {
+		printf("      '%s:%s'\n", command.name, quoted.Replace(command.help))
 	}
-	p("    )\n    _describe command commands\n    _arguments '--help[Show help.]' '--version[Show the version.]'\n    return\n  fi\n")
-	p("  local command=$words[2]\n  words=($words[1] ${words[3,-1]})\n  (( CURRENT-- ))\n  case $command in\n")
-	for _, c := range commands {
-		p("    %s) _arguments", c.name)
-		for _, f := range c.flags {
-			p(" \\\n      '*--%s", f.name)
-			if f.value != "" {
-				p("=")
+	printf("    )\n    _describe command commands\n    _arguments '--help[Show help.]' '--version[Show the version.]'\n    return\n  fi\n")
+	printf("  local command=$words[2]\n  words=($words[1] ${words[3,-1]})\n  (( CURRENT-- ))\n  case $command in\n")
+	for _, command := range commands {
+		printf("    %s) _arguments", command.name)
+		for _, flag := range command.flags {
+			printf(" \\\n      '*--%s", flag.name)
+			if flag.value != "" {
+				printf("=")
 			}
-			p("[%s]", quoted.Replace(f.help))
+			printf("[%s]", quoted.Replace(flag.help))
 			switch {
-			case len(f.choices) > 0:
-				p(":value:(%s)", strings.Join(f.choices, " "))
-			case f.isFile():
-				p(":file:_files")
-			case f.value != "":
-				p(":%s: ", quoted.Replace(f.value))
+			case len(flag.choices) > 0:
+				printf(":value:(%s)", strings.Join(flag.choices, " "))
+			case flag.isFile():
+				printf(":file:_files")
+			case flag.value != "":
+				printf(":%s: ", quoted.Replace(flag.value))
 			}
-			p("'")
+			printf("'")
 		}
 		switch {
-		case len(c.words) > 0:
-			p(" \\\n      '1:argument:(%s)' '*:argument: '", strings.Join(c.words, " "))
+		case len(command.words) > 0:
+			printf(" \\\n      '1:argument:(%s)' '*:argument: '", strings.Join(command.words, " "))
 		default:
-			p(" \\\n      '*:argument:_files'")
+			printf(" \\\n      '*:argument:_files'")
 		}
-		p(" ;;\n")
+		printf(" ;;\n")
 	}
-	p("  esac\n}\n_shardway \"$@\"\n")
+	printf("  esac\n}\n_shardway \"$@\"\n")
 }
 
 func writeFish(w io.Writer, commands []completionCommandSpec) {
-	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
+	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
 	quote := func(s string) string {
 		return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 	}
-	p("# fish completion for shardway\n")
-	p("complete -c shardway -n __fish_use_subcommand -f -l help -d 'Show help.'\n")
-	p("complete -c shardway -n __fish_use_subcommand -f -l version -d 'Show the version.'\n")
-	for _, c := range commands {
-		p("complete -c shardway -n __fish_use_subcommand -f -a %s -d %s\n", c.name, quote(c.help))
+	printf("# fish completion for shardway\n")
+	printf("complete -c shardway -n __fish_use_subcommand -f -l help -d 'Show help.'\n")
+	printf("complete -c shardway -n __fish_use_subcommand -f -l version -d 'Show the version.'\n")
+	for _, command := range commands {
+		printf("complete -c shardway -n __fish_use_subcommand -f -a %s -d %s\n", command.name, quote(command.help))
 	}
-	for _, c := range commands {
-		within := fmt.Sprintf("complete -c shardway -n '__fish_seen_subcommand_from %s'", c.name)
-		if len(c.words) > 0 {
-			p("%s -f -a %s\n", within, quote(strings.Join(c.words, " ")))
+	for _, command := range commands {
+		within := fmt.Sprintf("complete -c shardway -n '__fish_seen_subcommand_from %s'", command.name)
+		if len(command.words) > 0 {
+			printf("%s -f -a %s\n", within, quote(strings.Join(command.words, " ")))
 		}
-		for _, f := range c.flags {
+		for _, flag := range command.flags {
 			how := ""
 			switch {
-			case len(f.choices) > 0:
-				how = " -x -a " + quote(strings.Join(f.choices, " "))
-			case f.isFile():
+			case len(flag.choices) > 0:
+				how = " -x -a " + quote(strings.Join(flag.choices, " "))
+			case flag.isFile():
 				how = " -r -F"
-			case f.value != "":
+			case flag.value != "":
 				how = " -x"
 			}
-			p("%s -l %s%s -d %s\n", within, f.name, how, quote(f.help))
+			printf("%s -l %s%s -d %s\n", within, flag.name, how, quote(flag.help))
 		}
 	}
 }

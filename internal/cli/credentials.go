@@ -21,12 +21,12 @@ type credentialFlags struct {
 }
 
 // load reads the files of the flags, or of the corresponding environment variables.
-func (c *credentialFlags) load(s *session) (client.Credentials, error) {
+func (c *credentialFlags) load(session *session) (client.Credentials, error) {
 	var out client.Credentials
 	file, from := c.TokenFile, "--token-file"
 	for _, name := range []string{"SHARDWAY_TOKEN_FILE", "SHARDWAY_ADMIN_WRITE_TOKEN_FILE", "SHARDWAY_ADMIN_READ_TOKEN_FILE"} {
 		if file == "" {
-			file, from = variable(s.environ, name), name
+			file, from = variable(session.environ, name), name
 		}
 	}
 	if file != "" {
@@ -64,14 +64,14 @@ func (c *credentialFlags) load(s *session) (client.Credentials, error) {
 
 // readFirstToken validates a token file as a node does, and returns its first token.
 func readFirstToken(path string) (string, error) {
-	b, err := secret.ReadPrivate(path)
+	data, err := secret.ReadPrivate(path)
 	if err != nil {
 		return "", err
 	}
-	if _, err := auth.ParseTokens(b); err != nil {
+	if _, err := auth.ParseTokens(data); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	for line := range bytes.Lines(b) {
+	for line := range bytes.Lines(data) {
 		if fields := strings.Fields(string(line)); len(fields) > 0 && !strings.HasPrefix(fields[0], "#") {
 			return fields[len(fields)-1], nil
 		}

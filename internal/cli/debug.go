@@ -66,8 +66,8 @@ type bundleFile struct {
 
 // Run writes the bundle. If a request fails, the bundle contains the error in errors.txt instead of
 // the response. If the first request fails, Run returns an error.
-func (c *debugCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *debugCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (c *debugCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	hidden := &redactor{}
-	files, failed := c.collect(ctx, s, client, hidden)
+	files, failed := c.collect(ctx, session, client, hidden)
 	if len(failed) > 0 {
 		files = append(files, bundleFile{"errors.txt", []byte(strings.Join(failed, "\n") + "\n")})
 	}
@@ -97,9 +97,9 @@ func (c *debugCommand) Run(ctx context.Context, s *session) error {
 		return fmt.Errorf("bundle not written: %w", err)
 	}
 	if c.JSON {
-		return writeJSON(s.out, bundle{File: name, Bytes: len(archive), Missing: append([]string{}, failed...)})
+		return writeJSON(session.out, bundle{File: name, Bytes: len(archive), Missing: append([]string{}, failed...)})
 	}
-	_, err = fmt.Fprintf(s.out, "%s: %d files, %d bytes; look through it before you send it\n", name, len(files), len(archive))
+	_, err = fmt.Fprintf(session.out, "%s: %d files, %d bytes; look through it before you send it\n", name, len(files), len(archive))
 	return err
 }
 
@@ -110,7 +110,7 @@ type bundle struct {
 	Missing []string `json:"missing"` // missing files, with the errors
 }
 
-func (c *debugCommand) collect(ctx context.Context, s *session, client *client.Client, hidden *redactor) (files []bundleFile, failed []string) {
+func (c *debugCommand) collect(ctx context.Context, session *session, client *client.Client, hidden *redactor) (files []bundleFile, failed []string) {
 	addFile := func(name string, content []byte, err error) {
 		if err != nil {
 			failed = append(failed, name+": "+sanitize(err.Error()))
@@ -132,10 +132,10 @@ func (c *debugCommand) collect(ctx context.Context, s *session, client *client.C
 		text, err = json.MarshalIndent(hot, "", "  ")
 	}
 	addFile("hot.json", text, err)
-	if show, loadErr := c.load(s); loadErr == nil {
+	if show, loadErr := c.load(session); loadErr == nil {
 		hidden.add([]byte(show.Token))
 	}
-	settings, err := c.settings(s, hidden)
+	settings, err := c.settings(session, hidden)
 	addFile("settings.json", settings, err)
 	if c.Log != "" {
 		text, err = readTail(c.Log, maxLogBytes)
@@ -146,12 +146,12 @@ func (c *debugCommand) collect(ctx context.Context, s *session, client *client.C
 
 // settings returns the settings that a node would have on this machine, with their errors. It adds
 // the content of all secret files to hidden, because other files may contain the same secrets.
-func (c *debugCommand) settings(s *session, hidden *redactor) ([]byte, error) {
+func (c *debugCommand) settings(session *session, hidden *redactor) ([]byte, error) {
 	var args []string
 	if c.Config != "" {
 		args = []string{"--config", c.Config}
 	}
-	cfg, err := config.Load(args, s.environ, os.ReadFile)
+	cfg, err := config.Load(args, session.environ, os.ReadFile)
 	for _, file := range []string{cfg.SecretFile, cfg.AdminReadTokenFile, cfg.AdminWriteTokenFile, cfg.TLSKey, cfg.TLSNodeKey, cfg.AdminKey} {
 		if file == "" {
 			continue
@@ -233,21 +233,21 @@ func packBundle(files []bundleFile, now time.Time) ([]byte, error) {
 
 // readTail returns the last complete lines of a file, up to maxBytes bytes.
 func readTail(name string, maxBytes int64) ([]byte, error) {
-	f, err := os.Open(name) //nolint:gosec // the operator names it
+	file, err := os.Open(name) //nolint:gosec // the operator names it
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	st, err := f.Stat()
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	offset := max(st.Size()-maxBytes, 0)
-	b, err := io.ReadAll(io.NewSectionReader(f, offset, maxBytes))
-	if _, rest, found := bytes.Cut(b, []byte("\n")); offset > 0 && found {
-		b = rest
+	offset := max(info.Size()-maxBytes, 0)
+	data, err := io.ReadAll(io.NewSectionReader(file, offset, maxBytes))
+	if _, rest, found := bytes.Cut(data, []byte("\n")); offset > 0 && found {
+		data = rest
 	}
-	return b, err
+	return data, err
 }
 
 // safeFileName replaces the characters of a node ID that are not safe in a file name.

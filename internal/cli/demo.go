@@ -15,7 +15,7 @@ type demoCommand struct {
 }
 
 // Run runs the demo until ctx ends.
-func (c *demoCommand) Run(ctx context.Context, s *session) error {
+func (c *demoCommand) Run(ctx context.Context, session *session) error {
 	args := c.Args
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
@@ -24,13 +24,13 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 	if _, err := config.Load(args, nil, os.ReadFile); err != nil {
 		return err
 	}
-	o := demo.Options{Out: s.out, Verbose: c.Verbose, Args: args}
-	if isTerminal(s.out) && !c.Verbose {
-		p := progress{w: s.out, inPlace: true}
+	o := demo.Options{Out: session.out, Verbose: c.Verbose, Args: args}
+	if isTerminal(session.out) && !c.Verbose {
+		progress := progress{w: session.out, inPlace: true}
 		o.Progress = func(done, all int) {
-			_ = p.part(done, all, fmt.Sprintf("%d of %d processes serve", done, all)) // an error only means that the terminal is gone
+			_ = progress.part(done, all, fmt.Sprintf("%d of %d processes serve", done, all)) // an error only means that the terminal is gone
 			if done == all {
-				p.end()
+				progress.end()
 			}
 		}
 	}
@@ -43,6 +43,6 @@ type demoAppCommand struct {
 }
 
 // Run runs the sample app alone until ctx ends.
-func (c *demoAppCommand) Run(ctx context.Context, s *session) error {
-	return demo.RunApp(ctx, c.Listen, c.State, s.out)
+func (c *demoAppCommand) Run(ctx context.Context, session *session) error {
+	return demo.RunApp(ctx, c.Listen, c.State, session.out)
 }

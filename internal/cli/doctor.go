@@ -47,60 +47,60 @@ type doctorReport struct {
 }
 
 // Run collects reports from all nodes, compares them and prints the findings.
-func (c *doctorCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *doctorCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	d, err := diagnose(ctx, client)
+	report, err := diagnose(ctx, client)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		err = writeJSON(s.out, d)
+		err = writeJSON(session.out, report)
 	} else {
-		err = writeDoctorReport(s.out, d)
+		err = writeDoctorReport(session.out, report)
 	}
 	if err != nil {
 		return err
 	}
-	return outageError(d.Findings)
+	return outageError(report.Findings)
 }
 
 // diagnose collects two reports of each node, clockInterval apart, and compares them.
-func diagnose(ctx context.Context, client *client.Client) (d doctorReport, err error) {
+func diagnose(ctx context.Context, client *client.Client) (report doctorReport, err error) {
 	first, err := client.Checkup(ctx, false)
 	if err != nil {
-		return d, err
+		return report, err
 	}
 	began := time.Now() // a node returns the same report for a short time, so the interval starts here
 	full, err := client.Checkup(ctx, true)
 	if err != nil {
-		return d, err
+		return report, err
 	}
-	st, err := client.Status(ctx)
+	status, err := client.Status(ctx)
 	if err != nil {
-		return d, err
+		return report, err
 	}
-	unreached := dialPorts(ctx, st.Nodes)
+	unreached := dialPorts(ctx, status.Nodes)
 	select {
 	case <-time.After(time.Until(began.Add(clockInterval))):
 	case <-ctx.Done():
-		return d, ctx.Err()
+		return report, ctx.Err()
 	}
 	second, err := client.Checkup(ctx, false)
 	if err != nil {
-		return d, err
+		return report, err
 	}
 	for i, r := range second.Reports {
-		if k := slices.IndexFunc(full.Reports, func(x diagnosis.Report) bool { return x.Node == r.Node }); k >= 0 {
+		if k := slices.IndexFunc(full.Reports, func(other diagnosis.Report) bool { return other.Node == r.Node }); k >= 0 {
 			second.Reports[i].UnreachablePorts = full.Reports[k].UnreachablePorts
 		}
 	}
-	d = doctorReport{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Unreached: unreached}
-	d.Findings = diagnosis.Merge(diagnosis.MergedReports(second), diagnosis.Compare(first, second, unreached))
-	return d, nil
+	report = doctorReport{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Unreached: unreached}
+	report.Findings = diagnosis.Merge(diagnosis.MergedReports(second), diagnosis.Compare(first, second, unreached))
+	return report, nil
 }
 
 // dialPorts connects to the announced ports of all nodes that have not failed or left. It returns the
@@ -110,12 +110,12 @@ func dialPorts(ctx context.Context, nodes []api.Node) []diagnosis.UnreachablePor
 	var wg sync.WaitGroup
 	out := []diagnosis.UnreachablePort{}
 	slots := make(chan struct{}, maxConcurrentDials)
-	for _, n := range nodes {
-		if n.State == "failed" || n.State == "left" {
+	for _, node := range nodes {
+		if node.State == "failed" || node.State == "left" {
 			continue
 		}
 		for _, port := range []string{"peer", "http", "admin"} {
-			addr := n.Endpoints[port]
+			addr := node.Endpoints[port]
 			if addr == "" {
 				continue
 			}
@@ -130,7 +130,7 @@ func dialPorts(ctx context.Context, nodes []api.Node) []diagnosis.UnreachablePor
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				out = append(out, diagnosis.UnreachablePort{Node: n.ID, Port: port, Addr: addr, Why: describeDialError(err)})
+				out = append(out, diagnosis.UnreachablePort{Node: node.ID, Port: port, Addr: addr, Why: describeDialError(err)})
 			})
 		}
 	}
@@ -152,21 +152,21 @@ func describeDialError(err error) string {
 	return err.Error()
 }
 
-func writeDoctorReport(w io.Writer, d doctorReport) error {
-	if err := writeFindings(w, d.Findings); err != nil {
+func writeDoctorReport(w io.Writer, report doctorReport) error {
+	if err := writeFindings(w, report.Findings); err != nil {
 		return err
 	}
-	if len(d.Findings) == 0 {
+	if len(report.Findings) == 0 {
 		if _, err := fmt.Fprintf(w, "no findings on the nodes that responded\n\n"); err != nil {
 			return err
 		}
 	}
-	t := newTable(w, "NODE", "VERSION", "STATE", "LEADER", "TERM", "MAP", "FINDS", "NOT-REACHED")
-	for _, r := range d.Reports {
-		t.row(r.Node, r.Version, r.State, r.Leader, r.Term, r.Epoch, len(r.Findings), len(r.UnreachablePorts))
+	table := newTable(w, "NODE", "VERSION", "STATE", "LEADER", "TERM", "MAP", "FINDS", "NOT-REACHED")
+	for _, r := range report.Reports {
+		table.row(r.Node, r.Version, r.State, r.Leader, r.Term, r.Epoch, len(r.Findings), len(r.UnreachablePorts))
 	}
-	for _, id := range d.Unresponsive {
-		t.row(id, "", "unresponsive", "", "", "", "", "")
+	for _, id := range report.Unresponsive {
+		table.row(id, "", "unresponsive", "", "", "", "", "")
 	}
-	return t.flush()
+	return table.flush()
 }

@@ -45,14 +45,14 @@ longer ready. The next process on the data directory owns shards again.`
 }
 
 // Run drains a node.
-func (c *drainCommand) Run(ctx context.Context, s *session) error {
+func (c *drainCommand) Run(ctx context.Context, session *session) error {
 	if err := c.checkFlags(); err != nil {
 		return err
 	}
 	if c.Local {
-		return c.drainLocal(ctx, s)
+		return c.drainLocal(ctx, session)
 	}
-	client, err := c.client(s)
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -78,17 +78,17 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 	}
 	begun := "node " + c.Node + which + " is draining until `shardway uncordon " + c.Node + "`; `shardway nodes` shows its progress"
 	if which != "" && c.Wait && !c.JSON {
-		if _, err = fmt.Fprintln(s.out, begun); err != nil {
+		if _, err = fmt.Fprintln(session.out, begun); err != nil {
 			return err
 		}
 	}
 	var epoch uint64
-	return c.report(ctx, s, begun, func(ctx context.Context) (api.DrainState, error) {
-		m, err := client.MapAfter(ctx, epoch, drainPollInterval) // returns immediately if there is a newer map
+	return c.report(ctx, session, begun, func(ctx context.Context) (api.DrainState, error) {
+		shardMap, err := client.MapAfter(ctx, epoch, drainPollInterval) // returns immediately if there is a newer map
 		if err != nil {
 			return api.DrainState{}, err
 		}
-		epoch = m.Epoch
+		epoch = shardMap.Epoch
 		return client.DrainState(ctx, c.Node)
 	})
 }
@@ -119,23 +119,23 @@ func (c *drainCommand) checkFlags() error {
 }
 
 // drainLocal drains the process that uses a data directory.
-func (c *drainCommand) drainLocal(ctx context.Context, s *session) error {
+func (c *drainCommand) drainLocal(ctx context.Context, session *session) error {
 	defaults := config.Default()
-	client, err := client.NewLocal(cmp.Or(c.Data, variable(s.environ, "SHARDWAY_DATA"), defaults.Data))
+	client, err := client.NewLocal(cmp.Or(c.Data, variable(session.environ, "SHARDWAY_DATA"), defaults.Data))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	d, err := client.Drain(ctx)
+	state, err := client.Drain(ctx)
 	if err != nil {
 		return err
 	}
-	c.Node = d.Node
-	if d.Warning != "" {
-		s.printError("warning: " + d.Warning)
+	c.Node = state.Node
+	if state.Warning != "" {
+		session.printError("warning: " + state.Warning)
 	}
 	first := true
-	return c.report(ctx, s, "node "+c.Node+" is draining until its process ends", func(ctx context.Context) (api.DrainState, error) {
+	return c.report(ctx, session, "node "+c.Node+" is draining until its process ends", func(ctx context.Context) (api.DrainState, error) {
 		if !first {
 			if err := sleep(ctx, localPollInterval); err != nil {
 				return api.DrainState{}, err
@@ -147,43 +147,43 @@ func (c *drainCommand) drainLocal(ctx context.Context, s *session) error {
 }
 
 // report prints that the drain has started or, with --wait, waits until it is complete and prints
-// that. look returns the progress.
-func (c *drainCommand) report(ctx context.Context, s *session, begun string, look func(context.Context) (api.DrainState, error)) error {
-	look = c.warnAboutHolds(s, look)
+// that. fetchState returns the progress.
+func (c *drainCommand) report(ctx context.Context, session *session, message string, fetchState func(context.Context) (api.DrainState, error)) error {
+	fetchState = c.warnAboutHolds(session, fetchState)
 	if !c.Wait {
-		_, _ = look(ctx) // only for the warning: the drain has started
+		_, _ = fetchState(ctx) // only for the warning: the drain has started
 	}
 	if c.Wait {
-		progress := s.out
+		progress := session.out
 		if c.JSON {
 			progress = io.Discard
 		}
-		if err := c.waitDrained(ctx, progress, look); err != nil {
+		if err := c.waitDrained(ctx, progress, fetchState); err != nil {
 			return err
 		}
-		begun = "node " + c.Node + " owns nothing"
+		message = "node " + c.Node + " owns nothing"
 	}
 	if c.JSON {
-		return writeJSON(s.out, actionResult{Action: api.Drain, Node: c.Node, Done: true})
+		return writeJSON(session.out, actionResult{Action: api.Drain, Node: c.Node, Done: true})
 	}
-	_, err := fmt.Fprintln(s.out, begun)
+	_, err := fmt.Fprintln(session.out, message)
 	return err
 }
 
-// warnAboutHolds wraps look. It prints one warning if the drain moves shards that the app holds.
-func (c *drainCommand) warnAboutHolds(s *session, look func(context.Context) (api.DrainState, error)) func(context.Context) (api.DrainState, error) {
+// warnAboutHolds wraps fetchState. It prints one warning if the drain moves shards that the app holds.
+func (c *drainCommand) warnAboutHolds(session *session, fetchState func(context.Context) (api.DrainState, error)) func(context.Context) (api.DrainState, error) {
 	warned := c.IdleFirst > 0
 	return func(ctx context.Context) (api.DrainState, error) {
-		d, err := look(ctx)
-		if err == nil && d.Held > 0 && !warned {
+		state, err := fetchState(ctx)
+		if err == nil && state.Held > 0 && !warned {
 			warned = true
-			text := fmt.Sprintf("warning: the app at node %s holds %s (Shardway-Hold), and this drain ends the holds after --drain-timeout", c.Node, pluralize(d.Held, "shard"))
+			text := fmt.Sprintf("warning: the app at node %s holds %s (Shardway-Hold), and this drain ends the holds after --drain-timeout", c.Node, pluralize(state.Held, "shard"))
 			if !c.Local {
 				text += "; to wait for them, run: shardway drain --idle-first 1h " + c.Node
 			}
-			s.printError(text)
+			session.printError(text)
 		}
-		return d, err
+		return state, err
 	}
 }
 
@@ -200,37 +200,37 @@ const (
 
 // waitDrained returns nil once the node has no shards, requests and upgraded connections. It returns an
 // error if the drain is blocked or cancelled in stablePolls consecutive responses, or at the timeout.
-func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, look func(context.Context) (api.DrainState, error)) error {
+func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, fetchState func(context.Context) (api.DrainState, error)) error {
 	if c.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
-	p := progress{w: w, inPlace: isTerminal(w)}
-	defer p.end()
+	progress := progress{w: w, inPlace: isTerminal(w)}
+	defer progress.end()
 	var last api.DrainState
-	most, unasked, staying := 0, 0, 0
+	maxRemaining, cancelledPolls, blockedPolls := 0, 0, 0
 	for {
-		d, err := look(ctx)
+		state, err := fetchState(ctx)
 		switch {
 		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return c.timeoutError(last)
 		case err != nil:
 			return err
-		case !d.Left():
-			return c.checkReleased(d)
+		case !state.Left():
+			return c.checkReleased(state)
 		}
-		unasked, staying = countConsecutive(unasked, !d.Requested), countConsecutive(staying, d.BlockedBy != "")
+		cancelledPolls, blockedPolls = countConsecutive(cancelledPolls, !state.Requested), countConsecutive(blockedPolls, state.BlockedBy != "")
 		switch {
-		case staying == stablePolls:
-			return fmt.Errorf("%s at node %s, and they do not move: %s", describeRemaining(d), c.Node, d.BlockedBy)
-		case unasked == stablePolls:
-			return fmt.Errorf("the drain of node %s was cancelled with %s", c.Node, describeRemaining(d))
+		case blockedPolls == stablePolls:
+			return fmt.Errorf("%s at node %s, and they do not move: %s", describeRemaining(state), c.Node, state.BlockedBy)
+		case cancelledPolls == stablePolls:
+			return fmt.Errorf("the drain of node %s was cancelled with %s", c.Node, describeRemaining(state))
 		}
-		last = d
-		there := d.Shards + max(d.Requests, 0) + max(d.Sockets, 0)
-		most = max(most, there)
-		if err = p.part(most-there, most, describeRemaining(d)); err != nil {
+		last = state
+		remaining := state.Shards + max(state.Requests, 0) + max(state.Sockets, 0)
+		maxRemaining = max(maxRemaining, remaining)
+		if err = progress.part(maxRemaining-remaining, maxRemaining, describeRemaining(state)); err != nil {
 			return err
 		}
 	}
@@ -242,16 +242,16 @@ func (c *drainCommand) timeoutError(last api.DrainState) error {
 	if last.Node == "" {
 		return fmt.Errorf("no node reported the state of node %[2]s within %[1]s: the drain continues", c.Timeout, c.Node)
 	}
-	why := cmp.Or(last.BlockedBy, last.WaitsFor)
-	if why != "" {
-		why = " (" + why + ")"
+	reason := cmp.Or(last.BlockedBy, last.WaitsFor)
+	if reason != "" {
+		reason = " (" + reason + ")"
 	}
-	return fmt.Errorf("after %s, %s at node %s: the drain continues%s", c.Timeout, describeRemaining(last), c.Node, why)
+	return fmt.Errorf("after %s, %s at node %s: the drain continues%s", c.Timeout, describeRemaining(last), c.Node, reason)
 }
 
-// countConsecutive returns n+1 if so is true, and otherwise 0.
-func countConsecutive(n int, so bool) int {
-	if so {
+// countConsecutive returns n+1 if the condition holds, and otherwise 0.
+func countConsecutive(n int, holds bool) int {
+	if holds {
 		return n + 1
 	}
 	return 0
@@ -259,25 +259,25 @@ func countConsecutive(n int, so bool) int {
 
 // checkReleased returns an error if shards moved although the app had not released them. The next
 // owners then lack the data that the app had not written.
-func (c *drainCommand) checkReleased(d api.DrainState) error {
-	if d.Unreleased == 0 {
+func (c *drainCommand) checkReleased(state api.DrainState) error {
+	if state.Unreleased == 0 {
 		return nil
 	}
-	why := ""
-	if d.UnreleasedWhy != "" {
-		why = ": " + d.UnreleasedWhy
+	reason := ""
+	if state.UnreleasedWhy != "" {
+		reason = ": " + state.UnreleasedWhy
 	}
-	return fmt.Errorf("node %s owns nothing, but %s went unreleased%s; see the log of node %s", c.Node, pluralize(d.Unreleased, "shard"), why, c.Node)
+	return fmt.Errorf("node %s owns nothing, but %s went unreleased%s; see the log of node %s", c.Node, pluralize(state.Unreleased, "shard"), reason, c.Node)
 }
 
 // describeRemaining describes the remaining shards, requests and WebSockets of a node.
-func describeRemaining(d api.DrainState) string {
-	text := pluralize(d.Shards, "shard")
-	if d.Held > 0 {
-		text += fmt.Sprintf(" (%d held by the app)", d.Held)
+func describeRemaining(state api.DrainState) string {
+	text := pluralize(state.Shards, "shard")
+	if state.Held > 0 {
+		text += fmt.Sprintf(" (%d held by the app)", state.Held)
 	}
-	if d.Requests >= 0 && d.Sockets >= 0 {
-		text += ", " + pluralize(d.Requests, "request") + ", " + pluralize(d.Sockets, "WebSocket")
+	if state.Requests >= 0 && state.Sockets >= 0 {
+		text += ", " + pluralize(state.Requests, "request") + ", " + pluralize(state.Sockets, "WebSocket")
 	}
 	return text + " left"
 }
@@ -291,10 +291,10 @@ func pluralize(n int, what string) string {
 
 // sleep waits for d. It returns an error if ctx ends earlier.
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

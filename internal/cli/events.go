@@ -33,8 +33,8 @@ With --json, each line contains one event; docs/reference/events.md describes th
 }
 
 // Run prints the stored events, and with --follow also new ones.
-func (c *eventsCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *eventsCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -44,14 +44,14 @@ func (c *eventsCommand) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		return c.write(s.out, list.Events)
+		return c.write(session.out, list.Events)
 	}
-	return c.follow(ctx, s, client)
+	return c.follow(ctx, session, client)
 }
 
 // follow prints events until ctx ends. If the node does not respond, it retries, because the node may
 // be restarting, and prints one message.
-func (c *eventsCommand) follow(ctx context.Context, s *session, client *client.Client) error {
+func (c *eventsCommand) follow(ctx context.Context, session *session, client *client.Client) error {
 	after, wait, unreachable := c.After, time.Duration(0), false
 	for {
 		list, err := client.Events(ctx, after, wait)
@@ -59,7 +59,7 @@ func (c *eventsCommand) follow(ctx context.Context, s *session, client *client.C
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // interrupted by the user
 		case err == nil:
-			if err = c.write(s.out, list.Events); err != nil {
+			if err = c.write(session.out, list.Events); err != nil {
 				return err
 			}
 			after, wait, unreachable = list.Next, followWait, false
@@ -68,7 +68,7 @@ func (c *eventsCommand) follow(ctx context.Context, s *session, client *client.C
 			return err
 		case !unreachable:
 			unreachable = true
-			s.printError(fmt.Sprintf("%v; retrying until the node responds", err))
+			session.printError(fmt.Sprintf("%v; retrying until the node responds", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -80,19 +80,19 @@ func (c *eventsCommand) follow(ctx context.Context, s *session, client *client.C
 
 // isPermanent reports whether a retry cannot succeed.
 func isPermanent(err error) bool {
-	p, ok := errors.AsType[*problem.Problem](err)
-	return ok && p.Code != problem.NotReady
+	found, ok := errors.AsType[*problem.Problem](err)
+	return ok && found.Code != problem.NotReady
 }
 
 func (c *eventsCommand) write(w io.Writer, events []event.Event) error {
 	for i := range events {
 		line := formatEvent(&events[i])
 		if c.JSON {
-			b, err := json.Marshal(&events[i])
+			data, err := json.Marshal(&events[i])
 			if err != nil {
 				return err
 			}
-			line = string(b)
+			line = string(data)
 		}
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
@@ -134,26 +134,26 @@ func formatEvent(e *event.Event) string {
 	return strings.Map(printable, strings.Join(words, "  "))
 }
 
-func formatChange(x *event.Change) []string {
-	words := []string{fmt.Sprintf("moved %d (here +%d -%d)", x.Moved, x.Gained, x.Released)}
-	for i, m := range x.Moves {
+func formatChange(change *event.Change) []string {
+	words := []string{fmt.Sprintf("moved %d (here +%d -%d)", change.Moved, change.Gained, change.Released)}
+	for i, moves := range change.Moves {
 		if i == 4 {
 			words = append(words, "…")
 			break
 		}
-		from := m.From
+		from := moves.From
 		if from == "" {
 			from = "orphaned"
 		}
-		words = append(words, fmt.Sprintf("%s→%s %d", from, m.To, m.Shards))
+		words = append(words, fmt.Sprintf("%s→%s %d", from, moves.To, moves.Shards))
 	}
-	if x.Queued > 0 {
-		words = append(words, fmt.Sprintf("queued %d", x.Queued))
+	if change.Queued > 0 {
+		words = append(words, fmt.Sprintf("queued %d", change.Queued))
 	}
-	for _, p := range x.Phases {
-		words = append(words, fmt.Sprintf("%s %.1f ms", p.Name, p.MS))
+	for _, phase := range change.Phases {
+		words = append(words, fmt.Sprintf("%s %.1f ms", phase.Name, phase.MS))
 	}
-	if x.FromLog {
+	if change.FromLog {
 		words = append(words, "found at the start")
 	}
 	return words

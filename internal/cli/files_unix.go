@@ -7,9 +7,9 @@ import "syscall"
 // fileLimit returns the maximum number of open files of this process; zero means unknown. The Go
 // runtime has already raised the soft limit to the hard limit.
 func fileLimit() uint64 {
-	var l syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return 0
 	}
-	return l.Cur
+	return limit.Cur
 }

@@ -36,21 +36,21 @@ SHARDWAY_DRAIN_TIMEOUT and drain_timeout. Flags override variables, and variable
 the file. For a list (...), repeat the flag or separate the values with commas.
 `)
 	group := ""
-	for _, f := range config.Flags() {
-		if f.Group != group {
-			group = f.Group
+	for _, flag := range config.Flags() {
+		if flag.Group != group {
+			group = flag.Group
 			fmt.Fprintf(&b, "\n%s\n", group)
 		}
-		name := "--" + f.Name
-		if f.Metavar != "" {
-			name += " " + f.Metavar
+		name := "--" + flag.Name
+		if flag.Metavar != "" {
+			name += " " + flag.Metavar
 		}
-		if f.IsList {
+		if flag.IsList {
 			name += " ..."
 		}
-		fmt.Fprintf(&b, "  %s\n      %s", name, f.Help)
-		if f.Default != "" {
-			fmt.Fprintf(&b, " (%s)", f.Default)
+		fmt.Fprintf(&b, "  %s\n      %s", name, flag.Help)
+		if flag.Default != "" {
+			fmt.Fprintf(&b, " (%s)", flag.Default)
 		}
 		b.WriteByte('\n')
 	}

@@ -18,8 +18,8 @@ requests of clients. A key is shown as its key_hash, or as text with --access-lo
 }
 
 // Run prints the shards and the keys with the highest load.
-func (c *hotCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *hotCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -31,24 +31,24 @@ func (c *hotCommand) Run(ctx context.Context, s *session) error {
 	limit := max(c.Limit, 0)
 	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), limit)], hot.Keys[:min(len(hot.Keys), limit)]
 	if c.JSON {
-		return writeJSON(s.out, hot)
+		return writeJSON(session.out, hot)
 	}
-	t := newTable(s.out, "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
+	table := newTable(session.out, "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
 	for _, x := range hot.Shards {
-		t.row(x.Shard, x.Node, fmt.Sprintf("%.1f", x.Requests), fmt.Sprintf("%.2f", x.Busy), fmt.Sprintf("%.1f", x.Bytes/1000), x.Sockets)
+		table.row(x.Shard, x.Node, fmt.Sprintf("%.1f", x.Requests), fmt.Sprintf("%.2f", x.Busy), fmt.Sprintf("%.1f", x.Bytes/1000), x.Sockets)
 	}
-	if err = t.flush(); err != nil {
+	if err = table.flush(); err != nil {
 		return err
 	}
-	if _, err = fmt.Fprintln(s.out); err != nil {
+	if _, err = fmt.Fprintln(session.out); err != nil {
 		return err
 	}
-	t = newTable(s.out, "KEY-HASH", "SHARD", "REQUESTS/S", "KEY")
+	table = newTable(session.out, "KEY-HASH", "SHARD", "REQUESTS/S", "KEY")
 	for _, x := range hot.Keys {
-		t.row(x.Hash, x.Shard, fmt.Sprintf("%.1f", x.Requests), x.Key)
+		table.row(x.Hash, x.Shard, fmt.Sprintf("%.1f", x.Requests), x.Key)
 	}
-	if err = t.flush(); err != nil {
+	if err = table.flush(); err != nil {
 		return err
 	}
-	return writeUnresponsive(s.out, hot.Unresponsive)
+	return writeUnresponsive(session.out, hot.Unresponsive)
 }

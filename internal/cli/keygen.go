@@ -27,15 +27,15 @@ read it. Write a token into a file for --admin-read-token-file or
 }
 
 // Run writes a secret, or a token.
-func (c *keygenCommand) Run(s *session) error {
-	restrictPermissions(s.out)
+func (c *keygenCommand) Run(session *session) error {
+	restrictPermissions(session.out)
 	text := secret.List{secret.Generate(time.Now())}.Text()
 	if c.Token {
 		var b [32]byte
 		_, _ = rand.Read(b[:]) // never fails
 		text = []byte(base64.RawURLEncoding.EncodeToString(b[:]) + "\n")
 	}
-	if _, err := s.out.Write(text); err != nil {
+	if _, err := session.out.Write(text); err != nil {
 		return fmt.Errorf("write the secret: %w", err)
 	}
 	return nil
@@ -44,12 +44,12 @@ func (c *keygenCommand) Run(s *session) error {
 // restrictPermissions makes an output file private. The shell has just created the file, and nodes
 // reject a secret that other users can read.
 func restrictPermissions(out io.Writer) {
-	f, ok := out.(*os.File)
+	file, ok := out.(*os.File)
 	if !ok {
 		return
 	}
-	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		// If this fails, the node reports the wrong mode.
-		_ = f.Chmod(st.Mode().Perm() &^ 0o077)
+		_ = file.Chmod(info.Mode().Perm() &^ 0o077)
 	}
 }

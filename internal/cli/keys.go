@@ -22,12 +22,12 @@ func watchKey(terminal *os.File, key byte, f func()) (restore func()) {
 		return func() {}
 	}
 	go func() {
-		b := make([]byte, 1)
+		data := make([]byte, 1)
 		for {
-			if n, err := terminal.Read(b); n == 0 || err != nil {
+			if n, err := terminal.Read(data); n == 0 || err != nil {
 				return
 			}
-			if b[0] == key {
+			if data[0] == key {
 				f()
 			}
 		}

@@ -11,8 +11,8 @@ import (
 type nodesCommand struct{ target }
 
 // Run lists the nodes.
-func (c *nodesCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *nodesCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -22,17 +22,17 @@ func (c *nodesCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, list)
+		return writeJSON(session.out, list)
 	}
-	return writeNodes(s.out, list.Nodes)
+	return writeNodes(session.out, list.Nodes)
 }
 
 func writeNodes(w io.Writer, nodes []api.Node) error {
-	t := newTable(w, "NODE", "STATE", "ROLE", "VOTES", "SHARDS", "WEIGHT", "ZONE", "APP", "APP-VERSION", "HEARD", "HTTP")
-	for _, n := range nodes {
-		t.row(n.ID, n.State, n.Role, yesNo(n.Voter), n.Shards, n.Weight, n.Zone, n.App, n.AppVersion, formatAge(n.LastHeartbeatMS), n.Endpoints["http"])
+	table := newTable(w, "NODE", "STATE", "ROLE", "VOTES", "SHARDS", "WEIGHT", "ZONE", "APP", "APP-VERSION", "HEARD", "HTTP")
+	for _, node := range nodes {
+		table.row(node.ID, node.State, node.Role, yesNo(node.Voter), node.Shards, node.Weight, node.Zone, node.App, node.AppVersion, formatAge(node.LastHeartbeatMS), node.Endpoints["http"])
 	}
-	return t.flush()
+	return table.flush()
 }
 
 func yesNo(b bool) string {
@@ -56,8 +56,8 @@ type endpointsCommand struct {
 }
 
 // Run lists the announced endpoints.
-func (c *endpointsCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *endpointsCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (c *endpointsCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, list)
+		return writeJSON(session.out, list)
 	}
-	t := newTable(s.out, "NODE", "KIND", "NAME", "ADDRESS")
+	table := newTable(session.out, "NODE", "KIND", "NAME", "ADDRESS")
 	for _, e := range list.Endpoints {
-		t.row(e.Node, e.Kind, e.Name, e.Addr)
+		table.row(e.Node, e.Kind, e.Name, e.Addr)
 	}
-	return t.flush()
+	return table.flush()
 }

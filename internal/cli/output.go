@@ -18,11 +18,11 @@ type table struct {
 
 // newTable returns a table with a line of headings, if there are any.
 func newTable(w io.Writer, headings ...string) *table {
-	t := &table{tw: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	table := &table{tw: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	if len(headings) > 0 {
-		t.line(headings)
+		table.line(headings)
 	}
-	return t
+	return table
 }
 
 // row adds a row. Cells are formatted with fmt.Sprint.

@@ -21,32 +21,32 @@ shows the moves that wait.`
 }
 
 // Run shows the moves of the next map.
-func (c *planCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *planCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	p, err := client.Plan(ctx)
+	plan, err := client.Plan(ctx)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, p)
+		return writeJSON(session.out, plan)
 	}
-	return writePlan(s.out, p)
+	return writePlan(session.out, plan)
 }
 
-func writePlan(w io.Writer, p api.Plan) error {
-	if err := writeMoves(w, fmt.Sprintf("the map after epoch %d moves", p.Epoch), p.Moves); err != nil {
+func writePlan(w io.Writer, plan api.Plan) error {
+	if err := writeMoves(w, fmt.Sprintf("the map after epoch %d moves", plan.Epoch), plan.Moves); err != nil {
 		return err
 	}
-	if p.Pause != "" {
-		if err := writeMoves(w, "\nplanned moves are paused for "+p.Pause+"; without that it would move", p.Resumed); err != nil {
+	if plan.Pause != "" {
+		if err := writeMoves(w, "\nplanned moves are paused for "+plan.Pause+"; without that it would move", plan.Resumed); err != nil {
 			return err
 		}
 	}
-	return writeHeldBack(w, p.HeldBack)
+	return writeHeldBack(w, plan.HeldBack)
 }
 
 // writeHeldBack shows the nodes that get fewer shards because their apps have not restarted.
@@ -57,11 +57,11 @@ func writeHeldBack(w io.Writer, held []api.HeldBackNode) error {
 	if _, err := fmt.Fprintln(w, "\nnodes that get fewer shards until their app restarts, because it had the shards before (or run: shardway app-restarted NODE)"); err != nil {
 		return err
 	}
-	t := newTable(w, "NODE", "FEWER SHARDS")
+	table := newTable(w, "NODE", "FEWER SHARDS")
 	for _, h := range held {
-		t.row(h.Node, h.Shards)
+		table.row(h.Node, h.Shards)
 	}
-	return t.flush()
+	return table.flush()
 }
 
 func writeMoves(w io.Writer, what string, moves []api.PlannedMoves) error {
@@ -76,13 +76,13 @@ func writeMoves(w io.Writer, what string, moves []api.PlannedMoves) error {
 	if _, err := fmt.Fprintf(w, "%s %s\n", what, pluralize(total, "shard")); err != nil {
 		return err
 	}
-	t := newTable(w, "FROM", "TO", "SHARDS", "WHY", "STATE")
+	table := newTable(w, "FROM", "TO", "SHARDS", "WHY", "STATE")
 	for _, m := range moves {
 		state := "planned"
 		if m.Proposed {
 			state = "proposed"
 		}
-		t.row(cmp.Or(m.From, "orphaned"), cmp.Or(m.To, "orphaned"), len(m.Shards), m.Why, state)
+		table.row(cmp.Or(m.From, "orphaned"), cmp.Or(m.To, "orphaned"), len(m.Shards), m.Why, state)
 	}
-	return t.flush()
+	return table.flush()
 }

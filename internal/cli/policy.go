@@ -16,59 +16,59 @@ import (
 type policyCommand struct{ target }
 
 // Run prints the policy.
-func (c *policyCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *policyCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	p, err := client.Policy(ctx)
+	policy, err := client.Policy(ctx)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, p)
+		return writeJSON(session.out, policy)
 	}
-	return writePolicy(s.out, p)
+	return writePolicy(session.out, policy)
 }
 
-func writePolicy(w io.Writer, p api.Policy) error {
-	t := newTable(w, "ASKED", "OF")
+func writePolicy(w io.Writer, policy api.Policy) error {
+	table := newTable(w, "ASKED", "OF")
 	rows := 0
 	row := func(what, of string) {
-		t.row(what, of)
+		table.row(what, of)
 		rows++
 	}
-	for _, n := range p.Drained {
+	for _, n := range policy.Drained {
 		row("drain", n)
 	}
-	for _, e := range p.GradualDrains {
-		row("drain idle-first "+e.IdleFirst, e.Node)
+	for _, drain := range policy.GradualDrains {
+		row("drain idle-first "+drain.IdleFirst, drain.Node)
 	}
-	for _, n := range p.Cordoned {
+	for _, n := range policy.Cordoned {
 		row("cordon", n)
 	}
-	for _, n := range slices.Sorted(maps.Keys(p.Weights)) {
-		row("weight "+strconv.FormatUint(uint64(p.Weights[n]), 10), n)
+	for _, n := range slices.Sorted(maps.Keys(policy.Weights)) {
+		row("weight "+strconv.FormatUint(uint64(policy.Weights[n]), 10), n)
 	}
-	for _, pin := range p.Pins {
+	for _, pin := range policy.Pins {
 		where := pin.Node
 		if pin.Zone != "" {
 			where = zonePrefix + pin.Zone
 		}
 		row("pin shard "+strconv.FormatUint(uint64(pin.Shard), 10), where)
 	}
-	for _, k := range p.Quarantined {
-		row("quarantine", fmt.Sprintf("key_hash %s of shard %d", k.Hash, k.Shard))
+	for _, key := range policy.Quarantined {
+		row("quarantine", fmt.Sprintf("key_hash %s of shard %d", key.Hash, key.Shard))
 	}
-	if p.Pause != "" {
-		row("pause for "+p.Pause, "all planned moves")
+	if policy.Pause != "" {
+		row("pause for "+policy.Pause, "all planned moves")
 	}
 	if rows == 0 {
 		_, err := fmt.Fprintln(w, "no operator action is in force: shards are spread evenly, by weight")
 		return err
 	}
-	return t.flush()
+	return table.flush()
 }
 
 type cordonCommand struct {
@@ -78,14 +78,14 @@ type cordonCommand struct {
 }
 
 // Run cordons a node, or the nodes of an app version.
-func (c *cordonCommand) Run(ctx context.Context, s *session) error {
+func (c *cordonCommand) Run(ctx context.Context, session *session) error {
 	switch {
 	case (c.Node == "") == (c.AppVersion == ""):
 		return misuse("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
 	case c.Node != "":
-		return c.runAction(ctx, s, api.Action{Verb: api.Cordon, Node: c.Node}, cordoned(c.Node))
+		return c.runAction(ctx, session, api.Action{Verb: api.Cordon, Node: c.Node}, cordoned(c.Node))
 	}
-	client, err := c.client(s)
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -94,24 +94,24 @@ func (c *cordonCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	did := []actionResult{}
-	for _, n := range list.Nodes {
-		if n.AppVersion != c.AppVersion || n.State == "left" {
+	results := []actionResult{}
+	for _, node := range list.Nodes {
+		if node.AppVersion != c.AppVersion || node.State == "left" {
 			continue
 		}
-		if err = client.Do(ctx, api.Action{Verb: api.Cordon, Node: n.ID}); err != nil {
-			return fmt.Errorf("node %s: %w", n.ID, err)
+		if err = client.Do(ctx, api.Action{Verb: api.Cordon, Node: node.ID}); err != nil {
+			return fmt.Errorf("node %s: %w", node.ID, err)
 		}
-		did = append(did, actionResult{Action: api.Cordon, Node: n.ID, Done: true})
+		results = append(results, actionResult{Action: api.Cordon, Node: node.ID, Done: true})
 	}
-	if len(did) == 0 {
+	if len(results) == 0 {
 		return fmt.Errorf("no node has the app version %q: `shardway nodes` shows what they have", c.AppVersion)
 	}
 	if c.JSON {
-		return writeJSON(s.out, did)
+		return writeJSON(session.out, results)
 	}
-	for _, d := range did {
-		if _, err = fmt.Fprintln(s.out, cordoned(d.Node)); err != nil {
+	for _, d := range results {
+		if _, err = fmt.Fprintln(session.out, cordoned(d.Node)); err != nil {
 			return err
 		}
 	}
@@ -128,8 +128,8 @@ type uncordonCommand struct {
 }
 
 // Run ends a drain or a cordon.
-func (c *uncordonCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *uncordonCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -142,14 +142,14 @@ func (c *uncordonCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	draining := slices.ContainsFunc(list.Nodes, func(n api.Node) bool { return n.ID == c.Node && n.State == "draining" })
-	return c.runAction(ctx, s, api.Action{Verb: api.Uncordon, Node: c.Node}, uncordoned(c.Node, before, draining))
+	draining := slices.ContainsFunc(list.Nodes, func(node api.Node) bool { return node.ID == c.Node && node.State == "draining" })
+	return c.runAction(ctx, session, api.Action{Verb: api.Uncordon, Node: c.Node}, uncordoned(c.Node, before, draining))
 }
 
 // uncordoned returns what an uncordon has ended, by the policy that was in force before it.
 // draining reports that the node drains, by that policy or by itself.
 func uncordoned(node string, before api.Policy, draining bool) string {
-	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.GradualDrains, func(e api.GradualDrain) bool { return e.Node == node })
+	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.GradualDrains, func(drain api.GradualDrain) bool { return drain.Node == node })
 	cordoned := slices.Contains(before.Cordoned, node)
 	switch {
 	case drained && cordoned:
@@ -170,15 +170,15 @@ type pauseCommand struct {
 }
 
 // Run pauses planned moves.
-func (c *pauseCommand) Run(ctx context.Context, s *session) error {
-	return c.runAction(ctx, s, api.Action{Verb: api.Pause, For: c.For}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
+func (c *pauseCommand) Run(ctx context.Context, session *session) error {
+	return c.runAction(ctx, session, api.Action{Verb: api.Pause, For: c.For}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
 }
 
 type resumeCommand struct{ target }
 
 // Run ends a pause.
-func (c *resumeCommand) Run(ctx context.Context, s *session) error {
-	return c.runAction(ctx, s, api.Action{Verb: api.Resume}, "planned moves go on")
+func (c *resumeCommand) Run(ctx context.Context, session *session) error {
+	return c.runAction(ctx, session, api.Action{Verb: api.Resume}, "planned moves go on")
 }
 
 type weightCommand struct {
@@ -188,7 +188,7 @@ type weightCommand struct {
 }
 
 // Run sets a node's weight.
-func (c *weightCommand) Run(ctx context.Context, s *session) error {
+func (c *weightCommand) Run(ctx context.Context, session *session) error {
 	weight, err := strconv.ParseUint(c.Weight, 10, 32)
 	if err != nil { // the node refuses a weight that is too large
 		return misuse(fmt.Sprintf("weight %s of node %s is not valid: give a number from 1 to %d, or 0 for the weight that the node was started with", c.Weight, c.Node, config.MaxWeight))
@@ -197,7 +197,7 @@ func (c *weightCommand) Run(ctx context.Context, s *session) error {
 	if weight == 0 {
 		success = "node " + c.Node + " has the weight that it was started with"
 	}
-	return c.runAction(ctx, s, api.Action{Verb: api.Weigh, Node: c.Node, Weight: uint32(weight)}, success)
+	return c.runAction(ctx, session, api.Action{Verb: api.Weigh, Node: c.Node, Weight: uint32(weight)}, success)
 }
 
 // zonePrefix marks a zone in the arguments of pin.
@@ -210,9 +210,9 @@ type pinCommand struct {
 }
 
 // Run pins a shard to a node or a zone.
-func (c *pinCommand) Run(ctx context.Context, s *session) error {
-	a := api.Action{Verb: api.Pin}
-	args, err := c.shardOf(ctx, s, c.Key, c.Args, &a)
+func (c *pinCommand) Run(ctx context.Context, session *session) error {
+	action := api.Action{Verb: api.Pin}
+	args, err := c.shardOf(ctx, session, c.Key, c.Args, &action)
 	if err != nil {
 		return err
 	}
@@ -220,11 +220,11 @@ func (c *pinCommand) Run(ctx context.Context, s *session) error {
 		return misuse("give a shard, and a node or zone, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
 	}
 	if zone, ok := strings.CutPrefix(args[0], zonePrefix); ok {
-		a.Zone = zone
+		action.Zone = zone
 	} else {
-		a.Node = args[0]
+		action.Node = args[0]
 	}
-	return c.runAction(ctx, s, a, fmt.Sprintf("shard %d is pinned to %s", a.Shard, args[0]))
+	return c.runAction(ctx, session, action, fmt.Sprintf("shard %d is pinned to %s", action.Shard, args[0]))
 }
 
 type unpinCommand struct {
@@ -234,21 +234,21 @@ type unpinCommand struct {
 }
 
 // Run removes the pin of a shard.
-func (c *unpinCommand) Run(ctx context.Context, s *session) error {
-	a := api.Action{Verb: api.Unpin}
-	args, err := c.shardOf(ctx, s, c.Key, c.Args, &a)
+func (c *unpinCommand) Run(ctx context.Context, session *session) error {
+	action := api.Action{Verb: api.Unpin}
+	args, err := c.shardOf(ctx, session, c.Key, c.Args, &action)
 	if err != nil {
 		return err
 	}
 	if len(args) != 0 {
 		return misuse("give a shard, as in: shardway unpin 7; shardway unpin --key alice")
 	}
-	return c.runAction(ctx, s, a, fmt.Sprintf("shard %d is not pinned any more", a.Shard))
+	return c.runAction(ctx, session, action, fmt.Sprintf("shard %d is not pinned any more", action.Shard))
 }
 
 // shardOf sets the shard of an action from its number or from a key. It returns the remaining
 // arguments.
-func (t *target) shardOf(ctx context.Context, s *session, key *string, args []string, a *api.Action) ([]string, error) {
+func (t *target) shardOf(ctx context.Context, session *session, key *string, args []string, a *api.Action) ([]string, error) {
 	if key == nil {
 		if len(args) == 0 {
 			return nil, misuse("give the number of a shard, or --key KEY")
@@ -260,12 +260,12 @@ func (t *target) shardOf(ctx context.Context, s *session, key *string, args []st
 		a.Shard = uint32(n)
 		return args[1:], nil
 	}
-	client, err := t.client(s)
+	client, err := t.client(session)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	at, err := client.Locate(ctx, *key)
-	a.Shard = at.Shard
+	location, err := client.Locate(ctx, *key)
+	a.Shard = location.Shard
 	return args, err
 }

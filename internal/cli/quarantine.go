@@ -25,8 +25,8 @@ running continue. Shardway never quarantines a key automatically.`
 }
 
 // Run quarantines a key, ends a quarantine, or lists the keys in quarantine.
-func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
-	node, err := c.client(s)
+func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
+	node, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -39,55 +39,55 @@ func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
 	case c.Lift && c.For != "":
 		return misuse("--lift ends the quarantine immediately: omit --for")
 	case c.Key == "" && c.Hash == "":
-		return c.list(ctx, s, node)
+		return c.list(ctx, session, node)
 	}
 	name := client.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
 	if c.Lift {
 		lifted, wrong := node.Lift(ctx, name)
-		return c.printResult(s, lifted, wrong, "is served again")
+		return c.printResult(session, lifted, wrong, "is served again")
 	}
 	until := "until `shardway quarantine --lift`"
 	if c.For != "" {
 		until = "for " + c.For
 	}
-	a, err := node.Quarantine(ctx, name, c.For)
-	return c.printResult(s, a, err, "goes nowhere, "+until)
+	action, err := node.Quarantine(ctx, name, c.For)
+	return c.printResult(session, action, err, "goes nowhere, "+until)
 }
 
 // printResult prints the result for a key.
-func (c *quarantineCommand) printResult(s *session, a api.Action, err error, what string) error {
+func (c *quarantineCommand) printResult(session *session, action api.Action, err error, what string) error {
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, a)
+		return writeJSON(session.out, action)
 	}
-	_, err = fmt.Fprintf(s.out, "key_hash %s of shard %d %s\n", a.Hash, a.Shard, what)
+	_, err = fmt.Fprintf(session.out, "key_hash %s of shard %d %s\n", action.Hash, action.Shard, what)
 	return err
 }
 
-func (c *quarantineCommand) list(ctx context.Context, s *session, node *client.Client) error {
+func (c *quarantineCommand) list(ctx context.Context, session *session, node *client.Client) error {
 	if c.Lift || c.For != "" {
 		return misuse("give a key")
 	}
-	p, err := node.Policy(ctx)
+	policy, err := node.Policy(ctx)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, p.Quarantined)
+		return writeJSON(session.out, policy.Quarantined)
 	}
-	if len(p.Quarantined) == 0 {
-		_, err = fmt.Fprintln(s.out, "no key is in quarantine")
+	if len(policy.Quarantined) == 0 {
+		_, err = fmt.Fprintln(session.out, "no key is in quarantine")
 		return err
 	}
-	t := newTable(s.out, "SHARD", "KEY-HASH", "FOR", "STATE")
-	for _, k := range p.Quarantined {
+	table := newTable(session.out, "SHARD", "KEY-HASH", "FOR", "STATE")
+	for _, key := range policy.Quarantined {
 		state := "refused"
-		if !k.Known {
+		if !key.Known {
 			state = "not refused: the secret has changed since"
 		}
-		t.row(k.Shard, k.Hash, k.For, state)
+		table.row(key.Shard, key.Hash, key.For, state)
 	}
-	return t.flush()
+	return table.flush()
 }

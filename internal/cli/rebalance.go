@@ -20,6 +20,6 @@ shards would move, run: shardway plan`
 }
 
 // Run requests a new shard map.
-func (c *rebalanceCommand) Run(ctx context.Context, s *session) error {
-	return c.runAction(ctx, s, api.Action{Verb: api.Rebalance, Reason: c.Reason}, "the leader proposes a new shard map: shardway events shows it")
+func (c *rebalanceCommand) Run(ctx context.Context, session *session) error {
+	return c.runAction(ctx, session, api.Action{Verb: api.Rebalance, Reason: c.Reason}, "the leader proposes a new shard map: shardway events shows it")
 }

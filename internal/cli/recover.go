@@ -19,14 +19,14 @@ type dataDirFlags struct {
 	JSON     bool   `help:"Write JSON."                                                                                                                              name:"json"`
 }
 
-func (d *dataDirFlags) options(s *session) recovery.Options {
+func (d *dataDirFlags) options(session *session) recovery.Options {
 	c := config.Default()
-	return recovery.Options{Data: cmp.Or(d.Data, variable(s.environ, "SHARDWAY_DATA"), c.Data), MinEpoch: d.MinEpoch, Log: warningLogger(s)}
+	return recovery.Options{Data: cmp.Or(d.Data, variable(session.environ, "SHARDWAY_DATA"), c.Data), MinEpoch: d.MinEpoch, Log: warningLogger(session)}
 }
 
 // warningLogger returns a logger that prints only warnings and errors.
-func warningLogger(s *session) zerolog.Logger {
-	return zerolog.New(zerolog.ConsoleWriter{Out: s.err, NoColor: !isTerminal(s.err)}).Level(zerolog.WarnLevel)
+func warningLogger(session *session) zerolog.Logger {
+	return zerolog.New(zerolog.ConsoleWriter{Out: session.err, NoColor: !isTerminal(session.err)}).Level(zerolog.WarnLevel)
 }
 
 type recoverCommand struct {
@@ -36,82 +36,82 @@ type recoverCommand struct {
 }
 
 // Run prints the state in the data directory of a surviving node, or makes the node continue alone.
-func (c *recoverCommand) Run(s *session) error {
-	o := c.options(s)
+func (c *recoverCommand) Run(session *session) error {
+	options := c.options(session)
 	if c.Confirm == "" {
-		return c.writeState(s, o)
+		return c.writeState(session, options)
 	}
-	o.Confirm = c.Confirm
+	options.Confirm = c.Confirm
 	if !c.IgnoreReachableNodes {
-		o.Reachable = recovery.Listens
+		options.Reachable = recovery.Listens
 	}
-	r, err := recovery.Recover(o)
+	result, err := recovery.Recover(options)
 	if errors.Is(err, recovery.ErrUnconfirmed) {
-		return fmt.Errorf("%w: run `shardway recover --data %s` to see what would be abandoned", err, o.Data)
+		return fmt.Errorf("%w: run `shardway recover --data %s` to see what would be abandoned", err, options.Data)
 	}
 	if err != nil {
 		return err
 	}
-	return c.writeResult(s, r)
+	return c.writeResult(session, result)
 }
 
 // writeState prints the state of the surviving node. It returns an error, so that scripts notice that
 // nothing was changed.
-func (c *recoverCommand) writeState(s *session, o recovery.Options) error {
-	v, err := recovery.Look(o.Data, o.Log)
+func (c *recoverCommand) writeState(session *session, options recovery.Options) error {
+	survivor, err := recovery.Look(options.Data, options.Log)
 	if err != nil {
 		return err
 	}
-	write := func(w io.Writer) error { return writeSurvivor(w, v) }
+	write := func(w io.Writer) error { return writeSurvivor(w, survivor) }
 	if c.JSON {
-		write = func(w io.Writer) error { return writeJSON(w, v) }
+		write = func(w io.Writer) error { return writeJSON(w, survivor) }
 	}
-	if err := write(s.out); err != nil {
+	if err := write(session.out); err != nil {
 		return err
 	}
-	return fmt.Errorf("nothing was changed: when all other nodes are permanently stopped, run `shardway recover --data %s --confirm %s` on the survivor with the highest last entry", o.Data, v.Cluster)
+	return fmt.Errorf("nothing was changed: when all other nodes are permanently stopped, run `shardway recover --data %s --confirm %s` on the survivor with the highest last entry", options.Data, survivor.Cluster)
 }
 
-func writeSurvivor(w io.Writer, v recovery.Survivor) error {
-	t := newTable(w)
-	t.row("node", v.Node)
-	t.row("cluster", v.Cluster)
-	t.row("last entry", fmt.Sprintf("index %d of term %d", v.Index, v.Entry))
-	t.row("map", fmt.Sprintf("epoch %d, %d shards", v.Epoch, v.Shards))
-	if err := t.flush(); err != nil {
+func writeSurvivor(w io.Writer, survivor recovery.Survivor) error {
+	table := newTable(w)
+	table.row("node", survivor.Node)
+	table.row("cluster", survivor.Cluster)
+	table.row("last entry", fmt.Sprintf("index %d of term %d", survivor.Index, survivor.Entry))
+	table.row("map", fmt.Sprintf("epoch %d, %d shards", survivor.Epoch, survivor.Shards))
+	if err := table.flush(); err != nil {
 		return err
 	}
-	t = newTable(w, "\nNODE", "VOTES", "SHARDS", "RECOVERY")
-	for _, p := range v.Peers {
+	table = newTable(w, "\nNODE", "VOTES", "SHARDS", "RECOVERY")
+	for _, peer := range survivor.Peers {
 		fate := "refused until its data directory is wiped"
-		if p.Here {
+		if peer.Here {
 			fate = "continues alone"
 		}
 		votes := "no"
-		if p.Voter {
+		if peer.Voter {
 			votes = "yes"
 		}
-		t.row(p.ID, votes, p.Shards, fate)
+		table.row(peer.ID, votes, peer.Shards, fate)
 	}
-	return t.flush()
+	return table.flush()
 }
 
 // writeResult prints the new cluster and the next step.
-func (d *dataDirFlags) writeResult(s *session, r recovery.Result) error {
+func (d *dataDirFlags) writeResult(session *session, result recovery.Result) error {
 	if d.JSON {
-		return writeJSON(s.out, r)
+		return writeJSON(session.out, result)
 	}
-	t := newTable(s.out)
-	t.row("node", r.Node)
-	t.row("cluster", fmt.Sprintf("%s, which continues from the state of %s", r.Cluster, r.Former))
-	t.row("shards", r.Shards)
-	t.row("epochs", fmt.Sprintf("above %d", r.Floor))
-	if r.Kept != "" {
-		t.row("former state", "kept in "+r.Kept)
+	table := newTable(session.out)
+	table.row("node", result.Node)
+	table.row("cluster", fmt.Sprintf("%s, which continues from the state of %s", result.Cluster, result.Former))
+	table.row("shards", result.Shards)
+	table.row("epochs", fmt.Sprintf("above %d", result.Floor))
+	if result.Kept != "" {
+		table.row("former state", "kept in "+result.Kept)
 	}
-	if err := t.flush(); err != nil {
+	if err := table.flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(s.out, "\nStart this node as before. The other nodes must join with empty data directories.\n")
+	_, err := fmt.Fprintf(session.out, "\nStart this node as before. The other nodes must join with empty data directories.\n")
 	return err
 }

@@ -31,19 +31,19 @@ can take part as a node until the old secret is gone from every file, and for
 }
 
 // Run rotates the secret.
-func (c *rotateCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *rotateCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	r, err := client.Rotate(ctx)
+	rotation, err := client.Rotate(ctx)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, r)
+		return writeJSON(session.out, rotation)
 	}
-	_, err = fmt.Fprintf(s.out, "secret %s is the only one on %s\n", strings.Map(printable, r.Secret), strings.Map(printable, strings.Join(r.Nodes, ", ")))
+	_, err = fmt.Fprintf(session.out, "secret %s is the only one on %s\n", strings.Map(printable, rotation.Secret), strings.Map(printable, strings.Join(rotation.Nodes, ", ")))
 	return err
 }

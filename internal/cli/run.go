@@ -25,34 +25,34 @@ type runCommand struct {
 }
 
 // Run runs a node until ctx ends and the node has left the cluster, or until the node fails.
-func (c *runCommand) Run(ctx context.Context, s *session) error {
-	cfg, err := config.Load(c.Args, s.environ, os.ReadFile)
+func (c *runCommand) Run(ctx context.Context, session *session) error {
+	cfg, err := config.Load(c.Args, session.environ, os.ReadFile)
 	if errors.Is(err, config.ErrHelp) {
-		return runHelp(s.out)
+		return runHelp(session.out)
 	}
 	if err != nil {
 		return err
 	}
-	log := logger(&cfg, s.err)
+	log := logger(&cfg, session.err)
 	setLogLevel(&cfg)
 	memory.Limit(log)
-	p, err := process.New(ctx, &cfg, Version, log)
+	proc, err := process.New(ctx, &cfg, Version, log)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	supervisor := &supervisor{manager: sdnotify.New(s.environ), node: p.Node(), log: log}
+	supervisor := &supervisor{manager: sdnotify.New(session.environ), node: proc.Node(), log: log}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { supervisor.run(ctx) })
-	for _, tuner := range runtimeTuners(s.environ) {
-		wg.Go(func() { tuner.run(ctx, p, log) })
+	for _, tuner := range runtimeTuners(session.environ) {
+		wg.Go(func() { tuner.run(ctx, proc, log) })
 	}
 	//nolint:contextcheck // goroutines of a reload end with the process
-	stop := onSIGHUP(func() { supervisor.reload(func() { c.reload(s, p, log) }) })
+	stop := onSIGHUP(func() { supervisor.reload(func() { c.reload(session, proc, log) }) })
 	defer stop()
-	return p.Run(ctx)
+	return proc.Run(ctx)
 }
 
 // runtimeTuner adjusts a parameter of the Go runtime while the process runs, unless an environment
@@ -65,24 +65,24 @@ type runtimeTuner struct {
 // runtimeTuners returns the tuners that environ does not disable.
 func runtimeTuners(environ []string) []runtimeTuner {
 	all := []runtimeTuner{
-		{"GOMAXPROCS", func(ctx context.Context, p *process.Process, log zerolog.Logger) {
-			processors.Run(ctx, p.Node().Scheduler(), log)
+		{"GOMAXPROCS", func(ctx context.Context, proc *process.Process, log zerolog.Logger) {
+			processors.Run(ctx, proc.Node().Scheduler(), log)
 		}},
-		{"GOGC", func(ctx context.Context, p *process.Process, log zerolog.Logger) {
-			memory.Run(ctx, p.Node().Scheduler(), log)
+		{"GOGC", func(ctx context.Context, proc *process.Process, log zerolog.Logger) {
+			memory.Run(ctx, proc.Node().Scheduler(), log)
 		}},
 	}
-	return slices.DeleteFunc(all, func(t runtimeTuner) bool { return variable(environ, t.variable) != "" })
+	return slices.DeleteFunc(all, func(tuner runtimeTuner) bool { return variable(environ, tuner.variable) != "" })
 }
 
 // reload loads the settings again from the same sources and applies them. Invalid settings have no
 // effect except an error in the log.
-func (c *runCommand) reload(s *session, p *process.Process, log zerolog.Logger) {
-	next, err := config.Load(c.Args, s.environ, os.ReadFile)
+func (c *runCommand) reload(session *session, proc *process.Process, log zerolog.Logger) {
+	next, err := config.Load(c.Args, session.environ, os.ReadFile)
 	if err == nil {
-		err = p.Reload(&next)
+		err = proc.Reload(&next)
 	} else {
-		p.NotReloaded(err)
+		proc.NotReloaded(err)
 	}
 	if err != nil {
 		log.Error().Err(err).Msg("settings not reloaded, old settings stay")

@@ -29,45 +29,45 @@ this time, and for as long after an election, the leader accepts no further chan
 }
 
 // Run changes the settings that the flags contain, and prints all settings.
-func (c *settingsCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *settingsCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	change := api.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: c.Takeover, RebalanceMode: c.RebalanceMode}
-	var t api.TimingState
+	var timing api.TimingState
 	if change == (api.Timing{}) {
-		t, err = client.Timing(ctx)
+		timing, err = client.Timing(ctx)
 	} else {
-		t, err = client.ChangeTiming(ctx, change)
+		timing, err = client.ChangeTiming(ctx, change)
 	}
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, t)
+		return writeJSON(session.out, timing)
 	}
-	return writeTiming(s.out, t)
+	return writeTiming(session.out, timing)
 }
 
-func writeTiming(w io.Writer, t api.TimingState) error {
+func writeTiming(w io.Writer, timing api.TimingState) error {
 	before, counts := "BEFORE", ""
-	switch t.BeforeCounts {
+	switch timing.BeforeCounts {
 	case "": // unknown without a leader
 	case "0s":
 		before, counts = "BEFORE (over)", "; the previous values no longer apply"
 	default:
-		before, counts = "BEFORE (counts)", "; the larger of both values applies for another "+t.BeforeCounts
+		before, counts = "BEFORE (counts)", "; the larger of both values applies for another "+timing.BeforeCounts
 	}
 	out := newTable(w, "SETTING", "IN FORCE", before)
-	out.row("lease", t.Lease, t.Before.Lease)
-	out.row("dead-after", t.DeadAfter, t.Before.DeadAfter)
-	out.row("takeover", t.Takeover, t.Before.Takeover)
-	out.row("rebalance-mode", t.RebalanceMode, t.Before.RebalanceMode)
+	out.row("lease", timing.Lease, timing.Before.Lease)
+	out.row("dead-after", timing.DeadAfter, timing.Before.DeadAfter)
+	out.row("takeover", timing.Takeover, timing.Before.Takeover)
+	out.row("rebalance-mode", timing.RebalanceMode, timing.Before.RebalanceMode)
 	if err := out.flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nin force since entry %d of the log%s\n", t.Since, counts)
+	_, err := fmt.Fprintf(w, "\nin force since entry %d of the log%s\n", timing.Since, counts)
 	return err
 }

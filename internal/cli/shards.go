@@ -21,27 +21,27 @@ type shardsCommand struct {
 }
 
 // Run prints the shards, grouped by their properties, or the history of one shard.
-func (c *shardsCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *shardsCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	if c.Shard != "" {
-		return c.history(ctx, s, client)
+		return c.history(ctx, session, client)
 	}
 	list, err := client.Shards(ctx, c.Node)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, list)
+		return writeJSON(session.out, list)
 	}
-	return writeShards(s.out, list.Shards)
+	return writeShards(session.out, list.Shards)
 }
 
 // history prints the owner and the moves of one shard.
-func (c *shardsCommand) history(ctx context.Context, s *session, client *client.Client) error {
+func (c *shardsCommand) history(ctx context.Context, session *session, client *client.Client) error {
 	n, err := strconv.ParseUint(c.Shard, 10, 32)
 	if err != nil {
 		return misuse(fmt.Sprintf("%q is not a shard number: give a number such as 7; `shardway locate KEY` prints the shard of a key", c.Shard))
@@ -49,44 +49,44 @@ func (c *shardsCommand) history(ctx context.Context, s *session, client *client.
 	if c.Node != "" {
 		return misuse("give the number of a shard, or --node, not both")
 	}
-	h, err := client.Shard(ctx, uint32(n))
+	history, err := client.Shard(ctx, uint32(n))
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, h)
+		return writeJSON(session.out, history)
 	}
-	t := newTable(s.out, "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS", "RELEASED")
+	table := newTable(session.out, "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS", "RELEASED")
 	released := ""
-	if h.Released {
+	if history.Released {
 		released = "yes"
 	}
-	t.row(h.Shard.Shard, h.Owner, displayState(h.Shard), h.To, h.Epoch, h.Previous, released)
-	if err = t.flush(); err != nil {
+	table.row(history.Shard.Shard, history.Owner, displayState(history.Shard), history.To, history.Epoch, history.Previous, released)
+	if err = table.flush(); err != nil {
 		return err
 	}
-	if _, err = fmt.Fprintln(s.out); err != nil {
+	if _, err = fmt.Fprintln(session.out); err != nil {
 		return err
 	}
-	if h.Unavailable != "" {
-		if _, err = fmt.Fprintf(s.out, "unavailable: %s\n", strings.Map(printable, h.Unavailable)); err != nil {
+	if history.Unavailable != "" {
+		if _, err = fmt.Fprintf(session.out, "unavailable: %s\n", strings.Map(printable, history.Unavailable)); err != nil {
 			return err
 		}
 	}
-	if h.StaleReturn {
-		if _, err = fmt.Fprintln(s.out, staleReturn(h.Owner)); err != nil {
+	if history.StaleReturn {
+		if _, err = fmt.Fprintln(session.out, staleReturn(history.Owner)); err != nil {
 			return err
 		}
 	}
-	if len(h.Moves) == 0 {
-		_, err = fmt.Fprintln(s.out, "the node has no record of a move")
+	if len(history.Moves) == 0 {
+		_, err = fmt.Fprintln(session.out, "the node has no record of a move")
 		return err
 	}
-	t = newTable(s.out, "EPOCH", "FROM", "TO", "REASON")
-	for _, m := range h.Moves {
-		t.row(m.Epoch, m.From, m.To, m.Reason)
+	table = newTable(session.out, "EPOCH", "FROM", "TO", "REASON")
+	for _, move := range history.Moves {
+		table.row(move.Epoch, move.From, move.To, move.Reason)
 	}
-	return t.flush()
+	return table.flush()
 }
 
 // maxRangesBytes limits the length of a list of shards in text output. The JSON output is complete.
@@ -100,16 +100,16 @@ type group struct {
 
 // displayState returns the state for tables. It differs from the state of the API for an owned shard
 // that its owner does not serve, or whose app may have a stale copy.
-func displayState(s api.Shard) string {
+func displayState(shard api.Shard) string {
 	switch {
-	case s.State != api.ShardOwned:
-		return s.State
-	case s.Unavailable != "":
+	case shard.State != api.ShardOwned:
+		return shard.State
+	case shard.Unavailable != "":
 		return "unavailable"
-	case s.StaleReturn:
+	case shard.StaleReturn:
 		return "stale-return"
 	}
-	return s.State
+	return shard.State
 }
 
 // staleReturn explains the state stale-return.
@@ -119,15 +119,15 @@ func staleReturn(owner string) string {
 
 func writeShards(w io.Writer, shards []api.Shard) error {
 	members := make(map[group][]uint32)
-	for _, s := range shards {
-		g := group{state: displayState(s), owner: s.Owner, to: s.To, epoch: s.Epoch, unavailable: s.Unavailable}
-		members[g] = append(members[g], s.Shard)
+	for _, shard := range shards {
+		g := group{state: displayState(shard), owner: shard.Owner, to: shard.To, epoch: shard.Epoch, unavailable: shard.Unavailable}
+		members[g] = append(members[g], shard.Shard)
 	}
-	t := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
+	table := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
 	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
-		t.row(g.owner, g.state, g.to, g.epoch, len(members[g]), ranges(members[g]))
+		table.row(g.owner, g.state, g.to, g.epoch, len(members[g]), ranges(members[g]))
 	}
-	if err := t.flush(); err != nil {
+	if err := table.flush(); err != nil {
 		return err
 	}
 	printed := map[string]bool{"": true}
@@ -186,31 +186,31 @@ type locateCommand struct {
 }
 
 // Run prints the shard and the owner of a key.
-func (c *locateCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *locateCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	at, err := client.Locate(ctx, c.Key)
+	location, err := client.Locate(ctx, c.Key)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, at)
+		return writeJSON(session.out, location)
 	}
-	t := newTable(s.out, "KEY", "SHARD", "OWNER", "ENDPOINT", "EPOCH")
-	t.row(at.Key, at.Shard, at.Owner, at.Endpoint, at.Epoch)
-	if err = t.flush(); err != nil {
+	table := newTable(session.out, "KEY", "SHARD", "OWNER", "ENDPOINT", "EPOCH")
+	table.row(location.Key, location.Shard, location.Owner, location.Endpoint, location.Epoch)
+	if err = table.flush(); err != nil {
 		return err
 	}
-	if at.Unavailable != "" {
-		if _, err = fmt.Fprintf(s.out, "\nunavailable: %s\n", strings.Map(printable, at.Unavailable)); err != nil {
+	if location.Unavailable != "" {
+		if _, err = fmt.Fprintf(session.out, "\nunavailable: %s\n", strings.Map(printable, location.Unavailable)); err != nil {
 			return err
 		}
 	}
-	if at.StaleReturn {
-		_, err = fmt.Fprintf(s.out, "\n%s\n", staleReturn(at.Owner))
+	if location.StaleReturn {
+		_, err = fmt.Fprintf(session.out, "\n%s\n", staleReturn(location.Owner))
 	}
 	return err
 }

@@ -40,7 +40,7 @@ closed with 1012. Give one of --key, --shard and --all.`
 }
 
 // Run lists WebSockets, or closes the upstream connections of some.
-func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
+func (c *websocketsCommand) Run(ctx context.Context, session *session) error {
 	switch {
 	case c.What != "move-test" && (c.Key != nil || c.Gap || c.All):
 		return misuse("--all, --key and --gap need move-test, as in: shardway websockets move-test --key alice --gap")
@@ -51,20 +51,20 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 	case c.What == "move-test" && !c.All && c.Key == nil && c.Shard == nil:
 		return misuse("move-test needs --all, --key or --shard, as in: shardway websockets move-test --shard 7")
 	}
-	client, err := c.client(s)
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	if c.What == "move-test" {
-		return c.testMove(ctx, s, client)
+		return c.testMove(ctx, session, client)
 	}
 	list, err := client.Sockets(ctx)
 	if err != nil {
 		return err
 	}
 	if c.Shard != nil {
-		list.Shards = slices.DeleteFunc(list.Shards, func(x api.ShardSockets) bool { return x.Shard != *c.Shard })
+		list.Shards = slices.DeleteFunc(list.Shards, func(shard api.ShardSockets) bool { return shard.Shard != *c.Shard })
 		if len(list.Shards) == 0 {
 			if _, err := client.Shard(ctx, *c.Shard); err != nil {
 				return err // usually because the shard does not exist
@@ -75,18 +75,18 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 		}
 	}
 	if c.JSON {
-		return writeJSON(s.out, list)
+		return writeJSON(session.out, list)
 	}
-	return c.write(s.out, list)
+	return c.write(session.out, list)
 }
 
 // write prints the nodes, then the shards with the most WebSockets.
 func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
-	t := newTable(w, "NODE", "ATTACHED", "DETACHED", "AT-APP")
+	table := newTable(w, "NODE", "ATTACHED", "DETACHED", "AT-APP")
 	for _, x := range list.Nodes {
-		t.row(x.Node, x.Attached, x.Detached, x.App)
+		table.row(x.Node, x.Attached, x.Detached, x.App)
 	}
-	if err := t.flush(); err != nil {
+	if err := table.flush(); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
@@ -94,12 +94,12 @@ func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 	}
 	all := func(x api.ShardSockets) int { return x.Attached + x.Detached + x.Plain }
 	slices.SortStableFunc(list.Shards, func(a, b api.ShardSockets) int { return cmp.Compare(all(b), all(a)) })
-	t = newTable(w, "SHARD", "ATTACHED", "DETACHED", "PLAIN")
+	table = newTable(w, "SHARD", "ATTACHED", "DETACHED", "PLAIN")
 	shown := min(len(list.Shards), max(c.Limit, 0))
 	for _, x := range list.Shards[:shown] {
-		t.row(x.Shard, x.Attached, x.Detached, x.Plain)
+		table.row(x.Shard, x.Attached, x.Detached, x.Plain)
 	}
-	if err := t.flush(); err != nil {
+	if err := table.flush(); err != nil {
 		return err
 	}
 	if more := len(list.Shards) - shown; more > 0 {
@@ -120,13 +120,13 @@ func writeUnresponsive(w io.Writer, silent []string) error {
 }
 
 // testMove closes upstream connections and prints how many.
-func (c *websocketsCommand) testMove(ctx context.Context, s *session, client *client.Client) error {
+func (c *websocketsCommand) testMove(ctx context.Context, session *session, client *client.Client) error {
 	broken, err := client.BreakSockets(ctx, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap})
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, broken)
+		return writeJSON(session.out, broken)
 	}
 	how := "are handed over"
 	if c.Gap {
@@ -134,9 +134,9 @@ func (c *websocketsCommand) testMove(ctx context.Context, s *session, client *cl
 	}
 	for _, node := range slices.Sorted(maps.Keys(broken.Nodes)) {
 		line := fmt.Sprintf("%d upstream connections of clients at %s %s", broken.Nodes[node], node, how)
-		if _, err = fmt.Fprintln(s.out, strings.Map(printable, line)); err != nil {
+		if _, err = fmt.Fprintln(session.out, strings.Map(printable, line)); err != nil {
 			return err
 		}
 	}
-	return writeUnresponsive(s.out, broken.Unresponsive)
+	return writeUnresponsive(session.out, broken.Unresponsive)
 }

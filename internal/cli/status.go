@@ -15,22 +15,22 @@ import (
 type statusCommand struct{ target }
 
 // Run prints the status of the node.
-func (c *statusCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+func (c *statusCommand) Run(ctx context.Context, session *session) error {
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	st, err := client.Status(ctx)
+	status, err := client.Status(ctx)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		err = writeJSON(s.out, st)
+		err = writeJSON(session.out, status)
 	} else {
-		err = writeStatusView(s.out, st)
+		err = writeStatusView(session.out, status)
 	}
-	return cmp.Or(err, outageError(st.Findings))
+	return cmp.Or(err, outageError(status.Findings))
 }
 
 // outageError returns errOutage if a finding is an outage.
@@ -42,17 +42,17 @@ func outageError(all []diagnosis.Finding) error {
 }
 
 // writeStatusView prints the findings, the status and the nodes.
-func writeStatusView(w io.Writer, st api.Status) error {
-	if err := writeFindings(w, st.Findings); err != nil {
+func writeStatusView(w io.Writer, status api.Status) error {
+	if err := writeFindings(w, status.Findings); err != nil {
 		return err
 	}
-	if err := writeStatus(w, st); err != nil {
+	if err := writeStatus(w, status); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(w, "\n"); err != nil {
 		return err
 	}
-	return writeNodes(w, st.Nodes)
+	return writeNodes(w, status.Nodes)
 }
 
 // writeFindings prints one line for each finding, followed by an empty line.
@@ -70,39 +70,39 @@ func writeFindings(w io.Writer, all []diagnosis.Finding) error {
 	return err
 }
 
-func writeStatus(w io.Writer, st api.Status) error {
-	leader := st.Leader
+func writeStatus(w io.Writer, status api.Status) error {
+	leader := status.Leader
 	if leader == "" {
 		leader = "none known"
 	}
 	lease := "none"
-	if st.LeaseMS > 0 {
-		lease = "for " + (time.Duration(st.LeaseMS) * time.Millisecond).String()
+	if status.LeaseMS > 0 {
+		lease = "for " + (time.Duration(status.LeaseMS) * time.Millisecond).String()
 	}
-	t := newTable(w)
-	t.row("node", fmt.Sprintf("%s (boot %d, %s)", st.Node, st.Boot, st.Role))
-	t.row("cluster", st.Cluster)
-	t.row("version", st.Version)
-	t.row("state", st.State)
-	t.row("leader", fmt.Sprintf("%s (term %d)", leader, st.Term))
-	t.row("map", fmt.Sprintf("epoch %d, last proposed %d", st.Epoch, st.Proposed))
+	table := newTable(w)
+	table.row("node", fmt.Sprintf("%s (boot %d, %s)", status.Node, status.Boot, status.Role))
+	table.row("cluster", status.Cluster)
+	table.row("version", status.Version)
+	table.row("state", status.State)
+	table.row("leader", fmt.Sprintf("%s (term %d)", leader, status.Term))
+	table.row("map", fmt.Sprintf("epoch %d, last proposed %d", status.Epoch, status.Proposed))
 	here := "here"
-	if st.Shards.Owned > 0 && st.LeaseMS == 0 {
+	if status.Shards.Owned > 0 && status.LeaseMS == 0 {
 		here = "assigned to this node, and unavailable without a lease"
 	}
-	t.row("shards", fmt.Sprintf("%d of %d %s, %d moving, %d orphaned, %d unavailable", st.Shards.Owned, st.Shards.Total, here, st.Shards.Moving, st.Shards.Orphaned, st.Shards.Unavailable))
-	if st.Shards.Held > 0 {
-		t.row("held", fmt.Sprintf("%d of the shards here, by the app (Shardway-Hold)", st.Shards.Held))
+	table.row("shards", fmt.Sprintf("%d of %d %s, %d moving, %d orphaned, %d unavailable", status.Shards.Owned, status.Shards.Total, here, status.Shards.Moving, status.Shards.Orphaned, status.Shards.Unavailable))
+	if status.Shards.Held > 0 {
+		table.row("held", fmt.Sprintf("%d of the shards here, by the app (Shardway-Hold)", status.Shards.Held))
 	}
-	t.row("lease", lease)
-	if st.Timing != nil {
-		t.row("settings", fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance mode %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Takeover, st.Timing.RebalanceMode))
+	table.row("lease", lease)
+	if status.Timing != nil {
+		table.row("settings", fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance mode %s", status.Timing.Lease, status.Timing.DeadAfter, status.Timing.Takeover, status.Timing.RebalanceMode))
 	}
-	if st.Keys != nil {
-		t.row("keys", st.Keys.String())
+	if status.Keys != nil {
+		table.row("keys", status.Keys.String())
 	}
-	t.row("queued", fmt.Sprintf("%d requests, %d bytes", st.Queue.Queued, st.Queue.Bytes))
-	t.row("websockets", fmt.Sprintf("%d at the app; of clients here %d resumable, %d of them detached, and %d event streams", st.Sockets.App, st.Sockets.Attached+st.Sockets.Detached, st.Sockets.Detached, st.Sockets.Streams))
-	t.row("up", (time.Duration(st.UptimeS) * time.Second).String())
-	return t.flush()
+	table.row("queued", fmt.Sprintf("%d requests, %d bytes", status.Queue.Queued, status.Queue.Bytes))
+	table.row("websockets", fmt.Sprintf("%d at the app; of clients here %d resumable, %d of them detached, and %d event streams", status.Sockets.App, status.Sockets.Attached+status.Sockets.Detached, status.Sockets.Detached, status.Sockets.Streams))
+	table.row("up", (time.Duration(status.UptimeS) * time.Second).String())
+	return table.flush()
 }

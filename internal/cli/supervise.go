@@ -43,14 +43,14 @@ func (s *supervisor) run(ctx context.Context) {
 		return
 	case <-s.node.Started():
 	}
-	t := time.NewTicker(readyPollInterval)
-	defer t.Stop()
+	ticker := time.NewTicker(readyPollInterval)
+	defer ticker.Stop()
 	for {
 		s.update()
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
 	}
 }

@@ -18,19 +18,19 @@ type target struct {
 }
 
 // client returns a client for the admin port of the node.
-func (t *target) client(s *session) (*client.Client, error) { return t.clientOf(s, "") }
+func (t *target) client(session *session) (*client.Client, error) { return t.clientOf(session, "") }
 
 // clientOf is client for an address that the given flag contains; empty means --admin.
-func (t *target) clientOf(s *session, flag string) (*client.Client, error) {
+func (t *target) clientOf(session *session, flag string) (*client.Client, error) {
 	addr := t.Admin
 	if addr == "" {
-		addr = variable(s.environ, "SHARDWAY_ADMIN")
+		addr = variable(session.environ, "SHARDWAY_ADMIN")
 	}
 	if addr == "" {
 		c := config.Default()
 		addr = c.Admin
 	}
-	credentials, err := t.load(s)
+	credentials, err := t.load(session)
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +55,10 @@ func variable(environ []string, name string) string {
 
 // writeJSON prints v as indented JSON.
 func writeJSON(w io.Writer, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
+	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(b, '\n'))
+	_, err = w.Write(append(data, '\n'))
 	return err
 }

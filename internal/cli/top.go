@@ -37,31 +37,31 @@ type snapshot struct {
 }
 
 // Run updates the screen until q is pressed, or prints one snapshot.
-func (c *topCommand) Run(ctx context.Context, s *session) error {
+func (c *topCommand) Run(ctx context.Context, session *session) error {
 	if c.Interval <= 0 {
 		return misuse(fmt.Sprintf("--interval %s must be greater than 0: give a value such as 1s", c.Interval))
 	}
-	client, err := c.client(s)
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if c.JSON || c.Once || !isTerminal(s.out) {
-		x, err := fetchSnapshot(ctx, client)
+	if c.JSON || c.Once || !isTerminal(session.out) {
+		current, err := fetchSnapshot(ctx, client)
 		if err != nil {
 			return err
 		}
 		write := writeSnapshot
 		if c.JSON {
-			write = func(w io.Writer, x snapshot) error { return writeJSON(w, x) }
+			write = func(w io.Writer, data snapshot) error { return writeJSON(w, data) }
 		}
-		return cmp.Or(write(s.out, x), outageError(x.Status.Findings))
+		return cmp.Or(write(session.out, current), outageError(current.Status.Findings))
 	}
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
 	restore := watchKey(os.Stdin, 'q', quit)
 	defer restore()
-	return c.refresh(ctx, s.out, client)
+	return c.refresh(ctx, session.out, client)
 }
 
 // refresh prints snapshots until ctx ends, each over the previous one. It retries if the node does not
@@ -70,7 +70,7 @@ func (c *topCommand) refresh(ctx context.Context, w io.Writer, client *client.Cl
 	const home, clearRest = "\x1b[H", "\x1b[J" // ANSI sequences: move the cursor to the top left; clear below
 	for {
 		var b bytes.Buffer
-		x, err := fetchSnapshot(ctx, client)
+		snapshot, err := fetchSnapshot(ctx, client)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the user quit
@@ -79,7 +79,7 @@ func (c *topCommand) refresh(ctx context.Context, w io.Writer, client *client.Cl
 		case err != nil:
 			_, _ = fmt.Fprintln(&b, err) // to memory
 		default:
-			err = writeSnapshot(&b, x)
+			err = writeSnapshot(&b, snapshot)
 		}
 		text := strings.ReplaceAll(b.String(), "\n", "\x1b[K\n")
 		if _, werr := fmt.Fprintf(w, "%s%s%s", home, text, clearRest); werr != nil {
@@ -89,12 +89,12 @@ func (c *topCommand) refresh(ctx context.Context, w io.Writer, client *client.Cl
 	}
 }
 
-func fetchSnapshot(ctx context.Context, client *client.Client) (x snapshot, err error) {
-	if x.Status, err = client.Status(ctx); err != nil {
-		return x, err
+func fetchSnapshot(ctx context.Context, client *client.Client) (snapshot snapshot, err error) {
+	if snapshot.Status, err = client.Status(ctx); err != nil {
+		return snapshot, err
 	}
-	x.Hot, err = client.Hot(ctx)
-	return x, err
+	snapshot.Hot, err = client.Hot(ctx)
+	return snapshot, err
 }
 
 // nodeLoad is the load of a node.
@@ -103,40 +103,40 @@ type nodeLoad struct {
 	sockets               int32
 }
 
-func writeSnapshot(w io.Writer, x snapshot) error {
-	if err := writeFindings(w, x.Status.Findings); err != nil {
+func writeSnapshot(w io.Writer, snapshot snapshot) error {
+	if err := writeFindings(w, snapshot.Status.Findings); err != nil {
 		return err
 	}
-	if err := writeSummary(w, x.Status); err != nil {
+	if err := writeSummary(w, snapshot.Status); err != nil {
 		return err
 	}
 	loads := map[string]nodeLoad{}
-	for _, h := range x.Hot.Shards {
-		l := loads[h.Node]
-		l.requests, l.busy, l.bytes, l.sockets = l.requests+h.Requests, l.busy+h.Busy, l.bytes+h.Bytes, l.sockets+h.Sockets
-		loads[h.Node] = l
+	for _, h := range snapshot.Hot.Shards {
+		load := loads[h.Node]
+		load.requests, load.busy, load.bytes, load.sockets = load.requests+h.Requests, load.busy+h.Busy, load.bytes+h.Bytes, load.sockets+h.Sockets
+		loads[h.Node] = load
 	}
-	t := newTable(w, "\nNODE", "STATE", "ROLE", "SHARDS", "APP", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
-	for _, n := range x.Status.Nodes {
-		l := loads[n.ID]
-		t.row(n.ID, n.State, n.Role, n.Shards, n.App, rate(l.requests), fmt.Sprintf("%.2f", l.busy), rate(l.bytes/1000), l.sockets)
+	table := newTable(w, "\nNODE", "STATE", "ROLE", "SHARDS", "APP", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
+	for _, node := range snapshot.Status.Nodes {
+		load := loads[node.ID]
+		table.row(node.ID, node.State, node.Role, node.Shards, node.App, rate(load.requests), fmt.Sprintf("%.2f", load.busy), rate(load.bytes/1000), load.sockets)
 	}
-	if err := t.flush(); err != nil {
+	if err := table.flush(); err != nil {
 		return err
 	}
-	t = newTable(w, "\nSHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
-	for _, h := range x.Hot.Shards[:min(len(x.Hot.Shards), topShards)] {
-		t.row(h.Shard, h.Node, rate(h.Requests), fmt.Sprintf("%.2f", h.Busy), rate(h.Bytes/1000), h.Sockets)
+	table = newTable(w, "\nSHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
+	for _, h := range snapshot.Hot.Shards[:min(len(snapshot.Hot.Shards), topShards)] {
+		table.row(h.Shard, h.Node, rate(h.Requests), fmt.Sprintf("%.2f", h.Busy), rate(h.Bytes/1000), h.Sockets)
 	}
-	return t.flush()
+	return table.flush()
 }
 
 func rate(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond) }
 
 // writeSummary prints the state of the cluster in two lines.
-func writeSummary(w io.Writer, st api.Status) error {
+func writeSummary(w io.Writer, status api.Status) error {
 	_, err := fmt.Fprintf(w, "%s sees %s, leader %s (term %d), map %d\n%d shards, %d moving, %d orphaned; queued here: %s\n",
-		sanitize(st.Node), sanitize(st.State), leaderName(st.Leader), st.Term, st.Epoch, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned, pluralize(st.Queue.Queued, "request"))
+		sanitize(status.Node), sanitize(status.State), leaderName(status.Leader), status.Term, status.Epoch, status.Shards.Total, status.Shards.Moving, status.Shards.Orphaned, pluralize(status.Queue.Queued, "request"))
 	return err
 }
 

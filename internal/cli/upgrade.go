@@ -34,8 +34,8 @@ type upgradeStatusCommand struct {
 }
 
 // Run shows the format version and what blocks the next one.
-func (c *upgradeStatusCommand) Run(ctx context.Context, s *session) error {
-	return c.upgrade(s, func(client *client.Client) (api.UpgradeState, error) { return client.UpgradeStatus(ctx) })
+func (c *upgradeStatusCommand) Run(ctx context.Context, session *session) error {
+	return c.upgrade(session, func(client *client.Client) (api.UpgradeState, error) { return client.UpgradeStatus(ctx) })
 }
 
 type upgradeFinalizeCommand struct {
@@ -43,13 +43,13 @@ type upgradeFinalizeCommand struct {
 }
 
 // Run raises the format version.
-func (c *upgradeFinalizeCommand) Run(ctx context.Context, s *session) error {
-	return c.upgrade(s, func(client *client.Client) (api.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
+func (c *upgradeFinalizeCommand) Run(ctx context.Context, session *session) error {
+	return c.upgrade(session, func(client *client.Client) (api.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
 }
 
 // upgrade writes the state of the upgrade that call returns.
-func (t *target) upgrade(s *session, call func(*client.Client) (api.UpgradeState, error)) error {
-	client, err := t.client(s)
+func (t *target) upgrade(session *session, call func(*client.Client) (api.UpgradeState, error)) error {
+	client, err := t.client(session)
 	if err != nil {
 		return err
 	}
@@ -59,47 +59,47 @@ func (t *target) upgrade(s *session, call func(*client.Client) (api.UpgradeState
 		return err
 	}
 	if t.JSON {
-		return writeJSON(s.out, state)
+		return writeJSON(session.out, state)
 	}
-	return writeUpgrade(s.out, state)
+	return writeUpgrade(session.out, state)
 }
 
-func writeUpgrade(w io.Writer, l api.UpgradeState) error {
-	if len(l.Nodes) == 0 {
-		_, err := fmt.Fprintf(w, "format version %d is in force; no leader reports what the nodes support\n", l.InForce)
+func writeUpgrade(w io.Writer, upgrade api.UpgradeState) error {
+	if len(upgrade.Nodes) == 0 {
+		_, err := fmt.Fprintf(w, "format version %d is in force; no leader reports what the nodes support\n", upgrade.InForce)
 		return err
 	}
-	out := newTable(w, "NODE", "SUPPORTS", fmt.Sprintf("FORMAT VERSION %d", l.Next))
-	for _, n := range l.Nodes {
+	out := newTable(w, "NODE", "SUPPORTS", fmt.Sprintf("FORMAT VERSION %d", upgrade.Next))
+	for _, node := range upgrade.Nodes {
 		knows, state := "-", "in force"
-		if n.Knows > 0 {
-			knows = strconv.Itoa(int(n.Knows))
+		if node.Knows > 0 {
+			knows = strconv.Itoa(int(node.Knows))
 		}
 		switch {
-		case l.Next == l.InForce:
-		case n.Blocks && !n.Heard:
+		case upgrade.Next == upgrade.InForce:
+		case node.Blocks && !node.Heard:
 			state = "blocks: no heartbeat"
-		case n.Blocks:
+		case node.Blocks:
 			state = "blocks"
 		default:
 			state = "supported"
 		}
-		out.row(n.Node, knows, state)
+		out.row(node.Node, knows, state)
 	}
 	if err := out.flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nformat version %d is in force; %s\n", l.InForce, strings.Map(printable, nextVersion(l)))
+	_, err := fmt.Fprintf(w, "\nformat version %d is in force; %s\n", upgrade.InForce, strings.Map(printable, nextVersion(upgrade)))
 	return err
 }
 
 // nextVersion describes when the next format version will be raised.
-func nextVersion(l api.UpgradeState) string {
+func nextVersion(upgrade api.UpgradeState) string {
 	switch {
-	case l.Next == l.InForce:
+	case upgrade.Next == upgrade.InForce:
 		return "no node supports a higher one"
-	case l.Behind != "":
-		return fmt.Sprintf("format version %d is blocked by %s", l.Next, l.Behind)
+	case upgrade.Behind != "":
+		return fmt.Sprintf("format version %d is blocked by %s", upgrade.Next, upgrade.Behind)
 	}
-	return fmt.Sprintf("format version %d will be raised in %s, or now by: shardway upgrade finalize", l.Next, l.Wait)
+	return fmt.Sprintf("format version %d will be raised in %s, or now by: shardway upgrade finalize", upgrade.Next, upgrade.Wait)
 }

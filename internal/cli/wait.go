@@ -41,7 +41,7 @@ type waitResult struct {
 }
 
 // Run waits until the condition holds.
-func (c *waitCommand) Run(ctx context.Context, s *session) error {
+func (c *waitCommand) Run(ctx context.Context, session *session) error {
 	missing := map[string]func(context.Context, *client.Client) (string, error){
 		"serving": c.missingService, "node": c.missingNode, "drained": c.missingDrain,
 	}[c.What]
@@ -53,7 +53,7 @@ func (c *waitCommand) Run(ctx context.Context, s *session) error {
 	case c.Timeout < 0:
 		return misuse(fmt.Sprintf("--timeout %s is negative: give a value such as 1m, or 0 to wait without a limit", c.Timeout))
 	}
-	client, err := c.client(s)
+	client, err := c.client(session)
 	if err != nil {
 		return err
 	}
@@ -63,24 +63,24 @@ func (c *waitCommand) Run(ctx context.Context, s *session) error {
 		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
-	if err := c.poll(ctx, s, func(ctx context.Context) (string, error) { return missing(ctx, client) }); err != nil {
+	if err := c.poll(ctx, session, func(ctx context.Context) (string, error) { return missing(ctx, client) }); err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, waitResult{For: c.What, Node: c.Node, Done: true})
+		return writeJSON(session.out, waitResult{For: c.What, Node: c.Node, Done: true})
 	}
 	return nil
 }
 
 // poll calls missing until it returns an empty text, and prints each text. It retries after temporary
 // errors.
-func (c *waitCommand) poll(ctx context.Context, s *session, missing func(context.Context) (string, error)) error {
-	w := s.out
+func (c *waitCommand) poll(ctx context.Context, session *session, missing func(context.Context) (string, error)) error {
+	w := session.out
 	if c.JSON {
 		w = io.Discard
 	}
-	p := progress{w: w, inPlace: isTerminal(w)}
-	defer p.end()
+	progress := progress{w: w, inPlace: isTerminal(w)}
+	defer progress.end()
 	last := "no answer yet"
 	for {
 		what, err := missing(ctx)
@@ -97,7 +97,7 @@ func (c *waitCommand) poll(ctx context.Context, s *session, missing func(context
 			return nil
 		}
 		last = what
-		if err := p.show(what); err != nil {
+		if err := progress.show(what); err != nil {
 			return err
 		}
 		_ = sleep(ctx, waitPollInterval) // the loop checks ctx
@@ -131,16 +131,16 @@ func (c *waitCommand) missingService(ctx context.Context, client *client.Client)
 	if err := client.Ready(ctx); err != nil {
 		return "", err
 	}
-	st, err := client.Status(ctx)
+	status, err := client.Status(ctx)
 	switch {
 	case err != nil:
 		return "", err
-	case st.Epoch == 0:
+	case status.Epoch == 0:
 		return "no shard map yet", nil
-	case st.Shards.Orphaned > 0:
-		return pluralize(st.Shards.Orphaned, "shard") + " without an owner", nil
-	case st.Shards.Unavailable > 0:
-		return pluralize(st.Shards.Unavailable, "shard") + " unavailable", nil
+	case status.Shards.Orphaned > 0:
+		return pluralize(status.Shards.Orphaned, "shard") + " without an owner", nil
+	case status.Shards.Unavailable > 0:
+		return pluralize(status.Shards.Unavailable, "shard") + " unavailable", nil
 	}
 	return "", nil
 }
@@ -151,14 +151,14 @@ func (c *waitCommand) missingNode(ctx context.Context, client *client.Client) (s
 	if err != nil {
 		return "", err
 	}
-	for _, n := range list.Nodes {
-		if n.ID != c.Node {
+	for _, node := range list.Nodes {
+		if node.ID != c.Node {
 			continue
 		}
-		if n.State == "active" || n.State == "cordoned" { // a cordoned node keeps its shards
+		if node.State == "active" || node.State == "cordoned" { // a cordoned node keeps its shards
 			return "", nil
 		}
-		return fmt.Sprintf("node %s is %s", c.Node, n.State), nil
+		return fmt.Sprintf("node %s is %s", c.Node, node.State), nil
 	}
 	return fmt.Sprintf("node %s is not there", c.Node), nil
 }
@@ -167,22 +167,22 @@ func (c *waitCommand) missingNode(ctx context.Context, client *client.Client) (s
 // the drain is complete.
 func (c *waitCommand) missingDrain(ctx context.Context, client *client.Client) (string, error) {
 	if c.Node == "" {
-		st, err := client.Status(ctx)
+		status, err := client.Status(ctx)
 		if err != nil {
 			return "", err
 		}
-		c.Node = st.Node
+		c.Node = status.Node
 	}
-	d, err := client.DrainState(ctx, c.Node)
+	state, err := client.DrainState(ctx, c.Node)
 	switch {
 	case err != nil:
 		return "", err
-	case !d.Requested:
+	case !state.Requested:
 		return "node " + c.Node + " has no drain request yet", nil
-	case d.BlockedBy != "":
-		return describeRemaining(d) + ", and they do not move: " + d.BlockedBy, nil
-	case d.Left():
-		return describeRemaining(d) + " at node " + c.Node, nil
+	case state.BlockedBy != "":
+		return describeRemaining(state) + ", and they do not move: " + state.BlockedBy, nil
+	case state.Left():
+		return describeRemaining(state) + " at node " + c.Node, nil
 	}
 	return "", nil
 }
