@@ -97,7 +97,7 @@ func (w diagnosisTest) wantFinding(n *cluster.Node, code diagnosis.Code, text st
 		w.t.Errorf("the log of %s has no line of %s", n.ID, code)
 	}
 	if m, err := n.Metrics(w.t.Context()); err != nil || m.Sum("shardway_finding", `code="`+string(code)+`"`) < 1 {
-		w.t.Errorf("the gauge of %s does not tell of %s: %v", n.ID, code, err)
+		w.t.Errorf("the gauge of %s does not report %s: %v", n.ID, code, err)
 	}
 	if page := w.page(n); !strings.Contains(page, string(code)) || !strings.Contains(page, found.Text) {
 		w.t.Errorf("the page of %s has no %s: %s", n.ID, code, found.Text)
@@ -110,13 +110,13 @@ func (w diagnosisTest) wantFinding(n *cluster.Node, code diagnosis.Code, text st
 	return found
 }
 
-// wantFindingEverywhere is says for findings that keep a node from serving. Its readiness check and its
+// wantFindingEverywhere is wantFinding for findings that keep a node from serving. Its readiness check and its
 // error responses report the same.
 func (w diagnosisTest) wantFindingEverywhere(n *cluster.Node, code diagnosis.Code, text string) {
 	w.t.Helper()
 	f := w.wantFinding(n, code, text)
 	if status, body := w.get(n.Admin, "/readyz"); status != 503 || !strings.Contains(unquoted(body), f.Text) {
-		w.t.Errorf("/readyz of %s is %d, %s, want it to say %q", n.ID, status, body, f.Text)
+		w.t.Errorf("/readyz of %s is %d, %s, want it to contain %q", n.ID, status, body, f.Text)
 	}
 	status, body := w.get(n.Addr, "/")
 	var p struct{ Finding string }

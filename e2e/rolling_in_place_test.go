@@ -41,7 +41,8 @@ func TestRestartInPlaceMovesNoShard(t *testing.T) {
 // TestRestartInPlaceKeepsReleaseNotes restarts all three nodes twice in place, one after
 // the other, under load. The apps write their state only when they release it. Each next
 // process passes the release of every shard, with its note, to its app, and each counter
-// continues with the next number. Once the app was told nothing, as after a crash.
+// continues with the next number. Otherwise the app would get no notice of the release, as after a
+// crash.
 func TestRestartInPlaceKeepsReleaseNotes(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
 	c := startWithCounters(t, 3, nil, "--on-shutdown=hold", "--hold-grace=13s")

@@ -17,8 +17,8 @@ import (
 
 // TestWebSocketsOfGatewaysThatStopAndLeave has clients at a node and at two gateways. One
 // gateway is paused for three seconds, and once more while an app dies behind it. The
-// connections of its clients stay open, and the apps are told of each gap. Then it
-// leaves: its clients are told to reconnect, and other connections are not affected.
+// connections of its clients stay open, and the apps are informed of each gap. Then it
+// leaves: its clients are asked to reconnect, and other connections are not affected.
 func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	x := startResumeWith(t, resumeOptions{apps: [][]string{os.Args[:1], os.Args[:1]}, gateways: 2, shards: 6})
@@ -45,7 +45,7 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 
 	began, conns := history.Now(), x.connCount(t, 2)
 	gateway.Terminate(t)
-	cluster.Await(t, "the clients of the gateway are told to reconnect", func() error {
+	cluster.Await(t, "the clients of the gateway are asked to reconnect", func() error {
 		for i, c := range behind {
 			switch _, err := c.newest(); {
 			case err == nil:

@@ -45,7 +45,7 @@ func (x *resumeTest) attached(t *testing.T, at *cluster.Node) {
 
 // TestWebSocketMoveTestCommandMovesConnections moves all upstream connections by the
 // command, from a node without WebSockets, and then breaks those of one key. No client
-// connection is closed, and the app is told of a gap only for that key.
+// connection is closed, and the app is informed of a gap only for that key.
 func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	t.Parallel()
 	x := startResume(t)

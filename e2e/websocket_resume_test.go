@@ -124,7 +124,7 @@ func (x *resumeTest) awaitProgress(t *testing.T) {
 	})
 }
 
-// gaps returns the number of upstream connections that were told of a gap, and of later
+// gaps returns the number of upstream connections that were informed of a gap, and of later
 // ones that were not.
 func (x *resumeTest) gaps(t *testing.T) (gaps, planned int) {
 	t.Helper()
@@ -144,7 +144,7 @@ func (x *resumeTest) gaps(t *testing.T) (gaps, planned int) {
 // TestResumableWebSocketsStayOpen has clients that count at a node and at a gateway, in
 // both directions. Meanwhile a node with an app is drained, the others restart, an app
 // dies and restarts, and a node dies with its app. No connection is closed, planned moves
-// lose nothing, nothing is repeated, and the app is told of every gap.
+// lose nothing, nothing is repeated, and the app is informed of every gap.
 func TestResumableWebSocketsStayOpen(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	x := startResume(t)

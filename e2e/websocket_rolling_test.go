@@ -18,7 +18,7 @@ import (
 // TestRollingRestartsKeepManyWebSockets has clients at two gateways while all nodes with
 // apps restart, one after the other, several times. No connection is closed, and nothing
 // is lost or repeated. Then nodes and apps are killed as well: still no connection is
-// closed, nothing is repeated, and the app is told of every gap.
+// closed, nothing is repeated, and the app is informed of every gap.
 func TestRollingRestartsKeepManyWebSockets(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	for _, tt := range []struct {

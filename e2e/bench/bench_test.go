@@ -16,9 +16,9 @@ import (
 
 // Performance claims depend on this benchmark, which does not run regularly. The test
 // runs a short case with each number of hops and all comparisons, and expects a figure
-// for each line. The case does not use up the CPU time of tests that run at the same
+// for each setup. The case does not use up the CPU time of tests that run at the same
 // time.
-func TestEveryLineHasAFigure(t *testing.T) {
+func TestEverySetupHasResults(t *testing.T) {
 	t.Parallel()
 	needs(t, "wrk", "nginx", "haproxy")
 	// With the case about metrics and logs, as without -only: both kinds of clusters run
@@ -30,7 +30,7 @@ func TestEveryLineHasAFigure(t *testing.T) {
 }
 
 // The cost of metrics and logs: each setup has a figure, and the additional cost relative
-// to the first line. The command itself verifies that one setup counts no requests, and
+// to the first setup. The command itself verifies that one setup counts no requests, and
 // that another logs each.
 func TestCostOfMetricsAndLogsIsMeasured(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func run(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// costs expects a figure for a line.
+// costs expects a figure for a setup.
 func costs(t *testing.T, out []byte, line string) {
 	t.Helper()
 	figure := regexp.MustCompile(`(?m)^ *` + line + ` +(\d+\.\d) `).FindSubmatch(out)

@@ -35,7 +35,7 @@ func TestUnansweredLastsUntilTheKeyIsServed(t *testing.T) {
 	}
 }
 
-func TestLongestLooksAtTheKeysThatCount(t *testing.T) {
+func TestLongestIncludesOnlySelectedKeys(t *testing.T) {
 	times := map[string]time.Duration{"a": 1, "b": 3, "c": 2}
 	if got := faults.Longest(times, func(key string) bool { return key != "b" }); got != 2 {
 		t.Errorf("Longest() = %d, want 2", got)

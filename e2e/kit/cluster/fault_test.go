@@ -16,34 +16,34 @@ import (
 // The fault begins when the connections close, neither at the exit nor before.
 func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 	const takes = 60 * time.Millisecond
-	says := func(line string) string {
+	logAndSleep := func(line string) string {
 		return fmt.Sprintf(`printf '{"level":"warn","time":"%%s","message":"%s"}\n' "$(date -Ins | tr , .)"; sleep %.2f; `, line, takes.Seconds())
 	}
-	fails := says(failedMessage)
+	fails := logAndSleep(failedMessage)
 	for _, c := range []struct {
 		name, script string
 		do           func(n *Node)
 		want         history.FaultKind
-		cut          bool // long before its exit
-		holds        bool // and other nodes may take over its shards only after its exit
+		closesEarly  bool // closes its connections long before its exit
+		holdsShards  bool // other nodes may take over its shards only after its exit
 	}{
-		{name: "by itself", script: fails + "exit 1", want: history.Killed, cut: true},
-		{name: "with an app in it that does not return", script: says(handlerStuckMessage) + "exit 1", want: history.Killed, cut: true, holds: true},
-		{name: "with an app in it that does not return from the cut", script: fails + says(handlerStuckMessage) + "exit 1", want: history.Killed, cut: true, holds: true},
-		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Killed, cut: true},
+		{name: "without a request of the test", script: fails + "exit 1", want: history.Killed, closesEarly: true},
+		{name: "with an embedded app that does not return", script: logAndSleep(handlerStuckMessage) + "exit 1", want: history.Killed, closesEarly: true, holdsShards: true},
+		{name: "with an embedded app that does not return after the connections are closed", script: fails + logAndSleep(handlerStuckMessage) + "exit 1", want: history.Killed, closesEarly: true, holdsShards: true},
+		{name: "while it terminated", script: fails + "exit 1", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Killed, closesEarly: true},
 		{name: "before it was killed", script: fails + "sleep 100", do: func(n *Node) {
-			Await(t, "it says that it failed, and has more to end", func() error {
+			Await(t, "the node has logged its failure, and its process still runs", func() error {
 				if at, _ := n.process.findFailureMessage(); at == 0 || history.Now()-at < int64(takes) {
-					return errors.New("it has not")
+					return errors.New("the node has not logged its failure")
 				}
 				return nil
 			})
 			n.Kill(t)
-		}, want: history.Killed, cut: true},
-		{name: "at once, without a word", script: "exit 1", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Killed},
-		{name: "as it should", script: "exit 0", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Terminated, cut: true},
+		}, want: history.Killed, closesEarly: true},
+		{name: "at once, without a log message", script: "exit 1", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Killed},
+		{name: "as requested", script: "exit 0", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Terminated, closesEarly: true},
 		{name: "killed", script: "sleep 100", do: func(n *Node) { n.Kill(t) }, want: history.Killed},
-		{name: "killed by somebody else", script: "kill -9 $$", want: history.Killed},
+		{name: "killed by another process", script: "kill -9 $$", want: history.Killed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := &Node{ID: "a", cluster: &Cluster{}, faultIndex: -1}
@@ -56,17 +56,17 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, ended := n.Exited(); !ended {
-				t.Fatal("it runs")
+				t.Fatal("the process still runs")
 			}
 			f := n.cluster.faults[n.faultIndex]
 			if f.Kind != c.want || f.ExitedBy != n.process.exitedAt && f.ExitedBy < f.From || f.From < began-int64(time.Millisecond) {
 				t.Errorf("%v from %d to %d, want %v from %d to %d", f.Kind, f.From, f.ExitedBy, c.want, began, n.process.exitedAt)
 			}
-			if f.HoldsShards != c.holds {
-				t.Errorf("its app holds its shards until its end: %v, want %v", f.HoldsShards, c.holds)
+			if f.HoldsShards != c.holdsShards {
+				t.Errorf("its app holds its shards until its exit: %v, want %v", f.HoldsShards, c.holdsShards)
 			}
-			if cut := n.process.exitedAt-f.From >= int64(takes/2); c.want == history.Killed && cut != c.cut {
-				t.Errorf("dated %v before its end, want from the cut: %v", time.Duration(n.process.exitedAt-f.From), c.cut)
+			if closedEarly := n.process.exitedAt-f.From >= int64(takes/2); c.want == history.Killed && closedEarly != c.closesEarly {
+				t.Errorf("the fault begins %v before the exit, want at the close of the connections: %v", time.Duration(n.process.exitedAt-f.From), c.closesEarly)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 
 // The command line determines the restart time that a process announces. The last value
 // of a flag counts.
-func TestGraceOfACommandLine(t *testing.T) {
+func TestHoldGraceIsReadFromTheCommandLine(t *testing.T) {
 	for line, want := range map[string]time.Duration{
 		"shardway run --hold-grace 3s":                                       0,
 		"shardway run --on-shutdown hold":                                    8 * time.Second,

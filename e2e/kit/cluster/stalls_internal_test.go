@@ -14,7 +14,7 @@ import (
 )
 
 // The kernel reports how long each thread of a live process waited.
-func TestThreadWaitIsRead(t *testing.T) {
+func TestCPUWaitOfThreadIsRead(t *testing.T) {
 	threads := threadsOf(os.Getpid())
 	if len(threads) == 0 {
 		t.Fatal("this process has no threads")

@@ -8,7 +8,7 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// fails gives the last request a 502 that says that it may have run, this long after it
+// fails gives the last request a 502 with the detail that it may have run, this long after it
 // was sent.
 func (s *story) fails(code string, after int64) {
 	a := &s.Responses[len(s.Responses)-1]

@@ -331,7 +331,7 @@ func TestResetForgesRST(t *testing.T) {
 
 // Host 0 sends datagrams to host 1, which loses half of the received and half of the sent
 // packets. So a quarter of the echoes arrives.
-func TestLoseDropsAShare(t *testing.T) {
+func TestDropPercentDropsAShare(t *testing.T) {
 	w := filtered(t, 6, 2)
 	start(t, w.Host(1), "echo", "0.0.0.0:9000")
 	in, out := start(t, w.Host(0), "pinger", w.Host(1).Data+":9000")
@@ -402,7 +402,7 @@ func TestCloseRemovesEverything(t *testing.T) {
 }
 
 // The test plants a namespace and a bridge of a process ID that does not exist.
-func TestSweepRemovesNetworksOfDeadProcesses(t *testing.T) {
+func TestNetworksOfDeadProcessesAreRemoved(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
@@ -426,7 +426,7 @@ func TestSweepRemovesNetworksOfDeadProcesses(t *testing.T) {
 }
 
 // Two networks are created at once after a test that died.
-func TestConcurrentSweepsSucceed(t *testing.T) {
+func TestConcurrentRemovalsOfOrphansSucceed(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTakenTimeIsReadFromTheKernel(t *testing.T) {
+func TestMissingCPUTimeIsReadFromTheKernel(t *testing.T) {
 	const stat = "cpu  10132153 290696 3084719 46828483 16683 0 25195 175628 0 0\ncpu0 1 1 1 1 1 1 1 999 0 0\n"
 	if got, want := stolenTime([]byte(stat)), 1_756_280*time.Millisecond; got != want {
 		t.Errorf("stolen = %v, want %v", got, want)

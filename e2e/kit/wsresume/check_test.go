@@ -90,7 +90,7 @@ func TestCheckRejectsInvalidHistories(t *testing.T) {
 	}
 }
 
-func TestUnplannedCountsConnectionsWithinAMinute(t *testing.T) {
+func TestMaxUnplannedCountsConnectionsWithinAMinute(t *testing.T) {
 	conn := func(client string, second int64, gap bool) *wsresume.Conn {
 		return &wsresume.Conn{Client: client, Begin: second * int64(time.Second), Gap: gap}
 	}
