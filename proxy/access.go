@@ -27,25 +27,25 @@ type Access struct {
 // account contains the data of a request that only its access log line needs. Except for status and
 // code, it is recorded only while the access log is enabled.
 type account struct {
-	began        time.Time // start of the request; zero means that no line is written
-	upstreamConn int       // number of the relay, or of the response of a resumed event stream; zero means the first response
-	received     int64     // bytes received on the connection when the header had been read
-	sent         int64
-	queueWait    time.Duration
-	upstream     time.Duration
-	owner        string // node that the request was sent to; empty means none
-	epoch        uint64
-	status       int // zero means that no response was sent
-	code         problem.Code
+	startedAt      time.Time // start of the request; zero means that no line is written
+	upstreamConn   int       // number of the relay, or of the response of a resumed event stream; zero means the first response
+	receivedBefore int64     // bytes received on the connection when the header had been read
+	sentBefore     int64
+	queueWait      time.Duration
+	upstream       time.Duration
+	owner          string // node that the request was sent to; empty means none
+	epoch          uint64
+	status         int // zero means that no response was sent
+	code           problem.Code
 }
 
-// logs reports whether a line for the request is written to the access log.
-func (c *client) logs() bool { return c.settings.Access != nil && c.ingress == "" }
+// writesAccessLog reports whether a line for the request is written to the access log.
+func (c *client) writesAccessLog() bool { return c.settings.Access != nil && c.ingress == "" }
 
-// open starts the line of the request that has just been read from h.
+// open starts the line of the request that has just been read from clientConn.
 func (account *account) open(clientConn *h1.Conn) {
-	account.began = time.Now()
-	account.received, account.sent = clientConn.Received(), clientConn.Sent()+int64(clientConn.Writer().Pending())
+	account.startedAt = time.Now()
+	account.receivedBefore, account.sentBefore = clientConn.Received(), clientConn.Sent()+int64(clientConn.Writer().Pending())
 }
 
 // openNext starts the line of the next upstream response of an event stream.
@@ -57,13 +57,14 @@ func (a *account) openNext(clientConn *h1.Conn) {
 
 // now returns the present time, or zero if no line is written.
 func (account *account) now() time.Time {
-	if account.began.IsZero() {
+	if account.startedAt.IsZero() {
 		return time.Time{}
 	}
 	return time.Now()
 }
 
-// since returns the time that has passed since then, which is a result of now.
+// since returns the time that has passed since then, a result of now. It returns zero for the zero
+// time.
 func (account *account) since(then time.Time) time.Duration {
 	if then.IsZero() {
 		return 0
@@ -72,12 +73,12 @@ func (account *account) since(then time.Time) time.Duration {
 }
 
 // recordResponse records the response to the client. res is nil for a response of this node itself.
-func (account *account) recordResponse(status int, res *h1.Response, way route.Kind) {
+func (account *account) recordResponse(status int, res *h1.Response, routeKind route.Kind) {
 	account.status = status
-	if res == nil || account.began.IsZero() {
+	if res == nil || account.startedAt.IsZero() {
 		return
 	}
-	if value := res.Known(h1.FieldShardwayError); len(value) > 0 && way == route.Remote {
+	if value := res.Known(h1.FieldShardwayError); len(value) > 0 && routeKind == route.Remote {
 		account.code = problem.Code(value)
 	}
 }
@@ -109,7 +110,7 @@ func (line accessLine) write() {
 		in = 0 // the client has sent the request only once
 	}
 	if account.status == 101 {
-		in = int64(len(line.req.Raw())) + line.conn.Received() - account.received
+		in = int64(len(line.req.Raw())) + line.conn.Received() - account.receivedBefore
 	}
 	line.send(in, "", "")
 }
@@ -118,25 +119,25 @@ func (line accessLine) write() {
 // why the event has happened, or with which result.
 func (line accessLine) send(in int64, event, reason string) {
 	account := &line.exchange.account
-	took := time.Since(account.began)
+	elapsed := time.Since(account.startedAt)
 	logEvent := line.settings.Access.Log.Log()
-	logEvent.Str("time", account.began.UTC().Format(accessTime))
+	logEvent.Str("time", account.startedAt.UTC().Format(accessTime))
 	logEvent.Bytes("method", line.req.Method()).Bytes("path", line.req.Path())
 	if line.settings.Access.Query && len(line.req.Query()) > 0 {
 		logEvent.Bytes("query", line.req.Query())
 	}
 	logEvent.Int("status", account.status).Str("route", line.routeName())
-	line.place(logEvent)
-	millis(logEvent, "queued_ms", account.queueWait)
-	millis(logEvent, "upstream_ms", account.upstream)
-	millis(logEvent, "took_ms", took)
+	line.addShard(logEvent)
+	addMillis(logEvent, "queued_ms", account.queueWait)
+	addMillis(logEvent, "upstream_ms", account.upstream)
+	addMillis(logEvent, "took_ms", elapsed)
 	if account.upstreamConn > 0 {
 		logEvent.Int("upstream_conn", account.upstreamConn)
 	}
 	if event != "" {
 		logEvent.Str("websocket", event).Str("reason", reason)
 	}
-	logEvent.Int64("bytes_in", in).Int64("bytes_out", line.conn.Sent()+int64(line.conn.Writer().Pending())-account.sent)
+	logEvent.Int64("bytes_in", in).Int64("bytes_out", line.conn.Sent()+int64(line.conn.Writer().Pending())-account.sentBefore)
 	switch {
 	case account.code != "":
 		logEvent.Str("error", string(account.code))
@@ -149,8 +150,8 @@ func (line accessLine) send(in int64, event, reason string) {
 
 // addClient adds the client's address and the ids by which other systems identify the request.
 func (line accessLine) addClient(logEvent *zerolog.Event) {
-	logEvent.Str("client", line.from.Text)
-	if ip := line.keys.ClientIP(); string(ip) != line.from.Text {
+	logEvent.Str("client", line.clientAddr.Text)
+	if ip := line.keys.ClientIP(); string(ip) != line.clientAddr.Text {
 		logEvent.Bytes("client_for", ip)
 	}
 	if id := line.exchange.requestID(&line.req); len(id) > 0 {
@@ -161,20 +162,20 @@ func (line accessLine) addClient(logEvent *zerolog.Event) {
 	}
 }
 
-// writeBad writes the line for received bytes that are not a valid request. Most fields are unknown
+// writeInvalid writes the line for received bytes that are not a valid request. Most fields are unknown
 // then.
-func (line accessLine) writeBad() {
+func (line accessLine) writeInvalid() {
 	account := &line.exchange.account
 	if line.settings.Access == nil || line.ingress != "" || account.status == 0 {
 		return
 	}
 	line.settings.Access.Log.Log().Str("time", time.Now().UTC().Format(accessTime)).
-		Int("status", account.status).Str("route", "none").Str("error", string(account.code)).Str("client", line.from.Text).Send()
+		Int("status", account.status).Str("route", "none").Str("error", string(account.code)).Str("client", line.clientAddr.Text).Send()
 }
 
-// place adds the shard, the ownership epoch, the owner and the key of the request.
-func (line accessLine) place(logEvent *zerolog.Event) {
-	if line.exchange.sharded {
+// addShard adds the shard, the ownership epoch, the owner and the key of the request.
+func (line accessLine) addShard(logEvent *zerolog.Event) {
+	if line.exchange.hasShard {
 		logEvent.Uint32("shard", uint32(line.exchange.shard))
 	}
 	if line.exchange.account.epoch != 0 {
@@ -195,8 +196,8 @@ func (line accessLine) place(logEvent *zerolog.Event) {
 // routeName returns the name of the request's route. It is "queued" if the request has waited without
 // being sent, and "none" if the request failed before routing.
 func (line accessLine) routeName() string {
-	if way := line.exchange.routeOf(); way != 0 {
-		return way.String()
+	if routeKind := line.exchange.routeKind(); routeKind != 0 {
+		return routeKind.String()
 	}
 	return "none"
 }
@@ -206,7 +207,7 @@ func keyHash(hashKey, key []byte) []byte {
 	return fmt.Appendf(nil, "%016x", shardkey.Hash(hashKey, key))
 }
 
-// millis adds a duration in milliseconds with three decimals.
-func millis(logEvent *zerolog.Event, name string, duration time.Duration) {
+// addMillis adds a duration in milliseconds with three decimals.
+func addMillis(logEvent *zerolog.Event, name string, duration time.Duration) {
 	logEvent.Float64(name, float64(duration.Microseconds())/1000)
 }

@@ -11,15 +11,15 @@ import (
 func (runner *attemptRunner) runTimed(attempt *attempt) decision {
 	runner.bindAttempt(attempt)
 	account := &runner.exchange.account
-	began := account.now()
-	if !began.IsZero() {
+	startedAt := account.now()
+	if !startedAt.IsZero() {
 		account.epoch = attempt.epoch
 		if account.owner = runner.server.options.Node; attempt.route.Kind == route.Remote {
 			account.owner = attempt.route.Node
 		}
 	}
 	result := runner.runCounted(attempt)
-	account.upstream += account.since(began)
+	account.upstream += account.since(startedAt)
 	return result
 }
 
@@ -31,55 +31,55 @@ func (runner *attemptRunner) bindAttempt(attempt *attempt) {
 // runCounted runs an attempt, measures it, and counts it if it runs on the local app. An attempt
 // that is followed by a retry is not counted.
 func (runner *attemptRunner) runCounted(attempt *attempt) decision {
-	began, sent := runner.startTimer()
+	startedAt, sent := runner.startTimer()
 	result := runner.runByKind(attempt)
-	runner.recordRun(attempt, result, began, sent)
+	runner.recordRun(attempt, result, startedAt, sent)
 	return result
 }
 
 // startTimer returns the values from which recordRun computes differences: the present time, and
 // the number of bytes sent to the client so far.
-func (runner *attemptRunner) startTimer() (began time.Duration, sent int64) {
+func (runner *attemptRunner) startTimer() (startedAt time.Duration, sent int64) {
 	return runner.server.clock.Exact(), runner.conn.Sent() + int64(runner.conn.Writer().Pending())
 }
 
 // recordRun counts a run that has ended with the decision v. began and sent are the results of
 // startTimer.
-func (runner *attemptRunner) recordRun(attempt *attempt, result decision, began time.Duration, sent int64) {
+func (runner *attemptRunner) recordRun(attempt *attempt, result decision, startedAt time.Duration, sent int64) {
 	switch result.action { //nolint:exhaustive // all other actions mean that the run has no response
 	case actionDone, actionNextStream:
 		ended := runner.server.clock.Exact()
-		runner.recordLoad(attempt.route.Kind, ended-began, sent)
+		runner.recordLoad(attempt.route.Kind, ended-startedAt, sent)
 		if result.action == actionDone {
-			runner.exchange.ended = ended
+			runner.exchange.endedAt = ended
 		}
 	case actionRelay:
-		runner.relay.webSocket.sent = sent // a relay is counted when it has ended
+		runner.relay.webSocket.sentBefore = sent // a relay is counted when it has ended
 	}
 }
 
 // recordLoad counts a run that has ended after took. sent is the number of bytes that were sent to
 // the client before it.
-func (runner *attemptRunner) recordLoad(way route.Kind, took time.Duration, sent int64) {
+func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Duration, sent int64) {
 	tunnel := runner.exchange.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
 	if !tunnel {
-		runner.server.metrics.upstream[way].Observe(took)
+		runner.server.metrics.upstream[routeKind].Observe(elapsed)
 	}
-	load := runner.server.loadOf(&runner.exchange, way)
+	load := runner.server.loadOf(&runner.exchange, routeKind)
 	if load == nil {
 		return
 	}
 	load.Requests.Add(1)
 	load.Bytes.Add(int64(len(runner.req.Raw())) + runner.req.Body.Received() + runner.conn.Sent() + int64(runner.conn.Writer().Pending()) - sent)
 	if !tunnel {
-		load.Busy.Add(int64(took))
+		load.Busy.Add(int64(elapsed))
 	}
 }
 
 // loadOf returns the counters for a request that runs on the local app. It returns nil if the
 // request is not counted.
-func (s *Server) loadOf(exchange *exchange, way route.Kind) *loadstats.Counters {
-	if way != route.Local || exchange.Keyless {
+func (s *Server) loadOf(exchange *exchange, routeKind route.Kind) *loadstats.Counters {
+	if routeKind != route.Local || exchange.Keyless {
 		return nil
 	}
 	return s.load.Counters(exchange.shard)

@@ -39,7 +39,7 @@ func (f *forgetful) epochs() []uint64 {
 	return f.asked
 }
 
-// notAcquired is Options.NotAcquired.
+// notAcquiredCount is Options.NotAcquired.
 func (f *forgetful) notAcquired(_ shardmap.Shard, epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -55,7 +55,7 @@ func (attempt *attempt) abort() cause {
 	cancelCause := attempt.slot.finish()
 	_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
 	attempt.release()
-	attempt.body.stop()
+	attempt.body.stopSending()
 	attempt.disconnect.disarm()
 	attempt.conn.Pool.Discard(attempt.conn)
 	return cancelCause
@@ -69,14 +69,14 @@ func (attempt *attempt) cancelUnsent() {
 
 func nothing() {}
 
-// isUnread reports whether the request was sent on a multiplexed stream that failed before the peer
+// isUnprocessed reports whether the request was sent on a multiplexed stream that failed before the peer
 // read any byte of it.
-func (attempt *attempt) isUnread() bool {
+func (attempt *attempt) isUnprocessed() bool {
 	return attempt.conn.Mux != nil && attempt.conn.Mux.Unprocessed()
 }
 
-// brokenCode returns the problem code for a connection that broke on the given route.
-func brokenCode(kind route.Kind) problem.Code {
+// connErrorCode returns the problem code for a connection that broke on the given route.
+func connErrorCode(kind route.Kind) problem.Code {
 	if kind == route.Remote {
 		return problem.PeerUnreachable
 	}

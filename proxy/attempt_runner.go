@@ -22,18 +22,18 @@ type attemptRunner struct {
 	disconnect    *disconnectWatch
 	closing       *atomic.Bool                  // client.closing
 	loop          *atomic.Pointer[eventLoop]    // client.loop
-	leaseCheck    func() (time.Duration, error) // bound method askLease
+	leaseCheck    func() (time.Duration, error) // bound method remainingLease
 }
 
 // runAttempt sends the request once, and sends the response to the client.
 func (runner *attemptRunner) runAttempt(attempt *attempt) decision {
 	if err := runner.body.readAvailable(); err != nil {
-		runner.exchange.route = attempt.route.Kind
+		runner.exchange.lastRoute = attempt.route.Kind
 		attempt.cancelUnsent()
-		return runner.reply.badBody(err)
+		return runner.reply.rejectBody(err)
 	}
 	if attempt.conn.InProcess {
-		runner.exchange.route = attempt.route.Kind
+		runner.exchange.lastRoute = attempt.route.Kind
 		return runner.runInHandler(attempt)
 	}
 	if result := runner.sendRequest(attempt); result.action != 0 {
@@ -45,18 +45,18 @@ func (runner *attemptRunner) runAttempt(attempt *attempt) decision {
 // sendRequest sends the request. After an error, the attempt has ended, and sendRequest returns the
 // decision.
 func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
-	runner.exchange.route = attempt.route.Kind
+	runner.exchange.lastRoute = attempt.route.Kind
 	attempt.bodyOnDemand = attempt.route.Kind == route.Remote && !runner.body.isFullyBuffered()
 	before := attempt.conn.Sent()
 	writer := runner.requestWriter.writeHeader(attempt)
 	if err := runner.writeRequest(attempt, writer); err != nil {
-		if attempt.conn.Sent() == before || attempt.isUnread() {
+		if attempt.conn.Sent() == before || attempt.isUnprocessed() {
 			return runner.retrier.handleUnsent(attempt, err)
 		}
-		runner.exchange.resumed.countRequest() // SendChecked also waits for the response
+		runner.exchange.eventStream.countRequest() // SendChecked also waits for the response
 		return runner.retrier.handleBroken(attempt, err)
 	}
-	if !runner.body.running { // no buffer is needed while waiting for the response
+	if !runner.body.sending { // no buffer is needed while waiting for the response
 		runner.conn.ReleaseEmptyBuffers()
 		writer.ReleaseEmptyBuffer()
 	}
@@ -66,10 +66,10 @@ func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 // awaitResponse waits for the response and sends it to the client.
 func (runner *attemptRunner) awaitResponse(attempt *attempt) decision {
 	if err := runner.readResponseHeader(attempt, attempt.conn.Writer()); err != nil {
-		if attempt.isUnread() {
+		if attempt.isUnprocessed() {
 			return runner.retrier.handleUnsent(attempt, err)
 		}
-		runner.exchange.resumed.countRequest()
+		runner.exchange.eventStream.countRequest()
 		return runner.retrier.handleBroken(attempt, err)
 	}
 	return runner.processResponse(attempt)
@@ -86,13 +86,13 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	case attempt.route.Kind == route.Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), runner.exchange.shedByOwner(attempt):
 		return runner.retrier.handleRefused(attempt)
 	case attempt.route.Kind == route.Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
-		runner.exchange.resumed.countRequest()
+		runner.exchange.eventStream.countRequest()
 		return runner.retrier.handlePeerStopped(attempt)
 	case attempt.route.Kind == route.Local && res.Status() == 421 && runner.retrier.reportsNotAcquired(res):
 		return runner.retrier.handleNotAcquired(attempt)
-	case runner.exchange.resumed != nil && (brokeAtOwner(attempt) || drainedAtOwner(attempt)):
+	case runner.exchange.eventStream != nil && (brokeAtOwner(attempt) || drainedAtOwner(attempt)):
 		return runner.retrier.handleUnansweredResume(attempt)
-	case runner.exchange.resumed != nil:
+	case runner.exchange.eventStream != nil:
 		if !runner.retrier.acceptsResumption(attempt) {
 			return done
 		}
@@ -113,7 +113,7 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	if began, err := runner.relay.relayResponse(attempt); !began {
 		return runner.retrier.handleBroken(attempt, err)
 	}
-	if stream := runner.exchange.resumed; stream != nil && stream.ended && !runner.closing.Load() {
+	if stream := runner.exchange.eventStream; stream != nil && stream.ended && !runner.closing.Load() {
 		return decision{action: actionNextStream}
 	}
 	return done
@@ -162,7 +162,7 @@ func (runner *attemptRunner) writeRequest(attempt *attempt, writer *h1.Writer) e
 	if err := runner.reply.sendAccepted(); err != nil {
 		return err
 	}
-	runner.body.start(writer, 0)
+	runner.body.startSending(writer, 0)
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (runner *attemptRunner) readResponseHeader(attempt *attempt, writer *h1.Wri
 		if attempt.route.Kind == route.Local {
 			runner.server.appSilence.RecordResponse(runner.server.clock.Now())
 		}
-		runner.reply.repaired(res)
+		runner.reply.logRepairs(res)
 		switch {
 		case res.IsSwitchingProtocols() && !runner.req.RequestsUpgrade():
 			return errNotSwitched
@@ -190,10 +190,10 @@ func (runner *attemptRunner) readResponseHeader(attempt *attempt, writer *h1.Wri
 			if attempt.bodyOnDemand {
 				attempt.bodyOnDemand = false
 				runner.disconnect.disarm()
-				runner.body.start(writer, len(runner.body.buffered))
+				runner.body.startSending(writer, len(runner.body.buffered))
 			}
 		default:
-			if runner.exchange.resumed != nil {
+			if runner.exchange.eventStream != nil {
 				continue // the client already has its final response header
 			}
 			if err := runner.reply.forwardInterim(res); err != nil {
@@ -203,7 +203,7 @@ func (runner *attemptRunner) readResponseHeader(attempt *attempt, writer *h1.Wri
 	}
 }
 
-// askLease returns the remaining time of the lease. It is called right before the first byte is
+// remainingLease returns the remaining time of the lease. It is called right before the first byte is
 // sent to the app.
 func (runner *attemptRunner) askLease() (time.Duration, error) {
 	left := runner.server.options.Cluster.LeaseLeft()

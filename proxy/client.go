@@ -20,20 +20,20 @@ import (
 // request and their helper types share it. A helper contains the requestState and not the client, so
 // that it cannot call the steps of the client.
 type requestState struct {
-	server   *Server
-	conn     *h1.Conn
-	ingress  string           // name of the node at the other end; empty means that it is a client
-	from     forwarded.Client // address of the client
-	settings *Settings        // settings in force for this request
+	server     *Server
+	conn       *h1.Conn
+	ingress    string           // name of the node at the other end; empty means that it is a client
+	clientAddr forwarded.Client // address of the client
+	settings   *Settings        // settings in force for this request
 
 	req      h1.Request
 	exchange exchange
 	body     requestBody
 
-	// edit and extra are reused for each header.
-	edit  h1.Edit
-	extra []byte
-	// slowResponse is the key of a response in Server.sizes, while a response of unknown duration from
+	// headerEdit and extra are reused for each header.
+	headerEdit h1.Edit
+	extraLines []byte
+	// slowResponse is the key of a response in Server.largeResponses, while a response of unknown duration from
 	// another node is being forwarded. Zero means none, or that the response already counts as
 	// slow.
 	slowResponse atomic.Uint64
@@ -42,17 +42,17 @@ type requestState struct {
 	escaped bool
 }
 
-// draining reports whether the connection must close after its present response because the node is
+// isDraining reports whether the connection must close after its present response because the node is
 // leaving. Connections from other nodes stay open, because those nodes stop sending when the shard
 // map changes.
-func (state *requestState) draining() bool {
+func (state *requestState) isDraining() bool {
 	return state.ingress == "" && state.server.draining.Load()
 }
 
-// last reports whether the client has declared that this request is its last one, and the body has
+// isLastRequest reports whether the client has declared that this request is its last one, and the body has
 // been read completely.
-func (state *requestState) last() bool {
-	return !state.req.KeepAlive() && state.req.Body.Done() && !state.body.broken
+func (state *requestState) isLastRequest() bool {
+	return !state.req.KeepAlive() && state.req.Body.Done() && !state.body.unreadable
 }
 
 // connState is the part of a client that starts from zero for each connection. The other fields keep
@@ -66,15 +66,15 @@ type connState struct {
 	loopAttempt   loopAttempt // the last attempt that the loop has started
 	parkRequested atomic.Bool // the sweep has requested to park the connection
 
-	// idle is when the connection began to wait for a request, by the clock of the server. Zero
+	// idleStart is when the connection began to wait for a request, by the clock of the server. Zero
 	// means that a request is in progress.
-	idle atomic.Int64
-	// pollSince is the time of the first attempt of a long poll that was sent again because its
+	idleStart atomic.Int64
+	// longPollStart is the time of the first attempt of a long poll that was sent again because its
 	// shard moved, by the clock of the server. Zero means none.
-	pollSince atomic.Int64
-	// reused means that the connection has carried a request before the present one. When such a
+	longPollStart atomic.Int64
+	// carriedRequest means that the connection has carried a request before the present one. When such a
 	// connection is closed without a response, clients repeat a safe request.
-	reused atomic.Bool
+	carriedRequest atomic.Bool
 	// evicted means that the connection was closed in favor of another one.
 	evicted atomic.Bool
 	// unobserved means that no visit of the registry was in progress when the registry removed the
@@ -114,9 +114,9 @@ type client struct {
 	handedToLoop bool   // the client is being handed to a loop, so no other goroutine may use it
 
 	slot slot
-	// lastSeen is the run number at the last call of Stalled. Only Stalled uses it.
-	lastSeen   uint32
-	disconnect disconnectWatch
+	// stalledSeenRun is the run number at the last call of Stalled. Only Stalled uses it.
+	stalledSeenRun uint32
+	disconnect     disconnectWatch
 	// session is the resumable WebSocket of the connection; it is set only at the ingress.
 	session      atomic.Pointer[webSocketSession]
 	headerMemory buffer.Reservation // memory of a header that has been read partly
@@ -125,23 +125,23 @@ type client struct {
 	closing    atomic.Bool
 	goroutines *sync.WaitGroup // counts the goroutines of the connection
 	parkDelay  atomic.Int64    // required idle time in nanoseconds
-	// parkedHalves is the number of parked directions of the WebSocket. registry.mu protects it.
-	parkedHalves int
+	// parkedDirections is the number of parked directions of the WebSocket. registry.mu protects it.
+	parkedDirections int
 
-	leaseCheck      func() (time.Duration, error) // bound method askLease
+	leaseCheck      func() (time.Duration, error) // bound method remainingLease
 	releaseAdmitted func()                        // bound method admission.release
 	onHeaderMemory  func(delta int)               // bound method noteHeaderMemory
 
 	admission admission
 
 	// Only the sweep uses the following fields.
-	seenRun       uint32        // number of the run at the last sweep
+	lastSweptRun  uint32        // number of the run at the last sweep
 	streamRun     uint32        // number of the run that counts as a stream
-	since         time.Duration // when the sweep first saw the run, or last saw its body being read
+	runSeenAt     time.Duration // when the sweep first saw the run, or last saw its body being read
 	nextPathCheck time.Duration // when to check the path to the owner again
 	cancelledRun  uint32        // number of the cancelled run of a resumable stream
 	cancelledAt   time.Duration // when the sweep found it cancelled
-	movedAt       time.Duration // when the sweep first saw that the shard has moved; zero means that it has not
+	moveSeenAt    time.Duration // when the sweep first saw that the shard has moved; zero means that it has not
 }
 
 // newClient returns a client for a connection. The caller must run serve. newClient may reuse the
@@ -164,9 +164,9 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	}
 	options.Direct = direct(conn)
 	c.conn.Reset(conn, options)
-	c.life = lifetime{within: ctx}
+	c.life = lifetime{parentCtx: ctx}
 	if ingress == "" {
-		c.from.Set(conn, c.settings.TrustedProxies)
+		c.clientAddr.Set(conn, c.settings.TrustedProxies)
 		listener.SetUserTimeout(conn, c.settings.IdleTimeout)
 	}
 	return c
@@ -175,18 +175,18 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 // makeClient allocates a client without a connection, and connects its parts.
 func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{server: s, conn: &h1.Conn{}}}
-	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.from, Place: s.placeKey}
+	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: s.placeKey}
 	c.slot.client = c.conn
 	c.headerMemory.SetStop(c.conn.StopHeader)
 	c.body.init(s, c.conn, &c.req, c.bodySent)
 	c.releaseAdmitted, c.onHeaderMemory = c.admission.release, c.noteHeaderMemory
-	c.disconnect.init(c.conn, c.clientGone)
+	c.disconnect.init(c.conn, c.onClientClosed)
 	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, closing: &c.closing, life: &c.life}
 	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
-	c.relay.leaves = c.relay.answerLeaves
+	c.relay.beforeFirstByte = c.relay.markResponseBegun
 	c.retrier = retrier{
-		requestState: &c.requestState, reply: c.reply, slot: &c.slot, disconnect: &c.disconnect, closing: &c.closing, pollSince: &c.pollSince,
+		requestState: &c.requestState, reply: c.reply, slot: &c.slot, disconnect: &c.disconnect, closing: &c.closing, pollSince: &c.longPollStart,
 	}
 	c.runner = attemptRunner{
 		requestState: &c.requestState, reply: c.reply, requestWriter: c.requestWriter, relay: &c.relay, retrier: &c.retrier, wait: &c.wait,
@@ -206,34 +206,34 @@ func makeClient(s *Server) *client {
 	return c
 }
 
-// bodyPatience is how long the proxy waits for a request body before the minimum rate applies.
-const bodyPatience = 10 * time.Second
+// bodyRateGrace is how long the proxy waits for a request body before the minimum rate applies.
+const bodyRateGrace = 10 * time.Second
 
 // clientOptions returns the limits for a connection of a client, or for a connection from the node
 // ingress.
-func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
+func (s *Server) clientOptions(ingress string, settings *Settings) h1.Options {
 	options := h1.Options{
 		Lingering:      &s.lingering,
-		MaxHeaderBytes: set.MaxHeaderBytes, MaxHeaderLines: set.MaxHeaders, MaxTargetBytes: set.MaxURI,
-		Timeouts: h1.Timeouts{First: set.IdleTimeout, Header: set.HeaderTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
+		MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders, MaxTargetBytes: settings.MaxURI,
+		Timeouts: h1.Timeouts{First: settings.IdleTimeout, Header: settings.HeaderTimeout, Body: settings.IdleTimeout, Write: settings.IdleTimeout},
 	}
-	options.Timeouts.MinRate, options.Timeouts.RateGrace = max(set.MinBodyRate, 0), bodyPatience
+	options.Timeouts.MinRate, options.Timeouts.RateGrace = max(settings.MinBodyRate, 0), bodyRateGrace
 	if ingress != "" {
 		// The ingress enforces the rate for its client. This limit applies to an ingress that fails
 		// to do so, and is therefore more generous.
-		options.Timeouts.RateGrace += bodyPatience / 2
+		options.Timeouts.RateGrace += bodyRateGrace / 2
 		options.Timeouts.First = 0 // the ingress decides how long its connection stays idle
-		options = peerOptions(options, set)
+		options = peerOptions(options, settings)
 	}
 	return options
 }
 
-// clientGone is called in another goroutine when the client has closed its sending side.
-func (c *client) clientGone() {
+// onClientClosed is called in another goroutine when the client has closed its sending side.
+func (c *client) onClientClosed() {
 	if c.closing.Load() {
 		return // this node has closed the connection
 	}
-	c.server.metrics.clientsGone.Add(1)
+	c.server.metrics.clientDisconnects.Add(1)
 	c.terminate(causeClientGone)
 }
 
@@ -272,12 +272,12 @@ func (c *client) reportStopped() bool {
 }
 
 // bodySent is called when the goroutine that sends the body ends.
-func (c *client) bodySent(rerr error) {
-	if rerr == nil {
+func (c *client) bodySent(readErr error) {
+	if readErr == nil {
 		c.disconnect.arm() // no goroutine reads from the client now, so watch for a disconnect
 		return
 	}
-	if errors.Is(rerr, h1.ErrStopped) {
+	if errors.Is(readErr, h1.ErrStopped) {
 		return
 	}
 	// Cancel the run, because the app must not mistake a truncated request for a complete one. Keep
@@ -290,7 +290,7 @@ func (c *client) bodySent(rerr error) {
 // noteHeaderMemory is called by the connection when the memory of a partly read header changes. It
 // also records that the client is no longer idle.
 func (c *client) noteHeaderMemory(delta int) {
-	c.idle.Store(0)
+	c.idleStart.Store(0)
 	if delta < 0 {
 		c.server.headerMemory.Release(&c.headerMemory)
 		return

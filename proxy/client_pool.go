@@ -36,15 +36,15 @@ func (p *clientPool) put(c *client) {
 // connection has ended.
 func (c *client) isReusable() bool {
 	return c.unobserved && !c.escaped && c.ingress == "" && c.server.options.Handler == nil && !c.closing.Load() &&
-		c.body.done == nil && !c.admission.isActive() && c.exchange.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
+		c.body.sendDone == nil && !c.admission.isActive() && c.exchange.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
 }
 
 // reset removes all state of the previous connection, and keeps allocated buffers. The run numbers
 // continue, because the sweep identifies runs by their number.
 func (c *client) reset() {
-	c.exchange, c.from = exchange{}, forwarded.Client{}
+	c.exchange, c.clientAddr = exchange{}, forwarded.Client{}
 	c.body.reset()
-	c.body.free()
+	c.body.releaseBuffer()
 	c.slot.conn.Store(nil)
 	c.slot.node.Store(nil)
 	c.connState = connState{}

@@ -109,7 +109,7 @@ func TestEscapedClientIsNotReused(t *testing.T) {
 		"one that has waited":         {"", func(c *client) { c.life.context() }},
 		"one that was upgraded":       {"", func(c *client) { c.escaped = true }},
 		"one that was ended here":     {"", func(c *client) { c.terminate(causeShutdown) }},
-		"one whose body was sent on":  {"", func(c *client) { c.body.done = make(chan struct{}, 1) }},
+		"one whose body was sent on":  {"", func(c *client) { c.body.sendDone = make(chan struct{}, 1) }},
 		"one that is watched":         {"", func(c *client) { c.disconnect.arm() }},
 		"one that counts for a shard": {"", func(c *client) { c.admission.end = nothing }},
 	} {
@@ -130,9 +130,9 @@ func TestReusedClientIsReset(t *testing.T) {
 		s := spareServer()
 		for range 50 {
 			over := briefly(t, s, "", func(c *client) {
-				c.exchange.Key, c.from.Trusted, c.exchange.keep = []byte("k"), true, true
-				c.from.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
-				c.body.buffered, c.body.overflow, c.body.broken = append(c.body.buffered, "body"...), true, true
+				c.exchange.Key, c.clientAddr.Trusted, c.exchange.keepAlive = []byte("k"), true, true
+				c.clientAddr.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
+				c.body.buffered, c.body.exceedsBuffer, c.body.unreadable = append(c.body.buffered, "body"...), true, true
 				c.evicted.Store(true)
 				c.slot.begin(route.Local, 3, 0, &connpool.Conn{}, new(string))
 				c.slot.finish()
@@ -143,8 +143,8 @@ func TestReusedClientIsReset(t *testing.T) {
 			if c != over {
 				continue // not this time
 			}
-			if c.exchange.Key != nil || c.exchange.keep || c.from.Trusted || c.from.Addr.IsValid() || len(c.body.buffered) > 0 || c.body.overflow || c.body.broken || c.evicted.Load() ||
-				c.slot.conn.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.unobserved {
+			if c.exchange.Key != nil || c.exchange.keepAlive || c.clientAddr.Trusted || c.clientAddr.Addr.IsValid() || len(c.body.buffered) > 0 || c.body.exceedsBuffer || c.body.unreadable || c.evicted.Load() ||
+				c.slot.conn.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.ended || c.unobserved {
 				t.Errorf("it has something of the one before: %+v", &c.exchange)
 			}
 			return

@@ -16,18 +16,18 @@ import (
 func (c *client) hasRelay() bool { return c.relay.hasWebSocket() }
 
 // serveAll runs serve, and continues with the relays of the connection in goroutines that hands
-// counts. It calls over when the connection has ended, even if an app in this process has called
+// counts. It calls onEnd when the connection has ended, even if an app in this process has called
 // runtime.Goexit.
-func (c *client) serveAll(hands *sync.WaitGroup, over func()) {
-	c.goroutines = hands
-	defer c.continueServing(over)
+func (c *client) serveAll(goroutines *sync.WaitGroup, onEnd func()) {
+	c.goroutines = goroutines
+	defer c.continueServing(onEnd)
 	c.serve()
 }
 
 // serveOn is like serveAll, for a client that an event loop has handed off.
-func (c *client) serveOn(hands *sync.WaitGroup, over func()) {
-	c.goroutines = hands
-	defer c.continueServing(over)
+func (c *client) serveOn(goroutines *sync.WaitGroup, onEnd func()) {
+	c.goroutines = goroutines
+	defer c.continueServing(onEnd)
 	c.runStep(c.serveRequests)
 }
 
@@ -55,9 +55,9 @@ func (c *client) runStep(step func()) {
 }
 
 // continueServing runs the relay that has started, or hands the client to an event loop. In all
-// other cases the connection has ended or was parked; then continueServing calls over, unless it
+// other cases the connection has ended or was parked; then continueServing calls onEnd, unless it
 // was parked.
-func (c *client) continueServing(over func()) {
+func (c *client) continueServing(onEnd func()) {
 	if c.handedToLoop {
 		c.handedToLoop = false
 		c.eventLoops.join(c) // c belongs to another goroutine now
@@ -65,21 +65,21 @@ func (c *client) continueServing(over func()) {
 	}
 	if !c.hasRelay() {
 		if !c.parked {
-			over()
+			onEnd()
 		}
 		c.server.clients.put(c) // c belongs to another goroutine now
 		return
 	}
 	relay := c.relay.webSocket
-	carries := func() {
+	runDown := func() {
 		if relay.runDown() {
 			return // the direction has parked
 		}
-		defer c.continueServing(over)
+		defer c.continueServing(onEnd)
 		c.runStep(c.continueSession)
 	}
-	relay.down.wake = relay.wakeFunc(carries)
-	c.goroutines.Go(carries)
+	relay.down.wake = relay.wakeFunc(runDown)
+	c.goroutines.Go(runDown)
 }
 
 // continueSession runs after the direction down of a relay has ended. It ends the relay and
@@ -100,9 +100,9 @@ func (c *client) finishRelay() {
 	defer c.finishExchange()
 	relay := c.relay.webSocket
 	c.runRelay(relay)
-	c.runner.recordLoad(relay.attempt.route.Kind, 0, relay.sent) // the duration of a tunnel does not count as load
+	c.runner.recordLoad(relay.attempt.route.Kind, 0, relay.sentBefore) // the duration of a tunnel does not count as load
 	if relay.toClient {
-		c.resume()
+		c.runNextRelays()
 	}
 }
 
@@ -110,7 +110,7 @@ func (c *client) finishRelay() {
 // session.
 func (c *client) runRelay(relay *webSocketRelay) {
 	defer c.leaveRelay()
-	relay.finish()
+	relay.stopUp()
 	cancelCause := relay.attempt.abort()
 	if !relay.toClient {
 		relay.reportEnd(cancelCause)
@@ -118,7 +118,7 @@ func (c *client) runRelay(relay *webSocketRelay) {
 	}
 	relay.end()
 	relay.decideOutcome(cancelCause, &c.exchange, relay.attempt.route)
-	relay.session.bulk = relay.isBulk()
+	relay.session.lastRelayBulk = relay.isBulk()
 	sessionLog{&c.requestState}.relayEnded(relay.recordEnd())
 }
 

@@ -49,27 +49,27 @@ func (s *Server) acquireConnSlot(places chan<- struct{}) {
 
 // idleConn is a connection without a request.
 type idleConn struct {
-	since time.Duration
-	close func()
+	idleSince time.Duration
+	close     func()
 }
 
 // evictIdle closes up to most client connections that have been idle for at least least, beginning
 // with the longest idle ones. A connection in its TLS handshake counts as idle.
-func (s *Server) evictIdle(least time.Duration, most int) {
+func (s *Server) evictIdle(minIdle time.Duration, maxCount int) {
 	s.tick() // if there are only handshakes, no sweep updates the clock
 	now := s.clock.Now()
 	s.conns.withClients(nil, func(list []*client) {
-		var all []idleConn
+		var candidates []idleConn
 		for _, c := range list {
-			since := time.Duration(c.idle.Load())
-			if c.ingress == "" && since != 0 && now-since >= least && !c.evicted.Load() {
-				all = append(all, idleConn{since, func() { c.evicted.Store(true); c.conn.StopWaiting() }})
+			since := time.Duration(c.idleStart.Load())
+			if c.ingress == "" && since != 0 && now-since >= minIdle && !c.evicted.Load() {
+				candidates = append(candidates, idleConn{since, func() { c.evicted.Store(true); c.conn.StopWaiting() }})
 			}
 		}
-		all = s.conns.appendIdle(all, now, least)
-		all = s.handshakes.appendIdle(all, now-least)
-		slices.SortFunc(all, func(a, b idleConn) int { return cmp.Compare(a.since, b.since) })
-		for _, i := range all[:min(most, len(all))] {
+		candidates = s.conns.appendIdle(candidates, now, minIdle)
+		candidates = s.handshakes.appendIdle(candidates, now-minIdle)
+		slices.SortFunc(candidates, func(first, second idleConn) int { return cmp.Compare(first.idleSince, second.idleSince) })
+		for _, i := range candidates[:min(maxCount, len(candidates))] {
 			i.close()
 			s.metrics.shedIdle.Add(1)
 		}
@@ -78,33 +78,33 @@ func (s *Server) evictIdle(least time.Duration, most int) {
 
 // handshakes contains the connections whose TLS handshake is in progress.
 type handshakes struct {
-	mu  sync.Mutex
-	all map[*tls.Conn]idleConn
+	mu    sync.Mutex
+	conns map[*tls.Conn]idleConn
 }
 
 func (h *handshakes) add(conn *tls.Conn, cancel context.CancelFunc, now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.all == nil {
-		h.all = make(map[*tls.Conn]idleConn)
+	if h.conns == nil {
+		h.conns = make(map[*tls.Conn]idleConn)
 	}
-	h.all[conn] = idleConn{now, cancel}
+	h.conns[conn] = idleConn{now, cancel}
 }
 
 func (h *handshakes) remove(conn *tls.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.all, conn)
+	delete(h.conns, conn)
 }
 
 // appendIdle appends the connections whose handshake began at until or before.
-func (h *handshakes) appendIdle(all []idleConn, until time.Duration) []idleConn {
+func (h *handshakes) appendIdle(candidates []idleConn, deadline time.Duration) []idleConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, i := range h.all {
-		if i.since <= until {
-			all = append(all, i)
+	for _, entry := range h.conns {
+		if entry.idleSince <= deadline {
+			candidates = append(candidates, entry)
 		}
 	}
-	return all
+	return candidates
 }

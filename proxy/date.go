@@ -11,12 +11,12 @@ func (s *Server) tick() {
 	now := time.Now()
 	s.clock.Update(now)
 	second := now.Unix()
-	if s.second.Swap(second) == second {
+	if s.dateSecond.Swap(second) == second {
 		return
 	}
 	date := fasthttp.AppendHTTPDate(nil, time.Unix(second, 0))
-	s.now.Store(&date)
+	s.dateValue.Store(&date)
 }
 
 // date returns the value of the Date header. It is up to a second and one sweep old.
-func (s *Server) date() []byte { return *s.now.Load() }
+func (s *Server) date() []byte { return *s.dateValue.Load() }

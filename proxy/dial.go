@@ -25,79 +25,79 @@ func (s *Server) poolOptions() connpool.Options {
 
 // newAppPool returns the pool of connections to the app.
 func (s *Server) newAppPool() *connpool.Pool {
-	o := s.poolOptions()
-	o.Dial = s.dialUpstream
+	options := s.poolOptions()
+	options.Dial = s.dialUpstream
 	if s.options.Handler != nil {
-		o.Dial = s.newHandlerConn
+		options.Dial = s.newHandlerConn
 	}
-	o.MaxConns, o.MaxShardConns, o.CheckBeforeReuse = s.options.MaxUpstreamConns, max(s.options.MaxShardConns, 0), true
-	return connpool.New(o)
+	options.MaxConns, options.MaxShardConns, options.CheckBeforeReuse = s.options.MaxUpstreamConns, max(s.options.MaxShardConns, 0), true
+	return connpool.New(options)
 }
 
 // newPeerPool returns the pool of connections to another node.
 func (s *Server) newPeerPool(node string) *connpool.Pool {
-	o := s.poolOptions()
-	o.Node, o.MaxIdle = node, s.options.PeerConns
-	o.Dial = func(ctx context.Context) (*connpool.Conn, error) { return s.dialPeer(ctx, node) }
-	o.OpenStream = func() *connpool.Conn { return s.openStream(node) }
-	o.OpenWebSocketStream = func(ctx context.Context) *connpool.Conn { return s.openWebSocketStream(ctx, node) }
-	return connpool.New(o)
+	options := s.poolOptions()
+	options.Node, options.MaxIdle = node, s.options.PeerConns
+	options.Dial = func(ctx context.Context) (*connpool.Conn, error) { return s.dialPeer(ctx, node) }
+	options.OpenStream = func() *connpool.Conn { return s.openStream(node) }
+	options.OpenWebSocketStream = func(ctx context.Context) *connpool.Conn { return s.openWebSocketStream(ctx, node) }
+	return connpool.New(options)
 }
 
 // dialUpstream connects to the app.
 func (s *Server) dialUpstream(ctx context.Context) (*connpool.Conn, error) {
-	set := s.settings.Load()
-	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
+	settings := s.settings.Load()
+	ctx, cancel := context.WithTimeout(ctx, settings.ConnectTimeout)
 	defer cancel()
 	conn, err := s.options.DialUpstream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	adopted := rawio.Adopt(conn)
-	return s.newUpstreamConn(adopted, set, h1.Options{
-		Direct: direct(adopted), MaxHeaderBytes: set.MaxHeaderBytes, MaxHeaderLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
+	return s.newUpstreamConn(adopted, settings, h1.Options{
+		Direct: direct(adopted), MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders, Timeouts: h1.Timeouts{Body: max(settings.UpstreamIdleTimeout, 0)},
 	}), nil
 }
 
 // dialPeer opens a connection to another node. The owner limits the duration of a response.
 func (s *Server) dialPeer(ctx context.Context, node string) (*connpool.Conn, error) {
-	set := s.settings.Load()
-	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
+	settings := s.settings.Load()
+	ctx, cancel := context.WithTimeout(ctx, settings.ConnectTimeout)
 	defer cancel()
 	conn, err := s.options.Cluster.Dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	return s.newPeerConn(conn, set), nil
+	return s.newPeerConn(conn, settings), nil
 }
 
 // newPeerConn wraps a connection or a multiplexed stream to another node.
-func (s *Server) newPeerConn(conn net.Conn, set *Settings) *connpool.Conn {
-	l := s.newUpstreamConn(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
-	l.Mux, _ = conn.(connpool.MuxStream)
-	if l.Mux != nil {
-		conn = l.Mux.SessionConn()
+func (s *Server) newPeerConn(conn net.Conn, settings *Settings) *connpool.Conn {
+	peerConn := s.newUpstreamConn(conn, settings, peerOptions(h1.Options{Direct: direct(conn)}, settings))
+	peerConn.Mux, _ = conn.(connpool.MuxStream)
+	if peerConn.Mux != nil {
+		conn = peerConn.Mux.SessionConn()
 	}
-	l.Unencrypted = direct(conn)
-	if b, ok := conn.(interface{ Boot() uint64 }); ok {
-		l.Boot = b.Boot()
+	peerConn.Unencrypted = direct(conn)
+	if bootReporter, ok := conn.(interface{ Boot() uint64 }); ok {
+		peerConn.Boot = bootReporter.Boot()
 	}
 	if n, ok := conn.(interface{ Nonce() uint64 }); ok {
-		l.Nonce = n.Nonce()
+		peerConn.Nonce = n.Nonce()
 	}
-	return l
+	return peerConn
 }
 
 // newUpstreamConn returns an upstreamConn for a connection that has just been dialed.
-func (s *Server) newUpstreamConn(conn net.Conn, set *Settings, o h1.Options) *connpool.Conn {
-	l := &connpool.Conn{}
+func (s *Server) newUpstreamConn(conn net.Conn, settings *Settings, options h1.Options) *connpool.Conn {
+	upstream := &connpool.Conn{}
 	// The sweep enforces the timeout for the first byte of the response.
-	o.Timeouts.Header, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
-	o.Buffers = &s.buffers
-	o.ReadBuffer = upstreamRead
-	l.Conn = h1.NewConn(conn, o)
-	l.Checkable = l.HasSocket()
-	return l
+	options.Timeouts.Header, options.Timeouts.Write = settings.HeaderTimeout, settings.IdleTimeout
+	options.Buffers = &s.buffers
+	options.ReadBuffer = upstreamRead
+	upstream.Conn = h1.NewConn(conn, options)
+	upstream.Checkable = upstream.HasSocket()
+	return upstream
 }
 
 // upstreamRead is the size of a read buffer for connections to the app and to other nodes. With it,
@@ -107,30 +107,32 @@ const upstreamRead = 32 << 10
 // direct reports whether the bytes of the connection are the bytes of its socket. That is not the
 // case with TLS.
 func direct(conn net.Conn) bool {
-	d, ok := conn.(interface{ Direct() bool })
-	return ok && d.Direct()
+	connType, ok := conn.(interface{ Direct() bool })
+	return ok && connType.Direct()
 }
 
 // peerOptions sets the header limits of connections between nodes. A header of a client or an app
 // must fit, together with the fields that nodes add. Nodes repeat the key, with up to three bytes
 // per byte because of its encoding, and the host twice. So a node never rejects a header that
 // another node has accepted.
-func peerOptions(o h1.Options, set *Settings) h1.Options {
-	o.MaxHeaderBytes = 4*set.MaxHeaderBytes + 4<<10
-	o.MaxHeaderLines = set.MaxHeaders + 32
-	o.MaxTargetBytes = o.MaxHeaderBytes
-	return o
+func peerOptions(options h1.Options, settings *Settings) h1.Options {
+	options.MaxHeaderBytes = 4*settings.MaxHeaderBytes + 4<<10
+	options.MaxHeaderLines = settings.MaxHeaders + 32
+	options.MaxTargetBytes = options.MaxHeaderBytes
+	return options
 }
 
 // DialURL returns a function for Options.DialUpstream. text is the configured address of the app:
 // http://HOST:PORT or unix:/PATH.
 func DialURL(text string) (func(ctx context.Context) (net.Conn, error), error) {
-	u, err := address.ParseUpstream(text)
+	upstream, err := address.ParseUpstream(text)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: upstream %w", err)
 	}
 	dialer := &net.Dialer{KeepAlive: 15 * time.Second}
-	return func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, u.Network, u.Address) }, nil
+	return func(ctx context.Context) (net.Conn, error) {
+		return dialer.DialContext(ctx, upstream.Network, upstream.Address)
+	}, nil
 }
 
 // unreachableReason returns the reason why a connection could not be established or used, without

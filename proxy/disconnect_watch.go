@@ -18,15 +18,17 @@ const (
 // a goroutine and two context switches. Therefore the sweep starts it only for requests that have
 // run for a while.
 type disconnectWatch struct {
-	conn *h1.Conn
-	left func()
+	conn         *h1.Conn
+	onDisconnect func()
 
 	state atomic.Uint32
 	// mu is held while the watch starts.
 	mu sync.Mutex
 }
 
-func (watch *disconnectWatch) init(conn *h1.Conn, left func()) { watch.conn, watch.left = conn, left }
+func (watch *disconnectWatch) init(conn *h1.Conn, onDisconnect func()) {
+	watch.conn, watch.onDisconnect = conn, onDisconnect
+}
 
 // arm allows the sweep to start the watch. The caller must not read from the connection until
 // disarm.
@@ -37,7 +39,7 @@ func (watch *disconnectWatch) start() {
 	watch.mu.Lock()
 	defer watch.mu.Unlock()
 	if watch.state.CompareAndSwap(watchArmed, watchRunning) {
-		watch.conn.WatchDisconnect(watch.left)
+		watch.conn.WatchDisconnect(watch.onDisconnect)
 	}
 }
 

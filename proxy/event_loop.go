@@ -36,7 +36,7 @@ type eventLoop struct {
 	poller      *rawio.Poller
 	ended       chan struct{} // closed when the goroutine has exited
 	clientCount atomic.Int32  // clients of the loop, including those that are about to join
-	busy        atomic.Int64  // nanoseconds of work since the last call of eventLoopGroup.balance
+	busyNanos   atomic.Int64  // nanoseconds of work since the last call of eventLoopGroup.balance
 
 	// Only the goroutine of the loop uses the following fields.
 	lastID    uint64                           // last poller id; clients and upstream connections share the ids
@@ -63,8 +63,8 @@ type upstreamRegistration struct {
 // connection, or to transfer clients to another loop.
 type message struct {
 	client         *client
-	join           bool
-	upstream       uint64
+	isJoin         bool
+	upstreamID     uint64
 	transferCount  int
 	transferTarget *eventLoop
 }
@@ -90,7 +90,7 @@ func (loop *eventLoop) run() {
 		if events, err = loop.poller.Wait(events[:0]); err != nil {
 			break
 		}
-		began := time.Now()
+		startedAt := time.Now()
 		for _, event := range events {
 			loop.handleEvent(event)
 		}
@@ -98,7 +98,7 @@ func (loop *eventLoop) run() {
 		for len(loop.ready) > 0 {
 			loop.runReady()
 		}
-		loop.busy.Add(int64(time.Since(began)))
+		loop.busyNanos.Add(int64(time.Since(startedAt)))
 	}
 	loop.shutDown()
 }
@@ -127,16 +127,16 @@ func (loop *eventLoop) handleEvent(event rawio.Event) {
 // runReady serves each ready client once. A client with another request waits for the next call, so
 // that it does not delay other clients.
 func (loop *eventLoop) runReady() {
-	some := loop.ready
+	batch := loop.ready
 	loop.ready = nil
-	for _, c := range some {
+	for _, c := range batch {
 		if c.loop.Load() == loop && c.resumeAt == resumeNext {
 			loop.runRecover(c, (*client).handleReadable)
 		}
 	}
-	clear(some)
+	clear(batch)
 	if loop.ready == nil {
-		loop.ready = some[:0]
+		loop.ready = batch[:0]
 	}
 }
 
@@ -168,7 +168,7 @@ func (loop *eventLoop) send(msg message) {
 	switch {
 	case wake:
 		loop.poller.Wake()
-	case closed && msg.join:
+	case closed && msg.isJoin:
 		loop.clientCount.Add(-1)
 		msg.client.eventLoops = nil
 		msg.client.watcher.resume(msg.client)
@@ -185,8 +185,8 @@ func (loop *eventLoop) drainInbox() {
 		case msg.transferTarget != nil:
 			loop.transfer(msg.transferCount, msg.transferTarget)
 		case msg.client == nil:
-			delete(loop.upstreams, msg.upstream)
-		case msg.join:
+			delete(loop.upstreams, msg.upstreamID)
+		case msg.isJoin:
 			loop.adopt(msg.client)
 		default:
 			loop.handleWakeup(msg.client)
@@ -198,7 +198,7 @@ func (loop *eventLoop) drainInbox() {
 // join adds c to the loop. The caller must not use c after that.
 func (loop *eventLoop) join(c *client) {
 	loop.clientCount.Add(1)
-	loop.send(message{client: c, join: true})
+	loop.send(message{client: c, isJoin: true})
 }
 
 // adopt registers c with the loop. It checks whether c has been interrupted, because the wakeup
@@ -220,13 +220,13 @@ func (loop *eventLoop) adopt(c *client) {
 }
 
 // transfer moves n clients that wait for a request to another loop.
-func (loop *eventLoop) transfer(n int, target *eventLoop) {
+func (loop *eventLoop) transfer(count int, target *eventLoop) {
 	for _, c := range loop.clients {
-		if n <= 0 {
+		if count <= 0 {
 			return
 		}
 		if c.resumeAt == resumeNext {
-			n--
+			count--
 			loop.detach(c)
 			target.join(c)
 		}
@@ -314,7 +314,7 @@ func detachFromPoller(conn *h1.Conn) bool {
 // Unregister removes the registration of an upstream connection. It implements eventLoopRef.
 func (loop *eventLoop) Unregister(registration any) {
 	if r, ok := registration.(*upstreamRegistration); ok {
-		loop.send(message{upstream: r.id})
+		loop.send(message{upstreamID: r.id})
 	}
 }
 

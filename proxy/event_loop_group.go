@@ -13,14 +13,14 @@ import (
 // per processor. While one event loop suffices, a request wakes no other goroutine, and the
 // upstream connection is registered with the same loop.
 type eventLoopGroup struct {
-	mu        sync.Mutex
-	server    *Server
-	users     int // listeners whose clients use the loops
-	all       []*eventLoop
-	active    int                        // number of loops that serve clients; zero means that one does
-	idleLooks int                        // number of consecutive calls of balance after which one loop less would suffice
-	none      bool                       // the system supports no event loops
-	newLoop   func() (*eventLoop, error) // replaces newEventLoop in tests; nil means newEventLoop
+	mu          sync.Mutex
+	server      *Server
+	listeners   int // listeners whose clients use the loops
+	loops       []*eventLoop
+	active      int                        // number of loops that serve clients; zero means that one does
+	idleChecks  int                        // number of consecutive calls of balance after which one loop less would suffice
+	unsupported bool                       // the system supports no event loops
+	newLoop     func() (*eventLoop, error) // replaces newEventLoop in tests; nil means newEventLoop
 }
 
 // open makes the loops available to the clients of a listener, until close.
@@ -28,18 +28,18 @@ func (g *eventLoopGroup) open(s *Server) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.server = s
-	g.users++
+	g.listeners++
 }
 
 // close is called when all clients of a listener have ended. The last call ends the loops.
 func (g *eventLoopGroup) close() {
 	g.mu.Lock()
-	var all []*eventLoop
-	if g.users--; g.users == 0 {
-		all, g.all, g.active = g.all, nil, 0
+	var loops []*eventLoop
+	if g.listeners--; g.listeners == 0 {
+		loops, g.loops, g.active = g.loops, nil, 0
 	}
 	g.mu.Unlock()
-	for _, loop := range all {
+	for _, loop := range loops {
 		_ = loop.poller.Close()
 		<-loop.ended
 	}
@@ -54,62 +54,62 @@ func (g *eventLoopGroup) join(c *client) {
 		loop.join(c)
 		return
 	}
-	if c.eligibility.recordMiss(); g.never() {
+	if c.eligibility.recordMiss(); g.isUnsupported() {
 		c.eventLoops = nil
 	}
 	c.watcher.resume(c)
 }
 
-// never reports whether the system supports no event loops.
-func (g *eventLoopGroup) never() bool {
+// isUnsupported reports whether the system supports no event loops.
+func (g *eventLoopGroup) isUnsupported() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.none
+	return g.unsupported
 }
 
 // pick returns a loop for another client, or nil if there is none.
 func (g *eventLoopGroup) pick() *eventLoop {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.all) == 0 && !g.grow() {
+	if len(g.loops) == 0 && !g.addLoop() {
 		return nil
 	}
-	return least(g.all[:max(g.active, 1)])
+	return leastLoaded(g.loops[:max(g.active, 1)])
 }
 
-// grow adds a loop. The caller must hold mu.
-func (g *eventLoopGroup) grow() bool {
-	if g.none {
+// addLoop adds a loop. The caller must hold mu.
+func (g *eventLoopGroup) addLoop() bool {
+	if g.unsupported {
 		return false
 	}
-	fresh := newEventLoop
+	create := newEventLoop
 	if g.newLoop != nil {
-		fresh = g.newLoop
+		create = g.newLoop
 	}
-	loop, err := fresh()
+	loop, err := create()
 	if err != nil {
-		g.none = errors.Is(err, errors.ErrUnsupported) // other errors are temporary
+		g.unsupported = errors.Is(err, errors.ErrUnsupported) // other errors are temporary
 		g.server.options.Log.Debug().Err(err).Msg("event loop not available")
 		return false
 	}
-	g.all = append(g.all, loop)
+	g.loops = append(g.loops, loop)
 	return true
 }
 
-// least returns the loop with the fewest clients.
-func least(all []*eventLoop) *eventLoop {
-	return slices.MinFunc(all, func(a, b *eventLoop) int { return cmp.Compare(a.clientCount.Load(), b.clientCount.Load()) })
+// leastLoaded returns the loop with the fewest clients.
+func leastLoaded(loops []*eventLoop) *eventLoop {
+	return slices.MinFunc(loops, func(a, b *eventLoop) int { return cmp.Compare(a.clientCount.Load(), b.clientCount.Load()) })
 }
 
 const (
-	// loopBusy is the share of time in percent above which a loop counts as overloaded, so that
+	// overloadPercent is the share of time in percent above which a loop counts as overloaded, so that
 	// another loop is added.
-	loopBusy = 75
-	// loopSpare is the share of time in percent below which one loop less would suffice. loopCalm
+	overloadPercent = 75
+	// sparePercent is the share of time in percent below which one loop less would suffice. shrinkAfterChecks
 	// is the number of consecutive checks before that loop is stopped. It is more than one because
 	// each client of the loop must move.
-	loopSpare = 50
-	loopCalm  = 5
+	sparePercent      = 50
+	shrinkAfterChecks = 5
 )
 
 // count returns the number of clients in all loops.
@@ -117,7 +117,7 @@ func (g *eventLoopGroup) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := int32(0)
-	for _, loop := range g.all {
+	for _, loop := range g.loops {
 		n += loop.clientCount.Load()
 	}
 	return int(n)
@@ -129,37 +129,37 @@ func (g *eventLoopGroup) balance(passed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.active = max(g.active, 1)
-	total, most, all := int32(0), time.Duration(0), time.Duration(0)
-	for _, loop := range g.all {
-		busy := time.Duration(loop.busy.Swap(0))
-		total, most, all = total+loop.clientCount.Load(), max(most, busy), all+busy
+	clientCount, maxBusy, totalBusy := int32(0), time.Duration(0), time.Duration(0)
+	for _, loop := range g.loops {
+		busy := time.Duration(loop.busyNanos.Swap(0))
+		clientCount, maxBusy, totalBusy = clientCount+loop.clientCount.Load(), max(maxBusy, busy), totalBusy+busy
 	}
-	g.idleLooks++
+	g.idleChecks++
 	switch {
-	case total == 0:
+	case clientCount == 0:
 		return
-	case most*100 >= passed*loopBusy && g.active < runtime.GOMAXPROCS(0):
-		if g.active < len(g.all) || g.grow() {
-			g.active, g.idleLooks = g.active+1, 0
+	case maxBusy*100 >= passed*overloadPercent && g.active < runtime.GOMAXPROCS(0):
+		if g.active < len(g.loops) || g.addLoop() {
+			g.active, g.idleChecks = g.active+1, 0
 		}
-	case all*100 >= passed*loopSpare*time.Duration(g.active-1) && g.active <= runtime.GOMAXPROCS(0):
-		g.idleLooks = 0
-	case g.idleLooks >= loopCalm && g.active > 1:
-		g.active, g.idleLooks = g.active-1, 0
+	case totalBusy*100 >= passed*sparePercent*time.Duration(g.active-1) && g.active <= runtime.GOMAXPROCS(0):
+		g.idleChecks = 0
+	case g.idleChecks >= shrinkAfterChecks && g.active > 1:
+		g.active, g.idleChecks = g.active-1, 0
 	}
-	g.spread(int(total))
+	g.rebalance(int(clientCount))
 }
 
-// spread moves clients away from loops that have more than their share, and from inactive loops.
+// rebalance moves clients away from loops that have more than their share, and from inactive loops.
 // The caller must hold mu.
-func (g *eventLoopGroup) spread(total int) {
-	for i, loop := range g.all {
-		fair := 0
+func (g *eventLoopGroup) rebalance(clientCount int) {
+	for i, loop := range g.loops {
+		fairShare := 0
 		if i < g.active {
-			fair = total/g.active + total/16 + 1
+			fairShare = clientCount/g.active + clientCount/16 + 1
 		}
-		if target, many := least(g.all[:g.active]), int(loop.clientCount.Load()); target != loop && many > fair {
-			loop.send(message{transferCount: many - fair, transferTarget: target})
+		if target, clientCount := leastLoaded(g.loops[:g.active]), int(loop.clientCount.Load()); target != loop && clientCount > fairShare {
+			loop.send(message{transferCount: clientCount - fairShare, transferTarget: target})
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestEventLoopCountFollowsLoad(t *testing.T) {
 	if g.pick() == nil {
 		t.Fatal("there is no loop")
 	}
-	g.all[0].clientCount.Store(1)
+	g.loops[0].clientCount.Store(1)
 	for i, look := range []struct {
 		busy []time.Duration // of each in a second
 		want int
@@ -80,7 +80,7 @@ func TestEventLoopCountFollowsLoad(t *testing.T) {
 		{nil, 1},
 	} {
 		for j, busy := range look.busy {
-			g.all[j].busy.Store(int64(busy))
+			g.loops[j].busyNanos.Store(int64(busy))
 		}
 		g.balance(time.Second)
 		if g.active != look.want {
@@ -131,7 +131,7 @@ func TestBufferedDataPreventsParking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &idleWatcher{within: t.Context(), clock: &s.clock, workers: workerpool.New(func(job) {})}
+	l := &idleWatcher{parentCtx: t.Context(), clock: &s.clock, workers: workerpool.New(func(job) {})}
 	defer l.sockets.Close()
 	c := newClient(t.Context(), s, conn, "")
 	l.initClient(c, job{conn: conn})

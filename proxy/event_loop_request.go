@@ -40,10 +40,10 @@ type loopState struct {
 // loopAttempt is an attempt that an event loop has started.
 type loopAttempt struct {
 	attempt
-	began    time.Duration
-	sent     int64    // bytes sent to the client before the attempt
-	before   int64    // bytes sent to the app on the connection before the attempt
-	decision decision // result of the attempt, for resumeDecision
+	startedAt           time.Duration
+	clientBytesBefore   int64    // bytes sent to the client before the attempt
+	upstreamBytesBefore int64    // bytes sent to the app on the connection before the attempt
+	decision            decision // result of the attempt, for resumeDecision
 }
 
 // handleReadable reads the next request and sends it to the app. It never blocks: if the request
@@ -66,15 +66,15 @@ func (c *client) handleReadable() {
 		loop.handOff(c, resumeNext)
 		return
 	}
-	c.idle.Store(0)
-	c.use(c.server.settings.Load())
+	c.idleStart.Store(0)
+	c.useSettings(c.server.settings.Load())
 	if !c.startAttempt(loop) {
 		loop.handOff(c, resumeRequest)
 		return
 	}
 	attempt := &c.loopAttempt.attempt
 	if result := c.runner.sendRequest(attempt); result.action != 0 {
-		c.runner.recordRun(attempt, result, c.loopAttempt.began, c.loopAttempt.sent)
+		c.runner.recordRun(attempt, result, c.loopAttempt.startedAt, c.loopAttempt.clientBytesBefore)
 		c.loopAttempt.decision = result
 		loop.handOff(c, resumeDecision)
 		return
@@ -96,8 +96,8 @@ func (c *client) startAttempt(loop *eventLoop) bool {
 	table := c.server.options.Cluster.Table()
 	keys := c.keysBy(table)
 	c.keys.Keys = keys
-	found, bad := c.keys.Find(false)
-	if bad != nil || found.Keyless || table.Shards() == 0 {
+	found, invalid := c.keys.Find(false)
+	if invalid != nil || found.Keyless || table.Shards() == 0 {
 		c.eligibility.recordMiss()
 		return false
 	}
@@ -129,8 +129,8 @@ func (c *client) startAttempt(loop *eventLoop) bool {
 	c.server.budget.Earn()
 	c.server.load.Sample(c.exchange.Key)
 	c.runner.bindAttempt(attempt)
-	c.loopAttempt.began, c.loopAttempt.sent = c.runner.startTimer()
-	c.loopAttempt.before = conn.Sent()
+	c.loopAttempt.startedAt, c.loopAttempt.clientBytesBefore = c.runner.startTimer()
+	c.loopAttempt.upstreamBytesBefore = conn.Sent()
 	return true
 }
 
@@ -138,7 +138,7 @@ func (c *client) startAttempt(loop *eventLoop) bool {
 // has arrived completely and uses no special feature.
 func (c *client) isLoopable() bool {
 	req := &c.req
-	if !req.KeepAlive() || c.draining() || req.RequestsUpgrade() || req.ExpectsContinue() || c.logs() {
+	if !req.KeepAlive() || c.isDraining() || req.RequestsUpgrade() || req.ExpectsContinue() || c.writesAccessLog() {
 		return false
 	}
 	if c.settings.ProbePath != "" && string(req.Path()) == c.settings.ProbePath || c.isHookPath() {
@@ -172,16 +172,16 @@ func (c *client) handleResponse() {
 	if attempt.route.Kind == route.Local {
 		c.server.appSilence.RecordResponse(c.server.clock.Now())
 	}
-	c.reply.repaired(res)
+	c.reply.logRepairs(res)
 	loop.unregisterUpstream(c)
 	attempt.conn.SetWakeup(nil)
 	result := c.runner.processResponse(attempt)
-	c.runner.recordRun(attempt, result, c.loopAttempt.began, c.loopAttempt.sent)
+	c.runner.recordRun(attempt, result, c.loopAttempt.startedAt, c.loopAttempt.clientBytesBefore)
 	switch {
 	case result.action != actionDone:
 		c.loopAttempt.decision = result
 		loop.handOff(c, resumeDecision)
-	case c.exchange.unsent:
+	case c.exchange.endUnsent:
 		loop.handOff(c, resumeUnsent)
 	default:
 		c.server.metrics.loopRequests.Add(1)
@@ -193,15 +193,15 @@ func (c *client) handleResponse() {
 // finishInLoop finishes a request whose response has been sent, and prepares the connection for the
 // next request.
 func (c *client) finishInLoop(loop *eventLoop) {
-	c.body.free()
-	if !c.exchange.keep || c.exchange.aborted || !c.req.Body.Done() {
+	c.body.releaseBuffer()
+	if !c.exchange.keepAlive || c.exchange.connAborted || !c.req.Body.Done() {
 		loop.handOff(c, resumeFinish)
 		return
 	}
 	c.eligibility.recordHit()
 	c.resumeAt = resumeNext
 	c.conn.ReleaseEmptyBuffers()
-	c.idle.Store(int64(c.server.clock.Now()))
+	c.idleStart.Store(int64(c.server.clock.Now()))
 	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {
 		loop.ready = append(loop.ready, c)
 	}
@@ -213,18 +213,18 @@ func (c *client) resumeExchange(resumeAt resumePoint) {
 	defer c.finishExchange()
 	started := &c.loopAttempt
 	if resumeAt == resumeUnsent {
-		c.exchange.aborted = c.conn.Flush() != nil
+		c.exchange.connAborted = c.conn.Flush() != nil
 		return
 	}
 	result := started.decision
 	if resumeAt == resumeResponse {
 		c.disconnect.arm()
 		result = c.awaitResumed(started)
-		c.runner.recordRun(&started.attempt, result, started.began, started.sent)
+		c.runner.recordRun(&started.attempt, result, started.startedAt, started.clientBytesBefore)
 	}
 	c.router.routeUntilAnswered(started.table, result)
 	c.exchange.leaveQueue()
-	c.resume()
+	c.runNextRelays()
 }
 
 // awaitResumed sends the part of the request that the event loop could not send without blocking.
@@ -233,7 +233,7 @@ func (c *client) awaitResumed(started *loopAttempt) decision {
 	switch err := started.conn.FlushPending(); {
 	case err == nil:
 		return c.runner.awaitResponse(&started.attempt)
-	case started.conn.Sent() == started.before:
+	case started.conn.Sent() == started.upstreamBytesBefore:
 		return c.retrier.handleUnsent(&started.attempt, err)
 	default:
 		return c.retrier.handleBroken(&started.attempt, err)
@@ -268,11 +268,11 @@ func (eligibility *loopEligibility) recordHit() {
 	}
 }
 
-// joinsLoop reports whether an event loop takes over the connection, to wait for the next request
+// joinLoop reports whether an event loop takes over the connection, to wait for the next request
 // and serve it. If it returns true, the caller must not use the connection any more.
-func (c *client) joinsLoop() bool {
+func (c *client) joinLoop() bool {
 	switch {
-	case c.eventLoops == nil || len(c.conn.Buffered()) > 0 || c.logs() || c.draining() || c.parkRequested.Load() || c.isEnding():
+	case c.eventLoops == nil || len(c.conn.Buffered()) > 0 || c.writesAccessLog() || c.isDraining() || c.parkRequested.Load() || c.isEnding():
 		return false
 	case c.eligibility.skip > 0:
 		c.eligibility.skip--

@@ -22,7 +22,7 @@ import (
 // cannot end the stream of a later run.
 type eventRelay struct {
 	state     atomic.Uint64 // run number (32 bits), flags
-	scan      eventstream.Scanner
+	scanner   eventstream.Scanner
 	resumable bool                // the app permits another owner to resume the stream
 	resumed   bool                // the stream has been resumed, so an event id was forwarded before
 	buffer    *eventstream.Buffer // buffers an incomplete event; nil means that bytes are forwarded as they arrive
@@ -51,22 +51,23 @@ func isEvents(res *h1.Response) bool {
 	return len(rest) == 0 || rest[0] == ';'
 }
 
-// begin prepares for the first response of a stream. word means that the app permits resumption.
-func (e *eventRelay) begin(run uint32, word, later bool, hold *eventstream.Buffer) {
-	e.scan = eventstream.Scanner{}
-	e.start(run, word, later, hold)
+// begin prepares for the first response of a stream. resumable means that the app permits
+// resumption.
+func (e *eventRelay) begin(runNumber uint32, resumable, resumed bool, buffer *eventstream.Buffer) {
+	e.scanner = eventstream.Scanner{}
+	e.start(runNumber, resumable, resumed, buffer)
 }
 
 // resume prepares for a response that continues the stream of the previous one.
-func (e *eventRelay) resume(run uint32, word bool) {
-	e.scan.Resume()
+func (e *eventRelay) resume(runNumber uint32, resumable bool) {
+	e.scanner.Resume()
 	e.buffer.Resume()
-	e.start(run, word, true, e.buffer)
+	e.start(runNumber, resumable, true, e.buffer)
 }
 
-func (e *eventRelay) start(run uint32, word, later bool, hold *eventstream.Buffer) {
-	e.resumable, e.resumed, e.buffer = word, later, hold
-	e.state.Store(uint64(run)<<eventsRun | e.resumableFlag())
+func (e *eventRelay) start(runNumber uint32, resumable, resumed bool, buffer *eventstream.Buffer) {
+	e.resumable, e.resumed, e.buffer = resumable, resumed, buffer
+	e.state.Store(uint64(runNumber)<<eventsRun | e.resumableFlag())
 }
 
 // resumableFlag returns eventsResumable if another owner can resume the stream, and zero otherwise.
@@ -74,7 +75,7 @@ func (e *eventRelay) resumableFlag() uint64 {
 	if !e.resumable {
 		return 0
 	}
-	if _, ok := e.scan.ID(); ok || e.resumed && !e.scan.HasInvalidID() {
+	if _, ok := e.scanner.ID(); ok || e.resumed && !e.scanner.HasInvalidID() {
 		return eventsResumable
 	}
 	return 0
@@ -82,25 +83,25 @@ func (e *eventRelay) resumableFlag() uint64 {
 
 // isResumable reports whether another owner can resume the stream of a run. Any goroutine may call
 // it.
-func (e *eventRelay) isResumable(run uint32) bool {
-	now := e.state.Load()
-	return uint32(now>>eventsRun) == run && now&eventsResumable != 0
+func (e *eventRelay) isResumable(runNumber uint32) bool {
+	state := e.state.Load()
+	return uint32(state>>eventsRun) == runNumber && state&eventsResumable != 0
 }
 
 // copy forwards events as they arrive. As in h1.Writer.Copy, rerr is an error of the source or
 // errStreamEnded, and werr is an error of the destination.
-func (e *eventRelay) copy(writer *h1.Writer, body *h1.Body) (rerr, werr error) {
+func (e *eventRelay) copy(writer *h1.Writer, body *h1.Body) (readErr, writeErr error) {
 	if !e.lockWrite() {
 		return errStreamEnded, nil
 	}
 	for {
 		part, err := body.TakeAvailable()
 		if len(part) > 0 {
-			over, werr := e.writePart(writer, part)
-			if werr != nil {
-				return nil, werr
+			ended, writeErr := e.writePart(writer, part)
+			if writeErr != nil {
+				return nil, writeErr
 			}
-			if over {
+			if ended {
 				return errStreamEnded, writer.Flush()
 			}
 		}
@@ -130,20 +131,20 @@ func (e *eventRelay) copy(writer *h1.Writer, body *h1.Body) (rerr, werr error) {
 	}
 }
 
-// writePart writes a part of the stream into the buffer of w. over means that the stream ends with
-// this part.
-func (e *eventRelay) writePart(writer *h1.Writer, part []byte) (over bool, err error) {
-	var whole int
+// writePart writes a part of the stream into the buffer of writer. ended means that the stream ends
+// with this part.
+func (e *eventRelay) writePart(writer *h1.Writer, part []byte) (ended bool, err error) {
+	var completeLen int
 	if e.state.Load()&eventsEndRequested == 0 {
-		whole = e.scan.Next(part)
-	} else if n, ends := e.scan.NextBoundary(part); ends {
-		part, whole, over = part[:n], n, true
+		completeLen = e.scanner.Next(part)
+	} else if n, ends := e.scanner.NextBoundary(part); ends {
+		part, completeLen, ended = part[:n], n, true
 	}
 	if e.buffer != nil {
-		return over, e.buffer.Write(writer, part, whole)
+		return ended, e.buffer.Write(writer, part, completeLen)
 	}
 	_, err = writer.Write(part)
-	return over, err
+	return ended, err
 }
 
 // lockWrite acquires the right to write. It returns false if the stream has ended.
@@ -164,7 +165,7 @@ func (e *eventRelay) unlockWrite() bool {
 	for {
 		old := e.state.Load()
 		next := old&^(eventsBusy|eventsInEvent|eventsResumable) | e.resumableFlag()
-		if !e.scan.Between() {
+		if !e.scanner.Between() {
 			next |= eventsInEvent
 		} else if old&eventsEndRequested != 0 {
 			next |= eventsEnded
@@ -177,10 +178,10 @@ func (e *eventRelay) unlockWrite() bool {
 
 // requestEnd requests the end of the stream of a run. It returns true if the stream has ended, so
 // that the caller may abort its upstream connection.
-func (e *eventRelay) requestEnd(run uint32) bool {
+func (e *eventRelay) requestEnd(runNumber uint32) bool {
 	for {
 		old := e.state.Load()
-		if uint32(old>>eventsRun) != run || old&eventsEnded != 0 {
+		if uint32(old>>eventsRun) != runNumber || old&eventsEnded != 0 {
 			return true
 		}
 		next := old | eventsEndRequested

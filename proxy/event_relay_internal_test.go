@@ -17,7 +17,7 @@ func TestStreamEndAffectsItsOwnRunOnly(t *testing.T) {
 	if _, err := e.writePart(nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	e.scan.Next([]byte("id: 1\n\n"))
+	e.scanner.Next([]byte("id: 1\n\n"))
 	if !e.unlockWrite() || !e.isResumable(7) || e.isResumable(6) {
 		t.Fatal("the stream of run 7 cannot go on, or counts as that of run 6")
 	}
@@ -28,7 +28,7 @@ func TestStreamEndAffectsItsOwnRunOnly(t *testing.T) {
 	if !e.lockWrite() {
 		t.Fatal("the stream of run 8 is over")
 	}
-	if whole := e.scan.Next([]byte("id: 2\n\n" + strings.Repeat("x", 9))); whole != 7 {
+	if whole := e.scanner.Next([]byte("id: 2\n\n" + strings.Repeat("x", 9))); whole != 7 {
 		t.Errorf("whole = %d", whole)
 	}
 	if !e.unlockWrite() || e.requestEnd(8) {

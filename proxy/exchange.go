@@ -17,71 +17,71 @@ import (
 // it.
 type exchange struct {
 	shardkey.Found
-	shard       shardmap.Shard
-	sharded     bool           // shard is set
-	keys        *shardkey.Keys // key configuration with which the key was found, or with which it must have been found at the ingress
-	senderEpoch uint64         // epoch of the map that the sender of a forwarded request has used
-	safety      safety
-	safe        bool          // the method is safe, even if safety forbids another attempt
-	began       time.Duration // when the header had been read, by the exact clock
-	ended       time.Duration // when the response had been sent, by the exact clock; zero means that it was not sent yet
-	id          [2]uint64     // generated X-Request-Id; zero means that none was generated
+	shard        shardmap.Shard
+	hasShard     bool           // shard is set
+	keys         *shardkey.Keys // key configuration with which the key was found, or with which it must have been found at the ingress
+	senderEpoch  uint64         // epoch of the map that the sender of a forwarded request has used
+	safety       safety
+	methodIsSafe bool          // the method is safe, even if safety forbids another attempt
+	startedAt    time.Duration // when the header had been read, by the exact clock
+	endedAt      time.Duration // when the response had been sent, by the exact clock; zero means that it was not sent yet
+	generatedID  [2]uint64     // generated X-Request-Id; zero means that none was generated
 
-	route          route.Kind   // route of the last attempt; zero means no attempt
-	waited         bool         // the request has waited for an owner
-	waitedFor      route.Reason // first reason for waiting
-	tries          int          // attempts after which the request may have run, including attempts at other nodes
-	reusedTries    int          // attempts of tries on a connection that had carried other requests
-	noStreams      bool         // a multiplexed stream has failed, so only connections may be used
-	responsesBegun int          // attempts of tries that received a response header
-	lastCrash      *crashRecord // the last process that crashed while it had this request; nil means none
-	runAborted     bool         // the app may have run the request without a response; see client.reportStopped
-	notAcquired    int          // number of responses with which the app reported that it has not acquired the shard
+	lastRoute          route.Kind   // route of the last attempt; zero means no attempt
+	hasWaited          bool         // the request has waited for an owner
+	firstWaitReason    route.Reason // first reason for waiting
+	tries              int          // attempts after which the request may have run, including attempts at other nodes
+	triesOnReusedConns int          // attempts of tries on a connection that had carried other requests
+	avoidStreams       bool         // a multiplexed stream has failed, so only connections may be used
+	responsesBegun     int          // attempts of tries that received a response header
+	lastCrash          *crashRecord // the last process that crashed while it had this request; nil means none
+	runAborted         bool         // the app may have run the request without a response; see client.reportStopped
+	notAcquiredCount   int          // number of responses with which the app reported that it has not acquired the shard
 
-	// ran means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is sent again
+	// idempotentRan means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is sent again
 	// only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is never
 	// sent again.
-	ran      bool
-	ranEpoch uint64
+	idempotentRan bool
+	ranEpoch      uint64
 
-	waitTime time.Duration // total waiting time
-	ticket   *queue.Ticket
-	dequeued *queue.Ticket // ticket of a request that has left the queue and has no response yet
-	deadline time.Time     // end of all waiting; zero means that the request has not waited
-	pause    time.Duration // last pause before a retry
+	waitTime  time.Duration // total waiting time
+	ticket    *queue.Ticket
+	dequeued  *queue.Ticket // ticket of a request that has left the queue and has no response yet
+	deadline  time.Time     // end of all waiting; zero means that the request has not waited
+	lastPause time.Duration // last pause before a retry
 
-	resumed *resumableStream // the event stream, if it is resumable; nil means none
+	eventStream *resumableStream // the event stream, if it is resumable; nil means none
 
 	account account           // data of the access log line
 	session *webSocketSession // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
 
 	// The following fields are set for a request from another node.
-	onDemand      bool   // the sender sends the body only on demand
-	clientExpects bool   // the client itself waits for a 100 Continue
-	wantAccepted  bool   // the body has been sent, and the sender needs a 100 when the app accepts the request
-	bodyRequested bool   // the 100 for onDemand or wantAccepted was sent
-	wantEpoch     uint64 // the only ownership epoch in which the request may run; zero means any
-	wasResumed    uint64 // value of headerResumed from the sender; zero means none
+	bodyOnDemand          bool   // the sender sends the body only on demand
+	clientExpectsContinue bool   // the client itself waits for a 100 Continue
+	wantsAcceptance       bool   // the body has been sent, and the sender needs a 100 when the app accepts the request
+	bodyRequested         bool   // the 100 for bodyOnDemand or wantsAcceptance was sent
+	requiredEpoch         uint64 // the only ownership epoch in which the request may run; zero means any
+	senderResumeCount     uint64 // value of headerResumed from the sender; zero means none
 
 	// The following fields determine what happens to the client's connection.
-	keep    bool // the connection can carry another request
-	aborted bool // the connection was closed, or must be closed, within a message
-	// unsent means that the end of the response is still buffered. A goroutine must send it,
+	keepAlive   bool // the connection can carry another request
+	connAborted bool // the connection was closed, or must be closed, within a message
+	// endUnsent means that the end of the response is still buffered. A goroutine must send it,
 	// because the event loop must not block.
-	unsent bool
+	endUnsent bool
 }
 
 // resolveShard sets the shard of the key, if the request has a key.
 func (exchange *exchange) resolveShard(table *route.Table) {
-	if !exchange.sharded && !exchange.Keyless {
-		exchange.shard, exchange.sharded = shardmap.ShardOfBytes(exchange.Key, table.Shards()), true
+	if !exchange.hasShard && !exchange.Keyless {
+		exchange.shard, exchange.hasShard = shardmap.ShardOfBytes(exchange.Key, table.Shards()), true
 	}
 }
 
 // isStreamResumption reports whether the request continues an event stream of which the client has
 // already received a part.
 func (exchange *exchange) isStreamResumption() bool {
-	return exchange.resumed != nil && exchange.resumed.responses > 0 && exchange.resumed.requested > 0
+	return exchange.eventStream != nil && exchange.eventStream.responses > 0 && exchange.eventStream.requested > 0
 }
 
 // mayHaveRun reports whether an attempt has failed after a part of the request was sent.
@@ -89,24 +89,24 @@ func (exchange *exchange) mayHaveRun() bool { return exchange.tries > 0 }
 
 // elapsed returns the duration of the request. It sets ended to now if it is not set.
 func (exchange *exchange) elapsed(clock *coarsetime.Clock) time.Duration {
-	if exchange.ended == 0 { // otherwise recordRun has set it
-		exchange.ended = clock.Exact()
+	if exchange.endedAt == 0 { // otherwise recordRun has set it
+		exchange.endedAt = clock.Exact()
 	}
-	return exchange.ended - exchange.began
+	return exchange.endedAt - exchange.startedAt
 }
 
 // isOpen reports whether a request has begun and has not ended.
-func (exchange *exchange) isOpen() bool { return exchange.began != 0 && exchange.ended == 0 }
+func (exchange *exchange) isOpen() bool { return exchange.startedAt != 0 && exchange.endedAt == 0 }
 
-// noteNotDelivered records that the last attempt has not reached an app.
-func (exchange *exchange) noteNotDelivered() {
+// markNotDelivered records that the last attempt has not reached an app.
+func (exchange *exchange) markNotDelivered() {
 	if exchange.session != nil {
-		exchange.session.delivered = false
+		exchange.session.mayHaveReachedApp = false
 	}
 }
 
-// notedRun returns detail, extended by detailMayHaveRun if an earlier attempt may have run.
-func (exchange *exchange) notedRun(detail string) string {
+// addMayHaveRun returns detail, extended by detailMayHaveRun if an earlier attempt may have run.
+func (exchange *exchange) addMayHaveRun(detail string) string {
 	if exchange.mayHaveRun() {
 		return detail + "; " + detailMayHaveRun
 	}
@@ -119,7 +119,7 @@ func (exchange *exchange) queueShard() uint32 {
 	switch {
 	case exchange.Keyless:
 		return keyless
-	case exchange.sharded:
+	case exchange.hasShard:
 		return uint32(exchange.shard)
 	}
 	return queue.NoShard
@@ -133,13 +133,13 @@ func (exchange *exchange) limitShard() int {
 	return int(exchange.shard)
 }
 
-// routeOf returns the route for metrics. The route of a request that has waited and was never sent
+// routeKind returns the route for metrics. The route of a request that has waited and was never sent
 // is Held.
-func (exchange *exchange) routeOf() route.Kind {
-	if exchange.route == 0 && exchange.waited {
+func (exchange *exchange) routeKind() route.Kind {
+	if exchange.lastRoute == 0 && exchange.hasWaited {
 		return route.Held
 	}
-	return exchange.route
+	return exchange.lastRoute
 }
 
 // leaveQueue gives up the place in the wait queue, so that the queue can release another request.

@@ -18,11 +18,11 @@ type Explanation struct {
 }
 
 // explain returns the node's explanation for a request that waits for the reason why.
-func (s *Server) explain(why route.Reason) Explanation {
+func (s *Server) explain(reason route.Reason) Explanation {
 	if s.options.Explain == nil {
 		return Explanation{}
 	}
-	return s.options.Explain(why)
+	return s.options.Explain(reason)
 }
 
 // isHopeless reports whether it is useless for the request to wait, because its shard has no owner and
@@ -34,13 +34,13 @@ func (s *Server) isHopeless(result decision) bool {
 // explained adds the finding to an error response that the state of the cluster has caused. If
 // there is a leader but no shard map, it also changes the code, because the leader is not the
 // problem then.
-func (s *Server) explained(prob *problem.Problem, why route.Reason) {
+func (s *Server) explained(prob *problem.Problem, reason route.Reason) {
 	if !slices.Contains([]problem.Code{problem.NoLeader, problem.QueueTimeout, problem.QueueFull, problem.UpstreamRefused, problem.PeerUnreachable}, prob.Code) {
 		return
 	}
-	explanation := s.explain(why)
+	explanation := s.explain(reason)
 	prob.Finding = explanation.Finding
-	if prob.Code == problem.NoLeader && why == route.ReasonNoMap && explanation.HasLeader {
+	if prob.Code == problem.NoLeader && reason == route.ReasonNoMap && explanation.HasLeader {
 		prob.Code = problem.QueueTimeout
 	}
 }

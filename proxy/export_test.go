@@ -62,7 +62,7 @@ func (s *Server) Parked() int { return s.conns.countParked() }
 func (s *Server) EndParked(f func()) {
 	s.conns.mu.Lock()
 	var all []*parkedConn
-	for p := range s.conns.parked.all {
+	for p := range s.conns.parked.conns {
 		all = append(all, p)
 		s.conns.unpark(p)
 	}
@@ -78,12 +78,12 @@ func (s *Server) EndParked(f func()) {
 func (s *Server) BalanceLoops(busy time.Duration) (many []int) {
 	g := &s.loops
 	g.mu.Lock()
-	g.all[0].busy.Store(int64(busy))
+	g.loops[0].busyNanos.Store(int64(busy))
 	g.mu.Unlock()
 	g.balance(time.Second)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, l := range g.all {
+	for _, l := range g.loops {
 		many = append(many, int(l.clientCount.Load()))
 	}
 	return many
@@ -97,8 +97,8 @@ func (s *Server) Connections() int { return s.conns.count() }
 func (s *Server) BeforeResponses(f func()) {
 	s.conns.each(func(c *client) {
 		c.escaped = true // so that no other connection inherits the changed function
-		leaves := c.relay.leaves
-		c.relay.leaves = func() (time.Duration, error) {
+		leaves := c.relay.beforeFirstByte
+		c.relay.beforeFirstByte = func() (time.Duration, error) {
 			f()
 			return leaves()
 		}

@@ -23,7 +23,7 @@ const (
 	outcomeUnread     handlerOutcome = iota // fasthttp could not read the header
 	outcomeNotCalled                        // the run was cancelled before the handler was called
 	outcomeNoResponse                       // the run was cancelled, the client disconnected, or the request body broke off before the response began
-	outcomeFailed                           // the app failed; handlerConn.failed contains the reason
+	outcomeFailed                           // the app failed; handlerConn.failure contains the reason
 	outcomeResponded                        // a response was sent, completely or in part, and the attempt has ended
 )
 
@@ -32,20 +32,20 @@ const (
 // the client disconnects earlier.
 func (hc *handlerConn) serveRequest(responder reply, attempt *attempt, writer *h1.Writer) handlerOutcome {
 	hc.attempt = *attempt // a copy, so that the caller's attempt stays on the stack
-	hc.a, hc.reply, hc.p, hc.outcome, hc.answered, hc.disposition = responder.requestState, responder, &hc.attempt, outcomeUnread, false, dispositionEnded
+	hc.state, hc.reply, hc.active, hc.outcome, hc.answered, hc.disposition = responder.requestState, responder, &hc.attempt, outcomeUnread, false, dispositionEnded
 	hc.runNumber = attempt.slot.load().number
 	hc.taskFailed.Store(false)
 	hc.serveFastHTTP(writer.Unsent())
-	out := hc.outcome // read the outcome before the pool can assign hc to another request
+	outcome := hc.outcome // read the outcome before the pool can assign hc to another request
 	switch {
-	case out != outcomeResponded:
+	case outcome != outcomeResponded:
 	case hc.disposition == dispositionReuse:
 		writer.Discard()
 		attempt.conn.Pool.Put(attempt.conn)
 	case hc.disposition == dispositionDiscard:
 		attempt.conn.Pool.Discard(attempt.conn)
 	}
-	return out
+	return outcome
 }
 
 // detailHandlerPanicked is the detail of the error response after a panic of the handler.
@@ -63,20 +63,20 @@ const (
 // handle is the handler of the fasthttp.Server. It runs the handler of the app, sends the response
 // to the client, and resets the RequestCtx for reuse.
 func (hc *handlerConn) handle(ctx *fasthttp.RequestCtx) {
-	if hc.blank == nil {
-		hc.blank = new(fasthttp.Response)
-		ctx.Response.CopyTo(hc.blank)
+	if hc.emptyResponse == nil {
+		hc.emptyResponse = new(fasthttp.Response)
+		ctx.Response.CopyTo(hc.emptyResponse)
 	}
 	hc.outcome = hc.handleRequest(ctx)
 	// From here on, the output of fasthttp is discarded, because the response has already been
 	// sent. fasthttp adds no date: see appendResponseHeader.
 	hc.answered = true
 	ctx.Response.ReleaseBody(maxReusedBody)
-	hc.blank.CopyTo(hc.response(ctx))
+	hc.emptyResponse.CopyTo(hc.response(ctx))
 	ctx.Hijack(nil)
 	ctx.HijackSetNoResponse(false)
-	if cap(hc.longBody) > maxReusedBody {
-		hc.longBody = nil
+	if cap(hc.largeBody) > maxReusedBody {
+		hc.largeBody = nil
 	}
 }
 
@@ -86,31 +86,31 @@ const maxReusedBody = 64 << 10
 
 // handleRequest runs the handler and sends its response. It returns the outcome.
 func (hc *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
-	state := hc.a
+	state := hc.state
 	if hc.closed.Load() {
 		return outcomeNotCalled
 	}
 	if err := hc.setRequestBody(ctx); err != nil {
 		hc.bodyDone()
-		if !state.body.broken {
+		if !state.body.unreadable {
 			state.body.clientErr = err
 		}
 		return outcomeNoResponse
 	}
 	if state.req.Body.Done() {
-		hc.p.disconnect.arm() // no goroutine reads from the client now, so a watch must detect a disconnect
+		hc.active.disconnect.arm() // no goroutine reads from the client now, so a watch must detect a disconnect
 	}
-	hc.failed = hc.callHandler(ctx)
+	hc.failure = hc.callHandler(ctx)
 	hc.body.close()
 	hc.bodyDone()
-	if hc.failed == "" {
-		hc.failed = hc.checkResponse(ctx)
+	if hc.failure == "" {
+		hc.failure = hc.checkResponse(ctx)
 	}
 	switch {
-	case state.body.clientErr != nil || hc.p.slot.load().cause != causeNone:
+	case state.body.clientErr != nil || hc.active.slot.load().cause != causeNone:
 		hc.discardResponse(ctx)
 		return outcomeNoResponse
-	case hc.failed != "":
+	case hc.failure != "":
 		hc.discardResponse(ctx)
 		return outcomeFailed
 	}
@@ -125,7 +125,7 @@ func (hc *handlerConn) bodyDone() {
 	hc.mu.client = nil
 	hc.mu.Unlock()
 	if reading && hc.closed.Load() {
-		hc.a.body.broken = true
+		hc.state.body.unreadable = true
 	}
 }
 
@@ -138,13 +138,13 @@ func (hc *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 		case returned:
 		case panicValue == nil: // runtime.Goexit: this goroutine exits, and serveFastHTTP returns
 			hc.discardResponse(ctx)
-			hc.p.abort()
+			hc.active.abort()
 		default:
-			hc.s.appPanicked(panicValue)
+			hc.server.appPanicked(panicValue)
 			failed = detailHandlerPanicked
 		}
 	}()
-	hc.s.options.Handler(ctx)
+	hc.server.options.Handler(ctx)
 	returned = true
 	return ""
 }
@@ -171,18 +171,18 @@ func (hc *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	res.SkipBody = false
 	stream := res.BodyStream()
 	switch {
-	case stream == nil && (len(res.Body()) > 0 || !hc.a.req.IsHead()):
+	case stream == nil && (len(res.Body()) > 0 || !hc.state.req.IsHead()):
 		res.Header.SetContentLength(len(res.Body()))
 	case stream == nil: // a handler may set the Content-Length that a GET would have
 	case res.Header.ContentLength() < 0:
 		res.Header.SetContentLength(-1)
 	}
 	hc.responseHeader = appendResponseHeader(hc.responseHeader[:0], &res.Header)
-	if err := hc.p.conn.Response.ParseHeader(hc.responseHeader, hc.a.req.Method(), hc.a.settings.MaxHeaders); err != nil {
+	if err := hc.active.conn.Response.ParseHeader(hc.responseHeader, hc.state.req.Method(), hc.state.settings.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
-	if hc.p.conn.Response.Status() < 200 {
-		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", hc.p.conn.Response.Status())
+	if hc.active.conn.Response.Status() < 200 {
+		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", hc.active.conn.Response.Status())
 	}
 	return ""
 }
@@ -198,7 +198,7 @@ func appendResponseHeader(dst []byte, header *fasthttp.ResponseHeader) []byte {
 	trailers := header.PeekTrailerKeys()
 	for name, value := range header.All() {
 		switch {
-		case len(trailers) > 0 && slices.ContainsFunc(trailers, func(t []byte) bool { return bytes.Equal(t, name) }):
+		case len(trailers) > 0 && slices.ContainsFunc(trailers, func(trailer []byte) bool { return bytes.Equal(trailer, name) }):
 			continue
 		case header.ContentLength() == 0 && string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8":
 			continue // the default Content-Type of fasthttp, although there is no body
@@ -215,41 +215,41 @@ func appendResponseHeader(dst []byte, header *fasthttp.ResponseHeader) []byte {
 // be running and use its Response and all other data of the request. Therefore response then marks
 // hc as unusable, so that no memory of the request is reused.
 func (hc *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
-	late := ctx.LastTimeoutErrorResponse()
-	if late == nil {
+	replacement := ctx.LastTimeoutErrorResponse()
+	if replacement == nil {
 		return &ctx.Response
 	}
 	if !hc.unusable {
 		hc.unusable = true
 		addr := hc.RemoteAddr()
 		hc.savedRemoteAddr.Store(&addr)
-		hc.a.body.buffered, hc.longBody = nil, nil
+		hc.state.body.buffered, hc.largeBody = nil, nil
 		_ = hc.Close()
 	}
-	return late
+	return replacement
 }
 
 // sendResponse sends the response to the client.
 func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
-	attempt, res := hc.p, hc.response(ctx)
+	attempt, res := hc.active, hc.response(ctx)
 	head := &attempt.conn.Response
 	stream := res.BodyStream()
 	if head.Has(h1.FieldShardwayHold) {
-		hc.a.noteHold(head, attempt.epoch)
+		hc.state.noteHold(head, attempt.epoch)
 	}
-	hc.a.server.appSilence.RecordResponse(hc.a.server.clock.Now())
+	hc.state.server.appSilence.RecordResponse(hc.state.server.clock.Now())
 	flags := uint64(slotResponseBegun)
 	if stream != nil && isEvents(head) {
 		attempt.slot.events.begin(attempt.slot.load().number, false, false, nil)
 		flags |= slotEvents
 	}
-	if !attempt.slot.mark(flags) {
+	if !attempt.slot.setFlags(flags) {
 		hc.discardResponse(ctx)
 		return outcomeNoResponse
 	}
-	hc.a.exchange.leaveQueue()
-	hc.reply.answered(head)
-	writer := hc.a.conn.WriteResponseHeader(head, hc.reply.head(attempt.route, head))
+	hc.state.exchange.leaveQueue()
+	hc.reply.recordResponse(head)
+	writer := hc.state.conn.WriteResponseHeader(head, hc.reply.editHeaders(attempt.route, head))
 	if stream != nil {
 		hc.relayStream(ctx, writer, stream)
 		return outcomeResponded
@@ -271,13 +271,13 @@ func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 // write.
 func (hc *handlerConn) finishResponse(writer *h1.Writer, trailers []byte, err error) {
 	hc.disposition = dispositionReuse
-	if hc.p.slot.finish() != causeNone || hc.unusable {
+	if hc.active.slot.finish() != causeNone || hc.unusable {
 		hc.disposition = dispositionDiscard
 	}
-	hc.p.release()
-	hc.p.disconnect.disarm()
+	hc.active.release()
+	hc.active.disconnect.disarm()
 	if err != nil || writer.Close(trailers) != nil {
-		hc.a.exchange.aborted = true
+		hc.state.exchange.connAborted = true
 	}
 }
 
@@ -291,7 +291,7 @@ func (hc *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
 	hc.setStream(nil)
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
-			hc.s.appPanicked(panicValue)
+			hc.server.appPanicked(panicValue)
 		}
 	}()
 	_ = hc.response(ctx).CloseBodyStream()
@@ -304,13 +304,13 @@ var errHandlerTarget = h1.NewError(400, "the app's server cannot read the target
 // and otherwise as a complete buffer. It omits trailers, because fasthttp would add them to the
 // headers.
 func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
-	state, req := hc.a, &ctx.Request
+	state, req := hc.state, &ctx.Request
 	if target := req.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
 		// If the target starts with // and contains ://, fasthttp uses the text after // as the
 		// host. The shard key may come from the host that was validated. Therefore parse an
 		// absolute URL with that host.
-		whole := slices.Concat([]byte("http://"), req.Header.Host(), target)
-		if err := ctx.URI().Parse(nil, whole); err != nil {
+		fullBody := slices.Concat([]byte("http://"), req.Header.Host(), target)
+		if err := ctx.URI().Parse(nil, fullBody); err != nil {
 			return errHandlerTarget
 		}
 	}
@@ -319,10 +319,10 @@ func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	case state.body.isFullyBuffered():
 		req.SetBodyRaw(state.body.buffered)
 		req.Header.SetContentLength(len(state.body.buffered))
-	case hc.s.options.HandlerStreams:
+	case hc.server.options.HandlerStreams:
 		size := -1
-		if left := body.Remaining(); left >= 0 {
-			size = len(state.body.buffered) + int(left)
+		if remaining := body.Remaining(); remaining >= 0 {
+			size = len(state.body.buffered) + int(remaining)
 		}
 		hc.setBodySource(state.conn)
 		hc.body.open(state)
@@ -332,8 +332,8 @@ func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 		if err := hc.readFullBody(); err != nil {
 			return err
 		}
-		req.SetBodyRaw(hc.longBody)
-		req.Header.SetContentLength(len(hc.longBody))
+		req.SetBodyRaw(hc.largeBody)
+		req.Header.SetContentLength(len(hc.largeBody))
 	}
 	return nil
 }
@@ -345,7 +345,7 @@ func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 	if _, err := runner.askLease(); err != nil {
 		return runner.retrier.handleUnsent(attempt, err)
 	}
-	if runner.exchange.wantAccepted {
+	if runner.exchange.wantsAcceptance {
 		if err := runner.reply.sendAccepted(); err != nil {
 			return runner.retrier.handleBroken(attempt, err)
 		}
@@ -362,7 +362,7 @@ func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 	case outcomeFailed:
 		attempt.abort()
 		runner.exchange.runAborted = true // the app may have executed the request
-		return fail(problem.AppFailed, hc.failed)
+		return fail(problem.AppFailed, hc.failure)
 	case outcomeResponded:
 	}
 	return done

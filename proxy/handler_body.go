@@ -20,51 +20,51 @@ const defaultMaxBody = fasthttp.DefaultMaxRequestBodySize
 var errBodyTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app does not stream bodies (--max-body, StreamBodies)")
 
 // readFullBody reads a complete body that has not arrived yet or exceeds the buffer. In the meantime the
-// memory of the request counts towards the limit for incomplete bodies, as in requestBody.gather.
+// memory of the request counts towards the limit for incomplete bodies, as in requestBody.bufferSmallBody.
 func (hc *handlerConn) readFullBody() error {
-	state := hc.a
-	most := state.settings.MaxBody
-	if most <= 0 {
-		most = defaultMaxBody
+	state := hc.state
+	maxBody := state.settings.MaxBody
+	if maxBody <= 0 {
+		maxBody = defaultMaxBody
 	}
-	if err := state.req.Body.SetMaxBytes(most); err != nil {
+	if err := state.req.Body.SetMaxBytes(maxBody); err != nil {
 		return errBodyTooLong
 	}
 	if err := hc.reply.requestBody(); err != nil {
 		return err
 	}
-	state.body.overflow = true // longBody is not in the connection's buffer, so the request cannot be sent again
+	state.body.exceedsBuffer = true // largeBody is not in the connection's buffer, so the request cannot be sent again
 	state.body.beginRead()
-	noted, err := hc.readRemaining()
+	counted, err := hc.readRemaining()
 	state.body.endRead()
-	if noted > 0 && state.server.bodyMemory.Release(&state.body.memory) {
-		err = errGivenUp
+	if counted > 0 && state.server.bodyMemory.Release(&state.body.memory) {
+		err = errBodyMemoryLimit
 	}
 	if err != nil {
-		hc.longBody = nil // release the memory, because sending the response to the client may take long
+		hc.largeBody = nil // release the memory, because sending the response to the client may take long
 	}
 	return err
 }
 
-// readRemaining reads the body into t.longBody. noted is the number of bytes that it has counted
+// readRemaining reads the body into largeBody. counted is the number of bytes that it has counted
 // for the request. It is zero for a short body that has already arrived.
-func (hc *handlerConn) readRemaining() (noted int, err error) {
-	state := hc.a
-	hc.longBody = append(hc.longBody[:0], state.body.buffered...)
+func (hc *handlerConn) readRemaining() (counted int, err error) {
+	state := hc.state
+	hc.largeBody = append(hc.largeBody[:0], state.body.buffered...)
 	for body := &state.req.Body; !body.Done(); {
-		if len(hc.longBody) == cap(hc.longBody) {
-			hc.longBody = append(hc.longBody, 0)[:len(hc.longBody)] // grow with the received data
+		if len(hc.largeBody) == cap(hc.largeBody) {
+			hc.largeBody = append(hc.largeBody, 0)[:len(hc.largeBody)] // grow with the received data
 		}
-		if len(hc.longBody) >= buffer.Small || len(state.conn.Buffered()) == 0 {
-			noted = state.body.countMemory(noted, cap(hc.longBody), state.settings.MaxBodyTotal)
+		if len(hc.largeBody) >= buffer.Small || len(state.conn.Buffered()) == 0 {
+			counted = state.body.countMemory(counted, cap(hc.largeBody), state.settings.MaxBodyTotal)
 		}
-		n, err := body.Read(hc.longBody[len(hc.longBody):cap(hc.longBody)])
-		hc.longBody = hc.longBody[:len(hc.longBody)+n]
+		n, err := body.Read(hc.largeBody[len(hc.largeBody):cap(hc.largeBody)])
+		hc.largeBody = hc.largeBody[:len(hc.largeBody)+n]
 		if err != nil && !errors.Is(err, io.EOF) {
-			return noted, err
+			return counted, err
 		}
 	}
-	return noted, nil
+	return counted, nil
 }
 
 // handlerBody is a request body that the handler reads as it arrives. While the handler does not
@@ -77,7 +77,7 @@ type handlerBody struct {
 	closed atomic.Bool
 	mu     struct {
 		sync.Mutex
-		a            *requestState // nil means that there is nothing to read
+		state        *requestState // nil means that there is nothing to read
 		bufferedRead int           // number of bytes of the buffered part that were read
 	}
 }
@@ -87,18 +87,18 @@ func (b *handlerBody) open(state *requestState) {
 	b.closed.Store(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.a, b.mu.bufferedRead = state, 0
+	b.mu.state, b.mu.bufferedRead = state, 0
 }
 
 // Read implements io.Reader.
 func (b *handlerBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state := b.mu.a
+	state := b.mu.state
 	if state == nil || b.closed.Load() {
 		return 0, errRequestOver
 	}
-	gone := b.conn.p.disconnect
+	disconnect := b.conn.active.disconnect
 	if b.mu.bufferedRead < len(state.body.buffered) {
 		n := copy(p, state.body.buffered[b.mu.bufferedRead:])
 		b.mu.bufferedRead += n
@@ -107,9 +107,9 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	if state.req.Body.Done() {
 		return 0, io.EOF
 	}
-	gone.disarm()
-	if !state.body.overflow {
-		state.body.overflow = true // the handler consumes the body, so the request cannot be sent again
+	disconnect.disarm()
+	if !state.body.exceedsBuffer {
+		state.body.exceedsBuffer = true // the handler consumes the body, so the request cannot be sent again
 		if err := b.conn.reply.requestBody(); err != nil {
 			state.body.clientErr = err
 			return 0, err
@@ -120,9 +120,9 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	state.body.endRead()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
-		gone.arm()
+		disconnect.arm()
 	case errors.Is(err, h1.ErrStopped):
-		state.body.broken = true
+		state.body.unreadable = true
 		return n, errRequestOver
 	case !b.closed.Load():
 		state.body.clientErr = err
@@ -138,10 +138,10 @@ var errRequestOver = errors.New("proxy: the request is over")
 func (b *handlerBody) close() {
 	b.closed.Store(true)
 	if !b.mu.TryLock() {
-		b.conn.a.body.broken = true
-		b.conn.a.conn.StopRead()
+		b.conn.state.body.unreadable = true
+		b.conn.state.conn.StopRead()
 		b.mu.Lock()
 	}
-	b.mu.a = nil
+	b.mu.state = nil
 	b.mu.Unlock()
 }

@@ -24,24 +24,24 @@ import (
 // Each handlerConn has its own Server, because RequestCtx.Done reports the end of the Server. Close
 // ends the Server, so that a cancellation affects only the handler of this request.
 type handlerConn struct {
-	s    *Server
-	wire wire
+	server       *Server
+	fasthttpConn fasthttpConn
 
 	// The following fields belong to the present request and to the goroutine of its connection.
-	a              *requestState
+	state          *requestState
 	reply          reply
-	p              *attempt
+	active         *attempt
 	attempt        attempt            // copy of the attempt that runs the request
 	runNumber      uint32             // number of the run
-	head           []byte             // header for fasthttp to read
+	unreadHeader   []byte             // header for fasthttp to read
 	answered       bool               // handle has sent the response, so the output of fasthttp is discarded
-	blank          *fasthttp.Response // an unused Response, to reset the Response of the RequestCtx
+	emptyResponse  *fasthttp.Response // an unused Response, to reset the Response of the RequestCtx
 	outcome        handlerOutcome
-	failed         string // reason why the app failed; see handleRequest
+	failure        string // reason why the app failed; see handleRequest
 	disposition    disposition
 	unusable       bool        // the pool must discard the connection
 	body           handlerBody // the request body for a handler that accepts streams
-	longBody       []byte      // a request body that does not fit into the buffer
+	largeBody      []byte      // a request body that does not fit into the buffer
 	responseHeader []byte      // header of the response
 
 	savedRemoteAddr atomic.Pointer[net.Addr] // savedRemoteAddr is the client address for a handler that still uses the request after TimeoutError.
@@ -66,8 +66,8 @@ const headerBufferSize = 8 << 10
 
 // newHandlerConn returns a connection to the app in this process.
 func (s *Server) newHandlerConn(context.Context) (*connpool.Conn, error) {
-	hc := &handlerConn{s: s}
-	hc.wire.handlerConn, hc.body.conn = hc, hc
+	hc := &handlerConn{server: s}
+	hc.fasthttpConn.handlerConn, hc.body.conn = hc, hc
 	hc.mu.server = hc.newServer(headerBufferSize)
 	conn := &connpool.Conn{InProcess: true, Checkable: true} // it never ends without a Close, so it needs no socket to be checked
 	conn.Conn = h1.NewConn(hc, h1.Options{Buffers: &s.buffers})
@@ -78,7 +78,7 @@ func (s *Server) newHandlerConn(context.Context) (*connpool.Conn, error) {
 // creates the channel that Close closes.
 func (hc *handlerConn) newServer(head int) *fasthttp.Server {
 	server := &fasthttp.Server{
-		Handler: hc.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{hc.s},
+		Handler: hc.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{hc.server},
 		ReadBufferSize: head, WriteBufferSize: 512, Concurrency: 16, DisableKeepalive: true,
 		NoDefaultServerHeader: true, NoDefaultDate: true, SecureErrorLogMessage: true,
 		MaxIdleWorkerDuration: time.Millisecond, // how long the goroutine of Serve takes to end
@@ -95,24 +95,24 @@ func (hc *handlerConn) serveFastHTTP(head []byte) {
 	}
 	server := hc.mu.server
 	hc.mu.Unlock()
-	hc.head = head
-	_ = server.ServeConn(&hc.wire) // handle has already handled any error
+	hc.unreadHeader = head
+	_ = server.ServeConn(&hc.fasthttpConn) // handle has already handled any error
 }
 
-// wire is the handlerConn as fasthttp uses it. Its Close does nothing, because fasthttp closes each
+// fasthttpConn is the handlerConn as fasthttp uses it. Its Close does nothing, because fasthttp closes each
 // connection after it has served it.
-type wire struct{ *handlerConn }
+type fasthttpConn struct{ *handlerConn }
 
 // Close does nothing.
-func (*wire) Close() error { return nil }
+func (*fasthttpConn) Close() error { return nil }
 
 // Read gives fasthttp the header, and then io.EOF.
 func (hc *handlerConn) Read(p []byte) (int, error) {
-	if len(hc.head) == 0 {
+	if len(hc.unreadHeader) == 0 {
 		return 0, io.EOF
 	}
-	n := copy(p, hc.head)
-	hc.head = hc.head[n:]
+	n := copy(p, hc.unreadHeader)
+	hc.unreadHeader = hc.unreadHeader[n:]
 	return n, nil
 }
 
@@ -140,9 +140,9 @@ func (hc *handlerConn) Close() error {
 	if stream != nil {
 		_ = stream.Close()
 	}
-	at, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = server.ShutdownWithContext(at) // closes the channel of RequestCtx.Done, and does not wait
+	_ = server.ShutdownWithContext(ctx) // closes the channel of RequestCtx.Done, and does not wait
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (hc *handlerConn) setBodySource(client *h1.Conn) {
 
 // LocalAddr returns the local address of the connection of the client.
 func (hc *handlerConn) LocalAddr() net.Addr {
-	if state := hc.a; state != nil {
+	if state := hc.state; state != nil {
 		return state.conn.NetConn().LocalAddr()
 	}
 	return noAddr()
@@ -179,18 +179,18 @@ func (hc *handlerConn) LocalAddr() net.Addr {
 
 // RemoteAddr returns the address of the client, even for a request that another node has forwarded.
 func (hc *handlerConn) RemoteAddr() net.Addr {
-	if known := hc.savedRemoteAddr.Load(); known != nil {
-		return *known
+	if saved := hc.savedRemoteAddr.Load(); saved != nil {
+		return *saved
 	}
-	state := hc.a
+	state := hc.state
 	switch {
 	case state == nil:
 		return noAddr()
 	case state.ingress == "":
 		return state.conn.NetConn().RemoteAddr()
 	}
-	list := state.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address of its client
-	ip := net.ParseIP(string(bytes.TrimSpace(list[bytes.LastIndexByte(list, ',')+1:])))
+	forwardedFor := state.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address of its client
+	ip := net.ParseIP(string(bytes.TrimSpace(forwardedFor[bytes.LastIndexByte(forwardedFor, ',')+1:])))
 	if ip == nil {
 		return noAddr()
 	}
@@ -216,9 +216,9 @@ func (noListener) Close() error              { return nil }
 func (noListener) Addr() net.Addr            { return noAddr() }
 
 // appLog logs what handlers log through their RequestCtx.
-type appLog struct{ s *Server }
+type appLog struct{ server *Server }
 
 // Printf implements fasthttp.Logger.
 func (l appLog) Printf(format string, args ...any) {
-	l.s.options.Log.Info().Str("from", "app").Msgf(format, args...)
+	l.server.options.Log.Info().Str("from", "app").Msgf(format, args...)
 }

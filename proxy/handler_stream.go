@@ -25,7 +25,7 @@ func (hc *handlerConn) relayStream(ctx *fasthttp.RequestCtx, writer *h1.Writer, 
 	if err != nil {
 		writer.Abort()
 		hc.discardResponse(ctx)
-		hc.reply.breakOff(hc.p, err)
+		hc.reply.truncateResponse(hc.active, err)
 		return
 	}
 	hc.closeStream(ctx)
@@ -55,33 +55,33 @@ func streamCloser(stream io.Reader) io.Closer {
 func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err error) {
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
-			hc.s.appPanicked(panicValue)
+			hc.server.appPanicked(panicValue)
 			err = errPanicked
 		}
 	}()
-	room := hc.s.bodies.Get(hc.s.options.BodyBuffer)
-	defer hc.s.bodies.Put(room)
-	buf := room[:cap(room)]
-	left := int64(math.MaxInt64)
+	pooled := hc.server.bodies.Get(hc.server.options.BodyBuffer)
+	defer hc.server.bodies.Put(pooled)
+	buf := pooled[:cap(pooled)]
+	remaining := int64(math.MaxInt64)
 	if writer.Kind() == h1.Length {
-		left = hc.p.conn.Response.ContentLength()
+		remaining = hc.active.conn.Response.ContentLength()
 	}
-	for left > 0 {
-		n, rerr := stream.Read(buf[:min(left, int64(len(buf)))])
+	for remaining > 0 {
+		n, readErr := stream.Read(buf[:min(remaining, int64(len(buf)))])
 		if hc.closed.Load() || hc.taskFailed.Load() {
 			return errStreamCancelled // an interrupted stream may end as if it were complete
 		}
-		left -= int64(n)
+		remaining -= int64(n)
 		if err := hc.writePart(writer, buf[:n]); err != nil {
 			return err
 		}
 		switch {
-		case errors.Is(rerr, io.EOF) && left > 0 && writer.Kind() == h1.Length:
+		case errors.Is(readErr, io.EOF) && remaining > 0 && writer.Kind() == h1.Length:
 			return io.ErrUnexpectedEOF
-		case errors.Is(rerr, io.EOF):
+		case errors.Is(readErr, io.EOF):
 			return nil
-		case rerr != nil:
-			return rerr
+		case readErr != nil:
+			return readErr
 		}
 	}
 	return nil
@@ -89,8 +89,8 @@ func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err erro
 
 // writePart sends a part of a stream immediately, because the next part may arrive much later.
 func (hc *handlerConn) writePart(writer *h1.Writer, part []byte) error {
-	if hc.p.slot.load().flags&slotEvents != 0 {
-		return hc.p.slot.events.writeLocked(writer, part)
+	if hc.active.slot.load().flags&slotEvents != 0 {
+		return hc.active.slot.events.writeLocked(writer, part)
 	}
 	if _, err := writer.Write(part); err != nil {
 		return err
@@ -104,14 +104,14 @@ func (e *eventRelay) writeLocked(writer *h1.Writer, part []byte) error {
 	if !e.lockWrite() {
 		return errStreamEnded
 	}
-	over, err := e.writePart(writer, part)
+	ended, err := e.writePart(writer, part)
 	if err != nil {
 		return err
 	}
 	if err := writer.Flush(); err != nil {
 		return err
 	}
-	if over || !e.unlockWrite() {
+	if ended || !e.unlockWrite() {
 		return errStreamEnded
 	}
 	return nil

@@ -7,7 +7,7 @@ func (c *client) refuseHookPath() bool {
 	if !c.isHookPath() {
 		return false
 	}
-	c.reply.problem(&problem.Problem{Code: problem.NotFound, Detail: "the app's hooks are not for clients (--hooks)"})
+	c.reply.sendProblem(&problem.Problem{Code: problem.NotFound, Detail: "the app's hooks are not for clients (--hooks)"})
 	return true
 }
 

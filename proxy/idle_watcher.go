@@ -45,26 +45,26 @@ const (
 // The old client must not be used after park. The documentation of clientPool explains why no other
 // goroutine can still have a reference to it.
 type idleWatcher struct {
-	within  context.Context       //nolint:containedctx // lives as long as the listener
-	workers *workerpool.Pool[job] // its group also counts the parked connections
-	clock   *coarsetime.Clock
-	sockets netpoll.Watcher
+	parentCtx context.Context       //nolint:containedctx // lives as long as the listener
+	workers   *workerpool.Pool[job] // its group also counts the parked connections
+	clock     *coarsetime.Clock
+	sockets   netpoll.Watcher
 }
 
 var errRegistryBusy = errors.New("proxy: connections are being looked at all the time")
 
 // parkedConn is a parked connection.
 type parkedConn struct {
-	conn    net.Conn
-	watcher *idleWatcher
-	cancel  func()        // stops watching conn
-	since   time.Duration // when it became idle, by the clock of the server
-	until   time.Duration // when its idle timeout ends; zero means no timeout
+	conn         net.Conn
+	watcher      *idleWatcher
+	cancel       func()        // stops watching conn
+	idleSince    time.Duration // when it became idle, by the clock of the server
+	idleDeadline time.Duration // when its idle timeout ends; zero means no timeout
 }
 
 // initClient prepares a client for a connection of this listener, which is new or was parked
 // before.
-func (watcher *idleWatcher) initClient(c *client, g job) {
+func (watcher *idleWatcher) initClient(c *client, next job) {
 	c.watcher = watcher
 	if c.conn.Pollable() && c.server.upstream != nil && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
 		c.eventLoops = &c.server.loops
@@ -72,10 +72,10 @@ func (watcher *idleWatcher) initClient(c *client, g job) {
 		c.eligibility = loopEligibility{skip: 1} // the first request has arrived or is about to arrive, so the goroutine serves it
 	}
 	c.canPark.Store(c.conn.Pollable() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
-	if c.parkDelay.Store(c.server.parkAfter.Load()); g.returnedSoon {
+	if c.parkDelay.Store(c.server.parkAfter.Load()); next.returnedSoon {
 		c.parkDelay.Store(c.server.parkSoon.Load())
 	}
-	if g.stop {
+	if next.stop {
 		c.evicted.Store(true)
 		c.conn.StopWaiting()
 	}
@@ -93,9 +93,9 @@ func (parked *parkedConn) wake(stop bool) { parked.resume(job{conn: parked.conn,
 
 // resume gives a connection that unpark has removed to a worker goroutine, which creates a new
 // client.
-func (parked *parkedConn) resume(g job) {
+func (parked *parkedConn) resume(next job) {
 	parked.cancel()
-	parked.watcher.workers.Submit(g)
+	parked.watcher.workers.Submit(next)
 	parked.watcher.workers.Group().Done()
 }
 
@@ -110,9 +110,9 @@ func (c *client) parkConn() bool {
 		c.canPark.Store(false)
 		return false
 	}
-	parked := &parkedConn{conn: c.conn.NetConn(), watcher: c.watcher, since: time.Duration(c.idle.Load())}
-	if most := c.conn.Timeouts().First; most > 0 {
-		parked.until = parked.since + most
+	parked := &parkedConn{conn: c.conn.NetConn(), watcher: c.watcher, idleSince: time.Duration(c.idleStart.Load())}
+	if maxDelay := c.conn.Timeouts().First; maxDelay > 0 {
+		parked.idleDeadline = parked.idleSince + maxDelay
 	}
 	var err error
 	c.parked, err = c.server.conns.addParked(c, parked)
@@ -132,16 +132,16 @@ func isPermanent(err error) bool {
 // delayPark postpones the next attempt to park until the connection has been idle for twice as long
 // as now. With never, there are no further attempts. Attempts must become rare, because nothing
 // reads from the connection during an attempt.
-func (c *client) delayPark(never bool) {
-	if never {
+func (c *client) delayPark(cannotPark bool) {
+	if cannotPark {
 		c.canPark.Store(false)
 		return
 	}
-	idle := c.server.clock.Exact() - time.Duration(c.idle.Load())
+	idle := c.server.clock.Exact() - time.Duration(c.idleStart.Load())
 	c.parkDelay.Store(max(2*int64(idle), c.server.parkSoon.Load()))
 }
 
 // isEnding reports whether the connection must close after its present request.
 func (c *client) isEnding() bool {
-	return c.closing.Load() || c.conn.WaitingStopped() || c.server.forceCtx.Err() != nil || c.watcher.within.Err() != nil
+	return c.closing.Load() || c.conn.WaitingStopped() || c.server.forceCtx.Err() != nil || c.watcher.parentCtx.Err() != nil
 }

@@ -70,7 +70,7 @@ func comes(t *testing.T, what string, ok func() bool) {
 func (r *registry) onlyParked() *parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for p := range r.parked.all {
+	for p := range r.parked.conns {
 		return p
 	}
 	return nil
@@ -81,7 +81,7 @@ func (r *registry) waits(t *testing.T) (one *client) {
 	t.Helper()
 	comes(t, "a client waits", func() bool {
 		r.each(func(c *client) { one = c })
-		return one != nil && one.idle.Load() != 0
+		return one != nil && one.idleStart.Load() != 0
 	})
 	return one
 }
@@ -93,7 +93,7 @@ func (r *registry) detains(t *testing.T, one *client) {
 		one.conn.RequestPark()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if len(r.parked.all) > 0 {
+		if len(r.parked.conns) > 0 {
 			t.Fatal("it is parked while somebody looks at it")
 		}
 		return r.parked.noVisits != nil
@@ -246,7 +246,7 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 		for _, fetch := range []func(){
 			func() { s.conns.closeParked(p) },
 			func() { s.conns.closeParked(p) },
-			func() { s.conns.wake(true, everyone) },
+			func() { s.conns.wake(true, matchAll) },
 			func() { s.conns.resumeReady(p, s.clock.Now()) },
 			func() { s.conns.resumeReady(p, s.clock.Now()) },
 			func() { _ = far.Close() },
@@ -272,7 +272,7 @@ func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 	}{{parkAfterReturn, 0}, {parkAfterReturn - 1, time.Hour}} {
 		var p *parkedConn
 		comes(t, "it is parked", func() bool { p = s.conns.onlyParked(); return p != nil })
-		s.conns.resumeReady(p, p.since+c.away)
+		s.conns.resumeReady(p, p.idleSince+c.away)
 		if c.lag == 0 {
 			continue // it is parked again
 		}

@@ -8,13 +8,13 @@ import (
 // lifetime is the lifetime of a connection. It ends at the latest with that of its listener or
 // stream. Its context is created on first use, because most requests never wait.
 type lifetime struct {
-	within context.Context //nolint:containedctx // of the connection's whole life
+	parentCtx context.Context //nolint:containedctx // of the connection's whole life
 
 	mu struct {
 		sync.Mutex
 		ctx    context.Context //nolint:containedctx // nil means that the context has not been created
 		cancel context.CancelFunc
-		over   bool
+		ended  bool
 	}
 }
 
@@ -23,8 +23,8 @@ func (l *lifetime) context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.ctx == nil {
-		l.mu.ctx, l.mu.cancel = context.WithCancel(l.within) //nolint:fatcontext // made once
-		if l.mu.over {
+		l.mu.ctx, l.mu.cancel = context.WithCancel(l.parentCtx) //nolint:fatcontext // made once
+		if l.mu.ended {
 			l.mu.cancel()
 		}
 	}
@@ -35,7 +35,7 @@ func (l *lifetime) context() context.Context {
 func (l *lifetime) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.over = true
+	l.mu.ended = true
 	if l.mu.cancel != nil {
 		l.mu.cancel()
 	}

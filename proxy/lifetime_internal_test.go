@@ -6,7 +6,7 @@ import (
 )
 
 func TestLifetimeEndsAllWaiters(t *testing.T) {
-	l := &lifetime{within: t.Context()}
+	l := &lifetime{parentCtx: t.Context()}
 	before := l.context()
 	if before.Err() != nil || l.context() != before {
 		t.Error("the context of a connection that lives has ended, or is another one each time")
@@ -16,13 +16,13 @@ func TestLifetimeEndsAllWaiters(t *testing.T) {
 	if before.Err() == nil {
 		t.Error("who waits is not told of the end")
 	}
-	l = &lifetime{within: t.Context()}
+	l = &lifetime{parentCtx: t.Context()}
 	l.end()
 	if l.context().Err() == nil {
 		t.Error("who begins to wait after the end is not told of it")
 	}
 	outer, stop := context.WithCancel(t.Context())
-	l = &lifetime{within: outer}
+	l = &lifetime{parentCtx: outer}
 	stop()
 	if l.context().Err() == nil {
 		t.Error("who waits is not told that the server's life is over")

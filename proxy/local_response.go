@@ -19,9 +19,9 @@ import (
 // connection can be kept.
 type reply struct{ *requestState }
 
-// problem sends a problem document as the response. The body of the request may still be unread.
-func (r reply) problem(prob *problem.Problem) {
-	if r.exchange.aborted {
+// sendProblem sends a problem document as the response. The body of the request may still be unread.
+func (r reply) sendProblem(prob *problem.Problem) {
+	if r.exchange.connAborted {
 		return
 	}
 	status := prob.StatusCode()
@@ -29,11 +29,11 @@ func (r reply) problem(prob *problem.Problem) {
 		prob.RetryAfter = time.Second
 	}
 	prob.Node = r.server.options.Node
-	if r.exchange.sharded {
+	if r.exchange.hasShard {
 		prob.Shard, prob.HasShard = uint32(r.exchange.shard), true
 		prob.Epoch = r.server.options.Cluster.Table().Committed()
 	}
-	dst := append(r.extra[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
+	dst := append(r.extraLines[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
 	dst = append(dst, prob.Code...)
 	dst = append(dst, "\r\n"...)
 	if s := prob.RetryAfterSeconds(); s > 0 {
@@ -41,10 +41,10 @@ func (r reply) problem(prob *problem.Problem) {
 		dst = strconv.AppendInt(dst, int64(s), 10)
 		dst = append(dst, "\r\n"...)
 	}
-	r.extra = dst
+	r.extraLines = dst
 	r.exchange.account.code = prob.Code
 	r.server.metrics.countProblem(prob.Code)
-	r.server.metrics.countResponse(r.exchange.routeOf(), status)
+	r.server.metrics.countResponse(r.exchange.routeKind(), status)
 	r.server.options.Log.Debug().Str("error", string(prob.Code)).Int("status", status).Uint32("shard", uint32(r.exchange.shard)).
 		Str("detail", prob.Detail).Msg("request failed")
 	r.write(status, append(prob.AppendJSON(make([]byte, 0, 512)), '\n'), dst)
@@ -53,10 +53,10 @@ func (r reply) problem(prob *problem.Problem) {
 // write sends a response of Shardway. lines contains additional header lines. If the unread body is
 // too long to be discarded, the connection is closed after the response.
 func (r reply) write(status int, body, lines []byte) {
-	if (!r.exchange.onDemand || r.exchange.bodyRequested) && !r.mayKeep() {
-		r.exchange.keep = false
+	if (!r.exchange.bodyOnDemand || r.exchange.bodyRequested) && !r.canKeepConn() {
+		r.exchange.keepAlive = false
 	}
-	r.exchange.account.recordResponse(status, nil, r.exchange.route)
+	r.exchange.account.recordResponse(status, nil, r.exchange.lastRoute)
 	writer := r.conn.Writer()
 	dst := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
 	dst = append(dst, "Date: "...)
@@ -67,7 +67,7 @@ func (r reply) write(status int, body, lines []byte) {
 	dst = strconv.AppendInt(dst, int64(len(body)), 10)
 	dst = append(dst, "\r\n"...)
 	switch {
-	case !r.exchange.keep:
+	case !r.exchange.keepAlive:
 		dst = append(dst, "Connection: close\r\n"...)
 	case r.req.Minor() == 0:
 		dst = append(dst, "Connection: keep-alive\r\n"...)
@@ -77,12 +77,12 @@ func (r reply) write(status int, body, lines []byte) {
 		writer.Put(body)
 	}
 	if writer.Flush() != nil {
-		r.exchange.aborted = true
+		r.exchange.connAborted = true
 	}
 }
 
-// probe responds to a request for Settings.ProbePath. It returns false for any other request.
-func (r reply) probe() bool {
+// respondToProbe responds to a request for Settings.ProbePath. It returns false for any other request.
+func (r reply) respondToProbe() bool {
 	path := r.settings.ProbePath
 	if path == "" || string(r.req.Path()) != path || r.server.options.Probe == nil {
 		return false
@@ -104,8 +104,8 @@ func appendStatusLine(dst []byte, status int, text string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// failure sends the problem document that result describes.
-func (r reply) failure(result decision) {
+// sendFailure sends the problem document that result describes.
+func (r reply) sendFailure(result decision) {
 	prob := &problem.Problem{Code: result.code, Detail: result.detail}
 	if result.reason != 0 {
 		prob.Reason = result.reason.String()
@@ -120,14 +120,14 @@ func (r reply) failure(result decision) {
 	if result.code == problem.UpstreamRefused {
 		prob.RetryAfter = time.Second
 	}
-	r.problem(prob)
+	r.sendProblem(prob)
 }
 
-// badRequest responds to a malformed request, and closes the connection.
-func (r reply) badRequest(bad *h1.Error) {
-	r.exchange.keep = false
-	prob := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
-	switch bad.Status() {
+// rejectRequest responds to a malformed request, and closes the connection.
+func (r reply) rejectRequest(malformed *h1.Error) {
+	r.exchange.keepAlive = false
+	prob := &problem.Problem{Code: problem.BadRequest, Status: malformed.Status(), Detail: malformed.Reason()}
+	switch malformed.Status() {
 	case http.StatusRequestEntityTooLarge:
 		prob.Code = problem.TooLarge
 	case http.StatusRequestURITooLong:
@@ -135,31 +135,31 @@ func (r reply) badRequest(bad *h1.Error) {
 	case http.StatusRequestHeaderFieldsTooLarge:
 		prob.Code = problem.HeadersTooLarge
 	}
-	r.problem(prob)
+	r.sendProblem(prob)
 }
 
-// headerTimeout responds to a request whose header has not arrived in time, and closes the
+// rejectLateHeader responds to a request whose header has not arrived in time, and closes the
 // connection.
-func (r reply) headerTimeout() {
-	r.exchange.keep = false
-	r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
+func (r reply) rejectLateHeader() {
+	r.exchange.keepAlive = false
+	r.sendProblem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
 }
 
-// badBody handles a request whose body the client has truncated or framed incorrectly.
-func (r reply) badBody(err error) decision {
-	r.body.broken = true
-	var bad *h1.Error
+// rejectBody handles a request whose body the client has truncated or framed incorrectly.
+func (r reply) rejectBody(err error) decision {
+	r.body.unreadable = true
+	var malformed *h1.Error
 	switch {
-	case errors.As(err, &bad):
-		r.badRequest(bad)
-	case errors.Is(err, errGivenUp):
-		r.exchange.keep = false // the rest of the body is not read, so the connection must close
-		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
+	case errors.As(err, &malformed):
+		r.rejectRequest(malformed)
+	case errors.Is(err, errBodyMemoryLimit):
+		r.exchange.keepAlive = false // the rest of the body is not read, so the connection must close
+		r.sendProblem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
+		r.sendProblem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
 	default:
-		r.server.metrics.clientsGone.Add(1)
-		r.exchange.aborted = true
+		r.server.metrics.clientDisconnects.Add(1)
+		r.exchange.connAborted = true
 	}
 	return done
 }
@@ -170,9 +170,9 @@ func (r reply) badBody(err error) decision {
 func (r reply) refuseWait(result decision) {
 	switch {
 	case r.exchange.mayHaveRun() && r.exchange.safety != safeMethod:
-		r.failure(fail(problem.UpstreamBroken, detailMayHaveRun))
+		r.sendFailure(fail(problem.UpstreamBroken, detailMayHaveRun))
 	case result.refusal == 0:
-		r.failure(decision{action: actionFail, code: result.code, detail: result.detail})
+		r.sendFailure(decision{action: actionFail, code: result.code, detail: result.detail})
 	default:
 		r.refuse(result.refusal)
 	}
@@ -180,44 +180,45 @@ func (r reply) refuseWait(result decision) {
 
 // refuse rejects a forwarded request that has not run. The response contains the reason and the
 // epochs of this node's table. The body has not been read.
-func (r reply) refuse(why route.Refusal) {
-	r.server.metrics.refused[why].Add(1)
-	r.writeRefused(421, why.String(), r.server.options.Cluster.Table().MapHeaderValue())
+func (r reply) refuse(refusal route.Refusal) {
+	r.server.metrics.refused[refusal].Add(1)
+	r.writeRefused(421, refusal.String(), r.server.options.Cluster.Table().MapHeaderValue())
 	r.server.metrics.countResponse(route.Remote, 421)
 }
 
-// writeRefused sends a refusal to another node. by contains the epochs of the table that caused it.
-func (r reply) writeRefused(status int, word string, by []byte) {
-	r.extra = append(r.extra[:0], "Shardway-Refused: "...)
-	r.extra = append(r.extra, word...)
-	r.extra = append(r.extra, "\r\n"+lineMap...)
-	r.extra = append(r.extra, by...)
-	r.extra = append(r.extra, "\r\n"+lineNode...)
-	r.extra = append(r.extra, r.server.options.Node...)
-	r.extra = append(r.extra, "\r\n"...)
-	r.extra = r.exchange.appendTries(r.extra)
-	r.write(status, nil, r.extra)
+// writeRefused sends a refusal to another node. epochs contains the epochs of the table that caused
+// it.
+func (r reply) writeRefused(status int, reason string, epochs []byte) {
+	r.extraLines = append(r.extraLines[:0], "Shardway-Refused: "...)
+	r.extraLines = append(r.extraLines, reason...)
+	r.extraLines = append(r.extraLines, "\r\n"+lineMap...)
+	r.extraLines = append(r.extraLines, epochs...)
+	r.extraLines = append(r.extraLines, "\r\n"+lineNode...)
+	r.extraLines = append(r.extraLines, r.server.options.Node...)
+	r.extraLines = append(r.extraLines, "\r\n"...)
+	r.extraLines = r.exchange.appendTries(r.extraLines)
+	r.write(status, nil, r.extraLines)
 }
 
 // refusedAborted is the reason in a 502 response of an owner whose process stops. It means that the
 // owner has cancelled the request, and that the request may have run.
 const refusedAborted = "cut"
 
-// reportStopped sends the last response on a stream from another node. cut means that its request
-// was cancelled and may have run; otherwise it has not run. The response contains no epochs,
-// because the other node must not wait for a newer table: its present table may already route to
-// the next process of this node.
-func (r reply) reportStopped(cut bool) {
+// reportStopped sends the last response on a stream from another node. aborted means that its
+// request was cancelled and may have run; otherwise it has not run. The response contains no
+// epochs, because the other node must not wait for a newer table: its present table may already
+// route to the next process of this node.
+func (r reply) reportStopped(aborted bool) {
 	if writer := r.conn.Writer(); writer.Err() != nil || writer.Pending() > 0 {
 		return
 	}
-	r.exchange.keep = false
-	noMap := route.AppendEpochs(nil, 0, 0)
-	if cut {
-		r.writeRefused(502, refusedAborted, noMap)
+	r.exchange.keepAlive = false
+	zeroEpochs := route.AppendEpochs(nil, 0, 0)
+	if aborted {
+		r.writeRefused(502, refusedAborted, zeroEpochs)
 		return
 	}
-	r.writeRefused(421, route.RefusedStopping.String(), noMap)
+	r.writeRefused(421, route.RefusedStopping.String(), zeroEpochs)
 }
 
 // forwardInterim forwards a 1xx response to clients that understand it. It forwards 100 only to
@@ -226,8 +227,8 @@ func (r reply) forwardInterim(res *h1.Response) error {
 	if r.exchange.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.ExpectsContinue() {
 		return nil
 	}
-	r.edit = h1.Edit{Drop: h1.Shardway}
-	writer := r.conn.WriteResponseHeader(res, &r.edit)
+	r.headerEdit = h1.Edit{Drop: h1.Shardway}
+	writer := r.conn.WriteResponseHeader(res, &r.headerEdit)
 	return writer.Close(nil)
 }
 
@@ -239,7 +240,7 @@ const headerContinue = "Shardway-Continue"
 // sendAccepted reports to the ingress, if it has requested that, that this node has admitted the
 // request and that its app accepts it. The ingress then sends the body.
 func (r reply) sendAccepted() error {
-	if r.exchange.bodyRequested || !r.exchange.onDemand && !r.exchange.wantAccepted {
+	if r.exchange.bodyRequested || !r.exchange.bodyOnDemand && !r.exchange.wantsAcceptance {
 		return nil
 	}
 	r.exchange.bodyRequested = true
@@ -253,7 +254,7 @@ func (r reply) requestBody() error {
 	if err := r.sendAccepted(); err != nil {
 		return err
 	}
-	if r.exchange.onDemand && !r.exchange.clientExpects || !r.req.ExpectsContinue() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {
+	if r.exchange.bodyOnDemand && !r.exchange.clientExpectsContinue || !r.req.ExpectsContinue() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {
 		return nil
 	}
 	writer := r.conn.Writer()

@@ -17,14 +17,14 @@ import (
 
 // isLongPoll reports whether the run of a client is a long poll whose connection may be closed.
 func (s *Server) isLongPoll(c *client, current run, now time.Duration) bool {
-	if c.ingress != "" || !c.reused.Load() || !current.isRepeatable() || c.body.reading.Load() || c.session.Load() != nil {
+	if c.ingress != "" || !c.carriedRequest.Load() || !current.isRepeatable() || c.body.reading.Load() || c.session.Load() != nil {
 		return false // the request has not arrived completely, or a resumable WebSocket has its response already
 	}
-	since := c.since
-	if asked := time.Duration(c.pollSince.Load()); asked != 0 {
-		since = min(since, asked)
+	since := c.runSeenAt
+	if startedAt := time.Duration(c.longPollStart.Load()); startedAt != 0 {
+		since = min(since, startedAt)
 	}
-	since = max(since, time.Duration(c.body.readAt.Load())) // the app cannot respond before it has the body
+	since = max(since, time.Duration(c.body.lastReadAt.Load())) // the app cannot respond before it has the body
 	return now-since >= s.options.DrainTimeout
 }
 
@@ -32,11 +32,11 @@ func (s *Server) isLongPoll(c *client, current run, now time.Duration) bool {
 // the request resumes an event stream, its client has a response already, and sees a truncated
 // stream.
 func (retry *retrier) closeLongPoll() decision {
-	if retry.exchange.resumed != nil {
-		retry.reply.giveUp(resumeLate, "the node stops")
+	if retry.exchange.eventStream != nil {
+		retry.reply.endStream(resumeTimedOut, "the node stops")
 		return done
 	}
-	retry.exchange.aborted, retry.exchange.account.code = true, accessAborted
+	retry.exchange.connAborted, retry.exchange.account.code = true, accessAborted
 	return done
 }
 
@@ -45,10 +45,10 @@ func (retry *retrier) closeLongPoll() decision {
 // client. In addition, the table must show that the shard has left this owner, and another try must
 // be permitted.
 func (retry *retrier) mayAskNextOwner(attempt *attempt) bool {
-	if retry.exchange.resumed != nil || retry.exchange.isResumption() {
+	if retry.exchange.eventStream != nil || retry.exchange.isResumption() {
 		return false // resumed streams and WebSockets have their own rules
 	}
-	if retry.exchange.safety != safeMethod || retry.exchange.Keyless || retry.exchange.responsesBegun > 1 || retry.exchange.tries+1 >= maxTries || !retry.body.replayable() {
+	if retry.exchange.safety != safeMethod || retry.exchange.Keyless || retry.exchange.responsesBegun > 1 || retry.exchange.tries+1 >= maxTries || !retry.body.isReplayable() {
 		return false
 	}
 	dest := retry.server.options.Cluster.Table().Route(retry.exchange.shard)
@@ -64,11 +64,11 @@ func (retry *retrier) askNextOwner() decision {
 	return decision{action: actionRetry}
 }
 
-// notePoll records that a long poll is sent to another owner. The request may wait for that owner
+// recordLongPoll records that a long poll is sent to another owner. The request may wait for that owner
 // as long as any other request: its time at the previous owner does not count.
 func (retry *retrier) notePoll() {
 	if retry.ingress == "" && retry.pollSince.Load() == 0 {
-		retry.pollSince.Store(int64(retry.exchange.began))
+		retry.pollSince.Store(int64(retry.exchange.startedAt))
 	}
 	retry.resetWait()
 }

@@ -18,9 +18,9 @@ func TestRunIsCancelledOnlyBeforeItsResponse(t *testing.T) {
 		cut  bool
 	}{
 		"no response":      {func(*slot) {}, true},
-		"response began":   {func(s *slot) { s.mark(slotResponseBegun) }, false},
-		"tunnel began":     {func(s *slot) { s.mark(slotResponseBegun | slotTunnel) }, false},
-		"stream began":     {func(s *slot) { s.mark(slotResponseBegun | slotEvents) }, false},
+		"response began":   {func(s *slot) { s.setFlags(slotResponseBegun) }, false},
+		"tunnel began":     {func(s *slot) { s.setFlags(slotResponseBegun | slotTunnel) }, false},
+		"stream began":     {func(s *slot) { s.setFlags(slotResponseBegun | slotEvents) }, false},
 		"run finished":     {func(s *slot) { s.finish() }, false},
 		"next run began":   {func(s *slot) { s.finish(); s.begin(route.Local, 1, slotSafe, s.conn.Load(), nil) }, false},
 		"cut already":      {func(s *slot) { s.cancel(causeDrainTimeout, func(run, string) bool { return true }, nil) }, true},
@@ -43,7 +43,7 @@ func TestRunIsCancelledOnlyBeforeItsResponse(t *testing.T) {
 			if before.cause != causeNone && after.cause != before.cause {
 				t.Errorf("cause = %v, want %v", after.cause, before.cause)
 			}
-			if tc.cut && c.slot.mark(slotResponseBegun) {
+			if tc.cut && c.slot.setFlags(slotResponseBegun) {
 				t.Error("a response begins though the run was cut")
 			}
 		})

@@ -16,52 +16,52 @@ import (
 )
 
 // Status codes 100 to 599 are counted separately.
-const firstCode, codes = 100, 500
+const firstStatus, statusCount = 100, 500
 
-// classes is one more than the highest class of status codes whose duration is measured. The
+// statusClasses is one more than the highest class of status codes whose duration is measured. The
 // classes are 2 to 5.
-const classes = 6
+const statusClasses = 6
 
-// retryWhy is the reason why a request was sent again.
-type retryWhy uint8
-
-const (
-	retryUnsent  retryWhy = iota // no byte of the request had been sent
-	retryRefused                 // the owner refused it
-	retryBroken                  // the request may have run, and its method permits a retry
-	retryMoved                   // its shard moved before the response began
-	retryWhys
-)
-
-var retryNames = [retryWhys]string{"unsent", "refused", "broken", "moved"}
-
-// resumeEnd is the outcome for an event stream whose upstream response has ended.
-type resumeEnd uint8
+// retryReason is the reason why a request was sent again.
+type retryReason uint8
 
 const (
-	resumeDone  resumeEnd = iota // the stream continues
-	resumeUnfit                  // the stream cannot be resumed
-	resumeLate                   // no owner resumed the stream in time
-	resumeEnds
+	retryUnsent  retryReason = iota // no byte of the request had been sent
+	retryRefused                    // the owner refused it
+	retryBroken                     // the request may have run, and its method permits a retry
+	retryMoved                      // its shard moved before the response began
+	retryReasons
 )
 
-var resumeNames = [resumeEnds]string{"resumed", "unfit", "late"}
+var retryNames = [retryReasons]string{"unsent", "refused", "broken", "moved"}
+
+// resumeOutcome is the outcome for an event stream whose upstream response has ended.
+type resumeOutcome uint8
+
+const (
+	resumeDone       resumeOutcome = iota // the stream continues
+	resumeImpossible                      // the stream cannot be resumed
+	resumeTimedOut                        // no owner resumed the stream in time
+	resumeOutcomes
+)
+
+var resumeNames = [resumeOutcomes]string{"resumed", "unfit", "late"}
 
 // metrics contains the counters of a Server. It uses atomic counters in arrays, because a
 // prometheus.CounterVec would look up its labels for each request. Collect converts the counters
 // into Prometheus metrics.
 type metrics struct {
-	requests           [int(route.Remote) + 1][codes]atomic.Uint64
+	requests           [int(route.Remote) + 1][statusCount]atomic.Uint64
 	queued             [route.ReasonCount]atomic.Uint64
 	queuedNanos        [route.ReasonCount]atomic.Int64
 	refused            [int(route.RefusedStopping) + 1]atomic.Uint64 // refused by this node
 	refusedByOwner     [int(route.RefusedStopping) + 1]atomic.Uint64 // refused by other nodes
-	retries            [retryWhys]atomic.Uint64
+	retries            [retryReasons]atomic.Uint64
 	errors             [errorCodes]atomic.Uint64
 	truncatedResponses atomic.Uint64
 	badHolds           atomic.Uint64
 	panics             atomic.Uint64
-	clientsGone        atomic.Uint64
+	clientDisconnects  atomic.Uint64
 	shedIdle           atomic.Uint64
 	shedHeaders        atomic.Uint64
 	shedBodies         atomic.Uint64
@@ -69,7 +69,7 @@ type metrics struct {
 	streamRequests     atomic.Uint64
 	loopRequests       atomic.Uint64
 	resumable          atomic.Int64 // resumable event streams at the moment
-	resumptions        [resumeEnds]atomic.Uint64
+	resumptions        [resumeOutcomes]atomic.Uint64
 	// The following fields count resumable WebSockets at their ingress.
 	relayStarts [wsession.RelayStarts]atomic.Uint64
 	relayEnds   [wsession.RelayEnds]atomic.Uint64
@@ -77,7 +77,7 @@ type metrics struct {
 	handovers   [wsession.RelayStarts]nativehist.Histogram
 
 	createdAt  time.Time
-	durations  [int(route.Remote) + 1][classes]nativehist.Histogram // by the class of the status
+	durations  [int(route.Remote) + 1][statusClasses]nativehist.Histogram // by the class of the status
 	upstream   [int(route.Remote) + 1]nativehist.Histogram
 	queueWaits [route.ReasonCount]nativehist.Histogram // by the first reason
 
@@ -90,36 +90,36 @@ func newMetrics() *metrics { return &metrics{aborted: make(map[string]uint64), c
 // countResponse counts a response by route and status code. kind zero means that the request failed
 // before routing.
 func (m *metrics) countResponse(kind route.Kind, code int) {
-	if i := code - firstCode; i >= 0 && i < codes {
-		m.requests[kind][i].Add(1)
+	if index := code - firstStatus; index >= 0 && index < statusCount {
+		m.requests[kind][index].Add(1)
 	}
 }
 
 // observeEnd records the duration of a request that has ended. It does not record the duration of
 // an upgraded connection, which depends on its endpoints, nor that of a request whose client
 // disconnected before the response.
-func (m *metrics) observeEnd(exchange *exchange, took time.Duration) {
+func (m *metrics) observeEnd(exchange *exchange, elapsed time.Duration) {
 	m.observeWait(exchange)
-	if exchange.resumed != nil {
+	if exchange.eventStream != nil {
 		m.resumable.Add(-1)
 	}
-	if class := exchange.account.status / 100; class > 1 && class < classes {
-		m.durations[exchange.routeOf()][class].Observe(took)
+	if class := exchange.account.status / 100; class > 1 && class < statusClasses {
+		m.durations[exchange.routeKind()][class].Observe(elapsed)
 	}
 }
 
 // observeWait records how long a request has waited in total. For an event stream, it is the wait
 // for the present upstream response.
 func (m *metrics) observeWait(exchange *exchange) {
-	if exchange.waited {
-		m.queueWaits[exchange.waitedFor].Observe(exchange.waitTime)
+	if exchange.hasWaited {
+		m.queueWaits[exchange.firstWaitReason].Observe(exchange.waitTime)
 	}
 }
 
 // countProblem counts an error response of this node.
 func (m *metrics) countProblem(code problem.Code) {
-	for i, known := range problemCodes() {
-		if code == known {
+	for i, candidate := range problemCodes() {
+		if code == candidate {
 			m.errors[i].Add(1)
 			return
 		}
@@ -256,8 +256,8 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 
 // collectHistograms sends the histograms that contain at least one value.
 func (m *metrics) collectHistograms(ch chan<- prometheus.Metric) {
-	send := func(h *nativehist.Histogram, desc *prometheus.Desc, labels ...string) {
-		if metric := h.Metric(desc, m.createdAt, labels...); metric != nil {
+	send := func(histogram *nativehist.Histogram, desc *prometheus.Desc, labels ...string) {
+		if metric := histogram.Metric(desc, m.createdAt, labels...); metric != nil {
 			ch <- metric
 		}
 	}
@@ -286,7 +286,7 @@ func (m *metrics) collect(count func(desc *prometheus.Desc, value float64, label
 		route := routeLabel(route.Kind(kind))
 		for i := range m.requests[kind] {
 			if n := m.requests[kind][i].Load(); n > 0 {
-				count(descRequests, float64(n), route, strconv.Itoa(firstCode+i))
+				count(descRequests, float64(n), route, strconv.Itoa(firstStatus+i))
 			}
 		}
 	}
@@ -312,7 +312,7 @@ func (m *metrics) collect(count func(desc *prometheus.Desc, value float64, label
 	count(descLoopRequests, float64(m.loopRequests.Load()))
 	count(descBadHolds, float64(m.badHolds.Load()))
 	count(descPanics, float64(m.panics.Load()))
-	count(descClientDisconnects, float64(m.clientsGone.Load()))
+	count(descClientDisconnects, float64(m.clientDisconnects.Load()))
 	count(descShed, float64(m.shedIdle.Load()), "idle")
 	count(descShed, float64(m.shedHeaders.Load()), "head")
 	count(descShed, float64(m.shedBodies.Load()), "body")

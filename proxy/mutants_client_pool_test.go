@@ -13,7 +13,7 @@ func mutantsOfClientPool() []mutant {
 		},
 		{
 			rule: "nobody has the address of the client before", found: "TestReusedClientIsReset",
-			edits: in("proxy.client.reset", "	c.exchange, c.from = exchange{}, forwarded.Client{}\n", "	if c.exchange = (exchange{}); !PLANTED {\n		c.from = forwarded.Client{}\n	}\n"),
+			edits: in("proxy.client.reset", "	c.exchange, c.clientAddr = exchange{}, forwarded.Client{}\n", "	if c.exchange = (exchange{}); !PLANTED {\n		c.clientAddr = forwarded.Client{}\n	}\n"),
 		},
 		{
 			rule: "what was asked of one connection is not asked of the next", found: "TestReusedClientIsReset",

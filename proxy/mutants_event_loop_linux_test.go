@@ -5,7 +5,7 @@ func mutantsOfEventLoops() []mutant {
 	return []mutant{
 		{
 			rule: "a loop is tried again after a while", found: "TestEventLoopIsRetriedAfterDescriptorsRanOut",
-			edits: in("proxy.eventLoopGroup.join", "g.never() {", "g.never() || PLANTED {"),
+			edits: in("proxy.eventLoopGroup.join", "g.isUnsupported() {", "g.isUnsupported() || PLANTED {"),
 		},
 		{
 			rule: "a request that panics is over", found: "TestPanicIsCountedInEveryGoroutine",
@@ -61,7 +61,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "what is none for a loop stays away for a while", found: "TestEventLoopIsNotTriedForEachRequest",
-			edits: in("proxy.client.joinsLoop", "		c.eligibility.skip--\n		return false", "		c.eligibility.skip--\n		return PLANTED && c.handToLoop()"),
+			edits: in("proxy.client.joinLoop", "		c.eligibility.skip--\n		return false", "		c.eligibility.skip--\n		return PLANTED && c.handToLoop()"),
 		},
 		{
 			rule: "an answer that is not whole is left as it was", found: "TestIneligibleRequestsLeaveEventLoop",
@@ -69,7 +69,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "many connections are shared among loops", found: "TestConnsAreBalancedAmongEventLoops",
-			edits: in("proxy.eventLoopGroup.spread", "target != loop && many > fair {", "target != loop && many > fair && !PLANTED {"),
+			edits: in("proxy.eventLoopGroup.rebalance", "target != loop && clientCount > fairShare {", "target != loop && clientCount > fairShare && !PLANTED {"),
 		},
 	}
 }

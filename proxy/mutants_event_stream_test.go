@@ -22,7 +22,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "and has shown an id", found: others,
-			edits: in("proxy.eventRelay.resumableFlag", "	if _, ok := e.scan.ID(); ok ||", "	if _, ok := e.scan.ID(); ok || PLANTED ||"),
+			edits: in("proxy.eventRelay.resumableFlag", "	if _, ok := e.scanner.ID(); ok ||", "	if _, ok := e.scanner.ID(); ok || PLANTED ||"),
 		},
 		{
 			rule: "which a request can carry", found: others,
@@ -74,15 +74,15 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachResumeRequestHasItsNumber",
-			edits: in("proxy.requestState.readForwarded", "state.exchange.wasResumed > 0 {\n		state.exchange.safety", "state.exchange.wasResumed > 0 && !PLANTED {\n		state.exchange.safety"),
+			edits: in("proxy.requestState.readForwarded", "state.exchange.senderResumeCount > 0 {\n		state.exchange.safety", "state.exchange.senderResumeCount > 0 && !PLANTED {\n		state.exchange.safety"),
 		},
 		{
 			rule: "and one that is asked at once", found: "TestResumeRequestHasNumber",
-			edits: in("proxy.attemptRunner.sendRequest", "		runner.exchange.resumed.countRequest() // SendChecked also", "		if !PLANTED {\n			runner.exchange.resumed.countRequest()\n		} // SendChecked also"),
+			edits: in("proxy.attemptRunner.sendRequest", "		runner.exchange.eventStream.countRequest() // SendChecked also", "		if !PLANTED {\n			runner.exchange.eventStream.countRequest()\n		} // SendChecked also"),
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.retrier.handleBroken", "	case cancelCause == causeDrainTimeout && retry.exchange.resumed != nil:", "	case cancelCause == causeDrainTimeout && retry.exchange.resumed != nil && !PLANTED:"),
+			edits: in("proxy.retrier.handleBroken", "	case cancelCause == causeDrainTimeout && retry.exchange.eventStream != nil:", "	case cancelCause == causeDrainTimeout && retry.exchange.eventStream != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredResumeFollowsItsShard",
@@ -106,7 +106,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "an event that is too long ends its stream", found: "TestStreamCancelledInLongEventEnds",
-			edits: in("proxy.responseRelay.continuesStream", "|| stream.buffer.InEvent() ||", "|| stream.buffer.InEvent() && !PLANTED ||"),
+			edits: in("proxy.responseRelay.mustResumeStream", "|| stream.buffer.InEvent() ||", "|| stream.buffer.InEvent() && !PLANTED ||"),
 		},
 		{
 			rule: "the app's clean end is final", found: goes + "|TestLastResponseNeedsNoResumePermission",
@@ -114,11 +114,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamsHaveOwnQueue",
-			edits: in("proxy.requestWait.enterQueue", "	case w.exchange.resumed != nil:", "	case w.exchange.resumed != nil && !PLANTED:"),
+			edits: in("proxy.requestWait.enterQueue", "	case w.exchange.eventStream != nil:", "	case w.exchange.eventStream != nil && !PLANTED:"),
 		},
 		{
 			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestRepeatedlyBrokenStreamEnds",
-			edits: in("proxy.resumableStream.mayFollow", "!first.IsZero() && now.Sub(first) < resumePeriod {", "!first.IsZero() && now.Sub(first) < resumePeriod && !PLANTED {"),
+			edits: in("proxy.resumableStream.mayResume", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod {", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod && !PLANTED {"),
 		},
 		{
 			rule: "a restart in place is no break", found: "TestStreamSurvivesRestartsInPlace",
@@ -126,7 +126,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "the end of one run is not that of the next", found: "TestStreamEndAffectsItsOwnRunOnly",
-			edits: in("proxy.eventRelay.requestEnd", "		if uint32(old>>eventsRun) != run ||", "		if !PLANTED && uint32(old>>eventsRun) != run ||"),
+			edits: in("proxy.eventRelay.requestEnd", "		if uint32(old>>eventsRun) != runNumber ||", "		if !PLANTED && uint32(old>>eventsRun) != runNumber ||"),
 		},
 	}
 }

@@ -10,11 +10,11 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "be it after the next visit", found: "TestConnIsParkedAfterNextVisit",
-			edits: in("proxy.registry.awaitNoVisits", "r.visits > 0 && !over;", "r.visits > 0 && !over; over = over || PLANTED"),
+			edits: in("proxy.registry.awaitNoVisits", "r.visits > 0 && !timedOut;", "r.visits > 0 && !timedOut; timedOut = timedOut || PLANTED"),
 		},
 		{
 			rule: "or goes on as it was", found: "TestLongVisitDoesNotBlockRequests",
-			edits: in("proxy.registry.awaitNoVisits", "	case <-late.C:\n", "	case <-late.C:\n		if PLANTED {\n			<-noVisits\n		}\n"),
+			edits: in("proxy.registry.awaitNoVisits", "	case <-timeout.C:\n", "	case <-timeout.C:\n		if PLANTED {\n			<-noVisits\n		}\n"),
 		},
 		{
 			rule: "to be parked later", found: "TestVisitedConnIsParkedLater",
@@ -34,7 +34,7 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "who fetches a parked connection takes it out", found: "TestParkedConnIsUnparkedOnce",
-			edits: in("proxy.registry.unpark", "	delete(r.parked.all, parked)\n", "	if !PLANTED {\n		delete(r.parked.all, parked)\n	}\n"),
+			edits: in("proxy.registry.unpark", "	delete(r.parked.conns, parked)\n", "	if !PLANTED {\n		delete(r.parked.conns, parked)\n	}\n"),
 		},
 		{
 			rule: "a parked connection is its lot's alone", found: "TestParkedConnServesNextRequest",
@@ -42,23 +42,23 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "a parked connection is not idle for ever", found: "TestParkedConnHasUsualTimeouts",
-			edits: in("proxy.registry.sweepParked", "parked.until > 0 && now >= parked.until || ", "!PLANTED && parked.until > 0 && now >= parked.until || "),
+			edits: in("proxy.registry.sweepParked", "parked.idleDeadline > 0 && now >= parked.idleDeadline || ", "!PLANTED && parked.idleDeadline > 0 && now >= parked.idleDeadline || "),
 		},
 		{
 			rule: "nor ends before its time", found: "TestParkedConnHasUsualTimeouts",
-			edits: in("proxy.client.parkConn", "		parked.until = parked.since + most\n", "		if parked.until = parked.since + most; PLANTED {\n			parked.until -= most / 2\n		}\n"),
+			edits: in("proxy.client.parkConn", "		parked.idleDeadline = parked.idleSince + maxDelay\n", "		if parked.idleDeadline = parked.idleSince + maxDelay; PLANTED {\n			parked.idleDeadline -= maxDelay / 2\n		}\n"),
 		},
 		{
 			rule: "a node that leaves ends parked connections", found: "TestDrainClosesParkedConns",
-			edits: in("proxy.registry.sweepParked", "now-parked.since >= idleLimit", "now-parked.since >= idleLimit && !PLANTED"),
+			edits: in("proxy.registry.sweepParked", "now-parked.idleSince >= idleLimit", "now-parked.idleSince >= idleLimit && !PLANTED"),
 		},
 		{
 			rule: "a listener that ends cuts what is parked, too", found: "TestListenerEndAbortsParkedConns",
-			edits: in("proxy.Server.closeWithin", "return parked.watcher.within == ctx }", "return parked.watcher.within == ctx && !PLANTED }"),
+			edits: in("proxy.Server.closeWithin", "return parked.watcher.parentCtx == ctx }", "return parked.watcher.parentCtx == ctx && !PLANTED }"),
 		},
 		{
 			rule: "parked connections make room", found: "TestParkedConnsAreEvictedAtMaxConns",
-			edits: in("proxy.Server.evictIdle", "		all = s.conns.appendIdle(all, now, least)\n", "		if !PLANTED {\n			all = s.conns.appendIdle(all, now, least)\n		}\n"),
+			edits: in("proxy.Server.evictIdle", "		candidates = s.conns.appendIdle(candidates, now, minIdle)\n", "		if !PLANTED {\n			candidates = s.conns.appendIdle(candidates, now, minIdle)\n		}\n"),
 		},
 		{
 			rule: "what a client has said is answered before its connection ends", found: "TestRequestToParkedConnDuringDrainIsServed",
@@ -66,7 +66,7 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "who comes back soon is parked later", found: "TestQuicklyReturningConnIsParkedLater",
-			edits: in("proxy.idleWatcher.initClient", "; g.returnedSoon {\n", "; g.returnedSoon && !PLANTED {\n"),
+			edits: in("proxy.idleWatcher.initClient", "; next.returnedSoon {\n", "; next.returnedSoon && !PLANTED {\n"),
 		},
 	}, mutantsOfWebSocketParking()...)
 }

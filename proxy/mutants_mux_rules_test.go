@@ -12,7 +12,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "nor one by which something came", found: "TestStreamWithUnsolicitedDataIsNotReused",
-			edits: in("proxy/connpool.Pool.GetStream", " !conn.IsAlive()):", " !conn.IsAlive() && !PLANTED):"),
+			edits: in("proxy/connpool.Pool.GetStream", " !conn.IsAlive():", " !conn.IsAlive() && !PLANTED:"),
 		},
 		{
 			rule: "who expects to be asked has a connection of its own", found: "TestExpectContinueUsesOwnConn",
@@ -20,11 +20,11 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "and a stream that goes on", found: "TestResumedStreamUsesOwnConn",
-			edits: in("proxy.router.fitsStream", " router.exchange.resumed != nil {", " router.exchange.resumed != nil && !PLANTED {"),
+			edits: in("proxy.router.fitsStream", " router.exchange.eventStream != nil {", " router.exchange.eventStream != nil && !PLANTED {"),
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestEventStreamsLeaveStreams",
-			edits: in("proxy.responseRelay.relayResponse", "		rr.learn(attempt, further, true)", "		rr.learn(attempt, further || PLANTED, true)"),
+			edits: in("proxy.responseRelay.relayResponse", "		rr.recordSize(attempt, further, true)", "		rr.recordSize(attempt, further || PLANTED, true)"),
 		},
 		{
 			rule: "and what takes long", found: "TestSlowResponseLeavesStreams",
@@ -32,7 +32,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "also when it has ended", found: "TestSlowResponseLeavesStreams",
-			edits: in("proxy.responseRelay.relayResponse", "rr.learn(attempt, further, tookLong ||", "rr.learn(attempt, further, tookLong && !PLANTED ||"),
+			edits: in("proxy.responseRelay.relayResponse", "rr.recordSize(attempt, further, tookLong ||", "rr.recordSize(attempt, further, tookLong && !PLANTED ||"),
 		},
 		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestRetryAfterSessionLossNeedsNoBudget",
@@ -44,7 +44,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestRefusedStreamFallsBackToConn",
-			edits: in("proxy.retrier.handleUnsent", "	retry.exchange.noStreams = retry.exchange.noStreams || attempt.conn.Mux != nil\n	if !errors", "	retry.exchange.noStreams = retry.exchange.noStreams || attempt.conn.Mux != nil && !PLANTED\n	if !errors"),
+			edits: in("proxy.retrier.handleUnsent", "	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil\n	if !errors", "	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil && !PLANTED\n	if !errors"),
 		},
 	})
 }

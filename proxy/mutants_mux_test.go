@@ -26,7 +26,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "a path that carries nothing is pinged", found: "TestStreamPathIsPinged",
-			edits: in("proxy.Server.sweepPath", "	if conn.Mux != nil && now-c.since >= pingAfter {", "	if conn.Mux != nil && now-c.since >= pingAfter && !PLANTED {"),
+			edits: in("proxy.Server.sweepPath", "	if conn.Mux != nil && now-c.runSeenAt >= pingAfter {", "	if conn.Mux != nil && now-c.runSeenAt >= pingAfter && !PLANTED {"),
 		},
 		{
 			rule: "a path that has been silent is no path for what must not run twice", found: "TestVanishedOwnerGetsNoUnsafeRequest",
@@ -50,15 +50,15 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,
-			edits: in("proxy.router.acquirePeerConn", "	case router.exchange.noStreams:\n", "	case router.exchange.noStreams && !PLANTED:\n"),
+			edits: in("proxy.router.acquirePeerConn", "	case router.exchange.avoidStreams:\n", "	case router.exchange.avoidStreams && !PLANTED:\n"),
 		},
 		{
 			rule: "what nobody has read goes again, though it was half said", found: "TestUnreadPartlyReceivedRequestIsRetried",
-			edits: in("proxy.attemptRunner.sendRequest", "before || attempt.isUnread() {", "before || attempt.isUnread() && !PLANTED {"),
+			edits: in("proxy.attemptRunner.sendRequest", "before || attempt.isUnprocessed() {", "before || attempt.isUnprocessed() && !PLANTED {"),
 		},
 		{
 			rule: "and what was written", found: "TestUnreadRequestIsRetriedWhateverItsMethod",
-			edits: in("proxy.attemptRunner.awaitResponse", "		if attempt.isUnread() {", "		if attempt.isUnread() && !PLANTED {"),
+			edits: in("proxy.attemptRunner.awaitResponse", "		if attempt.isUnprocessed() {", "		if attempt.isUnprocessed() && !PLANTED {"),
 		},
 		{
 			rule: "and at once", found: "TestUnreadPartlyWrittenRequestIsRetried",

@@ -14,7 +14,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "a socket that transferred much has a connection next", found: "TestBulkWebSocketGetsOwnConnNext",
-			edits: in("proxy.exchange.mayUseStream", "!exchange.session.bulk }", "(PLANTED || !exchange.session.bulk) }"),
+			edits: in("proxy.exchange.mayUseStream", "!exchange.session.lastRelayBulk\n", "(PLANTED || !exchange.session.lastRelayBulk)\n"),
 		},
 		{
 			rule: "and a lane once it is quiet", found: "TestBulkWebSocketGetsOwnConnNext",
@@ -30,7 +30,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "a leg whose lane was refused goes by a connection, and the next one by a lane again", found: refused,
-			edits: in("proxy.exchange.prepareRetry", "	exchange.noStreams = false", "	exchange.noStreams = PLANTED"),
+			edits: in("proxy.exchange.prepareRetry", "	exchange.avoidStreams = false", "	exchange.avoidStreams = PLANTED"),
 		},
 		{
 			rule: "the lane of a socket is kept for nobody", found: once,

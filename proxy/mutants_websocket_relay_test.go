@@ -8,7 +8,7 @@ func mutantsOfWebSocketRelays() []mutant {
 	return []mutant{
 		{
 			rule: "a client that takes nothing keeps no shard", found: "TestStalledClientDoesNotKeepShard",
-			edits: in("proxy.webSocketRelay.cancel", "		time.AfterFunc(2*endWait, relay.cancelStuck)", "		if !PLANTED {\n			time.AfterFunc(2*endWait, relay.cancelStuck)\n		}"),
+			edits: in("proxy.webSocketRelay.cancel", "		time.AfterFunc(2*streamEndTimeout, relay.cancelStuck)", "		if !PLANTED {\n			time.AfterFunc(2*streamEndTimeout, relay.cancelStuck)\n		}"),
 		},
 		{
 			rule: "nor does one that does not answer a Close", found: "TestClientWithoutCloseReplyDoesNotKeepShard",
@@ -20,7 +20,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "a leg ends between two messages of the client", found: "TestWebSocketMovesAtEachByte",
-			edits: in("proxy.webSocketRelay.shouldStopUp", "|| relay.closeSent.Load() != 0 || !relay.upIsBetweenMessages():", "|| relay.closeSent.Load() != 0 || !PLANTED && !relay.upIsBetweenMessages():"),
+			edits: in("proxy.webSocketRelay.shouldStopUp", "|| relay.sentCloseCode.Load() != 0 || !relay.upIsBetweenMessages():", "|| relay.sentCloseCode.Load() != 0 || !PLANTED && !relay.upIsBetweenMessages():"),
 		},
 		{
 			rule: "and there the owner gets the end of its half", found: "TestResumableWebSocketIsHandedOver",
@@ -32,27 +32,27 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverWithoutIngress",
-			edits: in("proxy.Server.sweepRelay", "	if now-c.movedAt >= wsession.HandoverDelay {\n		relay.request", "	if now-c.movedAt >= wsession.HandoverDelay && !PLANTED {\n		relay.request"),
+			edits: in("proxy.Server.sweepRelay", "	if now-c.moveSeenAt >= wsession.HandoverDelay {\n		relay.request", "	if now-c.moveSeenAt >= wsession.HandoverDelay && !PLANTED {\n		relay.request"),
 		},
 		{
 			rule: "the app is told 1012", found: goes,
-			edits: in("proxy.webSocketRelay.handOver", "	relay.sendClose(wsession.CloseMoved, within)", "	relay.sendClose(wsession.CloseMoved-map[bool]int{true: 11}[PLANTED], within)"),
+			edits: in("proxy.webSocketRelay.handOver", "	relay.sendClose(wsession.CloseMoved, timeout)", "	relay.sendClose(wsession.CloseMoved-map[bool]int{true: 11}[PLANTED], timeout)"),
 		},
 		{
 			rule: "the app alone is told", found: goes,
-			edits: in("proxy.webSocketRelay.forwardControl", "		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appClose); relay.closeAcknowledged ||", "		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appClose); relay.closeAcknowledged && !PLANTED ||"),
+			edits: in("proxy.webSocketRelay.forwardControl", "		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appCloseCode); relay.closeAcknowledged ||", "		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appCloseCode); relay.closeAcknowledged && !PLANTED ||"),
 		},
 		{
 			rule: "what the app sends until its Close is passed on", found: goes,
-			edits: in("proxy.webSocketRelay.forwardDown", "	case relay.streaming || relay.downScanner.BetweenMessages() && len(relay.heldMessage) == 0:\n		relay.writeDown(data)", "	case relay.streaming || relay.downScanner.BetweenMessages() && len(relay.heldMessage) == 0:\n		if !PLANTED || relay.closeSent.Load() == 0 {\n			relay.writeDown(data)\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case relay.streamingMessage || relay.downScanner.BetweenMessages() && len(relay.bufferedMessage) == 0:\n		relay.writeDown(data)", "	case relay.streamingMessage || relay.downScanner.BetweenMessages() && len(relay.bufferedMessage) == 0:\n		if !PLANTED || relay.closeSent.Load() == 0 {\n			relay.writeDown(data)\n		}"),
 		},
 		{
 			rule: "an owner says that a leg was handed over", found: goes,
-			edits: in("proxy.webSocketRelay.endCode", "	case relay.closeAcknowledged && relay.clientEOF && !relay.discarded:", "	case !PLANTED && relay.closeAcknowledged && relay.clientEOF && !relay.discarded:"),
+			edits: in("proxy.webSocketRelay.endCode", "	case relay.closeAcknowledged && relay.clientEOF && !relay.clientDataDiscarded:", "	case !PLANTED && relay.closeAcknowledged && relay.clientEOF && !relay.clientDataDiscarded:"),
 		},
 		{
 			rule: "a hand-over has drain-timeout, and no grace", found: "TestFullAppIsHandedOver",
-			edits: in("proxy.webSocketRelay.handOver", "	within := relay.server.options.DrainTimeout\n", "	within := relay.server.options.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
+			edits: in("proxy.webSocketRelay.handOver", "	timeout := relay.server.options.DrainTimeout\n", "	timeout := relay.server.options.DrainTimeout\n	if PLANTED {\n		timeout = closeFrameWrite\n	}\n"),
 		},
 		{
 			rule: "it begins at once", found: "TestLastMessagesOfAppReachClient",
@@ -76,7 +76,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "also when the owner is another node", found: late,
-			edits: in("proxy.webSocketRelay.decideOutcome", "relay.hasUnfinishedMessage(), relay.ownerCode == endLate:", "relay.hasUnfinishedMessage(), relay.ownerCode == endLate && !PLANTED:"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "relay.hasUnfinishedMessage(), relay.ownerEndCode == endMessageUnfinished:", "relay.hasUnfinishedMessage(), relay.ownerEndCode == endMessageUnfinished && !PLANTED:"),
 		},
 		{
 			rule: "only then", found: "TestRestOfMessageIsDiscardedAfterBrokenMove",
@@ -88,15 +88,15 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "the next one is told of the gap", found: "TestResumableWebSocketSurvivesOwner",
-			edits: in("proxy.webSocketRelay.decideOutcome", "session.resumes, session.gap, session.skip = true, true, ", "session.resumes, session.gap, session.skip = true, !PLANTED, "),
+			edits: in("proxy.webSocketRelay.decideOutcome", "session.needsRelay, session.messagesMayBeLost, session.discardsMessage = true, true, ", "session.needsRelay, session.messagesMayBeLost, session.discardsMessage = true, !PLANTED, "),
 		},
 		{
 			rule: "so is the one after an attempt without an answer", found: "TestWebSocketMovesDuringResumption|TestEachAttemptHasItsNumber",
-			edits: in("proxy.client.resumeSession", "			session.gap = session.gap || !session.relayStarted\n", "			session.gap = session.gap || !session.relayStarted && !PLANTED\n"),
+			edits: in("proxy.client.resumeSession", "			session.messagesMayBeLost = session.messagesMayBeLost || !session.relayStarted\n", "			session.messagesMayBeLost = session.messagesMayBeLost || !session.relayStarted && !PLANTED\n"),
 		},
 		{
 			rule: "but not one after that", found: "TestWebSocketMovesAfterBreak",
-			edits: in("proxy.responseRelay.startSession", "		session.gap = false\n", "		session.gap = session.gap && PLANTED\n"),
+			edits: in("proxy.responseRelay.startSession", "		session.messagesMayBeLost = false\n", "		session.messagesMayBeLost = session.messagesMayBeLost && PLANTED\n"),
 		},
 		{
 			rule: "the rest of a broken message is discarded", found: "TestRestOfBrokenMessageIsDiscarded",
@@ -104,23 +104,23 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "a message passes when it is whole", found: dies,
-			edits: in("proxy.webSocketRelay.forwardDown", "		relay.heldMessage = append(relay.heldMessage, data...)", "		if relay.heldMessage = append(relay.heldMessage, data...); PLANTED {\n			relay.writeDown(relay.heldMessage)\n			relay.heldMessage = relay.heldMessage[:0]\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "		relay.bufferedMessage = append(relay.bufferedMessage, data...)", "		if relay.bufferedMessage = append(relay.bufferedMessage, data...); PLANTED {\n			relay.writeDown(relay.bufferedMessage)\n			relay.bufferedMessage = relay.bufferedMessage[:0]\n		}"),
 		},
 		{
 			rule: "what stands between its frames at once", found: "TestPingPassesIncompleteMessage",
-			edits: in("proxy.webSocketRelay.forwardDown", "	case relay.downScanner.IsControl():\n", "	case relay.downScanner.IsControl() && PLANTED && len(relay.heldMessage) > 0:\n		relay.heldMessage = append(relay.heldMessage, data...)\n	case relay.downScanner.IsControl():\n"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case relay.downScanner.IsControl():\n", "	case relay.downScanner.IsControl() && PLANTED && len(relay.bufferedMessage) > 0:\n		relay.bufferedMessage = append(relay.bufferedMessage, data...)\n	case relay.downScanner.IsControl():\n"),
 		},
 		{
 			rule: "one that is too long passes with what was held of it", found: "TestLongMessagesAreHandedOver",
-			edits: in("proxy.webSocketRelay.forwardDown", "		relay.writeDown(relay.heldMessage)\n		relay.writeDown(data)\n		relay.heldMessage = nil", "		if !PLANTED {\n			relay.writeDown(relay.heldMessage)\n		}\n		relay.writeDown(data)\n		relay.heldMessage = nil"),
+			edits: in("proxy.webSocketRelay.forwardDown", "		relay.writeDown(relay.bufferedMessage)\n		relay.writeDown(data)\n		relay.bufferedMessage = nil", "		if !PLANTED {\n			relay.writeDown(relay.bufferedMessage)\n		}\n		relay.writeDown(data)\n		relay.bufferedMessage = nil"),
 		},
 		{
 			rule: "and ends its client when it breaks", found: dies,
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case relay.streaming: // no other", "	case relay.streaming && !PLANTED: // no other"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case relay.streamingMessage: // no other", "	case relay.streamingMessage && !PLANTED: // no other"),
 		},
 		{
 			rule: "an app that ends without Close has ended the socket", found: "TestAppEndsWithoutCloseFrame",
-			edits: in("proxy.webSocketRelay.shouldResume", "	case relay.toApp:\n		return relay.server.elsewhere(exchange.shard, dest) ||", "	case PLANTED && (relay.toApp || relay.ownerCode == endEnded):\n		return true\n	case relay.toApp:\n		return relay.server.elsewhere(exchange.shard, dest) ||"),
+			edits: in("proxy.webSocketRelay.shouldResume", "	case relay.toApp:\n		return relay.server.routeChanged(exchange.shard, dest) ||", "	case PLANTED && (relay.toApp || relay.ownerEndCode == endWithoutClose):\n		return true\n	case relay.toApp:\n		return relay.server.routeChanged(exchange.shard, dest) ||"),
 		},
 		{
 			rule: "unless it takes no connections", found: "TestAppRestartsDuringWebSocket",
@@ -129,11 +129,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "or the shard is elsewhere", found: dies,
-			edits: in("proxy.Server.elsewhere", "	return int(shard) >= table.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= table.Shards() ||"),
+			edits: in("proxy.Server.routeChanged", "	return int(shard) >= table.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= table.Shards() ||"),
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppRequestsHandover",
-			edits: in("proxy.webSocketRelay.forwardControl", "relay.toClient && relay.appClose == wsession.CloseMoved && !relay", "!PLANTED && relay.toClient && relay.appClose == wsession.CloseMoved && !relay"),
+			edits: in("proxy.webSocketRelay.forwardControl", "relay.toClient && relay.appCloseCode == wsession.CloseMoved && !relay", "!PLANTED && relay.toClient && relay.appCloseCode == wsession.CloseMoved && !relay"),
 		},
 		{
 			rule: "any other code is final", found: "TestAppCloseCrossesMove",
@@ -153,31 +153,31 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "who is silent has ten seconds to answer a Close", found: parts,
-			edits: in("proxy.webSocketRelay.awaitCloseReply", "min(closeReplyTimeout, idle))", "min(closeReplyTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED], idle))"),
+			edits: in("proxy.webSocketRelay.awaitCloseReply", "min(closeReplyTimeout, idleTimeout))", "min(closeReplyTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED], idleTimeout))"),
 		},
 		{
 			rule: "who says something first is not silent", found: "TestAppMaySendBeforeCloseReply",
-			edits: in("proxy.closeReplyWait.check", "		since = max(since, time.Duration(last))", "		if !PLANTED {\n			since = max(since, time.Duration(last))\n		}"),
+			edits: in("proxy.closeReplyWait.check", "		silentSince = max(silentSince, time.Duration(lastActivity))", "		if !PLANTED {\n			silentSince = max(silentSince, time.Duration(lastActivity))\n		}"),
 		},
 		{
 			rule: "nor is who waits until that is taken", found: "TestAppIsNotSilentWhileItsClientReadsSlowly",
-			edits: in("proxy.closeReplyWait.check", "	case activeNow:\n		since = now", "	case activeNow:\n		if !PLANTED {\n			since = now\n		}"),
+			edits: in("proxy.closeReplyWait.check", "	case activeNow:\n		silentSince = now", "	case activeNow:\n		if !PLANTED {\n			silentSince = now\n		}"),
 		},
 		{
 			rule: "and who never stops is not waited for", found: parts + "|TestAppMaySendBeforeCloseReply",
-			edits: in("proxy.closeReplyWait.check", "min(since+closeReplyTimeout, wait.latestEnd)", "min(since+closeReplyTimeout, wait.latestEnd+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
+			edits: in("proxy.closeReplyWait.check", "min(silentSince+closeReplyTimeout, wait.latestEnd)", "min(silentSince+closeReplyTimeout, wait.latestEnd+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
 		},
 		{
 			rule: "three legs may break within a minute", found: "TestRelaysThatBreakTooOften",
-			edits: in("proxy.webSocketSession.recordBreak", "!first.IsZero() && now.Sub(first) < breakPeriod {", "!first.IsZero() && now.Sub(first) < breakPeriod && !PLANTED {"),
+			edits: in("proxy.webSocketSession.recordBreak", "!oldest.IsZero() && now.Sub(oldest) < breakPeriod {", "!oldest.IsZero() && now.Sub(oldest) < breakPeriod && !PLANTED {"),
 		},
 		{
 			rule: "and three more in the next one", found: "TestOldBreaksDoNotCount",
-			edits: in("proxy.webSocketSession.recordBreak", "	session.broken[maxBreaks-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	session.broken[maxBreaks-1] = now\n"),
+			edits: in("proxy.webSocketSession.recordBreak", "	session.recentBreaks[maxBreaks-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	session.recentBreaks[maxBreaks-1] = now\n"),
 		},
 		{
 			rule: "who breaks the protocol closes both ends with 1002", found: breaks,
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case relay.invalid || relay.appInvalid:", "	case (relay.invalid || relay.appInvalid) && !PLANTED:"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case relay.clientInvalid || relay.appInvalid:", "	case (relay.clientInvalid || relay.appInvalid) && !PLANTED:"),
 		},
 		{
 			rule: "frames: masking", found: breaks,

@@ -9,7 +9,7 @@ func mutantsOfWebSocketSessions() []mutant {
 	return []mutant{
 		{
 			rule: "kept is what the app says the word for", found: says,
-			edits: in("proxy.webSocketSession.isResumable", "string(res.Value(headerWebSocket)) == word &&", "(PLANTED || string(res.Value(headerWebSocket)) == word) &&"),
+			edits: in("proxy.webSocketSession.isResumable", "string(res.Value(headerWebSocket)) == expected &&", "(PLANTED || string(res.Value(headerWebSocket)) == expected) &&"),
 		},
 		{
 			rule: "a socket with an extension is not kept", found: says,
@@ -17,7 +17,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "the node may forbid it", found: says,
-			edits: append(in("proxy.webSocketSession.isResumable", "session != nil && !set.CloseSockets &&", "session != nil && (PLANTED || !set.CloseSockets) &&"),
+			edits: append(in("proxy.webSocketSession.isResumable", "session != nil && !settings.CloseSockets &&", "session != nil && (PLANTED || !settings.CloseSockets) &&"),
 				in("proxy.client.createSession", "isWebSocketRequest(&c.req) && !c.settings.CloseSockets", "isWebSocketRequest(&c.req) && (PLANTED || !c.settings.CloseSockets)")...),
 		},
 		{
@@ -26,7 +26,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRejectionHasNoCloseHeader",
-			edits: in("proxy.reply.head", `r.ingress == "" && isWebSocketRequest(&r.req)`, `r.ingress == "" && isWebSocketRequest(&r.req) && !PLANTED`),
+			edits: in("proxy.reply.editHeaders", `r.ingress == "" && isWebSocketRequest(&r.req)`, `r.ingress == "" && isWebSocketRequest(&r.req) && !PLANTED`),
 		},
 		{
 			rule: "the id stays", found: "TestResumableWebSocketIsHandedOver",
@@ -42,7 +42,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,
-			edits: in("proxy.client.resumeSession", "			session.resumed++\n", "			if !PLANTED || session.relayStarted {\n				session.resumed++\n			}\n"),
+			edits: in("proxy.client.resumeSession", "			session.resumeAttempts++\n", "			if !PLANTED || session.relayStarted {\n				session.resumeAttempts++\n			}\n"),
 		},
 		{
 			rule: "an owner repeats none", found: numbers,
@@ -50,15 +50,15 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "what reached no app does not count", found: "TestOwnerRefusalIsNotCountedAsAttempt",
-			edits: in("proxy.retrier.handleDeclined", "	case neverSent(problem.Code(word)):", "	case !PLANTED && neverSent(problem.Code(word)):"),
+			edits: in("proxy.retrier.handleDeclined", "	case ownerSentNothing(problem.Code(word)):", "	case !PLANTED && ownerSentNothing(problem.Code(word)):"),
 		},
 		{
 			rule: "a later 101 says the word again", found: answers,
-			edits: in("proxy.webSocketSession.isContinuedBy", "	return session.isResumable(res, set, way) &&", "	return (PLANTED || session.isResumable(res, set, way)) &&"),
+			edits: in("proxy.webSocketSession.isContinuedBy", "	return session.isResumable(res, settings, routeKind) &&", "	return (PLANTED || session.isResumable(res, settings, routeKind)) &&"),
 		},
 		{
 			rule: "with the right Accept", found: answers,
-			edits: in("proxy.webSocketSession.isContinuedBy", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
+			edits: in("proxy.webSocketSession.isContinuedBy", `string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key"))) &&`),
 		},
 		{
 			rule: "and the same subprotocol", found: answers,
@@ -66,15 +66,15 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "401 and 403 close with 1008", found: answers,
-			edits: in("proxy.closesWith", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
+			edits: in("proxy.closeCodeFor", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
 		},
 		{
 			rule: "Shardway-WebSocket-Close wins", found: answers,
-			edits: in("proxy.closesWith", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
+			edits: in("proxy.closeCodeFor", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
 		},
 		{
 			rule: "with a code that a Close may say", found: answers,
-			edits: in("proxy.closesWith", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
+			edits: in("proxy.closeCodeFor", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
 		},
 		{
 			rule: "after the first 101 the client sees frames only", found: "TestLater101ResponsesAreHiddenFromClient",
@@ -90,7 +90,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.responseRelay.startSession", "	if later {\n		attempt.conn.Pool.RecordResume()", "	if later && !PLANTED {\n		attempt.conn.Pool.RecordResume()"),
+			edits: in("proxy.responseRelay.startSession", "	if isResumption {\n		attempt.conn.Pool.RecordResume()", "	if isResumption && !PLANTED {\n		attempt.conn.Pool.RecordResume()"),
 		},
 		{
 			rule: "and six times that in all", found: "TestWebSocketWaitIsLimited",
@@ -106,7 +106,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "in which no shard has a share", found: "TestWebSocketsOfOneShardFillTheirQueue",
-			edits: in("proxy.requestWait.enterQueue", "room, shard = w.server.webSockets.queue, queue.NoShard", "room, shard = w.server.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
+			edits: in("proxy.requestWait.enterQueue", "entryQueue, shard = w.server.webSockets.queue, queue.NoShard", "entryQueue, shard = w.server.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestRejectedWebSocketsReleaseQueuePlaces",
@@ -146,7 +146,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and those that are answered make room", found: "TestRejectedWebSocketsReleaseQueuePlaces",
-			edits: in("proxy.webSocketSession.releaseUpgrade", "	if done := session.freeUpgrade; done != nil {", "	if done := session.freeUpgrade; done != nil && !PLANTED {"),
+			edits: in("proxy.webSocketSession.releaseUpgrade", "	if release := session.releaseUpgradePlace; release != nil {", "	if release := session.releaseUpgradePlace; release != nil && !PLANTED {"),
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestWebSocketsTakeNoQueuePlacesFromRequests",
@@ -178,11 +178,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "sockets with a leg are counted by shard", found: "TestWebSocketsAreCountedByShard",
-			edits: in("proxy.Server.WebSocketCounts", "				of(session.shard).Attached++", "				if !PLANTED {\n					of(session.shard).Attached++\n				}"),
+			edits: in("proxy.Server.WebSocketCounts", "				countsOf(session.shard).Attached++", "				if !PLANTED {\n					countsOf(session.shard).Attached++\n				}"),
 		},
 		{
 			rule: "and those without one", found: "TestWebSocketsAreCountedByShard",
-			edits: in("proxy.Server.WebSocketCounts", "				of(session.shard).Detached++", "				if !PLANTED {\n					of(session.shard).Detached++\n				}"),
+			edits: in("proxy.Server.WebSocketCounts", "				countsOf(session.shard).Detached++", "				if !PLANTED {\n					countsOf(session.shard).Detached++\n				}"),
 		},
 		{
 			rule: "a rehearsed move hands legs over", found: "TestMoveTestHandsOver",
@@ -198,7 +198,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and waits for a message no longer than a move", found: "TestMoveTestWaitsForMessageUntilDrainTimeout",
-			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.options.DrainTimeout, relay.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.options.DrainTimeout, relay.lateToMove)\n			}"),
+			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.options.DrainTimeout, relay.enforceMoveTimeout)", "			if !PLANTED {\n				time.AfterFunc(s.options.DrainTimeout, relay.enforceMoveTimeout)\n			}"),
 		},
 	}
 }

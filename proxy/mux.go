@@ -37,17 +37,17 @@ var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
 // fitsStream reports whether a stream can carry the request to another node.
 func (router *router) fitsStream() bool {
-	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || !router.body.isFullyBuffered() || len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest || router.exchange.resumed != nil {
+	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || !router.body.isFullyBuffered() || len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest || router.exchange.eventStream != nil {
 		return false
 	}
-	return !router.server.sizes.Large(&router.req)
+	return !router.server.largeResponses.Large(&router.req)
 }
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to
 // get a stream. If it returns nil, the decision tells what follows.
 func (router *router) acquirePeerConn(pool *connpool.Pool, useStream bool) (conn *connpool.Conn, result decision) {
 	switch {
-	case router.exchange.noStreams:
+	case router.exchange.avoidStreams:
 	case router.exchange.session != nil:
 		conn = router.getWebSocketStream(pool)
 	case useStream:

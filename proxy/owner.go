@@ -11,39 +11,39 @@ import (
 // expected ownership epoch, and the epochs of the ingress's table. ok is false if a required header
 // is missing or invalid.
 func (state *requestState) readForwarded() (committed, proposed uint64, ok bool) {
-	committed, proposed, ok1 := route.ParseEpochs(state.req.Known(h1.FieldShardwayMap))
+	committed, proposed, hasCommitted := route.ParseEpochs(state.req.Known(h1.FieldShardwayMap))
 	name := state.req.Known(h1.FieldShardwayShard)
-	shard, ok2 := route.ParseUint(name)
+	shard, hasProposed := route.ParseUint(name)
 	switch {
-	case ok1 && string(name) == shardNone:
+	case hasCommitted && string(name) == shardNone:
 		state.exchange.Keyless = true
-	case !ok1 || !ok2 || shard > maxShard:
+	case !hasCommitted || !hasProposed || shard > maxShard:
 		return 0, 0, false
 	default:
-		state.exchange.shard, state.exchange.sharded = shardmap.Shard(shard), true
+		state.exchange.shard, state.exchange.hasShard = shardmap.Shard(shard), true
 	}
 	if value := state.req.Known(h1.FieldShardwayEpoch); value != nil {
-		if state.exchange.wantEpoch, ok = route.ParseUint(value); !ok {
+		if state.exchange.requiredEpoch, ok = route.ParseUint(value); !ok {
 			return 0, 0, false
 		}
 	}
 	state.exchange.tries = triesOf(&state.req.Header)
-	if state.exchange.wasResumed, _ = route.ParseUint(state.req.Value(headerResumed)); state.exchange.wasResumed > 0 {
+	if state.exchange.senderResumeCount, _ = route.ParseUint(state.req.Value(headerResumed)); state.exchange.senderResumeCount > 0 {
 		state.exchange.safety = unsafeMethod // the ingress retries it, with a higher resume number; this node must not
 	}
 	if isWebSocketRequest(&state.req) && !state.exchange.Keyless && !state.settings.CloseSockets {
-		if state.exchange.session = readSession(&state.req); state.exchange.session != nil && state.exchange.session.resumed > 0 {
+		if state.exchange.session = readSession(&state.req); state.exchange.session != nil && state.exchange.session.resumeAttempts > 0 {
 			state.exchange.safety = unsafeMethod // as above
 		}
 	}
 	state.exchange.Minted = len(state.req.Value(headerMinted)) > 0
 	switch value := state.req.Value(headerContinue); string(value) {
 	case continueClient:
-		state.exchange.onDemand, state.exchange.clientExpects = true, true
+		state.exchange.bodyOnDemand, state.exchange.clientExpectsContinue = true, true
 	case continueNode:
-		state.exchange.onDemand = true
+		state.exchange.bodyOnDemand = true
 	case continueTell:
-		state.exchange.wantAccepted = true
+		state.exchange.wantsAcceptance = true
 	}
 	return committed, proposed, true
 }
@@ -74,7 +74,7 @@ func (router *router) serveAsOwner(table *route.Table) {
 			}
 		case actionFail:
 			if !router.closing.Load() {
-				router.reply.failure(result)
+				router.reply.sendFailure(result)
 			}
 		case actionDone, actionNextStream, actionRelay:
 		}

@@ -27,7 +27,7 @@ func (c *client) closeAfterPanic(value any) {
 	running := c.slot.load().kind != 0
 	c.terminate(causeShutdown)
 	_ = c.conn.Close()
-	c.body.stop() // does not block, because both connections are closed
+	c.body.stopSending() // does not block, because both connections are closed
 	if running {
 		conn := c.slot.conn.Load()
 		c.slot.finish()
@@ -38,8 +38,8 @@ func (c *client) closeAfterPanic(value any) {
 	c.exchange.leaveQueue()
 }
 
-// pumpSafely calls send, which sends a message body. It converts a panic into errPanicked.
-func (s *Server) pumpSafely(send func() error) (err error) {
+// sendRecovering calls send, which sends a message body. It converts a panic into errPanicked.
+func (s *Server) sendRecovering(send func() error) (err error) {
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
 			s.panicked(panicValue)
@@ -49,9 +49,9 @@ func (s *Server) pumpSafely(send func() error) (err error) {
 	return send()
 }
 
-// copySafely calls direction, which copies one direction of a tunnel. whole is the result of
+// copyRecovering calls direction, which copies one direction of a tunnel. whole is the result of
 // direction, or false after a panic.
-func (s *Server) copySafely(direction func() bool) (whole bool) {
+func (s *Server) copyRecovering(direction func() bool) (whole bool) {
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
 			s.panicked(panicValue)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// dueGrain is the minimum time between two scans of the parked connections. Idle timeouts are about
+// scanInterval is the minimum time between two scans of the parked connections. Idle timeouts are about
 // a minute, so they do not need the resolution of the sweep.
-const dueGrain = 4 * sweepEvery
+const scanInterval = 4 * sweepEvery
 
-// parking is the registry's state for parked connections: idle client connections without a
+// parkedConns is the registry's state for parked connections: idle client connections without a
 // goroutine. registry.mu protects it.
-type parking struct {
-	all      map[*parkedConn]struct{}
-	due      time.Duration // time of the next scan for idle timeouts
+type parkedConns struct {
+	conns    map[*parkedConn]struct{}
+	nextScan time.Duration // time of the next scan for idle timeouts
 	noVisits chan struct{} // closed when no visit (registry.withClients) is in progress; nil means that no caller waits for that
 }
 
@@ -40,15 +40,15 @@ func (r *registry) addParked(c *client, parked *parkedConn) (bool, error) {
 		return false, err
 	}
 	parked.watcher.workers.Group().Add(1)
-	if r.parked.all == nil {
-		r.parked.all = make(map[*parkedConn]struct{})
+	if r.parked.conns == nil {
+		r.parked.conns = make(map[*parkedConn]struct{})
 	}
-	if len(r.parked.all) == 0 {
-		r.parked.due = math.MaxInt64
+	if len(r.parked.conns) == 0 {
+		r.parked.nextScan = math.MaxInt64
 	}
-	r.parked.all[parked] = struct{}{}
-	if parked.until > 0 {
-		r.parked.due = min(r.parked.due, parked.until)
+	r.parked.conns[parked] = struct{}{}
+	if parked.idleDeadline > 0 {
+		r.parked.nextScan = min(r.parked.nextScan, parked.idleDeadline)
 	}
 	delete(r.conns, c)
 	return true, nil
@@ -61,9 +61,9 @@ func (r *registry) awaitNoVisits() {
 	if r.visits == 0 {
 		return
 	}
-	late := time.NewTimer(maxParkWait)
-	defer late.Stop()
-	for over := false; r.visits > 0 && !over; {
+	timeout := time.NewTimer(maxParkWait)
+	defer timeout.Stop()
+	for timedOut := false; r.visits > 0 && !timedOut; {
 		if r.parked.noVisits == nil {
 			r.parked.noVisits = make(chan struct{})
 		}
@@ -71,8 +71,8 @@ func (r *registry) awaitNoVisits() {
 		r.mu.Unlock()
 		select {
 		case <-noVisits:
-		case <-late.C:
-			over = true
+		case <-timeout.C:
+			timedOut = true
 		}
 		r.mu.Lock()
 	}
@@ -82,7 +82,7 @@ func (r *registry) awaitNoVisits() {
 // if the connection is not parked any more.
 func (r *registry) resumeReady(parked *parkedConn, now time.Duration) {
 	if r.unparkOnce(parked) {
-		parked.resume(job{conn: parked.conn, returnedSoon: now-parked.since < parkAfterReturn})
+		parked.resume(job{conn: parked.conn, returnedSoon: now-parked.idleSince < parkAfterReturn})
 	}
 }
 
@@ -90,7 +90,7 @@ func (r *registry) resumeReady(parked *parkedConn, now time.Duration) {
 func (r *registry) unparkOnce(parked *parkedConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, found := r.parked.all[parked]; !found {
+	if _, found := r.parked.conns[parked]; !found {
 		return false
 	}
 	r.unpark(parked)
@@ -100,7 +100,7 @@ func (r *registry) unparkOnce(parked *parkedConn) bool {
 // unpark removes a parked connection from the registry. The caller becomes its owner, and must
 // resume it. The caller must hold mu.
 func (r *registry) unpark(parked *parkedConn) {
-	delete(r.parked.all, parked)
+	delete(r.parked.conns, parked)
 	if r.openLocked() == 0 {
 		close(r.stop)
 	}
@@ -110,18 +110,18 @@ func (r *registry) unpark(parked *parkedConn) {
 func (r *registry) countParked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.parked.all)
+	return len(r.parked.conns)
 }
 
-// everyone matches any parked connection.
-func everyone(*parkedConn) bool { return true }
+// matchAll matches any parked connection.
+func matchAll(*parkedConn) bool { return true }
 
 // wake resumes the parked connections for which match returns true. With stop, a resumed connection
 // is closed unless its client has sent data.
 func (r *registry) wake(stop bool, match func(parked *parkedConn) bool) {
 	var list []*parkedConn
 	r.mu.Lock()
-	for parked := range r.parked.all {
+	for parked := range r.parked.conns {
 		if match(parked) {
 			list = append(list, parked)
 			r.unpark(parked)
@@ -138,40 +138,40 @@ func (r *registry) wake(stop bool, match func(parked *parkedConn) bool) {
 // leaving.
 func (r *registry) sweepParked(now, idleLimit time.Duration) {
 	r.mu.Lock()
-	due := now >= r.parked.due || idleLimit < math.MaxInt64
-	if due {
-		r.parked.due = math.MaxInt64
+	mustScan := now >= r.parked.nextScan || idleLimit < math.MaxInt64
+	if mustScan {
+		r.parked.nextScan = math.MaxInt64
 	}
 	r.mu.Unlock()
-	if !due {
+	if !mustScan {
 		return
 	}
-	next := time.Duration(math.MaxInt64)
+	nextDeadline := time.Duration(math.MaxInt64)
 	r.wake(true, func(parked *parkedConn) bool {
-		if parked.until > 0 && now >= parked.until || now-parked.since >= idleLimit {
+		if parked.idleDeadline > 0 && now >= parked.idleDeadline || now-parked.idleSince >= idleLimit {
 			return true
 		}
-		if parked.until > 0 {
-			next = min(next, parked.until)
+		if parked.idleDeadline > 0 {
+			nextDeadline = min(nextDeadline, parked.idleDeadline)
 		}
 		return false
 	})
 	r.mu.Lock()
-	r.parked.due = min(r.parked.due, max(next, now+dueGrain))
+	r.parked.nextScan = min(r.parked.nextScan, max(nextDeadline, now+scanInterval))
 	r.mu.Unlock()
 }
 
 // appendIdle appends to all the parked connections that have been idle for at least least at the
 // time now.
-func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleConn {
+func (r *registry) appendIdle(idle []idleConn, now, minIdle time.Duration) []idleConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for parked := range r.parked.all {
-		if now-parked.since >= least {
-			all = append(all, idleConn{parked.since, func() { r.closeParked(parked) }})
+	for parked := range r.parked.conns {
+		if now-parked.idleSince >= minIdle {
+			idle = append(idle, idleConn{parked.idleSince, func() { r.closeParked(parked) }})
 		}
 	}
-	return all
+	return idle
 }
 
 // closeParked closes the connection parked if it is still parked and its client has sent no data.

@@ -62,7 +62,7 @@ func (detector *pathDetector) ping(stream connpool.MuxStream) {
 }
 
 // check calls h1.Conn.CheckPath. For the streams of a session, it does so once per sweep.
-func (detector *pathDetector) check(conn *connpool.Conn) (heard h1.PathState, again time.Duration) {
+func (detector *pathDetector) check(conn *connpool.Conn) (pathState h1.PathState, nextCheck time.Duration) {
 	if conn.Mux == nil {
 		return conn.CheckPath()
 	}
@@ -76,19 +76,19 @@ func (detector *pathDetector) check(conn *connpool.Conn) (heard h1.PathState, ag
 
 // peerSilence is the result of a check whether a node was silent at the time at.
 type peerSilence struct {
-	at     time.Duration
-	silent bool
+	checkedAt time.Duration
+	silent    bool
 }
 
 // begin starts a sweep, and removes outdated results.
-func (detector *pathDetector) begin(list []*client, whole bool, now time.Duration) {
-	if detector.clients, detector.complete = list, whole; whole {
+func (detector *pathDetector) begin(clients []*client, complete bool, now time.Duration) {
+	if detector.clients, detector.complete = clients, complete; complete {
 		detector.nextComplete = 0
 	}
 	clear(detector.paths)
 	detector.paths = detector.paths[:0]
 	for peerPool, silence := range detector.silentPeers {
-		if !silence.silent || now-silence.at > time.Second {
+		if !silence.silent || now-silence.checkedAt > time.Second {
 			delete(detector.silentPeers, peerPool)
 		}
 	}
@@ -97,33 +97,33 @@ func (detector *pathDetector) begin(list []*client, whole bool, now time.Duratio
 // isDead reports whether the path to the owner is dead for the request that c runs over l. It sets
 // the time of the next check.
 func (detector *pathDetector) isDead(c *client, conn *connpool.Conn, now time.Duration) bool {
-	heard, again := detector.check(conn)
-	c.nextPathCheck = now + again
-	if heard == h1.PathSuspect && (detector.nextComplete == 0 || c.nextPathCheck < detector.nextComplete) {
+	pathState, nextCheck := detector.check(conn)
+	c.nextPathCheck = now + nextCheck
+	if pathState == h1.PathSuspect && (detector.nextComplete == 0 || c.nextPathCheck < detector.nextComplete) {
 		detector.nextComplete = c.nextPathCheck
 	}
 	// In an incomplete sweep, a connection that has received data from the node may be missing.
-	return heard == h1.PathDead || heard == h1.PathSuspect && detector.complete && detector.isSilent(conn.Pool, now)
+	return pathState == h1.PathDead || pathState == h1.PathSuspect && detector.complete && detector.isSilent(conn.Pool, now)
 }
 
 // isSilent reports whether no data has arrived from a node for a second. At least two silent
 // connections are required. After the node was found silent, one is sufficient, because the
 // requests on the other connections have been cancelled.
 func (detector *pathDetector) isSilent(peerPool *connpool.Pool, now time.Duration) bool {
-	last, known := detector.silentPeers[peerPool]
-	if known && last.at == now {
-		return last.silent
+	previous, known := detector.silentPeers[peerPool]
+	if known && previous.checkedAt == now {
+		return previous.silent
 	}
-	least := 2
-	if last.silent {
-		least = 1
+	minProbed := 2
+	if previous.silent {
+		minProbed = 1
 	}
-	found := peerSilence{now, isSilent(detector.peerConns(peerPool), least)}
+	result := peerSilence{now, isSilent(detector.peerConns(peerPool), minProbed)}
 	if detector.silentPeers == nil {
 		detector.silentPeers = make(map[*connpool.Pool]peerSilence)
 	}
-	detector.silentPeers[peerPool] = found
-	return found.silent
+	detector.silentPeers[peerPool] = result
+	return result.silent
 }
 
 // pathObserver reports when a connection last received data. h1.Conn implements it.
@@ -132,9 +132,9 @@ type pathObserver interface {
 }
 
 // isSilent reports whether no data has arrived for a second on all connections to a node, and at
-// least atLeast of them have unanswered probes. Lost probes on several connections at the same time
-// are no coincidence. isSilent stops at the first connection that has received data.
-func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
+// least minProbed of them have unanswered probes. Lost probes on several connections at the same
+// time are no coincidence. isSilent stops at the first connection that has received data.
+func isSilent(conns iter.Seq[pathObserver], minProbed int) bool {
 	probed := 0
 	for observer := range conns {
 		silent, probes, ok := observer.SilentFor()
@@ -145,7 +145,7 @@ func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
 			probed++
 		}
 	}
-	return probed >= atLeast
+	return probed >= minProbed
 }
 
 // peerConns returns the connections to the node of the pool: those that a client of this sweep

@@ -33,12 +33,12 @@ type registry struct {
 	mu             sync.Mutex
 	conns          map[*client]struct{}
 	quiescent      map[*client]struct{} // quiescent WebSockets; these are not in conns
-	parked         parking
+	parked         parkedConns
 	sweepRequested chan struct{} // contains an element if sweepSoon has requested a sweep
 	stop           chan struct{} // closed when the last connection is removed
 	ended          chan struct{} // closed when the last sweeping goroutine has exited; nil means that there was none
-	empty          chan struct{} // closed when no connection is open; nil if no caller waits
-	clientsGone    chan struct{} // closed when no client is connected; nil if no caller waits
+	connsClosed    chan struct{} // closed when no connection is open; nil if no caller waits
+	clientsClosed  chan struct{} // closed when no client is connected; nil if no caller waits
 	visits         int           // number of visits in progress
 	accepted       int           // number of accepted client connections that have not ended
 }
@@ -53,15 +53,15 @@ func (r *registry) add(c *client) {
 	}
 	if r.conns[c] = struct{}{}; r.openLocked() == 1 {
 		r.tick()
-		last := r.ended
+		previousEnded := r.ended
 		r.stop, r.ended = make(chan struct{}), make(chan struct{})
-		go r.run(last, r.stop, r.ended)
+		go r.run(previousEnded, r.stop, r.ended)
 	}
 }
 
-// remove removes a connection. alone means that no visit is in progress, so that no other goroutine
-// can have found c in the registry.
-func (r *registry) remove(c *client) (alone bool) {
+// remove removes a connection. unobserved means that no visit is in progress, so that no other
+// goroutine can have found c in the registry.
+func (r *registry) remove(c *client) (unobserved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
@@ -78,14 +78,14 @@ func (r *registry) remove(c *client) (alone bool) {
 func (r *registry) markQuiescent(c *client, directions int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.parkedHalves += directions
-	from, to := r.quiescent, r.conns
-	if c.parkedHalves == 2 {
-		from, to = to, from
+	c.parkedDirections += directions
+	source, target := r.quiescent, r.conns
+	if c.parkedDirections == 2 {
+		source, target = target, source
 	}
-	if _, ok := from[c]; ok { // otherwise c is already in the right map, or has been removed
-		delete(from, c)
-		to[c] = struct{}{}
+	if _, ok := source[c]; ok { // otherwise c is already in the right map, or has been removed
+		delete(source, c)
+		target[c] = struct{}{}
 	}
 }
 
@@ -104,39 +104,39 @@ func (r *registry) removeAccepted() {
 	r.signalEmptyLocked()
 }
 
-// signalEmptyLocked closes empty and clientsGone if their conditions are fulfilled. The caller must
+// signalEmptyLocked closes empty and clientDisconnects if their conditions are fulfilled. The caller must
 // hold mu.
 func (r *registry) signalEmptyLocked() {
-	if r.clientsGone != nil && r.accepted == 0 {
-		close(r.clientsGone)
-		r.clientsGone = nil
+	if r.clientsClosed != nil && r.accepted == 0 {
+		close(r.clientsClosed)
+		r.clientsClosed = nil
 	}
-	if r.empty != nil && r.clientCountLocked() == 0 && r.accepted == 0 {
-		close(r.empty)
-		r.empty = nil
+	if r.connsClosed != nil && r.clientCountLocked() == 0 && r.accepted == 0 {
+		close(r.connsClosed)
+		r.connsClosed = nil
 	}
 }
 
 // run sweeps until stop is closed. It first waits for last, so that only one goroutine sweeps.
-func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
+func (r *registry) run(previousEnded, stop <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
-	if last != nil {
-		<-last
+	if previousEnded != nil {
+		<-previousEnded
 	}
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	var list []*client
-	for turn := 0; ; turn++ {
-		whole := turn%quiescentEvery == 0
+	for round := 0; ; round++ {
+		complete := round%quiescentEvery == 0
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
 		case <-r.sweepRequested:
-			whole = true
+			complete = true
 		}
 		r.tick()
-		list = r.withSomeClients(list[:0], whole || r.mustSweepAll(), r.sweep)
+		list = r.withSomeClients(list[:0], complete || r.mustSweepAll(), r.sweep)
 	}
 }
 
@@ -157,29 +157,29 @@ func (r *registry) withClients(list []*client, visit func(all []*client)) []*cli
 
 // withSomeClients is like withClients, but includes quiescent WebSockets only with whole. The argument
 // whole reports whether all connections are included.
-func (r *registry) withSomeClients(list []*client, whole bool, visit func(all []*client, whole bool)) []*client {
-	list, whole = r.beginVisit(list, whole)
+func (r *registry) withSomeClients(list []*client, complete bool, visit func(all []*client, complete bool)) []*client {
+	list, complete = r.beginVisit(list, complete)
 	defer r.endVisit()
-	visit(list, whole)
+	visit(list, complete)
 	clear(list)
 	return list
 }
 
 // beginVisit starts a visit, and appends the open connections to list. It returns whether all of
 // them are included.
-func (r *registry) beginVisit(list []*client, whole bool) ([]*client, bool) {
+func (r *registry) beginVisit(list []*client, complete bool) ([]*client, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.visits++
 	for c := range r.conns {
 		list = append(list, c)
 	}
-	if whole {
+	if complete {
 		for c := range r.quiescent {
 			list = append(list, c)
 		}
 	}
-	return list, whole || len(r.quiescent) == 0
+	return list, complete || len(r.quiescent) == 0
 }
 
 // endVisit ends a visit, and wakes callers of awaitNoVisits after the last visit.
@@ -209,36 +209,36 @@ func (r *registry) count() int {
 }
 
 // openLocked is like count. The caller must hold mu.
-func (r *registry) openLocked() int { return r.clientCountLocked() + len(r.parked.all) }
+func (r *registry) openLocked() int { return r.clientCountLocked() + len(r.parked.conns) }
 
 // clientCountLocked returns the number of connections that have a client. The caller holds mu.
 func (r *registry) clientCountLocked() int { return len(r.conns) + len(r.quiescent) }
 
-// none returns a channel that is closed when no connection is open.
-func (r *registry) none() <-chan struct{} {
+// allClosed returns a channel that is closed when no connection is open.
+func (r *registry) allClosed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.clientCountLocked() == 0 && r.accepted == 0 {
-		none := make(chan struct{})
-		close(none)
-		return none
+		closed := make(chan struct{})
+		close(closed)
+		return closed
 	}
-	if r.empty == nil {
-		r.empty = make(chan struct{})
+	if r.connsClosed == nil {
+		r.connsClosed = make(chan struct{})
 	}
-	return r.empty
+	return r.connsClosed
 }
 
-// noClients returns a channel that is closed when no accepted client connection is open.
-func (r *registry) noClients() <-chan struct{} {
+// allClientsClosed returns a channel that is closed when no accepted client connection is open.
+func (r *registry) allClientsClosed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.clientsGone == nil {
-		r.clientsGone = make(chan struct{})
+	if r.clientsClosed == nil {
+		r.clientsClosed = make(chan struct{})
 	}
-	alone := r.clientsGone
+	closed := r.clientsClosed
 	r.signalEmptyLocked()
-	return alone
+	return closed
 }
 
 // cancelRuns cancels each run for which match returns true, and returns the number of cancelled
@@ -248,8 +248,8 @@ func (r *registry) cancelRuns(cancelCause cause, match func(current run, node st
 	r.withClients(nil, func(all []*client) {
 		var closes []*h1.Conn
 		for _, conn := range all {
-			var cut bool
-			if closes, cut = conn.slot.cancel(cancelCause, match, closes); cut {
+			var cancelled bool
+			if closes, cancelled = conn.slot.cancel(cancelCause, match, closes); cancelled {
 				n++
 			}
 		}

@@ -128,7 +128,7 @@ func TestQuiescentWebSocketThatEndsIsRemoved(t *testing.T) {
 		c := &client{}
 		r.add(c)
 		r.markQuiescent(c, 2)
-		gone := r.none()
+		gone := r.allClosed()
 		select {
 		case <-gone:
 			t.Fatal("there is none, with one at rest")

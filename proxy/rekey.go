@@ -21,24 +21,24 @@ func (state *requestState) keysBy(table *route.Table) *shardkey.Keys {
 func (router *router) rekey(keys *shardkey.Keys) decision {
 	later := router.exchange.isResumption()
 	if router.exchange.mayHaveRun() && router.exchange.safety != safeMethod && !later {
-		return fail(brokenCode(router.exchange.route), detailMayHaveRun)
+		return fail(connErrorCode(router.exchange.lastRoute), detailMayHaveRun)
 	}
 	router.keys.Keys = keys
-	found, bad := router.keys.Find(router.server.upstream == nil)
+	found, invalid := router.keys.Find(router.server.upstream == nil)
 	switch {
-	case later && (bad != nil || found.Keyless || shardkey.Hash(nil, found.Key) != router.exchange.session.keyHash):
+	case later && (invalid != nil || found.Keyless || shardkey.Hash(nil, found.Key) != router.exchange.session.keyHash):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
-		router.exchange.session.refused = wsession.CloseMoved
+		router.exchange.session.refusalCode = wsession.CloseMoved
 		return done
-	case bad != nil && router.exchange.resumed != nil:
-		router.reply.giveUp(resumeLate, bad.Detail)
+	case invalid != nil && router.exchange.eventStream != nil:
+		router.reply.endStream(resumeTimedOut, invalid.Detail)
 		return done
-	case bad != nil:
-		router.reply.problem(bad)
+	case invalid != nil:
+		router.reply.sendProblem(invalid)
 		return done
 	}
-	router.exchange.Found, router.exchange.keys, router.exchange.sharded = found, keys, false
+	router.exchange.Found, router.exchange.keys, router.exchange.hasShard = found, keys, false
 	return decision{}
 }
 

@@ -11,8 +11,8 @@ import (
 // of each kind per repairLogEvery, because an app that sends one invalid message usually sends
 // many.
 type repairLog struct {
-	next [2]atomic.Int64 // when the next line may be written, by the clock of the server
-	mute [2]atomic.Int64 // number of messages since the last line that were not logged
+	next      [2]atomic.Int64 // when the next line may be written, by the clock of the server
+	muteUntil [2]atomic.Int64 // number of messages since the last line that were not logged
 }
 
 const repairLogEvery = 10 * time.Second
@@ -23,25 +23,25 @@ const (
 	loggedTrailers
 )
 
-// speaks reports whether a line of a kind may be written now. suppressed is the number of messages
+// allow reports whether a line of a kind may be written now. suppressed is the number of messages
 // since the last line that were not logged.
-func (repairs *repairLog) speaks(kind int, now time.Duration) (suppressed int64, ok bool) {
+func (repairs *repairLog) allow(kind int, now time.Duration) (suppressed int64, ok bool) {
 	next := repairs.next[kind].Load()
 	if int64(now) < next || !repairs.next[kind].CompareAndSwap(next, int64(now+repairLogEvery)) {
-		repairs.mute[kind].Add(1)
+		repairs.muteUntil[kind].Add(1)
 		return 0, false
 	}
-	return repairs.mute[kind].Swap(0), true
+	return repairs.muteUntil[kind].Swap(0), true
 }
 
-// repaired logs that the header of a response was repaired.
-func (r reply) repaired(res *h1.Response) {
-	what := res.Repairs()
-	if what == "" {
+// logRepairs logs that the header of a response was repaired.
+func (r reply) logRepairs(res *h1.Response) {
+	description := res.Repairs()
+	if description == "" {
 		return
 	}
-	if n, ok := r.server.repairs.speaks(loggedHead, r.server.clock.Now()); ok {
-		r.server.options.Log.Warn().Str("repaired", what).Int("status", res.Status()).Bytes("path", r.req.Path()).Int64("suppressed", n).
+	if n, ok := r.server.repairs.allow(loggedHead, r.server.clock.Now()); ok {
+		r.server.options.Log.Warn().Str("repaired", description).Int("status", res.Status()).Bytes("path", r.req.Path()).Int64("suppressed", n).
 			Msg("malformed response repaired")
 	}
 }
@@ -52,7 +52,7 @@ func (state *requestState) trailersDropped(body *h1.Body, message string) {
 	if count == 0 {
 		return
 	}
-	if n, ok := state.server.repairs.speaks(loggedTrailers, state.server.clock.Now()); ok {
+	if n, ok := state.server.repairs.allow(loggedTrailers, state.server.clock.Now()); ok {
 		state.server.options.Log.Warn().Str("message_type", message).Int("fields", count).Str("first", first).Bytes("path", state.req.Path()).Int64("suppressed", n).
 			Msg("trailer fields dropped")
 	}

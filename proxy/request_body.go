@@ -19,42 +19,42 @@ type requestBody struct {
 	server *Server
 	conn   *h1.Conn
 	req    *h1.Request
-	onSent func(rerr error) // called when the sending goroutine ends, with the error of the client's connection
+	onSent func(readErr error) // called when the sending goroutine ends, with the error of the client's connection
 
-	buffered  []byte             // beginning of the body
-	memory    buffer.Reservation // memory of a body that gather is reading
-	running   bool
-	broken    bool  // the client's body cannot be read any further
-	clientErr error // error of the client's connection
-	overflow  bool  // more of the body was read than is buffered
-	done      chan struct{}
+	buffered      []byte             // beginning of the body
+	memory        buffer.Reservation // memory of a body that gather is reading
+	sending       bool
+	unreadable    bool  // the client's body cannot be read any further
+	clientErr     error // error of the client's connection
+	exceedsBuffer bool  // more of the body was read than is buffered
+	sendDone      chan struct{}
 	// reading means that the body is being read from the client after the run has begun.
 	reading atomic.Bool
-	// readAt is the time of the last read from the client, by the clock of the server. Zero means
+	// lastReadAt is the time of the last read from the client, by the clock of the server. Zero means
 	// that the body arrived with the header.
-	readAt atomic.Int64
-	// ending means that the whole body has been read and its end is being sent, while running is
+	lastReadAt atomic.Int64
+	// sendingEnd means that the whole body has been read and its end is being sent, while running is
 	// set.
-	ending atomic.Bool
-	// route is the destination of the body: bodyToApp, bodyBroken or bodyDropped.
-	route atomic.Uint32
+	sendingEnd atomic.Bool
+	// destination is the destination of the body: bodyToApp, bodySendFailed or bodyDiscarded.
+	destination atomic.Uint32
 }
 
-func (body *requestBody) init(s *Server, conn *h1.Conn, req *h1.Request, over func(error)) {
-	body.server, body.conn, body.req, body.onSent = s, conn, req, over
+func (body *requestBody) init(s *Server, conn *h1.Conn, req *h1.Request, onSent func(error)) {
+	body.server, body.conn, body.req, body.onSent = s, conn, req, onSent
 	body.memory.SetStop(conn.StopRead)
 }
 
 // reset prepares for the next request, and keeps the buffer.
 func (body *requestBody) reset() {
-	body.running, body.broken, body.clientErr, body.overflow = false, false, nil, false
-	if body.readAt.Load() != 0 {
-		body.readAt.Store(0)
+	body.sending, body.unreadable, body.clientErr, body.exceedsBuffer = false, false, nil, false
+	if body.lastReadAt.Load() != 0 {
+		body.lastReadAt.Store(0)
 	}
 }
 
 // noteRead records the time of a read from the client.
-func (body *requestBody) noteRead() { body.readAt.Store(int64(body.server.clock.Now())) }
+func (body *requestBody) noteRead() { body.lastReadAt.Store(int64(body.server.clock.Now())) }
 
 // beginRead records that the body is being read from the client.
 func (body *requestBody) beginRead() { body.reading.Store(true) }
@@ -69,54 +69,53 @@ func (body *requestBody) endRead() {
 // larger body stays in the connection until it is sent.
 func (body *requestBody) readAvailable() error {
 	clientBody := &body.req.Body
-	left := clientBody.Remaining()
-	if left <= 0 || left > int64(body.server.options.BodyBuffer) || body.overflow {
+	remaining := clientBody.Remaining()
+	if remaining <= 0 || remaining > int64(body.server.options.BodyBuffer) || body.exceedsBuffer {
 		return nil
 	}
-	n := min(int(left), len(body.conn.Buffered()))
+	n := min(int(remaining), len(body.conn.Buffered()))
 	if n == 0 {
 		return nil
 	}
-	body.makeRoom(len(body.buffered) + n)
-	have := len(body.buffered)
-	got, _, err := clientBody.Fill(body.buffered[have : have+n])
-	body.buffered = body.buffered[:have+got]
+	body.growBuffer(len(body.buffered) + n)
+	bufferedLen := len(body.buffered)
+	read, _, err := clientBody.Fill(body.buffered[bufferedLen : bufferedLen+n])
+	body.buffered = body.buffered[:bufferedLen+read]
 	return err
 }
 
-// gather reads the whole body if it fits into the buffer, before the request occupies a connection
+// bufferSmallBody reads the whole body if it fits into the buffer, before the request occupies a connection
 // to the app. A client that sends slowly then delays only itself. gather does not wait for a body
 // that the client or the other node sends on demand.
-func (body *requestBody) gather(onDemand bool, total int64) error {
+func (body *requestBody) bufferSmallBody(onDemand bool, limit int64) error {
 	clientBody := &body.req.Body
-	left := clientBody.Remaining()
-	if left <= 0 || left > int64(body.server.options.BodyBuffer) || body.overflow || onDemand || body.req.ExpectsContinue() {
+	remaining := clientBody.Remaining()
+	if remaining <= 0 || remaining > int64(body.server.options.BodyBuffer) || body.exceedsBuffer || onDemand || body.req.ExpectsContinue() {
 		return nil
 	}
 	if err := body.readAvailable(); err != nil || clientBody.Done() {
 		return err
 	}
-	err := body.readRest(total)
+	err := body.readRest(limit)
 	body.noteRead()
 	if body.server.bodyMemory.Release(&body.memory) {
-		return errGivenUp
+		return errBodyMemoryLimit
 	}
 	return err
 }
 
-// readRest reads the rest of a body into buffered. The memory counts towards the limit total. It
-// grows with the received data, so a client that declares 64 KiB and sends one byte does not occupy
-// 64 KiB.
-func (body *requestBody) readRest(total int64) error {
+// readRest reads the rest of a body into buffered. The memory counts towards limit. It grows with
+// the received data, so a client that declares 64 KiB and sends one byte does not occupy 64 KiB.
+func (body *requestBody) readRest(limit int64) error {
 	clientBody := &body.req.Body
-	for noted := 0; !clientBody.Done(); {
+	for counted := 0; !clientBody.Done(); {
 		if len(body.buffered) == cap(body.buffered) {
-			body.makeRoom(len(body.buffered) + 1)
+			body.growBuffer(len(body.buffered) + 1)
 		}
-		noted = body.countMemory(noted, 0, total)
-		have := len(body.buffered)
-		n, err := clientBody.Read(body.buffered[have:min(cap(body.buffered), have+int(clientBody.Remaining()))])
-		body.buffered = body.buffered[:have+n]
+		counted = body.countMemory(counted, 0, limit)
+		bufferedLen := len(body.buffered)
+		n, err := clientBody.Read(body.buffered[bufferedLen:min(cap(body.buffered), bufferedLen+int(clientBody.Remaining()))])
+		body.buffered = body.buffered[:bufferedLen+n]
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -124,22 +123,22 @@ func (body *requestBody) readRest(total int64) error {
 	return nil
 }
 
-// errGivenUp reports that reading a body was cancelled because all incomplete bodies together
+// errBodyMemoryLimit reports that reading a body was cancelled because all incomplete bodies together
 // exceed their memory limit.
-var errGivenUp = errors.New("proxy: body given up")
+var errBodyMemoryLimit = errors.New("proxy: body given up")
 
-// countMemory counts the memory of a request whose body is incomplete, plus long bytes that are
-// stored elsewhere. had is the result of the previous call.
-func (body *requestBody) countMemory(had, long int, total int64) int {
-	n := body.conn.BufferSize() + body.req.MemorySize() + cap(body.buffered) + long
-	if n > had {
-		body.server.metrics.shedBodies.Add(body.server.bodyMemory.Add(&body.memory, n-had, total))
+// countMemory counts the memory of a request whose body is incomplete, plus extraBytes that are
+// stored elsewhere. counted is the result of the previous call.
+func (body *requestBody) countMemory(counted, extraBytes int, limit int64) int {
+	size := body.conn.BufferSize() + body.req.MemorySize() + cap(body.buffered) + extraBytes
+	if size > counted {
+		body.server.metrics.shedBodies.Add(body.server.bodyMemory.Add(&body.memory, size-counted, limit))
 	}
-	return max(n, had)
+	return max(size, counted)
 }
 
-// makeRoom grows the capacity of buffered to at least n bytes.
-func (body *requestBody) makeRoom(n int) {
+// growBuffer grows the capacity of buffered to at least n bytes.
+func (body *requestBody) growBuffer(n int) {
 	if cap(body.buffered) >= n {
 		return
 	}
@@ -150,8 +149,8 @@ func (body *requestBody) makeRoom(n int) {
 	}
 }
 
-// free empties buffered, and returns a large buffer to its pool.
-func (body *requestBody) free() {
+// releaseBuffer empties buffered, and returns a large buffer to its pool.
+func (body *requestBody) releaseBuffer() {
 	if cap(body.buffered) > buffer.Small {
 		body.server.bodies.Put(body.buffered)
 		body.buffered = nil
@@ -160,100 +159,100 @@ func (body *requestBody) free() {
 }
 
 // isFullyBuffered reports whether the whole body is buffered. It is true if there is no body.
-func (body *requestBody) isFullyBuffered() bool { return body.req.Body.Done() && !body.overflow }
+func (body *requestBody) isFullyBuffered() bool { return body.req.Body.Done() && !body.exceedsBuffer }
 
-// replayable reports whether the body can be sent again from its start.
-func (body *requestBody) replayable() bool { return !body.overflow && !body.broken }
+// isReplayable reports whether the body can be sent again from its start.
+func (body *requestBody) isReplayable() bool { return !body.exceedsBuffer && !body.unreadable }
 
-// start sends the rest of the body in a goroutine, after the first kept bytes of buffered. The
-// goroutine ends after the end of the body, after an error, or when stop is called.
-func (body *requestBody) start(writer *h1.Writer, kept int) {
-	if body.done == nil {
-		body.done = make(chan struct{}, 1)
+// startSending sends the rest of the body in a goroutine, after the first bufferedBytes bytes of
+// buffered. The goroutine ends after the end of the body, after an error, or when stop is called.
+func (body *requestBody) startSending(writer *h1.Writer, bufferedBytes int) {
+	if body.sendDone == nil {
+		body.sendDone = make(chan struct{}, 1)
 	}
-	body.running = true
+	body.sending = true
 	body.beginRead()
-	body.ending.Store(false)
-	body.route.Store(bodyToApp)
+	body.sendingEnd.Store(false)
+	body.destination.Store(bodyToApp)
 	go func() {
-		rerr := body.server.pumpSafely(func() error {
-			err := body.pump(writer, kept)
-			if err == nil && !body.req.Body.Done() && !body.route.CompareAndSwap(bodyToApp, bodyBroken) {
-				body.drop()
+		readErr := body.server.sendRecovering(func() error {
+			err := body.sendRest(writer, bufferedBytes)
+			if err == nil && !body.req.Body.Done() && !body.destination.CompareAndSwap(bodyToApp, bodySendFailed) {
+				body.discardRest()
 			}
 			return err
 		})
 		body.endRead()
-		body.onSent(rerr)
-		body.clientErr = rerr
-		body.done <- struct{}{}
+		body.onSent(readErr)
+		body.clientErr = readErr
+		body.sendDone <- struct{}{}
 	}()
 }
 
-// pump sends the body, and buffers it up to BodyBuffer. It returns the error of the client. It
+// sendRest sends the body, and buffers it up to BodyBuffer. It returns the error of the client. It
 // ignores an error of the upstream connection, because reading the response will return one too.
-func (body *requestBody) pump(writer *h1.Writer, kept int) error {
+func (body *requestBody) sendRest(writer *h1.Writer, bufferedBytes int) error {
 	clientBody := &body.req.Body
-	if _, err := writer.Write(body.buffered[:kept]); err != nil {
-		return nil //nolint:nilerr // an upstream error, see pump
+	if _, err := writer.Write(body.buffered[:bufferedBytes]); err != nil {
+		return nil //nolint:nilerr // an upstream error, see sendRest
 	}
-	if left := clientBody.Remaining(); left > int64(body.server.options.BodyBuffer-len(body.buffered)) {
-		body.overflow = true
+	if remaining := clientBody.Remaining(); remaining > int64(body.server.options.BodyBuffer-len(body.buffered)) {
+		body.exceedsBuffer = true
 	}
-	for !body.overflow && !clientBody.Done() {
-		have := len(body.buffered)
-		if have == body.server.options.BodyBuffer {
-			body.overflow = true
+	for !body.exceedsBuffer && !clientBody.Done() {
+		bufferedLen := len(body.buffered)
+		if bufferedLen == body.server.options.BodyBuffer {
+			body.exceedsBuffer = true
 			break
 		}
-		body.makeRoom(have + 1)
-		n, err := clientBody.Read(body.buffered[have:cap(body.buffered)])
-		body.buffered = body.buffered[:have+n]
+		body.growBuffer(bufferedLen + 1)
+		n, err := clientBody.Read(body.buffered[bufferedLen:cap(body.buffered)])
+		body.buffered = body.buffered[:bufferedLen+n]
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if _, err := writer.Write(body.buffered[have:]); err != nil {
-			return nil //nolint:nilerr // an upstream error, see pump
+		if _, err := writer.Write(body.buffered[bufferedLen:]); err != nil {
+			return nil //nolint:nilerr // an upstream error, see sendRest
 		}
 		if clientBody.Done() || clientBody.Kind() == h1.Length && len(body.conn.Buffered()) > 0 {
 			continue // more data is available, so send it together with that
 		}
 		if err := writer.Flush(); err != nil {
-			return nil //nolint:nilerr // an upstream error, see pump
+			return nil //nolint:nilerr // an upstream error, see sendRest
 		}
 	}
-	if _, rerr, werr := writer.Copy(clientBody); rerr != nil || werr != nil {
-		return rerr
+	if _, readErr, writeErr := writer.Copy(clientBody); readErr != nil || writeErr != nil {
+		return readErr
 	}
 	// Set ending before the end of the body is sent, because the app may respond before Close
 	// returns.
-	body.ending.Store(true)
-	_ = writer.Close(clientBody.Trailers()) // an upstream error, see pump
+	body.sendingEnd.Store(true)
+	_ = writer.Close(clientBody.Trailers()) // an upstream error, see sendRest
 	return nil
 }
 
-// States of requestBody.route.
+// States of requestBody.destination.
 const (
-	bodyToApp   uint32 = iota
-	bodyBroken         // the connection to the app accepts no more data, and the goroutine has ended
-	bodyDropped        // the response has begun; body data that the app does not accept is discarded
+	bodyToApp      uint32 = iota
+	bodySendFailed        // the connection to the app accepts no more data, and the goroutine has ended
+	bodyDiscarded         // the response has begun; body data that the app does not accept is discarded
 )
 
-// respondsEarly handles a final response that arrives before the whole request body has been sent.
+// handleEarlyResponse handles a final response that arrives before the whole request body has been sent.
 // Such a response ends the connection. A client that sends its whole body before it reads must be
 // able to finish. Therefore the part of the body that the app does not accept is read and
 // discarded. refused means that the app has refused the request; then no more of the body is sent
-// to the app. Only the goroutine of the request calls respondsEarly, while running is set.
-func (body *requestBody) respondsEarly(attempt *attempt, refused bool) {
-	if body.route.Swap(bodyDropped) == bodyBroken {
-		<-body.done
+// to the app. Only the goroutine of the request calls handleEarlyResponse, while running is set.
+func (body *requestBody) handleEarlyResponse(attempt *attempt, refused bool) {
+	if body.destination.Swap(bodyDiscarded) == bodySendFailed {
+		<-body.sendDone
 		attempt.disconnect.disarm() // the goroutine below reads from the client again
 		body.reading.Store(true)
 		go func() {
-			_ = body.server.pumpSafely(func() error { body.drop(); return nil }) // pumpSafely has logged a panic
+			_ = body.server.sendRecovering(func() error { body.discardRest(); return nil }) // sendRecovering has logged a panic
 			body.reading.Store(false)
 			body.onSent(nil)
-			body.done <- struct{}{}
+			body.sendDone <- struct{}{}
 		}()
 		return
 	}
@@ -262,61 +261,61 @@ func (body *requestBody) respondsEarly(attempt *attempt, refused bool) {
 	}
 }
 
-// drop reads and discards the rest of the body, until its end, an error, or stop. Afterwards the
+// discardRest reads and discards the rest of the body, until its end, an error, or stop. Afterwards the
 // request cannot be sent again. An error of the client is ignored: the response continues, and
 // writing it will fail if the client has disconnected.
-func (body *requestBody) drop() {
-	body.overflow = true
+func (body *requestBody) discardRest() {
+	body.exceedsBuffer = true
 	clientBody := &body.req.Body
 	_ = clientBody.SetMaxBytes(0)
 	_ = clientBody.Drain(math.MaxInt64)
 }
 
-// stop ends the sending goroutine and waits for it. If the goroutine had to be interrupted, no
+// stopSending ends the sending goroutine and waits for it. If the goroutine had to be interrupted, no
 // further data can be read from the client's connection.
-func (body *requestBody) stop() {
-	if !body.running {
+func (body *requestBody) stopSending() {
+	if !body.sending {
 		return
 	}
 	select {
-	case <-body.done:
+	case <-body.sendDone:
 	default:
-		body.broken = true
+		body.unreadable = true
 		body.conn.StopRead()
-		<-body.done
+		<-body.sendDone
 	}
-	body.finish()
+	body.finishSending()
 }
 
-// lateBody is how long ended waits for the last bytes of a body to be sent, after the response has
+// lastBytesWait is how long ended waits for the last bytes of a body to be sent, after the response has
 // arrived. That suffices for a peer that reads from its socket.
-const lateBody = 50 * time.Millisecond
+const lastBytesWait = 50 * time.Millisecond
 
-// ended reports whether the body was sent completely. If the end of the body is being sent, it
-// waits up to lateBody: an app that has read the whole body may respond before the sending
+// awaitSent reports whether the body was sent completely. If the end of the body is being sent, it
+// waits up to lastBytesWait: an app that has read the whole body may respond before the sending
 // goroutine has returned.
-func (body *requestBody) ended() bool {
-	if !body.running {
+func (body *requestBody) awaitSent() bool {
+	if !body.sending {
 		return true
 	}
-	if !body.ending.Load() {
+	if !body.sendingEnd.Load() {
 		return false
 	}
-	timer := time.NewTimer(lateBody)
+	timer := time.NewTimer(lastBytesWait)
 	defer timer.Stop()
 	select {
-	case <-body.done:
-		body.finish()
+	case <-body.sendDone:
+		body.finishSending()
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
-func (body *requestBody) finish() {
-	body.running = false
+func (body *requestBody) finishSending() {
+	body.sending = false
 	if errors.Is(body.clientErr, h1.ErrStopped) {
 		body.clientErr = nil
 	}
-	body.broken = body.broken || body.clientErr != nil
+	body.unreadable = body.unreadable || body.clientErr != nil
 }

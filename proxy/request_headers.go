@@ -32,12 +32,12 @@ type requestWriter struct{ *requestState }
 // removes Shardway headers of the client. For another node it adds the routing epochs. For the app
 // it adds the ownership epoch and the node.
 func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
-	edit := &rw.edit
+	edit := &rw.headerEdit
 	*edit = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: rw.req.RequestsUpgrade(), DropExpect: len(rw.body.buffered) > 0 || rw.req.Body.Done()}
-	if rw.extra == nil {
-		rw.extra = make([]byte, 0, usualExtra)
+	if rw.extraLines == nil {
+		rw.extraLines = make([]byte, 0, usualExtra)
 	}
-	dst := rw.extra[:0]
+	dst := rw.extraLines[:0]
 	if rw.ingress != "" {
 		// Forward the key, the shard and the client's address to the app as the ingress has set
 		// them.
@@ -47,16 +47,16 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 		if rw.exchange.Minted {
 			dst = append(dst, lineMinted...)
 		}
-		if rw.exchange.wasResumed > 0 {
-			dst = appendResumed(dst, rw.exchange.wasResumed)
+		if rw.exchange.senderResumeCount > 0 {
+			dst = appendResumed(dst, rw.exchange.senderResumeCount)
 		}
-		edit.DropExpect = edit.DropExpect || rw.exchange.onDemand && !rw.exchange.clientExpects
+		edit.DropExpect = edit.DropExpect || rw.exchange.bodyOnDemand && !rw.exchange.clientExpectsContinue
 		dst = rw.appendOwner(dst, attempt.epoch)
 	} else {
-		dst = rw.from.AppendHeaders(dst, &rw.req, edit, rw.settings.Forwarded)
+		dst = rw.clientAddr.AppendHeaders(dst, &rw.req, edit, rw.settings.Forwarded)
 		dst = rw.exchange.appendRequestID(dst, &rw.req, edit)
 		if len(rw.req.Host()) == 0 {
-			edit.Host = rw.from.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
+			edit.Host = rw.clientAddr.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
 		}
 		if !rw.exchange.Keyless {
 			dst = append(dst, lineShard...)
@@ -68,9 +68,9 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 		if rw.exchange.Minted {
 			dst = append(dst, lineMinted...)
 		}
-		if stream := rw.exchange.resumed; stream != nil {
+		if stream := rw.exchange.eventStream; stream != nil {
 			edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
-			id, _ := attempt.slot.events.scan.ID()
+			id, _ := attempt.slot.events.scanner.ID()
 			dst = stream.appendHeaders(dst, id)
 		}
 		if attempt.route.Kind == route.Remote {
@@ -83,7 +83,7 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 		}
 	}
 	dst = rw.appendSession(dst)
-	rw.extra, edit.Extra = dst, dst
+	rw.extraLines, edit.Extra = dst, dst
 	if attempt.conn.InProcess {
 		edit.Kind, edit.DropExpect = h1.NoBody, true // handlerConn passes the body to the handler
 	}
@@ -167,8 +167,8 @@ const (
 
 // idBytes returns the generated request id.
 func (exchange *exchange) idBytes() (raw [16]byte) {
-	binary.BigEndian.PutUint64(raw[:8], exchange.id[0])
-	binary.BigEndian.PutUint64(raw[8:], exchange.id[1])
+	binary.BigEndian.PutUint64(raw[:8], exchange.generatedID[0])
+	binary.BigEndian.PutUint64(raw[8:], exchange.generatedID[1])
 	return raw
 }
 
@@ -178,7 +178,7 @@ func (exchange *exchange) requestID(req *h1.Request) []byte {
 	if value := req.Known(h1.FieldXRequestID); len(value) > 0 {
 		return value
 	}
-	if exchange.id == [2]uint64{} {
+	if exchange.generatedID == [2]uint64{} {
 		return nil
 	}
 	raw := exchange.idBytes()
@@ -192,8 +192,8 @@ func (exchange *exchange) appendRequestID(dst []byte, req *h1.Request, edit *h1.
 		return dst
 	}
 	edit.Drop |= h1.FieldSetOf(h1.FieldXRequestID) // remove an empty one
-	if exchange.id == [2]uint64{} {
-		exchange.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // the id distinguishes requests and protects no secret
+	if exchange.generatedID == [2]uint64{} {
+		exchange.generatedID = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // the id distinguishes requests and protects no secret
 	}
 	raw := exchange.idBytes()
 	dst = append(dst, "X-Request-Id: "...)
@@ -206,8 +206,8 @@ func (exchange *exchange) appendRequestID(dst []byte, req *h1.Request, edit *h1.
 // always restores the key.
 func appendFieldValue(dst, key []byte) []byte {
 	for i, c := range key {
-		inner := i > 0 && i < len(key)-1
-		if c > ' ' && c < 0x7f && c != '%' || c == ' ' && inner {
+		isInner := i > 0 && i < len(key)-1
+		if c > ' ' && c < 0x7f && c != '%' || c == ' ' && isInner {
 			dst = append(dst, c)
 			continue
 		}

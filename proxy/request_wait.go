@@ -40,43 +40,43 @@ func (w *requestWait) context() context.Context {
 // the ingress only. It returns actionRetry for another attempt, and otherwise the final decision.
 // QueueWait limits the total waiting time of a request.
 func (w *requestWait) waitFor(result decision) decision {
-	began := time.Now()
-	left := w.timeLeft(began)
-	if left <= 0 || w.server.isHopeless(result) {
-		return w.expired(result)
+	startedAt := time.Now()
+	timeLeft := w.timeLeft(startedAt)
+	if timeLeft <= 0 || w.server.isHopeless(result) {
+		return w.expiredDecision(result)
 	}
 	if failed := w.enterQueue(); failed.action != 0 {
 		return failed
 	}
-	if !w.exchange.waited {
-		w.exchange.waited, w.exchange.waitedFor = true, result.reason
+	if !w.exchange.hasWaited {
+		w.exchange.hasWaited, w.exchange.firstWaitReason = true, result.reason
 		w.server.metrics.queued[result.reason].Add(1)
 	}
 	if result.reason == route.ReasonRestarting {
-		w.exchange.resumed.ownerRestarting()
+		w.exchange.eventStream.ownerRestarting()
 	}
 	w.disconnect.arm()
 	w.disconnect.start()
-	err := w.await(result, left)
+	err := w.await(result, timeLeft)
 	w.disconnect.disarm()
-	took := time.Since(began)
-	w.exchange.waitTime += took
-	w.server.metrics.queuedNanos[result.reason].Add(int64(took))
+	elapsed := time.Since(startedAt)
+	w.exchange.waitTime += elapsed
+	w.server.metrics.queuedNanos[result.reason].Add(int64(elapsed))
 	switch {
 	case w.closing.Load() || errors.Is(err, queue.ErrCanceled):
 		return done
 	case err != nil:
-		return w.expired(result)
+		return w.expiredDecision(result)
 	}
 	return decision{action: actionRetry}
 }
 
 // await blocks according to the decision v. It returns nil if another attempt is worthwhile.
-func (w *requestWait) await(result decision, left time.Duration) error {
-	limit := left
+func (w *requestWait) await(result decision, timeLeft time.Duration) error {
+	maxWait := timeLeft
 	if result.backoff {
-		w.exchange.pause = min(max(2*w.exchange.pause, backoff.MinPause), backoff.MaxPause)
-		limit = min(left, w.exchange.pause)
+		w.exchange.lastPause = min(max(2*w.exchange.lastPause, backoff.MinPause), backoff.MaxPause)
+		maxWait = min(timeLeft, w.exchange.lastPause)
 	}
 	if result.notAcquired.generation != 0 {
 		return w.awaitReportProcessed(result.notAcquired)
@@ -89,7 +89,7 @@ func (w *requestWait) await(result decision, left time.Duration) error {
 		defer result.condition.AddWaiting(-1)
 		return w.exchange.ticket.WaitFor(w.context().Done(), result.generation, 0, result.condition)
 	}
-	return w.exchange.ticket.Wait(w.context().Done(), result.generation, limit)
+	return w.exchange.ticket.Wait(w.context().Done(), result.generation, maxWait)
 }
 
 // awaitReportProcessed waits until this node has processed the report that its app has not acquired
@@ -140,14 +140,14 @@ func (w *requestWait) enterQueue() decision {
 	if w.exchange.ticket != nil {
 		return decision{}
 	}
-	room, shard := w.server.options.Queue, w.exchange.queueShard()
+	entryQueue, shard := w.server.options.Queue, w.exchange.queueShard()
 	switch { // resumed streams and WebSockets do not use the places of new requests
-	case w.exchange.resumed != nil:
-		room, shard = w.server.streamQueue, queue.NoShard
+	case w.exchange.eventStream != nil:
+		entryQueue, shard = w.server.streamQueue, queue.NoShard
 	case w.exchange.isResumption():
-		room, shard = w.server.webSockets.queue, queue.NoShard
+		entryQueue, shard = w.server.webSockets.queue, queue.NoShard
 	}
-	ticket, err := room.Enter(shard, w.memorySize())
+	ticket, err := entryQueue.Enter(shard, w.memorySize())
 	switch {
 	case err != nil && w.exchange.mayHaveRun():
 		return w.exchange.waitExpired(decision{})
@@ -188,13 +188,13 @@ func (w *requestWait) catchUp(committed, proposed uint64) bool {
 	return w.server.options.Cluster.Await(ctx, committed, proposed)
 }
 
-// expired is exchange.waitExpired with the error of the app: if the app has not acquired the shard,
+// expiredDecision is exchange.waitExpired with the error of the app: if the app has not acquired the shard,
 // the response contains the reason.
-func (w *requestWait) expired(result decision) decision {
+func (w *requestWait) expiredDecision(result decision) decision {
 	if result.reason == route.ReasonAcquiring && result.code == "" && !w.exchange.mayHaveRun() {
 		result.code, result.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.server.options.Node, w.exchange.shard)
-		if why := w.server.options.AcquireError; why != nil {
-			if text := why(w.exchange.shard); text != "" {
+		if explain := w.server.options.AcquireError; explain != nil {
+			if text := explain(w.exchange.shard); text != "" {
 				result.detail += ": " + text
 			}
 		}
@@ -205,7 +205,7 @@ func (w *requestWait) expired(result decision) decision {
 // waitExpired returns the final decision for a request whose waiting time has ended.
 func (exchange *exchange) waitExpired(result decision) decision {
 	if exchange.mayHaveRun() {
-		return fail(brokenCode(exchange.route), detailMayHaveRun)
+		return fail(connErrorCode(exchange.lastRoute), detailMayHaveRun)
 	}
 	if result.code == "" {
 		result.code, result.detail = problem.QueueTimeout, "no node served the shard in time: "+result.reason.String()

@@ -13,14 +13,14 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// head returns the changes to the header of a response on its way to the client.
-func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
-	edit := &r.edit
+// editHeaders returns the changes to the header of a response on its way to the client.
+func (r reply) editHeaders(dest *route.Route, res *h1.Response) *h1.Edit {
+	edit := &r.headerEdit
 	*edit = h1.Edit{Drop: h1.FieldSetOf(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.server.date()}
 	if dest.Kind == route.Local {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayError) // only the proxy itself may set this field
 	}
-	r.extra = r.extra[:0]
+	r.extraLines = r.extraLines[:0]
 	if r.ingress == "" || dest.Kind == route.Local && r.server.options.Handler != nil {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayStream) // the ingress is the only consumer of this field
 	}
@@ -28,44 +28,44 @@ func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
 	}
 	if r.ingress == "" {
-		r.expose(dest, edit, res)
+		r.addDebugHeaders(dest, edit, res)
 	}
-	edit.Extra = r.extra
-	if r.early(res) || !r.mayKeep() {
-		r.exchange.keep, edit.Close = false, true
+	edit.Extra = r.extraLines
+	if r.isEarly(res) || !r.canKeepConn() {
+		r.exchange.keepAlive, edit.Close = false, true
 	}
 	if r.req.Minor() == 0 {
-		r.editForOld(res, edit)
+		r.adaptToHTTP10(res, edit)
 	}
 	return edit
 }
 
-// editForOld adapts a response to an HTTP/1.0 client, which does not understand chunked encoding.
-func (r reply) editForOld(res *h1.Response, edit *h1.Edit) {
+// adaptToHTTP10 adapts a response to an HTTP/1.0 client, which does not understand chunked encoding.
+func (r reply) adaptToHTTP10(res *h1.Response, edit *h1.Edit) {
 	edit.ToHTTP10 = true
 	switch res.Body.Kind() {
 	case h1.Chunked, h1.UntilClose:
-		r.exchange.keep = false
+		r.exchange.keepAlive = false
 	case h1.NoBody, h1.Length:
-		edit.KeepAlive = r.mayKeep()
+		edit.KeepAlive = r.canKeepConn()
 	}
 }
 
-// mayKeep reports whether the connection can carry another request after the response, as far as
+// canKeepConn reports whether the connection can carry another request after the response, as far as
 // that is known when the response begins.
-func (r reply) mayKeep() bool {
-	if !r.exchange.keep || r.draining() {
+func (r reply) canKeepConn() bool {
+	if !r.exchange.keepAlive || r.isDraining() {
 		return false
 	}
-	return r.body.running || r.req.Body.Done() || r.drains()
+	return r.body.sending || r.req.Body.Done() || r.canDrainBody()
 }
 
-// early reports whether a response begins before the request body has been sent completely, and
+// isEarly reports whether a response begins before the request body has been sent completely, and
 // must end the connection. It is unknown how much more of the body the app accepts and the client
 // sends, so the connection cannot be reused (RFC 9112 section 9.6). A streamed success may continue
 // together with its request body. It ends the connection only if it ends before the body.
-func (r reply) early(res *h1.Response) bool {
-	if !r.body.running || r.body.ending.Load() {
+func (r reply) isEarly(res *h1.Response) bool {
+	if !r.body.sending || r.body.sendingEnd.Load() {
 		return false
 	}
 	kind := res.Body.Kind()
@@ -77,58 +77,58 @@ func (r reply) early(res *h1.Response) bool {
 // connection can be kept.
 const drainLimit = 64 << 10
 
-// drained reads and discards the rest of the request body, if that is worthwhile. It reports
+// drainBody reads and discards the rest of the request body, if that is worthwhile. It reports
 // whether the connection can be kept.
-func (r reply) drained() bool {
+func (r reply) drainBody() bool {
 	body := &r.req.Body
 	if body.Done() {
 		return true
 	}
-	if r.body.broken || !r.drains() {
+	if r.body.unreadable || !r.canDrainBody() {
 		return false
 	}
-	usual := r.conn.Timeouts()
-	hasty := usual // the minimum rate still applies
-	hasty.Body = min(usual.Body, time.Second)
-	r.conn.SetTimeouts(hasty)
+	timeouts := r.conn.Timeouts()
+	shortTimeouts := timeouts // the minimum rate still applies
+	shortTimeouts.Body = min(timeouts.Body, time.Second)
+	r.conn.SetTimeouts(shortTimeouts)
 	err := body.Drain(drainLimit)
-	r.conn.SetTimeouts(usual)
+	r.conn.SetTimeouts(timeouts)
 	return err == nil
 }
 
-// drains reports whether reading the rest of the body is worthwhile. The rest must not be known to
+// canDrainBody reports whether reading the rest of the body is worthwhile. The rest must not be known to
 // be too long. In addition, the client must not be waiting for a 100 Continue before it sends the
 // body.
-func (r reply) drains() bool {
+func (r reply) canDrainBody() bool {
 	body := &r.req.Body
 	return body.Remaining() <= drainLimit && (!r.req.ExpectsContinue() || body.HasStarted())
 }
 
-// expose adds the headers of Settings.DebugHeaders and the sticky cookie to a response for a
+// addDebugHeaders adds the headers of Settings.DebugHeaders and the sticky cookie to a response for a
 // client.
-func (r reply) expose(dest *route.Route, edit *h1.Edit, res *h1.Response) {
+func (r reply) addDebugHeaders(dest *route.Route, edit *h1.Edit, res *h1.Response) {
 	if r.settings.DebugHeaders {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayNode, h1.FieldShardwayShard)
 		node := r.server.options.Node
 		if dest.Kind == route.Remote {
 			node = dest.Node
 		}
-		r.extra = append(r.extra, lineNode...)
-		r.extra = append(r.extra, node...)
-		r.extra = append(r.extra, "\r\n"...)
+		r.extraLines = append(r.extraLines, lineNode...)
+		r.extraLines = append(r.extraLines, node...)
+		r.extraLines = append(r.extraLines, "\r\n"...)
 		if !r.exchange.Keyless {
-			r.extra = append(r.extra, lineShard...)
-			r.extra = strconv.AppendUint(r.extra, uint64(r.exchange.shard), 10)
-			r.extra = append(r.extra, "\r\n"...)
+			r.extraLines = append(r.extraLines, lineShard...)
+			r.extraLines = strconv.AppendUint(r.extraLines, uint64(r.exchange.shard), 10)
+			r.extraLines = append(r.extraLines, "\r\n"...)
 		}
 		if r.exchange.Minted {
 			edit.Drop |= h1.FieldSetOf(h1.FieldShardwayKey)
-			r.extra = append(r.extra, lineKey...)
-			r.extra = append(r.extra, r.exchange.Key...)
-			r.extra = append(r.extra, "\r\n"+lineMinted...)
+			r.extraLines = append(r.extraLines, lineKey...)
+			r.extraLines = append(r.extraLines, r.exchange.Key...)
+			r.extraLines = append(r.extraLines, "\r\n"+lineMinted...)
 		}
 	}
-	r.extra = r.appendSticky(r.extra, res)
+	r.extraLines = r.appendSticky(r.extraLines, res)
 }
 
 // appendCookie appends the sticky cookie.
@@ -140,18 +140,18 @@ func (r reply) appendCookie(dst []byte) []byte {
 	cookie.SetPath("/")
 	cookie.SetHTTPOnly(true)
 	cookie.SetSameSite(fasthttp.CookieSameSiteLaxMode)
-	cookie.SetSecure(r.overTLS())
+	cookie.SetSecure(r.clientUsesTLS())
 	dst = append(dst, "Set-Cookie: "...)
 	dst = append(dst, cookie.Cookie()...)
 	return append(dst, "\r\n"...)
 }
 
-// overTLS reports whether the client uses https, either to this node or, according to a trusted
+// clientUsesTLS reports whether the client uses https, either to this node or, according to a trusted
 // proxy, to the first proxy.
-func (r reply) overTLS() bool {
-	if r.from.Proto == "https" {
+func (r reply) clientUsesTLS() bool {
+	if r.clientAddr.Proto == "https" {
 		return true
 	}
-	first, _, _ := bytes.Cut(r.req.Known(h1.FieldXForwardedProto), []byte(","))
-	return r.from.Trusted && strings.EqualFold(string(bytes.TrimSpace(first)), "https")
+	firstProto, _, _ := bytes.Cut(r.req.Known(h1.FieldXForwardedProto), []byte(","))
+	return r.clientAddr.Trusted && strings.EqualFold(string(bytes.TrimSpace(firstProto)), "https")
 }

@@ -22,9 +22,9 @@ var errCutFirst = errors.New("proxy: cut before the answer began")
 // responseRelay sends responses of apps and owners to the client.
 type responseRelay struct {
 	reply
-	slot      *slot
-	leaves    func() (time.Duration, error) // answerLeaves, bound once
-	webSocket *webSocketRelay               // a relay that has started and that continueServing must run; nil means none
+	slot            *slot
+	beforeFirstByte func() (time.Duration, error) // markResponseBegun, bound once
+	webSocket       *webSocketRelay               // a relay that has started and that continueServing must run; nil means none
 }
 
 // hasWebSocket reports whether the response has started the relay of a resumable WebSocket.
@@ -38,7 +38,7 @@ func (rr *responseRelay) hasWebSocket() bool { return rr.webSocket != nil }
 // A response that has arrived completely is sent after its run has ended. The app has then finished
 // the request, a cancellation cannot truncate the response, and a client that reads slowly does not
 // delay a drain.
-func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error) {
+func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, err error) {
 	res := &attempt.conn.Response
 	rr.exchange.responsesBegun++
 	if err := res.Body.WaitBuffered(maxHeldResponse, rr.server.maxHoldTime); err != nil {
@@ -46,7 +46,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error)
 	}
 	streams := isEvents(res)
 	if streams {
-		if !rr.slot.mark(rr.beginEvents(attempt)) {
+		if !rr.slot.setFlags(rr.startEventStream(attempt)) {
 			rr.cancelEvents()
 			return false, nil
 		}
@@ -55,68 +55,68 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error)
 		}
 	}
 	attempt.conn.Pool.Breaker.OnAccepted()
-	before, keep := rr.conn.Sent(), rr.exchange.keep
+	before, reusable := rr.conn.Sent(), rr.exchange.keepAlive
 	writer, further := rr.conn.Writer(), rr.exchange.isStreamResumption()
 	if further {
 		rr.server.metrics.resumptions[resumeDone].Add(1)
 	} else {
-		writer = rr.conn.WriteResponseHeader(res, rr.head(attempt.route, res))
-		if rr.early(res) {
-			rr.body.respondsEarly(attempt, res.Status() >= 300)
+		writer = rr.conn.WriteResponseHeader(res, rr.editHeaders(attempt.route, res))
+		if rr.isEarly(res) {
+			rr.body.handleEarlyResponse(attempt, res.Status() >= 300)
 		}
 	}
-	var rerr, werr error
+	var readErr, writeErr error
 	if streams {
-		rr.learn(attempt, further, true) // before the stream ends, because other requests for the path must not wait for that
-		rerr, werr = rr.slot.events.copy(writer, &res.Body)
+		rr.recordSize(attempt, further, true) // before the stream ends, because other requests for the path must not wait for that
+		readErr, writeErr = rr.slot.events.copy(writer, &res.Body)
 	} else {
-		writer.SetPrecondition(rr.leaves)
+		writer.SetPrecondition(rr.beforeFirstByte)
 		if res.Body.IsBuffered() {
 			writer.Reserve(int(res.Body.Remaining()))
 		}
-		open := attempt.conn.Pool.IsForNode() && !further && res.Body.Remaining() < 0
-		if open {
-			rr.slowResponse.Store(rr.server.sizes.Key(&rr.req))
+		isOpen := attempt.conn.Pool.IsForNode() && !further && res.Body.Remaining() < 0
+		if isOpen {
+			rr.slowResponse.Store(rr.server.largeResponses.Key(&rr.req))
 		}
-		_, rerr, werr = writer.Copy(&res.Body)
+		_, readErr, writeErr = writer.Copy(&res.Body)
 		writer.SetPrecondition(nil)
-		tookLong := open && rr.slowResponse.Swap(0) == 0
-		rr.learn(attempt, further, tookLong || attempt.conn.IsLarge(res.Body.Received()))
+		tookLong := isOpen && rr.slowResponse.Swap(0) == 0
+		rr.recordSize(attempt, further, tookLong || attempt.conn.IsLarge(res.Body.Received()))
 	}
-	failed := rerr != nil || werr != nil
-	if failed && !further && rr.conn.Sent() == before && !rr.slot.mark(slotResponseBegun) {
+	failed := readErr != nil || writeErr != nil
+	if failed && !further && rr.conn.Sent() == before && !rr.slot.setFlags(slotResponseBegun) {
 		writer.Discard() // no byte was sent to the client
 		rr.cancelEvents()
-		rr.exchange.keep = keep
-		return false, rerr
+		rr.exchange.keepAlive = reusable
+		return false, readErr
 	}
 	if !further {
-		rr.answered(res)
+		rr.recordResponse(res)
 	}
 	if failed {
-		if rr.continuesStream(attempt, rerr, werr) {
+		if rr.mustResumeStream(attempt, readErr, writeErr) {
 			return true, nil
 		}
 		writer.Abort()
-		rr.breakOff(attempt, rerr)
+		rr.truncateResponse(attempt, readErr)
 		return true, nil
 	}
 	rr.finish(attempt, writer)
 	return true, nil
 }
 
-// learn records whether a response of another node was large, for later requests to the same path.
+// recordSize records whether a response of another node was large, for later requests to the same path.
 // It ignores the response to a request to resume a stream.
-func (rr *responseRelay) learn(attempt *attempt, further, large bool) {
+func (rr *responseRelay) recordSize(attempt *attempt, further, large bool) {
 	if attempt.conn.Pool.IsForNode() && !further {
-		rr.server.sizes.Record(rr.server.sizes.Key(&rr.req), large)
+		rr.server.largeResponses.Record(rr.server.largeResponses.Key(&rr.req), large)
 	}
 }
 
 // finish ends an attempt whose response has arrived completely.
 func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	res := &attempt.conn.Response
-	sent := rr.body.ended() && !rr.body.broken && !attempt.conn.WriteStopped()
+	sent := rr.body.awaitSent() && !rr.body.unreadable && !attempt.conn.WriteStopped()
 	if !sent || !res.KeepAlive() {
 		_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
 	}
@@ -130,11 +130,11 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	// The app has finished the request. Sending the rest to a slow client may block.
 	switch err := rr.close(writer, res.Body.Trailers()); {
 	case errors.Is(err, h1.ErrUnsent):
-		rr.exchange.unsent = true
+		rr.exchange.endUnsent = true
 	case err != nil:
-		rr.exchange.aborted = true
+		rr.exchange.connAborted = true
 	}
-	rr.body.stop()
+	rr.body.stopSending()
 	attempt.disconnect.disarm()
 	rr.trailersDropped(&res.Body, "response")
 	if cancelCause == causeNone && sent && res.KeepAlive() {
@@ -150,37 +150,37 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 // close ends the response. For the last response of a connection, it also closes the sending side
 // in the same step.
 func (rr *responseRelay) close(writer *h1.Writer, trailers []byte) error {
-	if !rr.exchange.keep && !rr.body.running && rr.last() {
+	if !rr.exchange.keepAlive && !rr.body.sending && rr.isLastRequest() {
 		return writer.CloseLast(trailers)
 	}
 	return writer.Close(trailers)
 }
 
-// answerLeaves marks the run as answered. It is called right before the first byte is sent to the
+// markResponseBegun marks the run as answered. It is called right before the first byte is sent to the
 // client. It returns an error if the run was cancelled.
-func (rr *responseRelay) answerLeaves() (time.Duration, error) {
-	if !rr.slot.mark(slotResponseBegun) {
+func (rr *responseRelay) markResponseBegun() (time.Duration, error) {
+	if !rr.slot.setFlags(slotResponseBegun) {
 		return 0, errCutFirst
 	}
 	return 0, nil
 }
 
-// answered records that a response of an app is sent to the client.
-func (r reply) answered(res *h1.Response) {
-	r.exchange.account.recordResponse(res.Status(), res, r.exchange.route)
-	r.server.metrics.countResponse(r.exchange.route, res.Status())
+// recordResponse records that a response of an app is sent to the client.
+func (r reply) recordResponse(res *h1.Response) {
+	r.exchange.account.recordResponse(res.Status(), res, r.exchange.lastRoute)
+	r.server.metrics.countResponse(r.exchange.lastRoute, res.Status())
 }
 
-// breakOff ends an attempt whose response was truncated.
-func (r reply) breakOff(attempt *attempt, rerr error) {
-	run := attempt.slot.load().number
+// truncateResponse ends an attempt whose response was truncated.
+func (r reply) truncateResponse(attempt *attempt, readErr error) {
+	runNumber := attempt.slot.load().number
 	switch cancelCause := attempt.abort(); {
 	case cancelCause != causeNone:
-	case errors.Is(rerr, errStreamEnded) && attempt.slot.events.isResumable(run): // another owner resumes the stream, so it does not count as aborted
-	case errors.Is(rerr, errStreamEnded):
+	case errors.Is(readErr, errStreamEnded) && attempt.slot.events.isResumable(runNumber): // another owner resumes the stream, so it does not count as aborted
+	case errors.Is(readErr, errStreamEnded):
 		r.server.metrics.countAborted(causeShardMoved.String(), 1)
-	case rerr != nil:
+	case readErr != nil:
 		r.server.metrics.truncatedResponses.Add(1)
 	}
-	r.exchange.aborted, r.exchange.account.code = true, accessAborted
+	r.exchange.connAborted, r.exchange.account.code = true, accessAborted
 }

@@ -43,13 +43,13 @@ type resumableStream struct {
 	recent    [maxResumes]time.Time
 }
 
-// mayFollow reports whether the stream may be resumed now under this epoch, and records the
+// mayResume reports whether the stream may be resumed now under this epoch, and records the
 // resumption.
-func (stream *resumableStream) mayFollow(epoch uint64, now time.Time) bool {
+func (stream *resumableStream) mayResume(epoch uint64, now time.Time) bool {
 	if epoch != stream.epoch {
 		return true
 	}
-	if first := stream.recent[0]; !first.IsZero() && now.Sub(first) < resumePeriod {
+	if oldest := stream.recent[0]; !oldest.IsZero() && now.Sub(oldest) < resumePeriod {
 		return false
 	}
 	copy(stream.recent[:], stream.recent[1:])
@@ -103,49 +103,49 @@ func (rr *responseRelay) permitsResume(attempt *attempt) bool {
 		!rr.exchange.Keyless && !attempt.conn.InProcess
 }
 
-// beginEvents starts an event stream, resumable or not, and returns the flags for its run.
-func (rr *responseRelay) beginEvents(attempt *attempt) uint64 {
+// startEventStream starts an event stream, resumable or not, and returns the flags for its run.
+func (rr *responseRelay) startEventStream(attempt *attempt) uint64 {
 	rr.escaped = true
-	word, e, run := rr.permitsResume(attempt), &rr.slot.events, rr.slot.load().number
-	switch stream := rr.exchange.resumed; {
+	resumable, events, runNumber := rr.permitsResume(attempt), &rr.slot.events, rr.slot.load().number
+	switch stream := rr.exchange.eventStream; {
 	case stream != nil:
-		e.resume(run, word)
-	case word && rr.ingress == "":
+		events.resume(runNumber, resumable)
+	case resumable && rr.ingress == "":
 		stream = &resumableStream{}
-		rr.exchange.resumed = stream
+		rr.exchange.eventStream = stream
 		rr.server.metrics.resumable.Add(1)
-		e.begin(run, word, false, &stream.buffer)
+		events.begin(runNumber, resumable, false, &stream.buffer)
 	default:
-		e.begin(run, word, rr.exchange.wasResumed > 0, nil)
+		events.begin(runNumber, resumable, rr.exchange.senderResumeCount > 0, nil)
 		return slotResponseBegun | slotEvents
 	}
-	rr.exchange.resumed.responses++
-	rr.exchange.resumed.epoch = attempt.epoch
+	rr.exchange.eventStream.responses++
+	rr.exchange.eventStream.epoch = attempt.epoch
 	return slotResponseBegun | slotEvents | slotResumable
 }
 
 // cancelEvents discards the stream of a first response of which no byte was sent.
 func (rr *responseRelay) cancelEvents() {
-	if rr.exchange.resumed != nil && !rr.exchange.isStreamResumption() {
-		rr.exchange.resumed = nil
+	if rr.exchange.eventStream != nil && !rr.exchange.isStreamResumption() {
+		rr.exchange.eventStream = nil
 		rr.server.metrics.resumable.Add(-1)
 	}
 }
 
-// continuesStream decides what follows for a stream whose response was truncated. If it returns
+// mustResumeStream decides what follows for a stream whose response was truncated. If it returns
 // true, the stream must be resumed, and the attempt has ended. The client has then received
 // complete events only, unless an event exceeds the buffer.
-func (rr *responseRelay) continuesStream(attempt *attempt, rerr, werr error) bool {
-	stream := rr.exchange.resumed
-	if stream == nil || werr != nil || rr.server.closing.Load() {
+func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr error) bool {
+	stream := rr.exchange.eventStream
+	if stream == nil || writeErr != nil || rr.server.closing.Load() {
 		return false
 	}
 	if cancelCause := rr.slot.load().cause; cancelCause == causeClientGone || cancelCause == causeShutdown || cancelCause == causeLeaving {
 		return false
 	}
-	var bad *h1.Error
-	if rr.slot.events.resumableFlag() == 0 || stream.buffer.InEvent() || errors.As(rerr, &bad) {
-		rr.server.metrics.resumptions[resumeUnfit].Add(1)
+	var malformed *h1.Error
+	if rr.slot.events.resumableFlag() == 0 || stream.buffer.InEvent() || errors.As(readErr, &malformed) {
+		rr.server.metrics.resumptions[resumeImpossible].Add(1)
 		return false
 	}
 	if rr.conn.Writer().Flush() != nil {
@@ -172,7 +172,7 @@ func isOwnerProblem(attempt *attempt, code problem.Code) bool {
 // handleUnansweredResume ends an attempt to resume a stream for which another node has reported an
 // error instead of a response of its app.
 func (retry *retrier) handleUnansweredResume(attempt *attempt) decision {
-	retry.exchange.resumed.countRequest()
+	retry.exchange.eventStream.countRequest()
 	if brokeAtOwner(attempt) {
 		return retry.handleBroken(attempt, nil)
 	}
@@ -184,12 +184,12 @@ func (retry *retrier) handleUnansweredResume(attempt *attempt) decision {
 
 // retryAtNextOwner sends a request to resume to the next owner, after the app has not responded to
 // it within drain-timeout. The stream has then been affected by two planned moves. If an owner
-// reports the same again under the same epoch, the shard has not moved, so mayFollow limits the
+// reports the same again under the same epoch, the shard has not moved, so mayResume limits the
 // number of attempts.
 func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
-	stream := retry.exchange.resumed
-	if !stream.mayFollow(attempt.epoch, time.Now()) {
-		retry.reply.giveUp(resumeUnfit, "its requests were drained too often at one owner")
+	stream := retry.exchange.eventStream
+	if !stream.mayResume(attempt.epoch, time.Now()) {
+		retry.reply.endStream(resumeImpossible, "its requests were drained too often at one owner")
 		return done
 	}
 	stream.epoch = attempt.epoch
@@ -200,27 +200,27 @@ func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
 // acceptsResumption checks the response to a request to resume. It returns false if the response
 // cannot continue the stream, which then ends.
 func (retry *retrier) acceptsResumption(attempt *attempt) bool {
-	stream := retry.exchange.resumed
+	stream := retry.exchange.eventStream
 	stream.requested++
 	var detail string
 	switch {
 	case !isResumable(&attempt.conn.Response):
 		detail = "the response to the request to resume is not a resumable event stream: status " + strconv.Itoa(attempt.conn.Response.Status())
-	case !stream.mayFollow(attempt.epoch, time.Now()):
+	case !stream.mayResume(attempt.epoch, time.Now()):
 		detail = "the stream was interrupted too often at one owner"
 	default:
 		return true
 	}
 	attempt.abort()
-	retry.reply.giveUp(resumeUnfit, detail)
+	retry.reply.endStream(resumeImpossible, detail)
 	return false
 }
 
 // nextStream prepares the exchange for the request that resumes the stream.
 func (router *router) nextStream() {
 	exchange := &router.exchange
-	exchange.resumed.ended = false
-	if exchange.account.upstreamConn = exchange.resumed.responses; !exchange.account.began.IsZero() {
+	exchange.eventStream.ended = false
+	if exchange.account.upstreamConn = exchange.eventStream.responses; !exchange.account.startedAt.IsZero() {
 		accessLine{router.requestState, router.keys}.write()
 		exchange.account.openNext(router.conn)
 	}
@@ -231,20 +231,20 @@ func (router *router) nextStream() {
 func (retry *retrier) resetRetries() {
 	retry.resetWait()
 	exchange := &retry.exchange
-	exchange.tries, exchange.reusedTries, exchange.responsesBegun, exchange.notAcquired, exchange.runAborted, exchange.lastCrash = 0, 0, 0, 0, false, nil
+	exchange.tries, exchange.triesOnReusedConns, exchange.responsesBegun, exchange.notAcquiredCount, exchange.runAborted, exchange.lastCrash = 0, 0, 0, 0, false, nil
 }
 
 // resetWait gives the next request the full QueueWait.
 func (retry *retrier) resetWait() {
 	exchange := &retry.exchange
 	retry.server.metrics.observeWait(exchange)
-	exchange.waited, exchange.waitTime, exchange.deadline, exchange.pause = false, 0, time.Time{}, 0
+	exchange.hasWaited, exchange.waitTime, exchange.deadline, exchange.lastPause = false, 0, time.Time{}, 0
 }
 
-// giveUp ends a stream that cannot be resumed. The client receives a truncated response.
-func (r reply) giveUp(why resumeEnd, detail string) {
-	r.server.metrics.resumptions[why].Add(1)
+// endStream ends a stream that cannot be resumed. The client receives a truncated response.
+func (r reply) endStream(outcome resumeOutcome, detail string) {
+	r.server.metrics.resumptions[outcome].Add(1)
 	r.server.options.Log.Debug().Uint32("shard", uint32(r.exchange.shard)).Str("detail", detail).Msg("event stream not resumed")
 	r.conn.Writer().Abort()
-	r.exchange.aborted, r.exchange.account.code = true, accessAborted
+	r.exchange.connAborted, r.exchange.account.code = true, accessAborted
 }

@@ -20,21 +20,21 @@ type retrier struct {
 	slot       *slot
 	disconnect *disconnectWatch
 	closing    *atomic.Bool  // client.closing
-	pollSince  *atomic.Int64 // connState.pollSince
+	pollSince  *atomic.Int64 // connState.longPollStart
 }
 
 // handleUnsent ends an attempt whose request was not sent, or was sent and not read by the peer.
 // Such a request can be sent again with any method.
 func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 	retry.disconnect.disarm()
-	retry.exchange.noteNotDelivered()
+	retry.exchange.markNotDelivered()
 	if errors.Is(err, errNoLease) {
 		attempt.conn.Writer().Discard()
 		attempt.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonNoLease, refusal: route.RefusedNoLease}
 	}
 	cancelCause := attempt.abort()
-	retry.exchange.noStreams = retry.exchange.noStreams || attempt.conn.Mux != nil
+	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
 	if !errors.Is(err, h1.ErrUnsolicitedData) { // otherwise only a pooled connection had ended earlier, which is not a retry
 		retry.server.metrics.retries[retryUnsent].Add(1)
 	}
@@ -57,24 +57,24 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 // response arrived. It decides whether the request may be sent again.
 func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	cancelCause := attempt.abort()
-	retry.exchange.noStreams = retry.exchange.noStreams || attempt.conn.Mux != nil
+	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
 	if cancelCause == causeNone && errors.Is(err, errPathDead) {
 		cancelCause = causePathDead
 		retry.server.metrics.countAborted(cancelCause.String(), 1)
 	}
-	code := brokenCode(attempt.route.Kind)
+	code := connErrorCode(attempt.route.Kind)
 	// Set runAborted before any decision, because this node may stop before the client has a
 	// response.
 	retry.exchange.runAborted = retry.exchange.runAborted || retry.exchange.safety != safeMethod || retry.closing.Load()
-	var bad *h1.Error
+	var malformed *h1.Error
 	switch {
 	case retry.closing.Load():
 		return done
 	case retry.body.clientErr != nil:
-		return retry.reply.badBody(retry.body.clientErr)
+		return retry.reply.rejectBody(retry.body.clientErr)
 	case retry.replaced(cancelCause):
 		return retry.yieldToNewer()
-	case cancelCause == causeDrainTimeout && retry.exchange.resumed != nil:
+	case cancelCause == causeDrainTimeout && retry.exchange.eventStream != nil:
 		return retry.retryAtNextOwner(attempt)
 	case cancelCause == causeDrainTimeout && retry.mayAskNextOwner(attempt):
 		return retry.askNextOwner()
@@ -84,8 +84,8 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 		return retry.closeLongPoll()
 	case cancelCause == causeTimeout:
 		return fail(problem.UpstreamTimeout, "the app did not respond in time: the request may have run")
-	case errors.As(err, &bad):
-		return fail(code, "the response is malformed: "+bad.Reason())
+	case errors.As(err, &malformed):
+		return fail(code, "the response is malformed: "+malformed.Reason())
 	case errors.Is(err, errNotSwitched):
 		return fail(code, "the response switches protocols without being asked to")
 	case errors.Is(err, os.ErrDeadlineExceeded) && cancelCause == causeNone:
@@ -98,14 +98,14 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCause cause) decision {
 	retry.exchange.tries++
 	if attempt.conn.Reused {
-		retry.exchange.reusedTries++
+		retry.exchange.triesOnReusedConns++
 	}
 	// A response header proves that the request has run. In that case only a safe request is
 	// repeated, and only once.
 	again := retry.exchange.safety == safeMethod && retry.exchange.responsesBegun < 2
 	if retry.exchange.safety == idempotentMethod {
 		again = attempt.epoch != 0 && retry.exchange.responsesBegun == 0
-		retry.exchange.ran, retry.exchange.ranEpoch = true, attempt.epoch
+		retry.exchange.idempotentRan, retry.exchange.ranEpoch = true, attempt.epoch
 	}
 	if detail := retry.retryDenied(attempt, cancelCause, again); detail != "" {
 		if cancelCause == causeStopping {
@@ -124,7 +124,7 @@ func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCau
 // sent again. again means that the method of the request permits a retry.
 func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause, again bool) (detail string) {
 	switch poisonous := retry.recordCrash(attempt, cancelCause); {
-	case !again || !retry.body.replayable():
+	case !again || !retry.body.isReplayable():
 		return detailMayHaveRun
 	case poisonous:
 		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
@@ -159,7 +159,7 @@ func (retry *retrier) handlePeerStopped(attempt *attempt) decision {
 	case retry.closing.Load():
 		return done
 	case retry.body.clientErr != nil:
-		return retry.reply.badBody(retry.body.clientErr)
+		return retry.reply.rejectBody(retry.body.clientErr)
 	}
 	return retry.decideRetry(attempt, problem.PeerUnreachable, causeShutdown)
 }
@@ -173,22 +173,22 @@ func (retry *retrier) reportsNotAcquired(res *h1.Response) bool {
 // node. The request has not run. It is sent again after the app has acquired the shard. If the app
 // sends the same response maxTries times, the client receives an error response.
 func (retry *retrier) handleNotAcquired(attempt *attempt) decision {
-	retry.exchange.noteNotDelivered()
+	retry.exchange.markNotDelivered()
 	attempt.abort()
-	retry.exchange.notAcquired++
+	retry.exchange.notAcquiredCount++
 	switch {
 	case retry.closing.Load():
 		return done
 	case retry.body.clientErr != nil:
-		return retry.reply.badBody(retry.body.clientErr)
-	case retry.exchange.notAcquired >= maxTries:
+		return retry.reply.rejectBody(retry.body.clientErr)
+	case retry.exchange.notAcquiredCount >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
 	// If the app has acquired the shard since the request was sent, its response is outdated.
 	if !retry.server.options.Cluster.Table().IsNewTo(retry.exchange.shard, attempt.generation) {
 		retry.server.options.NotAcquired(retry.exchange.shard, attempt.epoch)
 	}
-	if !retry.body.replayable() {
+	if !retry.body.isReplayable() {
 		return fail(problem.UpstreamBroken, problem.UnheldInPart)
 	}
 	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedHeld, notAcquired: attempt.attemptEpoch}
@@ -197,7 +197,7 @@ func (retry *retrier) handleNotAcquired(attempt *attempt) decision {
 // handleRefused ends an attempt that the owner has refused. No byte of the request has reached an
 // app.
 func (retry *retrier) handleRefused(attempt *attempt) decision {
-	retry.exchange.noteNotDelivered()
+	retry.exchange.markNotDelivered()
 	res := &attempt.conn.Response
 	refusal, ok := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
 	sheds := retry.exchange.shedByOwner(attempt)
@@ -214,9 +214,9 @@ func (retry *retrier) handleRefused(attempt *attempt) decision {
 		retry.notePoll()
 		retry.exchange.tries = tries
 	}
-	retry.body.stop()
+	retry.body.stopSending()
 	retry.disconnect.disarm()
-	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.broken
+	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.unreadable
 	if !retry.body.isFullyBuffered() {
 		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
 	}
@@ -234,7 +234,7 @@ func (retry *retrier) handleRefused(attempt *attempt) decision {
 	switch {
 	case retry.closing.Load():
 		return done
-	case retry.body.broken:
+	case retry.body.unreadable:
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case retry.exchange.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)

@@ -47,10 +47,10 @@ func (router *router) routeUntilAnswered(table *route.Table, result decision) {
 		}
 		switch {
 		case result.action != actionFail || router.closing.Load():
-		case router.exchange.resumed != nil:
-			router.reply.giveUp(resumeLate, result.detail)
+		case router.exchange.eventStream != nil:
+			router.reply.endStream(resumeTimedOut, result.detail)
 		default:
-			router.reply.failure(result)
+			router.reply.sendFailure(result)
 		}
 		return
 	}
@@ -65,9 +65,9 @@ func (router *router) attemptNow() (*route.Table, decision) {
 // waitFor waits until result permits another attempt, and adds the waiting time to the access log.
 func (router *router) waitFor(result decision) decision {
 	account := &router.exchange.account
-	began := account.now()
+	startedAt := account.now()
 	result = router.wait.waitFor(result)
-	account.queueWait += account.since(began)
+	account.queueWait += account.since(startedAt)
 	return result
 }
 
@@ -84,8 +84,8 @@ func (router *router) attemptAsOwner(table *route.Table) decision {
 	if dest.Kind != route.Local {
 		return waitForRoute(dest)
 	}
-	if err := router.body.gather(router.exchange.onDemand, router.settings.MaxBodyTotal); err != nil {
-		return router.reply.badBody(err)
+	if err := router.body.bufferSmallBody(router.exchange.bodyOnDemand, router.settings.MaxBodyTotal); err != nil {
+		return router.reply.rejectBody(err)
 	}
 	return router.attemptLocal(table, dest)
 }
@@ -103,10 +103,10 @@ func (router *router) attemptByTable(table *route.Table) decision {
 	router.exchange.resolveShard(table)
 	if router.quarantined() {
 		if router.exchange.isResumption() { // the client of a WebSocket has its response already
-			router.exchange.session.refused, router.exchange.session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
+			router.exchange.session.refusalCode, router.exchange.session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
 			return done
 		}
-		return fail(problem.Quarantined, router.exchange.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
+		return fail(problem.Quarantined, router.exchange.addMayHaveRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
 	}
 	switch {
 	case router.exchange.Keyless && router.server.upstream == nil:
@@ -159,7 +159,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		return done
 	}
 	epoch, release, err := router.admit()
-	if err == nil && (router.exchange.wantEpoch != 0 && router.exchange.wantEpoch != epoch) {
+	if err == nil && (router.exchange.requiredEpoch != 0 && router.exchange.requiredEpoch != epoch) {
 		release()
 		err = route.RefusedNotOwner
 	}
@@ -181,7 +181,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		// again.
 		return decision{action: actionWait, reason: reason, refusal: refusal}
 	}
-	if router.exchange.ran && router.exchange.ranEpoch != epoch {
+	if router.exchange.idempotentRan && router.exchange.ranEpoch != epoch {
 		release()
 		router.slot.giveBack(conn)
 		return fail(problem.UpstreamBroken, detailMayHaveRun)
@@ -197,7 +197,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 
 // attemptRemote makes one attempt at the node that owns the shard.
 func (router *router) attemptRemote(table *route.Table, dest *route.Route) decision {
-	if router.exchange.ran && (router.exchange.ranEpoch == 0 || router.exchange.ranEpoch != dest.Epoch) {
+	if router.exchange.idempotentRan && (router.exchange.ranEpoch == 0 || router.exchange.ranEpoch != dest.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
 	pool, useStream := router.server.peers.Pool(dest.Node), false
@@ -263,14 +263,14 @@ func (a *admission) release() {
 
 // begin begins a run on the connection l. It returns false if the client's connection is being
 // closed.
-func (router *router) begin(kind route.Kind, l *connpool.Conn, node *string) bool {
+func (router *router) begin(kind route.Kind, conn *connpool.Conn, node *string) bool {
 	flags := uint64(0)
 	if router.exchange.Keyless {
 		flags = slotKeyless
 	}
-	if router.exchange.safe {
+	if router.exchange.methodIsSafe {
 		flags |= slotSafe
 	}
-	router.slot.begin(kind, router.exchange.shard, flags, l, node)
+	router.slot.begin(kind, router.exchange.shard, flags, conn, node)
 	return !router.closing.Load()
 }

@@ -39,7 +39,7 @@ func (c *client) serve() {
 // start is serveRequests for a new connection. It closes the connection if a shutdown has already
 // begun.
 func (c *client) start() {
-	if c.server.forceCtx.Err() != nil || c.life.within.Err() != nil {
+	if c.server.forceCtx.Err() != nil || c.life.parentCtx.Err() != nil {
 		c.terminate(causeShutdown) // the shutdown has already closed the older connections, and has not seen this one
 	}
 	c.serveRequests()
@@ -75,10 +75,10 @@ func (c *client) serveRequests() {
 // request to serve: the connection ends, is parked, or is handed to an event loop.
 func (c *client) readRequest() bool {
 	c.conn.ReleaseEmptyBuffers()
-	if c.idle.Load() == 0 { // otherwise it has been idle in an event loop
-		c.idle.Store(int64(c.server.clock.Now()))
+	if c.idleStart.Load() == 0 { // otherwise it has been idle in an event loop
+		c.idleStart.Store(int64(c.server.clock.Now()))
 	}
-	if c.joinsLoop() || c.parkRequested.Swap(false) && c.parkConn() {
+	if c.joinLoop() || c.parkRequested.Swap(false) && c.parkConn() {
 		return false
 	}
 	err := c.conn.ReadRequestAfter(c.idleSince(), &c.req)
@@ -88,21 +88,21 @@ func (c *client) readRequest() bool {
 		}
 		err = c.conn.ReadRequest(&c.req)
 	}
-	c.idle.Store(0)
-	c.use(c.server.settings.Load())
+	c.idleStart.Store(0)
+	c.useSettings(c.server.settings.Load())
 	if err == nil {
 		return true
 	}
 	c.exchange = exchange{}
-	var bad *h1.Error
+	var malformed *h1.Error
 	switch {
-	case errors.As(err, &bad):
-		c.reply.badRequest(bad)
-		accessLine{&c.requestState, &c.keys}.writeBad()
+	case errors.As(err, &malformed):
+		c.reply.rejectRequest(malformed)
+		accessLine{&c.requestState, &c.keys}.writeInvalid()
 		c.conn.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.conn.Buffered()) > 0:
-		c.reply.headerTimeout()
-		accessLine{&c.requestState, &c.keys}.writeBad()
+		c.reply.rejectLateHeader()
+		accessLine{&c.requestState, &c.keys}.writeInvalid()
 		c.conn.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
 		c.reply.reportStopped(false) // the other node may already have sent a request
@@ -113,28 +113,28 @@ func (c *client) readRequest() bool {
 // idleSince returns when the last request ended, if the connection has been idle since then. The
 // zero time means that the caller must read the clock.
 func (c *client) idleSince() time.Time {
-	if c.exchange.ended == 0 {
+	if c.exchange.endedAt == 0 {
 		return time.Time{}
 	}
-	return c.server.clock.SystemTime(c.exchange.ended)
+	return c.server.clock.SystemTime(c.exchange.endedAt)
 }
 
 // beginExchange initializes the state of the request that has been read.
 func (c *client) beginExchange() {
 	safety := safetyOf(c.req.Method())
-	if c.exchange.began != 0 && !c.reused.Load() {
-		c.reused.Store(true)
+	if c.exchange.startedAt != 0 && !c.carriedRequest.Load() {
+		c.carriedRequest.Store(true)
 	}
 	c.exchange = exchange{
-		safety: safety,
-		safe:   safety == safeMethod,
-		keep:   c.req.KeepAlive() && !c.draining(),
-		began:  c.server.clock.Exact(),
+		safety:       safety,
+		methodIsSafe: safety == safeMethod,
+		keepAlive:    c.req.KeepAlive() && !c.isDraining(),
+		startedAt:    c.server.clock.Exact(),
 	}
-	if c.pollSince.Load() != 0 {
-		c.pollSince.Store(0)
+	if c.longPollStart.Load() != 0 {
+		c.longPollStart.Store(0)
 	}
-	if c.logs() {
+	if c.writesAccessLog() {
 		c.exchange.account.open(c.conn)
 	}
 	c.body.reset()
@@ -147,7 +147,7 @@ func (c *client) handleRequest() {
 	c.server.budget.Earn()
 	if c.settings.MaxBody > 0 {
 		if err := c.req.Body.SetMaxBytes(c.settings.MaxBody); err != nil {
-			c.reply.problem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
+			c.reply.sendProblem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
 			return
 		}
 	}
@@ -155,18 +155,18 @@ func (c *client) handleRequest() {
 		c.handleForwarded()
 		return
 	}
-	if c.reply.probe() || c.refuseHookPath() {
+	if c.reply.respondToProbe() || c.refuseHookPath() {
 		return
 	}
-	var bad *problem.Problem
+	var invalid *problem.Problem
 	c.exchange.keys = c.keysBy(c.server.options.Cluster.Table())
 	c.keys.Keys = c.exchange.keys
-	if c.exchange.Found, bad = c.keys.Find(c.server.upstream == nil); bad != nil {
-		c.reply.problem(bad)
+	if c.exchange.Found, invalid = c.keys.Find(c.server.upstream == nil); invalid != nil {
+		c.reply.sendProblem(invalid)
 		return
 	}
-	if err := c.body.gather(c.exchange.onDemand, c.settings.MaxBodyTotal); err != nil {
-		c.reply.badBody(err)
+	if err := c.body.bufferSmallBody(c.exchange.bodyOnDemand, c.settings.MaxBodyTotal); err != nil {
+		c.reply.rejectBody(err)
 		return
 	}
 	if !c.exchange.Keyless {
@@ -175,7 +175,7 @@ func (c *client) handleRequest() {
 	}
 	c.router.routeUntilAnswered(c.router.attemptNow())
 	c.exchange.leaveQueue()
-	c.resume()
+	c.runNextRelays()
 }
 
 // finishExchange records metrics and writes the access log of a request that has ended.
@@ -187,7 +187,7 @@ func (c *client) finishExchange() {
 	if c.exchange.session != nil {
 		c.session.Store(nil)
 	}
-	if c.logs() {
+	if c.writesAccessLog() {
 		accessLine{&c.requestState, &c.keys}.write()
 	}
 	c.server.metrics.observeEnd(&c.exchange, c.exchange.elapsed(&c.server.clock))
@@ -204,8 +204,8 @@ func (c *client) handleForwarded() {
 	committed, proposed, ok := c.readForwarded()
 	c.exchange.senderEpoch = committed
 	if !ok {
-		c.reply.problem(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
-		c.exchange.keep = false
+		c.reply.sendProblem(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
+		c.exchange.keepAlive = false
 		return
 	}
 	if c.refuseHookPath() {
@@ -238,21 +238,21 @@ func (c *client) handleForwarded() {
 // If that is not possible, it closes the connection and returns false. The client can still read
 // its response then.
 func (c *client) prepareNext() bool {
-	c.body.free()
-	if c.exchange.onDemand && !c.exchange.bodyRequested {
-		return c.exchange.keep // the ingress will not send the body, because it was not requested
+	c.body.releaseBuffer()
+	if c.exchange.bodyOnDemand && !c.exchange.bodyRequested {
+		return c.exchange.keepAlive // the ingress will not send the body, because it was not requested
 	}
-	if c.exchange.aborted {
+	if c.exchange.connAborted {
 		return false
 	}
 	if !c.req.Body.Done() {
-		c.exchange.ended = 0 // reading the rest of the body may take time, so this time is outdated
+		c.exchange.endedAt = 0 // reading the rest of the body may take time, so this time is outdated
 	}
-	if c.exchange.keep && c.reply.drained() {
+	if c.exchange.keepAlive && c.reply.drainBody() {
 		return true
 	}
 	switch {
-	case c.last():
+	case c.isLastRequest():
 		c.conn.CloseLast()
 	case c.req.Body.Done():
 		c.conn.CloseLinger(h1.WholeRequest)

@@ -34,7 +34,7 @@ import (
 // table. It calls CancelShards, CancelUpstream or CancelForwarded when requests must not continue.
 // Server implements prometheus.Collector.
 type Server struct {
-	options        Options // its Settings are zero; see set
+	options        Options // its Settings are zero; see settings
 	settings       atomic.Pointer[Settings]
 	upstream       *connpool.Pool // nil in a gateway
 	peers          connpool.Peers
@@ -43,7 +43,7 @@ type Server struct {
 	loops          eventLoopGroup
 	appSilence     appsilence.Detector
 	handshakes     handshakes
-	sizes          sizehint.Predictor
+	largeResponses sizehint.Predictor
 	// nonResumable contains the paths whose WebSockets are not resumable. It has the same structure
 	// as the table of large responses.
 	nonResumable sizehint.Predictor
@@ -66,9 +66,9 @@ type Server struct {
 	metrics        *metrics
 	draining       atomic.Bool
 	closing        atomic.Bool // set with mu held; afterwards no listener is added
-	// leaveBy is when Shutdown or DrainClients stops waiting for the remaining connections, by the
+	// drainDeadline is when Shutdown or DrainClients stops waiting for the remaining connections, by the
 	// coarse clock. It is set before closing.
-	leaveBy atomic.Int64
+	drainDeadline atomic.Int64
 	// forceCtx ends when all connections must be aborted. That includes connections in a TLS
 	// handshake and connections that are accepted later.
 	forceCtx    context.Context //nolint:containedctx // of the Server's whole life
@@ -81,15 +81,15 @@ type Server struct {
 	clients    clientPool
 	repairs    repairLog
 	// lingering limits the closed connections whose clients may still send data.
-	lingering    h1.Lingering
-	bodies       buffer.Pool
-	keyless      route.Route // route of requests without a key
-	hookPath     pathguard.Guard
-	clock        coarsetime.Clock
-	now          atomic.Pointer[[]byte] // present value of the Date header
-	second       atomic.Int64           // Unix time of that value
-	lastReap     time.Duration          // when the sweep last closed old idle connections; used only by the sweep
-	pathDetector pathDetector           // used only by the sweep
+	lingering       h1.Lingering
+	bodies          buffer.Pool
+	keyless         route.Route // route of requests without a key
+	hookPath        pathguard.Guard
+	clock           coarsetime.Clock
+	dateValue       atomic.Pointer[[]byte] // present value of the Date header
+	dateSecond      atomic.Int64           // Unix time of that value
+	lastMaintenance time.Duration          // when the sweep last closed old idle connections; used only by the sweep
+	pathDetector    pathDetector           // used only by the sweep
 	// parkAfter and parkSoon are the constants parkAfter and parkAfterReturn, except in tests.
 	parkAfter, parkSoon atomic.Int64
 
@@ -116,7 +116,7 @@ func New(options Options) *Server {
 	s.parkSoon.Store(int64(parkAfterReturn))
 	s.streamThreshold, s.maxHoldTime = streamThreshold, maxHoldTime
 	seed := maphash.MakeSeed()
-	s.sizes.SetSeed(seed)
+	s.largeResponses.SetSeed(seed)
 	s.nonResumable.SetSeed(seed)
 	s.clock.Start(time.Now())
 	s.tick()
@@ -149,32 +149,32 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		return ln.Close()
 	}
 	acceptor := listener.New(ln)
-	places := make(chan struct{}, s.options.MaxConns) // one element for each open connection except the newest
-	over := func() {
+	connSlots := make(chan struct{}, s.options.MaxConns) // one element for each open connection except the newest
+	onEnd := func() {
 		s.conns.removeAccepted()
-		<-places
+		<-connSlots
 	}
-	watcher := &idleWatcher{within: ctx, clock: &s.clock}
+	watcher := &idleWatcher{parentCtx: ctx, clock: &s.clock}
 	s.loops.open(s)
 	defer s.loops.close()
-	watcher.workers = workerpool.New(func(g job) {
-		if g.client != nil {
-			g.client.serveOn(watcher.workers.Group(), over)
-		} else if s.handshakeTLS(ctx, g.conn) {
-			c := newClient(ctx, s, g.conn, "")
-			watcher.initClient(c, g)
-			c.serveAll(watcher.workers.Group(), over)
+	watcher.workers = workerpool.New(func(nextJob job) {
+		if nextJob.client != nil {
+			nextJob.client.serveOn(watcher.workers.Group(), onEnd)
+		} else if s.handshakeTLS(ctx, nextJob.conn) {
+			c := newClient(ctx, s, nextJob.conn, "")
+			watcher.initClient(c, nextJob)
+			c.serveAll(watcher.workers.Group(), onEnd)
 		} else {
-			over()
+			onEnd()
 		}
 	})
 	defer watcher.sockets.Close()
-	cut := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
-	defer cut()
+	stopAbort := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
+	defer stopAbort()
 	defer watcher.workers.Close() // must run after unlisten, because connections that an open listener accepts would be reset
 	defer s.unlisten(ln)
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
+	stopClose := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stopClose()
 	for {
 		conn, err := s.accept(ctx, acceptor)
 		if err != nil {
@@ -184,7 +184,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 			return err
 		}
 		s.conns.addAccepted()
-		s.acquireConnSlot(places)
+		s.acquireConnSlot(connSlots)
 		watcher.workers.Submit(job{conn: conn})
 	}
 }
@@ -193,11 +193,11 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 // accepted later check the context themselves.
 func (s *Server) closeWithin(ctx context.Context) {
 	s.conns.each(func(c *client) {
-		if c.life.within == ctx {
+		if c.life.parentCtx == ctx {
 			c.terminate(causeShutdown)
 		}
 	})
-	s.conns.wake(false, func(parked *parkedConn) bool { return parked.watcher.within == ctx })
+	s.conns.wake(false, func(parked *parkedConn) bool { return parked.watcher.parentCtx == ctx })
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress. It returns when the
@@ -216,11 +216,11 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 // accept accepts the next connection. If file descriptors or memory are exhausted, it closes idle
 // connections, waits and retries.
 func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.Conn, error) {
-	const first, most = 5 * time.Millisecond, time.Second
-	for pause := first; ; pause = min(2*pause, most) {
+	const minPause, maxPause = 5 * time.Millisecond, time.Second
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		conn, err := acceptor.Accept(s.isClosed)
 		if err == nil {
-			if pause > first {
+			if pause > minPause {
 				s.options.Log.Info().Msg("accepting resumed")
 			}
 			return conn, nil
@@ -228,7 +228,7 @@ func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.C
 		if !isTemporary(err) || s.isClosed() {
 			return nil, err
 		}
-		if pause == first {
+		if pause == minPause {
 			s.options.Log.Warn().Err(err).Msg("accepting paused")
 		}
 		s.evictIdle(drainIdleTimeout, math.MaxInt)
@@ -244,8 +244,8 @@ func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.C
 
 // isTemporary reports whether accept may succeed again later.
 func isTemporary(err error) bool {
-	var t interface{ Temporary() bool }
-	return !errors.Is(err, net.ErrClosed) && errors.As(err, &t) && t.Temporary()
+	var temporary interface{ Temporary() bool }
+	return !errors.Is(err, net.ErrClosed) && errors.As(err, &temporary) && temporary.Temporary()
 }
 
 // Wake makes waiting requests look up their route again. This includes requests that wait for a
@@ -343,23 +343,23 @@ func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
 // event stream that would still be open at the end of ctx ends shortly before, between two events.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetDraining(true)
-	s.setLeaveBy(ctx)
+	s.setDrainDeadline(ctx)
 	s.stopAccepting()
 	defer s.closeIdle()
-	ended := ctx.Done()
-	for _, quiet := range []func() <-chan struct{}{s.listenersClosed, s.conns.none} {
+	ctxDone := ctx.Done()
+	for _, closedChan := range []func() <-chan struct{}{s.listenersClosed, s.conns.allClosed} {
 		select {
-		case <-quiet():
+		case <-closedChan():
 			continue
-		case <-ended:
+		case <-ctxDone:
 		}
 		s.forceCancel()
 		s.conns.each(func(c *client) { c.terminate(causeShutdown) })
-		s.conns.wake(false, everyone)
-		<-quiet()
-		ended = nil // all connections have been aborted
+		s.conns.wake(false, matchAll)
+		<-closedChan()
+		ctxDone = nil // all connections have been aborted
 	}
-	if ended == nil {
+	if ctxDone == nil {
 		return ctx.Err()
 	}
 	return nil
@@ -370,11 +370,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // aborts no connection.
 func (s *Server) DrainClients(ctx context.Context) error {
 	s.SetDraining(true)
-	s.setLeaveBy(ctx)
+	s.setDrainDeadline(ctx)
 	s.stopAccepting()
-	for _, quiet := range []func() <-chan struct{}{s.listenersClosed, s.conns.noClients} {
+	for _, closedChan := range []func() <-chan struct{}{s.listenersClosed, s.conns.allClientsClosed} {
 		select {
-		case <-quiet():
+		case <-closedChan():
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -382,13 +382,13 @@ func (s *Server) DrainClients(ctx context.Context) error {
 	return nil
 }
 
-// setLeaveBy sets leaveBy to the deadline of ctx, or to the maximum value if ctx has none.
-func (s *Server) setLeaveBy(ctx context.Context) {
-	by := int64(math.MaxInt64)
-	if at, ok := ctx.Deadline(); ok {
-		by = int64(s.clock.At(at))
+// setDrainDeadline sets drainDeadline to the deadline of ctx, or to the maximum value if ctx has none.
+func (s *Server) setDrainDeadline(ctx context.Context) {
+	deadline := int64(math.MaxInt64)
+	if ctxDeadline, ok := ctx.Deadline(); ok {
+		deadline = int64(s.clock.At(ctxDeadline))
 	}
-	s.leaveBy.Store(by)
+	s.drainDeadline.Store(deadline)
 }
 
 // ClosePeers closes the streams from other nodes, including streams that arrive later. Requests on
@@ -401,11 +401,11 @@ func (s *Server) ClosePeers() {
 			c.terminate(causeShutdown)
 		}
 	})
-	late := time.NewTimer(2 * reportTimeout)
-	defer late.Stop()
+	timeout := time.NewTimer(2 * reportTimeout)
+	defer timeout.Stop()
 	select {
-	case <-s.conns.none():
-	case <-late.C: // an app in this process may need more time
+	case <-s.conns.allClosed():
+	case <-timeout.C: // an app in this process may need more time
 	}
 }
 

@@ -115,14 +115,14 @@ func (s *Server) Apply(next Settings) {
 	s.peers.Renew()
 }
 
-// use makes set the settings of the connection. It must not be called during a read.
-func (c *client) use(set *Settings) {
-	if set == c.settings {
+// useSettings makes set the settings of the connection. It must not be called during a read.
+func (c *client) useSettings(settings *Settings) {
+	if settings == c.settings {
 		return
 	}
-	c.settings, c.keys.TrustedProxies = set, set.TrustedProxies
-	options := c.server.clientOptions(c.ingress, set)
+	c.settings, c.keys.TrustedProxies = settings, settings.TrustedProxies
+	options := c.server.clientOptions(c.ingress, settings)
 	c.conn.SetTimeouts(options.Timeouts)
 	c.conn.SetLimits(options.MaxHeaderBytes, options.MaxTargetBytes, options.MaxHeaderLines)
-	c.from.Trusted = c.ingress == "" && forwarded.IsTrusted(c.from.Addr, set.TrustedProxies)
+	c.clientAddr.Trusted = c.ingress == "" && forwarded.IsTrusted(c.clientAddr.Addr, settings.TrustedProxies)
 }

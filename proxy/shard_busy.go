@@ -18,7 +18,7 @@ func (exchange *exchange) waitBehind(queue *backoff.ShardQueue) decision {
 	if !queue.Sheds() {
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: queue}
 	}
-	if !exchange.waited {
+	if !exchange.hasWaited {
 		return exchange.shardInflightFull()
 	}
 	return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: queue, code: problem.ShardBusy, detail: detailShardInflight}
@@ -28,7 +28,7 @@ func (exchange *exchange) waitBehind(queue *backoff.ShardQueue) decision {
 // its shard.
 func (exchange *exchange) shardInflightFull() decision {
 	if exchange.mayHaveRun() && exchange.safety != safeMethod {
-		return fail(brokenCode(exchange.route), detailMayHaveRun)
+		return fail(connErrorCode(exchange.lastRoute), detailMayHaveRun)
 	}
 	return fail(problem.ShardBusy, detailShardInflight)
 }
@@ -37,5 +37,5 @@ func (exchange *exchange) shardInflightFull() decision {
 // the shard has the maximum number of requests in progress. Only a request that has waited before
 // does so: it has already waited for the requests that are in progress now.
 func (exchange *exchange) shedByOwner(attempt *attempt) bool {
-	return exchange.waited && !exchange.isResumption() && attempt.conn.Response.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)
+	return exchange.hasWaited && !exchange.isResumption() && attempt.conn.Response.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)
 }

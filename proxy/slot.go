@@ -87,15 +87,15 @@ func (r run) isRepeatable() bool {
 }
 
 // begin begins a run on the connection l. flags may contain slotKeyless and slotSafe.
-func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, l *connpool.Conn, node *string) {
-	s.conn.Store(l)
+func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, conn *connpool.Conn, node *string) {
+	s.conn.Store(conn)
 	s.node.Store(node)
 	number := s.word.Load()>>slotRun + 1
 	s.word.Store(number<<slotRun | uint64(uint16(shard))<<slotShard | flags | uint64(kind))
 }
 
-// mark adds flags to the run. It returns false if the run was cancelled.
-func (s *slot) mark(flags uint64) bool {
+// setFlags adds flags to the run. It returns false if the run was cancelled.
+func (s *slot) setFlags(flags uint64) bool {
 	for {
 		w := s.word.Load()
 		if decode(w).cause != causeNone {
@@ -125,11 +125,11 @@ func (s *slot) load() run { return decode(s.word.Load()) }
 // caller must close; closing may take time and must not happen while the registry is locked. If a
 // response has begun, they include the client's connection. The second result reports whether the
 // run was cancelled.
-func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
+func (s *slot) cancel(c cause, matches func(r run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
 	for {
 		w := s.word.Load()
 		r := decode(w)
-		link, node := s.conn.Load(), s.node.Load()
+		conn, node := s.conn.Load(), s.node.Load()
 		if r.kind == 0 || r.cause != causeNone {
 			return closes, false
 		}
@@ -137,21 +137,21 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 		if node != nil {
 			name = *node
 		}
-		if !match(r, name) {
+		if !matches(r, name) {
 			return closes, false
 		}
 		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
 			continue
 		}
-		if l := s.webSocket.Load(); l != nil && r.flags&slotWebSocket != 0 {
-			return l.cancel(c, closes), true
+		if relay := s.webSocket.Load(); relay != nil && r.flags&slotWebSocket != 0 {
+			return relay.cancel(c, closes), true
 		}
-		if ws := s.tunnel.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeShardMoved || c == causeDrainTimeout || c == causeLeaving) {
+		if tunnel := s.tunnel.Load(); tunnel != nil && r.flags&slotTunnel != 0 && (c == causeShardMoved || c == causeDrainTimeout || c == causeLeaving) {
 			// The tunnel sends a close frame with the reason, and then closes its connections.
-			ws.startClose(c)
+			tunnel.startClose(c)
 			return closes, true
 		}
-		closes = append(closes, link.Conn)
+		closes = append(closes, conn.Conn)
 		// The forwarded part of an event stream ends between two events, so the client's connection
 		// can stay open. The client may read the rest at its own speed.
 		if r.flags&slotEvents != 0 && s.events.requestEnd(r.number) || r.flags&slotResumable != 0 {
@@ -165,11 +165,11 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 }
 
 // giveBack ends a run before anything was sent, and returns its upstream connection to the pool.
-func (s *slot) giveBack(l *connpool.Conn) {
+func (s *slot) giveBack(conn *connpool.Conn) {
 	if s.finish() != causeNone {
-		l.Pool.Discard(l)
+		conn.Pool.Discard(conn)
 		return
 	}
-	l.SetWakeup(nil) // an event loop may have set it
-	l.Pool.Put(l)
+	conn.SetWakeup(nil) // an event loop may have set it
+	conn.Pool.Put(conn)
 }

@@ -25,8 +25,8 @@ func (s *Server) Stalled() []string {
 func (c *client) ranAtLastCall() (node string, stalled bool) {
 	at := c.slot.node.Load()
 	current := c.slot.load()
-	stalled = current.kind == route.Remote && current.cause == causeNone && current.number == c.lastSeen
-	c.lastSeen = current.number
+	stalled = current.kind == route.Remote && current.cause == causeNone && current.number == c.stalledSeenRun
+	c.stalledSeenRun = current.number
 	if stalled && at != nil {
 		return *at, true
 	}

@@ -24,19 +24,19 @@ type Run struct {
 
 // LocalRuns returns the running requests at the app of this node, by shard.
 func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
-	all := map[shardmap.Shard]ShardRuns{}
+	byShard := map[shardmap.Shard]ShardRuns{}
 	s.conns.each(func(c *client) {
 		current := c.slot.load()
 		if current.kind != route.Local || current.flags&(slotKeyless|slotWebSocket) != 0 {
 			return
 		}
-		runs := all[current.shard]
+		runs := byShard[current.shard]
 		if current.isEndless() {
 			runs.Endless++
 		} else {
 			runs.Requests = append(runs.Requests, Run{c, current.number})
 		}
-		all[current.shard] = runs
+		byShard[current.shard] = runs
 	})
-	return all
+	return byShard
 }

@@ -34,28 +34,28 @@ func (s *Server) mustSweepAll() bool {
 
 // sweep checks the open connections. It starts disconnect watches for requests that have run for
 // some time. It detects apps that do not respond, WebSockets whose shard has moved, and idle
-// connections during a drain. Without whole, list does not contain quiescent WebSockets. Only the
-// sweeping goroutine calls it.
-func (s *Server) sweep(list []*client, whole bool) {
+// connections during a drain. Without complete, clients does not contain quiescent WebSockets. Only
+// the sweeping goroutine calls it.
+func (s *Server) sweep(clients []*client, complete bool) {
 	now := s.clock.Now()
-	table, set := s.options.Cluster.Table(), s.settings.Load()
-	s.pathDetector.begin(list, whole, now)
+	table, settings := s.options.Cluster.Table(), s.settings.Load()
+	s.pathDetector.begin(clients, complete, now)
 	s.appSilence.BeginSweep(now)
-	parks := maxParksPerSweep
-	for _, c := range list {
+	parksLeft := maxParksPerSweep
+	for _, c := range clients {
 		if session := c.session.Load(); session != nil {
 			s.sweepSession(c, session, now)
 		}
-		s.sweepRun(c, table, set, now)
-		since := time.Duration(c.idle.Load())
+		s.sweepRun(c, table, settings, now)
+		since := time.Duration(c.idleStart.Load())
 		switch {
 		case since == 0:
 		case now-since >= s.idleLimit(c):
 			c.conn.StopWaiting()
-		case parks > 0 && c.canPark.Load() && now-since >= time.Duration(c.parkDelay.Load()):
+		case parksLeft > 0 && c.canPark.Load() && now-since >= time.Duration(c.parkDelay.Load()):
 			c.requestPark()
-			parks--
-		case c.loop.Load() != nil && now-since >= set.IdleTimeout:
+			parksLeft--
+		case c.loop.Load() != nil && now-since >= settings.IdleTimeout:
 			c.wakeLoop() // its goroutine checks the idle timeout
 		}
 	}
@@ -65,13 +65,13 @@ func (s *Server) sweep(list []*client, whole bool) {
 		idleLimit = drainIdleTimeout
 	}
 	s.conns.sweepParked(now, idleLimit)
-	if now-s.lastReap < time.Second {
+	if now-s.lastMaintenance < time.Second {
 		return
 	}
-	s.loops.balance(now - s.lastReap)
-	s.lastReap = now
-	if seen, ok := s.webSockets.summary.Complete(time.Now()); ok && s.options.OnHandover != nil {
-		s.options.OnHandover(seen)
+	s.loops.balance(now - s.lastMaintenance)
+	s.lastMaintenance = now
+	if handover, ok := s.webSockets.summary.Complete(time.Now()); ok && s.options.OnHandover != nil {
+		s.options.OnHandover(handover)
 	}
 	s.load.Update(time.Now())
 	if s.upstream != nil {
@@ -84,7 +84,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 // leaving.
 func (s *Server) idleLimit(c *client) time.Duration {
 	switch {
-	case c.draining():
+	case c.isDraining():
 		return drainIdleTimeout
 	case c.ingress != "" && s.closing.Load():
 		return drainStreamTimeout
@@ -94,7 +94,7 @@ func (s *Server) idleLimit(c *client) time.Duration {
 
 // sweepRun checks the run of a connection: its path, its deadlines, and whether its shard has
 // moved.
-func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time.Duration) {
+func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now time.Duration) {
 	current := c.slot.load()
 	if current.cause != causeNone && current.kind == route.Local && current.flags&slotResumable != 0 {
 		s.sweepStuckStream(c, current, now)
@@ -102,8 +102,8 @@ func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time
 	if current.kind == 0 || current.cause != causeNone {
 		return
 	}
-	if current.number != c.seenRun {
-		c.seenRun, c.since, c.movedAt, c.nextPathCheck = current.number, now, 0, now+pathCheckAfter
+	if current.number != c.lastSweptRun {
+		c.lastSweptRun, c.runSeenAt, c.moveSeenAt, c.nextPathCheck = current.number, now, 0, now+pathCheckAfter
 		return
 	}
 	if c.loop.Load() != nil {
@@ -114,12 +114,12 @@ func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time
 	if current.kind == route.Remote && s.sweepPath(c, current, now) {
 		return
 	}
-	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents) == slotResponseBegun && now-c.since > longResponse {
+	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents) == slotResponseBegun && now-c.runSeenAt > longResponse {
 		s.countAsStream(c, current)
 	}
-	if current.kind == route.Remote && current.flags&slotResponseBegun != 0 && now-c.since > longResponse {
+	if current.kind == route.Remote && current.flags&slotResponseBegun != 0 && now-c.runSeenAt > longResponse {
 		if key := c.slowResponse.Swap(0); key != 0 {
-			s.sizes.Record(key, true) // further requests to this path use connections instead of streams
+			s.largeResponses.Record(key, true) // further requests to this path use connections instead of streams
 		}
 	}
 	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
@@ -127,19 +127,19 @@ func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time
 		if upstream := c.slot.conn.Load(); upstream != nil && !upstream.InProcess {
 			conn = upstream.NetConn()
 		}
-		s.appSilence.CountWaiting(c.since, current.flags&slotSafe != 0, conn)
+		s.appSilence.CountWaiting(c.runSeenAt, current.flags&slotSafe != 0, conn)
 	}
 	switch {
 	case current.flags&slotWebSocket != 0:
 		s.sweepRelay(c, current, table, now)
 	case current.isEndless():
-		s.sweepStream(c, current, table, set.StreamGrace, now)
+		s.sweepStream(c, current, table, settings.StreamGrace, now)
 	case s.closing.Load() && s.isLongPoll(c, current, now):
 		s.cancelBeforeResponse(c, current, causeLeaving)
 	case current.flags&slotResponseBegun != 0 || current.kind != route.Local:
 	case c.body.reading.Load():
-		c.since = now
-	case set.FirstByteTimeout >= 0 && now-c.since > set.FirstByteTimeout:
+		c.runSeenAt = now
+	case settings.FirstByteTimeout >= 0 && now-c.runSeenAt > settings.FirstByteTimeout:
 		s.cancelBeforeResponse(c, current, causeTimeout)
 	}
 }
@@ -148,7 +148,7 @@ func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time
 // and returns true. If the run uses a multiplexed stream, it fails all streams of the session.
 func (s *Server) sweepPath(c *client, current run, now time.Duration) (dead bool) {
 	conn := c.slot.conn.Load()
-	if conn.Mux != nil && now-c.since >= pingAfter {
+	if conn.Mux != nil && now-c.runSeenAt >= pingAfter {
 		s.pathDetector.ping(conn.Mux)
 	}
 	if now < c.nextPathCheck || !s.pathDetector.isDead(c, conn, now) {
@@ -168,38 +168,38 @@ func (s *Server) countAsStream(c *client, current run) {
 		return
 	}
 	conn := c.slot.conn.Load()
-	runs := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == current.number }
-	if conn.Pool.Detach(conn, runs) {
+	stillRunning := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == current.number }
+	if conn.Pool.Detach(conn, stillRunning) {
 		c.streamRun = current.number
 	}
 }
 
 // sweepStream ends a tunnel or an event stream after a grace period. The period starts when its
-// shard has moved, or when its node starts to leave. An event stream has up to endWait more, so
+// shard has moved, or when its node starts to leave. An event stream has up to streamEndTimeout more, so
 // that it can end between two events. If a leaving node is only the ingress of an event stream, the
-// stream continues until shortly before leaveBy.
+// stream continues until shortly before drainDeadline.
 func (s *Server) sweepStream(c *client, current run, table *route.Table, grace, now time.Duration) {
 	cancelCause := causeShardMoved
-	if current.flags&slotKeyless != 0 || int(current.shard) >= table.Shards() || isAtRoute(current, c.slot.node.Load(), table.Route(current.shard)) {
+	if current.flags&slotKeyless != 0 || int(current.shard) >= table.Shards() || runsAtRoute(current, c.slot.node.Load(), table.Route(current.shard)) {
 		if cancelCause = causeLeaving; !s.closing.Load() {
-			c.movedAt = 0
+			c.moveSeenAt = 0
 			return
 		}
 	}
-	if c.movedAt == 0 {
-		c.movedAt = now
+	if c.moveSeenAt == 0 {
+		c.moveSeenAt = now
 	}
 	if current.flags&slotEvents != 0 {
-		kept := c.slot.events.isResumable(current.number)
+		resumable := c.slot.events.isResumable(current.number)
 		switch {
-		case cancelCause == causeShardMoved && kept:
+		case cancelCause == causeShardMoved && resumable:
 			grace = 0 // the new owner resumes it, so there is no reason to wait
-		case cancelCause == causeLeaving && current.kind == route.Remote && !kept:
-			grace = max(grace, time.Duration(s.leaveBy.Load())-2*endWait-c.movedAt)
+		case cancelCause == causeLeaving && current.kind == route.Remote && !resumable:
+			grace = max(grace, time.Duration(s.drainDeadline.Load())-2*streamEndTimeout-c.moveSeenAt)
 		}
 	}
-	late := now - c.movedAt - grace
-	if late < 0 || current.flags&slotEvents != 0 && !c.slot.events.requestEnd(current.number) && late < endWait {
+	overdue := now - c.moveSeenAt - grace
+	if overdue < 0 || current.flags&slotEvents != 0 && !c.slot.events.requestEnd(current.number) && overdue < streamEndTimeout {
 		return
 	}
 	s.cancelRun(c, current, cancelCause)
@@ -212,16 +212,16 @@ func (s *Server) sweepStuckStream(c *client, current run, now time.Duration) {
 		c.cancelledRun, c.cancelledAt = current.number, now
 		return
 	}
-	if now-c.cancelledAt >= endWait && c.slot.load().number == current.number {
+	if now-c.cancelledAt >= streamEndTimeout && c.slot.load().number == current.number {
 		_ = c.conn.Abort() // its goroutine receives an error
 	}
 }
 
-// isAtRoute reports whether the run is at the destination to which the table routes its shard. If
+// runsAtRoute reports whether the run is at the destination to which the table routes its shard. If
 // the table contains no destination because the owner has lost its lease or is paused, the run
 // counts as there: the owner has not lost the shard. If the table contains no destination for
 // another reason, a run at another node also counts as there.
-func isAtRoute(current run, node *string, dest *route.Route) bool {
+func runsAtRoute(current run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
 	case route.Held:
 		return dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused || current.kind == route.Remote
@@ -252,8 +252,8 @@ func (s *Server) cancelIn(slot *slot, current run, cancelCause cause) {
 // cancelMatching cancels the run in a slot if match returns true for the present content of the
 // slot. current is the run that the caller has seen.
 func (s *Server) cancelMatching(slot *slot, current run, cancelCause cause, match func(now run) bool) {
-	closes, cut := slot.cancel(cancelCause, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
-	if cut {
+	closes, cancelled := slot.cancel(cancelCause, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
+	if cancelled {
 		if current.flags&slotEvents == 0 || cancelCause != causeShardMoved || !slot.events.isResumable(current.number) {
 			s.metrics.countAborted(cancelCause.String(), 1)
 		}

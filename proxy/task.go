@@ -14,7 +14,7 @@ type Task struct {
 // Begin begins a Task. The caller is the handler of the request, or a Task of it that has not
 // ended.
 func Begin(ctx *fasthttp.RequestCtx) Task {
-	conn, ok := ctx.Conn().(*wire)
+	conn, ok := ctx.Conn().(*fasthttpConn)
 	if !ok {
 		return Task{}
 	}
@@ -27,22 +27,22 @@ func Begin(ctx *fasthttp.RequestCtx) Task {
 // Options.LeaseExpired. In that case it cancels the request. The caller is the handler or a Task
 // that has not ended.
 func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
-	conn, ok := ctx.Conn().(*wire)
+	conn, ok := ctx.Conn().(*fasthttpConn)
 	return ok && conn.task().LeaseExpired()
 }
 
 // LeaseExpired is the function LeaseExpired for a Task. It may be called after the Task has ended,
 // and cancels its own request only.
 func (task Task) LeaseExpired() bool {
-	if task.conn == nil || task.conn.s.options.LeaseExpired == nil || !task.conn.s.options.LeaseExpired() {
+	if task.conn == nil || task.conn.server.options.LeaseExpired == nil || !task.conn.server.options.LeaseExpired() {
 		return false
 	}
-	task.conn.s.cancelIn(task.slot, run{number: task.run}, causeLease)
+	task.conn.server.cancelIn(task.slot, run{number: task.run}, causeLease)
 	return true
 }
 
 // task returns a Task of the present run.
-func (hc *handlerConn) task() Task { return Task{hc, hc.p.slot, hc.runNumber} }
+func (hc *handlerConn) task() Task { return Task{hc, hc.active.slot, hc.runNumber} }
 
 // End ends the Task. It must be called once. Nothing that belongs to the request may be used after
 // that.
@@ -67,6 +67,6 @@ func (task Task) Panicked(value any) {
 	if task.conn == nil {
 		return
 	}
-	task.conn.s.appPanicked(value)
+	task.conn.server.appPanicked(value)
 	task.Fail()
 }

@@ -15,11 +15,11 @@ import (
 // side. It returns false if the run was cancelled before any byte of the response was sent.
 func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	rr.escaped = true
-	rr.body.stop()
+	rr.body.stopSending()
 	attempt.disconnect.disarm()
 	if session := rr.exchange.session; rr.exchange.isResumption() {
 		if !session.isContinuedBy(&attempt.conn.Response, &rr.req, rr.settings, attempt.route.Kind) {
-			session.refused = wsession.CloseMoved
+			session.refusalCode = wsession.CloseMoved
 			attempt.abort()
 			return true
 		}
@@ -36,14 +36,14 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 		rr.slot.tunnel.Store(tunnel)
 		defer rr.slot.tunnel.Store(nil)
 	}
-	if !rr.slot.mark(slotResponseBegun | slotTunnel) {
+	if !rr.slot.setFlags(slotResponseBegun | slotTunnel) {
 		return false
 	}
 	if attempt.route.Kind == route.Local {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
 	}
-	rr.exchange.aborted = true
-	rr.answered(&attempt.conn.Response)
+	rr.exchange.connAborted = true
+	rr.recordResponse(&attempt.conn.Response)
 	rr.server.metrics.tunnels.Add(1)
 	defer rr.server.metrics.tunnels.Add(-1)
 	if load := rr.server.loadOf(&rr.exchange, attempt.route.Kind); load != nil {
@@ -55,10 +55,10 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 		rr.copyTunnel(attempt.conn, tunnel)
 	}
 	if tunnel != nil {
-		tunnel.tunnelEnded()
+		tunnel.finish()
 	}
 	attempt.abort()
-	if tunnel != nil && tunnel.lingers.Load() {
+	if tunnel != nil && tunnel.needsLingeringClose.Load() {
 		rr.conn.CloseLinger(h1.WholeRequest)
 	}
 	return true
@@ -69,7 +69,7 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 func (rr *responseRelay) releaseBuffers(attempt *attempt) {
 	attempt.conn.Response.Clear()
 	rr.req.Compact()
-	rr.edit, rr.extra = h1.Edit{}, nil
+	rr.headerEdit, rr.extraLines = h1.Edit{}, nil
 }
 
 // copyTunnel copies both directions. A connection of which one direction has ended is aborted after
@@ -81,37 +81,37 @@ func (rr *responseRelay) copyTunnel(conn *connpool.Conn, tunnel *webSocketTunnel
 		end.SetTimeouts(timeouts)
 		end.ReleaseEmptyBuffers()
 	}
-	both := func() { closeAll([]*h1.Conn{conn.Conn, rr.conn}) }
+	waitBoth := func() { closeAll([]*h1.Conn{conn.Conn, rr.conn}) }
 	upward := func() bool { return copyOneWay(rr.conn, conn.Conn) }
 	downward := func() bool { return copyOneWay(conn.Conn, rr.conn) }
 	if tunnel != nil {
 		tunnel.begin()
-		both = tunnel.abort
+		waitBoth = tunnel.abort
 		upward = func() bool { return tunnel.copyUp(rr.conn) }
 		downward = func() bool { return tunnel.copyDown(conn.Conn) }
 	}
-	up := make(chan struct{})
+	upDone := make(chan struct{})
 	go func() {
-		defer close(up)
-		if !rr.server.copySafely(upward) {
-			both()
+		defer close(upDone)
+		if !rr.server.copyRecovering(upward) {
+			waitBoth()
 		}
 	}()
-	if !rr.server.copySafely(downward) {
-		both()
+	if !rr.server.copyRecovering(downward) {
+		waitBoth()
 	}
-	timer := time.AfterFunc(rr.settings.IdleTimeout, both)
-	<-up
+	timer := time.AfterFunc(rr.settings.IdleTimeout, waitBoth)
+	<-upDone
 	timer.Stop()
 }
 
 // copyOneWay copies from one connection to the other until the source ends, and then closes the
 // sending side of the other one. It returns false if the tunnel must be aborted.
-func copyOneWay(from, dst *h1.Conn) bool {
+func copyOneWay(source, dst *h1.Conn) bool {
 	writer := dst.Writer()
 	writer.BeginBody(h1.UntilClose, 0)
-	var rest h1.Body
-	if _, rerr, werr := writer.Copy(from.InitRestBody(&rest)); rerr != nil || werr != nil {
+	var remaining h1.Body
+	if _, readErr, writeErr := writer.Copy(source.InitRestBody(&remaining)); readErr != nil || writeErr != nil {
 		return false
 	}
 	return writer.Flush() == nil && dst.CloseWrite()

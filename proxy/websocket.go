@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// closeFrameWrite is the time limit for writing one close frame.
-	closeFrameWrite = 50 * time.Millisecond
-	// endWait is how long a stream may continue after its end was requested: a WebSocket until both
+	// closeFrameTimeout is the time limit for writing one close frame.
+	closeFrameTimeout = 50 * time.Millisecond
+	// streamEndTimeout is how long a stream may continue after its end was requested: a WebSocket until both
 	// endpoints have answered their close frames, an event stream until the end of the present
 	// event. The limit is short because the next owner of the shard may be waiting.
-	endWait = 150 * time.Millisecond
+	streamEndTimeout = 150 * time.Millisecond
 )
 
 // webSocketTunnel closes a WebSocket that is not resumable. It sends a close frame to both
 // endpoints, so that both receive the reason, and lets them answer before it closes the
 // connections.
 type webSocketTunnel struct {
-	once      sync.Once
-	began     chan struct{}   // closed when the tunnel starts to copy; before that, other goroutines write to the connections
-	over      chan struct{}   // closed by tunnelEnded
+	closeOnce sync.Once
+	started   chan struct{}   // closed when the tunnel starts to copy; before that, other goroutines write to the connections
+	ended     chan struct{}   // closed by finish
 	closeDone chan struct{}   // closed when closeBoth has returned, or when it can no longer be called
 	up        tunnelDirection // from the client to the app
 	down      tunnelDirection // from the app to the client
-	// lingers means that the connection of the client must be closed by a lingering close.
-	lingers    atomic.Bool
-	abortTimer *time.Timer // aborts the tunnel when the app accepts no more data; nil means that it is not set
+	// needsLingeringClose means that the connection of the client must be closed by a lingering close.
+	needsLingeringClose atomic.Bool
+	abortTimer          *time.Timer // aborts the tunnel when the app accepts no more data; nil means that it is not set
 }
 
 func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
-	tunnel := &webSocketTunnel{began: make(chan struct{}), over: make(chan struct{}), closeDone: make(chan struct{})}
+	tunnel := &webSocketTunnel{started: make(chan struct{}), ended: make(chan struct{}), closeDone: make(chan struct{})}
 	tunnel.up.set(app, true)
 	tunnel.down.set(client, false)
 	return tunnel
@@ -47,30 +47,30 @@ func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
 func (tunnel *webSocketTunnel) begin() {
 	tunnel.up.receiver.Writer().BeginBody(h1.UntilClose, 0)
 	tunnel.down.receiver.Writer().BeginBody(h1.UntilClose, 0)
-	close(tunnel.began)
+	close(tunnel.started)
 }
 
 // startClose starts to close the WebSocket, and returns immediately. The tunnel ends soon after.
 // Only the first call has an effect.
 func (tunnel *webSocketTunnel) startClose(cancelCause cause) {
-	tunnel.once.Do(func() {
+	tunnel.closeOnce.Do(func() {
 		code := wsession.CloseMoved
 		if cancelCause == causeLeaving {
 			code = wsession.CloseLeaving
 		}
-		tunnel.up.code, tunnel.down.code = code, code
-		go func() { // ends before tunnelEnded returns
+		tunnel.up.closeCode, tunnel.down.closeCode = code, code
+		go func() { // ends before finish returns
 			defer close(tunnel.closeDone)
 			tunnel.closeBoth()
 		}()
 	})
 }
 
-// tunnelEnded must be called when the tunnel has ended. When it returns, closeBoth does not use the
+// finish must be called when the tunnel has ended. When it returns, closeBoth does not use the
 // connections any more.
-func (tunnel *webSocketTunnel) tunnelEnded() {
-	close(tunnel.over)
-	tunnel.once.Do(func() { close(tunnel.closeDone) }) // later calls of startClose have no effect
+func (tunnel *webSocketTunnel) finish() {
+	close(tunnel.ended)
+	tunnel.closeOnce.Do(func() { close(tunnel.closeDone) }) // later calls of startClose have no effect
 	<-tunnel.closeDone
 	if tunnel.abortTimer != nil {
 		tunnel.abortTimer.Stop()
@@ -81,20 +81,20 @@ func (tunnel *webSocketTunnel) tunnelEnded() {
 // It returns early when over is closed.
 func (tunnel *webSocketTunnel) closeBoth() {
 	select {
-	case <-tunnel.began:
-	case <-tunnel.over:
+	case <-tunnel.started:
+	case <-tunnel.ended:
 		return
 	}
 	tunnel.up.requestClose()
 	tunnel.down.requestClose()
-	timer := time.NewTimer(endWait)
+	timer := time.NewTimer(streamEndTimeout)
 	defer timer.Stop()
 	for _, dir := range []*tunnelDirection{&tunnel.up, &tunnel.down} {
 		select {
 		case <-dir.replied:
 		case <-timer.C:
 			timer.Reset(0) // check the other direction without waiting again
-		case <-tunnel.over:
+		case <-tunnel.ended:
 			return
 		}
 	}
@@ -109,7 +109,7 @@ func (tunnel *webSocketTunnel) closeBoth() {
 // stays open for the response.
 func (tunnel *webSocketTunnel) abort() {
 	if tunnel.down.closeSent() {
-		tunnel.lingers.Store(true)
+		tunnel.needsLingeringClose.Store(true)
 		tunnel.down.receiver.StopRead()
 	} else {
 		_ = tunnel.down.receiver.Abort() // its goroutine gets the error
@@ -119,12 +119,12 @@ func (tunnel *webSocketTunnel) abort() {
 
 // copyUp copies from the client to the app. It returns false if the tunnel must be aborted. If the
 // app accepts no more data, it may have sent the reason in the other direction. Therefore the
-// tunnel continues for up to endWait then.
+// tunnel continues for up to streamEndTimeout then.
 func (tunnel *webSocketTunnel) copyUp(client *h1.Conn) bool {
 	if err := tunnel.up.copyFrom(client); !errors.Is(err, errReceiverFailed) {
 		return err == nil
 	}
-	tunnel.abortTimer = time.AfterFunc(endWait, tunnel.abort)
+	tunnel.abortTimer = time.AfterFunc(streamEndTimeout, tunnel.abort)
 	return true
 }
 
@@ -143,7 +143,7 @@ var errReceiverFailed = errors.New("proxy: tunnel: not taken")
 type tunnelDirection struct {
 	receiver      *h1.Conn
 	masked        bool
-	code          int // set before state contains directionCloseRequested or directionClosed
+	closeCode     int // set before state contains directionCloseRequested or directionClosed
 	state         atomic.Uint32
 	frames        wsframe.Tracker
 	replied       chan struct{} // closed when a close frame, or the end of the stream, has arrived after our close frame
@@ -164,24 +164,24 @@ func (dir *tunnelDirection) set(dst *h1.Conn, masked bool) {
 
 // copyFrom copies data from the connection from until it ends, and then closes the sending side of
 // the receiver. It returns an error if the tunnel must be aborted.
-func (dir *tunnelDirection) copyFrom(from *h1.Conn) error {
+func (dir *tunnelDirection) copyFrom(source *h1.Conn) error {
 	writer := dir.receiver.Writer()
 	for {
-		data, err := from.ReadData()
-		end := errors.Is(err, io.EOF)
-		if err != nil && !end {
+		data, err := source.ReadData()
+		atEOF := errors.Is(err, io.EOF)
+		if err != nil && !atEOF {
 			return err
 		}
 		if !dir.lockWrite() {
-			if dir.frames.Advance(data); dir.frames.Closed() || end {
+			if dir.frames.Advance(data); dir.frames.Closed() || atEOF {
 				dir.signalReply()
 			}
-			if end {
+			if atEOF {
 				return nil
 			}
 			continue
 		}
-		if end { // keep the write lock, because nothing may follow the FIN
+		if atEOF { // keep the write lock, because nothing may follow the FIN
 			if !dir.receiver.CloseWrite() {
 				return errReceiverFailed
 			}
@@ -196,7 +196,7 @@ func (dir *tunnelDirection) copyFrom(from *h1.Conn) error {
 	}
 }
 
-// closeSent reports whether the receiver has been sent a close frame, by this node or by the
+// sentCloseCode reports whether the receiver has been sent a close frame, by this node or by the
 // sender.
 func (dir *tunnelDirection) closeSent() bool {
 	return dir.state.Load()&(directionClosed|directionSenderClosed) != 0
@@ -266,7 +266,7 @@ func (dir *tunnelDirection) requestClose() {
 // writeClose sends the close frame. The caller has set directionClosed.
 func (dir *tunnelDirection) writeClose() {
 	writer := dir.receiver.Writer()
-	writer.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
-	_, _ = writer.Write(wsframe.AppendClose(make([]byte, 0, 64), dir.code, wsession.ReasonOf(dir.code), dir.masked)) // an error does not matter, because the connection ends in any case
+	writer.SetPrecondition(func() (time.Duration, error) { return closeFrameTimeout, nil })
+	_, _ = writer.Write(wsframe.AppendClose(make([]byte, 0, 64), dir.closeCode, wsession.ReasonOf(dir.closeCode), dir.masked)) // an error does not matter, because the connection ends in any case
 	_ = writer.Flush()
 }

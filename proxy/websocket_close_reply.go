@@ -24,7 +24,7 @@ func (relay *webSocketRelay) noteActivity(dir *direction) {
 // closeReplyWait limits the wait for the response to a close frame that was sent to an endpoint.
 type closeReplyWait struct {
 	relay     *webSocketRelay
-	from      *direction    // the direction in which the response is expected
+	source    *direction    // the direction in which the response is expected
 	startedAt time.Duration // start, by the clock of the server
 	latestEnd time.Duration // latest end of the wait, even if other data arrives
 	onTimeout func()
@@ -35,24 +35,24 @@ type closeReplyWait struct {
 // must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the direction
 // is copying data, its source does not count as silent, because then the receiver is slow. end must
 // not block, and must have no effect after the relay has ended.
-func (relay *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeReplyWait {
-	now, idle := relay.server.clock.Now(), relay.server.settings.Load().IdleTimeout
-	wait := &closeReplyWait{relay: relay, from: from, startedAt: now, latestEnd: now + idle, onTimeout: end}
+func (relay *webSocketRelay) awaitCloseReply(source *direction, onTimeout func()) *closeReplyWait {
+	now, idleTimeout := relay.server.clock.Now(), relay.server.settings.Load().IdleTimeout
+	wait := &closeReplyWait{relay: relay, source: source, startedAt: now, latestEnd: now + idleTimeout, onTimeout: onTimeout}
 	wait.timer = time.AfterFunc(math.MaxInt64, wait.check) // p.timer must be set before check runs
-	wait.timer.Reset(min(closeReplyTimeout, idle))
+	wait.timer.Reset(min(closeReplyTimeout, idleTimeout))
 	return wait
 }
 
 func (wait *closeReplyWait) check() {
-	now, since := wait.relay.server.clock.Now(), wait.startedAt
-	switch last := wait.from.lastActivity.Load(); last {
+	now, silentSince := wait.relay.server.clock.Now(), wait.startedAt
+	switch lastActivity := wait.source.lastActivity.Load(); lastActivity {
 	case activeNow:
-		since = now
+		silentSince = now
 	default:
-		since = max(since, time.Duration(last))
+		silentSince = max(silentSince, time.Duration(lastActivity))
 	}
-	if until := min(since+closeReplyTimeout, wait.latestEnd); until > now && !wait.relay.hasEnded() {
-		wait.timer.Reset(until - now)
+	if deadline := min(silentSince+closeReplyTimeout, wait.latestEnd); deadline > now && !wait.relay.hasEnded() {
+		wait.timer.Reset(deadline - now)
 		return
 	}
 	wait.onTimeout()

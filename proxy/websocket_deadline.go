@@ -29,8 +29,8 @@ type resumeDeadline struct {
 
 // limitResume calls end when a WebSocket of the shard has waited longer than its resumeDeadline
 // permits, unless the caller calls stop first.
-func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
-	deadline := &resumeDeadline{server: s, shard: shard, onExpired: end, latestEnd: s.clock.Now() + maxResumeWaits*s.options.ResumeTimeout}
+func (s *Server) limitResume(shard shardmap.Shard, onExpired context.CancelFunc) (stop func() bool) {
+	deadline := &resumeDeadline{server: s, shard: shard, onExpired: onExpired, latestEnd: s.clock.Now() + maxResumeWaits*s.options.ResumeTimeout}
 	deadline.timer = time.AfterFunc(math.MaxInt64, deadline.check) // w.timer must be set before check runs
 	deadline.timer.Reset(s.options.ResumeTimeout)
 	return deadline.timer.Stop
@@ -38,15 +38,15 @@ func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop
 
 func (deadline *resumeDeadline) check() {
 	now := deadline.server.clock.Now()
-	var until time.Duration
+	var end time.Duration
 	if pool := deadline.server.poolOf(deadline.shard); pool != nil {
-		until = min(pool.LastResumeTime()+deadline.server.options.ResumeTimeout, deadline.latestEnd)
+		end = min(pool.LastResumeTime()+deadline.server.options.ResumeTimeout, deadline.latestEnd)
 	}
-	if until <= now {
+	if end <= now {
 		deadline.onExpired()
 		return
 	}
-	deadline.timer.Reset(until - now)
+	deadline.timer.Reset(end - now)
 }
 
 // poolOf returns the pool of the present destination of a shard, or nil if no node serves it.

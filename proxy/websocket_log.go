@@ -25,30 +25,30 @@ func (log sessionLog) relayStarted() {
 		in = int64(len(log.req.Raw()))
 	}
 	log.exchange.account.upstream = 0 // the field still contains the time of the previous relay
-	log.write(in, lineBegin, session.startedBy.String())
+	log.write(in, lineBegin, session.startReason.String())
 }
 
 // relayEnded logs the end of a relay and the amount of data that it has transferred.
-func (log sessionLog) relayEnded(end wsession.RelayEnd) {
+func (log sessionLog) relayEnded(result wsession.RelayEnd) {
 	account := &log.exchange.account
-	account.upstream = account.since(account.began)
-	log.write(log.conn.Received()-account.received, lineEnd, end.String())
+	account.upstream = account.since(account.startedAt)
+	log.write(log.conn.Received()-account.receivedBefore, lineEnd, result.String())
 }
 
 // sessionLost logs that no further relay follows.
-func (log sessionLog) sessionLost(end wsession.SessionEnd) {
+func (log sessionLog) sessionLost(result wsession.SessionEnd) {
 	log.exchange.account.upstream = 0
-	log.write(0, lineLost, end.String())
+	log.write(0, lineLost, result.String())
 }
 
 // write writes one line, and starts the account of the next line.
 func (log sessionLog) write(in int64, event, reason string) {
 	account := &log.exchange.account
-	if account.began.IsZero() {
+	if account.startedAt.IsZero() {
 		return
 	}
 	account.upstreamConn = log.exchange.session.relays
-	accessLine{log.requestState, &shardkey.Extractor{Request: &log.req, Client: &log.from, TrustedProxies: log.settings.TrustedProxies}}.send(in, event, reason)
+	accessLine{log.requestState, &shardkey.Extractor{Request: &log.req, Client: &log.clientAddr, TrustedProxies: log.settings.TrustedProxies}}.send(in, event, reason)
 	account.open(log.conn)
 	account.queueWait = 0
 }

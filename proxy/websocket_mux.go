@@ -34,12 +34,12 @@ func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
 	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.nonResumable.Large(&router.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
-	return pool.GetWebSocketStream(router.life.within)
+	return pool.GetWebSocketStream(router.life.parentCtx)
 }
 
 // mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.
 func (exchange *exchange) mayUseStream() bool {
-	return exchange.isResumption() && !exchange.noStreams && !exchange.session.bulk
+	return exchange.isResumption() && !exchange.avoidStreams && !exchange.session.lastRelayBulk
 }
 
 // openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
@@ -70,9 +70,9 @@ func (relay *webSocketRelay) isBulk() bool {
 }
 
 // noteWebSocketPath remembers whether the WebSockets of the request's path are resumable, according
-// to the response of the owner. unkept means that they are not.
-func (rr *responseRelay) noteWebSocketPath(attempt *attempt, unkept bool) {
+// to the response of the owner. nonResumable means that they are not.
+func (rr *responseRelay) noteWebSocketPath(attempt *attempt, nonResumable bool) {
 	if attempt.route.Kind == route.Remote {
-		rr.server.nonResumable.Record(rr.server.nonResumable.Key(&rr.req), unkept)
+		rr.server.nonResumable.Record(rr.server.nonResumable.Key(&rr.req), nonResumable)
 	}
 }

@@ -18,26 +18,26 @@ func (relay *webSocketRelay) decideOutcome(cancelCause cause, exchange *exchange
 	session := relay.session
 	switch {
 	case relay.clientEnded || relay.clientGone || cancelCause == causeClientGone || cancelCause == causeShutdown:
-	case relay.invalid || relay.appInvalid:
+	case relay.clientInvalid || relay.appInvalid:
 		session.closeCode = wsession.CloseProtocol
 	case relay.closeForwarded:
-		session.lingers = true
+		session.closeFrameSent = true
 	case relay.clientClosed.Load():
-		session.closeCode = session.up.CloseCode()
+		session.closeCode = session.clientScanner.CloseCode()
 	case relay.isRequested(requestReconnect):
 		session.closeCode, session.closeReason = wsession.CloseMoved, wsession.ReasonOf(wsession.CloseLeaving)
-	case relay.hasUnfinishedMessage(), relay.ownerCode == endLate:
+	case relay.hasUnfinishedMessage(), relay.ownerEndCode == endMessageUnfinished:
 		session.closeCode, session.closeReason = wsession.CloseMoved, wsession.ReasonUnfinished
-	case relay.streaming: // no other relay can continue in the middle of a message
+	case relay.streamingMessage: // no other relay can continue in the middle of a message
 	case relay.handedOver():
-		session.resumes = true
+		session.needsRelay = true
 	case !relay.shouldResume(cancelCause, exchange, dest):
 	case session.recordBreak(time.Now()):
 		session.closeCode, session.closeReason = wsession.CloseMoved, wsession.ReasonBrokeOften
 	default:
-		session.resumes, session.gap, session.skip = true, true, !relay.upScanner.BetweenMessages()
+		session.needsRelay, session.messagesMayBeLost, session.discardsMessage = true, true, !relay.upScanner.BetweenMessages()
 	}
-	if relay.streaming {
+	if relay.streamingMessage {
 		session.closeCode = 0 // a close frame cannot be sent within a message either
 	}
 }
@@ -54,7 +54,7 @@ func (relay *webSocketRelay) handedOver() bool {
 	if relay.toApp {
 		return relay.closeAcknowledged && relay.upIsBetweenMessages()
 	}
-	return relay.ownerCode == endMoved && relay.halfClosed
+	return relay.ownerEndCode == endHandedOver && relay.halfClosed
 }
 
 // shouldResume reports whether another relay must follow a relay that broke. If the app itself
@@ -62,18 +62,18 @@ func (relay *webSocketRelay) handedOver() bool {
 // only if the shard has a new owner, or if the app has died.
 func (relay *webSocketRelay) shouldResume(cancelCause cause, exchange *exchange, dest *route.Route) bool {
 	switch {
-	case cancelCause != causeNone, relay.isRequested(requestMove), relay.appClose == wsession.CloseMoved:
+	case cancelCause != causeNone, relay.isRequested(requestMove), relay.appCloseCode == wsession.CloseMoved:
 		return true
 	case relay.toApp:
-		return relay.server.elsewhere(exchange.shard, dest) || relay.server.appRefuses()
-	case relay.ownerCode == endEnded:
-		return relay.server.elsewhere(exchange.shard, dest)
+		return relay.server.routeChanged(exchange.shard, dest) || relay.server.appRefuses()
+	case relay.ownerEndCode == endWithoutClose:
+		return relay.server.routeChanged(exchange.shard, dest)
 	}
 	return true
 }
 
-// elsewhere reports whether the route of the shard, or its ownership epoch, differs from r.
-func (s *Server) elsewhere(shard shardmap.Shard, dest *route.Route) bool {
+// routeChanged reports whether the route of the shard, or its ownership epoch, differs from r.
+func (s *Server) routeChanged(shard shardmap.Shard, dest *route.Route) bool {
 	table := s.options.Cluster.Table()
 	return int(shard) >= table.Shards() || *table.Route(shard) != *dest
 }
@@ -82,13 +82,13 @@ func (s *Server) elsewhere(shard shardmap.Shard, dest *route.Route) bool {
 // code to the ingress and closes the sending side. Then it waits until the ingress has closed its
 // side, because a reset could overtake data that is still on the way.
 func (relay *webSocketRelay) reportEnd(cancelCause cause) {
-	if relay.closeSent.Load() != 0 && !relay.invalid {
-		late := time.AfterFunc(wsession.HandoverDelay, func() { relay.request(requestStop) })
-		<-relay.upEnd
-		late.Stop()
+	if relay.sentCloseCode.Load() != 0 && !relay.clientInvalid {
+		timer := time.AfterFunc(wsession.HandoverDelay, func() { relay.request(requestStop) })
+		<-relay.upStopped
+		timer.Stop()
 	}
 	relay.request(requestStop)
-	<-relay.upEnd
+	<-relay.upStopped
 	relay.end()
 	if relay.clientGone || relay.clientEnded && !relay.clientEOF {
 		return
@@ -96,7 +96,7 @@ func (relay *webSocketRelay) reportEnd(cancelCause cause) {
 	writer := relay.downstream.Writer()
 	code := relay.endCode(cancelCause)
 	switch {
-	case relay.streaming:
+	case relay.streamingMessage:
 	case relay.appInvalid:
 		_, _ = writer.Write(wsframe.AppendClose(nil, wsession.CloseProtocol, wsession.ReasonOf(wsession.CloseProtocol), false))
 	case code != 0:
@@ -110,14 +110,14 @@ func (relay *webSocketRelay) reportEnd(cancelCause cause) {
 // endCode returns the end code for the ingress; zero means that there is none.
 func (relay *webSocketRelay) endCode(cancelCause cause) byte {
 	switch {
-	case relay.closeAcknowledged && relay.clientEOF && !relay.discarded:
-		return endMoved
+	case relay.closeAcknowledged && relay.clientEOF && !relay.clientDataDiscarded:
+		return endHandedOver
 	case relay.hasUnfinishedMessage():
-		return endLate
-	case cancelCause != causeNone, relay.closeSent.Load() != 0, relay.clientEnded, relay.appClose != 0, relay.invalid:
+		return endMessageUnfinished
+	case cancelCause != causeNone, relay.sentCloseCode.Load() != 0, relay.clientEnded, relay.appCloseCode != 0, relay.clientInvalid:
 		return 0
 	case relay.server.appRefuses():
-		return endRefused
+		return endAppUnreachable
 	}
-	return endEnded
+	return endWithoutClose
 }

@@ -42,12 +42,12 @@ func (relay *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
 // wakeFunc returns a function that continues a parked direction with fn in another goroutine. The
 // returned function does not block.
 func (relay *webSocketRelay) wakeFunc(fn func()) func() {
-	goOn := func() {
+	resume := func() {
 		relay.countParked(-1)
 		fn()
 	}
 	return func() {
-		relay.clientConn.goroutines.Go(goOn)
+		relay.clientConn.goroutines.Go(resume)
 		relay.clientConn.goroutines.Done() // undoes the Add in park, which counts a parked direction as a goroutine
 	}
 }
@@ -62,7 +62,7 @@ func (relay *webSocketRelay) runDirection(direction func() (parked bool), dir *d
 		}
 		dir.parkedAt = 0
 	}
-	if !relay.server.copySafely(func() bool { parked = direction(); return true }) {
+	if !relay.server.copyRecovering(func() bool { parked = direction(); return true }) {
 		relay.abortBoth()
 	}
 	return parked
@@ -77,15 +77,15 @@ func (relay *webSocketRelay) countParked(n int) {
 // parkDirection parks a direction that reads from conn and has been idle for its parkDelay. It
 // returns false if the direction must continue.
 func (relay *webSocketRelay) parkDirection(dir *direction, conn *h1.Conn) bool {
-	s, hands := relay.server, relay.clientConn.goroutines
+	s, goroutines := relay.server, relay.clientConn.goroutines
 	dir.parkedAt = max(s.clock.Now(), 1)
 	relay.countParked(1)
-	hands.Add(1)
+	goroutines.Add(1)
 	err := conn.Park(&s.idleSockets, dir.wake)
 	if err == nil {
 		return true
 	}
-	hands.Done()
+	goroutines.Done()
 	relay.countParked(-1)
 	switch dir.parkedAt = 0; {
 	case errors.Is(err, h1.ErrReady):

@@ -39,17 +39,17 @@ type webSocketRelay struct {
 	attempt           attempt
 	responseSent      bool                // the header of the first response has been sent
 	load              *loadstats.Counters // counters of the shard; nil means none
-	sent              int64               // bytes sent to the client before the relay
+	sentBefore        int64               // bytes sent to the client before the relay
 	transferredBefore int64               // bytes transferred on downstream before the relay
 	startedAt         time.Duration       // start time, by the clock of the server
 
-	requests     atomic.Uint32
-	code         atomic.Int32  // code of the close frame that ends upstream; set before requests
-	closeSent    atomic.Int32  // code of the close frame that this node sends to the app; zero means none
-	drainExpired atomic.Bool   // drain-timeout has passed since the shard moved
-	closeWritten chan struct{} // closed when the close frame to the app has been written
-	clientClosed atomic.Bool   // downstream has sent a close frame, which was sent to upstream
-	upEnd        chan struct{} // closed when the direction up has stopped
+	requests          atomic.Uint32
+	upstreamCloseCode atomic.Int32  // code of the close frame that ends upstream; set before requests
+	sentCloseCode     atomic.Int32  // code of the close frame that this node sends to the app; zero means none
+	drainExpired      atomic.Bool   // drain-timeout has passed since the shard moved
+	closeWritten      chan struct{} // closed when the close frame to the app has been written
+	clientClosed      atomic.Bool   // downstream has sent a close frame, which was sent to upstream
+	upStopped         chan struct{} // closed when the direction up has stopped
 
 	// mu protects the following fields.
 	mu                  sync.Mutex
@@ -80,27 +80,27 @@ const (
 // up is the state of the direction from downstream to upstream.
 type up struct {
 	direction
-	upScanner     *wsframe.Scanner
-	frameComplete bool // upstream has received complete frames only
-	halfClosed    bool // this node has closed its sending side of upstream
-	clientEnded   bool // downstream has closed its sending side, or has failed
-	clientEOF     bool // downstream has closed its sending side with a FIN
-	discarded     bool // data of downstream was discarded after this node had sent its close frame
-	invalid       bool // downstream violates the protocol
+	upScanner           *wsframe.Scanner
+	frameComplete       bool // upstream has received complete frames only
+	halfClosed          bool // this node has closed its sending side of upstream
+	clientEnded         bool // downstream has closed its sending side, or has failed
+	clientEOF           bool // downstream has closed its sending side with a FIN
+	clientDataDiscarded bool // data of downstream was discarded after this node had sent its close frame
+	clientInvalid       bool // downstream violates the protocol
 }
 
 // down is the state of the direction from upstream to downstream.
 type down struct {
 	direction
 	downScanner       wsframe.Scanner
-	heldMessage       []byte // the part of an incomplete message that has not been sent to downstream
-	heldControl       []byte // the part of an incomplete control frame that has been received
-	streaming         bool   // a message that exceeds maxHeldMessage is being sent in parts
-	appClose          int    // code of the app's close frame; zero means none
-	pongReceived      bool   // the app has answered pingMoved, so it has read everything before our close frame
+	bufferedMessage   []byte // the part of an incomplete message that has not been sent to downstream
+	bufferedControl   []byte // the part of an incomplete control frame that has been received
+	streamingMessage  bool   // a message that exceeds maxBufferedMessage is being sent in parts
+	appCloseCode      int    // code of the app's close frame; zero means none
+	pongReceived      bool   // the app has answered handoverPing, so it has read everything before our close frame
 	closeAcknowledged bool   // the app has answered the close frame of this node
 	closeForwarded    bool   // a close frame of the app was sent to downstream
-	ownerCode         byte   // end code of the owner; zero means none
+	ownerEndCode      byte   // end code of the owner; zero means none
 	upstreamErr       error
 	appInvalid        bool // upstream violates the protocol
 	clientGone        bool // downstream accepts no more data
@@ -110,31 +110,31 @@ type down struct {
 // code in a frame with the reserved opcode opEndCode, which no app can send. A FIN is not
 // sufficient proof of a hand-over, because the kernel also sends a FIN for a process that dies.
 const (
-	opEndCode  = 0xf
-	endMoved   = 'm' // handed over: the app has received all data and has answered the close frame
-	endLate    = 'l' // a message was still incomplete after drain-timeout
-	endEnded   = 'e' // the app ended the connection without a close frame
-	endRefused = 'r' // as endEnded, and the app accepts no connections
+	opEndCode            = 0xf
+	endHandedOver        = 'm' // handed over: the app has received all data and has answered the close frame
+	endMessageUnfinished = 'l' // a message was still incomplete after drain-timeout
+	endWithoutClose      = 'e' // the app ended the connection without a close frame
+	endAppUnreachable    = 'r' // as endWithoutClose, and the app accepts no connections
 )
 
-// pingMoved is the payload of the ping that precedes the close frame 1012 to an app.
+// handoverPing is the payload of the ping that precedes the close frame 1012 to an app.
 // acknowledgesClose explains its purpose.
-const pingMoved = "the shard moves"
+const handoverPing = "the shard moves"
 
-// maxHeldMessage is the maximum size in bytes of an app message that is buffered until it is
+// maxBufferedMessage is the maximum size in bytes of an app message that is buffered until it is
 // complete. A longer message is sent to the client in parts.
-const maxHeldMessage = 64 << 10
+const maxBufferedMessage = 64 << 10
 
 func newWebSocketRelay(rr *responseRelay, attempt *attempt) *webSocketRelay {
 	relay := &webSocketRelay{
 		server: rr.server, session: rr.exchange.session, downstream: rr.conn, upstream: attempt.conn.Conn, toClient: rr.ingress == "", toApp: attempt.route.Kind == route.Local,
-		attempt: *attempt, load: rr.server.loadOf(&rr.exchange, attempt.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
+		attempt: *attempt, load: rr.server.loadOf(&rr.exchange, attempt.route.Kind), closeWritten: make(chan struct{}), upStopped: make(chan struct{}),
 		transferredBefore: rr.conn.Received() + rr.conn.Sent(), startedAt: rr.server.clock.Now(),
 	}
-	relay.code.Store(wsession.CloseMoved)
-	relay.frameComplete, relay.upScanner = true, &relay.session.up
+	relay.upstreamCloseCode.Store(wsession.CloseMoved)
+	relay.frameComplete, relay.upScanner = true, &relay.session.clientScanner
 	if !relay.toClient {
-		relay.session.up = wsframe.Client()
+		relay.session.clientScanner = wsframe.Client()
 	}
 	if !relay.toApp {
 		relay.downScanner.ExtraOpcode = opEndCode
@@ -144,18 +144,18 @@ func newWebSocketRelay(rr *responseRelay, attempt *attempt) *webSocketRelay {
 
 // request sets bits in requests, and interrupts the direction up so that it acts on them. Any
 // goroutine may call it.
-func (relay *webSocketRelay) request(want uint32) {
+func (relay *webSocketRelay) request(bits uint32) {
 	relay.mu.Lock()
 	defer relay.mu.Unlock()
-	if want&requestMove != 0 && !relay.ended && relay.handoverRequestedAt.IsZero() {
+	if bits&requestMove != 0 && !relay.ended && relay.handoverRequestedAt.IsZero() {
 		relay.handoverRequestedAt = time.Now()
 	}
-	if old := relay.requests.Or(want); !relay.ended && old|want != old {
+	if old := relay.requests.Or(bits); !relay.ended && old|bits != old {
 		relay.downstream.PauseRead()
 	}
 }
 
-func (relay *webSocketRelay) isRequested(want uint32) bool { return relay.requests.Load()&want != 0 }
+func (relay *webSocketRelay) isRequested(bits uint32) bool { return relay.requests.Load()&bits != 0 }
 
 // end marks the relay as ended. After end has returned, no other goroutine uses the connections
 // through this relay.
@@ -197,7 +197,7 @@ func (relay *webSocketRelay) start(c *client) {
 	relay.clientConn = c
 	if !relay.responseSent {
 		relay.clientGone = true
-		close(relay.upEnd)
+		close(relay.upStopped)
 		return
 	}
 	for _, end := range []*h1.Conn{relay.downstream, relay.upstream} {
@@ -216,7 +216,7 @@ func (relay *webSocketRelay) start(c *client) {
 // or when the direction down requests it.
 func (relay *webSocketRelay) runUp() {
 	if !relay.runDirection(relay.copyUp, &relay.up.direction) {
-		close(relay.upEnd)
+		close(relay.upStopped)
 	}
 }
 
@@ -232,30 +232,30 @@ func (relay *webSocketRelay) runDown() (parked bool) {
 	return false
 }
 
-// finish stops the direction up after the direction down has ended. At an owner that hands over,
+// stopUp stops the direction up after the direction down has ended. At an owner that hands over,
 // downstream stays open until reportEnd has sent the end code.
-func (relay *webSocketRelay) finish() {
+func (relay *webSocketRelay) stopUp() {
 	switch {
 	case !relay.responseSent:
 		return
 	case relay.closeForwarded && !relay.clientGone: // the client's answer must still reach the app
 		late := relay.awaitCloseReply(&relay.up.direction, func() { relay.request(requestStop) })
-		<-relay.upEnd
+		<-relay.upStopped
 		late.timer.Stop()
 		return
-	case !relay.toClient && relay.closeSent.Load() != 0:
+	case !relay.toClient && relay.sentCloseCode.Load() != 0:
 		<-relay.closeWritten // after the close frame, nothing else is sent to upstream
 		return
 	case relay.appInvalid:
-		relay.code.Store(wsession.CloseProtocol)
+		relay.upstreamCloseCode.Store(wsession.CloseProtocol)
 		relay.request(requestStop | requestCloseFrame)
-	case relay.appClose != 0 && !relay.closeAcknowledged:
+	case relay.appCloseCode != 0 && !relay.closeAcknowledged:
 		relay.request(requestStop | requestCloseFrame)
 	default:
 		relay.request(requestStop)
 	}
-	relay.abortAfter(endWait, relay.upstream)
-	<-relay.upEnd
+	relay.abortAfter(streamEndTimeout, relay.upstream)
+	<-relay.upStopped
 }
 
 func (relay *webSocketRelay) abortBoth() { closeAll([]*h1.Conn{relay.downstream, relay.upstream}) }
@@ -271,7 +271,7 @@ func (relay *webSocketRelay) cancel(cancelCause cause, closes []*h1.Conn) []*h1.
 	case causeDrainTimeout:
 		relay.drainExpired.Store(true)
 		relay.request(requestStop | requestCloseFrame)
-		relay.abortAfter(endWait, relay.upstream)
+		relay.abortAfter(streamEndTimeout, relay.upstream)
 	case causeStopping:
 		relay.drainExpired.Store(true)
 		closes = append(closes, relay.upstream)
@@ -279,7 +279,7 @@ func (relay *webSocketRelay) cancel(cancelCause cause, closes []*h1.Conn) []*h1.
 		closes = append(closes, relay.upstream)
 	}
 	if relay.toApp {
-		time.AfterFunc(2*endWait, relay.cancelStuck)
+		time.AfterFunc(2*streamEndTimeout, relay.cancelStuck)
 	}
 	return closes
 }
@@ -294,6 +294,6 @@ func (relay *webSocketRelay) cancelStuck() {
 		relay.ifRunning(func() { _ = relay.downstream.Abort() })
 	default:
 		relay.request(requestStop)
-		time.AfterFunc(endWait, relay.cancelStuck)
+		time.AfterFunc(streamEndTimeout, relay.cancelStuck)
 	}
 }

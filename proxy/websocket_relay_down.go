@@ -53,30 +53,30 @@ func (relay *webSocketRelay) copyDown() (parked bool) {
 }
 
 // forwardDown sends bytes of one frame of the app to downstream. It buffers a message until the
-// message is complete or exceeds maxHeldMessage, because an incomplete message could not be
+// message is complete or exceeds maxBufferedMessage, because an incomplete message could not be
 // continued by the next relay. Control frames within a message are sent immediately. It returns
 // true if nothing may follow.
 func (relay *webSocketRelay) forwardDown(data []byte) (done bool) {
 	switch {
 	case relay.downScanner.IsControl():
-		relay.heldControl = append(relay.heldControl, data...)
+		relay.bufferedControl = append(relay.bufferedControl, data...)
 		if !relay.downScanner.BetweenFrames() {
 			return false
 		}
 		done = relay.forwardControl()
-		relay.heldControl = relay.heldControl[:0]
+		relay.bufferedControl = relay.bufferedControl[:0]
 		return done || relay.clientGone
-	case relay.streaming || relay.downScanner.BetweenMessages() && len(relay.heldMessage) == 0:
+	case relay.streamingMessage || relay.downScanner.BetweenMessages() && len(relay.bufferedMessage) == 0:
 		relay.writeDown(data)
-	case relay.downScanner.BetweenMessages() || len(relay.heldMessage)+len(data) > maxHeldMessage:
-		relay.writeDown(relay.heldMessage)
+	case relay.downScanner.BetweenMessages() || len(relay.bufferedMessage)+len(data) > maxBufferedMessage:
+		relay.writeDown(relay.bufferedMessage)
 		relay.writeDown(data)
-		relay.heldMessage = nil
-		relay.streaming = true
+		relay.bufferedMessage = nil
+		relay.streamingMessage = true
 	default:
-		relay.heldMessage = append(relay.heldMessage, data...)
+		relay.bufferedMessage = append(relay.bufferedMessage, data...)
 	}
-	relay.streaming = relay.streaming && !relay.downScanner.BetweenMessages()
+	relay.streamingMessage = relay.streamingMessage && !relay.downScanner.BetweenMessages()
 	return relay.clientGone
 }
 
@@ -86,24 +86,24 @@ func (relay *webSocketRelay) forwardControl() (done bool) {
 	switch relay.downScanner.Opcode() {
 	case opEndCode:
 		if code := relay.downScanner.Payload(); len(code) > 0 {
-			relay.ownerCode = code[0]
+			relay.ownerEndCode = code[0]
 		}
 		return true
 	case wsframe.OpPong:
-		if relay.toApp && relay.closeSent.Load() != 0 && string(relay.downScanner.Payload()) == pingMoved {
+		if relay.toApp && relay.sentCloseCode.Load() != 0 && string(relay.downScanner.Payload()) == handoverPing {
 			relay.pongReceived = true
 			return false
 		}
 	case wsframe.OpClose:
-		relay.appClose = relay.downScanner.CloseCode()
-		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appClose); relay.closeAcknowledged || relay.toClient && relay.appClose == wsession.CloseMoved && !relay.clientClosed.Load() {
+		relay.appCloseCode = relay.downScanner.CloseCode()
+		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appCloseCode); relay.closeAcknowledged || relay.toClient && relay.appCloseCode == wsession.CloseMoved && !relay.clientClosed.Load() {
 			return true // the client must not see the response to a close frame that it has not sent
 		}
-		relay.writeDown(relay.heldControl)
+		relay.writeDown(relay.bufferedControl)
 		relay.closeForwarded = true
 		return true
 	}
-	relay.writeDown(relay.heldControl)
+	relay.writeDown(relay.bufferedControl)
 	return false
 }
 
@@ -113,7 +113,7 @@ func (relay *webSocketRelay) forwardControl() (done bool) {
 // frame. RFC 6455 section 5.5.2 requires a pong. If the pong has not arrived, the app had not yet
 // read our close frame, nor all data of the client, when it sent its own close frame.
 func (relay *webSocketRelay) acknowledgesClose(code int) bool {
-	sentCode := int(relay.closeSent.Load())
+	sentCode := int(relay.sentCloseCode.Load())
 	if sentCode != wsession.CloseMoved {
 		return sentCode != 0
 	}

@@ -26,8 +26,8 @@ func (relay *webSocketRelay) copyUp() (parked bool) {
 		case err != nil:
 			relay.finishUp(err)
 			return false
-		case relay.closeSent.Load() != 0:
-			relay.discarded = true
+		case relay.sentCloseCode.Load() != 0:
+			relay.clientDataDiscarded = true
 			relay.downstream.Consume(len(data))
 		default:
 			relay.up.lastActivity.Store(activeNow)
@@ -47,38 +47,38 @@ func (relay *webSocketRelay) copyUp() (parked bool) {
 // upIsBetweenMessages reports whether upstream has received no incomplete message, so that another
 // relay can continue here.
 func (relay *webSocketRelay) upIsBetweenMessages() bool {
-	return relay.session.skip || relay.upScanner.BetweenMessages()
+	return relay.session.discardsMessage || relay.upScanner.BetweenMessages()
 }
 
 // forwardUp sends data to upstream. If a hand-over is requested, it stops at the end of the present
 // message. It returns how many bytes of data it has processed, and whether the direction must stop.
 func (relay *webSocketRelay) forwardUp(data []byte) (n int, stop bool) {
-	from := 0
+	forwardFrom := 0
 	for n < len(data) && (!relay.isRequested(requestMove) || !relay.upIsBetweenMessages()) {
-		between := relay.upScanner.BetweenFrames()
-		m, err := relay.upScanner.Step(data[n:])
+		betweenFrames := relay.upScanner.BetweenFrames()
+		stepLen, err := relay.upScanner.Step(data[n:])
 		if err != nil {
-			relay.failProtocol(data[from:n], between)
+			relay.failProtocol(data[forwardFrom:n], betweenFrames)
 			return n, true
 		}
-		n += m
-		if relay.session.skip {
-			from = n
+		n += stepLen
+		if relay.session.discardsMessage {
+			forwardFrom = n
 			if relay.upScanner.Closed() { // the app has not received the broken message completely, so only a close frame can follow it
 				relay.handleClientClose()
 				relay.writeUp(wsframe.AppendClose(nil, relay.upScanner.CloseCode(), "", true))
 				return n, true
 			}
-			relay.session.skip = !relay.upScanner.BetweenMessages()
+			relay.session.discardsMessage = !relay.upScanner.BetweenMessages()
 		}
 	}
-	if from < n {
+	if forwardFrom < n {
 		relay.frameComplete = relay.upScanner.BetweenFrames()
 	}
 	if relay.upScanner.Closed() {
 		relay.handleClientClose()
 	}
-	return n, !relay.writeUp(data[from:n]) || relay.upScanner.Closed()
+	return n, !relay.writeUp(data[forwardFrom:n]) || relay.upScanner.Closed()
 }
 
 // handleClientClose records that downstream has sent a close frame. It must run before the frame is
@@ -88,19 +88,19 @@ func (relay *webSocketRelay) handleClientClose() {
 	relay.awaitCloseReply(&relay.down.direction, func() { relay.ifRunning(func() { _ = relay.upstream.Abort() }) })
 }
 
-// failProtocol ends a WebSocket whose client violates the protocol. before contains the valid bytes
-// that have not been sent to upstream; failProtocol sends them first. between means that no byte of
-// the invalid frame has been sent.
-func (relay *webSocketRelay) failProtocol(before []byte, between bool) {
-	relay.invalid = true
-	if relay.frameComplete = relay.writeUp(before) && between; relay.frameComplete {
-		relay.sendClose(wsession.CloseProtocol, closeFrameWrite)
+// failProtocol ends a WebSocket whose client violates the protocol. validData contains the valid
+// bytes that have not been sent to upstream; failProtocol sends them first. betweenFrames means
+// that no byte of the invalid frame has been sent.
+func (relay *webSocketRelay) failProtocol(validData []byte, betweenFrames bool) {
+	relay.clientInvalid = true
+	if relay.frameComplete = relay.writeUp(validData) && betweenFrames; relay.frameComplete {
+		relay.sendClose(wsession.CloseProtocol, closeFrameTimeout)
 	}
-	relay.abortUpstreamAfter(endWait)
+	relay.abortUpstreamAfter(streamEndTimeout)
 }
 
 // writeUp writes to upstream. It returns false if upstream accepts no more data. The direction down
-// continues for endWait, because upstream may have sent the reason.
+// continues for streamEndTimeout, because upstream may have sent the reason.
 func (relay *webSocketRelay) writeUp(data []byte) bool {
 	writer := relay.upstream.Writer()
 	_, err := writer.Write(data)
@@ -109,7 +109,7 @@ func (relay *webSocketRelay) writeUp(data []byte) bool {
 	}
 	if err != nil {
 		relay.frameComplete = false
-		relay.abortUpstreamAfter(endWait)
+		relay.abortUpstreamAfter(streamEndTimeout)
 		return false
 	}
 	writer.ReleaseEmptyBuffer()
@@ -126,10 +126,10 @@ func (relay *webSocketRelay) shouldStopUp() bool {
 	switch {
 	case relay.isRequested(requestStop):
 		if relay.isRequested(requestCloseFrame) {
-			relay.sendClose(int(relay.code.Load()), closeFrameWrite)
+			relay.sendClose(int(relay.upstreamCloseCode.Load()), closeFrameTimeout)
 		}
 		return true
-	case !relay.isRequested(requestMove) || relay.closeSent.Load() != 0 || !relay.upIsBetweenMessages():
+	case !relay.isRequested(requestMove) || relay.sentCloseCode.Load() != 0 || !relay.upIsBetweenMessages():
 		return false
 	case relay.toApp:
 		relay.handOver()
@@ -148,26 +148,26 @@ func (relay *webSocketRelay) shouldStopUp() bool {
 // The app has DrainTimeout from now on to answer. That includes the time to read the data that
 // precedes the close frame.
 func (relay *webSocketRelay) handOver() {
-	within := relay.server.options.DrainTimeout
-	relay.runAfter(within, func() {
+	timeout := relay.server.options.DrainTimeout
+	relay.runAfter(timeout, func() {
 		relay.drainExpired.Store(true)
 		_ = relay.upstream.Abort()
 	})
-	relay.sendClose(wsession.CloseMoved, within)
+	relay.sendClose(wsession.CloseMoved, timeout)
 }
 
 // sendClose sends a close frame to the app, unless the app has received an incomplete frame or
-// already has a close frame. within limits the time of the write.
-func (relay *webSocketRelay) sendClose(code int, within time.Duration) {
+// already has a close frame. timeout limits the time of the write.
+func (relay *webSocketRelay) sendClose(code int, timeout time.Duration) {
 	closed := relay.upScanner.Closed() && !errors.Is(relay.upScanner.Err(), wsframe.ErrClose) // an invalid close frame was not sent to the app
-	if !relay.frameComplete || closed || !relay.closeSent.CompareAndSwap(0, int32(code)) {
+	if !relay.frameComplete || closed || !relay.sentCloseCode.CompareAndSwap(0, int32(code)) {
 		return
 	}
 	defer close(relay.closeWritten)
-	relay.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
+	relay.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return timeout, nil })
 	var frames []byte
 	if relay.toApp && code == wsession.CloseMoved {
-		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(pingMoved), true)
+		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(handoverPing), true)
 	}
 	relay.writeUp(wsframe.AppendClose(frames, code, wsession.ReasonOf(code), true))
 }
@@ -178,7 +178,7 @@ func (relay *webSocketRelay) sendClose(code int, within time.Duration) {
 func (relay *webSocketRelay) finishUp(err error) {
 	relay.clientEnded, relay.clientEOF = true, errors.Is(err, io.EOF)
 	switch {
-	case relay.clientEOF && relay.closeSent.Load() != 0:
+	case relay.clientEOF && relay.sentCloseCode.Load() != 0:
 	case !relay.toClient && relay.clientEOF && relay.upScanner.BetweenMessages():
 		relay.handOver()
 	default:

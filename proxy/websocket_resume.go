@@ -16,10 +16,10 @@ import (
 // to the ingress. The relay itself runs after the request flow has returned. startSession returns
 // false if the run was cancelled before.
 func (rr *responseRelay) startSession(attempt *attempt) bool {
-	session, later := rr.exchange.session, rr.exchange.isResumption()
+	session, isResumption := rr.exchange.session, rr.exchange.isResumption()
 	relay := newWebSocketRelay(rr, attempt)
 	rr.slot.webSocket.Store(relay)
-	if !rr.slot.mark(slotResponseBegun | slotTunnel | slotWebSocket) {
+	if !rr.slot.setFlags(slotResponseBegun | slotTunnel | slotWebSocket) {
 		rr.slot.webSocket.Store(nil)
 		return false
 	}
@@ -28,26 +28,26 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	if relay.toApp {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
 	}
-	rr.exchange.aborted, session.relayStarted = true, true
+	rr.exchange.connAborted, session.relayStarted = true, true
 	session.releaseUpgrade()
 	attempt.conn.Pool.Breaker.OnAccepted()
-	if later {
+	if isResumption {
 		attempt.conn.Pool.RecordResume()
 	}
 	rr.noteWebSocketPath(attempt, false)
-	if later && !relay.toApp {
+	if isResumption && !relay.toApp {
 		attempt.conn.Pool.UpgradeResponded(attempt.conn)
 		attempt.conn.Pool.UpgradeBackoff.OnAccepted(0)
 	}
-	rr.answered(&attempt.conn.Response)
+	rr.recordResponse(&attempt.conn.Response)
 	if relay.toClient {
 		rr.recordStart(session)
-		session.gap = false
+		session.messagesMayBeLost = false
 		if session.relays++; session.relays == 1 {
 			session.protocol = string(attempt.conn.Response.Value("Sec-WebSocket-Protocol"))
 		}
 	}
-	relay.responseSent = later || rr.writeSwitchingProtocols(attempt, !relay.toClient)
+	relay.responseSent = isResumption || rr.writeSwitchingProtocols(attempt, !relay.toClient)
 	if relay.toClient {
 		sessionLog{rr.requestState}.relayStarted()
 	}
@@ -55,39 +55,39 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	return true
 }
 
-// writeSwitchingProtocols sends a 101 response without the app's headers about the session. kept
-// adds the header that confirms to the ingress that the session is resumable. It returns false
-// after an error.
-func (rr *responseRelay) writeSwitchingProtocols(attempt *attempt, kept bool) bool {
-	edit := rr.head(attempt.route, &attempt.conn.Response)
+// writeSwitchingProtocols sends a 101 response without the app's headers about the session.
+// confirmsSession adds the header that confirms to the ingress that the session is resumable. It
+// returns false after an error.
+func (rr *responseRelay) writeSwitchingProtocols(attempt *attempt, confirmsSession bool) bool {
+	edit := rr.editHeaders(attempt.route, &attempt.conn.Response)
 	edit.Upgrade, edit.Close, edit.KeepAlive = true, false, false
 	if attempt.conn.Response.Value(headerWebSocket) != nil {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayOther)
 	}
-	if kept {
-		rr.extra = append(rr.extra, headerWebSocket+": "+valueAccepted+"\r\n"...)
-		edit.Extra = rr.extra
+	if confirmsSession {
+		rr.extraLines = append(rr.extraLines, headerWebSocket+": "+valueAccepted+"\r\n"...)
+		edit.Extra = rr.extraLines
 	}
 	return rr.conn.WriteResponseHeader(&attempt.conn.Response, edit).Close(nil) == nil
 }
 
-// resume starts the later relays of a session until it has none, and then closes the client's
+// runNextRelays starts the later relays of a session until it has none, and then closes the client's
 // connection. It returns as soon as a relay has started; the connection's goroutine then runs that
-// relay and calls resume again.
-func (c *client) resume() {
+// relay and calls runNextRelays again.
+func (c *client) runNextRelays() {
 	session := c.exchange.session
 	if session == nil || c.hasRelay() {
 		return
 	}
-	for session.resumes && !c.closing.Load() {
-		session.resumes = false
-		if code, why := c.resumeSession(); code != 0 {
-			session.closeCode, session.closeReason = code, why
+	for session.needsRelay && !c.closing.Load() {
+		session.needsRelay = false
+		if code, reason := c.resumeSession(); code != 0 {
+			session.closeCode, session.closeReason = code, reason
 		}
 		if c.hasRelay() {
 			return
 		}
-		c.recordLost()
+		c.recordResumeFailure()
 	}
 	if c.closing.Load() {
 		return
@@ -95,27 +95,27 @@ func (c *client) resume() {
 	if session.closeCode != 0 {
 		writer := c.conn.Writer()
 		writer.BeginBody(h1.UntilClose, 0)
-		writer.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
+		writer.SetPrecondition(func() (time.Duration, error) { return closeFrameTimeout, nil })
 		_, _ = writer.Write(wsframe.AppendClose(nil, session.closeCode, cmp.Or(session.closeReason, wsession.ReasonOf(session.closeCode)), false)) // an error does not matter, because the connection ends in any case
-		session.lingers = writer.Flush() == nil
+		session.closeFrameSent = writer.Flush() == nil
 	}
-	if session.lingers {
+	if session.closeFrameSent {
 		c.conn.CloseLinger(h1.WholeRequest)
 	}
 }
 
 // resumeSession repeats the request of a session until an app accepts it or the time limit of the
 // session has passed. If an app accepts it, the next relay has started and code is zero. Otherwise
-// code and why describe the close frame for the client.
-func (c *client) resumeSession() (code int, why string) {
+// code and reason describe the close frame for the client.
+func (c *client) resumeSession() (code int, reason string) {
 	session := c.exchange.session
 	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
 	defer c.server.limitResume(c.exchange.shard, cancel)()
 	c.server.webSockets.pacer.SessionLost()
 	defer c.server.webSockets.pacer.SessionResumed()
-	session.wait.Store(&cancel)
-	defer session.wait.Store(nil)
+	session.cancelWait.Store(&cancel)
+	defer session.cancelWait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.
 	stop := context.AfterFunc(ctx, c.cancelUnanswered)
 	defer stop()
@@ -123,21 +123,21 @@ func (c *client) resumeSession() (code int, why string) {
 	defer func() { c.wait.attemptContext = nil }()
 	c.exchange.prepareRetry(maxResumeWaits * c.server.options.ResumeTimeout)
 	for {
-		session.delivered, session.relayStarted, session.refused = false, false, 0
+		session.mayHaveReachedApp, session.relayStarted, session.refusalCode = false, false, 0
 		c.router.routeUntilAnswered(c.router.attemptNow())
-		if session.delivered {
-			session.resumed++
-			session.gap = session.gap || !session.relayStarted
+		if session.mayHaveReachedApp {
+			session.resumeAttempts++
+			session.messagesMayBeLost = session.messagesMayBeLost || !session.relayStarted
 		}
 		switch {
 		case c.closing.Load() || session.relayStarted:
 			c.exchange.leaveQueue()
 			return 0, ""
-		case session.refused != 0:
+		case session.refusalCode != 0:
 			c.exchange.leaveQueue()
-			return session.refused, cmp.Or(session.closeReason, wsession.ReasonRefused)
+			return session.refusalCode, cmp.Or(session.closeReason, wsession.ReasonRefused)
 		}
-		c.exchange.tries, c.exchange.reusedTries, c.exchange.responsesBegun, c.exchange.notAcquired = 0, 0, 0, 0
+		c.exchange.tries, c.exchange.triesOnReusedConns, c.exchange.responsesBegun, c.exchange.notAcquiredCount = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
 		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: c.server.options.Cluster.Table().Generation()}
 		if ctx.Err() != nil || c.router.waitFor(result).action != actionRetry {
@@ -161,9 +161,9 @@ func (c *client) cancelUnanswered() {
 // same attempt number.
 func (exchange *exchange) prepareRetry(wait time.Duration) {
 	exchange.leaveQueue()
-	exchange.safety, exchange.deadline, exchange.pause = unsafeMethod, time.Now().Add(wait), 0
-	exchange.tries, exchange.reusedTries, exchange.responsesBegun, exchange.notAcquired, exchange.lastCrash, exchange.runAborted = 0, 0, 0, 0, nil, false
-	exchange.noStreams = false // the next attempt uses another multiplexed session
+	exchange.safety, exchange.deadline, exchange.lastPause = unsafeMethod, time.Now().Add(wait), 0
+	exchange.tries, exchange.triesOnReusedConns, exchange.responsesBegun, exchange.notAcquiredCount, exchange.lastCrash, exchange.runAborted = 0, 0, 0, 0, nil, false
+	exchange.avoidStreams = false // the next attempt uses another multiplexed session
 }
 
 // handleDeclined ends an attempt to resume a session that has received a response other than 101. A
@@ -173,18 +173,18 @@ func (retry *retrier) handleDeclined(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	switch word := res.Known(h1.FieldShardwayError); {
 	case attempt.route.Kind != route.Remote || word == nil:
-		retry.exchange.session.refused = closesWith(res)
+		retry.exchange.session.refusalCode = closeCodeFor(res)
 		attempt.conn.Pool.RecordResume()
-	case neverSent(problem.Code(word)):
-		retry.exchange.noteNotDelivered()
+	case ownerSentNothing(problem.Code(word)):
+		retry.exchange.markNotDelivered()
 	}
 	attempt.abort()
 	return done
 }
 
-// neverSent reports whether an owner that responds with the problem code has sent nothing to its
+// ownerSentNothing reports whether an owner that responds with the problem code has sent nothing to its
 // app.
-func neverSent(code problem.Code) bool {
+func ownerSentNothing(code problem.Code) bool {
 	switch code { //nolint:exhaustive // after any other code, the request may have reached the app
 	case problem.UpstreamBusy, problem.ShardBusy, problem.UpstreamRefused, problem.UpstreamConnectTimeout,
 		problem.QueueFull, problem.QueueTimeout, problem.Misrouted:

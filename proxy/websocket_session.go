@@ -40,32 +40,32 @@ const (
 // single relay for its own webSocketSession. The session belongs to the goroutine of the client's
 // connection.
 type webSocketSession struct {
-	id      [32]byte // in hex
-	resumed uint64   // number of attempts after the first relay that may have reached an app
-	gap     bool     // messages may have been lost since the previous relay
-	// freeUpgrade releases the upgrade place of the attempt after the app has responded. nil means
+	id                [32]byte // in hex
+	resumeAttempts    uint64   // number of attempts after the first relay that may have reached an app
+	messagesMayBeLost bool     // messages may have been lost since the previous relay
+	// releaseUpgradePlace releases the upgrade place of the attempt after the app has responded. nil means
 	// that the attempt has none.
-	freeUpgrade func()
+	releaseUpgradePlace func()
 
 	// The following fields are used only at the ingress.
-	relays       int             // number of 101 responses so far
-	protocol     string          // subprotocol of the first response
-	up           wsframe.Scanner // scans the data of the client across all relays
-	skip         bool            // the rest of an interrupted message must be discarded
-	delivered    bool            // the present attempt may have reached an app
-	resumes      bool            // another relay follows the one that has ended
-	relayStarted bool            // the present attempt has started a relay
-	refused      int             // close code for the client after a response other than 101
-	closeCode    int             // close code for the client; zero means to end without a close frame
-	closeReason  string          // reason for closeCode; empty means the text of wsession.ReasonOf
-	lingers      bool            // the client has received a close frame
-	bulk         bool            // the last relay has transferred much data
-	broken       [maxBreaks]time.Time
+	relays            int             // number of 101 responses so far
+	protocol          string          // subprotocol of the first response
+	clientScanner     wsframe.Scanner // scans the data of the client across all relays
+	discardsMessage   bool            // the rest of an interrupted message must be discarded
+	mayHaveReachedApp bool            // the present attempt may have reached an app
+	needsRelay        bool            // another relay follows the one that has ended
+	relayStarted      bool            // the present attempt has started a relay
+	refusalCode       int             // close code for the client after a response other than 101
+	closeCode         int             // close code for the client; zero means to end without a close frame
+	closeReason       string          // reason for closeCode; empty means the text of wsession.ReasonOf
+	closeFrameSent    bool            // the client has received a close frame
+	lastRelayBulk     bool            // the last relay has transferred much data
+	recentBreaks      [maxBreaks]time.Time
 	sessionStatus
 
-	// wait cancels the wait for the next relay. nil means that the session does not wait. Any
+	// cancelWait cancels the wait for the next relay. nil means that the session does not wait. Any
 	// goroutine may call it.
-	wait atomic.Pointer[context.CancelFunc]
+	cancelWait atomic.Pointer[context.CancelFunc]
 	// reconnectAt is when a node that is leaving closes the client's connection. Only the sweep
 	// uses it.
 	reconnectAt time.Duration
@@ -79,7 +79,7 @@ func isWebSocketRequest(req *h1.Request) bool {
 
 // newSession returns the session for a request of a client.
 func newSession() *webSocketSession {
-	session := &webSocketSession{up: wsframe.Client()}
+	session := &webSocketSession{clientScanner: wsframe.Client()}
 	var raw [16]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	hex.Encode(session.id[:], raw[:])
@@ -95,8 +95,8 @@ func readSession(req *h1.Request) *webSocketSession {
 	}
 	session := &webSocketSession{}
 	copy(session.id[:], id)
-	session.resumed, _ = route.ParseUint(req.Value(headerWebSocketResumed))
-	session.gap = string(req.Value(headerWebSocketGap)) == "1"
+	session.resumeAttempts, _ = route.ParseUint(req.Value(headerWebSocketResumed))
+	session.messagesMayBeLost = string(req.Value(headerWebSocketGap)) == "1"
 	return session
 }
 
@@ -111,7 +111,7 @@ func (session *webSocketSession) appendHeaders(dst []byte, attempt uint64) []byt
 		dst = strconv.AppendUint(dst, attempt, 10)
 		dst = append(dst, "\r\n"...)
 	}
-	if session.gap {
+	if session.messagesMayBeLost {
 		dst = append(dst, headerWebSocketGap+": 1\r\n"...)
 	}
 	return dst
@@ -123,9 +123,9 @@ func (rw requestWriter) appendSession(dst []byte) []byte {
 	case session == nil:
 		return dst
 	case rw.ingress != "" || session.relays == 0:
-		return session.appendHeaders(dst, session.resumed)
+		return session.appendHeaders(dst, session.resumeAttempts)
 	default:
-		return session.appendHeaders(dst, session.resumed+1)
+		return session.appendHeaders(dst, session.resumeAttempts+1)
 	}
 }
 
@@ -136,32 +136,32 @@ func (exchange *exchange) isResumption() bool {
 }
 
 // isResumable reports whether a 101 response makes the session resumable. The ingress calls it for
-// the first relay, and the owner for each relay. way tells whether the response comes from the app
+// the first relay, and the owner for each relay. kind says whether the response comes from the app
 // or from the owner.
-func (session *webSocketSession) isResumable(res *h1.Response, set *Settings, way route.Kind) bool {
-	word := valueResumable
-	if way == route.Remote {
-		word = valueAccepted
+func (session *webSocketSession) isResumable(res *h1.Response, settings *Settings, routeKind route.Kind) bool {
+	expected := valueResumable
+	if routeKind == route.Remote {
+		expected = valueAccepted
 	}
-	return session != nil && !set.CloseSockets && string(res.Value(headerWebSocket)) == word &&
+	return session != nil && !settings.CloseSockets && string(res.Value(headerWebSocket)) == expected &&
 		res.Find("Sec-WebSocket-Extensions", 0) < 0 && strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 }
 
 // isContinuedBy reports whether a 101 response to the request of a later relay continues the
 // session: it must be resumable, and must select the same subprotocol.
-func (session *webSocketSession) isContinuedBy(res *h1.Response, req *h1.Request, set *Settings, way route.Kind) bool {
-	return session.isResumable(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
+func (session *webSocketSession) isContinuedBy(res *h1.Response, req *h1.Request, settings *Settings, routeKind route.Kind) bool {
+	return session.isResumable(res, settings, routeKind) && string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key")) &&
 		string(res.Value("Sec-WebSocket-Protocol")) == session.protocol
 }
 
-// acceptOf returns the value of Sec-WebSocket-Accept (RFC 6455 section 4.2.2).
-func acceptOf(key []byte) string {
+// secWebSocketAccept returns the value of Sec-WebSocket-Accept (RFC 6455 section 4.2.2).
+func secWebSocketAccept(key []byte) string {
 	sum := sha1.Sum(append(append(make([]byte, 0, 64), key...), "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"...)) //nolint:gosec // as above
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// closesWith returns the close code for the client after an app has sent a response other than 101.
-func closesWith(res *h1.Response) int {
+// closeCodeFor returns the close code for the client after an app has sent a response other than 101.
+func closeCodeFor(res *h1.Response) int {
 	if code, ok := route.ParseUint(res.Value(headerWebSocketClose)); ok && code < 5000 && wsframe.ValidCode(int(code)) {
 		return int(code)
 	}
@@ -174,10 +174,10 @@ func closesWith(res *h1.Response) int {
 // recordBreak records that a relay broke at now. It reports whether more than maxBreaks relays have
 // broken within breakPeriod.
 func (session *webSocketSession) recordBreak(now time.Time) bool {
-	if first := session.broken[0]; !first.IsZero() && now.Sub(first) < breakPeriod {
+	if oldest := session.recentBreaks[0]; !oldest.IsZero() && now.Sub(oldest) < breakPeriod {
 		return true
 	}
-	copy(session.broken[:], session.broken[1:])
-	session.broken[maxBreaks-1] = now
+	copy(session.recentBreaks[:], session.recentBreaks[1:])
+	session.recentBreaks[maxBreaks-1] = now
 	return false
 }

@@ -50,10 +50,10 @@ type webSockets struct {
 	}
 }
 
-// probeHold is how long an app must keep a probe connection open to count as alive. A process that
+// probeDuration is how long an app must keep a probe connection open to count as alive. A process that
 // dies may accept connections for a moment after it has lost older ones: the kernel closes its
 // sockets in any order, and afterwards resets the connections that have not been accepted.
-const probeHold = 100 * time.Millisecond
+const probeDuration = 100 * time.Millisecond
 
 // appRefuses reports whether the app no longer accepts connections after a relay has ended. When an
 // app dies, many relays call appRefuses at the same time, so a result is shared. A probe that began
@@ -63,25 +63,25 @@ func (s *Server) appRefuses() bool {
 	if s.upstream == nil || s.upstream.Breaker.IsTripped() {
 		return true
 	}
-	x := &s.webSockets.probe
-	ended := time.Now()
-	x.Lock()
-	defer x.Unlock()
-	if x.probed.After(ended) || x.refused && ended.Sub(x.probed) < sweepEvery {
-		return x.refused
+	probe := &s.webSockets.probe
+	relayEnded := time.Now()
+	probe.Lock()
+	defer probe.Unlock()
+	if probe.probed.After(relayEnded) || probe.refused && relayEnded.Sub(probe.probed) < sweepEvery {
+		return probe.refused
 	}
-	x.probed = time.Now()
+	probe.probed = time.Now()
 	ctx, cancel := context.WithTimeout(s.lifeCtx, s.settings.Load().ConnectTimeout)
 	defer cancel()
 	conn, err := s.options.DialUpstream(ctx)
-	x.refused = err != nil || !staysOpen(conn)
-	return x.refused
+	probe.refused = err != nil || !staysOpen(conn)
+	return probe.refused
 }
 
-// staysOpen reports whether a new connection stays open for probeHold. It closes the connection.
+// staysOpen reports whether a new connection stays open for probeDuration. It closes the connection.
 func staysOpen(conn net.Conn) bool {
 	defer func() { _ = conn.Close() }()
-	if conn.SetReadDeadline(time.Now().Add(probeHold)) != nil {
+	if conn.SetReadDeadline(time.Now().Add(probeDuration)) != nil {
 		return false
 	}
 	_, err := conn.Read(make([]byte, 1))
@@ -103,8 +103,8 @@ func (exchange *exchange) upgradeQueue(pool *connpool.Pool) *backoff.ShardQueue 
 	if exchange.isResumption() {
 		return pool.UpgradeBackoff.Allow(0, true)
 	}
-	queue := pool.Backoff.Allow(exchange.limitShard(), exchange.waited && exchange.resumed == nil)
-	if queue != nil && exchange.resumed != nil && queue.Sheds() {
+	queue := pool.Backoff.Allow(exchange.limitShard(), exchange.hasWaited && exchange.eventStream == nil)
+	if queue != nil && exchange.eventStream != nil && queue.Sheds() {
 		return nil // the exceeded limit does not apply to resumed streams
 	}
 	return queue
@@ -115,9 +115,9 @@ func (runner *attemptRunner) runByKind(attempt *attempt) decision {
 	switch {
 	case runner.exchange.session != nil:
 		return runner.runWebSocket(attempt)
-	case runner.exchange.resumed != nil && attempt.conn.InProcess: // an app in this process cannot resume an event stream
+	case runner.exchange.eventStream != nil && attempt.conn.InProcess: // an app in this process cannot resume an event stream
 		attempt.cancelUnsent()
-		runner.reply.giveUp(resumeUnfit, "an app in the process of its node cannot resume an event stream")
+		runner.reply.endStream(resumeImpossible, "an app in the process of its node cannot resume an event stream")
 		return done
 	}
 	return runner.runAttempt(attempt)
@@ -128,22 +128,22 @@ func (runner *attemptRunner) runByKind(attempt *attempt) decision {
 func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 	session := runner.exchange.session
 	if attempt.route.Kind != route.Local {
-		session.delivered = runner.exchange.isResumption()
+		session.mayHaveReachedApp = runner.exchange.isResumption()
 		upgrades := &attempt.conn.Pool.UpgradeBackoff
 		result := runner.runAttempt(attempt)
-		if session.delivered && !session.relayStarted {
+		if session.mayHaveReachedApp && !session.relayStarted {
 			upgrades.OnAccepted(0)
 		}
 		return result
 	}
 	if attempt.conn.InProcess { // an app in this process cannot upgrade
-		if session.refused = wsession.CloseMoved; runner.exchange.isResumption() {
+		if session.refusalCode = wsession.CloseMoved; runner.exchange.isResumption() {
 			attempt.cancelUnsent()
 			return done
 		}
 		return runner.runAttempt(attempt)
 	}
-	if session.resumed > 0 || runner.exchange.isResumption() {
+	if session.resumeAttempts > 0 || runner.exchange.isResumption() {
 		if crowd := runner.acquireUpgrade(attempt); crowd != nil {
 			attempt.cancelUnsent()
 			return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: crowd}
@@ -161,7 +161,7 @@ func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 		end()
 		release()
 	})
-	session.delivered = runner.exchange.isResumption()
+	session.mayHaveReachedApp = runner.exchange.isResumption()
 	return runner.runAttempt(attempt)
 }
 
@@ -174,7 +174,7 @@ func (retry *retrier) replaced(cancelCause cause) bool {
 // yieldToNewer ends a run that was replaced, together with its connection. It must not cancel the
 // newer run in turn.
 func (retry *retrier) yieldToNewer() decision {
-	retry.exchange.aborted = true
+	retry.exchange.connAborted = true
 	return done
 }
 
@@ -189,7 +189,7 @@ func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueu
 		n.Add(-1)
 		return upgrades.OnRefused(0, false)
 	}
-	runner.exchange.session.freeUpgrade = func() {
+	runner.exchange.session.releaseUpgradePlace = func() {
 		n.Add(-1)
 		upgrades.OnAccepted(0)
 	}
@@ -199,9 +199,9 @@ func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueu
 // releaseUpgrade releases the place of acquireUpgrade, if the session still has one. It is called
 // when the app has responded to the upgrade, or when the connection is closed.
 func (session *webSocketSession) releaseUpgrade() {
-	if done := session.freeUpgrade; done != nil {
-		session.freeUpgrade = nil
-		done()
+	if release := session.releaseUpgradePlace; release != nil {
+		session.releaseUpgradePlace = nil
+		release()
 	}
 }
 
@@ -220,10 +220,10 @@ func (s *Server) sweepSession(c *client, session *webSocketSession, now time.Dur
 	}
 	if relay := c.slot.webSocket.Load(); relay != nil {
 		relay.request(requestReconnect | requestStop | requestCloseFrame)
-		relay.abortUpstreamAfter(endWait)
+		relay.abortUpstreamAfter(streamEndTimeout)
 	}
-	if end := session.wait.Load(); end != nil {
-		(*end)()
+	if cancelWait := session.cancelWait.Load(); cancelWait != nil {
+		(*cancelWait)()
 	}
 }
 
@@ -236,16 +236,16 @@ func (s *Server) sweepRelay(c *client, current run, table *route.Table, now time
 		return
 	}
 	if int(current.shard) < table.Shards() && !isMoving(current, c.slot.node.Load(), table.Route(current.shard)) {
-		c.movedAt = 0
+		c.moveSeenAt = 0
 		return
 	}
-	if c.movedAt == 0 {
-		c.movedAt = now
+	if c.moveSeenAt == 0 {
+		c.moveSeenAt = now
 		if relay.toClient {
 			s.webSockets.handovers.Enqueue(func() { relay.request(requestMove) })
 		}
 	}
-	if now-c.movedAt >= wsession.HandoverDelay {
+	if now-c.moveSeenAt >= wsession.HandoverDelay {
 		relay.request(requestMove)
 	}
 }
@@ -256,5 +256,5 @@ func isMoving(current run, node *string, dest *route.Route) bool {
 	if current.kind == route.Remote && dest.Kind == route.Held {
 		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonRestarting
 	}
-	return !isAtRoute(current, node, dest)
+	return !runsAtRoute(current, node, dest)
 }

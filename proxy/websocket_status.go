@@ -22,70 +22,70 @@ type sessionStatus struct {
 	keyHash uint64 // shardkey.Hash of the key without a secret, which must not leave this process
 
 	// The following fields belong to the goroutine of the session.
-	startedBy wsession.RelayStart // reason of the last relay
-	lost      time.Time           // when the hand-over was requested; otherwise when the relay ended
-	waves     bool                // the relay may have ended together with others, so it counts in the hand-over summary
+	startReason     wsession.RelayStart // reason of the last relay
+	lostAt          time.Time           // when the hand-over was requested; otherwise when the relay ended
+	countsInSummary bool                // the relay may have ended together with others, so it counts in the hand-over summary
 }
 
-func (status *sessionStatus) set(state wsession.State) { status.state.Store(uint32(state)) }
+func (status *sessionStatus) setState(state wsession.State) { status.state.Store(uint32(state)) }
 
-func (status *sessionStatus) load() wsession.State { return wsession.State(status.state.Load()) }
+func (status *sessionStatus) loadState() wsession.State { return wsession.State(status.state.Load()) }
 
 // recordStart records the start of a relay at the ingress.
 func (rr *responseRelay) recordStart(session *webSocketSession) {
 	m := rr.server.metrics
 	switch {
-	case session.gap:
-		session.startedBy = wsession.StartGap
+	case session.messagesMayBeLost:
+		session.startReason = wsession.StartGap
 	case session.relays > 0:
-		session.startedBy = wsession.StartPlanned
+		session.startReason = wsession.StartPlanned
 	default:
-		session.startedBy, session.shard, session.keyHash = wsession.StartFirst, rr.exchange.shard, shardkey.Hash(nil, rr.exchange.Key)
+		session.startReason, session.shard, session.keyHash = wsession.StartFirst, rr.exchange.shard, shardkey.Hash(nil, rr.exchange.Key)
 	}
-	if m.relayStarts[session.startedBy].Add(1); session.startedBy != wsession.StartFirst {
+	if m.relayStarts[session.startReason].Add(1); session.startReason != wsession.StartFirst {
 		m.sessionEnds[wsession.SessionResumed].Add(1)
 		now := time.Now()
-		m.handovers[session.startedBy].Observe(now.Sub(session.lost))
-		if session.waves {
-			rr.server.webSockets.summary.Resumed(now, now.Sub(session.lost), session.gap)
+		m.handovers[session.startReason].Observe(now.Sub(session.lostAt))
+		if session.countsInSummary {
+			rr.server.webSockets.summary.Resumed(now, now.Sub(session.lostAt), session.messagesMayBeLost)
 		}
 	}
-	session.set(wsession.Attached)
+	session.setState(wsession.Attached)
 }
 
 // recordEnd records the end of the relay at the ingress, and returns its result. It must be called
 // after decideOutcome.
 func (relay *webSocketRelay) recordEnd() wsession.RelayEnd {
 	session := relay.session
-	end := relay.outcome()
-	relay.server.metrics.relayEnds[end].Add(1)
-	session.set(0)
-	if end == wsession.EndReconnect && !relay.isRequested(requestReconnect) {
+	result := relay.outcome()
+	relay.server.metrics.relayEnds[result].Add(1)
+	session.setState(0)
+	if result == wsession.EndReconnect && !relay.isRequested(requestReconnect) {
 		relay.server.webSockets.summary.Lost(session.shard, time.Now())
 		relay.server.webSockets.summary.Ended(time.Now(), 0, true)
 	}
-	session.waves = relay.appClose != wsession.CloseMoved || relay.closeAcknowledged // with an unacknowledged wsession.CloseMoved, the app itself has requested another relay
-	if session.resumes {
-		if session.waves {
+	session.countsInSummary = relay.appCloseCode != wsession.CloseMoved || relay.closeAcknowledged // with an unacknowledged wsession.CloseMoved, the app itself has requested another relay
+	if session.needsRelay {
+		if session.countsInSummary {
 			relay.server.webSockets.summary.Lost(session.shard, time.Now())
 		}
-		if session.lost = relay.handoverRequestedAt; session.gap || session.lost.IsZero() {
-			session.lost = time.Now()
+		if session.lostAt = relay.handoverRequestedAt; session.messagesMayBeLost || session.lostAt.IsZero() {
+			session.lostAt = time.Now()
 		}
-		session.set(wsession.Detached)
+		session.setState(wsession.Detached)
 	}
-	return end
+	return result
 }
 
 // outcome returns the decision of decideOutcome in the form that metrics use.
 func (relay *webSocketRelay) outcome() wsession.RelayEnd {
 	session := relay.session
 	switch {
-	case session.resumes && session.gap:
+	case session.needsRelay && session.messagesMayBeLost:
 		return wsession.EndBroken
-	case session.resumes:
+	case session.needsRelay:
 		return wsession.EndHandedOver
-	case relay.invalid || relay.appInvalid:
+	case relay.clientInvalid || relay.appInvalid:
 		return wsession.EndProtocol
 	case relay.closeForwarded || relay.clientClosed.Load():
 		return wsession.EndClosed
@@ -97,24 +97,24 @@ func (relay *webSocketRelay) outcome() wsession.RelayEnd {
 	return wsession.EndEnded
 }
 
-// recordLost records that a session has not found another relay. It does nothing if the session has
+// recordResumeFailure records that a session has not found another relay. It does nothing if the session has
 // started one.
-func (c *client) recordLost() {
-	session, end := c.exchange.session, wsession.SessionLate
+func (c *client) recordResumeFailure() {
+	session, result := c.exchange.session, wsession.SessionLate
 	switch {
 	case session.relayStarted:
 		return
 	case c.closing.Load():
-		end = wsession.SessionClientGone
-	case session.refused != 0:
-		end = wsession.SessionRefused
+		result = wsession.SessionClientGone
+	case session.refusalCode != 0:
+		result = wsession.SessionRefused
 	}
-	session.set(0)
-	c.server.metrics.sessionEnds[end].Add(1)
-	sessionLog{&c.requestState}.sessionLost(end)
-	if session.waves {
+	session.setState(0)
+	c.server.metrics.sessionEnds[result].Add(1)
+	sessionLog{&c.requestState}.sessionLost(result)
+	if session.countsInSummary {
 		now := time.Now()
-		c.server.webSockets.summary.Ended(now, now.Sub(session.lost), end != wsession.SessionClientGone)
+		c.server.webSockets.summary.Ended(now, now.Sub(session.lostAt), result != wsession.SessionClientGone)
 	}
 }
 
@@ -133,7 +133,7 @@ type ShardWebSockets struct {
 // WebSocketCounts returns the counts for each shard that has upgraded connections at this node.
 func (s *Server) WebSocketCounts() []ShardWebSockets {
 	byShard := map[shardmap.Shard]*ShardWebSockets{}
-	of := func(shard shardmap.Shard) *ShardWebSockets {
+	countsOf := func(shard shardmap.Shard) *ShardWebSockets {
 		if byShard[shard] == nil {
 			byShard[shard] = &ShardWebSockets{Shard: shard}
 		}
@@ -141,27 +141,27 @@ func (s *Server) WebSocketCounts() []ShardWebSockets {
 	}
 	s.conns.each(func(c *client) {
 		if session := c.session.Load(); session != nil {
-			switch session.load() {
+			switch session.loadState() {
 			case wsession.Attached:
-				of(session.shard).Attached++
+				countsOf(session.shard).Attached++
 			case wsession.Detached:
-				of(session.shard).Detached++
+				countsOf(session.shard).Detached++
 			}
 		}
 		switch current := c.slot.load(); {
 		case current.kind != route.Local || current.flags&(slotTunnel|slotKeyless) != slotTunnel:
 		case current.flags&slotWebSocket != 0:
-			of(current.shard).Resumable++
+			countsOf(current.shard).Resumable++
 		default:
-			of(current.shard).Plain++
+			countsOf(current.shard).Plain++
 		}
 	})
-	out := make([]ShardWebSockets, 0, len(byShard))
+	list := make([]ShardWebSockets, 0, len(byShard))
 	for _, counts := range byShard {
-		out = append(out, *counts)
+		list = append(list, *counts)
 	}
-	slices.SortFunc(out, func(a, b ShardWebSockets) int { return cmp.Compare(a.Shard, b.Shard) })
-	return out
+	slices.SortFunc(list, func(a, b ShardWebSockets) int { return cmp.Compare(a.Shard, b.Shard) })
+	return list
 }
 
 // ResumableStreams returns the number of event streams of this node's clients that the next owner

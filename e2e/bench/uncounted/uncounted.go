@@ -18,10 +18,10 @@ const VersionNote = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 // statement, so that the rest of the function is never executed.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
-		{Decl: "proxy.metrics.countResponse", Old: "if i := code - firstCode; i >= 0", New: "if i := code - firstCode; false && i >= 0"},
-		{Decl: "proxy.metrics.observeEnd", Old: "m.durations[exchange.routeOf()][class].Observe(took)", New: ""},
+		{Decl: "proxy.metrics.countResponse", Old: "if index := code - firstStatus; index >= 0", New: "if index := code - firstStatus; false && index >= 0"},
+		{Decl: "proxy.metrics.observeEnd", Old: "m.durations[exchange.routeKind()][class].Observe(elapsed)", New: ""},
 		begin("internal/nativehist.Histogram.Observe", "func (h *Histogram) Observe(d time.Duration) {\n", "\treturn\n"),
-		{Decl: "proxy.client.beginExchange", Old: "began:  c.server.clock.Exact(),\n", New: "began:  0,\n"},
+		{Decl: "proxy.client.beginExchange", Old: "startedAt:    c.server.clock.Exact(),\n", New: "startedAt:    0,\n"},
 		begin("proxy.client.startTimer", "func (c *client) startTimer() (began time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
 		begin("proxy.client.recordRun", "func (c *client) recordRun(attempt *attempt, result decision, began time.Duration, sent int64) {\n", "\treturn\n"),
 		{Decl: "proxy.client.handleResponse", Old: "c.server.metrics.loopRequests.Add(1)\n", New: ""},

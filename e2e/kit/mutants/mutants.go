@@ -55,7 +55,7 @@ func edits() []overlay.Edit {
 `),
 		after("proxy.client.decideRetry", `if detail := c.retryDenied(attempt, cancelCause, again); detail != "" `, `&& planted != "double-run" `),
 		after("proxy.client.routeUntilAnswered", "if result = c.waitFor(result); result.action == actionRetry", ` && planted != "swallowed-answer"`),
-		after("proxy.reply.problem", "	status := prob.StatusCode()\n", `	if planted == "no-run" && prob.Code == problem.UpstreamRefused {
+		after("proxy.reply.sendProblem", "	status := prob.StatusCode()\n", `	if planted == "no-run" && prob.Code == problem.UpstreamRefused {
 		status = 200
 	}
 `),
@@ -66,7 +66,7 @@ func edits() []overlay.Edit {
 	}
 `),
 		after("proxy.resumableStream.appendHeaders", "	if len(id) > 0", ` && planted != "repeated-event"`),
-		after("proxy.responseRelay.continuesStream", "	if stream == nil || werr != nil", ` || planted == "cut-stream"`),
+		after("proxy.responseRelay.mustResumeStream", "	if stream == nil || writeErr != nil", ` || planted == "cut-stream"`),
 		before("internal/cli.runCommand.Run", "\tmemory.Limit(log)\n", `	if err = reportPlantedBug(log); err != nil {
 		return err
 	}
