@@ -28,71 +28,71 @@ import (
 
 // agent runs the node's side of the lease protocol in one goroutine, run. The leader grants this node a
 // lease in its response to a heartbeat, and the node serves its shards only with a lease. The decisions are
-// made by machine, which is an ackagent.Agent. agent implements ackagent.Gate for it: it opens and closes
+// made by protocol, which is an ackagent.Agent. agent implements ackagent.Gate for it: it opens and closes
 // the router for requests.
 type agent struct {
-	self          shardmap.NodeID
-	clock         clock.Clock
-	timer         *clock.Ticker // expires at the next deadline of machine
-	busyTimer     *clock.Ticker // ticks while the process is busy, in addition to timer, which may then be late
-	log           zerolog.Logger
-	weight        uint32
-	returnsWithin time.Duration // announced time until the return after a goodbye; zero means no return
-	router        *router.Router
-	proxy         *proxy.Server
-	healthy       func() bool
-	app           func() ack.AppHealth
-	keys          func() uint64 // digest of the loaded key configuration
-	known         func() bool   // false until the first health check of the app has ended
+	self            shardmap.NodeID
+	clock           clock.Clock
+	timer           *clock.Ticker // expires at the next deadline of protocol
+	busyTimer       *clock.Ticker // ticks while the process is busy, in addition to timer, which may then be late
+	log             zerolog.Logger
+	weight          uint32
+	restartWithin   time.Duration // announced time until the return after a goodbye; zero means no return
+	router          *router.Router
+	proxy           *proxy.Server
+	appHealthy      func() bool
+	appHealth       func() ack.AppHealth
+	keyConfigDigest func() uint64 // digest of the loaded key configuration
+	appChecked      func() bool   // false until the first health check of the app has ended
 	// appWatch watches for restarts of the app; nil means that they do not matter.
-	appWatch        *appWatch
-	fail            func(error)
-	metrics         *metrics
-	changes         *eventlog.MapChangeRecorder
-	transmit        func(ack.Heartbeat) // sends a heartbeat to the leader; does not block
-	roundTrips      heartbeat.RoundTrips
-	missingMapSince atomic.Int64    // time of the clock since which this node lacks a map that the leader reported; zero means none
-	stateChanged    <-chan struct{} // notified when the log has a newer state
-	newest          func() *ack.State
-	answers         chan ack.Answer   // unbuffered; heartbeat.Client stops sending when its ctx ends
-	ownAnswers      <-chan ack.Answer // responses of the leader loop of this node
-	wake            chan struct{}     // notified to send a heartbeat now
-	beatIfNearlyDue chan struct{}     // notified to send a heartbeat if it is nearly due
-	beatWithVoters  chan struct{}     // notified to send a heartbeat with other voters, see leaderloop.Options.OnVoterHeartbeat
-	machine         *ackagent.Agent
-	hooking         *hooking                         // nil means that the app has no hooks
-	calls           chan func()                      // unbuffered: functions that run calls, until ended is closed
-	ended           chan struct{}                    // closed when run returns
-	receivedAt      map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard
+	appWatch             *appWatch
+	fail                 func(error)
+	metrics              *metrics
+	changes              *eventlog.MapChangeRecorder
+	transmitHeartbeat    func(ack.Heartbeat) // sends a heartbeat to the leader; does not block
+	roundTrips           heartbeat.RoundTrips
+	missingMapSince      atomic.Int64    // time of the clock since which this node lacks a map that the leader reported; zero means none
+	stateChanged         <-chan struct{} // notified when the log has a newer state
+	newestState          func() *ack.State
+	answers              chan ack.Answer   // unbuffered; heartbeat.Client stops sending when its ctx ends
+	ownAnswers           <-chan ack.Answer // responses of the leader loop of this node
+	heartbeatNow         chan struct{}     // notified to send a heartbeat now
+	heartbeatIfNearlyDue chan struct{}     // notified to send a heartbeat if it is nearly due
+	heartbeatWithVoters  chan struct{}     // notified to send a heartbeat with other voters, see leaderloop.Options.OnVoterHeartbeat
+	protocol             *ackagent.Agent
+	hooks                *hookRunner                      // nil means that the app has no hooks
+	calls                chan func()                      // unbuffered: functions that run calls, until ended is closed
+	ended                chan struct{}                    // closed when run returns
+	receivedAt           map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard
 
-	moveStages  *idleshards.Stages
-	leaving     atomic.Bool // this node must lose all shards
-	goodbye     atomic.Bool // this node must stop all requests and then send a goodbye, the last heartbeat before a planned stop
-	stopped     atomic.Bool // this node admits and runs no more requests
-	boot        atomic.Uint64
-	keepsShards atomic.Bool // no other node can own its shards
+	moveStages       *idleshards.Stages
+	leaving          atomic.Bool // this node must lose all shards
+	goodbyeRequested atomic.Bool // this node must stop all requests and then send a goodbye, the last heartbeat before a planned stop
+	stopped          atomic.Bool // this node admits and runs no more requests
+	boot             atomic.Uint64
+	keepsShards      atomic.Bool // no other node can own its shards
 	// duplicateAddr is the address of another process with the same node ID. Because of it the leader
 	// refuses the heartbeats of this node; nil means that the leader accepts them.
-	duplicateAddr   atomic.Pointer[string]
-	lastAnswer      atomic.Int64 // time of the clock of the last accepted response
-	acked           atomic.Uint64
-	lastAtStart     atomic.Uint64 // index of the last log entry at the start of this process
-	upToDate        atomic.Bool   // this node has the newest proposed map of the leader, so its log is not far behind
-	duplicate       chan string   // cap 1: address of a duplicate that persists, sent once
-	refusalLogged   bool          // the refusal because of duplicateAddr was logged
-	overdue         overdue
-	turns           turns
-	acquireFailures acquireFailures
-	releases        releases
-	keptByDrain     atomic.Pointer[kept] // shards that a safe drain leaves on this node; nil means none
-	record          func(event.Event)    // records an event; nil means that events are not recorded
-	suspicion       *campaign.Suspicion  // nil until Raft has started
-	orphans         orphanedForwards
+	duplicateAddr       atomic.Pointer[string]
+	lastAnswer          atomic.Int64 // time of the clock of the last accepted response
+	ackedEpoch          atomic.Uint64
+	lastIndexAtStart    atomic.Uint64 // index of the last log entry at the start of this process
+	upToDate            atomic.Bool   // this node has the newest proposed map of the leader, so its log is not far behind
+	persistentDuplicate chan string   // cap 1: address of a duplicate that persists, sent once
+	refusalLogged       bool          // the refusal because of duplicateAddr was logged
+	overdue             overdueDetector
+	pauseDetector       pauseDetector
+	acquireFailures     acquireFailures
+	releases            releases
+	keptByDrain         atomic.Pointer[keptShards] // shards that a safe drain leaves on this node; nil means none
+	recordEvent         func(event.Event)          // records an event; nil means that events are not recorded
+	suspicion           *campaign.Suspicion        // nil until Raft has started
+	orphanedForwards    orphanedForwards
 	// lastPause is the last pause of the process that lost a lease or was longer than half a lease;
 	// nil means none.
 	lastPause atomic.Pointer[processPause]
-	// pause is a pause that may still cause the loss of the lease.
-	pause pause
+	// pendingPause is a pause that may still cause the loss of the lease.
+	pendingPause pendingPause
 }
 
 // processPause is a period in which the process did not run, or by which its clock jumped. at is the end.
@@ -110,8 +110,8 @@ func (a *agent) run(ctx context.Context) {
 	defer close(a.ended)
 	var results <-chan ackagent.HookResult
 	var told <-chan struct{}
-	if h := a.hooking; h != nil {
-		h.ctx, results, told = ctx, h.results, h.told
+	if h := a.hooks; h != nil {
+		h.ctx, results, told = ctx, h.results, h.notAcquiredChanged
 		defer a.endHooks(ctx)
 	}
 	if a.suspicion != nil {
@@ -128,17 +128,17 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.timer.C:
 			// The timer may fire slightly early, and would not fire again within clock.MinInterval.
 			now = a.BeginTurn()
-			a.machine.AdvanceHeartbeat(now, clock.MinInterval/2)
+			a.protocol.AdvanceHeartbeat(now, clock.MinInterval/2)
 		case <-a.busyTimer.C: // only poll
 		case <-a.stateChanged: // poll reads the new state
 		case <-a.router.InFlight.ReachedZero: // the last request of a shard has ended, so poll may acknowledge a proposal
-		case <-a.wake:
-			a.machine.HeartbeatNow()
-		case <-a.beatWithVoters:
-			a.machine.CoalesceHeartbeat()
-		case <-a.beatIfNearlyDue:
+		case <-a.heartbeatNow:
+			a.protocol.HeartbeatNow()
+		case <-a.heartbeatWithVoters:
+			a.protocol.CoalesceHeartbeat()
+		case <-a.heartbeatIfNearlyDue:
 			now = a.BeginTurn()
-			a.machine.AdvanceHeartbeat(now, maxEarlyHeartbeat)
+			a.protocol.AdvanceHeartbeat(now, maxEarlyHeartbeat)
 		case ans := <-a.answers:
 			now = a.BeginTurn()
 			a.handleAnswer(now, ans)
@@ -146,13 +146,13 @@ func (a *agent) run(ctx context.Context) {
 			now = a.BeginTurn()
 			a.handleAnswer(now, ans)
 		case r := <-results:
-			a.hooking.removeCall(r.Seq)
+			a.hooks.removeCall(r.Seq)
 			a.acquireFailures.stale = true
-			a.machine.HookEnded(r)
+			a.protocol.HookEnded(r)
 		case f := <-a.calls:
 			f()
 		case <-told: // the app has reported that it does not hold a shard
-			a.hooking.takeNotAcquired(a.machine.ShardNotAcquired)
+			a.hooks.takeNotAcquired(a.protocol.ShardNotAcquired)
 		}
 		if now == 0 {
 			now = a.BeginTurn()
@@ -164,69 +164,69 @@ func (a *agent) run(ctx context.Context) {
 // endHooks waits for the running hooks, which must end with ctx. A hook that is a function of this
 // process cannot be stopped from outside, so overdue reports a hook that does not return.
 func (a *agent) endHooks(ctx context.Context) {
-	a.overdue.outlast(ctx, a.machine.Timing().DeadAfter, "hooks", a.hooking.calls.Wait)
+	a.overdue.waitFor(ctx, a.protocol.Timing().DeadAfter, "hooks", a.hooks.calls.Wait)
 }
 
-// BeginTurn returns the time, and informs the machine if the process has run without a pause until now. The
-// caller must call it before each input of the machine. After a gap of more than a quarter of the lease,
-// the machine considers the lease as lost, unless the process is known to have run during the gap.
+// BeginTurn returns the time, and informs protocol if the process has run without a pause until now. The
+// caller must call it before each input of protocol. After a gap of more than a quarter of the lease,
+// protocol considers the lease as lost, unless the process is known to have run during the gap.
 func (a *agent) BeginTurn() time.Duration {
 	now := a.clock.Precise()
-	switch gap, ran := a.turns.next(now); {
+	switch gap, ran := a.pauseDetector.next(now); {
 	case ran:
-		a.machine.MarkRunning(now)
-	case gap > a.machine.Timing().Lease/4:
-		if a.pause.began(now, gap, a.machine.Timing().Lease, a.router.LeaseEnd()) {
+		a.protocol.MarkRunning(now)
+	case gap > a.protocol.Timing().Lease/4:
+		if a.pendingPause.begin(now, gap, a.protocol.Timing().Lease, a.router.LeaseEnd()) {
 			a.lastPause.Store(&processPause{now, gap})
 		}
 	}
 	return now
 }
 
-// poll passes everything that may have changed to the machine, and returns the time until the next
+// poll passes everything that may have changed to protocol, and returns the time until the next
 // call.
 func (a *agent) poll(now time.Duration) (next time.Duration) {
 	s := ackagent.Observation{
-		State: a.newest(), AppUnchecked: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), RestartWithin: a.returnsWithin, Weight: a.weight, HasRequests: a.router.HadRequests(), KeyConfigDigest: a.keysDigest(),
+		State: a.newestState(), AppUnchecked: !a.appChecked(), Unhealthy: !a.appHealthy(), App: a.appHealth(), Leaving: a.leaving.Load(), Stopping: a.goodbyeRequested.Load(), RestartWithin: a.restartWithin, Weight: a.weight, HasRequests: a.router.HadRequests(), KeyConfigDigest: a.keysDigest(),
 	}
-	a.appWatch.report(&s)
-	a.machine.Poll(now, s)
-	a.appWatch.applied(s.State, a.machine.LeaseRemaining(now) > 0)
-	if gap, lost := a.pause.look(now, a.machine.LeaseRemaining(now) > 0); lost {
+	a.appWatch.addTo(&s)
+	a.protocol.Poll(now, s)
+	a.appWatch.onStateApplied(s.State, a.protocol.LeaseRemaining(now) > 0)
+	if gap, lost := a.pendingPause.poll(now, a.protocol.LeaseRemaining(now) > 0); lost {
 		a.lastPause.Store(&processPause{now, gap})
 	}
-	acked := a.machine.Acked()
-	a.acked.Store(uint64(acked))
+	acked := a.protocol.Acked()
+	a.ackedEpoch.Store(uint64(acked))
 	a.changes.Acknowledged(acked, now)
-	if fresh := a.acquireFailures.update(a.machine.HeldShards); len(fresh) > 0 {
-		a.log.Warn().Str("shards", shardmap.FormatShards(fresh)).Str("why", a.acquireFailures.why(fresh[0])).Msg("acquire hook failed, will retry")
+	if fresh := a.acquireFailures.update(a.protocol.HeldShards); len(fresh) > 0 {
+		a.log.Warn().Str("shards", shardmap.FormatShards(fresh)).Str("why", a.acquireFailures.reasonOf(fresh[0])).Msg("acquire hook failed, will retry")
 	}
-	report := a.lookReleases(now)
-	a.keptByDrain.Store(keptHere(a.machine))
-	a.stopped.Store(a.machine.Stopped())
-	a.boot.Store(a.machine.Boot())
-	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseRemaining(now) > 0, a.router.InFlight, a.hooking.count())
+	report := a.pollReleases(now)
+	a.keptByDrain.Store(keptShardsOf(a.protocol))
+	a.stopped.Store(a.protocol.Stopped())
+	a.boot.Store(a.protocol.Boot())
+	a.overdue.check(now, a.protocol.Timing().DeadAfter, a.protocol.LeaseRemaining(now) > 0, a.router.InFlight, a.hooks.callCount())
 	if a.suspicion != nil {
 		a.suspicion.Poll(now)
 	}
-	if a.overdue.cut != 0 {
+	if a.overdue.abortedAt != 0 {
 		return 0 // keep polling until overdue has checked the aborted requests
 	}
-	return min(a.machine.Due(now)-now, report)
+	return min(a.protocol.Due(now)-now, report)
 }
 
 // keysDigest returns the digest of the loaded key configuration; zero means none.
 func (a *agent) keysDigest() uint64 {
-	if a.keys == nil {
+	if a.keyConfigDigest == nil {
 		return 0
 	}
-	return a.keys()
+	return a.keyConfigDigest()
 }
 
 // PublishLease publishes the end of the lease to the request path; zero means no lease. missed reports that
 // the previous lease had already ended when this one was published.
 func (a *agent) PublishLease(until time.Duration) (missed bool) {
-	a.router.SetAbortTime(a.machine.AbortAt()) // first, because requests that the lease admits read it
+	a.router.SetAbortTime(a.protocol.AbortAt()) // first, because requests that the lease admits read it
 	last, now := a.router.SetLease(until)
 	if until == last {
 		return false // unchanged
@@ -234,8 +234,8 @@ func (a *agent) PublishLease(until time.Duration) (missed bool) {
 	switch {
 	case until != 0 && last == 0:
 		a.log.Info().Msg("lease granted")
-	case until == 0 && last != 0 && !a.goodbye.Load(): // after a goodbye, the end of the lease is planned
-		a.metrics.lapses.Inc()
+	case until == 0 && last != 0 && !a.goodbyeRequested.Load(): // after a goodbye, the end of the lease is planned
+		a.metrics.leaseLapses.Inc()
 		a.log.Warn().Msg("lease expired")
 	}
 	// A renewal may be too late: then the lease has expired for the leader, although this node has
@@ -247,7 +247,7 @@ func (a *agent) PublishLease(until time.Duration) (missed bool) {
 func (a *agent) PublishRouting(r ack.Routing) {
 	old, s := a.router.State(), r.State()
 	a.acquireFailures.stale = true
-	a.releases.lookLeaving(a.leaving.Load() || s.Policy().IsDraining(a.self))
+	a.releases.setLeaving(a.leaving.Load() || s.Policy().IsDraining(a.self))
 	if s.Proposed().Epoch() != old.Proposed().Epoch() {
 		a.proxy.RenewPeersWhere(newlyExcluded(old, s))
 	}
@@ -262,7 +262,7 @@ func (a *agent) PublishRouting(r ack.Routing) {
 	if s.TimingIndex() != old.TimingIndex() {
 		a.log.Info().Str("timing", leaderloop.DescribeTiming(s.Timing())).Uint64("index", s.TimingIndex()).Msg("timing in force")
 	}
-	a.orphans.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
+	a.orphanedForwards.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastIndexAtStart.Load()))
 	if s.Proposed().Epoch() != old.Proposed().Epoch() && s.HasOpenProposal() {
 		a.moveStages.RecordProposal(s, a.self, a.router.InFlight.CountOf)
 		a.log.Debug().Uint64("epoch", uint64(s.Proposed().Epoch())).Msg("map proposed")
@@ -280,18 +280,18 @@ func (a *agent) onCommit(old *shardmap.Map, s *ack.State) {
 			a.receivedAt[mv.Shard] = a.clock.Precise()
 		case mv.From:
 			lost++
-			if stage := a.moveStages.StageOf(mv.Shard); uint64(m.Epoch()) > a.lastAtStart.Load() {
-				a.metrics.moved.WithLabelValues(stage).Inc()
+			if stage := a.moveStages.StageOf(mv.Shard); uint64(m.Epoch()) > a.lastIndexAtStart.Load() {
+				a.metrics.movedShards.WithLabelValues(stage).Inc()
 			}
 		}
 	}
-	if uint64(m.Epoch()) <= a.lastAtStart.Load() {
+	if uint64(m.Epoch()) <= a.lastIndexAtStart.Load() {
 		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.ShardCount(a.self)).Msg("previous map read from log")
 	} else {
 		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.ShardCount(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
 	}
 	a.metrics.mapsCommitted.Inc()
-	a.orphans.checkPending = true
+	a.orphanedForwards.checkPending = true
 }
 
 // CountRunning counts the requests that run at the local app.
@@ -309,7 +309,7 @@ func (a *agent) AbortRequests(why ackagent.AbortReason, may func(shardmap.Shard)
 		a.log.Warn().Uint64("epoch", uint64(a.router.State().Proposed().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
 	case ackagent.AbortLeaseLost:
 		n := a.proxy.CancelUpstream(why.String())
-		a.overdue.cutAt(a.clock.Precise())
+		a.overdue.recordAbort(a.clock.Precise())
 		a.log.Warn().Int("requests", n).Msg("requests aborted, lease not renewed")
 	case ackagent.AbortNewBoot: // this node takes a higher boot number and continues like a new process
 		a.proxy.CancelUpstream(why.String())
@@ -318,28 +318,28 @@ func (a *agent) AbortRequests(why ackagent.AbortReason, may func(shardmap.Shard)
 	}
 }
 
-// handleAnswer handles a leader's response ans to a heartbeat. The machine decides what the response means: it
+// handleAnswer handles a leader's response ans to a heartbeat. protocol decides what the response means: it
 // may grant a lease, refuse the heartbeat, or belong to an earlier heartbeat.
 func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
-	switch a.machine.HandleAnswer(now, ans) {
+	switch a.protocol.HandleAnswer(now, ans) {
 	case ackagent.AnswerIgnored:
 	case ackagent.AnswerCounted:
 		a.refusalLogged = false
 		a.duplicateAddr.Store(nil)
 		a.lastAnswer.Store(int64(now))
-		a.noteLeaderEpoch(ans.Epoch, now)
+		a.recordLeaderEpoch(ans.Epoch, now)
 		if d, ok := a.roundTrips.Answered(ans.HeartbeatNumber, now); ok {
-			a.metrics.beats.Observe(d.Seconds())
+			a.metrics.heartbeatRoundTrips.Observe(d.Seconds())
 		}
-		a.orphans.observeEpoch(ans.Epoch)
+		a.orphanedForwards.observeEpoch(ans.Epoch)
 		s := a.router.State()
-		a.orphans.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
-		a.keepsShards.Store(a.machine.MapUnchanged())
-		if current := a.machine.IsUpToDate(); current && !a.upToDate.Swap(current) {
+		a.orphanedForwards.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastIndexAtStart.Load()))
+		a.keepsShards.Store(a.protocol.MapUnchanged())
+		if current := a.protocol.IsUpToDate(); current && !a.upToDate.Swap(current) {
 			a.changes.CaughtUp(a.router.State())
 		}
 	case ackagent.BootSuperseded:
-		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.KnownBoot).Msg("boot number superseded, using higher one")
+		a.log.Warn().Uint64("boot", a.protocol.Boot()).Uint64("known", ans.KnownBoot).Msg("boot number superseded, using higher one")
 	case ackagent.DiskRolledBack: // the data directory is an older image or a copy, so this node must stop
 		a.fail(identity.RollbackError(ans))
 	case ackagent.DuplicateNode:
@@ -347,7 +347,7 @@ func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
 	case ackagent.DuplicatePersists: // Node.wait stops this node
 		a.onDuplicate(ans.DuplicateAddr)
 		select {
-		case a.duplicate <- ans.DuplicateAddr:
+		case a.persistentDuplicate <- ans.DuplicateAddr:
 		default:
 		}
 	}
@@ -365,19 +365,19 @@ func (a *agent) onDuplicate(elsewhere string) {
 // send sends a heartbeat to the leader and records the time.
 func (a *agent) send(hb ack.Heartbeat) {
 	a.roundTrips.Sent(hb.Number, a.clock.Precise())
-	a.transmit(hb)
+	a.transmitHeartbeat(hb)
 }
 
 // ownedList returns the result of Held without MayWriteMS. Only the goroutine of agent.run may call it.
 func (a *agent) ownedList() api.OwnedList {
 	now, wall := a.clock.Precise(), time.Now().UTC()
-	s := a.machine.State()
+	s := a.protocol.State()
 	list := api.OwnedList{
-		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.machine.LeaseRemaining(now), 0).Milliseconds(), Shards: []api.OwnedShard{},
+		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.protocol.LeaseRemaining(now), 0).Milliseconds(), Shards: []api.OwnedShard{},
 	}
-	held := a.machine.HeldShards()
-	if a.hooking == nil {
-		held = a.unhooked(s, a.machine.LeaseRemaining(now) > 0)
+	held := a.protocol.HeldShards()
+	if a.hooks == nil {
+		held = a.unhooked(s, a.protocol.LeaseRemaining(now) > 0)
 	}
 	for _, h := range held {
 		list.Shards = append(list.Shards, api.OwnedShard{
@@ -413,7 +413,7 @@ func (a *agent) IsLeaving() bool { return a.leaving.Load() }
 // Leave makes this node give up all its shards. It returns false if the node already did.
 func (a *agent) Leave() (started bool) {
 	started = !a.leaving.Swap(true)
-	chanutil.Notify(a.wake)
+	chanutil.Notify(a.heartbeatNow)
 	return started
 }
 
@@ -441,23 +441,23 @@ func (a *agent) LastPause() (length, sinceEnd time.Duration) {
 }
 
 // HasHooks reports whether the app is informed of its shards.
-func (a *agent) HasHooks() bool { return a.hooking != nil }
+func (a *agent) HasHooks() bool { return a.hooks != nil }
 
 // AcquireFailures lists the shards that the app has failed to acquire, and returns the error of the first
 // one. Both are empty if there are none.
-func (a *agent) AcquireFailures() (shards, why string) { return a.acquireFailures.named() }
+func (a *agent) AcquireFailures() (shards, why string) { return a.acquireFailures.describe() }
 
 // RecentlyUnreleased returns the number of shards that moved without a release within the last
 // agent.NotReleasedFor, and the error of the first of them.
 func (a *agent) RecentlyUnreleased() (shards int, why string) {
-	return a.releases.lately(a.clock.Precise())
+	return a.releases.recentFailures(a.clock.Precise())
 }
 
 // KeptShards returns the number of shards that a safe drain keeps on this node because the app has not
 // released them, and the error of the first of them.
 func (a *agent) KeptShards() (shards int, why string) {
 	if k := a.keptByDrain.Load(); k != nil {
-		return k.shards, k.why
+		return k.shards, k.reason
 	}
 	return 0, ""
 }
@@ -465,8 +465,8 @@ func (a *agent) KeptShards() (shards int, why string) {
 // SayGoodbye makes this node stop all requests, and then send a goodbye, the last heartbeat before a planned
 // stop.
 func (a *agent) SayGoodbye() {
-	a.goodbye.Store(true)
-	chanutil.Notify(a.wake)
+	a.goodbyeRequested.Store(true)
+	chanutil.Notify(a.heartbeatNow)
 }
 
 // HasStopped reports whether this node admits and runs no more requests.
@@ -484,7 +484,7 @@ func (a *agent) KeepsShards() bool { return a.keepsShards.Load() }
 
 // Unanswered returns the oldest heartbeat to which the leader has not responded. Only the goroutine of run may
 // call it.
-func (a *agent) Unanswered() election.UnansweredHeartbeat { return a.machine.UnansweredHeartbeat() }
+func (a *agent) Unanswered() election.UnansweredHeartbeat { return a.protocol.UnansweredHeartbeat() }
 
 // Call passes f to the goroutine of run, which calls it. It reports whether that goroutine has accepted f, and
 // does not wait until f has returned.
@@ -503,10 +503,10 @@ func (a *agent) HasDuplicate() bool { return a.duplicateAddr.Load() != nil }
 
 // Unreleased returns the number of shards that moved without a release since the last drain of this node
 // began, and the error of the first of them.
-func (a *agent) Unreleased() (shards int, why string) { return a.releases.inDrain() }
+func (a *agent) Unreleased() (shards int, why string) { return a.releases.drainFailures() }
 
-// DrainBlockReason does the same as keptStays.
-func (a *agent) DrainBlockReason(shards int) (why string) { return a.keptStays(shards) }
+// DrainBlockReason returns why a safe drain keeps all remaining shards on this node, see whyKept.
+func (a *agent) DrainBlockReason(shards int) (why string) { return a.whyKept(shards) }
 
 // Owned returns the shards that the app of this node holds.
 func (a *agent) Owned(ctx context.Context) (api.OwnedList, error) {

@@ -11,12 +11,12 @@ import (
 // not show a restart. The refusal does show one if no connection is open.
 func TestRefusedConnectionIsNoRestartWhileTheAppIsConnected(t *testing.T) {
 	for _, connected := range []bool{true, false} {
-		w := &appWatch{newest: ack.NewState, watch: ackagent.NewAppWatch(""), connected: func() bool { return connected }, renew: func() {}}
-		w.checked(w.begin(), "", nil)
-		w.watch.Connected()
-		w.watch.Applied(7, true)
-		w.refused(w.watch.BeginAttempt(7))
-		if restarted := w.watch.StartedAfter() == 7; restarted == connected {
+		w := &appWatch{newestState: ack.NewState, detector: ackagent.NewAppWatch(""), hasConns: func() bool { return connected }, renewConns: func() {}}
+		w.onChecked(w.begin(), "", nil)
+		w.detector.Connected()
+		w.detector.Applied(7, true)
+		w.onRefused(w.detector.BeginAttempt(7))
+		if restarted := w.detector.StartedAfter() == 7; restarted == connected {
 			t.Errorf("connected %v: counts as a restart: %v", connected, restarted)
 		}
 	}

@@ -28,17 +28,17 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 	state, sent := ack.NewState(), uint64(0)
 	a := &agent{
 		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
-		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
+		newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 	}
-	a.machine = ackagent.New(ackagent.Options{
+	a.protocol = ackagent.New(ackagent.Options{
 		Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
 		Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 	}, clock.Precise())
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
-	a.overdue.tell = func(error) {}
+	a.overdue.report = func(error) {}
 	grant := func() (cutBy time.Duration) {
 		now := clock.Precise()
-		a.machine.HeartbeatNow()
+		a.protocol.HeartbeatNow()
 		a.poll(a.BeginTurn())
 		a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.AbortDelay(), LeaseDuration: timing.Lease})
 		a.poll(a.BeginTurn())
@@ -68,8 +68,8 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 		if !a.router.IsAbortOverdue() {
 			t.Error("nobody has cut it, and it may go on")
 		}
-		a.overdue.cut = 0
-		if a.poll(a.BeginTurn()); a.overdue.cut == 0 {
+		a.overdue.abortedAt = 0
+		if a.poll(a.BeginTurn()); a.overdue.abortedAt == 0 {
 			t.Error("the agent does not cut when the clock says so")
 		}
 	}
@@ -81,11 +81,11 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 func TestCallsAskTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, goes := false, make(chan struct{})
-		h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
+		h := newHookRunner(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 			<-goes
 			return ackagent.HookResult{Err: ctx.Err()}
 		}), router.NewInFlight(4), zerolog.Nop())
-		h.ctx, h.outlived = t.Context(), func() bool { return over }
+		h.ctx, h.isOverdue = t.Context(), func() bool { return over }
 		again := func() { over = true }
 		call := func(kind ackagent.HookKind, before func()) error {
 			h.StartCall(ackagent.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
@@ -142,7 +142,7 @@ func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := n.agent.hooking
+	h := n.agent.hooks
 	for _, c := range []struct {
 		cutBy time.Duration
 		over  bool

@@ -31,7 +31,7 @@ func (n *Node) Mark(key string) (shard uint32, hash string) { return n.hasher.Ma
 func (n *Node) TakeSnapshot() error { return n.raft.Snapshot() }
 
 // HoldLog makes f run before each log entry is applied.
-func (n *Node) HoldLog(f func()) { n.fsm.hold = f }
+func (n *Node) HoldLog(f func()) { n.fsm.beforeApply = f }
 
 // Admits reports whether the node would admit a request for s now, and under
 // which ownership epoch.
@@ -69,7 +69,7 @@ func (n *Node) Leased() bool { return n.router.HasLease() }
 func (n *Node) LeaseLeft() time.Duration { return n.router.LeaseLeft() }
 
 // Leads reports whether the node runs the leader's part.
-func (n *Node) Leads() bool { return n.leading.Load() != nil }
+func (n *Node) Leads() bool { return n.leadership.Load() != nil }
 
 // Voters returns the nodes that vote, as the latest configuration in the own log has it.
 func (n *Node) Voters() []string {
@@ -147,7 +147,7 @@ func (n *Node) Term() uint64 { return n.raft.Term() }
 func (n *Node) Knows(server string) disk.DiskRecord { return n.diskRecords.Table().Of(server) }
 
 // Server returns the id of the node's Raft server.
-func (n *Node) Server() string { return n.server }
+func (n *Node) Server() string { return n.serverID }
 
 // LeaveGossip has gossip show the node as one that has left, while it goes on.
 func (n *Node) LeaveGossip(ctx context.Context) error { return n.gossip.Leave(ctx) }
@@ -187,24 +187,24 @@ func (n *Node) ReportImplicated(ctx context.Context, all ...ImplicatedReport) bo
 	for _, t := range all {
 		told = append(told, crashdetect.CrashReport{Node: t.Node, Boot: t.Boot, Keys: t.Keys, At: time.Now().Add(-t.Ago)})
 	}
-	return n.poison.Report(ctx, told)
+	return n.poisonDetector.Report(ctx, told)
 }
 
 // ReportBrokenConns does what the proxy does when connections to a process have broken.
-func (n *Node) ReportBrokenConns(w proxy.Crash) { n.poison.ConnsBroken(w) }
+func (n *Node) ReportBrokenConns(w proxy.Crash) { n.poisonDetector.ConnsBroken(w) }
 
 // ProcessBroke reports whether the crashed process is gone, and not by plan.
 func (n *Node) ProcessBroke(ctx context.Context, w proxy.Crash) bool {
-	return n.poison.HasCrashed(ctx, w)
+	return n.poisonDetector.HasCrashed(ctx, w)
 }
 
 // Ends counts the ends of processes that this node was told of as the leader.
-func (n *Node) Ends() int { return n.poison.Len() }
+func (n *Node) Ends() int { return n.poisonDetector.Len() }
 
 // Suspects returns how many keys the leader suspects; it says false if the leader says
 // nothing.
 func (n *Node) Suspects(ctx context.Context) (count int, says bool) {
-	all := n.poison.SuspectsOfLeader(ctx)
+	all := n.poisonDetector.SuspectsOfLeader(ctx)
 	return len(all), all != nil
 }
 
@@ -223,7 +223,7 @@ func (n *Node) Member(id string) string {
 
 // LeaderViewOf returns the view that this node has of another node, if this node leads.
 func (n *Node) LeaderViewOf(node string) (leader.MemberView, bool) {
-	l := n.leading.Load()
+	l := n.leadership.Load()
 	if l == nil {
 		return leader.MemberView{}, false
 	}
@@ -294,7 +294,7 @@ func (n *Node) HasNoOwners() bool { return n.monitor.Result().NoOwners }
 
 // NotAcquired tells the node that its app does not hold a shard.
 func (n *Node) NotAcquired(s shardmap.Shard, epoch uint64) {
-	n.agent.hooking.noteNotAcquired(s, shardmap.Epoch(epoch))
+	n.agent.hooks.recordNotAcquired(s, shardmap.Epoch(epoch))
 }
 
 // Lookup returns the peer address at which this node looks for another one.

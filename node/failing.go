@@ -20,8 +20,8 @@ type acquireFailures struct {
 
 // acquireFailure is the last failed attempt to acquire a shard.
 type acquireFailure struct {
-	epoch shardmap.Epoch
-	why   string
+	epoch  shardmap.Epoch
+	reason string
 }
 
 // all returns the current failures. The caller must not modify the map, which may be nil.
@@ -32,8 +32,8 @@ func (f *acquireFailures) all() map[shardmap.Shard]acquireFailure {
 	return nil
 }
 
-// why returns the error of the last attempt to acquire a shard. It is empty if there was no failure.
-func (f *acquireFailures) why(s shardmap.Shard) string { return f.all()[s].why }
+// reasonOf returns the error of the last attempt to acquire a shard. It is empty if there was no failure.
+func (f *acquireFailures) reasonOf(s shardmap.Shard) string { return f.all()[s].reason }
 
 // update replaces the failures by those in held, if stale is set. It returns the shards whose failure
 // is new in this epoch.
@@ -60,13 +60,13 @@ func (f *acquireFailures) update(held func() []ackagent.HeldShardView) (newFailu
 	return newFailures
 }
 
-// named lists the shards that the app has failed to acquire, and the error of the first one. Both are
+// describe lists the shards that the app has failed to acquire, and the error of the first one. Both are
 // empty if there are none.
-func (f *acquireFailures) named() (what, why string) {
+func (f *acquireFailures) describe() (what, why string) {
 	all := f.all()
 	if len(all) == 0 {
 		return "", ""
 	}
 	shards := slices.Sorted(maps.Keys(all))
-	return shardmap.FormatShards(shards), all[shards[0]].why
+	return shardmap.FormatShards(shards), all[shards[0]].reason
 }

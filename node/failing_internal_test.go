@@ -20,10 +20,10 @@ func TestFailuresOfTheAppAreBounded(t *testing.T) {
 	if fresh := f.update(func() []ackagent.HeldShardView { return held }); len(fresh) != 21 {
 		t.Errorf("fresh: %v", fresh)
 	}
-	if why := f.why(3); len(why) > 300 || !utf8.ValidString(why) || !strings.HasPrefix(why, "no [2J way") || strings.ContainsAny(why, "\r\n\x1b") {
+	if why := f.reasonOf(3); len(why) > 300 || !utf8.ValidString(why) || !strings.HasPrefix(why, "no [2J way") || strings.ContainsAny(why, "\r\n\x1b") {
 		t.Errorf("why: %q", why)
 	}
-	if shards, why := f.named(); shards != "21 shards: 3, 10, 11, 12, 13, 14, 15, 16, …" || !strings.HasPrefix(why, "no [2J way") {
+	if shards, why := f.describe(); shards != "21 shards: 3, 10, 11, 12, 13, 14, 15, 16, …" || !strings.HasPrefix(why, "no [2J way") {
 		t.Errorf("named %q, %q", shards, why)
 	}
 }
@@ -47,8 +47,8 @@ func TestFailedAcquireIsLoggedOnce(t *testing.T) {
 	} {
 		f.stale = true
 		fresh := f.update(func() []ackagent.HeldShardView { return step.held })
-		if shards, why := f.named(); len(fresh) != step.fresh || f.why(1) != step.why || why != step.why || (shards == "") != (step.why == "") {
-			t.Errorf("step %d: fresh %v, why %q, named %q, %q", i, fresh, f.why(1), shards, why)
+		if shards, why := f.describe(); len(fresh) != step.fresh || f.reasonOf(1) != step.why || why != step.why || (shards == "") != (step.why == "") {
+			t.Errorf("step %d: fresh %v, why %q, named %q, %q", i, fresh, f.reasonOf(1), shards, why)
 		}
 	}
 	if f.update(func() []ackagent.HeldShardView { t.Error("asked though nothing is new"); return nil }) != nil {

@@ -18,21 +18,21 @@ type fsm struct {
 	// restarted in the same process, it applies its log from the start again, while state keeps its value
 	// until Raft has passed that index.
 	state      atomic.Pointer[ack.State]
-	at         *ack.State    // state after the last entry that Raft has applied; only Raft's goroutine uses it
+	applied    *ack.State    // state after the last entry that Raft has applied; only Raft's goroutine uses it
 	agentHint  chan struct{} // cap 1: notified of a new state, for the agent
 	leaderHint chan struct{} // cap 1: notified of a new state, for the leader loop
-	// failed is called with the error of an entry that this program cannot decode. It must stop the node,
+	// onFailure is called with the error of an entry that this program cannot decode. It must stop the node,
 	// because the state of this node would otherwise diverge from that of the other nodes.
-	failed func(error)
-	// hold is called before each entry; nil means no call. Tests of whole clusters delay a log with it.
-	hold func()
+	onFailure func(error)
+	// beforeApply is called before each entry; nil means no call. Tests of whole clusters delay a log with it.
+	beforeApply func()
 	// broken means that an entry could not be decoded. Then the state does not change any more. Only
 	// Raft's goroutine uses it.
 	broken bool
 	moves  eventlog.ShardMoves
-	// policed is called after the policy (the requests of operators) has changed. It must not block. nil
+	// onPolicyChange is called after the policy (the requests of operators) has changed. It must not block. nil
 	// means no call.
-	policed func()
+	onPolicyChange func()
 }
 
 // remedyDamaged is the remedy for an unusable data directory. Removing the node loses no data, because the
@@ -41,21 +41,21 @@ const remedyDamaged = "run the version of the other nodes; else remove this one 
 
 // newFSM returns an fsm with an empty state. See fsm for failed.
 func newFSM(failed func(error)) *fsm {
-	f := &fsm{at: ack.NewState(), agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), failed: failed}
-	f.state.Store(f.at)
+	f := &fsm{applied: ack.NewState(), agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), onFailure: failed}
+	f.state.Store(f.applied)
 	return f
 }
 
 // Apply applies one log entry. It returns the outcome of the entry, or an error if the entry could not be
 // decoded.
 func (f *fsm) Apply(index, term uint64, data []byte) any {
-	if f.hold != nil {
-		f.hold()
+	if f.beforeApply != nil {
+		f.beforeApply()
 	}
 	if f.broken {
 		return ack.ErrCorrupt
 	}
-	s, outcome, err := f.at.Apply(index, term, data)
+	s, outcome, err := f.applied.Apply(index, term, data)
 	if err != nil {
 		return f.fail(err)
 	}
@@ -70,7 +70,7 @@ func (f *fsm) Snapshot() ([]byte, error) {
 	if f.broken {
 		return nil, ack.ErrCorrupt
 	}
-	return f.at.MarshalBinary()
+	return f.applied.MarshalBinary()
 }
 
 // Restore replaces the state by that of a snapshot, which stands for many log entries. The agent compares
@@ -88,25 +88,25 @@ func (f *fsm) Restore(b []byte) error {
 func (f *fsm) fail(err error) error {
 	f.broken = true
 	if _, ok := errors.AsType[*ack.FormatVersionError](err); ok {
-		f.failed(unknownLevel(err))
+		f.onFailure(unknownLevel(err))
 		return err
 	}
-	f.failed(fmt.Errorf("node: the log is damaged: "+remedyDamaged+": %w", err))
+	f.onFailure(fmt.Errorf("node: the log is damaged: "+remedyDamaged+": %w", err))
 	return err
 }
 
 // publish publishes s, unless the published state is newer. reason is the reason for the committed map of
 // s, for the record of shard moves.
 func (f *fsm) publish(s *ack.State, reason string) {
-	f.at = s
+	f.applied = s
 	was := f.state.Load()
 	if s.Index() < was.Index() {
 		return
 	}
 	f.moves.Record(was, s, reason)
 	f.state.Store(s)
-	if f.policed != nil && s.Policy() != was.Policy() {
-		f.policed()
+	if f.onPolicyChange != nil && s.Policy() != was.Policy() {
+		f.onPolicyChange()
 	}
 	chanutil.Notify(f.agentHint)
 	chanutil.Notify(f.leaderHint)

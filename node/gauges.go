@@ -70,12 +70,12 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descTerm, float64(n.raft.Term()))
 	if n.health != nil {
-		gauge(descApp, truth(n.health.Healthy()))
+		gauge(descApp, boolGauge(n.health.Healthy()))
 	}
 	gauge(descRunning, float64(n.router.InFlight.Total()))
 	gauge(descLogLag, float64(n.raft.Lag()))
-	gauge(descMapLag, n.agent.lag(n.o.Clock.Precise()).Seconds())
-	gauge(descHeld, float64(n.idle.HeldCount()))
+	gauge(descMapLag, n.agent.mapLag(n.o.Clock.Precise()).Seconds())
+	gauge(descHeld, float64(n.idleTracker.HeldCount()))
 	left := 0
 	if n.agent.leaving.Load() || n.view.IsDrained() {
 		left = n.router.State().Committed().ShardCount(n.self)
@@ -87,7 +87,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 // view of the nodes; other nodes use only gossip, Raft's configuration and the map.
 func (n *Node) countNodes() map[string]int {
 	var views []leader.MemberView
-	if l := n.leader.Leadership(); l != nil {
+	if l := n.leaderClient.Leadership(); l != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), leaderloop.ViewTimeout)
 		views, _ = l.View(ctx)
 		cancel()
@@ -99,17 +99,17 @@ func (n *Node) countNodes() map[string]int {
 	return count
 }
 
-// truth returns the value of a gauge for a boolean.
-func truth(b bool) float64 {
+// boolGauge returns the value of a gauge for a boolean.
+func boolGauge(b bool) float64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// lag returns how long this node has lacked a shard map that the leader has reported. Zero means that it
+// mapLag returns how long this node has lacked a shard map that the leader has reported. Zero means that it
 // lacks none.
-func (a *agent) lag(now time.Duration) time.Duration {
+func (a *agent) mapLag(now time.Duration) time.Duration {
 	since := time.Duration(a.missingMapSince.Load())
 	if since == 0 {
 		return 0
@@ -117,9 +117,9 @@ func (a *agent) lag(now time.Duration) time.Duration {
 	return max(now-since, 0)
 }
 
-// noteLeaderEpoch records whether this node lacks the map with the given epoch, which the leader has reported.
-func (a *agent) noteLeaderEpoch(epoch shardmap.Epoch, now time.Duration) {
-	switch lacks := epoch > a.newest().Proposed().Epoch(); {
+// recordLeaderEpoch records whether this node lacks the map with the given epoch, which the leader has reported.
+func (a *agent) recordLeaderEpoch(epoch shardmap.Epoch, now time.Duration) {
+	switch lacks := epoch > a.newestState().Proposed().Epoch(); {
 	case !lacks:
 		a.missingMapSince.Store(0)
 	case a.missingMapSince.Load() == 0:

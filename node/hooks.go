@@ -30,60 +30,60 @@ type Hooks interface {
 // notes that are too large.
 const maxWarned = 8
 
-// hooking runs the hook calls that the machine decides on, each in a separate goroutine. Only the
+// hookRunner runs the hook calls that package ack/agent decides on, each in a separate goroutine. Only the
 // goroutine of agent.run uses it, except for the fields that mu protects and those noted below.
-type hooking struct {
+type hookRunner struct {
 	hooks   Hooks
 	log     zerolog.Logger
 	running *router.InFlight
-	// outlived reports whether running calls should have been aborted by now. It is called from any
+	// isOverdue reports whether running calls should have been aborted by now. It is called from any
 	// goroutine.
-	outlived func() bool
-	ctx      context.Context               // of agent.run; set before the first call
-	under    map[uint64]context.CancelFunc // aborts the running calls, by HookCall.Seq
-	failed   func()                        // called from any goroutine when an acquire call has failed; nil means no call
-	calls    sync.WaitGroup
+	isOverdue       func() bool
+	ctx             context.Context               // of agent.run; set before the first call
+	cancels         map[uint64]context.CancelFunc // aborts the running calls, by HookCall.Seq
+	onAcquireFailed func()                        // called from any goroutine when an acquire call has failed; nil means no call
+	calls           sync.WaitGroup
 	// results receives the results of calls. A sender stops waiting when ctx ends.
 	results chan ackagent.HookResult
-	// given contains the newest release notes for the leader; cap 1.
-	given chan ack.Releases
-	over  exceededNotes // the last logged number of notes that exceed the limit
-	told  chan struct{} // notified when notAcquired has changed
-	mu    struct {
+	// releaseNotes contains the newest release notes for the leader; cap 1.
+	releaseNotes       chan ack.Releases
+	exceeded           exceededNotes // the last logged number of notes that exceed the limit
+	notAcquiredChanged chan struct{} // notified when notAcquired has changed
+	mu                 struct {
 		sync.Mutex
 		notAcquired map[shardmap.Shard]shardmap.Epoch // shards that the app has reported as not held, by ownership epoch
-		warned      warned
+		warned      warningCount
 	}
 }
 
-// warned counts the failed releases of one map change.
-type warned struct {
+// warningCount counts the failed releases of one map change.
+type warningCount struct {
 	change shardmap.Epoch
 	calls  int
 }
 
-var _ ackagent.App = (*hooking)(nil)
+var _ ackagent.App = (*hookRunner)(nil)
 
-// newHooking returns a hooking that calls h. running contains the in-flight requests of the app.
-func newHooking(h Hooks, running *router.InFlight, log zerolog.Logger) *hooking {
-	k := &hooking{
-		hooks: h, running: running, outlived: never, log: log, given: make(chan ack.Releases, 1), ctx: context.Background(), under: map[uint64]context.CancelFunc{},
-		results: make(chan ackagent.HookResult), told: make(chan struct{}, 1),
+// newHookRunner returns a hookRunner that calls h. running contains the in-flight requests of the app.
+func newHookRunner(h Hooks, running *router.InFlight, log zerolog.Logger) *hookRunner {
+	k := &hookRunner{
+		hooks: h, running: running, isOverdue: neverOverdue, log: log, releaseNotes: make(chan ack.Releases, 1), ctx: context.Background(), cancels: map[uint64]context.CancelFunc{},
+		results: make(chan ackagent.HookResult), notAcquiredChanged: make(chan struct{}, 1),
 	}
 	k.mu.notAcquired = map[shardmap.Shard]shardmap.Epoch{}
 	return k
 }
 
-// never is an outlived function that returns false.
-func never() bool { return false }
+// neverOverdue is an isOverdue function that returns false.
+func neverOverdue() bool { return false }
 
 // StartCall starts a call of a hook in the background. Its result is sent on results.
-func (h *hooking) StartCall(c ackagent.HookCall) {
+func (h *hookRunner) StartCall(c ackagent.HookCall) {
 	timed, cancel := context.WithTimeout(h.ctx, c.Timeout)
-	h.under[c.Seq] = cancel
-	over := h.outlived
+	h.cancels[c.Seq] = cancel
+	over := h.isOverdue
 	if c.Kind == ackagent.HookLost {
-		over = never // the hook only reports that the state is lost, and writes nothing
+		over = neverOverdue // the hook only reports that the state is lost, and writes nothing
 	}
 	ctx, stop := pollctx.Context(timed, over)
 	run := h.ctx
@@ -93,9 +93,9 @@ func (h *hooking) StartCall(c ackagent.HookCall) {
 		r := h.hooks.Do(ctx, c)
 		r.Seq = c.Seq
 		cut := errors.Is(timed.Err(), context.Canceled) // the call was aborted because it is no longer needed
-		h.warn(&c, &r, cut)
-		if h.failed != nil && c.Kind == ackagent.HookAcquire && !cut && (r.Err != nil || len(r.Failed) > 0) {
-			h.failed()
+		h.logFailedRelease(&c, &r, cut)
+		if h.onAcquireFailed != nil && c.Kind == ackagent.HookAcquire && !cut && (r.Err != nil || len(r.Failed) > 0) {
+			h.onAcquireFailed()
 		}
 		select {
 		case h.results <- r:
@@ -104,9 +104,9 @@ func (h *hooking) StartCall(c ackagent.HookCall) {
 	})
 }
 
-// warn logs a release that failed for all or some of its shards. It logs up to maxWarned failures of one
+// logFailedRelease logs a release that failed for all or some of its shards. It logs up to maxWarned failures of one
 // map change, because a failed release is retried repeatedly.
-func (h *hooking) warn(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
+func (h *hookRunner) logFailedRelease(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
 	if c.Kind != ackagent.HookRelease || cut || r.Err == nil && len(r.Failed) == 0 {
 		return
 	}
@@ -122,7 +122,7 @@ func (h *hooking) warn(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
 	}
 	h.mu.Lock()
 	if h.mu.warned.change != c.Map {
-		h.mu.warned = warned{change: c.Map}
+		h.mu.warned = warningCount{change: c.Map}
 	}
 	h.mu.warned.calls++
 	n := h.mu.warned.calls
@@ -136,38 +136,38 @@ func (h *hooking) warn(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
 }
 
 // CancelCall aborts a call. Its result is still sent on results.
-func (h *hooking) CancelCall(seq uint64) {
-	if cancel := h.under[seq]; cancel != nil {
+func (h *hookRunner) CancelCall(seq uint64) {
+	if cancel := h.cancels[seq]; cancel != nil {
 		cancel()
 	}
 }
 
 // CountRequests counts the requests that run for a shard. If there are any, the agent polls when the last one has
 // ended.
-func (h *hooking) CountRequests(s shardmap.Shard) int { return h.running.CountShard(s) }
+func (h *hookRunner) CountRequests(s shardmap.Shard) int { return h.running.CountShard(s) }
 
-// count returns the number of running calls. h may be nil.
-func (h *hooking) count() int {
+// callCount returns the number of running calls. h may be nil.
+func (h *hookRunner) callCount() int {
 	if h == nil {
 		return 0
 	}
-	return len(h.under)
+	return len(h.cancels)
 }
 
 // removeCall records that a call has ended.
-func (h *hooking) removeCall(seq uint64) { delete(h.under, seq) }
+func (h *hookRunner) removeCall(seq uint64) { delete(h.cancels, seq) }
 
-// noteNotAcquired records that the app does not hold a shard under the ownership epoch of a request. It may be
+// recordNotAcquired records that the app does not hold a shard under the ownership epoch of a request. It may be
 // called from any goroutine.
-func (h *hooking) noteNotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
+func (h *hookRunner) recordNotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
 	h.mu.Lock()
 	h.mu.notAcquired[s] = max(epoch, h.mu.notAcquired[s])
 	h.mu.Unlock()
-	chanutil.Notify(h.told)
+	chanutil.Notify(h.notAcquiredChanged)
 }
 
-// takeNotAcquired calls do for each shard that noteNotAcquired has recorded since the previous call.
-func (h *hooking) takeNotAcquired(do func(shardmap.Shard, shardmap.Epoch)) {
+// takeNotAcquired calls do for each shard that recordNotAcquired has recorded since the previous call.
+func (h *hookRunner) takeNotAcquired(do func(shardmap.Shard, shardmap.Epoch)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s, epoch := range h.mu.notAcquired {

@@ -26,7 +26,7 @@ func (d doing) Do(ctx context.Context, c ackagent.HookCall) ackagent.HookResult 
 func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 	for cut, want := range map[time.Duration]time.Duration{0: 4 * time.Second, time.Second: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
+			h := newHookRunner(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 				<-ctx.Done()
 				return ackagent.HookResult{Seq: 1, Err: ctx.Err()}
 			}), router.NewInFlight(4), zerolog.Nop())
@@ -34,8 +34,8 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 			began := time.Now()
 			h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
 			h.CancelCall(8) // another one
-			if h.count() != 1 {
-				t.Errorf("%d calls are under way, want 1", h.count())
+			if h.callCount() != 1 {
+				t.Errorf("%d calls are under way, want 1", h.callCount())
 			}
 			if cut > 0 {
 				time.Sleep(cut)
@@ -46,8 +46,8 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 				t.Errorf("call %d ended after %v, want 7 after %v", r.Seq, took, want)
 			}
 			h.removeCall(r.Seq)
-			if h.count() != 0 {
-				t.Errorf("%d calls are under way, want none", h.count())
+			if h.callCount() != 0 {
+				t.Errorf("%d calls are under way, want none", h.callCount())
 			}
 			h.calls.Wait()
 		})
@@ -59,12 +59,12 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 func TestCallThatIsCutIsNotCounted(t *testing.T) {
 	for cut, want := range map[bool]int{true: 0, false: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
+			h := newHookRunner(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 				<-ctx.Done()
 				return ackagent.HookResult{Err: ctx.Err()}
 			}), router.NewInFlight(4), zerolog.Nop())
 			failed := 0
-			h.ctx, h.failed = t.Context(), func() { failed++ }
+			h.ctx, h.onAcquireFailed = t.Context(), func() { failed++ }
 			h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Second})
 			if cut {
 				h.CancelCall(7)
@@ -82,7 +82,7 @@ func TestCallThatIsCutIsNotCounted(t *testing.T) {
 func TestCallEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} }), router.NewInFlight(4), zerolog.Nop())
+		h := newHookRunner(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} }), router.NewInFlight(4), zerolog.Nop())
 		h.ctx = ctx
 		h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Hour})
 		synctest.Wait()
@@ -123,8 +123,8 @@ func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				failed := 0
-				h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return tc.r }), router.NewInFlight(4), zerolog.New(&log))
-				h.ctx, h.failed = t.Context(), func() { failed++ }
+				h := newHookRunner(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return tc.r }), router.NewInFlight(4), zerolog.New(&log))
+				h.ctx, h.onAcquireFailed = t.Context(), func() { failed++ }
 				for range tc.calls {
 					h.StartCall(ackagent.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second, Shards: []ackagent.HookShard{{Shard: 1}}})
 					<-h.results
@@ -142,14 +142,14 @@ func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 // What the app says it does not hold is passed on once, under the newest epoch that a
 // request came with, whatever the order.
 func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
-	h := newHooking(nil, nil, zerolog.Nop())
-	h.noteNotAcquired(1, 7)
-	h.noteNotAcquired(1, 5)
-	h.noteNotAcquired(2, 3)
+	h := newHookRunner(nil, nil, zerolog.Nop())
+	h.recordNotAcquired(1, 7)
+	h.recordNotAcquired(1, 5)
+	h.recordNotAcquired(2, 3)
 	got := map[shardmap.Shard]shardmap.Epoch{}
 	h.takeNotAcquired(func(s shardmap.Shard, epoch shardmap.Epoch) { got[s] = epoch })
-	if len(got) != 2 || got[1] != 7 || got[2] != 3 || len(h.told) != 1 {
-		t.Errorf("passed on %v, with %d hints, want 1 under 7 and 2 under 3, with one", got, len(h.told))
+	if len(got) != 2 || got[1] != 7 || got[2] != 3 || len(h.notAcquiredChanged) != 1 {
+		t.Errorf("passed on %v, with %d hints, want 1 under 7 and 2 under 3, with one", got, len(h.notAcquiredChanged))
 	}
 	h.takeNotAcquired(func(s shardmap.Shard, epoch shardmap.Epoch) { t.Errorf("passed on again: %d under %d", s, epoch) })
 }

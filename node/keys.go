@@ -30,4 +30,4 @@ func (k *loadedKeys) get() string {
 
 // ApplyKeys replaces the key configuration that this node has loaded by text, which must be in canonical
 // form. It becomes active when all nodes have loaded it.
-func (n *Node) ApplyKeys(text string) { n.loaded.set(text) }
+func (n *Node) ApplyKeys(text string) { n.loadedKeys.set(text) }

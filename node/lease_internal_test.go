@@ -24,15 +24,15 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	state, sent := ack.NewState(), uint64(0)
 	a := &agent{
 		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
-		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
+		newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 	}
-	a.machine = ackagent.New(ackagent.Options{
+	a.protocol = ackagent.New(ackagent.Options{
 		Node: "a", Boot: 1, Pace: pace, Timing: timing,
 		Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 	}, clock.Precise())
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 	beat := func() uint64 {
-		a.machine.HeartbeatNow()
+		a.protocol.HeartbeatNow()
 		a.poll(a.BeginTurn())
 		return sent
 	}

@@ -58,7 +58,7 @@ func (n *Node) openMembership() {
 		OnDetection: func(addr string) { n.agent.duplicateAddr.Store(&addr) },
 		OnDuplicate: func(addr string) {
 			select {
-			case n.agent.duplicate <- addr:
+			case n.agent.persistentDuplicate <- addr:
 			default:
 			}
 		},

@@ -19,25 +19,25 @@ import (
 // metrics contains the counters and histograms of a node. Gauges are computed from the node at each scrape,
 // so they agree with /status.
 type metrics struct {
-	mapsCommitted prometheus.Counter
-	rounds        *prometheus.CounterVec   // map changes that this node has proposed as leader
-	exclusions    *prometheus.CounterVec   // nodes that this node has excluded from the map as leader
-	takeovers     *prometheus.CounterVec   // owners whose shards were takeovers over
-	moved         *prometheus.CounterVec   // shards that this node has given up
-	lapses        prometheus.Counter       // leases that were not renewed in time
-	elections     prometheus.Counter       // elections that this node has won
-	campaigns     *prometheus.CounterVec   // campaigns before Raft's election timeout
-	unacquired    prometheus.Counter       // failed acquire calls to the app
-	releases      *prometheus.CounterVec   // shards that the app had to release
-	phases        *prometheus.HistogramVec // phases of map changes
-	beats         prometheus.Histogram     // round trips of heartbeats
-	commits       prometheus.Histogram     // time until a log entry is committed
-	writes        prometheus.Histogram     // disk writes of Raft
+	mapsCommitted       prometheus.Counter
+	mapChanges          *prometheus.CounterVec   // map changes that this node has proposed as leader
+	exclusions          *prometheus.CounterVec   // nodes that this node has excluded from the map as leader
+	takeovers           *prometheus.CounterVec   // owners whose shards other nodes have taken over
+	movedShards         *prometheus.CounterVec   // shards that this node has given up
+	leaseLapses         prometheus.Counter       // leases that were not renewed in time
+	elections           prometheus.Counter       // elections that this node has won
+	campaigns           *prometheus.CounterVec   // campaigns before Raft's election timeout
+	acquireFailures     prometheus.Counter       // failed acquire calls to the app
+	releases            *prometheus.CounterVec   // shards that the app had to release
+	mapPhases           *prometheus.HistogramVec // phases of map changes
+	heartbeatRoundTrips prometheus.Histogram     // round trips of heartbeats
+	commits             prometheus.Histogram     // time until a log entry is committed
+	diskWrites          prometheus.Histogram     // disk writes of Raft
 }
 
-// timing returns the options of a histogram of durations. It has native buckets, and classic buckets whose
+// durationOpts returns the options of a histogram of durations. It has native buckets, and classic buckets whose
 // bounds double from each bucket to the next.
-func timing(name, help string) prometheus.HistogramOpts {
+func durationOpts(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: "shardway_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(1.0/4096, 2, 18),
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
@@ -53,20 +53,20 @@ func newMetrics() *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shardway_" + name, Help: help}, []string{label})
 	}
 	m := &metrics{
-		mapsCommitted: counter("maps_committed_total", "Total number of shard maps that this node has applied as committed."),
-		rounds:        vec("map_changes_total", "Total number of map changes that this node proposed as leader, by reason.", "reason"),
-		exclusions:    vec("nodes_excluded_total", "Total number of nodes that this node excluded from the map as leader, by reason.", "reason"),
-		takeovers:     vec("takeovers_total", "Total number of owners whose shards were takeovers over, by the rule that allowed it.", "reason"),
-		moved:         vec("moved_shards_total", "Total number of shards that this node gave up to another owner, by stage: idle, finished or aborted requests.", "stage"),
-		lapses:        counter("lease_lapses_total", "Total number of leases of this node that ended without being renewed."),
-		elections:     counter("elections_won_total", "Total number of times that this node became leader."),
-		campaigns:     vec("campaigns_total", "Total number of times that this node stood for election before Raft's own timeout, by reason.", "reason"),
-		unacquired:    counter("acquire_failures_total", "Total number of acquire calls to the app that failed for some or all shards."),
-		releases:      vec("releases_total", "Total number of shards that moved and that the app had to release, by result: ok, failed, or late without a response in time.", "result"),
-		phases:        prometheus.NewHistogramVec(timing("map_phase_duration_seconds", "Time that each phase of a map change took on this node; docs/reference/events.md defines the phases."), []string{"phase"}),
-		beats:         prometheus.NewHistogram(timing("heartbeat_round_trip_seconds", "Time from a heartbeat to the leader's response.")),
-		commits:       prometheus.NewHistogram(timing("raft_commit_duration_seconds", "Time from appending an entry to the log as leader until it is committed and applied on this node.")),
-		writes:        prometheus.NewHistogram(timing("raft_write_duration_seconds", "Time that Raft waited for a disk write to be synced: entries, terms and votes.")),
+		mapsCommitted:       counter("maps_committed_total", "Total number of shard maps that this node has applied as committed."),
+		mapChanges:          vec("map_changes_total", "Total number of map changes that this node proposed as leader, by reason.", "reason"),
+		exclusions:          vec("nodes_excluded_total", "Total number of nodes that this node excluded from the map as leader, by reason.", "reason"),
+		takeovers:           vec("takeovers_total", "Total number of owners whose shards were takeovers over, by the rule that allowed it.", "reason"),
+		movedShards:         vec("moved_shards_total", "Total number of shards that this node gave up to another owner, by stage: idle, finished or aborted requests.", "stage"),
+		leaseLapses:         counter("lease_lapses_total", "Total number of leases of this node that ended without being renewed."),
+		elections:           counter("elections_won_total", "Total number of times that this node became leader."),
+		campaigns:           vec("campaigns_total", "Total number of times that this node stood for election before Raft's own timeout, by reason.", "reason"),
+		acquireFailures:     counter("acquire_failures_total", "Total number of acquire calls to the app that failed for some or all shards."),
+		releases:            vec("releases_total", "Total number of shards that moved and that the app had to release, by result: ok, failed, or late without a response in time.", "result"),
+		mapPhases:           prometheus.NewHistogramVec(durationOpts("map_phase_duration_seconds", "Time that each phase of a map change took on this node; docs/reference/events.md defines the phases."), []string{"phase"}),
+		heartbeatRoundTrips: prometheus.NewHistogram(durationOpts("heartbeat_round_trip_seconds", "Time from a heartbeat to the leader's response.")),
+		commits:             prometheus.NewHistogram(durationOpts("raft_commit_duration_seconds", "Time from appending an entry to the log as leader until it is committed and applied on this node.")),
+		diskWrites:          prometheus.NewHistogram(durationOpts("raft_write_duration_seconds", "Time that Raft waited for a disk write to be synced: entries, terms and votes.")),
 	}
 	for _, cause := range []string{campaign.CauseEvidence, campaign.CauseMissed} {
 		m.campaigns.WithLabelValues(cause)
@@ -75,10 +75,10 @@ func newMetrics() *metrics {
 		m.releases.WithLabelValues(result.String())
 	}
 	for _, stage := range []string{idleshards.StageIdle, idleshards.StageFinished, idleshards.StageAborted} {
-		m.moved.WithLabelValues(stage)
+		m.movedShards.WithLabelValues(stage)
 	}
 	for _, phase := range event.Phases() {
-		m.phases.WithLabelValues(phase) // exported from the start, otherwise rate() would miss the first value
+		m.mapPhases.WithLabelValues(phase) // exported from the start, otherwise rate() would miss the first value
 	}
 	return m
 }
@@ -90,15 +90,15 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	}
 	state := n.router.State
 	all := []prometheus.Collector{
-		m.mapsCommitted, m.rounds, m.exclusions, m.takeovers, m.moved, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
+		m.mapsCommitted, m.mapChanges, m.exclusions, m.takeovers, m.movedShards, m.leaseLapses, m.elections, m.campaigns, m.acquireFailures, m.releases, m.mapPhases, m.heartbeatRoundTrips, m.commits, m.diskWrites,
 		gauges{n},
 		gauge("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gauge("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Proposed().Epoch()) }),
 		gauge("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().ShardCount(n.self)) }),
 		gauge("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(adminapi.MovingShards(state())) }),
 		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().OrphanCount()) }),
-		gauge("leader", "1 if this node leads.", func() float64 { return truth(n.leader.Leadership() != nil) }),
-		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return truth(n.router.HasLease()) }),
+		gauge("leader", "1 if this node leads.", func() float64 { return boolGauge(n.leaderClient.Leadership() != nil) }),
+		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return boolGauge(n.router.HasLease()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_lease_absent_seconds_total", Help: "Time that this node has been without a lease since its start; a gateway always is.",
 		}, func() float64 { return n.router.TimeWithoutLease().Seconds() }),

@@ -39,7 +39,7 @@ func rules() []rule {
 		},
 		{
 			name: "one that began before the election is made again", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("node.Node.refused", "		return began < l.StartedAt() // then that said nothing\n", "		return began < l.StartedAt() && !PLANTED // then that said nothing\n"),
+			edits: edit("node.Node.onDialRefused", "		return began < l.StartedAt() // then that said nothing\n", "		return began < l.StartedAt() && !PLANTED // then that said nothing\n"),
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",

@@ -34,11 +34,11 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	state := ack.NewState()
 	a := &agent{
 		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
-		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
+		newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 	}
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 	term, sent, late := uint64(4), ack.Heartbeat{}, false
-	a.machine = ackagent.New(ackagent.Options{
+	a.protocol = ackagent.New(ackagent.Options{
 		Node: "a", Server: "a/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: a,
 		RaftTerm: func() uint64 {
 			if late {
@@ -49,17 +49,17 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 		},
 		SendHeartbeat: func(hb ack.Heartbeat) { sent = hb },
 	}, clock.Precise())
-	a.machine.HeartbeatNow()
+	a.protocol.HeartbeatNow()
 	a.poll(a.BeginTurn())
 	a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 4, Number: 7, Boot: 1, HeartbeatNumber: 1})
 	late = true
-	a.machine.HeartbeatNow()
+	a.protocol.HeartbeatNow()
 	a.poll(a.BeginTurn())
 	if sent.Echo != (ack.Echo{Term: 4, Number: 7}) || sent.Term != 4 {
 		t.Errorf("echo %+v in term %d; the answer that came while the term was read must not be echoed yet", sent.Echo, sent.Term)
 	}
 	term = 5 // it voted for another
-	a.machine.HeartbeatNow()
+	a.protocol.HeartbeatNow()
 	a.poll(a.BeginTurn())
 	if sent.Term != 5 {
 		t.Errorf("the heartbeat names term %d, Raft is in 5", sent.Term)
@@ -88,11 +88,11 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 				return nil, syscall.ECONNREFUSED
 			},
 		})
-		n.inbox = &leaderInbox{leading: &n.leading}
-		n.crashes = crashdetect.NewDetector(n.port, n.o.Clock, n.refused)
-		n.crashes.Start(t.Context())
+		n.leaderInbox = &leaderInbox{leading: &n.leadership}
+		n.crashDetector = crashdetect.NewDetector(n.port, n.o.Clock, n.onDialRefused)
+		n.crashDetector.Start(t.Context())
 		time.Sleep(time.Second)
-		n.crashes.ConnClosed("b", crashdetect.Process{Boot: 1, Nonce: 9})
+		n.crashDetector.ConnClosed("b", crashdetect.Process{Boot: 1, Nonce: 9})
 		time.Sleep(20 * time.Millisecond) // in the middle of the dial
 		turn := leader.NewDriver(leader.DriverOptions{
 			Leader: leader.Options{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
@@ -100,7 +100,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 		})
 		elected := n.o.Clock.Precise()
 		l, messages, end := leaderloop.NewWithoutLoop(leaderloop.Options{Self: "a", Server: "a/d", Clock: n.o.Clock, View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, turn.StartedAt())
-		n.leading.Store(l)
+		n.leadership.Store(l)
 		counts := false
 		for wait := time.After(5 * time.Second); !counts; {
 			select {
@@ -116,7 +116,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 			t.Errorf("evidence of a dial that began %v before the election", elected-last)
 		}
 		end()
-		n.crashes.Wait()
+		n.crashDetector.Wait()
 	})
 }
 
@@ -126,10 +126,10 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 // leading one has, and what it answers nobody gets.
 func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func() time.Duration {
 	term, _ := n.raft.Leadership()
-	views, _ := n.leading.Load().View(ctx)
+	views, _ := n.leadership.Load().View(ctx)
 	turn := leader.NewDriver(leader.DriverOptions{
-		Leader: leader.Options{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
-		Raft:   n.raft, Clock: n.o.Clock.Precise, NewestState: n.fsm.state.Load, KeyConfig: n.loaded.get,
+		Leader: leader.Options{Server: n.serverID, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
+		Raft:   n.raft, Clock: n.o.Clock.Precise, NewestState: n.fsm.state.Load, KeyConfig: n.loadedKeys.get,
 	})
 	number, echoes := uint64(0), map[shardmap.NodeID]ack.Echo{}
 	hear := func(id shardmap.NodeID) (serve time.Duration) {

@@ -44,7 +44,7 @@ func (f *orphanedForwards) abortIfCaughtUp(applied shardmap.Epoch, orphaned func
 
 // orphanedIn returns a function that reports whether a request for a shard, forwarded to a node, may
 // never get a response. That is so if s excludes the node, the exclusion is newer than this process,
-// and the node does not own the shard. lastAtStart is the index of the last log entry at the start of this process.
+// and the node does not own the shard. lastIndexAtStart is the index of the last log entry at the start of this process.
 func orphanedIn(s *ack.State, lastAtStart uint64) func(shardmap.Shard, string) bool {
 	return func(sh shardmap.Shard, node string) bool {
 		id := shardmap.NodeID(node)
@@ -53,7 +53,7 @@ func orphanedIn(s *ack.State, lastAtStart uint64) func(shardmap.Shard, string) b
 	}
 }
 
-// excludedSince reports whether an exclusion is in force and newer than the log entry lastAtStart.
+// excludedSince reports whether an exclusion is in force and newer than the log entry lastIndexAtStart.
 // An exclusion that was in the log before this process started is older than all requests that this
 // process has forwarded. For example, a leader excluded a process, and all nodes were restarted
 // before the node was included again.

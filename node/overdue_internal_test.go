@@ -43,18 +43,18 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
 				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
-				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
+				newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 			}
-			a.machine = ackagent.New(ackagent.Options{
+			a.protocol = ackagent.New(ackagent.Options{
 				Node: "a", Boot: 1, Pace: pace, Timing: timing,
 				Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())
 			if tc.inside {
-				a.overdue.tell = func(error) { told = clock.Precise() }
+				a.overdue.report = func(error) { told = clock.Precise() }
 			}
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 			grant := func() {
-				a.machine.HeartbeatNow()
+				a.protocol.HeartbeatNow()
 				a.poll(a.BeginTurn())
 				a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.AbortDelay(), LeaseDuration: timing.Lease})
 			}
@@ -62,16 +62,16 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			grant()
 			var release func()
 			if tc.hook {
-				a.hooking = newHooking(nil, a.router.InFlight, zerolog.Nop())
-				a.hooking.under[1] = func() {}
-				release = func() { a.hooking.removeCall(1) }
+				a.hooks = newHookRunner(nil, a.router.InFlight, zerolog.Nop())
+				a.hooks.cancels[1] = func() {}
+				release = func() { a.hooks.removeCall(1) }
 			} else {
 				release = a.router.InFlight.Begin(0)
 			}
 			for clock.Precise() < began+timing.DeadAfter {
 				clock.Advance(every)
 				a.poll(a.BeginTurn())
-				cut := a.overdue.cut != 0
+				cut := a.overdue.abortedAt != 0
 				if cut && tc.returns {
 					release()
 					tc.returns = false
@@ -96,11 +96,11 @@ func TestNoGuardWatchesAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		var o overdue
-		o.cutAt(time.Second)
-		o.look(time.Hour, time.Second, false, router.NewInFlight(1), 1)
+		var o overdueDetector
+		o.recordAbort(time.Second)
+		o.check(time.Hour, time.Second, false, router.NewInFlight(1), 1)
 		began := time.Now()
-		o.outlast(over, time.Second, "requests", func() { time.Sleep(time.Minute) })
+		o.waitFor(over, time.Second, "requests", func() { time.Sleep(time.Minute) })
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("it took %v, want as long as they run", took)
 		}

@@ -26,13 +26,13 @@ func TestPauseIsReportedIfItCostTheLeaseOrIsLong(t *testing.T) {
 		"before the first lease":       {gap: 900 * ms, looks: []look{{1100 * ms, true}}},
 		"without a lease, and a short": {gap: 200 * ms, looks: []look{{1100 * ms, false}, {1900 * ms, false}}},
 	} {
-		p := pause{had: x.end > 0 || x.want > 0}
+		p := pendingPause{hadLease: x.end > 0 || x.want > 0}
 		var told time.Duration
-		if p.began(time.Second, x.gap, lease, x.end) {
+		if p.begin(time.Second, x.gap, lease, x.end) {
 			told = time.Second
 		}
 		for _, l := range x.looks {
-			if gap, lost := p.look(l.at, l.leased); lost {
+			if gap, lost := p.poll(l.at, l.leased); lost {
 				if told != 0 || gap != x.gap {
 					t.Errorf("%s: told again, or of %v", name, gap)
 				}

@@ -24,8 +24,8 @@ func (n *Node) onRaftHeartbeat() {
 	default:
 		return
 	}
-	if voters := n.raft.Voters(); len(voters) <= maxSynchronizedVoters && slices.Contains(voters, n.server) {
-		chanutil.Notify(n.agent.beatIfNearlyDue)
+	if voters := n.raft.Voters(); len(voters) <= maxSynchronizedVoters && slices.Contains(voters, n.serverID) {
+		chanutil.Notify(n.agent.heartbeatIfNearlyDue)
 	}
 	n.scheduler.TickEarly()
 }

@@ -15,7 +15,7 @@ import (
 	"shardway/shardmap"
 )
 
-// releasesTimeout bounds one attempt to send the release notes to the leader. The machine schedules the
+// releasesTimeout bounds one attempt to send the release notes to the leader. protocol schedules the
 // next attempt.
 const releasesTimeout = time.Second
 
@@ -27,11 +27,11 @@ type exceededNotes struct {
 	notes    int
 }
 
-// deliver schedules r to be sent to the leader by releaseSender, and logs notes that exceed the limit.
+// sendReleases schedules r to be sent to the leader by releaseSender, and logs notes that exceed the limit.
 // The goroutine of agent.run calls it repeatedly until the leader has recorded r.
-func (h *hooking) deliver(r ack.Releases) {
-	if said := (exceededNotes{r.Proposal, len(r.OverLimit)}); said != h.over {
-		h.over = said
+func (h *hookRunner) sendReleases(r ack.Releases) {
+	if said := (exceededNotes{r.Proposal, len(r.OverLimit)}); said != h.exceeded {
+		h.exceeded = said
 		for i, s := range r.OverLimit {
 			if i == maxWarned {
 				h.log.Warn().Int("shards", len(r.OverLimit)).Msg("more releases out of range")
@@ -40,7 +40,7 @@ func (h *hooking) deliver(r ack.Releases) {
 			leaderloop.WarnNoteRefused(&h.log, r.Node, s)
 		}
 	}
-	chanutil.Replace(h.given, r)
+	chanutil.Replace(h.releaseNotes, r)
 }
 
 // releaseSender sends the release notes of this node to the leader.
@@ -53,7 +53,7 @@ type releaseSender struct {
 	log    zerolog.Logger
 }
 
-// run sends the newest release notes until ctx ends. It does not retry itself: the machine calls deliver again until the leader has recorded the notes.
+// run sends the newest release notes until ctx ends. It does not retry itself: protocol calls sendReleases again until the leader has recorded the notes.
 func (s *releaseSender) run(ctx context.Context) {
 	for {
 		var r ack.Releases

@@ -23,7 +23,7 @@ import (
 // in so many lines, and the newest waits.
 func TestNotesThatDoNotFitAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	h := newHooking(nil, nil, zerolog.New(&log))
+	h := newHookRunner(nil, nil, zerolog.New(&log))
 	lines := func(text string) int { return strings.Count(log.String(), text) }
 	over := make([]shardmap.Shard, 2*maxWarned)
 	for i := range over {
@@ -41,12 +41,12 @@ func TestNotesThatDoNotFitAreLoggedOnce(t *testing.T) {
 		{8, over[:maxWarned], 2 * maxWarned, 1},
 		{9, over[:maxWarned], 3 * maxWarned, 1},
 	} {
-		h.deliver(ack.Releases{Node: "a", Proposal: step.proposal, OverLimit: step.over})
+		h.sendReleases(ack.Releases{Node: "a", Proposal: step.proposal, OverLimit: step.over})
 		if s, m := lines("note refused"), lines("more releases out of range"); s != step.single || m != step.more {
 			t.Errorf("proposal %d with %d: %d and %d lines, want %d and %d", step.proposal, len(step.over), s, m, step.single, step.more)
 		}
 	}
-	if r := <-h.given; r.Proposal != 9 {
+	if r := <-h.releaseNotes; r.Proposal != 9 {
 		t.Errorf("what waits is of proposal %d, want the newest", r.Proposal)
 	}
 }

@@ -21,46 +21,48 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		return n.rotation.Answer(ctx, from.Node, string(q.Kind), q.Proven, from.Binding)
 	}
 	return map[control.Kind]control.Handler{
-		control.Views: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+		control.Views: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			views, _ := l.View(ctx)
 			return leaderloop.WireMembers(views)
 		}),
-		control.Do: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Do: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			// The admin port has already logged an action that an operator requests at this node.
 			a := q.Action
 			l.Log.Info().Stringer("action", a.Verb).Str("peer", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Str("at", from.Node).Msg("action requested")
 			return nil, l.Do(ctx, a)
 		}),
-		control.Leave: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Leave: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			return nil, l.RemoveStopping(ctx, from.Node, q.Server)
 		}),
-		control.Timing: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+		control.Timing: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
 			return l.ChangeTiming(ctx, q.Timing, q.By)
 		}),
-		control.Level: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+		control.Level: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
 			return l.Upgrade(ctx, q.Firm, q.By)
 		}),
-		control.Plan: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+		control.Plan: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			return l.Plan(ctx)
 		}),
-		control.Settings: asLeader(n.leader, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Settings: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			views, _ := l.View(ctx)
 			return l.SettingsDifferences(views, from.Node, q.Settings)
 		}),
-		control.Implicated: asLeader(n.leader, func(_ context.Context, _ *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Implicated: asLeader(n.leaderClient, func(_ context.Context, _ *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			reports, err := control.Decode[[]crashdetect.CrashReport](q.Implicated)
 			if err == nil {
-				n.poison.Record(from.Node, reports)
+				n.poisonDetector.Record(from.Node, reports)
 			}
 			return nil, err
 		}),
-		control.Unconfirmed: asLeader(n.leader, func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error) {
+		control.Unconfirmed: asLeader(n.leaderClient, func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error) {
 			return n.monitor.Unconfirmed(), nil
 		}),
 		control.Release: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
-			return nil, n.inbox.deliverReleases(from.Node, q.Releases)
+			return nil, n.leaderInbox.deliverReleases(from.Node, q.Releases)
 		},
-		control.Suspects: func(context.Context, control.Caller, control.Request) (any, error) { return n.poison.Suspects(), nil },
+		control.Suspects: func(context.Context, control.Caller, control.Request) (any, error) {
+			return n.poisonDetector.Suspects(), nil
+		},
 
 		control.Promise: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
 			return n.bootstrapper.HandlePromise(ctx, from.Node, q.Firm)
@@ -88,13 +90,13 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		},
 		control.Idle: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
 			if len(q.Question) == 0 {
-				return n.idle.Answer(), nil
+				return n.idleTracker.Answer(), nil
 			}
 			question, err := control.Decode[leaderloop.StagedIdleRequest](q.Question)
 			if err != nil {
 				return nil, err
 			}
-			return n.idle.AnswerStage(question), nil
+			return n.idleTracker.AnswerStage(question), nil
 		},
 		control.Load:    func(context.Context, control.Caller, control.Request) (any, error) { return n.proxy.Load(), nil },
 		control.Running: func(context.Context, control.Caller, control.Request) (any, error) { return n.api.LocalRunning(), nil },

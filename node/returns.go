@@ -18,19 +18,19 @@ import (
 // only after the app has restarted. The methods may be called from any goroutine. nil means that shards
 // may return at any time.
 type appWatch struct {
-	newest func() *ack.State      // returns the replicated state of this node
-	stored *persist.Value[string] // the last app instance, on disk for the next process of the node
-	log    zerolog.Logger
-	// connected reports whether the proxy has an open connection to the app, which proves that the app
+	newestState func() *ack.State      // returns the replicated state of this node
+	stored      *persist.Value[string] // the last app instance, on disk for the next process of the node
+	log         zerolog.Logger
+	// hasConns reports whether the proxy has an open connection to the app, which proves that the app
 	// process still runs. renew makes the proxy close its idle connections to the app.
-	connected func() bool
-	renew     func()
+	hasConns   func() bool
+	renewConns func()
 	// inProcess means that the app runs in this process, so there are no connections to it.
 	inProcess bool
 
 	// mu protects the following fields.
-	mu    sync.Mutex
-	watch *ackagent.AppWatch
+	mu       sync.Mutex
+	detector *ackagent.AppWatch
 }
 
 // newAppWatch returns the appWatch of this node. It returns nil if shards may return at any time.
@@ -42,12 +42,12 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	if err != nil {
 		o.Log.Warn().Err(err).Msg("app instance not read")
 	}
-	w := &appWatch{newest: newest, stored: persist.New("app instance", instance, o.Dir.StoreAppInstance, o.Log), log: o.Log, watch: ackagent.NewAppWatch(instance)}
+	w := &appWatch{newestState: newest, stored: persist.New("app instance", instance, o.Dir.StoreAppInstance, o.Log), log: o.Log, detector: ackagent.NewAppWatch(instance)}
 	if o.CheckApp == nil {
 		w.inProcess = true
-		w.watch = ackagent.NewAppWatch("")
-		w.watch.Refused(w.watch.BeginAttempt(0)) // the app starts with this process, so no older app process runs
-		w.watch.Checked(w.watch.BeginAttempt(0), "")
+		w.detector = ackagent.NewAppWatch("")
+		w.detector.Refused(w.detector.BeginAttempt(0)) // the app starts with this process, so no older app process runs
+		w.detector.Checked(w.detector.BeginAttempt(0), "")
 	}
 	return w
 }
@@ -57,62 +57,62 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 func (w *appWatch) begin() ackagent.Attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.watch.BeginAttempt(w.newest().Committed().Epoch())
+	return w.detector.BeginAttempt(w.newestState().Committed().Epoch())
 }
 
-// checked records the result of the health check a. instance is the app instance in the response of the
+// onChecked records the result of the health check a. instance is the app instance in the response of the
 // app. It is empty if there was no response, or if the response contained no instance.
-func (w *appWatch) checked(a ackagent.Attempt, instance string, err error) {
+func (w *appWatch) onChecked(a ackagent.Attempt, instance string, err error) {
 	if apphealth.Refused(err) {
-		w.refused(a)
+		w.onRefused(a)
 		return
 	}
 	if err != nil && instance == "" {
 		return // the app may have received the check or not, so the result proves nothing
 	}
 	w.mu.Lock()
-	restarted := w.watch.Checked(a, instance)
+	restarted := w.detector.Checked(a, instance)
 	w.mu.Unlock()
 	if !restarted {
 		return
 	}
 	w.stored.Set(instance)
 	w.log.Info().Str("instance", instance).Msg("app instance")
-	w.renew() // the previous app process may still respond on its open connections
+	w.renewConns() // the previous app process may still respond on its open connections
 }
 
-// refused records that the app refused the connection of a. It ignores the refusal while the app has open
+// onRefused records that the app refused the connection of a. It ignores the refusal while the app has open
 // connections: an app that has closed only its port still runs, so it has not restarted.
-func (w *appWatch) refused(a ackagent.Attempt) {
-	if w.connected() {
+func (w *appWatch) onRefused(a ackagent.Attempt) {
+	if w.hasConns() {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.watch.Refused(a)
+	w.detector.Refused(a)
 }
 
-// report adds the time since which the app process runs to s, as the epoch of a map. w may be nil.
-func (w *appWatch) report(s *ackagent.Observation) {
+// addTo adds the time since which the app process runs to s, as the epoch of a map. w may be nil.
+func (w *appWatch) addTo(s *ackagent.Observation) {
 	if w == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.ReturnsNeedRestart, s.AppStartedAfter = true, w.watch.StartedAfter()
+	s.ReturnsNeedRestart, s.AppStartedAfter = true, w.detector.StartedAfter()
 }
 
-// applied records that the agent has applied the state s, and whether the node has a lease. agent.poll
+// onStateApplied records that the agent has applied the state s, and whether the node has a lease. agent.poll
 // calls it. w may be nil.
-func (w *appWatch) applied(s *ack.State, leased bool) {
+func (w *appWatch) onStateApplied(s *ack.State, leased bool) {
 	if w == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.watch.Applied(s.Committed().Epoch(), leased)
+	w.detector.Applied(s.Committed().Epoch(), leased)
 	if w.inProcess && leased {
-		w.watch.Connected() // there are no connections, so with a lease, the app counts as having received requests
+		w.detector.Connected() // there are no connections, so with a lease, the app counts as having received requests
 	}
 }
 
@@ -125,21 +125,21 @@ func (w *appWatch) wrapDial(dial func(context.Context) (net.Conn, error)) func(c
 	return func(ctx context.Context) (net.Conn, error) {
 		a := w.begin()
 		c, err := dial(ctx)
-		w.dialed(a, err)
+		w.onDialed(a, err)
 		return c, err
 	}
 }
 
-// dialed records the result of dialing a connection for requests. The caller must call it before it sends
+// onDialed records the result of dialing a connection for requests. The caller must call it before it sends
 // a byte on the connection.
-func (w *appWatch) dialed(a ackagent.Attempt, err error) {
+func (w *appWatch) onDialed(a ackagent.Attempt, err error) {
 	switch {
 	case err == nil:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.watch.Connected()
+		w.detector.Connected()
 	case apphealth.Refused(err):
-		w.refused(a)
+		w.onRefused(a)
 	}
 }
 
@@ -156,7 +156,7 @@ func (w *appWatch) wrapCheck(check func(context.Context) error, instance func() 
 		if instance != nil {
 			reported = instance()
 		}
-		w.checked(a, reported, err)
+		w.onChecked(a, reported, err)
 		return err
 	}
 }

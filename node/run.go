@@ -70,7 +70,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 	err := n.wait(ctx)
 	if err == nil {
-		n.ending.Store(true)
+		n.stopRequested.Store(true)
 		err = n.leaveOrFail(base)
 	}
 	n.stopping.Store(true)
@@ -104,7 +104,7 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 		_ = n.gossip.Run(at) // Run with an ended context closes what Listen has opened
 		return err
 	}
-	s.Push("raft requests", n.asks.Wait)
+	s.Push("raft requests", n.background.Wait)
 	s.Push("raft", func() { n.stopRaft(ctx) })
 	s.Spawn(ctx, "gossip", func(ctx context.Context) {
 		if err := n.gossip.Run(ctx); err != nil {
@@ -114,15 +114,15 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 	n.view.Update()
 	s.Spawn(ctx, "directory", n.keepDirectory)
 	running, cancel := context.WithCancel(ctx)
-	n.crashes.Start(running)
-	n.poison.Start(running)
+	n.crashDetector.Start(running)
+	n.poisonDetector.Start(running)
 	s.Push("redials", func() {
 		cancel()
-		n.crashes.Wait()
-		n.poison.Wait()
+		n.crashDetector.Wait()
+		n.poisonDetector.Wait()
 	})
 	n.port.Handle(peer.Raft, n.stream.Handle)
-	n.port.Handle(peer.Heartbeat, n.inbox.heartbeatServer().ServeStream) //nolint:contextcheck // the check for a crash outlives the stream
+	n.port.Handle(peer.Heartbeat, n.leaderInbox.heartbeatServer().ServeStream) //nolint:contextcheck // the check for a crash outlives the stream
 	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	n.port.Handle(peer.RequestSession, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))
@@ -142,8 +142,8 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (haltAgent func()) {
 	s.Spawn(ctx, "link", n.heartbeats.Run)
 	haltAgent = s.Spawn(ctx, "agent", n.agent.run)
-	if n.agent.hooking != nil {
-		sender := &releaseSender{self: string(n.self), notes: n.agent.hooking.given, raft: n.raft, client: n.client, inbox: n.inbox, log: n.log}
+	if n.agent.hooks != nil {
+		sender := &releaseSender{self: string(n.self), notes: n.agent.hooks.releaseNotes, raft: n.raft, client: n.client, inbox: n.leaderInbox, log: n.log}
 		s.Spawn(ctx, "releases", sender.run)
 	}
 	if n.writeLimit.HasHook() {
@@ -216,14 +216,14 @@ func (n *Node) lead(ctx context.Context) {
 			return
 		case leads:
 			n.leadIn(ctx, term)
-			chanutil.Notify(n.agent.wake) // send a heartbeat to the next leader at once
+			chanutil.Notify(n.agent.heartbeatNow) // send a heartbeat to the next leader at once
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-n.raft.Changed():
-			chanutil.Notify(n.agent.wake)
+			chanutil.Notify(n.agent.heartbeatNow)
 		case <-t.C:
 		}
 	}
@@ -234,21 +234,21 @@ func (n *Node) leadIn(ctx context.Context, term uint64) {
 	l := leaderloop.New(n.leaderOptions(), term)
 	n.metrics.elections.Inc()
 	l.Log.Info().Msg("became leader")
-	n.leading.Store(l.Leadership)
-	n.crashes.Recheck() //nolint:contextcheck // outlives this leadership
-	chanutil.Notify(n.agent.wake)
+	n.leadership.Store(l.Leadership)
+	n.crashDetector.Recheck() //nolint:contextcheck // outlives this leadership
+	chanutil.Notify(n.agent.heartbeatNow)
 	l.Run(ctx)
-	n.leading.Store(nil)
+	n.leadership.Store(nil)
 	l.Log.Info().Msg("leadership ended")
 }
 
 // leaderOptions returns the options of the leader loop.
 func (n *Node) leaderOptions() leaderloop.Options {
 	return leaderloop.Options{
-		Self: n.self, Server: n.server, Shards: n.o.Shards, BootstrapExpect: n.o.BootstrapExpect, Timing: n.o.Timing, Pace: n.o.Pace, Keys: n.loaded.get,
-		View: n.view, Client: n.client, Clock: n.o.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.leaderHint, Background: &n.asks,
+		Self: n.self, Server: n.serverID, Shards: n.o.Shards, BootstrapExpect: n.o.BootstrapExpect, Timing: n.o.Timing, Pace: n.o.Pace, Keys: n.loadedKeys.get,
+		View: n.view, Client: n.client, Clock: n.o.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.leaderHint, Background: &n.background,
 		Reconciler: membership.ReconcilerOptions{
-			Scheduler: &n.scheduler, Raft: n.raft, Server: n.server, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
+			Scheduler: &n.scheduler, Raft: n.raft, Server: n.serverID, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
 			State: func() membership.State { return n.fsm.state.Load() },
 			Identify: func(ctx context.Context, node string) (membership.Process, error) {
 				if node == string(n.self) {
@@ -258,9 +258,9 @@ func (n *Node) leaderOptions() leaderloop.Options {
 			},
 			MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter,
 		},
-		IdleShards: n.idle.Answer, IdleInStage: n.idle.AnswerStage, AdoptCluster: n.announcer.adoptFromLog, OnVoterHeartbeat: func() { chanutil.Notify(n.agent.beatWithVoters) },
+		IdleShards: n.idleTracker.Answer, IdleInStage: n.idleTracker.AnswerStage, AdoptCluster: n.announcer.adoptFromLog, OnVoterHeartbeat: func() { chanutil.Notify(n.agent.heartbeatWithVoters) },
 		Events: n.events, Changes: n.changes, Log: n.log,
-		Metrics: leaderloop.Metrics{Proposals: n.metrics.rounds, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, CommitSeconds: n.metrics.commits},
+		Metrics: leaderloop.Metrics{Proposals: n.metrics.mapChanges, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, CommitSeconds: n.metrics.commits},
 	}
 }
 
@@ -272,7 +272,7 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 	wg.Go(func() {
 		select {
 		case err := <-n.failed:
-			stop(n.condemned(err))
+			stop(n.recordFatal(err))
 		case <-ctx.Done():
 		}
 	})
@@ -288,7 +288,7 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 	}
 	select {
 	case err := <-n.failed:
-		return n.condemned(err)
+		return n.recordFatal(err)
 	default:
 		return nil
 	}

@@ -58,7 +58,7 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 	if n.o.Secrets == nil {
 		return api.Rotation{}, rotation.ErrNoSecrets
 	}
-	if n.leader.Leadership() != nil {
+	if n.leaderClient.Leadership() != nil {
 		return n.rotation.Lead(ctx, by)
 	}
 	leader := n.view.Leader()
@@ -73,7 +73,7 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 type rotating struct{ n *Node }
 
 // Leads reports whether this node leads.
-func (r rotating) Leads() bool { return r.n.leader.Leadership() != nil }
+func (r rotating) Leads() bool { return r.n.leaderClient.Leadership() != nil }
 
 // AllNodes returns the nodes of Raft's configuration, running or not, and the nodes that are present in
 // gossip. outside contains the present members of gossip that are not nodes.

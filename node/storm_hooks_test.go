@@ -131,8 +131,8 @@ func (s *storm) keeping(yes bool) {
 	}
 }
 
-// kept are the strikes of what state needs, drawn like all others.
-var kept = []strike{
+// keptShards are the strikes of what state needs, drawn like all others.
+var keptShards = []strike{
 	{"restart in place", 3, func(s *storm, p *process) {
 		p.stop()
 		s.live(s.upTo(holdsUpTo))

@@ -128,7 +128,7 @@ func (s *storm) strike() {
 		s.restartAll()
 		return
 	}
-	total, all := 0, slices.Concat(strikes, planned, kept)
+	total, all := 0, slices.Concat(strikes, planned, keptShards)
 	for _, k := range all {
 		total += k.often
 	}

@@ -36,10 +36,10 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
 				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
-				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
+				newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 			}
-			a.turns.used = func() (time.Duration, bool) { return used, true }
-			a.machine = ackagent.New(ackagent.Options{
+			a.pauseDetector.cpuTime = func() (time.Duration, bool) { return used, true }
+			a.protocol = ackagent.New(ackagent.Options{
 				Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
 				Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())
@@ -75,7 +75,7 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 // is not known to be of the pause after them.
 func TestWhatWasUsedBeforeAPauseDoesNotCount(t *testing.T) {
 	used := time.Duration(0)
-	x := turns{used: func() (time.Duration, bool) { return used, true }}
+	x := pauseDetector{cpuTime: func() (time.Duration, bool) { return used, true }}
 	now := time.Hour
 	pass := func(d, u time.Duration) (gap time.Duration, ran bool) {
 		now += d
@@ -83,16 +83,16 @@ func TestWhatWasUsedBeforeAPauseDoesNotCount(t *testing.T) {
 		return x.next(now)
 	}
 	pass(0, 0)
-	pass(usedEvery, 0)
-	const together = usedEvery - 1
+	pass(cpuTimeEvery, 0)
+	const together = cpuTimeEvery - 1
 	most := together * time.Duration(runtime.NumCPU())
 	pass(together, most)
-	pause := ranShare * most
+	pause := runningShare * most
 	if gap, ran := pass(pause, 0); gap != pause || ran {
 		t.Errorf("after a pause of %v it is told %v, and that the process ran: %v", pause, gap, ran)
 	}
 	pass(together, most)
-	if _, ran := pass(pause, pause/ranShare); !ran {
+	if _, ran := pass(pause, pause/runningShare); !ran {
 		t.Error("it ran for an eighth of the time since the last turn, and is taken for paused")
 	}
 }

@@ -23,10 +23,10 @@ const (
 // releases records the results of the releases of shards by this node's app. A release fails if the app
 // does not confirm in time that it has written the state of a shard that moves away.
 type releases struct {
-	// Only the goroutine of agent.run uses the following fields. fresh contains the releases that have
+	// Only the goroutine of agent.run uses the following fields. ended contains the releases that have
 	// ended since the last poll, and unreported the failed releases that reportReleases has not
 	// reported yet. reportBy is the time of the node's clock at which it reports them.
-	fresh, unreported []ackagent.ReleaseEnd
+	ended, unreported []ackagent.ReleaseEnd
 	reportBy          time.Duration
 
 	// mu protects the following fields.
@@ -36,34 +36,34 @@ type releases struct {
 	// drained contains the shards that moved without a release since the last drain of this node began,
 	// with the error of each.
 	drained map[shardmap.Shard]string
-	leaves  bool // this node drains or stops
+	leaving bool // this node drains or stops
 }
 
 // failedRelease is the end of a release that failed.
 type failedRelease struct {
-	at  time.Duration // time of the node's clock
-	why string        // error of the last attempt
+	at     time.Duration // time of the node's clock
+	reason string        // error of the last attempt
 }
 
-// lookLeaving records whether the node drains or stops. It clears drained when a drain begins.
-func (r *releases) lookLeaving(leaves bool) {
+// setLeaving records whether the node drains or stops. It clears drained when a drain begins.
+func (r *releases) setLeaving(leaves bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if leaves && !r.leaves {
+	if leaves && !r.leaving {
 		r.drained = nil
 	}
-	r.leaves = leaves
+	r.leaving = leaves
 }
 
-// take records the releases in fresh, calls count for each of them, and clears fresh. It does not record
+// recordEnded records the releases in ended, calls count for each of them, and clears ended. It does not record
 // a successful release, and a release of a shard that a safe drain keeps on this node.
-func (r *releases) take(now time.Duration, count func(ackagent.ReleaseResult)) {
-	if len(r.fresh) == 0 {
+func (r *releases) recordEnded(now time.Duration, count func(ackagent.ReleaseResult)) {
+	if len(r.ended) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.fresh {
+	for _, e := range r.ended {
 		count(e.Result)
 		if e.Result == ackagent.ReleaseOK || e.Kept {
 			continue
@@ -73,12 +73,12 @@ func (r *releases) take(now time.Duration, count func(ackagent.ReleaseResult)) {
 			r.reportBy = now + reportWithin
 		}
 		r.unreported = append(r.unreported, e)
-		put(&r.failed, e.Shard, failedRelease{at: now, why: e.Reason})
-		if r.leaves {
+		put(&r.failed, e.Shard, failedRelease{at: now, reason: e.Reason})
+		if r.leaving {
 			put(&r.drained, e.Shard, e.Reason)
 		}
 	}
-	r.fresh = r.fresh[:0]
+	r.ended = r.ended[:0]
 }
 
 // put stores v in a map that may be nil.
@@ -89,21 +89,21 @@ func put[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-// lately returns the number of shards that moved without a release within the last agent.UnreleasedMoveWindow,
+// recentFailures returns the number of shards that moved without a release within the last agent.UnreleasedMoveWindow,
 // and the error of the shard with the lowest number.
-func (r *releases) lately(now time.Duration) (n int, why string) {
+func (r *releases) recentFailures(now time.Duration) (n int, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.failed, func(_ shardmap.Shard, f failedRelease) bool { return now-f.at >= ackagent.UnreleasedMoveWindow })
 	if len(r.failed) == 0 {
 		return 0, ""
 	}
-	return len(r.failed), r.failed[slices.Min(slices.Collect(maps.Keys(r.failed)))].why
+	return len(r.failed), r.failed[slices.Min(slices.Collect(maps.Keys(r.failed)))].reason
 }
 
-// inDrain returns the number of shards that moved without a release since the last drain of this node
+// drainFailures returns the number of shards that moved without a release since the last drain of this node
 // began, and the error of the shard with the lowest number.
-func (r *releases) inDrain() (n int, why string) {
+func (r *releases) drainFailures() (n int, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.drained) == 0 {
@@ -112,18 +112,18 @@ func (r *releases) inDrain() (n int, why string) {
 	return len(r.drained), r.drained[slices.Min(slices.Collect(maps.Keys(r.drained)))]
 }
 
-// released records that a release has ended. The machine calls it (as HookOptions.Ended) during a poll.
-func (a *agent) released(e ackagent.ReleaseEnd) { a.releases.fresh = append(a.releases.fresh, e) }
+// onReleaseEnded records that a release has ended. protocol calls it (as HookOptions.Ended) during a poll.
+func (a *agent) onReleaseEnded(e ackagent.ReleaseEnd) { a.releases.ended = append(a.releases.ended, e) }
 
-// lookReleases records and counts the releases that ended during this poll. It reports the failed ones
+// pollReleases records and counts the releases that ended during this poll. It reports the failed ones
 // after reportWithin, or now if the agent has stopped. It returns the time until its next call.
-func (a *agent) lookReleases(now time.Duration) (again time.Duration) {
+func (a *agent) pollReleases(now time.Duration) (again time.Duration) {
 	r := &a.releases
-	r.take(now, func(result ackagent.ReleaseResult) { a.metrics.releases.WithLabelValues(result.String()).Inc() })
+	r.recordEnded(now, func(result ackagent.ReleaseResult) { a.metrics.releases.WithLabelValues(result.String()).Inc() })
 	switch {
 	case len(r.unreported) == 0:
 		return time.Hour
-	case now < r.reportBy && !a.machine.Stopped():
+	case now < r.reportBy && !a.protocol.Stopped():
 		return r.reportBy - now
 	}
 	a.reportReleases()
@@ -145,36 +145,36 @@ func (a *agent) reportReleases() {
 	}
 	first := failed[0]
 	a.log.Warn().Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("why", first.Reason).Msg("shards moved without release")
-	if a.record == nil {
+	if a.recordEvent == nil {
 		return
 	}
 	e := event.Event{Kind: event.NotReleased, Node: string(a.self), Reason: first.Reason, Unreleased: &event.Unreleased{Count: len(shards)}}
 	for _, s := range shards[:min(len(shards), maxShownShards)] {
 		e.Unreleased.Shards = append(e.Unreleased.Shards, uint32(s))
 	}
-	a.record(e)
+	a.recordEvent(e)
 }
 
-// kept describes the shards that a safe drain keeps on this node because the app has not released them.
-type kept struct {
+// keptShards describes the shards that a safe drain keeps on this node because the app has not released them.
+type keptShards struct {
 	shards int    // number of shards
-	why    string // error of the first shard
+	reason string // error of the first shard
 }
 
-// keptHere returns the shards that a safe drain keeps on this node. nil means that there are none.
-func keptHere(m *ackagent.Agent) *kept {
+// keptShardsOf returns the shards that a safe drain keeps on this node. nil means that there are none.
+func keptShardsOf(m *ackagent.Agent) *keptShards {
 	n, why := m.KeptShards()
 	if n == 0 {
 		return nil
 	}
-	return &kept{n, logsafe.OneLine(why)}
+	return &keptShards{n, logsafe.OneLine(why)}
 }
 
-// keptStays returns why a safe drain keeps all remaining shards on this node. shards is the number of the
+// whyKept returns why a safe drain keeps all remaining shards on this node. shards is the number of the
 // remaining shards. The result is empty if some of them can still move.
-func (a *agent) keptStays(shards int) string {
+func (a *agent) whyKept(shards int) string {
 	if k := a.keptByDrain.Load(); k != nil && k.shards >= shards {
-		return "the app has not released them (" + k.why + "); repair the app and drain again, or drain without --safe"
+		return "the app has not released them (" + k.reason + "); repair the app and drain again, or drain without --safe"
 	}
 	return ""
 }
