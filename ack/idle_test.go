@@ -84,7 +84,7 @@ func (d *dueStage) step() {
 	}
 	for _, m := range messages {
 		for _, e := range d.turn.Handle(m) {
-			if n, ok := e.(leader.Event); ok && n.Kind == leader.EventSilent && n.Node == "b" {
+			if n, ok := e.(leader.Event); ok && n.Kind == leader.EventNodeUnresponsive && n.Node == "b" {
 				d.silent = d.now
 			}
 			d.perform(e)

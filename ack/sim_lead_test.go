@@ -324,7 +324,7 @@ func (l *leaderLoop) noted(e leader.Event) {
 		}
 		l.proposes = true
 		w.logf("%s proposes from map %d: %s, %d moves", id, e.Epoch, e.Reason, e.Moved)
-	case leader.EventDropped:
+	case leader.EventNodeExcluded:
 		w.cover.drops[e.Cause.String()]++
 		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
 	case leader.EventCommitting:
@@ -343,16 +343,16 @@ func (l *leaderLoop) noted(e leader.Event) {
 		}
 	case leader.EventDuplicate:
 		w.logf("%s sees two of %s", id, e.Node)
-	case leader.EventSilent:
+	case leader.EventNodeUnresponsive:
 		w.logf("%s receives nothing from %s", id, e.Node)
 	case leader.EventRestart:
 		w.logf("%s has %s absent for %v", id, e.Node, e.Grace)
 		if e.Grace > 0 {
 			l.announceKept(e.Node)
 		}
-	case leader.EventBack:
+	case leader.EventNodeRecovered:
 		w.logf("%s receives heartbeats of %s again", id, e.Node)
-	case leader.EventNoteDropped:
+	case leader.EventNoteRejected:
 		w.fail("hooks: a note of %s is too long", e.Node)
 	}
 }

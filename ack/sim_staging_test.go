@@ -151,7 +151,7 @@ func (l *leaderLoop) noteDeferred(id shardmap.NodeID) {
 
 // noteStage records the moves that a proposal defers.
 func (l *leaderLoop) noteStage(e leader.Event) {
-	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.driverState().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
+	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.DeferredShards, pauses: l.driverState().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]
 		l.noteDeferred(id)
@@ -165,7 +165,7 @@ func (l *leaderLoop) noteStage(e leader.Event) {
 	if len(e.Deferred) > 0 {
 		w.cover.staged++
 	}
-	w.cover.deferred += e.Busy
+	w.cover.deferred += e.DeferredShards
 }
 
 // isWell reports whether no known condition forbids deferring moves of an owner.

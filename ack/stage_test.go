@@ -514,12 +514,12 @@ func (s *stage) noted(l *leaderPart, e leader.Event) {
 		s.notef("%s takes from %s: %s", l.id, e.Node, e.Reason)
 	case leader.EventDuplicate:
 		s.notef("%s sees %s twice: %s", l.id, e.Node, e.Reason)
-	case leader.EventSilent:
+	case leader.EventNodeUnresponsive:
 		s.notef("%s receives nothing from %s", l.id, e.Node)
 	case leader.EventRestart:
 		s.notef("%s has %s absent for %v", l.id, e.Node, e.Grace)
-	case leader.EventBack:
+	case leader.EventNodeRecovered:
 		s.notef("%s receives heartbeats of %s again", l.id, e.Node)
-	case leader.EventDropped, leader.EventNoteDropped:
+	case leader.EventNodeExcluded, leader.EventNoteRejected:
 	}
 }

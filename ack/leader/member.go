@@ -36,7 +36,7 @@ type member struct {
 	crashSeenAt            time.Duration
 	removed                bool           // by an operator; any heartbeat resets it
 	leaseDeniedUntil       shardmap.Epoch // no lease before it has acknowledged this proposal
-	wasSilent              bool           // for EventSilent and EventBack
+	wasSilent              bool           // for EventNodeUnresponsive and EventNodeRecovered
 	// healthySince is since when its app has been healthy; negative means that it is not.
 	healthySince   time.Duration
 	restartTimes   restartTimes

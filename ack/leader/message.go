@@ -128,9 +128,9 @@ type (
 		// Joined and Left are the nodes that a round adds and excludes, sorted.
 		Joined, Left []shardmap.NodeID
 		// Deferred are the owners, sorted, that temporarily keep shards which another node
-		// will own. Busy is the number of these shards.
-		Deferred []shardmap.NodeID
-		Busy     int
+		// will own. DeferredShards is the number of these shards.
+		Deferred       []shardmap.NodeID
+		DeferredShards int
 		// Reason is the reason of a round, or the rule by which a shard was taken.
 		Reason string
 		// Grace is how long the cluster waits for a restarting node.
@@ -150,13 +150,13 @@ type EventKind uint8
 
 // The kinds of events, and the fields that they set.
 const (
-	EventProposing   EventKind = iota + 1 // Moved, Joined, Left, Reason, Deferred, Busy
-	EventDropped                          // Node, Cause
-	EventCommitting                       // Epoch
-	EventTakeover                         // Node, Reason: an owner that did not acknowledge
-	EventDuplicate                        // Node, Reason: the two addresses
-	EventSilent                           // Node
-	EventBack                             // Node
-	EventRestart                          // Node, Grace: a restart began, or, with Grace zero, ended
-	EventNoteDropped                      // Node, Shard: the note exceeds the limit of the commit
+	EventProposing        EventKind = iota + 1 // Moved, Joined, Left, Reason, Deferred, DeferredShards
+	EventNodeExcluded                          // Node, Cause
+	EventCommitting                            // Epoch
+	EventTakeover                              // Node, Reason: an owner that did not acknowledge
+	EventDuplicate                             // Node, Reason: the two addresses
+	EventNodeUnresponsive                      // Node
+	EventNodeRecovered                         // Node
+	EventRestart                               // Node, Grace: a restart began, or, with Grace zero, ended
+	EventNoteRejected                          // Node, Shard: the note exceeds the limit of the commit
 )

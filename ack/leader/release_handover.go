@@ -52,7 +52,7 @@ func (l *Leader) releasesToCommit(committed, proposed *shardmap.Map) (released [
 				continue
 			}
 			if !budget.Add(release.Note) {
-				l.emit(Event{Kind: EventNoteDropped, Node: node.id, Shard: release.Shard})
+				l.emit(Event{Kind: EventNoteRejected, Node: node.id, Shard: release.Shard})
 				continue
 			}
 			released, servers = append(released, release), append(servers, to)

@@ -337,9 +337,9 @@ func (l *Leader) checkMembers(now time.Duration) bool {
 		node := l.member(member.ID)
 		if silent := node.hasHeartbeat() && node.isSilent(now, l.options.Pace) && !l.isRestarting(node); silent != node.wasSilent {
 			node.wasSilent = silent
-			kind := EventBack
+			kind := EventNodeRecovered
 			if silent {
-				kind = EventSilent
+				kind = EventNodeUnresponsive
 			}
 			l.emit(Event{Kind: kind, Node: node.id})
 		}
@@ -401,11 +401,11 @@ func (l *Leader) propose(now time.Duration, a *assignment) {
 	l.emit(Event{
 		Kind: EventProposing, Epoch: entry.Base, Moved: len(shardmap.Diff(l.state.Committed(), stageMap)), Reason: entry.Reason,
 		Joined: membersMissingFrom(stageMap, l.state.Committed()), Left: membersMissingFrom(l.state.Committed(), stageMap),
-		Deferred: slices.Sorted(maps.Keys(a.deferringOwners)), Busy: len(shardmap.Diff(stageMap, a.finalMap)),
+		Deferred: slices.Sorted(maps.Keys(a.deferringOwners)), DeferredShards: len(shardmap.Diff(stageMap, a.finalMap)),
 	})
 	l.countProposal(now, stageMap)
 	for _, record := range entry.Drops {
-		l.emit(Event{Kind: EventDropped, Node: record.Node, Cause: record.Cause})
+		l.emit(Event{Kind: EventNodeExcluded, Node: record.Node, Cause: record.Cause})
 	}
 	l.emit(Submit{Entry: encoded})
 }

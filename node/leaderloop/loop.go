@@ -194,8 +194,8 @@ func (l *Loop) logEvent(evt leader.Event) {
 		l.options.Changes.Proposed(evt.Epoch, l.options.Clock.Precise())
 		l.options.Metrics.Proposals.WithLabelValues(eventlog.ReasonLabel(evt.Reason)).Inc()
 		logLine := l.Log.Info().Str("reason", evt.Reason).Int("moved", evt.Moved)
-		if evt.Busy > 0 {
-			logLine = logLine.Int("deferred", evt.Busy)
+		if evt.DeferredShards > 0 {
+			logLine = logLine.Int("deferred", evt.DeferredShards)
 		}
 		for name, nodes := range map[string][]shardmap.NodeID{"joined": evt.Joined, "left": evt.Left} {
 			if len(nodes) > 0 {
@@ -203,7 +203,7 @@ func (l *Loop) logEvent(evt leader.Event) {
 			}
 		}
 		logLine.Msg("map proposed")
-	case leader.EventDropped:
+	case leader.EventNodeExcluded:
 		l.options.Events.Add(event.Event{Kind: event.NodeDropped, Node: string(evt.Node), Reason: evt.Cause.String()})
 		l.options.Metrics.Exclusions.WithLabelValues(evt.Cause.String()).Inc()
 		l.Log.Warn().Str("peer", string(evt.Node)).Stringer("cause", evt.Cause).Msg("node excluded from map")
@@ -215,7 +215,7 @@ func (l *Loop) logEvent(evt leader.Event) {
 		l.Log.Info().Str("peer", string(evt.Node)).Str("by", evt.Reason).Msg("shards taken over")
 	case leader.EventDuplicate:
 		l.Log.Warn().Str("peer", string(evt.Node)).Str("addr", evt.Reason).Msg("duplicate-node: another process has this ID")
-	case leader.EventSilent:
+	case leader.EventNodeUnresponsive:
 		l.Log.Warn().Str("peer", string(evt.Node)).Msg("node unresponsive")
 	case leader.EventRestart:
 		if evt.Grace > 0 {
@@ -223,9 +223,9 @@ func (l *Loop) logEvent(evt leader.Event) {
 		} else {
 			l.Log.Info().Str("peer", string(evt.Node)).Msg("node returned after restart")
 		}
-	case leader.EventBack:
+	case leader.EventNodeRecovered:
 		l.Log.Info().Str("peer", string(evt.Node)).Msg("node responds again")
-	case leader.EventNoteDropped:
+	case leader.EventNoteRejected:
 		WarnNoteRefused(&l.Log, evt.Node, evt.Shard)
 	}
 }
