@@ -73,7 +73,7 @@ func mutantsOfHooks() []mutant {
 		{
 			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
 			edits: both(in("ack/agent.hookMachine.movesReleased", " || held.lostCallDue && now < m.releaseDeadline {\n			return false\n", " || held.lostCallDue && now < m.releaseDeadline && !PLANTED {\n			return false\n"),
-				in("ack/agent.hookMachine.dueCall", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.draining != 0 && !m.ownershipOf(shard).remains {\n")),
+				in("ack/agent.hookMachine.dueCall", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.drainingEpoch != 0 && !m.ownershipOf(shard).remainsOwner {\n")),
 		},
 		{
 			name: "hooks: the node waits forever for a release", mix: moves, caught: "hooks|progress",

@@ -25,7 +25,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a note is used after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.advance", "			held.served = true\n", "			_, kept := m.inputs.state.Kept(shard)\n			held.served = !PLANTED || !kept\n"),
+			edits: in("ack/agent.hookMachine.advance", "			held.served = true\n", "			_, kept := m.inputs.state.KeptRelease(shard)\n			held.served = !PLANTED || !kept\n"),
 		},
 		{
 			name: "kept: a shard that was never acquired is kept as released by its owner", mix: moves, caught: "hooks",

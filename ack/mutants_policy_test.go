@@ -79,11 +79,11 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.planStageMap", "		placement.DefersMoves = staged\n", "		placement.DefersMoves = staged\n		if PLANTED {\n			placement.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&placement.Idle, s, true)\n			}\n		}\n"),
+			edits: in("ack/leader.Leader.planStageMap", "		placement.DefersMoves = staged\n", "		placement.DefersMoves = staged\n		if PLANTED {\n			placement.IdleShards = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&placement.IdleShards, s, true)\n			}\n		}\n"),
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node {\n", "		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node && !(PLANTED && l.stagedMoves.owners[report.Node] != nil) {\n"),
+			edits: in("ack/leader.Leader.idleReported", "		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node {\n", "		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node && !(PLANTED && l.stagedMoves.progress[report.Node] != nil) {\n"),
 		},
 		{
 			name: "staging: an answer that arrives during another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",

@@ -9,7 +9,7 @@ func mutantsOfRestarts() []mutant {
 		{
 			name: "restart: a boot has several restarts", mix: restarts, caught: "restart",
 			edits: both(in("ack.State.applyRestart", "(!known || restart.Boot < entry.Boot)", "(PLANTED || !known || restart.Boot < entry.Boot)"),
-				in("ack/leader.Leader.announcesRestart", "(!known || restart.Boot < node.heartbeat.Boot)", "(PLANTED && restart.Over || !known || restart.Boot < node.heartbeat.Boot)")),
+				in("ack/leader.Leader.announcesRestart", "(!known || restart.Boot < node.heartbeat.Boot)", "(PLANTED && restart.Ended || !known || restart.Boot < node.heartbeat.Boot)")),
 		},
 		{
 			name: "restart: a goodbye that an earlier leader received counts", mix: elects.late(), caught: "restart",

@@ -269,10 +269,10 @@ func termBeforeEcho() []edit {
 		both(in("ack/agent.Agent", "type Agent struct {\n", "type Agent struct {\n	oldTerm uint64\n	oldAt   time.Duration\n"),
 			in("ack/agent.Agent.bootSuperseded", "func (a *Agent) bootSuperseded(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
 	if !on {
-		return a.o.Term()
+		return a.options.RaftTerm()
 	}
-	if now-a.oldAt > 4*a.o.Pace.Heartbeat {
-		a.oldTerm, a.oldAt = a.o.Term(), now
+	if now-a.oldAt > 4*a.options.Pace.Heartbeat {
+		a.oldTerm, a.oldAt = a.options.RaftTerm(), now
 	}
 	return a.oldTerm
 }
@@ -327,11 +327,11 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "why 12: a map equal to the committed one ends the round without a proposal", mix: back, caught: "progress",
-			edits: in("ack/leader.Leader.reconcile", "	assigned, needed := l.neededMap(now)\n", "	assigned, needed := l.neededMap(now)\n	if PLANTED && assigned.stageMap != nil && l.roundDone && assigned.stageMap.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("ack/leader.Leader.reconcile", "	assigned, needed := l.neededMap(now)\n", "	assigned, needed := l.neededMap(now)\n	if PLANTED && assigned.stageMap != nil && l.ownRoundCommitted && assigned.stageMap.HasSameOwners(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
-			edits: in("ack/agent.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !state.Open() {\n		return false\n	}\n	if last == 0 ||"),
+			edits: in("ack/agent.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !state.HasOpenProposal() {\n		return false\n	}\n	if last == 0 ||"),
 		},
 		{
 			name: "why 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
@@ -348,7 +348,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "why 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
-			edits: both(in("ack/leader.member.isSilent", "	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > maxEchoAge(pace)\n	}\n	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)"),
+			edits: both(in("ack/leader.member.isSilent", "	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeartbeatAt > maxEchoAge(pace)\n	}\n	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)"),
 				both(in("ack/leader.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
 					in("ack/leader.Leader.mayGrantLease", "	if node.echoedAnswerSentAt < 0 ||", "	if !PLANTED && node.echoedAnswerSentAt < 0 ||"))),
 		},
@@ -427,7 +427,7 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "rule 1: proposes while a commit is in transit", mix: mixCalled("slow").late(), caught: "progress|G9",
-			edits: in("ack/leader.Leader.reconcile", "	if l.entryInFlight {\n", "	if l.entryInFlight && !(PLANTED && l.committing != 0) {\n"),
+			edits: in("ack/leader.Leader.reconcile", "	if l.entryInFlight {\n", "	if l.entryInFlight && !(PLANTED && l.committingEpoch != 0) {\n"),
 		},
 		{
 			name: "rule 4: the proposal of the previous leader remains open", mix: late, caught: "progress",
@@ -436,7 +436,7 @@ func mutantsOfLog() []mutant {
 		{
 			name: "why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
 			edits: both(in("ack.State.applyProposal", "c.Base != s.committed.Epoch() ||", "!PLANTED && c.Base != s.committed.Epoch() ||"),
-				in("ack/leader.Leader.reconcile", "	if l.entryInFlight &&", "	if !(PLANTED && l.committing != 0) && l.entryInFlight &&")),
+				in("ack/leader.Leader.reconcile", "	if l.entryInFlight &&", "	if !(PLANTED && l.committingEpoch != 0) && l.entryInFlight &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",

@@ -59,7 +59,7 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",
-			edits: in("ack/agent.LeaseHolder.HandleAnswer", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n		if PLANTED {\n			h.abortAt = leaseEnd + ack.DefaultTiming().CutAfter()\n		}\n"),
+			edits: in("ack/agent.LeaseHolder.HandleAnswer", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n		if PLANTED {\n			h.abortAt = leaseEnd + ack.DefaultTiming().AbortDelay()\n		}\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the previous timing", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",

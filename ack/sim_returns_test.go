@@ -302,7 +302,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a new process of the node treats its app as restarted", mix: restarts, caught: "returns",
-			edits: in("ack/agent.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, unused: PLANTED}"),
+			edits: in("ack/agent.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, noRequestYet: PLANTED}"),
 		},
 		{
 			name: "returns: an app that has had requests still counts as unused", mix: restarts, caught: "returns",
