@@ -43,8 +43,8 @@ func (runner *attemptRunner) startTimer() (startedAt time.Duration, sent int64) 
 	return runner.server.clock.Exact(), runner.conn.Sent() + int64(runner.conn.Writer().Pending())
 }
 
-// recordRun counts a run that has ended with the decision v. began and sent are the results of
-// startTimer.
+// recordRun counts a run that has ended with the decision result. startedAt and sent are the
+// results of startTimer.
 func (runner *attemptRunner) recordRun(attempt *attempt, result decision, startedAt time.Duration, sent int64) {
 	switch result.action { //nolint:exhaustive // all other actions mean that the run has no response
 	case actionDone, actionNextStream:
@@ -58,7 +58,7 @@ func (runner *attemptRunner) recordRun(attempt *attempt, result decision, starte
 	}
 }
 
-// recordLoad counts a run that has ended after took. sent is the number of bytes that were sent to
+// recordLoad counts a run that has ended after elapsed. sent is the number of bytes that were sent to
 // the client before it.
 func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Duration, sent int64) {
 	tunnel := runner.exchange.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
