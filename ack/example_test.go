@@ -46,13 +46,14 @@ func Example() {
 
 // toy is a cluster: its clock, its log, and the leader with its queue of messages.
 type toy struct {
-	now   time.Duration
-	index uint64
-	state *ack.State
-	turn  *leader.Driver
-	inbox []leader.Message
-	nodes map[shardmap.NodeID]*toyNode
-	quiet bool // a test has it
+	now      time.Duration
+	index    uint64
+	state    *ack.State
+	turn     *leader.Driver
+	inbox    []leader.Message
+	nodes    map[shardmap.NodeID]*toyNode
+	quiet    bool // a test has it
+	confirms bool // the nodes confirm answers, see agent.Options.ConfirmsAnswers
 }
 
 // Term and Voters are what the leader reads of its Raft.
@@ -118,7 +119,8 @@ func (c *toy) start(id shardmap.NodeID) *toyNode {
 		SendHeartbeat: func(hb ack.Heartbeat) {
 			c.inbox = append(c.inbox, leader.HeartbeatReceived{Heartbeat: hb, From: string(id)})
 		},
-		RaiseBoot: func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
+		RaiseBoot:       func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
+		ConfirmsAnswers: func() bool { return c.confirms },
 	}, c.now)
 	c.nodes[id] = n
 	return n

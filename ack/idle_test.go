@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -172,48 +173,67 @@ func TestHeartbeatEarlyByHalfAnIntervalAtMost(t *testing.T) {
 	}
 }
 
-// HeartbeatWith sends the heartbeat at once, and only the next one is due a tenth of the
-// interval later.
-func TestHeartbeatWithPostponesTheNextByATenth(t *testing.T) {
+// A following voter confirms the answer to each periodic heartbeat once, at once, and by the echo of
+// that answer. Its periodic heartbeats are still one interval apart.
+func TestFollowingVoterConfirmsEachAnswerOnce(t *testing.T) {
 	d := newDue(t)
-	d.bEager = true
-	for _, early := range []time.Duration{100 * ms, 30 * ms, 0} { // before it was due
-		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
-		d.pass(100*ms-early-d.now+d.sent[len(d.sent)-1], nil)
-		d.a.agent.CoalesceHeartbeat()
-		if due := d.a.agent.Due(d.now); due > d.now {
-			t.Errorf("%v before its time it is due in %v, want at once", early, due-d.now)
+	d.confirms = true
+	d.pass(time.Second, nil)
+	d.sent, d.looks = nil, 0
+	d.pass(10*time.Second, nil)
+	if n := len(d.sent); n < 2*97 || n > 2*100 {
+		t.Errorf("%d heartbeats in 10 s, want two in each 100 ms", n)
+	}
+	for i := 2; i < len(d.sent); i++ {
+		if gap := d.sent[i] - d.sent[i-2]; gap < 100*ms || gap > 104*ms {
+			t.Errorf("heartbeat %d left %v after the last but one, want 100 ms", i, gap)
 		}
-		d.next, d.sent = d.now, nil
-		d.pass(350*ms, func() bool { return len(d.sent) == 3 })
-		if len(d.sent) != 3 || d.sent[1]-d.sent[0] < 110*ms || d.sent[1]-d.sent[0] > 112*ms || d.sent[2]-d.sent[1] > 102*ms {
-			t.Errorf("%v before its time: heartbeats left at %v, want the second 110ms after the first and 100ms before the third", early, d.sent)
+		if gap := d.sent[i] - d.sent[i-1]; gap > 3*ms && gap < 97*ms {
+			t.Errorf("heartbeat %d left %v after the last one, want about 0 or 100 ms", i, gap)
 		}
+	}
+	if d.looks > 300+10 {
+		t.Errorf("%d looks in 10 s, want three in each 100 ms", d.looks)
 	}
 }
 
-// A node whose lease is based on an old echo sends its next heartbeat earlier, by at most a
-// quarter of the interval, until its heartbeats follow soon after those that confirm its
-// lease.
-func TestShortGrantAdvancesTheHeartbeat(t *testing.T) {
+// A repeated answer is confirmed only once, and an answer to an earlier heartbeat is not confirmed.
+func TestRepeatedAnswerIsConfirmedOnce(t *testing.T) {
 	d := newDue(t)
-	d.bEager = true
+	d.confirms = true
 	d.pass(time.Second, nil)
-	d.bEager = false // b's echo is that of 99 ms before, a little later
-	d.pass(time.Second, func() bool { return len(d.sent) > 0 && d.sent[len(d.sent)-1] == d.now-ms })
-	d.pass(5*ms, nil)
-	d.b.agent.HeartbeatNow()
+	var old []ack.Answer
 	d.sent = nil
-	d.pass(2*time.Second, nil)
-	least, n := time.Second, len(d.sent)
-	for i, at := range d.sent[1:] {
-		least = min(least, at-d.sent[i])
+	for range 1000 {
+		d.a.inbox = append(d.a.inbox, append(slices.Clone(d.a.inbox), old...)...)
+		old = append(old, d.a.inbox...)
+		old = old[max(len(old)-5, 0):]
+		d.pass(ms, nil)
 	}
-	if least < 75*ms || least > 90*ms || n > 22 {
-		t.Errorf("%d heartbeats in 2 s, the least time between two %v, want a few that come sooner, by a quarter of 100 ms at most", n, least)
+	if n := len(d.sent); n > 2*10 {
+		t.Errorf("%d heartbeats in 1 s, want two in each 100 ms", n)
 	}
-	if gap := d.sent[n-1] - d.sent[n-2]; gap < 98*ms {
-		t.Errorf("and the last two are %v apart in the end, want 100 ms", gap)
+}
+
+// While every voter confirms the answers, a lease counts from an answer of the last interval,
+// whatever the phases of the voters are. Without confirmations it counts from an earlier answer, if
+// the other voter sends just after this one.
+func TestConfirmedLeaseIsAtMostOneIntervalOld(t *testing.T) {
+	for phase := time.Duration(0); phase < 100*ms; phase += 10 * ms {
+		d := newDue(t)
+		d.confirms = true
+		d.pass(time.Second, func() bool { return len(d.sent) > 0 && d.sent[len(d.sent)-1] == d.now-ms })
+		d.pass(phase, nil)
+		d.b.agent.HeartbeatNow()
+		d.pass(time.Second, nil)
+		least := time.Second
+		d.pass(time.Second, func() bool {
+			least = min(least, d.a.lease-d.now, d.b.lease-d.now)
+			return false
+		})
+		if least < 295*ms {
+			t.Errorf("b sends %v after a: a lease was down to %v, want 300 ms", phase, least)
+		}
 	}
 }
 
@@ -329,52 +349,4 @@ func TestBusyAgentIsDueAtOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// sendLate makes b send shortly after a, so that the next lease of a is based on an echo of
-// b that is nearly two intervals old.
-func (d *dueStage) sendLate() {
-	d.bEager = true
-	d.pass(time.Second, nil)
-	d.bEager = false
-	beaten := func() bool { return len(d.sent) > 0 && d.sent[len(d.sent)-1] == d.now-ms }
-	d.pass(time.Second, beaten)
-	d.pass(5*ms, nil)
-	d.b.agent.HeartbeatNow()
-	d.pass(time.Second, beaten)
-	d.sent = d.sent[len(d.sent)-1:]
-}
-
-// minGap fails the test unless at least this much time lies between any two heartbeats.
-func (d *dueStage) minGap(least time.Duration) {
-	d.t.Helper()
-	for i, at := range d.sent[1:] {
-		if gap := at - d.sent[i]; gap < least {
-			d.t.Errorf("a heartbeat came %v after the one before, want %v at least", gap, least)
-		}
-	}
-}
-
-// An advanced heartbeat comes early by at most half of the interval. Before, HeartbeatEarly
-// and alignHeartbeat together reduced the interval to a quarter.
-func TestAdvancedHeartbeatIsEarlyByHalfAnIntervalAtMost(t *testing.T) {
-	d := newDue(t)
-	d.sendLate()
-	for range 200 {
-		d.pass(ms, nil)
-		d.a.agent.AdvanceHeartbeat(d.now, 50*ms)
-		d.next = d.now
-	}
-	d.minGap(50 * ms)
-}
-
-// A repeated answer advances the heartbeat only once.
-func TestRepeatedAnswerAdvancesTheHeartbeatOnce(t *testing.T) {
-	d := newDue(t)
-	d.sendLate()
-	for range 500 {
-		d.a.inbox = append(d.a.inbox, append(d.a.inbox, d.a.inbox...)...)
-		d.pass(ms, nil)
-	}
-	d.minGap(75 * ms)
 }

@@ -58,7 +58,6 @@ type agent struct {
 	ownAnswers           <-chan ack.Answer // responses of the leader loop of this node
 	heartbeatNow         chan struct{}     // notified to send a heartbeat now
 	heartbeatIfNearlyDue chan struct{}     // notified to send a heartbeat if it is nearly due
-	heartbeatWithVoters  chan struct{}     // notified to send a heartbeat with other voters, see leaderloop.Options.OnVoterHeartbeat
 	protocol             *ackagent.Agent
 	hooks                *hookRunner                      // nil means that the app has no hooks
 	calls                chan func()                      // unbuffered: functions that run calls, until ended is closed
@@ -134,8 +133,6 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.router.InFlight.ReachedZero: // the last request of a shard has ended, so poll may acknowledge a proposal
 		case <-a.heartbeatNow:
 			a.protocol.HeartbeatNow()
-		case <-a.heartbeatWithVoters:
-			a.protocol.CoalesceHeartbeat()
 		case <-a.heartbeatIfNearlyDue:
 			now = a.BeginTurn()
 			a.protocol.AdvanceHeartbeat(now, maxEarlyHeartbeat)

@@ -369,7 +369,7 @@ func (n *Node) newAgent() {
 		appChecked:   func() bool { return n.health == nil || n.health.Checked() },
 		stateChanged: n.fsm.agentHint, newestState: n.fsm.state.Load,
 		appWatch: n.appWatch,
-		answers:  make(chan ack.Answer), ownAnswers: n.leaderInbox.ownAnswers, heartbeatNow: make(chan struct{}, 1), heartbeatIfNearlyDue: make(chan struct{}, 1), heartbeatWithVoters: make(chan struct{}, 1), persistentDuplicate: make(chan string, 1), overdue: overdueDetector{report: n.o.Overdue},
+		answers:  make(chan ack.Answer), ownAnswers: n.leaderInbox.ownAnswers, heartbeatNow: make(chan struct{}, 1), heartbeatIfNearlyDue: make(chan struct{}, 1), persistentDuplicate: make(chan string, 1), overdue: overdueDetector{report: n.o.Overdue},
 		calls: make(chan func()), ended: make(chan struct{}), receivedAt: make(map[shardmap.Shard]time.Duration),
 		orphanedForwards: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.scheduler.NewOnDemandTicker(), busyTimer: n.scheduler.NewBusyTicker(clock.MinInterval), // created before all other timers, because the lease depends on them
 	}
@@ -398,6 +398,7 @@ func (n *Node) newAgent() {
 		Node: n.self, Server: n.serverID, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
 		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,
 		Gate: a, RaftTerm: func() uint64 { return n.raft.Term() }, SendHeartbeat: a.send, RaiseBoot: n.raiseBoot,
+		ConfirmsAnswers: func() bool { return !n.raft.IsLeader() && n.isVoter() },
 	}, n.o.Clock.Precise())
 }
 

@@ -41,8 +41,8 @@ type Gate interface {
 	AbortRequests(why AbortReason, may func(shardmap.Shard) bool)
 }
 
-// Options are the fixed properties of a process. All are required except Gateway, Zone
-// and Hooks.
+// Options are the fixed properties of a process. All are required except Gateway, Zone,
+// Hooks and ConfirmsAnswers.
 type Options struct {
 	Node shardmap.NodeID
 	// Server is the Raft server id, node/disk.
@@ -68,6 +68,13 @@ type Options struct {
 	// RaiseBoot stores a boot above known and the present one, on disk before it returns. If it
 	// returns false, the agent stops sending.
 	RaiseBoot func(known uint64) (boot uint64, ok bool)
+	// ConfirmsAnswers reports whether the node is a voter that follows another leader; nil means
+	// no. Such a node sends a second heartbeat as soon as its periodic heartbeat is answered. The
+	// second heartbeat echoes the response. A lease counts from the newest response that a quorum
+	// has echoed. With the second heartbeat, this response is never older than one interval,
+	// whenever the other voters send their heartbeats. Otherwise it may be two intervals old, and
+	// the rest of the lease is too short to survive a leader failure.
+	ConfirmsAnswers func() bool
 }
 
 // Observation is the state of the node at one poll.
@@ -156,8 +163,8 @@ type Agent struct {
 	hooks    *hookMachine // nil means no hooks
 
 	nextHeartbeat   time.Duration
-	postponeNext    time.Duration // delay of the heartbeat after the next one, see CoalesceHeartbeat
-	broughtForward  time.Duration // by how much alignHeartbeat has advanced nextHeartbeat
+	confirmNow      bool          // the next Poll confirms a response, see Options.ConfirmsAnswers
+	confirmed       bool          // a confirmation was sent since the last periodic heartbeat
 	burstCount      int           // heartbeats of the fast start so far
 	answerTerm      uint64        // of the last answer that counted
 	leaseTerm       uint64        // term of the lease at the last poll; zero means that there was none
@@ -225,7 +232,7 @@ func (a *Agent) Poll(now time.Duration, obs Observation) {
 	}
 	a.raiseBoot()
 	a.finishStopping(now, obs)
-	if now >= a.nextHeartbeat && a.supersedingBoot == 0 && !obs.AppUnchecked {
+	if (now >= a.nextHeartbeat || a.confirmNow) && a.supersedingBoot == 0 && !obs.AppUnchecked {
 		a.sendHeartbeat(now, obs)
 	}
 }
@@ -385,15 +392,18 @@ func (a *Agent) abortAll(reason AbortReason) bool {
 	return false
 }
 
-// sendHeartbeat sends a heartbeat. The lease that answers it counts from now. The echo is read
-// before the Raft term (why 6): the term then proves that no newer one had begun when the
-// echoed answer was sent.
+// sendHeartbeat sends a heartbeat: the periodic one if it is due, and otherwise a confirmation.
+// The lease that answers it counts from now. The echo is read before the Raft term (why 6): the
+// term then proves that no newer one had begun when the echoed answer was sent.
 func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
-	a.nextHeartbeat, a.broughtForward, a.postponeNext = now+a.options.Pace.Heartbeat+a.postponeNext, 0, 0
 	if !a.stopped {
 		obs.RestartWithin = 0
 	}
 	number, echo := a.holder.NextHeartbeat(now)
+	a.confirmNow, a.confirmed = false, now < a.nextHeartbeat
+	if !a.confirmed {
+		a.nextHeartbeat = now + a.options.Pace.Heartbeat
+	}
 	unacquiredShards, waitingShards, acquiresNone := a.acquireReport()
 	keptShards, keepsAll := a.safeDrainReport()
 	a.options.SendHeartbeat(ack.Heartbeat{
@@ -444,7 +454,6 @@ func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult 
 	}
 	a.duplicateSince, a.mapUnchanged = 0, answer.MapUnchanged
 	a.upToDate = a.upToDate || answer.OK
-	a.alignHeartbeat(answer)
 	if a.hooks != nil {
 		a.hooks.answerReceived(now, answer, a.stopped)
 	}
@@ -459,6 +468,8 @@ func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult 
 	if _, held := a.holder.LeaseEnd(); a.burstCount < minBurst || (!held || answer.ServeFor <= 0) && !a.options.Gateway && a.burstCount < maxBurst {
 		a.burstCount++
 		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
+	} else if !a.confirmed && answer.HeartbeatNumber == a.holder.lastNumber && a.options.ConfirmsAnswers != nil {
+		a.confirmNow = a.options.ConfirmsAnswers()
 	}
 	return AnswerCounted
 }

@@ -1,10 +1,6 @@
 package agent
 
-import (
-	"time"
-
-	"shardway/ack"
-)
+import "time"
 
 const (
 	// An idle agent with recent requests polls at least every 1/idleLeaseFraction of a lease.
@@ -66,35 +62,7 @@ func (a *Agent) isIdle() bool {
 // passed and the heartbeat is due within maxAdvance. The caller uses it when it receives or sends a
 // Raft message. Node and leader then wake up once for both messages instead of twice.
 func (a *Agent) AdvanceHeartbeat(now, maxAdvance time.Duration) {
-	if a.nextHeartbeat-now <= min(a.options.Pace.Heartbeat/2-a.broughtForward, maxAdvance) {
+	if a.nextHeartbeat-now <= min(a.options.Pace.Heartbeat/2, maxAdvance) {
 		a.nextHeartbeat = 0
-	}
-}
-
-// CoalesceHeartbeat makes the next Poll send a heartbeat, and postpones the heartbeat after it by a
-// tenth of the interval. The node of the leader calls it when the first of several heartbeats
-// of other nodes arrives, to send its own heartbeat in the same wake-up. Because of the delay,
-// those heartbeats also arrive first in the next interval. Otherwise the node would send one
-// heartbeat on its own schedule and another one with theirs.
-func (a *Agent) CoalesceHeartbeat() { a.nextHeartbeat, a.postponeNext = 0, a.options.Pace.Heartbeat/10 }
-
-// alignHeartbeat sends the next heartbeat earlier if the last lease was based on older echoes
-// than necessary. An echo is the number of a response that a voter repeats in its heartbeat, and
-// a lease counts from the newest answer that a quorum has echoed. If four followers send their
-// heartbeats at nearly the same time, the first one always gets a lease that is based on the
-// echoes of the previous interval. When its next heartbeat is due, only 200 ms of that lease
-// remain, which is too little to survive a leader failure.
-//
-// So this node sends earlier than the others, by half of the excess each time, until its leases
-// are based on echoes that are at most a third of the heartbeat interval old. With two or three
-// voters the decisive echo is usually that of the heartbeat itself, so no heartbeat moves. If a
-// quorum requires nearly all live voters, the nodes may find no such order. They then send a
-// fifth more heartbeats.
-func (a *Agent) alignHeartbeat(answer ack.Answer) {
-	interval := a.options.Pace.Heartbeat
-	if excessAge := answer.LeaseDuration - answer.ServeFor - interval*4/3; answer.ServeFor > 0 && excessAge > 0 && answer.HeartbeatNumber == a.holder.lastNumber {
-		advance := min(excessAge/2, interval/4)
-		a.nextHeartbeat -= advance - a.broughtForward // repeated answers to one heartbeat move it only once
-		a.broughtForward = advance
 	}
 }

@@ -47,27 +47,3 @@ func TestDueOfIdleAgent(t *testing.T) {
 		}
 	}
 }
-
-// Only the answer to the last heartbeat shows the age of the echoes on which the next grant would
-// be based. An answer that grants nothing, as to a gateway, does not show it.
-func TestOldEchoesAdvanceTheHeartbeat(t *testing.T) {
-	const ms = time.Millisecond
-	last := ack.Answer{HeartbeatNumber: 7, LeaseDuration: 500 * ms}
-	for name, tt := range map[string]struct {
-		change func(*ack.Answer)
-		want   time.Duration
-	}{
-		"old echoes":              {func(a *ack.Answer) { a.ServeFor = 342 * ms }, 987 * ms},
-		"very old echoes":         {func(a *ack.Answer) { a.ServeFor = 100 * ms }, 975 * ms},
-		"echoes that will do":     {func(a *ack.Answer) { a.ServeFor = 367 * ms }, 1000 * ms},
-		"no lease":                {func(a *ack.Answer) { a.ServeFor = 0 }, 1000 * ms},
-		"of the heartbeat before": {func(a *ack.Answer) { a.ServeFor, a.HeartbeatNumber = 100*ms, 6 }, 1000 * ms},
-	} {
-		a := &Agent{options: Options{Pace: ack.DefaultPace()}, holder: &LeaseHolder{lastNumber: 7}, nextHeartbeat: time.Second}
-		ans := last
-		tt.change(&ans)
-		if a.alignHeartbeat(ans); a.nextHeartbeat.Truncate(ms) != tt.want {
-			t.Errorf("%s: the next heartbeat is due at %v, want %v", name, a.nextHeartbeat, tt.want)
-		}
-	}
-}

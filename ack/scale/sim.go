@@ -93,7 +93,8 @@ func (s *Sim) start(i int) *Node {
 	n.agent = agent.New(agent.Options{
 		Node: id, Server: n.server, Boot: 1, Nonce: n.nonce, Pace: s.pace, Timing: s.timing,
 		Gate: emptyGate{}, RaftTerm: func() uint64 { return n.term }, SendHeartbeat: n.send,
-		RaiseBoot: func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
+		ConfirmsAnswers: func() bool { return n.voter && n != s.leader.node },
+		RaiseBoot:       func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
 	}, s.now)
 	if i < len(s.nodes) {
 		s.nodes[i] = n

@@ -32,8 +32,6 @@ type Loop struct {
 	commitNudges nudges
 	// raftHeartbeatsSentAt is the time at which Raft's heartbeats were last sent.
 	raftHeartbeatsSentAt time.Time
-	// voterHeartbeatSeen means that another voter has sent a heartbeat since raftHeartbeatsSentAt.
-	voterHeartbeatSeen bool
 }
 
 // New creates the leader loop for a term. The caller must call Run.
@@ -70,7 +68,6 @@ func (l *Loop) Run(ctx context.Context) {
 			l.handleMessage(ctx, leader.Tick{}, nil)
 		case received := <-l.heartbeats:
 			l.handleMessage(ctx, leader.HeartbeatReceived{Heartbeat: received.Heartbeat, From: received.RemoteAddr}, received.Respond)
-			l.onVoterHeartbeat(received.Heartbeat.Server)
 		case received := <-l.ownHeartbeat:
 			l.sendRaftHeartbeatsIfDueSoon()
 			l.handleMessage(ctx, leader.HeartbeatReceived{Heartbeat: received.Heartbeat, From: received.RemoteAddr}, received.Respond)

@@ -49,9 +49,6 @@ type Options struct {
 	// AdoptCluster stores the ID of the cluster in the data directory. The loop calls it from a goroutine of
 	// Background.
 	AdoptCluster func(*ack.State)
-	// OnVoterHeartbeat is called at the first heartbeat of another voter after Raft's heartbeats. It must not
-	// block.
-	OnVoterHeartbeat func()
 
 	Events  *event.Ring
 	Changes *eventlog.MapChangeRecorder

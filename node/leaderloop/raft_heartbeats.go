@@ -1,9 +1,6 @@
 package leaderloop
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 const (
 	// raftHeartbeatInterval is the interval at which a leader sends Raft heartbeats. It is slightly
@@ -34,18 +31,7 @@ func (l *Loop) sendRaftHeartbeatsIfDueSoon() {
 
 // sendRaftHeartbeats sends Raft's heartbeats now, and returns the time until the next ones.
 func (l *Loop) sendRaftHeartbeats() time.Duration {
-	l.raftHeartbeatsSentAt, l.voterHeartbeatSeen = time.Now(), false
+	l.raftHeartbeatsSentAt = time.Now()
 	l.raft.SendHeartbeat()
 	return raftHeartbeatInterval
-}
-
-// onVoterHeartbeat makes this node send its own heartbeat at the first heartbeat of another voter
-// after Raft's heartbeats. The leader loop calls it for each heartbeat of another node; server is the
-// ID of the sender. A lease that counts from the previous echoes would be a third shorter. If no
-// voter sends a heartbeat, this node uses its own timer.
-func (l *Loop) onVoterHeartbeat(server string) {
-	if !l.voterHeartbeatSeen && slices.Contains(l.raft.Voters(), server) {
-		l.voterHeartbeatSeen = true
-		l.options.OnVoterHeartbeat()
-	}
 }
