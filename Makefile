@@ -28,7 +28,7 @@ UNIT = $$(go list ./... | grep -vE '^shardway/(e2e|ack/scale)')
 # beside something else, so the race detector finds nothing there.
 PURE := ./ack ./ack/agent ./ack/election ./ack/leader ./config ./deploy ./keysource ./shardmap ./internal/docs ./internal/layering ./internal/licenses
 # What has its own time runs with the race detector, a share of it, and whole without.
-VIRTUAL := ./node ./node/apphealth ./node/campaign ./node/consensus ./node/control ./node/crashdetect ./node/findings ./node/gossip ./node/identity ./node/idleshards ./node/leaderloop ./node/membership ./node/muxpool ./node/persist ./node/writelimit
+VIRTUAL := ./node ./node/apphealth ./node/consensus ./node/control ./node/crashdetect ./node/findings ./node/gossip ./node/identity ./node/leaderloop ./node/membership ./node/muxpool ./node/persist ./node/writelimit
 RACED = $$(printf '%s\n' $(UNIT) | grep -vxFf <(go list $(PURE)))
 
 # stage runs a command under a name and prints its time: $(call stage,name,command).

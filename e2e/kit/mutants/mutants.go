@@ -59,10 +59,10 @@ func edits() []overlay.Edit {
 		status = 200
 	}
 `),
-		before("proxy.client.beginExchange", "	c.exchange = exchange{\n		safety:", `	last, again := c.exchange.shard, c.exchange.sharded
+		before("proxy.client.beginExchange", "	c.exchange = exchange{\n		safety:", `	last, again := c.exchange.shard, c.exchange.hasShard
 `),
 		after("proxy.client.beginExchange", "	c.body.reset()\n", `	if planted == "other-shard" && again {
-		c.exchange.shard, c.exchange.sharded = last, true
+		c.exchange.shard, c.exchange.hasShard = last, true
 	}
 `),
 		after("proxy.resumableStream.appendHeaders", "	if len(id) > 0", ` && planted != "repeated-event"`),

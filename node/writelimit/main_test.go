@@ -1,0 +1,12 @@
+package writelimit_test
+
+import (
+	"testing"
+
+	"shardway/internal/raceflag"
+)
+
+func TestMain(m *testing.M) {
+	raceflag.OneProcessor()
+	m.Run()
+}
