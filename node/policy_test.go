@@ -263,11 +263,11 @@ func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 		}
 		// A duration beyond its bounds names itself.
 		for _, text := range []string{"soon", "0s", "-1s", "10000h"} {
-			w.refused(w.follower(), api.Action{Verb: api.Pause, For: text}, api.ErrInvalid, `for = "`+text+`"is not a duration of at most`)
-			w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b", IdleFirst: text}, api.ErrInvalid, `idle_first = "`+text+`"is not a duration of at most`)
-			w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "1", For: text}, api.ErrInvalid, `for = "`+text+`"is not a duration of at most`)
+			w.refused(w.follower(), api.Action{Verb: api.Pause, For: text}, api.ErrInvalid, `for = "`+text+`" is not a duration of at most`)
+			w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b", IdleFirst: text}, api.ErrInvalid, `idle_first = "`+text+`" is not a duration of at most`)
+			w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "1", For: text}, api.ErrInvalid, `for = "`+text+`" is not a duration of at most`)
 		}
-		w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "key"}, api.ErrInvalid, `key_hash = "key" is none`)
+		w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "key"}, api.ErrInvalid, `key_hash = "key" is not a key hash`)
 		w.refused(w.leader(), api.Action{Verb: api.Rebalance + 1, Node: "b"}, api.ErrRefused, "unknown action")
 		w.refused(w.leader(), api.Action{Verb: api.Remove, Node: w.leader().name}, api.ErrRefused, "leads; `shardway step-down` first")
 		w.asks(w.follower(), api.Action{Verb: api.Cordon, Node: "b"})

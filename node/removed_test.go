@@ -62,7 +62,7 @@ func TestKilledNodeIsRemovedWithForceBeforeGossipNotices(t *testing.T) {
 		remove := api.Action{Verb: api.Remove, Node: p.name}
 		w.within(time.Second, "the leader knows that its process is gone", func() bool {
 			err := l.node.API().Do(w.t.Context(), remove)
-			return err != nil && strings.Contains(err.Error(), "as far as gossip shows")
+			return err != nil && strings.Contains(err.Error(), "is still alive according to gossip")
 		})
 		w.refused(l, remove, api.ErrRefused, "try again after 5 s")
 		if l.node.Member(p.name) != "alive" {
@@ -95,7 +95,7 @@ func TestNodeThatGossipSeesIsNotRemoved(t *testing.T) {
 		if l != w.leader() || l.node.Member(p.name) != "alive" {
 			w.t.Fatalf("the leader is %v, and gossip says of %s that it is %s", w.leader(), p.name, l.node.Member(p.name))
 		}
-		w.refused(l, api.Action{Verb: api.Remove, Node: p.name}, api.ErrRefused, "still runs")
+		w.refused(l, api.Action{Verb: api.Remove, Node: p.name}, api.ErrRefused, "is still alive according to gossip")
 		w.does(l, api.Action{Verb: api.Remove, Node: p.name, Force: true})
 		w.net.Heal()
 		w.untilSettled("a", "b", "c", "d")
@@ -165,7 +165,7 @@ func TestNonvoterNextToTwoVotersIsRemoved(t *testing.T) {
 		w.all["c"].kill()
 		w.until("it is gone", func() bool {
 			err := w.leader().node.API().Do(w.t.Context(), api.Action{Verb: api.Remove, Node: "c"})
-			if err != nil && !strings.Contains(err.Error(), "still runs") {
+			if err != nil && !strings.Contains(err.Error(), "is still alive according to gossip") {
 				w.t.Fatal(err)
 			}
 			return err == nil

@@ -139,7 +139,7 @@ func TestRefusalOfANewLeaderNamesItsCause(t *testing.T) {
 		p := w.all["a"]
 		w.untilSettled("a")
 		_, err := p.node.API().ChangeTiming(w.t.Context(), api.Timing{DeadAfter: "6s"}, "test")
-		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "the leader was elected a moment ago and does not know") {
+		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "the leader was elected a moment ago, and nodes may still use an earlier timing") {
 			w.t.Errorf("at once: %v, want to be told of the election", err)
 		}
 		if n := log.count("timing asked for") + log.count("timing changed"); n != 0 {
