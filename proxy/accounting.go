@@ -63,7 +63,7 @@ func (runner *attemptRunner) recordRun(attempt *attempt, result decision, starte
 func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Duration, sent int64) {
 	tunnel := runner.exchange.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
 	if !tunnel {
-		runner.server.metrics.upstream[routeKind].Observe(elapsed)
+		runner.server.metrics.UpstreamDurations[routeKind].Observe(elapsed)
 	}
 	load := runner.server.loadOf(&runner.exchange, routeKind)
 	if load == nil {

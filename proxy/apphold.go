@@ -23,7 +23,7 @@ func (state *requestState) noteHold(res *h1.Response, epoch uint64) {
 	value := res.Known(h1.FieldShardwayHold)
 	hold, ok := parseHold(value)
 	if !ok {
-		if state.server.metrics.badHolds.Add(1) == 1 {
+		if state.server.metrics.InvalidHolds.Add(1) == 1 {
 			state.server.options.Log.Warn().Str("value", string(value[:min(len(value), shownHold)])).Uint32("shard", uint32(state.exchange.shard)).
 				Str("remedy", "send a whole number of seconds").Msg("invalid Shardway-Hold ignored")
 		}

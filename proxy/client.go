@@ -233,7 +233,7 @@ func (c *client) onClientClosed() {
 	if c.closing.Load() {
 		return // this node has closed the connection
 	}
-	c.server.metrics.clientDisconnects.Add(1)
+	c.server.metrics.ClientDisconnects.Add(1)
 	c.terminate(causeClientGone)
 }
 
@@ -265,7 +265,7 @@ func (c *client) reportStopped() bool {
 		return false
 	}
 	if !c.exchange.runAborted {
-		c.server.metrics.refused[route.RefusedStopping].Add(1)
+		c.server.metrics.Refused[route.RefusedStopping].Add(1)
 	}
 	c.reply.reportStopped(c.exchange.runAborted)
 	return true
@@ -295,5 +295,5 @@ func (c *client) noteHeaderMemory(delta int) {
 		c.server.headerMemory.Release(&c.headerMemory)
 		return
 	}
-	c.server.metrics.shedHeaders.Add(c.server.headerMemory.Add(&c.headerMemory, delta, c.server.settings.Load().MaxHeaderBytesTotal))
+	c.server.metrics.ShedHeaders.Add(c.server.headerMemory.Add(&c.headerMemory, delta, c.server.settings.Load().MaxHeaderBytesTotal))
 }

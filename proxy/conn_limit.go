@@ -71,7 +71,7 @@ func (s *Server) evictIdle(minIdle time.Duration, maxCount int) {
 		slices.SortFunc(candidates, func(first, second idleConn) int { return cmp.Compare(first.idleSince, second.idleSince) })
 		for _, i := range candidates[:min(maxCount, len(candidates))] {
 			i.close()
-			s.metrics.shedIdle.Add(1)
+			s.metrics.ShedIdle.Add(1)
 		}
 	})
 }

@@ -184,7 +184,7 @@ func (c *client) handleResponse() {
 	case c.exchange.endUnsent:
 		loop.handOff(c, resumeUnsent)
 	default:
-		c.server.metrics.loopRequests.Add(1)
+		c.server.metrics.EventLoopRequests.Add(1)
 		c.finishExchange()
 		c.finishInLoop(loop)
 	}

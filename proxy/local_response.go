@@ -43,8 +43,8 @@ func (r reply) sendProblem(prob *problem.Problem) {
 	}
 	r.extraLines = dst
 	r.exchange.account.code = prob.Code
-	r.server.metrics.countProblem(prob.Code)
-	r.server.metrics.countResponse(r.exchange.routeKind(), status)
+	r.server.metrics.CountProblem(prob.Code)
+	r.server.metrics.CountResponse(r.exchange.routeKind(), status)
 	r.server.options.Log.Debug().Str("error", string(prob.Code)).Int("status", status).Uint32("shard", uint32(r.exchange.shard)).
 		Str("detail", prob.Detail).Msg("request failed")
 	r.write(status, append(prob.AppendJSON(make([]byte, 0, 512)), '\n'), dst)
@@ -158,7 +158,7 @@ func (r reply) rejectBody(err error) decision {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		r.sendProblem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
 	default:
-		r.server.metrics.clientDisconnects.Add(1)
+		r.server.metrics.ClientDisconnects.Add(1)
 		r.exchange.connAborted = true
 	}
 	return done
@@ -181,9 +181,9 @@ func (r reply) refuseWait(result decision) {
 // refuse rejects a forwarded request that has not run. The response contains the reason and the
 // epochs of this node's table. The body has not been read.
 func (r reply) refuse(refusal route.Refusal) {
-	r.server.metrics.refused[refusal].Add(1)
+	r.server.metrics.Refused[refusal].Add(1)
 	r.writeRefused(421, refusal.String(), r.server.options.Cluster.Table().MapHeaderValue())
-	r.server.metrics.countResponse(route.Remote, 421)
+	r.server.metrics.CountResponse(route.Remote, 421)
 }
 
 // writeRefused sends a refusal to another node. epochs contains the epochs of the table that caused

@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 )
 
@@ -33,7 +34,7 @@ func (s *Server) isLongPoll(c *client, current run, now time.Duration) bool {
 // stream.
 func (retry *retrier) closeLongPoll() decision {
 	if retry.exchange.eventStream != nil {
-		retry.reply.endStream(resumeTimedOut, "the node stops")
+		retry.reply.endStream(metrics.ResumeTimedOut, "the node stops")
 		return done
 	}
 	retry.exchange.connAborted, retry.exchange.account.code = true, accessAborted
@@ -60,7 +61,7 @@ func (retry *retrier) mayAskNextOwner(attempt *attempt) bool {
 func (retry *retrier) askNextOwner() decision {
 	retry.notePoll()
 	retry.exchange.tries++
-	retry.server.metrics.retries[retryMoved].Add(1)
+	retry.server.metrics.Retries[metrics.RetryMoved].Add(1)
 	return decision{action: actionRetry}
 }
 

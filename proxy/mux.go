@@ -57,7 +57,7 @@ func (router *router) acquirePeerConn(pool *connpool.Pool, useStream bool) (conn
 		conn, result = router.wait.acquireConn(pool)
 	}
 	if conn != nil && conn.Mux != nil {
-		router.server.metrics.streamRequests.Add(1)
+		router.server.metrics.MuxStreams.Add(1)
 	}
 	return conn, result
 }

@@ -11,7 +11,7 @@ var errPanicked = errors.New("proxy: panicked")
 // panicked logs a panic of the proxy that occurred while it served a request. Such a panic is
 // always a bug. The node continues to run.
 func (s *Server) panicked(value any) {
-	s.metrics.panics.Add(1)
+	s.metrics.Panics.Add(1)
 	s.options.Log.Error().Any("panic", value).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
 }
 

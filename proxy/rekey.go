@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/wsession"
@@ -32,7 +33,7 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 		router.exchange.session.refusalCode = wsession.CloseMoved
 		return done
 	case invalid != nil && router.exchange.eventStream != nil:
-		router.reply.endStream(resumeTimedOut, invalid.Detail)
+		router.reply.endStream(metrics.ResumeTimedOut, invalid.Detail)
 		return done
 	case invalid != nil:
 		router.reply.sendProblem(invalid)

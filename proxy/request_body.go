@@ -132,7 +132,7 @@ var errBodyMemoryLimit = errors.New("proxy: body given up")
 func (body *requestBody) countMemory(counted, extraBytes int, limit int64) int {
 	size := body.conn.BufferSize() + body.req.MemorySize() + cap(body.buffered) + extraBytes
 	if size > counted {
-		body.server.metrics.shedBodies.Add(body.server.bodyMemory.Add(&body.memory, size-counted, limit))
+		body.server.metrics.ShedBodies.Add(body.server.bodyMemory.Add(&body.memory, size-counted, limit))
 	}
 	return max(size, counted)
 }

@@ -50,7 +50,7 @@ func (w *requestWait) waitFor(result decision) decision {
 	}
 	if !w.exchange.hasWaited {
 		w.exchange.hasWaited, w.exchange.firstWaitReason = true, result.reason
-		w.server.metrics.queued[result.reason].Add(1)
+		w.server.metrics.Queued[result.reason].Add(1)
 	}
 	if result.reason == route.ReasonRestarting {
 		w.exchange.eventStream.ownerRestarting()
@@ -61,7 +61,7 @@ func (w *requestWait) waitFor(result decision) decision {
 	w.disconnect.disarm()
 	elapsed := time.Since(startedAt)
 	w.exchange.waitTime += elapsed
-	w.server.metrics.queuedNanos[result.reason].Add(int64(elapsed))
+	w.server.metrics.QueuedNanos[result.reason].Add(int64(elapsed))
 	switch {
 	case w.closing.Load() || errors.Is(err, queue.ErrCanceled):
 		return done

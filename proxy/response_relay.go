@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 )
 
@@ -58,7 +59,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	before, reusable := rr.conn.Sent(), rr.exchange.keepAlive
 	writer, further := rr.conn.Writer(), rr.exchange.isStreamResumption()
 	if further {
-		rr.server.metrics.resumptions[resumeDone].Add(1)
+		rr.server.metrics.Resumptions[metrics.ResumeDone].Add(1)
 	} else {
 		writer = rr.conn.WriteResponseHeader(res, rr.editHeaders(attempt.route, res))
 		if rr.isEarly(res) {
@@ -168,7 +169,7 @@ func (rr *responseRelay) markResponseBegun() (time.Duration, error) {
 // recordResponse records that a response of an app is sent to the client.
 func (r reply) recordResponse(res *h1.Response) {
 	r.exchange.account.recordResponse(res.Status(), res, r.exchange.lastRoute)
-	r.server.metrics.countResponse(r.exchange.lastRoute, res.Status())
+	r.server.metrics.CountResponse(r.exchange.lastRoute, res.Status())
 }
 
 // truncateResponse ends an attempt whose response was truncated.
@@ -178,9 +179,9 @@ func (r reply) truncateResponse(attempt *attempt, readErr error) {
 	case cancelCause != causeNone:
 	case errors.Is(readErr, errStreamEnded) && attempt.slot.events.isResumable(runNumber): // another owner resumes the stream, so it does not count as aborted
 	case errors.Is(readErr, errStreamEnded):
-		r.server.metrics.countAborted(causeShardMoved.String(), 1)
+		r.server.metrics.CountAborted(causeShardMoved.String(), 1)
 	case readErr != nil:
-		r.server.metrics.truncatedResponses.Add(1)
+		r.server.metrics.TruncatedResponses.Add(1)
 	}
 	r.exchange.connAborted, r.exchange.account.code = true, accessAborted
 }

@@ -9,6 +9,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/eventstream"
 	"shardway/proxy/h1"
+	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 )
 
@@ -113,7 +114,7 @@ func (rr *responseRelay) startEventStream(attempt *attempt) uint64 {
 	case resumable && rr.ingress == "":
 		stream = &resumableStream{}
 		rr.exchange.eventStream = stream
-		rr.server.metrics.resumable.Add(1)
+		rr.server.metrics.ResumableStreams.Add(1)
 		events.begin(runNumber, resumable, false, &stream.buffer)
 	default:
 		events.begin(runNumber, resumable, rr.exchange.senderResumeCount > 0, nil)
@@ -128,7 +129,7 @@ func (rr *responseRelay) startEventStream(attempt *attempt) uint64 {
 func (rr *responseRelay) cancelEvents() {
 	if rr.exchange.eventStream != nil && !rr.exchange.isStreamResumption() {
 		rr.exchange.eventStream = nil
-		rr.server.metrics.resumable.Add(-1)
+		rr.server.metrics.ResumableStreams.Add(-1)
 	}
 }
 
@@ -145,7 +146,7 @@ func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr er
 	}
 	var malformed *h1.Error
 	if rr.slot.events.resumableFlag() == 0 || stream.buffer.InEvent() || errors.As(readErr, &malformed) {
-		rr.server.metrics.resumptions[resumeImpossible].Add(1)
+		rr.server.metrics.Resumptions[metrics.ResumeImpossible].Add(1)
 		return false
 	}
 	if rr.conn.Writer().Flush() != nil {
@@ -189,7 +190,7 @@ func (retry *retrier) handleUnansweredResume(attempt *attempt) decision {
 func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
 	stream := retry.exchange.eventStream
 	if !stream.mayResume(attempt.epoch, time.Now()) {
-		retry.reply.endStream(resumeImpossible, "its requests were drained too often at one owner")
+		retry.reply.endStream(metrics.ResumeImpossible, "its requests were drained too often at one owner")
 		return done
 	}
 	stream.epoch = attempt.epoch
@@ -212,7 +213,7 @@ func (retry *retrier) acceptsResumption(attempt *attempt) bool {
 		return true
 	}
 	attempt.abort()
-	retry.reply.endStream(resumeImpossible, detail)
+	retry.reply.endStream(metrics.ResumeImpossible, detail)
 	return false
 }
 
@@ -237,13 +238,13 @@ func (retry *retrier) resetRetries() {
 // resetWait gives the next request the full QueueWait.
 func (retry *retrier) resetWait() {
 	exchange := &retry.exchange
-	retry.server.metrics.observeWait(exchange)
+	retry.server.observeWait(exchange)
 	exchange.hasWaited, exchange.waitTime, exchange.deadline, exchange.lastPause = false, 0, time.Time{}, 0
 }
 
 // endStream ends a stream that cannot be resumed. The client receives a truncated response.
-func (r reply) endStream(outcome resumeOutcome, detail string) {
-	r.server.metrics.resumptions[outcome].Add(1)
+func (r reply) endStream(outcome metrics.ResumeOutcome, detail string) {
+	r.server.metrics.Resumptions[outcome].Add(1)
 	r.server.options.Log.Debug().Uint32("shard", uint32(r.exchange.shard)).Str("detail", detail).Msg("event stream not resumed")
 	r.conn.Writer().Abort()
 	r.exchange.connAborted, r.exchange.account.code = true, accessAborted

@@ -9,6 +9,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
 	"shardway/proxy/h1"
+	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 )
 
@@ -36,7 +37,7 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 	cancelCause := attempt.abort()
 	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
 	if !errors.Is(err, h1.ErrUnsolicitedData) { // otherwise only a pooled connection had ended earlier, which is not a retry
-		retry.server.metrics.retries[retryUnsent].Add(1)
+		retry.server.metrics.Retries[metrics.RetryUnsent].Add(1)
 	}
 	switch {
 	case retry.closing.Load():
@@ -60,7 +61,7 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
 	if cancelCause == causeNone && errors.Is(err, errPathDead) {
 		cancelCause = causePathDead
-		retry.server.metrics.countAborted(cancelCause.String(), 1)
+		retry.server.metrics.CountAborted(cancelCause.String(), 1)
 	}
 	code := connErrorCode(attempt.route.Kind)
 	// Set runAborted before any decision, because this node may stop before the client has a
@@ -113,7 +114,7 @@ func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCau
 		}
 		return fail(code, detail)
 	}
-	retry.server.metrics.retries[retryBroken].Add(1)
+	retry.server.metrics.Retries[metrics.RetryBroken].Add(1)
 	if retry.exchange.tries == 1 {
 		return decision{action: actionRetry}
 	}
@@ -226,8 +227,8 @@ func (retry *retrier) handleRefused(attempt *attempt) decision {
 		attempt.conn.Pool.Discard(attempt.conn)
 	}
 	attempt.release()
-	retry.server.metrics.refusedByOwner[refusal].Add(1)
-	retry.server.metrics.retries[retryRefused].Add(1)
+	retry.server.metrics.RefusedByOwner[refusal].Add(1)
+	retry.server.metrics.Retries[metrics.RetryRefused].Add(1)
 	if refusal == route.RefusedStopping {
 		attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/connpool"
+	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/wsession"
@@ -48,7 +49,7 @@ func (router *router) routeUntilAnswered(table *route.Table, result decision) {
 		switch {
 		case result.action != actionFail || router.closing.Load():
 		case router.exchange.eventStream != nil:
-			router.reply.endStream(resumeTimedOut, result.detail)
+			router.reply.endStream(metrics.ResumeTimedOut, result.detail)
 		default:
 			router.reply.sendFailure(result)
 		}

@@ -190,7 +190,7 @@ func (c *client) finishExchange() {
 	if c.writesAccessLog() {
 		accessLine{&c.requestState, &c.keys}.write()
 	}
-	c.server.metrics.observeEnd(&c.exchange, c.exchange.elapsed(&c.server.clock))
+	c.server.observeEnd(&c.exchange, c.exchange.elapsed(&c.server.clock))
 }
 
 // handleForwarded serves a request that another node has forwarded, or refuses it. It never

@@ -19,6 +19,7 @@ import (
 	"shardway/proxy/h1"
 	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
+	"shardway/proxy/metrics"
 	"shardway/proxy/pathguard"
 	"shardway/proxy/retry"
 	"shardway/proxy/route"
@@ -63,7 +64,7 @@ type Server struct {
 	idleSockets    netpoll.Watcher // sockets of parked WebSocket directions
 	streamQueue    *queue.Queue    // event streams that wait for an upstream connection
 	webSockets     webSockets
-	metrics        *metrics
+	metrics        *metrics.Metrics
 	draining       atomic.Bool
 	closing        atomic.Bool // set with mu held; afterwards no listener is added
 	// drainDeadline is when Shutdown or DrainClients stops waiting for the remaining connections, by the
@@ -103,7 +104,7 @@ type Server struct {
 // New returns a Server. It starts no goroutine.
 func New(options Options) *Server {
 	options = options.withDefaults()
-	s := &Server{options: options, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath)}
+	s := &Server{options: options, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath)}
 	s.settings.Store(options.Settings.withDefaults())
 	s.streamQueue = queue.New(queue.Options{Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: options.QueueWait, CPUUsage: options.Queue.CPUUsage})
 	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnGrow: func() { s.peers.Each((*connpool.Pool).DialForUpgrades) }}
@@ -272,7 +273,7 @@ func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) in
 	n := s.conns.cancelRuns(causeDrainTimeout, func(current run, _ string) bool {
 		return current.kind == route.Local && current.flags&slotKeyless == 0 && match(current.shard)
 	})
-	s.metrics.countAborted(reason, n)
+	s.metrics.CountAborted(reason, n)
 	return n
 }
 
@@ -286,7 +287,7 @@ func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeSt
 
 func (s *Server) cancelLocal(cancelCause cause, reason string) int {
 	n := s.conns.cancelRuns(cancelCause, func(current run, _ string) bool { return current.kind == route.Local })
-	s.metrics.countAborted(reason, n)
+	s.metrics.CountAborted(reason, n)
 	return n
 }
 
@@ -297,7 +298,7 @@ func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool)
 	n := s.conns.cancelRuns(causeOwnerLost, func(current run, node string) bool {
 		return current.kind == route.Remote && match(current.shard, node)
 	})
-	s.metrics.countAborted(causeOwnerLost.String(), n)
+	s.metrics.CountAborted(causeOwnerLost.String(), n)
 	return n
 }
 

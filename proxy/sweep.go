@@ -255,7 +255,7 @@ func (s *Server) cancelMatching(slot *slot, current run, cancelCause cause, matc
 	closes, cancelled := slot.cancel(cancelCause, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cancelled {
 		if current.flags&slotEvents == 0 || cancelCause != causeShardMoved || !slot.events.isResumable(current.number) {
-			s.metrics.countAborted(cancelCause.String(), 1)
+			s.metrics.CountAborted(cancelCause.String(), 1)
 		}
 		closeAll(closes)
 	}

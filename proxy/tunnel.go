@@ -44,8 +44,8 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	}
 	rr.exchange.connAborted = true
 	rr.recordResponse(&attempt.conn.Response)
-	rr.server.metrics.tunnels.Add(1)
-	defer rr.server.metrics.tunnels.Add(-1)
+	rr.server.metrics.Tunnels.Add(1)
+	defer rr.server.metrics.Tunnels.Add(-1)
 	if load := rr.server.loadOf(&rr.exchange, attempt.route.Kind); load != nil {
 		load.WebSockets.Add(1)
 		defer load.WebSockets.Add(-1)

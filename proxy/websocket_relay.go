@@ -63,7 +63,7 @@ type webSocketRelay struct {
 // addRunning adds n to the counts of running relays.
 func (relay *webSocketRelay) addRunning(n int32) {
 	relay.server.webSockets.relays.Add(n)
-	relay.server.metrics.tunnels.Add(int64(n))
+	relay.server.metrics.Tunnels.Add(int64(n))
 	if relay.load != nil {
 		relay.load.WebSockets.Add(n)
 	}

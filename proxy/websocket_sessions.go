@@ -12,6 +12,7 @@ import (
 
 	"shardway/proxy/backoff"
 	"shardway/proxy/connpool"
+	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 	"shardway/queue"
@@ -117,7 +118,7 @@ func (runner *attemptRunner) runByKind(attempt *attempt) decision {
 		return runner.runWebSocket(attempt)
 	case runner.exchange.eventStream != nil && attempt.conn.InProcess: // an app in this process cannot resume an event stream
 		attempt.cancelUnsent()
-		runner.reply.endStream(resumeImpossible, "an app in the process of its node cannot resume an event stream")
+		runner.reply.endStream(metrics.ResumeImpossible, "an app in the process of its node cannot resume an event stream")
 		return done
 	}
 	return runner.runAttempt(attempt)

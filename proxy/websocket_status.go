@@ -42,10 +42,10 @@ func (rr *responseRelay) recordStart(session *webSocketSession) {
 	default:
 		session.startReason, session.shard, session.keyHash = wsession.StartFirst, rr.exchange.shard, shardkey.Hash(nil, rr.exchange.Key)
 	}
-	if m.relayStarts[session.startReason].Add(1); session.startReason != wsession.StartFirst {
-		m.sessionEnds[wsession.SessionResumed].Add(1)
+	if m.RelayStarts[session.startReason].Add(1); session.startReason != wsession.StartFirst {
+		m.SessionEnds[wsession.SessionResumed].Add(1)
 		now := time.Now()
-		m.handovers[session.startReason].Observe(now.Sub(session.lostAt))
+		m.Handovers[session.startReason].Observe(now.Sub(session.lostAt))
 		if session.countsInSummary {
 			rr.server.webSockets.summary.Resumed(now, now.Sub(session.lostAt), session.messagesMayBeLost)
 		}
@@ -58,7 +58,7 @@ func (rr *responseRelay) recordStart(session *webSocketSession) {
 func (relay *webSocketRelay) recordEnd() wsession.RelayEnd {
 	session := relay.session
 	result := relay.outcome()
-	relay.server.metrics.relayEnds[result].Add(1)
+	relay.server.metrics.RelayEnds[result].Add(1)
 	session.setState(0)
 	if result == wsession.EndReconnect && !relay.isRequested(requestReconnect) {
 		relay.server.webSockets.summary.Lost(session.shard, time.Now())
@@ -110,7 +110,7 @@ func (c *client) recordResumeFailure() {
 		result = wsession.SessionRefused
 	}
 	session.setState(0)
-	c.server.metrics.sessionEnds[result].Add(1)
+	c.server.metrics.SessionEnds[result].Add(1)
 	sessionLog{&c.requestState}.sessionLost(result)
 	if session.countsInSummary {
 		now := time.Now()
@@ -166,4 +166,4 @@ func (s *Server) WebSocketCounts() []ShardWebSockets {
 
 // ResumableStreams returns the number of event streams of this node's clients that the next owner
 // of their shard can continue.
-func (s *Server) ResumableStreams() int { return int(s.metrics.resumable.Load()) }
+func (s *Server) ResumableStreams() int { return int(s.metrics.ResumableStreams.Load()) }

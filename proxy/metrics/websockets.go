@@ -1,4 +1,4 @@
-package proxy
+package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,28 +23,18 @@ func webSocketDescs() []*prometheus.Desc {
 	return []*prometheus.Desc{descWebSockets, descRelayStarts, descRelayEnds, descHandover, descResumptionResults}
 }
 
-// collectWebSockets sends the metrics of resumable WebSockets.
-func (s *Server) collectWebSockets(ch chan<- prometheus.Metric, count func(desc *prometheus.Desc, value float64, labels ...string)) {
-	attached, detached := 0, 0
-	for _, counts := range s.WebSocketCounts() {
-		attached += counts.Attached
-		detached += counts.Detached
-	}
-	for i, n := range []int{attached, detached} {
-		state := wsession.State(i + 1)
-		ch <- prometheus.MustNewConstMetric(descWebSockets, prometheus.GaugeValue, float64(n), state.String())
-	}
-	m := s.metrics
-	for i := range m.relayStarts {
-		count(descRelayStarts, float64(m.relayStarts[i].Load()), wsession.RelayStart(i).String())
-		if metric := m.handovers[i].Metric(descHandover, m.createdAt, wsession.RelayStart(i).String()); metric != nil {
+// collectWebSockets sends the counters and histograms of resumable WebSockets.
+func (m *Metrics) collectWebSockets(ch chan<- prometheus.Metric, count func(desc *prometheus.Desc, value float64, labels ...string)) {
+	for i := range m.RelayStarts {
+		count(descRelayStarts, float64(m.RelayStarts[i].Load()), wsession.RelayStart(i).String())
+		if metric := m.Handovers[i].Metric(descHandover, m.createdAt, wsession.RelayStart(i).String()); metric != nil {
 			ch <- metric
 		}
 	}
-	for i := range m.relayEnds {
-		count(descRelayEnds, float64(m.relayEnds[i].Load()), wsession.RelayEnd(i).String())
+	for i := range m.RelayEnds {
+		count(descRelayEnds, float64(m.RelayEnds[i].Load()), wsession.RelayEnd(i).String())
 	}
-	for i := range m.sessionEnds {
-		count(descResumptionResults, float64(m.sessionEnds[i].Load()), wsession.SessionEnd(i).String())
+	for i := range m.SessionEnds {
+		count(descResumptionResults, float64(m.SessionEnds[i].Load()), wsession.SessionEnd(i).String())
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package metrics
 
 import (
 	"strconv"
@@ -22,102 +22,93 @@ const firstStatus, statusCount = 100, 500
 // classes are 2 to 5.
 const statusClasses = 6
 
-// retryReason is the reason why a request was sent again.
-type retryReason uint8
+// RetryReason is the reason why a request was sent again.
+type RetryReason uint8
 
+// Reasons for sending a request again.
 const (
-	retryUnsent  retryReason = iota // no byte of the request had been sent
-	retryRefused                    // the owner refused it
-	retryBroken                     // the request may have run, and its method permits a retry
-	retryMoved                      // its shard moved before the response began
+	RetryUnsent  RetryReason = iota // no byte of the request had been sent
+	RetryRefused                    // the owner refused it
+	RetryBroken                     // the request may have run, and its method permits a retry
+	RetryMoved                      // its shard moved before the response began
 	retryReasons
 )
 
 var retryNames = [retryReasons]string{"unsent", "refused", "broken", "moved"}
 
-// resumeOutcome is the outcome for an event stream whose upstream response has ended.
-type resumeOutcome uint8
+// ResumeOutcome is the outcome for an event stream whose upstream response has ended.
+type ResumeOutcome uint8
 
+// Outcomes for an event stream that has lost its owner.
 const (
-	resumeDone       resumeOutcome = iota // the stream continues
-	resumeImpossible                      // the stream cannot be resumed
-	resumeTimedOut                        // no owner resumed the stream in time
+	ResumeDone       ResumeOutcome = iota // the stream continues
+	ResumeImpossible                      // the stream cannot be resumed
+	ResumeTimedOut                        // no owner resumed the stream in time
 	resumeOutcomes
 )
 
 var resumeNames = [resumeOutcomes]string{"resumed", "unfit", "late"}
 
-// metrics contains the counters of a Server. It uses atomic counters in arrays, because a
-// prometheus.CounterVec would look up its labels for each request. Collect converts the counters
-// into Prometheus metrics.
-type metrics struct {
+// Metrics contains the counters and histograms of a Server. It uses atomic counters in arrays,
+// because a prometheus.CounterVec would look up its labels for each request. Collect converts the
+// counters into Prometheus metrics.
+type Metrics struct {
 	requests           [int(route.Remote) + 1][statusCount]atomic.Uint64
-	queued             [route.ReasonCount]atomic.Uint64
-	queuedNanos        [route.ReasonCount]atomic.Int64
-	refused            [int(route.RefusedStopping) + 1]atomic.Uint64 // refused by this node
-	refusedByOwner     [int(route.RefusedStopping) + 1]atomic.Uint64 // refused by other nodes
-	retries            [retryReasons]atomic.Uint64
+	Queued             [route.ReasonCount]atomic.Uint64
+	QueuedNanos        [route.ReasonCount]atomic.Int64
+	Refused            [int(route.RefusedStopping) + 1]atomic.Uint64 // refused by this node
+	RefusedByOwner     [int(route.RefusedStopping) + 1]atomic.Uint64 // refused by other nodes
+	Retries            [retryReasons]atomic.Uint64
 	errors             [errorCodes]atomic.Uint64
-	truncatedResponses atomic.Uint64
-	badHolds           atomic.Uint64
-	panics             atomic.Uint64
-	clientDisconnects  atomic.Uint64
-	shedIdle           atomic.Uint64
-	shedHeaders        atomic.Uint64
-	shedBodies         atomic.Uint64
-	tunnels            atomic.Int64
-	streamRequests     atomic.Uint64
-	loopRequests       atomic.Uint64
-	resumable          atomic.Int64 // resumable event streams at the moment
-	resumptions        [resumeOutcomes]atomic.Uint64
+	TruncatedResponses atomic.Uint64
+	InvalidHolds       atomic.Uint64
+	Panics             atomic.Uint64
+	ClientDisconnects  atomic.Uint64
+	ShedIdle           atomic.Uint64
+	ShedHeaders        atomic.Uint64
+	ShedBodies         atomic.Uint64
+	Tunnels            atomic.Int64
+	MuxStreams         atomic.Uint64
+	EventLoopRequests  atomic.Uint64
+	ResumableStreams   atomic.Int64 // resumable event streams at the moment
+	Resumptions        [resumeOutcomes]atomic.Uint64
 	// The following fields count resumable WebSockets at their ingress.
-	relayStarts [wsession.RelayStarts]atomic.Uint64
-	relayEnds   [wsession.RelayEnds]atomic.Uint64
-	sessionEnds [wsession.SessionEnds]atomic.Uint64
-	handovers   [wsession.RelayStarts]nativehist.Histogram
+	RelayStarts [wsession.RelayStarts]atomic.Uint64
+	RelayEnds   [wsession.RelayEnds]atomic.Uint64
+	SessionEnds [wsession.SessionEnds]atomic.Uint64
+	Handovers   [wsession.RelayStarts]nativehist.Histogram
 
-	createdAt  time.Time
-	durations  [int(route.Remote) + 1][statusClasses]nativehist.Histogram // by the class of the status
-	upstream   [int(route.Remote) + 1]nativehist.Histogram
-	queueWaits [route.ReasonCount]nativehist.Histogram // by the first reason
+	createdAt         time.Time
+	requestDurations  [int(route.Remote) + 1][statusClasses]nativehist.Histogram // by the class of the status
+	UpstreamDurations [int(route.Remote) + 1]nativehist.Histogram
+	QueueWaits        [route.ReasonCount]nativehist.Histogram // by the first reason
 
 	mu      sync.Mutex
 	aborted map[string]uint64 // aborted requests by reason; a map suffices because they are rare
 }
 
-func newMetrics() *metrics { return &metrics{aborted: make(map[string]uint64), createdAt: time.Now()} }
+// New returns metrics without values.
+func New() *Metrics { return &Metrics{aborted: make(map[string]uint64), createdAt: time.Now()} }
 
-// countResponse counts a response by route and status code. kind zero means that the request failed
+// CountResponse counts a response by route and status code. kind zero means that the request failed
 // before routing.
-func (m *metrics) countResponse(kind route.Kind, code int) {
+func (m *Metrics) CountResponse(kind route.Kind, code int) {
 	if index := code - firstStatus; index >= 0 && index < statusCount {
 		m.requests[kind][index].Add(1)
 	}
 }
 
-// observeEnd records the duration of a request that has ended. It does not record the duration of
-// an upgraded connection, which depends on its endpoints, nor that of a request whose client
-// disconnected before the response.
-func (m *metrics) observeEnd(exchange *exchange, elapsed time.Duration) {
-	m.observeWait(exchange)
-	if exchange.eventStream != nil {
-		m.resumable.Add(-1)
-	}
-	if class := exchange.account.status / 100; class > 1 && class < statusClasses {
-		m.durations[exchange.routeKind()][class].Observe(elapsed)
+// ObserveDuration records the duration of a request by its route and the status of its response. It
+// does not record the duration of an upgraded connection, which depends on its endpoints, nor that of
+// a request whose client disconnected before the response.
+func (m *Metrics) ObserveDuration(kind route.Kind, status int, elapsed time.Duration) {
+	if class := status / 100; class > 1 && class < statusClasses {
+		m.requestDurations[kind][class].Observe(elapsed)
 	}
 }
 
-// observeWait records how long a request has waited in total. For an event stream, it is the wait
-// for the present upstream response.
-func (m *metrics) observeWait(exchange *exchange) {
-	if exchange.hasWaited {
-		m.queueWaits[exchange.firstWaitReason].Observe(exchange.waitTime)
-	}
-}
-
-// countProblem counts an error response of this node.
-func (m *metrics) countProblem(code problem.Code) {
+// CountProblem counts an error response of this node.
+func (m *Metrics) CountProblem(code problem.Code) {
 	for i, candidate := range problemCodes() {
 		if code == candidate {
 			m.errors[i].Add(1)
@@ -138,8 +129,8 @@ func problemCodes() [errorCodes]problem.Code {
 
 const errorCodes = 20
 
-// countAborted counts n requests that were aborted for a reason.
-func (m *metrics) countAborted(reason string, n int) {
+// CountAborted counts n requests that were aborted for a reason.
+func (m *Metrics) CountAborted(reason string, n int) {
 	if n == 0 {
 		return
 	}
@@ -213,8 +204,8 @@ var (
 		"Number of open connections to the app.", nil, nil)
 )
 
-// Describe sends the descriptions of all metrics; see prometheus.Collector.
-func (s *Server) Describe(ch chan<- *prometheus.Desc) {
+// Describe sends the descriptions of all metrics. It implements prometheus.Collector for the Server.
+func Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descQueueWait, descAppBytes, descQueued, descQueuedSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
 		descRetries, descErrors, descAborted, descTruncated, descBadHolds, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
@@ -226,49 +217,67 @@ func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends the present values; see prometheus.Collector.
-func (s *Server) Collect(ch chan<- prometheus.Metric) {
+// metricValues contains the present values of a Server that Metrics does not count.
+type Values struct {
+	AppBytes           int64 // bytes of the requests that the app served
+	QueuedRequests     int
+	QueuedBytes        int64
+	HeaderBytes        int64 // memory of headers that have been read partly
+	BodyBytes          int64 // memory of bodies that are read before their requests continue
+	Conns              int   // open connections of clients and nodes
+	ParkedConns        int   // idle connections without a goroutine
+	EventLoopConns     int   // connections that an event loop serves
+	ParkedDirections   int32 // idle directions of resumable WebSockets without a goroutine
+	AttachedWebSockets int   // resumable WebSockets with an upstream connection
+	DetachedWebSockets int   // resumable WebSockets without one
+	HasApp             bool  // the node has an app; otherwise UpstreamConns has no meaning
+	UpstreamConns      int   // open connections to the app
+}
+
+// Collect sends the counters, the histograms and the values.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric, values *Values) {
 	count := func(desc *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 	}
-	gauge := func(desc *prometheus.Desc, value float64) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	s.metrics.collect(count)
-	s.metrics.collectHistograms(ch)
-	count(descAppBytes, float64(s.load.Bytes()))
-	stats := s.options.Queue.Stats()
-	gauge(descQueueWaiting, float64(stats.Waiting))
-	gauge(descQueueBytes, float64(stats.Bytes))
-	gauge(descHeaderBytes, float64(s.headerMemory.Size()))
-	gauge(descBodyBytes, float64(s.bodyMemory.Size()))
-	gauge(descConns, float64(s.conns.count()))
-	gauge(descParked, float64(s.conns.countParked()))
-	gauge(descLoopConns, float64(s.loops.count()))
-	gauge(descParkedDirections, float64(s.webSockets.parkedDirections.Load()))
-	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
-	s.collectWebSockets(ch, count)
-	gauge(descResumable, float64(s.metrics.resumable.Load()))
-	if s.upstream != nil {
-		gauge(descUpstream, float64(s.upstream.OpenConns()))
+	m.collectCounters(count)
+	m.collectHistograms(ch)
+	m.collectWebSockets(ch, count)
+	count(descAppBytes, float64(values.AppBytes))
+	gauge(descQueueWaiting, float64(values.QueuedRequests))
+	gauge(descQueueBytes, float64(values.QueuedBytes))
+	gauge(descHeaderBytes, float64(values.HeaderBytes))
+	gauge(descBodyBytes, float64(values.BodyBytes))
+	gauge(descConns, float64(values.Conns))
+	gauge(descParked, float64(values.ParkedConns))
+	gauge(descLoopConns, float64(values.EventLoopConns))
+	gauge(descParkedDirections, float64(values.ParkedDirections))
+	gauge(descWebSockets, float64(values.AttachedWebSockets), wsession.Attached.String())
+	gauge(descWebSockets, float64(values.DetachedWebSockets), wsession.Detached.String())
+	gauge(descTunnels, float64(m.Tunnels.Load()))
+	gauge(descResumable, float64(m.ResumableStreams.Load()))
+	if values.HasApp {
+		gauge(descUpstream, float64(values.UpstreamConns))
 	}
 }
 
 // collectHistograms sends the histograms that contain at least one value.
-func (m *metrics) collectHistograms(ch chan<- prometheus.Metric) {
+func (m *Metrics) collectHistograms(ch chan<- prometheus.Metric) {
 	send := func(histogram *nativehist.Histogram, desc *prometheus.Desc, labels ...string) {
 		if metric := histogram.Metric(desc, m.createdAt, labels...); metric != nil {
 			ch <- metric
 		}
 	}
-	for kind := range m.durations {
-		for class := range m.durations[kind] {
-			send(&m.durations[kind][class], descDuration, routeLabel(route.Kind(kind)), strconv.Itoa(class)+"xx")
+	for kind := range m.requestDurations {
+		for class := range m.requestDurations[kind] {
+			send(&m.requestDurations[kind][class], descDuration, routeLabel(route.Kind(kind)), strconv.Itoa(class)+"xx")
 		}
-		send(&m.upstream[kind], descUpstreamSeconds, routeLabel(route.Kind(kind)))
+		send(&m.UpstreamDurations[kind], descUpstreamSeconds, routeLabel(route.Kind(kind)))
 	}
 	for reason := route.ReasonMoving; int(reason) < route.ReasonCount; reason++ {
-		send(&m.queueWaits[reason], descQueueWait, reason.String())
+		send(&m.QueueWaits[reason], descQueueWait, reason.String())
 	}
 }
 
@@ -280,8 +289,8 @@ func routeLabel(kind route.Kind) string {
 	return kind.String()
 }
 
-// collect calls count for each counter. It skips status codes that have not occurred.
-func (m *metrics) collect(count func(desc *prometheus.Desc, value float64, labels ...string)) {
+// collectCounters calls count for each counter. It skips status codes that have not occurred.
+func (m *Metrics) collectCounters(count func(desc *prometheus.Desc, value float64, labels ...string)) {
 	for kind := range m.requests {
 		route := routeLabel(route.Kind(kind))
 		for i := range m.requests[kind] {
@@ -291,31 +300,31 @@ func (m *metrics) collect(count func(desc *prometheus.Desc, value float64, label
 		}
 	}
 	for r := route.ReasonMoving; int(r) < route.ReasonCount; r++ {
-		count(descQueued, float64(m.queued[r].Load()), r.String())
-		count(descQueuedSeconds, time.Duration(m.queuedNanos[r].Load()).Seconds(), r.String())
+		count(descQueued, float64(m.Queued[r].Load()), r.String())
+		count(descQueuedSeconds, time.Duration(m.QueuedNanos[r].Load()).Seconds(), r.String())
 	}
 	for refusal := route.RefusedNotOwner; refusal <= route.RefusedStopping; refusal++ {
-		count(descRefused, float64(m.refused[refusal].Load()), refusal.String())
-		count(descRefusals, float64(m.refusedByOwner[refusal].Load()), refusal.String())
+		count(descRefused, float64(m.Refused[refusal].Load()), refusal.String())
+		count(descRefusals, float64(m.RefusedByOwner[refusal].Load()), refusal.String())
 	}
-	for i := range m.retries {
-		count(descRetries, float64(m.retries[i].Load()), retryNames[i])
+	for i := range m.Retries {
+		count(descRetries, float64(m.Retries[i].Load()), retryNames[i])
 	}
 	for i, code := range problemCodes() {
 		count(descErrors, float64(m.errors[i].Load()), string(code))
 	}
-	for i := range m.resumptions {
-		count(descResumptions, float64(m.resumptions[i].Load()), resumeNames[i])
+	for i := range m.Resumptions {
+		count(descResumptions, float64(m.Resumptions[i].Load()), resumeNames[i])
 	}
-	count(descTruncated, float64(m.truncatedResponses.Load()))
-	count(descMuxStreams, float64(m.streamRequests.Load()))
-	count(descLoopRequests, float64(m.loopRequests.Load()))
-	count(descBadHolds, float64(m.badHolds.Load()))
-	count(descPanics, float64(m.panics.Load()))
-	count(descClientDisconnects, float64(m.clientDisconnects.Load()))
-	count(descShed, float64(m.shedIdle.Load()), "idle")
-	count(descShed, float64(m.shedHeaders.Load()), "head")
-	count(descShed, float64(m.shedBodies.Load()), "body")
+	count(descTruncated, float64(m.TruncatedResponses.Load()))
+	count(descMuxStreams, float64(m.MuxStreams.Load()))
+	count(descLoopRequests, float64(m.EventLoopRequests.Load()))
+	count(descBadHolds, float64(m.InvalidHolds.Load()))
+	count(descPanics, float64(m.Panics.Load()))
+	count(descClientDisconnects, float64(m.ClientDisconnects.Load()))
+	count(descShed, float64(m.ShedIdle.Load()), "idle")
+	count(descShed, float64(m.ShedHeaders.Load()), "head")
+	count(descShed, float64(m.ShedBodies.Load()), "body")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for reason, n := range m.aborted {

@@ -1,0 +1,48 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/proxy/metrics"
+)
+
+// observeEnd records the duration of a request that has ended.
+func (s *Server) observeEnd(exchange *exchange, took time.Duration) {
+	s.observeWait(exchange)
+	if exchange.eventStream != nil {
+		s.metrics.ResumableStreams.Add(-1)
+	}
+	s.metrics.ObserveDuration(exchange.routeKind(), exchange.account.status, took)
+}
+
+// observeWait records how long a request has waited in total. For an event stream, it is the wait
+// for the present upstream response.
+func (s *Server) observeWait(exchange *exchange) {
+	if exchange.hasWaited {
+		s.metrics.QueueWaits[exchange.firstWaitReason].Observe(exchange.waitTime)
+	}
+}
+
+// Describe sends the descriptions of all metrics; see prometheus.Collector.
+func (s *Server) Describe(ch chan<- *prometheus.Desc) { metrics.Describe(ch) }
+
+// Collect sends the present values; see prometheus.Collector.
+func (s *Server) Collect(ch chan<- prometheus.Metric) {
+	queued := s.options.Queue.Stats()
+	values := metrics.Values{
+		AppBytes: s.load.Bytes(), QueuedRequests: queued.Waiting, QueuedBytes: queued.Bytes,
+		HeaderBytes: s.headerMemory.Size(), BodyBytes: s.bodyMemory.Size(),
+		Conns: s.conns.count(), ParkedConns: s.conns.countParked(), EventLoopConns: s.loops.count(),
+		ParkedDirections: s.webSockets.parkedDirections.Load(),
+	}
+	for _, counts := range s.WebSocketCounts() {
+		values.AttachedWebSockets += counts.Attached
+		values.DetachedWebSockets += counts.Detached
+	}
+	if s.upstream != nil {
+		values.HasApp, values.UpstreamConns = true, s.upstream.OpenConns()
+	}
+	s.metrics.Collect(ch, &values)
+}
