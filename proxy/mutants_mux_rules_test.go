@@ -12,7 +12,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "nor one by which something came", found: "TestStreamWithUnsolicitedDataIsNotReused",
-			edits: in("proxy/connpool.Pool.GetStream", " !conn.IsAlive():", " !conn.IsAlive() && !PLANTED:"),
+			edits: in("proxy/connpool.Pool.GetStream", " !conn.IsAlive()):", " !conn.IsAlive() && !PLANTED):"),
 		},
 		{
 			rule: "who expects to be asked has a connection of its own", found: "TestExpectContinueUsesOwnConn",

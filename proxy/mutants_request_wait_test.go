@@ -10,7 +10,7 @@ func mutantsOfRequestWait() []mutant {
 		{
 			rule: "and has it no longer than until the head of the answer", found: "TestQueuedRequestsContinueAtResponseHeader",
 			edits: in("proxy.attemptRunner.processResponse", "	runner.exchange.leaveQueue()\n	if began, err := runner.relay.relayResponse(attempt); !began {\n",
-				"	if !PLANTED {\n		c.exchange.leaveQueue()\n	}\n	if began, err := c.relay.relayResponse(attempt); !began {\n"),
+				"	if !PLANTED {\n		runner.exchange.leaveQueue()\n	}\n	if began, err := runner.relay.relayResponse(attempt); !began {\n"),
 		},
 		{
 			rule: "nor in the process of the node", found: "TestQueuedRequestsContinueAtHandlerResponse",

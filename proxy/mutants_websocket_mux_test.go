@@ -18,7 +18,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "and a lane once it is quiet", found: "TestBulkWebSocketGetsOwnConnNext",
-			edits: in("proxy.webSocketRelay.isBulk", "	return transferred >= bulkBytes && transferred", "	return PLANTED && relay.session.bulk || transferred >= bulkBytes && transferred"),
+			edits: in("proxy.webSocketRelay.isBulk", "	return transferred >= bulkBytes && transferred", "	return PLANTED && relay.session.lastRelayBulk || transferred >= bulkBytes && transferred"),
 		},
 		{
 			rule: "what is not kept has a connection", found: "TestOtherWebSocketsUseOwnConns",

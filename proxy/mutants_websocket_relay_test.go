@@ -44,7 +44,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "what the app sends until its Close is passed on", found: goes,
-			edits: in("proxy.webSocketRelay.forwardDown", "	case relay.streamingMessage || relay.downScanner.BetweenMessages() && len(relay.bufferedMessage) == 0:\n		relay.writeDown(data)", "	case relay.streamingMessage || relay.downScanner.BetweenMessages() && len(relay.bufferedMessage) == 0:\n		if !PLANTED || relay.closeSent.Load() == 0 {\n			relay.writeDown(data)\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case relay.streamingMessage || relay.downScanner.BetweenMessages() && len(relay.bufferedMessage) == 0:\n		relay.writeDown(data)", "	case relay.streamingMessage || relay.downScanner.BetweenMessages() && len(relay.bufferedMessage) == 0:\n		if !PLANTED || relay.sentCloseCode.Load() == 0 {\n			relay.writeDown(data)\n		}"),
 		},
 		{
 			rule: "an owner says that a leg was handed over", found: goes,
@@ -52,7 +52,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "a hand-over has drain-timeout, and no grace", found: "TestFullAppIsHandedOver",
-			edits: in("proxy.webSocketRelay.handOver", "	timeout := relay.server.options.DrainTimeout\n", "	timeout := relay.server.options.DrainTimeout\n	if PLANTED {\n		timeout = closeFrameWrite\n	}\n"),
+			edits: in("proxy.webSocketRelay.handOver", "	timeout := relay.server.options.DrainTimeout\n", "	timeout := relay.server.options.DrainTimeout\n	if PLANTED {\n		timeout = closeFrameTimeout\n	}\n"),
 		},
 		{
 			rule: "it begins at once", found: "TestLastMessagesOfAppReachClient",
