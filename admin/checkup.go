@@ -10,11 +10,11 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Checkup == nil {
 		return problem.New(problem.NotFound, "this node asks no others")
 	}
-	params, err := query(r, "reach")
+	values, err := query(r, "reach")
 	if err != nil {
 		return err
 	}
-	reach, err := params.boolean("reach")
+	reach, err := values.boolean("reach")
 	if err != nil {
 		return err
 	}

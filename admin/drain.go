@@ -15,14 +15,14 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Drain == nil {
 		return problem.New(problem.NotFound, "this node does not know how far drains are")
 	}
-	params, err := query(r, "node")
+	values, err := query(r, "node")
 	if err != nil {
 		return err
 	}
-	if params.get("node") == "" {
+	if values.get("node") == "" {
 		return missing("node", "say which node, as in ?node=n3")
 	}
-	state, err := s.api.Drain.DrainState(r.Context(), params.get("node"))
+	state, err := s.api.Drain.DrainState(r.Context(), values.get("node"))
 	if err != nil {
 		return err
 	}

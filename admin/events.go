@@ -38,15 +38,15 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if s.events == nil {
 		return problem.New(problem.NotFound, "this node keeps no events")
 	}
-	params, err := query(r, "after", "wait")
+	values, err := query(r, "after", "wait")
 	if err != nil {
 		return err
 	}
-	wait, err := params.duration("wait", 0)
+	wait, err := values.duration("wait", 0)
 	if err != nil {
 		return err
 	}
-	name, after := "after", params.get("after")
+	name, after := "after", values.get("after")
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		name, after = "Last-Event-ID", id // a browser reconnects to the same URL
 	}
@@ -59,7 +59,7 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer s.eventReaders.Release(r.RemoteAddr)
 	w.Header().Set("Vary", "Accept")
-	if accept := r.Header.Values("Accept"); params.has("wait") || !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream") {
+	if accept := r.Header.Values("Accept"); values.has("wait") || !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream") {
 		return s.listEvents(w, r, cursor, min(wait, api.MaxWait))
 	}
 	s.streamEvents(w, r, cursor)

@@ -40,13 +40,13 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
-	params, err := query(r, "node", "state")
+	values, err := query(r, "node", "state")
 	if err != nil {
 		return err
 	}
 	list := s.api.Cluster.Shards()
 	rows := nonNil(list.Shards)
-	if node := params.get("node"); params.has("node") {
+	if node := values.get("node"); values.has("node") {
 		// The list of a node includes shards that are moving to it. An empty name selects orphaned
 		// shards.
 		rows = filterRows(rows, func(x api.Shard) bool { return x.Owner == node || node != "" && x.To == node })
@@ -56,7 +56,7 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	if state := params.get("state"); params.has("state") {
+	if state := values.get("state"); values.has("state") {
 		states := []string{api.ShardOwned, api.ShardMoving, api.ShardOrphaned}
 		if !slices.Contains(states, state) {
 			return badParam("state", state, "is not a shard state: "+allowedNames(states))
@@ -68,20 +68,20 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
-	params, err := query(r, "node", "name")
+	values, err := query(r, "node", "name")
 	if err != nil {
 		return err
 	}
 	all := s.api.Cluster.Endpoints()
 	rows := filterRows(all, func(e api.Endpoint) bool {
-		return (!params.has("node") || e.Node == params.get("node")) && (!params.has("name") || e.Name == params.get("name"))
+		return (!values.has("node") || e.Node == values.get("node")) && (!values.has("name") || e.Name == values.get("name"))
 	})
-	if len(rows) == 0 && params.has("node") {
+	if len(rows) == 0 && values.has("node") {
 		var members []string
 		for _, e := range all {
 			members = append(members, e.Node)
 		}
-		if err := s.checkNode(params.get("node"), members...); err != nil {
+		if err := s.checkNode(values.get("node"), members...); err != nil {
 			return err
 		}
 	}

@@ -20,22 +20,22 @@ const defaultWait = 30 * time.Second
 // newer map. If none is committed in time, it responds with the current map, or with 304 if the
 // client has this map (If-None-Match).
 func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
-	params, err := query(r, "after", "wait")
+	values, err := query(r, "after", "wait")
 	if err != nil {
 		return err
 	}
-	after, err := params.number("after")
+	after, err := values.number("after")
 	if err != nil {
 		return err
 	}
-	wait, err := params.duration("wait", defaultWait)
+	wait, err := values.duration("wait", defaultWait)
 	if err != nil {
 		return err
 	}
-	if params.has("wait") && !params.has("after") {
+	if values.has("wait") && !values.has("after") {
 		return missing("after", "say with wait which epoch you have, as in ?after=17&wait=30s")
 	}
-	if params.has("after") {
+	if values.has("after") {
 		s.waitMap(w, r, after, min(wait, api.MaxWait))
 		if r.Context().Err() != nil {
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
@@ -73,21 +73,21 @@ func (s *Server) committedMap() api.Map {
 
 // locate returns the shard and the owner of a key, by the map that /v1/map returns.
 func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
-	params, err := query(r, "key")
+	values, err := query(r, "key")
 	if err != nil {
 		return err
 	}
-	if !params.has("key") {
+	if !values.has("key") {
 		return missing("key", "give the key that requests carry, as in ?key=alice")
 	}
-	if params.get("key") == "" {
+	if values.get("key") == "" {
 		return emptyKeyProblem()
 	}
 	shardMap := s.api.Cluster.Map()
 	if shardMap.Shards < 1 {
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	}
-	l := api.Location{Key: params.get("key"), Epoch: shardMap.Epoch}
+	l := api.Location{Key: values.get("key"), Epoch: shardMap.Epoch}
 	l.Shard = uint32(shardmap.ShardOf(l.Key, shardMap.Shards))
 	if int(l.Shard) < len(shardMap.Owners) {
 		if i := shardMap.Owners[l.Shard]; i >= 0 && i < len(shardMap.Nodes) {

@@ -55,11 +55,11 @@ func drained(node ProbedNode) endpoint {
 			return problem.New(problem.NotReady, "too many wait for this already")
 		}
 		defer l.Release(r.RemoteAddr)
-		params, err := query(r, "wait")
+		values, err := query(r, "wait")
 		if err != nil {
 			return err
 		}
-		wait, err := params.duration("wait", 0)
+		wait, err := values.duration("wait", 0)
 		if err != nil {
 			return err
 		}

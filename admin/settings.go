@@ -74,10 +74,10 @@ func readTiming(r *http.Request) (timing api.Timing, err error) {
 	}
 	if body != nil {
 		timing, err = decodeObject[api.Timing](body, `{"dead_after":"5s"}`, timingNames())
-	} else if params, queryErr := query(r, timingNames()...); queryErr != nil {
+	} else if values, queryErr := query(r, timingNames()...); queryErr != nil {
 		err = queryErr
 	} else {
-		timing = api.Timing{Lease: params.get("lease"), DeadAfter: params.get("dead_after"), Takeover: params.get("takeover"), RebalanceMode: params.get("rebalance_mode")}
+		timing = api.Timing{Lease: values.get("lease"), DeadAfter: values.get("dead_after"), Takeover: values.get("takeover"), RebalanceMode: values.get("rebalance_mode")}
 	}
 	if err == nil && timing == (api.Timing{}) {
 		err = missing("lease", "set at least one of lease, dead_after, takeover or rebalance_mode, for example {\"dead_after\":\"5s\"} or ?dead_after=5s")

@@ -45,10 +45,10 @@ func readUpgradeArguments(r *http.Request) error {
 	var a upgradeArguments
 	if body != nil {
 		a, err = decodeObject[upgradeArguments](body, `{"finalize":true}`, []string{"finalize"})
-	} else if params, wrong := query(r, "finalize"); wrong != nil {
+	} else if values, wrong := query(r, "finalize"); wrong != nil {
 		err = wrong
 	} else {
-		a.Finalize, err = params.boolean("finalize")
+		a.Finalize, err = values.boolean("finalize")
 	}
 	if err == nil && !a.Finalize {
 		err = missing("finalize", `say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`)

@@ -81,10 +81,10 @@ func readBreakArguments(r *http.Request) (args api.BreakArguments, err error) {
 	}
 	if body != nil {
 		args, err = decodeObject[api.BreakArguments](body, `{"move_test":true,"key":"alice"}`, breakArgumentNames())
-	} else if params, wrong := query(r, breakArgumentNames()...); wrong != nil {
+	} else if values, wrong := query(r, breakArgumentNames()...); wrong != nil {
 		err = wrong
 	} else {
-		args, err = params.breakArguments()
+		args, err = values.breakArguments()
 	}
 	switch {
 	case err != nil:

@@ -43,21 +43,20 @@ type account struct {
 func (c *client) writesAccessLog() bool { return c.settings.Access != nil && c.ingress == "" }
 
 // open starts the line of the request that has just been read from clientConn.
-func (account *account) open(clientConn *h1.Conn) {
-	account.startedAt = time.Now()
-	account.receivedBefore, account.sentBefore = clientConn.Received(), clientConn.Sent()+int64(clientConn.Writer().Pending())
+func (line *account) open(clientConn *h1.Conn) {
+	line.startedAt = time.Now()
+	line.receivedBefore, line.sentBefore = clientConn.Received(), clientConn.Sent()+int64(clientConn.Writer().Pending())
 }
 
 // openNext starts the line of the next upstream response of an event stream.
-func (a *account) openNext(clientConn *h1.Conn) {
-	conn, status := a.upstreamConn+1, a.status
-	*a = account{upstreamConn: conn, status: status}
-	a.open(clientConn)
+func (line *account) openNext(clientConn *h1.Conn) {
+	*line = account{upstreamConn: line.upstreamConn + 1, status: line.status}
+	line.open(clientConn)
 }
 
 // now returns the present time, or zero if no line is written.
-func (account *account) now() time.Time {
-	if account.startedAt.IsZero() {
+func (line *account) now() time.Time {
+	if line.startedAt.IsZero() {
 		return time.Time{}
 	}
 	return time.Now()
@@ -65,7 +64,7 @@ func (account *account) now() time.Time {
 
 // since returns the time that has passed since then, a result of now. It returns zero for the zero
 // time.
-func (account *account) since(then time.Time) time.Duration {
+func (line *account) since(then time.Time) time.Duration {
 	if then.IsZero() {
 		return 0
 	}
@@ -73,13 +72,13 @@ func (account *account) since(then time.Time) time.Duration {
 }
 
 // recordResponse records the response to the client. res is nil for a response of this node itself.
-func (account *account) recordResponse(status int, res *h1.Response, routeKind route.Kind) {
-	account.status = status
-	if res == nil || account.startedAt.IsZero() {
+func (line *account) recordResponse(status int, res *h1.Response, routeKind route.Kind) {
+	line.status = status
+	if res == nil || line.startedAt.IsZero() {
 		return
 	}
 	if value := res.Known(h1.FieldShardwayError); len(value) > 0 && routeKind == route.Remote {
-		account.code = problem.Code(value)
+		line.code = problem.Code(value)
 	}
 }
 

@@ -91,11 +91,11 @@ func compareSettings(cfg *config.Config, checkup diagnosis.Checkup) (out []diffe
 		if len(at) == 0 {
 			continue
 		}
-		difference := difference{Setting: name, Value: own[name], From: cfg.Origin(name)}
+		diff := difference{Setting: name, Value: own[name], From: cfg.Origin(name)}
 		for _, value := range slices.Sorted(maps.Keys(at)) {
-			difference.Cluster = append(difference.Cluster, diagnosis.SettingValue{Value: value, Nodes: at[value]})
+			diff.Cluster = append(diff.Cluster, diagnosis.SettingValue{Value: value, Nodes: at[value]})
 		}
-		out = append(out, difference)
+		out = append(out, diff)
 	}
 	return out
 }

@@ -206,8 +206,8 @@ func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, fetchState 
 		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
-	progress := progress{w: w, inPlace: isTerminal(w)}
-	defer progress.end()
+	bar := progress{w: w, inPlace: isTerminal(w)}
+	defer bar.end()
 	var last api.DrainState
 	maxRemaining, cancelledPolls, blockedPolls := 0, 0, 0
 	for {
@@ -230,7 +230,7 @@ func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, fetchState 
 		last = state
 		remaining := state.Shards + max(state.Requests, 0) + max(state.Sockets, 0)
 		maxRemaining = max(maxRemaining, remaining)
-		if err = progress.part(maxRemaining-remaining, maxRemaining, describeRemaining(state)); err != nil {
+		if err = bar.part(maxRemaining-remaining, maxRemaining, describeRemaining(state)); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func (c *topCommand) refresh(ctx context.Context, w io.Writer, client *client.Cl
 	const home, clearRest = "\x1b[H", "\x1b[J" // ANSI sequences: move the cursor to the top left; clear below
 	for {
 		var b bytes.Buffer
-		snapshot, err := fetchSnapshot(ctx, client)
+		current, err := fetchSnapshot(ctx, client)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the user quit
@@ -79,7 +79,7 @@ func (c *topCommand) refresh(ctx context.Context, w io.Writer, client *client.Cl
 		case err != nil:
 			_, _ = fmt.Fprintln(&b, err) // to memory
 		default:
-			err = writeSnapshot(&b, snapshot)
+			err = writeSnapshot(&b, current)
 		}
 		text := strings.ReplaceAll(b.String(), "\n", "\x1b[K\n")
 		if _, werr := fmt.Fprintf(w, "%s%s%s", home, text, clearRest); werr != nil {

@@ -79,8 +79,8 @@ func (c *waitCommand) poll(ctx context.Context, session *session, missing func(c
 	if c.JSON {
 		w = io.Discard
 	}
-	progress := progress{w: w, inPlace: isTerminal(w)}
-	defer progress.end()
+	bar := progress{w: w, inPlace: isTerminal(w)}
+	defer bar.end()
 	last := "no answer yet"
 	for {
 		what, err := missing(ctx)
@@ -97,7 +97,7 @@ func (c *waitCommand) poll(ctx context.Context, session *session, missing func(c
 			return nil
 		}
 		last = what
-		if err := progress.show(what); err != nil {
+		if err := bar.show(what); err != nil {
 			return err
 		}
 		_ = sleep(ctx, waitPollInterval) // the loop checks ctx
