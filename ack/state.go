@@ -80,7 +80,7 @@ type State struct {
 	restarts          map[shardmap.NodeID]Restart
 	restartsIndex     uint64                               // index of the last entry that changed restarts
 	departures        map[shardmap.NodeID][]departedShards // shards that have left nodes whose apps must restart before they return, oldest first
-	formerMembers     map[shardmap.NodeID]shardmap.Epoch   // former members, and the first map without them
+	formerMembers     map[shardmap.NodeID]shardmap.Epoch   // previous members, and the first map without them
 	departuresIndex   uint64                               // index of the last entry, other than a commit, that changed departures
 	keyConfig         string                               // the active key configuration; empty before the first map
 	keyConfigSince    shardmap.Epoch

@@ -17,7 +17,7 @@ type LeaseHolder struct {
 	boot uint64
 
 	lastNumber     uint64
-	lastAnswered   uint64 // the newest heartbeat with an answer
+	lastAnswered   uint64 // the newest heartbeat with a response
 	sentHeartbeats [maxSentHeartbeats]sentHeartbeat
 	echo           ack.Echo
 

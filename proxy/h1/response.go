@@ -115,7 +115,7 @@ func (r *Response) parseStatusLine(text []byte) *Error {
 }
 
 // validate checks the complete header section in r.raw and determines how the body is framed (RFC
-// 9112 section 6.3). isHead means that the response answers a HEAD request.
+// 9112 section 6.3). isHead means that the response answers a request with the method HEAD.
 func (r *Response) validate(isHead bool) *Error {
 	if err := r.checkFraming(); err != nil {
 		return err

@@ -217,7 +217,7 @@ func Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// metricValues contains the present values of a Server that Metrics does not count.
+// Values contains the present values of a Server that Metrics does not count.
 type Values struct {
 	AppBytes           int64 // bytes of the requests that the app served
 	QueuedRequests     int

@@ -18,13 +18,13 @@ const VersionNote = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 // statement, so that the rest of the function is never executed.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
-		{Decl: "proxy.metrics.countResponse", Old: "if index := code - firstStatus; index >= 0", New: "if index := code - firstStatus; false && index >= 0"},
-		{Decl: "proxy.metrics.observeEnd", Old: "m.durations[exchange.routeKind()][class].Observe(elapsed)", New: ""},
+		{Decl: "proxy/metrics.Metrics.CountResponse", Old: "if index := code - firstStatus; index >= 0", New: "if index := code - firstStatus; false && index >= 0"},
+		{Decl: "proxy/metrics.Metrics.ObserveDuration", Old: "m.requestDurations[kind][class].Observe(elapsed)", New: ""},
 		begin("internal/nativehist.Histogram.Observe", "func (h *Histogram) Observe(d time.Duration) {\n", "\treturn\n"),
 		{Decl: "proxy.client.beginExchange", Old: "startedAt:    c.server.clock.Exact(),\n", New: "startedAt:    0,\n"},
 		begin("proxy.attemptRunner.startTimer", "func (runner *attemptRunner) startTimer() (startedAt time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
 		begin("proxy.attemptRunner.recordRun", "func (runner *attemptRunner) recordRun(attempt *attempt, result decision, startedAt time.Duration, sent int64) {\n", "\treturn\n"),
-		{Decl: "proxy.client.handleResponse", Old: "c.server.metrics.loopRequests.Add(1)\n", New: ""},
+		{Decl: "proxy.client.handleResponse", Old: "c.server.metrics.EventLoopRequests.Add(1)\n", New: ""},
 		begin("proxy/loadstats.Collector.Sample", "func (l *Collector) Sample(key []byte) {\n", "\treturn\n"),
 		begin("internal/cli.versionCommand.Run", "text := b.String()\n", "\ttext += \", "+VersionNote+"\"\n"),
 	}
