@@ -107,7 +107,7 @@ func mutantsOfPolicy() []mutant {
 				in("ack/leader.Leader.forgetIdleShards", "		stale[member.ID] = !policy.DrainsGradually(member.ID)", "		stale[member.ID] = !PLANTED && !policy.DrainsGradually(member.ID)")),
 		},
 		{
-			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "batching|progress",
+			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 6, join 6"), caught: "batching|progress",
 			edits: in("ack/leader.Leader.mayProposeStage", "	if assigned.isUrgent {\n", "	if !PLANTED && assigned.isUrgent {\n"),
 		},
 		{
