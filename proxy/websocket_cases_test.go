@@ -15,8 +15,8 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// parlance is what a client says in TestWebSocketMovesAtEachByte: fragments, pings inside and
-// outside messages, an empty message, all lengths of heads but the longest.
+// parlance returns the client's frames for TestWebSocketMovesAtEachByte: fragments, Pings inside and
+// outside messages, an empty message, and all header lengths except the longest.
 func parlance() (frames []byte, want []string) {
 	long := strings.Repeat("l", 130)
 	frames = append(frames, message(0x01, true, "fr")...)
@@ -29,8 +29,8 @@ func parlance() (frames []byte, want []string) {
 	return frames, []string{"frag", "", long}
 }
 
-// Frames that come byte by byte, and a move at any of them: each message reaches one app,
-// whole and in order.
+// Frames arrive byte by byte, and the shard moves at any byte. Each message reaches one app instance,
+// complete and in order.
 func TestWebSocketMovesAtEachByte(t *testing.T) {
 	frames, want := parlance()
 	step := 1
@@ -43,7 +43,7 @@ func TestWebSocketMovesAtEachByte(t *testing.T) {
 			for i := range frames {
 				if i == at {
 					t.propose()
-					time.Sleep(100 * time.Millisecond) // until that has been seen
+					time.Sleep(100 * time.Millisecond) // until the app has received the bytes
 				}
 				c.send("%s", frames[i:i+1])
 				if i%9 == 0 {
@@ -66,8 +66,8 @@ func TestWebSocketMovesAtEachByte(t *testing.T) {
 	}
 }
 
-// A client that ends its connection at any byte ends the socket: the app gets what was
-// whole, and the end.
+// A client that disconnects at any byte ends the WebSocket. The app gets all complete messages, and
+// then the end.
 func TestClientEndsAtEachByte(t *testing.T) {
 	frames, want := parlance()
 	step := 1
@@ -91,8 +91,8 @@ func TestClientEndsAtEachByte(t *testing.T) {
 	}
 }
 
-// A message of 16 MiB, either way, that is under way when its shard moves reaches the other
-// end, once: the move waits for it.
+// A message of 16 MiB that is in flight when its shard moves reaches the other end exactly once, in
+// either direction. The move waits for it.
 func TestLongMessagesAreHandedOver(t *testing.T) {
 	const size = 16 << 20
 	long := strings.Repeat("0123456789abcdef", size/16)
@@ -122,11 +122,11 @@ func TestLongMessagesAreHandedOver(t *testing.T) {
 				frame = frame[size/4:]
 			}
 			wrote := make(chan error, 1)
-			go func() { // of the app's in one, or it might answer our Close inside its message
+			go func() { // otherwise the app might send its Close reply inside its own message
 				_, err := conn.Write(frame)
 				wrote <- err
 			}()
-			if !up { // it is under way
+			if !up { // the message is in flight
 				if _, err := c.r.Peek(1); err != nil {
 					t.Fatal(err)
 				}
@@ -158,14 +158,14 @@ func TestLongMessagesAreHandedOver(t *testing.T) {
 	}
 }
 
-// webSocketApp starts a chat on loopback.
+// webSocketApp starts a chat on loopback and returns its address.
 func webSocketApp(t *testing.T, app *chat) string {
 	t.Helper()
 	return rawApp(t, app.serve)
 }
 
-// A shard that moves again while the next app has not answered takes the socket along: that
-// attempt may have reached an app, and counts.
+// A shard may move again before the next app instance has answered a resumption. The WebSocket follows
+// the shard, and the unanswered attempt counts, because it may have reached an app.
 func TestWebSocketMovesDuringResumption(t *testing.T) {
 	inSockets(t, func() *chat {
 		return &chat{answer: func(n int, _ http.Header) string {
@@ -195,12 +195,12 @@ func TestWebSocketMovesDuringResumption(t *testing.T) {
 	})
 }
 
-// An owner that stands still keeps no client: the socket goes on elsewhere, and what the
-// owner wakes up with reaches nobody twice.
+// A paused owner does not hold up the client: the WebSocket resumes elsewhere. Data that the owner
+// sends after its pause reaches no end twice.
 func TestWebSocketSurvivesPausedOwner(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local {
-			return // then the client's node stands still
+			return // otherwise the client's node would be paused
 		}
 		c := t.front.socket()
 		c.sendText("one")
@@ -210,7 +210,7 @@ func TestWebSocketSurvivesPausedOwner(t *testing.T) {
 		t.orphan()
 		t.front.CancelForwarded(func(_ shardOf, node string) bool { return node == "a" })
 		t.own(t.b)
-		time.Sleep(10 * time.Millisecond) // what is sent before that may be missing
+		time.Sleep(10 * time.Millisecond) // data that is sent earlier may be lost
 		c.sendText("two")
 		t.until("got", t.app.has(2))
 		t.a.host.Thaw()
@@ -228,13 +228,13 @@ func TestWebSocketSurvivesPausedOwner(t *testing.T) {
 	})
 }
 
-// Each attempt that may have reached an app has a number of its own: one that breaks off
-// before it answers is not asked twice with the same.
+// Each attempt that may have reached an app has its own number. An attempt that breaks before its
+// response is not repeated with the same number.
 func TestEachAttemptHasItsNumber(t *testing.T) {
 	inSockets(t, func() *chat {
 		return &chat{answer: func(n int, _ http.Header) string {
 			if n == 1 || n == 2 {
-				return "HTTP/" // and the end
+				return "HTTP/" // and closes the connection
 			}
 			return ""
 		}}
@@ -259,8 +259,8 @@ func TestEachAttemptHasItsNumber(t *testing.T) {
 	})
 }
 
-// What the app sends before it answers our Close reaches the client, and nothing of the
-// answer does. The hand-over takes no grace.
+// Messages that the app sends before its Close reply reach the client, but the reply itself does not.
+// The handover does not wait for a grace period.
 func TestLastMessagesOfAppReachClient(t *testing.T) {
 	inSockets(t, func() *chat {
 		return &chat{goodbye: func(conn net.Conn, code int) bool {
@@ -286,8 +286,7 @@ func TestLastMessagesOfAppReachClient(t *testing.T) {
 	})
 }
 
-// Once it has its 101 a client sees frames only, whatever a later app says before its
-// answer.
+// After its 101, the client sees frames only. Interim responses of a later app instance are hidden.
 func TestLater101ResponsesAreHiddenFromClient(t *testing.T) {
 	inSockets(t, func() *chat {
 		return &chat{answer: func(n int, _ http.Header) string {
@@ -309,8 +308,8 @@ func TestLater101ResponsesAreHiddenFromClient(t *testing.T) {
 	})
 }
 
-// Sockets are no requests: they keep no connection to the app, and no place in its shard,
-// from those.
+// WebSockets are not counted as requests. They use no upstream connection and no queue place that
+// requests of their shard need.
 func TestWebSocketsTakeNoQueuePlacesFromRequests(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		var all []*client
@@ -326,7 +325,7 @@ func TestWebSocketsTakeNoQueuePlacesFromRequests(t *testing.T) {
 	}, func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns, o.MaxShardInflight = 1, 1, 1 })
 }
 
-// Who breaks the protocol ends the socket for both.
+// A protocol violation of either end closes both ends.
 func TestProtocolViolationClosesBothEnds(t *testing.T) {
 	for name, say := range map[string]func(t *socketTest, c *client){
 		"client":                     func(_ *socketTest, c *client) { c.send("%s", message(0xc1, true, "x")) },
@@ -367,8 +366,7 @@ func TestProtocolViolationClosesBothEnds(t *testing.T) {
 	}
 }
 
-// A gap is told once: the leg behind the one that was told of it, after a planned move, has
-// none.
+// A gap is reported once. After a planned move, the next upstream connection has no gap.
 func TestWebSocketMovesAfterBreak(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()

@@ -10,7 +10,7 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// muteChat is an app that stays, and answers no Close.
+// muteChat is a chat that answers no Close frame and does not close its connections.
 func muteChat() *chat {
 	return &chat{goodbye: func(conn net.Conn, _ int) bool {
 		_, _ = io.Copy(io.Discard, conn)
@@ -18,8 +18,8 @@ func muteChat() *chat {
 	}}
 }
 
-// overAt fails the test unless the socket's legs are there that long, and a second later
-// none is.
+// overAt fails the test unless the upstream connections exist until after, and are closed one second
+// later.
 func (w *socketTest) overAt(after time.Duration) {
 	w.Helper()
 	time.Sleep(after)
@@ -34,7 +34,7 @@ func (w *socketTest) overAt(after time.Duration) {
 	}
 }
 
-// kept returns how many sockets the client's node keeps.
+// kept returns the number of resumable WebSockets at the client's node.
 func (w *socketTest) kept() (n int) {
 	for _, x := range w.front.WebSocketCounts() {
 		n += x.Attached + x.Detached
@@ -42,9 +42,9 @@ func (w *socketTest) kept() (n int) {
 	return n
 }
 
-// A client may send its Close and go. While the app does not answer nobody reads the client,
-// so the socket stayed for idle-timeout: a minute, and more where that is more. An app that
-// says nothing for ten seconds does not answer any more.
+// An app has ten seconds to answer a client's Close frame. A client may send its Close frame and
+// leave. Once, no goroutine read from the client while the app did not answer, and the WebSocket
+// stayed for idle-timeout, which is a minute or more.
 func TestAppHasTenSecondsForCloseReply(t *testing.T) {
 	for _, stays := range []bool{true, false} {
 		inSockets(t, muteChat, func(t *socketTest) {
@@ -64,8 +64,9 @@ func TestAppHasTenSecondsForCloseReply(t *testing.T) {
 	}
 }
 
-// What the app has to say first is no silence, though it takes it longer than that; a client
-// that has ended its half after its Close gets all of it. But for ever it is not waited for.
+// The app may send messages before its Close reply, even for longer than ten seconds. A client that
+// has closed its sending side after its Close frame gets all of them. The total time is limited
+// nevertheless.
 func TestAppMaySendBeforeCloseReply(t *testing.T) {
 	for _, words := range []int{4, 40} {
 		inSockets(t, func() *chat {
@@ -97,13 +98,13 @@ func TestAppMaySendBeforeCloseReply(t *testing.T) {
 				t.Errorf("closed after %v", took)
 			}
 			_ = c.Close()
-			time.Sleep(20 * time.Second) // the app finds out
+			time.Sleep(20 * time.Second) // until the app detects the end
 		})
 	}
 }
 
-// An app that waits for a client which takes slowly what there is says nothing meanwhile: it
-// is the client that has its time then.
+// An app that waits for a slow client sends nothing, but does not count as silent. In this case the
+// client's timeout applies.
 func TestAppIsNotSilentWhileItsClientReadsSlowly(t *testing.T) {
 	const size, many = 60_000, 200
 	inSockets(t, func() *chat {
@@ -132,8 +133,8 @@ func TestAppIsNotSilentWhileItsClientReadsSlowly(t *testing.T) {
 	})
 }
 
-// Nor does a client that does not answer the app's Close keep the socket, be it that it is
-// silent or that it says more and more; what it says within its time reaches the app.
+// A client that does not answer the app's Close frame does not keep the WebSocket, whether it is
+// silent or keeps sending. Messages that it sends within its timeout reach the app.
 func TestClientHasTenSecondsForCloseReply(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()

@@ -8,14 +8,15 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// An app may end a socket in the moment in which its shard begins to move: its Close crosses
-// ours. It was taken for the answer, and the client's socket went on. What an app says in
-// answer is our code, none, or 1000, as some libraries say to all, behind the Pong to the Ping
-// that goes before. What has no such Pong is the app's own, and 1012 asks for another leg then,
-// with a gap: there may be messages that the app has not read.
+// An app may close a WebSocket at the moment when its shard begins to move, so that its Close frame
+// crosses ours. Once, the app's frame was taken for the reply, and the client's WebSocket continued. A
+// reply has our code, no code, or 1000 (some libraries always send that), and follows the Pong to the
+// Ping that precedes our Close. A Close frame without such a Pong comes from the app itself. Code 1012
+// then requests another upstream connection with a gap, because the app may not have read all
+// messages.
 func TestAppCloseCrossesMove(t *testing.T) {
 	type end struct {
-		final int // code of the client's end; zero: it goes on
+		final int // close code that the client gets; zero: the WebSocket continues
 		gap   string
 	}
 	for payload, ends := range map[string]struct{ answer, crosses end }{
@@ -43,7 +44,7 @@ func TestAppCloseCrossesMove(t *testing.T) {
 	}
 }
 
-// closesInAMove moves the shard of an app that ends the old leg in its own way.
+// closesInAMove moves the shard of an app that closes the old upstream connection in its own way.
 func (w *socketTest) closesInAMove(final int, gap string) {
 	c := w.front.socket()
 	c.sendText("one")

@@ -12,8 +12,8 @@ import (
 	"shardway/shardmap"
 )
 
-// slowChat is an app that takes so many sockets back, one after the other, each after a
-// while; the others never.
+// slowChat is an app that resumes up to most WebSockets, one after the other, each after a delay. It
+// never responds to the others.
 func slowChat(each time.Duration, most int) *chat {
 	turn := make(chan int, 1)
 	turn <- 0
@@ -32,7 +32,7 @@ func slowChat(each time.Duration, most int) *chat {
 	}}
 }
 
-// Sockets that move wait for as long as their queue goes on, and not for ResumeTimeout alone.
+// Moving WebSockets wait as long as their queue makes progress, not only for ResumeTimeout.
 func TestWebSocketsWaitWhileQueueProgresses(t *testing.T) {
 	many := 120
 	inSockets(t, func() *chat { return slowChat(time.Second/2, many) }, func(t *socketTest) {
@@ -52,7 +52,8 @@ func TestWebSocketsWaitWhileQueueProgresses(t *testing.T) {
 	})
 }
 
-// Once it stands still they have ResumeTimeout, and six times that if it never does.
+// WebSockets wait for ResumeTimeout after the queue has stopped, and for up to six times ResumeTimeout
+// in total.
 func TestWebSocketWaitIsLimited(t *testing.T) {
 	for name, tc := range map[string]struct {
 		each  time.Duration
@@ -82,7 +83,7 @@ func TestWebSocketWaitIsLimited(t *testing.T) {
 						closed <- time.Since(began)
 					}()
 				}
-				time.Sleep(many*tc.each + tc.after) // the app is done with all
+				time.Sleep(many*tc.each + tc.after) // until the app has finished all of them
 				for _, c := range all {
 					_ = c.Close()
 				}
@@ -101,7 +102,7 @@ func TestWebSocketWaitIsLimited(t *testing.T) {
 	}
 }
 
-// A queue at one node says nothing of a shard that another one has.
+// A queue at one node does not extend the wait for a shard of another node.
 func TestWebSocketWaitDependsOnItsOwnQueue(t *testing.T) {
 	const many = 40
 	inSockets(t, func() *chat { return slowChat(time.Second, many) }, func(t *socketTest) {

@@ -19,7 +19,7 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// full is a connection whose other end takes nothing more until it is opened.
+// full is a connection whose peer reads nothing until it is opened.
 type full struct {
 	net.Conn
 	open   chan struct{}
@@ -57,8 +57,8 @@ func (f *full) Write(p []byte) (int, error) {
 	}
 }
 
-// An app that has not read for a while, and whose connection is full, had 50 ms for our
-// Close; then the leg broke, and the next one began with a gap. It has as long as the rest.
+// An app that reads slowly and has a full connection gets the usual time for our Close frame. Once, it
+// had 50 ms; then the upstream connection broke, and the next one began with a gap.
 func TestFullAppIsHandedOver(t *testing.T) {
 	var open chan struct{}
 	inSockets(t, func() *chat {
@@ -93,8 +93,9 @@ func TestFullAppIsHandedOver(t *testing.T) {
 	})
 }
 
-// An owner that hands a socket over by itself did not notice that the node with the client
-// died meanwhile, if the app ignored its Close: the shard waited for drain-timeout.
+// An owner that hands a WebSocket over on its own detects that the client's node crashes meanwhile.
+// Once, it did not detect that if the app ignored the Close frame, and the shard waited for
+// drain-timeout.
 func TestOwnerDetectsLostIngress(t *testing.T) {
 	inSockets(t, func() *chat {
 		return &chat{goodbye: func(conn net.Conn, _ int) bool {
@@ -109,13 +110,13 @@ func TestOwnerDetectsLostIngress(t *testing.T) {
 		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.a.swap(t.epoch-1, t.epoch, held(route.ReasonMoving))
-		time.Sleep(1500 * time.Millisecond) // by then the app has been told
+		time.Sleep(1500 * time.Millisecond) // until the app has received the Close frame
 		if t.a.running.Load() != 1 {
 			t.Fatal("the leg is over")
 		}
 		began := time.Now()
 		t.front.host.Vanish()
-		t.front.host.Restart() // which answers with resets
+		t.front.host.Restart() // the restarted host responds with resets
 		_, _ = t.app.conn(0).Write(message(0x81, false, "x"))
 		t.until("released", func() bool { return t.a.running.Load() == 0 })
 		if took := time.Since(began); took > time.Second {
@@ -125,8 +126,8 @@ func TestOwnerDetectsLostIngress(t *testing.T) {
 	})
 }
 
-// A message that is under way when the shard is orphaned, and the lease cut, is discarded,
-// as with any other leg that breaks. That was taken for a message which is late for a move:
+// If a shard is orphaned and the lease expires inside a message, the message is discarded, as after
+// any broken upstream connection. Once, it was treated as a message that is too late for a move, and
 // the client was closed.
 func TestRestOfMessageIsDiscardedAfterOrphanedShard(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
@@ -136,7 +137,7 @@ func TestRestOfMessageIsDiscardedAfterOrphanedShard(t *testing.T) {
 		c.send("%s", whole[:3])
 		t.until("got", t.app.has(1))
 		t.orphan()
-		time.Sleep(500 * time.Millisecond) // until that has been seen
+		time.Sleep(500 * time.Millisecond) // until the app has received the begin of the message
 		t.a.CancelUpstream("lapsed")
 		time.Sleep(10 * time.Millisecond)
 		t.own(t.b)
@@ -148,7 +149,7 @@ func TestRestOfMessageIsDiscardedAfterOrphanedShard(t *testing.T) {
 	})
 }
 
-// The same when the owner dies in the middle of a move.
+// The rest of a message is also discarded when the owner crashes during a move.
 func TestRestOfMessageIsDiscardedAfterBrokenMove(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -176,8 +177,8 @@ func TestRestOfMessageIsDiscardedAfterBrokenMove(t *testing.T) {
 	})
 }
 
-// A message of the app that is not whole at drain-timeout closes both ends, as one of the
-// client does: what the app has not finished nobody else can.
+// An incomplete message of the app at drain-timeout closes both ends, like one of the client, because
+// no other app instance can complete it.
 func TestLateAppMessageClosesBothEnds(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		t.Run(fmt.Sprint("cut=", cut), func(t *testing.T) {
@@ -211,8 +212,8 @@ func TestLateAppMessageClosesBothEnds(t *testing.T) {
 	}
 }
 
-// The words about sockets are between Shardway and the app, also in an answer that turns
-// the first request away.
+// The headers of WebSocket resumption are exchanged between Shardway and the app only. They are
+// removed from a response that rejects the first request as well.
 func TestFirstRejectionHasNoCloseHeader(t *testing.T) {
 	inSockets(t, func() *chat {
 		return &chat{answer: func(int, http.Header) string {
@@ -234,7 +235,8 @@ func TestFirstRejectionHasNoCloseHeader(t *testing.T) {
 	})
 }
 
-// owner is a node that the test plays: it is sent what another one forwards.
+// owner adds a node that the test plays. Its serve function receives the connections on which other
+// nodes forward requests.
 func (w *socketTest) owner(id string, serve func(conn net.Conn, r *bufio.Reader)) *node {
 	w.Helper()
 	h := w.sim.Host(id)
@@ -263,8 +265,8 @@ func (w *socketTest) owner(id string, serve func(conn net.Conn, r *bufio.Reader)
 	return &node{id: id, host: h, peer: h.Addr(90)}
 }
 
-// What an owner says itself, without having asked its app, is no attempt that may have
-// reached one: the number stays, and nothing can be missing. What it cannot exclude counts.
+// A response that an owner generates without contacting its app does not count as an attempt: the
+// attempt number stays, and no gap is possible. An ambiguous failure counts.
 func TestOwnerRefusalIsNotCountedAsAttempt(t *testing.T) {
 	for code, ran := range map[string]bool{
 		"upstream-busy": false, "shard-busy": false, "misrouted": false, "queue-timeout": false, "queue-full": false,
@@ -318,8 +320,8 @@ func TestOwnerRefusalIsNotCountedAsAttempt(t *testing.T) {
 	}
 }
 
-// Who comes for the leg of a socket that it is to replace may come late: what the stream
-// from the other node carries by then is not its affair. It cut that, too.
+// A handler that replaces the upstream connection of a WebSocket may run late, when the stream from
+// the other node already carries another request. Once, it aborted that request.
 func TestRelayIsNotReplacedTwice(t *testing.T) {
 	var asked, goOn chan struct{}
 	inSockets(t, func() *chat {

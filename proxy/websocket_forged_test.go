@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What an app is told of sockets and streams it is told by nodes alone: nothing that a client
-// says in their words reaches it, in any spelling that some app takes for theirs, nor an owner.
+// Only nodes can send the headers of resumable WebSockets and event streams to an app or an owner. A
+// client's headers with these names are dropped in any spelling that an app may accept.
 func TestClientsCannotSendSessionHeaders(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
 	forged := "Shardway-WebSocket: " + id + "\r\nshardway-websocket-resumed: 7\r\nSHARDWAY-WEBSOCKET-GAP: 1\r\nShardway_WebSocket: " + id +

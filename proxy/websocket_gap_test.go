@@ -17,16 +17,16 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// orphan takes the shards from their owner without a word.
+// orphan removes the owner of the shards without a handover.
 func (w *socketTest) orphan() {
 	for _, m := range w.nodes {
 		m.swap(w.epoch-1, w.epoch, held(route.ReasonOrphaned))
 	}
 }
 
-// An app that dies at any byte of a message: the client gets whole messages only, in
-// order, and the next app is told of the gap. Of a message too long to be held some has
-// passed when it breaks: its client's connection ends.
+// An app may crash at any byte of a message. The client gets complete messages only, in order, and the
+// next app instance learns of the gap. If a part of a message that is too long to buffer was already
+// forwarded, the client's connection ends.
 func TestAppDiesWithinMessage(t *testing.T) {
 	long := strings.Repeat("y", 70_000)
 	frame := append(message(0x81, false, "first"), message(0x01, false, "sec")...)
@@ -92,8 +92,8 @@ func TestAppDiesWithinMessage(t *testing.T) {
 	})
 }
 
-// A client's message that is under way when the leg breaks does not reach the next app,
-// nor does its rest; what comes behind it does.
+// If the upstream connection breaks inside a message of the client, the next app instance gets neither
+// its begin nor its rest. It gets the messages that follow.
 func TestRestOfBrokenMessageIsDiscarded(t *testing.T) {
 	whole := append(message(0x01, true, "bro"), message(0x80, true, "ken")...)
 	for at := 1; at < len(whole); at++ {
@@ -116,8 +116,8 @@ func TestRestOfBrokenMessageIsDiscarded(t *testing.T) {
 	}
 }
 
-// A message of the client that is under way when its shard moves is passed on until it is
-// whole, in time; else both ends are told to come again.
+// A move waits until an incomplete message of the client is complete. After the timeout, both ends are
+// closed and asked to reconnect.
 func TestIncompleteMessageDuringMove(t *testing.T) {
 	for _, finished := range []bool{true, false} {
 		t.Run(fmt.Sprint("finished=", finished), func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestIncompleteMessageDuringMove(t *testing.T) {
 	}
 }
 
-// A Close of either end is final, also beside a move: the other end gets it once.
+// A Close frame of either end is final, even if it races with a move. The other end gets it once.
 func TestCloseRacesTheMove(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		for name, say := range map[string]func(t *socketTest, c *client){
@@ -187,7 +187,8 @@ func TestCloseRacesTheMove(t *testing.T) {
 	}
 }
 
-// The app's own Close 1012 asks for another leg; any other code is the client's.
+// Close code 1012 of the app requests another upstream connection. Any other code is forwarded to the
+// client.
 func TestAppRequestsHandover(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -205,7 +206,8 @@ func TestAppRequestsHandover(t *testing.T) {
 	})
 }
 
-// An app that ends the connection without a word, and takes others, has ended it.
+// An app that closes the connection without a Close frame, but still accepts connections, has ended
+// the WebSocket.
 func TestAppEndsWithoutCloseFrame(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -220,8 +222,9 @@ func TestAppEndsWithoutCloseFrame(t *testing.T) {
 	})
 }
 
-// That an app took connections when one socket ended says nothing of it a moment later: it
-// dies then, and the other socket goes on when it is back.
+// Each end of an upstream connection is followed by a check whether the app still accepts connections.
+// The result for one WebSocket is not reused for another: here the app crashes in between, and the
+// other WebSocket resumes after the app's restart.
 func TestAppDiesRightAfterWebSocketEnded(t *testing.T) {
 	var gone atomic.Bool
 	inSockets(t, plainChat, func(t *socketTest) {
@@ -253,8 +256,8 @@ func TestAppDiesRightAfterWebSocketEnded(t *testing.T) {
 	})
 }
 
-// An app that dies takes its connections with it, and takes no others: its clients are
-// there when it is back.
+// A crashed app loses its connections and accepts no new ones. Its clients' WebSockets resume after
+// its restart.
 func TestAppRestartsDuringWebSocket(t *testing.T) {
 	app := &chat{t: t}
 	var ln net.Listener
@@ -300,7 +303,8 @@ func TestAppRestartsDuringWebSocket(t *testing.T) {
 	}
 }
 
-// Three legs may break within a minute; with the fourth the client comes again by itself.
+// Up to three upstream connections may break within a minute. After the fourth break, the client's
+// WebSocket is closed, and the client must reconnect.
 func TestRelaysThatBreakTooOften(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -317,7 +321,8 @@ func TestRelaysThatBreakTooOften(t *testing.T) {
 	})
 }
 
-// A node that leaves tells its clients to come again, over a while, and not all at once.
+// A node that shuts down closes its clients' WebSockets over a period of time, not all at once, and
+// asks the clients to reconnect.
 func TestLeavingNodeClosesItsClients(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		var all []*client
@@ -343,8 +348,9 @@ func TestLeavingNodeClosesItsClients(t *testing.T) {
 	}, func(o *proxy.Options) { o.ReconnectSpread = 15 * time.Second })
 }
 
-// An owner that learns of the move, while the node with the client does not, hands over
-// all the same. What the client sent meanwhile may be lost, and the next app is told.
+// An owner that learns of a move hands its WebSockets over even if the client's node has not learned
+// of the move. Messages that the client sends meanwhile may be lost, so the next app instance learns
+// of a gap.
 func TestOwnerHandsOverWithoutIngress(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local {
@@ -370,7 +376,7 @@ func TestOwnerHandsOverWithoutIngress(t *testing.T) {
 	})
 }
 
-// Pings inside a message that is on its way are answered: the message waits, they do not.
+// A Ping inside an incomplete message is answered at once, while the message waits.
 func TestPingPassesIncompleteMessage(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -387,8 +393,8 @@ func TestPingPassesIncompleteMessage(t *testing.T) {
 	})
 }
 
-// An owner of which the node with the client has lost track may still have a leg. The app
-// never has two of a socket.
+// An owner may still have an upstream connection after the client's node has lost contact with it. The
+// app still never has two upstream connections of one WebSocket.
 func TestAppHasOneRelayPerSession(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local {
@@ -415,8 +421,8 @@ func TestAppHasOneRelayPerSession(t *testing.T) {
 	})
 }
 
-// Of the message that broke with the leg before, the client's Close is what passes. An app
-// that does not answer it keeps the socket no longer than any other.
+// After an upstream connection has broken inside a client's message, the client's Close frame is still
+// forwarded. An app that does not answer it keeps the WebSocket no longer than any other app does.
 func TestAppIgnoresCloseAfterBrokenMessage(t *testing.T) {
 	inSockets(t, func() *chat {
 		return &chat{goodbye: func(conn net.Conn, _ int) bool {
@@ -442,8 +448,8 @@ func TestAppIgnoresCloseAfterBrokenMessage(t *testing.T) {
 	})
 }
 
-// A client that has not read for a while, when the owner of its shard dies, has its time
-// to read what there is, and then the next leg: no shard waits for it.
+// If the owner crashes, a slow client gets time to read the buffered data, and then the WebSocket
+// resumes. No shard waits for the client.
 func TestSlowClientSurvivesOwner(t *testing.T) {
 	inSockets(t, func() *chat { return &chat{every: time.Millisecond, size: 30_000} }, func(t *socketTest) {
 		if t.local {

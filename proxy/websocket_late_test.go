@@ -10,8 +10,7 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// belated is a connection of which who reads learns only after a while that it has been closed,
-// as on a machine that has much else to do.
+// belated is a connection whose reader sees the close after a delay, as on a busy machine.
 type belated struct {
 	net.Conn
 	by time.Duration
@@ -25,8 +24,9 @@ func (b *belated) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A busy node, whose lease was cut for that, took 300 ms until it saw that the leg had ended; by
-// then it had cut its client, which was said to read too slowly. It had nothing to read.
+// A busy node does not abort a client because it detects the end of an upstream connection late. Once,
+// a node whose lease had expired needed 300 ms for it and aborted the client as a slow reader,
+// although the client had nothing to read.
 func TestLateNodeAbortsNoClient(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -54,15 +54,15 @@ func TestLateNodeAbortsNoClient(t *testing.T) {
 	})
 }
 
-// A client that reads nothing, at the node that has its app, keeps no shard there: what it does
-// not take is not waited for.
+// A client that reads nothing does not keep its shard at the node, even if the node runs the client's
+// app. The move does not wait for unread data.
 func TestStalledClientDoesNotKeepShard(t *testing.T) {
 	inSockets(t, func() *chat { return &chat{every: time.Millisecond, size: 30_000} }, func(t *socketTest) {
 		if !t.local {
-			return // the owner's near end is a node, which reads
+			return // the client side of the owner is another node, which reads
 		}
 		c := t.front.socket()
-		time.Sleep(time.Second) // until it takes no more
+		time.Sleep(time.Second) // until the client's buffers are full
 		t.orphan()
 		t.a.CancelUpstream("lapsed")
 		began := time.Now()
@@ -74,13 +74,13 @@ func TestStalledClientDoesNotKeepShard(t *testing.T) {
 	})
 }
 
-// Nor does one that does not answer the app's Close, once the shard is to be given up: it has
-// ten seconds for that else.
+// A client that does not answer the app's Close frame does not delay a move of its shard. Without a
+// move, it has ten seconds for its reply.
 func TestClientWithoutCloseReplyDoesNotKeepShard(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		_, _ = t.app.conn(0).Write(wsframe.AppendClose(nil, 4000, "", false))
-		time.Sleep(10 * time.Millisecond) // until that has been passed on
+		time.Sleep(10 * time.Millisecond) // until the Close frame has been forwarded
 		t.orphan()
 		t.a.CancelUpstream("lapsed")
 		began := time.Now()

@@ -7,7 +7,7 @@ import (
 	"shardway/proxy"
 )
 
-// Three legs may break within any minute, as often as that is over.
+// Three upstream connections may break within a minute. The count starts again after each minute.
 func TestOldBreaksDoNotCount(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -26,7 +26,7 @@ func TestOldBreaksDoNotCount(t *testing.T) {
 	})
 }
 
-// Sockets between two legs may all be of one shard.
+// WebSockets that wait for an upstream connection may all belong to one shard.
 func TestWebSocketsOfOneShardFillTheirQueue(t *testing.T) {
 	const many = 8
 	inSockets(t, plainChat, func(t *socketTest) {
@@ -50,7 +50,7 @@ func TestWebSocketsOfOneShardFillTheirQueue(t *testing.T) {
 	}, func(o *proxy.Options) { o.MaxConns = many })
 }
 
-// The app knows sockets by their ids: no two have the same.
+// The app identifies WebSockets by their ids, so no two WebSockets have the same id.
 func TestWebSocketsHaveUniqueIDs(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		first, second := t.front.socket(), t.front.socket()

@@ -13,7 +13,7 @@ import (
 	"shardway/proxy/wsession"
 )
 
-// sessionLog is what a test looks at in a line of the access log.
+// accessLogLine contains the fields of an access log line that tests check.
 type accessLogLine struct {
 	WebSocket, Reason, Owner, Route string
 	Conn                            int `json:"upstream_conn"`
@@ -26,7 +26,7 @@ type accessLogLine struct {
 	Out                             int64   `json:"bytes_out"`
 }
 
-// accessLines reads an access log.
+// accessLines parses an access log.
 func accessLines(t *testing.T, text string) (all []accessLogLine) {
 	t.Helper()
 	for l := range strings.Lines(text) {
@@ -39,7 +39,7 @@ func accessLines(t *testing.T, text string) (all []accessLogLine) {
 	return all
 }
 
-// text returns what is in the log, and, if asked to, empties it.
+// text returns the contents of the log. If empty is true, it also clears the log.
 func (l *lines) text(empty bool) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,8 +50,9 @@ func (l *lines) text(empty bool) string {
 	return text
 }
 
-// Each leg has a line as it begins and one as it ends, with what passed in it, and what the
-// client has waited stands where the next one begins. The request has no other line.
+// Each upstream connection has one access log line at its begin and one at its end, with the bytes
+// transferred. The line at the begin contains how long the client waited. The request has no further
+// line.
 func TestAccessLogContainsRelays(t *testing.T) {
 	log := &lines{}
 	inSockets(t, plainChat, func(t *socketTest) {
@@ -112,7 +113,8 @@ func TestAccessLogContainsRelays(t *testing.T) {
 	})
 }
 
-// Sockets that lose their legs together are told of once, when all have another one.
+// WebSockets that lose their upstream connections together are logged once, after all have been
+// resumed.
 func TestJointHandoversAreReportedOnce(t *testing.T) {
 	var mu sync.Mutex
 	var told []wsession.Handover
@@ -159,7 +161,7 @@ func TestJointHandoversAreReportedOnce(t *testing.T) {
 	})
 }
 
-// socketLater asks for a socket and does not wait for it: a connection there is.
+// socketLater requests a WebSocket over a new connection and does not wait for the response.
 func (n *node) socketLater() *client {
 	c := n.dial()
 	c.send("%s", socketRequest)

@@ -23,8 +23,8 @@ func overWebSocketStreams(t *testing.T, app func() *chat, f func(t *socketTest))
 	})
 }
 
-// Sockets of a node's clients share one connection to their owner, and so do their next legs,
-// of which none needs a handshake.
+// The WebSockets of a node's clients share one mux session to their owner. Later upstream connections
+// use it as well and need no handshake.
 func TestResumableWebSocketsShareSession(t *testing.T) {
 	overWebSocketStreams(t, plainChat, func(t *socketTest) {
 		const many = 40
@@ -50,8 +50,8 @@ func TestResumableWebSocketsShareSession(t *testing.T) {
 	})
 }
 
-// What transfers much has a connection of its own for its next leg, and one that is quiet there
-// a lane again.
+// A WebSocket with much traffic uses a connection of its own after the next move. If it is quiet
+// there, it uses a stream again after the following move.
 func TestBulkWebSocketGetsOwnConnNext(t *testing.T) {
 	overWebSocketStreams(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -81,8 +81,8 @@ func TestBulkWebSocketGetsOwnConnNext(t *testing.T) {
 	})
 }
 
-// A WebSocket that is not kept has no next leg: after the first of its path they have
-// connections of their own, until the app keeps one.
+// A WebSocket that is not resumable has no later upstream connection. After the first one of a path,
+// the WebSockets of this path use connections of their own until the app permits resumption.
 func TestOtherWebSocketsUseOwnConns(t *testing.T) {
 	keeps := false
 	overWebSocketStreams(t, func() *chat {
@@ -108,8 +108,8 @@ func TestOtherWebSocketsUseOwnConns(t *testing.T) {
 	})
 }
 
-// A lane that its owner does not take has been read by nobody: the leg goes by a connection,
-// the first as well as the next.
+// A stream that the owner refuses has not been read. The upstream connection uses a connection
+// instead, both at first and after a move.
 func TestWebSocketWithRefusedStreamUsesConn(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local || t.lanes {
@@ -133,14 +133,14 @@ func TestWebSocketWithRefusedStreamUsesConn(t *testing.T) {
 	})
 }
 
-// A trunk that takes no more lanes, as one of an old secret, carries the legs that there are to
-// their ends; the next go by another one.
+// A mux session that drains, for example because the secret was replaced, carries its streams until
+// they end. New upstream connections use another session.
 func TestRelaysSurviveDrainingSession(t *testing.T) {
 	overWebSocketStreams(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		before := t.front.lastWebSocketStream.Load()
 		t.front.webSocketSessions.Load().Renew()
-		time.Sleep(time.Second) // a place is not dialed more often
+		time.Sleep(time.Second) // dials to one address are at least this far apart
 		c.sendText("one")
 		t.until("it is carried", t.app.has(1))
 		other := t.front.socket()
@@ -161,8 +161,8 @@ func TestRelaysSurviveDrainingSession(t *testing.T) {
 	})
 }
 
-// A trunk that breaks takes its legs along, as a path that breaks does; each goes on with a gap,
-// by another one.
+// A broken mux session breaks its upstream connections, like a broken path. Each WebSocket resumes
+// with a gap on another session.
 func TestRelaysOfBrokenSessionResumeWithGap(t *testing.T) {
 	for name, err := range map[string]error{"broken": errors.New("cut"), "deaf": proxy.ErrPathDead} {
 		t.Run(name, func(t *testing.T) {
@@ -191,8 +191,7 @@ func TestRelaysOfBrokenSessionResumeWithGap(t *testing.T) {
 	}
 }
 
-// The lane of a socket that the app did not take is nobody's after that, and not kept for
-// requests.
+// The stream of a WebSocket that the app did not accept is closed and not reused for requests.
 func TestWebSocketStreamIsUsedOnce(t *testing.T) {
 	overWebSocketStreams(t, func() *chat {
 		return &chat{answer: func(int, http.Header) string {
@@ -215,8 +214,8 @@ func TestWebSocketStreamIsUsedOnce(t *testing.T) {
 	})
 }
 
-// The path of a socket that says nothing has something to carry, once for all lanes, so that
-// the next leg finds it fresh, and a dead one is noticed.
+// The path of an idle WebSocket is pinged, once for all streams. So the next upstream connection finds
+// a working session, and a dead path is detected.
 func TestWebSocketPathIsPinged(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local || t.lanes {
@@ -244,8 +243,8 @@ func TestWebSocketPathIsPinged(t *testing.T) {
 	})
 }
 
-// By real sockets, and with the TLS of a secret, a socket by a lane carries what it does by a
-// connection, both ways.
+// On real sockets with TLS, a WebSocket on a stream transfers the same data as on a connection, in
+// both directions.
 func TestEncryptedStreamsServeWebSockets(t *testing.T) {
 	ingress, _ := overStreams(sealedPair)(t, leanApp(t))
 	c := ingress.socket()
@@ -255,11 +254,11 @@ func TestEncryptedStreamsServeWebSockets(t *testing.T) {
 	if d, l := ingress.dials.Load(), ingress.webSocketStreams.Load(); d != 0 || l != 1 {
 		t.Errorf("%d connections and %d lanes, want one lane", d, l)
 	}
-	// Without a Close: this app answers none, and would have its time to.
+	// The test sends no Close frame, because this app would not answer it before its timeout.
 }
 
-// A kept socket that has been idle for longer than a write may take is handed over without a
-// gap: to end a half waits for nothing.
+// A resumable WebSocket that was idle for longer than the write timeout is handed over without a gap,
+// because closing the sending side does not wait for a write.
 func TestIdleWebSocketIsHandedOverWithoutGap(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()

@@ -13,18 +13,18 @@ import (
 	"shardway/proxy/route"
 )
 
-// parkedTest is a node with clients, and two that may own their shards, on real sockets, whose
-// legs park at once.
+// parkedTest is an ingress with clients and two nodes that may own their shards, on real sockets. Idle
+// upstream connections are parked at once.
 type parkedTest struct {
 	*testing.T
 	app         *chat
 	front, a, b *node
 	nodes       []*node
 	epoch       uint64
-	each        int // directions that park of a socket, at all nodes together
+	each        int // parked directions for each WebSocket, at all nodes together
 }
 
-// inParked runs a test by all ways.
+// inParked runs f for all routes from the client's node to the app.
 func inParked(t *testing.T, f func(t *parkedTest)) {
 	t.Helper()
 	for way, each := range map[string]int{"local": 2, "apart": 4, "lanes": 4, "sealed lanes": 4} {
@@ -69,7 +69,7 @@ func (w *parkedTest) own(n *node) {
 	w.epoch++
 }
 
-// parks waits until so many sockets have parked as a whole.
+// parks waits until this number of WebSockets is completely parked.
 func (w *parkedTest) parks(many int) {
 	w.Helper()
 	until(w.T, fmt.Sprintf("%d sockets are parked", many), func() bool {
@@ -81,8 +81,8 @@ func (w *parkedTest) parks(many int) {
 	})
 }
 
-// A socket that says nothing has no goroutine at any node, and its ends do not see that: what
-// either says wakes it, as often as it likes.
+// An idle WebSocket has no goroutine at any node. A message of either end wakes it, any number of
+// times.
 func TestIdleWebSocketsHaveNoGoroutine(t *testing.T) {
 	inParked(t, func(t *parkedTest) {
 		const many = 5
@@ -92,7 +92,7 @@ func TestIdleWebSocketsHaveNoGoroutine(t *testing.T) {
 		}
 		t.parks(many)
 		stacks := make([]byte, 16<<20)
-		until(t.T, "no goroutine mentions a leg", func() bool { // the last to park may still have to return
+		until(t.T, "no goroutine mentions a leg", func() bool { // the goroutine that parks last may still have to return
 			return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "proxy.(*leg)")
 		})
 		for i := range 3 {
@@ -117,7 +117,7 @@ func TestIdleWebSocketsHaveNoGoroutine(t *testing.T) {
 	})
 }
 
-// Whatever is done to a socket finds it though it is parked.
+// Operations on WebSockets reach parked ones as well.
 func TestParkedWebSocketsAreVisited(t *testing.T) {
 	goesOn := func(gap string) func(t *parkedTest, c *client) {
 		return func(t *parkedTest, c *client) {
@@ -188,8 +188,8 @@ func TestParkedWebSocketsAreVisited(t *testing.T) {
 	}
 }
 
-// A moment without descriptors kept both directions of a leg from being parked for its whole
-// life, which may be days.
+// A temporary lack of file descriptors does not prevent parking for long. Once, it kept both
+// directions of an upstream connection unparked for the life of the connection, which may be days.
 func TestRelaysParkAfterDescriptorsRanOut(t *testing.T) {
 	inParked(t, func(t *parkedTest) {
 		for _, n := range t.nodes {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A direction that is woken soon after it has parked waits longer before it does so again: for
-// a socket that says something every few seconds it is not worth its while.
+// A direction that is woken soon after it was parked waits longer before it is parked again. Parking
+// is not worthwhile for a WebSocket with a message every few seconds.
 func TestQuicklyWokenDirectionParksLater(t *testing.T) {
 	overWebSocketStreams(t, plainChat, func(t *socketTest) {
 		parked := func(after time.Duration, front, owner float64) {
@@ -17,7 +17,7 @@ func TestQuicklyWokenDirectionParksLater(t *testing.T) {
 				t.Errorf("%v directions are parked at the client's node and %v at the owner, want %v and %v", f, o, front, owner)
 			}
 		}
-		c := t.front.socket() // sockets of a bubble do not park, lanes do
+		c := t.front.socket() // in a bubble, connections do not park, but streams do
 		parked(500*time.Millisecond, 0, 0)
 		parked(time.Second, 1, 1)
 		for i := range 3 {

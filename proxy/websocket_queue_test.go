@@ -12,8 +12,8 @@ import (
 	"shardway/shardmap"
 )
 
-// An app that turns sockets away on their way back is done with them: the next ones may
-// ask at once, at the node that has the app and at others, until all have their answer.
+// A WebSocket that the app rejects during resumption frees its queue place. The next ones are sent at
+// once, both at the owner and at other nodes, until all are answered.
 func TestRejectedWebSocketsReleaseQueuePlaces(t *testing.T) {
 	var now, most atomic.Int32
 	inSockets(t, func() *chat {
@@ -40,7 +40,7 @@ func TestRejectedWebSocketsReleaseQueuePlaces(t *testing.T) {
 		}
 		t.move(t.a, t.b)
 		for _, c := range all {
-			c.wantClosedFor(1008, "the app did not take the socket") // 1012 for one that has waited in vain
+			c.wantClosedFor(1008, "the app did not take the socket") // 1012 is the code after ResumeTimeout
 			_ = c.Close()
 		}
 		if n := most.Load(); n > 64 {
@@ -49,10 +49,10 @@ func TestRejectedWebSocketsReleaseQueuePlaces(t *testing.T) {
 	})
 }
 
-// Each socket takes the connection to the next owner that is made for it, so that those which
-// wait are not served by the ones that come back, as requests are. With a dozen made at once
-// thousands took longer than they have, where a handshake takes its time: on a busy machine, or
-// on a long path.
+// Many WebSockets can move over a slow path. Each resumption uses the connection to the next owner
+// that was dialed for it, so a returned connection does not serve the waiting ones. Once, only a dozen
+// dials ran at a time, and thousands of WebSockets exceeded their timeout on a busy machine or a long
+// path.
 func TestManyWebSocketsMoveOverSlowPath(t *testing.T) {
 	many := 600
 	if raceEnabled {
@@ -73,7 +73,7 @@ func TestManyWebSocketsMoveOverSlowPath(t *testing.T) {
 			c.sendText("on")
 		}
 		t.until("all go on", t.app.has(many))
-		const few = 150 * time.Millisecond // until there is a trunk, and it is known that more make nobody late
+		const few = 150 * time.Millisecond // until the mux session exists, and the pacer has found that more resumptions delay no node
 		if took := time.Since(began); took > few+time.Duration(many)*time.Millisecond {
 			t.Errorf("%d sockets took %v", many, took)
 		}
@@ -83,8 +83,8 @@ func TestManyWebSocketsMoveOverSlowPath(t *testing.T) {
 	})
 }
 
-// Requests of a node's other shards do not wait behind the sockets that come to it, nor
-// for connections that those have taken.
+// Requests for other shards of the owner do not wait behind resuming WebSockets, nor for the
+// connections that these use.
 func TestResumingWebSocketsDelayNoRequests(t *testing.T) {
 	const many = 300
 	app := func() *chat {
@@ -127,7 +127,7 @@ func TestResumingWebSocketsDelayNoRequests(t *testing.T) {
 			_ = c.Close()
 			return time.Since(began)
 		}
-		first, alone := ask(), ask() // the first one over a connection that is made for it
+		first, alone := ask(), ask() // the first one over a newly dialed connection
 		for i, route := range []func(shardmap.Shard) route.Route{held(route.ReasonMoving), remote("b", 2)} {
 			t.front.swap(1+uint64(i), 2, split(route, there))
 			if t.a != t.front {
@@ -139,9 +139,9 @@ func TestResumingWebSocketsDelayNoRequests(t *testing.T) {
 			t.b.swap(1+uint64(i), 2, split(route, local(1)))
 			t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		}
-		time.Sleep(10 * time.Millisecond) // they are in line
+		time.Sleep(10 * time.Millisecond) // until they are queued
 		took := make(chan time.Duration, 3)
-		for range cap(took) { // of which all but one need another connection
+		for range cap(took) { // all but one need a new connection
 			go func() { took <- ask() }()
 		}
 		for range cap(took) {

@@ -14,8 +14,8 @@ import (
 	"shardway/shardmap"
 )
 
-// socketTest is a node with clients and two that may own their shards, in a bubble. In
-// one of the two ways the first owner is the one with the clients.
+// socketTest is an ingress with clients and two nodes that may own the shards, in a synctest bubble.
+// In one of the variants, the ingress is the first owner.
 type socketTest struct {
 	*testing.T
 	sim         *simnet.Net
@@ -24,11 +24,11 @@ type socketTest struct {
 	epoch       uint64
 	nodes       []*node
 	local       bool
-	lanes       bool // what goes from node to node goes by them
+	lanes       bool // nodes use multiplexed streams
 }
 
-// inSockets runs a test with the client's node apart from the owner, by a stream and by a lane,
-// and as the owner.
+// inSockets runs f in three variants: the ingress is not the owner and uses a connection, the same
+// with a multiplexed stream, and the ingress is the owner.
 func inSockets(t *testing.T, app func() *chat, f func(t *socketTest), change ...func(*proxy.Options)) {
 	t.Helper()
 	for _, way := range []string{"apart", "local", "lanes"} {
@@ -63,8 +63,8 @@ func inSockets(t *testing.T, app func() *chat, f func(t *socketTest), change ...
 	}
 }
 
-// own commits a map in which n has all shards. It is the first to know: a leg that came to it
-// before that would be refused, and go by a further lane.
+// own commits a map in which n owns all shards. The new owner learns of it first: otherwise, it would
+// refuse an early upstream connection, and the ingress would open a further stream.
 func (w *socketTest) own(n *node) {
 	n.swap(w.epoch, w.epoch, local(w.epoch))
 	for _, m := range w.nodes {
@@ -75,14 +75,14 @@ func (w *socketTest) own(n *node) {
 	w.epoch++
 }
 
-// propose holds all shards.
+// propose queues the requests of all shards, as during a proposed move.
 func (w *socketTest) propose() {
 	for _, m := range w.nodes {
 		m.swap(w.epoch-1, w.epoch, held(route.ReasonMoving))
 	}
 }
 
-// move moves all shards as planned.
+// move moves all shards by plan.
 func (w *socketTest) move(from, to *node) {
 	w.Helper()
 	w.propose()
@@ -90,7 +90,7 @@ func (w *socketTest) move(from, to *node) {
 	w.own(to)
 }
 
-// until waits, in virtual time.
+// until waits until ok returns true, in virtual time.
 func (w *socketTest) until(what string, ok func() bool) {
 	w.Helper()
 	for range 40_000 {
@@ -104,8 +104,8 @@ func (w *socketTest) until(what string, ok func() bool) {
 
 func plainChat() *chat { return &chat{} }
 
-// A planned move loses and repeats nothing, in both directions, ten times in a row, while
-// both ends send; the client sees nothing but messages.
+// Ten planned moves in a row lose and repeat no message in either direction while both ends send. The
+// client sees nothing but messages.
 func TestResumableWebSocketIsHandedOver(t *testing.T) {
 	inSockets(t, func() *chat { return &chat{every: 3 * time.Millisecond, size: 200} }, func(t *socketTest) {
 		c := t.front.socket()
@@ -174,8 +174,8 @@ func TestResumableWebSocketIsHandedOver(t *testing.T) {
 	})
 }
 
-// When an owner dies, its lease is cut, or the path to it breaks, only the leg ends: the
-// next app is told that messages may be missing.
+// If an owner crashes, its lease expires, or its path breaks, only the upstream connection ends. The
+// next app instance learns that messages may be missing.
 func TestResumableWebSocketSurvivesOwner(t *testing.T) {
 	for name, end := range map[string]func(t *socketTest){
 		"lease cut": func(t *socketTest) { t.a.CancelUpstream("lapsed") },
@@ -218,8 +218,8 @@ func TestResumableWebSocketSurvivesOwner(t *testing.T) {
 
 type shardOf = shardmap.Shard
 
-// An app that says nothing, or names an extension, and a node that is told not to keep
-// sockets: the tunnel is what it was.
+// A WebSocket is a plain tunnel if the app does not permit resumption, if it selects an extension, or
+// if the node disables resumption.
 func TestWebSocketIsResumableOnlyIfAppPermits(t *testing.T) {
 	right := "Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n"
 	for name, tc := range map[string]struct {
@@ -245,7 +245,8 @@ func TestWebSocketIsResumableOnlyIfAppPermits(t *testing.T) {
 	}
 }
 
-// What an app answers instead of continuing the socket closes the client's.
+// If the app responds to a resumption with anything but a suitable 101, the client's WebSocket is
+// closed.
 func TestUnsuitableResponseClosesClient(t *testing.T) {
 	right := "Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nShardway-WebSocket: keep\r\n"
 	for name, tc := range map[string]struct {
@@ -284,7 +285,7 @@ func TestUnsuitableResponseClosesClient(t *testing.T) {
 	}
 }
 
-// An app that does not answer, or is not there, has ResumeTimeout, and no longer.
+// An app that is unreachable or does not respond is retried until ResumeTimeout, and no longer.
 func TestWebSocketWaitsForAppUntilResumeTimeout(t *testing.T) {
 	for name, tc := range map[string]func(t *socketTest){
 		"silence":  func(t *socketTest) { t.own(t.b) },

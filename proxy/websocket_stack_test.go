@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// leanApp keeps sockets, and has no goroutine for each.
+// leanApp is an app with resumable WebSockets that uses no goroutine per WebSocket.
 func leanApp(t *testing.T) string {
 	t.Helper()
 	ln, ended := listen(t), make(chan struct{})
@@ -39,18 +39,18 @@ func leanApp(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// settled returns the memory in use, without garbage.
+// settled returns the memory statistics after garbage collection.
 func settled() (m runtime.MemStats) {
-	for range 3 { // what is put into a pool lasts for two
+	for range 3 { // an object in a sync.Pool survives two collections
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
 	return m
 }
 
-// A kept socket that was idle stood where its request had gone, on a stack of 8 KiB, with the
-// heads of the request and of its answer. SHARDWAY_IDLE_SOCKETS is how many there are: what
-// each costs is printed, both nodes and both ends of its connections together.
+// An idle resumable WebSocket does not keep the deep stack of its request. Once, it kept a stack of 8
+// KiB with the headers of the request and the response. SHARDWAY_IDLE_SOCKETS sets the number of
+// WebSockets. The test prints the memory of each one, for both nodes and both ends of its connections.
 func TestIdleWebSocketsKeepNoDeepStack(t *testing.T) {
 	many, err := strconv.Atoi(cmpOr(os.Getenv("SHARDWAY_IDLE_SOCKETS"), "8"))
 	if err != nil {
@@ -67,7 +67,7 @@ func TestIdleWebSocketsKeepNoDeepStack(t *testing.T) {
 				c.r = nil
 				c.sendText("hi")
 			}
-			open() // what does not grow with the sockets is there
+			open() // allocates everything that does not grow with the number of WebSockets
 			before := settled()
 			for range many {
 				open()

@@ -11,7 +11,7 @@ import (
 	"shardway/shardmap"
 )
 
-// wantMetric fails the test unless a metric of the node with the clients has a value.
+// wantMetric fails the test unless a metric of the client's node has the value want.
 func (w *socketTest) wantMetric(want float64, name string, labels ...string) {
 	w.Helper()
 	if got := metric(w.T, w.front, name, labels...); got != want {
@@ -19,8 +19,8 @@ func (w *socketTest) wantMetric(want float64, name string, labels ...string) {
 	}
 }
 
-// A planned move and a crash count as what they are, at the node that has the client, and
-// what a socket waited between its legs is timed.
+// The client's node counts planned handovers and broken upstream connections separately, and measures
+// how long a WebSocket waits between two upstream connections.
 func TestRelaysAreCounted(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -58,7 +58,7 @@ func TestRelaysAreCounted(t *testing.T) {
 	})
 }
 
-// What becomes of sockets for which no leg follows counts, too.
+// WebSockets that are not resumed are counted by the reason.
 func TestLostWebSocketsAreCounted(t *testing.T) {
 	for result, answer := range map[string]string{"late": "silence", "refused": "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"} {
 		t.Run(result, func(t *testing.T) {
@@ -89,8 +89,8 @@ func TestLostWebSocketsAreCounted(t *testing.T) {
 	until(t, "it counts", func() bool { return metric(t, n, "shardway_websocket_resumptions_total", "client-gone") == 1 })
 }
 
-// Sockets are counted for each shard where their clients are, and where their app is;
-// those that are not kept count apart.
+// The client's node and the owner count WebSockets by shard. WebSockets that are not resumable are
+// counted separately.
 func TestWebSocketsAreCountedByShard(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		shard := shardmap.ShardOf("k", shards)
@@ -120,8 +120,8 @@ func TestWebSocketsAreCountedByShard(t *testing.T) {
 	}, func(o *proxy.Options) { o.CloseSockets = true })
 }
 
-// A move that is rehearsed hands the leg over, and the next one goes to the same owner;
-// with a gap it is cut. Sockets of other keys and shards go on.
+// A move test hands the upstream connection over to a new one at the same owner. With a gap, it aborts
+// the upstream connection. WebSockets of other keys and shards are not affected.
 func TestMoveTestHandsOver(t *testing.T) {
 	for _, gap := range []bool{false, true} {
 		t.Run(fmt.Sprint("gap=", gap), func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestMoveTestHandsOver(t *testing.T) {
 	}
 }
 
-// A rehearsed move waits for a message of the client that is under way, and no longer than a
-// move does: else the leg would stand between the two for as long as the client likes.
+// A move test waits for an incomplete message of the client for up to drain-timeout, like a real move.
+// Otherwise the WebSocket would stay between two upstream connections for as long as the client likes.
 func TestMoveTestWaitsForMessageUntilDrainTimeout(t *testing.T) {
 	for _, finished := range []bool{true, false} {
 		t.Run(fmt.Sprint("finished=", finished), func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"shardway/proxy"
 )
 
-// talk is an app that takes WebSockets, echoes messages until it fails, and then
-// tells how.
+// talk is an app that accepts WebSockets and echoes messages. When a connection ends, it sends the
+// error on ended.
 func talk(t *testing.T) (addr string, ended <-chan error) {
 	t.Helper()
 	errs := make(chan error, 8)
@@ -49,8 +49,8 @@ func (n *node) websocket(ctx context.Context) *websocket.Conn {
 	return ws
 }
 
-// A WebSocket ends with 1012 at both ends when its shard moves, whether it is
-// quiet or in the middle of messages.
+// Client and app get a Close frame with code 1012 when the shard moves, whether the WebSocket is idle
+// or busy.
 func TestWebSocketGetsCloseWhenShardMoved(t *testing.T) {
 	move := func(front, owner *node) {
 		owner.swap(2, 2, remote("other", 2))
@@ -103,13 +103,14 @@ func TestWebSocketGetsCloseWhenShardMoved(t *testing.T) {
 					switch code := websocket.CloseStatus(err); {
 					case code == websocket.StatusServiceRestart:
 						told++
-					// On a slow machine the time is over in the middle of a message.
+					// On a slow machine the time ends in the middle of a message.
 					case !busy || code != -1:
 						t.Errorf("the client was told %v, want 1012", err)
 					}
 					err = <-ended
 					code := websocket.CloseStatus(err)
-					// An app that is writing meets the end of its connection first, perhaps.
+					// An app that is writing may see the end of its connection before it sees the
+					// Close frame.
 					if code != websocket.StatusServiceRestart && (!busy || code != -1) {
 						t.Errorf("the app was told %v, want 1012", err)
 					}
@@ -139,8 +140,8 @@ func TestWebSocketClosedByEndpointIsClosedOnce(t *testing.T) {
 	}
 }
 
-// What a WebSocket that is cut in a message cannot be told, it is not told: no
-// frame may stand inside another.
+// A WebSocket that is aborted inside a frame gets no Close frame, because a frame must not be inserted
+// into another one.
 func TestNoCloseIsInsertedIntoFrame(t *testing.T) {
 	addr, _ := talk(t)
 	n := newNode(t, "a", addr, func(o *proxy.Options) { o.StreamGrace = -1 })

@@ -19,34 +19,34 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// chat is an app of kept sockets, at as many nodes as there are. It takes note of what
-// clients send, and sends numbered messages of its own; the numbers go on from leg to leg,
-// as does what an app stores.
+// chat is an app with resumable WebSockets. It may run behind several nodes. It records the messages
+// of clients and sends numbered messages of its own. The numbers continue from one upstream connection
+// to the next, like data that a real app stores.
 type chat struct {
 	t     *testing.T
-	every time.Duration // between two messages of the app; zero: it sends none
-	size  int           // of each beyond its number
-	deaf  bool          // to Pings
+	every time.Duration // interval between two messages of the app; zero: it sends none
+	size  int           // padding of each message, in addition to its number
+	deaf  bool          // does not answer Pings
 
-	answer  func(n int, head http.Header) string // lines of the 101 of leg n, or the whole answer; nil: the right ones
-	goodbye func(conn net.Conn, code int) bool   // answers a Close in its own way; nil or false: as usual
+	answer  func(n int, head http.Header) string // header lines of the 101 of upstream connection n, or the whole response; nil: the correct lines
+	goodbye func(conn net.Conn, code int) bool   // answers a Close frame; nil or false: the default reply
 
 	mu    sync.Mutex
 	heads []http.Header
 	got   []string
 	sent  int
-	now   int // legs now
-	most  int // legs at once
+	now   int // upstream connections now
+	most  int // most upstream connections at the same time
 	conns []net.Conn
 }
 
-// serve is a connection to the app.
+// serve serves one connection of the app.
 func (a *chat) serve(conn net.Conn, r *bufio.Reader) {
 	req, err := http.ReadRequest(r)
 	if err != nil {
 		return
 	}
-	time.Sleep(time.Microsecond) // until all have seen the ends of connections before this one
+	time.Sleep(time.Microsecond) // until all goroutines have seen the end of earlier connections
 	a.mu.Lock()
 	n := len(a.heads)
 	a.heads = append(a.heads, req.Header)
@@ -112,9 +112,10 @@ func (a *chat) speak(conn net.Conn, over <-chan struct{}) {
 	}
 }
 
-// listen notes messages, and answers Pings, until a Close comes.
+// listen records messages and answers Pings until a Close frame arrives. It returns the code of that
+// frame.
 func (a *chat) listen(conn net.Conn, r *bufio.Reader) (code int, err error) {
-	var begun []byte // of a message, between whose frames others may stand
+	var begun []byte // the incomplete message; control frames may arrive between its frames
 	for {
 		first, p, err := readFrame(r)
 		op := first & 15
@@ -126,7 +127,7 @@ func (a *chat) listen(conn net.Conn, r *bufio.Reader) (code int, err error) {
 		case op == wsframe.OpClose:
 			return int(binary.BigEndian.Uint16(p)), nil
 		case op == wsframe.OpPing && !a.deaf:
-			_, _ = conn.Write(message(0x8a, false, string(p))) // it dies, else
+			_, _ = conn.Write(message(0x8a, false, string(p))) // fails if the connection is already broken
 			continue
 		case op > 8:
 			continue
@@ -147,14 +148,14 @@ func (a *chat) upgradeRequests() []http.Header {
 	return append([]http.Header(nil), a.heads...)
 }
 
-// conn returns the app's connection of leg n.
+// conn returns the app's connection of upstream connection n.
 func (a *chat) conn(n int) net.Conn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.conns[n]
 }
 
-// wantGot fails the test unless the app has got these messages, in order.
+// wantGot fails the test unless the app has received exactly these messages, in this order.
 func (a *chat) wantGot(want ...string) {
 	a.t.Helper()
 	a.mu.Lock()
@@ -164,7 +165,7 @@ func (a *chat) wantGot(want ...string) {
 	}
 }
 
-// has reports whether the app has got so many messages.
+// has returns a condition that reports whether the app has received n messages.
 func (a *chat) has(n int) func() bool {
 	return func() bool {
 		a.mu.Lock()
@@ -173,7 +174,7 @@ func (a *chat) has(n int) func() bool {
 	}
 }
 
-// message makes a frame.
+// message returns an encoded frame.
 func message(first byte, masked bool, payload string) []byte {
 	b := []byte{first}
 	mask := byte(0)
@@ -286,13 +287,14 @@ func (c *client) receiveText() string {
 	return string(p)
 }
 
-// wantClosed fails the test unless the client is closed now, with this code; zero: without.
+// wantClosed fails the test unless the client's WebSocket is closed now with this code. Zero means
+// without a code.
 func (c *client) wantClosed(code int) {
 	c.t.Helper()
 	c.wantClosedFor(code, "")
 }
 
-// wantClosedFor wants this text behind the code; empty: any.
+// wantClosedFor is wantClosed with the close reason. An empty reason matches any.
 func (c *client) wantClosedFor(code int, why string) {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(5 * time.Minute))

@@ -30,50 +30,50 @@ import (
 
 const shards = 16
 
-// node is a Server with a cluster around it that the test plays, an app behind
-// it, and listeners on loopback.
+// node is a Server with a fake cluster that the test controls, an app behind it, and listeners on
+// loopback.
 type node struct {
 	*proxy.Server
 	t                 *testing.T
 	id                string
-	addr              string                         // for clients
-	peer              string                         // for other nodes
-	muxAddr           string                         // for trunks of theirs
-	webSocketMuxAddr  string                         // for those of sockets; empty: the same
-	muxSessions       atomic.Pointer[mux.SessionSet] // to others; nil: it opens no lanes
-	webSocketSessions atomic.Pointer[mux.SessionSet] // the same for sockets
-	tap               func(net.Conn) net.Conn        // wraps the connections of trunks to others; nil: nothing does
-	wraps             func(*mux.Stream) net.Conn     // what a lane is given out as; nil: itself
+	addr              string                         // client address
+	peer              string                         // peer address
+	muxAddr           string                         // address for mux sessions of other nodes
+	webSocketMuxAddr  string                         // address for their WebSocket sessions; empty: muxAddr
+	muxSessions       atomic.Pointer[mux.SessionSet] // to other nodes; nil: the node opens no streams
+	webSocketSessions atomic.Pointer[mux.SessionSet] // the same for WebSockets
+	tap               func(net.Conn) net.Conn        // wraps the connections of mux sessions to other nodes; nil: no wrapper
+	wraps             func(*mux.Stream) net.Conn     // replaces a stream that is handed out; nil: the stream itself
 	others            sync.Map                       // id → *node
 
 	table               atomic.Pointer[route.Table]
-	lease               atomic.Int64 // nanoseconds left
-	refuse              atomic.Int32 // route.Refusal of Admit; zero: admit what the table says
+	lease               atomic.Int64 // remaining time in nanoseconds
+	refuse              atomic.Int32 // result of Admit; zero: follow the table
 	running             atomic.Int32
 	asked               atomic.Int32 // calls of Admit
 	admitted            atomic.Int32
 	dials               atomic.Int32
-	wanted              atomic.Int32               // lanes, in vain or not
-	lanes               atomic.Int32               // opened
-	lane                atomic.Pointer[mux.Stream] // the last of them
-	webSocketStreams    atomic.Int32               // opened for sockets
-	lastWebSocketStream atomic.Pointer[mux.Stream] // the last of them
-	laid                atomic.Int32               // trunks dialed
-	unlaid              atomic.Int32               // of them, in vain
-	hurries             bool                       // it waits for no lane
-	keys                *shardkey.Keys             // of the next table; nil: the settings have them
-	keysSince           uint64                     // the epoch with which they became active
-	awaiting            atomic.Int32               // calls of Await that had to wait
+	wanted              atomic.Int32               // attempts to open a stream, failed ones included
+	lanes               atomic.Int32               // streams opened
+	lane                atomic.Pointer[mux.Stream] // the most recent stream
+	webSocketStreams    atomic.Int32               // opened for WebSockets
+	lastWebSocketStream atomic.Pointer[mux.Stream] // the most recent of these streams
+	laid                atomic.Int32               // mux sessions dialed
+	unlaid              atomic.Int32               // failed dials of mux sessions
+	hurries             bool                       // does not wait for a stream
+	keys                *shardkey.Keys             // of the next table; nil: use the settings
+	keysSince           uint64                     // epoch with which keys became active
+	awaiting            atomic.Int32               // calls of Await that blocked
 	dialError           atomic.Bool
 	swapped             struct {
 		sync.Mutex
 		ch chan struct{}
 	}
-	ends    []func() // what it takes from others ends with it
+	ends    []func() // run when the node ends, to close the connections that it accepted
 	release func()
-	lent    atomic.Int64 // bytes of the buffers that its connections have
+	lent    atomic.Int64 // bytes of buffers in use by connections
 	room    *queue.Queue
-	host    *simnet.Host                      // in a bubble; nil: loopback sockets
+	host    *simnet.Host                      // in a synctest bubble; nil: loopback sockets
 	seal    atomic.Pointer[secret.TLSWrapper] // TLS between nodes; nil: plain
 }
 
@@ -114,7 +114,7 @@ func (n *node) Await(ctx context.Context, committed, proposed uint64) bool {
 	}
 }
 
-// knows says where another node is. Requests may be on their way already.
+// knows sets the address of another node. Requests may already be in flight.
 func (n *node) knows(id string, other *node) { n.others.Store(id, other) }
 
 func (n *node) Dial(ctx context.Context, id string) (net.Conn, error) {
@@ -145,7 +145,7 @@ func (n *node) connect(ctx context.Context, addr string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// swap gives the node a new table.
+// swap gives the node a new routing table.
 func (n *node) swap(committed, proposed uint64, routeOf func(shardmap.Shard) route.Route) {
 	generation := uint64(1)
 	if old := n.table.Load(); old != nil {
@@ -192,7 +192,7 @@ func newNode(t *testing.T, id, app string, change ...func(*proxy.Options)) *node
 	return n
 }
 
-// start runs the node.
+// start starts serving clients and peers on the given listeners.
 func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options)) {
 	t, id := n.t, n.id
 	n.swapped.ch = make(chan struct{})
@@ -240,7 +240,7 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 			t.Errorf("Shutdown of %s: %v", id, err)
 		}
 		if s := n.webSocketSessions.Load(); s != nil {
-			s.Close() // whose clients' sockets would go on by others
+			s.Close() // otherwise the WebSockets of its clients would resume over other nodes
 		}
 		if r := n.running.Load(); r != 0 {
 			t.Errorf("%s ends with %d requests not released", id, r)
@@ -248,7 +248,7 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 	})
 }
 
-// servePeer serves a connection from another node as serve does, by TLS if there is a secret.
+// servePeer passes a connection from another node to serve, under TLS if the nodes have a secret.
 func (n *node) servePeer(ctx context.Context, conn net.Conn, serve func(net.Conn)) {
 	if s := n.seal.Load(); s != nil {
 		raw := conn
@@ -261,7 +261,7 @@ func (n *node) servePeer(ctx context.Context, conn net.Conn, serve func(net.Conn
 	serve(conn)
 }
 
-// pair starts an ingress without shards and the owner of all of them.
+// pair starts an ingress without shards and the owner of all shards.
 func pair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, owner *node) {
 	t.Helper()
 	owner = newNode(t, "owner", app, change...)
@@ -271,11 +271,11 @@ func pair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, ow
 	return ingress, owner
 }
 
-// starter starts nodes in front of an app: the one that the clients use, and the
-// one that owns the shards.
+// starter starts nodes in front of an app. It returns the node that the clients use and the owner of
+// the shards.
 type starter func(t *testing.T, app string, change ...func(*proxy.Options)) (front, owner *node)
 
-// sealedPair is pair with the TLS of a secret between the nodes.
+// sealedPair is pair with TLS by a cluster secret between the nodes.
 func sealedPair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, owner *node) {
 	t.Helper()
 	ingress, owner = pair(t, app, change...)
@@ -283,7 +283,7 @@ func sealedPair(t *testing.T, app string, change ...func(*proxy.Options)) (ingre
 	return ingress, owner
 }
 
-// seal has nodes know one secret.
+// seal gives the nodes a common cluster secret.
 func seal(t *testing.T, nodes ...*node) {
 	t.Helper()
 	l := secret.List{secret.Generate(time.Now())}
@@ -296,8 +296,8 @@ func seal(t *testing.T, nodes ...*node) {
 	}
 }
 
-// ways yields the ways to an app: through the node in front of it, and from
-// another one, plain and with TLS between the two.
+// ways yields the routes to an app: through its own node, and through another node, with and without
+// TLS between the two.
 func ways() iter.Seq2[string, starter] {
 	return func(yield func(string, starter) bool) {
 		single := func(t *testing.T, app string, change ...func(*proxy.Options)) (*node, *node) {
@@ -320,7 +320,7 @@ func listen(t *testing.T) net.Listener {
 	return ln
 }
 
-// webApp starts an app of net/http.
+// webApp starts an app based on net/http and returns its address.
 func webApp(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	ln := listen(t)
@@ -330,7 +330,7 @@ func webApp(t *testing.T, h http.HandlerFunc) string {
 	return ln.Addr().String()
 }
 
-// rawApp starts an app that is handed each connection.
+// rawApp starts an app that calls serve for each connection, and returns its address.
 func rawApp(t *testing.T, serve func(conn net.Conn, r *bufio.Reader)) string {
 	t.Helper()
 	ln := listen(t)
@@ -343,7 +343,7 @@ func rawApp(t *testing.T, serve func(conn net.Conn, r *bufio.Reader)) string {
 				return
 			}
 			all.Go(func() {
-				// A node keeps what it has dialed for longer than the test lasts.
+				// A node keeps a dialed connection for longer than the test lasts.
 				stop := context.AfterFunc(over, func() { _ = conn.Close() })
 				defer stop()
 				defer func() { _ = conn.Close() }()
@@ -366,14 +366,13 @@ type client struct {
 	r *bufio.Reader
 }
 
-// dial connects as a client does.
+// dial connects to the node as a client.
 func (n *node) dial() *client {
 	n.t.Helper()
 	return n.to(n.addr)
 }
 
-// stream is a stream of forwarded requests to a node, from an ingress that the test
-// plays.
+// stream opens a stream of forwarded requests to the node. The test plays the ingress.
 func (n *node) stream() *client {
 	n.t.Helper()
 	return n.to(n.peer)
@@ -400,7 +399,7 @@ func (c *client) send(format string, args ...any) {
 	}
 }
 
-// reply is an answer without its body.
+// reply is a response without its body.
 type reply struct {
 	StatusCode       int
 	Status           string
@@ -410,7 +409,7 @@ type reply struct {
 	Close            bool
 }
 
-// head reads the head of an answer; its body is still to be read.
+// head reads the header section of a response. The caller reads the body from the returned reader.
 func (c *client) head(method string) (*reply, io.Reader) {
 	c.t.Helper()
 	res, err := http.ReadResponse(c.r, &http.Request{Method: method}) //nolint:bodyclose // body closes it
@@ -424,7 +423,7 @@ func (c *client) head(method string) (*reply, io.Reader) {
 	return r, &body{res: res, r: r}
 }
 
-// body reads the body of an answer, and then its trailers.
+// body reads the body of a response, and then its trailers.
 type body struct {
 	res *http.Response
 	r   *reply
@@ -439,7 +438,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer reads one answer with its body.
+// answer reads one response with its body.
 func (c *client) answer(method string) (*reply, string) {
 	c.t.Helper()
 	res, r := c.head(method)
@@ -450,7 +449,7 @@ func (c *client) answer(method string) (*reply, string) {
 	return res, string(body)
 }
 
-// get asks for a path with a key and returns the answer.
+// get requests a path with a key and returns the response.
 func (c *client) get(path string) (*reply, string) {
 	c.t.Helper()
 	c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", path)
@@ -469,7 +468,7 @@ func (c *client) closed() {
 	}
 }
 
-// until waits for a condition.
+// until waits until ok returns true, and fails the test otherwise.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); {
