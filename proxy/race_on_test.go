@@ -2,5 +2,6 @@
 
 package proxy_test
 
-// raceEnabled tells that sync.Pool forgets things on purpose.
+// raceEnabled reports whether the race detector is active. With it, a sync.Pool drops some objects on
+// purpose.
 const raceEnabled = true

@@ -11,7 +11,7 @@ import (
 	"shardway/proxy"
 )
 
-// adopting is a listener that counts what it accepts, and what it is told to take.
+// adopting is a listener that counts the connections it accepts and those that are handed to it.
 type adopting struct {
 	*net.TCPListener
 	accepted, adopted atomic.Int32
@@ -32,8 +32,8 @@ func (l *adopting) Adopt(conn net.Conn) net.Conn {
 	return conn
 }
 
-// TestRawAcceptTakesBacklog has clients wait at the listener when the node
-// begins, some of whom have asked already. All are answered, again and again.
+// TestRawAcceptTakesBacklog connects clients before the node starts to accept, some of which have
+// already sent a request. All are answered, repeatedly.
 func TestRawAcceptTakesBacklog(t *testing.T) {
 	ln, ok := listen(t).(*net.TCPListener)
 	if !ok {

@@ -11,22 +11,22 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// rawCase is what a client may say. In bytes, {k} stands for the lines Host and
-// key.
+// rawCase is input of a client, and the expected result. In bytes, {k} stands for the Host and key
+// header lines.
 type rawCase struct {
 	name, bytes string
-	status      int    // of the answer
-	lives       bool   // the connection carries another request
-	reaches     string // what the app sees of it; empty: nothing
-	cut         bool   // the app may see its beginning, never its end
-	closes      bool   // the client sends FIN behind it
+	status      int    // of the response
+	lives       bool   // the connection serves another request
+	reaches     string // what the app receives; empty: nothing
+	cut         bool   // the app may receive the begin, never the end
+	closes      bool   // the client closes its sending side after the bytes
 }
 
-// evil follows every request that is refused: nothing may take it for one.
+// evil follows every rejected request. It must never be served as a request.
 const evil = "GET /evil HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
 
-// refusedWith lists what is refused, as lines between "POST / HTTP/1.1, Host, key"
-// and the empty line.
+// refusedWith returns rejected header lines, to be placed between "POST / HTTP/1.1", Host and key, and
+// the empty line.
 func refusedWith() map[string]string {
 	return map[string]string{
 		"CL with TE":             "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
@@ -84,7 +84,7 @@ func refusedWith() map[string]string {
 	}
 }
 
-// refusedHeads lists whole beginnings that are refused, with their status.
+// refusedHeads returns complete header sections that are rejected, with the status of the response.
 func refusedHeads() map[string]struct {
 	bytes  string
 	status int
@@ -135,7 +135,7 @@ func refusedHeads() map[string]struct {
 	}
 }
 
-// badChunks lists bodies that are refused though their head was good.
+// badChunks returns bodies that are rejected although their header section was valid.
 func badChunks() map[string]string {
 	return map[string]string{
 		"size not hexadecimal": "g\r\nabc\r\n0\r\n\r\n",
@@ -162,8 +162,8 @@ func badChunks() map[string]string {
 	}
 }
 
-// droppedTrailers lists chunked bodies with a trailer field that no trailer may be: the app gets the
-// body, and not the field (RFC 9110 section 6.5.1 lets a recipient drop it).
+// droppedTrailers returns chunked bodies with a field that is not allowed in a trailer. The app gets
+// the body without the field. RFC 9110 section 6.5.1 permits a recipient to drop it.
 func droppedTrailers() map[string]string {
 	return map[string]string{
 		"trailer CL":            "3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n",
@@ -181,7 +181,8 @@ func droppedTrailers() map[string]string {
 	}
 }
 
-// droppedAnnouncements lists Trailer lines that announce such a field: they are dropped, too.
+// droppedAnnouncements returns Trailer lines that announce such a field. The lines are dropped as
+// well.
 func droppedAnnouncements() map[string]string {
 	return map[string]string{
 		"trailer announces CL":   "Trailer: Content-Length\r\n",
@@ -190,7 +191,7 @@ func droppedAnnouncements() map[string]string {
 	}
 }
 
-// accepted lists what is a request, however odd, and what the app sees of it.
+// accepted returns valid but unusual requests, and what the app receives.
 func accepted() []rawCase {
 	return []rawCase{
 		{name: "plain", bytes: "GET /a HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "GET /a "},
@@ -236,7 +237,7 @@ func accepted() []rawCase {
 	}
 }
 
-// rawCases puts the lists together.
+// rawCases returns all cases of the lists.
 func rawCases() []rawCase {
 	all := accepted()
 	for name, chunks := range droppedTrailers() {
@@ -263,9 +264,9 @@ func rawCases() []rawCase {
 	return all
 }
 
-// TestRawRequests says of each line of bytes what may reach the app, what the
-// client gets and whether its connection may live, whichever way the request
-// goes and however the bytes are cut into packets.
+// TestRawRequests checks for each case what reaches the app, what the client receives, and whether its
+// connection stays open. It does so for every route of a request and for different splits of the bytes
+// into packets.
 func TestRawRequests(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -291,10 +292,10 @@ func (tc rawCase) run(t *testing.T, app *checker, front *node, pieces int) {
 	method, _, _ := strings.Cut(strings.TrimSpace(bytes), " ")
 	if pieces == 2 {
 		c.send("%s", bytes[:len(bytes)/2])
-		time.Sleep(time.Millisecond) // so that it goes in two
+		time.Sleep(time.Millisecond) // so that the bytes are sent in two segments
 		bytes = bytes[len(bytes)/2:]
 	}
-	_, _ = io.WriteString(c, bytes) // it may be refused half-way
+	_, _ = io.WriteString(c, bytes) // the node may reject the request after a part of it
 	if tc.closes {
 		halfClose(t, c.Conn)
 	}
@@ -328,8 +329,8 @@ func (tc rawCase) run(t *testing.T, app *checker, front *node, pieces int) {
 	}
 }
 
-// ordinary asks twice, over the connection of a case if it lives and else over new
-// ones, and wants each answer to be its own.
+// ordinary sends two requests and expects the correct response to each. It uses the connection of the
+// case if that stays open, and new connections otherwise.
 func ordinary(t *testing.T, app *checker, front *node, c *client, lives bool) {
 	t.Helper()
 	for i := range 2 {

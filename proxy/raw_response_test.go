@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// answerCase is what an app may say.
+// answerCase is the response of an app, and the expected result at the client.
 type answerCase struct {
 	name, bytes string
-	status      int    // that the client gets
-	body        string // that the client gets
-	cut         bool   // and then the connection breaks
-	stays       bool   // the app leaves its connection open
+	status      int    // status that the client gets
+	body        string // body that the client gets
+	cut         bool   // the connection breaks after that
+	stays       bool   // the app does not close its connection
 }
 
 func badAnswers() []answerCase {
@@ -61,7 +61,7 @@ func badAnswers() []answerCase {
 		answerCase{name: "bad chunk size", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n\r\n", status: 200, body: "abc", cut: true, stays: true},
 		answerCase{name: "bad chunk end", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n", status: 200, body: "abc", cut: true, stays: true},
 		answerCase{name: "bad trailer", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nA\r\n\r\n", status: 200, body: "abc", cut: true, stays: true},
-		// These have one reading, and the POST has run: they are repaired.
+		// These responses have only one interpretation, and the POST has run, so they are repaired.
 		answerCase{name: "trailer CL", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n", status: 200, body: "abc", stays: true},
 		answerCase{name: "many trailers", bytes: ok + "Transfer-Encoding: chunked\r\nTrailer: Set-Cookie\r\n\r\n3\r\nabc\r\n0\r\n" + strings.Repeat("A: b\r\n", 500) + "\r\n", status: 200, body: "abc", stays: true},
 		answerCase{name: "equal CLs", bytes: ok + "Content-Length: 3, 3\r\nContent-Length: 3\r\n\r\nabc", status: 200, body: "abc", stays: true},
@@ -85,8 +85,8 @@ func badAnswers() []answerCase {
 	)
 }
 
-// TestRawResponses does the same for what an app may say: a bad answer becomes 502
-// or stays visibly cut, and is never part of another one.
+// TestRawResponses checks the handling of malformed responses: a bad response becomes 502 or is
+// visibly truncated, and never becomes part of another response.
 func TestRawResponses(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -112,7 +112,7 @@ func (tc answerCase) run(t *testing.T, app *checker, front *node) {
 	t.Helper()
 	c := front.dial()
 	c.t = t
-	// What follows in the pipeline must get its own answer, or none.
+	// The next pipelined request must get its own response or none.
 	c.send("POST /bad HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 	res, err := http.ReadResponse(c.r, &http.Request{Method: "POST"}) //nolint:bodyclose // it is read to its end
 	for err == nil && res.StatusCode == 103 {

@@ -9,7 +9,7 @@ import (
 	"shardway/internal/simnet"
 )
 
-// tally notes what an app takes a while for, and how much of that there is at once.
+// tally records operations of an app that take a while, and how many of them run at the same time.
 type tally struct {
 	each time.Duration
 
@@ -34,8 +34,8 @@ func (a *tally) pass() {
 	a.mu.Unlock()
 }
 
-// between returns how many there were from one time to another, and how many at once at
-// most, since the first one.
+// between returns the number of operations that began between two times, and the maximum that ran at
+// the same time. Times count from the first operation.
 func (a *tally) between(from, to time.Duration) (n, most int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,7 +48,7 @@ func (a *tally) between(from, to time.Duration) (n, most int) {
 	return n, most
 }
 
-// returns is an app that takes a while for each socket that comes back.
+// returns starts an app that needs a while for each WebSocket that resumes.
 func (a *tally) returns() *chat {
 	return &chat{answer: func(_ int, head http.Header) string {
 		if head.Get("Shardway-WebSocket-Resumed") != "" {
@@ -58,7 +58,7 @@ func (a *tally) returns() *chat {
 	}}
 }
 
-// lateFor has nodes be late for d from now on.
+// lateFor sets the scheduling delay of nodes to d.
 func lateFor(d time.Duration, nodes ...*node) {
 	end := time.Now().Add(d)
 	for _, n := range nodes {
@@ -71,7 +71,7 @@ func lateFor(d time.Duration, nodes ...*node) {
 	}
 }
 
-// sockets opens many.
+// sockets opens many WebSockets.
 func (n *node) sockets(many int) (all []*client) {
 	for range many {
 		all = append(all, n.socket())
@@ -79,7 +79,7 @@ func (n *node) sockets(many int) (all []*client) {
 	return all
 }
 
-// wantOn fails the test unless all of the sockets go on, and returns how long that took.
+// wantOn fails the test unless all WebSockets resume. It returns how long that took.
 func (w *socketTest) wantOn(all []*client) time.Duration {
 	w.Helper()
 	began := time.Now()
@@ -91,12 +91,12 @@ func (w *socketTest) wantOn(all []*client) time.Duration {
 	for _, c := range all {
 		_ = c.Close()
 	}
-	time.Sleep(time.Minute) // the app parts with them
+	time.Sleep(time.Minute) // until the app has closed them
 	return took
 }
 
-// Connections that are made for sockets stand in front of requests: a node that is late
-// makes few at once.
+// Dials for WebSockets compete with requests for the processor. A node with a high scheduling delay
+// makes only a few at a time.
 func TestLateIngressDialsForFewWebSockets(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{}; return a.returns() }, func(t *socketTest) {
@@ -111,12 +111,12 @@ func TestLateIngressDialsForFewWebSockets(t *testing.T) {
 	})
 }
 
-// So does what waits for their answers there; once the node is late no more, as many come
-// back at once as before.
+// An ingress with a high scheduling delay resumes only a few WebSockets at a time. When the delay
+// ends, the rate returns to normal.
 func TestLateIngressResumesFewWebSockets(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{each: 80 * time.Millisecond}; return a.returns() }, func(t *socketTest) {
-		const late, retry = 3 * time.Second, 1200 * time.Millisecond // of connections for which there was no room
+		const late, retry = 3 * time.Second, 1200 * time.Millisecond // retry: after a dial for which there was no place
 		all := t.front.sockets(600)
 		lateFor(late, t.front)
 		t.move(t.a, t.b)
@@ -130,7 +130,7 @@ func TestLateIngressResumesFewWebSockets(t *testing.T) {
 	})
 }
 
-// A node that is late all the time brings them back before they would be given up.
+// A node with a permanent scheduling delay resumes all WebSockets before their timeout.
 func TestWebSocketsOfLateNodeResumeInTime(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{each: 400 * time.Millisecond}; return a.returns() }, func(t *socketTest) {
@@ -146,7 +146,7 @@ func TestWebSocketsOfLateNodeResumeInTime(t *testing.T) {
 	})
 }
 
-// A node that does not know yet how late they make it begins with few.
+// A node that has not yet measured its scheduling delay begins with a few WebSockets.
 func TestFirstWebSocketsResumeFewAtOnce(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{each: 80 * time.Millisecond}; return a.returns() }, func(t *socketTest) {
@@ -163,7 +163,7 @@ func TestFirstWebSocketsResumeFewAtOnce(t *testing.T) {
 	})
 }
 
-// A node to which connections take longer than they did is late, too.
+// An owner to which dials take longer than before also counts as delayed.
 func TestFewWebSocketsResumeAtLateOwner(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{}; return a.returns() }, func(t *socketTest) {

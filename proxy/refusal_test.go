@@ -35,7 +35,7 @@ func TestRefusedRequestIsRetriedWithBody(t *testing.T) {
 
 func TestIngressWaitsForTheOwnersEpochs(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
-	owner.swap(3, 4, remote("third", 3)) // the owner has moved on
+	owner.swap(3, 4, remote("third", 3)) // the owner has a newer table
 	c := ingress.dial()
 	c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "refused", func() bool { return metric(t, ingress, "shardway_refused_by_owner_total", "not-owner") == 1 })
@@ -68,9 +68,9 @@ func TestOwnerBehindWaitsForItsLog(t *testing.T) {
 	}
 }
 
-// A leader whose disk hung was behind and without a lease for two seconds. A
-// third of what waited for its shards stood there when they were taken, and was
-// told that it may have run.
+// An owner with an old log and without a lease refuses forwarded requests at once. Once, the disk of a
+// leader hung, and it was in this state for two seconds. A third of the requests that waited for its
+// shards were there when the shards were taken over, and got the response that they may have run.
 func TestOwnerBehindWithoutLeaseRefusesAtOnce(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	ingress.swap(2, 2, remote("owner", 2))
@@ -116,7 +116,7 @@ func TestPeerStreamTakesOnlyForwardedRequests(t *testing.T) {
 	c.closed()
 }
 
-// A refusal must not leave body bytes behind that would be read as a request.
+// A refused request must not leave body bytes that would be read as the next request.
 func TestBodyOfARefusedRequestIsNeverARequest(t *testing.T) {
 	var evil atomic.Int32
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +175,7 @@ func TestUnreadBodyAfterResponseIsNeverARequest(t *testing.T) {
 	}
 }
 
-// A large body goes to another node only after that has admitted the request.
+// A large body is sent to another node only after that node has admitted the request.
 func TestRefusalOfALargeBodyCostsNothing(t *testing.T) {
 	got := make(chan int, 1)
 	ingress, owner := pair(t, webApp(t, func(_ http.ResponseWriter, r *http.Request) {

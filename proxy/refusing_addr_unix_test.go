@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// refusingAddr returns an address at which connections are refused. The port is kept: one that was
-// only closed may be another test's a moment later.
+// refusingAddr returns an address at which connections are refused. It keeps the port reserved:
+// another test might reuse a port that was only closed.
 func refusingAddr(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

@@ -13,7 +13,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// swept is a registry of which each sweep is noted.
+// swept is a registry that records each sweep.
 type swept struct {
 	registry
 	mu     sync.Mutex
@@ -48,8 +48,8 @@ func (r *swept) take() []sweepSeen {
 
 func never() bool { return false }
 
-// Of sockets at rest thousands cost nothing but every fifth sweep, and whoever visits all
-// connections finds them like any other.
+// Idle WebSockets are part of every fifth sweep only, so thousands of them cost little. Operations on
+// all connections still include them.
 func TestQuiescentWebSocketsAreSweptRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSwept(never)
@@ -95,7 +95,7 @@ func TestQuiescentWebSocketsAreSweptRarely(t *testing.T) {
 	})
 }
 
-// A new table is looked at for all of them at once, and so is what needs it.
+// A new table starts a sweep of all idle WebSockets, and so does any event that needs one.
 func TestQuiescentWebSocketsAreSweptOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asks atomic.Bool
@@ -121,7 +121,7 @@ func TestQuiescentWebSocketsAreSweptOnRequest(t *testing.T) {
 	})
 }
 
-// What ends at rest is gone, and does not come back as its directions are woken.
+// An idle WebSocket that ends is removed, and is not added again when its directions are woken.
 func TestQuiescentWebSocketThatEndsIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSwept(never)
@@ -144,8 +144,8 @@ func TestQuiescentWebSocketThatEndsIsRemoved(t *testing.T) {
 	})
 }
 
-// Whether nothing has been heard of a node is found out among all that could have: one of
-// those at rest may have been told something.
+// Whether a peer is silent is decided over all connections to it, because an idle WebSocket may have
+// received data.
 func TestPeerSilenceNeedsCompleteSweep(t *testing.T) {
 	carrier, p := &net.TCPConn{}, &connpool.Pool{}
 	c, l := &client{}, &connpool.Conn{Pool: p, Mux: carried{c: carrier}}
@@ -155,7 +155,7 @@ func TestPeerSilenceNeedsCompleteSweep(t *testing.T) {
 		h.paths = []sharedPath{{conn: carrier, checked: true, state: h1.PathSuspect, nextCheck: 75 * time.Millisecond}}
 		return h.isDead(c, l, now)
 	}
-	// A doubt asks for a word, whose answer is waited for; then all are asked.
+	// A suspicion starts a ping. After its timeout, all connections are checked.
 	var h pathDetector
 	const then = time.Minute + 75*time.Millisecond
 	if doubt(&h, false, time.Minute) || h.nextComplete != then || c.nextPathCheck != then {

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// rekey gives the node a new table with another key configuration, which became active with
-// the committed map since.
+// rekey gives the node a table with another key configuration that became active with the committed
+// map of epoch since.
 func (n *node) rekey(keys *shardkey.Keys, committed, since uint64) {
 	before := n.table.Load()
 	generation := before.Generation() + 1
@@ -34,9 +34,9 @@ func parsedKeys(t *testing.T, text string) *shardkey.Keys {
 	return keys
 }
 
-// An owner refuses a forwarded request whose ingress found the key by an earlier key
-// configuration, and serves the next one, sent by the map with which the new one became
-// active.
+// An owner refuses a forwarded request if the ingress extracted the key with an older key
+// configuration. It serves the next one, which is sent with the map that activated the new
+// configuration.
 func TestOwnerRefusesOutdatedKeyConfig(t *testing.T) {
 	n := newNode(t, "owner", webApp(t, echo))
 	n.rekey(parsedKeys(t, `{"key":["header:x-shard-key"],"on_missing_key":"reject"}`), 2, 2)
@@ -56,8 +56,8 @@ func TestOwnerRefusesOutdatedKeyConfig(t *testing.T) {
 	}
 }
 
-// An ingress whose log is behind finds the key of a refused request again, by the key
-// configuration that has become active.
+// An ingress with an old log extracts the key of a refused request again, with the key configuration
+// that has become active.
 func TestIngressExtractsKeyAgainAfterChange(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	keys := parsedKeys(t, `{"key":["header:x-tenant"],"on_missing_key":"reject"}`)

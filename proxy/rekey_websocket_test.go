@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// rekey makes another key configuration active with a map in which n has all shards, after
-// all requests have ended.
+// rekey activates another key configuration with a map in which n owns all shards, after all requests
+// have ended.
 func (w *socketTest) rekey(text string, n *node) {
 	w.Helper()
 	w.propose()
@@ -17,7 +17,7 @@ func (w *socketTest) rekey(text string, n *node) {
 	w.own(n)
 }
 
-// A kept WebSocket goes on if it has the same key by the new key configuration.
+// A resumable WebSocket resumes if its key is the same under the new key configuration.
 func TestResumableWebSocketResumesWithSameKey(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -33,8 +33,8 @@ func TestResumableWebSocketResumesWithSameKey(t *testing.T) {
 	})
 }
 
-// A kept WebSocket whose request has another key, or none, is closed, so that its client
-// connects again.
+// A resumable WebSocket whose request has another key, or none, under the new configuration is closed,
+// so that its client reconnects.
 func TestWebSocketWithChangedKeyIsClosed(t *testing.T) {
 	for name, text := range map[string]string{
 		"none":    `{"key":["header:x-absent"],"on_missing_key":"reject"}`,

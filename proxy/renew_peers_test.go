@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Renewing lets no request down: one that runs finishes on its connection, and
-// the next ones go over new connections.
+// Renewing peer connections aborts no request. A request in flight finishes on its connection, and the
+// next requests use new connections.
 func TestRenewedPeersAreDialedAgain(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{})
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -36,21 +36,21 @@ func TestRenewedPeersAreDialedAgain(t *testing.T) {
 		ingress.RenewPeers()
 		close(hold)
 	}()
-	get("/hold") // over the connection there is
+	get("/hold") // over the existing connection
 	get("/")
 	get("/")
 	if n := ingress.dials.Load(); n != 2 {
 		t.Errorf("%d dials, want 2: one before and one after", n)
 	}
-	ingress.RenewPeers() // an idle one goes at once
+	ingress.RenewPeers() // closes idle connections at once
 	get("/")
 	if n := ingress.dials.Load(); n != 3 {
 		t.Errorf("%d dials, want 3", n)
 	}
 }
 
-// Renewing the connections to one node leaves those to others as they are. The one that was
-// used last may not be back yet.
+// Renewing the connections to one node does not affect connections to other nodes. The connection that
+// was used last may not be idle yet.
 func TestOnlyMatchingPeersAreRenewed(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	ingress, _ := sealedPair(t, app)

@@ -9,7 +9,7 @@ import (
 	"shardway/proxy"
 )
 
-// headOf is an app that answers with the header lines it was sent.
+// headOf is an app that responds with the header lines that it received.
 func headOf(w http.ResponseWriter, r *http.Request) {
 	for name, values := range r.Header {
 		w.Header()["Saw-"+name] = values

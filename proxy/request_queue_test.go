@@ -118,8 +118,8 @@ func TestTableWithoutShardsQueuesRequests(t *testing.T) {
 	}
 }
 
-// A table that says nothing of a shard is a bug of who made it. Requests for the shard
-// wait, as for one that nobody owns: they once met a panic, which cut their clients.
+// Requests for a shard without a route in the table wait, as for a shard without an owner. Such a
+// table is a bug of its producer. Once, these requests panicked, which aborted their clients.
 func TestShardWithoutRouteQueuesRequests(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Millisecond })
 	n.swap(1, 1, func(shardmap.Shard) route.Route { return route.Route{} })

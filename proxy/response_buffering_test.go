@@ -16,9 +16,8 @@ import (
 	"shardway/shardmap"
 )
 
-// apart is an app that writes the head of an answer, then calls between with the
-// number of the request, and writes the body only if that says so; else it breaks
-// the connection.
+// apart is an app that writes the headers of a response and then calls between with the number of the
+// request. It writes the body if between returns true, and breaks the connection otherwise.
 func apart(seen *atomic.Int32, between func(run int32) bool) func(net.Conn, *bufio.Reader) {
 	return func(conn net.Conn, r *bufio.Reader) {
 		for {
@@ -37,14 +36,14 @@ func apart(seen *atomic.Int32, between func(run int32) bool) func(net.Conn, *buf
 	}
 }
 
-// Most apps write head and body apart. One that was killed between the two, or its
-// node, made the client of a GET see a cut, though nothing of the answer was of any
-// use to it yet.
+// A short response is buffered until it is complete. Most apps write headers and body separately.
+// Once, if the app or its node was killed in between, the client of a GET saw a truncated response,
+// although the part it got was of no use.
 func TestShortResponseIsBufferedUntilComplete(t *testing.T) {
 	for way, start := range ways() {
 		for _, tc := range []struct {
 			method string
-			breaks int32 // so many answers break off
+			breaks int32 // number of responses that break off
 			runs   int32
 			ok     bool
 		}{
@@ -53,7 +52,7 @@ func TestShortResponseIsBufferedUntilComplete(t *testing.T) {
 			{"GET", 2, 2, false},
 			{"OPTIONS", 1, 2, true},
 			{"POST", 1, 1, false},
-			{"PUT", 1, 1, false}, // it did run: nothing is gained by another time
+			{"PUT", 1, 1, false}, // it did run, so a retry gains nothing
 		} {
 			t.Run(fmt.Sprint(way, " ", tc.method, " ", tc.breaks), func(t *testing.T) {
 				var seen atomic.Int32
@@ -83,7 +82,7 @@ func TestShortResponseIsBufferedUntilComplete(t *testing.T) {
 	}
 }
 
-// simPair starts an ingress and the owner of all shards in a bubble.
+// simPair starts an ingress and the owner of all shards in a synctest bubble.
 func simPair(t *testing.T, app func(net.Conn, *bufio.Reader), change ...func(*proxy.Options)) (ingress, owner *node) {
 	t.Helper()
 	sim := newSim(t)
@@ -94,8 +93,8 @@ func simPair(t *testing.T, app func(net.Conn, *bufio.Reader), change ...func(*pr
 	return ingress, owner
 }
 
-// Whoever cuts a run whose answer is held closes its link only: the client has seen
-// nothing, and gets an answer all the same, its only one.
+// Cancelling a run whose response is buffered closes its upstream connection only. The client has
+// received nothing and still gets exactly one response.
 func TestCancelOfBufferedResponseClosesUpstreamOnly(t *testing.T) {
 	all := func(shardmap.Shard, string) bool { return true }
 	for _, tc := range []struct {
@@ -137,7 +136,7 @@ func TestCancelOfBufferedResponseClosesUpstreamOnly(t *testing.T) {
 					c.send("%s / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n", tc.method)
 					synctest.Wait() // no time has passed
 					if tc.name == "abandon" {
-						time.Sleep(30 * time.Millisecond) // the ingress holds what the owner has let go
+						time.Sleep(30 * time.Millisecond) // the ingress buffers what the owner has sent
 					}
 					if n := tc.cut(ingress, owner); n != 1 {
 						t.Errorf("cut %d, want 1", n)
@@ -154,8 +153,8 @@ func TestCancelOfBufferedResponseClosesUpstreamOnly(t *testing.T) {
 	}
 }
 
-// An answer that takes its time is not held for long, and what breaks off then
-// stays visibly broken.
+// A slow response is buffered for a short time only. If it breaks off later, the client sees a
+// truncated response.
 func TestResponseIsBufferedForShortTimeOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen atomic.Int32
@@ -179,7 +178,7 @@ func TestResponseIsBufferedForShortTimeOnly(t *testing.T) {
 	})
 }
 
-// The owner's process dies between head and body of what it forwards.
+// The process of the owner dies between headers and body of a forwarded response.
 func TestResponseIsBufferedAtIngressToo(t *testing.T) {
 	for method, runs := range map[string]int32{"GET": 2, "POST": 1} {
 		var seen atomic.Int32

@@ -41,11 +41,11 @@ func (c hookedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A run counted as answering from before its answer was put together until all of it
-// had left. Whoever cut in between closed the client's connection: now and then
-// nothing of the answer had been sent, and a POST that had run looked like a kept
-// connection that went away, and came again. And a client that did not read held up
-// the drain of a shard with an answer that the app had long finished.
+// A run with a complete response ends before the response is sent. Once, it counted as responding from
+// before the response was assembled until all of it was sent. Cancelling it in between closed the
+// client's connection. Sometimes nothing of the response had been sent: a POST that had run looked
+// like one on a closed keep-alive connection, and was sent again. Also, a client that did not read
+// delayed the drain of a shard, although the app had finished the response long before.
 func TestCompleteResponseIsSentAfterRunEnds(t *testing.T) {
 	for way, start := range ways() {
 		for _, size := range []int{0, 10, 32 << 10} {
@@ -91,14 +91,13 @@ func TestCompleteResponseIsSentAfterRunEnds(t *testing.T) {
 	}
 }
 
-// Of an answer whose end is not known before it is there some has to leave while its
-// run goes on. Who cuts that first closes the link only: the client has seen nothing,
-// and is told.
+// A response of unknown length must be sent while its run continues. Cancelling the run before the
+// first byte closes the upstream connection only, and the client gets an error response.
 func TestCancelBeforeResponseKeepsClient(t *testing.T) {
 	for way, start := range ways() {
 		for _, tc := range []struct {
 			name, answer string
-			asked        int // how often the answer began to leave before its run had ended
+			asked        int // how often a response began to be sent before its run had ended
 			status       int
 			code         string
 		}{
@@ -132,14 +131,14 @@ func TestCancelBeforeResponseKeepsClient(t *testing.T) {
 				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 				res, body := c.answer("POST")
 				code := tc.code
-				if way != "local" && code == "shard-moved" { // the ingress does not know why its owner lost it
+				if way != "local" && code == "shard-moved" { // the ingress cannot know why its owner lost the shard
 					code = res.Header.Get("Shardway-Error")
 				}
 				wantStatus(t, res, body, tc.status, code)
 				if asked != tc.asked {
 					t.Errorf("%d answers began to leave while their run went on, want %d", asked, tc.asked)
 				}
-				c.get("/") // the connection lives on
+				c.get("/") // the connection is still open
 				until(t, "released", func() bool { return owner.running.Load() == 0 })
 			})
 		}

@@ -16,8 +16,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// What does not say the word, or cannot go on with certainty, is cut as it always was: by
-// its grace, visibly.
+// An event stream without the resume header, or one that cannot resume reliably, is aborted visibly
+// after its grace period.
 func TestOtherEventStreamsAreCancelled(t *testing.T) {
 	const plain, word = "Content-Type: text/event-stream\r\n", "Shardway-Stream: resume\r\n"
 	const ok, one = "HTTP/1.1 200 OK\r\n", "id: 1\ndata: a\n\n"
@@ -50,8 +50,8 @@ func TestOtherEventStreamsAreCancelled(t *testing.T) {
 	}
 }
 
-// A stream that goes on only with certainty keeps its grace when its shard moves, and one
-// that goes on anywhere has no need of it.
+// A stream that may resume only between events keeps its grace period when its shard moves. A stream
+// that may resume anywhere needs none.
 func TestOnlyResumableStreamsEndAtOnce(t *testing.T) {
 	for events, grace := range map[string]bool{"id: 1\ndata: a\n\n": false, "data: a\n\n": true} {
 		both(t, func(w *streamWorld) {
@@ -72,7 +72,7 @@ func TestOnlyResumableStreamsEndAtOnce(t *testing.T) {
 	}
 }
 
-// Only an event stream goes on with another.
+// An event stream resumes only with another event stream. Any other response ends it.
 func TestUnsuitableResponseEndsResumedStream(t *testing.T) {
 	for name, head := range map[string]string{
 		"an error":      "HTTP/1.1 500 Oh\r\nContent-Type: text/event-stream\r\nShardway-Stream: resume\r\n",
@@ -105,8 +105,8 @@ func TestUnsuitableResponseEndsResumedStream(t *testing.T) {
 	}
 }
 
-// A stream whose app says the word no more goes on for the last time, and what an app
-// says before its answer does not reach a client who has one.
+// If the app no longer sends the resume header, the stream resumes for the last time. Interim
+// responses of the app do not reach a client that already has its response.
 func TestLastResponseNeedsNoResumePermission(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		w.opens(getEvents).begins(resumable, "id: 1\n\n")
@@ -122,7 +122,8 @@ func TestLastResponseNeedsNoResumePermission(t *testing.T) {
 	})
 }
 
-// Of an event longer than what is held the client has a part, which nobody can take back.
+// A stream that is aborted inside an event longer than the buffer ends, because the client already has
+// a part of the event.
 func TestStreamCancelledInLongEventEnds(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		long := "data: " + strings.Repeat("x", eventstream.MaxBuffered)
@@ -134,10 +135,9 @@ func TestStreamCancelledInLongEventEnds(t *testing.T) {
 	})
 }
 
-// An owner that restarts in place keeps its epoch, and ends what goes by it twice: as it
-// begins to leave, when it still takes requests, and as it ends. Streams of others were cut
-// at its second restart within a minute, as those of an app are that breaks off again and
-// again.
+// A stream survives two restarts in place within a minute. An owner that restarts keeps its epoch and
+// ends its streams twice: when it begins to drain but still accepts requests, and when it ends. Once,
+// streams were aborted at the second restart within a minute, as if their app had failed repeatedly.
 func TestStreamSurvivesRestartsInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStreams(t, false)
@@ -164,14 +164,14 @@ func TestStreamSurvivesRestartsInPlace(t *testing.T) {
 	})
 }
 
-// An app that breaks its streams off again and again is asked three times a minute.
+// A stream whose app breaks it again and again is resumed up to three times a minute.
 func TestRepeatedlyBrokenStreamEnds(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		l := w.opens(getEvents).begins(resumable, "id: 1\n\n")
 		w.reads("id: 1\n\n")
 		for i := range 5 {
 			if i == 1 {
-				time.Sleep(time.Minute) // by then the first does not count any more
+				time.Sleep(time.Minute) // until the first break no longer counts
 			}
 			synctest.Wait()
 			_ = l.Close()
@@ -186,7 +186,7 @@ func TestRepeatedlyBrokenStreamEnds(t *testing.T) {
 	})
 }
 
-// A stream that nobody goes on with is cut once it has waited as long as a request may.
+// A stream that cannot resume is aborted after the queue wait of a request.
 func TestStreamWaitsForNextOwnerLikeRequest(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
@@ -206,7 +206,7 @@ func TestStreamWaitsForNextOwnerLikeRequest(t *testing.T) {
 	})
 }
 
-// A room that takes no request has room for a stream: its client was let in long ago.
+// A full request queue does not affect streams, because their clients were admitted long before.
 func TestStreamsHaveOwnQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStreams(t, false)
@@ -229,7 +229,7 @@ func TestStreamsHaveOwnQueue(t *testing.T) {
 	})
 }
 
-// A client that leaves while its stream waits is let go.
+// A client that leaves while its stream waits to be resumed ends the stream.
 func TestDisconnectBetweenResponsesEndsStream(t *testing.T) {
 	legs := make(chan *eventStreamConn)
 	n := newNode(t, "a", rawApp(t, asker(legs)), func(o *proxy.Options) { o.QueueWait = time.Hour })
@@ -246,7 +246,7 @@ func TestDisconnectBetweenResponsesEndsStream(t *testing.T) {
 	until(t, "let go", func() bool { return metric(t, n, "shardway_resumable_streams") == 0 })
 }
 
-// A node that stops ends the streams of its clients: they are its own.
+// A node that stops ends the streams of its own clients.
 func TestStoppingNodeEndsResumableStreams(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
@@ -260,8 +260,8 @@ func TestStoppingNodeEndsResumableStreams(t *testing.T) {
 	})
 }
 
-// A shard that leaves a node which stops takes no stream of its clients along: they are to
-// go elsewhere.
+// When a shard leaves a stopping node, the streams of the node's clients end. The clients must connect
+// to another node.
 func TestStoppingNodeResumesNoStream(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		w.opens(getEvents).begins(resumable, "id: 1\n\n")
@@ -277,7 +277,8 @@ func TestStoppingNodeResumesNoStream(t *testing.T) {
 	})
 }
 
-// A client of HTTP/1.0 knows no chunks, and an app may not either.
+// Streams resume for a client of HTTP/1.0, which does not support chunked encoding, and for an app
+// without chunked encoding.
 func TestHTTP10StreamIsResumed(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
@@ -296,8 +297,8 @@ func TestHTTP10StreamIsResumed(t *testing.T) {
 	})
 }
 
-// A client that does not read keeps no shard from moving. Here, where its events come from
-// the app at once, it is cut; that of another node is only late.
+// A client that does not read does not delay the move of a shard. If the ingress is the owner, it
+// aborts the client's stream. If another node is the owner, the stream is only late.
 func TestStalledClientDoesNotDelayMove(t *testing.T) {
 	legs := make(chan *eventStreamConn)
 	n := newNode(t, "a", rawApp(t, asker(legs)), func(o *proxy.Options) { o.StreamGrace = time.Hour })
@@ -312,7 +313,7 @@ func TestStalledClientDoesNotDelayMove(t *testing.T) {
 	for part := chunk("id: 1\ndata: " + strings.Repeat("x", 1<<16) + "\n\n"); ; {
 		_ = l.SetWriteDeadline(time.Now().Add(time.Second / 4))
 		if _, err := io.WriteString(l.Conn, part); err != nil {
-			break // it is full, all the way to the client
+			break // all buffers up to the client are full
 		}
 	}
 	moves(n)
@@ -320,8 +321,8 @@ func TestStalledClientDoesNotDelayMove(t *testing.T) {
 	until(t, "released", func() bool { return n.running.Load() == 0 })
 }
 
-// An app inside its node goes on with no stream of another one: the client sees its own cut,
-// and nothing of that app's answer.
+// An app in the node's process never resumes the stream of another app instance. The client's stream
+// is aborted, and the client gets nothing of the app's response.
 func TestInProcessAppResumesNoStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -350,7 +351,8 @@ func TestInProcessAppResumesNoStream(t *testing.T) {
 	})
 }
 
-// A stream whose length is said ends there, and not at the next app.
+// A stream with a Content-Length ends with its upstream connection and does not resume at the next app
+// instance.
 func TestEventStreamWithLengthIsCancelled(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		l := w.opens(getEvents)
@@ -362,9 +364,9 @@ func TestEventStreamWithLengthIsCancelled(t *testing.T) {
 	})
 }
 
-// A request for a further leg that its app has not answered when the shard moves on, and by
-// drain_timeout, was the end of its stream: two planned moves in a row cut it. It is asked for
-// again, with a number of its own, and all of queue_wait to wait in.
+// A resume request that its app has not answered is sent again, with its own number and the full
+// queue-wait, when the shard moves on and drain-timeout has expired. Once, two planned moves in a row
+// aborted the stream.
 func TestUnansweredResumeFollowsItsShard(t *testing.T) {
 	for name, c := range map[string]struct{ local, home bool }{
 		"at another node":                    {},
@@ -381,7 +383,7 @@ func TestUnansweredResumeFollowsItsShard(t *testing.T) {
 				w.opens(getEvents).begins(resumable, "id: 1\n\n")
 				w.reads("id: 1\n\n")
 				w.move(w.first, at)
-				w.drains = 4 * time.Second // most of queue_wait
+				w.drains = 4 * time.Second // most of queue-wait
 				for n := 1; n <= 4; n++ {
 					l := w.another().wants(t, "1", strconv.Itoa(n))
 					w.move(at, to)
@@ -399,8 +401,8 @@ func TestUnansweredResumeFollowsItsShard(t *testing.T) {
 	}
 }
 
-// An owner that drains what has not moved, again and again, is not asked for ever: three times
-// a minute once two requests of one epoch have been drained.
+// If an owner repeatedly drains resume requests although their shard stays, a stream is resumed up to
+// three times a minute once two requests of one epoch were drained.
 func TestRepeatedlyDrainedResumeEnds(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
@@ -425,9 +427,9 @@ func TestRepeatedlyDrainedResumeEnds(t *testing.T) {
 	})
 }
 
-// The streams of a shard do not count against --max-shard-inflight, and come back together when it
-// moves. All but one were cut then: as many requests of the shard were under way as there might
-// be. That is so at the next owner, and where the client's node is that.
+// The streams of a shard do not count towards --max-shard-inflight, and resume together when the shard
+// moves. Once, all but one were aborted because the number of in-flight requests of the shard exceeded
+// the limit. The test covers the next owner, and an ingress that is the next owner.
 func TestMovedStreamsDoNotExceedLimit(t *testing.T) {
 	for name, c := range map[string]struct{ local, home bool }{
 		"to another node":            {},
@@ -459,7 +461,7 @@ func TestMovedStreamsDoNotExceedLimit(t *testing.T) {
 			}
 			for _, l := range legs {
 				l.begins(resumable, "id: 2\n\n")
-				_, _ = io.WriteString(l, "0\r\n\r\n") // the client sees what is missing
+				_, _ = io.WriteString(l, "0\r\n\r\n") // the client receives the missing part
 			}
 			w.ends("id: 2\n\n", true)
 			v.ends("id: 2\n\n", true)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// A request for a further leg that goes by a connection that has carried others, and is asked
-// on it at once, was sent again with the same number when that broke: the app had read it.
+// A resume request gets a new number if its connection breaks. Once, a request that was sent over a
+// reused connection was retried with the same number when that connection broke, although the app had
+// read it.
 func TestResumeRequestHasNumber(t *testing.T) {
 	legs := make(chan *eventStreamConn)
 	n := newNode(t, "a", rawApp(t, func(conn net.Conn, r *bufio.Reader) {
@@ -31,7 +32,7 @@ func TestResumeRequestHasNumber(t *testing.T) {
 	_, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	close(l.over)
 	other.answer("GET")
-	other.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n") // has no key, so the node answers: it is through with the one before
+	other.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n") // without a key the node responds itself, so it has finished the request before
 	other.answer("GET")
 	_ = first.Close()
 	close(first.over)

@@ -17,11 +17,11 @@ import (
 // eventStreamConn is a connection on which an app has received a request for an event stream.
 type eventStreamConn struct {
 	net.Conn
-	head string        // of the request
-	over chan struct{} // closed once the other end is gone
+	head string        // headers of the request
+	over chan struct{} // closed when the peer has closed the connection
 }
 
-// asker is an app that has the test answer.
+// asker returns an app whose responses are written by the test.
 func asker(legs chan<- *eventStreamConn) func(net.Conn, *bufio.Reader) {
 	return func(conn net.Conn, r *bufio.Reader) {
 		head, err := readHead(r)
@@ -35,27 +35,28 @@ func asker(legs chan<- *eventStreamConn) func(net.Conn, *bufio.Reader) {
 	}
 }
 
-// resumable is the head of an answer that goes on elsewhere.
+// resumable is the header section of a resumable event stream.
 const resumable = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nShardway-Stream: resume\r\n"
 
-// chunk frames a part of an answer.
+// chunk returns a chunk of a chunked response.
 func chunk(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 
-// begins answers with a stream, in chunks, that begins like this.
+// begins sends the headers and the first events of a chunked event stream.
 func (l *eventStreamConn) begins(head, events string) *eventStreamConn {
 	_, _ = io.WriteString(l.Conn, head+"Transfer-Encoding: chunked\r\n\r\n")
 	l.sends(events)
 	return l
 }
 
-// sends sends more of it.
+// sends sends more events.
 func (l *eventStreamConn) sends(events string) {
 	if events != "" {
 		_, _ = io.WriteString(l.Conn, chunk(events))
 	}
 }
 
-// wants holds the request against what the app is to be told: nothing for "".
+// wants compares the Last-Event-ID and resume headers of the request with the expected values. An
+// empty string means that the header must be absent.
 func (l *eventStreamConn) wants(t *testing.T, lastID, resumed string) *eventStreamConn {
 	t.Helper()
 	for name, want := range map[string]string{"Last-Event-Id": lastID, "Shardway-Stream-Resumed": resumed} {
@@ -72,8 +73,7 @@ func (l *eventStreamConn) wants(t *testing.T, lastID, resumed string) *eventStre
 	return l
 }
 
-// streamWorld is a client's node, two owners of which the first has the shards, and the
-// app of both.
+// streamWorld is an ingress, two owners of which the first has the shards, and the app of both owners.
 type streamWorld struct {
 	t                  *testing.T
 	front, first, next *node
@@ -81,11 +81,11 @@ type streamWorld struct {
 	c                  *client
 	body               io.Reader
 	res                *reply
-	moves              uint64        // so far
-	drains             time.Duration // before what runs is cut by drain_timeout; zero: it ends
+	moves              uint64        // number of moves so far
+	drains             time.Duration // drain timeout of a move, after which running requests are aborted; zero: they end themselves
 }
 
-// newStreams makes the three; with local, the first owner is where the client is.
+// newStreams starts the three nodes. If local is set, the ingress is the first owner.
 func newStreams(t *testing.T, local bool, tune ...func(*proxy.Options)) *streamWorld {
 	t.Helper()
 	w := &streamWorld{t: t, legs: make(chan *eventStreamConn)}
@@ -105,7 +105,7 @@ func newStreams(t *testing.T, local bool, tune ...func(*proxy.Options)) *streamW
 
 const getEvents = "GET /events HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nLast-Event-ID: the client's\r\n\r\n"
 
-// opens has a client ask for a stream, and returns its first leg.
+// opens sends a client's request for a stream and returns its first upstream connection.
 func (w *streamWorld) opens(request string) *eventStreamConn {
 	w.t.Helper()
 	w.c = w.front.dial()
@@ -113,7 +113,7 @@ func (w *streamWorld) opens(request string) *eventStreamConn {
 	return <-w.legs
 }
 
-// another returns a further leg.
+// another returns the next upstream connection.
 func (w *streamWorld) another() *eventStreamConn {
 	w.t.Helper()
 	select {
@@ -125,7 +125,7 @@ func (w *streamWorld) another() *eventStreamConn {
 	}
 }
 
-// reads reads what has come to the client of the stream by now.
+// reads fails the test unless the client has received want by now.
 func (w *streamWorld) reads(want string) {
 	w.t.Helper()
 	if w.body == nil {
@@ -140,7 +140,7 @@ func (w *streamWorld) reads(want string) {
 	}
 }
 
-// ends reads the rest, which is to end whole, or cut.
+// ends reads the rest of the stream and checks whether it ends completely or truncated.
 func (w *streamWorld) ends(want string, whole bool) {
 	w.t.Helper()
 	if w.body == nil {
@@ -160,8 +160,8 @@ func (w *streamWorld) ends(want string, whole bool) {
 	}
 }
 
-// moves takes the shards from one node and gives them to another, as a planned change
-// does: nobody commits before what runs at the old owner has ended.
+// move moves the shards from one node to another, as a planned move does: the map is committed after
+// all requests at the old owner have ended.
 func (w *streamWorld) move(from, to *node) {
 	w.t.Helper()
 	w.moves++
@@ -181,7 +181,7 @@ func (w *streamWorld) move(from, to *node) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(50 * time.Millisecond) // until that is known, and committed
+	time.Sleep(50 * time.Millisecond) // until the new map is known and committed
 	for n := range nodes {
 		if n == to {
 			n.swap(epoch, epoch, local(epoch))
@@ -191,7 +191,7 @@ func (w *streamWorld) move(from, to *node) {
 	}
 }
 
-// both runs a test with the client at the owner, and at another node.
+// both runs f twice: with the client's node as the owner, and with another node as the owner.
 func both(t *testing.T, f func(w *streamWorld)) {
 	t.Helper()
 	for _, local := range []bool{false, true} {
@@ -201,9 +201,9 @@ func both(t *testing.T, f func(w *streamWorld)) {
 	}
 }
 
-// An event stream ended with its shard's move, and every client came back at once, or
-// after the seconds of its retry. With the app's word it goes on at the next owner, from
-// the last event that has passed as a whole.
+// A resumable event stream continues at the next owner after the last complete event. Once, an event
+// stream ended with the move of its shard, and all clients reconnected at once or after their retry
+// time.
 func TestEventStreamResumesAtNextOwner(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
@@ -220,7 +220,7 @@ func TestEventStreamResumesAtNextOwner(t *testing.T) {
 		w.move(w.first, w.next)
 		<-l.over
 		l = (<-w.legs).wants(t, "", "3").begins(resumable, "data: e\n\n")
-		_, _ = io.WriteString(l.Conn, "0\r\n\r\n") // the app's end is the stream's
+		_, _ = io.WriteString(l.Conn, "0\r\n\r\n") // the app's end of the stream ends it for the client
 		w.ends("data: e\n\n", true)
 		if n := metric(t, w.front, "shardway_stream_resumptions_total", "resumed"); n != 3 {
 			t.Errorf("%v resumptions are counted, want 3", n)
@@ -231,8 +231,8 @@ func TestEventStreamResumesAtNextOwner(t *testing.T) {
 	})
 }
 
-// What there is of an event when its owner dies has not passed: the next one sends the
-// whole of it. The same of an event that no blank line ends when its shard moves.
+// An incomplete event of an owner that crashes is not forwarded, and the next owner sends the whole
+// event. The same applies to an event without its blank line when the shard moves.
 func TestIncompleteEventOfDeadOwnerIsDropped(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
@@ -252,8 +252,8 @@ func TestIncompleteEventOfDeadOwnerIsDropped(t *testing.T) {
 	})
 }
 
-// An owner whose app breaks off before it answers sent the request for a further leg again,
-// with the number that it had: an app could not tell the two apart.
+// Each resume request has its own number. Once, an owner whose app broke off before its response sent
+// the resume request again with the same number, and the app could not distinguish the two.
 func TestEachResumeRequestHasItsNumber(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t

@@ -15,8 +15,8 @@ import (
 	"shardway/proxy"
 )
 
-// diesOnce is an app that breaks off its first requests after the head of each,
-// having said what, and answers the later ones.
+// diesOnce starts an app that breaks its first requests after the headers, having sent what, and
+// answers the later ones.
 func diesOnce(t *testing.T, times int32, what string) (addr string, seen *atomic.Int32) {
 	t.Helper()
 	seen = new(atomic.Int32)
@@ -85,8 +85,9 @@ func TestRetriesAreLimited(t *testing.T) {
 	}
 }
 
-// Of an app that dies one connection breaks after the other. An owner that gave up
-// at the second one failed a GET which the restarted app could have answered.
+// A safe request survives several broken connections in a row, because an app that crashes breaks one
+// after the other. Once, an owner gave up after the second one and failed a GET that the restarted app
+// could have answered.
 func TestSafeRequestSurvivesSuccessiveBrokenConns(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestPutIsRetriedOnlyInSameEpoch(t *testing.T) {
 			return
 		}
 		seen.Add(1)
-		n.swap(2, 2, local(2)) // its owner has been another meanwhile
+		n.swap(2, 2, local(2)) // the shard has had another owner in the meantime
 	})
 	n = newNode(t, "a", addr)
 	c := n.dial()
@@ -149,7 +150,7 @@ func TestPostUsesNoBrokenConn(t *testing.T) {
 					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 					if first {
 						<-closeNow
-						closed <- closeAcknowledged(conn) // without a word, as apps do with idle connections
+						closed <- closeAcknowledged(conn) // as apps close idle connections
 						return
 					}
 				}
@@ -171,20 +172,19 @@ func TestPostUsesNoBrokenConn(t *testing.T) {
 	}
 }
 
-// closeAcknowledged closes a connection and returns once the other side's kernel has acknowledged
-// that: so long close waits for one that lingers (socket(7), SO_LINGER). On a busy machine that
-// is not at once.
+// closeAcknowledged closes a connection and returns after the peer's kernel has acknowledged it. With
+// SO_LINGER, close waits for that (socket(7)). On a busy machine this takes a while.
 func closeAcknowledged(conn net.Conn) error {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return fmt.Errorf("%T does not linger", conn)
 	}
-	const most = 10 // seconds
+	const most = 10 // in seconds
 	return errors.Join(tcp.SetLinger(most), tcp.Close())
 }
 
-// vacant returns an address where nobody listens: on a host of its own, for the
-// ports of others must not come to be the same.
+// vacant returns an address without a listener. It is on a host of its own, because a port of this
+// host could be reused.
 func vacant(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.9:0")
@@ -325,7 +325,7 @@ func TestTruncatedRequestBodyStaysTruncated(t *testing.T) {
 					if err == nil {
 						t.Errorf("%q looked whole to the app", head)
 					}
-				case <-time.After(300 * time.Millisecond): // it never got to the app
+				case <-time.After(300 * time.Millisecond): // the request never reached the app
 				}
 			}
 		})
@@ -356,8 +356,8 @@ func TestInvalidChunkIsRejected(t *testing.T) {
 	}
 }
 
-// An app, or an owner, that is killed leaves connections behind that look usable.
-// They must not use up the tries of a request, one after the other.
+// A killed app or owner leaves connections that look usable. They must not use up the attempts of a
+// request one after the other.
 func TestIdleConnsOfDeadAppAreDiscardedTogether(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -20,8 +20,7 @@ import (
 	"shardway/proxy/route"
 )
 
-// nodeUnderTLS is newNode with TLS in front of it; its clients are to be made with
-// dialTLS.
+// nodeUnderTLS is newNode with TLS for clients. Clients must connect with dialTLS.
 func nodeUnderTLS(t *testing.T, app string, change ...func(*proxy.Options)) *node {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -44,7 +43,7 @@ func nodeUnderTLS(t *testing.T, app string, change ...func(*proxy.Options)) *nod
 	return n
 }
 
-// dialTLS makes a client that speaks TLS.
+// dialTLS opens a TLS connection to the node.
 func (n *node) dialTLS() *client {
 	n.t.Helper()
 	c := n.dial()
@@ -57,14 +56,14 @@ func (n *node) dialTLS() *client {
 	return c
 }
 
-// A client that leaves is noticed wherever its request is, under TLS too: waiting
-// for its shard, for a connection to the app, for the first byte.
+// The disconnect of a client is detected while its request waits for its shard, for an upstream
+// connection, or for the first byte, with and without TLS.
 func TestDisconnectIsDetectedOnEveryNode(t *testing.T) {
 	for name, dial := range map[string]func(*node) *client{"plain": (*node).dial, "TLS": (*node).dialTLS} {
 		t.Run(name, func(t *testing.T) {
 			var aborted atomic.Int32
 			app := webApp(t, func(_ http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body) // net/http looks no further before that
+				_, _ = io.Copy(io.Discard, r.Body) // net/http detects a disconnect only after that
 				<-r.Context().Done()
 				aborted.Add(1)
 			})
@@ -94,7 +93,7 @@ func TestDisconnectIsDetectedOnEveryNode(t *testing.T) {
 	}
 }
 
-// counting counts what passes through a reader or writer.
+// counting counts the bytes that pass through a reader or writer.
 type counting struct {
 	w io.Writer
 	r io.Reader
@@ -113,7 +112,7 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stands waits until a counter no longer moves, and returns it.
+// stands waits until a counter no longer changes, and returns it.
 func stands(c *atomic.Int64) int64 {
 	last := c.Load()
 	for calm := 0; calm < 20; calm++ {
@@ -125,7 +124,7 @@ func stands(c *atomic.Int64) int64 {
 	return last
 }
 
-// heap returns the bytes in use, after all that can be freed has been.
+// heap returns the bytes in use after garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -136,8 +135,8 @@ func heap() uint64 {
 
 const mebibyte = 1 << 20
 
-// Who does not read stops who writes: what the proxy holds in between is bounded,
-// whatever the sockets of the system hold.
+// A receiver that does not read blocks the sender. The proxy buffers a limited amount, whatever the
+// socket buffers of the system hold.
 func TestBackPressure(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way+" answer", func(t *testing.T) {
@@ -190,8 +189,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// A body passes in constant memory, however long it is: 64 MiB here, 16 with the race
-// detector, or as many as SHARDWAY_TEST_MIB says.
+// A body of any length is forwarded in constant memory. The length is 64 MiB, 16 MiB with the race
+// detector, or SHARDWAY_TEST_MIB.
 func TestLongBodiesPassInConstantMemory(t *testing.T) {
 	size := int64(64 * mebibyte)
 	if raceEnabled {
@@ -214,8 +213,8 @@ func TestLongBodiesPassInConstantMemory(t *testing.T) {
 			}()
 			res, r := c.head("POST")
 			got := &counting{r: r}
-			// Connections and buffers are made by the first quarter: what is held later
-			// would be the body.
+			// Connections and buffers are allocated during the first quarter. Memory that is added
+			// later would contain the body.
 			if _, err := io.CopyN(io.Discard, got, size/4); err != nil {
 				t.Fatal(err)
 			}

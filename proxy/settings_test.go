@@ -55,7 +55,7 @@ func TestApplyChangesHeaderLimits(t *testing.T) {
 	c := n.dial()
 	c.get("/")
 	n.Apply(proxy.Settings{MaxHeaderBytes: 1 << 10})
-	c.get("/") // waited for by the old bound
+	c.get("/") // read with the old limit
 	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nA: %s\r\n\r\n", strings.Repeat("a", 2000))
 	res, body := c.answer("GET")
 	wantStatus(t, res, body, 431, "headers-too-large")
@@ -64,8 +64,8 @@ func TestApplyChangesHeaderLimits(t *testing.T) {
 func TestSettingsChangeWhileRequestsRun(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	var all sync.WaitGroup
-	// Both change a few times beside each request; without a pause they would take the
-	// machine from the requests.
+	// Both settings change a few times during each request. Without a pause, these changes would take
+	// the processor from the requests.
 	turns := [2]chan int{make(chan int, 1), make(chan int, 1)}
 	for side, n := range []*node{ingress, owner} {
 		all.Go(func() {
@@ -105,7 +105,7 @@ func (l *journal) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// next waits for the lines so far to be n, and returns the last.
+// next waits until the log has n lines and returns the last one.
 func (l *journal) next(t *testing.T, n int) map[string]any {
 	t.Helper()
 	var last []byte
@@ -145,7 +145,7 @@ func TestAccessLogHasLineForEachRequest(t *testing.T) {
 	const request = "POST /a%%20b?q=1 HTTP/1.1\r\nHost: h\r\nX-Request-Id: r1\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nhello"
 	c.send(request)
 	c.answer("POST")
-	line := log.next(t, 1) // one: the owner says nothing
+	line := log.next(t, 1) // one line: the owner logs nothing
 	want(t, line, map[string]any{
 		"method": "POST", "path": "/a%20b", "status": 200.0, "route": "remote", "owner": "owner", "epoch": 1.0,
 		"key_hash": "801d2b90b92184c3", "client": "127.0.0.1", "request_id": "r1", "bytes_in": float64(len(request) - 1), "queued_ms": 0.0,
@@ -181,10 +181,10 @@ func TestAccessLogContainsWaitTime(t *testing.T) {
 	}
 }
 
-// tlsFront starts a node whose clients speak TLS.
+// tlsFront starts a node with TLS for its clients.
 func tlsFront(t *testing.T, app string, change ...func(*proxy.Options)) (*node, *tls.Config) {
 	t.Helper()
-	maker := httptest.NewTLSServer(nil) // for its certificate only
+	maker := httptest.NewTLSServer(nil) // used for its certificate only
 	defer maker.Close()
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
@@ -197,7 +197,7 @@ func tlsFront(t *testing.T, app string, change ...func(*proxy.Options)) (*node, 
 	return n, &tls.Config{InsecureSkipVerify: true}
 }
 
-// dialFront opens a connection to a tlsFront.
+// dialFront opens a connection to the node of tlsFront.
 func (n *node) dialFront(conf *tls.Config) *client {
 	n.t.Helper()
 	c := n.dial()
@@ -217,12 +217,12 @@ func TestTLSInFront(t *testing.T) {
 			t.Errorf("X-Forwarded-Proto = %q", body)
 		}
 	}
-	// An answer to bytes that are no request gets through whole.
+	// The response to bytes that are not a request arrives completely.
 	c.send("GET  / HTTP/1.1\r\nHost: h\r\n\r\n%s", strings.Repeat("x", 100<<10))
 	res, body := c.answer("GET")
 	wantStatus(t, res, body, 400, "bad-request")
 
-	// A client that leaves ends what it asked for.
+	// A client that disconnects cancels its request.
 	waiting, conf := tlsFront(t, addr)
 	gone := waiting.dialFront(conf)
 	gone.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
@@ -244,7 +244,8 @@ func TestSlowHandshakesAreDropped(t *testing.T) {
 		t.Error("h2 was agreed on")
 	}
 
-	// A node of its own: on a slow machine, the others take longer than this as well.
+	// This case uses a separate node, because on a slow machine the other requests exceed its timeout
+	// as well.
 	impatient, _ := tlsFront(t, webApp(t, echo), func(o *proxy.Options) { o.HeaderTimeout = 300 * time.Millisecond })
 	slow = impatient.dial()
 	slow.send("\x16\x03\x01")

@@ -9,10 +9,10 @@ import (
 	"shardway/shardmap"
 )
 
-// With all connections to the owner's app in use each of those who waited at an
-// ingress asked for itself, five times a second, and was refused after a wait in the
-// owner's line. Now one asks, and the others are in line; and who asks for another
-// shard is not among them.
+// One of the requests that wait for a busy owner probes it, and the others queue behind it. A request
+// of another shard is not part of this queue. Once, when all connections to the owner's app were in
+// use, each waiting request of an ingress probed the owner five times a second and was refused after a
+// wait in the owner's queue.
 func TestOneWaiterProbesBusyOwner(t *testing.T) {
 	const waiters, waits = 200, 20 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -20,10 +20,10 @@ func TestOneWaiterProbesBusyOwner(t *testing.T) {
 			o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait, o.FirstByteTimeout = 4, 2, time.Minute, time.Minute
 		})
 		refused := func() int { return int(metric(t, owner, "shardway_refused_total", "busy")) }
-		stuck := ingress.sendManyRequests(2, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
+		stuck := ingress.sendManyRequests(2, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // the response takes half a minute
 		synctest.Wait()
 		crowd := ingress.atOnce(waiters, "/x")
-		time.Sleep(time.Second) // until each has been told
+		time.Sleep(time.Second) // until each has been refused
 		if w := ingress.room.Stats().Waiting; w < waiters*9/10 {
 			t.Fatalf("%d wait, want nearly all of them", w)
 		}
@@ -52,7 +52,7 @@ func TestOneWaiterProbesBusyOwner(t *testing.T) {
 		if took := time.Since(back); took > time.Second {
 			t.Errorf("the last one was served %v after the app had time for it", took)
 		}
-		time.Sleep(time.Second) // nobody waits: it is as if nothing had been
+		time.Sleep(time.Second) // no request waits, so the back-off starts from zero
 		began = time.Now()
 		served(t, ingress.sendMany(1))
 		if took := time.Since(began); took != 0 {
@@ -61,8 +61,8 @@ func TestOneWaiterProbesBusyOwner(t *testing.T) {
 	})
 }
 
-// Who waits for a busy owner goes on as soon as a request before it is done there: its
-// app is kept as busy as it was.
+// A request that waits for a busy owner is sent as soon as an earlier request ends there, so the app
+// stays fully used.
 func TestBusyOwnerIsKeptBusy(t *testing.T) {
 	const waiters, slow = 20, time.Second / 2
 	synctest.Test(t, func(t *testing.T) {

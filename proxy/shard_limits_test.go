@@ -14,8 +14,7 @@ import (
 	"shardway/proxy"
 )
 
-// hangingAt is an app whose /hang never answers, whose /events has one event, and
-// that switches protocols for who asks.
+// hangingAt is an app that never answers /hang, sends one event for /events, and accepts upgrades.
 func hangingAt(t *testing.T) string {
 	t.Helper()
 	return rawApp(t, func(conn net.Conn, r *bufio.Reader) {
@@ -42,12 +41,12 @@ func hangingAt(t *testing.T) string {
 	})
 }
 
-// 64 requests of one key that hung took all of 64 connections to the app, and no
-// other key was served.
+// Hanging requests of one shard leave connections to other shards. Once, 64 hanging requests of one
+// key used all 64 connections to the app, and no other key was served.
 func TestStuckShardLeavesConnsToOthers(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			t.Parallel() // it waits for the queue most of the time
+			t.Parallel() // most of its time is spent waiting for the queue
 			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxUpstreamConns, o.QueueWait = 8, 2*time.Second })
 			for range 12 {
 				front.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
@@ -68,8 +67,8 @@ func TestStuckShardLeavesConnsToOthers(t *testing.T) {
 	}
 }
 
-// Tunnels and event streams counted among the app's connections for requests: as
-// many of them as there were, and no request was served.
+// Tunnels and event streams do not use up the upstream connections for requests. Once, they did, and
+// with enough of them no request was served.
 func TestStreamsLeaveConnsToRequests(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -106,7 +105,7 @@ func TestStreamsLeaveConnsToRequests(t *testing.T) {
 	}
 }
 
-// An answer that goes on and on is a stream too.
+// A response that takes long counts as a stream as well.
 func TestLongResponseLeavesConnLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -137,12 +136,12 @@ func TestLongResponseLeavesConnLimit(t *testing.T) {
 		}
 		_ = long.Close()
 		_ = c.Close()
-		time.Sleep(10 * time.Second) // until the app has seen it
+		time.Sleep(10 * time.Second) // until the app has received it
 	})
 }
 
-// Streams beyond their number count among the connections for requests, so that
-// both together have a bound.
+// Streams beyond --max-streams count as requests towards the connection limit, so that the total is
+// limited.
 func TestStreamsBeyondMaxStreamsKeepConns(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -11,8 +11,9 @@ import (
 	"shardway/proxy"
 )
 
-// 1 040 clients that sent a byte of a body each half minute held all connections to
-// the app, and everybody else was told upstream-busy.
+// Slow request bodies use no upstream connection while they arrive. Once, 1040 clients that sent one
+// byte of a body every 30 seconds used all connections to the app, and other clients got
+// upstream-busy.
 func TestSlowBodiesOccupyNoUpstreamConn(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -41,7 +42,8 @@ func TestSlowBodiesOccupyNoUpstreamConn(t *testing.T) {
 	}
 }
 
-// trickle sends a body, a piece of it each second, until that is refused.
+// trickle sends a body, one piece per second, until the node rejects it. The returned channel is
+// closed at the end.
 func (c *client) trickle(length, piece int) (ended <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
@@ -56,12 +58,13 @@ func (c *client) trickle(length, piece int) (ended <-chan struct{}) {
 	return done
 }
 
-// A byte every five seconds renewed the time-out of a body for ever.
+// A body below the minimum rate is rejected. Once, one byte every five seconds renewed the timeout of
+// a body forever.
 func TestBodiesBelowTheRateAreDropped(t *testing.T) {
 	for _, tc := range []struct {
 		what   string
 		length int // of the body
-		piece  int // that comes each second
+		piece  int // bytes per second
 		status int
 	}{
 		{"a small body, slow", 1000, 10, http.StatusRequestTimeout},
@@ -93,11 +96,11 @@ func TestBodiesBelowTheRateAreDropped(t *testing.T) {
 	}
 }
 
-// Bodies that are read before their requests go on kept head and room of 16 384
-// connections, 2 GB, and room for all that a client announced and never sent. Past the
-// bound of all the slowest go, and nobody else.
+// Bodies that are read before their request is sent share a memory limit, and beyond it the slowest
+// requests are aborted, and no others. Once, they used 2 GB with the headers and buffers of 16384
+// connections, and space for the whole announced length.
 func TestAwaitedBodiesShareMemoryLimit(t *testing.T) {
-	const fit, all, part = 8, 20, 40_000 // each keeps 64 KiB for what came, its buffer and its head
+	const fit, all, part = 8, 20, 40_000 // each needs 64 KiB for received bytes, buffer and headers
 	const most = fit * (64<<10 + 12<<10)
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// endless is an app whose answers never end, in the framing that the path names. Written
-// counts what has been taken of them.
+// endless starts an app whose responses never end, with the framing that the path selects. written
+// counts the bytes that were read from the app.
 func endless(written *atomic.Int64) func(net.Conn, *bufio.Reader) {
 	return func(conn net.Conn, r *bufio.Reader) {
 		head, err := readHead(r)
@@ -36,10 +36,9 @@ func endless(written *atomic.Int64) func(net.Conn, *bufio.Reader) {
 	}
 }
 
-// Clients that ask for large answers and read nothing of them make the app wait, and keep
-// two buffers each at every node on the way, whatever the answer: so what they keep together
-// is bounded by how many connections there may be. For a moment, as a larger buffer takes the
-// place of that of the head, there are both.
+// Clients that request large responses and do not read them block the app. Each uses up to two buffers
+// at every node on the path, whatever the response, so --max-conns limits the total. A connection has
+// both at the moment when a larger buffer replaces the header buffer.
 func TestSlowReadersKeepTwoBuffersEach(t *testing.T) {
 	const readers, most, head = 6, 2 * 32 << 10, 8 << 10
 	for way, start := range ways() {

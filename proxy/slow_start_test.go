@@ -12,8 +12,8 @@ import (
 	"shardway/proxy"
 )
 
-// connecting is an app whose connections are made by connect, and how many there are:
-// being made and made.
+// connecting starts an app whose connections are dialed by connect. It returns the numbers of dials in
+// progress and of completed dials.
 func connecting(t *testing.T, connect func(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error)) (n *node, all *atomic.Int32) {
 	t.Helper()
 	all = new(atomic.Int32)
@@ -27,8 +27,8 @@ func connecting(t *testing.T, connect func(ctx context.Context, dial func(contex
 	}), all
 }
 
-// atOnce is a crowd of which nobody has to come again because the listener's line is
-// full.
+// atOnce connects many clients, slowly enough that the backlog of the listener does not overflow and
+// no client must retry.
 func (n *node) atOnce(size int, path string) (all []*client) {
 	n.t.Helper()
 	for range size {
@@ -38,9 +38,9 @@ func (n *node) atOnce(size int, path string) (all []*client) {
 	return all
 }
 
-// Connects to an app do not show that its backlog is full: the kernel completes them
-// while there is room, and drops the next. So there are few that are new, each until it
-// has answered or had its time, however fast they are made.
+// The number of new connections to an app is limited, however fast they are established. A connection
+// counts as new until its first response or a timeout. A completed connect does not show that the
+// app's backlog has room: the kernel completes connects while there is room, and drops the next.
 func TestNewConnsToAppAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, all := connecting(t, func(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
@@ -50,7 +50,7 @@ func TestNewConnsToAppAreLimited(t *testing.T) {
 		if got := all.Load(); got != 16 {
 			t.Errorf("%d connections were made at once, want 16", got)
 		}
-		time.Sleep(51 * time.Millisecond) // they are not new any more, and each that was taken lets one more be
+		time.Sleep(51 * time.Millisecond) // connections are no longer new; each accepted one permits another dial
 		synctest.Wait()
 		if got := all.Load(); got != 16+32 {
 			t.Errorf("%d connections after they had their time, want 48", got)
@@ -59,8 +59,8 @@ func TestNewConnsToAppAreLimited(t *testing.T) {
 	})
 }
 
-// A dial that takes long is one that the kernel dropped, and tries again after a
-// second: others go on beside it, fewer at once, and never without a bound.
+// A stuck dial was dropped by the kernel, which retries after a second. Other dials continue
+// meanwhile, fewer at a time, and always with a limit.
 func TestStuckDialsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := make(chan struct{})
@@ -86,10 +86,9 @@ func TestStuckDialsAreLimited(t *testing.T) {
 	})
 }
 
-// Who waits in line while connections to the app are made, and has waited for all that
-// it may, is not told that the app takes none: it takes them as fast as they are asked
-// for. A crowd that had waited for a lease was told so, and so was whoever asks an owner,
-// which lets nobody wait for long.
+// A request that waits for a pending dial until its timeout is not told that the app refuses
+// connections, because the app accepts them as fast as they are dialed. Once, requests that had waited
+// for a lease got that response, and so did requests to an owner, which queues requests only briefly.
 func TestPendingDialIsNotReportedAsAppFailure(t *testing.T) {
 	for way, code := range map[string]string{"local": "queue-timeout", "forwarded": "upstream-busy"} {
 		t.Run(way, func(t *testing.T) {
@@ -126,9 +125,9 @@ func TestPendingDialIsNotReportedAsAppFailure(t *testing.T) {
 	}
 }
 
-// A node that has ended its connections to the app, and is asked once more before its
-// port is closed, says nothing about the app: it refused as one whose app takes none, and
-// the client was told that.
+// A node that stops closes its upstream connections before its own port. A request that arrives in
+// between says nothing about the app. Once, the node refused it as if its app were down, and the
+// client got that response.
 func TestNodeStopIsNotReportedAsAppFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// longApp answers with as many bytes as the path says, of which no two places look alike.
-// The query tells how.
+// longApp responds with as many bytes as the path says. The content differs at every position. The
+// query selects the framing.
 func longApp(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.URL.Path[1:])
 	w.Header().Set("Content-Length", strconv.Itoa(n))
@@ -35,7 +35,7 @@ func longApp(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// counted returns n bytes that tell where they are.
+// counted returns n bytes in which each position can be recognized.
 func counted(n int) string {
 	var b strings.Builder
 	b.Grow(n + 16)
@@ -46,7 +46,7 @@ func counted(n int) string {
 	return b.String()[:n]
 }
 
-// spliced counts what each of the nodes splices.
+// spliced returns counters of the bytes that each node splices.
 func spliced(nodes ...*node) (all []*atomic.Int64) {
 	for _, n := range nodes {
 		count := new(atomic.Int64)
@@ -56,8 +56,8 @@ func spliced(nodes ...*node) (all []*atomic.Int64) {
 	return all
 }
 
-// Long answers go within the kernel at every node between two plain sockets, and what
-// follows on the connections is what it would be.
+// Long responses are spliced in the kernel at every node between two plain sockets. Later requests on
+// the same connections are not affected.
 func TestLongResponsesAreSpliced(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestLongResponsesAreSpliced(t *testing.T) {
 	}
 }
 
-// TLS in front needs the bytes here.
+// With TLS, responses pass through the process and are not spliced.
 func TestTLSResponsesAreNotSpliced(t *testing.T) {
 	n, conf := tlsFront(t, webApp(t, longApp))
 	count := spliced(n)[0]
@@ -103,9 +103,8 @@ func TestTLSResponsesAreNotSpliced(t *testing.T) {
 	}
 }
 
-// An app that dies in the middle, a shard that is taken away, and a client that leaves
-// end an answer that is spliced as any other: nobody takes it for whole, and its request
-// does not stay.
+// A crash of the app, the loss of the shard and a client's disconnect end a spliced response as any
+// other response: it is visibly truncated, and its request is not left in the registry.
 func TestSplicedResponsesEndWithTheirRun(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -58,10 +58,10 @@ func TestStalledReturnsNodesOfOldRequests(t *testing.T) {
 		if n := ingress.CancelForwarded(func(_ shardmap.Shard, node string) bool { return node == "owner" }); n != 1 {
 			t.Errorf("Abandon() = %d, want 1", n)
 		}
-		ingress.swap(2, 2, local(2)) // it goes again, here
+		ingress.swap(2, 2, local(2)) // sent again, here
 		want("at home")
 		want("and old")
-		next <- struct{}{} // the owner's, which nobody waits for
+		next <- struct{}{} // the owner's response, for which no client waits
 		next <- struct{}{}
 		first.answer("GET")
 		_, _ = first.Close(), second.Close()

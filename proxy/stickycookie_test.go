@@ -12,7 +12,7 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// Whether a response sets the sticky cookie goes by what it says to shared caches.
+// Whether a response sets the sticky cookie depends on its directives for shared caches.
 func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
 	later, before := time.Now().Add(time.Hour).UTC().Format(time.RFC1123), time.Now().Add(-time.Hour).UTC().Format(time.RFC1123)
 	later, before = strings.Replace(later, "UTC", "GMT", 1), strings.Replace(before, "UTC", "GMT", 1)
@@ -32,10 +32,10 @@ func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
 		{"Cache-Control: no-store\r\nCache-Control: public\r\n", yes},
 		{"Cache-Control: private\r\nCache-Control: max-age=60\r\n", yes},
 		{"Cache-Control: public\r\n", no},
-		// Connection keeps the line from the cache.
+		// Connection removes the Cache-Control line before the response reaches the cache.
 		{"Cache-Control: no-store\r\nConnection: cache-control\r\n", private},
 		{"Cache-Control: private\r\nCDN-Cache-Control: no-store\r\nConnection: close, cache-control\r\n", private},
-		// A directive that is added would be in the quotes.
+		// An added directive would be inside the unterminated quoted string.
 		{"Cache-Control: no-cache, x=\"a\r\n", no},
 		{"Cache-Control: x=\"a\\\"\r\n", no},
 		{"Cache-Control: no-store, x=\"a\r\n", yes},
@@ -112,8 +112,8 @@ func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
 	}
 }
 
-// A shared cache adds the fields of a 304 to the response that it has stored, so a 304 sets no
-// sticky cookie. The next other response does.
+// A shared cache adds the fields of a 304 to its stored response, so a 304 sets no sticky cookie. The
+// next other response sets it.
 func TestNotModifiedSetsNoStickyCookie(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

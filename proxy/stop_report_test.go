@@ -19,11 +19,11 @@ import (
 	"shardway/shardmap"
 )
 
-// hangs is an app that never answers.
+// hangs is an app that never responds.
 func hangs(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) }
 
-// withStoppingNode plays an ingress in front of a, which stops by plan with what it still runs, of
-// b, which takes its shards, and of c.
+// withStoppingNode runs f with a client of an ingress. Behind it are a, which stops by plan during a
+// request, b, which takes over its shards, and c.
 func withStoppingNode(t *testing.T, b func(net.Conn, *bufio.Reader), f func(nodes map[string]*node, c *client), change ...func(id string, o *proxy.Options)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,9 +49,9 @@ func withStoppingNode(t *testing.T, b func(net.Conn, *bufio.Reader), f func(node
 	})
 }
 
-// A node that restarted by plan left the last words of its process on each idle stream. Each
-// counted as a refusal of the next process, and cost a GET a back-off: with some fifty
-// streams it waited for as long as it may.
+// The stop report of a node is not taken for one of its next process. Once, a node that restarted by
+// plan left a stop report on each idle stream. Each report counted as a refusal by the next process
+// and cost a GET a back-off. With some fifty streams, the GET waited until its timeout.
 func TestStopReportIsNotTakenForNextProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -87,7 +87,7 @@ func TestStopReportIsNotTakenForNextProcess(t *testing.T) {
 	})
 }
 
-// stops ends a node by plan, at once: what it runs is cut.
+// stops shuts the node down by plan, without time for running requests: they are cancelled.
 func (n *node) stops() {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(n.t.Context())
@@ -97,8 +97,8 @@ func (n *node) stops() {
 	}
 }
 
-// A GET met a node that stopped by plan and cut it, and then one that was killed: it was
-// taken for what had ended both, and failed.
+// A planned stop does not count as a crash. Once, a GET that was cancelled by a stopping node and then
+// hit a killed node was considered the cause of both, and failed.
 func TestCancelledRequestDoesNotCountAsCrash(t *testing.T) {
 	withStoppingNode(t, hangs, func(nodes map[string]*node, c *client) {
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
@@ -119,7 +119,7 @@ func TestCancelledRequestDoesNotCountAsCrash(t *testing.T) {
 	})
 }
 
-// What may have run is not sent again unless it is safe.
+// A request that may have run is not sent again unless it is safe.
 func TestPostCancelledByStoppingNodeMayHaveRun(t *testing.T) {
 	withStoppingNode(t, simple, func(nodes map[string]*node, c *client) {
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
@@ -133,10 +133,10 @@ func TestPostCancelledByStoppingNodeMayHaveRun(t *testing.T) {
 	})
 }
 
-// A POST that waited at a node which stopped had not run, and was answered that it may have.
+// A POST that waits at a stopping node is sent again. Once, it got the response that it may have run.
 func TestPostWaitingAtStoppingNodeIsRetried(t *testing.T) {
 	withStoppingNode(t, simple, func(nodes map[string]*node, c *client) {
-		nodes["a"].swap(5, 5, held(route.ReasonAcquiring)) // nobody waits for the map of a node that has ended
+		nodes["a"].swap(5, 5, held(route.ReasonAcquiring)) // a stopped node's map is not waited for
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 		synctest.Wait()
 		if n := nodes["a"].room.Stats().Waiting; n != 1 {
@@ -151,8 +151,8 @@ func TestPostWaitingAtStoppingNodeIsRetried(t *testing.T) {
 	})
 }
 
-// A PUT had broken off at an app, and waited for that one when its node stopped: the last
-// word was that it had not run, and it ran again under another owner.
+// A PUT that broke at the app of a stopping node may have run. Once, it waited for the app when the
+// node stopped. The stop report said that it had not run, and it ran again at another owner.
 func TestPutBrokenAtStoppingNodeMayHaveRun(t *testing.T) {
 	withStoppingNode(t, simple, func(nodes map[string]*node, c *client) {
 		a := nodes["a"]
@@ -173,13 +173,13 @@ func TestPutBrokenAtStoppingNodeMayHaveRun(t *testing.T) {
 	})
 }
 
-// The app's own failure was to be told, and the node stopped before it was: what had run
-// was told not to have.
+// A POST that failed at the app of a stopping node may have run. Once, the node stopped before it
+// reported the failure of the app, and the stop report said that the request had not run.
 func TestPostFailedAtStoppingNodeMayHaveRun(t *testing.T) {
 	withStoppingNode(t, simple, func(nodes map[string]*node, c *client) {
 		a, over := nodes["a"], make(chan struct{})
 		released := a.release
-		a.release = func() { // the handler has ended, and its answer is to come
+		a.release = func() { // the handler has returned, and its response is pending
 			released()
 			go func() {
 				defer close(over)
@@ -199,8 +199,7 @@ func TestPostFailedAtStoppingNodeMayHaveRun(t *testing.T) {
 	})
 }
 
-// wantRanOnce expects that a request which may have run at a gets to know so, and that b
-// does not run it.
+// wantRanOnce expects a response that the request may have run at a, and that b does not run it.
 func wantRanOnce(t *testing.T, nodes map[string]*node, c *client, method string) {
 	t.Helper()
 	res, body := c.answer(method)
@@ -210,7 +209,7 @@ func wantRanOnce(t *testing.T, nodes map[string]*node, c *client, method string)
 	}
 }
 
-// What comes after the last word would be answered by nobody: the stream is not kept for it.
+// A stream is closed after a stop report, because a later request on it would get no response.
 func TestStopReportClosesStream(t *testing.T) {
 	for name, tt := range map[string]struct {
 		route  func(shardmap.Shard) route.Route
@@ -233,11 +232,11 @@ func TestStopReportClosesStream(t *testing.T) {
 	}
 }
 
-// A node that reads no answers holds up no stop of another one.
+// A peer that does not read responses does not delay a stop.
 func TestStopDoesNotWaitForStalledPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simNode(t, newSim(t), "a", simple)
-		n.swap(1, 1, remote("b", 1)) // all is refused
+		n.swap(1, 1, remote("b", 1)) // all requests are refused
 		c := n.stream()
 		over := make(chan struct{})
 		go func() {
@@ -261,7 +260,7 @@ func TestStopDoesNotWaitForStalledPeer(t *testing.T) {
 	})
 }
 
-// An answer that has begun ends where its node cuts it: no last word stands in its body.
+// A response in progress is truncated when its node stops. Its body contains no stop report.
 func TestTruncatedResponseHasNoStopReport(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, func(c net.Conn, r *bufio.Reader) {
 		if _, err := http.ReadRequest(r); err == nil {
@@ -282,14 +281,14 @@ func TestTruncatedResponseHasNoStopReport(t *testing.T) {
 	}
 }
 
-// What is on its way over a stream as its node closes that has not run: nobody said so,
-// and a POST was answered that it may have.
+// A request that reaches an idle stream while its node closes it has not run. Once, the node did not
+// report this, and a POST got the response that it may have run.
 func TestIdleStreamEndsWithStopReport(t *testing.T) {
 	for name, end := range map[string]func(*node){
 		"shutdown": func(n *node) { n.stops() },
 		"dismissed": func(n *node) {
 			n.ClosePeers()
-			late := n.stream() // and who comes after that
+			late := n.stream() // a client that connects after the stop
 			late.send("GET / HTTP/1.1\r\nHost: h\r\nShardway-Map: 1 1\r\nShardway-Shard: 1\r\n\r\n")
 			if res, _ := late.answer("GET"); res.StatusCode != http.StatusMisdirectedRequest || res.Header.Get("Shardway-Refused") != "ended" {
 				n.t.Errorf("a later stream: %s %v", res.Status, res.Header)

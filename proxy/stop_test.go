@@ -13,9 +13,9 @@ import (
 	"shardway/proxy/route"
 )
 
-// A node whose disk broke had to stop at once. But what waited at its listener was
-// taken after the rest had been cut, and waited on for its shard: for seconds the
-// node went on, and held a lease, without a log.
+// A forced shutdown aborts connections in the listener's backlog. Once, a node whose disk had failed
+// accepted them after it had aborted the others, and they waited for their shard. For seconds, the
+// node continued to run and held a lease without a log.
 func TestBacklogIsAbortedOnForcedShutdown(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.QueueWait = 1, time.Hour })
 	first := n.dial()
@@ -42,11 +42,11 @@ func TestBacklogIsAbortedOnForcedShutdown(t *testing.T) {
 	second.closed()
 }
 
-// A listener that stays open while the last connections end takes further ones in
-// and resets them all at its end.
+// A stopping listener accepts no connection while the last ones end. Otherwise, it would reset new
+// connections when it closes.
 func TestNoConnIsAcceptedWhileLastConnsEnd(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
-	idle := n.dial() // kept for a second
+	idle := n.dial() // idle for one second, then closed
 	idle.get("/")
 	done := make(chan error, 1)
 	go func() { done <- n.Shutdown(t.Context()) }()

@@ -16,8 +16,8 @@ import (
 	"shardway/proxy"
 )
 
-// streaming is an app that answers with an event stream of what comes by the channel, and
-// ends the stream when the channel is closed.
+// streaming returns an app that responds with an event stream of the parts, and ends the stream when
+// the channel is closed.
 func streaming(parts <-chan string) func(net.Conn, *bufio.Reader) {
 	return func(conn net.Conn, r *bufio.Reader) {
 		req, err := http.ReadRequest(r)
@@ -45,7 +45,7 @@ func streaming(parts <-chan string) func(net.Conn, *bufio.Reader) {
 	}
 }
 
-// stopping calls Shutdown with a timeout, and returns a channel with its result.
+// stopping calls Shutdown with a timeout and returns a channel with its result.
 func stopping(n *node, timeout time.Duration) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -58,8 +58,8 @@ func stopping(n *node, timeout time.Duration) <-chan error {
 
 const postEmpty = "POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n"
 
-// A node that stopped cut the event streams of its clients after 250 ms, though their
-// owners stayed.
+// A stopping ingress lets event streams of its clients finish. Once, it aborted them after 250 ms,
+// although their owners stayed.
 func TestStoppingIngressLetsEventStreamsFinish(t *testing.T) {
 	for _, request := range []string{"GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", postEmpty} {
 		synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestStoppingIngressLetsEventStreamsFinish(t *testing.T) {
 	}
 }
 
-// An event stream without end does not outlast the time to stop, and ends between two events.
+// An endless event stream ends between two events before the shutdown timeout.
 func TestStoppingIngressEndsEndlessStreamsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parts := make(chan string)
@@ -105,7 +105,7 @@ func TestStoppingIngressEndsEndlessStreamsInTime(t *testing.T) {
 	})
 }
 
-// A stream whose client continues it at another node by Last-Event-ID does not delay a stop.
+// A stream that its client can continue at another node with Last-Event-ID does not delay a shutdown.
 func TestStoppingIngressEndsResumableStreamsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		front, _ := simPair(t, func(conn net.Conn, r *bufio.Reader) {
@@ -128,8 +128,8 @@ func TestStoppingIngressEndsResumableStreamsSoon(t *testing.T) {
 	})
 }
 
-// An event stream that answers a POST was ended stream-grace after its shard began to move,
-// as one that has no end.
+// An event stream that responds to a POST counts as a response. Once, it was ended stream-grace after
+// its shard began to move, like an endless stream.
 func TestEventStreamForPOSTCountsAsResponse(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
@@ -161,7 +161,7 @@ func TestEventStreamForPOSTCountsAsResponse(t *testing.T) {
 	}
 }
 
-// The last node has nobody to move a shard to, and lets the response finish.
+// The last node cannot move its shards, and lets the response finish.
 func TestLastNodeLetsEventStreamForPOSTFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parts := make(chan string)
@@ -182,7 +182,7 @@ func TestLastNodeLetsEventStreamForPOSTFinish(t *testing.T) {
 	})
 }
 
-// The client of a new connection reports its end as an error, so its long poll goes on.
+// The client of a new connection treats a close as an error, so its long poll continues.
 func TestStoppingNodeFinishesLongPollsOfNewConns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		front, _ := simPair(t, simple, func(o *proxy.Options) { o.DrainTimeout = 3 * time.Second })
@@ -199,7 +199,8 @@ func TestStoppingNodeFinishesLongPollsOfNewConns(t *testing.T) {
 	})
 }
 
-// A node that stopped waited for the long polls of its clients, up to shutdown-timeout.
+// A stopping node closes the long polls of its clients. Once, it waited for them up to
+// shutdown-timeout.
 func TestStoppingNodeClosesLongPolls(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
@@ -225,14 +226,15 @@ func TestStoppingNodeClosesLongPolls(t *testing.T) {
 					if err := <-ended; err != nil {
 						t.Errorf("Shutdown: %v", err)
 					}
-					time.Sleep(30 * time.Second) // until the app is done
+					time.Sleep(30 * time.Second) // until the app has finished
 				})
 			})
 		}
 	}
 }
 
-// What may not be sent again finishes, and so does what takes no longer than drain-timeout.
+// A stopping node finishes requests that must not be sent again, and requests that take no longer than
+// drain-timeout.
 func TestStoppingNodeFinishesAllButLongPolls(t *testing.T) {
 	for request, want := range map[string]string{
 		"POST /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi":   "POST /poll hi",
@@ -255,8 +257,8 @@ func TestStoppingNodeFinishesAllButLongPolls(t *testing.T) {
 	}
 }
 
-// A request whose body still comes in is no long poll, whatever its method: the app cannot respond
-// yet.
+// A request whose body still arrives is not a long poll, whatever its method, because the app cannot
+// respond yet.
 func TestStoppingNodeFinishesBodiesOfSafeMethods(t *testing.T) {
 	half := strings.Repeat("a", 150000)
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +280,7 @@ func TestStoppingNodeFinishesBodiesOfSafeMethods(t *testing.T) {
 	})
 }
 
-// A long poll whose response has begun is a response.
+// A long poll whose response has begun counts as a response and finishes.
 func TestStoppingNodeFinishesStartedResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		front, _ := simPair(t, func(conn net.Conn, r *bufio.Reader) {

@@ -88,7 +88,7 @@ func TestLargeBodiesPassInBothDirections(t *testing.T) {
 			}))
 			parts := 2 << 20 // 32 MiB
 			if raceEnabled {
-				parts = 2 << 17 // copied a word at a time
+				parts = 2 << 17 // the race detector copies word by word
 			}
 			big := bytes.Repeat([]byte("0123456789abcdef"), parts)
 			for _, chunked := range []bool{false, true} {

@@ -10,16 +10,15 @@ import (
 	"shardway/proxy/route"
 )
 
-// The clock is asked once where the answer has gone out: for the time at the app, for the
-// time of the whole, and for the wait that follows. What was waited for before and after
-// belongs to none but its own.
+// Each timeout covers its own wait only. The clock is read once after the response is sent, for the
+// time at the app, the total time, and the next idle time.
 func TestEachTimeoutAppliesToItsOwnWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		n := simNode(t, sim, "a", simple, func(o *proxy.Options) { o.QueueWait = 10 * time.Second })
 		c := n.dial()
-		c.get("/slow")               // half a second
-		time.Sleep(20 * time.Second) // of the client's own
+		c.get("/slow")               // takes half a second
+		time.Sleep(20 * time.Second) // idle time of the client
 		n.swap(1, 2, held(route.ReasonMoving))
 		go func() {
 			time.Sleep(3 * time.Second)
@@ -42,8 +41,8 @@ func TestEachTimeoutAppliesToItsOwnWait(t *testing.T) {
 	})
 }
 
-// An idle client has all of its time, from when it was waited for: what was left of a body
-// that nobody wanted, and came slowly, does not count.
+// The idle timeout begins when the node starts to wait for a request. The time that was spent
+// discarding a slow, unwanted body does not count.
 func TestIdleTimeBeginsWithTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -59,7 +58,7 @@ func TestIdleTimeBeginsWithTheWait(t *testing.T) {
 				c.get("/")
 			},
 			"after what was left of a body": func(c *client) {
-				c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\n") // no key
+				c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\n") // without a key
 				if res, _ := c.answer("POST"); res.StatusCode != 400 {
 					t.Errorf("status %d, want 400", res.StatusCode)
 				}

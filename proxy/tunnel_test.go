@@ -16,7 +16,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// switching is an app that takes every upgrade and hands the connection over.
+// switching starts an app that accepts every upgrade and passes the connection to serve.
 func switching(t *testing.T, serve func(conn net.Conn, r *bufio.Reader)) string {
 	t.Helper()
 	return rawApp(t, func(conn net.Conn, r *bufio.Reader) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// isOwn tells the lines that nodes add.
+// isOwn reports whether nodes add this header line themselves.
 func isOwn(line string) bool {
 	name, _, _ := strings.Cut(line, ":")
 	return slices.Contains([]string{
@@ -19,7 +19,7 @@ func isOwn(line string) bool {
 	}, name)
 }
 
-// What is not the proxy's business arrives as it was sent, line by line.
+// All other header lines arrive unchanged, in the same order.
 func TestHeadersArriveUnchanged(t *testing.T) {
 	const (
 		request = "GET /A/%7e//b/../c;d?e=%zz&&? HTTP/1.1\r\nHost: Example:80\r\nX-Shard-Key: k\r\nx-b: 2\r\nX-B:1\r\nTRACEPARENT: 00-ab-cd-01\r\n" +

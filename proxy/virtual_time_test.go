@@ -16,7 +16,7 @@ import (
 	"shardway/proxy/route"
 )
 
-// simNode starts a node on a host of its own, with an app on the same host.
+// simNode starts a node and its app on a simulated host.
 func simNode(t *testing.T, sim *simnet.Net, id string, app func(net.Conn, *bufio.Reader), change ...func(*proxy.Options)) *node {
 	t.Helper()
 	h := sim.Host(id)
@@ -27,7 +27,7 @@ func simNode(t *testing.T, sim *simnet.Net, id string, app func(net.Conn, *bufio
 	if err1 != nil || err2 != nil || err3 != nil {
 		t.Fatal(err1, err2, err3)
 	}
-	t.Cleanup(func() { time.Sleep(2 * time.Millisecond) }) // an app in the process has a goroutine that sleeps for one: see newServer
+	t.Cleanup(func() { time.Sleep(2 * time.Millisecond) }) // the server of an in-process app has a goroutine that sleeps for 1 ms: see newServer
 	t.Cleanup(func() { _ = apps.Close() })
 	go func() {
 		for {
@@ -48,8 +48,8 @@ func simNode(t *testing.T, sim *simnet.Net, id string, app func(net.Conn, *bufio
 	return n
 }
 
-// simple answers every request with its method, path and body, /slow after half a
-// second and /poll after half a minute.
+// simple is an app that responds to every request with its method, path and body, to /slow after half
+// a second and to /poll after half a minute.
 func simple(conn net.Conn, r *bufio.Reader) {
 	for {
 		req, err := http.ReadRequest(r)
@@ -60,7 +60,7 @@ func simple(conn net.Conn, r *bufio.Reader) {
 		if err != nil {
 			return
 		}
-		switch req.URL.Path { // in a bubble
+		switch req.URL.Path { // in virtual time
 		case "/slow":
 			time.Sleep(time.Second / 2)
 		case "/poll":
@@ -74,7 +74,7 @@ func simple(conn net.Conn, r *bufio.Reader) {
 	}
 }
 
-// newSim makes the network of a bubble. All goroutines have to end with it.
+// newSim creates the network of a synctest bubble. All goroutines must end with the test.
 func newSim(t *testing.T) *simnet.Net {
 	t.Helper()
 	sim := simnet.New(simnet.Config{})
@@ -123,8 +123,8 @@ func TestWaitingTakesExactlyQueueWait(t *testing.T) {
 	})
 }
 
-// The node makes a new table when its lease comes back. Nobody asks before, be it
-// ten thousand.
+// Without a lease, requests wait for the table that the node creates when its lease returns. None of
+// ten thousand requests polls before that.
 func TestWithoutLeaseRequestsWaitForTheNextTable(t *testing.T) {
 	for name, lose := range map[string]func(*node){
 		"at admission":          func(n *node) { n.refuse.Store(int32(route.RefusedNoLease)) },
@@ -214,7 +214,7 @@ func TestOwnerCrashUnderLoadLosesNoSafeRequest(t *testing.T) {
 		var cs []*client
 		for range 20 {
 			c := ingress.dial()
-			c.get("/") // each leaves a stream to the owner in the pool
+			c.get("/") // each request leaves an idle stream to the owner in the pool
 			cs = append(cs, c)
 		}
 		for _, c := range cs {
@@ -276,7 +276,7 @@ func TestUpgradedConnectionEndsAfterItsShardMoved(t *testing.T) {
 			if _, err := readHead(c.r); err != nil {
 				t.Fatal(err)
 			}
-			owner.swap(1, 2, held(route.ReasonNoLease)) // no reason to end it
+			owner.swap(1, 2, held(route.ReasonNoLease)) // no reason to end the request
 			time.Sleep(time.Minute)
 			if owner.running.Load() != 1 {
 				t.Errorf("through %s: ended without its shard moving", n.id)
