@@ -9,7 +9,7 @@ import (
 	"shardway/shardmap"
 )
 
-// What an app says goes to terminals, logs and clients: bounded, and in one line.
+// The error text of an app is shown in terminals, logs and responses, so it is limited in length and has no line breaks.
 func TestFailuresOfTheAppAreBounded(t *testing.T) {
 	var f acquireFailures
 	held := []ackagent.HeldShardView{{Shard: 3, Epoch: 7, Phase: ackagent.HookAcquiring, Err: "no\x1b[2J way\r\n" + strings.Repeat("é", 1000)}}
@@ -28,8 +28,8 @@ func TestFailuresOfTheAppAreBounded(t *testing.T) {
 	}
 }
 
-// One line in the log for each shard and epoch, however often its acquire fails; what is
-// served or gone is forgotten.
+// A failed acquire is logged once for each shard and epoch, however often it is repeated. The record is dropped once the shard is served or
+// has moved away.
 func TestFailedAcquireIsLoggedOnce(t *testing.T) {
 	var f acquireFailures
 	for i, step := range []struct {

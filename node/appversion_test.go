@@ -6,7 +6,7 @@ import (
 	"shardway/node"
 )
 
-// Which version of the app each node has is known at every node, for a deploy to go by.
+// Every node shows the app version of every node, so that a deployment can follow its progress.
 func TestEveryNodeKnowsTheAppVersions(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.AppVersion = "build " + o.Dir.Node() }

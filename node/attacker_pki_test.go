@@ -22,7 +22,7 @@ import (
 	"shardway/peer"
 )
 
-// authority signs certificates for nodes, as the user's own does.
+// authority is a certificate authority as a user operates it: it signs certificates for nodes.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -79,8 +79,7 @@ func (a *authority) seal(name string) *secret.TLSWrapper {
 	return secret.NewTLSWrapper(trust)
 }
 
-// certified runs f in a world whose nodes have one secret for gossip and
-// certificates of the user's own.
+// certified runs f in a world whose nodes share one secret for gossip and use certificates of an external authority.
 func certified(t *testing.T, f func(w *world, v *vault, a *authority)) {
 	t.Helper()
 	a := newAuthority(t)
@@ -95,9 +94,8 @@ func certified(t *testing.T, f func(w *world, v *vault, a *authority)) {
 	})
 }
 
-// TestKeyOfANodeIsNoSecret has somebody with one node's key, and without the
-// secret, ask for everything, and then answer in that node's place. Before, the
-// key alone was enough to read the secret, to replace it and to retire it.
+// An attacker has the key of one node, but not the secret. The attacker sends every request, and then responds in place of that node. Once,
+// the key alone was enough to read, replace and retire the secret.
 func TestKeyOfANodeIsNoSecret(t *testing.T) {
 	certified(t, func(w *world, v *vault, a *authority) {
 		t := w.t
@@ -144,8 +142,8 @@ func TestKeyOfANodeIsNoSecret(t *testing.T) {
 	})
 }
 
-// impostor listens in a dead node's place and answers every question with the
-// words, and with the evidence for what he has.
+// impostor listens at the address of a dead node and answers each request with words, and with the evidence that it has. It returns a
+// channel of the questions that it received.
 func impostor(t *testing.T, p *process, s *secret.TLSWrapper, has secret.List, words any) <-chan string {
 	t.Helper()
 	heard := make(chan string, 64)

@@ -14,16 +14,16 @@ import (
 	"shardway/peer"
 )
 
-// attacker has a secret of the cluster, or a node's key, and the program's source.
+// attacker has a secret of the cluster, or the key of a node, and the source code of the program.
 type attacker struct {
 	w     *world
 	host  *simnet.Host
-	has   secret.List        // what he shows
-	seal  *secret.TLSWrapper // what he dials with
-	heard []string           // every byte that he got
+	has   secret.List        // the secrets that it proves to have
+	seal  *secret.TLSWrapper // the TLS configuration with which it dials
+	heard []string           // all bytes that it received
 }
 
-// as dials a node under another one's id and asks what he likes.
+// as dials a node under the id of another node and sends one request.
 func (th *attacker) as(id string, to *process, what string, words any) error {
 	c, err := th.dial(id, to)
 	if err != nil {
@@ -42,7 +42,7 @@ func (th *attacker) dial(id string, to *process) (*peer.Conn, error) {
 	return port.Dial(th.w.t.Context(), to.name, peer.Control)
 }
 
-// ask asks on a stream, with the evidence for what he has, and without.
+// ask sends a request on a stream, with the evidence for the attacker's secrets and without it.
 func (th *attacker) ask(c *peer.Conn, what string, words any) error {
 	sealed, ok := c.NetConn().(*secret.Conn)
 	if !ok {
@@ -84,8 +84,7 @@ func (th *attacker) ask(c *peer.Conn, what string, words any) error {
 	return nil
 }
 
-// everything asks a node for each step, under another node's id, and returns
-// what was done that changes secrets.
+// everything sends a node the request of each step, under the id of another node. It returns the requests that changed secrets.
 func (th *attacker) everything(id string, to *process, old, next, own secret.Secret) (done []string) {
 	step := func(do string, s secret.Secret) map[string]any {
 		return map[string]any{"do": do, "fingerprint": s.Fingerprint()}
@@ -108,7 +107,7 @@ func (th *attacker) everything(id string, to *process, old, next, own secret.Sec
 	return done
 }
 
-// install forges the step that brings a secret of his own, wrapped by the old.
+// install forges the step that installs the attacker's own secret, wrapped with the old one.
 func (th *attacker) install(id string, to *process, old, own secret.Secret) error {
 	c, err := th.dial(id, to)
 	if err != nil {
@@ -130,7 +129,7 @@ func (th *attacker) install(id string, to *process, old, own secret.Secret) erro
 	return th.ask(c, "secret", map[string]any{"do": "install", "fingerprint": own.Fingerprint(), "by": old.Fingerprint(), "wrapped": wrapped})
 }
 
-// byHand writes a node's file as a person does, and has the node look.
+// byHand writes the secret file of a node, as an operator does, and makes the node read it.
 func (v *vault) byHand(name string, l secret.List) {
 	v.w.t.Helper()
 	if err := secret.WriteFile(filepath.Join(v.dir, name), l); err != nil {
@@ -141,7 +140,7 @@ func (v *vault) byHand(name string, l secret.List) {
 	}
 }
 
-// serving reports a lease of these nodes that lapses within the time.
+// serving lets time pass, and fails if the lease of one of these nodes expires meanwhile.
 func (w *world) serving(d time.Duration, names ...string) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
@@ -179,10 +178,10 @@ func TestManualRotationExcludesAttacker(t *testing.T) {
 			for i, name := range real {
 				v.byHand(name, moment[i])
 			}
-			held, err := th.dial("b", w.all["a"]) // a stream from before goes on for a while
+			held, err := th.dial("b", w.all["a"]) // a stream that was opened earlier stays open for a while
 			for i, name := range real {
 				if !moment[i].Has(next) {
-					continue // here whoever has the old one is one of them
+					continue // in this step, every holder of the old secret is a member
 				}
 				if done := th.everything("b", w.all[name], old, next, own); len(done) > 0 {
 					t.Errorf("%v: node %s takes from a thief: %v", moment, name, done)
@@ -194,7 +193,7 @@ func TestManualRotationExcludesAttacker(t *testing.T) {
 				}
 				_ = held.Close()
 			}
-			// The person at the admin port may be in a hurry.
+			// An operator at the admin port may start too early.
 			if _, err := w.leader().node.Rotate(t.Context(), "the test"); !errors.Is(err, api.ErrRefused) {
 				t.Errorf("%v: Rotate = %v, want it refused as mallory has not the new one", moment, err)
 			}
@@ -209,8 +208,8 @@ func TestManualRotationExcludesAttacker(t *testing.T) {
 		if v.files["mallory"].List().Has(next) || strings.Contains(strings.Join(th.heard, "\n"), line) {
 			t.Errorf("the thief has the new secret")
 		}
-		// He is at every door all the while: the race detector makes handshakes dear, so
-		// that the storms of make test, without it, have the whole of it.
+		// The attacker sends requests all the time. Handshakes are expensive under the race detector, so only the storms of make test,
+		// which run without it, cover the whole period.
 		w.serving(2*secret.Grace/time.Duration(share(1, 20)), real...)
 		if c, err := th.dial("b", w.all["a"]); err == nil {
 			_ = c.Close()
@@ -245,8 +244,7 @@ func TestAttackerGetsNoSecretOnceItIsUsed(t *testing.T) {
 	})
 }
 
-// A rotation by hand goes on when the person says so, not when a thief asks the
-// leader for it.
+// Only an operator can continue a manual rotation; a request of the attacker to the leader does not.
 func TestAttackerBeginsNoRotation(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0))
 	sealed(t, func(w *world, v *vault) {
@@ -276,8 +274,7 @@ func TestAttackerBeginsNoRotation(t *testing.T) {
 	})
 }
 
-// A thief who leads says that the rotation is done, when the person asks a node
-// that is one of us.
+// An attacker that leads reports a finished rotation. A node that is not under its control does not pass that report on to the operator.
 func TestRotationReportOfAttackingLeaderIsNotTrusted(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0))
 	sealed(t, func(w *world, v *vault) {
@@ -304,7 +301,7 @@ func TestRotationReportOfAttackingLeaderIsNotTrusted(t *testing.T) {
 	})
 }
 
-// A leader that lacks the newest secret asks nobody for it, and says who has it.
+// A leader that lacks the newest secret requests it from no node, and names the nodes that have it.
 func TestLeaderWithoutTheNewSecretNamesNodesThatHaveIt(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0)).Rotated()
 	sealed(t, func(w *world, v *vault) {
@@ -321,7 +318,7 @@ func TestLeaderWithoutTheNewSecretNamesNodesThatHaveIt(t *testing.T) {
 				t.Errorf("%s has %v", name, k.List())
 			}
 		}
-		// Asked through the one that has it, the leader says the same.
+		// The leader returns the same error to a request that the node with the secret forwards.
 		if _, err := p.node.Rotate(t.Context(), "the test"); err == nil || !strings.Contains(err.Error(), "only "+p.name+" has it") {
 			t.Errorf("Rotate = %v, want it to name %s", err, p.name)
 		}

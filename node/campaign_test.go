@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// The voter that stands first when the leader's process is gone may lack an entry
-// that the other has. It loses then, and the other one, which had seen it stand,
-// used to leave it at that: a second and more without a leader.
+// The voter that campaigns first after a crash of the leader may lack an entry that the other voter has, and then loses the election. Once,
+// the other voter, which had seen the campaign, did not campaign itself: the cluster had no leader for more than a second.
 func TestVoterStandsAfterOneThatCannotWin(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		leader, rest := w.leader(), w.others(w.leader())
 		laggard, other := w.all[rest[0]], w.all[rest[1]]
 		before := other.node.State().Proposed().Epoch()
-		w.net.Cut(leader.name, laggard.name) // it confirms, and is told nothing
-		w.start("d")                         // a reason for entries
+		w.net.Cut(leader.name, laggard.name) // it confirms entries, and receives none
+		w.start("d")                         // a join appends entries
 		w.until("the other one has an entry more", func() bool { return other.node.State().Proposed().Epoch() > before })
 		w.net.Heal()
 		leader.kill()

@@ -8,16 +8,14 @@ import (
 	"shardway/node"
 )
 
-// hostClock is the clock of one process: it runs at a rate of its own, and a
-// process that is stopped gets no answer from it. Half of those who asked before
-// the stop are told the time from before it afterwards, as one is who was stopped
-// right after it had looked.
+// hostClock is the clock of one process. It runs at its own rate, and does not return while the process is stopped. Half of the calls that
+// were made before a stop return the time from before it, as if the process had been stopped right after it had read the clock.
 type hostClock struct {
 	rate   float64
 	origin time.Time
 
 	mu    sync.Mutex
-	stood chan struct{} // closed when the process goes on; nil while it runs
+	stood chan struct{} // closed when the process continues; nil while it runs
 	asked int
 }
 
@@ -25,13 +23,13 @@ var _ clock.Clock = (*hostClock)(nil)
 
 func newClock(rate float64) *hostClock { return &hostClock{rate: rate, origin: time.Now()} }
 
-// runsBy gives a process a clock of its own, which stands still with it.
+// runsBy gives a process its own clock, which stops together with the process.
 func (p *process) runsBy(o *node.Options, c *hostClock) { p.clock, o.Clock = c, c }
 
-// Now returns the time.
+// Now returns the same time as Precise.
 func (c *hostClock) Now() time.Duration { return c.Precise() }
 
-// Precise returns the time.
+// Precise returns the time of the clock. It blocks while the process is stopped.
 func (c *hostClock) Precise() time.Duration {
 	before := c.read()
 	c.mu.Lock()
@@ -53,7 +51,7 @@ func (c *hostClock) read() time.Duration {
 	return time.Duration(float64(time.Since(c.origin)) * c.rate)
 }
 
-// freeze stops the process at its next look at the clock.
+// freeze stops the process when it reads the clock the next time.
 func (c *hostClock) freeze() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +60,7 @@ func (c *hostClock) freeze() {
 	}
 }
 
-// thaw lets it go on.
+// thaw lets the process continue.
 func (c *hostClock) thaw() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ func bubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { t.Helper(); f(newWorld(t)) })
 }
 
-// three starts a, b and c and waits until they serve.
+// three starts a, b and c, waits until they serve requests, and runs f.
 func three(t *testing.T, f func(w *world)) {
 	t.Helper()
 	bubble(t, func(w *world) {
@@ -34,7 +34,7 @@ func three(t *testing.T, f func(w *world)) {
 
 func (w *world) committed() *shardmap.Map { return w.running()[0].node.State().Committed() }
 
-// follower returns a node that does not lead.
+// follower returns a node that is not the leader.
 func (w *world) follower() *process {
 	for _, p := range w.running() {
 		if !p.node.Leads() {
@@ -44,7 +44,7 @@ func (w *world) follower() *process {
 	return nil
 }
 
-// others returns the names of the running nodes but p, sorted.
+// others returns the sorted names of the running nodes except p.
 func (w *world) others(p *process) []string {
 	var out []string
 	for _, r := range w.running() {
@@ -56,10 +56,8 @@ func (w *world) others(p *process) []string {
 	return out
 }
 
-// untilVoters waits until every node's log says that n nodes vote. A leader that
-// dies while it promotes one can leave a configuration that raft v1.7.3 elects
-// nobody in until that leader returns: a voter refuses its vote to a candidate
-// that is no voter in its own, older, log.
+// untilVoters waits until the log of every node shows n voters. A leader that dies while it promotes a voter can leave a configuration in
+// which raft v1.7.3 elects no leader until it returns: a voter rejects a candidate that is not a voter in its own older log.
 func (w *world) untilVoters(n int) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%d voters", n), func() bool {
@@ -241,7 +239,7 @@ func TestThreeExpectEachOther(t *testing.T) {
 	})
 }
 
-// The dead one led: its successor never heard it.
+// The dead voter was the leader: its successor has never received a heartbeat from it.
 func TestDeadVoterIsRemovedAfterItsTime(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.RemoveDeadAfter = 10 * time.Second }
@@ -250,7 +248,7 @@ func TestDeadVoterIsRemovedAfterItsTime(t *testing.T) {
 		}
 		w.untilSettled("a", "b", "c", "d")
 		w.untilVoters(4)
-		for _, want := range []int{3, 3} { // with three voters there is none to spare
+		for _, want := range []int{3, 3} { // with three voters there is no spare one
 			began, p := time.Now(), w.leader()
 			rest := w.others(p)
 			p.kill()
@@ -265,8 +263,7 @@ func TestDeadVoterIsRemovedAfterItsTime(t *testing.T) {
 	})
 }
 
-// All of them join the others and none was told how many to expect: they would
-// wait for ever and nobody would know why.
+// All nodes try to join the others, and none has a bootstrap size: they would wait forever without a reported reason.
 func TestNodesWithoutBootstrapReportRemedy(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {
@@ -317,7 +314,7 @@ func TestEndpointsAreOfPresentNodes(t *testing.T) {
 	})
 }
 
-// While it leaves, gossip still shows it: it must not be added again.
+// Gossip still shows a node while it leaves; the leader must not add its server again.
 func TestNodeThatLeftIsRemovedFromRaft(t *testing.T) {
 	for i := range share(8, 3) {
 		bubble(t, func(w *world) {

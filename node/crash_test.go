@@ -12,13 +12,12 @@ import (
 	"shardway/proxy"
 )
 
-// crashOf is what an ingress sees of a request for a key that was under way at a process
-// whose connections broke.
+// crashOf returns what an ingress records of a request that was in flight at a process whose connections broke.
 func crashOf(p *process, boot uint64) proxy.Crash {
 	return proxy.Crash{Node: p.name, Boot: boot, Keys: []proxy.Implicated{{Shard: 7, Hash: 1}}}
 }
 
-// breaks reports what a node finds out of a wreck within so long, and how long that took.
+// breaks reports whether a node finds, within the time most, that the process has crashed, and how long that took.
 func breaks(at *process, w proxy.Crash, most time.Duration) (broke bool, took time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -26,8 +25,8 @@ func breaks(at *process, w proxy.Crash, most time.Duration) (broke bool, took ti
 	return at.node.ProcessBroke(ctx, w), time.Since(began)
 }
 
-// A process has broken if nobody listens where it was, or another one does. One that cannot
-// be reached may be well, and one that has left has ended as it was told to.
+// A process has crashed if nothing listens at its address, or another process does. An unreachable process may be healthy, and a process
+// that has left has ended as planned.
 func TestProcessHasBrokenIfItIsGone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -57,9 +56,9 @@ func TestProcessHasBrokenIfItIsGone(t *testing.T) {
 		p.kill()
 		expect("it was killed", crashOf(p, boot), true)
 
-		// Another one was killed once; now it goes, as it was told to.
+		// Another process was killed first; now the node stops as planned.
 		q.stop()
-		w.until("it leaves gossip, or has left", func() bool { // its first word may be lost
+		w.until("it leaves gossip, or has left", func() bool { // the first leave message may be lost
 			m := at.node.Member(q.name)
 			return m == "leaving" || m == "left"
 		})
@@ -72,8 +71,7 @@ func TestProcessHasBrokenIfItIsGone(t *testing.T) {
 	})
 }
 
-// What was under way at a process that broke comes to whoever leads, also if nobody does
-// for a while; but not for ever.
+// Requests in flight at a crashed process are reported to the leader, also if there is no leader for a while, but not forever.
 func TestCrashIsReportedToTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -90,7 +88,7 @@ func TestCrashIsReportedToTheLeader(t *testing.T) {
 					gone = w.all[w.others(l)[1]]
 				}
 				boot := gone.node.Boot()
-				p.node.ReportBrokenConns(crashOf(gone, boot)) // which is well
+				p.node.ReportBrokenConns(crashOf(gone, boot)) // a healthy process
 				time.Sleep(time.Second)
 				if n := l.node.Ends(); n != 0 {
 					w.t.Errorf("%d ends are known of before there was one", n)
@@ -113,8 +111,8 @@ func TestCrashIsReportedToTheLeader(t *testing.T) {
 	}
 }
 
-// An end counts from when it was, whoever tells of it and however late. Who cannot tell
-// says so, in time to try again.
+// The age of a crash counts from the crash itself, whichever node reports it and however late. A node that cannot report it returns an
+// error early enough for another attempt.
 func TestCrashReportsIncludeTheirAge(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -134,7 +132,7 @@ func TestCrashReportsIncludeTheirAge(t *testing.T) {
 		}
 		expect(l, 0)
 		expect(p, 0)
-		for i, at := range []*process{l, p} { // a key each
+		for i, at := range []*process{l, p} { // one key each
 			tell(at, uint64(i), "x", 50*time.Second)
 			time.Sleep(20 * time.Second)
 			tell(at, uint64(i), "y", 0)
@@ -172,10 +170,9 @@ func TestCrashReportsIncludeTheirAge(t *testing.T) {
 	})
 }
 
-// A GET went by what was left of a connection to a process that had ended out of sight, and
-// that was taken for the first process which it had ended: the next one, which ran it and was
-// killed, was the second, and the GET was given up. So no connection outlives its process once
-// that is known to have a successor.
+// No connection to a process is used once the node knows of its successor. Once, a GET was sent on a remaining connection to a process that
+// had ended unnoticed, and this counted as the first process that the request had crashed. The next process ran the GET and was killed,
+// which counted as the second: the GET was given up.
 func TestConnectionsToAnEarlierProcessCarryNothing(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -210,10 +207,9 @@ func TestConnectionsToAnEarlierProcessCarryNothing(t *testing.T) {
 	})
 }
 
-// Nobody tells a node without a vote of the processes that follow others, but the log tells it
-// who was dropped, be it late and with what came after that: what it kept to one of those may
-// lead to what has ended out of sight. A GET that went by it, and then to the next process, which
-// was killed, was taken for what had ended both.
+// No process notifies a nonvoter of the successors of other processes, but the log shows which nodes were excluded, possibly late and
+// together with later entries. A connection that the nonvoter kept to an excluded node may lead to a process that has ended unnoticed.
+// Once, a GET was sent on such a connection and then to the next process, which was killed: the GET counted as the cause of both crashes.
 func TestConnectionsToExcludedProcessesCarryNoRequests(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"heard at once": false, "heard late": true} {
@@ -224,8 +220,8 @@ func TestConnectionsToExcludedProcessesCarryNoRequests(t *testing.T) {
 	}
 }
 
-// droppedAndBack has a GET run at a process that is killed, and that follows one which was
-// dropped, and to which its ingress, that has no vote, had kept a connection.
+// droppedAndBack sends a GET to a process that is killed. That process follows one that was excluded, to which the ingress, a nonvoter, had
+// kept a connection. late delays the ingress's log.
 func droppedAndBack(w *world, late bool) {
 	w.t.Helper()
 	names := []string{"a", "b", "c", "d", "e", "f"}

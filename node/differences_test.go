@@ -9,8 +9,7 @@ import (
 	"shardway/node"
 )
 
-// Every node, gateways included, reports settings that differ, and stops when they are the
-// same again.
+// Every node, gateways included, reports different settings, and clears the finding when they are equal again.
 func TestEveryNodeFindsThatSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -50,7 +49,7 @@ func TestEveryNodeFindsThatSettingsDiffer(t *testing.T) {
 	})
 }
 
-// The settings of a node that is gone do not count.
+// The settings of a node that is gone are not compared.
 func TestSettingsOfANodeThatIsGoneDoNotDiffer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -13,9 +13,8 @@ import (
 	"shardway/node/disk"
 )
 
-// A memory of other disks that could not be written stopped the node, though nothing
-// rests on it but what it would know after its next start. It goes on, says so once,
-// and tries again.
+// A node whose records of other disks cannot be written continues, logs that once, and tries again. Once, it stopped, although only its
+// knowledge after the next start depends on the records.
 func TestUnwritableDiskRecordsStopNoNode(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -51,10 +50,8 @@ func TestUnwritableDiskRecordsStopNoNode(t *testing.T) {
 	})
 }
 
-// A node that could open no file for a moment, as it started, read nothing of what it
-// had kept of other disks, and wrote nothing of it until its next start: what it was
-// told meanwhile was lost, and what it had been told did not count. It reads it as soon
-// as it can.
+// A node that cannot open its records of other disks at its start reads them as soon as it can. Once, it neither read nor wrote them until
+// its next start: what it learned meanwhile was lost, and what it had known did not count.
 func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -84,8 +81,7 @@ func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
 	})
 }
 
-// keeps returns what the disk of a node that does not run keeps of others; change may
-// change it.
+// keeps returns the records of other disks that the disk of a stopped node contains. change, if not nil, may change them.
 func (p *process) keeps(change func(d *disk.Dir, kept []disk.DiskRecord) error) []disk.DiskRecord {
 	p.w.t.Helper()
 	d, err := p.mem.Open(p.name)

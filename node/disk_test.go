@@ -12,8 +12,7 @@ import (
 	"shardway/shardmap"
 )
 
-// loaded runs f on so many nodes that serve requests, a, b and so on, and then
-// looks at what the clients were told.
+// loaded runs f in a cluster of the given number of nodes (a, b and so on) under load, and checks the responses afterwards.
 func loaded(t *testing.T, nodes int, f func(s *storm)) {
 	t.Helper()
 	bubble(t, func(w *world) {
@@ -28,15 +27,14 @@ func loaded(t *testing.T, nodes int, f func(s *storm)) {
 	})
 }
 
-// stepDown is what an operator may tell a leader.
+// stepDown asks the leader to give up leadership.
 var stepDown = api.Action{Verb: api.StepDown}
 
 // newcomer is the trait of a node that joins.
 var newcomer = trait{weight: 1, rate: 1, expect: 1}
 
-// A leader whose disk hangs goes on with its heartbeats, so nobody would replace
-// it. It cuts itself off; its shards go on elsewhere, it does not say that it
-// leads, and it is back when its disk is.
+// A leader with a stalled disk still sends its heartbeats, so no other node would replace it. It cuts itself off: its shards move to other
+// nodes, it does not report itself as leader, and it returns when its disk works again.
 func TestLeaderWithStalledDiskIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{3, 5}[:share(2, 1)] {
@@ -47,7 +45,7 @@ func TestLeaderWithStalledDiskIsReplaced(t *testing.T) {
 				rest := s.others(l)
 				l.disk.hang()
 				began := time.Now()
-				s.add("new", newcomer) // a reason to write
+				s.add("new", newcomer) // a join appends entries
 				s.within(10*time.Second, "another leads", func() bool {
 					return s.leader() != nil && s.leads(rest...) != nil
 				})
@@ -77,7 +75,7 @@ func TestLeaderWithStalledDiskIsReplaced(t *testing.T) {
 	}
 }
 
-// leads returns which of the named nodes leads, or nil.
+// leads returns the leader if it is one of the named nodes, and nil otherwise.
 func (w *world) leads(names ...string) *process {
 	for _, n := range names {
 		if p := w.all[n]; !p.ended() && p.node.Leads() {
@@ -87,8 +85,7 @@ func (w *world) leads(names ...string) *process {
 	return nil
 }
 
-// The others do not wait for a follower that cannot write for longer than for any
-// that does not acknowledge.
+// The leader waits no longer for a follower that cannot write than for any other follower that does not acknowledge.
 func TestFollowerWithStalledDiskIsExcludedAndReturns(t *testing.T) {
 	t.Parallel()
 	loaded(t, 3, func(s *storm) {
@@ -105,7 +102,7 @@ func TestFollowerWithStalledDiskIsExcludedAndReturns(t *testing.T) {
 	})
 }
 
-// What waits for a write that hangs must not keep the process from ending.
+// A pending write to a stalled disk must not prevent the process from ending.
 func TestNodeWithStalledDiskStops(t *testing.T) {
 	t.Parallel()
 	loaded(t, 3, func(s *storm) {
@@ -121,8 +118,7 @@ func TestNodeWithStalledDiskStops(t *testing.T) {
 	})
 }
 
-// A disk that takes 100 ms for each write makes maps slow, not leases: nobody is
-// dropped, nobody's lease ends, nobody else is elected.
+// A disk that takes 100 ms for each write delays maps, but no lease: no node is excluded, no lease expires, and no election begins.
 func TestSlowDisksCostNoLease(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"all", "leader", "follower"}[:share(3, 1)] {
@@ -169,7 +165,7 @@ func TestSlowDisksCostNoLease(t *testing.T) {
 	}
 }
 
-// A disk that fails ends the process with the reason, and the others go on.
+// A node with a broken disk ends with the reason as its error, and the others continue.
 func TestNodeWithBrokenDiskEndsWithTheReason(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"leader", "follower"} {
@@ -182,7 +178,7 @@ func TestNodeWithBrokenDiskEndsWithTheReason(t *testing.T) {
 				}
 				rest := s.others(p)
 				p.disk.breaks()
-				s.add("new", newcomer) // a reason to write
+				s.add("new", newcomer) // a join appends entries
 				s.within(10*time.Second, "it ends", p.ended)
 				if p.err == nil || !strings.Contains(p.err.Error(), errBroken.Error()) {
 					s.t.Errorf("Run() = %v, want it to name the reason", p.err)

@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-// fixedHistory is what a process that a test plays says of its disk, and knows of others.
+// fixedHistory is what a simulated process reports of its own disk and of other disks.
 type fixedHistory struct {
 	own   peer.Record
 	boot  uint64
@@ -29,7 +29,7 @@ func (fixedHistory) CheckHandshake(context.Context, peer.Handshake) (peer.Refusa
 	return 0, ""
 }
 
-// plays returns a port that passes for p, which has been killed.
+// plays returns a peer port that acts as the killed process p.
 func (w *world) plays(p *process, boot uint64, s fixedHistory) *peer.Port {
 	w.t.Helper()
 	cluster := w.leader().node.State().ClusterID()
@@ -40,9 +40,9 @@ func (w *world) plays(p *process, boot uint64, s fixedHistory) *peer.Port {
 	})
 }
 
-// What a dialler knows of this node's disk is judged by the node itself: b, which was
-// put back, is told by c, and takes part in nothing. That c would refuse b's streams
-// is not enough, for c may be the one who dials, and who asks for a vote.
+// A node compares what a dialing node knows of its disk with its own records: b, whose disk was put back to an older image, learns that
+// from c and takes part in nothing. It is not enough that c refuses the streams of b, because c may be the node that dials and requests a
+// vote.
 func TestNodeBelievesWhatADiallerKnowsOfIt(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -68,17 +68,16 @@ func TestNodeBelievesWhatADiallerKnowsOfIt(t *testing.T) {
 	})
 }
 
-// A leader that has not heard c itself knows from before what c's disk has said: a
-// heartbeat of an older image of it is refused, and the machine of package ack, which
-// has forgotten, does not hear of it.
+// A leader that has received no heartbeat from c itself uses what it knows of the disk of c from earlier. It refuses a heartbeat of an
+// older image, and does not pass it to the machine of package ack, which has no memory of that disk.
 func TestHeartbeatsAreJudgedByWhatIsKnown(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		c := w.follower()
 		c.kill()
-		c.restart() // with boot 2
+		c.restart() // its boot is 2
 		w.untilSettled("a", "b", "c")
-		time.Sleep(10 * time.Second) // all have greeted each other
+		time.Sleep(10 * time.Second) // all nodes have exchanged greetings
 		c.kill()
 		was := w.leader()
 		if err := was.node.API().Do(w.t.Context(), stepDown); err != nil {
@@ -91,8 +90,8 @@ func TestHeartbeatsAreJudgedByWhatIsKnown(t *testing.T) {
 			boot, term uint64
 			refused    bool
 		}{
-			{name: "of an older boot", boot: 1, term: l.node.Term(), refused: true}, // first: what is heard here the machine knows, too
-			{name: "of a term gone by", boot: 1, term: l.node.Term() - 1},           // it does not count at all
+			{name: "of an older boot", boot: 1, term: l.node.Term(), refused: true}, // first, because the machine remembers what it receives here
+			{name: "of a term gone by", boot: 1, term: l.node.Term() - 1},           // is not counted at all
 			{name: "of the boot that is", boot: 9, term: l.node.Term()},
 		} {
 			if a, answered := w.beat(l, c.boot, c.term); answered != (c.term == l.node.Term()) || (a.Refusal == ack.RefusedRollback) != c.refused {
@@ -102,7 +101,7 @@ func TestHeartbeatsAreJudgedByWhatIsKnown(t *testing.T) {
 	})
 }
 
-// beat sends the leader l a heartbeat of the one node that does not run.
+// beat sends the leader l a heartbeat of the one node that does not run, and returns the answer.
 func (w *world) beat(l *process, boot, term uint64) (a ack.Answer, answered bool) {
 	w.t.Helper()
 	var dead *process
@@ -134,8 +133,8 @@ func (w *world) beat(l *process, boot, term uint64) (a ack.Answer, answered bool
 	return a, true
 }
 
-// A candidate may be killed, and its disk put back, right after it has asked for a
-// vote: its term is known to who was asked at once, not by the next greeting.
+// A candidate may be killed, and its disk put back, right after it has requested a vote. The voter that it asked records its term
+// immediately, not with the next greeting.
 func TestTermOfACandidateIsKnownAtOnce(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -164,7 +163,7 @@ func TestTermOfACandidateIsKnownAtOnce(t *testing.T) {
 	})
 }
 
-// oneWay is a stream layer that dials one connection.
+// oneWay is a stream layer that dials a single connection.
 type oneWay struct {
 	conn   net.Conn
 	closed chan struct{}

@@ -9,15 +9,15 @@ import (
 	"shardway/shardmap"
 )
 
-// A node that no leader answers says so when it is asked to leave, and, in time, that its
-// shards stay for that; where it is alone, that it is. One that owns none has none that stay.
+// A local drain without a leader reports that its shards are blocked for that reason. On a single node, it reports that no other node can
+// take them. A node without shards reports no blocked shards.
 func TestDrainOfLocalNodeReportsWhatBlocksIt(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		p, q := w.follower(), w.leader()
 		for _, other := range w.others(p) {
-			w.net.Reset(p.name, other) // gossip passes
+			w.net.Reset(p.name, other) // gossip still passes
 		}
 		w.until("no leader answers it", func() bool { return strings.Contains(p.node.API().DrainSelf().Warning, "no leader responds") })
 		if d := p.node.API().SelfState(); d.Shards == 0 || d.BlockedBy != "" {
@@ -47,8 +47,8 @@ func TestDrainOfLocalNodeReportsWhatBlocksIt(t *testing.T) {
 	})
 }
 
-// A node is not drained before the map without it is in force, and what it runs is waited
-// for so long, where it does not say.
+// A drain is not complete before the map without the node is in force. If the node does not report what it runs, the drain waits the full
+// time for it.
 func TestDrainIsNotOverBeforeItsMapIsInForce(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

@@ -11,8 +11,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A process that is asked on its machine to leave owns nothing, votes and is there. The
-// cluster keeps nothing of it: the next process of the node owns shards again.
+// A process that receives a local drain request owns no shards, but votes and runs on. The cluster does not store the request: the next
+// process of the node owns shards again.
 func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{false, true} {
@@ -28,11 +28,11 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 			}
 			w.untilSettled(rest...)
 			w.until("nothing is left", func() bool { return !p.node.API().SelfState().Left() })
-			// Who waits for that at its admin port waited for ever.
+			// Once, a caller at the admin port of the drained node waited for this state forever.
 			if d, err := p.node.API().DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 				w.t.Errorf("DrainState of itself = %+v, %v, want asked and nothing left", d, err)
 			}
-			// Who asked another node waited for ever as well: the cluster keeps nothing of it.
+			// Once, a caller at another node waited forever as well, because the cluster does not store the request.
 			if d, err := w.all[rest[0]].node.API().DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 				w.t.Errorf("DrainState asked of another = %+v, %v, want asked and nothing left", d, err)
 			}
@@ -61,8 +61,7 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 	}
 }
 
-// A process that was asked to leave is out of the map and without a lease by plan: that
-// it is so is no finding of its own.
+// A process that leaves is out of the map and without a lease as planned: neither is a finding.
 func TestLeavingNodeReportsNeitherMissingMapNorLease(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -73,7 +72,7 @@ func TestLeavingNodeReportsNeitherMissingMapNorLease(t *testing.T) {
 		w.untilFindingsAre(p, string(diagnosis.Draining))
 		silent := func(what string) {
 			for range 40 {
-				time.Sleep(250 * time.Millisecond) // virtual, as all of it
+				time.Sleep(250 * time.Millisecond) // virtual time
 				for _, f := range p.node.Findings() {
 					if f.Code == diagnosis.Joining || f.Code == diagnosis.NoLease {
 						w.t.Fatalf("%s: %v", what, f)
@@ -88,7 +87,7 @@ func TestLeavingNodeReportsNeitherMissingMapNorLease(t *testing.T) {
 	})
 }
 
-// Any node tells how far the drain of another is, and asks that one what runs there.
+// Every node reports the drain state of another node, and asks that node what still runs there.
 func TestEveryNodeReportsDrainState(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -149,8 +148,7 @@ func TestDrainStateOfUnreachableNodeIsUnconfirmed(t *testing.T) {
 	})
 }
 
-// A drain of the last node that may own shards never ends. Every node reports why, whichever is
-// asked; so does a node that is left when the node concerned does not answer.
+// A drain of the last node that may own shards never ends. Every node reports the reason, also when the drained node does not answer.
 func TestEveryNodeReportsWhyDrainIsBlocked(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -184,7 +182,7 @@ func TestEveryNodeReportsWhyDrainIsBlocked(t *testing.T) {
 	})
 }
 
-// A drain that waits for a request says for whose acknowledgement it waits.
+// A drain that waits for a running request names the node whose acknowledgement it waits for.
 func TestDrainStateReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

@@ -10,8 +10,7 @@ import (
 	"shardway/event"
 )
 
-// events returns what happened at the node after the first n events of its process, as
-// lines such as "node-failed b (reason)", and how many there are.
+// events returns the events of the node after the first n of its process, as lines such as "node-failed b (reason)", and their number.
 func (p *process) events(n int) (lines []string, all []event.Event) {
 	p.w.t.Helper()
 	c, err := p.node.Events().Read("")
@@ -25,8 +24,7 @@ func (p *process) events(n int) (lines []string, all []event.Event) {
 	return lines, all
 }
 
-// tells waits until the node has told all of want, in that order, after its first n
-// events.
+// expectEvents waits until the node has reported the events want, in that order, after its first n events.
 func (p *process) expectEvents(n int, want ...string) {
 	p.w.t.Helper()
 	left := want
@@ -46,8 +44,8 @@ func (p *process) expectEvents(n int, want ...string) {
 	}
 }
 
-// Somebody who reads one node's events knows what became of the cluster: who came, who
-// went and why, who led, and each map with what it moved and how long that took.
+// The events of one node describe the whole cluster: which node joined, left or failed and why, which node led, and each map with its moves
+// and their duration.
 func TestEventsReportWhatHappened(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -66,7 +64,7 @@ func TestEventsReportWhatHappened(t *testing.T) {
 	})
 }
 
-// inOrder checks what holds for all events of a process.
+// inOrder checks the invariants of all events of a process.
 func (p *process) inOrder() {
 	_, all := p.events(0)
 	for i, e := range all {

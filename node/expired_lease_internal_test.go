@@ -18,9 +18,9 @@ import (
 	"shardway/queue"
 )
 
-// A process that goes on after a long stop has its handlers go on at once, and the agent
-// when it has a processor. Who asks the clock knows as soon as the agent would: from
-// when it cuts, by the lease it has published, and never while that lasts.
+// When a process continues after a long stop, its handlers run immediately, and the agent only when it gets a processor. A reader of the
+// clock sees the expired lease as early as the agent would: from its abort time on, computed from the published lease, and never before the
+// lease ends.
 func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 	timing := ack.DefaultTiming()
 	clock := new(clock.Manual)
@@ -56,7 +56,7 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 		if later := grant(); later != cutBy+100*time.Millisecond {
 			t.Fatal("a lease was not renewed")
 		}
-		clock.Advance(cutBy - clock.Precise()) // nobody looks meanwhile: it is stopped
+		clock.Advance(cutBy - clock.Precise()) // the process is stopped: no goroutine reads the clock meanwhile
 		if a.router.IsAbortOverdue() {
 			t.Error("it is over by a lease that was renewed")
 		}
@@ -75,9 +75,9 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 	}
 }
 
-// A call that was under way asks the clock, too, and so does one that begins after that,
-// because the process was stopped after the agent's look: also once it has a lease again,
-// and is stopped again. One that tells the app what it has lost has its time.
+// A hook call in progress reads the clock as well. So does a call that begins later, because the process was stopped after the agent had
+// read the clock, also if the node gets a lease again and is stopped again. The call that reports lost shards to the app keeps its full
+// time.
 func TestCallsAskTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, goes := false, make(chan struct{})
@@ -107,7 +107,7 @@ func TestCallsAskTheClock(t *testing.T) {
 				t.Errorf("%v begun after that is not told", kind)
 			}
 			h.StartCall(ackagent.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
-			over = false // a lease
+			over = false // the node has a lease
 			synctest.Wait()
 			again()
 			goes <- struct{}{}
@@ -123,7 +123,7 @@ func TestCallsAskTheClock(t *testing.T) {
 	})
 }
 
-// Whoever may ask asks the node's own clock, by the lease that the agent has published.
+// All readers use the node's own clock and the lease that the agent has published.
 func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 	dir, err := disk.NewMemory().Open("a")
 	if err == nil {

@@ -20,7 +20,7 @@ import (
 	"shardway/shardmap"
 )
 
-// AskIdle returns what a leader in a state is told of what is idle at a node; false: nothing.
+// AskIdle returns the idle shards of node of that a leader with the state s receives. false means that it received none.
 func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told leader.IdleShards, ok bool) {
 	port := peer.New(peer.Options{
 		Node: string(self), Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Dial: dial,

@@ -7,12 +7,12 @@ func (n *Node) OpenMuxStream(node string) *mux.Stream {
 	return n.router.RequestStreams.Outgoing.OpenStream(node)
 }
 
-// MuxStreamsOf returns the number of mux streams of another node that this node serves.
+// MuxStreamsOf returns the number of mux streams from another node that this node serves.
 func (n *Node) MuxStreamsOf(node string) int {
 	return n.router.RequestStreams.StreamsFrom(node)
 }
 
-// Accepted counts the streams of others that the node has taken.
+// Accepted returns the number of peer streams that the node has accepted.
 func (n *Node) Accepted() uint64 { return n.port.Stats().Accepted }
 
 // Attached returns the number of resumable WebSockets of clients of this node that have an upstream connection.

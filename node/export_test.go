@@ -21,16 +21,16 @@ import (
 
 var errKilled = errors.New("killed by the test")
 
-// Kill stops the node as a crash does: nothing is handed over.
+// Kill stops the node as a crash does, without a handoff.
 func (n *Node) Kill() { n.fail(errKilled) }
 
 // Mark returns the shard and the key_hash of a key.
 func (n *Node) Mark(key string) (shard uint32, hash string) { return n.hasher.Mark(key) }
 
-// TakeSnapshot writes a snapshot of the replicated state, from which the next start begins.
+// TakeSnapshot writes a snapshot of the replicated state. The next start loads it.
 func (n *Node) TakeSnapshot() error { return n.raft.Snapshot() }
 
-// HoldLog makes f run before each log entry is applied.
+// HoldLog makes the node call f before it applies each log entry.
 func (n *Node) HoldLog(f func()) { n.fsm.beforeApply = f }
 
 // Admits reports whether the node would admit a request for s now, and under
@@ -44,34 +44,34 @@ func (n *Node) Admits(s shardmap.Shard) (epoch uint64, ok bool) {
 	return epoch, true
 }
 
-// Run1 begins a request for s as the proxy does, for a test to end with release.
+// Run1 begins a request for s as the proxy does. ok is false if the node does not admit it; otherwise the test must call release.
 func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 	_, release, err := n.router.Admit(s)
 	return release, err == nil
 }
 
-// Explain says what is the matter where a request is held for this reason.
+// Explain returns the explanation of a finding for requests that are queued for this reason.
 func (n *Node) Explain(why route.Reason) proxy.Explanation { return n.monitor.Explain(why) }
 
-// Known returns the state that the node's log has come to.
+// Known returns the state after the newest log entry that the node has applied.
 func (n *Node) Known() *ack.State { return n.fsm.state.Load() }
 
 // State returns the state that the node routes by.
 func (n *Node) State() *ack.State { return n.router.State() }
 
-// Table returns the routing table of this moment.
+// Table returns the current routing table.
 func (n *Node) Table() *route.Table { return n.router.Table() }
 
-// Leased reports whether the node holds a lease.
+// Leased reports whether the node has a lease.
 func (n *Node) Leased() bool { return n.router.HasLease() }
 
-// LeaseLeft returns how much of its lease is left.
+// LeaseLeft returns the remaining time of the node's lease.
 func (n *Node) LeaseLeft() time.Duration { return n.router.LeaseLeft() }
 
-// Leads reports whether the node runs the leader's part.
+// Leads reports whether the node runs the leader loop.
 func (n *Node) Leads() bool { return n.leadership.Load() != nil }
 
-// Voters returns the nodes that vote, as the latest configuration in the own log has it.
+// Voters returns the voters of the latest configuration in the node's own log.
 func (n *Node) Voters() []string {
 	voters, _ := n.view.Servers()
 	for i, v := range voters {
@@ -80,16 +80,15 @@ func (n *Node) Voters() []string {
 	return voters
 }
 
-// SendLeaveNotice makes the node report that it serves no requests any more.
+// SendLeaveNotice makes the node report that it serves no more requests.
 func (n *Node) SendLeaveNotice() {
 	n.agent.SayGoodbye()
 }
 
-// GoneFrom tells of a request for a shard that went to a node whether a state says that
-// it may never be answered.
+// GoneFrom reports whether, by the state s, a request for the shard sh that was forwarded to a node may never get a response.
 func GoneFrom(s *ack.State, sh shardmap.Shard, node string) bool { return orphanedIn(s, 0)(sh, node) }
 
-// Forwarded counts the requests that wait for an answer of another node.
+// Forwarded returns the number of forwarded requests that wait for a response of another node.
 func (n *Node) Forwarded(node string) (count int) {
 	n.proxy.CancelForwarded(func(_ shardmap.Shard, to string) bool {
 		if to == node {
@@ -100,13 +99,13 @@ func (n *Node) Forwarded(node string) (count int) {
 	return count
 }
 
-// Promised returns whom this node lets found the cluster, "" for nobody.
+// Promised returns the node that this node allows to found the cluster, or "".
 func (n *Node) Promised() string {
 	to, _ := n.bootstrapper.PromisedTo()
 	return to
 }
 
-// Servers returns the nodes whose servers are in Raft's configuration.
+// Servers returns the nodes whose servers are in the Raft configuration.
 func (n *Node) Servers() (out []string) {
 	for _, s := range n.raft.Configuration() {
 		out = append(out, consensus.NodeOf(s.ID))
@@ -114,7 +113,7 @@ func (n *Node) Servers() (out []string) {
 	return out
 }
 
-// Routes reports whether the node holds no shard back.
+// Routes reports whether the node queues requests of no shard.
 func (n *Node) Routes() bool {
 	for s := range n.o.Shards {
 		if n.router.Table().Route(shardmap.Shard(s)).Kind == route.Held {
@@ -124,7 +123,7 @@ func (n *Node) Routes() bool {
 	return true
 }
 
-// GossipTags returns what the node's gossip says about it.
+// GossipTags returns the tags that the node announces in gossip.
 func (n *Node) GossipTags() map[string]string {
 	t := n.announcer.tags()
 	all := map[string]string{
@@ -137,38 +136,37 @@ func (n *Node) GossipTags() map[string]string {
 	return all
 }
 
-// Lacks reports whether the leader has spoken of a map that is not here.
+// Lacks reports whether the leader has announced a map that this node does not have.
 func (n *Node) Lacks() bool { return n.agent.missingMapSince.Load() != 0 }
 
 // Term returns the Raft term.
 func (n *Node) Term() uint64 { return n.raft.Term() }
 
-// Knows returns what the node knows of a server's disk.
+// Knows returns the node's record of the disk of a server.
 func (n *Node) Knows(server string) disk.DiskRecord { return n.diskRecords.Table().Of(server) }
 
 // Server returns the id of the node's Raft server.
 func (n *Node) Server() string { return n.serverID }
 
-// LeaveGossip has gossip show the node as one that has left, while it goes on.
+// LeaveGossip makes the node leave gossip while it continues to run.
 func (n *Node) LeaveGossip(ctx context.Context) error { return n.gossip.Leave(ctx) }
 
-// ForgetMember has gossip forget a member that is gone, as it does by itself an hour later.
+// ForgetMember removes a member that is gone from gossip, as happens automatically after an hour.
 func (n *Node) ForgetMember(id string) { n.gossip.Forget(id) }
 
-// Stall has the node's own side of the protocol stand still, so that it sends no
-// heartbeats, until release is called.
+// Stall blocks the node's side of the lease protocol, so that it sends no heartbeats, until release is called.
 func (n *Node) Stall() (release func()) {
 	further := make(chan struct{})
 	n.agent.calls <- func() { <-further }
 	return func() { close(further) }
 }
 
-// AskLeave has the node ask the leader to take a server out of the configuration.
+// AskLeave makes the node ask the leader to remove a server from the configuration.
 func (n *Node) AskLeave(ctx context.Context, leader, server string) error {
 	return n.client.Call(ctx, leader, control.Request{Kind: control.Leave, Server: server}, nil)
 }
 
-// AskForget has the node ask another to show a third no more.
+// AskForget makes the node ask another node to stop listing a removed one.
 func (n *Node) AskForget(ctx context.Context, node, removed string) error {
 	return n.client.Call(ctx, node, control.Request{Kind: control.Forget, Server: removed}, nil)
 }
@@ -190,28 +188,27 @@ func (n *Node) ReportImplicated(ctx context.Context, all ...ImplicatedReport) bo
 	return n.poisonDetector.Report(ctx, told)
 }
 
-// ReportBrokenConns does what the proxy does when connections to a process have broken.
+// ReportBrokenConns does what the proxy does when the connections to a process break.
 func (n *Node) ReportBrokenConns(w proxy.Crash) { n.poisonDetector.ConnsBroken(w) }
 
-// ProcessBroke reports whether the crashed process is gone, and not by plan.
+// ProcessBroke reports whether the process ended unplanned.
 func (n *Node) ProcessBroke(ctx context.Context, w proxy.Crash) bool {
 	return n.poisonDetector.HasCrashed(ctx, w)
 }
 
-// Ends counts the ends of processes that this node was told of as the leader.
+// Ends returns the number of process crashes that were reported to this node as the leader.
 func (n *Node) Ends() int { return n.poisonDetector.Len() }
 
-// Suspects returns how many keys the leader suspects; it says false if the leader says
-// nothing.
+// Suspects returns the number of keys that the leader suspects. says is false if the leader sent no number.
 func (n *Node) Suspects(ctx context.Context) (count int, says bool) {
 	all := n.poisonDetector.SuspectsOfLeader(ctx)
 	return len(all), all != nil
 }
 
-// Boot returns the boot of the process.
+// Boot returns the incarnation (boot) of the process.
 func (n *Node) Boot() uint64 { return n.o.Dir.Boot() }
 
-// Member returns what gossip says of a node, "" if it knows none of that name.
+// Member returns the gossip state of a node, or "" if gossip has no member of that name.
 func (n *Node) Member(id string) string {
 	for _, m := range n.gossip.Members() {
 		if m.ID == id {
@@ -231,16 +228,15 @@ func (n *Node) LeaderViewOf(node string) (leader.MemberView, bool) {
 	return leaderloop.ViewOf(views, node)
 }
 
-// AskLeader asks the leader what only it knows, and returns how much it said, and by how
-// many streams of the leader's.
+// AskLeader sends the leader the questions that only it can answer. It returns the number of views, whether it received suspects and the
+// upgrade status, and the number of streams that the leader has accepted.
 func (n *Node) AskLeader(ctx context.Context, leader *Node) (views int, suspects, level bool, streams uint64) {
 	before := leader.port.Stats().Accepted
 	r := n.monitor.QueryLeader(ctx, n.view.Leader())
 	return len(r.Views), r.Suspects != nil, r.Upgrade != nil, leader.port.Stats().Accepted - before
 }
 
-// EndLine has the stream by which the node asks its leader take one more question, and end then as if
-// the other side had before. It returns how many there were.
+// EndLine makes the next query of the leader fail as if the leader had closed the query stream. It returns the number of streams, 0 or 1.
 func (n *Node) EndLine() int {
 	if n.monitor.ExpireLeaderStream() {
 		return 1
@@ -248,8 +244,7 @@ func (n *Node) EndLine() int {
 	return 0
 }
 
-// Line asks another node something by a stream of its own that is kept, and returns what does so
-// again, and what ends it.
+// Line opens a lasting query stream to another node. ask sends one question on it, and end closes it.
 func (n *Node) Line(ctx context.Context, other *Node) (ask func() error, end func()) {
 	var l control.PersistentStream
 	ask = func() error {
@@ -262,13 +257,13 @@ func (n *Node) Line(ctx context.Context, other *Node) (ask func() error, end fun
 	return ask, l.Close
 }
 
-// OpenStreams returns how many streams of others are open.
+// OpenStreams returns the number of open streams from other nodes.
 func (n *Node) OpenStreams() int { return n.port.Stats().Open }
 
-// AcceptedStreams returns how many streams of others the node has accepted so far.
+// AcceptedStreams returns the number of streams from other nodes that the node has accepted.
 func (n *Node) AcceptedStreams() uint64 { return n.port.Stats().Accepted }
 
-// Several is the reply of a node to several questions.
+// Several returns the response of the node to several questions in one message.
 func (n *Node) Several(ctx context.Context, questions ...string) (errs []string, err string) {
 	q := control.Request{Kind: control.Batch}
 	for _, what := range questions {
@@ -283,21 +278,21 @@ func (n *Node) Several(ctx context.Context, questions ...string) (errs []string,
 	return errs, r.Error
 }
 
-// Found returns what the last look at what can be the matter came to; another one, another value.
+// Found returns the result of the monitor's latest evaluation. Each evaluation returns a different value.
 func (n *Node) Found() any { return n.monitor.Result() }
 
-// Answered returns how many heartbeats of the node a leader has answered.
+// Answered returns the number of the node's heartbeats that a leader has answered.
 func (n *Node) Answered() int64 { return n.agent.lastAnswer.Load() }
 
-// HasNoOwners reports that no node may own shards. Requests do not wait then.
+// HasNoOwners reports that no node may own shards, in which case requests are not queued.
 func (n *Node) HasNoOwners() bool { return n.monitor.Result().NoOwners }
 
-// NotAcquired tells the node that its app does not hold a shard.
+// NotAcquired reports to the node that its app does not hold a shard.
 func (n *Node) NotAcquired(s shardmap.Shard, epoch uint64) {
 	n.agent.hooks.recordNotAcquired(s, shardmap.Epoch(epoch))
 }
 
-// Lookup returns the peer address at which this node looks for another one.
+// Lookup returns the peer address at which this node dials another one.
 func (n *Node) Lookup(node string) string {
 	addr, _ := n.view.Lookup(node)
 	return addr

@@ -10,10 +10,9 @@ import (
 	"shardway/shardmap"
 )
 
-// Where nothing but the protocol takes time, each crash, of a leader too, and after
-// any number of crashes before it, costs what the takeover asks for and an election at
-// most: nothing waits for a timeout. Nodes that live hold their leases throughout,
-// or get them from the new leader a moment after they ended.
+// When only the protocol takes time, each crash, also of a leader and after any number of earlier crashes, costs at most the takeover time
+// and one election: no step waits for a timeout. Live nodes keep their leases, or get new ones from the new leader a moment after the old
+// ones expire.
 func TestEveryCrashIsOverInNoMoreThanItsTakeover(t *testing.T) {
 	for takeover, most := range map[ack.Takeover]time.Duration{
 		ack.TakeoverLease:     ack.DefaultTiming().Lease*11/10 + 50*time.Millisecond,
@@ -29,7 +28,7 @@ func TestEveryCrashIsOverInNoMoreThanItsTakeover(t *testing.T) {
 					w.untilSettled(names...)
 					for i := range share(12, 2) {
 						w.untilVoters(len(names))
-						time.Sleep(time.Second + time.Duration(i)*23*time.Millisecond) // anywhere between heartbeats
+						time.Sleep(time.Second + time.Duration(i)*23*time.Millisecond) // any offset between heartbeats
 						w.crash(i%2 == 0, most)
 						w.untilSettled(names...)
 					}
@@ -39,8 +38,7 @@ func TestEveryCrashIsOverInNoMoreThanItsTakeover(t *testing.T) {
 	}
 }
 
-// crash kills the leader or another node, checks how long its shards are nobody's,
-// and starts it again.
+// crash kills the leader, or another node, checks for how long its shards are orphaned, and starts the node again.
 func (w *world) crash(leads bool, most time.Duration) {
 	w.t.Helper()
 	p := w.leader()

@@ -18,7 +18,7 @@ func TestNodeThatNeverAcknowledgesIsDroppedAndReturns(t *testing.T) {
 		p := w.follower()
 		rest := w.others(p)
 		p.log.close()
-		w.start("d") // a reason for a round
+		w.start("d") // a join starts a round
 		w.until("the others go on without it", func() bool {
 			for _, n := range append(rest, "d") {
 				c := w.all[n].node.State().Committed()
@@ -157,7 +157,7 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 		w.untilVoters(3)
 		l := w.leader()
 		p := w.follower()
-		w.net.Cut(l.name, p.name) // its heartbeats arrive, the answers do not
+		w.net.Cut(l.name, p.name) // the leader receives its heartbeats, and the answers are lost
 		w.until("its shards are taken", func() bool {
 			return !l.node.State().Committed().IsMember(shardmap.NodeID(p.name)) || w.leader() != l
 		})
@@ -198,7 +198,7 @@ func TestStopTheWorldHoldsEverything(t *testing.T) {
 		var releases []func()
 		for s := range shardmap.Shard(shards) {
 			if r, ok := b.Run1(s); ok {
-				releases = append(releases, r) // runs on, so the round below stays open
+				releases = append(releases, r) // keeps running, so the round below stays open
 			}
 		}
 		w.start("d")
@@ -260,8 +260,8 @@ func TestQuickRestartGivesTheNodeItsShareAgain(t *testing.T) {
 	}
 }
 
-// The word goodbye gives its shards to others at once, so a node that does not
-// see the map without it must not go on by its lease.
+// A leave notice gives the shards of a node to other nodes immediately. A node that does not see the new map must therefore stop using its
+// lease.
 func TestNodeThatSentLeaveNoticeAdmitsNothing(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -307,8 +307,7 @@ func TestWithoutMajorityTheMissingAreNamed(t *testing.T) {
 	})
 }
 
-// A node may come back with other flags: without its app it gives up its shards,
-// and with another weight it gets another share.
+// A node may return with other flags: without its app it gives up its shards, and with another weight it gets another share.
 func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -330,9 +329,9 @@ func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
 	})
 }
 
-// Who has the log on its disk and applies none of it is elected as well, and grants nothing: a
-// drain of the leader gave leadership to such a one, and nobody was served for as long as it
-// took it to step down. It gets it if there is no other.
+// A node that has the log on its disk but has not applied it can be elected, and grants no lease. Once, a drain of the leader gave
+// leadership to such a node, and no requests were served until it stepped down. Such a node becomes the leader only if there is no other
+// one.
 func TestLeadershipGoesToUpToDateNode(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{false, true} {
@@ -350,7 +349,7 @@ func TestLeadershipGoesToUpToDateNode(t *testing.T) {
 			}
 			w.asks(l, api.Action{Verb: api.Pin, Shard: uint32(shardAsked(w.committed(), l.name)), Node: other.name})
 			w.until("a map is proposed", func() bool { return l.node.State().HasOpenProposal() })
-			time.Sleep(200 * time.Millisecond) // whoever keeps up has said so
+			time.Sleep(200 * time.Millisecond) // nodes that keep up have reported it
 			w.asks(l, api.Action{Verb: api.StepDown})
 			if next := w.leader(); next == nil || next == l || next == behind && !alone {
 				w.t.Errorf("leadership has not gone to %s", other.name)

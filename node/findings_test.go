@@ -15,8 +15,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// untilFindingsAre waits until one finding of a node has all the texts; without any, until
-// it finds nothing worse than an info.
+// untilFindingsAre waits until one finding of a node contains all the texts. Without texts, it waits until the node has no finding worse
+// than info.
 func (w *world) untilFindingsAre(p *process, texts ...string) {
 	w.t.Helper()
 	w.until(p.name+" says "+strings.Join(texts, " … "), func() bool {
@@ -39,8 +39,8 @@ func (w *world) untilFindingsAre(p *process, texts ...string) {
 	})
 }
 
-// With two of three nodes killed, the one that is left used to say 341 of 1024 here and 0
-// orphaned, and to name owners as if they served.
+// Once, with two of three nodes killed, the remaining node reported 341 of 1024 shards here and 0 orphaned, and listed owners as if they
+// served.
 func TestEveryNodeReportsLostQuorumAlike(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -76,7 +76,7 @@ func TestEveryNodeReportsLostQuorumAlike(t *testing.T) {
 	})
 }
 
-// A gateway has no lease to lose, and stayed ready for balancers where nobody served.
+// A gateway has no lease to lose. Once, it stayed ready for load balancers when no node served.
 func TestGatewayWithoutOwnersIsNotReady(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -99,15 +99,14 @@ func TestGatewayWithoutOwnersIsNotReady(t *testing.T) {
 	})
 }
 
-// Who has lost the leader does not go by what that one said last, nor waits for gossip,
-// which takes seconds to miss a node.
+// A node that has lost the leader uses neither the leader's last answer nor gossip, which needs seconds to notice a failure.
 func TestLossOfTheLeaderIsReportedSoon(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		a := w.follower()
 		rest := w.others(a)
-		time.Sleep(5 * time.Second) // the leader has told of all
+		time.Sleep(5 * time.Second) // the leader has reported all nodes
 		for _, name := range rest {
 			w.all[name].kill()
 		}
@@ -119,7 +118,7 @@ func TestLossOfTheLeaderIsReportedSoon(t *testing.T) {
 	})
 }
 
-// Nodes that wait for others say for whom, and who reaches nobody says whom it has tried.
+// A node that waits for others names them, and a node that reaches no other node lists the addresses that it has tried.
 func TestBootstrapReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -151,7 +150,7 @@ func TestBootstrapReportsWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-// What the apps are like is told by every node, also of the others.
+// Every node reports the health of all apps.
 func TestEveryNodeReportsUnhealthyApps(t *testing.T) {
 	t.Parallel()
 	sick := map[string]*atomic.Bool{"a": {}, "b": {}, "c": {}}
@@ -190,7 +189,7 @@ func TestEveryNodeReportsUnhealthyApps(t *testing.T) {
 	})
 }
 
-// A cluster of gateways says what is missing, and lets nobody wait for it.
+// A cluster of gateways reports that no node has an app, and queues no requests.
 func TestGatewaysAloneReportThatNoNodeHasAnApp(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -206,8 +205,8 @@ func TestGatewaysAloneReportThatNoNodeHasAnApp(t *testing.T) {
 	})
 }
 
-// A gateway that comes to lead has not heard yet who is there, and lets nobody go for that:
-// all who have an app are on their way.
+// A new leader that is a gateway has received no heartbeats yet. It reports no missing nodes: the nodes with an app may be about to send
+// one.
 func TestNewGatewayLeaderWaitsForHeartbeats(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -246,7 +245,7 @@ func TestNewGatewayLeaderWaitsForHeartbeats(t *testing.T) {
 	})
 }
 
-// What operators ask for is told by every node as long as it is so.
+// Every node reports what operators have requested, for as long as it is in effect.
 func TestOperatorRequestsAreReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -272,14 +271,14 @@ func TestTwoVotersAreReported(t *testing.T) {
 	})
 }
 
-// A disk that hangs, and one that is slow, are told of.
+// Stalled and slow disks are reported.
 func TestDisksAreReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()
 		p.disk.hang()
-		w.asks(w.leader(), api.Action{Verb: api.Cordon, Node: p.name}) // a reason to write
+		w.asks(w.leader(), api.Action{Verb: api.Cordon, Node: p.name}) // a request that is written to the log
 		w.untilFindingsAre(p, "disk-stalled: a write to the disk of node "+p.name+" is stalled")
 		p.disk.well()
 		w.untilFindingsAre(p, "disk-slow: a write to the disk of node "+p.name+" took ")
@@ -287,7 +286,7 @@ func TestDisksAreReported(t *testing.T) {
 	})
 }
 
-// A checkup has the report of every node, and names the ports that one does not reach.
+// A checkup contains the report of every node, and names the ports that a node cannot reach.
 func TestCheckupAsksEveryNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -312,8 +311,8 @@ func TestCheckupAsksEveryNode(t *testing.T) {
 	})
 }
 
-// Whoever may read can ask for checkups, and each makes every node try every port: all who
-// ask within a second share one, and who leaves before the answer gets no more made.
+// Every user with read access can request checkups, and each one makes every node dial every port. All requests within a second share one
+// checkup, and a client that leaves early starts no further one.
 func TestCheckupsAreShared(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -348,8 +347,8 @@ func TestCheckupsAreShared(t *testing.T) {
 	})
 }
 
-// Who begins has heard of nobody yet: that is not a loss of all others. It used to be told as
-// one by every node that was restarted, for a second, to whoever is called for a warning.
+// A node that has just started has received no heartbeats; it reports no loss of other nodes. Once, every restarted node reported the loss
+// of all others as a warning for a second.
 func TestStartingNodeReportsNoMissingNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Once nothing has changed for a while, what can be the matter is looked at half as often; as
-// soon as something has, as often as ever.
+// When nothing has changed for a while, findings are evaluated half as often. After a change, they are evaluated at the full rate again.
 func TestWhereAllIsCalmEveryOtherLookIsLeftOut(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -17,9 +17,8 @@ import (
 	"shardway/internal/simnet"
 )
 
-// forger starts a Serf member of the given name on a host, that says it is at addr
-// and joins the first node. What it tells is what was once told by that
-// name, or could have been: memberlist takes a message whenever it comes again.
+// forger starts a Serf member with the given name and address on a host and joins the first node. Its messages are replays of what that
+// name once sent, or could have sent: memberlist accepts a repeated message.
 func (w *world) forger(h *simnet.Host, name, addr string, tags map[string]string) *serf.Serf {
 	w.t.Helper()
 	s := w.gossiper(h, name, addr, tags)
@@ -29,7 +28,7 @@ func (w *world) forger(h *simnet.Host, name, addr string, tags map[string]string
 	return s
 }
 
-// gossiper is forger that joins nobody.
+// gossiper starts the same member as forger, without joining.
 func (w *world) gossiper(h *simnet.Host, name, addr string, tags map[string]string) *serf.Serf {
 	w.t.Helper()
 	tr, err := h.Transport(7946)
@@ -50,20 +49,19 @@ func (w *world) gossiper(h *simnet.Host, name, addr string, tags map[string]stri
 	return s
 }
 
-// elsewhere is a transport that says it is at another's address.
+// elsewhere is a transport that announces the address of another node.
 type elsewhere struct {
 	memberlist.NodeAwareTransport
 	addr string
 }
 
-// FinalAdvertiseAddr returns that address.
+// FinalAdvertiseAddr returns the announced address.
 func (e elsewhere) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	a, err := netip.ParseAddrPort(e.addr)
 	return a.Addr().AsSlice(), int(a.Port()), err
 }
 
-// undisturbed looks on for a while at what must stay as it is: servers, votes, and
-// where everybody is.
+// undisturbed checks for a while that the servers, the votes and the addresses of the nodes stay the same.
 func (w *world) undisturbed(d time.Duration) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); w.moment() {
@@ -82,8 +80,8 @@ func (w *world) undisturbed(d time.Duration) {
 	w.untilSettled(w.names...)
 }
 
-// An old word of a node's, from when it had another disk, had its server removed
-// although it spoke, and another one added that nobody is.
+// A replayed message of a node, from when it had another disk, changes nothing. Once, such a message removed the node's server although the
+// node was running, and added a server that does not exist.
 func TestReplayedDiskRemovesNoServer(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{false, true} {
@@ -94,16 +92,15 @@ func TestReplayedDiskRemovesNoServer(t *testing.T) {
 			tags["disk"] = "the-old-one"
 			s := w.forger(w.net.Host("forger"), p.name, p.host.Addr(7946), tags)
 			for i := range 5 {
-				tags["zone"] = strconv.Itoa(i) // told anew, and refuted by its owner again
-				_ = s.SetTags(tags)            // what counts is what arrives
+				tags["zone"] = strconv.Itoa(i) // repeated, and refuted by its owner again
+				_ = s.SetTags(tags)            // only the arrival matters
 				w.undisturbed(2 * time.Second)
 			}
 		})
 	}
 }
 
-// A word that a node leaves takes its server out no more than it takes its address
-// away, while it speaks.
+// A forged leave message removes neither the server nor the address of a node that still communicates.
 func TestForgedLeaveRemovesNoServer(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

@@ -10,9 +10,9 @@ import (
 	"shardway/shardmap"
 )
 
-// Who stands still or is cut off for a moment is left out by a proposal, and is given everything
-// back by the next one before anybody else has had it. Its app was told to forget what it held,
-// and with that whatever it had not written since its last release.
+// A node that is stopped or cut off for a moment is excluded by one proposal, and gets all shards back by the next one, before another node
+// has owned them. Its app keeps its state. Once, the app had to discard its state, with everything that it had not stored since its last
+// release.
 func TestAppOfBrieflyAbsentNodeKeepsItsState(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"stopped", "isolated", "deaf", "mute"} {
@@ -57,7 +57,7 @@ func TestAppOfBrieflyAbsentNodeKeepsItsState(t *testing.T) {
 					if moves := shardmap.Diff(before, w.committed()); len(moves) > 0 {
 						w.t.Errorf("%d shards have moved", len(moves))
 					}
-					if !dropped && !leads { // a new leader has heard of the old one too little to do so in that time
+					if !dropped && !leads { // a new leader has too few heartbeats of the old one to exclude it in that time
 						w.t.Error("nobody was left out")
 					}
 				})

@@ -10,8 +10,8 @@ import (
 	"shardway/shardmap"
 )
 
-// founding starts nodes of which any three found a cluster, and returns when cond
-// holds; it looks as often as messages take.
+// founding starts nodes, any three of which can found a cluster. It returns when cond is true, and checks it more often than a message
+// takes.
 func founding(w *world, names []string, cond func() bool) {
 	w.t.Helper()
 	w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
@@ -28,7 +28,7 @@ func founding(w *world, names []string, cond func() bool) {
 	}
 }
 
-// untilOne waits until all of them serve, in one cluster.
+// untilOne waits until all named nodes serve in one cluster.
 func (w *world) untilOne(names ...string) {
 	w.t.Helper()
 	w.untilSettled(names...)
@@ -39,7 +39,7 @@ func (w *world) untilOne(names ...string) {
 	}
 }
 
-// expectNoLeader looks on for so long.
+// expectNoLeader checks that no leader is elected during d.
 func (w *world) expectNoLeader(d time.Duration) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -49,8 +49,8 @@ func (w *world) expectNoLeader(d time.Duration) {
 	}
 }
 
-// A founder that dies as it has founded, before anybody was added, has a cluster
-// on its disk. More than are expected are left, and must not found another.
+// A founder that dies before it has added another node has a cluster on its disk. The remaining nodes are more than expected, and must not
+// found a second cluster.
 func TestDeadFounderIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -69,7 +69,7 @@ func TestDeadFounderIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Nothing is left of a founder's cluster when its disk is lost.
+// When a founder loses its disk, nothing of its cluster remains, and it founds again.
 func TestFounderThatLostItsDiskFoundsAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -83,8 +83,7 @@ func TestFounderThatLostItsDiskFoundsAgain(t *testing.T) {
 	})
 }
 
-// A founder that has not founded yet gives way to a smaller id, also after it died
-// with promises of others.
+// A founder that has not founded yet gives way to a smaller id, also after a crash with promises of other nodes.
 func TestFounderGivesWayToASmallerID(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -118,8 +117,8 @@ func TestFounderKilledAtAnyMomentFoundsOneCluster(t *testing.T) {
 	}
 }
 
-// Of three that started together one was given all shards, then each of the others its
-// part of them: the first map waits for those who found the cluster.
+// The first map waits for all nodes that found the cluster. Once, one of three nodes that started together got all shards, and then each of
+// the others got its share.
 func TestFirstMapHasAllBootstrapNodes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -129,8 +128,8 @@ func TestFirstMapHasAllBootstrapNodes(t *testing.T) {
 	})
 }
 
-// A gateway is one of those who found it and gets no shards, so it is not waited for.
-// Nor is for ever who does not come.
+// A gateway is one of the founding nodes and gets no shards, so the first map does not wait for it. It also does not wait forever for a
+// node that does not start.
 func TestFirstMapWaitsForNoGatewayAndNotForEver(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -153,8 +152,7 @@ func TestFirstMapWaitsForNoGatewayAndNotForEver(t *testing.T) {
 	})
 }
 
-// staysFirst looks on for a while: the map has all its shards since the same epoch, and
-// so has it at the end; each member has so many at least.
+// staysFirst checks for a while that the map keeps its shards and its epoch, and that each member owns at least least shards.
 func (w *world) staysFirst(least int) {
 	w.t.Helper()
 	for range 20 {

@@ -6,9 +6,8 @@ import (
 	"shardway/ack"
 )
 
-// When Raft begins again within the process it restores its snapshot and goes
-// through its log anew. The node used to go back with it: to shards that it had
-// given away, and to an acknowledgement below the one it had given.
+// When Raft restarts within the process, it restores its snapshot and repeats its log. The node keeps its newer state. Once, it returned to
+// shards that it had given away, and to an older acknowledgement than it had sent.
 func TestRaftBegunAgainDoesNotTakeTheNodeBack(t *testing.T) {
 	f := newFSM(func(err error) { t.Error(err) })
 	f.Apply(2, 1, ack.EncodeBootstrap("c", 8, ack.DefaultTiming()))

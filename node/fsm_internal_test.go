@@ -15,15 +15,14 @@ import (
 	"shardway/node/disk"
 )
 
-// Between an entry that this program cannot read and the node's end, Raft took a
-// snapshot: it stood for the entry, so the next start went on without it and
-// differed from the others. No snapshot is taken any more, and the next start,
-// as the one after it, meets the entry again.
+// After an entry that this program cannot read, no snapshot is taken, and each later start meets the entry again. Once, Raft took a
+// snapshot between that entry and the end of the node. The snapshot included the entry, so the next start continued without it and differed
+// from the other nodes.
 func TestNoSnapshotSkipsAnEntryThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := disk.NewMemory()
 		for start := range 3 {
-			met := make(chan error, 8) // one entry is met once
+			met := make(chan error, 8) // each entry is applied once
 			r, end := aloneOn(t, mem, newFSM(func(err error) { met <- err }))
 			if start == 0 {
 				if err := r.Bootstrap(); err != nil {
@@ -57,8 +56,8 @@ func TestNoSnapshotSkipsAnEntryThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// Raft goes on to give out entries until the node has stopped. A state that took
-// them would be one without the entry before, and be acknowledged.
+// Raft applies entries until the node has stopped. A state that applied them after an unreadable entry would lack that entry, and would be
+// acknowledged.
 func TestStateIsFrozenByAnEntryThatCannotBeRead(t *testing.T) {
 	f := newFSM(func(error) {})
 	f.Apply(1, 1, ack.EncodeBootstrap("c1", 4, ack.DefaultTiming()))
@@ -70,7 +69,7 @@ func TestStateIsFrozenByAnEntryThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// aloneOn starts the only server of a cluster.
+// aloneOn starts the only server of a cluster on a disk. end stops it.
 func aloneOn(t *testing.T, mem *disk.Memory, f *fsm) (r *consensus.Raft, end func()) {
 	t.Helper()
 	dir, err := mem.Open("a")

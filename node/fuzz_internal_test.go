@@ -13,9 +13,8 @@ import (
 	"shardway/node/rotation"
 )
 
-// FuzzControl: a step of a rotation that another process asks for is read and
-// answered without a crash, also when it has shown the node's secret; the node
-// keeps one, and tells none.
+// FuzzControl sends a node rotation requests of another process. The node answers each without a crash, also when the process has shown the
+// secret. It keeps one secret, and reveals none.
 func FuzzControl(f *testing.F) {
 	known := secret.Generate(time.Unix(9e8, 0))
 	next := secret.Generate(time.Unix(1e9, 0))
@@ -64,7 +63,7 @@ func FuzzControl(f *testing.F) {
 	})
 }
 
-// answerOf is what goes over the wire as the answer to q.
+// answerOf returns the bytes that are sent as the answer to q.
 func answerOf(ctx context.Context, n *Node, from control.Caller, q control.Request) []byte {
 	b, _ := json.Marshal(q)
 	b, _ = json.Marshal(control.NewServer(n.handlers(), n.log).Answer(ctx, from, b))

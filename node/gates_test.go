@@ -8,15 +8,15 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// logGate holds back what a node's log brings.
+// logGate delays the log entries of a node.
 type logGate struct {
 	shut atomic.Pointer[chan struct{}]
 	ills ills
-	// before, when set, runs before each entry; to be set before the node starts.
+	// before, if not nil, runs before each entry. It must be set before the node starts.
 	before func()
 }
 
-// ills notes what is done to a node by a gate. Zero notes nothing.
+// ills records the faults that gates inject into a node. The zero value records nothing.
 type ills struct {
 	hurt   func(history.FaultKind) (mended func())
 	mended map[history.FaultKind]func()
@@ -62,7 +62,7 @@ func (g *logGate) open() {
 
 var errBroken = errors.New("input/output error")
 
-// diskGate is what is wrong with a disk.
+// diskGate injects faults into a disk.
 type diskGate struct {
 	shut   atomic.Pointer[chan struct{}]
 	delay  atomic.Int64
@@ -70,7 +70,7 @@ type diskGate struct {
 	ills   ills
 }
 
-// meet is the disk's Fault.
+// meet is the Fault function of the disk: it delays, blocks or fails an operation.
 func (g *diskGate) meet(string) error {
 	if c := g.shut.Load(); c != nil {
 		<-*c
@@ -82,14 +82,14 @@ func (g *diskGate) meet(string) error {
 	return nil
 }
 
-// hang makes writes hang.
+// hang makes writes block.
 func (g *diskGate) hang() {
 	g.ills.begin(history.DiskFault)
 	c := make(chan struct{})
 	g.shut.CompareAndSwap(nil, &c)
 }
 
-// slow makes each write take so long.
+// slow delays each write by d.
 func (g *diskGate) slow(d time.Duration) {
 	if g.ills.end(history.LogDelayed); d > 0 {
 		g.ills.begin(history.LogDelayed)
@@ -103,7 +103,7 @@ func (g *diskGate) breaks() {
 	g.broken.Store(true)
 }
 
-// well mends it all.
+// well ends all faults.
 func (g *diskGate) well() {
 	g.ills.end(history.LogDelayed, history.DiskFault)
 	g.delay.Store(0)

@@ -11,7 +11,7 @@ import (
 	"shardway/node"
 )
 
-// illApps starts nodes whose apps can be made unhealthy, and waits until they serve.
+// illApps starts nodes whose apps can be made unhealthy, and waits until they serve. It returns the switch of each app.
 func illApps(w *world, names ...string) map[string]*atomic.Bool {
 	w.t.Helper()
 	ill := map[string]*atomic.Bool{}
@@ -34,8 +34,8 @@ func illApps(w *world, names ...string) map[string]*atomic.Bool {
 	return ill
 }
 
-// All apps shared a database. When it was gone, all shards went to the last node whose app
-// was found unhealthy, and back afterwards.
+// The failure of a dependency that all apps share moves no shards. Once, all shards moved to the last node whose app became unhealthy, and
+// back afterwards.
 func TestSharedDependencyMovesNoShards(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -68,9 +68,9 @@ func TestSharedDependencyMovesNoShards(t *testing.T) {
 	})
 }
 
-// One app that became unhealthy and healthy every second made a map each time. Seen by its node it
-// is healthy for less than 2 s at a time, which is the first pause of the damping: a longer time
-// would let it return once more, or not, by when it is checked.
+// An app that becomes unhealthy and healthy every second causes few maps. Once, it caused a map each time. Its node sees it healthy for
+// less than 2 s at a time, which is the first delay of the damping. With a longer time, the number of maps would depend on the time of the
+// checks.
 func TestFlappingAppMakesFewMaps(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -14,8 +14,7 @@ import (
 	"shardway/node/apphealth"
 )
 
-// The request that finds its app gone is the first to know: the node looks at once,
-// not when the next check is due.
+// A refused request triggers a health check immediately, before the next check is due.
 func TestRefusedRequestHasTheAppChecked(t *testing.T) {
 	bubble(t, func(w *world) {
 		var gone atomic.Bool

@@ -7,9 +7,8 @@ import (
 	"shardway/internal/simnet"
 )
 
-// What carries heartbeats may break right as one is on its way: streams of a secret that was
-// replaced end at all nodes at once. The next one left after up to 97 ms, and a leader that owed
-// most voters an answer for 80 could be replaced for that.
+// A heartbeat that is lost with its connection is sent again at once: all nodes close the streams of a replaced secret at the same time.
+// Once, the next heartbeat followed after up to 97 ms, and a leader whose answers to most voters were 80 ms late could be replaced.
 func TestHeartbeatThatIsLostWithItsConnectionIsSentAgain(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

@@ -8,8 +8,8 @@ import (
 	"shardway/node"
 )
 
-// Where all nodes are restarted in place at once, or one right after the other, the one that
-// leads is needed to write down what the others keep: it goes last.
+// When all nodes restart in place together, or shortly after each other, the leader ends last, because it must commit that the shards of
+// the others wait for them.
 func TestAllRestartInPlaceAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{2, 3, 5} {

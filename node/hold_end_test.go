@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-// held starts three nodes that restart in place, and waits until they serve.
+// held starts three nodes that restart in place, waits until they serve, and runs f.
 func held(t *testing.T, f func(w *world)) {
 	t.Helper()
 	bubble(t, func(w *world) {
@@ -35,8 +35,8 @@ func (p *process) ends() time.Duration {
 	return time.Since(began)
 }
 
-// A process that restarts in place ends once the log says that its shards wait for it: who
-// takes it for dead would give them away. One that leads has another one lead before.
+// A process that restarts in place ends once the log shows that its shards wait for it; otherwise a node that considers it dead would move
+// them. A leader hands over leadership first.
 func TestRestartInPlaceEndsOnceItIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{false, true} {
@@ -57,7 +57,7 @@ func TestRestartInPlaceEndsOnceItIsWaitedFor(t *testing.T) {
 			if moved := shardmap.Diff(before, w.committed()); len(moved) > 0 {
 				w.t.Errorf("%d shards have moved", len(moved))
 			}
-			// The log still tells of the first time: that is none of the second.
+			// The log still contains the entry of the first restart, which does not count for the second.
 			const slow = 300 * time.Millisecond
 			w.leader().disk.slow(slow)
 			if took := p.ends(); took < slow || !w.leader().node.Known().Restarting(shardmap.NodeID(p.name)) {
@@ -70,7 +70,7 @@ func TestRestartInPlaceEndsOnceItIsWaitedFor(t *testing.T) {
 	}
 }
 
-// For one that owns nothing nobody waits: it ends as soon as it has said goodbye.
+// No shards wait for a node that owns none, so it ends as soon as it has sent its leave notice.
 func TestRestartInPlaceWithoutShardsWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	held(t, func(w *world) {
@@ -94,8 +94,7 @@ func TestRestartInPlaceWithoutShardsWaitsForNothing(t *testing.T) {
 	})
 }
 
-// A node that fails while it restarts in place says no goodbye: it is dead, and its shards
-// go to others.
+// A node that fails while it restarts in place sends no leave notice: it is dead, and its shards move to other nodes.
 func TestRestartInPlaceThatFailsIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -112,7 +111,7 @@ func TestRestartInPlaceThatFailsIsNotWaitedFor(t *testing.T) {
 		p.stop()
 		time.Sleep(time.Second)
 		p.disk.breaks()
-		w.asks(w.leader(), api.Action{Verb: api.Cordon, Node: p.name}) // a reason to write
+		w.asks(w.leader(), api.Action{Verb: api.Cordon, Node: p.name}) // a request that is written to the log
 		w.within(3*time.Second, "it ends", p.ended)
 		if p.err == nil || !strings.Contains(p.err.Error(), errBroken.Error()) {
 			w.t.Errorf("Run() = %v, want it to name the reason", p.err)

@@ -9,9 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// absences starts nodes that restart in place, of which so many vote, and ends so many voters
-// that do not lead; the last of them stays, because it is needed. It returns that one, and
-// those that are there and neither lead nor end.
+// absences starts nodes that restart in place, of which voters vote, and ends many voters that do not lead. The last of these stays,
+// because the quorum needs it. absences returns that one, and the nodes that neither lead nor end.
 func (w *world) absences(nodes, voters, many int) (last *process, rest []*process) {
 	w.t.Helper()
 	w.tune = func(o *node.Options) { o.MaxVoters, o.HoldGrace = voters, 10*time.Minute }
@@ -44,7 +43,7 @@ func (w *world) absences(nodes, voters, many int) (last *process, rest []*proces
 	return last, rest
 }
 
-// Who has no vote stayed for three seconds, too, where voters were needed.
+// A nonvoter is not needed for a quorum. Once, it also waited for three seconds when voters were missing.
 func TestNonvoterIsNotNeededForQuorum(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -57,7 +56,7 @@ func TestNonvoterIsNotNeededForQuorum(t *testing.T) {
 	})
 }
 
-// Who stays only for a moment was given leadership, though another one could have it.
+// A node that is about to end gets no leadership. Once, it did, although another node could have led.
 func TestLeavingNodeIsGivenNoLeadership(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

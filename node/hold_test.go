@@ -10,9 +10,9 @@ import (
 	"shardway/shardmap"
 )
 
-// A node that restarts in place takes no new clients, and said all the while that it was
-// ready: a load balancer sent them to a closed port. What it cut at last, after
-// drain-timeout, it blamed on its app: upstream-broken.
+// A node that restarts in place accepts no new clients and reports that it is not ready. Once, it reported ready all the time, and a load
+// balancer sent clients to a closed port. After drain-timeout it reported the aborted requests as upstream-broken, as if its app were the
+// cause.
 func TestRestartInPlaceReportsThatItStops(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := newStorm(w, 1, ack.TakeoverLease)
@@ -28,7 +28,7 @@ func TestRestartInPlaceReportsThatItStops(t *testing.T) {
 		}
 		var told history.Response
 		s.c.send(other, sh, http.MethodPost, time.Minute, func(a history.Response) { told = a })
-		s.c.send(p, sh, http.MethodPost, 2*time.Second, nil) // its own client keeps it
+		s.c.send(p, sh, http.MethodPost, 2*time.Second, nil) // the open connection of its own client
 		time.Sleep(100 * time.Millisecond)
 		p.stop()
 		time.Sleep(100 * time.Millisecond)

@@ -16,13 +16,12 @@ import (
 	"shardway/shardmap"
 )
 
-// doing is an app that answers a call as it likes.
+// doing is an app that handles a hook call with a function.
 type doing func(context.Context, ackagent.HookCall) ackagent.HookResult
 
 func (d doing) Do(ctx context.Context, c ackagent.HookCall) ackagent.HookResult { return d(ctx, c) }
 
-// A call has as long as it says, and ends at once when it is cut. It is counted until the
-// agent has what came of it, under the number that it was made under.
+// A call ends after its own timeout, and immediately when it is cancelled. It counts, under its number, until the agent has its result.
 func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 	for cut, want := range map[time.Duration]time.Duration{0: 4 * time.Second, time.Second: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -33,7 +32,7 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 			h.ctx = t.Context()
 			began := time.Now()
 			h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
-			h.CancelCall(8) // another one
+			h.CancelCall(8) // another call
 			if h.callCount() != 1 {
 				t.Errorf("%d calls are under way, want 1", h.callCount())
 			}
@@ -54,8 +53,7 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 	}
 }
 
-// An acquire that is cut because the shards move, or the node ends, has not failed; one that
-// takes too long has.
+// An acquire that is cancelled because the shards move, or the node ends, has not failed. An acquire that exceeds its timeout has.
 func TestCallThatIsCutIsNotCounted(t *testing.T) {
 	for cut, want := range map[bool]int{true: 0, false: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -78,7 +76,7 @@ func TestCallThatIsCutIsNotCounted(t *testing.T) {
 	}
 }
 
-// Nobody takes what came of a call once the run has ended.
+// A call ends with the run, although no goroutine receives its result any more.
 func TestCallEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -99,8 +97,8 @@ func TestCallEndsWithTheRun(t *testing.T) {
 	})
 }
 
-// A failed acquire is counted, whether all shards failed or some. A failed release is logged:
-// one line for each call, up to maxWarned for one map change.
+// A failed acquire is counted, whether it failed for all shards or for some. A failed release is logged: one line per call, up to maxWarned
+// per map change.
 func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 	some := map[shardmap.Shard]string{1: "no", 3: "not this one"}
 	for name, tc := range map[string]struct {
@@ -108,7 +106,7 @@ func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 		r            ackagent.HookResult
 		calls        int
 		failed       int
-		single, more int // lines
+		single, more int // number of log lines
 	}{
 		"acquired":                 {ackagent.HookAcquire, ackagent.HookResult{}, 1, 0, 0, 0},
 		"acquired in part":         {ackagent.HookAcquire, ackagent.HookResult{Failed: some}, 1, 1, 0, 0},
@@ -139,8 +137,8 @@ func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 	}
 }
 
-// What the app says it does not hold is passed on once, under the newest epoch that a
-// request came with, whatever the order.
+// The app's report that it does not hold a shard is passed on once, with the newest epoch of a request, in whatever order the requests
+// arrive.
 func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
 	h := newHookRunner(nil, nil, zerolog.Nop())
 	h.recordNotAcquired(1, 7)
@@ -154,7 +152,7 @@ func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
 	h.takeNotAcquired(func(s shardmap.Shard, epoch shardmap.Epoch) { t.Errorf("passed on again: %d under %d", s, epoch) })
 }
 
-// Whoever waits for what runs to end hears of it, and nobody else is told.
+// The end of requests wakes only the goroutine that waits for it.
 func TestEndOfRequestsWakesTheWaiter(t *testing.T) {
 	told := func(f *router.InFlight) bool {
 		select {
@@ -199,7 +197,7 @@ func TestEndOfRequestsWakesTheWaiter(t *testing.T) {
 	}
 }
 
-// Only an app that has hooks takes time to release.
+// Releases take time only for an app with hooks.
 func TestReleasesTakeTimeWhereThereAreHooks(t *testing.T) {
 	h := doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} })
 	for want, o := range map[time.Duration]Options{

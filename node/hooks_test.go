@@ -14,11 +14,10 @@ import (
 	"shardway/shardmap"
 )
 
-// ledger is what the apps of a test were told, all of them: who holds what, and what
-// must not have happened.
+// ledger records what all apps of a test were called with: which app holds which shard, and each violation.
 type ledger struct {
 	mu    sync.Mutex
-	held  map[shardmap.Shard]string // the app that has a shard
+	held  map[shardmap.Shard]string // the app that holds a shard
 	told  map[agent.HookKind]int
 	again int
 	wrong []error
@@ -46,18 +45,18 @@ func (l *ledger) holder(s shardmap.Shard) string {
 	return l.held[s]
 }
 
-// dies forgets what the app of a node held: its process is gone.
+// dies removes what the app of a node held, because its process has ended.
 func (l *ledger) dies(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.held, func(_ shardmap.Shard, who string) bool { return who == node })
 }
 
-// appOf is the app of one node. Its hooks take a while.
+// appOf is the app of one node. Its hooks take some time.
 type appOf struct {
 	l    *ledger
 	node string
-	// ill is what its calls come to, if not nil.
+	// ill, if not nil, determines the result of its calls.
 	ill func(ctx context.Context, c agent.HookCall) error
 }
 
@@ -94,7 +93,7 @@ func (a appOf) Do(ctx context.Context, c agent.HookCall) agent.HookResult {
 	return agent.HookResult{}
 }
 
-// hooked gives every node an app that says what it does to l.
+// hooked gives every node an app that records its calls in l. ill may make calls fail.
 func (w *world) hooked(l *ledger, ill func(node string) func(context.Context, agent.HookCall) error) {
 	w.tune = func(o *node.Options) {
 		a := appOf{l: l, node: o.Dir.Node()}
@@ -110,7 +109,7 @@ func (w *world) hooked(l *ledger, ill func(node string) func(context.Context, ag
 	}
 }
 
-// onlyHeld fails if a node admits for a shard that its app does not hold.
+// onlyHeld fails if a node admits requests of a shard that its app does not hold.
 func (w *world) onlyHeld(l *ledger) {
 	for _, p := range w.running() {
 		if !p.started() {
@@ -129,7 +128,7 @@ func (w *world) onlyHeld(l *ledger) {
 	}
 }
 
-// allServed reports that every shard is admitted by somebody.
+// allServed reports whether each shard is admitted by a node.
 func (w *world) allServed() bool {
 	for s := range shardmap.Shard(shards) {
 		served := false
@@ -146,8 +145,8 @@ func (w *world) allServed() bool {
 	return true
 }
 
-// A join, a stop and a return move shards: each is released by its old app before its
-// new one acquires it, and none is served in between.
+// A join, a stop and a return move shards. The old app releases each shard before the new app acquires it, and no node serves it in
+// between.
 func TestShardsAreReleasedBeforeTheyAreAcquired(t *testing.T) {
 	bubble(t, func(w *world) {
 		l := newLedger()
@@ -179,15 +178,15 @@ func TestShardsAreReleasedBeforeTheyAreAcquired(t *testing.T) {
 	})
 }
 
-// An app that refuses to release, hangs or answers with errors does not stop a map
-// change: its node acknowledges after release-timeout, and is not dropped for that.
+// An app that rejects releases, blocks or returns errors does not stop a map change: its node acknowledges after release-timeout, and is
+// not excluded for that.
 func TestReleaseThatFailsDoesNotStopTheMap(t *testing.T) {
 	bubble(t, func(w *world) {
 		l := newLedger()
 		w.hooked(l, func(name string) func(context.Context, agent.HookCall) error {
 			return func(ctx context.Context, c agent.HookCall) error {
 				switch {
-				case c.Kind == agent.HookLost: // whoever takes the shard writes to the ledger what it finds
+				case c.Kind == agent.HookLost: // the next owner records what it finds in the ledger
 					return nil
 				case c.Kind != agent.HookRelease:
 					return nil
@@ -216,8 +215,7 @@ func TestReleaseThatFailsDoesNotStopTheMap(t *testing.T) {
 	})
 }
 
-// A node whose process was killed finds its app as it left it: it acquires everything
-// again, and says so. Nobody is served before.
+// A node whose process was killed finds its app unchanged. It acquires all shards again, tells the app so, and serves no request before.
 func TestRestartedNodeAcquiresAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		l := newLedger()

@@ -8,7 +8,7 @@ import (
 	"shardway/admin/api"
 )
 
-// What the cluster is busy with was asked of every node for each who wanted to know.
+// The load of the cluster is queried once a second. Once, each client's request queried every node.
 func TestLoadsAreAskedForOnceASecond(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

@@ -17,7 +17,7 @@ import (
 	"shardway/shardmap"
 )
 
-// keptApp has sockets at a process that its app keeps, and ends as it is asked to.
+// keptApp starts an app with resumable WebSockets, which ends each upstream connection on request.
 func keptApp(w *world, p *process) {
 	w.t.Helper()
 	ln, err := p.host.Listen(":9000")
@@ -35,7 +35,7 @@ func keptApp(w *world, p *process) {
 	}()
 }
 
-// keeps serves a leg until its Close has come.
+// keeps serves one upstream connection until it receives a Close frame.
 func keeps(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	r := bufio.NewReader(conn)
@@ -45,9 +45,9 @@ func keeps(conn net.Conn) {
 	}
 	sum := sha1.Sum([]byte(req.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: "+base64.StdEncoding.EncodeToString(sum[:])+"\r\n\r\n") // who reads sees what is missing
+		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: "+base64.StdEncoding.EncodeToString(sum[:])+"\r\n\r\n") // a client that reads sees what is missing
 	for {
-		head := make([]byte, 6) // with the mask
+		head := make([]byte, 6) // a masked frame
 		if _, err := io.ReadFull(r, head); err != nil {
 			return
 		}
@@ -56,13 +56,13 @@ func keeps(conn net.Conn) {
 			return
 		}
 		if head[0]&15 == wsframe.OpClose && len(said) >= 2 {
-			_, _ = conn.Write(wsframe.AppendClose(nil, int(said[0]^head[2])<<8|int(said[1]^head[3]), "", false)) // it ends in any case
+			_, _ = conn.Write(wsframe.AppendClose(nil, int(said[0]^head[2])<<8|int(said[1]^head[3]), "", false)) // the connection ends even if the write fails
 			return
 		}
 	}
 }
 
-// opensSocket has a client at p open a socket of a shard, which closed tells the end of.
+// opensSocket makes a client of p open a WebSocket for a shard. closed is closed when the WebSocket ends.
 func opensSocket(w *world, p *process, s shardmap.Shard) (closed chan struct{}) {
 	w.t.Helper()
 	key := ""
@@ -74,7 +74,7 @@ func opensSocket(w *world, p *process, s shardmap.Shard) (closed chan struct{}) 
 		w.t.Fatal(err)
 	}
 	_, _ = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", key) // the answer tells
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", key) // the response shows a failure
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -91,8 +91,8 @@ func opensSocket(w *world, p *process, s shardmap.Shard) (closed chan struct{}) 
 	return closed
 }
 
-// Kept sockets are no reason to wait: a gentle drain has them hand over as it begins, while
-// there are few, and cuts none. They stayed until its time was over.
+// A drain with idle-first moves resumable WebSockets to another node at its start, while there are few, and aborts none. Once, they stayed
+// until the drain's time was over, although they are no reason to wait.
 func TestGentleDrainHasKeptSocketsHandOver(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

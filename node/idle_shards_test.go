@@ -12,9 +12,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A node that is drained with idle-first gives away at once what nothing runs for, and the rest as
-// it ends: what runs for longer than --drain-timeout is cut by a drain that takes all at
-// once. Nobody waits for what lasts beyond the time that was given.
+// A drain with idle-first moves shards without running requests immediately, and each other shard when its requests end. A normal drain
+// aborts requests that run longer than --drain-timeout. The drain does not wait beyond its own timeout.
 func TestGentleDrainWaitsForWhatRuns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -15,8 +15,7 @@ import (
 	"shardway/shardmap"
 )
 
-// replies serves the control streams of a host as node b, and answers each question of what
-// is idle with a value.
+// replies serves the control streams of a host as node b, and answers each question for idle shards with a value.
 func replies(w *world, h *simnet.Host, value string) (end func()) {
 	ln, err := h.Listen(":1")
 	if err != nil {
@@ -35,7 +34,7 @@ func replies(w *world, h *simnet.Host, value string) (end func()) {
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan struct{})
-	go func() { // ends with stop
+	go func() { // ends with end
 		defer close(served)
 		_ = port.Serve(ctx, ln)
 	}()
@@ -45,8 +44,8 @@ func replies(w *world, h *simnet.Host, value string) (end func()) {
 	}
 }
 
-// What is idle at a node is what that one tells, by the map that it goes by. Where it tells
-// nothing the leader's own shards are no answer; of itself the leader asks nobody.
+// The idle shards of a node are the ones that it reports itself, for the map that it uses. If it reports none, the leader does not use its
+// own shards instead, and the leader sends no question to itself.
 func TestIdleShardsAreTheOnesThatTheNodeReports(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

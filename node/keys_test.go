@@ -8,8 +8,8 @@ import (
 	"shardway/node"
 )
 
-// A node that cannot read the active key configuration holds all requests and reports that:
-// another version of the program may have written it.
+// A node that cannot read the active key configuration, possibly written by another version of the program, queues all requests and reports
+// that.
 func TestUnreadableKeysAreReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -19,8 +19,7 @@ func TestUnreadableKeysAreReported(t *testing.T) {
 	})
 }
 
-// A key configuration becomes active when every node has loaded it, gateways included, and
-// on all of them together.
+// A key configuration becomes active on all nodes together, once every node, gateways included, has loaded it.
 func TestKeysBecomeActiveWhenAllHaveLoadedThem(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -13,11 +13,11 @@ import (
 	"shardway/node"
 )
 
-// A follower asked the leader by a stream for each question, and then by one each time: of two
-// followers that was most of what a leader at rest accepted, and with a secret each is a handshake.
+// A follower sends all its questions to the leader at once on a lasting stream. Once, it opened a stream for each question, later for each
+// batch. With two followers, these were most of the streams that an idle leader accepted, and each needs a handshake if there is a secret.
 func TestTheLeaderIsAskedAllAtOnceByAStreamThatIsKept(t *testing.T) {
 	three(t, func(w *world) {
-		time.Sleep(10 * time.Second) // nobody has anything else to say by now
+		time.Sleep(10 * time.Second) // no node sends anything else any more
 		ask := func(what string, most uint64) {
 			t.Helper()
 			l, f := w.leader(), w.follower()
@@ -51,7 +51,7 @@ func TestTheLeaderIsAskedAllAtOnceByAStreamThatIsKept(t *testing.T) {
 	})
 }
 
-// A stream by which nobody asks any more ends after a minute.
+// A query stream that is not used ends after a minute.
 func TestUnusedQueryStreamsEnd(t *testing.T) {
 	three(t, func(w *world) {
 		time.Sleep(10 * time.Second)
@@ -74,7 +74,7 @@ func TestUnusedQueryStreamsEnd(t *testing.T) {
 	})
 }
 
-// questioned counts how often nodes are asked several things at once.
+// questioned counts the batches of questions that nodes receive.
 type questioned struct {
 	net.Listener
 	n *atomic.Int64
@@ -94,7 +94,7 @@ type questionedConn struct {
 	n *atomic.Int64
 }
 
-// Read counts a question.
+// Read counts a batch of questions.
 func (c questionedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if bytes.Contains(p[:n], []byte(`"what":"several"`)) {
@@ -103,7 +103,7 @@ func (c questionedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// While nothing changes the leader is asked half as often: each time wakes both nodes.
+// While nothing changes, followers query the leader half as often, because each query wakes both nodes.
 func TestTheLeaderIsAskedSeldomWhileAllIsCalm(t *testing.T) {
 	bubble(t, func(w *world) {
 		var n atomic.Int64
@@ -121,7 +121,7 @@ func TestTheLeaderIsAskedSeldomWhileAllIsCalm(t *testing.T) {
 	})
 }
 
-// Each question is answered as by itself, and there are only so many.
+// Each question of a batch gets its own answer, and the number of questions is limited.
 func TestSeveralQuestionsAreAnsweredEachByItself(t *testing.T) {
 	three(t, func(w *world) {
 		f := w.follower().node

@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-// hanging is a cluster whose leader may hang: so many nodes, some of them gateways.
+// hanging describes a cluster whose leader may hang: its number of nodes, and how many are gateways.
 type hanging struct {
 	name            string
 	nodes, gateways int
@@ -20,7 +20,7 @@ func hangings() []hanging {
 	return []hanging{{"3 nodes", 3, 0}, {"5 nodes", 5, 0}, {"2 nodes and a gateway", 2, 1}, {"3 nodes and 2 gateways", 3, 2}}
 }
 
-// play starts the cluster, all of it voters, and waits until it serves.
+// play starts the cluster, whose nodes all vote, waits until it serves, and runs f.
 func (h hanging) play(t *testing.T, f func(w *world)) {
 	t.Helper()
 	bubble(t, func(w *world) {
@@ -49,7 +49,7 @@ func (h hanging) play(t *testing.T, f func(w *world)) {
 	})
 }
 
-// hang makes a process that leads hang in one of four ways, and returns what ends it.
+// hang makes a leader hang in one of four ways. end lets it continue.
 func (w *world) hang(p *process, how string) (end func()) {
 	cut := func(to, from bool) {
 		for _, n := range w.others(p) {
@@ -75,8 +75,8 @@ func (w *world) hang(p *process, how string) (end func()) {
 	return w.net.Heal
 }
 
-// A leader that hangs breaks no connection, and Raft's timeout is longer than a lease:
-// the keys of all others waited for 0.85 s.
+// A leader that hangs breaks no connection, and Raft's timeout is longer than a lease. The other nodes replace it before their leases
+// expire. Once, the requests of all other nodes waited for 0.85 s.
 func TestLeaderThatHangsIsReplacedBeforeLeasesEnd(t *testing.T) {
 	t.Parallel()
 	for _, h := range hangings() {
@@ -91,7 +91,7 @@ func TestLeaderThatHangsIsReplacedBeforeLeasesEnd(t *testing.T) {
 	}
 }
 
-// replaces hangs the leader after a while, and looks that nobody else loses a lease.
+// replaces hangs the leader after some time, and checks that no other node loses its lease.
 func (w *world) replaces(how string, after time.Duration) {
 	w.t.Helper()
 	time.Sleep(after)
@@ -124,9 +124,8 @@ func (w *world) replaces(how string, after time.Duration) {
 	}
 }
 
-// The lease that a leader leaves behind when it hangs must last until the next one grants, which
-// is some 200 ms. Of five voters that beat within a moment the first was always given one by
-// the echoes of 100 ms before, and had 195 ms left as it beat again.
+// The leases that a leader leaves when it hangs must last until its successor grants new ones, about 200 ms later. Once, of five voters
+// that sent their heartbeats nearly together, the first always got a lease from echoes 100 ms old, with 195 ms left at its next heartbeat.
 func TestNoLeaseIsMuchShorterThanOthers(t *testing.T) {
 	t.Parallel()
 	for _, h := range hangings() {
@@ -148,7 +147,7 @@ func TestNoLeaseIsMuchShorterThanOthers(t *testing.T) {
 	}
 }
 
-// A leader that is only slow for a moment costs a term at most.
+// A leader that is slow for a moment costs at most one term.
 func TestFalseSuspicionMovesAndPausesNothing(t *testing.T) {
 	t.Parallel()
 	for _, h := range hangings()[:2] {
@@ -185,15 +184,15 @@ func TestFalseSuspicionMovesAndPausesNothing(t *testing.T) {
 	}
 }
 
-// A leader that was replaced and speaks soon after was there: its voters have more patience with
-// the next one, or each pause of a busy machine would cost a term.
+// A leader that was replaced and responds soon afterwards was not dead: its voters wait longer before they suspect the next leader.
+// Otherwise each pause of a busy machine would cost a term.
 func TestLeadersThatAreOftenSlowAreReplacedSeldom(t *testing.T) {
 	t.Parallel()
 	for _, h := range hangings()[:2] {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			h.play(t, func(w *world) {
-				const pauses, pause = 12, 150 * time.Millisecond // within a minute
+				const pauses, pause = 12, 150 * time.Millisecond // within one minute
 				before := w.leader().node.Term()
 				for range pauses {
 					slow := w.leader()
@@ -211,8 +210,7 @@ func TestLeadersThatAreOftenSlowAreReplacedSeldom(t *testing.T) {
 	}
 }
 
-// One that was gone for longer says nothing of the machines: the next that hangs is replaced as
-// soon.
+// A leader that was gone for longer says nothing about the speed of the machines: the next leader that hangs is replaced as quickly.
 func TestALeaderThatWasGoneCostsNoPatience(t *testing.T) {
 	t.Parallel()
 	for _, h := range hangings()[:2] {
@@ -239,7 +237,7 @@ func TestALeaderThatWasGoneCostsNoPatience(t *testing.T) {
 	}
 }
 
-// Who is cut off from the leader alone, or from everybody, elects nobody.
+// A node that is cut off from the leader only, or from all nodes, elects no leader.
 func TestOneNodeThatMissesTheLeaderElectsNone(t *testing.T) {
 	t.Parallel()
 	for _, h := range hangings()[:2] {
@@ -268,8 +266,8 @@ func TestOneNodeThatMissesTheLeaderElectsNone(t *testing.T) {
 	}
 }
 
-// An election is three writes, and on disks of 70 ms each the next in order no longer found
-// out in time that one before it stood: they split the vote, and leases ended for a second.
+// Voters with slow disks campaign one after the other. Once, with disks of 70 ms, the next voter did not learn of a campaign in time,
+// because an election needs three writes. The votes were split, and leases were missing for a second.
 func TestVotersWithSlowDisksStandOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	for _, write := range []time.Duration{20 * time.Millisecond, 70 * time.Millisecond, 150 * time.Millisecond} {

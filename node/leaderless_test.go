@@ -9,9 +9,8 @@ import (
 	"shardway/admin/api"
 )
 
-// Whoever asks for something while an election is under way is told that nobody leads, and
-// to try again. If the leader had just died that was told as a defect of Shardway's own
-// (500 internal, connection refused), and else nothing was said that one could do.
+// A request during an election returns that there is no leader, and to try again. Once, if the leader had just died, the error reported an
+// internal defect (500 internal, connection refused), and otherwise it named no next step.
 func TestActionsDuringAnElectionReportToTryAgain(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "asked"} {
@@ -44,8 +43,8 @@ func TestActionsDuringAnElectionReportToTryAgain(t *testing.T) {
 	}
 }
 
-// Of a leader that ends within a question nobody knows whether it has done what it was asked
-// for, or only written it down. That was told as a defect of Shardway's own, too.
+// If the leader ends during an action, the result is unknown: the action may be done, or only be in the log. Once, this was reported as an
+// internal defect as well.
 func TestActionOfALeaderThatEndsMayHaveHappened(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

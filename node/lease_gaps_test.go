@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// absent reads the metric of the time without a lease.
+// absent returns the value of the metric for the time without a lease.
 func (p *process) absent() time.Duration {
 	p.w.t.Helper()
 	r := prometheus.NewRegistry()
@@ -38,8 +38,7 @@ func TestTimeWithoutALeaseIsCounted(t *testing.T) {
 			w.t.Errorf("%v without a lease in quiet times, want none", got-before)
 		}
 		w.net.Isolate(p.name)
-		// The bubble's time is exact: what is seen in steps of 1 ms is right within
-		// two of them.
+		// The time of the bubble is exact: a value measured in steps of 1 ms is within two steps.
 		var want time.Duration
 		const step = time.Millisecond
 		for i := range 3000 {

@@ -15,8 +15,8 @@ import (
 	"shardway/queue"
 )
 
-// Requests that were refused for want of a lease wait for the next table. A lease
-// that ran out and came back within one step of the agent must make one too.
+// Requests that were refused for lack of a lease wait for the next routing table. A lease that expires and returns within one step of the
+// agent must also produce one.
 func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	timing, pace := ack.DefaultTiming(), ack.DefaultPace()
 	clock := new(clock.Manual)
@@ -48,14 +48,14 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	if !a.router.HasLease() || generation() != first+1 {
 		t.Fatalf("leased %v with table %d after the first grant, want table %d", a.router.HasLease(), generation(), first+1)
 	}
-	for range 3 { // in time: nobody waits
+	for range 3 { // in time: no request waits
 		clock.Advance(100 * time.Millisecond)
 		renew(beat())
 	}
 	if generation() != first+1 {
 		t.Errorf("a renewal made table %d", generation())
 	}
-	for range 4 { // runs out between two steps
+	for range 4 { // expires between two steps
 		clock.Advance(99 * time.Millisecond)
 		a.poll(a.BeginTurn())
 	}

@@ -8,16 +8,15 @@ import (
 	"shardway/shardmap"
 )
 
-// A node that leaves while a request runs on it may lose its disk meanwhile: Raft
-// has ended, so it would learn of no map any more, and its clients wait in vain for
-// shards that others serve. It ends, and does not wait for what runs.
+// A leaving node may lose its disk while a request runs on it. Raft has ended, so the node receives no further map, and its clients would
+// wait in vain for shards that other nodes serve. The node ends without waiting for running requests.
 func TestLeavingNodeWithBrokenDiskEnds(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()
 		rest := w.others(p)
 		for s := range shardmap.Shard(shards) {
-			if _, ok := p.node.Run1(s); ok { // and never ends
+			if _, ok := p.node.Run1(s); ok { // never ends
 				break
 			}
 		}

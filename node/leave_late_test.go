@@ -14,13 +14,13 @@ import (
 	"shardway/shardmap"
 )
 
-// runs counts what the apps of a test have run, by path.
+// runs counts the requests that the apps of a test have processed, by path.
 type runs struct {
 	mu sync.Mutex
 	of map[string]int
 }
 
-// answeringApps starts an app on every node that answers 200.
+// answeringApps starts an app on every node that responds with 200.
 func answeringApps(w *world) *runs {
 	r := &runs{of: map[string]int{}}
 	for _, p := range w.running() {
@@ -62,13 +62,12 @@ func (r *runs) serve(conn net.Conn) {
 	}
 }
 
-// A node that has left and is done with its clients says goodbye, and leaves gossip and
-// Raft, which takes a while: an ingress whose log is behind goes on sending it what was
-// its own. What is on its way as the streams are closed in the end has not run. Nobody
-// said so, and a POST was answered that it may have.
+// A node that has left and has no clients sends its leave notice, and leaves gossip and Raft, which takes some time. An ingress with an
+// older log still forwards requests to it. Requests that arrive while the streams close have not been processed, and are sent again. Once,
+// the node did not report that, and a POST got the response that it may have been processed.
 func TestPostOnItsWayToANodeThatHasLeftGoesOn(t *testing.T) {
 	t.Parallel()
-	const apart = 3 * time.Millisecond // one way: of the requests below some are always on their way
+	const apart = 3 * time.Millisecond // one-way latency: some of the requests below are always in transit
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		w.tune = func(o *node.Options) {

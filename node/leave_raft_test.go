@@ -35,7 +35,7 @@ func TestNodeWithAClientThatStaysLeavesRaft(t *testing.T) {
 	})
 }
 
-// holdsThrough has a client send a request to p for a key of owner, whose app never answers.
+// holdsThrough sends a request through p for a key of owner, whose app never responds.
 func (w *world) holdsThrough(p, owner *process) {
 	w.t.Helper()
 	app, err := owner.host.Listen(":9000")

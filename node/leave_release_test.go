@@ -10,10 +10,9 @@ import (
 	"shardway/shardmap"
 )
 
-// Who stops and keeps its shards, because nobody is left to take them, has its app release
-// them all the same: as the last node, or with all others. Its process ended a moment after
-// it had asked for that, and what the app had not written by then was lost; with a client
-// that did not go, it ended at once.
+// A node that stops and keeps its shards, because no other node can take them, has its app release them, as the last node and when all
+// nodes stop. Once, its process ended a moment after it had requested that, and state that the app had not stored was lost. With a client
+// that stayed connected, it ended immediately.
 func TestAppReleasesWhatItsNodeKeepsAsItStops(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "b", "c"}} {
@@ -65,8 +64,7 @@ func TestAppReleasesWhatItsNodeKeepsAsItStops(t *testing.T) {
 	}
 }
 
-// occupied has a client send a request for a key of p, which its app never answers, and
-// returns once it is there.
+// occupied sends a request for a key of p, to which its app never responds, and returns once the request has arrived.
 func (w *world) occupied(p *process) {
 	w.t.Helper()
 	app, err := p.host.Listen(":9000")

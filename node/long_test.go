@@ -11,8 +11,8 @@ import (
 	"shardway/internal/simnet"
 )
 
-// failures are the answers of the tally but those that are none of the node's:
-// it answered 200, or a dial met the moment in which nobody listens.
+// failures returns the number of failed requests that are the fault of a node. A response of 200, and a dial at a moment without a
+// listener, are not.
 func (s *storm) failures() int {
 	failed := 0
 	for what, n := range s.witness.tally() {
@@ -23,7 +23,7 @@ func (s *storm) failures() int {
 	return failed
 }
 
-// quiet waits until no request is under way.
+// quiet waits until no request is in flight.
 func (s *storm) quiet() {
 	s.t.Helper()
 	load := s.load
@@ -86,9 +86,8 @@ func TestTwentyJoinsInAStorm(t *testing.T) {
 	})
 }
 
-// With 30 % of everything lost, lost segments come 200 ms late and later, so
-// leases end and leaders change. One owner at a time, requests answered, and what
-// it costs is told.
+// With a packet loss of 30 %, segments arrive 200 ms late or later, so leases expire and leaders change. Each shard has one owner at a
+// time, requests get responses, and the test logs the cost.
 func TestLossyNetworkStillServes(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{3, 5}[:share(2, 1)] {
@@ -125,8 +124,8 @@ func TestLossyNetworkStillServes(t *testing.T) {
 	}
 }
 
-// What resets that something between the nodes forges may cost, by takeover: nothing;
-// requests of the old owner that go on for a while; or two that admit.
+// Forged resets between nodes may cost, depending on the takeover: nothing, requests of the old owner that continue for a while, or two
+// nodes that admit requests.
 func TestForgedResetsCostWhatTheTakeoverAllows(t *testing.T) {
 	t.Parallel()
 	for _, takeover := range []ack.Takeover{ack.TakeoverTimeout, ack.TakeoverLease, ack.TakeoverImmediate} {

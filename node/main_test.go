@@ -15,6 +15,5 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// share is how much of something a run does that takes longest: under the race
-// detector, the smaller part.
+// share returns all, or under the race detector the smaller number race.
 func share(all, race int) int { return raceflag.Share(all, race) }

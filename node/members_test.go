@@ -10,7 +10,7 @@ import (
 	"shardway/node"
 )
 
-// cluster starts so many nodes, of which three vote, and returns once they serve.
+// cluster starts the given number of nodes, of which three vote, and returns once they serve.
 func cluster(w *world, deadAfter time.Duration, nodes int) {
 	w.t.Helper()
 	w.tune = func(o *node.Options) { o.MaxVoters, o.RemoveDeadAfter = 3, deadAfter }
@@ -23,7 +23,7 @@ func cluster(w *world, deadAfter time.Duration, nodes int) {
 	w.untilVoters(3)
 }
 
-// voter returns a node that votes and does not lead, or leads if it is to.
+// voter returns the leader if leads is true, and a voter that does not lead otherwise.
 func (w *world) voter(leads bool) *process {
 	w.t.Helper()
 	for _, p := range w.running() {
@@ -51,9 +51,8 @@ func (w *world) untilServers(want ...string) {
 	})
 }
 
-// Three of five nodes vote. One voter died, and long after another one: of three
-// live nodes one could vote, and nobody led for good. The place of a dead one
-// is filled before it is taken out.
+// A dead voter is replaced before it is removed. Once, three of five nodes voted. One voter died, and long after it another one: of three
+// live nodes one could vote, and there was no leader for good.
 func TestDeadVotersPlacesAreFilled(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{true, false}[:share(2, 1)] {
@@ -73,8 +72,7 @@ func TestDeadVotersPlacesAreFilled(t *testing.T) {
 	}
 }
 
-// A dead voter with nobody to take its place stays if three votes are not left
-// without it.
+// A dead voter without a replacement stays if fewer than three votes would be left.
 func TestDeadVoterStaysWithoutASpare(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -89,7 +87,7 @@ func TestDeadVoterStaysWithoutASpare(t *testing.T) {
 	})
 }
 
-// Nodes without a vote that crashed stayed in the configuration for ever.
+// A crashed nonvoter is removed after its time. Once, it stayed in the configuration forever.
 func TestCrashedNonvoterIsRemovedAfterItsTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

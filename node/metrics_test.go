@@ -10,7 +10,7 @@ import (
 	"shardway/admin/api"
 )
 
-// gathered are the metrics of a node, by name.
+// gathered returns the metrics of a node, by name.
 func (p *process) gathered() map[string][]*dto.Metric {
 	p.w.t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -28,8 +28,7 @@ func (p *process) gathered() map[string][]*dto.Metric {
 	return all
 }
 
-// value returns a gauge or counter, or how many a histogram has counted, of the first
-// metric that has a label of that value.
+// value returns the value of a gauge or counter, or the count of a histogram, of the first metric that has a label of the value of.
 func value(all map[string][]*dto.Metric, name, of string) float64 {
 	for _, m := range all[name] {
 		if of == "" {
@@ -44,8 +43,8 @@ func value(all map[string][]*dto.Metric, name, of string) float64 {
 	return -1
 }
 
-// A leader's metrics tell how its cluster is. No label has a blank, which every query
-// would have to quote, and histograms are of both kinds.
+// The metrics of a leader show the state of the cluster. No label contains a blank, which every query would have to quote, and histograms
+// are available in both formats.
 func TestMetricsShowClusterState(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)

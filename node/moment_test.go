@@ -9,15 +9,14 @@ import (
 	"shardway/node"
 )
 
-// What is so for a moment as nodes begin, come and go is nothing that is the matter: nobody is told
-// that a node has no peers yet, waits for others, or is not in the map yet, nor that there is an even
+// Short-lived states while nodes start, join and leave are not reported: no peers yet, waiting for others, not in the map yet, or an even
 // number of voters.
 func TestBriefStatesAreNotReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
 		told := map[string]bool{}
-		// settles looks until these serve, and for a while longer.
+		// settles checks until the named nodes serve, and for a while longer.
 		settles := func(long time.Duration, names ...string) {
 			enough := time.Time{}
 			w.until(fmt.Sprintf("%v serve", names), func() bool {
@@ -49,8 +48,7 @@ func TestBriefStatesAreNotReported(t *testing.T) {
 	})
 }
 
-// Nodes without an app that begin first do not say that nobody may own shards before those have had a
-// moment that may.
+// A node without an app that starts first does not report that no node may own shards before nodes with an app have had time to start.
 func TestStartingNodeWithoutAppWaitsForOthers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -8,8 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-// Why a shard is where it is, is in the log: every node tells the same, a leader that
-// comes later and a node that has restarted, too.
+// The reason for each shard's location is in the log: every node reports the same, also a later leader and a restarted node.
 func TestEveryNodeReportsWhyAShardMoved(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -20,7 +19,7 @@ func TestEveryNodeReportsWhyAShardMoved(t *testing.T) {
 		w.untilSettled(w.others(crashed)...)
 		crashed.restart()
 		w.untilSettled("a", "b", "c")
-		next := w.committed().Owner(shard) // it may be back where it was
+		next := w.committed().Owner(shard) // it may be back at its first owner
 		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: string(next)})
 		w.until("it owns nothing", func() bool { return w.committed().ShardCount(next) == 0 })
 		w.until("all know", func() bool {

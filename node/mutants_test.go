@@ -10,9 +10,8 @@ import (
 	"shardway/internal/overlay"
 )
 
-// rule is one that the machines of package ack cannot keep by themselves: it is about
-// the order in which a node asks Raft, its clock and the network. Without it the test
-// named must fail.
+// rule is a rule that the machines of package ack cannot enforce themselves, because it concerns the order in which a node uses Raft, its
+// clock and the network. Without the rule, the named test must fail.
 type rule struct {
 	name, test string
 	edits      []overlay.Edit
@@ -48,8 +47,8 @@ func rules() []rule {
 	}
 }
 
-// TestEveryRuleOfTheNodeIsNeeded builds the tests without each of the rules. If an edit
-// does not find its place any more, because the line has changed, change it with it.
+// TestEveryRuleOfTheNodeIsNeeded builds the tests without each of the rules. If the text of an edit is not found, because the line has
+// changed, change the edit as well.
 func TestEveryRuleOfTheNodeIsNeeded(t *testing.T) {
 	if testing.Short() || share(0, 1) == 1 {
 		t.Skip("builds the package with mistakes, and without the race detector")
@@ -74,7 +73,7 @@ func TestEveryRuleOfTheNodeIsNeeded(t *testing.T) {
 	var all []string
 	for i, r := range rules() {
 		all = append(all, r.test)
-		// What a test meets differs a little from one play to the next.
+		// Each run of a test differs a little from the other runs.
 		var out []byte
 		var err error
 		for range 3 {

@@ -14,7 +14,7 @@ import (
 	"shardway/peer/mux"
 )
 
-// lane opens a lane from one node to another, once there is a trunk.
+// muxStream opens a mux stream from one node to another, once there is a mux session.
 func (w *world) muxStream(from *process, to string) (l *mux.Stream) {
 	w.t.Helper()
 	w.until("there is a lane from "+from.name+" to "+to, func() bool {
@@ -24,8 +24,8 @@ func (w *world) muxStream(from *process, to string) (l *mux.Stream) {
 	return l
 }
 
-// A trunk is sealed by the secret of when it was dialed. With the next one it takes no more
-// lanes, and those that there are go on to their end.
+// A mux session is encrypted with the secret at the time of its dial. Once the secret is replaced, the session takes no new streams, and
+// its open streams run to their end.
 func TestStreamsUseNewMuxSessionOnceSecretIsReplaced(t *testing.T) {
 	sealed(t, func(w *world, v *vault) {
 		v.three()
@@ -50,7 +50,7 @@ func TestStreamsUseNewMuxSessionOnceSecretIsReplaced(t *testing.T) {
 	})
 }
 
-// gatedApp starts an app on a node that answers once it is told to.
+// gatedApp starts an app on a node that responds when answer is closed. asked is the number of requests.
 func gatedApp(w *world, p *process) (asked *atomic.Int32, answer chan struct{}) {
 	w.t.Helper()
 	ln, err := p.host.Listen(":9000")
@@ -79,9 +79,8 @@ func gatedApp(w *world, p *process) (asked *atomic.Int32, answer chan struct{}) 
 	return asked, answer
 }
 
-// A node that is told to stop finishes what has come to it by lanes, and serves what comes
-// meanwhile by connections or elsewhere. At its end it says which lane was the last: trunks end
-// with their lanes, and none breaks.
+// A stopping node finishes the requests of its mux streams, and serves requests that meanwhile arrive by connections or mux streams. At its
+// end it sends the number of the last stream: sessions end with their streams, and none breaks.
 func TestStoppingNodeFinishesRequestsOfMuxStreams(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// A leader whose quorum needs the only other voter that is there takes it for gone 500 ms after
-// its last answer to one of Raft's heartbeats. With 194 ms between those it would give up, and with it
-// everybody's lease, for a pause of that voter's of 320 ms; by its own lease it bears 400.
+// A leader whose quorum needs the only other reachable voter gives up 500 ms after the last answer of that voter to a Raft heartbeat. With
+// 194 ms between Raft heartbeats, a pause of that voter of 320 ms would cost all leases. By its own lease the leader tolerates 400 ms.
 func TestLeaderOutlastsAPauseOfAVoterThatItNeeds(t *testing.T) {
 	t.Parallel()
 	for voters := 2; voters <= 3; voters++ {

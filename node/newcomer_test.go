@@ -7,9 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A node has its first lease a heartbeat or two after it is there, for that takes
-// a word of a quorum of voters since. It used to be given shards before, and for
-// that long nobody served them.
+// A new node gets its first lease one or two heartbeats after its start, because a quorum of voters must confirm it first. Once, it got
+// shards before, and no node served them for that time.
 func TestNewcomerHasALeaseWhenItsShardsCome(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		for i := range share(8, 1) {
@@ -18,7 +17,7 @@ func TestNewcomerHasALeaseWhenItsShardsCome(t *testing.T) {
 				w.start("e")
 				w.untilSettled("a", "b", "c", "d", "e")
 				w.untilVoters(5)
-				time.Sleep(time.Duration(i) * 13 * time.Millisecond) // elsewhere between two heartbeats
+				time.Sleep(time.Duration(i) * 13 * time.Millisecond) // another offset between two heartbeats
 				name := "f"
 				if restart {
 					name = w.follower().name

@@ -18,7 +18,7 @@ import (
 	"shardway/shardmap"
 )
 
-// journal is what nodes log.
+// journal collects the log lines of nodes.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -31,7 +31,7 @@ func (j *journal) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// about returns how many lines say it, and how long the longest is.
+// about returns how many lines contain the text, and the length of the longest.
 func (j *journal) about(text string) (n, longest int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -43,7 +43,7 @@ func (j *journal) about(text string) (n, longest int) {
 	return n, longest
 }
 
-// opens dials a node as another one, from a host of its own.
+// opens dials a node under the id of another one, from its own host.
 func opens(w *world, h *simnet.Host, from, to *process, kind peer.Kind) *peer.Conn {
 	w.t.Helper()
 	cluster := w.leader().node.State().ClusterID()
@@ -58,9 +58,8 @@ func opens(w *world, h *simnet.Host, from, to *process, kind peer.Kind) *peer.Co
 	return c
 }
 
-// Who has a node's key wrote a line into the leader's log with each heartbeat of a
-// process that is not the node, and with each that is none; and as long a name as
-// he liked with what he asked for.
+// A client with the key of a node cannot fill the log. Once, each heartbeat of another process, and each invalid one, wrote a line into the
+// leader's log, and names in requests had no length limit.
 func TestOneNodeCannotFillTheLog(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
@@ -99,7 +98,7 @@ func TestOneNodeCannotFillTheLog(t *testing.T) {
 			}
 		}
 		long := strings.Repeat("x", 1<<18)
-		time.Sleep(5 * time.Second) // the election is long enough ago
+		time.Sleep(5 * time.Second) // long after the election
 		for name, q := range map[string]any{
 			"timing changed":   map[string]any{"what": "timing", "by": long, "timing": api.Timing{Lease: "501ms"}},
 			"action requested": map[string]any{"what": "do", "action": api.Action{Verb: api.Remove, Node: long, By: long}},

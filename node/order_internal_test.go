@@ -25,9 +25,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A heartbeat says: when that answer was sent, no newer term had begun here. It is
-// true only if the echo is read before the term: an answer that comes between the two
-// may have been sent after this node voted for another leader.
+// A heartbeat states that no newer term had begun here when the answer that it echoes was sent. It must read the echo before the term: an
+// answer that arrives between the two may have been sent after this node voted for another leader.
 func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	clock := new(clock.Manual)
 	clock.Advance(time.Hour)
@@ -58,7 +57,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	if sent.Echo != (ack.Echo{Term: 4, Number: 7}) || sent.Term != 4 {
 		t.Errorf("echo %+v in term %d; the answer that came while the term was read must not be echoed yet", sent.Echo, sent.Term)
 	}
-	term = 5 // it voted for another
+	term = 5 // it has voted for another leader
 	a.protocol.HeartbeatNow()
 	a.poll(a.BeginTurn())
 	if sent.Term != 5 {
@@ -66,15 +65,14 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	}
 }
 
-// raftOf is a Raft that has a term and one voter.
+// raftOf is a Raft with a fixed term and one voter.
 type raftOf struct{ term uint64 }
 
 func (r raftOf) Term() uint64   { return r.term }
 func (raftOf) Voters() []string { return []string{"a/d"} }
 
-// A redial that found nobody before this node was elected says nothing about a process
-// that began since, with a lease of the leader before. It must be tried again, and only
-// then counts.
+// A redial that found no listener before the election of this node says nothing about a process that started later, with a lease of the
+// previous leader. It must be repeated, and only then counts.
 func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{o: Options{Clock: clock.Virtual()}}
@@ -93,7 +91,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 		n.crashDetector.Start(t.Context())
 		time.Sleep(time.Second)
 		n.crashDetector.ConnClosed("b", crashdetect.Process{Boot: 1, Nonce: 9})
-		time.Sleep(20 * time.Millisecond) // in the middle of the dial
+		time.Sleep(20 * time.Millisecond) // during the dial
 		turn := leader.NewDriver(leader.DriverOptions{
 			Leader: leader.Options{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
 			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, NewestState: ack.NewState,
@@ -120,10 +118,9 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 	})
 }
 
-// ReceiveAsLeader returns what has a leader's turn of this node's present term hear a node's next
-// heartbeat, also once the term is over, and tells for how long it then lets that serve.
-// The turn is another one than leads, over the same Raft: it has heard so far what the
-// leading one has, and what it answers nobody gets.
+// ReceiveAsLeader returns a function that passes a node's next heartbeat to a leader loop of this node's current term, also after that
+// term, and returns the time for which the node may then serve. The loop is a second one on the same Raft: it starts with the heartbeats
+// that the real one has received, and its answers are discarded.
 func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func() time.Duration {
 	term, _ := n.raft.Leadership()
 	views, _ := n.leadership.Load().View(ctx)
@@ -148,7 +145,7 @@ func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func()
 		return serve
 	}
 	turn.Handle(leader.BarrierApplied{})
-	for range 2 { // the second time they confirm what the first was answered
+	for range 2 { // the second heartbeats confirm the answers to the first ones
 		for _, v := range views {
 			time.Sleep(time.Millisecond)
 			hear(v.Node)

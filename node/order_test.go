@@ -7,9 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A leader learns from its own Raft server that it may be none any more, before each
-// message: a heartbeat that it hears after it voted for another gets no lease, also
-// where its loop has not noticed yet.
+// Before each answer, a leader asks its Raft server whether it still leads. A heartbeat that arrives after it has voted for another leader
+// gets no lease, also if its loop has not noticed yet.
 func TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)

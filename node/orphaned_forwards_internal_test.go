@@ -9,9 +9,9 @@ import (
 	"shardway/shardmap"
 )
 
-// All nodes of a cluster were killed and started again. One went through its log, by
-// which another had been dropped once, and gave up a POST that it had just forwarded to
-// it: 502, it may have run, though nothing was wrong with that node any more.
+// Old log entries abort no forwarded request. Once, all nodes of a cluster were killed and started again. A node replayed its log, in which
+// another node had once been excluded, and aborted a POST that it had just forwarded to that node: 502, it may have been processed,
+// although that node was healthy.
 func TestOldLogAbandonsNoForwardedRequest(t *testing.T) {
 	freed := 0
 	f := orphanedForwards{log: zerolog.Nop(), abort: func(func(shardmap.Shard, string) bool) int { freed++; return 1 }}
@@ -22,7 +22,7 @@ func TestOldLogAbandonsNoForwardedRequest(t *testing.T) {
 			t.Fatalf("%s: freed %d times, want %d", what, freed, want)
 		}
 	}
-	f.checkPending = true // the map that it began with
+	f.checkPending = true // the map at its start
 	f.abortIfCaughtUp(297, gone)
 	step("nobody has said how old that is", 0)
 	f.checkPending = true
@@ -46,9 +46,8 @@ func TestOldLogAbandonsNoForwardedRequest(t *testing.T) {
 	step("one that is proposed", 3)
 }
 
-// All nodes were killed while a proposal was open that dropped the first of them. A POST
-// that one of them forwarded to it, as soon as both were back, was given up as its log came
-// to that proposal.
+// Once, all nodes were killed while a proposal was open that excluded the first of them. After the restart, another node forwarded a POST
+// to it, and aborted it when its log reached that proposal.
 func TestDropOfBeforeTheStartForsakesNothing(t *testing.T) {
 	for _, tt := range []struct {
 		drop ack.Drop

@@ -12,13 +12,12 @@ import (
 	"shardway/shardmap"
 )
 
-// All nodes were killed with a proposal open that drops one of them. One of the others went
-// through its log, by which a shard had moved away from that one before. A POST for it that
-// it had just forwarded there, by the map of before, was given up as its log came to the
-// proposal: 502, it may have run, though that node was back and well.
+// Once, all nodes were killed while a proposal was open that excluded one of them. Another node replayed its log, in which a shard had
+// moved away from the excluded node. By the previous map it had just forwarded a POST for that shard, and aborted it when its log reached
+// the proposal: 502, it may have been processed, although the other node was back and healthy.
 func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 	t.Parallel()
-	const apart = 30 * time.Millisecond // one way
+	const apart = 30 * time.Millisecond // one-way latency
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		base := w.committed()
@@ -35,7 +34,7 @@ func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 		l.kill()
 		p.kill()
 
-		// Back, p goes by the first map for a moment, and the other has none yet.
+		// After its restart, p uses the first map for a moment, and the other node has none yet.
 		further := make(chan struct{})
 		p.log.before = func() {
 			if p.node.Known().Committed().Epoch() == base.Epoch() {
@@ -53,7 +52,7 @@ func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 		})
 		w.net.SetLink(p.name, gone.name, simnet.Link{Latency: apart})
 		answered := ask(w, p, gone.name, "/")
-		time.Sleep(5 * apart) // two round trips for the stream, and the request is under way
+		time.Sleep(5 * apart) // after two round trips for the stream, the request is in flight
 		if n := p.node.Forwarded(gone.name); n != 1 {
 			w.t.Errorf("%d requests are under way to %s, want 1", n, gone.name)
 		}
@@ -73,7 +72,7 @@ func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 	})
 }
 
-// shardAsked returns the shard of which ask asks in this map.
+// shardAsked returns the shard of owner for which ask sends its request in this map.
 func shardAsked(m *shardmap.Map, owner string) shardmap.Shard {
 	for i := 0; ; i++ {
 		if s := shardmap.ShardOf(fmt.Sprint("k", i), shards); m.Owner(s) == shardmap.NodeID(owner) {

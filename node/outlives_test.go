@@ -17,17 +17,16 @@ import (
 	"shardway/shardmap"
 )
 
-// A node that fails closes its ports as if it were killed, and who is refused there
-// takes its shards as soon as its lease has run out. What an app within it still runs
-// has to end before, or the process: here dead-after is long beside the lease, and the
-// handler does not heed its Done.
+// A failing node closes its ports as if it were killed, and a node whose dial is refused takes its shards as soon as the lease has expired.
+// Handlers of an app in the same process must end before; otherwise the process must end. In this test dead-after is much longer than the
+// lease, and the handler ignores its Done channel.
 func TestHandlerOutlivesNoFailedNode(t *testing.T) {
 	bubble(t, func(w *world) {
 		began, over := make(chan string, 1), make(chan struct{})
 		var once sync.Once
 		w.tune = func(o *node.Options) {
 			o.Timing.DeadAfter = 2 * time.Minute
-			o.Overdue = func(error) { once.Do(func() { close(over) }) } // the process's end
+			o.Overdue = func(error) { once.Do(func() { close(over) }) } // stands for the end of the process
 			o.Proxy.Handler = func(ctx *fasthttp.RequestCtx) {
 				began <- string(ctx.Request.Header.Peek("Shardway-Node"))
 				<-over
@@ -59,7 +58,7 @@ func TestHandlerOutlivesNoFailedNode(t *testing.T) {
 			w.t.Fatalf("it runs on %q", at)
 		}
 		p.disk.breaks()
-		w.start("d") // which makes it write
+		w.start("d") // a join makes it write
 		rest := w.others(p)
 		w.until("another node admits its shard", func() bool {
 			for _, name := range rest {
@@ -79,9 +78,8 @@ func TestHandlerOutlivesNoFailedNode(t *testing.T) {
 	})
 }
 
-// A hook in the node's own process that heeds no end of its context kept Run from
-// returning for ever: a node that stops, or fails, waits for the calls that it cut, and
-// nobody can end a function. Now the process ends.
+// Once, a hook in the node's own process that ignored its context kept Run from returning: a node that stops, or fails, waits for the calls
+// that it has cancelled, and a function cannot be ended from outside. Now the process ends.
 func TestHookOutlivesNoStop(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		for _, kind := range []agent.HookKind{agent.HookAcquire, agent.HookRelease} {
@@ -105,7 +103,7 @@ func (w *world) outlastedBy(kind agent.HookKind, fails bool) {
 	hooked := w.tune
 	w.tune = func(o *node.Options) {
 		hooked(o)
-		o.Overdue = func(why error) { // the process's end
+		o.Overdue = func(why error) { // stands for the end of the process
 			select {
 			case over <- why:
 			default:
@@ -122,11 +120,11 @@ func (w *world) outlastedBy(kind agent.HookKind, fails bool) {
 	p := w.all["a"]
 	if fails {
 		p.disk.breaks()
-		w.start("b") // which makes it write
+		w.start("b") // a join makes it write
 	}
 	p.stop()
 	if kind == agent.HookRelease && fails {
-		close(returns) // a node that fails releases nothing
+		close(returns) // a failing node releases nothing
 		<-p.done
 		return
 	}
@@ -137,14 +135,14 @@ func (w *world) outlastedBy(kind agent.HookKind, fails bool) {
 		}
 	case <-p.done:
 		w.t.Error("Run returned while a hook ran on")
-	case <-time.After(time.Hour): // of the bubble: nothing else will happen
+	case <-time.After(time.Hour): // time of the bubble: nothing else happens
 		w.t.Error("a hook that does not return keeps the process from ending")
 	}
 	close(returns)
 	<-p.done
 }
 
-// Nor does a hook outlive a node that fails, for the same reason as a handler.
+// A hook does not outlive a failing node either, for the same reason as a handler.
 func TestHookOutlivesNoFailedNode(t *testing.T) {
 	bubble(t, func(w *world) {
 		l := newLedger()
@@ -165,7 +163,7 @@ func TestHookOutlivesNoFailedNode(t *testing.T) {
 			hooked(o)
 			o.Timing.DeadAfter = 2 * time.Minute
 			name := o.Dir.Node()
-			o.Overdue = func(error) { // the process's end, and its app's
+			o.Overdue = func(error) { // stands for the end of the process and its app
 				once.Do(func() {
 					l.dies(name)
 					close(over)
@@ -180,10 +178,10 @@ func TestHookOutlivesNoFailedNode(t *testing.T) {
 		w.until("every shard is served", w.allServed)
 		p := w.leader()
 		victim.Store(&p.name)
-		w.start("d") // to which it releases shards
+		w.start("d") // it releases shards to the new node
 		shard := (<-began).Shards[0].Shard
 		p.disk.breaks()
-		w.start("e") // which makes it write
+		w.start("e") // a join makes it write
 		rest := w.others(p)
 		w.until("another node admits the shard", func() bool {
 			for _, name := range rest {

@@ -17,17 +17,16 @@ import (
 	"shardway/queue"
 )
 
-// A handler in this process that goes on after its lease was lost and its request cut
-// would run beside the next owner's (G1): before dead-after is over the process is told
-// to end. One that returns, or whose node has a lease again, ends nothing; nor does an
-// app in another process, whose requests end with their connections.
+// A handler in this process that continues after its lease was lost and its request was aborted would run together with the next owner
+// (G1): the process must end before dead-after is over. A handler that returns, or whose node has a lease again, does not end the process.
+// Neither does an app in another process, whose requests end with their connections.
 func TestHandlerThatOutlivesItsLease(t *testing.T) {
 	timing, pace := ack.DefaultTiming(), ack.DefaultPace()
 	for _, tc := range []struct {
 		name             string
 		inside, returns  bool
 		renewed, overdue bool
-		hook             bool // not a handler: its shard is being released, or acquired
+		hook             bool // a hook call, not a handler: its shard is released or acquired
 	}{
 		{"goes on", true, false, false, true, false},
 		{"returns when it is told to", true, true, false, false, false},
@@ -83,7 +82,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			if (told != 0) != tc.overdue {
 				t.Fatalf("told: %v, want %v", told != 0, tc.overdue)
 			}
-			// A tenth is for clocks that differ: ours may be the slow one.
+			// A tenth is the allowance for clock differences: this clock may be the slow one.
 			if tc.overdue && told-began > timing.DeadAfter*10/11 {
 				t.Errorf("told %v after the grant: another node may have the shard at %v by a faster clock", told-began, timing.DeadAfter)
 			}
@@ -91,7 +90,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 	}
 }
 
-// An app in another process ends with its connections: nobody watches over it.
+// An app in another process ends its requests with their connections, so no guard watches it.
 func TestNoGuardWatchesAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())

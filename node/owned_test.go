@@ -12,7 +12,7 @@ import (
 	"shardway/shardmap"
 )
 
-// held counts what a node says of its shards, by state.
+// held counts the shards that a node lists, by state.
 func (w *world) held(name string) (states map[string]int, list api.OwnedList) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -34,7 +34,7 @@ func (w *world) held(name string) (states map[string]int, list api.OwnedList) {
 	return states, list
 }
 
-// What a node says that it has is what it admits, whether its app is told or not.
+// A node lists exactly the shards for which it admits requests, with and without hooks.
 func TestHeldIsWhatIsAdmitted(t *testing.T) {
 	for _, hooked := range []bool{false, true} {
 		bubble(t, func(w *world) {
@@ -59,7 +59,7 @@ func TestHeldIsWhatIsAdmitted(t *testing.T) {
 	}
 }
 
-// A shard whose app cannot acquire it says why.
+// A shard that the app cannot acquire is listed with the reason.
 func TestHeldReportsWhyAShardIsNotServed(t *testing.T) {
 	bubble(t, func(w *world) {
 		var well atomic.Bool

@@ -16,16 +16,15 @@ import (
 	"shardway/queue"
 )
 
-// With 3 000 clients at one node the agent's turn came later than a quarter of the lease
-// now and then. That counted as a pause: the lease was void, though it held for hundreds of
-// milliseconds more, and all requests waited for the next one. What the process has used
-// of a processor meanwhile tells the two apart.
+// A late turn of a busy process is no pause. Once, with 3 000 clients at one node, the agent's turn was sometimes late by more than a
+// quarter of the lease. This counted as a pause: the lease was void, although it was valid for hundreds of milliseconds more, and all
+// requests waited for the next one. The processor time that the process has used meanwhile distinguishes the two cases.
 func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 	timing := ack.DefaultTiming()
 	late := timing.Lease/4 + 5*time.Millisecond
 	for name, c := range map[string]struct {
 		used time.Duration
-		want bool // the lease holds
+		want bool // the lease stays valid
 	}{
 		"paused": {used: 0}, "hardly there": {used: late/8 - time.Millisecond},
 		"busy": {used: late / 8, want: true}, "busy with all it has": {used: 4 * late, want: true},
@@ -71,8 +70,8 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 	}
 }
 
-// What was used is not asked at each turn: what a process used between two that came together
-// is not known to be of the pause after them.
+// The processor time is not read at each turn. Time that was used between two turns in quick succession does not count for the pause that
+// follows.
 func TestWhatWasUsedBeforeAPauseDoesNotCount(t *testing.T) {
 	used := time.Duration(0)
 	x := pauseDetector{cpuTime: func() (time.Duration, bool) { return used, true }}

@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-// pausing starts a, b and c in rebalance mode stop-the-world.
+// pausing starts a, b and c in rebalance mode stop-the-world, and runs f.
 func pausing(t *testing.T, f func(w *world)) {
 	t.Helper()
 	bubble(t, func(w *world) {
@@ -34,8 +34,8 @@ func (p *process) admits() bool {
 	return false
 }
 
-// A node whose log was late got its lease from the new leader before it had heard
-// of that one's proposal, and started requests by the map of the leader before.
+// A node whose log is late admits no requests before it has the new leader's proposal. Once, it got its lease from the new leader first,
+// and started requests by the map of the previous one.
 func TestStopTheWorldHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
 	pausing(t, func(w *world) {
 		old, term := w.leader(), w.leader().node.API().Status().Term
@@ -46,7 +46,7 @@ func TestStopTheWorldHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
 			w.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}
 		w.until("another leads", func() bool { l := w.leader(); return l != nil && l.node.API().Status().Term > term })
-		time.Sleep(600 * time.Millisecond) // what the old one granted has run out
+		time.Sleep(600 * time.Millisecond) // the leases of the old leader have expired
 		w.until("it has a lease of the new leader", p.node.Leased)
 		for range 200 {
 			w.moment()
@@ -59,7 +59,7 @@ func TestStopTheWorldHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
 	})
 }
 
-// A gateway has no lease to lose: it routes on, and the owners hold.
+// A gateway has no lease to lose: it continues to route, and the owners queue the requests.
 func TestGatewayRoutesUnderStopTheWorld(t *testing.T) {
 	pausing(t, func(w *world) {
 		w.tune = func(o *node.Options) {

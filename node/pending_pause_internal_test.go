@@ -13,9 +13,9 @@ func TestPauseIsReportedIfItCostTheLeaseOrIsLong(t *testing.T) {
 		leased bool
 	}
 	for name, x := range map[string]struct {
-		gap, end time.Duration // the pause ends at 1s
+		gap, end time.Duration // the pause ends at 1 s
 		looks    []look
-		want     time.Duration // when it is told; zero: never
+		want     time.Duration // when the pause is reported; zero means never
 	}{
 		"renewed in time":              {gap: 130 * ms, end: 1300 * ms, looks: []look{{1000 * ms, false}, {1100 * ms, true}, {1400 * ms, true}}},
 		"renewed, and lost later":      {gap: 130 * ms, end: 1300 * ms, looks: []look{{1100 * ms, true}, {1400 * ms, false}}},

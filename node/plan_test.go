@@ -8,8 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Any node tells what the end of a pause would move, and that is what moves then.
-// An operator may ask any node for a new map. Every node then serves under the new epoch.
+// Every node shows what the end of a pause would move, and exactly that moves then. An operator may request a new map at any node. Every
+// node then serves under the new epoch.
 func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -30,7 +30,7 @@ func TestPlanIsTheNextMap(t *testing.T) {
 		w.untilVoters(3)
 		p := w.follower()
 		w.asks(p, api.Action{Verb: api.Pause, For: "1h"})
-		w.asks(p, api.Action{Verb: api.Drain, Node: "c"}) // what is drained is lost, pause or not
+		w.asks(p, api.Action{Verb: api.Drain, Node: "c"}) // a drained node loses its shards also during a pause
 		w.untilSettled("a", "b")
 		if plan, err := p.node.API().Plan(w.t.Context()); err != nil || len(plan.Moves) > 0 || len(plan.Resumed) > 0 || plan.Pause != "1h" {
 			w.t.Errorf("settled: %+v, %v", plan, err)

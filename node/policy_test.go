@@ -12,7 +12,7 @@ import (
 	"shardway/shardmap"
 )
 
-// asks has a node carry an action out, and waits out a leader that was just elected.
+// asks makes a node process an action, and repeats it while the leader was just elected.
 func (w *world) asks(p *process, a api.Action) {
 	w.t.Helper()
 	w.until(a.Verb.String()+" is carried out", func() bool {
@@ -24,7 +24,7 @@ func (w *world) asks(p *process, a api.Action) {
 	})
 }
 
-// refused asks for what must not be, and checks why.
+// refused sends an action that must be refused, and checks the error.
 func (w *world) refused(p *process, a api.Action, fault error, why string) {
 	w.t.Helper()
 	if err := p.node.API().Do(w.t.Context(), a); !errors.Is(err, fault) || !strings.Contains(err.Error(), why) {
@@ -41,8 +41,7 @@ func (w *world) stateOf(p *process, node string) string {
 	return ""
 }
 
-// Drained, a node owns nothing, is ready and votes. The leader goes first: whoever is
-// drained while it leads, gives leadership away before.
+// A drained node owns nothing, is ready and votes. The leader is drained first: it hands over leadership before.
 func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{false, true} {
@@ -50,7 +49,7 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 			w.untilVoters(3)
 			p := w.voter(leads)
 			rest := w.others(p)
-			// Asked once: who leads next has heard nobody yet, and takes nobody for gone.
+			// One request is enough: the next leader has received no heartbeats yet, and takes no node for dead.
 			if err := w.follower().node.API().Do(w.t.Context(), api.Action{Verb: api.Drain, Node: p.name}); err != nil {
 				w.t.Fatalf("drain %s (leads: %v): %v", p.name, leads, err)
 			}
@@ -79,8 +78,7 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 	}
 }
 
-// With one of three drained, the second must not be: once both stop, nobody is left
-// that could elect a leader.
+// With one of three nodes drained, a drain of a second one is refused: once both stop, the remaining node could elect no leader.
 func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -88,15 +86,15 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "c"})
 		w.untilSettled("a", "b")
 		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b"}, api.ErrRefused, `without node "b", 1 of 3 voters remain and 2 are required (c is drained)`)
-		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "c"}) // once more is no other
+		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "c"}) // a repeated drain is not another one
 		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "b", Force: true})
 		w.untilSettled("a")
-		// It is drained already, and what that endangers was said: nobody needs force again.
+		// The node is drained already and its risk was confirmed, so a repeated drain needs no force.
 		if err := w.follower().node.API().Do(w.t.Context(), api.Action{Verb: api.Drain, Node: "b"}); err != nil {
 			w.t.Errorf("drained once more: %v", err)
 		}
 		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "a"}, api.ErrRefused, "without node \"a\", 0 of 3 voters remain")
-		// By force all the same. Nobody is left to own anything: the map stays.
+		// With force the drain is accepted. No node is left to own shards, so the map stays.
 		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "a", Force: true})
 		for range 200 {
 			w.moment()
@@ -105,7 +103,7 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 	})
 }
 
-// Two drains at once would each leave a quorum with the other one.
+// Each of two concurrent drains would leave a quorum that includes the other node, so one is refused.
 func TestOfTwoDrainsAtOnceOneIsRefused(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -130,7 +128,7 @@ func TestOfTwoDrainsAtOnceOneIsRefused(t *testing.T) {
 	})
 }
 
-// Two voters: the loss of either stops the cluster, so neither may be on its way out.
+// With two voters, the loss of either stops the cluster, so neither can be drained.
 func TestOneOfTwoVotersIsNotDrained(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -142,7 +140,7 @@ func TestOneOfTwoVotersIsNotDrained(t *testing.T) {
 	})
 }
 
-// A voter that is not heard counts as gone.
+// A voter without heartbeats counts as dead.
 func TestDrainCountsNodesWithHeartbeats(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -209,7 +207,7 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 	})
 }
 
-// The pause ends by itself, counted by whoever leads.
+// The pause ends automatically, measured by the current leader.
 func TestPauseEndsByItself(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -222,7 +220,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	})
 }
 
-// Under the name of a removed node another one may come.
+// A new node may have the name of a removed one.
 func TestRemoveForgetsWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -243,8 +241,7 @@ func TestRemoveForgetsWhatWasAsked(t *testing.T) {
 	})
 }
 
-// What a node asks of the leader was judged by nobody before. An entry of the log that
-// cannot be read would stop every node for good.
+// Once, the leader did not validate actions that a node forwarded. A log entry that cannot be read would stop every node for good.
 func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -261,7 +258,7 @@ func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 		} {
 			w.refused(w.follower(), a, api.ErrInvalid, "no change of the policy")
 		}
-		// A duration beyond its bounds names itself.
+		// The error for a duration out of its bounds names the duration.
 		for _, text := range []string{"soon", "0s", "-1s", "10000h"} {
 			w.refused(w.follower(), api.Action{Verb: api.Pause, For: text}, api.ErrInvalid, `for = "`+text+`" is not a duration of at most`)
 			w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b", IdleFirst: text}, api.ErrInvalid, `idle_first = "`+text+`" is not a duration of at most`)

@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-// Who has no room for requests that wait says how many it has sent away.
+// A node whose request queue is full reports the number of rejected requests.
 func TestFullQueueIsReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -40,7 +40,7 @@ func TestFullQueueIsReported(t *testing.T) {
 	})
 }
 
-// A process that was stopped says for how long, and forgets it after a minute.
+// A process that was stopped reports for how long, and clears the finding after a minute.
 func TestPausedProcessIsReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -62,8 +62,7 @@ func TestPausedProcessIsReported(t *testing.T) {
 	})
 }
 
-// A node that comes back is told of as long as its shards wait for it, by those who are
-// there.
+// While the shards of a restarting node wait for it, the other nodes report that.
 func TestRestartInPlaceIsReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -86,8 +85,8 @@ func TestRestartInPlaceIsReported(t *testing.T) {
 	})
 }
 
-// A node whose log does not come to the newest map is named, by the others too, with both
-// maps; who compares the nodes' reports finds the same.
+// A node whose log is behind the newest map is reported, also by other nodes, with both maps. A comparison of the nodes' reports finds the
+// same.
 func TestLogThatIsBehindIsReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -108,7 +107,7 @@ func TestLogThatIsBehindIsReported(t *testing.T) {
 	})
 }
 
-// shardOf is one shard of a node.
+// shardOf returns a shard of a node.
 func shardOf(m *shardmap.Map, node string) uint32 {
 	for s := range shardmap.Shard(shards) {
 		if m.Owner(s) == shardmap.NodeID(node) {
@@ -118,8 +117,7 @@ func shardOf(m *shardmap.Map, node string) uint32 {
 	panic(node + " owns none")
 }
 
-// finds fails the test unless two checkups come to a finding with these texts, in their
-// order.
+// finds fails the test unless two checkups lead to a finding with these texts, in their order.
 func (w *world) finds(first, second diagnosis.Checkup, texts ...string) {
 	w.t.Helper()
 	all := diagnosis.Compare(first, second, nil)
@@ -138,7 +136,7 @@ next:
 	w.t.Errorf("the checkups come to %v, want %q", all, texts)
 }
 
-// A newcomer whose app does not answer says that it is not in the map, until it is.
+// A new node whose app does not respond reports that it is not in the map, until it is.
 func TestNewNodeWithoutAnAppIsReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -162,12 +160,12 @@ func TestNewNodeWithoutAnAppIsReported(t *testing.T) {
 	})
 }
 
-// warns reports that the node finds something with this text.
+// warns reports whether the node has a finding with this text.
 func (p *process) warns(text string) bool {
 	return slices.ContainsFunc(p.node.Findings(), func(f diagnosis.Finding) bool { return strings.Contains(f.String(), text) })
 }
 
-// The copy of a node that runs learns from the others where that one is, says so, and ends.
+// A process with the id of a running node learns the address of that node from the others, reports it, and ends.
 func TestProcessWithATakenIDIsReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -184,7 +182,7 @@ func TestProcessWithATakenIDIsReported(t *testing.T) {
 	})
 }
 
-// What a node announces has little room, and the node says so before it has none.
+// The tags that a node announces have limited space, and the node reports that before the space is used up.
 func TestLittleRoomForTagsIsReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -198,8 +196,8 @@ func TestLittleRoomForTagsIsReported(t *testing.T) {
 	})
 }
 
-// A checkup tells what one node cannot know: that versions and timings differ, that one
-// clock goes wrong, that a port is shut, and that somebody does not answer.
+// A checkup finds what a single node cannot see: different versions and settings, a clock that drifts, a closed port, and a node that does
+// not respond.
 func TestCheckupFindsWhatNodesDifferIn(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -236,7 +234,7 @@ func TestCheckupFindsWhatNodesDifferIn(t *testing.T) {
 	})
 }
 
-// Who has not heard of an election yet follows somebody else than the others.
+// A node that has not received the result of an election yet follows another leader than the others.
 func TestCheckupFindsThatLeadersDiffer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -247,10 +245,10 @@ func TestCheckupFindsThatLeadersDiffer(t *testing.T) {
 		w.untilVoters(5)
 		old := w.leader()
 		rest := w.others(old)
-		p := w.all[rest[len(rest)-1]] // the one that leadership would be handed to last
+		p := w.all[rest[len(rest)-1]] // the last candidate for a handover of leadership
 		for _, id := range w.others(p) {
 			if id != old.name {
-				w.net.Cut(id, p.name) // whoever is elected does not reach it
+				w.net.Cut(id, p.name) // no new leader reaches it
 			}
 		}
 		w.asks(old, api.Action{Verb: api.StepDown})

@@ -7,8 +7,7 @@ import (
 	"shardway/node/keyhash"
 )
 
-// A proxy that is not given the key hashes with an empty one, which all clusters have,
-// and no test noticed.
+// Once, the proxy was created without the cluster's key and hashed with an empty one, which is the same in all clusters; no test noticed.
 func TestProxyHashesWithTheClustersKey(t *testing.T) {
 	h, err := keyhash.New(keyhash.Options{Cluster: func() string { return "5b0c0d4f7a9e1c33" }, Shards: 8})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"shardway/admin/api"
 )
 
-// refusing reports whether all nodes know of so many keys in quarantine and refuse them.
+// refusing reports whether all nodes have n keys in quarantine and refuse requests for them.
 func (w *world) refusing(n int) bool {
 	for _, p := range w.running() {
 		q := p.node.API().Policy().Quarantined
@@ -18,8 +18,7 @@ func (w *world) refusing(n int) bool {
 	return true
 }
 
-// A quarantine comes to all nodes, to those that come later, too, ends by itself, and
-// says in the status that it is there.
+// A quarantine reaches all nodes, also later ones, ends automatically, and is shown in the status.
 func TestQuarantineIsOnEveryNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -43,7 +42,7 @@ func TestQuarantineIsOnEveryNode(t *testing.T) {
 	})
 }
 
-// The list is in order, and tells for how long each was to last.
+// The list is sorted, and shows the duration of each quarantine.
 func TestQuarantinedKeysAreListedInOrder(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -65,8 +64,8 @@ func TestQuarantinedKeysAreListedInOrder(t *testing.T) {
 	})
 }
 
-// Hashes are made under the secret. Once that is replaced they name nobody: the status
-// says so, and who is quarantined again is refused.
+// Key hashes depend on the secret. Once it is replaced, quarantined hashes match no key: the status reports that, and a key that is
+// quarantined again is refused.
 func TestQuarantineOfPreviousSecretIsReported(t *testing.T) {
 	t.Parallel()
 	sealed(t, func(w *world, v *vault) {

@@ -10,8 +10,8 @@ import (
 	"shardway/node"
 )
 
-// moments are when anything came to a host by its peer port's streams, or left it, and when its
-// node looked what it has used: what is less than 2 ms after the one before is of the same.
+// moments records when data arrives at or leaves a host on the streams of its peer port, and when its node reads the processor time. Events
+// less than 2 ms after the previous one belong to the same moment.
 type moments struct {
 	mu   sync.Mutex
 	last time.Time
@@ -33,13 +33,13 @@ func (m *moments) count() int {
 	return m.n
 }
 
-// noted is a connection whose reads and writes are noted.
+// noted is a connection whose reads and writes are recorded.
 type noted struct {
 	net.Conn
 	m *moments
 }
 
-// Read notes what comes.
+// Read records a received message.
 func (c noted) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -48,19 +48,19 @@ func (c noted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write notes what leaves.
+// Write records a sent message.
 func (c noted) Write(p []byte) (int, error) {
 	c.m.note()
 	return c.Conn.Write(p)
 }
 
-// counting is a clock whose node's looks are noted: the pulse has one at least.
+// counting is a clock that records each read of the node: the pulse makes at least one.
 type counting struct {
 	resting
 	m *moments
 }
 
-// CPUTime notes that somebody looks.
+// CPUTime records the read.
 func (c counting) CPUTime() (time.Duration, bool) {
 	c.m.note()
 	return c.resting.CPUTime()
@@ -71,7 +71,7 @@ type noting struct {
 	m *moments
 }
 
-// Accept returns a connection that is noted.
+// Accept returns a connection that is recorded.
 func (l noting) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -80,9 +80,8 @@ func (l noting) Accept() (net.Conn, error) {
 	return noted{c, l.m}, nil
 }
 
-// What wakes a node at rest comes and leaves together: its own heartbeats, those of others and
-// Raft's each had a time of its own, which made 290 moments in ten seconds at a leader, and 200
-// at the others. What is committed is said again at times of the library's.
+// The messages that wake an idle node arrive and leave together. Once, its own heartbeats, those of other nodes and those of Raft each had
+// their own times: 290 moments in ten seconds at a leader, and 200 at the others. The library still sends commit indexes at its own times.
 func TestWhatWakesANodeAtRestComesTogether(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -100,7 +99,7 @@ func TestWhatWakesANodeAtRestComesTogether(t *testing.T) {
 				return noted{c, m}, nil
 			}
 		}
-		w.rests = false // by a clock of its own
+		w.rests = false // each node has its own clock
 		w.start("a")
 		w.start("b")
 		w.start("c")
@@ -126,8 +125,7 @@ func TestWhatWakesANodeAtRestComesTogether(t *testing.T) {
 	})
 }
 
-// leastLeases returns to what the lease of each node was down at any of 3000 looks within a span, in
-// milliseconds.
+// leastLeases returns the shortest remaining lease of each node, in milliseconds, in 3000 samples within a span.
 func (w *world) leastLeases(span time.Duration) map[string]int64 {
 	least := map[string]int64{}
 	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(span / 3000) {

@@ -18,8 +18,8 @@ func (p *process) moves() {
 	p.run()
 }
 
-// A killed node that starts at another address was met after 8 to 11 s, because gossip takes an
-// address for the node's until the node has long been dead.
+// A killed node that starts at another address is found quickly. Once, it took 8 to 11 s, because gossip keeps the old address until the
+// node has been dead for long.
 func TestKilledNodeIsMetAtAnotherAddress(t *testing.T) {
 	t.Parallel()
 	for kill := 1; kill <= 2; kill++ {
@@ -29,7 +29,7 @@ func TestKilledNodeIsMetAtAnotherAddress(t *testing.T) {
 			}
 			w.untilSettled("a", "b", "c")
 			w.untilVoters(3)
-			w.during(func() { time.Sleep(2 * time.Second) }) // voters have greeted each other
+			w.during(func() { time.Sleep(2 * time.Second) }) // voters have exchanged greetings
 			victims := []*process{w.all["b"], w.all["c"]}[:kill]
 			for _, p := range victims {
 				p.kill()
@@ -52,8 +52,8 @@ func TestKilledNodeIsMetAtAnotherAddress(t *testing.T) {
 	}
 }
 
-// Gossip that holds a node dead keeps its address for 5 s more. Meanwhile its claims are checked
-// now and then, not in a loop.
+// Gossip that considers a node dead keeps its address for 5 s more. Meanwhile the claims of the node are checked at intervals, not in a
+// loop.
 func TestClaimsOfAFailedNodeAreCheckedNowAndThen(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -79,8 +79,8 @@ func TestClaimsOfAFailedNodeAreCheckedNowAndThen(t *testing.T) {
 	})
 }
 
-// Whoever announces a node's name and disk at another address redirects nothing: neither while
-// the node is there, nor while it is gone, as long as that disk is not there.
+// A process that announces the name and the disk of a node at another address redirects no traffic, whether the node runs or not, as long
+// as it does not have that disk.
 func TestUnknownProcessDoesNotRedirectANode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -130,7 +130,7 @@ func TestOlderImageDoesNotRedirectANode(t *testing.T) {
 		older := p.image(0)
 		p.restart()
 		w.untilSettled("a", "b", "c")
-		w.during(func() { time.Sleep(2 * time.Second) }) // voters have greeted each other
+		w.during(func() { time.Sleep(2 * time.Second) }) // voters have exchanged greetings
 		p.kill()
 		p.mem = older
 		p.moves()

@@ -19,8 +19,8 @@ import (
 	"shardway/shardmap"
 )
 
-// The machine asks again and again until the leader has it: each proposal is told of once,
-// in so many lines, and the newest waits.
+// The machine repeats its message until the leader has it. Notes of a proposal that do not fit are logged once, in a limited number of
+// lines, and the newest proposal waits.
 func TestNotesThatDoNotFitAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	h := newHookRunner(nil, nil, zerolog.New(&log))
@@ -32,7 +32,7 @@ func TestNotesThatDoNotFitAreLoggedOnce(t *testing.T) {
 	for _, step := range []struct {
 		proposal     shardmap.Epoch
 		over         []shardmap.Shard
-		single, more int // lines in all, of one shard and of many
+		single, more int // log lines in all, for one shard and for many
 	}{
 		{7, nil, 0, 0},
 		{7, over, maxWarned, 1},
@@ -51,9 +51,8 @@ func TestNotesThatDoNotFitAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// Who brings the leader what it gives up its shards with learns whether the leader has it:
-// one that does not lead has not, and what cannot be read, or is another node's, counts for
-// nothing and fills no log.
+// A node that sends the leader its release notes learns whether the leader has them. A node that does not lead rejects them. Unreadable
+// notes, and notes of another node, are ignored and do not fill the log.
 func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := ack.Releases{FormatVersion: ack.MinFormatVersion, Node: "b", Server: "b/d", Boot: 1, Proposal: 7}

@@ -12,15 +12,14 @@ import (
 	"shardway/shardmap"
 )
 
-// carrier is an app whose state is nowhere but in its memory and in the notes that it
-// leaves: how often each shard has been released.
+// carrier is an app whose only state is in its memory and in the notes that it leaves: how often each shard was released.
 type carrier struct {
 	ledger
 	counts   map[shardmap.Shard]int
-	released int // acquires that came as released
+	released int // acquires that arrived with a release
 }
 
-// of is the app of one node.
+// of returns the app of one node.
 func (c *carrier) of() doFunc {
 	return func(_ context.Context, call agent.HookCall) agent.HookResult {
 		c.mu.Lock()
@@ -65,9 +64,8 @@ func (c *carrier) figures() (released, acquires, asReleased int, wrong []error) 
 	return c.told[agent.HookRelease], c.told[agent.HookAcquire], c.released, c.wrong
 }
 
-// What an app leaves with its release comes to whoever acquires the shard next, as it was
-// left, in joins, stops and returns: over control streams to the leader, in its commit, and
-// to the app. What a node that was killed had nobody says of.
+// The notes of a release reach the next owner of the shard unchanged, in joins, stops and returns: over control streams to the leader, in
+// its commit, and to the app. A node that was killed leaves no notes.
 func TestNotesGoWithTheirShards(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.carried()

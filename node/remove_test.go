@@ -13,7 +13,7 @@ import (
 	"shardway/node"
 )
 
-// listed returns what a node shows of another one; an empty one if it does not list it.
+// listed returns the entry of a node in the list of the node at, or an empty one.
 func (w *world) listed(at *process, node string) api.Node {
 	for _, n := range at.node.API().Status().Nodes {
 		if n.ID == node {
@@ -23,7 +23,7 @@ func (w *world) listed(at *process, node string) api.Node {
 	return api.Node{}
 }
 
-// unlisted waits until nobody shows the node any more.
+// unlisted waits until no node lists the node any more.
 func (w *world) unlisted(node string) {
 	w.t.Helper()
 	w.until("nobody lists "+node, func() bool {
@@ -36,8 +36,8 @@ func (w *world) unlisted(node string) {
 	})
 }
 
-// A node that was stopped in order is listed as left until gossip forgets it, an hour
-// later; remove said `unknown node "d": shardway nodes lists them`, and it did.
+// A node that was stopped in order is listed as left until gossip forgets it, an hour later. Once, remove returned `unknown node "d":
+// shardway nodes lists them`, although the list contained it.
 func TestRemoveTakesAStoppedNodeOut(t *testing.T) {
 	three(t, func(w *world) {
 		w.start("d")
@@ -63,7 +63,7 @@ func TestRemoveTakesAStoppedNodeOut(t *testing.T) {
 	})
 }
 
-// A node that was killed and removed stayed in the list, "failed ... healthy".
+// A node that was killed and removed is not listed. Once, it stayed in the list as "failed ... healthy".
 func TestRemoveTakesAKilledNodeOutOfTheList(t *testing.T) {
 	three(t, func(w *world) {
 		w.start("d")
@@ -88,8 +88,8 @@ func TestRemoveTakesAKilledNodeOutOfTheList(t *testing.T) {
 	})
 }
 
-// A node whose app does not answer is out of the map and not about to join: "joining"
-// sent people to look for a network that was well.
+// A node whose app does not respond is out of the map and not joining. Once, "joining" made operators look for a network problem that did
+// not exist.
 func TestNodeWithASickAppIsNotJoining(t *testing.T) {
 	bubble(t, func(w *world) {
 		var sick atomic.Bool
@@ -122,8 +122,8 @@ func TestNodeWithASickAppIsNotJoining(t *testing.T) {
 	})
 }
 
-// A dead node owns its shards while nobody else can: who removes it then is told so, and
-// vouches with force that it and its app are gone.
+// A dead node owns its shards while no other node can own them. Without force, its removal is refused with that reason. With force, the
+// operator vouches that the node and its app are gone.
 func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -17,8 +17,8 @@ import (
 	"shardway/shardmap"
 )
 
-// One of two voters cannot be removed. Who tried it with force had vouched that it runs
-// nothing all the same, before it was refused: its shards were given away at once.
+// One of two voters cannot be removed. Once, an attempt with force counted as a vouch that the node runs nothing, although it was refused
+// afterwards: its shards were given away immediately.
 func TestRefusedRemovalVouchesForNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -32,7 +32,7 @@ func TestRefusedRemovalVouchesForNothing(t *testing.T) {
 				w.t.Error(err)
 			}
 		})
-		further := p.node.Stall() // it votes, and is not heard
+		further := p.node.Stall() // it votes, and sends no heartbeats
 		defer further()
 		w.until("it is refused for being one of two", func() bool {
 			err := l.node.API().Do(w.t.Context(), api.Action{Verb: api.Remove, Node: p.name, Force: true})
@@ -91,7 +91,7 @@ func TestNodeThatGossipSeesIsNotRemoved(t *testing.T) {
 		l, p := w.leader(), w.spare()
 		w.net.Reset(l.name, p.name)
 		w.until("it is taken for gone", func() bool { return l.node.Known().IsDropped(shardmap.NodeID(p.name)) })
-		time.Sleep(5 * time.Second) // nothing of it was heard for long
+		time.Sleep(5 * time.Second) // no heartbeats for a long time
 		if l != w.leader() || l.node.Member(p.name) != "alive" {
 			w.t.Fatalf("the leader is %v, and gossip says of %s that it is %s", w.leader(), p.name, l.node.Member(p.name))
 		}
@@ -102,8 +102,8 @@ func TestNodeThatGossipSeesIsNotRemoved(t *testing.T) {
 	})
 }
 
-// awaited starts four nodes and has one without a vote, which it returns with the names of
-// the others, end as one that restarts in place: it owns its shards, and nobody sees it.
+// awaited starts four nodes and stops a nonvoter as a node that restarts in place: it owns its shards, and no node sees it. It returns that
+// node and the names of the others.
 func (w *world) awaited() (p *process, rest []string) {
 	w.t.Helper()
 	w.tune = func(o *node.Options) { o.MaxVoters, o.HoldGrace = 3, 10*time.Minute }
@@ -122,8 +122,7 @@ func (w *world) awaited() (p *process, rest []string) {
 	return p, rest
 }
 
-// A leader that was just elected has heard of nobody: who has ended long ago does not run
-// for that.
+// A new leader has received no heartbeats. A node that ended long ago does not count as running for that reason.
 func TestNewLeaderRemovesNodeThatHasEnded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -137,8 +136,7 @@ func TestNewLeaderRemovesNodeThatHasEnded(t *testing.T) {
 	})
 }
 
-// The shards of a node that restarts in place wait for it, until somebody vouches that it
-// runs nothing and comes back to nothing.
+// The shards of a node that restarts in place wait for it, until an operator vouches that it runs nothing and returns with nothing.
 func TestVouchedForIsWaitedForNoLonger(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -151,7 +149,7 @@ func TestVouchedForIsWaitedForNoLonger(t *testing.T) {
 	})
 }
 
-// Beside two voters a node that has no vote can be removed.
+// A nonvoter can be removed next to two voters.
 func TestNonvoterNextToTwoVotersIsRemoved(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -174,7 +172,7 @@ func TestNonvoterNextToTwoVotersIsRemoved(t *testing.T) {
 	})
 }
 
-// A node's server goes only if that node asks, and enough voters are left.
+// A node's server is removed only on the request of that node, and if enough voters are left.
 func TestServerGoesByItsOwnWord(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -197,8 +195,7 @@ func TestServerGoesByItsOwnWord(t *testing.T) {
 	})
 }
 
-// Of a removal those are told that are there: it waits for nobody who is gone, and nobody
-// writes that he could not tell who is no node, or himself.
+// A removal is sent to present nodes only: it does not wait for missing ones, and no node logs a failure to notify a non-member or itself.
 func TestRemovalIsSentToPresentNodes(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
@@ -234,7 +231,7 @@ func TestRemovalIsSentToPresentNodes(t *testing.T) {
 	})
 }
 
-// Alone nobody can hand leadership over, and that is said.
+// A single node cannot hand over leadership, and returns an error.
 func TestLeaderWithoutOthersStays(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -244,8 +241,7 @@ func TestLeaderWithoutOthersStays(t *testing.T) {
 	})
 }
 
-// Who asked for a removal that did not happen is told so, in the time that an answer may
-// take.
+// A caller whose removal did not happen gets an error, within the time limit of a response.
 func TestRemovalThatFailsIsReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -267,7 +263,7 @@ func TestRemovalThatFailsIsReported(t *testing.T) {
 	})
 }
 
-// Whom nodes show no more is the leader's word alone.
+// Only the leader can make nodes stop listing another one.
 func TestOnlyTheLeaderHasANodeForgotten(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

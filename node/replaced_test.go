@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A node was stopped and another one started in its place: there were four voters, one of which
-// had left, for good, and nodes did not agree on whether it had left or failed.
+// When a stopped node is replaced by a new one, the new node takes over its vote. Once, there were four voters for good, one of which had
+// left, and nodes did not agree on whether it had left or failed.
 func TestReplacementTakesTheVoteOfANodeThatLeft(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -26,7 +26,7 @@ func TestReplacementTakesTheVoteOfANodeThatLeft(t *testing.T) {
 	})
 }
 
-// The same after a crash: the dead voter has ten seconds to return.
+// After a crash, the dead voter has ten seconds to return before a new node takes over its vote.
 func TestReplacementTakesTheVoteOfADeadNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -45,7 +45,7 @@ func TestReplacementTakesTheVoteOfADeadNode(t *testing.T) {
 			w.t.Errorf("the dead voter is removed after %v", took)
 		}
 		w.untilVoters(3)
-		p.restart() // it may come back all the same
+		p.restart() // it may return all the same
 		w.untilSettled(append(all, p.name)...)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"shardway/node"
 )
 
-// lapses counts the leases that a log says have lapsed.
+// lapses counts the expired leases that a log reports.
 type lapses struct{ n atomic.Int64 }
 
 func (l *lapses) Write(b []byte) (int, error) {
@@ -22,7 +22,7 @@ func (l *lapses) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// However short a lease is, nobody who rests looks so late that its own rest is taken for a pause.
+// However short the lease is, no idle node wakes so late that its own sleep counts as a pause.
 func TestNoLeaseLapsesAtRest(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []time.Duration{100 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond} {

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// A process that was started again knows from its disk what was put into the log, and not
-// what of it counts. It learns that at its first heartbeat, which it has as soon as the leader
-// knows it to be back: not with Raft's next one, nor after a pause between two tries to reach
-// it, nor with what the leader says of the log now and then.
+// A restarted process knows from its disk what was appended to the log, but not what is committed. It learns that with its first heartbeat,
+// which it receives as soon as the leader knows of its return. It does not wait for the next Raft heartbeat, for a delay between two dials,
+// or for a periodic commit message.
 func TestReturningNodeReceivesTheMapAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -21,7 +20,7 @@ func TestReturningNodeReceivesTheMapAtOnce(t *testing.T) {
 			time.Sleep(time.Second + time.Duration(i)*37*time.Millisecond)
 			p := w.follower()
 			p.kill()
-			if i%2 == 1 { // the leader has tried it for a while, and rests in between
+			if i%2 == 1 { // the leader has dialed it for a while, and waits between dials
 				time.Sleep(3 * time.Second)
 			}
 			p.restart()

@@ -7,8 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A node whose disk hangs as its app names another instance keeps its lease and its health
-// checks: nothing that they wait for writes to the disk.
+// A node whose disk stalls when its app reports another instance keeps its lease and its health checks: neither waits for a write to the
+// disk.
 func TestDiskThatHangsForTheAppInstanceCostsNoLease(t *testing.T) {
 	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
 		hung, wrote := make(chan struct{}), make(chan struct{}, 16)
@@ -43,7 +43,7 @@ func TestDiskThatHangsForTheAppInstanceCostsNoLease(t *testing.T) {
 	})
 }
 
-// The instance is stored once the disk goes on, for the next process of the node.
+// The instance is stored once the disk works again, for the next process of the node.
 func TestAppInstanceIsStoredOnceTheDiskGoesOn(t *testing.T) {
 	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
 		hung, wrote := make(chan struct{}), make(chan struct{}, 16)

@@ -17,7 +17,7 @@ import (
 	"shardway/shardmap"
 )
 
-// cachingApps are the apps of a world: they have no hooks, and outlive their nodes.
+// cachingApps are the apps of a world. They have no hooks, and outlive their nodes.
 type cachingApps struct {
 	w        *world
 	down     guarded[bool]
@@ -25,7 +25,7 @@ type cachingApps struct {
 	instance guarded[string]
 }
 
-// guarded has a value for each node: tests change what the goroutines of nodes read.
+// guarded has a value for each node, which tests change while goroutines of nodes read it.
 type guarded[V any] struct{ m sync.Map }
 
 func (g *guarded[V]) set(id string, v V) { g.m.Store(id, v) }
@@ -39,7 +39,7 @@ func (g *guarded[V]) get(id string) (v V) {
 
 var errRefused = &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
-// newCachingApps has every node that starts from now on keep shards from such an app.
+// newCachingApps gives every node that starts from now on such an app, and makes it bar returning shards.
 func newCachingApps(w *world) *cachingApps {
 	c := &cachingApps{w: w}
 	w.tune = func(o *node.Options) {
@@ -66,7 +66,7 @@ func (w *world) owned(id string) []shardmap.Shard {
 	return slices.Collect(w.committed().Shards(shardmap.NodeID(id)))
 }
 
-// drainedAndBack drains a node and takes the drain back, with between in the middle.
+// drainedAndBack drains a node, calls between, and takes the drain back.
 func (w *world) drainedAndBack(id string, between func()) {
 	w.t.Helper()
 	w.asks(w.leader(), api.Action{Verb: api.Drain, Node: id})
@@ -76,7 +76,7 @@ func (w *world) drainedAndBack(id string, between func()) {
 	w.until(id+" owns shards again", func() bool { return w.committed().ShardCount(shardmap.NodeID(id)) == shards/3 })
 }
 
-// both counts shards that are in both lists.
+// both counts the shards that are in both lists.
 func both(a, b []shardmap.Shard) int {
 	n := 0
 	for _, s := range a {
@@ -87,7 +87,7 @@ func both(a, b []shardmap.Shard) int {
 	return n
 }
 
-// inCachingWorld plays f in a cluster of three nodes whose apps cache.
+// inCachingWorld runs f in a cluster of three nodes whose apps cache.
 func inCachingWorld(t *testing.T, f func(w *world, c *cachingApps, victim *process)) {
 	t.Helper()
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
 				id := shardmap.NodeID(victim.name)
 				was := w.owned(victim.name)
 				w.drainedAndBack(victim.name, func() {
-					time.Sleep(2 * time.Second) // checks that see the instance before
+					time.Sleep(2 * time.Second) // health checks see the old instance
 					restart(w, c, victim.name)
 					w.until("the log knows of the restart", func() bool { return !w.leader().node.State().IsBarred(id, was[0]) })
 				})
@@ -144,8 +144,7 @@ func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
 	}
 }
 
-// An app that names its process has not restarted if the name is the same: it has closed its
-// port for a while.
+// An app with an instance id has not restarted if the id is unchanged: it has only closed its port for a while.
 func TestDrainedShardsDoNotReturnToAnAppThatClosedItsPort(t *testing.T) {
 	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
 		was := w.owned(victim.name)
@@ -161,8 +160,7 @@ func TestDrainedShardsDoNotReturnToAnAppThatClosedItsPort(t *testing.T) {
 	})
 }
 
-// A node that was stopped, or killed, comes back to the app that ran on. The data directory
-// tells whether it is the same one.
+// A node that was stopped or killed returns to the app that kept running. The data directory shows whether it is the same instance.
 func TestShardsDoNotReturnToAnAppThatRanOnAfterItsNode(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"stopped", "killed"} {
@@ -217,14 +215,14 @@ func TestShardsDoNotReturnToAnAppThatHung(t *testing.T) {
 	})
 }
 
-// The last node that is left gets everything, and every node reports it until its app
-// restarts. Then a node that came back is given nothing of what it had.
+// The last remaining node gets all shards, and every node reports that until its app restarts. A node that returns then gets none of its
+// earlier shards.
 func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		c := newCachingApps(w)
 		tune := w.tune
-		w.tune = func(o *node.Options) { tune(o); o.BootstrapExpect = 2 } // neither app ever had the other's half
+		w.tune = func(o *node.Options) { tune(o); o.BootstrapExpect = 2 } // neither app has ever had the shards of the other
 		w.start("a")
 		w.start("b")
 		w.untilSettled("a", "b")
@@ -271,13 +269,13 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 	})
 }
 
-// A restart in place leaves the shards where they are, and nothing is barred for it.
+// A restart in place leaves all shards where they are, and bars none.
 func TestRestartInPlaceBarsNothing(t *testing.T) {
 	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
 		tune := w.tune
 		w.tune = func(o *node.Options) { tune(o); o.HoldGrace = 8 * time.Second }
 		victim.kill()
-		victim.restart() // with the setting
+		victim.restart() // with the option set
 		w.untilSettled("a", "b", "c")
 		w.until("all have a share", func() bool { return w.committed().ShardCount(shardmap.NodeID(victim.name)) == shards/3 })
 		was := w.owned(victim.name)
@@ -295,7 +293,7 @@ func TestRestartInPlaceBarsNothing(t *testing.T) {
 	})
 }
 
-// Without the setting nothing is remembered, so shards return.
+// Without the option, nothing is recorded, so shards may return.
 func TestShardsReturnAtAnyTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -9,8 +9,7 @@ import (
 	"shardway/node/disk"
 )
 
-// image kills p and returns what its disk holds now, as a volume snapshot does. It
-// has counted so many more boots meanwhile.
+// image kills p and returns the contents of its disk, as a volume snapshot does. The original has boots more boots.
 func (p *process) image(boots int) *disk.Memory {
 	p.w.t.Helper()
 	p.kill()
@@ -30,8 +29,7 @@ func (p *process) image(boots int) *disk.Memory {
 	return m
 }
 
-// untilStale waits until p, whose disk is not what it was, has ended for that
-// without having had a lease. It does not start another time with that disk.
+// untilStale waits until p, whose disk was put back, has ended for that reason without a lease. p does not start with that disk again.
 func (w *world) untilStale(p *process, what string) {
 	w.t.Helper()
 	w.within(time.Minute, p.name+" ends", func() bool {
@@ -51,22 +49,21 @@ func (w *world) untilStale(p *process, what string) {
 	}
 }
 
-// grow adds a node, so that there is another map.
+// grow adds a node, which causes a new map.
 func (s *storm) grow(name string) {
 	s.t.Helper()
 	s.add(name, newcomer)
 	s.until(name+" serves", s.whole)
 }
 
-// A node whose disk was put back to an older image served again once it had caught
-// up; but what it had voted and acknowledged since was forgotten. It stops, and
-// returns with an empty disk. Its boots do not help it, however often the image was
-// started since: then it is the term, or the log, that tells.
+// A node whose disk was put back to an older image stops, and returns with an empty disk. Once, it served again after it had caught up,
+// although its newer votes and acknowledgements were lost. A high boot number does not help it, however often the image was started: then
+// the term or the log shows the age.
 func TestNodeWithAnOlderImageStops(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		boots  int
-		leader bool // another leads since
+		leader bool // another node has led since
 		what   string
 	}{
 		{0, false, "another process was its boot 2"},
@@ -86,7 +83,7 @@ func TestNodeWithAnOlderImageStops(t *testing.T) {
 					s.until("another leads", func() bool { return s.leader() != nil && s.leader() != l && s.whole() })
 				}
 				s.grow("d")
-				time.Sleep(10 * time.Second) // all have greeted each other
+				time.Sleep(10 * time.Second) // all nodes have exchanged greetings
 				p.kill()
 				p.mem, p.stale = old, true
 				rest := s.others(p)
@@ -105,10 +102,9 @@ func TestNodeWithAnOlderImageStops(t *testing.T) {
 	}
 }
 
-// The one who knows what b said is not the one who leads, and nobody is: c lacks
-// the newest maps, b had them and was put back to an image from before. It would
-// elect c, and ownership epochs would fall. c knows what b said when they greeted
-// each other, and has written it down.
+// The node that knows the disk of b is not the leader, and there is no leader: c lacks the newest maps, and b had them and was put back to
+// an older image. The vote of b would elect c, and ownership epochs would decrease. c has stored what b reported when they exchanged
+// greetings.
 func TestVoterWithAnOlderImageElectsNoLeaderWithoutTheNewestMaps(t *testing.T) {
 	t.Parallel()
 	for _, forgets := range []string{"c goes on", "c is started again"} {
@@ -124,7 +120,7 @@ func TestVoterWithAnOlderImageElectsNoLeaderWithoutTheNewestMaps(t *testing.T) {
 				w.untilSettled("a", "b", "c")
 				w.net.Partition([]string{a.name}, []string{c.name})
 				w.until("c is dropped", func() bool { return w.settled(a.name, b.name) })
-				time.Sleep(5 * time.Second) // b and c greet each other
+				time.Sleep(5 * time.Second) // b and c exchange greetings
 				least := a.node.State().Committed().Epoch()
 				if e := c.node.State().Committed().Epoch(); e >= least {
 					w.t.Fatalf("c has map %d, want it to lack map %d", e, least)
@@ -152,8 +148,8 @@ func TestVoterWithAnOlderImageElectsNoLeaderWithoutTheNewestMaps(t *testing.T) {
 	}
 }
 
-// A copy of a node's data directory is started elsewhere while the node runs. The
-// node goes on, and whoever met the copy first still follows the node when it leads.
+// A copy of a node's data directory starts elsewhere while the node runs. The node continues, and a node that met the copy first still
+// follows the original when it leads.
 func TestCopyStartedElsewhereDoesNotOustTheNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -192,8 +188,7 @@ func TestCopyStartedElsewhereDoesNotOustTheNode(t *testing.T) {
 	})
 }
 
-// Two processes begin with the same directory, both as its next boot: the cluster
-// takes the first, and the other one stops.
+// Two processes start with the same directory, both as its next boot. The cluster accepts the first, and the other one stops.
 func TestSecondProcessOfABootStops(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -209,8 +204,7 @@ func TestSecondProcessOfABootStops(t *testing.T) {
 	})
 }
 
-// What is known of others does not keep a cluster from being stopped and started,
-// all at once or one by one, by a kill or in an orderly way.
+// Records of other disks do not prevent stops and starts of a cluster, all nodes at once or one by one, after kills and in order.
 func TestRestartsAreNoRollbacks(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -234,7 +228,7 @@ func TestRestartsAreNoRollbacks(t *testing.T) {
 				w.untilSettled("a", "b", "c")
 			}
 		}
-		// Who follows hears of another follower's new process within a second or so.
+		// A follower learns of a new process of another follower within about a second.
 		for _, n := range w.names {
 			for _, o := range w.others(w.all[n]) {
 				w.until("all know the last process of all", func() bool { return w.all[n].node.Knows(w.all[o].node.Server()).Boot >= 7 })
@@ -262,8 +256,8 @@ func TestRestartsAreNoRollbacks(t *testing.T) {
 	})
 }
 
-// A node that learns while it stops that its disk is an older image must not begin
-// with it another time either: boots would pass by that nobody misses.
+// A node that learns during its stop that its disk is an older image must not start with that disk again: it would count boots that no
+// other node misses.
 func TestOlderImageIsRefusedAlsoWhenTheNodeWasStopping(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

@@ -10,10 +10,9 @@ import (
 	"shardway/node"
 )
 
-// TestManyWholeNodes starts many nodes with 16 384 shards (SHARDWAY_SCALE_NODES,
-// else 10: fifty take a minute, a hundred many), real Serf and Raft and all, and kills one. It
-// prints how long that took in virtual time; what the nodes compute takes none in
-// a bubble, package ack/scale charges it.
+// TestManyWholeNodes starts many nodes with 16 384 shards and with real Serf and Raft, and kills one. SHARDWAY_SCALE_NODES is the number of
+// nodes (default 10: fifty take a minute, a hundred many). It prints the duration in virtual time. Computation takes no time in a bubble;
+// package ack/scale charges for it.
 func TestManyWholeNodes(t *testing.T) {
 	if testing.Short() || share(0, 1) == 1 {
 		t.Skip("takes seconds, and with the race detector shows what fewer nodes do")
@@ -38,7 +37,7 @@ func TestManyWholeNodes(t *testing.T) {
 			names = append(names, name)
 		}
 		took("all serve", names)
-		time.Sleep(30 * time.Second) // gossip settles, five of them vote
+		time.Sleep(30 * time.Second) // gossip becomes quiet; five nodes vote
 		took("all still serve", names)
 		victim := w.follower()
 		victim.kill()

@@ -19,13 +19,12 @@ import (
 	"shardway/shardmap"
 )
 
-// vault gives the nodes of a world secrets of their own: a file each, as real
-// nodes have, that outlives their restarts.
+// vault gives each node of a world its own secret file, as real nodes have, which outlives restarts.
 type vault struct {
 	w     *world
 	dir   string
-	first map[string]secret.List // of nodes that do not begin with common
-	plain map[string]bool        // nodes that have none
+	first map[string]secret.List // secrets of nodes that do not start with common
+	plain map[string]bool        // nodes without a secret
 	files map[string]*secret.Store
 }
 
@@ -41,7 +40,7 @@ func sealed(t *testing.T, f func(w *world, v *vault)) {
 	})
 }
 
-// arm gives one start of a node what its file says.
+// arm gives one start of a node the secrets of its file.
 func (v *vault) arm(o *node.Options, common secret.List) {
 	name := o.Dir.Node()
 	if v.plain[name] {
@@ -86,7 +85,7 @@ func (v *vault) three() {
 	v.w.untilVoters(3) // a test may kill one of them
 }
 
-// during runs f beside the checks of the world, and reports a lease that lapses.
+// during runs f while the checks of the world run, and fails if a lease expires.
 func (w *world) during(f func()) {
 	w.t.Helper()
 	done := make(chan struct{})
@@ -167,8 +166,8 @@ func TestRotationReplacesTheSecretEverywhere(t *testing.T) {
 				t.Errorf("%s has %v in its file (%v) and %v in use, want %s alone", name, l, err, k.List(), r.Secret)
 			}
 		}
-		// Longer than streams of the old secret live, and gossip goes on too; with the race
-		// detector, which makes handshakes dear, for a tenth of it.
+		// The time is longer than streams of the old secret live, and gossip continues too. Under the race detector, which makes handshakes
+		// expensive, it is a tenth of that.
 		w.during(func() { time.Sleep(2 * secret.Grace / time.Duration(share(1, 10))) })
 		if got := w.committed().Epoch(); got != epoch {
 			t.Errorf("the rotation moved something: epoch %d, was %d", got, epoch)
@@ -213,8 +212,8 @@ func TestRotationStopsAndNamesMissingNodes(t *testing.T) {
 	})
 }
 
-// A rotation stopped anywhere is taken up by whoever leads and has the new
-// secret: the files say where it stands, and the newest secret where it goes.
+// An interrupted rotation is continued by each leader that has the new secret: the files show the current step, and the newest secret shows
+// the target.
 func TestRotationIsTakenUpWhereItStopped(t *testing.T) {
 	next := secret.Generate(time.Unix(9.1e8, 0))
 	f := next.Fingerprint()
@@ -280,9 +279,8 @@ func TestClusterWithoutASecretHasNoneToRotate(t *testing.T) {
 	})
 }
 
-// A member that is who it says it is cannot send heartbeats for another one, nor
-// confirm as another one's server, or as another disk of its own, that the leader
-// leads.
+// An authenticated member cannot send heartbeats for another node. It also cannot confirm the leader as the server of another node, or with
+// another disk of its own.
 func TestHeartbeatOfAnotherNodeDoesNotCount(t *testing.T) {
 	sealed(t, func(w *world, v *vault) {
 		t := w.t
@@ -332,7 +330,7 @@ func encoded(t *testing.T, hb ack.Heartbeat) []byte {
 	return b
 }
 
-// unanswered sends a heartbeat that the leader must not take.
+// unanswered sends a heartbeat that the leader must not accept.
 func (v *vault) unanswered(from *peer.Port, leader string, b []byte) {
 	v.w.t.Helper()
 	c, err := from.Dial(v.w.t.Context(), leader, peer.Heartbeat)
@@ -343,7 +341,7 @@ func (v *vault) unanswered(from *peer.Port, leader string, b []byte) {
 	if err = peer.WriteFrame(c, b); err != nil {
 		v.w.t.Fatal(err)
 	}
-	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // a simulated connection has deadlines
+	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // simulated connections have deadlines
 	if _, err = peer.ReadFrame(c, nil, ack.MaxMessage); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		v.w.t.Errorf("heartbeat %q was taken: %v", b, err)
 	}

@@ -12,9 +12,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A drain moves idle shards within moments though a request runs for another one. That shard
-// follows when the request has ended; at drain-timeout it moves all the same, and what runs has
-// drain-timeout once more.
+// A drain moves idle shards within moments, although a request runs for another shard. That shard follows when the request has ended. At
+// drain-timeout it moves in any case, and the request has drain-timeout once more.
 func TestDrainMovesIdleShardsFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ runs, gone, most time.Duration }{
@@ -60,8 +59,8 @@ func TestDrainMovesIdleShardsFirst(t *testing.T) {
 	}
 }
 
-// A long request keeps its shard from every later question, so the leader proposes no map for it
-// before drain-timeout. A map with that shard would hold its requests for nothing.
+// A shard with a long request is excluded from every later question, so the leader proposes no map for it before drain-timeout. A map with
+// that shard would queue its requests without benefit.
 func TestLongRequestCostsNoMapBeforeDrainTimeout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -9,7 +9,7 @@ import (
 	"shardway/diagnosis"
 )
 
-// findsNone looks for so long that no running node finds one of these.
+// findsNone checks during d that no running node has a finding with one of the codes.
 func (w *world) findsNone(d time.Duration, codes ...diagnosis.Code) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -23,9 +23,8 @@ func (w *world) findsNone(d time.Duration, codes ...diagnosis.Code) {
 	}
 }
 
-// Who is not heard for less than a second is no finding. A node that asked the leader
-// meanwhile went by that answer until it asked again, and warned that the loss of one more
-// stops the cluster.
+// A gap of less than a second in a node's heartbeats is no finding. Once, a node that had queried the leader in that time used that answer
+// until its next query, and warned that the loss of one more node stops the cluster.
 func TestBrieflyAbsentNodeIsNotReported(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{true, false} {
@@ -43,9 +42,8 @@ func TestBrieflyAbsentNodeIsNotReported(t *testing.T) {
 	}
 }
 
-// A node that goes by the map of a moment before is not behind. Who asked the leader just
-// before a map was committed went by that answer until it asked again, and warned that all
-// others do not follow.
+// A node that uses a map that was current a moment ago is not behind. Once, a node that had queried the leader just before a commit used
+// that answer until its next query, and warned that no other node follows.
 func TestNoNodeLagsBehindAMapThatIsNew(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

@@ -9,8 +9,7 @@ import (
 	"shardway/event"
 )
 
-// A node that starts reads a log that may be behind. A cordon that was taken back while it was
-// stopped is no finding of it.
+// A starting node reads a log that may be behind. A cordon that was taken back while it was stopped is no finding.
 func TestOldLogGivesNoFindings(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -44,7 +43,7 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 	})
 }
 
-// The state and the numbers of a status agree at each moment of a cold start.
+// The state and the numbers of a status are consistent at each moment of a cold start.
 func TestStatusAgreesWithItselfAtAColdStart(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -71,8 +70,8 @@ func TestStatusAgreesWithItselfAtAColdStart(t *testing.T) {
 	})
 }
 
-// A map change has one reason, in the events and in the metric: the first map, too, and the
-// first round of a leader, which moves nothing.
+// A map change has one reason, in the events and in the metric. This includes the first map, and the first round of a leader, which moves
+// nothing.
 func TestEachMapChangeHasOneReason(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -99,7 +98,7 @@ func TestEachMapChangeHasOneReason(t *testing.T) {
 	})
 }
 
-// allEvents returns what happened at a node.
+// allEvents returns all events of a node.
 func allEvents(p *process) []event.Event {
 	_, all := p.events(0)
 	return all

@@ -21,14 +21,14 @@ import (
 	"shardway/shardmap"
 )
 
-// app is the app behind one node, on a host of its own: it lives on when its node
-// is killed, frozen or cut off. It tells the witness what it runs.
+// app is the app of one node, on its own host. It continues when its node is killed, frozen or cut off, and reports what it runs to the
+// witness.
 type app struct {
 	node string
 	host *simnet.Host
 	w    *witness
 	sick atomic.Bool
-	// keeps is what it holds; nil: it has no hooks.
+	// keeps is the state that it holds; nil means that it has no hooks.
 	keeps *keeper
 
 	mu    sync.Mutex
@@ -37,7 +37,7 @@ type app struct {
 
 var errSick = errors.New("sick")
 
-// check is the node's health check.
+// check is the node's health check of the app.
 func (a *app) check(context.Context) error {
 	if a.sick.Load() {
 		return errSick
@@ -45,7 +45,7 @@ func (a *app) check(context.Context) error {
 	return nil
 }
 
-// startApp starts the app of a node that is still to be started.
+// startApp starts the app of a node before the node itself.
 func startApp(w *world, node string) *app {
 	w.t.Helper()
 	a := &app{node: node, host: w.net.Host(node + ".app"), w: w.witness, conns: map[net.Conn]bool{}}
@@ -66,8 +66,7 @@ func startApp(w *world, node string) *app {
 	return a
 }
 
-// serve runs one request after the other, each for as long as it asks, or until
-// nobody is there any more to be answered.
+// serve processes one request after the other, each for the requested time, or until its connection ends.
 func (a *app) serve(conn net.Conn) {
 	a.mu.Lock()
 	a.conns[conn] = true
@@ -126,7 +125,7 @@ func (a *app) serve(conn net.Conn) {
 	}
 }
 
-// hook answers one, and closes its connection, as its node does.
+// hook answers one hook call, and closes its connection, as the node does.
 func (a *app) hook(conn net.Conn, br *bufio.Reader, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -148,11 +147,11 @@ type client struct {
 	w    *witness
 	keys []string // by shard
 	sent int
-	wait atomic.Int64 // requests under way
+	wait atomic.Int64 // requests in flight
 }
 
-// patience is how long a client waits for an answer: longer than queue-wait, than
-// any app here takes, and than the last repetition of a lost segment.
+// patience is how long a client waits for a response. It is longer than queue-wait, than any app of a storm, and than the last
+// retransmission of a lost segment.
 const patience = 2 * time.Minute
 
 func newClient(w *world) *client {
@@ -167,8 +166,8 @@ func newClient(w *world) *client {
 	return c
 }
 
-// send sends a request for a shard to p, for the app to work on for a while. The
-// witness is told the answer, and so is told, if it is not nil.
+// send sends a request for a shard to p, which the app processes for the time take. It reports the response to the witness, and to told if
+// that is not nil.
 func (c *client) send(p *process, s shardmap.Shard, method string, take time.Duration, told func(history.Response)) {
 	c.sent++
 	a := history.Response{ID: strconv.Itoa(c.sent), Key: c.keys[s], Method: method}

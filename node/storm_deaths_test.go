@@ -12,8 +12,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A node that fails cuts its clients first and ends a while later, by when its disk
-// may be well again. What they lost is excused from the cut on, not sooner.
+// A failing node first cuts its clients off and ends later, when its disk may work again. Lost requests are excused from the cut on, not
+// earlier.
 func TestWitnessDatesADeathFromTheCut(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -60,8 +60,7 @@ func TestWitnessDatesADeathFromTheCut(t *testing.T) {
 	}
 }
 
-// A process that stands still when it is asked to end stands still all the same, and
-// one that stands still while it leaves goes on leaving.
+// A frozen process that is asked to end stays frozen, and a process that is frozen while it leaves continues to leave afterwards.
 func TestWitnessKnowsAStopFromALeave(t *testing.T) {
 	for name, first := range map[string]string{"asked while it stands still": "freeze", "stands still while it leaves": "ask"} {
 		t.Run(name, func(t *testing.T) {
@@ -98,10 +97,9 @@ func TestWitnessKnowsAStopFromALeave(t *testing.T) {
 	}
 }
 
-// A process that was asked to end before it served resets who waits at its listener,
-// also if it stands still before its end, goes on, or is asked once more, and serves by
-// then: the storm had taken it for one that was only stopped, or that leaves, and what it
-// lost for lost.
+// A process that is asked to end before it serves resets the clients that wait at its listener, also if it is frozen before its end,
+// continues, or is asked again and serves by then. Once, the storm considered such a process only stopped, or leaving, and reported its
+// lost requests as violations.
 func TestWitnessKnowsADeathThatIsHeldUp(t *testing.T) {
 	for name, then := range map[string][]history.FaultKind{
 		"stands still, and is killed": {history.Paused, history.Killed},
@@ -132,9 +130,8 @@ func TestWitnessKnowsADeathThatIsHeldUp(t *testing.T) {
 	}
 }
 
-// A map that all who knew it died with, before anybody had looked, was committed then,
-// and not when the log told of it again: what was done to a node by that time may be
-// long over.
+// A map whose only witnesses died before the storm observed it counts as committed at that time, not when the log shows it later: faults
+// that were injected by then may be long over.
 func TestWitnessSeesTheMapOfTheDead(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := newStorm(w, 1, ack.TakeoverLease)
@@ -143,7 +140,7 @@ func TestWitnessSeesTheMapOfTheDead(t *testing.T) {
 		s.add("d", newcomer)
 		before := s.committed().Epoch()
 		for s.committed().Epoch() == before {
-			time.Sleep(100 * time.Microsecond) // nobody looks
+			time.Sleep(100 * time.Microsecond) // without an observation
 		}
 		next := s.committed().Epoch()
 		for _, p := range s.running() {
@@ -161,9 +158,8 @@ func TestWitnessSeesTheMapOfTheDead(t *testing.T) {
 	})
 }
 
-// A process that is asked to end while it stands still hears of it as it goes on: what
-// waits at its listener is answered, as by one that was asked before. In the simulated
-// world it had begun to end at once, closed the listener, and reset what waited there.
+// A process that is asked to end while it is frozen learns of that when it continues: it serves the clients that wait at its listener.
+// Once, the simulated process began to end immediately, closed the listener, and reset those clients.
 func TestStoppedProcessEndsWhenItGoesOn(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := newStorm(w, 1, ack.TakeoverTimeout)
@@ -190,7 +186,7 @@ func TestStoppedProcessEndsWhenItGoesOn(t *testing.T) {
 	})
 }
 
-// A node that joins has a vote once a leader has given it one, and not while there is none.
+// A joining node has a vote once a leader has given it one, and not while there is no leader.
 func TestWitnessKnowsWhenANodeVotes(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := newStorm(w, 1, ack.TakeoverLease)

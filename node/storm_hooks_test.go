@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// holdGrace is that of every other node of a storm, and holdsUpTo after which time it
-	// is started again at the latest: in time, or not.
+	// holdGrace is the hold grace of every other node of a storm. holdsUpTo is the longest time after which such a node is started again,
+	// in time or late.
 	holdGrace = 4 * time.Second
 	holdsUpTo = 6 * time.Second
-	// releaseTimeout and acquireTimeout are those of nodes whose apps have hooks.
+	// releaseTimeout and acquireTimeout are the timeouts of nodes whose apps have hooks.
 	releaseTimeout, acquireTimeout = time.Second, time.Second
 )
 
-// keeper is what an app with hooks holds. The zero value holds nothing, and is well.
+// keeper is the state that an app with hooks holds. The zero value holds nothing and works.
 type keeper struct {
 	mu   sync.Mutex
 	held map[shardmap.Shard]uint64 // by ownership epoch
@@ -41,7 +41,7 @@ func (k *keeper) holds(s shardmap.Shard, epoch uint64) bool {
 	return k.held[s] == epoch
 }
 
-// forget is the begin of another process.
+// forget drops the state, as a new process of the app does.
 func (k *keeper) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,7 +49,7 @@ func (k *keeper) forget() {
 	clear(k.seqs)
 }
 
-// sicken has all hooks fail or hang; "" makes them well.
+// sicken makes all hooks fail or block. "" makes them work again.
 func (k *keeper) sicken(ill string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,7 +59,7 @@ func (k *keeper) sicken(ill string) {
 	k.ill, k.well = ill, make(chan struct{})
 }
 
-// answer does what a hook says. gone ends with its connection.
+// answer performs a hook call and returns the HTTP status. gone is closed with the connection.
 func (k *keeper) answer(req *http.Request, gone <-chan bool) (status int) {
 	var c struct {
 		Seq    uint64
@@ -109,10 +109,10 @@ func (k *keeper) answer(req *http.Request, gone <-chan bool) (status int) {
 	return http.StatusNoContent
 }
 
-// hookPath is where apps have their hooks.
+// hookPath is the path of the apps' hooks.
 const hookPath = "/_state"
 
-// hooked has the node of an app tell it what it holds.
+// hooked makes the node of an app call its hooks.
 func (a *app) hooked(o *node.Options, host interface {
 	Dial(ctx context.Context, addr string) (net.Conn, error)
 },
@@ -124,14 +124,14 @@ func (a *app) hooked(o *node.Options, host interface {
 	o.ReleaseTimeout, o.AcquireTimeout = releaseTimeout, acquireTimeout
 }
 
-// keeping has all apps keep state, or none, and every other node restart in place then.
+// keeping sets whether all apps keep state. If they do, every other node restarts in place.
 func (s *storm) keeping(yes bool) {
 	if s.hooks = yes; yes {
 		s.witness.rules.ReleaseTimeout = releaseTimeout
 	}
 }
 
-// keptShards are the strikes of what state needs, drawn like all others.
+// keptShards are the strikes that need apps with state. They are drawn like all others.
 var keptShards = []strike{
 	{"restart in place", 3, func(s *storm, p *process) {
 		p.stop()
@@ -148,7 +148,7 @@ var keptShards = []strike{
 	{"hooks hang", 1, func(s *storm, p *process) { s.sicken(p, "hangs") }},
 }
 
-// sicken has the hooks of an app fail for a while, and its shards wait.
+// sicken makes the hooks of an app fail for a while. Requests of its shards wait.
 func (s *storm) sicken(p *process, ill string) {
 	k := s.apps[p.name].keeps
 	if k == nil {
@@ -160,12 +160,12 @@ func (s *storm) sicken(p *process, ill string) {
 	s.later(s.upTo(3*time.Second), func() { k.sicken(""); well() })
 }
 
-// restarts notes that an app dies, until it is there again.
+// restarts records that an app has ended, until again is called.
 func (w *witness) restarts(node string) (again func()) {
 	return w.done(history.Fault{Kind: history.AppDown, Node: node, ExitedBy: now()})
 }
 
-// restart ends the app's process, and begins another one.
+// restart ends the app's process, and starts another one.
 func (a *app) restart() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,7 +178,7 @@ func (a *app) restart() {
 	}
 }
 
-// kept checks that each app holds what its node owns, and nothing under another epoch.
+// kept checks that each app holds exactly the shards of its node, under their current epochs.
 func (s *storm) kept() error {
 	m := s.committed()
 	for sh := range shardmap.Shard(shards) {

@@ -12,11 +12,10 @@ import (
 	"shardway/shardmap"
 )
 
-// What operators ask of a cluster is no fault: it excuses no request that fails and
-// nobody's death. It only changes who is to have what, and in the end a cluster is as it
-// was asked to be.
+// Requests of operators are no fault: they excuse no failed request and no ended process. They only change the target of the map, and at
+// its end a cluster must match what was requested.
 
-// planned are the strikes of planned change, drawn like all others.
+// planned are the strikes of planned changes. They are drawn like all others.
 var planned = []strike{
 	{"drain", 3, func(s *storm, p *process) { s.drain(p, s.r.IntN(4) == 0) }},
 	{"drain the leader", 1, func(s *storm, p *process) { s.drain(s.leaderOr(p), false) }},
@@ -29,7 +28,7 @@ var planned = []strike{
 	}},
 }
 
-// anyOf draws a name, "" of none.
+// anyOf returns a random name, or "" if there are none.
 func (s *storm) anyOf(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -37,8 +36,8 @@ func (s *storm) anyOf(names []string) string {
 	return names[s.r.IntN(len(names))]
 }
 
-// ask has an operator ask a node for something, and tells what became of it, if told is
-// not nil. It may be refused, or nobody know.
+// ask sends a node the request of an operator, and passes the result to told, if that is not nil. The request may be refused, or its result
+// may be unknown.
 func (s *storm) ask(p *process, a api.Action, told func(error)) {
 	if !p.started() {
 		s.logf("  not now: nobody answers there yet")
@@ -59,7 +58,7 @@ func (s *storm) ask(p *process, a api.Action, told func(error)) {
 	}()
 }
 
-// drain asks for a node to own nothing.
+// drain requests that a node owns nothing.
 func (s *storm) drain(p *process, force bool) {
 	if s.traits[p.name].gateway {
 		s.logf("  not now: it owns nothing")
@@ -73,7 +72,7 @@ func (s *storm) drain(p *process, force bool) {
 	})
 }
 
-// uncordon asks p to take back what a node was asked for.
+// uncordon asks p to take back the requests for a node.
 func (s *storm) uncordon(p *process, node string) {
 	if node == "" {
 		s.logf("  not now: nobody is drained")
@@ -87,8 +86,7 @@ func (s *storm) uncordon(p *process, node string) {
 	})
 }
 
-// policy is what the cluster has been asked to be, as far as the leader knows; nil if
-// nobody leads.
+// policy returns the requests in force as the leader has them; nil if there is no leader.
 func (s *storm) policy() *ack.Policy {
 	if l := s.leader(); l != nil && l.started() {
 		return l.node.State().Policy()
@@ -96,7 +94,7 @@ func (s *storm) policy() *ack.Policy {
 	return nil
 }
 
-// asked are the nodes that are drained or cordoned.
+// asked returns the drained and cordoned nodes.
 func (s *storm) asked() (names []string) {
 	if p := s.policy(); p != nil {
 		names = slices.DeleteFunc(slices.Clone(s.names), func(n string) bool {
@@ -106,14 +104,14 @@ func (s *storm) asked() (names []string) {
 	return names
 }
 
-// free reports that nobody has asked for anything but weights.
+// free reports whether no requests except weights are in force.
 func (s *storm) free() bool {
 	p := s.policy()
 	return p != nil && s.asking.Load() == 0 && len(p.Drained) == 0 && len(p.Cordoned) == 0 && p.Pause == 0
 }
 
-// honoured waits until all are there and own what they were asked to: who is drained
-// nothing, unless everybody is. Then it takes all back that was asked but weights.
+// honoured waits until all nodes are up and own what was requested: a drained node owns nothing, unless all are drained. Then it takes back
+// all requests except weights.
 func (s *storm) honoured() {
 	s.t.Helper()
 	s.within(12*time.Minute, "drained nodes own nothing, and all others are there", func() bool {
@@ -122,7 +120,7 @@ func (s *storm) honoured() {
 		switch {
 		case p == nil || !s.up() || s.asking.Load() > 0:
 			return false
-		case p.Pause > 0: // newcomers would get nothing
+		case p.Pause > 0: // new nodes would get nothing
 			s.ask(s.leader(), api.Action{Verb: api.Resume}, nil)
 			return false
 		}
@@ -136,7 +134,7 @@ func (s *storm) honoured() {
 	})
 }
 
-// owned reports that one map is in force, and that it is what was asked for.
+// owned reports whether one map is in force and matches the requests.
 func (s *storm) owned(p *ack.Policy) bool {
 	c := s.committed()
 	for _, r := range s.running() {
@@ -157,8 +155,8 @@ func (s *storm) owned(p *ack.Policy) bool {
 	return true
 }
 
-// even reports that each has its share of the shards, by the weights in force. Who was
-// cordoned is a member as soon as it is not, and gets its share a moment later.
+// even reports whether each node has its share of the shards, by the weights in force. A node becomes a member as soon as its cordon is
+// taken back, and gets its share a moment later.
 func (s *storm) even() bool {
 	c, p, sum := s.committed(), s.policy(), 0.0
 	for _, m := range c.Members() {
@@ -174,7 +172,7 @@ func (s *storm) even() bool {
 	})
 }
 
-// A drain under load fails nothing, be it forced upon everybody: the last map stays.
+// A drain under load fails no request, also if it is forced on all nodes: the last map stays.
 func TestPlannedChangeFailsNothing(t *testing.T) {
 	t.Parallel()
 	loaded(t, 3, func(s *storm) {

@@ -13,14 +13,14 @@ import (
 	"shardway/node/disk"
 )
 
-// strike is something that happens in a storm; it is drawn as often as it says.
+// strike is a fault or event of a storm. It is drawn in proportion to its weight.
 type strike struct {
 	name  string
 	often int
 	f     func(s *storm, p *process)
 }
 
-// strikes are the bad things that happen in a storm.
+// strikes are the faults of a storm.
 var strikes = []strike{
 	{"kill", 4, func(_ *storm, p *process) { p.kill() }},
 	{"kill the leader", 2, func(s *storm, p *process) { s.leaderOr(p).kill() }},
@@ -79,7 +79,7 @@ var strikes = []strike{
 	{"forged resets", 3, func(s *storm, p *process) {
 		q := s.pick()
 		if s.r.IntN(2) == 0 {
-			q = s.leaderOr(q) // whose word it is that shards are taken by
+			q = s.leaderOr(q) // its takeover setting decides when shards are taken
 		}
 		s.logf("  and %s", q.name)
 		s.net.Reset(p.name, q.name)
@@ -118,10 +118,10 @@ var strikes = []strike{
 	{"old disk", 1, (*storm).oldDisk},
 }
 
-// usualLink is what nodes have between them when all is well.
+// usualLink is the link between nodes without faults.
 var usualLink = simnet.Link{Latency: 200 * time.Microsecond}
 
-// strike does one bad thing.
+// strike draws one fault and injects it.
 func (s *storm) strike() {
 	p := s.pick()
 	if p == nil {
@@ -143,7 +143,7 @@ func (s *storm) strike() {
 	}
 }
 
-// leaderOr returns the leader, or p if nobody leads.
+// leaderOr returns the leader, or p if there is none.
 func (s *storm) leaderOr(p *process) *process {
 	if l := s.leader(); l != nil {
 		return l
@@ -151,12 +151,12 @@ func (s *storm) leaderOr(p *process) *process {
 	return p
 }
 
-// but returns the names of all other nodes.
+// but returns the names of all nodes except one.
 func (s *storm) but(name string) []string {
 	return slices.DeleteFunc(slices.Clone(s.names), func(n string) bool { return n == name })
 }
 
-// split draws two groups.
+// split divides the names into two random groups.
 func (s *storm) split(names []string) (left, right []string) {
 	for _, i := range s.r.Perm(len(names)) {
 		if len(left) <= len(right) {
@@ -178,7 +178,7 @@ func (w *world) links(l simnet.Link) {
 	}
 }
 
-// heal makes the network well.
+// heal ends all network faults.
 func (s *storm) heal() {
 	s.net.Heal()
 	s.links(usualLink)
@@ -219,7 +219,7 @@ func (s *storm) stepDown(p *process) {
 	}()
 }
 
-// join adds a node, up to two more than the storm began with.
+// join adds a node, up to two more than the storm started with.
 func (s *storm) join(*process) {
 	if len(s.names) >= s.traits["a"].expect+2 {
 		return
@@ -261,8 +261,7 @@ func (s *storm) slow(all ...*process) {
 	}
 }
 
-// wipeDisk has a node return with an empty data directory. More than one such
-// loss at a time is a lost quorum, which no cluster survives.
+// wipeDisk restarts a node with an empty data directory. More than one such loss at a time is a lost quorum, which no cluster survives.
 func (s *storm) wipeDisk(p *process) {
 	if !s.free() || !s.whole() {
 		s.logf("  not now")
@@ -272,12 +271,11 @@ func (s *storm) wipeDisk(p *process) {
 	p.wipe()
 	s.live(s.upTo(4 * time.Second))
 	s.revive(p)
-	delete(s.old, p.name) // that disk is removed from the cluster for good, and this one was empty
+	delete(s.old, p.name) // the cluster has removed that disk for good, and this one was empty
 }
 
-// oldDisk has a node return with what its disk held some time ago. It ends, and
-// returns with an empty one. That is one disk less, so nothing else happens
-// meanwhile.
+// oldDisk restarts a node with an earlier copy of its disk. The node ends, and returns with an empty disk. One disk is missing meanwhile,
+// so no other fault is injected.
 func (s *storm) oldDisk(p *process) {
 	old := s.old[p.name]
 	if old == nil || !s.free() || !s.whole() {

@@ -21,29 +21,28 @@ import (
 	"shardway/shardmap"
 )
 
-// storm does something bad to a cluster under load every now and then, looks all
-// the time for what must never be, and at the end lets it recover.
+// storm injects faults into a cluster under load at intervals, checks its invariants all the time, and lets it recover at the end.
 type storm struct {
 	*world
 	r    *rand.Rand
 	c    *client
-	load time.Duration // between two requests; zero: none are sent
+	load time.Duration // between two requests; zero means no requests
 	next time.Time     // when the next one is due
-	long bool          // some take longer than nodes wait when their shard moves
-	// forget is after which time dead servers are taken out of Raft's configuration.
+	long bool          // some requests take longer than drain-timeout
+	// forget is the time after which dead servers are removed from the Raft configuration.
 	forget time.Duration
 
 	apps   map[string]*app
 	traits map[string]trait
-	old    map[string]*disk.Memory // a copy of a disk from an earlier end of its node
+	old    map[string]*disk.Memory // a copy of each node's disk from an earlier end
 	undos  []undo
 	told   []string
 	struck map[string]int
-	hooks  bool         // apps are told what they hold
-	asking atomic.Int32 // what operators have asked for, and no answer has come
+	hooks  bool         // apps have hooks
+	asking atomic.Int32 // operator requests without a response yet
 }
 
-// trait is what a node of a storm is like.
+// trait is the configuration of one node of a storm.
 type trait struct {
 	weight  uint32
 	gateway bool
@@ -52,7 +51,7 @@ type trait struct {
 	expect  int
 }
 
-// undo ends a strike that lasts.
+// undo ends a strike that lasts for some time.
 type undo struct {
 	at time.Time
 	f  func()
@@ -62,10 +61,10 @@ func (s *storm) logf(format string, args ...any) {
 	s.told = append(s.told, fmt.Sprintf("%8v ", time.Since(epochStart).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
-// drainTimeout is that of the nodes in a storm.
+// drainTimeout is the drain timeout of the nodes in a storm.
 const drainTimeout = time.Second
 
-// epochStart is where a bubble's clock starts.
+// epochStart is the start time of a bubble's clock.
 var epochStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newStorm makes a storm over a world without nodes.
@@ -82,7 +81,7 @@ func newStorm(w *world, seed uint64, takeover ack.Takeover) *storm {
 		host := p.host
 		p.clock = newClock(t.rate)
 		o.BootstrapExpect, o.Weight, o.Timing.Takeover, o.Clock = t.expect, t.weight, takeover, p.clock
-		if name != "a" { // which founds the cluster
+		if name != "a" { // a founds the cluster
 			o.Timing = unlike(name)
 		}
 		o.Pace.DrainTimeout = drainTimeout
@@ -104,8 +103,7 @@ func newStorm(w *world, seed uint64, takeover ack.Takeover) *storm {
 	return s
 }
 
-// unlike returns the flags of a node that was started with others than the founder:
-// they count for nothing.
+// unlike returns flags that differ from those of the founder, and have no effect therefore.
 func unlike(name string) ack.Timing {
 	return []ack.Timing{
 		{Lease: 3 * time.Second, DeadAfter: 9 * time.Second, Takeover: ack.TakeoverImmediate, RebalanceMode: ack.RebalanceIncremental},
@@ -127,12 +125,12 @@ func (s *storm) add(name string, t trait) {
 	s.start(name)
 }
 
-// owners are the names of the nodes that are to have shards, when all is well.
+// owners returns the names of the nodes that must own shards when no fault lasts.
 func (s *storm) owners() []string {
 	return slices.DeleteFunc(slices.Clone(s.names), func(n string) bool { return s.traits[n].gateway })
 }
 
-// pick returns a node that runs, or nil.
+// pick returns a random running node, or nil.
 func (s *storm) pick() *process {
 	all := s.running()
 	if len(all) == 0 {
@@ -141,10 +139,10 @@ func (s *storm) pick() *process {
 	return all[s.r.IntN(len(all))]
 }
 
-// upTo draws a time.
+// upTo returns a random time below d.
 func (s *storm) upTo(d time.Duration) time.Duration { return time.Duration(s.r.Int64N(int64(d))) }
 
-// later ends a strike after a while.
+// later ends a strike after d by calling f.
 func (s *storm) later(d time.Duration, f func()) {
 	s.undos = append(s.undos, undo{time.Now().Add(d), f})
 }
@@ -160,7 +158,7 @@ func (s *storm) end(all bool) {
 	s.undos = slices.DeleteFunc(s.undos, due)
 }
 
-// live lets time pass, sends requests and looks on.
+// live lets the time d pass, while it sends requests and checks the cluster.
 func (s *storm) live(d time.Duration) {
 	s.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -168,7 +166,7 @@ func (s *storm) live(d time.Duration) {
 	}
 }
 
-// pass is one moment of it.
+// pass lets one moment pass.
 func (s *storm) pass() {
 	s.t.Helper()
 	s.end(false)
@@ -180,7 +178,7 @@ func (s *storm) pass() {
 	time.Sleep(5 * time.Millisecond)
 }
 
-// request sends a request to some node.
+// request sends a request to a random node.
 func (s *storm) request() {
 	p := s.pick()
 	if p == nil {
@@ -201,7 +199,7 @@ func (s *storm) request() {
 	s.c.send(p, shardmap.Shard(s.r.IntN(shards)), method, take, nil)
 }
 
-// check looks for what must never be, also for a process that ends by itself.
+// check checks the invariants, and fails the test if a process has ended on its own.
 func (s *storm) check() {
 	s.t.Helper()
 	s.world.check()
@@ -217,17 +215,16 @@ func (s *storm) check() {
 	}
 }
 
-// whole reports that everybody is there and serves.
+// whole reports whether all nodes are up and serve.
 func (s *storm) whole() bool { return s.up() && s.settled(s.owners()...) }
 
-// up reports that everybody is there, ready, and votes as it should, as everybody knows: who
-// leads counts a vote that it has only begun to give, and is gone with it if it ends now.
+// up reports whether all nodes are running, ready, and vote as they should, in the view of every node: a leader counts a vote that it has
+// only begun to add, and that vote is lost if the leader ends.
 func (s *storm) up() bool {
 	if s.leader() == nil || len(s.running()) != len(s.names) {
 		return false
 	}
-	// The vote of a dead server goes to another before it is taken out, and it stays if
-	// it is back by then.
+	// The vote of a dead server goes to another node before the server is removed. The server stays if it is back by then.
 	spare := 0
 	if s.forget > 0 {
 		spare = 1
@@ -250,7 +247,7 @@ func (s *storm) up() bool {
 	return true
 }
 
-// calm ends all strikes and waits until everybody serves again.
+// calm ends all strikes and waits until all nodes serve again.
 func (s *storm) calm() {
 	s.t.Helper()
 	s.logf("all well again")
@@ -266,16 +263,15 @@ func (s *storm) calm() {
 		p.disk.well()
 	}
 	s.honoured()
-	// Nodes that missed acknowledgements again and again bear a pause of minutes.
+	// Nodes that have missed acknowledgements repeatedly have a backoff of minutes.
 	s.within(12*time.Minute, "all serve again", func() bool {
-		s.restartAll() // also those that are still about to end
+		s.restartAll() // also nodes that are still about to end
 		return s.whole()
 	})
 	s.within(time.Minute, "each has its share", func() bool { return s.whole() && s.even() })
 }
 
-// account waits for the last answers, asks for every shard once, and has all that
-// was seen judged.
+// account waits for the last responses, sends one request for every shard, and has the history judged.
 func (s *storm) account() {
 	s.t.Helper()
 	s.load = 0
@@ -299,9 +295,8 @@ func (s *storm) account() {
 	s.t.Logf("%v; answers %v; maps up to %d; strikes %v", r, s.witness.tally(), s.committed().Epoch(), s.struck)
 }
 
-// raise starts a cluster of some size, as the seed wants it; of two out of three on
-// disks that are slow from the first write on, some so slow that a write of theirs
-// outlasts Raft's patience.
+// raise starts a cluster of some size, with the options of the seed. In two of three clusters the disks are slow from the first write, and
+// sometimes one write takes longer than Raft's timeout.
 func (s *storm) raise(nodes int) {
 	s.t.Helper()
 	s.writes = []time.Duration{0, 150 * time.Millisecond, 1200 * time.Millisecond}[s.r.IntN(3)]
@@ -340,7 +335,7 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 		}()
 		s.long = true
 		s.keeping(seed%2 == 0)
-		s.forget = time.Duration(seed%2) * 6 * time.Second // every other storm takes dead servers out
+		s.forget = time.Duration(seed%2) * 6 * time.Second // every other storm removes dead servers
 		s.raise(nodes)
 		for range strikes {
 			s.strike()
@@ -351,12 +346,12 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 	})
 }
 
-// takeovers is how many there are: as many seeds in a row have a storm under each.
+// takeovers is the number of takeover modes: as many consecutive seeds cover each of them.
 const takeovers = 3
 
-// storms is which seeds a run takes, lease first, and no more than that under the
-// race detector, as make test runs them without it too: SHARDWAY_STORMS asks for more,
-// SHARDWAY_SEED for one, and SHARDWAY_TEST_SEED says where the usual ones begin.
+// storms returns the first seed and the number of seeds of a run: two for each takeover mode, or under the race detector only one, with
+// takeover lease, because make test also runs the tests without it. SHARDWAY_STORMS sets another number, SHARDWAY_SEED selects a single
+// seed, and SHARDWAY_TEST_SEED sets the first one.
 func storms(t *testing.T) (from, count uint64) {
 	t.Helper()
 	from, count = takeovers, uint64(share(2*takeovers, 1))

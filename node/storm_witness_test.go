@@ -13,41 +13,40 @@ import (
 	"shardway/shardmap"
 )
 
-// witness writes down what nobody inside of a cluster can see as a whole: what apps
-// run, what clients are answered, what nodes would admit and which maps they commit,
-// and what is done to them. Package history judges it.
+// witness records what no node of a cluster sees as a whole: what apps run, which responses clients receive, what nodes would admit, which
+// maps they commit, and which faults are injected. Package history judges the record.
 type witness struct {
 	rules history.Rules
 
 	mu sync.Mutex
 	h  history.History
-	// process is the index of what is done to a node's process, in h.Faults.
+	// process is the index of the fault of each node's process in h.Faults.
 	process map[string]int
-	// grace is within what time nodes that restart in place come back.
+	// grace is the hold grace of nodes that restart in place.
 	grace map[string]time.Duration
-	// closed is when a process closed its peer port: what fails does that first.
+	// closed is when a process closed its peer port. A failing process does that first.
 	closed   map[string]int64
-	voteless map[string]bool // who has joined and was not seen to vote
-	wires    []int           // the indexes of what is done to wires, and lasts
+	voteless map[string]bool // joined nodes that have no vote as far as observed
+	wires    []int           // the indexes of the wire faults that last
 	asked    map[admission]asked
 	looks    int
-	alike    int64 // when nothing had changed since the last look
+	alike    int64 // the time of the last look that found no change
 }
 
-// admission is what a node would admit.
+// admission is a shard that a node would admit under an epoch.
 type admission struct {
 	node  string
 	shard shardmap.Shard
 	epoch uint64
 }
 
-// maxVoters is how many nodes of a world vote at most.
+// maxVoters is the largest number of voters of a world.
 const maxVoters = 5
 
-// asked is where the last look at it is written down.
+// asked is the position in the history of the last look at an admission.
 type asked struct{ index, look int }
 
-// takeoverNames are those of the flag.
+// takeoverNames are the values of the flag --takeover.
 var takeoverNames = map[ack.Takeover]string{ack.TakeoverLease: "lease", ack.TakeoverTimeout: "timeout", ack.TakeoverImmediate: "immediate"}
 
 func newWitness(takeover ack.Takeover) *witness {
@@ -56,20 +55,20 @@ func newWitness(takeover ack.Takeover) *witness {
 		process: map[string]int{}, grace: map[string]time.Duration{}, closed: map[string]int64{}, asked: map[admission]asked{},
 		rules: history.Rules{
 			Shards: shards, Voters: maxVoters, Takeover: takeoverNames[takeover], DrainTimeout: drainTimeout, QueueWait: queueWait,
-			// Clocks run at rates of their own. Half of what asks the clock of a process that
-			// stands still is told the time from before, and acts on it at once.
+			// Clocks run at their own rates. Half of the reads of a frozen process's clock return the time from before, and the reader acts
+			// on it immediately.
 			MaxClockSkew: 0.1, WakeTime: 100 * time.Millisecond, MaxAbortNotice: 100 * time.Millisecond,
 			SlowLog: true, // in a storm each write may take a second
-			// A start writes some times, to a disk that may be slow.
+			// A start makes several writes, possibly to a slow disk.
 			MaxStartTime: time.Minute,
 		},
 	}
 }
 
-// now is the bubble's clock.
+// now returns the time of the bubble's clock.
 func now() int64 { return int64(time.Since(epochStart)) + 1 }
 
-// begin is told by an app that a request runs.
+// begin records that an app starts to process a request, and returns the index of the run.
 func (w *witness) begin(r history.Run) (index int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,28 +77,28 @@ func (w *witness) begin(r history.Run) (index int) {
 	return len(w.h.Runs) - 1
 }
 
-// end is told by an app that a request has ended, or that its node gave it up.
+// end records that a request has ended in the app, or that its node aborted it.
 func (w *witness) end(index int, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.h.Runs[index].End, w.h.Runs[index].Aborted = now(), cut
 }
 
-// answered notes what a client was answered.
+// answered records the response that a client received.
 func (w *witness) answered(a history.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.h.Responses = append(w.h.Responses, a)
 }
 
-// same tells that what the last look found holds still.
+// same records that the findings of the last look still hold.
 func (w *witness) same() { w.alike = now() }
 
-// stretch writes down until when what the last look found was seen to hold.
+// stretch extends the findings of the last look until the time at which they last held.
 func (w *witness) stretch() {
 	for k, a := range w.asked {
 		if a.look < w.looks {
-			delete(w.asked, k) // admitted no more
+			delete(w.asked, k) // no longer admitted
 			continue
 		}
 		last := &w.h.Admissions[a.index]
@@ -107,7 +106,7 @@ func (w *witness) stretch() {
 	}
 }
 
-// look begins to ask all nodes.
+// look begins a look at all nodes.
 func (w *witness) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +114,7 @@ func (w *witness) look() {
 	w.looks++
 }
 
-// admits is told that a node would admit a request for a shard.
+// admits records that a node would admit a request for a shard.
 func (w *witness) admits(node string, s shardmap.Shard, epoch uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +128,7 @@ func (w *witness) admits(node string, s shardmap.Shard, epoch uint64) {
 	w.asked[k] = asked{last.index, w.looks}
 }
 
-// committed is told of a map.
+// committed records a map.
 func (w *witness) committed(m *shardmap.Map) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +139,7 @@ func (w *witness) committed(m *shardmap.Map) {
 	w.h.Maps = append(w.h.Maps, seen)
 }
 
-// hurt notes that something is done to a node, until end is called.
+// hurt records a fault of a node, until end is called.
 func (w *witness) hurt(k history.FaultKind, node string) (end func()) {
 	return w.done(history.Fault{Kind: k, Node: node})
 }
@@ -158,8 +157,7 @@ func (w *witness) add(f history.Fault) (index int) {
 	return len(w.h.Faults) - 1
 }
 
-// cut notes that something is done to the wires of nodes, until they are healed, or
-// end is called.
+// cut records a network fault of nodes, until the network is healed or end is called.
 func (w *witness) cut(nodes ...string) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +169,7 @@ func (w *witness) cut(nodes ...string) (end func()) {
 	return func() { w.endFaults(these) }
 }
 
-// reset notes that resets are forged between two nodes, until the wires are healed.
+// reset records that resets are forged between two nodes, until the network is healed.
 func (w *witness) reset(a, b string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,8 +189,8 @@ func (w *witness) endFaults(faults []int) {
 	}
 }
 
-// fails notes what is done to a process, in place of what was done to it before. One
-// that dies does so also while it stands still, and after it has begun to serve.
+// fails records a fault of a process, in place of its previous one. A process that dies counts as dying also while it is frozen, and after
+// it has begun to serve.
 func (w *witness) fails(node string, k history.FaultKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,8 +205,8 @@ func (w *witness) fails(node string, k history.FaultKind) {
 	w.process[node] = w.add(f)
 }
 
-// joins notes that a new node is started, which has no vote yet. Those that found the
-// cluster were there from the beginning, for without them there is none.
+// joins records the start of a new node that has no vote yet. The founding nodes count as voters from the start, because there are no
+// others.
 func (w *witness) joins(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,7 +215,7 @@ func (w *witness) joins(node string) {
 	}
 }
 
-// votes notes which nodes vote as far as one of them knows.
+// votes records the voters as one node sees them.
 func (w *witness) votes(voters func() []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,7 +230,7 @@ func (w *witness) votes(voters func() []string) {
 	}
 }
 
-// drains notes that a node is asked to own nothing, until over is called: it was refused.
+// drains records that a node is asked to own nothing. over records that the request was refused.
 func (w *witness) drains(node string) (over func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,7 +243,7 @@ func (w *witness) drains(node string) (over func()) {
 	}
 }
 
-// uncordons notes that what a node had been asked for before some time is taken back.
+// uncordons records that the requests for a node from before some time are taken back.
 func (w *witness) uncordons(node string, before int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -256,17 +254,16 @@ func (w *witness) uncordons(node string, before int64) {
 	}
 }
 
-// closes notes that a process closes its peer port.
+// closes records that a process closes its peer port.
 func (w *witness) closes(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed[node] = cmp.Or(w.closed[node], now())
 }
 
-// ended notes that a process has ended. One that nobody had asked to was killed, and
-// so was one that failed, also while it left, or before somebody killed it: from when
-// it closed its peer port, and cut its clients then, although it had more to end, and
-// its disk may have been end meanwhile.
+// ended records the end of a process. A process that was not asked to end was killed. So was one that failed, also while it left or before
+// it was killed: it counts as dead from the close of its peer port. It cut its clients off at that time, although it had more to end, and
+// its disk may have worked again since.
 func (w *witness) ended(node string, failed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -288,7 +285,7 @@ func (w *witness) ended(node string, failed bool) {
 	}
 }
 
-// runs notes that a process runs on, or again.
+// runs records that a process continues, or runs again.
 func (w *witness) runs(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -302,7 +299,7 @@ func (w *witness) goOn(node string) {
 	}
 }
 
-// judge judges all that was seen. All requests must have their answers.
+// judge judges the whole history. All requests must have their responses.
 func (w *witness) judge() *history.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -310,7 +307,7 @@ func (w *witness) judge() *history.Report {
 	return history.Check(w.h, w.rules)
 }
 
-// tally counts the answers: "200", "502 peer-unreachable", "none" and so on.
+// tally counts the responses by result: "200", "502 peer-unreachable", "none" and so on.
 func (w *witness) tally() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -330,7 +327,7 @@ func (w *witness) tally() map[string]int {
 	return out
 }
 
-// longest returns how long the slowest answered request took.
+// longest returns the duration of the slowest request with a response.
 func (w *witness) longest() (most time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

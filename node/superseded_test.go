@@ -12,8 +12,8 @@ import (
 	"shardway/peer"
 )
 
-// recovered has a host gossip as a node of a cluster that was recovered from this one, with
-// all that it announces there; first is told which one it is.
+// recovered makes a host gossip as a node of a cluster that was recovered from this one, with all its tags. It calls first with the id of
+// that cluster, before it gossips.
 func (w *world) recovered(h *simnet.Host, first func(cluster string)) {
 	w.t.Helper()
 	tags := maps.Clone(w.all["b"].node.GossipTags())
@@ -26,13 +26,12 @@ func (w *world) recovered(h *simnet.Host, first func(cluster string)) {
 	}
 	s := w.gossiper(h, "x", h.Addr(7946), tags)
 	for _, p := range w.running() {
-		_, _ = s.Join([]string{p.host.Addr(7946)}, true) // it is refused, and heard
+		_, _ = s.Join([]string{p.host.Addr(7946)}, true) // it is refused, and its message is received
 	}
 }
 
-// Gossip of a cluster that was recovered from this one, which anybody may have recorded and
-// sends again, stopped every node that it came to, for good: also where that cluster was a
-// mistake that has been undone, or a drill. A node that serves asks there.
+// Anyone may have recorded gossip of a cluster that was recovered from this one, and can replay it, also if that recovery was a mistake or
+// a drill. A serving node asks at the announced address before it stops. Once, the gossip stopped every node that received it, for good.
 func TestRecordedGossipOfARecoveryStopsNoNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -43,7 +42,7 @@ func TestRecordedGossipOfARecoveryStopsNoNode(t *testing.T) {
 	})
 }
 
-// Where the node there says so itself, all of them stop for good.
+// If the node at that address confirms the recovery, all nodes stop for good.
 func TestARecoveredClusterIsAsked(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -62,7 +61,7 @@ func TestARecoveredClusterIsAsked(t *testing.T) {
 				Lookup: func(string) (string, bool) { return "", false },
 			})
 			there.Handle(peer.Control, func(_ context.Context, c *peer.Conn) { _ = c.Close() })
-			go func() { defer close(served); _ = there.Serve(ctx, ln) }() // it is told to end
+			go func() { defer close(served); _ = there.Serve(ctx, ln) }() // ends with ctx
 		})
 		for _, p := range []*process{w.all["a"], w.all["b"], w.all["c"]} {
 			w.until(p.name+" stops", p.ended)

@@ -14,8 +14,7 @@ import (
 	"shardway/node"
 )
 
-// retimes asks a node for a change until it is taken: a leader that was just
-// elected refuses for a while.
+// retimes sends a node a change of settings until it is accepted: a new leader refuses changes for a while.
 func (w *world) retimes(p *process, change api.Timing) {
 	w.t.Helper()
 	w.until("the timing is changed", func() bool {
@@ -27,8 +26,7 @@ func (w *world) retimes(p *process, change api.Timing) {
 	})
 }
 
-// A change asked of any node holds on all, also after a restart of all of them, and
-// nobody loses his lease over it.
+// A change requested at any node is in force on all nodes, also after a restart of all of them, and no node loses its lease.
 func TestTimingChangesEverywhere(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -101,8 +99,8 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 	})
 }
 
-// The bounds are those of all nodes, not of the leader alone: one with a slower
-// heartbeat would have lost its lease at each lost packet.
+// The bounds of a setting are those of all nodes, not of the leader alone. Otherwise a node with a slower heartbeat would lose its lease
+// with each lost packet.
 func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {
@@ -119,7 +117,7 @@ func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
 			if !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "of node b") {
 				w.t.Errorf("%s: %v, want %s, and whose heartbeat that is", p.name, err, want)
 			}
-			// What breaks no bound of it has nothing to do with it.
+			// An error that is unrelated to a bound does not mention it.
 			for _, wrong := range []api.Timing{{Takeover: "foo"}, {DeadAfter: "100ms"}} {
 				if _, err = p.node.API().ChangeTiming(w.t.Context(), wrong, "test"); !errors.Is(err, api.ErrInvalid) || strings.Contains(err.Error(), "heartbeat") {
 					w.t.Errorf("%s: %+v: %v, want nothing of heartbeats", p.name, wrong, err)
@@ -129,8 +127,8 @@ func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
 	})
 }
 
-// A leader that was just elected says that, and not that somebody changed something;
-// and the log tells of what was done, not of what was asked for and refused.
+// A new leader returns that it was just elected, and not that the settings have changed. The log contains changes that happened, and no
+// refused ones.
 func TestRefusalOfANewLeaderNamesItsCause(t *testing.T) {
 	bubble(t, func(w *world) {
 		log := &lines{}
@@ -181,7 +179,7 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 	})
 }
 
-// A node whose flags say otherwise says so once, with both values and what to do.
+// A node whose flags differ logs that once, with both values and the remedy.
 func TestFlagsThatDifferAreReportedOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		log := &lines{}
@@ -216,7 +214,7 @@ func TestFlagsThatDifferAreReportedOnce(t *testing.T) {
 	})
 }
 
-// lines counts lines of a log.
+// lines counts the lines of a log.
 type lines struct {
 	mu   sync.Mutex
 	text []string

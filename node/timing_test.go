@@ -12,8 +12,7 @@ import (
 	"shardway/shardmap"
 )
 
-// rolling starts a, b and c with their apps, those of odd with another dead-after
-// than the others, as a rolling change of that flag leaves them.
+// rolling starts a, b and c with their apps. odd has another dead-after than the others, as during a rolling change of that flag.
 func rolling(t *testing.T, odd string, deadAfter time.Duration, f func(s *storm)) {
 	t.Helper()
 	bubble(t, func(w *world) {
@@ -36,9 +35,8 @@ func rolling(t *testing.T, odd string, deadAfter time.Duration, f func(s *storm)
 	})
 }
 
-// cutOff lets a node run a long request for a shard of its own, cuts it off, and
-// watches the others until well after they have taken that shard: none may admit a
-// request for it while that one runs.
+// cutOff starts a long request for a shard of p on p, cuts p off, and watches the others until long after they have taken that shard: none
+// may admit a request for it while the first one runs.
 func (s *storm) cutOff(p *process) {
 	s.t.Helper()
 	var mine shardmap.Shard
@@ -65,7 +63,7 @@ func (s *storm) cutOff(p *process) {
 	s.until("the request is cut", func() bool { return taken() && s.witness.runsOf(p.name) == 0 })
 }
 
-// runsOf counts what runs in the app of a node.
+// runsOf returns the number of requests that run in the app of a node.
 func (w *witness) runsOf(node string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,16 +75,14 @@ func (w *witness) runsOf(node string) (n int) {
 	return n
 }
 
-// Each node cut what it ran by its own flags, and the leader took shards by its:
-// one node with a dead-after of 5s among others with 2.5s, cut off from them, ran a
-// request until 4.25s after its last heartbeat, a second and a half beside the next
-// owner, with takeover timeout.
+// Once, each node aborted its requests by its own flags, and the leader took shards by its own. With takeover timeout, a node with a
+// dead-after of 5 s among others with 2.5 s was cut off. It ran a request until 4.25 s after its last heartbeat, a second and a half in
+// parallel with the next owner.
 func TestNodeWithALongerDeadAfterStopsBeforeTheNextOwner(t *testing.T) {
 	rolling(t, "c", 5*time.Second, func(s *storm) { s.cutOff(s.all["c"]) })
 }
 
-// The same by the leader's flags: one that took shards after a second, from a node
-// that cut what it ran after two.
+// The same happened with the leader's flags: a leader took shards after a second, from a node that aborted its requests after two.
 func TestLeaderWithAShorterDeadAfterTakesNothingEarlier(t *testing.T) {
 	rolling(t, "bc", 1200*time.Millisecond, func(s *storm) {
 		a := s.all["a"]

@@ -13,7 +13,7 @@ import (
 	"shardway/node"
 )
 
-// written is what a node has logged.
+// written collects what a node has logged.
 type written struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -25,7 +25,7 @@ func (w *written) Write(b []byte) (int, error) {
 	return w.b.Write(b)
 }
 
-// lines returns message and other node of each line, and what it says of members.
+// lines returns the message and the node of each line, and its fields about members.
 func (w *written) lines(t *testing.T) (all []string) {
 	t.Helper()
 	w.mu.Lock()
@@ -43,8 +43,7 @@ func (w *written) lines(t *testing.T) (all []string) {
 	return all
 }
 
-// Who read a log saw maps come, and not which node had come, left or begun to vote, nor
-// which one a map was for.
+// The log shows which node joined, left or began to vote, and which node caused each map. Once, it showed the maps only.
 func TestLogReportsChangesOfANode(t *testing.T) {
 	bubble(t, func(w *world) {
 		logs := map[string]*written{}

@@ -13,7 +13,7 @@ import (
 	"shardway/shardmap"
 )
 
-// acquiresBadly starts three nodes. fails says what comes of an acquire at a node.
+// acquiresBadly starts three nodes. fails returns the result of an acquire at a node.
 func (w *world) acquiresBadly(fails func(ctx context.Context, node string, c agent.HookCall) error) {
 	w.hooked(newLedger(), func(name string) func(context.Context, agent.HookCall) error {
 		return func(ctx context.Context, c agent.HookCall) error {
@@ -28,16 +28,15 @@ func (w *world) acquiresBadly(fails func(ctx context.Context, node string, c age
 	}
 }
 
-// An app answers each acquire with an error, or never. Every node reports the outage; then the
-// shards go to the other nodes, and come back when the app is able to acquire again. Until then
-// the node is asked without shards, so nobody waits for its attempts.
+// An app answers each acquire with an error, or never. Every node reports the outage; then the shards move to the other nodes, and return
+// when the app can acquire again. Until then the node tests its app without shards, so that no request waits for the attempts.
 func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {
 		bubble(t, func(w *world) {
 			var bad atomic.Bool
 			bad.Store(true)
-			var asked atomic.Int64 // shards that the app of c was to acquire
+			var asked atomic.Int64 // shards of the acquires at node c
 			w.acquiresBadly(func(ctx context.Context, node string, c agent.HookCall) error {
 				switch {
 				case node != "c" || !bad.Load():
@@ -80,8 +79,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	}
 }
 
-// An app fails to acquire one shard. That shard goes to another node and stays there; all
-// others stay where they are.
+// An app fails to acquire one shard. That shard moves to another node and stays there; all others stay where they are.
 func TestShardLeavesAppThatDoesNotAcquireIt(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -108,7 +106,7 @@ func TestShardLeavesAppThatDoesNotAcquireIt(t *testing.T) {
 		c.node.NotAcquired(s, epoch)
 		w.within(time.Minute, "the shard has left c", func() bool { return w.committed().Owner(s) != "c" })
 		w.until("every shard is served", w.allServed)
-		if moved := len(shardmap.Diff(before, w.committed())); moved > 2 { // another one keeps the shares even
+		if moved := len(shardmap.Diff(before, w.committed())); moved > 2 { // one more shard keeps the shares even
 			w.t.Errorf("%d shards moved, want shard %d and at most one for it", moved, s)
 		}
 		w.untilFindingsAre(w.all["a"], "acquiring: the app of node c did not acquire 1 shard, so other nodes own it")
@@ -121,8 +119,7 @@ func TestShardLeavesAppThatDoesNotAcquireIt(t *testing.T) {
 	})
 }
 
-// No app acquires: nothing moves, every node reports the outage, and all is served as soon as
-// the apps acquire again.
+// If no app acquires, nothing moves, every node reports the outage, and all shards are served as soon as the apps acquire again.
 func TestNothingMovesWhileNoAppAcquires(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -10,8 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-// forgets waits until a node that is gone is out of everybody's gossip, as it is an hour
-// later.
+// forgets waits until all nodes have removed a node that is gone from gossip, as happens after an hour.
 func (w *world) forgets(gone string) {
 	w.t.Helper()
 	w.until("gossip has forgotten "+gone, func() bool {
@@ -24,7 +23,7 @@ func (w *world) forgets(gone string) {
 	})
 }
 
-// spare returns a node of the cluster that has no vote.
+// spare returns a nonvoter of the cluster.
 func (w *world) spare() *process {
 	w.t.Helper()
 	all := w.leader().node.API().Status().Nodes
@@ -35,7 +34,7 @@ func (w *world) spare() *process {
 	return w.all[all[i].ID]
 }
 
-// Does asks a leader once, and wants no fault.
+// does sends an action to a leader once, and fails on an error.
 func (w *world) does(p *process, a api.Action) {
 	w.t.Helper()
 	if err := p.node.API().Do(w.t.Context(), a); err != nil {
@@ -43,7 +42,7 @@ func (w *world) does(p *process, a api.Action) {
 	}
 }
 
-// A node is known as long as Raft has its server, be it dead and forgotten by gossip.
+// A node is known as long as its server is in the Raft configuration, even if it is dead and gossip has forgotten it.
 func TestServerIsKnownThoughNoNodeSeesIt(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -63,8 +62,8 @@ func TestServerIsKnownThoughNoNodeSeesIt(t *testing.T) {
 	})
 }
 
-// A node is known as long as gossip remembers it, be it no server any more. Who only joins
-// gossip, under another name than it says, is no node: nothing is asked of it, nor its zone.
+// A node is known as long as gossip remembers it, even if it has no server any more. A process that only joins gossip, under another name
+// than its id, is no node: actions for it, or for its zone, are refused.
 func TestMemberIsKnownIfItIsANode(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -89,7 +88,7 @@ func TestMemberIsKnownIfItIsANode(t *testing.T) {
 	})
 }
 
-// A node is known as long as it owns shards, be it no server any more, and forgotten.
+// A node is known as long as it owns shards, even if it has no server any more and gossip has forgotten it.
 func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -126,7 +125,7 @@ func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 	})
 }
 
-// What was asked of a node can be taken back when it is known no more, whatever that is.
+// Each request for a node can be taken back when the node is not known any more.
 func TestWhatWasAskedOfAnUnknownNodeIsTakenBack(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -139,7 +138,7 @@ func TestWhatWasAskedOfAnUnknownNodeIsTakenBack(t *testing.T) {
 		w.untilServers(rest...)
 		w.forgets(p.name)
 		l := w.leader()
-		for _, a := range []api.Action{ // what is asked last is the only thing that is, each time
+		for _, a := range []api.Action{ // each time, the last request is the only one in force
 			{Verb: api.Cordon}, {Verb: api.Weigh}, {Verb: api.Uncordon},
 		} {
 			a.Node = p.name
@@ -149,7 +148,7 @@ func TestWhatWasAskedOfAnUnknownNodeIsTakenBack(t *testing.T) {
 	})
 }
 
-// The same for a drain.
+// A drain of a node that is not known any more can be taken back as well.
 func TestDrainOfAnUnknownNodeIsTakenBack(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

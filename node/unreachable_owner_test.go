@@ -14,7 +14,7 @@ import (
 	"shardway/shardmap"
 )
 
-// hangingApps starts an app on every node that takes requests and answers none.
+// hangingApps starts an app on every node that accepts requests and never responds.
 func hangingApps(w *world) {
 	for _, p := range w.running() {
 		ln, err := p.host.Listen(":9000")
@@ -39,13 +39,13 @@ type clientResponse struct {
 	code   string
 }
 
-// ask sends a POST for a shard of owner to p, and returns where its answer comes.
+// ask sends a POST for a shard of owner to p, and returns the channel of its response.
 func ask(w *world, p *process, owner, path string) <-chan clientResponse {
 	w.t.Helper()
 	return asking(w, p, http.MethodPost, owner, path)
 }
 
-// asking is ask by another method.
+// asking sends a request like ask, with another method.
 func asking(w *world, p *process, method, owner, path string) <-chan clientResponse {
 	w.t.Helper()
 	key := ""
@@ -71,9 +71,8 @@ func asking(w *world, p *process, method, owner, path string) <-chan clientRespo
 	return answered
 }
 
-// A node that is cut off sees no commit that would free what it has forwarded. It
-// finds out itself that the owner cannot be reached, and says so to its client; an
-// owner that only takes its time is left alone.
+// A node that is cut off receives no commit that would release its forwarded requests. It detects that the owner is unreachable, and
+// responds to its client. It does not abort requests of an owner that is only slow.
 func TestRequestsToAnOwnerOutOfReachAreFreed(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -100,8 +99,8 @@ func TestRequestsToAnOwnerOutOfReachAreFreed(t *testing.T) {
 	})
 }
 
-// given counts the shards that p owns or not in the map that a node routes by, and how
-// many of either are given up by its state as what had gone to p.
+// given counts the shards that p owns and does not own in the routing map of from. For both it also counts the shards whose requests,
+// forwarded to p, are orphaned by the node's state.
 func given(from *process, p string) (owned, others, ownedGone, othersGone int) {
 	s := from.node.State()
 	for sh := range shardmap.Shard(shards) {
@@ -118,10 +117,9 @@ func given(from *process, p string) (owned, others, ownedGone, othersGone int) {
 	return owned, others, ownedGone, othersGone
 }
 
-// What an ingress has forwarded to a node that a map drops may never be answered: the
-// commit frees it, before the ingress finds out by itself. Until then the node may yet
-// answer for what is its own, and a node that no map drops answers for all it was sent:
-// also for what has moved away from it, which it finishes or refuses.
+// Requests forwarded to a node that a map excludes may never get a response: the commit releases them before the ingress detects the
+// failure. Before the commit the node may still respond. A node that no map excludes responds to everything that it received: it finishes
+// or refuses also requests of shards that have moved away.
 func TestCommitReleasesRequestsForwardedToExcludedNode(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -138,7 +136,7 @@ func TestCommitReleasesRequestsForwardedToExcludedNode(t *testing.T) {
 			w.t.Errorf("of %d shards that are still its own %d are given up, want some and none", owned, gone)
 		}
 		w.until("the silent node's shards are taken", func() bool { return l.node.State().Committed().ShardCount(shardmap.NodeID(p.name)) == 0 })
-		time.Sleep(100 * time.Millisecond) // virtual
+		time.Sleep(100 * time.Millisecond) // virtual time
 		select {
 		case got := <-answered:
 			if got != (clientResponse{http.StatusBadGateway, "peer-unreachable"}) {

@@ -32,15 +32,14 @@ func socketOf(w *world, p *process, owner string) net.Conn {
 	return conn
 }
 
-// As long as a node had a kept socket at an owner it dialed that twice a second, to see that it
-// is there: each node each owner, in a cluster at rest. The trunk that the socket goes by tells
-// of it as well; an owner that is silent is found out as before, and by a dial.
+// The mux session of a WebSocket shows that its owner is alive. An owner that stops responding is still detected, and then confirmed with a
+// dial. Once, each ingress with a resumable WebSocket dialed its owner twice a second, also in an idle cluster.
 func TestOwnersOfKeptSocketsAreNotDialed(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		l, p := w.leader(), w.follower()
 		keptApp(w, l)
-		taken := func() int { // by the owner, within a while at rest: voters greet each other
+		taken := func() int { // streams that the owner accepts in some idle time, such as greetings of voters
 			time.Sleep(3 * time.Second)
 			before := l.node.Accepted()
 			time.Sleep(30 * time.Second)
@@ -55,7 +54,7 @@ func TestOwnersOfKeptSocketsAreNotDialed(t *testing.T) {
 		if kept, trunks := p.node.Attached(), p.node.OutgoingWebSocketSessions(); kept != 1 || trunks != 1 {
 			w.t.Fatalf("%d sockets by %d trunks, want one", kept, trunks)
 		}
-		p.node.RenewPeers() // the socket stays where it is, by a trunk that takes no more
+		p.node.RenewPeers() // the WebSocket stays on its mux session, which takes no new streams
 		if n := taken(); n > usual+few {
 			w.t.Errorf("after a renewal the owner has taken %d streams of others in half a minute, %d without a socket", n, usual)
 		}

@@ -77,7 +77,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			for _, q := range w.running() {
 				w.untilFindingsAre(q)
 			}
-			// Another drain counts only what it moved.
+			// A further drain counts only its own moves.
 			w.asks(p, api.Action{Verb: api.Uncordon, Node: "c"})
 			w.untilSettled("a", "b", "c")
 			w.until("every shard is served", w.allServed)
@@ -113,9 +113,8 @@ func TestFailedReleaseOfNodeThatStopsIsReportedByOthers(t *testing.T) {
 	})
 }
 
-// A safe drain leaves the shards at the node that its app does not release: they are served
-// there, and the state of the drain has the reason. Asked again once the app releases, the
-// drain takes them.
+// A safe drain leaves shards that the app does not release at the node, which serves them, and the drain state has the reason. When the app
+// releases again, a repeated drain moves them.
 func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	t.Parallel()
 	for _, failure := range []error{errors.New("disk full"), nil} {
@@ -149,8 +148,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	}
 }
 
-// A node that stops has no time for a safe drain: its shards move unreleased, and that is
-// reported.
+// A stopping node has no time for a safe drain: its shards move unreleased, and that is reported.
 func TestStopEndsSafeDrain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

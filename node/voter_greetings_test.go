@@ -24,12 +24,11 @@ func (w *world) startsThree() (one, other *process) {
 	return w.all[names[0]], w.all[names[1]]
 }
 
-// TestFollowersKnowOfEachOtherWithoutDelay: who greets is believed only by whom it dialled, so
-// a voter that was started again has to be greeted back by those that do not lead, and what it
-// says of its disk is to be known to them soon after it has changed, though nobody greets at rest.
+// A greeting is believed only by the node that dialed it. A restarted voter must therefore be greeted back by the followers. They must
+// learn soon of a change in what it reports of its disk, although idle voters send no greetings.
 func TestFollowersKnowOfEachOtherWithoutDelay(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.HoldGrace = time.Minute } // the map stays, so there is no other news
+		w.tune = func(o *node.Options) { o.HoldGrace = time.Minute } // the map stays, so it causes no other messages
 		one, other := w.startsThree()
 		server := one.node.Server()
 		for i := range 5 {
@@ -56,11 +55,11 @@ func TestFollowersKnowOfEachOtherWithoutDelay(t *testing.T) {
 	})
 }
 
-// TestVotersGreetSeldomAtRest, as each greeting wakes two nodes, but a process at once that they
-// do not know; and not as often as somebody says that it is one.
+// Each greeting wakes two nodes, so idle voters send them rarely. A new process is greeted immediately, but not at any rate at which
+// another process claims to be one.
 func TestVotersGreetSeldomAtRest(t *testing.T) {
 	bubble(t, func(w *world) {
-		var of atomic.Pointer[[2]string] // who dials, and where
+		var of atomic.Pointer[[2]string] // the dialing node and its target
 		var dials atomic.Int64
 		w.tune = func(o *node.Options) {
 			name, dial := o.Dir.Node(), o.PeerDial

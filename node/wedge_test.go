@@ -7,10 +7,9 @@ import (
 	"shardway/node"
 )
 
-// The library says that it leads before its first entry is on the disk, and takes
-// nothing meanwhile: a barrier, or the birth of the cluster, that is tried then is
-// refused after a second. It used to be tried once a term, and the term of a lone
-// voter never changes: half an hour later it led and granted nothing.
+// The Raft library reports leadership before its first entry is on the disk, and accepts no entries until then: a barrier, or the founding
+// of the cluster, fails after a second. Once, these were tried once a term, and the term of a lone voter never changes: half an hour later
+// it led and granted no lease.
 func TestOnlyVoterWithASlowDiskServes(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []time.Duration{time.Second, 1500 * time.Millisecond, 4 * time.Second} {
@@ -27,7 +26,7 @@ func TestOnlyVoterWithASlowDiskServes(t *testing.T) {
 	}
 }
 
-// One write of a second is enough, when it is the first one of the term.
+// One write of a second is enough, if it is the first one of the term.
 func TestOneSlowWriteAtTheElectionDoesNotWedge(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -44,10 +43,9 @@ func TestOneSlowWriteAtTheElectionDoesNotWedge(t *testing.T) {
 	})
 }
 
-// Disks that are slow while the cluster is founded, as those of machines that have
-// just been started are: the founder is a lone voter. Meanwhile everybody can be
-// asked how it goes: the founder used to hold a lock over its first writes, and
-// /readyz waited for them (here: for ever, as no time passes then).
+// A cluster is founded although its disks are slow, as on machines that have just started; the founder is a lone voter. Every node responds
+// to /readyz meanwhile. Once, the founder held a lock during its first writes, and /readyz waited for them (in this test forever, because
+// no time passes then).
 func TestClusterWithSlowDisksIsBorn(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []time.Duration{1200 * time.Millisecond, 300 * time.Millisecond}[:share(2, 1)] {

@@ -28,7 +28,7 @@ import (
 
 var updateWire = flag.Bool("wire.update", false, "write the golden files of control messages anew")
 
-// controlMessages are all types that nodes send each other on control streams.
+// controlMessages returns all types that nodes send each other on control streams.
 func controlMessages() []any {
 	return []any{
 		control.Request{},
@@ -54,7 +54,7 @@ func controlMessages() []any {
 	}
 }
 
-// A field without a tag goes over the wire by its Go name: renaming it would change the format.
+// A field without a tag is sent under its Go name: renaming it would change the format.
 func TestControlMessagesNameTheirFields(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var look func(reflect.Type)
@@ -75,7 +75,7 @@ func TestControlMessagesNameTheirFields(t *testing.T) {
 		for f := range x.Fields() {
 			name := f.Tag.Get("json")
 			if name == "-" || !f.IsExported() && !f.Anonymous {
-				continue // encoding/json does not see it
+				continue // encoding/json ignores it
 			}
 			if name == "" && !f.Anonymous {
 				t.Errorf("%s.%s has no json tag", x, f.Name)
@@ -137,7 +137,7 @@ func TestMembersAreSentWhole(t *testing.T) {
 	}
 }
 
-// A leader that says nothing is not one that knows of no node.
+// A leader that sends no members is different from a leader that knows of none.
 func TestMembersMissingInResponseStayUnknown(t *testing.T) {
 	m, err := leaderloop.WireMembers(nil)
 	if b, jerr := json.Marshal(m); err != nil || jerr != nil || string(b) != "null" {
@@ -172,7 +172,7 @@ func TestImplicatedKeysAreSentWhole(t *testing.T) {
 	})
 }
 
-// golden compares a message with the file of that name, and has the file read.
+// golden compares a message with the file of that name, and decodes the file.
 func golden[T any](t *testing.T, name string, message func() (any, error), read func(T)) {
 	t.Helper()
 	path := filepath.Join("testdata", "wire", name+".json")

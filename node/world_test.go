@@ -28,7 +28,7 @@ const (
 	queueWait = 10 * time.Second
 )
 
-// world is a cluster in a bubble: real Serf, real Raft, virtual time.
+// world is a cluster in a synctest bubble, with real Serf, real Raft and virtual time.
 type world struct {
 	t     *testing.T
 	net   *simnet.Net
@@ -36,30 +36,30 @@ type world struct {
 	names []string
 	all   map[string]*process
 
-	writes  time.Duration // what each one to a new node's disk takes, from the first on
-	witness *witness      // nil: nobody sends requests
-	rests   bool          // its processes know that they use next to nothing of a processor
-	moment  func()        // what until does until
-	newest  *shardmap.Map // the newest committed map seen, nil at first
-	maps    int           // how many were seen, and how many shards they moved
+	writes  time.Duration // delay of each write to a new node's disk, from the first write on
+	witness *witness      // nil means that no requests are sent
+	rests   bool          // the processes see that they use almost no processor time
+	moment  func()        // what until runs between two checks of its condition
+	newest  *shardmap.Map // the newest committed map seen; nil at first
+	maps    int           // how many maps were seen, and how many shards they moved
 	moved   int
-	seen    map[*shardmap.Map]bool      // every map seen committed
+	seen    map[*shardmap.Map]bool      // every map that was seen as committed
 	digests map[shardmap.Epoch][32]byte // and its digest
-	epochs  map[shardmap.Shard]uint64   // the highest ownership epoch that admitted
-	owners  map[shardmap.Shard]string   // who admitted under it
-	views   []view                      // what the answers of the last look at all shards followed from
-	looked  time.Time                   // when that was
+	epochs  map[shardmap.Shard]uint64   // the highest ownership epoch under which a shard was admitted
+	owners  map[shardmap.Shard]string   // the node that admitted the shard under that epoch
+	views   []view                      // the inputs of the last look at all shards
+	looked  time.Time                   // the time of that look
 }
 
-// view is what a node's answers about admission follow from.
+// view contains the inputs that determine which requests a node admits.
 type view struct {
 	node   *node.Node
-	table  *route.Table // a new one at each change
+	table  *route.Table // replaced at each change
 	leased bool
-	frozen bool // it answers nothing
+	frozen bool // it does not respond
 }
 
-// process is one node, from its first start on.
+// process is one node, with all its starts.
 type process struct {
 	w    *world
 	name string
@@ -73,10 +73,10 @@ type process struct {
 	err  error
 
 	killed bool
-	stale  bool       // its disk is an older image: it ends by itself
-	clock  *hostClock // nil: the bubble's
-	frozen bool       // nothing of it that looks at a clock may be asked
-	asked  bool       // to end
+	stale  bool       // its disk is an older image, so it ends on its own
+	clock  *hostClock // nil means the clock of the bubble
+	frozen bool       // no function of the node that reads its clock may be called
+	asked  bool       // it was asked to end
 }
 
 func newWorld(t *testing.T) *world {
@@ -93,13 +93,13 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// close ends everything inside the bubble.
+// close ends all processes and the network inside the bubble.
 func (w *world) close() {
 	for _, n := range w.names {
 		w.all[n].kill()
 	}
 	w.net.Close()
-	time.Sleep(time.Minute) // virtual: timers of the libraries
+	time.Sleep(time.Minute) // virtual time, for the timers of the libraries
 }
 
 func (w *world) log(name string) zerolog.Logger {
@@ -114,7 +114,7 @@ type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(b []byte) (int, error) { _, err := os.Stderr.Write(b); return len(b), err }
 
-// start starts a new node that joins the first one.
+// start starts a new node, which joins the first one.
 func (w *world) start(name string) {
 	w.t.Helper()
 	p := &process{w: w, name: name, host: w.net.Host(name), mem: disk.NewMemory()}
@@ -147,7 +147,7 @@ func (p *process) run() {
 	must(err)
 	gossip, err := p.host.Transport(7946)
 	must(err)
-	// The first node of a test founds the cluster; started again, it joins.
+	// The first node of a test founds the cluster; when it is started again, it joins.
 	var join []string
 	for _, other := range p.w.names {
 		if other != p.name {
@@ -190,7 +190,7 @@ func (p *process) run() {
 	}(p.done)
 }
 
-// stop is SIGTERM. A process that stands still hears of it as it goes on.
+// stop sends the process SIGTERM. A frozen process receives it when it continues.
 func (p *process) stop() {
 	p.asked = true
 	if p.frozen {
@@ -202,22 +202,22 @@ func (p *process) stop() {
 	p.end()
 }
 
-// leaves is what is done to a process that was asked to end.
+// leaves returns the fault that the witness records for a process that was asked to end.
 func (p *process) leaves() history.FaultKind {
 	if p.started() {
 		return history.Terminated
 	}
-	return history.Killed // nobody has taken what waits at its listener
+	return history.Killed // clients that wait at its listener have not been accepted
 }
 
-// resting is the clock of a process that uses next to nothing of a processor.
+// resting is the clock of a process that uses almost no processor time.
 type resting struct{ clock.Clock }
 
 var _ clock.CPUTimer = resting{}
 
 func (resting) CPUTime() (time.Duration, bool) { return 0, true }
 
-// closing is a listener that tells that it is closed.
+// closing is a listener that reports its Close.
 type closing struct {
 	net.Listener
 	tell func()
@@ -228,7 +228,7 @@ func (c closing) Close() error {
 	return c.Listener.Close()
 }
 
-// kill is kill -9.
+// kill ends the process as kill -9 does.
 func (p *process) kill() {
 	select {
 	case <-p.done:
@@ -249,7 +249,7 @@ func (p *process) kill() {
 	p.stop()
 }
 
-// freeze is SIGSTOP, for a process with a clock of its own.
+// freeze stops the process as SIGSTOP does. The process must have its own clock.
 func (p *process) freeze() {
 	p.frozen = true
 	if p.w.witness != nil && !p.ended() {
@@ -259,12 +259,11 @@ func (p *process) freeze() {
 	p.clock.freeze()
 }
 
-// wakes is how long a process that goes on takes until it has heard of what it was
-// sent meanwhile. What waits at its listeners is taken by then, as by real ones, which
-// take it as they close.
+// wakes is the time that a continued process needs to receive what was sent meanwhile. By then it accepts the connections that wait at its
+// listeners, as a real process does when it closes them.
 const wakes = time.Millisecond
 
-// thaw is SIGCONT.
+// thaw continues the process as SIGCONT does.
 func (p *process) thaw() {
 	if !p.frozen {
 		return
@@ -284,7 +283,7 @@ func (p *process) thaw() {
 	p.host.Thaw()
 }
 
-// started reports that the node serves; it may be asked for its status then.
+// started reports whether the node serves. Its status is available from then on.
 func (p *process) started() bool {
 	select {
 	case <-p.node.Started():
@@ -294,7 +293,7 @@ func (p *process) started() bool {
 	}
 }
 
-// ended reports that the process has ended, by itself or not.
+// ended reports whether the process has ended for any reason.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -304,7 +303,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// wipe empties a dead node's data directory.
+// wipe empties the data directory of a stopped node.
 func (p *process) wipe() { p.mem = disk.NewMemory() }
 
 // restart starts a killed or stopped node again, with its disk.
@@ -314,14 +313,14 @@ func (p *process) restart() {
 	p.run()
 }
 
-// terminate is SIGTERM; it returns when the process has ended.
+// terminate sends SIGTERM, and returns when the process has ended.
 func (p *process) terminate() {
 	p.stop()
 	<-p.done
 	p.host.Crash()
 }
 
-// running returns the processes that run.
+// running returns the running processes.
 func (w *world) running() []*process {
 	var out []*process
 	for _, n := range w.names {
@@ -332,7 +331,7 @@ func (w *world) running() []*process {
 	return out
 }
 
-// until waits, in virtual time, for a condition.
+// until waits in virtual time until cond is true. It fails the test after a time limit.
 func (w *world) until(what string, cond func() bool) {
 	w.t.Helper()
 	w.within(2*time.Minute, what, cond)
@@ -355,7 +354,7 @@ func (w *world) within(limit time.Duration, what string, cond func() bool) {
 	}
 }
 
-// describe says what a process that runs is at, for whoever looks for what is missing.
+// describe returns the state of a running process for failure messages.
 func (p *process) describe() string {
 	s := p.node.State()
 	text := fmt.Sprintf("%s: leads %v leased %v committed %d last %d members %v", p.name, p.node.Leads(), p.node.Leased(), s.Committed().Epoch(), s.Proposed().Epoch(), s.Committed().Members())
@@ -369,12 +368,11 @@ func (p *process) describe() string {
 	return fmt.Sprintf("%s, ready %v, routes %v, sees %v", text, p.node.API().Ready(), p.node.Routes(), nodes)
 }
 
-// check looks for what must never be: an epoch that names two maps, two nodes that
-// admit requests for one shard, an ownership epoch that falls or has two owners. What
-// nodes admit while requests run, a witness writes down.
+// check checks the invariants: an epoch has one map, no two nodes admit requests of one shard, and an ownership epoch never decreases and
+// has one owner. A witness records what nodes admit while requests run.
 func (w *world) check() {
 	w.t.Helper()
-	for _, n := range w.names { // also what one committed that has ended since
+	for _, n := range w.names { // also a map that was committed by a process that has ended since
 		w.note(w.all[n])
 	}
 	running := w.running()
@@ -383,7 +381,7 @@ func (w *world) check() {
 	}
 }
 
-// note notes the map that a process goes by, or went by as it ended.
+// note records the map that a process uses, or used when it ended.
 func (w *world) note(p *process) {
 	w.t.Helper()
 	c := p.node.State().Committed()
@@ -406,12 +404,11 @@ func (w *world) note(p *process) {
 	}
 }
 
-// lookAgain is after how long all shards are asked for though nothing has changed.
+// lookAgain is the time after which all shards are checked even without a change.
 const lookAgain = 50 * time.Millisecond
 
-// changed reports that nodes may admit something else than at the last look. Most
-// looks find nothing new, and to ask for every shard each time would be half of what
-// these tests cost.
+// changed reports whether nodes may admit other requests than at the last look. Most looks find no change, and a check of every shard each
+// time would be half of the cost of these tests.
 func (w *world) changed(running []*process) bool {
 	var views []view
 	for _, p := range running {
@@ -431,7 +428,7 @@ func (w *world) changed(running []*process) bool {
 	return true
 }
 
-// admitted asks the running nodes for every shard.
+// admitted checks every shard at the running nodes.
 func (w *world) admitted(running []*process) {
 	w.t.Helper()
 	if w.witness != nil {
@@ -447,7 +444,7 @@ func (w *world) admitted(running []*process) {
 			if !ok {
 				continue
 			}
-			if w.witness != nil { // all of it is judged together
+			if w.witness != nil { // the admissions are judged together
 				w.witness.admits(p.name, s, epoch)
 				continue
 			}
@@ -463,8 +460,7 @@ func (w *world) admitted(running []*process) {
 	}
 }
 
-// settled reports that these nodes, and no others, serve: one committed map on
-// all of them, nothing open, everybody leased.
+// settled reports whether exactly these nodes serve: all have one committed map, no proposal is open, and all have a lease.
 func (w *world) settled(names ...string) bool {
 	var epoch shardmap.Epoch
 	for _, name := range names {
