@@ -296,7 +296,7 @@ func (a *agent) CountRunning(may func(shardmap.Shard) bool) int {
 	return a.router.InFlight.CountUnowned(may)
 }
 
-// AbortRequests aborts requests that run at the local app, for the reason why. With CutDraining, it aborts only the
+// AbortRequests aborts requests that run at the local app, for the reason why. With AbortDraining, it aborts only the
 // requests of shards for which may returns false. Otherwise it aborts all requests.
 func (a *agent) AbortRequests(why ackagent.AbortReason, may func(shardmap.Shard) bool) {
 	switch why {

@@ -22,7 +22,7 @@ type attemptRunner struct {
 	disconnect    *disconnectWatch
 	closing       *atomic.Bool                  // client.closing
 	loop          *atomic.Pointer[eventLoop]    // client.loop
-	leaseCheck    func() (time.Duration, error) // bound method remainingLease
+	leaseCheck    func() (time.Duration, error) // bound method askLease
 }
 
 // runAttempt sends the request once, and sends the response to the client.
@@ -203,7 +203,7 @@ func (runner *attemptRunner) readResponseHeader(attempt *attempt, writer *h1.Wri
 	}
 }
 
-// remainingLease returns the remaining time of the lease. It is called right before the first byte is
+// askLease returns the remaining time of the lease. It is called right before the first byte is
 // sent to the app.
 func (runner *attemptRunner) askLease() (time.Duration, error) {
 	left := runner.server.options.Cluster.LeaseLeft()

@@ -128,7 +128,7 @@ type client struct {
 	// parkedDirections is the number of parked directions of the WebSocket. registry.mu protects it.
 	parkedDirections int
 
-	leaseCheck      func() (time.Duration, error) // bound method remainingLease
+	leaseCheck      func() (time.Duration, error) // bound method askLease
 	releaseAdmitted func()                        // bound method admission.release
 	onHeaderMemory  func(delta int)               // bound method noteHeaderMemory
 

@@ -311,7 +311,7 @@ func detachFromPoller(conn *h1.Conn) bool {
 	return true
 }
 
-// Unregister removes the registration of an upstream connection. It implements eventLoopRef.
+// Unregister removes the registration of an upstream connection. It implements connpool.EventLoop.
 func (loop *eventLoop) Unregister(registration any) {
 	if r, ok := registration.(*upstreamRegistration); ok {
 		loop.send(message{upstreamID: r.id})

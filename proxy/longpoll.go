@@ -65,7 +65,7 @@ func (retry *retrier) askNextOwner() decision {
 	return decision{action: actionRetry}
 }
 
-// recordLongPoll records that a long poll is sent to another owner. The request may wait for that owner
+// notePoll records that a long poll is sent to another owner. The request may wait for that owner
 // as long as any other request: its time at the previous owner does not count.
 func (retry *retrier) notePoll() {
 	if retry.ingress == "" && retry.pollSince.Load() == 0 {

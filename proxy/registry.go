@@ -104,7 +104,7 @@ func (r *registry) removeAccepted() {
 	r.signalEmptyLocked()
 }
 
-// signalEmptyLocked closes empty and clientDisconnects if their conditions are fulfilled. The caller must
+// signalEmptyLocked closes the channels of r if their conditions are fulfilled. The caller must
 // hold mu.
 func (r *registry) signalEmptyLocked() {
 	if r.clientsClosed != nil && r.accepted == 0 {

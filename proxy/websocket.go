@@ -196,7 +196,7 @@ func (dir *tunnelDirection) copyFrom(source *h1.Conn) error {
 	}
 }
 
-// sentCloseCode reports whether the receiver has been sent a close frame, by this node or by the
+// closeSent reports whether the receiver has been sent a close frame, by this node or by the
 // sender.
 func (dir *tunnelDirection) closeSent() bool {
 	return dir.state.Load()&(directionClosed|directionSenderClosed) != 0

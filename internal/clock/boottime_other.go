@@ -7,5 +7,5 @@ import "time"
 // boottime is available on Linux only.
 func boottime() (time.Duration, bool) { return 0, false }
 
-// Used is available on Linux only.
+// CPUTime is available on Linux only.
 func CPUTime() (time.Duration, bool) { return 0, false }

@@ -4,5 +4,5 @@ package clock
 
 import "time"
 
-// Spent is available on Unix only.
+// CPUTimeAndPreemptions is available on Unix only.
 func CPUTimeAndPreemptions() (used time.Duration, preempted int64) { return 0, 0 }
