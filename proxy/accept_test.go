@@ -16,7 +16,7 @@ import (
 	"shardway/proxy"
 )
 
-// starved is a listener without file descriptors for its first accepts.
+// starved is a listener whose first calls of Accept fail for lack of file descriptors.
 type starved struct {
 	net.Listener
 	left atomic.Int32
@@ -29,7 +29,7 @@ func (l *starved) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// lines is a log that may be read while it is written.
+// lines is a log that tests read while it is written.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -70,7 +70,7 @@ func TestAcceptResumesAfterDescriptorsRanOut(t *testing.T) {
 	}
 }
 
-// Idle connections give theirs back when there are no more.
+// When the process has no file descriptors left, idle connections are closed to free some.
 func TestAcceptClosesIdleConnsWithoutDescriptors(t *testing.T) {
 	clients, peers := listen(t), listen(t)
 	hungry := &starved{Listener: clients}
@@ -82,8 +82,8 @@ func TestAcceptClosesIdleConnsWithoutDescriptors(t *testing.T) {
 	n.start(hungry, peers, []func(*proxy.Options){func(o *proxy.Options) { o.DialUpstream = dial }})
 	idle := n.dial()
 	idle.get("/")
-	time.Sleep(1100 * time.Millisecond) // idle for long enough
-	// The listener waits in Accept already: one more connection gets in.
+	time.Sleep(1100 * time.Millisecond) // until the connections are idle
+	// The listener already waits in Accept, so it accepts one more connection.
 	hungry.left.Store(8)
 	n.dial().get("/")
 	idle.closed()

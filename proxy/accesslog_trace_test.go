@@ -9,8 +9,8 @@ import (
 	"shardway/proxy"
 )
 
-// A line names the trace that its request is of, so that one leads to the other. What
-// W3C Trace Context calls invalid names none.
+// An access log line contains the trace ID of its request. A traceparent that W3C Trace Context
+// considers invalid is ignored.
 func TestAccessLogContainsTraceID(t *testing.T) {
 	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	const good = "traceparent: 00-" + trace + "-" + span + "-01\r\n"

@@ -15,12 +15,12 @@ import (
 	"shardway/shardmap"
 )
 
-// forgetful is an app that knows its shard under an epoch only once it was acquired.
+// forgetful is an app that has a shard only after the acquire hook has been called for its epoch.
 type forgetful struct {
 	holds atomic.Bool
 	ran   atomic.Int32
 	mu    sync.Mutex
-	asked []uint64 // the epochs that the node was told of
+	asked []uint64 // epochs reported to the node
 }
 
 func (f *forgetful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,15 +39,15 @@ func (f *forgetful) epochs() []uint64 {
 	return f.asked
 }
 
-// notAcquiredCount is Options.NotAcquired.
+// notAcquired implements Options.NotAcquired.
 func (f *forgetful) notAcquired(_ shardmap.Shard, epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, epoch)
 }
 
-// An app that restarted by itself says so when it is asked for a shard that it does not
-// hold: it acquires that, and nobody sees anything of it.
+// If an app that has restarted on its own reports that it has not acquired a shard, the shard is
+// acquired and the request is retried. The client does not notice.
 func TestRequestIsRetriedAfterAppReportsNotAcquired(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -77,8 +77,9 @@ func TestRequestIsRetriedAfterAppReportsNotAcquired(t *testing.T) {
 	}
 }
 
-// Requests that an app which restarted takes its time to send back were sent before it
-// acquired the shard again: each had it acquire that once more, and everybody waited.
+// A late not-acquired response does not trigger a second acquire. Once, a restarted app that was slow
+// to reject requests rejected some that were sent before it had acquired the shard again. Each one
+// triggered another acquire, and all requests waited.
 func TestLateNotAcquiredResponseTriggersNoSecondAcquire(t *testing.T) {
 	const late = 3
 	for way, start := range ways() {
@@ -121,7 +122,7 @@ func TestLateNotAcquiredResponseTriggersNoSecondAcquire(t *testing.T) {
 			if epochs := app.epochs(); len(epochs) != 1 {
 				t.Errorf("the node was told of %v, want once", epochs)
 			}
-			app.holds.Store(false) // what it forgets later is another matter
+			app.holds.Store(false) // the requests after this are not part of the test
 			c := front.dial()
 			c.send("POST /again HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 			until(t, "the node is told again", func() bool { return len(app.epochs()) == 2 })
@@ -135,8 +136,9 @@ func TestLateNotAcquiredResponseTriggersNoSecondAcquire(t *testing.T) {
 	}
 }
 
-// What else changes in the table says nothing of what an app forgot: its requests went
-// again before the node had heard of that, until they were answered for.
+// A rejected request waits for the new acquire of its shard. Other changes of the table do not release
+// it. Once, such a change released the requests before the node had processed the report, and they
+// were sent repeatedly until they got a response.
 func TestNotAcquiredRequestWaitsForAcquire(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -147,7 +149,7 @@ func TestNotAcquiredRequestWaitsForAcquire(t *testing.T) {
 				app.ServeHTTP(w, r)
 			}), func(o *proxy.Options) {
 				o.NotAcquired = func(s shardmap.Shard, epoch uint64) {
-					there.Load().swap(1, 1, local(1)) // another shard's matter
+					there.Load().swap(1, 1, local(1)) // a change of another shard
 					app.notAcquired(s, epoch)
 				}
 			})
@@ -168,8 +170,8 @@ func TestNotAcquiredRequestWaitsForAcquire(t *testing.T) {
 	}
 }
 
-// Without a lease the app is told to acquire nothing: what it did not hold waits where its
-// client is.
+// Without a lease, the app acquires nothing. A request for a shard that the app has not acquired waits
+// at its ingress.
 func TestNotAcquiredRequestIsNotKeptWithoutLease(t *testing.T) {
 	app := &forgetful{}
 	ingress, owner := pair(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) { o.NotAcquired = app.notAcquired })
@@ -187,7 +189,8 @@ func TestNotAcquiredRequestIsNotKeptWithoutLease(t *testing.T) {
 	}
 }
 
-// An app that never has what it acquired is no reason to ask for ever.
+// An app that keeps rejecting a shard after it has acquired it is not asked forever. The client gets
+// an error response.
 func TestRepeatedNotAcquiredGetsErrorResponse(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -197,7 +200,7 @@ func TestRepeatedNotAcquiredGetsErrorResponse(t *testing.T) {
 				o.NotAcquired = func(s shardmap.Shard, epoch uint64) {
 					app.notAcquired(s, epoch)
 					owner.Load().swap(1, 1, held(route.ReasonAcquiring))
-					owner.Load().swap(1, 1, local(1)) // it has acquired it in no time
+					owner.Load().swap(1, 1, local(1)) // the shard is acquired at once
 				}
 			})
 			owner.Store(o)
@@ -210,7 +213,7 @@ func TestRepeatedNotAcquiredGetsErrorResponse(t *testing.T) {
 	}
 }
 
-// Without hooks, or without the word, it is an answer like any other.
+// Without hooks, or without the header, a 421 is an ordinary response.
 func TestOther421ResponsesPassThrough(t *testing.T) {
 	for name, change := range map[string]func(*proxy.Options){
 		"no hooks": func(*proxy.Options) {},
@@ -228,9 +231,9 @@ func TestOther421ResponsesPassThrough(t *testing.T) {
 	}
 }
 
-// What was forwarded waits at an owner that acquires, uncounted, until it serves: no
-// sooner asked again than it can be run. The next proposal sends it back to where its
-// client is, for it may be needed elsewhere: then it has no place at the owner any more.
+// A forwarded request waits at an owner that acquires the shard, and is not counted as running. It is
+// sent to the app only after the acquire. The next proposal sends it back to its ingress, because
+// another node may need it, and frees its queue place at the owner.
 func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 	for _, end := range []string{"serving", "proposal"} {
 		t.Run(end, func(t *testing.T) {
@@ -265,9 +268,9 @@ func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 	}
 }
 
-// An owner whose app acquires for long is no place for all that may come: beyond the bounds
-// of its queue, in number or bytes, requests go back to where their client is and wait there.
-// They were answered 503 queue-full, though there was room at the ingress.
+// Forwarded requests beyond the limits of the owner's queue, by number or bytes, wait at their ingress
+// while the owner's app acquires the shard. Once, they got 503 queue-full, although the ingress had
+// room.
 func TestForwardedRequestsBeyondQueueWaitAtIngress(t *testing.T) {
 	const many = 6
 	for bound, full := range map[string]queue.Options{"number": {Requests: 4}, "bytes": {Bytes: 40 << 10}} {
@@ -306,11 +309,11 @@ func TestForwardedRequestsBeyondQueueWaitAtIngress(t *testing.T) {
 	}
 }
 
-// Without a lease nothing is acquired, so nothing waits for that at an owner which has none,
-// and what waits there when its lease ends goes back to where its client is. After a restart
-// of all, on a busy machine, every request that was held took up a connection to an owner
-// without a lease, and for each further one another was made, with its handshake; that kept
-// the machine too busy for leases, and more and more were held.
+// An owner without a lease acquires nothing, so forwarded requests do not wait there. Requests that
+// wait there when the lease expires return to their ingress. Once, after a restart of the whole
+// cluster on a busy machine, each queued request occupied a connection to an owner without a lease,
+// and each further request dialed another one with a handshake. That load prevented the nodes from
+// getting leases, so more and more requests were queued.
 func TestForwardedRequestsDoNotWaitForAcquireWithoutLease(t *testing.T) {
 	for _, begins := range []bool{true, false} {
 		t.Run(fmt.Sprintf("lease at first %v", begins), func(t *testing.T) {
@@ -339,8 +342,8 @@ func TestForwardedRequestsDoNotWaitForAcquireWithoutLease(t *testing.T) {
 	}
 }
 
-// Whoever has waited in vain for a shard that the app does not acquire learns which one,
-// where, and why: the app's own words.
+// A request that times out while the app does not acquire its shard gets a response with the shard,
+// the node and the error text of the app.
 func TestWaitingRequestReportsAcquireError(t *testing.T) {
 	for way, start := range ways() {
 		for why, want := range map[string]string{"disk full": ": disk full", "": " in time"} {

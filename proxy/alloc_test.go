@@ -14,8 +14,8 @@ import (
 
 const plainHead = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 100\r\n\r\n"
 
-// plainApp answers every read with the same bytes, in so many writes, and allocates
-// nothing.
+// plainApp is an app that responds to every request with the same bytes, in one write for each element
+// of answer. It allocates nothing.
 func plainApp(t *testing.T, answer ...[]byte) string {
 	t.Helper()
 	return rawApp(t, func(conn net.Conn, _ *bufio.Reader) {
@@ -81,7 +81,7 @@ func TestRequestsAllocateNothing(t *testing.T) {
 			for range 100 {
 				ask()
 			}
-			// The sweep looks on, with a timer of its own: now and then something is made.
+			// The sweep runs on a timer and allocates now and then.
 			if allocs := testing.AllocsPerRun(2000, ask); allocs > 0 {
 				t.Errorf("%s at %s allocates %v times", tc.name, n.id, allocs)
 			}

@@ -10,10 +10,10 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// A key that this node and the app read differently has two owners: the shard is
-// that of the one, and what the app changes that of the other. PHP, Rails and Django
-// take the last of several values, servlets cut parameters off, IIS knows a
-// backslash, and every framework has an idea of its own about dots and slashes.
+// A key that the node and the app interpret differently has two owners: the node routes by one shard,
+// and the app changes data of the other. PHP, Rails and Django use the last of several values,
+// servlets remove parameters, IIS accepts backslashes, and frameworks handle dots and slashes
+// differently.
 func TestAmbiguousKeysAreRejected(t *testing.T) {
 	spec := shardkey.Spec{Routes: []shardkey.Route{
 		{Prefix: "/rooms", Sources: []string{"path:2"}},
@@ -34,11 +34,11 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		{"/q?user=alice;x=1", ""},
 		{"/q?user=alice&x=1;us%65r=bob", ""},
 		{"/q?x=1;user=alice", ""},
-		{"/q?user=;alice", ""}, // no key at all to who parts it there
+		{"/q?user=;alice", ""}, // no key for a parser that splits at semicolons
 		{"/q?user=a%+", ""},    // half an escape, then + or a space
 		{"/c", "Cookie: sid=alice; sid=bob\r\n"},
 		{"/c", "Cookie: sid=alice\r\nCookie: a=b; sid=bob\r\n"},
-		// Most leave out blanks beside the equals sign, and Python parts cookies at them.
+		// Most parsers remove spaces around the equals sign, and Python splits cookies at them.
 		{"/c", "Cookie: sid =bob; sid=alice\r\n"},
 		{"/c", "Cookie: sid=alice; sid\t= bob\r\n"},
 		{"/c", "Cookie: sid = alice\r\n"},
@@ -51,12 +51,12 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		{"/h", "X-Tenant: alice\r\nX_Tenant: bob\r\n"},
 		{"/h", "X-Tenant: alice\r\nX.Tenant: bob\r\n"},
 		{"/j", "Authorization: Bearer " + jwt(`{"sub":"a"}`) + "\r\nAuthorization: Bearer " + jwt(`{"sub":"b"}`) + "\r\n"},
-		// The app would not see what the request was routed by.
+		// The app would not receive the field that the node routed by.
 		{"/h", "Connection: x-tenant\r\nX-Tenant: alice\r\n"},
 		{"/h", "Connection: X_Tenant\r\nX-Tenant: alice\r\nX_Tenant: alice\r\n"},
 		{"/c", "Connection: Cookie\r\nCookie: sid=alice\r\n"},
 		{"/j", "Connection: Authorization\r\nAuthorization: Bearer " + jwt(`{"sub":"a"}`) + "\r\n"},
-		// Dots change everything before them, wherever they stand.
+		// Dot segments change all segments before them, wherever they are.
 		{"/rooms/./alice", ""},
 		{"/rooms/bob/../alice", ""},
 		{"/rooms/bob/%2e%2E/alice", ""},
@@ -67,7 +67,7 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		{"/rooms/alice/x%2f..%5c..", ""},
 		{`/rooms/alice/..\..\bob`, ""},
 		{"/x/../plain", ""},
-		// The others only up to the segment.
+		// Other special characters only affect the segments up to the key's segment.
 		{"/rooms//alice", ""},
 		{"//rooms/alice", ""},
 		{"/rooms//", ""},
@@ -80,7 +80,7 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		{"/rooms/alice%3bv=1", ""},
 		{"/rooms;x/alice", ""},
 		{"/rooms/;/alice", ""},
-		// A prefix of routes says where a key is looked for.
+		// A prefix of the routes decides where the key is extracted.
 		{"/plain;x/a", ""},
 		{"/plain%2fa", ""},
 		{"//plain/a", ""},
@@ -104,7 +104,8 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 	}
 }
 
-// é and %C3%A9 were told to the app in the same words, with an owner each.
+// The Shardway-Key header distinguishes é from %C3%A9. Once, the app received the same text for both
+// keys, although each had its own owner.
 func TestShardwayKeyIsDecodedUnambiguously(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -127,8 +128,8 @@ func TestShardwayKeyIsDecodedUnambiguously(t *testing.T) {
 	}
 }
 
-// A browser sends the preflight of a request without the header that holds its
-// key, and sends the request only if the preflight was answered.
+// A browser sends the preflight of a request without the key header, and sends the request only after
+// the preflight was answered.
 func TestPreflightsNeedNoKey(t *testing.T) {
 	const preflight = "OPTIONS /a HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-shard-key\r\n%s\r\n"
 	app := webApp(t, echo)
@@ -146,11 +147,11 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 		if got := res.Header.Get("Saw-Shardway-Node"); got != "owner" {
 			t.Errorf("%s: Shardway-Node %q", name, got)
 		}
-		c.send(preflight, "X-Shard-Key: k\r\n") // with a key it goes where the key lives
+		c.send(preflight, "X-Shard-Key: k\r\n") // with a key, the preflight is routed like any request with this key
 		if res, _ = c.answer("OPTIONS"); res.Header.Get("Saw-Shardway-Key") != "k" {
 			t.Errorf("%s: %v", name, res.Header)
 		}
-		// Nothing else goes that way.
+		// No other request without a key is served like this.
 		c.send("OPTIONS /a HTTP/1.1\r\nHost: h\r\n\r\n")
 		res, body = c.answer("OPTIONS")
 		wantStatus(t, res, body, 400, "no-key")
@@ -158,8 +159,8 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 		res, body = c.answer("GET")
 		wantStatus(t, res, body, 400, "no-key")
 	}
-	// A gateway has no app to give a request without a key to, but it has a preflight
-	// answered.
+	// A gateway has no app for a request without a key, but forwards a preflight to a node that has
+	// one.
 	for _, n := range []*node{gateway, owner} {
 		n.Apply(proxy.Settings{Keys: keysOf(t, shardkey.Spec{OnMissingKey: "local"})})
 		c := n.dial()
@@ -182,8 +183,8 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 	}
 }
 
-// A gateway whose map gives the shards to nobody yet lets a preflight wait as it
-// does any other request, and one whose node has no lease asks on.
+// At a gateway whose map assigns no owners yet, a preflight waits like any other request. If the
+// chosen node has no lease, the gateway asks again.
 func TestPreflightsOfGatewaysWait(t *testing.T) {
 	gateway, owner := pair(t, webApp(t, echo))
 	owner.lease.Store(0)
@@ -226,8 +227,8 @@ func TestStickyCookieIsSecureUnderTLS(t *testing.T) {
 	}
 }
 
-// A path that has no such segment carries no key: it is not the last one's, nor that of
-// the route's prefix.
+// A path without the configured segment has no key. Neither its last segment nor the prefix of the
+// route is used.
 func TestShortPathsHaveNoKey(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"path:3"}, Routes: []shardkey.Route{{Prefix: "/rooms", Sources: []string{"path:2"}}}})

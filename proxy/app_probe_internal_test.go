@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// The kernel closes what a dying process had in any order: its connections may end before
-// its listener does, and what that takes meanwhile is reset.
+// The kernel closes the sockets of a dying process in any order. Connections may end before the
+// listener does, and a connection that is accepted in between is reset.
 func TestAppThatDropsAcceptedConnCountsAsRefusing(t *testing.T) {
 	for name, tt := range map[string]struct {
-		after time.Duration // the app drops it; zero: never
+		after time.Duration // until the app resets the connection; zero: never
 		want  bool
 	}{
 		"it drops it":           {5 * time.Millisecond, true},

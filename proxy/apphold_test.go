@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-// holds notes what a node is told of holds.
+// staysOpen records the holds that a node is told of.
 type staysOpen struct {
 	mu   sync.Mutex
 	told []string
@@ -30,7 +30,7 @@ func (h *staysOpen) option(o *proxy.Options) {
 	}
 }
 
-// want checks what was told since the last call.
+// want compares the holds that were recorded since the last call.
 func (h *staysOpen) want(t *testing.T, what string, want ...string) {
 	t.Helper()
 	h.mu.Lock()
@@ -41,8 +41,8 @@ func (h *staysOpen) want(t *testing.T, what string, want ...string) {
 	h.told = nil
 }
 
-// The owner of a shard is told for how long the app holds the shard, by whichever way the
-// request came, and the client sees nothing of that.
+// The hold duration in a response reaches the owner of the shard on every route of the request. The
+// header is removed before the response reaches the client.
 func TestHoldOfAResponseReachesTheOwnerAndNotTheClient(t *testing.T) {
 	at := fmt.Sprint("owner ", shardmap.ShardOf("k", shards), " 1 ")
 	for way, start := range ways() {
@@ -98,7 +98,8 @@ func TestHoldOfAResponseReachesTheOwnerAndNotTheClient(t *testing.T) {
 	}
 }
 
-// A WebSocket's 101 says so as well, and what asks for no shard holds none.
+// The 101 response of a WebSocket can hold a shard as well. A response to a request without a key
+// holds none.
 func TestHoldOfAnUpgradeAndOfARequestWithoutAKey(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestHoldOfAnUpgradeAndOfARequestWithoutAKey(t *testing.T) {
 	}
 }
 
-// An app in the process holds shards likewise.
+// An app in the node's process can hold shards in the same way.
 func TestHoldOfAHandler(t *testing.T) {
 	h := &staysOpen{}
 	n := newNode(t, "owner", "", h.option, func(o *proxy.Options) {
@@ -152,7 +153,7 @@ func TestHoldOfAHandler(t *testing.T) {
 	h.want(t, "handler", fmt.Sprint("owner ", shardmap.ShardOf("k", shards), " 1 30s"))
 }
 
-// Of what is no number of seconds each is counted.
+// Each value that is not a number of seconds is counted.
 func TestInvalidHoldsAreCounted(t *testing.T) {
 	h := &staysOpen{}
 	n := newNode(t, "owner", webApp(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Shardway-Hold", "soon") }), h.option)
@@ -166,7 +167,7 @@ func TestInvalidHoldsAreCounted(t *testing.T) {
 	}
 }
 
-// A client cannot hold a shard: what it sends reaches no app as its own.
+// A client cannot hold a shard, because its header is not forwarded to the app.
 func TestClientsCannotSendHolds(t *testing.T) {
 	seen := make(chan string, 1)
 	n := newNode(t, "owner", webApp(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("Shardway-Hold") }))

@@ -13,8 +13,8 @@ import (
 	"shardway/proxy/appsilence"
 )
 
-// TestHangingAppIsDetected has an app that answers /poll after half a minute and reads a POST
-// without ever answering it.
+// TestHangingAppIsDetected uses an app that answers /poll after 30 s, and reads a POST without ever
+// answering it.
 func TestHangingAppIsDetected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestHangingAppIsDetected(t *testing.T) {
 		}
 		post := n.dial()
 		post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 1\r\n\r\nx")
-		time.Sleep(62 * time.Second) // more than twice as long as a long poll
+		time.Sleep(62 * time.Second) // more than twice the time of a long poll
 		if x := n.AppSilence(); x.Requests != 1 || x.For < time.Minute {
 			t.Errorf("a POST has waited for a minute: %+v", x)
 		}

@@ -15,8 +15,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// smallApp is an app with the listen backlog of Python's http.server. It serves
-// one request after the other, a connection for each.
+// smallApp is an app with the listen backlog of Python's http.server. It serves one request at a time,
+// each on its own connection.
 func smallApp(t *testing.T) string {
 	t.Helper()
 	ln := listen(t)
@@ -50,10 +50,9 @@ func smallApp(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// 500 requests that had waited for their shard were let go, 64 at once and more,
-// to an app that lets five connections wait: the kernel drops what comes beyond
-// and TCP tries again after one second, three, seven, fifteen. One in five had no
-// answer by then.
+// The release of queued requests does not overflow a small backlog. Once, 500 queued requests were
+// released at least 64 at a time to an app whose backlog holds five connections. The kernel drops
+// further SYNs, and TCP retries after 1, 3, 7 and 15 seconds, so one in five requests got no response.
 func TestReleaseDoesNotOverrunASmallBacklog(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what a full backlog does is Linux's way")

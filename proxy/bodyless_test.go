@@ -10,8 +10,8 @@ import (
 	"shardway/proxy"
 )
 
-// Whoever asked with HEAD reads no body: bytes behind the head of a refusal would
-// be the beginning of his next answer. It names the length all the same.
+// An error response to HEAD has a Content-Length but no body, because a client would read body bytes
+// as the begin of its next response.
 func TestErrorResponsesToHEADHaveNoBody(t *testing.T) {
 	long := strings.Repeat("a", 20<<10)
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxBody = 10 })
@@ -42,7 +42,7 @@ func TestErrorResponsesToHEADHaveNoBody(t *testing.T) {
 			t.Errorf("%s: %q behind the head of an answer to HEAD", name, rest)
 		}
 	}
-	// And nothing of a HEAD stays for the next request.
+	// Nothing of the HEAD request affects the next request.
 	c := n.dial()
 	c.send("HEAD / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: a\r\n\r\n")
 	c.answer("HEAD")
@@ -52,8 +52,8 @@ func TestErrorResponsesToHEADHaveNoBody(t *testing.T) {
 	}
 }
 
-// HTTP/1.0 knows no Transfer-Encoding, also not where it only declares what a body
-// would have had.
+// HTTP/1.0 has no Transfer-Encoding. The field is also removed where it would only declare the framing
+// of an absent body.
 func TestHTTP10ClientsGetNoChunkedResponse(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -14,13 +14,13 @@ import (
 	"shardway/shardmap"
 )
 
-// dialed counts how connections to one place are made.
+// dialed counts the dials to one address.
 type dialed struct {
 	now, most, all atomic.Int32
-	down           atomic.Bool // none is made
+	down           atomic.Bool // all dials fail
 }
 
-// around makes dial take a while.
+// around calls dial with a delay and counts the call.
 func (d *dialed) around(dial func() (net.Conn, error)) (net.Conn, error) {
 	d.all.Add(1)
 	if d.down.Load() {
@@ -30,11 +30,11 @@ func (d *dialed) around(dial func() (net.Conn, error)) (net.Conn, error) {
 	defer d.now.Add(-1)
 	for most := d.most.Load(); n > most && !d.most.CompareAndSwap(most, n); most = d.most.Load() {
 	}
-	time.Sleep(50 * time.Millisecond) // in a bubble
+	time.Sleep(50 * time.Millisecond) // in virtual time
 	return dial()
 }
 
-// slowCluster counts what is dialed to other nodes.
+// slowCluster is a Cluster that counts the dials to other nodes.
 type slowCluster struct {
 	proxy.Cluster
 	d *dialed
@@ -44,8 +44,8 @@ func (c slowCluster) Dial(ctx context.Context, node string) (net.Conn, error) {
 	return c.d.around(func() (net.Conn, error) { return c.Cluster.Dial(ctx, node) })
 }
 
-// dialedPair is an ingress and the owner of all shards in a bubble, with counts of
-// what is dialed from one to the other, and from there to the app.
+// dialedPair starts an ingress and the owner of all shards in a synctest bubble. It returns counters
+// of the dials from the ingress to the owner, and from the owner to the app.
 func dialedPair(t *testing.T, change ...func(*proxy.Options)) (ingress, owner *node, peers, app *dialed) {
 	t.Helper()
 	peers, app = new(dialed), new(dialed)
@@ -70,7 +70,7 @@ func (n *node) sendMany(size int) []*client {
 	return n.sendManyRequests(size, "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 }
 
-// sendManyRequests is like sendMany, and sends the given request.
+// sendManyRequests is like sendMany with the given request.
 func (n *node) sendManyRequests(size int, request string) []*client {
 	n.t.Helper()
 	var all []*client
@@ -93,9 +93,10 @@ func served(t *testing.T, crowd []*client) {
 	}
 }
 
-// A thousand connections to one node made it dial a thousand streams to the next.
-// Their handshakes took all of the machine, the peer port closed the oldest ones
-// for room, and heartbeats were among them: every node lost its lease.
+// A burst of requests dials only a few connections at a time. Once, a thousand connections to one node
+// dialed a thousand streams to the next node. Their handshakes used the whole machine, the peer port
+// closed its oldest connections to make room, and heartbeats were among them: every node lost its
+// lease.
 func TestBurstDialsFewConnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, _, peers, app := dialedPair(t)
@@ -111,8 +112,9 @@ func TestBurstDialsFewConnsAtOnce(t *testing.T) {
 	})
 }
 
-// With the app down each of 3 000 waiters dialed for itself, five times a second:
-// two thirds of a core for nothing, and with 9 000 leases lapsed.
+// While the app is down, one request probes it for all waiting requests. Once, each of 3000 waiting
+// requests dialed five times a second. That wasted two thirds of a core, and with 9000 requests leases
+// expired.
 func TestBreakerSendsOneProbeForAllWaiters(t *testing.T) {
 	const waiters, waits = 300, 10 * time.Second
 	for way, front := range map[string]func(ingress, owner *node) *node{
@@ -125,7 +127,7 @@ func TestBreakerSendsOneProbeForAllWaiters(t *testing.T) {
 				n := front(ingress, owner)
 				app.down.Store(true)
 				crowd := n.sendMany(waiters)
-				time.Sleep(time.Second) // until each has been told
+				time.Sleep(time.Second) // until each has been refused
 				if w := n.room.Stats().Waiting; w != waiters {
 					t.Fatalf("%d wait, want %d", w, waiters)
 				}
@@ -153,7 +155,7 @@ func TestBreakerSendsOneProbeForAllWaiters(t *testing.T) {
 	}
 }
 
-// Who comes while the app is known to be down does not ask for himself either.
+// A new request that arrives while the app is known to be down does not probe it either.
 func TestNewRequestsDoNotProbeDeadApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner, _, app := dialedPair(t, func(o *proxy.Options) { o.QueueWait = time.Minute })
@@ -175,7 +177,7 @@ func TestNewRequestsDoNotProbeDeadApp(t *testing.T) {
 	})
 }
 
-// The one that asks for all of them may leave, and then another one has to.
+// If the request that probes for all others is cancelled, another one takes over the probe.
 func TestWaitersSurviveCancelOfProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, _, _, app := dialedPair(t)
@@ -191,8 +193,8 @@ func TestWaitersSurviveCancelOfProbe(t *testing.T) {
 	})
 }
 
-// A waiter for one of the app's connections did not see that its shard had moved
-// to another node, and waited on for one here.
+// A request that waits for an upstream connection follows a new table. Once, it did not detect that
+// its shard had moved to another node, and kept waiting.
 func TestConnWaiterRechecksNewTable(t *testing.T) {
 	addr, seen := hanging(t)
 	owner := newNode(t, "owner", addr, func(o *proxy.Options) { o.MaxUpstreamConns = 1 })
@@ -212,8 +214,8 @@ func TestConnWaiterRechecksNewTable(t *testing.T) {
 	owner.CancelShards(func(shardmap.Shard) bool { return true }, "draining")
 }
 
-// Requests that an owner had refused all went again in the same moment when this
-// node's log was there.
+// Requests that an owner refused are released gradually. Once, all of them were sent again at the
+// moment when the log of this node was up to date.
 func TestRefusedRequestsAreReleasedGradually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner, _, _ := dialedPair(t)

@@ -8,8 +8,9 @@ import (
 	"shardway/proxy"
 )
 
-// Behind an app that was back, each long poll kept all others waiting for another
-// turn: only the head of an answer told that it took connections again.
+// A long poll does not delay other requests after the app has recovered. Once, only the headers of a
+// response showed that the app accepted connections again, so each long poll kept all other requests
+// waiting for one more turn.
 func TestLongPollDoesNotKeepBreakerOpen(t *testing.T) {
 	const polls = 20
 	for way, front := range map[string]func(ingress, owner *node) *node{
@@ -27,7 +28,7 @@ func TestLongPollDoesNotKeepBreakerOpen(t *testing.T) {
 					n := front(ingress, owner)
 					app.down.Store(true)
 					first := n.sendManyRequests(polls, poll)
-					time.Sleep(time.Second) // until each has been told
+					time.Sleep(time.Second) // until each has been refused
 					crowd := n.sendMany(100)
 					time.Sleep(time.Second)
 					app.down.Store(false)
@@ -43,9 +44,9 @@ func TestLongPollDoesNotKeepBreakerOpen(t *testing.T) {
 	}
 }
 
-// One connection that was refused shut the gate. Those in use came back, whoever had
-// a turn took one of them, and so nobody ever asked for a new one: one request at a
-// time went to an app that could serve many.
+// The breaker closes although connections return to the pool. Once, a refused connection opened the
+// breaker. The requests whose turn it was used returned connections, so none dialed a new one, and an
+// app that could serve many requests got one at a time.
 func TestBreakerClosesAlthoughConnsAreReturned(t *testing.T) {
 	const (
 		most = 20

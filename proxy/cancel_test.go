@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-// hanging is an app that never answers; each request is told on the channel.
+// hanging starts an app that never responds. Each request that it receives is sent on seen.
 func hanging(t *testing.T) (addr string, seen chan *http.Request) {
 	t.Helper()
 	seen = make(chan *http.Request, 16)
@@ -81,7 +81,7 @@ func TestCancelWithinResponseAbortsConn(t *testing.T) {
 	}
 }
 
-// A client that does not read must not keep a shard from being released.
+// A client that does not read must not delay the release of a shard.
 func TestCancelReachesRequestBlockedOnClient(t *testing.T) {
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) {
 		for range 1000 {
@@ -96,7 +96,7 @@ func TestCancelReachesRequestBlockedOnClient(t *testing.T) {
 	if _, err := c.r.Peek(1); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // until its socket is full
+	time.Sleep(50 * time.Millisecond) // until the socket buffers are full
 	n.CancelShards(allShards, "draining")
 	until(t, "released", func() bool { return n.running.Load() == 0 })
 }
@@ -214,7 +214,7 @@ func TestDrainingResponsesCloseConns(t *testing.T) {
 	if res, _ := n.dial().get("/"); res.StatusCode != 200 || !res.Close {
 		t.Errorf("new connection: %v", res.Status)
 	}
-	idle.closed() // once it has been idle for a second
+	idle.closed() // closed after it has been idle for a second
 }
 
 func TestUnresponsiveAppTimesOut(t *testing.T) {

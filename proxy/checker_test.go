@@ -14,18 +14,18 @@ import (
 	"testing"
 )
 
-// checker is an app that judges byte by byte what arrives, by rules of its own
-// and not by the proxy's code. It answers each request with its method, target
-// and body, and remembers those it has seen whole.
+// checker is an app that validates each received byte with its own parser, independently of the
+// proxy's code. It responds to each request with its method, target and body, and records each
+// complete request.
 type checker struct {
 	t    *testing.T
 	addr string
 
 	mu     sync.Mutex
-	bad    func(conn net.Conn) bool // answers /bad in its own way; false: and closes
+	bad    func(conn net.Conn) bool // answers /bad in its own way; returns false to close the connection
 	seen   []string                 // "METHOD target body"
-	cut    int                      // requests that broke off
-	asked  int                      // ordinary requests of the test: each its own path
+	cut    int                      // number of truncated requests
+	asked  int                      // number of ordinary requests of the test; each has its own path
 	faults []string
 }
 
@@ -75,7 +75,8 @@ func (k *checker) serve(conn net.Conn, r *bufio.Reader) {
 	}
 }
 
-// take returns what was seen since the last call, and how many requests broke off.
+// take returns the requests that were completed since the last call, and the number of truncated
+// requests.
 func (k *checker) take() (seen []string, cut int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,7 +85,7 @@ func (k *checker) take() (seen []string, cut int) {
 	return seen, cut
 }
 
-// faulty says what was wrong with a request that arrived.
+// faulty is the error of an invalid request.
 type faulty string
 
 func (f faulty) Error() string { return string(f) }
@@ -93,7 +94,7 @@ var (
 	requestLine = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+ (/[!-~]*|\\*) HTTP/1\\.1$")
 	headerLine  = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([^\\x00-\\x08\\x0a-\\x1f\\x7f]*)$")
 	chunkLine   = regexp.MustCompile("^[0-9a-f]{1,15}$")
-	unusual     = regexp.MustCompile("[^a-z0-9]") // what some take for - in names
+	unusual     = regexp.MustCompile("[^a-z0-9]") // characters that some servers treat as -
 	hopByHop    = []string{"keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "upgrade", "x-named"}
 	once        = []string{
 		"host", "content-length", "transfer-encoding", "x-request-id", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
@@ -101,7 +102,7 @@ var (
 	}
 )
 
-// line reads one line that has to end in CRLF and to hold no other CR or LF.
+// line reads one line that must end in CRLF and must contain no other CR or LF.
 func (k *checker) line(r *bufio.Reader) (string, error) {
 	s, err := r.ReadString('\n')
 	if err != nil {
@@ -114,7 +115,7 @@ func (k *checker) line(r *bufio.Reader) (string, error) {
 	return text, nil
 }
 
-// request reads one request. io.EOF means that there is none.
+// request reads one request. It returns io.EOF if there is none.
 func (k *checker) request(r *bufio.Reader) (string, error) {
 	first, err := k.line(r)
 	if err != nil {
@@ -158,7 +159,7 @@ func (k *checker) request(r *bufio.Reader) (string, error) {
 	return strings.TrimSuffix(first, " HTTP/1.1") + " " + body, err
 }
 
-// fields reads header lines up to the empty one.
+// fields reads header lines up to the empty line.
 func (k *checker) fields(r *bufio.Reader) (map[string][]string, error) {
 	fields := make(map[string][]string)
 	for {
@@ -173,7 +174,7 @@ func (k *checker) fields(r *bufio.Reader) (map[string][]string, error) {
 		if m == nil || strings.Trim(m[2], " \t") != m[2] && m[2] != "" && !strings.HasSuffix(m[2], " ") {
 			return nil, faulty(fmt.Sprintf("a bad header line %q", text))
 		}
-		// As CGI, WSGI and PHP read names.
+		// CGI, WSGI and PHP normalize names like this.
 		name := unusual.ReplaceAllString(strings.ToLower(m[1]), "-")
 		fields[name] = append(fields[name], m[2])
 	}
@@ -206,7 +207,7 @@ func (k *checker) body(r *bufio.Reader, fields map[string][]string) (string, err
 		if !chunkLine.MatchString(size) {
 			return "", faulty(fmt.Sprintf("a chunk line %q", size))
 		}
-		n, _ := strconv.ParseInt(size, 16, 62) // it matched
+		n, _ := strconv.ParseInt(size, 16, 62) // the regular expression has validated it
 		if n == 0 {
 			trailers, err := k.fields(r)
 			for _, name := range slices.Concat(once, hopByHop, []string{"authorization", "te", "trailer", "connection"}) {

@@ -14,8 +14,8 @@ import (
 	"shardway/queue"
 )
 
-// briefly serves a connection on which the client says nothing and leaves, and returns the
-// memory that it had. Meanwhile is called while it is open.
+// briefly serves a connection on which the client sends nothing and disconnects, and calls meanwhile
+// while it is open. It returns the client object that was used.
 func briefly(t *testing.T, s *Server, ingress string, meanwhile func(c *client)) *client {
 	t.Helper()
 	near, far := net.Pipe()
@@ -32,7 +32,7 @@ func briefly(t *testing.T, s *Server, ingress string, meanwhile func(c *client))
 	return c
 }
 
-// again reports whether one of the next connections has the memory of c.
+// again reports whether one of the next connections reuses the client object c.
 func again(t *testing.T, s *Server, c *client) bool {
 	t.Helper()
 	for range 50 {
@@ -43,12 +43,13 @@ func again(t *testing.T, s *Server, c *client) bool {
 	return false
 }
 
-// spareServer is a Server for connections on which nothing is said.
+// spareServer returns a Server for connections without requests.
 func spareServer() *Server {
 	return New(Options{Cluster: nowhereAt{}, Queue: queue.New(queue.Options{})})
 }
 
-// An app in this process may read a request's body, or answer, after its connection's end.
+// The client object of a failed connection to an in-process app is not reused, because the app may
+// still read the request body or respond after the connection has ended.
 func TestFailedHandlerConnIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Cluster: nowhereAt{}, Queue: queue.New(queue.Options{}), Handler: func(*fasthttp.RequestCtx) {}})
@@ -58,13 +59,13 @@ func TestFailedHandlerConnIsNotReused(t *testing.T) {
 	})
 }
 
-// nowhereAt is a cluster that has told nothing yet.
+// nowhereAt is a Cluster that has no table yet.
 type nowhereAt struct{ Cluster }
 
 func (nowhereAt) Table() *route.Table { return route.NewTable(route.TableSpec{}) }
 
-// A connection's memory goes to one of the next: else these tests show nothing. A sync.Pool
-// forgets some of it, so not each connection's does.
+// A later connection reuses a client object. Without that, the tests of this file would prove nothing.
+// Not every connection reuses one, because a sync.Pool drops some objects.
 func TestClientMemoryIsReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, seen := spareServer(), map[*client]bool{}
@@ -77,7 +78,8 @@ func TestClientMemoryIsReused(t *testing.T) {
 	})
 }
 
-// Who has found a connection in the registry may still close it, or tell its shard.
+// A goroutine that has found a connection in the registry may still close it or read its shard, so the
+// client object is not reused.
 func TestVisitedClientIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, end, ended := spareServer(), make(chan struct{}), make(chan struct{})
@@ -99,7 +101,7 @@ func TestVisitedClientIsNotReused(t *testing.T) {
 	})
 }
 
-// What may be known elsewhere is not used again either.
+// A client object to which other parts of the Server refer is not reused.
 func TestEscapedClientIsNotReused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ingress   string
@@ -124,14 +126,14 @@ func TestEscapedClientIsNotReused(t *testing.T) {
 	}
 }
 
-// Nothing of a connection shows in the next one that has its memory.
+// A reused client object contains nothing of its last connection.
 func TestReusedClientIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := spareServer()
 		for range 50 {
 			over := briefly(t, s, "", func(c *client) {
 				c.exchange.Key, c.clientAddr.Trusted, c.exchange.keepAlive = []byte("k"), true, true
-				c.clientAddr.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
+				c.clientAddr.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next connection has no such address
 				c.body.buffered, c.body.exceedsBuffer, c.body.unreadable = append(c.body.buffered, "body"...), true, true
 				c.evicted.Store(true)
 				c.slot.begin(route.Local, 3, 0, &connpool.Conn{}, new(string))
@@ -141,7 +143,7 @@ func TestReusedClientIsReset(t *testing.T) {
 			c := newClient(t.Context(), s, near, "")
 			_, _ = near.Close(), far.Close()
 			if c != over {
-				continue // not this time
+				continue // the object was not reused this time
 			}
 			if c.exchange.Key != nil || c.exchange.keepAlive || c.clientAddr.Trusted || c.clientAddr.Addr.IsValid() || len(c.body.buffered) > 0 || c.body.exceedsBuffer || c.body.unreadable || c.evicted.Load() ||
 				c.slot.conn.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.ended || c.unobserved {

@@ -20,8 +20,8 @@ func onShards() (one, other string) {
 	return "k", other
 }
 
-// warm has so many requests answered at once, so that there are as many idle connections to
-// the app.
+// warm answers this number of requests at the same time, so that the pool has as many idle connections
+// to the app.
 func warm(n *node, many int, ask func(c *client), free chan<- struct{}) {
 	n.t.Helper()
 	all := make([]*client, many)
@@ -37,13 +37,13 @@ func warm(n *node, many int, ask func(c *client), free chan<- struct{}) {
 	}
 }
 
-// overlapped has a connection end right after its run has been cut, before whoever cut it
-// has closed anything, and then others come, which must be answered. False means that the
-// cut met the runs in another order, and nothing was shown.
+// overlapped ends a connection right after its run was cancelled, before the cancelling goroutine
+// closes its sockets. Then other clients connect and must get responses. It returns false if the runs
+// were visited in another order, so that the case did not occur.
 func overlapped(t *testing.T) (shown bool) {
 	t.Helper()
 	end, free := make(chan struct{}), make(chan struct{})
-	arrived := make(chan struct{}, 16) // more than there are requests
+	arrived := make(chan struct{}, 16) // larger than the number of requests
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/cut" {
 			_, _ = io.WriteString(w, "first")
@@ -59,7 +59,7 @@ func overlapped(t *testing.T) (shown bool) {
 		c.send("GET /late HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", other)
 		<-arrived
 	}
-	warm(n, 10, ask, free) // who has to wait for a connection to the app leaves no memory
+	warm(n, 10, ask, free) // a request that waits for an upstream connection prevents the reuse of its client object
 	cut, late := n.dial(), n.dial()
 	cut.send("GET /cut HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nConnection: close\r\n\r\n", key)
 	_, body := cut.head("GET")
@@ -74,7 +74,7 @@ func overlapped(t *testing.T) (shown bool) {
 		case s == shardmap.ShardOfBytes([]byte(key), shards):
 			met = true
 			return true
-		case met && next[0] == nil: // the one is cut, and not closed
+		case met && next[0] == nil: // the first run is cancelled, and its connection not yet closed
 			shown = true
 			close(end)
 			_, _ = io.Copy(io.Discard, body)
@@ -102,8 +102,8 @@ func overlapped(t *testing.T) (shown bool) {
 	return shown
 }
 
-// Who cuts a run closes its connections a moment later. If another client had the memory of
-// one by then, its connection would be closed.
+// Cancelling a run closes its connections a moment later. A connection that reuses the memory of the
+// cancelled one must not be closed.
 func TestCancelNeverAffectsNextConn(t *testing.T) {
 	shown := 0
 	for range 40 {
@@ -117,8 +117,8 @@ func TestCancelNeverAffectsNextConn(t *testing.T) {
 	t.Errorf("the runs were cut in the right order %d times of 40: it shows nothing", shown)
 }
 
-// What was upgraded, carried events, or may be kept as a socket, others come to know by more
-// than the registry.
+// The client object of a connection that was upgraded, carried events, or may be a resumable WebSocket
+// is not reused, because more than the registry refers to it.
 func TestMemoryOfEscapedClientIsKept(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		head, err := readHead(r)
@@ -133,7 +133,7 @@ func TestMemoryOfEscapedClientIsKept(t *testing.T) {
 			answer = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
 		}
 		if _, err = io.WriteString(conn, answer); err == nil {
-			_, _ = r.ReadByte() // until the end
+			_, _ = r.ReadByte() // until the end of the connection
 		}
 	}))
 	const get = " HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n"

@@ -12,9 +12,8 @@ import (
 	"shardway/proxy"
 )
 
-// Clients that did nothing kept everybody else out: as many idle connections as may
-// be, and no other was accepted. Now those idle longest make room, and no more than
-// have to.
+// At --max-conns, the connections that have been idle longest are closed to make room, and no more
+// than necessary. Once, idle connections up to the limit kept all new clients out.
 func TestIdleClientsAreEvictedAtMaxConns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -24,7 +23,7 @@ func TestIdleClientsAreEvictedAtMaxConns(t *testing.T) {
 			c.get("/")
 			time.Sleep(time.Second)
 		}
-		first.send("GET /a HT") // not idle any more, though it still counts as such
+		first.send("GET /a HT") // no longer idle, although it is still registered as idle
 		synctest.Wait()
 		for i := range 2 {
 			c, began := n.dial(), time.Now()
@@ -48,9 +47,9 @@ func TestIdleClientsAreEvictedAtMaxConns(t *testing.T) {
 	})
 }
 
-// A connection on which a request had begun to come counted as idle, was picked to
-// make room, which it did not, and was closed behind that request: newcomers waited for
-// as many looks as there were of them.
+// A connection with a partly read request is not evicted. Once, it counted as idle and was selected,
+// which made no room, and was closed after its request. New connections waited for as many rounds as
+// there were such connections.
 func TestPartlyReadHeadersAreNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.MaxConns, o.HeaderTimeout = 4, time.Hour })
@@ -68,7 +67,7 @@ func TestPartlyReadHeadersAreNotEvicted(t *testing.T) {
 			t.Errorf("newcomer: %v after %v", res.Status, time.Since(began))
 		}
 		_ = fifth.Close()
-		// One more than places is accepted, and finds out whether there is room.
+		// One connection above the limit is accepted, and then checks for room.
 		began = time.Now()
 		sixth := n.dial()
 		if res, _ := sixth.get("/new"); res.StatusCode != 200 {
@@ -80,7 +79,7 @@ func TestPartlyReadHeadersAreNotEvicted(t *testing.T) {
 			if _, body := c.answer("GET"); body != "GET /late " {
 				t.Errorf("%q", body)
 			}
-			c.get("/again") // it lives on
+			c.get("/again") // the connection still works
 			_ = c.Close()
 		}
 		if got := metric(t, n, "shardway_shed_connections_total", "idle"); got != 1 {
@@ -89,8 +88,8 @@ func TestPartlyReadHeadersAreNotEvicted(t *testing.T) {
 	})
 }
 
-// While nobody is idle the newcomer waits, nobody else loses anything, and the log
-// says why.
+// If no connection is idle, the new one waits, no other connection is closed, and the log contains the
+// reason.
 func TestBusyClientsAreNotEvicted(t *testing.T) {
 	said, release := new(lines), make(chan struct{})
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +123,7 @@ func TestBusyClientsAreNotEvicted(t *testing.T) {
 	}
 }
 
-// Who connects and never begins with TLS is idle too.
+// A connection whose client never begins the TLS handshake is idle as well.
 func TestStalledHandshakesAreEvicted(t *testing.T) {
 	n := nodeUnderTLS(t, webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.HeaderTimeout = 2, time.Hour })
 	_, _ = n.dial(), n.dial()
@@ -133,10 +132,11 @@ func TestStalledHandshakesAreEvicted(t *testing.T) {
 	}
 }
 
-// Heads that come byte by byte, each within its own bound and time, kept 64 KiB a
-// connection: a gigabyte of 16384. Past the bound of all the slowest go.
+// Partly read headers share a memory limit, and beyond it the slowest requests are aborted. Once,
+// headers that arrived byte by byte, each within its own limits, used 64 KiB per connection: 1 GiB for
+// 16384 connections.
 func TestPartlyReadHeadersShareMemoryLimit(t *testing.T) {
-	const fit, all = 8, 20 // of 8 KiB in 64 KiB
+	const fit, all = 8, 20 // number of 8 KiB header sections that fit into 64 KiB
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxHeaderBytesTotal, o.HeaderTimeout = fit*8<<10, time.Hour })
 	var open []*client
 	for i := range all {
@@ -162,13 +162,13 @@ func TestPartlyReadHeadersShareMemoryLimit(t *testing.T) {
 			t.Errorf("head %d: %v %s", i, res.Status, body)
 		}
 	}
-	// What was let go of is forgotten, also of who leaves in the middle of a head.
+	// The memory of aborted requests is released, also if a client disconnects inside its headers.
 	gone := n.dial()
 	gone.send("GET / HTTP/1.1\r\nA: %s", strings.Repeat("a", 20<<10))
 	until(t, "read", func() bool { return metric(t, n, "shardway_header_bytes") >= 20<<10 })
 	_ = gone.Close()
 	until(t, "forgotten", func() bool { return metric(t, n, "shardway_header_bytes") == 0 })
-	// A body behind a head that came in pieces has all its time.
+	// A body after headers that arrived in pieces still gets its full timeout.
 	last := open[all-1]
 	last.send("POST / HTTP/1.1\r\nHost: h\r\n")
 	until(t, "read", func() bool { return metric(t, n, "shardway_header_bytes") > 0 })

@@ -9,8 +9,7 @@ import (
 	"shardway/shardmap"
 )
 
-// A cluster may lose hundreds of processes while this one runs, and a process thousands of
-// requests: neither is remembered for longer, nor more of it, than it says anything.
+// The records of crashed processes and of the keys of their requests are limited in number and expire.
 func TestCrashRecordsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x crashRecords
@@ -42,7 +41,7 @@ func TestCrashRecordsAreLimited(t *testing.T) {
 	})
 }
 
-// Up to eight keys are implicated, and told of with the process that took them, once.
+// A crash report contains up to eight implicated keys. It is sent once for each process.
 func TestImplicatedKeysAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []Crash

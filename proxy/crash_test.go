@@ -19,8 +19,8 @@ import (
 	"shardway/shardmap"
 )
 
-// dying starts nodes, one owner after the other, each of which, but the last, ends with
-// the first requests that it reads, so many at once; killed counts those.
+// dying starts owners, one after the other. Each one except the last crashes after it has read a
+// number of requests. The counters in killed count these requests.
 func dying(t *testing.T, ingress *node, names []string, together int) (killed []*atomic.Int32) {
 	t.Helper()
 	for i, name := range names[:len(names)-1] {
@@ -42,8 +42,8 @@ func dying(t *testing.T, ingress *node, names []string, together int) (killed []
 	return killed
 }
 
-// A GET went from one dead owner to the next, three in all. What may have ended two of
-// them is not given to a third.
+// A request that may have crashed two nodes is not sent to a third one. Once, a GET crashed three
+// owners in a row.
 func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
 	told := make(chan proxy.Crash, 4)
 	n := newNode(t, "ingress", "", func(o *proxy.Options) {
@@ -74,7 +74,7 @@ func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
 	}
 }
 
-// Of many that were under way nobody can tell which it was: they go again as ever.
+// If many requests were in flight during a crash, none is implicated, and all are retried as usual.
 func TestManyKeysAreNotImplicated(t *testing.T) {
 	const many = proxy.MaxImplicated + 1
 	n := newNode(t, "ingress", "", func(o *proxy.Options) {
@@ -101,9 +101,8 @@ func TestManyKeysAreNotImplicated(t *testing.T) {
 	}
 }
 
-// What this node cuts, because an owner is out of reach and its shard has another one, did
-// not break with a process: it counted as one that the request may have ended, so that the
-// next one that died failed it.
+// A request that is cancelled because its owner is unreachable and its shard has another owner does
+// not count as a crash. Once, it counted, and the next crash failed the request.
 func TestCancelledRequestsAreNotImplicated(t *testing.T) {
 	n := newNode(t, "ingress", "", func(o *proxy.Options) { o.PeerCrashed = func(proxy.Crash) {} })
 	reached, over := make(chan struct{}), make(chan struct{})
@@ -132,8 +131,8 @@ func TestCancelledRequestsAreNotImplicated(t *testing.T) {
 	}
 }
 
-// An app that ends under a request has not ended a node: it is asked again as ever, and
-// nobody is told that the key may be poison.
+// An app that crashes during a request has not crashed a node. The request is retried as usual, and
+// its key is not reported.
 func TestLocalAppIsNotReportedAsCrash(t *testing.T) {
 	told := make(chan proxy.Crash, 4)
 	asked := new(atomic.Int32)
@@ -156,13 +155,13 @@ func TestLocalAppIsNotReportedAsCrash(t *testing.T) {
 	if res, body = n.dial().get("/"); res.StatusCode != http.StatusOK {
 		t.Errorf("the next owner: %s %s", res.Status, body)
 	}
-	if w := <-told; w.Node != "a" { // what was noted before is told before
+	if w := <-told; w.Node != "a" { // earlier reports are delivered first
 		t.Errorf("told of %+v, want a alone", w)
 	}
 }
 
-// breaking is a node each of whose connections breaks after a request, of which say tells
-// what comes before.
+// breaking is a node whose connections break after each request. say writes what the node sends before
+// that.
 func breaking(t *testing.T, sim *simnet.Net, id string, say func(conn net.Conn)) *node {
 	t.Helper()
 	h := sim.Host(id)
@@ -186,8 +185,8 @@ func breaking(t *testing.T, sim *simnet.Net, id string, say func(conn net.Conn))
 	return &node{peer: h.Addr(90)}
 }
 
-// Of a request whose answer has begun it is known that it ran and ended nothing, and one
-// without a key belongs to nobody: neither is a suspect.
+// A request whose response has begun did not crash the node, and a request without a key belongs to no
+// shard: neither is implicated.
 func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
 	preflight := "OPTIONS / HTTP/1.1\r\nHost: h\r\nOrigin: http://o\r\nAccess-Control-Request-Method: PUT\r\n\r\n"
 	get := "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
@@ -211,7 +210,7 @@ func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
 				client := n.dial()
 				client.send("%s", c.request)
 				res, body := client.answer("GET")
-				for res.StatusCode == http.StatusEarlyHints { // of each try
+				for res.StatusCode == http.StatusEarlyHints { // for each attempt
 					res, body = client.answer("GET")
 				}
 				if res.StatusCode != http.StatusBadGateway {
@@ -228,8 +227,8 @@ func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
 	}
 }
 
-// What breaks with one process over and over is one end: a node that closes connections,
-// as one that restarts may, is asked as often as ever.
+// Repeated broken connections of the same process count as one crash. A node that closes connections,
+// for example because it restarts, gets the usual number of attempts.
 func TestProcessCrashIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, asked, told := newSim(t), 0, 0

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// The clock by which unanswered requests are cut was the machine's date: when that
-// was set five minutes ahead, all of them were. A test cannot set it; but a clock
-// that counts from 1970 is one that can be set, and one that counts from its start
-// is not. The date in answers is the machine's all the same.
+// Timeouts do not depend on the wall clock. Once they did, and when the date was set five minutes
+// ahead, all unanswered requests were aborted. A test cannot set the date, but a clock that counts
+// from 1970 can be set, and one that counts from its start cannot. The Date of responses is the wall
+// clock nevertheless.
 func TestAgesIgnoreWallClock(t *testing.T) {
 	s := New(Options{})
 	defer func() { _ = s.Shutdown(t.Context()) }()

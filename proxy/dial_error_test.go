@@ -11,12 +11,12 @@ import (
 	"shardway/proxy"
 )
 
-// Who was in line behind connections that a silent node kept from being made was told
-// "no connection", as of a node that cannot be reached at all.
+// A request that waited behind dials to an unresponsive node gets the timeout as the reason. Once, it
+// got "no connection", as for a node that is unreachable.
 func TestProblemReportsConnectTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
-		quiet, err := sim.Host("b").Listen(":90") // takes connections and never says a word
+		quiet, err := sim.Host("b").Listen(":90") // accepts connections and sends nothing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestProblemReportsConnectTimeout(t *testing.T) {
 	})
 }
 
-// Where the app and the other nodes are is nothing for whoever asks.
+// Problem responses contain no addresses of the app or of other nodes.
 func TestProblemsContainNoAddresses(t *testing.T) {
 	app := refusingAddr(t)
 	short := func(o *proxy.Options) { o.QueueWait = 20 * time.Millisecond }

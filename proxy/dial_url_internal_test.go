@@ -8,8 +8,8 @@ import (
 	"shardway/config"
 )
 
-// FuzzConfiguredUpstreamIsDialed tests that the configuration and the proxy accept the same
-// addresses of the app.
+// FuzzConfiguredUpstreamIsDialed tests that the configuration and the proxy accept the same upstream
+// addresses.
 func FuzzConfiguredUpstreamIsDialed(f *testing.F) {
 	for _, seed := range []string{
 		"http://127.0.0.1:9000", "http://app", "http://app:0", "http://app:99999", "http://app/x#y", "127.0.0.1:9000",

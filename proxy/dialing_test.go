@@ -12,8 +12,7 @@ import (
 	"shardway/proxy/route"
 )
 
-// mute is a cluster in which one node takes connections and says nothing, as a
-// stopped process does.
+// mute is a cluster in which one node accepts connections and sends nothing, like a paused process.
 type mute struct {
 	proxy.Cluster
 	node string
@@ -27,9 +26,8 @@ func (m mute) Dial(ctx context.Context, node string) (net.Conn, error) {
 	return m.Cluster.Dial(ctx, node)
 }
 
-// A request that was connecting to a stopped node used to wait as long as
-// connecting may take, though its shard had been taken from that node, and was
-// served for others, long before.
+// A dial to a paused node ends when the shard moves. Once, the request waited for the whole connect
+// timeout, although the shard had long been taken over and was served for other requests.
 func TestDialEndsWhenShardMoves(t *testing.T) {
 	for what, next := range map[string]func(n *node){
 		"elsewhere": func(n *node) { n.swap(2, 2, remote("owner", 2)) },
@@ -68,7 +66,7 @@ func TestDialEndsWhenShardMoves(t *testing.T) {
 	}
 }
 
-// A new map that leaves the shard where it is is no reason to give up.
+// A new map that does not move the shard does not cancel the dial.
 func TestDialContinuesWhileShardStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)

@@ -23,7 +23,7 @@ func TestDisabledOptimizationIsNotUsed(t *testing.T) {
 			c := n.dial()
 			for range 200 {
 				c.expectCounted(t, 10)
-				time.Sleep(time.Millisecond) // an event loop takes a connection that waits for its next request
+				time.Sleep(time.Millisecond) // an event loop takes over a connection that waits for its next request
 			}
 			return n.carried() > 0
 		}},
@@ -70,7 +70,7 @@ func TestDisabledOptimizationIsNotUsed(t *testing.T) {
 	}
 }
 
-// expectCounted requests a body of n bytes from longApp.
+// expectCounted requests n bytes from longApp and checks the body.
 func (c *client) expectCounted(t *testing.T, n int) {
 	t.Helper()
 	if res, body := c.get("/" + strconv.Itoa(n)); res.StatusCode != http.StatusOK || body != counted(n) {

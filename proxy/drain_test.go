@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A body that nobody wanted, of a request without a key, say, was read away for as
-// long as a byte of it came each second: eighteen hours, and a connection in that
-// state is not idle, so that --max-conns of them kept everybody out.
+// The minimum body rate applies to a body that is discarded, for example of a request without a key.
+// Once, such a body was read as long as one byte per second arrived: for up to eighteen hours. A
+// connection in this state is not idle, so --max-conns of them kept all other clients out.
 func TestMinBodyRateAppliesToDiscardedBodies(t *testing.T) {
 	for _, framing := range []string{"Content-Length: 60000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nea60\r\n"} {
 		synctest.Test(t, func(t *testing.T) {

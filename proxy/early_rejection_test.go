@@ -17,8 +17,8 @@ import (
 	"shardway/proxy"
 )
 
-// refusingApp reads the head of a request, refuses it with a body of that size, and neither reads
-// nor closes until the test ends.
+// refusingApp reads the headers of a request and rejects it with a body of this size. It neither reads
+// further nor closes the connection until the test ends.
 func refusingApp(t *testing.T, size int) (addr string) {
 	t.Helper()
 	over := make(chan struct{})
@@ -36,8 +36,8 @@ func refusingApp(t *testing.T, size int) (addr string) {
 	return addr
 }
 
-// An app may refuse an upload when it has seen its head. The client gets the whole refusal, also if
-// it sends everything before it reads anything, and the refusal fits into no socket's buffer.
+// An app may reject an upload after its headers. The client gets the complete response even if it
+// sends the whole body before it reads, and even if the response is larger than all socket buffers.
 func TestEarlyRejectionArrivesCompletely(t *testing.T) {
 	const size, body = 8 << 20, 30 << 20
 	for way, start := range ways() {
@@ -68,8 +68,8 @@ func TestEarlyRejectionArrivesCompletely(t *testing.T) {
 	}
 }
 
-// A response of known length that echoes the upload while it comes in is no refusal: the app gets
-// the whole body.
+// A response with Content-Length that echoes the upload while it arrives is not a rejection. The app
+// gets the whole body.
 func TestEchoOfRequestBodyIsComplete(t *testing.T) {
 	const size = 4 << 20
 	for way, start := range ways() {
@@ -97,8 +97,8 @@ func TestEchoOfRequestBodyIsComplete(t *testing.T) {
 	}
 }
 
-// A node that stops waits for a client that still sends behind its refusal until the deadline of the
-// stop, and no longer.
+// A stopping node waits for a client that still sends after its rejection until the shutdown deadline,
+// and no longer.
 func TestShutdownEndsLingeringAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.MaxBody = 1 })

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// An app that refuses an upload answers while it still comes. The answer's end
-// waited 50 ms for it, at either node, and did not say that the connection ends.
+// The end of an early response is forwarded without delay and contains Connection: close. Once, the
+// end of a response to an upload in progress waited 50 ms at each node, and did not announce that the
+// connection closes.
 func TestEarlyResponseDoesNotWaitForRequestBody(t *testing.T) {
 	for _, way := range []string{"local", "remote"} {
 		for framing, answer := range map[string]string{
@@ -51,7 +52,7 @@ func TestEarlyResponseDoesNotWaitForRequestBody(t *testing.T) {
 							t.Errorf("%s: the end of the connection is not said once: %q", framed, got)
 						}
 						c.closed()
-						<-left // and the app is not kept either
+						<-left // the app's connection is not kept either
 						_ = c.Close()
 					}
 				})
@@ -60,8 +61,8 @@ func TestEarlyResponseDoesNotWaitForRequestBody(t *testing.T) {
 	}
 }
 
-// An app that answers when it has everything keeps its connection, and so does the
-// client, however the two goroutines here are scheduled.
+// A response after the complete body keeps the upstream and the client connection, whatever the order
+// in which the two goroutines are scheduled.
 func TestResponseToCompleteBodyKeepsConn(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -12,9 +12,8 @@ import (
 	"shardway/proxy"
 )
 
-// answering is an app that answers "right", does with each connection what then says after each
-// answer, and counts what it was asked. It ends each connection with the answer of that number;
-// zero: with none.
+// answering starts an app that responds "right", counts requests in asked, and calls then after each
+// response. It closes each connection with response number last. Zero means that it does not.
 func answering(t *testing.T, asked *int, last int, then func(conn *net.TCPConn)) string {
 	t.Helper()
 	return rawApp(t, func(conn net.Conn, r *bufio.Reader) {
@@ -42,7 +41,7 @@ func answering(t *testing.T, asked *int, last int, then func(conn *net.TCPConn))
 	})
 }
 
-// cork has what follows leave together with the end.
+// cork delays the following data, so that it is sent together with the FIN.
 func cork(t *testing.T, conn *net.TCPConn) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
@@ -54,10 +53,10 @@ func cork(t *testing.T, conn *net.TCPConn) {
 	}
 }
 
-// surplus is what nobody has asked for.
+// surplus is an unsolicited response.
 const surplus = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong"
 
-// right asks, and wants the app's answer.
+// right sends a request and expects the response "right".
 func (c *client) right(method string) {
 	c.t.Helper()
 	c.send("%s / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n", method)
@@ -66,7 +65,7 @@ func (c *client) right(method string) {
 	}
 }
 
-// What the app says on a connection that nobody has asked for is no answer to the next request.
+// Data that the app sends on an idle connection is not used as the response to the next request.
 func TestEventLoopRejectsUnsolicitedData(t *testing.T) {
 	var asked int
 	told := make(chan *net.TCPConn, 1)
@@ -81,8 +80,8 @@ func TestEventLoopRejectsUnsolicitedData(t *testing.T) {
 	}
 }
 
-// A connection that ended with its answer carries no further request, though nobody says so
-// again.
+// A connection that ends together with its response is not reused, although epoll reports no further
+// event for it.
 func TestEventLoopReusesNoConnThatEndsWithResponse(t *testing.T) {
 	var asked int
 	n := newNode(t, "a", answering(t, &asked, 3, func(*net.TCPConn) {}))
@@ -95,7 +94,7 @@ func TestEventLoopReusesNoConnThatEndsWithResponse(t *testing.T) {
 	}
 }
 
-// A loop sends nothing on a connection that the app has ended.
+// An event loop sends nothing on a connection that the app has closed.
 func TestEventLoopChecksConnBeforeUnsafeRequest(t *testing.T) {
 	for _, method := range []string{"POST", "GET"} {
 		t.Run(method, func(t *testing.T) {

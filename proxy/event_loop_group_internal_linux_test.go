@@ -13,7 +13,8 @@ import (
 	"shardway/internal/workerpool"
 )
 
-// A moment without descriptors is not for ever; a system without loops is.
+// After a temporary lack of descriptors, event loops are tried again. On a system without support for
+// event loops, they are not.
 func TestEventLoopIsTriedAgain(t *testing.T) {
 	g := &eventLoopGroup{server: &Server{}}
 	g.open(g.server)
@@ -42,8 +43,8 @@ func TestEventLoopIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Loops are as many as are busy, and no more than there are processors; and they give up one
-// only when it has not been needed for a while.
+// The number of event loops follows the load, up to the number of processors. A loop is ended only
+// after it was unnecessary for a while.
 func TestEventLoopCountFollowsLoad(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	g := &eventLoopGroup{server: &Server{}}
@@ -54,19 +55,19 @@ func TestEventLoopCountFollowsLoad(t *testing.T) {
 	}
 	g.loops[0].clientCount.Store(1)
 	for i, look := range []struct {
-		busy []time.Duration // of each in a second
+		busy []time.Duration // of each loop, per second
 		want int
 	}{
 		{[]time.Duration{time.Second / 2}, 1},
 		{[]time.Duration{time.Second * 3 / 4}, 2},
 		{[]time.Duration{time.Second / 4, time.Second / 2}, 2},
 		{[]time.Duration{time.Second / 4, time.Second}, 3},
-		{[]time.Duration{time.Second, time.Second, time.Second}, 3}, // there are no more processors
+		{[]time.Duration{time.Second, time.Second, time.Second}, 3}, // limited by the number of processors
 		{[]time.Duration{time.Second / 4, time.Second / 4, time.Second / 4}, 3},
 		{nil, 3},
 		{nil, 3},
 		{nil, 3},
-		{[]time.Duration{time.Second, time.Second / 10}, 3}, // it is needed again
+		{[]time.Duration{time.Second, time.Second / 10}, 3}, // the loop is needed again
 		{nil, 3},
 		{nil, 3},
 		{nil, 3},
@@ -89,7 +90,8 @@ func TestEventLoopCountFollowsLoad(t *testing.T) {
 	}
 }
 
-// Who is no good for loops is tried less and less, and anew once it has been for a while.
+// A connection with ineligible requests is tried less and less often. After it was eligible for a
+// while, the back-off starts again.
 func TestEligibilityBackoffDoublesAndEnds(t *testing.T) {
 	var h loopEligibility
 	for _, want := range []int{minSkip, 2 * minSkip, 4 * minSkip} {
@@ -117,8 +119,8 @@ func TestEligibilityBackoffDoublesAndEnds(t *testing.T) {
 	}
 }
 
-// Of a parked connection only the socket is kept, so what has been read of a client that speaks
-// would be lost, and what comes behind it taken for a request.
+// A connection with buffered data is not parked. Parking keeps the socket only, so the data would be
+// lost, and the rest would be parsed as a request.
 func TestBufferedDataPreventsParking(t *testing.T) {
 	s := spareServer()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -19,8 +19,8 @@ import (
 	"shardway/shardmap"
 )
 
-// dialToLoop makes a connection, has a request answered on it, and waits until a loop has it.
-// Nothing is parked.
+// dialToLoop opens a connection, gets the response to one request, and waits until an event loop owns
+// the connection. Parking is disabled.
 func (n *node) dialToLoop() *client {
 	n.t.Helper()
 	n.ParkAfter(time.Hour, time.Hour)
@@ -66,11 +66,12 @@ func TestEventLoopServesSmallRequests(t *testing.T) {
 	}
 }
 
-// odd answers by the path of the request, in ways that are not for a loop, or hard for one.
+// odd is an app that responds depending on the path, in ways that an event loop cannot handle or that
+// are difficult for it.
 func odd(conn net.Conn, r *bufio.Reader) {
 	say := func(parts ...string) {
 		for _, p := range parts {
-			_, _ = io.WriteString(conn, p) // who reads the other end sees it
+			_, _ = io.WriteString(conn, p) // the peer sees the result
 		}
 	}
 	const ok = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
@@ -118,8 +119,8 @@ func odd(conn net.Conn, r *bufio.Reader) {
 	}
 }
 
-// What a loop does not carry, a goroutine does, with the same answer as on a connection that
-// no loop has seen; and after it the connection goes on, or has ended, as there.
+// A request that an event loop cannot handle is passed to a goroutine. The response is the same as
+// without an event loop, and the connection stays open or ends in the same cases.
 func TestIneligibleRequestsLeaveEventLoop(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, odd), func(o *proxy.Options) { o.HookPath = "/hooks" })
 	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n" }
@@ -174,14 +175,15 @@ func TestIneligibleRequestsLeaveEventLoop(t *testing.T) {
 	}
 }
 
-// exchangePieces sends the pieces, which come apart or together as it happens, then asks for one thing more, and returns all that came.
+// exchangePieces sends the pieces, which may be read separately or together, then sends one more
+// request. It returns all data that it receives.
 func exchangePieces(t *testing.T, c *client, pieces []string) string {
 	t.Helper()
 	var got bytes.Buffer
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = io.Copy(&got, c.r) // be it to a reset, of a connection that was closed with bytes unread
+		_, _ = io.Copy(&got, c.r) // may end in a reset, if the connection was closed with unread bytes
 	}()
 	half, ok := c.Conn.(*net.TCPConn)
 	if !ok {
@@ -189,11 +191,11 @@ func exchangePieces(t *testing.T, c *client, pieces []string) string {
 	}
 	for _, p := range append(pieces, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", "EOF") {
 		if p == "EOF" {
-			_ = half.CloseWrite() // a second time does nothing
+			_ = half.CloseWrite() // a second call does nothing
 			break
 		}
 		if _, err := io.WriteString(half, p); err != nil {
-			break // it has been closed, which shows in what came
+			break // the node has closed the connection; the received data shows why
 		}
 	}
 	select {
@@ -204,7 +206,7 @@ func exchangePieces(t *testing.T, c *client, pieces []string) string {
 	return withoutDates(got.String())
 }
 
-// withoutDates leaves out what differs from answer to answer.
+// withoutDates removes the Date lines, which differ between responses.
 func withoutDates(s string) string {
 	var kept []string
 	for line := range strings.SplitSeq(s, "\r\n") {
@@ -215,8 +217,8 @@ func withoutDates(s string) string {
 	return strings.Join(kept, "\r\n")
 }
 
-// What comes while a request is under way is answered after it, be it the end or more than a
-// buffer holds, to the byte.
+// Data that arrives during a request is processed after it, whether it is the FIN or more than a
+// buffer holds. No byte is lost.
 func TestEventLoopReadsDataThatArrivedMeanwhile(t *testing.T) {
 	goes := make(chan struct{})
 	app := webApp(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -271,7 +273,7 @@ func TestEventLoopReadsDataThatArrivedMeanwhile(t *testing.T) {
 	}
 }
 
-// What runs in a loop is found by those who cut it, who wait for nothing then.
+// Cancelling a shard finds requests that run in an event loop, and does not block.
 func TestEventLoopRequestIsCancelled(t *testing.T) {
 	asked := make(chan struct{}, 4)
 	app := rawApp(t, func(conn net.Conn, r *bufio.Reader) {
@@ -295,7 +297,7 @@ func TestEventLoopRequestIsCancelled(t *testing.T) {
 			n := newNode(t, "a", app)
 			c := n.dialToLoop()
 			c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 1\r\n\r\nx")
-			<-asked // and the loop has it, unless the sweep came first
+			<-asked // an event loop owns the request, unless the sweep was earlier
 			cut(n)
 			if res, body := c.answer("POST"); res.StatusCode != 502 {
 				t.Errorf("answer = %d %s, want 502", res.StatusCode, body)
@@ -305,7 +307,7 @@ func TestEventLoopRequestIsCancelled(t *testing.T) {
 	}
 }
 
-// What stops a node ends those that wait in a loop, and those that run there.
+// A shutdown ends idle connections and running requests of event loops.
 func TestShutdownClosesEventLoopConns(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -331,8 +333,8 @@ func TestShutdownClosesEventLoopConns(t *testing.T) {
 	}
 }
 
-// A client that leaves while its request runs takes it along, and one that leaves before it
-// asks is let go.
+// A client that disconnects during its request cancels the request. A client that disconnects before a
+// request ends its connection.
 func TestEventLoopDetectsClientDisconnect(t *testing.T) {
 	asked, left := make(chan struct{}, 1), make(chan struct{}, 1)
 	app := webApp(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -358,16 +360,16 @@ func TestEventLoopDetectsClientDisconnect(t *testing.T) {
 	until(t, "it is let go", func() bool { return n.Connections() == 0 && n.running.Load() == 0 })
 }
 
-// Nobody idles in a loop for longer than elsewhere.
+// The idle timeout is the same in an event loop as elsewhere.
 func TestEventLoopConnsTimeOut(t *testing.T) {
 	app := webApp(t, func(http.ResponseWriter, *http.Request) {})
 	n := newNode(t, "a", app, func(o *proxy.Options) { o.IdleTimeout = 300 * time.Millisecond })
 	n.dialToLoop().closed()
 }
 
-// A client that does not read holds up nobody but itself, and misses nothing.
+// A client that does not read blocks only itself, and receives all its responses later.
 func TestEventLoopHandsOffUnsentResponse(t *testing.T) {
-	body := strings.Repeat("0123456789abcdef", 1900) // it comes at once, so a loop carries it
+	body := strings.Repeat("0123456789abcdef", 1900) // sent in one piece, so an event loop handles it
 	app := rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		for {
 			if _, err := http.ReadRequest(r); err != nil {
@@ -379,7 +381,7 @@ func TestEventLoopHandsOffUnsentResponse(t *testing.T) {
 	n := newNode(t, "a", app)
 	n.WithoutSweeps()
 	slow, other := n.dialToLoop(), n.dialToLoop()
-	const many = 400 // 12 MB, of which the sockets keep a part; the last answers are the test
+	const many = 400 // 12 MB, more than the socket buffers hold; the last responses are the test
 	slow.send("%s", strings.Repeat("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", many))
 	until(t, "the slow one has left the loop", func() bool { return metric(t, n, "shardway_eventloop_connections") == 1 })
 	if res, got := other.get("/"); res.StatusCode != 200 || got != body {
@@ -395,7 +397,7 @@ func TestEventLoopHandsOffUnsentResponse(t *testing.T) {
 	}
 }
 
-// A connection whose requests are none for a loop is not handed to and fro.
+// A connection whose requests are not eligible is not moved to an event loop again for each request.
 func TestEventLoopIsNotTriedForEachRequest(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, odd))
 	c := n.dialToLoop()
@@ -409,7 +411,7 @@ func TestEventLoopIsNotTriedForEachRequest(t *testing.T) {
 	}
 }
 
-// A shard that moves to another node while its client is in a loop is asked for there.
+// A request in an event loop follows the move of its shard to another node.
 func TestEventLoopUsesPresentTable(t *testing.T) {
 	name := func(id string) string {
 		return webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, id) })
@@ -436,8 +438,8 @@ func TestEventLoopUsesPresentTable(t *testing.T) {
 	}
 }
 
-// With more loops each has its share of the connections, and with fewer they go back. All are
-// answered meanwhile.
+// Additional event loops take over their share of the connections, and loops that end give theirs
+// back. All requests are answered meanwhile.
 func TestConnsAreBalancedAmongEventLoops(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
@@ -454,7 +456,7 @@ func TestConnsAreBalancedAmongEventLoops(t *testing.T) {
 		{"one has all again", 0, func(many []int) bool { return many[0] == len(all) }},
 	} {
 		until(t, c.what, func() bool {
-			many := n.BalanceLoops(c.busy) // beside the sweep, which is in no hurry
+			many := n.BalanceLoops(c.busy) // in addition to the sweep, which runs rarely
 			for _, conn := range all {
 				if _, body := conn.get("/"); body != "ok" {
 					t.Fatalf("answer = %q", body)

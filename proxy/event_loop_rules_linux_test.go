@@ -12,8 +12,8 @@ import (
 
 const askShort = "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
 
-// pipeline has each of the clients send a few requests at once, that many times, calls
-// meanwhile in between, and returns once all are answered.
+// pipeline sends a few requests at once from each of the clients, for a number of rounds. It calls
+// meanwhile during the rounds and returns once all are answered.
 func pipeline(t *testing.T, all []*client, rounds int, meanwhile func()) {
 	t.Helper()
 	const burst = 4
@@ -21,7 +21,7 @@ func pipeline(t *testing.T, all []*client, rounds int, meanwhile func()) {
 	for _, c := range all {
 		asking.Go(func() {
 			for round := range rounds {
-				_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // an error shows with the next
+				_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // an error shows with the next operation
 				if _, err := io.WriteString(c, strings.Repeat(askShort, burst)); err != nil {
 					t.Errorf("round %d: %v", round, err)
 					return
@@ -60,8 +60,8 @@ func okApp(t *testing.T) string {
 	})
 }
 
-// A connection that is given to another loop between two requests that were sent together has
-// its second one answered there: nobody says again that it has come.
+// A connection may move to another event loop between two pipelined requests. The second one is
+// answered there, although epoll reports no further event for it.
 func TestConnMovesBetweenLoopsWithBufferedRequest(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	n := newNode(t, "a", okApp(t))
@@ -77,8 +77,8 @@ func TestConnMovesBetweenLoopsWithBufferedRequest(t *testing.T) {
 	})
 }
 
-// A client that speaks as its connection is to be parked is answered: what it said was read,
-// and was not left in the socket.
+// A request that arrives when its connection is about to be parked is answered. Its bytes were read
+// and are no longer in the socket.
 func TestRequestDuringParkRequestIsServed(t *testing.T) {
 	n := newNode(t, "a", okApp(t))
 	all := make([]*client, 32)
@@ -89,8 +89,8 @@ func TestRequestDuringParkRequestIsServed(t *testing.T) {
 	pipeline(t, all, 100, runtime.Gosched)
 }
 
-// A body for which an app may take its time is sent by one who can wait: an app that does not
-// read would hold up all others of the loop.
+// A body that the app may read slowly is sent by a goroutine, because an app that does not read would
+// block all other connections of the event loop.
 func TestEventLoopSendsNoLongBody(t *testing.T) {
 	n := newNode(t, "a", okApp(t))
 	for _, c := range []struct{ length, carried int }{{4 << 10, 1}, {4<<10 + 1, 0}, {6000, 0}} {
@@ -108,8 +108,8 @@ func TestEventLoopSendsNoLongBody(t *testing.T) {
 	}
 }
 
-// A moment without descriptors kept a connection from being looped for its whole life. Now it
-// is tried again, though not with each request.
+// After a lack of descriptors, a connection is moved to an event loop later, but not tried with each
+// request. Once, such a moment kept the connection out of event loops for its whole life.
 func TestEventLoopIsRetriedAfterDescriptorsRanOut(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	n.ParkAfter(time.Hour, time.Hour)

@@ -7,9 +7,9 @@ import (
 	"shardway/proxy/eventstream"
 )
 
-// Who has looked at a run whose shard moved, and comes to end its event stream, may find
-// the next one of the same connection there: a request behind it, or the next leg of a
-// stream that goes on. It ended that.
+// Ending the event stream of a run whose shard has moved does not affect a later run of the same
+// connection: a pipelined request, or the next upstream connection of a resumed stream. Once, it ended
+// the later run.
 func TestStreamEndAffectsItsOwnRunOnly(t *testing.T) {
 	var e eventRelay
 	e.begin(7, true, false, &eventstream.Buffer{})

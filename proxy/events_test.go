@@ -18,8 +18,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// eventful is an app that sends what comes by the channel as an event stream, and
-// tells the end of its connection.
+// eventful returns an app that sends the parts as an event stream. The channel ended is closed when
+// its connection ends.
 func eventful(parts <-chan string) (app func(net.Conn, *bufio.Reader), ended <-chan struct{}) {
 	over := make(chan struct{}, 8)
 	return func(conn net.Conn, r *bufio.Reader) {
@@ -45,11 +45,11 @@ func eventful(parts <-chan string) (app func(net.Conn, *bufio.Reader), ended <-c
 	}, over
 }
 
-// moves begins to take the shards from their owner.
+// moves begins a planned move of the shards of owner.
 func moves(owner *node) { owner.swap(1, 2, held(route.ReasonMoving)) }
 
-// An event stream held up the move of every shard until drain-timeout. It ends after
-// the grace, visibly cut, and with the end of an event where there is one.
+// An event stream ends after its grace period when its shard moves. It is visibly truncated, at the
+// end of an event if possible. Once, it delayed the move of every shard until drain-timeout.
 func TestEventStreamEndsBetweenEvents(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		for name, tc := range map[string]struct{ before, after, want string }{
@@ -77,7 +77,7 @@ func TestEventStreamEndsBetweenEvents(t *testing.T) {
 					}
 					moves(owner)
 					if tc.after != "" {
-						time.Sleep(400 * time.Millisecond) // the grace is over, the last event is waited for
+						time.Sleep(400 * time.Millisecond) // the grace period has ended; the node waits for the end of the last event
 						parts <- tc.after
 					}
 					rest, err := io.ReadAll(body)
@@ -99,7 +99,7 @@ func TestEventStreamEndsBetweenEvents(t *testing.T) {
 	}
 }
 
-// A client that does not read keeps no event stream open.
+// A client that does not read does not keep its event stream open.
 func TestUnreadEventStreamIsCancelled(t *testing.T) {
 	parts := make(chan string)
 	app, ended := eventful(parts)
@@ -125,7 +125,7 @@ func TestUnreadEventStreamIsCancelled(t *testing.T) {
 	until(t, "released", func() bool { return n.running.Load() == 0 })
 }
 
-// A stream that is cut at the drain ends between events too.
+// A stream that is aborted at the drain timeout also ends between two events.
 func TestDrainEndsEventStreamsBetweenEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -149,8 +149,8 @@ func TestDrainEndsEventStreamsBetweenEvents(t *testing.T) {
 	})
 }
 
-// A node that stopped reset its tunnels, without a word: those to other nodes' shards,
-// and its own when nobody was left to take them.
+// A node that stops ends its tunnels cleanly. Once, it reset them without a Close frame: those of
+// other nodes' shards, and its own if no other node could take over.
 func TestShutdownEndsEventStreams(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way+" WebSocket", func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestShutdownEndsEventStreams(t *testing.T) {
 			until(t, "released", func() bool { return owner.running.Load() == 0 })
 		})
 		t.Run(way+" events", func(t *testing.T) {
-			t.Parallel() // it waits for the shutdown most of the time
+			t.Parallel() // most of its time is spent waiting for the shutdown
 			parts := make(chan string)
 			app, ended := eventful(parts)
 			front, _ := start(t, rawApp(t, app))
@@ -182,7 +182,7 @@ func TestShutdownEndsEventStreams(t *testing.T) {
 			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			parts <- "data: 1\n\n"
 			_, body := c.head("GET")
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // of which an ingress uses nearly all
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // an ingress uses nearly all of it
 			defer cancel()
 			if err := front.Shutdown(ctx); err != nil {
 				t.Errorf("Shutdown: %v", err)

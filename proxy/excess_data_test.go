@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// An app that says more than its answer once its connection is idle: that would be
-// taken for the answer of whoever comes next, and with it for somebody else's.
+// An app may send more than its response. The data arrives when its connection is idle, and must not
+// be used as a response to the next request, which may be another client's.
 func TestExcessResponseDataIsDiscarded(t *testing.T) {
 	for way, start := range ways() {
 		for _, method := range []string{"GET", "POST"} {

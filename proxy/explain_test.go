@@ -10,8 +10,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// Without a map clients waited 10 s and were told that there is no leader, though there was
-// one and no node had an app.
+// An error response contains the diagnosis of the cluster. Once, without a map, clients waited 10 s
+// and were told that there is no leader, although there was one and no node had an app.
 func TestErrorResponseContainsDiagnosis(t *testing.T) {
 	const sentence = "no-healthy-app: no node has an app (a)"
 	for name, tt := range map[string]struct {

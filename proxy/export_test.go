@@ -129,8 +129,8 @@ const StreamThreshold = streamThreshold
 // requests are in progress.
 func (s *Server) UseStreamsForAll() { s.streamThreshold = 0 }
 
-// HoldLong has the node hold the beginning of a response for a minute, until its end has arrived. On a
-// slow machine the end arrives late. It must be called before the first connection.
+// HoldLong makes the node buffer the begin of a response for up to a minute, until the response is
+// complete. On a slow machine, the end arrives late. It must be called before the first connection.
 func (s *Server) HoldLong() { s.maxHoldTime = time.Minute }
 
 // ErrPathDead is the error with which the sweep ends a mux session whose path is dead.

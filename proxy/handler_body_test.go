@@ -12,13 +12,12 @@ import (
 	"shardway/shardmap"
 )
 
-// What is read whole for a handler that takes no streams, chunks or more than
-// BodyBuffer, was bounded by 4 MiB for each seat and by nothing for all of them: a
-// thousand slow clients kept 4 GiB. It is bounded with the other bodies that are
-// awaited, and it is given back when the client leaves, too.
+// Bodies that are read completely for an in-process handler share a memory limit with the other bodies
+// that are read in advance. The memory is also released when the client disconnects. Once, each body
+// was limited to 4 MiB, and their total was not: a thousand slow clients used 4 GiB.
 func TestHandlerBodiesShareMemoryLimit(t *testing.T) {
 	const all, part, whole = 12, 100_000, 200_000
-	const most = 5 * (128<<10 + 12<<10 + 64<<10) // room grows in steps; then its head, and what was kept before
+	const most = 5 * (128<<10 + 12<<10 + 64<<10) // buffers grow in steps; then the headers, and the data that was buffered before
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, report, func(o *proxy.Options) {
@@ -47,7 +46,7 @@ func TestHandlerBodiesShareMemoryLimit(t *testing.T) {
 					t.Fatalf("beside them: %q", body)
 				}
 			}
-			for _, c := range open[all-2:] { // they leave, and there is room for the rest of one
+			for _, c := range open[all-2:] { // they disconnect, which makes room for the rest of one
 				_ = c.Close()
 			}
 			until(t, "left", func() bool { return int(owner.running.Load()) == all-2-shed() })
@@ -78,8 +77,7 @@ func TestHandlerBodiesShareMemoryLimit(t *testing.T) {
 	}
 }
 
-// A body that breaks the rules, or becomes too long, or whose run is cut, is not
-// counted any more.
+// The memory of a body that is malformed, too long, or whose run is cancelled is released.
 func TestHandlerBodiesAreAlwaysUncounted(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.Handler, o.MaxBody = func(*fasthttp.RequestCtx) {}, 200_000

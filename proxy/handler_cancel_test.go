@@ -14,8 +14,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A client that sends its body slowly holds up no drain: whoever reads it, the proxy
-// for a handler that takes it whole or the handler itself, is woken by the cut.
+// A client that sends its body slowly does not delay a drain. Cancelling the run wakes the reader of
+// the body, either the proxy or the handler.
 func TestSlowBodyDoesNotDelayHandlerCancel(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		for _, why := range []string{"draining", "lease lost"} {
@@ -28,7 +28,7 @@ func TestSlowBodyDoesNotDelayHandlerCancel(t *testing.T) {
 					}, func(o *proxy.Options) { o.HandlerStreams, o.MinBodyRate = streams, -1 })
 					c := n.dial()
 					c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
-					for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} { // it is being read
+					for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} { // the body is being read
 						if line, err := c.r.ReadString('\n'); err != nil || line != want {
 							t.Fatalf("%q, %v, want %q", line, err, want)
 						}
@@ -39,8 +39,8 @@ func TestSlowBodyDoesNotDelayHandlerCancel(t *testing.T) {
 					if why != "draining" {
 						cut, want = func() { owner.CancelUpstream(why) }, "upstream-broken"
 					}
-					// What is cut before its body is read goes again, for here nothing refuses
-					// it: so it is cut until it is answered.
+					// A request that is cancelled before its body was read is sent again, because this
+					// node does not refuse it. So it is cancelled until it gets a response.
 					answered, over := make(chan struct{}), make(chan struct{})
 					go func() {
 						defer close(over)
@@ -65,7 +65,7 @@ func TestSlowBodyDoesNotDelayHandlerCancel(t *testing.T) {
 	}
 }
 
-// cutFirst cuts the first request at the moment when its lease is asked for.
+// cutFirst is a Cluster that cancels the first request when its lease is checked.
 type cutFirst struct {
 	proxy.Cluster
 	cut  func()
@@ -77,8 +77,8 @@ func (c cutFirst) LeaseLeft() time.Duration {
 	return c.Cluster.LeaseLeft()
 }
 
-// What was cut before its handler was called never reaches it: the head that takes a
-// Server of its own would have had a Done that nobody ends.
+// A request that is cancelled before its handler was called never reaches the handler. Otherwise, the
+// handler would get a context whose Done channel is never closed.
 func TestHandlerIsNotCalledAfterCancel(t *testing.T) {
 	for _, head := range []string{"", strings.Repeat("x", 20<<10)} {
 		var calls atomic.Int32

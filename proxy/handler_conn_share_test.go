@@ -10,8 +10,9 @@ import (
 	"shardway/proxy"
 )
 
-// Who gives a seat back has nothing more to do with it: what the next one's request
-// comes to is no second answer to this one's. (The race detector sees it soonest.)
+// A goroutine that returns an in-process connection to the pool must not use it again: a response to
+// the next request is not a second response to its own request. The race detector finds a violation
+// first.
 func TestHandlerConnIsReusedForOtherClient(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.MaxUpstreamConns, o.MaxShardConns = 1, 1
@@ -41,7 +42,7 @@ func TestHandlerConnIsReusedForOtherClient(t *testing.T) {
 	all.Wait()
 }
 
-// statusOf reads an answer; it may be called from any goroutine.
+// statusOf reads a response and returns its status. It may be called from any goroutine.
 func statusOf(c *client) (int, error) {
 	var res fasthttp.Response
 	err := res.Read(c.r)

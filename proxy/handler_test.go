@@ -21,8 +21,7 @@ import (
 	"shardway/shardmap"
 )
 
-// handlerWays yields the ways to an app in the owner's process: by the owner itself,
-// and from another node.
+// handlerWays yields the routes to an app in the owner's process: directly, and through another node.
 func handlerWays() iter.Seq2[string, func(t *testing.T, h fasthttp.RequestHandler, change ...func(*proxy.Options)) (front, owner *node)] {
 	return func(yield func(string, func(t *testing.T, h fasthttp.RequestHandler, change ...func(*proxy.Options)) (front, owner *node)) bool) {
 		for name, start := range ways() {
@@ -36,7 +35,7 @@ func handlerWays() iter.Seq2[string, func(t *testing.T, h fasthttp.RequestHandle
 	}
 }
 
-// report answers what it was asked.
+// report responds with a description of the request.
 func report(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.Set("Saw-Key", string(ctx.Request.Header.Peek("Shardway-Key")))
 	ctx.Response.Header.Set("Saw-Epoch", string(ctx.Request.Header.Peek("Shardway-Epoch")))
@@ -70,7 +69,7 @@ func TestHandlerGetsValidatedRequest(t *testing.T) {
 	}
 }
 
-// Whoever waits for 100 gets it when the body is wanted, and not before.
+// A client that expects 100 (Continue) gets it when the handler reads the body, and not before.
 func TestHandlerRequestsBody(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
@@ -89,8 +88,8 @@ func TestHandlerRequestsBody(t *testing.T) {
 	}
 }
 
-// A body that breaks off, or that is too long, never reaches the handler as a whole
-// one: fasthttp would make the text of the error its body.
+// A truncated or oversized body never reaches the handler as a complete one. Without this check,
+// fasthttp would use the error text as the body.
 func TestHandlerNeverGetsTruncatedBody(t *testing.T) {
 	var calls atomic.Int32
 	for way, start := range handlerWays() {
@@ -179,7 +178,7 @@ func TestHandlerResponseIsSent(t *testing.T) {
 	}
 }
 
-// To HEAD a handler says how long the body of a GET would be, and may have none.
+// The handler of a HEAD request sets the Content-Length of the corresponding GET. It may be absent.
 func TestHandlerSetsContentLengthForHEAD(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
@@ -200,7 +199,7 @@ func TestHandlerSetsContentLengthForHEAD(t *testing.T) {
 	}
 }
 
-// atEnd is an empty reader that calls a function.
+// atEnd is an empty reader that calls a function on its first Read.
 type atEnd func()
 
 func (f atEnd) Read([]byte) (int, error) {
@@ -208,9 +207,9 @@ func (f atEnd) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A shard's count falls when the handler has returned, and not with its client: else
-// the shard's next owner would run it beside this one (G1). The handler learns of the
-// client's leaving, and of a cut, by Done.
+// The in-flight count of a shard decreases when the handler has returned, not when the client
+// disconnects. Otherwise, the next owner could run the shard at the same time (G1). The handler learns
+// of a disconnect and of a cancellation by Done.
 func TestInflightCountLastsUntilHandlerReturns(t *testing.T) {
 	for _, how := range []string{"client leaves", "shard is drained", "lease is lost"} {
 		t.Run(how, func(t *testing.T) {
@@ -231,7 +230,7 @@ func TestInflightCountLastsUntilHandlerReturns(t *testing.T) {
 			})
 			c := n.dial()
 			c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
-			<-called // cut before that, it would go again
+			<-called // a request that is cancelled before would be sent again
 			if got := n.running.Load(); got != 1 {
 				t.Fatalf("%d run", got)
 			}
@@ -264,7 +263,7 @@ func TestInflightCountLastsUntilHandlerReturns(t *testing.T) {
 				res, body := c.answer("POST")
 				wantStatus(t, res, body, 502, "upstream-broken")
 			}
-			// The seat that was cut is gone, and the next request has a Done of its own.
+			// The cancelled connection is not reused, and the next request has its own Done channel.
 			if res, body := n.dial().get("/after"); res.StatusCode != 200 {
 				t.Errorf("the next: %s %s", res.Status, body)
 			}
@@ -272,15 +271,15 @@ func TestInflightCountLastsUntilHandlerReturns(t *testing.T) {
 	}
 }
 
-// So it does for what writes a stream, and for what Begin counts. A stream that was
-// cut does not look whole.
+// A cancellation also ends a response stream and work that Begin counts. A cancelled stream is visibly
+// truncated.
 func TestHandlerStreamsAreCancelled(t *testing.T) {
 	for _, kind := range []string{"writer", "task", "events"} {
 		t.Run(kind, func(t *testing.T) {
 			ended := make(chan struct{})
 			n := newNode(t, "a", "", func(o *proxy.Options) {
 				o.Handler = func(ctx *fasthttp.RequestCtx) {
-					over := ctx.Done() // the context is the handler's only until that returns
+					over := ctx.Done() // the context is valid only until the handler returns
 					write := func(w *bufio.Writer) {
 						_, _ = w.WriteString("data: first\n\n")
 						_ = w.Flush()
@@ -374,12 +373,12 @@ func TestFailingHandlerGetsErrorResponse(t *testing.T) {
 	}
 }
 
-// failing panics in the middle of a stream.
+// failing is a reader that panics in the middle of a stream.
 type failing struct{}
 
 func (failing) Read([]byte) (int, error) { panic(errors.New("no such disk")) }
 
-// A seat is used again, and Done is not that of its last request.
+// A reused in-process connection does not reuse the Done channel of its last request.
 func TestHandlerContextEndsWithRequest(t *testing.T) {
 	seen := make(map[<-chan struct{}]bool)
 	n := newNode(t, "a", "", func(o *proxy.Options) {
@@ -401,7 +400,7 @@ func TestHandlerContextEndsWithRequest(t *testing.T) {
 	}
 }
 
-// A handler that ends its goroutine, as tests do, leaves no count behind.
+// A handler that calls runtime.Goexit, as tests do, does not leave its request in the in-flight count.
 func TestHandlerThatCallsGoexit(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.Handler = func(*fasthttp.RequestCtx) { runtime.Goexit() }
@@ -412,7 +411,7 @@ func TestHandlerThatCallsGoexit(t *testing.T) {
 	until(t, "the count falls", func() bool { return n.running.Load() == 0 })
 }
 
-// The first-byte timeout is the handler's time.
+// The first-byte timeout limits the time of the handler.
 func TestHandlerTimesOut(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.FirstByteTimeout = time.Millisecond
@@ -422,8 +421,8 @@ func TestHandlerTimesOut(t *testing.T) {
 	wantStatus(t, res, body, 504, "upstream-timeout")
 }
 
-// fasthttp's TimeoutHandler answers while its inner handler runs on: that has what the
-// request lent it for itself, and is told by Done.
+// fasthttp's TimeoutHandler responds while its inner handler continues. The inner handler keeps the
+// memory of its request, and Done is closed.
 func TestHandlerWithTimeoutError(t *testing.T) {
 	ended := make(chan string, 1)
 	n := newNode(t, "a", "", func(o *proxy.Options) {

@@ -9,7 +9,8 @@ import (
 	"shardway/internal/simnet"
 )
 
-// Thousands of legs that were asked at once to hand over stood in front of every request.
+// WebSockets are handed over in batches. Once, thousands of handovers that were requested together
+// delayed every request.
 func TestRelaysAreHandedOverInBatches(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		var mu sync.Mutex
@@ -49,11 +50,12 @@ func TestRelaysAreHandedOverInBatches(t *testing.T) {
 	}
 }
 
-// All that waited for a table went on at once when it came, 64 in front of each request.
+// WebSockets that wait for a table are released in batches. Once, all of them continued when it
+// arrived, 64 before each request.
 func TestWaitingWebSocketsAreReleasedInBatches(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local {
-			return // an app that takes them at once has none in line
+			return // an app that accepts them at once has none waiting
 		}
 		const many = 300
 		all := t.front.sockets(many)

@@ -10,8 +10,8 @@ import (
 	"shardway/proxy"
 )
 
-// hookSpellings are ways to write a path at or below /hooks/v1 that some server or other
-// takes for it.
+// hookSpellings returns ways to write a path at or below /hooks/v1 that some server treats as this
+// path.
 func hookSpellings() []string {
 	return []string{
 		"/hooks/v1", "/hooks/v1/", "/hooks/v1/release", "/hooks/v1?x=1", "/Hooks/V1/release", "/HOOKS/v1",
@@ -30,15 +30,15 @@ func hookSpellings() []string {
 	}
 }
 
-// No client reaches the app's hooks, whatever spelling the app reads as their path: not
-// by their own node, nor by one that has not been told of them.
+// A client cannot reach the hooks of the app, in any spelling that the app may accept for their path.
+// This applies to the owner and to other nodes.
 func TestClientsCannotReachHooks(t *testing.T) {
 	for way, start := range ways() {
 		for _, told := range []string{"both", "owner"} {
 			t.Run(way+" "+told, func(t *testing.T) {
 				var seen atomic.Pointer[string]
 				app := webApp(t, func(w http.ResponseWriter, r *http.Request) { seen.Store(&r.RequestURI); w.WriteHeader(http.StatusOK) })
-				first := true // the owner is made first
+				first := true // the owner is the first node
 				front, _ := start(t, app, func(o *proxy.Options) {
 					if told == "both" || first {
 						o.HookPath = "/hooks/v1"
@@ -49,7 +49,7 @@ func TestClientsCannotReachHooks(t *testing.T) {
 				for _, path := range hookSpellings() {
 					c.send("POST %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nShardway-Hook: release\r\nContent-Length: 2\r\n\r\n{}", path)
 					res, body := c.answer("POST")
-					if res.StatusCode == http.StatusBadRequest { // no server takes it for a target
+					if res.StatusCode == http.StatusBadRequest { // no server accepts it as a request target
 						t.Errorf("%s is no target: %s", path, body)
 						c = front.dial()
 						continue
@@ -65,7 +65,7 @@ func TestClientsCannotReachHooks(t *testing.T) {
 	}
 }
 
-// What cannot be read as the hooks' path is the app's affair.
+// A path that no server treats as a hook path is forwarded to the app.
 func TestOtherPathsReachTheApp(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.HookPath = "/hooks/v1" })
 	c := n.dial()
@@ -80,8 +80,8 @@ func TestOtherPathsReachTheApp(t *testing.T) {
 	}
 }
 
-// Shardway-Hook is the node's word: whatever a server reads as it does not come from a
-// client, not even behind the body.
+// Only nodes can send Shardway-Hook. A client's field with this name, in any spelling that a server
+// may accept, is dropped, including in the trailer section.
 func TestClientsCannotSendShardwayHook(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

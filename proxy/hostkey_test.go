@@ -7,7 +7,8 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// An absolute-form target decides which Host the app gets, so it decides the key as well.
+// The Host that the app gets comes from an absolute-form target if there is one, so the key comes from
+// it as well.
 func TestKeyFromHostIsHostOfApp(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"header:Host"}}) })
 	c := n.dial()

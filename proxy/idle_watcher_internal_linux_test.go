@@ -13,8 +13,8 @@ import (
 	"shardway/internal/rawio"
 )
 
-// parkingServer is a Server that parks what is idle with the next sweep, its address, and
-// what ends its listener and returns once that is over.
+// parkingServer starts a Server that parks idle connections with the next sweep. It returns the
+// Server, its address, and a function that closes the listener and waits until the Server has ended.
 func parkingServer(t *testing.T) (s *Server, addr string, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -56,7 +56,7 @@ func caller(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// comes returns once ok is true.
+// comes waits until ok returns true.
 func comes(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for late := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -66,7 +66,7 @@ func comes(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// onlyParked returns the only parked connection; nil means that there is none.
+// onlyParked returns the only parked connection, or nil if there is none.
 func (r *registry) onlyParked() *parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *registry) onlyParked() *parkedConn {
 	return nil
 }
 
-// waits returns the one client, once it waits for a request.
+// waits returns the only client once it waits for a request.
 func (r *registry) waits(t *testing.T) (one *client) {
 	t.Helper()
 	comes(t, "a client waits", func() bool {
@@ -86,7 +86,7 @@ func (r *registry) waits(t *testing.T) (one *client) {
 	return one
 }
 
-// detains returns once one waits until nobody looks, as somebody does, to be parked.
+// detains returns once the client waits for the end of a visit before it is parked.
 func (r *registry) detains(t *testing.T, one *client) {
 	t.Helper()
 	comes(t, "its goroutine waits until nobody looks", func() bool {
@@ -100,8 +100,8 @@ func (r *registry) detains(t *testing.T, one *client) {
 	})
 }
 
-// Who looks at a connection may tell it to end. If it were parked meanwhile, or nevertheless,
-// that would meet nobody.
+// A visitor of a connection may close it. A connection that is parked at the same time would miss
+// that, so it is not parked during a visit.
 func TestVisitedConnIsNotParked(t *testing.T) {
 	for what, tell := range map[string]func(c *client){
 		"is cut":          func(c *client) { c.terminate(causeShutdown) },
@@ -124,7 +124,7 @@ func TestVisitedConnIsNotParked(t *testing.T) {
 					if s.conns.countParked() == 1 {
 						return true
 					}
-					s.conns.each(func(c *client) { c.conn.RequestPark() }) // it waited in vain, on a machine that stood still
+					s.conns.each(func(c *client) { c.conn.RequestPark() }) // after it waited too long, on a machine that was paused
 					return false
 				})
 				return
@@ -138,7 +138,8 @@ func TestVisitedConnIsNotParked(t *testing.T) {
 	}
 }
 
-// Many wait for the end of a visit, and the next one begins before all of them have had their turn.
+// Several connections wait for the end of a visit, and the next visit begins before all of them have
+// been woken. They are parked nevertheless.
 func TestConnIsParkedAfterNextVisit(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
@@ -147,7 +148,7 @@ func TestConnIsParkedAfterNextVisit(t *testing.T) {
 	r := &s.conns
 	r.withClients(nil, func([]*client) {
 		r.detains(t, one)
-		r.mu.Lock() // a visit ends, and another one begins
+		r.mu.Lock() // one visit ends, and another one begins
 		close(r.parked.noVisits)
 		r.parked.noVisits = nil
 		r.mu.Unlock()
@@ -163,7 +164,7 @@ func TestConnIsParkedAfterNextVisit(t *testing.T) {
 	}
 }
 
-// Where somebody looks all the time none is parked, and what clients say is answered.
+// During continuous visits, no connection is parked, and requests are answered.
 func TestLongVisitDoesNotBlockRequests(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
@@ -171,7 +172,7 @@ func TestLongVisitDoesNotBlockRequests(t *testing.T) {
 	one := s.conns.waits(t)
 	s.conns.withClients(nil, func([]*client) {
 		s.conns.detains(t, one)
-		_, _ = io.WriteString(far, "GET\r\n\r\n") // what is wrong with that is said at once
+		_, _ = io.WriteString(far, "GET\r\n\r\n") // an invalid request gets its response at once
 		_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := far.Read(make([]byte, 1)); err != nil {
 			t.Errorf("%v, want an answer", err)
@@ -182,8 +183,8 @@ func TestLongVisitDoesNotBlockRequests(t *testing.T) {
 	}
 }
 
-// That somebody looked kept a connection from being parked for its whole life. Now that is tried
-// again, once it has been idle for twice as long.
+// A visited connection is parked later. Once, a visit kept it from being parked for its whole life.
+// Now it is tried again after twice the idle time.
 func TestVisitedConnIsParkedLater(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
@@ -196,7 +197,8 @@ func TestVisitedConnIsParkedLater(t *testing.T) {
 	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
 }
 
-// What others may know by more than the registry is not parked: they would act on it later.
+// A connection to which more than the registry refers is not parked, because the other reference would
+// be used later.
 func TestEscapedConnIsNotParked(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
@@ -212,8 +214,8 @@ func TestEscapedConnIsNotParked(t *testing.T) {
 	})
 }
 
-// An event of a connection that has been resumed meanwhile does not resume the next one, even if that
-// one has the same socket.
+// A late event of a connection that was already unparked does not unpark another connection, even if
+// that one has the same descriptor.
 func TestLateEventIsIgnored(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	caller(t, addr)
@@ -234,7 +236,8 @@ func TestLateEventIsIgnored(t *testing.T) {
 	}
 }
 
-// Its client, the sweep and who makes room want one parked connection at once. One has it.
+// The client, the sweep and an eviction may want to unpark the same connection at the same time. Only
+// one of them gets it.
 func TestParkedConnIsUnparkedOnce(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	for range 20 {
@@ -257,12 +260,12 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 			})
 		}
 		close(begin)
-		all.Wait() // a second fetch ends the process: the crew counts one too few
+		all.Wait() // a second unpark would crash the process, because a counter would become negative
 		comes(t, "it has ended", func() bool { return s.conns.count() == 0 })
 	}
 }
 
-// A client that comes back soon is not parked so soon again.
+// A connection whose client returned soon after it was parked is parked later the next time.
 func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkSoon.Store(int64(time.Hour))
@@ -283,7 +286,7 @@ func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 	}
 }
 
-// The end of a listener ends its connections at once, parked ones like others.
+// When a listener ends, its connections end at once, including parked ones.
 func TestListenerEndAbortsParkedConns(t *testing.T) {
 	s, addr, end := parkingServer(t)
 	far := caller(t, addr)
@@ -295,7 +298,7 @@ func TestListenerEndAbortsParkedConns(t *testing.T) {
 	}
 }
 
-// When the poller of a listener fails, its parked connections become clients again.
+// When the poller of a listener fails, its parked connections become ordinary connections again.
 func TestConnsLeaveFailedWatcher(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))

@@ -18,7 +18,7 @@ import (
 	"shardway/proxy"
 )
 
-// parkingNode returns a node whose idle connections are parked with the next sweep.
+// parkingNode starts a node whose idle connections are parked with the next sweep.
 func parkingNode(t *testing.T, change ...func(*proxy.Options)) *node {
 	t.Helper()
 	n := newNode(t, "a", webApp(t, echo), change...)
@@ -26,14 +26,14 @@ func parkingNode(t *testing.T, change ...func(*proxy.Options)) *node {
 	return n
 }
 
-// parked returns once so many connections are parked.
+// parked waits until this number of connections is parked.
 func parked(n *node, many int) {
 	n.t.Helper()
 	until(n.t, fmt.Sprintf("%d connections are parked", many), func() bool { return n.Parked() == many })
 }
 
-// A client does not see that its connection was parked: before its first request, between
-// two, and before what comes in pieces or together.
+// A client does not notice that its connection was parked, before its first request, between requests,
+// or when requests arrive in pieces or together.
 func TestParkedConnServesNextRequest(t *testing.T) {
 	n := parkingNode(t)
 	c := n.dial()
@@ -59,7 +59,7 @@ func TestParkedConnServesNextRequest(t *testing.T) {
 	parked(n, 0)
 }
 
-// The end that a client says, or its reset, ends a parked connection.
+// A FIN or a reset of the client ends a parked connection.
 func TestParkedConnEndsWithItsClient(t *testing.T) {
 	for what, end := range map[string]func(c *net.TCPConn) error{
 		"the end":         (*net.TCPConn).Close,
@@ -88,8 +88,7 @@ func TestParkedConnEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// A parked connection ends when it has been idle for too long, and not before; and so it
-// does when a head is begun and not ended.
+// The idle timeout and the header timeout apply to a parked connection.
 func TestParkedConnHasUsualTimeouts(t *testing.T) {
 	const idle, head = time.Second, 200 * time.Millisecond
 	n := parkingNode(t, func(o *proxy.Options) { o.IdleTimeout, o.HeaderTimeout = idle, head })
@@ -110,7 +109,7 @@ func TestParkedConnHasUsualTimeouts(t *testing.T) {
 	}
 }
 
-// A node that leaves ends the parked connections. What a client had said by then is answered.
+// A drain closes the parked connections. Requests that clients have sent by then are answered.
 func TestDrainClosesParkedConns(t *testing.T) {
 	n := parkingNode(t)
 	all := make([]*client, 50)
@@ -126,7 +125,7 @@ func TestDrainClosesParkedConns(t *testing.T) {
 		t.Errorf("status %d, want 200", res.StatusCode)
 	}
 	for _, c := range all {
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second)) // sooner than it is too long idle
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second)) // earlier than the idle timeout
 		if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Fatalf("%v, want the end", err)
 		}
@@ -136,7 +135,8 @@ func TestDrainClosesParkedConns(t *testing.T) {
 	}
 }
 
-// A client that spoke as its connection was told to end, be it parked, is answered.
+// A request that arrives when its connection is told to close is answered, also if the connection is
+// parked.
 func TestRequestToParkedConnDuringDrainIsServed(t *testing.T) {
 	n := parkingNode(t)
 	for range 20 {
@@ -153,10 +153,10 @@ func TestRequestToParkedConnDuringDrainIsServed(t *testing.T) {
 	}
 }
 
-// A parked connection has a place of those that there are: the next one waits for it.
+// A parked connection counts towards --max-conns. The next connection waits for its place.
 func TestParkedConnCountsTowardsMaxConns(t *testing.T) {
 	n := parkingNode(t, func(o *proxy.Options) { o.MaxConns = 1 })
-	first, second := n.dial(), n.dial() // a place for the newest, besides
+	first, second := n.dial(), n.dial() // one further connection is accepted and waits for room
 	parked(n, 1)
 	if _, err := first.r.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("%v, want the end: another one came", err)
@@ -166,7 +166,7 @@ func TestParkedConnCountsTowardsMaxConns(t *testing.T) {
 	}
 }
 
-// A node that stops at once cuts them.
+// An immediate stop aborts parked connections.
 func TestImmediateStopAbortsParkedConns(t *testing.T) {
 	n := parkingNode(t)
 	c := n.dial()
@@ -181,7 +181,7 @@ func TestImmediateStopAbortsParkedConns(t *testing.T) {
 	}
 }
 
-// Parked connections make room for others, the longest idle first.
+// Parked connections are closed to make room for others, the one that has been idle longest first.
 func TestParkedConnsAreEvictedAtMaxConns(t *testing.T) {
 	n := parkingNode(t, func(o *proxy.Options) { o.MaxConns = 3 })
 	first := n.dial()
@@ -203,7 +203,7 @@ func TestParkedConnsAreEvictedAtMaxConns(t *testing.T) {
 	}
 }
 
-// Many clients speak at once whose connections are parked.
+// Many parked connections wake at the same time.
 func TestManyParkedConnsWakeAtOnce(t *testing.T) {
 	many, err := strconv.Atoi(cmpOr(os.Getenv("SHARDWAY_PARKED"), "500"))
 	if err != nil {
@@ -227,8 +227,8 @@ func TestManyParkedConnsWakeAtOnce(t *testing.T) {
 	}
 }
 
-// storm has clients come, ask, wait for about as long as it takes to be parked, and go, while
-// connections end and begin under them: each answer is its own client's.
+// Many clients connect, send a request, wait about as long as it takes to be parked, and disconnect,
+// while descriptors are reused. Each client gets its own responses.
 func TestReusedDescriptorsWakeRightConn(t *testing.T) {
 	n := parkingNode(t, func(o *proxy.Options) { o.MaxConns = 16 })
 	var wg sync.WaitGroup

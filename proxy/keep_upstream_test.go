@@ -10,7 +10,7 @@ import (
 	"shardway/proxy"
 )
 
-// One connection to the app stays however long it is idle, if it tells whether the app runs.
+// One upstream connection stays open however long it is idle, if it shows whether the app runs.
 func TestOneIdleUpstreamConnectionIsKept(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestOneIdleUpstreamConnectionIsKept(t *testing.T) {
 	}
 }
 
-// A renewed pool sends no request over a connection that was there before.
+// After a renewal of the pool, no request uses an older connection.
 func TestRenewedUpstreamGetsANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan net.Conn, 8)

@@ -56,8 +56,8 @@ func TestKeysAreFoundInTheirSources(t *testing.T) {
 		{"query:user", "/?user=100%", "", "100%25"},
 		{"header:X-Tenant", "/", "X_Tenant: alice\r\nx-tenant: alice\r\n", "alice"},
 		{"header:X_Tenant", "/", "X-Tenant: alice\r\n", "alice"},
-		{"header:X-Forwarded-User", "/", "X-Forwarded-User: alice\r\n", ""}, // a stranger's: no app sees it
-		{"header:X-Real-IP", "/", "X-Real-IP: 6.6.6.6\r\n", ""},             // likewise
+		{"header:X-Forwarded-User", "/", "X-Forwarded-User: alice\r\n", ""}, // set by the client: no app gets it
+		{"header:X-Real-IP", "/", "X-Real-IP: 6.6.6.6\r\n", ""},             // set by the client
 		{"cookie:sid", "/", "Cookie: a=b; sid=alice; sid=alice\r\nCookie: sid=alice; sid=\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: xsid=no\r\nCookie: sid=alice\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: sid=\r\n", ""},
@@ -112,7 +112,8 @@ func TestFirstSourceWithKeyWins(t *testing.T) {
 	}
 }
 
-// An app may read the last of several lines, while the shard is the first one's.
+// A header with two lines is rejected as a key, because an app may use the last line while the node
+// uses the first.
 func TestTwoKeysInOneHeaderAreRejected(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"header:X-Tenant"}})
@@ -206,7 +207,7 @@ func TestTrustedProxiesAreAddedTo(t *testing.T) {
 	res, _ := c.answer("GET")
 	for name, want := range map[string]string{
 		"X-Forwarded-For": "9.9.9.9, 1.2.3.4, 10.1.1.1, 127.0.0.1", "X-Forwarded-Host": "outer", "X-Forwarded-Proto": "https", "Shardway-Key": "1.2.3.4",
-		// A trusted proxy writes -; what has _ came through it from a stranger.
+		// A trusted proxy writes names with -. A name with _ was set by its client.
 		"X-Forwarded-Port": "8443", "X_Forwarded_For": "", "X_Forwarded_Port": "", "X-Real-Ip": "1.2.3.4", "X_Real_Ip": "",
 	} {
 		if got := strings.Join(res.Header.Values("Saw-"+name), "|"); got != want {

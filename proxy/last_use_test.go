@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// handed is a listener whose connections a test hands out.
+// handed is a listener whose connections come from the test.
 type handed struct {
 	conns chan net.Conn
 	over  chan struct{} // latch
@@ -33,9 +33,9 @@ func (h *handed) Close() error {
 
 func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A client that takes the end of its answer late says nothing of the app: the connection that
-// came back with that passed for one used just now, and was kept, and trusted, as if it had
-// been.
+// A client that reads its response slowly does not make the upstream connection look recently used.
+// Once, the connection that returned to the pool after the client had read counted as used just now,
+// and was kept and trusted for longer.
 func TestSlowClientsDoNotMakeConnLookRecent(t *testing.T) {
 	for late, want := range map[time.Duration]float64{0: 1, linkAge - 10*time.Second: 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -43,9 +43,9 @@ func TestSlowClientsDoNotMakeConnLookRecent(t *testing.T) {
 			h := &handed{conns: make(chan net.Conn), over: make(chan struct{})}
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan struct{})
-			go func() { defer close(served); _ = n.ServeClients(ctx, h) }() // it is told to end
+			go func() { defer close(served); _ = n.ServeClients(ctx, h) }() // the node is told to close it
 			defer func() { cancel(); <-served }()
-			near, far := net.Pipe() // takes nothing before it is read
+			near, far := net.Pipe() // accepts no data before it is read
 			defer func() { _ = near.Close() }()
 			h.conns <- far
 			c := &client{Conn: near, t: t, r: bufio.NewReader(near)}
@@ -64,4 +64,4 @@ func TestSlowClientsDoNotMakeConnLookRecent(t *testing.T) {
 	}
 }
 
-const linkAge = time.Minute // for which the proxy keeps idle connections
+const linkAge = time.Minute // time for which the proxy keeps idle connections

@@ -12,9 +12,9 @@ import (
 	"shardway/proxy"
 )
 
-// A process that goes on after a long stop has handlers go on before anybody has cut
-// them. Who asks whether its request is over is told by the clock, and cut by that: an
-// answer that leaves after it is none.
+// A process that continues after a long pause may run handlers before their requests were cancelled.
+// LeaseExpired checks the clock and cancels the request of the handler that calls it. A later response
+// is dropped.
 func TestExpiredLeaseCancelsAskingHandler(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestExpiredLeaseCancelsAskingHandler(t *testing.T) {
 	}
 }
 
-// What a handler leaves behind asks for its own request alone, also when that is over
-// and another one runs in its place.
+// A task that a handler leaves behind checks its own request only, even if that has ended and another
+// request uses the same connection.
 func TestLateLeaseCheckCancelsNoOtherRequest(t *testing.T) {
 	var over atomic.Bool
 	left, runs, goes := make(chan proxy.Task, 1), make(chan struct{}), make(chan struct{})
@@ -89,10 +89,11 @@ func TestLateLeaseCheckCancelsNoOtherRequest(t *testing.T) {
 	}
 }
 
-// A cut tells the context of an embed.HTTP request by a goroutine of its own, and before
-// that had run a new lease came: by the clock alone the request went on.
+// After a cancellation, LeaseExpired reports true even if a new lease has begun. Once, the
+// cancellation reached the context of an embed.HTTP request in a goroutine. If a new lease began
+// before that goroutine ran, the check by the clock alone let the request continue.
 func TestLeaseCheckAfterCancelReportsExpiry(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // nothing runs between the cut and the question
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // no goroutine runs between the cancellation and the check
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
 			var over atomic.Bool
@@ -101,7 +102,7 @@ func TestLeaseCheckAfterCancelReportsExpiry(t *testing.T) {
 			n, o := start(t, embed.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				over.Store(true)
 				owner.CancelUpstream("lapsed")
-				over.Store(false) // a new lease
+				over.Store(false) // a new lease begins
 				if r.Context().Err() == nil {
 					byContext++
 				}

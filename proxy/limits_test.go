@@ -43,7 +43,7 @@ func TestEachLimitHasItsResponse(t *testing.T) {
 					t.Errorf("%s: reached the app", tc.name)
 				}
 			}
-			// As large as can be: what the nodes add to a head has room of its own.
+			// The fields that nodes add to headers of the maximum size have their own space.
 			c := front.dial()
 			c.send("%s", start+strings.Repeat("A: b\r\n", 17)+"Content-Length: 1000\r\n\r\n"+strings.Repeat("a", 1000))
 			if res, body := c.answer("POST"); res.StatusCode != 200 || len(body) != 1000+len("POST / ") {
@@ -53,8 +53,8 @@ func TestEachLimitHasItsResponse(t *testing.T) {
 	}
 }
 
-// A client that goes on sending behind a refused head gets the refusal all the same: what it sends
-// is dropped (for how long, h1's tests of CloseLinger say), and others are served meanwhile.
+// A client that keeps sending after rejected headers gets the response nevertheless: its data is
+// discarded, for as long as the tests of CloseLinger in h1 show. Other clients are served meanwhile.
 func TestHeaderFloodsAreRejected(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	for _, line := range []string{"A: " + strings.Repeat("a", 1000) + "\r\n", "A:\r\n"} {
@@ -84,8 +84,7 @@ func TestHeaderFloodsAreRejected(t *testing.T) {
 	}
 }
 
-// A client that sends requests and reads no answers is read no further than one
-// buffer ahead.
+// A client that sends requests and does not read responses is read up to one buffer ahead.
 func TestPipelineFloodsAreLimited(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -18,15 +18,15 @@ import (
 	"shardway/shardmap"
 )
 
-// near reports whether a rate is what it should be, as far as a sample tells.
+// near reports whether got deviates from want by up to the given fraction.
 func near(got, want, part float64) bool { return math.Abs(got-want) <= part*want }
 
-// In a minute of virtual time one key has forty requests a second of 10 ms each, another
-// one ten: the node says so of their shards, and who they came to of the keys.
+// In one minute of virtual time, one key gets 40 requests per second of 10 ms each, and another one
+// gets ten. The node reports the load of their shards, and its estimate of the load of the keys.
 func TestLoadReportsBusyShardsAndKeys(t *testing.T) {
 	const clients = 2 // for each key
-	// Keys are known from a sample of one in 16, as means over 10 s, so of a rate that is
-	// estimated from 20 s of it. This is five standard deviations.
+	// Keys are sampled at one in 16 and averaged over 10 s, which corresponds to a sample of 20 s.
+	// This is five standard deviations.
 	deviation := func(rate float64) float64 { return 5 * math.Sqrt(16/(20*rate)) }
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -87,8 +87,8 @@ func TestLoadReportsBusyShardsAndKeys(t *testing.T) {
 	})
 }
 
-// Sockets are counted while they are there, and what a socket does for an hour is no hour
-// of work.
+// WebSockets are counted while they exist. A WebSocket that is open for an hour does not count as an
+// hour of work.
 func TestLoadCountsWebSockets(t *testing.T) {
 	n := newNode(t, "a", hangingAt(t), func(o *proxy.Options) { o.Shards = shards })
 	c := n.dial()
@@ -105,8 +105,8 @@ func TestLoadCountsWebSockets(t *testing.T) {
 	})
 }
 
-// A node that runs a thousand shards names the busiest of them, keys without what they are
-// unless the access log has them, and nothing of requests that belong to no shard.
+// A node with a thousand shards reports the busiest ones. It reports keys without their text, unless
+// the access log contains them, and no requests without a shard.
 func TestLoadReportsBusiestWithoutSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 200

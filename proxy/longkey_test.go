@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A key of 60 KiB that has to be escaped was served by its own node, and refused with
-// 431 by any other.
+// A key of 60 KiB that must be escaped is forwarded. Once, its owner served it, and any other node
+// rejected it with 431.
 func TestLongKeysAreForwarded(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, len(r.Header.Get("Shardway-Key")))

@@ -19,7 +19,7 @@ import (
 	"shardway/shardmap"
 )
 
-// unanswering is an app that reads requests and answers none; each is counted on the channel.
+// unanswering returns an app that reads requests and never responds. It sends each request on seen.
 func unanswering(seen chan<- string) func(net.Conn, *bufio.Reader) {
 	return func(_ net.Conn, r *bufio.Reader) {
 		for {
@@ -32,8 +32,8 @@ func unanswering(seen chan<- string) func(net.Conn, *bufio.Reader) {
 	}
 }
 
-// moveTo lets a planned move begin at these nodes, cuts what still runs at drain-timeout, and
-// commits that the next node owns the shards.
+// moveTo begins a planned move at these nodes, cancels the running requests at drain-timeout, and
+// commits the next node as the owner.
 func moveTo(from, next *node, epoch uint64, others ...*node) {
 	all := append([]*node{from}, others...)
 	for _, n := range all {
@@ -48,8 +48,8 @@ func moveTo(from, next *node, epoch uint64, others ...*node) {
 	}
 }
 
-// A long poll got 502 "shard-moved" when its shard moved, though its method lets the next owner
-// be asked.
+// A long poll is sent to the next owner when its shard moves. Once, it got 502 "shard-moved", although
+// its method permits a retry.
 func TestLongPollIsSentToTheNextOwner(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "PUT"} {
@@ -69,7 +69,7 @@ func TestLongPollIsSentToTheNextOwner(t *testing.T) {
 					if local {
 						front = owner
 					}
-					const many = 50 // far more than the retry budget allows
+					const many = 50 // far more than the retry budget permits
 					var cs []*client
 					for range many {
 						c := front.dial()
@@ -98,7 +98,7 @@ func TestLongPollIsSentToTheNextOwner(t *testing.T) {
 	}
 }
 
-// A long poll is not sent again and again: after the third owner its client is told.
+// A long poll is sent to up to two further owners. After that, its client gets an error response.
 func TestLongPollIsSentToAtMostTwoFurtherOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -123,8 +123,8 @@ func TestLongPollIsSentToAtMostTwoFurtherOwners(t *testing.T) {
 	})
 }
 
-// A poll may wait for the next owner for all of queue-wait, also one that had waited before
-// its app got it, long ago.
+// A long poll waits for the next owner for up to the full queue-wait, even if it had waited before its
+// app received it.
 func TestLongPollGetsFullQueueWaitForNextOwner(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestLongPollGetsFullQueueWaitForNextOwner(t *testing.T) {
 	}
 }
 
-// Of a shard that has not left its owner nobody else can be asked.
+// A cancelled request of a shard that stays with its owner cannot be sent to another node.
 func TestCancelledRequestOfStayingShardGetsError(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestCancelledRequestOfStayingShardGetsError(t *testing.T) {
 	}
 }
 
-// By whichever way a long poll went, plain, by TLS or by a lane, the next owner answers it.
+// A long poll reaches the next owner from every kind of route: plain, TLS, or a multiplexed stream.
 func TestLongPollReachesNextOwnerOnEveryRoute(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestLongPollReachesNextOwnerOnEveryRoute(t *testing.T) {
 			front, owner := start(t, addr)
 			next := newNode(t, "next", webApp(t, echo))
 			if front.muxSessions.Load() != nil {
-				next.acceptMuxSessions() // otherwise the front waits ten seconds for a session to it
+				next.acceptMuxSessions() // otherwise the ingress waits ten seconds for a session to it
 			}
 			for _, n := range []*node{front, owner} {
 				n.knows("next", next)
@@ -212,13 +212,13 @@ func TestLongPollReachesNextOwnerOnEveryRoute(t *testing.T) {
 	}
 }
 
-// same routes every shard alike.
+// same returns a route function that gives every shard the same route.
 func same(r *route.Route) func(shardmap.Shard) route.Route {
 	return func(shardmap.Shard) route.Route { return *r }
 }
 
-// A node that stopped counted the upload as time of a long poll: a GET with a body was cut shortly
-// after the end of its body. The time of a long poll begins at the end of the body.
+// The time of a long poll begins at the end of the request body. Once, a stopping node counted the
+// time of the upload, and a GET with a body was aborted shortly after the end of its body.
 func TestLongPollBeginsAfterItsBody(t *testing.T) {
 	proxied := func(*proxy.Options) {}
 	handler := func(streams bool) func(*proxy.Options) {
@@ -251,12 +251,12 @@ func TestLongPollBeginsAfterItsBody(t *testing.T) {
 	}
 }
 
-// appPause is how long the app works after the end of the body. The drain timeout is 3 s.
+// appPause returns how long the app works after the end of the body. The drain timeout is 3 s.
 func appPause(path string) time.Duration {
 	return map[string]time.Duration{"/short": 2900 * time.Millisecond, "/long": 20 * time.Second}[path]
 }
 
-// stopsAfterUpload sends a GET whose body takes longer than the drain timeout to a node that stops.
+// stopsAfterUpload sends a GET whose body takes longer than the drain timeout to a stopping node.
 func stopsAfterUpload(t *testing.T, kind func(*proxy.Options), local bool, size int, path string) {
 	t.Helper()
 	front, owner := simPair(t, func(conn net.Conn, r *bufio.Reader) {
@@ -306,5 +306,5 @@ func stopsAfterUpload(t *testing.T, kind func(*proxy.Options), local bool, size 
 	if err := <-ended; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	time.Sleep(30 * time.Second) // until the app has ended
+	time.Sleep(30 * time.Second) // until the app has finished
 }

@@ -10,11 +10,12 @@ import (
 	"shardway/queue"
 )
 
-// The sweep loads a run, decides, and cuts. A response that began in between was cut, with the
-// connection of its client.
+// A sweep cancels a run only if its response has not begun. The sweep loads the run, decides, and then
+// cancels it. Once, a response that began in between was truncated and the client's connection
+// aborted.
 func TestRunIsCancelledOnlyBeforeItsResponse(t *testing.T) {
 	for name, tc := range map[string]struct {
-		then func(s *slot) // after the run was loaded
+		then func(s *slot) // called after the run was loaded
 		cut  bool
 	}{
 		"no response":      {func(*slot) {}, true},

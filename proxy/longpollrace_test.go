@@ -15,8 +15,8 @@ import (
 	"shardway/proxy"
 )
 
-// A node that stops cut responses of long polls that began while it decided to close their
-// connections. A client gets its whole response, or not one byte of any.
+// A stopping node truncates no response of a long poll that begins while it decides to close the
+// connection. Once, it did. A client gets its whole response, or no byte of it.
 func TestStopCancelsNoStartingResponse(t *testing.T) {
 	const clients, large = 200, 100_000
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestStopCancelsNoStartingResponse(t *testing.T) {
 		for range clients / 2 { // at the same time as the sweep that closes the connections
 			respond <- struct{}{}
 		}
-		time.Sleep(time.Millisecond / 2) // and in the middle of a sweep that takes its time
+		time.Sleep(time.Millisecond / 2) // in the middle of a long sweep
 		close(respond)
 		whole := 0
 		for i, c := range cs {
@@ -83,6 +83,6 @@ func TestStopCancelsNoStartingResponse(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
-		time.Sleep(time.Second) // the app's last goroutines end
+		time.Sleep(time.Second) // until the app's last goroutines have ended
 	})
 }
