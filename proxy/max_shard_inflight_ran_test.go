@@ -10,7 +10,7 @@ import (
 	"shardway/proxy"
 )
 
-// peerDials keeps the connections to other nodes.
+// peerDials is a Cluster that records the connections to other nodes.
 type peerDials struct {
 	proxy.Cluster
 	mu    *sync.Mutex
@@ -25,8 +25,8 @@ func (c peerDials) Dial(ctx context.Context, node string) (net.Conn, error) {
 	return conn, err
 }
 
-// A PUT whose connection had broken was answered as one that has not run, where others waited
-// for its shard's bound meanwhile.
+// A PUT whose connection has broken gets the response that it may have run. Once, it got the response
+// that it has not run, if other requests waited for the limit of its shard meanwhile.
 func TestRequestThatMayHaveRunIsNotReportedAsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

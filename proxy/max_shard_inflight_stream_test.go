@@ -9,8 +9,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// crowds has four requests of the stream's shard wait for that, and go on to an owner with
-// whom so many of them wait for its bound.
+// crowds queues four requests of the stream's shard and moves the shard to an owner where this number
+// of its requests waits for the limit.
 func (w *streamWorld) crowds(many int) {
 	w.t.Helper()
 	w.front.swap(1, 2, held(route.ReasonMoving))
@@ -27,8 +27,9 @@ func (w *streamWorld) crowds(many int) {
 	}
 }
 
-// An event stream had its place: its next leg was refused by its client's node, which cut it,
-// where requests waited for their shard's bound.
+// A resumed event stream keeps its place and does not wait for the limit of its shard. Once, if
+// requests waited for that limit, the client's node refused the next upstream connection of the stream
+// and aborted the stream.
 func TestResumedStreamIgnoresShardLimitQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStreams(t, false, fastRamp, func(o *proxy.Options) { o.MaxShardInflight = 1 })

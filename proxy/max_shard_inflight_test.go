@@ -13,8 +13,9 @@ import (
 	"shardway/proxy"
 )
 
-// A key whose requests hang took half of the connections to the app, and the waiting
-// room's share of its shard besides, each for its time: nothing said no earlier.
+// The requests of one shard are limited. Once, a key with hanging requests used half of the upstream
+// connections, and its shard's share of the queue in addition, until their timeouts. Nothing rejected
+// further requests earlier.
 func TestRequestsOfOneShardAreLimited(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -27,7 +28,7 @@ func TestRequestsOfOneShardAreLimited(t *testing.T) {
 			}
 			until(t, "two run", func() bool { return owner.running.Load() == 2 })
 			answers := make(chan string, 4)
-			for range 4 { // one of them is in line for a connection then: --max-shard-conns
+			for range 4 { // one of them waits for a connection: --max-shard-conns
 				c := front.dial()
 				c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
 				go func() {
@@ -54,7 +55,8 @@ func TestRequestsOfOneShardAreLimited(t *testing.T) {
 	}
 }
 
-// Streams are no requests in this sense, or a room of sockets would lock its own key out.
+// Streams do not count towards --max-shard-inflight. Otherwise, a room with many WebSockets would lock
+// out requests of its own key.
 func TestStreamsDoNotCountAmongTheRequestsOfAShard(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -76,8 +78,8 @@ func TestStreamsDoNotCountAmongTheRequestsOfAShard(t *testing.T) {
 	}
 }
 
-// An answer counts until the node has read all of it from the app, not until its client,
-// which may be slow, has: what the node and the kernel keep of it is nobody's place.
+// A response counts until the node has read all of it from the app, not until its client has. The
+// client may be slow, and buffered data in the node and the kernel occupies no place.
 func TestCompleteResponseReleasesShardLimit(t *testing.T) {
 	const size, piece = 16 << 20, 256 << 10
 	large := webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +112,7 @@ func TestCompleteResponseReleasesShardLimit(t *testing.T) {
 				t.Fatalf("after %d bytes: %v", read, err)
 			}
 			until(t, "the answer counts no more", func() bool {
-				n, err := io.CopyN(io.Discard, body, piece/16) // less than is on its way by a lane
+				n, err := io.CopyN(io.Discard, body, piece/16) // less than a stream has in flight
 				if read += n; err != nil {
 					t.Fatalf("after %d bytes: %v", read, err)
 				}
@@ -124,8 +126,8 @@ func TestCompleteResponseReleasesShardLimit(t *testing.T) {
 	}
 }
 
-// The limit goes by what was in force when the head came in, and counts what began before
-// there was one.
+// The limit that is in force when the headers arrive applies. Requests that began before a limit was
+// set are counted.
 func TestMaxShardInflightAppliesToRunningRequests(t *testing.T) {
 	n := newNode(t, "a", hangingAt(t), func(o *proxy.Options) { o.MaxShardConns = -1 })
 	for range 2 {

@@ -14,14 +14,14 @@ import (
 	"shardway/queue"
 )
 
-// fastRamp lets everybody go at once: what a busy app takes is not its to know.
+// fastRamp releases all queued requests at once, because the limit of a busy app is not known.
 func fastRamp(o *proxy.Options) {
 	o.QueueWait = time.Minute
 	o.Queue = queue.New(queue.Options{Wait: time.Minute, Batch: 1000})
 }
 
-// Requests that had waited for their shard to move were refused for good, as too many of
-// their shard, when they went on together: those that waited with them were the others.
+// Requests that waited for the move of their shard and are released together wait for the limit of
+// their shard. Once, they were rejected for good because of their number.
 func TestQueuedRequestKeepsWaitingForShardLimit(t *testing.T) {
 	const all, most = 20, 3
 	for way, start := range ways() {
@@ -47,7 +47,7 @@ func TestQueuedRequestKeepsWaitingForShardLimit(t *testing.T) {
 			clients := front.queueTheseRequests(owner, begins...)
 			for went := range all {
 				until(t, "as many as may be are at the app", func() bool { return len(arrived) == min(went+most, all) })
-				if went == 5 { // it has not waited, and others do
+				if went == 5 { // a request that was not queued is rejected while others are
 					c := front.dial()
 					c.send("GET /new HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 					if res, body := c.answer("GET"); res.StatusCode != 503 || res.Header.Get("Shardway-Error") != "shard-busy" {
@@ -74,7 +74,7 @@ func TestQueuedRequestKeepsWaitingForShardLimit(t *testing.T) {
 	}
 }
 
-// It waits for no longer than a request may, and is told why then.
+// A request waits for the limit up to queue-wait. Then its response contains the reason.
 func TestWaitForShardLimitEnds(t *testing.T) {
 	for _, at := range []string{"its owner", "another node"} {
 		t.Run("at "+at, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"shardway/proxy"
 )
 
-// onceThenGone is an app that answers a GET, keeps the connection, and is gone
-// for good when a PUT comes by it.
+// onceThenGone starts an app that responds to a GET, keeps the connection, and closes its listener and
+// the connection when a PUT arrives on it.
 func onceThenGone(t *testing.T) string {
 	t.Helper()
 	ln := listen(t)
@@ -41,8 +41,8 @@ func onceThenGone(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// A PUT that broke over a connection used before may have run all the same. An
-// owner that refused it as if it had not would have it run again elsewhere.
+// A PUT that breaks on a reused connection may have run nevertheless. If the owner reported that it
+// has not run, it would run again at another node.
 func TestPutThatMayHaveRunIsNeverReportedAsNotRun(t *testing.T) {
 	ingress, owner := pair(t, onceThenGone(t), func(o *proxy.Options) { o.QueueWait = 300 * time.Millisecond })
 	c := ingress.dial()
@@ -58,8 +58,8 @@ func TestPutThatMayHaveRunIsNeverReportedAsNotRun(t *testing.T) {
 	}
 }
 
-// An owner that cannot be reached again must not make a request that it may have
-// run look like one that was never sent.
+// A second dial that fails must not make a request that may have run at an unreachable owner look like
+// one that was never sent.
 func TestLostOwnerIsNotReportedAsUnsent(t *testing.T) {
 	peers := listen(t)
 	ended := make(chan struct{})
@@ -90,7 +90,7 @@ func TestLostOwnerIsNotReportedAsUnsent(t *testing.T) {
 	}
 }
 
-// serveOnce answers one request and reads another.
+// serveOnce answers one request and reads another one.
 func serveOnce(conn net.Conn) {
 	r := bufio.NewReader(conn)
 	if _, err := http.ReadRequest(r); err != nil {

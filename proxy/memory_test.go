@@ -13,8 +13,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// quiet is an app that begins an answer and says nothing more: events, a WebSocket,
-// a stream of any other kind, or not even a head.
+// quiet is an app that begins a response and then sends nothing more: an event stream, a WebSocket,
+// another stream, or not even headers.
 func quiet(conn net.Conn, r *bufio.Reader) {
 	for {
 		head, err := readHead(r)
@@ -41,8 +41,8 @@ func quiet(conn net.Conn, r *bufio.Reader) {
 	}
 }
 
-// An event stream that was quiet kept two buffers of 32 KiB, a long poll two of 8: a
-// node with ten thousand of them had half a gigabyte for nothing.
+// Idle connections keep no buffer. Once, an idle event stream kept two buffers of 32 KiB and a long
+// poll two of 8 KiB. A node with ten thousand of them used half a gigabyte for nothing.
 func TestIdleConnsKeepNoBuffer(t *testing.T) {
 	for way, start := range ways() {
 		for path, upgrade := range map[string]string{
@@ -54,7 +54,7 @@ func TestIdleConnsKeepNoBuffer(t *testing.T) {
 				if upgrade != "" {
 					upgrade = "Connection: Upgrade\r\nUpgrade: " + upgrade + "\r\n"
 				}
-				for range 2 { // more than what fits the first bytes that are read
+				for range 2 { // more than fits into the buffer of the first bytes
 					c.send("GET /idle HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 					c.answer("GET")
 				}
@@ -70,7 +70,8 @@ func TestIdleConnsKeepNoBuffer(t *testing.T) {
 	}
 }
 
-// What waits counts with all that it keeps: a buffer as a whole, be it half empty.
+// A queued request counts with all memory that it keeps. A buffer counts with its full size, even if
+// it is half empty.
 func TestQueuedRequestsCountTheirMemory(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
 	n.swap(1, 2, held(route.ReasonMoving))

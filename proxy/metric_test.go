@@ -10,15 +10,15 @@ import (
 	"shardway/proxy/route"
 )
 
-// metric returns a counter or gauge of a node, or what a histogram has counted, whose label values contain all of
-// labels.
+// metric returns the value of a counter or gauge of a node, or the count of a histogram. It sums the
+// series whose label values contain all of labels.
 func metric(t *testing.T, n *node, name string, labels ...string) float64 {
 	t.Helper()
 	value, _ := gathered(t, n, name, labels)
 	return value
 }
 
-// seconds returns the sum of what a node's histogram has counted.
+// seconds returns the sum of a node's histogram.
 func seconds(t *testing.T, n *node, name string) float64 {
 	t.Helper()
 	_, sum := gathered(t, n, name, nil)
@@ -75,7 +75,8 @@ func TestRequestsAreCountedByRouteAndCode(t *testing.T) {
 	}
 }
 
-// Each answer is timed once, where it went, and the app's part of it too.
+// Each response is measured once, at the node that sends it to the client, and so is the part of the
+// app.
 func TestResponseTimesAreMeasured(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	c := ingress.dial()
@@ -99,7 +100,7 @@ func TestResponseTimesAreMeasured(t *testing.T) {
 	}
 }
 
-// A request that had to wait is timed by what it waited for first.
+// The queue wait of a request is recorded under the first reason that it waited for.
 func TestQueueWaitIsMeasured(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = 50 * time.Millisecond })
 	n.swap(1, 2, held(route.ReasonMoving))

@@ -16,7 +16,8 @@ import (
 
 var minted = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// minting has /rooms mint, and what is below it by its name.
+// minting configures the route /rooms, which generates keys, and extracts the key of paths below it
+// from the path.
 func minting(t *testing.T, expose bool) func(*proxy.Options) {
 	t.Helper()
 	return func(o *proxy.Options) {
@@ -25,8 +26,8 @@ func minting(t *testing.T, expose bool) func(*proxy.Options) {
 	}
 }
 
-// What is created gets a key that nobody has had, and its app learns that it is fresh,
-// over the hop to another node too. A client can say neither.
+// A request that creates something gets a new, unique key. The app learns that the key is generated,
+// also on a forwarded request. A client can send neither.
 func TestGeneratedKeysAreUniqueAndReported(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -55,7 +56,7 @@ func TestGeneratedKeysAreUniqueAndReported(t *testing.T) {
 	}
 }
 
-// Without Options.DebugHeaders the answer says what the app says.
+// Without Options.DebugHeaders, the response contains only the fields of the app.
 func TestAppReportsGeneratedKeysItself(t *testing.T) {
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Shardway-Key", "told by the app") }), minting(t, false))
 	c := n.dial()
@@ -65,8 +66,8 @@ func TestAppReportsGeneratedKeysItself(t *testing.T) {
 	}
 }
 
-// A request that is sent again keeps its key: what the first try has created is not
-// created twice under two names.
+// A request that is retried keeps its generated key, so the app does not create the same thing twice
+// under two keys.
 func TestGeneratedKeysAreKeptOnRetry(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestGeneratedKeysAreKeptOnRetry(t *testing.T) {
 					}
 					keys <- req.Header.Get("Shardway-Key") + " " + req.Header.Get("Shardway-Minted")
 					if len(keys) == 1 {
-						return // the first try breaks off
+						return // the first attempt breaks
 					}
 					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 				}
@@ -98,7 +99,8 @@ func TestGeneratedKeysAreKeptOnRetry(t *testing.T) {
 	}
 }
 
-// Nobody could come back to what has a fresh key each time.
+// Key generation is available for routes only. With a new key for each request, a client could never
+// address the same shard again.
 func TestMintWorksForRoutesOnly(t *testing.T) {
 	for _, spec := range []shardkey.Spec{
 		{Sources: []string{"mint"}},

@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfClientPool are those with the memory of connections that are over.
+// mutantsOfClientPool returns the mutants of the reuse of client memory.
 func mutantsOfClientPool() []mutant {
 	return []mutant{
 		{

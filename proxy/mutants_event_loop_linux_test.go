@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfEventLoops are those with connections that a loop carries.
+// mutantsOfEventLoops returns the mutants of connections in an event loop.
 func mutantsOfEventLoops() []mutant {
 	return []mutant{
 		{

@@ -2,5 +2,5 @@
 
 package proxy_test
 
-// mutantsOfEventLoops: there are no loops here.
+// mutantsOfEventLoops returns none, because this system has no event loops.
 func mutantsOfEventLoops() []mutant { return nil }

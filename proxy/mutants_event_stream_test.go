@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfEventStreams are those with event streams that go on.
+// mutantsOfEventStreams returns the mutants of resumable event streams.
 func mutantsOfEventStreams() []mutant {
 	const others, goes, ends = "TestOtherEventStreamsAreCancelled", "TestEventStreamResumesAtNextOwner", "TestUnsuitableResponseEndsResumedStream"
 	return []mutant{

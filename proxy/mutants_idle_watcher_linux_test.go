@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfIdleWatcher are those with connections that nobody waits at.
+// mutantsOfIdleWatcher returns the mutants of parked connections.
 func mutantsOfIdleWatcher() []mutant {
 	return append([]mutant{
 		{

@@ -2,5 +2,5 @@
 
 package proxy_test
 
-// mutantsOfIdleWatcher are none where nothing is parked.
+// mutantsOfIdleWatcher returns none, because this system does not park connections.
 func mutantsOfIdleWatcher() []mutant { return nil }

@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfLongPolls are those with requests whose response has not begun when a node stops.
+// mutantsOfLongPolls returns the mutants of requests without a response at a stopping node.
 func mutantsOfLongPolls() []mutant {
 	return []mutant{
 		{

@@ -2,8 +2,8 @@ package proxy_test
 
 import "slices"
 
-// mutantsOfMuxRules are those with when a request has no lane, and with lanes that are idle.
-// They edit what mutantsOfMux has edited.
+// mutantsOfMuxRules returns the mutants of the choice between stream and connection, and of idle
+// streams. Their edits apply to the text after the edits of mutantsOfMux.
 func mutantsOfMuxRules() []mutant {
 	return slices.Concat(mutantsOfPathDetector(), []mutant{
 		{

@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfMux are those with requests that share a connection.
+// mutantsOfMux returns the mutants of requests on multiplexed streams.
 func mutantsOfMux() []mutant {
 	const loses, own = "TestRetryAfterSessionLossFollowsMethod", "TestLargeRequestsUseOwnConn"
 	return []mutant{

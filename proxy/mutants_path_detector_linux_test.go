@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfPathDetector are those with what the kernel tells of the path of lanes.
+// mutantsOfPathDetector returns the mutants of the kernel's path information of mux sessions.
 func mutantsOfPathDetector() []mutant {
 	return []mutant{{
 		rule: "a path that is dead fails all its lanes", found: "TestDeadPathFailsAllStreams",

@@ -2,5 +2,5 @@
 
 package proxy_test
 
-// mutantsOfPathDetector are none where the kernel tells nothing of paths.
+// mutantsOfPathDetector returns none, because this kernel provides no path information.
 func mutantsOfPathDetector() []mutant { return nil }

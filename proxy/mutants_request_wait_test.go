@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfRequestWait are those with requests that go on after they have waited.
+// mutantsOfRequestWait returns the mutants of the release of queued requests.
 func mutantsOfRequestWait() []mutant {
 	return []mutant{
 		{

@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfWebSocketMux are those with sockets that go by lanes.
+// mutantsOfWebSocketMux returns the mutants of WebSockets on multiplexed streams.
 func mutantsOfWebSocketMux() []mutant {
 	const refused, once = "TestWebSocketWithRefusedStreamUsesConn", "TestWebSocketStreamIsUsedOnce"
 	return []mutant{

@@ -1,6 +1,6 @@
 package proxy_test
 
-// mutantsOfWebSocketParking are those with legs that have no goroutine.
+// mutantsOfWebSocketParking returns the mutants of parked WebSocket connections.
 func mutantsOfWebSocketParking() []mutant {
 	const idle, found = "TestIdleWebSocketsHaveNoGoroutine", "TestParkedWebSocketsAreVisited"
 	return []mutant{

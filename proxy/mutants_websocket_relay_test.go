@@ -1,7 +1,7 @@
 package proxy_test
 
-// mutantsOfWebSocketRelays are those with one leg: how it is handed over, how it breaks, and what
-// becomes of frames.
+// mutantsOfWebSocketRelays returns the mutants of one upstream connection: its handover, its break,
+// and its frames.
 func mutantsOfWebSocketRelays() []mutant {
 	const dies, goes, late = "TestAppDiesWithinMessage", "TestResumableWebSocketIsHandedOver|TestLastMessagesOfAppReachClient", "TestLateAppMessageClosesBothEnds"
 	const breaks, parts = "TestProtocolViolationClosesBothEnds", "TestAppHasTenSecondsForCloseReply|TestClientHasTenSecondsForCloseReply"

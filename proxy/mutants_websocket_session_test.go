@@ -1,7 +1,7 @@
 package proxy_test
 
-// mutantsOfWebSocketSessions are those with what is said of a socket: who keeps it, what the app is
-// told, what it may answer, and how many there may be.
+// mutantsOfWebSocketSessions returns the mutants of a WebSocket session: which node keeps it, what the
+// app receives, what the app may respond, and the limits.
 func mutantsOfWebSocketSessions() []mutant {
 	const says = "TestWebSocketIsResumableOnlyIfAppPermits"
 	const answers = "TestUnsuitableResponseClosesClient"
@@ -203,7 +203,7 @@ func mutantsOfWebSocketSessions() []mutant {
 	}
 }
 
-// unplantedRules are the rules of sockets and streams without a mistake here.
+// unplantedRules returns the rules of WebSockets and streams without a mutant here.
 func unplantedRules() []unplantedRule {
 	return []unplantedRule{
 		{

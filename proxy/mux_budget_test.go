@@ -8,8 +8,9 @@ import (
 	"shardway/proxy"
 )
 
-// A trunk that breaks takes along many that streams would have served: each goes again by one,
-// and leaves the budget to those that an app has failed. One that fails alone has to have it.
+// A mux session that breaks aborts many requests. The retry of each needs no retry budget, so the
+// budget stays available for requests that an app has failed. A request whose stream fails alone needs
+// budget.
 func TestRetryAfterSessionLossNeedsNoBudget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cut    func(l *mux.Stream)
@@ -39,7 +40,7 @@ func TestRetryAfterSessionLossNeedsNoBudget(t *testing.T) {
 	}
 }
 
-// What a stream loses then counts as ever: only the first time is for nothing.
+// The second loss of a stream needs retry budget like any other retry. Only the first one is free.
 func TestRetryAfterStreamLossNeedsBudget(t *testing.T) {
 	app, asked, _ := heldApp(t)
 	ingress, owner := overStreams(pair)(t, app)

@@ -14,15 +14,15 @@ import (
 	"shardway/proxy"
 )
 
-// deafen has the kernel drop what comes to a socket, as if the path to it had died: acknowledged
-// is nothing any more, and an end is not heard of.
+// deafen makes the kernel drop all packets that arrive at a socket, as if its path were dead. Nothing
+// is acknowledged any more, and a FIN is not received.
 func deafen(t *testing.T, c *net.TCPConn) {
 	t.Helper()
 	raw, err := c.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // of each packet, nothing
+	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // accept zero bytes of each packet
 	if cerr := raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
 	}); cerr != nil || err != nil {
@@ -30,9 +30,9 @@ func deafen(t *testing.T, c *net.TCPConn) {
 	}
 }
 
-// Lanes have no path of their own that the kernel would look at. When that of their trunk dies
-// all of them break, in the time of a connection's: those whose turn to be looked at has not
-// come, and those that nobody looks at. What may goes again elsewhere.
+// A stream has no path information of its own. When the path of its session is dead, all its streams
+// fail within the time that a connection has. This includes streams that the sweep has not visited
+// yet, and streams that it does not visit. Requests that may be retried are sent elsewhere.
 func TestDeadPathFailsAllStreams(t *testing.T) {
 	app, asked, answer := heldApp(t)
 	ingress, _ := overStreams(pair)(t, app)

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Who expects to be asked for the body has a connection of its own, also where the body came
-// without that, and when it is here as a whole and the request goes again.
+// A request with Expect: 100-continue uses a connection of its own. The test also covers a body that
+// arrives without the interim response, and a retry with a complete body.
 func TestExpectContinueUsesOwnConn(t *testing.T) {
 	var asked atomic.Int32
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		if asked.Add(1) == 1 {
-			<-r.Context().Done() // it broke on its way back
+			<-r.Context().Done() // the request breaks on its way back
 			return
 		}
 		_, _ = w.Write(b)
@@ -51,8 +51,8 @@ func TestExpectContinueUsesOwnConn(t *testing.T) {
 	}
 }
 
-// breakable puts somebody between the node and the connections of others, who breaks those
-// that there are when told to.
+// breakable puts a proxy in front of the node. The returned function breaks the connections that
+// exist.
 func (n *node) breakable() (breaks func()) {
 	n.t.Helper()
 	ln, behind := listen(n.t), n.peer
@@ -83,8 +83,8 @@ func (n *node) breakable() (breaks func()) {
 	return breaks
 }
 
-// A stream that goes on at another owner has connections of its own there, whatever was
-// answered by its path last: its next leg is as long as the one before.
+// A resumed stream uses a connection of its own at its next owner, whatever the last response of its
+// path was, because its next upstream connection is as long as the one before.
 func TestResumedStreamUsesOwnConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStreams(t, false)
@@ -123,8 +123,8 @@ func TestResumedStreamUsesOwnConn(t *testing.T) {
 	})
 }
 
-// An answer of unknown length that takes long is a stream as well, though its head does not
-// say so: while it goes on, and from then on, those like it have connections of their own.
+// A long response of unknown length counts as a streaming response, although its headers do not show
+// that. While it is in progress and afterwards, similar requests use connections of their own.
 func TestSlowResponseLeavesStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -153,7 +153,7 @@ func TestSlowResponseLeavesStreams(t *testing.T) {
 		}
 		all := []*client{asks(1), asks(2)}
 		time.Sleep(10 * time.Second)
-		all = append(all, asks(2)) // by a connection, and it takes as long
+		all = append(all, asks(2)) // on a connection, and it takes as long
 		time.Sleep(11 * time.Second)
 		close(goes)
 		for _, c := range all {
@@ -168,8 +168,8 @@ func TestSlowResponseLeavesStreams(t *testing.T) {
 	})
 }
 
-// That an answer streams is known from its head: while the first goes on, those that come
-// after it have connections of their own, and leave the lanes to what is small.
+// The headers of an event stream show that it is one. While the first one is in progress, the
+// following ones use connections of their own and leave the multiplexed streams to small requests.
 func TestEventStreamsLeaveStreams(t *testing.T) {
 	over := make(chan struct{})
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 	"shardway/peer/mux"
 )
 
-// plays takes the trunks of others in the place of the node: each lane that is taken is
-// served by serve, a goroutine of its own, and counts in the budget.
+// plays accepts mux sessions in place of the node. Each stream is accepted, counted in the budget, and
+// served by serve in a goroutine of its own.
 func (n *node) plays(b *mux.Budget, serve func(l *mux.Stream)) {
 	n.t.Helper()
 	ln := n.listenForMuxSessions()
@@ -47,14 +47,14 @@ func (n *node) plays(b *mux.Budget, serve func(l *mux.Stream)) {
 	})
 }
 
-// played is a lane at an owner that the test plays.
+// played is a stream at an owner that the test plays.
 type played struct {
 	*mux.Stream
-	asked int // requests on it
+	asked int // number of requests on the stream
 }
 
-// What comes by an idle lane is of nobody's request, and one that the other end has closed
-// carries none: the next request has a lane of its own, and meets neither.
+// Unsolicited data on an idle stream belongs to no request, and a stream that the peer has closed
+// carries no request. The next request uses a new stream in both cases.
 func TestStreamWithUnsolicitedDataIsNotReused(t *testing.T) {
 	for what, spoil := range map[string]func(l played){
 		"surplus": func(l played) {
@@ -106,8 +106,8 @@ func TestStreamWithUnsolicitedDataIsNotReused(t *testing.T) {
 	}
 }
 
-// An idle lane of a trunk that takes no more is as good as none: after a renewal it is sealed
-// by what was believed before. The trunk ends with it.
+// An idle stream of a draining session is not reused, because the session uses the secret from before
+// the renewal. The session ends with the stream.
 func TestIdleStreamOfDrainingSessionIsNotReused(t *testing.T) {
 	app, asked := sized(t)
 	ingress, _ := overStreams(pair)(t, app)

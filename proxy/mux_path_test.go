@@ -17,8 +17,8 @@ import (
 	"shardway/shardmap"
 )
 
-// gated is a connection whose writes wait while it is shut, as those to an end do that
-// does not read, or when many have something to say.
+// gated is a connection whose writes block while the gate is closed, as with a peer that does not read
+// or a session with many writers.
 type gated struct {
 	net.Conn
 	gate *sync.RWMutex
@@ -30,8 +30,7 @@ func (c gated) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A client that leaves before its lane's first bytes have left takes no other's request
-// with it.
+// A client that disconnects before the first bytes of its stream are written aborts no other request.
 func TestEarlyDisconnectEndsOwnStreamOnly(t *testing.T) {
 	app, asked, answer := heldApp(t)
 	ingress, owner := overStreams(pair)(t, app)
@@ -41,7 +40,7 @@ func TestEarlyDisconnectEndsOwnStreamOnly(t *testing.T) {
 	stays.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 	until(t, "it runs", func() bool { return asked.Load() == 1 })
 	gate.Lock()
-	first := ingress.dial() // the writer is at this one
+	first := ingress.dial() // the writer is busy with this one
 	first.send("GET /1 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "it has a lane", func() bool { return ingress.lanes.Load() == 2 })
 	second := ingress.dial()
@@ -57,9 +56,9 @@ func TestEarlyDisconnectEndsOwnStreamOnly(t *testing.T) {
 	}
 }
 
-// An owner that vanished while nothing went to it: a request that must not run twice is
-// not sent before the path has shown that it is one, as a connection of its own does
-// when it is made. It goes to who owns the shard next.
+// An unsafe request on an idle path is sent only after a ping has shown that the path works, just as a
+// dial shows it for a new connection. If the owner has vanished, the request goes to the next owner of
+// the shard.
 func TestVanishedOwnerGetsNoUnsafeRequest(t *testing.T) {
 	for _, lanes := range []bool{false, true} {
 		t.Run(map[bool]string{false: "connections", true: "lanes"}[lanes], func(t *testing.T) {
@@ -77,7 +76,7 @@ func TestVanishedOwnerGetsNoUnsafeRequest(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				owner.host.Vanish()
 				go func() {
-					time.Sleep(2 * time.Second) // the lease has ended, and another one has it
+					time.Sleep(2 * time.Second) // the lease has expired, and another node owns the shard
 					ingress.swap(2, 2, local(2))
 					ingress.CancelForwarded(func(shardmap.Shard, string) bool { return true })
 				}()
@@ -91,8 +90,8 @@ func TestVanishedOwnerGetsNoUnsafeRequest(t *testing.T) {
 	}
 }
 
-// Where little is under way, a request has a connection of its own: a trunk would cost it
-// more than it saves. What is more than that shares one.
+// While few requests are in progress, each uses a connection of its own, because a mux session would
+// cost more than it saves. Further requests share a session.
 func TestFewRequestsUseOwnConns(t *testing.T) {
 	app, asked, answer := heldApp(t)
 	ingress, owner := pair(t, app)
@@ -113,7 +112,7 @@ func TestFewRequestsUseOwnConns(t *testing.T) {
 	for _, c := range clients {
 		c.answer("GET")
 	}
-	ingress.lane.Load().FailSession(net.ErrClosed) // who wanted one now would have to open it
+	ingress.lane.Load().FailSession(net.ErrClosed) // a request that needs a stream must open a new session
 	for range 3 {
 		clients[0].get("/")
 	}
@@ -122,8 +121,8 @@ func TestFewRequestsUseOwnConns(t *testing.T) {
 	}
 }
 
-// A trunk is nothing to wait for: one that cannot be laid, or gives no lanes, leaves all as it
-// would be without, and shuts no gate.
+// No request waits for a mux session. If a session cannot be established or has no streams left,
+// requests use connections as without mux sessions, and the breaker stays closed.
 func TestFailedSessionLeavesRequestsToConns(t *testing.T) {
 	dead := func(_ context.Context, _ string) (net.Conn, error) {
 		return nil, errors.New("refused the stream: 4096 streams of kind trunk are open")
@@ -166,8 +165,8 @@ func TestFailedSessionLeavesRequestsToConns(t *testing.T) {
 	}
 }
 
-// Once a silence is over the first request has a connection of its own, while the trunk is
-// asked for a word; the next go by their lanes again.
+// After a silence, the first request uses a connection of its own while the session is pinged. The
+// next requests use streams again.
 func TestNoRequestWaitsForSilentSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -196,8 +195,8 @@ func TestNoRequestWaitsForSilentSession(t *testing.T) {
 	})
 }
 
-// A client that is answered in part and reads no more has its own lane stand still, and costs
-// a window: the answers of others go on.
+// A client that stops reading in the middle of a response stalls only its own stream and occupies one
+// window. Other responses continue.
 func TestStalledClientOccupiesOneWindow(t *testing.T) {
 	long := strings.Repeat("x", 64<<20)
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {

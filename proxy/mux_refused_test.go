@@ -7,8 +7,8 @@ import (
 	"shardway/peer/mux"
 )
 
-// A lane that its owner does not take has been read by nobody: what was sent on it goes by a
-// connection, at once and whatever it is, and runs once. What was taken before goes on.
+// A refused stream was not read by the owner. Its request is sent over a connection at once, whatever
+// its method, and runs once. Streams that were accepted before continue.
 func TestRefusedStreamFallsBackToConn(t *testing.T) {
 	for _, method := range []string{"GET", "POST", "PUT"} {
 		t.Run(method, func(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A trunk that was silent for a while is asked for a word before the next request goes by it.
-// Each such request opened a further lane beside the idle one, until the trunk had no lane left
-// and requests had to go by connections of their own.
+// A session that was silent is pinged before the next request uses it. Once, each such request opened
+// another stream in addition to the idle one, until the session had no stream left and requests had to
+// use connections.
 func TestStreamsOfSilentSessionDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner := simPair(t, simple)

@@ -18,8 +18,8 @@ import (
 	"shardway/proxy"
 )
 
-// Lane opens a lane if the other node takes trunks. It waits for the first trunk, and for the
-// word of one that works, unless the test is about what a node does meanwhile.
+// OpenStream opens a stream if the other node accepts mux sessions. It waits for the first session and
+// for the answer to a ping, unless the test is about the behavior of a node meanwhile.
 func (n *node) OpenStream(id string) net.Conn {
 	s := n.muxSessions.Load()
 	if s == nil {
@@ -188,7 +188,7 @@ func overStreams(two starter) starter {
 	}
 }
 
-// sized answers /N with so many bytes, and says by which requests it was asked.
+// sized starts an app that responds to /N with N bytes, and counts the requests it receives.
 func sized(t *testing.T) (app string, asked *atomic.Int32) {
 	t.Helper()
 	asked = new(atomic.Int32)
@@ -200,8 +200,7 @@ func sized(t *testing.T) (app string, asked *atomic.Int32) {
 	}), asked
 }
 
-// Many clients ask at once: all that is small goes by one connection, and each has its own
-// answer.
+// Small requests of many clients share one mux session, and each client gets its own response.
 func TestSmallRequestsShareSession(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
@@ -225,15 +224,15 @@ func TestSmallRequestsShareSession(t *testing.T) {
 	if ingress.dials.Load() != 0 || ingress.laid.Load() != 1 {
 		t.Errorf("%d connections and %d trunks, want one trunk", ingress.dials.Load(), ingress.laid.Load())
 	}
-	// An owner under load may refuse a request, which then goes by a lane again.
+	// An owner under load may refuse a request, which is then sent on a stream again.
 	refused := metric(t, ingress, "shardway_retries_total", "refused")
 	if n := metric(t, ingress, "shardway_mux_streams_total"); n != 40*20+refused {
 		t.Errorf("%v requests count as sent by lanes, and %v of them as refused, want %d more than these", n, refused, 40*20)
 	}
 }
 
-// What is long in either direction, or becomes another protocol, has a connection of its
-// own; of an answer that is known when one has come.
+// Requests with a large body, requests with a large response and upgrades use connections of their
+// own. The size of a response is known only from an earlier response of the same path.
 func TestLargeRequestsUseOwnConn(t *testing.T) {
 	for what, send := range map[string]func(c *client){
 		"a body that is longer than a window": func(c *client) {
@@ -279,10 +278,10 @@ func TestLargeResponsesAreRemembered(t *testing.T) {
 		dials, laid int32
 	}{
 		{"/small", 0, 1},
-		{"/large", 0, 1}, // nobody knew
+		{"/large", 0, 1}, // the size is not known yet
 		{"/large", 1, 1},
 		{"/small", 1, 1},
-		{"/other", 1, 1}, // the connection there is: after a large one the unknown may be, too
+		{"/other", 1, 1}, // uses the existing connection: after a large response, an unknown one may be large, too
 		{"/small?q=1", 1, 1},
 	} {
 		if res, body := c.get(step.path); res.StatusCode != 200 {
@@ -294,7 +293,7 @@ func TestLargeResponsesAreRemembered(t *testing.T) {
 	}
 }
 
-// held is an app that is asked, says so, and answers when it is told to.
+// heldApp starts an app that counts each request and responds when answer is closed.
 func heldApp(t *testing.T) (app string, asked *atomic.Int32, answer chan struct{}) {
 	t.Helper()
 	over := make(chan struct{})
@@ -319,8 +318,8 @@ func heldApp(t *testing.T) (app string, asked *atomic.Int32, answer chan struct{
 	return app, asked, answer
 }
 
-// A trunk that breaks leaves open whether its requests have run: each goes again as its
-// method allows, and only so.
+// After the loss of a session, it is unknown whether its requests have run. Each is retried only if
+// its method permits that.
 func TestRetryAfterSessionLossFollowsMethod(t *testing.T) {
 	for _, tc := range []struct {
 		method string
@@ -330,7 +329,7 @@ func TestRetryAfterSessionLossFollowsMethod(t *testing.T) {
 		for name, cut := range map[string]func(l *mux.Stream){
 			"broken": func(l *mux.Stream) { l.FailSession(errors.New("cut")) },
 			"deaf":   func(l *mux.Stream) { l.FailSession(proxy.ErrPathDead) },
-			"alone":  func(l *mux.Stream) { _ = l.SetLinger(0); _ = l.Close() }, // the others go on
+			"alone":  func(l *mux.Stream) { _ = l.SetLinger(0); _ = l.Close() }, // the other streams continue
 		} {
 			t.Run(tc.method+" "+name, func(t *testing.T) {
 				app, asked, answer := heldApp(t)
@@ -358,7 +357,7 @@ func TestRetryAfterSessionLossFollowsMethod(t *testing.T) {
 	}
 }
 
-// A client that leaves takes its lane with it and no other.
+// A client that disconnects ends its own stream and no other.
 func TestDisconnectEndsOwnStreamOnly(t *testing.T) {
 	app, asked, answer := heldApp(t)
 	ingress, owner := overStreams(pair)(t, app)
@@ -378,7 +377,8 @@ func TestDisconnectEndsOwnStreamOnly(t *testing.T) {
 	}
 }
 
-// An answer whose end never comes is cut at the client, whatever the trunk does meanwhile.
+// A response on a stream that ends early is visibly truncated at the client, whatever happens to the
+// session meanwhile.
 func TestTruncatedStreamResponseStaysTruncated(t *testing.T) {
 	app := rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		if _, err := readHead(r); err == nil {
@@ -394,8 +394,8 @@ func TestTruncatedStreamResponseStaysTruncated(t *testing.T) {
 	}
 }
 
-// A trunk that has ended is noticed when a lane of it is taken: nothing is sent over it, and
-// what must not run twice goes by another one.
+// The end of a session is detected when a stream is opened. No request is sent on it, and an unsafe
+// request uses another session.
 func TestEndedSessionGetsNoRequest(t *testing.T) {
 	app, asked := sized(t)
 	ingress, _ := overStreams(pair)(t, app)
@@ -408,8 +408,8 @@ func TestEndedSessionGetsNoRequest(t *testing.T) {
 	}
 }
 
-// While a request waits for its answer, its path has something to carry; one that is
-// answered soon costs no ping.
+// While a request waits for its response, the path is pinged. A request with a fast response causes no
+// ping.
 func TestStreamPathIsPinged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -422,7 +422,7 @@ func TestStreamPathIsPinged(t *testing.T) {
 		ingress.enableStreams()
 		c := ingress.dial()
 		c.get("/soon")
-		<-pings // before the first lane
+		<-pings // before the first stream
 		for path, want := range map[string]int{"/soon": 0, "/slow": 1} {
 			c.get(path)
 			if n := len(pings); n != want {
@@ -436,7 +436,7 @@ func TestStreamPathIsPinged(t *testing.T) {
 	})
 }
 
-// tapped tells of what is written to a trunk and is a ping alone.
+// tapped is a connection that reports writes to a mux session that contain only a ping.
 type tapped struct {
 	net.Conn
 	pings chan struct{}

@@ -16,10 +16,9 @@ import (
 	"shardway/peer/mux"
 )
 
-// stopping puts a listener in front of the node's address for sessions. The first session is
-// accepted by a node that stops: it answers pings, however many there are, and sends a GOAWAY once it
-// has received data of a stream: before that, the request may not have been written. Later
-// sessions reach the node.
+// stopping puts a listener in front of the node's address for sessions. It accepts the first session
+// as a stopping node: it answers all pings, and sends a GOAWAY after it has received data of a stream,
+// because before that the request may not have been written. Later sessions reach the node.
 func (n *node) stopping() (stopped *atomic.Int32) {
 	n.t.Helper()
 	ln, behind := listen(n.t), n.muxAddr
@@ -58,7 +57,7 @@ func (n *node) stopping() (stopped *atomic.Int32) {
 	return stopped
 }
 
-// Types of frames of a session, see peer/mux.
+// Frame types of a mux session, see peer/mux.
 const (
 	frameData   = 2
 	framePing   = 7
@@ -69,7 +68,7 @@ const (
 // frameOf returns a frame without a payload, of stream 0.
 func frameOf(kind byte) string { return string([]byte{0, 0, 0, kind, 0, 0, 0, 0}) }
 
-// splice carries a connection on to an address.
+// splice forwards a connection to an address.
 func splice(conn net.Conn, addr string) {
 	defer func() { _ = conn.Close() }()
 	on, err := net.Dial("tcp", addr)
@@ -83,8 +82,7 @@ func splice(conn net.Conn, addr string) {
 	_, _ = io.Copy(conn, on)
 }
 
-// What a node that stops has not taken nobody has read: it goes again whatever it is, and
-// runs once.
+// A request that a stopping node has not processed is retried, whatever its method, and runs once.
 func TestUnreadRequestIsRetriedWhateverItsMethod(t *testing.T) {
 	for _, method := range []string{"GET", "POST"} {
 		t.Run(method, func(t *testing.T) {
@@ -108,7 +106,7 @@ func TestUnreadRequestIsRetriedWhateverItsMethod(t *testing.T) {
 	}
 }
 
-// stuck is a connection that takes one write, and no other until it is closed.
+// stuck is a connection that accepts one write and blocks the next until it is closed.
 type stuck struct {
 	net.Conn
 	writes *atomic.Int32
@@ -129,7 +127,7 @@ func (s stuck) Close() error {
 	return s.Conn.Close()
 }
 
-// Nor has anybody read what was still to be written as the owner stops.
+// A request that was not completely written when the owner stopped is retried as well.
 func TestUnreadPartlyWrittenRequestIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -173,13 +171,13 @@ func TestUnreadPartlyWrittenRequestIsRetried(t *testing.T) {
 		}
 		ingress.enableStreams()
 		var clients []*client
-		// The first is being written, and the others wait.
+		// The first request is being written while the others wait.
 		heads := []int{10, 11_000, 11_000, 11_000, 11_000, 11_000}
 		for i, head := range heads {
 			c := ingress.dial()
 			c.send("POST /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 4\r\nX-Long: %s\r\n\r\nbody", i, strings.Repeat("x", head))
 			clients = append(clients, c)
-			time.Sleep(10 * time.Millisecond) // the first waits for the trunk
+			time.Sleep(10 * time.Millisecond) // until the first one blocks in the session's write
 		}
 		if n := ingress.lanes.Load(); int(n) != len(heads) {
 			t.Errorf("%d lanes, want %d", n, len(heads))
@@ -197,7 +195,7 @@ func TestUnreadPartlyWrittenRequestIsRetried(t *testing.T) {
 	})
 }
 
-// halfway is a lane whose other end takes no more after the first byte.
+// halfway is a stream whose peer reports after the first byte that it processed nothing.
 type halfway struct {
 	*mux.Stream
 	n *node
@@ -213,7 +211,7 @@ func (h halfway) Write(p []byte) (int, error) {
 	return n + m, err
 }
 
-// Nor what was said in part as the owner stopped.
+// A request of which the stopping owner received only a part is retried as well.
 func TestUnreadPartlyReceivedRequestIsRetried(t *testing.T) {
 	app, asked := sized(t)
 	ingress, owner := overStreams(pair)(t, app)

@@ -11,8 +11,8 @@ import (
 
 const forwardedPost = "POST /x HTTP/1.1\r\nHost: h\r\nShardway-Map: 1 1\r\nShardway-Shard: 3\r\n"
 
-// An ingress that is slow, or passes on what it should have read first, takes none of
-// the owner's connections to the app by it.
+// A slow ingress, or one that forwards a body before it has read it, occupies no upstream connection
+// of the owner.
 func TestOwnerReadsSmallBodyBeforeTakingConn(t *testing.T) {
 	n := newNode(t, "owner", webApp(t, echo), func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns = 1, 1 })
 	slow := n.stream()
@@ -30,13 +30,13 @@ func TestOwnerReadsSmallBodyBeforeTakingConn(t *testing.T) {
 	}
 }
 
-// The rate of bodies counts between nodes too, for an ingress that does not see to it:
-// a little later than there, so that it is the ingress that tells its client.
+// The owner enforces the minimum body rate as well, for an ingress that does not. Its limit is
+// slightly later, so that normally the ingress responds to its client.
 func TestOwnerEnforcesMinBodyRate(t *testing.T) {
 	for _, tc := range []struct {
 		what   string
 		length int
-		piece  int // that comes each second
+		piece  int // bytes per second
 		ok     bool
 	}{
 		{"small, slow", 10_000, 100, false},

@@ -12,7 +12,7 @@ import (
 	"shardway/shardmap"
 )
 
-// buggyAtEnd is a Cluster with a bug that shows at the end of a request, once.
+// buggyAtEnd is a Cluster that panics once at the end of a request.
 type buggyAtEnd struct {
 	*node
 	armed atomic.Bool
@@ -31,8 +31,8 @@ func (b *buggyAtEnd) Admit(s shardmap.Shard) (uint64, func(), error) {
 	}, nil
 }
 
-// A request that panics behind its answer counts by that answer, as well as among those that
-// panicked: one that a loop carried was missing in the first count.
+// A request that panics after its response is counted by its response and as a panic. Once, a request
+// in an event loop was missing from the count of responses.
 func TestPanicIsCountedInEveryGoroutine(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	for _, looped := range []bool{true, false} {
@@ -48,7 +48,7 @@ func TestPanicIsCountedInEveryGoroutine(t *testing.T) {
 			request += "Connection: close\r\n"
 		}
 		c.send("%s\r\n", request)
-		_, _ = io.Copy(io.Discard, c.r) // what has been written before that
+		_, _ = io.Copy(io.Discard, c.r) // reads what was written before the panic
 		until(t, "the connection is gone", func() bool { return metric(t, n, "shardway_connections") == 0 })
 		for name, want := range map[string]float64{"shardway_request_duration_seconds": 2, "shardway_panics_total": 1, "shardway_eventloop_connections": 0} {
 			if got := metric(t, n, name); got != want {

@@ -18,7 +18,7 @@ import (
 	"shardway/shardmap"
 )
 
-// buggy is a Cluster with a bug that shows when it is told to.
+// buggy is a Cluster that panics on demand.
 type buggy struct {
 	*node
 	lease, table atomic.Bool
@@ -49,8 +49,8 @@ func (l *panicLog) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// A bug that one request meets costs that request and its connection. Nothing of
-// it stays behind: not its place at the app, nor its part in the shard's count.
+// A panic ends one request and its connection only. The request's upstream connection and its part of
+// the shard's count are released.
 func TestPanicEndsOneRequestOnly(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -92,7 +92,7 @@ func TestPanicEndsOneRequestOnly(t *testing.T) {
 				t.Fatalf("before: %d, %v", code, err)
 			}
 			bug(b, true)
-			for range 3 { // more than there are places at the app
+			for range 3 { // more than the number of upstream connections
 				if code, _ := ask(); code != 0 {
 					t.Errorf("with the bug: %d, want the connection cut", code)
 				}
@@ -101,7 +101,7 @@ func TestPanicEndsOneRequestOnly(t *testing.T) {
 			if code, err := ask(); code != 200 {
 				t.Errorf("after: %d, %v, want 200", code, err)
 			}
-			// The last one that fell lowers its count after its connections are closed.
+			// The last request that panicked decreases the count after its connections are closed.
 			until(t, "no request counts as running", func() bool { return n.running.Load() == 0 })
 			log.mu.Lock()
 			defer log.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"shardway/proxy/route"
 )
 
-// observation is a path observer with fixed values of the kernel.
+// observation is a path observer with fixed kernel values.
 type observation struct {
 	silent time.Duration
 	probes int
@@ -23,9 +23,9 @@ func (e observation) SilentFor() (d time.Duration, probes int, ok bool) {
 	return e.silent, e.probes, e.ok
 }
 
-// One lost probe, on one connection of several, cuts nobody: over the others
-// something has come within the second. A node is unheard when all are silent, and
-// two of them have asked.
+// One lost probe on one of several connections aborts no request, because other connections have
+// received data within a second. A peer counts as silent when all its connections are silent and two
+// of them have sent probes.
 func TestSilentPeerIsSilentOnEveryConn(t *testing.T) {
 	const s = time.Second
 	asked, closed := observation{s + 80*time.Millisecond, 1, true}, observation{}
@@ -48,8 +48,8 @@ func TestSilentPeerIsSilentOnEveryConn(t *testing.T) {
 	}
 }
 
-// Of two requests that wait for a node, one is cut first, and the other is alone then:
-// it is not kept waiting for more evidence than the first one was cut for.
+// When two requests wait for a silent peer, the first one is aborted, and the second one remains
+// alone. The decision is remembered, so that the second one does not wait for more evidence.
 func TestPeerSilenceIsRemembered(t *testing.T) {
 	p, h := &connpool.Pool{}, &pathDetector{}
 	at := 10 * time.Second
@@ -72,7 +72,7 @@ func TestPeerSilenceIsRemembered(t *testing.T) {
 	}
 }
 
-// carried is a lane of a trunk over c.
+// carried is a stream of a mux session over c.
 type carried struct {
 	connpool.MuxStream
 	c net.Conn
@@ -80,8 +80,8 @@ type carried struct {
 
 func (l carried) SessionConn() net.Conn { return l.c }
 
-// The lanes of a trunk have one path, and are one witness of it; the connections beside it,
-// in use or idle, are others.
+// All streams of a session share one path and count as one witness. Connections in addition to it, in
+// use or idle, are further witnesses.
 func TestSessionCountsAsOneWitness(t *testing.T) {
 	first, second := &net.TCPConn{}, &net.TCPConn{}
 	clock := new(coarsetime.Clock)

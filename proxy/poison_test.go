@@ -15,9 +15,8 @@ import (
 	"shardway/proxy"
 )
 
-// workers is an app of many processes, each with a connection of its own: a
-// request for /poison kills the one that reads it, any other is answered once as
-// many have come as together says.
+// workers starts an app of many processes, each with a connection of its own. A request for /poison
+// kills the process that reads it. Any other request is answered when together requests have arrived.
 func workers(t *testing.T, together int) (addr string, killed *atomic.Int32) {
 	t.Helper()
 	killed = new(atomic.Int32)
@@ -42,9 +41,8 @@ func workers(t *testing.T, together int) (addr string, killed *atomic.Int32) {
 	}), killed
 }
 
-// A connection that had carried others before was not counted as a try, up to
-// eight times: with those that were, one poisonous GET killed eleven processes of
-// an app that has as many.
+// A request is sent to up to three processes. Once, up to eight attempts on reused connections were
+// not counted, and one poisonous GET killed all eleven processes of an app.
 func TestPoisonRequestStopsAfterThreeProcesses(t *testing.T) {
 	for way, start := range ways() {
 		for _, method := range []string{"GET", "PUT"} {
@@ -70,9 +68,9 @@ func TestPoisonRequestStopsAfterThreeProcesses(t *testing.T) {
 	}
 }
 
-// An app that lets its old connections go closes each when the next request comes.
-// Two of them may break under a GET; the third try, the last, was spent on one more
-// of them, though a new connection would have been served.
+// The last retry uses a new connection. An app that closes old connections may close each one when the
+// next request arrives. Two of them may break during a GET. Once, the third and last attempt used
+// another old connection, although a new one would have been served.
 func TestLastRetryUsesNewConn(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -105,9 +103,10 @@ func TestLastRetryUsesNewConn(t *testing.T) {
 	}
 }
 
-// An owner whose app is gone refuses a GET, and its ingress waits for the app to
-// come back. Without the owner's count each restart began a new one: within
-// queue-wait a GET killed a supervised app as often as it was restarted.
+// The number of attempts survives restarts of the app and the hop to the owner. If an app is down, its
+// owner refuses a GET, and the ingress waits for the app. Once, the ingress did not receive the
+// owner's count and started again after each restart: within queue-wait, a GET killed a supervised app
+// as often as it was restarted.
 func TestPoisonCountSurvivesRestartsAndHops(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -134,8 +133,8 @@ func TestPoisonCountSurvivesRestartsAndHops(t *testing.T) {
 	}
 }
 
-// supervise runs an app at addr that ends with its first request, and starts it
-// again a moment later, until stop.
+// supervise runs an app at addr that ends with its first request, and restarts it a moment later,
+// until stop is closed.
 func supervise(t *testing.T, addr string, stop <-chan struct{}, killed *atomic.Int32) {
 	t.Helper()
 	for {
@@ -165,7 +164,7 @@ func supervise(t *testing.T, addr string, stop <-chan struct{}, killed *atomic.I
 	}
 }
 
-// Of a body that is longer than what is kept of one only the rest would go again.
+// A body that is longer than the buffer is not sent again, because only its rest is left.
 func TestUnbufferedBodyIsNotSentAgain(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -187,8 +186,8 @@ func TestUnbufferedBodyIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// An app that breaks every connection is not given each request three times: what
-// may be sent again is a part of what comes, beside a burst.
+// An app that breaks every connection does not get each request three times. Retries are limited to a
+// fraction of the requests, plus a burst.
 func TestFailingAppIsNotLoadedByRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 1000

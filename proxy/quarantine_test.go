@@ -8,7 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-// quarantineOf puts keys in quarantine that a node with 16 shards serves.
+// quarantineOf returns a quarantine with these keys for a node with the given number of shards.
 func quarantineOf(shards int, hashKey string, keys ...string) *shardkey.Quarantine {
 	q := &shardkey.Quarantine{}
 	for _, k := range keys {
@@ -26,8 +26,7 @@ func otherKeyOfShard(key string, shards int) string {
 	}
 }
 
-// No owner sees a request of a key in quarantine, and those of its shard's other keys
-// are served.
+// Requests of a quarantined key do not reach an owner. Requests of other keys of the shard are served.
 func TestQuarantinedKeysAreRejected(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -62,8 +61,8 @@ func TestQuarantinedKeysAreRejected(t *testing.T) {
 	}
 }
 
-// While a key's shard has no owner, because the key has ended one, its requests wait;
-// who puts it in quarantine then means these.
+// Requests of a key that crashed its owner wait while the shard has no owner. A quarantine of the key
+// rejects these requests.
 func TestRequestThatWaitsIsQuarantined(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	n.swap(1, 1, held(route.ReasonOrphaned))
@@ -79,7 +78,7 @@ func TestRequestThatWaitsIsQuarantined(t *testing.T) {
 	}
 }
 
-// A request without a key has no hash that anybody could mean.
+// A request without a key has no key hash, so no quarantine applies to it.
 func TestRequestsWithoutAKeyAreNotQuarantined(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"shardway/proxy"
 )
 
-// A kept WebSocket that is without a connection to an app when its key is put in quarantine is
-// closed as soon as its shard has an owner, and no app sees it.
+// A resumable WebSocket without an upstream connection when its key is quarantined is closed as soon
+// as its shard has an owner. It does not reach the app.
 func TestQuarantineClosesDetachedWebSockets(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -31,8 +31,8 @@ func TestQuarantineClosesDetachedWebSockets(t *testing.T) {
 	})
 }
 
-// A kept WebSocket with a connection to its app runs on when its key is put in quarantine, and is
-// closed when its shard moves. Once the quarantine is lifted, its client connects again.
+// A resumable WebSocket with an upstream connection continues when its key is quarantined, and is
+// closed when its shard moves. After the quarantine is lifted, its client connects again.
 func TestQuarantineClosesMovingWebSocket(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
@@ -50,20 +50,20 @@ func TestQuarantineClosesMovingWebSocket(t *testing.T) {
 	})
 }
 
-// While the next owner has no place for the connection of a kept WebSocket, it is asked again every
-// 200 ms at most, and the WebSocket goes on as soon as there is a place.
+// While the next owner has no room for the connection of a resumable WebSocket, it is asked at most
+// every 200 ms. The WebSocket resumes as soon as there is room.
 func TestWebSocketsBackOffFromFullOwner(t *testing.T) {
 	plainFirst := func() *chat {
 		return &chat{answer: func(n int, head http.Header) string {
 			if n > 0 {
 				return ""
 			}
-			return "Sec-WebSocket-Accept: x\r\n" // not kept
+			return "Sec-WebSocket-Accept: x\r\n" // not resumable
 		}}
 	}
 	inSockets(t, plainFirst, func(t *socketTest) {
 		t.own(t.b)
-		full := t.b.socket() // takes the only place of b
+		full := t.b.socket() // uses the only place of b
 		t.own(t.a)
 		c := t.front.socket()
 		c.sendText("one")

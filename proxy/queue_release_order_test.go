@@ -14,8 +14,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// The answer of an app in this process holds nobody up either, however long it goes on: who
-// asked kept its turn until the last byte had gone out.
+// A queued request releases its turn when the response of an in-process app begins. Once, it kept its
+// turn until the last byte was sent.
 func TestQueuedRequestsContinueAtHandlerResponse(t *testing.T) {
 	const all = 5
 	for way, start := range handlerWays() {
@@ -41,16 +41,16 @@ func TestQueuedRequestsContinueAtHandlerResponse(t *testing.T) {
 	}
 }
 
-// A request that waited for its owner, and then waits in line because that is busy, waits no
-// longer than QueueWait in all. It had as much again from then on, in a line of which one asks
-// every 200 ms, and its client was answered seconds late.
+// The total wait of a request is limited by QueueWait, even if it waits for an owner and then for a
+// busy owner. Once, the second wait began with a full QueueWait, in a queue that probes every 200 ms,
+// and the client got its response seconds late.
 func TestRepeatedWaitCountsTowardsQueueWait(t *testing.T) {
 	const waiters, wait = 300, 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner, _, _ := dialedPair(t, func(o *proxy.Options) {
 			o.MaxUpstreamConns, o.QueueWait, o.FirstByteTimeout = 1, wait, time.Minute
 		})
-		stuck := ingress.sendManyRequests(1, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
+		stuck := ingress.sendManyRequests(1, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // answered after half a minute
 		time.Sleep(time.Second)                                                                         // until it is at the app
 		ingress.swap(1, 2, held(route.ReasonMoving))
 		began := time.Now()
@@ -63,7 +63,7 @@ func TestRepeatedWaitCountsTowardsQueueWait(t *testing.T) {
 			if res.StatusCode != http.StatusServiceUnavailable {
 				t.Errorf("%s %s", res.Status, body)
 			}
-			// A connection that is being made then, here and at the owner, has the time it may take.
+			// A dial that is in progress at that time, here and at the owner, may use its own timeout.
 			if took := time.Since(began); took > wait+2*(time.Second+100*time.Millisecond) {
 				t.Errorf("answered after %v, want %v: %s", took, wait, body)
 			}
@@ -73,8 +73,7 @@ func TestRepeatedWaitCountsTowardsQueueWait(t *testing.T) {
 	})
 }
 
-// However the way of a request ends that has waited, the next one goes, with no need of the
-// ramp's time.
+// However a request that has waited ends, the next one is released without waiting for the ramp.
 func TestEveryExitReleasesQueuePlace(t *testing.T) {
 	const hang = "GET /hang HTTP/1.1\r\n"
 	for name, p := range map[string]struct {
@@ -116,8 +115,8 @@ func TestEveryExitReleasesQueuePlace(t *testing.T) {
 	}
 }
 
-// breakingAt is an app that hangs at /hang, streams at /events, takes upgrades, reads all of a
-// body before it answers, and closes the connection at /break.
+// breakingAt starts an app that hangs at /hang, streams at /events, accepts upgrades, reads the whole
+// body before it responds, and closes the connection at /break.
 func breakingAt(t *testing.T) string {
 	t.Helper()
 	return webApp(t, func(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,7 @@ import (
 	"shardway/queue"
 )
 
-// slowRamp lets two requests go, and others as those are answered, for an hour.
+// slowRamp releases two requests, and further ones when these are answered, for an hour.
 func slowRamp(o *proxy.Options) {
 	n := int64(0)
 	o.QueueWait = time.Minute
@@ -22,8 +22,8 @@ func slowRamp(o *proxy.Options) {
 	}})
 }
 
-// queuedClients queues a number of requests with more header fields, releases them slowly, and
-// returns their clients.
+// queuedClients queues a number of requests with additional header fields and releases them slowly. It
+// returns the ingress and the clients.
 func queuedClients(t *testing.T, start starter, app string, all int, more string) (front *node, clients []*client) {
 	t.Helper()
 	front, owner := start(t, app, slowRamp)
@@ -54,8 +54,8 @@ func (n *node) queueTheseRequests(owner *node, requests ...string) (clients []*c
 	return clients
 }
 
-// Requests that have waited go to the app a few at a time: the next one when one is answered.
-// All at once they would stand before those that never had to wait.
+// Queued requests are released a few at a time, and the next one when one is answered. Released all at
+// once, they would delay requests that never had to wait.
 func TestQueuedRequestsContinueAfterResponses(t *testing.T) {
 	const all = 7
 	for way, start := range ways() {
@@ -82,7 +82,7 @@ func TestQueuedRequestsContinueAfterResponses(t *testing.T) {
 	}
 }
 
-// An answer that goes on for long holds nobody up.
+// A long response does not delay the next queued request.
 func TestQueuedRequestsContinueAtResponseHeader(t *testing.T) {
 	const all = 7
 	for way, start := range ways() {
@@ -104,7 +104,7 @@ func TestQueuedRequestsContinueAtResponseHeader(t *testing.T) {
 	}
 }
 
-// A protocol that was switched to lasts as long as it likes.
+// An upgraded connection may last any time, so it does not delay the next queued request.
 func TestQueuedRequestsContinueAfterUpgrade(t *testing.T) {
 	const all = 7
 	for way, start := range ways() {
@@ -132,8 +132,8 @@ func TestQueuedRequestsContinueAfterUpgrade(t *testing.T) {
 	}
 }
 
-// A bug that requests meet after they have waited costs those alone: their places are free, and
-// others go on in their stead.
+// A panic in requests that have waited affects only these. Their places are released, and other
+// requests continue.
 func TestQueuedRequestsContinueAfterPanic(t *testing.T) {
 	const all = 7
 	b := &buggy{}

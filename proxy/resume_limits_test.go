@@ -50,8 +50,8 @@ func TestOtherEventStreamsAreCancelled(t *testing.T) {
 	}
 }
 
-// A stream that may resume only between events keeps its grace period when its shard moves. A stream
-// that may resume anywhere needs none.
+// A resumable stream with event ids ends at once when its shard moves, and resumes. Without ids, it
+// cannot resume reliably and keeps its grace period.
 func TestOnlyResumableStreamsEndAtOnce(t *testing.T) {
 	for events, grace := range map[string]bool{"id: 1\ndata: a\n\n": false, "data: a\n\n": true} {
 		both(t, func(w *streamWorld) {

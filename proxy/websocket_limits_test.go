@@ -7,7 +7,7 @@ import (
 	"shardway/proxy"
 )
 
-// Three upstream connections may break within a minute. The count starts again after each minute.
+// Up to three upstream connections may break within any minute. Older breaks do not count.
 func TestOldBreaksDoNotCount(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
