@@ -13,16 +13,15 @@ import (
 	"shardway/shardmap"
 )
 
-// unborn is a cluster whose shards nobody knows yet.
+// shardless is a cluster without a shard map.
 type shardless struct{ *fake }
 
 func (shardless) Map() api.Map { return api.Map{} }
 
-// markless is one that names no keys and has no policy: it has a Cluster's methods and no
-// others.
+// markless is a cluster without quarantine and policy: it has the methods of api.Cluster only.
 type markless struct{ api.Cluster }
 
-// Each verb takes its arguments in a JSON object or in the query, up to its bounds.
+// Each action takes its arguments from a JSON object or from the query, within their limits.
 func TestPolicyActionsReachTheCluster(t *testing.T) {
 	alice := uint32(shardmap.ShardOf("alice", 4))
 	for _, tc := range []struct {
@@ -58,8 +57,8 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 	}
 }
 
-// A number that is none was never taken for one left out, nor one beyond its bounds for
-// another: a weight of 4294967298 is not 2.
+// An invalid number is an error. It is not treated as absent, and an overflow is not truncated: a
+// weight of 4294967298 is not 2.
 func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
 	const weight, place = `is not a valid weight: give a number from 1 to 1000, or 0 for the weight that the node was started with`, `node is missing: say where the shard belongs, at a node or in a zone, as in {"key":"alice","node":"n3"} or ?shard=7&zone=east`
 	const noPause, noShard = `is not a duration from 1s to 168h0m0s: give a value such as 30m`, `shard is missing: say which shard, or whose key, as in {"shard":7} or ?key=alice`
@@ -108,13 +107,13 @@ func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
 	if res := fetchJSON(t, handlerOf(markless{newFake()}), "GET", "/v1/policy", ""); res.Code != 404 || problemOf(t, res).Detail != "this node has no policy" {
 		t.Errorf("the policy of a cluster without one = %d %s", res.Code, body(res))
 	}
-	// A broken parameter leaves a media type that can be read.
+	// An invalid parameter of Content-Type does not prevent reading its media type.
 	if res := fetchJSON(t, handlerOf(newFake()), "POST", "/v1/cordon", `{"node":"n3"}`, "Content-Type", "application/json; charset"); res.Code != 415 {
 		t.Errorf("a Content-Type that is broken = %d %s, want 415", res.Code, body(res))
 	}
 }
 
-// The log tells all that was asked for: who reads it later has nothing else.
+// The log contains all arguments of an action, because a later reader has no other source.
 func TestLogContainsRequestedAction(t *testing.T) {
 	h, log := guarded(t, newFake())
 	want := []string{}
@@ -145,7 +144,8 @@ func TestLogContainsRequestedAction(t *testing.T) {
 	}
 }
 
-// An action without its word is none: it stands in the leader's request as text.
+// Each verb is encoded as its word, because the request to the leader contains it as text. An invalid
+// verb or another word is an error.
 func TestVerbsAreTheirWords(t *testing.T) {
 	for v := api.Remove; v <= api.Rebalance; v++ {
 		var back api.Verb
@@ -167,7 +167,7 @@ func TestVerbsAreTheirWords(t *testing.T) {
 	}
 }
 
-// timed is a cluster that notes how long an action may take.
+// timed is a cluster that records the timeout of an action.
 type timed struct {
 	*fake
 	left time.Duration
@@ -182,7 +182,8 @@ func (c *timed) Do(ctx context.Context, a api.Action) error {
 	return c.fake.Do(ctx, a)
 }
 
-// Nobody hears of what an action comes to once its answer may not be written any more.
+// An action must end before the deadline for writing its response, because its result could not be
+// reported after that.
 func TestActionHasItsTime(t *testing.T) {
 	c := &timed{fake: newFake()}
 	if res := fetchJSON(t, handlerOf(c), http.MethodPost, "/v1/step-down", ""); res.Code != 200 || c.left > 30*time.Second {
@@ -190,7 +191,7 @@ func TestActionHasItsTime(t *testing.T) {
 	}
 }
 
-// The client names a key as the caller did: an empty word is left out, not sent.
+// The client sends a key as the caller gave it, and omits empty arguments.
 func TestClientQuarantines(t *testing.T) {
 	f := newFake()
 	c, _ := start(t, f)

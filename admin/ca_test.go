@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ca is an authority of a test.
+// ca is a certificate authority for tests.
 type ca struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -24,7 +24,7 @@ func newCA(t *testing.T) *ca {
 	return (*ca)(nil).authority(t, "ca")
 }
 
-// between is an authority that this one vouches for.
+// between returns an intermediate authority that this one has signed.
 func (c *ca) between(t *testing.T) *ca {
 	t.Helper()
 	return c.authority(t, "between")

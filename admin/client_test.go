@@ -28,8 +28,8 @@ func listen(t *testing.T) net.Listener {
 	return ln
 }
 
-// start serves the cluster on loopback until the test ends, and returns a client
-// and what stops the server and waits for it.
+// start serves the cluster on loopback until the test ends. It returns a client, and a function that
+// stops the server and waits for its end.
 func start(t *testing.T, c api.Cluster) (*client.Client, func()) {
 	t.Helper()
 	ln := listen(t)
@@ -155,7 +155,7 @@ func TestServeEndsLongPollsWhenStopped(t *testing.T) {
 	}
 }
 
-// probed is a node as probes ask it.
+// probed is a node as seen by health probes.
 type probed struct {
 	api.Readiness
 	*self

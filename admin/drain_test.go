@@ -10,7 +10,7 @@ import (
 	"shardway/admin/api"
 )
 
-// draining is a cluster in which a drain goes on.
+// draining is a cluster in which a drain is in progress.
 type draining struct {
 	*fake
 	left api.DrainState

@@ -15,7 +15,7 @@ import (
 	"shardway/admin/api"
 )
 
-// leaver is a node whose drain goes as the test says.
+// leaver is a node whose drain status is set by the test.
 type leaver struct {
 	state atomic.Pointer[api.DrainState]
 }
@@ -23,8 +23,8 @@ type leaver struct {
 func (l *leaver) Ready() error              { return nil }
 func (l *leaver) SelfState() api.DrainState { return *l.state.Load() }
 
-// An app beside its node is told to stop when this answers: not before the drain was
-// asked for, not while anything is left there, and at once if nobody takes it.
+// The app of a node is told to stop when this endpoint responds. It responds only after the drain was
+// requested and nothing is left on the node, or at once if no other node can take over.
 func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 	for name, last := range map[string]struct {
 		state api.DrainState
@@ -70,8 +70,8 @@ func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
-// Strangers may ask, so only so many may wait; and one that takes all the places that there
-// are for its address takes none from what is to end the app.
+// The endpoint needs no token, so only a limited number of requests may wait. A client that occupies
+// all places for its address takes none from the process that stops the app.
 func TestFewMayWaitForADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leaver{}
@@ -113,13 +113,13 @@ func TestFewMayWaitForADrain(t *testing.T) {
 	})
 }
 
-// deadlines is a recorder whose deadlines can be set.
+// deadlines is a response recorder with a settable deadline.
 type deadlines struct{ *httptest.ResponseRecorder }
 
 func (*deadlines) SetWriteDeadline(time.Time) error { return nil }
 
-// A node that runs something is not drained. Numbers that a dead node did not report are not waited for,
-// in contrast to those of a node that may be alive.
+// A node with remaining shards or requests is not drained. The drain does not wait for numbers that a
+// dead node has not reported, but waits for those of a node that may be alive.
 func TestDrainIsOverWhenNothingIsLeft(t *testing.T) {
 	for want, states := range map[bool][]api.DrainState{
 		true:  {{Shards: 1}, {Requests: 1}, {Sockets: 1}, {Sockets: 1, Requests: -1}, {Requests: -1, Sockets: -1, Unconfirmed: true}},

@@ -22,7 +22,7 @@ import (
 	"shardway/event"
 )
 
-// ring has the events of a node n1: some that are about the nodes named.
+// ring returns the events of node n1, one for each of the given nodes.
 func ring(nodes ...string) *event.Ring {
 	r := event.NewRing(event.Options{Node: "n1", Run: 7, Capacity: 8})
 	for _, n := range nodes {
@@ -37,12 +37,13 @@ func eventful(r *event.Ring) func() *admin.Server {
 	}
 }
 
-// runWithEvents runs f in virtual time, with a server whose ring contains such events.
+// runWithEvents runs f in a synctest bubble with a server whose ring contains events about the given
+// nodes.
 func runWithEvents(t *testing.T, nodes []string, f func(x telling)) {
 	t.Helper()
 	var r *event.Ring
 	serverInBubble(t, func() *admin.Server {
-		r = ring(nodes...) // within the bubble, where its readers wait
+		r = ring(nodes...) // created in the bubble, because its readers block there
 		return eventful(r)()
 	}, func(s *admin.Server, dial func() net.Conn, stop func()) { f(telling{r, s, dial, stop}) })
 }
@@ -54,7 +55,7 @@ type telling struct {
 	stop func()
 }
 
-// reader is somebody who follows the events.
+// reader is a client that follows the events.
 type reader struct {
 	t    *testing.T
 	conn net.Conn
@@ -62,7 +63,7 @@ type reader struct {
 	b    *bufio.Reader
 }
 
-// follow asks for the stream; the answer's head must be there at once.
+// follow requests the stream. The headers of the response must be available at once.
 func follow(t *testing.T, conn net.Conn, target string, headers ...string) *reader {
 	t.Helper()
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", target, strings.Join(headers, "")); err != nil {
@@ -75,7 +76,7 @@ func follow(t *testing.T, conn net.Conn, target string, headers ...string) *read
 	return &reader{t, conn, res, bufio.NewReader(res.Body)}
 }
 
-// next returns the lines up to the next empty one, without their ends.
+// next returns the lines up to the next empty line, without line ends.
 func (r *reader) next() string {
 	r.t.Helper()
 	var lines []string
@@ -91,7 +92,7 @@ func (r *reader) next() string {
 	}
 }
 
-// event returns the next event, past comments.
+// event returns the next event and skips comments.
 func (r *reader) event() event.Event {
 	r.t.Helper()
 	for {
@@ -141,8 +142,7 @@ func TestEventsAreStreamed(t *testing.T) {
 	})
 }
 
-// A browser that comes again names in a header what it has seen, and asks for the URL of
-// before.
+// A browser that reconnects sends the last event ID in a header and requests the original URL.
 func TestEventsGoOnWhereTheReaderWas(t *testing.T) {
 	runWithEvents(t, []string{"n1", "n2", "n3"}, func(x telling) {
 		if e := follow(t, x.dial(), "/v1/events").event(); e.Node != "n1" {
@@ -167,13 +167,13 @@ func TestEventsGoOnWhereTheReaderWas(t *testing.T) {
 	})
 }
 
-// Nobody who happens to read slowly may hold up what happens, and none stays for ever.
+// A slow reader does not block new events, and its connection is closed after a while.
 func TestSlowReaderOfEventsIsDropped(t *testing.T) {
 	runWithEvents(t, nil, func(x telling) {
 		slow := follow(t, x.dial(), "/v1/events")
 		synctest.Wait()
 		begun := time.Now()
-		add := func() { // more than connections keep
+		add := func() { // more events than a connection buffers
 			for range 4096 {
 				x.ring.Add(event.Event{Kind: event.ActionRequested, Action: &event.AdminAction{What: strings.Repeat("x", 500)}})
 				synctest.Wait()
@@ -193,7 +193,7 @@ func TestSlowReaderOfEventsIsDropped(t *testing.T) {
 
 func TestReadersOfEventsAreBounded(t *testing.T) {
 	runWithEvents(t, nil, func(x telling) {
-		all := make([]*reader, 32) // from one address
+		all := make([]*reader, 32) // all from one address
 		for i := range all {
 			all[i] = follow(t, x.dial(), "/v1/events")
 		}
@@ -205,7 +205,7 @@ func TestReadersOfEventsAreBounded(t *testing.T) {
 			t.Errorf("from elsewhere = %d", code)
 		}
 		_ = all[0].conn.Close()
-		time.Sleep(time.Second) // its end is noticed
+		time.Sleep(time.Second) // until the server detects its end
 		if r := follow(t, x.dial(), "/v1/events"); r.res.StatusCode != 200 {
 			t.Errorf("after one has gone: %d", r.res.StatusCode)
 		}
@@ -224,7 +224,7 @@ func askFrom(t *testing.T, h http.Handler, from, target string) int {
 	return w.Code
 }
 
-// Who is not let in any more does not go on hearing because he was there before.
+// A stream ends when its client loses access.
 func TestStreamEndsWhenAccessChanges(t *testing.T) {
 	runWithEvents(t, []string{"n1"}, func(x telling) {
 		open := follow(t, x.dial(), "/v1/events")
@@ -245,7 +245,8 @@ func TestStreamEndsWhenAccessChanges(t *testing.T) {
 	})
 }
 
-// A list that waits is no longer than a stream: a token that was replaced meanwhile gets none.
+// A waiting request for a list ends like a stream when access changes: a token that was replaced
+// meanwhile gets no events.
 func TestWaitingListEndsWhenAccessChanges(t *testing.T) {
 	runWithEvents(t, []string{"n1"}, func(x telling) {
 		x.s.SetAccess(auth.Access{Read: tokens(t, readToken)})
@@ -306,8 +307,8 @@ func TestEventsAsAList(t *testing.T) {
 	}
 }
 
-// Whoever reached an admin port that asks for no token pushed out everything that had
-// happened, with requests for nonsense.
+// Invalid requests do not add events. Once, a client of an admin port without tokens displaced all
+// events from the ring with invalid requests.
 func TestNonsensePushesNothingOutOfTheEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := event.NewRing(event.Options{Node: "n1", Run: 7, Capacity: 64})

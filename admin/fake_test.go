@@ -17,8 +17,7 @@ import (
 	"shardway/shardmap"
 )
 
-// fake is a Cluster with three nodes of two shards' worth of state, whose map
-// the test may replace.
+// fake is a Cluster with three nodes and a map of two shards that the test can replace.
 type fake struct {
 	mu struct {
 		sync.Mutex
@@ -27,11 +26,11 @@ type fake struct {
 		did     []api.Action
 		broke   []api.SocketBreak
 	}
-	waiting  chan uint64 // one value per WaitMap that begins; nil: not told
+	waiting  chan uint64 // one value for each WaitMap that begins; nil: not reported
 	notReady error
 	refuse   error
 	panics   bool
-	idle     map[string]string // why an owner does not serve
+	idle     map[string]string // reason why an owner does not serve
 }
 
 var _ api.Cluster = (*fake)(nil)
@@ -144,7 +143,7 @@ func (f *fake) Map() api.Map {
 	}
 }
 
-// Backup gives four bytes that are none of text.
+// Backup returns four bytes that are not text.
 func (f *fake) Backup() ([]byte, error) { return []byte{0, 1, 0xfe, 0xff}, nil }
 
 func (f *fake) WaitMap(ctx context.Context, after uint64) {
@@ -193,7 +192,7 @@ func (f *fake) actions() []api.Action {
 	return f.mu.did
 }
 
-// keyOf returns a key that lives in a shard of the fake's map.
+// keyOf returns a key of a shard of the fake's map.
 func keyOf(s shardmap.Shard) string {
 	for key := "k"; ; key += "k" {
 		if shardmap.ShardOf(key, 4) == s {
@@ -206,7 +205,7 @@ func handlerOf(c api.Cluster) http.Handler {
 	return admin.New(admin.Options{API: apitest.SetOf(c), Log: zerolog.Nop()}).Handler()
 }
 
-// ask sends one request to the handler; headers come as name, value, ….
+// fetchJSON sends one request to the handler. headers contains alternating names and values.
 func fetchJSON(t *testing.T, h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))

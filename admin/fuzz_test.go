@@ -16,8 +16,8 @@ import (
 	"shardway/internal/problem"
 )
 
-// FuzzRequest: whatever request comes, it is answered without a crash, with a
-// problem if not with what was asked for; and nobody acts who shows nothing.
+// FuzzRequest tests that no request crashes the server, that each gets the requested response or a
+// problem, and that no action runs without a token.
 func FuzzRequest(f *testing.F) {
 	for _, line := range everyPath {
 		f.Add(line+" HTTP/1.1\r\nHost: localhost\r\n\r\n", true)
@@ -28,7 +28,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, guarded bool) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 		if err != nil || r.RequestURI == "*" || strings.HasPrefix(r.URL.Path, "/debug/") || strings.Contains(r.URL.RawQuery, "wait") || strings.Contains(r.URL.RawQuery, "after") {
-			return // profiles and long-polls take their time
+			return // profiles and long polls take long
 		}
 		r = r.WithContext(t.Context())
 		r.RemoteAddr = "192.0.2.1:1234"
@@ -79,7 +79,7 @@ func FuzzParseTokens(f *testing.F) {
 	})
 }
 
-// FuzzCaller: any address and any name are judged, and refusals are limited.
+// FuzzCaller tests that any address and any host name is checked, and that rejections are limited.
 func FuzzCaller(f *testing.F) {
 	f.Add("10.0.0.1:80", "localhost")
 	f.Add("[fe80::1%eth0]:80", "[fe80::1%25eth0]:8081")

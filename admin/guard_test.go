@@ -43,7 +43,7 @@ func (r *record) Write(p []byte) (int, error) {
 	return r.b.Write(p)
 }
 
-// lines returns the lines with a message.
+// lines returns the log lines with this message.
 func (r *record) lines(t *testing.T, message string) []map[string]any {
 	t.Helper()
 	r.mu.Lock()
@@ -76,7 +76,7 @@ func tokens(t *testing.T, text string) auth.Tokens {
 	return all
 }
 
-// guarded returns a server that lets in who shows a token.
+// guarded returns a server that requires a token, and its log.
 func guarded(t *testing.T, f *fake) (http.Handler, *record) {
 	t.Helper()
 	log := &record{}
@@ -86,7 +86,7 @@ func guarded(t *testing.T, f *fake) (http.Handler, *record) {
 	return s.Handler(), log
 }
 
-// everyPath is all that an admin port has.
+// everyPath contains all paths of an admin port.
 var everyPath = []string{
 	"GET /", "GET /livez", "GET /readyz", "GET /status", "GET /metrics", "GET /v1/nodes", "GET /v1/shards", "GET /v1/endpoints",
 	"GET /v1/map", "GET /v1/locate?key=a", "POST /v1/remove?node=n3", "POST /v1/step-down", "POST /v1/rotate-secret", "POST /v1/settings?dead_after=5s",
@@ -108,7 +108,7 @@ func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
 	} {
 		f := newFake()
 		for _, line := range everyPath {
-			h, _ := guarded(t, f) // a new one: it counts failures
+			h, _ := guarded(t, f) // a new server, because failures are counted
 			method, target, _ := strings.Cut(line, " ")
 			res := fetchJSON(t, h, method, target, "", headers...)
 			if p := problemOf(t, res); res.Code != 401 || p.Code != problem.Unauthorized || res.Header().Get("WWW-Authenticate") == "" {
@@ -121,8 +121,8 @@ func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
 	}
 }
 
-// A token in the address would stand in histories and logs: it does not count
-// there, right or wrong.
+// A token in the URL would be stored in browser histories and logs. It is not accepted there, whether
+// valid or not.
 func TestTokenInTheWrongPlaceDoesNotCount(t *testing.T) {
 	for _, name := range []string{"token", "access_token", "Token", "api_key", "key"} {
 		h, log := guarded(t, newFake())
@@ -224,7 +224,8 @@ func TestRejectionsAreLimitedWithoutLockingOutValidTokens(t *testing.T) {
 	}
 }
 
-// Without tokens, on loopback, a browser is the way in: a page of anybody's.
+// Without tokens on loopback, a browser could be used by a page of any site to call the port. Such
+// requests are rejected.
 func TestBrowserIsNotLedIn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		method, target string
@@ -275,7 +276,7 @@ func TestBrowserIsNotLedIn(t *testing.T) {
 	}
 }
 
-// Every answer has the headers, also those of errors and of paths that are none.
+// Every response has the security headers, including errors and unknown paths.
 func TestEveryAnswerIsSecured(t *testing.T) {
 	want := map[string]string{
 		"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
@@ -381,7 +382,8 @@ func TestCertificatesLetIn(t *testing.T) {
 	if did := f.actions(); len(did) != 1 || !strings.HasPrefix(did[0].By, "certificate CN=dave from 127.0.0.1:") {
 		t.Errorf("did %+v, want one by dave", did)
 	}
-	// Who does not believe the port does not speak with it, and is told why.
+	// A client that does not trust the port's certificate closes the connection and reports the
+	// reason.
 	c, err := client.NewWith(ln.Addr().String(), certificate(stranger))
 	if err != nil {
 		t.Fatal(err)
@@ -409,7 +411,7 @@ func TestTokenGoesOverTheNetworkOnlyOverTLSOrAloud(t *testing.T) {
 		}
 	}()
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	// 0.0.0.0 is not loopback by its looks, and leads there.
+	// 0.0.0.0 does not look like a loopback address, but connects to one.
 	for addr, clear := range map[string]bool{"0.0.0.0:" + port: false, "http://0.0.0.0:" + port: true, "127.0.0.1:" + port: true} {
 		c, err := client.NewWith(addr, client.Credentials{Token: readToken})
 		if err != nil {
@@ -438,7 +440,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// certificate is what a client shows that believes an authority.
+// certificate returns the credentials of a client that trusts the authority.
 func certificate(believe *ca, own ...tls.Certificate) client.Credentials {
 	return client.Credentials{TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: believe.pool(), Certificates: own}}
 }

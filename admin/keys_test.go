@@ -7,7 +7,7 @@ import (
 	"shardway/admin/api"
 )
 
-// The served page, the status command and the page's script show the same line.
+// The served page, the status command and the script of the page show the same line.
 func TestKeysAreOneLine(t *testing.T) {
 	const digest = "0123abcd89abcdef"
 	for want, k := range map[string]api.KeysState{

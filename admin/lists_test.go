@@ -11,7 +11,7 @@ import (
 	"shardway/admin/apitest"
 )
 
-// stalled is the answer to a client that reads nothing until it is let go.
+// stalled is the response writer of a client that reads nothing until it is released.
 type stalled struct {
 	*httptest.ResponseRecorder
 	let chan struct{}
@@ -22,8 +22,9 @@ func (w stalled) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// Lists of all shards are megabytes where there are many, and each was kept for as long as its
-// client took: 128 that read nothing, from one address, were a gigabyte.
+// The number of long lists that are sent at the same time is limited. A list of all shards can have
+// megabytes, and is kept while its client reads. Once, 128 clients of one address that read nothing
+// used a gigabyte.
 func TestFewMayReadLongListsAtOnce(t *testing.T) {
 	for _, path := range []string{"/v1/shards", "/v1/owned"} {
 		synctest.Test(t, func(t *testing.T) {

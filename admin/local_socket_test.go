@@ -18,7 +18,7 @@ import (
 	"shardway/admin/localsock"
 )
 
-// self is a node with three shards, as it is asked on its own machine.
+// self is a node with three shards, as the local socket shows it.
 type self struct{ leaving atomic.Bool }
 
 func (s *self) DrainSelf() api.DrainState {
@@ -77,9 +77,9 @@ func TestOwnSocketIsItsOwnersAloneAndGoes(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves its socket behind, or what it was making it in: the
-// next one, which holds the directory's lock, replaces both. Nothing else is touched,
-// and nothing is followed.
+// A killed process leaves its socket behind, or the temporary directory of the socket. The next
+// process, which holds the lock of the data directory, replaces both. It changes nothing else and
+// follows no symbolic link.
 func TestWhatAKilledNodeLeftIsReplaced(t *testing.T) {
 	data := t.TempDir()
 	path := filepath.Join(data, "self.sock")
@@ -126,7 +126,8 @@ func TestWhatAKilledNodeLeftIsReplaced(t *testing.T) {
 	}
 }
 
-// The system takes a path of 107 bytes, and says "invalid argument" of a longer one.
+// The kernel accepts a socket path of up to 107 bytes, and reports only "invalid argument" for a
+// longer one.
 func TestTooLongSocketPathIsReported(t *testing.T) {
 	data := filepath.Join(t.TempDir(), strings.Repeat("d", 108))
 	if err := os.Mkdir(data, 0o700); err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What somebody sends stands in the log, shortened: a node's name of 60 KiB was one line
-// of 60 KiB, and so was the path of somebody who may not even ask.
+// Texts from requests are shortened in the log. Once, a node name of 60 KiB caused a log line of 60
+// KiB, and so did the path of an unauthorized request.
 func TestLongWordsAreShortenedInTheLog(t *testing.T) {
 	h, log := guarded(t, newFake())
 	long := strings.Repeat("é", 30<<10)

@@ -24,7 +24,7 @@ func TestMapHasItsEpochAsETag(t *testing.T) {
 	}
 }
 
-// poll asks for the map in a goroutine and returns where the answer will be.
+// poll requests the map in a goroutine. The channel receives the response.
 func poll(ctx context.Context, h http.Handler, target, known string) <-chan *httptest.ResponseRecorder {
 	got := make(chan *httptest.ResponseRecorder, 1)
 	go func() {
@@ -62,7 +62,7 @@ func TestLongPollWaitsAsLongAsAskedAndAMinuteAtMost(t *testing.T) {
 		"/v1/map?after=17&wait=0s": 0,
 		"/v1/map?after=17":         30 * time.Second,
 		"/v1/map?after=17&wait=5h": time.Minute,
-		"/v1/map?after=16&wait=9s": 0, // there is a newer one already
+		"/v1/map?after=16&wait=9s": 0, // a newer map exists already
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()

@@ -26,7 +26,7 @@ const (
 	made        = "    # What follows is made of the program: go test ./admin -run OpenAPI -update\n"
 )
 
-// document is what the tests ask of docs/openapi.yaml.
+// document contains the fields of docs/openapi.yaml that the tests use.
 type document struct {
 	Paths      map[string]map[string]operation
 	Components struct {
@@ -57,7 +57,7 @@ type schema struct {
 	Properties map[string]any
 }
 
-// within resolves a reference, and is the zero value and false of what is none.
+// within resolves a reference. If it is not one, it returns the zero value and false.
 func within[T any](all map[string]T, kind, ref string) (T, bool) {
 	name, ok := strings.CutPrefix(ref, "#/components/"+kind+"/")
 	found, known := all[name]
@@ -83,7 +83,7 @@ func (d *document) query(o operation) (names, required []string, err error) {
 	return names, required, nil
 }
 
-// types returns the media types of an answer with 200.
+// types returns the media types of a 200 response.
 func (d *document) types(o operation) []string {
 	r := o.Responses["200"]
 	if r.Ref != "" {
@@ -109,7 +109,7 @@ func openAPI(t *testing.T) (*document, string) {
 	return d, string(b)
 }
 
-// capable is a cluster that can all that an admin port may be asked.
+// capable is a cluster that supports all operations of an admin port.
 type capable struct {
 	*fake
 	*upgradable
@@ -132,7 +132,7 @@ func newCapable() http.Handler {
 	}).Handler()
 }
 
-// The page has every path of the port, and no other.
+// The document contains every path of the port and no other.
 func TestOpenAPIHasThePaths(t *testing.T) {
 	code, err := os.ReadFile("routes.go")
 	if err != nil {
@@ -164,8 +164,8 @@ func TestOpenAPIHasThePaths(t *testing.T) {
 	}
 }
 
-// Each path takes the methods and parameters that the page says, no other, and answers
-// in the media types that it says.
+// Each path accepts exactly the methods and parameters of the document, and responds with its media
+// types.
 func TestOpenAPIIsWhatTheServerDoes(t *testing.T) {
 	d, _ := openAPI(t)
 	h := newCapable()
@@ -192,7 +192,7 @@ func TestOpenAPIIsWhatTheServerDoes(t *testing.T) {
 	}
 }
 
-// unread are the paths that look at no query.
+// unread returns the paths that ignore the query.
 func unread() []string { return []string{"/livez", "/readyz", "/metrics"} }
 
 func checkParameters(t *testing.T, h http.Handler, method, target string, names []string) {
@@ -238,7 +238,7 @@ func checkAnswer(t *testing.T, h http.Handler, target string, required, types []
 	}
 }
 
-// The schemas are those of the types that the answers are written from.
+// The schemas of the document match the Go types of the responses.
 func TestOpenAPIHasTheSchemas(t *testing.T) {
 	d, text := openAPI(t)
 	before, have, found := strings.Cut(text, made)

@@ -11,7 +11,7 @@ import (
 	"shardway/admin/client"
 )
 
-// owning is a cluster that knows what its app has.
+// owning is a cluster that reports the shards of its app.
 type owning struct{ *fake }
 
 func (o owning) Held(context.Context) (api.OwnedList, error) {
@@ -32,7 +32,7 @@ func TestOwnedIsShown(t *testing.T) {
 		c              api.Cluster
 		method, target string
 		status         int
-		want           string // of the detail, if it is a problem
+		want           string // the detail, if the response is a problem
 	}{
 		{owning{newFake()}, "GET", "/v1/owned", 200, want},
 		{owning{newFake()}, "POST", "/v1/owned", 405, "POST /v1/owned: use GET, HEAD"},

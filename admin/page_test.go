@@ -19,7 +19,7 @@ import (
 
 const firefox = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
-// saying is a node that tells what the test gives it.
+// saying is a node with the status of the test.
 type saying struct {
 	*fake
 	st api.Status
@@ -27,7 +27,7 @@ type saying struct {
 
 func (f saying) Status() api.Status { return f.st }
 
-// pageOf returns what a browser gets.
+// dashboardURL returns the page and the headers that a browser gets for this status.
 func dashboardURL(t *testing.T, status api.Status) (page string, header http.Header) {
 	t.Helper()
 	res := fetchJSON(t, handlerOf(saying{newFake(), status}), "GET", "/status", "", "Accept", firefox)
@@ -55,8 +55,8 @@ func TestBrowserGetsAPage(t *testing.T) {
 	}
 }
 
-// Somebody whose browser runs no script, or has not run it yet, reads first how it is: the
-// verdict is in what is served.
+// The served page begins with the main finding, for a reader whose browser runs no script or has not
+// run it yet.
 func TestPageBeginsWithTheMainFinding(t *testing.T) {
 	quorum := diagnosis.Finding{Code: diagnosis.NoQuorum, Severity: diagnosis.Outage, Text: "1 of 3 voters is here", Remedy: "start b or c"}
 	unavailable := diagnosis.Finding{Code: diagnosis.Unavailable, Severity: diagnosis.Outage, Text: "nobody serves", Remedy: "see above"}
@@ -104,7 +104,7 @@ func TestPageBeginsWithTheMainFinding(t *testing.T) {
 	}
 }
 
-// Ids, zones and versions are what somebody chose to call things, and may be markup.
+// Node ids, zones and versions are chosen by users and may contain markup. The page escapes them.
 func TestPageMakesNoMarkupOfNames(t *testing.T) {
 	const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}</style>`
 	page, _ := dashboardURL(t, api.Status{
@@ -134,7 +134,7 @@ func TestPageMakesNoMarkupOfNames(t *testing.T) {
 	}
 }
 
-// What the policy names is what is served, and it allows nothing else.
+// The Content-Security-Policy names exactly what is served and permits nothing else.
 func TestPolicyIsOfWhatIsServed(t *testing.T) {
 	page, header := dashboardURL(t, newFake().Status())
 	hash := func(element string) string {
@@ -161,7 +161,7 @@ func TestPolicyIsOfWhatIsServed(t *testing.T) {
 	}
 }
 
-// The script writes text, and has nothing that would make markup or code of it.
+// The script sets text only. It contains nothing that creates markup or code from it.
 func TestScriptMakesNoMarkup(t *testing.T) {
 	files, err := filepath.Glob("web/*.js")
 	if err != nil || len(files) == 0 {
@@ -179,8 +179,8 @@ func TestScriptMakesNoMarkup(t *testing.T) {
 	}
 }
 
-// A hundred nodes and 16 384 shards must not make the page heavy: it is loaded when a
-// network is in trouble, and its script asks every two seconds.
+// The page of a cluster with 100 nodes and 16 384 shards stays small, because it is loaded while the
+// network has problems, and its script polls every two seconds.
 func TestPageOfManyIsLight(t *testing.T) {
 	st := api.Status{Node: "node-0", State: "operational", Shards: api.ShardCounts{Total: 16384}}
 	m := api.Map{Epoch: 17, Shards: 16384}
@@ -219,9 +219,9 @@ type large struct {
 
 func (l large) Map() api.Map { return l.m }
 
-// A browser cannot show a token by itself. Where one is asked for, it gets a page that asks
-// for it: of this port, by its name, the same for everybody, and without a word of the
-// cluster. Everything else is refused as ever.
+// A browser cannot send a token on its own. If one is required, the browser gets a page that asks for
+// it. This page is the same for all clients and contains nothing about the cluster. All other requests
+// are rejected as usual.
 func TestBrowserIsAskedForAToken(t *testing.T) {
 	for _, tc := range []struct {
 		name, target string
@@ -240,7 +240,7 @@ func TestBrowserIsAskedForAToken(t *testing.T) {
 		{"as an image", "/status", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}, false},
 	} {
 		f := newFake()
-		f.panics = true // if it is asked about the cluster
+		f.panics = true // panics if the cluster is accessed
 		h, log := guarded(t, f)
 		res := fetchJSON(t, h, "GET", tc.target, "", append([]string{"Accept", firefox}, tc.headers...)...)
 		if res.Code != 401 || res.Header().Get("WWW-Authenticate") == "" || res.Header().Get("Shardway-Error") != string(problem.Unauthorized) {

@@ -9,7 +9,7 @@ import (
 	"shardway/admin/api"
 )
 
-// planning is a cluster in which a map is planned.
+// planning is a cluster that can plan a map.
 type planning struct {
 	*fake
 	plan api.Plan

@@ -10,12 +10,13 @@ import (
 	"shardway/shardmap"
 )
 
-// Mark names keys backwards.
+// Mark returns the shard and the hash of a key. The hash of the fake is the key reversed.
 func (f *fake) Mark(key string) (shard uint32, hash string) {
 	return uint32(shardmap.ShardOf(key, 4)), fmt.Sprintf("%016x", key[len(key)-1])
 }
 
-// A key that is quarantined stands nowhere but in the request for it.
+// A quarantined key is contained only in the request for its quarantine. Everywhere else, its hash is
+// used.
 func TestKeysAreQuarantinedByTheirMark(t *testing.T) {
 	f := newFake()
 	h := handlerOf(f)

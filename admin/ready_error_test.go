@@ -14,9 +14,9 @@ import (
 	"shardway/admin/auth"
 )
 
-// A page can make a browser call the port by an address that is none of the
-// machine's: the rules by which browsers keep pages from this machine do not know
-// 0.0.0.0, and ::ffff:127.0.0.1 is another spelling.
+// A page can make a browser call the port at an address that does not look local: the private network
+// rules of browsers do not cover 0.0.0.0, and ::ffff:127.0.0.1 is another spelling. Such a request is
+// rejected.
 func TestPortIsCalledByAddressesOfItsOwn(t *testing.T) {
 	s, asked := admin.New(admin.Options{API: apitest.SetOf(&fake{})}), 0
 	for host, want := range map[string]int{
@@ -26,7 +26,7 @@ func TestPortIsCalledByAddressesOfItsOwn(t *testing.T) {
 	} {
 		for _, path := range []string{"/debug/pprof/cmdline", "/status"} {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
-			asked++ // each from an address of its own, for refusals are limited
+			asked++ // each request from its own address, because rejections are limited
 			r.Host, r.RemoteAddr = host, fmt.Sprintf("192.0.2.%d:1", asked)
 			w := httptest.NewRecorder()
 			s.Handler().ServeHTTP(w, r)
@@ -43,8 +43,8 @@ func (*unready) Ready() error {
 	return &api.UnreadyError{Brief: "no lease", Why: "10.0.0.7:7947 does not answer"}
 }
 
-// Addresses of the cluster are for those who may look at it, not for whoever probes,
-// and not for a page whose name was made to lead here.
+// The addresses of the cluster are visible to operators only, not to health probes and not to a page
+// whose name resolves to this port.
 func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
 	tokens, err := auth.ParseTokens([]byte("bob " + readToken))
 	if err != nil {
@@ -80,7 +80,7 @@ func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
 	}
 }
 
-// It said draining: draining.
+// The error does not repeat its prefix. Once, it was "draining: draining".
 func TestUnreadyErrorRepeatsNothing(t *testing.T) {
 	for _, tc := range []struct{ brief, why, want string }{
 		{"no lease", "", "no lease"},

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// refs returns the schemas that a text of OpenAPI names, in order, but Problem, which
-// is not written from fields.
+// refs returns the schemas that an OpenAPI text references, in order. It omits Problem, which is not
+// generated from a struct.
 func refs(text string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile(`#/components/schemas/(\w+)`).FindAllStringSubmatch(text, -1) {
@@ -25,15 +25,14 @@ func refs(text string) []string {
 	return slices.Compact(names)
 }
 
-// writer writes the types of the package down as schemas of OpenAPI: their fields, and
-// what their comments say.
+// writer generates OpenAPI schemas from the types of the package: their fields and comments.
 type writer struct {
 	types map[string]*ast.StructType
 	docs  map[string]string
 	out   map[string]string
 }
 
-// schemas returns those of the named types, and of what they are made of.
+// schemas returns the schemas of the named types and of the types of their fields.
 func schemas(names []string) (string, error) {
 	files, err := filepath.Glob("api/*.go")
 	if err != nil {
@@ -95,7 +94,7 @@ func (w *writer) schema(name string) error {
 	if st == nil {
 		return fmt.Errorf("package api has no type %s", name)
 	}
-	w.out[name] = "…" // types may name each other
+	w.out[name] = "…" // types may refer to each other
 	var required []string
 	var properties strings.Builder
 	if err := w.fields(st, &required, &properties); err != nil {

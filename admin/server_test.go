@@ -84,7 +84,7 @@ func TestEmptyClusterHasEmptyLists(t *testing.T) {
 	}
 }
 
-// blank is a node that knows nothing yet.
+// blank is a node without a cluster state.
 type blank struct{ *fake }
 
 func (blank) Status() api.Status        { return api.Status{} }
@@ -221,7 +221,7 @@ func TestActionsReachTheCluster(t *testing.T) {
 	} {
 		f := newFake()
 		res := fetchJSON(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)
-		tc.want.By = "anybody from 192.0.2.1:1234" // httptest's client
+		tc.want.By = "anybody from 192.0.2.1:1234" // the address that httptest uses
 		if did := f.actions(); res.Code != 200 || len(did) != 1 || did[0] != tc.want {
 			t.Errorf("POST %s %s = %d, did %+v, want %+v", tc.target, tc.body, res.Code, did, tc.want)
 		}

@@ -11,7 +11,7 @@ import (
 	"shardway/admin/client"
 )
 
-// timingCluster is a cluster that has a timing, or none yet.
+// timingCluster is a cluster with timing settings, or without them.
 type timingCluster struct {
 	*fake
 	unborn bool

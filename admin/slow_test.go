@@ -18,14 +18,15 @@ import (
 	"shardway/internal/simnet"
 )
 
-// inBubble runs f beside a server of c, in virtual time.
+// inBubble runs f in a synctest bubble with a server of the cluster that c returns.
 func inBubble(t *testing.T, c func() api.Cluster, f func(dial func() net.Conn)) {
 	t.Helper()
 	serverInBubble(t, func() *admin.Server { return admin.New(admin.Options{API: apitest.SetOf(c()), Log: zerolog.Nop()}) },
 		func(_ *admin.Server, dial func() net.Conn, _ func()) { f(dial) })
 }
 
-// serverInBubble runs f beside the server that is made, which stop begins to end.
+// serverInBubble runs f in a synctest bubble with the server that made returns. stop begins its
+// shutdown.
 func serverInBubble(t *testing.T, made func() *admin.Server, f func(s *admin.Server, dial func() net.Conn, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +56,7 @@ func serverInBubble(t *testing.T, made func() *admin.Server, f func(s *admin.Ser
 	})
 }
 
-// exchange sends the bytes of one request and returns the answer.
+// exchange sends the bytes of one request and returns the response.
 func exchange(t *testing.T, conn net.Conn, raw string) (status int, body string) {
 	t.Helper()
 	if _, err := io.WriteString(conn, raw); err != nil {
@@ -73,7 +74,7 @@ func exchange(t *testing.T, conn net.Conn, raw string) (status int, body string)
 	return res.StatusCode, string(b)
 }
 
-// slow is a node that takes 25 s to act.
+// slow is a node that needs 25 s for an action.
 type slow struct{ *fake }
 
 func (s slow) Do(ctx context.Context, _ api.Action) error {
@@ -120,7 +121,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 		"GET /status HTTP/1.1\r\nHo": 5 * time.Second,
 		"POST /v1/remove HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{": 10 * time.Second,
 		"GET /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n{":                                         10 * time.Second,
-		"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n":                                                               time.Minute, // idle afterwards
+		"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n":                                                               time.Minute, // idle after the response
 	} {
 		inBubble(t, func() api.Cluster { return newFake() }, func(dial func() net.Conn) {
 			conn := dial()

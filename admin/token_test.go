@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A key of requests is taken for a token only where there is no other: with one that was right,
-// half of what takes a key was refused.
+// The query parameter key is treated as a misplaced token only if the request contains no valid token.
+// Once, half of the endpoints that take a key rejected requests with a valid token.
 func TestKeysOfRequestsAreNoTokens(t *testing.T) {
 	h, _ := guarded(t, newFake())
 	for _, path := range []string{"pin?node=n3", "unpin?", "quarantine?for=1h", "lift?", "websockets?move_test=true&all=true"} {

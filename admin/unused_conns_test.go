@@ -12,8 +12,9 @@ import (
 	"shardway/admin/apitest"
 )
 
-// A connection on which nothing was asked, as browsers open ahead and health checks of
-// balancers leave open, kept a process that had handed everything over for three seconds.
+// A connection without a request does not delay a stop. Browsers open such connections in advance, and
+// health checks of load balancers leave them open. Once, they kept a process that had handed over
+// everything running for three seconds.
 func TestSilentConnectionsDoNotHoldAStop(t *testing.T) {
 	served := func() *admin.Server {
 		return admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop()})
@@ -28,7 +29,7 @@ func TestSilentConnectionsDoNotHoldAStop(t *testing.T) {
 		began := time.Now()
 		stop()
 		for _, c := range append(silent, asked) {
-			_, _ = c.Read(make([]byte, 1)) // returns as the server closes it
+			_, _ = c.Read(make([]byte, 1)) // returns when the server closes the connection
 			_ = c.Close()
 		}
 		if took := time.Since(began); took > 100*time.Millisecond {

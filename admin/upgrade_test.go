@@ -10,7 +10,7 @@ import (
 	"shardway/admin/client"
 )
 
-// upgradable is a cluster that has a format version.
+// upgradable is a cluster with a format version.
 type upgradable struct {
 	*fake
 	by string
@@ -40,7 +40,7 @@ func TestUpgradeIsShownAndFinalized(t *testing.T) {
 	}
 }
 
-// What cannot be taken back is not done by a request that does not say so.
+// An irreversible action requires an explicit parameter.
 func TestUpgradeErrorsNameParameterAndRemedy(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	refused := newFake()

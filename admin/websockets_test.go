@@ -41,7 +41,7 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 	}
 }
 
-// show writes out what a break points to.
+// show formats the fields of a break, including the targets of pointers.
 func show(b api.SocketBreak) string {
 	text := strconv.FormatBool(b.Gap)
 	if b.Key != nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// One IPv6 site has 65 536 networks, and had ten lines of the log a minute with each.
+// Log lines about rejections are limited for many addresses together. Once, one IPv6 site with 65 536
+// networks got ten log lines a minute for each network.
 func TestRefusalsOfManyAddressesAreBounded(t *testing.T) {
 	var f RejectionLimit
 	now := time.Now()
