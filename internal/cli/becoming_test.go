@@ -4,8 +4,8 @@ import (
 	"shardway/admin/api"
 )
 
-// becoming is a cluster that comes up: each look sees the next state, the last one for
-// good.
+// becoming is a cluster that starts: each status request returns the next state, and the last one
+// repeats.
 type becoming struct {
 	*cluster
 

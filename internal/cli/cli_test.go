@@ -20,7 +20,7 @@ import (
 	"shardway/internal/cli"
 )
 
-// cluster answers as a cluster of two nodes with four shards would.
+// cluster is a fake cluster of two nodes with four shards.
 type cluster struct {
 	done chan api.Action
 }
@@ -89,7 +89,7 @@ func (c *cluster) Map() api.Map {
 	return api.Map{Epoch: 12, Shards: 4, Nodes: []api.MapNode{{ID: "a", HTTP: "10.0.0.1:8080"}}, Owners: []int{0, 0, 0, 0}}
 }
 
-// Backup gives a real one, of a cluster without a map.
+// Backup returns a valid backup of a cluster without a map.
 func (c *cluster) Backup() ([]byte, error) {
 	s, _, err := ack.NewState().Apply(7, 1, ack.EncodeBootstrap("c1", 4, ack.DefaultTiming()))
 	if err != nil {
@@ -133,7 +133,7 @@ func serveCluster(t *testing.T, c api.Cluster) string {
 	return ln.Addr().String()
 }
 
-// run runs one command line, split at blanks.
+// run runs one command line, split at spaces. It returns the exit code and both outputs.
 func run(t *testing.T, line string, environ ...string) (code int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -141,7 +141,7 @@ func run(t *testing.T, line string, environ ...string) (code int, out, errOut st
 	return code, o.String(), e.String()
 }
 
-// rows splits a table at its blanks.
+// rows splits a table into its cells.
 func rows(out string) [][]string {
 	var all [][]string
 	for line := range strings.Lines(out) {
@@ -154,7 +154,7 @@ func TestTablesForPeople(t *testing.T) {
 	addr := serve(t, &cluster{})
 	tests := []struct {
 		line string
-		want []string // lines that must be there, blanks squeezed
+		want []string // lines that must be present, with repeated spaces removed
 	}{
 		{"status", []string{
 			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unavailable", "lease for 412ms", "websockets 4 at the app; of clients here 4 resumable, 1 of them detached, and 2 event streams", "up 3m2s",
@@ -279,7 +279,8 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		"status --bogus": "--bogus",
 		"status --jsn":   "--json",
 		"remove --force": "<node>",
-		// What the grammar does not see, but is wrong whoever is asked.
+		// These errors are not found by the parser of the command line, but are independent of the
+		// node.
 		"status --admin nowhere":               `--admin "nowhere" is not an address`,
 		"shards --admin http://x/y":            "is not an address",
 		"shards x":                             `"x" is not a shard number`,
@@ -371,8 +372,7 @@ func TestCheckReportsEveryProblem(t *testing.T) {
 	}
 }
 
-// What a script may go by stands in one table: help shows it, docs/reference/cli.md has it, and these
-// are its lines.
+// The exit codes are defined in one table. The help and docs/reference/cli.md contain these lines.
 func TestExitCodesMatchTheTable(t *testing.T) {
 	addr, down := serve(t, &cluster{}), serveCluster(t, comes(api.Status{Findings: []diagnosis.Finding{{Code: diagnosis.NoQuorum, Severity: diagnosis.Outage}}}))
 	meant := map[int][]string{

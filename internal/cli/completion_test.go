@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// script writes a completion script to a file.
+// script writes the completion script of a shell to a file.
 func script(t *testing.T, shell string) (name, text string) {
 	t.Helper()
 	code, out, errOut := run(t, "completion "+shell)
@@ -23,8 +23,8 @@ func script(t *testing.T, shell string) (name, text string) {
 	return name, out
 }
 
-// Every command and every flag that help knows is in each script, and the shell reads it
-// where it is installed.
+// Each script contains all commands and flags of the help, and the shell can load it from its
+// installation path.
 func TestCompletionKnowsWhatHelpKnows(t *testing.T) {
 	_, help, _ := run(t, "--help")
 	names := regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) `).FindAllStringSubmatch(help, -1)

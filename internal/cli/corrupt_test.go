@@ -26,9 +26,8 @@ func dataOf(t *testing.T, n *node) string {
 	return ""
 }
 
-// A directory that came back from a bad disk: the node says so in one line and
-// ends, and does not run into it again and again, or go on differently than the
-// others.
+// A node whose data directory is damaged by a bad disk reports that in one line and ends. It does not
+// crash repeatedly, and does not diverge from the other nodes.
 func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, s *raftboltdb.BoltStore){
 		"an entry that nobody wrote": func(t *testing.T, s *raftboltdb.BoltStore) {
@@ -109,8 +108,8 @@ func lastCommand(t *testing.T, s *raftboltdb.BoltStore) *raft.Log {
 	return nil
 }
 
-// wantOneLine starts the node again: it ends with exit code 1 and a last line
-// that says what is wrong and what to do.
+// wantOneLine starts the node again and expects exit code 1 and a last line that contains the error
+// and the remedy.
 func wantOneLine(t *testing.T, n *node, words ...string) {
 	t.Helper()
 	n.log.reset()
@@ -143,8 +142,7 @@ func wantOneLine(t *testing.T, n *node, words ...string) {
 	}
 }
 
-// reset forgets what was written. The libraries of a node that has ended may
-// still be writing.
+// reset discards the output. Libraries of a node that has ended may still write to it.
 func (o *output) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"shardway/internal/problem"
 )
 
-// What a node says in an error is a stranger's text on an operator's terminal: it
-// must not clear the screen, and not look like a line of another program.
+// Error texts of a node are untrusted input for an operator's terminal. They must not clear the screen
+// or look like a line of another program.
 func TestErrorsDoNotMoveTheCursor(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", "shardway-admin")

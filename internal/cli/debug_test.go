@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// files returns what is in a bundle, by name.
+// files returns the contents of a bundle by file name.
 func files(t *testing.T, name string) map[string]string {
 	t.Helper()
 	f, err := os.Open(name)
@@ -42,8 +42,8 @@ func files(t *testing.T, name string) map[string]string {
 	}
 }
 
-// A real node, with a secret and a token in its settings, and a log in which somebody has
-// written both.
+// The bundle of a real node contains its state, but neither its secret nor its token, although both
+// are in its settings and in its log.
 func TestBundleContainsStateAndNoSecret(t *testing.T) {
 	dir := t.TempDir()
 	_, secret, _ := run(t, "keygen")
@@ -94,9 +94,8 @@ func TestBundleContainsStateAndNoSecret(t *testing.T) {
 	}
 }
 
-// Secrets stand where nobody wants them: in place of the name of their file, in a log from
-// before they were replaced, in an address; and a token may have a colon in it, or what JSON
-// escapes.
+// Secrets may be in unexpected places: instead of a file name, in a log from before their replacement,
+// or in an address. A token may contain a colon or characters that JSON escapes.
 func TestBundleContainsNoMisplacedSecret(t *testing.T) {
 	dir := t.TempDir()
 	_, file, _ := run(t, "keygen")
@@ -132,8 +131,8 @@ func TestBundleContainsNoMisplacedSecret(t *testing.T) {
 	}
 }
 
-// What cannot be had is named, and the rest is there; a name that a node gives itself
-// leads nowhere else.
+// A bundle lists the parts that are missing and contains the others. A node name cannot lead to a path
+// outside the bundle.
 func TestBundleListsMissingParts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	code, said, errOut := run(t, "debug --json --log=/nonexistent --admin="+serve(t, &cluster{}))

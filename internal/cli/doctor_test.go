@@ -9,7 +9,7 @@ import (
 	"shardway/diagnosis"
 )
 
-// ailing is a cluster whose nodes tell the same but for what the test changes.
+// ailing is a cluster whose nodes report the same state, except for the changes of the test.
 type ailing struct {
 	*cluster
 	change func(*diagnosis.Checkup)

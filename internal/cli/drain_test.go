@@ -14,7 +14,7 @@ func drained(left ...api.DrainState) *policyCluster {
 	return &policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}, left: left}
 }
 
-// What is shown is a line for each change, not for each look.
+// The output has one line for each change, not for each poll.
 func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
 	two := api.DrainState{Requested: true, Shards: 2, Requests: 7, Sockets: 1}
 	c := drained(two, two, api.DrainState{Requested: true, Shards: 1, Requests: -1, Sockets: -1}, api.DrainState{Requested: true, Sockets: 1})
@@ -28,8 +28,8 @@ func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
 	}
 }
 
-// Who leaves the node out, to see how the command is used, is told which one it was and what
-// undoes it: before anything is waited for.
+// A drain without a node argument drains the node that is asked. Before the command waits, it prints
+// which node this is and how to undo the drain.
 func TestDrainReportsNodeAndUndoCommand(t *testing.T) {
 	const begun = "node a, which received the command, is draining until `shardway uncordon a`; `shardway nodes` shows its progress\n"
 	two := api.DrainState{Requested: true, Shards: 2}
@@ -46,8 +46,8 @@ func TestDrainReportsNodeAndUndoCommand(t *testing.T) {
 	}
 }
 
-// A drain is in force once the leader says so; the log of the node that is asked may be
-// behind, and its first answers then are no sign that somebody took the drain back.
+// A drain is in force once the leader has accepted it. The log of the node that is asked may be
+// behind, so its first responses do not mean that the drain was cancelled.
 func TestDrainThatANodeDoesNotKnowYetIsNotTakenBack(t *testing.T) {
 	late := api.DrainState{Shards: 2}
 	if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(late, late))); code != 0 {
@@ -93,7 +93,8 @@ func TestDrainTimeoutReportsRemainingWork(t *testing.T) {
 	}
 }
 
-// The client left it out of what it sent once, so every shard moved at once.
+// The --idle-first duration reaches the node. Once, the client did not send it, and all shards moved
+// at once.
 func TestGentleDrainReachesTheNode(t *testing.T) {
 	c := drained()
 	code, _, errOut := run(t, "drain a --idle-first=2m --admin="+serveCluster(t, c))
@@ -119,7 +120,7 @@ func TestDrainErrorsNameMissingArgument(t *testing.T) {
 	} {
 		exit := 2
 		if strings.Contains(line, "nonexistent") {
-			exit = 1 // nothing is wrong with the line itself
+			exit = 1 // the command line itself is valid
 		}
 		if code, _, errOut := run(t, line); code != exit || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
@@ -127,8 +128,9 @@ func TestDrainErrorsNameMissingArgument(t *testing.T) {
 	}
 }
 
-// A node alone: nobody takes its shards, so whoever waits for that before it is stopped
-// must not wait until the process is killed for it.
+// With a single node, no other node takes over its shards. A local drain with --wait then ends with an
+// error. Otherwise, a script that waits for it before it stops the node would wait until the process
+// is killed.
 func TestLocalDrainNeedsNoTokenAndEndsIfNoNodeTakesTheShards(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
@@ -160,15 +162,15 @@ func TestLocalDrainNeedsNoTokenAndEndsIfNoNodeTakesTheShards(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(data, "self.sock")); !os.IsNotExist(err) {
 		t.Errorf("the socket after the end: %v", err)
 	}
-	n.launch(t) // what was asked ends with the process
+	n.launch(t) // the request ends with the process
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 	if code := n.finish(t); code != 0 {
 		t.Errorf("exit %d after being told to stop again\n%s", code, n.log.String())
 	}
 }
 
-// Shards left the node though its app had not released them: what it had not written is
-// missing elsewhere, so the drain is over and has not succeeded.
+// A drain fails if shards left the node without being released by the app, because data that the app
+// had not written is missing at the new owner.
 func TestDrainFailsForUnreleasedShards(t *testing.T) {
 	for why, want := range map[string]string{
 		"status 500": "node a owns nothing, but 342 shards went unreleased: status 500; see the log of node a",
@@ -181,7 +183,7 @@ func TestDrainFailsForUnreleasedShards(t *testing.T) {
 	}
 }
 
-// The terms of a drain reach the node, and what cannot be is refused before.
+// The terms of a drain reach the node, and invalid ones are rejected before.
 func TestDrainTakesTerms(t *testing.T) {
 	c := drained()
 	if code, _, errOut := run(t, "drain a --safe --release-timeout 30s --admin="+serveCluster(t, c)); code != 0 {
@@ -197,7 +199,7 @@ func TestDrainTakesTerms(t *testing.T) {
 	}
 }
 
-// A drain moved shards that the app holds, and the operator did not see it.
+// A drain warns of shards that the app holds. Once, it moved them without a message to the operator.
 func TestDrainWarnsOfHeldShards(t *testing.T) {
 	const warning = "shardway: warning: the app at node b holds 2 shards (Shardway-Hold), and this drain ends the holds after --drain-timeout; to wait for them, run: shardway drain --idle-first 1h b\n"
 	for line, want := range map[string]string{

@@ -16,7 +16,8 @@ import (
 	"shardway/internal/cli"
 )
 
-// startNodeWithEvents is a node with events.
+// startNodeWithEvents starts the admin port of a node with events. It returns the ring and the
+// address.
 func startNodeWithEvents(t *testing.T) (*event.Ring, string) {
 	t.Helper()
 	r := event.NewRing(event.Options{Node: "a", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 1, Epoch: 17, Term: 3} }})
@@ -52,11 +53,11 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// tail is an output that can be waited for.
+// tail is an output that tests can wait for.
 type tail struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
-	more chan struct{} // cap 1
+	more chan struct{} // capacity 1
 }
 
 func (o *tail) Write(p []byte) (int, error) {
@@ -69,7 +70,7 @@ func (o *tail) Write(p []byte) (int, error) {
 	return o.b.Write(p)
 }
 
-// until waits until the output has a text.
+// until waits until the output contains text.
 func (o *tail) until(t *testing.T, text string) {
 	t.Helper()
 	giveUp := time.After(time.Minute)

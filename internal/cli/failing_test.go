@@ -11,8 +11,8 @@ import (
 	"shardway/internal/cli"
 )
 
-// tidied is an output of which one write fails, after so many; then it takes all again, as
-// a disk does on which somebody made room.
+// tidied is an output of which one write fails after a number of writes. Later writes succeed, as on a
+// full disk on which space was freed.
 type tidied struct {
 	takes  int
 	failed bool
@@ -29,7 +29,8 @@ func (o *tidied) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A script that reads a table or waits takes 0 for: it is all there.
+// A command whose output could not be written fails, because a script takes exit code 0 as a sign that
+// the output is complete.
 func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 	waits := func() api.Cluster { return comes(api.Status{Node: "a", Epoch: 4}) }
 	levels := func() api.Cluster {
@@ -45,7 +46,7 @@ func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 		for takes := range 8 {
 			out, errOut := &tidied{takes: takes}, &bytes.Buffer{}
 			if strings.HasPrefix(line, "wait") && takes > 0 {
-				break // a line for each change, and this is the only one
+				break // the output has one line for each change, and this is the only one
 			}
 			code := cli.Run(t.Context(), append(strings.Fields(line), "--admin="+addr), nil, out, errOut)
 			if !out.failed {
@@ -62,9 +63,9 @@ func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 	}
 }
 
-// What cannot be asked, or is refused, is one line and no table.
+// A rejected request or an unreachable node causes one error line and no table.
 func TestLevelHotAndStepDownFailInOneLine(t *testing.T) {
-	addr := serve(t, &cluster{}) // which has no format version
+	addr := serve(t, &cluster{}) // it has no format version
 	const nobody = "--admin=127.0.0.1:1"
 	for line, want := range map[string]string{
 		"upgrade status " + nobody:                                 "nothing listens on",
@@ -80,7 +81,7 @@ func TestLevelHotAndStepDownFailInOneLine(t *testing.T) {
 	}
 }
 
-// As many as were asked for, and no more than there are; none is none, and not a mistake.
+// The table has as many rows as requested, and no more than exist. An empty table is not an error.
 func TestHotShowsSoMany(t *testing.T) {
 	addr := serve(t, &cluster{}) // with two shards and one key
 	for line, want := range map[string][2]int{"hot": {2, 1}, "hot --limit=2": {2, 1}, "hot --limit=1": {1, 1}, "hot --limit=0": {}, "hot --limit=-3": {}} {

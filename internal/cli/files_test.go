@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What the system lets a process have open is compared with what the bounds of connections
-// come to; that it is too little is advice, for a node starts all the same.
+// The check compares the descriptor limit of the process with the number that the connection limits
+// need. A lower limit causes a warning only, because the node starts nevertheless.
 func TestCheckComparesDescriptorsWithTheLimit(t *testing.T) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

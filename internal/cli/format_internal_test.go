@@ -23,7 +23,7 @@ func TestLogIsJSONUnlessAPersonReads(t *testing.T) {
 		return len(p), nil
 	}
 	setLogLevel(&c)
-	defer zerolog.SetGlobalLevel(zerolog.TraceLevel) // the package's own
+	defer zerolog.SetGlobalLevel(zerolog.TraceLevel) // the default of the package
 	log := logger(&c, b)
 	log.Info().Msg("left out")
 	log.Warn().Msg("written")
@@ -51,7 +51,8 @@ func TestLongListsOfShardsAreCut(t *testing.T) {
 	}
 }
 
-// The demo quotes what a node has said as it ended: that was marked as ours twice.
+// The prefix of the demo is added once to each line. Once, the demo quoted the last output of a node
+// and added it twice.
 func TestLinesAreMarkedAsOursOnce(t *testing.T) {
 	var b strings.Builder
 	s := &session{err: &b}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// A log said which node and cluster it was of in one line of hundreds; a restart
-// "gained" every shard that it had had before; and nothing said that the process ended.
+// Each log line contains the node and the cluster. Once, only one line of hundreds did. Also, a
+// restart logged all shards that the node had before as gained, and no line reported the end of the
+// process.
 func TestEachLogLineContainsNodeAndCluster(t *testing.T) {
 	n := start(t, app(t))
 	for life := range 2 {
@@ -28,7 +29,7 @@ func TestEachLogLineContainsNodeAndCluster(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if of = max(of, l.Cluster); l.Message == "memory limit set" { // before the data directory is open
+		if of = max(of, l.Cluster); l.Message == "memory limit set" { // logged before the data directory is open
 			continue
 		}
 		if l.Node != "solo" || l.Cluster != of || strings.Count(line, `"node":`) != 1 {

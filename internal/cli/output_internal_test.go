@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A person sees one line that changes, without what is left of a longer one before it; a
-// file gets a line for each change.
+// On a terminal, progress is one line that is overwritten completely. A file gets one line for each
+// change.
 func TestProgressChangesInPlaceForAPerson(t *testing.T) {
 	for inPlace, want := range map[bool]string{true: "\r10 left\r9 left \r8 left\n", false: "10 left\n9 left\n8 left\n"} {
 		var b strings.Builder
@@ -23,7 +23,7 @@ func TestProgressChangesInPlaceForAPerson(t *testing.T) {
 	}
 }
 
-// A bar is for a person only, and never longer than it is.
+// A progress bar is shown on a terminal only, and never exceeds its width.
 func TestBarGrowsForAPerson(t *testing.T) {
 	var person, file strings.Builder
 	for w, inPlace := range map[*strings.Builder]bool{&person: true, &file: false} {

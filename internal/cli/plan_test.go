@@ -8,7 +8,7 @@ import (
 	"shardway/admin/api"
 )
 
-// planned is a cluster with a plan.
+// planned is a cluster with a planned map.
 type planned struct {
 	*cluster
 	plan api.Plan

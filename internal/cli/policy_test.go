@@ -13,12 +13,12 @@ import (
 	"shardway/shardmap"
 )
 
-// policyCluster is a cluster whose operators have asked for something.
+// policyCluster is a cluster with a policy that operators have set.
 type policyCluster struct {
 	*cluster
 	looks   atomic.Int32
 	drained []string
-	left    []api.DrainState // one for each look; nothing after the last
+	left    []api.DrainState // one for each poll; nothing after the last
 }
 
 func (c *policyCluster) Policy() api.Policy {
@@ -50,11 +50,11 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 	of := func(key string) uint32 { return uint32(shardmap.ShardOf(key, 3)) }
 	for line, want := range map[string]api.Action{
 		"drain b":                   {Verb: api.Drain, Node: "b"},
-		"drain":                     {Verb: api.Drain, Node: "a"}, // the one that is asked
+		"drain":                     {Verb: api.Drain, Node: "a"}, // the node that is asked
 		"drain b --force":           {Verb: api.Drain, Node: "b", Force: true},
 		"drain a --wait":            {Verb: api.Drain, Node: "a"},
 		"app-restarted b":           {Verb: api.AppRestarted, Node: "b"},
-		"app-restarted":             {Verb: api.AppRestarted, Node: "a"}, // the one that is asked
+		"app-restarted":             {Verb: api.AppRestarted, Node: "a"}, // the node that is asked
 		"rebalance --reason rack":   {Verb: api.Rebalance, Reason: "rack"},
 		"cordon b":                  {Verb: api.Cordon, Node: "b"},
 		"uncordon b":                {Verb: api.Uncordon, Node: "b"},
@@ -95,7 +95,7 @@ func TestUncordonReportsItsResult(t *testing.T) {
 	}
 }
 
-// selfDrained is a cluster in which node b drains without a policy that says so.
+// selfDrained is a cluster in which node b drains without an entry in the policy.
 type selfDrained struct{ *policyCluster }
 
 func (c selfDrained) Status() api.Status {
@@ -112,7 +112,8 @@ func TestUncordonNamesADrainThatItDoesNotEnd(t *testing.T) {
 	}
 }
 
-// What was done is said in words; what is too much is refused before anything is.
+// The result of a command is printed as a sentence, and extra arguments are rejected before any
+// action.
 func TestPolicyCommandsReportTheirResult(t *testing.T) {
 	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}}
 	addr := serveCluster(t, c)
@@ -145,7 +146,7 @@ func TestPolicyCommandsReportTheirResult(t *testing.T) {
 	}
 }
 
-// unasked is a cluster of which nobody has asked anything, or a gentle drain.
+// unasked is a cluster without a policy, or with a gentle drain.
 type unasked struct {
 	policyCluster
 	emptying []api.GradualDrain
@@ -176,8 +177,8 @@ func (c *versioned) Status() api.Status {
 	return s
 }
 
-// Whoever replaces the nodes of one version of the app by those of another one has a
-// version in mind, and many nodes.
+// An operator who replaces the nodes of one app version by those of another selects them by version,
+// because there may be many.
 func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
 	c := &versioned{policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}}}
 	addr := serveCluster(t, c)
@@ -216,7 +217,7 @@ func TestPolicyIsShown(t *testing.T) {
 func TestPolicyErrorsNameMissingArgument(t *testing.T) {
 	addr := serveCluster(t, &policyCluster{cluster: &cluster{}})
 	for line, want := range map[string]struct {
-		exit int // 1 where the node refuses it
+		exit int // 1 if the node rejects it
 		says string
 	}{
 		"pin 7":                {2, `give a shard, and a node or zone`},

@@ -47,7 +47,7 @@ func TestQuarantine(t *testing.T) {
 	} {
 		exit := 2
 		if strings.HasPrefix(want, "is not ") {
-			exit = 1 // the node says so
+			exit = 1 // the node reports the error
 		}
 		if code, _, errOut := run(t, line+" --admin="+addr); code != exit || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)

@@ -27,7 +27,7 @@ func want(t *testing.T, line string, code int, parts ...string) string {
 	return out
 }
 
-// The way of a cluster that is lost twice: from a backup, then from a survivor.
+// A cluster that is lost twice is recovered first from a backup, and then from a surviving node.
 func TestBackupRestoreRecover(t *testing.T) {
 	dir := t.TempDir()
 	file, data := filepath.Join(dir, "b"), filepath.Join(dir, "data")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What an operator says to the Go runtime by its environment is the way out of what a node does
-// by itself: with GOGC it gives no memory back, and with GOMAXPROCS it uses so many processors.
+// The environment variables of the Go runtime override the automatic settings of a node: with GOGC, it
+// does not return memory to the system, and with GOMAXPROCS, it uses that number of processors.
 func TestEnvironmentKeepsTheNodeFromMindingIt(t *testing.T) {
 	for _, tc := range []struct{ environ, want []string }{
 		{nil, []string{"GOMAXPROCS", "GOGC"}},

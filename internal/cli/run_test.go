@@ -18,9 +18,8 @@ import (
 	"shardway/internal/cli"
 )
 
-// free returns n addresses on loopback on which nothing listens. Ports are asked
-// for below those that the system hands out by itself, and anywhere there: other
-// processes ask, too.
+// free returns n unused loopback addresses. Their ports are below the ephemeral range and random,
+// because other processes use the same method.
 func free(t *testing.T, n int) []string {
 	t.Helper()
 	var addrs []string
@@ -67,10 +66,10 @@ type node struct {
 	environ               []string
 	log                   output
 	stop                  context.CancelFunc
-	ended                 chan int // the exit code
+	ended                 chan int // receives the exit code
 }
 
-// start runs a node alone in its cluster, in front of the app at upstream.
+// start runs a single-node cluster in front of the app at upstream.
 func start(t *testing.T, upstream string, more ...string) *node {
 	t.Helper()
 	ports := free(t, 5)
@@ -83,7 +82,7 @@ func start(t *testing.T, upstream string, more ...string) *node {
 	return n
 }
 
-// launch starts the command, for the first time or again.
+// launch starts the command, also after it has ended.
 func (n *node) launch(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -92,7 +91,7 @@ func (n *node) launch(t *testing.T) {
 	t.Cleanup(stop)
 }
 
-// get asks an address until the answer has the wanted status.
+// get requests a URL until the response has the wanted status, and returns the body.
 func (n *node) get(t *testing.T, url string, status int) string {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
@@ -135,7 +134,7 @@ func fetch(ctx context.Context, url string) (body string, code int, err error) {
 	return string(b), res.StatusCode, err
 }
 
-// finish tells the node to stop and returns its exit code.
+// finish stops the node and returns its exit code.
 func (n *node) finish(t *testing.T) int {
 	t.Helper()
 	n.stop()
@@ -148,7 +147,7 @@ func (n *node) finish(t *testing.T) int {
 	}
 }
 
-// app answers with the shard's headers as it sees them.
+// app starts an app that responds with the shard headers it receives, and returns its address.
 func app(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,7 +185,7 @@ func TestRunServesUntilItIsStopped(t *testing.T) {
 		t.Errorf("exit %d after being told to stop\n%s", code, n.log.String())
 	}
 
-	// The directory keeps everything: the same node again.
+	// The data directory keeps all state, so the same node starts again.
 	n.launch(t)
 	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {
 		t.Errorf("after a restart the app saw %q", body)
@@ -228,7 +227,7 @@ func TestFailedStartNamesTheRemedy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
 			code := cli.Run(t.Context(), tt.args, nil, &out, &errOut)
-			var lines []string // without those of the log
+			var lines []string // without log lines
 			for line := range strings.Lines(errOut.String()) {
 				if !strings.HasPrefix(line, "{") {
 					lines = append(lines, line)

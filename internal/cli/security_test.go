@@ -36,7 +36,7 @@ func put(t *testing.T, name, text string, mode os.FileMode) string {
 
 func TestKeygenMakesAFileThatANodeTakes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644) // as the shell does
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644) // as a shell redirection does
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestRotateListsNodesWithTheNewSecret(t *testing.T) {
 	}
 }
 
-// serveAny starts an admin port.
+// serveAny starts an admin port and returns its address.
 func serveAny(t *testing.T, o admin.Options) string {
 	t.Helper()
 	var lc net.ListenConfig
@@ -140,8 +140,8 @@ func TestUnusableSecurityFilesStopTheNodeAndTheCheck(t *testing.T) {
 	}
 }
 
-// One run names them all, beside what is wrong with the other settings: who mends
-// one after the other starts a node once for each.
+// One run reports all unusable files, in addition to other invalid settings. Otherwise, an operator
+// would have to start the node once for each error.
 func TestCheckNamesEveryUnusableFile(t *testing.T) {
 	code, out, errOut := run(t, "check --lease=5 --secret-file=no-a --tls-cert=no-b --tls-key=no-b --admin-read-token-file=no-c --admin-write-token-file=no-d --admin-cert=no-e --admin-key=no-e --admin-read-ca=no-f")
 	if code != 2 || strings.Count(out, "\n") != 7 {
@@ -157,8 +157,7 @@ func TestCheckNamesEveryUnusableFile(t *testing.T) {
 	}
 }
 
-// A node with everything on: a secret, and an admin port that lets nobody in who
-// shows nothing.
+// A node runs with a secret and an admin port that requires tokens.
 func TestRunWithASecretAndTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := secret.WriteFile(file, secret.List{secret.Generate(time.Unix(9e8, 0))}); err != nil {

@@ -11,7 +11,7 @@ import (
 	"shardway/admin/apitest"
 )
 
-// timingCluster is a cluster whose timing can be changed.
+// timingCluster is a cluster with changeable timing settings.
 type timingCluster struct {
 	cluster
 	asked  []api.Timing
@@ -56,8 +56,8 @@ func TestTimingShowsAndChanges(t *testing.T) {
 	}
 }
 
-// Of what was before, it is told whether it still counts: for a while after a change
-// nodes are waited for by the larger of both.
+// The output contains whether the previous timing still applies: for a while after a change, the
+// larger of both values is used for each node.
 func TestSettingsReportWhetherPreviousTimingCounts(t *testing.T) {
 	for counts, want := range map[string][2]string{
 		"":   {"IN FORCE BEFORE lease", "entry 9 of the log"},

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The service manager is told why a node is not ready, that it is, once it serves, that it
-// reads its settings again, and that it stops: `systemctl start` and `reload` wait for it.
+// The service manager is notified when a node is not ready (with the reason), ready, reloading its
+// settings, or stopping. `systemctl start` and `reload` wait for these messages.
 func TestServiceManagerIsNotified(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sd") //nolint:usetesting // short enough for a socket's path
 	if err != nil {
@@ -28,7 +28,7 @@ func TestServiceManagerIsNotified(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	hear := func(words ...string) { // until a datagram has all these
+	hear := func(words ...string) { // waits for a datagram that contains all words
 		t.Helper()
 		var all []string
 		for b := make([]byte, 4096); ; {

@@ -14,8 +14,8 @@ import (
 	"shardway/internal/problem"
 )
 
-// What may be over by itself is waited out, and nothing else: who waits for ever behind a
-// wrong token, or gives up on a node that is about to come, is told nothing.
+// The wait command continues only after errors that may end without intervention. It does not wait
+// forever with an invalid token, and does not give up on a node that is about to start.
 func TestWaitGoesOnWhileItMayHelp(t *testing.T) {
 	dial := func(errno syscall.Errno) error {
 		return &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)}

@@ -73,7 +73,7 @@ func TestWaitErrorsNameMissingArgument(t *testing.T) {
 	}
 }
 
-// unready is a cluster whose node is ready only at the second look.
+// unready is a cluster whose node becomes ready at the second poll.
 type unready struct {
 	*becoming
 	looked bool
@@ -87,7 +87,7 @@ func (u *unready) Ready() error {
 	return errors.New("no lease yet")
 }
 
-// A node may answer for the cluster, and not serve itself.
+// A node may respond for the cluster without being ready itself.
 func TestWaitServingIsForTheNodeThatIsAsked(t *testing.T) {
 	c := &unready{becoming: comes(api.Status{Node: "a", Epoch: 4})}
 	if code, out, errOut := run(t, "wait serving --admin="+serveCluster(t, c)); code != 0 || !strings.Contains(out, "no lease yet") {
@@ -95,7 +95,7 @@ func TestWaitServingIsForTheNodeThatIsAsked(t *testing.T) {
 	}
 }
 
-// What waiting does not help ends it at once, long before the deadline.
+// An error that waiting cannot resolve ends the command at once, long before the timeout.
 func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
 	all, err := auth.ParseTokens([]byte("me 0123456789abcdefghijklmn"))
 	if err != nil {
@@ -108,7 +108,7 @@ func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
 			t.Errorf("%s without a token: exit %d, %q, %s", line, code, out, errOut)
 		}
 	}
-	// Who is ready and does not tell its status is not one that serves all.
+	// A node that is ready but does not return its status does not count as serving.
 	half := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Server", "shardway-admin")
 		if r.URL.Path != "/readyz" {
