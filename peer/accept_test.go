@@ -14,7 +14,7 @@ import (
 	"shardway/peer"
 )
 
-// starved is a listener that runs out of descriptors now and then.
+// starved is a listener whose calls of Accept sometimes fail for lack of file descriptors.
 type starved struct {
 	net.Listener
 	fails atomic.Int32
@@ -52,7 +52,7 @@ func TestAcceptOutlivesLackOfDescriptors(t *testing.T) {
 			t.Errorf("took %v, want pauses of at most a second", d)
 		}
 		s.fails.Store(1 << 30)
-		cancel() // also out of such a pause
+		cancel() // also ends a pause after such an error
 		if err := <-done; err != nil {
 			t.Errorf("Serve = %v", err)
 		}
@@ -79,7 +79,7 @@ func TestServeReportsABrokenListener(t *testing.T) {
 	})
 }
 
-// A bug that one stream meets costs that stream.
+// A panic in the handler of one stream ends only that stream.
 func TestPanicEndsOneStream(t *testing.T) {
 	b := &book{}
 	p := peer.New(peer.Options{Node: "b", Cluster: in("c1"), Lookup: b.lookup})

@@ -13,8 +13,8 @@ import (
 func TestWrongIdentityIsRefusedWithBothValues(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
-		dialer, port string // cluster ids
-		node, disk   string // wanted
+		dialer, port string // cluster IDs
+		node, disk   string // expected by the dialer
 		kind         peer.Kind
 		code         peer.Refusal
 		reasonHas    []string

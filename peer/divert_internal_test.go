@@ -52,8 +52,8 @@ func TestWritesAreDiverted(t *testing.T) {
 	}
 }
 
-// A port that closes writes to its streams while a handler diverts the writes of a new stream. The
-// race detector checks this.
+// A port closes writes to its streams while a handler diverts the writes of a new stream. The race
+// detector checks that this is safe.
 func TestAPortMayCloseAsAStreamIsDiverted(t *testing.T) {
 	c, _ := prompted(t)
 	var kept []byte

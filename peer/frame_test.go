@@ -68,7 +68,7 @@ func (g *greedy) Read(p []byte) (int, error) {
 	return g.Reader.Read(p)
 }
 
-// A length is only a claim: memory follows the bytes.
+// The length field of a frame is not trusted: memory is allocated as its bytes arrive.
 func TestLyingLengthAllocatesLittle(t *testing.T) {
 	g := &greedy{Reader: bytes.NewReader([]byte("\x00\x0f\xff\xffabc"))}
 	if _, err := peer.ReadFrame(g, nil, peer.MaxFrame); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -90,7 +90,7 @@ func TestReadFrameReusesItsBuffer(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if allocs > 1 { // the length bytes, which escape through io.Reader
+	if allocs > 1 { // for the length bytes, which escape through io.Reader
 		t.Errorf("%v allocations per frame, want at most 1", allocs)
 	}
 }

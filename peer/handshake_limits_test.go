@@ -14,7 +14,8 @@ import (
 	"shardway/peer"
 )
 
-// fromNets accepts connections made by hand, each with an address of its choice.
+// fromNets is a listener whose connections are created by the test, each with an address of its
+// choice.
 type fromNets struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -36,7 +37,7 @@ func (l *fromNets) Accept() (net.Conn, error) {
 func (l *fromNets) Close() error   { close(l.done); return nil }
 func (l *fromNets) Addr() net.Addr { return &net.TCPAddr{} }
 
-// placed is a connection that comes from an address.
+// placed is a connection with a given remote address.
 type placed struct {
 	net.Conn
 	addr string
@@ -56,16 +57,17 @@ func (l *fromNets) knock(t *testing.T, addr string) net.Conn {
 	return here
 }
 
-// open reports whether the port has not closed a connection.
+// open reports whether the port has left a connection open.
 func open(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now())
 	_, err := c.Read(make([]byte, 1))
 	return errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, io.EOF)
 }
 
-// A burst of requests once caused 1,000 handshakes at the same time, and strangers can cause as
-// many. Beyond 256 the oldest was closed, regardless of its origin. Heartbeat and Raft streams that
-// were being dialed again were closed, too, and leases expired.
+// Handshakes are limited by source address. Once, a burst of requests caused 1,000 handshakes at the
+// same time, and unknown peers can cause as many. Beyond 256, the oldest was closed regardless of its
+// source. Heartbeat and Raft streams that were being dialed again were closed, too, and leases
+// expired.
 func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
@@ -84,13 +86,13 @@ func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		beat := l.knock(t, "10.0.0.1:1") // a node's, which is slow
+		beat := l.knock(t, "10.0.0.1:1") // a slow node
 		friend := l.knock(t, "192.0.2.1:1")
 		for range 20 {
-			l.knock(t, "10.0.0.2:1")     // another node's, in a burst
-			l.knock(t, "198.51.100.1:1") // a stranger
+			l.knock(t, "10.0.0.2:1")     // another node, in a burst
+			l.knock(t, "198.51.100.1:1") // an unknown peer
 			l.knock(t, "[2001:db8::1]:1")
-			l.knock(t, "[2001:db8::2]:1") // the same one, from another address of its network
+			l.knock(t, "[2001:db8::2]:1") // the same peer, from another address of its network
 		}
 		if !open(beat) {
 			t.Error("a node's connection was closed to make room for others'")
@@ -104,14 +106,14 @@ func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 		if !open(beat) {
 			t.Error("a node's connection was closed to make room for many strangers")
 		}
-		// 1 and 4 of nodes, 8 of strangers.
+		// 1 and 4 of nodes, 8 of unknown peers.
 		if s := p.Stats(); s.Evicted != 1+1+80+256-(1+4+8) {
 			t.Errorf("%d were closed, want all but 13", s.Evicted)
 		}
 	})
 }
 
-// A stranger that shared an address with a node, and connected without a pause, displaced each
+// Once, an unknown peer that shared an address with a node and connected continuously displaced each
 // handshake of the node before it could end, because the oldest was always closed. The oldest
 // handshakes now have a minimum time before another one displaces them.
 func TestBurstOfOneAddressEndsInPart(t *testing.T) {
@@ -130,7 +132,7 @@ func TestBurstOfOneAddressEndsInPart(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		for _, addr := range []string{"10.0.0.1:1", "192.0.2.1:1"} { // a node's, and a stranger's
+		for _, addr := range []string{"10.0.0.1:1", "192.0.2.1:1"} { // a node's address, and an unknown one
 			var all []net.Conn
 			for range 20 {
 				all = append(all, l.knock(t, addr))
@@ -146,7 +148,7 @@ func TestBurstOfOneAddressEndsInPart(t *testing.T) {
 				t.Errorf("%s: a slow handshake keeps its place for ever", addr)
 			}
 		}
-		// Among strangers, a source with fewer handshakes displaces those of a source with more.
+		// Among unknown peers, a source with fewer handshakes displaces those of a source with more.
 		for range 4 {
 			l.knock(t, "198.51.100.1:1")
 		}
@@ -156,8 +158,8 @@ func TestBurstOfOneAddressEndsInPart(t *testing.T) {
 	})
 }
 
-// The owner of one IPv6 address has its whole network, and would have a share of handshakes for
-// each address.
+// An IPv6 host has a whole network of addresses. Its handshakes are limited by network. Otherwise, it
+// would have a separate limit for each address.
 func TestHandshakesFromOneNetworkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
@@ -181,7 +183,7 @@ func TestHandshakesFromOneNetworkAreBounded(t *testing.T) {
 	})
 }
 
-// Without an address that one can tell, as on a simulated wire, the bounds hold too.
+// The limits also apply to connections without a known address, as on a simulated network.
 func TestHandshakesFromOneAddressAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, bad := hostile(t, peer.Options{MaxHandshakesPerSource: 4})
@@ -195,8 +197,8 @@ func TestHandshakesFromOneAddressAreBounded(t *testing.T) {
 	})
 }
 
-// An owner has one origin however many addresses and ports it has: of IPv6 that is a /64. A
-// node there is apart from its neighbours.
+// A host counts as one source, regardless of its addresses and ports. For IPv6, the source is its /64.
+// A node in the same network is counted separately.
 func TestAnOwnerHasOneOrigin(t *testing.T) {
 	node := netip.MustParseAddr("2001:db8::5")
 	p := peer.New(peer.Options{Node: "a", Cluster: in("c1"), IsNodeAddr: func(a netip.Addr) bool { return a == node }})

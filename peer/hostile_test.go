@@ -18,20 +18,20 @@ import (
 	"shardway/peer"
 )
 
-// rawHello is a preface in bytes: forward, boot 1, from node "a" of "c1" to node
+// rawHello returns the bytes of a preface: kind forward, boot 1, from node "a" of cluster "c1" to node
 // "b".
 func rawHello(version byte) []byte {
 	body := "\x03" + rawRecord(1) + rawRecord(0) + "\x02c1" + "\x01a" + "\x00" + "\x01b" + "\x00"
 	return append([]byte{'S', 'H', 'W', 'Y', version, 0, byte(len(body))}, body...)
 }
 
-// rawRecord is a boot without a disk record.
+// rawRecord returns the bytes of a boot without a disk record.
 func rawRecord(boot byte) string {
 	return string(append(append(make([]byte, 7), boot), make([]byte, 4*8)...))
 }
 
-// hostile returns port "b" of cluster "c1" on a simulated host, which echoes,
-// and a host for the attacker. Both end with the test's bubble.
+// hostile returns an echoing port "b" of cluster "c1" on a simulated host, and a host for the
+// attacker. Both end with the synctest bubble.
 func hostile(t *testing.T, o peer.Options) (p *peer.Port, bad *simnet.Host) {
 	t.Helper()
 	n := simnet.New(simnet.Config{})
@@ -200,7 +200,7 @@ func TestSilentDialerIsClosedAfterTheTimeout(t *testing.T) {
 		start := time.Now()
 		silent, slow := knock(t, bad), knock(t, bad)
 		go func() {
-			for _, b := range rawHello(2) { // one byte a second: never done in time
+			for _, b := range rawHello(2) { // one byte per second exceeds the timeout
 				if _, err := slow.Write([]byte{b}); err != nil {
 					return
 				}
@@ -224,7 +224,7 @@ func TestSilentPortFailsTheDialInTime(t *testing.T) {
 		n := simnet.New(simnet.Config{})
 		defer n.Close()
 		a, b := n.Host("a"), n.Host("b")
-		if _, err := b.Listen(":1"); err != nil { // never accepts
+		if _, err := b.Listen(":1"); err != nil { // it never accepts
 			t.Fatal(err)
 		}
 		p := peer.New(peer.Options{
@@ -310,12 +310,13 @@ func TestCrashedNodeLooksRefused(t *testing.T) {
 	})
 }
 
-// The process that took over the address may not check the request.
+// The dialer checks the identity in the response, because a process that took over the address may not
+// check the request.
 func TestDialerChecksIdentityOfTheAnswer(t *testing.T) {
 	for answer, want := range map[string]peer.Refusal{
 		"\x02c1\x01z\x00":  peer.RefusedWrongNode,
 		"\x02c9\x01b\x00":  peer.RefusedClusterMismatch,
-		"\x00\x01b\x02d1x": 0, // bytes too many
+		"\x00\x01b\x02d1x": 0, // too many bytes
 		"":                 0,
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// A stranger that put 60 KB of different names into each certificate once filled the log with 80 MB
-// in 3 s, because every text was new and none was limited.
+// Log lines about unknown peers are limited in number and length. Once, a peer with different names of
+// 60 KB in each certificate filled the log with 80 MB in 3 s, because every text was new and none was
+// limited.
 func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ll logLimiter
@@ -42,8 +43,8 @@ func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 
 func addr(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
 
-// The log lines about one peer once used up the limit of all peers: while a stranger connected, the
-// log did not contain why a node was refused.
+// The log limit is separate for each peer. Once, the lines about one peer used up the limit of all:
+// while an unknown peer connected, the log did not contain why a node was refused.
 func TestLogLimitsAreSeparateForEachPeer(t *testing.T) {
 	var ll logLimiter
 	o := &Options{IsNodeAddr: func(a netip.Addr) bool { return a.As4()[1] == 0 }}
@@ -59,7 +60,7 @@ func TestLogLimitsAreSeparateForEachPeer(t *testing.T) {
 		from string
 		want int
 	}{
-		{"10.1.0.1:1", maxTextsPerSource}, {"10.1.0.2:1", 0}, // strangers share
+		{"10.1.0.1:1", maxTextsPerSource}, {"10.1.0.2:1", 0}, // unknown peers share a limit
 		{"10.0.0.1:1", maxTextsPerSource}, {"10.0.0.2:1", maxTextsPerSource}, {"10.0.0.2:2", 0},
 	} {
 		if got := fill(c.from); got != c.want {

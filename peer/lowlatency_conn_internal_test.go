@@ -15,13 +15,13 @@ import (
 	"shardway/internal/clock"
 )
 
-// silentReader is a connection whose poller reports nothing: a read returns the data that is there
-// when it begins, or ends by its deadline.
+// silentReader is a connection whose poller reports nothing. A read returns the data that is available
+// when it begins, or ends at its deadline.
 type silentReader struct {
 	mu    sync.Mutex
 	data  []byte
 	until time.Time
-	moved chan struct{} // latch: the deadline was set again
+	moved chan struct{} // latch: closed when the deadline is set again
 	reads int
 }
 
@@ -65,20 +65,20 @@ func (r *silentReader) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// beating returns a pulse that beats until ctx ends.
+// beating returns a scheduler that ticks until ctx ends.
 func beating(ctx context.Context) *clock.Scheduler {
 	p := new(clock.Scheduler)
 	go p.Run(ctx)
 	return p
 }
 
-// fallBehind has the process be behind for an hour.
+// fallBehind makes the measured scheduling latency high for an hour.
 func (sl *schedLatency) fallBehind() {
 	ended := time.Now().Add(time.Hour)
 	sl.record(ended.Add(-highLatency-1), ended)
 }
 
-// looking returns a prompt connection over in that looks until ctx ends.
+// looking returns a low-latency connection over in that checks for data until ctx ends.
 func looking(ctx context.Context, in readWriter) *lowLatencyConn {
 	p := new(readPoller)
 	c := &lowLatencyConn{socket: in, poller: p}
@@ -87,8 +87,8 @@ func looking(ctx context.Context, in readWriter) *lowLatencyConn {
 	return c
 }
 
-// TestReadsDoNotWaitForThePoller sends bytes that the poller does not report. With 3,000 clients at
-// one node, the answer to a heartbeat once waited for half a second, and every lease expired.
+// TestReadsDoNotWaitForThePoller sends bytes that the poller does not report. Once, with 3,000 clients
+// at one node, the response to a heartbeat waited for half a second, and every lease expired.
 func TestReadsDoNotWaitForThePoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &silentReader{moved: make(chan struct{})}
@@ -125,7 +125,7 @@ func TestReadsDoNotWaitForThePoller(t *testing.T) {
 	})
 }
 
-// wakingReader is a connection whose poller wakes at once.
+// wakingReader is a connection whose poller wakes its reader at once.
 type wakingReader struct {
 	silentReader
 	atOnce bool
@@ -163,8 +163,9 @@ func (r *wakingReader) Read(b []byte) (int, error) {
 
 func (r *wakingReader) ReadImmediately() bool { return r.atOnce }
 
-// Data that arrived just after a check was counted as missed by the poller. Nodes without any
-// requests then checked each of their connections a hundred times a second, forever.
+// Data that arrives right after a check does not raise the check rate. Once, it was counted as missed
+// by the poller. Nodes without any requests then checked each of their connections a hundred times a
+// second, forever.
 func TestDataRightAfterACheckDoesNotRaiseTheCheckRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &wakingReader{silentReader: silentReader{moved: make(chan struct{})}}
@@ -181,7 +182,7 @@ func TestDataRightAfterACheckDoesNotRaiseTheCheckRate(t *testing.T) {
 			}
 		}()
 		for range 3 {
-			time.Sleep(slowPollInterval + time.Millisecond/2) // the last look was half a millisecond ago
+			time.Sleep(slowPollInterval + time.Millisecond/2) // the last check was half a millisecond ago
 			r.come("beat")
 			<-got
 			synctest.Wait()
@@ -222,8 +223,8 @@ func TestLowLatencyReadsKeepDeadlines(t *testing.T) {
 	})
 }
 
-// behindReader is a connection whose reader has been woken by the poller, and waits for a processor.
-// No deadline wakes it earlier.
+// behindReader is a connection whose reader has been woken by the poller and waits for a processor. A
+// deadline does not wake it earlier.
 type behindReader struct {
 	silentReader
 }
@@ -241,8 +242,8 @@ func (r *behindReader) TryRead(b []byte) (n int, there bool, err error) {
 	return n, n > 0, nil
 }
 
-// A goroutine that the poller had woken once waited behind thousands of runnable requests, and no
-// check by a deadline changed that.
+// A read is fast while the process has a high scheduling latency. Once, a goroutine that the poller
+// had woken waited behind thousands of runnable goroutines, and no check by a deadline changed that.
 func TestReadsAreFastWhileTheProcessIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &behindReader{silentReader{moved: make(chan struct{})}}
@@ -280,14 +281,14 @@ func TestReadsAreFastWhileTheProcessIsBehind(t *testing.T) {
 	})
 }
 
-// TestBacklogIsKnownWhileItLasts: a wait that is under way counts from when it is long.
+// TestBacklogIsKnownWhileItLasts tests that a wait in progress counts as soon as it is long.
 func TestBacklogIsKnownWhileItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sl := new(schedLatency)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go sl.run(ctx, beating(ctx))
-		sl.lastWait.Store(int64(highLatency + 1)) // it was once
+		sl.lastWait.Store(int64(highLatency + 1)) // it was long before
 		time.Sleep(20 * latencyProbeInterval)
 		if sl.isHigh(time.Now()) {
 			t.Error("a process that has nothing to do is behind")
@@ -299,8 +300,8 @@ func TestBacklogIsKnownWhileItLasts(t *testing.T) {
 	})
 }
 
-// Nothing is measured while the process is not busy. A process that was behind as it became idle
-// would otherwise check forever.
+// Measurements expire while the process is idle, because nothing is measured then. Otherwise, a
+// process with a high latency before it became idle would check forever.
 func TestMeasurementsExpireWhileIdle(t *testing.T) {
 	sl, now := new(schedLatency), time.Now()
 	sl.record(now.Add(-highLatency-1), now)
@@ -312,8 +313,8 @@ func TestMeasurementsExpireWhileIdle(t *testing.T) {
 	}
 }
 
-// TestPatientReadsDoNotLook counts the reads of a stream that carries requests:
-// 10 000 that wait must not look about twenty times a second.
+// TestPatientReadsDoNotLook counts the reads of a stream that carries requests. It is not checked
+// periodically: each of 10 000 waiting streams would otherwise be checked about twenty times a second.
 func TestPatientReadsDoNotLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &silentReader{moved: make(chan struct{})}
@@ -331,9 +332,10 @@ func TestPatientReadsDoNotLook(t *testing.T) {
 	})
 }
 
-// TestConnectionsOfStrangersAreNotChecked counts the reads of connections without data. 256
-// strangers that connect again at once cost 5,000 checks a second, and ten times as many while the
-// process was behind, which delayed it further. A connection from the address of a node is checked.
+// TestConnectionsOfStrangersAreNotChecked counts the reads of connections without data. Connections of
+// unknown addresses are not checked. Once, 256 unknown peers that reconnected at once caused 5,000
+// checks a second, and ten times as many while the process had a high latency, which delayed it
+// further. A connection from the address of a node is checked.
 func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
 	addr := netip.MustParseAddr("127.0.0.1")
 	ln, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
@@ -341,7 +343,7 @@ func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = ln.Close() }()
-	tcp := func() *net.TCPConn { // for its address alone: what is read is in of prompt
+	tcp := func() *net.TCPConn { // used for its address only: the data is read from in
 		c, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -384,7 +386,7 @@ func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
 	}
 }
 
-// countingReader is one that may be looked at.
+// countingReader counts reads and supports non-blocking checks.
 type countingReader struct {
 	silentReader
 	looks int
@@ -396,8 +398,8 @@ func (r *countingReader) TryRead([]byte) (n int, there bool, err error) {
 }
 
 // TestHeartbeatAndRaftStreamsAreReadWithLowLatency opens a stream of each kind over loopback and
-// looks at both ends of it: Raft, heartbeats and control are read promptly, requests
-// in their turn.
+// checks both ends: Raft, heartbeat and control streams are read with low latency, request streams are
+// not.
 func TestHeartbeatAndRaftStreamsAreReadWithLowLatency(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -434,7 +436,7 @@ func TestHeartbeatAndRaftStreamsAreReadWithLowLatency(t *testing.T) {
 			}
 		}
 	}
-	for p.poller.latency.lastWait.Load() == unmeasured { // until it is measured
+	for p.poller.latency.lastWait.Load() == unmeasured { // until a measurement exists
 		runtime.Gosched()
 	}
 	cancel()

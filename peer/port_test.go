@@ -12,7 +12,7 @@ import (
 	"shardway/peer"
 )
 
-// book is the address book of a test's nodes.
+// book is the address book of the nodes of a test.
 type book struct {
 	mu    sync.Mutex
 	addrs map[string]string
@@ -36,13 +36,13 @@ func (b *book) lookup(node string) (string, bool) {
 
 func in(cluster string) func() string { return func() string { return cluster } }
 
-// echo answers with what it reads, until the other side ends its half.
+// echo writes back all that it reads, until the peer closes its sending side.
 func echo(_ context.Context, c *peer.Conn) {
 	_, _ = io.Copy(c, c)
 	_ = c.Close()
 }
 
-// serve runs p on a loopback port, entered in b, until the test ends.
+// serve runs p on a loopback port until the test ends, and adds its address to b.
 func serve(t *testing.T, b *book, node string, p *peer.Port) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func serve(t *testing.T, b *book, node string, p *peer.Port) {
 	})
 }
 
-// echoes returns a port of node in cluster "c1" that echoes every kind.
+// echoes returns a port of node in cluster "c1" that echoes all stream kinds.
 func echoes(t *testing.T, b *book, o peer.Options) *peer.Port {
 	t.Helper()
 	o.Lookup = b.lookup
@@ -237,7 +237,7 @@ func TestListenerHandsStreamsOver(t *testing.T) {
 	if _, err = l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept of a closed listener = %v, want net.ErrClosed", err)
 	}
-	// What arrives now is accepted by the port and closed at once.
+	// A connection that arrives now is accepted by the port and closed at once.
 	c, err = p.DialServer(t.Context(), "a", "d", peer.Raft)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// prompts returns both ends of a connection over loopback.
+// prompts returns both ends of a low-latency connection over loopback.
 func prompts(t *testing.T) (a, b *lowLatencyConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,8 +65,8 @@ func TestRawConnBehavesLikeTCPConn(t *testing.T) {
 	}
 }
 
-// TestChecksFindTheDataOfReads: while the process is behind, looks take the place of reads. One
-// that took the end of a stream for silence would never end.
+// TestChecksFindTheDataOfReads tests checks that replace reads while the process has a high latency. A
+// check must not take the end of a stream for silence, because the reader would wait forever.
 func TestChecksFindTheDataOfReads(t *testing.T) {
 	a, b := prompts(t)
 	buf := make([]byte, 4)
@@ -112,14 +112,15 @@ func TestChecksFindTheDataOfReads(t *testing.T) {
 	look("it is closed here", "", net.ErrClosed)
 }
 
-// TestRawSocketsFailAsOthersDo: Raft and TLS go by the errors of package net.
+// TestRawSocketsFailAsOthersDo tests that errors are those of package net, because Raft and TLS depend
+// on them.
 func TestRawSocketsFailAsOthersDo(t *testing.T) {
 	a, b := prompts(t)
 	if err := b.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	for err == nil { // without a reader
+	for err == nil { // until the buffers are full, because the peer does not read
 		_, err = b.Write(larger)
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -128,7 +129,7 @@ func TestRawSocketsFailAsOthersDo(t *testing.T) {
 	if err = a.SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
-	_ = a.Close() // a reset
+	_ = a.Close() // causes a reset
 	if _, err = a.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a read of a locally closed connection ended with %v", err)
 	}
@@ -149,7 +150,7 @@ func TestRawReadsReportPresentData(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := make([]byte, 1)
-	for range 2 { // both have come when the first has
+	for range 2 { // when the first has arrived, both have
 		if _, err := in.Read(p); err != nil {
 			t.Fatal(err)
 		}

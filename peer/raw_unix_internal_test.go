@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// watched is the raw socket of a net.Conn, and counts its reads and writes.
+// watched is the raw socket of a net.Conn. It counts reads and writes.
 type watched struct {
 	syscall.RawConn
 	reads, writes atomic.Int64
@@ -36,7 +36,7 @@ func (w *watched) Write(f func(fd uintptr) bool) error {
 func TestStreamsBypassPackageNet(t *testing.T) {
 	for k := Raft; int(k) < kinds; k++ {
 		if !k.known() || k == Forward || k == WebSocketSession-1 {
-			continue // a stream for one request is read by its owner
+			continue // a stream with one request is read by its own goroutine
 		}
 		for _, diverted := range []bool{false, true} {
 			near, far := prompts(t)
@@ -47,7 +47,7 @@ func TestStreamsBypassPackageNet(t *testing.T) {
 					t.Fatalf("a connection is read as %T", p.socket)
 				}
 				all[i] = &watched{RawConn: rc.conn}
-				rc.stream.Open(all[i]) // nothing is under way
+				rc.stream.Open(all[i]) // no stream is in use
 				if c := applyKind(p, k); c != p {
 					t.Fatalf("a stream of kind %s is %T, want the connection itself", k, c)
 				}
@@ -71,7 +71,7 @@ func TestStreamsBypassPackageNet(t *testing.T) {
 	}
 }
 
-// Both ends of a session between nodes are read in this way, the dialer and the listener.
+// Both ends of a session between nodes, the dialer and the listener, bypass package net.
 func TestBothEndsOfASessionBypassPackageNet(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"shardway/peer"
 )
 
-// sealed gives o the TLS of a node with these secrets.
+// sealed sets the TLS configuration of a node with these secrets in o.
 func sealed(t *testing.T, o peer.Options, l secret.List) peer.Options {
 	t.Helper()
 	tr, err := secret.Derive(l, o.Node)
@@ -33,7 +33,7 @@ func sealed(t *testing.T, o peer.Options, l secret.List) peer.Options {
 
 func newSecret() secret.List { return secret.List{secret.Generate(time.Now())} }
 
-// dialer returns a port of node a that only dials; without secrets, plain.
+// dialer returns a port of node a that only dials. Without secrets, it does not use TLS.
 func dialer(t *testing.T, b *book, l secret.List) *peer.Port {
 	t.Helper()
 	o := peer.Options{Node: "a", Cluster: in("c1"), Lookup: b.lookup}
@@ -43,7 +43,7 @@ func dialer(t *testing.T, b *book, l secret.List) *peer.Port {
 	return peer.New(o)
 }
 
-// lines collects a log.
+// lines collects log lines.
 type lines struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -83,7 +83,7 @@ func TestStreamOverASecretIsOfThatNode(t *testing.T) {
 	}
 }
 
-// A node with a valid certificate names another node in its preface.
+// A node with a valid certificate cannot name another node in its preface.
 func TestNodeCannotSpeakForAnother(t *testing.T) {
 	b, l := &book{}, newSecret()
 	p := echoes(t, b, sealed(t, peer.Options{Node: "b"}, l))
@@ -94,7 +94,7 @@ func TestNodeCannotSpeakForAnother(t *testing.T) {
 	if !errors.As(err, &re) || re.Code != peer.RefusedWrongCertificate || !strings.Contains(re.Reason, `good for node "mallory" and not for node "a"`) {
 		t.Errorf("dial = %v, want it refused for its identity", err)
 	}
-	// The dialed node can do so only in its answer.
+	// The dialed node can name another node only in its response.
 	b.set("c", b.addrs["b"])
 	if _, err := dialer(t, b, l).Dial(t.Context(), "c", peer.Forward); err == nil || !strings.Contains(err.Error(), `good for node "b" and not for node "c"`) {
 		t.Errorf("dial of another node = %v", err)
@@ -107,7 +107,7 @@ func TestNodeCannotSpeakForAnother(t *testing.T) {
 func TestPlainAndTLSNeverMixSilently(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
-		dials, waits bool // with TLS
+		dials, waits bool // dialing node and accepting node with TLS
 		want         string
 	}{
 		{"plain dialer", false, true, "this node requires TLS"},
@@ -144,7 +144,7 @@ func TestForeignCertificateIsLoggedOnce(t *testing.T) {
 	b := &book{}
 	log := &lines{}
 	echoes(t, b, sealed(t, peer.Options{Node: "b", Log: zerolog.New(log)}, newSecret()))
-	// It believes b, and b does not believe it.
+	// The client trusts b, and b does not trust the client.
 	c := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{secret.ALPN}, MinVersion: tls.VersionTLS13, Certificates: tlsConfig(t).Certificates}
 	for range 3 {
 		raw, err := net.Dial("tcp", b.addrs["b"])
@@ -203,7 +203,7 @@ func TestUnknownNodeCausesNoAdoption(t *testing.T) {
 	})
 }
 
-// A recorded heartbeat stream that another host sends again is refused, as a whole conversation and
+// A recorded heartbeat stream that another host replays is refused, both as a whole conversation and
 // as single records.
 func TestReplayedStreamIsRefused(t *testing.T) {
 	b, l := &book{}, newSecret()
@@ -243,7 +243,7 @@ func TestReplayedStreamIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	record := sent[before:]
-	// Once more on the same connection, beneath TLS: a record counts once.
+	// The record is sent again on the same connection, below TLS. Each record is accepted once.
 	raw, ok := c.NetConn().(interface{ NetConn() net.Conn })
 	if !ok {
 		t.Fatalf("beneath is %T", c.NetConn())
@@ -254,7 +254,7 @@ func TestReplayedStreamIsRefused(t *testing.T) {
 	if _, err = io.ReadAll(c); err == nil {
 		t.Error("the stream went on after a replayed record")
 	}
-	// And all of it on another connection.
+	// The whole recording is sent on another connection.
 	again, err := net.Dial("tcp", b.addrs["b"])
 	if err != nil {
 		t.Fatal(err)

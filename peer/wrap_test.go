@@ -18,8 +18,7 @@ import (
 
 const alpn = "shardway/1"
 
-// tlsConfig returns a configuration both sides can use, with a certificate of
-// its own that it trusts.
+// tlsConfig returns a configuration for both sides, with a self-signed certificate that it trusts.
 func tlsConfig(t *testing.T) *tls.Config {
 	t.Helper()
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
@@ -82,7 +81,7 @@ func TestTLSSlipsInBeneath(t *testing.T) {
 	if _, err := s.SyscallConn(); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("SyscallConn = %v, want ErrUnsupported", err)
 	}
-	// A refusal gets through TLS as well.
+	// A refusal is transmitted over TLS as well.
 	b.set("x", b.addrs["a"])
 	var re *peer.RefusedError
 	if _, err := p.Dial(t.Context(), "x", peer.Forward); !errors.As(err, &re) {
@@ -112,7 +111,7 @@ type staleError struct{ again bool }
 func (staleError) Error() string     { return "stale" }
 func (e staleError) DialAgain() bool { return e.again }
 
-// The lower layer can request that a node is dialed again, but not forever.
+// The lower layer can request that a node is dialed again, a limited number of times.
 func TestDialRepeatsForStaleLowerLayer(t *testing.T) {
 	for _, test := range []struct {
 		stale, dials int

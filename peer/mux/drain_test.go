@@ -79,7 +79,7 @@ func TestDrainingSessionEndsIfPeerDoesNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = st.Write([]byte("word")); err != nil { // not written: Run was not called
+	if _, err = st.Write([]byte("word")); err != nil { // not sent, because Run was not called
 		t.Fatal(err)
 	}
 	_ = st.Close()

@@ -56,7 +56,7 @@ func transports() map[string]func(t *testing.T, near, far net.Conn) (net.Conn, n
 	}
 }
 
-// diverted is a connection that implements recordInterceptor.
+// recordInterceptor is a connection that implements the interception of TLS records.
 type recordInterceptor struct {
 	*net.TCPConn
 	to func(b []byte)

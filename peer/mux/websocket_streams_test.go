@@ -64,7 +64,7 @@ func TestManyWebSocketStreamsCanBeRefused(t *testing.T) {
 		for i := range 4 * MaxStreams {
 			b = appendFrame(b, frameOpen, uint32(i+1), nil)
 		}
-		_, _ = far.Write(b) // and reads nothing
+		_, _ = far.Write(b) // without reading
 		synctest.Wait()
 		if err := r.failureCause(); err != nil || given != 1 {
 			t.Errorf("%d streams were accepted, and Run = %v", given, err)
