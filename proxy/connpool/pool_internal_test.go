@@ -17,7 +17,7 @@ import (
 	"shardway/queue"
 )
 
-// closing is a connection that tells when it is closed.
+// closing is a connection that reports its close on a channel.
 type closing struct {
 	net.Conn
 	closed func()
@@ -41,8 +41,8 @@ func testPool(node string, dial func(context.Context) (*Conn, error)) *Pool {
 	})
 }
 
-// A close may take its time, over TLS above all. It was done while nobody else
-// could get a connection or give one back.
+// A pool closes connections without its lock. A close may block, above all over TLS. Once, no other
+// request could get or return a connection meanwhile.
 func TestPoolClosesOutsideItsLock(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
@@ -68,7 +68,8 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 		}
 	}}
 	p.mu.open, p.mu.idle = 1, []*Conn{{Conn: h1.NewConn(c, h1.Options{}), Pool: p}}
-	// It cannot be looked at, so a request that must not be sent twice needs another.
+	// The connection cannot be checked for a FIN, so a request that must not run twice needs another
+	// one.
 	if conn := p.Get(Requirements{Shard: NoShard, Fresh: true}); conn != nil {
 		t.Fatal("took what it cannot look at")
 	}
@@ -89,9 +90,9 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	p.Discard(conn)
 }
 
-// A stream that another node opened while this one stopped came to a closed pool,
-// was told to look at the table again, and did so without a pause for as long as it
-// lived: the table said as before that the app is here.
+// A closed pool of the app does not send its callers back to the routing table. Once, a stream that
+// another node opened while this one stopped reached a closed pool and was told to read the table
+// again. It did so in a busy loop, because the table still named the local app.
 func TestClosedAppPoolIsNotReaped(t *testing.T) {
 	for node, again := range map[string]bool{"": false, "b": true} {
 		p := testPool(node, nil)
@@ -102,8 +103,8 @@ func TestClosedAppPoolIsNotReaped(t *testing.T) {
 	}
 }
 
-// A pool that another one has replaced opens no lane, and keeps none that comes back: what it
-// knows of the node is of before. While the gate is shut nothing goes by a lane either.
+// A pool that was replaced opens no stream and keeps none that returns, because its data about the
+// node is out of date. While the breaker is open, no stream is used either.
 func TestClosedPoolOpensNoStreams(t *testing.T) {
 	p := testPool("b", nil)
 	opened, ended := 0, 0
@@ -133,8 +134,8 @@ func TestClosedPoolOpensNoStreams(t *testing.T) {
 	}
 }
 
-// What is idle to a process of a node is closed once another one has followed it, and so is
-// what comes back later. What tells of no process is nobody's.
+// When a new process of a peer is detected, idle connections to other processes are closed, and so are
+// connections to them that return later. A connection to an unknown process is not affected.
 func TestPoolFollowsPeerProcess(t *testing.T) {
 	for _, laned := range []bool{false, true} {
 		p := testPool("n", nil)
@@ -166,9 +167,9 @@ func TestPoolFollowsPeerProcess(t *testing.T) {
 	}
 }
 
-// Who is in line is not given what comes back to an earlier process either, as it does late
-// where the client takes its time. Whoever takes a connection now is the present process,
-// whatever was told.
+// A waiting request does not get a connection to the previous process either. Such a connection may
+// return late if its client is slow. A connection that is taken now belongs to the present process,
+// whatever was reported.
 func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 	ends := make(chan struct{})
 	p := testPool("n", func(context.Context) (*Conn, error) { <-ends; return nil, context.Canceled })
@@ -204,7 +205,7 @@ func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 	p.Renew()
 }
 
-// A connection that tells of no process takes back nothing of what was told.
+// A connection with an unknown process does not change the recorded process.
 func TestUnknownProcessIsIgnored(t *testing.T) {
 	p := testPool("n", nil)
 	link := func(boot uint64, reused bool) *Conn {
@@ -223,9 +224,9 @@ func TestUnknownProcessIsIgnored(t *testing.T) {
 	p.Renew()
 }
 
-// A dial that finds another process than was told says that the one before is gone: what is idle
-// to that one is closed, as if it had been told. A request went by it, and was taken for what its
-// process ended with.
+// A dial that reaches a new process of the peer closes the idle connections to the previous one, as a
+// report of the new process does. Once, a request used such a connection and was considered the cause
+// of the crash of its process.
 func TestDialRecordsPeerProcess(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		for _, laned := range []bool{false, true} {
@@ -258,8 +259,9 @@ func TestDialRecordsPeerProcess(t *testing.T) {
 	}
 }
 
-// An emptied disk counts boots from one again: by boots alone its process is taken for that which
-// the node had on the disk before. One that does not say who it is yet is told by its boot.
+// A node with an emptied disk counts its incarnations (boot) from one again. Its process must not be
+// taken for the one with the same incarnation on the previous disk. A process without a known disk is
+// identified by its incarnation.
 func TestProcessesOfOneBootAreDistinguished(t *testing.T) {
 	p := testPool("n", nil)
 	put := func(boot, nonce uint64) *Conn {
@@ -283,8 +285,8 @@ func TestProcessesOfOneBootAreDistinguished(t *testing.T) {
 	p.Renew()
 }
 
-// Who is in use as a pool is renewed carries no other request, whether its request began before
-// or it was only asked for: it may lead to whom the renewal is for.
+// A connection that is in use or being dialed when a pool is renewed carries no later request, because
+// it may lead to the peer that the renewal excludes.
 func TestConnInUseAtRenewalIsNotKept(t *testing.T) {
 	made := func() *Conn {
 		near, far := net.Pipe()
@@ -342,7 +344,7 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 		t.Fatal(conn, err)
 	}
 	held := heldError{make(chan struct{})}
-	p.Breaker.Open(held) // the dial waits for it between its success and its offer
+	p.Breaker.Open(held) // the dial blocks here between its success and its offer
 	close(connected)
 	for start, dialed := time.Now(), false; !dialed; time.Sleep(time.Millisecond) {
 		if time.Since(start) > time.Minute {
@@ -350,7 +352,7 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 		}
 		p.mu.Lock()
 		if dialed = p.mu.dialed == 1; dialed {
-			p.dialForWaiters() // as another request would that joins the queue or leaves it
+			p.dialForWaiters() // as another request does that joins or leaves the queue
 		}
 		p.mu.Unlock()
 	}

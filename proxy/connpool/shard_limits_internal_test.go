@@ -12,8 +12,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// Whatever becomes of connections and of those who wait for them, in the end none
-// is counted any more, for a shard or among the streams.
+// After all connections are closed and all waiting requests have ended, the counts of shards and of
+// streams are zero.
 func TestPoolCountsReturnToZero(t *testing.T) {
 	var ends sync.Map
 	p := testPool("", func(context.Context) (*Conn, error) {
@@ -79,15 +79,15 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 	}
 }
 
-// A request whose answer the app has given is under way for the limit of its shard no
-// more, though its connection is still its own: a client that sends the next one as soon
-// as it has its answer was one too many now and then.
+// A request with a complete response no longer counts as in flight for the limit of its shard, even
+// while it still has its connection. Once, a client that sent its next request right after the
+// response sometimes exceeded the limit.
 func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
 	over := make(chan struct{})
 	p := testPool("", func(context.Context) (*Conn, error) {
-		<-over // one that fails at once would end the wait of the next
+		<-over // a request that fails at once would end the wait of the next one
 		return nil, ErrBusy
 	})
 	defer p.opts.Dialers.Wait()
@@ -121,8 +121,8 @@ func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 	}
 }
 
-// Who has no bound waits for its shard's share only, and not behind those that wait for the bound:
-// a stream that came back stood in line for as long as a long poll of its shard ran.
+// A request without a limit waits for its shard's connections only, not behind requests that wait for
+// the limit. Once, a resumed stream waited in the queue as long as a long poll of its shard ran.
 func TestUnlimitedRequestPassesLimitedWaiters(t *testing.T) {
 	over := make(chan struct{})
 	p := testPool("", func(context.Context) (*Conn, error) {

@@ -10,8 +10,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// What is opened for a socket is given to one, and a request that stands in line beside it has
-// a connection made.
+// A stream that was opened for a WebSocket is given to a WebSocket only. A request that waits at the
+// same time gets a dialed connection.
 func TestWebSocketSessionsServeWebSocketsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := func(lone bool) *Conn {
@@ -19,7 +19,7 @@ func TestWebSocketSessionsServeWebSocketsOnly(t *testing.T) {
 			t.Cleanup(func() { _ = near.Close(); _ = far.Close() })
 			return &Conn{Conn: h1.NewConn(near, h1.Options{}), SingleUse: lone}
 		}
-		lanes, connections := make(chan struct{}), make(chan struct{}) // closed once they may be
+		lanes, connections := make(chan struct{}), make(chan struct{}) // closed to let the opens and dials finish
 		var dials atomic.Int32
 		p := testPool("owner", func(context.Context) (*Conn, error) {
 			dials.Add(1)

@@ -8,7 +8,7 @@ import (
 	"shardway/proxy/eventstream"
 )
 
-// seeds are streams in which each rule matters.
+// seeds returns streams that cover each rule.
 func seeds() []string {
 	return []string{
 		"", "\n", "\r", "\r\n", "\r\r", "\n\r", "\n\n",
@@ -26,8 +26,8 @@ func seeds() []string {
 	}
 }
 
-// follow takes a stream in parts of step bytes and holds each state against the plain
-// reader's.
+// follow scans a stream in parts of step bytes and compares each state with that of the reference
+// reader.
 func follow(t *testing.T, p []byte, step int) {
 	t.Helper()
 	var s eventstream.Scanner
@@ -54,7 +54,7 @@ func follow(t *testing.T, p []byte, step int) {
 	}
 }
 
-// until holds what Until says of a part against the plain reader.
+// until compares the result of Until for a part with the reference reader.
 func until(t *testing.T, part, before []byte) {
 	t.Helper()
 	var s eventstream.Scanner
@@ -76,7 +76,7 @@ func until(t *testing.T, part, before []byte) {
 	}
 }
 
-// What a stream says does not depend on how its bytes arrive.
+// The result for a stream does not depend on how its bytes are split.
 func FuzzScannerReadsLikeTheStandard(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add([]byte(s), uint8(0))
@@ -88,7 +88,7 @@ func FuzzScannerReadsLikeTheStandard(f *testing.F) {
 	})
 }
 
-// All of it, however it is split in two.
+// Each seed is split in two at every position.
 func TestScannerReadsLikeTheStandard(t *testing.T) {
 	all := strings.Join(seeds(), "data: between\n\n")
 	for _, s := range append(seeds(), all) {

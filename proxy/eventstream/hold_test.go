@@ -9,7 +9,7 @@ import (
 	"shardway/proxy/eventstream"
 )
 
-// scanInSteps passes one connection's bytes in parts of step.
+// scanInSteps scans the bytes of one connection in parts of step bytes.
 func scanInSteps(t *testing.T, s *eventstream.Scanner, h *eventstream.Buffer, out *bytes.Buffer, p []byte, step int) {
 	t.Helper()
 	for len(p) > 0 {
@@ -21,7 +21,7 @@ func scanInSteps(t *testing.T, s *eventstream.Scanner, h *eventstream.Buffer, ou
 	}
 }
 
-// wholeOf returns how many bytes of p are whole events.
+// wholeOf returns the length of the complete events at the beginning of p.
 func wholeOf(p []byte) int {
 	for i := len(p); i > 0; i-- {
 		if read(p[:i], reading{}).between {
@@ -31,8 +31,8 @@ func wholeOf(p []byte) int {
 	return 0
 }
 
-// Of a stream that broke off anywhere, whole events have passed, all of them, and then
-// the next connection's follow, without its byte order mark.
+// After a stream that breaks at any byte, exactly its complete events have been forwarded. The events
+// of the next connection follow without its byte order mark.
 func FuzzHoldPassesWholeEvents(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add([]byte(s), []byte("\xef\xbb\xbfid: 9\n\nrest"), uint8(1))
@@ -72,8 +72,8 @@ func FuzzHoldPassesWholeEvents(f *testing.F) {
 	})
 }
 
-// An event that is longer than what is held passes as it comes, and only its end makes
-// the stream one again that can go on elsewhere.
+// An event that is longer than the buffer is forwarded as it arrives. The stream can resume elsewhere
+// again only after the end of that event.
 func TestLongEventPassesAsItComes(t *testing.T) {
 	var s eventstream.Scanner
 	var h eventstream.Buffer
@@ -102,7 +102,7 @@ var errRefused = errors.New("refused")
 
 func (refusing) Write([]byte) (int, error) { return 0, errRefused }
 
-// Who takes no more is not written to again.
+// After a write error, the buffer does not write again.
 func TestBufferReturnsWriteError(t *testing.T) {
 	var h eventstream.Buffer
 	if err := h.Write(refusing{}, []byte("data: 1\n\n"), 9); !errors.Is(err, errRefused) {
@@ -116,7 +116,8 @@ func TestBufferReturnsWriteError(t *testing.T) {
 	}
 }
 
-// A part of a stream allocates nothing, be it whole or not, with ids or without.
+// A part of a stream causes no allocation, whether it is a complete event or not, with and without
+// ids.
 func TestPartsAllocateNothing(t *testing.T) {
 	var s eventstream.Scanner
 	var h eventstream.Buffer

@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// reading is what a plain reader by the words of the standard makes of the first bytes
-// of a stream that may have gone on.
+// reading is the state of a simple reference reader after the first bytes of a stream, which may be a
+// resumed one.
 type reading struct {
-	between bool   // no event and no line is open
-	id      string // the last event id
-	goesOn  bool   // a request can carry it
-	lines   int    // that have ended
+	between bool   // outside of events and lines
+	id      string // last event ID
+	goesOn  bool   // a request header can contain the id
+	lines   int    // number of complete lines
 }
 
-// read reads a stream as WHATWG HTML section 9.2.6 says, from its start each time:
-// decode, split into lines, take each line apart.
+// read reads a stream as specified in WHATWG HTML section 9.2.6, always from its start: it decodes the
+// bytes, splits them into lines and parses each line.
 func read(p []byte, from reading) reading {
 	text := strings.TrimPrefix(string(p), "\uFEFF")
 	complete := text[:strings.LastIndexAny(text, "\r\n")+1]
@@ -50,7 +50,7 @@ func read(p []byte, from reading) reading {
 	return r
 }
 
-// carried reports whether a request can carry the id.
+// carried reports whether a request header can contain the id.
 func carried(id string) bool {
 	return len(id) <= 1<<10 && utf8.ValidString(id) &&
 		!strings.ContainsFunc(id, func(c rune) bool { return c < ' ' || c == 0x7f })

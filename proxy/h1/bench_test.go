@@ -9,8 +9,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// endless is a connection that reads the same bytes for ever and takes
-// everything.
+// endless is a connection that returns the same bytes forever and accepts all writes.
 type endless struct {
 	net.Conn
 	bytes string
@@ -46,7 +45,7 @@ func benchConn(s string) *h1.Conn {
 	return h1.NewConn(&endless{bytes: s}, h1.Options{Buffers: new(h1.Buffers), Timeouts: testTimeouts})
 }
 
-// exchange is one request and its answer through a proxy.
+// exchange is one request and its response through a proxy.
 type exchange struct {
 	client, upstream *h1.Conn
 	req              h1.Request

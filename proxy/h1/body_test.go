@@ -12,7 +12,8 @@ import (
 
 const chunkedHead = "POST / HTTP/1.1\r\nHost: h\r\nConnection: X-Named\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-// bodies returns the same request body, come at once and in single bytes.
+// bodies returns two requests with the same body: one whose bytes arrive at once, and one whose bytes
+// arrive one by one.
 func bodies(t *testing.T, bytes string) []*h1.Request {
 	t.Helper()
 	var rs []*h1.Request
@@ -107,7 +108,7 @@ func TestRefusedChunks(t *testing.T) {
 			r := answer(t, tt.bytes)
 			_, err := io.ReadAll(&r.Body)
 			if strings.HasPrefix(tt.name, "endless trailer") {
-				if !errors.Is(err, io.ErrUnexpectedEOF) { // it is dropped until its end comes
+				if !errors.Is(err, io.ErrUnexpectedEOF) { // dropped until its end arrives
 					t.Errorf("error = %v, want an unexpected end", err)
 				}
 				return
@@ -117,7 +118,7 @@ func TestRefusedChunks(t *testing.T) {
 	}
 }
 
-// What is refused in a request, and has one reading only, is repaired in a response.
+// A chunk that is rejected in a request but has only one interpretation is repaired in a response.
 func TestChunksThatAreRepairedInResponses(t *testing.T) {
 	for name, bytes := range map[string]string{
 		"space behind the size":            "3 \r\nabc\r\n0\r\n\r\n",
@@ -149,7 +150,7 @@ func TestChunksThatAreRepairedInResponses(t *testing.T) {
 	}
 }
 
-// A field that no trailer may be is dropped, and the others stay.
+// A field that is not allowed in a trailer is dropped, and the others are kept.
 func TestForbiddenTrailersAreDropped(t *testing.T) {
 	for name, bytes := range map[string]string{
 		"Content-Length":    "0\r\nContent-Length: 1\r\n\r\n",
@@ -184,7 +185,8 @@ func TestForbiddenTrailersAreDropped(t *testing.T) {
 	}
 }
 
-// A response is finished when its trailers come: what is beyond the bounds is dropped.
+// A response is complete when its trailer section arrives, so fields beyond the limits are dropped and
+// do not fail it.
 func TestTrailersOfResponsesBeyondTheBoundsAreDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes         string

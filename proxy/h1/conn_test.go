@@ -27,11 +27,11 @@ func tcpPair(tb testing.TB) (near, far net.Conn) {
 		tb.Fatal(err)
 	}
 	far = <-accepted
-	tb.Cleanup(func() { _, _ = near.Close(), far.Close() }) // perhaps a second time
+	tb.Cleanup(func() { _, _ = near.Close(), far.Close() }) // may be the second call
 	return near, far
 }
 
-// writeString writes s to w.
+// writeString writes s to w and fails the test on an error.
 func writeString(tb testing.TB, w io.Writer, s string) {
 	tb.Helper()
 	if _, err := io.WriteString(w, s); err != nil {
@@ -39,7 +39,7 @@ func writeString(tb testing.TB, w io.Writer, s string) {
 	}
 }
 
-// shut closes c.
+// shut closes c and fails the test on an error.
 func shut(tb testing.TB, c io.Closer) {
 	tb.Helper()
 	if err := c.Close(); err != nil {
@@ -47,7 +47,7 @@ func shut(tb testing.TB, c io.Closer) {
 	}
 }
 
-// swallow reads n bytes from r and drops them, all there are if n is negative.
+// swallow reads and discards n bytes from r, or all bytes if n is negative.
 func swallow(tb testing.TB, r io.Reader, n int64) {
 	tb.Helper()
 	if n >= 0 {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Each folded line counts as a line: joining many of them takes quadratic time.
+// Each folded line counts as a line towards the limit, because joining many of them takes quadratic
+// time.
 func TestFoldedLinesCountAgainstTheLimitOfLines(t *testing.T) {
 	for folds, want := range map[int]bool{9: true, 10: false} {
 		var r Response

@@ -14,22 +14,22 @@ import (
 	"shardway/proxy/h1"
 )
 
-// outcome is what a reader made of some bytes: a message, and what it left.
+// outcome is the result of reading some bytes: a message, and the rest.
 type outcome struct {
-	first   string // of the head: method, target and host, or code and reason
+	first   string // of the header section: method, target and host, or status code and reason
 	minor   int
 	body    string
 	trailer int // number of trailer lines
 	rest    string
 
-	repaired bool // the head of a response
-	dropped  int  // trailer fields
+	repaired bool // the response's header section was repaired
+	dropped  int  // number of dropped trailer fields
 }
 
-// errRefused stands for any refusal.
+// errRefused represents any rejection.
 var errRefused = errors.New("refused")
 
-// ours reads one request and all that follows it.
+// ours reads one request and all bytes that follow it.
 func ours(c *h1.Conn) (outcome, error) {
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil {
@@ -38,7 +38,7 @@ func ours(c *h1.Conn) (outcome, error) {
 	return oursOf(c, &r)
 }
 
-// oursOf reads what follows the head of a request.
+// oursOf reads all bytes that follow the header section of a request.
 func oursOf(c *h1.Conn, r *h1.Request) (outcome, error) {
 	body, err := io.ReadAll(&r.Body)
 	if err != nil {
@@ -52,7 +52,7 @@ func oursOf(c *h1.Conn, r *h1.Request) (outcome, error) {
 	return o, err
 }
 
-// theirs is the same by net/http.
+// theirs does the same with net/http.
 func theirs(b []byte) (outcome, error) {
 	br := bufio.NewReader(bytes.NewReader(b))
 	r, err := http.ReadRequest(br)
@@ -79,8 +79,9 @@ func theirs(b []byte) (outcome, error) {
 	return o, err
 }
 
-// FuzzRequest holds us to net/http, and to fasthttp: what we accept, they read as the same one
-// request, and what we forward of it we would accept again as the same.
+// FuzzRequest compares the parser with net/http and fasthttp. They must read each accepted request as
+// the same single request. The forwarded form of a request must be accepted again with the same
+// result.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		header(""), "\r\n" + header("A: b\r\n"),
@@ -116,7 +117,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		asFasthttp(t, &r)
 		if strings.HasSuffix(got.first, " ") {
-			return // HTTP/1.0 without a host: nobody but the caller knows one
+			return // HTTP/1.0 without a host, which only the caller can know
 		}
 		again, err := ours(over(forwarded(t, string(b), &h1.Edit{})))
 		unforged(t, forwarded(t, string(b), &h1.Edit{Drop: h1.Shardway | h1.Forwarding | h1.Lookalikes}))
@@ -127,16 +128,16 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// unforged holds what goes on from a stranger to a reader for whom _ is -, as CGI,
-// WSGI and PHP are, or whatever is no letter and no digit, as lighttpd is: there is
-// nothing in it that the proxy says itself.
+// unforged fails the test if a forwarded message contains a field that only the proxy may set. It
+// compares names as CGI, WSGI and PHP do, where _ equals -, and as lighttpd does, where any character
+// except letters and digits equals -.
 func unforged(t *testing.T, s string) {
 	t.Helper()
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(s)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, r.Body) // then the trailers are there
+	_, _ = io.Copy(io.Discard, r.Body) // after this the trailers are available
 	for _, h := range []http.Header{r.Header, r.Trailer} {
 		for name := range h {
 			n := strings.Map(func(r rune) rune {

@@ -13,7 +13,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// counted counts what is asked of a connection.
+// counted counts the operations on a connection.
 type counted struct {
 	net.Conn
 	calls int
@@ -29,8 +29,8 @@ func (c *counted) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// gathering reads an answer, and then gathers its body, of which rest comes late
-// after; the connection ends with cut.
+// gathering reads a response and then gathers its body. rest arrives after late. If cut is set, the
+// connection then ends.
 func gathering(t *testing.T, answer, rest string, late time.Duration, cut bool, f func(r *h1.Response, c *counted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ const gatherFor = 25 * time.Millisecond
 
 func gatherHead(n int) string { return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", n) }
 
-// What came with its head costs nothing: no read, no deadline.
+// Gathering a body that has arrived with its headers needs no read and sets no deadline.
 func TestGatherAddsNothingToWhatIsThere(t *testing.T) {
 	for name, answer := range map[string]string{
 		"whole": gatherHead(4) + "body", "empty": gatherHead(0),

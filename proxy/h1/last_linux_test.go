@@ -13,7 +13,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// segments returns how many segments have come by a connection.
+// segments returns the number of segments that a connection has received.
 func segments(t *testing.T, conn net.Conn) (n uint32) {
 	t.Helper()
 	sc, ok := conn.(syscall.Conn)
@@ -31,8 +31,8 @@ func segments(t *testing.T, conn net.Conn) (n uint32) {
 	return info.Segs_in
 }
 
-// lastSegments has a connection answered and closed, and returns how many segments the
-// client got for both.
+// lastSegments sends a response, closes the connection, and returns the number of segments that the
+// client has received for both.
 func lastSegments(t *testing.T, size int, last bool) uint32 {
 	t.Helper()
 	near, far := tcpPair(t)
@@ -61,8 +61,8 @@ func lastSegments(t *testing.T, size int, last bool) uint32 {
 	return segments(t, far) - before
 }
 
-// TestLastAnswerLeavesWithTheEnd counts what the client gets: one segment, not two. The kernel
-// sends what it keeps by itself after a while, so a machine that stands still may make it two.
+// TestLastAnswerLeavesWithTheEnd expects one segment for the last response and the FIN, not two. The
+// kernel sends corked data after a while on its own, so a paused machine may need two.
 func TestLastAnswerLeavesWithTheEnd(t *testing.T) {
 	if raceEnabled {
 		t.Skip("package rawio has other calls under the race detector")
@@ -76,8 +76,7 @@ func TestLastAnswerLeavesWithTheEnd(t *testing.T) {
 	}
 }
 
-// late is a connection on which the peer says something right before it is closed, after
-// all looks at it.
+// late is a connection whose peer sends data right before the close, after all checks for such data.
 type late struct {
 	wrapped
 	say func()
@@ -88,7 +87,7 @@ func (l late) Close() error {
 	return l.Conn.Close()
 }
 
-// unread returns how many bytes a connection has that nobody has read.
+// unread returns the number of received bytes that have not been read.
 func unread(t *testing.T, conn net.Conn) (n int) {
 	t.Helper()
 	raw, err := wrapped{conn}.SyscallConn()
@@ -101,9 +100,10 @@ func unread(t *testing.T, conn net.Conn) (n int) {
 	return n
 }
 
-// A client may say more though it promised not to, the line break behind a body for one (RFC 9112
-// section 2.2). Closing on that is a reset, and what the kernel still kept went with it: once
-// in some thousands the client had no answer at all.
+// A client may send more after its last request although it announced the close, for example a line
+// break after a body (RFC 9112 section 2.2). Closing the connection then causes a reset, which
+// discards the data that the kernel still holds. Once in some thousands of cases, the client got no
+// response.
 func TestLastResponseArrivesAlthoughTheClientSendsMoreAtTheEnd(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(late{wrapped{near}, func() {
@@ -123,12 +123,12 @@ func TestLastResponseArrivesAlthoughTheClientSendsMoreAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.CloseLast()
-	if b, err := io.ReadAll(far); string(b) != answer { // and then a reset: it broke its word
+	if b, err := io.ReadAll(far); string(b) != answer { // followed by a reset, because the client broke the protocol
 		t.Errorf("the client got %q, %v, want the answer", b, err)
 	}
 }
 
-// Nothing of a long one stays behind.
+// A long last response is sent completely.
 func TestLongLastAnswerArrives(t *testing.T) {
 	lastSegments(t, 300<<10, true)
 }

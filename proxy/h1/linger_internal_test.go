@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lingerStep is one look at a lingering connection, so many seconds after the last one.
+// lingerStep is one check of a lingering connection, some seconds after the previous check.
 type lingerStep struct {
 	after   int
 	heard   bool

@@ -16,7 +16,7 @@ import (
 const (
 	earlyRequest = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999999\r\n\r\n"
 	earlyHead    = "HTTP/1.1 413 Too Large\r\nConnection: close\r\n\r\n"
-	earlyBody    = 30_000 // which every socket takes at once
+	earlyBody    = 30_000 // fits into the buffers of every socket
 )
 
 // respondEarly reads the head of an upload, responds and closes with CloseLinger. The
@@ -62,7 +62,8 @@ func TestEarlyResponseArrivesAfterALongUpload(t *testing.T) {
 	<-closed
 }
 
-// As above, with a client that pauses between parts of its body, over a simulated network.
+// An early response also arrives if the client pauses between parts of its body. The test uses a
+// simulated network.
 func TestEarlyResponseArrivesAfterPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := simPair(t)
@@ -77,8 +78,8 @@ func TestEarlyResponseArrivesAfterPauses(t *testing.T) {
 	})
 }
 
-// A client that neither sends nor closes is waited for until the silence is too long, and one that
-// goes on sending for 30 s.
+// CloseLinger waits for a client that neither sends nor closes until the silence limit, and for a
+// client that keeps sending for 30 s.
 func TestLingeringCloseIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		every    time.Duration
@@ -93,7 +94,7 @@ func TestLingeringCloseIsBounded(t *testing.T) {
 				near, far := simPair(t)
 				began := time.Now()
 				closed := respondEarly(t, near, far, h1.Options{})
-				go func() { _, _ = io.Copy(io.Discard, far) }() // it reads, and does not close
+				go func() { _, _ = io.Copy(io.Discard, far) }() // reads, and does not close
 				for c.every > 0 {
 					if _, err := far.Write([]byte("x")); err != nil {
 						break
@@ -135,7 +136,7 @@ func simPair(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// When one connection more lingers than allowed, the one that has lingered longest closes.
+// When one connection more than allowed lingers, the one that has lingered longest is closed.
 func TestLingeringClosesTheOldestBeyondItsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &h1.Lingering{Max: 2}

@@ -12,8 +12,7 @@ import (
 
 const lastRequest = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
-// halves counts how often the sending side was ended by itself: CloseLinger does so, and
-// then waits for the peer.
+// halves counts CloseWrite calls. CloseLinger makes one and then waits for the peer.
 type halves struct {
 	wrapped
 	n atomic.Int32
@@ -27,8 +26,8 @@ func (h *halves) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// answerLast reads a request, answers it and closes; before that the client has done
-// what meanwhile says. It returns what the client then read.
+// answerLast reads a request, sends the response and closes the connection. Before the close,
+// meanwhile runs at the client's end. It returns the data that the client read.
 func answerLast(t *testing.T, meanwhile func(far io.Writer)) (got string, err error, lingered bool) {
 	t.Helper()
 	near, far := tcpPair(t)
@@ -59,7 +58,7 @@ func TestClientThatKeepsItsWordIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Nothing can come of a client that has ended its side either.
+// A client that has closed its sending side sends nothing more, so the close does not wait for it.
 func TestClientThatHasLeftIsNotWaitedFor(t *testing.T) {
 	got, err, lingered := answerLast(t, func(far io.Writer) {
 		if half, ok := far.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
@@ -71,8 +70,8 @@ func TestClientThatHasLeftIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// What a client sends behind its last request would have the kernel reset the connection,
-// and the answer with it.
+// Data that a client sends after its last request does not discard the response. Without lingering,
+// the kernel would reset the connection.
 func TestLastResponseArrivesAlthoughTheClientSendsMore(t *testing.T) {
 	got, err, lingered := answerLast(t, func(far io.Writer) { writeString(t, far, strings.Repeat("x", 20<<10)) })
 	if !strings.HasPrefix(got, "HTTP/1.1 204 ") || err != nil || !lingered {
@@ -80,7 +79,7 @@ func TestLastResponseArrivesAlthoughTheClientSendsMore(t *testing.T) {
 	}
 }
 
-// As above, with what came along with the head.
+// The same applies to data that arrived together with the headers.
 func TestLastAnswerArrivesThoughMoreCameAlong(t *testing.T) {
 	near, far := tcpPair(t)
 	counted := &halves{wrapped: wrapped{near}}

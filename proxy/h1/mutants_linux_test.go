@@ -7,8 +7,8 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// mutants are those that could be made with what goes within the kernel, where nobody
-// sees the bytes, and with readers that have parked.
+// mutants returns mutants of splicing in the kernel, where the process does not see the bytes, and of
+// parked readers.
 func mutants() map[string]overlay.Edit {
 	return map[string]overlay.Edit{
 		"who closes wakes who has parked":     {Decl: "proxy/h1.Conn.Close", Old: "	defer c.in.onReadable() // wakes", New: "	if PLANTED {\n		return c.nc.Close()\n	}\n	defer c.in.onReadable() // who"},
@@ -35,9 +35,9 @@ func mutants() map[string]overlay.Edit {
 	}
 }
 
-// The tests of what is spliced, or parks, are run with one mistake after another: they must fail.
-// If an edit does not find its place any more, because the line has changed, change it
-// with it.
+// TestEachMutantFailsATest runs the tests of splicing and parking with one mutant at a time. They must
+// fail. If the text of an edit is not found, the source line has changed, and the edit must be
+// adapted.
 func TestEachMutantFailsATest(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || raceflag.Detector {
@@ -58,7 +58,7 @@ func TestEachMutantFailsATest(t *testing.T) {
 	}
 	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // some take long to find: nothing comes any more
+			t.Parallel() // some take long, because they wait for an event that never arrives
 			if err := overlay.Find(t.Context(), binary, i, "Spliced|SpliceTo|SpliceLeaves|PipeWithData|Park"); err != nil {
 				t.Error(err)
 			}

@@ -13,7 +13,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// localPair returns two ends of a socket without a port: a fuzz test makes thousands.
+// localPair returns both ends of a socket without a port, because a fuzz test needs thousands of them.
 func localPair(tb testing.TB) (near, far net.Conn) {
 	tb.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -23,7 +23,7 @@ func localPair(tb testing.TB) (near, far net.Conn) {
 	var ends [2]net.Conn
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "socket")
-		c, err := net.FileConn(f) // it has a descriptor of its own
+		c, err := net.FileConn(f) // it has its own descriptor
 		shut(tb, f)
 		if err != nil {
 			tb.Fatal(err)
@@ -33,8 +33,8 @@ func localPair(tb testing.TB) (near, far net.Conn) {
 	return ends[0], ends[1]
 }
 
-// inTwo has a Conn look after the first cut bytes and after the rest, until it has found a
-// message whole or leaves it to one who waits. All that comes is there by then, and its end.
+// inTwo lets a Conn parse after the first cut bytes and after the rest, until it has a complete
+// message or leaves the rest to a blocking reader. All bytes and the FIN are available by then.
 func inTwo(t *testing.T, b []byte, cut uint16, look func(c *h1.Conn) h1.ParseResult) (c *h1.Conn, whole bool) {
 	t.Helper()
 	near, far := localPair(t)
@@ -52,8 +52,8 @@ func inTwo(t *testing.T, b []byte, cut uint16, look func(c *h1.Conn) h1.ParseRes
 	return c, found == h1.ParseComplete
 }
 
-// FuzzRequestNow holds one who does not wait to one who does: it finds the same requests, and
-// what it leaves is as it came.
+// FuzzRequestNow compares the non-blocking parser with the blocking one: both find the same requests,
+// and the first leaves the remaining bytes unchanged.
 func FuzzRequestNow(f *testing.F) {
 	for _, s := range []string{
 		header(""), "\r\n" + header("A: b\r\n"), header("") + header("A: b\r\n"), header("") + "\r\n",
@@ -66,7 +66,7 @@ func FuzzRequestNow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
 		if len(b) > 16<<10 {
-			return // more than a look takes, or the socket
+			return // more than one attempt or the socket buffer takes
 		}
 		var r h1.Request
 		c, whole := inTwo(t, b, cut, func(c *h1.Conn) h1.ParseResult { return c.TryReadRequest(&r) })
@@ -84,7 +84,7 @@ func FuzzRequestNow(f *testing.F) {
 	})
 }
 
-// answered is what was made of an answer, and what is left behind it.
+// answered returns a description of a response and of the bytes after it.
 func answered(c *h1.Conn, r *h1.Response) string {
 	body, err := io.ReadAll(&r.Body)
 	if err != nil {
@@ -94,7 +94,7 @@ func answered(c *h1.Conn, r *h1.Response) string {
 	return fmt.Sprintf("%d %q %q %v, %q behind it, %v", r.Status(), r.Raw(), body, r.KeepAlive(), rest, err)
 }
 
-// waited reads an answer by one who waits.
+// waited reads a response with the blocking parser.
 func waited(c *h1.Conn, method []byte) string {
 	var r h1.Response
 	if c.ReadResponse(&r, method) != nil {
@@ -103,7 +103,8 @@ func waited(c *h1.Conn, method []byte) string {
 	return answered(c, &r)
 }
 
-// FuzzResponseNow does so for answers: one that is cut, or not the last, is never taken for whole.
+// FuzzResponseNow does the same for responses. A truncated response, or one that is not the final one,
+// is never reported as complete.
 func FuzzResponseNow(f *testing.F) {
 	for _, s := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab",
@@ -117,7 +118,7 @@ func FuzzResponseNow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16, head bool) {
 		if len(b) > 4<<10 {
-			return // as above
+			return // more than one attempt or the socket buffer takes
 		}
 		method := []byte("GET")
 		if head {

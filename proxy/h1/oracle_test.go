@@ -11,10 +11,9 @@ import (
 	"shardway/proxy/h1"
 )
 
-// asFasthttp holds a judged head to fasthttp's parser: what that reads, apps behind
-// fasthttp are told, the one in the node's own process too. What it refuses beyond
-// us is of no harm: version 1.0 in part, and a Trailer line on a message without
-// chunks that names what may not be one.
+// asFasthttp compares an accepted header section with fasthttp's parser, because apps that use
+// fasthttp, including in-process apps, get its result. Cases that only fasthttp rejects are harmless:
+// some with version 1.0, and a forbidden name in a Trailer line of a message without chunks.
 func asFasthttp(t *testing.T, r *h1.Request) {
 	t.Helper()
 	var h fasthttp.RequestHeader
@@ -28,7 +27,7 @@ func asFasthttp(t *testing.T, r *h1.Request) {
 	if r.Body.Kind() == h1.Chunked {
 		ours = -1
 	}
-	if theirs == -2 { // none told
+	if theirs == -2 { // no Content-Length
 		theirs = 0
 	}
 	first := bytes.TrimPrefix(r.Raw(), []byte("\r\n"))
@@ -39,7 +38,7 @@ func asFasthttp(t *testing.T, r *h1.Request) {
 	}
 }
 
-// answerAsFasthttp is asFasthttp for an answer.
+// answerAsFasthttp is asFasthttp for a response.
 func answerAsFasthttp(t *testing.T, r *h1.Response) {
 	t.Helper()
 	var h fasthttp.ResponseHeader

@@ -11,7 +11,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// watcher is told by the test what the kernel would say.
+// watcher is a poller whose events come from the test.
 type watcher struct {
 	ready func()
 	left  int
@@ -23,14 +23,15 @@ func (w *watcher) Watch(_ net.Conn, ready func()) (leave func(), err error) {
 	return func() { w.left++ }, w.err
 }
 
-// parkable returns both ends of a connection; the first is carried by an h1.Conn.
+// parkable returns an h1.Conn on one end of a connection, and the other end.
 func parkable(t *testing.T) (*h1.Conn, net.Conn) {
 	t.Helper()
 	near, far := tcpPair(t)
 	return h1.NewConn(near, h1.Options{}), far
 }
 
-// Who has parked is woken once, whoever has a reason, and nobody watches after that.
+// A parked reader is woken once, even if there are several reasons, and is no longer watched after
+// that.
 func TestParkedReaderIsWokenOnce(t *testing.T) {
 	for how, f := range map[string]func(c *h1.Conn, w *watcher){
 		"something has come": func(_ *h1.Conn, w *watcher) { w.ready() },
@@ -48,7 +49,7 @@ func TestParkedReaderIsWokenOnce(t *testing.T) {
 			if f(c, w); woken != 1 {
 				t.Errorf("woken %d times at once, want once", woken)
 			}
-			w.ready() // late
+			w.ready() // late event
 			_ = c.Close()
 			if woken != 1 || w.left != 1 {
 				t.Errorf("woken %d times, and left %d times, want once each", woken, w.left)
@@ -57,8 +58,8 @@ func TestParkedReaderIsWokenOnce(t *testing.T) {
 	}
 }
 
-// What somebody asks for before that is not missed: a connection on which a read would not wait
-// is not parked.
+// A request to wake the reader is not missed if it comes before the park: a connection on which a read
+// would not block is not parked.
 func TestWhatWouldNotWaitIsNotParked(t *testing.T) {
 	for how, f := range map[string]func(c *h1.Conn, far net.Conn){
 		"closed":  func(c *h1.Conn, _ net.Conn) { _ = c.Close() },
@@ -91,7 +92,7 @@ func TestWhatWouldNotWaitIsNotParked(t *testing.T) {
 	}
 }
 
-// PeekFor waits for as long as it may, and what comes later is there for the next.
+// PeekFor waits for up to its timeout. Data that arrives later is available to the next call.
 func TestPeekForEnds(t *testing.T) {
 	c, far := parkable(t)
 	if p, err := c.PeekFor(time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -15,17 +15,16 @@ import (
 	"shardway/proxy/h1"
 )
 
-// wire is a TCP connection within a network namespace of its own, where what goes
-// one way can be lost.
+// wire is a TCP connection in a network namespace of its own. The segments of either direction can be
+// dropped.
 type wire struct {
 	t    *testing.T
-	near net.Conn // probed as streams between nodes are
+	near net.Conn // with the same probes as connections between nodes
 	far  net.Conn
-	h    *h1.Conn // near's
+	h    *h1.Conn // the Conn of near
 }
 
-// newWire makes a wire. The namespace is that of the test's thread, which ends with
-// the test.
+// newWire creates a wire. The namespace belongs to the thread of the test and ends with it.
 func newWire(t *testing.T) *wire {
 	t.Helper()
 	if err := netns.Filters(); err != nil {
@@ -69,7 +68,7 @@ func (w *wire) run(stdin, name string, args ...string) {
 	}
 }
 
-// lose drops the segments that come from c.
+// lose drops the segments that are sent by c.
 func (w *wire) lose(c net.Conn) {
 	w.t.Helper()
 	_, port, err := net.SplitHostPort(c.LocalAddr().String())
@@ -87,7 +86,7 @@ func (w *wire) restore() {
 	w.run("", "nft", "delete", "table", "ip", "lost")
 }
 
-// exchange sends a byte there and one back, and returns once each is acknowledged.
+// exchange sends one byte in each direction and returns once both are acknowledged.
 func (w *wire) exchange() {
 	w.t.Helper()
 	for _, c := range [][2]net.Conn{{w.near, w.far}, {w.far, w.near}} {
@@ -122,7 +121,7 @@ func (w *wire) info(c net.Conn) (info *unix.TCPInfo) {
 	return info
 }
 
-// pause waits for as long as Hear asks to, or a little longer.
+// pause waits for as long as Hear requests, or a little longer.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -132,10 +131,10 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// A path that has died is found dead by two words that do not come. It used to take
-// three seconds, for the kernel lets a second pass between two probes; and so it did
-// with a request on its way that was lost, as the other end's own probes came in. What counts is how long Hear asked to wait in all, not how long that took
-// on a busy machine.
+// A dead path is detected after two unanswered probes. Once, it took three seconds, because the kernel
+// waits a second between two probes. The same happened with a lost request in flight, because the
+// other end's own probes arrived. The test counts the time that Hear requested in total, not the real
+// time on a busy machine.
 func TestDeadPathIsDetected(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -175,9 +174,9 @@ func TestDeadPathIsDetected(t *testing.T) {
 	}
 }
 
-// One lost word is no dead path. The next one has to come late enough for the other
-// end's kernel to answer it, which answers one in half a second: of three within a
-// quarter it left two alone, and a single lost segment looked like a dead path.
+// One lost probe does not make a path dead. The next probe must be late enough for the peer's kernel,
+// which answers one in half a second. Once, three probes were sent within 250 ms, the kernel did not
+// answer two of them, and a single lost segment looked like a dead path.
 func TestLostProbeIsNoDeadPath(t *testing.T) {
 	w := newWire(t)
 	w.exchange()
@@ -196,7 +195,7 @@ func TestLostProbeIsNoDeadPath(t *testing.T) {
 	}
 }
 
-// A path on which nothing happens is looked at once a second.
+// An idle path is checked once a second.
 func TestQuietPathIsLeftAlone(t *testing.T) {
 	w := newWire(t)
 	w.exchange()

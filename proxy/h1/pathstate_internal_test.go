@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A path is dead when the other kernel owes an answer, was reminded more than once and
-// has been silent for as long as that takes: a lost segment, a pause of the other
-// machine or a connection on which nothing is owed is none.
+// A path is dead if the peer's kernel owes an acknowledgement, has been probed more than once, and has
+// been silent for long enough. A lost segment, a pause of the other machine, or an idle connection
+// does not make a path dead.
 func TestPathIsDeadAfterUnansweredProbes(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tc := range []struct {

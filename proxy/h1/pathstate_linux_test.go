@@ -12,8 +12,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// Who does not read is slow and not gone: its kernel answers. The connection is looked
-// at until the kernel has asked three times whether there is room again.
+// A peer that does not read is slow, not dead, because its kernel answers. The connection is checked
+// until the kernel has sent three zero-window probes.
 func TestPathOfSlowReaderIsAlive(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestPathOfSlowReaderIsAlive(t *testing.T) {
 	}
 	defer shut(t, other)
 	c := h1.NewConn(conn, h1.Options{})
-	for _, at := range []time.Duration{0, 100 * time.Millisecond} { // until nothing more is taken
+	for _, at := range []time.Duration{0, 100 * time.Millisecond} { // until the socket accepts nothing more
 		_ = conn.SetWriteDeadline(time.Now().Add(at + time.Millisecond))
 		for err = nil; err == nil; {
 			_, err = conn.Write(make([]byte, 1<<20))

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passed passes an answer of 2 MiB on with the given buffers, and returns how much of its
-// body arrived.
+// passed forwards a response of 2 MiB with the given buffers and returns how much of its body arrived.
 func passed(t *testing.T, buffers *Buffers) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +37,7 @@ func passed(t *testing.T, buffers *Buffers) int {
 		t.Cleanup(func() { _, _ = near[i].Close(), far[i].Close() })
 	}
 	go func() {
-		_, _ = io.WriteString(far[0], "HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n"+strings.Repeat("x", 2<<20)) // the reader tells
+		_, _ = io.WriteString(far[0], "HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n"+strings.Repeat("x", 2<<20)) // the reader reports an error
 	}()
 	arrived := make(chan int, 1)
 	go func() {
@@ -58,8 +57,8 @@ func passed(t *testing.T, buffers *Buffers) int {
 	return <-arrived
 }
 
-// Without a pipe an answer is copied: where as many as may are lent, and where the kernel,
-// or a filter of system calls, does not splice; that is asked once.
+// Without a pipe, a response is copied: when the limit of pipes is reached, and when the kernel or a
+// seccomp filter does not support splice. The support is checked once.
 func TestSpliceDoesWithoutPipes(t *testing.T) {
 	crowded := &Buffers{}
 	crowded.pipes.inUse.Store(maxPipes)
@@ -75,7 +74,7 @@ func TestSpliceDoesWithoutPipes(t *testing.T) {
 	refusing := &Buffers{}
 	refusing.pipes.unused.New = func() any {
 		asked++
-		fd := int(file.Fd()) // no pipe: the kernel says EINVAL
+		fd := int(file.Fd()) // not a pipe: the kernel returns EINVAL
 		q := &pipe{fds: [2]int{fd, fd}}
 		q.fillStep, q.drainStep = q.fill, q.drain
 		return q
@@ -85,7 +84,7 @@ func TestSpliceDoesWithoutPipes(t *testing.T) {
 	}
 }
 
-// Pipes that nobody uses any more are closed: their descriptors are those of connections.
+// Unused pipes are closed, because connections need their descriptors.
 func TestUnreferencedPipesAreClosed(t *testing.T) {
 	var p pipes
 	q := p.get()
@@ -115,7 +114,7 @@ func TestUnreferencedPipesAreClosed(t *testing.T) {
 	runtime.KeepAlive(&p)
 }
 
-// dup returns another descriptor of the same end.
+// dup duplicates the descriptor of a pipe's end.
 func dup(t *testing.T, fd int) int {
 	t.Helper()
 	n, err := unix.Dup(fd)
@@ -125,8 +124,7 @@ func dup(t *testing.T, fd int) int {
 	return n
 }
 
-// A pipe that still holds something of an answer is nobody's after that: it is closed, and not
-// lent again.
+// A pipe that still contains data of a response is closed and not reused.
 func TestPipeWithDataIsNotReused(t *testing.T) {
 	var p pipes
 	for held, want := range []error{nil, unix.EPIPE} {
@@ -134,7 +132,7 @@ func TestPipeWithDataIsNotReused(t *testing.T) {
 		if q == nil {
 			t.Fatal("there is no pipe")
 		}
-		end, err := unix.Dup(q.fds[1]) // which tells whether the other end is open
+		end, err := unix.Dup(q.fds[1]) // shows whether the other end is open
 		if err != nil {
 			t.Fatal(err)
 		}

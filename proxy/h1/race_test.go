@@ -2,5 +2,5 @@
 
 package h1_test
 
-// raceEnabled tells that the race detector makes pools forget.
+// raceEnabled reports whether the race detector is active. With it, a sync.Pool drops some objects.
 const raceEnabled = true

@@ -2,8 +2,8 @@ package h1
 
 import "testing"
 
-// A head may be read twice from the same buffer: first without waiting, then by a goroutine.
-// A framing field that is refused must be refused again.
+// A header section may be parsed twice in the same buffer: first without blocking, then by a
+// goroutine. A framing field that is refused must be refused again.
 func TestRefusedFramingFieldIsNotChanged(t *testing.T) {
 	for _, text := range []string{"Content-Length : 2", "content-length\t: 2", "Transfer-Encoding : chunked", "Content-Length: 2\x01", "Transfer-Encoding: chunked\x7f", "(Content-Length: 2"} {
 		b := []byte(text)

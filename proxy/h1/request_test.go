@@ -12,10 +12,10 @@ import (
 	"shardway/proxy/h1"
 )
 
-// canned is a connection on which all bytes have come in, cut into pieces, and
-// the peer has closed.
+// canned is a connection with fixed bytes to read, split into pieces. After them, the peer has closed
+// it.
 type canned struct {
-	net.Conn // nil: what the tests do not need
+	net.Conn // nil: methods that the tests do not use
 	pieces   []string
 	sent     strings.Builder
 }
@@ -59,7 +59,7 @@ func wantStatus(t *testing.T, err error, status int) {
 	}
 }
 
-// header returns a request with those lines behind Host.
+// header returns a request with these lines after Host.
 func header(lines string) string {
 	return "GET / HTTP/1.1\r\nHost: h\r\n" + lines + "\r\n"
 }
@@ -235,7 +235,7 @@ func TestAcceptedRequests(t *testing.T) {
 	tests := []struct {
 		name  string
 		bytes string
-		want  string // method, target, host, kind, flags
+		want  string // method, target, host, body framing, flags
 	}{
 		{"plain", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", "GET / h none keep"},
 		{"one empty line before", "\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", "GET / h none keep"},
@@ -279,7 +279,8 @@ func TestAcceptedRequests(t *testing.T) {
 		{"upgrade not named", header("Upgrade: websocket\r\n"), "GET / h none keep"},
 		{"upgrade to nothing", header("Connection: upgrade\r\n"), "GET / h none keep"},
 		{"upgrade to h2c", header("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: a\r\n"), "GET / h none keep"},
-		// What would carry requests that nobody judges, under the names of drafts too.
+		// A protocol that would carry requests past the proxy is not switched to, including under its
+		// draft names.
 		{"upgrade to an old h2c", header("Connection: Upgrade\r\nUpgrade: websocket, H2C-14\r\n"), "GET / h none keep"},
 		{"upgrade to HTTP/2.0", header("Connection: Upgrade\r\nUpgrade: HTTP/2.0\r\n"), "GET / h none keep"},
 		{"upgrade to TLS", header("Connection: Upgrade\r\nUpgrade: x\r\nUpgrade: TLS/1.2, HTTP/1.1\r\n"), "GET / h none keep"},

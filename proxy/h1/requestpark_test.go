@@ -11,12 +11,13 @@ import (
 	"shardway/proxy/h1"
 )
 
-// TestRequestParkEndsOnlyAWait has it end one wait after another, and no request.
+// TestRequestParkEndsOnlyAWait checks that RequestPark ends the wait for a request, repeatedly, and
+// never a request.
 func TestRequestParkEndsOnlyAWait(t *testing.T) {
 	piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		var r h1.Request
-		c.RequestPark() // nobody waits
+		c.RequestPark() // no reader is waiting
 		for range 2 {
 			time.AfterFunc(time.Second, c.RequestPark)
 			began := time.Now()
@@ -25,7 +26,7 @@ func TestRequestParkEndsOnlyAWait(t *testing.T) {
 			}
 		}
 		time.AfterFunc(30*time.Second, func() { writeString(t, peer, "GET / HTTP/1.1\r\n") })
-		time.AfterFunc(33*time.Second, c.RequestPark) // a head has begun
+		time.AfterFunc(33*time.Second, c.RequestPark) // after a part of the headers has arrived
 		time.AfterFunc(35*time.Second, func() { writeString(t, peer, "Host: h\r\n\r\n") })
 		if err := c.ReadRequest(&r); err != nil {
 			t.Errorf("ReadRequest = %v, want a request", err)
@@ -41,7 +42,7 @@ func TestRequestParkEndsOnlyAWait(t *testing.T) {
 	})
 }
 
-// alarmed calls f when bytes have been read, before their reader has them.
+// alarmed is a connection that calls f after bytes were read and before its reader gets them.
 type alarmed struct {
 	net.Conn
 	f func()
@@ -55,7 +56,7 @@ func (a *alarmed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What has come when the wait is ended is a request as any other, and has the time of one.
+// Bytes that have arrived when the wait ends are read as an ordinary request with its usual timeout.
 func TestRequestParkIsIgnoredAfterData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

@@ -6,8 +6,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// What was done to a connection that is over does not show in the one that has its memory: it
-// is read, counts from zero, and can be closed.
+// A Conn that reuses the memory of a closed one is not affected by it: it can be read, its counters
+// start at zero, and it can be closed.
 func TestResetConnIsAnotherOne(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})

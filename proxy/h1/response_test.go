@@ -104,7 +104,7 @@ func TestAcceptedAnswers(t *testing.T) {
 		{"unknown code", "GET", "HTTP/1.1 799 Odd\r\nContent-Length: 0\r\n\r\n", "799 Odd length keep"},
 		{"100", "POST", "HTTP/1.1 100 Continue\r\n\r\n", "100 Continue none keep interim"},
 		{"103", "GET", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", "103 Early Hints none keep interim"},
-		// A message without a body ends with its head, whatever it says: nothing may follow.
+		// A message without a body ends with its headers, whatever they say. No bytes may follow.
 		{"204 in chunks", "GET", "HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "204 No none"},
 		{"204 with a length", "GET", "HTTP/1.1 204 No\r\nContent-Length: 3\r\n\r\nabc", "204 No none"},
 		{"204 with a bad length", "GET", "HTTP/1.1 204 No\r\nContent-Length: x\r\n\r\n", "204 No none"},
@@ -146,7 +146,7 @@ func TestAcceptedAnswers(t *testing.T) {
 				if got.String() != tt.want {
 					t.Errorf("got %q, want %q", got.String(), tt.want)
 				}
-				if r.Repairs() == "" { // else fasthttp may refuse it
+				if r.Repairs() == "" { // otherwise fasthttp may reject it
 					answerAsFasthttp(t, &r)
 				}
 			}
@@ -162,8 +162,8 @@ func TestDroppedFieldWithABadNameIsARepair(t *testing.T) {
 	}
 }
 
-// After an interim response that announced a body, bytes of that body could be taken for a
-// response: the connection ends with the final one.
+// After an interim response that announces a body, bytes of that body could be parsed as a response.
+// The connection ends with the final response.
 func TestConnectionEndsAfterAnInterimResponseThatAnnouncedABody(t *testing.T) {
 	c := over("HTTP/1.1 103 A\r\nContent-Length: 3\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	var r h1.Response

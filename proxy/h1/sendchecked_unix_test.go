@@ -16,7 +16,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// asking makes a Conn that is about to ask: something is buffered.
+// asking returns a Conn with a buffered request.
 func asking(t *testing.T, near net.Conn) *h1.Conn {
 	t.Helper()
 	c := h1.NewConn(near, h1.Options{Timeouts: h1.Timeouts{Write: time.Minute}})
@@ -24,8 +24,8 @@ func asking(t *testing.T, near net.Conn) *h1.Conn {
 	return c
 }
 
-// What an app says after its answer would be taken for the answer to the next request,
-// which is somebody else's.
+// A request is not sent on a connection with unsolicited data, because the data would be read as its
+// response, and the request may belong to another client.
 func TestAskSendsNothingUnlessItIsQuiet(t *testing.T) {
 	for name, disturb := range map[string]func(t *testing.T, far net.Conn){
 		"an answer nobody asked for": func(t *testing.T, far net.Conn) {
@@ -67,8 +67,8 @@ func TestSendCheckedObservesPrecondition(t *testing.T) {
 	}
 }
 
-// The answer may be there before the wait for it begins, and a request may be more than
-// the socket takes at once: neither is lost, and while it waits it holds no buffer.
+// The response may arrive before the wait for it begins, and a request may be larger than the socket
+// buffer. No data is lost, and the Conn holds no buffer while it waits.
 func TestAskWaitsForTheAnswer(t *testing.T) {
 	near, far := tcpPair(t)
 	lent := new(atomic.Int64)
@@ -92,7 +92,7 @@ func TestAskWaitsForTheAnswer(t *testing.T) {
 				t.Errorf("%d bytes of body came, %v", len(b), err)
 			}
 			for len(asks) == 0 && lent.Load() != 0 {
-				runtime.Gosched() // it has sent, and gives its buffer back
+				runtime.Gosched() // until it has sent the request and released its buffer
 			}
 			writeString(t, far, "HTTP/1.1 204 No Content\r\n\r\n")
 		}()
@@ -112,7 +112,7 @@ func TestAskWaitsForTheAnswer(t *testing.T) {
 	}
 }
 
-// One that another goroutine closes while it waits for the answer.
+// The wait for the response ends when another goroutine closes the connection.
 func TestAskEndsWithTheConn(t *testing.T) {
 	near, far := tcpPair(t)
 	c := asking(t, near)

@@ -49,10 +49,11 @@ func TestStopIdleOnASocketReadsWhatIsThere(t *testing.T) {
 	}
 }
 
-// A process that was stopped for longer than a client's idle connection had left closed it
-// under the request that had come meanwhile.
+// A request that has arrived is read even if the idle timeout has expired. Once, a process that was
+// paused for longer than the remaining idle time closed the connection, although a request had arrived
+// meanwhile.
 func TestRequestIsReadAlsoIfTheTimeIsOver(t *testing.T) {
-	for range 20 { // the clock may not have moved on before the first look
+	for range 20 { // the clock may not have advanced before the first check
 		near, far := tcpPair(t)
 		c := h1.NewConn(near, h1.Options{Timeouts: h1.Timeouts{First: time.Nanosecond}})
 		writeString(t, far, header(""))
@@ -67,7 +68,7 @@ func TestRequestIsReadAlsoIfTheTimeIsOver(t *testing.T) {
 	}
 }
 
-// waitReadable returns once nc has something to read.
+// waitReadable returns once nc is readable.
 func waitReadable(nc net.Conn) {
 	for c := h1.NewConn(nc, h1.Options{}); c.IsAlive(); {
 		runtime.Gosched()
@@ -122,7 +123,7 @@ func TestLongBodyGoesThroughSockets(t *testing.T) {
 	}
 }
 
-// watched watches a connection; the channel is closed when its client has left.
+// watched watches a connection. The channel is closed when the client has disconnected.
 func watched(c *h1.Conn) <-chan struct{} {
 	gone := make(chan struct{})
 	c.WatchDisconnect(func() { close(gone) })
@@ -134,11 +135,11 @@ func TestWatchSeesTheClientLeave(t *testing.T) {
 	leaves(t, h1.NewConn(near, h1.Options{}), far)
 }
 
-// leaves has the client at the far end leave a connection that is watched.
+// leaves disconnects the client at the far end of a watched connection.
 func leaves(t *testing.T, c *h1.Conn, far net.Conn) {
 	t.Helper()
 	gone := watched(c)
-	writeString(t, far, header("")) // bytes do not hide the FIN, nor count as one
+	writeString(t, far, header("")) // bytes neither hide the FIN nor count as one
 	shut(t, far)
 	<-gone
 	if !c.StopWatch() {
@@ -239,7 +240,7 @@ func TestLingeringCloseLetsTheAnswerArrive(t *testing.T) {
 	<-done
 }
 
-// wrapped is a connection with something around it, as package peer makes them.
+// wrapped is a connection with a wrapper, as in package peer.
 type wrapped struct{ net.Conn }
 
 func (w wrapped) SyscallConn() (syscall.RawConn, error) {
@@ -276,7 +277,7 @@ func TestIdleConnsHoldNoBuffer(t *testing.T) {
 	const conns, most = 200, 4 << 10
 	heap := func() uint64 {
 		runtime.GC()
-		runtime.GC() // pools forget with the second
+		runtime.GC() // a sync.Pool drops its objects in the second collection
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
@@ -357,9 +358,8 @@ func TestTunnelTakesEarlyBytes(t *testing.T) {
 	}
 }
 
-// A client whose request came in between the last look at its idle connection and the
-// close of that lost it. So the end follows the look at once, and not when its goroutine
-// comes to closing.
+// The sending side is closed immediately after the last check for a request, not when the goroutine
+// closes the connection. Once, a request was lost that arrived in between.
 func TestEndOfAnIdleConnectionFollowsTheLastLook(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -382,7 +382,7 @@ func TestEndOfAnIdleConnectionFollowsTheLastLook(t *testing.T) {
 			if err := c.ReadRequest(&r); err != nil {
 				t.Fatalf("ReadRequest of one that had arrived = %v", err)
 			}
-			writeString(t, near, "alive") // the end does not come while there is a request to answer
+			writeString(t, near, "alive") // the sending side stays open while there is a request to answer
 			if err := c.ReadRequest(&r); err == nil {
 				t.Fatal("ReadRequest of nothing: no error")
 			}

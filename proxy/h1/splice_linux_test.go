@@ -19,7 +19,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// farTime is for how long the far ends wait for anything.
+// farTime is the timeout of the far ends.
 const farTime = 10 * time.Second
 
 // hop is a proxy between an app and a client, each at the far end of a socket.
@@ -30,7 +30,7 @@ type hop struct {
 	res            h1.Response
 	buffers        *h1.Buffers
 	lent, spliced  atomic.Int64
-	written, taken int64 // by the last Copy: as the socket tells, and as it does
+	written, taken int64 // bytes of the last Copy: as counted by the socket, and as returned
 }
 
 func newHop(t *testing.T, timeouts h1.Timeouts) *hop {
@@ -40,7 +40,7 @@ func newHop(t *testing.T, timeouts h1.Timeouts) *hop {
 	return h.with(h.buffers, timeouts)
 }
 
-// with opens the connections.
+// with opens the connections and returns h.
 func (h *hop) with(buffers *h1.Buffers, timeouts h1.Timeouts) *hop {
 	h.t.Helper()
 	var near net.Conn
@@ -54,7 +54,8 @@ func (h *hop) with(buffers *h1.Buffers, timeouts h1.Timeouts) *hop {
 	return h
 }
 
-// pass passes one answer on, but for its end.
+// pass forwards one response without its end. It returns the writer, and the errors of reading and
+// writing.
 func (h *hop) pass() (w *h1.Writer, rerr, werr error) {
 	if err := h.up.ReadResponse(&h.res, []byte("GET")); err != nil {
 		h.t.Errorf("ReadResponse: %v", err)
@@ -67,7 +68,7 @@ func (h *hop) pass() (w *h1.Writer, rerr, werr error) {
 	return w, rerr, werr
 }
 
-// passWhole passes one answer on, in another goroutine, and tells when it is done.
+// passWhole forwards one response in another goroutine. The channel receives its result.
 func (h *hop) passWhole() <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -81,7 +82,7 @@ func (h *hop) passWhole() <-chan error {
 	return done
 }
 
-// result waits for what became of an answer, for longer than the far ends do.
+// result waits for the result of a response, for longer than farTime.
 func result(t *testing.T, done <-chan error) error {
 	t.Helper()
 	select {
@@ -93,7 +94,7 @@ func result(t *testing.T, done <-chan error) error {
 	}
 }
 
-// noise returns n bytes of which no two places look alike.
+// noise returns n pseudo-random bytes, so that each position can be recognized.
 func noise(n int) string {
 	var seed [32]byte
 	p := make([]byte, n)
@@ -101,7 +102,7 @@ func noise(n int) string {
 	return string(p)
 }
 
-// chunks frames a body in chunks of the given sizes.
+// chunks encodes a body in chunks of the given sizes.
 func chunks(body string, sizes ...int) string {
 	var b strings.Builder
 	for _, n := range sizes {
@@ -114,8 +115,8 @@ func chunks(body string, sizes ...int) string {
 	return b.String() + "0\r\nX-Last: 1\r\n\r\n"
 }
 
-// longAnswer is one by which something could be lost or added. The kernel moves some of it,
-// none, or that depends on how much comes with the head.
+// longAnswer is a response in which splicing could lose or add bytes. The kernel moves all of it,
+// none, or a part that depends on how much arrives with the headers.
 type longAnswer struct {
 	head, bytes, body string
 	spliced, copied   bool
@@ -136,8 +137,7 @@ func longAnswers() map[string]longAnswer {
 	return all
 }
 
-// What goes within the kernel arrives byte by byte, nothing more and nothing less: the
-// answer behind it is the next one's, on both sides.
+// A spliced response arrives unchanged. Bytes after it belong to the next response, at both ends.
 func TestSplicedAnswersAreWhole(t *testing.T) {
 	for name, a := range longAnswers() {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestSplicedAnswersAreWhole(t *testing.T) {
 	}
 }
 
-// differ returns where two texts differ first.
+// differ returns the first position where two texts differ.
 func differ(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -184,7 +184,8 @@ func differ(a, b string) int {
 	return min(len(a), len(b))
 }
 
-// A client of HTTP/1.0 gets chunks without their frames, and then the end.
+// A client of HTTP/1.0 gets the data of chunks without their framing, and then the end of the
+// connection.
 func TestSplicedChunksLoseTheirFrames(t *testing.T) {
 	h := newHop(t, h1.Timeouts{Body: 5 * time.Second, Write: 5 * time.Second})
 	body := noise(2 << 20)
@@ -208,7 +209,7 @@ func TestSplicedChunksLoseTheirFrames(t *testing.T) {
 	}
 }
 
-// Uploads, and what comes by TLS or another wrapper, are copied.
+// Uploads are copied, and so are connections with TLS or another wrapper.
 func TestSpliceLeavesUploadsAndWrappersAlone(t *testing.T) {
 	h := newHop(t, h1.Timeouts{Body: 5 * time.Second, Write: 5 * time.Second})
 	body := noise(2 << 20)
@@ -241,9 +242,9 @@ func TestSpliceLeavesUploadsAndWrappersAlone(t *testing.T) {
 	}
 }
 
-// The head, and what came with it, does not wait for more to come, and the last bytes of
-// a body of known length are still here when all of it has come: who has the answer's
-// end has not been told before the run has ended.
+// The headers, and the bytes that arrived with them, are sent without waiting for more. The last bytes
+// of a body of known length are kept until the end, so no client gets the end of a response before the
+// run has ended.
 func TestSplicedAnswersBeginAtOnceAndEndWithClose(t *testing.T) {
 	h := newHop(t, h1.Timeouts{})
 	body := noise(1 << 20)
@@ -288,8 +289,8 @@ func TestSplicedAnswersBeginAtOnceAndEndWithClose(t *testing.T) {
 	shut(t, res.Body)
 }
 
-// An app that dies, one that pauses for too long, and one whose connection is closed
-// here: the answer is cut, and no pipe keeps some of it for another.
+// The response is visibly truncated if the app crashes, if it pauses for too long, or if its
+// connection is closed by the node. No pipe keeps data for another response.
 func TestSplicedAnswersAreCutVisibly(t *testing.T) {
 	framed := map[string]string{
 		"by length": "Content-Length: 4194304\r\n\r\n",
@@ -350,9 +351,9 @@ func TestSplicedAnswersAreCutVisibly(t *testing.T) {
 	}
 }
 
-// A client that reads nothing is given up after the time-out of writes, and what it was
-// sent counts; a cut reaches who waits for it. What was on its way to it is nobody
-// else's.
+// A client that does not read is aborted after the write timeout, and the bytes that it was sent are
+// counted. Cancelling the run wakes the blocked writer. Data in the pipe does not reach another
+// client.
 func TestSpliceToReaderThatStalls(t *testing.T) {
 	body := noise(64 << 20)
 	for name, tc := range map[string]struct {
@@ -363,7 +364,7 @@ func TestSpliceToReaderThatStalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHop(t, h1.Timeouts{Write: tc.write})
 			app := h.app
-			go func() { _, _ = io.WriteString(app, "HTTP/1.1 200 OK\r\nContent-Length: 67108864\r\n\r\n"+body) }() // until it is closed
+			go func() { _, _ = io.WriteString(app, "HTTP/1.1 200 OK\r\nContent-Length: 67108864\r\n\r\n"+body) }() // until the connection is closed
 			done := h.passWhole()
 			for began := time.Now(); h.spliced.Load() == 0; time.Sleep(time.Millisecond) {
 				if time.Since(began) > farTime {
@@ -377,7 +378,7 @@ func TestSpliceToReaderThatStalls(t *testing.T) {
 				t.Errorf("Copy = %v, want %v", err, tc.want)
 			}
 			shut(t, h.up)
-			_ = h.down.Close() // perhaps a second time
+			_ = h.down.Close() // may be the second call
 			got, _ := io.ReadAll(h.client)
 			_, sent, ok := bytes.Cut(got, []byte("\r\n\r\n"))
 			if !ok || !strings.HasPrefix(body, string(sent)) || int64(len(got)) != h.written {

@@ -13,7 +13,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// piped runs f in a bubble with a Conn over one end of an in-memory pipe.
+// piped runs f in a synctest bubble with a Conn on one end of an in-memory pipe.
 func piped(t *testing.T, timeouts h1.Timeouts, f func(t *testing.T, c *h1.Conn, peer net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,10 +41,11 @@ func TestIdleClientTimesOut(t *testing.T) {
 	})
 }
 
-// Who has looked at the clock says what it showed, for the wait and for nothing after it.
+// A caller that has read the clock passes the time. It is used for the wait, and not for later
+// timeouts.
 func TestOnlyTheWaitIsCountedFromWhenTheCallerLooked(t *testing.T) {
 	for said, after := range map[string]time.Duration{
-		"":                          40 * time.Second, // a minute from when the caller looked
+		"":                          40 * time.Second, // one minute after the caller read the clock
 		"GET / HTTP/1.1\r\nHost: h": 15*time.Second + 10*time.Second,
 	} {
 		piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
@@ -52,7 +53,7 @@ func TestOnlyTheWaitIsCountedFromWhenTheCallerLooked(t *testing.T) {
 			began := time.Now()
 			go func() {
 				if time.Sleep(15 * time.Second); said != "" {
-					_, _ = io.WriteString(peer, said) // until it is shut
+					_, _ = io.WriteString(peer, said) // until it is closed
 				}
 			}()
 			var r h1.Request
@@ -281,16 +282,16 @@ func TestCopySendsWhatIsThereAtOnce(t *testing.T) {
 	}
 }
 
-// A byte now and then renewed the time-out of a pause for ever.
+// A body below the minimum rate times out. Once, an occasional byte renewed the pause timeout forever.
 func TestBodyTimesOutBelowItsRate(t *testing.T) {
 	const patience = 10 * time.Second
 	for _, tc := range []struct {
 		name        string
-		piece, rate int64 // a second
+		piece, rate int64 // bytes per second
 		lull        time.Duration
-		in          time.Duration // when it ends; zero: whole
+		in          time.Duration // when the body times out; zero: it is complete
 	}{
-		{"below it", 50, 100, 0, 20 * time.Second}, // patience, and what has come by then allows as much again
+		{"below it", 50, 100, 0, 20 * time.Second}, // the initial allowance, and as much again for the bytes received by then
 		{"at it", 100, 100, 0, 0},
 		{"any", 1, 0, 0, 0},
 		{"at it, and nobody asks for a while", 100, 100, time.Minute, 0},
@@ -315,7 +316,7 @@ func TestBodyTimesOutBelowItsRate(t *testing.T) {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				time.Sleep(tc.lull) // what nobody waits for counts as no time
+				time.Sleep(tc.lull) // time in which no reader waits does not count
 				_, err := io.Copy(io.Discard, &r.Body)
 				took := time.Since(began)
 				if tc.in == 0 && err != nil {

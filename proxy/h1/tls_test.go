@@ -16,7 +16,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// tlsPair returns both ends of a TLS connection over TCP, and the sockets below.
+// tlsPair returns both ends of a TLS connection over TCP.
 func tlsPair(t *testing.T) (near, far *tls.Conn) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -62,8 +62,8 @@ func TestStoppedWatchLeavesTLSReadable(t *testing.T) {
 	}
 }
 
-// The client's end of TLS reads ahead: what has come with the answer is in no
-// socket any more, and would be taken for the next answer.
+// crypto/tls reads ahead: data that arrived with the response is in its buffer, not in the socket. It
+// would be read as the next response.
 func TestAliveUnderTLS(t *testing.T) {
 	const answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 	for _, tc := range []struct {
@@ -94,7 +94,7 @@ func TestAliveUnderTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !tc.alive && c.IsAlive() {
-				// What was sent after the answer may not have arrived with it.
+				// Data that was sent after the response may not have arrived with it.
 				waitReadable(client.NetConn())
 			}
 			if alive := c.IsAlive(); alive != tc.alive {
@@ -103,7 +103,7 @@ func TestAliveUnderTLS(t *testing.T) {
 			if !tc.alive {
 				return
 			}
-			writeString(t, server, answer) // and it can still be read
+			writeString(t, server, answer) // and the response can still be read
 			if err := c.ReadResponse(&res, []byte("GET")); err != nil || res.Status() != 200 {
 				t.Errorf("after Alive: %v", err)
 			}
@@ -111,7 +111,8 @@ func TestAliveUnderTLS(t *testing.T) {
 	}
 }
 
-// A goodbye would wait for five seconds behind bytes that nobody reads.
+// An abort under TLS does not send a close_notify, which would wait up to five seconds if the peer
+// does not read.
 func TestCutUnderTLSIsAtOnceAndNoEnd(t *testing.T) {
 	near, far := tlsPair(t)
 	c := h1.NewConn(near, h1.Options{Timeouts: h1.Timeouts{Write: time.Minute}})

@@ -14,8 +14,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// stuffed fills what the sockets of a connection take without its far end reading,
-// and returns how much that was.
+// stuffed fills the socket buffers of a connection and returns the number of bytes. The far end does
+// not read.
 func stuffed(t *testing.T, conn syscall.Conn) (n int) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
@@ -38,8 +38,8 @@ func stuffed(t *testing.T, conn syscall.Conn) (n int) {
 	return n
 }
 
-// A write has no deadline but where the socket takes nothing: it ends by the time-out
-// of writes, or by what the gate allows, and no deadline stays for the next write.
+// A write sets a deadline only if the socket accepts no more. It ends by the write timeout or by the
+// limit of the gate, and the next write has no deadline.
 func TestWriteToASocketThatTakesNothingIsBounded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		timeout, gate time.Duration
@@ -61,7 +61,7 @@ func TestWriteToASocketThatTakesNothingIsBounded(t *testing.T) {
 	}
 }
 
-// noted is a connection that notes the deadlines of its writes.
+// noted is a connection that records its write deadlines.
 type noted struct {
 	wrapped
 

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// What came in between the last look at a listener and its close was reset, with a request
-// in it. So the look ends the listener, and whoever comes then is refused.
+// The last check of a listener's backlog also ends the listener, so later connections are refused.
+// Once, connections that arrived between this check and the close were reset together with their
+// requests.
 func TestDrainingBacklogEndsListener(t *testing.T) {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

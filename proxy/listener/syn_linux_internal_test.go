@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listenTCP listens as a node does: without Multipath TCP, whose sockets take no filter.
+// listenTCP listens as a node does: without Multipath TCP, whose sockets do not support filters.
 func listenTCP(t *testing.T, address string) net.Listener {
 	t.Helper()
 	var lc net.ListenConfig
@@ -108,14 +108,15 @@ func TestEndingListenerResetsNoConnection(t *testing.T) {
 	}
 }
 
-// The few microseconds that the test above aims at are not met in each run.
+// The race of TestEndingListenerResetsNoConnection lasts microseconds and does not occur in each run,
+// so this test checks the SYN filter itself.
 func TestEndingListenerDropsSYNs(t *testing.T) {
 	ln := listenTCP(t, "127.0.0.1:0")
 	if fds := acceptBacklog(ln); len(fds) != 0 {
 		t.Fatalf("%d connections accepted, want none", len(fds))
 	}
 	_ = rawOf(ln).Control(func(fd uintptr) {
-		var size uint32 // asks for the number of instructions
+		var size uint32 // requests the number of instructions
 		if _, _, err := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, unix.SO_GET_FILTER, 0, uintptr(unsafe.Pointer(&size)), 0); err != 0 || size == 0 {
 			t.Errorf("a filter of %d instructions, %v", size, err)
 		}

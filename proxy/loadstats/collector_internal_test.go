@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A key is looked at now and then, has a place until it is counted, and none if it is so
-// long that a few of them would be much.
+// Only a sample of keys is recorded, each until it is counted. A key that would need too much memory
+// is not recorded.
 func TestKeySamplesAreLimited(t *testing.T) {
 	var l Collector
 	l.Sample([]byte("before there is a cluster"))
@@ -42,10 +42,10 @@ func TestKeySamplesAreLimited(t *testing.T) {
 	}
 }
 
-// Who asks every millisecond gets means over seconds, as who asks now and then.
+// The reported load is an average over seconds, regardless of how often it is requested.
 func TestLoadIsMeasuredOncePerSecond(t *testing.T) {
 	var l Collector
-	l.Update(time.Now()) // nothing is counted yet
+	l.Update(time.Now()) // no request is counted yet
 	l.Start(1)
 	first := l.last
 	l.shards[0].Requests.Add(10)

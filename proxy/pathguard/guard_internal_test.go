@@ -21,13 +21,13 @@ func readings() []reading {
 	return []reading{
 		lenient,
 		func(p string) string { return strings.ReplaceAll(p, `\`, "/") },
-		func(p string) string { return parameters.ReplaceAllString(p, "") }, // servlets
+		func(p string) string { return parameters.ReplaceAllString(p, "") }, // servlet containers
 		func(p string) string { return tails.ReplaceAllString(p, "") },
 		func(p string) string { return slashes.ReplaceAllString(p, "/") },
 		func(p string) string { return path.Clean(p) },
 		resolved,
 		func(p string) string { return strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(p) },
-		func(p string) string { // a server that reads //host as a host
+		func(p string) string { // a server that parses //host as an authority
 			if u, err := url.Parse(p); err == nil {
 				return u.EscapedPath()
 			}
@@ -126,7 +126,7 @@ func TestNestedEscapesTakeLinearTime(t *testing.T) {
 	memory := make([]byte, 0, 1<<20)
 	grow := func(int) []byte { return memory }
 	for path, want := range map[string]bool{
-		"/%" + strings.Repeat("25", 1<<18) + "68ooks": true, // once for each
+		"/%" + strings.Repeat("25", 1<<18) + "68ooks": true, // one step for each escape
 		"/" + strings.Repeat("%25", 1<<18) + "68ooks": false,
 	} {
 		if got := g.Matches(grow, []byte(path)); got != want {

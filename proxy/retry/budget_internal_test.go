@@ -2,7 +2,7 @@ package retry
 
 import "testing"
 
-// A node that has spent its savings sends again what one in five requests earns.
+// A node that has used up its burst retries only one in five requests.
 func TestRetriesStayWithinTheBudget(t *testing.T) {
 	var b Budget
 	b.Fill()

@@ -20,11 +20,10 @@ import (
 	"shardway/proxy/h1"
 )
 
-// FuzzConfiguredKeysAreRead: what the configuration accepts as a source, or a prefix,
-// the proxy runs, and what it refuses, the proxy does not; and a
-// request that carries a key in the source has that key. There were two readers
-// each: query:a b was refused by one and run by the other, /a;b accepted by one and
-// refused by the other once the node began to start.
+// FuzzConfiguredKeysAreRead tests that the configuration and the proxy accept the same sources and
+// prefixes, and that a request with a key in a source has that key. Once, each had its own parser: one
+// rejected query:a b and the other used it, and one accepted /a;b and the other rejected it when the
+// node started.
 func FuzzConfiguredKeysAreRead(f *testing.F) {
 	for _, seed := range []string{
 		"query:a b", "query:a%+b", "query:a;b&c=d", "header:X-Tenant", "header:x_y", "header:Shardway-Key", "header:Connection", "header:é", "cookie:a b", "cookie:sid", "cookie:a;b",
@@ -61,8 +60,8 @@ func FuzzConfiguredKeysAreRead(f *testing.F) {
 	})
 }
 
-// agree reports whether config accepts the setting, and fails unless the proxy is of
-// the same mind.
+// agree reports whether config accepts the setting. It fails the test if the proxy decides
+// differently.
 func agree(t *testing.T, text string, set func(*config.Config), run func(*config.Config) error) bool {
 	t.Helper()
 	c := config.Default()
@@ -79,7 +78,7 @@ func agree(t *testing.T, text string, set func(*config.Config), run func(*config
 	return checked == nil
 }
 
-// readBack has a request carry the key in the source.
+// readBack sends a request with the key in the source and checks the extracted key.
 func readBack(t *testing.T, s keysource.Source, key string) {
 	t.Helper()
 	target, lines, ok := carry(s, key)
@@ -90,7 +89,7 @@ func readBack(t *testing.T, s keysource.Source, key string) {
 	h := h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})
 	f := Extractor{Request: new(h1.Request), Client: new(forwarded.Client)}
 	if err := h.ReadRequest(f.Request); err != nil {
-		if s.Kind != keysource.Header { // of which some mean something
+		if s.Kind != keysource.Header { // some header names have a special meaning
 			t.Fatalf("%q: %v", in, err)
 		}
 		return
@@ -103,8 +102,8 @@ func readBack(t *testing.T, s keysource.Source, key string) {
 	}
 }
 
-// carry returns the target and the lines of a request with a key; false where the
-// source cannot carry that one.
+// carry returns the request target and the header lines of a request with a key. It returns false if
+// the source cannot contain this key.
 func carry(s keysource.Source, key string) (target, lines string, ok bool) {
 	text := strings.IndexFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0 && strings.Trim(key, " \t") == key
 	target = "/"
@@ -131,7 +130,7 @@ func carry(s keysource.Source, key string) (target, lines string, ok bool) {
 	return "", "", false
 }
 
-// script is a connection that says what it was given, and then nothing any more.
+// script is a connection from which a given text is read, and then nothing more.
 type script struct {
 	net.Conn
 	io.Reader
@@ -139,7 +138,7 @@ type script struct {
 
 func (s *script) Read(p []byte) (int, error) { return s.Reader.Read(p) }
 
-// A pair that Args and others decode differently has two readings.
+// A pair that fasthttp's Args and other parsers decode differently is ambiguous.
 func TestIncompleteEscapesAreAmbiguous(t *testing.T) {
 	for query, want := range map[string]string{
 		"user=a%+": "", "user=%+": "", "x=%+&user=a%": "a%", "user=%+b": "% b", "user=a%2": "a%2", "user=a%2+": "a%2 ", "user=%2B%+": "",

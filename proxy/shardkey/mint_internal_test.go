@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// A key is drawn again for as long as its shard belongs to a node that gets no new ones, a
-// bounded number of times, and this node is preferred then.
+// A generated key is drawn again while its shard belongs to a node that should get no new keys, up to
+// a limit. A key of this node is preferred.
 func TestGeneratedKeysAvoidDrainingNodes(t *testing.T) {
 	for name, x := range map[string]struct {
-		places string // of the keys that are drawn, in order; the last one stands for all that follow
-		want   int    // which of them counts
+		places string // of the drawn keys, in order; the last one repeats
+		want   int    // index of the key that is used
 		draws  int
 	}{
 		"the first one may":           {"e", 0, 1},

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzKeys: a key is found in any bytes without a crash, never in memory beyond
-// the request, and spellings of one value give one key.
+// FuzzKeys tests that arbitrary bytes cause no crash, that a key never refers to memory outside the
+// request, and that all spellings of a value give the same key.
 func FuzzKeys(f *testing.F) {
 	f.Add([]byte("x=1&user=a+b%20c&user=d"), []byte("sid=1; sid2=\"2\"; =; sid"), []byte("Example.COM.:8080"), []byte("Bearer e30.eyJzdWIiOiJhIn0.x"))
 	f.Add([]byte("%75ser=x"), []byte("user = 1"), []byte("[::1]:80"), []byte("bearer a.eyJzdWIiOjF9.c"))
@@ -49,8 +49,8 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// lastValue is how PHP, Rails and Django read a query: of several the last counts.
-// Empty ones are no key for anybody.
+// lastValue parses a query as PHP, Rails and Django do: the last of several values is used. An empty
+// value is not a key.
 func lastValue(query, sep string) (last string) {
 	for pair := range strings.SplitSeq(query, sep) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -61,7 +61,7 @@ func lastValue(query, sep string) (last string) {
 	return last
 }
 
-// unescaped is s with + for spaces and percent-decoded; what is no escape stays.
+// unescaped returns s percent-decoded, with a space for +. Invalid escapes are kept.
 func unescaped(s string) string {
 	var out []byte
 	for s = strings.ReplaceAll(s, "+", " "); s != ""; {

@@ -11,7 +11,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// asking returns a request.
+// asking returns a request with this request line.
 func asking(t *testing.T, line string) *h1.Request {
 	t.Helper()
 	r := new(h1.Request)
@@ -22,7 +22,7 @@ func asking(t *testing.T, line string) *h1.Request {
 	return r
 }
 
-// What a path's last answer was says what its next one will be, whatever others are.
+// The prediction for a path uses the size of its last response, whatever other paths do.
 func TestResponseSizePredictionUsesLastSize(t *testing.T) {
 	s := &Predictor{seed: maphash.MakeSeed()}
 	small, large := asking(t, "GET /small?a"), asking(t, "GET /large?b")
@@ -35,7 +35,7 @@ func TestResponseSizePredictionUsesLastSize(t *testing.T) {
 			t.Errorf("%s: %s %s is taken for large: %v, want %v", what, r.Method(), r.Target(), got, is)
 		}
 	}
-	// others are of paths that take the place of none of the two.
+	// The other paths do not occupy the entries of the two tested paths.
 	others := func(n int, are bool) {
 		t.Helper()
 		for i := 0; n > 0; i++ {

@@ -11,9 +11,9 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// state is what a Scanner says of a stream.
+// state is the result of a Scanner for a stream.
 type state struct {
-	frame, message int // where the last whole frame ended, and the last whole message outside of any other
+	frame, message int // end of the last complete frame, and of the last complete message that is not inside another one
 	between, whole bool
 	inMessage      bool
 	closed         bool
@@ -54,7 +54,7 @@ func follow(stream []byte, masked bool, size int) state {
 	return out
 }
 
-// slowly is a plain parser of a whole stream: what Scanner must say, in another way.
+// slowly is a simple reference parser of a complete stream. Its result must equal that of a Scanner.
 func slowly(b []byte, masked bool) state {
 	out := state{between: true, whole: true}
 	message := false
@@ -99,7 +99,8 @@ func slowly(b []byte, masked bool) state {
 	return out
 }
 
-// slowHead reads a head; its length is 0 if it is not complete.
+// slowHead parses a frame header. It returns the payload size, and a header length of 0 if the header
+// is incomplete.
 func slowHead(b []byte, masked, message bool) (size uint64, head int, err error) {
 	op, fin := b[0]&15, b[0]&0x80 != 0
 	switch {
@@ -142,7 +143,7 @@ func slowHead(b []byte, masked, message bool) (size uint64, head int, err error)
 	return size, head, nil
 }
 
-// agree checks a stream at each size of chunks, and cut off at each byte.
+// agree checks a stream at each chunk size, and truncated at each byte.
 func agree(t *testing.T, stream []byte, masked bool) {
 	t.Helper()
 	for end := range len(stream) + 1 {
@@ -155,7 +156,7 @@ func agree(t *testing.T, stream []byte, masked bool) {
 	}
 }
 
-// frame makes one.
+// frame returns an encoded frame.
 func frame(first byte, masked bool, payload string) []byte {
 	b := []byte{first}
 	mask := byte(0)
@@ -181,8 +182,8 @@ func frame(first byte, masked bool, payload string) []byte {
 	return b
 }
 
-// Whatever the chunks, a Scanner says what a plain parser of the whole says: where the
-// last frame and the last message ended, and what is wrong.
+// For all chunk sizes, a Scanner and the reference parser agree on the end of the last frame, the end
+// of the last message, and the error.
 func TestScannerAgreesWithAPlainParser(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	for _, masked := range []bool{false, true} {
@@ -211,7 +212,7 @@ func TestScannerAgreesWithAPlainParser(t *testing.T) {
 	}
 }
 
-// A length is written in as few bytes as it takes, and has 63 bits.
+// A payload length must have the shortest encoding and at most 63 bits.
 func TestScannerRefusesLengths(t *testing.T) {
 	for _, head := range []string{
 		"\x82\x7e\x00\x7d", "\x82\x7f\x00\x00\x00\x00\x00\x00\xff\xff", "\x82\x7f\x80\x00\x00\x00\x00\x00\x00\x00",
@@ -233,7 +234,7 @@ func FuzzScanner(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte, masked bool) { agree(t, stream[:min(len(stream), 300)], masked) })
 }
 
-// A Scanner is on the way of every byte of every kept socket.
+// A Scanner processes every byte of every resumable WebSocket, so it must not allocate.
 func TestScannerAllocatesNothing(t *testing.T) {
 	stream := bytes.Repeat(frame(0x82, true, strings.Repeat("z", 300)), 10)
 	if n := testing.AllocsPerRun(100, func() {
@@ -250,7 +251,7 @@ func TestScannerAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A private word is taken where it is asked for, and says what it carries.
+// A private control frame is accepted only if the caller permits it, and its payload is returned.
 func TestScannerTakesAWordOfItsOwn(t *testing.T) {
 	word := wsframe.AppendControl(nil, 0xf, []byte("moved"), false)
 	s := wsframe.Scanner{ExtraOpcode: 0xf}
