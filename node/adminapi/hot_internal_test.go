@@ -7,7 +7,7 @@ import (
 	"shardway/shardmap"
 )
 
-// A key is one, whoever is asked for it; a shard that has moved is at two nodes for a while.
+// The loads of all nodes are merged: the loads of one key are added up, and a shard that has moved is listed at two nodes for a while.
 func TestLoadsArePutTogether(t *testing.T) {
 	loads := map[string]loadstats.Load{}
 	for i, node := range []string{"a", "b"} {

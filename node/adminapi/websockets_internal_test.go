@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A kept socket counts once, though its client is at one node and its leg at another; one
-// that is not kept counts where its app is.
+// A resumable WebSocket counts once, although its client is connected to one node and its upstream connection to another. Other WebSockets
+// count at the node of their app.
 func TestSocketsArePutTogether(t *testing.T) {
 	got := mergeWebSockets(map[string]WebSocketReport{
 		"b": {{7, 3, 1, 0, 0}, {9, 1, 0, 1, 0}},

@@ -18,8 +18,8 @@ import (
 	"shardway/internal/clock"
 )
 
-// An app that never answered is not waited for: only when it is there, and ends, it may be
-// one that restarts, whatever was before.
+// The shards of an app that never responded do not wait for it. Only an app that has been healthy and then refuses connections may be
+// restarting, whatever happened before.
 func TestAppThatComesAndGoesIsWaitedFor(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	set := Settings{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1, Hold: 8 * time.Second}
@@ -38,7 +38,7 @@ func TestAppThatComesAndGoesIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A Unix socket that is not there is a refused connection, too.
+// A missing Unix socket counts as a refused connection.
 func TestAppRefusesOnASocketToo(t *testing.T) {
 	for err, want := range map[error]bool{syscall.ECONNREFUSED: true, syscall.ENOENT: true, syscall.ECONNRESET: false, context.DeadlineExceeded: false} {
 		if got := Refused(fmt.Errorf("dial: %w", err)); got != want {
@@ -47,8 +47,7 @@ func TestAppRefusesOnASocketToo(t *testing.T) {
 	}
 }
 
-// Each turn is told of once, and what a check failed with only as long as it does: in few
-// words of one line.
+// Each change of health is reported once, and the error of a check only as long as checks fail, as one short line.
 func TestHealthChangesAreReportedOnce(t *testing.T) {
 	runChecks(t, Settings{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}, func(c *checked) {
 		for range 2 {
@@ -74,8 +73,7 @@ func TestHealthChangesAreReportedOnce(t *testing.T) {
 	})
 }
 
-// The log says once that an app was not reached yet, and only if it was not, and nothing of
-// waiting where nobody is to wait.
+// The log contains once that the app has not been reached yet, and only if that is so. It mentions no waiting if no shards wait.
 func TestFailedFirstCheckIsReported(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	for first, want := range map[error]int{refused: 1, nil: 0} {
@@ -94,8 +92,7 @@ func TestFailedFirstCheckIsReported(t *testing.T) {
 	}
 }
 
-// The end of the run ends checks at once, in a pause and in the middle of one, which then
-// says nothing of the app.
+// The end of the run ends checks immediately, in a pause or during a check. An interrupted check does not change the health of the app.
 func TestChecksEndWithTheRun(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"in a pause": 0, "in a check": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +120,7 @@ func TestChecksEndWithTheRun(t *testing.T) {
 	}
 }
 
-// Only a refusal has an app checked: one that takes the connection, or takes too long, is
-// checked in its time.
+// Only a refused connection triggers a check. If a connection is accepted, or times out, the app is checked at the regular time.
 func TestOnlyARefusedConnectionAsksForACheck(t *testing.T) {
 	for err, want := range map[error]int{nil: 0, context.DeadlineExceeded: 0, syscall.ECONNREFUSED: 1} {
 		h := NewChecker(nil, Settings{}, new(clock.Scheduler), zerolog.Nop(), nil)
@@ -140,7 +136,7 @@ func TestOnlyARefusedConnectionAsksForACheck(t *testing.T) {
 	}
 }
 
-// A refused connection has an app checked sooner than it would be, never later.
+// A refused connection makes the next check earlier, never later.
 func TestRefusedConnectionDelaysNoCheck(t *testing.T) {
 	runChecks(t, Settings{Interval: 50 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
 		for range 100 {

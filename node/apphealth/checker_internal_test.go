@@ -20,7 +20,7 @@ import (
 	"shardway/internal/clock"
 )
 
-// checked is an app that is checked in a bubble.
+// checked is an app whose health is checked in a bubble.
 type checked struct {
 	*Checker
 	began time.Time
@@ -28,32 +28,32 @@ type checked struct {
 	mu    sync.Mutex
 	err   error
 	takes time.Duration
-	at    []time.Duration // when checks began
+	at    []time.Duration // start times of the checks
 	turns []string
 }
 
-// is has the app answer err from now on, after so long.
+// is makes the app respond with err from now on, after the time takes.
 func (c *checked) is(err error, takes time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.takes = err, takes
 }
 
-// answer returns what the app answers, and after how long.
+// answer returns the delay and the response of the app.
 func (c *checked) answer() (time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.takes, c.err
 }
 
-// checks returns when checks began.
+// checks returns the start times of the checks.
 func (c *checked) checks() []time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.at)
 }
 
-// runChecks runs f beside the checks of an app, which is well at the start.
+// runChecks runs f while an app is checked. The app is healthy at the start.
 func runChecks(t *testing.T, set Settings, f func(c *checked)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func runChecks(t *testing.T, set Settings, f func(c *checked)) {
 	})
 }
 
-// until waits until the app counts as healthy or not, and returns for how long.
+// until waits until the app counts as healthy or unhealthy, and returns how long that took.
 func (c *checked) until(t *testing.T, good bool) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -111,7 +111,7 @@ func TestAppFallsAndRisesAfterSoManyChecks(t *testing.T) {
 		if took := c.until(t, true); took < 900*time.Millisecond || took > 1200*time.Millisecond {
 			t.Errorf("healthy after %v, want after the second check", took)
 		}
-		for range 3 { // what fails less often in a row is nothing
+		for range 3 { // fewer consecutive failures have no effect
 			c.is(errors.New("sick"), 0)
 			time.Sleep(2500 * time.Millisecond)
 			c.is(nil, 0)
@@ -134,7 +134,7 @@ func TestAppFallsAndRisesAfterSoManyChecks(t *testing.T) {
 	})
 }
 
-// Checks of many nodes that began together would all ask at once for ever.
+// The checks of nodes that start together drift apart. Otherwise all of them would be sent at the same time forever.
 func TestChecksDriftApart(t *testing.T) {
 	runChecks(t, DefaultSettings(), func(c *checked) {
 		time.Sleep(time.Minute)
@@ -152,8 +152,8 @@ func TestChecksDriftApart(t *testing.T) {
 	})
 }
 
-// An app that was killed was sick only after three checks half a second apart, though
-// each request was refused at once.
+// A refused connection triggers a check. Once, a killed app became unhealthy only after three checks half a second apart, although each
+// request was refused immediately.
 func TestRefusedConnectionAsksForACheck(t *testing.T) {
 	runChecks(t, Settings{Interval: 10 * time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
 		time.Sleep(time.Second)
@@ -174,7 +174,7 @@ func TestRefusedConnectionAsksForACheck(t *testing.T) {
 		if n := len(c.checks()) - before; n != 3 {
 			t.Errorf("%d checks, want 3", n)
 		}
-		// Another error than a refusal says nothing of the app.
+		// Another error than a refused connection triggers no check.
 		before = len(c.checks())
 		c.is(context.DeadlineExceeded, 0)
 		_, _ = dial(t.Context())
@@ -185,7 +185,8 @@ func TestRefusedConnectionAsksForACheck(t *testing.T) {
 	})
 }
 
-// A node short of file descriptors took its app for unhealthy, and gave its shards away.
+// A lack of file descriptors does not fail a health check. Once, a node without free descriptors considered its app unhealthy, and gave its
+// shards away.
 func TestDescriptorExhaustionDoesNotFailHealthCheck(t *testing.T) {
 	runChecks(t, DefaultSettings(), func(c *checked) {
 		c.until(t, true)
@@ -206,7 +207,7 @@ func TestDescriptorExhaustionDoesNotFailHealthCheck(t *testing.T) {
 	})
 }
 
-// What heartbeats say of the app: whether its last check failed, and how often it fell.
+// Heartbeats contain whether the last check failed, and how often the app has become unhealthy.
 func TestHealthReportsFailuresAndFalls(t *testing.T) {
 	runChecks(t, Settings{Interval: time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
 		c.until(t, true)
@@ -237,7 +238,7 @@ func TestHealthReportsFailuresAndFalls(t *testing.T) {
 func TestNewSettingsOfChecksCountFromTheNextOn(t *testing.T) {
 	runChecks(t, DefaultSettings(), func(c *checked) {
 		c.is(nil, 3*time.Second)
-		c.until(t, false) // each takes longer than its timeout
+		c.until(t, false) // each check takes longer than its timeout
 		c.SetSettings(Settings{Interval: time.Second, Timeout: 4 * time.Second, Fall: 1, Rise: 1})
 		c.until(t, true)
 	})

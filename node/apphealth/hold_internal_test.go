@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// An app that was restarted lost all its shards for the second that it took, and got
-// them back. One whose shards wait for a restart keeps them while it refuses connections.
+// An app whose shards wait for its restart keeps them while it refuses connections. Once, a restarted app lost all its shards for the
+// second that the restart took, and got them back.
 func TestAppThatRefusesKeepsItsShardsForAWhile(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	set := Settings{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1, Hold: 8 * time.Second}

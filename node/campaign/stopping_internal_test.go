@@ -11,7 +11,7 @@ import (
 	"shardway/internal/clock"
 )
 
-// missed is a Raft server of which the leader is missed.
+// missed is a Raft server that misses the heartbeats of its leader.
 type missed struct{}
 
 // Term implements election.Raft.
@@ -26,7 +26,7 @@ func (missed) Leader() string { return "a/d" }
 // LogEnd implements election.Raft.
 func (missed) LogEnd() election.LogEnd { return election.LogEnd{Term: 7, Index: 20} }
 
-// testAgent is an agent whose goroutine is that of the test.
+// testAgent is an agent that runs on the goroutine of the test.
 type testAgent struct{ c clock.Clock }
 
 // Call implements Agent.
@@ -61,7 +61,7 @@ func TestStoppingNodeDoesNotCampaign(t *testing.T) {
 	if !campaigns || !s.machine.Report().Candidate {
 		t.Fatal("the voter does not campaign")
 	}
-	s.campaign(7) // of a node without Raft: anything but that it does not would end this test
+	s.campaign(7) // the node has no Raft: if it campaigned, the test would panic
 	background.Wait()
 	if s.machine.Report().Candidate {
 		t.Error("a stopping node reports to be a candidate")

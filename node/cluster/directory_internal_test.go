@@ -7,15 +7,15 @@ import (
 	"shardway/node/gossip"
 )
 
-// Gossip forgets who was gone for an hour, and at a forged word at once. A voter's
-// address went with it, and Raft could not reach it any more though both were well.
+// The directory keeps the address of a voter that gossip has forgotten. Once, the address was lost with the gossip entry, after an hour or
+// immediately after a forged message, and Raft could not reach the voter although both were healthy.
 func TestServersAddressSurvivesBeingForgotten(t *testing.T) {
 	at := func(addr string) gossip.Tags { return gossip.Tags{Endpoints: map[string]string{endpoints.Peer: addr}} }
 	member := func(id, addr string) gossip.Member { return gossip.Member{ID: id, Node: true, Tags: at(addr)} }
 	server := func(node string) bool { return node == "a" || node == "b" }
 	d := buildDirectory(nil, []gossip.Member{member("a", "1:1"), member("b", "2:1"), member("gone", "3:1")}, server)
 	d = buildDirectory(d, []gossip.Member{member("a", "1:2")}, server)
-	d = buildDirectory(d, []gossip.Member{member("a", "1:3"), {ID: "b", Tags: at("9:9")}}, server) // not a node's word
+	d = buildDirectory(d, []gossip.Member{member("a", "1:3"), {ID: "b", Tags: at("9:9")}}, server) // not the message of a node
 	for node, want := range map[string]string{"a": "1:3", "b": "2:1", "gone": ""} {
 		if got, _ := d.Addr(node, endpoints.Peer); got != want {
 			t.Errorf("the address of %s is %q, want %q", node, got, want)

@@ -9,7 +9,7 @@ import (
 	"shardway/node/consensus"
 )
 
-// asks has s asked for heartbeats, as a leader is, until the returned function is called.
+// asks makes s send its heartbeats on request, as a leader's node does, until stop is called.
 func asks(s *server) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -31,13 +31,12 @@ func asks(s *server) (stop func()) {
 	}
 }
 
-// beaten counts the heartbeats that servers hear.
+// beaten counts the heartbeats that servers receive.
 func beaten(n *atomic.Int64) func(*consensus.Options) {
 	return func(o *consensus.Options) { o.OnHeartbeat = func() { n.Add(1) } }
 }
 
-// A leader that is asked for its heartbeats sends no others: each would wake the process, and
-// each follower, at a time of its own.
+// A leader whose heartbeats are requested sends no others: each of those would wake the process, and each follower, at its own time.
 func TestHeartbeatsThatAreAskedForAreTheOnlyOnes(t *testing.T) {
 	moments := map[time.Time]int{}
 	var mu sync.Mutex
@@ -70,15 +69,15 @@ func TestHeartbeatsThatAreAskedForAreTheOnlyOnes(t *testing.T) {
 	})
 }
 
-// Heartbeats that are asked for wait for the leader's writes. Those of its timers do not, so a
-// slow disk costs no leadership, whether somebody asks or not.
+// Requested heartbeats wait for the leader's writes. The heartbeats of its own timers do not, so a slow disk does not cost leadership, with
+// or without requests.
 func TestHeartbeatsGoOnWhileALeaderWrites(t *testing.T) {
 	var n atomic.Int64
 	bubble(t, abc(), beaten(&n), func(g *group) {
 		l := g.leader(g.all...)
 		defer asks(l)()
 		term := l.Term()
-		const write, seldomest = 1900 * time.Millisecond, 300 * time.Millisecond // see seldom
+		const write, seldomest = 1900 * time.Millisecond, 300 * time.Millisecond // seldomest is the longest expected gap between two heartbeats
 		for range 5 {
 			time.Sleep(time.Second)
 			l.mem.SetStoreFault(func(string) error {
@@ -98,7 +97,7 @@ func TestHeartbeatsGoOnWhileALeaderWrites(t *testing.T) {
 	})
 }
 
-// Who asks on during a long write, or without a quorum, waits for nothing and keeps nothing up.
+// A request for heartbeats during a long write, or without a quorum, does not block, and does not extend leadership.
 func TestAskingForHeartbeatsNeverWaits(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
@@ -116,7 +115,7 @@ func TestAskingForHeartbeatsNeverWaits(t *testing.T) {
 			g.t.Errorf("it led for %v without followers, want 1s at most", d)
 		}
 		g.net.Heal()
-		defer asks(l)() // as a follower, perhaps
+		defer asks(l)() // possibly as a follower
 		g.apply(g.leader(g.all...), "on")
 		g.agree(1, g.all...)
 	})

@@ -13,19 +13,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// These tests hold the bare library to the faults that this package mends. One
-// that fails brings good news: the library was mended, and the repair that it names
-// can go. Two repairs have no canary: the lost first answer of a new voter
-// (pushing) is a race that virtual time does not show, and a store that fails ends
-// the process (package disk).
+// These tests run the bare library with the faults that this package works around. If one fails, the library was fixed, and the named
+// workaround can be removed. Two workarounds have no canary: the lost first response of a new voter (pushing) is a race that does not occur
+// in virtual time, and a store that fails ends the process (package disk).
 
-// bare is one server of the library without our repairs.
+// bare is a server of the library without the workarounds.
 type bare struct {
 	*raft.Raft
 	logs    *raft.InmemStore
 	trans   *raft.InmemTransport
 	applied chan uint64   // cap 1: the newest index
-	held    chan struct{} // nothing is applied until that is closed; nil: at once
+	held    chan struct{} // nothing is applied until it is closed; nil means no delay
 }
 
 func (b *bare) Apply(l *raft.Log) any {
@@ -45,8 +43,8 @@ func (b *bare) Persist(s raft.SnapshotSink) error   { return s.Close() }
 func (b *bare) Release()                            {}
 func (b *bare) Restore(r io.ReadCloser) error       { return r.Close() }
 
-// bares starts servers that know each other; those in capitals do not vote. Their
-// logs begin with the configuration, then have entries of these terms.
+// bares starts servers that know each other. Upper-case letters are nonvoters. Their logs contain the configuration, and then entries of
+// the given terms.
 func bares(t *testing.T, ids string, terms ...uint64) map[string]*bare {
 	t.Helper()
 	var c raft.Configuration
@@ -190,7 +188,7 @@ func TestCanaryTransferToTheDead(t *testing.T) {
 				leader = id
 			}
 		}
-		// The library asks the first of those whose logs reach furthest.
+		// The library picks the first of the servers whose logs are longest.
 		for _, id := range []string{"a", "b", "c"} {
 			if id != leader {
 				_ = t.all[id].Shutdown().Error()
@@ -235,8 +233,7 @@ func TestCanaryPauseForAServerThatIsBack(t *testing.T) {
 	})
 }
 
-// lossy is a stream layer whose connections are closed by the other end once they
-// have carried one message.
+// lossy is a stream layer whose connections are closed by the remote end after one message.
 type lossy struct {
 	dials int
 	done  chan struct{}
@@ -265,7 +262,7 @@ func (l *lossy) Close() error {
 
 func (l *lossy) Addr() net.Addr { return &net.TCPAddr{} }
 
-// served hands one connection to a library's transport.
+// served passes one connection to a transport of the library.
 type served struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -288,14 +285,14 @@ func (s *served) Close() error {
 
 func (s *served) Addr() net.Addr { return &net.TCPAddr{} }
 
-// answerOnce grants the vote that is asked for on c.
+// answerOnce grants the vote that is requested on c.
 func answerOnce(c net.Conn) {
 	s := &served{conns: make(chan net.Conn, 1), done: make(chan struct{})}
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: s, Timeout: time.Second, Logger: hclog.NewNullLogger()})
 	s.conns <- c
 	rpc := <-trans.Consumer()
 	rpc.Respond(&raft.RequestVoteResponse{RPCHeader: headed("voter"), Granted: true}, nil)
-	time.Sleep(time.Second) // until it has left
+	time.Sleep(time.Second) // until the response has been sent
 	_ = trans.Close()
 }
 

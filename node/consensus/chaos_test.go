@@ -11,8 +11,8 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// Whatever happens to servers, disks and network: what Apply confirmed is in
-// every log, in one order; and once all is well again the servers go on.
+// Under random faults of servers, disks and network, each entry that Apply confirmed is in every log, in the same order. After the faults
+// have ended, the servers continue.
 func TestChaosLosesNothingAndHeals(t *testing.T) {
 	for seed := range uint64(raceflag.Share(4, 1)) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestChaosLosesNothingAndHeals(t *testing.T) {
 	}
 }
 
-// chaos breaks a group at random while somebody applies entries.
+// chaos injects random faults into a group while entries are applied.
 type chaos struct {
 	g         *group
 	rnd       *rand.Rand
@@ -83,7 +83,7 @@ func (c *chaos) crash(s *server) {
 	}
 }
 
-// hang lets a disk hang for a while.
+// hang makes a disk hang for a while.
 func (c *chaos) hang(s *server) {
 	d := time.Duration(c.rnd.IntN(5000)) * time.Millisecond
 	until := time.Now().Add(d)
@@ -93,7 +93,7 @@ func (c *chaos) hang(s *server) {
 	})
 }
 
-// apply sends an entry to whoever leads.
+// apply sends an entry to the leader, if there is one.
 func (c *chaos) apply() {
 	for _, s := range c.g.all {
 		if s.stop == nil || !s.IsLeader() {

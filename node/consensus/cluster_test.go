@@ -21,13 +21,13 @@ import (
 
 const port = 7947
 
-// list is a replicated list of entries. It checks that it gets them in order.
+// list is a replicated list of entries. It checks that they arrive in order.
 type list struct {
 	mu      sync.Mutex
 	entries []string
 	last    uint64
 	broken  bool
-	held    chan struct{} // it applies nothing until that is closed; nil: at once
+	held    chan struct{} // it applies nothing until held is closed; nil means no delay
 }
 
 func (l *list) Apply(index, _ uint64, data []byte) any {
@@ -71,7 +71,7 @@ func (l *list) Restore(b []byte) error {
 	return nil
 }
 
-// hold has it apply nothing until release.
+// hold makes the list apply nothing until release is called.
 func (l *list) hold() (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *list) have() []string {
 	return slices.Clone(l.entries)
 }
 
-// group is some servers on a simulated network.
+// group is a number of servers on a simulated network.
 type group struct {
 	t     *testing.T
 	net   *simnet.Net
@@ -95,7 +95,7 @@ type group struct {
 	all   []*server
 }
 
-// server is one node's Raft; its disk and host outlive its process.
+// server is the Raft server of one node. Its disk and host outlive its process.
 type server struct {
 	*consensus.Raft
 	g      *group
@@ -109,8 +109,7 @@ type server struct {
 	failed chan error
 }
 
-// bubble runs f in simulated time with servers named names; the first one makes
-// the cluster and the others are added and promoted.
+// bubble runs f in virtual time with the named servers. The first one bootstraps the cluster, and the others are added and promoted.
 func bubble(t *testing.T, names []string, o func(*consensus.Options), f func(g *group)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +133,7 @@ func (g *group) close() {
 			s.stop()
 		}
 	}
-	time.Sleep(time.Minute) // What hangs in a slow disk ends later.
+	time.Sleep(time.Minute) // Pending writes to slow disks end later.
 }
 
 func (g *group) found() {
@@ -252,7 +251,7 @@ func (g *group) until(what string, f func() bool) time.Duration {
 	return time.Since(start)
 }
 
-// leader waits for one that all of among follow.
+// leader waits for a server that all servers in among follow, and returns it.
 func (g *group) leader(among ...*server) *server {
 	g.t.Helper()
 	var l *server
@@ -285,7 +284,7 @@ func (g *group) apply(s *server, entries ...string) {
 	}
 }
 
-// agree waits until all have the same entries, at least n.
+// agree waits until all servers have the same entries, at least n, and returns how long that took.
 func (g *group) agree(n int, among ...*server) time.Duration {
 	g.t.Helper()
 	return g.until("all have the same entries", func() bool {
@@ -306,5 +305,5 @@ func without(all []*server, s *server) []*server {
 	return slices.DeleteFunc(slices.Clone(all), func(o *server) bool { return o == s })
 }
 
-// anyServer takes every server for one that keeps up.
+// anyServer reports that every server keeps up.
 func anyServer(string) bool { return true }

@@ -9,25 +9,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// HoldLife keeps the server from beginning anew until release.
+// HoldLife keeps the library's instance from being restarted until release is called.
 func (r *Raft) HoldLife() (release func()) {
 	r.instanceLock <- struct{}{}
 	return func() { <-r.instanceLock }
 }
 
-// LastLog returns the term and index of the last entry of the log alone.
+// LastLog returns the term and index of the last entry in the log, ignoring snapshots.
 func (r *Raft) LastLog() (term, index uint64) {
 	s := r.library().Stats()
 	return statUint(s, "last_log_term"), statUint(s, "last_log_index")
 }
 
-// Ask gives the server a request as if another one had sent it, and returns the
-// answer.
+// Ask passes a request to the server as if another server had sent it, and returns the response.
 func (r *Raft) Ask(from string, command func(raft.RPCHeader) any) (any, error) {
 	return r.request(from, nil, command)
 }
 
-// Install sends the server a snapshot of that state, from the leader of a term.
+// Install sends the server a snapshot of state from the leader of a term. The last entry of the snapshot has the given index and the term
+// of.
 func (r *Raft) Install(from string, term, index, of uint64, state []byte) error {
 	data := append(encodeHeader(index, state), state...)
 	conf := raft.Configuration{}
@@ -56,7 +56,7 @@ func (r *Raft) request(from string, data io.Reader, command func(raft.RPCHeader)
 	return resp.Response, resp.Error
 }
 
-// TransferTo hands leadership to one voter.
+// TransferTo transfers leadership to one voter.
 func (r *Raft) TransferTo(server string) error {
 	term, leads := r.Leadership()
 	if !leads {
@@ -68,25 +68,24 @@ func (r *Raft) TransferTo(server string) error {
 	return r.transferTo(term, server)
 }
 
-// Indexes returns the last index in the log and the last committed one.
+// Indexes returns the last index in the log and the last committed index.
 func (r *Raft) Indexes() (last, committed uint64) {
 	return r.library().LastIndex(), r.library().CommitIndex()
 }
 
-// CaughtUp reports, at the leader, whether a server has told that it has all that
-// is committed.
+// CaughtUp reports, at the leader, whether a server has reported all committed entries.
 func (r *Raft) CaughtUp(server string) bool {
 	return r.matchIndexes.matchIndex(server, r.Term()) >= r.library().CommitIndex()
 }
 
-// Timeouts returns how long the server waits for a leader, and for votes.
+// Timeouts returns how long the server waits for heartbeats of a leader, and for votes.
 func (r *Raft) Timeouts() (heartbeat, election time.Duration) {
 	c := r.library().ReloadableConfig()
 	return c.HeartbeatTimeout, c.ElectionTimeout
 }
 
-// Patience returns how long the server waits for votes whose last write took so long, and
-// which stood so often since it knew a leader.
+// Patience returns how long the server waits for votes if its last write took the time took, and stood candidacies have been counted since
+// it last knew a leader.
 func (r *Raft) Patience(took time.Duration, stood int64) time.Duration {
 	s := r.current.Load().termStore
 	s.lastWriteTime.Store(int64(took))
@@ -96,7 +95,7 @@ func (r *Raft) Patience(took time.Duration, stood int64) time.Duration {
 	return election
 }
 
-// AskVote asks a server for its vote in a term, as the library does.
+// AskVote requests the vote of a server in a term, as the library does.
 func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
 	last, index := r.LastLog()
 	req := raft.RequestVoteRequest{RPCHeader: r.header(), Term: term, LastLogIndex: index, LastLogTerm: last, LeadershipTransfer: true}
@@ -105,8 +104,8 @@ func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
 	return resp.Granted, err
 }
 
-// HandleHeartbeat gives a heartbeat of the term to the server outside its loop. here means that it
-// arrived at the present transport; otherwise it arrived at another one.
+// HandleHeartbeat passes a heartbeat of the term to the server outside its main loop. here means that it arrived at the current transport;
+// otherwise it arrived at an earlier one. taken reports whether the server handled it.
 func (r *Raft) HandleHeartbeat(term uint64, here bool, take func()) (taken bool) {
 	t := r.current.Load().transport
 	if !here {
@@ -115,7 +114,7 @@ func (r *Raft) HandleHeartbeat(term uint64, here bool, take func()) (taken bool)
 	return r.handleHeartbeat(t, raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { take() })
 }
 
-// TermHeld reports whether nobody could write a term now.
+// TermHeld reports whether the lock for writing a term is held.
 func (r *Raft) TermHeld() bool {
 	s := r.current.Load().termStore
 	if !s.termMu.TryLock() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// kept is an FSM that keeps what it is given.
+// kept is an FSM that stores its last snapshot.
 type kept struct{ state []byte }
 
 func (k *kept) Apply(uint64, uint64, []byte) any { return nil }

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzOpenSnapshot: a snapshot that another server sent, or a disk gives back,
-// is what was made or is refused.
+// FuzzOpenSnapshot checks that a snapshot from another server, or from a disk, is either unchanged or refused.
 func FuzzOpenSnapshot(f *testing.F) {
 	state := []byte("state")
 	whole := append(encodeHeader(7, state), state...)

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// answered is what the library sends as an answer.
+// answered returns the bytes that the library sends as a response.
 func answered(tb testing.TB, said string, resp raft.AppendEntriesResponse) []byte {
 	tb.Helper()
 	var b bytes.Buffer
@@ -35,7 +35,7 @@ func respOf(last uint64) raft.AppendEntriesResponse {
 	return raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("b/disk"), Addr: []byte("b/disk")}, Term: 7, LastLog: last, Success: true}
 }
 
-// far is the other end of what heartbeats dials: it gives one answer after the other, in pieces.
+// far is the remote end of the connections that heartbeats dials. It sends one response after the other, in pieces.
 type far struct {
 	answers [][][]byte
 	dials   int
@@ -77,7 +77,7 @@ func (f *far) heartbeats() *heartbeatSender {
 	return &heartbeatSender{dial: f.dial, timeout: 5 * time.Second, byServer: map[raft.ServerAddress]*heartbeatConn{}}
 }
 
-// captured is a stream layer that notes what is written.
+// captured is a stream layer that records what is written.
 type captured struct {
 	net.Listener
 	conn net.Conn
@@ -85,7 +85,7 @@ type captured struct {
 
 func (c captured) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return c.conn, nil }
 
-// What is sent is what the library sends, to the byte: the other end may be an older version.
+// A heartbeat has exactly the bytes that the library sends, because the remote server may be an older version.
 func TestAHeartbeatIsTheLibrarys(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,7 +111,7 @@ func TestAHeartbeatIsTheLibrarys(t *testing.T) {
 	}
 }
 
-// An answer is read as it is, whether or not it is the one before, and however it comes.
+// A response is decoded correctly whether or not it equals the previous one, and in whatever pieces it arrives.
 func TestAnswersToHeartbeatsAreRead(t *testing.T) {
 	whole := func(r raft.AppendEntriesResponse) [][]byte { return [][]byte{answered(t, "", r)} }
 	long := respOf(1)
@@ -160,13 +160,13 @@ func TestAnswersToHeartbeatsAreRead(t *testing.T) {
 	}
 }
 
-// What the other server says is an error is one, and the connection goes on. After anything else
-// that goes wrong it is dialed anew, and nothing of before is taken for an answer.
+// An error that the remote server reports is returned, and the connection stays open. After any other failure the connection is dialed
+// again, and no earlier data counts as a response.
 func TestHeartbeatsThatFail(t *testing.T) {
 	good := answered(t, "", respOf(5))
 	f := &far{answers: [][][]byte{
-		{good}, {answered(t, "no", respOf(5))}, {good}, // the second is an error of theirs
-		{append(bytes.Clone(good), 0xa0)}, {good}, // more than an answer
+		{good}, {answered(t, "no", respOf(5))}, {good}, // the second response is an error of the remote server
+		{append(bytes.Clone(good), 0xa0)}, {good}, // more data than one response
 		{[]byte("\xc1garbage")}, {good},
 	}}
 	h := f.heartbeats()
@@ -180,13 +180,13 @@ func TestHeartbeatsThatFail(t *testing.T) {
 			t.Errorf("%d: %v, %v after %d dials, read %+v; want an error: %v, after %d", i, err, sent, f.dials, got, want.fails, want.dials)
 		}
 	}
-	// One that is closed before it answers: the next dials.
+	// The connection is closed before a response: the next heartbeat dials.
 	if _, err := h.send("b/disk", beatOf(1), &raft.AppendEntriesResponse{}); !errors.Is(err, io.EOF) {
 		t.Errorf("answer of a closed connection: %v", err)
 	}
 }
 
-// Only one is under way to a server; what is more than a heartbeat is not sent as one.
+// Only one heartbeat per server is in flight. A message with more content than a heartbeat is left to the library.
 func TestWhatIsNoHeartbeatIsLeftToTheLibrary(t *testing.T) {
 	f := &far{}
 	h := f.heartbeats()
@@ -204,8 +204,7 @@ func TestWhatIsNoHeartbeatIsLeftToTheLibrary(t *testing.T) {
 	}
 }
 
-// FuzzHeartbeatAnswer: whatever comes in whatever pieces after a good answer, it is read as the
-// library would, or is an error.
+// FuzzHeartbeatAnswer checks that data of any content and segmentation after a valid response is decoded as by the library, or is an error.
 func FuzzHeartbeatAnswer(f *testing.F) {
 	f.Add(answered(f, "", respOf(5)), uint16(3))
 	f.Add(answered(f, "", respOf(1<<40)), uint16(40))
@@ -231,7 +230,7 @@ func FuzzHeartbeatAnswer(f *testing.F) {
 		if _, err := h.send("b/disk", beatOf(1), &got); err != nil {
 			t.Fatal(err)
 		}
-		h.timeout = 50 * time.Millisecond // of one that never ends
+		h.timeout = 50 * time.Millisecond // for a response that never ends
 		_, err := h.send("b/disk", beatOf(1), &got)
 		switch {
 		case err == nil && (wrong != nil || said != ""):

@@ -12,11 +12,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// wire is a connection that answers each write at once, and notes what is done with it.
+// wire is a connection that responds to each write immediately, and records what is done with it.
 type wire struct {
-	net.Conn  // nil: nothing else is called
+	net.Conn  // nil: no other method is called
 	answer    []byte
-	empty     int   // so many reads come to nothing first
+	empty     int   // the number of empty reads before the first data
 	fails     error // of every write
 	refuses   error // of every deadline
 	left      []byte
@@ -26,7 +26,7 @@ type wire struct {
 	closed    bool
 }
 
-// Write notes what is said, and has the answer come.
+// Write records the message, and makes the response available.
 func (w *wire) Write(p []byte) (int, error) {
 	if w.fails != nil {
 		return 0, w.fails
@@ -35,7 +35,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Read returns what is left of the answer.
+// Read returns the rest of the response.
 func (w *wire) Read(p []byte) (int, error) {
 	w.reads++
 	if w.empty > 0 {
@@ -47,13 +47,13 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// SetDeadline notes it.
+// SetDeadline records the deadline.
 func (w *wire) SetDeadline(t time.Time) error {
 	w.deadlines = append(w.deadlines, t)
 	return w.refuses
 }
 
-// Close notes it.
+// Close records the call.
 func (w *wire) Close() error {
 	w.closed = true
 	return nil
@@ -66,7 +66,7 @@ func wired(timeout time.Duration, w *wire) *heartbeatSender {
 	}
 }
 
-// Each server has a connection of its own, which is dialed once, within the time of a heartbeat.
+// Each server has its own connection, which is dialed once, with the timeout of a heartbeat.
 func TestHeartbeatsHaveAConnectionForEachServer(t *testing.T) {
 	var dialed []raft.ServerAddress
 	h := wired(7*time.Second, nil)
@@ -89,7 +89,7 @@ func TestHeartbeatsHaveAConnectionForEachServer(t *testing.T) {
 	}
 }
 
-// Whatever of a heartbeat changes, the next one says.
+// Each change in a heartbeat's content is sent with the next one.
 func TestWhatChangesInAHeartbeatIsSent(t *testing.T) {
 	w := &wire{answer: answered(t, "", respOf(1))}
 	h := wired(time.Second, w)
@@ -118,7 +118,7 @@ func TestWhatChangesInAHeartbeatIsSent(t *testing.T) {
 	}
 }
 
-// Each heartbeat has its time from when it is sent; without one it may take as long as it likes.
+// The timeout of each heartbeat starts when it is sent. Without a timeout it may take any time.
 func TestEachHeartbeatHasItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{answer: answered(t, "", respOf(1))}
@@ -141,7 +141,7 @@ func TestEachHeartbeatHasItsTime(t *testing.T) {
 	})
 }
 
-// What cannot be sent has no answer: that is not waited for, and the next one dials.
+// A heartbeat that cannot be sent has no response: no read waits for it, and the next heartbeat dials.
 func TestHeartbeatThatCannotBeSentIsNotWaitedFor(t *testing.T) {
 	broken := errors.New("broken")
 	good := answered(t, "", respOf(1))
@@ -169,8 +169,7 @@ func TestHeartbeatThatCannotBeSentIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// What the other server says is an error each time that it says so, in its own words, and what
-// it says beside that is known.
+// An error of the remote server is returned each time it is reported, with its own text, and the other fields of the response are decoded.
 func TestErrorsOfAnotherServerAreReportedEachTime(t *testing.T) {
 	w := &wire{}
 	h := wired(time.Second, w)
@@ -187,7 +186,7 @@ func TestErrorsOfAnotherServerAreReportedEachTime(t *testing.T) {
 	}
 }
 
-// A read that comes to nothing is no answer, also before there was any.
+// An empty read is no response, also before the first response.
 func TestNothingIsNoAnswerToAHeartbeat(t *testing.T) {
 	w := &wire{answer: answered(t, "", respOf(5)), empty: 1}
 	var resp raft.AppendEntriesResponse
@@ -196,8 +195,7 @@ func TestNothingIsNoAnswerToAHeartbeat(t *testing.T) {
 	}
 }
 
-// Heartbeats of one term and their answers are the same bytes: neither is written or read by
-// reflection again.
+// Heartbeats of one term and their responses have the same bytes, so neither is encoded or decoded by reflection again.
 func TestHeartbeatsThatStayTheSameTakeNoMemory(t *testing.T) {
 	w := &wire{answer: answered(t, "", respOf(5))}
 	h, req := wired(time.Second, w), beatOf(1)

@@ -10,8 +10,7 @@ import (
 	"shardway/node/disk"
 )
 
-// withLog returns a Raft that was not begun: its stores hold entries of the terms
-// from the index first on, and a snapshot.
+// withLog returns a Raft that was not started. Its stores contain entries of the terms, from the index first on, and a snapshot.
 func withLog(t *testing.T, first uint64, terms []uint64, index, term uint64) *Raft {
 	t.Helper()
 	d, err := disk.NewMemory().Open("a")
@@ -24,7 +23,7 @@ func withLog(t *testing.T, first uint64, terms []uint64, index, term uint64) *Ra
 	}
 	for i, term := range terms {
 		if term == 0 {
-			continue // A hole.
+			continue // A gap in the log.
 		}
 		if err = s.Logs.StoreLog(&raft.Log{Index: first + uint64(i), Term: term}); err != nil {
 			t.Fatal(err)
@@ -48,7 +47,7 @@ func TestRepairDropsWhatTheSnapshotMakesWrong(t *testing.T) {
 		first       uint64
 		terms       []uint64
 		index, term uint64
-		left        [2]uint64 // first and last index; zero: empty
+		left        [2]uint64 // first and last index; zero means an empty log
 	}{
 		{"no snapshot", 1, []uint64{1, 1}, 0, 0, [2]uint64{1, 2}},
 		{"no log", 0, nil, 5, 2, [2]uint64{}},

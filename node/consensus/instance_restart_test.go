@@ -7,10 +7,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Between the installation of a snapshot and the new beginning that drops the log
-// which contradicts it, the library judges votes by that log: a candidate with a log
-// as old, which lacks what the snapshot says is committed, got the vote; and the
-// server itself could stand by it.
+// After the installation of a snapshot, the library still has the log that contradicts it, until the restart of its instance drops that
+// log. Meanwhile the server grants no vote and does not campaign. Once, it judged votes by the old log: a candidate with a log that was as
+// old, without the entries that the snapshot has as committed, got the vote, and the server could itself campaign with it.
 func TestNoVoteByALogThatIsAboutToBeDropped(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
@@ -43,7 +42,7 @@ func TestNoVoteByALogThatIsAboutToBeDropped(t *testing.T) {
 	})
 }
 
-// refuses looks that a server votes for nobody by its old log, and does not stand.
+// refuses checks that a server grants no vote by its old log, and does not campaign.
 func (g *group) refuses(l *server, candidate string, term, index uint64) {
 	g.t.Helper()
 	next := l.Term() + 1

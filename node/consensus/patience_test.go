@@ -9,7 +9,7 @@ import (
 	"shardway/node/consensus"
 )
 
-// alone takes a server away from the others, and returns it once it knows of no leader.
+// alone partitions a server from the others, and returns it once it knows no leader.
 func (g *group) alone() *server {
 	g.t.Helper()
 	s := without(g.all, g.leader(g.all...))[0]
@@ -18,8 +18,7 @@ func (g *group) alone() *server {
 	return s
 }
 
-// A candidate waits for three writes of its own disk, and from the third time on twice as long
-// each time; neither is without bound.
+// A candidate waits for three writes of its own disk, and from the third campaign on twice as long each time. Both have a limit.
 func TestPatienceIsBounded(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		s := g.alone()
@@ -37,7 +36,7 @@ func TestPatienceIsBounded(t *testing.T) {
 			{0, 3, 2 * time.Second},
 			{0, 4, 4 * time.Second},
 			{0, 5, 4 * time.Second},
-			{0, 1000, 4 * time.Second}, // for good
+			{0, 1000, 4 * time.Second}, // permanently
 			{time.Second, 2, 3 * time.Second},
 			{time.Second, 4, 4 * time.Second},
 			{2 * time.Second, 1000, 6 * time.Second},
@@ -49,8 +48,8 @@ func TestPatienceIsBounded(t *testing.T) {
 	})
 }
 
-// What tells of a disk is any write of the term or of a vote, whoever stands; how often others
-// stood is nothing to this server.
+// Each write of a term or of a vote measures the disk, whichever server campaigns. Campaigns of other servers do not count for this
+// server's backoff.
 func TestVoteWritesMeasureDiskLatency(t *testing.T) {
 	for name, c := range map[string]struct {
 		slow string // of the writes
@@ -90,19 +89,19 @@ func TestVoteWritesMeasureDiskLatency(t *testing.T) {
 	}
 }
 
-// A vote is waited for as long as a candidate may wait, or any other message if that is longer;
-// who cannot be reached is given up as soon as for any other.
+// A vote request times out after the longest time that a candidate may wait, or after the timeout of any other message if that is longer.
+// An unreachable voter is given up as soon as for any other message.
 func TestCandidateWaitsForVotesButNotForDeadVoters(t *testing.T) {
 	for _, c := range []struct{ timeout, write time.Duration }{
-		{2 * time.Second, 7500 * time.Millisecond}, // of two
+		{2 * time.Second, 7500 * time.Millisecond}, // of each of two writes
 		{24 * time.Second, 11 * time.Second},
 	} {
 		bubble(t, abc(), func(o *consensus.Options) { o.MessageTimeout = c.timeout }, func(g *group) {
 			l := g.leader(g.all...)
 			voter, other := without(g.all, l)[0], without(g.all, l)[1]
-			// What begins a term is one write more, if it is still under way then.
+			// A write of a new term that is still in progress counts as one more write.
 			g.until("the voter has written what the leader has", func() bool { return voter.LastIndex() >= l.LastIndex() })
-			time.Sleep(time.Second) // what it was told has come back
+			time.Sleep(time.Second) // its last messages have been answered
 			slow(c.write, voter)
 			began := time.Now()
 			if granted, err := l.AskVote(voter.id(), l.Term()+10); !granted || err != nil {

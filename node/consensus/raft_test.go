@@ -44,14 +44,13 @@ func TestServersJoinAndVote(t *testing.T) {
 	})
 }
 
-// Who votes is known anew after each change, also one that leaves as many servers as there were, and
-// in the order of their ids.
+// The list of voters is updated after each change of the configuration, also if the number of servers stays the same. It is sorted by id.
 func TestVotersAreThoseOfTheLatestConfiguration(t *testing.T) {
 	bubble(t, []string{"c", "a", "b"}, nil, func(g *group) {
 		leader, a, b := g.all[0], g.all[1], g.all[2]
 		votes := func(want ...string) {
 			g.t.Helper()
-			for range 2 { // the second time it is known
+			for range 2 { // the second time it is cached
 				if got := leader.Voters(); !slices.Equal(got, want) {
 					g.t.Errorf("Voters() = %v, want %v", got, want)
 				}
@@ -74,7 +73,7 @@ func TestVotersAreThoseOfTheLatestConfiguration(t *testing.T) {
 	})
 }
 
-// Without the nudge followers apply seconds after the leader.
+// Followers apply entries soon after the leader. Without the nudge they apply them seconds later.
 func TestFollowersApplyAtOnce(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -96,7 +95,7 @@ func TestBarrierComesAfterWhatWasCommitted(t *testing.T) {
 		l := g.leader(g.all...)
 		g.apply(l, numbered(10)...)
 		n := l
-		for range 10 { // who hands over may be elected again, in the term after next
+		for range 10 { // a leader that transfers leadership may be elected again, in the term after the next
 			if err := n.Transfer(anyServer); err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +115,7 @@ func TestBarrierComesAfterWhatWasCommitted(t *testing.T) {
 	})
 }
 
-// The library may pick a voter that is dead.
+// A transfer of leadership finds a live voter, although the library may pick a dead one.
 func TestTransferFindsALivingVoter(t *testing.T) {
 	for dead := range 2 {
 		bubble(t, abc(), nil, func(g *group) {
@@ -209,7 +208,7 @@ func TestCrashedLeaderIsReplacedAndReturns(t *testing.T) {
 	})
 }
 
-// Each failed dial doubles the library's pause before the next entry, up to 10 s.
+// A returning follower does not wait for the backoff of the library, which doubles after each failed dial, up to 10 s.
 func TestReturningFollowerDoesNotWait(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -227,8 +226,8 @@ func TestReturningFollowerDoesNotWait(t *testing.T) {
 	})
 }
 
-// A server that has cut itself off takes streams and closes them, which to the library is an
-// error as any other, and the pause after it is up to 10 s long.
+// A server that has cut itself off accepts streams and closes them. To the library this is an error like any other, with a backoff of up to
+// 10 s afterwards.
 func TestFollowerThatCutItselfOffDoesNotWait(t *testing.T) {
 	for _, off := range []time.Duration{13 * time.Second, 16 * time.Second, 40 * time.Second} {
 		bubble(t, abc(), nil, func(g *group) {
@@ -325,7 +324,7 @@ func TestCampaignOfALaggardLosesNothing(t *testing.T) {
 		if err := lag.Campaign(); err != nil {
 			t.Logf("campaign: %v", err)
 		}
-		// What was on its way to the laggard may still arrive; then it may lead.
+		// Messages in transit to the lagging server may still arrive; then it may lead.
 		n := g.leader(lag, last)
 		if err := n.Barrier(); err != nil {
 			t.Fatal(err)
@@ -356,7 +355,7 @@ func TestReturnFromPartitionDoesNotDisruptLeader(t *testing.T) {
 	})
 }
 
-// A frozen leader (SIGSTOP) is replaced, and follows when it thaws.
+// A frozen leader (SIGSTOP) is replaced, and follows when it continues.
 func TestFrozenLeaderIsReplaced(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
@@ -372,8 +371,8 @@ func TestFrozenLeaderIsReplaced(t *testing.T) {
 	})
 }
 
-// The library lets a voter refuse a candidate that is no voter in the voter's own
-// log, though the candidate's may be newer: nobody could ever win again.
+// In the library, a voter rejects a candidate that is not a voter in its own log, even if the candidate's log is newer. Then no candidate
+// could ever win again.
 func TestVoterThatMissedAPromotionVotes(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -402,7 +401,7 @@ func TestVoterThatMissedAPromotionVotes(t *testing.T) {
 	})
 }
 
-// Nor is one known at all that was added and promoted meanwhile.
+// A voter also grants its vote to a server that was added and promoted meanwhile, and that is missing in its own log.
 func TestVoterThatMissedAnAdditionVotes(t *testing.T) {
 	bubble(t, []string{"a", "b", "c", "d", "e"}, nil, func(g *group) {
 		t := g.t
@@ -436,7 +435,7 @@ func TestVoterThatMissedAnAdditionVotes(t *testing.T) {
 	})
 }
 
-// A server that was removed and does not know it may not disturb the others.
+// A removed server that does not know of its removal must not disrupt the others.
 func TestRemovedServerDoesNotDisruptLeader(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -455,8 +454,8 @@ func TestRemovedServerDoesNotDisruptLeader(t *testing.T) {
 	})
 }
 
-// Raft's loop shows the term of a vote once that is written: who stands next in order and
-// looks at the term meanwhile saw the old one, and deposed whom it had just elected.
+// A voter does not campaign while it writes its vote for another candidate. Raft's main loop shows the new term only after the write. Once,
+// the voter that was next in order saw the old term meanwhile, campaigned, and deposed the candidate that it had just elected.
 func TestVoterDoesNotCampaignAgainstItsCandidate(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// The time of the last campaign was kept as the machine's date: set back by an hour,
-// no voter stood at its leader's end for that hour. What is kept has the monotonic
-// clock with it, which is what two times are compared by.
+// The time of the last campaign includes the monotonic clock, which is used to compare two times. Once, only the wall clock was kept: after
+// it was set back by an hour, no voter campaigned for that hour when its leader died.
 func TestPaceDoesNotGoByTheDate(t *testing.T) {
 	p := rateLimit{interval: time.Second}
 	now := time.Now()
@@ -19,7 +18,7 @@ func TestPaceDoesNotGoByTheDate(t *testing.T) {
 			t.Errorf("after %v: allowed %v, want %v", step.after, got, step.want)
 		}
 	}
-	if kept := *p.last.Load(); kept.String() == kept.Round(0).String() { // it prints the monotonic one
+	if kept := *p.last.Load(); kept.String() == kept.Round(0).String() { // String prints the monotonic time
 		t.Error("the time that is kept has lost its monotonic clock")
 	}
 }

@@ -40,9 +40,8 @@ func TestRestartAfterCompaction(t *testing.T) {
 	})
 }
 
-// A leader that was cut off with entries of its own is sent a snapshot that they
-// contradict (hashicorp/raft issue 697). How many entries the others have by then
-// decides which part of its log the library would keep.
+// A leader that was partitioned with uncommitted entries is sent a snapshot that they contradict (hashicorp/raft issue 697). The number of
+// entries that the others have by then determines which part of its log the library would keep.
 func TestContradictingLogIsDropped(t *testing.T) {
 	for n := 8; n <= 44; n += raceflag.Share(1, 6) {
 		bubble(t, abc(), compacting, func(g *group) {
@@ -59,12 +58,12 @@ func TestContradictingLogIsDropped(t *testing.T) {
 			for _, e := range numbered(n) {
 				g.apply(g.leader(rest...), e)
 			}
-			time.Sleep(5 * time.Second) // They take a snapshot and forget what is before.
+			time.Sleep(5 * time.Second) // The others take a snapshot and truncate their logs.
 			if err := g.leader(rest...).Transfer(anyServer); err != nil {
 				t.Fatal(err)
 			}
 			g.leader(rest...)
-			g.net.Heal() // The new leader has not sent anything yet that would fit.
+			g.net.Heal() // The new leader has not sent entries that match the log yet.
 			g.agree(n+1, g.all...)
 			if err := g.leader(g.all...).TransferTo(l.id()); err != nil {
 				t.Fatal(err)
@@ -91,8 +90,8 @@ func TestFollowerFarBehindGetsASnapshot(t *testing.T) {
 	})
 }
 
-// A voter whose disk was wiped returns under its name while another is behind
-// and the third dies: it must not help the one that is behind to lead.
+// A voter whose disk was wiped returns under its name while another voter is behind and the third one dies. It must not help the lagging
+// voter to become leader.
 func TestWipedDiskDoesNotVote(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -151,7 +150,7 @@ func TestSingleServerServesAlone(t *testing.T) {
 	})
 }
 
-// Requests under way end with the server.
+// Requests in flight end with the server.
 func TestShutdownEndsRequests(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t

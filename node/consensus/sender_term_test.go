@@ -17,11 +17,11 @@ import (
 	"shardway/peer"
 )
 
-// What a server says of its term in a vote, asked or given, is known before it can
-// forget it: it is what an older image of its disk is told by.
+// The term that a server states in a vote request or a vote is recorded before the server can forget it, because the term reveals an older
+// image of its disk.
 func TestTermsInVotesAreStated(t *testing.T) {
 	var mu sync.Mutex
-	told := map[string]map[string]uint64{} // by whom it was heard, of whom
+	told := map[string]map[string]uint64{} // by receiver, then by sender
 	bubble(t, abc(), func(o *consensus.Options) {
 		hears := map[string]uint64{}
 		mu.Lock()
@@ -53,7 +53,7 @@ func TestTermsInVotesAreStated(t *testing.T) {
 	})
 }
 
-// identityPast is a peer.DiskRecords that says which process it is.
+// identityPast is a peer.DiskRecords that has the identity of one process.
 type identityPast struct{ nonce uint64 }
 
 func (s identityPast) LocalRecord() peer.Record { return peer.Record{Nonce: s.nonce} }
@@ -63,7 +63,7 @@ func (identityPast) CheckHandshake(context.Context, peer.Handshake) (peer.Refusa
 	return 0, ""
 }
 
-// The streams of the process of before end as soon as another one has the disk.
+// The streams of a previous process end as soon as another process has its disk.
 func TestStreamsOfAnEarlierProcessAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})
@@ -92,7 +92,7 @@ func TestStreamsOfAnEarlierProcessAreClosed(t *testing.T) {
 		ended := make(chan struct{})
 		go func(c net.Conn) {
 			defer close(ended)
-			_, _ = io.Copy(io.Discard, c) // its end is what is waited for
+			_, _ = io.Copy(io.Discard, c) // the test waits for the end of the stream
 		}(c)
 		over := func() bool {
 			synctest.Wait()
@@ -109,7 +109,7 @@ func TestStreamsOfAnEarlierProcessAreClosed(t *testing.T) {
 			t.Fatal("the stream of the process that has the disk was closed")
 		}
 		stream.CloseOtherProcesses("a/x", 3)
-		<-ended // else the bubble is deadlocked
+		<-ended // otherwise the bubble deadlocks
 		_ = stream.Close()
 	})
 }
@@ -126,9 +126,8 @@ func (d *dialsOnce) Addr() net.Addr            { return &net.TCPAddr{} }
 
 func (d *dialsOnce) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return d.c, nil }
 
-// Whose words came over a stream was read from the words: one node could state a
-// term for the disk of another, which was then taken for an older image of itself
-// and stopped for good. A heartbeat came in another's name, too.
+// The sender of a message is the peer of the stream, not the one named in the message. Once, a node could state a term for the disk of
+// another node, which then counted as an older image and stopped for good. It could also send heartbeats in the name of another node.
 func TestSenderCannotImpersonateAnotherServer(t *testing.T) {
 	terms := map[string]uint64{}
 	var mu sync.Mutex

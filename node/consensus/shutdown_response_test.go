@@ -10,24 +10,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The library forgets what its FSM goroutine was still to come to when it is shut down.
-// What waits for that has to end all the same: a bubble does not end before. (A storm
-// in a few hundred did not, for one barrier.)
+// At its shutdown, the library drops requests that its FSM goroutine has not reached yet. Callers that wait for them must return all the
+// same; otherwise a bubble never ends. (One of several hundred storms did not end, because of one barrier.)
 func TestRequestsThatTheLibraryForgetsEnd(t *testing.T) {
 	bubble(t, []string{"a"}, nil, func(g *group) {
 		a := g.all[0]
 		release := a.fsm.hold()
-		time.AfterFunc(time.Second, release) // after the end has begun
+		time.AfterFunc(time.Second, release) // after the shutdown has begun
 		go func() { _ = a.Apply([]byte("x")) }()
 		for range 50 {
 			go func() { _ = a.Barrier() }()
-			synctest.Wait() // each for itself in line
+			synctest.Wait() // so that they are queued separately
 		}
 		a.stop()
 	})
 }
 
-// core.answer mends this.
+// core.answer works around this.
 func TestCanaryFuturesThatTheFSMWasStillToComeTo(t *testing.T) {
 	canary(t, "a", nil, func(t cage) {
 		a := t.all["a"]

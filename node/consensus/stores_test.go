@@ -21,8 +21,7 @@ import (
 
 func newMemory() *disk.Memory { return disk.NewMemory() }
 
-// Raft panics when its term cannot be saved. The node must stop in order instead,
-// and the others go on.
+// Raft panics when it cannot save its term. The node must instead stop in order, and the other servers continue.
 func TestBrokenDiskStopsTheServerInOrder(t *testing.T) {
 	for _, role := range []string{"leader", "follower"} {
 		t.Run(role, func(t *testing.T) {
@@ -71,14 +70,13 @@ func TestBrokenTermDoesNotPanic(t *testing.T) {
 	})
 }
 
-// A leader that hangs in fsync goes on sending heartbeats; it must be replaced
-// and follow once the disk is back.
+// A leader that hangs in fsync still sends heartbeats. It must be replaced, and follow once the disk works again.
 func TestHungDiskCostsLeadership(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
 		l := g.leader(g.all...)
 		g.apply(l, "before")
-		time.Sleep(time.Second) // No other write is under way.
+		time.Sleep(time.Second) // No other write is in progress.
 		wait := make(chan struct{})
 		l.mem.SetStoreFault(func(string) error { <-wait; return nil })
 		done := make(chan error, 1)
@@ -145,7 +143,7 @@ func TestOpenReportsBrokenStores(t *testing.T) {
 	})
 }
 
-// alone is a single server on real files.
+// alone starts a single server on real files. It returns the server, its list, and a function that stops it.
 func alone(t *testing.T, path string) (*consensus.Raft, *list, func() error, error) {
 	t.Helper()
 	d, err := disk.Open(path, "a")

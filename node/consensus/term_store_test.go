@@ -13,9 +13,9 @@ import (
 	"shardway/node/consensus"
 )
 
-// Two servers lose their leader, one of them stands for election, and while it still
-// writes its new term the old leader's heartbeats are back. It fell back to the old term
-// then, in memory and on its disk: for the others, it had said to be in the new one.
+// The term of a server never decreases. Once, two servers lost their leader and one of them campaigned. While it wrote its new term, the
+// heartbeats of the old leader returned, and it fell back to the old term in memory and on its disk. It had already announced the new term
+// to the others.
 func TestTermNeverFalls(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		old := g.leader(g.all...)
@@ -47,8 +47,8 @@ func TestTermNeverFalls(t *testing.T) {
 	})
 }
 
-// Only a heartbeat that changes no term is taken beside the loop, in the life that it came to, and
-// while no term is written; and no term is written while one is taken.
+// A heartbeat is handled outside the main loop only if it does not change the term, arrived at the current instance, and no term is being
+// written. No term is written while such a heartbeat is handled.
 func TestOnlyNeutralHeartbeatsBypassTheMainLoop(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -93,8 +93,8 @@ func TestOnlyNeutralHeartbeatsBypassTheMainLoop(t *testing.T) {
 	})
 }
 
-// A candidate that hears of another leader of its term is in that already: written once more, it
-// would hold up what follows. Who takes a heartbeat beside the loop would wait for itself.
+// A candidate that receives a message of another leader of its own term does not write that term again: the write would delay what follows.
+// A heartbeat that is handled outside the main loop would wait for itself.
 func TestATermIsWrittenOnce(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -117,8 +117,7 @@ func TestATermIsWrittenOnce(t *testing.T) {
 	})
 }
 
-// The first write of a life is one of the term that the disk has: that shows whether it can be
-// written.
+// The first write of an instance writes the term that the disk already has, which shows whether the disk can be written.
 func TestALifeBeginsWithAWrite(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -145,8 +144,8 @@ func TestALifeBeginsWithAWrite(t *testing.T) {
 	})
 }
 
-// Who waits for its disk hears its leader all the same: its loop does not, and a follower whose
-// disk was slow knew of no leader until the next heartbeat.
+// A server that waits for its disk still receives heartbeats of its leader. The main loop does not, and once a follower with a slow disk
+// knew no leader until the next heartbeat.
 func TestFollowerReceivesHeartbeatsDuringWrite(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t

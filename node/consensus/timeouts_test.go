@@ -10,7 +10,7 @@ import (
 	"shardway/node/consensus"
 )
 
-// termCounter counts, by server, what others have said to it.
+// termCounter counts the messages that each server has received from others.
 type termCounter struct {
 	mu    sync.Mutex
 	times map[string]int
@@ -31,13 +31,13 @@ func (h *termCounter) by(s *server) int {
 	return h.times[s.id()]
 }
 
-// The library would speak every 50 to 100 ms, and of its log as often: 1 600 times a
-// minute. That was most of what woke nodes without requests.
+// An idle leader sends heartbeats rarely. The library would send one every 50 to 100 ms, and its commit index as often: 1 600 messages a
+// minute, which was most of what woke idle nodes.
 func TestALeaderAtRestSpeaksSeldom(t *testing.T) {
 	h := &termCounter{times: map[string]int{}}
 	bubble(t, abc(), h.countTerms, func(g *group) {
 		l := g.leader(g.all...)
-		for range 2 { // who follows it does as well
+		for range 2 { // a follower behaves the same
 			time.Sleep(time.Second)
 			before := map[*server]int{}
 			for _, f := range without(g.all, l) {
@@ -57,8 +57,7 @@ func TestALeaderAtRestSpeaksSeldom(t *testing.T) {
 	})
 }
 
-// Only who leads goes by the longer time: a leader that is gone is replaced as soon as
-// before, also by who has led itself.
+// Only a leader uses the longer timeout: a dead leader is replaced as soon as before, also by a server that has led itself.
 func TestFollowersWaitNoLonger(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
@@ -81,8 +80,8 @@ func TestFollowersWaitNoLonger(t *testing.T) {
 	})
 }
 
-// A leader that loses its followers steps down in the time that it did before, and one that
-// hears of each once in 200 ms does not.
+// A leader that loses its followers steps down as soon as before. A leader that receives a response of each follower once in 200 ms does
+// not.
 func TestALeaderWithoutFollowersStepsDown(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
@@ -98,16 +97,15 @@ func TestALeaderWithoutFollowersStepsDown(t *testing.T) {
 	})
 }
 
-// slow has every write of these servers take so long.
+// slow makes every write of these servers take the given time.
 func slow(write time.Duration, all ...*server) {
 	for _, s := range all {
 		s.mem.SetStoreFault(func(string) error { time.Sleep(write); return nil })
 	}
 }
 
-// A candidate writes its term and its vote before it has any, its own as well. Where that took
-// longer than it waits, the library threw a coin between the vote and the end of its patience,
-// and a lone voter with a disk of 4 s a write stood ten times now and then.
+// A candidate writes its term and its own vote before it has any vote. Once, if that took longer than its timeout, it was random whether
+// the vote or the timeout came first, and a lone voter with a disk of 4 s per write sometimes campaigned ten times.
 func TestALoneVoterWaitsForItsDisk(t *testing.T) {
 	for _, write := range []time.Duration{time.Second, 4 * time.Second} {
 		t.Run(write.String(), func(t *testing.T) {
@@ -117,9 +115,9 @@ func TestALoneVoterWaitsForItsDisk(t *testing.T) {
 					before := g.leader(a).Term()
 					slow(write, a)
 					a.crash()
-					time.Sleep(write) // what it was writing is gone
+					time.Sleep(write) // its pending write is lost
 					a.restart()
-					if n := g.leader(a).Term() - before; n > 2 { // once before the disk's pace is known
+					if n := g.leader(a).Term() - before; n > 2 { // one more, before the speed of the disk is known
 						t.Errorf("it stood %d times, want 2 at most", n)
 					}
 					a.mem.SetStoreFault(nil)
@@ -130,8 +128,8 @@ func TestALoneVoterWaitsForItsDisk(t *testing.T) {
 	}
 }
 
-// Nobody ever led where a vote took longer to write than candidates waited, or than a message
-// may take: on disks of 0.9 s a write, of 0.5 s if one of them was quick, of 1 s at all.
+// Elections succeed with slow disks. Once, no server became leader if the write of a vote took longer than candidates waited, or than the
+// timeout of a message: on disks of 0.9 s per write, of 0.5 s if one of them was fast, and always on disks of 1 s.
 func TestElectionsWaitForSlowDisks(t *testing.T) {
 	for _, write := range []time.Duration{400 * time.Millisecond, 900 * time.Millisecond, 1900 * time.Millisecond} {
 		for name, quick := range map[string]int{"all": 0, "two of three": 1} {
@@ -155,8 +153,8 @@ func TestElectionsWaitForSlowDisks(t *testing.T) {
 	}
 }
 
-// A disk that was slow once says nothing of the next election, in which refused pre-votes
-// would be waited with for as long.
+// A disk that was slow once does not extend the timeout of the next election. Otherwise a candidate would wait as long for rejected
+// pre-votes.
 func TestLongDiskTimeoutEndsWhenALeaderIsElected(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)

@@ -18,12 +18,10 @@ import (
 	"shardway/peer"
 )
 
-// The library writes the term of a vote and its candidate apart (hashicorp/raft
-// issue 661). A voter that was killed between the two had, on disk, voted in the
-// new term for the candidate of the one before, and what was voted once is granted
-// again without a look at the log: an old leader without committed entries got a
-// majority. So the voter is killed before each write of a vote, and after the last
-// one, and the candidate of before then asks with an old log.
+// The library writes the term of a vote and its candidate separately (hashicorp/raft issue 661). Once, a voter that was killed between the
+// two had, on disk, voted in the new term for the candidate of the previous one. The library grants a repeated vote without a check of the
+// log, so an old leader without committed entries got a majority. This test kills the voter before each write of a vote, and after the last
+// one. Then the previous candidate requests the vote with an old log.
 func TestVoterKilledAnywhereInAVoteGrantsOnlyByTheLog(t *testing.T) {
 	for before, through := 0, false; !through; before++ {
 		if before > 8 {
@@ -33,8 +31,8 @@ func TestVoterKilledAnywhereInAVoteGrantsOnlyByTheLog(t *testing.T) {
 	}
 }
 
-// tornVote kills voter c of a, b and c so many writes into a vote, and reports
-// whether the vote was granted before that.
+// tornVote kills voter c of a, b and c after the given number of writes of a vote. through reports whether the vote was granted before
+// that.
 func tornVote(g *group, writes int) (through bool) {
 	t := g.t
 	t.Helper()
@@ -72,8 +70,7 @@ func tornVote(g *group, writes int) (through bool) {
 	return through
 }
 
-// canvass asks voter for its vote as the server whose process does not run, and
-// reports whether it is granted.
+// canvass requests the vote of voter as a server whose process is not running. It reports whether the vote is granted.
 func (s *server) canvass(voter *server, term uint64, req raft.RequestVoteRequest) bool {
 	s.g.t.Helper()
 	p := peer.New(peer.Options{
@@ -85,13 +82,13 @@ func (s *server) canvass(voter *server, term uint64, req raft.RequestVoteRequest
 	defer func() { _ = tr.Close() }()
 	id := s.id()
 	req.RPCHeader = raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(id)}
-	req.Term, req.LeadershipTransfer = term, true // asked even by who has a leader
+	req.Term, req.LeadershipTransfer = term, true // also counts at a voter that has a leader
 	var resp raft.RequestVoteResponse
 	err := tr.RequestVote(raft.ServerID(voter.id()), raft.ServerAddress(voter.id()), &req, &resp)
 	return err == nil && resp.Granted
 }
 
-// dialOnly carries a transport that nobody dials.
+// dialOnly is the listener of a transport that receives no connections.
 type dialOnly struct {
 	host  *simnet.Host
 	port  *peer.Port
@@ -107,7 +104,7 @@ func (d *dialOnly) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (d *dialOnly) Close() error              { return nil }
 func (d *dialOnly) Addr() net.Addr            { return nil }
 
-// journal is a stable store that remembers what was written.
+// journal is a stable store that records what was written.
 type journal struct {
 	*raft.InmemStore
 	mu   sync.Mutex
@@ -130,8 +127,7 @@ func (j *journal) SetUint64(key []byte, val uint64) error {
 	return j.InmemStore.SetUint64(key, val)
 }
 
-// This one fails when the library is mended, or votes in another order: then
-// node/disk/votes.go must go, or follow.
+// This test fails when the library is fixed, or writes votes in another order. Then node/disk/votes.go must be removed or changed.
 func TestLibraryWritesAVoteInTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{InmemStore: raft.NewInmemStore()}

@@ -31,8 +31,8 @@ type failingConn struct {
 
 func (c failingConn) Read([]byte) (int, error) { return 0, c.err }
 
-// The library wraps the error of a read in the error of its decoder. A leader that does not recognize
-// a reset stream pauses for up to 10 s before it sends entries to the server again.
+// The library wraps the error of a read in the error of its decoder. A leader that does not recognize a reset stream waits for up to 10 s
+// before it sends entries to the server again.
 func TestStreamErrorsAreRecognizedInResponses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A server keeps connections from its time as leader. Those to a voter that was
-// started again since are dead, and the first message over each used to be lost:
-// a vote, with it the election, and with that about a second and a half.
+// A vote request is sent again if an old connection breaks. A server keeps connections from its time as leader, and those to a voter that
+// was restarted since are dead. Once, the first message on each of them was lost: a vote request, and with it the election and about a
+// second and a half.
 func TestVoteIsAskedAgainWhenAnOldConnectionBreaks(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
@@ -15,7 +15,7 @@ func TestVoteIsAskedAgainWhenAnOldConnectionBreaks(t *testing.T) {
 		rest := without(g.all, first)
 		g.apply(first, numbered(3)...)
 		g.agree(3, g.all...)
-		time.Sleep(time.Second) // the connections rest
+		time.Sleep(time.Second) // the connections are idle
 		second, third := rest[0], rest[1]
 		if err := first.TransferTo(second.id()); err != nil {
 			t.Fatal(err)

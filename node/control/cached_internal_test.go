@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Whoever may read asks what the cluster is busy with, pages and scripts at once, and each
-// time every node was asked. All share one answer, also if who asked first has left.
+// Requests for the loads of the cluster share one response for a second, also if the first caller has left. Once, each request, of pages
+// and scripts at the same time, queried every node.
 func TestCachedIsSharedForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCached[int]()
@@ -37,7 +37,7 @@ func TestCachedIsSharedForASecond(t *testing.T) {
 		for range 20 {
 			take(t.Context(), 1)
 		}
-		take(first, 0) // and does not wait for it
+		take(first, 0) // does not wait for the result
 		leave()
 		asking.Wait()
 		time.Sleep(CacheTime - time.Nanosecond)
@@ -51,7 +51,7 @@ func TestCachedIsSharedForASecond(t *testing.T) {
 	})
 }
 
-// An answer takes no longer than it may.
+// A call returns after its timeout at the latest.
 func TestCachedCallEndsAfterItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCached[error]()

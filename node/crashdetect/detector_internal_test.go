@@ -9,8 +9,7 @@ import (
 	"shardway/internal/clock"
 )
 
-// A disk that was emptied counts its boots from the start. What broke long ago must
-// not hide that its process is gone.
+// A disk that was wiped counts its boots from the start. A crash of long ago must not hide that the present process is gone.
 func TestSuspectsForgetWhatBrokeLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
@@ -26,13 +25,12 @@ func TestSuspectsForgetWhatBrokeLongAgo(t *testing.T) {
 	})
 }
 
-// A leader of which heartbeats came, too, has two connections to this node, and
-// both break when it is killed. Only one of them told which process it was, and
-// only that is evidence about a node that is heard: it must come through whatever
-// the order, also while the other is being looked into.
+// A leader from which heartbeats arrived has two connections to this node, and both break when it is killed. Only one of them identified
+// the process, and only that one is evidence about a node with recent heartbeats. It must count in whatever order the connections break,
+// also while the other one is being investigated.
 func TestSuspectsKeepTheProcessThatBroke(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
-	cancel() // nobody is redialled
+	cancel() // no node is redialed
 	for name, breaks := range map[string][]Process{
 		"known first":       {{Boot: 5, Nonce: 9}, {Boot: 5}},
 		"known last":        {{Boot: 5}, {Boot: 5, Nonce: 9}},
@@ -57,8 +55,7 @@ func TestSuspectsKeepTheProcessThatBroke(t *testing.T) {
 	}
 }
 
-// A process that told no nonce is not the one before it, which did: evidence about a
-// process counts against no other.
+// A process without a nonce is not the previous process, which had one: evidence about one process does not count against another.
 func TestSuspectHasItsOwnNonce(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -71,7 +68,7 @@ func TestSuspectHasItsOwnNonce(t *testing.T) {
 	}
 }
 
-// What broke long ago is not looked into by a new leader, nor remembered.
+// A new leader neither investigates nor remembers crashes of long ago.
 func TestNewLeaderLooksAtWhatBrokeLately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
@@ -89,10 +86,9 @@ func TestNewLeaderLooksAtWhatBrokeLately(t *testing.T) {
 	})
 }
 
-// There is one investigation of a node at a time; after it the next one may begin, and none
-// does once the run has ended.
+// Only one investigation of a node runs at a time. The next one may start after it, and none starts once the run has ended.
 func TestInvestigationsAreOneAtATime(t *testing.T) {
-	// Without a port: who redials panics.
+	// Without a port, a redial would panic.
 	s := NewDetector(nil, clock.New(), func(string, Process, time.Duration) bool { return false })
 	s.ctx = t.Context()
 	s.mu.busy["a"] = true

@@ -12,7 +12,7 @@ import (
 	"shardway/proxy"
 )
 
-// judged is a leader's poison with what has been told to it, and its log.
+// judged returns the suspects of a leader's detector after tell has reported crashes to it, and its log.
 func judged(tell func(p *PoisonDetector)) (suspects []Suspect, log string) {
 	var b bytes.Buffer
 	p := NewPoisonDetector(PoisonOptions{Log: zerolog.New(&b)})
@@ -36,8 +36,7 @@ func many(from uint64) []uint64 {
 	return all
 }
 
-// A key is suspected that was under way at two nodes within a minute, each time as one of
-// few, whoever told of it.
+// A key is suspected if it was in flight at two crashed nodes within a minute, each time as one of few keys, whichever nodes reported it.
 func TestPoisonIsSuspected(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tell func(p *PoisonDetector)
@@ -118,7 +117,7 @@ func TestPoisonIsSuspected(t *testing.T) {
 					t.Errorf("suspects %v, log %s", got, log)
 				}
 				for _, s := range got {
-					if s.Key != (proxy.Implicated{Shard: 7, Hash: 1}) || strings.Join(s.Nodes, " ") != "a b" { // in the order of their ends
+					if s.Key != (proxy.Implicated{Shard: 7, Hash: 1}) || strings.Join(s.Nodes, " ") != "a b" { // in the order of the crashes
 						t.Errorf("suspect %+v", s)
 					}
 				}
@@ -127,13 +126,13 @@ func TestPoisonIsSuspected(t *testing.T) {
 	}
 }
 
-// What others tell is bounded, and a suspect that goes on is told of in the log once.
+// The reports of other nodes are bounded, and a lasting suspect is logged once.
 func TestPoisonIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p *PoisonDetector
 		_, log := judged(func(q *PoisonDetector) {
 			p = q
-			for i := uint64(0); i < 3000; { // all that one may tell at once, again and again
+			for i := uint64(0); i < 3000; { // as much as a node may report at once, repeatedly
 				var all []CrashReport
 				for ; len(all) < maxReports; i++ {
 					all = append(all, under("a", i, 0, i), under("b", i, 0, i))
@@ -173,7 +172,7 @@ func TestPoisonIsBounded(t *testing.T) {
 	})
 }
 
-// What one node tells at once is bounded, in ends and in keys.
+// The crash reports of one node are limited, in crashes and in keys.
 func TestCrashReportsOfOneNodeAreLimited(t *testing.T) {
 	p := NewPoisonDetector(PoisonOptions{Log: zerolog.Nop()})
 	var all []CrashReport
@@ -191,7 +190,7 @@ func TestCrashReportsOfOneNodeAreLimited(t *testing.T) {
 	}
 }
 
-// A suspect stands for an hour after the last two ends, and names those.
+// A key stays suspected for an hour after the last two crashes, and lists their nodes.
 func TestSuspectOfLateStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPoisonDetector(PoisonOptions{Log: zerolog.Nop()})
@@ -205,7 +204,7 @@ func TestSuspectOfLateStands(t *testing.T) {
 	})
 }
 
-// What is told of is written to while it is sent, and more is noted meanwhile.
+// Suspects returns a copy: the caller changes it while it is sent, and the detector records more meanwhile.
 func TestSuspectsReturnsACopy(t *testing.T) {
 	p := NewPoisonDetector(PoisonOptions{Log: zerolog.Nop()})
 	told := p.addOwn(CrashReport{Node: "a", At: time.Now()})

@@ -16,15 +16,15 @@ import (
 	"shardway/peer"
 )
 
-// redialled is what one investigation of node b did.
+// redialled is the result of one investigation of node b.
 type redialled struct {
-	dials []time.Duration // when each began, since the start
-	told  int             // how often it was told that nobody listens there
+	dials []time.Duration // start of each dial, relative to the start of the investigation
+	told  int             // the number of refused dials that were reported
 	took  time.Duration
 }
 
-// redials investigates node b in a bubble. A dial is answered by dial; who is told that
-// nobody listens there asks for more, and ctx is the run's.
+// redialsOf investigates node b in a bubble, and answers each dial with dial. The callback for a refused dial requests further dials. ctx
+// is the context of the run.
 func redialsOf(ctx context.Context, dial func(context.Context) (net.Conn, error)) (r redialled) {
 	began := time.Now()
 	s := NewDetector(peer.New(peer.Options{
@@ -41,9 +41,8 @@ func redialsOf(ctx context.Context, dial func(context.Context) (net.Conn, error)
 	return r
 }
 
-// Only that nobody listens is evidence that a process is gone: one that says nothing may
-// have a lease. Each dial is given up after a while, and there are so many, with longer and
-// longer pauses.
+// Only a refused dial is evidence that a process is gone: a process that does not respond may have a lease. Each dial has a timeout, and
+// the number of dials is limited, with increasing delays.
 func TestOnlyARefusedRedialIsEvidence(t *testing.T) {
 	silence := func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
 	for name, tc := range map[string]struct {
@@ -73,7 +72,7 @@ func TestOnlyARefusedRedialIsEvidence(t *testing.T) {
 	}
 }
 
-// The end of the run ends an investigation, in a pause too.
+// The end of the run ends an investigation, also during a delay.
 func TestRedialsEndWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), redialPause+redialPause/2)
@@ -85,8 +84,7 @@ func TestRedialsEndWithTheRun(t *testing.T) {
 	})
 }
 
-// A process that takes the stream is alive: nothing more is asked of it, and nothing is
-// left open there.
+// A process that accepts the stream is alive: no further dial follows, and no connection stays open.
 func TestRedialThatIsAnsweredIsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simnet.New(simnet.Config{Seed: 1})

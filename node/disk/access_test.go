@@ -22,7 +22,7 @@ func TestAccessOfAllUsersIsRemoved(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		mode, want fs.FileMode
-		told       bool // that it was open
+		told       bool // Access reports that it was open
 		fill       func(t *testing.T, dir string)
 	}{
 		"open to read":       {0o755, 0o700, true, nil},
@@ -64,7 +64,7 @@ func TestAccessOfAllUsersIsRemoved(t *testing.T) {
 	}
 }
 
-// openedBefore leaves what a node leaves.
+// openedBefore creates the files of a node with access for all users.
 func openedBefore(t *testing.T, dir string) {
 	t.Helper()
 	d, err := disk.Open(dir, "a")
@@ -119,7 +119,7 @@ func TestSymbolicLinksCreatedLaterAreNotFollowed(t *testing.T) {
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
 		t.Errorf("what it leads to holds %q now, %v", b, err)
 	}
-	// A directory elsewhere is the operator's to choose.
+	// The operator may choose a directory elsewhere through a link.
 	other, elsewhere := t.TempDir(), t.TempDir()
 	if err := mustOpen(t, other, "a").Close(); err != nil {
 		t.Fatal(err)

@@ -331,7 +331,7 @@ func TestDamagedKnownFileIsRenamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range whole[:len(whole)-1] { // but the line's end
+	for i := range whole[:len(whole)-1] { // except the line break at the end
 		for bit := range 8 {
 			flipped := slices.Clone(whole)
 			flipped[i] ^= 1 << bit
@@ -340,7 +340,7 @@ func TestDamagedKnownFileIsRenamed(t *testing.T) {
 			}
 			known, err := d.DiskRecords()
 			if slices.Equal(known, want) && err == nil {
-				continue // a name in other letters: the same to a reader of JSON
+				continue // a name in other letter case is equal to a JSON decoder
 			}
 			if err == nil || len(known) != 0 || !strings.Contains(err.Error(), file) {
 				t.Fatalf("byte %d, bit %d: Known() = %v, %v, want nothing and an error that names %s", i, bit, known, err, file)
@@ -370,7 +370,7 @@ func TestCondemnedDirectoryIsNotOpenedAgain(t *testing.T) {
 			t.Fatalf("Open = %v, want it to say why not, and what to do", err)
 		}
 	}
-	d, err := disk.OpenRepair(path, "a") // what it holds may be all there is
+	d, err := disk.OpenRepair(path, "a") // it may contain the only copy of the data
 	if err != nil || d.Boot() != 2 {
 		t.Errorf("OpenRepair = %v, %v, want boot 2", d, err)
 	}

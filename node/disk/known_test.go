@@ -22,7 +22,7 @@ func TestUnreadableKnownFileIsNotOverwritten(t *testing.T) {
 	d := mustOpen(t, path, "a")
 	defer func() { _ = d.Close() }()
 	want := []disk.DiskRecord{{Server: "b/x", Boot: 7, Nonce: 1, Term: 3, Applied: 4}}
-	// A directory in its place can be opened, and every read of it fails.
+	// A directory in place of the file can be opened, and every read of it fails.
 	if err := errors.Join(d.StoreDiskRecords(want), os.Rename(file, away), os.Mkdir(file, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestOversizedKnownFileIsRefused(t *testing.T) {
 	d := mustOpen(t, path, "a")
 	defer func() { _ = d.Close() }()
 	want := []disk.DiskRecord{{Server: "b/x", Boot: 7}}
-	// Nearly all of it is a hole.
+	// Nearly the whole file is sparse.
 	if err := errors.Join(d.StoreDiskRecords(want), os.Truncate(file, 128<<20)); err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,7 @@ func TestHungWriteOfCrashedProcessIsDiscarded(t *testing.T) {
 		m.SetStoreFault(func(string) error { <-wait; return nil })
 		go func() { _ = s.Logs.StoreLog(entry(1)) }()
 		synctest.Wait()
-		_ = m.Crash() // says that a write hangs
+		_ = m.Crash() // returns an error that a write hangs
 		m.SetStoreFault(nil)
 		d := memory(t, m)
 		s = stores(t, d, disk.StoreOptions{})
@@ -220,7 +220,7 @@ func TestCopyContainsAllFilesAndStores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d = memory(t, m) // goes on, and its copy does not
+	d = memory(t, m) // continues, unlike its copy
 	s = stores(t, d, disk.StoreOptions{})
 	if err := errors.Join(s.Logs.DeleteRange(1, 3), s.Stable.SetUint64([]byte("CurrentTerm"), 9), d.Close()); err != nil {
 		t.Fatal(err)

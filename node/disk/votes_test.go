@@ -15,7 +15,7 @@ func vote(s *disk.Stores, term uint64, cand string) error {
 	return errors.Join(s.Stable.SetUint64([]byte("LastVoteTerm"), term), s.Stable.Set([]byte("LastVoteCand"), []byte(cand)))
 }
 
-// voted reads it as the library does.
+// voted reads a vote as the library does.
 func voted(t *testing.T, s *disk.Stores) (term uint64, cand string) {
 	t.Helper()
 	term, err := s.Stable.GetUint64([]byte("LastVoteTerm"))

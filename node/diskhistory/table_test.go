@@ -10,13 +10,12 @@ import (
 	"shardway/node/diskhistory"
 )
 
-// Each line is a disk of which the same is known: boot 5 as process 50, term 7 and
-// epoch 30 as applied.
+// Each case is a report of a disk with these records: boot 5 as process 50, term 7, and epoch 30 applied.
 func TestCheckDetectsRollback(t *testing.T) {
 	known := disk.DiskRecord{Server: "b/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30}
 	for _, c := range []struct {
 		boot, nonce, term, last uint64
-		back                    string // "" if it can
+		back                    string // the expected error, or "" if there is none
 	}{
 		{5, 50, 7, 33, ""},
 		{6, 60, 7, 30, ""},
@@ -25,10 +24,10 @@ func TestCheckDetectsRollback(t *testing.T) {
 		{5, 60, 7, 33, "another process was its boot 5"},
 		{6, 60, 6, 33, "it is in term 6, and it was in term 7"},
 		{6, 60, 7, 29, "its log ends at 29, and it had applied the map of epoch 30"},
-		// Messages of one process overtake each other.
+		// Messages of one process may arrive out of order.
 		{4, 50, 6, 20, ""},
 		{6, 50, 6, 20, ""},
-		// Nothing was said.
+		// The report is empty.
 		{1, 0, 0, 0, ""},
 	} {
 		err := diskhistory.Check(known, diskhistory.Statement{Server: "b/x", Boot: c.boot, Nonce: c.nonce, Term: c.term, Last: c.last})
@@ -50,12 +49,12 @@ func TestTableKeepsTheHighestStatement(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	table.Term("b/x", 9) // of nobody known
+	table.Term("b/x", 9) // a disk without records
 	learn(diskhistory.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 3, Last: 12, Applied: 10})
-	learn(diskhistory.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 2, Last: 12, Applied: 11}) // overtaken
+	learn(diskhistory.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 2, Last: 12, Applied: 11}) // a message that arrives late
 	table.Term("b/x", 5)
 	learn(diskhistory.Statement{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Last: 12})
-	learn(diskhistory.Statement{Server: "b/y", Boot: 1, Nonce: 40}) // an emptied directory
+	learn(diskhistory.Statement{Server: "b/y", Boot: 1, Nonce: 40}) // a wiped directory
 	want := fmt.Sprint([]disk.DiskRecord{{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Applied: 11}, {Server: "b/y", Boot: 1, Nonce: 40}})
 	if got := fmt.Sprint(table.All()); got != want {
 		t.Errorf("known: %s, want %s", got, want)
@@ -100,7 +99,7 @@ func TestTableIsBounded(t *testing.T) {
 		if err := table.Learn(diskhistory.Statement{Server: server(i), Boot: 1, Nonce: 1}); err != nil {
 			t.Fatal(err)
 		}
-		table.Term(server(0), uint64(i)) // it is heard of all the time
+		table.Term(server(0), uint64(i)) // messages of it arrive all the time
 	}
 	if n := len(table.All()); n != diskhistory.Most {
 		t.Errorf("%d disks known, want %d", n, diskhistory.Most)
@@ -112,8 +111,7 @@ func TestTableIsBounded(t *testing.T) {
 	}
 }
 
-// A node says itself which disk it has: one that named a thousand had those of all
-// others forgotten.
+// A node reports its own disk id. Once, a node that reported a thousand ids displaced the records of all other nodes.
 func TestOneNodeDoesNotPushOutTheOthers(t *testing.T) {
 	table := diskhistory.New(nil)
 	say := func(node string, disk int) {
@@ -137,8 +135,8 @@ func TestOneNodeDoesNotPushOutTheOthers(t *testing.T) {
 	}
 }
 
-// What was kept and is read late counts as if it had been read first: it is added, and a
-// process that passed meanwhile and has an older image of its disk does not any more.
+// Records that are loaded late count as if they had been loaded first: they are merged, and a process that was accepted meanwhile with an
+// older image of its disk is rejected from then on.
 func TestWhatIsRecalledCountsAsIfItHadBeenKnownFirst(t *testing.T) {
 	table := diskhistory.New(nil)
 	for _, s := range []diskhistory.Statement{

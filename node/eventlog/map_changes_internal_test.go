@@ -8,8 +8,8 @@ import (
 	"shardway/queue"
 )
 
-// What waited before a proposal and still does is held by the change, and so is what comes
-// to wait until it is in force, gone again or not; what had gone before is not.
+// A map change counts the requests that were queued before its proposal and still are, and each request that is queued until the map is in
+// force, even if it has left the queue. Requests that left the queue before the proposal do not count.
 func TestMapChangeReportsQueuedRequests(t *testing.T) {
 	waits := queue.Stats{Entered: 20, Waiting: 2}
 	c := NewMapChangeRecorder(MapChangeOptions{Self: "a", Ring: event.NewRing(event.Options{Node: "a"}), Queue: func() queue.Stats { return waits }})

@@ -13,7 +13,7 @@ import (
 	"shardway/node/gossip"
 )
 
-// news returns what a ring was told since the cursor's last look.
+// news returns the events that were added to a ring since the last call.
 func news(c *event.Cursor) string {
 	events, _ := c.Next(1 << 20)
 	var words []string

@@ -11,13 +11,13 @@ import (
 	"shardway/node/crashdetect"
 )
 
-// A leader that was busy for a moment was taken to suspect no key any more, and to wait for
-// nobody: findings ended, and came again two seconds later.
+// A leader that does not respond clears no finding. Once, a leader that was busy for a moment counted as one without suspects and without
+// shards that wait: findings were cleared, and raised again two seconds later.
 func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
 	before := LeaderReport{leader: "b", Views: []leader.MemberView{{Node: "c"}}, Suspects: []crashdetect.Suspect{{}}, Upgrade: &api.UpgradeState{Behind: "c"}}
 	for name, tt := range map[string]struct {
 		now                    LeaderReport
-		views, suspects, level bool // as before
+		views, suspects, level bool // unchanged
 	}{
 		"it says nothing":      {LeaderReport{leader: "b"}, true, true, true},
 		"it says what it sees": {LeaderReport{leader: "b", Views: []leader.MemberView{}}, false, true, true},
@@ -32,8 +32,8 @@ func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
 	}
 }
 
-// What the leader says of a node counts, as far as it hears that one: of a node that is
-// not heard nothing else is told, and least of all how its app was.
+// The leader's report of a node counts only if the leader receives heartbeats of that node. Nothing else is reported of a node without
+// heartbeats, and in particular not the last health of its app.
 func TestReceivedHeartbeatsDecideNodeState(t *testing.T) {
 	beat := ack.Heartbeat{Applied: 17}
 	but := func(change func(*ack.Heartbeat)) ack.Heartbeat {
@@ -56,7 +56,7 @@ func TestReceivedHeartbeatsDecideNodeState(t *testing.T) {
 		"gateway": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Gateway: true}},
 		"leaving": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Stopping: true, App: diagnosis.AppHealthy}},
 	} {
-		got := diagnosis.Node{ID: "b", Alive: true} // as gossip has it
+		got := diagnosis.Node{ID: "b", Alive: true} // as gossip shows it
 		addLeaderView(&got, tt.view, 17)
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
@@ -64,8 +64,8 @@ func TestReceivedHeartbeatsDecideNodeState(t *testing.T) {
 	}
 }
 
-// A gateway whose gossip had been cut off said at once that nobody has an app, beside a
-// leader with one that it had not heard of.
+// The leader counts as present. Once, a gateway whose gossip had been cut off reported immediately that no node has an app, although the
+// leader, which gossip did not show, had one.
 func TestLeaderCountsAsPresent(t *testing.T) {
 	a, f := diagnosis.Node{ID: "a"}, diagnosis.Node{ID: "f", Gateway: true, Alive: true}
 	here, gateway := a, a
@@ -88,9 +88,9 @@ func TestLeaderCountsAsPresent(t *testing.T) {
 	}
 }
 
-// Who does not lead asks every two seconds, and of many nodes each that much less often that the
-// leader is asked ten times a second in all; half as often while all is calm, twice as often
-// while what it said is in doubt. A leader asks itself each time.
+// A follower queries the leader every two seconds, and in a large cluster less often, so that the leader receives ten queries a second in
+// all. It queries half as often while nothing changes, and twice as often while the last response is in doubt. A leader queries itself each
+// time.
 func TestHowOftenTheLeaderIsAsked(t *testing.T) {
 	for _, tt := range []struct {
 		self         bool
@@ -116,8 +116,8 @@ func TestHowOftenTheLeaderIsAsked(t *testing.T) {
 	}
 }
 
-// Another leader is asked at once, however short a time ago the one before was: where leadership
-// is handed over, nobody finds that nobody leads.
+// A new leader is queried immediately, however recent the last query of the old one was, so that a transfer of leadership does not cause
+// the finding that there is no leader.
 func TestAnotherLeaderIsAskedAtOnce(t *testing.T) {
 	at := time.Unix(1000, 0)
 	told := LeaderReport{leader: "a", at: at}

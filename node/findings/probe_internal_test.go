@@ -12,8 +12,8 @@ import (
 	"shardway/peer"
 )
 
-// While nobody leads, each voter but the node itself is dialled no more than once a second, however
-// often it is looked, and never twice at a time; and it is here as long as that succeeds.
+// Without a leader, a node dials each other voter at most once a second, however often findings are evaluated, and never twice at the same
+// time. A voter counts as present as long as the dials succeed.
 func TestVotersAreProbedNoMoreThanOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

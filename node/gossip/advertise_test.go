@@ -12,7 +12,7 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// fixed is a resolver that knows one name, and never answers for another.
+// fixed is a resolver that has one name, and never responds for another.
 type fixed struct{}
 
 func (fixed) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
@@ -57,7 +57,7 @@ func TestAdvertise(t *testing.T) {
 	}
 }
 
-// Names that nobody answers for are waited for together, not one after the other.
+// Names without a response are resolved in parallel, and wait together.
 func TestAdvertiseWaitsOnceForNames(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestAdvertiseWaitsOnceForNames(t *testing.T) {
 	})
 }
 
-// A machine's own name may stand for loopback (Debian writes 127.0.1.1 into /etc/hosts),
-// and was believed where it came first. The sockets ask for routes only: nothing is sent.
+// An address that other machines reach is preferred. Once, a loopback address was used if it came first: a machine's own name may resolve
+// to one (Debian writes 127.0.1.1 into /etc/hosts). The sockets only look up routes; nothing is sent.
 func TestAdvertisePrefersWhatOthersReach(t *testing.T) {
 	beyond, err := localAddrFor(t.Context(), netip.MustParseAddrPort("192.0.2.1:9"))
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"shardway/node/gossip"
 )
 
-// newcomer are the tags of a node without a cluster.
+// newcomer returns the tags of a node without a cluster.
 func newcomer(name string) gossip.Tags { return withDisk(name, "") }
 
-// withDisk are the tags of a node that belongs to a cluster, with its disk.
+// withDisk returns the tags of a node that belongs to a cluster, with its disk.
 func withDisk(name, cluster string) gossip.Tags {
 	t := inCluster(name, cluster)
 	t.Disk = "d-" + name
 	return t
 }
 
-// diskOf returns the disk that a member announces to another one.
+// diskOf returns the disk that a member announces to another member.
 func diskOf(at *member, name string) (disk string, seen bool) {
 	for _, m := range at.Members() {
 		if m.ID == name {
@@ -27,9 +27,8 @@ func diskOf(at *member, name string) (disk string, seen bool) {
 	return "", false
 }
 
-// TestNodeWithJoinAddressesOfTwoClustersAnnouncesNoDisk shows that no leader can add a node whose
-// join addresses belong to two clusters, and that it goes on once one of them belongs to the other
-// cluster. It was added to the one that answered first.
+// No leader can add a node whose join addresses belong to two clusters. The node can join once one of the addresses belongs to the other
+// cluster. Once, it was added to the cluster that responded first.
 func TestNodeWithJoinAddressesOfTwoClustersAnnouncesNoDisk(t *testing.T) {
 	t.Parallel()
 	for range 4 { // the order of the addresses is random
@@ -59,8 +58,7 @@ func TestNodeWithJoinAddressesOfTwoClustersAnnouncesNoDisk(t *testing.T) {
 	}
 }
 
-// TestNewcomerAnnouncesItsDiskSoon covers nodes that may be added: all addresses belong to one
-// cluster, one address does not answer, and nobody has a cluster.
+// These nodes may be added: all join addresses belong to one cluster, one address does not respond, or no node has a cluster.
 func TestNewcomerAnnouncesItsDiskSoon(t *testing.T) {
 	t.Parallel()
 	for name, clusters := range map[string][2]string{"one cluster": {"x", "x"}, "a new node": {"x", ""}, "new nodes": {"", ""}} {
@@ -83,7 +81,7 @@ func TestNewcomerAnnouncesItsDiskSoon(t *testing.T) {
 	}
 }
 
-// TestMemberOfAClusterReportsAJoinAddressOfAnother covers a node that belongs to a cluster.
+// A node that belongs to a cluster reports a join address of another cluster.
 func TestMemberOfAClusterReportsAJoinAddressOfAnother(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(s *swarm) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A node without a secret gossips on loopback. By names it joined nodes of other machines
-// all the same: they learned that it is at 127.0.0.1, and took themselves for it.
+// A node without a secret gossips on loopback only. Once, by names it joined nodes of other machines, which learned the address 127.0.0.1
+// for it and dialed themselves.
 func TestNodeOnLoopbackJoinsNoRemoteNode(t *testing.T) {
 	for _, tt := range []struct {
 		self, to string

@@ -8,8 +8,7 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// FuzzTags: whatever a member says about itself is read without a crash, and
-// what is taken in full can be said again.
+// FuzzTags checks that the tags of any member are decoded without a crash, and that tags that are accepted in full can be encoded again.
 func FuzzTags(f *testing.F) {
 	seed := Tags{
 		Node: "a", Disk: "d1", Cluster: "c1", Shards: 1024, Role: "node", BootstrapExpect: 3, Weight: 5, Zone: "z", Version: "1", AppVersion: "x",
@@ -36,7 +35,7 @@ func FuzzTags(f *testing.F) {
 		before := maps.Clone(m)
 		tags, err := decodeTags(m)
 		mine := &Tags{Cluster: "c1", Shards: 1024}
-		_ = checkMember(mine, &serf.Member{Name: "x", Tags: m}) // any answer will do
+		_ = checkMember(mine, &serf.Member{Name: "x", Tags: m}) // any result is accepted
 		newMember(serf.Member{Name: tags.Node, Tags: m, Status: serf.StatusAlive})
 		if !maps.Equal(m, before) {
 			t.Fatal("reading tags changed them")
@@ -49,7 +48,7 @@ func FuzzTags(f *testing.F) {
 		}
 		again, err := tags.encode()
 		if err != nil {
-			return // longer than what memberlist lets through
+			return // longer than memberlist accepts
 		}
 		back, err := decodeTags(again)
 		if err != nil {

@@ -79,7 +79,7 @@ func TestFailedJoinIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// Names are asked again while the node is alone.
+// Names are resolved again while the node is alone.
 func TestNamesAreAskedAgain(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -144,8 +144,8 @@ func TestOtherShardCountIsRefused(t *testing.T) {
 	})
 }
 
-// A program that knows less than what is in force would write into the log what the
-// others have left behind, and stop at what they write.
+// A program whose format version is below the one in force would write entries that the others no longer use, and stop at the entries that
+// they write.
 func TestLowerLevelIsRefusedByBoth(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -172,7 +172,7 @@ func TestLowerLevelIsRefusedByBoth(t *testing.T) {
 	})
 }
 
-// Until a level is raised, programs that know it and others are one cluster.
+// Until the format version is raised, programs with and without support for it form one cluster.
 func TestHigherKnownLevelIsNoReasonToRefuse(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		in, next := inCluster("a", "one"), node("b")
@@ -183,7 +183,7 @@ func TestHigherKnownLevelIsNoReasonToRefuse(t *testing.T) {
 	})
 }
 
-// A node that belongs to its cluster does not give up because a newcomer is wrong.
+// A node that belongs to its cluster does not stop because of a misconfigured new node.
 func TestWrongNewcomerStopsOnlyItself(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -207,7 +207,7 @@ func TestWrongNewcomerStopsOnlyItself(t *testing.T) {
 	})
 }
 
-// Nor because another cluster has the address of a node that is gone.
+// A node does not stop because another cluster now has the address of a dead node.
 func TestLaterForeignClusterDoesNotStopNode(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -228,8 +228,7 @@ func TestLaterForeignClusterDoesNotStopNode(t *testing.T) {
 	})
 }
 
-// Two clusters that a node without one would connect stay apart: gossip itself
-// is filtered, not only joins.
+// Two clusters that a node without a cluster would connect stay apart: gossip messages are filtered, not only joins.
 func TestNewNodeDoesNotMergeTwoClusters(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -331,8 +330,7 @@ func TestRestartAtAnotherAddress(t *testing.T) {
 	})
 }
 
-// Nodes that never heard of each other, so Serf reconnects nobody, meet as soon as
-// their join addresses can be reached.
+// Nodes that have never met, so that Serf reconnects none of them, meet as soon as their join addresses can be reached.
 func TestIslandsFindEachOther(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		hosts := []string{s.host("a").Addr(port), s.host("c").Addr(port)}
@@ -371,9 +369,9 @@ func TestLeaveIsSeenAndReturns(t *testing.T) {
 	})
 }
 
-// A node that was removed was shown as failed for another hour, by every node. One that is
-// told of it has nobody wait while it forgets, also if it still holds that node to be
-// alive: with Serf's own word it slept for 1.3 s and could not say who is there.
+// All members hide a removed node. Once, every node showed it as failed for another hour. A node that learns of the removal does not block
+// while it forgets the removed one, also if it still considers it alive: with Serf's own message it slept for 1.3 s and could not list the
+// members.
 func TestForgottenNodeIsHiddenByAllMembers(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -392,7 +390,7 @@ func TestForgottenNodeIsHiddenByAllMembers(t *testing.T) {
 			t.Errorf("one that failed and is to be forgotten is seen as %v", got)
 		}
 		s.until("forgotten", func() bool { return b.sees("c") == 0 })
-		time.Sleep(2 * time.Minute) // the word itself has been forgotten
+		time.Sleep(2 * time.Minute) // the message itself has expired
 		if a.sees("c") != 0 || b.sees("c") != 0 {
 			t.Errorf("it is remembered again: %v, %v", a.sees("c"), b.sees("c"))
 		}
@@ -403,7 +401,7 @@ func TestForgottenNodeIsHiddenByAllMembers(t *testing.T) {
 	})
 }
 
-// Who comes under the name of a forgotten one is remembered when it fails.
+// A new node with the name of a forgotten one is remembered when it fails.
 func TestNameOfOneForgottenIsGood(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
@@ -421,7 +419,7 @@ func TestNameOfOneForgottenIsGood(t *testing.T) {
 	})
 }
 
-// A word about one that is alive, and stays so, is not kept until it fails one day.
+// A removal message about a live node is not kept until that node fails one day.
 func TestLiveNodeIsNotForgotten(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
@@ -459,8 +457,8 @@ func TestTooManyTagsAreRefused(t *testing.T) {
 	}
 }
 
-// A node of a cluster that was recovered without it must stop even if it has met
-// others that were left and serves with them; the recovered one goes on.
+// A node of a cluster that was recovered without it must stop, even if it has met other nodes that were left out and serves with them. The
+// recovered cluster continues.
 func TestSupersededClusterStopsWhenItMeetsTheRecoveredOne(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t

@@ -7,9 +7,8 @@ import (
 	"shardway/node/gossip"
 )
 
-// Two that lost each other for more than an hour, and whose join addresses lead
-// nowhere, never met again: each had forgotten the other. Who is to be kept is
-// looked for as long as it takes.
+// A node searches for members that it must keep for as long as it takes. Once, two members that had lost each other for more than an hour,
+// and whose join addresses were dead, never met again: each had forgotten the other.
 func TestKeptNodeRejoinsAfterAnHour(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		bubble(t, func(s *swarm) {
@@ -21,7 +20,7 @@ func TestKeptNodeRejoinsAfterAnHour(t *testing.T) {
 			s.until("b is missed", func() bool { return a.sees("b") == gossip.Failed })
 			b.stop()
 			b.host = b.host.Restart()
-			b.start("b", node("b")) // it knows of nobody
+			b.start("b", node("b")) // it knows no other node
 			time.Sleep(61 * time.Minute)
 			if got := a.sees("b"); keep != (got == gossip.Failed) {
 				t.Errorf("keep %v: a sees b as %v after an hour", keep, got)

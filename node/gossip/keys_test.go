@@ -15,8 +15,8 @@ func key(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
 func TestGossipOfAnotherSecretStaysOut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		a, b  [][]byte
-		want  string // what b is told
-		needs bool   // and that it is b that needs a's secret
+		want  string // the error of b
+		needs bool   // whether b is the node that needs the secret of a
 	}{
 		"another key":   {[][]byte{key(1)}, [][]byte{key(2)}, "it has another secret", true},
 		"plain joiner":  {[][]byte{key(1)}, nil, "it encrypts its gossip and this node does not", true},
@@ -43,8 +43,8 @@ func TestGossipOfAnotherSecretStaysOut(t *testing.T) {
 	}
 }
 
-// A node with another secret goes on knocking. The healthy ones logged a warning of each
-// knock, six a minute at least: it is said once, then once a minute with a count.
+// Failed joins of a node with another secret are logged once, and then once a minute with a count. Once, the healthy nodes logged a warning
+// for each attempt, at least six a minute.
 func TestAnotherSecretIsLoggedOnceAMinute(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		s.keys = map[string][][]byte{"a": {key(1)}, "b": {key(1)}, "c": {key(2)}}
@@ -129,10 +129,9 @@ func TestKeysAreNotTurnedOnLater(t *testing.T) {
 	})
 }
 
-// Two clusters with one secret, as when a secret file is copied, or a data directory
-// emptied and its cluster founded again, are told apart by what stands in the tags
-// alone: whoever dials whom, and though a newcomer and a member of each know both,
-// neither ever has a member of the other.
+// Two clusters may have one secret, after a secret file was copied, or after a data directory was emptied and its cluster founded again.
+// Only their tags tell them apart. Neither ever has a member of the other, whichever node dials, even if a new node and a member of each
+// know both.
 func TestClustersWithOneSecretStayApart(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t

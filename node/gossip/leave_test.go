@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Serf joins nothing after Leave. A node that stops while it is alone logged that once a minute
-// it had reached no other node.
+// Serf joins no node after Leave. Once, a node that stopped while it was alone logged once a minute that it had reached no other node.
 func TestNothingIsJoinedAfterLeave(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t

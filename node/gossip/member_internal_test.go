@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// What is remembered of members is what their tags say now, and of those only who are there.
+// The cached tags of members match their current tags, and contain present members only.
 func TestReadingsFollowTheTags(t *testing.T) {
 	member := func(name, weight string) serf.Member {
 		return serf.Member{Name: name, Addr: []byte{127, 0, 0, 1}, Port: 1, Status: serf.StatusAlive, Tags: map[string]string{

@@ -11,8 +11,8 @@ import (
 	"shardway/node/gossip"
 )
 
-// A name server that does not answer for one name held up every address beside it for
-// five seconds, and the next for as long.
+// A name for which the name server does not respond delays no other address. Once, it delayed every other address for five seconds, and
+// again for the next name.
 func TestNameWithoutAnswerHoldsUpNoOther(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -26,8 +26,8 @@ func TestNameWithoutAnswerHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Go's resolver drops SRV records that cannot be, and gives the rest beside an error.
-// The node took the error for all that there was.
+// Go's resolver drops invalid SRV records, and returns the others together with an error. Once, the node used the error and ignored the
+// records.
 func TestUsableRecordsNextToUnusableOnesAreUsed(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		b := s.add("b", node("b"))
@@ -37,7 +37,7 @@ func TestUsableRecordsNextToUnusableOnesAreUsed(t *testing.T) {
 	})
 }
 
-// A service's name stands for the one pod that runs, until there are others.
+// The name of a service resolves to the single running pod until there are others; this is not a second node.
 func TestNameOfThisNodeAloneIsNoOther(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -56,9 +56,8 @@ func TestNameOfThisNodeAloneIsNoOther(t *testing.T) {
 	})
 }
 
-// Two pairs know nothing of each other while the name server has not heard of one of
-// them. They looked for each other every half a minute only, though each was told
-// that there would be four.
+// Two pairs of nodes do not know each other while the name server lacks one of them. They resolve their names often while nodes are
+// missing. Once, they did so only every half a minute, although each was configured to expect four nodes.
 func TestNamesAreAskedOftenWhileNodesAreMissing(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -82,9 +81,8 @@ func TestNamesAreAskedOftenWhileNodesAreMissing(t *testing.T) {
 	})
 }
 
-// Pods come back at other addresses, one after the other and all at once, and the name
-// server goes on giving old ones for a while: those that nobody has, and one that a
-// node of another cluster has now.
+// Pods return with other addresses, one after the other and all at once. Meanwhile the name server returns old addresses: unused ones, and
+// one that a node of another cluster has now.
 func TestNodesWithNewAddressesAreFoundByName(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
@@ -97,7 +95,7 @@ func TestNodesWithNewAddressesAreFoundByName(t *testing.T) {
 		}
 		s.dns.set(name, at...)
 		s.whole(all...)
-		alone := func(m *member) { // members are called by their hosts, which change here
+		alone := func(m *member) { // members are named after their hosts, which change in this test
 			s.until("it sees two others", func() bool {
 				alive := 0
 				for _, o := range m.Members() {

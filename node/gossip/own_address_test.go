@@ -10,8 +10,7 @@ import (
 	"shardway/node/gossip"
 )
 
-// TestOnlyCertainAddressesAreTheNodesOwn covers each kind of join address. Each %d is the
-// port of the node.
+// Each case is a kind of join address. Each %d is the port of the node.
 func TestOnlyCertainAddressesAreTheNodesOwn(t *testing.T) {
 	t.Parallel()
 	own, other := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.9")
@@ -24,14 +23,14 @@ func TestOnlyCertainAddressesAreTheNodesOwn(t *testing.T) {
 		{join: "127.0.0.1:%d", own: true},
 		{join: "localhost:%d", own: true},
 		{join: "machine:%d", hostname: "machine", own: true},
-		{join: "MACHINE:%d", hostname: "machine", own: false}, // the resolver of this test does not know it
+		{join: "MACHINE:%d", hostname: "machine", own: false}, // the resolver of this test does not have it
 		{join: "127.0.0.1:%d,localhost:%d", own: true},
-		{join: "service:%d", hostname: "machine"},         // it may lead to another node tomorrow
-		{join: "both:%d", hostname: "both"},               // one address may be another node's
+		{join: "service:%d", hostname: "machine"},         // it may resolve to another node tomorrow
+		{join: "both:%d", hostname: "both"},               // one address may belong to another node
 		{join: "127.0.0.2:%d"},                            // another node may listen there
 		{join: "127.0.0.1:1"},                             // another port
-		{join: "127.0.0.1:%d,127.0.0.1:1"},                // the second one may be another node's
-		{join: "127.0.0.1:%d,service:%d", hostname: "m"},  // the second one may be another node's
+		{join: "127.0.0.1:%d,127.0.0.1:1"},                // the second one may belong to another node
+		{join: "127.0.0.1:%d,service:%d", hostname: "m"},  // the second one may belong to another node
 		{join: "missing:%d", hostname: "missing"},         // the name does not resolve
 		{join: "_gossip._tcp.local", hostname: "machine"}, // SRV records
 		{join: "10.0.0.9:%d"},                             // another machine
@@ -58,7 +57,7 @@ func TestOnlyCertainAddressesAreTheNodesOwn(t *testing.T) {
 	}
 }
 
-// freePort returns a port that nothing uses at the moment.
+// freePort returns a port that is not in use at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	g, stop := real(t, gossip.Options{Tags: node("free")})

@@ -8,9 +8,9 @@ import (
 	"shardway/node/clusterid"
 )
 
-// A node comes back, finds some of those that it was with, and has what it takes to
-// serve with them, though the cluster was recovered without them. It used to ask on only
-// until it saw a node, and met the recovered cluster seconds later, or half a minute.
+// A node returns and finds some nodes of its old cluster, enough to serve with them, although the cluster was recovered without them. Its
+// first round of joins meets the recovered cluster. Once, it stopped its search as soon as it saw a node, and met the recovered cluster
+// seconds or half a minute later.
 func TestFirstRoundMeetsTheRecoveredCluster(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		former := clusterid.New()
@@ -19,14 +19,14 @@ func TestFirstRoundMeetsTheRecoveredCluster(t *testing.T) {
 			join = append(join, s.add(name, inCluster(name, former), join...).host.Addr(port))
 		}
 		join = append(join, s.add("recovered", inCluster("recovered", clusterid.Recovered(former, 1<<40))).host.Addr(port))
-		for i := range 6 { // who is asked first is random
+		for i := range 6 { // the order of the addresses is random
 			name := fmt.Sprint("late", i)
 			late := s.add(name, inCluster(name, former), join...)
 			began := time.Now()
 			if r := <-late.Refusals(); !r.Superseded {
 				s.t.Errorf("refusal %v", r)
 			}
-			if took := time.Since(began); took > time.Second { // virtual; the next round is later
+			if took := time.Since(began); took > time.Second { // virtual time; the next round is later
 				s.t.Errorf("%s met the recovered cluster after %v", name, took)
 			}
 			late.host.Crash()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// manyAddrsResolver is a resolver for which every name stands for very many.
+// manyAddrsResolver is a resolver that returns very many addresses for every name.
 type manyAddrsResolver struct{ asked atomic.Int32 }
 
 func (c *manyAddrsResolver) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
@@ -29,9 +29,8 @@ func (c *manyAddrsResolver) LookupSRV(context.Context, string, string, string) (
 	return "", all, nil
 }
 
-// A name that stands for thousands of addresses, each of which may be dead, kept a node
-// from all other names for hours, and an SRV name had it look up all its targets at
-// once. It takes others each time.
+// A name is used with a few of its addresses at a time, and with others each time. Once, a name with thousands of addresses, each of which
+// may be dead, delayed all other names for hours, and all targets of an SRV name were resolved at once.
 func TestNameStandsForSomeAtATime(t *testing.T) {
 	for _, name := range []string{"nodes.example", "_gossip._tcp.example"} {
 		r := &manyAddrsResolver{}

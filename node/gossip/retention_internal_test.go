@@ -10,9 +10,8 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// Who was removed is forgotten at once, be it one to keep; who is kept is never forgotten;
-// anybody else as Serf does. For less than nothing, because Serf waits until more than that
-// has gone by.
+// A removed node is forgotten immediately, even if it must be kept otherwise. A node that must be kept is never forgotten. Any other node
+// is forgotten as by Serf. The timeout is negative, because Serf waits until more time than that has passed.
 func TestRetentionSetsReconnectTimeout(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,8 +32,8 @@ func TestRetentionSetsReconnectTimeout(t *testing.T) {
 	})
 }
 
-// Only who is gone is hidden, and only who is to be forgotten, for so long as it may still
-// turn out to be gone: another one may come under its name.
+// Only a member that left or failed is hidden, and only for some time after it was marked as forgotten. It is shown again when a new node
+// joins under its name.
 func TestRetentionHidesForgottenNodes(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +51,7 @@ func TestRetentionHidesForgottenNodes(t *testing.T) {
 		}
 		m.markForgotten("a")
 		time.Sleep(forgetGrace - time.Second)
-		m.markForgotten("b") // and a stays what it was
+		m.markForgotten("b") // the entry of a is unchanged
 		if a, b, c := hidden("a"), hidden("b"), hidden("c"); len(a) != 2 || a[0] != serf.StatusLeft || a[1] != serf.StatusFailed || len(b) != 2 || len(c) != 0 {
 			t.Errorf("hidden are a as %v, b as %v, c as %v", a, b, c)
 		}

@@ -20,8 +20,7 @@ import (
 
 var somewhere = netip.MustParseAddrPort("10.0.0.1:1")
 
-// What is written is read again, without a complaint, whatever members call themselves: one that
-// cannot be told in a line is not.
+// Whatever names members have, the snapshot is loaded again without errors. A member whose name does not fit on a line is not written.
 func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 	ip := net.IP{10, 0, 0, 1}
 	for what, c := range map[string]struct {
@@ -54,7 +53,7 @@ func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 	}
 }
 
-// A clock that nobody can have come to is made up, and takes the place of none.
+// A clock value that no cluster can have reached is forged, and replaces no other value.
 func TestAClockThatIsMadeUpIsNotRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
 	r, _ := openSnapshot(path)
@@ -69,8 +68,7 @@ func TestAClockThatIsMadeUpIsNotRecorded(t *testing.T) {
 	}
 }
 
-// However many come and go, the record stays short enough to be read as a whole, and has the
-// newest.
+// However many members come and go, the snapshot stays short enough to be loaded as a whole, and contains the newest ones.
 func TestTheRecordIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
 	r, _ := openSnapshot(path)
@@ -102,7 +100,7 @@ func TestTheRecordIsBounded(t *testing.T) {
 	}
 }
 
-// What lies in the way of the new file is not written to, and does not hang.
+// A file in place of the new one is not written to, and does not block.
 func TestSnapshotReplacesFileAtomically(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "gossip"), filepath.Join(dir, "other")
@@ -128,7 +126,7 @@ func TestSnapshotReplacesFileAtomically(t *testing.T) {
 	}
 }
 
-// A node whose disk hangs ends all the same.
+// A node with a stalled disk ends all the same.
 func TestARecordThatHangsHoldsUpNoEnd(t *testing.T) {
 	g, err := New(Options{Name: "a", BindAddr: "127.0.0.1:0", SnapshotPath: filepath.Join(t.TempDir(), "gossip"), Log: zerolog.Nop()})
 	if err != nil {

@@ -22,13 +22,13 @@ func seenAs(name, addr string) serf.Member {
 	return serf.Member{Name: name, Addr: net.IP(at.Addr().AsSlice()), Port: at.Port()}
 }
 
-// sendJoinAndFail has the record learn what Serf says of two members that came, one of which failed.
+// sendJoinAndFail sends Serf's events of two members that joined, one of which failed.
 func sendJoinAndFail(learn func(serf.Event)) {
 	learn(serf.MemberEvent{Type: serf.EventMemberJoin, Members: []serf.Member{seenAs("a", "10.0.0.1:7946"), seenAs("b b", "[2001:db8::2]:7")}})
 	learn(serf.MemberEvent{Type: serf.EventMemberFailed, Members: []serf.Member{seenAs("a", "10.0.0.1:7946")}})
 }
 
-// snapshotter opens a file as an older version of the node does. stop waits until all is written.
+// snapshotter opens a file as an older version of the node does. stop waits until everything is written.
 func snapshotter(t *testing.T, path string, clock *serf.LamportClock) (in chan<- serf.Event, s *serf.Snapshotter, stop func()) {
 	t.Helper()
 	down := make(chan struct{})
@@ -42,7 +42,7 @@ func snapshotter(t *testing.T, path string, clock *serf.LamportClock) (in chan<-
 	}
 }
 
-// A node may be replaced by one of an older version, or the other way round.
+// A node may be replaced by one of an older version, or the other way around.
 func TestRecordIsReadBySerf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
 	r, err := openSnapshot(path)
@@ -53,7 +53,7 @@ func TestRecordIsReadBySerf(t *testing.T) {
 	if _, err := r.save(41); err != nil {
 		t.Fatal(err)
 	}
-	// A recovery asks those as well that were taken for dead.
+	// A recovery also dials members that were considered dead.
 	const want = "alive: b b [2001:db8::2]:7\nalive: a 10.0.0.1:7946\nnot-alive: a\nclock: 41\n"
 	if text, err := os.ReadFile(path); err != nil || string(text) != want {
 		t.Errorf("record %q, %v, want %q", text, err, want)
@@ -72,7 +72,7 @@ func TestRecordReadsWhatSerfWrote(t *testing.T) {
 		clock.Witness(41)
 		in, s, stop := snapshotter(t, path, &clock)
 		sendJoinAndFail(func(e serf.Event) { in <- e })
-		synctest.Wait() // what Serf has not come to as it leaves it never does
+		synctest.Wait() // Serf never writes events that it has not processed when it leaves
 		s.Leave()
 		stop()
 	})
@@ -89,7 +89,7 @@ func TestRecordReadsWhatSerfWrote(t *testing.T) {
 	}
 }
 
-// A file that is broken, or another program's, is no reason not to start.
+// A node starts although its snapshot is damaged, or was written by another program.
 func TestRecordMakesTheMostOfABrokenFile(t *testing.T) {
 	const good = "alive: a 10.0.0.1:7946\n"
 	for name, tt := range map[string]struct {
@@ -148,7 +148,7 @@ func TestSnapshotDropsMembersGoneLongest(t *testing.T) {
 	}
 }
 
-// What Serf does itself with a snapshot, which nothing else that it exports does.
+// The snapshot also restores Serf's clock. Serf does that itself only with its own snapshot, and exports no other function for it.
 func TestClockGoesOnWhereItWas(t *testing.T) {
 	c := serf.DefaultConfig()
 	c.NodeName, c.LogOutput, c.MemberlistConfig.LogOutput = "a", io.Discard, io.Discard
@@ -177,7 +177,7 @@ func FuzzRecord(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = r.read(strings.NewReader(text)) // odd lines
+			_ = r.read(strings.NewReader(text)) // invalid lines
 			return string(r.encode(0))
 		}
 		once := read(text)

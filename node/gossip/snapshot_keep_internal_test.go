@@ -9,8 +9,7 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// What the file says already is not written again, each time that state was exchanged; what could
-// not be written is.
+// Unchanged content is not written again after each exchange of state. Content that could not be written is.
 func TestTheRecordIsWrittenWhenItHasToBe(t *testing.T) {
 	r, _ := openSnapshot(filepath.Join(t.TempDir(), "gossip"))
 	r.addAlive("a", somewhere)
@@ -32,7 +31,7 @@ func TestTheRecordIsWrittenWhenItHasToBe(t *testing.T) {
 	}
 }
 
-// A file that cannot be opened may say more than what was learned since.
+// A file that cannot be opened may contain more than what was learned since, so it is not replaced.
 func TestARecordThatCannotBeOpenedIsNotReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -49,7 +48,7 @@ func TestARecordThatCannotBeOpenedIsNotReplaced(t *testing.T) {
 	}
 }
 
-// Whoever left is asked no more than who failed, and a clock never falls.
+// A member that left is dialed no more than one that failed, and a clock value never decreases.
 func TestLeftMemberIsGoneAndClockNeverDecreases(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
 	if err := os.WriteFile(path, []byte("alive: a 10.0.0.1:7946\nclock: 9\nclock: 7\n"), 0o600); err != nil {

@@ -10,7 +10,7 @@ import (
 	"shardway/node/gossip"
 )
 
-// recorded has each member keep whom it saw.
+// recorded gives each member a snapshot of the members that it has seen.
 func recorded(t *testing.T, f func(s *swarm)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func (m *member) end() {
 	m.stop()
 }
 
-// again starts a member anew, without any address to join.
+// again starts a member again, without a join address.
 func (m *member) again(name string) {
 	m.host = m.host.Restart()
 	m.start(name, node(name))
@@ -50,8 +50,7 @@ func TestCrashedNodeRejoinsPreviousMembers(t *testing.T) {
 	})
 }
 
-// The others hold what a member says after it has left to be older than its goodbye, unless its
-// clock goes on where it was.
+// The other members consider messages of a returned member older than its leave message, unless its clock continues where it was.
 func TestNodeThatLeftRejoinsAndLeavesAgain(t *testing.T) {
 	recorded(t, func(s *swarm) {
 		a := s.add("a", node("a"))
@@ -72,7 +71,7 @@ func TestNodeThatLeftRejoinsAndLeavesAgain(t *testing.T) {
 	})
 }
 
-// Who leaves last has seen all others leave before.
+// The member that leaves last has seen all others leave before.
 func TestAllThatLeftMeetAgain(t *testing.T) {
 	recorded(t, func(s *swarm) {
 		a := s.add("a", node("a"))
@@ -116,7 +115,7 @@ func TestBrokenRecordIsReplaced(t *testing.T) {
 	})
 }
 
-// Many come at once, and are written together.
+// Many members that join at once are written together.
 func TestLastJoinedMemberIsSavedAtShutdown(t *testing.T) {
 	recorded(t, func(s *swarm) {
 		a := s.add("a", node("a"))
@@ -129,7 +128,7 @@ func TestLastJoinedMemberIsSavedAtShutdown(t *testing.T) {
 	})
 }
 
-// What a member says is no older than what it said before it was started again.
+// Messages of a restarted member are not older than those of its previous process.
 func TestClockOfEarlierProcessIsRestored(t *testing.T) {
 	recorded(t, func(s *swarm) {
 		if err := os.WriteFile(s.file("a"), []byte("clock: 1000\n"), 0o600); err != nil {

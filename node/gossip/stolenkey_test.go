@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// foreignMember is a Serf member that has these gossip keys and nothing else of ours.
+// foreignMember starts a Serf member that has these gossip keys, but is no node.
 func (s *swarm) foreignMember(name string, keys ...[]byte) *serf.Serf {
 	s.t.Helper()
 	tr, err := s.host(name).Transport(port)
@@ -41,8 +41,8 @@ func (s *swarm) foreignMember(name string, keys ...[]byte) *serf.Serf {
 	return x
 }
 
-// Serf tells every member the keys of the others, and has it change them, for the asking: who
-// had the secret before it was replaced by hand got the next one, and could leave one of his own.
+// Key queries of Serf get no response. Once, Serf returned the keys of all members to every member, and changed them on request: an
+// attacker with a secret that had been replaced manually received the next one, and could install its own.
 func TestAttackerWithOldSecretGetsNoNewKey(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		old, next := key(1), key(2)
@@ -57,19 +57,19 @@ func TestAttackerWithOldSecretGetsNoNewKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, _ := thief.KeyManager().ListKeys() // it fails as well where somebody answers
+		got, _ := thief.KeyManager().ListKeys() // it fails even with a response
 		if n := got.Keys[base64.StdEncoding.EncodeToString(next)]; n > 0 {
 			t.Errorf("%d nodes told the next key", n)
 		}
 		done, _ := thief.KeyManager().InstallKey(base64.StdEncoding.EncodeToString(key(9)))
-		if said := done.NumResp - 1; said > 0 { // his own
+		if said := done.NumResp - 1; said > 0 { // the response of the attacker's own member
 			t.Errorf("%d nodes took a key of his, or said why not", said)
 		}
 	})
 }
 
-// One message that the library does not expect ended the process: from whoever is in gossip,
-// and spread by each node to all.
+// Queries are ignored. Once, one message that the library does not expect ended the process. Any member could send it, and each node
+// forwarded it to all others.
 func TestQueriesAreIgnored(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		s.keys = map[string][][]byte{"a": {key(1)}}

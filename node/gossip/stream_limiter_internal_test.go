@@ -14,7 +14,7 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// wire is a stream from an address that sends what is asked for.
+// wire is a stream from an address that delivers as many bytes as are read.
 type wire struct {
 	net.Conn
 	from   string
@@ -29,7 +29,7 @@ func (w *wire) SetReadDeadline(t time.Time) error  { return w.SetDeadline(t) }
 func (w *wire) SetWriteDeadline(t time.Time) error { return w.SetDeadline(t) }
 func (w *wire) Close() error                       { w.closed = true; return nil }
 
-// none is a transport to which nothing comes.
+// none is a transport that receives nothing.
 type none struct{ memberlist.NodeAwareTransport }
 
 func (none) StreamCh() <-chan net.Conn { return nil }
@@ -56,7 +56,7 @@ func (g guarded) open(from string) (*wire, *stream) {
 	return w, g.d.admit(w)
 }
 
-// within fails if more is kept than may be, or the books do not balance.
+// within fails if the limits are exceeded, or if the counters are inconsistent.
 func (g guarded) within() {
 	g.t.Helper()
 	s := g.d.stats()
@@ -76,8 +76,7 @@ func (g guarded) within() {
 	}
 }
 
-// A member's stream lives while strangers from many addresses open and send all
-// they can.
+// The stream of a member survives while strangers from many addresses open and send as much as they can.
 func TestFloodPushesItselfOut(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, pushOut)
@@ -94,7 +93,7 @@ func pushOut(t *testing.T) {
 	var flood []*stream
 	for i := range 2000 {
 		from := fmt.Sprintf("10.0.1.%d:%d", i%9, 1000+i)
-		if i%2 == 1 { // and one that has a whole network
+		if i%2 == 1 { // and one source with a whole network
 			from = fmt.Sprintf("[2001:db8::%x]:1", i)
 		}
 		time.Sleep(time.Millisecond)
@@ -106,7 +105,7 @@ func pushOut(t *testing.T) {
 			flood = flood[1:]
 		}
 		for _, x := range flood[max(0, len(flood)-4):] {
-			if i > 1000 { // at first they only hold places
+			if i > 1000 { // at first they only occupy streams
 				_, _ = x.Read(chunk)
 			}
 			g.within()
@@ -130,8 +129,7 @@ func pushOut(t *testing.T) {
 	g.within()
 }
 
-// A hundred nodes behind one address that join at once do not end each other's
-// exchanges for ever: who came first finishes.
+// A hundred nodes behind one address that join at once do not end each other's exchanges forever: the first ones finish.
 func TestBurstOfOneSourceEndsInPart(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +149,7 @@ func TestBurstOfOneSourceEndsInPart(t *testing.T) {
 				t.Errorf("stream %d was closed for a later one", i)
 			}
 		}
-		for i := range 3 * maxSourceStreams { // until all places are taken
+		for i := range 3 * maxSourceStreams { // until all streams are in use
 			g.open(fmt.Sprintf("10.0.1.%d:1000", i/maxSourceStreams))
 		}
 		other, s := g.open("10.0.0.2:1000")
@@ -159,7 +157,7 @@ func TestBurstOfOneSourceEndsInPart(t *testing.T) {
 			t.Error("another source does not come in beside a burst")
 		}
 		time.Sleep(evictionGrace)
-		g.open("10.0.0.1:2000") // it takes the place of the one that had to go, or of the first
+		g.open("10.0.0.1:2000") // it replaces the stream that had to end, or the first one
 		if w, s := g.open("10.0.0.1:2001"); s == nil || w.closed || !first[0].closed {
 			t.Error("a slow stream keeps its place for ever")
 		}

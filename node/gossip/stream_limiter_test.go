@@ -15,8 +15,7 @@ import (
 	"shardway/node/gossip"
 )
 
-// flooder opens one stream after the other from an address that no node has, and
-// announces 19 MiB on each that it never decrypts.
+// flooder opens one stream after the other from an address that no node has. On each it announces 19 MiB, which are never decrypted.
 func flooder(t *testing.T, from, to string, stop <-chan struct{}) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 5 * time.Second}
@@ -32,7 +31,7 @@ func flooder(t *testing.T, from, to string, stop <-chan struct{}) {
 			continue
 		}
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-		_, err = c.Write(binary.BigEndian.AppendUint32([]byte{10}, 19<<20)) // 10: encrypted
+		_, err = c.Write(binary.BigEndian.AppendUint32([]byte{10}, 19<<20)) // 10 means encrypted
 		for err == nil {
 			_, err = c.Write(chunk)
 		}
@@ -40,9 +39,8 @@ func flooder(t *testing.T, from, to string, stop <-chan struct{}) {
 	}
 }
 
-// Strangers used to kill a node by the gossip port: of each stream 20 MiB are
-// kept before the first byte is decrypted, and 120 streams cost 877 MB. Now they
-// push each other out, and a node that has the secret comes in meanwhile.
+// Streams of strangers end each other, and a node that has the secret can join meanwhile. Once, strangers could kill a node through the
+// gossip port: each stream buffered 20 MiB before the first byte was decrypted, and 120 streams took 877 MB.
 func TestFloodKeepsToItsBounds(t *testing.T) {
 	const stranger, streams, source, bytes = "127.0.0.2", 48, 32, 4 << 20
 	if ln, err := net.Listen("tcp", stranger+":0"); err != nil {
@@ -62,7 +60,7 @@ func TestFloodKeepsToItsBounds(t *testing.T) {
 	within := func() gossip.StreamStats {
 		s := a.StreamStatistics()
 		looks++
-		if s.Open > source+1 || s.Bytes > bytes+1<<20 { // and one of the other source
+		if s.Open > source+1 || s.Bytes > bytes+1<<20 { // and one stream of the other source
 			t.Fatalf("%d streams with %d bytes are kept, want at most %d and %d", s.Open, s.Bytes, source, bytes)
 		}
 		if time.Now().After(deadline) {
@@ -114,9 +112,8 @@ func (c *metered) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// What is a flood and what a cluster's state lies far apart: members with the
-// longest names and tags there are, all different, take less than 800 bytes each,
-// so a stream of 2 MiB holds 2 600 of them.
+// The size of a flood and of a cluster's state are far apart: members with different names and tags of the maximum length take less than
+// 800 bytes each, so a stream of 2 MiB holds 2 600 of them.
 func TestStateOfLargeClusterFitsAStream(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		var most atomic.Int64
@@ -136,7 +133,7 @@ func TestStateOfLargeClusterFitsAStream(t *testing.T) {
 			name := word(64)
 			tags := node(name)
 			m := s.add(name, tags, join...)
-			tags.Zone = word(512 - 190) // longer than a member may begin with
+			tags.Zone = word(512 - 190) // longer than a new member may start with
 			if err := m.SetTags(tags); err != nil {
 				s.t.Fatal(err)
 			}

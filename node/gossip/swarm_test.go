@@ -21,24 +21,24 @@ import (
 
 const port = 7946
 
-// swarm is some members on a simulated network.
+// swarm is a number of members on a simulated network.
 type swarm struct {
 	t     *testing.T
 	net   *simnet.Net
 	all   []*member
 	dns   *names
 	made  map[string]*simnet.Host
-	keys  map[string][][]byte // of each member; none: plain text
+	keys  map[string][][]byte // of each member; a missing entry means plain text
 	keep  func(id string) bool
-	file  func(name string) string                                          // where each keeps whom it saw; nil: nowhere
-	want  int                                                               // how many nodes each expects
-	pulse *clock.Scheduler                                                  // what all go by; nil: each by its own
-	tap   func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil: none
+	file  func(name string) string                                          // the snapshot file of each member; nil means none
+	want  int                                                               // the number of nodes that each member expects
+	pulse *clock.Scheduler                                                  // the scheduler of all members; nil means that each has its own
+	tap   func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil means none
 	mu    sync.Mutex
 	logs  []string
 }
 
-// member is one of them.
+// member is a member of a swarm.
 type member struct {
 	*gossip.Gossip
 	sw   *swarm
@@ -46,12 +46,12 @@ type member struct {
 	stop func()
 }
 
-// names is a resolver with records of its own.
+// names is a resolver with its own records.
 type names struct {
 	mu   sync.Mutex
 	ips  map[string][]netip.Addr
 	srv  map[string][]*net.SRV
-	mute string // the name that is never answered for
+	mute string // the name that never gets a response
 }
 
 func (n *names) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
@@ -85,7 +85,7 @@ func (n *names) LookupSRV(_ context.Context, _, _, name string) (string, []*net.
 func (n *names) set(host string, ips ...netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ips[host] = slices.Clone(ips) // the test goes on to change them
+	n.ips[host] = slices.Clone(ips) // the test changes them later
 }
 
 func bubble(t *testing.T, f func(s *swarm)) {
@@ -104,7 +104,7 @@ func bubble(t *testing.T, f func(s *swarm)) {
 	})
 }
 
-// host returns the host called name.
+// host returns the host of the given name.
 func (s *swarm) host(name string) *simnet.Host {
 	if s.made[name] == nil {
 		s.made[name] = s.net.Host(name)
@@ -112,7 +112,7 @@ func (s *swarm) host(name string) *simnet.Host {
 	return s.made[name]
 }
 
-// add starts a member on its host; join are addresses or names.
+// add starts a member on its host. join contains addresses or names.
 func (s *swarm) add(name string, tags gossip.Tags, join ...string) *member {
 	s.t.Helper()
 	m := &member{sw: s, host: s.host(name)}
@@ -184,7 +184,7 @@ func inCluster(name, cluster string) gossip.Tags {
 	return t
 }
 
-// sees returns what m believes about name; 0 if it does not know it.
+// sees returns the status of name at m, or 0 if m does not know it.
 func (m *member) sees(name string) gossip.Status {
 	for _, o := range m.Members() {
 		if o.ID == name {
@@ -206,7 +206,7 @@ func (s *swarm) until(what string, f func() bool) time.Duration {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	synctest.Wait() // what told it has told all who are to know: that somebody came, for one
+	synctest.Wait() // the sender has notified all members, for example of a join
 	return time.Since(start)
 }
 

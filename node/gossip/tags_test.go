@@ -13,7 +13,7 @@ import (
 	"shardway/endpoints"
 )
 
-// The length that is checked is that of what Serf sends.
+// The length that is checked is the length of what Serf sends.
 func TestEncodedLenIsSerfs(t *testing.T) {
 	for n := range 40 {
 		m := map[string]string{}
@@ -50,8 +50,7 @@ func TestTagsRoundTrip(t *testing.T) {
 	}
 }
 
-// What a later version says that this one does not know costs its members nothing:
-// neither a tag of another name nor another form of the levels.
+// Unknown content of a later version does not affect its members: neither a tag with another name, nor another format of the levels.
 func TestUnknownTagsAreIgnored(t *testing.T) {
 	for tag, want := range map[string]Levels{
 		"1-1": {InForce: 1, Known: 1}, "2-17": {InForce: 2, Known: 17},
@@ -86,9 +85,8 @@ func TestForeignTagsAreErrors(t *testing.T) {
 	}
 }
 
-// A node whose tags had room only until it knew its cluster came up, and failed when it
-// was added to one. What it may be told to say, at its longest, fits beside the addresses
-// of a usual node.
+// Tags that will not fit later are refused at the start: the longest tags that a node may announce fit together with the addresses of a
+// usual node. Once, a node whose tags only fit while it had no cluster started, and failed when it was added to one.
 func TestTagsThatWillNotFitAreFoundAtTheStart(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	tags := Tags{

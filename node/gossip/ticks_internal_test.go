@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// The linker goes by names alone: a method that takes or returns something would be called with
-// whatever lies there.
+// The linker matches methods by name only: a method with parameters or results would be called with arbitrary data.
 func TestMethodsOfMemberlistTakeAndReturnNothing(t *testing.T) {
 	path, _ := runtime.FuncForPC(reflect.ValueOf(probeOnce).Pointer()).FileLine(reflect.ValueOf(probeOnce).Pointer())
 	if !filepath.IsAbs(path) {

@@ -16,7 +16,7 @@ import (
 	"shardway/node/gossip"
 )
 
-// counted counts what memberlist begins to send.
+// counted counts the packets and streams that memberlist starts to send.
 type counted struct {
 	memberlist.NodeAwareTransport
 	packets, streams *atomic.Int64
@@ -32,7 +32,8 @@ func (c counted) DialAddressTimeout(a memberlist.Address, d time.Duration) (net.
 	return c.NodeAwareTransport.DialAddressTimeout(a, d)
 }
 
-// Each timer of memberlist's own woke a node at rest several times, nine a second in all.
+// Gossip sends only when the scheduler ticks. Once, the timers of memberlist woke an idle node several times each, nine times a second in
+// all.
 func TestGossipIntervalsUseOnlyTheScheduler(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		var packets, streams atomic.Int64
@@ -42,13 +43,13 @@ func TestGossipIntervalsUseOnlyTheScheduler(t *testing.T) {
 		s.pulse = new(clock.Scheduler)
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
-		s.whole(a, b) // by the exchange of a join, which no pulse is for
+		s.whole(a, b) // by the state exchange of the join, which needs no tick
 		sent := func() (int64, int64) {
 			p, n := packets.Load(), streams.Load()
 			time.Sleep(time.Minute)
 			return packets.Load() - p, streams.Load() - n
 		}
-		sent() // b asks its join address for a while
+		sent() // b dials its join address for a while
 		if p, n := sent(); p != 0 || n != 0 {
 			s.t.Errorf("%d packets and %d streams in a minute without a beat", p, n)
 		}
@@ -56,8 +57,8 @@ func TestGossipIntervalsUseOnlyTheScheduler(t *testing.T) {
 		defer cancel()
 		go s.pulse.Run(ctx)
 		sent()
-		// Two questions a second each, as many answers, and every now and then a round is over: what
-		// it was by the timers. A minute has six or seven exchanges of each of the two in it.
+		// Two probes a second each, as many responses, and now and then the end of a round: the same as with the timers. A minute contains
+		// six or seven state exchanges of each of the two.
 		if p, n := sent(); p < 200 || p > 340 || n < 11 || n > 14 {
 			s.t.Errorf("%d packets and %d streams in a minute, want about 270, and 12 to 14", p, n)
 		}
@@ -70,13 +71,13 @@ func TestGossipIntervalsUseOnlyTheScheduler(t *testing.T) {
 	})
 }
 
-// A probe of one that is gone takes half a second at least, and here two of three are of such.
+// Probes of dead members do not delay gossip. Each takes at least half a second, and here two of three members are dead.
 func TestProbesHoldUpNoGossip(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
 		all := []*member{a, b}
-		for _, name := range []string{"c", "d"} { // with b as many as a tick tells
+		for _, name := range []string{"c", "d"} { // with b, as many members as a tick sends to
 			all = append(all, s.add(name, node(name), a.host.Addr(port)))
 		}
 		s.whole(all...)
@@ -86,7 +87,7 @@ func TestProbesHoldUpNoGossip(t *testing.T) {
 		for range 12 {
 			s.net.Partition([]string{"a", "b"}, []string{"c"}, []string{"d"})
 			for a.sees("c") == gossip.Alive || a.sees("d") == gossip.Alive {
-				time.Sleep(time.Second) // what was last told has been told often enough: tags are told one by one
+				time.Sleep(time.Second) // the previous update has been sent often enough, because tags are sent one by one
 				tags.Weight++
 				if err := a.SetTags(tags); err != nil {
 					s.t.Fatal(err)
@@ -102,13 +103,13 @@ func TestProbesHoldUpNoGossip(t *testing.T) {
 			s.net.Heal()
 			s.whole(all...)
 		}
-		if len(late) > 2 { // whom a tick tells is random: now and then b is not among them
+		if len(late) > 2 { // the targets of a tick are random: sometimes b is not among them
 			s.t.Errorf("b heard of %d of %d tags after %v", len(late), tags.Weight-1, late)
 		}
 	})
 }
 
-// Leave waits until somebody was told, and whoever ends a node does not wait for Leave.
+// Leave waits until a member has received the message, but the shutdown of a node does not wait for Leave.
 func TestLeaveIsBroadcastDuringShutdown(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
@@ -119,7 +120,7 @@ func TestLeaveIsBroadcastDuringShutdown(t *testing.T) {
 		s.lines()
 		gone, cancel := context.WithCancel(s.t.Context())
 		cancel()
-		_ = b.Leave(gone) // which goes on
+		_ = b.Leave(gone) // it continues in the background
 		b.stop()
 		s.until("b has left", func() bool { return a.sees("b") == gossip.Left && c.sees("b") == gossip.Left })
 		for _, l := range s.lines() {

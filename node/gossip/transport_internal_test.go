@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// open opens a free port at an address, or skips where there is none of its family.
+// open opens a transport on a free port of an address. It skips the test if the address family is not available.
 func open(t *testing.T, host string) *transport {
 	t.Helper()
 	s, err := openSockets(netip.MustParseAddr(host), 0, log.New(io.Discard, "", 0))
@@ -29,11 +29,10 @@ func open(t *testing.T, host string) *transport {
 	return s
 }
 
-// at is a port of this machine, by one of its addresses.
+// at returns the transport's port on another address of this machine.
 func at(s *transport, host string) string { return net.JoinHostPort(host, strconv.Itoa(s.port())) }
 
-// Packets come whole, each with its own bytes and from whom it is, by IPv4 and IPv6, and by
-// IPv4 to and from a socket that has both.
+// Each packet arrives whole, with its own bytes and its sender, over IPv4 and IPv6, and over IPv4 to and from a dual-stack socket.
 func TestPacketsArriveWhole(t *testing.T) {
 	for name, c := range map[string]struct{ from, fromAt, to, toAt string }{
 		"IPv4":                {"127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1"},
@@ -73,7 +72,7 @@ func TestPacketsArriveWhole(t *testing.T) {
 	}
 }
 
-// What nobody takes any more holds nothing up.
+// Packets and streams that are no longer read do not delay a shutdown.
 func TestSocketsShutDownWhileSomethingWaits(t *testing.T) {
 	a, b := open(t, "127.0.0.1"), open(t, "127.0.0.1")
 	for range 3 {
@@ -86,7 +85,7 @@ func TestSocketsShutDownWhileSomethingWaits(t *testing.T) {
 		}
 		defer func() { _ = c.Close() }()
 	}
-	<-b.PacketCh() // the others are on their way
+	<-b.PacketCh() // the others are in transit
 	<-b.StreamCh()
 	if err := b.Shutdown(); err != nil {
 		t.Fatal(err)

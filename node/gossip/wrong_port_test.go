@@ -13,8 +13,8 @@ import (
 	"shardway/node/gossip"
 )
 
-// A join address that was an admin or app port was said to belong to a node that had been
-// started without the secret.
+// The error for a join address that is an admin or app port names that port. Once, it stated that the address belongs to a node without the
+// secret.
 func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 	app := httptest.NewServer(http.NotFoundHandler())
 	defer app.Close()
@@ -37,7 +37,7 @@ func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 		t.Fatal(failed)
 	}
 	defer func() { _ = patient.Close() }()
-	go func() { // it waits for the end of a line, which gossip may not have
+	go func() { // the port waits for the end of a line, which gossip may not contain
 		for c, err := patient.Accept(); err == nil; c, err = patient.Accept() {
 			go func() {
 				defer func() { _ = c.Close() }()

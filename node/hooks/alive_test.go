@@ -13,7 +13,7 @@ import (
 	"shardway/node/hooks"
 )
 
-// The calls of alive share a connection, and say what the app needs to count by itself.
+// The calls of the alive hook share a connection, and contain what the app needs to measure its own write time.
 func TestAliveSendsRemainingWriteTime(t *testing.T) {
 	dials, status := 0, http.StatusOK
 	var got []map[string]any

@@ -17,7 +17,7 @@ import (
 	"shardway/shardmap"
 )
 
-// A function's mistakes are errors of its call, and nobody else's.
+// A failure of a hook function is an error of its own call, and affects no other call.
 func TestFunctionsThatBreak(t *testing.T) {
 	for name, test := range map[string]struct {
 		do  func(context.Context, agent.HookCall) agent.HookResult
@@ -51,7 +51,7 @@ func TestFunctionsThatBreak(t *testing.T) {
 	}
 }
 
-// What a function answers is held to what may come over the wire.
+// The results of a function have the same limits as responses over the network.
 func TestFunctionsAnswerWithinTheBounds(t *testing.T) {
 	r := (&hooks.Func{Call: func(context.Context, agent.HookCall) agent.HookResult {
 		return agent.HookResult{Notes: map[shardmap.Shard][]byte{17: make([]byte, ack.MaxNote+1), 18: make([]byte, ack.MaxNote)}}
@@ -61,8 +61,7 @@ func TestFunctionsAnswerWithinTheBounds(t *testing.T) {
 	}
 }
 
-// What failed is told with a reason, and of other shards than those of the call nothing is
-// taken.
+// A failed shard is reported with a reason, and results for shards that are not part of the call are ignored.
 func TestHookFuncsReportFailures(t *testing.T) {
 	answers := func(r agent.HookResult) agent.HookResult {
 		return (&hooks.Func{Call: func(context.Context, agent.HookCall) agent.HookResult { return r }}).Do(t.Context(), calls()["release"])
@@ -82,7 +81,7 @@ func TestHookFuncsReportFailures(t *testing.T) {
 	}
 }
 
-// What another call than a release leaves is no note.
+// Notes count only if they are the result of a release.
 func TestNotesOfFunctionsAreThoseOfReleases(t *testing.T) {
 	app := &hooks.Func{Call: func(context.Context, agent.HookCall) agent.HookResult {
 		return agent.HookResult{Notes: map[shardmap.Shard][]byte{17: []byte("s3://x")}}
@@ -94,8 +93,7 @@ func TestNotesOfFunctionsAreThoseOfReleases(t *testing.T) {
 	}
 }
 
-// A function that does not heed its context goes on, and so does its call: as long as it
-// may still write, its shards must not be given up.
+// A function that ignores its context continues, and so does its call: its shards must not be given up as long as it may still write.
 func TestFunctionRunsUntilItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, returns := make(chan struct{}), make(chan struct{})

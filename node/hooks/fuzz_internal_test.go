@@ -9,8 +9,8 @@ import (
 	"shardway/ack/agent"
 )
 
-// FuzzAnswer: whatever an app answers, the result is of the shards that it was asked
-// for and within the bounds, or an error that says what to do.
+// FuzzAnswer checks that the result of any response covers only the shards of the call, within the limits, or is an error that names the
+// next step.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		"", " \n", "{}", `{"notes":{"17":"czM6Ly94"},"failed":{"18":"why"}}`, `{"notes":{"17":"!"}}`, `{"failed":{"17":null,"18":7}}`,

@@ -19,7 +19,7 @@ import (
 	"shardway/shardmap"
 )
 
-// calls are one of each kind, with all that they may carry.
+// calls returns one call of each kind, with all optional fields.
 func calls() map[string]agent.HookCall {
 	return map[string]agent.HookCall{
 		"release": {Kind: agent.HookRelease, Seq: 7, Map: 12, Shards: []agent.HookShard{
@@ -32,7 +32,7 @@ func calls() map[string]agent.HookCall {
 	}
 }
 
-// doer is what makes a call.
+// doer performs a hook call.
 type doer interface {
 	Do(ctx context.Context, call agent.HookCall) agent.HookResult
 }
@@ -42,7 +42,7 @@ var (
 	_ doer = (*hooks.Func)(nil)
 )
 
-// wired is an app at the other end of a pipe, which serve has.
+// wired returns hooks for an app that serve runs at the other end of a pipe.
 func wired(path string, serve func(net.Conn)) *hooks.HTTP {
 	return &hooks.HTTP{Host: "app", Path: path, Disk: "d1", Dial: func(context.Context) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -54,7 +54,7 @@ func wired(path string, serve func(net.Conn)) *hooks.HTTP {
 	}}
 }
 
-// answering is an app that answers every call like this.
+// answering returns hooks for an app that sends the same response to every call.
 func answering(raw string) *hooks.HTTP {
 	return wired("/hooks", func(c net.Conn) {
 		r, err := http.ReadRequest(bufio.NewReader(c))
@@ -70,7 +70,7 @@ func ok(body string) string {
 	return "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body
 }
 
-// What an app in any language has to read, byte for byte.
+// These are the bytes that an app in any language must read.
 func TestCallsOnTheWire(t *testing.T) {
 	want := map[string]string{
 		"release": `{"seq":7,"disk":"d1","map":12,"shards":[{"shard":17,"epoch":9,"to":"b","cut":2},{"shard":18,"epoch":10,"to":null,"cut":0}]}`,
@@ -105,8 +105,7 @@ func TestCallsOnTheWire(t *testing.T) {
 	}
 }
 
-// A good answer tells of each shard; a bad one is an error that says what to do, and
-// costs no more than its call.
+// A valid response covers each shard. An invalid one is an error that names the next step, and affects only its own call.
 func TestAnswersAreReadStrictly(t *testing.T) {
 	long := strings.Repeat("AAAA", ack.MaxNote/3+2)
 	tests := []struct {
@@ -174,7 +173,7 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 	}
 }
 
-// Of an answer that breaks off anywhere nothing counts, though what came of it reads well.
+// A truncated response is ignored, even if its part decodes without an error.
 func TestHalfAnAnswerIsNone(t *testing.T) {
 	const whole = `{"notes":{"17":"czM6Ly94"},"more":[1,{}],"failed":{"18":"disk full"}}`
 	for n := 1; n < len(whole); n++ {
@@ -206,14 +205,14 @@ func TestNotesOfOtherCallsCountForNothing(t *testing.T) {
 	}
 }
 
-// The result of a call is the word that its app works no more for it as far as can be
-// told: it comes after the connection has been closed, in time or cut.
+// The result of a call means that the app, as far as the node can tell, no longer works on it: it is delivered after the connection is
+// closed, after a response or a cancellation.
 func TestResultComesWhenTheConnectionIsClosed(t *testing.T) {
 	for _, cut := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			closed := make(chan struct{})
 			app := wired("", func(c net.Conn) {
-				_, _ = io.Copy(io.Discard, c) // and never answers
+				_, _ = io.Copy(io.Discard, c) // and never responds
 				close(closed)
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -251,7 +250,7 @@ func TestResultComesWhenTheConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// An answer that never ends, or a body that nobody reads, is bounded by the same time.
+// The timeout of a call also covers a response that never ends, and a request body that is not read.
 func TestSlowAppsEndWithTheirCall(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
 		"reads nothing": func(c net.Conn) { time.Sleep(time.Hour) },
@@ -272,13 +271,13 @@ func TestSlowAppsEndWithTheirCall(t *testing.T) {
 				if took := time.Since(began); !errors.Is(r.Err, hooks.ErrTimeout) || took != time.Minute {
 					t.Errorf("after %v: %+v", took, r)
 				}
-				time.Sleep(2 * time.Hour) // the app's end
+				time.Sleep(2 * time.Hour) // the app ends
 			})
 		})
 	}
 }
 
-// Whom nobody answers at all has had nothing: a release need not wait for it.
+// A call whose connection is refused has not reached the app: a release need not wait for it.
 func TestRefusedConnectionsAreReported(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

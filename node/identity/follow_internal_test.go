@@ -21,16 +21,16 @@ import (
 	"shardway/shardmap"
 )
 
-// owning is a cluster all of whose shards are at node x, whose process is in this boot.
+// owning is a cluster whose shards are all at node x, with a process in this boot.
 type owning struct {
 	proxy.Cluster
 
 	boot  uint64
 	table *route.Table
 	dials atomic.Int32
-	// asked is told of each request, which is answered as answer says; nil: at once.
+	// asked receives each request. answer delays each response; nil means no delay.
 	asked, answer chan struct{}
-	closed        func() // is called as a connection is closed; nil: nobody is told
+	closed        func() // is called when a connection is closed; may be nil
 }
 
 func (c *owning) Table() *route.Table                                  { return c.table }
@@ -40,7 +40,7 @@ func (c *owning) LeaseLeft() time.Duration                             { return 
 func (c *owning) Dial(context.Context, string) (net.Conn, error) {
 	c.dials.Add(1)
 	near, far := net.Pipe()
-	go func() { // ends with its other end
+	go func() { // ends with the other end of the connection
 		for r := bufio.NewReader(far); ; {
 			if _, err := http.ReadRequest(r); err != nil {
 				return
@@ -49,7 +49,7 @@ func (c *owning) Dial(context.Context, string) (net.Conn, error) {
 				c.asked <- struct{}{}
 				<-c.answer
 			}
-			_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") // its reader sees what is missing
+			_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") // the reader sees what is missing
 		}
 	}()
 	return booted{near, c}, nil
@@ -71,7 +71,7 @@ func (b booted) Close() error {
 	return b.Conn.Close()
 }
 
-// follower is a node with a client, whose requests go to node x.
+// follower is a node with a client, whose requests are forwarded to node x.
 type follower struct {
 	t       *testing.T
 	c       *owning
@@ -93,7 +93,7 @@ func newFollower(t *testing.T, c *owning) *follower {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan struct{})
-	go func() { defer close(served); _ = s.ServeClients(ctx, ln) }() // it is told to end
+	go func() { defer close(served); _ = s.ServeClients(ctx, ln) }() // ends with ctx
 	t.Cleanup(func() { cancel(); <-served })
 	conn, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
@@ -108,7 +108,7 @@ func newFollower(t *testing.T, c *owning) *follower {
 
 func (f *follower) asks() {
 	_, _ = fmt.Fprint(f.conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-} // the answer tells
+} // the response shows a failure
 
 func (f *follower) answered() {
 	f.t.Helper()
@@ -123,7 +123,7 @@ func (f *follower) answered() {
 	_ = res.Body.Close()
 }
 
-// dials returns how many connections so many requests need.
+// dials returns the number of connections that the given number of requests need.
 func (f *follower) dials(requests int) int32 {
 	f.t.Helper()
 	before := f.c.dials.Load()
@@ -134,11 +134,11 @@ func (f *follower) dials(requests int) int32 {
 	return f.c.dials.Load() - before
 }
 
-// rests waits until the connection of the last request is idle: its client's next one, which
-// goes nowhere for want of a key, is read after that.
+// rests waits until the connection of the last request is idle: the node reads the client's next request afterwards, which has no key and
+// is not forwarded.
 func (f *follower) rests() {
 	f.t.Helper()
-	_, _ = fmt.Fprint(f.conn, "GET / HTTP/1.1\r\nHost: h\r\n\r\n") // the answer tells
+	_, _ = fmt.Fprint(f.conn, "GET / HTTP/1.1\r\nHost: h\r\n\r\n") // the response shows a failure
 	res, err := http.ReadResponse(f.r, nil)
 	if err != nil {
 		f.t.Fatal(err)
@@ -149,7 +149,7 @@ func (f *follower) rests() {
 	_ = res.Body.Close()
 }
 
-// hears has the node learn what a process says.
+// receives makes the node learn the identity that a process reports.
 func (f *follower) receives(boot, nonce uint64) {
 	f.t.Helper()
 	if err := f.records.learn(diskhistory.Statement{Server: "x/d2", Boot: boot, Nonce: nonce, Term: 1, Last: 9}); err != nil {
@@ -157,12 +157,12 @@ func (f *follower) receives(boot, nonce uint64) {
 	}
 }
 
-// A process that says its boot 1, is told that its node had boot 7, and takes 8 is one process,
-// whose messages overtake each other. One of boot 1 that came last had the proxy take that for
-// the present one, for good: it used no connection to boot 8 twice.
+// A process that reports boot 1, learns that its node had boot 7, and takes boot 8 is one process, whose messages may arrive out of order.
+// Once, if the message with boot 1 arrived last, the proxy considered it the current process for good, and used no connection to boot 8
+// twice.
 func TestWhatIsOvertakenIsNotFollowed(t *testing.T) {
 	f := newFollower(t, &owning{boot: 8})
-	f.dials(1) // there is a pool
+	f.dials(1) // creates a pool
 	for i, boot := range []uint64{8, 1, 8} {
 		f.receives(boot, 5)
 		if n := f.dials(10); n > 0 {
@@ -171,8 +171,7 @@ func TestWhatIsOvertakenIsNotFollowed(t *testing.T) {
 	}
 }
 
-// The boot that such a process takes is followed as the process is: what carried a request
-// meanwhile is kept.
+// When such a process takes its new boot, the proxy follows: the connection that carried requests meanwhile is kept.
 func TestTheBootThatAProcessTakesIsFollowed(t *testing.T) {
 	f := newFollower(t, &owning{boot: 8, asked: make(chan struct{}), answer: make(chan struct{}, 11)})
 	f.asks()
@@ -187,13 +186,13 @@ func TestTheBootThatAProcessTakesIsFollowed(t *testing.T) {
 	}
 }
 
-// Who takes a connection now is the present process, whatever an earlier one still says: what
-// has changed nothing is not followed anew.
+// The process that accepts a connection is the current one, whatever an earlier process still reports. A report without changes has no
+// effect.
 func TestRepeatedProcessReportIsNotFollowedAgain(t *testing.T) {
 	f := newFollower(t, &owning{boot: 9})
 	f.receives(8, 5)
 	f.dials(1)
-	f.receives(8, 5) // there is a pool now, which was not told
+	f.receives(8, 5) // a pool exists now, which received no report
 	f.dials(1)
 	f.receives(8, 5)
 	if n := f.dials(1); n > 0 {
@@ -201,8 +200,8 @@ func TestRepeatedProcessReportIsNotFollowedAgain(t *testing.T) {
 	}
 }
 
-// Of two that tell of processes at once the first is through, with all that follows, before the
-// second is heard: the older process would be followed last, and for good.
+// Two simultaneous reports of processes are handled one after the other, with all effects of the first one before the second. Otherwise the
+// proxy could follow the older process last, and for good.
 func TestWhatIsLearntIsFollowedInItsOrder(t *testing.T) {
 	f := newFollower(t, &owning{boot: 7})
 	f.receives(7, 4)

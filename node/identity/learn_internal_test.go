@@ -15,7 +15,7 @@ import (
 	"shardway/queue"
 )
 
-// process is a peer.DiskRecords that says which process it is.
+// process is a peer.DiskRecords that has the identity of one process.
 type process struct{ nonce uint64 }
 
 func (p process) LocalRecord() peer.Record { return peer.Record{Nonce: p.nonce} }
@@ -24,8 +24,7 @@ func (process) RecordOf(string, string) (uint64, peer.Record) { return 0, peer.R
 
 func (process) CheckHandshake(context.Context, peer.Handshake) (peer.Refusal, string) { return 0, "" }
 
-// The streams of a process end as another one of its disk is learnt, whoever tells of it,
-// and not as anything else is.
+// The streams of a process end when another process of its disk is learned, whichever node reports it, and for no other reason.
 func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simnet.New(simnet.Config{})
@@ -56,7 +55,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 		ended := make(chan struct{})
 		go func(c net.Conn) {
 			defer close(ended)
-			_, _ = io.Copy(io.Discard, c) // its end is what is waited for
+			_, _ = io.Copy(io.Discard, c) // the test waits for the end of the stream
 		}(c)
 		for _, step := range []struct {
 			what        string

@@ -12,8 +12,8 @@ import (
 	"shardway/node/disk"
 )
 
-// What is known of other disks is no reason for a node not to start: its own disk is
-// well, and whoever restored it would have it condemned.
+// Damaged records of other disks do not prevent the start of a node: its own disk is healthy, and if an operator restored the disk, the
+// node would be rejected for good.
 func TestDamagedDiskRecordsAreReplaced(t *testing.T) {
 	path := t.TempDir()
 	file := filepath.Join(path, "known.json")

@@ -11,7 +11,7 @@ import (
 	"shardway/shardmap"
 )
 
-// A hold counts for the ownership in which the app asked for it, and until its time is over.
+// A hold counts for the ownership in which the app requested it, and until it expires.
 func TestHoldEndsWithItsTimeAndItsOwnership(t *testing.T) {
 	h := NewHolds(4)
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestHoldEndsWithItsTimeAndItsOwnership(t *testing.T) {
 	}
 }
 
-// A shard that the app holds is not idle, whether nothing runs for it or only kept sockets do.
+// A shard that the app holds is not idle, whether it has no requests or only resumable WebSockets.
 func TestHeldShardIsNotIdle(t *testing.T) {
 	held := map[shardmap.Shard]int{1: 1, 3: 1}
 	running := map[shardmap.Shard]int{2: 1, 3: 2, 4: 2}

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// The stage of a shard that is given up is judged by what ran for it: when the leader asked,
-// when the round began, and when requests were cut.
+// The stage of a shard that moves depends on its running requests at three times: at the leader's question, at the start of the round, and
+// when requests were aborted.
 func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 	m := shardmap.Assign(shardmap.New(6), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
 	var g Stages
@@ -28,7 +28,7 @@ func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// What a proposal takes and runs is held; nothing of the round before is remembered.
+// The shards that a proposal takes and that have running requests are held. Nothing of the previous round remains.
 func TestHeldShardsAreThoseOfTheOpenRound(t *testing.T) {
 	g := Stages{held: map[shardmap.Shard]bool{9: true}, aborted: map[shardmap.Shard]bool{9: true}}
 	g.RecordProposal(ack.NewState(), "a", func(shardmap.Shard) int { return 1 })

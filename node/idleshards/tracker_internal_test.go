@@ -10,11 +10,11 @@ import (
 	"shardway/shardmap"
 )
 
-// What runs is waited for, but for kept sockets, which hand over: so many at a time, and those
-// of one shard together, however many they are.
+// A shard with running requests is not idle. A shard with only resumable WebSockets is, because they can move: up to a number at a time,
+// and those of one shard together, however many they are.
 func TestShardsWithKeptSocketsAreIdle(t *testing.T) {
 	running := map[shardmap.Shard]int{1: 3, 2: 3, 3: 30, 4: 200, 5: 300, 6: 1}
-	legs := map[shardmap.Shard]int{1: 3, 2: 2, 3: 30, 4: 200, 5: 300} // a request runs for 2, and for 6
+	legs := map[shardmap.Shard]int{1: 3, 2: 2, 3: 30, 4: 200, 5: 300} // shards 2 and 6 have a running request
 	for _, c := range []struct {
 		most int
 		want []shardmap.Shard
@@ -39,7 +39,7 @@ func TestShardsWithKeptSocketsAreIdle(t *testing.T) {
 	}
 }
 
-// The shards with fewest sockets go first: as many hand over, and fewer wait in others.
+// The shards with the fewest WebSockets move first: as many WebSockets move in all, and fewer of them wait for others.
 func TestShardsWithFewSocketsHandOverFirst(t *testing.T) {
 	legs := map[shardmap.Shard]int{0: 200, 1: 3, 2: 30, 3: 3}
 	for most, want := range map[int][]shardmap.Shard{1: {1}, 6: {1, 3}, 36: {1, 3, 2}, 235: {1, 3, 2}, 236: {1, 3, 2, 0}} {
@@ -50,7 +50,7 @@ func TestShardsWithFewSocketsHandOverFirst(t *testing.T) {
 	}
 }
 
-// Who is asked for the first time gives away what is due in one look: none has been missed.
+// At the first question, the WebSockets that are due in one interval move; none count as overdue.
 func TestHandOversBeginAtOnce(t *testing.T) {
 	var p webSocketPacer
 	by := ack.GradualDrain{Duration: 40 * time.Second, Index: 7}
@@ -59,9 +59,8 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 	}
 }
 
-// The sockets of a node are gone in three quarters of the time that is given, evenly, however
-// far apart it is asked: a round lasts as long as an app takes. Who does not know yet that it is
-// to be emptied gives away none.
+// The WebSockets of a node move evenly within three quarters of the drain time, whatever the interval of the questions: a round lasts as
+// long as the app needs. A node that does not know of its drain yet moves none.
 func TestHandOversAreSpread(t *testing.T) {
 	began := time.Now()
 	for _, look := range []time.Duration{leaderloop.IdlePollInterval, 4 * leaderloop.IdlePollInterval, 5 * time.Second} {

@@ -12,8 +12,8 @@ import (
 	"shardway/internal/secret"
 )
 
-// Lines of two nodes about one key can be put together, those of two clusters
-// cannot, and what was made of the secret goes with it.
+// The hashes of one key are equal on all nodes of a cluster, and differ between two clusters. Hashes that depend on a secret change with
+// it.
 func TestHashKeyIsTheClusters(t *testing.T) {
 	now := time.Now()
 	first, second := secret.Generate(now), secret.Generate(now.Add(time.Second))
@@ -31,7 +31,7 @@ func TestHashKeyIsTheClusters(t *testing.T) {
 	if bytes.Equal(with(first), with(second)) || bytes.Equal(with(first), with()) {
 		t.Error("two secrets have one key")
 	}
-	// Accepting a further secret changes nothing, using it does.
+	// Accepting a further secret changes nothing; using it does.
 	if !bytes.Equal(with(first, second), with(first)) || !bytes.Equal(with(second, first), with(second)) {
 		t.Error("the key is not that of the secret in use")
 	}
@@ -40,10 +40,9 @@ func TestHashKeyIsTheClusters(t *testing.T) {
 	}
 }
 
-// Where crypto refuses to make the key, the first line of the access log ended the
-// process. In a process of its own, because the mode is the process's: it takes no key
-// from an id as short as "c", which no version of this program gives, and one from a
-// node without a cluster.
+// A node does not start if the crypto library refuses to derive the hash key. Once, the first line of the access log ended the process in
+// that case. The test needs its own process, because the FIPS mode applies to a whole process. In that mode no key is derived from a short
+// id such as "c", which no version of this program generates, and a key is derived on a node without a cluster.
 func TestNodeDoesNotStartWhereCryptoRefusesTheHashKey(t *testing.T) {
 	if os.Getenv("SHARDWAY_TEST_FIPS") == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -68,8 +67,7 @@ func TestNodeDoesNotStartWhereCryptoRefusesTheHashKey(t *testing.T) {
 	}
 }
 
-// While a secret is replaced keys are recognized under both: one in quarantine would be let
-// through for that time.
+// While a secret is replaced, keys are recognized under both secrets. Otherwise a key in quarantine would be admitted for that time.
 func TestKeysAreRecognizedUnderBothSecrets(t *testing.T) {
 	now := time.Now()
 	first, second := secret.Generate(now), secret.Generate(now.Add(time.Second))

@@ -17,8 +17,7 @@ import (
 	"shardway/shardmap"
 )
 
-// collector is a leader in a state of its own that asks others what is idle there, over dial, and whose
-// own shards are all busy.
+// collector returns a leader with the state s that queries other nodes for idle shards over dial. All of its own shards are busy.
 func collector(s *ack.State, self shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) *Leadership {
 	port := peer.New(peer.Options{
 		Node: string(self), Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Dial: dial,
@@ -31,7 +30,7 @@ func collector(s *ack.State, self shardmap.NodeID, dial func(context.Context, st
 	return &Leadership{options: o, Log: zerolog.Nop(), messages: make(chan leader.Message, 1), done: make(chan struct{})}
 }
 
-// A node that says nothing does not keep the leader from asking others for long.
+// A node that does not respond delays the leader's questions to others only for a limited time.
 func TestIdleIsWaitedForSoLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := collector(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
@@ -43,12 +42,12 @@ func TestIdleIsWaitedForSoLong(t *testing.T) {
 	})
 }
 
-// What is told to a leader that is busy waits no longer than the leadership, or the asking.
+// Reports to a busy leader wait no longer than the leadership, or the question, lasts.
 func TestIdleShardsReachOnlyTheLeader(t *testing.T) {
 	for _, over := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := collector(ack.NewState(), "a", nil)
-			l.messages = make(chan leader.Message) // nobody takes it
+			l.messages = make(chan leader.Message) // no goroutine receives it
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			end := cancel
@@ -65,8 +64,8 @@ func TestIdleShardsReachOnlyTheLeader(t *testing.T) {
 	}
 }
 
-// One node that says nothing holds up the others no longer than it is waited for, and what
-// nodes say is told together: the first would begin a round without the others.
+// All nodes are queried for idle shards at once. A node that does not respond delays the others only by its timeout, and all responses are
+// delivered together: otherwise the first one would begin a round without the others.
 func TestNodesAreAskedTogetherWhatIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := collector(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })

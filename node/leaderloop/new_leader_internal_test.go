@@ -12,9 +12,8 @@ import (
 	"shardway/node/cluster"
 )
 
-// A leader that was just elected has heard of nobody, and would take all for gone. It waits
-// until it has heard of every voter, knows it to be gone, or could have heard of it; no
-// longer than it leads, or somebody waits.
+// A new leader has received no heartbeats, and would consider all nodes dead. It waits until, for every voter, it has a heartbeat, knows
+// that the voter is dead, or could have received a heartbeat. It waits no longer than it leads, or a caller waits.
 func TestNewLeaderWaitsForHeartbeatsOfVoters(t *testing.T) {
 	const dead = 2 * time.Second
 	unheard := leader.MemberView{Node: "b", SinceHeartbeat: -1}
@@ -22,8 +21,8 @@ func TestNewLeaderWaitsForHeartbeatsOfVoters(t *testing.T) {
 	crashed.Crashed = true
 	for name, tc := range map[string]struct {
 		b         leader.MemberView
-		heard     time.Duration // when b is; zero: it is not
-		led, asks time.Duration // for how long it leads, and who asks waits
+		heard     time.Duration // when the heartbeat of b arrives; zero means never
+		led, asks time.Duration // how long it leads, and how long the caller waits
 		want      time.Duration
 	}{
 		"all are heard":      {leader.MemberView{Node: "b"}, 0, time.Hour, time.Hour, 0},

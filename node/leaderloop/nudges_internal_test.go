@@ -8,9 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Whoever lacks a map is told of it as it is heard, and some more times, seldomer and seldomer, for
-// as long as it does: what was sent may have been lost. Another map, or another process, is told of
-// at once; the latter even if it lacks no map.
+// A node that lacks a map is notified with its first heartbeat, and again at increasing intervals while it lacks the map, because messages
+// may be lost. Another map, or another process of the node, is notified immediately, the latter even if it lacks no map.
 func TestLaggingNodeIsNotifiedAgain(t *testing.T) {
 	n, began := nudges{}, time.Now()
 	var told []time.Duration
@@ -31,7 +30,7 @@ func TestLaggingNodeIsNotifiedAgain(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		{"b", first, false, 0, true}, // never heard before
+		{"b", first, false, 0, true}, // its first heartbeat
 		{"b", first, false, time.Minute, false},
 		{"b", first, true, time.Minute, true},
 		{"a", missingMap{nonce: 1, epoch: 6}, false, 0, false},

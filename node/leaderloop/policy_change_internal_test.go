@@ -16,8 +16,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Who is drained is on its way out: a quorum must be left that is heard, stays and is not
-// drained, and somebody who may own shards.
+// A drained node may stop soon. Without it there must be a quorum of nodes that send heartbeats, stay and are not drained, and a node that
+// may own shards.
 func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 	const few, none = "voters remain", "no other node can own the shards"
 	healthy := leader.MemberView{SinceHeartbeat: time.Second, Eligible: true}
@@ -30,9 +30,9 @@ func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		voters  []string
-		b, c, d *leader.MemberView // what is known of others; a is to be drained
+		b, c, d *leader.MemberView // views of the other nodes; a is the node to drain
 		policy  ack.Policy
-		why     []string // nil: nothing is endangered
+		why     []string // nil means that nothing is endangered
 	}{
 		{"all are well", three, &healthy, &healthy, nil, ack.Policy{}, nil},
 		{"itself it is drained already", three, &healthy, &healthy, nil, ack.Policy{Drained: map[shardmap.NodeID]bool{"a": true}}, nil},
@@ -73,7 +73,7 @@ func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 	}
 }
 
-// What is told as refused certainly did not happen; of an unknown outcome nobody says so.
+// An action that is reported as refused certainly did not happen. An action with an unknown result is not reported as refused.
 func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		err, want error
@@ -104,13 +104,12 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever asks goes away with its own time, and with the leadership, wherever the question
-// is stuck.
+// A caller returns at its own timeout, and at the end of the leadership, at whatever point its request waits.
 func TestPolicyRequestEndsWithItsCaller(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ask  func(ctx context.Context, l *Leadership) error
-		fits int  // how many questions are taken, and not answered
-		done bool // the leadership has ended, else who asks
+		fits int  // the number of requests that are accepted without a response
+		done bool // the end of the leadership if true, otherwise the end of the caller
 		want error
 	}{
 		"another one changes the policy":  {func(ctx context.Context, l *Leadership) error { return l.changePolicy(ctx, api.Action{}) }, 0, false, context.Canceled},
@@ -128,7 +127,7 @@ func TestPolicyRequestEndsWithItsCaller(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				switch {
-				case tc.done && tc.fits > 0: // after it has been taken
+				case tc.done && tc.fits > 0: // after it has been accepted
 					time.AfterFunc(time.Second, func() { close(l.done) })
 				case tc.done:
 					close(l.done)
@@ -145,7 +144,7 @@ func TestPolicyRequestEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// A leader that was just elected is asked again until it is ready, or who asks goes away.
+// A request to a new leader is repeated until the leader is ready, or the caller leaves.
 func TestNewLeaderIsAskedAgain(t *testing.T) {
 	for _, ready := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -169,7 +168,7 @@ func TestNewLeaderIsAskedAgain(t *testing.T) {
 			}()
 			err := l.submitPolicyChange(ctx, ack.Change{})
 			cancel()
-			synctest.Wait() // for whoever counts
+			synctest.Wait() // for the goroutine that counts
 			if ready && (err != nil || asked != 4) || !ready && (!errors.Is(err, api.ErrRefused) || asked < 40) {
 				t.Errorf("ready: %v: %v after %d questions", ready, err, asked)
 			}
@@ -177,7 +176,7 @@ func TestNewLeaderIsAskedAgain(t *testing.T) {
 	}
 }
 
-// What is asked of Raft may take until Raft stops.
+// A request to Raft may take until Raft stops.
 func TestNoRequestWaitsForRaftForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -8,14 +8,14 @@ import (
 	"shardway/node/consensus"
 )
 
-// Raft's heartbeats leave when they are due, or as good as: with a heartbeat of the node's own
-// up to half of their time earlier, and no two of them within less.
+// A Raft heartbeat is sent when it is due, or together with a lease heartbeat up to half an interval earlier. No two Raft heartbeats are
+// closer together than that.
 func TestRaftsHeartbeatsLeaveWhenTheyAreNearlyDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			what  string
-			after time.Duration // the last ones
-			own   bool          // with a heartbeat of the node's own
+			after time.Duration // since the last Raft heartbeat
+			own   bool          // together with a lease heartbeat
 			leave bool
 		}{
 			{"they are due", raftHeartbeatInterval, false, true},

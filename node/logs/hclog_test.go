@@ -56,7 +56,7 @@ func TestLevelsAreLowered(t *testing.T) {
 	l.Debug("a")
 	l.Info("b")
 	l.Warn("c")
-	// Each stop of a node warned of the streams that it had closed.
+	// Once, each stop of a node logged warnings about the streams that it had closed.
 	l.Error("failed to decode incoming command", "error", &net.OpError{Op: "raw-read", Net: "tcp", Err: net.ErrClosed})
 	l.Error("failed to decode incoming command", "error", fmt.Errorf("read frame: %w", io.ErrClosedPipe))
 	if b.Len() != 0 {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// The first 256 texts used to keep their places for ever. Addresses of strangers
-// filled them within a second, and from then on every other message of the
-// library shared one line in ten seconds, until the process ended.
+// The limiter forgets old texts. Once, the first 256 texts kept their places forever. Addresses of strangers filled them within a second,
+// and from then on all other messages of the library shared one line in ten seconds until the end of the process.
 func TestLimitForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimit()

@@ -9,8 +9,8 @@ import (
 	"shardway/node/logs"
 )
 
-// One line a second was for everybody: a node that misbehaved hid what all the others
-// were refused for.
+// Each peer has its own limit. Once, the limit of one line a second applied to all peers together, and a misbehaving node hid why the
+// others were refused.
 func TestOnePeerDoesNotHideTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s logs.Seldom

@@ -12,8 +12,8 @@ import (
 	"shardway/peer/mux"
 )
 
-// newSessionPair returns both ends of a trunk of kept sockets, each bounded as a node bounds it, and
-// the lanes that the second is given.
+// newSessionPair returns both ends of a mux session for WebSockets, each with the limits of a node, and the streams that the second end
+// accepts.
 func newSessionPair(t *testing.T, near, far *Pool, name string) (*mux.Session, <-chan *mux.Stream) {
 	t.Helper()
 	a, b := net.Pipe()
@@ -22,7 +22,7 @@ func newSessionPair(t *testing.T, near, far *Pool, name string) (*mux.Session, <
 	opens, takes := mux.NewClient(a, near.acquireSession(g)), mux.NewServer(b, far.acquireSession(g), func(l *mux.Stream) bool { given <- l; return true })
 	var runs sync.WaitGroup
 	for _, tr := range []*mux.Session{opens, takes} {
-		runs.Go(func() { _ = tr.Run() }) // its lanes say why it ends
+		runs.Go(func() { _ = tr.Run() }) // its streams report why it ends
 	}
 	t.Cleanup(func() {
 		opens.Fail(net.ErrClosed)
@@ -36,10 +36,9 @@ func newWebSocketPool(name string) *Pool {
 	return NewForWebSockets(peer.New(peer.Options{Node: name, Cluster: func() string { return "c" }}))
 }
 
-// An app, or a client, that reads nothing had 32 KiB kept for each of its sockets, 512 MiB for
-// all that there may be. Now what is kept beyond a few KiB each is bounded for all together, also
-// of who has read much before it stood still; and one that reads is not held up by those that do
-// not.
+// The buffers of all WebSockets together are limited beyond a few KiB each, also for clients that have read much before they stop reading.
+// A client that reads is not delayed by those that do not. Once, 32 KiB were kept for each WebSocket whose app or client reads nothing: 512
+// MiB for the maximum number.
 func TestWebSocketBufferBytesAreLimited(t *testing.T) {
 	const many, least, most = 4000, 4 << 10, 32 << 20
 	synctest.Test(t, func(t *testing.T) {

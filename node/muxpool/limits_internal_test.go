@@ -17,8 +17,7 @@ import (
 	"shardway/peer/mux"
 )
 
-// host is a node's peer port in a bubble, with what serves trunks and streams behind it, and
-// others that dial it.
+// host is a node's peer port in a bubble, with its mux sessions and streams, and other nodes that dial it.
 type host struct {
 	requests, webSockets *Pool
 	t                    *testing.T
@@ -44,14 +43,14 @@ func hosting(t *testing.T, f func(h *host)) {
 		p.Handle(peer.RequestSession, h.requests.Handler(zerolog.Nop(), drain))
 		p.Handle(peer.WebSocketSession, h.webSockets.Handler(zerolog.Nop(), drain))
 		p.Handle(peer.Forward, func(ctx context.Context, _ *peer.Conn) { <-ctx.Done() })
-		h.all.Go(func() { _ = p.Serve(ctx, &listener{far: h.far, ctx: ctx}) }) // ctx ends it
+		h.all.Go(func() { _ = p.Serve(ctx, &listener{far: h.far, ctx: ctx}) }) // ends with ctx
 		defer h.all.Wait()
 		defer cancel()
 		f(h)
 	})
 }
 
-// dial has another node dial a trunk, by whose budget it may open any number of lanes.
+// dial makes another node dial a mux session, whose own budget allows any number of streams.
 func (h *host) dial(from string) *mux.Session {
 	h.t.Helper()
 	c, err := dialing(from, h.far).Dial(h.ctx, "b", peer.RequestSession)
@@ -64,7 +63,7 @@ func (h *host) dial(from string) *mux.Session {
 	return t
 }
 
-// open opens so many lanes, and returns those that were taken.
+// open opens n streams, and returns those that were accepted.
 func (h *host) open(t *mux.Session, n int) (taken []*mux.Stream) {
 	h.t.Helper()
 	var all []*mux.Stream
@@ -84,8 +83,8 @@ func (h *host) open(t *mux.Session, n int) (taken []*mux.Stream) {
 	return taken
 }
 
-// What a node may have another keep is bounded for all its trunks together: the lanes of one
-// leave less for the next, whoever dialed how many, and other nodes have theirs.
+// The streams of a node are limited over all its mux sessions: each session leaves less for the next, whichever node dialed it. Other nodes
+// have their own limit.
 func TestSessionsOfANodeShareOneStreamLimit(t *testing.T) {
 	hosting(t, func(h *host) {
 		first, second := h.dial("a"), h.dial("a")
@@ -113,7 +112,7 @@ func TestSessionsOfANodeShareOneStreamLimit(t *testing.T) {
 	})
 }
 
-// All nodes together have a bound, too, from however many addresses they come.
+// All nodes together have a limit, too, from however many addresses they connect.
 func TestStreamsOfAllNodesAreLimited(t *testing.T) {
 	l := NewForRequests(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	opened := 0
@@ -131,8 +130,8 @@ func TestStreamsOfAllNodesAreLimited(t *testing.T) {
 	}
 }
 
-// A trunk beyond those that a node may have is not served: it ends without a word. Streams are,
-// and a trunk once another one has ended.
+// A mux session beyond the limit of a node is closed without a response. Plain peer streams of that node are still served, and so is a
+// further session once another one has ended.
 func TestATrunkTooManyIsNotServed(t *testing.T) {
 	hosting(t, func(h *host) {
 		word := func(t *mux.Session) error {
@@ -152,7 +151,7 @@ func TestATrunkTooManyIsNotServed(t *testing.T) {
 		defer r.Outgoing.Close()
 		lane := func() bool {
 			if r.Outgoing.OpenStream("b") == nil {
-				synctest.Wait() // a trunk is dialed
+				synctest.Wait() // a mux session is dialed
 			}
 			return r.Outgoing.OpenStream("b") != nil
 		}
@@ -173,7 +172,7 @@ func TestATrunkTooManyIsNotServed(t *testing.T) {
 			}
 		}
 		trunks[0].Fail(net.ErrClosed)
-		time.Sleep(2 * time.Second) // a trunk is not dialed more often
+		time.Sleep(2 * time.Second) // a mux session is not dialed more often
 		if !lane() {
 			t.Error("there is no lane though a trunk has ended")
 		}

@@ -17,11 +17,10 @@ import (
 	"shardway/peer/mux"
 )
 
-// farPort is another node's peer port in a bubble, of a version that knows no trunks until
-// it is upgraded.
+// farPort is the peer port of another node in a bubble. Its version does not support mux sessions until it is upgraded.
 type farPort struct {
 	ends    chan net.Conn
-	trunks  atomic.Int32 // taken
+	trunks  atomic.Int32 // accepted sessions
 	streams atomic.Int32
 }
 
@@ -38,10 +37,10 @@ func (f *farPort) serve(ctx context.Context, upgraded bool) {
 			_ = mux.NewServer(c, mux.NewBudget(mux.MaxStreams, nil), func(*mux.Stream) bool { return true }).Run()
 		})
 	}
-	_ = p.Serve(ctx, &listener{far: f, ctx: ctx}) // ctx ends it
+	_ = p.Serve(ctx, &listener{far: f, ctx: ctx}) // ends with ctx
 }
 
-// listener takes what is dialed until ctx ends.
+// listener accepts dialed connections until ctx ends.
 type listener struct {
 	far *farPort
 	ctx context.Context //nolint:containedctx // of one listener
@@ -71,8 +70,8 @@ func dialing(name string, far *farPort) *peer.Port {
 	})
 }
 
-// A node of the version before refuses a trunk, for it does not know what that is. What is
-// small goes by streams there, and a minute later it may be a newer version.
+// A node without support for mux sessions refuses them. Small requests use streams there, and the session is dialed again a minute later,
+// when the node may have been upgraded.
 func TestNodeWithoutSessionSupportIsDialedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &farPort{ends: make(chan net.Conn)}
@@ -91,7 +90,7 @@ func TestNodeWithoutSessionSupportIsDialedOnceAMinute(t *testing.T) {
 			t.Helper()
 			c := r.Outgoing.OpenStream("b")
 			if c == nil {
-				synctest.Wait() // it is seen to
+				synctest.Wait() // the pool evaluates the result
 				c = r.Outgoing.OpenStream("b")
 			}
 			if (c != nil) != lane {
@@ -103,7 +102,7 @@ func TestNodeWithoutSessionSupportIsDialedOnceAMinute(t *testing.T) {
 		stop()
 		stop = run(true)
 		time.Sleep(50 * time.Second)
-		open(false) // it is not asked each time
+		open(false) // it is not dialed each time
 		if n := far.trunks.Load(); n != 0 {
 			t.Errorf("%d trunks", n)
 		}
@@ -118,7 +117,7 @@ func TestNodeWithoutSessionSupportIsDialedOnceAMinute(t *testing.T) {
 	})
 }
 
-// A bug that one lane meets ends that lane: its trunk and the node go on.
+// A panic in the handler of a stream ends that stream. Its session and the node continue.
 func TestStreamIsClosedWhenItsHandlerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -143,11 +142,11 @@ func TestStreamIsClosedWhenItsHandlerPanics(t *testing.T) {
 	})
 }
 
-// opener is the other end of a trunk that a node has accepted, in a bubble.
+// opener is the remote end of a session that a node has accepted, in a bubble.
 type opener struct {
 	*mux.Session
-	given chan *mux.Stream // what the node was given
-	ended chan error       // what its Run has returned
+	given chan *mux.Stream // the streams that the node accepted
+	ended chan error       // the result of its Run
 }
 
 // accept makes l accept a session, as serve does.
@@ -164,7 +163,7 @@ func (p *Pool) accept() *opener {
 	return o
 }
 
-// ask opens a lane and says something on it.
+// ask opens a stream and sends data on it.
 func (o *opener) ask(t *testing.T) *mux.Stream {
 	t.Helper()
 	l, err := o.OpenStream()
@@ -178,8 +177,7 @@ func (o *opener) ask(t *testing.T) *mux.Stream {
 	return l
 }
 
-// A node that stops takes no more lanes before it ends those that there are, answers those,
-// and waits for the other ends to have read that.
+// A stopping node first refuses new streams, then ends and answers the open ones, and waits until the remote ends have read that.
 func TestStoppingNodeRefusesStreamsAndClosesOpenOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
@@ -229,8 +227,7 @@ func TestStoppingNodeRefusesStreamsAndClosesOpenOnes(t *testing.T) {
 	})
 }
 
-// Who reads nothing of what is said last is not waited for longer than a moment, and where
-// there are no trunks there is nothing to wait for.
+// A stopping node waits only for a moment for a remote end that does not read the last messages, and not at all without sessions.
 func TestANodeThatStopsWaitsForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
@@ -253,8 +250,8 @@ func TestANodeThatStopsWaitsForAMoment(t *testing.T) {
 	})
 }
 
-// Requests are ended once the other ends know that no more are taken: one that comes in
-// between would be ended as well, and has not been told so.
+// Requests are ended once the remote ends know that no more are accepted. A request in between would be ended as well, without a notice
+// that it was not processed.
 func TestStoppingNodeSendsGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
@@ -267,7 +264,7 @@ func TestStoppingNodeSendsGoAway(t *testing.T) {
 		}()
 		go func() {
 			time.Sleep(goAwayTimeout / 2)
-			_ = mux.NewClient(far, mux.NewBudget(mux.MaxStreams, nil)).Run() // reads what it is told only now
+			_ = mux.NewClient(far, mux.NewBudget(mux.MaxStreams, nil)).Run() // reads the messages only now
 		}()
 		began := time.Now()
 		l.Shutdown(func() {

@@ -17,8 +17,8 @@ import (
 	"shardway/peer/mux"
 )
 
-// A node has a few trunks to another, as it may need while the lanes of one go on that is
-// replaced, others have theirs, and those of one address are bounded together.
+// A node may have a few mux sessions to another node, because a replaced session stays open while its streams continue. Other nodes have
+// their own limit, and the sessions of one address are limited together.
 func TestSessionsPerNodeAreLimited(t *testing.T) {
 	l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	b, c := peerOrigin{"b", "10.0.0.1"}, peerOrigin{"c", "10.0.0.1"}
@@ -67,7 +67,7 @@ func TestSessionsPerNodeAreLimited(t *testing.T) {
 	}
 }
 
-// The lanes of those who invent names count together.
+// The streams of peers with invented names from one address count together.
 func TestStreamsPerAddressAreLimited(t *testing.T) {
 	l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	opened := 0
@@ -86,7 +86,7 @@ func TestStreamsPerAddressAreLimited(t *testing.T) {
 	}
 }
 
-// placed is a connection that comes from an address.
+// placed is a connection from a given address.
 type placed struct {
 	net.Conn
 	addr netip.AddrPort
@@ -94,8 +94,7 @@ type placed struct {
 
 func (p placed) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.addr) }
 
-// One owner of IPv6 has any number of addresses: it has the trunks of one, and takes no other
-// node's place.
+// The owner of an IPv6 network has any number of addresses: it gets the sessions of a single address, and takes no place of another node.
 func TestSessionsPerIPv6PrefixAreLimited(t *testing.T) {
 	hosting(t, func(h *host) {
 		enter := func(from netip.Addr, name string) {
@@ -105,7 +104,7 @@ func TestSessionsPerIPv6PrefixAreLimited(t *testing.T) {
 				h.far.ends <- placed{end, netip.AddrPortFrom(from, 4000)}
 				return near, nil
 			}
-			if c, err := peer.New(o).Dial(h.ctx, "b", peer.RequestSession); err == nil { // else it is closed as it is welcomed
+			if c, err := peer.New(o).Dial(h.ctx, "b", peer.RequestSession); err == nil { // otherwise it is closed right after the handshake
 				h.t.Cleanup(func() { _ = c.Close() })
 			}
 			synctest.Wait()
@@ -124,8 +123,8 @@ func TestSessionsPerIPv6PrefixAreLimited(t *testing.T) {
 	})
 }
 
-// Who knows the preface of a cluster without a secret, and dials trunks under names it invents,
-// to say nothing on them, has a node hold few, and these not for long.
+// A peer that knows the preface of a cluster without a secret may dial sessions under invented names and send nothing on them. The node
+// keeps few of them, and not for long.
 func TestSilentUnknownSessionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const names = 64
@@ -151,7 +150,7 @@ func TestSilentUnknownSessionsAreClosed(t *testing.T) {
 					if len(held) < maxSessionsPerOrigin {
 						t.Fatalf("name %d: %v", i, err)
 					}
-					continue // it is closed as it is welcomed
+					continue // it is closed right after the handshake
 				}
 				held = append(held, c)
 			}
@@ -171,7 +170,7 @@ func TestSilentUnknownSessionsAreClosed(t *testing.T) {
 	})
 }
 
-// A trunk that broke while its lanes are worked on leaves room for the next.
+// A session that broke while its streams are being processed does not count against the limit.
 func TestBrokenSessionDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ends := make(chan net.Conn)

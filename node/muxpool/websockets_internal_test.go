@@ -10,8 +10,7 @@ import (
 	"shardway/peer/mux"
 )
 
-// Sockets of another node go by trunks of their own: as many as there are leave the lanes of
-// its requests to those.
+// The WebSockets of another node have their own mux sessions. Whatever their number, they use no streams of its requests.
 func TestWebSocketStreamsDoNotUseRequestStreams(t *testing.T) {
 	hosting(t, func(h *host) {
 		requests, webSockets := NewForRequests(dialing("a", h.far)), NewForWebSockets(dialing("a", h.far))
@@ -22,7 +21,7 @@ func TestWebSocketStreamsDoNotUseRequestStreams(t *testing.T) {
 				t.Fatalf("no lane for socket %d", i)
 			}
 		}
-		requests.Outgoing.OpenStream("b") // a trunk is dialed
+		requests.Outgoing.OpenStream("b") // a mux session is dialed
 		synctest.Wait()
 		for i := range mux.MaxStreams {
 			if requests.Outgoing.OpenStream("b") == nil {
@@ -35,7 +34,7 @@ func TestWebSocketStreamsDoNotUseRequestStreams(t *testing.T) {
 	})
 }
 
-// The sockets of all nodes are bounded as streams are, and one node may have them all.
+// The WebSockets of all nodes are limited as streams are, and a single node may use the whole limit.
 func TestWebSocketStreamsOfOtherNodesAreLimited(t *testing.T) {
 	l := NewForWebSockets(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	one := l.acquireSession(peerOrigin{node: "a", origin: "1"})
@@ -63,8 +62,7 @@ func TestWebSocketStreamsOfOtherNodesAreLimited(t *testing.T) {
 	}
 }
 
-// A node that renews its streams opens further legs by another trunk, and those that
-// there are go on.
+// A node that renews its streams opens further upstream connections of WebSockets on another mux session, and the existing ones continue.
 func TestWebSocketStreamsSurviveRenew(t *testing.T) {
 	hosting(t, func(h *host) {
 		webSockets := NewForWebSockets(dialing("a", h.far))

@@ -11,10 +11,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// writes records what is written, and hangs or fails as long as a test wants.
+// writes records what is written. A test can make writes hang or fail.
 type writes struct {
-	hung   chan struct{} // a write waits until it is closed; nil means that writes do not hang
-	failed int           // the next writes that fail
+	hung   chan struct{} // a write waits until it is closed; nil means no delay
+	failed int           // the number of following writes that fail
 	tries  int
 	all    []int
 }
@@ -51,7 +51,7 @@ func TestNewestValueIsWritten(t *testing.T) {
 		if v, _ := p.Get(); v != 1 {
 			t.Errorf("stored %d, want 1", v)
 		}
-		p.Set(1) // nothing new
+		p.Set(1) // unchanged
 		synctest.Wait()
 		end()
 		p.Set(2) // too late

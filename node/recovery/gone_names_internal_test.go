@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A member may have had any name, and a recovery reads of the others all the same.
+// A member may have had any name. A recovery still loads the other members.
 func TestALongNameStopsNoRecovery(t *testing.T) {
 	path := filepath.Join(t.TempDir(), gossipFile)
 	text := "alive: " + strings.Repeat("x", 1<<17) + " 10.0.0.1:7\nalive: b 10.0.0.2:7\nnot-alive: b\nalive: c 10.0.0.3:7"

@@ -22,7 +22,7 @@ import (
 // now is a time whose milliseconds are far above any index of these tests.
 var now = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 
-// backup is a backup of a cluster that was just born.
+// backup returns a backup of a cluster that was just founded.
 func backup(t *testing.T) []byte {
 	t.Helper()
 	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap(clusterid.New(), 16, ack.DefaultTiming()))
@@ -86,8 +86,7 @@ func TestRestoreMakesAClusterOfOneAboveTheFloor(t *testing.T) {
 	}
 }
 
-// The next entry has an index above the floor, and the server needs nobody else
-// to write it.
+// The next entry has an index above the floor, and the server can write it without other servers.
 func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 	data, _ := restored(t)
 	r, err := recovery.Recover(recovery.Options{Data: data, Confirm: look(t, data).Cluster, Now: now.Add(time.Hour)})
@@ -132,15 +131,14 @@ func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 	}
 }
 
-// fsm remembers what it was given.
+// fsm records the state that it restores.
 type fsm struct{ restored []byte }
 
 func (f *fsm) Apply(uint64, uint64, []byte) any { return nil }
 func (f *fsm) Snapshot() ([]byte, error)        { return f.restored, nil }
 func (f *fsm) Restore(b []byte) error           { f.restored = b; return nil }
 
-// The clock may be wrong, and two restores of one backup know nothing of each
-// other.
+// An operator can raise the floor, because the clock may be wrong, and two restores of one backup do not know of each other.
 func TestOperatorRaisesTheFloor(t *testing.T) {
 	high := uint64(1) << 60
 	r, err := recovery.Restore(recovery.Options{Data: t.TempDir(), Node: "a", Now: time.Unix(0, 0), MinEpoch: high}, backup(t))
@@ -163,7 +161,7 @@ func TestRecoverWantsTheClusterNamed(t *testing.T) {
 	if v := look(t, data); v.Cluster != r.Cluster {
 		t.Errorf("cluster %s after a refusal, want %s", v.Cluster, r.Cluster)
 	}
-	// The same command line does nothing a second time.
+	// The same command line has no effect a second time.
 	if _, err = recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster}); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +178,7 @@ func TestRecoverRefusesWhileOthersAnswer(t *testing.T) {
 	o := recovery.Options{Data: data, Confirm: r.Cluster, Reachable: func(addr string) bool { return addr == "10.0.0.2:7946" }}
 	_, err := recovery.Recover(o)
 	wantError(t, err, `"b"`, "10.0.0.2:7946")
-	o.Reachable = func(addr string) bool { return addr == "10.0.0.1:7946" } // its own address is no other node
+	o.Reachable = func(addr string) bool { return addr == "10.0.0.1:7946" } // its own address is not another node
 	if _, err = recovery.Recover(o); err != nil {
 		t.Error(err)
 	}
@@ -198,8 +196,7 @@ func TestNothingToRecoverIsRefused(t *testing.T) {
 	wantError(t, err, "not a backup")
 }
 
-// A crash at any step leaves a directory that no node starts with, and that the
-// same command finishes.
+// A crash at any step leaves a directory with which no node starts, and which the same command completes.
 func TestInterruptedRecoveryIsFinishedByTheSameCommand(t *testing.T) {
 	for _, step := range []string{"marked", "moved", "half made", "made"} {
 		t.Run(step, func(t *testing.T) {
@@ -242,7 +239,7 @@ func TestInterruptedRecoveryIsFinishedByTheSameCommand(t *testing.T) {
 	}
 }
 
-// What recover moved aside is the whole directory as it was.
+// The directory that recover moved aside is complete and unchanged.
 func TestRecoverCanBeUndone(t *testing.T) {
 	data, r := restored(t)
 	n, err := recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster})
@@ -267,8 +264,7 @@ func TestRecoverCanBeUndone(t *testing.T) {
 	}
 }
 
-// The verdict lasts, whoever is in sight the next time; but it is no reason not to
-// recover from this disk, should the other one be lost too.
+// A superseded directory stays refused, whichever nodes are visible later. It can still be recovered, in case the other disk is lost too.
 func TestSupersededDirectoryIsRefusedUntilRecovered(t *testing.T) {
 	data, r := restored(t)
 	d, err := disk.Open(data, "")

@@ -16,7 +16,7 @@ import (
 	"shardway/node/router"
 )
 
-// For how long an app may write follows from when its shards may be taken after a crash.
+// The time for which an app may write follows from the time at which other nodes may take its shards after a crash.
 func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 	c := new(clock.Manual)
 	timing := ack.DefaultTiming()
@@ -45,9 +45,9 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 	}
 }
 
-// asked is an app as its alive hook sees it.
+// askedApp is an app with an alive hook.
 type askedApp struct {
-	answers []error // nil: it answers; the last one stands for all that follow
+	answers []error // nil means a response; the last entry applies to all further calls
 	refused bool
 	calls   []ackagent.AliveCall
 }
@@ -60,8 +60,8 @@ func (a *askedApp) Alive(_ context.Context, c ackagent.AliveCall) (follows, refu
 	return err == nil, err != nil && a.refused, err
 }
 
-// A node that starts has its app stop before it takes part in anything. It waits for an app that
-// does not answer as long as an earlier process has let the app write, whatever the flags say.
+// A starting node makes its app stop writing before it takes part in the cluster. If the app does not respond, the node waits as long as an
+// earlier process has allowed the app to write, whatever the flags say.
 func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 	late := errors.New("no answer")
 	earlier := disk.AppAllowance{Boot: 1, Alive: 6 * time.Second}
@@ -97,7 +97,8 @@ func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 	}
 }
 
-// An app that is started again is called at once, one that has no such hook once a minute.
+// An app that refuses connections, possibly because it is being restarted, is called again every second. An app without the hook is called
+// once a minute.
 func TestAppIsCalledAgainSoonUnlessItHasNoSuchHook(t *testing.T) {
 	for outcome, want := range map[bool]int{true: 60, false: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -114,7 +115,7 @@ func TestAppIsCalledAgainSoonUnlessItHasNoSuchHook(t *testing.T) {
 	}
 }
 
-// answeringApp refuses connections, or answers that it has no such hook.
+// answeringApp refuses connections, or responds that it does not have the hook.
 type answeringApp struct {
 	refused bool
 	calls   int

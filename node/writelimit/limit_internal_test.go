@@ -31,8 +31,7 @@ func newTestLimit(t *testing.T, c clock.Clock, earlier disk.AppAllowance, store 
 	return l, &timing
 }
 
-// An app is never told a time that the data directory does not contain, also not after the
-// cluster's times were raised.
+// An app is never sent a time that the data directory does not contain, also after the cluster's times were raised.
 func TestAppReceivesNoAllowanceBeyondTheDisk(t *testing.T) {
 	for name, ask := range map[string]func(l *Limit) time.Duration{
 		"alive": func(l *Limit) time.Duration { left, _ := l.forHook(); return left },
@@ -79,7 +78,7 @@ func TestAppReceivesNoAllowanceBeyondTheDisk(t *testing.T) {
 	}
 }
 
-// What was waited for once is not waited for by the process after the next.
+// A wait for an allowance is not repeated by the process after the next.
 func TestAllowanceIsWaitedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stored disk.AppAllowance
