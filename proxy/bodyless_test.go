@@ -11,7 +11,7 @@ import (
 )
 
 // An error response to HEAD has a Content-Length but no body, because a client would read body bytes
-// as the begin of its next response.
+// as the beginning of its next response.
 func TestErrorResponsesToHEADHaveNoBody(t *testing.T) {
 	long := strings.Repeat("a", 20<<10)
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxBody = 10 })

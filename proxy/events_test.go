@@ -149,8 +149,9 @@ func TestDrainEndsEventStreamsBetweenEvents(t *testing.T) {
 	})
 }
 
-// A node that stops ends its tunnels cleanly. Once, it reset them without a Close frame: those of
-// other nodes' shards, and its own if no other node could take over.
+// A stopping node closes its WebSocket tunnels with code 1001 and truncates its event streams between
+// two events. Once, it reset its tunnels without a Close frame: those of other nodes' shards, and its
+// own if no other node could take over.
 func TestShutdownEndsEventStreams(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way+" WebSocket", func(t *testing.T) {

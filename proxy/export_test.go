@@ -129,7 +129,7 @@ const StreamThreshold = streamThreshold
 // requests are in progress.
 func (s *Server) UseStreamsForAll() { s.streamThreshold = 0 }
 
-// HoldLong makes the node buffer the begin of a response for up to a minute, until the response is
+// HoldLong makes the node buffer the beginning of a response for up to a minute, until the response is
 // complete. On a slow machine, the end arrives late. It must be called before the first connection.
 func (s *Server) HoldLong() { s.maxHoldTime = time.Minute }
 

@@ -55,7 +55,7 @@ func TestRelaysAreHandedOverInBatches(t *testing.T) {
 func TestWaitingWebSocketsAreReleasedInBatches(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local {
-			return // an app that accepts them at once has none waiting
+			return // the app accepts them at once, so none waits
 		}
 		const many = 300
 		all := t.front.sockets(many)

@@ -43,7 +43,7 @@ func TestSlowClientsDoNotMakeConnLookRecent(t *testing.T) {
 			h := &handed{conns: make(chan net.Conn), over: make(chan struct{})}
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan struct{})
-			go func() { defer close(served); _ = n.ServeClients(ctx, h) }() // the node is told to close it
+			go func() { defer close(served); _ = n.ServeClients(ctx, h) }() // ends with ctx
 			defer func() { cancel(); <-served }()
 			near, far := net.Pipe() // accepts no data before it is read
 			defer func() { _ = near.Close() }()

@@ -18,7 +18,7 @@ type rawCase struct {
 	status      int    // of the response
 	lives       bool   // the connection serves another request
 	reaches     string // what the app receives; empty: nothing
-	cut         bool   // the app may receive the begin, never the end
+	cut         bool   // the app may receive the beginning, never the end
 	closes      bool   // the client closes its sending side after the bytes
 }
 

@@ -48,7 +48,7 @@ func (a *tally) between(from, to time.Duration) (n, most int) {
 	return n, most
 }
 
-// returns starts an app that needs a while for each WebSocket that resumes.
+// returns returns a chat that records each WebSocket that resumes, and needs a while for it.
 func (a *tally) returns() *chat {
 	return &chat{answer: func(_ int, head http.Header) string {
 		if head.Get("Shardway-WebSocket-Resumed") != "" {

@@ -137,7 +137,7 @@ func TestRestOfMessageIsDiscardedAfterOrphanedShard(t *testing.T) {
 		c.send("%s", whole[:3])
 		t.until("got", t.app.has(1))
 		t.orphan()
-		time.Sleep(500 * time.Millisecond) // until the app has received the begin of the message
+		time.Sleep(500 * time.Millisecond) // until the app has received the beginning of the message
 		t.a.CancelUpstream("lapsed")
 		time.Sleep(10 * time.Millisecond)
 		t.own(t.b)

@@ -93,7 +93,7 @@ func TestAppDiesWithinMessage(t *testing.T) {
 }
 
 // If the upstream connection breaks inside a message of the client, the next app instance gets neither
-// its begin nor its rest. It gets the messages that follow.
+// its beginning nor its rest. It gets the messages that follow.
 func TestRestOfBrokenMessageIsDiscarded(t *testing.T) {
 	whole := append(message(0x01, true, "bro"), message(0x80, true, "ken")...)
 	for at := 1; at < len(whole); at++ {

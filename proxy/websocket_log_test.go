@@ -50,8 +50,8 @@ func (l *lines) text(empty bool) string {
 	return text
 }
 
-// Each upstream connection has one access log line at its begin and one at its end, with the bytes
-// transferred. The line at the begin contains how long the client waited. The request has no further
+// Each upstream connection has one access log line at its beginning and one at its end, with the bytes
+// transferred. The line at the beginning contains how long the client waited. The request has no further
 // line.
 func TestAccessLogContainsRelays(t *testing.T) {
 	log := &lines{}
