@@ -6,7 +6,7 @@ import (
 )
 
 // A generated key is drawn again while its shard belongs to a node that should get no new keys, up to
-// a limit. A key of this node is preferred.
+// a limit. After such a key, a key of this node is preferred to those of other nodes.
 func TestGeneratedKeysAvoidDrainingNodes(t *testing.T) {
 	for name, x := range map[string]struct {
 		places string // of the drawn keys, in order; the last one repeats
