@@ -9,9 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A client stayed connected until the shutdown timeout had passed. No time was left to ask the
-// leader, so the node stayed a voter. The leader removes a voter that left only if all other
-// voters are heard, and here one of these is dead.
+// A client stayed connected until the shutdown timeout had passed. No time was left to ask the leader, so the node stayed a voter. The
+// leader removes a voter that left only if it receives heartbeats of all other voters, and here one of these is dead.
 func TestNodeWithAClientThatStaysLeavesRaft(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -82,8 +82,8 @@ func TestKilledNodeIsRemovedWithForceBeforeGossipNotices(t *testing.T) {
 	})
 }
 
-// A node that gossip sees runs, though its heartbeats do not come through. With --force the
-// operator vouches for the opposite, and the leader adds the node again once it is heard.
+// A node that gossip sees is running, although its heartbeats do not arrive. With --force the operator vouches for the opposite, and the
+// leader adds the node again once it receives a heartbeat.
 func TestNodeThatGossipSeesIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

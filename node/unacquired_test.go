@@ -29,7 +29,8 @@ func (w *world) acquiresBadly(fails func(ctx context.Context, node string, c age
 }
 
 // An app answers each acquire with an error, or never. Every node reports the outage; then the shards move to the other nodes, and return
-// when the app can acquire again. Until then the node tests its app without shards, so that no request waits for the attempts.
+// when the app can acquire again. Until then the node probes its app with acquires without shards, so that no request waits for the
+// attempts.
 func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {

@@ -15,7 +15,7 @@ func TestServersAddressSurvivesBeingForgotten(t *testing.T) {
 	server := func(node string) bool { return node == "a" || node == "b" }
 	d := buildDirectory(nil, []gossip.Member{member("a", "1:1"), member("b", "2:1"), member("gone", "3:1")}, server)
 	d = buildDirectory(d, []gossip.Member{member("a", "1:2")}, server)
-	d = buildDirectory(d, []gossip.Member{member("a", "1:3"), {ID: "b", Tags: at("9:9")}}, server) // not the message of a node
+	d = buildDirectory(d, []gossip.Member{member("a", "1:3"), {ID: "b", Tags: at("9:9")}}, server) // the tags do not name a node
 	for node, want := range map[string]string{"a": "1:3", "b": "2:1", "gone": ""} {
 		if got, _ := d.Addr(node, endpoints.Peer); got != want {
 			t.Errorf("the address of %s is %q, want %q", node, got, want)

@@ -27,7 +27,7 @@ func answered(tb testing.TB, said string, resp raft.AppendEntriesResponse) []byt
 func beatOf(term uint64) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("a/disk"), Addr: []byte("a/disk")}, Term: term,
-		Leader: []byte("a/disk"), //nolint:staticcheck // it is sent, for older versions
+		Leader: []byte("a/disk"), //nolint:staticcheck // the deprecated field is sent for older versions
 	}
 }
 

@@ -98,7 +98,7 @@ func TestWhatChangesInAHeartbeatIsSent(t *testing.T) {
 		"protocol": func(r *raft.AppendEntriesRequest) { r.ProtocolVersion-- },
 		"id":       func(r *raft.AppendEntriesRequest) { r.ID = []byte("a/other") },
 		"address":  func(r *raft.AppendEntriesRequest) { r.Addr = []byte("a/other") },
-		"leader":   func(r *raft.AppendEntriesRequest) { r.Leader = []byte("a/other") }, //nolint:staticcheck // it is sent, for older versions
+		"leader":   func(r *raft.AppendEntriesRequest) { r.Leader = []byte("a/other") }, //nolint:staticcheck // the deprecated field is sent for older versions
 	} {
 		changed := beatOf(1)
 		change(changed)
@@ -111,7 +111,7 @@ func TestWhatChangesInAHeartbeatIsSent(t *testing.T) {
 				t.Errorf("another %s: sent %+v, want %+v (%v)", name, got, req, err)
 			}
 			if got.Term != req.Term || got.ProtocolVersion != req.ProtocolVersion || string(got.ID)+string(got.Addr) != string(req.ID)+string(req.Addr) ||
-				string(got.Leader) != string(req.Leader) { //nolint:staticcheck // it is sent, for older versions
+				string(got.Leader) != string(req.Leader) { //nolint:staticcheck // the deprecated field is sent for older versions
 				t.Errorf("another %s: sent %+v, want %+v", name, got, req)
 			}
 		}

@@ -38,7 +38,7 @@ func TestSuspectsKeepTheProcessThatBroke(t *testing.T) {
 		"an earlier boot":   {{Boot: 5, Nonce: 9}, {Boot: 4, Nonce: 8}, {Boot: 3}},
 	} {
 		s := NewDetector(nil, clock.New(), func(string, Process, time.Duration) bool { return false })
-		s.ctx = over //nolint:fatcontext // of another s each time
+		s.ctx = over //nolint:fatcontext // each round has its own s
 		for _, b := range breaks {
 			s.ConnClosed("a", b)
 		}

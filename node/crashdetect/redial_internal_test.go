@@ -36,7 +36,7 @@ func redialsOf(ctx context.Context, dial func(context.Context) (net.Conn, error)
 		},
 	}), clock.Virtual(), func(string, Process, time.Duration) bool { r.told++; return true })
 	s.ctx = ctx
-	s.redial("b", Process{Boot: 1, Nonce: 9}) //nolint:contextcheck // it has the run's
+	s.redial("b", Process{Boot: 1, Nonce: 9}) //nolint:contextcheck // redial uses the context of the run
 	r.took = time.Since(began)
 	return r
 }

@@ -41,8 +41,7 @@ type cluster struct {
 
 const spareVoters, deadAfter, finalizeAfter = 3, 10 * time.Second, time.Minute
 
-// runReconciler runs f while a Reconciler is running. All servers are alive and heard. Upper-case
-// letters are voters.
+// runReconciler runs f while a Reconciler is running. All servers are alive and send heartbeats. Upper-case letters are voters.
 func runReconciler(t *testing.T, nodes string, f func(c *cluster)) {
 	t.Helper()
 	runReconcilerWithVoters(t, spareVoters, nodes, f)
@@ -394,8 +393,8 @@ func TestSurplusVoterIsDemoted(t *testing.T) {
 	runReconciler(t, "ABC", func(c *cluster) { c.after(time.Minute) })
 }
 
-// A stopping voter leaves only if three other voters remain that are heard and not leaving. So
-// stopping a whole cluster does not change its configuration.
+// A stopping voter leaves only if three other voters remain that send heartbeats and are not leaving. So stopping a whole cluster does not
+// change its configuration.
 func TestVoterMayLeaveOnlyIfThreeRemain(t *testing.T) {
 	for _, c := range []struct {
 		servers string

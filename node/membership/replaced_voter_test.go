@@ -57,8 +57,8 @@ func TestDeadVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 	})
 }
 
-// No voter is removed while another voter is unheard, leaving or restarting in place: its vote may be
-// needed, and voters are removed one at a time.
+// No voter is removed while another voter sends no heartbeats, leaves or restarts in place: its vote may be needed, and voters are removed
+// one at a time.
 func TestLeftVoterStaysWhileOtherVotersAreUnheard(t *testing.T) {
 	for what, with := range map[string]func(v *leader.MemberView){
 		"silent":  silent,

@@ -22,7 +22,7 @@ type host struct {
 	requests, webSockets *Pool
 	t                    *testing.T
 	far                  *farPort
-	ctx                  context.Context //nolint:containedctx // of one test
+	ctx                  context.Context //nolint:containedctx // a host lives for one test
 	all                  sync.WaitGroup
 }
 

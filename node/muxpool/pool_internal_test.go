@@ -43,7 +43,7 @@ func (f *farPort) serve(ctx context.Context, upgraded bool) {
 // listener accepts dialed connections until ctx ends.
 type listener struct {
 	far *farPort
-	ctx context.Context //nolint:containedctx // of one listener
+	ctx context.Context //nolint:containedctx // the context limits the life of the listener
 }
 
 func (l *listener) Accept() (net.Conn, error) {
