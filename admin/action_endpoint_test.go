@@ -146,7 +146,7 @@ func TestLogContainsRequestedAction(t *testing.T) {
 
 // Each verb is encoded as its word, because the request to the leader contains it as text. An invalid
 // verb or another word is an error.
-func TestVerbsAreTheirWords(t *testing.T) {
+func TestVerbTextRoundTrips(t *testing.T) {
 	for v := api.Remove; v <= api.Rebalance; v++ {
 		var back api.Verb
 		b, err := v.MarshalText()
@@ -184,7 +184,7 @@ func (c *timed) Do(ctx context.Context, a api.Action) error {
 
 // An action must end before the deadline for writing its response, because its result could not be
 // reported after that.
-func TestActionHasItsTime(t *testing.T) {
+func TestActionHasDeadline(t *testing.T) {
 	c := &timed{fake: newFake()}
 	if res := fetchJSON(t, handlerOf(c), http.MethodPost, "/v1/step-down", ""); res.Code != 200 || c.left > 30*time.Second {
 		t.Errorf("step-down = %d %s, has %v", res.Code, body(res), c.left)

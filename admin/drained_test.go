@@ -72,7 +72,7 @@ func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 
 // The endpoint needs no token, so only a limited number of requests may wait. A client that occupies
 // all places for its address takes none from the process that stops the app.
-func TestFewMayWaitForADrain(t *testing.T) {
+func TestDrainWaitersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leaver{}
 		l.state.Store(&api.DrainState{})

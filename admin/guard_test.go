@@ -226,7 +226,7 @@ func TestRejectionsAreLimitedWithoutLockingOutValidTokens(t *testing.T) {
 
 // Without tokens on loopback, a browser could be used by a page of any site to call the port. Such
 // requests are rejected.
-func TestBrowserIsNotLedIn(t *testing.T) {
+func TestCrossSiteRequestsAreRejected(t *testing.T) {
 	for name, tt := range map[string]struct {
 		method, target string
 		headers        []string

@@ -135,7 +135,7 @@ func TestPageMakesNoMarkupOfNames(t *testing.T) {
 }
 
 // The Content-Security-Policy names exactly what is served and permits nothing else.
-func TestPolicyIsOfWhatIsServed(t *testing.T) {
+func TestCSPMatchesServedPage(t *testing.T) {
 	page, header := dashboardURL(t, newFake().Status())
 	hash := func(element string) string {
 		m := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(page, -1)

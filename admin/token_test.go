@@ -7,7 +7,7 @@ import (
 
 // The query parameter key is treated as a misplaced token only if the request contains no valid token.
 // Once, half of the endpoints that take a key rejected requests with a valid token.
-func TestKeysOfRequestsAreNoTokens(t *testing.T) {
+func TestKeyParameterIsNotToken(t *testing.T) {
 	h, _ := guarded(t, newFake())
 	for _, path := range []string{"pin?node=n3", "unpin?", "quarantine?for=1h", "lift?", "websockets?move_test=true&all=true"} {
 		if res := fetchJSON(t, h, "POST", "/v1/"+path+"&key=alice", "", "Authorization", "Bearer "+writeToken); res.Code == 401 {

@@ -69,7 +69,7 @@ func (g *greedy) Read(p []byte) (int, error) {
 }
 
 // The length field of a frame is not trusted: memory is allocated as its bytes arrive.
-func TestLyingLengthAllocatesLittle(t *testing.T) {
+func TestFrameLengthIsNotPreallocated(t *testing.T) {
 	g := &greedy{Reader: bytes.NewReader([]byte("\x00\x0f\xff\xffabc"))}
 	if _, err := peer.ReadFrame(g, nil, peer.MaxFrame); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("ReadFrame = %v, want io.ErrUnexpectedEOF", err)

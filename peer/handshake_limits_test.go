@@ -68,7 +68,7 @@ func open(c net.Conn) bool {
 // same time, and unknown peers can cause as many. Beyond 256, the oldest was closed regardless of its
 // source. Heartbeat and Raft streams that were being dialed again were closed, too, and leases
 // expired.
-func TestPlacesForHandshakesAreByAddress(t *testing.T) {
+func TestHandshakesAreLimitedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
 		p := peer.New(peer.Options{

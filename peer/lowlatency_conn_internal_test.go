@@ -313,9 +313,9 @@ func TestMeasurementsExpireWhileIdle(t *testing.T) {
 	}
 }
 
-// TestPatientReadsDoNotLook counts the reads of a stream that carries requests. It is not checked
+// TestRequestStreamsAreNotPolled counts the reads of a stream that carries requests. It is not checked
 // periodically: each of 10 000 waiting streams would otherwise be checked about twenty times a second.
-func TestPatientReadsDoNotLook(t *testing.T) {
+func TestRequestStreamsAreNotPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &silentReader{moved: make(chan struct{})}
 		c := looking(t.Context(), r)
@@ -332,11 +332,11 @@ func TestPatientReadsDoNotLook(t *testing.T) {
 	})
 }
 
-// TestConnectionsOfStrangersAreNotChecked counts the reads of connections without data. Connections of
+// TestUnknownPeersAreNotPolled counts the reads of connections without data. Connections of
 // unknown addresses are not checked. Once, 256 unknown peers that reconnected at once caused 5,000
 // checks a second, and ten times as many while the process had a high latency, which delayed it
 // further. A connection from the address of a node is checked.
-func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
+func TestUnknownPeersAreNotPolled(t *testing.T) {
 	addr := netip.MustParseAddr("127.0.0.1")
 	ln, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {

@@ -79,7 +79,7 @@ func dialAndClose(p *peer.Port, node string, kind peer.Kind) error {
 	return err
 }
 
-func TestEitherEndRefusesForThePast(t *testing.T) {
+func TestEitherEndRefusesPreviousIdentity(t *testing.T) {
 	var b book
 	wary := &memory{}
 	p := echoes(t, &b, peer.Options{Node: "a", Disk: "x", DiskRecords: wary})

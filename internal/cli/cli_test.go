@@ -243,7 +243,7 @@ func TestActionsReachTheNode(t *testing.T) {
 	}
 }
 
-func TestFailuresAreOneLineAndOne(t *testing.T) {
+func TestFailurePrintsOneLineAndExitsWith1(t *testing.T) {
 	addr := serve(t, &cluster{})
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -95,7 +95,7 @@ func TestDrainTimeoutReportsRemainingWork(t *testing.T) {
 
 // The --idle-first duration reaches the node. Once, the client did not send it, and all shards moved
 // at once.
-func TestGentleDrainReachesTheNode(t *testing.T) {
+func TestIdleFirstDrainReachesNode(t *testing.T) {
 	c := drained()
 	code, _, errOut := run(t, "drain a --idle-first=2m --admin="+serveCluster(t, c))
 	if code != 0 {

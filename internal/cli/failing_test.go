@@ -64,7 +64,7 @@ func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 }
 
 // A rejected request or an unreachable node causes one error line and no table.
-func TestLevelHotAndStepDownFailInOneLine(t *testing.T) {
+func TestUpgradeHotAndStepDownFailInOneLine(t *testing.T) {
 	addr := serve(t, &cluster{}) // it has no format version
 	const nobody = "--admin=127.0.0.1:1"
 	for line, want := range map[string]string{

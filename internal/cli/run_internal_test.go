@@ -7,7 +7,7 @@ import (
 
 // The environment variables of the Go runtime override the automatic settings of a node: with GOGC, it
 // does not return memory to the system, and with GOMAXPROCS, it uses that number of processors.
-func TestEnvironmentKeepsTheNodeFromMindingIt(t *testing.T) {
+func TestEnvironmentOverridesRuntimeTuning(t *testing.T) {
 	for _, tc := range []struct{ environ, want []string }{
 		{nil, []string{"GOMAXPROCS", "GOGC"}},
 		{[]string{"GOGC=", "GOMAXPROCS=", "GODEBUG=x=1"}, []string{"GOMAXPROCS", "GOGC"}},

@@ -16,7 +16,7 @@ import (
 
 // The wait command continues only after errors that may end without intervention. It does not wait
 // forever with an invalid token, and does not give up on a node that is about to start.
-func TestWaitGoesOnWhileItMayHelp(t *testing.T) {
+func TestWaitRetriesTemporaryErrors(t *testing.T) {
 	dial := func(errno syscall.Errno) error {
 		return &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)}
 	}

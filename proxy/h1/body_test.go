@@ -217,7 +217,7 @@ func answer(t *testing.T, bytes string) *h1.Response {
 	return r
 }
 
-func TestCutBodiesNeverLookWhole(t *testing.T) {
+func TestTruncatedBodiesAreErrors(t *testing.T) {
 	for _, whole := range []string{
 		chunkedHead + "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nA: b\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nabcde",
@@ -275,7 +275,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-func TestDrainStandsAtTheNextRequest(t *testing.T) {
+func TestDrainStopsAtNextRequest(t *testing.T) {
 	for _, body := range []string{
 		chunkedHead + "3\r\nabc\r\n0\r\nA: b\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc",

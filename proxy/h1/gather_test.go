@@ -61,7 +61,7 @@ const gatherFor = 25 * time.Millisecond
 func gatherHead(n int) string { return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", n) }
 
 // Gathering a body that has arrived with its headers needs no read and sets no deadline.
-func TestGatherAddsNothingToWhatIsThere(t *testing.T) {
+func TestGatherOfBufferedBodyReadsNothing(t *testing.T) {
 	for name, answer := range map[string]string{
 		"whole": gatherHead(4) + "body", "empty": gatherHead(0),
 		"long": gatherHead(40000) + "part", "chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n",

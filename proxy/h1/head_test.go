@@ -8,7 +8,7 @@ import (
 
 // A connection that has become a tunnel keeps the headers of its request, because its session may need
 // another upstream connection. It keeps nothing of the response.
-func TestHeadsOfTunnelsTakeLittle(t *testing.T) {
+func TestTunnelsReleaseHeaderMemory(t *testing.T) {
 	var r h1.Request
 	if err := over("GET /a HTTP/1.1\r\nHost: h\r\nA: 1\r\nB: 2\r\n\r\n").ReadRequest(&r); err != nil {
 		t.Fatal(err)

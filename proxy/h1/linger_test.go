@@ -51,7 +51,7 @@ func answerLast(t *testing.T, meanwhile func(far io.Writer)) (got string, err er
 	return string(b), err, counted.n.Load() > 0
 }
 
-func TestClientThatKeepsItsWordIsNotWaitedFor(t *testing.T) {
+func TestCloseDoesNotLingerAfterConnectionClose(t *testing.T) {
 	got, err, lingered := answerLast(t, func(io.Writer) {})
 	if !strings.HasPrefix(got, "HTTP/1.1 204 ") || err != nil || lingered {
 		t.Errorf("the client got %q, %v; lingered = %v, want the answer and no lingering", got, err, lingered)

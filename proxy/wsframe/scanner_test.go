@@ -252,7 +252,7 @@ func TestScannerAllocatesNothing(t *testing.T) {
 }
 
 // A private control frame is accepted only if the caller permits it, and its payload is returned.
-func TestScannerTakesAWordOfItsOwn(t *testing.T) {
+func TestScannerAcceptsExtraOpcode(t *testing.T) {
 	word := wsframe.AppendControl(nil, 0xf, []byte("moved"), false)
 	s := wsframe.Scanner{ExtraOpcode: 0xf}
 	if n, err := s.Step(word); err != nil || n != len(word) || s.Opcode() != 0xf || string(s.Payload()) != "moved" || !s.BetweenMessages() {
