@@ -26,7 +26,7 @@ func TestRequestsThatTheLibraryForgetsEnd(t *testing.T) {
 	})
 }
 
-// core.answer works around this.
+// The library answers none of the futures that its FSM goroutine has not reached at the shutdown. core.answer works around this.
 func TestCanaryFuturesThatTheFSMWasStillToComeTo(t *testing.T) {
 	canary(t, "a", nil, func(t cage) {
 		a := t.all["a"]

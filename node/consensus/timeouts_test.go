@@ -37,7 +37,7 @@ func TestALeaderAtRestSpeaksSeldom(t *testing.T) {
 	h := &termCounter{times: map[string]int{}}
 	bubble(t, abc(), h.countTerms, func(g *group) {
 		l := g.leader(g.all...)
-		for range 2 { // a follower behaves the same
+		for range 2 { // the second time after a transfer of leadership
 			time.Sleep(time.Second)
 			before := map[*server]int{}
 			for _, f := range without(g.all, l) {

@@ -88,7 +88,7 @@ func (s *server) canvass(voter *server, term uint64, req raft.RequestVoteRequest
 	return err == nil && resp.Granted
 }
 
-// dialOnly is the listener of a transport that receives no connections.
+// dialOnly is a stream layer that only dials. It accepts no connections.
 type dialOnly struct {
 	host  *simnet.Host
 	port  *peer.Port
