@@ -13,7 +13,7 @@ import (
 
 // A process that receives a local drain request owns no shards, but votes and runs on. The cluster does not store the request: the next
 // process of the node owns shards again.
-func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
+func TestLocalDrainEndsWithItsProcess(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{false, true} {
 		three(t, func(w *world) {

@@ -6,7 +6,7 @@ import (
 )
 
 // When nothing has changed for a while, findings are evaluated half as often. After a change, they are evaluated at the full rate again.
-func TestWhereAllIsCalmEveryOtherLookIsLeftOut(t *testing.T) {
+func TestFindingsAreEvaluatedLessOftenWithoutChanges(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.start("a")

@@ -15,7 +15,7 @@ import (
 
 // A follower sends all its questions to the leader at once on a lasting stream. Once, it opened a stream for each question, later for each
 // batch. With two followers, these were most of the streams that an idle leader accepted, and each needs a handshake if there is a secret.
-func TestTheLeaderIsAskedAllAtOnceByAStreamThatIsKept(t *testing.T) {
+func TestFollowerBatchesQueriesOnOneStream(t *testing.T) {
 	three(t, func(w *world) {
 		time.Sleep(10 * time.Second) // no node sends anything else any more
 		ask := func(what string, most uint64) {

@@ -65,7 +65,7 @@ func (r *runs) serve(conn net.Conn) {
 // A node that has left and has no clients sends its leave notice, and leaves gossip and Raft, which takes some time. An ingress with an
 // older log still forwards requests to it. Requests that arrive while the streams close have not been processed, and are sent again. Once,
 // the node did not report that, and a POST got the response that it may have been processed.
-func TestPostOnItsWayToANodeThatHasLeftGoesOn(t *testing.T) {
+func TestPostInTransitToLeftNodeIsRetried(t *testing.T) {
 	t.Parallel()
 	const apart = 3 * time.Millisecond // one-way latency: some of the requests below are always in transit
 	three(t, func(w *world) {

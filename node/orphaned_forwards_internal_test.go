@@ -48,7 +48,7 @@ func TestOldLogAbandonsNoForwardedRequest(t *testing.T) {
 
 // Once, all nodes were killed while a proposal was open that excluded the first of them. After the restart, another node forwarded a POST
 // to it, and aborted it when its log reached that proposal.
-func TestDropOfBeforeTheStartForsakesNothing(t *testing.T) {
+func TestOldExclusionAbortsNoForwardedRequest(t *testing.T) {
 	for _, tt := range []struct {
 		drop ack.Drop
 		want bool

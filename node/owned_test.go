@@ -35,7 +35,7 @@ func (w *world) held(name string) (states map[string]int, list api.OwnedList) {
 }
 
 // A node lists exactly the shards for which it admits requests, with and without hooks.
-func TestHeldIsWhatIsAdmitted(t *testing.T) {
+func TestNodeListsExactlyTheShardsItAdmits(t *testing.T) {
 	for _, hooked := range []bool{false, true} {
 		bubble(t, func(w *world) {
 			if hooked {

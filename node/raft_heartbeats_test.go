@@ -82,7 +82,7 @@ func (l noting) Accept() (net.Conn, error) {
 
 // The messages that wake an idle node arrive and leave together. Once, its own heartbeats, those of other nodes and those of Raft each had
 // their own times: 290 moments in ten seconds at a leader, and 200 at the others. The library still sends commit indexes at its own times.
-func TestWhatWakesANodeAtRestComesTogether(t *testing.T) {
+func TestIdleNodeWakesAreCoalesced(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		seen := map[string]*moments{}

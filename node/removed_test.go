@@ -173,7 +173,7 @@ func TestNonvoterNextToTwoVotersIsRemoved(t *testing.T) {
 }
 
 // A node's server is removed only on the request of that node, and if enough voters are left.
-func TestServerGoesByItsOwnWord(t *testing.T) {
+func TestServerIsRemovedOnlyOnItsOwnRequest(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

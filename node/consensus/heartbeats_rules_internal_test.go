@@ -187,7 +187,7 @@ func TestErrorsOfAnotherServerAreReportedEachTime(t *testing.T) {
 }
 
 // An empty read is no response, also before the first response.
-func TestNothingIsNoAnswerToAHeartbeat(t *testing.T) {
+func TestEmptyReadIsNoHeartbeatResponse(t *testing.T) {
 	w := &wire{answer: answered(t, "", respOf(5)), empty: 1}
 	var resp raft.AppendEntriesResponse
 	if sent, err := wired(time.Second, w).send("b/disk", beatOf(1), &resp); !sent || err != nil || resp.LastLog != 5 {

@@ -7,7 +7,7 @@ import (
 
 // The time of the last campaign includes the monotonic clock, which is used to compare two times. Once, only the wall clock was kept: after
 // it was set back by an hour, no voter campaigned for that hour when its leader died.
-func TestPaceDoesNotGoByTheDate(t *testing.T) {
+func TestCampaignRateLimitUsesMonotonicClock(t *testing.T) {
 	p := rateLimit{interval: time.Second}
 	now := time.Now()
 	for _, step := range []struct {

@@ -118,7 +118,7 @@ func TestATermIsWrittenOnce(t *testing.T) {
 }
 
 // The first write of an instance writes the term that the disk already has, which shows whether the disk can be written.
-func TestALifeBeginsWithAWrite(t *testing.T) {
+func TestInstanceStartsWithATermWrite(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
 		s := without(g.all, g.leader(g.all...))[0]

@@ -33,7 +33,7 @@ func (h *termCounter) by(s *server) int {
 
 // An idle leader sends heartbeats rarely. The library would send one every 50 to 100 ms, and its commit index as often: 1 600 messages a
 // minute, which was most of what woke idle nodes.
-func TestALeaderAtRestSpeaksSeldom(t *testing.T) {
+func TestIdleLeaderSendsFewHeartbeats(t *testing.T) {
 	h := &termCounter{times: map[string]int{}}
 	bubble(t, abc(), h.countTerms, func(g *group) {
 		l := g.leader(g.all...)

@@ -402,7 +402,7 @@ func TestForgottenNodeIsHiddenByAllMembers(t *testing.T) {
 }
 
 // A new node with the name of a forgotten one is remembered when it fails.
-func TestNameOfOneForgottenIsGood(t *testing.T) {
+func TestNameOfForgottenNodeCanBeReused(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))

@@ -174,7 +174,7 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 }
 
 // A truncated response is ignored, even if its part decodes without an error.
-func TestHalfAnAnswerIsNone(t *testing.T) {
+func TestTruncatedHookResponseIsIgnored(t *testing.T) {
 	const whole = `{"notes":{"17":"czM6Ly94"},"more":[1,{}],"failed":{"18":"disk full"}}`
 	for n := 1; n < len(whole); n++ {
 		if r := answering(ok(whole[:n])).Do(t.Context(), calls()["release"]); r.Err == nil {

@@ -160,7 +160,7 @@ func (f *follower) receives(boot, nonce uint64) {
 // A process that reports boot 1, learns that its node had boot 7, and takes boot 8 is one process, whose messages may arrive out of order.
 // Once, if the message with boot 1 arrived last, the proxy considered it the current process for good, and used no connection to boot 8
 // twice.
-func TestWhatIsOvertakenIsNotFollowed(t *testing.T) {
+func TestReorderedProcessReportIsIgnored(t *testing.T) {
 	f := newFollower(t, &owning{boot: 8})
 	f.dials(1) // creates a pool
 	for i, boot := range []uint64{8, 1, 8} {

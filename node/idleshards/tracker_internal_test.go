@@ -12,7 +12,7 @@ import (
 
 // A shard with running requests is not idle. A shard with only resumable WebSockets is, because they can move: up to a number at a time,
 // and those of one shard together, however many they are.
-func TestShardsWithKeptSocketsAreIdle(t *testing.T) {
+func TestShardsWithOnlyResumableWebSocketsAreIdle(t *testing.T) {
 	running := map[shardmap.Shard]int{1: 3, 2: 3, 3: 30, 4: 200, 5: 300, 6: 1}
 	legs := map[shardmap.Shard]int{1: 3, 2: 2, 3: 30, 4: 200, 5: 300} // shards 2 and 6 have a running request
 	for _, c := range []struct {

@@ -31,7 +31,7 @@ func collector(s *ack.State, self shardmap.NodeID, dial func(context.Context, st
 }
 
 // A node that does not respond delays the leader's questions to others only for a limited time.
-func TestIdleIsWaitedForSoLong(t *testing.T) {
+func TestIdleQueryTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := collector(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
 		began := time.Now()
