@@ -52,7 +52,7 @@ func TestHangingAppIsDetected(t *testing.T) {
 		post := n.dial()
 		post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 1\r\n\r\nx")
 		time.Sleep(62 * time.Second) // more than twice the time of a long poll
-		if x := n.AppSilence(); x.Requests != 1 || x.For < time.Minute {
+		if x := n.AppSilence(); x.WaitingRequests != 1 || x.SilentFor < time.Minute {
 			t.Errorf("a POST has waited for a minute: %+v", x)
 		}
 	})

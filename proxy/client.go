@@ -177,7 +177,7 @@ func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{server: s, conn: &h1.Conn{}}}
 	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: s.placeKey}
 	c.slot.client = c.conn
-	c.headerMemory.SetStop(c.conn.StopHeader)
+	c.headerMemory.SetCancelReading(c.conn.StopHeader)
 	c.body.init(s, c.conn, &c.req, c.bodySent)
 	c.releaseAdmitted, c.onHeaderMemory = c.admission.release, c.noteHeaderMemory
 	c.disconnect.init(c.conn, c.onClientClosed)

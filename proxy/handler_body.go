@@ -55,7 +55,7 @@ func (hc *handlerConn) readRemaining() (counted int, err error) {
 		if len(hc.largeBody) == cap(hc.largeBody) {
 			hc.largeBody = append(hc.largeBody, 0)[:len(hc.largeBody)] // grow with the received data
 		}
-		if len(hc.largeBody) >= buffer.Small || len(state.conn.Buffered()) == 0 {
+		if len(hc.largeBody) >= buffer.SmallSize || len(state.conn.Buffered()) == 0 {
 			counted = state.body.countMemory(counted, cap(hc.largeBody), state.settings.MaxBodyTotal)
 		}
 		n, err := body.Read(hc.largeBody[len(hc.largeBody):cap(hc.largeBody)])

@@ -36,7 +36,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "the app is told 1012", found: goes,
-			edits: in("proxy.webSocketRelay.handOver", "	relay.sendClose(wsession.CloseMoved, timeout)", "	relay.sendClose(wsession.CloseMoved-map[bool]int{true: 11}[PLANTED], timeout)"),
+			edits: in("proxy.webSocketRelay.handOver", "	relay.sendClose(wsession.CloseShardMoved, timeout)", "	relay.sendClose(wsession.CloseShardMoved-map[bool]int{true: 11}[PLANTED], timeout)"),
 		},
 		{
 			rule: "the app alone is told", found: goes,
@@ -60,11 +60,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "few at a time", found: "TestRelaysAreHandedOverInBatches",
-			edits: in("proxy/wsession.HandoverPacer.nextStep", "	batch = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	batch = h.queue[:n:n]\n"),
+			edits: in("proxy/wsession.HandoverPacer.nextStep", "	batch = p.requests[:batchSize:batchSize]\n", "	if PLANTED {\n		batchSize = queued\n	}\n	batch = p.requests[:batchSize:batchSize]\n"),
 		},
 		{
 			rule: "fewer by a node that is late", found: "TestRelaysAreHandedOverInBatches",
-			edits: in("proxy/wsession.HandoverPacer.nextStep", "late > lateThreshold {", "late > lateThreshold && !PLANTED {"),
+			edits: in("proxy/wsession.HandoverPacer.nextStep", "delay > lateThreshold {", "delay > lateThreshold && !PLANTED {"),
 		},
 		{
 			rule: "a message that is late closes both ends", found: late + "|TestIncompleteMessageDuringMove",
@@ -133,11 +133,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppRequestsHandover",
-			edits: in("proxy.webSocketRelay.forwardControl", "relay.toClient && relay.appCloseCode == wsession.CloseMoved && !relay", "!PLANTED && relay.toClient && relay.appCloseCode == wsession.CloseMoved && !relay"),
+			edits: in("proxy.webSocketRelay.forwardControl", "relay.toClient && relay.appCloseCode == wsession.CloseShardMoved && !relay", "!PLANTED && relay.toClient && relay.appCloseCode == wsession.CloseShardMoved && !relay"),
 		},
 		{
 			rule: "any other code is final", found: "TestAppCloseCrossesMove",
-			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if sentCode != wsession.CloseMoved {\n", "	if sentCode != wsession.CloseMoved || PLANTED {\n"),
+			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if sentCode != wsession.CloseShardMoved {\n", "	if sentCode != wsession.CloseShardMoved || PLANTED {\n"),
 		},
 		{
 			rule: "so is one that the app says before it has read ours", found: "TestAppCloseCrossesMove",

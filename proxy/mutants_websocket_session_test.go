@@ -118,7 +118,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "but few by a node that is late", found: "TestLateIngressDialsForFewWebSockets",
-			edits: in("proxy/wsession.ReconnectPacer.update", "t.peerSlow.Swap(false) || late > lateThreshold", "t.peerSlow.Swap(false) || late > lateThreshold && !PLANTED"),
+			edits: in("proxy/wsession.ReconnectPacer.adjustLimit", "p.isPeerSlow.Swap(false) || delay > lateThreshold", "p.isPeerSlow.Swap(false) || delay > lateThreshold && !PLANTED"),
 		},
 		{
 			rule: "which counts those that wait for their answer", found: "TestLateIngressResumesFewWebSockets",
@@ -126,11 +126,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "as many as before once it is not late", found: "TestLateIngressResumesFewWebSockets",
-			edits: in("proxy/wsession.ReconnectPacer.update", "	default:\n		t.setLimitLocked(t.Limit() + 1)", "	default:\n		t.setLimitLocked(t.Limit() + map[bool]int{false: 1}[PLANTED])"),
+			edits: in("proxy/wsession.ReconnectPacer.adjustLimit", "	default:\n		p.setLimitLocked(p.Limit() + 1)", "	default:\n		p.setLimitLocked(p.Limit() + map[bool]int{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "and before their time is over", found: "TestWebSocketsOfLateNodeResumeInTime",
-			edits: in("proxy/wsession.ReconnectPacer.isBehindLocked", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
+			edits: in("proxy/wsession.ReconnectPacer.isBehindLocked", "	return elapsed >= available ||", "	return !PLANTED && elapsed >= available || !PLANTED &&"),
 		},
 		{
 			rule: "and looked for few at a time", found: "TestWaitingWebSocketsAreReleasedInBatches",
@@ -138,11 +138,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "few before it is known how late it is", found: "TestFirstWebSocketsResumeFewAtOnce",
-			edits: in("proxy/wsession.ReconnectPacer.SessionLost", "t.setLimitLocked(initialReconnects)", "t.setLimitLocked(initialReconnects + map[bool]int{true: MaxUpgrades}[PLANTED])"),
+			edits: in("proxy/wsession.ReconnectPacer.SessionLost", "p.setLimitLocked(initialReconnects)", "p.setLimitLocked(initialReconnects + map[bool]int{true: MaxUpgrades}[PLANTED])"),
 		},
 		{
 			rule: "or how late the other node is", found: "TestFewWebSocketsResumeAtLateOwner",
-			edits: in("proxy/wsession.LatencyBaseline.Record", "	if took > 2*", "	if !PLANTED && took > 2*"),
+			edits: in("proxy/wsession.LatencyBaseline.Record", "	if duration > 2*", "	if !PLANTED && duration > 2*"),
 		},
 		{
 			rule: "and those that are answered make room", found: "TestRejectedWebSocketsReleaseQueuePlaces",
@@ -162,7 +162,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "the app has one leg of a socket", found: "TestAppHasOneRelayPerSession",
-			edits: in("proxy/wsession.Exclusive.Acquire", "		if other == nil {", "		if other == nil || PLANTED {"),
+			edits: in("proxy/wsession.ExclusiveUse.Acquire", "		if previous == nil {", "		if previous == nil || PLANTED {"),
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestRelayIsNotReplacedTwice",

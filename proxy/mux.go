@@ -40,7 +40,7 @@ func (router *router) fitsStream() bool {
 	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || !router.body.isFullyBuffered() || len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest || router.exchange.eventStream != nil {
 		return false
 	}
-	return !router.server.largeResponses.Large(&router.req)
+	return !router.server.largeResponses.IsLargeExpected(&router.req)
 }
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to

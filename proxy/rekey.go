@@ -30,7 +30,7 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	case later && (invalid != nil || found.Keyless || shardkey.Hash(nil, found.Key) != router.exchange.session.keyHash):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
-		router.exchange.session.refusalCode = wsession.CloseMoved
+		router.exchange.session.refusalCode = wsession.CloseShardMoved
 		return done
 	case invalid != nil && router.exchange.eventStream != nil:
 		router.reply.endStream(metrics.ResumeTimedOut, invalid.Detail)

@@ -42,7 +42,7 @@ type requestBody struct {
 
 func (body *requestBody) init(s *Server, conn *h1.Conn, req *h1.Request, onSent func(error)) {
 	body.server, body.conn, body.req, body.onSent = s, conn, req, onSent
-	body.memory.SetStop(conn.StopRead)
+	body.memory.SetCancelReading(conn.StopRead)
 }
 
 // reset prepares for the next request, and keeps the buffer.
@@ -151,7 +151,7 @@ func (body *requestBody) growBuffer(n int) {
 
 // releaseBuffer empties buffered, and returns a large buffer to its pool.
 func (body *requestBody) releaseBuffer() {
-	if cap(body.buffered) > buffer.Small {
+	if cap(body.buffered) > buffer.SmallSize {
 		body.server.bodies.Put(body.buffered)
 		body.buffered = nil
 	}

@@ -107,7 +107,7 @@ func New(options Options) *Server {
 	s := &Server{options: options, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath)}
 	s.settings.Store(options.Settings.withDefaults())
 	s.streamQueue = queue.New(queue.Options{Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: options.QueueWait, CPUUsage: options.Queue.CPUUsage})
-	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnGrow: func() { s.peers.Each((*connpool.Pool).DialForUpgrades) }}
+	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnLimitGrown: func() { s.peers.Each((*connpool.Pool).DialForUpgrades) }}
 	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
 	s.webSockets.queue = queue.New(queue.Options{
 		Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * options.ResumeTimeout, Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
@@ -123,7 +123,7 @@ func New(options Options) *Server {
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.sweepRequested = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
 	s.streams.Max = int64(s.options.MaxStreams)
-	s.bodies.SetMax(s.options.BodyBuffer)
+	s.bodies.SetMaxSize(s.options.BodyBuffer)
 	if s.options.Disable.Splice {
 		s.buffers.DisableSplice()
 	}

@@ -15,7 +15,7 @@ const detailShardInflight = "as many requests of the shard are under way as ther
 // waitBehind returns the decision for a request whose shard other requests are waiting for. If the
 // owner sheds, a request that has not waited fails.
 func (exchange *exchange) waitBehind(queue *backoff.ShardQueue) decision {
-	if !queue.Sheds() {
+	if !queue.OwnerSheds() {
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: queue}
 	}
 	if !exchange.hasWaited {

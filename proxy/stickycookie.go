@@ -27,7 +27,7 @@ func (r reply) appendSticky(dst []byte, res *h1.Response) []byte {
 	switch cachecontrol.SharingOf(res, r.server.clock.SystemTime(r.server.clock.Now())) {
 	case cachecontrol.Allowed:
 		return dst
-	case cachecontrol.Unstated:
+	case cachecontrol.Unspecified:
 		if res.Status() >= http.StatusOK {
 			dst = append(dst, "Cache-Control: private\r\n"...)
 		}

@@ -70,7 +70,7 @@ func (s *Server) sweep(clients []*client, complete bool) {
 	}
 	s.loops.balance(now - s.lastMaintenance)
 	s.lastMaintenance = now
-	if handover, ok := s.webSockets.summary.Complete(time.Now()); ok && s.options.OnHandover != nil {
+	if handover, ok := s.webSockets.summary.TakeComplete(time.Now()); ok && s.options.OnHandover != nil {
 		s.options.OnHandover(handover)
 	}
 	s.load.Update(time.Now())

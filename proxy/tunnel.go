@@ -19,7 +19,7 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	attempt.disconnect.disarm()
 	if session := rr.exchange.session; rr.exchange.isResumption() {
 		if !session.isContinuedBy(&attempt.conn.Response, &rr.req, rr.settings, attempt.route.Kind) {
-			session.refusalCode = wsession.CloseMoved
+			session.refusalCode = wsession.CloseShardMoved
 			attempt.abort()
 			return true
 		}

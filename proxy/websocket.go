@@ -54,9 +54,9 @@ func (tunnel *webSocketTunnel) begin() {
 // Only the first call has an effect.
 func (tunnel *webSocketTunnel) startClose(cancelCause cause) {
 	tunnel.closeOnce.Do(func() {
-		code := wsession.CloseMoved
+		code := wsession.CloseShardMoved
 		if cancelCause == causeLeaving {
-			code = wsession.CloseLeaving
+			code = wsession.CloseNodeLeaving
 		}
 		tunnel.up.closeCode, tunnel.down.closeCode = code, code
 		go func() { // ends before finish returns
@@ -267,6 +267,6 @@ func (dir *tunnelDirection) requestClose() {
 func (dir *tunnelDirection) writeClose() {
 	writer := dir.receiver.Writer()
 	writer.SetPrecondition(func() (time.Duration, error) { return closeFrameTimeout, nil })
-	_, _ = writer.Write(wsframe.AppendClose(make([]byte, 0, 64), dir.closeCode, wsession.ReasonOf(dir.closeCode), dir.masked)) // an error does not matter, because the connection ends in any case
+	_, _ = writer.Write(wsframe.AppendClose(make([]byte, 0, 64), dir.closeCode, wsession.DefaultReason(dir.closeCode), dir.masked)) // an error does not matter, because the connection ends in any case
 	_ = writer.Flush()
 }

@@ -140,10 +140,10 @@ func TestJointHandoversAreReportedOnce(t *testing.T) {
 		if len(told) != 2 {
 			t.Fatalf("told of %+v", told)
 		}
-		if first := told[0]; first.Sockets != many || first.Shards != 1 || first.Gaps != 0 || first.Lost != 0 || first.Longest <= 0 {
+		if first := told[0]; first.Sockets != many || first.Shards != 1 || first.ResumedWithGap != 0 || first.Lost != 0 || first.LongestOutage <= 0 {
 			t.Errorf("a planned move is told as %+v", first)
 		}
-		if second := told[1]; second.Sockets != many || second.Lost != many || second.Longest < 19*time.Second {
+		if second := told[1]; second.Sockets != many || second.Lost != many || second.LongestOutage < 19*time.Second {
 			t.Errorf("the end of an owner is told as %+v", second)
 		}
 		told = nil

@@ -31,7 +31,7 @@ const (
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
 func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
-	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.nonResumable.Large(&router.req) {
+	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.nonResumable.IsLargeExpected(&router.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
 	return pool.GetWebSocketStream(router.life.parentCtx)

@@ -25,15 +25,15 @@ func (relay *webSocketRelay) decideOutcome(cancelCause cause, exchange *exchange
 	case relay.clientClosed.Load():
 		session.closeCode = session.clientScanner.CloseCode()
 	case relay.isRequested(requestReconnect):
-		session.closeCode, session.closeReason = wsession.CloseMoved, wsession.ReasonOf(wsession.CloseLeaving)
+		session.closeCode, session.closeReason = wsession.CloseShardMoved, wsession.DefaultReason(wsession.CloseNodeLeaving)
 	case relay.hasUnfinishedMessage(), relay.ownerEndCode == endMessageUnfinished:
-		session.closeCode, session.closeReason = wsession.CloseMoved, wsession.ReasonUnfinished
+		session.closeCode, session.closeReason = wsession.CloseShardMoved, wsession.ReasonMessageIncomplete
 	case relay.streamingMessage: // no other relay can continue in the middle of a message
 	case relay.handedOver():
 		session.needsRelay = true
 	case !relay.shouldResume(cancelCause, exchange, dest):
 	case session.recordBreak(time.Now()):
-		session.closeCode, session.closeReason = wsession.CloseMoved, wsession.ReasonBrokeOften
+		session.closeCode, session.closeReason = wsession.CloseShardMoved, wsession.ReasonTooManyFailures
 	default:
 		session.needsRelay, session.messagesMayBeLost, session.discardsMessage = true, true, !relay.upScanner.BetweenMessages()
 	}
@@ -62,7 +62,7 @@ func (relay *webSocketRelay) handedOver() bool {
 // only if the shard has a new owner, or if the app has died.
 func (relay *webSocketRelay) shouldResume(cancelCause cause, exchange *exchange, dest *route.Route) bool {
 	switch {
-	case cancelCause != causeNone, relay.isRequested(requestMove), relay.appCloseCode == wsession.CloseMoved:
+	case cancelCause != causeNone, relay.isRequested(requestMove), relay.appCloseCode == wsession.CloseShardMoved:
 		return true
 	case relay.toApp:
 		return relay.server.routeChanged(exchange.shard, dest) || relay.server.appRefuses()
@@ -98,7 +98,7 @@ func (relay *webSocketRelay) reportEnd(cancelCause cause) {
 	switch {
 	case relay.streamingMessage:
 	case relay.appInvalid:
-		_, _ = writer.Write(wsframe.AppendClose(nil, wsession.CloseProtocol, wsession.ReasonOf(wsession.CloseProtocol), false))
+		_, _ = writer.Write(wsframe.AppendClose(nil, wsession.CloseProtocol, wsession.DefaultReason(wsession.CloseProtocol), false))
 	case code != 0:
 		_, _ = writer.Write(wsframe.AppendControl(nil, opEndCode, []byte{code}, false))
 	}

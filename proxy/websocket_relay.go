@@ -131,7 +131,7 @@ func newWebSocketRelay(rr *responseRelay, attempt *attempt) *webSocketRelay {
 		attempt: *attempt, load: rr.server.loadOf(&rr.exchange, attempt.route.Kind), closeWritten: make(chan struct{}), upStopped: make(chan struct{}),
 		transferredBefore: rr.conn.Received() + rr.conn.Sent(), startedAt: rr.server.clock.Now(),
 	}
-	relay.upstreamCloseCode.Store(wsession.CloseMoved)
+	relay.upstreamCloseCode.Store(wsession.CloseShardMoved)
 	relay.frameComplete, relay.upScanner = true, &relay.session.clientScanner
 	if !relay.toClient {
 		relay.session.clientScanner = wsframe.Client()

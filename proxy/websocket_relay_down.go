@@ -96,7 +96,7 @@ func (relay *webSocketRelay) forwardControl() (done bool) {
 		}
 	case wsframe.OpClose:
 		relay.appCloseCode = relay.downScanner.CloseCode()
-		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appCloseCode); relay.closeAcknowledged || relay.toClient && relay.appCloseCode == wsession.CloseMoved && !relay.clientClosed.Load() {
+		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appCloseCode); relay.closeAcknowledged || relay.toClient && relay.appCloseCode == wsession.CloseShardMoved && !relay.clientClosed.Load() {
 			return true // the client must not see the response to a close frame that it has not sent
 		}
 		relay.writeDown(relay.bufferedControl)
@@ -114,7 +114,7 @@ func (relay *webSocketRelay) forwardControl() (done bool) {
 // read our close frame, nor all data of the client, when it sent its own close frame.
 func (relay *webSocketRelay) acknowledgesClose(code int) bool {
 	sentCode := int(relay.sentCloseCode.Load())
-	if sentCode != wsession.CloseMoved {
+	if sentCode != wsession.CloseShardMoved {
 		return sentCode != 0
 	}
 	return (relay.pongReceived || !relay.toApp) && (code == sentCode || code == wsession.CloseNormal || code == wsframe.NoCode)

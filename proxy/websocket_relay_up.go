@@ -144,7 +144,7 @@ func (relay *webSocketRelay) shouldStopUp() bool {
 	return true
 }
 
-// handOver starts the hand-over at the node of the app: it sends the app the close code wsession.CloseMoved.
+// handOver starts the hand-over at the node of the app: it sends the app the close code wsession.CloseShardMoved.
 // The app has DrainTimeout from now on to answer. That includes the time to read the data that
 // precedes the close frame.
 func (relay *webSocketRelay) handOver() {
@@ -153,7 +153,7 @@ func (relay *webSocketRelay) handOver() {
 		relay.drainExpired.Store(true)
 		_ = relay.upstream.Abort()
 	})
-	relay.sendClose(wsession.CloseMoved, timeout)
+	relay.sendClose(wsession.CloseShardMoved, timeout)
 }
 
 // sendClose sends a close frame to the app, unless the app has received an incomplete frame or
@@ -166,10 +166,10 @@ func (relay *webSocketRelay) sendClose(code int, timeout time.Duration) {
 	defer close(relay.closeWritten)
 	relay.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return timeout, nil })
 	var frames []byte
-	if relay.toApp && code == wsession.CloseMoved {
+	if relay.toApp && code == wsession.CloseShardMoved {
 		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(handoverPing), true)
 	}
-	relay.writeUp(wsframe.AppendClose(frames, code, wsession.ReasonOf(code), true))
+	relay.writeUp(wsframe.AppendClose(frames, code, wsession.DefaultReason(code), true))
 }
 
 // finishUp handles an end of downstream that no close frame preceded. At an owner, a FIN of the

@@ -96,7 +96,7 @@ func (c *client) runNextRelays() {
 		writer := c.conn.Writer()
 		writer.BeginBody(h1.UntilClose, 0)
 		writer.SetPrecondition(func() (time.Duration, error) { return closeFrameTimeout, nil })
-		_, _ = writer.Write(wsframe.AppendClose(nil, session.closeCode, cmp.Or(session.closeReason, wsession.ReasonOf(session.closeCode)), false)) // an error does not matter, because the connection ends in any case
+		_, _ = writer.Write(wsframe.AppendClose(nil, session.closeCode, cmp.Or(session.closeReason, wsession.DefaultReason(session.closeCode)), false)) // an error does not matter, because the connection ends in any case
 		session.closeFrameSent = writer.Flush() == nil
 	}
 	if session.closeFrameSent {
@@ -143,9 +143,9 @@ func (c *client) resumeSession() (code int, reason string) {
 		if ctx.Err() != nil || c.router.waitFor(result).action != actionRetry {
 			c.exchange.leaveQueue()
 			if c.server.closing.Load() {
-				return wsession.CloseMoved, wsession.ReasonOf(wsession.CloseLeaving)
+				return wsession.CloseShardMoved, wsession.DefaultReason(wsession.CloseNodeLeaving)
 			}
-			return wsession.CloseMoved, wsession.ReasonLate
+			return wsession.CloseShardMoved, wsession.ReasonTimedOut
 		}
 	}
 }

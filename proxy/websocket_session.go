@@ -57,7 +57,7 @@ type webSocketSession struct {
 	relayStarted      bool            // the present attempt has started a relay
 	refusalCode       int             // close code for the client after a response other than 101
 	closeCode         int             // close code for the client; zero means to end without a close frame
-	closeReason       string          // reason for closeCode; empty means the text of wsession.ReasonOf
+	closeReason       string          // reason for closeCode; empty means the text of wsession.DefaultReason
 	closeFrameSent    bool            // the client has received a close frame
 	lastRelayBulk     bool            // the last relay has transferred much data
 	recentBreaks      [maxBreaks]time.Time
@@ -168,7 +168,7 @@ func closeCodeFor(res *h1.Response) int {
 	if res.Status() == 401 || res.Status() == 403 {
 		return wsession.ClosePolicy
 	}
-	return wsession.CloseMoved
+	return wsession.CloseShardMoved
 }
 
 // recordBreak records that a relay broke at now. It reports whether more than maxBreaks relays have

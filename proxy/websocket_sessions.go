@@ -42,7 +42,7 @@ type webSockets struct {
 
 	handovers wsession.HandoverPacer
 
-	exclusive wsession.Exclusive
+	exclusive wsession.ExclusiveUse
 
 	probe struct {
 		sync.Mutex           // held while the app is probed
@@ -105,7 +105,7 @@ func (exchange *exchange) upgradeQueue(pool *connpool.Pool) *backoff.ShardQueue 
 		return pool.UpgradeBackoff.Allow(0, true)
 	}
 	queue := pool.Backoff.Allow(exchange.limitShard(), exchange.hasWaited && exchange.eventStream == nil)
-	if queue != nil && exchange.eventStream != nil && queue.Sheds() {
+	if queue != nil && exchange.eventStream != nil && queue.OwnerSheds() {
 		return nil // the exceeded limit does not apply to resumed streams
 	}
 	return queue
@@ -138,7 +138,7 @@ func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 		return result
 	}
 	if attempt.conn.InProcess { // an app in this process cannot upgrade
-		if session.refusalCode = wsession.CloseMoved; runner.exchange.isResumption() {
+		if session.refusalCode = wsession.CloseShardMoved; runner.exchange.isResumption() {
 			attempt.cancelUnsent()
 			return done
 		}

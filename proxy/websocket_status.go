@@ -36,18 +36,18 @@ func (rr *responseRelay) recordStart(session *webSocketSession) {
 	m := rr.server.metrics
 	switch {
 	case session.messagesMayBeLost:
-		session.startReason = wsession.StartGap
+		session.startReason = wsession.StartAfterFailure
 	case session.relays > 0:
-		session.startReason = wsession.StartPlanned
+		session.startReason = wsession.StartHandedOver
 	default:
-		session.startReason, session.shard, session.keyHash = wsession.StartFirst, rr.exchange.shard, shardkey.Hash(nil, rr.exchange.Key)
+		session.startReason, session.shard, session.keyHash = wsession.StartRequested, rr.exchange.shard, shardkey.Hash(nil, rr.exchange.Key)
 	}
-	if m.RelayStarts[session.startReason].Add(1); session.startReason != wsession.StartFirst {
+	if m.RelayStarts[session.startReason].Add(1); session.startReason != wsession.StartRequested {
 		m.SessionEnds[wsession.SessionResumed].Add(1)
 		now := time.Now()
 		m.Handovers[session.startReason].Observe(now.Sub(session.lostAt))
 		if session.countsInSummary {
-			rr.server.webSockets.summary.Resumed(now, now.Sub(session.lostAt), session.messagesMayBeLost)
+			rr.server.webSockets.summary.RecordResumed(now, now.Sub(session.lostAt), session.messagesMayBeLost)
 		}
 	}
 	session.setState(wsession.Attached)
@@ -60,14 +60,14 @@ func (relay *webSocketRelay) recordEnd() wsession.RelayEnd {
 	result := relay.outcome()
 	relay.server.metrics.RelayEnds[result].Add(1)
 	session.setState(0)
-	if result == wsession.EndReconnect && !relay.isRequested(requestReconnect) {
-		relay.server.webSockets.summary.Lost(session.shard, time.Now())
-		relay.server.webSockets.summary.Ended(time.Now(), 0, true)
+	if result == wsession.EndMustReconnect && !relay.isRequested(requestReconnect) {
+		relay.server.webSockets.summary.RecordDisconnected(session.shard, time.Now())
+		relay.server.webSockets.summary.RecordEnded(time.Now(), 0, true)
 	}
-	session.countsInSummary = relay.appCloseCode != wsession.CloseMoved || relay.closeAcknowledged // with an unacknowledged wsession.CloseMoved, the app itself has requested another relay
+	session.countsInSummary = relay.appCloseCode != wsession.CloseShardMoved || relay.closeAcknowledged // with an unacknowledged wsession.CloseShardMoved, the app itself has requested another relay
 	if session.needsRelay {
 		if session.countsInSummary {
-			relay.server.webSockets.summary.Lost(session.shard, time.Now())
+			relay.server.webSockets.summary.RecordDisconnected(session.shard, time.Now())
 		}
 		if session.lostAt = relay.handoverRequestedAt; session.messagesMayBeLost || session.lostAt.IsZero() {
 			session.lostAt = time.Now()
@@ -82,25 +82,25 @@ func (relay *webSocketRelay) outcome() wsession.RelayEnd {
 	session := relay.session
 	switch {
 	case session.needsRelay && session.messagesMayBeLost:
-		return wsession.EndBroken
+		return wsession.EndFailed
 	case session.needsRelay:
 		return wsession.EndHandedOver
 	case relay.clientInvalid || relay.appInvalid:
-		return wsession.EndProtocol
+		return wsession.EndProtocolError
 	case relay.closeForwarded || relay.clientClosed.Load():
 		return wsession.EndClosed
 	case session.closeCode != 0:
-		return wsession.EndReconnect
+		return wsession.EndMustReconnect
 	case relay.clientEnded || relay.clientGone:
 		return wsession.EndClientGone
 	}
-	return wsession.EndEnded
+	return wsession.EndDisconnected
 }
 
 // recordResumeFailure records that a session has not found another relay. It does nothing if the session has
 // started one.
 func (c *client) recordResumeFailure() {
-	session, result := c.exchange.session, wsession.SessionLate
+	session, result := c.exchange.session, wsession.SessionTimedOut
 	switch {
 	case session.relayStarted:
 		return
@@ -114,7 +114,7 @@ func (c *client) recordResumeFailure() {
 	sessionLog{&c.requestState}.sessionLost(result)
 	if session.countsInSummary {
 		now := time.Now()
-		c.server.webSockets.summary.Ended(now, now.Sub(session.lostAt), result != wsession.SessionClientGone)
+		c.server.webSockets.summary.RecordEnded(now, now.Sub(session.lostAt), result != wsession.SessionClientGone)
 	}
 }
 

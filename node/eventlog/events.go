@@ -35,6 +35,6 @@ func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
 // connections together.
 func WebSocketsMoved(h wsession.Handover) event.Event {
 	return event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{
-		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.Gaps, Lost: h.Lost, LongestMS: float64(h.Longest.Microseconds()) / 1000,
+		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.ResumedWithGap, Lost: h.Lost, LongestMS: float64(h.LongestOutage.Microseconds()) / 1000,
 	}}
 }

@@ -246,7 +246,7 @@ func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
 	if now.Sub(m.appSilenceRead) >= time.Second {
 		m.appSilenceRead, m.appSilence = now, m.o.Proxy.AppSilence()
 	}
-	in.AppSilentFor, in.AppPendingRequests, in.AppUnreadRequests = m.appSilence.For, m.appSilence.Requests, m.appSilence.Unread
+	in.AppSilentFor, in.AppPendingRequests, in.AppUnreadRequests = m.appSilence.SilentFor, m.appSilence.WaitingRequests, m.appSilence.UnreadRequests
 	in.DiskStalled = m.o.IsDiskStalled()
 	if took := m.o.Stores.SlowestWrite(); took > in.Lease/2 {
 		in.SlowestWrite = took

@@ -9,151 +9,155 @@ import (
 )
 
 const (
-	// unreadAfter is how long a request must wait before Detector.Report checks whether the app has
+	// unreadCheckDelay is how long a request must wait before Detector.Report checks whether the app has
 	// read it.
-	unreadAfter = 10 * time.Second
-	// unsafeSilence and safeSilence are how long the app must begin no response, while a request
-	// waits for the same time, to count as hanging. safeSilence applies to GET, HEAD and OPTIONS,
-	// which may be long polls. If, within silenceMemory, a longer silence has ended with a
-	// response, twice the length of that silence is required instead.
-	unsafeSilence = 30 * time.Second
-	safeSilence   = 2 * time.Minute
-	silenceMemory = time.Hour
-	// maxLookedUp is the maximum number of connections that are checked at a time.
-	maxLookedUp = 16
+	unreadCheckDelay = 10 * time.Second
+	// minUnsafeSilence and minSafeSilence are the minimum times without a response, while a request
+	// has been waiting at least as long, after which the app is treated as hanging. minSafeSilence
+	// applies to GET, HEAD and OPTIONS, which may be long polls. If a silence that ended with a
+	// response within longestSilenceTTL requires more, twice its length is the minimum instead.
+	minUnsafeSilence  = 30 * time.Second
+	minSafeSilence    = 2 * time.Minute
+	longestSilenceTTL = time.Hour
+	// maxCheckedConns is the maximum number of connections that are checked at a time.
+	maxCheckedConns = 16
 )
 
-// Report describes whether the app hangs.
+// Report describes a hanging app.
 type Report struct {
-	// For is how long the app has begun no response while the oldest request waited. Zero means
-	// that the app does not hang.
-	For time.Duration
-	// Requests is the number of requests that wait for a response.
-	Requests int
-	// Unread is the number of checked requests that the app has certainly not read.
-	Unread int
+	// SilentFor is the time since the app last began a response, limited to the waiting time of the
+	// oldest request. Zero means that the app does not hang.
+	SilentFor time.Duration
+	// WaitingRequests is the number of requests that are waiting for a response.
+	WaitingRequests int
+	// UnreadRequests is the number of checked requests that the app has definitely not read.
+	UnreadRequests int
 }
 
 // Detector detects an app that hangs: requests wait, and the app begins no response.
 type Detector struct {
-	heard atomic.Int64 // when the app last began a response
+	lastResponse atomic.Int64 // time of the app's last response header
 
 	// Only the goroutine of the sweep uses the following fields.
-	now                  time.Duration
-	waiting              int
-	oldest, oldestUnsafe time.Duration // how long the oldest request has waited
-	lookUp               []waitingConn
-	before               time.Duration // value of For at the last sweep
-	beforeHeard          int64
-	longest, longestAt   time.Duration // the longest silence that ended with a response, and when
-	mu                   sync.Mutex
-	last                 silenceSeen // the result of the last sweep; guarded by mu
+	sweepTime                         time.Duration
+	waitingRequests                   int
+	longestWait, longestUnsafeWait    time.Duration // how long the oldest request has waited
+	connsToCheck                      []waitingConn
+	previousSilence                   time.Duration // silence at the previous sweep
+	previousLastResponse              int64
+	longestSilence, longestSilenceEnd time.Duration // the longest silence that ended with a response, and when
+	mu                                sync.Mutex
+	lastSweep                         sweepResult // the result of the last sweep; guarded by mu
 }
 
-// silenceSeen is the result of one sweep.
-type silenceSeen struct {
-	at       time.Duration
-	silence  time.Duration
-	requests int
-	hangs    bool
-	lookUp   []waitingConn
+// sweepResult is the result of one sweep over the waiting requests.
+type sweepResult struct {
+	time            time.Duration
+	silence         time.Duration
+	waitingRequests int
+	hangs           bool
+	connsToCheck    []waitingConn
 }
 
 // waitingConn is a connection to the app on which a request waits for its response.
 type waitingConn struct {
 	local, remote netip.AddrPort
-	safe          bool
+	isSafeMethod  bool
 }
 
 // RecordResponse records that the app begins a response. It must be called for each response.
 func (d *Detector) RecordResponse(now time.Duration) {
-	if d.heard.Load() != int64(now) {
-		d.heard.Store(int64(now))
+	if d.lastResponse.Load() != int64(now) {
+		d.lastResponse.Store(int64(now))
 	}
 }
 
-// BeginSweep starts a sweep.
+// BeginSweep starts a sweep over the waiting requests, and resets their counts.
 func (d *Detector) BeginSweep(now time.Duration) {
-	d.now, d.waiting, d.oldest, d.oldestUnsafe = now, 0, 0, 0
-	d.lookUp = nil // do not reuse the slice, because the last result contains it
+	d.sweepTime, d.waitingRequests, d.longestWait, d.longestUnsafeWait = now, 0, 0, 0
+	d.connsToCheck = nil // do not reuse the slice, because the last result contains it
 }
 
-// CountWaiting counts a request that has been waiting for a response of the app since the given
-// time. safe means that its method is safe. conn is its connection to the app; nil means that it
-// cannot be checked.
-func (d *Detector) CountWaiting(since time.Duration, safe bool, conn net.Conn) {
-	wait := d.now - since
-	d.waiting++
-	d.oldest = max(d.oldest, wait)
-	if !safe {
-		d.oldestUnsafe = max(d.oldestUnsafe, wait)
+// CountWaiting counts a request that has been waiting for the app's response since the given time.
+// isSafeMethod means that its method is safe. conn is its connection to the app; nil means that the
+// kernel cannot be asked whether the app has read the request.
+func (d *Detector) CountWaiting(since time.Duration, isSafeMethod bool, conn net.Conn) {
+	waited := d.sweepTime - since
+	d.waitingRequests++
+	d.longestWait = max(d.longestWait, waited)
+	if !isSafeMethod {
+		d.longestUnsafeWait = max(d.longestUnsafeWait, waited)
 	}
-	if wait < unreadAfter || d.silent(wait) < unreadAfter || len(d.lookUp) >= maxLookedUp || conn == nil {
+	if waited < unreadCheckDelay || d.silenceDuring(waited) < unreadCheckDelay || len(d.connsToCheck) >= maxCheckedConns || conn == nil {
 		return
 	}
-	if c, ok := addressesOf(conn); ok {
-		c.safe = safe
-		d.lookUp = append(d.lookUp, c)
+	if addrs, ok := connAddresses(conn); ok {
+		addrs.isSafeMethod = isSafeMethod
+		d.connsToCheck = append(d.connsToCheck, addrs)
 	}
 }
 
-// silent returns how long the app has begun no response, up to the given waiting time of a request.
-func (d *Detector) silent(wait time.Duration) time.Duration {
-	return min(wait, d.now-time.Duration(d.heard.Load()))
+// silenceDuring returns how long the app has not begun a response, limited to the given waiting time of a
+// request. An app without requests is not silent.
+func (d *Detector) silenceDuring(wait time.Duration) time.Duration {
+	return min(wait, d.sweepTime-time.Duration(d.lastResponse.Load()))
 }
 
-// EndSweep finishes a sweep, and publishes its result.
+// EndSweep finishes a sweep and publishes its result for Report. If the app has responded since the
+// previous sweep, the silence that ended may become the longest one.
 func (d *Detector) EndSweep() {
-	silent := d.silent(d.oldest)
-	heard := d.heard.Load()
-	if d.now-d.longestAt > silenceMemory {
-		d.longest = 0
+	silence := d.silenceDuring(d.longestWait)
+	lastResponse := d.lastResponse.Load()
+	if d.sweepTime-d.longestSilenceEnd > longestSilenceTTL {
+		d.longestSilence = 0
 	}
-	if heard != d.beforeHeard && d.before > d.longest {
-		d.longest, d.longestAt = d.before, d.now
+	if lastResponse != d.previousLastResponse && d.previousSilence > d.longestSilence {
+		d.longestSilence, d.longestSilenceEnd = d.previousSilence, d.sweepTime
 	}
-	d.before, d.beforeHeard = silent, heard
-	hangs := d.silent(d.oldestUnsafe) >= max(unsafeSilence, 2*d.longest) || silent >= max(safeSilence, 2*d.longest)
+	d.previousSilence, d.previousLastResponse = silence, lastResponse
+	hangs := d.silenceDuring(d.longestUnsafeWait) >= max(minUnsafeSilence, 2*d.longestSilence) || silence >= max(minSafeSilence, 2*d.longestSilence)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.last = silenceSeen{at: d.now, silence: silent, requests: d.waiting, hangs: hangs, lookUp: d.lookUp}
+	d.lastSweep = sweepResult{time: d.sweepTime, silence: silence, waitingRequests: d.waitingRequests, hangs: hangs, connsToCheck: d.connsToCheck}
 }
 
-// addressesOf returns the addresses of a connection to the app. ok is false if it is not a TCP
+// connAddresses returns the addresses of a connection to the app. ok is false if it is not a TCP
 // connection.
-func addressesOf(conn net.Conn) (c waitingConn, ok bool) {
+func connAddresses(conn net.Conn) (addrs waitingConn, ok bool) {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
 	if !ok {
-		return c, false
+		return addrs, false
 	}
 	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return c, false
+		return addrs, false
 	}
-	return waitingConn{local: plainAddr(local), remote: plainAddr(remote)}, true
+	return waitingConn{local: normalizeAddr(local), remote: normalizeAddr(remote)}, true
 }
 
-func plainAddr(a *net.TCPAddr) netip.AddrPort {
-	p := a.AddrPort()
-	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
+// normalizeAddr returns the address without zone, and IPv4 addresses in their 4-byte form, so that it
+// can be compared with the addresses in the kernel tables.
+func normalizeAddr(addr *net.TCPAddr) netip.AddrPort {
+	addrPort := addr.AddrPort()
+	return netip.AddrPortFrom(addrPort.Addr().Unmap().WithZone(""), addrPort.Port())
 }
 
-// Report reports whether the app hangs, by the last sweep. The zero value means that it does not. A
-// sweep before notBefore does not count. A call may take some milliseconds, so it should be called at
-// most once a second. Any goroutine may call it.
+// Report reports whether the app was hanging at the last sweep. The zero Report means that it was
+// not. A sweep before notBefore is ignored. A call may take some milliseconds, because it reads
+// kernel tables, and should be made at most once a second. Any goroutine may call it.
 func (d *Detector) Report(notBefore time.Duration) Report {
 	d.mu.Lock()
-	seen := d.last
+	sweep := d.lastSweep
 	d.mu.Unlock()
-	if seen.requests == 0 || seen.at < notBefore {
+	if sweep.waitingRequests == 0 || sweep.time < notBefore {
 		return Report{}
 	}
 	unread := 0
-	if len(seen.lookUp) > 0 {
-		unread = countUnread(seen.lookUp)
+	if len(sweep.connsToCheck) > 0 {
+		unread = countUnread(sweep.connsToCheck)
 	}
-	if !seen.hangs && unread == 0 {
+	if !sweep.hangs && unread == 0 {
 		return Report{}
 	}
-	return Report{For: seen.silence, Requests: seen.requests, Unread: unread}
+	return Report{SilentFor: sweep.silence, WaitingRequests: sweep.waitingRequests, UnreadRequests: unread}
 }

@@ -21,15 +21,15 @@ func (c *appCase) pass(d time.Duration, safe bool, since ...time.Duration) bool 
 		}
 		c.a.EndSweep()
 	}
-	return c.a.last.hangs
+	return c.a.lastSweep.hangs
 }
 
 func TestAppWithoutResponsesCountsAsHanging(t *testing.T) {
 	t.Parallel()
 	c := appCase{now: time.Second}
 	c.a.RecordResponse(c.now)
-	if since := c.now; c.pass(unsafeSilence-time.Second, false, since) || !c.pass(time.Second, false, since) {
-		t.Errorf("a POST waits: the app hangs after other than %v", unsafeSilence)
+	if since := c.now; c.pass(minUnsafeSilence-time.Second, false, since) || !c.pass(time.Second, false, since) {
+		t.Errorf("a POST waits: the app hangs after other than %v", minUnsafeSilence)
 	}
 	c.a.RecordResponse(c.now)
 	if c.pass(time.Second, false, c.now) {
@@ -48,8 +48,8 @@ func TestLongPollsAloneDoNotCountAsHang(t *testing.T) {
 		}
 		c.a.RecordResponse(c.now)
 	}
-	if since := c.now; c.pass(safeSilence-time.Second, true, since) || !c.pass(time.Second, true, since) {
-		t.Errorf("GETs wait: the app hangs after other than %v", safeSilence)
+	if since := c.now; c.pass(minSafeSilence-time.Second, true, since) || !c.pass(time.Second, true, since) {
+		t.Errorf("GETs wait: the app hangs after other than %v", minSafeSilence)
 	}
 	slow := appCase{now: time.Second}
 	slow.pass(50*time.Second, false, slow.now)

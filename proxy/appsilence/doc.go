@@ -5,5 +5,5 @@
 // and any goroutine may call Report. All times are those of one monotonic clock, that of the proxy.
 //
 // A request of a hanging app cannot be distinguished from a long poll by its waiting time alone
-// before safeSilence. But the kernel of Linux can report whether the app has read the request.
+// before minSafeSilence. But the kernel of Linux can report whether the app has read the request.
 package appsilence

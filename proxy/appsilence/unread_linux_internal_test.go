@@ -33,7 +33,7 @@ func TestUnreadRequestsAreCounted(t *testing.T) {
 		conn := waitingConn{local: tcpAddr(c.LocalAddr()), remote: tcpAddr(c.RemoteAddr())}
 		sees := func(what string, safe bool, want int) {
 			t.Helper()
-			conn.safe = safe
+			conn.isSafeMethod = safe
 			deadline, n := time.Now().Add(5*time.Second), countUnread([]waitingConn{conn})
 			for n != want && time.Now().Before(deadline) {
 				n = countUnread([]waitingConn{conn})
@@ -62,14 +62,14 @@ func tcpAddr(a net.Addr) netip.AddrPort {
 	if !ok {
 		panic(a)
 	}
-	return plainAddr(t)
+	return normalizeAddr(t)
 }
 
 func TestUnusualKernelTablesAreParsed(t *testing.T) {
 	t.Parallel()
 	conns := []waitingConn{{local: netip.MustParseAddrPort("127.0.0.1:2"), remote: netip.MustParseAddrPort("127.0.0.1:1")}}
 	for _, table := range []string{"", "\n\n", "a b c d e f g h i j k", "0: 0100007F 0100007F 01 0:0 0 0 0 0 0", "0: 0100007F:0001 xx:0002 01 0:0 0 0 0 0 0", "0: 01:0001 01:0002 01 0 0 0 0 0 0"} {
-		if n := unreadIn(strings.NewReader(table), conns); n != 0 {
+		if n := countUnreadInTable(strings.NewReader(table), conns); n != 0 {
 			t.Errorf("%q: %d are unread", table, n)
 		}
 	}

@@ -2,5 +2,5 @@
 
 package appsilence
 
-// countUnread knows of no request whether the app has read it.
+// countUnread returns 0, because only Linux shows whether the app has read a request.
 func countUnread([]waitingConn) int { return 0 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The pause before the next attempt is MinPause, and doubles up to MaxPause after each further
-// failure.
+// The pause before the next attempt is MinPause, and doubles after each further failure, up to
+// MaxPause.
 const (
 	MinPause = 10 * time.Millisecond
 	MaxPause = 200 * time.Millisecond
@@ -35,14 +35,14 @@ type Breaker struct {
 	tripped atomic.Bool // written with mu held
 
 	// mu protects the following fields.
-	mu           sync.Mutex
-	cause        error
-	waiting      int  // requests that wait for a reset or a probe
-	probeReady   bool // the next request may probe
-	probeByTimer bool // the timer has set probeReady, so the probe must dial even if an idle connection is available
-	probing      bool // a probe is in progress
-	backoff      time.Duration
-	timer        *time.Timer
+	mu              sync.Mutex
+	cause           error
+	waitingRequests int  // requests that wait for a reset or a probe
+	probeReady      bool // the next request may probe
+	probeByTimer    bool // the timer has set probeReady, so the probe must dial even if an idle connection is available
+	probing         bool // a probe is in progress
+	pause           time.Duration
+	timer           *time.Timer
 }
 
 var _ Condition = (*Breaker)(nil)
@@ -59,9 +59,9 @@ func (b *Breaker) Ready() bool {
 
 // Allow reports whether a request may use the destination. While the breaker is tripped, only a
 // probe may. A request that arrives while no other request waits or probes also becomes the probe.
-// dials means that the pool must dial a new connection even if the request uses an idle one: idle
-// connections work even while the destination accepts no new ones, so they prove nothing.
-func (b *Breaker) Allow() (ok, dials bool) {
+// mustDial means that the pool must dial a new connection even if the request uses an idle one,
+// because idle connections may work while the destination accepts no new ones.
+func (b *Breaker) Allow() (ok, mustDial bool) {
 	if !b.tripped.Load() {
 		return true, false
 	}
@@ -70,37 +70,37 @@ func (b *Breaker) Allow() (ok, dials bool) {
 	if !b.tripped.Load() {
 		return true, false
 	}
-	if !b.probeReady && (b.waiting > 0 || b.probing) {
+	if !b.probeReady && (b.waitingRequests > 0 || b.probing) {
 		return false, false
 	}
 	if b.probeByTimer {
 		b.timer.Reset(MaxPause) // a probe may end without a result; then the timer permits another one
 	}
-	dials = b.probeByTimer && !errors.Is(b.cause, ErrNoApp)
+	mustDial = b.probeByTimer && !errors.Is(b.cause, ErrNoApp)
 	b.probeReady, b.probeByTimer, b.probing = false, false, true
-	return true, dials
+	return true, mustDial
 }
 
-// Open trips the breaker, so that it permits no dial during a pause. If the breaker is tripped
-// already, Open lengthens the pause. It records the cause.
-func (b *Breaker) Open(why error) {
+// Open trips the breaker and records the cause. No dial is permitted during the pause that follows.
+// If the breaker is already tripped, Open lengthens the pause.
+func (b *Breaker) Open(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cause = why
+	b.cause = cause
 	b.probeReady, b.probeByTimer, b.probing = false, false, false
 	if !b.tripped.Swap(true) {
-		b.backoff = 0
+		b.pause = 0
 	}
-	b.backoff = min(max(2*b.backoff, MinPause), MaxPause)
+	b.pause = min(max(2*b.pause, MinPause), MaxPause)
 	if b.timer == nil {
-		b.timer = time.AfterFunc(b.backoff, b.allowProbe)
+		b.timer = time.AfterFunc(b.pause, b.allowProbe)
 	} else {
-		b.timer.Reset(b.backoff)
+		b.timer.Reset(b.pause)
 	}
 }
 
-// allowProbe permits one probe: by the request that has waited longest, or by the next request that
-// arrives. While requests wait, it restarts the timer.
+// allowProbe permits one probe, by the request that has waited longest or, if none waits, by the
+// next request that arrives. While requests wait, it restarts the timer.
 func (b *Breaker) allowProbe() {
 	b.mu.Lock()
 	if !b.tripped.Load() {
@@ -127,50 +127,51 @@ func (b *Breaker) OnConnected() {
 	}
 }
 
-// ProbeWithReused lets one request use a returned connection, although new connections fail. It
-// does not affect the timer.
+// ProbeWithReused lets one request use a connection that was returned to the pool, although new
+// connections fail. It does not affect the timer.
 func (b *Breaker) ProbeWithReused() {
 	if !b.tripped.Load() {
 		return
 	}
 	b.mu.Lock()
-	turns := b.tripped.Load() && !errors.Is(b.cause, ErrNoApp)
-	if turns {
+	isProbe := b.tripped.Load() && !errors.Is(b.cause, ErrNoApp)
+	if isProbe {
 		b.probeReady, b.probing = true, false
 	}
 	b.mu.Unlock()
-	if turns {
+	if isProbe {
 		b.queues.WakeOne(b)
 	}
 }
 
 // OnAccepted resets the breaker of a node whose app was down, because the app has accepted a
-// request. The owner reports the acceptance before the response, which may take long.
+// request. The owner reports the acceptance separately, because the response may follow much later.
 func (b *Breaker) OnAccepted() {
 	if b.tripped.Load() && errors.Is(b.Cause(), ErrNoApp) {
 		b.Reset()
 	}
 }
 
-// Reset lets all requests through. The queue releases the waiting requests gradually.
+// Reset closes the breaker, which lets all requests through. The queue releases the waiting
+// requests gradually.
 func (b *Breaker) Reset() {
 	b.mu.Lock()
-	was := b.tripped.Swap(false)
+	wasTripped := b.tripped.Swap(false)
 	b.probeReady, b.probeByTimer, b.probing = false, false, false
 	if b.timer != nil {
 		b.timer.Stop()
 	}
 	b.mu.Unlock()
-	if was {
+	if wasTripped {
 		b.queues.WakeAll(b)
 	}
 }
 
-// AddWaiting adds n, which is 1 or -1, to the number of waiting requests.
-func (b *Breaker) AddWaiting(n int) {
+// AddWaiting adds delta, which is 1 or -1, to the number of waiting requests.
+func (b *Breaker) AddWaiting(delta int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting += n
+	b.waitingRequests += delta
 }
 
 // Cause returns the cause of the last trip.
@@ -185,4 +186,4 @@ func (b *Breaker) IsTripped() bool { return b.tripped.Load() }
 
 // SetQueues sets the queues whose requests the breaker wakes. It must be called before any other
 // method.
-func (b *Breaker) SetQueues(q Queues) { b.queues = q }
+func (b *Breaker) SetQueues(queues Queues) { b.queues = queues }

@@ -12,68 +12,68 @@ import (
 //
 // Further requests for such a shard wait in the queue. One of them is sent as a probe after 10 ms.
 // After each refusal the pause doubles, up to 200 ms. Each request that the app accepts or finishes
-// releases one more. So the owner receives about as many requests as it can accept, and thousands
+// releases one more. The owner then receives about as many requests as it can accept, and thousands
 // of waiting requests do not keep two nodes busy with refusals.
 type ByShard struct {
-	queues        Queues
-	waitingShards atomic.Int32 // number of entries in shards; almost always zero, which makes Allow cost one atomic load
+	queues     Queues
+	queueCount atomic.Int32 // length of queuesByShard; almost always zero, so that Allow costs one atomic load
 
-	mu     sync.Mutex
-	shards map[int]*ShardQueue
+	mu            sync.Mutex
+	queuesByShard map[int]*ShardQueue
 }
 
-// ShardQueue is the set of requests that wait for one shard. It is removed from shards when no
-// request waits any more.
+// ShardQueue is the set of requests that wait for one shard. It is removed from queuesByShard when
+// no request waits any more.
 type ShardQueue struct {
 	backoff *ByShard
 	shard   int
-	removed atomic.Bool // removed from shards; written with backoff.mu held
-	// sheds means that the owner sends a final error response to requests that have not waited for
+	removed atomic.Bool // removed from queuesByShard; written with backoff.mu held
+	// ownerSheds means that the owner sends a final error response to requests that have not waited for
 	// the shard before.
-	sheds atomic.Bool
+	ownerSheds atomic.Bool
 
-	waiting int // number of waiting requests; backoff.mu protects this and the following fields
-	probes  int // number of requests that may be sent now
-	pause   time.Duration
-	timer   *time.Timer
+	waitingRequests int // number of waiting requests; backoff.mu protects this and the following fields
+	permittedProbes int // number of requests that may be sent now
+	pause           time.Duration
+	timer           *time.Timer
 }
 
 var _ Condition = (*ShardQueue)(nil)
 
 // Allow returns nil if a request for the shard may be sent now. Otherwise it returns the ShardQueue
-// that the request must join. waited means that the request has already waited for the shard; a
+// that the request must join. hasWaited means that the request has already waited for the shard; a
 // request that has not waited is never sent while the owner sheds.
-func (b *ByShard) Allow(shard int, waited bool) *ShardQueue {
-	if b.waitingShards.Load() == 0 {
+func (b *ByShard) Allow(shard int, hasWaited bool) *ShardQueue {
+	if b.queueCount.Load() == 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	q := b.shards[shard]
-	if q == nil || q.probes == 0 || !waited && q.sheds.Load() {
+	q := b.queuesByShard[shard]
+	if q == nil || q.permittedProbes == 0 || !hasWaited && q.ownerSheds.Load() {
 		return q
 	}
-	q.probes--
+	q.permittedProbes--
 	return nil
 }
 
 // OnRefused records that the owner has refused a request, and lengthens the pause before the next
-// probe. It returns the ShardQueue that the request must join. sheds sets ShardQueue.Sheds.
-func (b *ByShard) OnRefused(shard int, sheds bool) *ShardQueue {
+// probe. It returns the ShardQueue that the request must join. sheds sets ShardQueue.OwnerSheds.
+func (b *ByShard) OnRefused(shard int, ownerSheds bool) *ShardQueue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	q := b.shards[shard]
+	q := b.queuesByShard[shard]
 	if q == nil {
-		if b.shards == nil {
-			b.shards = make(map[int]*ShardQueue)
+		if b.queuesByShard == nil {
+			b.queuesByShard = make(map[int]*ShardQueue)
 		}
 		q = &ShardQueue{backoff: b, shard: shard}
 		q.timer = time.AfterFunc(MinPause, q.allowProbe)
-		b.shards[shard] = q
-		b.waitingShards.Add(1)
+		b.queuesByShard[shard] = q
+		b.queueCount.Add(1)
 	}
-	q.sheds.Store(sheds)
-	q.probes = 0
+	q.ownerSheds.Store(ownerSheds)
+	q.permittedProbes = 0
 	q.pause = min(max(2*q.pause, MinPause), MaxPause)
 	q.timer.Reset(q.pause)
 	return q
@@ -81,11 +81,11 @@ func (b *ByShard) OnRefused(shard int, sheds bool) *ShardQueue {
 
 // OnAccepted records that the owner's app has accepted or finished a request for the shard.
 func (b *ByShard) OnAccepted(shard int) {
-	if b.waitingShards.Load() == 0 {
+	if b.queueCount.Load() == 0 {
 		return
 	}
 	b.mu.Lock()
-	q := b.shards[shard]
+	q := b.queuesByShard[shard]
 	if q != nil {
 		q.pause = 0
 	}
@@ -104,43 +104,43 @@ func (q *ShardQueue) allowProbe() {
 		b.mu.Unlock()
 		return
 	}
-	if q.waiting == 0 {
+	if q.waitingRequests == 0 {
 		q.removed.Store(true)
 		q.timer.Stop()
-		delete(b.shards, q.shard)
-		b.waitingShards.Add(-1)
+		delete(b.queuesByShard, q.shard)
+		b.queueCount.Add(-1)
 		b.mu.Unlock()
 		return
 	}
-	q.probes++
+	q.permittedProbes++
 	q.timer.Reset(MaxPause) // a probe may end without a result; then the timer permits another one
 	b.mu.Unlock()
 	b.queues.WakeOne(q)
 }
 
-// Ready reports whether a waiting request should try again now. It implements queue.Condition.
+// Ready reports whether a waiting request should be retried now. It implements queue.Condition.
 func (q *ShardQueue) Ready() bool {
 	if q.removed.Load() {
 		return true
 	}
 	q.backoff.mu.Lock()
 	defer q.backoff.mu.Unlock()
-	return q.probes > 0
+	return q.permittedProbes > 0
 }
 
-// AddWaiting adds n, which is 1 or -1, to the number of waiting requests.
-func (q *ShardQueue) AddWaiting(n int) {
+// AddWaiting adds delta, which is 1 or -1, to the number of waiting requests.
+func (q *ShardQueue) AddWaiting(delta int) {
 	q.backoff.mu.Lock()
 	defer q.backoff.mu.Unlock()
-	q.waiting += n
+	q.waitingRequests += delta
 }
 
-// Sheds reports whether the owner sends a final error response to requests that have not waited for
+// OwnerSheds reports whether the owner sends a final error response to requests that have not waited for
 // the shard before.
-func (q *ShardQueue) Sheds() bool { return q.sheds.Load() }
+func (q *ShardQueue) OwnerSheds() bool { return q.ownerSheds.Load() }
 
 // HasWaiting reports whether requests wait for any shard.
-func (b *ByShard) HasWaiting() bool { return b.waitingShards.Load() > 0 }
+func (b *ByShard) HasWaiting() bool { return b.queueCount.Load() > 0 }
 
 // SetQueues sets the queues whose requests the ByShard wakes. It must be called before any
 // other method.

@@ -6,18 +6,18 @@ import "shardway/queue"
 // without an upstream connection, and WebSockets without a relay.
 type Queues [3]*queue.Queue
 
-// WakeAll wakes all entries of the queues that wait for c.
-func (qs *Queues) WakeAll(c queue.Condition) {
-	for _, q := range qs {
-		q.WakeAll(c)
+// WakeAll wakes all queue entries that wait for condition.
+func (qs *Queues) WakeAll(condition queue.Condition) {
+	for _, queue := range qs {
+		queue.WakeAll(condition)
 	}
 }
 
-// WakeOne wakes one entry that waits for c. A request precedes event streams and WebSockets. It
+// WakeOne wakes one queue entry that waits for condition, in the priority order of the queues. It
 // reports whether there was such an entry.
-func (qs *Queues) WakeOne(c queue.Condition) bool {
-	for _, q := range qs {
-		if q.WakeOne(c) {
+func (qs *Queues) WakeOne(condition queue.Condition) bool {
+	for _, queue := range qs {
+		if queue.WakeOne(condition) {
 			return true
 		}
 	}

@@ -5,38 +5,42 @@ import (
 	"sync"
 )
 
-// Small is the maximum size of a body buffer that a connection keeps.
-const Small = 4 << 10
+// SmallSize is the maximum size of a body buffer that a connection keeps between requests, in
+// bytes.
+const SmallSize = 4 << 10
 
-// Pool is a pool of body buffers. Their sizes double from Small on, so that the buffer of a
-// body grows with the data that has arrived. It is safe for concurrent use after SetMax.
+// Pool is a pool of body buffers. Their sizes double from class to class, beginning with SmallSize,
+// so that the buffer of a body grows with the data that has arrived. It is safe for concurrent use
+// after SetMaxSize.
 type Pool struct {
-	max   int           // maximum size of a body
-	pools [32]sync.Pool // *[]byte of size i
+	maxSize int           // maximum size of a body
+	pools   [32]sync.Pool // *[]byte of size i
 }
 
-// size returns the size of class i.
-func (b *Pool) size(i int) int { return min(Small<<i, b.max) }
+// classSize returns the buffer size of a class in bytes.
+func (p *Pool) classSize(class int) int { return min(SmallSize<<class, p.maxSize) }
 
-// class returns the smallest class whose buffers have n bytes. n must not exceed max.
-func (b *Pool) class(n int) int { return bits.Len(uint(max(n-1, 0) / Small)) }
+// sizeClass returns the smallest class whose buffers have at least size bytes. size must not exceed
+// maxSize.
+func (p *Pool) sizeClass(size int) int { return bits.Len(uint(max(size-1, 0) / SmallSize)) }
 
-// Get returns an empty slice with a capacity of at least n bytes, limited to the maximum size.
-func (b *Pool) Get(n int) []byte {
-	i := b.class(n)
-	if p, ok := b.pools[i].Get().(*[]byte); ok {
-		return *p
+// Get returns an empty slice with a capacity of at least minSize bytes. minSize must not exceed the
+// maximum size.
+func (p *Pool) Get(minSize int) []byte {
+	class := p.sizeClass(minSize)
+	if buf, ok := p.pools[class].Get().(*[]byte); ok {
+		return *buf
 	}
-	return make([]byte, 0, b.size(i))
+	return make([]byte, 0, p.classSize(class))
 }
 
-// Put returns p to the pool. The caller must not use p any more.
-func (b *Pool) Put(p []byte) {
-	if i := b.class(cap(p)); b.size(i) == cap(p) {
-		p = p[:0]
-		b.pools[i].Put(&p)
+// Put returns buf to the pool. The caller must not use buf afterwards.
+func (p *Pool) Put(buf []byte) {
+	if class := p.sizeClass(cap(buf)); p.classSize(class) == cap(buf) {
+		buf = buf[:0]
+		p.pools[class].Put(&buf)
 	}
 }
 
-// SetMax sets the maximum size of a body. It must be called before any other method.
-func (b *Pool) SetMax(n int) { b.max = n }
+// SetMaxSize sets the maximum size of a body. It must be called before any other method.
+func (p *Pool) SetMaxSize(maxSize int) { p.maxSize = maxSize }

@@ -12,7 +12,7 @@ func (p *Pool) recordHandshake(took time.Duration) {
 	if p.mu.queue.upgrades == 0 {
 		return
 	}
-	p.mu.handshakes.Record(p.opts.Pacer, took, wsession.SlowHandshake)
+	p.mu.handshakes.Record(p.opts.Pacer, took, wsession.HandshakeAllowance)
 }
 
 // DialForUpgrades starts further dials after the limit of the pacer has increased.
@@ -30,7 +30,7 @@ func (p *Pool) UpgradeResponded(conn *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if conn.SingleUse && conn.awaitingUpgrade {
-		p.mu.upgradeResponses.Record(p.opts.Pacer, p.opts.Clock.Exact()-conn.idleSince, wsession.SlowUpgrade)
+		p.mu.upgradeResponses.Record(p.opts.Pacer, p.opts.Clock.Exact()-conn.idleSince, wsession.UpgradeAllowance)
 	}
 	p.upgradeRespondedLocked(conn)
 	p.dialForWaiters()

@@ -15,14 +15,14 @@ func drain(ln net.Listener) []net.Conn {
 	var conns []net.Conn
 	for _, fd := range fds {
 		syscall.CloseOnExec(fd)
-		f := os.NewFile(uintptr(fd), "tcp")
-		conn, err := net.FileConn(f) // net.FileConn duplicates the descriptor
-		_ = f.Close()
+		file := os.NewFile(uintptr(fd), "tcp")
+		conn, err := net.FileConn(file) // net.FileConn duplicates the descriptor
+		_ = file.Close()
 		if err != nil {
 			continue
 		}
-		if a, ok := ln.(interface{ Adopt(net.Conn) net.Conn }); ok {
-			conn = a.Adopt(conn)
+		if adopter, ok := ln.(interface{ Adopt(net.Conn) net.Conn }); ok {
+			conn = adopter.Adopt(conn)
 		}
 		conns = append(conns, conn)
 	}
@@ -35,17 +35,17 @@ func drain(ln net.Listener) []net.Conn {
 // Therefore Linux drops SYNs in the meantime: the client repeats its SYN after a second, and the
 // connection is then refused.
 func acceptBacklog(ln net.Listener) (fds []int) {
-	raw := rawOf(ln)
+	raw := rawListenerConn(ln)
 	if raw == nil {
 		return nil
 	}
 	_ = raw.Control(func(fd uintptr) { // an error means that the listener is closed
 		_ = dropSYNs(int(fd)) // without it, a connection may be reset
 		for {
-			got, _, err := syscall.Accept(int(fd))
+			accepted, _, err := syscall.Accept(int(fd))
 			switch {
 			case err == nil:
-				fds = append(fds, got)
+				fds = append(fds, accepted)
 			case err != syscall.EINTR && err != syscall.ECONNABORTED:
 				_ = syscall.Shutdown(int(fd), syscall.SHUT_RD) // an error does not matter, because the socket is closed next
 				return

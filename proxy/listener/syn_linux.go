@@ -11,9 +11,9 @@ import (
 // the backlog are kept. Accepted connections inherit the filter, which does not affect them,
 // because an established connection ignores a SYN (RFC 9293 section 3.10.7.4).
 func dropSYNs(fd int) error {
-	const flags, syn, ack = 13, 0x02, 0x10 // the octet of flags in the TCP header
+	const flagsOffset, syn, ack = 13, 0x02, 0x10 // the octet of flags in the TCP header
 	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flagsOffset},
 		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: syn | ack},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: syn, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},

@@ -38,7 +38,7 @@ func TestListenerThatDropsSYNsKeepsBacklog(t *testing.T) {
 			}
 			defer func() { _ = waits.Close() }()
 			var dropped error
-			if err = rawOf(ln).Control(func(fd uintptr) { dropped = dropSYNs(int(fd)) }); err != nil || dropped != nil {
+			if err = rawListenerConn(ln).Control(func(fd uintptr) { dropped = dropSYNs(int(fd)) }); err != nil || dropped != nil {
 				t.Fatal(err, dropped)
 			}
 			dialer := net.Dialer{Timeout: 50 * time.Millisecond}
@@ -115,7 +115,7 @@ func TestEndingListenerDropsSYNs(t *testing.T) {
 	if fds := acceptBacklog(ln); len(fds) != 0 {
 		t.Fatalf("%d connections accepted, want none", len(fds))
 	}
-	_ = rawOf(ln).Control(func(fd uintptr) {
+	_ = rawListenerConn(ln).Control(func(fd uintptr) {
 		var size uint32 // requests the number of instructions
 		if _, _, err := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, unix.SO_GET_FILTER, 0, uintptr(unsafe.Pointer(&size)), 0); err != 0 || size == 0 {
 			t.Errorf("a filter of %d instructions, %v", size, err)

@@ -13,11 +13,11 @@ import (
 const minUserTimeout = 30 * time.Second
 
 // userTimeout returns how long a client may leave sent data unacknowledged, or keep its receive
-// window closed, before the kernel closes the connection. Zero means the default of the kernel.
+// window closed, before the kernel closes the connection. Zero means the kernel's default.
 //
 // The time is the idle timeout, which also limits how long the proxy waits for a client that
-// accepts no data, so a slow reader is not affected. It ends the connection of a client that has
-// vanished without a FIN, while its app writes less data than the socket can buffer, such as an
+// accepts no data, so a slow reader is not affected. It closes the connection of a client that has
+// vanished without a FIN while the app writes less data than the socket can buffer, such as an
 // occasional event.
 func userTimeout(idleTimeout time.Duration) time.Duration {
 	if idleTimeout <= 0 {
@@ -27,21 +27,21 @@ func userTimeout(idleTimeout time.Duration) time.Duration {
 }
 
 // SetUserTimeout sets the time after which the kernel closes the connection of a client that does not
-// acknowledge data (Linux only). See userTimeout for the time. Setting it on the
-// listener would have no effect, because connections of MPTCP, which package net uses for
-// listeners, do not inherit it.
+// acknowledge data (Linux only). userTimeout computes the time. Setting it on the listener would have
+// no effect, because connections of MPTCP, which package net uses for listeners, do not inherit it.
 func SetUserTimeout(conn net.Conn, idleTimeout time.Duration) {
 	for {
-		if sc, ok := conn.(syscall.Conn); ok {
-			if raw, err := sc.SyscallConn(); err == nil {
-				_ = raw.Control(func(fd uintptr) { _ = rawio.SetUserTimeout(fd, userTimeout(idleTimeout)) }) // on failure the default of the kernel applies
+		if socket, ok := conn.(syscall.Conn); ok {
+			if raw, err := socket.SyscallConn(); err == nil {
+				// On failure, the kernel's default applies.
+				_ = raw.Control(func(fd uintptr) { _ = rawio.SetUserTimeout(fd, userTimeout(idleTimeout)) })
 			}
 			return
 		}
-		wraps, ok := conn.(interface{ NetConn() net.Conn })
+		wrapper, ok := conn.(interface{ NetConn() net.Conn })
 		if !ok {
 			return
 		}
-		conn = wraps.NetConn()
+		conn = wrapper.NetConn()
 	}
 }

@@ -18,30 +18,30 @@ const (
 	// maxLoadShards and maxLoadKeys are the maximum numbers of shards and keys in a Load.
 	maxLoadShards = 64
 	maxLoadKeys   = 32
-	// loadMemory is the time constant of the moving averages: after this time, an old value still
-	// has a weight of one third.
-	loadMemory = 10 * time.Second
-	// One request in sampleOne has its key sampled, unless the key is longer than sampleKey bytes.
-	// Up to sampleSlots sampled keys wait to be counted.
-	sampleOne   = 16
-	sampleKey   = 256
-	sampleSlots = 256
+	// averagingTime is the time constant of the moving averages. After this time, an old value
+	// still has a weight of about one third (1/e).
+	averagingTime = 10 * time.Second
+	// On average, one request in sampleInterval is sampled. Keys longer than maxSampledKeyLen bytes are not
+	// counted by key. At most sampleSlotCount sampled keys are stored until the next Update.
+	sampleInterval   = 16
+	maxSampledKeyLen = 256
+	sampleSlotCount  = 256
 )
 
-// Load is the load of a node: the busiest shards that it runs, and the keys that its clients
-// request most often. Both lists are in descending order.
+// Load describes the load of a node by its busiest shards and by the keys that its clients request
+// most often. Both lists are in descending order.
 type Load struct {
 	Shards []ShardLoad `json:"shards"`
 	Keys   []KeyLoad   `json:"keys"`
 }
 
-// ShardLoad is the load of a shard, averaged over about ten seconds.
+// ShardLoad is the load of one shard, averaged over about ten seconds (averagingTime).
 type ShardLoad struct {
 	Shard    shardmap.Shard `json:"shard"`
 	Requests float64        `json:"requests"` // finished requests per second
 	Busy     float64        `json:"busy"`     // average number of requests in progress at the app
 	Bytes    float64        `json:"bytes"`    // bytes per second, in both directions
-	Sockets  int32          `json:"sockets"`  // upgraded connections at the moment
+	Sockets  int32          `json:"sockets"`  // number of open upgraded connections
 }
 
 // KeyLoad is an estimate, from a sample, of the requests per second for a key.
@@ -52,155 +52,160 @@ type KeyLoad struct {
 	Requests float64        `json:"requests"`
 }
 
-// Collector counts the load of a node. Requests only add to atomic counters and sample keys. Update
-// and Snapshot compute the averages from them. The zero value counts nothing until Start.
+// Collector measures the load of a node. Requests only add to atomic counters and sample keys, so
+// that they never wait for mu. Update and Snapshot compute the averages. The zero value counts
+// nothing until Start is called.
 type Collector struct {
-	shards []Counters // nil means that nothing is counted
-	slots  []sample
-	next   atomic.Uint32
-	seen   atomic.Uint64 // number of samples, including those for which no slot was free
+	shards       []Counters // nil means that nothing is counted
+	sampleSlots  []sampleSlot
+	nextSlot     atomic.Uint32
+	samplesTaken atomic.Uint64 // number of samples, including those for which no slot was free
 
-	mu    sync.Mutex
-	last  time.Time
-	rates []rates
-	keys  topk.Sketch
-	scale float64 // decayed rate of samples per second, including those for which no slot was free
+	mu         sync.Mutex
+	lastUpdate time.Time
+	rates      []shardRates
+	keys       topk.Sketch
+	sampleRate float64 // decayed rate of samples per second, including those for which no slot was free
 }
 
-// Counters contains the counters of a shard. They are never reset. Any goroutine may add to them.
+// Counters contains the counters of one shard. They are never reset. Any goroutine may add to them.
 type Counters struct {
 	Requests   atomic.Int64 // finished requests
 	Busy       atomic.Int64 // nanoseconds that requests spent at the app
 	Bytes      atomic.Int64 // bytes in both directions
-	WebSockets atomic.Int32 // upgraded connections at the moment
+	WebSockets atomic.Int32 // number of open upgraded connections
 }
 
-// rates contains the counters at the time of the last update, and the averages computed from them.
-type rates struct {
-	counted [3]int64
-	mean    [3]float64 // per second
+// shardRates contains the counter values of one shard at the last update, and the averages computed
+// from them. The order in both arrays is requests, busy time, bytes.
+type shardRates struct {
+	lastCounts [3]int64
+	means      [3]float64 // per second
 }
 
-// sample is a slot for a sampled key that has not been counted yet.
-type sample struct {
-	state atomic.Uint32 // sampleFree, sampleTaken or sampleFull
+// sampleSlot stores a sampled key until the next Update counts it.
+type sampleSlot struct {
+	state atomic.Uint32 // slotFree, slotLocked or slotFull
 	key   []byte
 }
 
 const (
-	sampleFree = iota
-	sampleTaken
-	sampleFull
+	slotFree = iota
+	slotLocked
+	slotFull
 )
 
 // Start starts counting for the given number of shards.
-func (l *Collector) Start(shards int) {
-	if shards < 1 {
+func (c *Collector) Start(shardCount int) {
+	if shardCount < 1 {
 		return
 	}
-	l.shards, l.rates, l.slots = make([]Counters, shards), make([]rates, shards), make([]sample, sampleSlots)
-	for i := range l.slots {
-		l.slots[i].key = make([]byte, 0, sampleKey)
+	c.shards, c.rates, c.sampleSlots = make([]Counters, shardCount), make([]shardRates, shardCount), make([]sampleSlot, sampleSlotCount)
+	for i := range c.sampleSlots {
+		c.sampleSlots[i].key = make([]byte, 0, maxSampledKeyLen)
 	}
-	l.last = time.Now()
+	c.lastUpdate = time.Now()
 }
 
 // Counters returns the counters of a shard. It returns nil if the shard is not counted.
-func (l *Collector) Counters(shard shardmap.Shard) *Counters {
-	if int(shard) >= len(l.shards) {
+func (c *Collector) Counters(shard shardmap.Shard) *Counters {
+	if int(shard) >= len(c.shards) {
 		return nil
 	}
-	return &l.shards[shard]
+	return &c.shards[shard]
 }
 
 // Bytes returns the total number of bytes of counted requests, in both directions.
-func (l *Collector) Bytes() int64 {
-	var sum int64
-	for i := range l.shards {
-		sum += l.shards[i].Bytes.Load()
+func (c *Collector) Bytes() int64 {
+	var total int64
+	for i := range c.shards {
+		total += c.shards[i].Bytes.Load()
 	}
-	return sum
+	return total
 }
 
-// WebSockets returns the number of upgraded connections to the app at the moment.
-func (l *Collector) WebSockets() (n int) {
-	for i := range l.shards {
-		n += int(l.shards[i].WebSockets.Load())
+// WebSockets returns the number of open upgraded connections to the app.
+func (c *Collector) WebSockets() (total int) {
+	for i := range c.shards {
+		total += int(c.shards[i].WebSockets.Load())
 	}
-	return n
+	return total
 }
 
-// Sample samples the key of one request in sampleOne. It drops the sample if no slot is free.
-func (l *Collector) Sample(key []byte) {
-	if len(l.slots) == 0 || rand.Uint32()%sampleOne != 0 { //nolint:gosec // no secret
+// Sample stores the key of one request in sampleInterval, chosen at random. It drops the key if no
+// slot is free, but still counts the sample in the rate.
+func (c *Collector) Sample(key []byte) {
+	if len(c.sampleSlots) == 0 || rand.Uint32()%sampleInterval != 0 { //nolint:gosec // no secret
 		return
 	}
-	l.seen.Add(1)
-	s := &l.slots[l.next.Add(1)%sampleSlots]
-	if len(key) > sampleKey || !s.state.CompareAndSwap(sampleFree, sampleTaken) {
+	c.samplesTaken.Add(1)
+	slot := &c.sampleSlots[c.nextSlot.Add(1)%sampleSlotCount]
+	if len(key) > maxSampledKeyLen || !slot.state.CompareAndSwap(slotFree, slotLocked) {
 		return
 	}
-	s.key = append(s.key[:0], key...)
-	s.state.Store(sampleFull)
+	slot.key = append(slot.key[:0], key...)
+	slot.state.Store(slotFull)
 }
 
-// Update updates the averages and counts the sampled keys. It does nothing within a second of the
-// previous update.
-func (l *Collector) Update(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	took := now.Sub(l.last)
-	if took < time.Second || l.shards == nil {
+// Update updates the averages and counts the sampled keys. It does nothing if the previous update
+// was less than a second ago.
+func (c *Collector) Update(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	elapsed := now.Sub(c.lastUpdate)
+	if elapsed < time.Second || c.shards == nil {
 		return
 	}
-	l.last = now
-	kept := math.Exp(-took.Seconds() / loadMemory.Seconds())
-	for i := range l.shards {
-		s, r := &l.shards[i], &l.rates[i]
-		for j, n := range [3]int64{s.Requests.Load(), s.Busy.Load(), s.Bytes.Load()} {
-			r.mean[j] = r.mean[j]*kept + float64(n-r.counted[j])/took.Seconds()*(1-kept)
-			r.counted[j] = n
+	c.lastUpdate = now
+	oldWeight := math.Exp(-elapsed.Seconds() / averagingTime.Seconds())
+	for i := range c.shards {
+		s, rates := &c.shards[i], &c.rates[i]
+		for j, count := range [3]int64{s.Requests.Load(), s.Busy.Load(), s.Bytes.Load()} {
+			rates.means[j] = rates.means[j]*oldWeight + float64(count-rates.lastCounts[j])/elapsed.Seconds()*(1-oldWeight)
+			rates.lastCounts[j] = count
 		}
 	}
-	l.scale = l.scale*kept + float64(l.seen.Swap(0))/took.Seconds()*(1-kept)
-	for i := range l.slots {
-		if s := &l.slots[i]; s.state.CompareAndSwap(sampleFull, sampleTaken) {
-			l.keys.Add(s.key)
-			s.state.Store(sampleFree)
+	c.sampleRate = c.sampleRate*oldWeight + float64(c.samplesTaken.Swap(0))/elapsed.Seconds()*(1-oldWeight)
+	for i := range c.sampleSlots {
+		if s := &c.sampleSlots[i]; s.state.CompareAndSwap(slotFull, slotLocked) {
+			c.keys.Add(s.key)
+			s.state.Store(slotFree)
 		}
 	}
-	l.keys.Scale(kept) // this also fades the new samples, because the previous update may have been an hour ago
+	// Reduce the weight of the new samples, as well as that of the old ones, because the previous
+	// update may have been an hour ago.
+	c.keys.Scale(oldWeight)
 }
 
-// Snapshot returns the present load. hashKey is the key of the hashes in it (see shardkey.Hash).
-// Without withKeys, it contains no keys but only their hashes.
-func (l *Collector) Snapshot(hashKey []byte, withKeys bool) Load {
-	l.Update(time.Now())
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := Load{Shards: []ShardLoad{}, Keys: []KeyLoad{}}
-	for i := range l.rates {
-		m, sockets := l.rates[i].mean, l.shards[i].WebSockets.Load()
-		if m[0] < 0.001 && sockets == 0 {
+// Snapshot returns the current load. Keys are hashed with hashKey (see shardkey.Hash). If
+// includeKeys is false, the result contains only the hashes and not the keys themselves.
+func (c *Collector) Snapshot(hashKey []byte, includeKeys bool) Load {
+	c.Update(time.Now())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	load := Load{Shards: []ShardLoad{}, Keys: []KeyLoad{}}
+	for i := range c.rates {
+		means, sockets := c.rates[i].means, c.shards[i].WebSockets.Load()
+		if means[0] < 0.001 && sockets == 0 {
 			continue
 		}
-		out.Shards = append(out.Shards, ShardLoad{
-			Shard: shardmap.Shard(i), Requests: m[0], Busy: m[1] / float64(time.Second), Bytes: m[2], Sockets: sockets,
+		load.Shards = append(load.Shards, ShardLoad{
+			Shard: shardmap.Shard(i), Requests: means[0], Busy: means[1] / float64(time.Second), Bytes: means[2], Sockets: sockets,
 		})
 	}
-	slices.SortFunc(out.Shards, func(a, b ShardLoad) int {
+	slices.SortFunc(load.Shards, func(a, b ShardLoad) int {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(b.Requests, a.Requests), cmp.Compare(b.Sockets, a.Sockets), cmp.Compare(a.Shard, b.Shard))
 	})
-	out.Shards = out.Shards[:min(len(out.Shards), maxLoadShards)]
-	for _, k := range l.keys.Top(maxLoadKeys) {
-		x := KeyLoad{
-			Shard: shardmap.ShardOf(k.Key, len(l.shards)), Hash: shardkey.Hash(hashKey, []byte(k.Key)),
-			Requests: k.Count / l.keys.Total() * l.scale * sampleOne,
+	load.Shards = load.Shards[:min(len(load.Shards), maxLoadShards)]
+	for _, entry := range c.keys.Top(maxLoadKeys) {
+		keyLoad := KeyLoad{
+			Shard: shardmap.ShardOf(entry.Key, len(c.shards)), Hash: shardkey.Hash(hashKey, []byte(entry.Key)),
+			Requests: entry.Count / c.keys.Total() * c.sampleRate * sampleInterval,
 		}
-		if withKeys {
-			x.Key = k.Key
+		if includeKeys {
+			keyLoad.Key = entry.Key
 		}
-		out.Keys = append(out.Keys, x)
+		load.Keys = append(load.Keys, keyLoad)
 	}
-	return out
+	return load
 }

@@ -13,26 +13,26 @@ func TestKeySamplesAreLimited(t *testing.T) {
 	l.Sample([]byte("before there is a cluster"))
 	l.Start(4)
 	full := func() (n int) {
-		for i := range l.slots {
-			if l.slots[i].state.Load() == sampleFull {
+		for i := range l.sampleSlots {
+			if l.sampleSlots[i].state.Load() == slotFull {
 				n++
 			}
 		}
 		return n
 	}
-	for range 100 * sampleOne {
-		l.Sample([]byte(strings.Repeat("k", sampleKey+1)))
+	for range 100 * sampleInterval {
+		l.Sample([]byte(strings.Repeat("k", maxSampledKeyLen+1)))
 	}
 	if n := full(); n > 0 {
-		t.Errorf("%d keys of more than %d bytes are kept", n, sampleKey)
+		t.Errorf("%d keys of more than %d bytes are kept", n, maxSampledKeyLen)
 	}
-	now := l.last
+	now := l.lastUpdate
 	for range 3 {
-		for range 10 * sampleSlots * sampleOne {
-			l.Sample([]byte(strings.Repeat("k", sampleKey)))
+		for range 10 * sampleSlotCount * sampleInterval {
+			l.Sample([]byte(strings.Repeat("k", maxSampledKeyLen)))
 		}
-		if n := full(); n != sampleSlots {
-			t.Errorf("%d of %d places are taken", n, sampleSlots)
+		if n := full(); n != sampleSlotCount {
+			t.Errorf("%d of %d places are taken", n, sampleSlotCount)
 		}
 		now = now.Add(time.Second)
 		l.Update(now)
@@ -47,12 +47,12 @@ func TestLoadIsMeasuredOncePerSecond(t *testing.T) {
 	var l Collector
 	l.Update(time.Now()) // no request is counted yet
 	l.Start(1)
-	first := l.last
+	first := l.lastUpdate
 	l.shards[0].Requests.Add(10)
-	if l.Update(first.Add(time.Second - 1)); l.last != first || l.rates[0].mean[0] != 0 {
+	if l.Update(first.Add(time.Second - 1)); l.lastUpdate != first || l.rates[0].means[0] != 0 {
 		t.Errorf("looked at before a second is over: %+v", l.rates[0])
 	}
-	if l.Update(first.Add(time.Second)); l.rates[0].mean[0] == 0 {
+	if l.Update(first.Add(time.Second)); l.rates[0].means[0] == 0 {
 		t.Error("not looked at after a second")
 	}
 }

@@ -73,10 +73,10 @@ type Metrics struct {
 	ResumableStreams   atomic.Int64 // resumable event streams at the moment
 	Resumptions        [resumeOutcomes]atomic.Uint64
 	// The following fields count resumable WebSockets at their ingress.
-	RelayStarts [wsession.RelayStarts]atomic.Uint64
-	RelayEnds   [wsession.RelayEnds]atomic.Uint64
-	SessionEnds [wsession.SessionEnds]atomic.Uint64
-	Handovers   [wsession.RelayStarts]nativehist.Histogram
+	RelayStarts [wsession.RelayStartCount]atomic.Uint64
+	RelayEnds   [wsession.RelayEndCount]atomic.Uint64
+	SessionEnds [wsession.SessionEndCount]atomic.Uint64
+	Handovers   [wsession.RelayStartCount]nativehist.Histogram
 
 	createdAt         time.Time
 	requestDurations  [int(route.Remote) + 1][statusClasses]nativehist.Histogram // by the class of the status

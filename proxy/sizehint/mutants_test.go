@@ -12,7 +12,7 @@ func mutants() []overlay.Mutant {
 	return []overlay.Mutant{
 		{
 			Rule: "large responses are remembered", Found: last,
-			Decl: "proxy/sizehint.Predictor.Record", Old: "	if known != now {", New: "	if known != now && !PLANTED {",
+			Decl: "proxy/sizehint.Predictor.Record", Old: "	if previous != recorded {", New: "	if previous != recorded && !PLANTED {",
 		},
 		{
 			Rule: "small responses are remembered", Found: last,

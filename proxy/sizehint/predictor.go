@@ -8,67 +8,71 @@ import (
 )
 
 const (
-	// slots is the number of paths that are remembered.
-	slots = 4 << 10
-	// For a path that is not remembered, the proxy estimates the probability that its response is
-	// large, from the responses to such paths so far. odds contains it in units of 1/oddsWhole.
-	// Each such response changes it by 1/oddsPace of the difference. Above oddsLarge the response
-	// is expected to be large. The threshold is low, because a wrong guess costs more for a large
+	// slotCount is the number of paths that are remembered.
+	slotCount = 4 << 10
+	// For a path that is not remembered, the proxy estimates the probability that its response is large,
+	// from the responses to such paths so far. Predictor.largeProbability contains it in units of 1/certain.
+	// Each such response changes it by 1/adaptationDivisor of the difference. Above largeThreshold the
+	// response is expected to be large. The threshold is low, because a wrong guess costs more for a large
 	// response than for several small ones.
-	oddsWhole = 1 << 10
-	oddsPace  = 16
-	oddsLarge = oddsWhole / 32
+	certain           = 1 << 10
+	adaptationDivisor = 16
+	largeThreshold    = certain / 32
 )
 
-// Predictor remembers for each request path whether its last response was large. What counts as
-// large is the decision of the caller. The zero value is ready for use after SetSeed.
+// Predictor remembers for each request path whether its last response was large. The caller decides
+// which responses are large. The zero value is ready for use after SetSeed.
 type Predictor struct {
-	seed maphash.Seed
-	odds atomic.Int32
-	at   [slots]atomic.Uint64 // last response in each slot: hash of method and path, with the lowest bit set if it was large
+	seed             maphash.Seed
+	largeProbability atomic.Int32
+	// slots contains the last response in each slot: the hash of method and path, with the lowest bit
+	// set if the response was large.
+	slots [slotCount]atomic.Uint64
 }
 
 // SetSeed sets the seed of the hashes. It must be called before any other method.
 func (p *Predictor) SetSeed(seed maphash.Seed) { p.seed = seed }
 
 // Key returns the hash under which the response to a request is remembered.
-func (p *Predictor) Key(r *h1.Request) uint64 {
-	var h maphash.Hash
-	h.SetSeed(p.seed)
-	_ = h.WriteByte(r.Method()[0]) // never fails
-	_, _ = h.Write(r.Path())       // never fails
-	return h.Sum64() | 1
+func (p *Predictor) Key(req *h1.Request) uint64 {
+	var hash maphash.Hash
+	hash.SetSeed(p.seed)
+	_ = hash.WriteByte(req.Method()[0]) // never fails
+	_, _ = hash.Write(req.Path())       // never fails
+	return hash.Sum64() | 1
 }
 
-// slot returns the slot for a key. Several keys share a slot, which contains the last of them.
-func (p *Predictor) slot(key uint64) *atomic.Uint64 { return &p.at[key/2%slots] }
+// slot returns the slot for a key. Several keys share a slot, which contains the one recorded last.
+func (p *Predictor) slot(key uint64) *atomic.Uint64 { return &p.slots[key/2%slotCount] }
 
-// Large reports whether the response to r is likely to be large.
-func (p *Predictor) Large(r *h1.Request) bool {
-	key := p.Key(r)
-	if known := p.slot(key).Load(); known|1 == key {
-		return known&1 != 0
+// IsLargeExpected reports whether the response to req is likely to be large. If the path is not
+// remembered, it compares the estimated probability with largeThreshold.
+func (p *Predictor) IsLargeExpected(req *h1.Request) bool {
+	key := p.Key(req)
+	if recorded := p.slot(key).Load(); recorded|1 == key {
+		return recorded&1 != 0
 	}
-	return p.odds.Load() > oddsLarge
+	return p.largeProbability.Load() > largeThreshold
 }
 
 // Record records whether the response to the request with this key was large.
 func (p *Predictor) Record(key uint64, large bool) {
-	at := p.slot(key)
-	known := at.Load()
-	now := key
+	slot := p.slot(key)
+	previous := slot.Load()
+	recorded := key
 	if !large {
-		now--
+		recorded--
 	}
-	if known|1 != key {
-		odds := p.odds.Load()
-		step := -odds / oddsPace
+	if previous|1 != key {
+		probability := p.largeProbability.Load()
+		step := -probability / adaptationDivisor
 		if large {
-			step = (oddsWhole - odds) / oddsPace
+			step = (certain - probability) / adaptationDivisor
 		}
-		p.odds.CompareAndSwap(odds, odds+step) // if other goroutines change odds at the same time, one of the changes is enough
+		// If other goroutines change the probability at the same time, one of the changes is enough.
+		p.largeProbability.CompareAndSwap(probability, probability+step)
 	}
-	if known != now {
-		at.Store(now)
+	if previous != recorded {
+		slot.Store(recorded)
 	}
 }

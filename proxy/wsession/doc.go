@@ -6,21 +6,21 @@
 // of the client's connection, runs successive relays for it. A relay uses one upstream connection. A
 // State describes a session at its ingress:
 //
-//	                 RelayStart: StartFirst
-//	request ─────────────────────────────────► Attached ─── RelayEnd: EndClosed, EndEnded, EndReconnect,
-//	                                            │    ▲      EndProtocol, EndClientGone ──► session ends
-//	             RelayEnd: EndHandedOver,       │    │
-//	                       EndBroken            │    │ SessionEnd: SessionResumed
-//	                                            ▼    │ RelayStart: StartPlanned, StartGap
-//	                                           Detached ─── SessionEnd: SessionRefused, SessionLate,
-//	                                                        SessionClientGone ──► session ends
+//	           RelayStart: StartRequested
+//	request ─────────────────────────────► Attached ─── RelayEnd: EndClosed, EndDisconnected,
+//	                                        │    ▲      EndMustReconnect, EndProtocolError,
+//	           RelayEnd: EndHandedOver,     │    │      EndClientGone ──► session ends
+//	                     EndFailed          │    │ SessionEnd: SessionResumed
+//	                                        ▼    │ RelayStart: StartHandedOver, StartAfterFailure
+//	                                       Detached ─── SessionEnd: SessionRefused, SessionTimedOut,
+//	                                                    SessionClientGone ──► session ends
 //
 // These types limit what happens when many sessions change their state at the same time:
 //
 //   - HandoverPacer requests the hand-overs of relays in small steps.
 //   - ReconnectPacer limits how many sessions reconnect at the same time.
-//   - Exclusive ensures that one request or relay of a session uses the app at a time.
+//   - ExclusiveUse ensures that one request or relay of a session uses the app at a time.
 //   - HandoverSummary counts the sessions that one move has affected.
 //
-// Any number of goroutines may use them. A LatencyBaseline needs a lock of its owner.
+// Any number of goroutines may use them. A LatencyBaseline requires a lock of its owner.
 package wsession

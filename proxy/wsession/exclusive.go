@@ -5,59 +5,62 @@ import (
 	"sync"
 )
 
-// Exclusive ensures that at most one request or relay of each session uses the app at a time. The
+// ExclusiveUse ensures that at most one request or relay of each session uses the app at a time. The
 // zero value is ready.
-type Exclusive struct {
-	mu   sync.Mutex
-	uses map[[32]byte]*use // by session id
+type ExclusiveUse struct {
+	mu      sync.Mutex
+	current map[[32]byte]*sessionUse // by session id
 }
 
-// use is the one request or relay of a session.
-type use struct {
+// sessionUse is the request or relay of a session that currently uses the app.
+type sessionUse struct {
 	cancel   func()
 	released chan struct{} // closed when the request or relay no longer uses the app
 }
 
-// Acquire registers a request or relay of the session id as the only one that may use the app. It
-// first cancels an earlier one: the ingress has given that one up, and this node has not noticed.
-// cancel cancels the new one. The caller must call release when it no longer uses the app. ok is
-// false if ctx ended before the earlier one was released.
-func (e *Exclusive) Acquire(ctx context.Context, id [32]byte, cancel func()) (release func(), ok bool) {
-	mine := &use{cancel: cancel, released: make(chan struct{})}
+// Acquire registers a request or relay of the session as the only one that may use the app. It
+// first cancels the previous one, which the ingress has given up without this node having noticed,
+// and waits for its release. cancel is the function that cancels the new one. The caller must call
+// release when it no longer uses the app. ok is false if ctx ended before the previous one was
+// released.
+func (e *ExclusiveUse) Acquire(ctx context.Context, sessionID [32]byte, cancel func()) (release func(), ok bool) {
+	acquired := &sessionUse{cancel: cancel, released: make(chan struct{})}
 	for {
 		e.mu.Lock()
-		other := e.uses[id]
-		if other == nil {
-			if e.uses == nil {
-				e.uses = make(map[[32]byte]*use)
+		previous := e.current[sessionID]
+		if previous == nil {
+			if e.current == nil {
+				e.current = make(map[[32]byte]*sessionUse)
 			}
-			e.uses[id] = mine
+			e.current[sessionID] = acquired
 			e.mu.Unlock()
-			return func() { e.release(id, mine) }, true
+			return func() { e.release(sessionID, acquired) }, true
 		}
 		e.mu.Unlock()
-		other.cancel()
+		previous.cancel()
 		select {
-		case <-other.released:
+		case <-previous.released:
 		case <-ctx.Done():
 			return nil, false
 		}
 	}
 }
 
-func (e *Exclusive) release(id [32]byte, mine *use) {
+// release ends the use by a session, and lets a waiting Acquire continue.
+func (e *ExclusiveUse) release(sessionID [32]byte, acquired *sessionUse) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.uses, id)
-	close(mine.released)
+	delete(e.current, sessionID)
+	close(acquired.released)
 }
 
-// CancelFunc returns the function that cancels the present user of a session, or nil if there is none.
-func (e *Exclusive) CancelFunc(id [32]byte) func() {
+// CancelFunc returns the function that cancels the current use by a session, or nil if the session
+// does not use the app.
+func (e *ExclusiveUse) CancelFunc(sessionID [32]byte) func() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if x := e.uses[id]; x != nil {
-		return x.cancel
+	if current := e.current[sessionID]; current != nil {
+		return current.cancel
 	}
 	return nil
 }

@@ -10,15 +10,15 @@ import (
 const HandoverDelay = time.Second
 
 const (
-	// firstHandovers is the number of hand-overs in the first step, and in each step while this
-	// node is overloaded. Otherwise the number doubles from step to step, up to mostHandovers.
-	firstHandovers = 16
-	mostHandovers  = 64
-	// handoversEvery is the time between two steps.
-	handoversEvery = time.Millisecond
-	// handoversWithin is the time limit for requesting all queued hand-overs. A moving shard waits
+	// minStepHandovers is the number of hand-overs in the first step, and in each step while this
+	// node is overloaded. Otherwise, the number doubles at each step, up to maxStepHandovers.
+	minStepHandovers = 16
+	maxStepHandovers = 64
+	// handoverInterval is the time from one step to the next.
+	handoverInterval = time.Millisecond
+	// handoverTimeLimit is the time limit for requesting all queued hand-overs. A moving shard waits
 	// for the last of them.
-	handoversWithin = HandoverDelay * 3 / 4
+	handoverTimeLimit = HandoverDelay * 3 / 4
 )
 
 // HandoverPacer spreads the hand-overs of WebSocket relays whose shards move over several steps.
@@ -31,59 +31,61 @@ type HandoverPacer struct {
 	MeasureDelay func(due time.Time) time.Duration
 
 	mu        sync.Mutex
-	queue     []func()  // requests of hand-overs, in order
-	n         int       // maximum number of hand-overs in the next step
-	began     time.Time // when the first relay was added to the empty queue
-	scheduled bool      // a step is scheduled. One more step follows after the queue has become empty, so that a relay that arrives soon after does not start a new series
+	requests  []func()  // requests of hand-overs, in order
+	stepLimit int       // maximum number of hand-overs in the next step
+	startedAt time.Time // when the first relay was added to the empty queue
+	// scheduled means that a step is scheduled. One more step follows after the queue has become
+	// empty, so that a relay that arrives soon after does not start a new series.
+	scheduled bool
 }
 
 // Enqueue adds a relay to the queue, and schedules the first step if none is scheduled. request
 // requests the hand-over of the relay, and must not block.
-func (h *HandoverPacer) Enqueue(request func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.queue) == 0 {
-		h.began, h.n = time.Now(), firstHandovers
+func (p *HandoverPacer) Enqueue(request func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.requests) == 0 {
+		p.startedAt, p.stepLimit = time.Now(), minStepHandovers
 	}
-	h.queue = append(h.queue, request)
-	if !h.scheduled {
-		h.scheduled = true
-		h.schedule(h.began)
+	p.requests = append(p.requests, request)
+	if !p.scheduled {
+		p.scheduled = true
+		p.schedule(p.startedAt)
 	}
 }
 
 // schedule schedules a step at due. After the step it schedules the next one, until nextStep reports
 // that none is needed.
-func (h *HandoverPacer) schedule(due time.Time) {
+func (p *HandoverPacer) schedule(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
-		now := due.Add(h.MeasureDelay(due))
-		batch, more := h.nextStep(now.Sub(due), now)
+		now := due.Add(p.MeasureDelay(due))
+		batch, more := p.nextStep(now.Sub(due), now)
 		for _, request := range batch {
 			request()
 		}
 		if more {
-			h.schedule(now.Add(handoversEvery))
+			p.schedule(now.Add(handoverInterval))
 		}
 	})
 }
 
-// nextStep removes the relays of the next step from the queue and returns them. late is the delay of
-// the present step; a large delay means that the node is overloaded. more reports whether another
-// step must follow. A step exceeds its maximum if the queue would otherwise not be empty within
-// handoversWithin.
-func (h *HandoverPacer) nextStep(late time.Duration, now time.Time) (batch []func(), more bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.scheduled = len(h.queue) > 0
-	if h.n = min(2*h.n, mostHandovers); late > lateThreshold {
-		h.n = firstHandovers
+// nextStep removes the relays of the next step from the queue and returns them. delay is the delay
+// of the current step; a large delay means that the node is overloaded. more reports whether another
+// step must follow. A step exceeds stepLimit if the queue would otherwise not be empty within
+// handoverTimeLimit.
+func (p *HandoverPacer) nextStep(delay time.Duration, now time.Time) (batch []func(), more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.scheduled = len(p.requests) > 0
+	if p.stepLimit = min(2*p.stepLimit, maxStepHandovers); delay > lateThreshold {
+		p.stepLimit = minStepHandovers
 	}
-	all, step := len(h.queue), handoversEvery+late
-	left := max(handoversWithin-now.Sub(h.began), step)
-	n := min(max(h.n, int(int64(all)*int64(step)/int64(left))), all)
-	batch = h.queue[:n:n]
-	if h.queue = h.queue[n:]; n == all {
-		h.queue = nil
+	queued, stepTime := len(p.requests), handoverInterval+delay
+	timeLeft := max(handoverTimeLimit-now.Sub(p.startedAt), stepTime)
+	batchSize := min(max(p.stepLimit, int(int64(queued)*int64(stepTime)/int64(timeLeft))), queued)
+	batch = p.requests[:batchSize:batchSize]
+	if p.requests = p.requests[batchSize:]; batchSize == queued {
+		p.requests = nil
 	}
-	return batch, h.scheduled
+	return batch, p.scheduled
 }

@@ -13,14 +13,14 @@ func TestAllRelaysAreHandedOverInTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const late = 30 * time.Millisecond
 			var h HandoverPacer
-			h.queue = make([]func(), many)
-			h.began, h.n = time.Now(), firstHandovers
-			began, asked := h.began, 0
-			for due, more := began, true; more; due = time.Now().Add(handoversEvery) {
+			h.requests = make([]func(), many)
+			h.startedAt, h.stepLimit = time.Now(), minStepHandovers
+			began, asked := h.startedAt, 0
+			for due, more := began, true; more; due = time.Now().Add(handoverInterval) {
 				time.Sleep(time.Until(due) + late)
 				var batch []func()
 				batch, more = h.nextStep(late, time.Now())
-				if asked += len(batch); len(batch) > mostHandovers+many/8 {
+				if asked += len(batch); len(batch) > maxStepHandovers+many/8 {
 					t.Errorf("one step requests %d of %d hand-overs", len(batch), many)
 				}
 			}

@@ -8,90 +8,93 @@ import (
 )
 
 const (
-	// quietPeriod is how long no session may be without a relay for a summary to be complete.
-	quietPeriod = time.Second
-	// maxPeriod is the time after which an incomplete summary is reported.
-	maxPeriod = 30 * time.Second
+	// completeDelay is the time without an event, while no session is disconnected, after which a
+	// summary is complete.
+	completeDelay = time.Second
+	// maxSummaryTime is the time after which an incomplete summary is reported.
+	maxSummaryTime = 30 * time.Second
 )
 
 // Handover summarizes the effect of a move, or of the failure of an owner, on the resumable
 // WebSockets whose clients are connected to this node.
 type Handover struct {
-	Shards  int           // shards of these WebSockets
-	Sockets int           // WebSockets that lost their upstream connection
-	Gaps    int           // WebSockets of Sockets that were resumed with a gap
-	Lost    int           // WebSockets of Sockets that were not resumed
-	Longest time.Duration // longest time without an upstream connection
+	Shards         int           // shards of these WebSockets
+	Sockets        int           // WebSockets that lost their upstream connection
+	ResumedWithGap int           // WebSockets of Sockets that were resumed with a gap
+	Lost           int           // WebSockets of Sockets that were not resumed
+	LongestOutage  time.Duration // longest time without an upstream connection
 }
 
-// HandoverSummary collects the hand-overs of one move, so that one event reports all of them. It
-// does not count connections that the app has closed for its own reasons.
+// HandoverSummary collects the hand-overs of one move, so that a single event reports all of them.
+// It does not count connections that the app closed for its own reasons.
 type HandoverSummary struct {
-	mu          sync.Mutex
-	seen        Handover
-	shards      map[shardmap.Shard]struct{}
-	out         int       // WebSockets that have no upstream connection at the moment
-	began, last time.Time // first and last event of the summary
+	mu                    sync.Mutex
+	totals                Handover
+	shards                map[shardmap.Shard]struct{}
+	disconnected          int       // WebSockets that have no upstream connection at the moment
+	firstEvent, lastEvent time.Time // first and last event of the summary
 }
 
-// Lost counts a WebSocket that has lost its upstream connection.
-func (w *HandoverSummary) Lost(shard shardmap.Shard, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.touch(now)
-	if w.shards == nil {
-		w.shards = map[shardmap.Shard]struct{}{}
+// RecordDisconnected counts a WebSocket of the shard that has lost its upstream connection.
+func (s *HandoverSummary) RecordDisconnected(shard shardmap.Shard, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordTime(now)
+	if s.shards == nil {
+		s.shards = map[shardmap.Shard]struct{}{}
 	}
-	w.shards[shard] = struct{}{}
-	w.seen.Sockets++
-	w.out++
+	s.shards[shard] = struct{}{}
+	s.totals.Sockets++
+	s.disconnected++
 }
 
-// Resumed counts a WebSocket that was resumed after took, with or without a gap.
-func (w *HandoverSummary) Resumed(now time.Time, took time.Duration, gap bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.settle(now, took)
-	if gap {
-		w.seen.Gaps++
+// RecordResumed counts a resumed WebSocket. outage is the time that it had no upstream connection.
+// hasGap means that messages may be missing.
+func (s *HandoverSummary) RecordResumed(now time.Time, outage time.Duration, hasGap bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordReconnected(now, outage)
+	if hasGap {
+		s.totals.ResumedWithGap++
 	}
 }
 
-// Ended counts a WebSocket that ended after took without being resumed. lost is false if its client
-// has disconnected.
-func (w *HandoverSummary) Ended(now time.Time, took time.Duration, lost bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.settle(now, took)
+// RecordEnded counts a WebSocket that ended without being resumed. outage is the time that it had no
+// upstream connection. lost is false if its client has disconnected.
+func (s *HandoverSummary) RecordEnded(now time.Time, outage time.Duration, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordReconnected(now, outage)
 	if lost {
-		w.seen.Lost++
+		s.totals.Lost++
 	}
 }
 
-// settle counts a WebSocket that no longer waits for an upstream connection. The caller must hold mu.
-func (w *HandoverSummary) settle(now time.Time, took time.Duration) {
-	w.touch(now)
-	w.out--
-	w.seen.Longest = max(w.seen.Longest, took)
+// recordReconnected removes a WebSocket from the disconnected ones, because it was resumed or has ended. The
+// caller must hold mu.
+func (s *HandoverSummary) recordReconnected(now time.Time, outage time.Duration) {
+	s.recordTime(now)
+	s.disconnected--
+	s.totals.LongestOutage = max(s.totals.LongestOutage, outage)
 }
 
-// touch updates the times of the summary. The caller must hold mu.
-func (w *HandoverSummary) touch(now time.Time) {
-	if w.last = now; w.began.IsZero() {
-		w.began = now
+// recordTime updates the times of the first and last event. The caller must hold mu.
+func (s *HandoverSummary) recordTime(now time.Time) {
+	if s.lastEvent = now; s.firstEvent.IsZero() {
+		s.firstEvent = now
 	}
 }
 
-// Complete returns the summary when it is complete, and starts another one. ok is false otherwise, and
-// if no WebSocket has lost its upstream connection.
-func (w *HandoverSummary) Complete(now time.Time) (seen Handover, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.began.IsZero() || now.Sub(w.began) < maxPeriod && (w.out > 0 || now.Sub(w.last) < quietPeriod) {
-		return seen, false
+// TakeComplete returns the summary if it is complete, and starts a new one. ok is false if the summary is
+// not complete, or if no WebSocket has lost its upstream connection.
+func (s *HandoverSummary) TakeComplete(now time.Time) (totals Handover, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.firstEvent.IsZero() || now.Sub(s.firstEvent) < maxSummaryTime && (s.disconnected > 0 || now.Sub(s.lastEvent) < completeDelay) {
+		return totals, false
 	}
-	seen, ok = w.seen, w.seen.Sockets > 0
-	seen.Shards = len(w.shards)
-	w.seen, w.shards, w.began, w.last = Handover{}, nil, time.Time{}, time.Time{}
-	return seen, ok
+	totals, ok = s.totals, s.totals.Sockets > 0
+	totals.Shards = len(s.shards)
+	s.totals, s.shards, s.firstEvent, s.lastEvent = Handover{}, nil, time.Time{}, time.Time{}
+	return totals, ok
 }

@@ -13,27 +13,27 @@ func mutants() []overlay.Mutant {
 	return []overlay.Mutant{
 		{
 			Rule: "a step follows an empty queue", Found: "TestHandoversKeepTheirOrder",
-			Decl: "proxy/wsession.HandoverPacer.nextStep", Old: "h.scheduled = len(h.queue) > 0", New: "h.scheduled = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)",
+			Decl: "proxy/wsession.HandoverPacer.nextStep", Old: "p.scheduled = len(p.requests) > 0", New: "p.scheduled = len(p.requests) > 0 && !(PLANTED && len(p.requests) <= p.stepLimit)",
 		},
 		{
 			Rule: "all hand-overs are requested in time", Found: "TestAllRelaysAreHandedOverInTime",
-			Decl: "proxy/wsession.HandoverPacer.nextStep", Old: "max(h.n, int(", New: "max(h.n, map[bool]int{false: 1}[PLANTED]*int(",
+			Decl: "proxy/wsession.HandoverPacer.nextStep", Old: "max(p.stepLimit, int(", New: "max(p.stepLimit, map[bool]int{false: 1}[PLANTED]*int(",
 		},
 		{
 			Rule: "the schedule is that of the present outage", Found: successive,
-			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "	if t.disconnected == 1 ", New: "	if t.disconnected == 1 && (!PLANTED || !looked) ",
+			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "	if p.disconnected == 1 ", New: "	if p.disconnected == 1 && (!PLANTED || !checksRunning) ",
 		},
 		{
 			Rule: "even if a session of an earlier outage is not resumed", Found: successive,
-			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "2*t.recent >= t.disconnected {", New: "2*t.recent >= t.disconnected && !PLANTED {",
+			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "2*p.recentlyLost >= p.disconnected {", New: "2*p.recentlyLost >= p.disconnected && !PLANTED {",
 		},
 		{
 			Rule: "but not if most sessions are not resumed", Found: "TestFewMoreSessionsDoNotExtendTheSchedule",
-			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "		t.recent++\n", New: "		t.recent += map[bool]int{false: 1, true: t.disconnected}[PLANTED]\n",
+			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "		p.recentlyLost++\n", New: "		p.recentlyLost += map[bool]int{false: 1, true: p.disconnected}[PLANTED]\n",
 		},
 		{
 			Rule: "each outage measures its own network path", Found: successive,
-			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "		t.outage.Add(1)\n", New: "		if !PLANTED || !looked {\n			t.outage.Add(1)\n		}\n",
+			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "		p.outage.Add(1)\n", New: "		if !PLANTED || !checksRunning {\n			p.outage.Add(1)\n		}\n",
 		},
 	}
 }

@@ -17,20 +17,20 @@ func newLatePacer(isLate *atomic.Bool) *ReconnectPacer {
 		}
 		return 0
 	}
-	return &ReconnectPacer{TimeLimit: 500 * time.Millisecond, MeasureDelay: late, OnGrow: func() {}}
+	return &ReconnectPacer{TimeLimit: 500 * time.Millisecond, MeasureDelay: late, OnLimitGrown: func() {}}
 }
 
 // leave disconnects n sessions, until comeBack.
-func (t *ReconnectPacer) leave(n int) {
+func (p *ReconnectPacer) leave(n int) {
 	for range n {
-		t.SessionLost()
+		p.SessionLost()
 	}
 }
 
 // comeBack resumes n sessions.
-func (t *ReconnectPacer) comeBack(n int) {
+func (p *ReconnectPacer) comeBack(n int) {
 	for range n {
-		t.SessionResumed()
+		p.SessionResumed()
 	}
 }
 
@@ -67,7 +67,7 @@ func TestSuccessiveOutagesHaveTheirOwnSchedule(t *testing.T) {
 					t.Errorf("%d outages, want 2: each has its own fastest handshake", n)
 				}
 				pacer.comeBack(many/2 + tc.stay)
-				time.Sleep(2 * pacerIdle) // the checks have ended
+				time.Sleep(2 * checkIdleTime) // the checks have ended
 			})
 		})
 	}
@@ -92,6 +92,6 @@ func TestFewMoreSessionsDoNotExtendTheSchedule(t *testing.T) {
 			t.Errorf("an overloaded node that is behind schedule resumes %d sessions at once when %d more are lost, and %d before, want as many", now, more, before)
 		}
 		pacer.comeBack(many + more - 1)
-		time.Sleep(2 * pacerIdle)
+		time.Sleep(2 * checkIdleTime)
 	})
 }

@@ -7,16 +7,16 @@ type RelayStart uint8
 
 // Reasons why a relay was started.
 const (
-	StartFirst   RelayStart = iota // the client has requested the WebSocket
-	StartPlanned                   // the previous relay was handed over
-	StartGap                       // the previous relay broke: messages may be missing
-	RelayStarts                    // number of values
+	StartRequested    RelayStart = iota // the client has requested the WebSocket
+	StartHandedOver                     // the previous relay was handed over
+	StartAfterFailure                   // the previous relay broke: messages may be missing
+	RelayStartCount                     // number of values
 )
 
-// String returns the reason in metrics and logs.
-func (x RelayStart) String() string { return relayStartNames[x] }
+// String returns the name of the reason in metrics and logs.
+func (s RelayStart) String() string { return relayStartNames[s] }
 
-var relayStartNames = [RelayStarts]string{"first", "planned", "gap"}
+var relayStartNames = [RelayStartCount]string{"first", "planned", "gap"}
 
 // RelayEnd is the result of a relay that has ended, as seen by the ingress.
 type RelayEnd uint8
@@ -24,19 +24,21 @@ type RelayEnd uint8
 // Results of a relay.
 const (
 	EndHandedOver RelayEnd = iota // another relay follows, and no message is missing
-	EndBroken                     // another relay follows, and messages may be missing
+	EndFailed                     // another relay follows, and messages may be missing
 	EndClosed                     // the client or the app sent a close frame
-	EndEnded                      // the app ended the connection without a close frame, or within a message; so the client's connection ended too
-	EndReconnect                  // the client was told to reconnect
-	EndProtocol                   // the client or the app violated the protocol
-	EndClientGone                 // the client disconnected
-	RelayEnds                     // number of values
+	// EndDisconnected means that the app ended the connection without a close frame, or within a
+	// message, and that the client's connection ended for this reason.
+	EndDisconnected
+	EndMustReconnect // the client was told to reconnect
+	EndProtocolError // the client or the app violated the protocol
+	EndClientGone    // the client disconnected
+	RelayEndCount    // number of values
 )
 
-// String returns the result in metrics and logs.
-func (x RelayEnd) String() string { return relayEndNames[x] }
+// String returns the name of the result in metrics and logs.
+func (e RelayEnd) String() string { return relayEndNames[e] }
 
-var relayEndNames = [RelayEnds]string{"handed-over", "gap", "closed", "ended", "come-again", "protocol", "client-gone"}
+var relayEndNames = [RelayEndCount]string{"handed-over", "gap", "closed", "ended", "come-again", "protocol", "client-gone"}
 
 // SessionEnd is the result of the wait of a session for its next relay.
 type SessionEnd uint8
@@ -45,15 +47,15 @@ type SessionEnd uint8
 const (
 	SessionResumed    SessionEnd = iota // the next relay has started
 	SessionRefused                      // the app sent a response other than 101
-	SessionLate                         // no app accepted the session in time, or this node is leaving
+	SessionTimedOut                     // no app accepted the session in time, or this node is leaving
 	SessionClientGone                   // the client disconnected
-	SessionEnds                         // number of values
+	SessionEndCount                     // number of values
 )
 
-// String returns the result in metrics and logs.
-func (x SessionEnd) String() string { return sessionEndNames[x] }
+// String returns the name of the result in metrics and logs.
+func (e SessionEnd) String() string { return sessionEndNames[e] }
 
-var sessionEndNames = [SessionEnds]string{"resumed", "refused", "late", "client-gone"}
+var sessionEndNames = [SessionEndCount]string{"resumed", "refused", "late", "client-gone"}
 
 // State is the state of a resumable WebSocket.
 type State uint32
@@ -65,12 +67,12 @@ const (
 )
 
 // String returns the name of the state in metrics.
-func (x State) String() string {
-	switch x {
+func (s State) String() string {
+	switch s {
 	case Attached:
 		return "attached"
 	case Detached:
 		return "detached"
 	}
-	return "State(" + strconv.Itoa(int(x)) + ")"
+	return "State(" + strconv.Itoa(int(s)) + ")"
 }
