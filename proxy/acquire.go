@@ -12,17 +12,17 @@ import (
 )
 
 // SendChecked checks the connection right before the first byte is sent, so one call must send the
-// whole request. askBody is the maximum size of the body, and askFrame is the space for the framing
+// whole request. maxCheckedBody is the maximum size of the body, and framingReserve is the space for the framing
 // of a chunk.
 const (
-	askBody  = 4 << 10
-	askFrame = 16
+	maxCheckedBody = 4 << 10
+	framingReserve = 16
 )
 
 // sendsChecked reports whether the request can be sent with h1.Conn.SendChecked. The result may
 // still change before the request is sent.
 func (state *requestState) sendsChecked() bool {
-	return state.body.isFullyBuffered() && len(state.body.buffered) <= askBody && !state.exchange.wantsAcceptance
+	return state.body.isFullyBuffered() && len(state.body.buffered) <= maxCheckedBody && !state.exchange.wantsAcceptance
 }
 
 // acquireConn returns an idle connection, or waits for the next connection that is returned or

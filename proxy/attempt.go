@@ -63,11 +63,11 @@ func (attempt *attempt) abort() cause {
 
 // cancelUnsent ends an attempt before anything was sent, and returns its connection to the pool.
 func (attempt *attempt) cancelUnsent() {
-	attempt.slot.giveBack(attempt.conn)
+	attempt.slot.returnToPool(attempt.conn)
 	attempt.release()
 }
 
-func nothing() {}
+func noop() {}
 
 // isUnprocessed reports whether the request was sent on a multiplexed stream that failed before the peer
 // read any byte of it.

@@ -9,7 +9,7 @@ import (
 )
 
 // attemptRunner runs one attempt: it sends the request over a connection, receives the response and
-// forwards it to the client. If that fails, its retrier decides what follows.
+// forwards it to the client. If that fails, its retrier decides how the request continues.
 type attemptRunner struct {
 	*requestState
 	reply         reply
@@ -22,10 +22,10 @@ type attemptRunner struct {
 	disconnect    *disconnectWatch
 	closing       *atomic.Bool                  // client.closing
 	loop          *atomic.Pointer[eventLoop]    // client.loop
-	leaseCheck    func() (time.Duration, error) // bound method askLease
+	leaseCheck    func() (time.Duration, error) // bound method remainingLease
 }
 
-// runAttempt sends the request once, and sends the response to the client.
+// runAttempt sends the request once and forwards the response to the client.
 func (runner *attemptRunner) runAttempt(attempt *attempt) decision {
 	if err := runner.body.readAvailable(); err != nil {
 		runner.exchange.lastRoute = attempt.route.Kind
@@ -42,8 +42,8 @@ func (runner *attemptRunner) runAttempt(attempt *attempt) decision {
 	return runner.awaitResponse(attempt)
 }
 
-// sendRequest sends the request. After an error, the attempt has ended, and sendRequest returns the
-// decision.
+// sendRequest sends the request. The zero decision means that it was sent. After an error, the
+// attempt has ended, and the decision says how the request continues.
 func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 	runner.exchange.lastRoute = attempt.route.Kind
 	attempt.bodyOnDemand = attempt.route.Kind == route.Remote && !runner.body.isFullyBuffered()
@@ -63,7 +63,7 @@ func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 	return decision{}
 }
 
-// awaitResponse waits for the response and sends it to the client.
+// awaitResponse waits for the response and forwards it to the client.
 func (runner *attemptRunner) awaitResponse(attempt *attempt) decision {
 	if err := runner.readResponseHeader(attempt, attempt.conn.Writer()); err != nil {
 		if attempt.isUnprocessed() {
@@ -75,8 +75,8 @@ func (runner *attemptRunner) awaitResponse(attempt *attempt) decision {
 	return runner.processResponse(attempt)
 }
 
-// processResponse handles a response whose header has been read. It sends the response to the
-// client, or returns the decision after a refusal or before a retry.
+// processResponse handles a response whose header has been read. It forwards the response to the
+// client, or returns the decision how a request continues that was refused or must be retried.
 func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	if attempt.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) {
@@ -131,17 +131,17 @@ func (runner *attemptRunner) writeRequest(attempt *attempt, writer *h1.Writer) e
 		runner.disconnect.arm()
 		return err
 	}
-	asks := runner.sendsChecked() && attempt.conn.CanBeCheckedOnSend()
-	if asks {
-		writer.Reserve(len(runner.body.buffered) + askFrame)
+	checksOnSend := runner.sendsChecked() && attempt.conn.CanBeCheckedOnSend()
+	if checksOnSend {
+		writer.Reserve(len(runner.body.buffered) + framingReserve)
 	}
 	if _, err := writer.Write(runner.body.buffered); err != nil {
 		return err
 	}
-	if asks && runner.loop.Load() != nil {
+	if checksOnSend && runner.loop.Load() != nil {
 		return attempt.conn.SendCheckedNonblock(runner.req.Body.Trailers())
 	}
-	if asks {
+	if checksOnSend {
 		runner.disconnect.arm()
 		runner.conn.ReleaseEmptyBuffers()
 		return attempt.conn.SendChecked(runner.req.Body.Trailers())
@@ -203,9 +203,9 @@ func (runner *attemptRunner) readResponseHeader(attempt *attempt, writer *h1.Wri
 	}
 }
 
-// askLease returns the remaining time of the lease. It is called right before the first byte is
-// sent to the app.
-func (runner *attemptRunner) askLease() (time.Duration, error) {
+// remainingLease returns the remaining time of the node's lease, or errNoLease if it has expired. It
+// is called immediately before the first byte is sent to the app.
+func (runner *attemptRunner) remainingLease() (time.Duration, error) {
 	left := runner.server.options.Cluster.LeaseLeft()
 	if left <= 0 {
 		return 0, errNoLease

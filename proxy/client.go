@@ -128,7 +128,7 @@ type client struct {
 	// parkedDirections is the number of parked directions of the WebSocket. registry.mu protects it.
 	parkedDirections int
 
-	leaseCheck      func() (time.Duration, error) // bound method askLease
+	leaseCheck      func() (time.Duration, error) // bound method remainingLease
 	releaseAdmitted func()                        // bound method admission.release
 	onHeaderMemory  func(delta int)               // bound method noteHeaderMemory
 
@@ -192,7 +192,7 @@ func makeClient(s *Server) *client {
 		requestState: &c.requestState, reply: c.reply, requestWriter: c.requestWriter, relay: &c.relay, retrier: &c.retrier, wait: &c.wait,
 		slot: &c.slot, admission: &c.admission, disconnect: &c.disconnect, closing: &c.closing, loop: &c.loop,
 	}
-	c.leaseCheck = c.runner.askLease
+	c.leaseCheck = c.runner.remainingLease
 	c.runner.leaseCheck = c.leaseCheck
 	c.router = router{
 		requestState: &c.requestState, reply: c.reply, keys: &c.keys, wait: &c.wait, runner: &c.runner, retrier: &c.retrier,

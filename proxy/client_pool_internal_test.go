@@ -113,7 +113,7 @@ func TestEscapedClientIsNotReused(t *testing.T) {
 		"one that was ended here":     {"", func(c *client) { c.terminate(causeShutdown) }},
 		"one whose body was sent on":  {"", func(c *client) { c.body.sendDone = make(chan struct{}, 1) }},
 		"one that is watched":         {"", func(c *client) { c.disconnect.arm() }},
-		"one that counts for a shard": {"", func(c *client) { c.admission.end = nothing }},
+		"one that counts for a shard": {"", func(c *client) { c.admission.end = noop }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -342,7 +342,7 @@ func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 	attempt.conn.Pool.MarkProven(attempt.conn)
 	writer := runner.requestWriter.writeHeader(attempt)
-	if _, err := runner.askLease(); err != nil {
+	if _, err := runner.remainingLease(); err != nil {
 		return runner.retrier.handleUnsent(attempt, err)
 	}
 	if runner.exchange.wantsAcceptance {

@@ -13,8 +13,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// retrier decides what follows an attempt that has not answered the request: another attempt, a
-// wait, or an error response.
+// retrier decides how a request continues after an attempt that did not produce a response: with
+// another attempt, a wait, or an error response.
 type retrier struct {
 	*requestState
 	reply      reply
@@ -24,8 +24,8 @@ type retrier struct {
 	pollSince  *atomic.Int64 // connState.longPollStart
 }
 
-// handleUnsent ends an attempt whose request was not sent, or was sent and not read by the peer.
-// Such a request can be sent again with any method.
+// handleUnsent ends an attempt whose request was not sent, or was sent but not read by the peer.
+// Such a request can be retried whatever its method is, because it cannot have run.
 func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 	retry.disconnect.disarm()
 	retry.exchange.markNotDelivered()
@@ -36,14 +36,16 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 	}
 	cancelCause := attempt.abort()
 	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
-	if !errors.Is(err, h1.ErrUnsolicitedData) { // otherwise only a pooled connection had ended earlier, which is not a retry
+	// Unsolicited data only means that a pooled connection had already been closed, which is not a
+	// retry.
+	if !errors.Is(err, h1.ErrUnsolicitedData) {
 		retry.server.metrics.Retries[metrics.RetryUnsent].Add(1)
 	}
 	switch {
 	case retry.closing.Load():
 		return done
-	case retry.replaced(cancelCause):
-		return retry.yieldToNewer()
+	case retry.wasReplaced(cancelCause):
+		return retry.yieldToNewerRun()
 	case cancelCause != causeNone || attempt.conn.Reused || attempt.conn.Mux != nil:
 		return decision{action: actionRetry}
 	}
@@ -54,8 +56,8 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 	return result
 }
 
-// handleBroken ends an attempt that failed after a part of the request was sent and before a
-// response arrived. It decides whether the request may be sent again.
+// handleBroken ends an attempt that failed after part of the request was sent and before a response
+// arrived. It returns the decision whether the request may be retried.
 func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	cancelCause := attempt.abort()
 	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
@@ -73,8 +75,8 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 		return done
 	case retry.body.clientErr != nil:
 		return retry.reply.rejectBody(retry.body.clientErr)
-	case retry.replaced(cancelCause):
-		return retry.yieldToNewer()
+	case retry.wasReplaced(cancelCause):
+		return retry.yieldToNewerRun()
 	case cancelCause == causeDrainTimeout && retry.exchange.eventStream != nil:
 		return retry.retryAtNextOwner(attempt)
 	case cancelCause == causeDrainTimeout && retry.mayAskNextOwner(attempt):
@@ -95,20 +97,21 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	return retry.decideRetry(attempt, code, cancelCause)
 }
 
-// decideRetry decides whether a request that may have run is sent again (guarantee G7).
+// decideRetry decides whether a request that may already have run is retried. Guarantee G7 permits
+// this only for safe requests, and for idempotent ones within the same ownership epoch.
 func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCause cause) decision {
 	retry.exchange.tries++
 	if attempt.conn.Reused {
 		retry.exchange.triesOnReusedConns++
 	}
-	// A response header proves that the request has run. In that case only a safe request is
-	// repeated, and only once.
-	again := retry.exchange.safety == safeMethod && retry.exchange.responsesBegun < 2
+	// A response header proves that the request has run. In that case, only a safe request is
+	// retried, and only once.
+	methodPermits := retry.exchange.safety == safeMethod && retry.exchange.responsesBegun < 2
 	if retry.exchange.safety == idempotentMethod {
-		again = attempt.epoch != 0 && retry.exchange.responsesBegun == 0
+		methodPermits = attempt.epoch != 0 && retry.exchange.responsesBegun == 0
 		retry.exchange.idempotentRan, retry.exchange.ranEpoch = true, attempt.epoch
 	}
-	if detail := retry.retryDenied(attempt, cancelCause, again); detail != "" {
+	if detail := retry.retryDenied(attempt, cancelCause, methodPermits); detail != "" {
 		if cancelCause == causeStopping {
 			return fail(problem.ShardMoved, "the request was aborted because its node stops: it may have run")
 		}
@@ -121,11 +124,11 @@ func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCau
 	return decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, code: code, detail: detailMayHaveRun}
 }
 
-// retryDenied returns the reason why a request that may have run is not sent again, or "" if it is
-// sent again. again means that the method of the request permits a retry.
-func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause, again bool) (detail string) {
+// retryDenied returns the reason why a request that may have run is not retried, or "" if it is
+// retried. methodPermits means that the request's method permits a retry.
+func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause, methodPermits bool) (detail string) {
 	switch poisonous := retry.recordCrash(attempt, cancelCause); {
-	case !again || !retry.body.isReplayable():
+	case !methodPermits || !retry.body.isReplayable():
 		return detailMayHaveRun
 	case poisonous:
 		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
@@ -138,9 +141,9 @@ func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause, again boo
 }
 
 // retryBudgetAllows reports whether the retry budget permits another attempt. Two kinds of failures
-// do not use the budget, because they are no sign of a problem in the app. First, a multiplexed
-// session that breaks affects many requests, which separate connections would have carried. Second,
-// a planned stop of a node is not a failure.
+// do not use the budget, because they do not indicate a problem in the app. First, a broken
+// multiplexed session affects many requests that would otherwise have used separate connections.
+// Second, a planned stop of a node is not a failure.
 func (retry *retrier) retryBudgetAllows(attempt *attempt, cancelCause cause) bool {
 	if cancelCause == causeStopping {
 		return true
@@ -151,8 +154,8 @@ func (retry *retrier) retryBudgetAllows(attempt *attempt, cancelCause cause) boo
 	return retry.server.budget.Spend()
 }
 
-// handlePeerStopped ends an attempt that the owner has cancelled because its process stops. The
-// response of the owner means that the request may have run, and that it did not cause the stop.
+// handlePeerStopped ends an attempt that the owner has cancelled because its process is stopping.
+// The owner's response means that the request may have run, and that it did not cause the stop.
 func (retry *retrier) handlePeerStopped(attempt *attempt) decision {
 	attempt.abort()
 	attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
@@ -170,8 +173,8 @@ func (retry *retrier) reportsNotAcquired(res *h1.Response) bool {
 	return retry.server.options.NotAcquired != nil && !retry.exchange.Keyless && string(res.Value(headerAcquire)) == "1"
 }
 
-// handleNotAcquired ends an attempt whose shard the app has not acquired, and reports that to the
-// node. The request has not run. It is sent again after the app has acquired the shard. If the app
+// handleNotAcquired ends an attempt whose shard the app has not acquired, and reports this to the
+// node. The request has not run, and is retried after the app has acquired the shard. If the app
 // sends the same response maxTries times, the client receives an error response.
 func (retry *retrier) handleNotAcquired(attempt *attempt) decision {
 	retry.exchange.markNotDelivered()
@@ -201,9 +204,9 @@ func (retry *retrier) handleRefused(attempt *attempt) decision {
 	retry.exchange.markNotDelivered()
 	res := &attempt.conn.Response
 	refusal, ok := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
-	sheds := retry.exchange.shedByOwner(attempt)
+	ownerSheds := retry.exchange.shedByOwner(attempt)
 	switch {
-	case sheds:
+	case ownerSheds:
 		refusal = route.RefusedBusy
 	case !ok:
 		refusal = route.RefusedHeld // the refusal has a reason of a newer version
@@ -217,11 +220,11 @@ func (retry *retrier) handleRefused(attempt *attempt) decision {
 	}
 	retry.body.stopSending()
 	retry.disconnect.disarm()
-	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.unreadable
+	reusable := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.unreadable
 	if !retry.body.isFullyBuffered() {
 		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
 	}
-	if retry.slot.finish() == causeNone && whole {
+	if retry.slot.finish() == causeNone && reusable {
 		attempt.conn.Pool.Put(attempt.conn)
 	} else {
 		attempt.conn.Pool.Discard(attempt.conn)
@@ -261,8 +264,8 @@ func (retry *retrier) handleRefused(attempt *attempt) decision {
 	case retry.exchange.isResumption():
 		result.condition, result.backoff = pool.UpgradeBackoff.OnRefused(0, false), false
 	default:
-		result.condition, result.backoff = pool.Backoff.OnRefused(retry.exchange.limitShard(), sheds), false
-		if sheds {
+		result.condition, result.backoff = pool.Backoff.OnRefused(retry.exchange.limitShard(), ownerSheds), false
+		if ownerSheds {
 			result.code, result.detail = problem.ShardBusy, detailShardInflight
 		}
 	}

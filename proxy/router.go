@@ -11,8 +11,8 @@ import (
 	"shardway/proxy/wsession"
 )
 
-// router finds the owner of the shard of a request, and makes attempts there until the request has
-// a response.
+// router finds the owner of a request's shard, and makes attempts there until the client has a
+// response.
 type router struct {
 	*requestState
 	reply           reply
@@ -30,7 +30,7 @@ type router struct {
 // routeUntilAnswered makes attempts until the client has a response. result is the decision after
 // the first attempt, which used table.
 func (router *router) routeUntilAnswered(table *route.Table, result decision) {
-	for ; ; table, result = router.attemptNow() {
+	for ; ; table, result = router.attemptByCurrentTable() {
 		switch result.action {
 		case actionDone, actionRelay:
 			return
@@ -57,13 +57,14 @@ func (router *router) routeUntilAnswered(table *route.Table, result decision) {
 	}
 }
 
-// attemptNow makes one attempt by the present routing table.
-func (router *router) attemptNow() (*route.Table, decision) {
+// attemptByCurrentTable makes one attempt according to the current routing table, which it returns.
+func (router *router) attemptByCurrentTable() (*route.Table, decision) {
 	table := router.server.options.Cluster.Table()
 	return table, router.attemptByTable(table)
 }
 
-// waitFor waits until result permits another attempt, and adds the waiting time to the access log.
+// waitFor waits until result permits another attempt, and adds the waiting time to the access log
+// entry.
 func (router *router) waitFor(result decision) decision {
 	account := &router.exchange.account
 	startedAt := account.now()
@@ -150,13 +151,12 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 }
 
 // admitAttempt begins a run of the request on conn, and requests admission from the node. If the
-// node refuses, admitAttempt returns conn to the pool. The zero decision means that prepared is
-// ready to be run.
+// node refuses, it returns conn to the pool. The zero decision means that prepared can be run.
 func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table *route.Table, dest *route.Route) decision {
-	// Begin the run before requesting admission. CancelShards or CancelUpstream, which follow the
-	// end of admissions, must find the run.
+	// Begin the run before requesting admission, so that CancelShards and CancelUpstream, which are
+	// called after admissions have ended, find the run.
 	if !router.begin(route.Local, conn, nil) {
-		router.slot.giveBack(conn)
+		router.slot.returnToPool(conn)
 		return done
 	}
 	epoch, release, err := router.admit()
@@ -169,7 +169,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		err = route.RefusedHeld // the key configuration has changed since the key was extracted
 	}
 	if err != nil {
-		router.slot.giveBack(conn)
+		router.slot.returnToPool(conn)
 		refusal, ok := err.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
 		if !ok {
 			refusal = route.RefusedHeld
@@ -178,13 +178,13 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		if refusal == route.RefusedNoLease {
 			reason = route.ReasonNoLease
 		}
-		// The wait ends with a newer table. The node also publishes one when its lease is valid
-		// again.
+		// The request waits for a newer table, which the node also publishes when its lease is
+		// valid again.
 		return decision{action: actionWait, reason: reason, refusal: refusal}
 	}
 	if router.exchange.idempotentRan && router.exchange.ranEpoch != epoch {
 		release()
-		router.slot.giveBack(conn)
+		router.slot.returnToPool(conn)
 		return fail(problem.UpstreamBroken, detailMayHaveRun)
 	}
 	router.exchange.dequeue()
@@ -206,28 +206,28 @@ func (router *router) attemptRemote(table *route.Table, dest *route.Route) decis
 		useStream = pool.SmallRequests.Add(1) > router.server.streamThreshold
 		defer pool.SmallRequests.Add(-1)
 	}
-	if crowd := router.exchange.upgradeQueue(pool); crowd != nil {
-		return router.exchange.waitBehind(crowd)
+	if queue := router.exchange.requiredQueue(pool); queue != nil {
+		return router.exchange.waitBehind(queue)
 	}
 	conn, result := router.acquirePeerConn(pool, useStream)
 	if conn == nil {
 		return result
 	}
-	// Begin the run before checking the table. CancelForwarded, which follows a change of the
-	// table, must find the run.
+	// Begin the run before checking the table, so that CancelForwarded, which is called after a
+	// table change, finds the run.
 	if !router.begin(route.Remote, conn, &dest.Node) || router.server.options.Cluster.Table() != table {
-		router.slot.giveBack(conn)
+		router.slot.returnToPool(conn)
 		if router.closing.Load() {
 			return done
 		}
 		return decision{action: actionRetry}
 	}
 	router.exchange.dequeue()
-	return router.runner.runTimed(&attempt{conn: conn, table: table, route: dest, attemptEpoch: attemptEpoch{epoch: dest.Epoch}, release: nothing})
+	return router.runner.runTimed(&attempt{conn: conn, table: table, route: dest, attemptEpoch: attemptEpoch{epoch: dest.Epoch}, release: noop})
 }
 
-// admit requests admission under the lease of the shard from the node. A request without a shard
-// only requires that the node holds a lease.
+// admit requests admission from the node for the request's shard. A request without a shard only
+// requires that the node holds a lease.
 func (router *router) admit() (epoch uint64, release func(), err error) {
 	if !router.exchange.Keyless {
 		return router.server.options.Cluster.Admit(router.exchange.shard)
@@ -235,11 +235,11 @@ func (router *router) admit() (epoch uint64, release func(), err error) {
 	if router.server.options.Cluster.LeaseLeft() <= 0 {
 		return 0, nil, route.RefusedNoLease
 	}
-	return 0, nothing, nil
+	return 0, noop, nil
 }
 
-// admission is the permission of the cluster to run the present request. It is counted as in-flight
-// for the shard until it is released.
+// admission is the cluster's permission to run the current request. The request is counted as
+// in-flight for its shard until release is called.
 type admission struct {
 	end func() // decrements the in-flight count of the shard; nil means that there is no admission
 }
@@ -247,7 +247,8 @@ type admission struct {
 // isActive reports whether the request is admitted.
 func (a *admission) isActive() bool { return a.end != nil }
 
-// extend makes release call end with the previous end of the admission.
+// extend makes release call end instead of the previous end function, which end receives as an
+// argument.
 func (a *admission) extend(end func(previous func())) {
 	previous := a.end
 	a.end = func() { end(previous) }
@@ -262,8 +263,8 @@ func (a *admission) release() {
 	}
 }
 
-// begin begins a run on the connection l. It returns false if the client's connection is being
-// closed.
+// begin begins a run on the upstream connection conn. It returns false if the client's connection
+// is being closed.
 func (router *router) begin(kind route.Kind, conn *connpool.Conn, node *string) bool {
 	flags := uint64(0)
 	if router.exchange.Keyless {

@@ -173,7 +173,7 @@ func (c *client) handleRequest() {
 		c.server.load.Sample(c.exchange.Key)
 		c.createSession()
 	}
-	c.router.routeUntilAnswered(c.router.attemptNow())
+	c.router.routeUntilAnswered(c.router.attemptByCurrentTable())
 	c.exchange.leaveQueue()
 	c.runNextRelays()
 }

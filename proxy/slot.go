@@ -164,8 +164,8 @@ func (s *slot) cancel(c cause, matches func(r run, node string) bool, closes []*
 	}
 }
 
-// giveBack ends a run before anything was sent, and returns its upstream connection to the pool.
-func (s *slot) giveBack(conn *connpool.Conn) {
+// returnToPool ends a run before anything was sent, and returns its upstream connection to the pool.
+func (s *slot) returnToPool(conn *connpool.Conn) {
 	if s.finish() != causeNone {
 		conn.Pool.Discard(conn)
 		return

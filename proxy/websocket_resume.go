@@ -124,7 +124,7 @@ func (c *client) resumeSession() (code int, reason string) {
 	c.exchange.prepareRetry(maxResumeWaits * c.server.options.ResumeTimeout)
 	for {
 		session.mayHaveReachedApp, session.relayStarted, session.refusalCode = false, false, 0
-		c.router.routeUntilAnswered(c.router.attemptNow())
+		c.router.routeUntilAnswered(c.router.attemptByCurrentTable())
 		if session.mayHaveReachedApp {
 			session.resumeAttempts++
 			session.messagesMayBeLost = session.messagesMayBeLost || !session.relayStarted

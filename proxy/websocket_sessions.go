@@ -46,14 +46,14 @@ type webSockets struct {
 
 	probe struct {
 		sync.Mutex           // held while the app is probed
-		probed     time.Time // when the app was last probed; see appRefuses
+		startedAt  time.Time // start of the last probe; see appRefuses
 		refused    bool      // result of the last probe
 	}
 }
 
-// probeDuration is how long an app must keep a probe connection open to count as alive. A process that
-// dies may accept connections for a moment after it has lost older ones: the kernel closes its
-// sockets in any order, and afterwards resets the connections that have not been accepted.
+// probeDuration is how long an app must keep a probe connection open to be treated as alive. A dying
+// process may still accept connections for a moment after it has lost older ones: the kernel closes
+// its sockets in any order, and afterwards resets the connections that have not been accepted.
 const probeDuration = 100 * time.Millisecond
 
 // appRefuses reports whether the app no longer accepts connections after a relay has ended. When an
@@ -68,10 +68,10 @@ func (s *Server) appRefuses() bool {
 	relayEnded := time.Now()
 	probe.Lock()
 	defer probe.Unlock()
-	if probe.probed.After(relayEnded) || probe.refused && relayEnded.Sub(probe.probed) < sweepEvery {
+	if probe.startedAt.After(relayEnded) || probe.refused && relayEnded.Sub(probe.startedAt) < sweepEvery {
 		return probe.refused
 	}
-	probe.probed = time.Now()
+	probe.startedAt = time.Now()
 	ctx, cancel := context.WithTimeout(s.lifeCtx, s.settings.Load().ConnectTimeout)
 	defer cancel()
 	conn, err := s.options.DialUpstream(ctx)
@@ -98,9 +98,9 @@ func (c *client) createSession() {
 	}
 }
 
-// upgradeQueue returns the backoff.ShardQueue that the request must join before another request is sent to
-// the destination of p. nil means that the request can be sent now.
-func (exchange *exchange) upgradeQueue(pool *connpool.Pool) *backoff.ShardQueue {
+// requiredQueue returns the backoff.ShardQueue that the request must join before it is sent to the
+// destination of pool. nil means that it can be sent now.
+func (exchange *exchange) requiredQueue(pool *connpool.Pool) *backoff.ShardQueue {
 	if exchange.isResumption() {
 		return pool.UpgradeBackoff.Allow(0, true)
 	}
@@ -145,19 +145,20 @@ func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 		return runner.runAttempt(attempt)
 	}
 	if session.resumeAttempts > 0 || runner.exchange.isResumption() {
-		if crowd := runner.acquireUpgrade(attempt); crowd != nil {
+		if upgradeQueue := runner.acquireUpgrade(attempt); upgradeQueue != nil {
 			attempt.cancelUnsent()
-			return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: crowd}
+			return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: upgradeQueue}
 		}
 	}
-	mine := runner.slot.load()
-	release, ok := runner.server.webSockets.exclusive.Acquire(runner.wait.context(), session.id, func() { runner.server.cancelIn(runner.slot, mine, causeClientGone) })
+	currentRun := runner.slot.load()
+	release, ok := runner.server.webSockets.exclusive.Acquire(runner.wait.context(), session.id, func() { runner.server.cancelIn(runner.slot, currentRun, causeClientGone) })
 	if !ok {
 		session.releaseUpgrade()
 		attempt.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, backoff: true}
 	}
-	runner.admission.extend(func(end func()) { // it must also release the exclusive use and the upgrade place
+	// The end of the admission must also release the exclusive use and the upgrade place.
+	runner.admission.extend(func(end func()) {
 		session.releaseUpgrade()
 		end()
 		release()
@@ -166,15 +167,15 @@ func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 	return runner.runAttempt(attempt)
 }
 
-// replaced reports whether the run was cancelled because a newer request of the same session has
-// arrived. The ingress has given up the older request then.
-func (retry *retrier) replaced(cancelCause cause) bool {
+// wasReplaced reports whether the run was cancelled because a newer request of the same session has
+// arrived. In that case, the ingress has given up the older request.
+func (retry *retrier) wasReplaced(cancelCause cause) bool {
 	return cancelCause == causeClientGone && retry.ingress != "" && retry.exchange.session != nil && retry.body.clientErr == nil
 }
 
-// yieldToNewer ends a run that was replaced, together with its connection. It must not cancel the
+// yieldToNewerRun ends a run that was replaced, together with its connection. It must not cancel the
 // newer run in turn.
-func (retry *retrier) yieldToNewer() decision {
+func (retry *retrier) yieldToNewerRun() decision {
 	retry.exchange.connAborted = true
 	return done
 }
@@ -183,8 +184,8 @@ func (retry *retrier) yieldToNewer() decision {
 // is free, it returns the backoff.ShardQueue that the request must join.
 func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueue {
 	upgrades, n := &attempt.conn.Pool.UpgradeBackoff, &runner.server.webSockets.upgrades
-	if crowd := upgrades.Allow(0, true); crowd != nil {
-		return crowd
+	if upgradeQueue := upgrades.Allow(0, true); upgradeQueue != nil {
+		return upgradeQueue
 	}
 	if n.Add(1) > wsession.MaxUpgrades {
 		n.Add(-1)
@@ -197,8 +198,8 @@ func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueu
 	return nil
 }
 
-// releaseUpgrade releases the place of acquireUpgrade, if the session still has one. It is called
-// when the app has responded to the upgrade, or when the connection is closed.
+// releaseUpgrade releases the place reserved by acquireUpgrade, if the session still holds one. It
+// is called when the app has responded to the upgrade, or when the connection is closed.
 func (session *webSocketSession) releaseUpgrade() {
 	if release := session.releaseUpgradePlace; release != nil {
 		session.releaseUpgradePlace = nil
@@ -207,8 +208,8 @@ func (session *webSocketSession) releaseUpgrade() {
 }
 
 // sweepSession closes the WebSocket of a session on a node that is leaving, so that the client
-// connects to another node. Each session has a random time within ReconnectSpread, so that the
-// clients do not reconnect all together.
+// connects to another node. Each session is assigned a random time within ReconnectSpread, so that
+// the clients do not all reconnect at once.
 func (s *Server) sweepSession(c *client, session *webSocketSession, now time.Duration) {
 	if !s.closing.Load() {
 		return
@@ -251,8 +252,9 @@ func (s *Server) sweepRelay(c *client, current run, table *route.Table, now time
 	}
 }
 
-// isMoving reports whether the shard of a relay moves away from its present destination. If the
-// owner merely does not respond, the shard does not count as moving: the owner may still serve it.
+// isMoving reports whether the shard of a relay moves away from its current destination. If the
+// owner merely does not respond, the shard is not treated as moving, because the owner may still
+// serve it.
 func isMoving(current run, node *string, dest *route.Route) bool {
 	if current.kind == route.Remote && dest.Kind == route.Held {
 		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonRestarting
