@@ -98,9 +98,8 @@ func (s *Server) wantsLoginPage(access *auth.Access, r *http.Request) bool {
 		r.Host != "" && access.ValidHost(r.Host) && s.checkOrigin(r) == nil
 }
 
-// writeLoginPage responds with the login page. It is the same for every client and contains
-// nothing about the cluster. It does not count as a rejected request, because no credentials were
-// tried.
+// writeLoginPage responds with the login page. It is the same for every client and contains nothing
+// about the cluster. It is not treated as a rejected request, because no credentials were tried.
 func (s *Server) writeLoginPage(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
 	w.Header().Set("Shardway-Error", string(problem.Unauthorized))

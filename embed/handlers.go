@@ -20,11 +20,11 @@ import (
 // ErrNoHijack is the error for a handler that tries to take over its connection.
 var ErrNoHijack = errors.New("embed: the connection is the node's and cannot be taken over: an app that upgrades connections runs behind a node (--upstream)")
 
-// HTTP converts an http.Handler to a handler of this package, with the adaptor of fasthttp. The
-// request is in progress until the handler has returned, also if it streams with http.Flusher. Its
-// context ends then, or when the RequestCtx is done. The context also reads the clock at each Done
-// and Err (see Err). With Config.StreamBodies, a long body is read while it arrives, until the
-// response starts.
+// HTTP converts an http.Handler to a handler of this package, with fasthttp's adaptor. The request
+// is in progress until the handler has returned, also if it streams with http.Flusher. Its context
+// is cancelled when the handler returns or the RequestCtx is done. The context also reads the clock
+// at each Done and Err (see Err). With Config.StreamBodies, a long body is read while it arrives,
+// until the response starts.
 func HTTP(h http.Handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		target, err := url.ParseRequestURI(string(ctx.RequestURI()))
@@ -46,7 +46,7 @@ type httpCall struct {
 	handler http.Handler
 	ctx     *fasthttp.RequestCtx
 	target  *url.URL
-	body    io.Reader // nil means the body of the adaptor
+	body    io.Reader // nil means the body of the adapted request
 	length  int64     // of body; -1 means unknown
 }
 
@@ -81,9 +81,9 @@ func (c *httpCall) serve(w http.ResponseWriter, adapted *http.Request) {
 	c.handler.ServeHTTP(&response{ResponseWriter: w}, clone)
 }
 
-// isClosed reports whether a channel without elements is closed. The context checks the channel
-// itself, because the goroutine that forwards its closing may run later; the clock may then refer
-// to the next lease.
+// isClosed reports whether done, on which nothing is ever sent, is closed. The context checks the
+// channel directly, because the goroutine that forwards its closing may be scheduled late, and
+// task.LeaseExpired may by then refer to the next lease.
 func isClosed(done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -93,13 +93,14 @@ func isClosed(done <-chan struct{}) bool {
 	}
 }
 
-// Err returns why a handler must end, or nil while it may continue. It returns the error of ctx,
-// and also checks the clock. After a pause of the process or of the machine, all goroutines
-// continue at the same time, including the one that would cancel ctx. So call Err before a write
-// without fencing. The context of an HTTP request performs this check at each Done and Err.
+// Err returns the reason why a handler must stop, or nil while it may continue. It returns the
+// error of ctx, and also checks the clock. After a pause of the process or of the machine, all
+// goroutines continue at the same time, including the one that would cancel ctx. Therefore, call
+// Err before a write without fencing. The context of an HTTP request performs this check at each
+// Done and Err.
 //
-// Err may be called by the handler, and by work that it has started with Go or Stream and that has
-// not ended.
+// Err may be called by the handler, and by work that it has started with Go or Stream and that is
+// still running.
 func Err(ctx *fasthttp.RequestCtx) error {
 	if proxy.LeaseExpired(ctx) {
 		return context.Canceled
@@ -110,8 +111,8 @@ func Err(ctx *fasthttp.RequestCtx) error {
 // requestKey is the context key of the RequestCtx of an HTTP request.
 type requestKey struct{}
 
-// RequestCtx returns the fasthttp request of an HTTP request, for Go, or nil for any other
-// context. It must not be used after the end of the request.
+// RequestCtx returns the fasthttp request of an HTTP request, for Go, or nil for any other context.
+// The RequestCtx must not be used after the request has ended.
 func RequestCtx(ctx context.Context) *fasthttp.RequestCtx {
 	c, _ := ctx.Value(requestKey{}).(*fasthttp.RequestCtx)
 	return c

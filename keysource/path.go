@@ -8,7 +8,7 @@ import (
 // ParsedPath is a request path as the most lenient app parses it:
 //
 //   - It is percent-decoded.
-//   - An encoded slash and a backslash count as a slash.
+//   - An encoded slash and a backslash are treated as a slash.
 //   - A semicolon and the rest of its segment are removed.
 //   - Empty segments are removed.
 //

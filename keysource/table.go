@@ -18,20 +18,20 @@ type Spec struct {
 	Routes []Route
 }
 
-// Route has the sources of a path prefix. The prefix /api matches /api and every path below /api/,
-// but not /apix.
+// Route contains the sources for a path prefix. The prefix /api matches /api and every path below
+// /api/, but not /apix.
 type Route struct {
 	Prefix  string
 	Sources []string
 }
 
-// SourceList has the sources of a request.
+// SourceList contains the sources for a request.
 type SourceList struct {
 	Sources     []Source // tried in order; never empty
 	Description string   // the sources as text, for error messages
 }
 
-// Table returns the sources of a request by its path.
+// Table maps the path of a request to its sources.
 type Table struct {
 	defaults SourceList
 	routes   []route // longest prefix first

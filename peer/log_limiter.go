@@ -9,7 +9,7 @@ import (
 
 const (
 	// repeatLogInterval is the minimum time between two log messages about the same refusal,
-	// because a refused peer dials again and again.
+	// because a refused peer dials repeatedly.
 	repeatLogInterval = time.Minute
 	// maxTextsPerSource limits the different refusals that are logged within repeatLogInterval for
 	// the address of one node, and for all unknown addresses together. The limit is needed because

@@ -156,7 +156,7 @@ func (c *lowLatencyConn) interruptIfDue(now time.Time) {
 		return
 	}
 	c.pollAt, c.interrupted = time.Time{}, true
-	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // if this fails, the read fails, too
+	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // if this fails, the read also fails
 }
 
 // endRead reports whether the read that has ended was interrupted. It then restores the deadline

@@ -7,7 +7,7 @@ import (
 )
 
 // Handler serves one accepted stream and owns it: it must close c or pass it to another owner. ctx
-// ends when Serve ends; the port then closes c, too, and the handler must return soon.
+// ends when Serve ends; the port then also closes c, and the handler must return soon.
 type Handler func(ctx context.Context, c *Conn)
 
 // Port is the end of one node for all traffic between nodes.

@@ -11,7 +11,8 @@ import (
 
 const (
 	latencyProbeInterval = 20 * time.Millisecond
-	// highLatency is the wait of a runnable goroutine from which the process counts as overloaded.
+	// highLatency is the wait of a runnable goroutine from which the process is treated as
+	// overloaded.
 	highLatency = 5 * time.Millisecond
 	// latencyMaxAge is how long a measurement is valid. There are none while the process is idle.
 	latencyMaxAge = 5 * latencyProbeInterval

@@ -54,7 +54,7 @@ func (line *account) openNext(clientConn *h1.Conn) {
 	line.open(clientConn)
 }
 
-// now returns the present time, or zero if no line is written.
+// now returns the current time, or zero if no line is written.
 func (line *account) now() time.Time {
 	if line.startedAt.IsZero() {
 		return time.Time{}

@@ -37,7 +37,7 @@ func (runner *attemptRunner) runCounted(attempt *attempt) decision {
 	return result
 }
 
-// startTimer returns the values from which recordRun computes differences: the present time, and
+// startTimer returns the values from which recordRun computes differences: the current time, and
 // the number of bytes sent to the client so far.
 func (runner *attemptRunner) startTimer() (startedAt time.Duration, sent int64) {
 	return runner.server.clock.Exact(), runner.conn.Sent() + int64(runner.conn.Writer().Pending())
@@ -85,7 +85,7 @@ func (s *Server) loadOf(exchange *exchange, routeKind route.Kind) *loadstats.Cou
 	return s.load.Counters(exchange.shard)
 }
 
-// Load returns the present load of this node.
+// Load returns the current load of this node.
 func (s *Server) Load() loadstats.Load {
 	access := s.settings.Load().Access
 	return s.load.Snapshot(s.options.HashKey(), access != nil && access.Keys)

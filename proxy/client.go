@@ -69,11 +69,11 @@ type connState struct {
 	// idleStart is when the connection began to wait for a request, by the clock of the server. Zero
 	// means that a request is in progress.
 	idleStart atomic.Int64
-	// longPollStart is the time of the first attempt of a long poll that was sent again because its
+	// longPollStart is the time of the first attempt of a long poll that was retried because its
 	// shard moved, by the clock of the server. Zero means none.
 	longPollStart atomic.Int64
-	// carriedRequest means that the connection has carried a request before the present one. When such a
-	// connection is closed without a response, clients repeat a safe request.
+	// carriedRequest means that the connection has carried a request before the current one. When
+	// such a connection is closed without a response, clients repeat a safe request.
 	carriedRequest atomic.Bool
 	// evicted means that the connection was closed in favor of another one.
 	evicted atomic.Bool
@@ -136,7 +136,7 @@ type client struct {
 
 	// Only the sweep uses the following fields.
 	lastSweptRun  uint32        // number of the run at the last sweep
-	streamRun     uint32        // number of the run that counts as a stream
+	streamRun     uint32        // number of the run that is treated as a stream
 	runSeenAt     time.Duration // when the sweep first saw the run, or last saw its body being read
 	nextPathCheck time.Duration // when to check the path to the owner again
 	cancelledRun  uint32        // number of the cancelled run of a resumable stream

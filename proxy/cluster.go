@@ -12,7 +12,7 @@ import (
 // Cluster is the interface to the node that contains the proxy. All methods are safe for concurrent
 // use. Table, Admit and LeaseLeft are called for each request, so they neither lock nor allocate.
 type Cluster interface {
-	// Table returns the present routing table by one atomic load. It is never nil.
+	// Table returns the current routing table by one atomic load. It is never nil.
 	Table() *route.Table
 	// Admit requests permission to run a request for shard s on the local app. It increments the
 	// in-flight count of the shard, and then checks the table and the lease again. The caller must

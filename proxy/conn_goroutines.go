@@ -100,7 +100,7 @@ func (c *client) finishRelay() {
 	defer c.finishExchange()
 	relay := c.relay.webSocket
 	c.runRelay(relay)
-	c.runner.recordLoad(relay.attempt.route.Kind, 0, relay.sentBefore) // the duration of a tunnel does not count as load
+	c.runner.recordLoad(relay.attempt.route.Kind, 0, relay.sentBefore) // the duration of a tunnel is not part of the load
 	if relay.toClient {
 		c.runNextRelays()
 	}

@@ -54,7 +54,7 @@ type idleConn struct {
 }
 
 // evictIdle closes up to most client connections that have been idle for at least least, beginning
-// with the longest idle ones. A connection in its TLS handshake counts as idle.
+// with the longest idle ones. A connection in its TLS handshake is treated as idle.
 func (s *Server) evictIdle(minIdle time.Duration, maxCount int) {
 	s.tick() // if there are only handshakes, no sweep updates the clock
 	now := s.clock.Now()

@@ -113,11 +113,11 @@ func (records *crashRecords) reportCrash(record *crashRecord) {
 }
 
 // recordCrash records that the connection of an attempt has broken, and returns whether the request
-// must not be sent again. Otherwise, a request that crashes every process which runs it could crash
-// the processes of all nodes. Therefore the request is not sent again if its key is implicated in
-// two crashes: an earlier one, and now another one. Several broken connections to the same process
-// count as one crash. A connection that this node has aborted, for example because the owner was
-// unreachable, does not count.
+// must not be retried. Otherwise, a request that crashes every process which runs it could crash
+// the processes of all nodes. Therefore the request is not retried if its key is implicated in two
+// crashes, a previous one and this one. Several broken connections to the same process count as one
+// crash. A connection that this node has aborted, for example because the owner was unreachable,
+// does not count.
 func (retry *retrier) recordCrash(attempt *attempt, cancelCause cause) (poisonous bool) {
 	if cancelCause != causeNone || attempt.route.Kind != route.Remote || retry.exchange.Keyless || retry.exchange.responsesBegun != attempt.responsesBefore {
 		return false

@@ -9,7 +9,7 @@
 //
 // # Invariants
 //
-//   - A request gets exactly one response. It is sent again only if no byte of it reached an
+//   - A request gets exactly one response. It is retried only if no byte of it reached an
 //     app, or as far as its method allows (retrier.go).
 //   - A forwarded request is served or refused, and never forwarded again. Requests wait at the
 //     node that has their client.

@@ -102,8 +102,8 @@ func leastLoaded(loops []*eventLoop) *eventLoop {
 }
 
 const (
-	// overloadPercent is the share of time in percent above which a loop counts as overloaded, so that
-	// another loop is added.
+	// overloadPercent is the share of time in percent above which a loop is treated as overloaded,
+	// so that another loop is added.
 	overloadPercent = 75
 	// sparePercent is the share of time in percent below which one loop less would suffice. shrinkAfterChecks
 	// is the number of consecutive checks before that loop is stopped. It is more than one because

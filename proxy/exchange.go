@@ -38,9 +38,9 @@ type exchange struct {
 	runAborted         bool         // the app may have run the request without a response; see client.reportStopped
 	notAcquiredCount   int          // number of responses with which the app reported that it has not acquired the shard
 
-	// idempotentRan means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is sent again
-	// only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is never
-	// sent again.
+	// idempotentRan means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is
+	// retried only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is
+	// never sent again.
 	idempotentRan bool
 	ranEpoch      uint64
 
@@ -105,7 +105,7 @@ func (exchange *exchange) markNotDelivered() {
 	}
 }
 
-// addMayHaveRun returns detail, extended by detailMayHaveRun if an earlier attempt may have run.
+// addMayHaveRun returns detail, extended by detailMayHaveRun if a previous attempt may have run.
 func (exchange *exchange) addMayHaveRun(detail string) string {
 	if exchange.mayHaveRun() {
 		return detail + "; " + detailMayHaveRun

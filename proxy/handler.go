@@ -28,8 +28,8 @@ const (
 )
 
 // serveRequest runs the handler for the request whose header is buffered in writer, and sends the
-// response. The request counts as in flight until the handler and all its Tasks have ended, even if
-// the client disconnects earlier.
+// response. The request is treated as in flight until the handler and all its Tasks have ended,
+// even if the client disconnects earlier.
 func (hc *handlerConn) serveRequest(responder reply, attempt *attempt, writer *h1.Writer) handlerOutcome {
 	hc.attempt = *attempt // a copy, so that the caller's attempt stays on the stack
 	hc.state, hc.reply, hc.active, hc.outcome, hc.answered, hc.disposition = responder.requestState, responder, &hc.attempt, outcomeUnread, false, dispositionEnded

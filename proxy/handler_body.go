@@ -33,7 +33,7 @@ func (hc *handlerConn) readFullBody() error {
 	if err := hc.reply.requestBody(); err != nil {
 		return err
 	}
-	state.body.exceedsBuffer = true // largeBody is not in the connection's buffer, so the request cannot be sent again
+	state.body.exceedsBuffer = true // largeBody is not in the connection's buffer, so the request cannot be retried
 	state.body.beginRead()
 	counted, err := hc.readRemaining()
 	state.body.endRead()
@@ -109,7 +109,7 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	}
 	disconnect.disarm()
 	if !state.body.exceedsBuffer {
-		state.body.exceedsBuffer = true // the handler consumes the body, so the request cannot be sent again
+		state.body.exceedsBuffer = true // the handler consumes the body, so the request cannot be retried
 		if err := b.conn.reply.requestBody(); err != nil {
 			state.body.clientErr = err
 			return 0, err

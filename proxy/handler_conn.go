@@ -81,7 +81,7 @@ func (hc *handlerConn) newServer(head int) *fasthttp.Server {
 		Handler: hc.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{hc.server},
 		ReadBufferSize: head, WriteBufferSize: 512, Concurrency: 16, DisableKeepalive: true,
 		NoDefaultServerHeader: true, NoDefaultDate: true, SecureErrorLogMessage: true,
-		MaxIdleWorkerDuration: time.Millisecond, // how long the goroutine of Serve takes to end
+		MaxIdleWorkerDuration: time.Millisecond, // how long the goroutine of Serve runs before it ends
 	}
 	_ = server.Serve(noListener{}) // returns immediately
 	return server

@@ -14,8 +14,8 @@ import (
 // errStreamCancelled replaces the result of a stream whose run was cancelled.
 var errStreamCancelled = errors.New("proxy: the answer's stream was cut")
 
-// relayStream copies a response stream of the handler to the client as it arrives. The request
-// counts as in flight until the stream is closed and every Task has ended.
+// relayStream copies a response stream of the handler to the client as it arrives. The request is
+// treated as in flight until the stream is closed and every Task has ended.
 func (hc *handlerConn) relayStream(ctx *fasthttp.RequestCtx, writer *h1.Writer, stream io.Reader) {
 	hc.setStream(streamCloser(stream))
 	var err error

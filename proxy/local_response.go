@@ -206,7 +206,7 @@ const refusedAborted = "cut"
 
 // reportStopped sends the last response on a stream from another node. aborted means that its
 // request was cancelled and may have run; otherwise it has not run. The response contains no
-// epochs, because the other node must not wait for a newer table: its present table may already
+// epochs, because the other node must not wait for a newer table: its current table may already
 // route to the next process of this node.
 func (r reply) reportStopped(aborted bool) {
 	if writer := r.conn.Writer(); writer.Err() != nil || writer.Pending() > 0 {

@@ -66,8 +66,8 @@ type Options struct {
 	NotAcquired func(s shardmap.Shard, epoch uint64)
 	// HoldShard is called when the app responds with Shardway-Hold. The app then has state of the
 	// shard that must not move, under an ownership epoch, for d from now (0 to MaxHold; 0 ends the
-	// hold). Any goroutine may call it, before the request counts as finished. nil means that the
-	// header has no effect.
+	// hold). Any goroutine may call it, before the request is treated as finished. nil means that
+	// the header has no effect.
 	HoldShard func(s shardmap.Shard, epoch uint64, delay time.Duration)
 	// AcquireError returns in a few words why the app has not acquired a shard that this node owns,
 	// for the error response of waiting requests. Empty means that it has not failed. Any goroutine
@@ -100,8 +100,8 @@ type Options struct {
 	// PeerConns limits the idle forwarding streams per node. Zero means 256.
 	PeerConns int
 
-	// BodyBuffer is how many bytes of a request body are buffered, so that the request can be sent
-	// again. Zero means 64 KiB.
+	// BodyBuffer is how many bytes of a request body are buffered, so that the request can be
+	// retried. Zero means 64 KiB.
 	BodyBuffer int
 	// Probe is the response to Settings.ProbePath.
 	Probe func() (ready bool, reason string)

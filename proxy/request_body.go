@@ -12,9 +12,8 @@ import (
 )
 
 // requestBody is the body of a request. It buffers the beginning of the body, so that the request
-// can be sent again. A goroutine sends the rest while the response arrives. The fields belong to
-// the goroutine of the connection. The sending goroutine may set some of them before it sends on
-// done.
+// can be retried. A goroutine sends the rest while the response arrives. The fields belong to the
+// goroutine of the connection. The sending goroutine may set some of them before it sends on done.
 type requestBody struct {
 	server *Server
 	conn   *h1.Conn
@@ -261,8 +260,8 @@ func (body *requestBody) handleEarlyResponse(attempt *attempt, refused bool) {
 	}
 }
 
-// discardRest reads and discards the rest of the body, until its end, an error, or stop. Afterwards the
-// request cannot be sent again. An error of the client is ignored: the response continues, and
+// discardRest reads and discards the rest of the body, until its end, an error, or stop. Afterwards
+// the request cannot be retried. An error of the client is ignored: the response continues, and
 // writing it will fail if the client has disconnected.
 func (body *requestBody) discardRest() {
 	body.exceedsBuffer = true

@@ -186,7 +186,7 @@ func (exchange *exchange) requestID(req *h1.Request) []byte {
 }
 
 // appendRequestID appends a generated X-Request-Id, unless the client has sent one. The id has 128
-// random bits, and stays the same when the request is sent again.
+// random bits, and stays the same when the request is retried.
 func (exchange *exchange) appendRequestID(dst []byte, req *h1.Request, edit *h1.Edit) []byte {
 	if len(req.Known(h1.FieldXRequestID)) > 0 {
 		return dst

@@ -163,9 +163,9 @@ func (w *requestWait) enterQueue() decision {
 	return decision{}
 }
 
-// pause waits before a safe request is sent again at an owner, after its connection to the app
-// broke. When an app dies, its connections break one after the other. pause reports whether the
-// request may be sent again; decideRetry limits the number of attempts.
+// pause waits before a safe request is retried at an owner, after its connection to the app broke.
+// When an app dies, its connections break one after the other. pause reports whether the request
+// may be retried; decideRetry limits the number of attempts.
 func (w *requestWait) pause(result decision) bool {
 	if result.refusal != 0 || w.exchange.safety != safeMethod || w.closing.Load() {
 		return false

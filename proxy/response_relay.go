@@ -11,7 +11,7 @@ import (
 
 // A response of known length up to maxHeldResponse bytes is buffered until it is complete, for up
 // to maxHoldTime. Most apps write header and body separately. If an app dies between the two
-// writes, the request can then still be sent again. maxHeldResponse is the size of the read buffer.
+// writes, the request can then still be retried. maxHeldResponse is the size of the read buffer.
 const (
 	maxHeldResponse = upstreamRead
 	maxHoldTime     = 25 * time.Millisecond
@@ -177,7 +177,7 @@ func (r reply) truncateResponse(attempt *attempt, readErr error) {
 	runNumber := attempt.slot.load().number
 	switch cancelCause := attempt.abort(); {
 	case cancelCause != causeNone:
-	case errors.Is(readErr, errStreamEnded) && attempt.slot.events.isResumable(runNumber): // another owner resumes the stream, so it does not count as aborted
+	case errors.Is(readErr, errStreamEnded) && attempt.slot.events.isResumable(runNumber): // another owner resumes the stream, so it is not treated as aborted
 	case errors.Is(readErr, errStreamEnded):
 		r.server.metrics.CountAborted(causeShardMoved.String(), 1)
 	case readErr != nil:

@@ -10,7 +10,7 @@ import (
 	"shardway/proxy/route"
 )
 
-// A request takes these steps:
+// A request goes through these steps:
 //
 //	client         readRequest, handleRequest
 //	router         the loop routeUntilAnswered (serveAsOwner for a forwarded request),

@@ -278,7 +278,7 @@ func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) in
 }
 
 // CancelUpstream cancels all runs on the local app, and returns their number. Requests that are
-// safe to repeat are sent again.
+// safe to repeat are retried.
 func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(causeLease, reason) }
 
 // CancelForStop is CancelUpstream for a node that stops after the time limit for running requests.
@@ -292,8 +292,7 @@ func (s *Server) cancelLocal(cancelCause cause, reason string) int {
 }
 
 // CancelForwarded cancels requests that were forwarded to node for shard s if match returns true,
-// and returns their number. Requests that are safe to repeat are sent again; the others receive
-// 502.
+// and returns their number. Requests that are safe to repeat are retried; the others receive 502.
 func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
 	n := s.conns.cancelRuns(causeOwnerLost, func(current run, node string) bool {
 		return current.kind == route.Remote && match(current.shard, node)

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// slot contains the present run of a connection. A run is the execution of one attempt. The
-// goroutine of the connection begins and finishes runs. Any goroutine may cancel the present run.
+// slot contains the current run of a connection. A run is the execution of one attempt. The
+// goroutine of the connection begins and finishes runs. Any goroutine may cancel the current run.
 //
 // Both operations change one atomic word by compare-and-swap. So a run is either finished, and its
 // upstream connection can be reused, or it is cancelled, and the goroutine that has cancelled it
@@ -118,10 +118,10 @@ func (s *slot) finish() cause {
 	}
 }
 
-// load returns the present run.
+// load returns the current run.
 func (s *slot) load() run { return decode(s.word.Load()) }
 
-// cancel cancels the present run if match returns true for it. It appends the connections that the
+// cancel cancels the current run if match returns true for it. It appends the connections that the
 // caller must close; closing may take time and must not happen while the registry is locked. If a
 // response has begun, they include the client's connection. The second result reports whether the
 // run was cancelled.

@@ -13,7 +13,7 @@ import (
 const (
 	// maxIdleAge is how long an idle connection to the app or to a node is kept.
 	maxIdleAge = time.Minute
-	// longResponse is the time after which a response that has begun counts as a stream.
+	// longResponse is the time after which a response that has begun is treated as a stream.
 	longResponse = 10 * time.Second
 	// drainIdleTimeout is how long a client connection must be idle before it is closed during a
 	// drain. Its client will probably reuse a connection that was used very recently, and a close
@@ -218,9 +218,9 @@ func (s *Server) sweepStuckStream(c *client, current run, now time.Duration) {
 }
 
 // runsAtRoute reports whether the run is at the destination to which the table routes its shard. If
-// the table contains no destination because the owner has lost its lease or is paused, the run
-// counts as there: the owner has not lost the shard. If the table contains no destination for
-// another reason, a run at another node also counts as there.
+// the table contains no destination because the owner has lost its lease or is paused, the run is
+// treated as still routed there, because the owner has not lost the shard. If the table contains no
+// destination for another reason, the same applies to a run at another node.
 func runsAtRoute(current run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
 	case route.Held:

@@ -3,7 +3,7 @@ package proxy
 import "github.com/valyala/fasthttp"
 
 // Task is a part of a request that may continue in its own goroutine after the handler has
-// returned. The request counts as running until the Task has ended. The zero Task, of a request
+// returned. The request is treated as running until the Task has ended. The zero Task, of a request
 // that this package does not run, does nothing.
 type Task struct {
 	conn *handlerConn
@@ -41,7 +41,7 @@ func (task Task) LeaseExpired() bool {
 	return true
 }
 
-// task returns a Task of the present run.
+// task returns a Task of the current run.
 func (hc *handlerConn) task() Task { return Task{hc, hc.active.slot, hc.runNumber} }
 
 // End ends the Task. It must be called once. Nothing that belongs to the request may be used after

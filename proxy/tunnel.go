@@ -65,7 +65,7 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 }
 
 // releaseBuffers releases the memory of headers that are not needed while a tunnel runs, which may
-// be for days. The request itself stays: it may be sent again for another upstream connection.
+// be for days. The request itself stays: it may be retried for another upstream connection.
 func (rr *responseRelay) releaseBuffers(attempt *attempt) {
 	attempt.conn.Response.Clear()
 	rr.req.Compact()

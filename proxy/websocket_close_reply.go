@@ -31,10 +31,10 @@ type closeReplyWait struct {
 	timer     *time.Timer
 }
 
-// awaitCloseReply calls end if the response does not arrive in time. The source of the direction from
-// must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the direction
-// is copying data, its source does not count as silent, because then the receiver is slow. end must
-// not block, and must have no effect after the relay has ended.
+// awaitCloseReply calls end if the response does not arrive in time. The source of the direction
+// from must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the
+// direction is copying data, its source is not treated as silent, because then the receiver is
+// slow. end must not block, and must have no effect after the relay has ended.
 func (relay *webSocketRelay) awaitCloseReply(source *direction, onTimeout func()) *closeReplyWait {
 	now, idleTimeout := relay.server.clock.Now(), relay.server.settings.Load().IdleTimeout
 	wait := &closeReplyWait{relay: relay, source: source, startedAt: now, latestEnd: now + idleTimeout, onTimeout: onTimeout}

@@ -14,7 +14,7 @@ func WebSocketKeyHash(key string) uint64 { return shardkey.Hash(nil, []byte(key)
 // MoveWebSockets ends the upstream connections of resumable WebSockets whose clients are connected
 // to this node. It selects the WebSockets for which match returns true, and returns their number.
 // keyHash is the WebSocketKeyHash of the key. Without gap, each WebSocket is handed over to the
-// present owner again, as if its shard had moved. With gap, its upstream connection is aborted, as
+// current owner again, as if its shard had moved. With gap, its upstream connection is aborted, as
 // if the owner had crashed; such a break counts towards maxBreaks.
 func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, keyHash uint64) bool, gap bool) int {
 	count := 0

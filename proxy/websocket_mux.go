@@ -22,8 +22,8 @@ const (
 	// streamWait is how long a WebSocket waits for a multiplexed session before it uses a
 	// connection.
 	streamWait = time.Second
-	// A relay counts as bulk if it has transferred at least bulkBytes bytes, and at least bulkRate
-	// bytes per second of its life.
+	// A relay is treated as bulk if it has transferred at least bulkBytes bytes, and at least
+	// bulkRate bytes per second of its life.
 	bulkBytes = 1 << 20
 	bulkRate  = 64 << 10
 )

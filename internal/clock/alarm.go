@@ -8,8 +8,8 @@ import (
 // alarm is the timer of a Scheduler. wait and stop may be called while another call is in
 // progress.
 type alarm interface {
-	// set makes wait return in d and replaces the earlier setting, also for a call of wait
-	// in progress. busy reports whether the process has other work to do.
+	// set makes wait return in d and replaces the previous setting, also for a call of wait in
+	// progress. busy reports whether the process has other work to do.
 	set(d time.Duration, busy bool)
 	// wait blocks until the set time and returns true, once for each setting. It returns
 	// false after stop.

@@ -28,8 +28,8 @@ const (
 // previous tick, and every MinInterval while the process is busy. The zero Scheduler is ready to
 // use and ticks while Run runs.
 type Scheduler struct {
-	// CPUTime returns the CPU time of the process. If it is nil, the process counts as busy
-	// for the Tickers of NewBusyTicker.
+	// CPUTime returns the CPU time of the process. If it is nil, the process is treated as busy for
+	// the Tickers of NewBusyTicker.
 	CPUTime func() (time.Duration, bool)
 	// UseKernelTimer selects the timer of the kernel while the process is not busy, if there is
 	// one. It must be false in a synctest bubble, whose time the kernel does not have.
@@ -112,8 +112,8 @@ func (t *Ticker) Stop() {
 	t.scheduler.tickers = slices.DeleteFunc(t.scheduler.tickers, func(other *Ticker) bool { return other == t })
 }
 
-// TickWithin schedules a Ticker of NewOnDemandTicker for the given delay from now, or for MinInterval after
-// the last tick if that is later. It replaces the earlier schedule.
+// TickWithin schedules a Ticker of NewOnDemandTicker for the given delay from now, or for
+// MinInterval after the last tick if that is later. It replaces the previous schedule.
 func (t *Ticker) TickWithin(delay time.Duration) {
 	t.scheduler.mu.Lock()
 	defer t.scheduler.mu.Unlock()
@@ -259,7 +259,7 @@ func (t *Ticker) takeIfDue(now time.Time) bool {
 	return true
 }
 
-// isBusy reports whether the process counts as busy for the Tickers of NewBusyTicker.
+// isBusy reports whether the process is treated as busy for the Tickers of NewBusyTicker.
 func (s *Scheduler) isBusy(now time.Time) bool {
 	if s.CPUTime == nil {
 		return slices.ContainsFunc(s.tickers, func(b *Ticker) bool { return b.kind == whileBusy })

@@ -28,7 +28,7 @@ func (c *Clock) Update(now time.Time) { c.nanos.Store(int64(c.At(now))) }
 // Now returns the time of the last update.
 func (c *Clock) Now() time.Duration { return time.Duration(c.nanos.Load()) }
 
-// Exact returns the present time, independently of updates.
+// Exact returns the current time, independently of updates.
 func (c *Clock) Exact() time.Duration { return time.Since(c.origin) }
 
 // At returns the time of the clock at the system time t.

@@ -5,7 +5,8 @@ import "time"
 const (
 	// checkInterval is the approximate interval between two checks of a ReleasePolicy.
 	checkInterval = 2 * time.Second
-	// maxIdlePercent is the share of one processor, in percent, up to which the process counts as idle.
+	// maxIdlePercent is the share of one processor, in percent, up to which the process is treated
+	// as idle.
 	maxIdlePercent = 10
 	// idleChecks is the number of successive idle checks before memory is released. A process that becomes
 	// busy again allocates the memory again, which takes some microseconds for each 64 KiB.

@@ -9,8 +9,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Bucket n has the upper bound 2^(n/8) seconds. A duration below the first bucket counts as zero,
-// and a duration above the last bucket counts in the last bucket.
+// Bucket n has the upper bound 2^(n/8) seconds. A duration below the first bucket is treated as
+// zero, and a duration above the last bucket counts in the last bucket.
 const (
 	schema      = 3
 	perDoubling = 1 << schema
@@ -20,7 +20,7 @@ const (
 	firstClassic, lastClassic = -12, 5
 )
 
-// zeroBelow is the upper bound of durations that count as zero: 2^-19 s.
+// zeroBelow is the upper bound of durations that are treated as zero: 2^-19 s.
 const zeroBelow = 1.0 / (1 << 19)
 
 // Histogram counts durations. Unlike prometheus.Histogram, it takes no lock and looks nothing up.

@@ -27,10 +27,10 @@ type Watcher struct {
 // ErrClosed reports that a Watcher was closed or has failed. It is permanent.
 var ErrClosed = errors.New("netpoll: watcher closed")
 
-// Watch calls ready once, as soon as conn has data, an end of stream or an error, or when the Watcher
-// fails. The goroutine of the Watcher calls ready, so ready must not block for long. It may be called
-// before Watch returns. The caller must call cancel before it reads from conn or closes it. After
-// cancel has returned, ready may still be called if the event had arrived before.
+// Watch calls ready once, as soon as conn has data, an end of stream or an error, or when the
+// Watcher fails. The goroutine of the Watcher calls ready, so ready must not block for long. It may be
+// called before Watch returns. The caller must call cancel before it reads from conn or closes it.
+// After cancel has returned, ready may still be called if the event had arrived before.
 func (w *Watcher) Watch(conn net.Conn, ready func()) (cancel func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

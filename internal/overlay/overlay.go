@@ -153,8 +153,8 @@ func (o *Overlay) TestBinary(ctx context.Context, dir, path string) (string, err
 func Number(i int) string { return strconv.Itoa(i + 1) }
 
 // Find runs the tests of a binary that match a pattern, with the bug of index i. It returns an
-// error unless one of them fails within two minutes. A test that times out has not found the bug.
-// A synctest bubble in which all goroutines are blocked panics, which counts as found.
+// error unless one of them fails within two minutes. A test that times out has not found the bug. A
+// synctest bubble in which all goroutines are blocked panics, which is treated as found.
 func Find(ctx context.Context, binary string, i int, tests string) error {
 	cmd := exec.CommandContext(ctx, binary, "-test.run="+tests, "-test.failfast", "-test.timeout=2m") //nolint:gosec // a test's own
 	cmd.Env = append(os.Environ(), Switch+"="+Number(i))

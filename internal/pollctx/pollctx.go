@@ -18,10 +18,10 @@ type polledContext struct {
 	cancel  context.CancelFunc
 }
 
-// Context returns a context that ends with parent, when cancel is called, or when Done or
-// Err is called and expired returns true. In the last case a goroutine that already waits
-// on Done is released, too. expired must be safe for concurrent use. Deriving a context
-// from the result performs the check once.
+// Context returns a context that ends with parent, when cancel is called, or when Done or Err is
+// called and expired returns true. In the last case a goroutine that already waits on Done is also
+// released. expired must be safe for concurrent use. Deriving a context from the result performs
+// the check once.
 func Context(parent context.Context, expired func() bool) (ctx context.Context, cancel context.CancelFunc) {
 	inner, cancel := context.WithCancel(parent)
 	return &polledContext{inner, expired, cancel}, cancel

@@ -36,9 +36,9 @@ func ReadTokens(path string) ([]byte, error) {
 	return b, err
 }
 
-// ReadPrivate reads a small private file, such as a secret, a token or a private key. Only
-// the owner of the file may have access to it. If root owns the file and this process runs
-// as another user, the group may read it, too.
+// ReadPrivate reads a small private file, such as a secret, a token or a private key. Only the
+// owner of the file may have access to it. If root owns the file and this process runs as another
+// user, the group may also read it.
 func ReadPrivate(path string) ([]byte, error) {
 	file, err := os.Open(path) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -66,10 +66,9 @@ func ReadPrivate(path string) ([]byte, error) {
 	return b, nil
 }
 
-// accessibleByOthers reports whether users other than the intended ones have access to a
-// file. Only the owner may have access. If root granted the file to this process, the group
-// may read it, too. Windows has no such permission bits, so the permissions of the
-// directory apply there.
+// accessibleByOthers reports whether users other than the intended ones have access to a file. Only
+// the owner may have access. If root granted the file to this process, the group may also read it.
+// Windows has no such permission bits, so the permissions of the directory apply there.
 func accessibleByOthers(mode fs.FileMode, grantedByRoot bool) bool {
 	bits := fs.FileMode(0o077)
 	if grantedByRoot {

@@ -4,8 +4,8 @@ package suggest
 
 import "strings"
 
-// Word returns the word that is closest to a misspelled one, or "" if none is close. A
-// candidate that begins with the misspelled word counts as close.
+// Word returns the word that is closest to a misspelled one, or "" if none is close. A candidate
+// that begins with the misspelled word is treated as close.
 func Word(word string, words []string) string {
 	best, bestDistance := "", max(1, len(word)/4)+1
 	for _, candidate := range words {

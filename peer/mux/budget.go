@@ -7,16 +7,16 @@ import "sync/atomic"
 // and then counts bytes. It is safe for concurrent use.
 type Budget struct {
 	limit      int32
-	parent     *Budget // counts the same usage, too; nil means none
+	parent     *Budget // also counts the same usage; nil means none
 	windowPool *Budget // bytes that the streams share; nil means that each stream has Window
 	used       atomic.Int32
 }
 
-// NewBudget returns a budget with the given limit. Its usage counts in parent, too; nil means no
-// parent.
+// NewBudget returns a budget with the given limit. Its usage is also counted in parent; nil means
+// no parent.
 func NewBudget(limit int32, parent *Budget) *Budget { return &Budget{limit: limit, parent: parent} }
 
-// acquire takes n streams or bytes. It returns false, and takes none, if a limit would be
+// acquire reserves n streams or bytes. It returns false, and reserves nothing, if a limit would be
 // exceeded.
 func (b *Budget) acquire(n int32) bool {
 	if b.used.Add(n) > b.limit || b.parent != nil && !b.parent.acquire(n) {

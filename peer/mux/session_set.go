@@ -19,7 +19,7 @@ const (
 	connectTimeout, pongTimeout = 5 * time.Second, time.Second
 	// dialInterval is the initial time between two dials of a node. maxDialInterval limits the
 	// backoff, and is the interval for a node that does not support sessions: it may be upgraded
-	// later. A session that failed earlier than maxDialInterval counts as a dial failure.
+	// later. A session that failed earlier than maxDialInterval is treated as a dial failure.
 	dialInterval, maxDialInterval = time.Second, time.Minute
 	// maxDialDoublings limits how often the dial interval doubles after failed dials, and
 	// maxBrokenDoublings after sessions that soon failed, and failed their streams with them.
@@ -45,7 +45,7 @@ type SessionSet struct {
 	destinations map[string]*destination
 	sessions     map[*Session]*destination // all sessions, including replaced ones
 	closed       bool
-	generation   int // number of Renew calls; a dial of an earlier generation is discarded
+	generation   int // number of Renew calls; a dial of an older generation is discarded
 }
 
 // destination is a node to which streams are opened. SessionSet.mu protects it.
@@ -282,7 +282,7 @@ func (ss *SessionSet) Len() int {
 }
 
 // ReceivedRecently reports whether something was received recently on a connection to a node for
-// which match returns true. A draining session counts, too: it proves the same path.
+// which match returns true. A draining session is included, because it proves the same path.
 func (ss *SessionSet) ReceivedRecently(node string, match func(conn net.Conn) bool) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

@@ -17,10 +17,10 @@ func (s *Session) enqueue(typ frameType, stream uint32, data []byte) error {
 	return nil
 }
 
-// enqueueLocked queues a control frame. A reset of a new stream is queued in order, after the
-// frame that opens the stream, because the peer treats a reset of an unknown stream as an error. A
-// reset of a WebSocket stream is queued in order, too, because the data before it is the last
-// message of a client that left.
+// enqueueLocked queues a control frame. A reset of a new stream is queued in order, after the frame
+// that opens the stream, because the peer treats a reset of an unknown stream as an error. A reset
+// of a WebSocket stream is also queued in order, because the data before it is the last message of
+// a client that left.
 func (s *Session) enqueueLocked(typ frameType, stream uint32, data []byte) {
 	switch {
 	case typ == framePing && s.pingQueued, typ == framePong && s.pongQueued:

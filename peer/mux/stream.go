@@ -72,7 +72,7 @@ func newStream(session *Session, id uint32, window int) *Stream {
 	return &Stream{session: session, id: id, window: window, recvCredit: window, sendCredit: window}
 }
 
-// SessionConn returns the connection of the session, which other streams use, too.
+// SessionConn returns the connection of the session, which other streams also use.
 func (st *Stream) SessionConn() net.Conn { return st.session.conn }
 
 // BeginMessage starts a new message: Unprocessed covers what is written from here on.

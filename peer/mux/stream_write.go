@@ -32,7 +32,7 @@ func (st *Stream) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// reserveCredit waits for send credit, and takes up to want bytes of it.
+// reserveCredit waits for send credit, and consumes up to want bytes of it.
 func (st *Stream) reserveCredit(want int) (int, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -29,7 +29,7 @@ type transport struct {
 
 	encryptingFrames atomic.Bool // conn writes the records of encrypt, not TLS replies
 
-	// mu protects the following fields. The reading goroutine uses them, too: reading may make TLS
+	// mu protects the following fields. The reading goroutine also uses them: reading may make TLS
 	// reply to the peer.
 	mu            sync.Mutex
 	records       []byte // intercepted records

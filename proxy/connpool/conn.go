@@ -43,7 +43,7 @@ type Conn struct {
 	awaitingUpgrade  bool // a resumed WebSocket awaits its upgrade response; guarded by Pool.mu
 	shard            int  // shard whose limit it counts for, or NoShard; guarded by Pool.mu
 	responseComplete bool // its response is complete; see Pool.ResponseCompleted; guarded by Pool.mu
-	longLived        bool // counts as a long-lived stream; guarded by Pool.mu
+	longLived        bool // is treated as a long-lived stream; guarded by Pool.mu
 
 	// Loop is the event loop that watches the connection; nil means none. Registration is the entry
 	// of that loop for it. Only the owner of the connection uses them.

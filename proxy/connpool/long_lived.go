@@ -2,7 +2,7 @@ package connpool
 
 import "sync/atomic"
 
-// LongLivedLimit limits the number of connections that count as long-lived.
+// LongLivedLimit limits the number of connections that are treated as long-lived.
 type LongLivedLimit struct {
 	Max  int64 // the limit; set before the first use
 	open atomic.Int64

@@ -414,10 +414,10 @@ func (p *Pool) isStale(conn *Conn) bool {
 	return conn.generation != p.mu.generation || p.isToFormerProcess(conn)
 }
 
-// adoptPeerProcess records the process that has accepted conn as the present one, even if another one
-// was reported before. It ignores a multiplexed stream, because its session may have been accepted
-// by a previous process. It returns the idle connections to previous processes; the caller must
-// discard them after it has released p.mu. The caller must hold p.mu.
+// adoptPeerProcess records the process that has accepted conn as the current one, even if another
+// one was reported before. It ignores a multiplexed stream, because its session may have been
+// accepted by a previous process. It returns the idle connections to previous processes; the caller
+// must discard them after it has released p.mu. The caller must hold p.mu.
 func (p *Pool) adoptPeerProcess(conn *Conn) (old []*Conn) {
 	if conn.Boot == 0 || conn.Mux != nil || p.mu.nonce != 0 && !p.isToFormerProcess(conn) {
 		return nil

@@ -6,11 +6,11 @@ const (
 	// initialWindow, minWindow and maxWindow are the initial, the smallest and the largest number
 	// of new connections to an app.
 	initialWindow, minWindow, maxWindow = 16, 2, 256
-	// newConnTime is how long a connection to the app counts as new, unless its first response arrives
-	// earlier. An app that responds slowly may still accept quickly.
+	// newConnTime is how long a connection to the app is treated as new, unless its first response
+	// arrives earlier. An app that responds slowly may still accept quickly.
 	newConnTime = 50 * time.Millisecond
-	// stuckDialTime is the time after which a dial counts as stuck. The kernel of the app has then
-	// probably dropped its SYN, which TCP retransmits only after a second.
+	// stuckDialTime is the time after which a dial is treated as stuck. The kernel of the app has
+	// then probably dropped its SYN, which TCP retransmits only after a second.
 	stuckDialTime = 250 * time.Millisecond
 	// maxStuckDials limits the number of stuck dials.
 	maxStuckDials = 48

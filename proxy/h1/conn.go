@@ -112,7 +112,7 @@ func (c *Conn) ReleaseEmptyBuffers() {
 	c.out.releaseEmptyBuffer()
 }
 
-// BufferSize returns the size in bytes of the buffers that the Conn has at the moment.
+// BufferSize returns the size in bytes of the buffers that the Conn currently holds.
 func (c *Conn) BufferSize() int { return len(c.in.buf) + len(c.out.buf) }
 
 // ReleaseBuffers discards all buffered bytes and returns the buffers to the pool. It must be called

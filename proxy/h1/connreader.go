@@ -251,7 +251,7 @@ func (in *connReader) interruptError(err error) error {
 	return err
 }
 
-// awaitRequest waits up to the timeout for the first byte of a request; now is the present time, as
+// awaitRequest waits up to the timeout for the first byte of a request; now is the current time, as
 // in setReadTimeoutFrom. If no data has arrived, it returns io.EOF after the client has closed its
 // side, ErrStopped after StopWaiting, and ErrParkRequested after RequestPark.
 func (in *connReader) awaitRequest(now time.Time, timeout time.Duration) error {

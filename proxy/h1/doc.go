@@ -58,5 +58,5 @@
 //     ends after them.
 //   - Fields that must not be trailers are dropped from trailers.
 //   - FIN means disconnected: a client that half-closes while its request runs
-//     counts as disconnected.
+//     is treated as disconnected.
 package h1

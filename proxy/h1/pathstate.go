@@ -10,7 +10,7 @@ const (
 	unackedAfter = deadAfter - 200*time.Millisecond
 	// minRetransmits is the minimum number of retransmissions without an acknowledgement for a dead
 	// path. minProbes is the minimum number of unanswered keepalive probes if no data is in flight.
-	// With a minimum of two, a single lost segment does not count as a failure.
+	// With a minimum of two, a single lost segment is not treated as a failure.
 	minRetransmits = 2
 	minProbes      = 2
 	// secondProbeAfter is when CheckPath triggers the second probe. The kernel sends the first

@@ -102,7 +102,7 @@ func (l *line) parseBadName(text []byte) bool {
 
 // resemblesFramingName reports whether name contains the name of a framing field when all
 // characters other than letters are ignored. A non-ASCII letter whose upper case is an ASCII letter
-// counts as that letter.
+// is treated as that letter.
 func resemblesFramingName(name []byte) bool {
 	letters := bytes.Map(func(r rune) rune {
 		if r < 'A' || r > 'Z' {

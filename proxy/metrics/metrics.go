@@ -22,7 +22,7 @@ const firstStatus, statusCount = 100, 500
 // classes are 2 to 5.
 const statusClasses = 6
 
-// RetryReason is the reason why a request was sent again.
+// RetryReason is the reason why a request was retried.
 type RetryReason uint8
 
 // Reasons for sending a request again.
@@ -70,7 +70,7 @@ type Metrics struct {
 	Tunnels            atomic.Int64
 	MuxStreams         atomic.Uint64
 	EventLoopRequests  atomic.Uint64
-	ResumableStreams   atomic.Int64 // resumable event streams at the moment
+	ResumableStreams   atomic.Int64 // open resumable event streams
 	Resumptions        [resumeOutcomes]atomic.Uint64
 	// The following fields count resumable WebSockets at their ingress.
 	RelayStarts [wsession.RelayStartCount]atomic.Uint64

@@ -10,7 +10,7 @@ const (
 	maxSaved = 1000 * perRetry
 )
 
-// Budget limits how often requests that may have reached an app are sent again. A request that was
+// Budget limits how often requests that may have reached an app are retried. A request that was
 // never sent needs no budget. Fill must be called first.
 type Budget struct {
 	saved atomic.Int64

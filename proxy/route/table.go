@@ -26,10 +26,10 @@ type TableSpec struct {
 	// Keys is the active key configuration of the cluster. nil means that the settings define it.
 	Keys *shardkey.Keys
 	// KeysSince is the epoch of the committed map with which Keys became active. The keys of
-	// requests that were forwarded by an earlier map were found with another configuration.
+	// requests that were forwarded by an older map were found with another configuration.
 	KeysSince uint64
 	// Route returns the route of a shard. NewTable calls it once for each shard, in order. A route
-	// of an unknown kind counts as held, like an orphaned shard.
+	// of an unknown kind is treated as held, like an orphaned shard.
 	Route func(s shardmap.Shard) Route
 }
 

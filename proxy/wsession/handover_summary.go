@@ -31,7 +31,7 @@ type HandoverSummary struct {
 	mu                    sync.Mutex
 	totals                Handover
 	shards                map[shardmap.Shard]struct{}
-	disconnected          int       // WebSockets that have no upstream connection at the moment
+	disconnected          int       // WebSockets that currently have no upstream connection
 	firstEvent, lastEvent time.Time // first and last event of the summary
 }
 

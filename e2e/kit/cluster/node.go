@@ -103,7 +103,7 @@ func (n *Node) Start(tb testing.TB, flags ...string) {
 
 func (n *Node) logFile() string { return filepath.Join(n.cluster.dir, "node-"+n.ID+".log") }
 
-// Running reports whether the process has not ended. A paused process counts as running.
+// Running reports whether the process has not ended. A paused process is treated as running.
 func (n *Node) Running() bool { return n.process != nil && n.process.Running() }
 
 // Process returns the current process, or the last one if the node does not run.

@@ -144,7 +144,7 @@ func (c *Cluster) Follower(tb testing.TB) *Node {
 	return c.Others(c.Leader(tb))[0]
 }
 
-// Sum returns the sum of a metric over nodes. A node without the metric counts as zero.
+// Sum returns the sum of a metric over nodes. A node without the metric is treated as zero.
 func (c *Cluster) Sum(tb testing.TB, nodes []*Node, name string, labels ...string) float64 {
 	tb.Helper()
 	sum := 0.0

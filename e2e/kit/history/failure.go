@@ -365,7 +365,7 @@ func (c *checker) countOwnerFailures(resp *Response) int {
 func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may have run") }
 
 // timedOutWaiting reports whether the request failed because it had waited for the whole queue
-// timeout: it waited and was rejected, or it is a safe request that waited to be sent again.
+// timeout: it waited and was rejected, or it is a safe request that waited for a retry.
 func (c *checker) timedOutWaiting(resp *Response) bool {
 	switch {
 	case resp.Done()-resp.lastAttempt().Sent < c.rules.shortestByAnyClock(c.rules.QueueWait):

@@ -45,7 +45,7 @@ func (s *shardChecker) check() {
 	}
 }
 
-// checkStale reports a run that began under an older epoch than an earlier run, unless a fault
+// checkStale reports a run that began under an older epoch than a previous run, unless a fault
 // excuses it. newest is the run with the newest epoch before it.
 func (s *shardChecker) checkStale(run, newest Run) {
 	if s.takenOverAt(run) < run.Start && s.countExcuse(s.findOverlapExcuse(run), run) {

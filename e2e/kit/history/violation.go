@@ -32,7 +32,7 @@ const (
 	TwoOwners
 	// SharedEpoch means that two nodes ran a shard under one ownership epoch.
 	SharedEpoch
-	// StaleEpoch means that a run began under an older ownership epoch than an earlier run.
+	// StaleEpoch means that a run began under an older ownership epoch than a previous run.
 	StaleEpoch
 	// BadHeader means that the Shardway headers of a run are missing, or contradict the key,
 	// the method or the node.
