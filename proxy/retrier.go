@@ -36,9 +36,7 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 	}
 	cancelCause := attempt.abort()
 	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
-	// Unsolicited data only means that a pooled connection had already been closed, which is not a
-	// retry.
-	if !errors.Is(err, h1.ErrUnsolicitedData) {
+	if !errors.Is(err, h1.ErrUnsolicitedData) { // a pooled connection that was already closed is not a retry
 		retry.server.metrics.Retries[metrics.RetryUnsent].Add(1)
 	}
 	switch {
