@@ -215,8 +215,16 @@ func (s *storm) check() {
 	}
 }
 
-// whole reports whether all nodes are up and serve.
-func (s *storm) whole() bool { return s.up() && s.settled(s.owners()...) }
+// whole reports whether all nodes are up and serve, and every disk works. A node with a broken disk seems to be well until its next
+// write.
+func (s *storm) whole() bool {
+	for _, name := range s.names {
+		if s.all[name].disk.broken.Load() {
+			return false
+		}
+	}
+	return s.up() && s.settled(s.owners()...)
+}
 
 // up reports whether all nodes are running, ready, and vote as they should, in the view of every node: a leader counts a vote that it has
 // only begun to add, and that vote is lost if the leader ends.
