@@ -45,7 +45,7 @@ const (
 // have to wait, and a slow handshake with the other node.
 //
 // The clients also wait for their WebSockets. Therefore all sessions must be resumed within
-// TimeLimit. While this node is behind that schedule, it does not reduce the limit on overload.
+// TimeLimit. While this node is late, it does not reduce the limit on overload.
 type ReconnectPacer struct {
 	// The following fields must be set before the first call of a method.
 
