@@ -19,13 +19,11 @@ func Overlay(root, dir string) (string, error) {
 	for _, edit := range []overlay.Edit{
 		{Decl: "ack.MinFormatVersion", Old: "	MaxFormatVersion FormatVersion = 2\n", New: "	MaxFormatVersion FormatVersion = 3\n"},
 		{
-			Decl: "ack.newWriter", Old: "func newWriter(version FormatVersion) writer { return writer{buf: []byte{byte(max(version, MinFormatVersion))}} }\n",
-			New: `func newWriter(version FormatVersion) writer {
-	if version == 3 {
+			Decl: "ack.newWriter", Old: "\treturn writer{buf: []byte{byte(max(version, MinFormatVersion))}}\n",
+			New: `	if version == 3 {
 		return writer{buf: []byte{3, 'L'}}
 	}
 	return writer{buf: []byte{byte(max(version, MinFormatVersion))}}
-}
 `,
 		},
 		{Decl: "ack.reader.formatVersion", Old: "		r.err, r.buf = err, nil\n	}\n", New: `		r.err, r.buf = err, nil
