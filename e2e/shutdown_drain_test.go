@@ -80,7 +80,7 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 	if s, err := first.Status(t.Context()); err != nil || s.State != "draining" {
 		t.Errorf("%s, that leaves, is %q: %v", first.ID, s.State, err)
 	}
-	if out, code := shardway(t, "policy", "--admin", second.Admin); code != 0 || !strings.Contains(out, "nothing is asked") {
+	if out, code := shardway(t, "policy", "--admin", second.Admin); code != 0 || !strings.Contains(out, "no operator action") {
 		t.Errorf("policy: exit %d, %s", code, out)
 	}
 	second.RecordDrain()
