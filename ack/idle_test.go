@@ -25,7 +25,6 @@ type dueStage struct {
 	seen       *ack.State
 	mute       bool // heartbeats to the leader get lost
 	bMute      bool // b sends nothing
-	bEager     bool // b always sends heartbeats, so that grants to a are based on recent echoes
 	silent     time.Duration
 }
 
@@ -59,9 +58,6 @@ func (d *dueStage) pass(long time.Duration, enough func() bool) {
 			d.sent = append(d.sent, d.now)
 		}
 		from := len(d.inbox)
-		if d.bEager {
-			d.b.agent.HeartbeatNow()
-		}
 		if d.b.follow(); d.bMute {
 			d.inbox = d.inbox[:from]
 		}
@@ -145,11 +141,10 @@ func TestAgentWithRequestsPollsBetweenHeartbeats(t *testing.T) {
 	}
 }
 
-// HeartbeatEarly sends the heartbeat early by at most half of the interval and at most the
+// AdvanceHeartbeat sends the heartbeat early by at most half of the interval and at most the
 // given time. The next one follows a full interval later.
-func TestHeartbeatEarlyByHalfAnIntervalAtMost(t *testing.T) {
+func TestHeartbeatIsEarlyByHalfAnIntervalAtMost(t *testing.T) {
 	d := newDue(t)
-	d.bEager = true
 	for _, c := range []struct {
 		left, most time.Duration // until the next one is due
 		early      bool

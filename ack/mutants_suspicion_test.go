@@ -42,9 +42,13 @@ func mutantsOfSuspicion() []mutant {
 			edits: in("ack/election.Suspicion.precedes", "	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && strings", "	return !PLANTED && log.isNewerThan(s.ownReport.Log) || (PLANTED || log == s.ownReport.Log) && strings"),
 		},
 		{
+			name: "leases: no voter confirms the response to its heartbeat", mix: missed, caught: "suspicion",
+			edits: in("ack/agent.Agent.HandleAnswer", "} else if !a.confirmed &&", "} else if !PLANTED && !a.confirmed &&"),
+		},
+		{
 			name: "why 22: a node that has its lease sends no burst, and no voter confirms responses", mix: missed, caught: "suspicion",
 			edits: both(in("ack/agent.Agent.HandleAnswer", "a.burstCount < minBurst ||", "!PLANTED && a.burstCount < minBurst ||"),
-				in("ack/agent.Agent.HandleAnswer", "} else if !a.confirmed &&", "} else if !PLANTED && !a.confirmed &&")),
+				in("ack/agent.Agent.HandleAnswer", "&& a.options.ConfirmsAnswers != nil {", "&& !PLANTED && a.options.ConfirmsAnswers != nil {")),
 		},
 	}
 }
@@ -60,6 +64,7 @@ func pointsOfSuspicion() []point {
 		planted("a voter that was stopped does not miss the leader yet", "suspicion: a voter that was stopped misses its leader"),
 		planted("a leader that has not answered yet is not missed", "suspicion: a leader that has not answered yet is missed"),
 		{of: "why 21", clause: "a leader is missed early enough for leases to continue", planted: []string{"suspicion: a leader is missed only when its leases have almost ended"}},
+		{of: "leases", clause: "a voter that follows the leader confirms each response", planted: []string{"leases: no voter confirms the response to its heartbeat"}},
 		{of: "why 22", clause: "each node sends a new leader several heartbeats", planted: []string{"why 22: a node that has its lease sends no burst, and no voter confirms responses"}},
 		planted("voters campaign one after the other", "suspicion: all voters that miss the leader campaign at once"),
 		planted("first the voter with the newest log", "suspicion: voters campaign in the order of ids alone"),

@@ -14,50 +14,50 @@ import (
 // coverage counts what occurred in schedules. A full run must have met all of it, otherwise it
 // proves less than it seems.
 type coverage struct {
-	schedules                                             int
-	steps, faults                                         spreadOf
-	lost, repeated, delayed, stalled                      int
-	elections, openElections, openLeads                   int
-	crashes, wipes, pauses, pausedWrites                  int
-	partitions, oneWays, bridges, noLogs                  int
-	oldStarts, installs, openRestores                     int
-	snapshots, reconfigured                               int
-	commits, voids, voidCommits, lateSubmits              int
-	failedSubmits, leases, requests                       int
-	lateBarriers, failedBarriers                          int
-	cuts, cutDrains, damped                               int
-	refusedBoots, refusedDuplicates                       int
-	retimed, tooSoon, rekeyed                             int
-	forged, forgedTakeovers, removed                      int
-	excusedAdmits, excusedForged                          int
-	excusedStops, extremeClocks                           int
-	rivals, undecided, secondVotes                        int
-	blackouts, torn, waited, cutOffs                      int
-	slowWrites, hungWrites, failedWrites                  int
-	inherited, inheritedConfs                             int
-	lostEntries, lostConfs                                int
-	trails, skips, lateLeaders                            int
-	demoted, expelled, leftLeaders, removedDead           int
-	bootstraps, lateBootstraps, failedBootstraps          int
-	retimedElections, retimedHalves                       int
-	amends, amended, pausesOver                           int
-	quarantined, quarantinesOver                          int
-	emptied, gradualDrainsOver, idles, wentIdle           int
-	staged, deferred, stagedIdle, freed                   int
-	pausedCluster                                         int
-	twins                                                 [2]int
-	rollbacks, excusedCopies, forgedNames                 int
-	stuck                                                 [8]int
-	cutCalls, refusedCalls, hungCalls                     int
-	keptSafe, relocated, unrelocated, reported, unable    int
-	foundOpen                                             int
-	staleCalls, absentShards, appRestarts, asked          int
-	restarts, restartEntries, movedBeside, without        int
-	exact, passedOn, givenBack, undelivered               int
-	kept, keptNothing, exactInPlace                       int
-	flaps, panics                                         int
-	suspicions, suspicionCampaigns, hangs, splits, lapses int
-	rounds, drops, takeovers, stepDowns, calls            map[string]int
+	schedules                                          int
+	steps, faults                                      spreadOf
+	lost, repeated, delayed, stalled                   int
+	elections, openElections, openLeads                int
+	crashes, wipes, pauses, pausedWrites               int
+	partitions, oneWays, bridges, noLogs               int
+	oldStarts, installs, openRestores                  int
+	snapshots, reconfigured                            int
+	commits, voids, voidCommits, lateSubmits           int
+	failedSubmits, leases, requests                    int
+	lateBarriers, failedBarriers                       int
+	cuts, cutDrains, damped                            int
+	refusedBoots, refusedDuplicates                    int
+	retimed, tooSoon, rekeyed                          int
+	forged, forgedTakeovers, removed                   int
+	excusedAdmits, excusedForged                       int
+	excusedStops, extremeClocks                        int
+	rivals, undecided, secondVotes                     int
+	blackouts, torn, waited, cutOffs                   int
+	slowWrites, hungWrites, failedWrites               int
+	inherited, inheritedConfs                          int
+	lostEntries, lostConfs                             int
+	trails, skips, lateLeaders                         int
+	demoted, expelled, leftLeaders, removedDead        int
+	bootstraps, lateBootstraps, failedBootstraps       int
+	retimedElections, retimedHalves                    int
+	amends, amended, pausesOver                        int
+	quarantined, quarantinesOver                       int
+	emptied, gradualDrainsOver, idles, wentIdle        int
+	staged, deferred, stagedIdle, freed                int
+	pausedCluster                                      int
+	twins                                              [2]int
+	rollbacks, excusedCopies, forgedNames              int
+	stuck                                              [8]int
+	cutCalls, refusedCalls, hungCalls                  int
+	keptSafe, relocated, unrelocated, reported, unable int
+	foundOpen                                          int
+	staleCalls, absentShards, appRestarts, asked       int
+	restarts, restartEntries, movedBeside, without     int
+	exact, passedOn, givenBack, undelivered            int
+	kept, keptNothing, exactInPlace                    int
+	flaps, panics                                      int
+	suspicions, suspicionCampaigns, hangs, splits      int
+	rounds, drops, takeovers, stepDowns, calls         map[string]int
 	returnsCoverage
 }
 
@@ -247,7 +247,6 @@ func (c *coverage) counters() []counter {
 		{"voters asked whether they miss their leader", &c.suspicions, false},
 		{"candidates that miss their leader", &c.suspicionCampaigns, false},
 		{"leaders that hung in a healthy cluster", &c.hangs, false},
-		{lapsed, &c.lapses, true},
 	}
 }
 
@@ -293,15 +292,13 @@ func (c *coverage) String() string {
 const (
 	// split is the figure of an excuse: it is bounded (see TestSimulation), and may be zero.
 	split = "excused: no leader elected in time, two candidates"
-	// lapsed may be zero, because a confirmed lease usually outlasts the election.
-	lapsed = "leases that ended briefly because of that"
 )
 
 // missing returns what never occurred, rare figures only if all is set.
 func (c *coverage) missing(all bool) []string {
 	var out []string
 	for _, f := range c.figures() {
-		if f.n == 0 && (all || !f.rare) && f.name != split && f.name != lapsed {
+		if f.n == 0 && (all || !f.rare) && f.name != split {
 			out = append(out, f.name)
 		}
 	}

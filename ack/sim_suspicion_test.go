@@ -297,28 +297,20 @@ func (w *world) canLoseLeader(l *host) bool {
 	return !slices.ContainsFunc(c.voters, func(s string) bool { return w.byServer(s) == nil })
 }
 
-// lapses is for how long a node may be without a lease because its leader hangs: clocks
-// that differ by all they may, and messages that take long, may take all the time there is.
-const lapses = 50 * time.Millisecond
-
 // leaseIsOld reports whether the lease of the host was not renewed recently.
 func (h *host) leaseIsOld() bool {
 	p := h.proc
 	return p.unansweredFor() > 20*time.Millisecond || !h.gateway && p.until-p.clock() < h.w.truth.Timing().Lease/2
 }
 
-// checkLapse checks a lease that has ended while only the leader hangs.
+// checkLapse fails if a lease ends while only the leader hangs: confirmed leases last until the next
+// leader grants new ones.
 func (w *world) checkLapse(p *proc) {
 	l := w.hung
 	if l == nil || l == p.h || p.h.gateway {
 		return
 	}
-	w.cover.lapses++
-	w.after(lapses, p, func() {
-		if w.hung == l && p.until == 0 {
-			w.fail("suspicion: %s has had no lease for %v because %s hangs", p.h.id, lapses, l.id)
-		}
-	})
+	w.fail("suspicion: the lease of %s has ended because %s hangs", p.h.id, l.id)
 }
 
 // faultDoze stops all processes for a while at once, like a suspended machine.

@@ -152,7 +152,7 @@ func (s *stage) start(ids ...shardmap.NodeID) {
 			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway, Zone: a.zone,
 			Gate: gate{s, a}, RaftTerm: func() uint64 { return a.term }, SendHeartbeat: func(hb ack.Heartbeat) { s.send(a, hb) },
 			RaiseBoot:       func(known uint64) (uint64, bool) { return known + 1, true },
-			ConfirmsAnswers: func() bool { return a.follows != a.id },
+			ConfirmsAnswers: func() bool { return !a.gateway && a.follows != a.id },
 		}, s.now)
 		s.notef("%s starts, boot %d", id, a.boot)
 	}

@@ -99,7 +99,7 @@ type processPause struct{ at, lasted time.Duration }
 
 var _ ackagent.Gate = (*agent)(nil)
 
-// maxEarlyHeartbeat is how much a heartbeat may be early to be sent together with those of other nodes.
+// maxEarlyHeartbeat is how much earlier than due a heartbeat may be sent, together with a Raft heartbeat.
 const maxEarlyHeartbeat = 50 * time.Millisecond
 
 // run handles all inputs of the agent until ctx ends. Then it ends the lease and waits for hooks.

@@ -258,7 +258,8 @@ func (n *Node) leaderOptions() leaderloop.Options {
 			},
 			MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter,
 		},
-		IdleShards: n.idleTracker.Answer, IdleInStage: n.idleTracker.AnswerStage, AdoptCluster: n.announcer.adoptFromLog,
+		OnRaftHeartbeats: func() { chanutil.Notify(n.agent.heartbeatIfNearlyDue) },
+		IdleShards:       n.idleTracker.Answer, IdleInStage: n.idleTracker.AnswerStage, AdoptCluster: n.announcer.adoptFromLog,
 		Events: n.events, Changes: n.changes, Log: n.log,
 		Metrics: leaderloop.Metrics{Proposals: n.metrics.mapChanges, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, CommitSeconds: n.metrics.commits},
 	}
