@@ -211,7 +211,7 @@ func TestRepeatedAnswerIsConfirmedOnce(t *testing.T) {
 }
 
 // While every voter confirms the answers, a lease counts from an answer of the last interval,
-// whatever the phases of the voters are. Without confirmations it counts from an earlier answer, if
+// regardless of the phases of the voters. Without confirmations it counts from an earlier answer, if
 // the other voter sends just after this one.
 func TestConfirmedLeaseIsAtMostOneIntervalOld(t *testing.T) {
 	for phase := time.Duration(0); phase < 100*ms; phase += 10 * ms {

@@ -11,8 +11,8 @@ import (
 // Two processes under one node's id: on a disk of its own, as when a node is started
 // under a name that is taken, or on a copy of the disk.
 //
-// Two processes with separate disks are judged like two nodes. Two copies are judged by that one of
-// them is refused, and by what others do. Raft takes part in the first only: the leader puts the
+// Two processes with separate disks are judged like two nodes. For two copies, the check requires
+// that one of them is refused, and checks the other nodes. Raft takes part in the first only: the leader puts the
 // new disk in the place of the old one once that is not heard any more. The streams of a copy are
 // refused by package node/diskhistory, which is not in this model; its heartbeats come all the
 // same.

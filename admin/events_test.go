@@ -246,7 +246,7 @@ func TestStreamEndsWhenAccessChanges(t *testing.T) {
 }
 
 // A waiting request for a list ends like a stream when access changes: a token that was replaced
-// meanwhile gets no events.
+// in the meantime gets no events.
 func TestWaitingListEndsWhenAccessChanges(t *testing.T) {
 	runWithEvents(t, []string{"n1"}, func(x telling) {
 		x.s.SetAccess(auth.Access{Read: tokens(t, readToken)})

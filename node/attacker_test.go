@@ -140,7 +140,7 @@ func (v *vault) byHand(name string, l secret.List) {
 	}
 }
 
-// serving lets time pass, and fails if the lease of one of these nodes expires meanwhile.
+// serving lets time pass, and fails if the lease of one of these nodes expires in the meantime.
 func (w *world) serving(d time.Duration, names ...string) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {

@@ -170,7 +170,7 @@ func TestCrashReportsIncludeTheirAge(t *testing.T) {
 	})
 }
 
-// No connection to a process is used once the node knows of its successor. Once, a GET was sent on a remaining connection to a process that
+// No connection to a process is used once the node has detected its successor. Once, a GET was sent on a remaining connection to a process that
 // had ended unnoticed, and this counted as the first process that the request had crashed. The next process ran the GET and was killed,
 // which counted as the second: the GET was given up.
 func TestConnectionsToAnEarlierProcessCarryNothing(t *testing.T) {

@@ -51,7 +51,7 @@ func TestUnwritableDiskRecordsStopNoNode(t *testing.T) {
 }
 
 // A node that cannot open its records of other disks at its start reads them as soon as it can. Once, it neither read nor wrote them until
-// its next start: what it learned meanwhile was lost, and what it had known did not count.
+// its next start: what it learned in the meantime was lost, and what it had known did not count.
 func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)

@@ -56,7 +56,7 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 		if later := grant(); later != cutBy+100*time.Millisecond {
 			t.Fatal("a lease was not renewed")
 		}
-		clock.Advance(cutBy - clock.Precise()) // the process is stopped: no goroutine reads the clock meanwhile
+		clock.Advance(cutBy - clock.Precise()) // the process is stopped: no goroutine reads the clock in the meantime
 		if a.router.IsAbortOverdue() {
 			t.Error("it is over by a lease that was renewed")
 		}

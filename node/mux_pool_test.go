@@ -79,7 +79,7 @@ func gatedApp(w *world, p *process) (asked *atomic.Int32, answer chan struct{}) 
 	return asked, answer
 }
 
-// A stopping node finishes the requests of its mux streams, and serves requests that meanwhile arrive by connections or mux streams. At its
+// A stopping node finishes the requests of its mux streams, and serves requests that in the meantime arrive by connections or mux streams. At its
 // end it sends the number of the last stream: sessions end with their streams, and none breaks.
 func TestStoppingNodeFinishesRequestsOfMuxStreams(t *testing.T) {
 	three(t, func(w *world) {

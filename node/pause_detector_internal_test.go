@@ -18,7 +18,7 @@ import (
 
 // A late turn of a busy process is no pause. Once, with 3 000 clients at one node, the agent's turn was sometimes late by more than a
 // quarter of the lease. This counted as a pause: the lease was void, although it was valid for hundreds of milliseconds more, and all
-// requests waited for the next one. The processor time that the process has used meanwhile distinguishes the two cases.
+// requests waited for the next one. The processor time that the process has used in the meantime distinguishes the two cases.
 func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 	timing := ack.DefaultTiming()
 	late := timing.Lease/4 + 5*time.Millisecond

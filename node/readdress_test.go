@@ -52,7 +52,7 @@ func TestKilledNodeIsMetAtAnotherAddress(t *testing.T) {
 	}
 }
 
-// Gossip that considers a node dead keeps its address for 5 s more. Meanwhile the claims of the node are checked at intervals, not in a
+// Gossip that considers a node dead keeps its address for 5 s more. In the meantime, the claims of the node are checked at intervals, not in a
 // loop.
 func TestClaimsOfAFailedNodeAreCheckedNowAndThen(t *testing.T) {
 	t.Parallel()

@@ -274,7 +274,7 @@ func (s *storm) wipeDisk(p *process) {
 	delete(s.old, p.name) // the cluster has removed that disk for good, and this one was empty
 }
 
-// oldDisk restarts a node with an earlier copy of its disk. The node ends, and returns with an empty disk. One disk is missing meanwhile,
+// oldDisk restarts a node with an earlier copy of its disk. The node ends, and returns with an empty disk. One disk is missing in the meantime,
 // so no other fault is injected.
 func (s *storm) oldDisk(p *process) {
 	old := s.old[p.name]

@@ -44,7 +44,7 @@ func TestOneSlowWriteAtTheElectionDoesNotWedge(t *testing.T) {
 }
 
 // A cluster is founded although its disks are slow, as on machines that have just started; the founder is a lone voter. Every node responds
-// to /readyz meanwhile. Once, the founder held a lock during its first writes, and /readyz waited for them (in this test forever, because
+// to /readyz in the meantime. Once, the founder held a lock during its first writes, and /readyz waited for them (in this test forever, because
 // no time passes then).
 func TestClusterWithSlowDisksIsBorn(t *testing.T) {
 	t.Parallel()

@@ -259,7 +259,7 @@ func (p *process) freeze() {
 	p.clock.freeze()
 }
 
-// wakes is the time that a continued process needs to receive what was sent meanwhile. By then it accepts the connections that wait at its
+// wakes is the time that a continued process needs to receive what was sent in the meantime. By then it accepts the connections that wait at its
 // listeners, as a real process does when it closes them.
 const wakes = time.Millisecond
 

@@ -26,7 +26,7 @@ func (state *requestState) sendsChecked() bool {
 }
 
 // acquireConn returns an idle connection, or waits for the next connection that is returned or
-// dialed. If it returns nil, the decision says how the request continues.
+// dialed. If it returns nil, the decision determines how the request continues.
 func (w *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decision) {
 	fresh, maxInflight := w.mustBeFresh(), w.maxInflight(pool)
 	newOnly := w.exchange.triesOnReusedConns >= maxReusedTries

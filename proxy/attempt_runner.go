@@ -43,7 +43,7 @@ func (runner *attemptRunner) runAttempt(attempt *attempt) decision {
 }
 
 // sendRequest sends the request. The zero decision means that it was sent. After an error, the
-// attempt has ended, and the decision says how the request continues.
+// attempt has ended, and the decision determines how the request continues.
 func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 	runner.exchange.lastRoute = attempt.route.Kind
 	attempt.bodyOnDemand = attempt.route.Kind == route.Remote && !runner.body.isFullyBuffered()

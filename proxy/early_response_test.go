@@ -61,7 +61,7 @@ func TestEarlyResponseDoesNotWaitForRequestBody(t *testing.T) {
 	}
 }
 
-// A response after the complete body keeps the upstream and the client connection, whatever the order
+// A response after the complete body keeps the upstream and the client connection, regardless of the order
 // in which the two goroutines are scheduled.
 func TestResponseToCompleteBodyKeepsConn(t *testing.T) {
 	for way, start := range ways() {

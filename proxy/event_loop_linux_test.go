@@ -439,7 +439,7 @@ func TestEventLoopUsesPresentTable(t *testing.T) {
 }
 
 // Additional event loops take over their share of the connections, and loops that end give theirs
-// back. All requests are answered meanwhile.
+// back. All requests are answered in the meantime.
 func TestConnsAreBalancedAmongEventLoops(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))

@@ -54,7 +54,7 @@ func TestEachLimitHasItsResponse(t *testing.T) {
 }
 
 // A client that keeps sending after rejected headers gets the response nevertheless: its data is
-// discarded, for as long as the tests of CloseLinger in h1 show. Other clients are served meanwhile.
+// discarded, for as long as the tests of CloseLinger in h1 show. Other clients are served in the meantime.
 func TestHeaderFloodsAreRejected(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	for _, line := range []string{"A: " + strings.Repeat("a", 1000) + "\r\n", "A:\r\n"} {

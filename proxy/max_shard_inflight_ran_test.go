@@ -26,7 +26,7 @@ func (c peerDials) Dial(ctx context.Context, node string) (net.Conn, error) {
 }
 
 // A PUT whose connection has broken gets the response that it may have run. Once, it got the response
-// that it has not run, if other requests waited for the limit of its shard meanwhile.
+// that it has not run, if other requests waited for the limit of its shard in the meantime.
 func TestRequestThatMayHaveRunIsNotReportedAsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

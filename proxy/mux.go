@@ -44,7 +44,7 @@ func (router *router) fitsStream() bool {
 }
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to
-// get a stream. If it returns nil, the decision says how the request continues.
+// get a stream. If it returns nil, the decision determines how the request continues.
 func (router *router) acquirePeerConn(pool *connpool.Pool, useStream bool) (conn *connpool.Conn, result decision) {
 	switch {
 	case router.exchange.avoidStreams:

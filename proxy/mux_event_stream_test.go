@@ -83,8 +83,8 @@ func (n *node) breakable() (breaks func()) {
 	return breaks
 }
 
-// A resumed stream uses a connection of its own at its next owner, whatever the last response of its
-// path was, because its next upstream connection is as long as the one before.
+// A resumed stream uses a connection of its own at its next owner, regardless of the last response for
+// its path, because its next upstream connection is as long as the one before.
 func TestResumedStreamUsesOwnConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStreams(t, false)

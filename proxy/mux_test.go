@@ -19,7 +19,7 @@ import (
 )
 
 // OpenStream opens a stream if the other node accepts mux sessions. It waits for the first session and
-// for the answer to a ping, unless the test is about the behavior of a node meanwhile.
+// for the answer to a ping, unless the test is about the behavior of a node in the meantime.
 func (n *node) OpenStream(id string) net.Conn {
 	s := n.muxSessions.Load()
 	if s == nil {
@@ -378,7 +378,7 @@ func TestDisconnectEndsOwnStreamOnly(t *testing.T) {
 }
 
 // A response on a stream that ends early is visibly truncated at the client, whatever happens to the
-// session meanwhile.
+// session in the meantime.
 func TestTruncatedStreamResponseStaysTruncated(t *testing.T) {
 	app := rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		if _, err := readHead(r); err == nil {

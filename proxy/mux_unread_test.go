@@ -82,7 +82,7 @@ func splice(conn net.Conn, addr string) {
 	_, _ = io.Copy(conn, on)
 }
 
-// A request that a stopping node has not processed is retried, whatever its method, and runs once.
+// A request that a stopping node has not processed is retried, regardless of its method, and runs once.
 func TestUnreadRequestIsRetriedWhateverItsMethod(t *testing.T) {
 	for _, method := range []string{"GET", "POST"} {
 		t.Run(method, func(t *testing.T) {

@@ -25,7 +25,7 @@ type retrier struct {
 }
 
 // handleUnsent ends an attempt whose request was not sent, or was sent but not read by the peer.
-// Such a request can be retried whatever its method is, because it cannot have run.
+// Such a request can be retried regardless of its method, because it cannot have run.
 func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 	retry.disconnect.disarm()
 	retry.exchange.markNotDelivered()

@@ -135,8 +135,8 @@ func heap() uint64 {
 
 const mebibyte = 1 << 20
 
-// A receiver that does not read blocks the sender. The proxy buffers a limited amount, whatever the
-// socket buffers of the system hold.
+// A receiver that does not read blocks the sender. The proxy buffers a limited amount, independent of the
+// socket buffers of the system.
 func TestBackPressure(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way+" answer", func(t *testing.T) {

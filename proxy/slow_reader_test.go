@@ -37,7 +37,7 @@ func endless(written *atomic.Int64) func(net.Conn, *bufio.Reader) {
 }
 
 // Clients that request large responses and do not read them block the app. Each uses up to two buffers
-// at every node on the path, whatever the response, so --max-conns limits the total. A connection has
+// at every node on the path, regardless of the response, so --max-conns limits the total. A connection has
 // both at the moment when a larger buffer replaces the header buffer.
 func TestSlowReadersKeepTwoBuffersEach(t *testing.T) {
 	const readers, most, head = 6, 2 * 32 << 10, 8 << 10

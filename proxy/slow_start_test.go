@@ -60,7 +60,7 @@ func TestNewConnsToAppAreLimited(t *testing.T) {
 }
 
 // A stuck dial was dropped by the kernel, which retries after a second. Other dials continue
-// meanwhile, fewer at a time, and always with a limit.
+// in the meantime, fewer at a time, and always with a limit.
 func TestStuckDialsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := make(chan struct{})

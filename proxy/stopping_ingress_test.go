@@ -257,7 +257,7 @@ func TestStoppingNodeFinishesAllButLongPolls(t *testing.T) {
 	}
 }
 
-// A request whose body still arrives is not a long poll, whatever its method, because the app cannot
+// A request whose body still arrives is not a long poll, regardless of its method, because the app cannot
 // respond yet.
 func TestStoppingNodeFinishesBodiesOfSafeMethods(t *testing.T) {
 	half := strings.Repeat("a", 150000)

@@ -93,7 +93,7 @@ func TestFullAppIsHandedOver(t *testing.T) {
 	})
 }
 
-// An owner that hands a WebSocket over on its own detects that the client's node crashes meanwhile.
+// An owner that hands a WebSocket over on its own detects that the client's node crashes in the meantime.
 // Once, it did not detect that if the app ignored the Close frame, and the shard waited for
 // drain-timeout.
 func TestOwnerDetectsLostIngress(t *testing.T) {

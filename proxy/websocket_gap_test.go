@@ -349,7 +349,7 @@ func TestLeavingNodeClosesItsClients(t *testing.T) {
 }
 
 // An owner that learns of a move hands its WebSockets over even if the client's node has not learned
-// of the move. Messages that the client sends meanwhile may be lost, so the next app instance learns
+// of the move. Messages that the client sends in the meantime may be lost, so the next app instance learns
 // of a gap.
 func TestOwnerHandsOverWithoutIngress(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {

@@ -75,7 +75,7 @@ func TestIdleWebSocketsKeepNoDeepStack(t *testing.T) {
 			until(t, "nobody stands in the flow, and all buffers are given back", func() bool {
 				stacks := make([]byte, 64<<20)
 				stacks = stacks[:runtime.Stack(stacks, true)]
-				return !strings.Contains(string(stacks), "(*client).exchange(") && front.lent.Load() == 0 && owner.lent.Load() == 0
+				return !strings.Contains(string(stacks), "(*client).handleRequest(") && front.lent.Load() == 0 && owner.lent.Load() == 0
 			})
 			after := settled()
 			kib := func(after, before uint64) float64 { return (float64(after) - float64(before)) / 1024 / float64(many) }

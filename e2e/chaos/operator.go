@@ -66,7 +66,7 @@ func (f *drain) end(sc *scenario) {
 	sc.withdrawRequests(f.victim)
 }
 
-// cordon forbids one node to gain shards. Meanwhile another node is restarted, so that its shards
+// cordon forbids one node to gain shards. In the meantime, another node is restarted, so that its shards
 // move twice.
 type cordon struct{ victim, restarted *cluster.Node }
 

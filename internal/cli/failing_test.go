@@ -11,7 +11,7 @@ import (
 	"shardway/internal/cli"
 )
 
-// tidied is an output of which one write fails after a number of writes. Later writes succeed, as on a
+// tidied is an output that fails one write after a number of writes. Later writes succeed, as on a
 // full disk on which space was freed.
 type tidied struct {
 	takes  int

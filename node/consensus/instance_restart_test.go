@@ -8,7 +8,7 @@ import (
 )
 
 // After the installation of a snapshot, the library still has the log that contradicts it, until the restart of its instance drops that
-// log. Meanwhile the server grants no vote and does not campaign. Once, it judged votes by the old log: a candidate with a log that was as
+// log. In the meantime, the server grants no vote and does not campaign. Once, it judged votes by the old log: a candidate with a log that was as
 // old, without the entries that the snapshot has as committed, got the vote, and the server could itself campaign with it.
 func TestNoVoteByALogThatIsAboutToBeDropped(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {

@@ -401,7 +401,7 @@ func TestVoterThatMissedAPromotionVotes(t *testing.T) {
 	})
 }
 
-// A voter also grants its vote to a server that was added and promoted meanwhile, and that is missing in its own log.
+// A voter also grants its vote to a server that was added and promoted in the meantime, and that is missing in its own log.
 func TestVoterThatMissedAnAdditionVotes(t *testing.T) {
 	bubble(t, []string{"a", "b", "c", "d", "e"}, nil, func(g *group) {
 		t := g.t
@@ -455,7 +455,7 @@ func TestRemovedServerDoesNotDisruptLeader(t *testing.T) {
 }
 
 // A voter does not campaign while it writes its vote for another candidate. Raft's main loop shows the new term only after the write. Once,
-// the voter that was next in order saw the old term meanwhile, campaigned, and deposed the candidate that it had just elected.
+// the voter that was next in order saw the old term in the meantime, campaigned, and deposed the candidate that it had just elected.
 func TestVoterDoesNotCampaignAgainstItsCandidate(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)

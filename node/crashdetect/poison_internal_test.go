@@ -204,7 +204,7 @@ func TestSuspectOfLateStands(t *testing.T) {
 	})
 }
 
-// Suspects returns a copy: the caller changes it while it is sent, and the detector records more meanwhile.
+// Suspects returns a copy: the caller changes it while it is sent, and the detector records more in the meantime.
 func TestSuspectsReturnsACopy(t *testing.T) {
 	p := NewPoisonDetector(PoisonOptions{Log: zerolog.Nop()})
 	told := p.addOwn(CrashReport{Node: "a", At: time.Now()})

@@ -135,7 +135,7 @@ func TestOneNodeDoesNotPushOutTheOthers(t *testing.T) {
 	}
 }
 
-// Records that are loaded late count as if they had been loaded first: they are merged, and a process that was accepted meanwhile with an
+// Records that are loaded late count as if they had been loaded first: they are merged, and a process that was accepted in the meantime with an
 // older image of its disk is rejected from then on.
 func TestWhatIsRecalledCountsAsIfItHadBeenKnownFirst(t *testing.T) {
 	table := diskhistory.New(nil)

@@ -81,7 +81,7 @@ func TestNamesAreAskedOftenWhileNodesAreMissing(t *testing.T) {
 	})
 }
 
-// Pods return with other addresses, one after the other and all at once. Meanwhile the name server returns old addresses: unused ones, and
+// Pods return with other addresses, one after the other and all at once. In the meantime, the name server returns old addresses: unused ones, and
 // one that a node of another cluster has now.
 func TestNodesWithNewAddressesAreFoundByName(t *testing.T) {
 	bubble(t, func(s *swarm) {

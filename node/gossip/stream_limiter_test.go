@@ -39,7 +39,7 @@ func flooder(t *testing.T, from, to string, stop <-chan struct{}) {
 	}
 }
 
-// Streams of strangers end each other, and a node that has the secret can join meanwhile. Once, strangers could kill a node through the
+// Streams of strangers end each other, and a node that has the secret can join in the meantime. Once, strangers could kill a node through the
 // gossip port: each stream buffered 20 MiB before the first byte was decrypted, and 120 streams took 877 MB.
 func TestFloodKeepsToItsBounds(t *testing.T) {
 	const stranger, streams, source, bytes = "127.0.0.2", 48, 32, 4 << 20

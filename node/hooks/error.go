@@ -14,7 +14,7 @@ const maxErrorBytes = 512
 // Errors of calls that the node has ended. ErrAborted means that the call was aborted because it is no longer
 // needed.
 var (
-	ErrAborted = errors.New("the call was cut: what it was for is over")
+	ErrAborted = errors.New("the call was aborted, because its result is no longer needed")
 	ErrTimeout = errors.New("the app did not answer in time (--release-timeout, --acquire-timeout)")
 )
 

@@ -171,7 +171,7 @@ func TestReorderedProcessReportIsIgnored(t *testing.T) {
 	}
 }
 
-// When such a process takes its new boot, the proxy follows: the connection that carried requests meanwhile is kept.
+// When such a process takes its new boot, the proxy follows: the connection that carried requests in the meantime is kept.
 func TestTheBootThatAProcessTakesIsFollowed(t *testing.T) {
 	f := newFollower(t, &owning{boot: 8, asked: make(chan struct{}), answer: make(chan struct{}, 11)})
 	f.asks()

@@ -59,7 +59,7 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 	}
 }
 
-// The WebSockets of a node move evenly within three quarters of the drain time, whatever the interval of the questions: a round lasts as
+// The WebSockets of a node move evenly within three quarters of the drain time, regardless of the interval of the questions: a round lasts as
 // long as the app needs. A node that does not know of its drain yet moves none.
 func TestHandOversAreSpread(t *testing.T) {
 	began := time.Now()

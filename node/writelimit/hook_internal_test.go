@@ -61,7 +61,7 @@ func (a *askedApp) Alive(_ context.Context, c ackagent.AliveCall) (follows, refu
 }
 
 // A starting node makes its app stop writing before it takes part in the cluster. If the app does not respond, the node waits as long as an
-// earlier process has allowed the app to write, whatever the flags say.
+// earlier process has allowed the app to write, regardless of the flags.
 func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 	late := errors.New("no answer")
 	earlier := disk.AppAllowance{Boot: 1, Alive: 6 * time.Second}

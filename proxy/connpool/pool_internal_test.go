@@ -42,7 +42,7 @@ func testPool(node string, dial func(context.Context) (*Conn, error)) *Pool {
 }
 
 // A pool closes connections without its lock. A close may block, above all over TLS. Once, no other
-// request could get or return a connection meanwhile.
+// request could get or return a connection in the meantime.
 func TestPoolClosesOutsideItsLock(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()

@@ -51,7 +51,7 @@ func TestStopIdleOnASocketReadsWhatIsThere(t *testing.T) {
 
 // A request that has arrived is read even if the idle timeout has expired. Once, a process that was
 // paused for longer than the remaining idle time closed the connection, although a request had arrived
-// meanwhile.
+// in the meantime.
 func TestRequestIsReadAlsoIfTheTimeIsOver(t *testing.T) {
 	for range 20 { // the clock may not have advanced before the first check
 		near, far := tcpPair(t)

@@ -116,7 +116,7 @@ func (n *Node) Kill(tb testing.TB) {
 }
 
 // KillAll sends SIGKILL to all nodes, and then waits until they have ended. It does not wait after
-// each signal: the test could lose CPU time meanwhile, and the nodes that still run would take over
+// each signal: the test could lose CPU time in the meantime, and the nodes that still run would take over
 // the shards of the killed ones.
 func KillAll(tb testing.TB, nodes ...*Node) {
 	tb.Helper()

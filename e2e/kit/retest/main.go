@@ -29,7 +29,7 @@ func main() {
 }
 
 // run runs the tests, and repeats those that may have failed because the machine was not available.
-// It measures the availability of the machine meanwhile. It returns the exit status of the command.
+// It measures the availability of the machine in the meantime. It returns the exit status of the command.
 func run(ctx context.Context, args []string, out io.Writer) (status int, err error) {
 	testRunner := runner{out: out}
 	flags := flag.NewFlagSet("retest", flag.ContinueOnError)
