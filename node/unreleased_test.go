@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,13 +63,13 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			if got := value(p.gathered(), "shardway_releases_total", result); got != float64(owned) {
 				w.t.Errorf("releases %s = %v, want %d", result, got, owned)
 			}
+			// The event follows the finding after a short time, in which further failures are collected.
 			var events []event.Event
-			_, all := p.events(0)
-			for _, e := range all {
-				if e.Kind == event.NotReleased {
-					events = append(events, e)
-				}
-			}
+			w.until("c has the event", func() bool {
+				_, all := p.events(0)
+				events = slices.DeleteFunc(all, func(e event.Event) bool { return e.Kind != event.NotReleased })
+				return len(events) > 0
+			})
 			if len(events) != 1 || events[0].Node != "c" || events[0].Reason == "" || events[0].Unreleased.Count != owned || len(events[0].Unreleased.Shards) != min(owned, 32) {
 				w.t.Errorf("events %+v, want one of %d shards", events, owned)
 			}
