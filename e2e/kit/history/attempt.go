@@ -9,28 +9,45 @@ package history
 //
 // A process that was asked to terminate responds first, except to long polls.
 func (c *checker) checkAttempts(resp *Response) {
-	report := c.report
 	if len(resp.Attempts) > 1 {
-		report.RetriedRequests++
+		c.report.RetriedRequests++
 	}
+	last := len(resp.Attempts) - 1
 	for i := range resp.Attempts {
 		attempt := &resp.Attempts[i]
-		if i == len(resp.Attempts)-1 && resp.Status != 0 {
-			return
-		}
-		node := c.rules.node(attempt.Target)
+		gotResponse := i == last && resp.Status != 0
 		switch {
-		case attempt.Refused && c.mayBeDown(node, attempt):
-			report.RefusedAttempts++
+		case gotResponse:
+			return
 		case attempt.Refused:
-			report.addViolation(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", resp.Method, resp.ID, resp.Key, node)
-		case attempt.Reused && c.diedDuring(node, attempt):
-			report.BrokenAttempts++
-		case attempt.Reused && c.isLongPoll(resp, attempt) && c.mayBeDown(node, attempt):
-			report.BrokenAttempts++
-		case attempt.Reused && i < len(resp.Attempts)-1:
-			report.addViolation(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", resp.Method, resp.ID, resp.Key, node, attempt.Err)
+			c.checkRefusedAttempt(resp, attempt)
+		case attempt.Reused:
+			c.checkBrokenAttempt(resp, attempt, i < last)
 		}
+	}
+}
+
+// checkRefusedAttempt checks an attempt whose target had no listening process.
+func (c *checker) checkRefusedAttempt(resp *Response, attempt *Attempt) {
+	node := c.rules.node(attempt.Target)
+	if c.mayBeDown(node, attempt) {
+		c.report.RefusedAttempts++
+		return
+	}
+	c.report.addViolation(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", resp.Method, resp.ID, resp.Key, node)
+}
+
+// checkBrokenAttempt checks an attempt whose reused connection was closed before the response. It
+// reports a violation only if the client has sent the request again. Otherwise checkResponse checks
+// the request as a request without a response.
+func (c *checker) checkBrokenAttempt(resp *Response, attempt *Attempt, wasRetried bool) {
+	node := c.rules.node(attempt.Target)
+	longPollEnded := c.isLongPoll(resp, attempt) && c.mayBeDown(node, attempt)
+	switch {
+	case longPollEnded || c.diedDuring(node, attempt):
+		c.report.BrokenAttempts++
+	case wasRetried:
+		c.report.addViolation(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", resp.Method, resp.ID, resp.Key, node, attempt.Err)
 	}
 }
 
@@ -45,7 +62,9 @@ func (c *checker) isLongPoll(resp *Response, attempt *Attempt) bool {
 func (c *checker) mayBeDown(node string, attempt *Attempt) bool {
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		if fault.Node == node && (fault.ExitedBy != 0 && fault.Kind != AppDown || fault.Kind == Terminated) && fault.From <= attempt.Done && attempt.Sent <= addDuration(fault.end(), int64(c.rules.MaxStartTime)) {
+		nodeExited := fault.ExitedBy != 0 && fault.Kind != AppDown
+		closesListener := nodeExited || fault.Kind == Terminated
+		if fault.Node == node && closesListener && fault.overlapsExtended(attempt.Sent, attempt.Done, c.rules.MaxStartTime) {
 			return true
 		}
 	}

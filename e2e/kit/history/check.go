@@ -57,13 +57,12 @@ type checker struct {
 
 // Check checks the observations of a test against the rules.
 func Check(history History, rules Rules) *Report {
-	c := &checker{
-		history: history, rules: rules.withDefaults(), maps: sortedByEpoch(history.Maps),
-		report:        &Report{Requests: len(history.Responses), Runs: len(history.Runs), ExcusedFailures: make(map[string]int), OverlapsByShard: make(map[uint32]int)},
-		runsByRequest: make(map[string][]Run, len(history.Responses)), runsByShard: make(map[uint32][]Run), leaseTimes: make(map[string][]int64),
-		ingressNodes: make(map[string]string, len(history.Responses)), excusedOverlaps: make(map[string]bool),
-	}
-	c.buildIndex()
+	c := newChecker(history, rules)
+	c.indexRuns()
+	c.indexIngressNodes()
+	c.classifyFaults()
+	c.sumStalledTime()
+
 	c.checkOwnership()
 	c.checkExclusions()
 	c.checkPlacement()
@@ -74,13 +73,26 @@ func Check(history History, rules Rules) *Report {
 	return c.report
 }
 
+// newChecker returns a checker with an empty report and empty lookup tables.
+func newChecker(history History, rules Rules) *checker {
+	report := &Report{
+		Requests: len(history.Responses), Runs: len(history.Runs),
+		ExcusedFailures: make(map[string]int), OverlapsByShard: make(map[uint32]int),
+	}
+	return &checker{
+		history: history, rules: rules.withDefaults(), report: report, maps: sortedByEpoch(history.Maps),
+		runsByRequest: make(map[string][]Run, len(history.Responses)), runsByShard: make(map[uint32][]Run), leaseTimes: make(map[string][]int64),
+		ingressNodes: make(map[string]string, len(history.Responses)), excusedOverlaps: make(map[string]bool),
+	}
+}
+
 // compareStart orders runs by their start, and runs with the same start by their epoch.
 func compareStart(a, b Run) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Epoch, b.Epoch))
 }
 
-// buildIndex fills the lookup tables of the checker.
-func (c *checker) buildIndex() {
+// indexRuns fills runsByRequest, runsByShard and leaseTimes.
+func (c *checker) indexRuns() {
 	for _, run := range c.history.Runs {
 		c.runsByRequest[run.ID] = append(c.runsByRequest[run.ID], run)
 		c.runsByShard[run.Shard] = append(c.runsByShard[run.Shard], run)
@@ -95,19 +107,31 @@ func (c *checker) buildIndex() {
 	for _, times := range c.leaseTimes {
 		slices.Sort(times)
 	}
+	c.report.Shards = len(c.runsByShard)
+}
+
+// indexIngressNodes fills ingressNodes.
+func (c *checker) indexIngressNodes() {
 	for i := range c.history.Responses {
-		c.ingressNodes[c.history.Responses[i].ID] = c.rules.node(c.history.Responses[i].lastAttempt().Target)
+		resp := &c.history.Responses[i]
+		c.ingressNodes[resp.ID] = c.rules.node(resp.lastAttempt().Target)
 	}
 	for _, follower := range c.history.Followers {
 		for _, conn := range follower.Conns {
 			c.ingressNodes[conn.ID] = c.rules.node(conn.Target)
 		}
 	}
-	c.report.Shards = len(c.runsByShard)
-	c.classifyFaults()
+}
+
+// sumStalledTime reports the total duration of the stalls during which requests were in flight.
+func (c *checker) sumStalledTime() {
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		if fault.Kind == Stalled && !c.isTooBrief(i) && slices.ContainsFunc(c.history.Responses, func(resp Response) bool { return fault.overlaps(resp.Sent(), resp.Done()) }) {
+		if fault.Kind != Stalled || c.isTooBrief(i) {
+			continue
+		}
+		isInFlight := func(resp Response) bool { return fault.overlaps(resp.Sent(), resp.Done()) }
+		if slices.ContainsFunc(c.history.Responses, isInFlight) {
 			c.report.StalledTime += time.Duration(fault.end() - fault.From)
 		}
 	}
@@ -142,25 +166,30 @@ func (c *checker) checkResponses() {
 	}
 }
 
-// checkRuns checks the headers of each run. It also checks the runs of requests whose
-// responses are not part of this history. Such a request must be in Rules.OtherRequests.
+// checkRuns checks the headers of each run, and the runs of requests whose responses are not part of
+// this history.
 func (c *checker) checkRuns() {
 	for id, runs := range c.runsByRequest {
-		if _, ok := c.ingressNodes[id]; ok {
-			continue
+		if _, hasResponse := c.ingressNodes[id]; !hasResponse {
+			c.checkOtherRuns(id, runs)
 		}
-		denied, known := c.rules.OtherRequests[id]
-		switch {
-		case !known:
-			c.report.addViolation(UnknownRun, "%s ran %s %q, key %q", runs[0].App, runs[0].Method, id, runs[0].Key)
-		case denied:
-			c.report.addViolation(DeniedRun, "%s %s got 503 but ran on %s (epoch %d)", runs[0].Method, id, runs[0].App, runs[0].Epoch)
-		}
-		c.checkSingleRun(runs) // A request may have run again since its response was checked.
 	}
 	for i := range c.history.Runs {
 		c.checkHeaders(&c.history.Runs[i])
 	}
+}
+
+// checkOtherRuns checks the runs of a request without a response in this history. Such a request must be
+// in Rules.OtherRequests.
+func (c *checker) checkOtherRuns(id string, runs []Run) {
+	wasDenied, isKnown := c.rules.OtherRequests[id]
+	switch {
+	case !isKnown:
+		c.report.addViolation(UnknownRun, "%s ran %s %q, key %q", runs[0].App, runs[0].Method, id, runs[0].Key)
+	case wasDenied:
+		c.report.addViolation(DeniedRun, "%s %s got 503 but ran on %s (epoch %d)", runs[0].Method, id, runs[0].App, runs[0].Epoch)
+	}
+	c.checkSingleRun(runs) // A request may have run again since its response was checked.
 }
 
 // checkResponse checks one request: the response that its client received, and its runs in apps.
@@ -187,9 +216,14 @@ func (c *checker) checkResponse(resp *Response) {
 			return
 		}
 	}
+	c.checkFailure(resp, runs)
+}
+
+// checkFailure reports a request without a complete response of its app, unless the failure has an excuse.
+func (c *checker) checkFailure(resp *Response, runs []Run) {
 	reason, expiredAt := c.failureReason(resp)
 	if reason != "" {
-		report.ExcusedFailures[reason]++
+		c.report.ExcusedFailures[reason]++
 		return
 	}
 	kind, delay := Failed, ""
@@ -201,7 +235,7 @@ func (c *checker) checkResponse(resp *Response) {
 	case resp.Truncated:
 		kind = TruncatedResponse
 	}
-	report.addViolation(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.lastAttempt().Target,
+	c.report.addViolation(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.lastAttempt().Target,
 		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), delay, c.describeContext(resp, runs))
 }
 

@@ -1,7 +1,12 @@
 package history
 
-// overlapExcuse is the reason why a run that overlaps the runs of a later owner breaks no
-// guarantee.
+import (
+	"slices"
+	"time"
+)
+
+// overlapExcuse is the reason why a run of a previous owner may overlap the runs of the next owner. Zero
+// means that there is no reason, so a guarantee is broken.
 type overlapExcuse int
 
 const (
@@ -14,27 +19,11 @@ const (
 )
 
 // findOverlapExcuse returns the excuse for staleRun, a run of a previous owner during or after the
-// first run of the next owner. Zero means that there is no excuse.
+// first run of the next owner. Zero means that there is no excuse. "The takeover" is the time of that
+// first run of the next owner.
 //
-// A run that began before the first run of the next owner has an excuse in these cases:
-//   - Its node is paused, and the takeover happened meanwhile. After the pause the node
-//     aborts the run before anything else, as soon as it gets a processor.
-//   - A refusal was forged, and the takeover is not timeout. The node has no lease and
-//     aborts the run within DeadAfter of the takeover. A node that is paused before that
-//     aborts it first when it continues.
-//   - The run was aborted, and its app noticed late. There must be a fault of its node or of
-//     the node that forwarded it, or the run must have lasted at least DrainTimeout.
-//
-// There is no excuse if the takeover was earlier than permitted for a node that has not
-// released its shards: Rules.earliestTakeover, counted from the last time at which the
-// node held a lease.
-//
-// A run that began after the first run of the next owner has an excuse only in these
-// cases:
-//   - --takeover immediate accepts a refusal as proof while leases last. A forged refusal
-//     excuses runs until the lease of the node ends. A kill excuses requests that were
-//     already on the way to the app.
-//   - The node was paused while it sent the request. This excuses runs for Rules.WakeTime.
+// No fault excuses a takeover that was earlier than permitted for a node that has not released its
+// shards (Rules.earliestTakeover).
 func (s *shardChecker) findOverlapExcuse(staleRun Run) overlapExcuse {
 	takeoverAt := s.takenOverAt(staleRun)
 	for i := range s.history.Faults {
@@ -46,37 +35,70 @@ func (s *shardChecker) findOverlapExcuse(staleRun Run) overlapExcuse {
 		switch {
 		case fault.Kind == Reset:
 			excuse = s.resetExcuse(fault, staleRun, takeoverAt)
-		case fault.Kind == Paused || fault.isCrash():
+		case fault.Kind == Paused:
 			excuse = s.pauseExcuse(fault, staleRun, takeoverAt)
+		case fault.isCrash():
+			excuse = s.crashExcuse(fault, staleRun, takeoverAt)
 		}
 		if excuse != 0 {
 			return excuse
 		}
 	}
-	if !staleRun.fromAdmission && staleRun.Start <= takeoverAt && staleRun.Aborted && staleRun.endsBefore(takeoverAt+int64(s.rules.MaxAbortNotice)) && s.mayHaveAborted(staleRun, takeoverAt) {
+	return s.lateAbortExcuse(staleRun, takeoverAt)
+}
+
+// lateAbortExcuse returns the excuse of a run that its node had aborted before the takeover. Its app
+// may notice that up to MaxAbortNotice later. The abort must have a permitted cause (mayHaveAborted).
+func (s *shardChecker) lateAbortExcuse(staleRun Run, takeoverAt int64) overlapExcuse {
+	if staleRun.fromAdmission || !staleRun.Aborted || staleRun.Start > takeoverAt {
+		return 0
+	}
+	noticedInTime := staleRun.endsBefore(takeoverAt + int64(s.rules.MaxAbortNotice))
+	if noticedInTime && s.mayHaveAborted(staleRun, takeoverAt) {
 		return abortNoticedLate
 	}
 	return 0
 }
 
-// pauseExcuse returns the excuse of a run by a pause of its node, or by its death.
+// pauseExcuse returns the excuse of a run by a pause of its node. There are two cases:
+//   - The run began before the takeover, and the takeover happened during the pause. After the pause
+//     the node aborts the run before anything else, as soon as it gets a processor.
+//   - The pause interrupted the node between the check of the lease and the write to the app. Such a
+//     run may begin up to Rules.WakeTime after the pause.
 func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takeoverAt int64) overlapExcuse {
-	noticeTime, wakeTime := int64(s.rules.MaxAbortNotice), int64(s.rules.WakeTime)
-	// A pause ends when the process continues, or when it is certainly dead.
-	end := fault.end()
-	if fault.isCrash() {
-		end = s.latestRunTime(fault)
-	} else {
-		noticeTime = s.maxNoticeTime(staleRun.App, end, staleRun.end())
-	}
-	switch {
-	case staleRun.fromAdmission || !s.isTakeoverDue(fault, staleRun, takeoverAt):
+	if staleRun.fromAdmission || !s.isTakeoverDue(fault, staleRun, takeoverAt) {
 		return 0
-	case staleRun.Start <= takeoverAt && staleRun.Start < end && staleRun.endsBefore(addDuration(end, noticeTime)):
+	}
+	pauseEnd := fault.end()
+	noticeTime, wakeTime := s.maxNoticeTime(staleRun.App, pauseEnd, staleRun.end()), int64(s.rules.WakeTime)
+
+	wasInFlight := staleRun.Start <= takeoverAt && staleRun.Start < pauseEnd
+	if wasInFlight && staleRun.endsBefore(addDuration(pauseEnd, noticeTime)) {
 		return nodePausedOrDead
-	case fault.Kind == Paused && staleRun.Start < addDuration(end, wakeTime) && staleRun.Start >= end && staleRun.endsBefore(addDuration(end, wakeTime+noticeTime)):
+	}
+	// The node admitted the request before the pause, and sent it to the app after the pause.
+	sentAfterPause := pauseEnd <= staleRun.Start && staleRun.Start < addDuration(pauseEnd, wakeTime)
+	if sentAfterPause && staleRun.endsBefore(addDuration(pauseEnd, wakeTime+noticeTime)) {
 		return nodePausedOrDead
-	case s.rules.Takeover == "immediate" && fault.isCrash() && staleRun.Start >= fault.From && staleRun.Start < end+noticeTime && staleRun.endsBefore(end+2*noticeTime):
+	}
+	return 0
+}
+
+// crashExcuse returns the excuse of a run by the death of its node. The run must have begun before the
+// takeover. With --takeover immediate, which does not wait for the end of the lease, requests that were
+// already on the way to the app are also excused.
+func (s *shardChecker) crashExcuse(fault *Fault, staleRun Run, takeoverAt int64) overlapExcuse {
+	if staleRun.fromAdmission || !s.isTakeoverDue(fault, staleRun, takeoverAt) {
+		return 0
+	}
+	deadBy, noticeTime := s.latestRunTime(fault), int64(s.rules.MaxAbortNotice)
+
+	wasInFlight := staleRun.Start <= takeoverAt && staleRun.Start < deadBy
+	if wasInFlight && staleRun.endsBefore(addDuration(deadBy, noticeTime)) {
+		return nodePausedOrDead
+	}
+	wasOnItsWay := fault.From <= staleRun.Start && staleRun.Start < deadBy+noticeTime
+	if s.rules.Takeover == "immediate" && wasOnItsWay && staleRun.endsBefore(deadBy+2*noticeTime) {
 		return abortNoticedLate
 	}
 	return 0
@@ -92,7 +114,8 @@ func (s *shardChecker) latestRunTime(fault *Fault) int64 {
 	if fault.Kind != Killed || fault.ExitedBy <= limit {
 		return fault.ExitedBy
 	}
-	return min(fault.ExitedBy, limit+s.cpuWaitTime(fault.Node, exitStart, min(fault.ExitedBy, limit+int64(s.rules.MaxCPUWait))))
+	lastPossibleWait := min(fault.ExitedBy, limit+int64(s.rules.MaxCPUWait))
+	return min(fault.ExitedBy, limit+s.cpuWaitTime(fault.Node, exitStart, lastPossibleWait))
 }
 
 // isTakeoverDue reports whether the takeover from a paused or dead node was not too early. A
@@ -101,55 +124,72 @@ func (s *shardChecker) latestRunTime(fault *Fault) int64 {
 // is longer for a paused node, without crash evidence, than for a dead node or after a
 // forged refusal.
 func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takeoverAt int64) bool {
-	if fault.isCrash() && fault.Until != 0 && fault.Until <= takeoverAt {
+	newProcessRuns := fault.isCrash() && fault.Until != 0 && fault.Until <= takeoverAt
+	if newProcessRuns {
 		return true
 	}
-	leaseEndsBy, hasEvidence := fault.From, fault.isCrash() // a paused node may hold a lease when the pause starts
-	if hasEvidence {
-		leaseEndsBy = fault.ExitedBy
-	}
-	for i := range s.history.Faults {
-		other := &s.history.Faults[i]
-		hasEvidence = hasEvidence || other.Kind == Reset && other.affects(staleRun.App) && other.From <= takeoverAt
+	mayHoldLeaseUntil := fault.From // A paused node may hold a lease when the pause starts.
+	if fault.isCrash() {
+		mayHoldLeaseUntil = fault.ExitedBy
 	}
 	// A run that the app begins after the death of the node was sent before the death.
-	lastLeased, ok := s.lastLease(staleRun.App, min(takeoverAt, leaseEndsBy))
+	lastLeased, ok := s.lastLease(staleRun.App, min(takeoverAt, mayHoldLeaseUntil))
+	hasEvidence := fault.isCrash() || s.wasResetBefore(staleRun.App, takeoverAt)
 	return !ok || takeoverAt >= s.rules.earliestTakeover(lastLeased, hasEvidence)
 }
 
-// resetExcuse returns the excuse of a run by a forged refusal. With --takeover timeout there is none,
-// because nodes ignore refusals.
+// wasResetBefore reports whether a forged refusal of a node had started at a time. To the leader, it
+// looks like evidence that the process of the node has exited.
+func (s *shardChecker) wasResetBefore(node string, at int64) bool {
+	return slices.ContainsFunc(s.history.Faults, func(fault Fault) bool {
+		return fault.Kind == Reset && fault.affects(node) && fault.From <= at
+	})
+}
+
+// resetExcuse returns the excuse of a run by a forged refusal, which looks like the exit of a node.
+//   - With --takeover timeout there is none, because nodes ignore refusals.
+//   - With --takeover lease, it excuses runs that began before the takeover. The old owner gets no
+//     lease, and aborts them within DeadAfter of the takeover.
+//   - With --takeover immediate, it also excuses runs that the old owner admits until its lease ends.
 func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takeoverAt int64) overlapExcuse {
-	immediate := s.rules.Takeover == "immediate"
-	if !immediate && s.rules.Takeover != "lease" {
+	isImmediate := s.rules.Takeover == "immediate"
+	if !isImmediate && s.rules.Takeover != "lease" {
 		return 0
 	}
 	noticeTime := int64(s.rules.MaxAbortNotice)
-	latestTakeover := min(takeoverAt, addDuration(fault.end(), noticeTime)) // the latest takeover because of the fault
+	latestTakeover := min(takeoverAt, addDuration(fault.end(), noticeTime)) // because of this fault
+	// An immediate takeover happens while the lease of the old owner lasts, and its apps may notice the end later.
+	leaseNoticedBy := latestTakeover + s.rules.longestByAnyClock(s.rules.Lease) + noticeTime
 	if staleRun.fromAdmission {
-		if immediate && staleRun.endsBefore(latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime) {
+		if isImmediate && staleRun.endsBefore(leaseNoticedBy) {
 			return connectionReset
 		}
 		return 0
 	}
-	if lastLeased, ok := s.lastLease(staleRun.App, takeoverAt); !immediate && ok && takeoverAt < s.rules.earliestTakeover(lastLeased, true) {
+	lastLeased, ok := s.lastLease(staleRun.App, takeoverAt)
+	tooEarly := ok && takeoverAt < s.rules.earliestTakeover(lastLeased, true)
+	if !isImmediate && tooEarly {
 		return 0
 	}
-	mayHaveBegun := staleRun.Start <= takeoverAt && staleRun.Start < fault.end() || immediate && staleRun.Start < latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime
-	if mayHaveBegun && staleRun.endsBefore(s.latestAbort(staleRun, latestTakeover+int64(s.rules.DeadAfter))) {
+	wasInFlight := staleRun.Start <= takeoverAt && staleRun.Start < fault.end()
+	beganUnderLease := isImmediate && staleRun.Start < leaseNoticedBy
+	abortedBy := s.latestAbort(staleRun, latestTakeover+int64(s.rules.DeadAfter))
+	if (wasInFlight || beganUnderLease) && staleRun.endsBefore(abortedBy) {
 		return connectionReset
 	}
 	return 0
 }
 
 // latestAbort returns the latest time at which a node aborts a run without a lease, if it
-// would do so by limit. A node that is paused before limit aborts the run when it
+// would do so by limit. A node that is paused before limit aborts the run first when it
 // continues.
 func (s *shardChecker) latestAbort(staleRun Run, limit int64) int64 {
 	latest := limit
 	for i := range s.history.Faults {
-		if fault := &s.history.Faults[i]; fault.Kind == Paused && fault.Node == staleRun.App && fault.From < limit {
-			latest = max(latest, addDuration(fault.end(), s.maxNoticeTime(staleRun.App, fault.end(), staleRun.end())))
+		fault := &s.history.Faults[i]
+		if fault.Kind == Paused && fault.Node == staleRun.App && fault.From < limit {
+			noticeTime := s.maxNoticeTime(staleRun.App, fault.end(), staleRun.end())
+			latest = max(latest, addDuration(fault.end(), noticeTime))
 		}
 	}
 	return latest
@@ -164,25 +204,32 @@ func (s *shardChecker) latestAbort(staleRun Run, limit int64) int64 {
 // If there is no such cause and the app lost its request only when the next owner began,
 // its node acknowledged the map too early: before the app had stopped.
 func (s *shardChecker) mayHaveAborted(staleRun Run, takeoverAt int64) bool {
-	drain := s.rules.DrainTimeout
-	switch {
-	case staleRun.Resumes:
-		drain = 0
-	case staleRun.Stream:
-		drain = min(drain, s.rules.StreamGrace)
-	}
-	if takeoverAt-staleRun.Start >= s.rules.shortestByAnyClock(drain) {
+	drainTimeExpired := takeoverAt-staleRun.Start >= s.rules.shortestByAnyClock(s.drainTimeout(staleRun))
+	if drainTimeExpired {
 		return true
 	}
-	ingress, notice := s.ingressNodes[staleRun.ID], int64(s.rules.MaxAbortNotice)
-	for i := range s.history.Faults {
-		fault := &s.history.Faults[i]
+	ingress := s.ingressNodes[staleRun.ID]
+	latestStart := takeoverAt + int64(s.rules.MaxAbortNotice)
+	return slices.ContainsFunc(s.history.Faults, func(fault Fault) bool {
 		if fault.Kind == Terminated || fault.Kind == AppDown {
-			continue
+			return false
 		}
-		if (fault.affects(staleRun.App) || ingress != "" && fault.affects(ingress)) && fault.takeoverAllowedFrom() <= takeoverAt+notice && staleRun.Start <= fault.end() && takeoverAt <= addDuration(fault.end(), int64(s.rules.DeadAfter)) {
-			return true
+		affectsRun := fault.affects(staleRun.App) || ingress != "" && fault.affects(ingress)
+		if !affectsRun || fault.takeoverAllowedFrom() > latestStart {
+			return false
 		}
+		isOver := fault.end() < staleRun.Start || addDuration(fault.end(), int64(s.rules.DeadAfter)) < takeoverAt
+		return !isOver
+	})
+}
+
+// drainTimeout returns how long a node lets a run continue after its shard has to move.
+func (s *shardChecker) drainTimeout(run Run) time.Duration {
+	switch {
+	case run.Resumes:
+		return 0
+	case run.Stream:
+		return min(s.rules.DrainTimeout, s.rules.StreamGrace)
 	}
-	return false
+	return s.rules.DrainTimeout
 }

@@ -46,15 +46,23 @@ func (c *checker) failureReason(resp *Response) (reason string, expiredAt int64)
 		Response: resp, shard: shard, ingress: c.ingressNodes[resp.ID], owners: c.owners(shard, resp.Sent(), resp.Done()),
 		timedOut: timedOut, noMajority: c.lackedMajority(resp, timedOut),
 	}
+	return c.excuseByFaults(&request)
+}
+
+// excuseByFaults returns the first excuse for a failed request among the faults. If all excuses ended
+// before the failure, reason is empty, and expiredAt is when the last one ended.
+func (c *checker) excuseByFaults(request *failedRequest) (reason string, expiredAt int64) {
 	for i := range c.history.Faults {
-		reason, validUntil := c.excuseByFault(&request, i)
+		reason, validUntil := c.excuseByFault(request, i)
 		faultEnd := c.history.Faults[i].end()
+		waitedAfterFault := request.timedOut && request.lastAttempt().Sent > faultEnd
 		switch {
 		case reason == "":
-		case resp.Done() > validUntil:
+			continue
+		case request.Done() > validUntil:
 			expiredAt = max(expiredAt, validUntil)
-		case timedOut && resp.lastAttempt().Sent > faultEnd:
-			expiredAt = max(expiredAt, faultEnd) // The request waited in the queue only after the fault.
+		case waitedAfterFault:
+			expiredAt = max(expiredAt, faultEnd)
 		default:
 			return reason, 0
 		}
@@ -91,28 +99,33 @@ func (c *checker) lackedMajority(resp *Response, timedOut bool) bool {
 // empty if the fault is no excuse.
 func (c *checker) excuseByFault(request *failedRequest, faultIndex int) (reason string, validUntil int64) {
 	fault := &c.history.Faults[faultIndex]
-	atIngress, atOwner := fault.affects(request.ingress), false
-	for node := range request.owners {
-		atOwner = atOwner || fault.affects(node)
-	}
-	if !atIngress && !atOwner && !request.noMajority || request.Done() < fault.From || c.isTooBrief(faultIndex) {
+	if request.Done() < fault.From || c.isTooBrief(faultIndex) {
 		return "", 0
 	}
-	if fault.Kind == Terminated && !request.noMajority && (!atOwner || !request.timedOut || !c.graceRestarted(request.Response, fault)) {
+	atIngress, atOwner := fault.affects(request.ingress), fault.affectsAny(request.owners)
+	if !atIngress && !atOwner && !request.noMajority {
 		return "", 0
 	}
-	reason = c.failureMode(request.Response, fault, atIngress || request.noMajority, atOwner, request.noMajority)
+	if fault.Kind == Terminated && !c.terminationExcuses(request, fault, atOwner) {
+		return "", 0
+	}
+	// Without a majority, a fault of any node has the effects of a fault of the ingress node.
+	atIngress = atIngress || request.noMajority
+	reason = c.failureMode(request, fault, atIngress, atOwner)
 	if reason == "" {
 		return "", 0
 	}
-	validUntil = c.excuseValidUntil(request.Response, fault, request.shard, atIngress || request.noMajority)
-	if request.noMajority && fault.Kind == Killed { // Without a majority, running requests are aborted only DeadAfter later.
-		validUntil = max(validUntil, addDuration(fault.From, int64(c.rules.DeadAfter+c.rules.SettleTime)))
+	return reason, c.excuseValidUntil(request, fault, atIngress)
+}
+
+// terminationExcuses reports whether a SIGTERM excuses a failed request. The cluster must handle a
+// planned exit without a failed request, with two exceptions: there is no majority, or the grace
+// period of the terminated owner was restarted and lasted longer than the queue timeout.
+func (c *checker) terminationExcuses(request *failedRequest, fault *Fault, atOwner bool) bool {
+	if request.noMajority {
+		return true
 	}
-	if c.abortedByFaulty(request.Response, fault) { // The node has no lease since the fault, and aborts its requests DeadAfter later.
-		validUntil = max(validUntil, addDuration(fault.end(), int64(c.rules.DeadAfter)))
-	}
-	return reason, validUntil
+	return atOwner && request.timedOut && c.graceRestarted(request.Response, fault)
 }
 
 // graceRestarted reports whether the grace period of an owner that restarts in place may
@@ -169,22 +182,36 @@ func (c *checker) drainTimeoutReason(resp *Response) string {
 
 // responseReadLate reports whether the node of a run was paused when its app responded, and
 // continued just before the request failed. After a pause, a node first aborts requests that
-// have exceeded their drain timeout, and only then reads responses. Adjacent pauses
-// count as one.
+// have exceeded their drain timeout, and only then reads responses.
 func (c *checker) responseReadLate(resp *Response, run Run) bool {
-	pausedUntil := func(at int64) (until int64) {
+	continuedAt := c.pausedUntil(run.App, run.end())
+	if continuedAt == 0 {
+		return false
+	}
+	return continuedAt <= resp.Done() && resp.Done() <= addDuration(continuedAt, int64(c.rules.MaxAbortNotice))
+}
+
+// pausedUntil returns the end of the pause of a node that includes the time at. Adjacent pauses count
+// as one. 0 means that the node was not paused at that time.
+func (c *checker) pausedUntil(node string, at int64) int64 {
+	latestEnd := func(at int64) (end int64) {
 		for i := range c.history.Faults {
-			if fault := &c.history.Faults[i]; fault.Kind == Paused && fault.Node == run.App && fault.overlaps(at, at) {
-				until = max(until, fault.end())
+			fault := &c.history.Faults[i]
+			if fault.Kind == Paused && fault.Node == node && fault.overlaps(at, at) {
+				end = max(end, fault.end())
 			}
 		}
-		return until
+		return end
 	}
-	until := pausedUntil(run.end())
-	for next := pausedUntil(until); until > 0 && next > until; next = pausedUntil(until) {
+	until := latestEnd(at)
+	for until > 0 {
+		next := latestEnd(until)
+		if next <= until {
+			break
+		}
 		until = next
 	}
-	return until > 0 && until <= resp.Done() && resp.Done() <= addDuration(until, int64(c.rules.MaxAbortNotice))
+	return until
 }
 
 // expiredLeaseReason returns the excuse of a request that was aborted because its node had
@@ -196,8 +223,13 @@ func (c *checker) expiredLeaseReason(resp *Response) string {
 	}
 	minDuration := c.rules.shortestByAnyClock(c.rules.DeadAfter*17/20 - c.rules.Lease)
 	for _, run := range c.runsByRequest[resp.ID] {
+		if !run.Aborted {
+			continue
+		}
 		lastLeased, ok := c.lastLease(run.App, run.end())
-		if run.Aborted && ok && run.end()-lastLeased >= minDuration && resp.Done() <= addDuration(run.end(), int64(c.rules.SettleTime)) && c.severalNodesFaulty(lastLeased, run.end()) {
+		leaseWasMissing := ok && run.end()-lastLeased >= minDuration
+		failedAfterAbort := resp.Done() <= addDuration(run.end(), int64(c.rules.SettleTime))
+		if leaseWasMissing && failedAfterAbort && c.severalNodesFaulty(lastLeased, run.end()) {
 			return "aborted, the lease of its node had ended"
 		}
 	}
@@ -209,29 +241,43 @@ func (c *checker) expiredLeaseReason(resp *Response) string {
 // cannot know that the app has lost its shards. The excuse ends for a shard after its
 // first run on that node since the restart.
 func (c *checker) notHeldReason(resp *Response) string {
+	appLacksShard := resp.Error == string(problem.UpstreamBroken) && strings.Contains(resp.Detail, problem.UnheldInPart)
+	hasRun := len(c.runsByRequest[resp.ID]) > 0
 	shard, ok := c.shardOf(resp)
-	if !ok || resp.Error != string(problem.UpstreamBroken) || !strings.Contains(resp.Detail, problem.UnheldInPart) || len(c.runsByRequest[resp.ID]) > 0 {
+	if !ok || !appLacksShard || hasRun {
 		return ""
 	}
 	owners := c.owners(shard, resp.lastAttempt().Sent, resp.Done())
-	restartedAt := make(map[string]int64) // last restart of the app, by node
+	for node, restartedAt := range c.lastAppRestarts(owners, resp.Done()) {
+		if !c.acquiredSince(node, shard, restartedAt, resp.Done()) {
+			return "the restarted app did not hold its shard"
+		}
+	}
+	return ""
+}
+
+// lastAppRestarts returns the time of the last restart of each app that exited up to a time. nodes are
+// the nodes to consider. The result has no entry for an app that did not exit.
+func (c *checker) lastAppRestarts(nodes map[string]bool, exitedBy int64) map[string]int64 {
+	restartedAt := make(map[string]int64)
 	for i := range c.history.Faults {
-		// fault.Until may be later than the response, because the test may notice late that the new
-		// process of the app responds.
-		if fault := &c.history.Faults[i]; fault.Kind == AppDown && owners[fault.Node] && fault.ExitedBy != 0 && fault.ExitedBy <= resp.Done() {
+		fault := &c.history.Faults[i]
+		appExited := fault.Kind == AppDown && fault.ExitedBy != 0 && fault.ExitedBy <= exitedBy
+		if appExited && nodes[fault.Node] {
+			// fault.end may be later than exitedBy, because the test may notice late that the new
+			// process of the app responds.
 			restartedAt[fault.Node] = max(restartedAt[fault.Node], fault.end())
 		}
 	}
-	for _, run := range c.runsByShard[shard] {
-		at, ok := restartedAt[run.App]
-		if ok && run.Start >= at && addDuration(run.end(), int64(c.rules.SettleTime)) < resp.Done() {
-			delete(restartedAt, run.App) // The app has acquired the shard since the restart.
-		}
-	}
-	if len(restartedAt) > 0 {
-		return "the restarted app did not hold its shard"
-	}
-	return ""
+	return restartedAt
+}
+
+// acquiredSince reports whether the app of a node has certainly acquired a shard between its restart
+// and the time at: it ran a request of that shard, and the run ended SettleTime before at.
+func (c *checker) acquiredSince(node string, shard uint32, restartedAt, at int64) bool {
+	return slices.ContainsFunc(c.runsByShard[shard], func(run Run) bool {
+		return run.App == node && run.Start >= restartedAt && addDuration(run.end(), int64(c.rules.SettleTime)) < at
+	})
 }
 
 // severalNodesFaulty reports whether more than one node had a fault, or was terminated, in an
@@ -242,47 +288,94 @@ func (c *checker) severalNodesFaulty(from, until int64) bool {
 	nodes := make(map[string]bool)
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		if fault.From <= until && from <= addDuration(fault.end(), int64(c.rules.SettleTime)) && !c.isTooBrief(i) {
-			nodes[fault.Node], nodes[cmp.Or(fault.Peer, fault.Node)] = true, true
+		if c.isTooBrief(i) || !fault.overlapsExtended(from, until, c.rules.SettleTime) {
+			continue
+		}
+		nodes[fault.Node] = true
+		if fault.Peer != "" {
+			nodes[fault.Peer] = true
 		}
 	}
 	return len(nodes) > 1
 }
 
-// failureMode returns the way in which a fault made a request fail, or an empty string if
-// the fault cannot explain the failure. atIngress reports a fault of the ingress node,
-// atOwner a fault of an owner, and noMajority that no majority was left. A safe request fails
-// only after it was aborted as often as it may be sent.
-func (c *checker) failureMode(resp *Response, fault *Fault, atIngress, atOwner, noMajority bool) string {
-	ownerUnresponsive := fault.isNetwork() || atOwner && (fault.Kind == Paused || fault.isCrash()) && c.severalNodesFaulty(resp.lastAttempt().Sent, resp.Done())
-	ingressDelayed := atIngress && (fault.Kind == Paused && c.pausedAtDeadline(resp, fault) || c.missedTakeover(resp, fault))
-	unresponsive := ownerUnresponsive || ingressDelayed
+// failureMode returns the way in which a fault made a request fail, or an empty string if the fault
+// cannot explain the failure. atIngress reports a fault of the ingress node, and atOwner a fault of
+// an owner.
+func (c *checker) failureMode(request *failedRequest, fault *Fault, atIngress, atOwner bool) string {
 	switch {
-	case resp.Status == http.StatusOK && resp.Truncated:
-		if fault.affects(resp.App) || atIngress && fault.Kind != AppDown {
+	case request.Status == http.StatusOK && request.Truncated:
+		brokeClientConn := atIngress && fault.Kind != AppDown
+		if brokeClientConn || fault.affects(request.App) {
 			return "truncated, " + fault.Kind.String()
 		}
-	case resp.Error == "":
-		// The error comes from the app. checkResponse has checked whether the app fenced the
-		// request correctly.
-	case c.timedOutWaiting(resp) && (resp.Error != "peer-unreachable" || unresponsive || noMajority || resp.Status == http.StatusBadGateway):
-		return "timed out in the queue: " + resp.Error
-	case resp.Status == http.StatusBadGateway && resp.mayHaveRun() && (!resp.Safe() || len(c.runsByRequest[resp.ID])+c.countLostSends(resp) >= maxSends || c.countOwnerFailures(resp) > 1):
-		return "may have run: " + resp.Error
-	case resp.Status == http.StatusBadGateway && resp.Error == "upstream-refused" && fault.Kind == AppDown:
-		return resp.Error
-	case resp.Status == http.StatusBadGateway && resp.Error == "peer-unreachable" && fault.isNetwork():
-		return resp.Error
-	case resp.Error == "upstream-connect-timeout" && fault.Kind == Paused:
-		return resp.Error // The paused node could not observe that the app accepted the connection.
+		return ""
+	case request.Error == "":
+		return "" // The error comes from the app. checkResponse has checked whether the app fenced the request correctly.
+	case request.timedOut && c.explainsQueueTimeout(request, fault, atIngress, atOwner):
+		return "timed out in the queue: " + request.Error
+	case request.Status == http.StatusBadGateway && request.mayHaveRun() && !c.mayBeSentAgain(request.Response):
+		return "may have run: " + request.Error
+	case explainsError(request.Response, fault):
+		return request.Error
 	}
 	return ""
 }
 
-// pausedAtDeadline reports whether the fault was active when the queue timeout of the
+// explainsQueueTimeout reports whether a fault explains that a request waited in the queue until its
+// timeout. The error peer-unreachable requires a node that did not respond for that long. For all other
+// errors, each fault that reaches this check is an explanation.
+func (c *checker) explainsQueueTimeout(request *failedRequest, fault *Fault, atIngress, atOwner bool) bool {
+	if request.Error != "peer-unreachable" || request.Status == http.StatusBadGateway || request.noMajority {
+		return true
+	}
+	if fault.isNetwork() || atOwner && c.takeoverDelayed(request.Response, fault) {
+		return true
+	}
+	ingressPaused := fault.Kind == Paused && c.activeAtDeadline(request.Response, fault)
+	return atIngress && (ingressPaused || c.missedTakeover(request.Response, fault))
+}
+
+// takeoverDelayed reports whether a faulty owner did not respond, and a second faulty node may have
+// delayed the takeover of its shards.
+func (c *checker) takeoverDelayed(resp *Response, fault *Fault) bool {
+	isSilent := fault.Kind == Paused || fault.isCrash()
+	return isSilent && c.severalNodesFaulty(resp.lastAttempt().Sent, resp.Done())
+}
+
+// mayBeSentAgain reports whether the ingress node must send a request again after its connection broke.
+// It never sends an unsafe request again. A safe request may fail after maxSends, or after it was
+// aborted by the failures of two processes.
+func (c *checker) mayBeSentAgain(resp *Response) bool {
+	if !resp.Safe() {
+		return false
+	}
+	sends := len(c.runsByRequest[resp.ID]) + c.countLostSends(resp)
+	return sends < maxSends && c.countOwnerFailures(resp) <= 1
+}
+
+// explainsError reports whether the kind of a fault alone explains the error code of a response.
+func explainsError(resp *Response, fault *Fault) bool {
+	switch resp.Error {
+	case "upstream-refused":
+		return resp.Status == http.StatusBadGateway && fault.Kind == AppDown
+	case "peer-unreachable":
+		return resp.Status == http.StatusBadGateway && fault.isNetwork()
+	case "upstream-connect-timeout":
+		return fault.Kind == Paused // The paused node could not observe that the app accepted the connection.
+	}
+	return false
+}
+
+// queueDeadline returns the earliest time at which the queue timeout of a request can expire.
+func (c *checker) queueDeadline(resp *Response) int64 {
+	return addDuration(resp.lastAttempt().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
+}
+
+// activeAtDeadline reports whether the fault was active when the queue timeout of the
 // request expired.
-func (c *checker) pausedAtDeadline(resp *Response, fault *Fault) bool {
-	deadline := addDuration(resp.lastAttempt().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
+func (c *checker) activeAtDeadline(resp *Response, fault *Fault) bool {
+	deadline := c.queueDeadline(resp)
 	return fault.overlaps(deadline, deadline)
 }
 
@@ -290,23 +383,32 @@ func (c *checker) pausedAtDeadline(resp *Response, fault *Fault) bool {
 // copy of the log was delayed at the time of the queue timeout. A node gets the new owner of
 // a shard only from its own copy of the log.
 func (c *checker) missedTakeover(resp *Response, fault *Fault) bool {
-	deadline := addDuration(resp.lastAttempt().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
-	shard, _ := c.shardOf(resp)
-	if fault.Kind != DiskFault && fault.Kind != LogDelayed || fault.Node != c.ingressNodes[resp.ID] || !fault.overlaps(deadline, deadline) {
+	delaysLog := fault.Kind == DiskFault || fault.Kind == LogDelayed
+	if !delaysLog || fault.Node != c.ingressNodes[resp.ID] || !c.activeAtDeadline(resp, fault) {
 		return false
 	}
+	shard, _ := c.shardOf(resp)
 	for i := 1; i < len(c.maps); i++ {
 		old, next := &c.maps[i-1], &c.maps[i]
-		if int(shard) >= min(len(old.Owners), len(next.Owners)) || next.At < fault.From || next.At > resp.Done() || next.Owners[shard] == old.Owners[shard] {
+		if int(shard) >= min(len(old.Owners), len(next.Owners)) {
 			continue
 		}
-		if slices.ContainsFunc(c.history.Faults, func(other Fault) bool {
-			return other.Node == old.Owners[shard] && other.Node != fault.Node && (other.isCrash() || other.Kind == Paused || other.Kind == Terminated) && other.overlaps(deadline, deadline)
-		}) {
+		previousOwner := old.Owners[shard]
+		isTakeover := next.Owners[shard] != previousOwner
+		committedSinceFault := fault.From <= next.At && next.At <= resp.Done()
+		if isTakeover && committedSinceFault && previousOwner != fault.Node && c.isDownAt(previousOwner, c.queueDeadline(resp)) {
 			return true
 		}
 	}
 	return false
+}
+
+// isDownAt reports whether the process of a node was dead, paused or terminated at a time.
+func (c *checker) isDownAt(node string, at int64) bool {
+	return slices.ContainsFunc(c.history.Faults, func(fault Fault) bool {
+		isDown := fault.isCrash() || fault.Kind == Paused || fault.Kind == Terminated
+		return isDown && fault.Node == node && fault.overlaps(at, at)
+	})
 }
 
 // countLostSends returns how often a node may have sent a request that reached no app. Each of
@@ -316,20 +418,36 @@ func (c *checker) missedTakeover(resp *Response, fault *Fault) bool {
 //   - A node died while it ran the request. The ingress node may then use one more idle connection
 //     before it detects the death.
 func (c *checker) countLostSends(resp *Response) int {
-	lossStarts, extraSends := make(map[int64]bool), 0
+	lossStarts := make(map[int64]bool)
+	sendsAfterDeath := 0
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		isInvolved := fault.affects(c.ingressNodes[resp.ID]) || slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool { return fault.affects(run.App) })
-		if isInvolved && fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) {
+		if fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) && c.involvesFaulty(resp, fault) {
 			lossStarts[fault.From] = true
 		}
-		if fault.isCrash() && slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool {
-			return run.Aborted && run.App == fault.Node && fault.From <= run.end() && run.end() <= addDuration(fault.ExitedBy, int64(c.rules.MaxAbortNotice))
-		}) {
-			extraSends = 1 // The proxy sends over at most two idle connections, and the run was the first.
+		if c.diedDuringRun(resp, fault) {
+			sendsAfterDeath = 1 // The proxy sends over at most two idle connections, and the run was the first.
 		}
 	}
-	return max(len(lossStarts)-1, 0) + extraSends
+	sendsLostInTransit := max(len(lossStarts)-1, 0)
+	return sendsLostInTransit + sendsAfterDeath
+}
+
+// involvesFaulty reports whether a fault affects the ingress node of a request, or a node that ran it.
+func (c *checker) involvesFaulty(resp *Response, fault *Fault) bool {
+	return fault.affects(c.ingressNodes[resp.ID]) ||
+		slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool { return fault.affects(run.App) })
+}
+
+// diedDuringRun reports whether a fault killed a node, and so aborted a run of the request.
+func (c *checker) diedDuringRun(resp *Response, fault *Fault) bool {
+	if !fault.isCrash() {
+		return false
+	}
+	noticedBy := addDuration(fault.ExitedBy, int64(c.rules.MaxAbortNotice))
+	return slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool {
+		return run.Aborted && run.App == fault.Node && fault.From <= run.end() && run.end() <= noticedBy
+	})
 }
 
 // countOwnerFailures returns at how many processes a request may have been aborted. A
@@ -343,16 +461,21 @@ func (c *checker) countOwnerFailures(resp *Response) int {
 		from int64
 	}
 	failures := make(map[failure]bool)
-	since := resp.Sent() - int64(c.rules.SettleTime)
 	shard, _ := c.shardOf(resp)
 	nodes := c.owners(shard, resp.Sent(), resp.Done())
 	for _, run := range c.runsByRequest[resp.ID] {
 		nodes[run.App] = true
 	}
-	for node := range nodes {
-		for i := range c.history.Faults {
-			fault := &c.history.Faults[i]
-			if fault.affects(node) && (fault.isCrash() || fault.Kind == Paused && !c.isTooBrief(i) || fault.isNetwork()) && fault.overlaps(since, resp.Done()) {
+	since := resp.Sent() - int64(c.rules.SettleTime)
+	for i := range c.history.Faults {
+		fault := &c.history.Faults[i]
+		isLongPause := fault.Kind == Paused && !c.isTooBrief(i)
+		breaksConnections := isLongPause || fault.isCrash() || fault.isNetwork()
+		if !breaksConnections || !fault.overlaps(since, resp.Done()) {
+			continue
+		}
+		for node := range nodes {
+			if fault.affects(node) {
 				failures[failure{node, fault.From}] = true
 			}
 		}
@@ -367,71 +490,44 @@ func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may ha
 // timedOutWaiting reports whether the request failed because it had waited for the whole queue
 // timeout: it waited and was rejected, or it is a safe request that waited for a retry.
 func (c *checker) timedOutWaiting(resp *Response) bool {
-	switch {
-	case resp.Done()-resp.lastAttempt().Sent < c.rules.shortestByAnyClock(c.rules.QueueWait):
+	waited := resp.Done() - resp.lastAttempt().Sent
+	if waited < c.rules.shortestByAnyClock(c.rules.QueueWait) {
 		return false
-	case resp.Status == http.StatusServiceUnavailable:
-		return resp.Error == "no-leader" || resp.Error == "queue-timeout" || resp.Error == "peer-unreachable" || resp.Error == "upstream-busy"
 	}
-	return resp.Status == http.StatusBadGateway && resp.Safe() && resp.mayHaveRun()
+	switch resp.Status {
+	case http.StatusServiceUnavailable:
+		return slices.Contains([]string{"no-leader", "queue-timeout", "peer-unreachable", "upstream-busy"}, resp.Error)
+	case http.StatusBadGateway:
+		return resp.Safe() && resp.mayHaveRun()
+	}
+	return false
 }
 
-// excuseValidUntil returns the time until which a fault is an excuse for a failed request for a
-// shard.
-func (c *checker) excuseValidUntil(resp *Response, fault *Fault, shard uint32, atIngress bool) int64 {
+// excuseValidUntil returns the time until which a fault is an excuse for a failed request. atIngress
+// reports that the fault affects the ingress node. The excuse then lasts until the end of the fault,
+// and otherwise only until another owner serves the shard.
+func (c *checker) excuseValidUntil(request *failedRequest, fault *Fault, atIngress bool) int64 {
 	until := c.rules.effectsEnd(fault)
-	if fault.Kind == Killed {
+	switch {
+	case fault.Kind == Killed && request.timedOut:
+		until = fault.end()
+	case fault.Kind == Killed:
 		until = min(until, neverIfZero(fault.ExitedBy)) // The connections of the process broke when it died.
-		if c.timedOutWaiting(resp) {
-			until = fault.end()
-		}
 	}
-	if c.timedOutWaiting(resp) {
+	if request.timedOut {
 		until = addDuration(until, int64(c.rules.QueueWait)) // The request was sent before the fault ended.
 	}
 	if !atIngress {
-		until = min(until, c.nextOwnerStart(fault, shard, resp.Done()))
+		until = min(until, c.nextOwnerStart(fault, request.shard, request.Done()))
 	}
-	return addDuration(until, int64(c.rules.SettleTime))
-}
-
-// isTooBrief reports whether a fault is a pause of a node, or a stall of the machine, that was
-// shorter than a lease. Such a fault may delay requests, but must not make one fail. Several
-// pauses count as one if less than a lease lies between them.
-func (c *checker) isTooBrief(faultIndex int) bool { return !c.canCauseFailure[faultIndex] }
-
-// classifyFaults sets canCauseFailure for all faults at once. A starved machine has thousands of
-// faults, so they must not be compared in pairs.
-func (c *checker) classifyFaults() {
-	c.canCauseFailure = make([]bool, len(c.history.Faults))
-	lease := int64(c.rules.Lease)
-	var pauses []int
-	for i := range c.history.Faults {
-		if fault := &c.history.Faults[i]; fault.Kind == Paused || fault.Kind == Stalled {
-			pauses = append(pauses, i)
-		} else {
-			c.canCauseFailure[i] = true
-		}
+	until = addDuration(until, int64(c.rules.SettleTime))
+	if request.noMajority && fault.Kind == Killed { // Without a majority, running requests are aborted only DeadAfter later.
+		until = max(until, addDuration(fault.From, int64(c.rules.DeadAfter+c.rules.SettleTime)))
 	}
-	slices.SortFunc(pauses, func(i, j int) int {
-		a, b := &c.history.Faults[i], &c.history.Faults[j]
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Node, b.Node), cmp.Compare(a.From, b.From))
-	})
-	for start := 0; start < len(pauses); {
-		first, end := &c.history.Faults[pauses[start]], start+1
-		until := first.end()
-		for ; end < len(pauses); end++ {
-			fault := &c.history.Faults[pauses[end]]
-			if fault.Kind != first.Kind || fault.Node != first.Node || fault.From >= addDuration(until, lease) {
-				break
-			}
-			until = max(until, fault.end())
-		}
-		for _, i := range pauses[start:end] { // one pause, or several that count as one
-			c.canCauseFailure[i] = until == never || until-first.From >= lease
-		}
-		start = end
+	if c.abortedByFaulty(request.Response, fault) { // The node has no lease since the fault, and aborts its requests DeadAfter later.
+		until = max(until, addDuration(fault.end(), int64(c.rules.DeadAfter)))
 	}
+	return until
 }
 
 // shardOf returns the shard of a request. ok is false if the shard is not known.

@@ -99,8 +99,23 @@ func (f *Fault) affects(node string) bool {
 	return f.Node == node || f.Kind == Stalled && f.Node == ""
 }
 
+// affectsAny reports whether the fault affects at least one of the nodes.
+func (f *Fault) affectsAny(nodes map[string]bool) bool {
+	for node := range nodes {
+		if f.affects(node) {
+			return true
+		}
+	}
+	return false
+}
+
 // overlaps reports whether the fault was active at any time of an interval.
 func (f *Fault) overlaps(from, until int64) bool { return f.From <= until && from <= f.end() }
+
+// overlapsExtended is like overlaps, but the fault counts for some time longer than it lasted.
+func (f *Fault) overlapsExtended(from, until int64, extension time.Duration) bool {
+	return f.From <= until && from <= addDuration(f.end(), int64(extension))
+}
 
 // isCrash reports whether the process exited without notice.
 func (f *Fault) isCrash() bool { return f.ExitedBy != 0 && (f.Kind == Killed || f.Kind == DiskFault) }

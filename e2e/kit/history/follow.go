@@ -62,42 +62,53 @@ func (c *checker) checkFollowers() {
 		lastEvent := follower.After
 		for connIndex := range follower.Conns {
 			conn := &follower.Conns[connIndex]
-			for _, event := range conn.Events {
-				switch {
-				case event.ID <= lastEvent:
-					c.report.addViolation(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
-				case event.ID > lastEvent+1:
-					c.report.addViolation(MissingEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
-				case event.Text != EventText(follower.Key, event.ID):
-					c.report.addViolation(WrongEvent, "%s: event %d of %s has the text %q, from %s", follower.Name, event.ID, follower.Key, event.Text, conn.Target)
-				}
-				lastEvent = event.ID
-			}
-			c.report.Events += len(conn.Events)
+			lastEvent = c.checkEvents(follower, conn, lastEvent)
 			if conn.Done != 0 {
-				c.checkFollow(follower, conn)
+				c.checkStreamEnd(follower, conn)
 			}
 		}
 	}
 }
 
-// checkFollow checks the end of a connection. The apps never end a stream. If a response ends
+// checkEvents checks the events of one connection. lastEvent is the ID of the last event before. The
+// result is the ID of the last event of the connection.
+func (c *checker) checkEvents(follower *Follower, conn *FollowConn, lastEvent uint64) uint64 {
+	for _, event := range conn.Events {
+		switch {
+		case event.ID <= lastEvent:
+			c.report.addViolation(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
+		case event.ID > lastEvent+1:
+			c.report.addViolation(MissingEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
+		case event.Text != EventText(follower.Key, event.ID):
+			c.report.addViolation(WrongEvent, "%s: event %d of %s has the text %q, from %s", follower.Name, event.ID, follower.Key, event.Text, conn.Target)
+		}
+		lastEvent = event.ID
+	}
+	c.report.Events += len(conn.Events)
+	return lastEvent
+}
+
+// checkStreamEnd checks why a connection ended. The apps never end a stream. If a response ends
 // properly, a node has ended it, and the client does not notice that events are missing.
-func (c *checker) checkFollow(follower *Follower, conn *FollowConn) {
+func (c *checker) checkStreamEnd(follower *Follower, conn *FollowConn) {
 	resp := conn.response(follower)
 	switch {
 	case conn.Refused:
 		if !c.mayBeDown(c.rules.node(conn.Target), &resp.Attempts[0]) {
 			c.report.addViolation(NotListening, "%s: no process listened at %s, which should have been running", follower.Name, conn.Target)
 		}
-		return
 	case conn.Status != 200:
 		c.checkResponse(&resp)
-		return
 	case conn.Ended:
 		c.report.addViolation(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", follower.Name, follower.Key, conn.Target)
-		return
+	default:
+		c.checkBrokenStream(follower, conn, &resp)
 	}
+}
+
+// checkBrokenStream reports a connection that broke during the response, unless the failure has an
+// excuse. resp is the connection as a Response.
+func (c *checker) checkBrokenStream(follower *Follower, conn *FollowConn, resp *Response) {
 	reason, expiredAt := c.brokenReason(follower, conn)
 	if reason != "" {
 		c.report.ExcusedFailures["broken stream, "+reason]++
@@ -107,7 +118,8 @@ func (c *checker) checkFollow(follower *Follower, conn *FollowConn) {
 	if expiredAt != 0 {
 		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-expiredAt))
 	}
-	c.report.addViolation(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.lastActivity()), time.Duration(conn.Done-conn.Sent), c.describeContext(&resp, c.runsByRequest[conn.ID]))
+	sinceLastEvent, sinceStart := time.Duration(conn.Done-conn.lastActivity()), time.Duration(conn.Done-conn.Sent)
+	c.report.addViolation(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, sinceLastEvent, sinceStart, c.describeContext(resp, c.runsByRequest[conn.ID]))
 }
 
 // lastActivity returns the last time at which the stream certainly worked.
@@ -132,55 +144,82 @@ func (f *FollowConn) response(follower *Follower) Response {
 // A fault excuses the streams through that node and of its shards, until they must have
 // resumed elsewhere.
 func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (reason string, expiredAt int64) {
-	resp, ingress := conn.response(follower), c.rules.node(conn.Target)
+	resp := conn.response(follower)
 	shard, _ := c.shardOf(&resp)
-	owners := c.owners(shard, conn.lastActivity(), conn.Done)
+	stream := brokenStream{
+		FollowConn: conn, shard: shard, ingress: c.rules.node(conn.Target), owners: c.owners(shard, conn.lastActivity(), conn.Done),
+		noMajority: c.longestWithoutMajority(&resp) > c.rules.shortestByAnyClock(c.rules.DeadAfter/2),
+	}
 	switch {
 	case follower.BoundToNode:
 		return "its app is part of its node", 0
-	case conn.LastEvent == 0 && len(owners) > 1:
+	case conn.LastEvent == 0 && len(stream.owners) > 1:
 		return "it had no event ID yet", 0
 	}
-	noMajority := c.longestWithoutMajority(&resp) > c.rules.shortestByAnyClock(c.rules.DeadAfter/2)
 	for i := range c.history.Faults {
-		fault := &c.history.Faults[i]
-		atIngress, atOwner := fault.affects(ingress), false
-		for node := range owners {
-			atOwner = atOwner || fault.affects(node)
-		}
-		if conn.Done < fault.From {
+		validUntil, canExcuse := c.streamExcuseByFault(&stream, i)
+		if !canExcuse {
 			continue
 		}
-		var until int64
-		switch {
-		case fault.Kind == Terminated:
-			if !atIngress {
-				continue
-			}
-			until = fault.end()
-		case fault.Kind == Stalled && atIngress && owners[ingress] && fault.overlaps(conn.lastActivity(), conn.Done):
-			until = never // The client may not have read during the stall.
-		case c.isTooBrief(i) || !atIngress && !atOwner && !noMajority, atIngress && !atOwner && !noMajority && fault.Kind == AppDown:
-			continue
-		default:
-			until = c.streamExcuseValidUntil(fault, conn, shard, atIngress || noMajority)
+		validUntil = addDuration(validUntil, int64(c.rules.SettleTime))
+		if conn.Done <= validUntil {
+			return c.history.Faults[i].Kind.String(), 0
 		}
-		if until = addDuration(until, int64(c.rules.SettleTime)); conn.Done <= until {
-			return fault.Kind.String(), 0
-		}
-		expiredAt = max(expiredAt, until)
+		expiredAt = max(expiredAt, validUntil)
 	}
 	return "", expiredAt
 }
 
+// brokenStream is a connection that broke during the response, and what is known about its
+// surroundings.
+type brokenStream struct {
+	*FollowConn
+
+	shard   uint32
+	ingress string
+	// owners are the nodes that may have owned the shard since the last event.
+	owners map[string]bool
+	// noMajority reports that a lack of a majority may have broken the stream.
+	noMajority bool
+}
+
+// streamExcuseByFault returns until when one fault excuses a broken stream. ok is false if the fault is
+// no excuse.
+func (c *checker) streamExcuseByFault(stream *brokenStream, faultIndex int) (validUntil int64, ok bool) {
+	fault := &c.history.Faults[faultIndex]
+	atIngress, atOwner := fault.affects(stream.ingress), fault.affectsAny(stream.owners)
+	if stream.Done < fault.From {
+		return 0, false
+	}
+	if fault.Kind == Terminated {
+		return fault.end(), atIngress
+	}
+	isLocal := stream.owners[stream.ingress]
+	if fault.Kind == Stalled && atIngress && isLocal && fault.overlaps(stream.lastActivity(), stream.Done) {
+		return never, true // The client may not have read during the stall.
+	}
+	if c.isTooBrief(faultIndex) {
+		return 0, false
+	}
+	if stream.noMajority {
+		return c.streamExcuseValidUntil(fault, stream, true), true
+	}
+	breaksIngress := atIngress && fault.Kind != AppDown // The stream does not need the app of the ingress node.
+	if !breaksIngress && !atOwner {
+		return 0, false
+	}
+	return c.streamExcuseValidUntil(fault, stream, atIngress), true
+}
+
 // streamExcuseValidUntil returns the time until which a fault is an excuse for a broken stream. Like
 // a request, a stream without an upstream connection waits up to the queue timeout for the next one.
-func (c *checker) streamExcuseValidUntil(fault *Fault, conn *FollowConn, shard uint32, atIngress bool) int64 {
+// atIngress reports that the fault affects the ingress node.
+func (c *checker) streamExcuseValidUntil(fault *Fault, stream *brokenStream, atIngress bool) int64 {
 	until := c.rules.effectsEnd(fault)
 	if !atIngress {
-		until = min(until, c.nextOwnerStart(fault, shard, conn.Done))
+		until = min(until, c.nextOwnerStart(fault, stream.shard, stream.Done))
 	}
-	if conn.Done-conn.lastActivity() >= c.rules.shortestByAnyClock(c.rules.QueueWait) {
+	if stream.Done-stream.lastActivity() >= c.rules.shortestByAnyClock(c.rules.QueueWait) {
 		until = addDuration(until, int64(c.rules.QueueWait))
 	}
 	return until

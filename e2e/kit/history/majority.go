@@ -40,42 +40,55 @@ func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
 // part. noMajority is true if so many nodes had faults that the other voters were no
 // majority.
 func (c *checker) forEachInterval(from, until int64, visit func(from, until int64, noMajority bool)) {
-	allVoters := c.voters()
 	if from >= until {
 		return
 	}
-	boundaries := []int64{from, until}
-	addBoundary := func(at int64) {
-		if from < at && at < until {
-			boundaries = append(boundaries, at)
-		}
+	allVoters := c.voters()
+	active := c.faultsDuring(from, until)
+	boundaries := c.boundaries(from, until, active)
+	for i := range boundaries[1:] {
+		start, end := boundaries[i], boundaries[i+1]
+		hasNoVoteYet := func(node string) bool { return c.history.VoterSince[node] > start }
+		voters := slices.DeleteFunc(slices.Clone(allVoters), hasNoVoteYet)
+		visit(start, end, c.lacksMajority(voters, active, start, end))
 	}
-	for _, votesFrom := range c.history.VoterSince {
-		addBoundary(votesFrom)
+}
+
+// lacksMajority reports whether so many of the voters had faults during the whole interval that the
+// others were no majority.
+func (c *checker) lacksMajority(voters []string, faults []*Fault, from, until int64) bool {
+	votes := len(voters)
+	if c.rules.Voters > 0 {
+		votes = min(votes, c.rules.Voters)
 	}
+	return votes > 0 && 2*countAffected(voters, faults, from, until) >= votes
+}
+
+// faultsDuring returns the faults that were active at any time of an interval, without brief pauses.
+func (c *checker) faultsDuring(from, until int64) []*Fault {
 	var active []*Fault
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		if !fault.overlaps(from, until) || c.isTooBrief(i) {
-			continue
+		if fault.overlaps(from, until) && !c.isTooBrief(i) {
+			active = append(active, fault)
 		}
-		active = append(active, fault)
-		addBoundary(fault.From)
-		addBoundary(fault.end())
 	}
+	return active
+}
+
+// boundaries returns the times of an interval at which a fault starts or ends, or a node gets its vote.
+// They are in ascending order, without duplicates, and include both ends of the interval.
+func (c *checker) boundaries(from, until int64, faults []*Fault) []int64 {
+	boundaries := []int64{from, until}
+	for _, votesFrom := range c.history.VoterSince {
+		boundaries = append(boundaries, votesFrom)
+	}
+	for _, fault := range faults {
+		boundaries = append(boundaries, fault.From, fault.end())
+	}
+	boundaries = slices.DeleteFunc(boundaries, func(at int64) bool { return at < from || until < at })
 	slices.Sort(boundaries)
-	for i := range boundaries[1:] {
-		start, end := boundaries[i], boundaries[i+1]
-		if end == start {
-			continue
-		}
-		voters := slices.DeleteFunc(slices.Clone(allVoters), func(node string) bool { return c.history.VoterSince[node] > start })
-		votes := len(voters)
-		if c.rules.Voters > 0 {
-			votes = min(votes, c.rules.Voters)
-		}
-		visit(start, end, votes > 0 && 2*countAffected(voters, active, start, end) >= votes)
-	}
+	return slices.Compact(boundaries)
 }
 
 // voters returns all nodes that may vote at some time: the owners of all maps and the

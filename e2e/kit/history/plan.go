@@ -29,30 +29,44 @@ func (r LogRange) covers(shardMap *Map) bool {
 	return r.After > 0 && r.After < shardMap.Epoch && (r.Before == 0 || shardMap.Epoch < r.Before)
 }
 
-// checkPlacement checks that maps obey drains and cordons. A cordoned node may gain a shard only
-// if all owners in the map are cordoned.
+// checkPlacement checks that maps obey drains and cordons.
 func (c *checker) checkPlacement() {
 	for i := range c.maps {
-		shardMap := &c.maps[i]
-		for _, drain := range c.history.Drains {
-			if drain.LogRange.covers(shardMap) && shardMap.hasOwner(drain.Node) && !c.isDrainStage(i, &drain) {
-				c.report.addViolation(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.LogRange.After)
-			}
+		c.checkDrains(i)
+		if i > 0 {
+			c.checkCordons(&c.maps[i-1], &c.maps[i])
 		}
-		if i == 0 {
-			continue
+	}
+}
+
+// checkDrains checks that a drained node owns no shard in the map with this index.
+func (c *checker) checkDrains(mapIndex int) {
+	shardMap := &c.maps[mapIndex]
+	for _, drain := range c.history.Drains {
+		ownsShards := drain.LogRange.covers(shardMap) && shardMap.hasOwner(drain.Node)
+		if ownsShards && !c.isDrainStage(mapIndex, &drain) {
+			c.report.addViolation(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.LogRange.After)
 		}
-		cordoned := make(map[string]bool)
-		for _, cordon := range c.history.Cordons {
-			cordoned[cordon.Node] = cordoned[cordon.Node] || cordon.LogRange.covers(shardMap)
+	}
+}
+
+// checkCordons checks that a cordoned node gains no shard in a map, compared with the map before. If all
+// owners are cordoned, they may gain shards.
+func (c *checker) checkCordons(before, shardMap *Map) {
+	cordoned := make(map[string]bool)
+	for _, cordon := range c.history.Cordons {
+		if cordon.LogRange.covers(shardMap) {
+			cordoned[cordon.Node] = true
 		}
-		if !slices.ContainsFunc(shardMap.Owners, func(owner string) bool { return owner != "" && !cordoned[owner] }) {
-			continue
-		}
-		for shard, owner := range shardMap.Owners {
-			if previousOwner := c.maps[i-1].Owners[shard]; cordoned[owner] && previousOwner != owner {
-				c.report.addViolation(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", owner, shard, previousOwner, shardMap.Epoch)
-			}
+	}
+	isFree := func(owner string) bool { return owner != "" && !cordoned[owner] }
+	if !slices.ContainsFunc(shardMap.Owners, isFree) {
+		return
+	}
+	for shard, owner := range shardMap.Owners {
+		previousOwner := before.Owners[shard]
+		if cordoned[owner] && previousOwner != owner {
+			c.report.addViolation(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", owner, shard, previousOwner, shardMap.Epoch)
 		}
 	}
 }
@@ -74,43 +88,60 @@ func (c *checker) isDrainStage(i int, drain *Drain) bool {
 
 // checkRestartGrace checks that a node that restarts in place neither loses nor gains shards within
 // its grace period, which starts at SIGTERM or later. It does not check restarts during another
-// fault, because that may have delayed the log. After the restart, the node may give shards to
-// nodes that join, and gain shards of nodes that leave.
+// fault, because that may have delayed the log.
 func (c *checker) checkRestartGrace() {
-	for faultIndex := range c.history.Faults {
-		fault := &c.history.Faults[faultIndex]
-		if fault.Kind != Terminated || fault.Grace == 0 || c.rules.SlowLog {
+	if c.rules.SlowLog {
+		return
+	}
+	for i := range c.history.Faults {
+		restart := &c.history.Faults[i]
+		if restart.Kind != Terminated || restart.Grace == 0 {
 			continue
 		}
-		until := addDuration(fault.From, c.rules.shortestByAnyClock(fault.Grace))
-		if c.faultyDuring(fault.From, until) || c.drainedDuring(fault.Node, fault.From, until) {
-			continue
-		}
-		ownedShards := false
-		for i := range c.maps {
-			shardMap := &c.maps[i]
-			switch {
-			case shardMap.At <= fault.From:
-				ownedShards = shardMap.hasOwner(fault.Node)
-			case shardMap.At >= fault.end() && c.isJoinStage(i):
-				// The node runs again, and gives busy shards to a node that joined before.
-			case i > 0 && shardMap.At < until && ownedShards && !shardMap.addsNode(&c.maps[i-1]):
-				mayGive := func(node string) bool {
-					return shardMap.At >= fault.end() && (!shardMap.hasOwner(node) || c.isLeaving(node, fault.From, shardMap.At))
-				}
-				if moved := c.maps[i-1].countOwnershipChanges(shardMap, fault.Node, mayGive); moved > 0 {
-					c.report.addViolation(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", moved, fault.Node, fault.Grace, shardMap.Epoch)
-				}
-			}
+		graceEnd := addDuration(restart.From, c.rules.shortestByAnyClock(restart.Grace))
+		if !c.faultyDuring(restart.From, graceEnd) && !c.drainedDuring(restart.Node, restart.From, graceEnd) {
+			c.checkMovesInGrace(restart, graceEnd)
 		}
 	}
 }
 
-// isJoinStage reports whether a map may be a later stage of a change by which a node joined. Busy
-// shards move up to DrainTimeout after the idle ones, and the change from one map to the next takes
+// checkMovesInGrace checks the maps between a SIGTERM of a node that owned shards and the end of its
+// grace period. After the restart, the node may give shards to nodes that join, and gain shards of nodes
+// that leave.
+func (c *checker) checkMovesInGrace(restart *Fault, graceEnd int64) {
+	ownedShards := false // at the time of the SIGTERM
+	for i := range c.maps {
+		shardMap := &c.maps[i]
+		if shardMap.At <= restart.From {
+			ownedShards = shardMap.hasOwner(restart.Node)
+			continue
+		}
+		if i == 0 || shardMap.At >= graceEnd || !ownedShards {
+			continue
+		}
+		runsAgain := shardMap.At >= restart.end()
+		nodeJoins := shardMap.addsNode(&c.maps[i-1]) || runsAgain && c.isJoinStage(i)
+		if nodeJoins {
+			continue
+		}
+		mayGive := func(node string) bool {
+			return runsAgain && (!shardMap.hasOwner(node) || c.isLeaving(node, restart.From, shardMap.At))
+		}
+		if moved := c.maps[i-1].countOwnershipChanges(shardMap, restart.Node, mayGive); moved > 0 {
+			c.report.addViolation(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", moved, restart.Node, restart.Grace, shardMap.Epoch)
+		}
+	}
+}
+
+// isJoinStage reports whether the map with index i may be a later stage of a change by which a node
+// joined. Busy shards move up to DrainTimeout after the idle ones, and the change from one map to the next takes
 // at most as long again.
 func (c *checker) isJoinStage(i int) bool {
-	for first := i; first > 0 && c.maps[i].At <= addDuration(c.maps[first].At, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)); first-- {
+	maxDelay := c.rules.longestByAnyClock(2 * c.rules.DrainTimeout)
+	for first := i; first > 0; first-- {
+		if c.maps[i].At > addDuration(c.maps[first].At, maxDelay) {
+			return false
+		}
 		if c.maps[first].addsNode(&c.maps[first-1]) {
 			return true
 		}
@@ -130,7 +161,8 @@ func (c *checker) isLeaving(node string, from, until int64) bool {
 // not count.
 func (c *checker) faultyDuring(from, until int64) bool {
 	for i := range c.history.Faults {
-		if fault := &c.history.Faults[i]; fault.Kind != Terminated && fault.overlaps(from, until) && !c.isTooBrief(i) {
+		fault := &c.history.Faults[i]
+		if fault.Kind != Terminated && fault.overlaps(from, until) && !c.isTooBrief(i) {
 			return true
 		}
 	}
@@ -153,11 +185,11 @@ func (m *Map) addsNode(before *Map) bool {
 // countOwnershipChanges returns how many shards the node gained or lost from m to next. It does not
 // count shards that the node gained from an owner for which mayGive returns true.
 func (m *Map) countOwnershipChanges(next *Map, node string, mayGive func(owner string) bool) (count int) {
-	for shard, owner := range m.Owners {
-		if shard >= len(next.Owners) || (owner == node) == (next.Owners[shard] == node) {
-			continue
-		}
-		if owner == node || !mayGive(owner) {
+	for shard, owner := range m.Owners[:min(len(m.Owners), len(next.Owners))] {
+		owned, owns := owner == node, next.Owners[shard] == node
+		isLost := owned && !owns
+		isGained := !owned && owns
+		if isLost || isGained && !mayGive(owner) {
 			count++
 		}
 	}

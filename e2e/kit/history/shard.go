@@ -16,19 +16,35 @@ type shardChecker struct {
 func (s *shardChecker) check() {
 	slices.SortFunc(s.runs, compareStart)
 	ownerByEpoch := make(map[uint64]string)
-	var unfinished []Run     // runs that had not ended when the current one began
-	var newest, previous Run // the run with the highest epoch so far, and the previous request
+	var newest Run // the run with the highest epoch so far
 	for _, run := range s.runs {
-		if owner, ok := ownerByEpoch[run.Epoch]; !ok {
-			ownerByEpoch[run.Epoch] = run.App
-		} else if owner != run.App {
-			s.report.addViolation(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, owner, run.ID, run.App)
-		}
+		s.checkEpochOwner(ownerByEpoch, run)
 		if run.Epoch < newest.Epoch {
 			s.checkStale(run, newest)
 		} else {
 			newest = run
 		}
+	}
+	s.checkOverlaps()
+	s.countHandovers()
+}
+
+// checkEpochOwner checks that a run has the same node as all previous runs with its ownership epoch, and
+// adds it to ownerByEpoch.
+func (s *shardChecker) checkEpochOwner(ownerByEpoch map[uint64]string, run Run) {
+	owner, ok := ownerByEpoch[run.Epoch]
+	switch {
+	case !ok:
+		ownerByEpoch[run.Epoch] = run.App
+	case owner != run.App:
+		s.report.addViolation(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, owner, run.ID, run.App)
+	}
+}
+
+// checkOverlaps checks each run against the runs on other nodes that had not ended when it began.
+func (s *shardChecker) checkOverlaps() {
+	var unfinished []Run
+	for _, run := range s.runs {
 		unfinished = slices.DeleteFunc(unfinished, func(other Run) bool { return other.end() <= run.Start })
 		for _, other := range unfinished {
 			if other.App != run.App {
@@ -36,12 +52,20 @@ func (s *shardChecker) check() {
 			}
 		}
 		unfinished = append(unfinished, run)
-		if previous.App != "" && previous.App != run.App && !run.fromAdmission {
+	}
+}
+
+// countHandovers counts how often the next request ran on another node than the previous request.
+func (s *shardChecker) countHandovers() {
+	previousApp := ""
+	for _, run := range s.runs {
+		if run.fromAdmission {
+			continue
+		}
+		if previousApp != "" && previousApp != run.App {
 			s.report.Handovers++
 		}
-		if !run.fromAdmission {
-			previous = run
-		}
+		previousApp = run.App
 	}
 }
 
