@@ -78,13 +78,13 @@ func (a *App) Start(tb testing.TB) {
 // Kill sends SIGKILL to the app and waits until it has ended.
 func (a *App) Kill(tb testing.TB) {
 	tb.Helper()
-	process, fault := &a.processes[len(a.processes)-1], len(a.cluster.faults)
+	process, faultIndex := &a.processes[len(a.processes)-1], len(a.cluster.faults)
 	a.endFault = a.cluster.RecordFault(history.Fault{Kind: history.AppDown, Node: a.name})
 	if err := process.process.kill(); err != nil {
 		tb.Fatal(err)
 	}
 	process.killedAt = history.Now()
-	a.cluster.faults[fault].ExitedBy = process.killedAt
+	a.cluster.faults[faultIndex].ExitedBy = process.killedAt
 }
 
 // Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped, because its
@@ -176,24 +176,30 @@ func (a *App) control(ctx context.Context, path string, target any) error {
 	return a.cluster.do(r, target)
 }
 
-// runs reads the records of all processes of the app. The unfinished runs of a process that was
-// killed ended with that process, as aborted runs.
+// runs reads the records of all processes of the app.
 func (a *App) runs() ([]history.Run, error) {
 	var all []history.Run
 	for _, process := range a.processes {
 		if err := process.records.read(); err != nil {
 			return nil, err
 		}
-		if process.killedAt == 0 && a.cluster.opts.Embedded && !process.process.Running() {
-			process.killedAt = process.process.exitedAt // the app ended with its node
+		endedWithNode := a.cluster.opts.Embedded && !process.process.Running()
+		if endedWithNode && process.killedAt == 0 {
+			process.killedAt = process.process.exitedAt
 		}
-		first := len(all)
-		all = append(all, process.records.runs...)
-		for i := first; i < len(all); i++ {
-			if all[i].End == 0 && process.killedAt != 0 {
-				all[i].End, all[i].Aborted = process.killedAt, true
-			}
-		}
+		all = append(all, process.runs()...)
 	}
 	return all, nil
+}
+
+// runs returns the runs that the process has recorded. The unfinished runs of a process that was killed
+// ended with that process, as aborted runs.
+func (p *appProcess) runs() []history.Run {
+	runs := slices.Clone(p.records.runs)
+	for i := range runs {
+		if runs[i].End == 0 && p.killedAt != 0 {
+			runs[i].End, runs[i].Aborted = p.killedAt, true
+		}
+	}
+	return runs
 }

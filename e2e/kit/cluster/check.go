@@ -22,7 +22,10 @@ func (c *Cluster) Check(tb testing.TB) *history.Report {
 	for i := range c.responses[:c.checkedResponses] {
 		rules.OtherRequests[c.responses[i].ID] = c.responses[i].Denied()
 	}
-	observed := history.History{Responses: c.responses[c.checkedResponses:], Runs: c.AwaitRuns(tb), Maps: c.MapsSince(c.checkedEpoch), Faults: c.Faults(), CPUWaits: c.CPUWaits(), Drains: c.drains}
+	observed := history.History{
+		Responses: c.responses[c.checkedResponses:], Runs: c.AwaitRuns(tb), Maps: c.MapsSince(c.checkedEpoch),
+		Faults: c.Faults(), CPUWaits: c.CPUWaits(), Drains: c.drains,
+	}
 	report := history.Check(observed, rules)
 	c.checkedResponses = len(c.responses)
 	if n := len(observed.Maps); n > 0 {
@@ -45,7 +48,8 @@ func (c *Cluster) Rules() history.Rules {
 	rules := history.Rules{
 		WakeTime: wakeTime, Voters: maxVoters,
 		Shards: c.opts.Shards, Takeover: c.commonFlag("--takeover", "lease"), Targets: make(map[string]string),
-		Lease: c.commonDuration("--lease"), DeadAfter: c.commonDuration("--dead-after"), DrainTimeout: c.commonDuration("--drain-timeout"), StreamGrace: c.commonDuration("--stream-grace"), QueueWait: c.commonDuration("--queue-wait"),
+		Lease: c.commonDuration("--lease"), DeadAfter: c.commonDuration("--dead-after"), QueueWait: c.commonDuration("--queue-wait"),
+		DrainTimeout: c.commonDuration("--drain-timeout"), StreamGrace: c.commonDuration("--stream-grace"),
 	}
 	for _, node := range c.nodes {
 		rules.Targets[node.Addr] = node.ID

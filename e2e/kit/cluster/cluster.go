@@ -152,18 +152,7 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	if c.opts.Data != nil {
 		node.DataDir = c.opts.Data(id)
 	}
-	if c.opts.Net != nil {
-		node.location.host = c.opts.Net.Host(len(c.nodes))
-	}
-	node.Addr, node.Admin = node.location.controlAddr(c.port(tb)), node.location.controlAddr(c.port(tb))
-	node.Gossip, node.Peer = node.location.dataAddr(c.port(tb)), node.location.dataAddr(c.port(tb))
-	if c.opts.PeerProxy {
-		proxy, err := peerproxy.New("127.0.0.1:0", node.Peer)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		node.PeerProxy = proxy
-	}
+	c.assignAddresses(tb, node)
 	node.App = &App{cluster: c, name: id, location: node.location, Addr: node.location.controlAddr(c.port(tb))}
 	if !c.opts.Embedded {
 		node.App.Start(tb)
@@ -175,6 +164,25 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	c.nodes = append(c.nodes, node)
 	c.background.Go(func() { c.watchMaps(c.ctx, node) })
 	return node
+}
+
+// assignAddresses sets the host and the addresses of the next node, and starts its peerproxy if the
+// options require one.
+func (c *Cluster) assignAddresses(tb testing.TB, node *Node) {
+	tb.Helper()
+	if c.opts.Net != nil {
+		node.location.host = c.opts.Net.Host(len(c.nodes))
+	}
+	node.Addr, node.Admin = node.location.controlAddr(c.port(tb)), node.location.controlAddr(c.port(tb))
+	node.Gossip, node.Peer = node.location.dataAddr(c.port(tb)), node.location.dataAddr(c.port(tb))
+	if !c.opts.PeerProxy {
+		return
+	}
+	proxy, err := peerproxy.New("127.0.0.1:0", node.Peer)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	node.PeerProxy = proxy
 }
 
 // Add adds a node that joins all others, and starts it. It does not wait until the node serves.
@@ -253,24 +261,7 @@ func (c *Cluster) close(tb testing.TB) {
 	tb.Helper()
 	c.cancel()
 	c.background.Wait()
-	var errs []error
-	for _, node := range c.nodes {
-		if node.process != nil {
-			errs = append(errs, node.process.kill())
-			if line := node.process.crashLine(); line != "" {
-				tb.Errorf("node %s crashed: %s", node.ID, line)
-			}
-		}
-		for _, process := range node.App.processes {
-			errs = append(errs, process.process.kill())
-			if line := process.process.crashLine(); line != "" {
-				tb.Errorf("app %s crashed: %s", node.ID, line)
-			}
-		}
-		if node.PeerProxy != nil {
-			errs = append(errs, node.PeerProxy.Close())
-		}
-	}
+	errs := c.killProcesses(tb)
 	c.spawner.close()
 	c.ports.Close()
 	for _, conflict := range c.mapWatch.conflicts {
@@ -288,6 +279,30 @@ func (c *Cluster) close(tb testing.TB) {
 	if err := errors.Join(errs...); err != nil {
 		tb.Error(err)
 	}
+}
+
+// killProcesses ends all processes and peerproxies. It fails the test for each process that has
+// crashed.
+func (c *Cluster) killProcesses(tb testing.TB) (errs []error) {
+	tb.Helper()
+	for _, node := range c.nodes {
+		if node.process != nil {
+			errs = append(errs, node.process.kill())
+			if line := node.process.crashLine(); line != "" {
+				tb.Errorf("node %s crashed: %s", node.ID, line)
+			}
+		}
+		for _, process := range node.App.processes {
+			errs = append(errs, process.process.kill())
+			if line := process.process.crashLine(); line != "" {
+				tb.Errorf("app %s crashed: %s", node.ID, line)
+			}
+		}
+		if node.PeerProxy != nil {
+			errs = append(errs, node.PeerProxy.Close())
+		}
+	}
+	return errs
 }
 
 // printLogs prints the start and the end of the log of each node.

@@ -61,32 +61,43 @@ func (c *Cluster) beginFault(node *Node, kind history.FaultKind) {
 
 // recordExit records that the process of a node has certainly ended. A process that the test did
 // not stop counts as killed, because a crash or a disk fault ended it. A process that failed also
-// counts as killed, even if it was terminating or was killed just afterwards. The fault of a
-// failed process begins when it closed its client connections: it exits later, and its disk fault
-// may end before that.
+// counts as killed, even if it was terminating or was killed just afterwards.
 func (c *Cluster) recordExit(node *Node) {
-	exitedAt := history.Now()
-	if node.process != nil && !node.process.Running() {
-		exitedAt = min(exitedAt, node.process.exitedAt)
-	}
-	closedAt, holdsShards, hasFailed := exitedAt, false, false
-	if node.process != nil {
-		closedAt, holdsShards, hasFailed = node.process.failure(exitedAt)
-	}
-	if node.faultIndex < 0 || c.faults[node.faultIndex].Kind == history.Paused || hasFailed && c.faults[node.faultIndex].Kind == history.Terminated {
+	exit := node.exitOfProcess()
+	if node.faultIndex < 0 || exit.isUnexpectedDuring(c.faults[node.faultIndex].Kind) {
 		c.beginFault(node, history.Killed)
-		c.faults[node.faultIndex].From = min(c.faults[node.faultIndex].From, exitedAt)
+		killed := &c.faults[node.faultIndex]
+		killed.From = min(killed.From, exit.at)
 	}
-	if fault := &c.faults[node.faultIndex]; hasFailed && fault.ExitedBy == 0 {
-		fault.From, fault.HoldsShards = min(fault.From, closedAt), holdsShards
+	if fault := &c.faults[node.faultIndex]; exit.hasFailed && fault.ExitedBy == 0 {
+		fault.From, fault.HoldsShards = min(fault.From, exit.closedAt), exit.holdsShards
 	}
 	for i := range c.faults {
 		fault := &c.faults[i]
-		endedProcess := i == node.faultIndex || fault.Kind == history.DiskFault && fault.Node == node.ID && fault.Until == 0
-		if endedProcess && fault.ExitedBy == 0 {
-			fault.ExitedBy = max(exitedAt, fault.From)
+		isDiskFault := fault.Kind == history.DiskFault && fault.Node == node.ID && fault.Until == 0
+		if fault.ExitedBy == 0 && (i == node.faultIndex || isDiskFault) {
+			fault.ExitedBy = max(exit.at, fault.From)
 		}
 	}
+}
+
+// exitOfProcess returns how the current process of the node ended. Its time is now if the exit was not
+// observed.
+func (n *Node) exitOfProcess() processExit {
+	now := history.Now()
+	if n.process == nil {
+		return processExit{at: now, closedAt: now}
+	}
+	if n.process.Running() {
+		return n.process.exit(now)
+	}
+	return n.process.exit(min(now, n.process.exitedAt))
+}
+
+// isUnexpectedDuring reports whether a fault of the given kind does not explain the exit, so that the
+// process counts as killed.
+func (e *processExit) isUnexpectedDuring(kind history.FaultKind) bool {
+	return kind == history.Paused || e.hasFailed && kind == history.Terminated
 }
 
 // endFault records that the fault of the process of a node has ended, because it runs again.

@@ -66,18 +66,32 @@ const (
 	handlerStuckMessage = "handler did not return, process ends"
 )
 
-// failure reports whether a process has ended because it could not continue. exitedAt is when it
-// had ended. closedAt is when it closed its connections: the time of its log message, or exitedAt
-// if only its exit code shows the failure. holdsShards reports that its app continued until the
-// exit.
-func (p *Process) failure(exitedAt int64) (closedAt int64, holdsShards, hasFailed bool) {
+// processExit describes the end of a process. Times are values of history.Now.
+type processExit struct {
+	at int64
+	// hasFailed reports that the process ended because it could not continue.
+	hasFailed bool
+	// closedAt is when the process closed its connections. A failed process does that before it exits,
+	// and logs it. For any other process, closedAt is the time of the exit.
+	closedAt int64
+	// holdsShards reports that the app continued until the exit, although the connections were closed.
+	holdsShards bool
+}
+
+// exit returns how the process ended. exitedAt is the time at which it had certainly ended.
+func (p *Process) exit(exitedAt int64) processExit {
+	exit := processExit{at: exitedAt, closedAt: exitedAt}
 	if p.Running() {
-		return exitedAt, false, false
+		return exit
 	}
-	if loggedAt, appContinued := p.findFailureMessage(); loggedAt != 0 {
-		return min(exitedAt, loggedAt), appContinued, true
+	loggedAt, appContinued := p.findFailureMessage()
+	if loggedAt == 0 {
+		exit.hasFailed = p.cmd.ProcessState.ExitCode() > 0
+		return exit
 	}
-	return exitedAt, false, p.cmd.ProcessState.ExitCode() > 0
+	exit.hasFailed, exit.holdsShards = true, appContinued
+	exit.closedAt = min(exitedAt, loggedAt)
+	return exit
 }
 
 // findFailureMessage returns when the process logged that it closes its connections. Zero means
@@ -92,10 +106,15 @@ func (p *Process) findFailureMessage() (loggedAt int64, appContinued bool) {
 			Message string    `json:"message"`
 			Time    time.Time `json:"time"`
 		}
-		if json.Unmarshal(line, &entry) != nil || entry.Message != failedMessage && entry.Message != handlerStuckMessage {
+		if err := json.Unmarshal(line, &entry); err != nil {
+			continue // other output, such as a panic
+		}
+		isStuck := entry.Message == handlerStuckMessage
+		if !isStuck && entry.Message != failedMessage {
 			continue
 		}
-		if appContinued = appContinued || entry.Message == handlerStuckMessage; loggedAt == 0 {
+		appContinued = appContinued || isStuck
+		if loggedAt == 0 {
 			loggedAt = history.Now() - time.Since(entry.Time).Nanoseconds()
 		}
 	}

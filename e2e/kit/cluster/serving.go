@@ -79,7 +79,7 @@ func (c *Cluster) checkShards(tb testing.TB, nodes []*Node) (Map, error) {
 		if err != nil {
 			return shardMap, err
 		}
-		if status.State != "operational" || status.LeaseMS <= 0 || status.Epoch == 0 || status.Epoch != status.Proposed {
+		if !status.servesCommittedMap() {
 			return shardMap, fmt.Errorf("node %s: %s, lease %d ms, epoch %d, proposed %d", node.ID, status.State, status.LeaseMS, status.Epoch, status.Proposed)
 		}
 		if i == 0 {
@@ -95,16 +95,29 @@ func (c *Cluster) checkShards(tb testing.TB, nodes []*Node) (Map, error) {
 			return shardMap, fmt.Errorf("node %s is at epoch %d, %s at %d", node.ID, status.Epoch, nodes[0].ID, shardMap.Epoch)
 		}
 	}
+	return shardMap, checkDistribution(shardMap, nodes)
+}
+
+// servesCommittedMap reports whether the node is operational, holds a lease, and no map change is
+// in progress.
+func (s Status) servesCommittedMap() bool {
+	hasMap := s.Epoch != 0 && s.Epoch == s.Proposed
+	return hasMap && s.State == "operational" && s.LeaseMS > 0
+}
+
+// checkDistribution returns an error unless the map is balanced, and its owners are exactly the given
+// nodes.
+func checkDistribution(shardMap Map, nodes []*Node) error {
 	counts := shardMap.Counts()
 	if !shardMap.IsBalanced() || len(counts) != min(len(nodes), shardMap.Shards) {
-		return shardMap, fmt.Errorf("the map has counts %v for %d nodes", counts, len(nodes))
+		return fmt.Errorf("the map has counts %v for %d nodes", counts, len(nodes))
 	}
 	for _, node := range nodes {
 		if counts[node.ID] == 0 {
-			return shardMap, fmt.Errorf("node %s owns no shards: %v", node.ID, counts)
+			return fmt.Errorf("node %s owns no shards: %v", node.ID, counts)
 		}
 	}
-	return shardMap, nil
+	return nil
 }
 
 // Leader waits until all running nodes report the same running leader.

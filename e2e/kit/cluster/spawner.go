@@ -17,7 +17,7 @@ type spawner struct {
 	done  chan struct{}
 }
 
-// newSpawner returns a spawner, whose children have real-time priority if urgent is true.
+// newSpawner returns a spawner, whose children have real-time priority if realTime is true.
 func newSpawner(realTime bool) (*spawner, error) {
 	s := &spawner{tasks: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error)

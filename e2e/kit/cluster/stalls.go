@@ -66,7 +66,8 @@ func (s *stalls) watch(ctx context.Context) {
 		if now-lastTick >= int64(minStall) {
 			s.addFault("", lastTick, now)
 		}
-		if lastTick = now; now >= nextObservation {
+		lastTick = now
+		if now >= nextObservation {
 			nextObservation = now + int64(cpuWaitInterval)
 			s.observe(waitByThread, now)
 		}
@@ -80,9 +81,8 @@ func (s *stalls) addFault(node string, from, until int64) {
 	s.faults = append(s.faults, history.Fault{Kind: history.Stalled, Node: node, From: from, Until: until})
 }
 
-// observe records how long threads of nodes waited for a processor since the last call. The
-// kernel updates the total wait of a thread only when the thread gets a processor, so the wait
-// ended just before now. waitByThread contains the totals of the last call, and is updated.
+// observe records how long threads of nodes waited for a processor since the last call. waitByThread
+// contains the total wait of each thread at the last call, and is updated.
 func (s *stalls) observe(waitByThread map[string]int64, now int64) {
 	s.mu.Lock()
 	pids := maps.Clone(s.nodeByPID)
@@ -90,23 +90,39 @@ func (s *stalls) observe(waitByThread map[string]int64, now int64) {
 	for pid, node := range pids {
 		threads := threadsOf(pid)
 		if len(threads) == 0 {
-			s.mu.Lock()
-			delete(s.nodeByPID, pid)
-			s.mu.Unlock()
+			s.forget(pid)
+			continue
 		}
 		longest := int64(0)
 		for _, thread := range threads {
-			total, ok := cpuWaitOf(thread)
-			if before, known := waitByThread[thread]; ok && known {
-				longest = max(longest, total-before)
-				if total-before >= int64(minStall) {
-					s.addFault(node, now-(total-before), now)
-				}
+			waited := updateWait(waitByThread, thread)
+			longest = max(longest, waited)
+			if waited >= int64(minStall) {
+				s.addFault(node, now-waited, now)
 			}
-			waitByThread[thread] = total
 		}
 		s.addCPUWait(node, now-longest, now)
 	}
+}
+
+// updateWait returns how long a thread waited for a processor since the last call, in nanoseconds, and
+// stores its total wait. The kernel updates the total only when the thread gets a processor, so the
+// wait ended just before. Zero means that the thread has ended or was not known before.
+func updateWait(waitByThread map[string]int64, thread string) int64 {
+	total, ok := cpuWaitOf(thread)
+	before, isKnown := waitByThread[thread]
+	waitByThread[thread] = total
+	if !ok || !isKnown {
+		return 0
+	}
+	return total - before
+}
+
+// forget removes a process that has ended from the observed processes.
+func (s *stalls) forget(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nodeByPID, pid)
 }
 
 // addCPUWait records that a thread of a node waited, unless the wait is shorter than
