@@ -4,16 +4,13 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/history"
-	"shardway/e2e/kit/load"
 )
 
 // stalePoll is the interval between two queries of a node for stale returns.
@@ -29,11 +26,11 @@ type staleReturns struct {
 	shards map[uint32]bool
 }
 
-// watchStaleReturns polls the nodes for stale returns until take is called.
+// watchStaleReturns polls the nodes for stale returns until stopAndCollect is called.
 func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &staleReturns{stop: stop, done: make(chan struct{}), shards: map[uint32]bool{}}
-	go func() { // The goroutine ends when take is called.
+	go func() {
 		defer close(s.done)
 		for ctx.Err() == nil {
 			for _, node := range nodes {
@@ -84,22 +81,13 @@ func (sc *scenario) emptyCaches() {
 //   - those that ran on two nodes at once for an excused reason, because only a store that checks
 //     epochs is protected against that
 func (sc *scenario) findLostWrites(responses []history.Response, report *history.Report, stale map[uint32]bool) (violations []string) {
-	byKey := make(map[string][]history.Response)
-	for _, resp := range responses {
-		shard := uint32(load.ShardOf(resp.Key, sc.opts.Shards))
-		if resp.OK() && resp.Method == http.MethodPost && resp.Register == "" && report.OverlapsByShard[shard] == 0 && !stale[shard] {
-			byKey[resp.Key] = append(byKey[resp.Key], resp)
-		}
-	}
-	for key, all := range byKey {
-		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
-		for i, write := range all {
-			for _, earlier := range all[:i] {
-				if earlier.Done() < write.Sent() && write.Count <= earlier.Count {
-					violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, write.ID, write.Count, time.Duration(write.Sent()-earlier.Done()), earlier.ID, earlier.Count))
-				}
-			}
-		}
+	byKey := responsesByKey(responses, func(resp history.Response) bool {
+		shard := sc.shardOf(resp)
+		isExcused := stale[shard] || report.OverlapsByShard[shard] > 0
+		return resp.OK() && resp.Method == http.MethodPost && resp.Register == "" && !isExcused
+	})
+	for key, writes := range byKey {
+		violations = append(violations, findLowCounts(key, writes)...)
 	}
 	return violations
 }

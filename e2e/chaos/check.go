@@ -10,7 +10,6 @@ import (
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/history"
 	"shardway/e2e/kit/linear"
-	"shardway/e2e/kit/load"
 )
 
 // checkRound checks what clients and apps observed in a round. firstEpoch is the epoch of the map at
@@ -53,7 +52,7 @@ func (sc *scenario) checkRound(responses []history.Response, firstEpoch uint64) 
 // reason: only a store that checks epochs (fencing) is protected against that.
 func (sc *scenario) registerResponses(responses []history.Response, report *history.Report) []history.Response {
 	return slices.DeleteFunc(slices.Clone(responses), func(resp history.Response) bool {
-		return resp.Register == unfenced && report.OverlapsByShard[uint32(load.ShardOf(resp.Key, sc.opts.Shards))] > 0
+		return resp.Register == unfenced && report.OverlapsByShard[sc.shardOf(resp)] > 0
 	})
 }
 
@@ -84,27 +83,29 @@ func (sc *scenario) awaitRunsOf(responses []history.Response) []history.Run {
 	}
 	var matching []history.Run
 	cluster.Await(sc, "runs with a response have ended", func() error {
-		matching = nil
-		runCount, unfinished := make(map[string]int), make(map[string]string)
-		for _, run := range sc.cluster.RecordedRuns(sc) {
-			isOK, isListed := succeeded[run.ID]
-			if !isListed {
-				continue
-			}
-			matching = append(matching, run)
-			runCount[run.ID]++
-			if isOK && run.End == 0 {
-				unfinished[run.ID] = run.App
-			}
-		}
-		for id, app := range unfinished {
-			if runCount[id] == 1 { // If there are several runs, the response may belong to another run.
-				return fmt.Errorf("%s still runs %s", app, id)
-			}
-		}
-		return nil
+		matching = slices.DeleteFunc(sc.cluster.RecordedRuns(sc), func(run history.Run) bool {
+			_, isListed := succeeded[run.ID]
+			return !isListed
+		})
+		return checkRunsEnded(matching, succeeded)
 	})
 	return matching
+}
+
+// checkRunsEnded returns an error if the run of a request with a complete response has not ended. If a
+// request has several runs, its response may belong to another run. succeeded contains, by request ID,
+// whether the response is complete.
+func checkRunsEnded(runs []history.Run, succeeded map[string]bool) error {
+	runCount := make(map[string]int)
+	for _, run := range runs {
+		runCount[run.ID]++
+	}
+	for _, run := range runs {
+		if run.End == 0 && succeeded[run.ID] && runCount[run.ID] == 1 {
+			return fmt.Errorf("%s still runs %s", run.App, run.ID)
+		}
+	}
+	return nil
 }
 
 // runsOfFollowers returns the runs of the streams of the followers.

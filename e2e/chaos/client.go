@@ -37,22 +37,13 @@ func (t *traffic) sendBurst(node *cluster.Node, n int) {
 	others := cluster.Addrs(t.sc.membersExcept(node))
 	targets := slices.Insert(others, min(1, len(others)), node.Addr) // a client starts with its second target
 	for i := range n {
-		t.singleRequests++
-		req := load.Request{
-			ID: fmt.Sprintf("r%d.crowd%d", t.sc.roundNumber, t.singleRequests), Key: keys[i%len(keys)], Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
-		}
+		req := load.Request{ID: t.nextID("burst"), Key: keys[i%len(keys)], Timeout: t.sc.opts.clientTimeout()}
 		if i%2 == 1 {
 			req.Method, req.Body = http.MethodPost, []byte(req.ID)
 		}
-		client, ctx := load.NewClient(targets, nil), t.ctx
+		client := load.NewClient(targets, nil)
 		client.SetNoRetry(slices.Clone(t.noRetry)...)
-		t.pending.Go(func() {
-			defer client.Close()
-			resp := client.Do(ctx, req)
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.responses = append(t.responses, resp)
-		})
+		t.sendSingle(client, req, client.Close)
 	}
 }
 

@@ -87,20 +87,24 @@ func (s *schedule) next() string {
 // nextRound returns the faults of a round: one, or sometimes two that can be combined.
 func (s *schedule) nextRound(pairs bool) []fault {
 	first := newFault(s.next())
-	if !pairs || s.cycles == 0 || s.rng.IntN(3) > 0 || !canCombine(first) || len(s.remainingNames) == 0 {
+	isFirstCycle := s.cycles == 0 // in which each fault has a round of its own
+	if !pairs || isFirstCycle || s.rng.IntN(3) > 0 || len(s.remainingNames) == 0 {
 		return []fault{first}
 	}
 	second := newFault(s.remainingNames[0])
-	if !canCombine(second) || haveConflict(first, second) || haveConflict(second, first) {
+	if !canCombine(first, second) {
 		return []fault{first}
 	}
 	s.remainingNames = s.remainingNames[1:]
 	return []fault{first, second}
 }
 
-func canCombine(injected fault) bool {
-	_, exclusive := injected.(exclusiveFault)
-	return !exclusive
+// canCombine reports whether two faults may affect the cluster at the same time.
+func canCombine(first, second fault) bool {
+	_, isFirstExclusive := first.(exclusiveFault)
+	_, isSecondExclusive := second.(exclusiveFault)
+	isAnyExclusive := isFirstExclusive || isSecondExclusive
+	return !isAnyExclusive && !haveConflict(first, second) && !haveConflict(second, first)
 }
 
 // haveConflict reports whether two faults must not affect the cluster at the same time.

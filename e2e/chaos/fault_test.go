@@ -51,7 +51,7 @@ func TestEachFaultComesAloneBeforePairs(t *testing.T) {
 			continue
 		}
 		pairs++
-		if !canCombine(fs[0]) || !canCombine(fs[1]) || reflect.TypeOf(fs[0]) == reflect.TypeOf(fs[1]) && fs[0].name() == fs[1].name() {
+		if !canCombine(fs[0], fs[1]) || reflect.TypeOf(fs[0]) == reflect.TypeOf(fs[1]) && fs[0].name() == fs[1].name() {
 			t.Errorf("%s came together", joinNames(fs))
 		}
 		if s := joinNames(fs); strings.Contains(s, "fsync") && strings.Contains(s, "SIGSTOP") {

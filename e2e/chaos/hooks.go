@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -53,34 +54,69 @@ func (f *badHooks) end(sc *scenario) {
 
 // checkCounters checks the counters that the apps store in their hooks, and returns the violations.
 // Each POST of a key that is no register increments the counter of the key once, also while shards
-// move or processes die. So no two POST requests of a key have the same count, and the count of a
-// request is at least that of each POST request that ended before it began. Shards that ran on two
-// nodes at the same time for an excused reason are not checked, because only a store that checks
-// epochs is protected against that.
+// move or processes die. Shards that ran on two nodes at the same time for an excused reason are not
+// checked, because only a store that checks epochs is protected against that.
 func (sc *scenario) checkCounters(responses []history.Response, report *history.Report) (violations []string) {
-	byKey := make(map[string][]history.Response)
-	for _, resp := range responses {
-		if shard := uint32(load.ShardOf(resp.Key, sc.opts.Shards)); resp.OK() && resp.Register == "" && report.OverlapsByShard[shard] == 0 {
-			byKey[resp.Key] = append(byKey[resp.Key], resp)
-		}
-	}
+	byKey := responsesByKey(responses, func(resp history.Response) bool {
+		return resp.OK() && resp.Register == "" && report.OverlapsByShard[sc.shardOf(resp)] == 0
+	})
 	for key, all := range byKey {
-		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
-		postByCount := make(map[uint64]string)
-		for i, resp := range all {
-			isPost := resp.Method == "POST"
-			if other := postByCount[resp.Count]; isPost && other != "" {
-				violations = append(violations, fmt.Sprintf("%s: %s and %s both have count %d", key, other, resp.ID, resp.Count))
-			}
-			if isPost {
-				postByCount[resp.Count] = resp.ID
-			}
-			for _, earlier := range all[:i] {
-				if earlier.Method == "POST" && earlier.Done() < resp.Sent() && (resp.Count < earlier.Count || isPost && resp.Count == earlier.Count) {
-					violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, resp.ID, resp.Count, time.Duration(resp.Sent()-earlier.Done()), earlier.ID, earlier.Count))
-				}
+		violations = append(violations, findSharedCounts(key, all)...)
+		violations = append(violations, findLowCounts(key, all)...)
+	}
+	return violations
+}
+
+// findSharedCounts reports the POST requests of a key that have the same count as another one.
+func findSharedCounts(key string, responses []history.Response) (violations []string) {
+	postByCount := make(map[uint64]string) // request ID
+	for _, resp := range responses {
+		if resp.Method != http.MethodPost {
+			continue
+		}
+		if other, ok := postByCount[resp.Count]; ok {
+			violations = append(violations, fmt.Sprintf("%s: %s and %s both have count %d", key, other, resp.ID, resp.Count))
+		}
+		postByCount[resp.Count] = resp.ID
+	}
+	return violations
+}
+
+// findLowCounts reports the requests of a key with a lower count than a POST request that ended before
+// they began. The count of a POST request must be higher than that. responses are in the order of their
+// start.
+func findLowCounts(key string, responses []history.Response) (violations []string) {
+	for i, resp := range responses {
+		minIncrement := uint64(0)
+		if resp.Method == http.MethodPost {
+			minIncrement = 1
+		}
+		for _, earlier := range responses[:i] {
+			precedes := earlier.Method == http.MethodPost && earlier.Done() < resp.Sent()
+			if precedes && resp.Count < earlier.Count+minIncrement {
+				violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, resp.ID, resp.Count, time.Duration(resp.Sent()-earlier.Done()), earlier.ID, earlier.Count))
 			}
 		}
 	}
 	return violations
+}
+
+// responsesByKey groups responses by key, in the order of their start. It omits responses for which
+// include returns false.
+func responsesByKey(responses []history.Response, include func(history.Response) bool) map[string][]history.Response {
+	byKey := make(map[string][]history.Response)
+	for _, resp := range responses {
+		if include(resp) {
+			byKey[resp.Key] = append(byKey[resp.Key], resp)
+		}
+	}
+	for _, all := range byKey {
+		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
+	}
+	return byKey
+}
+
+// shardOf returns the shard of a request.
+func (sc *scenario) shardOf(resp history.Response) uint32 {
+	return uint32(load.ShardOf(resp.Key, sc.opts.Shards))
 }

@@ -106,8 +106,16 @@ func (sc *scenario) drainNode(node *cluster.Node) {
 		options = []string{"idle_first", "2s"}
 	}
 	sc.tracef("%s is drained %v", node.ID, options)
+	sc.requestDrain(node, options...)
+}
+
+// requestDrain requests a drain of a node, and records it from now on. options are names and values of
+// parameters.
+func (sc *scenario) requestDrain(node *cluster.Node, options ...string) {
 	sc.drains = append(sc.drains, history.Drain{Node: node.ID, From: history.Now()})
-	sc.drains[len(sc.drains)-1].LogRange.After = sc.submitRequest("drain", node, func(policy cluster.Policy) bool { return slices.Contains(policy.Drained, node.ID) }, options...)
+	recorded := &sc.drains[len(sc.drains)-1]
+	isDrained := func(policy cluster.Policy) bool { return slices.Contains(policy.Drained, node.ID) }
+	recorded.LogRange.After = sc.submitRequest("drain", node, isDrained, options...)
 }
 
 // withdrawRequests withdraws all drains and cordons of a node. Maps that are proposed from now on need
@@ -124,37 +132,45 @@ func (sc *scenario) withdrawRequests(node *cluster.Node) {
 		return !slices.Contains(append(policy.Drained, policy.Cordoned...), node.ID)
 	})
 	for i := range sc.drains {
-		if drained := &sc.drains[i]; drained.Node == node.ID && drained.Until == 0 {
+		drained := &sc.drains[i]
+		if drained.Node == node.ID && drained.Until == 0 {
 			drained.Until, drained.LogRange.Before = history.Now(), withdrawnAt
 		}
 	}
 	for i := range sc.cordons {
-		if logRange := &sc.cordons[i].LogRange; sc.cordons[i].Node == node.ID && logRange.Before == 0 {
-			logRange.Before = withdrawnAt
+		cordoned := &sc.cordons[i]
+		if cordoned.Node == node.ID && cordoned.LogRange.Before == 0 {
+			cordoned.LogRange.Before = withdrawnAt
 		}
 	}
 }
 
-// submitRequest sends a request of an operator to a node until the policy of that node shows that it
-// is applied. It returns the index of the log entry of the request.
+// submitRequest sends a request of an operator to a node, and waits until the policy of that node shows
+// that it is applied. It repeats the request until the node accepts it, because the leader may have
+// changed. options are names and values of parameters. The result is the index of the log entry of the
+// request.
 func (sc *scenario) submitRequest(verb string, node *cluster.Node, isApplied func(cluster.Policy) bool, options ...string) (entry uint64) {
-	params, accepted := url.Values{"node": {node.ID}}, false
+	params := url.Values{"node": {node.ID}}
 	for i := 0; i+1 < len(options); i += 2 {
 		params.Set(options[i], options[i+1])
 	}
-	cluster.Await(sc, verb+" "+node.ID, func() error { // The leader may have changed just now.
+	isAccepted := false
+	cluster.Await(sc, verb+" "+node.ID, func() error {
 		policy, err := node.Policy(sc.Context())
-		if err == nil && !isApplied(policy) {
-			if !accepted {
-				err = node.TryAction(sc.Context(), verb, params)
-				accepted = err == nil
-			}
-			if err == nil {
-				err = errors.New("its log does not contain the request yet")
-			}
+		if err != nil {
+			return err
 		}
 		entry = policy.Since
-		return err
+		if isApplied(policy) {
+			return nil
+		}
+		if !isAccepted {
+			if err := node.TryAction(sc.Context(), verb, params); err != nil {
+				return err
+			}
+			isAccepted = true
+		}
+		return errors.New("its log does not contain the request yet")
 	})
 	return entry
 }
@@ -165,13 +181,15 @@ func (sc *scenario) awaitEmpty(node *cluster.Node) {
 		var errs []error
 		for _, other := range sc.membersExcept(node) {
 			shardMap, err := other.Map(sc.Context())
-			if left := shardMap.Counts()[node.ID]; err == nil && left > 0 {
-				err = fmt.Errorf("%d shards", left)
-			}
-			if err == nil {
+			remaining := shardMap.Counts()[node.ID]
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+			case remaining > 0:
+				errs = append(errs, fmt.Errorf("%d shards", remaining))
+			default:
 				return nil
 			}
-			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})

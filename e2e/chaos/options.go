@@ -87,6 +87,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// clientTimeout returns how long a client waits for a response.
+func (o *Options) clientTimeout() time.Duration { return o.QueueWait + o.ExtraWait }
+
 // commonFlags returns the flags of every node.
 func (o *Options) commonFlags() []string {
 	flags := []string{"--takeover", o.Takeover, "--queue-wait", o.QueueWait.String()}

@@ -24,13 +24,7 @@ func joinNames(faults []fault) string {
 // runRound injects one or two faults while clients send requests, waits until all nodes serve again,
 // and checks what clients and apps observed.
 func (sc *scenario) runRound(number int, faults []fault) *Round {
-	sc.roundNumber, sc.rng = number, rand.New(rand.NewPCG(sc.opts.Seed, uint64(number)+1)) //nolint:gosec // must be reproducible
-	sc.loadTime = time.Duration(1000+sc.rng.IntN(1500)) * time.Millisecond
-	sc.hasTwoFaults, sc.affectedNodes, sc.exitingNodes, sc.startedAt = len(faults) > 1, nil, nil, history.Now()
-	sc.tracef("round %d: %s", number, joinNames(faults))
-	sc.leaderAtStart = sc.cluster.LeaderOf(sc, sc.members...)
-	sc.tracef("%s is leader", sc.leaderAtStart.ID)
-	sc.mapAtStart = sc.cluster.AwaitShards(sc, sc.members...)
+	sc.beginRound(number, faults)
 	queuedBefore := sc.queuedByNode()
 	if sc.opts.Caches {
 		sc.emptyCaches()
@@ -41,13 +35,7 @@ func (sc *scenario) runRound(number int, faults []fault) *Round {
 	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
 	sc.injectFaults(faults)
 	sc.awaitRecovery()
-	if len(sc.exitingNodes) > 0 {
-		sc.awaitLoad() // A node with a disk fault may exit only now, after a late write.
-		sc.awaitRecovery()
-		for _, node := range sc.exitingNodes {
-			sc.traffic.allowRetry(node)
-		}
-	}
+	sc.awaitLateExits()
 	sc.endFaults()
 	sc.traffic.awaitLoad(sc, 300*time.Millisecond)
 	sc.followers.awaitProgress()
@@ -56,6 +44,32 @@ func (sc *scenario) runRound(number int, faults []fault) *Round {
 	round := sc.checkRound(responses, sc.mapAtStart.Epoch)
 	round.Number, round.Faults, round.Queued = number, joinNames(faults), sc.queuedSince(queuedBefore)
 	return round
+}
+
+// beginRound resets the state of the round, and waits until all members serve. All random choices of the
+// round depend only on the seed of the run and on the number of the round.
+func (sc *scenario) beginRound(number int, faults []fault) {
+	sc.roundNumber, sc.startedAt = number, history.Now()
+	sc.rng = rand.New(rand.NewPCG(sc.opts.Seed, uint64(number)+1)) //nolint:gosec // must be reproducible
+	sc.loadTime = time.Duration(1000+sc.rng.IntN(1500)) * time.Millisecond
+	sc.hasTwoFaults, sc.affectedNodes, sc.exitingNodes = len(faults) > 1, nil, nil
+	sc.tracef("round %d: %s", number, joinNames(faults))
+	sc.leaderAtStart = sc.cluster.LeaderOf(sc, sc.members...)
+	sc.tracef("%s is leader", sc.leaderAtStart.ID)
+	sc.mapAtStart = sc.cluster.AwaitShards(sc, sc.members...)
+}
+
+// awaitLateExits waits for nodes with a disk fault, if the round has any. Such a node may exit only now,
+// after a late write.
+func (sc *scenario) awaitLateExits() {
+	if len(sc.exitingNodes) == 0 {
+		return
+	}
+	sc.awaitLoad()
+	sc.awaitRecovery()
+	for _, node := range sc.exitingNodes {
+		sc.traffic.allowRetry(node)
+	}
 }
 
 // injectFaults begins all faults, waits while they are active and clients send requests, and ends

@@ -181,16 +181,13 @@ func (sc *scenario) tracef(format string, args ...any) { sc.trace.add(fmt.Sprint
 // there is none, it selects a member with another role. Two simultaneous faults never affect the
 // same node.
 func (sc *scenario) pickNode(wanted role) *cluster.Node {
-	var candidates []*cluster.Node
-	for _, node := range sc.members {
-		if slices.Contains(sc.affectedNodes, node) || wanted == follower && node == sc.leaderAtStart {
-			continue
-		}
-		if wanted == leader && node == sc.leaderAtStart {
-			candidates = []*cluster.Node{node}
-			break
-		}
-		candidates = append(candidates, node)
+	candidates := sc.membersExcept(sc.affectedNodes...)
+	isLeader := func(node *cluster.Node) bool { return node == sc.leaderAtStart }
+	switch {
+	case wanted == follower:
+		candidates = slices.DeleteFunc(candidates, isLeader)
+	case wanted == leader && slices.ContainsFunc(candidates, isLeader):
+		candidates = []*cluster.Node{sc.leaderAtStart}
 	}
 	node := candidates[sc.rng.IntN(len(candidates))]
 	sc.affectedNodes = append(sc.affectedNodes, node)

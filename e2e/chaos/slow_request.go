@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"shardway/e2e/kit/cluster"
-	"shardway/e2e/kit/history"
 	"shardway/e2e/kit/load"
 )
 
@@ -40,8 +39,7 @@ func (f *slowMove) during(sc *scenario) {
 	others := slices.DeleteFunc(sc.mapAtStart.Keys(f.victim.ID, 8), func(key string) bool {
 		return load.ShardOf(key, sc.opts.Shards) == load.ShardOf(f.key, sc.opts.Shards)
 	})
-	sc.drains = append(sc.drains, history.Drain{Node: f.victim.ID, From: history.Now()})
-	sc.drains[len(sc.drains)-1].LogRange.After = sc.submitRequest("drain", f.victim, func(policy cluster.Policy) bool { return slices.Contains(policy.Drained, f.victim.ID) })
+	sc.requestDrain(f.victim)
 	cluster.Await(sc, "other keys of the move are served elsewhere", func() error {
 		shardMap, err := sc.membersExcept(f.victim)[0].Map(sc.Context())
 		if err != nil {
@@ -67,17 +65,8 @@ func (f *slowMove) end(sc *scenario) { sc.withdrawRequests(f.victim) }
 
 // sendSlow sends one GET that takes slowDelay, and closes done after its response.
 func (t *traffic) sendSlow(key string, done chan struct{}) {
-	t.singleRequests++
-	req := load.Request{
-		ID: fmt.Sprintf("r%d.slow%d", t.sc.roundNumber, t.singleRequests), Key: key, Method: http.MethodGet, Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
+	t.sendSingle(t.clients[0], load.Request{
+		ID: t.nextID("slow"), Key: key, Method: http.MethodGet, Timeout: t.sc.opts.clientTimeout(),
 		Header: map[string]string{"App-Delay": slowDelay},
-	}
-	client, ctx := t.clients[0], t.ctx
-	t.pending.Go(func() {
-		resp := client.Do(ctx, req)
-		close(done)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.responses = append(t.responses, resp)
-	})
+	}, func() { close(done) })
 }

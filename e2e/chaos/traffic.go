@@ -78,13 +78,15 @@ func (t *traffic) begin() {
 	for i, client := range t.clients {
 		opts := load.Options{
 			Client: client, Rate: t.rates[i], Keys: plainKeys,
-			Prefix: fmt.Sprintf("r%d.%d", t.sc.roundNumber, i), Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
+			Prefix: fmt.Sprintf("r%d.%d", t.sc.roundNumber, i), Timeout: t.sc.opts.clientTimeout(),
 		}
 		// The longest requests use the register keys, which are the most frequent keys. A request
 		// that runs for too long then overlaps with other requests.
 		opts.ModifyRequest = func(n int, req *load.Request) {
-			if mixRequests(n, req); req.Header["App-Delay"] == longDelay {
-				req.Key = registerKeys[(n/40*2+n%2+i*registers/2)%registers]
+			mixRequests(n, req)
+			if req.Header["App-Delay"] == longDelay {
+				cycle, isPost := n/40, n%2 // mixRequests makes one GET and one POST that long in 40 requests
+				req.Key = registerKeys[(2*cycle+isPost+i*registers/2)%registers]
 			}
 		}
 		if i == len(t.clients)-1 {
@@ -102,20 +104,33 @@ func (t *traffic) sendLateWrites(shardMap cluster.Map, node *cluster.Node) {
 		if shardMap.OwnerOf(key) != node.ID {
 			continue
 		}
-		t.singleRequests++
 		req := load.Request{
-			ID: fmt.Sprintf("r%d.late%d", t.sc.roundNumber, t.singleRequests), Key: key, Method: http.MethodPost, Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
+			ID: t.nextID("late"), Key: key, Method: http.MethodPost, Timeout: t.sc.opts.clientTimeout(),
 			Header: map[string]string{"App-Register": registerMode(i), "App-Late": "3500ms"},
 		}
 		req.Body = []byte(req.ID)
-		client, ctx := t.clients[i%len(t.clients)], t.ctx
-		t.pending.Go(func() {
-			resp := client.Do(ctx, req)
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.responses = append(t.responses, resp)
-		})
+		t.sendSingle(t.clients[i%len(t.clients)], req, func() {})
 	}
+}
+
+// nextID returns the ID of the next single request of the round. kind is the part of the ID that
+// describes the request.
+func (t *traffic) nextID(kind string) string {
+	t.singleRequests++
+	return fmt.Sprintf("r%d.%s%d", t.sc.roundNumber, kind, t.singleRequests)
+}
+
+// sendSingle sends one request in the background, in addition to the load. end returns its response.
+// afterResponse is called when the client has the response or an error.
+func (t *traffic) sendSingle(client *load.Client, req load.Request, afterResponse func()) {
+	ctx := t.ctx
+	t.pending.Go(func() {
+		resp := client.Do(ctx, req)
+		afterResponse()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.responses = append(t.responses, resp)
+	})
 }
 
 // mixRequests makes some requests slow, and gives some a large response or a large body. Each kind
