@@ -42,32 +42,34 @@ type BurstResult struct {
 func Burst(ctx context.Context, opts BurstOptions) BurstResult {
 	client := NewClient([]string{opts.Target}, nil)
 	defer client.Close()
-	var (
-		clients sync.WaitGroup
-		mu      sync.Mutex
-		result  BurstResult
-	)
 	deadline := time.Now().Add(opts.Duration)
-	for i := range opts.Conns {
-		clients.Go(func() {
-			var times []time.Duration
-			var failed []history.Response
-			for n := 0; len(failed) == 0 && time.Now().Before(deadline) && ctx.Err() == nil; n++ {
-				resp := client.DoAt(ctx, opts.Target, Request{
-					ID: fmt.Sprintf("%s-%d-%d", opts.Prefix, i, n), Key: opts.Keys[(i+n)%len(opts.Keys)], Timeout: opts.Timeout,
-				})
-				if resp.Status != http.StatusOK {
-					failed = append(failed, resp)
-					continue
-				}
-				times = append(times, time.Duration(resp.Done()-resp.Sent()))
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			result.Latencies, result.Failed = append(result.Latencies, times...), append(result.Failed, failed...)
-		})
+	results := make([]BurstResult, opts.Conns)
+	var running sync.WaitGroup
+	for i := range results {
+		running.Go(func() { results[i] = opts.sendUntil(ctx, deadline, client, i) })
 	}
-	clients.Wait()
-	slices.Sort(result.Latencies)
+	running.Wait()
+	var sum BurstResult
+	for _, result := range results {
+		sum.Latencies = append(sum.Latencies, result.Latencies...)
+		sum.Failed = append(sum.Failed, result.Failed...)
+	}
+	slices.Sort(sum.Latencies)
+	return sum
+}
+
+// sendUntil sends the requests of one connection, until the deadline or the first failure.
+func (o *BurstOptions) sendUntil(ctx context.Context, deadline time.Time, client *Client, connIndex int) BurstResult {
+	var result BurstResult
+	for n := 0; time.Now().Before(deadline) && ctx.Err() == nil; n++ {
+		resp := client.DoAt(ctx, o.Target, Request{
+			ID: fmt.Sprintf("%s-%d-%d", o.Prefix, connIndex, n), Key: o.Keys[(connIndex+n)%len(o.Keys)], Timeout: o.Timeout,
+		})
+		if resp.Status != http.StatusOK {
+			result.Failed = append(result.Failed, resp)
+			return result
+		}
+		result.Latencies = append(result.Latencies, time.Duration(resp.Done()-resp.Sent()))
+	}
 	return result
 }

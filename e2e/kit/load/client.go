@@ -75,8 +75,12 @@ func (c *Client) SetNoRetry(targets ...string) {
 func (c *Client) mayRetry(attempt *history.Attempt, resp *history.Response) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if resp.Safe() {
+		return true
+	}
 	removedAt, wasRemoved := c.removedAt[attempt.Target]
-	return resp.Safe() || !slices.Contains(c.noRetry, attempt.Target) && (!wasRemoved || removedAt < attempt.Sent)
+	wasForbidden := wasRemoved && attempt.Sent <= removedAt // when the attempt started
+	return !wasForbidden && !slices.Contains(c.noRetry, attempt.Target)
 }
 
 // Close closes the idle connections. From now on, the client closes each connection after its
@@ -144,7 +148,8 @@ func (c *Client) tryTarget(ctx context.Context, target string, req Request, resp
 	conn, reusable, err := c.sendOnce(ctx, target, req, resp)
 	if conn != nil {
 		attempt.Reused = conn.isReused
-		retry = attempt.Reused && !conn.hasReceived && isClosedByPeer(err) && c.mayRetry(&attempt, resp)
+		closedWhileIdle := conn.isReused && !conn.hasReceived && isClosedByPeer(err)
+		retry = closedWhileIdle && c.mayRetry(&attempt, resp)
 		c.putIdle(conn, reusable)
 	} else {
 		attempt.Refused = isRefused(err)

@@ -58,15 +58,7 @@ func (c *clientConn) exchange(req Request, resp *history.Response, deadline time
 	if err = c.SetDeadline(deadline); err != nil {
 		return false, err
 	}
-	request := req.encode(c.target)
-	if c.isReused {
-		var sent int
-		if sent, err = c.writeIfOpen(request); err != nil {
-			return false, err
-		}
-		request = request[sent:]
-	}
-	if _, err = c.Write(request); err != nil && !c.hasResponse() {
+	if err = c.sendRequest(req.encode(c.target)); err != nil {
 		return false, err
 	}
 	httpResp, err := c.readResponse(req)
@@ -74,26 +66,54 @@ func (c *clientConn) exchange(req Request, resp *history.Response, deadline time
 		return false, err
 	}
 	defer func() { _ = httpResp.Body.Close() }()
+	recordHeaders(httpResp, resp)
+	if err = recordBody(httpResp, resp); err != nil {
+		resp.Truncated = true
+		return false, err
+	}
+	resp.Extra += c.reader.Buffered()
+	return !httpResp.Close && resp.Extra == 0 && c.SetDeadline(time.Time{}) == nil, nil
+}
+
+// sendRequest sends an encoded request. It returns no error if the target has responded without reading
+// the whole request.
+func (c *clientConn) sendRequest(request []byte) error {
+	if c.isReused {
+		sent, err := c.writeIfOpen(request)
+		if err != nil {
+			return err
+		}
+		request = request[sent:]
+	}
+	if _, err := c.Write(request); err != nil && !c.hasResponse() {
+		return err
+	}
+	return nil
+}
+
+// recordHeaders copies the status and the headers of a response into resp.
+func recordHeaders(httpResp *http.Response, resp *history.Response) {
 	resp.Status = httpResp.StatusCode
 	resp.Error = httpResp.Header.Get("Shardway-Error")
 	resp.App = httpResp.Header.Get("App-Name")
 	resp.EchoID = httpResp.Header.Get("App-Id")
 	resp.Value = httpResp.Header.Get("App-Value")
 	resp.Count, _ = strconv.ParseUint(httpResp.Header.Get("App-Count"), 10, 64)
+}
+
+// recordBody reads the body of a response, and records its length. It returns an error if the body is
+// truncated, or if a truncation cannot be detected.
+func recordBody(httpResp *http.Response, resp *history.Response) (err error) {
 	var start prefixBuffer
 	resp.Bytes, err = io.Copy(&start, httpResp.Body)
 	if resp.Status != http.StatusOK {
 		resp.Detail = string(start)
 	}
-	if err == nil && httpResp.ContentLength < 0 && len(httpResp.TransferEncoding) == 0 {
-		err = errUnframed
+	isFramed := httpResp.ContentLength >= 0 || len(httpResp.TransferEncoding) > 0
+	if err == nil && !isFramed {
+		return errUnframed
 	}
-	if err != nil {
-		resp.Truncated = true
-		return false, err
-	}
-	resp.Extra += c.reader.Buffered()
-	return !httpResp.Close && resp.Extra == 0 && c.SetDeadline(time.Time{}) == nil, nil
+	return err
 }
 
 // hasResponse reports whether the peer sent a response although it did not read the whole
@@ -137,9 +157,10 @@ func (c *clientConn) writeIfOpen(p []byte) (sent int, err error) {
 			c.unsolicited, err = max(n, 0), errStale
 			return true
 		}
-		n, recvErr = syscall.SendmsgN(int(fd), p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
-		if sent = max(n, 0); !errors.Is(recvErr, syscall.EAGAIN) {
-			err = recvErr
+		n, sendErr := syscall.SendmsgN(int(fd), p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+		sent = max(n, 0)
+		if !errors.Is(sendErr, syscall.EAGAIN) {
+			err = sendErr
 		}
 		return true
 	})
