@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,13 +25,17 @@ type testEvent struct {
 
 // failure is a failed test, including its subtests.
 type failure struct {
-	pkg, test   string
-	from, until time.Time
+	testID
+
+	from, until time.Time // start and end of the test
 	// finalReason is the reason why the test must not be repeated. Empty means that it may be.
 	finalReason string
 }
 
-func (f failure) String() string { return f.pkg + "." + f.test }
+// testID is a top-level test of a package. An empty test is the package itself, outside its tests.
+type testID struct{ pkg, test string }
+
+func (id testID) String() string { return id.pkg + "." + id.test }
 
 // results are the results of one run of `go test -json`.
 type results struct {
@@ -43,8 +48,9 @@ type results struct {
 	detectorFailures []string
 }
 
+// readFile reads the output of `go test -json` from a file.
 func readFile(name string) (results, error) {
-	file, err := os.Open(name) //nolint:gosec // written by what was run
+	file, err := os.Open(name) //nolint:gosec // written by the command that was run
 	if err != nil {
 		return results{}, fmt.Errorf("retest: %w", err)
 	}
@@ -55,61 +61,88 @@ func readFile(name string) (results, error) {
 // parseEvents reads the output of `go test -json`. It skips lines that are not JSON, such as
 // compiler errors; their package has failed then.
 func parseEvents(r io.Reader) (results, error) {
-	type testID struct{ pkg, test string }
-	began := make(map[testID]time.Time)
-	finalReasons := make(map[testID]string)
-	hasFinalReason := make(map[string]bool) // packages with a reason of failure.finalReason
-	detectorFailed := make(map[string]bool) // packages in which the race detector failed
-	var failed []failure
-	var packages []string
+	parsed := eventLog{
+		startedAt: make(map[testID]time.Time), finalReasons: make(map[testID]string),
+		hasFinalReason: make(map[string]bool), detectorFailed: make(map[string]bool),
+	}
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil && err != io.EOF {
 			return results{}, fmt.Errorf("retest: %w", err)
 		}
-		var parsed testEvent
-		if json.Unmarshal(line, &parsed) == nil {
-			test, _, isSubtest := strings.Cut(parsed.Test, "/")
-			id := testID{parsed.Package, test}
-			switch {
-			case parsed.Action == "output":
-				if strings.Contains(parsed.Output, detectorFailure) {
-					detectorFailed[parsed.Package] = true
-				}
-				if reason := finalReason(parsed.Output); reason != "" && finalReasons[id] == "" {
-					finalReasons[id], hasFinalReason[parsed.Package] = reason, true
-				}
-			case parsed.Action == "run" && !isSubtest:
-				began[id] = parsed.Time
-			case parsed.Action == "fail" && parsed.Test == "":
-				packages = append(packages, parsed.Package)
-			case parsed.Action == "fail" && !isSubtest:
-				failed = append(failed, failure{pkg: parsed.Package, test: test, from: began[id], until: parsed.Time})
-			}
+		var event testEvent
+		if json.Unmarshal(line, &event) == nil {
+			parsed.add(event)
 		}
 		if err != nil {
-			break
+			return parsed.results(), nil
 		}
 	}
-	var out results
-	for _, test := range failed {
-		// The output of a package outside its tests may belong to any of them.
-		if test.finalReason = finalReasons[testID{test.pkg, test.test}]; test.finalReason == "" {
-			test.finalReason = finalReasons[testID{test.pkg, ""}]
+}
+
+// eventLog collects the events of one run of `go test -json`.
+type eventLog struct {
+	startedAt      map[testID]time.Time
+	finalReasons   map[testID]string // failure.finalReason
+	hasFinalReason map[string]bool   // by package: it has an entry in finalReasons
+	detectorFailed map[string]bool   // by package: the race detector failed in it
+	failedTests    []failure
+	failedPackages []string
+}
+
+// add adds one event.
+func (l *eventLog) add(event testEvent) {
+	test, _, isSubtest := strings.Cut(event.Test, "/")
+	id := testID{event.Package, test}
+	switch event.Action {
+	case "output":
+		l.addOutput(id, event.Output)
+	case "run":
+		if !isSubtest {
+			l.startedAt[id] = event.Time
 		}
-		out.failedTests = append(out.failedTests, test)
-	}
-	for _, pkg := range packages {
+	case "fail":
 		switch {
-		case slices.ContainsFunc(failed, func(test failure) bool { return test.pkg == pkg }):
-		case detectorFailed[pkg] && !hasFinalReason[pkg]:
-			out.detectorFailures = append(out.detectorFailures, pkg)
-		default:
-			out.brokenPackages = append(out.brokenPackages, pkg)
+		case event.Test == "":
+			l.failedPackages = append(l.failedPackages, event.Package)
+		case !isSubtest:
+			l.failedTests = append(l.failedTests, failure{testID: id, from: l.startedAt[id], until: event.Time})
 		}
 	}
-	return out, nil
+}
+
+// addOutput adds a line of output of a test, or of its package.
+func (l *eventLog) addOutput(id testID, output string) {
+	if strings.Contains(output, detectorFailure) {
+		l.detectorFailed[id.pkg] = true
+	}
+	reason := finalReason(output)
+	if reason != "" && l.finalReasons[id] == "" {
+		l.finalReasons[id], l.hasFinalReason[id.pkg] = reason, true
+	}
+}
+
+// results returns the results of the run.
+func (l *eventLog) results() results {
+	var found results
+	for _, test := range l.failedTests {
+		// The output of a package outside its tests may belong to any of them.
+		test.finalReason = cmp.Or(l.finalReasons[test.testID], l.finalReasons[testID{pkg: test.pkg}])
+		found.failedTests = append(found.failedTests, test)
+	}
+	for _, pkg := range l.failedPackages {
+		hasFailedTest := slices.ContainsFunc(l.failedTests, func(test failure) bool { return test.pkg == pkg })
+		switch {
+		case hasFailedTest:
+			continue // The failed tests explain the failure of the package.
+		case l.detectorFailed[pkg] && !l.hasFinalReason[pkg]:
+			found.detectorFailures = append(found.detectorFailures, pkg)
+		default:
+			found.brokenPackages = append(found.brokenPackages, pkg)
+		}
+	}
+	return found
 }
 
 // detectorFailure is the message with which the race detector ends a process because of
@@ -119,14 +152,14 @@ const detectorFailure = "ThreadSanitizer: CHECK failed: "
 
 // finalReason returns why a test with this output must not be repeated.
 func finalReason(output string) string {
-	for _, known := range []struct{ mark, why string }{
+	for _, known := range []struct{ mark, reason string }{
 		{history.SafetyViolated, history.SafetyViolated},
 		{"WARNING: DATA RACE", "a data race"},
 		{"panic: ", "a panic"},
 		{"fatal error: ", "a panic"},
 	} {
 		if strings.Contains(output, known.mark) {
-			return known.why
+			return known.reason
 		}
 	}
 	return ""

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -36,6 +37,11 @@ func (a Unavailability) ExcusesFailure() bool {
 	return a.TimerDelay >= 250*time.Millisecond || a.StolenShare >= 0.1
 }
 
+// String returns the missing CPU time in words.
+func (a Unavailability) String() string {
+	return fmt.Sprintf("timers late by %v, %.0f %% of the CPU time stolen", a.TimerDelay.Round(time.Millisecond), 100*a.StolenShare)
+}
+
 // outage is an interval in which the machine was not or only partly available.
 type outage struct {
 	from, until time.Time
@@ -64,7 +70,8 @@ func (m *machineMonitor) watch(ctx context.Context) {
 		if delay := now.Sub(lastTick) - clockInterval; delay >= minTimerDelay {
 			m.add(outage{from: lastTick, until: now, timerDelay: delay})
 		}
-		if lastTick = now; now.Sub(lastKernelRead) >= kernelInterval {
+		lastTick = now
+		if now.Sub(lastKernelRead) >= kernelInterval {
 			total := missingCPUTime()
 			if total > previousTotal {
 				m.add(outage{from: lastKernelRead, until: now, stolenTime: total - previousTotal})

@@ -32,36 +32,43 @@ func main() {
 // It measures the availability of the machine in the meantime. It returns the exit status of the command.
 func run(ctx context.Context, args []string, out io.Writer) (status int, err error) {
 	testRunner := runner{out: out}
+	flags := testRunner.flags()
+	if flags.Parse(args) != nil { // Parse has printed the error
+		return 2, nil
+	}
+	var ok bool
+	testRunner.sumCommand, testRunner.testFlags, ok = splitArgs(flags.Args(), "--")
+	if testRunner.jsonFile == "" || len(testRunner.sumCommand) == 0 || !ok {
+		return 2, errors.New("usage: retest -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE")
+	}
+	var monitor machineMonitor
+	testRunner.unavailability = monitor.unavailability
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); monitor.watch(watching) }()
+	defer func() { stop(); <-done }()
+	return testRunner.run(ctx)
+}
+
+// flags returns the flags of the command, which set the fields of the runner.
+func (r *runner) flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("retest", flag.ContinueOnError)
-	flags.StringVar(&testRunner.jsonFile, "json", "", "file for the output of `go test -json`")
-	flags.IntVar(&testRunner.maxRepeats, "repeats", 40, "maximum number of repeated tests")
+	flags.StringVar(&r.jsonFile, "json", "", "file for the output of `go test -json`")
+	flags.IntVar(&r.maxRepeats, "repeats", 40, "maximum number of repeated tests")
 	flags.Func("never", "regular expression: packages whose tests use virtual time, and are not repeated", func(s string) (err error) {
-		testRunner.neverRepeat, err = regexp.Compile(s)
+		r.neverRepeat, err = regexp.Compile(s)
 		return err
 	})
-	flags.DurationVar(&testRunner.maxDuration, "within", 6*time.Minute, "maximum time for repeated tests")
+	flags.DurationVar(&r.maxDuration, "within", 6*time.Minute, "maximum time for repeated tests")
 	flags.Func("until", "time after which no test is repeated, in seconds since 1970 (default: only -within)", func(s string) error {
 		if s == "" {
 			return nil
 		}
 		at, err := strconv.ParseInt(s, 10, 64)
-		testRunner.deadline = time.Unix(at, 0)
+		r.deadline = time.Unix(at, 0)
 		return err
 	})
-	if flags.Parse(args) != nil { // Parse has printed the error
-		return 2, nil
-	}
-	sumCommand, testFlags, ok := splitArgs(flags.Args(), "--")
-	if testRunner.jsonFile == "" || len(sumCommand) == 0 || !ok {
-		return 2, errors.New("usage: retest -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE")
-	}
-	var monitor machineMonitor
-	watching, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { defer close(done); monitor.watch(watching) }()
-	defer func() { stop(); <-done }()
-	testRunner.sumCommand, testRunner.testFlags, testRunner.unavailability = sumCommand, testFlags, monitor.unavailability
-	return testRunner.run(ctx)
+	return flags
 }
 
 // runner runs tests and repeats them.
@@ -80,8 +87,7 @@ type runner struct {
 // run runs the tests, and repeats the failed ones if all of them may be repeated. The status is 0 if
 // each test has passed at last.
 func (r *runner) run(ctx context.Context) (status int, err error) {
-	args := slices.Concat(r.sumCommand[1:], []string{"--jsonfile", r.jsonFile, "--"}, r.testFlags)
-	status, err = r.start(ctx, r.out, r.sumCommand[0], args...)
+	status, err = r.runTests(ctx, r.jsonFile, r.testFlags)
 	if err != nil || status == 0 || ctx.Err() != nil {
 		return status, err
 	}
@@ -89,31 +95,52 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 	if err != nil || !r.mayRepeat(found) {
 		return status, err
 	}
+	ctx, stop := context.WithDeadline(ctx, r.repeatDeadline())
+	defer stop()
+	ok, err := r.repeatAll(ctx, found)
+	if err != nil || !ok {
+		return status, err
+	}
+	return 0, nil
+}
+
+// repeatDeadline returns the time after which no test is repeated.
+func (r *runner) repeatDeadline() time.Time {
 	end := time.Now().Add(r.maxDuration)
 	if !r.deadline.IsZero() && r.deadline.Before(end) {
-		end = r.deadline
+		return r.deadline
 	}
-	ctx, stop := context.WithDeadline(ctx, end)
-	defer stop()
+	return end
+}
+
+// repeatAll repeats the failed packages and tests. It returns false when one of them has failed again, or
+// when the deadline of ctx has passed.
+func (r *runner) repeatAll(ctx context.Context, found results) (bool, error) {
+	deadline, _ := ctx.Deadline()
+	isOver := func(name string) bool {
+		if time.Now().Before(deadline) {
+			return false
+		}
+		r.printf("not repeated: %s: no time is left", name)
+		return true
+	}
 	for _, pkg := range found.detectorFailures {
-		if !time.Now().Before(end) {
-			r.printf("not repeated: %s: no time is left", pkg)
-			return status, nil
+		if isOver(pkg) {
+			return false, nil
 		}
 		if ok, err := r.repeatPackage(ctx, pkg); err != nil || !ok {
-			return status, err
+			return false, err
 		}
 	}
 	for _, failed := range found.failedTests {
-		if !time.Now().Before(end) {
-			r.printf("not repeated: %s: no time is left", failed)
-			return status, nil
+		if isOver(failed.String()) {
+			return false, nil
 		}
 		if ok, err := r.repeat(ctx, failed); err != nil || !ok {
-			return status, err
+			return false, err
 		}
 	}
-	return 0, nil
+	return true, nil
 }
 
 // mayRepeat reports whether all failed tests may be repeated. If not, it prints the reason for each
@@ -125,17 +152,9 @@ func (r *runner) mayRepeat(found results) bool {
 		r.printf("not repeated: %s failed, and none of its tests did", pkg)
 	}
 	for _, failed := range found.failedTests {
-		unavailable := r.unavailability(failed.from, failed.until)
-		switch {
-		case r.neverRepeat != nil && r.neverRepeat.MatchString(failed.pkg):
+		if reason := r.reasonNotToRepeat(failed); reason != "" {
 			ok = false
-			r.printf("not repeated: %s has its own time", failed)
-		case failed.finalReason != "":
-			ok = false
-			r.printf("not repeated: %s: %s", failed, failed.finalReason)
-		case !unavailable.ExcusesFailure():
-			ok = false
-			r.printf("not repeated: %s: the machine was there (late by %v, %.0f %% taken)", failed, unavailable.TimerDelay.Round(time.Millisecond), 100*unavailable.StolenShare)
+			r.printf("not repeated: %s: %s", failed, reason)
 		}
 	}
 	if ok && len(found.failedTests) > r.maxRepeats {
@@ -145,34 +164,55 @@ func (r *runner) mayRepeat(found results) bool {
 	return ok
 }
 
+// reasonNotToRepeat returns why a failed test must not be repeated. Empty means that it may be repeated.
+func (r *runner) reasonNotToRepeat(failed failure) string {
+	unavailable := r.unavailability(failed.from, failed.until)
+	switch {
+	case r.neverRepeat != nil && r.neverRepeat.MatchString(failed.pkg):
+		return "it uses virtual time"
+	case failed.finalReason != "":
+		return failed.finalReason
+	case !unavailable.ExcusesFailure():
+		return fmt.Sprintf("it failed while the machine was available (%v)", unavailable)
+	}
+	return ""
+}
+
 // repeatPackage runs all tests of a package again, once, because the race detector failed and ended
 // them. It returns false if the detector fails again.
 func (r *runner) repeatPackage(ctx context.Context, pkg string) (bool, error) {
-	r.printf("repeated: %s: the race detector gave up", pkg)
+	r.printf("repeated: %s: the race detector failed", pkg)
 	file := fmt.Sprintf("%s.%s.json", strings.TrimSuffix(r.jsonFile, ".json"), path.Base(pkg))
-	args := slices.Concat(r.sumCommand[1:], []string{"--jsonfile", file, "--"}, packageArgs(r.testFlags, pkg))
-	status, err := r.start(ctx, r.out, r.sumCommand[0], args...)
+	status, err := r.runTests(ctx, file, packageArgs(r.testFlags, pkg))
 	return err == nil && status == 0, err
 }
 
 // repeat runs a failed test alone. If the test fails while the machine is unavailable, it runs once
 // more. repeat returns true if the test passed.
 func (r *runner) repeat(ctx context.Context, failed failure) (bool, error) {
+	const maxTries = 2
 	unavailable := r.unavailability(failed.from, failed.until)
 	for try := 1; ; try++ {
-		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, failed, unavailable.TimerDelay.Round(time.Millisecond), 100*unavailable.StolenShare)
-		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.jsonFile, ".json"), failed.test, try)
-		args := slices.Concat(r.sumCommand[1:], []string{"--jsonfile", file + ".json", "--"}, testArgs(r.testFlags, failed))
+		r.printf("repeated (%d): %s: the machine was not available (%v)", try, failed, unavailable)
+		file := fmt.Sprintf("%s.%s.%d.json", strings.TrimSuffix(r.jsonFile, ".json"), failed.test, try)
 		from := time.Now()
-		status, err := r.start(ctx, r.out, r.sumCommand[0], args...)
+		status, err := r.runTests(ctx, file, testArgs(r.testFlags, failed))
 		if err != nil || status == 0 {
 			return status == 0, err
 		}
-		found, err := readFile(file + ".json")
-		if unavailable = r.unavailability(from, time.Now()); err != nil || try == 2 || ctx.Err() != nil || !r.mayRepeat(found) {
+		found, err := readFile(file)
+		unavailable = r.unavailability(from, time.Now())
+		if err != nil || try == maxTries || ctx.Err() != nil || !r.mayRepeat(found) {
 			return false, err
 		}
 	}
+}
+
+// runTests runs `go test` with these arguments by gotestsum, which writes the events into a file. It
+// returns the exit status.
+func (r *runner) runTests(ctx context.Context, jsonFile string, testArgs []string) (int, error) {
+	args := slices.Concat(r.sumCommand[1:], []string{"--jsonfile", jsonFile, "--"}, testArgs)
+	return r.start(ctx, r.out, r.sumCommand[0], args...)
 }
 
 // start runs a command and returns its exit status.

@@ -72,10 +72,10 @@ func TestOnlyFailuresDuringUnavailabilityAreRepeated(t *testing.T) {
 		said   string
 	}{
 		{"green", []string{green}, 1, 0, 1, ""},
-		{"red on a machine that was there", []string{red, green}, 0, 1, 1, "the machine was there"},
-		{"red on one that was away", []string{red, green}, 1, 0, 2, "repeated (1): shardway/e2e.TestA"},
-		{"red again on a machine that was there", []string{red, red, green}, 1, 1, 2, "the machine was there"},
-		{"red again on one that was away", []string{red, red, green}, 9, 0, 3, "repeated (2): shardway/e2e.TestA"},
+		{"red on an available machine", []string{red, green}, 0, 1, 1, "the machine was available"},
+		{"red on an unavailable machine", []string{red, green}, 1, 0, 2, "repeated (1): shardway/e2e.TestA"},
+		{"red again on an available machine", []string{red, red, green}, 1, 1, 2, "the machine was available"},
+		{"red again on an unavailable machine", []string{red, red, green}, 9, 0, 3, "repeated (2): shardway/e2e.TestA"},
 		{"red three times", []string{red, red, red, green}, 9, 1, 3, "repeated (2)"},
 		{"a broken promise", []string{failedWithOutput("TestA/b", "x_test.go:1: history: 3 violations (900 requests): "+history.SafetyViolated), green}, 9, 1, 1, history.SafetyViolated},
 		{"late answers", []string{failedWithOutput("TestA", "history: 1 violations (900 requests)"), green}, 1, 0, 2, "repeated (1)"},
@@ -83,12 +83,12 @@ func TestOnlyFailuresDuringUnavailabilityAreRepeated(t *testing.T) {
 		{"a race outside of tests", []string{race("") + red, green}, 9, 1, 1, "a data race"},
 		{"a panic", []string{failedWithOutput("TestA", "panic: boom"), green}, 9, 1, 1, "a panic"},
 		{"a broken promise when repeated", []string{red, failedWithOutput("TestA", "history: 1 violations (1 requests): "+history.SafetyViolated), green}, 9, 1, 2, history.SafetyViolated},
-		{"a detector that gave up", []string{gaveUp, green}, 0, 0, 2, "repeated: shardway/e2e: the race detector gave up"},
-		{"a detector that gave up twice", []string{gaveUp, gaveUp, green}, 9, 1, 2, "the race detector gave up"},
-		{"a detector that gave up, then red", []string{gaveUp, red, green}, 9, 1, 2, "the race detector gave up"},
-		{"red before the detector gave up", []string{gaveUp + red, green}, 0, 1, 1, "the machine was there"},
-		{"a race before the detector gave up", []string{race("") + gaveUp, green}, 9, 1, 1, "none of its tests did"},
-		{"a race of a test before the detector gave up", []string{race("TestB/c") + gaveUp, green}, 9, 1, 1, "none of its tests did"},
+		{"a detector that failed", []string{gaveUp, green}, 0, 0, 2, "repeated: shardway/e2e: the race detector failed"},
+		{"a detector that failed twice", []string{gaveUp, gaveUp, green}, 9, 1, 2, "the race detector failed"},
+		{"a detector that failed, then red", []string{gaveUp, red, green}, 9, 1, 2, "the race detector failed"},
+		{"red before the detector failed", []string{gaveUp + red, green}, 0, 1, 1, "the machine was available"},
+		{"a race before the detector failed", []string{race("") + gaveUp, green}, 9, 1, 1, "none of its tests did"},
+		{"a race of a test before the detector failed", []string{race("TestB/c") + gaveUp, green}, 9, 1, 1, "none of its tests did"},
 		{"no test to blame", []string{broken, green}, 9, 1, 1, "none of its tests did"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestVirtualTimeTestsAreNotRepeated(t *testing.T) {
 	t.Chdir(dir)
 	// The availability of the real machine does not matter.
 	status, err := run(t.Context(), []string{"-json", "out.json", "-never", "^shardway/e2e$", "--", "./sum", "--", "./e2e"}, &out)
-	if err != nil || status != 1 || !strings.Contains(out.String(), "has its own time") {
+	if err != nil || status != 1 || !strings.Contains(out.String(), "uses virtual time") {
 		t.Errorf("status %d, %v, want 1; it said:\n%s", status, err, out.String())
 	}
 }
@@ -153,7 +153,7 @@ func TestRepeatsEndAtTheTimeLimit(t *testing.T) {
 func TestTooManyFailuresAreNotRepeated(t *testing.T) {
 	var out bytes.Buffer
 	r := runner{maxRepeats: 1, unavailability: unavailableDuring(9), out: &out}
-	found := results{failedTests: []failure{{pkg: "p", test: "TestA"}, {pkg: "p", test: "TestB"}}}
+	found := results{failedTests: []failure{{testID: testID{"p", "TestA"}}, {testID: testID{"p", "TestB"}}}}
 	if r.mayRepeat(found) || !strings.Contains(out.String(), "2 tests failed") {
 		t.Errorf("repeatable; it said: %s", &out)
 	}
@@ -168,7 +168,7 @@ func TestUsageIsPrinted(t *testing.T) {
 }
 
 func TestTestSelectionFlagsAreRemoved(t *testing.T) {
-	got := testArgs([]string{"-p", "1", "-timeout", "20m", "-skip", "X", "-run=Y", "./...", "shardway/e2e/kit/load"}, failure{pkg: "shardway/e2e", test: "TestA"})
+	got := testArgs([]string{"-p", "1", "-timeout", "20m", "-skip", "X", "-run=Y", "./...", "shardway/e2e/kit/load"}, failure{testID: testID{"shardway/e2e", "TestA"}})
 	if want := []string{"-p", "1", "-timeout", "20m", "-run", "^TestA$", "shardway/e2e"}; !slices.Equal(got, want) {
 		t.Errorf("alone = %q, want %q", got, want)
 	}
