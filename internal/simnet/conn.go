@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -35,32 +36,39 @@ func (c *conn) Read(p []byte) (int, error) {
 			network.await(&c.wake, nil, time.Time{})
 			continue
 		}
-		now := time.Now()
-		if err := c.callError(now, c.readDeadline); err != nil {
-			return 0, c.opError("read", err)
+		read, err := c.tryRead(p)
+		if read > 0 || len(p) == 0 || err != nil {
+			return read, err
 		}
-		if len(p) == 0 {
-			return 0, nil
-		}
-		read, err := c.readArrived(p, now)
-		if errors.Is(err, io.EOF) {
-			return 0, io.EOF // not wrapped, as io.Reader requires
-		}
-		if err != nil {
-			return 0, c.opError("read", err)
-		}
-		if read > 0 {
-			return read, nil
-		}
-		if c.failure != nil {
-			return 0, c.opError("read", c.failure)
-		}
-		until := c.readDeadline
-		if len(c.incoming.segments) > 0 && !c.incoming.segments[0].held {
-			until = earlier(until, c.incoming.segments[0].arrival)
-		}
-		network.await(&c.wake, nil, until)
+		network.await(&c.wake, nil, c.nextReadEvent())
 	}
+}
+
+// tryRead is Read without waiting. It returns 0 and no error if nothing has arrived.
+func (c *conn) tryRead(p []byte) (int, error) {
+	now := time.Now()
+	if err := c.callError(now, c.readDeadline); err != nil {
+		return 0, c.opError("read", err)
+	}
+	read, err := c.readArrived(p, now)
+	switch {
+	case errors.Is(err, io.EOF):
+		return 0, io.EOF // not wrapped, as io.Reader requires
+	case err != nil:
+		return 0, c.opError("read", err)
+	case read == 0 && len(p) > 0 && c.failure != nil:
+		return 0, c.opError("read", c.failure)
+	}
+	return read, nil
+}
+
+// nextReadEvent returns when a waiting read must check again: at its deadline, or when the next segment
+// arrives. The zero time means that it waits for c.wake only.
+func (c *conn) nextReadEvent() time.Time {
+	if len(c.incoming.segments) == 0 || c.incoming.segments[0].held {
+		return c.readDeadline
+	}
+	return earlier(c.readDeadline, c.incoming.segments[0].arrival)
 }
 
 // readArrived moves arrived data to p. If the end of the direction is next, it returns the error
@@ -69,14 +77,11 @@ func (c *conn) readArrived(p []byte, now time.Time) (int, error) {
 	read := 0
 	for read < len(p) && len(c.incoming.segments) > 0 {
 		next := &c.incoming.segments[0]
-		if !next.hasArrived(now) {
-			break
-		}
-		if next.endErr != nil {
-			if read > 0 {
-				break
-			}
+		if next.endErr != nil && next.hasArrived(now) && read == 0 {
 			return 0, next.endErr
+		}
+		if next.endErr != nil || !next.hasArrived(now) {
+			break
 		}
 		copied := copy(p[read:], next.data)
 		read += copied
@@ -114,9 +119,10 @@ func (c *conn) Write(p []byte) (int, error) {
 			c.writeToClosed(now)
 			return len(p), nil
 		}
-		if chunk := min(len(p)-written, window-c.outgoing.unreadBytes); chunk > 0 {
-			c.outgoing.send(network, segment{data: append([]byte(nil), p[written:written+chunk]...)})
-			written += chunk
+		freeWindow := window - c.outgoing.unreadBytes
+		if size := min(len(p)-written, freeWindow); size > 0 {
+			c.outgoing.send(network, segment{data: bytes.Clone(p[written : written+size])})
+			written += size
 		}
 		if written == len(p) {
 			return written, nil
@@ -147,12 +153,12 @@ func (c *conn) callError(now, deadline time.Time) error {
 // sending direction was closed, or once the reset of a closed reader has arrived. nil means that the
 // write may continue.
 func (c *conn) writeError(now time.Time) error {
+	out := c.outgoing
+	resetArrived := out.readerClosed && !out.resetAt.IsZero() && !now.Before(out.resetAt)
 	switch {
 	case c.failure != nil:
 		return c.failure
-	case c.outgoing.endSent:
-		return errPipe
-	case c.outgoing.readerClosed && !c.outgoing.resetAt.IsZero() && !now.Before(c.outgoing.resetAt):
+	case out.endSent || resetArrived:
 		return errPipe
 	default:
 		return nil
@@ -163,8 +169,8 @@ func (c *conn) writeError(now time.Time) error {
 // reset that it causes arrives one round trip later.
 func (c *conn) writeToClosed(now time.Time) {
 	network, from, to := c.host.network, c.outgoing.from.machine, c.outgoing.to.machine
-	if c.outgoing.resetAt.IsZero() && network.isRouteOpen(from, to) && network.isRouteOpen(to, from) {
-		c.outgoing.resetAt = now.Add(network.link(from, to).segmentDelay(network.rng) + network.link(to, from).segmentDelay(network.rng))
+	if c.outgoing.resetAt.IsZero() && network.canExchange(from, to) {
+		c.outgoing.resetAt = now.Add(network.roundTrip(from, to))
 	}
 }
 
@@ -203,11 +209,11 @@ func (c *conn) closeWithError(endErr error) {
 		return
 	}
 	c.closed = true
-	now := time.Now()
-	if len(c.incoming.segments) > 0 && c.incoming.segments[0].hasArrived(now) && c.incoming.segments[0].endErr == nil {
+	if c.incoming.hasUnreadData(time.Now()) {
 		endErr = errReset
 	}
-	if !c.outgoing.endSent || !errors.Is(endErr, io.EOF) {
+	isReset := !errors.Is(endErr, io.EOF)
+	if isReset || !c.outgoing.endSent {
 		c.outgoing.send(c.host.network, segment{endErr: endErr})
 	}
 	c.incoming.discardUnread()

@@ -9,6 +9,9 @@ import (
 // connectTimeout is how long the system waits for an address that does not respond.
 const connectTimeout = 127 * time.Second
 
+// synInterval is the interval between two connection requests to a listener whose backlog is full.
+const synInterval = time.Second
+
 // Dial opens a stream to "host:port". host is an address or the name of a host. Dial blocks
 // while there is no response, until ctx ends or the system gives up after 127 s. It returns
 // ECONNREFUSED if no listener has the port.
@@ -37,7 +40,7 @@ func (h *Host) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
 	return h.Dial(ctx, addr)
 }
 
-// connect sends connection requests until there is a response.
+// connect sends connection requests (SYN) until there is a response.
 func (h *Host) connect(ctx context.Context, target *machine, port uint16) (net.Conn, error) {
 	network := h.network
 	deadline := time.Now().Add(connectTimeout)
@@ -60,12 +63,12 @@ func (h *Host) connect(ctx context.Context, target *machine, port uint16) (net.C
 			continue
 		case !now.Before(deadline):
 			return nil, errTimedOut
-		case !network.isRouteOpen(h.machine, target) || !network.isRouteOpen(target, h.machine) || target.current.state == frozen:
+		case target.current.state == frozen || !network.canExchange(h.machine, target):
 			responseAt = time.Time{}
 			network.await(&network.changed, ctxDone, deadline)
 			continue
 		case responseAt.IsZero():
-			responseAt = now.Add(network.link(h.machine, target).segmentDelay(network.rng) + network.link(target, h.machine).segmentDelay(network.rng))
+			responseAt = now.Add(network.roundTrip(h.machine, target))
 		}
 		if now.Before(responseAt) {
 			network.await(&network.changed, ctxDone, responseAt)
@@ -78,7 +81,7 @@ func (h *Host) connect(ctx context.Context, target *machine, port uint16) (net.C
 		if len(listener.backlog) < maxBacklog {
 			return network.openStream(h, listener), nil
 		}
-		responseAt = now.Add(time.Second)
+		responseAt = now.Add(synInterval)
 	}
 }
 

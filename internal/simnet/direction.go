@@ -22,28 +22,32 @@ type direction struct {
 	unreadBytes int
 	// lastArrival is the arrival time of the last segment. No segment overtakes another.
 	lastArrival time.Time
-	// holding means that all segments from some segment on wait until the route is open.
+
+	// holding means that the route is closed. From some segment on, all segments are then held.
 	holding bool
-	// holdPeriod numbers the periods of holding, for the timer of each.
+	// holdPeriod is the number of periods of holding so far. The timer of one period compares it, to
+	// detect that its period has ended.
 	holdPeriod int
-	// endSent reports that the end was sent.
-	endSent bool
-	// readerClosed reports that the reader has closed, so data is discarded. resetAt is when the
-	// writer learns of that, after its next write.
-	readerClosed bool
-	resetAt      time.Time
+
+	endSent      bool // the writer has sent the end of the direction
+	readerClosed bool // the reader has closed, so data is discarded
+	// resetAt is when the writer learns that the reader has closed. Zero means that the writer has sent
+	// nothing since then.
+	resetAt time.Time
 }
 
 // segment is data, or the end of a direction.
 type segment struct {
-	arrival time.Time
-	held    bool
-	// ownArrival is the arrival time if the segment did not wait for earlier ones. sentAt is the
-	// time of its first transmission.
-	ownArrival, sentAt time.Time
-	data               []byte
-	// endErr is io.EOF or the error for the reader, nil for data.
+	data []byte
+	// endErr is nil for data. For the end of the direction, it is io.EOF or the error for the reader.
 	endErr error
+
+	// held means that the segment is not sent before the route is open. The times are then not set.
+	held   bool
+	sentAt time.Time // first transmission
+	// ownArrival is the arrival time if the segment did not wait for earlier ones. arrival is the time at
+	// which the reader gets it.
+	ownArrival, arrival time.Time
 }
 
 // hasArrived reports whether the segment has reached the reader.
@@ -56,11 +60,13 @@ func (d *direction) send(network *Net, seg segment) {
 	if !d.holding && !network.canSend(d) {
 		d.startHolding(network)
 	}
-	if seg.held = d.holding; !seg.held {
+	seg.held = d.holding
+	if !seg.held {
 		d.scheduleArrival(network, &seg)
 	}
 	d.segments = append(d.segments, seg)
-	if !seg.held && time.Until(seg.ownArrival) < retransmit {
+	arrivesBeforeTimeout := time.Until(seg.ownArrival) < retransmit
+	if !seg.held && arrivesBeforeTimeout {
 		d.retransmitLost(network, seg.ownArrival)
 	}
 	d.unreadBytes += len(seg.data)
@@ -86,23 +92,27 @@ func (d *direction) scheduleArrival(network *Net, seg *segment) {
 // redrawDelays draws new delays and losses for segments in transit, from their next transmission
 // on: the route may have improved.
 func (d *direction) redrawDelays(network *Net, now time.Time) {
-	var last time.Time
+	link := network.link(d.from.machine, d.to.machine)
 	for i := range d.segments {
 		seg := &d.segments[i]
-		if seg.ownArrival.After(now) {
-			next, wait := seg.sentAt, retransmit
-			for ; next.Before(now); wait *= 2 {
-				next = next.Add(wait)
-			}
-			if arrival := next.Add(network.link(d.from.machine, d.to.machine).segmentDelay(network.rng)); arrival.Before(seg.ownArrival) {
-				seg.ownArrival = arrival
-			}
+		if !seg.ownArrival.After(now) {
+			continue
 		}
-		seg.arrival = later(seg.ownArrival, last)
-		last = seg.arrival
+		arrival := seg.nextTransmission(now).Add(link.segmentDelay(network.rng))
+		seg.ownArrival = earlier(seg.ownArrival, arrival)
 	}
-	d.lastArrival = last
+	d.keepOrder()
 	d.reader.wake.notifyAll()
+}
+
+// nextTransmission returns the time of the first transmission at now or later. The pause between two
+// transmissions doubles each time.
+func (s *segment) nextTransmission(now time.Time) time.Time {
+	next := s.sentAt
+	for pause := retransmit; next.Before(now); pause *= 2 {
+		next = next.Add(pause)
+	}
+	return next
 }
 
 // retransmitLost retransmits missing segments when a later one arrives: its acknowledgement reports
@@ -113,12 +123,22 @@ func (d *direction) retransmitLost(network *Net, arrived time.Time) {
 	}
 	forward, reverse := network.link(d.from.machine, d.to.machine), network.link(d.to.machine, d.from.machine)
 	reportedAt := arrived.Add(reverse.packetDelay(network.rng))
+	for i := range d.segments {
+		seg := &d.segments[i]
+		retransmitted := reportedAt.Add(forward.packetDelay(network.rng))
+		isMissing := seg.ownArrival.After(retransmitted)
+		if isMissing && !forward.isPacketLost(network.rng) {
+			seg.ownArrival = retransmitted
+		}
+	}
+	d.keepOrder()
+}
+
+// keepOrder sets the arrival of each segment from its own arrival, so that no segment overtakes another.
+func (d *direction) keepOrder() {
 	var last time.Time
 	for i := range d.segments {
 		seg := &d.segments[i]
-		if retransmitted := reportedAt.Add(forward.packetDelay(network.rng)); seg.ownArrival.After(retransmitted) && !forward.isPacketLost(network.rng) {
-			seg.ownArrival = retransmitted
-		}
 		seg.arrival = later(seg.ownArrival, last)
 		last = seg.arrival
 	}
@@ -154,28 +174,45 @@ func (d *direction) startHolding(network *Net) {
 // applyChanges applies a change of hosts or routes: it holds segments in transit if the route is cut,
 // and sends held segments if the route is open again.
 func (d *direction) applyChanges(network *Net) {
-	now := time.Now()
-	switch open := network.isRouteOpen(d.from.machine, d.to.machine); {
-	case !open && !d.holding:
-		for i := range d.segments {
-			if d.segments[i].arrival.After(now) {
-				if !d.holding {
-					d.startHolding(network)
-				}
-				d.segments[i].held = true
-			}
-		}
-	case open && d.holding && network.canSend(d):
-		d.holding = false
-		for i := range d.segments {
-			if d.segments[i].held {
-				d.scheduleArrival(network, &d.segments[i])
-			}
-		}
-		d.reader.wake.notifyAll()
-	case open && !d.holding:
-		d.redrawDelays(network, now)
+	isOpen := network.isRouteOpen(d.from.machine, d.to.machine)
+	switch {
+	case !isOpen && !d.holding:
+		d.holdInTransit(network)
+	case isOpen && d.holding && network.canSend(d):
+		d.sendHeld(network)
+	case isOpen && !d.holding:
+		d.redrawDelays(network, time.Now())
 	}
+}
+
+// holdInTransit holds the segments that have not arrived.
+func (d *direction) holdInTransit(network *Net) {
+	now := time.Now()
+	for i := range d.segments {
+		if !d.segments[i].arrival.After(now) {
+			continue
+		}
+		if !d.holding {
+			d.startHolding(network)
+		}
+		d.segments[i].held = true
+	}
+}
+
+// sendHeld sends the held segments.
+func (d *direction) sendHeld(network *Net) {
+	d.holding = false
+	for i := range d.segments {
+		if d.segments[i].held {
+			d.scheduleArrival(network, &d.segments[i])
+		}
+	}
+	d.reader.wake.notifyAll()
+}
+
+// hasUnreadData reports whether data has arrived that the reader has not read.
+func (d *direction) hasUnreadData(now time.Time) bool {
+	return len(d.segments) > 0 && d.segments[0].hasArrived(now) && d.segments[0].endErr == nil
 }
 
 // discardUnread drops the segments that the closed reader will never read.

@@ -76,12 +76,7 @@ func (h *Host) Restart() *Host {
 func (n *Net) setState(host *Host, newState state, closeConn func(*conn)) {
 	host.state = newState
 	if newState == dead {
-		for _, listener := range host.listeners {
-			listener.close()
-		}
-		for _, socket := range host.packetSockets {
-			socket.close()
-		}
+		host.closePorts()
 	}
 	for stream := range n.streams {
 		for _, conn := range []*conn{stream.dialerEnd, stream.listenerEnd} {
@@ -99,6 +94,16 @@ func (n *Net) setState(host *Host, newState state, closeConn func(*conn)) {
 	}
 	host.changed.notifyAll()
 	n.applyChanges()
+}
+
+// closePorts closes all listeners and packet sockets of the host.
+func (h *Host) closePorts() {
+	for _, listener := range h.listeners {
+		listener.close()
+	}
+	for _, socket := range h.packetSockets {
+		socket.close()
+	}
 }
 
 // applyChanges makes every stream and every dial check hosts and routes again.
@@ -132,19 +137,22 @@ func (n *Net) RevertCut(from, to string) {
 func (n *Net) Partition(groups ...[]string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for i, g := range groups {
-		for j, other := range groups {
-			if i == j {
-				continue
-			}
-			for _, from := range g {
-				for _, to := range other {
-					n.cuts[route{from, to}] = true
-				}
-			}
+	for i, group := range groups {
+		for _, other := range groups[i+1:] {
+			n.cutGroups(group, other)
 		}
 	}
 	n.applyChanges()
+}
+
+// cutGroups cuts all hosts of one group from those of another, in both directions.
+func (n *Net) cutGroups(group, other []string) {
+	for _, a := range group {
+		for _, b := range other {
+			n.cuts[route{a, b}] = true
+			n.cuts[route{b, a}] = true
+		}
+	}
 }
 
 // Isolate cuts one host from all others, in both directions.

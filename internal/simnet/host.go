@@ -73,26 +73,14 @@ func (h *Host) Listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
+// listen is Listen without the lock, and with plain errors.
 func (h *Host) listen(addr string) (*listener, error) {
 	if h.state == dead {
 		return nil, net.ErrClosed
 	}
-	name, port, err := splitAddr(addr)
+	ip, port, err := h.listenAddr(addr)
 	if err != nil {
 		return nil, err
-	}
-	ip := h.machine.ip
-	if name != "" {
-		m, _, err := h.network.resolve(h.machine, addr)
-		if parsed, parseErr := netip.ParseAddr(name); parseErr == nil {
-			ip = parsed
-			if parsed.IsUnspecified() {
-				m, err, ip = h.machine, nil, h.machine.ip
-			}
-		}
-		if err != nil || m != h.machine {
-			return nil, errAddrNotAvailable
-		}
 	}
 	if port == 0 {
 		port = h.freePort()
@@ -103,6 +91,27 @@ func (h *Host) listen(addr string) (*listener, error) {
 	l := &listener{host: h, addr: tcpAddr(ip, port)}
 	h.listeners[port] = l
 	return l, nil
+}
+
+// listenAddr resolves an address to listen on. The result is the address of the host if addr names the
+// host or is unspecified. Otherwise it is the address in addr, which must be one of the host.
+func (h *Host) listenAddr(addr string) (netip.Addr, uint16, error) {
+	name, port, err := splitAddr(addr)
+	if err != nil {
+		return netip.Addr{}, 0, err
+	}
+	ip := h.machine.ip
+	parsed, parseErr := netip.ParseAddr(name)
+	if name == "" || parseErr == nil && parsed.IsUnspecified() {
+		return ip, port, nil
+	}
+	if m, _, err := h.network.resolve(h.machine, addr); err != nil || m != h.machine {
+		return netip.Addr{}, 0, errAddrNotAvailable
+	}
+	if parseErr == nil {
+		ip = parsed
+	}
+	return ip, port, nil
 }
 
 // freePort returns an unused ephemeral port, to listen on or to dial from.

@@ -27,14 +27,17 @@ type Net struct {
 
 	// mu protects everything in the Net, its hosts and its streams. It is held only briefly
 	// and never while waiting.
-	mu          sync.Mutex
-	rng         *rand.Rand
-	machines    map[string]*machine
-	byIP        map[netip.Addr]*machine
-	cuts        map[route]bool
-	resetRoutes map[route]bool
+	mu       sync.Mutex
+	rng      *rand.Rand // draws of loss and jitter
+	machines map[string]*machine
+	byIP     map[netip.Addr]*machine
+	streams  map[*stream]struct{} // streams that are not closed at both ends
+
+	// Faults and properties of the routes. A route without an entry in links has config.Link.
+	cuts        map[route]bool // Cut: everything in transit is lost
+	resetRoutes map[route]bool // Reset: streams break, and dials are refused
 	links       map[route]Link
-	streams     map[*stream]struct{}
+
 	// changed fires when a host or route may have become reachable or dead.
 	changed notifier
 }
@@ -99,12 +102,25 @@ func (n *Net) Close() {
 // isRouteOpen reports whether anything gets from one machine to the other. n.mu must be held, also
 // for the following methods.
 func (n *Net) isRouteOpen(from, to *machine) bool {
-	if from == to {
-		return !from.poweredOff
+	if from.poweredOff || to.poweredOff {
+		return false
 	}
-	return !from.poweredOff && !to.poweredOff && !n.cuts[route{from.name, to.name}] && n.link(from, to).Loss < 1
+	if from == to {
+		return true
+	}
+	losesAll := n.link(from, to).Loss >= 1
+	return !losesAll && !n.cuts[route{from.name, to.name}]
 }
 
+// canExchange reports whether packets pass between two machines in both directions.
+func (n *Net) canExchange(a, b *machine) bool { return n.isRouteOpen(a, b) && n.isRouteOpen(b, a) }
+
+// roundTrip draws the delay of a segment and of its response.
+func (n *Net) roundTrip(from, to *machine) time.Duration {
+	return n.link(from, to).segmentDelay(n.rng) + n.link(to, from).segmentDelay(n.rng)
+}
+
+// link returns the properties of the route between two machines.
 func (n *Net) link(from, to *machine) Link {
 	if from == to {
 		return Link{}
