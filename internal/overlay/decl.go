@@ -49,34 +49,48 @@ func (o *Overlay) index(dir string) error {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	declared := map[string]string{}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
-			continue
-		}
-		ok, err := build.Default.MatchFile(filepath.Join(o.root, dir), e.Name())
-		if err != nil {
-			return fmt.Errorf("overlay: %w", err)
-		}
-		if !ok {
-			continue
-		}
-		file := filepath.Join(dir, e.Name())
-		text, err := o.text(file)
+	for _, entry := range entries {
+		isSource, err := o.isSource(dir, entry.Name())
 		if err != nil {
 			return err
 		}
-		if err = forEachDecl(file, text, func(name string, _, _ int) {
-			if _, twice := declared[name]; twice {
-				declared[name] = ""
-			} else {
-				declared[name] = file
-			}
-		}); err != nil {
+		if !isSource {
+			continue
+		}
+		if err := o.indexFile(filepath.Join(dir, entry.Name()), declared); err != nil {
 			return err
 		}
 	}
 	o.declared[dir] = declared
 	return nil
+}
+
+// isSource reports whether a file is compiled into the package on this platform.
+func (o *Overlay) isSource(dir, name string) (bool, error) {
+	if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+		return false, nil
+	}
+	matches, err := build.Default.MatchFile(filepath.Join(o.root, dir), name)
+	if err != nil {
+		return false, fmt.Errorf("overlay: %w", err)
+	}
+	return matches, nil
+}
+
+// indexFile adds the declarations of a file to declared. A name that is declared twice gets an empty
+// file name.
+func (o *Overlay) indexFile(file string, declared map[string]string) error {
+	text, err := o.text(file)
+	if err != nil {
+		return err
+	}
+	return forEachDecl(file, text, func(name string, _, _ int) {
+		if _, isDuplicate := declared[name]; isDuplicate {
+			declared[name] = ""
+		} else {
+			declared[name] = file
+		}
+	})
 }
 
 // declRange returns the start and end offsets of a declaration in the text of its file.
@@ -88,7 +102,7 @@ func declRange(file, text, name string) (begin, end int, err error) {
 		}
 	})
 	if err == nil && begin < 0 {
-		err = fmt.Errorf("overlay: an edit before this one took %q out of %s", name, file)
+		err = fmt.Errorf("overlay: an edit before this one removed %q from %s", name, file)
 	}
 	return begin, end, err
 }
@@ -104,21 +118,28 @@ func forEachDecl(file, text string, visit func(name string, begin, end int)) err
 	}
 	for _, decl := range parsed.Decls {
 		names, doc := declaredNames(decl)
-		begin := decl.Pos()
+		first := decl.Pos()
 		if doc != nil {
-			begin = doc.Pos()
+			first = doc.Pos()
 		}
-		end := files.Position(decl.End()).Offset
-		if i := strings.IndexByte(text[end:], '\n'); i >= 0 {
-			end += i + 1
-		}
-		for _, n := range names {
-			if n != "_" {
-				visit(n, files.Position(begin).Offset, end)
+		begin := files.Position(first).Offset
+		end := endOfLine(text, files.Position(decl.End()).Offset)
+		for _, name := range names {
+			if name != "_" {
+				visit(name, begin, end)
 			}
 		}
 	}
 	return nil
+}
+
+// endOfLine returns the offset after the end of the line that contains an offset.
+func endOfLine(text string, offset int) int {
+	length := strings.IndexByte(text[offset:], '\n')
+	if length < 0 {
+		return offset
+	}
+	return offset + length + 1
 }
 
 // declaredNames returns the names of a declaration and its doc comment.

@@ -123,14 +123,20 @@ func (o *Overlay) Plant(mistakes [][]Edit) error {
 			if err != nil {
 				return err
 			}
-			o.Add(filepath.Join(dir, "planted.go"), fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar planted = os.Getenv(%q)\n", filepath.Base(dir), Switch))
-			edit.New = strings.ReplaceAll(edit.New, "PLANTED", fmt.Sprintf("(planted == %q)", Number(i)))
+			o.Add(filepath.Join(dir, "planted.go"), plantedSource(filepath.Base(dir)))
+			isActive := fmt.Sprintf("(planted == %q)", Number(i))
+			edit.New = strings.ReplaceAll(edit.New, "PLANTED", isActive)
 			if err := o.Edit(edit); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// plantedSource returns the source file that reads Switch at the start of the program.
+func plantedSource(pkg string) string {
+	return fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar planted = os.Getenv(%q)\n", pkg, Switch)
 }
 
 // TestBinary compiles the tests of the package at path below the root with the edits,
