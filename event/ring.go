@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -72,14 +73,10 @@ func (r *Ring) Add(e Event) {
 	if r == nil {
 		return
 	}
-	now, at := time.Now().UTC(), r.o.Stamp()
-	e.Time, e.At, e.Boot = now.Truncate(time.Microsecond), r.o.Node, at.Boot
-	if e.Epoch == 0 {
-		e.Epoch = at.Epoch
-	}
-	if e.Term == 0 {
-		e.Term = at.Term
-	}
+	stamp := r.o.Stamp()
+	e.Time, e.At, e.Boot = now(), r.o.Node, stamp.Boot
+	e.Epoch = cmp.Or(e.Epoch, stamp.Epoch)
+	e.Term = cmp.Or(e.Term, stamp.Term)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.last++
@@ -87,11 +84,15 @@ func (r *Ring) Add(e Event) {
 	if len(r.mu.events) < r.o.Capacity {
 		r.mu.events = append(r.mu.events, e)
 	} else {
-		r.mu.events[(e.Seq-1)%uint64(r.o.Capacity)] = e
+		oldest := (e.Seq - 1) % uint64(r.o.Capacity)
+		r.mu.events[oldest] = e
 	}
 	close(r.mu.changed)
 	r.mu.changed = make(chan struct{})
 }
+
+// now returns the current time in the precision of an event.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // id returns the id of the event with the given number. It contains no characters that a URL must escape.
 func (r *Ring) id(number uint64) string { return fmt.Sprintf("%016x-%d", r.o.Run, number) }
@@ -147,15 +148,15 @@ func (c *Cursor) Next(limit int) (events []Event, more <-chan struct{}) {
 	r := c.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.mu.last - uint64(len(r.mu.events))
+	numberBeforeOldest := r.mu.last - uint64(len(r.mu.events))
 	missed := uint64(0)
-	if c.seen < before {
-		c.lost, missed = LostOverrun, before-c.seen
-		c.seen = before
+	if c.seen < numberBeforeOldest {
+		c.lost, missed = LostOverrun, numberBeforeOldest-c.seen
+		c.seen = numberBeforeOldest
 	}
 	if c.lost != "" {
 		events = append(events, Event{
-			ID: r.id(c.seen), Seq: c.seen, Time: time.Now().UTC().Truncate(time.Microsecond), Kind: Lost, At: r.o.Node, Reason: c.lost, Missed: missed,
+			ID: r.id(c.seen), Seq: c.seen, Time: now(), Kind: Lost, At: r.o.Node, Reason: c.lost, Missed: missed,
 		})
 		c.lost = ""
 	}

@@ -28,12 +28,19 @@ type Usage struct {
 // unused returns how much memory a release might return to the system.
 func (u Usage) unused() uint64 { return u.Held - min(u.Live, u.Held) }
 
-// ReleasePolicy decides when to return memory to the system. Only one goroutine may use it.
+// ReleasePolicy decides when to return memory to the system. Only one goroutine may use it. All times are
+// durations since the start of the observation.
 type ReleasePolicy struct {
-	checkedAt, cpuTime time.Duration // time of the last check, and the CPU time used by then
-	idleCount          int           // number of successive idle checks
-	notBefore          time.Duration // no release before this time
-	unreleasable       uint64        // unused memory that the last release could not return, such as partly used pages
+	// Load of the process.
+	checkedAt time.Duration // last check
+	cpuTime   time.Duration // CPU time that the process had used by then
+	idleCount int           // number of successive idle checks
+
+	// Result of the last release.
+	notBefore time.Duration // no release before this time
+	// unreleasable is the unused memory, in bytes, that the last release could not return, such as partly
+	// used pages.
+	unreleasable uint64
 }
 
 // NewReleasePolicy returns a ReleasePolicy. used is the CPU time that the process has used until now.
@@ -48,11 +55,20 @@ func (p *ReleasePolicy) ShouldRelease(now, totalCPU time.Duration, usage Usage) 
 	if elapsed < checkInterval/2 {
 		return false // the last check was late
 	}
-	p.checkedAt, p.cpuTime, p.unreleasable = now, totalCPU, min(p.unreleasable, usage.unused())
-	if p.idleCount++; cpuUsed*100 > elapsed*maxIdlePercent {
+	p.checkedAt, p.cpuTime = now, totalCPU
+	p.unreleasable = min(p.unreleasable, usage.unused())
+	if isIdle := cpuUsed*100 <= elapsed*maxIdlePercent; isIdle {
+		p.idleCount++
+	} else {
 		p.idleCount = 0
 	}
-	return p.idleCount >= idleChecks && now >= p.notBefore && usage.unused() >= p.unreleasable+max(minReleaseBytes, usage.Live/minReleaseFraction)
+	return p.idleCount >= idleChecks && now >= p.notBefore && p.isWorthwhile(usage)
+}
+
+// isWorthwhile reports whether a release is expected to return enough memory.
+func (p *ReleasePolicy) isWorthwhile(usage Usage) bool {
+	minReleased := max(minReleaseBytes, usage.Live/minReleaseFraction)
+	return usage.unused() >= p.unreleasable+minReleased
 }
 
 // RecordRelease records the memory usage after a release.

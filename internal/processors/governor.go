@@ -24,10 +24,13 @@ const (
 // Governor decides how many processors a process should use, from the CPU time that it uses.
 // Only one goroutine may use it.
 type Governor struct {
-	maximum, current int
+	maximum int // number of processors that the process may use
+	current int // number of processors that the process uses
 
-	measuredAt, cpuTime time.Duration // time of the last measurement, and the CPU time used by then
-	halfEnoughSince     time.Duration // time since which half of the processors have been enough
+	// Times are durations since the start of the process.
+	measuredAt      time.Duration // last measurement
+	cpuTime         time.Duration // CPU time that the process had used by then
+	halfEnoughSince time.Duration // start of the period in which half of the processors are enough
 }
 
 // NewGovernor returns the Governor of a process that may use up to maximum processors. maximum must
@@ -45,10 +48,13 @@ func (g *Governor) Update(now, totalCPU time.Duration) int {
 		return g.current // the last measurement was late
 	}
 	g.measuredAt, g.cpuTime = now, totalCPU
+	isDelayed := elapsed >= measureInterval+maxMeasureDelay
+	isBusy := cpuUsed*100 >= elapsed*time.Duration(busyPercent*g.current)
+	isHalfEnough := g.current > 1 && cpuUsed*100 <= elapsed*time.Duration(halfEnoughPercent*g.halfOfCurrent())
 	switch {
-	case elapsed >= measureInterval+maxMeasureDelay || cpuUsed*100 >= elapsed*time.Duration(busyPercent*g.current):
+	case isDelayed || isBusy:
 		g.current, g.halfEnoughSince = g.maximum, now
-	case g.current == 1 || cpuUsed*100 > elapsed*time.Duration(halfEnoughPercent*g.halfOfCurrent()):
+	case !isHalfEnough:
 		g.halfEnoughSince = now
 	case now-g.halfEnoughSince >= halveDelay:
 		g.current, g.halfEnoughSince = g.halfOfCurrent(), now
