@@ -11,25 +11,26 @@ import (
 // leaderLoop is one leadership: its driver in a loop that handles one message at a time, and its
 // end of the log.
 type leaderLoop struct {
-	s       *Sim
-	node    *Node
-	term    uint64
-	driver  *leader.Driver
-	voters  []string
-	inbox   []input
-	running bool
-	uplink  time.Duration // when the last entry will have been sent
+	s      *Sim
+	node   *Node // the leader
+	term   uint64
+	driver *leader.Driver
+	voters []string // server names at the election, in ascending order
 
-	// Busy is the real CPU time of the loop, Longest that of its longest iteration.
-	Busy, LongestIteration time.Duration
-	Iterations             int
+	inbox   []input       // messages that wait for the loop
+	running bool          // an iteration is scheduled
+	uplink  time.Duration // virtual time at which the last entry will have been sent
+
+	Busy             time.Duration // real CPU time of all iterations
+	LongestIteration time.Duration // real CPU time of the longest iteration
+	Iterations       int
 }
 
-// input is the input of one iteration of the loop.
+// input is the input of one iteration of the loop: a message, or an encoded heartbeat of a node.
 type input struct {
-	msg  leader.Message
-	from *Node
-	beat []byte
+	msg       leader.Message
+	from      *Node  // sender of the heartbeat
+	heartbeat []byte // nil for a message
 }
 
 // elect makes n the leader of the next term.
@@ -39,7 +40,7 @@ func (s *Sim) elect(n *Node) {
 	s.leader = l
 	for _, other := range s.Alive() {
 		other.term = s.term
-		other.free = s.now
+		other.free = s.now // no append of this leader is in transit
 	}
 	n.apply(len(s.log))
 	for _, v := range s.nodes {
@@ -61,8 +62,10 @@ func (l *leaderLoop) Term() uint64 { return l.term }
 // Voters returns the voters at the election.
 func (l *leaderLoop) Voters() []string { return l.voters }
 
+// live reports whether this leadership has not ended.
 func (l *leaderLoop) live() bool { return l.s.leader == l && l.node.up }
 
+// tick sends the driver a tick, and schedules the next one.
 func (l *leaderLoop) tick() {
 	if l.live() {
 		l.enqueue(input{msg: leader.Tick{}})
@@ -70,12 +73,14 @@ func (l *leaderLoop) tick() {
 	}
 }
 
+// receive handles a heartbeat that has arrived at the leader.
 func (l *leaderLoop) receive(from *Node, data []byte) {
 	if l.live() {
-		l.enqueue(input{from: from, beat: data})
+		l.enqueue(input{from: from, heartbeat: data})
 	}
 }
 
+// enqueue adds an input to the inbox. The loop handles it after all earlier ones.
 func (l *leaderLoop) enqueue(in input) {
 	l.inbox = append(l.inbox, in)
 	if !l.running {
@@ -91,15 +96,15 @@ func (l *leaderLoop) iterate() {
 	}
 	in := l.inbox[0]
 	l.inbox = l.inbox[1:]
-	began := time.Now()
-	effects, answers := l.step(in)
-	took := l.s.took(began)
-	l.Busy += took
+	start := time.Now()
+	effects, encodedReplies := l.step(in)
+	duration := l.s.computeTime(start)
+	l.Busy += duration
 	l.Iterations++
-	l.LongestIteration = max(l.LongestIteration, took)
-	l.s.after(took, func() {
-		for i, e := range effects {
-			l.perform(e, in.from, answers[i])
+	l.LongestIteration = max(l.LongestIteration, duration)
+	l.s.after(duration, func() {
+		for i, effect := range effects {
+			l.perform(effect, in.from, encodedReplies[i])
 		}
 		l.running = len(l.inbox) > 0
 		if l.running {
@@ -108,46 +113,57 @@ func (l *leaderLoop) iterate() {
 	})
 }
 
-// step decodes, steps and encodes, like the loop of a node and its streams.
-func (l *leaderLoop) step(in input) (effects []leader.Effect, answers [][]byte) {
-	if in.beat != nil {
+// step decodes the input, passes it to the driver, and encodes the replies, like the loop of a node and
+// its streams. encodedReplies has one element for each effect, which is nil unless the effect is a reply.
+func (l *leaderLoop) step(in input) (effects []leader.Effect, encodedReplies [][]byte) {
+	if in.heartbeat != nil {
 		var heartbeat ack.Heartbeat
-		if err := heartbeat.UnmarshalBinary(in.beat); err != nil {
+		if err := heartbeat.UnmarshalBinary(in.heartbeat); err != nil {
 			panic(err)
 		}
 		in.msg = leader.HeartbeatReceived{Heartbeat: heartbeat, From: "10.0.0.1:7947"}
 	}
 	effects = l.driver.Handle(in.msg)
-	answers = make([][]byte, len(effects))
-	for i, e := range effects {
-		if r, ok := e.(leader.Reply); ok {
-			data, err := r.MarshalBinary()
-			if err != nil {
-				panic(err)
-			}
-			answers[i] = data
+	encodedReplies = make([][]byte, len(effects))
+	for i, effect := range effects {
+		reply, ok := effect.(leader.Reply)
+		if !ok {
+			continue
 		}
+		data, err := reply.MarshalBinary()
+		if err != nil {
+			panic(err)
+		}
+		encodedReplies[i] = data
 	}
-	return effects, answers
+	return effects, encodedReplies
 }
 
-func (l *leaderLoop) perform(e leader.Effect, from *Node, answer []byte) {
-	switch e := e.(type) {
+// perform performs one effect of an iteration. from is the sender of the heartbeat that caused it, and
+// encodedReply its reply.
+func (l *leaderLoop) perform(effect leader.Effect, from *Node, encodedReply []byte) {
+	switch e := effect.(type) {
 	case leader.Reply:
-		l.s.after(from.latencyTo(l), func() { from.answered(answer) })
+		l.s.after(from.latencyTo(l), func() { from.handleReply(encodedReply) })
 	case leader.Submit:
-		kind := "proposal"
-		if e.Commit {
-			kind = "commit"
-		}
-		l.s.Entries = append(l.s.Entries, Size{Kind: kind, Bytes: len(e.Entry), Entry: slices.Clone(e.Entry)})
-		l.replicate(l.s.append(slices.Clone(e.Entry)), func() {
-			l.replicate(l.s.append(nil), func() {}) // the barrier announces the commit to the followers
-		})
+		l.submit(e)
 	case leader.Barrier:
 		l.replicate(l.s.append(nil), func() { l.enqueue(input{msg: leader.BarrierApplied{}}) })
 	case leader.StepDown:
 		panic("the leader stepped down: " + e.Reason)
 	case leader.Event:
 	}
+}
+
+// submit appends a proposal or a commit to the log, and replicates it.
+func (l *leaderLoop) submit(submitted leader.Submit) {
+	kind := "proposal"
+	if submitted.Commit {
+		kind = "commit"
+	}
+	data := slices.Clone(submitted.Entry)
+	l.s.Entries = append(l.s.Entries, Size{Kind: kind, Bytes: len(data), Entry: data})
+	l.replicate(l.s.append(slices.Clone(data)), func() {
+		l.replicate(l.s.append(nil), func() {}) // the barrier announces the commit to the followers
+	})
 }

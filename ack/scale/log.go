@@ -19,12 +19,12 @@ func (s *Sim) append(data []byte) int {
 		e.state = s.log[len(s.log)-1].state
 	}
 	if data != nil {
-		began := time.Now()
+		start := time.Now()
 		next, _, err := e.state.Apply(uint64(len(s.log)+1), s.term, data)
 		if err != nil {
 			panic(err)
 		}
-		e.state, e.cost = next, s.took(began)
+		e.state, e.cost = next, s.computeTime(start)
 		s.Applying = append(s.Applying, e.cost)
 	}
 	s.log = append(s.log, e)
@@ -36,42 +36,58 @@ func (s *Sim) append(data []byte) int {
 // which the follower applies once it has stored the entry.
 func (l *leaderLoop) replicate(index int, applied func()) {
 	s := l.s
-	e := s.log[index-1]
-	size := len(e.data) + entryOverhead
-	stored, quorum := 1, s.o.Voters/2+1
-	done := func() {
-		if stored++; stored != quorum || !l.live() {
-			return
-		}
-		s.after(e.cost, func() {
-			if l.live() {
-				l.node.apply(index)
-				l.enqueue(input{msg: leader.Tick{}})
-				applied()
-			}
-		})
-	}
+	quorum := s.o.Voters/2 + 1
 	// The fsync of the leader runs during the sending. It is never the last of a quorum
 	// with equal disks and a network in between.
+	storedCount := 1
+	onStored := func() {
+		storedCount++
+		if storedCount == quorum && l.live() {
+			l.applyCommitted(index, applied)
+		}
+	}
 	followers := slices.DeleteFunc(s.Alive(), func(n *Node) bool { return n == l.node })
 	s.rnd.Shuffle(len(followers), func(i, k int) { followers[i], followers[k] = followers[k], followers[i] })
-	for _, n := range followers {
-		begin := max(s.now, n.free)
-		l.uplink = max(l.uplink, begin) + time.Duration(float64(size*8)/s.o.Uplink*float64(time.Second))
-		arrive := l.uplink + n.latency
-		n.free = arrive + s.o.Fsync + n.latency
-		cost := time.Duration(0)
-		for i := n.applied; i < index-1; i++ {
-			cost += s.log[i].cost
-		}
-		s.after(arrive+s.o.Fsync-s.now, func() {
-			if !n.up || s.leader != l {
-				return
-			}
-			s.after(cost, func() { n.apply(index - 1) })
-			if n.voter {
-				s.after(n.latency, done)
-			}
-		})
+	for _, follower := range followers {
+		l.appendTo(follower, index, onStored)
 	}
+}
+
+// applyCommitted applies the entry at index on the leader, and then calls applied. The time to apply it
+// passes first.
+func (l *leaderLoop) applyCommitted(index int, applied func()) {
+	l.s.after(l.s.log[index-1].cost, func() {
+		if l.live() {
+			l.node.apply(index)
+			l.enqueue(input{msg: leader.Tick{}})
+			applied()
+		}
+	})
+}
+
+// appendTo sends the entry at index to one follower, after the appends before it. The follower stores
+// the entry and applies all earlier ones. If it is a voter, onStored is called when the leader receives
+// its response.
+func (l *leaderLoop) appendTo(follower *Node, index int, onStored func()) {
+	s := l.s
+	bits := float64(8 * (len(s.log[index-1].data) + entryOverhead))
+	sendTime := time.Duration(bits / s.o.Uplink * float64(time.Second))
+	sendStart := max(l.uplink, s.now, follower.free)
+	l.uplink = sendStart + sendTime
+	storedAt := l.uplink + follower.latency + s.o.Fsync
+	follower.free = storedAt + follower.latency
+
+	applyTime := time.Duration(0) // of the entries before this one
+	for i := follower.applied; i < index-1; i++ {
+		applyTime += s.log[i].cost
+	}
+	s.after(storedAt-s.now, func() {
+		if !follower.up || s.leader != l {
+			return
+		}
+		s.after(applyTime, func() { follower.apply(index - 1) })
+		if follower.voter {
+			s.after(follower.latency, onStored)
+		}
+	})
 }

@@ -12,25 +12,23 @@ import (
 // tickInterval is the tick interval of nodes and leader, as in package node.
 const tickInterval = clock.MinInterval
 
-// Node is one process: its machines, and its applied state.
+// Node is one process: its part of the protocol, and its applied state.
 type Node struct {
-	s      *Sim
-	id     shardmap.NodeID
-	server string
-	voter  bool
-	up     bool
-	nonce  uint64
-	term   uint64
-	// latency is the one-way latency to all other nodes.
-	latency time.Duration
+	s       *Sim
+	id      shardmap.NodeID
+	server  string // name of the Raft server
+	nonce   uint64 // random number of the process
+	voter   bool
+	latency time.Duration // one-way latency to all other nodes
 
+	up    bool   // the process runs
+	term  uint64 // Raft term that the node has seen
 	agent *agent.Agent
-	state *ack.State
-	// applied is the index of the last applied entry. free is when the node has acknowledged
-	// the last append.
-	applied int
-	free    time.Duration
-	due     time.Duration // when the next poll is due
+	state *ack.State // state after the last applied entry
+
+	applied int           // index of the last applied entry
+	free    time.Duration // virtual time at which the leader has received the response to the last append
+	due     time.Duration // virtual time of the next poll
 }
 
 // tick polls if a poll is due.
@@ -44,6 +42,7 @@ func (n *Node) tick() {
 	n.s.after(tickInterval, n.tick)
 }
 
+// poll lets the agent act on the current state.
 func (n *Node) poll() {
 	n.agent.Poll(n.s.now, agent.Observation{State: n.state, Weight: 1})
 	n.due = n.agent.Due(n.s.now)
@@ -80,7 +79,7 @@ func (n *Node) apply(index int) {
 	}
 }
 
-// send sends a heartbeat.
+// send sends a heartbeat to the leader, if there is one.
 func (n *Node) send(heartbeat ack.Heartbeat) {
 	data, err := heartbeat.MarshalBinary()
 	if err != nil {
@@ -101,8 +100,8 @@ func (n *Node) latencyTo(l *leaderLoop) time.Duration {
 	return n.latency
 }
 
-// answered handles a response.
-func (n *Node) answered(data []byte) {
+// handleReply handles a reply of the leader to a heartbeat.
+func (n *Node) handleReply(data []byte) {
 	var answer ack.Answer
 	if err := answer.UnmarshalBinary(data); err != nil {
 		panic(err)

@@ -14,18 +14,19 @@ import (
 
 // Options describe a cluster and its environment.
 type Options struct {
-	Nodes, Voters, Shards int
+	Nodes, Voters, Shards int // Voters is the number of nodes that vote; they are the first ones
 	Takeover              ack.Takeover
 	Lease                 time.Duration // zero means the default
-	// Latency is the one-way latency, and FarLatency that of the last Far nodes. Uplink is the
-	// uplink of the leader, in bit/s. Fsync is the time to store an entry.
-	Latency    time.Duration
-	Far        int
-	FarLatency time.Duration
-	Uplink     float64
-	Fsync      time.Duration
-	Seed       uint64
-	// Instant: computing takes no virtual time, so that a schedule can be replayed.
+
+	// Network and disks.
+	Latency    time.Duration // one-way latency of a node
+	Far        int           // number of distant nodes; they are the last ones
+	FarLatency time.Duration // one-way latency of a distant node
+	Uplink     float64       // bandwidth of the leader, in bit/s
+	Fsync      time.Duration // time to store an entry
+
+	Seed uint64
+	// Instant reports that computing takes no virtual time, so that a schedule can be replayed.
 	Instant bool
 }
 
@@ -35,33 +36,35 @@ type Sim struct {
 	pace   ack.Pace
 	timing ack.Timing
 	rnd    *rand.Rand
+
+	// Virtual time.
 	now    time.Duration
-	events events
-	seq    uint64
+	events events // scheduled actions
+	seq    uint64 // number of actions that were scheduled so far
 
 	nodes  []*Node
-	leader *leaderLoop
+	leader *leaderLoop // nil during an election
 	term   uint64
 	log    []entry // the entry of index i is log[i-1]
 
-	// Entries are the sizes and kinds of all entries.
+	// Entries are the proposals and commits that leaders submitted.
 	Entries []Size
 	// Applying are the real durations of Apply.
 	Applying []time.Duration
 }
 
-// Size is the size of one entry.
+// Size is one proposal or commit, and its size.
 type Size struct {
-	Kind  string
+	Kind  string // "proposal" or "commit"
 	Bytes int
 	Entry []byte
 }
 
 // entry is a command in the log, or a barrier, which has none.
 type entry struct {
-	data  []byte
+	data  []byte        // nil for a barrier
 	state *ack.State    // after the entry
-	cost  time.Duration // of Apply
+	cost  time.Duration // duration of Apply
 }
 
 // New returns a cluster whose nodes run and follow the first one, without a map.
@@ -101,7 +104,8 @@ func (s *Sim) start(i int) *Node {
 	} else {
 		s.nodes = append(s.nodes, n)
 	}
-	s.after(time.Duration(s.rnd.Int64N(int64(s.pace.Heartbeat))), n.tick)
+	firstTick := time.Duration(s.rnd.Int64N(int64(s.pace.Heartbeat)))
+	s.after(firstTick, n.tick)
 	return n
 }
 
@@ -142,22 +146,23 @@ func (s *Sim) Settled() bool {
 		return false
 	}
 	for _, n := range alive {
-		if n.state.Committed() != m || n.state.HasOpenProposal() || !m.IsMember(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
+		hasApplied := n.state.Committed() == m && !n.state.HasOpenProposal()
+		if !hasApplied || !m.IsMember(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// took returns the virtual duration of a computation that began at began.
-func (s *Sim) took(began time.Time) time.Duration {
+// computeTime returns the virtual duration of a computation that began at a real time.
+func (s *Sim) computeTime(start time.Time) time.Duration {
 	if s.o.Instant {
 		return 0
 	}
-	return time.Since(began)
+	return time.Since(start)
 }
 
-// after schedules do.
+// after schedules do after a delay.
 func (s *Sim) after(d time.Duration, do func()) {
 	s.seq++
 	heap.Push(&s.events, event{at: s.now + d, seq: s.seq, do: do})
