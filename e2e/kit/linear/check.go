@@ -49,22 +49,20 @@ func Check(ops []Op, opts Options) error {
 		}
 		opsByKey[op.Key] = append(opsByKey[op.Key], op)
 	}
-	var violations strings.Builder
-	violated := 0
+	var violations []string
 	for _, key := range slices.Sorted(maps.Keys(opsByKey)) {
 		if err := c.checkKey(opsByKey[key]); err != nil {
-			if violated++; violated <= maxPrinted {
-				fmt.Fprintf(&violations, "\n\tkey %q: %v", key, err)
-			}
+			violations = append(violations, fmt.Sprintf("\n\tkey %q: %v", key, err))
 		}
 	}
-	if violated > maxPrinted {
-		violations.WriteString("\n\t…")
+	if len(violations) == 0 {
+		return nil
 	}
-	if violated > 0 {
-		return fmt.Errorf("linear: %d of %d keys, %d operations: %s:%s", violated, len(opsByKey), len(ops), history.SafetyViolated, &violations)
+	printed := violations
+	if len(violations) > maxPrinted {
+		printed = append(violations[:maxPrinted:maxPrinted], "\n\t…")
 	}
-	return nil
+	return fmt.Errorf("linear: %d of %d keys, %d operations: %s:%s", len(violations), len(opsByKey), len(ops), history.SafetyViolated, strings.Join(printed, ""))
 }
 
 // keyValue is a key and a value that was written to it.
@@ -138,21 +136,22 @@ func (c *checker) timeOfEffect(op Op) (write timedOp, hadEffect bool, conflict s
 		return write, op.Outcome != Refused, ""
 	}
 	log := c.applied[keyValue{op.Key, op.Value}]
+	if len(log) == 0 {
+		if op.Outcome == Known {
+			conflict = "it got a response, but the store never applied it"
+		}
+		return write, false, conflict
+	}
+	appliedAt := log[0].At
 	switch {
 	case len(log) > 1:
 		conflict = "the store applied it twice"
-	case len(log) == 0 && op.Outcome == Known:
-		conflict = "it got a response, but the store never applied it"
-	case len(log) == 0:
-		return write, false, ""
 	case op.Outcome == Refused:
 		conflict = "it was refused, but the store applied it"
-	case log[0].At < write.earliest || log[0].At > write.latest:
+	case appliedAt < write.earliest || appliedAt > write.latest:
 		conflict = "the store applied it outside of the call"
 	}
-	if len(log) > 0 {
-		write.earliest, write.latest = log[0].At, log[0].At
-	}
+	write.earliest, write.latest = appliedAt, appliedAt
 	return write, conflict == "", conflict
 }
 

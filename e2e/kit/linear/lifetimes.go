@@ -27,6 +27,15 @@ func withClientTimes(op Op) timedOp {
 	return timed
 }
 
+// isInitial reports whether the operation is the initial write of a register, before all other operations.
+func (op timedOp) isInitial() bool { return op.earliest == math.MinInt64 }
+
+// isSame reports whether two values describe one operation.
+func (op timedOp) isSame(other timedOp) bool {
+	isSameCall := other.ID == op.ID && other.earliest == op.earliest && other.latest == op.latest
+	return isSameCall && other.Write == op.Write && other.Value == op.Value
+}
+
 // lifetime is the set of operations on one value: its write and its reads. The register
 // contained the value at least from firstEnd.latest to lastStart.earliest.
 type lifetime struct {
@@ -101,7 +110,7 @@ func (v *registerValues) dropUnreadWrites() {
 func (v *registerValues) operations() []timedOp {
 	var all []timedOp
 	for _, l := range v.lifetimes {
-		if l.write.earliest != math.MinInt64 {
+		if !l.write.isInitial() {
 			all = append(all, l.write)
 		}
 		all = append(all, l.reads...)
@@ -126,7 +135,7 @@ func (v *registerValues) shortestContradiction() *contradiction {
 			consider("it was read before it was written", current.firstEnd, current.write)
 		}
 		for _, other := range compared {
-			if current.firstEnd.latest < other.lastStart.earliest && other.firstEnd.latest < current.lastStart.earliest {
+			if current.precedes(other) && other.precedes(current) {
 				consider("each of these two values was present before and after the other", append(current.proofOfOrder(other), other.proofOfOrder(current)...)...)
 			}
 		}
@@ -135,14 +144,17 @@ func (v *registerValues) shortestContradiction() *contradiction {
 	return shortest
 }
 
+// precedes reports whether the register contained the value of l before that of next: some operation on
+// the first value ended before some operation on the second value started.
+func (l *lifetime) precedes(next *lifetime) bool {
+	return l.firstEnd.latest < next.lastStart.earliest
+}
+
 // withoutDuplicates returns ops without duplicates and without the initial write.
 func withoutDuplicates(ops []timedOp) []timedOp {
 	var distinct []timedOp
 	for _, op := range ops {
-		isSame := func(other timedOp) bool {
-			return other.Write == op.Write && other.Value == op.Value && other.earliest == op.earliest && other.latest == op.latest && other.ID == op.ID
-		}
-		if op.earliest != math.MinInt64 && !slices.ContainsFunc(distinct, isSame) {
+		if !op.isInitial() && !slices.ContainsFunc(distinct, op.isSame) {
 			distinct = append(distinct, op)
 		}
 	}
