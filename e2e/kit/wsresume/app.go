@@ -131,15 +131,19 @@ func (a *app) writeEntry(written entry) {
 // appConn is an upstream connection of a session, which a node opened.
 type appConn struct {
 	*app
-	entry
-	conn         net.Conn
+	entry                      // the last log entry; its Number is the last number that the app has sent
+	conn         net.Conn      // the connection after the upgrade
 	acceptedConn net.Conn      // the TCP connection that the server accepted
 	recorded     chan struct{} // closed when all log entries of the connection are written
 
+	// sendMu protects the following fields, Number, and writes to conn.
 	sendMu       sync.Mutex
-	lastReceived uint64
-	isClosed     bool // nothing is sent any more
+	lastReceived uint64 // last number of the client
+	isClosed     bool   // nothing is sent any more
 }
+
+// sessionIDLength is the length of a session ID, in hexadecimal digits.
+const sessionIDLength = 32
 
 // accept returns the connection that a request opens. It returns an error for a resumed session that
 // is unknown, and for a new session whose ID is known.
@@ -152,11 +156,13 @@ func (a *app) accept(r *http.Request) (*appConn, error) {
 		},
 	}
 	conn.ConnNumber, _ = strconv.ParseUint(header.Get("Shardway-WebSocket-Resumed"), 10, 64)
-	if strings.Trim(conn.Session, "0123456789abcdef") != "" || len(conn.Session) != 32 {
+	isHex := strings.Trim(conn.Session, "0123456789abcdef") == ""
+	if !isHex || len(conn.Session) != sessionIDLength {
 		return nil, errors.New("invalid session ID")
 	}
-	known, err := conn.load()
-	if err == nil && known != (conn.ConnNumber > 0) {
+	isKnown, err := conn.load()
+	isResumed := conn.ConnNumber > 0
+	if err == nil && isKnown != isResumed {
 		err = errors.New("unknown or duplicate session")
 	}
 	return conn, err
@@ -241,37 +247,45 @@ func (c *appConn) send(stop <-chan struct{}) {
 func (c *appConn) receive(reader *bufio.Reader, key string) {
 	_, err := fmt.Fprintf(c.conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptKey(key))
-	for err == nil {
-		var opcode byte
-		var payload []byte
-		if opcode, payload, err = readFrame(reader); err != nil {
-			break
-		}
-		if opcode == opClose {
-			c.end(closeCode(payload))
-			return
-		}
-		if opcode == opPing {
-			c.sendMu.Lock()
-			_, err = c.conn.Write(frame(opPong, payload))
-			c.sendMu.Unlock()
-			continue
-		}
-		text, last := strings.CutPrefix(string(payload), ClosePrefix)
-		number, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
-		c.record("got", number)
-		c.sendMu.Lock()
-		c.lastReceived = number
-		c.sendMu.Unlock()
-		if last {
-			c.end(1000)
-			return
-		}
+	for hasEnded := false; err == nil && !hasEnded; {
+		hasEnded, err = c.receiveFrame(reader)
+	}
+	if err == nil {
+		return
 	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	c.isClosed = true
 	c.record("broken", c.Number)
+}
+
+// receiveFrame reads and handles one frame. hasEnded reports that the connection has ended with a Close
+// frame.
+func (c *appConn) receiveFrame(reader *bufio.Reader) (hasEnded bool, err error) {
+	opcode, payload, err := readFrame(reader)
+	if err != nil {
+		return false, err
+	}
+	switch opcode {
+	case opClose:
+		c.end(closeCode(payload))
+		return true, nil
+	case opPing:
+		c.sendMu.Lock()
+		defer c.sendMu.Unlock()
+		_, err = c.conn.Write(frame(opPong, payload))
+		return false, err
+	}
+	text, isLast := strings.CutPrefix(string(payload), ClosePrefix)
+	number, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
+	c.record("got", number)
+	c.sendMu.Lock()
+	c.lastReceived = number
+	c.sendMu.Unlock()
+	if isLast {
+		c.end(1000)
+	}
+	return isLast, nil
 }
 
 // end ends the connection with a Close frame after all other messages. It first stores

@@ -62,41 +62,53 @@ func Read(dir string) ([]*Conn, error) {
 }
 
 // readLog reads the log of one app.
-func readLog(name string) (conns []*Conn, err error) {
+func readLog(name string) ([]*Conn, error) {
 	file, err := os.Open(filepath.Clean(name))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	type connID struct {
-		session string
-		number  uint64
-	}
-	connByID := map[connID]*Conn{}
+	log := appLog{connByID: make(map[connID]*Conn)}
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return conns, nil // an incomplete last line is still being written
+			return log.conns, nil // an incomplete last line is still being written
 		}
 		var record entry
 		if err = cmp.Or(err, json.Unmarshal(line, &record)); err != nil {
 			return nil, err
 		}
-		id := connID{record.Session, record.ConnNumber}
-		conn := connByID[id]
-		if record.Event == "begin" {
-			conn = &Conn{Client: record.Client, Session: record.Session, Number: record.ConnNumber, Gap: record.Gap, Begin: record.Time}
-			connByID[id] = conn
-			conns = append(conns, conn)
-		}
-		conn.End = record.Time
-		switch record.Event {
-		case "begin":
-		case "got":
-			conn.Received = append(conn.Received, record.Number)
-		default:
-			conn.EndReason, conn.LastSent = record.Event, record.Number
-		}
+		log.add(record)
+	}
+}
+
+// appLog contains the upstream connections in the log of one app.
+type appLog struct {
+	conns    []*Conn
+	connByID map[connID]*Conn
+}
+
+// connID identifies an upstream connection.
+type connID struct {
+	session string
+	number  uint64 // of the connection within its session
+}
+
+// add adds an entry of the log.
+func (l *appLog) add(record entry) {
+	id := connID{record.Session, record.ConnNumber}
+	if record.Event == "begin" {
+		conn := &Conn{Client: record.Client, Session: record.Session, Number: record.ConnNumber, Gap: record.Gap, Begin: record.Time, End: record.Time}
+		l.connByID[id] = conn
+		l.conns = append(l.conns, conn)
+		return
+	}
+	conn := l.connByID[id]
+	conn.End = record.Time
+	if record.Event == "got" {
+		conn.Received = append(conn.Received, record.Number)
+	} else {
+		conn.EndReason, conn.LastSent = record.Event, record.Number
 	}
 }
 
@@ -166,6 +178,7 @@ func (c *checker) reportViolation(format string, args ...any) {
 	c.report(format+": "+history.SafetyViolated, args...)
 }
 
+// checkAll checks all rules for the client.
 func (c *checker) checkAll() {
 	if c.Err != "" {
 		c.report("the client's connection was closed: %s; at most %d unplanned connections within a minute", c.Err, MaxUnplanned(c.conns))
@@ -174,29 +187,30 @@ func (c *checker) checkAll() {
 		c.report("no app has a record of it")
 		return
 	}
-	for i, conn := range c.conns {
-		if i == 0 {
-			continue
-		}
-		previous := c.conns[i-1]
-		switch {
-		case conn.Number == previous.Number:
-			c.reportViolation("two connections have the number %d", conn.Number)
-		case conn.Session != previous.Session:
-			c.reportViolation("connection %d has another session ID than connection %d", conn.Number, previous.Number)
-		case conn.Begin < previous.End:
-			c.reportViolation("connection %d begins before the end of connection %d", conn.Number, previous.Number)
-		case previous.EndReason == "closed":
-			c.reportViolation("connection %d follows a Close", conn.Number)
-		case previous.EndReason != "moved" && !conn.Gap:
-			c.reportViolation("connection %d was not told of the gap after connection %d", conn.Number, previous.Number)
-		}
-	}
 	if first := c.conns[0]; first.Number != 0 || first.Gap {
 		c.reportViolation("it begins with connection %d", first.Number)
 	}
+	for i, conn := range c.conns[1:] {
+		c.checkSuccessor(c.conns[i], conn)
+	}
 	c.checkUpstream()
 	c.checkDownstream()
+}
+
+// checkSuccessor checks that an upstream connection may follow the previous one of its client.
+func (c *checker) checkSuccessor(previous, conn *Conn) {
+	switch {
+	case conn.Number == previous.Number:
+		c.reportViolation("two connections have the number %d", conn.Number)
+	case conn.Session != previous.Session:
+		c.reportViolation("connection %d has another session ID than connection %d", conn.Number, previous.Number)
+	case conn.Begin < previous.End:
+		c.reportViolation("connection %d begins before the end of connection %d", conn.Number, previous.Number)
+	case previous.EndReason == "closed":
+		c.reportViolation("connection %d follows a Close", conn.Number)
+	case previous.EndReason != "moved" && !conn.Gap:
+		c.reportViolation("connection %d was not told of the gap after connection %d", conn.Number, previous.Number)
+	}
 }
 
 // checkUpstream checks the messages of the client.

@@ -26,7 +26,7 @@ func connOf(r *http.Request) net.Conn {
 // register starts a connection after the previous one of its session, and returns a function
 // that ends it. The kernel reports the end of one connection and the start of another in
 // any order, and data of the first may be read after its end. So if the kernel reports
-// the end of the previous connection, begin waits until all its records are written.
+// the end of the previous connection, register waits until all its records are written.
 // Otherwise there are two connections at once, which Check must detect.
 func (c *appConn) register() (unregister func()) {
 	c.mu.Lock()
