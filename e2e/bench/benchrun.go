@@ -161,7 +161,7 @@ func (b *benchRun) startCompared(ctx context.Context, opts options) ([]*setup, e
 	if err != nil {
 		return nil, err
 	}
-	withSecret, err := b.startNodes(ctx, opts.node, "TLS")
+	withSecret, err := b.startNodes(ctx, opts.node, clusterTLS)
 	if err != nil {
 		return nil, err
 	}

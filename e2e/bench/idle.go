@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"shardway/e2e/kit/cluster"
@@ -112,31 +110,34 @@ func (b *benchRun) startIdleCluster(ctx context.Context, idle *idleCluster, prog
 // leader is the first node of its cluster. A change of leadership is an error, because the
 // costs of a leader and a follower differ.
 func measureIdle(ctx context.Context, all []*idleCluster, duration time.Duration) ([][]idleCost, error) {
-	leaders := make([]string, len(all))
-	for i, idle := range all {
-		var err error
-		if leaders[i], err = idle.leader(ctx); err != nil {
-			return nil, err
-		}
+	leaders, err := leadersOf(ctx, all)
+	if err != nil {
+		return nil, err
 	}
 	start := time.Now()
-	before, err1 := processCosts(all)
-	err2 := sleep(ctx, duration)
-	seconds := time.Since(start).Seconds()
-	after, err3 := processCosts(all)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	before, err := processCosts(all)
+	if err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, duration); err != nil {
+		return nil, err
+	}
+	measuredTime := time.Since(start)
+	after, err := processCosts(all)
+	if err != nil {
+		return nil, err
+	}
+	leadersAfter, err := leadersOf(ctx, all)
+	if err != nil {
 		return nil, err
 	}
 	costs := make([][]idleCost, len(all))
 	for i, idle := range all {
-		if leaderAfter, err := idle.leader(ctx); err != nil || leaderAfter != leaders[i] {
-			return nil, cmp.Or(err, fmt.Errorf("bench: %s: %s led, and then %s", idle.name, leaders[i], leaderAfter))
+		if leaders[i] != leadersAfter[i] {
+			return nil, fmt.Errorf("bench: %s: the leader was %s, and is now %s", idle.name, leaders[i], leadersAfter[i])
 		}
 		for j, id := range idle.ids {
-			cost := idleCost{
-				cpuPercent: 100 * (after[i][j].cpu - before[i][j].cpu).Seconds() / seconds,
-				switches:   float64(after[i][j].switches-before[i][j].switches) / seconds,
-			}
+			cost := after[i][j].since(before[i][j], measuredTime)
 			if id == leaders[i] {
 				costs[i] = slices.Insert(costs[i], 0, cost)
 			} else {
@@ -145,6 +146,18 @@ func measureIdle(ctx context.Context, all []*idleCluster, duration time.Duration
 		}
 	}
 	return costs, nil
+}
+
+// leadersOf returns the leader of each cluster.
+func leadersOf(ctx context.Context, all []*idleCluster) ([]string, error) {
+	leaders := make([]string, len(all))
+	for i, idle := range all {
+		var err error
+		if leaders[i], err = idle.leader(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return leaders, nil
 }
 
 // leader returns the leader of a cluster, according to one of its nodes.
@@ -169,6 +182,15 @@ type processCost struct {
 	switches int64
 }
 
+// since returns the cost per time since an earlier total.
+func (c processCost) since(before processCost, duration time.Duration) idleCost {
+	return idleCost{
+		cpuPercent: 100 * (c.cpu - before.cpu).Seconds() / duration.Seconds(),
+		switches:   float64(c.switches-before.switches) / duration.Seconds(),
+	}
+}
+
+// processCosts returns the total costs of all processes, by cluster and node.
 func processCosts(all []*idleCluster) ([][]processCost, error) {
 	costs := make([][]processCost, len(all))
 	for i, idle := range all {
@@ -192,19 +214,32 @@ func switchesOf(pid int) (sum int64, err error) {
 		return 0, err
 	}
 	for _, file := range files {
-		data, err := os.ReadFile(file) //nolint:gosec // of a child
+		status, err := os.ReadFile(file) //nolint:gosec // of a child
 		if err != nil {
 			continue // the thread has ended
 		}
-		for line := range strings.Lines(string(data)) {
-			if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
-				count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-				if err != nil {
-					return 0, fmt.Errorf("bench: %s: %w", file, err)
-				}
-				sum += count
-			}
+		count, err := parseSwitches(string(status))
+		if err != nil {
+			return 0, fmt.Errorf("bench: %s: %w", file, err)
 		}
+		sum += count
+	}
+	return sum, nil
+}
+
+// parseSwitches returns the number of context switches in the status file of a thread, voluntary and
+// not.
+func parseSwitches(status string) (sum int64, err error) {
+	for line := range strings.Lines(status) {
+		name, value, _ := strings.Cut(line, ":")
+		if !strings.HasSuffix(name, "voluntary_ctxt_switches") {
+			continue
+		}
+		count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += count
 	}
 	return sum, nil
 }
@@ -241,18 +276,16 @@ func mean(rounds [][]idleCost) []idleCost {
 
 // printIdle prints the cost of the nodes of each cluster, the leader first.
 func (t *table) printIdle(all []*idleCluster, measured [][]idleCost, title string) {
-	var buf bytes.Buffer
-	fmt.Fprintln(&buf, "cluster\tleader, % of a core\tothers\tswitches/s, leader\tothers\t")
+	var rows bytes.Buffer
+	fmt.Fprintln(&rows, "cluster\tleader, % of a core\tothers\tswitches/s, leader\tothers\t")
 	for i, idle := range all {
-		leader, others := measured[i][0], measured[i][1:]
+		leader, followers := measured[i][0], measured[i][1:]
 		var shares, switches []string
-		for _, cost := range others {
-			shares, switches = append(shares, fmt.Sprintf("%.2f", cost.cpuPercent)), append(switches, fmt.Sprintf("%.0f", cost.switches))
+		for _, cost := range followers {
+			shares = append(shares, fmt.Sprintf("%.2f", cost.cpuPercent))
+			switches = append(switches, fmt.Sprintf("%.0f", cost.switches))
 		}
-		fmt.Fprintf(&buf, "%s\t%.2f\t%s\t%.0f\t%s\t\n", idle.name, leader.cpuPercent, strings.Join(shares, ", "), leader.switches, strings.Join(switches, ", "))
+		fmt.Fprintf(&rows, "%s\t%.2f\t%s\t%.0f\t%s\t\n", idle.name, leader.cpuPercent, strings.Join(shares, ", "), leader.switches, strings.Join(switches, ", "))
 	}
-	_, _ = fmt.Fprintf(t.out, "\n%s\n", title) // writes to a terminal
-	tabs := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = tabs.Write(buf.Bytes())
-	_ = tabs.Flush()
+	t.printAligned(title, rows.Bytes())
 }

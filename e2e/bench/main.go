@@ -106,7 +106,7 @@ func measureAll(ctx context.Context, opts options) (err error) {
 }
 
 // measureCase measures one case in several rounds, and prints the results. In each round, all
-// setups that support the case take turns. The first round, -1, only warms up.
+// setups that support the case take turns. The first round only warms up.
 func (b *benchRun) measureCase(ctx context.Context, tc testCase, setups []*setup, opts options, t *table) error {
 	script, err := b.writeScript()
 	if err != nil {
@@ -116,38 +116,43 @@ func (b *benchRun) measureCase(ctx context.Context, tc testCase, setups []*setup
 	if err != nil {
 		return err
 	}
-	var selected []*setup
-	for _, setup := range setups {
-		if setup.supports(tc) {
-			selected = append(selected, setup)
-		}
-	}
+	selected := slices.DeleteFunc(slices.Clone(setups), func(candidate *setup) bool { return !candidate.supports(tc) })
 	if len(selected) == 0 {
 		return nil // -lines selects none
 	}
 	results := make([][]result, len(selected))
-	for round := -1; round < opts.rounds; round++ {
+	for round := warmUpRound; round < opts.rounds; round++ {
 		for i, setup := range selected {
 			load := wrkRun{script: script, target: setup.target, keys: keys, testCase: tc, duration: opts.duration}
-			if round < 0 {
-				load.duration = time.Second // opens connections, fills pools
-			}
-			stop := func() error { return nil }
-			if opts.profile != "" && len(setup.adminAddrs) > 0 && round == 0 {
-				stop = b.profile(ctx, setup, filepath.Join(opts.profile, tc.slug()), opts.duration)
-			}
-			measured, failed := setup.measure(ctx, load)
-			if tc.stream != 0 && failed == nil {
-				measured, failed = setup.measureWithStream(ctx, load, measured)
-			}
-			if err := errors.Join(failed, stop()); err != nil {
+			measured, err := b.measureRound(ctx, setup, load, round, opts.profile)
+			if err != nil {
 				return fmt.Errorf("%s, %v: %w", setup.name, tc, err)
 			}
-			if round >= 0 {
+			if round != warmUpRound {
 				results[i] = append(results[i], measured)
 			}
 		}
 	}
 	t.printCase(tc, selected, results)
 	return nil
+}
+
+// warmUpRound is the number of the round before the first measured round. Its results are not used.
+const warmUpRound = -1
+
+// measureRound measures a setup once. In the first round, it writes CPU profiles of the nodes into
+// profileDir, if that is not empty.
+func (b *benchRun) measureRound(ctx context.Context, measuredSetup *setup, load wrkRun, round int, profileDir string) (result, error) {
+	if round == warmUpRound {
+		load.duration = time.Second // opens connections, fills pools
+	}
+	endProfile := func() error { return nil }
+	if profileDir != "" && round == 0 && len(measuredSetup.adminAddrs) > 0 {
+		endProfile = b.profile(ctx, measuredSetup, filepath.Join(profileDir, load.testCase.slug()), load.duration)
+	}
+	measured, err := measuredSetup.measure(ctx, load)
+	if load.testCase.stream != 0 && err == nil {
+		measured, err = measuredSetup.measureWithStream(ctx, load, measured)
+	}
+	return measured, errors.Join(err, endProfile())
 }

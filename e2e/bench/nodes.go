@@ -16,64 +16,78 @@ import (
 	"time"
 
 	"shardway/e2e/kit/cluster"
-	"shardway/e2e/kit/load"
 	"shardway/internal/secret"
 )
 
-// embedded is the kind of nodes that contain the handler of the backend.
-const embedded = "embedded"
-
-// clientTLS is the kind of nodes that clients reach with TLS.
-const clientTLS = "TLS in front"
-
-// otherBinary is the kind of nodes that run the other binary, such as an older one.
-const otherBinary = "beside"
+// Kinds of clusters of two nodes, see benchRun.newVariant. The empty kind has no special feature.
+const (
+	embedded    = "embedded"     // the nodes contain the handler of the backend
+	clusterTLS  = "TLS"          // the nodes have a cluster secret, so they use TLS between each other
+	clientTLS   = "TLS in front" // clients reach the nodes with TLS
+	otherBinary = "beside"       // the nodes run another binary, such as an older one
+)
 
 // withBackendCost returns a setup whose cost includes the backend.
 func (b *benchRun) withBackendCost(node *setup) *setup {
 	return &setup{name: "app behind " + node.name, hops: node.hops, target: node.target, processes: append([]*process{b.backend}, node.processes...), adminAddrs: node.adminAddrs}
 }
 
+// variant is a kind of cluster of two nodes.
+type variant struct {
+	// oneHopName and twoHopsName are the names of its setups.
+	oneHopName, twoHopsName string
+	flags                   []string // additional flags of both nodes
+	// command returns the start of the command line of the node with this index.
+	command func(index int) []string
+}
+
+// newVariant returns the variant of a kind. program is the path of the node binary.
+func (b *benchRun) newVariant(program, kind string) (variant, error) {
+	made := variant{
+		oneHopName: "shardway", twoHopsName: "shardway → shardway",
+		command: func(i int) []string { return []string{program, "run", "--upstream", "http://" + b.backends[i]} },
+	}
+	switch kind {
+	case embedded:
+		self, err := os.Executable()
+		if err != nil {
+			return variant{}, err
+		}
+		made.oneHopName = "app in shardway"
+		made.command = func(int) []string { return []string{self, "-embedded", "--"} }
+	case clusterTLS:
+		made.twoHopsName += ", " + kind
+		path := filepath.Join(b.dir, "secret")
+		if err := secret.WriteFile(path, secret.List{secret.Generate(time.Now())}); err != nil {
+			return variant{}, err
+		}
+		made.flags = []string{"--secret-file", path}
+	case otherBinary:
+		made.oneHopName, made.twoHopsName = otherBinary, otherBinary+" → "+otherBinary
+	case clientTLS:
+		made.flags = []string{"--tls-cert", b.certificate, "--tls-key", b.certificate}
+	}
+	return made, nil
+}
+
 // startNodes starts a cluster of two nodes, a and b, each in front of a backend, and
 // returns its setups for one hop and for two hops. wrk always sends to node a: keys that a
 // owns for one hop, and keys that b owns for two. kind selects the variant of the cluster.
-// The kind TLS has a cluster secret, so the nodes use TLS between each other.
 func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*setup, error) {
 	ids := []string{"a", "b"}
 	addrs, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
 	}
-	var flags []string
-	twoHopsName := "shardway → shardway"
-	oneHopName := "shardway"
-	nodeCommand := func(i int) []string {
-		return []string{program, "run", "--upstream", "http://" + b.backends[i]}
-	}
-	switch kind {
-	case embedded:
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		oneHopName = "app in shardway"
-		nodeCommand = func(int) []string { return []string{self, "-embedded", "--"} }
-	case "TLS":
-		twoHopsName += ", " + kind
-		path := filepath.Join(b.dir, "secret")
-		if err := secret.WriteFile(path, secret.List{secret.Generate(time.Now())}); err != nil {
-			return nil, err
-		}
-		flags = []string{"--secret-file", path}
-	case otherBinary:
-		oneHopName, twoHopsName = otherBinary, otherBinary+" → "+otherBinary
-	case clientTLS:
-		flags = []string{"--tls-cert", b.certificate, "--tls-key", b.certificate}
+	started, err := b.newVariant(program, kind)
+	if err != nil {
+		return nil, err
 	}
 	var procs []*process
 	for i, id := range ids {
 		nodeAddrs, peerAddrs := addrs[perNode*i:], addrs[perNode*(len(ids)-1-i):]
-		process, err := b.startNode(ctx, nodeCommand(i), id, kind, nodeAddrs, slices.Concat([]string{"--join", peerAddrs[2], "--bootstrap-expect", "2"}, flags))
+		flags := slices.Concat([]string{"--join", peerAddrs[2], "--bootstrap-expect", "2"}, started.flags)
+		process, err := b.startNode(ctx, started.command(i), id, kind, nodeAddrs, flags)
 		if err != nil {
 			return nil, err
 		}
@@ -83,15 +97,15 @@ func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*set
 		return nil, err
 	}
 	return []*setup{
-		{name: oneHopName, hops: 1, target: addrs[0], processes: procs[:1], adminAddrs: []string{addrs[1]}},
-		{name: twoHopsName, hops: 2, target: addrs[0], processes: procs, adminAddrs: []string{addrs[1], addrs[perNode+1]}},
+		{name: started.oneHopName, hops: 1, target: addrs[0], processes: procs[:1], adminAddrs: []string{addrs[1]}},
+		{name: started.twoHopsName, hops: 2, target: addrs[0], processes: procs, adminAddrs: []string{addrs[1], addrs[perNode+1]}},
 	}, nil
 }
 
 // perNode is the number of addresses of a node: listen, admin, gossip, peer.
 const perNode = 4
 
-// startNode runs command with the flags of a node, followed by flags. at contains the
+// startNode runs command with the flags of a node, followed by flags. addrs contains the
 // addresses of the node. kind distinguishes the files of nodes with the same id.
 func (b *benchRun) startNode(ctx context.Context, command []string, id, kind string, addrs, flags []string) (*process, error) {
 	name := id + strings.ReplaceAll(kind, " ", "-")
@@ -153,8 +167,8 @@ func (b *benchRun) keyFile(hops int) (string, error) {
 	var text strings.Builder
 	for i, n := 0, 0; n < keyCount; i++ {
 		key := fmt.Sprintf("key-%d", i)
-		// The clusters may have different maps.
-		if !slices.ContainsFunc(b.maps, func(shardMap cluster.Map) bool { return shardMap.Owner(load.ShardOf(key, shardMap.Shards)) != owner }) {
+		hasOtherOwner := func(shardMap cluster.Map) bool { return shardMap.OwnerOf(key) != owner }
+		if !slices.ContainsFunc(b.maps, hasOtherOwner) { // The clusters may have different maps.
 			text.WriteString(key + "\n")
 			n++
 		}

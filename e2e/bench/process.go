@@ -66,36 +66,59 @@ type usage struct {
 // usageOf returns the resource usage of a process with its descendants. It includes the CPU time of
 // children that have exited.
 func usageOf(pid int) (usage, error) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	data, err := os.ReadFile(dir + "/stat") //nolint:gosec // of a child
+	total, err := usageWithoutChildren(pid)
+	if err != nil {
+		return usage{}, err
+	}
+	children, err := childrenOf(pid)
+	if err != nil {
+		return usage{}, err
+	}
+	for _, child := range children {
+		childUsage, err := usageOf(child)
+		if err != nil {
+			return usage{}, err
+		}
+		total.cpu += childUsage.cpu
+		total.rss += childUsage.rss
+	}
+	return total, nil
+}
+
+// usageWithoutChildren returns the resource usage of a process, with the CPU time of children that have
+// exited.
+func usageWithoutChildren(pid int) (usage, error) {
+	file := fmt.Sprintf("/proc/%d/stat", pid)
+	data, err := os.ReadFile(file) //nolint:gosec // of a child
 	if err != nil {
 		return usage{}, fmt.Errorf("bench: %w", err)
 	}
 	// The fields are counted after the process name, which is in parentheses and may contain
 	// spaces.
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	const cutime, rss = 13, 21 // fields 16 and 24 of proc_pid_stat(5), counted from 0 after the name
-	var total usage
-	if total.cpu, err = cpuTimeOf(pid); err != nil {
+	const cutime, cstime, rss = 13, 14, 21 // fields 16, 17 and 24 of proc_pid_stat(5), counted from 0 after the name
+	ownTime, err := cpuTimeOf(pid)
+	if err != nil {
 		return usage{}, err
 	}
-	for _, field := range fields[cutime : cutime+2] { // the fields cutime and cstime: CPU time of exited children
-		ticks, parseErr := strconv.ParseInt(field, 10, 64)
-		if parseErr != nil {
-			return usage{}, fmt.Errorf("bench: %s: %w", dir, parseErr)
+	var values [3]int64
+	for i, field := range []int{cutime, cstime, rss} {
+		if values[i], err = strconv.ParseInt(fields[field], 10, 64); err != nil {
+			return usage{}, fmt.Errorf("bench: %s: %w", file, err)
 		}
-		total.cpu += time.Duration(ticks) * tick
 	}
-	pages, err := strconv.ParseInt(fields[rss], 10, 64)
+	exitedChildrenTime := time.Duration(values[0]+values[1]) * tick
+	return usage{cpu: ownTime + exitedChildrenTime, rss: values[2] * int64(os.Getpagesize())}, nil
+}
+
+// childrenOf returns the process IDs of the children of a process.
+func childrenOf(pid int) ([]int, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
-		return usage{}, fmt.Errorf("bench: %s: %w", dir, err)
+		return nil, err
 	}
-	total.rss = pages * int64(os.Getpagesize())
-	children, err := filepath.Glob(dir + "/task/*/children")
-	if err != nil {
-		return usage{}, err
-	}
-	for _, file := range children {
+	var children []int
+	for _, file := range files {
 		data, err := os.ReadFile(file) //nolint:gosec // of a child
 		if err != nil {
 			continue // the thread has ended
@@ -103,17 +126,12 @@ func usageOf(pid int) (usage, error) {
 		for field := range strings.FieldsSeq(string(data)) {
 			child, err := strconv.Atoi(field)
 			if err != nil {
-				return usage{}, fmt.Errorf("bench: %s: %w", file, err)
+				return nil, fmt.Errorf("bench: %s: %w", file, err)
 			}
-			childUsage, err := usageOf(child)
-			if err != nil {
-				return usage{}, err
-			}
-			total.cpu += childUsage.cpu
-			total.rss += childUsage.rss
+			children = append(children, child)
 		}
 	}
-	return total, nil
+	return children, nil
 }
 
 // cpuTimeOf returns the CPU time of all threads of a process, without its children, in
