@@ -20,16 +20,21 @@ import (
 // behaviour is the response that the App-… headers of a request select. The zero value of each
 // field means that its header is absent.
 type behaviour struct {
-	delay         time.Duration // App-Delay
-	registerDelay time.Duration // App-Late
-	eventInterval time.Duration // App-Events
-	feedInterval  time.Duration // App-Feed
-	gate          string        // App-Hang
-	killAt        string        // App-Die: "before" or "amid" the response
-	chunks        int           // App-Chunks
-	size          int           // App-Size, bytes
-	endSource     string        // App-Heed: "context" or "node"
-	endGate       string        // App-Until
+	// Before the operation.
+	gate          string        // App-Hang: the gate at which the request waits
+	registerDelay time.Duration // App-Late: pause before the operation
+	endSource     string        // App-Heed: "context" or "node", see hasEnded
+
+	// Response.
+	delay  time.Duration // App-Delay: pause before each part
+	chunks int           // App-Chunks: number of parts
+	size   int           // App-Size: minimum length of the body in bytes
+	killAt string        // App-Die: kill the process "before" or "amid" the response
+
+	// Event streams, in place of the response.
+	eventInterval time.Duration // App-Events: interval of a stream without a position
+	feedInterval  time.Duration // App-Feed: interval of a resumable stream
+	endGate       string        // App-Until: the gate that ends the stream of App-Events
 }
 
 // parseBehaviour reads the App-… headers. It treats an invalid number or duration as absent; the
@@ -61,17 +66,7 @@ func (b behaviour) hasEnded(r *http.Request) bool {
 // respond writes the response with the requested delays and chunks. It calls beforeEnd right
 // before it writes the last bytes. It returns early, without this call, if the client disconnects.
 func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.Run, res result, beforeEnd func()) {
-	fields := map[string]any{
-		"app": run.App, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": res.count,
-	}
-	res.addTo(fields)
-	body, err := json.Marshal(fields)
-	if err != nil {
-		panic(err) // cannot happen: all values are strings and numbers
-	}
-	if pad := b.size - len(body); pad > 0 {
-		body = append(body, bytes.Repeat([]byte(" "), pad)...)
-	}
+	body := b.body(run, res)
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("App-Name", run.App)
@@ -104,9 +99,25 @@ func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.R
 	}
 }
 
+// body returns the JSON body of the response, with spaces at its end up to the requested size.
+func (b behaviour) body(run history.Run, res result) []byte {
+	fields := map[string]any{
+		"app": run.App, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": res.count,
+	}
+	res.addTo(fields)
+	body, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // cannot happen: all values are strings and numbers
+	}
+	if missing := b.size - len(body); missing > 0 {
+		body = append(body, bytes.Repeat([]byte(" "), missing)...)
+	}
+	return body
+}
+
 // sendEvents sends one event per interval, each in two writes. It returns when the client
-// disconnects or end is closed; then it sends a last event with the data "end". A nil end means no
-// limit.
+// disconnects. When endStream is closed, it sends a last event with the data "end" and returns. A nil
+// endStream means no limit.
 func (b behaviour) sendEvents(w http.ResponseWriter, r *http.Request, endStream <-chan struct{}) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i := 0; ; i++ {
@@ -137,11 +148,13 @@ func (b behaviour) sendFeed(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Shardway-Key")
 	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // 0 if absent: start with the first event
 	for eventID := last + 1; ; eventID++ {
-		for i, part := range []string{fmt.Sprintf("id: %d\n", eventID), fmt.Sprintf("data: %s\n\n", history.EventText(key, eventID))} {
+		parts := []string{fmt.Sprintf("id: %d\n", eventID), fmt.Sprintf("data: %s\n\n", history.EventText(key, eventID))}
+		for i, part := range parts {
 			if _, err := io.WriteString(w, part); err != nil { //nolint:gosec // the client is a test, not a browser
 				return
 			}
-			if eventID == last+1 && i == 0 {
+			isFirstEvent := eventID == last+1
+			if isFirstEvent && i == 0 {
 				continue
 			}
 			if http.NewResponseController(w).Flush() != nil || !sleep(r, b.feedInterval/2) {

@@ -92,45 +92,15 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fault := s.faultOf(name)
-	switch fault.kind {
-	case "slow":
-		if !sleep(r, fault.delay) {
-			return
-		}
-	case "hang":
-		select {
-		case <-fault.replaced:
-			http.Error(w, "it hung", http.StatusServiceUnavailable)
-		case <-r.Context().Done():
-		}
-		return
-	case "500":
-		http.Error(w, "no way\x1b[2J", http.StatusInternalServerError)
-		return
-	case "huge":
-		_, _ = io.WriteString(w, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
-		return
-	case "garbage":
-		writeRaw(w, "what?\r\n\r\n")
-		return
-	case "gone":
-		writeRaw(w, "")
-		return
-	case "absent":
-		s.handleCall("lost", call, nil)
-		absent := []uint32{}
-		for _, shard := range call.Shards {
-			absent = append(absent, shard.ID)
-		}
-		writeJSON(w, map[string]any{"absent": absent})
+	if s.serveFault(w, r, fault, call) {
 		return
 	}
-	mustFail := fault.shards
-	if fault.kind == "unable" {
-		mustFail = nil
-		for _, shard := range call.Shards {
-			mustFail = append(mustFail, shard.ID)
-		}
+	var mustFail []uint32
+	switch fault.kind {
+	case "failed":
+		mustFail = fault.shards
+	case "unable":
+		mustFail = call.shardIDs()
 	}
 	failed, notes := s.handleCall(name, call, mustFail)
 	body, err := json.Marshal(map[string]any{"failed": failed, "notes": notes})
@@ -143,6 +113,45 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write(body)
+}
+
+// serveFault writes the response of a fault that replaces the hook. It returns false if the hook must run:
+// without a fault, after the delay of "slow", and with a fault that affects only the response.
+func (s *state) serveFault(w http.ResponseWriter, r *http.Request, fault *hookFault, call hookCall) (served bool) {
+	switch fault.kind {
+	case "slow":
+		clientGone := !sleep(r, fault.delay)
+		return clientGone
+	case "hang":
+		select {
+		case <-fault.replaced:
+			http.Error(w, "it hung", http.StatusServiceUnavailable)
+		case <-r.Context().Done():
+		}
+	case "500":
+		http.Error(w, "no way\x1b[2J", http.StatusInternalServerError)
+	case "huge":
+		_, _ = io.WriteString(w, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+	case "garbage":
+		writeRaw(w, "what?\r\n\r\n")
+	case "gone":
+		writeRaw(w, "")
+	case "absent":
+		s.handleCall("lost", call, nil)
+		writeJSON(w, map[string]any{"absent": call.shardIDs()})
+	default:
+		return false
+	}
+	return true
+}
+
+// shardIDs returns the shards of the call. The result is not nil.
+func (c *hookCall) shardIDs() []uint32 {
+	ids := make([]uint32, 0, len(c.Shards))
+	for _, shard := range c.Shards {
+		ids = append(ids, shard.ID)
+	}
+	return ids
 }
 
 // writeRaw writes text to the connection in place of an HTTP response, and closes the connection.

@@ -58,7 +58,7 @@ func newRegisters(client *store.Client) *registers {
 // the operation started or before its result was available.
 func (rs *registers) serve(r *http.Request, run history.Run, body string) (res result, ok bool) {
 	mode := r.Header.Get("App-Register")
-	if rs == nil || mode != "memory" && mode != "store" && mode != "unfenced" {
+	if rs == nil || !isRegisterMode(mode) {
 		return failureResult(http.StatusBadRequest, fmt.Errorf("unknown register mode %q, or no --store", mode)), true
 	}
 	isWrite := !(&history.Response{Method: r.Method}).Safe()
@@ -72,29 +72,43 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 		return result{}, false
 	}
 	defer func() { cell.lock <- struct{}{} }()
-	nextKey := func() store.OpKey { return rs.nextOpKey(cell, run, mode == "unfenced") }
 	// A store operation continues when the client disconnects: a proxy can close a connection, but
 	// it cannot stop a thread of the app.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
-	var err error
-	switch {
-	case isWrite:
-		err = rs.write(ctx, cell, nextKey(), body)
-	case mode == "store":
-		res.value, err = rs.store.Read(ctx, nextKey())
-	default:
-		res.value, err = rs.read(ctx, cell, nextKey)
-	}
-	switch {
-	case errors.Is(err, store.ErrFenced):
-		res = failureResult(http.StatusConflict, err)
-	case err != nil:
-		res = failureResult(http.StatusServiceUnavailable, err)
-	case !isWrite:
-		res.isRead = true
+	nextKey := func() store.OpKey { return rs.nextOpKey(cell, run, mode == "unfenced") }
+	if isWrite {
+		res = resultOf("", rs.write(ctx, cell, nextKey(), body))
+	} else {
+		res = resultOf(rs.readByMode(ctx, cell, mode, nextKey))
+		res.isRead = res.status == 0
 	}
 	return res, r.Context().Err() == nil
+}
+
+// isRegisterMode reports whether App-Register may have this value.
+func isRegisterMode(mode string) bool {
+	return mode == "memory" || mode == "store" || mode == "unfenced"
+}
+
+// resultOf returns the result of a store operation: 409 if the store rejected the epoch, and 503 for
+// other errors.
+func resultOf(value string, err error) result {
+	switch {
+	case errors.Is(err, store.ErrFenced):
+		return failureResult(http.StatusConflict, err)
+	case err != nil:
+		return failureResult(http.StatusServiceUnavailable, err)
+	}
+	return result{value: value}
+}
+
+// readByMode reads the value from the store in the mode "store", and from memory otherwise.
+func (rs *registers) readByMode(ctx context.Context, cell *registerCell, mode string, nextKey func() store.OpKey) (string, error) {
+	if mode == "store" {
+		return rs.store.Read(ctx, nextKey())
+	}
+	return rs.read(ctx, cell, nextKey)
 }
 
 // write writes the value to the store, then to memory. If the store does not confirm the write,
@@ -123,7 +137,7 @@ func (rs *registers) read(ctx context.Context, cell *registerCell, nextKey func(
 }
 
 // nextOpKey returns the store address of the next call for the cell, with a call time later than
-// that of the previous call. The caller must hold the token of the cell.
+// that of the previous call. The caller must hold the lock of the cell.
 func (rs *registers) nextOpKey(cell *registerCell, run history.Run, unfenced bool) store.OpKey {
 	cell.lastCall = max(cell.lastCall+1, history.Now())
 	return store.OpKey{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, CallTime: cell.lastCall, Unfenced: unfenced}

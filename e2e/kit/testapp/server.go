@@ -26,7 +26,7 @@ type app struct {
 	instanceID   string              // identifies this process in health checks; empty without --instance
 	listener     *reopenableListener // nil until serve runs
 
-	// mu protects the following fields, and writes to out.
+	// mu protects the following fields, and writes to recordWriter.
 	mu            sync.Mutex
 	runs          []history.Run
 	requestCounts map[string]uint64 // by key
@@ -148,18 +148,7 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 	if selected.killAt == "before" {
 		killSelf()
 	}
-	switch {
-	case r.Header.Get("Upgrade") != "":
-		serveUpgrade(w, r)
-		return
-	case selected.eventInterval > 0:
-		selected.sendEvents(w, r, a.gateOpened(selected.endGate))
-		return
-	case selected.feedInterval > 0:
-		selected.sendFeed(w, r)
-		return
-	}
-	if selected.gate != "" && !a.waitAtGate(r, selected.gate) || selected.registerDelay > 0 && !sleep(r, selected.registerDelay) || selected.hasEnded(r) {
+	if a.serveStream(w, r, selected) || !a.waitBeforeStart(r, selected) {
 		return
 	}
 	res, ok := a.execute(r, run, string(bodyPrefix), requestCount)
@@ -170,6 +159,34 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 		recorded = true
 		a.endRun(run)
 	})
+}
+
+// serveStream serves an upgrade or an event stream to its end. It returns false without an effect if the
+// request asks for neither.
+func (a *app) serveStream(w http.ResponseWriter, r *http.Request, selected behaviour) (served bool) {
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		serveUpgrade(w, r)
+	case selected.eventInterval > 0:
+		selected.sendEvents(w, r, a.gateOpened(selected.endGate))
+	case selected.feedInterval > 0:
+		selected.sendFeed(w, r)
+	default:
+		return false
+	}
+	return true
+}
+
+// waitBeforeStart waits for the gate and the delay that the request selects. It returns false if the
+// request has ended, so that the app must not execute it.
+func (a *app) waitBeforeStart(r *http.Request, selected behaviour) bool {
+	if selected.gate != "" && !a.waitAtGate(r, selected.gate) {
+		return false
+	}
+	if selected.registerDelay > 0 && !sleep(r, selected.registerDelay) {
+		return false
+	}
+	return !selected.hasEnded(r)
 }
 
 // execute performs the operation of a request on a register, on the state or on the cache. ok is
@@ -256,7 +273,7 @@ func (a *app) endRun(run history.Run) {
 	a.appendRecord(run)
 }
 
-// appendRecord writes one JSON line to out. It panics if the write fails, because a test must not
+// appendRecord writes one JSON line to recordWriter. It panics if the write fails, because a test must not
 // pass with missing records.
 func (a *app) appendRecord(run history.Run) {
 	data, err := json.Marshal(run)

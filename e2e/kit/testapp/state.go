@@ -129,21 +129,20 @@ func (s *state) saveAll() error {
 }
 
 type (
-	// hookShard is one shard of a hook call. From is its previous owner and To its next owner; nil
-	// means that there is none. Note is the note of the release.
+	// hookShard is one shard of a hook call.
 	hookShard struct {
 		ID       uint32  `json:"shard"`
-		Epoch    uint64  `json:"epoch"`
-		From     *string `json:"from"`
-		To       *string `json:"to"`
-		Released bool    `json:"released"`
-		Note     []byte  `json:"note"`
-		Again    bool    `json:"again"`
+		Epoch    uint64  `json:"epoch"`    // ownership epoch
+		From     *string `json:"from"`     // previous owner; nil means none
+		To       *string `json:"to"`       // next owner; nil means none
+		Released bool    `json:"released"` // the previous owner has released the shard
+		Note     []byte  `json:"note"`     // the note of that release; nil means none
+		Again    bool    `json:"again"`    // the call is repeated
 	}
 	// hookCall is the body of a hook call.
 	hookCall struct {
-		Seq    uint64      `json:"seq"`
-		Disk   string      `json:"disk"`
+		Seq    uint64      `json:"seq"`  // sequence number of the calls of a disk
+		Disk   string      `json:"disk"` // identifies the data directory of the node
 		Shards []hookShard `json:"shards"`
 	}
 )
@@ -156,79 +155,102 @@ func (s *state) handleCall(hook string, call hookCall, mustFail []uint32) (faile
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed, notes = make(map[uint32]string), make(map[uint32][]byte)
-	seqs := s.lastSeqByDisk[call.Disk]
-	if seqs == nil {
-		seqs = make(map[uint32]uint64)
-		s.lastSeqByDisk[call.Disk] = seqs
+	lastSeqs := s.lastSeqByDisk[call.Disk]
+	if lastSeqs == nil {
+		lastSeqs = make(map[uint32]uint64)
+		s.lastSeqByDisk[call.Disk] = lastSeqs
 	}
 	for _, shard := range call.Shards {
-		if call.Seq < seqs[shard.ID] {
+		if call.Seq < lastSeqs[shard.ID] {
 			continue
 		}
-		seqs[shard.ID] = call.Seq
-		var err error
-		if slices.Contains(mustFail, shard.ID) {
-			err = errors.New("told to fail")
-		} else {
-			err = s.applyLocked(hook, shard)
+		lastSeqs[shard.ID] = call.Seq
+		err := s.applyLocked(hook, shard, slices.Contains(mustFail, shard.ID))
+		if err != nil {
+			failed[shard.ID] = err.Error()
 		}
-		if release, ok := s.released[shard.ID]; err == nil && hook == "release" && ok && release.epoch == shard.Epoch {
+		release, ok := s.released[shard.ID]
+		hasReleased := err == nil && hook == "release" && ok && release.epoch == shard.Epoch
+		if hasReleased {
 			notes[shard.ID] = []byte(release.note) // a repeated call gets the same note
 		}
-		record := hookRecord{Hook: hook, Shard: shard.ID, Epoch: shard.Epoch, Released: shard.Released, Again: shard.Again}
-		if shard.From != nil {
-			record.From = *shard.From
-		}
-		if shard.To != nil {
-			record.To = *shard.To
-		}
-		if err != nil {
-			record.Err = err.Error()
-			failed[shard.ID] = record.Err
-		}
-		s.calls = append(s.calls, record)
+		s.calls = append(s.calls, shard.record(hook, err))
 	}
 	return failed, notes
 }
 
-// applyLocked runs one hook for one shard. mu must be held.
-func (s *state) applyLocked(hook string, shard hookShard) error {
-	acquired := s.acquired[shard.ID]
+// record returns the record of this shard in a call of a hook. err is the result for the shard.
+func (shard *hookShard) record(hook string, err error) hookRecord {
+	record := hookRecord{Hook: hook, Shard: shard.ID, Epoch: shard.Epoch, Released: shard.Released, Again: shard.Again}
+	if shard.From != nil {
+		record.From = *shard.From
+	}
+	if shard.To != nil {
+		record.To = *shard.To
+	}
+	if err != nil {
+		record.Err = err.Error()
+	}
+	return record
+}
+
+// applyLocked runs one hook for one shard. If mustFail is set, it only returns an error. mu must be held.
+func (s *state) applyLocked(hook string, shard hookShard, mustFail bool) error {
+	if mustFail {
+		return errors.New("told to fail")
+	}
 	switch hook {
 	case "acquire":
-		if acquired != nil && acquired.epoch == shard.Epoch {
-			return nil // The call is repeated, and the memory is newer than the file.
-		}
-		data, err := s.dir.Take(shard.ID, shard.Epoch)
-		if err != nil {
-			return err
-		}
-		acquired = &shardState{epoch: shard.Epoch, counts: make(map[string]uint64)}
-		if len(data) > 0 {
-			if err = json.Unmarshal(data, &acquired.counts); err != nil {
-				return err
-			}
-		}
-		if loadedSum := acquired.sumText(); shard.Released && shard.Note != nil && string(shard.Note) != loadedSum {
-			return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *shard.From, shard.Note, loadedSum)
-		}
-		s.acquired[shard.ID] = acquired
-		delete(s.released, shard.ID)
+		return s.acquireLocked(shard)
 	case "release":
-		if acquired == nil || acquired.epoch != shard.Epoch {
-			return nil
-		}
-		if err := s.saveLocked(shard.ID, acquired); err != nil {
-			return err
-		}
-		delete(s.acquired, shard.ID)
-		s.released[shard.ID] = releasedState{shard.Epoch, acquired.sumText()}
+		return s.releaseLocked(shard)
 	case "lost":
-		if acquired != nil && acquired.epoch <= shard.Epoch {
+		if acquired := s.acquired[shard.ID]; acquired != nil && acquired.epoch <= shard.Epoch {
 			delete(s.acquired, shard.ID)
 		}
-	default:
-		return fmt.Errorf("unknown hook %q", hook)
+		return nil
 	}
+	return fmt.Errorf("unknown hook %q", hook)
+}
+
+// acquireLocked loads a shard from its file. It returns an error if the file does not have the sum that
+// the previous owner reported in its release. mu must be held.
+func (s *state) acquireLocked(shard hookShard) error {
+	current := s.acquired[shard.ID]
+	isRepeated := current != nil && current.epoch == shard.Epoch
+	if isRepeated {
+		return nil // The memory is newer than the file.
+	}
+	data, err := s.dir.Take(shard.ID, shard.Epoch)
+	if err != nil {
+		return err
+	}
+	loaded := &shardState{epoch: shard.Epoch, counts: make(map[string]uint64)}
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &loaded.counts); err != nil {
+			return err
+		}
+	}
+	hasNote := shard.Released && shard.Note != nil
+	if sum := loaded.sumText(); hasNote && string(shard.Note) != sum {
+		return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *shard.From, shard.Note, sum)
+	}
+	s.acquired[shard.ID] = loaded
+	delete(s.released, shard.ID)
+	return nil
+}
+
+// releaseLocked saves a shard and drops it from memory. It has no effect if the app has not acquired the
+// shard in this epoch. mu must be held.
+func (s *state) releaseLocked(shard hookShard) error {
+	acquired := s.acquired[shard.ID]
+	if acquired == nil || acquired.epoch != shard.Epoch {
+		return nil
+	}
+	if err := s.saveLocked(shard.ID, acquired); err != nil {
+		return err
+	}
+	delete(s.acquired, shard.ID)
+	s.released[shard.ID] = releasedState{shard.Epoch, acquired.sumText()}
 	return nil
 }
