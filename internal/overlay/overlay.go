@@ -123,7 +123,7 @@ func (o *Overlay) Plant(mistakes [][]Edit) error {
 			if err != nil {
 				return err
 			}
-			o.Add(filepath.Join(dir, "planted.go"), plantedSource(filepath.Base(dir)))
+			o.Add(filepath.Join(dir, "planted.go"), switchSource(filepath.Base(dir)))
 			isActive := fmt.Sprintf("(planted == %q)", Number(i))
 			edit.New = strings.ReplaceAll(edit.New, "PLANTED", isActive)
 			if err := o.Edit(edit); err != nil {
@@ -134,8 +134,8 @@ func (o *Overlay) Plant(mistakes [][]Edit) error {
 	return nil
 }
 
-// plantedSource returns the source file that reads Switch at the start of the program.
-func plantedSource(pkg string) string {
+// switchSource returns the source file that reads Switch at the start of the program.
+func switchSource(pkg string) string {
 	return fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar planted = os.Getenv(%q)\n", pkg, Switch)
 }
 
