@@ -12,15 +12,14 @@ import (
 	"testing"
 )
 
-// Whoever builds a commit gets the bytes that others got: in another directory, by another
-// user, with other settings of Go.
-func TestBinaryIsTheSameFromEveryTree(t *testing.T) {
+// Builds of one commit are identical, also in different directories and with different Go settings.
+func TestBuildIsReproducible(t *testing.T) {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, gone := exec.CommandContext(t.Context(), "git", "-C", root, "rev-parse", "HEAD").CombinedOutput(); gone != nil {
-		t.Skipf("not a git tree, so no revision is stamped: %v, %s", gone, out)
+	if out, err := exec.CommandContext(t.Context(), "git", "-C", root, "rev-parse", "HEAD").CombinedOutput(); err != nil {
+		t.Skipf("no git tree, so the binary has no revision: %v, %s", err, out)
 	}
 	platform := "linux/" + runtime.GOARCH
 	var built [2][]byte
@@ -32,21 +31,21 @@ func TestBinaryIsTheSameFromEveryTree(t *testing.T) {
 			t.Helper()
 			cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), settings...)
-			msg, failed := cmd.CombinedOutput()
-			if failed != nil {
-				t.Fatalf("%q: %v\n%s", args, failed, msg)
+			output, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%q: %v\n%s", args, err, output)
 			}
-			return strings.TrimSpace(string(msg))
+			return strings.TrimSpace(string(output))
 		}
 		run(dir, "git", "clone", "-q", from, tree)
-		from = tree // the same commit, whatever is committed meanwhile
+		from = tree // the same commit, even if a new commit is created during the test
 		run(dir, filepath.Join(tree, "deploy", "dist"), out, platform)
 		binary := filepath.Join(out, "shardway-"+strings.ReplaceAll(platform, "/", "-"))
 		if built[i], err = os.ReadFile(binary); err != nil {
 			t.Fatal(err)
 		}
-		if says, commit := run(out, binary, "version"), run(tree, "git", "rev-parse", "HEAD"); !strings.Contains(says, "commit "+commit+" of 20") {
-			t.Errorf("it says %q, of commit %s", says, commit)
+		if version, commit := run(out, binary, "version"), run(tree, "git", "rev-parse", "HEAD"); !strings.Contains(version, "commit "+commit+" of 20") {
+			t.Errorf("version %q, want commit %s", version, commit)
 		}
 		run(out, "sha256sum", "--quiet", "-c", "SHA256SUMS")
 	}
@@ -54,6 +53,6 @@ func TestBinaryIsTheSameFromEveryTree(t *testing.T) {
 		t.Errorf("two builds of one commit differ: %d and %d bytes", len(built[0]), len(built[1]))
 	}
 	if bytes.Contains(built[0], []byte(root)) {
-		t.Error("the binary has this tree's path in it")
+		t.Error("the binary contains the path of this tree")
 	}
 }

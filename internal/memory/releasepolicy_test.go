@@ -9,108 +9,109 @@ import (
 
 const mib = 1 << 20
 
-// played is a process whose ReleasePolicy is asked every two seconds.
-type played struct {
-	t         *testing.T
-	k         *memory.ReleasePolicy
-	now, used time.Duration
+// simulation is a process whose ReleasePolicy is asked every two seconds.
+type simulation struct {
+	policy       *memory.ReleasePolicy
+	now, cpuTime time.Duration
 }
 
-func play(t *testing.T) *played {
-	t.Helper()
-	return &played{t: t, k: memory.NewReleasePolicy(0, 0)}
+func newSimulation() *simulation {
+	return &simulation{policy: memory.NewReleasePolicy(0, 0)}
 }
 
-// look asks once, when the process was busy for share percent of a processor.
-func (p *played) look(share int, u memory.Usage) bool {
-	p.now += 2 * time.Second
-	p.used += 2 * time.Second * time.Duration(share) / 100
-	return p.k.ShouldRelease(p.now, p.used, u)
+// check asks the policy after two more seconds with a load, in percent of one processor.
+func (s *simulation) check(load int, usage memory.Usage) (release bool) {
+	s.now += 2 * time.Second
+	s.cpuTime += 2 * time.Second * time.Duration(load) / 100
+	return s.policy.ShouldRelease(s.now, s.cpuTime, usage)
 }
 
-// looks asks until memory is to be given back, most times at most, and returns how often.
-func (p *played) looks(most, share int, u memory.Usage) int {
-	for i := range most {
-		if p.look(share, u) {
-			return i + 1
+// checksUntilRelease returns the number of the check that requests a release. 0 means that none of the
+// first maxChecks checks does.
+func (s *simulation) checksUntilRelease(maxChecks, load int, usage memory.Usage) int {
+	for n := 1; n <= maxChecks; n++ {
+		if s.check(load, usage) {
+			return n
 		}
 	}
 	return 0
 }
 
-func use(live, held uint64) memory.Usage { return memory.Usage{Live: live * mib, Held: held * mib} }
+// usage returns a memory usage, with sizes in MiB.
+func usage(live, held uint64) memory.Usage { return memory.Usage{Live: live * mib, Held: held * mib} }
 
 func TestMemoryIsReleasedWhenIdle(t *testing.T) {
-	p := play(t)
-	if n := p.looks(100, 11, use(50, 100)); n != 0 {
-		t.Errorf("given back while the process is busy, with look %d", n)
+	s := newSimulation()
+	if n := s.checksUntilRelease(100, 11, usage(50, 100)); n != 0 {
+		t.Errorf("check %d released memory of a busy process", n)
 	}
-	if n := p.looks(100, 10, use(50, 100)); n != 2 {
-		t.Errorf("given back with look %d at rest, want the second", n)
+	if n := s.checksUntilRelease(100, 10, usage(50, 100)); n != 2 {
+		t.Errorf("check %d released memory of an idle process, want the second check", n)
 	}
 }
 
-func TestRestIsWithoutAPause(t *testing.T) {
-	p := play(t)
+func TestBurstsPreventRelease(t *testing.T) {
+	s := newSimulation()
 	for i := range 50 {
-		if share := i % 2 * 50; p.look(share, use(50, 100)) {
-			t.Fatal("given back between two bursts")
+		load := 50 * (i % 2)
+		if s.check(load, usage(50, 100)) {
+			t.Fatal("memory was released between two bursts")
 		}
 	}
 }
 
-func TestLittleIsNotWorthIt(t *testing.T) {
-	for _, u := range []memory.Usage{use(1, 8), use(100, 124), use(50, 50), use(50, 40), {}} {
-		if n := play(t).looks(100, 0, u); n != 0 {
-			t.Errorf("%v is given back with look %d", u, n)
+func TestLittleMemoryIsNotReleased(t *testing.T) {
+	for _, u := range []memory.Usage{usage(1, 8), usage(100, 124), usage(50, 50), usage(50, 40), {}} {
+		if n := newSimulation().checksUntilRelease(100, 0, u); n != 0 {
+			t.Errorf("%v: check %d released memory", u, n)
 		}
 	}
-	for _, u := range []memory.Usage{use(1, 9), use(100, 125)} {
-		if n := play(t).looks(100, 0, u); n != 2 {
-			t.Errorf("%v is given back with look %d, want the second", u, n)
+	for _, u := range []memory.Usage{usage(1, 9), usage(100, 125)} {
+		if n := newSimulation().checksUntilRelease(100, 0, u); n != 2 {
+			t.Errorf("%v: check %d released memory, want the second check", u, n)
 		}
 	}
 }
 
-// What is left over once memory has been given back is in pieces, and would be for ever.
-func TestWhatCannotBeGivenBackIsNotTriedAgain(t *testing.T) {
-	p := play(t)
-	p.looks(100, 0, use(40, 100))
-	p.k.RecordRelease(p.now, use(40, 70))
-	if n := p.looks(1000, 0, use(40, 79)); n != 0 {
-		t.Errorf("given back again with look %d", n)
+// After a release, the remaining unused memory is fragmented, so another release would not return it.
+func TestFragmentedMemoryIsNotReleasedAgain(t *testing.T) {
+	s := newSimulation()
+	s.checksUntilRelease(100, 0, usage(40, 100))
+	s.policy.RecordRelease(s.now, usage(40, 70))
+	if n := s.checksUntilRelease(1000, 0, usage(40, 79)); n != 0 {
+		t.Errorf("check %d released fragmented memory", n)
 	}
-	if n := p.looks(1000, 0, use(40, 80)); n != 1 {
-		t.Errorf("given back again with look %d, want the first: there is more", n)
-	}
-}
-
-// But what was in pieces may be free some time, or was a burst's.
-func TestWhatCouldNotBeGivenBackIsForgotten(t *testing.T) {
-	p := play(t)
-	p.looks(100, 0, use(40, 600))
-	p.k.RecordRelease(p.now, use(40, 540))
-	p.looks(100, 50, use(40, 60)) // busy, and the runtime has got it back
-	if n := p.looks(100, 0, use(40, 540)); n == 0 {
-		t.Error("never given back again")
+	if n := s.checksUntilRelease(1000, 0, usage(40, 80)); n != 1 {
+		t.Errorf("check %d released memory, want the first check: there is more unused memory", n)
 	}
 }
 
-func TestGivingBackPauses(t *testing.T) {
-	p := play(t)
-	p.looks(100, 0, use(50, 100))
-	p.k.RecordRelease(p.now, use(50, 55))
-	if n := p.looks(100, 0, use(50, 100)); n != 5 {
-		t.Errorf("given back again with look %d, want the fifth, 10 s later", n)
+// Fragmented memory that the runtime has returned in the meantime no longer counts as fragmented.
+func TestFragmentationIsForgottenWhenMemoryShrinks(t *testing.T) {
+	s := newSimulation()
+	s.checksUntilRelease(100, 0, usage(40, 600))
+	s.policy.RecordRelease(s.now, usage(40, 540))
+	s.checksUntilRelease(100, 50, usage(40, 60)) // busy, and the runtime has returned the memory
+	if n := s.checksUntilRelease(100, 0, usage(40, 540)); n == 0 {
+		t.Error("no check released memory again")
 	}
 }
 
-// A look that comes late is followed by one that is early, and says little.
+func TestReleasesHaveAMinimumInterval(t *testing.T) {
+	s := newSimulation()
+	s.checksUntilRelease(100, 0, usage(50, 100))
+	s.policy.RecordRelease(s.now, usage(50, 55))
+	if n := s.checksUntilRelease(100, 0, usage(50, 100)); n != 5 {
+		t.Errorf("check %d released memory again, want the fifth check, 10 s later", n)
+	}
+}
+
+// A check soon after a late one covers too short a time to show whether the process is idle.
 func TestEarlyCheckIsIgnored(t *testing.T) {
-	k := memory.NewReleasePolicy(0, 0)
-	for _, at := range []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond} {
-		if k.ShouldRelease(at, 0, use(50, 100)) {
-			t.Fatal("given back at once")
+	policy := memory.NewReleasePolicy(0, 0)
+	for _, now := range []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond} {
+		if policy.ShouldRelease(now, 0, usage(50, 100)) {
+			t.Fatalf("memory was released after %v", now)
 		}
 	}
 }

@@ -14,43 +14,43 @@ import (
 	"shardway/internal/clock"
 )
 
-// run runs a process for d by a pulse of its own.
-func run(x process, d time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+// runFor runs a process with its own scheduler for a duration.
+func runFor(duration time.Duration, simulated process) {
+	ctx, cancel := context.WithTimeout(context.Background(), duration)
 	defer cancel()
-	var p clock.Scheduler
+	var scheduler clock.Scheduler
 	var wg sync.WaitGroup
-	wg.Go(func() { p.Run(ctx) })
-	wg.Go(func() { x.run(ctx, &p, zerolog.Nop()) })
+	wg.Go(func() { scheduler.Run(ctx) })
+	wg.Go(func() { simulated.run(ctx, &scheduler, zerolog.Nop()) })
 	wg.Wait()
 }
 
 func TestIdleProcessReleasesMemoryOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, given := Usage{Live: 50 << 20, Held: 100 << 20}, 0
-		run(process{
+		usage, releases := Usage{Live: 50 << 20, Held: 100 << 20}, 0
+		runFor(time.Hour, process{
 			cpuTime: func() (time.Duration, bool) { return 0, true },
-			usage:   func() Usage { return u },
-			release: func() { given++; u.Held = 51 << 20 },
-		}, time.Hour)
-		if given != 1 {
-			t.Errorf("given back %d times in an hour, want once", given)
+			usage:   func() Usage { return usage },
+			release: func() { releases++; usage.Held = 51 << 20 },
+		})
+		if releases != 1 {
+			t.Errorf("%d releases in an hour, want 1", releases)
 		}
 	})
 }
 
-func TestUnknownUseOfProcessorsEndsIt(t *testing.T) {
-	x := process{cpuTime: func() (time.Duration, bool) { return 0, false }}
-	x.run(t.Context(), nil, zerolog.Nop()) // returns, and looks at nothing
+func TestRunReturnsWithoutKnownCPUTime(t *testing.T) {
+	simulated := process{cpuTime: func() (time.Duration, bool) { return 0, false }}
+	simulated.run(t.Context(), nil, zerolog.Nop())
 }
 
-// What the runtime says is read for what it is: garbage is held and not live.
-func TestUseOfThisProcess(t *testing.T) {
+// Garbage counts as held memory, and not as live memory.
+func TestUsageOfThisProcessIsRead(t *testing.T) {
 	r := newReader()
 	runtime.GC()
 	before := r.read()
 	if before.Live == 0 || before.Held < before.Live {
-		t.Fatalf("%+v, want some in use, and no more than is held", before)
+		t.Fatalf("%+v, want live memory that is at most the held memory", before)
 	}
 	const size = 64 << 20
 	b := make([]byte, size)
@@ -59,13 +59,14 @@ func TestUseOfThisProcess(t *testing.T) {
 	}
 	runtime.GC()
 	if u := r.read(); u.Live < before.Live+size/2 {
-		t.Errorf("%+v with 64 MiB more in use, and %+v before", u, before)
+		t.Errorf("%+v with 64 MiB more live memory, %+v before", u, before)
 	}
 	runtime.KeepAlive(b)
 	for range 100 {
-		if debug.FreeOSMemory(); r.read().Held < before.Held+size/2 {
+		debug.FreeOSMemory()
+		if r.read().Held < before.Held+size/2 {
 			return
 		}
 	}
-	t.Errorf("%+v is held, after %+v before", r.read(), before)
+	t.Errorf("%+v after the release of 64 MiB, %+v before", r.read(), before)
 }

@@ -7,62 +7,61 @@ import (
 	"shardway/internal/processors"
 )
 
-// step is what a process does for a while: it uses share percent of one processor, and who
-// looks comes late by that.
+// step is a period in which a process has a constant load.
 type step struct {
-	lasts time.Duration
-	share int
-	late  time.Duration
-	want  int // processors at the end of it
+	duration time.Duration
+	load     int           // CPU time that the process uses, in percent of one processor
+	delay    time.Duration // how late each measurement is
+	want     int           // processors at the end of the step
 }
 
-func TestAProcessUsesAsManyProcessorsAsItNeeds(t *testing.T) {
-	const beat = 100 * time.Millisecond
+func TestGovernorFollowsTheLoad(t *testing.T) {
+	const interval = 100 * time.Millisecond
 	for name, c := range map[string]struct {
-		most  int
-		steps []step
+		maximum int
+		steps   []step
 	}{
-		"one that starts uses all":            {8, []step{{0, 0, 0, 8}}},
-		"one that idles gives half back":      {8, []step{{5 * time.Second, 1, 0, 4}}},
-		"and half again, to one":              {8, []step{{16 * time.Second, 1, 0, 1}, {time.Minute, 1, 0, 1}}},
-		"of three that are two":               {3, []step{{5 * time.Second, 1, 0, 2}, {6 * time.Second, 1, 0, 1}}},
-		"not before the calm has lasted":      {2, []step{{4900 * time.Millisecond, 1, 0, 2}, {beat, 90, 0, 2}, {4900 * time.Millisecond, 1, 0, 2}, {time.Second, 1, 0, 1}}},
-		"what half could not do keeps all":    {4, []step{{time.Minute, 178, 0, 4}}},
-		"what half can do":                    {4, []step{{6 * time.Second, 174, 0, 2}, {time.Minute, 174, 0, 2}}},
-		"a busy one takes all":                {8, []step{{time.Minute, 1, 0, 1}, {beat, 95, 0, 8}, {time.Second, 800, 0, 8}}},
-		"one that is not quite busy stays":    {2, []step{{time.Minute, 1, 0, 1}, {time.Minute, 94, 0, 1}}},
-		"one that is behind time takes all":   {8, []step{{time.Minute, 1, 0, 1}, {beat, 30, 50 * time.Millisecond, 8}}},
-		"a little late is not behind":         {8, []step{{time.Minute, 1, 0, 1}, {time.Second, 30, 40 * time.Millisecond, 1}}},
-		"what is behind now and then has all": {2, []step{{time.Minute, 1, 0, 1}, {beat, 1, 60 * time.Millisecond, 2}, {4 * time.Second, 1, 0, 2}, {beat, 1, 60 * time.Millisecond, 2}, {4 * time.Second, 1, 0, 2}, {2 * time.Second, 1, 0, 1}}},
+		"start with all processors":                {8, []step{{0, 0, 0, 8}}},
+		"half when idle":                           {8, []step{{5 * time.Second, 1, 0, 4}}},
+		"down to one":                              {8, []step{{16 * time.Second, 1, 0, 1}, {time.Minute, 1, 0, 1}}},
+		"half of three is two":                     {3, []step{{5 * time.Second, 1, 0, 2}, {6 * time.Second, 1, 0, 1}}},
+		"not before 5 s without load":              {2, []step{{4900 * time.Millisecond, 1, 0, 2}, {interval, 90, 0, 2}, {4900 * time.Millisecond, 1, 0, 2}, {time.Second, 1, 0, 1}}},
+		"all if half is not enough":                {4, []step{{time.Minute, 178, 0, 4}}},
+		"half if that is enough":                   {4, []step{{6 * time.Second, 174, 0, 2}, {time.Minute, 174, 0, 2}}},
+		"all when busy":                            {8, []step{{time.Minute, 1, 0, 1}, {interval, 95, 0, 8}, {time.Second, 800, 0, 8}}},
+		"unchanged below busy":                     {2, []step{{time.Minute, 1, 0, 1}, {time.Minute, 94, 0, 1}}},
+		"all after a late measurement":             {8, []step{{time.Minute, 1, 0, 1}, {interval, 30, 50 * time.Millisecond, 8}}},
+		"unchanged after a short delay":            {8, []step{{time.Minute, 1, 0, 1}, {time.Second, 30, 40 * time.Millisecond, 1}}},
+		"all while measurements are late at times": {2, []step{{time.Minute, 1, 0, 1}, {interval, 1, 60 * time.Millisecond, 2}, {4 * time.Second, 1, 0, 2}, {interval, 1, 60 * time.Millisecond, 2}, {4 * time.Second, 1, 0, 2}, {2 * time.Second, 1, 0, 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now, used := time.Duration(0), time.Duration(0)
-			g := processors.NewGovernor(c.most, now, used)
-			got := c.most
+			now, cpuTime := time.Duration(0), time.Duration(0)
+			g := processors.NewGovernor(c.maximum, now, cpuTime)
+			got := c.maximum
 			for i, s := range c.steps {
-				for end := now + s.lasts; now < end; {
-					now += beat + s.late
-					used += (beat + s.late) * time.Duration(s.share) / 100
-					got = g.Update(now, used)
+				for end := now + s.duration; now < end; {
+					now += interval + s.delay
+					cpuTime += (interval + s.delay) * time.Duration(s.load) / 100
+					got = g.Update(now, cpuTime)
 				}
 				if got != s.want {
-					t.Fatalf("after step %d it uses %d processors, want %d", i, got, s.want)
+					t.Fatalf("step %d: %d processors, want %d", i, got, s.want)
 				}
 			}
 		})
 	}
 }
 
-// The look after a late one comes soon, and what was done in a moment says little.
+// A measurement soon after a late one covers too short a time to be reliable.
 func TestShortMeasurementIsIgnored(t *testing.T) {
 	g := processors.NewGovernor(4, 0, 0)
 	for now := time.Duration(0); now <= time.Minute; now += 100 * time.Millisecond {
 		g.Update(now, 0)
 	}
 	if got := g.Update(time.Minute+40*time.Millisecond, 40*time.Millisecond); got != 1 {
-		t.Errorf("after 40 busy milliseconds it uses %d processors, want 1", got)
+		t.Errorf("after 40 ms with full load: %d processors, want 1", got)
 	}
 	if got := g.Update(time.Minute+100*time.Millisecond, 100*time.Millisecond); got != 4 {
-		t.Errorf("after 100 it uses %d processors, want 4", got)
+		t.Errorf("after 100 ms with full load: %d processors, want 4", got)
 	}
 }

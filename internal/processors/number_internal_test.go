@@ -5,48 +5,48 @@ import (
 	"testing"
 )
 
-// What asks for more processors than the Governor has decided on has them until it lets go,
-// whatever that decides meanwhile.
-func TestAtLeast(t *testing.T) {
+// AtLeast raises the number of processors until its result is called, regardless of the decisions of the
+// Governor in the meantime.
+func TestAtLeastRaisesCountUntilRelease(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() {
 		count.want = 0
 		runtime.GOMAXPROCS(before)
 	})
-	is := func(n int, what string) {
+	check := func(situation string, want int) {
 		t.Helper()
-		if got := runtime.GOMAXPROCS(0); got != n {
-			t.Errorf("%s: %d processors, want %d", what, got, n)
+		if got := runtime.GOMAXPROCS(0); got != want {
+			t.Errorf("%s: %d processors, want %d", situation, got, want)
 		}
 	}
 	setCount(1)
 	release := AtLeast(2)
-	is(2, "one, and two are asked for")
+	check("decided 1, requested 2", 2)
 	setCount(1)
-	is(2, "decided anew")
+	check("decided 1 again", 2)
 	setCount(3)
-	is(3, "more are decided on")
+	check("decided more than requested", 3)
 	setCount(1)
-	is(2, "and one again")
+	check("decided less than requested", 2)
 	release()
-	is(1, "let go")
+	check("request released", 1)
 
 	setCount(3)
 	release = AtLeast(2)
-	is(3, "there are more")
+	check("requested less than decided", 3)
 	setCount(1)
-	is(2, "and fewer meanwhile")
+	check("decided less during the request", 2)
 	release()
-	is(1, "and let go")
+	check("request released after a decision", 1)
 
 	setCount(1)
 	release = AtLeast(2)
 	setCount(4)
 	release()
-	is(4, "let go after more were decided on")
+	check("request released after a higher decision", 4)
 
-	count.want = 0 // nobody decides
+	count.want = 0 // no decision
 	runtime.GOMAXPROCS(1)
 	AtLeast(2)()
-	is(1, "as its environment says")
+	check("request released without a decision", 1)
 }

@@ -13,113 +13,115 @@ import (
 	"shardway/internal/clock"
 )
 
-// machine is what a process in a bubble runs on.
+// machine simulates the processors of a process in a synctest bubble.
 type machine struct {
-	mu       sync.Mutex
-	now, may int // processors that it uses, and that it may use
-	share    int // percent of one processor that it is busy for
-	used     time.Duration
-	last     time.Time
-	notKnown bool
+	mu         sync.Mutex
+	inUse      int           // number of processors that the process uses
+	maximum    int           // number of processors that the process may use
+	load       int           // CPU time that the process uses, in percent of one processor
+	cpuTime    time.Duration // CPU time so far
+	measuredAt time.Time     // time up to which cpuTime is counted
+	isUnknown  bool          // the platform does not report the CPU time
 
-	run sync.WaitGroup
+	run sync.WaitGroup // the call of process.run
 }
 
-// start runs the process until stop.
+// start runs the process until stop is called.
 func (m *machine) start(t *testing.T) (stop func()) {
 	t.Helper()
-	m.last, m.now = time.Now(), m.may
-	x := process{cpuTime: m.uses, setCount: m.takes, setMaximum: m.takesAll}
-	var p clock.Scheduler
+	m.measuredAt, m.inUse = time.Now(), m.maximum
+	simulated := process{cpuTime: m.measure, setCount: m.setCount, setMaximum: m.setMaximum}
+	var scheduler clock.Scheduler
 	ctx, cancel := context.WithCancel(t.Context())
-	m.run.Go(func() { x.run(ctx, &p, zerolog.Nop()) })
-	var beats sync.WaitGroup
-	beats.Go(func() { p.Run(ctx) })
+	m.run.Go(func() { simulated.run(ctx, &scheduler, zerolog.Nop()) })
+	var ticks sync.WaitGroup
+	ticks.Go(func() { scheduler.Run(ctx) })
 	return func() {
 		cancel()
 		m.run.Wait()
-		beats.Wait()
+		ticks.Wait()
 	}
 }
 
-func (m *machine) uses() (time.Duration, bool) {
+// measure returns the CPU time so far, for process.cpuTime.
+func (m *machine) measure() (total time.Duration, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.used += time.Since(m.last) * time.Duration(m.share) / 100
-	m.last = time.Now()
-	return m.used, !m.notKnown
+	m.cpuTime += time.Since(m.measuredAt) * time.Duration(m.load) / 100
+	m.measuredAt = time.Now()
+	return m.cpuTime, !m.isUnknown
 }
 
-func (m *machine) takes(n int) {
+func (m *machine) setCount(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.now = n
+	m.inUse = n
 }
 
-func (m *machine) takesAll() int {
+func (m *machine) setMaximum() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.now = m.may
-	return m.may
+	m.inUse = m.maximum
+	return m.maximum
 }
 
-// set has it be busy for another share, and allowed so many processors, from now on.
-func (m *machine) set(share, may int) {
-	m.uses()
+// change sets the load, in percent of one processor, and the number of permitted processors, from now on.
+func (m *machine) change(load, maximum int) {
+	m.measure()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.share, m.may = share, may
+	m.load, m.maximum = load, maximum
 }
 
-// wants checks how many processors it uses after d.
-func (m *machine) wants(t *testing.T, d time.Duration, want int) {
+// checkAfter checks how many processors the process uses after a time.
+func (m *machine) checkAfter(t *testing.T, d time.Duration, want int) {
 	t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now != want {
-		t.Errorf("it uses %d processors, want %d", m.now, want)
+	if m.inUse != want {
+		t.Errorf("the process uses %d processors, want %d", m.inUse, want)
 	}
 }
 
-func TestAProcessFollowsItsGovernor(t *testing.T) {
+func TestProcessFollowsItsGovernor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &machine{may: 4, share: 2}
+		m := &machine{maximum: 4, load: 2}
 		stop := m.start(t)
-		m.wants(t, 20*time.Second, 1)
-		m.set(100, 4)
-		m.wants(t, 200*time.Millisecond, 4)
-		m.set(2, 8) // its container may use more now, which shows when it takes all
-		m.wants(t, 12*time.Second, 1)
-		m.set(400, 8)
-		m.wants(t, 200*time.Millisecond, 8)
-		m.set(2, 8)
-		m.wants(t, 30*time.Second, 1)
+		m.checkAfter(t, 20*time.Second, 1)
+		m.change(100, 4)
+		m.checkAfter(t, 200*time.Millisecond, 4)
+		m.change(2, 8) // The container limit grows. The process notices that when it uses all processors.
+		m.checkAfter(t, 12*time.Second, 1)
+		m.change(400, 8)
+		m.checkAfter(t, 200*time.Millisecond, 8)
+		m.change(2, 8)
+		m.checkAfter(t, 30*time.Second, 1)
 		stop()
-		m.wants(t, 0, 8) // who stops has much to do
+		m.checkAfter(t, 0, 8) // The shutdown has all processors.
 	})
 }
 
-func TestAProcessWithNothingToChooseIsLeftAlone(t *testing.T) {
-	for name, m := range map[string]*machine{"one processor": {may: 1}, "an unknown use": {may: 4, notKnown: true}} {
+func TestProcessWithoutAChoiceIsNotAdjusted(t *testing.T) {
+	for name, m := range map[string]*machine{"one processor": {maximum: 1}, "unknown CPU time": {maximum: 4, isUnknown: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stop := m.start(t)
-				m.run.Wait() // nobody looks at it
-				m.wants(t, time.Minute, m.may)
+				m.run.Wait() // process.run returns immediately
+				m.checkAfter(t, time.Minute, m.maximum)
 				stop()
 			})
 		})
 	}
 }
 
-// What the machine does above the runtime does.
-func TestTheRuntimeUsesAllThatItMay(t *testing.T) {
+// setMaximum replaces any earlier setting.
+func TestSetMaximumUsesAllPermittedProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	most := setMaximum()
-	runtime.GOMAXPROCS(most + 1)
-	if got := setMaximum(); got != most || runtime.GOMAXPROCS(0) != most {
-		t.Errorf("all() = %d, and it uses %d, want %d", got, runtime.GOMAXPROCS(0), most)
+	maximum := setMaximum()
+	runtime.GOMAXPROCS(maximum + 1)
+	if got := setMaximum(); got != maximum || runtime.GOMAXPROCS(0) != maximum {
+		t.Errorf("setMaximum() = %d, and the process uses %d, want %d", got, runtime.GOMAXPROCS(0), maximum)
 	}
 }

@@ -19,15 +19,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifests is all that there is.
+// manifests contains all Kubernetes objects of this directory.
 type manifests struct {
 	sets     []appsv1.StatefulSet
 	services []corev1.Service
 	budgets  []policyv1.PodDisruptionBudget
 }
 
-// take decodes one document; a field that its type does not know is an error.
-func (m *manifests) take(t *testing.T, document []byte) {
+// decode decodes one YAML document. A field that does not exist in its type is an error.
+func (m *manifests) decode(t *testing.T, document []byte) {
 	t.Helper()
 	var kind v1.TypeMeta
 	if err := yaml.Unmarshal(document, &kind); err != nil {
@@ -45,15 +45,15 @@ func (m *manifests) take(t *testing.T, document []byte) {
 		m.budgets = append(m.budgets, policyv1.PodDisruptionBudget{})
 		err = yaml.UnmarshalStrict(document, &m.budgets[len(m.budgets)-1])
 	default:
-		t.Errorf("nothing decodes %s %s", kind.APIVersion, kind.Kind)
+		t.Errorf("unknown kind %s %s", kind.APIVersion, kind.Kind)
 	}
 	if err != nil {
 		t.Errorf("%s: %v", kind.Kind, err)
 	}
 }
 
-// kustomization is what kustomization.yaml says. Kustomize itself is not here: it would
-// take longer to compile than all the rest.
+// kustomization is the content of kustomization.yaml. The test does not use Kustomize itself, which would
+// take longer to compile than all other code.
 type kustomization struct {
 	v1.TypeMeta `json:",inline"`
 	Resources   []string `json:"resources"`
@@ -64,7 +64,7 @@ type kustomization struct {
 	} `json:"images"`
 }
 
-// files returns what kustomization.yaml is made of.
+// files returns kustomization.yaml and the manifests that it lists.
 func files(t *testing.T) (kustomization, *manifests) {
 	t.Helper()
 	var k kustomization
@@ -82,7 +82,7 @@ func files(t *testing.T) (kustomization, *manifests) {
 			t.Fatal(err)
 		}
 		for _, document := range bytes.Split(b, []byte("\n---\n")) {
-			m.take(t, document)
+			m.decode(t, document)
 		}
 	}
 	if len(m.sets) != 1 || len(m.services) != 2 || len(m.budgets) != 1 {
@@ -91,24 +91,24 @@ func files(t *testing.T) (kustomization, *manifests) {
 	return k, &m
 }
 
-// No file is forgotten, and the image that is named anew is that of the pods.
-func TestKustomizationUsesAllThereIs(t *testing.T) {
+// kustomization.yaml lists all files, and replaces the image of the node.
+func TestKustomizationListsAllFiles(t *testing.T) {
 	k, m := files(t)
-	there, err := filepath.Glob("../*.yaml")
-	if err != nil || len(k.Resources) != len(there)-1 {
-		t.Errorf("kustomization.yaml uses %q of %q, %v", k.Resources, there, err)
+	existing, err := filepath.Glob("../*.yaml")
+	if err != nil || len(k.Resources) != len(existing)-1 {
+		t.Errorf("kustomization.yaml lists %q of %q, %v", k.Resources, existing, err)
 	}
 	if k.APIVersion != "kustomize.config.k8s.io/v1beta1" || k.Kind != "Kustomization" {
-		t.Errorf("it is %+v", k.TypeMeta)
+		t.Errorf("type %+v", k.TypeMeta)
 	}
 	node := m.sets[0].Spec.Template.Spec.InitContainers[0]
 	if len(k.Images) != 1 || k.Images[0].Name != node.Image {
-		t.Errorf("it names %+v anew, the node's image is %s", k.Images, node.Image)
+		t.Errorf("it replaces %+v, the image of the node is %s", k.Images, node.Image)
 	}
 }
 
-// What a pod, its services and its budget say of each other holds.
-func TestPartsFitTogether(t *testing.T) {
+// The services and the disruption budget select the pods, and the ports of the services exist.
+func TestObjectsMatchEachOther(t *testing.T) {
 	_, m := files(t)
 	set := m.sets[0].Spec
 	pods := labels.Set(set.Template.Labels)
@@ -120,7 +120,7 @@ func TestPartsFitTogether(t *testing.T) {
 			if !slices.ContainsFunc(ports(&set), func(c corev1.ContainerPort) bool {
 				return c.Name == p.TargetPort.StrVal && orTCP(c.Protocol) == orTCP(p.Protocol)
 			}) {
-				t.Errorf("service %s leads to port %s, which no container has", s.Name, p.TargetPort.StrVal)
+				t.Errorf("service %s has target port %s, which no container has", s.Name, p.TargetPort.StrVal)
 			}
 		}
 		nodes := s.Name == set.ServiceName
@@ -129,11 +129,11 @@ func TestPartsFitTogether(t *testing.T) {
 		}
 	}
 	if set.PodManagementPolicy != appsv1.ParallelPodManagement {
-		t.Errorf("pods start %q: the first would wait for the others for ever", set.PodManagementPolicy)
+		t.Errorf("pods start %q: the first pod would wait forever for the others", set.PodManagementPolicy)
 	}
 	for _, s := range []*v1.LabelSelector{set.Selector, m.budgets[0].Spec.Selector} {
 		if chosen, err := v1.LabelSelectorAsSelector(s); err != nil || chosen.Empty() || !chosen.Matches(pods) {
-			t.Errorf("%v does not choose the pods, %v", s, err)
+			t.Errorf("%v does not select the pods, %v", s, err)
 		}
 	}
 	if most := m.budgets[0].Spec.MaxUnavailable; most == nil || *most != intstr.FromInt32(1) {
@@ -155,17 +155,17 @@ func ports(set *appsv1.StatefulSetSpec) (all []corev1.ContainerPort) {
 	return all
 }
 
-// The node is a sidecar, so that it starts before the app and ends after it; each waits
-// for the drain before SIGTERM; and nobody is root.
+// The node is a sidecar, so it starts before the app and ends after it. Both containers wait for the drain
+// before they get SIGTERM, and none runs as root.
 func TestNodeOutlivesItsApp(t *testing.T) {
 	_, m := files(t)
 	spec := m.sets[0].Spec.Template.Spec
 	node, app := spec.InitContainers[0], spec.Containers[0]
 	if node.RestartPolicy == nil || *node.RestartPolicy != corev1.ContainerRestartPolicyAlways || node.StartupProbe == nil {
-		t.Error("the node is no sidecar that the app waits for")
+		t.Error("the node is not a sidecar, or the app does not wait for it")
 	}
 	if node.Lifecycle == nil || node.Lifecycle.PreStop == nil || node.Lifecycle.PreStop.Exec == nil || app.Lifecycle == nil || app.Lifecycle.PreStop == nil || app.Lifecycle.PreStop.HTTPGet == nil {
-		t.Fatal("somebody gets SIGTERM at once")
+		t.Fatal("a container gets SIGTERM immediately")
 	}
 	wait := app.Lifecycle.PreStop.HTTPGet
 	probes := slices.IndexFunc(node.Ports, func(p corev1.ContainerPort) bool { return p.Name == "probes" })
@@ -176,7 +176,7 @@ func TestNodeOutlivesItsApp(t *testing.T) {
 		if p == nil || p.HTTPGet == nil || p.HTTPGet.Port.StrVal != "probes" {
 			t.Errorf("probe %+v", p)
 		} else if ready := p == node.ReadinessProbe; ready != (p.HTTPGet.Path == "/readyz") {
-			t.Errorf("a probe asks for %s", p.HTTPGet.Path)
+			t.Errorf("a probe requests %s", p.HTTPGet.Path)
 		}
 	}
 	if s := spec.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.FSGroup == nil {
@@ -184,7 +184,7 @@ func TestNodeOutlivesItsApp(t *testing.T) {
 	}
 	for _, c := range []corev1.Container{node, app} {
 		if s := c.SecurityContext; s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.Capabilities == nil || len(s.Capabilities.Drop) != 1 {
-			t.Errorf("container %s may more than it must: %+v", c.Name, s)
+			t.Errorf("container %s has more permissions than it needs: %+v", c.Name, s)
 		}
 		for _, mount := range c.VolumeMounts {
 			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) && mount.Name != "data" {
