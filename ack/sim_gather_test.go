@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"slices"
 	"time"
 
 	"shardway/ack"
@@ -137,12 +138,28 @@ func (l *leaderLoop) moving() bool {
 	return s.HasOpenProposal() && len(shardmap.Diff(s.Committed(), s.Proposed())) > 0
 }
 
+// keepsItsShards reports whether a safe drain leaves all shards that the node owns at the node. Such
+// a node remains a member.
+func (l *leaderLoop) keepsItsShards(v leader.MemberView) bool {
+	s := l.driverState()
+	if !s.Policy().DrainOptions[v.Node].Safe || v.Silent || v.Crashed || v.Heartbeat.Unhealthy || v.Heartbeat.Leaving || v.Heartbeat.Goodbye {
+		return false
+	}
+	last := s.Proposed()
+	for shard := range shardmap.Shard(last.Len()) {
+		if last.Owner(shard) == v.Node && !v.Heartbeat.KeepsAllShards && !slices.Contains(v.Heartbeat.KeptShards, shard) {
+			return false
+		}
+	}
+	return true
+}
+
 // losingNode returns a member of the last map that should not be one any more; empty if there
 // is none.
 func (l *leaderLoop) losingNode() (id shardmap.NodeID) {
 	last := l.driverState().Proposed()
 	for _, v := range l.turn.View() {
-		if !v.Eligible && !v.Restarting && last.IsMember(v.Node) {
+		if !v.Eligible && !v.Restarting && last.IsMember(v.Node) && !l.keepsItsShards(v) {
 			id = v.Node
 		}
 	}

@@ -75,6 +75,9 @@ func (m *hookMachine) dueCall(now time.Duration, shard shardmap.Shard, held *hel
 	if now >= m.callDeadline(shard) {
 		return 0 // not before the acknowledgement
 	}
+	if kind == HookRelease && m.releaseOverdue(now, shard) {
+		return 0 // a safe drain keeps the shard, and the remaining time is reserved for lost calls
+	}
 	// Requests admitted under this ownership epoch may still reach the app.
 	if ownership := m.ownershipOf(shard); ownership.isOwner && ownership.epoch == held.epoch && m.options.App.CountRequests(shard) > 0 {
 		m.inputsChanged = true // the end of the request triggers a poll

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -67,5 +68,29 @@ func TestDrainSetsReleaseTimeout(t *testing.T) {
 	s.see.stopping = true
 	if s.pollAfter(0); s.k.releaseTimeout() != s.k.options.ReleaseTimeout {
 		t.Errorf("a node that stops has %v, want its own %v", s.k.releaseTimeout(), s.k.options.ReleaseTimeout)
+	}
+}
+
+// A shard that a safe drain keeps gets no release call in the time that is reserved for lost
+// calls. Such a call would have no time left.
+func TestKeptShardIsNotReleasedInReserve(t *testing.T) {
+	s := newHookStage(t, 1)
+	s.acquire()
+	s.drainSafely(2 * time.Second)
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	call := s.only(s.pollAfter(0), HookRelease)
+	for range 30 {
+		calls := s.pollAfter(100 * time.Millisecond)
+		if slices.Contains(s.app.cut, call.Seq) {
+			s.app.cut = nil
+			s.result(HookResult{Seq: call.Seq, Err: errHook})
+			calls = append(calls, s.pollAfter(0)...)
+		}
+		if len(calls) > 0 {
+			t.Fatalf("%+v, want no further call", calls)
+		}
+	}
+	if len(s.k.safeDrain.keptShards) != 1 {
+		t.Errorf("%v is kept, want shard 0", s.k.safeDrain.keptShards)
 	}
 }
