@@ -22,9 +22,10 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// example is a program of docs/apps/examples.md.
+// example is a program of the documentation.
 type example struct {
-	language string
+	page     string // its page in docs/apps
+	language string // of its code block
 	// command prepares the program in a directory that contains its text, and returns its
 	// command line.
 	command func(t *testing.T, dir, text string) []string
@@ -49,10 +50,23 @@ func examples() []example {
 		}
 	}
 	return []example{
-		{"go", func(t *testing.T, dir, text string) []string { t.Helper(); return compiled(t, dir, text) }, true},
-		{"python", script("python3"), true},
-		{"js", script("node"), false},
+		{"examples-go.md", "go", func(t *testing.T, dir, text string) []string { t.Helper(); return compiled(t, dir, text) }, true},
+		{"examples-python.md", "python", script("python3"), true},
+		{"examples-node.md", "js", script("node"), false},
 	}
+}
+
+// program returns the text of the program.
+func (x example) program(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("../docs/apps", x.page))
+	must(t, err)
+	_, rest, found := strings.Cut(string(page), "\n```"+x.language+"\n")
+	text, _, ended := strings.Cut(rest, "\n```\n")
+	if !found || !ended {
+		t.Fatalf("%s has no program in %s", x.page, x.language)
+	}
+	return text
 }
 
 // compiled builds a Go program with the module versions of this repository.
@@ -82,25 +96,16 @@ func compiled(t *testing.T, dir, text string, modules ...string) []string {
 	return []string{filepath.Join(dir, "app")}
 }
 
-// TestExamplesOfAppsKeepTheirState runs the programs of docs/apps/examples.md as printed,
+// TestExamplesOfAppsKeepTheirState runs the programs of the example pages as printed,
 // three instances of each behind three nodes. Their counts continue with the next number
 // after planned moves and restarts of nodes. They also do after kill -9 of a node and of
 // an app, if the program writes before it responds.
 func TestExamplesOfAppsKeepTheirState(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	page, err := os.ReadFile("../docs/apps/examples.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, x := range examples() {
 		t.Run(x.language, func(t *testing.T) {
 			t.Parallel()
-			_, rest, found := strings.Cut(string(page), "\n```"+x.language+"\n")
-			text, _, ended := strings.Cut(rest, "\n```\n")
-			if !found || !ended {
-				t.Fatal("the page has no program in it")
-			}
-			f := startExample(t, x.command(t, t.TempDir(), text), "--hooks", "/_shards")
+			f := startExample(t, x.command(t, t.TempDir(), x.program(t)), "--hooks", "/_shards")
 			f.moveAndCrash(t, x.written)
 		})
 	}

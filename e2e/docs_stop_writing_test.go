@@ -21,23 +21,15 @@ import (
 )
 
 // TestExamplesStopWritingWhenTheirNodeDies kills nodes whose apps, programs of
-// docs/apps/examples.md, survive while they process accepted requests that write. The
+// the example pages, survive while they process accepted requests that write. The
 // apps use no epochs in this test: only the rule of the page keeps them from writing
 // after the next owner has begun. The test detects an app without the rule.
 //
 //nolint:tparallel // the clusters run one after the other, because their times are judged
 func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	page, err := os.ReadFile("../docs/apps/examples.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, x := range examples() {
-		_, rest, found := strings.Cut(string(page), "\n```"+x.language+"\n")
-		text, _, ended := strings.Cut(rest, "\n```\n")
-		if !found || !ended {
-			t.Fatalf("the page has no program in %s", x.language)
-		}
+		text := x.program(t)
 		for _, takeover := range []string{"lease", "timeout"} {
 			for _, ignores := range []bool{false, true} {
 				if x.language != "go" && takeover == "timeout" {

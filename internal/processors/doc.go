@@ -3,7 +3,7 @@
 // If the runtime may use several processors, each goroutine that becomes ready wakes a thread
 // to look for work, and that thread wakes the next one. The work of a proxy comes in pieces of
 // microseconds, so these wake-ups are a large part of its cost. With one processor, a request
-// needs 10 to 25 % less CPU time and has the same latency (docs/internals/performance-log.md,
+// needs 10 to 25 % less CPU time and has the same latency (docs/internals/performance-log-idle.md,
 // "As many processors as the work needs"). High load needs more than one processor, so a
 // Governor measures the CPU time of the process:
 //
