@@ -220,10 +220,10 @@ func (w *world) checkLook(p *proc) {
 	}
 	now := p.clock()
 	if e := p.machine.Draining(); e != p.drains || p.stoppedOnce || p.cutStillRunning() {
-		p.drains, p.drainsSince = e, now
+		p.drains, p.drainsSince, p.drainsLimit = e, now, p.releaseTimeout()
 	}
 	kept, _ := p.machine.KeptShards()
-	if most := max(w.releaseTimeout, p.table.Policy().DrainOptions[p.h.id].ReleaseTimeout) + 300*time.Millisecond; kept == 0 && p.drains != 0 && now-p.drainsSince > most {
+	if most := max(p.drainsLimit, p.releaseTimeout()) + 300*time.Millisecond; kept == 0 && p.drains != 0 && now-p.drainsSince > most {
 		w.fail("hooks: %s has not acknowledged %d for more than %v", p.h.id, p.drains, most)
 	}
 }
@@ -266,7 +266,7 @@ func (w *world) releaseTime(h *host) time.Duration {
 	if h.app == nil {
 		return 0
 	}
-	return w.releaseTimeout
+	return max(w.releaseTimeout, w.truth.Policy().DrainOptions[h.id].ReleaseTimeout)
 }
 
 // acquiredAll reports whether the app of a host has acquired all its shards.

@@ -61,6 +61,7 @@ type appSide struct {
 	// drains is the proposal that the node drains for, since when, by its clock.
 	drains      shardmap.Epoch
 	drainsSince time.Duration
+	drainsLimit time.Duration // the release timeout at that time
 	// released are the shards that the app has released and not been told to acquire since,
 	// everGot what it has acquired: under which epoch.
 	released map[shardmap.Shard]shardmap.Epoch
@@ -76,7 +77,8 @@ type appSide struct {
 	pending      *ack.Releases
 	parted       bool // a goodbye says it, for the second time
 	pendingSince time.Duration
-	sent         int // how often it was sent
+	pendingLimit time.Duration // the release timeout at that time
+	sent         int           // how often it was sent
 	// servedSince is since when a shard is served that heartbeats report as not acquired.
 	servedSince map[shardEpoch]time.Duration
 	// lateStep: the process was stopped after the clock of this look was read.

@@ -34,6 +34,7 @@ type leaderLoop struct {
 	beats     map[shardmap.NodeID]ack.Heartbeat
 	prior     map[shardmap.NodeID]ack.Heartbeat // the heartbeats before those in beats
 	delivered map[[32]byte]*ack.Releases        // by their digest
+	message   leader.Message                    // the message of this turn
 	waits     waits
 	apps      appsSeen
 	asked     map[uint64][]ack.Change // by the number of their entry
@@ -215,6 +216,7 @@ func (l *leaderLoop) mayStop(at pausePoint) {
 
 func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from origin) {
 	w := l.p.w
+	l.message = m
 	if d, ok := m.(leader.ReleasesReceived); ok {
 		l.delivered[d.Digest()] = &d.Releases
 	}
