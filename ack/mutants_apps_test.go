@@ -8,23 +8,23 @@ func mutantsOfApps() []mutant {
 	return []mutant{
 		{
 			name: "apps: shards leave an unhealthy app though most apps are unhealthy", mix: most, caught: "health",
-			edits: in("ack/leader.Leader.excludedForHealth", "		return !health.panicMode && !health.mostMayFail\n", "		return PLANTED || !health.panicMode && !health.mostMayFail\n"),
+			edits: in("ack/leader.clusterAppHealth.excludes", "	return !h.panicMode && !h.mostMayFail\n", "	return PLANTED || !h.panicMode && !h.mostMayFail\n"),
 		},
 		{
 			name: "apps: shards leave an app that refuses connections though most apps are unhealthy", mix: most, caught: "health",
-			edits: in("ack/leader.Leader.excludedForHealth", "		return !health.mostUnhealthy && !health.mostRefuseConns\n", "		return PLANTED || !health.mostUnhealthy && !health.mostRefuseConns\n"),
+			edits: in("ack/leader.clusterAppHealth.excludes", "		return !h.mostUnhealthy && !h.mostRefuseConns\n", "		return PLANTED || !h.mostUnhealthy && !h.mostRefuseConns\n"),
 		},
 		{
 			name: "apps: shards never leave an unhealthy app after most apps were unhealthy once", mix: most, caught: "batching",
-			edits: in("ack/leader.Leader.updateAppsHealth", "	} else if now-health.lastMostUnhealthy > panicRecovery {\n", "	} else if !PLANTED && now-health.lastMostUnhealthy > panicRecovery {\n"),
+			edits: in("ack/leader.clusterAppHealth.update", "	} else if in.now-h.lastMostUnhealthy > panicRecovery {\n", "	} else if !PLANTED && in.now-h.lastMostUnhealthy > panicRecovery {\n"),
 		},
 		{
 			name: "apps: an app that flaps gets shards again at once", mix: flaps, caught: "health",
-			edits: in("ack/leader.Leader.holdRemaining", "	return max(node.healthySince+flapPause(node.heartbeat.App.FlapCount)-now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(node.healthySince+flapPause(node.heartbeat.App.FlapCount)-now, 0)\n"),
+			edits: in("ack/leader.member.holdRemaining", "	return max(m.healthySince+flapPause(m.heartbeat.App.FlapCount)-in.now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(m.healthySince+flapPause(m.heartbeat.App.FlapCount)-in.now, 0)\n"),
 		},
 		{
 			name: "apps: an app that flaps is held back though no other node can own its shards", mix: losses, caught: "health",
-			edits: in("ack/leader.Leader.isEligible", "(l.appsHealth.allOwnersHeldBack || !l.isHeldBack(now, node))", "(!PLANTED && l.appsHealth.allOwnersHeldBack || !l.isHeldBack(now, node))"),
+			edits: in("ack/leader.membership.isEligible", "(r.allOwnersHeldBack || !node.isHeldBack(in))", "(!PLANTED && r.allOwnersHeldBack || !node.isHeldBack(in))"),
 		},
 	}
 }

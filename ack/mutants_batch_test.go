@@ -8,7 +8,7 @@ func mutantsOfBatching() []mutant {
 	return []mutant{
 		{
 			name: "batching: the first map is proposed before all founding nodes are eligible", mix: joins, caught: "first map",
-			edits: in("ack/leader.Leader.batchDelay", "if len(want.Members()) < l.expectedNodes() {", "if !PLANTED && len(want.Members()) < l.expectedNodes() {"),
+			edits: in("ack/leader.Leader.batchDelay", "if len(want.Members()) < l.members.expectedOwners(l.options.BootstrapExpect) {", "if !PLANTED && len(want.Members()) < l.members.expectedOwners(l.options.BootstrapExpect) {"),
 		},
 		{
 			name: "batching: the first map waits forever for the founding nodes", mix: &bootstrapping, caught: "progress",
@@ -16,11 +16,11 @@ func mutantsOfBatching() []mutant {
 		},
 		{
 			name: "batching: a loss is delayed, too", mix: joins, caught: "batching",
-			edits: in("ack/leader.Leader.batchDelay", "	case l.onlyAddsNodes(want):", "	case PLANTED || l.onlyAddsNodes(want):"),
+			edits: in("ack/leader.Leader.batchDelay", "	case onlyAddsNodes(l.in, want):", "	case PLANTED || onlyAddsNodes(l.in, want):"),
 		},
 		{
 			name: "batching: additions are delayed forever", mix: joins, caught: "progress",
-			edits: in("ack/leader.Leader.batchDelay", "		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)\n", "		if PLANTED {\n			return time.Hour\n		}\n		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)\n"),
+			edits: in("ack/leader.Leader.batchDelay", "		return min(l.in.timing.DeadAfter/batchFraction, maxBatchDelay)\n", "		if PLANTED {\n			return time.Hour\n		}\n		return min(l.in.timing.DeadAfter/batchFraction, maxBatchDelay)\n"),
 		},
 	}
 }

@@ -81,7 +81,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: the leader does not wait longer for a node that releases", mix: hooked("sick 4, kill 4, join 4, app-ill 16"), caught: "rule 1",
-			edits: in("ack/leader.Leader.ackDeadline", "l.options.Pace.AckDeadline() + node.heartbeat.ReleaseTime\n", "l.options.Pace.AckDeadline() + node.heartbeat.ReleaseTime*time.Duration(1-plantedAs(PLANTED))\n"),
+			edits: in("ack/leader.member.ackDeadline", "pace.AckDeadline() + m.heartbeat.ReleaseTime\n", "pace.AckDeadline() + m.heartbeat.ReleaseTime*time.Duration(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "hooks: a shard is acquired without a lease", mix: gone, caught: "hooks",
@@ -114,15 +114,15 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "unacquired: a shard stays though another app could acquire it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
-			edits: in("ack/leader.Leader.avoidFailingApps", "	if len(avoid) == 0 {\n", "	if len(avoid) == 0 || PLANTED {\n"),
+			edits: in("ack/leader.placementInputs.avoidFailingApps", "	if len(failing) == 0 {\n", "	if len(failing) == 0 || PLANTED {\n"),
 		},
 		{
 			name: "unacquired: a shard goes to a node whose app has failed, too", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
-			edits: in("ack/leader.Leader.relocationTarget", "!allowed || avoid[member.ID] ||", "!allowed || avoid[member.ID] && !PLANTED ||"),
+			edits: in("ack/leader.relocation.target", "!allowed || failing[member.ID] {", "!allowed || failing[member.ID] && !PLANTED {"),
 		},
 		{
 			name: "unacquired: a node whose app acquires nothing gets more shards", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "G9",
-			edits: in("ack/leader.Leader.avoidFailingApps", "node.heartbeat.AcquiresNone && !placement.Cordoned", "node.heartbeat.AcquiresNone && !PLANTED && !placement.Cordoned"),
+			edits: in("ack/leader.placementInputs.cordonFailingApps", "node.heartbeat.AcquiresNone && !placement.Cordoned", "node.heartbeat.AcquiresNone && !PLANTED && !placement.Cordoned"),
 		},
 		{
 			name: "safe: a safe drain moves a shard that was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",

@@ -45,7 +45,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a later leader does not wait for the notes", mix: hooked("restart 10, elect 12, sick 2"), caught: "hooks",
-			edits: in("ack/leader.Leader.submitRestart", "		if l.awaitsReleases(now, node) && !l.clientsWait(now) {", "		if l.awaitsReleases(now, node) && !l.clientsWait(now) && !PLANTED {"),
+			edits: in("ack/leader.Leader.submitRestart", "		if node.awaitsReleases(l.in) &&", "		if !PLANTED && node.awaitsReleases(l.in) &&"),
 		},
 		{
 			name: "kept: a shard gained while the goodbye waits is forgotten", mix: moves, caught: "hooks",

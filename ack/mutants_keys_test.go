@@ -14,8 +14,8 @@ func mutantsOfKeys() []mutant {
 		{
 			name: "keys: a key configuration becomes active before all members have loaded it", mix: keys, caught: "keys",
 			edits: both(
-				in("ack/leader.Leader.keyConfigToActivate", "|| node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n				return", "|| !PLANTED && node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n				return"),
-				in("ack/leader.Leader.keyConfigToActivate", "&& node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n			return", "&& node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest && !PLANTED {\n			return"),
+				in("ack/leader.keyConfigChange.membersAgree", "|| node.heartbeat.KeyConfigDigest != c.loadedDigest {", "|| !PLANTED && node.heartbeat.KeyConfigDigest != c.loadedDigest {"),
+				in("ack/leader.keyConfigChange.sendersAgree", "&& node.heartbeat.KeyConfigDigest != c.loadedDigest {", "&& node.heartbeat.KeyConfigDigest != c.loadedDigest && !PLANTED {"),
 			),
 		},
 		{
@@ -24,9 +24,9 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			name: "keys: a change does not wait for a node that restarts in place", mix: restarting, caught: "keys",
-			edits: both(in("ack/leader.Leader.needsNoFurtherAck", "l.isRestarting(node) && !l.state.ChangesKeyConfig() &&", "l.isRestarting(node) && (PLANTED || !l.state.ChangesKeyConfig()) &&"),
-				both(in("ack/leader.Leader.keyConfigChangeBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeyConfig()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeyConfig()"),
-					in("ack/leader.Leader.isResponsive", "&& !l.isRestarting(node) &&", "&& (PLANTED || !l.isRestarting(node)) &&"))),
+			edits: both(in("ack/leader.member.needsNoFurtherAck", "in.isRestarting(m) && !in.state.ChangesKeyConfig() &&", "in.isRestarting(m) && (PLANTED || !in.state.ChangesKeyConfig()) &&"),
+				both(in("ack/leader.keyConfigChange.isBlocked", "	if !in.ownRoundOpen() || !in.state.ChangesKeyConfig()", "	if PLANTED || !in.ownRoundOpen() || !in.state.ChangesKeyConfig()"),
+					in("ack/leader.membership.isResponsive", "&& !in.isRestarting(node) &&", "&& (PLANTED || !in.isRestarting(node)) &&"))),
 		},
 		{
 			name: "keys: a change drains nothing", mix: keys, caught: "keys",

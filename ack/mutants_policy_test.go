@@ -12,31 +12,31 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "policy: a change enters the log while a proposal is in transit", mix: drains.late(), caught: "G9",
-			edits: in("ack/leader.Leader.reconcile", "	// One entry at a time (rule 1): the next one depends on the fate of this one.\n", "	if PLANTED && l.state.Bootstrapped() {\n		l.submitPolicyChange(now)\n	}\n"),
+			edits: in("ack/leader.Leader.maySubmit", "	// One entry at a time (rule 1): the next one depends on the outcome of this one.\n", "	if PLANTED && l.in.state.Bootstrapped() {\n		l.submitPolicyChange()\n	}\n"),
 		},
 		{
 			name: "policy: a policy grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
-			edits: in("ack/leader.Leader.mayGrantLease", "	// From the step that submits the commit of p on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[node.id] {\n		return true\n	}\n"),
+			edits: in("ack/leader.leaseIssuer.mayGrant", "	if !hasRequiredAck(", "	if PLANTED && in.state.Policy().Drained[node.id] {\n		return true\n	}\n	if !hasRequiredAck("),
 		},
 		{
 			name: "policy: a pause delays the map after a loss", mix: stuckLater(aimed("pause-loss 4, policy 1")), caught: "progress",
-			edits: in("ack/leader.Leader.assign", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, restarting, members))\n", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, restarting, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
+			edits: in("ack/leader.assignment.update", "		final = in.assign(in.placement())\n", "		final = in.assign(in.placement())\n		if PLANTED && in.state.Policy().Pause > 0 {\n			final = in.state.Proposed()\n		}\n"),
 		},
 		{
 			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",
-			edits: in("ack/leader.New", "pauseSeenAt: now,", "pauseSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack/leader.New", "pauseSeenAt: now}", "pauseSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
 			name: "policy: a repeated pause does not start again", mix: aimed("policy 8, elect 1"), caught: "policy",
-			edits: in("ack/leader.Leader.policyApplied", "	if after.PauseIndex != before.PauseIndex {\n", "	if after.PauseIndex != before.PauseIndex && !(PLANTED && before.Pause > 0) {\n"),
+			edits: in("ack/leader.policyQueue.policyApplied", "	if after.PauseIndex != before.PauseIndex {\n", "	if after.PauseIndex != before.PauseIndex && !(PLANTED && before.Pause > 0) {\n"),
 		},
 		{
 			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	if l.state.Policy().Drained[node.id] {\n", "	if !PLANTED && l.state.Policy().Drained[node.id] {\n"),
+			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "	if in.state.Policy().Drained[node.id] {\n", "	if !PLANTED && in.state.Policy().Drained[node.id] {\n"),
 		},
 		{
 			name: "policy: a shard pinned to a zone moves before its node has sent a heartbeat", mix: aimed("policy 8, elect 6"), caught: "G9",
-			edits: in("ack/leader.Leader.zones", "		if node.hasHeartbeat() {\n", "		if node.hasHeartbeat() || PLANTED {\n"),
+			edits: in("ack/leader.memberTracker.zones", "		if node.hasHeartbeat() {\n", "		if node.hasHeartbeat() || PLANTED {\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",
@@ -48,63 +48,63 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.assignPolicy", "	placement.IdleShards = l.gradualDrains.idle\n", "	placement.IdleShards = l.gradualDrains.idle\n	if PLANTED {\n		placement.IdleShards = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&placement.IdleShards, s, true)\n		}\n	}\n"),
+			edits: in("ack/leader.placementInputs.placement", "	placement.IdleShards = p.idle.shards\n", "	placement.IdleShards = p.idle.shards\n	if PLANTED {\n		placement.IdleShards = nil\n		for s := range shardmap.Shard(p.state.Shards()) {\n			setKey(&placement.IdleShards, s, true)\n		}\n	}\n"),
 		},
 		{
 			name: "gradual drain: a shard that was idle in an earlier map moves", mix: aimed("policy 12"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradualDrains.clear()\n", "		if !PLANTED {\n			l.gradualDrains.clear()\n		}\n"),
-				in("ack/leader.Leader.idleReported", "report.MapEpoch != committed.Epoch() || ", "!PLANTED && report.MapEpoch != committed.Epoch() || ")),
+			edits: both(in("ack/leader.Leader.commitApplied", "	l.idle.clear()\n", "	if !PLANTED {\n		l.idle.clear()\n	}\n"),
+				in("ack/leader.Leader.idleReported", "report.MapEpoch != l.in", "!PLANTED && report.MapEpoch != l.in")),
 		},
 		{
 			name: "gradual drain: a round is replaced when another shard is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.idleReported", "	if l.state.HasOpenProposal() || ", "	if l.state.HasOpenProposal() && !PLANTED || "),
-				in("ack/leader.Leader.idleReported", "(l.entryInFlight || !l.state.Policy()", "(l.entryInFlight && !PLANTED || !l.state.Policy()")),
+			edits: both(in("ack/leader.Leader.idleReported", "	case report.IsAnswer && l.in.state.HasOpenProposal():", "	case report.IsAnswer && l.in.state.HasOpenProposal() && !(PLANTED && (!l.in.ownRoundOpen() || l.pending.exists())):"),
+				in("ack/leader.Leader.idleReported", "	case l.in.state.HasOpenProposal() || l.pending.exists():", "	case !PLANTED && (l.in.state.HasOpenProposal() || l.pending.exists()):")),
 		},
 		{
 			name: "gradual drain: a new leader ignores the open round", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradualDrains.assumeIdle(state)\n", "		if !PLANTED {\n			l.gradualDrains.assumeIdle(state)\n		}\n"),
-				in("ack/leader.New", "		l.gradualDrains.assumeIdle(options.State)\n", "		if !PLANTED {\n			l.gradualDrains.assumeIdle(options.State)\n		}\n")),
+			edits: both(in("ack/leader.Leader.stateApplied", "		l.idle.deriveFromProposal(state)\n", "		if !PLANTED {\n			l.idle.deriveFromProposal(state)\n		}\n"),
+				in("ack/leader.New", "		l.idle.deriveFromProposal(options.State)\n", "		if !PLANTED {\n			l.idle.deriveFromProposal(options.State)\n		}\n")),
 		},
 		{
 			name: "gradual drain: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.finishGradualDrains", "seenAt: now}", "seenAt: now - time.Duration(plantedAs(PLANTED && l.gradualDrains.firstSeen == nil))*time.Hour}"),
+			edits: in("ack/leader.gradualDrains.finished", "		firstSeen[id] = sighting\n", "		if PLANTED && g.firstSeen == nil {\n			sighting.seenAt -= 3600 * 1e9\n		}\n		firstSeen[id] = sighting\n"),
 		},
 		{
 			name: "gradual drain: a repeated drain does not start again", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.finishGradualDrains", "		if sighting.entryIndex != policy.GradualDrains[id].Index {\n", "		if sighting.entryIndex != policy.GradualDrains[id].Index && !(PLANTED && sighting.entryIndex != 0) {\n"),
+			edits: in("ack/leader.gradualDrains.finished", "		if sighting.entryIndex != drain.Index {\n", "		if sighting.entryIndex != drain.Index && !(PLANTED && sighting.entryIndex != 0) {\n"),
 		},
 		{
 			name: "gradual drain: a drain never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack/leader.Leader.finishGradualDrains", "(shards == 0 || now-sighting.seenAt", "!PLANTED && (shards == 0 || now-sighting.seenAt"),
+			edits: in("ack/leader.gradualDrains.finished", "		isOver := ownsNothing || in.now-sighting.seenAt >= drain.Duration\n", "		isOver := !PLANTED && (ownsNothing || in.now-sighting.seenAt >= drain.Duration)\n"),
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.planStageMap", "		placement.DefersMoves = staged\n", "		placement.DefersMoves = staged\n		if PLANTED {\n			placement.IdleShards = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&placement.IdleShards, s, true)\n			}\n		}\n"),
+			edits: in("ack/leader.assignment.planStage", "		placement.DefersMoves = deferringOwners\n", "		placement.DefersMoves = deferringOwners\n		if PLANTED {\n			placement.IdleShards = nil\n			for s := range shardmap.Shard(a.inputs.state.Shards()) {\n				setKey(&placement.IdleShards, s, true)\n			}\n		}\n"),
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node {\n", "		if int(shard) < committed.Len() && committed.Owner(shard) == report.Node && !(PLANTED && l.stagedMoves.progress[report.Node] != nil) {\n"),
+			edits: in("ack/leader.Leader.answerReported", "leavesBusyShard) {\n", "leavesBusyShard) || PLANTED && l.staged.progress[report.Node] != nil {\n"),
 		},
 		{
 			name: "staging: an answer that arrives during another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "report.IsAnswer && !l.stagedMoves.awaitingAnswer[report.Node] ||", "report.IsAnswer && (!l.stagedMoves.awaitingAnswer[report.Node] || PLANTED && l.entryInFlight) ||"),
+			edits: in("ack/leader.Leader.idleReported", "report.IsAnswer && !isAwaited {", "report.IsAnswer && (!isAwaited || PLANTED && l.pending.exists()) {"),
 		},
 		{
 			name: "staging: answers count for the next change", mix: aimed("policy 12").late(), caught: "staging",
-			edits: in("ack/leader.Leader.updateProgress", "return staged.progress[id] != nil && l.mayDefer", "return PLANTED || staged.progress[id] != nil && l.mayDefer"),
+			edits: in("ack/leader.Leader.updateStagedMoves", "answerCounts := l.staged.progress[member.ID] != nil &&", "answerCounts := PLANTED || l.staged.progress[member.ID] != nil &&"),
 		},
 		{
 			name: "staging: a stage never ends", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging|progress",
-			edits: in("ack/leader.Leader.mayDefer", "progress != nil && progress.timedOut || ", "progress != nil && progress.timedOut && !PLANTED || "),
+			edits: in("ack/leader.stagedMoves.hasTimedOut", "progress != nil && progress.timedOut", "progress != nil && progress.timedOut && !PLANTED"),
 		},
 		{
 			name: "staging: busy shards move after the first map", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.updateProgress", "		progress.timedOut = now-progress.startedAt >= l.options.Pace.DrainTimeout\n", "		progress.timedOut = now-progress.startedAt >= l.options.Pace.DrainTimeout || PLANTED && progress.proposals > 0\n"),
+			edits: in("ack/leader.stagedMoves.update", "		progress.timedOut = in.now-progress.startedAt >= in.pace.DrainTimeout\n", "		progress.timedOut = in.now-progress.startedAt >= in.pace.DrainTimeout || PLANTED && progress.proposals > 0\n"),
 		},
 		{
 			name: "staging: a shard that was idle in an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|gradual drain",
-			edits: both(in("ack/leader.gradualDrains.clear", "	g.setIdle(nil)\n", "	if !PLANTED {\n		g.setIdle(nil)\n	}\n"),
-				in("ack/leader.Leader.forgetIdleShards", "		stale[member.ID] = !policy.DrainsGradually(member.ID)", "		stale[member.ID] = !PLANTED && !policy.DrainsGradually(member.ID)")),
+			edits: both(in("ack/leader.idleShards.clear", "	s.set(nil)\n", "	if !PLANTED {\n		s.set(nil)\n	}\n"),
+				in("ack/leader.idleShards.forget", "		return owners[owner] && ", "		return !PLANTED && owners[owner] && ")),
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 6, join 6"), caught: "batching|progress",
@@ -112,11 +112,11 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",
-			edits: in("ack/leader.Leader.mayDefer", " || l.maxTiming.RebalanceMode == ack.RebalanceStopTheWorld || ", " || !PLANTED && l.maxTiming.RebalanceMode == ack.RebalanceStopTheWorld || "),
+			edits: in("ack/leader.Leader.mayDefer", "isStopTheWorld := l", "isStopTheWorld := !PLANTED && l"),
 		},
 		{
 			name: "gradual drain: a draining node counts as a remaining member", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|gradual drain|G4",
-			edits: in("ack/leader.Leader.eligibleMembers", "!restarting && !l.state.Policy().DrainsGradually(id)", "!restarting && (PLANTED || !l.state.Policy().DrainsGradually(id))"),
+			edits: in("ack/leader.membership.appendMembers", "!restarting && !in.state.Policy().DrainsGradually(id)", "!restarting && (PLANTED || !in.state.Policy().DrainsGradually(id))"),
 		},
 		{
 			name: "rule 8: snapshots forget quarantines", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "quarantine|G5",

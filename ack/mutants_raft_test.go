@@ -19,7 +19,7 @@ func mutantsOfDisks() []mutant {
 		{name: "membership: a node's name goes to another disk once it is not heard", mix: doubles, plant: plantNameAtOnce, caught: "G1"},
 		{
 			name: "membership: crash evidence frees a node's name under takeover timeout", mix: strict, caught: "G1",
-			edits: in("ack/leader.Leader.processGone", "node.hasCrashed() && l.maxTiming.Takeover != ack.TakeoverTimeout && sinceGrant", "node.hasCrashed() && (PLANTED || l.maxTiming.Takeover != ack.TakeoverTimeout) && sinceGrant"),
+			edits: in("ack/leader.member.processGone", "m.hasCrashed() && in.timing.Takeover != ack.TakeoverTimeout\n", "m.hasCrashed() && (PLANTED || in.timing.Takeover != ack.TakeoverTimeout)\n"),
 		},
 		{name: "membership: who was only heard gets a vote", mix: pair, plant: plantHeardVotes, caught: "progress"},
 		{

@@ -15,7 +15,7 @@ func mutantsOfReleases() []mutant {
 			name: "released: releases for another proposal are passed on", mix: moves, caught: "hooks",
 			edits: both(in("ack/leader.member.hasReleases", "	return releases != nil && m.heartbeat.ReleasesDigest == m.releasesDigest && releases.Server == m.heartbeat.Server && releases.Boot == m.heartbeat.Boot && releases.Proposal == m.heartbeat.Acked\n",
 				"	return releases != nil && releases.Server == m.heartbeat.Server && releases.Boot == m.heartbeat.Boot && (PLANTED || m.heartbeat.ReleasesDigest == m.releasesDigest && releases.Proposal == m.heartbeat.Acked)\n"),
-				in("ack/leader.Leader.releasesToCommit", " node.heartbeat.Acked != proposed.Epoch() {\n", " node.heartbeat.Acked != proposed.Epoch() && !PLANTED {\n")),
+				in("ack/leader.memberTracker.collectHandover", " node.heartbeat.Acked != proposed.Epoch() {\n", " node.heartbeat.Acked != proposed.Epoch() && !PLANTED {\n")),
 		},
 		{
 			name: "released: the releases for one proposal are forgotten with the next one", mix: moves, caught: "hooks",

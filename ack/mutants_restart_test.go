@@ -9,7 +9,7 @@ func mutantsOfRestarts() []mutant {
 		{
 			name: "restart: a boot has several restarts", mix: restarts, caught: "restart",
 			edits: both(in("ack.State.applyRestart", "(!known || restart.Boot < entry.Boot)", "(PLANTED || !known || restart.Boot < entry.Boot)"),
-				in("ack/leader.Leader.announcesRestart", "(!known || restart.Boot < node.heartbeat.Boot)", "(PLANTED && restart.Ended || !known || restart.Boot < node.heartbeat.Boot)")),
+				in("ack/leader.member.announcesRestart", "return !known || restart.Boot < m.heartbeat.Boot", "return PLANTED && restart.Ended || !known || restart.Boot < m.heartbeat.Boot")),
 		},
 		{
 			name: "restart: a goodbye that an earlier leader received counts", mix: elects.late(), caught: "restart",
@@ -17,27 +17,27 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: a new leader counts the time before its election", mix: elects, caught: "restart",
-			edits: in("ack/leader.Leader.member", "restartTimes{firstSeenAt: l.electedAt}", "restartTimes{firstSeenAt: l.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
+			edits: in("ack/leader.memberTracker.get", "restartTimes{firstSeenAt: t.electedAt}", "restartTimes{firstSeenAt: t.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
 			name: "restart: the cluster waits forever for a node that does not return", mix: stuckLater(restarts), caught: "progress",
-			edits: in("ack/leader.Leader.restartChange", "now-node.restartTimes.firstSeenAt >= restart.Grace", "!PLANTED && now-node.restartTimes.firstSeenAt >= restart.Grace"),
+			edits: in("ack/leader.member.restartEntry", "graceIsOver := in", "graceIsOver := !PLANTED && in"),
 		},
 		{
 			name: "restart: the cluster waits for a node that has returned", mix: mixCalled("in-place"), caught: "progress",
-			edits: in("ack/leader.Leader.isServingAgain", "	case node.heartbeat.Boot <= restart.Boot ||", "	case PLANTED, node.heartbeat.Boot <= restart.Boot ||"),
+			edits: in("ack/leader.member.isServingAgain", "	case m.heartbeat.Boot <= restart.Boot ||", "	case PLANTED, m.heartbeat.Boot <= restart.Boot ||"),
 		},
 		{
 			name: "restart: it ends with the first heartbeat of the next process", mix: restarts, caught: "restart",
-			edits: in("ack/leader.Leader.isServingAgain", "node.freshStreak >= requiredStreak && node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease\n", "(PLANTED || node.freshStreak >= requiredStreak && node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease)\n"),
+			edits: in("ack/leader.member.isServingAgain", "m.freshStreak >= requiredStreak && m.hasFreshLease(in)\n", "(PLANTED || m.freshStreak >= requiredStreak && m.hasFreshLease(in))\n"),
 		},
 		{
 			name: "restart: a joining node gets shards of a restarting node", mix: restarts, caught: "restart|G9",
-			edits: in("ack/leader.Leader.assignPolicy", "placement.Restarting, placement.PreviousOwners = restarting, l.state.PreviousOwners()\n", "placement.Restarting, placement.PreviousOwners = restarting, l.state.PreviousOwners()\n		if PLANTED {\n			placement.Restarting = nil\n		}\n"),
+			edits: in("ack/leader.placementInputs.placement", "placement.Restarting, placement.PreviousOwners = p.restarting, p.state.PreviousOwners()\n", "placement.Restarting, placement.PreviousOwners = p.restarting, p.state.PreviousOwners()\n		if PLANTED {\n			placement.Restarting = nil\n		}\n"),
 		},
 		{
 			name: "restart: a restarting node is excluded because it is silent", mix: restarts, caught: "restart",
-			edits: in("ack/leader.Leader.eligibleMembers", "		restarting := l.isRestarting(node)\n", "		restarting := !PLANTED && l.isRestarting(node)\n"),
+			edits: in("ack/leader.membership.appendMembers", "		restarting := in.isRestarting(node)\n", "		restarting := !PLANTED && in.isRestarting(node)\n"),
 		},
 		{
 			name: "restart: a goodbye is sent while requests run", mix: restarts, caught: "G1",

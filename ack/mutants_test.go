@@ -67,11 +67,11 @@ func mutantsOfBoots() []mutant {
 	restarts := mixCalled("restarts")
 	trap := aimed("trap 1")
 	trap.hosts = [2]int{4, 5}
-	firstQ := in("ack/leader.Leader.mayGrantLease", "node.hadLease || quorumTime > node.firstHeartbeatAt", "node.hadLease || PLANTED || quorumTime > node.firstHeartbeatAt")
+	firstQ := in("ack/leader.leaseIssuer.mayGrant", "node.hadLease || quorumTime > node.firstHeartbeatAt", "node.hadLease || PLANTED || quorumTime > node.firstHeartbeatAt")
 	return []mutant{
 		{
 			name: "why 1: shards of a new boot that has a lease are taken", mix: restarts, caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "node.rebooted && !node.hadLease:", "node.rebooted && (PLANTED || !node.hadLease):"),
+			edits: in("ack/leader.member.takeoverRule", "m.rebooted && !m.hadLease:", "m.rebooted && (PLANTED || !m.hadLease):"),
 		},
 		{
 			name: "why 1: the first boot that a leader receives counts as a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
@@ -79,22 +79,22 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "why 7: late evidence counts against the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.crashEvidence", "node.hasHeartbeat() && (evidence.Boot", "!PLANTED && node.hasHeartbeat() && (evidence.Boot"),
+			edits: both(in("ack/leader.member.recordCrash", "m.hasHeartbeat() && isOtherProcess", "!PLANTED && m.hasHeartbeat() && isOtherProcess"),
 				in("ack/leader.member.hasCrashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
 		},
 		{
 			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
-			edits: in("ack/leader.Leader.heartbeatReceived", "	node.crashedBoot, node.crashedBeforeHeartbeat, node.removed = 0, false, false\n", "	if !PLANTED {\n		node.crashedBoot, node.crashedBeforeHeartbeat = 0, false\n	}\n	node.removed = false\n"),
+			edits: in("ack/leader.member.storeHeartbeat", "	m.crashedBoot, m.crashedBeforeHeartbeat, m.removed = 0, false, false\n", "	if !PLANTED {\n		m.crashedBoot, m.crashedBeforeHeartbeat = 0, false\n	}\n	m.removed = false\n"),
 		},
 		{
 			name: "why 7: a goodbye outlives its boot", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
 			edits: both(in("ack/leader.member.reset", "	m.hadLease = false\n", "	m.hadLease = false\n	m.planted = m.planted || m.heartbeat.Goodbye\n"),
 				both(in("ack/leader.member", "type member struct {\n", "type member struct {\n	planted bool\n"),
-					in("ack/leader.Leader.takeoverRule", "	case node.heartbeat.Goodbye:", "	case node.heartbeat.Goodbye || PLANTED && node.planted:"))),
+					in("ack/leader.member.takeoverRule", "	case m.heartbeat.Goodbye:", "	case m.heartbeat.Goodbye || PLANTED && m.planted:"))),
 		},
 		{
 			name: "why 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "G4|G5",
-			edits: in("ack/leader.Leader.heartbeatReceived", "	node.heartbeat, node.addr, node.connClosed", "	if PLANTED {\n		heartbeat.Acked = max(heartbeat.Acked, node.heartbeat.Acked)\n	}\n	node.heartbeat, node.addr, node.connClosed"),
+			edits: in("ack/leader.member.storeHeartbeat", "	m.heartbeat, m.addr", "	if PLANTED {\n		received.Acked = max(received.Acked, m.heartbeat.Acked)\n	}\n	m.heartbeat, m.addr"),
 		},
 		{
 			name: "the first lease of a boot needs no later Q", mix: trap, caught: "G1|G4",
@@ -102,20 +102,20 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "why 4: boots are random and duplicates are not detected", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.refuseDuplicate", "	if !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce || node.heartbeat.Goodbye {\n", "	if PLANTED || !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce || node.heartbeat.Goodbye {\n"),
-				in("ack/leader.member.refuseBoot", "	if heartbeat.Server == n.heartbeat.Server {\n", "	if !PLANTED && heartbeat.Server == n.heartbeat.Server {\n")),
+			edits: both(in("ack/leader.member.refuseDuplicate", "	if !m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce || m.heartbeat.Goodbye {\n", "	if PLANTED || !m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce || m.heartbeat.Goodbye {\n"),
+				in("ack/leader.member.refuseBoot", "	if received.Server == m.heartbeat.Server {\n", "	if !PLANTED && received.Server == m.heartbeat.Server {\n")),
 		},
 		{
 			name: "shards of a leaving node are taken before its goodbye", mix: aimed("leave 4, hold 1"), caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && node.heartbeat.Leaving:\n		return \"left\"\n"),
+			edits: in("ack/leader.member.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && m.heartbeat.Leaving:\n		return \"left\"\n"),
 		},
 		{
 			name: "crash evidence shortens dead-after under takeover timeout", mix: aimed("forge 4").under(ack.TakeoverTimeout), caught: "G1",
-			edits: in("ack/leader.Leader.takeoverRule", "l.maxTiming.Takeover == ack.TakeoverTimeout", "!PLANTED && l.maxTiming.Takeover == ack.TakeoverTimeout"),
+			edits: in("ack/leader.member.takeoverRule", "in.timing.Takeover == ack.TakeoverTimeout", "!PLANTED && in.timing.Takeover == ack.TakeoverTimeout"),
 		},
 		{
 			name: "crash evidence alone frees shards under takeover lease", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant > l.maxTiming.LeaseExpiry():", "PLANTED || sinceGrant > l.maxTiming.LeaseExpiry():"),
+			edits: in("ack/leader.member.takeoverRule", "sinceGrant > in.timing.LeaseExpiry():", "PLANTED || sinceGrant > in.timing.LeaseExpiry():"),
 		},
 		{
 			name: "the clock rate tolerance is zero", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
@@ -123,33 +123,33 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "heartbeats from before a drop bring a node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.Leader.stateApplied", "			l.member(id).freshStreak = 0\n", "			if !PLANTED {\n				l.member(id).freshStreak = 0\n			}\n"),
+			edits: in("ack/leader.membership.proposalApplied", "		nodes.get(id).freshStreak = 0\n", "		if !PLANTED {\n			nodes.get(id).freshStreak = 0\n		}\n"),
 		},
 		{
 			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "node.freshStreak >= requiredStreak &&", "(PLANTED || node.freshStreak >= requiredStreak) &&"),
+			edits: in("ack/leader.member.mayJoin", "m.freshStreak >= requiredStreak &&", "(PLANTED || m.freshStreak >= requiredStreak) &&"),
 		},
 		{
 			name: "another process keeps the boot, and evidence names no process", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", "if node.hasHeartbeat() && heartbeat.Boot == node.heartbeat.Boot && heartbeat.Nonce", "if !PLANTED && node.hasHeartbeat() && heartbeat.Boot == node.heartbeat.Boot && heartbeat.Nonce"),
-				in("ack/leader.Leader.crashEvidence", "evidence.Nonce != node.heartbeat.Nonce) ||", "!PLANTED && evidence.Nonce != node.heartbeat.Nonce) ||")),
+			edits: both(in("ack/leader.Leader.refuse", "if node.hasHeartbeat() && received.Boot == node.heartbeat.Boot && received.Nonce", "if !PLANTED && node.hasHeartbeat() && received.Boot == node.heartbeat.Boot && received.Nonce"),
+				in("ack/leader.member.recordCrash", "evidence.Nonce != m.heartbeat.Nonce\n", "!PLANTED && evidence.Nonce != m.heartbeat.Nonce\n")),
 		},
 		{
 			name: "evidence names no process", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G4",
-			edits: in("ack/leader.Leader.crashEvidence", "evidence.Nonce != node.heartbeat.Nonce) ||", "!PLANTED && evidence.Nonce != node.heartbeat.Nonce) ||"),
+			edits: in("ack/leader.member.recordCrash", "evidence.Nonce != m.heartbeat.Nonce\n", "!PLANTED && evidence.Nonce != m.heartbeat.Nonce\n"),
 		},
 		{
 			name: "leases: a heartbeat of a lower boot counts, and duplicates are not detected", mix: aimed("old-boot 4, wipe 1"), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", "node.hasHeartbeat() && heartbeat.Boot < node.heartbeat.Boot {", "!PLANTED && node.hasHeartbeat() && heartbeat.Boot < node.heartbeat.Boot {"),
-				in("ack/leader.Leader.refuseDuplicate", "!node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce ||", "PLANTED || !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce ||")),
+			edits: both(in("ack/leader.Leader.refuse", "node.hasHeartbeat() && received.Boot < node.heartbeat.Boot {", "!PLANTED && node.hasHeartbeat() && received.Boot < node.heartbeat.Boot {"),
+				in("ack/leader.member.refuseDuplicate", "!m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce ||", "PLANTED || !m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce ||")),
 		},
 		{
 			name: "leases: a repeated heartbeat counts again", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.Leader.heartbeatReceived", "if heartbeat.Boot == node.heartbeat.Boot && heartbeat.Number <= node.heartbeat.Number {", "if !PLANTED && heartbeat.Boot == node.heartbeat.Boot && heartbeat.Number <= node.heartbeat.Number {"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "if received.Boot == node.heartbeat.Boot && received.Number <= node.heartbeat.Number {", "if !PLANTED && received.Boot == node.heartbeat.Boot && received.Number <= node.heartbeat.Number {"),
 		},
 		{
 			name: "the statement of an operator outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
-			edits: in("ack/leader.Leader.heartbeatReceived", "	node.removed = false\n", "	node.removed = PLANTED && node.removed\n"),
+			edits: in("ack/leader.member.storeHeartbeat", "	m.removed = false\n", "	m.removed = PLANTED && m.removed\n"),
 		},
 		{
 			name: "leases: a node that learns of a higher boot keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
@@ -157,11 +157,11 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: in("ack/leader.Leader.crashEvidence", "	if evidence.RedialStartedAt < l.electedAt {\n", "	if !PLANTED && evidence.RedialStartedAt < l.electedAt {\n"),
+			edits: in("ack/leader.member.recordCrash", "	if evidence.RedialStartedAt < in.electedAt {\n", "	if !PLANTED && evidence.RedialStartedAt < in.electedAt {\n"),
 		},
 		{
 			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
-			edits: in("ack/leader.Leader.Step", "!node.hasHeartbeat() || node.isSilent(now, l.options.Pace) || node.hasCrashed() {", "PLANTED || !node.hasHeartbeat() || node.isSilent(now, l.options.Pace) || node.hasCrashed() {"),
+			edits: in("ack/leader.member.recordRemoval", "!m.sendsHeartbeats(in) || m.hasCrashed() {", "PLANTED || !m.sendsHeartbeats(in) || m.hasCrashed() {"),
 		},
 	}
 }
@@ -181,21 +181,21 @@ func mutantsOfTerms() []mutant {
 	return []mutant{
 		{
 			name: "why 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", "heartbeat.Term != l.options.Term || l.leases.revoked", "heartbeat.Term != l.options.Term && !(PLANTED && heartbeat.Term > l.options.Term) || l.leases.revoked"),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", "received.Term != l.in.term || l.leases.revoked", "received.Term != l.in.term && !(PLANTED && received.Term > l.in.term) || l.leases.revoked"),
 				oldAnswers),
 		},
 		{
 			name: "why 2: a leader accepts heartbeats of an older term, and duplicates are not detected", mix: astray, caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && heartbeat.Term < l.options.Term) || l.leases.revoked"),
-				in("ack/leader.Leader.refuseDuplicate", "!node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce ||", "PLANTED || !node.hasHeartbeat() || node.heartbeat.Nonce == heartbeat.Nonce ||")),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && received.Term < l.in.term) || l.leases.revoked"),
+				in("ack/leader.member.refuseDuplicate", "!m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce ||", "PLANTED || !m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce ||")),
 		},
 		{
 			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
-			edits: in("ack/leader.Leader.termRead", "	if m.Term != l.options.Term {\n", "	if !PLANTED && m.Term != l.options.Term {\n"),
+			edits: in("ack/leader.leaseIssuer.termRead", "	if read.Term != ownTerm {\n", "	if !PLANTED && read.Term != ownTerm {\n"),
 		},
 		{
 			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
-			edits: both(in("ack/leader.Leader.echoReceived", "if node.heartbeat.Echo.Term == l.options.Term {", "if PLANTED || node.heartbeat.Echo.Term == l.options.Term {"), // and numbers that meet more often
+			edits: both(in("ack/leader.member.evaluateEcho", "if m.heartbeat.Echo.Term == in.term {", "if PLANTED || m.heartbeat.Echo.Term == in.term {"), // and numbers that meet more often
 				both(in("ack/leader.Leader.answerHeartbeat", "	l.lastAnswerNumber++\n", "	l.lastAnswerNumber++\n	if PLANTED {\n		node.counted++\n		l.lastAnswerNumber = node.counted\n	}\n"),
 					in("ack/leader.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
@@ -205,20 +205,20 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.mayGrantLease", "if !l.barrierApplied || node.heartbeat.Goodbye", "if !PLANTED && !l.barrierApplied || node.heartbeat.Goodbye"),
+			edits: both(in("ack/leader.leaseIssuer.mayGrant", "if !g.barrierApplied() || node.heartbeat.Goodbye", "if !PLANTED && !g.barrierApplied() || node.heartbeat.Goodbye"),
 				in("ack/leader.leaseIssuer.quorumTime", "g.barrierStart < 0", "!PLANTED && g.barrierStart < 0")),
 		},
 		{
 			name: "why 10: proposes before the barrier is applied", mix: aimed("hold 5, kill 5, elect 5"), caught: "G4",
-			edits: in("ack/leader.Leader.reconcile", "	if !l.barrierApplied {\n", "	if !PLANTED && !l.barrierApplied {\n"),
+			edits: in("ack/leader.Leader.maySubmit", "	if !l.leases.barrierApplied() {\n", "	if !PLANTED && !l.leases.barrierApplied() {\n"),
 		},
 		{
 			name: "leases: a node gets leases after its goodbye", mix: aimed("leave 4"), caught: "G5",
-			edits: in("ack/leader.Leader.mayGrantLease", "l.barrierApplied || node.heartbeat.Goodbye || node.heartbeat.Gateway {", "l.barrierApplied || !PLANTED && node.heartbeat.Goodbye || node.heartbeat.Gateway {"),
+			edits: in("ack/leader.leaseIssuer.mayGrant", "g.barrierApplied() || node.heartbeat.Goodbye || node.heartbeat.Gateway {", "g.barrierApplied() || !PLANTED && node.heartbeat.Goodbye || node.heartbeat.Gateway {"),
 		},
 		{
 			name: "leases: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
-			edits: in("ack/leader.Leader.mayGrantLease", "node.heartbeat.Goodbye || node.heartbeat.Gateway {", "node.heartbeat.Goodbye || !PLANTED && node.heartbeat.Gateway {"),
+			edits: in("ack/leader.leaseIssuer.mayGrant", "node.heartbeat.Goodbye || node.heartbeat.Gateway {", "node.heartbeat.Goodbye || !PLANTED && node.heartbeat.Gateway {"),
 		},
 		{
 			name: "G5: every acknowledgement is answered with OK", mix: aimed("hold 3, sick 3"), caught: "G5",
@@ -230,7 +230,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
-			edits: in("ack/leader.Leader.member", "lastGrantAt: l.electedAt,", "lastGrantAt: l.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack/leader.memberTracker.get", "lastGrantAt: t.electedAt,", "lastGrantAt: t.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
@@ -238,15 +238,15 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",
-			edits: in("ack/leader.Leader.Step", "		l.leases.barrierStart = m.Started\n", "		l.leases.barrierStart = m.Started\n		if PLANTED {\n			l.leases.barrierStart = now\n		}\n"),
+			edits: in("ack/leader.Leader.handle", "		l.leases.barrierStart = m.Started\n", "		l.leases.barrierStart = m.Started\n		if PLANTED {\n			l.leases.barrierStart = l.in.now\n		}\n"),
 		},
 		{
 			name: "the voters are those of the election", mix: growing(), caught: "G2",
-			edits: in("ack/leader.Leader.Step", "		l.leases.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.leases.voters == nil {\n			l.leases.voters = slices.Clone(m.Servers)\n		}\n"),
+			edits: in("ack/leader.Leader.handle", "		l.leases.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.leases.voters == nil {\n			l.leases.voters = slices.Clone(m.Servers)\n		}\n"),
 		},
 		{
 			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
-			edits: in("ack/leader.Leader.reconcile", "		if now-l.electedAt > max(l.maxTiming.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && now-l.electedAt > max(l.maxTiming.DeadAfter, minBarrierTime) {\n"),
+			edits: in("ack/leader.Leader.maySubmit", "		if l.in.now-l.in.electedAt > max(l.in.timing.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && l.in.now-l.in.electedAt > max(l.in.timing.DeadAfter, minBarrierTime) {\n"),
 		},
 		{
 			name: "why 17: a refused barrier is not repeated", mix: mixCalled("lone"), caught: "progress",
@@ -254,11 +254,11 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 17: a leader stops after a leadership transfer that failed", mix: mixCalled("lone"), caught: "progress",
-			edits: in("ack/leader.Leader.stepDown", "	l.pausedUntil = now + l.maxTiming.DeadAfter\n", "	l.pausedUntil = now + l.maxTiming.DeadAfter\n	if PLANTED {\n		l.pausedUntil = now + 1000*time.Hour\n	}\n"),
+			edits: in("ack/leader.Leader.stepDown", "	l.pausedUntil = l.in.now + l.in.timing.DeadAfter\n", "	l.pausedUntil = l.in.now + l.in.timing.DeadAfter\n	if PLANTED {\n		l.pausedUntil = l.in.now + 1000*time.Hour\n	}\n"),
 		},
 		{
 			name: "why 18: only members that have sent heartbeats are proposed", mix: mixCalled("quiet"), caught: "rule 4",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "		return now-l.electedAt < l.maxTiming.DeadAfter\n", "		return !PLANTED && now-l.electedAt < l.maxTiming.DeadAfter\n"),
+			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "		return in.isNewLeader()\n", "		return !PLANTED && in.isNewLeader()\n"),
 		},
 	}
 }
@@ -319,15 +319,15 @@ func mutantsOfRounds() []mutant {
 	return []mutant{
 		{
 			name: "why 11: silent owners are dropped without a wait", mix: silent, caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && node.isSilent(now, l.options.Pace):"),
+			edits: in("ack/leader.member.takeoverRule", "sinceGrant >= in.timing.DeadAfter:", "sinceGrant >= in.timing.DeadAfter || PLANTED && m.isSilent(in):"),
 		},
 		{
 			name: "why 11: a lease for the old epoch while a commit is in transit", mix: aimed("straggler 1").late(), caught: "G1|G4",
-			edits: in("ack/leader.Leader.mayGrantLease", "requiredAck := max(l.state.Committed().Epoch(), l.committingEpoch)", "requiredAck := max(l.state.Committed().Epoch(), l.committingEpoch*shardmap.Epoch(1-plantedAs(PLANTED)))"),
+			edits: in("ack/leader.hasRequiredAck", "requiredAck := max(in.state.Committed().Epoch(), submittedCommit)", "requiredAck := max(in.state.Committed().Epoch(), submittedCommit*shardmap.Epoch(1-plantedAs(PLANTED)))"),
 		},
 		{
 			name: "why 12: a map equal to the committed one ends the round without a proposal", mix: back, caught: "progress",
-			edits: in("ack/leader.Leader.reconcile", "	assigned, needed := l.neededMap(now)\n", "	assigned, needed := l.neededMap(now)\n	if PLANTED && assigned.stageMap != nil && l.ownRoundCommitted && assigned.stageMap.HasSameOwners(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("ack/leader.Leader.reconcile", "	assigned, needed := l.neededMap()\n", "	assigned, needed := l.neededMap()\n	if PLANTED && needed && l.ownRoundCommitted && assigned.stageMap.HasSameOwners(l.in.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
@@ -335,35 +335,35 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "why 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
-			edits: both(in("ack/leader.Leader.mayGrantLease", "ok && drop.InForce && node.heartbeat.Acked < drop.Epoch ||", "ok && !PLANTED && drop.InForce && node.heartbeat.Acked < drop.Epoch ||"),
-				in("ack/leader.Leader.mayGrantLease", "|| node.heartbeat.Acked < node.leaseDeniedUntil", "|| !PLANTED && node.heartbeat.Acked < node.leaseDeniedUntil")),
+			edits: both(in("ack/leader.hasRequiredAck", "	if drop.InForce && node", "	if !PLANTED && drop.InForce && node"),
+				in("ack/leader.hasRequiredAck", "	return node.heartbeat.Acked >= node.leaseDeniedUntil", "	return PLANTED || node.heartbeat.Acked >= node.leaseDeniedUntil")),
 		},
 		{
 			name: "why 14: a live node that does not acknowledge is eligible at once", mix: held, caught: "progress",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "case drop.InForce && drop.Cause.MissedRound():", "case !PLANTED && drop.InForce && drop.Cause.MissedRound():"),
+			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "case drop.InForce && drop.Cause.MissedRound():", "case !PLANTED && drop.InForce && drop.Cause.MissedRound():"),
 		},
 		{
 			name: "why 14: the leader waits for a leaving or unhealthy node that does not acknowledge", mix: held, caught: "progress",
-			edits: in("ack/leader.Leader.denyLateLeases", "			node.leaseDeniedUntil = last.Epoch()\n", "			node.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
+			edits: in("ack/leader.membership.denyLateLeases", "			node.leaseDeniedUntil = last.Epoch()\n", "			node.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "why 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
-			edits: both(in("ack/leader.member.isSilent", "	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeartbeatAt > maxEchoAge(pace)\n	}\n	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)"),
-				both(in("ack/leader.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
-					in("ack/leader.Leader.mayGrantLease", "	if node.echoedAnswerSentAt < 0 ||", "	if !PLANTED && node.echoedAnswerSentAt < 0 ||"))),
+			edits: both(in("ack/leader.member.isSilent", "	return in.now-m.lastProofAt() > maxEchoAge(in.pace)", "	if PLANTED && m.hasHeartbeat() {\n		return in.now-m.lastHeartbeatAt > maxEchoAge(in.pace)\n	}\n	return in.now-m.lastProofAt() > maxEchoAge(in.pace)"),
+				both(in("ack/leader.member.evaluateEcho", "	if !isFresh {\n", "	if !PLANTED && !isFresh {\n"),
+					in("ack/leader.leaseIssuer.mayGrant", "	if node.echoedAnswerSentAt < 0 ||", "	if !PLANTED && node.echoedAnswerSentAt < 0 ||"))),
 		},
 		{
 			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
-			edits: both(in("ack/leader.Leader.mayGrantLease", "now-node.echoedAnswerSentAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-node.echoedAnswerSentAt > l.maxTiming.DeadAfter/2"),
-				in("ack/leader.Leader.denyLateLeases", "!last.IsMember(member.ID) && !node.hasCompleteAck(last.Epoch())", "!PLANTED && !last.IsMember(member.ID) && !node.hasCompleteAck(last.Epoch())")),
+			edits: both(in("ack/leader.leaseIssuer.mayGrant", "in.now-node.echoedAnswerSentAt > in.timing.DeadAfter/2", "!PLANTED && in.now-node.echoedAnswerSentAt > in.timing.DeadAfter/2"),
+				in("ack/leader.membership.denyLateLeases", "!last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch())", "!PLANTED && !last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch())")),
 		},
 		{
 			name: "why 16: a node that never applies the commit stays", mix: held, caught: "progress",
-			edits: in("ack/leader.Leader.exclusionCause", "case node.behindSince >= 0 &&", "case !PLANTED && node.behindSince >= 0 &&"),
+			edits: in("ack/leader.membership.exclusionCause", "if node.behindSince >= 0 &&", "if !PLANTED && node.behindSince >= 0 &&"),
 		},
 		{
 			name: "rule 3: a node that has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", " && !node.isSilent(now, l.options.Pace) && node.hasAcked(l.state.Committed().Epoch())\n", " && !node.isSilent(now, l.options.Pace) && (PLANTED || node.hasAcked(l.state.Committed().Epoch()))\n"),
+			edits: in("ack/leader.member.mayJoin", " && m.hasAcked(in.state.Committed().Epoch())\n", " && (PLANTED || m.hasAcked(in.state.Committed().Epoch()))\n"),
 		},
 		{
 			name: "map change: a leader that gets no acknowledgements stays", mix: slow, caught: "map change",
@@ -371,40 +371,40 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "a leader waits forever for an entry that is not applied", mix: stuckLeader(), caught: "progress",
-			edits: in("ack/leader.Leader.reconcile", "		if now-l.submittedAt > l.options.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submittedAt > l.options.Pace.AckDeadline() {\n"),
+			edits: in("ack/leader.Leader.maySubmit", "		if l.in.now-l.pending.submittedAt > l.in.pace.AckDeadline() {\n", "		if !PLANTED && l.in.now-l.pending.submittedAt > l.in.pace.AckDeadline() {\n"),
 		},
 		{
 			name: "G4: the leader waits for a node that misses the deadline", mix: held, caught: "progress",
-			edits: in("ack/leader.Leader.exclusionCause", "case l.ownRoundOpen() && now-max(l.roundStartedAt", "case !PLANTED && l.ownRoundOpen() && now-max(l.roundStartedAt"),
+			edits: in("ack/leader.membership.missedAckDeadline", "	return in.ownRoundOpen() &&", "	return !PLANTED && in.ownRoundOpen() &&"),
 		},
 		{
 			name: "rule 5: a shard that could be taken earlier is taken later", mix: twoGone(), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.tryCommit", "		if rule == \"\"", "		if PLANTED {\n			if rule != \"\" {\n				l.member(member.ID).plantedFor = proposed.Epoch()\n			} else if l.member(member.ID).plantedFor == proposed.Epoch() {\n				rule = \"once\"\n			}\n		}\n		if rule == \"\""),
+			edits: both(in("ack/leader.Leader.takeovers", "		if rule == \"\"", "		if PLANTED {\n			if rule != \"\" {\n				l.members.get(owner.ID).plantedFor = proposed.Epoch()\n			} else if l.members.get(owner.ID).plantedFor == proposed.Epoch() {\n				rule = \"once\"\n			}\n		}\n		if rule == \"\""),
 				in("ack/leader.member", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
 		},
 		{
 			name: "rule 1, the predecessor: the timer of the old round continues", mix: slow, caught: "rule 1",
-			edits: in("ack/leader.Leader.stateApplied", "		l.roundStartedAt = now\n", "		if !PLANTED || l.roundStartedAt == 0 {\n			l.roundStartedAt = now\n		}\n"),
+			edits: in("ack/leader.membership.proposalApplied", "	r.roundStartedAt = in.now\n", "	if !PLANTED || r.roundStartedAt == 0 {\n		r.roundStartedAt = in.now\n	}\n"),
 		},
 		{
 			name: "rule 3, the predecessor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	case drop.InForce || !l.state.Proposed().IsMember(node.id):\n", "	case PLANTED && node.hasHeartbeat() && drop.InForce:\n		return true\n	case drop.InForce || !l.state.Proposed().IsMember(node.id):\n"),
+			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "	case drop.InForce || !in.isMember(node.id):\n", "	case PLANTED && node.hasHeartbeat() && drop.InForce:\n		return true\n	case drop.InForce || !in.isMember(node.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
-			edits: in("ack/leader.Leader.tryCommit", "		if !l.needsNoFurtherAck(l.member(member.ID), proposed) {\n", "		if !PLANTED && !l.needsNoFurtherAck(l.member(member.ID), proposed) {\n"),
+			edits: in("ack/leader.Leader.tryCommit", "		if !l.members.get(member.ID).needsNoFurtherAck(l.in) {\n", "		if !PLANTED && !l.members.get(member.ID).needsNoFurtherAck(l.in) {\n"),
 		},
 		{
 			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G1|G4",
-			edits: in("ack/leader.Leader.tryCommit", "		if rule == \"\" {\n", "		if rule == \"\" && !PLANTED {\n"),
+			edits: in("ack/leader.Leader.takeovers", "		if rule == \"\" {\n", "		if rule == \"\" && !PLANTED {\n"),
 		},
 		{
 			name: "rule 10: without a remaining member, shards have no owner", mix: aimed("leave 4, sick 4"), caught: "rule 10",
-			edits: in("ack/leader.Leader.assign", "	if len(members) > 0 {\n", "	if len(members) > 0 || PLANTED {\n"),
+			edits: in("ack/leader.assignment.update", "	if len(in.members) > 0 {\n", "	if len(in.members) > 0 || PLANTED {\n"),
 		},
 		{
 			name: "G4: the committed map is proposed again with its dead members", mix: aimed("leave 4, sick 4, kill 4"), caught: "G4",
-			edits: in("ack/leader.Leader.assign", "	final := last\n", "	final := last\n	if PLANTED {\n		final = base\n	}\n"),
+			edits: in("ack/leader.assignment.update", "	final := in.state.Proposed()\n", "	final := in.state.Proposed()\n	if PLANTED {\n		final = in.state.Committed()\n	}\n"),
 		},
 	}
 }
@@ -427,16 +427,16 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "rule 1: proposes while a commit is in transit", mix: mixCalled("slow").late(), caught: "progress|G9",
-			edits: in("ack/leader.Leader.reconcile", "	if l.entryInFlight {\n", "	if l.entryInFlight && !(PLANTED && l.committingEpoch != 0) {\n"),
+			edits: in("ack/leader.Leader.maySubmit", "	if l.pending.exists() {\n", "	if l.pending.exists() && !(PLANTED && l.pending.kind == commitEntry) {\n"),
 		},
 		{
 			name: "rule 4: the proposal of the previous leader remains open", mix: late, caught: "progress",
-			edits: in("ack/leader.Leader.neededMap", "case l.state.HasOpenProposal() && !l.ownRoundOpen():", "case !PLANTED && l.state.HasOpenProposal() && !l.ownRoundOpen():"),
+			edits: in("ack/leader.Leader.mustReplaceProposal", "	if !l.in.ownRoundOpen() {", "	if !PLANTED && !l.in.ownRoundOpen() {"),
 		},
 		{
 			name: "why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
 			edits: both(in("ack.State.applyProposal", "c.Base != s.committed.Epoch() ||", "!PLANTED && c.Base != s.committed.Epoch() ||"),
-				in("ack/leader.Leader.reconcile", "	if l.entryInFlight &&", "	if !(PLANTED && l.committingEpoch != 0) && l.entryInFlight &&")),
+				in("ack/leader.Leader.maySubmit", "	if l.pending.exists() &&", "	if !(PLANTED && l.pending.kind == commitEntry) && l.pending.exists() &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",

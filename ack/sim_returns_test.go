@@ -285,11 +285,11 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",
-			edits: in("ack/leader.Leader.assignPolicy", "	placement.Barred = l.state.BarredShards()\n", "	if !PLANTED {\n		placement.Barred = l.state.BarredShards()\n	}\n"),
+			edits: in("ack/leader.placementInputs.placement", "	placement.Barred = p.state.BarredShards()\n", "	if !PLANTED {\n		placement.Barred = p.state.BarredShards()\n	}\n"),
 		},
 		{
 			name: "returns: a node gets shards before the log has its report", mix: moves, caught: "returns",
-			edits: in("ack/leader.Leader.reconcile", "l.submitPolicyChange(now) || l.submitRestart(now) || l.submitAppReports(now) {", "l.submitPolicyChange(now) || l.submitRestart(now) || !PLANTED && l.submitAppReports(now) {"),
+			edits: in("ack/leader.Leader.reconcile", "l.submitPolicyChange() || l.submitRestart() || l.submitAppReports() {", "l.submitPolicyChange() || l.submitRestart() || !PLANTED && l.submitAppReports() {"),
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",

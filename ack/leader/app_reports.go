@@ -3,7 +3,6 @@ package leader
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"shardway/ack"
 	"shardway/shardmap"
@@ -12,30 +11,30 @@ import (
 // submitAppReports submits the reports in heartbeats that would change the state. It returns
 // true if there were any. Placement only uses the log, so the report of a node is in the log
 // before the node gets its first shard.
-func (l *Leader) submitAppReports(now time.Duration) bool {
-	var reports []ack.AppReport
-	for id, node := range l.members {
-		if !node.hasHeartbeat() || node.heartbeat.Gateway || node.isSilent(now, l.options.Pace) {
-			continue
-		}
-		if report := (ack.AppReport{Node: id, ReturnsNeedRestart: node.heartbeat.ReturnsNeedRestart, StartedAfter: node.heartbeat.AppStartedAfter}); l.state.NeedsAppReport(report) {
-			reports = append(reports, report)
-		}
-	}
+func (l *Leader) submitAppReports() bool {
+	reports := l.members.newAppReports(l.in)
 	if len(reports) == 0 {
 		return false
 	}
-	slices.SortFunc(reports, func(report, b ack.AppReport) int { return cmp.Compare(report.Node, b.Node) })
-	l.entryInFlight, l.configEntryInFlight, l.submittedAt = true, true, now
-	l.emit(Submit{Entry: ack.EncodeAppReports(l.state.FormatVersion(), ack.AppReportEntry{Term: l.options.Term, Reports: reports[:min(len(reports), ack.MaxChanges)]})})
+	entry := ack.AppReportEntry{Term: l.in.term, Reports: reports[:min(len(reports), ack.MaxChanges)]}
+	l.submitConfig(ack.EncodeAppReports(l.in.state.FormatVersion(), entry), 0)
 	return true
 }
 
-// appReportsApplied handles the application of a report entry.
-func (l *Leader) appReportsApplied(old *ack.State) {
-	if l.configEntryInFlight && l.state.DeparturesIndex() != old.DeparturesIndex() {
-		l.entryInFlight, l.configEntryInFlight = false, false
+// newAppReports returns the reports in heartbeats that the log does not contain, ordered by node.
+func (t *memberTracker) newAppReports(in inputs) []ack.AppReport {
+	var reports []ack.AppReport
+	for id, node := range t.byID {
+		if !node.sendsHeartbeats(in) || node.heartbeat.Gateway {
+			continue
+		}
+		report := ack.AppReport{Node: id, ReturnsNeedRestart: node.heartbeat.ReturnsNeedRestart, StartedAfter: node.heartbeat.AppStartedAfter}
+		if in.state.NeedsAppReport(report) {
+			reports = append(reports, report)
+		}
 	}
+	slices.SortFunc(reports, func(a, b ack.AppReport) int { return cmp.Compare(a.Node, b.Node) })
+	return reports
 }
 
 // HeldBack is a node that would get more shards if its app had restarted.
@@ -47,16 +46,17 @@ type HeldBack struct {
 
 // heldBackByReturns returns the nodes that would own more shards than want gives them if all
 // apps had restarted, ordered by id.
-func (l *Leader) heldBackByReturns(members []shardmap.Member, want *shardmap.Map) []HeldBack {
-	placement := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
-	if placement.Barred == nil || len(members) == 0 {
+func (p *placementInputs) heldBackByReturns(want *shardmap.Map) []HeldBack {
+	placement := p.placement()
+	if placement.Barred == nil || len(p.members) == 0 {
 		return nil
 	}
 	placement.Barred = nil
-	unbarred := shardmap.Assign(l.state.Committed(), members, placement)
+	unbarred := p.assign(placement)
 	var held []HeldBack
 	for _, member := range unbarred.Members() {
-		if more := unbarred.ShardCount(member.ID) - want.ShardCount(member.ID); more > 0 && l.state.ReturnsNeedRestart(member.ID) {
+		more := unbarred.ShardCount(member.ID) - want.ShardCount(member.ID)
+		if more > 0 && p.state.ReturnsNeedRestart(member.ID) {
 			held = append(held, HeldBack{Node: member.ID, Shards: more})
 		}
 	}

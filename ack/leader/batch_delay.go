@@ -20,25 +20,25 @@ const (
 // never waits.
 func (l *Leader) batchDelay(want *shardmap.Map) time.Duration {
 	switch {
-	case l.state.Proposed().Epoch() == 0:
-		if len(want.Members()) < l.expectedNodes() {
+	case l.in.state.Proposed().Epoch() == 0:
+		if len(want.Members()) < l.members.expectedOwners(l.options.BootstrapExpect) {
 			return maxBatchDelay
 		}
 		return 0
-	case !l.ownRoundCommitted && !l.state.HasOpenProposal():
+	case !l.ownRoundCommitted && !l.in.state.HasOpenProposal():
 		return 0
-	case l.onlyAddsNodes(want):
-		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)
+	case onlyAddsNodes(l.in, want):
+		return min(l.in.timing.DeadAfter/batchFraction, maxBatchDelay)
 	}
 	return minBatchDelay
 }
 
-// expectedNodes returns the expected number of members of the first map: the nodes that form
+// expectedOwners returns the expected number of members of the first map: the nodes that form
 // the cluster, without gateways and leaving nodes.
-func (l *Leader) expectedNodes() int {
-	count := l.options.BootstrapExpect
-	for _, node := range l.members {
-		if node.heartbeat.Gateway || node.heartbeat.Leaving || node.heartbeat.Goodbye {
+func (t *memberTracker) expectedOwners(bootstrapExpect int) int {
+	count := bootstrapExpect
+	for _, node := range t.byID {
+		if node.heartbeat.Gateway || node.isStopping() {
 			count--
 		}
 	}
@@ -48,27 +48,17 @@ func (l *Leader) expectedNodes() int {
 // onlyAddsNodes reports whether want has all members of the last proposal, and further ones
 // that own nothing yet. A node that returns while the committed map still contains it is no
 // addition: its shards are held until then.
-func (l *Leader) onlyAddsNodes(want *shardmap.Map) bool {
-	last, base := l.state.Proposed(), l.state.Committed()
+func onlyAddsNodes(in inputs, want *shardmap.Map) bool {
+	last, committed := in.state.Proposed(), in.state.Committed()
 	kept := 0
 	for _, member := range want.Members() {
-		old, ok := findMember(last, member.ID)
+		old, isOld := findMember(last, member.ID)
 		switch {
-		case ok && old.Weight == member.Weight:
+		case isOld && old.Weight == member.Weight:
 			kept++
-		case ok || base.IsMember(member.ID):
+		case isOld || committed.IsMember(member.ID):
 			return false
 		}
 	}
 	return kept == len(last.Members()) && len(want.Members()) > kept
-}
-
-// findMember returns the member with the given id.
-func findMember(from *shardmap.Map, id shardmap.NodeID) (shardmap.Member, bool) {
-	for _, member := range from.Members() {
-		if member.ID == id {
-			return member, true
-		}
-	}
-	return shardmap.Member{}, false
 }

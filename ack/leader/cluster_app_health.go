@@ -7,114 +7,106 @@ import "time"
 // and no shard should move between them during that time.
 const panicRecovery = 5 * time.Second
 
-// clusterAppHealth is the combined health of all apps.
+// clusterAppHealth is the combined health of all apps. It decides which unhealthy apps lose their
+// shards.
 type clusterAppHealth struct {
-	// panicMode means that most apps are unhealthy, or were within panicRecovery, so health
-	// moves no shards. mostUnhealthy means that most apps are unhealthy now.
-	panicMode, mostUnhealthy bool
-	// lastMostUnhealthy is when most apps were last unhealthy.
-	lastMostUnhealthy time.Duration
-	// mostMayFail and mostRefuseConns: most apps are unhealthy or may be soon, because their last
-	// checks failed, or were refused. A new leader includes apps of nodes that have not sent a
-	// heartbeat yet.
+	// mostUnhealthy means that more than half of the apps are unhealthy now.
+	mostUnhealthy bool
+	// panicMode means that mostUnhealthy is true, or was within panicRecovery. Health then moves no
+	// shards.
+	panicMode         bool
+	lastMostUnhealthy time.Duration // when mostUnhealthy was last true
+	// mostMayFail means that more than half of the apps are unhealthy, or may be soon because their
+	// last checks failed. mostRefuseConns means that these checks were refused connections. A new
+	// leader includes apps of nodes that have not sent a heartbeat yet.
 	mostMayFail, mostRefuseConns bool
-	// allOwnersHeldBack means that the only nodes that may own shards are held back.
-	allOwnersHeldBack bool
 }
 
-// updateAppsHealth updates clusterAppHealth once in each step.
-func (l *Leader) updateAppsHealth(now time.Duration) {
-	var apps, unhealthy, failing, refused int
-	for _, member := range l.state.Proposed().Members() {
-		l.member(member.ID)
-	}
-	health := &l.appsHealth
-	anyHeldBack := false
-	for _, node := range l.members {
-		anyHeldBack = anyHeldBack || l.isHeldBack(now, node)
-		if !l.countsForHealth(now, node) {
+// update computes the combined health once in each step.
+func (h *clusterAppHealth) update(in inputs, nodes *memberTracker) {
+	var apps, unhealthy, failing, refusing int
+	for _, node := range nodes.byID {
+		if !node.countsForAppHealth(in) {
 			continue
 		}
 		apps++
-		switch {
-		case !node.hasHeartbeat():
+		unknown, app := !node.hasHeartbeat(), node.heartbeat.App
+		mayFail := unknown || node.heartbeat.Unhealthy || app.Failing
+		if node.heartbeat.Unhealthy {
+			unhealthy++
+		}
+		if mayFail {
 			failing++
-			refused++
-		case node.heartbeat.Unhealthy || node.heartbeat.App.Failing:
-			failing++
-			if node.heartbeat.Unhealthy {
-				unhealthy++
-			}
-			if node.heartbeat.App.Refused {
-				refused++
-			}
+		}
+		if unknown || mayFail && app.Refused {
+			refusing++
 		}
 	}
-	health.mostMayFail, health.mostRefuseConns = 2*failing > apps, 2*refused > apps
-	if health.mostUnhealthy = 2*unhealthy > apps; health.mostUnhealthy {
-		health.panicMode, health.lastMostUnhealthy = true, now
-	} else if now-health.lastMostUnhealthy > panicRecovery {
-		health.panicMode = false
-	}
-	if health.allOwnersHeldBack = false; anyHeldBack {
-		health.allOwnersHeldBack = true
-		for id, node := range l.members {
-			if l.eligibleIgnoringFlaps(now, node) && !l.isHeldBack(now, node) && !l.isRestarting(node) && !l.state.Policy().DrainsGradually(id) {
-				health.allOwnersHeldBack = false
-			}
-		}
+	h.mostMayFail, h.mostRefuseConns = 2*failing > apps, 2*refusing > apps
+	if h.mostUnhealthy = 2*unhealthy > apps; h.mostUnhealthy {
+		h.panicMode, h.lastMostUnhealthy = true, in.now
+	} else if in.now-h.lastMostUnhealthy > panicRecovery {
+		h.panicMode = false
 	}
 }
 
-// countsForHealth reports whether an app counts in clusterAppHealth: its node could own shards if
-// the app is healthy. An app that has not started yet has never owned any.
-func (l *Leader) countsForHealth(now time.Duration, node *member) bool {
-	member := l.state.Proposed().IsMember(node.id)
+// excludes reports whether a node may not be in the next map because its app is unhealthy. If most
+// apps are unhealthy, a member stays, because its shards would move from one unhealthy app to the
+// next. If most apps may become unhealthy, the leader waits. An app that refuses connections is
+// excluded immediately, unless most apps do.
+func (h *clusterAppHealth) excludes(in inputs, node *member) bool {
 	switch {
-	case node.removed, node.hasCrashed(), node.heartbeat.Gateway, node.heartbeat.Leaving, node.heartbeat.Goodbye, l.state.Policy().Drained[node.id], l.isRestarting(node):
+	case !node.heartbeat.Unhealthy:
 		return false
-	case !node.hasHeartbeat():
-		return member && now-l.electedAt < l.maxTiming.DeadAfter
-	}
-	return !node.isSilent(now, l.options.Pace) && (member || !node.heartbeat.App.Starting)
-}
-
-// excludedForHealth reports whether a node may not be in the next map because its app is
-// unhealthy. If most apps are unhealthy, a member stays, because its shards would move from
-// one unhealthy app to the next. If most apps may become unhealthy, the leader waits. An app
-// that refuses connections is excluded immediately, unless most apps do.
-func (l *Leader) excludedForHealth(node *member) bool {
-	if !node.heartbeat.Unhealthy {
-		return false
-	}
-	switch health := l.appsHealth; {
-	case !l.state.Proposed().IsMember(node.id):
+	case !in.isMember(node.id):
 		return true
 	case node.heartbeat.App.Refused:
-		return !health.mostUnhealthy && !health.mostRefuseConns
-	default:
-		return !health.panicMode && !health.mostMayFail
+		return !h.mostUnhealthy && !h.mostRefuseConns
 	}
+	return !h.panicMode && !h.mostMayFail
+}
+
+// countsForAppHealth reports whether an app counts in clusterAppHealth: its node could own shards
+// if the app is healthy. An app that has not started yet has never owned any.
+func (m *member) countsForAppHealth(in inputs) bool {
+	if m.removed || m.hasCrashed() || m.isStopping() || m.heartbeat.Gateway || in.isRestarting(m) {
+		return false
+	}
+	if in.state.Policy().Drained[m.id] {
+		return false
+	}
+	if !m.hasHeartbeat() {
+		return in.isMember(m.id) && in.isNewLeader()
+	}
+	return !m.isSilent(in) && (in.isMember(m.id) || !m.heartbeat.App.Starting)
 }
 
 // isHeldBack reports whether a node outside the map must wait, because its app became
 // unhealthy repeatedly and recovered only recently.
-func (l *Leader) isHeldBack(now time.Duration, node *member) bool {
-	return l.holdRemaining(now, node) > 0
+func (m *member) isHeldBack(in inputs) bool { return m.holdRemaining(in) > 0 }
+
+// anyHeldBack reports whether any node is held back.
+func (t *memberTracker) anyHeldBack(in inputs) bool {
+	for _, node := range t.byID {
+		if node.isHeldBack(in) {
+			return true
+		}
+	}
+	return false
 }
 
 // holdTime returns how long the app must be healthy before the node gets shards again.
-func (l *Leader) holdTime(now time.Duration, node *member) time.Duration {
-	if node.heartbeat.Unhealthy && !node.heartbeat.Gateway && !l.state.Proposed().IsMember(node.id) {
-		return flapPause(node.heartbeat.App.FlapCount)
+func (m *member) holdTime(in inputs) time.Duration {
+	if m.heartbeat.Unhealthy && !m.heartbeat.Gateway && !in.isMember(m.id) {
+		return flapPause(m.heartbeat.App.FlapCount)
 	}
-	return l.holdRemaining(now, node)
+	return m.holdRemaining(in)
 }
 
 // holdRemaining returns how long the node is still held back if its app remains healthy.
-func (l *Leader) holdRemaining(now time.Duration, node *member) time.Duration {
-	if !node.hasHeartbeat() || node.heartbeat.Unhealthy || node.heartbeat.Gateway || l.state.Proposed().IsMember(node.id) {
+func (m *member) holdRemaining(in inputs) time.Duration {
+	if !m.hasHeartbeat() || m.heartbeat.Unhealthy || m.heartbeat.Gateway || in.isMember(m.id) {
 		return 0
 	}
-	return max(node.healthySince+flapPause(node.heartbeat.App.FlapCount)-now, 0)
+	return max(m.healthySince+flapPause(m.heartbeat.App.FlapCount)-in.now, 0)
 }

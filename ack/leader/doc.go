@@ -16,6 +16,22 @@
 //     next map.
 //   - FormatUpgrade decides when to raise the format version of the cluster.
 //
+// The Leader consists of parts. Each part owns its state, and decides from the inputs of a step:
+// time, state of the log, and timings. No part calls the Leader, which submits the entries that
+// result from the decisions.
+//
+//	memberTracker, member   what the leader knows about a node, and when its shards may be taken
+//	leaseIssuer             which node gets a lease, and for how long
+//	timingTracker           the timings by which the leader grants leases and waits for their end
+//	membership              which nodes may be in the next map, and why a node may not
+//	clusterAppHealth        whether unhealthy apps lose their shards
+//	assignment              the next map, and the part of it that may be proposed now
+//	stagedMoves, idleShards planned moves: idle shards first, busy ones later
+//	gradualDrains           the ends of gradual drains
+//	policyQueue             policy changes that are not in the log yet
+//	keyConfigChange         when the key configuration changes
+//	pendingEntry            the entry on its way into the log
+//
 // A round is the change from one committed map to the next:
 //
 //	          reason for a map        every member acknowledged, no excluded owner may serve

@@ -144,16 +144,16 @@ func (d *Driver) View() []MemberView { return d.leader.View(d.options.Clock()) }
 
 // KeptShards returns the shards that stay with their owners because of safe drains, as of the last
 // step.
-func (d *Driver) KeptShards() map[shardmap.Shard]bool { return d.leader.keptShards }
+func (d *Driver) KeptShards() map[shardmap.Shard]bool { return d.leader.assigned.inputs.keptShards }
 
 // DefersMoves reports whether busy shards of the node remain there for now, as of the last step.
 func (d *Driver) DefersMoves(node shardmap.NodeID) bool {
-	return d.leader.lastAssignment.deferringOwners[node]
+	return d.leader.assigned.deferringOwners[node]
 }
 
 // AwaitsIdleShards reports whether the node has not yet answered the pending AskIdle, which asks
 // for its idle shards. first is true if this change has not yet moved any shard of the node.
 func (d *Driver) AwaitsIdleShards(node shardmap.NodeID) (awaits, first bool) {
-	progress := d.leader.stagedMoves.progress[node]
-	return d.leader.stagedMoves.awaitingAnswer[node], progress != nil && progress.proposals == 0
+	progress := d.leader.staged.progress[node]
+	return d.leader.staged.awaitingAnswer[node], progress != nil && progress.proposals == 0
 }

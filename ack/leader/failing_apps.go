@@ -11,68 +11,105 @@ import (
 // moves to the member with the fewest shards whose app has not failed to acquire it, and stays
 // there. Without such a member it stays where it is. A member whose app cannot acquire any shard
 // gets no further shards, as if it were cordoned.
-func (l *Leader) avoidFailingApps(placement *shardmap.Policy, members []shardmap.Member) {
-	base, avoid := l.state.Committed(), map[shardmap.Shard]map[shardmap.NodeID]bool{}
-	cordoned := false
-	for _, member := range members {
-		node := l.member(member.ID)
-		for _, shard := range node.heartbeat.UnacquiredShards {
-			if int(shard) < base.Len() {
-				if avoid[shard] == nil {
-					avoid[shard] = map[shardmap.NodeID]bool{}
-				}
-				avoid[shard][member.ID] = true
-			}
-		}
-		if node.heartbeat.AcquiresNone && !placement.Cordoned[member.ID] {
-			if !cordoned {
-				placement.Cordoned, cordoned = maps.Clone(placement.Cordoned), true
-			}
-			setKey(&placement.Cordoned, member.ID, true)
-		}
-	}
-	if len(avoid) == 0 {
+func (p *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
+	p.cordonFailingApps(placement)
+	failing := p.failingShards()
+	if len(failing) == 0 {
 		return
 	}
-	counts := map[shardmap.NodeID]int{}
-	for _, member := range members {
-		if !placement.Restarting[member.ID] && !placement.Cordoned[member.ID] && !placement.GraduallyDrained[member.ID] && !placement.Drained[member.ID] {
-			counts[member.ID] = base.ShardCount(member.ID)
-		}
-	}
+	relocation := newRelocation(placement, p.state.Committed(), p.members)
 	placement.Pins = maps.Clone(placement.Pins)
-	for _, shard := range slices.Sorted(maps.Keys(avoid)) {
-		if to := l.relocationTarget(placement, members, base.Owner(shard), shard, avoid[shard], counts); to != "" {
+	for _, shard := range slices.Sorted(maps.Keys(failing)) {
+		owner := p.state.Committed().Owner(shard)
+		if to := relocation.target(shard, owner, failing[shard]); to != "" {
 			setKey(&placement.Pins, shard, shardmap.Pin{Node: to})
-			counts[to]++
+			relocation.shardCounts[to]++
 		}
 	}
 }
 
-// relocationTarget returns the member that should own a shard which the apps of avoid fail to
-// acquire. Empty means that the shard is placed like any other.
-func (l *Leader) relocationTarget(placement *shardmap.Policy, members []shardmap.Member, owner shardmap.NodeID, shard shardmap.Shard, avoid map[shardmap.NodeID]bool, counts map[shardmap.NodeID]int) (to shardmap.NodeID) {
-	pin, pinned := placement.Pins[shard]
-	_, pinUsable := counts[pin.Node]
-	if pinned && pinUsable && !avoid[pin.Node] {
+// cordonFailingApps cordons the members whose apps cannot acquire any shard.
+func (p *placementInputs) cordonFailingApps(placement *shardmap.Policy) {
+	isCloned := false
+	for _, member := range p.members {
+		node := p.nodes.get(member.ID)
+		if node.heartbeat.AcquiresNone && !placement.Cordoned[member.ID] {
+			if !isCloned {
+				placement.Cordoned, isCloned = maps.Clone(placement.Cordoned), true
+			}
+			setKey(&placement.Cordoned, member.ID, true)
+		}
+	}
+}
+
+// failingShards returns the shards that apps have failed to acquire, with the nodes of these apps.
+func (p *placementInputs) failingShards() map[shardmap.Shard]map[shardmap.NodeID]bool {
+	var failing map[shardmap.Shard]map[shardmap.NodeID]bool
+	for _, member := range p.members {
+		for _, shard := range p.nodes.get(member.ID).heartbeat.UnacquiredShards {
+			if int(shard) >= p.state.Committed().Len() {
+				continue
+			}
+			nodes := failing[shard]
+			setKey(&nodes, member.ID, true)
+			setKey(&failing, shard, nodes)
+		}
+	}
+	return failing
+}
+
+// relocation finds new owners for shards that apps have failed to acquire.
+type relocation struct {
+	placement *shardmap.Policy
+	members   []shardmap.Member
+	// shardCounts are the members that may get further shards, with their numbers of shards.
+	shardCounts map[shardmap.NodeID]int
+}
+
+func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members []shardmap.Member) *relocation {
+	r := &relocation{placement: placement, members: members, shardCounts: map[shardmap.NodeID]int{}}
+	for _, member := range members {
+		isDraining := placement.GraduallyDrained[member.ID] || placement.Drained[member.ID]
+		if !isDraining && !placement.Restarting[member.ID] && !placement.Cordoned[member.ID] {
+			r.shardCounts[member.ID] = committed.ShardCount(member.ID)
+		}
+	}
+	return r
+}
+
+// target returns the member that should own a shard which the apps of the nodes in failing have
+// failed to acquire. Empty means that the shard is placed like any other.
+func (r *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing map[shardmap.NodeID]bool) shardmap.NodeID {
+	pin, pinned := r.placement.Pins[shard]
+	_, pinUsable := r.shardCounts[pin.Node]
+	if pinned && pinUsable && !failing[pin.Node] {
 		return ""
 	}
-	isOwner := func(member shardmap.Member) bool { return member.ID == owner }
-	ownerCanKeep := slices.ContainsFunc(members, isOwner) && !placement.GraduallyDrained[owner] && !placement.Drained[owner]
-	if ownerCanKeep && !avoid[owner] {
+	ownerCanKeep := r.canKeep(owner)
+	if ownerCanKeep && !failing[owner] {
 		return owner
 	}
-	for _, member := range members {
-		count, allowed := counts[member.ID]
-		if !allowed || avoid[member.ID] || pinned && pin.Zone != "" && placement.Zones[member.ID] != pin.Zone {
+	var target shardmap.NodeID
+	for _, member := range r.members {
+		count, allowed := r.shardCounts[member.ID]
+		if !allowed || failing[member.ID] {
 			continue
 		}
-		if to == "" || count < counts[to] {
-			to = member.ID
+		if isOutsideZone := pinned && pin.Zone != "" && r.placement.Zones[member.ID] != pin.Zone; isOutsideZone {
+			continue
+		}
+		if target == "" || count < r.shardCounts[target] {
+			target = member.ID
 		}
 	}
-	if to == "" && ownerCanKeep {
+	if target == "" && ownerCanKeep {
 		return owner
 	}
-	return to
+	return target
+}
+
+// canKeep reports whether the owner is a member that is not drained.
+func (r *relocation) canKeep(owner shardmap.NodeID) bool {
+	isMember := slices.ContainsFunc(r.members, func(member shardmap.Member) bool { return member.ID == owner })
+	return isMember && !r.placement.GraduallyDrained[owner] && !r.placement.Drained[owner]
 }

@@ -11,11 +11,11 @@ func TestShardThatNoAppAcquiresStays(t *testing.T) {
 	a, b := shardmap.Member{ID: "a", Weight: 1}, shardmap.Member{ID: "b", Weight: 1}
 	base := shardmap.Assign(shardmap.New(4), []shardmap.Member{a}, shardmap.Policy{})
 	members := []shardmap.Member{a, b}
-	var l Leader
 	p := shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{}}
 	for s := range shardmap.Shard(base.Len()) {
 		avoid := map[shardmap.NodeID]bool{"a": true, "b": true}
-		to := l.relocationTarget(&p, members, "a", s, avoid, map[shardmap.NodeID]int{"a": 4, "b": 0})
+		r := relocation{placement: &p, members: members, shardCounts: map[shardmap.NodeID]int{"a": 4, "b": 0}}
+		to := r.target(s, "a", avoid)
 		if to != "a" {
 			t.Errorf("shard %d goes to %q, want it to stay on a", s, to)
 		}

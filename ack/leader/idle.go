@@ -19,10 +19,10 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 	if !l.isIdle(now) {
 		return now
 	}
-	due := now + l.options.Pace.Heartbeat
-	for _, member := range l.state.Proposed().Members() {
-		node := l.member(member.ID)
-		due = min(due, max(node.lastFreshEchoAt, node.firstHeartbeatAt)+maxEchoAge(l.options.Pace)+1)
+	due := now + l.in.pace.Heartbeat
+	for _, member := range l.in.state.Proposed().Members() {
+		silentAt := l.members.get(member.ID).lastProofAt() + maxEchoAge(l.in.pace) + 1
+		due = min(due, silentAt)
 	}
 	return due
 }
@@ -30,12 +30,18 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 // isIdle reports whether the last map is committed, no other is needed, and every member sends
 // heartbeats.
 func (l *Leader) isIdle(now time.Duration) bool {
-	if !l.barrierApplied || l.entryInFlight || !l.ownRoundCommitted || l.state.HasOpenProposal() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.pausedUntil {
+	if !l.leases.barrierApplied() || l.leases.revoked || now < l.pausedUntil {
 		return false
 	}
-	for _, member := range l.state.Proposed().Members() {
-		node := l.member(member.ID)
-		if !node.hasHeartbeat() || node.hasCrashed() || node.removed || node.behindSince >= 0 || l.isRestarting(node) {
+	if !l.ownRoundCommitted || l.in.state.HasOpenProposal() || l.changeWantedSince >= 0 {
+		return false
+	}
+	if l.pending.exists() || len(l.policyQueue.requests) > 0 {
+		return false
+	}
+	for _, member := range l.in.state.Proposed().Members() {
+		node := l.members.get(member.ID)
+		if !node.hasHeartbeat() || node.hasCrashed() || node.removed || node.behindSince >= 0 || l.in.isRestarting(node) {
 			return false
 		}
 	}

@@ -91,11 +91,11 @@ func TestBusyLeaderIsDueAtOnce(t *testing.T) {
 		t.Fatalf("an idle leader is due in %v, want 50 to 100 ms", due)
 	}
 	for name, change := range map[string]func(l *Leader, b *member){
-		"barrier not applied":     func(l *Leader, _ *member) { l.barrierApplied = false },
-		"entry submitted":         func(l *Leader, _ *member) { l.entryInFlight = true },
+		"barrier not applied":     func(l *Leader, _ *member) { l.leases.barrierStart = -1 },
+		"entry submitted":         func(l *Leader, _ *member) { l.pending.kind = proposalEntry },
 		"no round of this term":   func(l *Leader, _ *member) { l.ownRoundCommitted = false },
 		"map change batched":      func(l *Leader, _ *member) { l.changeWantedSince = 0 },
-		"policy change queued":    func(l *Leader, _ *member) { l.policyQueue = make([]policyRequest, 1) },
+		"policy change queued":    func(l *Leader, _ *member) { l.policyQueue.requests = make([]policyRequest, 1) },
 		"later term":              func(l *Leader, _ *member) { l.leases.revoked = true },
 		"pause after a failure":   func(l *Leader, _ *member) { l.pausedUntil = s.now + time.Millisecond },
 		"no heartbeat of a node":  func(_ *Leader, b *member) { b.firstHeartbeatAt, b.heartbeat = 0, ack.Heartbeat{} },
@@ -105,10 +105,10 @@ func TestBusyLeaderIsDueAtOnce(t *testing.T) {
 		"last fresh echo too old": func(_ *Leader, b *member) { b.lastFreshEchoAt = 0 },
 	} {
 		l := s.driver.leader
-		leader, b := *l, *l.member("b")
-		change(l, l.member("b"))
+		leader, b := *l, *l.members.get("b")
+		change(l, l.members.get("b"))
 		due := s.driver.Due()
-		*l.member("b") = b
+		*l.members.get("b") = b
 		*l = leader
 		if due > 0 {
 			t.Errorf("%s: due in %v, want at once", name, due)

@@ -1,8 +1,7 @@
 package leader
 
 import (
-	"time"
-
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -12,68 +11,84 @@ type KeyConfigLoaded struct{ Text string }
 
 func (KeyConfigLoaded) message() {}
 
-// keyConfig is a key configuration with its digest.
-type keyConfig struct {
-	text   string
-	digest uint64
+// keyConfigChange decides when the key configuration of the cluster changes. A change holds every
+// shard until all members have acknowledged it.
+type keyConfigChange struct {
+	// loaded is the key configuration that the own node has loaded; empty means none.
+	loaded       string
+	loadedDigest uint64
 }
 
-// changesKeyConfigNow reports whether the open round of this leader changes the key configuration,
-// or the next one will. Such a round drains all shards, so busy shards can move with it at no
-// extra cost.
-func (l *Leader) changesKeyConfigNow(now time.Duration) bool {
-	if l.state.HasOpenProposal() {
-		return l.ownRoundOpen() && l.state.ChangesKeyConfig() && !l.keyConfigChangeBlocked()
+// configLoaded records the key configuration that the own node has loaded.
+func (c *keyConfigChange) configLoaded(text string) {
+	c.loaded, c.loadedDigest = text, ack.KeyConfigDigest(text)
+}
+
+// isDueNow reports whether the open round of this leader changes the key configuration, or the next
+// one will. Such a round drains all shards, so busy shards can move with it at no extra cost.
+func (c *keyConfigChange) isDueNow(in inputs, nodes *memberTracker, rules *membership) bool {
+	if in.state.HasOpenProposal() {
+		return in.ownRoundOpen() && in.state.ChangesKeyConfig() && !c.isBlocked(in, nodes)
 	}
-	return l.keyConfigToActivate(now) != ""
+	return c.toActivate(in, nodes, rules) != ""
 }
 
-// keyConfigChangeBlocked reports whether the open proposal changes the key configuration while a
-// member restarts in place. The commit would require the acknowledgement of that member, and every
-// shard would be held until it is back.
-func (l *Leader) keyConfigChangeBlocked() bool {
-	if !l.ownRoundOpen() || !l.state.ChangesKeyConfig() || l.state.KeyConfig() == "" {
+// isBlocked reports whether the open proposal changes the key configuration while a member restarts
+// in place. The commit would require the acknowledgement of that member, and every shard would be
+// held until it is back.
+func (c *keyConfigChange) isBlocked(in inputs, nodes *memberTracker) bool {
+	if !in.ownRoundOpen() || !in.state.ChangesKeyConfig() || in.state.KeyConfig() == "" {
 		return false
 	}
-	for _, member := range l.state.Proposed().Members() {
-		if l.isRestarting(l.member(member.ID)) {
+	for _, member := range in.state.Proposed().Members() {
+		if in.isRestarting(nodes.get(member.ID)) {
 			return true
 		}
 	}
 	return false
 }
 
-// isResponsive reports whether a member is expected to acknowledge a proposal soon. A change of
-// the key configuration holds every shard until all members have acknowledged.
-func (l *Leader) isResponsive(now time.Duration, node *member) bool {
-	return node.hasHeartbeat() && !node.heartbeat.Goodbye && !node.removed && !node.isSilent(now, l.options.Pace) && !l.isRestarting(node) && !node.hasCrashed() && l.exclusionCause(now, node) == 0
-}
-
-// keyConfigToActivate returns the key configuration that must become active now; empty means none.
+// toActivate returns the key configuration that must become active now; empty means none.
 // It is the one that the node of the leader has loaded, once every member and every other node
 // with heartbeats, gateways included, has loaded it. The first key configuration needs no
 // consent, because no request is routed before it.
-func (l *Leader) keyConfigToActivate(now time.Duration) string {
-	active := l.state.KeyConfig()
+func (c *keyConfigChange) toActivate(in inputs, nodes *memberTracker, rules *membership) string {
+	active := in.state.KeyConfig()
 	switch {
-	case l.loadedKeyConfig.text == "" || l.loadedKeyConfig.text == active:
+	case c.loaded == "" || c.loaded == active:
 		return ""
 	case active == "":
-		return l.loadedKeyConfig.text
-	case now-l.electedAt < l.maxTiming.DeadAfter:
-		return "" // a live node may not have sent its first heartbeat yet
+		return c.loaded
+	case in.isNewLeader():
+		return ""
 	}
-	for _, m := range [2]*shardmap.Map{l.state.Committed(), l.state.Proposed()} {
-		for _, member := range m.Members() {
-			if node := l.member(member.ID); !l.isResponsive(now, node) || node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {
-				return ""
+	if !c.membersAgree(in, nodes, rules) || !c.sendersAgree(in, nodes) {
+		return ""
+	}
+	return c.loaded
+}
+
+// membersAgree reports whether every member of the committed and of the last map is responsive and
+// has loaded the key configuration.
+func (c *keyConfigChange) membersAgree(in inputs, nodes *memberTracker, rules *membership) bool {
+	for _, shards := range [...]*shardmap.Map{in.state.Committed(), in.state.Proposed()} {
+		for _, member := range shards.Members() {
+			node := nodes.get(member.ID)
+			if !rules.isResponsive(in, node) || node.heartbeat.KeyConfigDigest != c.loadedDigest {
+				return false
 			}
 		}
 	}
-	for _, node := range l.members { // gateways among them
-		if node.hasHeartbeat() && !node.heartbeat.Goodbye && !node.isSilent(now, l.options.Pace) && node.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {
-			return ""
+	return true
+}
+
+// sendersAgree reports whether every node that sends heartbeats has loaded the key configuration.
+func (c *keyConfigChange) sendersAgree(in inputs, nodes *memberTracker) bool {
+	for _, node := range nodes.byID {
+		isLive := node.sendsHeartbeats(in) && !node.heartbeat.Goodbye
+		if isLive && node.heartbeat.KeyConfigDigest != c.loadedDigest {
+			return false
 		}
 	}
-	return l.loadedKeyConfig.text
+	return true
 }

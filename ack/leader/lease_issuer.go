@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/shardmap"
 )
 
-// leaseIssuer calculates how long the leases of a leader may last. It is a part of Leader.
+// leaseIssuer decides which nodes get a lease, and for how long.
 //
 // A heartbeat of a voter contains its Raft term, and echoes a response k of the leader. If the term
 // is that of the leader, the voter had not voted in a newer term when k was sent. The quorum time
@@ -15,16 +16,34 @@ import (
 // quorum time + lease. So every lease of an old leader has expired one lease after the next
 // election.
 type leaseIssuer struct {
-	self         string
-	voters       []string
-	confirmedAt  map[string]time.Duration
-	barrierStart time.Duration // start of the barrier of this leader; negative before it is applied
-	revoked      bool          // the Raft term of the own node has changed
-	sortBuf      []time.Duration
+	self        string // the own Raft server id
+	voters      []string
+	confirmedAt map[string]time.Duration // by server; see confirm
+	// barrierStart is when the barrier of this leader started; negative before it is applied.
+	barrierStart time.Duration
+	// inheritedMap is the committed map at the time of the barrier. Its owners may have leases of
+	// the previous leader.
+	inheritedMap *shardmap.Map
+	// revoked means that the Raft term of the own node has changed. It never becomes false again.
+	revoked bool
+	sortBuf []time.Duration // reused by quorumTime
 }
 
-func newLeaseIssuer(self string) leaseIssuer {
-	return leaseIssuer{self: self, confirmedAt: map[string]time.Duration{}, barrierStart: -1}
+func newLeaseIssuer(self string, inheritedMap *shardmap.Map) leaseIssuer {
+	return leaseIssuer{self: self, confirmedAt: map[string]time.Duration{}, barrierStart: -1, inheritedMap: inheritedMap}
+}
+
+// barrierApplied reports whether all entries of earlier leaders are applied.
+func (g *leaseIssuer) barrierApplied() bool { return g.barrierStart >= 0 }
+
+// termRead confirms the leader itself as of the moment before it read its Raft term. A changed term
+// ends all granting permanently.
+func (g *leaseIssuer) termRead(ownTerm uint64, read TermRead) {
+	if read.Term != ownTerm {
+		g.revoked = true
+		return
+	}
+	g.confirm(g.self, read.Before)
 }
 
 // confirm records that server had not voted in a newer term at the time at.
@@ -35,7 +54,7 @@ func (g *leaseIssuer) confirm(server string, at time.Duration) {
 }
 
 // quorumTime returns the quorum time. ok is false if no lease may be granted.
-func (g *leaseIssuer) quorumTime() (time.Duration, bool) {
+func (g *leaseIssuer) quorumTime() (at time.Duration, ok bool) {
 	if g.revoked || g.barrierStart < 0 || len(g.voters) == 0 {
 		return 0, false
 	}
@@ -60,4 +79,47 @@ func (g *leaseIssuer) grant(now time.Duration, timing ack.Timing) time.Duration 
 		return 0
 	}
 	return min(max(quorumTime+timing.Lease-now, 0), timing.Lease)
+}
+
+// mayGrant reports whether the node may have a lease, under the conditions of
+// docs/internals/protocol-leases.md, "When a lease is granted". submittedCommit is the map whose
+// commit is on its way into the log; zero means none.
+func (g *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardmap.Epoch) bool {
+	if !g.barrierApplied() || node.heartbeat.Goodbye || node.heartbeat.Gateway {
+		return false
+	}
+	if !hasRequiredAck(in, node, submittedCommit) || g.mayBeDuplicate(in, node) {
+		return false
+	}
+	// The last echo must be recent, otherwise the node may not receive the responses.
+	if node.echoedAnswerSentAt < 0 || in.now-node.echoedAnswerSentAt > in.timing.DeadAfter/2 {
+		return false
+	}
+	// The first lease of a process needs a proof of leadership that is newer than the process.
+	quorumTime, ok := g.quorumTime()
+	return ok && (node.hadLease || quorumTime > node.firstHeartbeatAt)
+}
+
+// hasRequiredAck reports whether the node has acknowledged every map that a lease requires.
+func hasRequiredAck(in inputs, node *member, submittedCommit shardmap.Epoch) bool {
+	// From the step that submits the commit of p on, p must have been acknowledged.
+	requiredAck := max(in.state.Committed().Epoch(), submittedCommit)
+	if requiredAck == 0 || node.heartbeat.Acked < requiredAck {
+		return false
+	}
+	// An excluded or removed node gets no lease until it has acknowledged that
+	// proposal. Otherwise its shards could never be taken (why 14).
+	drop, _ := in.state.Drop(node.id)
+	if drop.InForce && node.heartbeat.Acked < drop.Epoch {
+		return false
+	}
+	return node.heartbeat.Acked >= node.leaseDeniedUntil
+}
+
+// mayBeDuplicate reports whether the process may be a second one under its node id, while the first one
+// may still have a lease of the previous leader. A process that has echoed a response of an earlier
+// leader is not a second one.
+func (g *leaseIssuer) mayBeDuplicate(in inputs, node *member) bool {
+	oldLeasesMayRun := in.now-in.electedAt <= in.timing.LeaseExpiry()
+	return node.noInitialEcho && oldLeasesMayRun && g.inheritedMap.ShardCount(node.id) > 0
 }

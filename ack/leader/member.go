@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"slices"
 	"time"
 
 	"shardway/ack"
@@ -12,38 +13,62 @@ import (
 // 64 is more than enough.
 const maxAnswers = 64
 
-// member contains the data of a leader about one node, all received in its own term.
+// member contains the data of a leader about one node, all received in its own term. A boot (also
+// incarnation) is the number of a process of the node: each process has a higher one.
 type member struct {
-	id         shardmap.NodeID
-	heartbeat  ack.Heartbeat // the newest of the present boot; Boot zero means none in this term
-	addr       string
-	connClosed bool // its connection broke, and no heartbeat has arrived since
+	id shardmap.NodeID
 
-	firstHeartbeatAt   time.Duration // time of the first heartbeat of the present boot
-	lastHeartbeatAt    time.Duration // time of its last heartbeat
+	// The last heartbeat.
+
+	heartbeat       ack.Heartbeat // the newest of the present boot; Boot zero means none in this term
+	addr            string        // the address that sent it
+	connClosed      bool          // its connection broke, and no heartbeat has arrived since
+	lastHeartbeatAt time.Duration // when it arrived
+	wasSilent       bool          // for EventNodeUnresponsive and EventNodeRecovered
+
+	// The present boot.
+
+	firstHeartbeatAt time.Duration // when its first heartbeat arrived
+	rebooted         bool          // it replaced another boot in this term
+	noInitialEcho    bool          // its first heartbeat echoed no response
+	// healthySince is since when its app has been healthy; negative means that it is not.
+	healthySince time.Duration
+	// behindSince is since when its applied epoch is below the committed one; negative means that
+	// it is not.
+	behindSince time.Duration
+
+	// Echoes of responses, which prove that both directions of the link work.
+
+	sentAnswers        [maxAnswers]sentAnswer
+	answerCount        uint64        // number of responses sent to the node
+	echoedAnswerSentAt time.Duration // when the newest echoed answer was sent; negative means none
 	lastFreshEchoAt    time.Duration // when a heartbeat last echoed a recent answer
 	freshStreak        int           // number of such heartbeats in a row
-	echoedAnswerSentAt time.Duration // when the newest echoed answer was sent; negative means none
 
-	noInitialEcho bool          // the first heartbeat of the present boot echoed no response
-	hadLease      bool          // the present boot has had a lease
-	rebooted      bool          // the present boot replaced another one in this term
-	lastGrantAt   time.Duration // of any boot; initially the election
-	behindSince   time.Duration // since when its applied epoch is below the committed one; negative means that it is not
+	// Leases.
+
+	hadLease         bool           // the present boot has had a lease
+	lastGrantAt      time.Duration  // of any boot; initially the election
+	leaseDeniedUntil shardmap.Epoch // no lease before it has acknowledged this proposal
+
+	// Signs that the process has exited. Any heartbeat voids them.
 
 	crashedBoot            uint64 // the boot that crash evidence names; zero means none
 	crashedBeforeHeartbeat bool   // the crash evidence came before any heartbeat of this term
 	crashSeenAt            time.Duration
-	removed                bool           // by an operator; any heartbeat resets it
-	leaseDeniedUntil       shardmap.Epoch // no lease before it has acknowledged this proposal
-	wasSilent              bool           // for EventNodeUnresponsive and EventNodeRecovered
-	// healthySince is since when its app has been healthy; negative means that it is not.
-	healthySince   time.Duration
+	removed                bool // an operator has stated that the node has stopped permanently
+
+	// Restarts in place, and the releases of the app.
+
 	restartTimes   restartTimes
 	releases       *ack.Releases // the newest that arrived; nil means none
 	releasesDigest [32]byte      // of releases
-	sentAnswers    [maxAnswers]sentAnswer
-	answerCount    uint64 // number of responses sent to it
+}
+
+// sentAnswer is the number of a response, and when it was sent.
+type sentAnswer struct {
+	number uint64
+	sentAt time.Duration
 }
 
 // hasHeartbeat reports whether the node has sent a heartbeat in the term of this leader.
@@ -51,14 +76,20 @@ func (m *member) hasHeartbeat() bool { return m.heartbeat.Boot != 0 }
 
 // isSilent reports whether no recent heartbeat proves that both directions of the link work. A
 // new boot gets the same time for its first proof.
-func (m *member) isSilent(now time.Duration, pace ack.Pace) bool {
-	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(pace)
+func (m *member) isSilent(in inputs) bool {
+	return in.now-m.lastProofAt() > maxEchoAge(in.pace)
 }
+
+// lastProofAt returns from when on the silence of the node counts.
+func (m *member) lastProofAt() time.Duration { return max(m.lastFreshEchoAt, m.firstHeartbeatAt) }
+
+// sendsHeartbeats reports whether the node has sent heartbeats in this term, and is not silent.
+func (m *member) sendsHeartbeats(in inputs) bool { return m.hasHeartbeat() && !m.isSilent(in) }
 
 // linkWorks reports whether the node has recently proved that it receives the responses of this
 // leader. A node with a first heartbeat only is not silent yet, but has proved nothing.
-func (m *member) linkWorks(now time.Duration, pace ack.Pace) bool {
-	return m.hasHeartbeat() && m.freshStreak >= requiredStreak && !m.isSilent(now, pace)
+func (m *member) linkWorks(in inputs) bool {
+	return m.freshStreak >= requiredStreak && m.sendsHeartbeats(in)
 }
 
 // hasCrashed reports whether there is evidence that the process of the present boot has exited.
@@ -66,6 +97,61 @@ func (m *member) linkWorks(now time.Duration, pace ack.Pace) bool {
 // election of this leader.
 func (m *member) hasCrashed() bool {
 	return m.crashedBeforeHeartbeat || m.crashedBoot != 0 && m.crashedBoot >= m.heartbeat.Boot
+}
+
+// isStopping reports whether the process has announced that it leaves, or has said goodbye.
+func (m *member) isStopping() bool { return m.heartbeat.Leaving || m.heartbeat.Goodbye }
+
+// hasAcked reports whether the present boot has acknowledged this proposal or a later proposal. Its
+// releases may still be in transit, see hasCompleteAck.
+func (m *member) hasAcked(epoch shardmap.Epoch) bool {
+	return m.hasHeartbeat() && m.heartbeat.Acked >= epoch
+}
+
+// ackDeadline returns how long the node may take to acknowledge a proposal. A node with hooks gets
+// the additional time that it reports.
+func (m *member) ackDeadline(pace ack.Pace) time.Duration {
+	return pace.AckDeadline() + m.heartbeat.ReleaseTime
+}
+
+// hasFreshLease reports whether the node got a lease recently, so it may serve now.
+func (m *member) hasFreshLease(in inputs) bool {
+	return m.hadLease && in.now-m.lastGrantAt <= in.timing.Lease
+}
+
+// canServe reports whether a node could serve shards immediately because it has a lease. The first
+// lease of a boot takes one or two heartbeats longer than the other conditions of eligibility.
+// A member of the committed map owns its shards already, and before the first map there are no
+// leases.
+func (m *member) canServe(in inputs) bool {
+	committed := in.state.Committed()
+	return m.hasFreshLease(in) || committed.IsMember(m.id) || committed.Epoch() == 0
+}
+
+// mayJoin reports whether a node outside the map may get shards: it has a working link, a lease,
+// and the committed map (rule 3).
+func (m *member) mayJoin(in inputs) bool {
+	return m.freshStreak >= requiredStreak && m.canServe(in) && !m.isSilent(in) && m.hasAcked(in.state.Committed().Epoch())
+}
+
+// storeHeartbeat stores a heartbeat of the node, possibly of a new process.
+func (m *member) storeHeartbeat(now time.Duration, received HeartbeatReceived) {
+	isNewProcess := received.Boot != m.heartbeat.Boot
+	if isNewProcess {
+		m.reset(now, received.Boot)
+		m.noInitialEcho = received.Echo == ack.Echo{}
+	}
+	if received.Goodbye && (isNewProcess || !m.heartbeat.Goodbye) {
+		m.restartTimes.goodbyeAt = now
+	}
+	m.heartbeat, m.addr = received.Heartbeat, received.From
+	m.lastHeartbeatAt, m.connClosed = now, false
+	m.crashedBoot, m.crashedBeforeHeartbeat, m.removed = 0, false, false
+	if received.Unhealthy {
+		m.healthySince = -1
+	} else if m.healthySince < 0 {
+		m.healthySince = now
+	}
 }
 
 // reset forgets the data of an earlier boot or process. It keeps lastGrantAt, because the lease of
@@ -79,6 +165,37 @@ func (m *member) reset(now time.Duration, boot uint64) {
 	m.sentAnswers = [maxAnswers]sentAnswer{}
 }
 
+// evaluateEcho evaluates the echo in the last heartbeat: the number of a response that the node
+// received from this leader. It returns when that response was sent. ok is false if the echo
+// proves nothing. A fresh echo also proves that both directions of the link work.
+func (m *member) evaluateEcho(in inputs) (sentAt time.Duration, ok bool) {
+	isFresh := false
+	if m.heartbeat.Echo.Term == in.term {
+		if sentAt, ok = m.answerSentAt(m.heartbeat.Echo.Number); ok {
+			m.echoedAnswerSentAt = max(m.echoedAnswerSentAt, sentAt)
+			isFresh = in.now-sentAt <= maxEchoAge(in.pace)
+		}
+	}
+	if !isFresh {
+		m.freshStreak = 0
+		return sentAt, ok
+	}
+	m.freshStreak++
+	m.lastFreshEchoAt = in.now
+	return sentAt, ok
+}
+
+// trackLag records when the log of the node fell behind the committed map (why 16).
+func (m *member) trackLag(in inputs, committedMapSeenAt time.Duration) {
+	isBehind := m.heartbeat.Applied < in.state.Committed().Epoch()
+	switch {
+	case !isBehind:
+		m.behindSince = -1
+	case m.behindSince < 0:
+		m.behindSince = max(in.now, committedMapSeenAt)
+	}
+}
+
 // answerSent records a response to the node. Answer numbers are unique in a term, so that the
 // echo of a response to one node is never valid for another node. Each node has its own list of
 // answers, so a large cluster does not shorten the list.
@@ -89,7 +206,7 @@ func (m *member) answerSent(now time.Duration, number uint64) {
 
 // answerSentAt returns when the response of this number was sent. ok is false if it was never
 // sent, or is too old.
-func (m *member) answerSentAt(number uint64) (time.Duration, bool) {
+func (m *member) answerSentAt(number uint64) (at time.Duration, ok bool) {
 	for _, sent := range m.sentAnswers {
 		if number != 0 && sent.number == number {
 			return sent.sentAt, true
@@ -98,8 +215,76 @@ func (m *member) answerSentAt(number uint64) (time.Duration, bool) {
 	return 0, false
 }
 
-// sentAnswer is the number of a response, and when it was sent.
-type sentAnswer struct {
-	number uint64
-	sentAt time.Duration
+// excuseStall excludes a stall of the leader from the measurements of silence and delay; see
+// Leader.excuseStall.
+func (m *member) excuseStall(now, stall time.Duration) {
+	m.lastFreshEchoAt = min(m.lastProofAt()+stall, now)
+	if m.behindSince >= 0 {
+		m.behindSince = min(m.behindSince+stall, now)
+	}
+}
+
+// memberTracker contains the data of a leader about all nodes.
+type memberTracker struct {
+	electedAt time.Duration
+	byID      map[shardmap.NodeID]*member
+	// reportsVersion counts changes of the reports in heartbeats that influence the placement of
+	// shards: zones and acquire failures.
+	reportsVersion uint64
+}
+
+func newMemberTracker(electedAt time.Duration) memberTracker {
+	return memberTracker{electedAt: electedAt, byID: map[shardmap.NodeID]*member{}}
+}
+
+// get returns the member with the given id, and creates it if necessary.
+func (t *memberTracker) get(id shardmap.NodeID) *member {
+	node := t.byID[id]
+	if node == nil {
+		node = &member{
+			id: id, lastGrantAt: t.electedAt, lastFreshEchoAt: t.electedAt, echoedAnswerSentAt: -1, behindSince: -1, healthySince: -1,
+			restartTimes: restartTimes{firstSeenAt: t.electedAt},
+		}
+		t.byID[id] = node
+	}
+	return node
+}
+
+// addMembersOf creates the members of the map that do not exist yet.
+func (t *memberTracker) addMembersOf(shards *shardmap.Map) {
+	for _, member := range shards.Members() {
+		t.get(member.ID)
+	}
+}
+
+// storeHeartbeat stores a heartbeat of the node.
+func (t *memberTracker) storeHeartbeat(now time.Duration, node *member, received HeartbeatReceived) {
+	old := node.heartbeat
+	if !node.hasHeartbeat() || old.Zone != received.Zone || old.AcquiresNone != received.AcquiresNone || !slices.Equal(old.UnacquiredShards, received.UnacquiredShards) {
+		t.reportsVersion++
+	}
+	node.storeHeartbeat(now, received)
+}
+
+// zones returns the zones of the nodes that have sent a heartbeat in this term. reportsVersion
+// changes when the result does.
+func (t *memberTracker) zones() map[shardmap.NodeID]string {
+	zones := map[shardmap.NodeID]string{}
+	for id, node := range t.byID {
+		if node.hasHeartbeat() {
+			zones[id] = node.heartbeat.Zone
+		}
+	}
+	return zones
+}
+
+// restartingNodes returns the nodes that restart in place.
+func (t *memberTracker) restartingNodes(in inputs) map[shardmap.NodeID]bool {
+	var ids map[shardmap.NodeID]bool
+	for id := range in.state.Restarts() {
+		if in.isRestarting(t.get(id)) {
+			setKey(&ids, id, true)
+		}
+	}
+	return ids
 }

@@ -1,7 +1,6 @@
 package leader
 
 import (
-	"slices"
 	"time"
 
 	"shardway/shardmap"
@@ -37,57 +36,67 @@ type PlannedMove struct {
 // Plan returns the moves to the map that the leader wants now. It returns ErrNotYet if the
 // leader has just been elected and has not heard from the nodes, or if it no longer leads.
 func (l *Leader) Plan(now time.Duration) (Plan, error) {
-	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
+	if !l.acceptsRequests() {
 		return Plan{}, ErrNotYet
 	}
-	members := slices.Clone(l.eligibleMembers(now))
-	final := l.assign(members).finalMap
-	plan := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.plannedMoves(now, final), Pause: l.state.Policy().Pause}
-	plan.HeldBack = l.heldBackByReturns(members, final)
-	if plan.Pause > 0 && len(members) > 0 {
-		placement := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
+	l.in.now = now
+	l.updateAssignment()
+	next := &l.assigned.inputs
+	plan := Plan{Epoch: l.in.state.Committed().Epoch(), Moves: l.plannedMoves(l.assigned.finalMap), Pause: l.in.state.Policy().Pause}
+	plan.HeldBack = next.heldBackByReturns(l.assigned.finalMap)
+	if plan.Pause > 0 && len(next.members) > 0 {
+		placement := next.placement()
 		placement.Paused = false
-		plan.Resumed = l.plannedMoves(now, shardmap.Assign(l.state.Committed(), members, placement))
+		plan.Resumed = l.plannedMoves(next.assign(placement))
 	}
 	return plan, nil
 }
 
 // plannedMoves returns the moves from the committed map to the map want.
-func (l *Leader) plannedMoves(now time.Duration, want *shardmap.Map) []PlannedMove {
-	base, last := l.state.Committed(), l.state.Proposed()
+func (l *Leader) plannedMoves(want *shardmap.Map) []PlannedMove {
+	committed, last := l.in.state.Committed(), l.in.state.Proposed()
 	var moves []PlannedMove
-	for _, move := range shardmap.Diff(base, want) {
-		moves = append(moves, PlannedMove{
-			Move: move, Reason: l.moveReason(now, move, base, want), Proposed: l.state.HasOpenProposal() && last.Owner(move.Shard) == move.To,
-		})
+	for _, move := range shardmap.Diff(committed, want) {
+		isProposed := l.in.state.HasOpenProposal() && last.Owner(move.Shard) == move.To
+		moves = append(moves, PlannedMove{Move: move, Reason: l.moveReason(move, want), Proposed: isProposed})
 	}
 	return moves
 }
 
-// moveReason returns the reason of the move, which is part of the change from the map base to the
-// map want. If several reasons apply, it returns the one that makes the move necessary: an orphaned
-// shard first, then the exclusion of the old owner, then requests of operators.
-func (l *Leader) moveReason(now time.Duration, move shardmap.Move, base, want *shardmap.Map) string {
-	pin, pinned := l.state.Policy().Pins[move.Shard]
-	from, _ := findMember(base, move.From)
-	to, _ := findMember(base, move.To)
+// moveReason returns the reason of the move, which is part of the change from the committed map to
+// the map want. If several reasons apply, it returns the one that makes the move necessary: an
+// orphaned shard first, then the exclusion of the old owner, then requests of operators.
+func (l *Leader) moveReason(move shardmap.Move, want *shardmap.Map) string {
+	committed := l.in.state.Committed()
 	switch {
 	case move.From == "":
 		return "orphan"
 	case !want.IsMember(move.From):
-		return l.exclusionReason(now, l.member(move.From))
-	case l.state.Policy().DrainsGradually(move.From):
+		return l.membership.exclusionReason(l.in, l.members.get(move.From))
+	case l.in.state.Policy().DrainsGradually(move.From):
 		return "drain"
-	case pinned && (pin.Node == move.To || pin.Zone != "" && pin.Zone == l.member(move.To).heartbeat.Zone):
+	case l.isPinnedTo(move.Shard, move.To):
 		return "pin"
-	case base.ShardCount(move.To) == 0: // a node that joins; with paused moves it may remain a member without shards
-		return l.joinReason(move.To)
-	}
-	if nextFrom, _ := findMember(want, move.From); nextFrom.Weight != from.Weight {
-		return "weight"
-	}
-	if nextTo, _ := findMember(want, move.To); nextTo.Weight != to.Weight {
+	case committed.ShardCount(move.To) == 0: // a node that joins; with paused moves it may remain a member without shards
+		return l.membership.joinReason(move.To)
+	case weightDiffers(committed, want, move.From) || weightDiffers(committed, want, move.To):
 		return "weight"
 	}
 	return "spread"
+}
+
+// isPinnedTo reports whether an operator has pinned the shard to the node or to its zone.
+func (l *Leader) isPinnedTo(shard shardmap.Shard, id shardmap.NodeID) bool {
+	pin, pinned := l.in.state.Policy().Pins[shard]
+	if !pinned {
+		return false
+	}
+	return pin.Node == id || pin.Zone != "" && pin.Zone == l.members.get(id).heartbeat.Zone
+}
+
+// weightDiffers reports whether a node has different weights in two maps.
+func weightDiffers(a, b *shardmap.Map, id shardmap.NodeID) bool {
+	inA, _ := findMember(a, id)
+	inB, _ := findMember(b, id)
+	return inA.Weight != inB.Weight
 }

@@ -1,100 +1,112 @@
 package leader
 
 import (
-	"maps"
 	"slices"
 	"time"
 
 	"shardway/ack"
-	"shardway/shardmap"
 )
 
-// policyRequest is a queued change of the policy.
-type policyRequest struct {
-	requestNumber uint64
-	changes       []ack.Change
+// policyQueue contains the policy changes that are not submitted yet.
+type policyQueue struct {
+	requests    []policyRequest
+	lastNumber  uint64        // number of the last requested change
+	pauseSeenAt time.Duration // when the present pause was first seen; initially the election
+	quarantines quarantineTimers
 }
 
-// ChangePolicy queues changes of the policy. It returns the number, above zero, that the
-// Submit of their entry will have. The entry waits until the fate of the previous one is
-// known, so the next proposal uses the new policy. The state shows the result. ErrNotYet,
-// ErrChange and ErrPolicyFull refuse the changes.
-func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
-	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
-		return 0, ErrNotYet
-	}
-	if err := l.state.CheckChanges(changes); err != nil {
+// policyRequest is a queued change of the policy. Number zero means that no operator requested it.
+type policyRequest struct {
+	number  uint64
+	changes []ack.Change
+}
+
+// add queues requested changes and returns their number.
+func (q *policyQueue) add(state *ack.State, changes []ack.Change) (number uint64, err error) {
+	if err := state.CheckChanges(changes); err != nil {
 		return 0, err
 	}
-	policy := l.state.Policy()
-	for _, request := range l.policyQueue {
+	policy := state.Policy()
+	for _, request := range q.requests {
 		policy, _ = policy.With(policy.ChangedIndex, request.changes)
 	}
 	if _, err := policy.With(policy.ChangedIndex, changes); err != nil {
 		return 0, ack.ErrPolicyFull
 	}
-	l.policyRequests++
-	l.policyQueue = append(l.policyQueue, policyRequest{l.policyRequests, changes})
-	return l.policyRequests, nil
+	q.lastNumber++
+	q.requests = append(q.requests, policyRequest{q.lastNumber, changes})
+	return q.lastNumber, nil
+}
+
+// addExpirations queues the end of what an operator has limited in time: a pause, quarantines and
+// gradual drains. It does so only if the queue is empty.
+func (q *policyQueue) addExpirations(in inputs, drains *gradualDrains) {
+	policy := in.state.Policy()
+	if len(q.requests) == 0 && policy.Pause > 0 && in.now-q.pauseSeenAt >= policy.Pause {
+		// No other pause can come before it: this leader submits one entry at a time, and
+		// entries of other leaders are void.
+		q.requests = append(q.requests, policyRequest{changes: []ack.Change{{Kind: ack.ChangeResume}}})
+	}
+	if len(q.requests) == 0 {
+		expired := slices.Concat(q.quarantines.expired(in.now, policy), drains.finished(in))
+		if len(expired) > 0 {
+			q.requests = append(q.requests, policyRequest{changes: expired[:min(len(expired), ack.MaxChanges)]})
+		}
+	}
+}
+
+// pop removes and returns the oldest change. ok is false if there is none.
+func (q *policyQueue) pop() (request policyRequest, ok bool) {
+	if len(q.requests) == 0 {
+		return policyRequest{}, false
+	}
+	request = q.requests[0]
+	q.requests = q.requests[1:]
+	return request, true
+}
+
+// policyApplied handles a change of the policy in the log.
+func (q *policyQueue) policyApplied(now time.Duration, before, after *ack.Policy) {
+	if after.PauseIndex != before.PauseIndex {
+		q.pauseSeenAt = now
+	}
+}
+
+// ChangePolicy queues changes of the policy. It returns the number, above zero, that the
+// Submit of their entry will have. The entry waits until the outcome of the previous one is
+// known, so the next proposal uses the new policy. The state shows the result. ErrNotYet,
+// ErrChange and ErrPolicyFull refuse the changes.
+func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
+	if !l.acceptsRequests() {
+		return 0, ErrNotYet
+	}
+	return l.policyQueue.add(l.in.state, changes)
 }
 
 // submitPolicyChange submits the next queued change. It returns true if there was one.
-func (l *Leader) submitPolicyChange(now time.Duration) bool {
-	if policy := l.state.Policy(); len(l.policyQueue) == 0 && policy.Pause > 0 && now-l.pauseSeenAt >= policy.Pause {
-		// The end of a pause was not requested, so it has no number. No other pause can
-		// come before it: this leader submits one entry at a time, and entries of other
-		// leaders are void.
-		l.policyQueue = append(l.policyQueue, policyRequest{changes: []ack.Change{{Kind: ack.ChangeResume}}})
-	}
-	if len(l.policyQueue) == 0 {
-		if expired := slices.Concat(l.quarantines.expired(now, l.state.Policy()), l.finishGradualDrains(now)); len(expired) > 0 { // not requested, like the end of a pause
-			l.policyQueue = append(l.policyQueue, policyRequest{changes: expired[:min(len(expired), ack.MaxChanges)]})
-		}
-	}
-	if len(l.policyQueue) == 0 {
+func (l *Leader) submitPolicyChange() bool {
+	l.policyQueue.addExpirations(l.in, &l.drains)
+	next, ok := l.policyQueue.pop()
+	if !ok {
 		return false
 	}
-	next := l.policyQueue[0]
-	l.policyQueue = l.policyQueue[1:]
-	l.entryInFlight, l.configEntryInFlight, l.submittedAt = true, true, now
-	l.emit(Submit{Entry: ack.EncodePolicyChange(l.state.FormatVersion(), ack.PolicyEntry{Term: l.options.Term, Changes: next.changes}), RequestNumber: next.requestNumber})
+	entry := ack.PolicyEntry{Term: l.in.term, Changes: next.changes}
+	l.submitConfig(ack.EncodePolicyChange(l.in.state.FormatVersion(), entry), next.number)
 	return true
 }
 
-// policyApplied updates the leader's bookkeeping of pauses, drains and submitted changes after an
-// entry has changed the policy. old is the state before the entry.
-func (l *Leader) policyApplied(now time.Duration, old *ack.State) {
-	before, after := old.Policy(), l.state.Policy()
-	if after.PauseIndex != before.PauseIndex {
-		l.pauseSeenAt = now
-	}
+// policyApplied updates the bookkeeping of pauses, drains and submitted changes after an entry may
+// have changed the policy. old is the state before the entry.
+func (l *Leader) policyApplied(old *ack.State) {
+	before, after := old.Policy(), l.in.state.Policy()
+	l.policyQueue.policyApplied(l.in.now, before, after)
 	if len(after.GradualDrains) > 0 {
-		l.gradualDrains.drainsStarted(before, after, l.state.Committed())
-		// A node that drains gradually reports its idle shards without being asked.
-		maps.DeleteFunc(l.stagedMoves.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return after.DrainsGradually(id) })
+		l.idle.drainsStarted(before, after, l.in.state.Committed())
+		l.staged.drainsStarted(after)
 	}
-	for id := range before.Drained {
-		if !after.Drained[id] {
-			setKey(&l.uncordoned, id, true)
-		}
+	l.membership.policyApplied(before, after)
+	l.drains.policyApplied(after)
+	if after.ChangedIndex != before.ChangedIndex {
+		l.pending.configApplied()
 	}
-	// A node that drains again is no longer uncordoned.
-	maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
-	// A drain that was cancelled cannot be overdue.
-	maps.DeleteFunc(l.stagedMoves.overdueDrains, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
-	if l.configEntryInFlight && after.ChangedIndex != before.ChangedIndex {
-		l.entryInFlight, l.configEntryInFlight = false, false
-	}
-}
-
-// zones returns the zones of the nodes that have sent a heartbeat in this term. inputsVersion
-// changes when the result does.
-func (l *Leader) zones() map[shardmap.NodeID]string {
-	zones := map[shardmap.NodeID]string{}
-	for id, node := range l.members {
-		if node.hasHeartbeat() {
-			zones[id] = node.heartbeat.Zone
-		}
-	}
-	return zones
 }

@@ -36,37 +36,51 @@ func (m *member) hasCompleteAck(epoch shardmap.Epoch) bool {
 	return m.hasAcked(epoch) && (m.heartbeat.Acked != epoch || m.heartbeat.ReleasesDigest == [32]byte{} || m.hasReleases())
 }
 
-// releasesToCommit returns the releases of the moving shards, and the servers that get them: those
-// that have acknowledged the proposal. The release of a shard is unknown if the shard is taken
-// without the acknowledgement of its owner.
-func (l *Leader) releasesToCommit(committed, proposed *shardmap.Map) (released []ack.Released, servers []string) {
+// handover contains the releases that a commit passes to the next owners.
+type handover struct {
+	released []ack.Released // ascending by shard
+	servers  []string       // the servers that get these shards, sorted
+	rejected []Event        // EventNoteRejected for each release whose note exceeds the limit
+}
+
+// collectHandover collects the releases of the moving shards from the owners that have acknowledged
+// the open proposal. The release of a shard is unknown if the shard is taken without the
+// acknowledgement of its owner.
+func (t *memberTracker) collectHandover(in inputs) handover {
+	var result handover
 	budget := ack.NoteBudget{}
-	for _, member := range committed.Members() {
-		node := l.member(member.ID)
+	proposed := in.state.Proposed()
+	for _, owner := range in.state.Committed().Members() {
+		node := t.get(owner.ID)
 		if !node.hasReleases() || node.heartbeat.Acked != proposed.Epoch() {
 			continue
 		}
 		for _, release := range node.releases.Shards {
-			to := l.nextServer(committed, proposed, node, release.Shard)
-			if to == "" {
-				continue
+			server := t.nextServer(in, node.id, release.Shard)
+			switch {
+			case server == "":
+			case !budget.Add(release.Note):
+				result.rejected = append(result.rejected, Event{Kind: EventNoteRejected, Node: node.id, Shard: release.Shard})
+			default:
+				result.released, result.servers = append(result.released, release), append(result.servers, server)
 			}
-			if !budget.Add(release.Note) {
-				l.emit(Event{Kind: EventNoteRejected, Node: node.id, Shard: release.Shard})
-				continue
-			}
-			released, servers = append(released, release), append(servers, to)
 		}
 	}
-	slices.SortFunc(released, func(a, b ack.Released) int { return cmp.Compare(a.Shard, b.Shard) })
-	slices.Sort(servers)
-	return released, slices.Compact(servers)
+	slices.SortFunc(result.released, func(a, b ack.Released) int { return cmp.Compare(a.Shard, b.Shard) })
+	slices.Sort(result.servers)
+	result.servers = slices.Compact(result.servers)
+	return result
 }
 
-// nextServer returns the server that gets a shard of the node; empty if the shard does not move.
-func (l *Leader) nextServer(committed, proposed *shardmap.Map, node *member, shard shardmap.Shard) string {
-	if int(shard) >= proposed.Len() || committed.Owner(shard) != node.id || proposed.Owner(shard) == node.id || proposed.Owner(shard) == "" {
+// nextServer returns the server that gets a shard of the owner; empty if the shard does not move.
+func (t *memberTracker) nextServer(in inputs, owner shardmap.NodeID, shard shardmap.Shard) string {
+	committed, proposed := in.state.Committed(), in.state.Proposed()
+	if int(shard) >= proposed.Len() || committed.Owner(shard) != owner {
 		return ""
 	}
-	return l.member(proposed.Owner(shard)).heartbeat.Server
+	nextOwner := proposed.Owner(shard)
+	if nextOwner == owner || nextOwner == "" {
+		return ""
+	}
+	return t.get(nextOwner).heartbeat.Server
 }

@@ -18,118 +18,114 @@ type restartTimes struct {
 	goodbyeAt   time.Duration // when this leader received the goodbye of the present boot
 }
 
-// isRestarting reports whether the node restarts in place. It then remains a member regardless
-// of its heartbeats, unless an operator removes it.
-func (l *Leader) isRestarting(node *member) bool { return l.state.Restarting(node.id) && !node.removed }
-
-// restartingNodes returns the nodes that restart in place.
-func (l *Leader) restartingNodes() map[shardmap.NodeID]bool {
-	var ids map[shardmap.NodeID]bool
-	for id := range l.state.Restarts() {
-		if l.isRestarting(l.member(id)) {
-			setKey(&ids, id, true)
-		}
-	}
-	return ids
-}
-
 // submitRestart submits the begin or the end of a restart. It returns true if it did, or if a
 // begin waits for releases: until then the map must leave the shards of the node in place.
-func (l *Leader) submitRestart(now time.Duration) bool {
+func (l *Leader) submitRestart() bool {
 	var next ack.RestartEntry
-	awaited := false
-	for id, node := range l.members {
-		if l.awaitsReleases(now, node) && !l.clientsWait(now) {
-			awaited = true
+	waitsForReleases := false
+	for id, node := range l.members.byID {
+		if node.awaitsReleases(l.in) && !l.membership.clientsWait(l.in, &l.members) {
+			waitsForReleases = true
 			continue
 		}
-		if entry, ok := l.restartChange(now, node); ok && (next.Node == "" || id < next.Node) {
+		if entry, ok := node.restartEntry(l.in); ok && (next.Node == "" || id < next.Node) {
 			next = entry
 		}
 	}
 	if next.Node == "" {
-		return awaited
+		return waitsForReleases
 	}
-	l.entryInFlight, l.configEntryInFlight, l.submittedAt = true, true, now
 	l.emit(Event{Kind: EventRestart, Node: next.Node, Grace: next.Grace})
-	l.emit(Submit{Entry: ack.EncodeRestart(l.state.FormatVersion(), next)})
+	l.submitConfig(ack.EncodeRestart(l.in.state.FormatVersion(), next), 0)
 	return true
-}
-
-// announcesRestart reports whether the node has announced a restart that is not in the log.
-func (l *Leader) announcesRestart(node *member) bool {
-	restart, known := l.state.Restart(node.id)
-	return node.heartbeat.RestartWithin > 0 && l.state.Committed().IsMember(node.id) && l.state.Proposed().IsMember(node.id) && (!known || restart.Boot < node.heartbeat.Boot)
-}
-
-// awaitsReleases reports whether the releases for the next process of the node are still in
-// transit, because the leader that received the goodbye no longer leads. The node sends them for
-// NoteDeliveryTime once it gets a response of the new leader, and the leader allows as much time
-// for that.
-func (l *Leader) awaitsReleases(now time.Duration, node *member) bool {
-	return l.announcesRestart(node) && node.heartbeat.ReleasesDigest != [32]byte{} && !node.hasReleases() && now-node.restartTimes.goodbyeAt < min(2*ack.NoteDeliveryTime(node.heartbeat.ReleaseTime), maxReleaseWait)
 }
 
 // clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
 // failed node that announced no restart.
-func (l *Leader) clientsWait(now time.Duration) bool {
-	if l.state.HasOpenProposal() && len(shardmap.Diff(l.state.Committed(), l.state.Proposed())) > 0 {
+func (r *membership) clientsWait(in inputs, nodes *memberTracker) bool {
+	if in.state.HasOpenProposal() && len(shardmap.Diff(in.state.Committed(), in.state.Proposed())) > 0 {
 		return true
 	}
-	for _, member := range l.state.Proposed().Members() {
-		if node := l.member(member.ID); !l.announcesRestart(node) && !l.isRestarting(node) && !l.isEligible(now, node) {
+	for _, member := range in.state.Proposed().Members() {
+		node := nodes.get(member.ID)
+		returns := node.announcesRestart(in) || in.isRestarting(node)
+		if !returns && !r.isEligible(in, node) {
 			return true
 		}
 	}
 	return false
 }
 
-// restartChange returns the entry that is needed for a node. ok is false if none is.
-func (l *Leader) restartChange(now time.Duration, node *member) (ack.RestartEntry, bool) {
-	restart, _ := l.state.Restart(node.id)
-	switch {
-	case l.announcesRestart(node):
-		entry := ack.RestartEntry{Term: l.options.Term, Node: node.id, Boot: node.heartbeat.Boot, Grace: node.heartbeat.RestartWithin}
-		if node.hasReleases() && len(node.releases.Shards) > 0 {
-			entry.Released, entry.Server, entry.Proposal = node.releases.Shards, node.releases.Server, node.releases.Proposal
+// announcesRestart reports whether the node has announced a restart that is not in the log.
+func (m *member) announcesRestart(in inputs) bool {
+	if m.heartbeat.RestartWithin <= 0 || !in.state.Committed().IsMember(m.id) || !in.isMember(m.id) {
+		return false
+	}
+	restart, known := in.state.Restart(m.id)
+	return !known || restart.Boot < m.heartbeat.Boot
+}
+
+// awaitsReleases reports whether the releases for the next process of the node are still in
+// transit, because the leader that received the goodbye no longer leads. The node sends them for
+// NoteDeliveryTime once it gets a response of the new leader, and the leader allows as much time
+// for that.
+func (m *member) awaitsReleases(in inputs) bool {
+	if !m.announcesRestart(in) || m.heartbeat.ReleasesDigest == [32]byte{} || m.hasReleases() {
+		return false
+	}
+	maxWait := min(2*ack.NoteDeliveryTime(m.heartbeat.ReleaseTime), maxReleaseWait)
+	return in.now-m.restartTimes.goodbyeAt < maxWait
+}
+
+// restartEntry returns the entry that begins or ends the restart of a node. ok is false if none is
+// needed.
+func (m *member) restartEntry(in inputs) (entry ack.RestartEntry, ok bool) {
+	if m.announcesRestart(in) {
+		entry = ack.RestartEntry{Term: in.term, Node: m.id, Boot: m.heartbeat.Boot, Grace: m.heartbeat.RestartWithin}
+		if m.hasReleases() && len(m.releases.Shards) > 0 {
+			entry.Released, entry.Server, entry.Proposal = m.releases.Shards, m.releases.Server, m.releases.Proposal
 		}
 		return entry, true
-	case l.isRestarting(node) && (l.isServingAgain(now, node, restart) || now-node.restartTimes.firstSeenAt >= restart.Grace):
-		return ack.RestartEntry{Term: l.options.Term, Node: node.id, Boot: restart.Boot}, true
+	}
+	restart, _ := in.state.Restart(m.id)
+	graceIsOver := in.now-m.restartTimes.firstSeenAt >= restart.Grace
+	if in.isRestarting(m) && (graceIsOver || m.isServingAgain(in, restart)) {
+		return ack.RestartEntry{Term: in.term, Node: m.id, Boot: restart.Boot}, true
 	}
 	return ack.RestartEntry{}, false
 }
 
 // isServingAgain reports whether a later process of the node serves its shards, or leaves.
-func (l *Leader) isServingAgain(now time.Duration, node *member, restart ack.Restart) bool {
+func (m *member) isServingAgain(in inputs, restart ack.Restart) bool {
 	switch {
-	case node.heartbeat.Boot <= restart.Boot || node.isSilent(now, l.options.Pace):
+	case m.heartbeat.Boot <= restart.Boot || m.isSilent(in):
 		return false
-	case node.heartbeat.Leaving, node.heartbeat.Goodbye:
+	case m.isStopping():
 		return true
 	}
-	return !node.heartbeat.Unhealthy && node.freshStreak >= requiredStreak && node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease
+	return !m.heartbeat.Unhealthy && m.freshStreak >= requiredStreak && m.hasFreshLease(in)
 }
 
-// restartsApplied updates the restart times for a newer state.
-func (l *Leader) restartsApplied(now time.Duration, old *ack.State) {
-	if l.state.RestartsIndex() == old.RestartsIndex() {
-		return
+// restartsApplied updates the restart times for a newer state of the log. It reports whether the
+// restarts have changed.
+func (t *memberTracker) restartsApplied(in inputs, old *ack.State) bool {
+	state := in.state
+	if state.RestartsIndex() == old.RestartsIndex() {
+		return false
 	}
-	for _, state := range [...]*ack.State{old, l.state} {
-		for id := range state.Restarts() {
-			node := l.member(id)
-			switch before, after := old.Restarts()[id], l.state.Restarts()[id]; {
-			case l.state.Restarting(id) && before != after:
-				node.restartTimes.firstSeenAt = now
-			case old.Restarting(id) && !l.state.Restarting(id):
-				node.restartTimes.endedAt = now
+	for _, restarts := range [...]map[shardmap.NodeID]ack.Restart{old.Restarts(), state.Restarts()} {
+		for id := range restarts {
+			times := &t.get(id).restartTimes
+			isNew := old.Restarts()[id] != state.Restarts()[id]
+			switch {
+			case state.Restarting(id) && isNew:
+				times.firstSeenAt = in.now
+			case old.Restarting(id) && !state.Restarting(id):
+				times.endedAt = in.now
 			}
 		}
 	}
-	if l.configEntryInFlight {
-		l.entryInFlight, l.configEntryInFlight = false, false
-	}
+	return true
 }
 
 // sameShards reports whether the proposed map gives the node the same shards as the committed one.
@@ -149,6 +145,10 @@ func sameShards(committed, proposed *shardmap.Map, node shardmap.NodeID) bool {
 //   - The node is restarting, so it cannot acknowledge, and the map leaves its shards in place. A
 //     change of the key configuration still requires its acknowledgement, because the next
 //     process of a restarting node may serve already.
-func (l *Leader) needsNoFurtherAck(node *member, proposed *shardmap.Map) bool {
-	return node.hasCompleteAck(proposed.Epoch()) || l.isRestarting(node) && !l.state.ChangesKeyConfig() && sameShards(l.state.Committed(), proposed, node.id)
+func (m *member) needsNoFurtherAck(in inputs) bool {
+	proposed := in.state.Proposed()
+	if m.hasCompleteAck(proposed.Epoch()) {
+		return true
+	}
+	return in.isRestarting(m) && !in.state.ChangesKeyConfig() && sameShards(in.state.Committed(), proposed, m.id)
 }

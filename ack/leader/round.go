@@ -1,10 +1,8 @@
 package leader
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	"shardway/ack"
 	"shardway/shardmap"
@@ -13,169 +11,170 @@ import (
 // reconcile advances the round: the change from one committed map to the next, which consists of a
 // proposal, its acknowledgements and a commit. It compares the present state with the wanted one.
 // The last message is only a hint that something may have changed, so a lost message does no harm.
-func (l *Leader) reconcile(now time.Duration) {
-	if l.leases.revoked || now < l.pausedUntil {
+func (l *Leader) reconcile() {
+	if !l.maySubmit() || !l.in.state.Bootstrapped() || !l.checkMembers() {
 		return
 	}
-	if !l.barrierApplied {
-		if now-l.electedAt > max(l.maxTiming.DeadAfter, minBarrierTime) {
-			l.stepDown(now, "barrier not applied within dead-after")
-		}
+	if l.submitPolicyChange() || l.submitRestart() || l.submitAppReports() {
 		return
 	}
-	// One entry at a time (rule 1): the next one depends on the fate of this one.
-	if l.entryInFlight {
-		if now-l.submittedAt > l.options.Pace.AckDeadline() {
-			l.stepDown(now, "entry neither applied nor refused")
-		}
-		return
-	}
-	if !l.state.Bootstrapped() || !l.checkMembers(now) || l.submitPolicyChange(now) || l.submitRestart(now) || l.submitAppReports(now) {
-		return
-	}
-	l.unblockRound(now)
-	assigned, needed := l.neededMap(now)
-	switch {
-	case !needed:
+	l.unblockRound()
+	assigned, needed := l.neededMap()
+	if !needed {
 		l.changeWantedSince = -1
-		if l.ownRoundOpen() {
-			l.tryCommit(now)
+		if l.in.ownRoundOpen() {
+			l.tryCommit()
 		}
-	case l.changeWantedSince < 0:
-		l.changeWantedSince = now
+		return
+	}
+	if l.changeWantedSince < 0 {
+		l.changeWantedSince = l.in.now
 	}
 	switch {
-	case l.changeWantedSince < 0 || assigned.stageMap == nil:
-	case now-l.changeWantedSince >= l.batchDelay(assigned.finalMap):
-		if l.mayProposeStage(now, assigned) {
-			l.propose(now, assigned)
+	case l.in.now-l.changeWantedSince >= l.batchDelay(assigned.finalMap):
+		if l.mayProposeStage(assigned) {
+			l.propose(assigned)
 		}
-	case l.ownRoundOpen() && l.onlyAddsNodes(assigned.finalMap):
+	case l.in.ownRoundOpen() && onlyAddsNodes(l.in, assigned.finalMap):
 		// The round continues while further changes are batched for the next one.
-		l.tryCommit(now)
+		l.tryCommit()
 	}
+}
+
+// maySubmit reports whether the leader may submit an entry now. The leader steps down if Raft does
+// not apply its barrier or its last entry.
+func (l *Leader) maySubmit() bool {
+	if l.leases.revoked || l.in.now < l.pausedUntil {
+		return false
+	}
+	if !l.leases.barrierApplied() {
+		if l.in.now-l.in.electedAt > max(l.in.timing.DeadAfter, minBarrierTime) {
+			l.stepDown("barrier not applied within dead-after")
+		}
+		return false
+	}
+	// One entry at a time (rule 1): the next one depends on the outcome of this one.
+	if l.pending.exists() {
+		if l.in.now-l.pending.submittedAt > l.in.pace.AckDeadline() {
+			l.stepDown("entry neither applied nor refused")
+		}
+		return false
+	}
+	return true
+}
+
+// checkMembers emits events for members that became silent or returned, and counts missed
+// acknowledgements. It returns false if every member missed the deadline: then the fault is
+// probably at the leader, which steps down.
+func (l *Leader) checkMembers() bool {
+	last := l.in.state.Proposed()
+	acked, missed := 0, 0
+	for _, member := range last.Members() {
+		node := l.members.get(member.ID)
+		l.reportSilence(node)
+		if node.hasCompleteAck(last.Epoch()) {
+			acked++
+		} else if l.membership.exclusionCause(l.in, node) == ack.CauseMissedAck {
+			missed++
+		}
+	}
+	if acked == 0 && missed > 0 {
+		l.stepDown("no member acknowledged")
+		return false
+	}
+	l.membership.denyLateLeases(l.in, &l.members)
+	return true
+}
+
+// reportSilence emits an event if the node became silent or returned.
+func (l *Leader) reportSilence(node *member) {
+	isSilent := node.hasHeartbeat() && node.isSilent(l.in) && !l.in.isRestarting(node)
+	if isSilent == node.wasSilent {
+		return
+	}
+	node.wasSilent = isSilent
+	kind := EventNodeRecovered
+	if isSilent {
+		kind = EventNodeUnresponsive
+	}
+	l.emit(Event{Kind: kind, Node: node.id})
 }
 
 // neededMap returns the map that the leader should propose. needed is false if no proposal is
 // needed, because a round of this term already has the final map, or an open round has all of it
 // except deferred moves.
-func (l *Leader) neededMap(now time.Duration) (assigned *assignment, needed bool) {
-	members := l.eligibleMembers(now)
-	assigned = l.assign(members)
-	l.updateProgress(now, assigned)
-	assigned = l.assign(members) // updateProgress may have discarded answers
-	l.planStageMap(now, assigned)
-	last := l.state.Proposed()
-	switch {
-	case l.state.Committed().Epoch() == 0 && len(members) == 0:
-		return &assignment{}, false
-	case l.state.HasOpenProposal() && !l.ownRoundOpen():
-		return assigned, true // an earlier leader left its proposal open
-	case !l.state.HasOpenProposal() && !l.ownRoundCommitted:
-		return assigned, true // rule 4
-	case l.state.HasOpenProposal() && assigned.stageMap.HasSameOwners(last) && l.keyConfigChangeBlocked():
-		return assigned, true // the same map is proposed again, without the key configuration
-	case !l.state.HasOpenProposal() && assigned.finalMap.HasSameOwners(last) && l.keyConfigToActivate(now) != "":
-		return assigned, true
-	case !l.state.HasOpenProposal() && assigned.finalMap.HasSameOwners(last) && l.newMapRequested:
-		return assigned, true // an operator has requested a new map
-	case !l.state.HasOpenProposal() && assigned.finalMap.HasSameOwners(last), l.state.HasOpenProposal() && assigned.stageMap.HasSameOwners(last):
-		return &assignment{}, false
+func (l *Leader) neededMap() (assigned *assignment, needed bool) {
+	l.updateAssignment()
+	l.updateStagedMoves(l.assigned.losingOwners)
+	l.updateAssignment() // updateStagedMoves may have discarded answers
+	assigned = &l.assigned
+	assigned.planStage(l.deferringOwners(assigned.losingOwners))
+	if l.in.state.Committed().Epoch() == 0 && len(assigned.inputs.members) == 0 {
+		return assigned, false
 	}
-	return assigned, true
+	if l.in.state.HasOpenProposal() {
+		return assigned, l.mustReplaceProposal(assigned)
+	}
+	return assigned, l.mustPropose(assigned)
 }
 
-// assignment caches the result of assign, because assign runs in every step and its inputs
-// seldom change.
-type assignment struct {
-	members             []shardmap.Member
-	committed, proposed *shardmap.Map
-	policy              *ack.Policy
-	restarting          map[shardmap.NodeID]bool
-	keptShards          map[shardmap.Shard]bool
-	inputsVersion       uint64
-	idleVersion         uint64
-	// finalMap is the target map. losing are the owners from which it takes shards.
-	finalMap     *shardmap.Map
-	losingOwners []shardmap.NodeID
-	// stageMap is the map that may be proposed now. It differs from final only in the moves that
-	// the owners in staged defer.
-	stageMap        *shardmap.Map
-	deferringOwners map[shardmap.NodeID]bool
-	// isUrgent means that want contains an urgent change, so the leader must propose it before the
-	// owners have answered which of their shards are idle.
-	isUrgent        bool
-	departuresIndex uint64
+// mustReplaceProposal reports whether the leader must replace the open proposal.
+func (l *Leader) mustReplaceProposal(assigned *assignment) bool {
+	if !l.in.ownRoundOpen() {
+		return true // an earlier leader left its proposal open
+	}
+	if assigned.stageMap.HasSameOwners(l.in.state.Proposed()) {
+		// The same map is proposed again only without the key configuration.
+		return l.keyConfig.isBlocked(l.in, &l.members)
+	}
+	return true
 }
 
-// assign returns an assignment with the final map for members. While its inputs are unchanged, it
-// returns the previous assignment, including want and staged. Without members the last map remains
-// (rule 10), even if it is only proposed: the committed map may contain a dropped node, which must
-// not become an owner again.
-func (l *Leader) assign(members []shardmap.Member) *assignment {
-	base, last, policy, restarting := l.state.Committed(), l.state.Proposed(), l.state.Policy(), l.restartingNodes()
-	if assigned := &l.lastAssignment; assigned.finalMap != nil && assigned.committed == base && assigned.proposed == last && assigned.policy == policy && maps.Equal(assigned.restarting, restarting) && maps.Equal(assigned.keptShards, l.keptShards) && assigned.inputsVersion == l.inputsVersion && assigned.idleVersion == l.gradualDrains.version && assigned.departuresIndex == l.state.DeparturesIndex() && slices.Equal(assigned.members, members) {
-		return assigned
+// mustPropose reports whether the leader must begin a round, although no proposal is open.
+func (l *Leader) mustPropose(assigned *assignment) bool {
+	if !l.ownRoundCommitted {
+		return true // rule 4
 	}
-	final := last
-	var losingOwners []shardmap.NodeID
-	if len(members) > 0 {
-		final = shardmap.Assign(base, members, l.assignPolicy(policy, restarting, members))
-		losingOwners = ownersLosingShards(base, final)
+	if !assigned.finalMap.HasSameOwners(l.in.state.Proposed()) {
+		return true
 	}
-	l.lastAssignment = assignment{
-		members: slices.Clone(members), committed: base, proposed: last, policy: policy, restarting: restarting, keptShards: l.keptShards, inputsVersion: l.inputsVersion, idleVersion: l.gradualDrains.version, departuresIndex: l.state.DeparturesIndex(),
-		finalMap: final, losingOwners: losingOwners,
-	}
-	return &l.lastAssignment
+	return l.newMapRequested || l.keyConfigToActivate() != ""
 }
 
-// planStageMap sets a.want, the map that may be proposed now. A change of the map may be proposed
-// in several stages, so that busy shards do not delay idle ones.
-func (l *Leader) planStageMap(now time.Duration, assigned *assignment) {
-	staged := l.deferringOwners(now, assigned.losingOwners)
-	if assigned.stageMap != nil && maps.Equal(assigned.deferringOwners, staged) {
-		return
-	}
-	assigned.stageMap, assigned.deferringOwners = assigned.finalMap, staged
-	if len(staged) > 0 {
-		placement := l.assignPolicy(assigned.policy, assigned.restarting, assigned.members)
-		placement.DefersMoves = staged
-		assigned.stageMap = shardmap.Assign(assigned.committed, assigned.members, placement)
-		assigned.isUrgent = l.isUrgent(assigned)
-	}
+// updateAssignment computes the final map from the present members.
+func (l *Leader) updateAssignment() {
+	l.memberBuf = l.membership.appendMembers(l.memberBuf[:0], l.in, &l.members)
+	l.assigned.update(placementInputs{
+		inputs: l.in, nodes: &l.members, members: l.memberBuf, restarting: l.members.restartingNodes(l.in),
+		keptShards: l.membership.keptShards(l.in, &l.members), idle: l.idle, reportsVersion: l.members.reportsVersion,
+	})
 }
 
-// assignPolicy returns the placement policy for shardmap.Assign.
-func (l *Leader) assignPolicy(policy *ack.Policy, restarting map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
-	placement := policy.Placement(l.zones())
-	placement.Restarting, placement.PreviousOwners = restarting, l.state.PreviousOwners()
-	placement.IdleShards = l.gradualDrains.idle
-	placement.Barred = l.state.BarredShards()
-	l.avoidFailingApps(&placement, members)
-	placement.KeptShards = l.keptShards
-	return placement
+// keyConfigToActivate returns the key configuration that must become active now; empty means none.
+func (l *Leader) keyConfigToActivate() string {
+	return l.keyConfig.toActivate(l.in, &l.members, &l.membership)
 }
 
 // changeReason returns the most important reason for the map want, as metrics spell it.
-func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
-	last := l.state.Proposed()
+func (l *Leader) changeReason(want *shardmap.Map) string {
+	last := l.in.state.Proposed()
 	for _, member := range last.Members() {
 		if !want.IsMember(member.ID) {
-			return l.exclusionReason(now, l.member(member.ID))
+			return l.membership.exclusionReason(l.in, l.members.get(member.ID))
 		}
 	}
 	for _, member := range want.Members() {
 		if !last.IsMember(member.ID) {
-			return l.joinReason(member.ID)
+			return l.membership.joinReason(member.ID)
 		}
 	}
 	for _, member := range want.Members() {
-		if l.state.Policy().DrainsGradually(member.ID) && want.ShardCount(member.ID) < last.ShardCount(member.ID) {
+		losesShards := want.ShardCount(member.ID) < last.ShardCount(member.ID)
+		if losesShards && l.in.state.Policy().DrainsGradually(member.ID) {
 			return "drain"
 		}
 	}
-	if reason := l.stagedReason(); reason != "" {
+	if reason := l.staged.reason(); reason != "" {
 		return reason // a later map of the same change
 	}
 	if slices.Equal(want.Members(), last.Members()) {
@@ -184,226 +183,60 @@ func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 	return "weight"
 }
 
-// joinReason returns why a node gets its first shards, as metrics spell it. The next leader does
-// not know about an uncordoned node, so the reason there is "join".
-func (l *Leader) joinReason(id shardmap.NodeID) string {
-	if l.uncordoned[id] {
-		return "uncordon"
-	}
-	return "join"
-}
-
-// exclusionReason returns why a node must not be a member, as metrics spell it.
-func (l *Leader) exclusionReason(now time.Duration, node *member) string {
-	switch {
-	case l.exclusionCause(now, node) != 0:
-		return l.exclusionCause(now, node).String()
-	case node.hasCrashed():
-		return ack.CauseCrashed.String()
-	case node.heartbeat.Leaving || node.heartbeat.Goodbye:
-		return "leave"
-	case l.excludedForHealth(node):
-		return "app-unhealthy"
-	case l.state.Policy().Drained[node.id]:
-		return "drain"
-	}
-	return ack.CauseSilent.String()
-}
+// The reasons of a round that moves no shard.
+const (
+	// reasonNewLeader makes every node acknowledge to a newly elected leader (rule 4).
+	reasonNewLeader = "new leader"
+	// reasonKeyConfig activates another key configuration.
+	reasonKeyConfig = "keys"
+	// reasonRequested is the request of an operator.
+	reasonRequested = "requested"
+)
 
 // proposalReason returns the reason of a proposal for log, events and metrics. A leader that
 // repeats the open proposal of another leader keeps its reason. The first round of a leader
 // that changes nothing has the reason "new leader".
-func (l *Leader) proposalReason(now time.Duration, assigned *assignment) string {
-	switch same := assigned.stageMap.HasSameOwners(l.state.Proposed()); {
-	case same && l.state.HasOpenProposal():
-		return l.state.ProposalReason()
-	case same && l.ownRoundCommitted && l.keyConfigToActivate(now) != "":
-		return reasonKeyConfig
-	case same && l.ownRoundCommitted && l.newMapRequested:
-		return reasonRequested
-	case same:
+func (l *Leader) proposalReason(assigned *assignment) string {
+	if !assigned.stageMap.HasSameOwners(l.in.state.Proposed()) {
+		return l.changeReason(assigned.finalMap)
+	}
+	switch {
+	case l.in.state.HasOpenProposal():
+		return l.in.state.ProposalReason()
+	case !l.ownRoundCommitted:
 		return reasonNewLeader
+	case l.keyConfigToActivate() != "":
+		return reasonKeyConfig
+	case l.newMapRequested:
+		return reasonRequested
 	}
-	return l.changeReason(now, assigned.finalMap)
+	return reasonNewLeader
 }
 
-// reasonNewLeader is the reason of a round that changes nothing. It makes every node
-// acknowledge to a newly elected leader (rule 4).
-const reasonNewLeader = "new leader"
-
-// reasonKeyConfig is the reason of a round that activates another key configuration and moves no
-// shard.
-const reasonKeyConfig = "keys"
-
-// reasonRequested is the reason of a round that an operator requested and that moves no shard.
-const reasonRequested = "requested"
-
-// eligibleMembers returns the members of the next map, ordered by id: the nodes that may own
-// shards, and the nodes that restart in place.
-func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
-	last := l.state.Proposed()
-	for _, member := range last.Members() {
-		l.member(member.ID)
-	}
-	members, ownerExists := l.eligibleBuf[:0], false
-	for id, node := range l.members {
-		restarting := l.isRestarting(node)
-		if !restarting && !l.isEligible(now, node) {
-			continue
-		}
-		ownerExists = ownerExists || !restarting && !l.state.Policy().DrainsGradually(id)
-		member := shardmap.Member{ID: id, Weight: node.heartbeat.Weight}
-		if restarting || !node.hasHeartbeat() {
-			previous, _ := findMember(last, id)
-			member.Weight = previous.Weight
-		}
-		members = append(members, member)
-	}
-	if !ownerExists {
-		members = members[:0]
-	}
-	slices.SortFunc(members, func(a, b shardmap.Member) int { return cmp.Compare(a.ID, b.ID) })
-	l.eligibleBuf, l.keptShards = members, l.findKeptShards(now)
-	return members
-}
-
-// isEligible reports whether the node may be in the next map.
-func (l *Leader) isEligible(now time.Duration, node *member) bool {
-	return l.eligibleIgnoringFlaps(now, node) && (l.appsHealth.allOwnersHeldBack || !l.isHeldBack(now, node))
-}
-
-// eligibleIgnoringFlaps is eligible without the hold on apps that became unhealthy repeatedly.
-func (l *Leader) eligibleIgnoringFlaps(now time.Duration, node *member) bool {
-	if node.removed || l.excludedForHealth(node) || node.heartbeat.Leaving || node.heartbeat.Goodbye || node.heartbeat.Gateway || node.hasCrashed() || l.exclusionCause(now, node) != 0 {
-		return false
-	}
-	if l.state.Policy().Drained[node.id] {
-		return false
-	}
-	drop, _ := l.state.Drop(node.id)
-	switch {
-	case drop.InForce && drop.Cause.MissedRound():
-		// Rule 3: it must have acknowledged the proposal that dropped it, and wait for
-		// the pause after repeated misses.
-		since, ok := l.dropSeenAt[node.id]
-		if !ok {
-			since = l.electedAt
-		}
-		return node.hasAcked(drop.Epoch) && node.hasAcked(l.state.Committed().Epoch()) && !node.isSilent(now, l.options.Pace) && now-since >= flapPause(drop.Strikes)
-	case drop.InForce || !l.state.Proposed().IsMember(node.id):
-		return node.freshStreak >= requiredStreak && l.canServe(now, node) && !node.isSilent(now, l.options.Pace) && node.hasAcked(l.state.Committed().Epoch())
-	case !node.hasHeartbeat():
-		// An election by itself moves nothing (rule 4, why 18).
-		return now-l.electedAt < l.maxTiming.DeadAfter
-	}
-	return !node.isSilent(now, l.options.Pace)
-}
-
-// canServe reports whether a node could serve shards immediately because it has a lease. The first
-// lease of a boot takes one or two heartbeats longer than the other conditions of eligibility.
-// A member of the committed map owns its shards already, and before the first map there are no
-// leases.
-func (l *Leader) canServe(now time.Duration, node *member) bool {
-	committed := l.state.Committed()
-	return node.hadLease && now-node.lastGrantAt <= l.maxTiming.Lease || committed.IsMember(node.id) || committed.Epoch() == 0
-}
-
-// exclusionCause returns why a member of the last map must be dropped although the leader
-// receives its heartbeats; zero if it need not.
-func (l *Leader) exclusionCause(now time.Duration, node *member) ack.DropCause {
-	last := l.state.Proposed()
-	switch {
-	case !last.IsMember(node.id):
-		return 0
-	case node.removed:
-		return ack.CauseRemoved
-	case l.isRestarting(node) || !node.hasHeartbeat() || node.isSilent(now, l.options.Pace) || node.hasCrashed():
-		return 0
-	case l.ownRoundOpen() && now-max(l.roundStartedAt, node.restartTimes.endedAt) > l.ackDeadline(node) && !node.hasCompleteAck(last.Epoch()):
-		return ack.CauseMissedAck
-	case node.behindSince >= 0 && now-max(node.behindSince, node.restartTimes.endedAt) > l.options.Pace.AckDeadline():
-		return ack.CauseBehind
-	}
-	return 0
-}
-
-// checkMembers emits events for members that became silent or returned, and counts missed
-// acknowledgements. It returns false if every member missed the deadline: then the fault is
-// probably at the leader, which steps down.
-func (l *Leader) checkMembers(now time.Duration) bool {
-	last := l.state.Proposed()
-	acked, missed := 0, 0
-	for _, member := range last.Members() {
-		node := l.member(member.ID)
-		if silent := node.hasHeartbeat() && node.isSilent(now, l.options.Pace) && !l.isRestarting(node); silent != node.wasSilent {
-			node.wasSilent = silent
-			kind := EventNodeRecovered
-			if silent {
-				kind = EventNodeUnresponsive
-			}
-			l.emit(Event{Kind: kind, Node: node.id})
-		}
-		switch {
-		case node.hasCompleteAck(last.Epoch()):
-			acked++
-		case l.exclusionCause(now, node) == ack.CauseMissedAck:
-			missed++
-		}
-	}
-	if acked == 0 && missed > 0 {
-		l.stepDown(now, "no member acknowledged")
-		return false
-	}
-	l.denyLateLeases(now)
-	return true
-}
-
-// denyLateLeases denies leases to owners that the open proposal excludes without a drop (they
-// leave, or their app is unhealthy) and that do not acknowledge it in time. Otherwise the
-// round would wait for them forever (why 14).
-func (l *Leader) denyLateLeases(now time.Duration) {
-	if !l.ownRoundOpen() {
-		return
-	}
-	last := l.state.Proposed()
-	for _, member := range l.state.Committed().Members() {
-		if node := l.member(member.ID); now-l.roundStartedAt > l.ackDeadline(node) && !last.IsMember(member.ID) && !node.hasCompleteAck(last.Epoch()) {
-			node.leaseDeniedUntil = last.Epoch()
-		}
-	}
-}
-
-// ackDeadline returns how long the node may take to acknowledge a proposal. A node with hooks gets
-// the additional time that it reports.
-func (l *Leader) ackDeadline(node *member) time.Duration {
-	return l.options.Pace.AckDeadline() + node.heartbeat.ReleaseTime
-}
-
-// propose submits a proposal of a.want, based on the committed map, with a record of every
+// propose submits a proposal of the stage map, based on the committed map, with a record of every
 // dropped node and the cause.
-func (l *Leader) propose(now time.Duration, a *assignment) {
-	stageMap := a.stageMap
-	entry := ack.ProposalEntry{Term: l.options.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: stageMap}
-	if !l.state.HasOpenProposal() || l.state.ChangesKeyConfig() {
-		entry.KeyConfig = l.keyConfigToActivate(now)
+func (l *Leader) propose(assigned *assignment) {
+	state, stageMap := l.in.state, assigned.stageMap
+	entry := ack.ProposalEntry{
+		Term: l.in.term, Base: state.Committed().Epoch(), Reason: l.proposalReason(assigned), Want: stageMap,
+		Drops: l.membership.dropRecords(l.in, &l.members, stageMap),
 	}
-	for id, cause := range l.exclusions(now, stageMap) {
-		entry.Drops = append(entry.Drops, ack.DropRecord{Node: id, Cause: cause, Strikes: l.countMissedAcks(now, id, cause)})
+	if !state.HasOpenProposal() || state.ChangesKeyConfig() {
+		entry.KeyConfig = l.keyConfigToActivate()
 	}
-	slices.SortFunc(entry.Drops, func(a, b ack.DropRecord) int { return cmp.Compare(a.Node, b.Node) })
-	encoded, err := ack.EncodeProposal(l.state.FormatVersion(), entry)
+	encoded, err := ack.EncodeProposal(state.FormatVersion(), entry)
 	if err != nil {
 		// Every map of shardmap.Assign can be encoded.
 		panic(err)
 	}
-	l.changeWantedSince, l.entryInFlight, l.submittedAt = -1, true, now
-	l.newMapRequested = false
+	l.changeWantedSince, l.newMapRequested = -1, false
+	l.pending.submit(l.in.now, proposalEntry)
 	l.emit(Event{
-		Kind: EventProposing, Epoch: entry.Base, Moved: len(shardmap.Diff(l.state.Committed(), stageMap)), Reason: entry.Reason,
-		Joined: membersMissingFrom(stageMap, l.state.Committed()), Left: membersMissingFrom(l.state.Committed(), stageMap),
-		Deferred: slices.Sorted(maps.Keys(a.deferringOwners)), DeferredShards: len(shardmap.Diff(stageMap, a.finalMap)),
+		Kind: EventProposing, Epoch: entry.Base, Moved: len(shardmap.Diff(state.Committed(), stageMap)), Reason: entry.Reason,
+		Joined: membersMissingFrom(stageMap, state.Committed()), Left: membersMissingFrom(state.Committed(), stageMap),
+		Deferred: slices.Sorted(maps.Keys(assigned.deferringOwners)), DeferredShards: len(shardmap.Diff(stageMap, assigned.finalMap)),
 	})
-	l.countProposal(now, stageMap)
+	l.staged.countProposal(l.in, ownersLosingShards(state.Committed(), stageMap))
 	for _, record := range entry.Drops {
 		l.emit(Event{Kind: EventNodeExcluded, Node: record.Node, Cause: record.Cause})
 	}
@@ -420,116 +253,53 @@ func membersMissingFrom(from, other *shardmap.Map) (nodes []shardmap.NodeID) {
 	return nodes
 }
 
-// exclusions returns the nodes that the proposal drops, with the causes. These are members of the
-// committed map or of the last proposal. Nodes that leave, are drained or have an unhealthy app are
-// excluded without a drop.
-func (l *Leader) exclusions(now time.Duration, proposal *shardmap.Map) map[shardmap.NodeID]ack.DropCause {
-	causes := map[shardmap.NodeID]ack.DropCause{}
-	for _, member := range slices.Concat(l.state.Committed().Members(), l.state.Proposed().Members()) {
-		node := l.member(member.ID)
-		if proposal.IsMember(member.ID) {
-			continue
-		}
-		drop, _ := l.state.Drop(member.ID)
-		switch {
-		case l.exclusionCause(now, node) != 0:
-			causes[member.ID] = l.exclusionCause(now, node)
-		case drop.InForce:
-			// Already dropped for the same cause: keep the record, because its epoch is
-			// the proposal that the node must acknowledge.
-		case node.hasCrashed():
-			causes[member.ID] = ack.CauseCrashed
-		case node.hasHeartbeat() && node.isSilent(now, l.options.Pace), now-l.electedAt >= l.maxTiming.DeadAfter && !node.hasHeartbeat():
-			// A drained node may be excluded before the leader knows whether it is silent.
-			causes[member.ID] = ack.CauseSilent
-		}
-	}
-	return causes
-}
-
-// countMissedAcks counts missed acknowledgements that follow each other within ack.FlapWindow. A
-// new leader has no record of the time of the last one, and uses the time of its election.
-func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, cause ack.DropCause) uint32 {
-	drop, ok := l.state.Drop(id)
-	if !cause.MissedRound() {
-		return drop.Strikes
-	}
-	since, known := l.dropSeenAt[id]
-	if !known {
-		since = l.electedAt
-	}
-	if !ok || now-since > ack.FlapWindow {
-		return 1
-	}
-	return drop.Strikes + 1
-}
-
 // tryCommit submits the commit of the open proposal once every member has acknowledged it and
 // no excluded owner may still serve (G4, rule 5).
-func (l *Leader) tryCommit(now time.Duration) {
-	proposed := l.state.Proposed()
+func (l *Leader) tryCommit() {
+	proposed := l.in.state.Proposed()
 	for _, member := range proposed.Members() {
-		if !l.needsNoFurtherAck(l.member(member.ID), proposed) {
+		if !l.members.get(member.ID).needsNoFurtherAck(l.in) {
 			return
 		}
 	}
-	committed := l.state.Committed()
-	var takeovers []Event
-	for _, member := range committed.Members() {
-		if proposed.IsMember(member.ID) || committed.ShardCount(member.ID) == 0 {
-			continue
-		}
-		rule := l.takeoverRule(now, l.member(member.ID), proposed.Epoch())
-		if rule == "" {
-			return
-		}
-		takeovers = append(takeovers, Event{Kind: EventTakeover, Node: member.ID, Epoch: proposed.Epoch(), Reason: rule})
+	takeovers, complete := l.takeovers()
+	if !complete {
+		return
 	}
 	for _, takeover := range takeovers {
 		l.emit(takeover)
 	}
 	// From this step on, a lease requires an acknowledgement of the proposal.
-	l.committingEpoch, l.entryInFlight, l.submittedAt = proposed.Epoch(), true, now
+	l.pending.submitCommit(l.in.now, proposed.Epoch())
 	l.emit(Event{Kind: EventCommitting, Epoch: proposed.Epoch()})
-	entry := ack.CommitEntry{Epoch: proposed.Epoch(), Digest: proposed.Digest()}
-	entry.Released, entry.Servers = l.releasesToCommit(committed, proposed)
-	l.emit(Submit{Entry: ack.EncodeCommit(l.state.FormatVersion(), entry), Commit: true})
+	handover := l.members.collectHandover(l.in)
+	for _, rejected := range handover.rejected {
+		l.emit(rejected)
+	}
+	entry := ack.CommitEntry{Epoch: proposed.Epoch(), Digest: proposed.Digest(), Released: handover.released, Servers: handover.servers}
+	l.emit(Submit{Entry: ack.EncodeCommit(l.in.state.FormatVersion(), entry), Commit: true})
 }
 
-// awaitsCrashRestart reports whether RestartGrace delays a takeover: for a crashed node that
-// may restart, or for a restarted node that is not eligible yet.
-func (l *Leader) awaitsCrashRestart(now time.Duration, node *member) bool {
-	if node.removed || node.heartbeat.Leaving || node.heartbeat.Unhealthy {
-		return false
+// takeovers returns an event for each owner that the open proposal excludes, with the rule by which
+// its shards may be taken. complete is false if the shards of an owner may not be taken yet.
+func (l *Leader) takeovers() (events []Event, complete bool) {
+	committed, proposed := l.in.state.Committed(), l.in.state.Proposed()
+	for _, owner := range committed.Members() {
+		if proposed.IsMember(owner.ID) || committed.ShardCount(owner.ID) == 0 {
+			continue
+		}
+		rule := l.members.get(owner.ID).takeoverRule(l.in, proposed.Epoch())
+		if rule == "" {
+			return nil, false
+		}
+		events = append(events, Event{Kind: EventTakeover, Node: owner.ID, Epoch: proposed.Epoch(), Reason: rule})
 	}
-	return node.hasCrashed() && now-node.crashSeenAt < l.options.Pace.RestartGrace ||
-		node.rebooted && now-node.firstHeartbeatAt < l.options.Pace.RestartGrace
+	return events, true
 }
 
-// takeoverRule returns the rule by which the shards of a node that the proposal excludes may be
-// taken, or "" if they may not be taken yet (docs/internals/protocol-leases.md, "When a shard may
-// be taken").
-func (l *Leader) takeoverRule(now time.Duration, node *member, proposal shardmap.Epoch) string {
-	sinceGrant := now - node.lastGrantAt
-	switch {
-	case node.heartbeat.Goodbye:
-		return "goodbye"
-	case l.awaitsCrashRestart(now, node):
-		return ""
-	case node.hasCompleteAck(proposal):
-		return "acknowledged"
-	case node.rebooted && !node.hadLease:
-		return "new-boot"
-	case node.removed:
-		return "removed"
-	case sinceGrant >= l.maxTiming.DeadAfter:
-		return "silence"
-	case !node.hasCrashed() || l.maxTiming.Takeover == ack.TakeoverTimeout:
-		return ""
-	case l.maxTiming.Takeover == ack.TakeoverImmediate:
-		return "refusal"
-	case sinceGrant > l.maxTiming.LeaseExpiry():
-		return "evidence"
-	}
-	return ""
+// submitConfig submits an entry that is neither a proposal nor a commit. requestNumber is the number
+// of a requested policy change, otherwise zero.
+func (l *Leader) submitConfig(entry []byte, requestNumber uint64) {
+	l.pending.submit(l.in.now, configEntry)
+	l.emit(Submit{Entry: entry, RequestNumber: requestNumber})
 }

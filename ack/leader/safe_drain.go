@@ -2,26 +2,29 @@ package leader
 
 import (
 	"slices"
-	"time"
 
 	"shardway/shardmap"
 )
 
-// findKeptShards returns the shards that remain at their owners because of safe drains. An
-// owner that may be gone, or whose app is unhealthy, keeps nothing.
-func (l *Leader) findKeptShards(now time.Duration) (kept map[shardmap.Shard]bool) {
-	base, policy := l.state.Committed(), l.state.Policy()
-	for id, options := range policy.DrainOptions {
-		node := l.members[id]
-		if drop, _ := l.state.Drop(id); !options.Safe || node == nil || !node.hasHeartbeat() || drop.InForce || node.removed || node.hasCrashed() || node.isSilent(now, l.options.Pace) || l.isRestarting(node) ||
-			l.exclusionCause(now, node) != 0 || node.heartbeat.Unhealthy || node.heartbeat.Leaving || node.heartbeat.Goodbye {
+// keptShards returns the shards that remain at their owners because of safe drains: the apps have
+// failed to release them. An owner that may be gone, or whose app is unhealthy, keeps nothing.
+func (r *membership) keptShards(in inputs, nodes *memberTracker) (kept map[shardmap.Shard]bool) {
+	for id, options := range in.state.Policy().DrainOptions {
+		node := nodes.byID[id]
+		if !options.Safe || node == nil || !r.mayKeepShards(in, node) {
 			continue
 		}
-		for shard := range base.Shards(id) {
+		for shard := range in.state.Committed().Shards(id) {
 			if node.heartbeat.KeepsAllShards || slices.Contains(node.heartbeat.KeptShards, shard) {
 				setKey(&kept, shard, true)
 			}
 		}
 	}
 	return kept
+}
+
+// mayKeepShards reports whether an owner under a safe drain is certainly alive, and its app healthy.
+func (r *membership) mayKeepShards(in inputs, node *member) bool {
+	drop, _ := in.state.Drop(node.id)
+	return r.isResponsive(in, node) && !drop.InForce && !node.heartbeat.Unhealthy && !node.heartbeat.Leaving
 }

@@ -31,18 +31,18 @@ const (
 )
 
 // stagedMoves is the progress of planned moves: idle shards move first, and busy ones wait up
-// to drain-timeout (docs/internals/protocol-moves.md, "Planned moves in stages").
+// to drain-timeout (docs/internals/protocol-moves.md, "Planned moves in stages"). A question asks
+// all owners with busy shards which of their shards are idle.
 type stagedMoves struct {
 	// progress are the nodes with busy shards that will move to another node.
-	progress        map[shardmap.NodeID]*ownerProgress
-	questionAskedAt time.Duration // when the open question was asked; negative means that none is open
+	progress map[shardmap.NodeID]*ownerProgress
+	// questionAskedAt is when the open question was asked; negative means that none is open.
+	questionAskedAt time.Duration
 	nextQuestionAt  time.Duration // when the next question is due
 	// awaitingAnswer are the owners that have not answered the open question.
 	awaitingAnswer map[shardmap.NodeID]bool
 	// unblockedEpoch is the last proposal for which unblockRound asked the owners.
 	unblockedEpoch shardmap.Epoch
-	// overdueDrains are drained nodes whose gradual drain has timed out.
-	overdueDrains map[shardmap.NodeID]bool
 }
 
 // ownerProgress is the progress of one owner. It begins when the leader first defers a move from
@@ -51,7 +51,7 @@ type stagedMoves struct {
 // not aborted for a move to a node that may fail again.
 type ownerProgress struct {
 	startedAt time.Duration
-	// timedOut means that drain-timeout has passed since began, so busy shards move, too.
+	// timedOut means that drain-timeout has passed since startedAt, so busy shards move, too.
 	timedOut       bool
 	questions      int           // number of questions sent to it
 	proposals      int           // number of proposals that move shards away from it
@@ -64,271 +64,307 @@ func newStagedMoves() stagedMoves {
 	return stagedMoves{progress: map[shardmap.NodeID]*ownerProgress{}, questionAskedAt: -1}
 }
 
+// questionInterval returns the time between two questions.
+func questionInterval(pace ack.Pace) time.Duration {
+	return min(pace.DrainTimeout/questionFraction, maxQuestionInterval)
+}
+
+// begin begins the progress of an owner, and makes a question due.
+func (s *stagedMoves) begin(now time.Duration, owner shardmap.NodeID, reason string) {
+	s.progress[owner] = &ownerProgress{startedAt: now, reason: reason}
+	s.nextQuestionAt = now
+}
+
+// hasTimedOut reports whether the busy shards of the owner must move now.
+func (s *stagedMoves) hasTimedOut(owner shardmap.NodeID) bool {
+	progress := s.progress[owner]
+	return progress != nil && progress.timedOut
+}
+
+// questionOpen reports whether the owners have been asked, and their answers are not used yet.
+func (s *stagedMoves) questionOpen() bool { return s.questionAskedAt >= 0 }
+
+// ask opens a question to the owners, and returns the messages that ask it.
+func (s *stagedMoves) ask(now time.Duration, owners map[shardmap.NodeID]bool) []AskIdle {
+	s.questionAskedAt, s.awaitingAnswer = now, maps.Clone(owners)
+	var messages []AskIdle
+	for _, id := range slices.Sorted(maps.Keys(owners)) {
+		progress := s.progress[id]
+		messages = append(messages, AskIdle{Node: id, QuestionNumber: progress.questions})
+		progress.questions++
+	}
+	return messages
+}
+
+// askBlocking asks an owner which of its shards block the open round.
+func (s *stagedMoves) askBlocking(now time.Duration, owner shardmap.NodeID) AskIdle {
+	s.questionAskedAt = now
+	setKey(&s.awaitingAnswer, owner, true)
+	return AskIdle{Node: owner, QuestionNumber: s.progress[owner].questions, OpenRound: true}
+}
+
 // withdrawQuestion discards the open question, because the map that it refers to is no longer
 // committed or a round has opened.
 func (s *stagedMoves) withdrawQuestion() { s.questionAskedAt, s.awaitingAnswer = -1, nil }
 
-// questionInterval returns the time between two questions.
-func (s *stagedMoves) questionInterval(pace ack.Pace) time.Duration {
-	return min(pace.DrainTimeout/questionFraction, maxQuestionInterval)
-}
-
-// mayDefer reports whether the owner may temporarily keep busy shards that another node will own.
-// This requires a live member with a lease. The shards of every other owner move immediately.
-func (l *Leader) mayDefer(now time.Duration, node *member) bool {
-	if progress := l.stagedMoves.progress[node.id]; progress != nil && progress.timedOut || l.maxTiming.RebalanceMode == ack.RebalanceStopTheWorld || l.state.Policy().DrainsGradually(node.id) || l.stagedMoves.overdueDrains[node.id] {
+// withdrawUnusedQuestion discards a question whose answers are too old to be used. It reports
+// whether there was one.
+func (s *stagedMoves) withdrawUnusedQuestion(now time.Duration) bool {
+	if !s.questionOpen() || now-s.questionAskedAt <= maxAnswerAge {
 		return false
 	}
-	if drop, _ := l.state.Drop(node.id); drop.InForce || l.isHeldBack(now, node) || l.isRestarting(node) || node.removed || node.hasCrashed() || l.exclusionCause(now, node) != 0 {
+	for id := range s.awaitingAnswer {
+		s.progress[id].questions--
+	}
+	s.withdrawQuestion()
+	s.nextQuestionAt = now
+	return true
+}
+
+// endWait stops waiting for the owners that have not answered in time. It returns those that did
+// not answer their first question. All their shards count as idle, so the shards of a node that
+// never answers move without stages.
+func (s *stagedMoves) endWait() (unresponsive []shardmap.NodeID) {
+	for id := range s.awaitingAnswer {
+		if progress := s.progress[id]; progress != nil && progress.questions <= 1 {
+			unresponsive = append(unresponsive, id)
+		}
+	}
+	s.awaitingAnswer = nil
+	return unresponsive
+}
+
+// closeQuestion closes a question whose answers the leader uses now.
+func (s *stagedMoves) closeQuestion(in inputs) {
+	s.questionAskedAt, s.nextQuestionAt = -1, in.now+questionInterval(in.pace)
+}
+
+// drainsStarted handles gradual drains. A node that drains gradually reports its idle shards
+// without being asked.
+func (s *stagedMoves) drainsStarted(policy *ack.Policy) {
+	maps.DeleteFunc(s.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return policy.DrainsGradually(id) })
+}
+
+// mayUseAnswer records that an owner has answered, and reports whether the next proposal may use
+// the answer. Proposals for one owner are spaced in time, except the one that leaves it no busy
+// shard. leavesBusyShard means that a proposal by this answer leaves it busy shards.
+func (s *stagedMoves) mayUseAnswer(now time.Duration, owner shardmap.NodeID, leavesBusyShard bool) bool {
+	progress := s.progress[owner]
+	delete(s.awaitingAnswer, owner)
+	if progress == nil || progress.proposals >= 2*maxStages {
 		return false
 	}
-	if !node.hasHeartbeat() { // a new leader must not move shards only because it has no heartbeat yet (see isEligible)
-		return now-l.electedAt < l.maxTiming.DeadAfter
-	}
-	// Shortly after an election, an owner may not have a lease of this leader yet.
-	follows := node.hadLease && node.hasAcked(l.state.Committed().Epoch()) || now-l.electedAt < l.maxTiming.DeadAfter
-	return follows && !node.isSilent(now, l.options.Pace) && !node.heartbeat.Unhealthy && !node.heartbeat.Goodbye && !node.heartbeat.Gateway
-}
-
-// deferringOwners returns the owners that may keep busy shards which the final map moves; nil
-// if there are none.
-func (l *Leader) deferringOwners(now time.Duration, losingOwners []shardmap.NodeID) (owners map[shardmap.NodeID]bool) {
-	if len(losingOwners) == 0 || l.changesKeyConfigNow(now) {
-		return nil
-	}
-	for _, id := range losingOwners {
-		if l.mayDefer(now, l.member(id)) {
-			setKey(&owners, id, true)
-		}
-	}
-	return owners
-}
-
-// ownersLosingShards returns the owners from which want takes shards, ascending.
-func ownersLosingShards(base, want *shardmap.Map) []shardmap.NodeID {
-	from := map[shardmap.NodeID]bool{}
-	for _, move := range shardmap.Diff(base, want) {
-		if move.From != "" {
-			from[move.From] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(from))
-}
-
-// mayProposeStage reports whether a map may be proposed now. Unless a change cannot wait, the
-// leader first asks the owners which of their shards are idle, and uses their answers.
-func (l *Leader) mayProposeStage(now time.Duration, assigned *assignment) bool {
-	staged := &l.stagedMoves
-	if len(assigned.deferringOwners) == 0 || l.state.HasOpenProposal() || !l.ownRoundCommitted {
-		return true
-	}
-	for id := range assigned.deferringOwners {
-		if staged.progress[id] == nil {
-			staged.progress[id] = &ownerProgress{startedAt: now, reason: l.changeReason(now, assigned.finalMap)}
-			staged.nextQuestionAt = now
-		}
-	}
-	if assigned.isUrgent {
-		return true
-	}
-	if staged.questionAskedAt < 0 {
-		if now >= staged.nextQuestionAt {
-			l.askIdle(now, assigned)
-		}
-		return false
-	}
-	if len(staged.awaitingAnswer) > 0 {
-		if now-staged.questionAskedAt >= answerTimeout {
-			l.endQuestion()
-		}
-		return false
-	}
-	staged.questionAskedAt, staged.nextQuestionAt = -1, now+staged.questionInterval(l.options.Pace)
-	return !assigned.stageMap.HasSameOwners(l.state.Proposed())
-}
-
-// askIdle sends a question to all owners with deferred moves. Their earlier answers no longer
-// count.
-func (l *Leader) askIdle(now time.Duration, assigned *assignment) {
-	staged := &l.stagedMoves
-	staged.questionAskedAt, staged.awaitingAnswer = now, maps.Clone(assigned.deferringOwners)
-	l.forgetIdleShards(func(id shardmap.NodeID) bool { return !assigned.deferringOwners[id] })
-	for _, id := range slices.Sorted(maps.Keys(assigned.deferringOwners)) {
-		l.emit(AskIdle{Node: id, QuestionNumber: staged.progress[id].questions})
-		staged.progress[id].questions++
-	}
-}
-
-// endQuestion closes a question that some owners have not answered in time. After the first
-// question, all shards of a silent owner count as idle, so the shards of a node that never
-// answers move without stages.
-func (l *Leader) endQuestion() {
-	staged := &l.stagedMoves
-	idle := maps.Clone(l.gradualDrains.idle)
-	for id := range staged.awaitingAnswer {
-		if progress := staged.progress[id]; progress == nil || progress.questions > 1 {
-			continue
-		}
-		for shard := range l.state.Committed().Shards(id) {
-			setKey(&idle, shard, true)
-		}
-	}
-	l.gradualDrains.setIdle(idle)
-	staged.awaitingAnswer = nil
-}
-
-// mayUseAnswer reports whether the next proposal may use the response of an owner. Proposals for
-// one owner are spaced in time, except the one that leaves it no busy shard.
-func (l *Leader) mayUseAnswer(now time.Duration, report IdleShards) bool {
-	progress := l.stagedMoves.progress[report.Node]
-	delete(l.stagedMoves.awaitingAnswer, report.Node)
-	switch {
-	case progress == nil || progress.proposals >= 2*maxStages:
-		return false
-	case progress.proposals == 0 || progress.proposals < maxStages && now >= progress.nextProposalAt:
-		return true
-	}
-	return !l.leavesBusyShard(report)
-}
-
-// leavesBusyShard reports whether the final map takes a shard from the node that is not idle.
-func (l *Leader) leavesBusyShard(report IdleShards) bool {
-	base, final, idle := l.state.Committed(), l.lastAssignment.finalMap, shardSetOf(report.Shards)
-	for shard := range base.Shards(report.Node) {
-		if final.Owner(shard) != report.Node && !idle[shard] {
-			return true
-		}
-	}
-	return false
-}
-
-func shardSetOf(shards []shardmap.Shard) map[shardmap.Shard]bool {
-	set := make(map[shardmap.Shard]bool, len(shards))
-	for _, shard := range shards {
-		set[shard] = true
-	}
-	return set
-}
-
-// isUrgent reports whether the map contains a change that must not wait for answers: it
-// excludes a member, or moves a shard whose owner does not defer.
-func (l *Leader) isUrgent(assigned *assignment) bool {
-	for _, m := range l.state.Proposed().Members() {
-		if !assigned.stageMap.IsMember(m.ID) {
-			return true
-		}
-	}
-	for _, m := range shardmap.Diff(l.state.Committed(), assigned.stageMap) {
-		if !assigned.deferringOwners[m.From] {
-			return true
-		}
-	}
-	return false
+	mayLeaveBusyShard := progress.proposals == 0 || progress.proposals < maxStages && now >= progress.nextProposalAt
+	return mayLeaveBusyShard || !leavesBusyShard
 }
 
 // countProposal counts a proposal for the owners that lose shards.
-func (l *Leader) countProposal(now time.Duration, want *shardmap.Map) {
-	staged := &l.stagedMoves
-	for _, id := range ownersLosingShards(l.state.Committed(), want) {
-		if progress := staged.progress[id]; progress != nil {
-			progress.nextProposalAt = now + staged.questionInterval(l.options.Pace)<<min(progress.proposals, maxStages)
+func (s *stagedMoves) countProposal(in inputs, losingOwners []shardmap.NodeID) {
+	for _, id := range losingOwners {
+		if progress := s.progress[id]; progress != nil {
+			progress.nextProposalAt = in.now + questionInterval(in.pace)<<min(progress.proposals, maxStages)
 			progress.proposals++
 		}
 	}
-	staged.withdrawQuestion()
+	s.withdrawQuestion()
 }
 
-// updateProgress removes owners that lose no shards any more, and marks owners whose
-// drain-timeout is over. An open round is not changed.
-func (l *Leader) updateProgress(now time.Duration, assigned *assignment) {
-	staged := &l.stagedMoves
-	if l.state.HasOpenProposal() {
-		return
-	}
-	if staged.questionAskedAt >= 0 && now-staged.questionAskedAt > maxAnswerAge {
-		for id := range staged.awaitingAnswer {
-			staged.progress[id].questions-- // the question was never used
-		}
-		staged.withdrawQuestion()
-		staged.nextQuestionAt = now
-		l.forgetIdleShards(func(shardmap.NodeID) bool { return false })
-	}
-	defer l.forgetIdleShards(func(id shardmap.NodeID) bool { return staged.progress[id] != nil && l.mayDefer(now, l.member(id)) })
-	for id := range staged.progress {
-		if !slices.Contains(assigned.losingOwners, id) {
-			delete(staged.progress, id)
-			delete(staged.awaitingAnswer, id)
+// update removes owners that lose no shards any more, and marks owners whose drain-timeout is over.
+func (s *stagedMoves) update(in inputs, losingOwners []shardmap.NodeID) {
+	for id := range s.progress {
+		if !slices.Contains(losingOwners, id) {
+			delete(s.progress, id)
+			delete(s.awaitingAnswer, id)
 		}
 	}
-	if len(staged.progress) == 0 {
-		staged.withdrawQuestion()
+	if len(s.progress) == 0 {
+		s.withdrawQuestion()
 	}
-	for _, progress := range staged.progress {
-		progress.timedOut = now-progress.startedAt >= l.options.Pace.DrainTimeout
+	for _, progress := range s.progress {
+		progress.timedOut = in.now-progress.startedAt >= in.pace.DrainTimeout
 	}
 }
 
-// forgetIdleShards discards the idle shards of owners for which counts returns false. Such an
-// answer becomes outdated: a later change that cannot wait for a question would move shards
-// for which requests have begun since. Nodes under a gradual drain report continuously.
-func (l *Leader) forgetIdleShards(counts func(shardmap.NodeID) bool) {
-	if len(l.gradualDrains.idle) == 0 {
-		return
-	}
-	base, policy := l.state.Committed(), l.state.Policy()
-	stale := map[shardmap.NodeID]bool{}
-	for _, member := range base.Members() {
-		stale[member.ID] = !policy.DrainsGradually(member.ID) && !counts(member.ID)
-	}
-	for shard := range l.gradualDrains.idle {
-		if !stale[base.Owner(shard)] {
-			continue
-		}
-		idle := maps.Clone(l.gradualDrains.idle)
-		maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool { return stale[base.Owner(shard)] })
-		l.gradualDrains.setIdle(idle)
-		return
-	}
-}
-
-// stagedReason returns the reason of a staged change of which a map has been proposed; empty
-// if there is none.
-func (l *Leader) stagedReason() string {
-	for _, id := range slices.Sorted(maps.Keys(l.stagedMoves.progress)) {
-		if progress := l.stagedMoves.progress[id]; progress.proposals > 0 {
+// reason returns the reason of a staged change of which a map has been proposed; empty if there is
+// none.
+func (s *stagedMoves) reason() string {
+	for _, id := range slices.Sorted(maps.Keys(s.progress)) {
+		if progress := s.progress[id]; progress.proposals > 0 {
 			return progress.reason
 		}
 	}
 	return ""
 }
 
-// unblockRound asks, once for each proposal, which shards block the open round. The round then
-// continues without them. A long request may begin after an owner has answered and before the
-// shard is held, and all other moving shards would wait for its end.
-func (l *Leader) unblockRound(now time.Duration) {
-	staged, last := &l.stagedMoves, l.state.Proposed()
-	if !l.ownRoundOpen() || now-l.roundStartedAt < blockedAfter || staged.unblockedEpoch == last.Epoch() {
-		return
-	}
-	staged.unblockedEpoch = last.Epoch()
-	for _, id := range ownersLosingShards(l.state.Committed(), last) {
-		progress, node := staged.progress[id], l.member(id)
-		if progress == nil || l.state.ChangesKeyConfig() || progress.proposals >= maxStages || node.hasCompleteAck(last.Epoch()) || !l.mayDefer(now, node) {
-			continue
-		}
-		staged.questionAskedAt = now
-		setKey(&staged.awaitingAnswer, id, true)
-		l.emit(AskIdle{Node: id, QuestionNumber: progress.questions, OpenRound: true})
+// excuseStall excludes a stall of the leader from the age of the open question; see
+// Leader.excuseStall. A question causes no heartbeat, so one heartbeat interval is excused, too.
+func (s *stagedMoves) excuseStall(in inputs, stall time.Duration) {
+	if s.questionOpen() {
+		s.questionAskedAt = min(s.questionAskedAt+stall+in.pace.Heartbeat, in.now)
 	}
 }
 
-// busyReported applies the response of an owner to the question which shards block the open round.
-// The busy shards of the owner stay with it for now.
-func (l *Leader) busyReported(report IdleShards) {
-	delete(l.stagedMoves.awaitingAnswer, report.Node)
-	base, idle, idleShards := l.state.Committed(), maps.Clone(l.gradualDrains.idle), shardSetOf(report.Shards)
-	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool {
-		return base.Owner(shard) == report.Node && !idleShards[shard]
-	})
-	l.gradualDrains.setIdle(idle)
+// mayDefer reports whether the owner may temporarily keep busy shards that another node will own.
+// This requires a live member with a lease. The shards of every other owner move immediately.
+func (l *Leader) mayDefer(node *member) bool {
+	isStopTheWorld := l.in.timing.RebalanceMode == ack.RebalanceStopTheWorld
+	if isStopTheWorld || l.staged.hasTimedOut(node.id) {
+		return false
+	}
+	if l.in.state.Policy().DrainsGradually(node.id) || l.drains.overdue[node.id] {
+		return false
+	}
+	return l.membership.isReliable(l.in, node)
+}
+
+// isReliable reports whether a node is a live member with a lease and a healthy app, as far as the
+// leader knows.
+func (r *membership) isReliable(in inputs, node *member) bool {
+	drop, _ := in.state.Drop(node.id)
+	if drop.InForce || node.isHeldBack(in) || in.isRestarting(node) || node.removed || node.hasCrashed() || r.exclusionCause(in, node) != 0 {
+		return false
+	}
+	if !node.hasHeartbeat() {
+		// A new leader must not move shards only because it has no heartbeat yet.
+		return in.isNewLeader()
+	}
+	if node.isSilent(in) || node.heartbeat.Unhealthy || node.heartbeat.Goodbye || node.heartbeat.Gateway {
+		return false
+	}
+	// Shortly after an election, an owner may not have a lease of this leader yet.
+	return in.isNewLeader() || node.hadLease && node.hasAcked(in.state.Committed().Epoch())
+}
+
+// deferringOwners returns the owners that may keep busy shards which the final map moves; nil
+// if there are none.
+func (l *Leader) deferringOwners(losingOwners []shardmap.NodeID) (owners map[shardmap.NodeID]bool) {
+	if len(losingOwners) == 0 || l.keyConfig.isDueNow(l.in, &l.members, &l.membership) {
+		return nil
+	}
+	for _, id := range losingOwners {
+		if l.mayDefer(l.members.get(id)) {
+			setKey(&owners, id, true)
+		}
+	}
+	return owners
+}
+
+// mayProposeStage reports whether a map may be proposed now. Unless a change cannot wait, the
+// leader first asks the owners which of their shards are idle, and uses their answers.
+func (l *Leader) mayProposeStage(assigned *assignment) bool {
+	if len(assigned.deferringOwners) == 0 || l.in.state.HasOpenProposal() || !l.ownRoundCommitted {
+		return true
+	}
+	for id := range assigned.deferringOwners {
+		if l.staged.progress[id] == nil {
+			l.staged.begin(l.in.now, id, l.changeReason(assigned.finalMap))
+		}
+	}
+	if assigned.isUrgent {
+		return true
+	}
+	if !l.staged.questionOpen() {
+		if l.in.now >= l.staged.nextQuestionAt {
+			l.askIdle(assigned.deferringOwners)
+		}
+		return false
+	}
+	if len(l.staged.awaitingAnswer) > 0 {
+		if l.in.now-l.staged.questionAskedAt >= answerTimeout {
+			l.idle.addAll(l.in.state.Committed(), l.staged.endWait())
+		}
+		return false
+	}
+	l.staged.closeQuestion(l.in)
+	return !assigned.stageMap.HasSameOwners(l.in.state.Proposed())
+}
+
+// askIdle sends a question to all owners with deferred moves. Their earlier answers no longer
+// count.
+func (l *Leader) askIdle(owners map[shardmap.NodeID]bool) {
+	l.idle.forget(l.in.state, owners)
+	for _, question := range l.staged.ask(l.in.now, owners) {
+		l.emit(question)
+	}
+}
+
+// updateStagedMoves updates the progress of staged moves. An open round is not changed.
+func (l *Leader) updateStagedMoves(losingOwners []shardmap.NodeID) {
+	if l.in.state.HasOpenProposal() {
+		return
+	}
+	isUnused := l.staged.withdrawUnusedQuestion(l.in.now)
+	l.staged.update(l.in, losingOwners)
+	if len(l.idle.shards) == 0 {
+		return
+	}
+	outdated := map[shardmap.NodeID]bool{}
+	for _, member := range l.in.state.Committed().Members() {
+		answerCounts := l.staged.progress[member.ID] != nil && l.mayDefer(l.members.get(member.ID))
+		outdated[member.ID] = isUnused || !answerCounts
+	}
+	l.idle.forget(l.in.state, outdated)
+}
+
+// unblockRound asks, once for each proposal, which shards block the open round. The round then
+// continues without them. A long request may begin after an owner has answered and before the
+// shard is held, and all other moving shards would wait for its end.
+func (l *Leader) unblockRound() {
+	last := l.in.state.Proposed()
+	isBlocked := l.in.ownRoundOpen() && l.in.now-l.membership.roundStartedAt >= blockedAfter
+	if !isBlocked || l.staged.unblockedEpoch == last.Epoch() {
+		return
+	}
+	l.staged.unblockedEpoch = last.Epoch()
+	if l.in.state.ChangesKeyConfig() {
+		return // such a round moves all shards
+	}
+	for _, id := range ownersLosingShards(l.in.state.Committed(), last) {
+		progress, node := l.staged.progress[id], l.members.get(id)
+		if progress == nil || progress.proposals >= maxStages {
+			continue
+		}
+		if !node.hasCompleteAck(last.Epoch()) && l.mayDefer(node) {
+			l.emit(l.staged.askBlocking(l.in.now, id))
+		}
+	}
+}
+
+// idleReported applies a report of idle shards. A node sends it in answer to a question, or without
+// one during a gradual drain.
+func (l *Leader) idleReported(report IdleShards) {
+	isAwaited := l.staged.awaitingAnswer[report.Node]
+	if report.MapEpoch != l.in.state.Committed().Epoch() || report.IsAnswer && !isAwaited {
+		return
+	}
+	switch {
+	case report.IsAnswer && l.in.state.HasOpenProposal():
+		l.blockingShardsReported(report)
+	case report.IsAnswer:
+		l.answerReported(report)
+	case l.in.state.HasOpenProposal() || l.pending.exists():
+		// The open round, or a proposal or commit that is being submitted, does not change.
+	case l.in.state.Policy().DrainsGradually(report.Node):
+		l.idle.replace(l.in.state.Committed(), report.Node, report.Shards)
+	}
+}
+
+// answerReported applies the answer to an open question. A proposal withdraws the question, so the
+// answer counts even while another entry is being submitted.
+func (l *Leader) answerReported(report IdleShards) {
+	committed := l.in.state.Committed()
+	leavesBusyShard := l.assigned.leavesBusyShard(committed, report.Node, report.Shards)
+	if !l.staged.mayUseAnswer(l.in.now, report.Node, leavesBusyShard) {
+		report.Shards = nil
+	}
+	l.idle.replace(committed, report.Node, report.Shards)
+}
+
+// blockingShardsReported applies the answer of an owner to the question which shards block the open
+// round. The busy shards of the owner stay with it for now.
+func (l *Leader) blockingShardsReported(report IdleShards) {
+	if l.in.ownRoundOpen() && !l.pending.exists() {
+		delete(l.staged.awaitingAnswer, report.Node)
+		l.idle.retain(l.in.state.Committed(), report.Node, report.Shards)
+	}
 }

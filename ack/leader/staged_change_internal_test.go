@@ -1,10 +1,6 @@
 package leader
 
-import (
-	"testing"
-
-	"shardway/ack"
-)
+import "testing"
 
 // The number of maps for one change of an owner is bounded, also of maps that leave it no busy
 // shard: requests may begin while such a map is proposed.
@@ -20,13 +16,13 @@ func TestNumberOfMapsOfAnOwnerIsBounded(t *testing.T) {
 		{maps: 2*maxStages - 1, early: true, want: true},
 		{maps: 2 * maxStages, want: false},
 	} {
-		l := &Leader{state: ack.NewState(), stagedMoves: newStagedMoves()}
+		staged := newStagedMoves()
 		o := &ownerProgress{proposals: c.maps}
 		if c.early {
 			o.nextProposalAt = 1
 		}
-		l.stagedMoves.progress["b"] = o
-		if got := l.mayUseAnswer(0, IdleShards{Node: "b", IsAnswer: true}); got != c.want {
+		staged.progress["b"] = o
+		if got := staged.mayUseAnswer(0, "b", false); got != c.want {
 			t.Errorf("after %d maps: another map %v, want %v", c.maps, got, c.want)
 		}
 	}

@@ -33,35 +33,51 @@ func (e TooSoonError) Error() string {
 // A change is refused until the larger dead-after has passed since the last change, or since
 // the election, because a new leader does not know the time of the last change.
 func (l *Leader) ChangeTiming(now time.Duration, timing ack.Timing) ([]byte, error) {
-	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
+	if !l.acceptsRequests() {
 		return nil, ErrNotYet
 	}
-	if wait := l.mixedTimingFor(now); wait > 0 {
-		return nil, TooSoonError{Wait: wait, Elected: l.timingSeenAt == l.electedAt}
+	if wait := l.timings.mixedFor(now, l.in.state); wait > 0 {
+		return nil, TooSoonError{Wait: wait, Elected: l.timings.changeSeenAt == l.in.electedAt}
 	}
-	return ack.EncodeTiming(l.state.FormatVersion(), ack.TimingEntry{Term: l.options.Term, Replaces: l.state.TimingIndex(), Timing: timing}), nil
+	return ack.EncodeTiming(l.in.state.FormatVersion(), ack.TimingEntry{Term: l.in.term, Replaces: l.in.state.TimingIndex(), Timing: timing}), nil
 }
 
-// timing returns the committed timing, by which leases are granted.
-func (l *Leader) timing() ack.Timing {
-	if !l.state.Bootstrapped() {
-		return l.options.Timing
+// timingTracker determines the timing by which a leader grants leases, and the timing by which it
+// waits for their end. They differ for a while after a change of the timing.
+type timingTracker struct {
+	// configured is the timing of the own flags. It applies until the log contains a timing.
+	configured ack.Timing
+	// changeSeenAt is when the present timing was first seen; initially the election.
+	changeSeenAt time.Duration
+}
+
+// granting returns the committed timing, by which leases are granted.
+func (t *timingTracker) granting(state *ack.State) ack.Timing {
+	if !state.Bootstrapped() {
+		return t.configured
 	}
-	return l.state.Timing()
+	return state.Timing()
 }
 
-// mixedTimingFor returns how long nodes may still hold leases of the previous timing, or run
-// requests admitted by them. Zero or less means not any more.
-func (l *Leader) mixedTimingFor(now time.Duration) time.Duration {
-	return l.timingSeenAt + max(l.state.Timing().DeadAfter, l.state.PreviousTiming().DeadAfter) - now
+// mixedFor returns how long nodes may still hold leases of the previous timing, or run requests
+// admitted by them. Zero or less means not any more.
+func (t *timingTracker) mixedFor(now time.Duration, state *ack.State) time.Duration {
+	return t.changeSeenAt + max(state.Timing().DeadAfter, state.PreviousTiming().DeadAfter) - now
 }
 
-// longestTiming returns the timing by which the leader waits: the longer of the present and
-// the previous one, until all grants by the previous one have certainly expired.
-func (l *Leader) longestTiming(now time.Duration) ack.Timing {
-	timing := l.timing()
-	if l.mixedTimingFor(now) > 0 {
-		timing = timing.Longer(l.state.PreviousTiming())
+// waiting returns the timing by which the leader waits: the longer of the present and the
+// previous one, until all grants by the previous one have certainly expired.
+func (t *timingTracker) waiting(now time.Duration, state *ack.State) ack.Timing {
+	timing := t.granting(state)
+	if t.mixedFor(now, state) > 0 {
+		timing = timing.Longer(state.PreviousTiming())
 	}
 	return timing
+}
+
+// stateApplied handles a newer state of the log.
+func (t *timingTracker) stateApplied(now time.Duration, old, state *ack.State) {
+	if state.TimingIndex() != old.TimingIndex() {
+		t.changeSeenAt = now
+	}
 }

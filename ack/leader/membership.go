@@ -1,0 +1,297 @@
+package leader
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// membership decides which nodes may be in the next map, and why a node may not.
+type membership struct {
+	health clusterAppHealth
+	// allOwnersHeldBack means that the only nodes that may own shards are held back because their
+	// apps became unhealthy repeatedly. They may own shards immediately then.
+	allOwnersHeldBack bool
+	// roundStartedAt is when the open proposal of this term was applied.
+	roundStartedAt time.Duration
+	// dropSeenAt is when a proposal that excluded the node was applied in this term.
+	dropSeenAt map[shardmap.NodeID]time.Duration
+	// uncordoned are the nodes whose drain ended in this term, until they own shards.
+	uncordoned map[shardmap.NodeID]bool
+}
+
+func newMembership() membership {
+	return membership{dropSeenAt: map[shardmap.NodeID]time.Duration{}}
+}
+
+// proposalApplied handles the application of a proposal, which starts a round.
+func (r *membership) proposalApplied(in inputs, nodes *memberTracker) {
+	r.roundStartedAt = in.now
+	for _, id := range in.state.DroppedBy(in.state.Proposed().Epoch()) {
+		r.dropSeenAt[id] = in.now
+		// Heartbeats from before the drop do not make it eligible.
+		nodes.get(id).freshStreak = 0
+	}
+}
+
+// commitApplied handles the application of a commit.
+func (r *membership) commitApplied(committed *shardmap.Map) {
+	maps.DeleteFunc(r.uncordoned, func(id shardmap.NodeID, _ bool) bool { return committed.ShardCount(id) > 0 })
+}
+
+// policyApplied handles a change of the policy.
+func (r *membership) policyApplied(before, after *ack.Policy) {
+	for id := range before.Drained {
+		if !after.Drained[id] {
+			setKey(&r.uncordoned, id, true)
+		}
+	}
+	// A node that drains again is no longer uncordoned.
+	maps.DeleteFunc(r.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
+}
+
+// updateHealth updates the health of the apps once in each step.
+func (r *membership) updateHealth(in inputs, nodes *memberTracker) {
+	nodes.addMembersOf(in.state.Proposed())
+	r.health.update(in, nodes)
+	r.allOwnersHeldBack = nodes.anyHeldBack(in) && !r.hasAvailableOwner(in, nodes)
+}
+
+// hasAvailableOwner reports whether a node may own shards that is not held back.
+func (r *membership) hasAvailableOwner(in inputs, nodes *memberTracker) bool {
+	for id, node := range nodes.byID {
+		mayOwnShards := !in.isRestarting(node) && !in.state.Policy().DrainsGradually(id)
+		if mayOwnShards && !node.isHeldBack(in) && r.isEligibleIgnoringFlaps(in, node) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEligible reports whether the node may be in the next map.
+func (r *membership) isEligible(in inputs, node *member) bool {
+	return r.isEligibleIgnoringFlaps(in, node) && (r.allOwnersHeldBack || !node.isHeldBack(in))
+}
+
+// isEligibleIgnoringFlaps is isEligible without the hold on apps that became unhealthy repeatedly.
+func (r *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
+	if node.removed || node.hasCrashed() || node.isStopping() || node.heartbeat.Gateway {
+		return false
+	}
+	if r.health.excludes(in, node) || r.exclusionCause(in, node) != 0 {
+		return false
+	}
+	if in.state.Policy().Drained[node.id] {
+		return false
+	}
+	drop, _ := in.state.Drop(node.id)
+	switch {
+	case drop.InForce && drop.Cause.MissedRound():
+		return r.mayReturnAfterMiss(in, node, drop)
+	case drop.InForce || !in.isMember(node.id):
+		return node.mayJoin(in)
+	case !node.hasHeartbeat():
+		// An election alone moves nothing (rule 4, why 18).
+		return in.isNewLeader()
+	}
+	return !node.isSilent(in)
+}
+
+// mayReturnAfterMiss reports whether a node may return that was excluded because it missed a round.
+// It must have acknowledged the proposal that excluded it, and wait for the pause after repeated
+// misses (rule 3).
+func (r *membership) mayReturnAfterMiss(in inputs, node *member, drop ack.Drop) bool {
+	hasAcked := node.hasAcked(drop.Epoch) && node.hasAcked(in.state.Committed().Epoch())
+	return hasAcked && !node.isSilent(in) && in.now-r.droppedAt(in, node.id) >= flapPause(drop.Strikes)
+}
+
+// droppedAt returns when this leader saw that the node was excluded. A new leader does not know the
+// time of an earlier exclusion, and uses the time of its election.
+func (r *membership) droppedAt(in inputs, id shardmap.NodeID) time.Duration {
+	if at, ok := r.dropSeenAt[id]; ok {
+		return at
+	}
+	return in.electedAt
+}
+
+// exclusionCause returns why a member of the last map must be dropped although the leader
+// receives its heartbeats; zero if it need not.
+func (r *membership) exclusionCause(in inputs, node *member) ack.DropCause {
+	if !in.isMember(node.id) {
+		return 0
+	}
+	if node.removed {
+		return ack.CauseRemoved
+	}
+	if in.isRestarting(node) || !node.sendsHeartbeats(in) || node.hasCrashed() {
+		return 0
+	}
+	if r.missedAckDeadline(in, node) {
+		return ack.CauseMissedAck
+	}
+	behindSince := max(node.behindSince, node.restartTimes.endedAt)
+	if node.behindSince >= 0 && in.now-behindSince > in.pace.AckDeadline() {
+		return ack.CauseBehind
+	}
+	return 0
+}
+
+// missedAckDeadline reports whether the node has not acknowledged the open proposal in time.
+func (r *membership) missedAckDeadline(in inputs, node *member) bool {
+	waitingSince := max(r.roundStartedAt, node.restartTimes.endedAt)
+	return in.ownRoundOpen() && in.now-waitingSince > node.ackDeadline(in.pace) && !node.hasCompleteAck(in.state.Proposed().Epoch())
+}
+
+// isResponsive reports whether a member is expected to acknowledge a proposal soon.
+func (r *membership) isResponsive(in inputs, node *member) bool {
+	if !node.sendsHeartbeats(in) || node.heartbeat.Goodbye || node.hasCrashed() {
+		return false
+	}
+	return !node.removed && !in.isRestarting(node) && r.exclusionCause(in, node) == 0
+}
+
+// noOwnerRemains reports whether no node will own anything. Then the committed map remains
+// (rule 10), and a leaving node need not wait.
+func (r *membership) noOwnerRemains(in inputs, nodes *memberTracker) bool {
+	nodes.addMembersOf(in.state.Proposed())
+	for _, node := range nodes.byID {
+		if r.isEligible(in, node) {
+			return false
+		}
+	}
+	return true
+}
+
+// denyLateLeases denies leases to owners that the open proposal excludes without a drop (they
+// leave, or their app is unhealthy) and that do not acknowledge it in time. Otherwise the
+// round would wait for them forever (why 14).
+func (r *membership) denyLateLeases(in inputs, nodes *memberTracker) {
+	if !in.ownRoundOpen() {
+		return
+	}
+	last := in.state.Proposed()
+	for _, owner := range in.state.Committed().Members() {
+		node := nodes.get(owner.ID)
+		isLate := in.now-r.roundStartedAt > node.ackDeadline(in.pace)
+		if isLate && !last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch()) {
+			node.leaseDeniedUntil = last.Epoch()
+		}
+	}
+}
+
+// exclusionReason returns why a node must not be a member, as metrics spell it.
+func (r *membership) exclusionReason(in inputs, node *member) string {
+	if cause := r.exclusionCause(in, node); cause != 0 {
+		return cause.String()
+	}
+	switch {
+	case node.hasCrashed():
+		return ack.CauseCrashed.String()
+	case node.isStopping():
+		return "leave"
+	case r.health.excludes(in, node):
+		return "app-unhealthy"
+	case in.state.Policy().Drained[node.id]:
+		return "drain"
+	}
+	return ack.CauseSilent.String()
+}
+
+// joinReason returns why a node gets its first shards, as metrics spell it. The next leader does
+// not know about an uncordoned node, so the reason there is "join".
+func (r *membership) joinReason(id shardmap.NodeID) string {
+	if r.uncordoned[id] {
+		return "uncordon"
+	}
+	return "join"
+}
+
+// dropRecords returns records of the nodes that the proposal drops, ordered by id. These are
+// members of the committed map or of the last proposal. Nodes that leave, are drained or have an
+// unhealthy app are excluded without a drop.
+func (r *membership) dropRecords(in inputs, nodes *memberTracker, proposal *shardmap.Map) []ack.DropRecord {
+	causes := map[shardmap.NodeID]ack.DropCause{}
+	for _, member := range slices.Concat(in.state.Committed().Members(), in.state.Proposed().Members()) {
+		if !proposal.IsMember(member.ID) {
+			causes[member.ID] = r.dropCause(in, nodes.get(member.ID))
+		}
+	}
+	var records []ack.DropRecord
+	for _, id := range slices.Sorted(maps.Keys(causes)) {
+		if cause := causes[id]; cause != 0 {
+			records = append(records, ack.DropRecord{Node: id, Cause: cause, Strikes: r.countMissedAcks(in, id, cause)})
+		}
+	}
+	return records
+}
+
+// dropCause returns why a node that the next proposal excludes is dropped; zero means without a
+// drop.
+func (r *membership) dropCause(in inputs, node *member) ack.DropCause {
+	if cause := r.exclusionCause(in, node); cause != 0 {
+		return cause
+	}
+	if drop, _ := in.state.Drop(node.id); drop.InForce {
+		// Already dropped for the same cause: keep the record, because its epoch is
+		// the proposal that the node must acknowledge.
+		return 0
+	}
+	if node.hasCrashed() {
+		return ack.CauseCrashed
+	}
+	// A drained node may be excluded before the leader knows whether it is silent.
+	isSilent := node.hasHeartbeat() && node.isSilent(in)
+	neverSeen := !node.hasHeartbeat() && !in.isNewLeader()
+	if isSilent || neverSeen {
+		return ack.CauseSilent
+	}
+	return 0
+}
+
+// countMissedAcks counts missed acknowledgements that follow each other within ack.FlapWindow.
+func (r *membership) countMissedAcks(in inputs, id shardmap.NodeID, cause ack.DropCause) uint32 {
+	drop, wasDropped := in.state.Drop(id)
+	if !cause.MissedRound() {
+		return drop.Strikes
+	}
+	if !wasDropped || in.now-r.droppedAt(in, id) > ack.FlapWindow {
+		return 1
+	}
+	return drop.Strikes + 1
+}
+
+// weightedMember returns the member of the next map, with its weight. The last known weight of a
+// node counts while it restarts or has not sent a heartbeat in this term.
+func weightedMember(in inputs, node *member) shardmap.Member {
+	if in.isRestarting(node) || !node.hasHeartbeat() {
+		previous, _ := findMember(in.state.Proposed(), node.id)
+		return shardmap.Member{ID: node.id, Weight: previous.Weight}
+	}
+	return shardmap.Member{ID: node.id, Weight: node.heartbeat.Weight}
+}
+
+// appendMembers appends the members of the next map to buf, ordered by id: the nodes that may own
+// shards, and the nodes that restart in place. It appends nothing if no node may get shards.
+func (r *membership) appendMembers(buf []shardmap.Member, in inputs, nodes *memberTracker) []shardmap.Member {
+	nodes.addMembersOf(in.state.Proposed())
+	members, ownerExists := buf, false
+	for id, node := range nodes.byID {
+		restarting := in.isRestarting(node)
+		if !restarting && !r.isEligible(in, node) {
+			continue
+		}
+		if !restarting && !in.state.Policy().DrainsGradually(id) {
+			ownerExists = true
+		}
+		members = append(members, weightedMember(in, node))
+	}
+	if !ownerExists {
+		members = members[:0]
+	}
+	slices.SortFunc(members, func(a, b shardmap.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return members
+}

@@ -1,0 +1,64 @@
+package leader
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// entryKind is the kind of a submitted entry.
+type entryKind uint8
+
+const (
+	noEntry       entryKind = iota
+	configEntry             // a policy change, a restart or reports of apps
+	proposalEntry           // the proposal of a map
+	commitEntry             // the commit of the open proposal
+)
+
+// pendingEntry is the entry that the leader has submitted, until it is known whether the log
+// contains it. There is at most one, because the next entry depends on it (rule 1).
+type pendingEntry struct {
+	kind        entryKind
+	submittedAt time.Duration
+	// commitEpoch is the epoch of the map that a submitted commit names. Zero means no commit.
+	commitEpoch shardmap.Epoch
+}
+
+// exists reports whether an entry is pending.
+func (p *pendingEntry) exists() bool { return p.kind != noEntry }
+
+// submit records the submission of an entry that is no commit.
+func (p *pendingEntry) submit(now time.Duration, kind entryKind) {
+	*p = pendingEntry{kind: kind, submittedAt: now}
+}
+
+// submitCommit records the submission of the commit of a map.
+func (p *pendingEntry) submitCommit(now time.Duration, epoch shardmap.Epoch) {
+	*p = pendingEntry{kind: commitEntry, submittedAt: now, commitEpoch: epoch}
+}
+
+// clear records that the outcome of the entry is known.
+func (p *pendingEntry) clear() { p.kind, p.commitEpoch = noEntry, 0 }
+
+// configApplied handles the application of an entry that is neither a proposal nor a commit.
+func (p *pendingEntry) configApplied() {
+	if p.kind == configEntry {
+		p.clear()
+	}
+}
+
+// mapApplied handles a newer state of the log. A new proposal or the awaited commit ends the wait.
+// A submitted commit blocks leases for the old map until its outcome is known.
+func (p *pendingEntry) mapApplied(old, state *ack.State) {
+	if p.kind == commitEntry {
+		if state.Committed().Epoch() >= p.commitEpoch {
+			p.clear()
+		}
+		return
+	}
+	if state.Proposed().Epoch() != old.Proposed().Epoch() {
+		p.clear()
+	}
+}

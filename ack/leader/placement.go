@@ -1,0 +1,141 @@
+package leader
+
+import (
+	"maps"
+	"slices"
+
+	"shardway/shardmap"
+)
+
+// placementInputs are the inputs of the next map: the nodes that may own shards, and everything
+// that decides which shards they own.
+type placementInputs struct {
+	inputs
+	nodes      *memberTracker // for zones and acquire failures
+	members    []shardmap.Member
+	restarting map[shardmap.NodeID]bool // members that restart in place, and keep their shards
+	keptShards map[shardmap.Shard]bool  // see membership.keptShards
+	idle       idleShards
+	// reportsVersion is that of nodes when the inputs were collected.
+	reportsVersion uint64
+}
+
+// equals reports whether the inputs produce the same map as other.
+func (p *placementInputs) equals(other *placementInputs) bool {
+	if p.state.Committed() != other.state.Committed() || p.state.Proposed() != other.state.Proposed() {
+		return false
+	}
+	if p.state.Policy() != other.state.Policy() || p.state.DeparturesIndex() != other.state.DeparturesIndex() {
+		return false
+	}
+	if p.reportsVersion != other.reportsVersion || p.idle.version != other.idle.version {
+		return false
+	}
+	return slices.Equal(p.members, other.members) && maps.Equal(p.restarting, other.restarting) && maps.Equal(p.keptShards, other.keptShards)
+}
+
+// placement returns the placement policy for shardmap.Assign.
+func (p *placementInputs) placement() shardmap.Policy {
+	placement := p.state.Policy().Placement(p.nodes.zones())
+	placement.Restarting, placement.PreviousOwners = p.restarting, p.state.PreviousOwners()
+	placement.IdleShards = p.idle.shards
+	placement.Barred = p.state.BarredShards()
+	p.avoidFailingApps(&placement)
+	placement.KeptShards = p.keptShards
+	return placement
+}
+
+// assign returns the map that the placement policy gives.
+func (p *placementInputs) assign(placement shardmap.Policy) *shardmap.Map {
+	return shardmap.Assign(p.state.Committed(), p.members, placement)
+}
+
+// assignment is the next map, and the part of it that may be proposed now.
+type assignment struct {
+	inputs placementInputs
+	// finalMap is the target map; nil means that there is none. losingOwners are the owners from
+	// which it takes shards.
+	finalMap     *shardmap.Map
+	losingOwners []shardmap.NodeID
+	// stageMap is the map that may be proposed now. It differs from finalMap only in the moves that
+	// deferringOwners defer: these owners keep their busy shards for now.
+	stageMap        *shardmap.Map
+	deferringOwners map[shardmap.NodeID]bool
+	// isUrgent means that stageMap contains an urgent change, so the leader must propose it before
+	// the owners have answered which of their shards are idle.
+	isUrgent bool
+}
+
+// update computes the final map. While its inputs are unchanged, it keeps the previous result with
+// the stage map, because it runs in every step and the inputs seldom change. Without members the
+// last map remains (rule 10), even if it is only proposed: the committed map may contain a dropped
+// node, which must not become an owner again.
+func (a *assignment) update(in placementInputs) {
+	if a.finalMap != nil && a.inputs.equals(&in) {
+		in.members = a.inputs.members
+		a.inputs = in
+		return
+	}
+	in.members = slices.Clone(in.members)
+	final := in.state.Proposed()
+	var losingOwners []shardmap.NodeID
+	if len(in.members) > 0 {
+		final = in.assign(in.placement())
+		losingOwners = ownersLosingShards(in.state.Committed(), final)
+	}
+	*a = assignment{inputs: in, finalMap: final, losingOwners: losingOwners}
+}
+
+// planStage computes the map that may be proposed now. A change of the map may be proposed in
+// several stages, so that busy shards do not delay idle ones. deferringOwners are the owners that
+// may keep their busy shards for now.
+func (a *assignment) planStage(deferringOwners map[shardmap.NodeID]bool) {
+	if a.stageMap != nil && maps.Equal(a.deferringOwners, deferringOwners) {
+		return
+	}
+	a.stageMap, a.deferringOwners, a.isUrgent = a.finalMap, deferringOwners, false
+	if len(deferringOwners) > 0 {
+		placement := a.inputs.placement()
+		placement.DefersMoves = deferringOwners
+		a.stageMap = a.inputs.assign(placement)
+		a.isUrgent = a.hasUrgentChange()
+	}
+}
+
+// hasUrgentChange reports whether the stage map contains a change that must not wait for answers:
+// it excludes a member, or moves a shard whose owner does not defer.
+func (a *assignment) hasUrgentChange() bool {
+	for _, member := range a.inputs.state.Proposed().Members() {
+		if !a.stageMap.IsMember(member.ID) {
+			return true
+		}
+	}
+	for _, move := range shardmap.Diff(a.inputs.state.Committed(), a.stageMap) {
+		if !a.deferringOwners[move.From] {
+			return true
+		}
+	}
+	return false
+}
+
+// leavesBusyShard reports whether the final map takes a shard from the node that is not in idle.
+func (a *assignment) leavesBusyShard(committed *shardmap.Map, node shardmap.NodeID, idle []shardmap.Shard) bool {
+	isIdle := shardSetOf(idle)
+	for shard := range committed.Shards(node) {
+		if a.finalMap.Owner(shard) != node && !isIdle[shard] {
+			return true
+		}
+	}
+	return false
+}
+
+// ownersLosingShards returns the owners from which want takes shards, ascending.
+func ownersLosingShards(base, want *shardmap.Map) []shardmap.NodeID {
+	from := map[shardmap.NodeID]bool{}
+	for _, move := range shardmap.Diff(base, want) {
+		if move.From != "" {
+			from[move.From] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(from))
+}
