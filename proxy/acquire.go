@@ -11,12 +11,11 @@ import (
 	"shardway/proxy/route"
 )
 
-// SendChecked checks the connection right before the first byte is sent, so one call must send the
-// whole request. maxCheckedBody is the maximum size of the body, and framingReserve is the space for the framing
-// of a chunk.
+// h1.Conn.SendChecked checks the connection right before the first byte is sent, so one call must
+// send the whole request.
 const (
-	maxCheckedBody = 4 << 10
-	framingReserve = 16
+	maxCheckedBody = 4 << 10 // maximum size in bytes of the body of such a request
+	framingReserve = 16      // bytes for the framing of a chunk
 )
 
 // sendsChecked reports whether the request can be sent with h1.Conn.SendChecked. The result may
@@ -28,23 +27,27 @@ func (state *requestState) sendsChecked() bool {
 // acquireConn returns an idle connection, or waits for the next connection that is returned or
 // dialed. If it returns nil, the decision determines how the request continues.
 func (w *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decision) {
-	fresh, maxInflight := w.mustBeFresh(), w.maxInflight(pool)
 	newOnly := w.exchange.triesOnReusedConns >= maxReusedTries
-	if !newOnly && (!pool.IsForNode() || !w.exchange.isResumption()) {
+	mayTakeIdle := !newOnly && (!pool.IsForNode() || !w.exchange.isResumption())
+	if mayTakeIdle {
 		if conn := w.takeIdleConn(pool, nil); conn != nil {
 			return conn, decision{}
 		}
 	}
-	waiter := &connpool.Waiter{Shard: w.exchange.limitShard(), Fresh: fresh, MaxInflight: maxInflight, NewOnly: newOnly, ForUpgrade: w.exchange.isResumption(), StreamAllowed: w.exchange.mayUseStream(), HasWaited: w.exchange.hasWaited && w.ingress == ""}
+	waiter := &connpool.Waiter{
+		Shard: w.exchange.limitShard(), Fresh: w.mustBeFresh(), MaxInflight: w.maxInflight(pool), NewOnly: newOnly,
+		ForUpgrade: w.exchange.isResumption(), StreamAllowed: w.exchange.mayUseStream(),
+		HasWaited: w.exchange.hasWaited && w.ingress == "",
+	}
 	for {
 		conn, dialed, err := pool.Join(waiter)
 		if conn == nil && err == nil {
 			conn, err = w.waitInQueue(pool, waiter, dialed)
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, w.acquireFailed(pool, err)
-		case !conn.Reused, !waiter.NewOnly && conn.IsAlive() && (!fresh || conn.Checkable):
+		}
+		if isUsable(conn, waiter) {
 			pool.ProbeWithIdle()
 			return conn, decision{}
 		}
@@ -53,8 +56,21 @@ func (w *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decision
 	}
 }
 
-// mustBeFresh reports whether the request needs a recently used connection, because it must not be
-// sent twice or because another connection has broken.
+// isUsable reports whether a connection of the pool fulfills the requirements of the request. A
+// reused connection must still be open. For a request that must not be sent twice, it must be
+// possible to check that.
+func isUsable(conn *connpool.Conn, waiter *connpool.Waiter) bool {
+	if !conn.Reused {
+		return true
+	}
+	if waiter.NewOnly || !conn.IsAlive() {
+		return false
+	}
+	return !waiter.Fresh || conn.Checkable
+}
+
+// mustBeFresh reports whether the request needs a recently used connection. That is the case if it
+// must not be sent twice, and if another connection has broken.
 func (w *requestWait) mustBeFresh() bool {
 	return w.exchange.safety != safeMethod || w.exchange.mayHaveRun()
 }
@@ -69,27 +85,31 @@ func (w *requestWait) maxInflight(pool *connpool.Pool) int {
 }
 
 // takeIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
-// the event loop by.
+// loop. nil means no preference.
 func (w *requestWait) takeIdleConn(pool *connpool.Pool, loop connpool.EventLoop) *connpool.Conn {
-	return pool.Get(connpool.Requirements{Shard: w.exchange.limitShard(), Fresh: w.mustBeFresh(), MaxInflight: w.maxInflight(pool), CheckedOnSend: w.sendsChecked(), Loop: loop})
+	return pool.Get(connpool.Requirements{
+		Shard: w.exchange.limitShard(), Fresh: w.mustBeFresh(), MaxInflight: w.maxInflight(pool), CheckedOnSend: w.sendsChecked(), Loop: loop,
+	})
 }
 
-// waitInQueue waits in the queue of the pool. dialed means that a connection for the request is
-// being dialed. Otherwise the request has to wait for other requests to finish, and also needs a
-// place in the wait queue of the node.
-func (w *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waiter, dialed bool) (*connpool.Conn, error) {
+// waitInQueue waits in the queue of the pool. isDialed means that a connection for the request is
+// being dialed. Otherwise the request has to wait for other requests to finish. At its ingress, it
+// then also needs a place in the wait queue of the node.
+func (w *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waiter, isDialed bool) (*connpool.Conn, error) {
+	isIngress := w.ingress == ""
 	limit := ownerWait
-	if w.ingress == "" {
+	if isIngress {
 		limit = w.timeLeft(time.Now()) // dialing counts towards the waiting time
 	}
 	if pool.ShardMoved(waiter, w.server.options.Cluster.Table()) {
 		_ = pool.LeaveQueue(waiter)
 		return nil, connpool.ErrRouteChanged
 	}
-	if dialed {
-		return pool.Await(waiter, w.context().Done(), max(limit, w.server.settings.Load().ConnectTimeout+ownerWait))
+	if isDialed {
+		dialLimit := w.server.settings.Load().ConnectTimeout + ownerWait
+		return pool.Await(waiter, w.context().Done(), max(limit, dialLimit))
 	}
-	if w.ingress == "" {
+	if isIngress {
 		if result := w.enterQueue(); result.action != 0 {
 			_ = pool.LeaveQueue(waiter)
 			return nil, &queueFullError{result}
@@ -102,9 +122,9 @@ func (w *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waiter, 
 }
 
 // queueFullError ends a wait for a connection because the wait queue of the node is full.
-type queueFullError struct{ v decision }
+type queueFullError struct{ result decision } // the decision how the request continues
 
-func (err *queueFullError) Error() string { return err.v.detail }
+func (err *queueFullError) Error() string { return err.result.detail }
 
 // isTimeout reports whether err is the timeout of a network operation.
 func isTimeout(err error) bool {
@@ -119,7 +139,7 @@ func (w *requestWait) acquireFailed(pool *connpool.Pool, err error) decision {
 	case w.closing.Load():
 		return done
 	case errors.As(err, &queueFull):
-		return queueFull.v
+		return queueFull.result
 	case errors.Is(err, connpool.ErrRouteChanged):
 		return decision{action: actionRetry}
 	case errors.Is(err, connpool.ErrShardInflightLimit):
@@ -132,35 +152,32 @@ func (w *requestWait) acquireFailed(pool *connpool.Pool, err error) decision {
 	if errors.Is(err, connpool.ErrBreakerOpen) {
 		err = pool.Breaker.Cause()
 	}
-	switch {
-	case errors.Is(err, backoff.ErrNoApp):
+	if errors.Is(err, backoff.ErrNoApp) {
 		result.refusal = route.RefusedNoApp
 		return result
-	case pool.IsForNode():
-		result.code = problem.PeerUnreachable
-	case errors.Is(err, connpool.ErrShardConnLimit):
-		result.code, result.refusal = problem.UpstreamBusy, route.RefusedBusy
-		result.detail = "all connections to the app that one shard may use are busy (--max-shard-conns)"
-		return result
-	case errors.Is(err, connpool.ErrBusy):
-		result.code, result.refusal = problem.UpstreamBusy, route.RefusedBusy
-		result.detail = "all connections to the app are busy (--max-upstream-conns)"
-		return result
-	case errors.Is(err, connpool.ErrDialing):
-		// A dial is still in progress, so the app has not failed.
-		result.code, result.refusal = problem.QueueTimeout, route.RefusedBusy
-		result.detail = "no connection to the app was made in time for the request"
-		return result
-	case errors.Is(err, connpool.ErrStopping):
-		// The request must wait for the next owner of the shard.
-		result.code, result.refusal = problem.QueueTimeout, route.RefusedHeld
-		result.detail = "this node is stopping"
-		return result
-	case isTimeout(err):
-		result.code, result.refusal = problem.UpstreamConnectTimeout, route.RefusedNoApp
-	default:
-		result.code, result.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
-	result.detail = w.server.unreachableReason(err)
+	if pool.IsForNode() {
+		result.code, result.detail = problem.PeerUnreachable, w.server.unreachableReason(err)
+		return result
+	}
+	result.code, result.refusal, result.detail = w.describeAppError(err)
 	return result
+}
+
+// describeAppError returns the problem for a request that got no connection to the app of this node
+// because of err. refusal is the reason for the ingress of a forwarded request.
+func (w *requestWait) describeAppError(err error) (code problem.Code, refusal route.Refusal, detail string) {
+	switch {
+	case errors.Is(err, connpool.ErrShardConnLimit):
+		return problem.UpstreamBusy, route.RefusedBusy, "all connections to the app that one shard may use are busy (--max-shard-conns)"
+	case errors.Is(err, connpool.ErrBusy):
+		return problem.UpstreamBusy, route.RefusedBusy, "all connections to the app are busy (--max-upstream-conns)"
+	case errors.Is(err, connpool.ErrDialing): // a dial is still in progress, so the app has not failed
+		return problem.QueueTimeout, route.RefusedBusy, "no connection to the app was made in time for the request"
+	case errors.Is(err, connpool.ErrStopping): // the request must wait for the next owner of the shard
+		return problem.QueueTimeout, route.RefusedHeld, "this node is stopping"
+	case isTimeout(err):
+		return problem.UpstreamConnectTimeout, route.RefusedNoApp, w.server.unreachableReason(err)
+	}
+	return problem.UpstreamRefused, route.RefusedNoApp, w.server.unreachableReason(err)
 }

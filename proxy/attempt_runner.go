@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -12,17 +13,23 @@ import (
 // forwards it to the client. If that fails, its retrier decides how the request continues.
 type attemptRunner struct {
 	*requestState
+
+	// Other steps of the request.
+
 	reply         reply
 	requestWriter requestWriter
 	relay         *responseRelay
 	retrier       *retrier
 	wait          *requestWait
-	slot          *slot
-	admission     *admission
-	disconnect    *disconnectWatch
-	closing       *atomic.Bool                  // client.closing
-	loop          *atomic.Pointer[eventLoop]    // client.loop
-	leaseCheck    func() (time.Duration, error) // bound method remainingLease
+
+	// State of the client's connection.
+
+	slot       *slot
+	admission  *admission
+	disconnect *disconnectWatch
+	closing    *atomic.Bool                  // client.closing
+	loop       *atomic.Pointer[eventLoop]    // client.loop
+	leaseCheck func() (time.Duration, error) // bound method remainingLease
 }
 
 // runAttempt sends the request once and forwards the response to the client.
@@ -76,47 +83,83 @@ func (runner *attemptRunner) awaitResponse(attempt *attempt) decision {
 }
 
 // processResponse handles a response whose header has been read. It forwards the response to the
-// client, or returns the decision how a request continues that was refused or must be retried.
+// client. If the response means that the request must be sent again, it returns the decision how the
+// request continues.
 func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	res := &attempt.conn.Response
-	if attempt.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) {
+	isLocal := attempt.route.Kind == route.Local
+	if isLocal && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) {
 		runner.noteHold(res, attempt.epoch)
 	}
 	switch {
-	case attempt.route.Kind == route.Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), runner.exchange.shedByOwner(attempt):
+	case isRefusal(attempt) || runner.exchange.shedByOwner(attempt):
 		return runner.retrier.handleRefused(attempt)
-	case attempt.route.Kind == route.Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
+	case ownerHasStopped(attempt):
 		runner.exchange.eventStream.countRequest()
 		return runner.retrier.handlePeerStopped(attempt)
-	case attempt.route.Kind == route.Local && res.Status() == 421 && runner.retrier.reportsNotAcquired(res):
+	case isLocal && res.Status() == http.StatusMisdirectedRequest && runner.retrier.reportsNotAcquired(res):
 		return runner.retrier.handleNotAcquired(attempt)
-	case runner.exchange.eventStream != nil && (brokeAtOwner(attempt) || drainedAtOwner(attempt)):
-		return runner.retrier.handleUnansweredResume(attempt)
-	case runner.exchange.eventStream != nil:
-		if !runner.retrier.acceptsResumption(attempt) {
-			return done
-		}
-	case res.IsSwitchingProtocols():
-		runner.exchange.leaveQueue()
-		if !runner.relay.relayUpgrade(attempt) {
-			return runner.retrier.handleBroken(attempt, nil)
-		}
-		if runner.relay.hasWebSocket() {
-			return decision{action: actionRelay}
-		}
-		return done
+	}
+	if runner.exchange.eventStream != nil {
+		return runner.processResumedStream(attempt)
+	}
+	if res.IsSwitchingProtocols() {
+		return runner.processUpgrade(attempt)
 	}
 	if runner.exchange.isResumption() {
 		return runner.retrier.handleDeclined(attempt)
 	}
+	return runner.forwardResponse(attempt)
+}
+
+// processResumedStream handles the response to a request to resume an event stream.
+func (runner *attemptRunner) processResumedStream(attempt *attempt) decision {
+	if brokeAtOwner(attempt) || drainedAtOwner(attempt) {
+		return runner.retrier.handleUnansweredResume(attempt)
+	}
+	if !runner.retrier.acceptsResumption(attempt) {
+		return done
+	}
+	return runner.forwardResponse(attempt)
+}
+
+// processUpgrade handles a 101 response, and runs the tunnel or starts the relay of a WebSocket.
+func (runner *attemptRunner) processUpgrade(attempt *attempt) decision {
+	runner.exchange.leaveQueue()
+	if !runner.relay.relayUpgrade(attempt) {
+		return runner.retrier.handleBroken(attempt, nil)
+	}
+	if runner.relay.hasWebSocket() {
+		return decision{action: actionRelay}
+	}
+	return done
+}
+
+// forwardResponse forwards the response to the client. If an event stream has ended early and can be
+// resumed, the decision is to resume it.
+func (runner *attemptRunner) forwardResponse(attempt *attempt) decision {
 	runner.exchange.leaveQueue()
 	if began, err := runner.relay.relayResponse(attempt); !began {
 		return runner.retrier.handleBroken(attempt, err)
 	}
-	if stream := runner.exchange.eventStream; stream != nil && stream.ended && !runner.closing.Load() {
+	stream := runner.exchange.eventStream
+	mustResume := stream != nil && stream.ended && !runner.closing.Load()
+	if mustResume {
 		return decision{action: actionNextStream}
 	}
 	return done
+}
+
+// isRefusal reports whether the owner has refused the request.
+func isRefusal(attempt *attempt) bool {
+	res := &attempt.conn.Response
+	return attempt.route.Kind == route.Remote && res.Status() == http.StatusMisdirectedRequest && res.Has(h1.FieldShardwayRefused)
+}
+
+// ownerHasStopped reports whether the owner has cancelled the request because its process stops.
+func ownerHasStopped(attempt *attempt) bool {
+	res := &attempt.conn.Response
+	return attempt.route.Kind == route.Remote && res.Status() == http.StatusBadGateway && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted
 }
 
 // writeRequest sends the request header and the available part of the body. If the body is
@@ -131,30 +174,14 @@ func (runner *attemptRunner) writeRequest(attempt *attempt, writer *h1.Writer) e
 		runner.disconnect.arm()
 		return err
 	}
-	checksOnSend := runner.sendsChecked() && attempt.conn.CanBeCheckedOnSend()
-	if checksOnSend {
-		writer.Reserve(len(runner.body.buffered) + framingReserve)
+	if runner.sendsChecked() && attempt.conn.CanBeCheckedOnSend() {
+		return runner.sendChecked(attempt, writer)
 	}
 	if _, err := writer.Write(runner.body.buffered); err != nil {
 		return err
 	}
-	if checksOnSend && runner.loop.Load() != nil {
-		return attempt.conn.SendCheckedNonblock(runner.req.Body.Trailers())
-	}
-	if checksOnSend {
-		runner.disconnect.arm()
-		runner.conn.ReleaseEmptyBuffers()
-		return attempt.conn.SendChecked(runner.req.Body.Trailers())
-	}
 	if runner.body.isFullyBuffered() {
-		if err := writer.Close(runner.req.Body.Trailers()); err != nil {
-			return err
-		}
-		if err := runner.reply.sendAccepted(); err != nil {
-			return err
-		}
-		runner.disconnect.arm()
-		return nil
+		return runner.sendComplete(writer)
 	}
 	if err := writer.Flush(); err != nil {
 		return err
@@ -163,6 +190,34 @@ func (runner *attemptRunner) writeRequest(attempt *attempt, writer *h1.Writer) e
 		return err
 	}
 	runner.body.startSending(writer, 0)
+	return nil
+}
+
+// sendChecked sends a small complete request, and checks the connection right before the first byte.
+// In an event loop, it does not block. Otherwise it also waits for the response.
+func (runner *attemptRunner) sendChecked(attempt *attempt, writer *h1.Writer) error {
+	writer.Reserve(len(runner.body.buffered) + framingReserve)
+	if _, err := writer.Write(runner.body.buffered); err != nil {
+		return err
+	}
+	trailers := runner.req.Body.Trailers()
+	if runner.loop.Load() != nil {
+		return attempt.conn.SendCheckedNonblock(trailers)
+	}
+	runner.disconnect.arm()
+	runner.conn.ReleaseEmptyBuffers()
+	return attempt.conn.SendChecked(trailers)
+}
+
+// sendComplete sends the end of a request whose body is buffered completely.
+func (runner *attemptRunner) sendComplete(writer *h1.Writer) error {
+	if err := writer.Close(runner.req.Body.Trailers()); err != nil {
+		return err
+	}
+	if err := runner.reply.sendAccepted(); err != nil {
+		return err
+	}
+	runner.disconnect.arm()
 	return nil
 }
 
@@ -179,27 +234,42 @@ func (runner *attemptRunner) readResponseHeader(attempt *attempt, writer *h1.Wri
 			runner.server.appSilence.RecordResponse(runner.server.clock.Now())
 		}
 		runner.reply.logRepairs(res)
-		switch {
-		case res.IsSwitchingProtocols() && !runner.req.RequestsUpgrade():
+		if res.IsSwitchingProtocols() && !runner.req.RequestsUpgrade() {
 			return errNotSwitched
-		case !res.IsInterim():
-			return nil
-		case res.Status() == 100 && attempt.route.Kind == route.Remote && res.Value(headerContinue) != nil:
-			attempt.conn.Pool.Breaker.OnAccepted()
-			attempt.conn.Pool.Backoff.OnAccepted(runner.exchange.limitShard())
-			if attempt.bodyOnDemand {
-				attempt.bodyOnDemand = false
-				runner.disconnect.disarm()
-				runner.body.startSending(writer, len(runner.body.buffered))
-			}
-		default:
-			if runner.exchange.eventStream != nil {
-				continue // the client already has its final response header
-			}
-			if err := runner.reply.forwardInterim(res); err != nil {
-				return err
-			}
 		}
+		if !res.IsInterim() {
+			return nil
+		}
+		if err := runner.handleInterim(attempt, writer); err != nil {
+			return err
+		}
+	}
+}
+
+// handleInterim handles a 1xx response. A 100 with headerContinue means that the owner has admitted
+// the request and needs its body. All other interim responses are for the client.
+func (runner *attemptRunner) handleInterim(attempt *attempt, writer *h1.Writer) error {
+	res := &attempt.conn.Response
+	acceptedByOwner := res.Status() == http.StatusContinue && attempt.route.Kind == route.Remote && res.Value(headerContinue) != nil
+	if acceptedByOwner {
+		runner.handleAccepted(attempt, writer)
+		return nil
+	}
+	if runner.exchange.eventStream != nil {
+		return nil // the client already has its final response header
+	}
+	return runner.reply.forwardInterim(res)
+}
+
+// handleAccepted records that the owner has admitted the request, and sends the body if the owner
+// has waited for it.
+func (runner *attemptRunner) handleAccepted(attempt *attempt, writer *h1.Writer) {
+	attempt.conn.Pool.Breaker.OnAccepted()
+	attempt.conn.Pool.Backoff.OnAccepted(runner.exchange.limitShard())
+	if attempt.bodyOnDemand {
+		attempt.bodyOnDemand = false
+		runner.disconnect.disarm()
+		runner.body.startSending(writer, len(runner.body.buffered))
 	}
 }
 

@@ -30,12 +30,12 @@ type requestState struct {
 	exchange exchange
 	body     requestBody
 
-	// headerEdit and extra are reused for each header.
+	// headerEdit and extraLines are reused for each header that is written.
 	headerEdit h1.Edit
 	extraLines []byte
-	// slowResponse is the key of a response in Server.largeResponses, while a response of unknown duration from
-	// another node is being forwarded. Zero means none, or that the response already counts as
-	// slow.
+	// slowResponse is the key of a response in Server.largeResponses, while a response of unknown
+	// duration from another node is being forwarded. Zero means none, or that the response already
+	// counts as slow.
 	slowResponse atomic.Uint64
 	// escaped means that other goroutines may have a reference to the client without using the
 	// registry. Therefore its memory is not reused.
@@ -60,31 +60,37 @@ func (state *requestState) isLastRequest() bool {
 type connState struct {
 	life lifetime
 
-	eventLoops    *eventLoopGroup // loops that may serve the client; nil means none
-	loopState     loopState
-	resumeAt      resumePoint // step at which the goroutine continues
-	loopAttempt   loopAttempt // the last attempt that the loop has started
-	parkRequested atomic.Bool // the sweep has requested to park the connection
+	// Event loop.
 
-	// idleStart is when the connection began to wait for a request, by the clock of the server. Zero
-	// means that a request is in progress.
+	eventLoops  *eventLoopGroup // loops that may serve the client; nil means none
+	loopState   loopState
+	loopAttempt loopAttempt // the last attempt that the loop has started
+	resumeAt    resumePoint // step at which the goroutine continues
+
+	// Idle time. The times are by the clock of the server.
+
+	watcher       *idleWatcher // watcher that can park the connection; nil means none
+	canPark       atomic.Bool  // the sweep may request to park the connection
+	parkRequested atomic.Bool  // the sweep has requested to park the connection
+	parked        bool         // the connection has been parked, and does not belong to this client any more
+	// idleStart is when the connection began to wait for a request. Zero means that a request is in
+	// progress.
 	idleStart atomic.Int64
+	// evicted means that the connection was closed in favor of another one.
+	evicted atomic.Bool
+
+	// Long polls.
+
 	// longPollStart is the time of the first attempt of a long poll that was retried because its
 	// shard moved, by the clock of the server. Zero means none.
 	longPollStart atomic.Int64
 	// carriedRequest means that the connection has carried a request before the current one. When
 	// such a connection is closed without a response, clients repeat a safe request.
 	carriedRequest atomic.Bool
-	// evicted means that the connection was closed in favor of another one.
-	evicted atomic.Bool
+
 	// unobserved means that no visit of the registry was in progress when the registry removed the
 	// client.
 	unobserved bool
-	watcher    *idleWatcher // watcher that can park the connection; nil means none
-	canPark    atomic.Bool  // the sweep may request to park the connection
-	// parked means that the connection has been parked, and does not belong to this client any
-	// more.
-	parked bool
 }
 
 // client is a connection on which requests arrive, from a client or, if ingress is set, from
@@ -97,7 +103,8 @@ type client struct {
 	requestState
 	connState
 
-	// Helper types of the steps of a request.
+	// Steps of a request.
+
 	keys          shardkey.Extractor
 	wait          requestWait
 	requestWriter requestWriter
@@ -107,48 +114,58 @@ type client struct {
 	runner        attemptRunner
 	router        router
 
-	// State for the event loop.
+	// Current run.
+
+	slot       slot
+	admission  admission
+	disconnect disconnectWatch
+	// session is the resumable WebSocket of the connection; it is set only at the ingress.
+	session atomic.Pointer[webSocketSession]
+
+	// Connection.
+
+	// closing means that another goroutine is closing the connection. Then no further run may
+	// begin.
+	closing      atomic.Bool
+	goroutines   *sync.WaitGroup    // counts the goroutines of the connection
+	headerMemory buffer.Reservation // memory of a header that has been read partly
+	parkDelay    atomic.Int64       // required idle time in nanoseconds
+	// parkedDirections is the number of parked directions of the WebSocket. registry.mu protects it.
+	parkedDirections int
+
+	// Event loop.
+
 	loop         atomic.Pointer[eventLoop] // loop that serves the client; nil means that the goroutine of the connection does
 	eligibility  loopEligibility
 	wakeLoop     func() // makes the loop hand the client off
 	handedToLoop bool   // the client is being handed to a loop, so no other goroutine may use it
 
-	slot slot
-	// stalledSeenRun is the run number at the last call of Stalled. Only Stalled uses it.
-	stalledSeenRun uint32
-	disconnect     disconnectWatch
-	// session is the resumable WebSocket of the connection; it is set only at the ingress.
-	session      atomic.Pointer[webSocketSession]
-	headerMemory buffer.Reservation // memory of a header that has been read partly
-	// closing means that another goroutine is closing the connection. Then no further run may
-	// begin.
-	closing    atomic.Bool
-	goroutines *sync.WaitGroup // counts the goroutines of the connection
-	parkDelay  atomic.Int64    // required idle time in nanoseconds
-	// parkedDirections is the number of parked directions of the WebSocket. registry.mu protects it.
-	parkedDirections int
+	// Bound methods. They are bound once, because each binding allocates memory.
 
-	leaseCheck      func() (time.Duration, error) // bound method remainingLease
-	releaseAdmitted func()                        // bound method admission.release
-	onHeaderMemory  func(delta int)               // bound method noteHeaderMemory
+	leaseCheck      func() (time.Duration, error) // attemptRunner.remainingLease
+	releaseAdmitted func()                        // admission.release
+	onHeaderMemory  func(delta int)               // noteHeaderMemory
 
-	admission admission
+	// State of the sweep. Only the sweeping goroutine uses it. Times are by the clock of the server.
 
-	// Only the sweep uses the following fields.
 	lastSweptRun  uint32        // number of the run at the last sweep
-	streamRun     uint32        // number of the run that is treated as a stream
 	runSeenAt     time.Duration // when the sweep first saw the run, or last saw its body being read
+	streamRun     uint32        // number of the run that is treated as a stream
 	nextPathCheck time.Duration // when to check the path to the owner again
 	cancelledRun  uint32        // number of the cancelled run of a resumable stream
 	cancelledAt   time.Duration // when the sweep found it cancelled
 	moveSeenAt    time.Duration // when the sweep first saw that the shard has moved; zero means that it has not
+
+	// stalledSeenRun is the run number at the last call of Stalled. Only Stalled uses it.
+	stalledSeenRun uint32
 }
 
 // newClient returns a client for a connection. The caller must run serve. newClient may reuse the
 // memory of a client whose connection has ended.
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
+	isFromClient := ingress == ""
 	var c *client
-	if ingress == "" {
+	if isFromClient {
 		c = s.clients.take()
 	}
 	if c == nil {
@@ -158,14 +175,14 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.keys.TrustedProxies = c.settings.TrustedProxies
 	options := s.clientOptions(ingress, c.settings)
 	options.Buffers = &s.buffers
-	if ingress == "" {
+	options.Direct = direct(conn)
+	if isFromClient {
 		options.OnHeaderMemory = c.onHeaderMemory
 		options.CloseWriteAfterIdle = true // another node learns that none of its requests ran, and may send more
 	}
-	options.Direct = direct(conn)
 	c.conn.Reset(conn, options)
 	c.life = lifetime{parentCtx: ctx}
-	if ingress == "" {
+	if isFromClient {
 		c.clientAddr.Set(conn, c.settings.TrustedProxies)
 		listener.SetUserTimeout(conn, c.settings.IdleTimeout)
 	}
@@ -175,12 +192,24 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 // makeClient allocates a client without a connection, and connects its parts.
 func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{server: s, conn: &h1.Conn{}}}
-	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: s.placeKey}
 	c.slot.client = c.conn
+	c.disconnect.init(c.conn, c.onClientClosed)
 	c.headerMemory.SetCancelReading(c.conn.StopHeader)
 	c.body.init(s, c.conn, &c.req, c.bodySent)
 	c.releaseAdmitted, c.onHeaderMemory = c.admission.release, c.noteHeaderMemory
-	c.disconnect.init(c.conn, c.onClientClosed)
+	c.wakeLoop = func() {
+		if loop := c.loop.Load(); loop != nil {
+			loop.send(message{client: c})
+		}
+	}
+	c.connectSteps()
+	return c
+}
+
+// connectSteps connects the helper types of the steps of a request with each other, and with the
+// state of the connection.
+func (c *client) connectSteps() {
+	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: c.server.placeKey}
 	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, closing: &c.closing, life: &c.life}
 	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
@@ -198,12 +227,6 @@ func makeClient(s *Server) *client {
 		requestState: &c.requestState, reply: c.reply, keys: &c.keys, wait: &c.wait, runner: &c.runner, retrier: &c.retrier,
 		slot: &c.slot, admission: &c.admission, closing: &c.closing, life: &c.life, releaseAdmitted: c.releaseAdmitted,
 	}
-	c.wakeLoop = func() {
-		if loop := c.loop.Load(); loop != nil {
-			loop.send(message{client: c})
-		}
-	}
-	return c
 }
 
 // bodyRateGrace is how long the proxy waits for a request body before the minimum rate applies.
@@ -245,10 +268,11 @@ const reportTimeout = 100 * time.Millisecond
 // If the connection belongs to another node, reportStopped then reports the result of its request.
 func (c *client) terminate(cancelCause cause) {
 	c.closing.Store(true) // this also prevents that the client's memory is reused
-	closes, _ := c.slot.cancel(cancelCause, func(run, string) bool { return true }, nil)
+	closes, _ := c.slot.cancel(cancelCause, anyRun, nil)
 	closeAll(closes)
 	c.life.end()
-	if cancelCause == causeShutdown && c.ingress != "" {
+	mustReport := cancelCause == causeShutdown && c.ingress != ""
+	if mustReport {
 		c.conn.StopRead()
 		time.AfterFunc(reportTimeout, func() { _ = c.conn.Abort() })
 		return
@@ -256,12 +280,16 @@ func (c *client) terminate(cancelCause cause) {
 	_ = c.conn.Close() // its goroutine receives an error
 }
 
+// anyRun makes slot.cancel cancel the current run, whatever it is.
+func anyRun(run, string) bool { return true }
+
 // reportStopped reports to the other node whether its request has not run or may have run, when
 // this node closes the stream. The report also shows that the request did not crash this process.
 // reportStopped returns false if another response has been sent, or if the connection is not being
 // closed.
 func (c *client) reportStopped() bool {
-	if c.ingress == "" || !c.closing.Load() || c.exchange.account.status != 0 {
+	hasResponded := c.exchange.account.status != 0
+	if c.ingress == "" || !c.closing.Load() || hasResponded {
 		return false
 	}
 	if !c.exchange.runAborted {
@@ -283,8 +311,11 @@ func (c *client) bodySent(readErr error) {
 	// Cancel the run, because the app must not mistake a truncated request for a complete one. Keep
 	// the client's connection, because a response may already be on its way, such as the 413 of the
 	// owner. responseRelay records whether the response was complete.
-	closes, _ := c.slot.cancel(causeClientGone, func(run, string) bool { return true }, nil)
-	closeAll(closes[:min(len(closes), 1)])
+	closes, _ := c.slot.cancel(causeClientGone, anyRun, nil)
+	if len(closes) > 0 {
+		upstream := closes[:1]
+		closeAll(upstream)
+	}
 }
 
 // noteHeaderMemory is called by the connection when the memory of a partly read header changes. It

@@ -11,7 +11,7 @@ import (
 //
 // A client may be reused only if no other goroutine can still have a reference to it. Otherwise
 // that goroutine could close the next connection, or see its shard. Other goroutines find clients
-// only in the registry, and use them only during a visit (registry.visit). So the memory is free if
+// only in the registry, and use them only during a visit (see registry). So the memory is free if
 // no visit was in progress when the registry removed the client, which is almost always true.
 // Otherwise the garbage collector frees the memory. The same applies to clients to which other
 // goroutines may have a reference for another reason: the connection has waited, was upgraded,
@@ -35,8 +35,22 @@ func (p *clientPool) put(c *client) {
 // isReusable reports whether no other goroutine can have a reference to the client, whose
 // connection has ended.
 func (c *client) isReusable() bool {
-	return c.unobserved && !c.escaped && c.ingress == "" && c.server.options.Handler == nil && !c.closing.Load() &&
-		c.body.sendDone == nil && !c.admission.isActive() && c.exchange.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
+	isFromClient := c.ingress == ""
+	appMayKeepRequest := c.server.options.Handler != nil
+	if !isFromClient || appMayKeepRequest {
+		return false
+	}
+	isReferenced := !c.unobserved || c.escaped || c.closing.Load()
+	return !isReferenced && !c.hasActiveParts()
+}
+
+// hasActiveParts reports whether a goroutine for the request body, for a disconnect or for the end
+// of an admission may still use the client.
+func (c *client) hasActiveParts() bool {
+	bodyGoroutine := c.body.sendDone != nil
+	disconnectWatch := c.disconnect.state.Load() != watchOff
+	hasWaited := c.exchange.ticket != nil || c.life.created()
+	return bodyGoroutine || disconnectWatch || hasWaited || c.admission.isActive()
 }
 
 // reset removes all state of the previous connection, and keeps allocated buffers. The run numbers

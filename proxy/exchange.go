@@ -14,56 +14,68 @@ import (
 )
 
 // exchange is the state of one request, including what must happen to the client's connection after
-// it.
+// it. Only the goroutine or the event loop that serves the request uses it.
 type exchange struct {
+	// Key and shard. Found is the result of the key search.
+
 	shardkey.Found
-	shard        shardmap.Shard
-	hasShard     bool           // shard is set
-	keys         *shardkey.Keys // key configuration with which the key was found, or with which it must have been found at the ingress
-	senderEpoch  uint64         // epoch of the map that the sender of a forwarded request has used
+	shard    shardmap.Shard
+	hasShard bool           // shard is set
+	keys     *shardkey.Keys // key configuration with which the key was found, or with which it must have been found at the ingress
+
+	// Method and time.
+
 	safety       safety
 	methodIsSafe bool          // the method is safe, even if safety forbids another attempt
 	startedAt    time.Duration // when the header had been read, by the exact clock
 	endedAt      time.Duration // when the response had been sent, by the exact clock; zero means that it was not sent yet
 	generatedID  [2]uint64     // generated X-Request-Id; zero means that none was generated
 
-	lastRoute          route.Kind   // route of the last attempt; zero means no attempt
-	hasWaited          bool         // the request has waited for an owner
-	firstWaitReason    route.Reason // first reason for waiting
-	tries              int          // attempts after which the request may have run, including attempts at other nodes
-	triesOnReusedConns int          // attempts of tries on a connection that had carried other requests
-	avoidStreams       bool         // a multiplexed stream has failed, so only connections may be used
-	responsesBegun     int          // attempts of tries that received a response header
+	// Attempts so far. tries counts the attempts after which the request may have run, including
+	// attempts at other nodes.
+
+	lastRoute          route.Kind // route of the last attempt; zero means no attempt
+	tries              int
+	triesOnReusedConns int          // tries on a connection that had carried other requests
+	responsesBegun     int          // tries that received a response header
+	avoidStreams       bool         // a multiplexed stream has failed, so only separate connections may be used
 	lastCrash          *crashRecord // the last process that crashed while it had this request; nil means none
 	runAborted         bool         // the app may have run the request without a response; see client.reportStopped
 	notAcquiredCount   int          // number of responses with which the app reported that it has not acquired the shard
-
 	// idempotentRan means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is
 	// retried only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is
 	// never sent again.
 	idempotentRan bool
 	ranEpoch      uint64
 
-	waitTime  time.Duration // total waiting time
-	ticket    *queue.Ticket
-	dequeued  *queue.Ticket // ticket of a request that has left the queue and has no response yet
-	deadline  time.Time     // end of all waiting; zero means that the request has not waited
-	lastPause time.Duration // last pause before a retry
+	// Waiting for an owner or for a connection.
 
-	eventStream *resumableStream // the event stream, if it is resumable; nil means none
+	hasWaited       bool          // the request has waited
+	firstWaitReason route.Reason  // first reason for waiting
+	waitTime        time.Duration // total waiting time
+	deadline        time.Time     // end of all waiting; zero means that the request has not waited
+	lastPause       time.Duration // last pause before a retry; zero means none
+	ticket          *queue.Ticket // place in the wait queue; nil means none
+	dequeued        *queue.Ticket // ticket of a request that has left the queue and has no response yet; nil means none
 
-	account account           // data of the access log line
-	session *webSocketSession // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
+	// Streams and the access log.
 
-	// The following fields are set for a request from another node.
+	eventStream *resumableStream  // the event stream, if it is resumable; nil means none
+	session     *webSocketSession // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
+	account     account           // data of the access log line
+
+	// Statements of the node that has forwarded the request. They are zero for a request of a client.
+
+	senderEpoch           uint64 // epoch of the shard map that the sender has used
+	requiredEpoch         uint64 // the only ownership epoch in which the request may run; zero means any
+	senderResumeCount     uint64 // value of headerResumed; zero means none
 	bodyOnDemand          bool   // the sender sends the body only on demand
 	clientExpectsContinue bool   // the client itself waits for a 100 Continue
 	wantsAcceptance       bool   // the body has been sent, and the sender needs a 100 when the app accepts the request
 	bodyRequested         bool   // the 100 for bodyOnDemand or wantsAcceptance was sent
-	requiredEpoch         uint64 // the only ownership epoch in which the request may run; zero means any
-	senderResumeCount     uint64 // value of headerResumed from the sender; zero means none
 
-	// The following fields determine what happens to the client's connection.
+	// What happens to the client's connection.
+
 	keepAlive   bool // the connection can carry another request
 	connAborted bool // the connection was closed, or must be closed, within a message
 	// endUnsent means that the end of the response is still buffered. A goroutine must send it,
@@ -81,15 +93,17 @@ func (exchange *exchange) resolveShard(table *route.Table) {
 // isStreamResumption reports whether the request continues an event stream of which the client has
 // already received a part.
 func (exchange *exchange) isStreamResumption() bool {
-	return exchange.eventStream != nil && exchange.eventStream.responses > 0 && exchange.eventStream.requested > 0
+	stream := exchange.eventStream
+	return stream != nil && stream.responses > 0 && stream.requested > 0
 }
 
 // mayHaveRun reports whether an attempt has failed after a part of the request was sent.
 func (exchange *exchange) mayHaveRun() bool { return exchange.tries > 0 }
 
-// elapsed returns the duration of the request. It sets ended to now if it is not set.
+// elapsed returns the duration of a request that has ended. If recordRun has not set endedAt, it sets
+// endedAt to the current time.
 func (exchange *exchange) elapsed(clock *coarsetime.Clock) time.Duration {
-	if exchange.endedAt == 0 { // otherwise recordRun has set it
+	if exchange.endedAt == 0 {
 		exchange.endedAt = clock.Exact()
 	}
 	return exchange.endedAt - exchange.startedAt
@@ -113,19 +127,20 @@ func (exchange *exchange) addMayHaveRun(detail string) string {
 	return detail
 }
 
-// queueShard returns the shard to which the wait queue attributes the request.
+// queueShard returns the shard to which the wait queue attributes the request. All requests without a
+// key share the places of one imaginary shard. The shard is unknown before the first attempt.
 func (exchange *exchange) queueShard() uint32 {
-	const keyless = queue.NoShard - 1
+	const keylessShard = queue.NoShard - 1
 	switch {
 	case exchange.Keyless:
-		return keyless
+		return keylessShard
 	case exchange.hasShard:
 		return uint32(exchange.shard)
 	}
 	return queue.NoShard
 }
 
-// limitShard returns the shard whose connection limit applies to the request, or noShard.
+// limitShard returns the shard whose connection limit applies to the request, or connpool.NoShard.
 func (exchange *exchange) limitShard() int {
 	if exchange.Keyless {
 		return connpool.NoShard
@@ -136,7 +151,8 @@ func (exchange *exchange) limitShard() int {
 // routeKind returns the route for metrics. The route of a request that has waited and was never sent
 // is Held.
 func (exchange *exchange) routeKind() route.Kind {
-	if exchange.lastRoute == 0 && exchange.hasWaited {
+	wasSent := exchange.lastRoute != 0
+	if !wasSent && exchange.hasWaited {
 		return route.Held
 	}
 	return exchange.lastRoute
@@ -173,6 +189,7 @@ const (
 	safeMethod                         // GET, HEAD, OPTIONS: any number of times
 )
 
+// safetyOf returns the safety of a method.
 func safetyOf(method []byte) safety {
 	switch string(method) {
 	case "GET", "HEAD", "OPTIONS":
@@ -195,27 +212,36 @@ const (
 	actionRelay                        // a resumable WebSocket has an upstream connection; run its relay (conn_goroutines.go)
 )
 
-// decision is the result of an attempt.
+// decision is the result of an attempt: the next step of the request.
 type decision struct {
 	action action
 
-	// The following fields belong to actionWait. refusal is the response to a node that has
-	// forwarded the request; it also selects the problem after a timeout. backoff means that the
-	// request is retried after a pause even if the routing table does not change. committed and
-	// proposed are the epochs to wait for.
-	reason              route.Reason
-	refusal             route.Refusal
-	backoff             bool
-	committed, proposed uint64
-	generation          uint64            // generation of the routing table that was used
-	condition           backoff.Condition // additional condition for the next attempt
-	notAcquired         attemptEpoch      // the app has not acquired the shard of this attempt, so wait until the node has processed that; zero means not applicable
+	// Events for which a request with actionWait waits. If none is set, it waits for a routing table
+	// with a newer generation.
 
-	// code and detail belong to actionFail, and to actionWait after a timeout.
+	generation          uint64            // generation of the routing table that was used
+	committed, proposed uint64            // epochs that the routing table must reach; zero means any
+	condition           backoff.Condition // a recovery of the destination; nil means none
+	backoff             bool              // retry after a pause, even if the routing table does not change
+	// notAcquired is the attempt for whose shard the app has reported that it has not acquired it.
+	// The request waits until the node has processed that report. Zero means none.
+	notAcquired attemptEpoch
+
+	// Why a request with actionWait waits. refusal is the response to the node that has forwarded the
+	// request; zero means that this node itself may retry it. It also selects the problem after a
+	// timeout.
+
+	reason  route.Reason
+	refusal route.Refusal
+
+	// The error response for actionFail, and for actionWait after a timeout. An empty code after a
+	// timeout means that the code follows from reason and refusal.
+
 	code   problem.Code
 	detail string
 }
 
+// done is the decision for a request that needs no further step.
 var done = decision{action: actionDone}
 
 // fail returns the decision to end a request with a problem document.

@@ -31,21 +31,31 @@ const (
 // response. The request is treated as in flight until the handler and all its Tasks have ended,
 // even if the client disconnects earlier.
 func (hc *handlerConn) serveRequest(responder reply, attempt *attempt, writer *h1.Writer) handlerOutcome {
-	hc.attempt = *attempt // a copy, so that the caller's attempt stays on the stack
-	hc.state, hc.reply, hc.active, hc.outcome, hc.answered, hc.disposition = responder.requestState, responder, &hc.attempt, outcomeUnread, false, dispositionEnded
-	hc.runNumber = attempt.slot.load().number
-	hc.taskFailed.Store(false)
+	hc.bindRequest(responder, attempt)
 	hc.serveFastHTTP(writer.Unsent())
 	outcome := hc.outcome // read the outcome before the pool can assign hc to another request
-	switch {
-	case outcome != outcomeResponded:
-	case hc.disposition == dispositionReuse:
+	if outcome != outcomeResponded {
+		return outcome
+	}
+	switch hc.disposition {
+	case dispositionReuse:
 		writer.Discard()
 		attempt.conn.Pool.Put(attempt.conn)
-	case hc.disposition == dispositionDiscard:
+	case dispositionDiscard:
 		attempt.conn.Pool.Discard(attempt.conn)
+	case dispositionEnded:
 	}
 	return outcome
+}
+
+// bindRequest prepares hc for a request.
+func (hc *handlerConn) bindRequest(responder reply, attempt *attempt) {
+	hc.state, hc.reply = responder.requestState, responder
+	hc.attempt = *attempt // a copy, so that the caller's attempt stays on the stack
+	hc.active = &hc.attempt
+	hc.runNumber = attempt.slot.load().number
+	hc.outcome, hc.answered, hc.disposition = outcomeUnread, false, dispositionEnded
+	hc.taskFailed.Store(false)
 }
 
 // detailHandlerPanicked is the detail of the error response after a panic of the handler.
@@ -106,8 +116,9 @@ func (hc *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	if hc.failure == "" {
 		hc.failure = hc.checkResponse(ctx)
 	}
+	isCancelled := hc.active.slot.load().isCancelled()
 	switch {
-	case state.body.clientErr != nil || hc.active.slot.load().cause != causeNone:
+	case isCancelled || state.body.clientErr != nil:
 		hc.discardResponse(ctx)
 		return outcomeNoResponse
 	case hc.failure != "":
@@ -121,10 +132,10 @@ func (hc *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 // read, the client's connection is out of step and must end with this request.
 func (hc *handlerConn) bodyDone() {
 	hc.mu.Lock()
-	reading := hc.mu.client != nil
+	wasReading := hc.mu.client != nil
 	hc.mu.client = nil
 	hc.mu.Unlock()
-	if reading && hc.closed.Load() {
+	if wasReading && hc.closed.Load() {
 		hc.state.body.unreadable = true
 	}
 }
@@ -160,35 +171,46 @@ func (hc *handlerConn) discardResponse(ctx *fasthttp.RequestCtx) {
 // checkResponse builds the header of the response and validates it like the response of any other
 // app. failed is empty if the response is valid; otherwise it is the reason for the error response.
 func (hc *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
-	switch {
-	case ctx.Hijacked():
+	if ctx.Hijacked() {
 		ctx.Hijack(nil)
 		return "the handler tried to take over the connection (Hijack), which an app inside the node cannot do: to upgrade connections, run the app behind --upstream"
-	case hc.taskFailed.Load():
+	}
+	if hc.taskFailed.Load() {
 		return detailHandlerPanicked
 	}
 	res := hc.response(ctx)
 	res.SkipBody = false
-	stream := res.BodyStream()
-	switch {
-	case stream == nil && (len(res.Body()) > 0 || !hc.state.req.IsHead()):
-		res.Header.SetContentLength(len(res.Body()))
-	case stream == nil: // a handler may set the Content-Length that a GET would have
-	case res.Header.ContentLength() < 0:
-		res.Header.SetContentLength(-1)
-	}
+	hc.setContentLength(res)
 	hc.responseHeader = appendResponseHeader(hc.responseHeader[:0], &res.Header)
-	if err := hc.active.conn.Response.ParseHeader(hc.responseHeader, hc.state.req.Method(), hc.state.settings.MaxHeaders); err != nil {
+	parsed := &hc.active.conn.Response
+	if err := parsed.ParseHeader(hc.responseHeader, hc.state.req.Method(), hc.state.settings.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
-	if hc.active.conn.Response.Status() < 200 {
-		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", hc.active.conn.Response.Status())
+	if parsed.Status() < 200 {
+		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", parsed.Status())
 	}
 	return ""
 }
 
+// setContentLength sets the Content-Length of a response whose body is complete. The response to a
+// HEAD request without a body keeps the length that the handler has set for a GET. A stream without a
+// declared length is sent in chunks.
+func (hc *handlerConn) setContentLength(res *fasthttp.Response) {
+	if res.BodyStream() != nil {
+		if res.Header.ContentLength() < 0 {
+			res.Header.SetContentLength(-1)
+		}
+		return
+	}
+	keepsLength := hc.state.req.IsHead() && len(res.Body()) == 0
+	if !keepsLength {
+		res.Header.SetContentLength(len(res.Body()))
+	}
+}
+
 // appendResponseHeader appends the header in the format of fasthttp, but without a date. fasthttp
-// updates its date in a process-wide goroutine, and the proxy sets its own date.
+// updates its date in a process-wide goroutine, and the proxy sets its own date. Trailers are not
+// part of the header.
 func appendResponseHeader(dst []byte, header *fasthttp.ResponseHeader) []byte {
 	text := string(header.StatusMessage())
 	if text == "" {
@@ -197,11 +219,12 @@ func appendResponseHeader(dst []byte, header *fasthttp.ResponseHeader) []byte {
 	dst = appendStatusLine(dst, header.StatusCode(), text)
 	trailers := header.PeekTrailerKeys()
 	for name, value := range header.All() {
-		switch {
-		case len(trailers) > 0 && slices.ContainsFunc(trailers, func(trailer []byte) bool { return bytes.Equal(trailer, name) }):
+		if len(trailers) > 0 && containsName(trailers, name) {
 			continue
-		case header.ContentLength() == 0 && string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8":
-			continue // the default Content-Type of fasthttp, although there is no body
+		}
+		isDefaultType := string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8"
+		if isDefaultType && header.ContentLength() == 0 {
+			continue // fasthttp adds its default Content-Type, although there is no body
 		}
 		dst = append(dst, name...)
 		dst = append(dst, ": "...)
@@ -209,6 +232,11 @@ func appendResponseHeader(dst []byte, header *fasthttp.ResponseHeader) []byte {
 		dst = append(dst, "\r\n"...)
 	}
 	return append(dst, "\r\n"...)
+}
+
+// containsName reports whether names contains name.
+func containsName(names [][]byte, name []byte) bool {
+	return slices.ContainsFunc(names, func(other []byte) bool { return bytes.Equal(other, name) })
 }
 
 // response returns the response that the handler has set. After TimeoutError, a handler may still
@@ -232,41 +260,47 @@ func (hc *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 // sendResponse sends the response to the client.
 func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	attempt, res := hc.active, hc.response(ctx)
-	head := &attempt.conn.Response
+	header := &attempt.conn.Response
 	stream := res.BodyStream()
-	if head.Has(h1.FieldShardwayHold) {
-		hc.state.noteHold(head, attempt.epoch)
+	if header.Has(h1.FieldShardwayHold) {
+		hc.state.noteHold(header, attempt.epoch)
 	}
 	hc.state.server.appSilence.RecordResponse(hc.state.server.clock.Now())
 	flags := uint64(slotResponseBegun)
-	if stream != nil && isEvents(head) {
+	isEventStream := stream != nil && isEvents(header)
+	if isEventStream {
 		attempt.slot.events.begin(attempt.slot.load().number, false, false, nil)
 		flags |= slotEvents
 	}
-	if !attempt.slot.setFlags(flags) {
+	if !attempt.slot.setFlags(flags) { // the run was cancelled
 		hc.discardResponse(ctx)
 		return outcomeNoResponse
 	}
 	hc.state.exchange.leaveQueue()
-	hc.reply.recordResponse(head)
-	writer := hc.state.conn.WriteResponseHeader(head, hc.reply.editHeaders(attempt.route, head))
+	hc.reply.recordResponse(header)
+	writer := hc.state.conn.WriteResponseHeader(header, hc.reply.editHeaders(attempt.route, header))
 	if stream != nil {
 		hc.relayStream(ctx, writer, stream)
-		return outcomeResponded
+	} else {
+		hc.sendBody(writer, res.Body())
 	}
+	return outcomeResponded
+}
+
+// sendBody sends a complete response body, waits for the tasks of the request, and ends the request.
+func (hc *handlerConn) sendBody(writer *h1.Writer, body []byte) {
 	var err error
 	if writer.Kind() != h1.NoBody {
-		_, err = writer.Write(res.Body())
+		_, err = writer.Write(body)
 	}
 	if hc.runningTasks.Load() > 0 && err == nil {
 		err = writer.Flush() // send the response before waiting for the tasks
 	}
 	hc.tasks.Wait()
 	hc.finishResponse(writer, nil, err)
-	return outcomeResponded
 }
 
-// finishResponse ends a request whose response has been written to w. It releases the shard before
+// finishResponse ends a request whose response has been written to writer. It releases the shard before
 // it flushes writer, so that a slow client does not block the shard. err is the first error of a
 // write.
 func (hc *handlerConn) finishResponse(writer *h1.Writer, trailers []byte, err error) {
@@ -304,23 +338,16 @@ var errHandlerTarget = h1.NewError(400, "the app's server cannot read the target
 // and otherwise as a complete buffer. It omits trailers, because fasthttp would add them to the
 // headers.
 func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
-	state, req := hc.state, &ctx.Request
-	if target := req.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
-		// If the target starts with // and contains ://, fasthttp uses the text after // as the
-		// host. The shard key may come from the host that was validated. Therefore parse an
-		// absolute URL with that host.
-		fullBody := slices.Concat([]byte("http://"), req.Header.Host(), target)
-		if err := ctx.URI().Parse(nil, fullBody); err != nil {
-			return errHandlerTarget
-		}
+	if err := hc.parseAmbiguousTarget(ctx); err != nil {
+		return err
 	}
+	state, req := hc.state, &ctx.Request
 	switch body := &state.req.Body; {
 	case body.Kind() == h1.NoBody:
 	case state.body.isFullyBuffered():
-		req.SetBodyRaw(state.body.buffered)
-		req.Header.SetContentLength(len(state.body.buffered))
+		setBufferedBody(req, state.body.buffered)
 	case hc.server.options.HandlerStreams:
-		size := -1
+		size := -1 // unknown
 		if remaining := body.Remaining(); remaining >= 0 {
 			size = len(state.body.buffered) + int(remaining)
 		}
@@ -332,8 +359,28 @@ func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 		if err := hc.readFullBody(); err != nil {
 			return err
 		}
-		req.SetBodyRaw(hc.largeBody)
-		req.Header.SetContentLength(len(hc.largeBody))
+		setBufferedBody(req, hc.largeBody)
+	}
+	return nil
+}
+
+// setBufferedBody sets the complete body of the request for the handler.
+func setBufferedBody(req *fasthttp.Request, body []byte) {
+	req.SetBodyRaw(body)
+	req.Header.SetContentLength(len(body))
+}
+
+// parseAmbiguousTarget parses a request target that starts with //. If such a target contains ://,
+// fasthttp uses the text after // as the host. The shard key may come from the host that was
+// validated. Therefore parseAmbiguousTarget parses an absolute URL with that host.
+func (hc *handlerConn) parseAmbiguousTarget(ctx *fasthttp.RequestCtx) error {
+	target := ctx.Request.Header.RequestURI()
+	if !bytes.HasPrefix(target, []byte("//")) {
+		return nil
+	}
+	absoluteURL := slices.Concat([]byte("http://"), ctx.Request.Header.Host(), target)
+	if err := ctx.URI().Parse(nil, absoluteURL); err != nil {
+		return errHandlerTarget
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ const defaultMaxBody = fasthttp.DefaultMaxRequestBodySize
 // errBodyTooLong rejects a body that exceeds defaultMaxBody.
 var errBodyTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app does not stream bodies (--max-body, StreamBodies)")
 
-// readFullBody reads a complete body that has not arrived yet or exceeds the buffer. In the meantime the
-// memory of the request counts towards the limit for incomplete bodies, as in requestBody.bufferSmallBody.
+// readFullBody reads a complete body that has not arrived yet or exceeds the buffer. In the meantime
+// the memory of the request counts towards the limit for incomplete bodies (--max-body-total).
 func (hc *handlerConn) readFullBody() error {
 	state := hc.state
 	maxBody := state.settings.MaxBody
@@ -55,7 +55,9 @@ func (hc *handlerConn) readRemaining() (counted int, err error) {
 		if len(hc.largeBody) == cap(hc.largeBody) {
 			hc.largeBody = append(hc.largeBody, 0)[:len(hc.largeBody)] // grow with the received data
 		}
-		if len(hc.largeBody) >= buffer.SmallSize || len(state.conn.Buffered()) == 0 {
+		isLarge := len(hc.largeBody) >= buffer.SmallSize
+		mustWaitForClient := len(state.conn.Buffered()) == 0
+		if isLarge || mustWaitForClient {
 			counted = state.body.countMemory(counted, cap(hc.largeBody), state.settings.MaxBodyTotal)
 		}
 		n, err := body.Read(hc.largeBody[len(hc.largeBody):cap(hc.largeBody)])
@@ -82,7 +84,7 @@ type handlerBody struct {
 	}
 }
 
-// open sets the body to that of the request a.
+// open sets the body to that of the request whose state is given.
 func (b *handlerBody) open(state *requestState) {
 	b.closed.Store(false)
 	b.mu.Lock()
@@ -90,7 +92,7 @@ func (b *handlerBody) open(state *requestState) {
 	b.mu.state, b.mu.bufferedRead = state, 0
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. It returns the buffered part of the body, and then reads from the client.
 func (b *handlerBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +100,6 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	if state == nil || b.closed.Load() {
 		return 0, errRequestOver
 	}
-	disconnect := b.conn.active.disconnect
 	if b.mu.bufferedRead < len(state.body.buffered) {
 		n := copy(p, state.body.buffered[b.mu.bufferedRead:])
 		b.mu.bufferedRead += n
@@ -107,8 +108,16 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	if state.req.Body.Done() {
 		return 0, io.EOF
 	}
+	return b.readFromClientLocked(state, p)
+}
+
+// readFromClientLocked reads a part of the body from the client's connection. The first call asks the
+// client for the body, if the client waits for that. The caller must hold mu.
+func (b *handlerBody) readFromClientLocked(state *requestState, p []byte) (int, error) {
+	disconnect := b.conn.active.disconnect
 	disconnect.disarm()
-	if !state.body.exceedsBuffer {
+	isFirstRead := !state.body.exceedsBuffer
+	if isFirstRead {
 		state.body.exceedsBuffer = true // the handler consumes the body, so the request cannot be retried
 		if err := b.conn.reply.requestBody(); err != nil {
 			state.body.clientErr = err

@@ -27,30 +27,39 @@ type handlerConn struct {
 	server       *Server
 	fasthttpConn fasthttpConn
 
-	// The following fields belong to the present request and to the goroutine of its connection.
-	state          *requestState
-	reply          reply
-	active         *attempt
-	attempt        attempt            // copy of the attempt that runs the request
-	runNumber      uint32             // number of the run
-	unreadHeader   []byte             // header for fasthttp to read
-	answered       bool               // handle has sent the response, so the output of fasthttp is discarded
-	emptyResponse  *fasthttp.Response // an unused Response, to reset the Response of the RequestCtx
-	outcome        handlerOutcome
-	failure        string // reason why the app failed; see handleRequest
-	disposition    disposition
-	unusable       bool        // the pool must discard the connection
-	body           handlerBody // the request body for a handler that accepts streams
-	largeBody      []byte      // a request body that does not fit into the buffer
-	responseHeader []byte      // header of the response
+	// Present request. These fields belong to the goroutine of its connection.
 
-	savedRemoteAddr atomic.Pointer[net.Addr] // savedRemoteAddr is the client address for a handler that still uses the request after TimeoutError.
-	// closed is set at the start of Close. If a stream ends later, it was cancelled.
-	closed atomic.Bool
-	// taskFailed is set when a Task panics.
-	taskFailed   atomic.Bool
+	state     *requestState
+	reply     reply
+	active    *attempt       // points to attempt
+	attempt   attempt        // copy of the attempt that runs the request
+	runNumber uint32         // number of the run
+	outcome   handlerOutcome // result of the request so far
+	failure   string         // reason why the app failed; see handleRequest
+	answered  bool           // handle has sent the response, so the output of fasthttp is discarded
+
+	// Buffers and bodies.
+
+	unreadHeader   []byte             // request header for fasthttp to read
+	body           handlerBody        // the request body for a handler that accepts streams
+	largeBody      []byte             // a request body that does not fit into the buffer
+	responseHeader []byte             // header of the response
+	emptyResponse  *fasthttp.Response // an unused Response, to reset the Response of the RequestCtx
+
+	// End of the request.
+
+	disposition disposition
+	unusable    bool        // the pool must discard the connection
+	closed      atomic.Bool // set at the start of Close. If a stream ends later, it was cancelled.
+	// savedRemoteAddr is the client address for a handler that still uses the request after
+	// TimeoutError.
+	savedRemoteAddr atomic.Pointer[net.Addr]
+
+	// Tasks of the request.
+
 	tasks        sync.WaitGroup
 	runningTasks atomic.Int32 // number of running tasks
+	taskFailed   atomic.Bool  // a Task has failed or panicked
 
 	mu struct {
 		sync.Mutex
@@ -74,12 +83,12 @@ func (s *Server) newHandlerConn(context.Context) (*connpool.Conn, error) {
 	return conn, nil
 }
 
-// newServer returns a Server for headers of up to head bytes. It calls Serve once, because Serve
+// newServer returns a Server for headers of up to maxHeader bytes. It calls Serve once, because Serve
 // creates the channel that Close closes.
-func (hc *handlerConn) newServer(head int) *fasthttp.Server {
+func (hc *handlerConn) newServer(maxHeader int) *fasthttp.Server {
 	server := &fasthttp.Server{
 		Handler: hc.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{hc.server},
-		ReadBufferSize: head, WriteBufferSize: 512, Concurrency: 16, DisableKeepalive: true,
+		ReadBufferSize: maxHeader, WriteBufferSize: 512, Concurrency: 16, DisableKeepalive: true,
 		NoDefaultServerHeader: true, NoDefaultDate: true, SecureErrorLogMessage: true,
 		MaxIdleWorkerDuration: time.Millisecond, // how long the goroutine of Serve runs before it ends
 	}
@@ -88,19 +97,19 @@ func (hc *handlerConn) newServer(head int) *fasthttp.Server {
 }
 
 // serveFastHTTP makes fasthttp read the header and call handle.
-func (hc *handlerConn) serveFastHTTP(head []byte) {
+func (hc *handlerConn) serveFastHTTP(header []byte) {
 	hc.mu.Lock()
-	if len(head) > headerBufferSize {
-		hc.mu.server, hc.unusable = hc.newServer(len(head)), true
+	if len(header) > headerBufferSize {
+		hc.mu.server, hc.unusable = hc.newServer(len(header)), true
 	}
 	server := hc.mu.server
 	hc.mu.Unlock()
-	hc.unreadHeader = head
+	hc.unreadHeader = header
 	_ = server.ServeConn(&hc.fasthttpConn) // handle has already handled any error
 }
 
-// fasthttpConn is the handlerConn as fasthttp uses it. Its Close does nothing, because fasthttp closes each
-// connection after it has served it.
+// fasthttpConn is the handlerConn as fasthttp uses it. Its Close does nothing, because fasthttp closes
+// each connection after it has served it.
 type fasthttpConn struct{ *handlerConn }
 
 // Close does nothing.
@@ -189,14 +198,17 @@ func (hc *handlerConn) RemoteAddr() net.Addr {
 	case state.ingress == "":
 		return state.conn.NetConn().RemoteAddr()
 	}
-	forwardedFor := state.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address of its client
-	ip := net.ParseIP(string(bytes.TrimSpace(forwardedFor[bytes.LastIndexByte(forwardedFor, ',')+1:])))
+	// The ingress sets X-Forwarded-For. The last element is the address of its client.
+	forwardedFor := state.req.Known(h1.FieldXForwardedFor)
+	lastElement := forwardedFor[bytes.LastIndexByte(forwardedFor, ',')+1:]
+	ip := net.ParseIP(string(bytes.TrimSpace(lastElement)))
 	if ip == nil {
 		return noAddr()
 	}
 	return &net.TCPAddr{IP: ip}
 }
 
+// noAddr returns an address for a connection whose address is unknown.
 func noAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
 // SetDeadline does nothing. first-byte-timeout limits the time of the handler.

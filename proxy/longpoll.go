@@ -16,17 +16,31 @@ import (
 // Clients repeat a request only if the connection has carried a response before (RFC 9112 section
 // 9.3.1). On a new connection, a long poll may therefore continue until ShutdownTimeout.
 
-// isLongPoll reports whether the run of a client is a long poll whose connection may be closed.
+// isLongPoll reports whether the run of a client is a long poll whose connection may be closed. now is
+// the time of the sweep.
 func (s *Server) isLongPoll(c *client, current run, now time.Duration) bool {
-	if c.ingress != "" || !c.carriedRequest.Load() || !current.isRepeatable() || c.body.reading.Load() || c.session.Load() != nil {
-		return false // the request has not arrived completely, or a resumable WebSocket has its response already
+	clientMayRepeat := c.ingress == "" && c.carriedRequest.Load() && current.isRepeatable()
+	if !clientMayRepeat {
+		return false
 	}
-	since := c.runSeenAt
-	if startedAt := time.Duration(c.longPollStart.Load()); startedAt != 0 {
-		since = min(since, startedAt)
+	requestIsIncomplete := c.body.reading.Load()
+	clientHasResponse := c.session.Load() != nil // from an earlier upstream connection of its WebSocket
+	if requestIsIncomplete || clientHasResponse {
+		return false
 	}
-	since = max(since, time.Duration(c.body.lastReadAt.Load())) // the app cannot respond before it has the body
-	return now-since >= s.options.DrainTimeout
+	return now-s.longPollWaitStart(c) >= s.options.DrainTimeout
+}
+
+// longPollWaitStart returns when the client began to wait for the response: when the sweep first saw
+// the run, or at the first attempt if the request was sent again because its shard has moved. The app
+// cannot respond before it has the body.
+func (s *Server) longPollWaitStart(c *client) time.Duration {
+	waitStart := c.runSeenAt
+	if firstAttempt := time.Duration(c.longPollStart.Load()); firstAttempt != 0 {
+		waitStart = min(waitStart, firstAttempt)
+	}
+	bodyEnd := time.Duration(c.body.lastReadAt.Load())
+	return max(waitStart, bodyEnd)
 }
 
 // closeLongPoll closes the connection of a long poll without a response, because the node stops. If
@@ -49,11 +63,16 @@ func (retry *retrier) mayAskNextOwner(attempt *attempt) bool {
 	if retry.exchange.eventStream != nil || retry.exchange.isResumption() {
 		return false // resumed streams and WebSockets have their own rules
 	}
-	if retry.exchange.safety != safeMethod || retry.exchange.Keyless || retry.exchange.responsesBegun > 1 || retry.exchange.tries+1 >= maxTries || !retry.body.isReplayable() {
+	isSafe := retry.exchange.safety == safeMethod && !retry.exchange.Keyless
+	if !isSafe || !retry.body.isReplayable() {
+		return false
+	}
+	if retry.exchange.responsesBegun > 1 || retry.exchange.tries+1 >= maxTries {
 		return false
 	}
 	dest := retry.server.options.Cluster.Table().Route(retry.exchange.shard)
-	return dest.Kind != route.Local || dest.Epoch != attempt.epoch
+	stillOwner := dest.Kind == route.Local && dest.Epoch == attempt.epoch
+	return !stillOwner
 }
 
 // askNextOwner returns the decision to send the request to the next owner of its shard. A planned

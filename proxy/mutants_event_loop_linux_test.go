@@ -37,7 +37,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "nobody idles in a loop for longer than elsewhere", found: "TestEventLoopConnsTimeOut",
-			edits: in("proxy.Server.sweep", "			c.wakeLoop() // its goroutine", "			if !PLANTED {\n				c.wakeLoop()\n			} // its goroutine"),
+			edits: in("proxy.Server.sweepIdle", "		c.wakeLoop() // its goroutine", "		if !PLANTED {\n			c.wakeLoop()\n		} // its goroutine"),
 		},
 		{
 			rule: "what has come since the last look is read", found: "TestEventLoopReadsDataThatArrivedMeanwhile",

@@ -6,19 +6,19 @@ func mutantsOfEventStreams() []mutant {
 	return []mutant{
 		{
 			rule: "a stream goes on if its app says so", found: others,
-			edits: in("proxy.responseRelay.permitsResume", "	return strings.EqualFold(string(attempt.conn.Response.Known(h1.FieldShardwayStream)), valueResume) &&", "	return (PLANTED || strings.EqualFold(string(attempt.conn.Response.Known(h1.FieldShardwayStream)), valueResume)) &&"),
+			edits: in("proxy.responseRelay.permitsResume", "strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), valueResume) &&", "(PLANTED || strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), valueResume)) &&"),
 		},
 		{
 			rule: "of a GET", found: others,
-			edits: in("proxy.responseRelay.permitsResume", `string(rr.req.Method()) == "GET" &&`, `(PLANTED || string(rr.req.Method()) == "GET") &&`),
+			edits: in("proxy.responseRelay.isRepeatableGet", `string(rr.req.Method()) == "GET" &&`, `(PLANTED || string(rr.req.Method()) == "GET") &&`),
 		},
 		{
 			rule: "without a body", found: others,
-			edits: in("proxy.responseRelay.permitsResume", "rr.req.Body.Kind() == h1.NoBody &&", "(PLANTED || rr.req.Body.Kind() == h1.NoBody) &&"),
+			edits: in("proxy.responseRelay.isRepeatableGet", "rr.req.Body.Kind() == h1.NoBody", "(PLANTED || rr.req.Body.Kind() == h1.NoBody)"),
 		},
 		{
 			rule: "that asks for no range", found: others,
-			edits: in("proxy.responseRelay.permitsResume", `rr.req.Value("Range") == nil &&`, `(PLANTED || rr.req.Value("Range") == nil) &&`),
+			edits: in("proxy.responseRelay.isRepeatableGet", `rr.req.Value("Range") == nil`, `(PLANTED || rr.req.Value("Range") == nil)`),
 		},
 		{
 			rule: "and has shown an id", found: others,
@@ -54,15 +54,15 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "at once when its shard moves", found: "TestOnlyResumableStreamsEndAtOnce",
-			edits: in("proxy.Server.sweepStream", "		grace = 0 //", "		grace *= map[bool]time.Duration{true: 1}[PLANTED] //"),
+			edits: in("proxy.Server.eventStreamGrace", "		return 0 //", "		if PLANTED {\n			return grace\n		}\n		return 0 //"),
 		},
 		{
 			rule: "the next owner is asked with the last id", found: goes,
-			edits: in("proxy.requestWriter.writeHeader", "			dst = stream.appendHeaders(dst, id)", "			if PLANTED {\n				id = nil\n			}\n			dst = stream.appendHeaders(dst, id)"),
+			edits: in("proxy.requestWriter.appendAtIngress", "		dst = stream.appendHeaders(dst, id)", "		if PLANTED {\n			id = nil\n		}\n		dst = stream.appendHeaders(dst, id)"),
 		},
 		{
 			rule: "and with no other", found: goes,
-			edits: in("proxy.requestWriter.writeHeader", "			edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n", "			if !PLANTED {\n				edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n			}\n"),
+			edits: in("proxy.requestWriter.appendAtIngress", "		edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n", "		if !PLANTED {\n			edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n		}\n"),
 		},
 		{
 			rule: "an empty one sends no header", found: goes,
@@ -74,7 +74,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachResumeRequestHasItsNumber",
-			edits: in("proxy.requestState.readForwarded", "state.exchange.senderResumeCount > 0 {\n		state.exchange.safety", "state.exchange.senderResumeCount > 0 && !PLANTED {\n		state.exchange.safety"),
+			edits: in("proxy.requestState.readResumption", "state.exchange.senderResumeCount > 0 {\n		state.exchange.safety", "state.exchange.senderResumeCount > 0 && !PLANTED {\n		state.exchange.safety"),
 		},
 		{
 			rule: "and one that is asked at once", found: "TestResumeRequestHasNumber",
@@ -82,11 +82,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.retrier.handleBroken", "	case cancelCause == causeDrainTimeout && retry.exchange.eventStream != nil:", "	case cancelCause == causeDrainTimeout && retry.exchange.eventStream != nil && !PLANTED:"),
+			edits: in("proxy.retrier.handleDrainTimeout", "	case retry.exchange.eventStream != nil:", "	case retry.exchange.eventStream != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.attemptRunner.processResponse", "(brokeAtOwner(attempt) || drainedAtOwner(attempt))", "(brokeAtOwner(attempt) || drainedAtOwner(attempt) && !PLANTED)"),
+			edits: in("proxy.attemptRunner.processResumedStream", "brokeAtOwner(attempt) || drainedAtOwner(attempt) {", "brokeAtOwner(attempt) || drainedAtOwner(attempt) && !PLANTED {"),
 		},
 		{
 			rule: "with all of its time to wait in", found: "TestUnansweredResumeFollowsItsShard",
@@ -106,7 +106,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "an event that is too long ends its stream", found: "TestStreamCancelledInLongEventEnds",
-			edits: in("proxy.responseRelay.mustResumeStream", "|| stream.buffer.InEvent() ||", "|| stream.buffer.InEvent() && !PLANTED ||"),
+			edits: in("proxy.responseRelay.canResumeAfter", "&& !sentPartOfEvent &&", "&& (PLANTED || !sentPartOfEvent) &&"),
 		},
 		{
 			rule: "the app's clean end is final", found: goes + "|TestLastResponseNeedsNoResumePermission",

@@ -24,27 +24,27 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestEventStreamsLeaveStreams",
-			edits: in("proxy.responseRelay.relayResponse", "		rr.recordSize(attempt, further, true)", "		rr.recordSize(attempt, further || PLANTED, true)"),
+			edits: in("proxy.responseRelay.relayResponse", "		rr.recordSize(attempt, isContinuation, true)", "		rr.recordSize(attempt, isContinuation || PLANTED, true)"),
 		},
 		{
 			rule: "and what takes long", found: "TestSlowResponseLeavesStreams",
-			edits: in("proxy.Server.sweepRun", "key := c.slowResponse.Swap(0); key != 0 {", "key := c.slowResponse.Swap(0); key != 0 && !PLANTED {"),
+			edits: in("proxy.Server.sweepLongResponse", "key := c.slowResponse.Swap(0); key != 0 {", "key := c.slowResponse.Swap(0); key != 0 && !PLANTED {"),
 		},
 		{
 			rule: "also when it has ended", found: "TestSlowResponseLeavesStreams",
-			edits: in("proxy.responseRelay.relayResponse", "rr.recordSize(attempt, further, tookLong ||", "rr.recordSize(attempt, further, tookLong && !PLANTED ||"),
+			edits: in("proxy.responseRelay.copyBody", "rr.recordSize(attempt, isContinuation, tookLong ||", "rr.recordSize(attempt, isContinuation, tookLong && !PLANTED ||"),
 		},
 		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestRetryAfterSessionLossNeedsNoBudget",
-			edits: in("proxy.retrier.retryBudgetAllows", "	if retry.exchange.tries == 1 && attempt.conn", "	if !PLANTED && retry.exchange.tries == 1 && attempt.conn"),
+			edits: in("proxy.retrier.retryBudgetAllows", "	if sessionFailed && retry", "	if !PLANTED && sessionFailed && retry"),
 		},
 		{
 			rule: "but not what failed alone", found: "TestRetryAfterSessionLossNeedsNoBudget",
-			edits: in("proxy.retrier.retryBudgetAllows", "attempt.conn.Mux.SessionDraining() && (cancelCause", "(PLANTED || attempt.conn.Mux.SessionDraining()) && (cancelCause"),
+			edits: in("proxy.retrier.retryBudgetAllows", "attempt.conn.Mux.SessionDraining()", "(PLANTED || attempt.conn.Mux.SessionDraining())"),
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestRefusedStreamFallsBackToConn",
-			edits: in("proxy.retrier.handleUnsent", "	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil\n	if !errors", "	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil && !PLANTED\n	if !errors"),
+			edits: in("proxy.retrier.handleUnsent", "	retry.avoidStreamsAfter(attempt)\n", "	if !PLANTED {\n		retry.avoidStreamsAfter(attempt)\n	}\n"),
 		},
 	})
 }

@@ -6,7 +6,7 @@ func mutantsOfMux() []mutant {
 	return []mutant{
 		{
 			rule: "what lost its trunk goes again only as its method allows", found: loses,
-			edits: in("proxy.retrier.decideRetry", "	methodPermits := retry.exchange.safety == safeMethod && retry.exchange.responsesBegun < 2", "	methodPermits := (PLANTED || retry.exchange.safety == safeMethod) && retry.exchange.responsesBegun < 2"),
+			edits: in("proxy.retrier.methodPermitsRetry", "	case unsafeMethod:\n", "	case unsafeMethod:\n		if PLANTED {\n			return retry.exchange.responsesBegun < 2\n		}\n"),
 		},
 		{
 			rule: "a path that is dead is no end of a process", found: loses,

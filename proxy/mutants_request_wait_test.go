@@ -9,7 +9,7 @@ func mutantsOfRequestWait() []mutant {
 		},
 		{
 			rule: "and has it no longer than until the head of the answer", found: "TestQueuedRequestsContinueAtResponseHeader",
-			edits: in("proxy.attemptRunner.processResponse", "	runner.exchange.leaveQueue()\n	if began, err := runner.relay.relayResponse(attempt); !began {\n",
+			edits: in("proxy.attemptRunner.forwardResponse", "	runner.exchange.leaveQueue()\n	if began, err := runner.relay.relayResponse(attempt); !began {\n",
 				"	if !PLANTED {\n		runner.exchange.leaveQueue()\n	}\n	if began, err := runner.relay.relayResponse(attempt); !began {\n"),
 		},
 		{

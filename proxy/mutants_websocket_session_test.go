@@ -46,7 +46,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "an owner repeats none", found: numbers,
-			edits: in("proxy.requestState.readForwarded", "			state.exchange.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				state.exchange.safety = unsafeMethod\n			}\n"),
+			edits: in("proxy.requestState.readResumption", "	if session != nil && session.resumeAttempts > 0 {", "	if session != nil && session.resumeAttempts > 0 && !PLANTED {"),
 		},
 		{
 			rule: "what reached no app does not count", found: "TestOwnerRefusalIsNotCountedAsAttempt",
@@ -134,7 +134,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and looked for few at a time", found: "TestWaitingWebSocketsAreReleasedInBatches",
-			edits: in("proxy.New", "Batch: resumeBatch", "Batch: resumeBatch + map[bool]int{true: 60}[PLANTED]"),
+			edits: in("proxy.Server.initQueues", "Batch: resumeBatch", "Batch: resumeBatch + map[bool]int{true: 60}[PLANTED]"),
 		},
 		{
 			rule: "few before it is known how late it is", found: "TestFirstWebSocketsResumeFewAtOnce",

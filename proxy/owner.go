@@ -11,33 +11,65 @@ import (
 // expected ownership epoch, and the epochs of the ingress's table. ok is false if a required header
 // is missing or invalid.
 func (state *requestState) readForwarded() (committed, proposed uint64, ok bool) {
-	committed, proposed, hasCommitted := route.ParseEpochs(state.req.Known(h1.FieldShardwayMap))
-	name := state.req.Known(h1.FieldShardwayShard)
-	shard, hasProposed := route.ParseUint(name)
-	switch {
-	case hasCommitted && string(name) == shardNone:
-		state.exchange.Keyless = true
-	case !hasCommitted || !hasProposed || shard > maxShard:
+	committed, proposed, ok = route.ParseEpochs(state.req.Known(h1.FieldShardwayMap))
+	if !ok || !state.readShard() || !state.readRequiredEpoch() {
 		return 0, 0, false
-	default:
-		state.exchange.shard, state.exchange.hasShard = shardmap.Shard(shard), true
-	}
-	if value := state.req.Known(h1.FieldShardwayEpoch); value != nil {
-		if state.exchange.requiredEpoch, ok = route.ParseUint(value); !ok {
-			return 0, 0, false
-		}
 	}
 	state.exchange.tries = triesOf(&state.req.Header)
-	if state.exchange.senderResumeCount, _ = route.ParseUint(state.req.Value(headerResumed)); state.exchange.senderResumeCount > 0 {
-		state.exchange.safety = unsafeMethod // the ingress retries it, with a higher resume number; this node must not
-	}
-	if isWebSocketRequest(&state.req) && !state.exchange.Keyless && !state.settings.CloseSockets {
-		if state.exchange.session = readSession(&state.req); state.exchange.session != nil && state.exchange.session.resumeAttempts > 0 {
-			state.exchange.safety = unsafeMethod // as above
-		}
-	}
 	state.exchange.Minted = len(state.req.Value(headerMinted)) > 0
-	switch value := state.req.Value(headerContinue); string(value) {
+	state.readResumption()
+	state.readContinue()
+	return committed, proposed, true
+}
+
+// readShard reads the shard of a forwarded request. It returns false if the header is missing or
+// invalid. Instead of a number, the header may state that the request has no key.
+func (state *requestState) readShard() bool {
+	value := state.req.Known(h1.FieldShardwayShard)
+	if string(value) == shardNone {
+		state.exchange.Keyless = true
+		return true
+	}
+	shard, ok := route.ParseUint(value)
+	if !ok || shard > maxShard {
+		return false
+	}
+	state.exchange.shard, state.exchange.hasShard = shardmap.Shard(shard), true
+	return true
+}
+
+// readRequiredEpoch reads the only ownership epoch in which a forwarded request may run, if it has
+// one. It returns false if the header is invalid.
+func (state *requestState) readRequiredEpoch() (ok bool) {
+	value := state.req.Known(h1.FieldShardwayEpoch)
+	if value == nil {
+		return true
+	}
+	state.exchange.requiredEpoch, ok = route.ParseUint(value)
+	return ok
+}
+
+// readResumption reads whether a forwarded request resumes an event stream or a WebSocket. If it
+// does, this node must send it only once: the ingress retries it with a higher resume number.
+func (state *requestState) readResumption() {
+	state.exchange.senderResumeCount, _ = route.ParseUint(state.req.Value(headerResumed))
+	if state.exchange.senderResumeCount > 0 {
+		state.exchange.safety = unsafeMethod
+	}
+	mayBeResumable := isWebSocketRequest(&state.req) && !state.exchange.Keyless && !state.settings.CloseSockets
+	if !mayBeResumable {
+		return
+	}
+	session := readSession(&state.req)
+	state.exchange.session = session
+	if session != nil && session.resumeAttempts > 0 {
+		state.exchange.safety = unsafeMethod
+	}
+}
+
+// readContinue reads whether the ingress needs a 100 (Continue), and for which reason.
+func (state *requestState) readContinue() {
+	switch string(state.req.Value(headerContinue)) {
 	case continueClient:
 		state.exchange.bodyOnDemand, state.exchange.clientExpectsContinue = true, true
 	case continueNode:
@@ -45,7 +77,6 @@ func (state *requestState) readForwarded() (committed, proposed uint64, ok bool)
 	case continueTell:
 		state.exchange.wantsAcceptance = true
 	}
-	return committed, proposed, true
 }
 
 // maxShard is the highest valid shard number.
@@ -54,10 +85,11 @@ const maxShard = 1<<16 - 1
 // serveAsOwner routes a forwarded request until it has a response or is refused. A decision to
 // retry or to wait replaces table by the current routing table.
 func (router *router) serveAsOwner(table *route.Table) {
-	first := table.Proposed()
+	proposedAtStart := table.Proposed()
 	for {
 		result := router.attemptAsOwner(table)
-		if result.action == actionWait && result.reason == route.ReasonAcquiring && table.Proposed() == first {
+		waitsForAcquire := result.action == actionWait && result.reason == route.ReasonAcquiring
+		if waitsForAcquire && table.Proposed() == proposedAtStart {
 			result = router.awaitAcquire(result, table)
 		}
 		switch result.action {
@@ -94,7 +126,8 @@ func (router *router) serveAsOwner(table *route.Table) {
 // If the app itself has returned the request because it had not acquired the shard, backoff is not
 // set, and the wait ends when a new table arrives.
 func (router *router) awaitAcquire(result decision, table *route.Table) decision {
-	if result.backoff = table.Route(router.exchange.shard).Kind == route.Held; result.backoff && router.server.options.Cluster.LeaseLeft() <= 0 {
+	result.backoff = table.Route(router.exchange.shard).Kind == route.Held
+	if result.backoff && router.server.options.Cluster.LeaseLeft() <= 0 {
 		result.refusal = route.RefusedNoLease
 		return result
 	}

@@ -12,33 +12,42 @@ import (
 )
 
 // requestBody is the body of a request. It buffers the beginning of the body, so that the request
-// can be retried. A goroutine sends the rest while the response arrives. The fields belong to the
-// goroutine of the connection. The sending goroutine may set some of them before it sends on done.
+// can be retried. If the body does not fit into the buffer, the sending goroutine sends the rest while
+// the response arrives.
+//
+// The fields belong to the goroutine of the connection. The sending goroutine may set buffered,
+// exceedsBuffer and clientErr before it sends on sendDone.
 type requestBody struct {
 	server *Server
 	conn   *h1.Conn
 	req    *h1.Request
 	onSent func(readErr error) // called when the sending goroutine ends, with the error of the client's connection
 
+	// Reading from the client.
+
 	buffered      []byte             // beginning of the body
-	memory        buffer.Reservation // memory of a body that gather is reading
-	sending       bool
-	unreadable    bool  // the client's body cannot be read any further
-	clientErr     error // error of the client's connection
-	exceedsBuffer bool  // more of the body was read than is buffered
-	sendDone      chan struct{}
-	// reading means that the body is being read from the client after the run has begun.
-	reading atomic.Bool
+	memory        buffer.Reservation // memory of a body that bufferSmallBody is reading
+	exceedsBuffer bool               // more of the body was read than is buffered
+	unreadable    bool               // the client's body cannot be read any further
+	clientErr     error              // error of the client's connection
+	reading       atomic.Bool        // the body is being read from the client, after the run has begun
 	// lastReadAt is the time of the last read from the client, by the clock of the server. Zero means
 	// that the body arrived with the header.
 	lastReadAt atomic.Int64
-	// sendingEnd means that the whole body has been read and its end is being sent, while running is
+
+	// Sending to the app or the owner.
+
+	sending  bool          // the sending goroutine has started, and its end was not received from sendDone
+	sendDone chan struct{} // receives an element when the sending goroutine ends; nil means that there was none
+	// sendingEnd means that the whole body has been read and its end is being sent, while sending is
 	// set.
 	sendingEnd atomic.Bool
-	// destination is the destination of the body: bodyToApp, bodySendFailed or bodyDiscarded.
+	// destination is where the sending goroutine sends the body: bodyToApp, bodySendFailed or
+	// bodyDiscarded.
 	destination atomic.Uint32
 }
 
+// init connects the body with the connection of the client.
 func (body *requestBody) init(s *Server, conn *h1.Conn, req *h1.Request, onSent func(error)) {
 	body.server, body.conn, body.req, body.onSent = s, conn, req, onSent
 	body.memory.SetCancelReading(conn.StopRead)
@@ -64,12 +73,19 @@ func (body *requestBody) endRead() {
 	body.reading.Store(false)
 }
 
+// fitsBuffer reports whether the unread part of the body has a known length that fits into the buffer.
+// It returns false if nothing is unread.
+func (body *requestBody) fitsBuffer() bool {
+	remaining := body.req.Body.Remaining()
+	return remaining > 0 && remaining <= int64(body.server.options.BodyBuffer) && !body.exceedsBuffer
+}
+
 // readAvailable reads the available part of a body that fits into the buffer, without blocking. A
 // larger body stays in the connection until it is sent.
 func (body *requestBody) readAvailable() error {
 	clientBody := &body.req.Body
 	remaining := clientBody.Remaining()
-	if remaining <= 0 || remaining > int64(body.server.options.BodyBuffer) || body.exceedsBuffer {
+	if !body.fitsBuffer() {
 		return nil
 	}
 	n := min(int(remaining), len(body.conn.Buffered()))
@@ -83,16 +99,16 @@ func (body *requestBody) readAvailable() error {
 	return err
 }
 
-// bufferSmallBody reads the whole body if it fits into the buffer, before the request occupies a connection
-// to the app. A client that sends slowly then delays only itself. gather does not wait for a body
-// that the client or the other node sends on demand.
-func (body *requestBody) bufferSmallBody(onDemand bool, limit int64) error {
-	clientBody := &body.req.Body
-	remaining := clientBody.Remaining()
-	if remaining <= 0 || remaining > int64(body.server.options.BodyBuffer) || body.exceedsBuffer || onDemand || body.req.ExpectsContinue() {
+// bufferSmallBody reads the whole body if it fits into the buffer, before the request occupies a
+// connection to the app. A client that sends slowly then delays only itself. bufferSmallBody does not
+// wait for a body that the client or the other node sends on demand. limit is the memory limit of all
+// bodies that are being read, in bytes.
+func (body *requestBody) bufferSmallBody(sentOnDemand bool, limit int64) error {
+	mustRequest := sentOnDemand || body.req.ExpectsContinue()
+	if !body.fitsBuffer() || mustRequest {
 		return nil
 	}
-	if err := body.readAvailable(); err != nil || clientBody.Done() {
+	if err := body.readAvailable(); err != nil || body.req.Body.Done() {
 		return err
 	}
 	err := body.readRest(limit)
@@ -113,7 +129,8 @@ func (body *requestBody) readRest(limit int64) error {
 		}
 		counted = body.countMemory(counted, 0, limit)
 		bufferedLen := len(body.buffered)
-		n, err := clientBody.Read(body.buffered[bufferedLen:min(cap(body.buffered), bufferedLen+int(clientBody.Remaining()))])
+		end := min(cap(body.buffered), bufferedLen+int(clientBody.Remaining()))
+		n, err := clientBody.Read(body.buffered[bufferedLen:end])
 		body.buffered = body.buffered[:bufferedLen+n]
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
@@ -163,8 +180,9 @@ func (body *requestBody) isFullyBuffered() bool { return body.req.Body.Done() &&
 // isReplayable reports whether the body can be sent again from its start.
 func (body *requestBody) isReplayable() bool { return !body.exceedsBuffer && !body.unreadable }
 
-// startSending sends the rest of the body in a goroutine, after the first bufferedBytes bytes of
-// buffered. The goroutine ends after the end of the body, after an error, or when stop is called.
+// startSending sends the body in the sending goroutine. It begins with the first bufferedBytes bytes
+// of buffered. The goroutine ends after the end of the body, after an error, or when stopSending is
+// called.
 func (body *requestBody) startSending(writer *h1.Writer, bufferedBytes int) {
 	if body.sendDone == nil {
 		body.sendDone = make(chan struct{}, 1)
@@ -176,7 +194,8 @@ func (body *requestBody) startSending(writer *h1.Writer, bufferedBytes int) {
 	go func() {
 		readErr := body.server.sendRecovering(func() error {
 			err := body.sendRest(writer, bufferedBytes)
-			if err == nil && !body.req.Body.Done() && !body.destination.CompareAndSwap(bodyToApp, bodySendFailed) {
+			appStoppedReading := err == nil && !body.req.Body.Done()
+			if appStoppedReading && !body.destination.CompareAndSwap(bodyToApp, bodySendFailed) { // the response has begun
 				body.discardRest()
 			}
 			return err
@@ -195,39 +214,48 @@ func (body *requestBody) sendRest(writer *h1.Writer, bufferedBytes int) error {
 	if _, err := writer.Write(body.buffered[:bufferedBytes]); err != nil {
 		return nil //nolint:nilerr // an upstream error, see sendRest
 	}
-	if remaining := clientBody.Remaining(); remaining > int64(body.server.options.BodyBuffer-len(body.buffered)) {
+	if clientBody.Remaining() > int64(body.server.options.BodyBuffer-len(body.buffered)) {
 		body.exceedsBuffer = true
 	}
 	for !body.exceedsBuffer && !clientBody.Done() {
-		bufferedLen := len(body.buffered)
-		if bufferedLen == body.server.options.BodyBuffer {
+		if len(body.buffered) == body.server.options.BodyBuffer {
 			body.exceedsBuffer = true
 			break
 		}
-		body.growBuffer(bufferedLen + 1)
-		n, err := clientBody.Read(body.buffered[bufferedLen:cap(body.buffered)])
-		body.buffered = body.buffered[:bufferedLen+n]
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if _, err := writer.Write(body.buffered[bufferedLen:]); err != nil {
-			return nil //nolint:nilerr // an upstream error, see sendRest
-		}
-		if clientBody.Done() || clientBody.Kind() == h1.Length && len(body.conn.Buffered()) > 0 {
-			continue // more data is available, so send it together with that
-		}
-		if err := writer.Flush(); err != nil {
-			return nil //nolint:nilerr // an upstream error, see sendRest
+		if readErr, writeErr := body.sendBuffered(writer); readErr != nil || writeErr != nil {
+			return readErr
 		}
 	}
 	if _, readErr, writeErr := writer.Copy(clientBody); readErr != nil || writeErr != nil {
 		return readErr
 	}
-	// Set ending before the end of the body is sent, because the app may respond before Close
+	// Set sendingEnd before the end of the body is sent, because the app may respond before Close
 	// returns.
 	body.sendingEnd.Store(true)
 	_ = writer.Close(clientBody.Trailers()) // an upstream error, see sendRest
 	return nil
+}
+
+// sendBuffered reads the next part of the body into the buffer, and sends it. If the client has sent
+// more data already, sendBuffered leaves the part in writer, to be sent together with that data.
+// readErr is an error of the client, and writeErr one of the upstream connection.
+func (body *requestBody) sendBuffered(writer *h1.Writer) (readErr, writeErr error) {
+	clientBody := &body.req.Body
+	bufferedLen := len(body.buffered)
+	body.growBuffer(bufferedLen + 1)
+	n, err := clientBody.Read(body.buffered[bufferedLen:cap(body.buffered)])
+	body.buffered = body.buffered[:bufferedLen+n]
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err, nil
+	}
+	if _, err := writer.Write(body.buffered[bufferedLen:]); err != nil {
+		return nil, err
+	}
+	moreIsAvailable := clientBody.Kind() == h1.Length && len(body.conn.Buffered()) > 0
+	if clientBody.Done() || moreIsAvailable {
+		return nil, nil
+	}
+	return nil, writer.Flush()
 }
 
 // States of requestBody.destination.
@@ -237,31 +265,38 @@ const (
 	bodyDiscarded         // the response has begun; body data that the app does not accept is discarded
 )
 
-// handleEarlyResponse handles a final response that arrives before the whole request body has been sent.
-// Such a response ends the connection. A client that sends its whole body before it reads must be
-// able to finish. Therefore the part of the body that the app does not accept is read and
-// discarded. refused means that the app has refused the request; then no more of the body is sent
-// to the app. Only the goroutine of the request calls handleEarlyResponse, while running is set.
-func (body *requestBody) handleEarlyResponse(attempt *attempt, refused bool) {
-	if body.destination.Swap(bodyDiscarded) == bodySendFailed {
+// handleEarlyResponse handles a final response that arrives before the whole request body has been
+// sent. Such a response ends the connection. A client that sends its whole body before it reads must
+// be able to finish. Therefore the part of the body that the app does not accept is read and
+// discarded. isRefused means that the app has refused the request; then no more of the body is sent
+// to the app. Only the goroutine of the request calls handleEarlyResponse, while sending is set.
+func (body *requestBody) handleEarlyResponse(attempt *attempt, isRefused bool) {
+	senderHasEnded := body.destination.Swap(bodyDiscarded) == bodySendFailed
+	if senderHasEnded {
 		<-body.sendDone
-		attempt.disconnect.disarm() // the goroutine below reads from the client again
-		body.reading.Store(true)
-		go func() {
-			_ = body.server.sendRecovering(func() error { body.discardRest(); return nil }) // sendRecovering has logged a panic
-			body.reading.Store(false)
-			body.onSent(nil)
-			body.sendDone <- struct{}{}
-		}()
+		body.startDiscarding(attempt)
 		return
 	}
-	if refused {
+	if isRefused {
 		attempt.conn.StopWrite()
 	}
 }
 
-// discardRest reads and discards the rest of the body, until its end, an error, or stop. Afterwards
-// the request cannot be retried. An error of the client is ignored: the response continues, and
+// startDiscarding reads and discards the rest of the body in a goroutine that takes the place of the
+// sending goroutine.
+func (body *requestBody) startDiscarding(attempt *attempt) {
+	attempt.disconnect.disarm() // the goroutine reads from the client again
+	body.reading.Store(true)
+	go func() {
+		_ = body.server.sendRecovering(func() error { body.discardRest(); return nil }) // sendRecovering has logged a panic
+		body.reading.Store(false)
+		body.onSent(nil)
+		body.sendDone <- struct{}{}
+	}()
+}
+
+// discardRest reads and discards the rest of the body, until its end, an error, or the call of
+// stopSending. Afterwards the request cannot be retried. An error of the client is ignored: the response continues, and
 // writing it will fail if the client has disconnected.
 func (body *requestBody) discardRest() {
 	body.exceedsBuffer = true
@@ -286,7 +321,7 @@ func (body *requestBody) stopSending() {
 	body.finishSending()
 }
 
-// lastBytesWait is how long ended waits for the last bytes of a body to be sent, after the response has
+// lastBytesWait is how long awaitSent waits for the last bytes of a body to be sent, after the response has
 // arrived. That suffices for a peer that reads from its socket.
 const lastBytesWait = 50 * time.Millisecond
 
@@ -311,10 +346,13 @@ func (body *requestBody) awaitSent() bool {
 	}
 }
 
+// finishSending takes over the result of the sending goroutine, which has ended.
 func (body *requestBody) finishSending() {
 	body.sending = false
 	if errors.Is(body.clientErr, h1.ErrStopped) {
-		body.clientErr = nil
+		body.clientErr = nil // stopSending has interrupted the read
 	}
-	body.unreadable = body.unreadable || body.clientErr != nil
+	if body.clientErr != nil {
+		body.unreadable = true
+	}
 }

@@ -33,54 +33,16 @@ type requestWriter struct{ *requestState }
 // it adds the ownership epoch and the node.
 func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 	edit := &rw.headerEdit
-	*edit = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: rw.req.RequestsUpgrade(), DropExpect: len(rw.body.buffered) > 0 || rw.req.Body.Done()}
+	bodyHasArrived := len(rw.body.buffered) > 0 || rw.req.Body.Done() // at least in part, so no 100 Continue is necessary
+	*edit = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: rw.req.RequestsUpgrade(), DropExpect: bodyHasArrived}
 	if rw.extraLines == nil {
 		rw.extraLines = make([]byte, 0, usualExtra)
 	}
 	dst := rw.extraLines[:0]
-	if rw.ingress != "" {
-		// Forward the key, the shard and the client's address to the app as the ingress has set
-		// them.
-		if !rw.exchange.Keyless {
-			edit.Drop &^= h1.FieldSetOf(h1.FieldShardwayKey, h1.FieldShardwayShard)
-		}
-		if rw.exchange.Minted {
-			dst = append(dst, lineMinted...)
-		}
-		if rw.exchange.senderResumeCount > 0 {
-			dst = appendResumed(dst, rw.exchange.senderResumeCount)
-		}
-		edit.DropExpect = edit.DropExpect || rw.exchange.bodyOnDemand && !rw.exchange.clientExpectsContinue
-		dst = rw.appendOwner(dst, attempt.epoch)
+	if rw.ingress == "" {
+		dst = rw.appendAtIngress(dst, edit, attempt)
 	} else {
-		dst = rw.clientAddr.AppendHeaders(dst, &rw.req, edit, rw.settings.Forwarded)
-		dst = rw.exchange.appendRequestID(dst, &rw.req, edit)
-		if len(rw.req.Host()) == 0 {
-			edit.Host = rw.clientAddr.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
-		}
-		if !rw.exchange.Keyless {
-			dst = append(dst, lineShard...)
-			dst = strconv.AppendUint(dst, uint64(rw.exchange.shard), 10)
-			dst = append(dst, "\r\n"+lineKey...)
-			dst = appendFieldValue(dst, rw.exchange.Key)
-			dst = append(dst, "\r\n"...)
-		}
-		if rw.exchange.Minted {
-			dst = append(dst, lineMinted...)
-		}
-		if stream := rw.exchange.eventStream; stream != nil {
-			edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
-			id, _ := attempt.slot.events.scanner.ID()
-			dst = stream.appendHeaders(dst, id)
-		}
-		if attempt.route.Kind == route.Remote {
-			dst = rw.appendPeer(dst, attempt)
-			if rw.exchange.Keyless {
-				dst = append(dst, lineShard+shardNone+"\r\n"...)
-			}
-		} else {
-			dst = rw.appendOwner(dst, attempt.epoch)
-		}
+		dst = rw.appendAtOwner(dst, edit, attempt)
 	}
 	dst = rw.appendSession(dst)
 	rw.extraLines, edit.Extra = dst, dst
@@ -88,6 +50,58 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 		edit.Kind, edit.DropExpect = h1.NoBody, true // handlerConn passes the body to the handler
 	}
 	return attempt.conn.WriteRequestHeader(&rw.req, edit)
+}
+
+// appendAtIngress appends the headers for a request of a client of this node, on its way to the app
+// or to the owner.
+func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *attempt) []byte {
+	dst = rw.clientAddr.AppendHeaders(dst, &rw.req, edit, rw.settings.Forwarded)
+	dst = rw.exchange.appendRequestID(dst, &rw.req, edit)
+	if len(rw.req.Host()) == 0 {
+		edit.Host = rw.clientAddr.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
+	}
+	if !rw.exchange.Keyless {
+		dst = append(dst, lineShard...)
+		dst = strconv.AppendUint(dst, uint64(rw.exchange.shard), 10)
+		dst = append(dst, "\r\n"+lineKey...)
+		dst = appendFieldValue(dst, rw.exchange.Key)
+		dst = append(dst, "\r\n"...)
+	}
+	if rw.exchange.Minted {
+		dst = append(dst, lineMinted...)
+	}
+	if stream := rw.exchange.eventStream; stream != nil {
+		edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
+		id, _ := attempt.slot.events.scanner.ID()
+		dst = stream.appendHeaders(dst, id)
+	}
+	if attempt.route.Kind == route.Local {
+		return rw.appendOwner(dst, attempt.epoch)
+	}
+	dst = rw.appendPeer(dst, attempt)
+	if rw.exchange.Keyless {
+		dst = append(dst, lineShard+shardNone+"\r\n"...)
+	}
+	return dst
+}
+
+// appendAtOwner appends the headers for a forwarded request, on its way to the app of this node. The
+// app receives the key, the shard and the client's address as the ingress has set them.
+func (rw requestWriter) appendAtOwner(dst []byte, edit *h1.Edit, attempt *attempt) []byte {
+	if !rw.exchange.Keyless {
+		edit.Drop &^= h1.FieldSetOf(h1.FieldShardwayKey, h1.FieldShardwayShard)
+	}
+	if rw.exchange.Minted {
+		dst = append(dst, lineMinted...)
+	}
+	if rw.exchange.senderResumeCount > 0 {
+		dst = appendResumed(dst, rw.exchange.senderResumeCount)
+	}
+	onlyIngressExpectsContinue := rw.exchange.bodyOnDemand && !rw.exchange.clientExpectsContinue
+	if onlyIngressExpectsContinue {
+		edit.DropExpect = true
+	}
+	return rw.appendOwner(dst, attempt.epoch)
 }
 
 // shardNone is the value of Shardway-Shard between nodes for a request without a key. The app of
@@ -107,9 +121,7 @@ func (rw requestWriter) appendOwner(dst []byte, epoch uint64) []byte {
 }
 
 // appendPeer appends the headers for another node: the epochs of the routing table and the number
-// of tries. For a PUT or DELETE that must run in one ownership epoch, it adds that epoch.
-// headerContinue tells the owner whether the body is sent on demand. It also asks for an early
-// response if other requests wait to learn whether the app accepts this one.
+// of tries. For a PUT or DELETE, which must run in one ownership epoch, it adds that epoch.
 func (rw requestWriter) appendPeer(dst []byte, attempt *attempt) []byte {
 	dst = append(dst, lineMap...)
 	dst = append(dst, attempt.table.MapHeaderValue()...)
@@ -120,13 +132,20 @@ func (rw requestWriter) appendPeer(dst []byte, attempt *attempt) []byte {
 		dst = strconv.AppendUint(dst, attempt.epoch, 10)
 		dst = append(dst, "\r\n"...)
 	}
-	switch {
-	case !attempt.bodyOnDemand && !attempt.conn.Pool.WantsEarlyAccept():
+	return rw.appendContinue(dst, attempt)
+}
+
+// appendContinue appends headerContinue, if the owner must send a 100 (Continue): because the body
+// is sent on demand, or because other requests wait to learn whether the app accepts this one.
+func (rw requestWriter) appendContinue(dst []byte, attempt *attempt) []byte {
+	if !attempt.bodyOnDemand {
+		if attempt.conn.Pool.WantsEarlyAccept() { // the final response may take long
+			return append(dst, lineContinue+continueTell+"\r\n"...)
+		}
 		return dst
-	case !attempt.bodyOnDemand: // the final response may take long
-		return append(dst, lineContinue+continueTell+"\r\n"...)
 	}
-	if rw.req.ExpectsContinue() && len(rw.body.buffered) == 0 {
+	clientExpectsContinue := rw.req.ExpectsContinue() && len(rw.body.buffered) == 0
+	if clientExpectsContinue {
 		return append(dst, lineContinue+continueClient+"\r\n"...)
 	}
 	return append(dst, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
@@ -140,6 +159,7 @@ const headerMinted = "Shardway-Minted"
 // header there were no such attempts.
 const headerTries = "Shardway-Tries"
 
+// appendTries appends headerTries, if the request may have run.
 func (exchange *exchange) appendTries(dst []byte) []byte {
 	if exchange.tries == 0 {
 		return dst
@@ -149,7 +169,8 @@ func (exchange *exchange) appendTries(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// triesOf returns the value of headerTries, or 0 if it is missing.
+// triesOf returns the value of headerTries, but no more than maxTries. It returns 0 if the header is
+// missing.
 func triesOf(header *h1.Header) int {
 	if !header.Has(h1.FieldShardwayOther) {
 		return 0
@@ -207,7 +228,9 @@ func (exchange *exchange) appendRequestID(dst []byte, req *h1.Request, edit *h1.
 func appendFieldValue(dst, key []byte) []byte {
 	for i, c := range key {
 		isInner := i > 0 && i < len(key)-1
-		if c > ' ' && c < 0x7f && c != '%' || c == ' ' && isInner {
+		isVisible := c > ' ' && c < 0x7f
+		isUnchanged := isVisible && c != '%' || c == ' ' && isInner
+		if isUnchanged {
 			dst = append(dst, c)
 			continue
 		}

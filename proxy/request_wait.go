@@ -36,9 +36,9 @@ func (w *requestWait) context() context.Context {
 	return w.life.context()
 }
 
-// waitFor waits until another attempt is worthwhile, according to the decision v. It is called at
-// the ingress only. It returns actionRetry for another attempt, and otherwise the final decision.
-// QueueWait limits the total waiting time of a request.
+// waitFor waits until another attempt is worthwhile. result is the decision to wait, and contains
+// what to wait for. waitFor returns actionRetry for another attempt, and otherwise the final
+// decision. QueueWait limits the total waiting time of a request.
 func (w *requestWait) waitFor(result decision) decision {
 	startedAt := time.Now()
 	timeLeft := w.timeLeft(startedAt)
@@ -71,18 +71,18 @@ func (w *requestWait) waitFor(result decision) decision {
 	return decision{action: actionRetry}
 }
 
-// await blocks according to the decision v. It returns nil if another attempt is worthwhile.
+// await blocks until the event for which the decision waits, or until the waiting time has ended. It
+// returns nil if another attempt is worthwhile.
 func (w *requestWait) await(result decision, timeLeft time.Duration) error {
 	maxWait := timeLeft
 	if result.backoff {
-		w.exchange.lastPause = min(max(2*w.exchange.lastPause, backoff.MinPause), backoff.MaxPause)
-		maxWait = min(timeLeft, w.exchange.lastPause)
+		maxWait = min(timeLeft, w.nextPause())
 	}
 	if result.notAcquired.generation != 0 {
 		return w.awaitReportProcessed(result.notAcquired)
 	}
-	if table := w.server.options.Cluster.Table(); result.committed > table.Committed() || result.proposed > table.Proposed() {
-		return w.awaitEpochs(table, result)
+	if result.requiresNewerEpochs(w.server.options.Cluster.Table()) {
+		return w.awaitEpochs(result)
 	}
 	if result.condition != nil {
 		result.condition.AddWaiting(1)
@@ -90,6 +90,14 @@ func (w *requestWait) await(result decision, timeLeft time.Duration) error {
 		return w.exchange.ticket.WaitFor(w.context().Done(), result.generation, 0, result.condition)
 	}
 	return w.exchange.ticket.Wait(w.context().Done(), result.generation, maxWait)
+}
+
+// nextPause returns the pause before the next retry. It doubles with each retry of the request, from
+// backoff.MinPause to backoff.MaxPause.
+func (w *requestWait) nextPause() time.Duration {
+	pause := max(2*w.exchange.lastPause, backoff.MinPause)
+	w.exchange.lastPause = min(pause, backoff.MaxPause)
+	return w.exchange.lastPause
 }
 
 // awaitReportProcessed waits until this node has processed the report that its app has not acquired
@@ -100,7 +108,9 @@ func (w *requestWait) awaitReportProcessed(reported attemptEpoch) error {
 	for {
 		table := w.server.options.Cluster.Table()
 		dest := table.Route(w.exchange.shard)
-		if dest.Kind != route.Local || dest.Epoch != reported.epoch || table.IsNewTo(w.exchange.shard, reported.generation) || w.server.options.Cluster.LeaseLeft() <= 0 {
+		routeUnchanged := dest.Kind == route.Local && dest.Epoch == reported.epoch
+		acquiredAgain := table.IsNewTo(w.exchange.shard, reported.generation)
+		if !routeUnchanged || acquiredAgain || w.server.options.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
 		if err := w.exchange.ticket.Wait(w.context().Done(), table.Generation(), backoff.MaxPause); err != nil {
@@ -111,13 +121,21 @@ func (w *requestWait) awaitReportProcessed(reported attemptEpoch) error {
 
 // awaitEpochs waits until the routing table of this node has the epochs that an owner has reported.
 // The wait queue releases the waiting requests gradually.
-func (w *requestWait) awaitEpochs(table *route.Table, result decision) error {
-	for ; result.committed > table.Committed() || result.proposed > table.Proposed(); table = w.server.options.Cluster.Table() {
+func (w *requestWait) awaitEpochs(result decision) error {
+	for {
+		table := w.server.options.Cluster.Table()
+		if !result.requiresNewerEpochs(table) {
+			return nil
+		}
 		if err := w.exchange.ticket.Wait(w.context().Done(), table.Generation(), 0); err != nil {
 			return err
 		}
 	}
-	return nil
+}
+
+// requiresNewerEpochs reports whether the table is older than the epochs for which the request waits.
+func (result *decision) requiresNewerEpochs(table *route.Table) bool {
+	return result.committed > table.Committed() || result.proposed > table.Proposed()
 }
 
 // timeLeft returns the remaining part of QueueWait. The first call starts it.
@@ -135,39 +153,50 @@ func (w *requestWait) memorySize() int64 {
 	return int64(w.conn.BufferSize() + w.req.MemorySize() + cap(w.body.buffered))
 }
 
-// enterQueue reserves a place in the wait queue, unless the request already has one.
+// enterQueue reserves a place in the wait queue, unless the request already has one. Resumed event
+// streams and WebSockets have queues of their own, so they do not use the places of new requests.
 func (w *requestWait) enterQueue() decision {
 	if w.exchange.ticket != nil {
 		return decision{}
 	}
 	entryQueue, shard := w.server.options.Queue, w.exchange.queueShard()
-	switch { // resumed streams and WebSockets do not use the places of new requests
+	switch {
 	case w.exchange.eventStream != nil:
 		entryQueue, shard = w.server.streamQueue, queue.NoShard
 	case w.exchange.isResumption():
 		entryQueue, shard = w.server.webSockets.queue, queue.NoShard
 	}
 	ticket, err := entryQueue.Enter(shard, w.memorySize())
-	switch {
-	case err != nil && w.exchange.mayHaveRun():
-		return w.exchange.waitExpired(decision{})
-	case errors.Is(err, queue.ErrShardLimit):
-		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
-	case err != nil:
-		return fail(problem.QueueFull, "too many requests are waiting, or they take up too much memory (--queue-requests, --queue-bytes)")
+	if err != nil {
+		return w.queueRefused(err)
 	}
 	w.exchange.leaveQueue() // the previous ticket was released by the queue without success
-	if w.exchange.ticket = ticket; !w.exchange.deadline.IsZero() {
+	w.exchange.ticket = ticket
+	hasWaitedBefore := !w.exchange.deadline.IsZero()
+	if hasWaitedBefore {
 		ticket.LimitDeadline(w.exchange.deadline)
 	}
 	return decision{}
+}
+
+// queueRefused returns the final decision for a request that the wait queue has not accepted because
+// of err.
+func (w *requestWait) queueRefused(err error) decision {
+	switch {
+	case w.exchange.mayHaveRun():
+		return w.exchange.waitExpired(decision{})
+	case errors.Is(err, queue.ErrShardLimit):
+		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
+	}
+	return fail(problem.QueueFull, "too many requests are waiting, or they take up too much memory (--queue-requests, --queue-bytes)")
 }
 
 // pause waits before a safe request is retried at an owner, after its connection to the app broke.
 // When an app dies, its connections break one after the other. pause reports whether the request
 // may be retried; decideRetry limits the number of attempts.
 func (w *requestWait) pause(result decision) bool {
-	if result.refusal != 0 || w.exchange.safety != safeMethod || w.closing.Load() {
+	connBroke := result.refusal == 0
+	if !connBroke || w.exchange.safety != safeMethod || w.closing.Load() {
 		return false
 	}
 	timer := time.NewTimer(backoff.MinPause)
@@ -188,38 +217,55 @@ func (w *requestWait) catchUp(committed, proposed uint64) bool {
 	return w.server.options.Cluster.Await(ctx, committed, proposed)
 }
 
-// expiredDecision is exchange.waitExpired with the error of the app: if the app has not acquired the shard,
-// the response contains the reason.
+// expiredDecision returns the final decision for a request whose waiting time has ended. If the app
+// has not acquired the shard, the error response contains the reason that the app has given.
 func (w *requestWait) expiredDecision(result decision) decision {
-	if result.reason == route.ReasonAcquiring && result.code == "" && !w.exchange.mayHaveRun() {
-		result.code, result.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.server.options.Node, w.exchange.shard)
-		if explain := w.server.options.AcquireError; explain != nil {
-			if text := explain(w.exchange.shard); text != "" {
-				result.detail += ": " + text
-			}
-		}
+	waitedForAcquire := result.reason == route.ReasonAcquiring && result.code == ""
+	if waitedForAcquire && !w.exchange.mayHaveRun() {
+		result.code, result.detail = problem.QueueTimeout, w.detailNotAcquired()
 	}
 	return w.exchange.waitExpired(result)
 }
 
-// waitExpired returns the final decision for a request whose waiting time has ended.
+// detailNotAcquired returns the detail of the error response if the app of this node has not acquired
+// the shard in time.
+func (w *requestWait) detailNotAcquired() string {
+	detail := fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.server.options.Node, w.exchange.shard)
+	if w.server.options.AcquireError == nil {
+		return detail
+	}
+	if appError := w.server.options.AcquireError(w.exchange.shard); appError != "" {
+		return detail + ": " + appError
+	}
+	return detail
+}
+
+// waitExpired returns the final decision for a request whose waiting time has ended. It keeps the
+// problem code of result. If there is none, the code follows from the reason for waiting.
 func (exchange *exchange) waitExpired(result decision) decision {
 	if exchange.mayHaveRun() {
 		return fail(connErrorCode(exchange.lastRoute), detailMayHaveRun)
 	}
 	if result.code == "" {
-		result.code, result.detail = problem.QueueTimeout, "no node served the shard in time: "+result.reason.String()
-		switch {
-		case result.refusal == route.RefusedNoLease, result.reason == route.ReasonNoMap, result.reason == route.ReasonNoLease:
-			result.code = problem.NoLeader
-		case result.refusal == route.RefusedNoApp:
-			result.code, result.detail = problem.UpstreamRefused, "the app behind the shard's owner accepts no connections"
-		case result.refusal == route.RefusedBusy:
-			result.code, result.detail = problem.UpstreamBusy, ""
-		case result.refusal == route.RefusedNotOwner && result.reason == route.ReasonRefused:
-			result.detail = "the node that owns the shard according to this node's map refused the request"
-		}
+		result.code, result.detail = describeExpiredWait(result)
 	}
 	result.action = actionFail
 	return result
+}
+
+// describeExpiredWait returns the problem for a request that has waited in vain, from the reason for
+// waiting and the last refusal of the owner.
+func describeExpiredWait(result decision) (code problem.Code, detail string) {
+	detail = "no node served the shard in time: " + result.reason.String()
+	switch {
+	case result.refusal == route.RefusedNoLease, result.reason == route.ReasonNoMap, result.reason == route.ReasonNoLease:
+		return problem.NoLeader, detail
+	case result.refusal == route.RefusedNoApp:
+		return problem.UpstreamRefused, "the app behind the shard's owner accepts no connections"
+	case result.refusal == route.RefusedBusy:
+		return problem.UpstreamBusy, ""
+	case result.refusal == route.RefusedNotOwner && result.reason == route.ReasonRefused:
+		return problem.QueueTimeout, "the node that owns the shard according to this node's map refused the request"
+	}
+	return problem.QueueTimeout, detail
 }

@@ -32,9 +32,9 @@ type responseRelay struct {
 func (rr *responseRelay) hasWebSocket() bool { return rr.webSocket != nil }
 
 // relayResponse sends a response to the client and ends the attempt. The header of the response has
-// been read. If began is false, no byte of the response was sent, and the attempt has not ended.
-// err is then the error in the response, if there is one. After the first byte, no other response
-// is possible, so an error truncates the response.
+// been read. If responseBegun is false, no byte of the response was sent, and the attempt has not
+// ended. err is then the error in the response, if there is one. After the first byte, no other
+// response is possible, so an error truncates the response.
 //
 // A response that has arrived completely is sent after its run has ended. The app has then finished
 // the request, a cancellation cannot truncate the response, and a client that reads slowly does not
@@ -45,85 +45,111 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	if err := res.Body.WaitBuffered(maxHeldResponse, rr.server.maxHoldTime); err != nil {
 		return false, err
 	}
-	streams := isEvents(res)
-	if streams {
-		if !rr.slot.setFlags(rr.startEventStream(attempt)) {
-			rr.cancelEvents()
-			return false, nil
-		}
-		if attempt.route.Kind == route.Local {
-			attempt.conn.Pool.Detach(attempt.conn, nil)
-		}
+	isEventStream := isEvents(res)
+	if isEventStream && !rr.beginEventStream(attempt) {
+		return false, nil
 	}
 	attempt.conn.Pool.Breaker.OnAccepted()
-	before, reusable := rr.conn.Sent(), rr.exchange.keepAlive
-	writer, further := rr.conn.Writer(), rr.exchange.isStreamResumption()
-	if further {
-		rr.server.metrics.Resumptions[metrics.ResumeDone].Add(1)
-	} else {
-		writer = rr.conn.WriteResponseHeader(res, rr.editHeaders(attempt.route, res))
-		if rr.isEarly(res) {
-			rr.body.handleEarlyResponse(attempt, res.Status() >= 300)
-		}
-	}
+	isContinuation := rr.exchange.isStreamResumption()
+	sentBefore, keepAliveBefore := rr.conn.Sent(), rr.exchange.keepAlive
+	writer := rr.beginResponse(attempt, isContinuation)
 	var readErr, writeErr error
-	if streams {
-		rr.recordSize(attempt, further, true) // before the stream ends, because other requests for the path must not wait for that
+	if isEventStream {
+		rr.recordSize(attempt, isContinuation, true) // before the stream ends, because other requests for the path must not wait for that
 		readErr, writeErr = rr.slot.events.copy(writer, &res.Body)
 	} else {
-		writer.SetPrecondition(rr.beforeFirstByte)
-		if res.Body.IsBuffered() {
-			writer.Reserve(int(res.Body.Remaining()))
-		}
-		isOpen := attempt.conn.Pool.IsForNode() && !further && res.Body.Remaining() < 0
-		if isOpen {
-			rr.slowResponse.Store(rr.server.largeResponses.Key(&rr.req))
-		}
-		_, readErr, writeErr = writer.Copy(&res.Body)
-		writer.SetPrecondition(nil)
-		tookLong := isOpen && rr.slowResponse.Swap(0) == 0
-		rr.recordSize(attempt, further, tookLong || attempt.conn.IsLarge(res.Body.Received()))
+		readErr, writeErr = rr.copyBody(attempt, writer, isContinuation)
 	}
 	failed := readErr != nil || writeErr != nil
-	if failed && !further && rr.conn.Sent() == before && !rr.slot.setFlags(slotResponseBegun) {
-		writer.Discard() // no byte was sent to the client
+	nothingSent := !isContinuation && rr.conn.Sent() == sentBefore
+	if failed && nothingSent && !rr.slot.setFlags(slotResponseBegun) { // the run was cancelled
+		writer.Discard()
 		rr.cancelEvents()
-		rr.exchange.keepAlive = reusable
+		rr.exchange.keepAlive = keepAliveBefore
 		return false, readErr
 	}
-	if !further {
+	if !isContinuation {
 		rr.recordResponse(res)
 	}
-	if failed {
-		if rr.mustResumeStream(attempt, readErr, writeErr) {
-			return true, nil
-		}
+	switch {
+	case !failed:
+		rr.finish(attempt, writer)
+	case !rr.mustResumeStream(attempt, readErr, writeErr):
 		writer.Abort()
 		rr.truncateResponse(attempt, readErr)
-		return true, nil
 	}
-	rr.finish(attempt, writer)
 	return true, nil
 }
 
-// recordSize records whether a response of another node was large, for later requests to the same path.
-// It ignores the response to a request to resume a stream.
-func (rr *responseRelay) recordSize(attempt *attempt, further, large bool) {
-	if attempt.conn.Pool.IsForNode() && !further {
-		rr.server.largeResponses.Record(rr.server.largeResponses.Key(&rr.req), large)
+// beginEventStream prepares for an event stream. It returns false if the run was cancelled. At the
+// owner, the connection then counts as a stream instead of an ordinary upstream connection.
+func (rr *responseRelay) beginEventStream(attempt *attempt) bool {
+	if !rr.slot.setFlags(rr.startEventStream(attempt)) {
+		rr.cancelEvents()
+		return false
+	}
+	if attempt.route.Kind == route.Local {
+		attempt.conn.Pool.Detach(attempt.conn, nil)
+	}
+	return true
+}
+
+// beginResponse writes the header of the response into the buffer of the client's connection. For a
+// continuation, the client already has the header, so beginResponse writes nothing.
+func (rr *responseRelay) beginResponse(attempt *attempt, isContinuation bool) *h1.Writer {
+	if isContinuation {
+		rr.server.metrics.Resumptions[metrics.ResumeDone].Add(1)
+		return rr.conn.Writer()
+	}
+	res := &attempt.conn.Response
+	writer := rr.conn.WriteResponseHeader(res, rr.editHeaders(attempt.route, res))
+	if rr.isEarly(res) {
+		isRefused := res.Status() >= 300
+		rr.body.handleEarlyResponse(attempt, isRefused)
+	}
+	return writer
+}
+
+// copyBody copies the body of a response that is not an event stream. It records whether the
+// response of another node was large or slow.
+func (rr *responseRelay) copyBody(attempt *attempt, writer *h1.Writer, isContinuation bool) (readErr, writeErr error) {
+	body := &attempt.conn.Response.Body
+	writer.SetPrecondition(rr.beforeFirstByte)
+	if body.IsBuffered() {
+		writer.Reserve(int(body.Remaining()))
+	}
+	lengthUnknown := body.Remaining() < 0
+	watchDuration := lengthUnknown && attempt.conn.Pool.IsForNode() && !isContinuation
+	if watchDuration {
+		rr.slowResponse.Store(rr.server.largeResponses.Key(&rr.req)) // the sweep sets it to zero if the response takes long
+	}
+	_, readErr, writeErr = writer.Copy(body)
+	writer.SetPrecondition(nil)
+	tookLong := watchDuration && rr.slowResponse.Swap(0) == 0
+	rr.recordSize(attempt, isContinuation, tookLong || attempt.conn.IsLarge(body.Received()))
+	return readErr, writeErr
+}
+
+// recordSize records whether a response of another node was large or slow, for later requests to the
+// same path. It ignores a response that continues an event stream.
+func (rr *responseRelay) recordSize(attempt *attempt, isContinuation, isLarge bool) {
+	if attempt.conn.Pool.IsForNode() && !isContinuation {
+		rr.server.largeResponses.Record(rr.server.largeResponses.Key(&rr.req), isLarge)
 	}
 }
 
-// finish ends an attempt whose response has arrived completely.
+// finish ends an attempt whose response has arrived completely. It ends the run, sends the end of
+// the response to the client, and returns the connection to its pool.
 func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	res := &attempt.conn.Response
-	sent := rr.body.awaitSent() && !rr.body.unreadable && !attempt.conn.WriteStopped()
-	if !sent || !res.KeepAlive() {
+	requestSent := rr.body.awaitSent() && !rr.body.unreadable && !attempt.conn.WriteStopped()
+	isReusable := requestSent && res.KeepAlive()
+	if !isReusable {
 		_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
 	}
 	cancelCause := rr.slot.finish()
 	attempt.release()
-	last := rr.server.clock.Now()
+	usedAt := rr.server.clock.Now()
 	attempt.conn.Pool.Backoff.OnAccepted(rr.exchange.limitShard())
 	if rr.settings.MaxShardInflight > 0 {
 		attempt.conn.Pool.ResponseCompleted(attempt.conn)
@@ -138,27 +164,29 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	rr.body.stopSending()
 	attempt.disconnect.disarm()
 	rr.trailersDropped(&res.Body, "response")
-	if cancelCause == causeNone && sent && res.KeepAlive() {
-		if attempt.bodyOnDemand {
-			attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
-		}
-		attempt.conn.Pool.PutUsedAt(attempt.conn, last)
-	} else {
+	if !isReusable || cancelCause != causeNone {
 		attempt.conn.Pool.Discard(attempt.conn)
+		return
 	}
+	if attempt.bodyOnDemand {
+		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
+	}
+	attempt.conn.Pool.PutUsedAt(attempt.conn, usedAt)
 }
 
 // close ends the response. For the last response of a connection, it also closes the sending side
 // in the same step.
 func (rr *responseRelay) close(writer *h1.Writer, trailers []byte) error {
-	if !rr.exchange.keepAlive && !rr.body.sending && rr.isLastRequest() {
+	isLastResponse := !rr.exchange.keepAlive && !rr.body.sending && rr.isLastRequest()
+	if isLastResponse {
 		return writer.CloseLast(trailers)
 	}
 	return writer.Close(trailers)
 }
 
-// markResponseBegun marks the run as answered. It is called right before the first byte is sent to the
-// client. It returns an error if the run was cancelled.
+// markResponseBegun records that the response of the run has begun. It is the precondition of the
+// write that sends the first byte to the client. It returns an error if the run was cancelled. The
+// duration is always zero, which means no additional time limit for the write.
 func (rr *responseRelay) markResponseBegun() (time.Duration, error) {
 	if !rr.slot.setFlags(slotResponseBegun) {
 		return 0, errCutFirst
@@ -172,13 +200,16 @@ func (r reply) recordResponse(res *h1.Response) {
 	r.server.metrics.CountResponse(r.exchange.lastRoute, res.Status())
 }
 
-// truncateResponse ends an attempt whose response was truncated.
+// truncateResponse ends an attempt whose response was truncated, because of readErr or because
+// sending it has failed.
 func (r reply) truncateResponse(attempt *attempt, readErr error) {
 	runNumber := attempt.slot.load().number
-	switch cancelCause := attempt.abort(); {
-	case cancelCause != causeNone:
-	case errors.Is(readErr, errStreamEnded) && attempt.slot.events.isResumable(runNumber): // another owner resumes the stream, so it is not treated as aborted
-	case errors.Is(readErr, errStreamEnded):
+	cancelCause := attempt.abort()
+	endedBetweenEvents := errors.Is(readErr, errStreamEnded)
+	switch {
+	case cancelCause != causeNone: // the goroutine that has cancelled the run has counted it
+	case endedBetweenEvents && attempt.slot.events.isResumable(runNumber): // another owner resumes the stream, so it is not treated as aborted
+	case endedBetweenEvents:
 		r.server.metrics.CountAborted(causeShardMoved.String(), 1)
 	case readErr != nil:
 		r.server.metrics.TruncatedResponses.Add(1)

@@ -39,9 +39,10 @@ type resumableStream struct {
 	buffer    eventstream.Buffer
 	responses int    // number of responses that have begun
 	requested uint64 // number of requests to resume that may have reached an app
-	epoch     uint64 // ownership epoch of the last response
+	epoch     uint64 // ownership epoch of the last response; zero means that the owner restarts
 	ended     bool   // the last response has ended, and another one must follow
-	recent    [maxResumes]time.Time
+	// recent contains the times of the last resumptions under epoch, oldest first. Zero means none.
+	recent [maxResumes]time.Time
 }
 
 // mayResume reports whether the stream may be resumed now under this epoch, and records the
@@ -50,7 +51,8 @@ func (stream *resumableStream) mayResume(epoch uint64, now time.Time) bool {
 	if epoch != stream.epoch {
 		return true
 	}
-	if oldest := stream.recent[0]; !oldest.IsZero() && now.Sub(oldest) < resumePeriod {
+	oldest := stream.recent[0]
+	if !oldest.IsZero() && now.Sub(oldest) < resumePeriod {
 		return false
 	}
 	copy(stream.recent[:], stream.recent[1:])
@@ -84,9 +86,10 @@ func (stream *resumableStream) appendHeaders(dst, id []byte) []byte {
 	return appendResumed(dst, stream.requested+1)
 }
 
-func appendResumed(dst []byte, n uint64) []byte {
+// appendResumed appends headerResumed with the number of requests to resume so far.
+func appendResumed(dst []byte, count uint64) []byte {
 	dst = append(dst, lineResumed...)
-	dst = strconv.AppendUint(dst, n, 10)
+	dst = strconv.AppendUint(dst, count, 10)
 	return append(dst, "\r\n"...)
 }
 
@@ -99,25 +102,35 @@ func isResumable(res *h1.Response) bool {
 // permitsResume reports whether the app permits resumption and resumption is possible: the request
 // can be repeated unchanged, and its shard has an owner.
 func (rr *responseRelay) permitsResume(attempt *attempt) bool {
-	return strings.EqualFold(string(attempt.conn.Response.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&attempt.conn.Response) &&
-		string(rr.req.Method()) == "GET" && rr.req.Body.Kind() == h1.NoBody && !rr.req.RequestsUpgrade() && rr.req.Value("Range") == nil &&
-		!rr.exchange.Keyless && !attempt.conn.InProcess
+	res := &attempt.conn.Response
+	appPermits := strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(res)
+	hasOwner := !rr.exchange.Keyless && !attempt.conn.InProcess
+	return appPermits && hasOwner && rr.isRepeatableGet()
+}
+
+// isRepeatableGet reports whether the request is a GET for a complete resource that can be sent again
+// unchanged.
+func (rr *responseRelay) isRepeatableGet() bool {
+	isPlainGet := string(rr.req.Method()) == "GET" && rr.req.Body.Kind() == h1.NoBody
+	return isPlainGet && !rr.req.RequestsUpgrade() && rr.req.Value("Range") == nil
 }
 
 // startEventStream starts an event stream, resumable or not, and returns the flags for its run.
 func (rr *responseRelay) startEventStream(attempt *attempt) uint64 {
 	rr.escaped = true
-	resumable, events, runNumber := rr.permitsResume(attempt), &rr.slot.events, rr.slot.load().number
-	switch stream := rr.exchange.eventStream; {
-	case stream != nil:
-		events.resume(runNumber, resumable)
-	case resumable && rr.ingress == "":
-		stream = &resumableStream{}
-		rr.exchange.eventStream = stream
+	isResumable := rr.permitsResume(attempt)
+	events, runNumber := &rr.slot.events, rr.slot.load().number
+	isIngress := rr.ingress == ""
+	switch {
+	case rr.exchange.eventStream != nil:
+		events.resume(runNumber, isResumable)
+	case isResumable && isIngress:
+		rr.exchange.eventStream = &resumableStream{}
 		rr.server.metrics.ResumableStreams.Add(1)
-		events.begin(runNumber, resumable, false, &stream.buffer)
+		events.begin(runNumber, isResumable, false, &rr.exchange.eventStream.buffer)
 	default:
-		events.begin(runNumber, resumable, rr.exchange.senderResumeCount > 0, nil)
+		isResumed := rr.exchange.senderResumeCount > 0
+		events.begin(runNumber, isResumable, isResumed, nil)
 		return slotResponseBegun | slotEvents
 	}
 	rr.exchange.eventStream.responses++
@@ -127,7 +140,8 @@ func (rr *responseRelay) startEventStream(attempt *attempt) uint64 {
 
 // cancelEvents discards the stream of a first response of which no byte was sent.
 func (rr *responseRelay) cancelEvents() {
-	if rr.exchange.eventStream != nil && !rr.exchange.isStreamResumption() {
+	isFirstResponse := !rr.exchange.isStreamResumption()
+	if rr.exchange.eventStream != nil && isFirstResponse {
 		rr.exchange.eventStream = nil
 		rr.server.metrics.ResumableStreams.Add(-1)
 	}
@@ -141,11 +155,11 @@ func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr er
 	if stream == nil || writeErr != nil || rr.server.closing.Load() {
 		return false
 	}
-	if cancelCause := rr.slot.load().cause; cancelCause == causeClientGone || cancelCause == causeShutdown || cancelCause == causeLeaving {
+	switch rr.slot.load().cause { //nolint:exhaustive // all other causes permit a resumption
+	case causeClientGone, causeShutdown, causeLeaving:
 		return false
 	}
-	var malformed *h1.Error
-	if rr.slot.events.resumableFlag() == 0 || stream.buffer.InEvent() || errors.As(readErr, &malformed) {
+	if !rr.canResumeAfter(readErr) {
 		rr.server.metrics.Resumptions[metrics.ResumeImpossible].Add(1)
 		return false
 	}
@@ -157,6 +171,15 @@ func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr er
 	return true
 }
 
+// canResumeAfter reports whether the stream can be resumed after readErr. The app must have sent event
+// ids. The client must not have received a part of an event, and the response must be well-formed.
+func (rr *responseRelay) canResumeAfter(readErr error) bool {
+	hasEventIDs := rr.slot.events.resumableFlag() != 0
+	sentPartOfEvent := rr.exchange.eventStream.buffer.InEvent()
+	var malformed *h1.Error
+	return hasEventIDs && !sentPartOfEvent && !errors.As(readErr, &malformed)
+}
+
 // brokeAtOwner reports whether the connection to the app broke at another node before a response.
 // That node does not repeat a request to resume, because the repeated request needs a higher
 // number.
@@ -166,6 +189,8 @@ func brokeAtOwner(attempt *attempt) bool { return isOwnerProblem(attempt, proble
 // because the shard moves or the node is leaving.
 func drainedAtOwner(attempt *attempt) bool { return isOwnerProblem(attempt, problem.ShardMoved) }
 
+// isOwnerProblem reports whether another node has responded with a problem document of its own, with
+// the given code.
 func isOwnerProblem(attempt *attempt, code problem.Code) bool {
 	return attempt.route.Kind == route.Remote && string(attempt.conn.Response.Known(h1.FieldShardwayError)) == string(code)
 }
@@ -177,7 +202,8 @@ func (retry *retrier) handleUnansweredResume(attempt *attempt) decision {
 	if brokeAtOwner(attempt) {
 		return retry.handleBroken(attempt, nil)
 	}
-	if attempt.abort(); retry.closing.Load() {
+	attempt.abort()
+	if retry.closing.Load() {
 		return done
 	}
 	return retry.retryAtNextOwner(attempt)
@@ -221,7 +247,9 @@ func (retry *retrier) acceptsResumption(attempt *attempt) bool {
 func (router *router) nextStream() {
 	exchange := &router.exchange
 	exchange.eventStream.ended = false
-	if exchange.account.upstreamConn = exchange.eventStream.responses; !exchange.account.startedAt.IsZero() {
+	exchange.account.upstreamConn = exchange.eventStream.responses
+	writesAccessLog := !exchange.account.startedAt.IsZero()
+	if writesAccessLog {
 		accessLine{router.requestState, router.keys}.write()
 		exchange.account.openNext(router.conn)
 	}
@@ -232,7 +260,8 @@ func (router *router) nextStream() {
 func (retry *retrier) resetRetries() {
 	retry.resetWait()
 	exchange := &retry.exchange
-	exchange.tries, exchange.triesOnReusedConns, exchange.responsesBegun, exchange.notAcquiredCount, exchange.runAborted, exchange.lastCrash = 0, 0, 0, 0, false, nil
+	exchange.tries, exchange.triesOnReusedConns, exchange.responsesBegun, exchange.notAcquiredCount = 0, 0, 0, 0
+	exchange.runAborted, exchange.lastCrash = false, nil
 }
 
 // resetWait gives the next request the full QueueWait.

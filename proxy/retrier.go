@@ -8,6 +8,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
@@ -35,7 +36,7 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 		return decision{action: actionWait, reason: route.ReasonNoLease, refusal: route.RefusedNoLease}
 	}
 	cancelCause := attempt.abort()
-	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
+	retry.avoidStreamsAfter(attempt)
 	if !errors.Is(err, h1.ErrUnsolicitedData) { // a pooled connection that was already closed is not a retry
 		retry.server.metrics.Retries[metrics.RetryUnsent].Add(1)
 	}
@@ -47,27 +48,44 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 	case cancelCause != causeNone || attempt.conn.Reused || attempt.conn.Mux != nil:
 		return decision{action: actionRetry}
 	}
-	result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: retry.server.unreachableReason(err)}
-	if result.code = problem.PeerUnreachable; attempt.route.Kind == route.Local {
+	return retry.waitForNewConn(attempt.route.Kind, err)
+}
+
+// waitForNewConn returns the decision for a request that could not be sent on a new connection,
+// because of err. The destination is probably down, so the request waits before it is retried.
+func (retry *retrier) waitForNewConn(destination route.Kind, err error) decision {
+	result := decision{
+		action: actionWait, reason: route.ReasonUnreachable, backoff: true,
+		code: problem.PeerUnreachable, detail: retry.server.unreachableReason(err),
+	}
+	if destination == route.Local {
 		result.code, result.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
 	return result
 }
 
-// handleBroken ends an attempt that failed after part of the request was sent and before a response
-// arrived. It returns the decision whether the request may be retried.
+// avoidStreamsAfter makes later attempts use separate connections if the failed attempt has used a
+// multiplexed stream.
+func (retry *retrier) avoidStreamsAfter(failed *attempt) {
+	if failed.conn.Mux != nil {
+		retry.exchange.avoidStreams = true
+	}
+}
+
+// handleBroken ends an attempt that failed after a part of the request was sent and before a
+// response arrived. err is nil if the run was cancelled. It returns the decision whether the request
+// is retried.
 func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	cancelCause := attempt.abort()
-	retry.exchange.avoidStreams = retry.exchange.avoidStreams || attempt.conn.Mux != nil
+	retry.avoidStreamsAfter(attempt)
 	if cancelCause == causeNone && errors.Is(err, errPathDead) {
 		cancelCause = causePathDead
 		retry.server.metrics.CountAborted(cancelCause.String(), 1)
 	}
-	code := connErrorCode(attempt.route.Kind)
-	// Set runAborted before any decision, because this node may stop before the client has a
-	// response.
-	retry.exchange.runAborted = retry.exchange.runAborted || retry.exchange.safety != safeMethod || retry.closing.Load()
-	var malformed *h1.Error
+	// Record this before any decision, because this node may stop before the client has a response.
+	if retry.exchange.safety != safeMethod || retry.closing.Load() {
+		retry.exchange.runAborted = true
+	}
 	switch {
 	case retry.closing.Load():
 		return done
@@ -75,41 +93,52 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 		return retry.reply.rejectBody(retry.body.clientErr)
 	case retry.wasReplaced(cancelCause):
 		return retry.yieldToNewerRun()
-	case cancelCause == causeDrainTimeout && retry.exchange.eventStream != nil:
-		return retry.retryAtNextOwner(attempt)
-	case cancelCause == causeDrainTimeout && retry.mayAskNextOwner(attempt):
-		return retry.askNextOwner()
 	case cancelCause == causeDrainTimeout:
-		return fail(problem.ShardMoved, "the request was aborted because its shard moved away while it was running: it may have run")
+		return retry.handleDrainTimeout(attempt)
 	case cancelCause == causeLeaving:
 		return retry.closeLongPoll()
 	case cancelCause == causeTimeout:
 		return fail(problem.UpstreamTimeout, "the app did not respond in time: the request may have run")
-	case errors.As(err, &malformed):
-		return fail(code, "the response is malformed: "+malformed.Reason())
-	case errors.Is(err, errNotSwitched):
-		return fail(code, "the response switches protocols without being asked to")
-	case errors.Is(err, os.ErrDeadlineExceeded) && cancelCause == causeNone:
-		return fail(code, "the connection stalled while the request was sent or while the response head was read: the request may have run")
+	}
+	code := connErrorCode(attempt.route.Kind)
+	if detail := detailOfFinalError(err, cancelCause); detail != "" {
+		return fail(code, detail)
 	}
 	return retry.decideRetry(attempt, code, cancelCause)
+}
+
+// handleDrainTimeout returns the decision for a request that was cancelled because its shard moves
+// and drain-timeout has passed.
+func (retry *retrier) handleDrainTimeout(attempt *attempt) decision {
+	switch {
+	case retry.exchange.eventStream != nil:
+		return retry.retryAtNextOwner(attempt)
+	case retry.mayAskNextOwner(attempt):
+		return retry.askNextOwner()
+	}
+	return fail(problem.ShardMoved, "the request was aborted because its shard moved away while it was running: it may have run")
+}
+
+// detailOfFinalError returns the detail of the error response after an error that no retry can
+// repair. It returns "" if the connection broke for another reason, so that a retry may help.
+func detailOfFinalError(err error, cancelCause cause) string {
+	var malformed *h1.Error
+	switch {
+	case errors.As(err, &malformed):
+		return "the response is malformed: " + malformed.Reason()
+	case errors.Is(err, errNotSwitched):
+		return "the response switches protocols without being asked to"
+	case errors.Is(err, os.ErrDeadlineExceeded) && cancelCause == causeNone:
+		return "the connection stalled while the request was sent or while the response head was read: the request may have run"
+	}
+	return ""
 }
 
 // decideRetry decides whether a request that may already have run is retried. Guarantee G7 permits
 // this only for safe requests, and for idempotent ones within the same ownership epoch.
 func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCause cause) decision {
-	retry.exchange.tries++
-	if attempt.conn.Reused {
-		retry.exchange.triesOnReusedConns++
-	}
-	// A response header proves that the request has run. In that case, only a safe request is
-	// retried, and only once.
-	methodPermits := retry.exchange.safety == safeMethod && retry.exchange.responsesBegun < 2
-	if retry.exchange.safety == idempotentMethod {
-		methodPermits = attempt.epoch != 0 && retry.exchange.responsesBegun == 0
-		retry.exchange.idempotentRan, retry.exchange.ranEpoch = true, attempt.epoch
-	}
-	if detail := retry.retryDenied(attempt, cancelCause, methodPermits); detail != "" {
+	retry.recordFailedTry(attempt)
+	if detail := retry.retryDenied(attempt, cancelCause); detail != "" {
 		if cancelCause == causeStopping {
 			return fail(problem.ShardMoved, "the request was aborted because its node stops: it may have run")
 		}
@@ -122,13 +151,41 @@ func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCau
 	return decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, code: code, detail: detailMayHaveRun}
 }
 
+// recordFailedTry counts an attempt after which the request may have run. For a PUT or DELETE it
+// also records the ownership epoch, because the request may run again only in the same epoch.
+func (retry *retrier) recordFailedTry(failed *attempt) {
+	retry.exchange.tries++
+	if failed.conn.Reused {
+		retry.exchange.triesOnReusedConns++
+	}
+	if retry.exchange.safety == idempotentMethod {
+		retry.exchange.idempotentRan, retry.exchange.ranEpoch = true, failed.epoch
+	}
+}
+
+// methodPermitsRetry reports whether the method of the request permits another attempt after the
+// failed one. A response header proves that the request has run. In that case, only a safe request
+// is retried, and only once.
+func (retry *retrier) methodPermitsRetry(failed *attempt) bool {
+	switch retry.exchange.safety {
+	case safeMethod:
+		return retry.exchange.responsesBegun < 2
+	case idempotentMethod:
+		epochKnown := failed.epoch != 0
+		return epochKnown && retry.exchange.responsesBegun == 0
+	case unsafeMethod:
+	}
+	return false
+}
+
 // retryDenied returns the reason why a request that may have run is not retried, or "" if it is
-// retried. methodPermits means that the request's method permits a retry.
-func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause, methodPermits bool) (detail string) {
-	switch poisonous := retry.recordCrash(attempt, cancelCause); {
-	case !methodPermits || !retry.body.isReplayable():
+// retried. It also records the possible crash of the process that had the request.
+func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause) (detail string) {
+	brokeTwoProcesses := retry.recordCrash(attempt, cancelCause)
+	switch {
+	case !retry.methodPermitsRetry(attempt) || !retry.body.isReplayable():
 		return detailMayHaveRun
-	case poisonous:
+	case brokeTwoProcesses:
 		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
 	case retry.exchange.tries >= maxTries:
 		return detailMayHaveRun + ", and was sent " + strconv.Itoa(maxTries) + " times"
@@ -146,7 +203,9 @@ func (retry *retrier) retryBudgetAllows(attempt *attempt, cancelCause cause) boo
 	if cancelCause == causeStopping {
 		return true
 	}
-	if retry.exchange.tries == 1 && attempt.conn.Mux != nil && attempt.conn.Mux.SessionDraining() && (cancelCause == causeNone || cancelCause == causePathDead) {
+	connFailed := cancelCause == causeNone || cancelCause == causePathDead
+	sessionFailed := connFailed && attempt.conn.Mux != nil && attempt.conn.Mux.SessionDraining()
+	if sessionFailed && retry.exchange.tries == 1 {
 		return true
 	}
 	return retry.server.budget.Spend()
@@ -196,28 +255,75 @@ func (retry *retrier) handleNotAcquired(attempt *attempt) decision {
 	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedHeld, notAcquired: attempt.attemptEpoch}
 }
 
-// handleRefused ends an attempt that the owner has refused. No byte of the request has reached an
-// app.
+// ownerRefusal is the response of an owner that has not run a forwarded request.
+type ownerRefusal struct {
+	reason route.Refusal
+	// shardBusy means that the shard already has the maximum number of in-flight requests
+	// (--max-shard-inflight). reason is RefusedBusy then.
+	shardBusy bool
+	// committed and proposed are the epochs of the owner's shard map. Zero means that the refusal
+	// contains no epochs.
+	committed, proposed uint64
+}
+
+// handleRefused ends an attempt that the owner has refused, and decides how the request continues.
+// No byte of the request has reached an app.
 func (retry *retrier) handleRefused(attempt *attempt) decision {
 	retry.exchange.markNotDelivered()
-	res := &attempt.conn.Response
-	refusal, ok := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
-	ownerSheds := retry.exchange.shedByOwner(attempt)
-	switch {
-	case ownerSheds:
-		refusal = route.RefusedBusy
-	case !ok:
-		refusal = route.RefusedHeld // the refusal has a reason of a newer version
+	refused := retry.readRefusal(attempt)
+	retry.adoptTriesOfOwner(&attempt.conn.Response)
+	retry.endRefusedAttempt(attempt)
+	retry.server.metrics.RefusedByOwner[refused.reason].Add(1)
+	retry.server.metrics.Retries[metrics.RetryRefused].Add(1)
+	ownerStops := refused.reason == route.RefusedStopping
+	if ownerStops {
+		attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
 	}
-	committed, proposed, _ := route.ParseEpochs(res.Known(h1.FieldShardwayMap))
+	switch {
+	case retry.closing.Load():
+		return done
+	case retry.body.unreadable:
+		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
+	case retry.exchange.tries >= maxTries:
+		return fail(problem.PeerUnreachable, detailMayHaveRun)
+	case ownerStops && attempt.conn.Reused:
+		return decision{action: actionRetry} // a previous process of the node may have sent the refusal
+	}
+	return retry.waitAfterRefusal(attempt.conn.Pool, refused)
+}
+
+// readRefusal reads the refusal from the response of the owner.
+func (retry *retrier) readRefusal(attempt *attempt) ownerRefusal {
+	res := &attempt.conn.Response
+	var refused ownerRefusal
+	refused.committed, refused.proposed, _ = route.ParseEpochs(res.Known(h1.FieldShardwayMap))
+	if retry.exchange.shedByOwner(attempt) {
+		refused.reason, refused.shardBusy = route.RefusedBusy, true
+		return refused
+	}
+	reason, isKnown := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
+	if !isKnown {
+		reason = route.RefusedHeld // a newer version has more reasons
+	}
+	refused.reason = reason
+	return refused
+}
+
+// adoptTriesOfOwner adopts the number of tries in a refusal if it is higher than the own number. The
+// request has then run at the owner and was cancelled because its shard moves; see askNextOwner.
+func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 	if tries := triesOf(&res.Header); tries > retry.exchange.tries {
-		// The request has run at the owner and was cancelled because its shard moves; see
-		// askNextOwner.
 		retry.notePoll()
 		retry.exchange.tries = tries
 	}
+}
+
+// endRefusedAttempt ends an attempt whose refusal was read, and returns its connection to the pool
+// if the connection can be used again.
+func (retry *retrier) endRefusedAttempt(attempt *attempt) {
 	retry.body.stopSending()
 	retry.disconnect.disarm()
+	res := &attempt.conn.Response
 	reusable := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.unreadable
 	if !retry.body.isFullyBuffered() {
 		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
@@ -228,44 +334,32 @@ func (retry *retrier) handleRefused(attempt *attempt) decision {
 		attempt.conn.Pool.Discard(attempt.conn)
 	}
 	attempt.release()
-	retry.server.metrics.RefusedByOwner[refusal].Add(1)
-	retry.server.metrics.Retries[metrics.RetryRefused].Add(1)
-	if refusal == route.RefusedStopping {
-		attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
-	}
-	switch {
-	case retry.closing.Load():
-		return done
-	case retry.body.unreadable:
-		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
-	case retry.exchange.tries >= maxTries:
-		return fail(problem.PeerUnreachable, detailMayHaveRun)
-	case refusal == route.RefusedStopping && attempt.conn.Reused:
-		return decision{action: actionRetry} // a previous process of the node may have sent the refusal
-	}
+}
+
+// waitAfterRefusal returns the decision to wait until the owner may accept the request. It records
+// the refusal in the circuit breaker and the backoff of pool, which has the connections to the owner.
+func (retry *retrier) waitAfterRefusal(pool *connpool.Pool, refused ownerRefusal) decision {
 	result := decision{
-		action: actionWait, reason: route.ReasonRefused, refusal: refusal, backoff: true,
-		committed: committed, proposed: proposed,
+		action: actionWait, reason: route.ReasonRefused, refusal: refused.reason, backoff: true,
+		committed: refused.committed, proposed: refused.proposed,
 	}
-	if refusal == route.RefusedNoApp || refusal == route.RefusedBusy {
-		result.reason = route.ReasonUnreachable
-	}
-	pool := attempt.conn.Pool
-	if refusal == route.RefusedNoApp {
+	if refused.reason == route.RefusedNoApp {
 		pool.Breaker.Open(backoff.ErrNoApp)
-		result.condition = &pool.Breaker
+		result.reason, result.condition = route.ReasonUnreachable, &pool.Breaker
 		return result
 	}
 	pool.Breaker.OnAccepted()
-	switch {
-	case refusal != route.RefusedBusy:
-	case retry.exchange.isResumption():
-		result.condition, result.backoff = pool.UpgradeBackoff.OnRefused(0, false), false
-	default:
-		result.condition, result.backoff = pool.Backoff.OnRefused(retry.exchange.limitShard(), ownerSheds), false
-		if ownerSheds {
-			result.code, result.detail = problem.ShardBusy, detailShardInflight
-		}
+	if refused.reason != route.RefusedBusy {
+		return result
+	}
+	result.reason, result.backoff = route.ReasonUnreachable, false
+	if retry.exchange.isResumption() {
+		result.condition = pool.UpgradeBackoff.OnRefused(0, false)
+		return result
+	}
+	result.condition = pool.Backoff.OnRefused(retry.exchange.limitShard(), refused.shardBusy)
+	if refused.shardBusy {
+		result.code, result.detail = problem.ShardBusy, detailShardInflight
 	}
 	return result
 }

@@ -15,11 +15,17 @@ import (
 // response.
 type router struct {
 	*requestState
-	reply           reply
-	keys            *shardkey.Extractor
-	wait            *requestWait
-	runner          *attemptRunner
-	retrier         *retrier
+
+	// Other steps of the request.
+
+	reply   reply
+	keys    *shardkey.Extractor
+	wait    *requestWait
+	runner  *attemptRunner
+	retrier *retrier
+
+	// State of the client's connection.
+
 	slot            *slot
 	admission       *admission
 	closing         *atomic.Bool // client.closing
@@ -46,15 +52,21 @@ func (router *router) routeUntilAnswered(table *route.Table, result decision) {
 			continue
 		case actionFail:
 		}
-		switch {
-		case result.action != actionFail || router.closing.Load():
-		case router.exchange.eventStream != nil:
-			router.reply.endStream(metrics.ResumeTimedOut, result.detail)
-		default:
-			router.reply.sendFailure(result)
+		if result.action == actionFail && !router.closing.Load() {
+			router.failRequest(result)
 		}
 		return
 	}
+}
+
+// failRequest sends the error response that result describes. If the client is already reading an
+// event stream, failRequest ends the stream instead.
+func (router *router) failRequest(result decision) {
+	if router.exchange.eventStream != nil {
+		router.reply.endStream(metrics.ResumeTimedOut, result.detail)
+		return
+	}
+	router.reply.sendFailure(result)
 }
 
 // attemptByCurrentTable makes one attempt according to the current routing table, which it returns.
@@ -73,13 +85,14 @@ func (router *router) waitFor(result decision) decision {
 	return result
 }
 
-// attemptAsOwner runs the forwarded request if this node owns its shard.
+// attemptAsOwner makes one attempt for a forwarded request, if this node owns its shard.
 func (router *router) attemptAsOwner(table *route.Table) decision {
 	if router.exchange.Keyless {
 		return router.attemptLocal(table, &router.server.keyless)
 	}
-	if router.exchange.senderEpoch < table.KeysSince() {
-		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld} // the ingress has used an older key configuration
+	ingressUsedOldKeys := router.exchange.senderEpoch < table.KeysSince()
+	if ingressUsedOldKeys {
+		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld}
 	}
 	router.exchange.keys = router.keysBy(table)
 	dest := table.Route(router.exchange.shard)
@@ -104,21 +117,10 @@ func (router *router) attemptByTable(table *route.Table) decision {
 	}
 	router.exchange.resolveShard(table)
 	if router.quarantined() {
-		if router.exchange.isResumption() { // the client of a WebSocket has its response already
-			router.exchange.session.refusalCode, router.exchange.session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
-			return done
-		}
-		return fail(problem.Quarantined, router.exchange.addMayHaveRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
+		return router.rejectQuarantined()
 	}
-	switch {
-	case router.exchange.Keyless && router.server.upstream == nil:
-		var dest *route.Route
-		if router.exchange.shard, dest = table.RandomRemoteShard(); dest.Kind == route.Remote {
-			return router.attemptRemote(table, &route.Route{Kind: route.Remote, Node: dest.Node})
-		}
-		return waitForRoute(dest)
-	case router.exchange.Keyless:
-		return router.attemptLocal(table, &router.server.keyless)
+	if router.exchange.Keyless {
+		return router.attemptKeyless(table)
 	}
 	dest := table.Route(router.exchange.shard)
 	switch dest.Kind {
@@ -129,6 +131,32 @@ func (router *router) attemptByTable(table *route.Table) decision {
 	case route.Held:
 	}
 	return waitForRoute(dest)
+}
+
+// attemptKeyless makes one attempt for a request without a key. The app of any node may serve it,
+// so a node with an app uses its own one. A gateway uses the owner of a random shard.
+func (router *router) attemptKeyless(table *route.Table) decision {
+	isGateway := router.server.upstream == nil
+	if !isGateway {
+		return router.attemptLocal(table, &router.server.keyless)
+	}
+	var dest *route.Route
+	router.exchange.shard, dest = table.RandomRemoteShard()
+	if dest.Kind != route.Remote {
+		return waitForRoute(dest)
+	}
+	return router.attemptRemote(table, &route.Route{Kind: route.Remote, Node: dest.Node})
+}
+
+// rejectQuarantined returns the decision for a request whose key is in quarantine. The client of a
+// resumed WebSocket already has a response, so it receives a close code instead of an error response.
+func (router *router) rejectQuarantined() decision {
+	if router.exchange.isResumption() {
+		session := router.exchange.session
+		session.refusalCode, session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
+		return done
+	}
+	return fail(problem.Quarantined, router.exchange.addMayHaveRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
 }
 
 // attemptLocal makes one attempt on the app of this node.
@@ -150,8 +178,9 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	return router.runner.runTimed(prepared)
 }
 
-// admitAttempt begins a run of the request on conn, and requests admission from the node. If the
-// node refuses, it returns conn to the pool. The zero decision means that prepared can be run.
+// admitAttempt begins a run of the request on conn, and requests admission from the node. The zero
+// decision means that prepared can be run. Otherwise the node has refused, or the client's connection
+// is being closed, and conn has been returned to the pool.
 func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table *route.Table, dest *route.Route) decision {
 	// Begin the run before requesting admission, so that CancelShards and CancelUpstream, which are
 	// called after admissions have ended, find the run.
@@ -159,28 +188,10 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		router.slot.returnToPool(conn)
 		return done
 	}
-	epoch, release, err := router.admit()
-	if err == nil && (router.exchange.requiredEpoch != 0 && router.exchange.requiredEpoch != epoch) {
-		release()
-		err = route.RefusedNotOwner
-	}
-	if err == nil && !router.exchange.Keyless && router.keysBy(router.server.options.Cluster.Table()) != router.exchange.keys {
-		release()
-		err = route.RefusedHeld // the key configuration has changed since the key was extracted
-	}
+	epoch, release, err := router.requestAdmission()
 	if err != nil {
 		router.slot.returnToPool(conn)
-		refusal, ok := err.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
-		if !ok {
-			refusal = route.RefusedHeld
-		}
-		reason := route.ReasonMoving
-		if refusal == route.RefusedNoLease {
-			reason = route.ReasonNoLease
-		}
-		// The request waits for a newer table, which the node also publishes when its lease is
-		// valid again.
-		return decision{action: actionWait, reason: reason, refusal: refusal}
+		return waitForAdmission(err)
 	}
 	if router.exchange.idempotentRan && router.exchange.ranEpoch != epoch {
 		release()
@@ -196,10 +207,28 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 	return decision{}
 }
 
+// waitForAdmission returns the decision for a request that the node has not admitted because of
+// refused. The request waits for a newer table. The node publishes one when it may admit the request,
+// also when its lease is valid again.
+func waitForAdmission(refused error) decision {
+	refusal, ok := refused.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
+	if !ok {
+		refusal = route.RefusedHeld
+	}
+	reason := route.ReasonMoving
+	if refusal == route.RefusedNoLease {
+		reason = route.ReasonNoLease
+	}
+	return decision{action: actionWait, reason: reason, refusal: refusal}
+}
+
 // attemptRemote makes one attempt at the node that owns the shard.
 func (router *router) attemptRemote(table *route.Table, dest *route.Route) decision {
-	if router.exchange.idempotentRan && (router.exchange.ranEpoch == 0 || router.exchange.ranEpoch != dest.Epoch) {
-		return fail(problem.PeerUnreachable, detailMayHaveRun)
+	if router.exchange.idempotentRan {
+		sameEpoch := router.exchange.ranEpoch != 0 && router.exchange.ranEpoch == dest.Epoch
+		if !sameEpoch {
+			return fail(problem.PeerUnreachable, detailMayHaveRun)
+		}
 	}
 	pool, useStream := router.server.peers.Pool(dest.Node), false
 	if router.fitsStream() {
@@ -215,7 +244,11 @@ func (router *router) attemptRemote(table *route.Table, dest *route.Route) decis
 	}
 	// Begin the run before checking the table, so that CancelForwarded, which is called after a
 	// table change, finds the run.
-	if !router.begin(route.Remote, conn, &dest.Node) || router.server.options.Cluster.Table() != table {
+	if !router.begin(route.Remote, conn, &dest.Node) {
+		router.slot.returnToPool(conn)
+		return done
+	}
+	if router.server.options.Cluster.Table() != table {
 		router.slot.returnToPool(conn)
 		if router.closing.Load() {
 			return done
@@ -224,6 +257,25 @@ func (router *router) attemptRemote(table *route.Table, dest *route.Route) decis
 	}
 	router.exchange.dequeue()
 	return router.runner.runTimed(&attempt{conn: conn, table: table, route: dest, attemptEpoch: attemptEpoch{epoch: dest.Epoch}, release: noop})
+}
+
+// requestAdmission requests admission like admit. It also refuses a request that must run in another
+// ownership epoch, and a request whose key was found with a previous key configuration.
+func (router *router) requestAdmission() (epoch uint64, release func(), err error) {
+	epoch, release, err = router.admit()
+	if err != nil {
+		return 0, nil, err
+	}
+	if required := router.exchange.requiredEpoch; required != 0 && required != epoch {
+		release()
+		return 0, nil, route.RefusedNotOwner
+	}
+	keysNow := router.keysBy(router.server.options.Cluster.Table())
+	if !router.exchange.Keyless && keysNow != router.exchange.keys {
+		release()
+		return 0, nil, route.RefusedHeld
+	}
+	return epoch, release, nil
 }
 
 // admit requests admission from the node for the request's shard. A request without a shard only

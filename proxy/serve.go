@@ -78,7 +78,10 @@ func (c *client) readRequest() bool {
 	if c.idleStart.Load() == 0 { // otherwise it has been idle in an event loop
 		c.idleStart.Store(int64(c.server.clock.Now()))
 	}
-	if c.joinLoop() || c.parkRequested.Swap(false) && c.parkConn() {
+	if c.joinLoop() {
+		return false
+	}
+	if c.parkRequested.Swap(false) && c.parkConn() {
 		return false
 	}
 	err := c.conn.ReadRequestAfter(c.idleSince(), &c.req)
@@ -90,24 +93,32 @@ func (c *client) readRequest() bool {
 	}
 	c.idleStart.Store(0)
 	c.useSettings(c.server.settings.Load())
-	if err == nil {
-		return true
+	if err != nil {
+		c.exchange = exchange{}
+		c.rejectUnread(err)
+		return false
 	}
-	c.exchange = exchange{}
+	return true
+}
+
+// rejectUnread handles the error of reading a request header. It sends a response if the client or
+// the other node has sent a part of a request. A connection that has just ended needs none.
+func (c *client) rejectUnread(err error) {
 	var malformed *h1.Error
+	arrivedInPart := len(c.conn.Buffered()) > 0
 	switch {
 	case errors.As(err, &malformed):
 		c.reply.rejectRequest(malformed)
-		accessLine{&c.requestState, &c.keys}.writeInvalid()
-		c.conn.CloseLinger(h1.PartOfRequest)
-	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.conn.Buffered()) > 0:
+	case errors.Is(err, os.ErrDeadlineExceeded) && arrivedInPart:
 		c.reply.rejectLateHeader()
-		accessLine{&c.requestState, &c.keys}.writeInvalid()
-		c.conn.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
 		c.reply.reportStopped(false) // the other node may already have sent a request
+		return
+	default:
+		return
 	}
-	return false
+	accessLine{&c.requestState, &c.keys}.writeInvalid()
+	c.conn.CloseLinger(h1.PartOfRequest)
 }
 
 // idleSince returns when the last request ended, if the connection has been idle since then. The
@@ -145,11 +156,9 @@ func (c *client) handleRequest() {
 	c.beginExchange()
 	defer c.finishExchange()
 	c.server.budget.Earn()
-	if c.settings.MaxBody > 0 {
-		if err := c.req.Body.SetMaxBytes(c.settings.MaxBody); err != nil {
-			c.reply.sendProblem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
-			return
-		}
+	if c.exceedsMaxBody() {
+		c.reply.sendProblem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
+		return
 	}
 	if c.ingress != "" {
 		c.handleForwarded()
@@ -158,11 +167,7 @@ func (c *client) handleRequest() {
 	if c.reply.respondToProbe() || c.refuseHookPath() {
 		return
 	}
-	var invalid *problem.Problem
-	c.exchange.keys = c.keysBy(c.server.options.Cluster.Table())
-	c.keys.Keys = c.exchange.keys
-	if c.exchange.Found, invalid = c.keys.Find(c.server.upstream == nil); invalid != nil {
-		c.reply.sendProblem(invalid)
+	if !c.findKey() {
 		return
 	}
 	if err := c.body.bufferSmallBody(c.exchange.bodyOnDemand, c.settings.MaxBodyTotal); err != nil {
@@ -176,6 +181,28 @@ func (c *client) handleRequest() {
 	c.router.routeUntilAnswered(c.router.attemptByCurrentTable())
 	c.exchange.leaveQueue()
 	c.runNextRelays()
+}
+
+// exceedsMaxBody reports whether the declared length of the request body exceeds Settings.MaxBody.
+// Otherwise it makes reading the body fail beyond that limit.
+func (c *client) exceedsMaxBody() bool {
+	hasLimit := c.settings.MaxBody > 0
+	return hasLimit && c.req.Body.SetMaxBytes(c.settings.MaxBody) != nil
+}
+
+// findKey finds the key of the request. If the request has no valid key, findKey responds and returns
+// false.
+func (c *client) findKey() bool {
+	c.exchange.keys = c.keysBy(c.server.options.Cluster.Table())
+	c.keys.Keys = c.exchange.keys
+	isGateway := c.server.upstream == nil
+	found, invalid := c.keys.Find(isGateway)
+	c.exchange.Found = found
+	if invalid != nil {
+		c.reply.sendProblem(invalid)
+		return false
+	}
+	return true
 }
 
 // finishExchange records metrics and writes the access log of a request that has ended.
@@ -211,21 +238,11 @@ func (c *client) handleForwarded() {
 	if c.refuseHookPath() {
 		return
 	}
-	table := c.server.options.Cluster.Table()
-	if committed > table.Committed() || proposed > table.Proposed() {
-		// Without a lease, waiting is useless. If the disk of a node hangs, its log may be behind
-		// for seconds. If another node took the shard over in the meantime, the ingress would regard a
-		// waiting request as sent to the app.
-		if c.server.options.Cluster.LeaseLeft() <= 0 {
-			c.reply.refuse(route.RefusedNoLease)
-			return
-		}
-		if !c.wait.catchUp(committed, proposed) {
-			c.reply.refuse(route.RefusedHeld)
-			return
-		}
-		table = c.server.options.Cluster.Table()
+	if refusal := c.awaitEpochsOfIngress(committed, proposed); refusal != 0 {
+		c.reply.refuse(refusal)
+		return
 	}
+	table := c.server.options.Cluster.Table()
 	if int(c.exchange.shard) >= table.Shards() {
 		c.reply.refuse(route.RefusedHeld)
 		return
@@ -234,13 +251,35 @@ func (c *client) handleForwarded() {
 	c.exchange.leaveQueue()
 }
 
+// awaitEpochsOfIngress waits for a short time until this node has applied the epochs of the map that
+// the ingress has used. It returns why the request must be refused, or zero if the epochs have been
+// applied.
+//
+// Without a lease, waiting is useless. If the disk of a node hangs, its log may be behind for
+// seconds. If another node took the shard over in the meantime, the ingress would regard a waiting
+// request as sent to the app.
+func (c *client) awaitEpochsOfIngress(committed, proposed uint64) route.Refusal {
+	table := c.server.options.Cluster.Table()
+	isBehind := committed > table.Committed() || proposed > table.Proposed()
+	switch {
+	case !isBehind:
+		return 0
+	case c.server.options.Cluster.LeaseLeft() <= 0:
+		return route.RefusedNoLease
+	case !c.wait.catchUp(committed, proposed):
+		return route.RefusedHeld
+	}
+	return 0
+}
+
 // prepareNext reads the rest of the request body, so that the connection can carry another request.
 // If that is not possible, it closes the connection and returns false. The client can still read
 // its response then.
 func (c *client) prepareNext() bool {
 	c.body.releaseBuffer()
-	if c.exchange.bodyOnDemand && !c.exchange.bodyRequested {
-		return c.exchange.keepAlive // the ingress will not send the body, because it was not requested
+	bodyWillNotFollow := c.exchange.bodyOnDemand && !c.exchange.bodyRequested // the ingress sends it only on demand
+	if bodyWillNotFollow {
+		return c.exchange.keepAlive
 	}
 	if c.exchange.connAborted {
 		return false

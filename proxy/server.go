@@ -35,40 +35,81 @@ import (
 // table. It calls CancelShards, CancelUpstream or CancelForwarded when requests must not continue.
 // Server implements prometheus.Collector.
 type Server struct {
-	options        Options // its Settings are zero; see settings
-	settings       atomic.Pointer[Settings]
-	upstream       *connpool.Pool // nil in a gateway
-	peers          connpool.Peers
+	// Configuration. options and settings are set by New, and settings also by Apply.
+
+	options  Options // its Settings are zero; see settings
+	settings atomic.Pointer[Settings]
+	keyless  route.Route // route of requests without a key: the app of this node
+	hookPath pathguard.Guard
+	// quarantine contains the keys whose requests are rejected; nil means none.
+	quarantine atomic.Pointer[shardkey.Quarantine]
+	// streamThreshold, maxHoldTime, parkAfter and parkSoon are the constants streamThreshold,
+	// maxHoldTime, parkAfter and parkAfterReturn, except in tests.
+	streamThreshold     int32
+	maxHoldTime         time.Duration
+	parkAfter, parkSoon atomic.Int64
+
+	// Connections of clients, and streams from other nodes.
+
 	conns          registry
-	stalledScratch []*client // reused by Stalled
 	loops          eventLoopGroup
-	appSilence     appsilence.Detector
 	handshakes     handshakes
-	largeResponses sizehint.Predictor
-	// nonResumable contains the paths whose WebSockets are not resumable. It has the same structure
-	// as the table of large responses.
-	nonResumable sizehint.Predictor
-	// streamThreshold is the constant streamThreshold, except in tests.
-	streamThreshold int32
-	// maxHoldTime is the constant maxHoldTime, except in tests.
-	maxHoldTime  time.Duration
+	clients        clientPool
+	peerGoroutines sync.WaitGroup // counts relays of WebSockets that other nodes have forwarded
+	stalledScratch []*client      // reused by Stalled
+	// lingering limits the closed connections whose clients may still send data.
+	lingering h1.Lingering
+
+	// Connections to the app and to other nodes.
+
+	upstream *connpool.Pool // nil in a gateway
+	peers    connpool.Peers
+	dialers  sync.WaitGroup          // counts dials in progress
+	streams  connpool.LongLivedLimit // limit of upgraded connections and long responses
+	budget   retry.Budget
+	crashes  crashRecords
+	// largeResponses and nonResumable predict by path. largeResponses contains paths whose next
+	// response will probably be large or slow. nonResumable contains paths whose WebSockets are
+	// not resumable.
+	largeResponses, nonResumable sizehint.Predictor
+
+	// WebSockets and event streams.
+
+	webSockets  webSockets
+	streamQueue *queue.Queue    // event streams that wait for an upstream connection
+	idleSockets netpoll.Watcher // sockets of parked WebSocket directions
+
+	// Memory.
+
+	buffers      h1.Buffers
+	bodies       buffer.Pool
 	headerMemory buffer.Limit // memory of headers that have been read partly
 	bodyMemory   buffer.Limit // memory of bodies that are read before their requests continue
-	budget       retry.Budget
-	load         loadstats.Collector
-	crashes      crashRecords
-	// quarantine is nil while no key is in quarantine.
-	quarantine     atomic.Pointer[shardkey.Quarantine]
-	streams        connpool.LongLivedLimit
-	peerGoroutines sync.WaitGroup  // counts relays of WebSockets that other nodes have forwarded
-	idleSockets    netpoll.Watcher // sockets of parked WebSocket directions
-	streamQueue    *queue.Queue    // event streams that wait for an upstream connection
-	webSockets     webSockets
-	metrics        *metrics.Metrics
-	draining       atomic.Bool
-	closing        atomic.Bool // set with mu held; afterwards no listener is added
-	// drainDeadline is when Shutdown or DrainClients stops waiting for the remaining connections, by the
-	// coarse clock. It is set before closing.
+
+	// Measurements.
+
+	metrics    *metrics.Metrics
+	load       loadstats.Collector
+	appSilence appsilence.Detector
+	repairs    repairLog
+
+	// Time.
+
+	clock      coarsetime.Clock
+	dateValue  atomic.Pointer[[]byte] // present value of the Date header
+	dateSecond atomic.Int64           // Unix time of that value, in seconds
+
+	// State of the sweep. Only the sweeping goroutine uses it.
+
+	lastMaintenance time.Duration // time of the last call of maintain, by the coarse clock
+	pathDetector    pathDetector
+
+	// Shutdown.
+
+	draining atomic.Bool
+	closing  atomic.Bool // set with mu held; afterwards no listener is added
+	// drainDeadline is when Shutdown or DrainClients stops waiting for the remaining connections, by
+	// the coarse clock. It is set before closing.
 	drainDeadline atomic.Int64
 	// forceCtx ends when all connections must be aborted. That includes connections in a TLS
 	// handshake and connections that are accepted later.
@@ -77,22 +118,6 @@ type Server struct {
 	// lifeCtx ends during Shutdown. Its end cancels all dials.
 	lifeCtx    context.Context //nolint:containedctx // lives as long as the Server
 	lifeCancel context.CancelFunc
-	dialers    sync.WaitGroup
-	buffers    h1.Buffers
-	clients    clientPool
-	repairs    repairLog
-	// lingering limits the closed connections whose clients may still send data.
-	lingering       h1.Lingering
-	bodies          buffer.Pool
-	keyless         route.Route // route of requests without a key
-	hookPath        pathguard.Guard
-	clock           coarsetime.Clock
-	dateValue       atomic.Pointer[[]byte] // present value of the Date header
-	dateSecond      atomic.Int64           // Unix time of that value
-	lastMaintenance time.Duration          // when the sweep last closed old idle connections; used only by the sweep
-	pathDetector    pathDetector           // used only by the sweep
-	// parkAfter and parkSoon are the constants parkAfter and parkAfterReturn, except in tests.
-	parkAfter, parkSoon atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -104,41 +129,72 @@ type Server struct {
 // New returns a Server. It starts no goroutine.
 func New(options Options) *Server {
 	options = options.withDefaults()
-	s := &Server{options: options, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath)}
-	s.settings.Store(options.Settings.withDefaults())
-	s.streamQueue = queue.New(queue.Options{Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: options.QueueWait, CPUUsage: options.Queue.CPUUsage})
-	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnLimitGrown: func() { s.peers.Each((*connpool.Pool).DialForUpgrades) }}
-	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
-	s.webSockets.queue = queue.New(queue.Options{
-		Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * options.ResumeTimeout, Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
-	})
+	s := &Server{
+		options: options, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath),
+		streamThreshold: streamThreshold, maxHoldTime: maxHoldTime,
+	}
 	s.options.Settings = Settings{}
-	s.parkAfter.Store(int64(parkAfter))
-	s.parkSoon.Store(int64(parkAfterReturn))
-	s.streamThreshold, s.maxHoldTime = streamThreshold, maxHoldTime
-	seed := maphash.MakeSeed()
-	s.largeResponses.SetSeed(seed)
-	s.nonResumable.SetSeed(seed)
+	s.settings.Store(options.Settings.withDefaults())
+	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
+	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
+	s.mu.listeners, s.mu.listenersGone = make(map[net.Listener]struct{}), make(chan struct{})
 	s.clock.Start(time.Now())
 	s.tick()
-	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.sweepRequested = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
-	s.streams.Max = int64(s.options.MaxStreams)
+	s.budget.Fill()
+	s.load.Start(s.options.Shards)
+	s.crashes.report = s.options.PeerCrashed
+	s.initConns()
+	s.initBuffers()
+	s.initQueues()
+	s.initPools()
+	return s
+}
+
+// initConns initializes the state of client connections.
+func (s *Server) initConns() {
+	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll = s.tick, s.sweep, s.mustSweepAll
+	s.conns.sweepRequested = make(chan struct{}, 1)
+	s.parkAfter.Store(int64(parkAfter))
+	s.parkSoon.Store(int64(parkAfterReturn))
+	// A quarter of all connections may linger, but at least one and up to 1024.
+	s.lingering.Max = min(1024, max(1, s.options.MaxConns/4))
+}
+
+// initBuffers initializes the pools of buffers.
+func (s *Server) initBuffers() {
 	s.bodies.SetMaxSize(s.options.BodyBuffer)
 	if s.options.Disable.Splice {
 		s.buffers.DisableSplice()
 	}
-	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
+}
+
+// initQueues initializes the queues of event streams and WebSockets that wait for an upstream
+// connection. Each client connection may have a place there.
+func (s *Server) initQueues() {
+	s.streamQueue = queue.New(queue.Options{Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: s.options.QueueWait, CPUUsage: s.options.Queue.CPUUsage})
+	s.webSockets.queue = queue.New(queue.Options{
+		Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * s.options.ResumeTimeout,
+		Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
+	})
+	s.webSockets.pacer = wsession.ReconnectPacer{
+		TimeLimit: s.options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay,
+		OnLimitGrown: func() { s.peers.Each((*connpool.Pool).DialForUpgrades) },
+	}
+	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
+}
+
+// initPools initializes the pools of upstream connections, and the predictions about responses. The
+// queues must be initialized before.
+func (s *Server) initPools() {
+	s.streams.Max = int64(s.options.MaxStreams)
 	s.peers.NewPool = s.newPeerPool
-	if s.options.Handler != nil || s.options.DialUpstream != nil {
+	hasApp := s.options.Handler != nil || s.options.DialUpstream != nil
+	if hasApp {
 		s.upstream = s.newAppPool()
 	}
-	s.lingering.Max = min(1024, max(1, options.MaxConns/4))
-	s.budget.Fill()
-	s.load.Start(s.options.Shards)
-	s.crashes.report = s.options.PeerCrashed
-	s.mu.listeners, s.mu.listenersGone = make(map[net.Listener]struct{}), make(chan struct{})
-	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
-	return s
+	seed := maphash.MakeSeed()
+	s.largeResponses.SetSeed(seed)
+	s.nonResumable.SetSeed(seed)
 }
 
 // ServeClients accepts connections from ln until ctx ends or Shutdown is called, and then closes
@@ -158,17 +214,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	watcher := &idleWatcher{parentCtx: ctx, clock: &s.clock}
 	s.loops.open(s)
 	defer s.loops.close()
-	watcher.workers = workerpool.New(func(nextJob job) {
-		if nextJob.client != nil {
-			nextJob.client.serveOn(watcher.workers.Group(), onEnd)
-		} else if s.handshakeTLS(ctx, nextJob.conn) {
-			c := newClient(ctx, s, nextJob.conn, "")
-			watcher.initClient(c, nextJob)
-			c.serveAll(watcher.workers.Group(), onEnd)
-		} else {
-			onEnd()
-		}
-	})
+	watcher.workers = workerpool.New(func(nextJob job) { s.runJob(ctx, watcher, nextJob, onEnd) })
 	defer watcher.sockets.Close()
 	stopAbort := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer stopAbort()
@@ -179,7 +225,8 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	for {
 		conn, err := s.accept(ctx, acceptor)
 		if err != nil {
-			if ctx.Err() != nil || s.isClosed() {
+			isStopping := ctx.Err() != nil || s.isClosed()
+			if isStopping {
 				return nil
 			}
 			return err
@@ -188,6 +235,23 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		s.acquireConnSlot(connSlots)
 		watcher.workers.Submit(job{conn: conn})
 	}
+}
+
+// runJob serves a connection until it ends, is parked, or is handed to an event loop. It runs in a
+// goroutine of the worker pool. onEnd is called when the connection has ended.
+func (s *Server) runJob(ctx context.Context, watcher *idleWatcher, nextJob job, onEnd func()) {
+	goroutines := watcher.workers.Group()
+	if nextJob.client != nil {
+		nextJob.client.serveOn(goroutines, onEnd)
+		return
+	}
+	if !s.handshakeTLS(ctx, nextJob.conn) {
+		onEnd()
+		return
+	}
+	c := newClient(ctx, s, nextJob.conn, "")
+	watcher.initClient(c, nextJob)
+	c.serveAll(goroutines, onEnd)
 }
 
 // closeWithin closes the connections whose context is ctx, which has ended. Connections that are
@@ -219,9 +283,10 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.Conn, error) {
 	const minPause, maxPause = 5 * time.Millisecond, time.Second
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		hasPaused := pause > minPause
 		conn, err := acceptor.Accept(s.isClosed)
 		if err == nil {
-			if pause > minPause {
+			if hasPaused {
 				s.options.Log.Info().Msg("accepting resumed")
 			}
 			return conn, nil
@@ -229,7 +294,7 @@ func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.C
 		if !isTemporary(err) || s.isClosed() {
 			return nil, err
 		}
-		if pause == minPause {
+		if !hasPaused {
 			s.options.Log.Warn().Err(err).Msg("accepting paused")
 		}
 		s.evictIdle(drainIdleTimeout, math.MaxInt)
@@ -285,6 +350,7 @@ func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(causeL
 // Requests that are not safe to repeat receive 502 shard-moved.
 func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeStopping, reason) }
 
+// cancelLocal cancels all runs on the local app, and returns their number.
 func (s *Server) cancelLocal(cancelCause cause, reason string) int {
 	n := s.conns.cancelRuns(cancelCause, func(current run, _ string) bool { return current.kind == route.Local })
 	s.metrics.CountAborted(reason, n)
@@ -346,23 +412,39 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.setDrainDeadline(ctx)
 	s.stopAccepting()
 	defer s.closeIdle()
-	ctxDone := ctx.Done()
-	for _, closedChan := range []func() <-chan struct{}{s.listenersClosed, s.conns.allClosed} {
-		select {
-		case <-closedChan():
-			continue
-		case <-ctxDone:
-		}
-		s.forceCancel()
-		s.conns.each(func(c *client) { c.terminate(causeShutdown) })
-		s.conns.wake(false, matchAll)
-		<-closedChan()
-		ctxDone = nil // all connections have been aborted
+	err := s.awaitDrained(ctx, s.conns.allClosed)
+	if err != nil {
+		s.abortConns()
+		<-s.listenersClosed()
+		<-s.conns.allClosed()
 	}
-	if ctxDone == nil {
+	return err
+}
+
+// abortConns aborts all connections, including those that are accepted later.
+func (s *Server) abortConns() {
+	s.forceCancel()
+	s.conns.each(func(c *client) { c.terminate(causeShutdown) })
+	s.conns.wake(false, matchAll)
+}
+
+// awaitDrained waits until the listeners are closed, and then until the channel of connsClosed is
+// closed. It returns the error of ctx if ctx ends first.
+func (s *Server) awaitDrained(ctx context.Context, connsClosed func() <-chan struct{}) error {
+	if err := awaitClosed(ctx, s.listenersClosed()); err != nil {
+		return err
+	}
+	return awaitClosed(ctx, connsClosed())
+}
+
+// awaitClosed waits until a channel is closed. It returns the error of ctx if ctx ends first.
+func awaitClosed(ctx context.Context, closed <-chan struct{}) error {
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return nil
 }
 
 // DrainClients stops accepting like Shutdown, and waits until no client is connected. Forwarded
@@ -372,14 +454,7 @@ func (s *Server) DrainClients(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setDrainDeadline(ctx)
 	s.stopAccepting()
-	for _, closedChan := range []func() <-chan struct{}{s.listenersClosed, s.conns.allClientsClosed} {
-		select {
-		case <-closedChan():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return s.awaitDrained(ctx, s.conns.allClientsClosed)
 }
 
 // setDrainDeadline sets drainDeadline to the deadline of ctx, or to the maximum value if ctx has none.
@@ -430,13 +505,17 @@ func (s *Server) ExpectListener(ln net.Listener) { s.listen(ln) }
 func (s *Server) listen(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, expected := s.mu.listeners[ln]; expected || s.closing.Load() {
-		return expected
+	if _, wasAnnounced := s.mu.listeners[ln]; wasAnnounced {
+		return true
+	}
+	if s.closing.Load() {
+		return false
 	}
 	s.mu.listeners[ln] = struct{}{}
 	return true
 }
 
+// unlisten closes a listener, and removes it from the listeners for which Shutdown waits.
 func (s *Server) unlisten(ln net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -447,4 +526,5 @@ func (s *Server) unlisten(ln net.Listener) {
 	}
 }
 
+// isClosed reports whether Shutdown or DrainClients was called, so no connection may be accepted.
 func (s *Server) isClosed() bool { return s.closing.Load() }

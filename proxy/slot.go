@@ -16,8 +16,8 @@ import (
 // upstream connection can be reused, or it is cancelled, and the goroutine that has cancelled it
 // closes the connection.
 //
-//	idle ──begin──► running ──mark──► answered ──finish──► idle
-//	                   └───────cut───────┴───► cut ──finish──┘
+//	idle ──begin──► running ──setFlags──► response begun ──finish──► idle
+//	                   └──────cancel────────────┴─► cancelled ──finish──┘
 //
 // A run begins before the node admits it and before the last check of the routing table. Therefore
 // a goroutine that first changes the admission or the table, and then cancels runs, finds every
@@ -40,6 +40,7 @@ type slot struct {
 	client *h1.Conn
 }
 
+// Parts of the word of a slot.
 const (
 	slotKind          = 0x03    // a route.Kind; zero means idle
 	slotResponseBegun = 0x04    // bytes of the response have been sent to the client
@@ -74,6 +75,9 @@ func decode(word uint64) run {
 	}
 }
 
+// isCancelled reports whether a goroutine has cancelled the run.
+func (r run) isCancelled() bool { return r.cause != causeNone }
+
 // isEndless reports whether the run is a tunnel, or an event stream that responds to a safe method.
 // An event stream that responds to a POST ends when the app has sent its result.
 func (r run) isEndless() bool {
@@ -86,7 +90,8 @@ func (r run) isRepeatable() bool {
 	return r.flags&(slotSafe|slotResponseBegun) == slotSafe
 }
 
-// begin begins a run on the connection l. flags may contain slotKeyless and slotSafe.
+// begin begins a run on the upstream connection conn. node is the owner of a run at another node, and
+// nil for a local run. flags may contain slotKeyless and slotSafe.
 func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, conn *connpool.Conn, node *string) {
 	s.conn.Store(conn)
 	s.node.Store(node)
@@ -97,11 +102,11 @@ func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, conn *
 // setFlags adds flags to the run. It returns false if the run was cancelled.
 func (s *slot) setFlags(flags uint64) bool {
 	for {
-		w := s.word.Load()
-		if decode(w).cause != causeNone {
+		word := s.word.Load()
+		if decode(word).isCancelled() {
 			return false
 		}
-		if s.word.CompareAndSwap(w, w|flags) {
+		if s.word.CompareAndSwap(word, word|flags) {
 			return true
 		}
 	}
@@ -111,9 +116,10 @@ func (s *slot) setFlags(flags uint64) bool {
 // causeNone, and the upstream connection belongs to the caller.
 func (s *slot) finish() cause {
 	for {
-		w := s.word.Load()
-		if s.word.CompareAndSwap(w, w>>slotRun<<slotRun) {
-			return decode(w).cause
+		word := s.word.Load()
+		onlyNumber := word >> slotRun << slotRun
+		if s.word.CompareAndSwap(word, onlyNumber) {
+			return decode(word).cause
 		}
 	}
 }
@@ -125,46 +131,60 @@ func (s *slot) load() run { return decode(s.word.Load()) }
 // caller must close; closing may take time and must not happen while the registry is locked. If a
 // response has begun, they include the client's connection. The second result reports whether the
 // run was cancelled.
-func (s *slot) cancel(c cause, matches func(r run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
+func (s *slot) cancel(cancelCause cause, match func(current run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
 	for {
-		w := s.word.Load()
-		r := decode(w)
-		conn, node := s.conn.Load(), s.node.Load()
-		if r.kind == 0 || r.cause != causeNone {
+		word := s.word.Load()
+		current := decode(word)
+		conn, nodeName := s.conn.Load(), s.nodeName() // valid for the run only if word is unchanged when it is swapped
+		if current.kind == 0 || current.isCancelled() {
 			return closes, false
 		}
-		name := ""
-		if node != nil {
-			name = *node
-		}
-		if !matches(r, name) {
+		if !match(current, nodeName) {
 			return closes, false
 		}
-		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
-			continue
+		if s.word.CompareAndSwap(word, word|uint64(cancelCause)<<slotCause) {
+			return s.endCancelled(current, conn, cancelCause, closes), true
 		}
-		if relay := s.webSocket.Load(); relay != nil && r.flags&slotWebSocket != 0 {
-			return relay.cancel(c, closes), true
-		}
-		if tunnel := s.tunnel.Load(); tunnel != nil && r.flags&slotTunnel != 0 && (c == causeShardMoved || c == causeDrainTimeout || c == causeLeaving) {
-			// The tunnel sends a close frame with the reason, and then closes its connections.
-			tunnel.startClose(c)
-			return closes, true
-		}
-		closes = append(closes, conn.Conn)
-		// The forwarded part of an event stream ends between two events, so the client's connection
-		// can stay open. The client may read the rest at its own speed.
-		if r.flags&slotEvents != 0 && s.events.requestEnd(r.number) || r.flags&slotResumable != 0 {
-			return closes, true // another run sends further events to the client
-		}
-		if r.flags&slotResponseBegun != 0 {
-			closes = append(closes, s.client)
-		}
-		return closes, true
 	}
 }
 
+// nodeName returns the owner of the run, or "" for a local run.
+func (s *slot) nodeName() string {
+	if node := s.node.Load(); node != nil {
+		return *node
+	}
+	return ""
+}
+
+// endCancelled ends the messages of a run that was just cancelled. conn is its upstream connection.
+// It appends the connections that the caller must close to closes, and returns closes.
+func (s *slot) endCancelled(cancelled run, conn *connpool.Conn, cancelCause cause, closes []*h1.Conn) []*h1.Conn {
+	if relay := s.webSocket.Load(); relay != nil && cancelled.flags&slotWebSocket != 0 {
+		return relay.cancel(cancelCause, closes)
+	}
+	shardIsLeaving := cancelCause == causeShardMoved || cancelCause == causeDrainTimeout || cancelCause == causeLeaving
+	if tunnel := s.tunnel.Load(); tunnel != nil && cancelled.flags&slotTunnel != 0 && shardIsLeaving {
+		// The tunnel sends a close frame with the reason, and then closes its connections.
+		tunnel.startClose(cancelCause)
+		return closes
+	}
+	closes = append(closes, conn.Conn)
+	// The forwarded part of an event stream ends between two events, so the client's connection can
+	// stay open. The client may read the rest at its own speed.
+	endsBetweenEvents := cancelled.flags&slotEvents != 0 && s.events.requestEnd(cancelled.number)
+	// Another run sends further events of a resumable stream to the client.
+	isResumable := cancelled.flags&slotResumable != 0
+	if endsBetweenEvents || isResumable {
+		return closes
+	}
+	if cancelled.flags&slotResponseBegun != 0 {
+		closes = append(closes, s.client)
+	}
+	return closes
+}
+
 // returnToPool ends a run before anything was sent, and returns its upstream connection to the pool.
+// If the run was cancelled, it discards the connection, because the cancelling goroutine closes it.
 func (s *slot) returnToPool(conn *connpool.Conn) {
 	if s.finish() != causeNone {
 		conn.Pool.Discard(conn)

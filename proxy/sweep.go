@@ -29,13 +29,15 @@ const (
 // leaving, each of them has its own deadline. Before a peer is declared unresponsive, all
 // connections to it must be checked.
 func (s *Server) mustSweepAll() bool {
-	return s.pathDetector.nextComplete > 0 && s.clock.Now() >= s.pathDetector.nextComplete || s.closing.Load() || s.draining.Load()
+	isLeaving := s.closing.Load() || s.draining.Load()
+	pathCheckDue := s.pathDetector.nextComplete > 0 && s.clock.Now() >= s.pathDetector.nextComplete
+	return isLeaving || pathCheckDue
 }
 
-// sweep checks the open connections. It starts disconnect watches for requests that have run for
-// some time. It detects apps that do not respond, WebSockets whose shard has moved, and idle
-// connections during a drain. Without complete, clients does not contain quiescent WebSockets. Only
-// the sweeping goroutine calls it.
+// sweep checks the open connections, and closes or parks those that have been idle for long. It
+// starts disconnect watches for requests that have run for some time. It detects apps that do not
+// respond, and runs whose shard has moved. Without complete, clients does not contain quiescent
+// WebSockets. Only the sweeping goroutine calls it.
 func (s *Server) sweep(clients []*client, complete bool) {
 	now := s.clock.Now()
 	table, settings := s.options.Cluster.Table(), s.settings.Load()
@@ -47,16 +49,8 @@ func (s *Server) sweep(clients []*client, complete bool) {
 			s.sweepSession(c, session, now)
 		}
 		s.sweepRun(c, table, settings, now)
-		since := time.Duration(c.idleStart.Load())
-		switch {
-		case since == 0:
-		case now-since >= s.idleLimit(c):
-			c.conn.StopWaiting()
-		case parksLeft > 0 && c.canPark.Load() && now-since >= time.Duration(c.parkDelay.Load()):
-			c.requestPark()
+		if s.sweepIdle(c, settings, now, parksLeft > 0) {
 			parksLeft--
-		case c.loop.Load() != nil && now-since >= settings.IdleTimeout:
-			c.wakeLoop() // its goroutine checks the idle timeout
 		}
 	}
 	s.appSilence.EndSweep()
@@ -65,9 +59,35 @@ func (s *Server) sweep(clients []*client, complete bool) {
 		idleLimit = drainIdleTimeout
 	}
 	s.conns.sweepParked(now, idleLimit)
-	if now-s.lastMaintenance < time.Second {
-		return
+	if now-s.lastMaintenance >= time.Second {
+		s.maintain(now)
 	}
+}
+
+// sweepIdle checks a connection that waits for its next request. It closes the connection if the
+// node is leaving, requests to park it, or lets its goroutine check the idle timeout. It parks a
+// connection only with mayPark, and reports whether it has requested that.
+func (s *Server) sweepIdle(c *client, settings *Settings, now time.Duration, mayPark bool) (requestedPark bool) {
+	idleStart := time.Duration(c.idleStart.Load())
+	if idleStart == 0 {
+		return false // a request is in progress
+	}
+	idleTime := now - idleStart
+	switch {
+	case idleTime >= s.idleLimit(c):
+		c.conn.StopWaiting()
+	case mayPark && c.canPark.Load() && idleTime >= time.Duration(c.parkDelay.Load()):
+		c.requestPark()
+		return true
+	case c.loop.Load() != nil && idleTime >= settings.IdleTimeout:
+		c.wakeLoop() // its goroutine checks the idle timeout
+	}
+	return false
+}
+
+// maintain does the work of a sweep that is necessary only about once per second: it balances the
+// event loops, updates the load statistics, and closes old idle connections.
+func (s *Server) maintain(now time.Duration) {
 	s.loops.balance(now - s.lastMaintenance)
 	s.lastMaintenance = now
 	if handover, ok := s.webSockets.summary.TakeComplete(time.Now()); ok && s.options.OnHandover != nil {
@@ -93,13 +113,13 @@ func (s *Server) idleLimit(c *client) time.Duration {
 }
 
 // sweepRun checks the run of a connection: its path, its deadlines, and whether its shard has
-// moved.
+// moved. It only registers a run that it sees for the first time.
 func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now time.Duration) {
 	current := c.slot.load()
-	if current.cause != causeNone && current.kind == route.Local && current.flags&slotResumable != 0 {
+	if current.isCancelled() && current.kind == route.Local && current.flags&slotResumable != 0 {
 		s.sweepStuckStream(c, current, now)
 	}
-	if current.kind == 0 || current.cause != causeNone {
+	if current.kind == 0 || current.isCancelled() {
 		return
 	}
 	if current.number != c.lastSweptRun {
@@ -114,32 +134,71 @@ func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now
 	if current.kind == route.Remote && s.sweepPath(c, current, now) {
 		return
 	}
-	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents) == slotResponseBegun && now-c.runSeenAt > longResponse {
-		s.countAsStream(c, current)
+	s.sweepLongResponse(c, current, now)
+	if s.awaitsLocalApp(c, current) {
+		s.countWaiting(c, current)
 	}
-	if current.kind == route.Remote && current.flags&slotResponseBegun != 0 && now-c.runSeenAt > longResponse {
+	s.sweepDeadline(c, current, table, settings, now)
+}
+
+// sweepLongResponse treats a response that has been in progress for longResponse as a stream.
+// Tunnels and event streams of the local app already count as streams.
+func (s *Server) sweepLongResponse(c *client, current run, now time.Duration) {
+	if current.flags&slotResponseBegun == 0 || now-c.runSeenAt <= longResponse {
+		return
+	}
+	switch current.kind {
+	case route.Local:
+		if current.flags&(slotTunnel|slotEvents) == 0 {
+			s.countAsStream(c, current)
+		}
+	case route.Remote:
 		if key := c.slowResponse.Swap(0); key != 0 {
 			s.largeResponses.Record(key, true) // further requests to this path use connections instead of streams
 		}
+	case route.Held:
 	}
-	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
-		var conn net.Conn // nil means that the app runs in this process
-		if upstream := c.slot.conn.Load(); upstream != nil && !upstream.InProcess {
-			conn = upstream.NetConn()
-		}
-		s.appSilence.CountWaiting(c.runSeenAt, current.flags&slotSafe != 0, conn)
+}
+
+// awaitsLocalApp reports whether the app of this node has received the whole request, and its
+// response has not begun.
+func (s *Server) awaitsLocalApp(c *client, current run) bool {
+	const respondsOrRelays = slotResponseBegun | slotTunnel | slotEvents | slotWebSocket
+	return current.kind == route.Local && current.flags&respondsOrRelays == 0 && !c.body.reading.Load()
+}
+
+// countWaiting counts a run that waits for the app, to detect that the app does not respond at all.
+func (s *Server) countWaiting(c *client, current run) {
+	var conn net.Conn // nil means that the app runs in this process
+	if upstream := c.slot.conn.Load(); upstream != nil && !upstream.InProcess {
+		conn = upstream.NetConn()
 	}
+	s.appSilence.CountWaiting(c.runSeenAt, current.flags&slotSafe != 0, conn)
+}
+
+// sweepDeadline ends a run that must not continue: because its shard has moved, because the node is
+// leaving, or because the app has not responded within FirstByteTimeout.
+func (s *Server) sweepDeadline(c *client, current run, table *route.Table, settings *Settings, now time.Duration) {
 	switch {
 	case current.flags&slotWebSocket != 0:
 		s.sweepRelay(c, current, table, now)
+		return
 	case current.isEndless():
 		s.sweepStream(c, current, table, settings.StreamGrace, now)
+		return
 	case s.closing.Load() && s.isLongPoll(c, current, now):
 		s.cancelBeforeResponse(c, current, causeLeaving)
-	case current.flags&slotResponseBegun != 0 || current.kind != route.Local:
-	case c.body.reading.Load():
-		c.runSeenAt = now
-	case settings.FirstByteTimeout >= 0 && now-c.runSeenAt > settings.FirstByteTimeout:
+		return
+	}
+	if current.kind != route.Local || current.flags&slotResponseBegun != 0 {
+		return // the owner enforces the timeout of a forwarded request
+	}
+	if c.body.reading.Load() {
+		c.runSeenAt = now // the timeout starts at the end of the request body
+		return
+	}
+	hasTimeout := settings.FirstByteTimeout >= 0
+	if hasTimeout && now-c.runSeenAt > settings.FirstByteTimeout {
 		s.cancelBeforeResponse(c, current, causeTimeout)
 	}
 }
@@ -164,45 +223,75 @@ func (s *Server) sweepPath(c *client, current run, now time.Duration) (dead bool
 // countAsStream removes the connection of a long response from the limit of upstream connections,
 // and counts it as a stream instead.
 func (s *Server) countAsStream(c *client, current run) {
-	if c.streamRun == current.number || s.streams.IsFull() {
+	alreadyCounted := c.streamRun == current.number
+	if alreadyCounted || s.streams.IsFull() {
 		return
 	}
 	conn := c.slot.conn.Load()
-	stillRunning := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == current.number }
-	if conn.Pool.Detach(conn, stillRunning) {
+	isStillRunning := func() bool {
+		latest := c.slot.load()
+		return latest.kind != 0 && latest.number == current.number
+	}
+	if conn.Pool.Detach(conn, isStillRunning) {
 		c.streamRun = current.number
 	}
 }
 
 // sweepStream ends a tunnel or an event stream after a grace period. The period starts when its
-// shard has moved, or when its node starts to leave. An event stream has up to streamEndTimeout more, so
-// that it can end between two events. If a leaving node is only the ingress of an event stream, the
-// stream continues until shortly before drainDeadline.
+// shard has moved, or when its node starts to leave. An event stream has up to streamEndTimeout
+// more, so that it can end between two events.
 func (s *Server) sweepStream(c *client, current run, table *route.Table, grace, now time.Duration) {
-	cancelCause := causeShardMoved
-	if current.flags&slotKeyless != 0 || int(current.shard) >= table.Shards() || runsAtRoute(current, c.slot.node.Load(), table.Route(current.shard)) {
-		if cancelCause = causeLeaving; !s.closing.Load() {
-			c.moveSeenAt = 0
-			return
-		}
+	cancelCause := s.causeOfStreamEnd(c, current, table)
+	if cancelCause == causeNone {
+		c.moveSeenAt = 0
+		return
 	}
 	if c.moveSeenAt == 0 {
 		c.moveSeenAt = now
 	}
-	if current.flags&slotEvents != 0 {
-		resumable := c.slot.events.isResumable(current.number)
-		switch {
-		case cancelCause == causeShardMoved && resumable:
-			grace = 0 // the new owner resumes it, so there is no reason to wait
-		case cancelCause == causeLeaving && current.kind == route.Remote && !resumable:
-			grace = max(grace, time.Duration(s.drainDeadline.Load())-2*streamEndTimeout-c.moveSeenAt)
+	if current.flags&slotEvents == 0 {
+		if now-c.moveSeenAt >= grace {
+			s.cancelRun(c, current, cancelCause)
 		}
-	}
-	overdue := now - c.moveSeenAt - grace
-	if overdue < 0 || current.flags&slotEvents != 0 && !c.slot.events.requestEnd(current.number) && overdue < streamEndTimeout {
 		return
 	}
-	s.cancelRun(c, current, cancelCause)
+	overdue := now - c.moveSeenAt - s.eventStreamGrace(c, current, cancelCause, grace)
+	if overdue < 0 {
+		return
+	}
+	hasEnded := c.slot.events.requestEnd(current.number)
+	if hasEnded || overdue >= streamEndTimeout {
+		s.cancelRun(c, current, cancelCause)
+	}
+}
+
+// causeOfStreamEnd returns why a tunnel or an event stream must end soon: its shard has moved, or
+// the node is leaving. It returns causeNone if the stream may continue.
+func (s *Server) causeOfStreamEnd(c *client, current run, table *route.Table) cause {
+	hasShard := current.flags&slotKeyless == 0 && int(current.shard) < table.Shards()
+	if hasShard && !runsAtRoute(current, c.slot.node.Load(), table.Route(current.shard)) {
+		return causeShardMoved
+	}
+	if s.closing.Load() {
+		return causeLeaving
+	}
+	return causeNone
+}
+
+// eventStreamGrace returns the grace period of an event stream, given the grace period of other
+// streams.
+func (s *Server) eventStreamGrace(c *client, current run, cancelCause cause, grace time.Duration) time.Duration {
+	isResumable := c.slot.events.isResumable(current.number)
+	if cancelCause == causeShardMoved && isResumable {
+		return 0 // the new owner resumes it, so there is no reason to wait
+	}
+	isOnlyIngress := cancelCause == causeLeaving && current.kind == route.Remote
+	if isOnlyIngress && !isResumable {
+		// The owner stays, so the stream continues until shortly before the end of the drain.
+		latestEnd := time.Duration(s.drainDeadline.Load()) - 2*streamEndTimeout
+		return max(grace, latestEnd-c.moveSeenAt)
+	}
+	return grace
 }
 
 // sweepStuckStream aborts the connection of a client that does not read, and thereby delays the end
@@ -217,14 +306,16 @@ func (s *Server) sweepStuckStream(c *client, current run, now time.Duration) {
 	}
 }
 
-// runsAtRoute reports whether the run is at the destination to which the table routes its shard. If
-// the table contains no destination because the owner has lost its lease or is paused, the run is
-// treated as still routed there, because the owner has not lost the shard. If the table contains no
-// destination for another reason, the same applies to a run at another node.
+// runsAtRoute reports whether the run is at the destination to which the table routes its shard.
+// node is the node of a forwarded run. If the table contains no destination because the owner has
+// lost its lease or is paused, the owner has not lost the shard. The run is then treated as still
+// routed there. If the table contains no destination for another reason, this applies to a run at
+// another node only.
 func runsAtRoute(current run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
 	case route.Held:
-		return dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused || current.kind == route.Remote
+		ownerKeepsShard := dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused
+		return ownerKeepsShard || current.kind == route.Remote
 	case route.Remote:
 		return current.kind == route.Remote && node != nil && *node == dest.Node
 	case route.Local:
@@ -237,28 +328,33 @@ func (s *Server) cancelRun(c *client, current run, cancelCause cause) {
 	s.cancelIn(&c.slot, current, cancelCause)
 }
 
-// cancelBeforeResponse cancels current unless its response has begun since current was
-// loaded. The slot checks and cancels in one atomic step. So a response either continues
-// undisturbed or sends no byte.
+// cancelBeforeResponse cancels current unless its response has begun since current was loaded. The
+// slot checks and cancels in one atomic step. So a response either continues undisturbed or sends
+// no byte.
 func (s *Server) cancelBeforeResponse(c *client, current run, cancelCause cause) {
-	s.cancelMatching(&c.slot, current, cancelCause, func(now run) bool { return now.number == current.number && now.flags&slotResponseBegun == 0 })
+	s.cancelMatching(&c.slot, current, cancelCause, func(latest run) bool {
+		return latest.number == current.number && latest.flags&slotResponseBegun == 0
+	})
 }
 
 // cancelIn cancels current of a slot, if it is still in progress.
 func (s *Server) cancelIn(slot *slot, current run, cancelCause cause) {
-	s.cancelMatching(slot, current, cancelCause, func(now run) bool { return now.number == current.number })
+	s.cancelMatching(slot, current, cancelCause, func(latest run) bool { return latest.number == current.number })
 }
 
-// cancelMatching cancels the run in a slot if match returns true for the present content of the
-// slot. current is the run that the caller has seen.
-func (s *Server) cancelMatching(slot *slot, current run, cancelCause cause, match func(now run) bool) {
-	closes, cancelled := slot.cancel(cancelCause, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
-	if cancelled {
-		if current.flags&slotEvents == 0 || cancelCause != causeShardMoved || !slot.events.isResumable(current.number) {
-			s.metrics.CountAborted(cancelCause.String(), 1)
-		}
-		closeAll(closes)
+// cancelMatching cancels the run in a slot if match returns true for the latest content of the
+// slot. current is the run that the caller has seen. An event stream that its next owner resumes is
+// not counted as aborted.
+func (s *Server) cancelMatching(slot *slot, current run, cancelCause cause, match func(latest run) bool) {
+	closes, cancelled := slot.cancel(cancelCause, func(latest run, _ string) bool { return match(latest) }, []*h1.Conn(nil))
+	if !cancelled {
+		return
 	}
+	nextOwnerResumes := current.flags&slotEvents != 0 && cancelCause == causeShardMoved && slot.events.isResumable(current.number)
+	if !nextOwnerResumes {
+		s.metrics.CountAborted(cancelCause.String(), 1)
+	}
+	closeAll(closes)
 }
 
 // AppSilence reports whether the app hangs. A call may take some milliseconds, so it should be called

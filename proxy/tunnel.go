@@ -10,28 +10,39 @@ import (
 	"shardway/proxy/wsession"
 )
 
-// relayUpgrade sends a 101 response, and then copies bytes in both directions until both sides have
-// ended. When one side closes its sending side, relayUpgrade closes that direction at the other
-// side. It returns false if the run was cancelled before any byte of the response was sent.
+// relayUpgrade handles a 101 response. If the connection is a resumable WebSocket, it starts or
+// continues the session. Otherwise it runs a tunnel until both sides have ended. It returns false if
+// the run was cancelled before any byte of the response was sent.
 func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	rr.escaped = true
 	rr.body.stopSending()
 	attempt.disconnect.disarm()
-	if session := rr.exchange.session; rr.exchange.isResumption() {
-		if !session.isContinuedBy(&attempt.conn.Response, &rr.req, rr.settings, attempt.route.Kind) {
-			session.refusalCode = wsession.CloseShardMoved
-			attempt.abort()
-			return true
+	session, res := rr.exchange.session, &attempt.conn.Response
+	if rr.exchange.isResumption() {
+		if session.isContinuedBy(res, &rr.req, rr.settings, attempt.route.Kind) {
+			return rr.startSession(attempt)
 		}
-		return rr.startSession(attempt)
-	} else if session.isResumable(&attempt.conn.Response, rr.settings, attempt.route.Kind) {
+		session.refusalCode = wsession.CloseShardMoved
+		attempt.abort()
+		return true
+	}
+	if session.isResumable(res, rr.settings, attempt.route.Kind) {
 		return rr.startSession(attempt)
 	}
-	if rr.exchange.session != nil {
+	if session != nil {
 		rr.noteWebSocketPath(attempt, true)
 	}
+	return rr.runTunnel(attempt)
+}
+
+// runTunnel sends a 101 response, and then copies bytes in both directions until both sides have
+// ended. When one side closes its sending side, runTunnel closes that direction at the other side. It
+// returns false if the run was cancelled before any byte of the response was sent.
+func (rr *responseRelay) runTunnel(attempt *attempt) bool {
+	res := &attempt.conn.Response
 	var tunnel *webSocketTunnel
-	if strings.EqualFold(string(attempt.conn.Response.Known(h1.FieldUpgrade)), "websocket") {
+	isWebSocket := strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
+	if isWebSocket {
 		tunnel = newWebSocketTunnel(rr.conn, attempt.conn.Conn)
 		rr.slot.tunnel.Store(tunnel)
 		defer rr.slot.tunnel.Store(nil)
@@ -42,8 +53,8 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	if attempt.route.Kind == route.Local {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
 	}
-	rr.exchange.connAborted = true
-	rr.recordResponse(&attempt.conn.Response)
+	rr.exchange.connAborted = true // the connection carries no further request
+	rr.recordResponse(res)
 	rr.server.metrics.Tunnels.Add(1)
 	defer rr.server.metrics.Tunnels.Add(-1)
 	if load := rr.server.loadOf(&rr.exchange, attempt.route.Kind); load != nil {
@@ -73,36 +84,41 @@ func (rr *responseRelay) releaseBuffers(attempt *attempt) {
 }
 
 // copyTunnel copies both directions. A connection of which one direction has ended is aborted after
-// IdleTimeout. With ws the tunnel is a WebSocket.
+// IdleTimeout. tunnel is nil unless the tunnel is a WebSocket.
 func (rr *responseRelay) copyTunnel(conn *connpool.Conn, tunnel *webSocketTunnel) {
-	for _, end := range []*h1.Conn{rr.conn, conn.Conn} {
-		timeouts := end.Timeouts()
-		timeouts.Body, timeouts.MinRate = 0, 0
-		end.SetTimeouts(timeouts)
-		end.ReleaseEmptyBuffers()
-	}
-	waitBoth := func() { closeAll([]*h1.Conn{conn.Conn, rr.conn}) }
-	upward := func() bool { return copyOneWay(rr.conn, conn.Conn) }
-	downward := func() bool { return copyOneWay(conn.Conn, rr.conn) }
+	prepareForTunnel(rr.conn)
+	prepareForTunnel(conn.Conn)
+	abort := func() { closeAll([]*h1.Conn{conn.Conn, rr.conn}) }
+	copyUp := func() bool { return copyOneWay(rr.conn, conn.Conn) }
+	copyDown := func() bool { return copyOneWay(conn.Conn, rr.conn) }
 	if tunnel != nil {
 		tunnel.begin()
-		waitBoth = tunnel.abort
-		upward = func() bool { return tunnel.copyUp(rr.conn) }
-		downward = func() bool { return tunnel.copyDown(conn.Conn) }
+		abort = tunnel.abort
+		copyUp = func() bool { return tunnel.copyUp(rr.conn) }
+		copyDown = func() bool { return tunnel.copyDown(conn.Conn) }
 	}
 	upDone := make(chan struct{})
 	go func() {
 		defer close(upDone)
-		if !rr.server.copyRecovering(upward) {
-			waitBoth()
+		if !rr.server.copyRecovering(copyUp) {
+			abort()
 		}
 	}()
-	if !rr.server.copyRecovering(downward) {
-		waitBoth()
+	if !rr.server.copyRecovering(copyDown) {
+		abort()
 	}
-	timer := time.AfterFunc(rr.settings.IdleTimeout, waitBoth)
+	timer := time.AfterFunc(rr.settings.IdleTimeout, abort)
 	<-upDone
 	timer.Stop()
+}
+
+// prepareForTunnel turns off the read timeouts of a connection, because a tunnel may be idle for
+// long. It also releases buffers that are empty.
+func prepareForTunnel(conn *h1.Conn) {
+	timeouts := conn.Timeouts()
+	timeouts.Body, timeouts.MinRate = 0, 0
+	conn.SetTimeouts(timeouts)
+	conn.ReleaseEmptyBuffers()
 }
 
 // copyOneWay copies from one connection to the other until the source ends, and then closes the
@@ -111,7 +127,8 @@ func copyOneWay(source, dst *h1.Conn) bool {
 	writer := dst.Writer()
 	writer.BeginBody(h1.UntilClose, 0)
 	var remaining h1.Body
-	if _, readErr, writeErr := writer.Copy(source.InitRestBody(&remaining)); readErr != nil || writeErr != nil {
+	_, readErr, writeErr := writer.Copy(source.InitRestBody(&remaining))
+	if readErr != nil || writeErr != nil {
 		return false
 	}
 	return writer.Flush() == nil && dst.CloseWrite()
