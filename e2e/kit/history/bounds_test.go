@@ -8,39 +8,39 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// fails gives the last request a 502 with the detail that it may have run, this long after it
-// was sent.
-func (s *story) fails(code string, after int64) {
-	a := &s.Responses[len(s.Responses)-1]
-	a.Status, a.Error, a.Detail, a.App, a.EchoID = 502, code, mayHaveRun, "", ""
-	t := &a.Attempts[len(a.Attempts)-1]
-	t.Done = t.Sent + after*ms
+// failLast gives the last request a 502 with the detail that it may have run. The response arrives
+// duration after the request was sent.
+func (s *historyBuilder) failLast(code string, duration int64) {
+	resp := &s.Responses[len(s.Responses)-1]
+	resp.Status, resp.Error, resp.Detail, resp.App, resp.EchoID = 502, code, mayHaveRun, "", ""
+	last := &resp.Attempts[len(resp.Attempts)-1]
+	last.Done = last.Sent + duration*ms
 }
 
-// lasted makes the first attempt of the last request take this long.
-func (s *story) lasted(took int64) {
-	t := &s.Responses[len(s.Responses)-1].Attempts[0]
-	t.Sent = t.Done - took*ms
+// setLastDuration sets the duration of the first attempt of the last request.
+func (s *historyBuilder) setLastDuration(duration int64) {
+	first := &s.Responses[len(s.Responses)-1].Attempts[0]
+	first.Sent = first.Done - duration*ms
 }
 
-// waits adds a request at node x that timed out in the queue.
-func (s *story) waits(k, at string) {
+// addQueueTimeout adds a request that timed out in the queue of a node.
+func (s *historyBuilder) addQueueTimeout(key, node string) {
 	s.Responses = append(s.Responses, history.Response{
-		ID: "x", Key: k, Method: "POST", Status: 503, Error: "queue-timeout",
-		Attempts: []history.Attempt{{Target: at, Sent: s.now * ms, Done: (s.now + 10_000) * ms}},
+		ID: "x", Key: key, Method: "POST", Status: 503, Error: "queue-timeout",
+		Attempts: []history.Attempt{{Target: node, Sent: s.now * ms, Done: (s.now + 10_000) * ms}},
 	})
 }
 
-// fault adds a fault. Times are in milliseconds from now on; 0 means that it does not
-// happen.
-func (s *story) fault(kind history.FaultKind, node string, from, by, until int64) {
-	at := func(t int64) int64 {
-		if t == 0 {
+// addFault adds a fault. The times are relative to now. 0 means that the process does not exit, or that
+// the fault does not end.
+func (s *historyBuilder) addFault(kind history.FaultKind, node string, from, exitedBy, until int64) {
+	absolute := func(offset int64) int64 {
+		if offset == 0 {
 			return 0
 		}
-		return (s.now + t) * ms
+		return (s.now + offset) * ms
 	}
-	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: at(from), ExitedBy: at(by), Until: at(until)})
+	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: absolute(from), ExitedBy: absolute(exitedBy), Until: absolute(until)})
 }
 
 const mayHaveRun = "the connection broke after the request was sent: it may have run"
@@ -55,158 +55,158 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 		// Check must reject the history with the number wrong, and accept it with right.
 		wrong, right int64
 		takeover     string
-		plant        func(s *story, n int64)
+		plant        func(s *historyBuilder, n int64)
 	}{
-		{"a request answered 503 that ran", history.DeniedRun, 1, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Paused, "b", 10, 0, 11_000)
-			s.waits(key(1), "b")
+		{"a request answered 503 that ran", history.DeniedRun, 1, 0, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Paused, "b", 10, 0, 11_000)
+			s.addQueueTimeout(key(1), "b")
 			if n > 0 {
-				s.ran("x", "POST", key(1), "b", 9, 5)
+				s.addRun("x", "POST", key(1), "b", 9, 5)
 			}
 		}},
 		// A paused node has dead-after, with any takeover: its lease was granted at most
 		// half a second before it was last observed.
-		{"a pause shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", stopAndTake(history.Paused)},
-		{"a pause shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", stopAndTake(history.Paused)},
-		{"a pause shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Paused)},
+		{"a pause shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", takeoverAfterFault(history.Paused)},
+		{"a pause shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", takeoverAfterFault(history.Paused)},
+		{"a pause shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", takeoverAfterFault(history.Paused)},
 		// For a dead node, and after a forged refusal, the time depends on the takeover.
-		{"a death shorter than a lease", history.TwoOwners, 49, 50, "lease", stopAndTake(history.Killed)},
-		{"a death shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Killed)},
-		{"a forged refusal shorter than a lease", history.TwoOwners, 49, 50, "lease", func(s *story, n int64) {
-			s.fault(history.Reset, "a", 1, 0, 6000)
+		{"a death shorter than a lease", history.TwoOwners, 49, 50, "lease", takeoverAfterFault(history.Killed)},
+		{"a death shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", takeoverAfterFault(history.Killed)},
+		{"a forged refusal shorter than a lease", history.TwoOwners, 49, 50, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Reset, "a", 1, 0, 6000)
 			s.Faults[0].Peer = "b"
-			s.asked("x", "POST", key(1), "a", 10, 2000)
+			s.addRequest("x", "POST", key(1), "a", 10, 2000)
 			s.now += n
-			s.asked("y", "POST", key(1), "b", 11, 5)
+			s.addRequest("y", "POST", key(1), "b", 11, 5)
 		}},
-		{"continues after an early acknowledgement", history.TwoOwners, 1, 0, "lease", earlyAck},
-		{"continues after an early acknowledgement, takeover timeout", history.TwoOwners, 1, 0, "timeout", earlyAck},
-		{"continues after an early acknowledgement, a fault elsewhere", history.TwoOwners, 1, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Killed, "c", 1, 2, 9000)
-			earlyAck(s, n)
+		{"continues after an early acknowledgement", history.TwoOwners, 1, 0, "lease", acknowledgeEarly},
+		{"continues after an early acknowledgement, takeover timeout", history.TwoOwners, 1, 0, "timeout", acknowledgeEarly},
+		{"continues after an early acknowledgement, a fault elsewhere", history.TwoOwners, 1, 0, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Killed, "c", 1, 2, 9000)
+			acknowledgeEarly(s, n)
 		}},
-		{"idle connection closed", history.ClosedIdle, 1, 0, "lease", func(s *story, n int64) {
-			s.asked("x", "POST", key(1), "b", 9, 5)
-			s.again(history.Attempt{Target: "b", Reused: true, Err: "EOF"}, n)
+		{"idle connection closed", history.ClosedIdle, 1, 0, "lease", func(s *historyBuilder, n int64) {
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
+			s.addEarlierAttempts(history.Attempt{Target: "b", Reused: true, Err: "EOF"}, n)
 		}},
-		{"idle connection closed by SIGTERM", history.ClosedIdle, 1, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Terminated, "c", -100, 500, 0)
-			s.asked("x", "POST", key(1), "b", 9, 5)
-			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, n)
+		{"idle connection closed by SIGTERM", history.ClosedIdle, 1, 0, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Terminated, "c", -100, 500, 0)
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
+			s.addEarlierAttempts(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, n)
 		}},
-		{"idle connection closed by SIGTERM, a GET before drain-timeout", history.ClosedIdle, 4900, 5100, "lease", func(s *story, n int64) {
-			s.fault(history.Terminated, "c", -100, 9000, 0)
-			s.asked("x", "GET", key(1), "b", 9, 6000)
-			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
-			s.lasted(n)
+		{"idle connection closed by SIGTERM, a GET before drain-timeout", history.ClosedIdle, 4900, 5100, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Terminated, "c", -100, 9000, 0)
+			s.addRequest("x", "GET", key(1), "b", 9, 6000)
+			s.addEarlierAttempts(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
+			s.setLastDuration(n)
 		}},
-		{"idle connection closed by SIGTERM, a POST after drain-timeout", history.ClosedIdle, 5100, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Terminated, "c", -100, 9000, 0)
-			s.asked("x", "POST", key(1), "b", 9, 6000)
-			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, min(n, 1))
-			s.lasted(n)
+		{"idle connection closed by SIGTERM, a POST after drain-timeout", history.ClosedIdle, 5100, 0, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Terminated, "c", -100, 9000, 0)
+			s.addRequest("x", "POST", key(1), "b", 9, 6000)
+			s.addEarlierAttempts(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, min(n, 1))
+			s.setLastDuration(n)
 		}},
-		{"idle connection closed before a death", history.ClosedIdle, 1, -1, "lease", func(s *story, n int64) {
-			s.fault(history.Killed, "c", n, 20, 0)
-			s.asked("x", "POST", key(1), "b", 9, 5)
-			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
+		{"idle connection closed before a death", history.ClosedIdle, 1, -1, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Killed, "c", n, 20, 0)
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
+			s.addEarlierAttempts(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
 		}},
-		{"no listener at a node that should run", history.NotListening, 1, 0, "lease", func(s *story, n int64) {
-			s.asked("x", "POST", key(1), "b", 9, 5)
-			s.again(history.Attempt{Target: "c", Refused: true, Err: "refused"}, n)
+		{"no listener at a node that should run", history.NotListening, 1, 0, "lease", func(s *historyBuilder, n int64) {
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
+			s.addEarlierAttempts(history.Attempt{Target: "c", Refused: true, Err: "refused"}, n)
 		}},
-		{"no listener long after the start", history.NotListening, -10_003, -10_002, "lease", func(s *story, n int64) {
-			s.fault(history.Killed, "c", -20_000, -19_990, n)
-			s.asked("x", "POST", key(1), "b", 9, 5)
-			s.again(history.Attempt{Target: "c", Refused: true, Err: "refused"}, 1)
+		{"no listener long after the start", history.NotListening, -10_003, -10_002, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Killed, "c", -20_000, -19_990, n)
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
+			s.addEarlierAttempts(history.Attempt{Target: "c", Refused: true, Err: "refused"}, 1)
 		}},
-		{"a 502 long after the shard was served again", history.FailedLate, 4001, 3999, "lease", func(s *story, n int64) {
-			s.asked("x", "POST", key(1), "b", 9, 5)
-			s.fails("peer-unreachable", n+1)
-			s.fault(history.Paused, "b", 1, 0, 9000)
+		{"a 502 long after the shard was served again", history.FailedLate, 4001, 3999, "lease", func(s *historyBuilder, n int64) {
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
+			s.failLast("peer-unreachable", n+1)
+			s.addFault(history.Paused, "b", 1, 0, 9000)
 			s.now += 3000
-			s.asked("y", "GET", key(1), "a", 10, 5)
+			s.addRequest("y", "GET", key(1), "a", 10, 5)
 		}},
-		{"a 502 long after a death", history.FailedLate, 1021, 1019, "lease", func(s *story, n int64) {
-			s.asked("x", "POST", key(1), "b", 9, 5)
-			s.fails("peer-unreachable", n+1)
-			s.fault(history.Killed, "b", 10, 20, 9000)
+		{"a 502 long after a death", history.FailedLate, 1021, 1019, "lease", func(s *historyBuilder, n int64) {
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
+			s.failLast("peer-unreachable", n+1)
+			s.addFault(history.Killed, "b", 10, 20, 9000)
 		}},
-		{"a 502 long after the network was restored", history.FailedLate, 2001, 1999, "lease", func(s *story, n int64) {
-			s.fault(history.Unreachable, "b", -1500, 0, -500)
+		{"a 502 long after the network was restored", history.FailedLate, 2001, 1999, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Unreachable, "b", -1500, 0, -500)
 			s.now -= 600
-			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
 			s.now += 600
 			// It lasted for a second, so a retransmission may come another second later.
-			s.fails("upstream-broken", 101+n)
+			s.failLast("upstream-broken", 101+n)
 		}},
-		{"a 502 long after the end of a long network fault", history.FailedLate, 3501, 3499, "lease", func(s *story, n int64) {
-			s.fault(history.Unreachable, "b", -10_000, 0, -500)
+		{"a 502 long after the end of a long network fault", history.FailedLate, 3501, 3499, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Unreachable, "b", -10_000, 0, -500)
 			s.now -= 600
-			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
 			s.now += 600
-			s.fails("upstream-broken", 101+n)
+			s.failLast("upstream-broken", 101+n)
 		}},
-		{"a 502 long after forged resets", history.FailedLate, 1001, 999, "lease", func(s *story, n int64) {
-			s.fault(history.Reset, "b", -10_000, 0, -500)
+		{"a 502 long after forged resets", history.FailedLate, 1001, 999, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Reset, "b", -10_000, 0, -500)
 			s.Faults[0].Peer = "c"
 			s.now -= 600
-			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
 			s.now += 600
-			s.fails("upstream-broken", 101+n)
+			s.failLast("upstream-broken", 101+n)
 		}},
-		{"a 503 after the fault", history.FailedLate, -1, 1, "lease", func(s *story, n int64) {
-			s.fault(history.Unreachable, "b", -5000, 0, n)
-			s.waits(key(1), "b")
+		{"a 503 after the fault", history.FailedLate, -1, 1, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Unreachable, "b", -5000, 0, n)
+			s.addQueueTimeout(key(1), "b")
 		}},
-		{"a 503 after the shard was served again", history.FailedLate, 8_999, 9_001, "lease", func(s *story, n int64) {
-			s.fault(history.Unreachable, "b", -10, 0, 60_000)
-			s.waits(key(1), "c")
+		{"a 503 after the shard was served again", history.FailedLate, 8_999, 9_001, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Unreachable, "b", -10, 0, 60_000)
+			s.addQueueTimeout(key(1), "c")
 			s.now += n
-			s.asked("y", "GET", key(1), "a", 10, 5)
+			s.addRequest("y", "GET", key(1), "a", 10, 5)
 		}},
-		{"a false exclusion after a kill", history.FalseExclusion, 1, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Killed, "c", 10, 20, 900)
-			s.map3(9, "a", "b", "c")
+		{"a false exclusion after a kill", history.FalseExclusion, 1, 0, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Killed, "c", 10, 20, 900)
+			s.addMap(9, "a", "b", "c")
 			s.now += 700
 			if n > 0 {
-				s.map3(10, "a", "a", "a")
+				s.addMap(10, "a", "a", "a")
 			} else {
-				s.map3(10, "a", "b", "a")
+				s.addMap(10, "a", "b", "a")
 			}
 		}},
-		{"a false exclusion, the node stalled", history.FalseExclusion, 2501, 2500, "lease", func(s *story, n int64) {
-			s.fault(history.Stalled, "c", -150, 0, 1)
-			s.map3(9, "a", "b", "c")
+		{"a false exclusion, the node stalled", history.FalseExclusion, 2501, 2500, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Stalled, "c", -150, 0, 1)
+			s.addMap(9, "a", "b", "c")
 			s.now += n + 1
-			s.map3(10, "a", "b", "a")
+			s.addMap(10, "a", "b", "a")
 		}},
-		{"a false exclusion, another node stalled", history.FalseExclusion, 1, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Stalled, []string{"c", "b"}[n], -150, 0, 1)
-			s.map3(9, "a", "b", "c")
+		{"a false exclusion, another node stalled", history.FalseExclusion, 1, 0, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Stalled, []string{"c", "b"}[n], -150, 0, 1)
+			s.addMap(9, "a", "b", "c")
 			s.now += 100
-			s.map3(10, "a", "b", "a")
+			s.addMap(10, "a", "b", "a")
 		}},
 		// Dead-after, drain-timeout + 1 s, and one second until the map is observed.
-		{"a false exclusion long after a kill", history.FalseExclusion, 10_402, 10_400, "lease", func(s *story, n int64) {
-			s.fault(history.Killed, "c", 10, 20, 900)
-			s.map3(9, "a", "b", "c")
+		{"a false exclusion long after a kill", history.FalseExclusion, 10_402, 10_400, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Killed, "c", 10, 20, 900)
+			s.addMap(9, "a", "b", "c")
 			s.now += n
-			s.map3(10, "a", "b", "a")
+			s.addMap(10, "a", "b", "a")
 		}},
 		// The log contained the commit, and there was no majority for four seconds.
-		{"a false exclusion long after a kill, without a majority meanwhile", history.FalseExclusion, 14_402, 14_400, "lease", func(s *story, n int64) {
-			s.fault(history.Killed, "c", 10, 20, 900)
-			s.fault(history.Paused, "a", 1000, 0, 5000)
-			s.fault(history.Paused, "b", 1000, 0, 5000)
-			s.map3(9, "a", "b", "c")
+		{"a false exclusion long after a kill, without a majority meanwhile", history.FalseExclusion, 14_402, 14_400, "lease", func(s *historyBuilder, n int64) {
+			s.addFault(history.Killed, "c", 10, 20, 900)
+			s.addFault(history.Paused, "a", 1000, 0, 5000)
+			s.addFault(history.Paused, "b", 1000, 0, 5000)
+			s.addMap(9, "a", "b", "c")
 			s.now += n
-			s.map3(10, "a", "b", "a")
+			s.addMap(10, "a", "b", "a")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, n := range []int64{c.wrong, c.right} {
-				s := good()
+				s := validHistory()
 				s.now += 30_000
 				c.plant(s, n)
 				r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
@@ -222,50 +222,50 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 	}
 }
 
-// stopAndTake has a node a that shows a lease at 0, in another shard, while it runs a
-// long request, and is paused, or dies, right after. The takeover is n milliseconds
-// later.
-func stopAndTake(kind history.FaultKind) func(s *story, n int64) {
-	return func(s *story, n int64) {
+// takeoverAfterFault returns a function that adds a takeover n milliseconds after a fault of node a. The
+// node certainly holds a lease at 0, because it runs a request of another shard. Right after that, while it
+// runs a long request, it is paused or dies.
+func takeoverAfterFault(kind history.FaultKind) func(s *historyBuilder, n int64) {
+	return func(s *historyBuilder, n int64) {
 		from, by := int64(1), int64(0)
 		if kind == history.Killed {
 			from, by = max(1, n-100), n+10 // it is not known when it was certainly dead
 		}
-		s.asked("old", "POST", key(1), "a", 10, n+30)
-		s.asked("lease", "GET", "another-key", "a", 10, 1)
-		s.fault(kind, "a", from, by, n+60_000)
+		s.addRequest("old", "POST", key(1), "a", 10, n+30)
+		s.addRequest("lease", "GET", "another-key", "a", 10, 1)
+		s.addFault(kind, "a", from, by, n+60_000)
 		s.now += n
-		s.asked("next", "POST", key(1), "b", 11, 5)
+		s.addRequest("next", "POST", key(1), "b", 11, 5)
 	}
 }
 
-// earlyAck has a node a that releases a shard while its app runs a request for it, which
-// the node then aborts.
-func earlyAck(s *story, n int64) {
-	s.asked("old", "POST", key(1), "a", 10, 300+n)
+// acknowledgeEarly adds a handover by node a, whose app runs a request of the shard for another n
+// milliseconds. The node has aborted the request.
+func acknowledgeEarly(s *historyBuilder, n int64) {
+	s.addRequest("old", "POST", key(1), "a", 10, 300+n)
 	s.Runs[len(s.Runs)-1].Aborted = true
 	s.now += 300
-	s.asked("next", "POST", key(1), "b", 11, 5)
+	s.addRequest("next", "POST", key(1), "b", 11, 5)
 }
 
-// again sends the last request n times before.
-func (s *story) again(t history.Attempt, n int64) {
-	a := &s.Responses[len(s.Responses)-1]
-	t.Sent, t.Done = (s.now-2)*ms, s.now*ms
+// addEarlierAttempts adds n attempts before the others of the last request.
+func (s *historyBuilder) addEarlierAttempts(attempt history.Attempt, n int64) {
+	resp := &s.Responses[len(s.Responses)-1]
+	attempt.Sent, attempt.Done = (s.now-2)*ms, s.now*ms
 	for range n {
-		a.Attempts = append([]history.Attempt{t}, a.Attempts...)
+		resp.Attempts = append([]history.Attempt{attempt}, resp.Attempts...)
 	}
 }
 
-// map3 adds a map of three shards.
-func (s *story) map3(epoch uint64, owners ...string) {
+// addMap adds a map of three shards.
+func (s *historyBuilder) addMap(epoch uint64, owners ...string) {
 	s.Maps = append(s.Maps, history.Map{Epoch: epoch, At: s.now * ms, Owners: owners})
 }
 
 // A request ran that got a 503 long before, according to Rules.OtherRequests.
 func TestDeniedRequestMustNotRun(t *testing.T) {
-	s := good()
-	s.ran("before", "POST", key(1), "b", 9, 5)
+	s := validHistory()
+	s.addRun("before", "POST", key(1), "b", 9, 5)
 	r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": true}})
 	if r.Count(history.DeniedRun) != 1 || len(r.Violations) != 1 {
 		t.Errorf("violations = %v", r.Violations)
@@ -274,11 +274,11 @@ func TestDeniedRequestMustNotRun(t *testing.T) {
 
 // A GET may be sent again, and then time out in the queue.
 func TestSafeRequestMayRunBefore503(t *testing.T) {
-	s := good()
-	s.fault(history.Paused, "b", 10, 0, 11_000)
-	s.waits(key(1), "b")
+	s := validHistory()
+	s.addFault(history.Paused, "b", 10, 0, 11_000)
+	s.addQueueTimeout(key(1), "b")
 	s.Responses[len(s.Responses)-1].Method = "GET"
-	s.ran("x", "GET", key(1), "b", 9, 5)
+	s.addRun("x", "GET", key(1), "b", 9, 5)
 	if r := history.Check(s.History, history.Rules{Shards: shards}); r.Err() != nil || r.ExcusedFailures["timed out in the queue: queue-timeout"] != 1 {
 		t.Errorf("%v\n%v", r, r.Violations)
 	}
@@ -301,14 +301,14 @@ func TestAdmissionIsCheckedLikeARun(t *testing.T) {
 		{"two at a reset, takeover immediate", 1000 + lease + notice - 1, "immediate", history.Reset, 1},
 		{"two at a reset, takeover immediate, after the lease", 1000 + lease + notice, "immediate", history.Reset, -1},
 	} {
-		s := good()
+		s := validHistory()
 		at := func(t int64) int64 { return (s.now + t) * ms }
 		s.Admissions = []history.Admission{
 			{Node: "a", Shard: 7, Epoch: 5, From: at(0), Until: at(c.until)},
 			{Node: "b", Shard: 7, Epoch: 9, From: at(1000), Until: at(2000)},
 		}
 		if c.fault != 0 {
-			s.fault(c.fault, "a", 500, 0, 5000)
+			s.addFault(c.fault, "a", 500, 0, 5000)
 		}
 		r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
 		if bad := r.Count(history.TwoOwners); r.ResetOverlaps != max(c.forged, 0) || bad != max(-c.forged, 0) || len(r.Violations) != bad {
@@ -321,12 +321,12 @@ func TestAdmissionIsCheckedLikeARun(t *testing.T) {
 // lease and the write.
 func TestRunMayBeginRightAfterPause(t *testing.T) {
 	for after, want := range map[int64]int{0: 0, 99: 0, 100: 1} {
-		s := good()
-		s.fault(history.Paused, "a", 0, 0, 4000)
+		s := validHistory()
+		s.addFault(history.Paused, "a", 0, 0, 4000)
 		s.now += 3000
-		s.asked("next", "POST", key(1), "b", 11, 5)
+		s.addRequest("next", "POST", key(1), "b", 11, 5)
 		s.now += 1000 + after
-		s.asked("old", "POST", key(1), "a", 10, 20)
+		s.addRequest("old", "POST", key(1), "a", 10, 20)
 		r := history.Check(s.History, history.Rules{Shards: shards, WakeTime: 100 * time.Millisecond})
 		if r.Count(history.StaleEpoch) != want || len(r.Violations) != want || r.PauseOverlaps != 1-want {
 			t.Errorf("%d ms after: %v\n%v", after, r, r.Violations)
@@ -342,8 +342,8 @@ func TestRunMayBeginRightAfterPause(t *testing.T) {
 // With one clock that is 5 % slow, and another that is 5 % fast, a takeover may be
 // earlier.
 func TestClockSkewPermitsEarlierTakeover(t *testing.T) {
-	s := good()
-	stopAndTake(history.Paused)(s, 1900)
+	s := validHistory()
+	takeoverAfterFault(history.Paused)(s, 1900)
 	for skew, want := range map[float64]int{0: 1, 0.1: 0} {
 		if r := history.Check(s.History, history.Rules{Shards: shards, MaxClockSkew: skew}); len(r.Violations) != want {
 			t.Errorf("skew %v: %v", skew, r.Violations)
@@ -355,11 +355,11 @@ func TestClockSkewPermitsEarlierTakeover(t *testing.T) {
 // of dead-after.
 func TestLostMajorityExcusesAbort(t *testing.T) {
 	for since, want := range map[int64]int{750: 1, 749: 0} {
-		s := good()
-		s.fault(history.Terminated, "a", -10, 0, 20_000)
-		s.fault(history.Paused, "c", since, 0, 20_000)
-		s.asked("x", "POST", key(1), "b", 9, 2000)
-		s.fails("upstream-broken", 2001)
+		s := validHistory()
+		s.addFault(history.Terminated, "a", -10, 0, 20_000)
+		s.addFault(history.Paused, "c", since, 0, 20_000)
+		s.addRequest("x", "POST", key(1), "b", 9, 2000)
+		s.failLast("upstream-broken", 2001)
 		r := history.Check(s.History, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "x": "b"}})
 		if len(r.Violations) != want {
 			t.Errorf("from %d ms on: %v\n%v", since, r, r.Violations)
@@ -374,18 +374,18 @@ func TestBriefStallsAreNoExcuse(t *testing.T) {
 		gap  int64
 		want int
 	}{{500, 1}, {499, 0}} {
-		s := good()
+		s := validHistory()
 		for at := int64(1); at < 2000; at += 200 + c.gap {
-			s.fault(history.Stalled, "", at, 0, at+200)
+			s.addFault(history.Stalled, "", at, 0, at+200)
 		}
-		s.asked("x", "POST", key(1), "b", 9, 900)
-		s.fails("upstream-broken", 1000)
+		s.addRequest("x", "POST", key(1), "b", 9, 900)
+		s.failLast("upstream-broken", 1000)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != c.want || len(r.Violations) != c.want {
 			t.Errorf("%d ms between them: %v\n%v", c.gap, r, r.Violations)
 		}
-		s = good()
-		stopAndTake(history.Paused)(s, 1000)
-		s.fault(history.Stalled, "", -5000, 0, 5000)
+		s = validHistory()
+		takeoverAfterFault(history.Paused)(s, 1000)
+		s.addFault(history.Stalled, "", -5000, 0, 5000)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.TwoOwners) != 1 {
 			t.Errorf("a busy machine has two owners: %v", r)
 		}
@@ -396,11 +396,11 @@ func TestBriefStallsAreNoExcuse(t *testing.T) {
 // majority.
 func TestLostMajorityExcusesRequestsOfHealthyNode(t *testing.T) {
 	for faulty, want := range map[int]int{0: 1, 1: 1, 2: 0} {
-		s := good()
-		s.map3(9, "a", "b", "c")
-		s.waits(key(1), "b")
+		s := validHistory()
+		s.addMap(9, "a", "b", "c")
+		s.addQueueTimeout(key(1), "b")
 		for i := range faulty {
-			s.fault(history.Paused, fmt.Sprintf("%c", "ac"[i]), -10, 0, 20_000)
+			s.addFault(history.Paused, fmt.Sprintf("%c", "ac"[i]), -10, 0, 20_000)
 		}
 		h := s.History
 		h.Runs, h.Responses = nil, h.Responses[len(h.Responses)-1:]

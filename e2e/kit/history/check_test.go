@@ -20,53 +20,52 @@ const ms = int64(time.Millisecond)
 
 const shards = 64
 
-// story is a history under construction. Times are in milliseconds.
-type story struct {
+// historyBuilder is a history under construction. Its methods take times and durations in milliseconds.
+type historyBuilder struct {
 	history.History
 	now int64
 }
 
-func shardOf(k string) uint32 { return uint32(xxhash.Sum64String(k) % shards) }
+func shardOf(key string) uint32 { return uint32(xxhash.Sum64String(key) % shards) }
 
 func key(n int) string { return fmt.Sprintf("key-%d", n) }
 
-// asked adds a request with key k that node served with epoch e, from now on for d, and
-// its response.
-func (s *story) asked(id, method, k, node string, e uint64, d int64) {
-	s.ran(id, method, k, node, e, d)
+// addRequest adds a request and its response. The node runs the request from now on, for duration.
+func (s *historyBuilder) addRequest(id, method, key, node string, epoch uint64, duration int64) {
+	s.addRun(id, method, key, node, epoch, duration)
 	s.Responses = append(s.Responses, history.Response{
-		ID: id, Key: k, Method: method, Status: 200, App: node, EchoID: id,
-		Attempts: []history.Attempt{{Target: "x", Sent: (s.now - 1) * ms, Done: (s.now + d + 1) * ms}},
+		ID: id, Key: key, Method: method, Status: 200, App: node, EchoID: id,
+		Attempts: []history.Attempt{{Target: "x", Sent: (s.now - 1) * ms, Done: (s.now + duration + 1) * ms}},
 	})
 }
 
-// ran adds a run without a response.
-func (s *story) ran(id, method, k, node string, e uint64, d int64) {
+// addRun adds a run without a response.
+func (s *historyBuilder) addRun(id, method, key, node string, epoch uint64, duration int64) {
 	s.Runs = append(s.Runs, history.Run{
-		Seq: uint64(len(s.Runs)), App: node, Node: node, ID: id, Method: method, Key: k,
-		Shard: shardOf(k), Epoch: e, Start: s.now * ms, End: (s.now + d) * ms,
+		Seq: uint64(len(s.Runs)), App: node, Node: node, ID: id, Method: method, Key: key,
+		Shard: shardOf(key), Epoch: epoch, Start: s.now * ms, End: (s.now + duration) * ms,
 	})
 }
 
-// good returns a valid history with two nodes, and a handover of every key from a to b at
+// validHistory returns a valid history with two nodes, and a handover of every key from a to b at
 // 1000.
-func good() *story {
-	s := &story{}
+func validHistory() *historyBuilder {
+	s := &historyBuilder{}
 	for i := range 40 {
 		node, e := "a", uint64(5)
 		if i >= 20 {
 			node, e = "b", 9
 		}
 		s.now = int64(100 + 50*i)
-		s.asked(fmt.Sprintf("g%d", i), "GET", key(i%4), node, e, 30)
-		s.asked(fmt.Sprintf("p%d", i), "POST", key(i%4), node, e, 30)
+		s.addRequest(fmt.Sprintf("g%d", i), "GET", key(i%4), node, e, 30)
+		s.addRequest(fmt.Sprintf("p%d", i), "POST", key(i%4), node, e, 30)
 	}
 	s.now = 3000
 	return s
 }
 
 func TestGoodHistoryPasses(t *testing.T) {
-	r := history.Check(good().History, history.Rules{Shards: shards})
+	r := history.Check(validHistory().History, history.Rules{Shards: shards})
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,118 +80,118 @@ func TestCheckDetectsEachInsertedError(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		want  history.Kind
-		plant func(s *story)
+		plant func(s *historyBuilder)
 	}{
-		{"two owners", history.TwoOwners, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 10, 100)
+		{"two owners", history.TwoOwners, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 10, 100)
 			s.now += 99
-			s.asked("y", "GET", key(1), "a", 11, 5)
+			s.addRequest("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners, the first never ends", history.TwoOwners, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 10, 0)
+		{"two owners, the first never ends", history.TwoOwners, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 10, 0)
 			s.Runs[len(s.Runs)-1].End = 0
 			s.now += 60_000
-			s.asked("y", "GET", key(1), "a", 11, 5)
+			s.addRequest("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners behind a shorter run", history.TwoOwners, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 10, 100)
+		{"two owners behind a shorter run", history.TwoOwners, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 10, 100)
 			s.now += 10
-			s.asked("y", "GET", key(1), "b", 10, 5)
+			s.addRequest("y", "GET", key(1), "b", 10, 5)
 			s.now += 20
-			s.asked("z", "GET", key(1), "a", 11, 5)
+			s.addRequest("z", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners after a pause of another node", history.TwoOwners, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 10, 100)
+		{"two owners after a pause of another node", history.TwoOwners, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 10, 100)
 			s.now += 50
-			s.asked("y", "GET", key(1), "a", 11, 5)
+			s.addRequest("y", "GET", key(1), "a", 11, 5)
 			s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "a", From: 3000 * ms, Until: 3100 * ms})
 		}},
-		{"two owners, the first started after its pause", history.TwoOwners, func(s *story) {
+		{"two owners, the first started after its pause", history.TwoOwners, func(s *historyBuilder) {
 			s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "b", From: 2900 * ms, Until: 2999 * ms})
-			s.asked("x", "GET", key(1), "b", 10, 100)
+			s.addRequest("x", "GET", key(1), "b", 10, 100)
 			s.now += 50
-			s.asked("y", "GET", key(1), "a", 11, 5)
+			s.addRequest("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners long after an abort", history.TwoOwners, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 10, 2000)
+		{"two owners long after an abort", history.TwoOwners, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 10, 2000)
 			s.Runs[len(s.Runs)-1].Aborted = true
 			s.now += 500
-			s.asked("y", "GET", key(1), "a", 11, 5)
+			s.addRequest("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"same epoch twice", history.SharedEpoch, func(s *story) {
-			s.asked("x", "GET", key(1), "c", 9, 5)
+		{"same epoch twice", history.SharedEpoch, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "c", 9, 5)
 		}},
-		{"stale epoch at the node itself", history.StaleEpoch, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 8, 5)
+		{"stale epoch at the node itself", history.StaleEpoch, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 8, 5)
 		}},
-		{"stale epoch of an old owner", history.StaleEpoch, func(s *story) {
-			s.asked("x", "GET", key(1), "a", 5, 5)
+		{"stale epoch of an old owner", history.StaleEpoch, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "a", 5, 5)
 		}},
-		{"double run at one node", history.DoubleRun, func(s *story) {
-			s.asked("x", "POST", key(1), "b", 9, 5)
+		{"double run at one node", history.DoubleRun, func(s *historyBuilder) {
+			s.addRequest("x", "POST", key(1), "b", 9, 5)
 			s.now += 10
-			s.ran("x", "POST", key(1), "b", 9, 5)
+			s.addRun("x", "POST", key(1), "b", 9, 5)
 		}},
-		{"double run at two nodes", history.DoubleRun, func(s *story) {
-			s.asked("x", "PUT", key(1), "b", 9, 5)
+		{"double run at two nodes", history.DoubleRun, func(s *historyBuilder) {
+			s.addRequest("x", "PUT", key(1), "b", 9, 5)
 			s.now += 10
-			s.ran("x", "PUT", key(1), "a", 10, 5)
+			s.addRun("x", "PUT", key(1), "a", 10, 5)
 		}},
-		{"missing response", history.Lost, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"missing response", history.Lost, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].Status = 0
 		}},
-		{"response without a run", history.NoRun, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"response without a run", history.NoRun, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Runs = s.Runs[:len(s.Runs)-1]
 		}},
-		{"response of the proxy's own without a run", history.NoRun, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"response of the proxy's own without a run", history.NoRun, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Runs = s.Runs[:len(s.Runs)-1]
 			s.Responses[len(s.Responses)-1].App, s.Responses[len(s.Responses)-1].EchoID = "", ""
 		}},
-		{"response of another app", history.WrongResponse, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"response of another app", history.WrongResponse, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].App = "a"
 		}},
-		{"swapped response", history.WrongResponse, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"swapped response", history.WrongResponse, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].EchoID = "g3"
 		}},
-		{"second response on the connection", history.SecondResponse, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"second response on the connection", history.SecondResponse, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].Extra = 12
 		}},
-		{"second response under the id", history.SecondResponse, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"second response under the id", history.SecondResponse, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Responses = append(s.Responses, s.Responses[len(s.Responses)-1])
 		}},
-		{"truncated response", history.TruncatedResponse, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"truncated response", history.TruncatedResponse, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].Truncated = true
 		}},
-		{"error response", history.Failed, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"error response", history.Failed, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].Status = 503
 		}},
-		{"smuggled request", history.UnknownRun, func(s *story) {
-			s.ran("evil", "GET", key(1), "b", 9, 5)
+		{"smuggled request", history.UnknownRun, func(s *historyBuilder) {
+			s.addRun("evil", "GET", key(1), "b", 9, 5)
 		}},
-		{"wrong shard", history.BadHeader, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"wrong shard", history.BadHeader, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Runs[len(s.Runs)-1].Shard = (s.Runs[len(s.Runs)-1].Shard + 1) % shards
 			s.Runs[len(s.Runs)-1].Epoch = 1000
 		}},
-		{"wrong node", history.BadHeader, func(s *story) {
-			s.asked("x", "GET", key(1), "b", 9, 5)
+		{"wrong node", history.BadHeader, func(s *historyBuilder) {
+			s.addRequest("x", "GET", key(1), "b", 9, 5)
 			s.Runs[len(s.Runs)-1].Node = "a"
 		}},
-		{"no epoch", history.BadHeader, func(s *story) {
-			s.asked("x", "GET", "a key of its own", "b", 0, 5)
+		{"no epoch", history.BadHeader, func(s *historyBuilder) {
+			s.addRequest("x", "GET", "a key of its own", "b", 0, 5)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := good()
+			s := validHistory()
 			c.plant(s)
 			r := history.Check(s.History, history.Rules{Shards: shards})
 			if r.Count(c.want) == 0 || r.Count(c.want) != len(r.Violations) {
@@ -208,18 +207,18 @@ func TestCheckDetectsEachInsertedError(t *testing.T) {
 // The history has the two overlaps against which only the epoch protects, and one
 // response that a drain aborted. They are no violations, and all are counted.
 func TestCheckCountsOverlapsOutsideTheGuarantee(t *testing.T) {
-	s := good()
-	s.asked("x", "GET", key(1), "b", 10, 5000) // b is paused while its app continues
+	s := validHistory()
+	s.addRequest("x", "GET", key(1), "b", 10, 5000) // b is paused while its app continues
 	s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "b", From: s.now*ms + 1, Until: (s.now + 9000) * ms})
 	s.now += 3000
-	s.asked("y", "GET", key(1), "a", 11, 5)
+	s.addRequest("y", "GET", key(1), "a", 11, 5)
 	s.now += 10_000
-	s.asked("cut", "POST", key(1), "a", 11, 5100)
+	s.addRequest("cut", "POST", key(1), "a", 11, 5100)
 	s.Runs[len(s.Runs)-1].Aborted = true
 	s.Responses[len(s.Responses)-1].Status = 502
 	s.Responses[len(s.Responses)-1].Error = "shard-moved"
 	s.now += 5090
-	s.asked("z", "GET", key(1), "b", 12, 5)
+	s.addRequest("z", "GET", key(1), "b", 12, 5)
 	r := history.Check(s.History, history.Rules{Shards: shards})
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
@@ -231,10 +230,10 @@ func TestCheckCountsOverlapsOutsideTheGuarantee(t *testing.T) {
 
 // Only unsafe requests must not run twice.
 func TestSafeRequestsMayRunTwice(t *testing.T) {
-	s := good()
-	s.asked("x", "GET", key(1), "b", 9, 5)
+	s := validHistory()
+	s.addRequest("x", "GET", key(1), "b", 9, 5)
 	s.now += 10
-	s.ran("x", "GET", key(1), "b", 9, 5)
+	s.addRun("x", "GET", key(1), "b", 9, 5)
 	if err := history.Check(s.History, history.Rules{}).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -242,8 +241,8 @@ func TestSafeRequestsMayRunTwice(t *testing.T) {
 
 // A run needs no response in the history if Rules.OtherRequests contains its request.
 func TestKnownRequestsMayRun(t *testing.T) {
-	s := good()
-	s.ran("before", "GET", key(1), "b", 9, 5)
+	s := validHistory()
+	s.addRun("before", "GET", key(1), "b", 9, 5)
 	r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}})
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
@@ -253,10 +252,10 @@ func TestKnownRequestsMayRun(t *testing.T) {
 // A POST whose response was checked before may run again later, at a node that was paused
 // meanwhile.
 func TestKnownUnsafeRequestRunsOnce(t *testing.T) {
-	s := good()
+	s := validHistory()
 	for range 2 {
 		s.now += 10
-		s.ran("before", "POST", key(1), "b", 9, 5)
+		s.addRun("before", "POST", key(1), "b", 9, 5)
 	}
 	if r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}}); r.Count(history.DoubleRun) != 1 {
 		t.Errorf("%v", r)

@@ -9,7 +9,7 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Times of the following stories, in milliseconds after their start.
+// Times in milliseconds after the start of a history.
 const (
 	notice    = 250
 	lease     = 500
@@ -17,64 +17,65 @@ const (
 	open      = 100_000 // it never ends
 )
 
-// overlap is a story of one shard: a has a run with epoch 10, and then, or at the same
+// overlap describes a history of one shard: a has a run with epoch 10, and then, or at the same
 // time, b has one with epoch 11. Times are in milliseconds after the valid history.
 type overlap struct {
-	// old and next are the starts and ends of the two runs.
-	old, next [2]int64
-	cut       bool
-	stream    bool
-	stop      [2]int64   // pause of a
-	waits     [][2]int64 // waits of the threads of a
-	wake      int64
-	other     bool     // the fault is of b, the reset between b and c
-	kill      [2]int64 // kill of a, and its restart
-	gone      int64    // when a is certainly dead; 0 means at once
-	holds     bool     // a announces at kill that it ends
-	reset     [2]int64 // between a and b
-	takeover  string
+	oldRun, nextRun [2]int64 // start and end
+	aborted         bool     // the old run was aborted
+	stream          bool     // the old run is a stream
+
+	// Faults of a, as start and end. The zero value means no fault.
+	pause [2]int64
+	kill  [2]int64 // from the kill to the restart
+	reset [2]int64 // between a and b
+
+	otherNode   bool       // the fault is one of b, and the reset is between b and c
+	deadBy      int64      // when a is certainly dead; 0 means at once
+	holdsShards bool       // a announces its exit at the kill
+	cpuWaits    [][2]int64 // waits of the threads of a
+	wakeTime    int64
+	takeover    string
 }
 
+// history returns the history, and the rules for its check.
 func (o overlap) history() (history.History, history.Rules) {
-	s := good()
+	s := validHistory()
 	base := s.now
-	at := func(t int64) int64 {
-		if t == open {
+	at := func(offset int64) int64 {
+		if offset == open {
 			return 0
 		}
-		return (base + t) * ms
+		return (base + offset) * ms
 	}
-	for i, run := range [][2]int64{o.old, o.next} {
-		node, e := "a", uint64(10)
-		if i == 1 {
-			node, e = "b", 11
-		}
+	addRun := func(id, node string, epoch uint64, run [2]int64) {
 		s.now = base + run[0]
-		s.asked([]string{"old", "next"}[i], "GET", key(1), node, e, run[1]-run[0])
+		s.addRequest(id, "GET", key(1), node, epoch, run[1]-run[0])
 		s.Runs[len(s.Runs)-1].End = at(run[1])
 	}
-	for _, w := range o.waits {
-		s.CPUWaits = append(s.CPUWaits, history.CPUWait{Node: "a", From: at(w[0]), Until: at(w[1])}, history.CPUWait{Node: "c", From: at(0), Until: at(9000)})
+	addRun("old", "a", 10, o.oldRun)
+	addRun("next", "b", 11, o.nextRun)
+	for _, wait := range o.cpuWaits {
+		s.CPUWaits = append(s.CPUWaits, history.CPUWait{Node: "a", From: at(wait[0]), Until: at(wait[1])}, history.CPUWait{Node: "c", From: at(0), Until: at(9000)})
 	}
-	s.Runs[len(s.Runs)-2].Aborted = o.cut
-	s.Runs[len(s.Runs)-2].Stream = o.stream
-	for kind, when := range map[history.FaultKind][2]int64{history.Paused: o.stop, history.Reset: o.reset, history.Killed: o.kill} {
-		if when == [2]int64{} {
+	oldRun := &s.Runs[len(s.Runs)-2]
+	oldRun.Aborted, oldRun.Stream = o.aborted, o.stream
+	for kind, period := range map[history.FaultKind][2]int64{history.Paused: o.pause, history.Reset: o.reset, history.Killed: o.kill} {
+		if period == [2]int64{} {
 			continue
 		}
-		f := history.Fault{Kind: kind, Node: "a", From: at(when[0]), Until: at(when[1])}
-		if o.other {
-			f.Node = "b"
+		fault := history.Fault{Kind: kind, Node: "a", From: at(period[0]), Until: at(period[1])}
+		if o.otherNode {
+			fault.Node = "b"
 		}
 		if kind == history.Reset {
-			f.Peer = string(f.Node[0] + 1)
+			fault.Peer = string(fault.Node[0] + 1)
 		}
 		if kind == history.Killed {
-			f.ExitedBy, f.HoldsShards = max(f.From, at(o.gone)), o.holds
+			fault.ExitedBy, fault.HoldsShards = max(fault.From, at(o.deadBy)), o.holdsShards
 		}
-		s.Faults = append(s.Faults, f)
+		s.Faults = append(s.Faults, fault)
 	}
-	return s.History, history.Rules{Shards: shards, Takeover: o.takeover, WakeTime: time.Duration(o.wake * ms)}
+	return s.History, history.Rules{Shards: shards, Takeover: o.takeover, WakeTime: time.Duration(o.wakeTime * ms)}
 }
 
 // Each excuse is tested just inside and just outside of its bounds.
@@ -84,76 +85,76 @@ func TestExcusesEndAtTheirBounds(t *testing.T) {
 		o    overlap
 		want history.Report // only its counts of overlaps
 	}{
-		{"no fault", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}}, history.Report{}},
-		{"ends as the next begins", overlap{old: [2]int64{0, 3000}, next: [2]int64{3000, 3100}, takeover: "none"}, history.Report{Handovers: 1}},
+		{"no fault", overlap{oldRun: [2]int64{0, 4000}, nextRun: [2]int64{3000, 3100}}, history.Report{}},
+		{"ends as the next begins", overlap{oldRun: [2]int64{0, 3000}, nextRun: [2]int64{3000, 3100}, takeover: "none"}, history.Report{Handovers: 1}},
 
-		{"pause", overlap{old: [2]int64{0, 4249}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{PauseOverlaps: 1}},
-		{"pause, and on for too long", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
-		{"pause, and on while it has no processor", overlap{old: [2]int64{0, 4349}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{PauseOverlaps: 1}},
-		{"pause, and on for longer than it has none", overlap{old: [2]int64{0, 4350}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{}},
-		{"pause, and on while two threads have none, at once", overlap{old: [2]int64{0, 4350}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 4090}, {4010, 4050}, {4020, 4100}}}, history.Report{}},
-		{"pause, and on while others have none", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{0, 3900}}}, history.Report{}},
-		{"pause, and no processor for very long", overlap{old: [2]int64{0, 4000 + 3*notice - 1}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{PauseOverlaps: 1}},
-		{"pause, and no processor for too long", overlap{old: [2]int64{0, 4000 + 3*notice}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{}},
-		{"pause, and no processor for too long, where more may begin", overlap{old: [2]int64{0, 4000 + 3*notice}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}, wake: 100}, history.Report{}},
-		{"no pause, and no processor", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, waits: [][2]int64{{0, 9000}}}, history.Report{}},
-		{"pause that lasts", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, open}}, history.Report{PauseOverlaps: 1}},
-		{"pause that ended, of a run that does not", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
-		{"pause as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3000, 3100}}, history.Report{PauseOverlaps: 1}},
-		{"pause after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3001, 3100}}, history.Report{}},
-		{"started in the pause", overlap{old: [2]int64{999, 3200}, next: [2]int64{1100, 1200}, stop: [2]int64{500, 1000}}, history.Report{}},
-		{"started in the pause, over in time", overlap{old: [2]int64{999, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{PauseOverlaps: 1}},
-		{"started as the pause ended", overlap{old: [2]int64{1000, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{}},
-		{"both begin in the pause, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{PauseOverlaps: 1}},
-		{"started after a short pause", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, takeover: "lease"}, history.Report{}},
-		{"started after a death, takeover immediate", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 1}},
-		{"death", overlap{old: [2]int64{0, 3100 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{PauseOverlaps: 1}},
-		{"death, and on for too long", overlap{old: [2]int64{0, 3100 + notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{}},
-		{"death that takes long", overlap{old: [2]int64{0, 2700 + 2*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{PauseOverlaps: 1}},
-		{"death that takes too long", overlap{old: [2]int64{0, 2700 + 2*notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{}},
-		{"death that takes very long", overlap{old: [2]int64{0, 8900}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{}},
-		{"death that takes long without a processor", overlap{old: [2]int64{0, 2700 + 2*notice + 99}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{PauseOverlaps: 1}},
-		{"death that takes longer than it has none", overlap{old: [2]int64{0, 2700 + 2*notice + 100}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{}},
-		{"death without a processor for very long", overlap{old: [2]int64{0, 2700 + 4*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{PauseOverlaps: 1}},
-		{"death without a processor for too long", overlap{old: [2]int64{0, 2700 + 4*notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{}},
-		{"gone as the next begins, as it said", overlap{old: [2]int64{0, 3000 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3000, holds: true}, history.Report{PauseOverlaps: 1}},
-		{"gone after the next began, as it said", overlap{old: [2]int64{0, 3001}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3001, holds: true}, history.Report{}},
-		{"aborted by who says that it ends", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, kill: [2]int64{2700, 9500}, gone: 3251, holds: true}, history.Report{}},
-		{"pause long over", overlap{old: [2]int64{0, 9000}, next: [2]int64{8000, 8100}, stop: [2]int64{500, 4000}}, history.Report{}},
-		{"pause of the next owner", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, other: true}, history.Report{}},
+		{"pause", overlap{oldRun: [2]int64{0, 4249}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}}, history.Report{PauseOverlaps: 1}},
+		{"pause, and on for too long", overlap{oldRun: [2]int64{0, 4250}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}}, history.Report{}},
+		{"pause, and on while it has no processor", overlap{oldRun: [2]int64{0, 4349}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}, cpuWaits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{PauseOverlaps: 1}},
+		{"pause, and on for longer than it has none", overlap{oldRun: [2]int64{0, 4350}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}, cpuWaits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{}},
+		{"pause, and on while two threads have none, at once", overlap{oldRun: [2]int64{0, 4350}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}, cpuWaits: [][2]int64{{4000, 4090}, {4010, 4050}, {4020, 4100}}}, history.Report{}},
+		{"pause, and on while others have none", overlap{oldRun: [2]int64{0, 4250}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}, cpuWaits: [][2]int64{{0, 3900}}}, history.Report{}},
+		{"pause, and no processor for very long", overlap{oldRun: [2]int64{0, 4000 + 3*notice - 1}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}, cpuWaits: [][2]int64{{4000, 9000}}}, history.Report{PauseOverlaps: 1}},
+		{"pause, and no processor for too long", overlap{oldRun: [2]int64{0, 4000 + 3*notice}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}, cpuWaits: [][2]int64{{4000, 9000}}}, history.Report{}},
+		{"pause, and no processor for too long, where more may begin", overlap{oldRun: [2]int64{0, 4000 + 3*notice}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}, cpuWaits: [][2]int64{{4000, 9000}}, wakeTime: 100}, history.Report{}},
+		{"no pause, and no processor", overlap{oldRun: [2]int64{0, 4000}, nextRun: [2]int64{3000, 3100}, cpuWaits: [][2]int64{{0, 9000}}}, history.Report{}},
+		{"pause that lasts", overlap{oldRun: [2]int64{0, open}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, open}}, history.Report{PauseOverlaps: 1}},
+		{"pause that ended, of a run that does not", overlap{oldRun: [2]int64{0, open}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}}, history.Report{}},
+		{"pause as the next begins", overlap{oldRun: [2]int64{0, 3200}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{3000, 3100}}, history.Report{PauseOverlaps: 1}},
+		{"pause after the next began", overlap{oldRun: [2]int64{0, 3200}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{3001, 3100}}, history.Report{}},
+		{"started in the pause", overlap{oldRun: [2]int64{999, 3200}, nextRun: [2]int64{1100, 1200}, pause: [2]int64{500, 1000}}, history.Report{}},
+		{"started in the pause, over in time", overlap{oldRun: [2]int64{999, 1200}, nextRun: [2]int64{1100, 1150}, pause: [2]int64{500, 1000}}, history.Report{PauseOverlaps: 1}},
+		{"started as the pause ended", overlap{oldRun: [2]int64{1000, 1200}, nextRun: [2]int64{1100, 1150}, pause: [2]int64{500, 1000}}, history.Report{}},
+		{"both begin in the pause, at once", overlap{oldRun: [2]int64{600, 700}, nextRun: [2]int64{600, 650}, pause: [2]int64{500, 1000}}, history.Report{PauseOverlaps: 1}},
+		{"started after a short pause", overlap{oldRun: [2]int64{520, 700}, nextRun: [2]int64{600, 650}, pause: [2]int64{500, 510}, takeover: "lease"}, history.Report{}},
+		{"started after a death, takeover immediate", overlap{oldRun: [2]int64{520, 700}, nextRun: [2]int64{600, 650}, kill: [2]int64{500, 510}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 1}},
+		{"death", overlap{oldRun: [2]int64{0, 3100 + notice - 1}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, deadBy: 3100}, history.Report{PauseOverlaps: 1}},
+		{"death, and on for too long", overlap{oldRun: [2]int64{0, 3100 + notice}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, deadBy: 3100}, history.Report{}},
+		{"death that takes long", overlap{oldRun: [2]int64{0, 2700 + 2*notice - 1}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 8950}, history.Report{PauseOverlaps: 1}},
+		{"death that takes too long", overlap{oldRun: [2]int64{0, 2700 + 2*notice}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 8950}, history.Report{}},
+		{"death that takes very long", overlap{oldRun: [2]int64{0, 8900}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 8950}, history.Report{}},
+		{"death that takes long without a processor", overlap{oldRun: [2]int64{0, 2700 + 2*notice + 99}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 8950, cpuWaits: [][2]int64{{2600, 2800}}}, history.Report{PauseOverlaps: 1}},
+		{"death that takes longer than it has none", overlap{oldRun: [2]int64{0, 2700 + 2*notice + 100}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 8950, cpuWaits: [][2]int64{{2600, 2800}}}, history.Report{}},
+		{"death without a processor for very long", overlap{oldRun: [2]int64{0, 2700 + 4*notice - 1}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 8950, cpuWaits: [][2]int64{{0, 9000}}}, history.Report{PauseOverlaps: 1}},
+		{"death without a processor for too long", overlap{oldRun: [2]int64{0, 2700 + 4*notice}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 8950, cpuWaits: [][2]int64{{0, 9000}}}, history.Report{}},
+		{"gone as the next begins, as it said", overlap{oldRun: [2]int64{0, 3000 + notice - 1}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 3000, holdsShards: true}, history.Report{PauseOverlaps: 1}},
+		{"gone after the next began, as it said", overlap{oldRun: [2]int64{0, 3001}, nextRun: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, deadBy: 3001, holdsShards: true}, history.Report{}},
+		{"aborted by who says that it ends", overlap{oldRun: [2]int64{0, 3249}, nextRun: [2]int64{3000, 3100}, aborted: true, kill: [2]int64{2700, 9500}, deadBy: 3251, holdsShards: true}, history.Report{}},
+		{"pause long over", overlap{oldRun: [2]int64{0, 9000}, nextRun: [2]int64{8000, 8100}, pause: [2]int64{500, 4000}}, history.Report{}},
+		{"pause of the next owner", overlap{oldRun: [2]int64{0, 4000}, nextRun: [2]int64{3000, 3100}, pause: [2]int64{500, 4000}, otherNode: true}, history.Report{}},
 
-		{"aborted by the drain", overlap{old: [2]int64{0, 5249}, next: [2]int64{5000, 5100}, cut: true}, history.Report{LateAbortOverlaps: 1}},
-		{"aborted by the drain, and on for too long", overlap{old: [2]int64{0, 5250}, next: [2]int64{5000, 5100}, cut: true}, history.Report{}},
-		{"aborted before the drain was over", overlap{old: [2]int64{1, 5249}, next: [2]int64{5000, 5100}, cut: true, takeover: "lease"}, history.Report{}},
-		{"stream aborted after its grace", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{LateAbortOverlaps: 1}},
-		{"stream aborted after its grace, and on for too long", overlap{old: [2]int64{0, 500}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{}},
-		{"stream aborted before its grace was over", overlap{old: [2]int64{1, 499}, next: [2]int64{250, 600}, cut: true, stream: true, takeover: "lease"}, history.Report{}},
-		{"stream that ended by itself", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, stream: true}, history.Report{}},
-		{"no stream, aborted after the grace of streams", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true}, history.Report{}},
-		{"aborted at a reset", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{LateAbortOverlaps: 1}},
-		{"aborted at a reset, and on for too long", overlap{old: [2]int64{0, 3250}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{}},
-		{"aborted, the reset long over", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{100, 499}}, history.Report{}},
+		{"aborted by the drain", overlap{oldRun: [2]int64{0, 5249}, nextRun: [2]int64{5000, 5100}, aborted: true}, history.Report{LateAbortOverlaps: 1}},
+		{"aborted by the drain, and on for too long", overlap{oldRun: [2]int64{0, 5250}, nextRun: [2]int64{5000, 5100}, aborted: true}, history.Report{}},
+		{"aborted before the drain was over", overlap{oldRun: [2]int64{1, 5249}, nextRun: [2]int64{5000, 5100}, aborted: true, takeover: "lease"}, history.Report{}},
+		{"stream aborted after its grace", overlap{oldRun: [2]int64{0, 499}, nextRun: [2]int64{250, 600}, aborted: true, stream: true}, history.Report{LateAbortOverlaps: 1}},
+		{"stream aborted after its grace, and on for too long", overlap{oldRun: [2]int64{0, 500}, nextRun: [2]int64{250, 600}, aborted: true, stream: true}, history.Report{}},
+		{"stream aborted before its grace was over", overlap{oldRun: [2]int64{1, 499}, nextRun: [2]int64{250, 600}, aborted: true, stream: true, takeover: "lease"}, history.Report{}},
+		{"stream that ended by itself", overlap{oldRun: [2]int64{0, 499}, nextRun: [2]int64{250, 600}, stream: true}, history.Report{}},
+		{"no stream, aborted after the grace of streams", overlap{oldRun: [2]int64{0, 499}, nextRun: [2]int64{250, 600}, aborted: true}, history.Report{}},
+		{"aborted at a reset", overlap{oldRun: [2]int64{0, 3249}, nextRun: [2]int64{3000, 3100}, aborted: true, reset: [2]int64{2000, 2500}}, history.Report{LateAbortOverlaps: 1}},
+		{"aborted at a reset, and on for too long", overlap{oldRun: [2]int64{0, 3250}, nextRun: [2]int64{3000, 3100}, aborted: true, reset: [2]int64{2000, 2500}}, history.Report{}},
+		{"aborted, the reset long over", overlap{oldRun: [2]int64{0, 3249}, nextRun: [2]int64{3000, 3100}, aborted: true, reset: [2]int64{100, 499}}, history.Report{}},
 
-		{"reset", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
-		{"reset, takeover immediate", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
-		{"reset, takeover timeout", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "timeout"}, history.Report{}},
-		{"reset, no takeover named", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}}, history.Report{}},
-		{"reset, and on for too long", overlap{old: [2]int64{0, 3000 + deadAfter}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{}},
-		{"reset that lasts", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
-		{"reset, and a pause before it is aborted", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
-		{"reset, a pause before it is aborted, and on for too long", overlap{old: [2]int64{0, 8250}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{}},
-		{"reset, and a pause after it was to be aborted", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5500, 8000}, takeover: "lease"}, history.Report{}},
-		{"reset, and a pause before it is aborted, takeover timeout", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "timeout"}, history.Report{}},
-		{"reset that lasts, and on for ever", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{}},
-		{"reset as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3000, 4000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
-		{"reset after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3001, 4000}, takeover: "lease"}, history.Report{}},
-		{"started in the reset", overlap{old: [2]int64{999, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
-		{"started as the reset ended", overlap{old: [2]int64{1000, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{}},
-		{"started after the reset, takeover immediate", overlap{old: [2]int64{1000 + notice + lease + notice - 1, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
-		{"started after the reset and a lease, takeover immediate", overlap{old: [2]int64{1000 + notice + lease + notice, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{}},
-		{"the next begins late after the reset", overlap{old: [2]int64{0, 3749}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
-		{"reset long over", overlap{old: [2]int64{0, 1000 + notice + deadAfter}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{}},
-		{"reset between others", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, other: true, takeover: "lease"}, history.Report{}},
+		{"reset", overlap{oldRun: [2]int64{0, 5499}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
+		{"reset, takeover immediate", overlap{oldRun: [2]int64{0, 5499}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
+		{"reset, takeover timeout", overlap{oldRun: [2]int64{0, 5499}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "timeout"}, history.Report{}},
+		{"reset, no takeover named", overlap{oldRun: [2]int64{0, 5499}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}}, history.Report{}},
+		{"reset, and on for too long", overlap{oldRun: [2]int64{0, 3000 + deadAfter}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{}},
+		{"reset that lasts", overlap{oldRun: [2]int64{0, 5499}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
+		{"reset, and a pause before it is aborted", overlap{oldRun: [2]int64{0, 8249}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, pause: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
+		{"reset, a pause before it is aborted, and on for too long", overlap{oldRun: [2]int64{0, 8250}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, pause: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{}},
+		{"reset, and a pause after it was to be aborted", overlap{oldRun: [2]int64{0, 8249}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, pause: [2]int64{5500, 8000}, takeover: "lease"}, history.Report{}},
+		{"reset, and a pause before it is aborted, takeover timeout", overlap{oldRun: [2]int64{0, 8249}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, pause: [2]int64{5499, 8000}, takeover: "timeout"}, history.Report{}},
+		{"reset that lasts, and on for ever", overlap{oldRun: [2]int64{0, open}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{}},
+		{"reset as the next begins", overlap{oldRun: [2]int64{0, 3200}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{3000, 4000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
+		{"reset after the next began", overlap{oldRun: [2]int64{0, 3200}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{3001, 4000}, takeover: "lease"}, history.Report{}},
+		{"started in the reset", overlap{oldRun: [2]int64{999, 2000}, nextRun: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
+		{"started as the reset ended", overlap{oldRun: [2]int64{1000, 2000}, nextRun: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{}},
+		{"started after the reset, takeover immediate", overlap{oldRun: [2]int64{1000 + notice + lease + notice - 1, 3000}, nextRun: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
+		{"started after the reset and a lease, takeover immediate", overlap{oldRun: [2]int64{1000 + notice + lease + notice, 3000}, nextRun: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{}},
+		{"the next begins late after the reset", overlap{oldRun: [2]int64{0, 3749}, nextRun: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
+		{"reset long over", overlap{oldRun: [2]int64{0, 1000 + notice + deadAfter}, nextRun: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{}},
+		{"reset between others", overlap{oldRun: [2]int64{0, 4000}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, otherNode: true, takeover: "lease"}, history.Report{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, rules := c.o.history()
@@ -181,29 +182,29 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 		o    overlap
 		want history.Report
 	}{
-		{"pause", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{500, 4000}, takeover: "lease"}, history.Report{}},
-		{"reset", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "lease"}, history.Report{}},
-		{"reset, takeover timeout", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "timeout"}, history.Report{}},
-		{"aborted", overlap{old: [2]int64{1001, 1050}, cut: true, takeover: "immediate"}, history.Report{}},
-		{"no fault, takeover immediate", overlap{old: [2]int64{1001, 1050}, takeover: "immediate"}, history.Report{}},
-		{"reset, takeover immediate", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 2}},
-		{"reset, takeover immediate, until the lease ends", overlap{old: [2]int64{1000 + lease + notice - 1, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
-		{"reset, takeover immediate, after the lease", overlap{old: [2]int64{1000 + lease + notice, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
-		{"reset, takeover immediate, on for too long", overlap{old: [2]int64{1200, 1000 + deadAfter}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
-		{"reset, takeover immediate, between others", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, other: true, takeover: "immediate"}, history.Report{}},
-		{"reset after the taking, takeover immediate", overlap{old: [2]int64{1002, 1050}, reset: [2]int64{1001, 4000}, takeover: "immediate"}, history.Report{}},
-		{"kill, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 2}},
-		{"kill, takeover immediate, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 1}},
-		{"kill, takeover immediate, started too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
-		{"kill, takeover immediate, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
-		{"gone after the taking, as it said, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, gone: 1060, holds: true, takeover: "immediate"}, history.Report{}},
-		{"kill as it began, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 2}},
-		{"kill after the taking, takeover immediate", overlap{old: [2]int64{1002, 1050}, kill: [2]int64{1001, open}, takeover: "immediate"}, history.Report{}},
-		{"kill of the next owner, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, other: true, takeover: "immediate"}, history.Report{}},
-		{"kill", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "lease"}, history.Report{}},
+		{"pause", overlap{oldRun: [2]int64{1001, 1050}, pause: [2]int64{500, 4000}, takeover: "lease"}, history.Report{}},
+		{"reset", overlap{oldRun: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "lease"}, history.Report{}},
+		{"reset, takeover timeout", overlap{oldRun: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "timeout"}, history.Report{}},
+		{"aborted", overlap{oldRun: [2]int64{1001, 1050}, aborted: true, takeover: "immediate"}, history.Report{}},
+		{"no fault, takeover immediate", overlap{oldRun: [2]int64{1001, 1050}, takeover: "immediate"}, history.Report{}},
+		{"reset, takeover immediate", overlap{oldRun: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 2}},
+		{"reset, takeover immediate, until the lease ends", overlap{oldRun: [2]int64{1000 + lease + notice - 1, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
+		{"reset, takeover immediate, after the lease", overlap{oldRun: [2]int64{1000 + lease + notice, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
+		{"reset, takeover immediate, on for too long", overlap{oldRun: [2]int64{1200, 1000 + deadAfter}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
+		{"reset, takeover immediate, between others", overlap{oldRun: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, otherNode: true, takeover: "immediate"}, history.Report{}},
+		{"reset after the taking, takeover immediate", overlap{oldRun: [2]int64{1002, 1050}, reset: [2]int64{1001, 4000}, takeover: "immediate"}, history.Report{}},
+		{"kill, takeover immediate", overlap{oldRun: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 2}},
+		{"kill, takeover immediate, still on its way", overlap{oldRun: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 1}},
+		{"kill, takeover immediate, started too late", overlap{oldRun: [2]int64{990 + notice, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
+		{"kill, takeover immediate, on for too long", overlap{oldRun: [2]int64{1150, 990 + 2*notice}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
+		{"gone after the taking, as it said, takeover immediate", overlap{oldRun: [2]int64{1001, 1050}, kill: [2]int64{990, open}, deadBy: 1060, holdsShards: true, takeover: "immediate"}, history.Report{}},
+		{"kill as it began, takeover immediate", overlap{oldRun: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 2}},
+		{"kill after the taking, takeover immediate", overlap{oldRun: [2]int64{1002, 1050}, kill: [2]int64{1001, open}, takeover: "immediate"}, history.Report{}},
+		{"kill of the next owner, takeover immediate", overlap{oldRun: [2]int64{1001, 1050}, kill: [2]int64{990, open}, otherNode: true, takeover: "immediate"}, history.Report{}},
+		{"kill", overlap{oldRun: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "lease"}, history.Report{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.next = next
+			c.o.nextRun = next
 			h, rules := c.o.history()
 			r := history.Check(h, rules)
 			if r.PauseOverlaps != c.want.PauseOverlaps || r.ResetOverlaps != c.want.ResetOverlaps || r.LateAbortOverlaps != c.want.LateAbortOverlaps {
@@ -212,7 +213,7 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 			stale, two := 1, 1
 			if c.want.ResetOverlaps+c.want.LateAbortOverlaps > 0 {
 				stale, two = 0, 0
-			} else if c.o.old[0] >= next[1] {
+			} else if c.o.oldRun[0] >= next[1] {
 				two = 0 // it began after the other had ended
 			}
 			if r.Count(history.StaleEpoch) != stale || r.Count(history.TwoOwners) != two || len(r.Violations) != stale+two {
@@ -225,7 +226,7 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 // A node returns to an older epoch of its own, with all faults at once.
 func TestOwnEpochMustNotDecrease(t *testing.T) {
 	for _, takeover := range []string{"", "lease", "immediate"} {
-		h, rules := overlap{old: [2]int64{1000, 1100}, next: [2]int64{900, 950}, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, cut: true, takeover: takeover}.history()
+		h, rules := overlap{oldRun: [2]int64{1000, 1100}, nextRun: [2]int64{900, 950}, pause: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, aborted: true, takeover: takeover}.history()
 		for i := range h.Runs {
 			if h.Runs[i].ID == "next" {
 				h.Runs[i].App, h.Runs[i].Node, h.Responses[i].App = "a", "a", "a"
@@ -241,9 +242,9 @@ func TestOwnEpochMustNotDecrease(t *testing.T) {
 // Two runs of the old owner overlap one run of the next. One of them overlaps a pause,
 // the other one began after the pause and ends earlier.
 func TestEveryOverlapIsChecked(t *testing.T) {
-	h, rules := overlap{old: [2]int64{0, 4200}, next: [2]int64{4100, 4150}, stop: [2]int64{500, 4000}}.history()
-	s := &story{History: h, now: 3000 + 4050}
-	s.asked("hidden", "GET", key(1), "a", 10, 140)
+	h, rules := overlap{oldRun: [2]int64{0, 4200}, nextRun: [2]int64{4100, 4150}, pause: [2]int64{500, 4000}}.history()
+	s := &historyBuilder{History: h, now: 3000 + 4050}
+	s.addRequest("hidden", "GET", key(1), "a", 10, 140)
 	r := history.Check(s.History, rules)
 	if r.PauseOverlaps != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
 		t.Errorf("report = %v\n%v", r, r.Violations)
@@ -253,7 +254,7 @@ func TestEveryOverlapIsChecked(t *testing.T) {
 // Two nodes run one epoch, with all faults at once.
 func TestSharedEpochIsNeverExcused(t *testing.T) {
 	for _, takeover := range []string{"", "lease", "immediate"} {
-		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, cut: true, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, takeover: takeover}.history()
+		h, rules := overlap{oldRun: [2]int64{0, 3100}, nextRun: [2]int64{3000, 3200}, aborted: true, pause: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, takeover: takeover}.history()
 		for i := range h.Runs {
 			h.Runs[i].Epoch = min(h.Runs[i].Epoch, 10)
 		}
@@ -267,7 +268,7 @@ func TestSharedEpochIsNeverExcused(t *testing.T) {
 // A Reset without nodes affects all nodes.
 func TestResetWithoutNodesAffectsAll(t *testing.T) {
 	for _, names := range [][2]string{{}, {"c", ""}, {"", "c"}, {"b", "a"}} {
-		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.history()
+		h, rules := overlap{oldRun: [2]int64{0, 3100}, nextRun: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.history()
 		h.Faults[0].Node, h.Faults[0].Peer = names[0], names[1]
 		if r := history.Check(h, rules); r.ResetOverlaps != 1 || r.Err() != nil {
 			t.Errorf("reset between %q: %v", names, r)
@@ -287,13 +288,13 @@ func TestFencedResponseNeedsAnOverlap(t *testing.T) {
 		}
 		return nil
 	}
-	in := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}
+	in := overlap{oldRun: [2]int64{0, 3100}, nextRun: [2]int64{3000, 3200}, pause: [2]int64{500, 4000}}
 	h, rules := in.history()
 	fenced(h)
 	if r := history.Check(h, rules); r.FencedRequests != 1 || r.PauseOverlaps != 1 || r.Err() != nil {
 		t.Errorf("in an overlap: %v", r)
 	}
-	h, rules = overlap{old: [2]int64{0, 2900}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}.history()
+	h, rules = overlap{oldRun: [2]int64{0, 2900}, nextRun: [2]int64{3000, 3200}, pause: [2]int64{500, 4000}}.history()
 	fenced(h)
 	if r := history.Check(h, rules); r.FencedRequests != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
 		t.Errorf("without an overlap: %v", r.Violations)

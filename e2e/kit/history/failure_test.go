@@ -12,72 +12,74 @@ import (
 // shard of a and one of b, and requests that failed in all possible ways.
 func TestOnlyFaultsExcuseFailures(t *testing.T) {
 	const ofA, ofB, ofC = "key-0", "key-1", "key-2"
-	answer := func(target, key, method string, sent, done int64) history.Response {
+	response := func(target, key, method string, sent, done int64) history.Response {
 		return history.Response{ID: "x", Key: key, Method: method, Attempts: []history.Attempt{{Target: target, Sent: sent, Done: done}}}
 	}
-	problem := func(a history.Response, status int, code, detail string) history.Response {
-		a.Status, a.Error, a.Detail = status, code, detail
-		return a
+	problem := func(resp history.Response, status int, code, detail string) history.Response {
+		resp.Status, resp.Error, resp.Detail = status, code, detail
+		return resp
 	}
-	cut := func(a history.Response, app string) history.Response {
-		a.Status, a.Truncated, a.App = 200, true, app
-		return a
+	truncated := func(resp history.Response, app string) history.Response {
+		resp.Status, resp.Truncated, resp.App = 200, true, app
+		return resp
 	}
-	fenced := func(a history.Response) history.Response {
-		a.Status, a.App, a.EchoID = 409, "a", a.ID
-		return a
+	fenced := func(resp history.Response) history.Response {
+		resp.Status, resp.App, resp.EchoID = 409, "a", resp.ID
+		return resp
 	}
-	dropped := func(a history.Response) history.Response { return problem(a, 502, "peer-unreachable", mayHaveRun) }
+	connectionLost := func(resp history.Response) history.Response {
+		return problem(resp, 502, "peer-unreachable", mayHaveRun)
+	}
 	for _, c := range []struct {
-		name string
-		kind history.FaultKind
-		a    history.Response
-		want bool
+		name    string
+		kind    history.FaultKind
+		resp    history.Response
+		excused bool
 	}{
-		{"lost at its death", history.Killed, answer("a", ofB, "GET", 105, 115), true},
-		{"lost before its death", history.Killed, answer("a", ofB, "GET", 90, 99), false},
-		{"lost after its death", history.Killed, answer("a", ofB, "GET", 130, 140), false},
-		{"lost elsewhere", history.Killed, answer("b", ofA, "GET", 105, 115), false},
-		{"lost at one that lives", history.Paused, answer("a", ofA, "GET", 105, 115), false},
-		{"lost as it was asked to end", history.Terminated, answer("a", ofA, "GET", 105, 115), false},
-		{"broken by the owner's death", history.Killed, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
-		{"broken, of another app", history.Killed, cut(answer("b", ofA, "GET", 105, 115), "b"), false},
-		{"broken, of another key", history.Killed, cut(answer("b", ofB, "GET", 105, 115), "b"), false},
-		{"broken by the app's death", history.AppDown, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
-		{"broken as it was asked to end", history.Terminated, cut(answer("b", ofA, "GET", 105, 115), "a"), false},
-		{"a POST that may have run", history.Killed, dropped(answer("b", ofA, "POST", 90, 129)), true},
-		{"a POST that may have run, too late", history.Killed, dropped(answer("b", ofA, "POST", 90, 131)), false},
-		{"a GET that may have run", history.Killed, dropped(answer("b", ofA, "GET", 90, 129)), false},
-		{"a POST, and not a word", history.Paused, problem(answer("b", ofA, "POST", 90, 129), 502, "upstream-broken", ""), false},
-		{"a POST of another key", history.Killed, dropped(answer("b", ofB, "POST", 90, 129)), false},
-		{"a POST as all served", history.Paused, dropped(answer("b", ofA, "POST", 90, 209)), true},
-		{"a POST after all served", history.Paused, dropped(answer("b", ofA, "POST", 90, 211)), false},
-		{"a POST that waits for what the kernel repeats", history.Unreachable, dropped(answer("b", ofA, "POST", 90, 309)), true},
-		{"a POST that waits for longer", history.Unreachable, dropped(answer("b", ofA, "POST", 90, 311)), false},
-		{"a POST before the fault", history.Killed, dropped(answer("b", ofA, "POST", 80, 99)), false},
-		{"a POST as it was asked to end", history.Terminated, dropped(answer("b", ofA, "POST", 90, 129)), false},
-		{"a wait to its end", history.Unreachable, problem(answer("a", ofB, "GET", 110, 160), 503, "no-leader", ""), true},
-		{"a wait broken short", history.Unreachable, problem(answer("a", ofB, "GET", 110, 159), 503, "no-leader", ""), false},
-		{"a wait that began too late", history.Unreachable, problem(answer("a", ofB, "GET", 201, 260), 503, "no-leader", ""), false},
-		{"a full queue", history.Unreachable, problem(answer("a", ofB, "GET", 110, 160), 503, "queue-full", ""), false},
-		{"no way to the owner", history.Unreachable, problem(answer("b", ofA, "GET", 110, 160), 502, "peer-unreachable", ""), true},
-		{"no way to a dead owner", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 502, "peer-unreachable", ""), false},
-		{"a wait for the owner to its end", history.Unreachable, problem(answer("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), true},
-		{"a wait for the owner broken short", history.Unreachable, problem(answer("b", ofA, "GET", 110, 159), 503, "peer-unreachable", ""), false},
-		{"a wait for a dead owner", history.Killed, problem(answer("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), false},
-		{"no app", history.AppDown, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), true},
-		{"no app, and a live one", history.Paused, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), false},
-		{"fenced", history.Paused, fenced(answer("b", ofA, "POST", 110, 160)), false},
-		{"the app's own error", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 500, "", ""), false},
-		{"an unknown problem", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 500, "internal", ""), false},
-		{"misdirected", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 421, "misrouted", ""), false},
+		{"no response when the node dies", history.Killed, response("a", ofB, "GET", 105, 115), true},
+		{"no response before the death", history.Killed, response("a", ofB, "GET", 90, 99), false},
+		{"no response after the death", history.Killed, response("a", ofB, "GET", 130, 140), false},
+		{"no response from another node", history.Killed, response("b", ofA, "GET", 105, 115), false},
+		{"no response from a paused node", history.Paused, response("a", ofA, "GET", 105, 115), false},
+		{"no response after SIGTERM", history.Terminated, response("a", ofA, "GET", 105, 115), false},
+		{"truncated by the death of the owner", history.Killed, truncated(response("b", ofA, "GET", 105, 115), "a"), true},
+		{"truncated response of another app", history.Killed, truncated(response("b", ofA, "GET", 105, 115), "b"), false},
+		{"truncated response for another key", history.Killed, truncated(response("b", ofB, "GET", 105, 115), "b"), false},
+		{"truncated by the death of the app", history.AppDown, truncated(response("b", ofA, "GET", 105, 115), "a"), true},
+		{"truncated after SIGTERM", history.Terminated, truncated(response("b", ofA, "GET", 105, 115), "a"), false},
+		{"a POST that may have run", history.Killed, connectionLost(response("b", ofA, "POST", 90, 129)), true},
+		{"a POST that may have run, too late", history.Killed, connectionLost(response("b", ofA, "POST", 90, 131)), false},
+		{"a GET that may have run", history.Killed, connectionLost(response("b", ofA, "GET", 90, 129)), false},
+		{"a POST without the detail that it may have run", history.Paused, problem(response("b", ofA, "POST", 90, 129), 502, "upstream-broken", ""), false},
+		{"a POST for another key", history.Killed, connectionLost(response("b", ofB, "POST", 90, 129)), false},
+		{"a POST until SettleTime after the fault", history.Paused, connectionLost(response("b", ofA, "POST", 90, 209)), true},
+		{"a POST later than SettleTime after the fault", history.Paused, connectionLost(response("b", ofA, "POST", 90, 211)), false},
+		{"a POST until the kernel retransmits", history.Unreachable, connectionLost(response("b", ofA, "POST", 90, 309)), true},
+		{"a POST later than the retransmission", history.Unreachable, connectionLost(response("b", ofA, "POST", 90, 311)), false},
+		{"a POST before the fault", history.Killed, connectionLost(response("b", ofA, "POST", 80, 99)), false},
+		{"a POST after SIGTERM", history.Terminated, connectionLost(response("b", ofA, "POST", 90, 129)), false},
+		{"queued until the timeout", history.Unreachable, problem(response("a", ofB, "GET", 110, 160), 503, "no-leader", ""), true},
+		{"queued for less than the timeout", history.Unreachable, problem(response("a", ofB, "GET", 110, 159), 503, "no-leader", ""), false},
+		{"queued only after the fault", history.Unreachable, problem(response("a", ofB, "GET", 201, 260), 503, "no-leader", ""), false},
+		{"a full queue", history.Unreachable, problem(response("a", ofB, "GET", 110, 160), 503, "queue-full", ""), false},
+		{"unreachable owner", history.Unreachable, problem(response("b", ofA, "GET", 110, 160), 502, "peer-unreachable", ""), true},
+		{"unreachable error for a dead owner", history.Killed, problem(response("b", ofA, "GET", 110, 129), 502, "peer-unreachable", ""), false},
+		{"queued until the timeout, unreachable owner", history.Unreachable, problem(response("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), true},
+		{"queued for less than the timeout, unreachable owner", history.Unreachable, problem(response("b", ofA, "GET", 110, 159), 503, "peer-unreachable", ""), false},
+		{"queued until the timeout, dead owner", history.Killed, problem(response("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), false},
+		{"dead app", history.AppDown, problem(response("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), true},
+		{"refused connection of a live app", history.Paused, problem(response("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), false},
+		{"fenced", history.Paused, fenced(response("b", ofA, "POST", 110, 160)), false},
+		{"error response of the app", history.Killed, problem(response("b", ofA, "GET", 110, 129), 500, "", ""), false},
+		{"an unknown problem", history.Killed, problem(response("b", ofA, "GET", 110, 129), 500, "internal", ""), false},
+		{"misdirected request", history.Killed, problem(response("b", ofA, "GET", 110, 129), 421, "misrouted", ""), false},
 	} {
-		f := history.Fault{Kind: c.kind, Node: "a", From: 100, Until: 200}
+		fault := history.Fault{Kind: c.kind, Node: "a", From: 100, Until: 200}
 		if c.kind == history.Killed || c.kind == history.AppDown {
-			f.ExitedBy = 120
+			fault.ExitedBy = 120
 		}
 		h := history.History{
-			Responses: []history.Response{c.a}, Faults: []history.Fault{f},
+			Responses: []history.Response{c.resp}, Faults: []history.Fault{fault},
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{ofA: "a", ofB: "b", ofC: "c"})}},
 		}
 		r := history.Check(h, history.Rules{
@@ -88,8 +90,8 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 		for _, n := range r.ExcusedFailures {
 			excused += n
 		}
-		if got := excused > 0; got != c.want {
-			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.ExcusedFailures, c.want, r.Violations)
+		if got := excused > 0; got != c.excused {
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.ExcusedFailures, c.excused, r.Violations)
 		}
 	}
 }
@@ -97,13 +99,13 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 // A GET failed after its connection broke.
 func TestSafeRequestFailsOnlyAfterThreeTries(t *testing.T) {
 	for runs, want := range map[int]int{1: 1, 2: 1, 3: 0} {
-		s := good()
-		s.fault(history.Unreachable, "b", -10, 0, 5000)
-		s.asked("x", "GET", key(1), "b", 9, 5)
+		s := validHistory()
+		s.addFault(history.Unreachable, "b", -10, 0, 5000)
+		s.addRequest("x", "GET", key(1), "b", 9, 5)
 		for range runs - 1 {
-			s.ran("x", "GET", key(1), "b", 9, 5)
+			s.addRun("x", "GET", key(1), "b", 9, 5)
 		}
-		s.fails("upstream-broken", 1000)
+		s.failLast("upstream-broken", 1000)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != want || len(r.Violations) != want {
 			t.Errorf("after %d runs: %v\n%v", runs, r, r.Violations)
 		}
@@ -114,13 +116,13 @@ func TestSafeRequestFailsOnlyAfterThreeTries(t *testing.T) {
 // twice.
 func TestLostSendCountsAsTry(t *testing.T) {
 	for cuts, want := range map[int]int{1: 1, 2: 0} {
-		s := good()
+		s := validHistory()
 		for i := range cuts {
-			s.fault(history.Unreachable, "b", int64(10*i-10), 0, 5000)
+			s.addFault(history.Unreachable, "b", int64(10*i-10), 0, 5000)
 		}
-		s.asked("x", "GET", key(1), "b", 9, 5)
-		s.ran("x", "GET", key(1), "b", 9, 5)
-		s.fails("upstream-broken", 1000)
+		s.addRequest("x", "GET", key(1), "b", 9, 5)
+		s.addRun("x", "GET", key(1), "b", 9, 5)
+		s.failLast("upstream-broken", 1000)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != want || len(r.Violations) != want {
 			t.Errorf("after %d cuts: %v\n%v", cuts, r, r.Violations)
 		}
@@ -284,10 +286,11 @@ func TestOwnerThatRegainsShardDuringFaultIsExcusedAgain(t *testing.T) {
 	}
 }
 
-func owners(of map[string]string) []string {
+// owners returns the owners of all shards, from the owners of some keys. The other shards are orphaned.
+func owners(ownerOfKey map[string]string) []string {
 	all := make([]string, shards)
-	for k, node := range of {
-		all[shardOf(k)] = node
+	for key, node := range ownerOfKey {
+		all[shardOf(key)] = node
 	}
 	return all
 }
@@ -305,12 +308,12 @@ func TestPauseShorterThanLeaseIsNoExcuse(t *testing.T) {
 		{"two short ones", [][2]int64{{10, 309}, {809, 1000}}, 1},
 		{"two that are one", [][2]int64{{10, 309}, {808, 1000}}, 0},
 	} {
-		s := good()
+		s := validHistory()
 		for _, stop := range c.stops {
-			s.fault(history.Paused, "b", stop[0], 0, stop[1])
+			s.addFault(history.Paused, "b", stop[0], 0, stop[1])
 		}
-		s.asked("x", "POST", key(1), "b", 9, 5)
-		s.fails("peer-unreachable", 400)
+		s.addRequest("x", "POST", key(1), "b", 9, 5)
+		s.failLast("peer-unreachable", 400)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != c.want || len(r.Violations) != c.want {
 			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
 		}
@@ -321,10 +324,10 @@ func TestPauseShorterThanLeaseIsNoExcuse(t *testing.T) {
 // its shard moves.
 func TestDrainTimeoutExcusesAbort(t *testing.T) {
 	for took, want := range map[int64]int{4999: 1, 5000: 0} {
-		s := good()
-		s.asked("x", "GET", key(1), "b", 9, took)
+		s := validHistory()
+		s.addRequest("x", "GET", key(1), "b", 9, took)
 		s.Runs[len(s.Runs)-1].Aborted = true
-		s.fails("shard-moved", took)
+		s.failLast("shard-moved", took)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.ExcusedFailures["aborted after the drain timeout"] != 1-want {
 			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), r, r.Violations)
 		}
@@ -348,12 +351,12 @@ func TestAbortAfterPauseIsExcused(t *testing.T) {
 		{"awake for long", 0, 3000, 5249, 1},
 		{"still stopped", 0, 3000, 5501, 1},
 	} {
-		s := good()
+		s := validHistory()
 		s.now += c.began
-		s.asked("x", "GET", key(1), "b", 9, 4000-c.began)
+		s.addRequest("x", "GET", key(1), "b", 9, 4000-c.began)
 		s.now -= c.began
 		at := func(t int64) int64 { return (s.now + t) * ms }
-		s.fails("shard-moved", 0)
+		s.failLast("shard-moved", 0)
 		s.Responses[len(s.Responses)-1].Attempts[0].Done = at(5500)
 		s.Faults = []history.Fault{{Kind: history.Paused, Node: "b", From: at(c.from), Until: at(c.till)}}
 		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.ExcusedFailures["aborted after the drain timeout"] != 1-c.want {

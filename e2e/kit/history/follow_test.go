@@ -7,15 +7,15 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// followed is a client of node i that has received the events 1 to 10 of a key. Its shard
-// left a at 1000 by a planned move: a was terminated at 900, and is back at 1500.
-type followed struct {
-	*story
+// streamHistory is a history with a client of node i that has received the events 1 to 10 of a key. The
+// shard moved from a to b at 1000, because a was terminated at 900. Node a runs again from 1500 on.
+type streamHistory struct {
+	*historyBuilder
 	*history.Follower
 }
 
-func newFollowed() *followed {
-	s := good()
+func newStreamHistory() *streamHistory {
+	s := validHistory()
 	f := history.Follower{Name: "f", Key: key(1), Conns: []history.FollowConn{{ID: "f.1", Target: "i", Sent: 100 * ms, LastEvent: 1050 * ms, Status: 200}}}
 	all := func(node string) (owners []string) {
 		for range shards {
@@ -24,34 +24,35 @@ func newFollowed() *followed {
 		return owners
 	}
 	s.Maps = []history.Map{{Epoch: 5, Owners: all("a")}, {Epoch: 9, At: 1000 * ms, Owners: all("b")}}
-	s.did(history.Terminated, "a", 900, 1400, 1500)
-	x := &followed{story: s, Follower: &f}
+	s.addFaultAt(history.Terminated, "a", 900, 1400, 1500)
+	x := &streamHistory{historyBuilder: s, Follower: &f}
 	for n := range uint64(10) {
-		x.event(n + 1)
+		x.addEvent(n + 1)
 	}
 	return x
 }
 
-// did records a fault of a node, in milliseconds. If by is 0, its process continued.
-func (s *story) did(k history.FaultKind, node string, from, by, until int64) {
-	s.Faults = append(s.Faults, history.Fault{Kind: k, Node: node, From: from * ms, ExitedBy: by * ms, Until: until * ms})
+// addFaultAt adds a fault at absolute times. 0 for exitedBy means that the process continued.
+func (s *historyBuilder) addFaultAt(kind history.FaultKind, node string, from, exitedBy, until int64) {
+	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: from * ms, ExitedBy: exitedBy * ms, Until: until * ms})
 }
 
-func (x *followed) last() *history.FollowConn { return &x.Conns[len(x.Conns)-1] }
+// lastConn returns the last connection of the client.
+func (x *streamHistory) lastConn() *history.FollowConn { return &x.Conns[len(x.Conns)-1] }
 
-// event adds the next event with the expected text.
-func (x *followed) event(n uint64) {
-	x.last().Events = append(x.last().Events, history.Event{ID: n, Text: history.EventText(x.Key, n)})
+// addEvent adds the next event with the expected text.
+func (x *streamHistory) addEvent(n uint64) {
+	x.lastConn().Events = append(x.lastConn().Events, history.Event{ID: n, Text: history.EventText(x.Key, n)})
 }
 
-// cut breaks the connection at a time, with the last event at another time.
-func (x *followed) cut(seen, done int64) {
-	c := x.last()
-	c.LastEvent, c.Done, c.Err = seen*ms, done*ms, "unexpected EOF"
+// breakConn breaks the last connection. lastEvent is the arrival of its last event, and done its end.
+func (x *streamHistory) breakConn(lastEvent, done int64) {
+	conn := x.lastConn()
+	conn.LastEvent, conn.Done, conn.Err = lastEvent*ms, done*ms, "unexpected EOF"
 }
 
-// back reconnects the client to a node.
-func (x *followed) back(target string, at int64) {
+// reconnect reconnects the client to a node.
+func (x *streamHistory) reconnect(target string, at int64) {
 	x.Conns = append(x.Conns, history.FollowConn{ID: "f.2", Target: target, Sent: at * ms, Status: 200})
 }
 
@@ -60,92 +61,95 @@ func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		want  history.Kind // 0 means none
-		plant func(x *followed)
+		plant func(x *streamHistory)
 	}{
-		{"continues", 0, func(*followed) {}},
-		{"the last event repeated", history.RepeatedEvent, func(x *followed) { x.event(10) }},
-		{"an older event repeated", history.RepeatedEvent, func(x *followed) { x.last().Events = x.last().Events[:5]; x.event(3) }},
-		{"an event without an id", history.RepeatedEvent, func(x *followed) { x.event(0) }},
-		{"an event is missing", history.MissingEvent, func(x *followed) { x.event(12) }},
-		{"the first event is missing", history.MissingEvent, func(x *followed) { x.last().Events = x.last().Events[1:] }},
-		{"received in an earlier check", history.RepeatedEvent, func(x *followed) { x.After = 10; x.last().Events = x.last().Events[9:] }},
-		{"another event's text", history.WrongEvent, func(x *followed) { x.event(11); x.last().Events[10].Text = history.EventText(x.Key, 12) }},
-		{"another key's text", history.WrongEvent, func(x *followed) { x.event(11); x.last().Events[10].Text = history.EventText(key(2), 11) }},
+		{"continues", 0, func(*streamHistory) {}},
+		{"the last event repeated", history.RepeatedEvent, func(x *streamHistory) { x.addEvent(10) }},
+		{"an older event repeated", history.RepeatedEvent, func(x *streamHistory) { x.lastConn().Events = x.lastConn().Events[:5]; x.addEvent(3) }},
+		{"an event without an id", history.RepeatedEvent, func(x *streamHistory) { x.addEvent(0) }},
+		{"an event is missing", history.MissingEvent, func(x *streamHistory) { x.addEvent(12) }},
+		{"the first event is missing", history.MissingEvent, func(x *streamHistory) { x.lastConn().Events = x.lastConn().Events[1:] }},
+		{"received in an earlier check", history.RepeatedEvent, func(x *streamHistory) { x.After = 10; x.lastConn().Events = x.lastConn().Events[9:] }},
+		{"another event's text", history.WrongEvent, func(x *streamHistory) { x.addEvent(11); x.lastConn().Events[10].Text = history.EventText(x.Key, 12) }},
+		{"another key's text", history.WrongEvent, func(x *streamHistory) { x.addEvent(11); x.lastConn().Events[10].Text = history.EventText(key(2), 11) }},
 
-		{"broken in a planned move", history.BrokenStream, func(x *followed) { x.cut(1050, 1100) }},
-		{"broken as its node terminates", 0, func(x *followed) { x.did(history.Terminated, "i", 1090, 1200, 0); x.cut(1050, 1100) }},
-		{"broken before its node was terminated", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "i", 1101, 1200, 0); x.cut(1050, 1100) }},
-		{"broken when its node was back", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "i", 10, 20, 90); x.cut(1050, 1100) }},
-		{"broken as another node terminates", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "c", 1090, 1200, 0); x.cut(1050, 1100) }},
-		{"ended in a planned move", history.BrokenStream, func(x *followed) { x.cut(1050, 1100); x.last().Ended = true }},
-		{"ended as its node terminates", history.BrokenStream, func(x *followed) {
-			x.did(history.Terminated, "i", 1090, 1200, 0)
-			x.cut(1050, 1100)
-			x.last().Ended = true
+		{"broken in a planned move", history.BrokenStream, func(x *streamHistory) { x.breakConn(1050, 1100) }},
+		{"broken as its node terminates", 0, func(x *streamHistory) { x.addFaultAt(history.Terminated, "i", 1090, 1200, 0); x.breakConn(1050, 1100) }},
+		{"broken before its node was terminated", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Terminated, "i", 1101, 1200, 0); x.breakConn(1050, 1100) }},
+		{"broken when its node was back", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Terminated, "i", 10, 20, 90); x.breakConn(1050, 1100) }},
+		{"broken as another node terminates", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Terminated, "c", 1090, 1200, 0); x.breakConn(1050, 1100) }},
+		{"ended in a planned move", history.BrokenStream, func(x *streamHistory) { x.breakConn(1050, 1100); x.lastConn().Ended = true }},
+		{"ended as its node terminates", history.BrokenStream, func(x *streamHistory) {
+			x.addFaultAt(history.Terminated, "i", 1090, 1200, 0)
+			x.breakConn(1050, 1100)
+			x.lastConn().Ended = true
 		}},
-		{"comes back behind the last event", 0, func(x *followed) {
-			x.did(history.Killed, "i", 1090, 1095, 0)
-			x.cut(1050, 1100)
-			x.back("b", 1110)
-			x.event(11)
+		{"comes back behind the last event", 0, func(x *streamHistory) {
+			x.addFaultAt(history.Killed, "i", 1090, 1095, 0)
+			x.breakConn(1050, 1100)
+			x.reconnect("b", 1110)
+			x.addEvent(11)
 		}},
-		{"comes back, and an event is missing", history.MissingEvent, func(x *followed) {
-			x.did(history.Killed, "i", 1090, 1095, 0)
-			x.cut(1050, 1100)
-			x.back("b", 1110)
-			x.event(12)
+		{"comes back, and an event is missing", history.MissingEvent, func(x *streamHistory) {
+			x.addFaultAt(history.Killed, "i", 1090, 1095, 0)
+			x.breakConn(1050, 1100)
+			x.reconnect("b", 1110)
+			x.addEvent(12)
 		}},
-		{"comes back, and an event is repeated", history.RepeatedEvent, func(x *followed) {
-			x.did(history.Killed, "i", 1090, 1095, 0)
-			x.cut(1050, 1100)
-			x.back("b", 1110)
-			x.event(10)
+		{"comes back, and an event is repeated", history.RepeatedEvent, func(x *streamHistory) {
+			x.addFaultAt(history.Killed, "i", 1090, 1095, 0)
+			x.breakConn(1050, 1100)
+			x.reconnect("b", 1110)
+			x.addEvent(10)
 		}},
 
-		{"broken by its owner's death", 0, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 1100) }},
-		{"broken by another node's death", history.BrokenStream, func(x *followed) { x.did(history.Killed, "c", 1060, 1070, 0); x.cut(1050, 1100) }},
-		{"broken by a death to come", history.BrokenStream, func(x *followed) { x.did(history.Killed, "a", 1110, 1120, 0); x.cut(1050, 1100) }},
-		{"broken long after others have its shard", history.BrokenStream, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 2200) }},
-		{"broken in a short pause", history.BrokenStream, func(x *followed) { x.did(history.Paused, "a", 900, 0, 1200); x.cut(1050, 1100) }},
-		{"broken in a long pause", 0, func(x *followed) { x.did(history.Paused, "a", 900, 0, 1900); x.cut(1050, 1100) }},
-		{"broken when its owner was unreachable", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 1100) }},
-		{"broken as the owner's app died", 0, func(x *followed) { x.did(history.AppDown, "b", 1060, 1070, 1080); x.cut(1050, 1100) }},
-		{"broken as another app died", history.BrokenStream, func(x *followed) { x.did(history.AppDown, "i", 1060, 1070, 1080); x.cut(1050, 1100) }},
-		{"broken as the machine stalled, at its owner", 0, func(x *followed) {
-			x.last().Target = "a"
-			x.did(history.Stalled, "", 1051, 0, 1080)
-			x.cut(1050, 1100)
+		{"broken by its owner's death", 0, func(x *streamHistory) { x.addFaultAt(history.Killed, "a", 1060, 1070, 0); x.breakConn(1050, 1100) }},
+		{"broken by another node's death", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Killed, "c", 1060, 1070, 0); x.breakConn(1050, 1100) }},
+		{"broken by a death to come", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Killed, "a", 1110, 1120, 0); x.breakConn(1050, 1100) }},
+		{"broken long after others have its shard", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Killed, "a", 1060, 1070, 0); x.breakConn(1050, 2200) }},
+		{"broken in a short pause", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Paused, "a", 900, 0, 1200); x.breakConn(1050, 1100) }},
+		{"broken in a long pause", 0, func(x *streamHistory) { x.addFaultAt(history.Paused, "a", 900, 0, 1900); x.breakConn(1050, 1100) }},
+		{"broken when its owner was unreachable", 0, func(x *streamHistory) { x.addFaultAt(history.Unreachable, "b", 900, 0, 1900); x.breakConn(1050, 1100) }},
+		{"broken as the owner's app died", 0, func(x *streamHistory) { x.addFaultAt(history.AppDown, "b", 1060, 1070, 1080); x.breakConn(1050, 1100) }},
+		{"broken as another app died", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.AppDown, "i", 1060, 1070, 1080); x.breakConn(1050, 1100) }},
+		{"broken as the machine stalled, at its owner", 0, func(x *streamHistory) {
+			x.lastConn().Target = "a"
+			x.addFaultAt(history.Stalled, "", 1051, 0, 1080)
+			x.breakConn(1050, 1100)
 		}},
-		{"broken as the machine stalled, elsewhere", history.BrokenStream, func(x *followed) { x.did(history.Stalled, "", 1051, 0, 1080); x.cut(1050, 1100) }},
-		{"times out waiting for its owner", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 12_000) }},
-		{"does not wait for its owner", history.BrokenStream, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(3950, 4000) }},
-		{"had no event ID when its shard moved", 0, func(x *followed) { x.last().Events = nil; x.last().Sent = 995 * ms; x.cut(0, 1100) }},
-		{"had no event ID", history.BrokenStream, func(x *followed) { x.last().Events = nil; x.last().Sent = 5000 * ms; x.cut(0, 5100) }},
-		{"is bound to its node", 0, func(x *followed) { x.BoundToNode = true; x.cut(1050, 1100) }},
-		{"is bound to its node, and receives events", history.RepeatedEvent, func(x *followed) { x.BoundToNode = true; x.event(10) }},
+		{"broken as the machine stalled, elsewhere", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Stalled, "", 1051, 0, 1080); x.breakConn(1050, 1100) }},
+		{"times out waiting for its owner", 0, func(x *streamHistory) {
+			x.addFaultAt(history.Unreachable, "b", 900, 0, 1900)
+			x.breakConn(1050, 12_000)
+		}},
+		{"does not wait for its owner", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Unreachable, "b", 900, 0, 1900); x.breakConn(3950, 4000) }},
+		{"had no event ID when its shard moved", 0, func(x *streamHistory) { x.lastConn().Events = nil; x.lastConn().Sent = 995 * ms; x.breakConn(0, 1100) }},
+		{"had no event ID", history.BrokenStream, func(x *streamHistory) { x.lastConn().Events = nil; x.lastConn().Sent = 5000 * ms; x.breakConn(0, 5100) }},
+		{"is bound to its node", 0, func(x *streamHistory) { x.BoundToNode = true; x.breakConn(1050, 1100) }},
+		{"is bound to its node, and receives events", history.RepeatedEvent, func(x *streamHistory) { x.BoundToNode = true; x.addEvent(10) }},
 
-		{"no listener at a node that has ended", 0, func(x *followed) {
-			x.back("a", 1450)
-			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
+		{"no listener at a node that has ended", 0, func(x *streamHistory) {
+			x.reconnect("a", 1450)
+			x.lastConn().Refused, x.lastConn().Status, x.lastConn().Done = true, 0, 1451*ms
 			x.Conns = x.Conns[1:]
 		}},
-		{"no listener at a node that runs", history.NotListening, func(x *followed) {
-			x.back("b", 1450)
-			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
+		{"no listener at a node that runs", history.NotListening, func(x *streamHistory) {
+			x.reconnect("b", 1450)
+			x.lastConn().Refused, x.lastConn().Status, x.lastConn().Done = true, 0, 1451*ms
 			x.Conns = x.Conns[1:]
 		}},
-		{"no response", history.Lost, func(x *followed) {
-			x.back("b", 1450)
-			x.last().Status, x.last().Done = 0, 1451*ms
+		{"no response", history.Lost, func(x *streamHistory) {
+			x.reconnect("b", 1450)
+			x.lastConn().Status, x.lastConn().Done = 0, 1451*ms
 			x.Conns = x.Conns[1:]
 		}},
-		{"an error", history.Failed, func(x *followed) {
-			x.back("b", 1450)
-			x.last().Status, x.last().Error, x.last().Done = 503, "queue-full", 1451*ms
+		{"an error", history.Failed, func(x *streamHistory) {
+			x.reconnect("b", 1450)
+			x.lastConn().Status, x.lastConn().Error, x.lastConn().Done = 503, "queue-full", 1451*ms
 			x.Conns = x.Conns[1:]
 		}},
 	} {
-		x := newFollowed()
+		x := newStreamHistory()
 		c.plant(x)
 		x.Followers = []history.Follower{*x.Follower}
 		r := history.Check(x.History, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "i": "i"}})
@@ -163,12 +167,12 @@ func TestResumableStreamHasNoGracePeriod(t *testing.T) {
 		late    int64
 		want    int
 	}{{true, 200, 0}, {true, 300, 1}, {false, 200, 1}} {
-		s := good()
-		s.ran("x", "GET", key(1), "b", 10, 100+c.late)
+		s := validHistory()
+		s.addRun("x", "GET", key(1), "b", 10, 100+c.late)
 		leg := &s.Runs[len(s.Runs)-1]
 		leg.Aborted, leg.Stream, leg.Resumes = true, true, c.resumes
 		s.now += 100
-		s.asked("y", "GET", key(1), "c", 11, 5)
+		s.addRequest("y", "GET", key(1), "c", 11, 5)
 		r := history.Check(s.History, history.Rules{Shards: shards, OtherRequests: map[string]bool{"x": false}, MaxAbortNotice: 250 * time.Millisecond})
 		if r.Count(history.TwoOwners) != c.want || len(r.Violations) != c.want {
 			t.Errorf("%+v: %v\n%v", c, r, r.Violations)

@@ -8,30 +8,30 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// map6 is map3 with one more shard for each node, so that every node owns a shard.
-func (s *story) map6(epoch uint64, owners ...string) {
-	s.map3(epoch, append(slices.Clone(owners), "a", "b", "c")...)
+// addFullMap is map3 with one more shard for each node, so that every node owns a shard.
+func (s *historyBuilder) addFullMap(epoch uint64, owners ...string) {
+	s.addMap(epoch, append(slices.Clone(owners), "a", "b", "c")...)
 }
 
 // The test plants maps that ignore a drain or cordon by the smallest possible difference,
 // with the epoch wrong. With the epoch right, they obey it.
 func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
-	drained := func(since, till uint64) func(s *story) {
-		return func(s *story) {
-			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.now * ms, LogRange: history.LogRange{After: since, Before: till}})
+	drained := func(after, before uint64) func(s *historyBuilder) {
+		return func(s *historyBuilder) {
+			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.now * ms, LogRange: history.LogRange{After: after, Before: before}})
 		}
 	}
-	cordoned := func(since, till uint64, nodes ...string) func(s *story) {
-		return func(s *story) {
+	cordoned := func(after, before uint64, nodes ...string) func(s *historyBuilder) {
+		return func(s *historyBuilder) {
 			for _, n := range nodes {
-				s.Cordons = append(s.Cordons, history.Cordon{Node: n, LogRange: history.LogRange{After: since, Before: till}})
+				s.Cordons = append(s.Cordons, history.Cordon{Node: n, LogRange: history.LogRange{After: after, Before: before}})
 			}
 		}
 	}
 	for _, c := range []struct {
 		name         string
 		wrong, right uint64 // the epoch of the last map
-		asked        func(s *story)
+		addRequests  func(s *historyBuilder)
 		owners       []string
 		later        int64 // ms until the last map
 	}{
@@ -43,11 +43,11 @@ func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 		{"a cordoned node gets what another cordoned one had", 21, 19, cordoned(20, 0, "a", "b"), []string{"b", "b", "c"}, 50},
 	} {
 		for _, epoch := range []uint64{c.wrong, c.right} {
-			s := good()
-			c.asked(s)
-			s.map6(10, "a", "b", "c")
+			s := validHistory()
+			c.addRequests(s)
+			s.addFullMap(10, "a", "b", "c")
 			s.now += c.later
-			s.map6(epoch, c.owners...)
+			s.addFullMap(epoch, c.owners...)
 			want := 0
 			if epoch == c.wrong {
 				want = 1
@@ -57,18 +57,18 @@ func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 			}
 		}
 	}
-	for name, asked := range map[string]func(s *story){
+	for name, addRequests := range map[string]func(s *historyBuilder){
 		"it keeps what it has, and another leaves":  cordoned(20, 0, "b"),
 		"its entry is not known":                    cordoned(0, 0, "a"),
 		"nobody else is left":                       cordoned(20, 0, "a", "b"),
 		"a drain is known without where in the log": drained(0, 0),
 	} {
-		s := good()
-		asked(s)
-		s.fault(history.Terminated, "c", 0, 0, 0)
-		s.map3(10, "a", "b", "c")
+		s := validHistory()
+		addRequests(s)
+		s.addFault(history.Terminated, "c", 0, 0, 0)
+		s.addMap(10, "a", "b", "c")
 		s.now += 50
-		s.map3(21, "a", "b", "a")
+		s.addMap(21, "a", "b", "a")
 		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) > 0 {
 			t.Errorf("%s: %v", name, r.Violations)
 		}
@@ -84,7 +84,7 @@ func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 		at     int64 // the last map, after SIGTERM
 		owners []string
 		rest   []string // owners of the other three shards; nil means as before
-		more   func(s *story)
+		more   func(s *historyBuilder)
 		want   int
 	}{
 		{name: "its shard is taken", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1},
@@ -92,69 +92,69 @@ func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 		{name: "it gets one", at: grace - 1, owners: []string{"a", "c", "c"}, want: 1},
 		{name: "others move", at: grace - 1, owners: []string{"b", "b", "c"}},
 		{name: "it has gone again before", at: -1, owners: []string{"a", "b", "a"}},
-		{name: "another one leaves", at: grace - 1, owners: []string{"a", "a", "a"}, want: 1, more: func(s *story) {
-			s.fault(history.Terminated, "b", 0, 0, 0)
+		{name: "another one leaves", at: grace - 1, owners: []string{"a", "a", "a"}, want: 1, more: func(s *historyBuilder) {
+			s.addFault(history.Terminated, "b", 0, 0, 0)
 		}},
-		{name: "it is back, and gets what another one leaves", at: 899, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, more: func(s *story) {
-			s.fault(history.Terminated, "b", 800, 0, 0)
+		{name: "it is back, and gets what another one leaves", at: 899, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, more: func(s *historyBuilder) {
+			s.addFault(history.Terminated, "b", 800, 0, 0)
 		}},
-		{name: "it gets what another one leaves before it is back", at: 898, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, want: 1, more: func(s *story) {
-			s.fault(history.Terminated, "b", 800, 0, 0)
+		{name: "it gets what another one leaves before it is back", at: 898, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, want: 1, more: func(s *historyBuilder) {
+			s.addFault(history.Terminated, "b", 800, 0, 0)
 		}},
 		{name: "it is back, and gets what another one keeps the rest of", at: 899, owners: []string{"a", "c", "c"}, want: 1},
-		{name: "it is back, and gets the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(s *story) {
+		{name: "it is back, and gets the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(s *historyBuilder) {
 			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 800*ms, Until: s.Faults[0].From + 2000*ms})
 		}},
-		{name: "it gets the first stage of a drain before it is back", at: 898, owners: []string{"a", "c", "c"}, want: 1, more: func(s *story) {
+		{name: "it gets the first stage of a drain before it is back", at: 898, owners: []string{"a", "c", "c"}, want: 1, more: func(s *historyBuilder) {
 			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 800*ms, Until: s.Faults[0].From + 2000*ms})
 		}},
 		{name: "somebody joins", at: grace - 1, owners: []string{"a", "b", "d"}},
-		{name: "another one is killed", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *story) {
-			s.fault(history.Killed, "b", 10, 10, 900)
+		{name: "another one is killed", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *historyBuilder) {
+			s.addFault(history.Killed, "b", 10, 10, 900)
 		}},
-		{name: "another one was killed before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
-			s.fault(history.Killed, "b", -900, -900, -1)
+		{name: "another one was killed before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *historyBuilder) {
+			s.addFault(history.Killed, "b", -900, -900, -1)
 		}},
-		{name: "another one stood still for a moment", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
-			s.fault(history.Paused, "b", 100, 0, 599)
+		{name: "another one stood still for a moment", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *historyBuilder) {
+			s.addFault(history.Paused, "b", 100, 0, 599)
 		}},
-		{name: "it is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *story) {
+		{name: "it is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *historyBuilder) {
 			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
 		}},
-		{name: "another one is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
+		{name: "another one is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *historyBuilder) {
 			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
 		}},
-		{name: "it was drained before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
+		{name: "it was drained before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *historyBuilder) {
 			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From - 200*ms, Until: s.Faults[0].From - 100*ms})
 		}},
-		{name: "it hands over", at: 100, owners: []string{"a", "b", "a"}, more: func(s *story) { s.Faults[0].Grace = 0 }},
+		{name: "it hands over", at: 100, owners: []string{"a", "b", "a"}, more: func(s *historyBuilder) { s.Faults[0].Grace = 0 }},
 	} {
-		s := good()
+		s := validHistory()
 		s.now += 30_000
-		s.fault(history.Terminated, "c", 1, 700, 900)
+		s.addFault(history.Terminated, "c", 1, 700, 900)
 		s.Faults[0].Grace = grace * time.Millisecond
 		if c.more != nil {
 			c.more(s)
 		}
 		s.now -= 1000
-		s.map6(9, "a", "b", "c")
+		s.addFullMap(9, "a", "b", "c")
 		s.now += 1001 + c.at
 		if c.rest == nil {
 			c.rest = []string{"a", "b", "c"}
 		}
-		s.map3(10, slices.Concat(c.owners, c.rest)...)
+		s.addMap(10, slices.Concat(c.owners, c.rest)...)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.MovedInGrace) != c.want || len(r.Violations) != c.want {
 			t.Errorf("%s: violations = %v, want %d", c.name, r.Violations, c.want)
 		}
 	}
 	// A node that owned nothing when it was terminated gains its share when it is back.
-	s := good()
-	s.map3(9, "a", "b", "a")
+	s := validHistory()
+	s.addMap(9, "a", "b", "a")
 	s.now += 50
-	s.fault(history.Terminated, "c", 1, 700, 900)
+	s.addFault(history.Terminated, "c", 1, 700, 900)
 	s.Faults[0].Grace = grace * time.Millisecond
 	s.now += 1000
-	s.map3(10, "a", "b", "c")
+	s.addMap(10, "a", "b", "c")
 	if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) > 0 {
 		t.Errorf("it owned nothing: %v", r.Violations)
 	}

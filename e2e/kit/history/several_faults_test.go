@@ -6,8 +6,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// mostOf returns a history of five owners with one response and faults.
-func mostOf(a history.Response, faults ...history.Fault) history.History {
+// fiveOwners returns a history of five owners with one response and faults.
+func fiveOwners(a history.Response, faults ...history.Fault) history.History {
 	return history.History{
 		Maps:      []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-5": "e"})}},
 		Responses: []history.Response{a}, Faults: faults,
@@ -41,7 +41,7 @@ func TestLapsedLeaseExcusesAbort(t *testing.T) {
 				c.faults[i].Until += base * ms
 			}
 		}
-		h := mostOf(history.Response{
+		h := fiveOwners(history.Response{
 			ID: "x", Key: "key-2", Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "c", Sent: (base + 90) * ms, Done: (base + c.end + 1) * ms}},
 		}, c.faults...)
@@ -67,7 +67,7 @@ func TestUnreachableOwnerNeedsSecondFault(t *testing.T) {
 			if second {
 				faults = append(faults, history.Fault{Kind: history.LogDelayed, Node: "e", From: 400 * ms, Until: 9000 * ms})
 			}
-			r := history.Check(mostOf(history.Response{
+			r := history.Check(fiveOwners(history.Response{
 				ID: "x", Key: "key-2", Method: "POST", Status: 503, Error: "peer-unreachable",
 				Attempts: []history.Attempt{{Target: "a", Sent: 200 * ms, Done: 10_200 * ms}},
 			}, faults...), history.Rules{Shards: shards})
@@ -81,7 +81,7 @@ func TestUnreachableOwnerNeedsSecondFault(t *testing.T) {
 // An app accepted no connection in time, as far as its paused node could observe.
 func TestPausedNodeExcusesConnectTimeout(t *testing.T) {
 	for kind, want := range map[history.FaultKind]int{history.Paused: 0, history.LogDelayed: 1} {
-		r := history.Check(mostOf(history.Response{
+		r := history.Check(fiveOwners(history.Response{
 			ID: "x", Key: "key-2", Method: "POST", Status: 504, Error: "upstream-connect-timeout",
 			Attempts: []history.Attempt{{Target: "c", Sent: 90 * ms, Done: 3110 * ms}},
 		}, history.Fault{Kind: kind, Node: "c", From: 100 * ms, Until: 3100 * ms}), history.Rules{Shards: shards})
@@ -111,7 +111,7 @@ func TestRequestIsNotSentToThirdProcess(t *testing.T) {
 		{"it had died a moment before", died("b", -400), 0},
 		{"it had died before", died("b", -1000), 1},
 	} {
-		h := mostOf(history.Response{
+		h := fiveOwners(history.Response{
 			ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "a", Sent: 450 * ms, Done: 2600 * ms}},
 		}, died("c", 500), c.second, history.Fault{Kind: history.LogDelayed, Node: "b", From: 2000 * ms})

@@ -10,7 +10,7 @@ import (
 // On a starved machine each node waited for a processor thousands of times. The check
 // once took time proportional to the fourth power of that number, and did not end.
 func TestCheckIsFastWithManyWaits(t *testing.T) {
-	h := mostOf(history.Response{})
+	h := fiveOwners(history.Response{})
 	h.Responses = nil
 	const length = 30_000
 	for at := range int64(length / 100) {
