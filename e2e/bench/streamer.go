@@ -68,6 +68,7 @@ func (s *streamer) begin(ctx context.Context) (stop func() error) {
 	}
 }
 
+// run sends requests over one connection until ctx ends.
 func (s *streamer) run(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.target)
 	if err != nil {
@@ -90,23 +91,15 @@ func (s *streamer) run(ctx context.Context) error {
 // exchange sends request i and reads its response. One of the two has a body of
 // streamBody bytes.
 func (s *streamer) exchange(conn net.Conn, reader *bufio.Reader, limiter *rateLimiter, i int) error {
-	length, path, method := 0, fmt.Sprintf("/%d/%d", streamBody, i), http.MethodGet
+	method, requestLength, responseLength := http.MethodGet, 0, streamBody
 	if s.direction == streamWrites {
-		length, path, method = streamBody, fmt.Sprintf("/%d/%d", smallBody, i), http.MethodPost
+		method, requestLength, responseLength = http.MethodPost, streamBody, smallBody
 	}
-	if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: bench\r\nX-Shard-Key: %s\r\nContent-Length: %d\r\n\r\n", method, path, s.key, length); err != nil {
+	if _, err := fmt.Fprintf(conn, "%s /%d/%d HTTP/1.1\r\nHost: bench\r\nX-Shard-Key: %s\r\nContent-Length: %d\r\n\r\n", method, responseLength, i, s.key, requestLength); err != nil {
 		return err
 	}
-	part := make([]byte, streamPart)
-	for left := length; left > 0; {
-		n, err := conn.Write(part[:min(left, len(part))])
-		if err == nil {
-			err = limiter.wait(n)
-		}
-		if err != nil {
-			return err
-		}
-		left -= n
+	if err := sendBody(conn, limiter, requestLength); err != nil {
+		return err
 	}
 	resp, err := http.ReadResponse(reader, nil)
 	if err != nil {
@@ -120,12 +113,35 @@ func (s *streamer) exchange(conn net.Conn, reader *bufio.Reader, limiter *rateLi
 		_, err = io.Copy(io.Discard, resp.Body)
 		return err
 	}
+	return readBody(resp.Body, limiter)
+}
+
+// sendBody sends length bytes at the rate of the limiter.
+func sendBody(conn net.Conn, limiter *rateLimiter, length int) error {
+	part := make([]byte, streamPart)
+	for remaining := length; remaining > 0; {
+		n, err := conn.Write(part[:min(remaining, len(part))])
+		if err != nil {
+			return err
+		}
+		if err := limiter.wait(n); err != nil {
+			return err
+		}
+		remaining -= n
+	}
+	return nil
+}
+
+// readBody reads a body to its end, at the rate of the limiter.
+func readBody(body io.Reader, limiter *rateLimiter) error {
+	part := make([]byte, streamPart)
 	for {
-		n, err := io.ReadFull(resp.Body, part)
+		n, err := io.ReadFull(body, part)
+		isLastPart := errors.Is(err, io.ErrUnexpectedEOF)
 		switch {
 		case err == io.EOF:
 			return nil
-		case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		case err != nil && !isLastPart:
 			return err
 		}
 		if err := limiter.wait(n); err != nil {
@@ -143,14 +159,15 @@ type rateLimiter struct {
 
 // wait adds n bytes to the transferred bytes, and returns when the next bytes are due. A
 // delay of more than 100 ms moves all later due times, so that no burst follows it.
-func (p *rateLimiter) wait(n int) error {
-	p.streamer.transferred += int64(n)
-	due := p.start.Add(time.Duration(p.streamer.transferred) * time.Second / streamRate)
-	wait := time.Until(due)
-	if wait < -time.Second/10 {
-		p.start = p.start.Add(-wait)
+func (l *rateLimiter) wait(n int) error {
+	const maxDelay = 100 * time.Millisecond
+	l.streamer.transferred += int64(n)
+	dueAt := l.start.Add(time.Duration(l.streamer.transferred) * time.Second / streamRate)
+	delay := time.Since(dueAt)
+	if delay > maxDelay {
+		l.start = l.start.Add(delay)
 	}
-	return sleep(p.ctx, wait)
+	return sleep(l.ctx, -delay)
 }
 
 // measureWithStream repeats the measurement of load together with an additional client, which

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"shardway/admin/api"
@@ -36,50 +37,80 @@ func (s *Scene) API() api.Set {
 func NewScene(nodes, shards int) *Scene {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 	scene := &Scene{proposedOwners: map[int]string{}, ownedSince: make([]uint64, shards), owners: make([]int, shards)}
-	zones := []string{"east", "west", "north"}
-	for i := range nodes {
-		id := fmt.Sprintf("n%d", i+1)
-		role := "follower"
-		if i == 1%nodes {
-			role = "leader"
-			scene.status.Leader = id
-		}
-		scene.status.Nodes = append(scene.status.Nodes, api.Node{
-			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3], AppVersion: "2.14.0", App: "healthy", LastHeartbeatMS: int64(random.IntN(100)),
-			Endpoints: map[string]string{"http": fmt.Sprintf("10.0.%d.%d:8080", i/200, i%200+1)},
-		})
-		scene.running = append(scene.running, api.Running{Node: id, Version: "1.0.0", LeaseMS: 1400 + int64(random.IntN(100)), Requests: random.IntN(40), Sockets: random.IntN(200)})
-	}
-	order := random.Perm(shards)
-	for i, shard := range order {
+	scene.addNodes(nodes, random)
+	for i, shard := range random.Perm(shards) {
 		scene.owners[shard] = i % nodes
 		scene.ownedSince[shard] = 1
-		if i%7 == 0 {
+		movedLater := i%7 == 0
+		if movedLater {
 			scene.ownedSince[shard] = 2 + uint64(i%11)
 		}
 	}
-	scene.status.Node, scene.status.Boot, scene.status.Cluster, scene.status.Version = "n1", 4, "c0ffee11", "1.0.0"
-	scene.status.State, scene.status.Role, scene.status.Term, scene.status.Epoch, scene.status.Proposed = "operational", "follower", 3, 17, 17
-	scene.status.LeaseMS, scene.status.UptimeS, scene.status.Shards.Total = 1431, 93784, shards
-	scene.status.Timing = &api.TimingState{Timing: api.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
+	status := &scene.status
+	status.Node, status.Boot, status.Cluster, status.Version = "n1", 4, "c0ffee11", "1.0.0"
+	status.State, status.Role, status.Term, status.Epoch, status.Proposed = "operational", "follower", 3, 17, 17
+	status.LeaseMS, status.UptimeS, status.Shards.Total = 1431, 93784, shards
+	status.Timing = &api.TimingState{Timing: api.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
 	scene.Ring = event.NewRing(event.Options{Node: "n1", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
-	scene.Ring.Add(event.Event{Kind: event.LeaderElected, Node: scene.status.Leader})
+	scene.Ring.Add(event.Event{Kind: event.LeaderElected, Node: status.Leader})
 	scene.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, FromLog: true}})
 	scene.updateCounts()
 	return scene
 }
 
-// updateCounts updates the numbers of shards in the status. mu must be held, unless the scene is not
-// in use yet.
+// addNodes adds healthy nodes in three zones. The second node is the leader.
+func (s *Scene) addNodes(count int, random *rand.Rand) {
+	zones := []string{"east", "west", "north"}
+	for i := range count {
+		id := fmt.Sprintf("n%d", i+1)
+		role := "follower"
+		if i == 1%count {
+			role = "leader"
+			s.status.Leader = id
+		}
+		s.status.Nodes = append(s.status.Nodes, api.Node{
+			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3],
+			AppVersion: "2.14.0", App: "healthy", LastHeartbeatMS: int64(random.IntN(100)),
+			Endpoints: map[string]string{"http": fmt.Sprintf("10.0.%d.%d:8080", i/200, i%200+1)},
+		})
+		s.running = append(s.running, api.Running{
+			Node: id, Version: "1.0.0", LeaseMS: 1400 + int64(random.IntN(100)), Requests: random.IntN(40), Sockets: random.IntN(200),
+		})
+	}
+}
+
+// updateCounts updates the numbers of shards and the findings in the status. mu must be held, unless the
+// scene is not in use yet.
 func (s *Scene) updateCounts() {
+	s.countOwned()
+	shards := &s.status.Shards
+	shards.Moving, shards.Unavailable = len(s.proposedOwners), shards.Orphaned
+	for _, node := range s.status.Nodes {
+		if node.State == "failed" {
+			shards.Unavailable += node.Shards
+		}
+	}
+	s.status.Findings = nil
+	if shards.Unavailable > 0 {
+		s.status.Findings = []diagnosis.Finding{{
+			Code: diagnosis.Unavailable, Severity: diagnosis.Outage,
+			Text:   fmt.Sprintf("no node serves %d of %d shards: they are moving away from nodes that are gone", shards.Unavailable, len(s.owners)),
+			Remedy: "resolve the other findings: then the shards are served again",
+		}}
+	}
+	s.status.Findings = append(s.status.Findings, s.findings...)
+}
+
+// countOwned updates the numbers of owned and orphaned shards in the status.
+func (s *Scene) countOwned() {
 	owned := make([]int, len(s.status.Nodes))
 	s.status.Shards.Orphaned = 0
 	for _, owner := range s.owners {
 		if owner < 0 {
 			s.status.Shards.Orphaned++
-			continue
+		} else {
+			owned[owner]++
 		}
-		owned[owner]++
 	}
 	for i := range s.status.Nodes {
 		s.status.Nodes[i].Shards = owned[i]
@@ -87,20 +118,6 @@ func (s *Scene) updateCounts() {
 			s.status.Shards.Owned = owned[i]
 		}
 	}
-	s.status.Shards.Moving, s.status.Shards.Unavailable = len(s.proposedOwners), s.status.Shards.Orphaned
-	for _, node := range s.status.Nodes {
-		if node.State == "failed" {
-			s.status.Shards.Unavailable += node.Shards
-		}
-	}
-	s.status.Findings = nil
-	if unavailable := s.status.Shards.Unavailable; unavailable > 0 {
-		s.status.Findings = []diagnosis.Finding{{
-			Code: diagnosis.Unavailable, Severity: diagnosis.Outage, Text: fmt.Sprintf("no node serves %d of %d shards: they are moving away from nodes that are gone", unavailable, len(s.owners)),
-			Remedy: "resolve the other findings: then the shards are served again",
-		}}
-	}
-	s.status.Findings = append(s.status.Findings, s.findings...)
 }
 
 // Change calls modify with the status of the scene, and then updates the numbers of shards.
@@ -166,13 +183,11 @@ func (s *Scene) Commit(reason string) {
 			event.Phase{Name: event.PhaseAcknowledge, MS: 1471.8}, event.Phase{Name: event.PhaseCommit, MS: 4.1})
 		status.Epoch = status.Proposed
 		status.State = "operational"
-		for shard, id := range s.proposedOwners {
-			for i, node := range status.Nodes {
-				if node.ID == id {
-					s.moves = append(s.moves, api.Move{Epoch: status.Epoch, Shard: uint32(shard), From: status.Nodes[s.owners[shard]].ID, To: id, Reason: reason})
-					s.owners[shard], s.ownedSince[shard] = i, status.Epoch
-				}
-			}
+		for shard, nextOwner := range s.proposedOwners {
+			previousOwner := status.Nodes[s.owners[shard]].ID
+			s.moves = append(s.moves, api.Move{Epoch: status.Epoch, Shard: uint32(shard), From: previousOwner, To: nextOwner, Reason: reason})
+			s.owners[shard] = slices.IndexFunc(status.Nodes, func(node api.Node) bool { return node.ID == nextOwner })
+			s.ownedSince[shard] = status.Epoch
 		}
 		clear(s.proposedOwners)
 	})
@@ -207,11 +222,10 @@ func (s *Scene) Shards() api.ShardList {
 	list := api.ShardList{Epoch: s.status.Epoch, Proposed: s.status.Proposed, Total: len(s.owners)}
 	for i, owner := range s.owners {
 		shard := api.Shard{Shard: uint32(i), State: api.ShardOwned, Epoch: s.ownedSince[i], To: s.proposedOwners[i]}
-		switch {
-		case owner < 0:
-			shard.State, shard.Epoch = api.ShardOrphaned, 0
-		default:
+		if owner >= 0 {
 			shard.Owner = s.status.Nodes[owner].ID
+		} else {
+			shard.State, shard.Epoch = api.ShardOrphaned, 0
 		}
 		if shard.To != "" {
 			shard.State = api.ShardMoving

@@ -27,11 +27,12 @@ const commandTimeout = 20 * time.Second
 type Browser struct {
 	commands io.Writer
 
+	// mu protects the following fields, and writes to commands.
 	mu      sync.Mutex
-	lastID  int
-	pending map[int]chan message
-	pages   map[string]*Page // by session ID
-	ended   error
+	lastID  int                  // ID of the last command
+	pending map[int]chan message // commands without a result, by ID
+	pages   map[string]*Page     // by session ID
+	ended   error                // why Chromium has ended; nil while it runs
 }
 
 // message is a message on the pipes: a command, its result, or an event.
@@ -145,6 +146,7 @@ func (b *Browser) read(out io.Reader) {
 	}
 }
 
+// failPending records that Chromium has ended, and ends all waiting commands.
 func (b *Browser) failPending(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,20 +159,7 @@ func (b *Browser) failPending(err error) {
 
 // command sends one command and decodes its result into value; nil discards the result.
 func (b *Browser) command(session, method string, params, value any) error {
-	result := make(chan message, 1)
-	b.mu.Lock()
-	if b.ended != nil {
-		b.mu.Unlock()
-		return fmt.Errorf("chromium has ended: %w", b.ended)
-	}
-	b.lastID++
-	id := b.lastID
-	b.pending[id] = result
-	raw, err := json.Marshal(message{ID: id, Session: session, Method: method, Params: params})
-	if err == nil {
-		_, err = b.commands.Write(append(raw, 0)) // with mu held, since each message must be written whole
-	}
-	b.mu.Unlock()
+	result, err := b.send(session, method, params)
 	if err != nil {
 		return err
 	}
@@ -188,4 +177,22 @@ func (b *Browser) command(session, method string, params, value any) error {
 	case <-time.After(commandTimeout):
 		return errors.New(method + ": timeout")
 	}
+}
+
+// send sends one command. The returned channel receives its result. It is closed if Chromium ends first.
+func (b *Browser) send(session, method string, params any) (<-chan message, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock() // held during the write, because each message must be written whole
+	if b.ended != nil {
+		return nil, fmt.Errorf("chromium has ended: %w", b.ended)
+	}
+	b.lastID++
+	result := make(chan message, 1)
+	b.pending[b.lastID] = result
+	raw, err := json.Marshal(message{ID: b.lastID, Session: session, Method: method, Params: params})
+	if err != nil {
+		return nil, err
+	}
+	_, err = b.commands.Write(append(raw, 0))
+	return result, err
 }

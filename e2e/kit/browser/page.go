@@ -136,8 +136,9 @@ const (
 	awaitInterval = 20 * time.Millisecond
 )
 
-// Await waits until an expression is true in the page, and returns how long that took.
-func (p *Page) Await(tb testing.TB, what, expression string) time.Duration {
+// Await waits until an expression is true in the page, and returns how long that took. condition describes
+// the expression in the error message.
+func (p *Page) Await(tb testing.TB, condition, expression string) time.Duration {
 	tb.Helper()
 	start := time.Now()
 	tick := time.NewTicker(awaitInterval)
@@ -149,7 +150,7 @@ func (p *Page) Await(tb testing.TB, what, expression string) time.Duration {
 		}
 		<-tick.C
 	}
-	tb.Fatalf("not true within %v: %s; text of the page:\n%s", awaitTimeout, what, p.Text(tb, "body"))
+	tb.Fatalf("not true within %v: %s; text of the page:\n%s", awaitTimeout, condition, p.Text(tb, "body"))
 	return 0
 }
 
@@ -197,6 +198,7 @@ func (p *Page) Errors() []string {
 	return slices.Clone(p.errors)
 }
 
+// handleEvent records the errors that an event of Chromium reports.
 func (p *Page) handleEvent(method string, params json.RawMessage) {
 	addError := func(format string, args ...any) {
 		p.mu.Lock()

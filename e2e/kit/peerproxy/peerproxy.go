@@ -147,19 +147,14 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 // forward copies the data of the dialing node from src to dst, in the pieces in which they arrive. It
 // holds a piece as HoldKinds and HoldLog require.
 func (p *Proxy) forward(ctx context.Context, dst io.Writer, src io.Reader) error {
-	header := make([]byte, prefaceHeaderLen+1)
-	if _, err := io.ReadFull(src, header); err != nil {
-		return err
-	}
-	kind := Kind(header[prefaceHeaderLen])
-	rest := make([]byte, int(binary.BigEndian.Uint16(header[prefaceHeaderLen-2:]))-1)
-	if _, err := io.ReadFull(src, rest); err != nil {
+	kind, preface, err := readPreface(src)
+	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	p.streamCounts[kind]++
 	p.mu.Unlock()
-	if _, err := dst.Write(slices.Concat(header, rest)); err != nil {
+	if _, err := dst.Write(preface); err != nil {
 		return err
 	}
 	buf := make([]byte, 64<<10)
@@ -179,36 +174,49 @@ func (p *Proxy) forward(ctx context.Context, dst io.Writer, src io.Reader) error
 	}
 }
 
+// readPreface reads the preface of a stream, and returns it with the kind of the stream.
+func readPreface(src io.Reader) (kind Kind, preface []byte, err error) {
+	header := make([]byte, prefaceHeaderLen)
+	if _, err := io.ReadFull(src, header); err != nil {
+		return 0, nil, err
+	}
+	body := make([]byte, binary.BigEndian.Uint16(header[prefaceHeaderLen-2:]))
+	if len(body) == 0 {
+		return 0, nil, errors.New("peerproxy: preface without a kind")
+	}
+	if _, err := io.ReadFull(src, body); err != nil {
+		return 0, nil, err
+	}
+	return Kind(body[0]), slices.Concat(header, body), nil
+}
+
 // errClosed ends a held stream when the proxy is closed.
 var errClosed = errors.New("peerproxy: closed")
 
 // waitUntilReleased blocks while the message must be held. It returns an error if the proxy is closed
 // before that.
 func (p *Proxy) waitUntilReleased(ctx context.Context, kind Kind, message []byte) error {
-	isCounted := false
-	defer func() {
-		if isCounted {
-			p.mu.Lock()
-			p.heldStreams--
-			p.mu.Unlock()
-		}
-	}()
-	for {
-		p.mu.Lock()
-		if p.shouldHold == nil || !p.shouldHold(kind, message) {
-			p.mu.Unlock()
-			return nil
-		}
-		if !isCounted {
-			p.heldStreams++
-			isCounted = true
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	mustHold := func() bool { return p.shouldHold != nil && p.shouldHold(kind, message) }
+	if !mustHold() {
+		return nil
+	}
+	p.heldStreams++
+	defer func() { p.heldStreams-- }()
+	for mustHold() {
 		changed := p.holdChanged
 		p.mu.Unlock()
+		var err error
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return errClosed
+			err = errClosed
+		}
+		p.mu.Lock()
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }

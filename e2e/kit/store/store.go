@@ -105,7 +105,7 @@ func (s *Store) FencedCount() int {
 // serve reads the whole request before it checks the epoch, so an incomplete request has
 // no effect.
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
-	place, err := parseOpKey(r.URL.Query())
+	op, err := parseOpKey(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -117,9 +117,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	var value string
 	if r.Method == http.MethodPost {
-		err = s.write(place, string(body))
+		err = s.write(op, string(body))
 	} else {
-		value, err = s.read(place)
+		value, err = s.read(op)
 	}
 	switch {
 	case errors.Is(err, ErrFenced), errors.Is(err, errOutOfOrder):
@@ -131,45 +131,48 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Store) read(place OpKey) (string, error) {
+// read executes a read, unless it must be rejected.
+func (s *Store) read(op OpKey) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.checkFence(place); err != nil {
+	if err := s.checkFence(op); err != nil {
 		return "", err
 	}
-	return s.values[place.Key], nil
+	return s.values[op.Key], nil
 }
 
-func (s *Store) write(place OpKey, value string) error {
+// write executes a write, unless it must be rejected.
+func (s *Store) write(op OpKey, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.checkFence(place); err != nil {
+	if err := s.checkFence(op); err != nil {
 		return err
 	}
-	s.values[place.Key] = value
+	s.values[op.Key] = value
 	s.applied = append(s.applied, Applied{
-		At: history.Now(), Shard: place.Shard, Epoch: place.Epoch, Key: place.Key, Value: value, Writer: place.Writer,
+		At: history.Now(), Shard: op.Shard, Epoch: op.Epoch, Key: op.Key, Value: value, Writer: op.Writer,
 	})
 	return nil
 }
 
 // checkFence returns an error if an operation must be rejected: because its epoch is outdated, or
 // because a later operation of its sequence was executed. mu must be held until the operation is done.
-func (s *Store) checkFence(place OpKey) error {
+func (s *Store) checkFence(op OpKey) error {
 	if s.isClosed {
 		return errClosed
 	}
-	if place.Epoch < s.newestEpochs[place.Shard] && !place.Unfenced {
+	isOutdated := op.Epoch < s.newestEpochs[op.Shard]
+	if isOutdated && !op.Unfenced {
 		s.fencedCount++
 		return ErrFenced
 	}
-	sequence := opSequence{key: place.Key, writer: place.Writer, epoch: place.Epoch}
-	if place.CallTime <= s.lastCalls[sequence] {
+	sequence := opSequence{key: op.Key, writer: op.Writer, epoch: op.Epoch}
+	if op.CallTime <= s.lastCalls[sequence] {
 		return errOutOfOrder
 	}
-	if !place.Unfenced {
-		s.newestEpochs[place.Shard] = place.Epoch
+	if !op.Unfenced {
+		s.newestEpochs[op.Shard] = op.Epoch
 	}
-	s.lastCalls[sequence] = place.CallTime
+	s.lastCalls[sequence] = op.CallTime
 	return nil
 }
