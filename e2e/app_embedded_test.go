@@ -22,26 +22,26 @@ func TestEmbeddedApps(t *testing.T) {
 
 	stopped := c.Follower(t)
 	others := c.Others(stopped)
-	l := c.Load(t, others, cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
+	traffic := c.Load(t, others, cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
 	stopped.Pause(t)
-	l.AwaitStarted(t, 3*seconds)
+	traffic.AwaitStarted(t, 3*seconds)
 	c.AwaitServedBy(t, others...)
 	stopped.Continue(t)
 	c.AwaitServing(t)
-	l.Finish(t)
+	traffic.Finish(t)
 
-	l = c.Load(t, c.Running(), cluster.Traffic{})
-	for _, n := range c.Running() {
-		n.Stop(t)
-		l.AwaitStarted(t, 100)
-		n.Start(t)
+	traffic = c.Load(t, c.Running(), cluster.Traffic{})
+	for _, node := range c.Running() {
+		node.Stop(t)
+		traffic.AwaitStarted(t, 100)
+		node.Start(t)
 		c.AwaitServing(t)
 	}
 	c.Add(t)
 	c.AwaitServing(t)
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 }
 
 // TestNextOwnerWaitsForEmbeddedApp stops a node while a request hangs in its embedded
@@ -58,13 +58,13 @@ func TestNextOwnerWaitsForEmbeddedApp(t *testing.T) {
 	hung := c.SendAsync(t, other, load.Request{Key: key, Method: "POST", ID: "hung", Header: map[string]string{"App-Hang": "gate"}})
 	owner.App.AwaitHanging(t, "gate", 1)
 	owner.Terminate(t)
-	other.AwaitStatus(t, "its shards are to move", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
+	other.AwaitStatus(t, "its shards are to move", func(status cluster.Status) bool { return status.Proposed > status.Epoch })
 	next := c.SendAsync(t, other, load.Request{Key: key, Method: "POST", ID: "next"})
-	if a := hung.Response(t); a.Status != 502 || a.Error != "shard-moved" {
-		t.Errorf("who hung got %d %s", a.Status, a.Error)
+	if resp := hung.Response(t); resp.Status != 502 || resp.Error != "shard-moved" {
+		t.Errorf("who hung got %d %s", resp.Status, resp.Error)
 	}
-	if a := next.Response(t); !a.OK() {
-		t.Errorf("the next got %d %s", a.Status, a.Error)
+	if resp := next.Response(t); !resp.OK() {
+		t.Errorf("the next got %d %s", resp.Status, resp.Error)
 	}
 	owner.AwaitExit(t, 0)
 	var first, second history.Run
@@ -88,13 +88,13 @@ func TestNextOwnerWaitsForEmbeddedApp(t *testing.T) {
 // that ignores epochs.
 func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
-	s, err := store.Listen("127.0.0.1:0")
+	registerStore, err := store.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { must(t, s.Close()) }()
+	defer func() { must(t, registerStore.Close()) }()
 	c := cluster.Start(t, cluster.Options{
-		Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true, AppFlags: []string{"--store", s.URL()},
+		Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true, AppFlags: []string{"--store", registerStore.URL()},
 	})
 	owner := c.Follower(t)
 	keys := c.AwaitServing(t).Keys(owner.ID, 1)
@@ -102,9 +102,9 @@ func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	others := c.Others(owner)
 	var late []*cluster.AsyncRequest
 	for i, key := range keys {
-		r := operation(key, "unfenced", "late-"+key)
-		r.ID, r.Header["App-Late"], r.Header["App-Heed"] = "late-"+key, "1500ms", []string{"context", "node"}[i%2]
-		late = append(late, c.SendAsync(t, owner, r))
+		req := operation(key, "unfenced", "late-"+key)
+		req.ID, req.Header["App-Late"], req.Header["App-Heed"] = "late-"+key, "1500ms", []string{"context", "node"}[i%2]
+		late = append(late, c.SendAsync(t, owner, req))
 	}
 	for _, key := range keys {
 		cluster.Await(t, "the app has "+key, func() error {
@@ -117,8 +117,8 @@ func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	owner.Pause(t)
 	c.AwaitServedBy(t, others...) // dead-after is longer than the sleep of the handlers
 	for _, key := range keys {
-		if a := c.SendRequest(t, others[1], operation(key, "unfenced", "new-"+key)); !a.OK() {
-			t.Fatalf("the next owner of %q: %d %s", key, a.Status, a.Error)
+		if resp := c.SendRequest(t, others[1], operation(key, "unfenced", "new-"+key)); !resp.OK() {
+			t.Fatalf("the next owner of %q: %d %s", key, resp.Status, resp.Error)
 		}
 	}
 	woke := history.Now()
@@ -131,14 +131,14 @@ func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 		}
 		return nil
 	})
-	for _, w := range s.Applied() {
+	for _, w := range registerStore.Applied() {
 		if w.At >= woke {
 			t.Errorf("%s wrote %q after it woke: the next owner had written before", w.Writer, w.Value)
 		}
 	}
 	for _, asking := range late {
-		if a := asking.Response(t); a.OK() {
-			t.Errorf("late POST of %q got %d", a.Key, a.Status)
+		if resp := asking.Response(t); resp.OK() {
+			t.Errorf("late POST of %q got %d", resp.Key, resp.Status)
 		}
 	}
 }

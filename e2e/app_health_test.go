@@ -23,9 +23,9 @@ func startWithHealthChecks(t *testing.T) *cluster.Cluster {
 }
 
 // hasFinding reports whether a node has one of these findings.
-func hasFinding(s cluster.Status, codes ...diagnosis.Code) bool {
-	for _, f := range s.Findings {
-		if slices.Contains(codes, f.Code) {
+func hasFinding(status cluster.Status, codes ...diagnosis.Code) bool {
+	for _, finding := range status.Findings {
+		if slices.Contains(codes, finding.Code) {
 			return true
 		}
 	}
@@ -39,27 +39,27 @@ func TestFailureOfSharedDependencyMovesNoShard(t *testing.T) {
 	t.Parallel()
 	c := startWithHealthChecks(t)
 	before := c.AwaitServing(t)
-	l := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
 	for _, n := range c.Nodes() {
 		n.App.SetUnhealthy(t, true)
 	}
 	a := c.Nodes()[0]
-	a.AwaitStatus(t, "all apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.NoHealthyApp) })
-	l.AwaitStarted(t, 2*shards)
+	a.AwaitStatus(t, "all apps are unhealthy", func(status cluster.Status) bool { return hasFinding(status, diagnosis.NoHealthyApp) })
+	traffic.AwaitStarted(t, 2*shards)
 	a.App.SetUnhealthy(t, false)
-	a.AwaitStatus(t, "most apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.HealthPanic) })
+	a.AwaitStatus(t, "most apps are unhealthy", func(status cluster.Status) bool { return hasFinding(status, diagnosis.HealthPanic) })
 	for _, n := range c.Nodes() {
 		if err := n.Ready(t.Context()); err != nil {
 			t.Errorf("node %s serves its shards: %v", n.ID, err)
 		}
 	}
 	for _, n := range c.Nodes()[1:] {
-		l.AwaitStarted(t, shards)
+		traffic.AwaitStarted(t, shards)
 		n.App.SetUnhealthy(t, false)
 	}
-	a.AwaitStatus(t, "all apps are healthy", func(s cluster.Status) bool { return len(s.Findings) == 0 })
-	l.AwaitStarted(t, shards)
-	l.Finish(t)
+	a.AwaitStatus(t, "all apps are healthy", func(status cluster.Status) bool { return len(status.Findings) == 0 })
+	traffic.AwaitStarted(t, shards)
+	traffic.Finish(t)
 	if after := c.AwaitServing(t); after.Epoch != before.Epoch {
 		t.Errorf("map %d after %d: %d shards moved", after.Epoch, before.Epoch, len(before.Moves(after)))
 	}
@@ -71,20 +71,20 @@ func TestFlappingAppCausesFewMoves(t *testing.T) {
 	t.Parallel()
 	c := startWithHealthChecks(t)
 	first := c.AwaitServing(t)
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	n, other := c.Follower(t), c.Leader(t)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	node, other := c.Follower(t), c.Leader(t)
 	found := false
 	for range 25 {
 		for _, fails := range []bool{true, false} {
-			n.App.SetUnhealthy(t, fails)
+			node.App.SetUnhealthy(t, fails)
 			cluster.Await(t, fmt.Sprintf("the app fails: %t", fails), func() error {
-				s, err := other.Status(t.Context())
+				status, err := other.Status(t.Context())
 				if err != nil {
 					return err
 				}
-				found = found || hasFinding(s, diagnosis.AppFlapping)
-				for _, m := range s.Nodes {
-					if m.ID == n.ID && (m.App == "unhealthy") == fails {
+				found = found || hasFinding(status, diagnosis.AppFlapping)
+				for _, m := range status.Nodes {
+					if m.ID == node.ID && (m.App == "unhealthy") == fails {
 						return nil
 					}
 				}
@@ -104,7 +104,7 @@ func TestFlappingAppCausesFewMoves(t *testing.T) {
 	if !found {
 		t.Error("no node reports that the app flaps")
 	}
-	l.Finish(t)
+	traffic.Finish(t)
 }
 
 // TestShardsLeaveDeadAppAtOnce kills an app. Its shards move at once, since its port
@@ -113,14 +113,14 @@ func TestShardsLeaveDeadAppAtOnce(t *testing.T) {
 	t.Parallel()
 	c := startWithHealthChecks(t)
 	c.AwaitServing(t)
-	n := c.Follower(t)
-	n.App.Kill(t)
+	node := c.Follower(t)
+	node.App.Kill(t)
 	began := time.Now()
-	m := c.AwaitShards(t, c.Others(n)...)
-	if took := time.Since(began); took > 3*time.Second || m.Counts()[n.ID] > 0 {
-		t.Errorf("after %v node %s owns %d shards", took, n.ID, m.Counts()[n.ID])
+	shardMap := c.AwaitShards(t, c.Others(node)...)
+	if took := time.Since(began); took > 3*time.Second || shardMap.Counts()[node.ID] > 0 {
+		t.Errorf("after %v node %s owns %d shards", took, node.ID, shardMap.Counts()[node.ID])
 	}
-	n.App.Start(t)
+	node.App.Start(t)
 	c.AwaitServing(t)
 }
 
@@ -131,35 +131,35 @@ func TestNodeWithoutFileDescriptorsKeepsItsShards(t *testing.T) {
 	t.Parallel()
 	c := startWithHealthChecks(t)
 	before := c.AwaitServing(t)
-	n := c.Follower(t)
+	node := c.Follower(t)
 	var limit unix.Rlimit
-	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+	if err := unix.Prlimit(node.Process().Pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
 		t.Fatal(err)
 	}
 	few := limit
 	few.Cur = 3
-	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
+	if err := unix.Prlimit(node.Process().Pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
 		t.Fatal(err)
 	}
 	cluster.Await(t, "it reports that it cannot check its app", func() error {
-		if out := n.Process().Output(1000); !strings.Contains(out, "app check skipped: resources exhausted") {
+		if out := node.Process().Output(1000); !strings.Contains(out, "app check skipped: resources exhausted") {
 			return errors.New(out)
 		}
 		return nil
 	})
-	failing := c.Others(n)[0]
+	failing := c.Others(node)[0]
 	failing.App.SetUnhealthy(t, true)
-	failing.AwaitStatus(t, "its app is unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.AppUnhealthy) })
-	m, err := failing.Map(t.Context())
+	failing.AwaitStatus(t, "its app is unhealthy", func(status cluster.Status) bool { return hasFinding(status, diagnosis.AppUnhealthy) })
+	shardMap, err := failing.Map(t.Context())
 	must(t, err)
-	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+	if err := unix.Prlimit(node.Process().Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
 		t.Fatal(err)
 	}
 	failing.App.SetUnhealthy(t, false)
-	for _, m := range []cluster.Map{m, c.AwaitServing(t)} {
+	for _, shardMap := range []cluster.Map{shardMap, c.AwaitServing(t)} {
 		for shard := range shards {
-			if before.Owner(shard) == n.ID && m.Owner(shard) != n.ID {
-				t.Errorf("shard %d moved from %s in map %d", shard, n.ID, m.Epoch)
+			if before.Owner(shard) == node.ID && shardMap.Owner(shard) != node.ID {
+				t.Errorf("shard %d moved from %s in map %d", shard, node.ID, shardMap.Epoch)
 			}
 		}
 	}

@@ -30,8 +30,8 @@ func TestUnambiguousMalformedResponsesAreForwarded(t *testing.T) {
 	startRawApp(t, addr)
 	owner, other, gateway := c.Prepare(t, "--upstream", "http://"+addr), c.Prepare(t, "--upstream", "http://"+addr), c.Prepare(t, "--upstream=")
 	c.AddJoinFlags()
-	for _, n := range c.Nodes() {
-		n.Start(t)
+	for _, node := range c.Nodes() {
+		node.Start(t)
 	}
 	key := c.AwaitServedBy(t, owner, other).Keys(owner.ID, 1)[0]
 	framing := []string{"Content-Length", "Transfer-Encoding"}

@@ -36,20 +36,20 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	})
 	ingress.PerformAction(t, "drain", url.Values{"node": {ingress.ID}}) // it must survive to report the key
 	cluster.Await(t, "the ingress owns nothing", func() error {
-		m, err := ingress.Map(t.Context())
-		if err == nil && m.Counts()[ingress.ID] > 0 {
+		shardMap, err := ingress.Map(t.Context())
+		if err == nil && shardMap.Counts()[ingress.ID] > 0 {
 			err = errors.New("it owns shards")
 		}
 		return err
 	})
-	m, err := ingress.Map(t.Context())
+	shardMap, err := ingress.Map(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := m.Keys(c.Nodes()[1].ID, 1)[0]
+	key := shardMap.Keys(c.Nodes()[1].ID, 1)[0]
 	poison := load.Request{Key: key, Header: map[string]string{"App-Die": "before"}}
-	if a := c.SendAsync(t, ingress, poison).Response(t); a.Status != 502 {
-		t.Errorf("what ended two nodes got %d %s, want 502", a.Status, a.Error)
+	if resp := c.SendAsync(t, ingress, poison).Response(t); resp.Status != 502 {
+		t.Errorf("what ended two nodes got %d %s, want 502", resp.Status, resp.Error)
 	}
 	var fallen []*cluster.Node
 	cluster.Await(t, "two nodes have fallen", func() error {
@@ -62,14 +62,14 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	named := regexp.MustCompile("quarantine --shard ([0-9]+) --hash ([0-9a-f]{16})")
 	var found []string
 	cluster.Await(t, "the key is suspected", func() error {
-		for _, n := range c.Running() {
-			s, err := n.Status(t.Context())
+		for _, node := range c.Running() {
+			s, err := node.Status(t.Context())
 			if err != nil {
 				return err
 			}
 			found = named.FindStringSubmatch(s.FindingsText())
 			if found == nil {
-				return errors.New(n.ID + " suspects nobody")
+				return errors.New(node.ID + " suspects nobody")
 			}
 		}
 		return nil
@@ -78,45 +78,45 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	last := c.Running()[len(c.Running())-1]
 	last.PerformAction(t, "quarantine", url.Values{"shard": {found[1]}, "hash": {found[2]}})
 	cluster.Await(t, "it is refused", func() error {
-		for _, n := range c.Running() {
-			p, err := n.Status(t.Context())
+		for _, node := range c.Running() {
+			p, err := node.Status(t.Context())
 			if err != nil {
 				return err
 			}
 			if !strings.Contains(p.FindingsText(), "1 key is in quarantine") || strings.Contains(p.FindingsText(), "poison-suspect") {
-				return errors.New(n.ID + " does not know of it")
+				return errors.New(node.ID + " does not know of it")
 			}
 		}
 		return nil
 	})
-	for _, n := range c.Running() {
+	for _, node := range c.Running() {
 		for range 3 {
-			if a := c.SendAsync(t, n, poison).Response(t); a.Status != 503 || a.Error != "quarantined" {
-				t.Errorf("in quarantine, by %s: %d %s", n.ID, a.Status, a.Error)
+			if resp := c.SendAsync(t, node, poison).Response(t); resp.Status != 503 || resp.Error != "quarantined" {
+				t.Errorf("in quarantine, by %s: %d %s", node.ID, resp.Status, resp.Error)
 			}
 		}
 	}
 	if n := len(c.Running()); n != 3 {
 		t.Errorf("%d nodes are left, want 3", n)
 	}
-	for _, n := range fallen {
-		n.Start(t)
+	for _, node := range fallen {
+		node.Start(t)
 	}
 	cluster.Await(t, "those who fell are back", func() error {
-		for _, n := range fallen {
-			if err := n.Ready(t.Context()); err != nil {
+		for _, node := range fallen {
+			if err := node.Ready(t.Context()); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if a := c.SendAsync(t, fallen[0], poison).Response(t); a.Status != 503 || a.Error != "quarantined" {
-		t.Errorf("in quarantine, by one that had fallen: %d %s", a.Status, a.Error)
+	if resp := c.SendAsync(t, fallen[0], poison).Response(t); resp.Status != 503 || resp.Error != "quarantined" {
+		t.Errorf("in quarantine, by one that had fallen: %d %s", resp.Status, resp.Error)
 	}
 	last.PerformAction(t, "lift", url.Values{"shard": {found[1]}, "hash": {found[2]}})
 	cluster.Await(t, "it is served again", func() error {
-		if a := c.SendAsync(t, ingress, load.Request{Key: key}).Response(t); !a.OK() {
-			return errors.New(a.Error)
+		if resp := c.SendAsync(t, ingress, load.Request{Key: key}).Response(t); !resp.OK() {
+			return errors.New(resp.Error)
 		}
 		return nil
 	})

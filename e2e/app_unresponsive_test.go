@@ -20,22 +20,22 @@ import (
 func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
 	t.Parallel()
 	c := start(t, 1)
-	a := c.Node("a")
+	node := c.Node("a")
 	w := diagnosisTest{t, c}
-	hangs := func(s cluster.Status) bool {
-		return slices.ContainsFunc(s.Findings, func(f diagnosis.Finding) bool { return f.Code == diagnosis.AppNotResponding })
+	hangs := func(status cluster.Status) bool {
+		return slices.ContainsFunc(status.Findings, func(finding diagnosis.Finding) bool { return finding.Code == diagnosis.AppNotResponding })
 	}
 
 	var all sync.WaitGroup
 	for range 3 {
-		all.Go(func() { w.get(a.Addr, "/poll", "App-Delay", "20s") })
-		all.Go(func() { w.get(a.Addr, "/download", "App-Delay", "1s", "App-Chunks", "20", "App-Size", "100000") })
+		all.Go(func() { w.get(node.Addr, "/poll", "App-Delay", "20s") })
+		all.Go(func() { w.get(node.Addr, "/download", "App-Delay", "1s", "App-Chunks", "20", "App-Size", "100000") })
 	}
 	over := make(chan struct{})
 	go func() { all.Wait(); close(over) }()
 	for waits := true; waits; {
-		if s, err := a.Status(t.Context()); err != nil || hangs(s) {
-			t.Fatalf("long polls and slow downloads: %v %s", err, s.FindingsText())
+		if status, err := node.Status(t.Context()); err != nil || hangs(status) {
+			t.Fatalf("long polls and slow downloads: %v %s", err, status.FindingsText())
 		}
 		select {
 		case <-over:
@@ -44,12 +44,12 @@ func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
 		}
 	}
 
-	a.App.Signal(t, syscall.SIGSTOP)
+	node.App.Signal(t, syscall.SIGSTOP)
 	for range 2 {
-		all.Go(func() { w.get(a.Addr, "/") })
+		all.Go(func() { w.get(node.Addr, "/") })
 	}
-	w.wantFinding(a, diagnosis.AppNotResponding, "2 requests are waiting, and the app has not read 2 of them")
-	a.App.Signal(t, syscall.SIGCONT)
+	w.wantFinding(node, diagnosis.AppNotResponding, "2 requests are waiting, and the app has not read 2 of them")
+	node.App.Signal(t, syscall.SIGCONT)
 	all.Wait()
-	a.AwaitStatus(t, "the app responds", func(s cluster.Status) bool { return !hangs(s) })
+	node.AwaitStatus(t, "the app responds", func(status cluster.Status) bool { return !hangs(status) })
 }

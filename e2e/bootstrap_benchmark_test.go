@@ -22,13 +22,13 @@ func BenchmarkColdStart(b *testing.B) {
 		}
 		c.AddJoinFlags()
 		began := history.Now()
-		for _, n := range c.Nodes() {
-			n.Start(b)
+		for _, node := range c.Nodes() {
+			node.Start(b)
 		}
 		c.AwaitShards(b, c.Nodes()...)
 		took.Add(time.Duration(history.Now() - began))
-		for _, n := range c.Nodes() {
-			n.Kill(b)
+		for _, node := range c.Nodes() {
+			node.Kill(b)
 		}
 	}
 	for name, q := range map[string]float64{"median": 0.5, "p90": 0.9, "max": 1} {

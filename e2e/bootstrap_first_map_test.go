@@ -18,28 +18,28 @@ func TestColdStartMovesNoShard(t *testing.T) {
 		c.Prepare(t, "--bootstrap-expect", "3")
 	}
 	c.AddJoinFlags()
-	for _, n := range c.Nodes() {
-		n.Start(t)
+	for _, node := range c.Nodes() {
+		node.Start(t)
 	}
-	m := c.AwaitServing(t)
+	shardMap := c.AwaitServing(t)
 	// A second map would have been committed before: joins are collected for half a
 	// second.
 	time.Sleep(2 * time.Second)
-	if after := c.AwaitServing(t); after.Epoch != m.Epoch {
-		t.Errorf("map %d follows the first map, %d", after.Epoch, m.Epoch)
+	if after := c.AwaitServing(t); after.Epoch != shardMap.Epoch {
+		t.Errorf("map %d follows the first map, %d", after.Epoch, shardMap.Epoch)
 	}
-	for s := range m.Shards {
-		if m.Owner(s) == "" {
+	for s := range shardMap.Shards {
+		if shardMap.Owner(s) == "" {
 			t.Errorf("shard %d has no owner", s)
 		}
 	}
-	for _, n := range c.Nodes() {
-		x, err := n.Metrics(t.Context())
+	for _, node := range c.Nodes() {
+		x, err := node.Metrics(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := x.Sum("shardway_epoch"); got != float64(m.Epoch) {
-			t.Errorf("%s: epoch %v, want the first map's, %d", n.ID, got, m.Epoch)
+		if got := x.Sum("shardway_epoch"); got != float64(shardMap.Epoch) {
+			t.Errorf("%s: epoch %v, want the first map's, %d", node.ID, got, shardMap.Epoch)
 		}
 	}
 	if seen := c.Maps(); len(seen) != 1 {

@@ -17,11 +17,11 @@ import (
 func TestColdStartServesEveryShard(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 500})
-	l.AwaitStarted(t, 4*shards)
-	r := l.Finish(t)
-	if r.Shards != shards {
-		t.Errorf("requests ran in %d shards, want %d", r.Shards, shards)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 500})
+	traffic.AwaitStarted(t, 4*shards)
+	report := traffic.Finish(t)
+	if report.Shards != shards {
+		t.Errorf("requests ran in %d shards, want %d", report.Shards, shards)
 	}
 }
 
@@ -32,14 +32,14 @@ func TestRequestsOfOneKeyReachOneApp(t *testing.T) {
 	c := start(t, 3)
 	owner := c.AwaitServing(t).OwnerOf("alice")
 	for i := range 9 {
-		n := c.Nodes()[i%3]
-		a := c.SendRequest(t, n, load.Request{Key: "alice", Method: []string{"GET", "POST"}[i%2]})
-		if !a.OK() || a.App != owner || a.Count != uint64(i+1) {
-			t.Fatalf("request %d at %s: %+v, want count %d from %s", i, n.ID, a, i+1, owner)
+		node := c.Nodes()[i%3]
+		resp := c.SendRequest(t, node, load.Request{Key: "alice", Method: []string{"GET", "POST"}[i%2]})
+		if !resp.OK() || resp.App != owner || resp.Count != uint64(i+1) {
+			t.Fatalf("request %d at %s: %+v, want count %d from %s", i, node.ID, resp, i+1, owner)
 		}
 	}
-	if a := c.SendRequest(t, c.Node("a"), load.Request{}); a.Status != 400 || a.Error != "no-key" {
-		t.Errorf("request without a key: %d %s, want 400 no-key", a.Status, a.Error)
+	if resp := c.SendRequest(t, c.Node("a"), load.Request{}); resp.Status != 400 || resp.Error != "no-key" {
+		t.Errorf("request without a key: %d %s, want 400 no-key", resp.Status, resp.Error)
 	}
 }
 
@@ -52,14 +52,14 @@ func TestTwoNodesJoinAtOnce(t *testing.T) {
 			t.Parallel()
 			c := start(t, 1)
 			before := c.AwaitServing(t)
-			l := c.Load(t, c.Running(), cluster.Traffic{})
-			l.AwaitStarted(t, 50)
+			traffic := c.Load(t, c.Running(), cluster.Traffic{})
+			traffic.AwaitStarted(t, 50)
 			b, d := c.Prepare(t, "--join", c.Node("a").Gossip), c.Prepare(t, "--join", c.Node("a").Gossip)
 			b.Start(t)
 			d.Start(t)
 			after := c.AwaitServing(t)
-			l.AwaitStarted(t, 50)
-			l.Finish(t)
+			traffic.AwaitStarted(t, 50)
+			traffic.Finish(t)
 			wantMoves(t, c, before, after)
 		})
 	}
@@ -73,27 +73,27 @@ func TestTwoNodesJoinAtOnce(t *testing.T) {
 func TestJoinAndLeaveMoveFewestShards(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 1)
-	m := c.AwaitServing(t)
+	shardMap := c.AwaitServing(t)
 	maps := succession{m: shardmap.New(shards), before: make([]shardmap.NodeID, shards)}
 	maps.next(c.Running())
 	for n := 1; n <= 3; n++ {
 		t.Run(fmt.Sprintf("join of node %d", n+1), func(t *testing.T) {
 			joining := c.Prepare(t, "--join", c.Node("a").Gossip)
 			want := maps.next(append(c.Running(), joining))
-			after := changeUndisturbed(t, c, m, want, c.Running(), func() { joining.Start(t) })
-			if moves := m.Moves(after); len(moves) != shards/(n+1) {
+			after := changeUndisturbed(t, c, shardMap, want, c.Running(), func() { joining.Start(t) })
+			if moves := shardMap.Moves(after); len(moves) != shards/(n+1) {
 				t.Errorf("%d shards moved, want %d", len(moves), shards/(n+1))
 			}
-			m = after
+			shardMap = after
 		})
 	}
 	for _, leaving := range []*cluster.Node{c.Node("d"), c.Leader(t)} {
 		t.Run("leave of "+leaving.ID, func(t *testing.T) {
-			owned := m.Counts()[leaving.ID]
+			owned := shardMap.Counts()[leaving.ID]
 			stay := c.Others(leaving)
 			want := maps.next(stay)
-			after := changeUndisturbed(t, c, m, want, stay, func() { leaving.Stop(t) })
-			moves := m.Moves(after)
+			after := changeUndisturbed(t, c, shardMap, want, stay, func() { leaving.Stop(t) })
+			moves := shardMap.Moves(after)
 			for _, move := range moves {
 				if move.From != leaving.ID {
 					t.Errorf("shard %d moved from %s, which stays", move.Shard, move.From)
@@ -102,7 +102,7 @@ func TestJoinAndLeaveMoveFewestShards(t *testing.T) {
 			if len(moves) != owned {
 				t.Errorf("%d shards moved, want the %d of %s", len(moves), owned, leaving.ID)
 			}
-			m = after
+			shardMap = after
 		})
 	}
 }
@@ -110,18 +110,18 @@ func TestJoinAndLeaveMoveFewestShards(t *testing.T) {
 // changeUndisturbed makes a change while it sends requests for shards that do not move, to
 // these nodes. It checks that the cluster reaches the expected map and that no request
 // was queued.
-func changeUndisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap.Map, nodes []*cluster.Node, change func()) cluster.Map {
+func changeUndisturbed(t *testing.T, c *cluster.Cluster, shardMap cluster.Map, want *shardmap.Map, nodes []*cluster.Node, change func()) cluster.Map {
 	t.Helper()
 	owner := func(s int) string { return string(want.Owner(shardmap.Shard(s))) }
-	keys := load.KeysIn(shards, 1, func(s int) bool { return m.Owner(s) == owner(s) })
+	keys := load.KeysIn(shards, 1, func(s int) bool { return shardMap.Owner(s) == owner(s) })
 	const held = "shardway_queued_requests_total"
 	before := c.Sum(t, nodes, held)
-	l := c.Load(t, nodes, cluster.Traffic{Rate: 300, Keys: keys})
-	l.AwaitStarted(t, 100)
+	traffic := c.Load(t, nodes, cluster.Traffic{Rate: 300, Keys: keys})
+	traffic.AwaitStarted(t, 100)
 	change()
 	after := c.AwaitServing(t)
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 	for s := range shards {
 		if after.Owner(s) != owner(s) {
 			t.Fatalf("shard %d is %s's, want %s's: the map is not what Assign makes of the one before", s, after.Owner(s), owner(s))
@@ -146,15 +146,15 @@ type succession struct {
 // next returns the map for these nodes that follows the last one.
 func (x *succession) next(nodes []*cluster.Node) *shardmap.Map {
 	var members []shardmap.Member
-	for _, n := range nodes {
-		members = append(members, shardmap.Member{ID: shardmap.NodeID(n.ID), Weight: 1})
+	for _, node := range nodes {
+		members = append(members, shardmap.Member{ID: shardmap.NodeID(node.ID), Weight: 1})
 	}
-	m := shardmap.Assign(x.m, members, shardmap.Policy{PreviousOwners: x.before}).WithEpoch(x.m, x.m.Epoch()+1)
-	for _, move := range shardmap.Diff(x.m, m) {
+	shardMap := shardmap.Assign(x.m, members, shardmap.Policy{PreviousOwners: x.before}).WithEpoch(x.m, x.m.Epoch()+1)
+	for _, move := range shardmap.Diff(x.m, shardMap) {
 		if move.From != "" {
 			x.before[move.Shard] = move.From
 		}
 	}
-	x.m = m
-	return m
+	x.m = shardMap
+	return shardMap
 }

@@ -35,8 +35,8 @@ func TestNodeWithOnlyItsOwnJoinAddressServes(t *testing.T) {
 	b.Start(t, "--bootstrap-expect", "1", "--join", a.Gossip)
 	c.AwaitServing(t)
 	for _, n := range c.Nodes() {
-		if s, err := n.Status(t.Context()); err != nil || s.Cluster != before.Cluster {
-			t.Errorf("node %s is in cluster %q (%v), want %q", n.ID, s.Cluster, err, before.Cluster)
+		if status, err := n.Status(t.Context()); err != nil || status.Cluster != before.Cluster {
+			t.Errorf("node %s is in cluster %q (%v), want %q", n.ID, status.Cluster, err, before.Cluster)
 		}
 	}
 }
@@ -54,8 +54,8 @@ func TestLoadBalancerAddressIsNotOwnAddress(t *testing.T) {
 	at := balance(t, leads)
 	a.Start(t, "--bootstrap-expect", "1", "--join", at)
 	diagnosisTest{t, c}.wantFindingEverywhere(a, diagnosis.NoPeers, at+" (it led to this node itself, and may lead to another node the next time)")
-	if s, err := a.Status(t.Context()); err != nil || s.Cluster != "" {
-		t.Fatalf("node a founded cluster %q (%v)", s.Cluster, err)
+	if status, err := a.Status(t.Context()); err != nil || status.Cluster != "" {
+		t.Fatalf("node a founded cluster %q (%v)", status.Cluster, err)
 	}
 	leads.Store(&b.Gossip)
 	b.Start(t)
@@ -84,8 +84,8 @@ func balance(t *testing.T, leads *atomic.Pointer[string]) (addr string) {
 		_, _ = io.Copy(from, to)
 	}
 	go func() {
-		for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
-			go forward(c)
+		for conn, err := ln.Accept(); err == nil; conn, err = ln.Accept() {
+			go forward(conn)
 		}
 	}()
 	return ln.Addr().String()

@@ -14,8 +14,8 @@ import (
 // neither, its finding must name both, and both clusters must continue to serve.
 func TestNodeJoinsNeitherOfTwoClusters(t *testing.T) {
 	t.Parallel()
-	o := cluster.Options{Binaries: binaries(t), Shards: shards}
-	c, other := cluster.New(t, o), cluster.New(t, o)
+	opts := cluster.Options{Binaries: binaries(t), Shards: shards}
+	c, other := cluster.New(t, opts), cluster.New(t, opts)
 	a, _, d := c.Prepare(t), c.Prepare(t), c.Prepare(t)
 	other.Prepare(t) // not started, since the nodes need different IDs
 	b := other.Prepare(t)

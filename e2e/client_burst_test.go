@@ -22,18 +22,18 @@ func TestBurstOfConnectionsIsServed(t *testing.T) {
 		Target: c.Nodes()[0].Addr, Conns: 400, Duration: 2 * time.Second, Timeout: 30 * time.Second,
 		Keys: load.KeysIn(128, 1, func(int) bool { return true }), Prefix: "burst",
 	})
-	for _, a := range b.Failed {
-		t.Errorf("%s: %d %s %s after %v", a.ID, a.Status, a.Error, a.Detail, time.Duration(a.Done()-a.Sent()))
+	for _, resp := range b.Failed {
+		t.Errorf("%s: %d %s %s after %v", resp.ID, resp.Status, resp.Error, resp.Detail, time.Duration(resp.Done()-resp.Sent()))
 	}
-	for _, n := range c.Nodes() {
-		m, err := n.Metrics(t.Context())
+	for _, node := range c.Nodes() {
+		m, err := node.Metrics(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if evicted := m.Sum("shardway_peer_evicted_total"); evicted != 0 || !m.Has("shardway_peer_evicted_total") {
-			t.Errorf("node %s closed %v handshakes to make room", n.ID, evicted)
+			t.Errorf("node %s closed %v handshakes to make room", node.ID, evicted)
 		}
-		t.Logf("node %s: %.0f ms without a lease", n.ID, 1000*m.Sum("shardway_lease_absent_seconds_total"))
+		t.Logf("node %s: %.0f ms without a lease", node.ID, 1000*m.Sum("shardway_lease_absent_seconds_total"))
 	}
 	t.Logf("%d requests", len(b.Latencies))
 }

@@ -28,14 +28,14 @@ import (
 func TestIdleConnectionsAreCheap(t *testing.T) {
 	const conns, most = 10_000, 6 << 10 // bytes per connection
 	c := start(t, 1)
-	n := c.Node("a")
-	key := c.AwaitServing(t).Keys(n.ID, 1)[0]
+	node := c.Node("a")
+	key := c.AwaitServing(t).Keys(node.ID, 1)[0]
 	request := []byte("GET / HTTP/1.1\r\nHost: app\r\nX-Shard-Key: " + key + "\r\n\r\n")
 	opened := 0
 	open := func(k int) {
 		opened += k
 		for range k {
-			conn, err := net.Dial("tcp", n.Addr)
+			conn, err := net.Dial("tcp", node.Addr)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 			wantOK(t, conn)
 		}
 		cluster.Await(t, "idle connections are parked", func() error {
-			m, err := n.Metrics(t.Context())
+			m, err := node.Metrics(t.Context())
 			if parked := m.Sum("shardway_idle_connections"); err == nil && parked < float64(opened) {
 				err = fmt.Errorf("%v of %d", parked, opened)
 			}
@@ -54,17 +54,17 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 		})
 	}
 	open(200) // memory that does not depend on the number of connections is allocated after some
-	before := residentBytes(t, n)
+	before := residentBytes(t, node)
 	for range conns / 1000 {
 		open(1000)
 	}
-	each := (residentBytes(t, n) - before) / conns
+	each := (residentBytes(t, node) - before) / conns
 	t.Logf("%d idle connections: %d bytes of resident memory each (%.1f KiB)", conns, each, float64(each)/1024)
 	if each > most {
 		t.Errorf("an idle connection holds %d bytes, want at most %d", each, most)
 	}
-	if a := c.SendRequest(t, n, load.Request{Key: key}); !a.OK() {
-		t.Errorf("beside idle connections, a request got %d %s", a.Status, a.Error)
+	if resp := c.SendRequest(t, node, load.Request{Key: key}); !resp.OK() {
+		t.Errorf("beside idle connections, a request got %d %s", resp.Status, resp.Error)
 	}
 }
 
@@ -84,9 +84,9 @@ func wantOK(t *testing.T, conn net.Conn) {
 var residentLine = regexp.MustCompile(`VmRSS:\s*(\d+) kB`)
 
 // residentBytes returns the resident memory of the process of a node, in bytes.
-func residentBytes(t *testing.T, n *cluster.Node) int {
+func residentBytes(t *testing.T, node *cluster.Node) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process().Pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.Process().Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,12 +103,12 @@ func residentBytes(t *testing.T, n *cluster.Node) int {
 func TestSlowHeadersDoNotDelayOtherClients(t *testing.T) {
 	const slow = 1000
 	c := start(t, 3, "--header-timeout", "3s")
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, 50)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, 50)
 	var refused, other atomic.Int64
-	n := c.Node("a")
+	node := c.Node("a")
 	for range slow {
-		conn, err := net.Dial("tcp", n.Addr)
+		conn, err := net.Dial("tcp", node.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,8 +127,8 @@ func TestSlowHeadersDoNotDelayOtherClients(t *testing.T) {
 		}
 		return nil
 	})
-	l.AwaitStarted(t, 50)
-	l.Finish(t) // no request failed
+	traffic.AwaitStarted(t, 50)
+	traffic.Finish(t) // no request failed
 }
 
 // sendHeadersSlowly sends incomplete headers, four bytes per second, until a response arrives, and

@@ -40,16 +40,16 @@ type echoApp struct {
 	nodes map[string]map[string]int // requests by key and node
 }
 
-func (a *echoApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") != "" {
-		a.speak(w, r)
+func (a *echoApp) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Header.Get("Upgrade") != "" {
+		a.speak(w, req)
 		return
 	}
-	n, err := io.Copy(io.Discard, r.Body)
+	n, err := io.Copy(io.Discard, req.Body)
 	if err != nil {
 		return // the client gets no response
 	}
-	e := echo{Method: r.Method, Key: r.Header.Get("Shardway-Key"), Node: r.Header.Get("Shardway-Node"), Path: r.URL.Path, Bytes: n}
+	e := echo{Method: req.Method, Key: req.Header.Get("Shardway-Key"), Node: req.Header.Get("Shardway-Node"), Path: req.URL.Path, Bytes: n}
 	a.mu.Lock()
 	if a.nodes[e.Key] == nil {
 		a.nodes[e.Key] = make(map[string]int)
@@ -57,7 +57,7 @@ func (a *echoApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.nodes[e.Key][e.Node]++
 	a.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Path != "/slow" {
+	if req.URL.Path != "/slow" {
 		_ = json.NewEncoder(w).Encode(e)
 		return
 	}
@@ -69,29 +69,29 @@ func (a *echoApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // speak echoes every message.
-func (a *echoApp) speak(w http.ResponseWriter, r *http.Request) {
-	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+func (a *echoApp) speak(w http.ResponseWriter, req *http.Request) {
+	c, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return // Accept has sent the response
 	}
 	defer func() { _ = c.CloseNow() }()
 	c.SetReadLimit(4 << 20)
 	for {
-		kind, message, err := c.Read(r.Context())
-		if err != nil || c.Write(r.Context(), kind, message) != nil {
+		kind, message, err := c.Read(req.Context())
+		if err != nil || c.Write(req.Context(), kind, message) != nil {
 			return
 		}
 	}
 }
 
 // check checks that each key was served only by its owner.
-func (a *echoApp) check(t *testing.T, m cluster.Map) {
+func (a *echoApp) check(t *testing.T, shardMap cluster.Map) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key, nodes := range a.nodes {
-		if key != "" && (len(nodes) != 1 || nodes[m.OwnerOf(key)] == 0) {
-			t.Errorf("key %q was served by %v, its owner is %q", key, nodes, m.OwnerOf(key))
+		if key != "" && (len(nodes) != 1 || nodes[shardMap.OwnerOf(key)] == 0) {
+			t.Errorf("key %q was served by %v, its owner is %q", key, nodes, shardMap.OwnerOf(key))
 		}
 	}
 }
@@ -111,10 +111,10 @@ func TestRealClients(t *testing.T) {
 	srv := httptest.NewServer(app)
 	t.Cleanup(srv.Close)
 	c := start(t, 3, "--upstream", srv.URL, "--key", "header:X-Shard-Key", "--key", "query:key")
-	m := c.AwaitServing(t)
+	shardMap := c.AwaitServing(t)
 	r := &realClients{c: c, app: app}
-	for _, n := range c.Nodes() {
-		r.keys = append(r.keys, m.Keys(n.ID, 1)[0])
+	for _, node := range c.Nodes() {
+		r.keys = append(r.keys, shardMap.Keys(node.ID, 1)[0])
 	}
 	t.Run("curl", r.curl)
 	t.Run("net http", r.netHTTP)
@@ -129,9 +129,9 @@ func TestRealClients(t *testing.T) {
 
 // each calls f for every node and every key.
 func (r *realClients) each(f func(url, key string)) {
-	for _, n := range r.c.Nodes() {
+	for _, node := range r.c.Nodes() {
 		for _, key := range r.keys {
-			f("http://"+n.Addr, key)
+			f("http://"+node.Addr, key)
 		}
 	}
 }
@@ -349,8 +349,8 @@ func (r *realClients) nodeWS(t *testing.T) {
 
 func (r *realClients) urls(scheme string) []string {
 	var urls []string
-	for _, n := range r.c.Nodes() {
-		urls = append(urls, scheme+"://"+n.Addr)
+	for _, node := range r.c.Nodes() {
+		urls = append(urls, scheme+"://"+node.Addr)
 	}
 	return urls
 }

@@ -58,8 +58,8 @@ func TestSharedCacheDoesNotLeakStickyCookies(t *testing.T) {
 		c.Prepare(t, "--upstream", "http://"+app)
 	}
 	c.AddJoinFlags()
-	for _, n := range c.Nodes() {
-		n.Start(t)
+	for _, node := range c.Nodes() {
+		node.Start(t)
 	}
 	c.AwaitServing(t)
 	config := filepath.Join(dir, "nginx.conf")
@@ -122,11 +122,11 @@ type nginxResponse struct {
 // getOnce asks without cookies, over a connection of its own. The body of the response is closed.
 func getOnce(t *testing.T, url string) nginxResponse {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	must(t, err)
-	r.Close = true
-	res, err := http.DefaultTransport.RoundTrip(r)
+	req.Close = true
+	resp, err := http.DefaultTransport.RoundTrip(req)
 	must(t, err)
-	must(t, res.Body.Close())
-	return nginxResponse{res.StatusCode, res.Header, res.Cookies()}
+	must(t, resp.Body.Close())
+	return nginxResponse{resp.StatusCode, resp.Header, resp.Cookies()}
 }

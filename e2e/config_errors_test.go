@@ -29,16 +29,16 @@ import (
 func TestStartupErrorsAreOneLine(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
 	c := start(t, 2)
-	a := c.Node("a")
+	node := c.Node("a")
 	t.Run("wrong shard count", func(t *testing.T) {
 		n := newNodeArgs(t, c)
-		wantStartupError(t, withFlags(n, "--join", a.Gossip, "--shards", "64"), "64", strconv.Itoa(shards), "--shards")
+		wantStartupError(t, withFlags(n, "--join", node.Gossip, "--shards", "64"), "64", strconv.Itoa(shards), "--shards")
 	})
 	t.Run("another cluster's node", func(t *testing.T) {
 		n := newNodeArgs(t, c)
 		other := start(t, 1).Node("a")
 		other.Stop(t)
-		wantStartupError(t, withFlags(n, "--join", a.Gossip, "--shards", strconv.Itoa(shards), "--data", other.DataDir, "--node", other.ID), "cluster", "--data")
+		wantStartupError(t, withFlags(n, "--join", node.Gossip, "--shards", strconv.Itoa(shards), "--data", other.DataDir, "--node", other.ID), "cluster", "--data")
 	})
 	for _, flag := range []string{"--listen", "--admin", "--gossip", "--peer"} {
 		t.Run("taken port of "+flag, func(t *testing.T) {
@@ -65,11 +65,11 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", dir), dir, "--data")
 	})
 	t.Run("data directory in use", func(t *testing.T) {
-		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", a.DataDir), a.DataDir, strconv.Itoa(a.Process().Pid))
+		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", node.DataDir), node.DataDir, strconv.Itoa(node.Process().Pid))
 	})
 	t.Run("node id in use", func(t *testing.T) {
 		n := newNodeArgs(t, c)
-		wantStartupError(t, withFlags(n, "--node", "b", "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
+		wantStartupError(t, withFlags(n, "--node", "b", "--join", node.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
 	})
 	t.Run("copied data directory", func(t *testing.T) {
 		dir := filepath.Join(c.Dir(), "copied")
@@ -77,12 +77,12 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := newNodeArgs(t, c)
-		wantStartupError(t, withFlags(n, "--node", "b", "--data", dir, "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
+		wantStartupError(t, withFlags(n, "--node", "b", "--data", dir, "--join", node.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
 	})
 	// The cluster is not affected.
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 	if epochs := len(c.Maps()); epochs > 2 {
 		t.Errorf("the cluster had %d maps", epochs)
 	}

@@ -28,8 +28,8 @@ type keyRecorder struct {
 }
 
 func (k *keyRecorder) app(id string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key := r.Header.Get("Shardway-Key")
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		key := req.Header.Get("Shardway-Key")
 		if key == "" {
 			return // a health check
 		}
@@ -71,8 +71,8 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 		c.Prepare(t, "--bootstrap-expect", "3", "--upstream", app.URL)
 	}
 	c.AddJoinFlags()
-	for _, n := range c.Nodes() {
-		n.Start(t)
+	for _, node := range c.Nodes() {
+		node.Start(t)
 	}
 	c.AwaitServing(t)
 	nodes := c.Nodes()
@@ -95,23 +95,23 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 			}
 		})
 	}
-	active := func(n *cluster.Node) string {
-		_, body := w.get(n.Admin, "/status", "Accept", "application/json")
+	active := func(node *cluster.Node) string {
+		_, body := w.get(node.Admin, "/status", "Accept", "application/json")
 		return body
 	}
-	hasActive := func(n *cluster.Node, header string) bool { return strings.Contains(active(n), `header:`+header) }
+	hasActive := func(node *cluster.Node, header string) bool { return strings.Contains(active(node), `header:`+header) }
 
 	const next = "key: [header:X-B]\n"
-	for i, n := range nodes {
-		reloadConfig(t, n, file, next, "settings reloaded", `"changed":["key"]`)
+	for i, node := range nodes {
+		reloadConfig(t, node, file, next, "settings reloaded", `"changed":["key"]`)
 		if i < 2 && !hasActive(nodes[0], "x-a") {
 			t.Errorf("after %d of 3 nodes the new key is active", i+1)
 		}
 	}
-	for _, n := range nodes {
+	for _, node := range nodes {
 		cluster.Await(t, "the new key is active", func() error {
-			if !hasActive(n, "x-b") {
-				return fmt.Errorf("%s", active(n))
+			if !hasActive(node, "x-b") {
+				return fmt.Errorf("%s", active(node))
 			}
 			return nil
 		})
@@ -141,20 +141,20 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 // askKeyed sends a request that has a key for both configurations.
 func askKeyed(t *testing.T, addr, id string) error {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/", http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/", http.NoBody)
 	if err != nil {
 		return err
 	}
-	r.Header.Set("X-A", "a"+id)
-	r.Header.Set("X-B", "b"+id)
-	res, err := http.DefaultClient.Do(r)
+	req.Header.Set("X-A", "a"+id)
+	req.Header.Set("X-B", "b"+id)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", res.StatusCode, body)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
 	}
 	return err
 }

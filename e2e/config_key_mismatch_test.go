@@ -30,8 +30,8 @@ func TestDifferentKeySourcesAreReported(t *testing.T) {
 
 	ids := []string{nodes[0].ID, nodes[1].ID, nodes[2].ID}
 	text := "setting key differs: " + ids[0] + " and " + ids[1] + ` have "header:x-shard-key", ` + ids[2] + ` has "query:t,header:x-shard-key"`
-	for _, n := range nodes {
-		w.wantFinding(n, diagnosis.ConfigDiffers, text)
+	for _, node := range nodes {
+		w.wantFinding(node, diagnosis.ConfigDiffers, text)
 	}
 	if code, out := w.run(nodes[0], "doctor"); code != 0 || !strings.Contains(out, "WARNING config-differs: "+text) {
 		t.Errorf("doctor: exit %d\n%s", code, out)
@@ -40,12 +40,12 @@ func TestDifferentKeySourcesAreReported(t *testing.T) {
 		t.Errorf("check: exit %d\n%s", code, out)
 	}
 
-	for _, n := range nodes[:2] {
-		reloadConfig(t, n, file, next, "settings reloaded", `"changed":["key"]`)
+	for _, node := range nodes[:2] {
+		reloadConfig(t, node, file, next, "settings reloaded", `"changed":["key"]`)
 	}
-	for _, n := range nodes {
-		n.AwaitStatus(t, "no difference", func(s cluster.Status) bool {
-			return !slices.ContainsFunc(s.Findings, func(f diagnosis.Finding) bool { return f.Code == diagnosis.ConfigDiffers })
+	for _, node := range nodes {
+		node.AwaitStatus(t, "no difference", func(status cluster.Status) bool {
+			return !slices.ContainsFunc(status.Findings, func(finding diagnosis.Finding) bool { return finding.Code == diagnosis.ConfigDiffers })
 		})
 	}
 	// The node repeats the reports that it collected for doctor for up to control.CacheTime.

@@ -18,42 +18,42 @@ import (
 )
 
 // statusWithoutKey requests /probe of a node without a key, and returns the status.
-func statusWithoutKey(ctx context.Context, n *cluster.Node) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Addr+"/probe", http.NoBody)
+func statusWithoutKey(ctx context.Context, node *cluster.Node) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+node.Addr+"/probe", http.NoBody)
 	if err != nil {
 		return 0, err
 	}
-	res, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err
 	}
-	return res.StatusCode, res.Body.Close()
+	return resp.StatusCode, resp.Body.Close()
 }
 
 // wantStatusWithoutKey fails the test unless a request without a key gets this status.
-func wantStatusWithoutKey(t *testing.T, n *cluster.Node, want int) {
+func wantStatusWithoutKey(t *testing.T, node *cluster.Node, want int) {
 	t.Helper()
-	if got, err := statusWithoutKey(t.Context(), n); err != nil || got != want {
+	if got, err := statusWithoutKey(t.Context(), node); err != nil || got != want {
 		t.Errorf("without a key: %d, %v, want %d", got, err, want)
 	}
 }
 
 // reloadConfig writes the file of the node, sends SIGHUP, and waits for a new line of its log
 // with these words.
-func reloadConfig(t *testing.T, n *cluster.Node, file, text string, words ...string) {
+func reloadConfig(t *testing.T, node *cluster.Node, file, text string, words ...string) {
 	t.Helper()
-	before, err := os.ReadFile(n.Process().Log)
+	before, err := os.ReadFile(node.Process().Log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Process().Signal(syscall.SIGHUP); err != nil {
+	if err := node.Process().Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	cluster.Await(t, fmt.Sprintf("a line with %q", words), func() error {
-		now, err := os.ReadFile(n.Process().Log)
+		now, err := os.ReadFile(node.Process().Log)
 		if err != nil {
 			return err
 		}
@@ -85,22 +85,22 @@ func TestSighupReloadsUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := start(t, 1, "--config", file)
-	n := c.Nodes()[0]
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, 100)
-	wantStatusWithoutKey(t, n, 400)
+	node := c.Nodes()[0]
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, 100)
+	wantStatusWithoutKey(t, node, 400)
 
 	if err := os.Rename(log, log+".1"); err != nil {
 		t.Fatal(err)
 	}
 	next := "access_log: " + log + "\nprobe_path: /probe\nmax_voters: 3\n"
-	reloadConfig(t, n, file, next, "settings reloaded", `"changed":["probe-path"]`, `"needs_restart":["max-voters"]`)
-	wantStatusWithoutKey(t, n, 200)
-	reloadConfig(t, n, file, "probe_path: /other\nkey: [nonsense]\n", "old settings stay", "nonsense")
-	wantStatusWithoutKey(t, n, 200)
-	reloadConfig(t, n, file, next, "settings reloaded", `"changed":[]`)
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	reloadConfig(t, node, file, next, "settings reloaded", `"changed":["probe-path"]`, `"needs_restart":["max-voters"]`)
+	wantStatusWithoutKey(t, node, 200)
+	reloadConfig(t, node, file, "probe_path: /other\nkey: [nonsense]\n", "old settings stay", "nonsense")
+	wantStatusWithoutKey(t, node, 200)
+	reloadConfig(t, node, file, next, "settings reloaded", `"changed":[]`)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 
 	cluster.Await(t, "lines in both files", func() error {
 		for _, name := range []string{log + ".1", log} {

@@ -28,23 +28,23 @@ func TestShardInflightIsReloaded(t *testing.T) {
 		c.SendAsync(t, other, load.Request{Key: key, Header: hang}),
 	}
 	owner.App.AwaitHanging(t, "gate", 2)
-	for _, n := range c.Nodes() {
-		a := c.SendAsync(t, n, load.Request{Key: key, Method: "POST", ID: "refused by " + n.ID}).Response(t)
-		if a.Status != 503 || a.Error != "shard-busy" {
-			t.Errorf("beyond the limit, by %s: %d %s, want 503 shard-busy", n.ID, a.Status, a.Error)
+	for _, node := range c.Nodes() {
+		resp := c.SendAsync(t, node, load.Request{Key: key, Method: "POST", ID: "refused by " + node.ID}).Response(t)
+		if resp.Status != 503 || resp.Error != "shard-busy" {
+			t.Errorf("beyond the limit, by %s: %d %s, want 503 shard-busy", node.ID, resp.Status, resp.Error)
 		}
-		if ran := owner.App.Executions(t, "refused by "+n.ID); ran != 0 {
-			t.Errorf("refused by %s, and ran %d times", n.ID, ran)
+		if ran := owner.App.Executions(t, "refused by "+node.ID); ran != 0 {
+			t.Errorf("refused by %s, and ran %d times", node.ID, ran)
 		}
 	}
 	reloadConfig(t, owner, file, "{}\n", "settings reloaded", `"changed":["max-shard-inflight"]`)
-	if a := c.SendAsync(t, other, load.Request{Key: key}).Response(t); !a.OK() {
-		t.Errorf("without a limit: %d %s", a.Status, a.Error)
+	if resp := c.SendAsync(t, other, load.Request{Key: key}).Response(t); !resp.OK() {
+		t.Errorf("without a limit: %d %s", resp.Status, resp.Error)
 	}
 	owner.App.Release(t, "gate")
-	for _, h := range hung {
-		if a := h.Response(t); !a.OK() {
-			t.Errorf("one that hung: %d %s", a.Status, a.Error)
+	for _, request := range hung {
+		if resp := request.Response(t); !resp.OK() {
+			t.Errorf("one that hung: %d %s", resp.Status, resp.Error)
 		}
 	}
 }

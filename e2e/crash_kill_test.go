@@ -36,13 +36,13 @@ func TestKillFailsNoRequest(t *testing.T) {
 func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
 	t.Helper()
 	before := c.AwaitServing(t)
-	l := c.Load(t, c.Others(victim), cluster.Traffic{})
-	l.AwaitStarted(t, 100)
+	traffic := c.Load(t, c.Others(victim), cluster.Traffic{})
+	traffic.AwaitStarted(t, 100)
 	victim.Kill(t)
-	l.AwaitStarted(t, 100)
+	traffic.AwaitStarted(t, 100)
 	without := c.AwaitServing(t)
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 	wantMoves(t, c, before, without)
 	victim.Start(t)
 	wantMoves(t, c, without, c.AwaitServing(t))
@@ -60,14 +60,14 @@ func TestKilledNodeRestartsAtOnce(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d", role, trial), func(t *testing.T) {
 				victim := choose(t)
 				before := c.AwaitServing(t)
-				l := c.Load(t, c.Others(victim), cluster.Traffic{})
-				l.AwaitStarted(t, 100)
+				traffic := c.Load(t, c.Others(victim), cluster.Traffic{})
+				traffic.AwaitStarted(t, 100)
 				victim.Kill(t)
-				l.AwaitStarted(t, trial*60) // at once, then after 0.3 s and 0.6 s of load
+				traffic.AwaitStarted(t, trial*60) // at once, then after 0.3 s and 0.6 s of load
 				victim.Start(t)
 				after := c.AwaitServing(t)
-				l.AwaitStarted(t, 100)
-				l.Finish(t)
+				traffic.AwaitStarted(t, 100)
+				traffic.Finish(t)
 				wantMoves(t, c, before, after)
 			})
 		}
@@ -95,8 +95,8 @@ func TestClusterRestartsAfterAllNodesAreKilled(t *testing.T) {
 		if after.Epoch < before.Epoch {
 			t.Errorf("epoch %d after %d", after.Epoch, before.Epoch)
 		}
-		l := c.Load(t, c.Running(), cluster.Traffic{})
-		l.AwaitStarted(t, 2*shards)
-		l.Finish(t)
+		traffic := c.Load(t, c.Running(), cluster.Traffic{})
+		traffic.AwaitStarted(t, 2*shards)
+		traffic.Finish(t)
 	}
 }

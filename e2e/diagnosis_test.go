@@ -29,39 +29,39 @@ type diagnosisTest struct {
 }
 
 // page returns the page of a node as a browser without scripts shows it.
-func (w diagnosisTest) page(n *cluster.Node) string {
+func (w diagnosisTest) page(node *cluster.Node) string {
 	w.t.Helper()
-	_, body := w.get(n.Admin, "/status", "Accept", "text/html")
+	_, body := w.get(node.Admin, "/status", "Accept", "text/html")
 	return html.UnescapeString(body)
 }
 
 // get returns the response of an address of a node, with any status.
 func (w diagnosisTest) get(addr, path string, header ...string) (status int, body string) {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://"+addr+path, http.NoBody)
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://"+addr+path, http.NoBody)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r.Header.Set("X-Shard-Key", "alice")
+	req.Header.Set("X-Shard-Key", "alice")
 	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
+		req.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(res.Body)
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return res.StatusCode, string(b)
+	return resp.StatusCode, string(b)
 }
 
 // run runs one command at a node.
-func (w diagnosisTest) run(n *cluster.Node, args ...string) (code int, out string) {
+func (w diagnosisTest) run(node *cluster.Node, args ...string) (code int, out string) {
 	w.t.Helper()
-	cmd := exec.CommandContext(w.t.Context(), binaries(w.t).Node, append(args, "--admin", n.Admin)...)
+	cmd := exec.CommandContext(w.t.Context(), binaries(w.t).Node, append(args, "--admin", node.Admin)...)
 	var b bytes.Buffer
 	cmd.Stdout = &b
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
@@ -72,13 +72,13 @@ func (w diagnosisTest) run(n *cluster.Node, args ...string) (code int, out strin
 
 // wantFinding waits until a node has this finding, and returns it. The log, the metric, the page
 // and `shardway status` report the same.
-func (w diagnosisTest) wantFinding(n *cluster.Node, code diagnosis.Code, text string) diagnosis.Finding {
+func (w diagnosisTest) wantFinding(node *cluster.Node, code diagnosis.Code, text string) diagnosis.Finding {
 	w.t.Helper()
 	var found diagnosis.Finding
-	n.AwaitStatus(w.t, fmt.Sprintf("%s: %s", code, text), func(s cluster.Status) bool {
-		for _, f := range s.Findings {
-			if f.Code == code && strings.Contains(f.Text, text) {
-				found = f
+	node.AwaitStatus(w.t, fmt.Sprintf("%s: %s", code, text), func(status cluster.Status) bool {
+		for _, finding := range status.Findings {
+			if finding.Code == code && strings.Contains(finding.Text, text) {
+				found = finding
 				return true
 			}
 		}
@@ -93,17 +93,17 @@ func (w diagnosisTest) wantFinding(n *cluster.Node, code diagnosis.Code, text st
 		}
 		return false
 	}
-	if !logged(n.Process().Output(1_000_000)) {
-		w.t.Errorf("the log of %s has no line of %s", n.ID, code)
+	if !logged(node.Process().Output(1_000_000)) {
+		w.t.Errorf("the log of %s has no line of %s", node.ID, code)
 	}
-	if m, err := n.Metrics(w.t.Context()); err != nil || m.Sum("shardway_finding", `code="`+string(code)+`"`) < 1 {
-		w.t.Errorf("the gauge of %s does not report %s: %v", n.ID, code, err)
+	if m, err := node.Metrics(w.t.Context()); err != nil || m.Sum("shardway_finding", `code="`+string(code)+`"`) < 1 {
+		w.t.Errorf("the gauge of %s does not report %s: %v", node.ID, code, err)
 	}
-	if page := w.page(n); !strings.Contains(page, string(code)) || !strings.Contains(page, found.Text) {
-		w.t.Errorf("the page of %s has no %s: %s", n.ID, code, found.Text)
+	if page := w.page(node); !strings.Contains(page, string(code)) || !strings.Contains(page, found.Text) {
+		w.t.Errorf("the page of %s has no %s: %s", node.ID, code, found.Text)
 	}
 	want := map[bool]int{true: 3}[found.Severity == diagnosis.Outage]
-	exit, out := w.run(n, "status")
+	exit, out := w.run(node, "status")
 	if line := strings.ToUpper(found.Severity.String()) + " " + found.String() + "\n"; !strings.Contains(out, line) || want == 3 && exit != 3 {
 		w.t.Errorf("shardway status exits with %d and prints\n%s\nwant %d and the line\n%s", exit, out, want, line)
 	}
@@ -112,16 +112,16 @@ func (w diagnosisTest) wantFinding(n *cluster.Node, code diagnosis.Code, text st
 
 // wantFindingEverywhere is wantFinding for findings that keep a node from serving. Its readiness check and its
 // error responses report the same.
-func (w diagnosisTest) wantFindingEverywhere(n *cluster.Node, code diagnosis.Code, text string) {
+func (w diagnosisTest) wantFindingEverywhere(node *cluster.Node, code diagnosis.Code, text string) {
 	w.t.Helper()
-	f := w.wantFinding(n, code, text)
-	if status, body := w.get(n.Admin, "/readyz"); status != 503 || !strings.Contains(unquoted(body), f.Text) {
-		w.t.Errorf("/readyz of %s is %d, %s, want it to contain %q", n.ID, status, body, f.Text)
+	finding := w.wantFinding(node, code, text)
+	if status, body := w.get(node.Admin, "/readyz"); status != 503 || !strings.Contains(unquoted(body), finding.Text) {
+		w.t.Errorf("/readyz of %s is %d, %s, want it to contain %q", node.ID, status, body, finding.Text)
 	}
-	status, body := w.get(n.Addr, "/")
+	status, body := w.get(node.Addr, "/")
 	var p struct{ Finding string }
-	if err := json.Unmarshal([]byte(body), &p); err != nil || status < 500 || !strings.HasPrefix(p.Finding, string(code)+": ") || !strings.HasPrefix(f.Text, strings.TrimPrefix(p.Finding, string(code)+": ")) && !strings.Contains(p.Finding, text) {
-		w.t.Errorf("a client of %s gets %d, %s, want the finding %q", n.ID, status, body, f.Text)
+	if err := json.Unmarshal([]byte(body), &p); err != nil || status < 500 || !strings.HasPrefix(p.Finding, string(code)+": ") || !strings.HasPrefix(finding.Text, strings.TrimPrefix(p.Finding, string(code)+": ")) && !strings.Contains(p.Finding, text) {
+		w.t.Errorf("a client of %s gets %d, %s, want the finding %q", node.ID, status, body, finding.Text)
 	}
 }
 
@@ -132,10 +132,10 @@ func unquoted(s string) string { return strings.ReplaceAll(s, `\"`, `"`) }
 // time last for up to a minute, and are ignored.
 func (w diagnosisTest) awaitHealthy(nodes ...*cluster.Node) {
 	w.t.Helper()
-	for _, n := range nodes {
-		n.AwaitStatus(w.t, "all is well", func(s cluster.Status) bool {
-			return diagnosis.Worst(slices.DeleteFunc(s.Findings, func(f diagnosis.Finding) bool {
-				return f.Code == diagnosis.ClockJump || f.Code == diagnosis.DiskSlow
+	for _, node := range nodes {
+		node.AwaitStatus(w.t, "all is well", func(status cluster.Status) bool {
+			return diagnosis.Worst(slices.DeleteFunc(status.Findings, func(finding diagnosis.Finding) bool {
+				return finding.Code == diagnosis.ClockJump || finding.Code == diagnosis.DiskSlow
 			})) <= diagnosis.Info
 		})
 	}
@@ -192,8 +192,8 @@ func (w diagnosisTest) checkVoters(a, b, c *cluster.Node) {
 	w.wantFinding(a, diagnosis.NoLease, "node a has no lease")
 	w.fillQueue(a)
 	w.wantFinding(a, diagnosis.QueueFull, " refused, 0 waiting")
-	if s, err := a.Status(w.t.Context()); err != nil || s.State == "operational" || s.Shards.Unavailable != shards {
-		w.t.Errorf("%+v, %v", s, err)
+	if status, err := a.Status(w.t.Context()); err != nil || status.State == "operational" || status.Shards.Unavailable != shards {
+		w.t.Errorf("%+v, %v", status, err)
 	}
 	if _, out := w.run(a, "locate", "alice"); !strings.Contains(out, "unavailable: this node knows no leader") {
 		w.t.Errorf("locate prints\n%s", out)
@@ -208,10 +208,10 @@ func (w diagnosisTest) checkVoters(a, b, c *cluster.Node) {
 }
 
 // fillQueue sends more requests than the queue holds, until they are queued.
-func (w diagnosisTest) fillQueue(n *cluster.Node) {
+func (w diagnosisTest) fillQueue(node *cluster.Node) {
 	var all sync.WaitGroup
 	for range 5 {
-		all.Go(func() { w.get(n.Addr, "/") })
+		all.Go(func() { w.get(node.Addr, "/") })
 	}
 	all.Wait()
 }

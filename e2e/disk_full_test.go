@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// diskBytes is enough for a node of these tests, and can be filled soon.
+	// diskBytes is enough for a node of these tests, and is soon full.
 	diskBytes = 8 << 20
 	// manyShards makes the map so large that each change needs new space. A smaller entry
 	// would overwrite an older one, even on a full disk.
@@ -27,38 +27,38 @@ const (
 
 // startOnDisks starts three nodes, the voters, each with its own disk. A node that is
 // added later uses the scratch directory, and has no vote.
-func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*cluster.Node]*faultfs.Disk) {
+func startOnDisks(t *testing.T, opts cluster.Options) (*cluster.Cluster, map[*cluster.Node]*faultfs.Disk) {
 	t.Helper()
 	if err := faultfs.Available(); err != nil {
-		t.Skipf("disks cannot be broken here: %v", err)
+		t.Skipf("faults of disks are not possible on this machine: %v", err)
 	}
 	var mounted []*faultfs.Disk
 	for i := range 3 {
-		d, err := faultfs.Mount(filepath.Join(t.TempDir(), fmt.Sprint("disk-", i)), diskBytes)
+		disk, err := faultfs.Mount(filepath.Join(t.TempDir(), fmt.Sprint("disk-", i)), diskBytes)
 		must(t, err)
-		t.Cleanup(func() { must(t, d.Unmount()) })
-		mounted = append(mounted, d)
+		t.Cleanup(func() { must(t, disk.Unmount()) })
+		mounted = append(mounted, disk)
 	}
-	o.Binaries, o.Flags = binaries(t), append([]string{"--max-voters", "3"}, o.Flags...)
-	c := cluster.New(t, o)
+	opts.Binaries, opts.Flags = binaries(t), append([]string{"--max-voters", "3"}, opts.Flags...)
+	c := cluster.New(t, opts)
 	disks := make(map[*cluster.Node]*faultfs.Disk)
-	for _, d := range mounted {
-		n := c.Prepare(t, "--bootstrap-expect", "3")
-		n.DataDir = filepath.Join(d.Dir, "data")
-		disks[n] = d
+	for _, disk := range mounted {
+		node := c.Prepare(t, "--bootstrap-expect", "3")
+		node.DataDir = filepath.Join(disk.Dir, "data")
+		disks[node] = disk
 	}
 	c.AddJoinFlags()
-	for _, n := range c.Nodes() {
-		n.Start(t)
+	for _, node := range c.Nodes() {
+		node.Start(t)
 	}
 	c.AwaitServing(t)
 	return c, disks
 }
 
 // logSize returns the current size of the log of a node.
-func logSize(t *testing.T, n *cluster.Node) int64 {
+func logSize(t *testing.T, node *cluster.Node) int64 {
 	t.Helper()
-	s, err := os.Stat(n.Process().Log)
+	s, err := os.Stat(node.Process().Log)
 	must(t, err)
 	return s.Size()
 }
@@ -66,9 +66,9 @@ func logSize(t *testing.T, n *cluster.Node) int64 {
 // operatorLines returns the lines of the log of a node, from an offset on, that require an
 // operator: those of level error, and the final error of the program. Findings about the
 // cluster are not counted.
-func operatorLines(t *testing.T, n *cluster.Node, from int64) []string {
+func operatorLines(t *testing.T, node *cluster.Node, from int64) []string {
 	t.Helper()
-	b, err := os.ReadFile(n.Process().Log)
+	b, err := os.ReadFile(node.Process().Log)
 	must(t, err)
 	var found []string
 	for line := range strings.Lines(string(b[from:])) {
@@ -85,18 +85,18 @@ func operatorLines(t *testing.T, n *cluster.Node, from int64) []string {
 
 // wantExitLine waits until a node exits because of its disk, with exit code 1 and one
 // line that names the directory, the problem and the remedy.
-func wantExitLine(t *testing.T, n *cluster.Node, from int64, words ...string) {
+func wantExitLine(t *testing.T, node *cluster.Node, from int64, words ...string) {
 	t.Helper()
-	n.AwaitExit(t, 1)
-	got := operatorLines(t, n, from)
+	node.AwaitExit(t, 1)
+	got := operatorLines(t, node, from)
 	if len(got) != 1 {
-		t.Errorf("node %s said %d things to act on, want 1:\n%s", n.ID, len(got), strings.Join(got, "\n"))
+		t.Errorf("node %s printed %d lines for the operator, want 1:\n%s", node.ID, len(got), strings.Join(got, "\n"))
 		return
 	}
 	t.Log(got[0])
-	for _, w := range append(words, n.DataDir) {
+	for _, w := range append(words, node.DataDir) {
 		if !strings.Contains(got[0], w) {
-			t.Errorf("the last words of node %s do not contain %q: %s", n.ID, w, got[0])
+			t.Errorf("the error of node %s does not contain %q: %s", node.ID, w, got[0])
 		}
 	}
 }
@@ -108,16 +108,16 @@ func wantExitLine(t *testing.T, n *cluster.Node, from int64, words ...string) {
 func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c, disks := startOnDisks(t, cluster.Options{Shards: manyShards})
-	var d *cluster.Node
+	var node *cluster.Node
 	// change makes all nodes write: a node joins or leaves.
 	change := func() {
 		switch {
-		case d == nil:
-			d = c.Add(t)
-		case d.Running():
-			d.Kill(t)
+		case node == nil:
+			node = c.Add(t)
+		case node.Running():
+			node.Kill(t)
 		default:
-			d.Start(t)
+			node.Start(t)
 		}
 	}
 	for _, role := range []string{"follower", "leader"} {
@@ -129,7 +129,7 @@ func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 		}
 		t.Log("full disk: " + role)
 		victim := choose()
-		checkStopAndRestart(t, c, victim, d, func() (mend func()) {
+		checkStopAndRestart(t, c, victim, node, func() (endFault func()) {
 			must(t, disks[victim].Fill())
 			change()
 			return func() {
@@ -141,7 +141,7 @@ func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 		}, "no space left", "free space")
 		t.Log("broken disk: " + role)
 		victim = choose()
-		checkStopAndRestart(t, c, victim, d, func() (mend func()) {
+		checkStopAndRestart(t, c, victim, node, func() (endFault func()) {
 			must(t, disks[victim].SetFault(faultfs.Fault{Error: syscall.EIO}))
 			change()
 			return func() {
@@ -157,9 +157,9 @@ func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 func followers(tb testing.TB, c *cluster.Cluster, voters map[*cluster.Node]*faultfs.Disk) []*cluster.Node {
 	tb.Helper()
 	var found []*cluster.Node
-	for _, n := range c.Others(c.Leader(tb)) {
-		if voters[n] != nil {
-			found = append(found, n)
+	for _, node := range c.Others(c.Leader(tb)) {
+		if voters[node] != nil {
+			found = append(found, node)
 		}
 	}
 	return found
@@ -167,21 +167,21 @@ func followers(tb testing.TB, c *cluster.Cluster, voters map[*cluster.Node]*faul
 
 // checkStopAndRestart injects a disk fault into a node and ends it. idle is a node without
 // load that may die, or nil.
-func checkStopAndRestart(t *testing.T, c *cluster.Cluster, victim, idle *cluster.Node, fault func() (mend func()), words ...string) {
+func checkStopAndRestart(t *testing.T, c *cluster.Cluster, victim, idle *cluster.Node, beginFault func() (endFault func()), words ...string) {
 	t.Helper()
 	c.AwaitShards(t, c.Running()...)
-	l := c.Load(t, c.Others(victim, idle), cluster.Traffic{Keys: load.KeysIn(manyShards, 1, func(s int) bool { return s%128 == 0 })})
-	l.AwaitStarted(t, 50)
+	traffic := c.Load(t, c.Others(victim, idle), cluster.Traffic{Keys: load.KeysIn(manyShards, 1, func(s int) bool { return s%128 == 0 })})
+	traffic.AwaitStarted(t, 50)
 	from := logSize(t, victim)
-	mended := victim.RecordFault(history.DiskFault)
-	mend := fault()
+	recordEnd := victim.RecordFault(history.DiskFault)
+	endFault := beginFault()
 	wantExitLine(t, victim, from, words...)
 	c.AwaitShards(t, c.Others(victim)...)
-	l.AwaitStarted(t, 50)
-	mend()
-	mended()
+	traffic.AwaitStarted(t, 50)
+	endFault()
+	recordEnd()
 	victim.Start(t)
 	c.AwaitShards(t, c.Running()...)
-	l.AwaitStarted(t, 50)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 50)
+	traffic.Finish(t)
 }

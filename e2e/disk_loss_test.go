@@ -35,9 +35,9 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	c.AwaitShards(t, a, b) // the survivor does not have this map
 	c.Leader(t).PerformAction(t, "step-down", nil)
 	last := c.AwaitShards(t, a, b)
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 
 	if out, code := shardway(t, "recover", "--data", survivor.DataDir, "--confirm", clusterOf(t, survivor)); code != 1 || !strings.Contains(out, "somebody answers at") {
 		t.Errorf("recover while the others serve: exit %d, %s", code, out)
@@ -55,8 +55,8 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 		t.Errorf("epoch %d after %d: no floor", alone.Epoch, last.Epoch)
 	}
 
-	l = c.Load(t, []*cluster.Node{survivor}, cluster.Traffic{})
-	l.AwaitStarted(t, shards)
+	traffic = c.Load(t, []*cluster.Node{survivor}, cluster.Traffic{})
+	traffic.AwaitStarted(t, shards)
 	returned := history.Now()
 	a.Start(t)
 	b.Start(t)
@@ -71,7 +71,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 			t.Errorf("node %s does not remember why it stopped:\n%s", n.ID, log)
 		}
 	}
-	l.AwaitStarted(t, shards)
+	traffic.AwaitStarted(t, shards)
 	for _, run := range c.AwaitRuns(t) {
 		if run.App != survivor.ID && run.Start > returned {
 			t.Errorf("%s ran %s with its old disk, epoch %d", run.App, run.ID, run.Epoch)
@@ -82,9 +82,9 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 		n.Start(t)
 	}
 	c.AwaitServing(t)
-	l.SetTargets(c.Running())
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic.SetTargets(c.Running())
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 }
 
 // TestBackupIsRestored loses every disk and continues from a backup that is older than
@@ -100,9 +100,9 @@ func TestBackupIsRestored(t *testing.T) {
 	c.AwaitServing(t)
 	d.Stop(t)
 	last := c.AwaitServing(t)
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, shards)
-	l.Finish(t)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, shards)
+	traffic.Finish(t)
 	nodes := c.Running()
 	cluster.KillAll(t, nodes...)
 	for _, n := range nodes {
@@ -119,9 +119,9 @@ func TestBackupIsRestored(t *testing.T) {
 	if after.Epoch <= last.Epoch {
 		t.Errorf("epoch %d after %d", after.Epoch, last.Epoch)
 	}
-	l = c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic = c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 }
 
 // TestOldDiskIsRefused replaces the disk of a node by an older copy, like a volume
@@ -130,43 +130,43 @@ func TestBackupIsRestored(t *testing.T) {
 func TestOldDiskIsRefused(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
-	n := c.Follower(t)
-	n.Kill(t)
+	node := c.Follower(t)
+	node.Kill(t)
 	old := filepath.Join(c.Dir(), "old-disk")
-	if err := cluster.CopyData(old, n.DataDir); err != nil {
+	if err := cluster.CopyData(old, node.DataDir); err != nil {
 		t.Fatal(err)
 	}
-	n.Start(t)
+	node.Start(t)
 	c.AwaitServing(t)
-	n.Kill(t)
+	node.Kill(t)
 	c.Add(t) // a map without n
 	c.AwaitServing(t)
-	n.Wipe(t)
-	if err := cluster.CopyData(n.DataDir, old); err != nil {
+	node.Wipe(t)
+	if err := cluster.CopyData(node.DataDir, old); err != nil {
 		t.Fatal(err)
 	}
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, shards)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, shards)
 	returned := history.Now()
 	for range 3 { // after these starts, its boot counter would exceed the last one of the disk
-		n.Start(t)
-		n.AwaitExit(t, 1)
-		if log := n.Process().Output(4000); !strings.Contains(log, "older image of itself or a copy") || !strings.Contains(log, "empty --data directory") {
-			t.Errorf("node %s does not say why it stopped, and what to do:\n%s", n.ID, log)
+		node.Start(t)
+		node.AwaitExit(t, 1)
+		if log := node.Process().Output(4000); !strings.Contains(log, "older image of itself or a copy") || !strings.Contains(log, "empty --data directory") {
+			t.Errorf("node %s does not say why it stopped, and what to do:\n%s", node.ID, log)
 		}
 	}
-	l.AwaitStarted(t, shards)
+	traffic.AwaitStarted(t, shards)
 	for _, run := range c.AwaitRuns(t) {
-		if run.App == n.ID && run.Start > returned {
+		if run.App == node.ID && run.Start > returned {
 			t.Errorf("%s ran %s with its old disk, epoch %d", run.App, run.ID, run.Epoch)
 		}
 	}
-	n.Wipe(t)
-	n.Start(t)
+	node.Wipe(t)
+	node.Start(t)
 	c.AwaitServing(t)
-	l.SetTargets(c.Running())
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic.SetTargets(c.Running())
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 }
 
 // shardway runs a command of the binary and returns its output.
@@ -183,9 +183,9 @@ func shardway(t *testing.T, args ...string) (out string, code int) {
 }
 
 // clusterOf returns the cluster ID in the data directory of a stopped node.
-func clusterOf(t *testing.T, n *cluster.Node) string {
+func clusterOf(t *testing.T, node *cluster.Node) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "recover", "--json", "--data", n.DataDir)
+	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "recover", "--json", "--data", node.DataDir)
 	b, err := cmd.Output() // the command fails without confirmation
 	var v struct {
 		Cluster string `json:"cluster"`

@@ -38,21 +38,21 @@ func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 		n.Start(t)
 	}
 	wantSame(t, c, began, before, c.AwaitServing(t))
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, shards)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, shards)
 	d := c.Add(t)
 	wantMoves(t, c, before, c.AwaitServing(t))
 	if err := snapshot(d)(); err != nil {
 		t.Errorf("node d has the state from elsewhere: %v", err)
 	}
-	l.AwaitStarted(t, shards)
-	l.Finish(t)
+	traffic.AwaitStarted(t, shards)
+	traffic.Finish(t)
 }
 
 // snapshot reports whether a node has a complete Raft snapshot on its disk.
-func snapshot(n *cluster.Node) func() error {
+func snapshot(node *cluster.Node) func() error {
 	return func() error {
-		found, err := filepath.Glob(filepath.Join(n.DataDir, "raft", "snapshots", "*", "state.bin"))
+		found, err := filepath.Glob(filepath.Join(node.DataDir, "raft", "snapshots", "*", "state.bin"))
 		if err != nil {
 			return err
 		}
@@ -90,15 +90,15 @@ func TestWipedVoterElectsNoLeader(t *testing.T) {
 		for _, n := range []*cluster.Node{b, behind} {
 			asking[n.ID] = c.SendAsync(t, n, load.Request{Key: fmt.Sprint("key-", i), Timeout: time.Minute})
 		}
-		for id, a := range asking {
-			if r := a.Response(t); r.Status != http.StatusServiceUnavailable || r.Error != "no-leader" {
-				t.Errorf("node %s answered %d %s, want 503 no-leader", id, r.Status, r.Error)
+		for id, request := range asking {
+			if resp := request.Response(t); resp.Status != http.StatusServiceUnavailable || resp.Error != "no-leader" {
+				t.Errorf("node %s answered %d %s, want 503 no-leader", id, resp.Status, resp.Error)
 			}
 		}
 	}
 	for _, n := range []*cluster.Node{b, behind} {
-		if s, err := n.Status(t.Context()); err != nil || s.Role == "leader" || s.LeaseMS != 0 {
-			t.Errorf("without a, node %s has %+v, %v", n.ID, s, err)
+		if status, err := n.Status(t.Context()); err != nil || status.Role == "leader" || status.LeaseMS != 0 {
+			t.Errorf("without a, node %s has %+v, %v", n.ID, status, err)
 		}
 	}
 	a.Start(t)
@@ -112,7 +112,7 @@ func TestWipedVoterElectsNoLeader(t *testing.T) {
 			t.Errorf("shard %d moved from %s to a: the last map was lost", m.Shard, m.From)
 		}
 	}
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 }

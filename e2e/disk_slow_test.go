@@ -25,13 +25,13 @@ const (
 // slowDisks makes each fsync of these nodes slower, until stop is called.
 func slowDisks(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop func() (hits int)) {
 	t.Helper()
-	for _, d := range disks {
-		must(t, d.SetFault(faultfs.Fault{Delay: by}))
+	for _, disk := range disks {
+		must(t, disk.SetFault(faultfs.Fault{Delay: by}))
 	}
 	return func() (hits int) {
 		t.Helper()
-		for _, d := range disks {
-			n, err := d.Heal()
+		for _, disk := range disks {
+			n, err := disk.Heal()
 			must(t, err)
 			hits += n
 		}
@@ -43,10 +43,10 @@ func slowDisks(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop fun
 func lossCounters(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	var all []string
-	for _, n := range c.Running() {
+	for _, node := range c.Running() {
 		for _, name := range []string{"shardway_nodes_excluded_total", "shardway_lease_lapses_total", "shardway_elections_won_total"} {
-			if v := c.Sum(t, []*cluster.Node{n}, name); v > 0 {
-				all = append(all, fmt.Sprintf("%s %s %v", n.ID, name, v))
+			if v := c.Sum(t, []*cluster.Node{node}, name); v > 0 {
+				all = append(all, fmt.Sprintf("%s %s %v", node.ID, name, v))
 			}
 		}
 	}
@@ -88,8 +88,8 @@ func TestSlowDiskFailsNoRequest(t *testing.T) {
 // may detect a pause.
 func longWaits(c *cluster.Cluster) int {
 	n := 0
-	for _, f := range c.Faults() {
-		if f.Kind == history.Stalled && f.Node != "" {
+	for _, fault := range c.Faults() {
+		if fault.Kind == history.Stalled && fault.Node != "" {
 			n++
 		}
 	}
@@ -101,18 +101,18 @@ func joinAndLeaveSlowly(t *testing.T, c *cluster.Cluster, where []*faultfs.Disk)
 	t.Helper()
 	voters, before := c.Running(), c.AwaitServing(t)
 	stop := slowDisks(t, slowSync, where...)
-	l := c.Load(t, voters, cluster.Traffic{Rate: 100})
-	l.AwaitStarted(t, 50)
-	d := c.Add(t)
+	traffic := c.Load(t, voters, cluster.Traffic{Rate: 100})
+	traffic.AwaitStarted(t, 50)
+	node := c.Add(t)
 	joined := c.AwaitShards(t, c.Running()...)
-	l.AwaitStarted(t, 50)
-	d.Stop(t)
+	traffic.AwaitStarted(t, 50)
+	node.Stop(t)
 	after := c.AwaitServing(t)
-	l.AwaitStarted(t, 50)
+	traffic.AwaitStarted(t, 50)
 	if hits := stop(); hits == 0 {
 		t.Error("no fsync was slow")
 	}
-	l.Finish(t)
+	traffic.Finish(t)
 	wantMoves(t, c, before, joined)
 	wantMoves(t, c, joined, after)
 }
@@ -126,16 +126,16 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 	c, disks := startOnDisks(t, cluster.Options{Flags: []string{"--drain-timeout", "1s"}})
 	hang := func(victim *cluster.Node, change func()) {
 		c.AwaitShards(t, c.Running()...)
-		l := c.Load(t, c.Others(victim), cluster.Traffic{Rate: 100})
-		l.AwaitStarted(t, 50)
+		traffic := c.Load(t, c.Others(victim), cluster.Traffic{Rate: 100})
+		traffic.AwaitStarted(t, 50)
 		from := logSize(t, victim)
 		mended := victim.RecordFault(history.DiskFault)
 		stop := slowDisks(t, stalledSync, disks[victim])
 		change()
 		c.AwaitShards(t, c.Others(victim)...)
-		l.AwaitStarted(t, 50)
-		if s, err := victim.Status(t.Context()); err != nil || s.LeaseMS != 0 {
-			t.Errorf("while its disk hangs, node %s has %+v, %v", victim.ID, s, err)
+		traffic.AwaitStarted(t, 50)
+		if status, err := victim.Status(t.Context()); err != nil || status.LeaseMS != 0 {
+			t.Errorf("while its disk hangs, node %s has %+v, %v", victim.ID, status, err)
 		}
 		if got := operatorLines(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk stalled") || !strings.Contains(got[0], victim.DataDir) {
 			t.Errorf("node %s said %q, want that its disk hangs, and where", victim.ID, got)
@@ -143,11 +143,11 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 		mended()
 		stop()
 		c.AwaitShards(t, c.Running()...)
-		l.AwaitStarted(t, 50)
+		traffic.AwaitStarted(t, 50)
 		// Its shards were taken over while requests were on their way to it.
-		l.Finish(t)
+		traffic.Finish(t)
 	}
-	var d *cluster.Node
-	hang(c.Leader(t), func() { d = c.Add(t) })
-	hang(c.Others(c.Leader(t), d)[0], func() { d.Stop(t) })
+	var node *cluster.Node
+	hang(c.Leader(t), func() { node = c.Add(t) })
+	hang(c.Others(c.Leader(t), node)[0], func() { node.Stop(t) })
 }

@@ -217,12 +217,12 @@ func sendToOtherRoom(t *testing.T, url, text string) {
 }
 
 // wantAppRunning fails the test if the process of the app of a node has ended.
-func (f *exampleCluster) wantAppRunning(t *testing.T, n *cluster.Node) {
+func (f *exampleCluster) wantAppRunning(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	p := f.apps[n.ID].process.Process
+	p := f.apps[node.ID].process.Process
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
 	if err != nil || strings.Contains(string(stat), ") Z ") {
-		t.Fatalf("the app of %s has ended: %s, %v", n.ID, stat, err)
+		t.Fatalf("the app of %s has ended: %s, %v", node.ID, stat, err)
 	}
 }
 
@@ -236,22 +236,22 @@ func (f *exampleCluster) moveRoom(t *testing.T, at *cluster.Node, room string, g
 		}
 		goesOn()
 	}
-	for _, n := range f.Others(at) {
-		n.Stop(t)
+	for _, node := range f.Others(at) {
+		node.Stop(t)
 		goesOn()
-		n.Start(t)
+		node.Start(t)
 		f.AwaitServing(t)
 		goesOn()
 	}
-	n := f.Node(f.AwaitServing(t).OwnerOf(room))
-	if n != at {
-		n.Kill(t)
+	node := f.Node(f.AwaitServing(t).OwnerOf(room))
+	if node != at {
+		node.Kill(t)
 	}
-	a := f.apps[n.ID]
+	a := f.apps[node.ID]
 	must(t, a.process.Process.Signal(syscall.SIGKILL))
 	_ = a.process.Wait() // it was killed
 	goesOn()             // an app that restarts before its node notices has ended the connections itself
-	if n == at {
+	if node == at {
 		a.start(t)
 		goesOn()
 	}

@@ -207,12 +207,12 @@ type counted struct {
 // ask does the same as the curl command.
 func ask(t *testing.T, key, url string) counted {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("X-Shard-Key", key)
-	resp, err := http.DefaultClient.Do(r)
+	req.Header.Set("X-Shard-Key", key)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

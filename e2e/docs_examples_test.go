@@ -154,12 +154,12 @@ func startExample(t *testing.T, command []string, flags ...string) *exampleClust
 			env: append(os.Environ(), "STATE="+state, fmt.Sprint("PORT=", port)),
 		}
 		a.start(t)
-		n := f.Prepare(t, "--bootstrap-expect", "3", "--upstream", "http://"+a.addr)
-		f.apps[n.ID] = a
+		node := f.Prepare(t, "--bootstrap-expect", "3", "--upstream", "http://"+a.addr)
+		f.apps[node.ID] = a
 	}
 	f.AddJoinFlags()
-	for _, n := range f.Nodes() {
-		n.Start(t)
+	for _, node := range f.Nodes() {
+		node.Start(t)
 	}
 	f.AwaitServing(t)
 	return f
@@ -192,31 +192,31 @@ func (a *exampleApp) start(t *testing.T) {
 func (f *exampleCluster) moveAndCrash(t *testing.T, written bool) {
 	t.Helper()
 	f.count(t)
-	n := f.Leader(t)
-	n.Stop(t)
+	node := f.Leader(t)
+	node.Stop(t)
 	f.count(t)
-	n.Start(t)
+	node.Start(t)
 	f.AwaitServing(t)
 	f.count(t)
-	n = f.Follower(t)
-	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
-		t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
+	node = f.Follower(t)
+	if out, code := shardway(t, "drain", node.ID, "--wait", "--admin", node.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", node.ID, code, out)
 	}
 	f.count(t)
-	if out, code := shardway(t, "uncordon", n.ID, "--admin", n.Admin); code != 0 {
-		t.Fatalf("uncordon %s: exit %d, %s", n.ID, code, out)
+	if out, code := shardway(t, "uncordon", node.ID, "--admin", node.Admin); code != 0 {
+		t.Fatalf("uncordon %s: exit %d, %s", node.ID, code, out)
 	}
 	f.AwaitServing(t)
 	f.count(t)
 	if !written {
 		return
 	}
-	n.Kill(t)
+	node.Kill(t)
 	f.count(t)
-	n.Start(t)
+	node.Start(t)
 	f.AwaitServing(t)
 	f.count(t)
-	a := f.apps[n.ID]
+	a := f.apps[node.ID]
 	if err := a.process.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +232,9 @@ func (f *exampleCluster) count(t *testing.T) {
 	for _, key := range load.KeysIn(16, 1, func(int) bool { return true }) {
 		f.counts[key]++
 		for i, method := range []string{http.MethodPost, http.MethodGet} {
-			n := f.Running()[i]
-			if got := countOf(t, method, "http://"+n.Addr+"/any", key); got != f.counts[key] {
-				t.Fatalf("%s of %s at %s: %d, want %d", method, key, n.ID, got, f.counts[key])
+			node := f.Running()[i]
+			if got := countOf(t, method, "http://"+node.Addr+"/any", key); got != f.counts[key] {
+				t.Fatalf("%s of %s at %s: %d, want %d", method, key, node.ID, got, f.counts[key])
 			}
 		}
 	}
@@ -244,20 +244,20 @@ func countOf(t *testing.T, method, url, key string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("X-Shard-Key", key)
-	res, err := http.DefaultClient.Do(r)
+	req.Header.Set("X-Shard-Key", key)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
 	var got struct{ Count int }
-	if err != nil || res.StatusCode != http.StatusOK || json.Unmarshal(body, &got) != nil {
-		t.Fatalf("%s of %s: %s, %s, %v", method, key, res.Status, body, err)
+	if err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(body, &got) != nil {
+		t.Fatalf("%s of %s: %s, %s, %v", method, key, resp.Status, body, err)
 	}
 	return got.Count
 }

@@ -25,17 +25,17 @@ func TestExampleFeedResumes(t *testing.T) {
 		t.Fatal("the page has no feed in it")
 	}
 	f := startExample(t, examples()[1].command(t, t.TempDir(), text))
-	n := f.Follower(t)
-	at := f.Others(n)[0]
-	key, last := f.AwaitServing(t).Keys(n.ID, 1)[0], 0
+	node := f.Follower(t)
+	at := f.Others(node)[0]
+	key, last := f.AwaitServing(t).Keys(node.ID, 1)[0], 0
 	send := func(method, body string) *http.Response {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+at.Addr+"/", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+at.Addr+"/", strings.NewReader(body))
 		must(t, err)
-		r.Header.Set("X-Shard-Key", key)
-		res, err := http.DefaultClient.Do(r)
+		req.Header.Set("X-Shard-Key", key)
+		resp, err := http.DefaultClient.Do(req)
 		must(t, err)
-		return res
+		return resp
 	}
 	post := func() {
 		t.Helper()
@@ -57,16 +57,16 @@ func TestExampleFeedResumes(t *testing.T) {
 		}
 	}
 	next()
-	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
-		t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
+	if out, code := shardway(t, "drain", node.ID, "--wait", "--admin", node.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", node.ID, code, out)
 	}
 	post()
 	next()
-	if out, code := shardway(t, "uncordon", n.ID, "--admin", n.Admin); code != 0 {
-		t.Fatalf("uncordon %s: exit %d, %s", n.ID, code, out)
+	if out, code := shardway(t, "uncordon", node.ID, "--admin", node.Admin); code != 0 {
+		t.Fatalf("uncordon %s: exit %d, %s", node.ID, code, out)
 	}
-	if n = f.Node(f.AwaitServing(t).OwnerOf(key)); n != at {
-		n.Kill(t)
+	if node = f.Node(f.AwaitServing(t).OwnerOf(key)); node != at {
+		node.Kill(t)
 	}
 	post()
 	next()

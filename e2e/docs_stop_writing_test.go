@@ -20,32 +20,32 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestExamplesStopWritingWhenTheirNodeDies kills nodes whose apps, programs of
-// the example pages, survive while they process accepted requests that write. The
-// apps use no epochs in this test: only the rule of the page keeps them from writing
-// after the next owner has begun. The test detects an app without the rule.
+// TestExamplesStopWritingWhenTheirNodeDies kills nodes whose apps are the programs of
+// the example pages. The apps continue while they process accepted requests that write. They use no
+// epochs in this test, so only the rule of the page prevents writes after the next owner has begun. The
+// test must detect an app without the rule.
 //
-//nolint:tparallel // the clusters run one after the other, because their times are judged
+//nolint:tparallel // the clusters run one after the other, because the test measures their times
 func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, x := range examples() {
 		text := x.program(t)
 		for _, takeover := range []string{"lease", "timeout"} {
-			for _, ignores := range []bool{false, true} {
+			for _, ignoresRule := range []bool{false, true} {
 				if x.language != "go" && takeover == "timeout" {
 					continue // the programs differ only in other parts
 				}
-				t.Run(fmt.Sprintf("%s, takeover %s, ignores it %v", x.language, takeover, ignores), func(t *testing.T) {
-					program := replaceText(t, text, unfenced[x.language]...)
-					if ignores {
-						program = replaceText(t, program, unruly[x.language]...)
+				t.Run(fmt.Sprintf("%s, takeover %s, ignores the rule: %v", x.language, takeover, ignoresRule), func(t *testing.T) {
+					program := replaceText(t, text, withoutEpochs[x.language]...)
+					if ignoresRule {
+						program = replaceText(t, program, withoutRule[x.language]...)
 					}
 					f := startExample(t, x.command(t, t.TempDir(), program), "--hooks", "/_shards", "--takeover", takeover)
 					late := f.killAndFindLateWrites(t)
-					if !ignores && len(late) > 0 {
-						t.Errorf("after the next owner began: %s", strings.Join(late, ", "))
+					if !ignoresRule && len(late) > 0 {
+						t.Errorf("after the next owner started: %s", strings.Join(late, ", "))
 					}
-					if ignores && len(late) == 0 {
+					if ignoresRule && len(late) == 0 {
 						t.Error("an app that continues to write is not detected")
 					}
 				})
@@ -54,14 +54,14 @@ func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 	}
 }
 
-// unfenced removes the epochs from the programs, unruly removes the rule: pairs of old
-// and new text.
+// Changes of the programs by language, as pairs of old and new text. withoutEpochs removes the epochs, and
+// withoutRule the rule of the page.
 var (
-	unfenced = map[string][]string{
+	withoutEpochs = map[string][]string{
 		"go":     {`if a.newest(n, ".taken") > s.epoch {`, `if false {`},
 		"python": {`    fence(shard, epoch)  # after the commit: see take`, ``},
 	}
-	unruly = map[string][]string{
+	withoutRule = map[string][]string{
 		"go":     {`!time.Now().Before(a.until)`, `false`, `!a.mayWrite()`, `false`},
 		"python": {`time.monotonic() >= until`, `False`, `time.monotonic() >= until`, `False`},
 		"js":     {`performance.now() >= until`, `false`, `performance.now() >= until`, `false`},
@@ -84,104 +84,105 @@ func replaceText(t *testing.T, text string, pairs ...string) string {
 // returns the writes after that, and starts the node again.
 func (f *exampleCluster) killAndFindLateWrites(t *testing.T) (late []string) {
 	t.Helper()
-	n := f.Follower(t)
-	app := f.apps[n.ID]
-	key := f.AwaitServing(t).Keys(n.ID, 1)[0]
-	shard, epoch := servedShard(t, n)
+	node := f.Follower(t)
+	app := f.apps[node.ID]
+	key := f.AwaitServing(t).Keys(node.ID, 1)[0]
+	shard, epoch := servedShard(t, node)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	h := &hammer{app: app.addr, shard: shard, epoch: epoch, key: key}
+	h := &directLoad{app: app.addr, shard: shard, epoch: epoch, key: key}
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() { h.run(ctx) })
 	}
-	cluster.Await(t, "the app writes", func() error { return h.answers(20, time.Time{}, http.StatusOK) })
-	n.Kill(t)
-	var began time.Time
+	cluster.Await(t, "the app writes", func() error { return h.checkResponses(20, time.Time{}, http.StatusOK) })
+	node.Kill(t)
+	var nextOwnerAt time.Time
 	cluster.Await(t, "the next owner has begun", func() error {
 		var err error
-		began, err = beganAfter(app.state, shard, epoch)
+		nextOwnerAt, err = nextOwnerStart(app.state, shard, epoch)
 		return err
 	})
-	cluster.Await(t, "the app has answered since", func() error { return h.answers(6, began, 0) })
+	cluster.Await(t, "the app has responded since", func() error { return h.checkResponses(6, nextOwnerAt, 0) })
 	stop()
 	wg.Wait()
 	h.mu.Lock()
-	for _, x := range h.all {
-		if x.status == http.StatusOK && x.sent.After(began) {
-			late = append(late, "a request was answered")
+	for _, x := range h.requests {
+		if x.status == http.StatusOK && x.sentAt.After(nextOwnerAt) {
+			late = append(late, "a request succeeded")
 			break
 		}
 	}
 	h.mu.Unlock()
-	if at := lastWrite(t, app.state, shard, epoch); at.After(began) {
-		late = append(late, fmt.Sprintf("a file was written, %v later", at.Sub(began)))
+	if at := lastWrite(t, app.state, shard, epoch); at.After(nextOwnerAt) {
+		late = append(late, fmt.Sprintf("a file was written, %v later", at.Sub(nextOwnerAt)))
 	}
-	n.Start(t)
+	node.Start(t)
 	f.AwaitServing(t)
 	return late
 }
 
-// hammer sends requests to an app without a node.
-type hammer struct {
+// directLoad sends requests directly to an app, without a node.
+type directLoad struct {
 	app, key     string
 	shard, epoch uint64
 
-	mu  sync.Mutex
-	all []hammered
+	mu       sync.Mutex
+	requests []directRequest
 }
 
-type hammered struct {
-	sent, answered time.Time
+// directRequest is the result of one request. A zero status means that there was no response.
+type directRequest struct {
+	sentAt, doneAt time.Time
 	status         int
 }
 
-func (h *hammer) run(ctx context.Context) {
+func (h *directLoad) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.app+"/", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.app+"/", nil)
 		if err != nil {
 			return
 		}
-		r.Header.Set("Shardway-Shard", strconv.FormatUint(h.shard, 10))
-		r.Header.Set("Shardway-Epoch", strconv.FormatUint(h.epoch, 10))
-		r.Header.Set("Shardway-Key", url.PathEscape(h.key))
-		x := hammered{sent: time.Now()}
-		if res, err := http.DefaultClient.Do(r); err == nil {
-			x.status = res.StatusCode
-			_ = res.Body.Close()
+		req.Header.Set("Shardway-Shard", strconv.FormatUint(h.shard, 10))
+		req.Header.Set("Shardway-Epoch", strconv.FormatUint(h.epoch, 10))
+		req.Header.Set("Shardway-Key", url.PathEscape(h.key))
+		x := directRequest{sentAt: time.Now()}
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			x.status = resp.StatusCode
+			_ = resp.Body.Close()
 		}
-		x.answered = time.Now()
+		x.doneAt = time.Now()
 		h.mu.Lock()
-		h.all = append(h.all, x)
+		h.requests = append(h.requests, x)
 		h.mu.Unlock()
 	}
 }
 
-// answers returns nil if this number of requests got a response since then, with this
-// status unless it is 0.
-func (h *hammer) answers(want int, since time.Time, status int) error {
+// checkResponses returns nil if at least want requests got a response since a time. The responses must have
+// the given status, unless it is 0.
+func (h *directLoad) checkResponses(want int, since time.Time, status int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
-	for _, x := range h.all {
-		if x.answered.After(since) && x.status != 0 && (status == 0 || x.status == status) {
+	for _, x := range h.requests {
+		if x.doneAt.After(since) && x.status != 0 && (status == 0 || x.status == status) {
 			n++
 		}
 	}
 	if n < want {
-		return fmt.Errorf("%d answers of %d", n, want)
+		return fmt.Errorf("%d responses of %d", n, want)
 	}
 	return nil
 }
 
 // servedShard returns a shard that the app of a node serves, and its epoch.
-func servedShard(t *testing.T, n *cluster.Node) (shard, epoch uint64) {
+func servedShard(t *testing.T, node *cluster.Node) (shard, epoch uint64) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.Admin+"/v1/owned", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.Admin+"/v1/owned", nil)
 	must(t, err)
-	res, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(req)
 	must(t, err)
-	defer func() { _ = res.Body.Close() }()
+	defer func() { _ = resp.Body.Close() }()
 	var owned struct {
 		MayWriteMS int64 `json:"may_write_ms"`
 		Shards     []struct {
@@ -189,22 +190,23 @@ func servedShard(t *testing.T, n *cluster.Node) (shard, epoch uint64) {
 			State        string
 		}
 	}
-	must(t, json.NewDecoder(res.Body).Decode(&owned))
+	must(t, json.NewDecoder(resp.Body).Decode(&owned))
 	if len(owned.Shards) == 0 || owned.MayWriteMS <= 0 {
-		t.Fatalf("node %s owns %+v", n.ID, owned)
+		t.Fatalf("node %s owns %+v", node.ID, owned)
 	}
 	return owned.Shards[0].Shard, owned.Shards[0].Epoch
 }
 
-// beganAfter returns when an owner with a higher epoch has begun.
-func beganAfter(state string, shard, epoch uint64) (at time.Time, err error) {
+// nextOwnerStart returns when an owner with a higher epoch nextOwnerAt, according to its file in the state
+// directory.
+func nextOwnerStart(state string, shard, epoch uint64) (at time.Time, err error) {
 	files, err := os.ReadDir(filepath.Join(state, strconv.FormatUint(shard, 10)))
 	if err != nil {
 		return at, err
 	}
 	for _, f := range files {
-		name, taken := strings.CutSuffix(f.Name(), ".taken")
-		if e, err := strconv.ParseUint(name, 10, 64); !taken || err != nil || e <= epoch {
+		name, isTaken := strings.CutSuffix(f.Name(), ".taken")
+		if e, err := strconv.ParseUint(name, 10, 64); !isTaken || err != nil || e <= epoch {
 			continue
 		}
 		info, err := f.Info()

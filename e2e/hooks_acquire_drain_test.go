@@ -51,9 +51,9 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	}
 	n.App.SetHookFault(t, "acquire", "well")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
-		m, err := at.Map(t.Context())
-		if err == nil && ownedBy(m, n) < share-1 {
-			err = fmt.Errorf("it owns %d of %d", ownedBy(m, n), share)
+		shardMap, err := at.Map(t.Context())
+		if err == nil && ownedBy(shardMap, n) < share-1 {
+			err = fmt.Errorf("it owns %d of %d", ownedBy(shardMap, n), share)
 		}
 		return err
 	})
@@ -64,9 +64,9 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 }
 
 // ownedBy returns the number of shards of a node.
-func ownedBy(m cluster.Map, n *cluster.Node) (owned int) {
+func ownedBy(shardMap cluster.Map, node *cluster.Node) (owned int) {
 	for shard := range shards {
-		if m.Owner(shard) == n.ID {
+		if shardMap.Owner(shard) == node.ID {
 			owned++
 		}
 	}

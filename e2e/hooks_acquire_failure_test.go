@@ -21,12 +21,12 @@ func wantAcquiringOutage(t *testing.T, c *cluster.Cluster, text string) {
 	t.Helper()
 	left := c.Running() // all are asked in turn, since the outage may be over after a few seconds
 	cluster.AwaitFor(t, time.Minute, "every node reports the outage, and status ends with 3", func() (err error) {
-		left = slices.DeleteFunc(left, func(x *cluster.Node) bool {
-			out, code := shardway(t, "status", "--admin", x.Admin)
+		left = slices.DeleteFunc(left, func(node *cluster.Node) bool {
+			out, code := shardway(t, "status", "--admin", node.Admin)
 			if code == 3 && strings.Contains(out, "OUTAGE acquiring: "+text) {
 				return true
 			}
-			err = fmt.Errorf("node %s: exit %d, %s", x.ID, code, out)
+			err = fmt.Errorf("node %s: exit %d, %s", node.ID, code, out)
 			return false
 		})
 		return err
@@ -39,35 +39,35 @@ func wantAcquiringOutage(t *testing.T, c *cluster.Cluster, text string) {
 func TestShardsLeaveAppWithHangingAcquire(t *testing.T) {
 	t.Parallel() // it waits for back-offs most of the time
 	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "40s", "--acquire-timeout", "4s")
-	n, at := c.Node("c"), c.Node("b")
-	share := ownedBy(c.AwaitServing(t), n)
-	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", at.Admin); code != 0 {
+	node, at := c.Node("c"), c.Node("b")
+	share := ownedBy(c.AwaitServing(t), node)
+	if out, code := shardway(t, "drain", node.ID, "--wait", "--admin", at.Admin); code != 0 {
 		t.Fatalf("drain: exit %d, %s", code, out)
 	}
-	n.App.SetHookFault(t, "acquire", "hang")
-	if out, code := shardway(t, "uncordon", n.ID, "--admin", at.Admin); code != 0 {
+	node.App.SetHookFault(t, "acquire", "hang")
+	if out, code := shardway(t, "uncordon", node.ID, "--admin", at.Admin); code != 0 {
 		t.Fatalf("uncordon: exit %d, %s", code, out)
 	}
 	wantAcquiringOutage(t, c, "the app of node c ")
 	c.AwaitShards(t, c.Node("a"), at)
 	counts := map[string]uint64{}
 	keys := []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"}
-	post(t, c, n, counts, 1, keys...)
-	m, err := at.Map(t.Context())
+	post(t, c, node, counts, 1, keys...)
+	shardMap, err := at.Map(t.Context())
 	must(t, err)
-	if owned := ownedBy(m, n); owned > 0 {
+	if owned := ownedBy(shardMap, node); owned > 0 {
 		t.Errorf("c owns %d shards though its app acquires none", owned)
 	}
-	n.App.SetHookFault(t, "acquire", "well")
+	node.App.SetHookFault(t, "acquire", "well")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
-		m, err := at.Map(t.Context())
-		if err == nil && ownedBy(m, n) < share-1 {
-			err = fmt.Errorf("it owns %d of %d", ownedBy(m, n), share)
+		shardMap, err := at.Map(t.Context())
+		if err == nil && ownedBy(shardMap, node) < share-1 {
+			err = fmt.Errorf("it owns %d of %d", ownedBy(shardMap, node), share)
 		}
 		return err
 	})
 	c.AwaitServing(t)
-	post(t, c, n, counts, 1, keys...)
+	post(t, c, node, counts, 1, keys...)
 }
 
 // TestShardLeavesAppThatCannotAcquireIt makes an app lose one shard that it cannot
@@ -77,25 +77,25 @@ func TestShardsLeaveAppWithHangingAcquire(t *testing.T) {
 func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 	t.Parallel() // it waits for back-offs most of the time
 	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "40s")
-	n, at := c.Node("c"), c.Node("b")
-	m := c.AwaitServing(t)
-	share, keys, counts := ownedBy(m, n), m.Keys(n.ID, 1), map[string]uint64{}
+	node, at := c.Node("c"), c.Node("b")
+	shardMap := c.AwaitServing(t)
+	share, keys, counts := ownedBy(shardMap, node), shardMap.Keys(node.ID, 1), map[string]uint64{}
 	key := keys[0]
 	shard := load.ShardOf(key, shards)
 	post(t, c, at, counts, 1, keys...)
-	n.App.SetHookFault(t, "acquire", fmt.Sprintf("failed:%d", shard))
-	loseShard(t, n, shard, m.Epoch)
+	node.App.SetHookFault(t, "acquire", fmt.Sprintf("failed:%d", shard))
+	loseShard(t, node, shard, shardMap.Epoch)
 	waiting := c.SendAsync(t, at, load.Request{Key: key, Method: "POST"})
 	wantAcquiringOutage(t, c, "the app of node c does not acquire ")
 	counts[key]++
-	if a := waiting.Response(t); !a.OK() || a.Count != counts[key] {
-		t.Errorf("the request that waited: status %d (%s), count %d, want %d", a.Status, a.Detail, a.Count, counts[key])
+	if resp := waiting.Response(t); !resp.OK() || resp.Count != counts[key] {
+		t.Errorf("the request that waited: status %d (%s), count %d, want %d", resp.Status, resp.Detail, resp.Count, counts[key])
 	}
-	m = c.AwaitServing(t)
-	if m.Owner(shard) == n.ID || ownedBy(m, n) != share-1 {
-		t.Errorf("node %s owns shard %d, and c %d of %d shards", m.Owner(shard), shard, ownedBy(m, n), share)
+	shardMap = c.AwaitServing(t)
+	if shardMap.Owner(shard) == node.ID || ownedBy(shardMap, node) != share-1 {
+		t.Errorf("node %s owns shard %d, and c %d of %d shards", shardMap.Owner(shard), shard, ownedBy(shardMap, node), share)
 	}
-	told, err := n.App.HookCalls(t.Context())
+	told, err := node.App.HookCalls(t.Context())
 	must(t, err)
 	if failed := failedAcquires(told, shard); failed < 3 || failed > 30 {
 		t.Errorf("the app was asked %d times for the shard, want at least 3, and pauses between them", failed)
@@ -107,7 +107,7 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 		return nil
 	})
 	post(t, c, at, counts, 1, keys...)
-	if m := c.AwaitServing(t); m.Owner(shard) == n.ID {
+	if shardMap := c.AwaitServing(t); shardMap.Owner(shard) == node.ID {
 		t.Error("the shard is back though its app cannot acquire it")
 	}
 }
@@ -125,16 +125,16 @@ func failedAcquires(told []cluster.HookCall, shard int) (count int) {
 // loseShard makes the app of a node drop a shard of this or an earlier epoch, as if its
 // state were damaged. The app then responds to its next request with 421 and
 // Shardway-Acquire.
-func loseShard(t *testing.T, n *cluster.Node, shard int, epoch uint64) {
+func loseShard(t *testing.T, node *cluster.Node, shard int, epoch uint64) {
 	t.Helper()
 	body := strings.NewReader(fmt.Sprintf(`{"seq":1,"disk":"test","shards":[{"shard":%d,"epoch":%d}]}`, shard, epoch))
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+n.App.Addr+"/_state/lost", body)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+node.App.Addr+"/_state/lost", body)
 	must(t, err)
-	r.Header.Set("Shardway-Hook", "lost")
-	res, err := http.DefaultClient.Do(r)
+	req.Header.Set("Shardway-Hook", "lost")
+	resp, err := http.DefaultClient.Do(req)
 	must(t, err)
-	must(t, res.Body.Close())
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("lost: %s", res.Status)
+	must(t, resp.Body.Close())
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("lost: %s", resp.Status)
 	}
 }

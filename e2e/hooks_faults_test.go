@@ -20,20 +20,20 @@ import (
 )
 
 // owned returns the shards that the app of a node has acquired.
-func owned(ctx context.Context, n *cluster.Node) (list api.OwnedList, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Admin+"/v1/owned", nil)
+func owned(ctx context.Context, node *cluster.Node) (list api.OwnedList, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+node.Admin+"/v1/owned", nil)
 	if err != nil {
 		return list, err
 	}
-	res, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return list, err
 	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
-		return list, errors.New(res.Status)
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return list, errors.New(resp.Status)
 	}
-	return list, json.NewDecoder(res.Body).Decode(&list)
+	return list, json.NewDecoder(resp.Body).Decode(&list)
 }
 
 // TestFailingHooksBlockOnlyTheirShard moves single shards to an app whose acquire fails
@@ -42,40 +42,41 @@ func owned(ctx context.Context, n *cluster.Node) (list api.OwnedList, err error)
 func TestFailingHooksBlockOnlyTheirShard(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := startWithCounters(t, 3, []string{"--through"}, "--release-timeout", "1s")
-	m := c.AwaitServing(t)
+	shardMap := c.AwaitServing(t)
 	from, to := c.Node("a"), c.Node("b")
 	var moving []int
 	var others []string
 	for shard := range shards {
-		if m.Owner(shard) == from.ID && len(moving) < 16 {
+		if shardMap.Owner(shard) == from.ID && len(moving) < 16 {
 			moving = append(moving, shard)
 			continue
 		}
 		others = append(others, load.KeysIn(shards, 1, func(s int) bool { return s == shard })...)
 	}
 	counts := map[string]uint64{}
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 100, Keys: others, ModifyRequest: func(int, *load.Request) {}})
-	for i, how := range []string{"slow:300ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"} {
-		ill := hookFault{c: c, from: from, to: to, how: how, counts: counts}
-		ill.checkAcquire(t, moving[2*i])
-		l.AwaitStarted(t, 20)
-		ill.checkRelease(t, moving[2*i+1])
-		l.AwaitStarted(t, 20)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 100, Keys: others, ModifyRequest: func(int, *load.Request) {}})
+	for i, kind := range []string{"slow:300ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"} {
+		faulty := hookFault{c: c, from: from, to: to, kind: kind, counts: counts}
+		faulty.checkAcquire(t, moving[2*i])
+		traffic.AwaitStarted(t, 20)
+		faulty.checkRelease(t, moving[2*i+1])
+		traffic.AwaitStarted(t, 20)
 	}
-	l.Finish(t)
-	wantExactCounts(t, counts, l.Responses())
+	traffic.Finish(t)
+	wantExactCounts(t, counts, traffic.Responses())
 }
 
-// hookFault is a hook fault of one app.
+// hookFault is a fault of the hooks of two apps, between which shards move.
 type hookFault struct {
 	c        *cluster.Cluster
 	from, to *cluster.Node
-	how      string
-	counts   map[string]uint64
+	kind     string            // see e2e/kit/testapp/hooks.go
+	counts   map[string]uint64 // expected counters by key
 }
 
-// move pins a shard to the node, and returns a key of it whose count is 2.
-func (b hookFault) move(t *testing.T, shard int) (key string, asking *cluster.AsyncRequest) {
+// move pins a shard to the node to, and sends a POST for a key of the shard. It returns the key and the
+// request, which may be queued.
+func (b hookFault) move(t *testing.T, shard int) (key string, pending *cluster.AsyncRequest) {
 	t.Helper()
 	key = load.KeysIn(shards, 1, func(s int) bool { return s == shard })[0]
 	post(t, b.c, b.from, b.counts, 2, key)
@@ -83,9 +84,9 @@ func (b hookFault) move(t *testing.T, shard int) (key string, asking *cluster.As
 		t.Fatalf("pin %d: exit %d, %s", shard, code, out)
 	}
 	cluster.Await(t, fmt.Sprintf("shard %d is at %s", shard, b.to.ID), func() error {
-		m, err := b.to.Map(t.Context())
-		if err == nil && m.Owner(shard) != b.to.ID {
-			err = fmt.Errorf("it is at %s", m.Owner(shard))
+		shardMap, err := b.to.Map(t.Context())
+		if err == nil && shardMap.Owner(shard) != b.to.ID {
+			err = fmt.Errorf("it is at %s", shardMap.Owner(shard))
 		}
 		return err
 	})
@@ -93,22 +94,22 @@ func (b hookFault) move(t *testing.T, shard int) (key string, asking *cluster.As
 	return key, b.c.SendAsync(t, b.from, load.Request{Key: key, Method: "POST"})
 }
 
-// wantCounted waits for the response to a queued request.
-func (b hookFault) wantCounted(t *testing.T, what, key string, asking *cluster.AsyncRequest) {
+// wantCounted waits for the response to a queued request, and checks its count.
+func (b hookFault) wantCounted(t *testing.T, hook, key string, pending *cluster.AsyncRequest) {
 	t.Helper()
-	if a := asking.Response(t); !a.OK() || a.Count != b.counts[key] {
-		t.Errorf("%s %s: status %d (%s), count %d, want %d", what, b.how, a.Status, a.Detail, a.Count, b.counts[key])
+	if resp := pending.Response(t); !resp.OK() || resp.Count != b.counts[key] {
+		t.Errorf("%s %s: status %d (%s), count %d, want %d", hook, b.kind, resp.Status, resp.Detail, resp.Count, b.counts[key])
 	}
 }
 
 // checkAcquire moves a shard to an app with an acquire fault.
 func (b hookFault) checkAcquire(t *testing.T, shard int) {
 	t.Helper()
-	b.to.App.SetHookFault(t, "acquire", b.how)
-	key, asking := b.move(t, shard)
-	if b.how != "slow:300ms" && b.how != "twice" { // these faults end on their own
-		says := map[string]string{"500": "status 500: no way [2J", "huge": "longer than", "garbage": "malformed", "gone": "EOF", "hang": "", "unable": "told to fail"}[b.how]
-		cluster.Await(t, "it is not acquired, and why", func() error {
+	b.to.App.SetHookFault(t, "acquire", b.kind)
+	key, pending := b.move(t, shard)
+	if b.kind != "slow:300ms" && b.kind != "twice" { // these faults end on their own
+		wantError := map[string]string{"500": "status 500: no way [2J", "huge": "longer than", "garbage": "malformed", "gone": "EOF", "hang": "", "unable": "told to fail"}[b.kind]
+		cluster.Await(t, "the shard is not acquired, and the error is reported", func() error {
 			list, err := owned(t.Context(), b.to)
 			if err != nil {
 				return err
@@ -116,27 +117,27 @@ func (b hookFault) checkAcquire(t *testing.T, shard int) {
 			for _, s := range list.Shards {
 				switch {
 				case int(s.Shard) != shard && s.State != api.OwnedServing:
-					t.Errorf("acquire %s: shard %d is %s, too", b.how, s.Shard, s.State)
-				case int(s.Shard) == shard && s.State == api.OwnedAcquiring && strings.Contains(s.Error, says):
+					t.Errorf("acquire %s: shard %d is also %s", b.kind, s.Shard, s.State)
+				case int(s.Shard) == shard && s.State == api.OwnedAcquiring && strings.Contains(s.Error, wantError):
 					return nil
 				}
 			}
 			return fmt.Errorf("%+v", list)
 		})
-		if !asking.Pending() {
-			t.Errorf("acquire %s: answered though its shard is not acquired: %+v", b.how, asking.Response(t))
+		if !pending.Pending() {
+			t.Errorf("acquire %s: response although its shard is not acquired: %+v", b.kind, pending.Response(t))
 		}
 	}
 	b.to.App.SetHookFault(t, "acquire", "well")
-	b.wantCounted(t, "acquire", key, asking)
+	b.wantCounted(t, "acquire", key, pending)
 }
 
 // checkRelease moves a shard away from an app with a release fault.
 func (b hookFault) checkRelease(t *testing.T, shard int) {
 	t.Helper()
-	b.from.App.SetHookFault(t, "release", b.how)
-	key, asking := b.move(t, shard)
-	b.wantCounted(t, "release", key, asking)
+	b.from.App.SetHookFault(t, "release", b.kind)
+	key, pending := b.move(t, shard)
+	b.wantCounted(t, "release", key, pending)
 	b.from.App.SetHookFault(t, "release", "well")
 }
 
@@ -151,13 +152,13 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	c := cluster.New(t, cluster.Options{
 		Binaries: binaries(t), Shards: all, AppFlags: []string{"--state", dir}, Flags: []string{"--hooks", "/_state", "--queue-wait", "11s"},
 	})
-	n := c.Prepare(t, "--bootstrap-expect", "1")
-	n.App.SetHookFault(t, "acquire", "failed:5,130,255")
-	n.Start(t)
+	node := c.Prepare(t, "--bootstrap-expect", "1")
+	node.App.SetHookFault(t, "acquire", "failed:5,130,255")
+	node.Start(t)
 	await := func(serving int) (list api.OwnedList) {
 		t.Helper()
 		cluster.Await(t, fmt.Sprintf("%d shards are served", serving), func() (err error) {
-			if list, err = owned(t.Context(), n); err != nil {
+			if list, err = owned(t.Context(), node); err != nil {
 				return err
 			}
 			got := 0
@@ -183,19 +184,19 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	}
 	counts := map[string]uint64{}
 	for _, shard := range []int{0, 4, 6, 129, 254} {
-		post(t, c, n, counts, 2, keyOf(shard))
+		post(t, c, node, counts, 2, keyOf(shard))
 	}
-	a := c.SendRequest(t, n, load.Request{Key: keyOf(130), Method: "POST"})
-	if a.Status != http.StatusServiceUnavailable || a.Error != "queue-timeout" || !strings.Contains(a.Detail, "shard 130 in time: told to fail") {
-		t.Errorf("a waiter of shard 130 gets %d %s: %s", a.Status, a.Error, a.Detail)
+	resp := c.SendRequest(t, node, load.Request{Key: keyOf(130), Method: "POST"})
+	if resp.Status != http.StatusServiceUnavailable || resp.Error != "queue-timeout" || !strings.Contains(resp.Detail, "shard 130 in time: told to fail") {
+		t.Errorf("a queued request of shard 130 gets %d %s: %s", resp.Status, resp.Error, resp.Detail)
 	}
-	diagnosisTest{t, c}.wantFinding(n, diagnosis.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
-	if lines := strings.Count(n.Process().Output(1_000_000), `"acquire hook failed`); lines != 1 {
-		t.Errorf("the log contains it %d times, want once", lines)
+	diagnosisTest{t, c}.wantFinding(node, diagnosis.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
+	if lines := strings.Count(node.Process().Output(1_000_000), `"acquire hook failed`); lines != 1 {
+		t.Errorf("the log contains the failure %d times, want once", lines)
 	}
-	n.App.SetHookFault(t, "acquire", "well")
+	node.App.SetHookFault(t, "acquire", "well")
 	await(all)
 	for _, shard := range failing {
-		post(t, c, n, counts, 1, keyOf(shard))
+		post(t, c, node, counts, 1, keyOf(shard))
 	}
 }

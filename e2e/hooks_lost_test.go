@@ -18,8 +18,8 @@ func post(t *testing.T, c *cluster.Cluster, at *cluster.Node, was map[string]uin
 	for _, key := range keys {
 		for range n {
 			was[key]++
-			if a := c.SendRequest(t, at, load.Request{Key: key, Method: "POST"}); !a.OK() || a.Count != was[key] {
-				t.Fatalf("%s at %s: status %d (%s), count %d, want %d", key, at.ID, a.Status, a.Detail, a.Count, was[key])
+			if resp := c.SendRequest(t, at, load.Request{Key: key, Method: "POST"}); !resp.OK() || resp.Count != was[key] {
+				t.Fatalf("%s at %s: status %d (%s), count %d, want %d", key, at.ID, resp.Status, resp.Detail, resp.Count, was[key])
 			}
 		}
 	}
@@ -31,16 +31,16 @@ func post(t *testing.T, c *cluster.Cluster, at *cluster.Node, was map[string]uin
 func TestKillLosesOnlyUnwrittenState(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := startWithCounters(t, 3, nil)
-	m := c.AwaitServing(t)
+	shardMap := c.AwaitServing(t)
 	victim, counts := c.Follower(t), map[string]uint64{}
 	at := c.Others(victim)[0]
 	var lost, kept []string
-	for _, n := range c.Running() {
-		if n == victim {
-			lost = m.Keys(n.ID, 1)[:10]
+	for _, node := range c.Running() {
+		if node == victim {
+			lost = shardMap.Keys(node.ID, 1)[:10]
 			continue
 		}
-		kept = append(kept, m.Keys(n.ID, 1)[:10]...)
+		kept = append(kept, shardMap.Keys(node.ID, 1)[:10]...)
 	}
 	post(t, c, at, counts, 3, append(lost, kept...)...)
 	victim.App.Flush(t)
@@ -64,36 +64,36 @@ func TestKillLosesOnlyUnwrittenState(t *testing.T) {
 // wantAcquired checks the last acquire call for a shard at its owner.
 func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, released bool) {
 	t.Helper()
-	for _, n := range c.Running() {
-		m, err := n.Map(t.Context())
+	for _, node := range c.Running() {
+		shardMap, err := node.Map(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Owner(shard) != n.ID {
+		if shardMap.Owner(shard) != node.ID {
 			continue
 		}
 		var last *cluster.HookCall
-		for _, s := range acquired(t, n) {
-			if s.Shard == shard {
-				last = &s
+		for _, call := range acquired(t, node) {
+			if call.Shard == shard {
+				last = &call
 			}
 		}
 		if last == nil || last.From != from || last.Released != released || last.Again {
-			t.Errorf("%s received %+v for shard %d, want it from %s, released %v", n.ID, last, shard, from, released)
+			t.Errorf("%s received %+v for shard %d, want it from %s, released %v", node.ID, last, shard, from, released)
 		}
 	}
 }
 
 // acquired returns all acquire calls of the app of a node.
-func acquired(t *testing.T, n *cluster.Node) (all []cluster.HookCall) {
+func acquired(t *testing.T, node *cluster.Node) (all []cluster.HookCall) {
 	t.Helper()
-	told, err := n.App.HookCalls(t.Context())
+	told, err := node.App.HookCalls(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range told {
-		if s.Hook == "acquire" {
-			all = append(all, s)
+	for _, call := range told {
+		if call.Hook == "acquire" {
+			all = append(all, call)
 		}
 	}
 	return all
@@ -105,14 +105,14 @@ func acquired(t *testing.T, n *cluster.Node) (all []cluster.HookCall) {
 func TestRestartedAppIsAskedToAcquire(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := startWithCounters(t, 3, nil)
-	m := c.AwaitServing(t)
-	n, counts := c.Follower(t), map[string]uint64{}
-	at, keys := c.Others(n)[0], m.Keys(n.ID, 1)[:5]
+	shardMap := c.AwaitServing(t)
+	node, counts := c.Follower(t), map[string]uint64{}
+	at, keys := c.Others(node)[0], shardMap.Keys(node.ID, 1)[:5]
 	for range 3 {
 		post(t, c, at, counts, 2, keys...)
-		n.App.Flush(t)
-		n.App.Kill(t)
-		n.App.Start(t)
+		node.App.Flush(t)
+		node.App.Kill(t)
+		node.App.Start(t)
 		post(t, c, at, counts, 2, keys...)
 		c.AwaitServing(t)
 	}
@@ -125,19 +125,19 @@ func TestRestartedAppIsAskedToAcquire(t *testing.T) {
 func TestRestartedNodeKeepsStateOfItsApp(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := startWithCounters(t, 1, nil)
-	n, counts := c.Node("a"), map[string]uint64{}
+	node, counts := c.Node("a"), map[string]uint64{}
 	keys := c.AwaitServing(t).Keys("a", 1)[:10]
-	post(t, c, n, counts, 3, keys...)
-	before := acquired(t, n)
-	n.Kill(t)
-	n.Start(t)
+	post(t, c, node, counts, 3, keys...)
+	before := acquired(t, node)
+	node.Kill(t)
+	node.Start(t)
 	c.AwaitServing(t)
-	post(t, c, n, counts, 1, keys...)
+	post(t, c, node, counts, 1, keys...)
 	again := map[int]bool{}
-	for _, s := range acquired(t, n)[len(before):] {
-		again[s.Shard] = s.Again
-		if !s.Again {
-			t.Errorf("received %+v, although it holds the shard", s)
+	for _, call := range acquired(t, node)[len(before):] {
+		again[call.Shard] = call.Again
+		if !call.Again {
+			t.Errorf("received %+v, although it holds the shard", call)
 		}
 	}
 	if len(again) != shards {
@@ -151,25 +151,25 @@ func TestRestartedNodeKeepsStateOfItsApp(t *testing.T) {
 func TestHungAppBlocksOnlyItsNode(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := startWithCounters(t, 3, []string{"--through"}, "--health", "/", "--health-timeout", "500ms")
-	m := c.AwaitServing(t)
-	n, counts := c.Follower(t), map[string]uint64{}
-	at := c.Others(n)[0]
-	here, elsewhere := m.Keys(n.ID, 1)[:5], m.Keys(at.ID, 1)[:5]
+	shardMap := c.AwaitServing(t)
+	node, counts := c.Follower(t), map[string]uint64{}
+	at := c.Others(node)[0]
+	here, elsewhere := shardMap.Keys(node.ID, 1)[:5], shardMap.Keys(at.ID, 1)[:5]
 	post(t, c, at, counts, 2, append(here, elsewhere...)...)
-	n.App.Signal(t, syscall.SIGSTOP)
+	node.App.Signal(t, syscall.SIGSTOP)
 	post(t, c, at, counts, 1, elsewhere...)
 	cluster.Await(t, "its shards are elsewhere", func() error {
-		m, err := at.Map(t.Context())
-		if err == nil && m.Counts()[n.ID] > 0 {
-			err = fmt.Errorf("%d are not", m.Counts()[n.ID])
+		shardMap, err := at.Map(t.Context())
+		if err == nil && shardMap.Counts()[node.ID] > 0 {
+			err = fmt.Errorf("%d are not", shardMap.Counts()[node.ID])
 		}
 		return err
 	})
 	post(t, c, at, counts, 1, append(here, elsewhere...)...)
 	for _, key := range here {
-		wantAcquired(t, c, load.ShardOf(key, shards), n.ID, false)
+		wantAcquired(t, c, load.ShardOf(key, shards), node.ID, false)
 	}
-	n.App.Signal(t, syscall.SIGCONT)
+	node.App.Signal(t, syscall.SIGCONT)
 	c.AwaitServing(t)
 	post(t, c, at, counts, 1, append(here, elsewhere...)...)
 }

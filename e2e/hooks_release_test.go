@@ -22,9 +22,9 @@ func TestFailedReleaseIsReported(t *testing.T) {
 		{"500", "status 500", "failed"}, {"unable", "told to fail", "failed"}, {"hang", "in time", "late"}, {"absent", "", "ok"}, {"well", "", "ok"},
 	} {
 		owned := 0
-		m := c.AwaitServing(t)
+		shardMap := c.AwaitServing(t)
 		for shard := range shards {
-			if m.Owner(shard) == from.ID {
+			if shardMap.Owner(shard) == from.ID {
 				owned++
 			}
 		}
@@ -35,8 +35,8 @@ func TestFailedReleaseIsReported(t *testing.T) {
 			t.Errorf("drain while the app releases with %s: exit %d, %s", tt.how, code, out)
 		}
 		if tt.why != "" {
-			for _, n := range c.Running() {
-				diagnosisTest{t, c}.wantFinding(n, diagnosis.NotReleased, "moved within the last 10 minutes although the app of node a had not released them")
+			for _, node := range c.Running() {
+				diagnosisTest{t, c}.wantFinding(node, diagnosis.NotReleased, "moved within the last 10 minutes although the app of node a had not released them")
 			}
 		}
 		if metrics, err := from.Metrics(t.Context()); err != nil || metrics.Sum("shardway_releases_total", fmt.Sprintf("result=%q", tt.result)) == 0 {
@@ -68,8 +68,8 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	if want := fmt.Sprintf("%d shards", owned); code != 1 || !strings.Contains(out, want) || !strings.Contains(out, "the app has not released them") || !strings.Contains(out, "told to fail") {
 		t.Errorf("drain --safe: exit %d, %s", code, out)
 	}
-	if m, err := at.Map(t.Context()); err != nil || ownedBy(m, from) != owned {
-		t.Errorf("node a owns %d shards, want %d (%v)", ownedBy(m, from), owned, err)
+	if shardMap, err := at.Map(t.Context()); err != nil || ownedBy(shardMap, from) != owned {
+		t.Errorf("node a owns %d shards, want %d (%v)", ownedBy(shardMap, from), owned, err)
 	}
 	from.App.SetHookFault(t, "release", "well")
 	if out, code = shardway(t, "drain", from.ID, "--safe", "--wait", "--admin", at.Admin); code != 0 {

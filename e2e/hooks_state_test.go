@@ -96,29 +96,29 @@ func TestCountersFollowTheirShards(t *testing.T) {
 	c := startWithCounters(t, 3, nil)
 	counts := map[string]uint64{}
 	for round := 0; round == 0 || movesOf(c) < want; round++ {
-		l := c.Load(t, c.Running(), cluster.Traffic{ModifyRequest: func(n int, r *load.Request) {
+		traffic := c.Load(t, c.Running(), cluster.Traffic{ModifyRequest: func(n int, req *load.Request) {
 			if n%10 == 4 { // some requests run while their shard should move
-				r.Header = map[string]string{"App-Delay": "50ms"}
+				req.Header = map[string]string{"App-Delay": "50ms"}
 			}
 		}})
-		moveByPlan(t, c, l)
-		restartAll(t, c, l)
-		l.AwaitStarted(t, 100)
-		l.Finish(t)
-		wantExactCounts(t, counts, l.Responses())
+		moveByPlan(t, c, traffic)
+		restartAll(t, c, traffic)
+		traffic.AwaitStarted(t, 100)
+		traffic.Finish(t)
+		wantExactCounts(t, counts, traffic.Responses())
 		t.Logf("%d shards have moved", movesOf(c))
 	}
 	released := 0
-	for _, n := range c.Running() {
-		told, err := n.App.HookCalls(t.Context())
+	for _, node := range c.Running() {
+		told, err := node.App.HookCalls(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range told {
-			if s.Err != "" || s.Hook == "lost" {
-				t.Errorf("%s: %+v", n.ID, s)
+		for _, call := range told {
+			if call.Err != "" || call.Hook == "lost" {
+				t.Errorf("%s: %+v", node.ID, call)
 			}
-			if s.Released {
+			if call.Released {
 				released++
 			}
 		}
@@ -129,12 +129,12 @@ func TestCountersFollowTheirShards(t *testing.T) {
 }
 
 // moveByPlan moves shards in all ways that operators have.
-func moveByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
+func moveByPlan(t *testing.T, c *cluster.Cluster, traffic *cluster.Load) {
 	t.Helper()
 	admin := c.Node("a").Admin
 	do := func(args ...string) {
 		t.Helper()
-		l.AwaitStarted(t, 40)
+		traffic.AwaitStarted(t, 40)
 		if out, code := shardway(t, append(args, "--admin", admin)...); code != 0 {
 			t.Fatalf("%v: exit %d, %s", args, code, out)
 		}
@@ -143,9 +143,9 @@ func moveByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 		for _, to := range []string{"a", "b", "c"} {
 			do("pin", strconv.Itoa(shard), to)
 			cluster.Await(t, fmt.Sprintf("shard %d is at %s", shard, to), func() error {
-				m, err := c.Node("a").Map(t.Context())
-				if err == nil && m.Owner(shard) != to {
-					err = fmt.Errorf("it is at %s", m.Owner(shard))
+				shardMap, err := c.Node("a").Map(t.Context())
+				if err == nil && shardMap.Owner(shard) != to {
+					err = fmt.Errorf("it is at %s", shardMap.Owner(shard))
 				}
 				return err
 			})
@@ -163,7 +163,7 @@ func moveByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 }
 
 // restartAll makes a node join and leave, and restarts the others one after the other.
-func restartAll(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
+func restartAll(t *testing.T, c *cluster.Cluster, traffic *cluster.Load) {
 	t.Helper()
 	if len(c.Nodes()) == 3 {
 		c.Add(t)
@@ -171,14 +171,14 @@ func restartAll(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 		c.Node("d").Start(t)
 	}
 	c.AwaitServing(t)
-	l.AwaitStarted(t, 100)
+	traffic.AwaitStarted(t, 100)
 	c.Node("d").Stop(t)
-	for _, n := range c.Running() {
-		l.AwaitStarted(t, 40)
-		n.Stop(t)
+	for _, node := range c.Running() {
+		traffic.AwaitStarted(t, 40)
+		node.Stop(t)
 		c.AwaitServing(t)
-		l.AwaitStarted(t, 40)
-		n.Start(t)
+		traffic.AwaitStarted(t, 40)
+		node.Start(t)
 		c.AwaitServing(t)
 	}
 }

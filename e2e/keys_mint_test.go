@@ -24,8 +24,8 @@ func TestMintedKeysAreServedOnEveryNode(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Flags: []string{"--config", file}})
 	owners := map[string]bool{}
 	for range 8 {
-		for _, n := range c.Running() {
-			made, at := askRoom(t, http.MethodPost, "http://"+n.Addr+"/rooms")
+		for _, node := range c.Running() {
+			made, at := askRoom(t, http.MethodPost, "http://"+node.Addr+"/rooms")
 			if made.Get("Shardway-Minted") != "1" || len(made.Get("Shardway-Key")) != 32 {
 				t.Fatalf("%v", made)
 			}
@@ -57,8 +57,8 @@ func TestMintAvoidsCordonedNodes(t *testing.T) {
 	var app string
 	made := func(rounds int) (there int) {
 		for range rounds {
-			for _, n := range c.Running() {
-				if _, at := askRoom(t, http.MethodPost, "http://"+n.Addr+"/rooms"); at.App == app {
+			for _, node := range c.Running() {
+				if _, at := askRoom(t, http.MethodPost, "http://"+node.Addr+"/rooms"); at.App == app {
 					there++
 				}
 			}
@@ -70,12 +70,12 @@ func TestMintAvoidsCordonedNodes(t *testing.T) {
 	if out, code := shardway(t, "cordon", cordoned.ID, "--admin", cordoned.Admin); code != 0 {
 		t.Fatalf("cordon: exit %d, %s", code, out)
 	}
-	knows := func(n *cluster.Node) bool {
-		out, code := shardway(t, "policy", "--admin", n.Admin)
+	knows := func(node *cluster.Node) bool {
+		out, code := shardway(t, "policy", "--admin", node.Admin)
 		return code == 0 && strings.Contains(out, "cordon")
 	}
-	for _, n := range c.Running() {
-		for !knows(n) {
+	for _, node := range c.Running() {
+		for !knows(node) {
 			if t.Context().Err() != nil {
 				t.Fatal(t.Context().Err())
 			}
@@ -95,18 +95,18 @@ func TestMintAvoidsCordonedNodes(t *testing.T) {
 // appOf returns the app that a request with a key reaches.
 func appOf(t *testing.T, c *cluster.Cluster, key string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.Running()[0].Addr+"/", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.Running()[0].Addr+"/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("X-Shard-Key", key)
-	res, err := http.DefaultClient.Do(r)
+	req.Header.Set("X-Shard-Key", key)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = res.Body.Close() }()
+	defer func() { _ = resp.Body.Close() }()
 	var at room
-	if err := json.NewDecoder(res.Body).Decode(&at); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(&at); err != nil {
 		t.Fatal(err)
 	}
 	return at.App
@@ -120,18 +120,18 @@ type room struct {
 
 func askRoom(t *testing.T, method, url string) (http.Header, room) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = res.Body.Close() }()
+	defer func() { _ = resp.Body.Close() }()
 	var at room
-	if err := json.NewDecoder(res.Body).Decode(&at); err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s: %d, %v", method, url, res.StatusCode, err)
+	if err := json.NewDecoder(resp.Body).Decode(&at); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %d, %v", method, url, resp.StatusCode, err)
 	}
-	return res.Header, at
+	return resp.Header, at
 }

@@ -22,77 +22,77 @@ import (
 // cannot prevent.
 func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
-	s, err := store.Listen("127.0.0.1:0")
+	registerStore, err := store.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { must(t, s.Close()) }()
+	defer func() { must(t, registerStore.Close()) }()
 	c := cluster.Start(t, cluster.Options{
-		Binaries: binaries(t), Nodes: 3, Shards: shards, AppFlags: []string{"--store", s.URL()},
+		Binaries: binaries(t), Nodes: 3, Shards: shards, AppFlags: []string{"--store", registerStore.URL()},
 	})
 	owner := c.Follower(t)
 	keys := c.AwaitServing(t).Keys(owner.ID, 1)[:7]
 	keys, open := keys[:6], keys[6]
 	others := c.Others(owner)
 	var answers []history.Response
-	ask := func(n *cluster.Node, key, mode, value string) history.Response {
-		a := c.SendRequest(t, n, operation(key, mode, value))
-		if !a.OK() {
-			t.Errorf("%s %q: %d %s %s", a.Method, key, a.Status, a.Error, a.Detail)
+	ask := func(node *cluster.Node, key, mode, value string) history.Response {
+		resp := c.SendRequest(t, node, operation(key, mode, value))
+		if !resp.OK() {
+			t.Errorf("%s %q: %d %s %s", resp.Method, key, resp.Status, resp.Error, resp.Detail)
 		}
-		answers = append(answers, a)
-		return a
+		answers = append(answers, resp)
+		return resp
 	}
-	for _, n := range others {
-		n.App.Release(t, "gate") // an aborted read is retried at the next owner, and must not hang there
+	for _, node := range others {
+		node.App.Release(t, "gate") // an aborted read is retried at the next owner, and must not hang there
 	}
 	var late []*cluster.AsyncRequest
 	for i, key := range keys {
 		ask(others[0], key, "memory", "old-"+key)
 		// Half of the requests will write, the others read.
-		r := operation(key, "store", []string{"late-" + key, ""}[i%2])
-		r.Header["App-Hang"] = "gate"
-		late = append(late, c.SendAsync(t, owner, r))
+		req := operation(key, "store", []string{"late-" + key, ""}[i%2])
+		req.Header["App-Hang"] = "gate"
+		late = append(late, c.SendAsync(t, owner, req))
 	}
 	ask(others[0], open, "unfenced", "old-"+open)
-	r := operation(open, "unfenced", "late-"+open)
-	r.Header["App-Hang"] = "gate"
-	late = append(late, c.SendAsync(t, owner, r))
+	req := operation(open, "unfenced", "late-"+open)
+	req.Header["App-Hang"] = "gate"
+	late = append(late, c.SendAsync(t, owner, req))
 	owner.App.AwaitHanging(t, "gate", len(late))
 	owner.Pause(t)
 	c.AwaitServedBy(t, others...)
 	for _, key := range keys {
-		if a := ask(others[0], key, "memory", ""); a.Value != "old-"+key {
-			t.Errorf("the next owner loaded %q, want %q", a.Value, "old-"+key)
+		if resp := ask(others[0], key, "memory", ""); resp.Value != "old-"+key {
+			t.Errorf("the next owner loaded %q, want %q", resp.Value, "old-"+key)
 		}
 		ask(others[1], key, "memory", "new-"+key)
 	}
 	ask(others[1], open, "unfenced", "new-"+open)
 	owner.App.Release(t, "gate")
 	cluster.Await(t, "the store has refused what the app did late, and done what it could not refuse", func() error {
-		log := s.Applied()
-		if n := s.FencedCount(); n != len(keys) || log[len(log)-1].Value != "late-"+open {
+		log := registerStore.Applied()
+		if n := registerStore.FencedCount(); n != len(keys) || log[len(log)-1].Value != "late-"+open {
 			return fmt.Errorf("%d of %d refused, the last write is %+v", n, len(keys), log[len(log)-1])
 		}
 		return nil
 	})
-	if a := ask(others[1], open, "unfenced", ""); a.Value != "new-"+open {
-		t.Errorf("the next owner reads %q in its memory, want %q", a.Value, "new-"+open)
+	if resp := ask(others[1], open, "unfenced", ""); resp.Value != "new-"+open {
+		t.Errorf("the next owner reads %q in its memory, want %q", resp.Value, "new-"+open)
 	}
 	owner.Continue(t)
 	c.AwaitServing(t)
 	overwritten := late[len(keys)].Response(t)
 	for i, asking := range late[:len(keys)] {
-		a := asking.Response(t)
-		if want := "new-" + keys[i]; a.OK() && (!a.Safe() || a.Value != want) {
-			t.Errorf("late %s got %d %q", a.Method, a.Status, a.Value)
+		resp := asking.Response(t)
+		if want := "new-" + keys[i]; resp.OK() && (!resp.Safe() || resp.Value != want) {
+			t.Errorf("late %s got %d %q", resp.Method, resp.Status, resp.Value)
 		}
-		answers = append(answers, a)
+		answers = append(answers, resp)
 	}
 	for _, key := range keys {
 		for _, mode := range []string{"memory", "store"} {
-			if a := ask(owner, key, mode, ""); a.Value != "new-"+key {
-				t.Errorf("key %q in the %s is %q afterwards, want %q", key, mode, a.Value, "new-"+key)
+			if resp := ask(owner, key, mode, ""); resp.Value != "new-"+key {
+				t.Errorf("key %q in the %s is %q afterwards, want %q", key, mode, resp.Value, "new-"+key)
 			}
 		}
 	}
@@ -103,11 +103,11 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	if n := report.OverlapsByShard[uint32(load.ShardOf(open, shards))]; n == 0 {
 		t.Errorf("the report lacks the overlap in the shard of the unfenced register: %v", report.OverlapsByShard)
 	}
-	runs, fenced := c.AwaitRuns(t), slices.DeleteFunc(slices.Clone(answers), func(a history.Response) bool { return a.Key == open })
-	if err := linear.Check(linear.Ops(fenced, runs), linear.Options{Applied: s.Applied()}); err != nil {
+	runs, fenced := c.AwaitRuns(t), slices.DeleteFunc(slices.Clone(answers), func(resp history.Response) bool { return resp.Key == open })
+	if err := linear.Check(linear.Ops(fenced, runs), linear.Options{Applied: registerStore.Applied()}); err != nil {
 		t.Error(err)
 	}
-	if err := linear.Check(linear.Ops(append(answers, overwritten), runs), linear.Options{Applied: s.Applied()}); err == nil || !strings.Contains(err.Error(), open) {
+	if err := linear.Check(linear.Ops(append(answers, overwritten), runs), linear.Options{Applied: registerStore.Applied()}); err == nil || !strings.Contains(err.Error(), open) {
 		t.Errorf("the checker does not find the overwritten unfenced register: %v", err)
 	}
 }
@@ -115,9 +115,9 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 // operation returns a write of a value to the register of a key, or a read if value is
 // empty.
 func operation(key, mode, value string) load.Request {
-	r := load.Request{Key: key, Header: map[string]string{"App-Register": mode}}
+	req := load.Request{Key: key, Header: map[string]string{"App-Register": mode}}
 	if value != "" {
-		r.Method, r.Body = "POST", []byte(value)
+		req.Method, req.Body = "POST", []byte(value)
 	}
-	return r
+	return req
 }

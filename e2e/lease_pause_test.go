@@ -26,21 +26,21 @@ func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {
 	before := c.AwaitServing(t)
 	others := c.Others(owner)
 	everywhere := c.Load(t, c.Running(), cluster.Traffic{Rate: 60})
-	l := c.Load(t, others, cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
+	traffic := c.Load(t, others, cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
 	owner.Pause(t)
-	l.AwaitStarted(t, 4*seconds)
+	traffic.AwaitStarted(t, 4*seconds)
 	taken := c.AwaitServedBy(t, others...)
 	wantMoves(t, c, before, taken)
 	owner.Continue(t)
 	woke := history.Now()
-	l.AwaitStarted(t, seconds)
+	traffic.AwaitStarted(t, seconds)
 	after := c.AwaitServing(t)
 	wantMoves(t, c, taken, after)
-	l.AwaitStarted(t, seconds/2)
+	traffic.AwaitStarted(t, seconds/2)
 	everywhere.EndLoad(t)
-	r := l.Finish(t)
-	if r.Handovers == 0 {
+	report := traffic.Finish(t)
+	if report.Handovers == 0 {
 		t.Error("no shard was handed over: nothing was tested")
 	}
 	// Check has found no stale epoch and no second owner. All runs that the node began
@@ -61,33 +61,33 @@ func TestPausedLeaderAbortsNoRequest(t *testing.T) {
 	before := c.AwaitServing(t)
 	others := c.Others(leader)
 	var streams []*cluster.AsyncRequest
-	for i, n := range others {
-		key := before.Keys(n.ID, 1)[0]
+	for i, node := range others {
+		key := before.Keys(node.ID, 1)[0]
 		// The owner is also the ingress, so that the paused node is not involved.
-		streams = append(streams, c.SendAsync(t, n, load.Request{
+		streams = append(streams, c.SendAsync(t, node, load.Request{
 			ID: fmt.Sprintf("stream%d", i), Key: key,
 			Header: map[string]string{"App-Chunks": "80", "App-Delay": "100ms", "App-Size": "80000"},
 		}))
 		cluster.Await(t, "the stream runs", func() error {
-			if n.App.Executions(t, fmt.Sprintf("stream%d", i)) != 1 {
+			if node.App.Executions(t, fmt.Sprintf("stream%d", i)) != 1 {
 				return errNotYet
 			}
 			return nil
 		})
 	}
-	l := c.Load(t, others, cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
+	traffic := c.Load(t, others, cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
 	leader.Pause(t)
-	l.AwaitStarted(t, 4*seconds)
+	traffic.AwaitStarted(t, 4*seconds)
 	c.AwaitServedBy(t, others...)
 	c.LeaderOf(t, others...)
 	leader.Continue(t)
-	l.AwaitStarted(t, seconds)
+	traffic.AwaitStarted(t, seconds)
 	c.AwaitServing(t)
-	l.Finish(t)
-	for i, s := range streams {
-		if a := s.Response(t); !a.OK() || a.Bytes != 80_000 {
-			t.Errorf("stream %d: %+v, want it complete", i, a)
+	traffic.Finish(t)
+	for i, request := range streams {
+		if resp := request.Response(t); !resp.OK() || resp.Bytes != 80_000 {
+			t.Errorf("stream %d: %+v, want it complete", i, resp)
 		}
 	}
 	for _, run := range c.AwaitRuns(t) {

@@ -113,9 +113,9 @@ func wantMoves(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) {
 	case !complete && !inFewestMoves([]cluster.Map{from, to}):
 		tb.Logf("epoch %d → %d: a map between them was too short-lived to be seen, the moves are not judged", from.Epoch, to.Epoch)
 	case complete && !inFewestMoves(chain):
-		for i, m := range chain[1:] {
+		for i, shardMap := range chain[1:] {
 			tb.Errorf("epoch %d → %d moved %d shards, want %d or stages of one change (%v → %v)",
-				chain[i].Epoch, m.Epoch, len(chain[i].Moves(m)), fewestMoves(chain[i], m), chain[i].Counts(), m.Counts())
+				chain[i].Epoch, shardMap.Epoch, len(chain[i].Moves(shardMap)), fewestMoves(chain[i], shardMap), chain[i].Counts(), shardMap.Counts())
 		}
 	}
 }
@@ -129,17 +129,17 @@ const lastStage = 10 * time.Second
 func mapsBetween(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) (chain []cluster.Map, complete bool) {
 	tb.Helper()
 	seen := make(map[uint64]cluster.Map)
-	for _, m := range c.Maps() {
-		seen[m.Epoch] = m
+	for _, shardMap := range c.Maps() {
+		seen[shardMap.Epoch] = shardMap
 	}
 	chain, complete = []cluster.Map{from}, true
 	for _, epoch := range c.Committed(tb) {
 		if epoch <= from.Epoch || epoch >= to.Epoch {
 			continue
 		}
-		m, ok := seen[epoch]
+		shardMap, ok := seen[epoch]
 		if complete = complete && ok; ok {
-			chain = append(chain, m)
+			chain = append(chain, shardMap)
 		}
 	}
 	return append(chain, to), complete
@@ -165,13 +165,13 @@ func inFewestMoves(chain []cluster.Map) bool {
 
 // The test plants chains of maps.
 func TestMovesOfStagedChangeAreCountedTogether(t *testing.T) {
-	of := func(owners string) (m cluster.Map) {
-		must(t, json.Unmarshal([]byte(`{"nodes":[{"id":"a"},{"id":"b"},{"id":"c"}]}`), &m))
-		m.Shards = len(owners)
+	of := func(owners string) (shardMap cluster.Map) {
+		must(t, json.Unmarshal([]byte(`{"nodes":[{"id":"a"},{"id":"b"},{"id":"c"}]}`), &shardMap))
+		shardMap.Shards = len(owners)
 		for _, id := range owners {
-			m.Owners = append(m.Owners, int(id-'a'))
+			shardMap.Owners = append(shardMap.Owners, int(id-'a'))
 		}
-		return m
+		return shardMap
 	}
 	for name, c := range map[string]struct {
 		want  bool

@@ -18,9 +18,9 @@ func TestReplacementGetsVoteOfStoppedNode(t *testing.T) {
 	c.Add(t)
 	c.AwaitServedBy(t, c.Running()...)
 	leader := c.Leader(t)
-	leader.AwaitStatus(t, "three vote, all of them here", func(s cluster.Status) bool {
+	leader.AwaitStatus(t, "three vote, all of them here", func(status cluster.Status) bool {
 		voters := 0
-		for _, m := range s.Nodes {
+		for _, m := range status.Nodes {
 			if m.Voter {
 				voters++
 			}
@@ -28,12 +28,12 @@ func TestReplacementGetsVoteOfStoppedNode(t *testing.T) {
 				return false
 			}
 		}
-		return voters == 3 && len(s.Findings) == 0
+		return voters == 3 && len(status.Findings) == 0
 	})
 	victim := c.Follower(t)
 	victim.Kill(t)
-	m := c.AwaitServedBy(t, c.Running()...)
-	if n := len(m.Counts()); n != 2 {
+	shardMap := c.AwaitServedBy(t, c.Running()...)
+	if n := len(shardMap.Counts()); n != 2 {
 		t.Errorf("%d nodes own shards, want two", n)
 	}
 }

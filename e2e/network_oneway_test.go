@@ -22,23 +22,23 @@ import (
 func TestOneWayPathFailureIsDetected(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	// Neither a round nor a search for the process of the owner interferes.
-	c, w := startInNamespaces(t, "--dead-after", "30s", "--queue-wait", "1m")
+	c, network := startInNamespaces(t, "--dead-after", "30s", "--queue-wait", "1m")
 	leader := c.Leader(t)
 	ingress, owner := c.Others(leader)[0], c.Others(leader)[1]
 	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
 	ask := func(at *cluster.Node, method, gate string) *cluster.AsyncRequest {
-		r := load.Request{Key: key, Method: method, Timeout: 2 * time.Minute}
+		req := load.Request{Key: key, Method: method, Timeout: 2 * time.Minute}
 		if gate != "" {
-			r.Header = map[string]string{"App-Hang": gate}
+			req.Header = map[string]string{"App-Hang": gate}
 		}
-		return c.SendAsync(t, at, r)
+		return c.SendAsync(t, at, req)
 	}
 	deaf := func() int {
 		return int(c.Sum(t, []*cluster.Node{ingress, leader}, "shardway_aborted_requests_total", `reason="deaf-path"`))
 	}
 	for _, method := range []string{"GET", "POST", "GET"} { // opens connections
-		if a := ask(ingress, method, "").Response(t); !a.OK() {
-			t.Fatalf("%s before: %+v", method, a)
+		if resp := ask(ingress, method, "").Response(t); !resp.OK() {
+			t.Fatalf("%s before: %+v", method, resp)
 		}
 	}
 	// An owner with a slow app does not count as unreachable.
@@ -46,7 +46,7 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 	owner.App.AwaitHanging(t, "slow", 1)
 
 	mended := owner.RecordFault(history.Unreachable)
-	must(t, w.Block(index(ingress), index(owner)))
+	must(t, network.Block(index(ingress), index(owner)))
 	began := time.Now()
 	get := ask(ingress, "GET", "")
 	cluster.Await(t, "the path is found dead", func() error {
@@ -56,18 +56,18 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 		return nil
 	})
 	t.Logf("requests lost: found after %v", time.Since(began))
-	must(t, w.Heal())
+	must(t, network.Heal())
 	mended()
-	if a := get.Response(t); !a.OK() {
-		t.Errorf("GET over a path that was dead: %d %s %s", a.Status, a.Error, a.Detail)
+	if resp := get.Response(t); !resp.OK() {
+		t.Errorf("GET over a path that was dead: %d %s %s", resp.Status, resp.Error, resp.Detail)
 	}
 
 	before := deaf()
 	get, post := ask(ingress, "GET", "back"), ask(ingress, "POST", "back")
 	owner.App.AwaitHanging(t, "back", 2)
-	host := w.Host(index(ingress))
+	host := network.Host(index(ingress))
 	cluster.Await(t, "nothing is on its way to the owner", func() error {
-		ss := host.Command("ss", "-Htni", "dst", w.Host(index(owner)).Data)
+		ss := host.Command("ss", "-Htni", "dst", network.Host(index(owner)).Data)
 		out, err := exec.CommandContext(t.Context(), ss[0], ss[1:]...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("ss: %w %s", err, out)
@@ -78,11 +78,11 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 		return nil
 	})
 	mended = owner.RecordFault(history.Unreachable)
-	must(t, w.Block(index(owner), index(ingress)))
+	must(t, network.Block(index(owner), index(ingress)))
 	began = time.Now()
 	owner.App.Release(t, "back")
-	if a := post.Response(t); a.Status != http.StatusBadGateway || a.Error != "peer-unreachable" || !strings.Contains(a.Detail, "may have run") {
-		t.Errorf("POST whose answer is lost: %d %s %s, want 502 peer-unreachable", a.Status, a.Error, a.Detail)
+	if resp := post.Response(t); resp.Status != http.StatusBadGateway || resp.Error != "peer-unreachable" || !strings.Contains(resp.Detail, "may have run") {
+		t.Errorf("POST whose answer is lost: %d %s %s, want 502 peer-unreachable", resp.Status, resp.Error, resp.Detail)
 	}
 	t.Logf("answers lost: found after %v", time.Since(began))
 	cluster.Await(t, "both were cut", func() error {
@@ -91,14 +91,14 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, w.Heal())
+	must(t, network.Heal())
 	mended()
-	if a := get.Response(t); !a.OK() {
-		t.Errorf("GET whose answer was lost: %d %s %s", a.Status, a.Error, a.Detail)
+	if resp := get.Response(t); !resp.OK() {
+		t.Errorf("GET whose answer was lost: %d %s %s", resp.Status, resp.Error, resp.Detail)
 	}
 	owner.App.Release(t, "slow")
-	if a := slow.Response(t); !a.OK() {
-		t.Errorf("the slow POST: %d %s %s", a.Status, a.Error, a.Detail)
+	if resp := slow.Response(t); !resp.OK() {
+		t.Errorf("the slow POST: %d %s %s", resp.Status, resp.Error, resp.Detail)
 	}
 	c.Check(t)
 }

@@ -24,16 +24,16 @@ func startInNamespaces(t *testing.T, flags ...string) (*cluster.Cluster, *netns.
 		t.Skipf("wires cannot be cut here: %v", err)
 	}
 	const n = 3
-	w, err := netns.New(int(networks.Add(1)), n)
+	network, err := netns.New(int(networks.Add(1)), n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
+		if err := network.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: n, Shards: shards, Net: w, Flags: flags, Secret: hasSecret(t)}), w
+	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: n, Shards: shards, Net: network, Flags: flags, Secret: hasSecret(t)}), network
 }
 
 func must(t *testing.T, err error) {
@@ -44,7 +44,7 @@ func must(t *testing.T, err error) {
 }
 
 // index returns the host number of a node in its network.
-func index(n *cluster.Node) int { return int(n.ID[0] - 'a') }
+func index(node *cluster.Node) int { return int(node.ID[0] - 'a') }
 
 // TestMinorityStopsServing isolates one of three nodes, a follower and then the leader.
 // It serves nothing and reports no-leader, and the majority continues. When the network
@@ -53,7 +53,7 @@ func index(n *cluster.Node) int { return int(n.ID[0] - 'a') }
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestMinorityStopsServing(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
-	c, w := startInNamespaces(t, "--queue-wait", "6s")
+	c, network := startInNamespaces(t, "--queue-wait", "6s")
 	for _, role := range []struct {
 		name   string
 		choose func(testing.TB) *cluster.Node
@@ -62,11 +62,11 @@ func TestMinorityStopsServing(t *testing.T) {
 			minority := role.choose(t)
 			majority := c.Others(minority)
 			before := c.AwaitServing(t)
-			l := c.Load(t, majority, cluster.Traffic{})
-			l.AwaitStarted(t, seconds/2)
+			traffic := c.Load(t, majority, cluster.Traffic{})
+			traffic.AwaitStarted(t, seconds/2)
 			mended := minority.RecordFault(history.Unreachable)
-			must(t, w.Isolate(index(minority)))
-			minority.AwaitStatus(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+			must(t, network.Isolate(index(minority)))
+			minority.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })
 			alone := history.Now()
 			// Its own key and the other keys: it can serve none of them. An owner to
 			// which it had sent a request before the timeout counts as unreachable.
@@ -74,8 +74,8 @@ func TestMinorityStopsServing(t *testing.T) {
 			for _, owner := range c.Nodes() {
 				asking[owner.ID] = c.SendAsync(t, minority, load.Request{Key: before.Keys(owner.ID, 1)[0], Timeout: 20 * time.Second})
 			}
-			for owner, a := range asking {
-				got := a.Response(t)
+			for owner, request := range asking {
+				got := request.Response(t)
 				want := got.Status == http.StatusServiceUnavailable && got.Error == "no-leader"
 				if owner != minority.ID {
 					want = want || got.Status >= 500 && got.Error == "peer-unreachable"
@@ -86,16 +86,16 @@ func TestMinorityStopsServing(t *testing.T) {
 				}
 			}
 			taken := c.AwaitServedBy(t, majority...)
-			l.AwaitStarted(t, seconds)
-			if s, err := minority.Status(t.Context()); err != nil || s.LeaseMS != 0 || s.Epoch != before.Epoch {
-				t.Errorf("cut off, %s has %+v, %v", minority.ID, s, err)
+			traffic.AwaitStarted(t, seconds)
+			if status, err := minority.Status(t.Context()); err != nil || status.LeaseMS != 0 || status.Epoch != before.Epoch {
+				t.Errorf("cut off, %s has %+v, %v", minority.ID, status, err)
 			}
-			must(t, w.Heal())
+			must(t, network.Heal())
 			mended()
 			healed := history.Now()
 			wantMoves(t, c, taken, c.AwaitServing(t))
-			l.AwaitStarted(t, seconds/2)
-			l.Finish(t)
+			traffic.AwaitStarted(t, seconds/2)
+			traffic.Finish(t)
 			for _, run := range c.AwaitRuns(t) {
 				if run.App == minority.ID && run.Start > alone && run.Start < healed {
 					t.Errorf("%v after it had no lease, %s ran %s (epoch %d)", time.Duration(run.Start-alone), minority.ID, run.ID, run.Epoch)
@@ -110,21 +110,21 @@ func TestMinorityStopsServing(t *testing.T) {
 // shards of the third node.
 func TestForwardingNeedsNoLease(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
-	c, w := startInNamespaces(t, "--queue-wait", "4s")
+	c, network := startInNamespaces(t, "--queue-wait", "4s")
 	leader := c.Leader(t)
 	cut, third := c.Others(leader)[0], c.Others(leader)[1]
 	before := c.AwaitServing(t)
 	mended := cut.RecordFault(history.Unreachable)
-	must(t, w.DropBoth(index(cut), index(leader)))
-	cut.AwaitStatus(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+	must(t, network.DropBoth(index(cut), index(leader)))
+	cut.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })
 	alone := history.Now()
 	for _, key := range before.Keys(third.ID, 1) {
-		if a := c.SendRequest(t, cut, load.Request{Key: key}); !a.OK() || a.App != third.ID {
-			t.Fatalf("key %q of %s at %s: %d %s %s", key, third.ID, cut.ID, a.Status, a.Error, a.Detail)
+		if resp := c.SendRequest(t, cut, load.Request{Key: key}); !resp.OK() || resp.App != third.ID {
+			t.Fatalf("key %q of %s at %s: %d %s %s", key, third.ID, cut.ID, resp.Status, resp.Error, resp.Detail)
 		}
 	}
 	c.AwaitServedBy(t, leader, third)
-	must(t, w.Heal())
+	must(t, network.Heal())
 	mended()
 	healed := history.Now()
 	c.AwaitServing(t)
@@ -140,49 +140,49 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 // whose heartbeats still arrive. It loses its shards as if it were unresponsive.
 func TestOneWayLinkCountsAsUnresponsive(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
-	c, w := startInNamespaces(t)
+	c, network := startInNamespaces(t)
 	leader := c.Leader(t)
 	deaf := c.Others(leader)[0]
 	before := c.AwaitServing(t)
 	others := c.Others(deaf)
-	l := c.Load(t, others, cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
+	traffic := c.Load(t, others, cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
 	mended := deaf.RecordFault(history.Unreachable)
-	must(t, w.Block(index(leader), index(deaf)))
+	must(t, network.Block(index(leader), index(deaf)))
 	// Independent of the leader, only the other nodes own the shards.
 	taken := c.AwaitServedBy(t, others...)
 	wantMoves(t, c, before, taken)
-	l.AwaitStarted(t, seconds/2)
-	must(t, w.Heal())
+	traffic.AwaitStarted(t, seconds/2)
+	must(t, network.Heal())
 	mended()
 	c.AwaitServing(t)
-	l.AwaitStarted(t, seconds/2)
-	l.Finish(t)
+	traffic.AwaitStarted(t, seconds/2)
+	traffic.Finish(t)
 }
 
 // TestHealedPartitionReunites disconnects all nodes of a cluster, and restores the
 // network. No node serves alone, and all of them serve afterwards.
 func TestHealedPartitionReunites(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
-	c, w := startInNamespaces(t)
+	c, network := startInNamespaces(t)
 	var mended []func()
-	for _, n := range c.Nodes() {
-		mended = append(mended, n.RecordFault(history.Unreachable))
-		must(t, w.Isolate(index(n)))
+	for _, node := range c.Nodes() {
+		mended = append(mended, node.RecordFault(history.Unreachable))
+		must(t, network.Isolate(index(node)))
 	}
-	for _, n := range c.Nodes() {
-		n.AwaitStatus(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+	for _, node := range c.Nodes() {
+		node.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })
 	}
-	l := c.Load(t, c.Nodes(), cluster.Traffic{Rate: 20, Timeout: time.Minute})
-	l.AwaitStarted(t, 20)
-	if n := len(l.Responses()); n != 0 {
+	traffic := c.Load(t, c.Nodes(), cluster.Traffic{Rate: 20, Timeout: time.Minute})
+	traffic.AwaitStarted(t, 20)
+	if n := len(traffic.Responses()); n != 0 {
 		t.Errorf("%d requests were answered by nodes that are alone", n)
 	}
-	must(t, w.Heal())
+	must(t, network.Heal())
 	for _, f := range mended {
 		f()
 	}
 	c.AwaitServing(t)
-	l.AwaitStarted(t, 20)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 20)
+	traffic.Finish(t)
 }

@@ -53,9 +53,9 @@ func TestDroppedPeerPortIsReported(t *testing.T) {
 
 			must(t, network.Heal())
 			for _, n := range c.Nodes() {
-				n.AwaitStatus(t, "no peer port is unreachable", func(s cluster.Status) bool {
-					for _, f := range s.Findings {
-						if f.Code == diagnosis.PeerPortUnreachable {
+				n.AwaitStatus(t, "no peer port is unreachable", func(status cluster.Status) bool {
+					for _, finding := range status.Findings {
+						if finding.Code == diagnosis.PeerPortUnreachable {
 							return false
 						}
 					}

@@ -16,24 +16,24 @@ func TestRestartInPlaceMovesNoShard(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
 	c := start(t, 5, "--on-shutdown=hold", "--hold-grace=13s")
 	first := c.AwaitServing(t)
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
 	for range 2 {
 		leader := c.Leader(t)
-		for _, n := range append([]*cluster.Node{leader}, c.Others(leader)...) {
-			l.AwaitStarted(t, 50)
-			n.Terminate(t)
-			n.AwaitExit(t, 0)
-			n.Start(t)
-			if m := c.AwaitServing(t); len(first.Moves(m)) > 0 {
-				t.Fatalf("restart of %s moved %d shards", n.ID, len(first.Moves(m)))
+		for _, node := range append([]*cluster.Node{leader}, c.Others(leader)...) {
+			traffic.AwaitStarted(t, 50)
+			node.Terminate(t)
+			node.AwaitExit(t, 0)
+			node.Start(t)
+			if shardMap := c.AwaitServing(t); len(first.Moves(shardMap)) > 0 {
+				t.Fatalf("restart of %s moved %d shards", node.ID, len(first.Moves(shardMap)))
 			}
 		}
 	}
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
-	for _, m := range c.Maps() {
-		if moved := len(first.Moves(m)); m.Epoch > first.Epoch && moved > 0 {
-			t.Errorf("map %d has %d shards elsewhere", m.Epoch, moved)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
+	for _, shardMap := range c.Maps() {
+		if moved := len(first.Moves(shardMap)); shardMap.Epoch > first.Epoch && moved > 0 {
+			t.Errorf("map %d has %d shards elsewhere", shardMap.Epoch, moved)
 		}
 	}
 }
@@ -48,42 +48,42 @@ func TestRestartInPlaceKeepsReleaseNotes(t *testing.T) {
 	c := startWithCounters(t, 3, nil, "--on-shutdown=hold", "--hold-grace=13s")
 	first := c.AwaitServing(t)
 	counts := map[string]uint64{}
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
 	for range 2 {
-		for _, n := range c.Nodes() {
-			l.AwaitStarted(t, 50)
-			before := len(hookCallsOf(t, n))
-			n.Terminate(t)
-			n.AwaitExit(t, 0)
-			n.Start(t)
-			if m := c.AwaitServing(t); len(first.Moves(m)) > 0 {
-				t.Fatalf("restart of %s moved %d shards", n.ID, len(first.Moves(m)))
+		for _, node := range c.Nodes() {
+			traffic.AwaitStarted(t, 50)
+			before := len(hookCallsOf(t, node))
+			node.Terminate(t)
+			node.AwaitExit(t, 0)
+			node.Start(t)
+			if shardMap := c.AwaitServing(t); len(first.Moves(shardMap)) > 0 {
+				t.Fatalf("restart of %s moved %d shards", node.ID, len(first.Moves(shardMap)))
 			}
-			for _, s := range awaitAcquired(t, n, before, first.Counts()[n.ID]) {
+			for _, call := range awaitAcquired(t, node, before, first.Counts()[node.ID]) {
 				switch {
-				case s.Hook == "lost" || s.Err != "":
-					t.Errorf("%s: %+v", n.ID, s)
-				case s.Hook == "acquire" && (!s.Released || s.From != n.ID || !s.Again):
-					t.Errorf("%s acquires what it has released itself: %+v", n.ID, s)
+				case call.Hook == "lost" || call.Err != "":
+					t.Errorf("%s: %+v", node.ID, call)
+				case call.Hook == "acquire" && (!call.Released || call.From != node.ID || !call.Again):
+					t.Errorf("%s acquires what it has released itself: %+v", node.ID, call)
 				}
 			}
 		}
 	}
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
-	wantExactCounts(t, counts, l.Responses())
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
+	wantExactCounts(t, counts, traffic.Responses())
 }
 
 // awaitAcquired waits until the app of a node has acquired this number of shards since
 // the first before calls, and returns these calls. A node with a lease may still wait for
 // its app; requests for these shards are queued meanwhile.
-func awaitAcquired(t *testing.T, n *cluster.Node, before, shards int) (told []cluster.HookCall) {
+func awaitAcquired(t *testing.T, node *cluster.Node, before, shards int) (told []cluster.HookCall) {
 	t.Helper()
-	cluster.Await(t, fmt.Sprintf("%s acquires %d shards", n.ID, shards), func() error {
-		told = hookCallsOf(t, n)[before:]
+	cluster.Await(t, fmt.Sprintf("%s acquires %d shards", node.ID, shards), func() error {
+		told = hookCallsOf(t, node)[before:]
 		acquired := 0
-		for _, s := range told {
-			if s.Hook == "acquire" {
+		for _, call := range told {
+			if call.Hook == "acquire" {
 				acquired++
 			}
 		}
@@ -96,9 +96,9 @@ func awaitAcquired(t *testing.T, n *cluster.Node, before, shards int) (told []cl
 }
 
 // hookCallsOf returns the hook calls of the app of a node so far.
-func hookCallsOf(t *testing.T, n *cluster.Node) []cluster.HookCall {
+func hookCallsOf(t *testing.T, node *cluster.Node) []cluster.HookCall {
 	t.Helper()
-	told, err := n.App.HookCalls(t.Context())
+	told, err := node.App.HookCalls(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,8 +50,8 @@ func checkReturn(t *testing.T, c *cluster.Cluster, nodes []*cluster.Node, move f
 	cluster.KillAll(t, nodes...)
 	move()
 	began := history.Now()
-	for _, n := range nodes {
-		n.Start(t)
+	for _, node := range nodes {
+		node.Start(t)
 	}
 	c.AwaitServing(t)
 	took := time.Duration(history.Now() - began)
@@ -59,7 +59,7 @@ func checkReturn(t *testing.T, c *cluster.Cluster, nodes []*cluster.Node, move f
 	if took > maxReturnTime {
 		t.Errorf("%d of 3 nodes serve %v after their start at other addresses, want %v at most", len(nodes), took, maxReturnTime)
 	}
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, shards)
-	l.Finish(t)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, shards)
+	traffic.Finish(t)
 }

@@ -16,17 +16,17 @@ func TestRollingRestartMovesEachShardTwice(t *testing.T) {
 	c := start(t, 4)
 	first := c.AwaitServing(t)
 	count := countMoves(first)
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
-	for _, n := range append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...) {
-		l.AwaitStarted(t, 50)
-		n.Terminate(t)
-		n.AwaitExit(t, 0)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
+	for _, node := range append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...) {
+		traffic.AwaitStarted(t, 50)
+		node.Terminate(t)
+		node.AwaitExit(t, 0)
 		c.AwaitServing(t)
-		n.Start(t)
+		node.Start(t)
 		c.AwaitServing(t)
 	}
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 	if most := count(t, c); most > 2 {
 		t.Errorf("a shard moved %d times, want 2 at most", most)
 	}
@@ -40,40 +40,40 @@ func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 	old := c.Running()
 	first := c.AwaitServing(t)
 	count := countMoves(first)
-	l := c.Load(t, old, cluster.Traffic{Rate: 200})
+	traffic := c.Load(t, old, cluster.Traffic{Rate: 200})
 	if out, code := shardway(t, "pause", "--for", "1h", "--admin", old[0].Admin); code != 0 {
 		t.Fatalf("pause: exit %d, %s", code, out)
 	}
 	for range 3 {
-		n := c.Add(t)
-		old[0].AwaitStatus(t, n.ID+" is in the map", func(s cluster.Status) bool { return s.Member(n.ID).State == "active" })
+		node := c.Add(t)
+		old[0].AwaitStatus(t, node.ID+" is in the map", func(status cluster.Status) bool { return status.Member(node.ID).State == "active" })
 	}
 	young := c.Others(old...)
-	for _, n := range old {
-		if out, code := shardway(t, "cordon", n.ID, "--admin", old[0].Admin); code != 0 {
-			t.Fatalf("cordon %s: exit %d, %s", n.ID, code, out)
+	for _, node := range old {
+		if out, code := shardway(t, "cordon", node.ID, "--admin", old[0].Admin); code != 0 {
+			t.Fatalf("cordon %s: exit %d, %s", node.ID, code, out)
 		}
 	}
 	if out, code := shardway(t, "resume", "--admin", old[0].Admin); code != 0 {
 		t.Fatalf("resume: exit %d, %s", code, out)
 	}
-	old[0].AwaitStatus(t, "every new node owns shards", func(s cluster.Status) bool {
-		for _, n := range young {
-			if s.Member(n.ID).Shards == 0 {
+	old[0].AwaitStatus(t, "every new node owns shards", func(status cluster.Status) bool {
+		for _, node := range young {
+			if status.Member(node.ID).Shards == 0 {
 				return false
 			}
 		}
-		return s.Epoch == s.Proposed
+		return status.Epoch == status.Proposed
 	})
-	l.SetTargets(young)
-	for _, n := range old {
-		l.AwaitStarted(t, 50)
-		n.Terminate(t)
-		n.AwaitExit(t, 0)
+	traffic.SetTargets(young)
+	for _, node := range old {
+		traffic.AwaitStarted(t, 50)
+		node.Terminate(t)
+		node.AwaitExit(t, 0)
 	}
 	c.AwaitShards(t, young...)
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 	if most := count(t, c); most > 1 {
 		t.Errorf("a shard moved %d times, want once at most", most)
 	}
@@ -85,15 +85,15 @@ func countMoves(since cluster.Map) func(t *testing.T, c *cluster.Cluster) int {
 	return func(t *testing.T, c *cluster.Cluster) int {
 		t.Helper()
 		moves, last, most := map[int]int{}, since, 0
-		for _, m := range c.Maps() {
-			if m.Epoch <= last.Epoch {
+		for _, shardMap := range c.Maps() {
+			if shardMap.Epoch <= last.Epoch {
 				continue
 			}
-			for _, mv := range last.Moves(m) {
+			for _, mv := range last.Moves(shardMap) {
 				moves[mv.Shard]++
 				most = max(most, moves[mv.Shard])
 			}
-			last = m
+			last = shardMap
 		}
 		t.Logf("%d shards moved, the most often moved %d times", len(moves), most)
 		return most

@@ -32,16 +32,16 @@ func preparePods(t *testing.T) *pods {
 		t.Skipf("pods cannot have addresses of their own here: %v", err)
 	}
 	const n = 3
-	w, err := netns.New(int(networks.Add(1)), n)
+	network, err := netns.New(int(networks.Add(1)), n)
 	must(t, err)
-	t.Cleanup(func() { must(t, w.Close()) })
-	dns, err := dnsserver.New(t.Context(), net.JoinHostPort(w.Gateway, "53"))
+	t.Cleanup(func() { must(t, network.Close()) })
+	dns, err := dnsserver.New(t.Context(), net.JoinHostPort(network.Gateway, "53"))
 	must(t, err)
 	t.Cleanup(func() { must(t, dns.Close()) })
-	must(t, w.Nameserver(w.Gateway))
+	must(t, network.Nameserver(network.Gateway))
 	dns.AddService("_gossip._tcp."+nodesName, 7946)
-	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Net: w, Secret: hasSecret(t)})
-	p := &pods{c: c, w: w, dns: dns, at: make(map[string]netip.Addr)}
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Net: network, Secret: hasSecret(t)})
+	p := &pods{c: c, w: network, dns: dns, at: make(map[string]netip.Addr)}
 	for i := range n {
 		join := nodesName
 		if i == n-1 {
@@ -53,18 +53,18 @@ func preparePods(t *testing.T) *pods {
 }
 
 // place gives a node the common ports of the pods, at the address of its pod.
-func (p *pods) place(n *cluster.Node) {
-	ip := p.w.Host(index(n)).Data
-	n.Gossip, n.Peer = net.JoinHostPort(ip, "7946"), net.JoinHostPort(ip, "7947")
+func (p *pods) place(node *cluster.Node) {
+	ip := p.w.Host(index(node)).Data
+	node.Gossip, node.Peer = net.JoinHostPort(ip, "7946"), net.JoinHostPort(ip, "7947")
 }
 
 // start starts a pod and then adds it to the DNS server.
-func (p *pods) start(t *testing.T, n *cluster.Node) {
+func (p *pods) start(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	n.Start(t)
-	n.AwaitStatus(t, "runs", func(cluster.Status) bool { return true })
-	p.at[n.ID] = netip.MustParseAddr(p.w.Host(index(n)).Data)
-	p.dns.SetAddrs(n.ID+"."+nodesName, p.at[n.ID])
+	node.Start(t)
+	node.AwaitStatus(t, "runs", func(cluster.Status) bool { return true })
+	p.at[node.ID] = netip.MustParseAddr(p.w.Host(index(node)).Data)
+	p.dns.SetAddrs(node.ID+"."+nodesName, p.at[node.ID])
 	p.publish()
 }
 
@@ -78,26 +78,26 @@ func (p *pods) publish() {
 
 // move gives a terminated pod another address. The DNS server returns the old address
 // until the pod runs.
-func (p *pods) move(t *testing.T, n *cluster.Node) {
+func (p *pods) move(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	must(t, p.w.ChangeAddress(index(n)))
-	p.place(n)
+	must(t, p.w.ChangeAddress(index(node)))
+	p.place(node)
 }
 
 // replace replaces one pod as a rolling update does: its node is drained, terminates, and
 // starts at another address. With wiped it starts with an empty disk.
-func (p *pods) replace(t *testing.T, n *cluster.Node, wiped bool) {
+func (p *pods) replace(t *testing.T, node *cluster.Node, wiped bool) {
 	t.Helper()
-	drained := n.RecordDrain()
-	if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.DataDir); code != 0 {
-		t.Fatalf("drain --local of %s: exit %d, %s", n.ID, code, out)
+	drained := node.RecordDrain()
+	if out, code := shardway(t, "drain", "--local", "--wait", "--data", node.DataDir); code != 0 {
+		t.Fatalf("drain --local of %s: exit %d, %s", node.ID, code, out)
 	}
-	n.Stop(t)
+	node.Stop(t)
 	if wiped {
-		n.Wipe(t)
+		node.Wipe(t)
 	}
-	p.move(t, n)
-	p.start(t, n)
+	p.move(t, node)
+	p.start(t, node)
 	p.c.AwaitServing(t)
 	drained()
 }
@@ -110,35 +110,35 @@ func (p *pods) replace(t *testing.T, n *cluster.Node, wiped bool) {
 func TestRollout(t *testing.T) {
 	t.Parallel() // it waits for drains and elections most of the time
 	p := preparePods(t)
-	for _, n := range p.c.Nodes() {
-		p.start(t, n)
+	for _, node := range p.c.Nodes() {
+		p.start(t, node)
 	}
 	p.c.AwaitServing(t)
-	l := p.c.Load(t, p.c.Running(), cluster.Traffic{Rate: 100})
+	traffic := p.c.Load(t, p.c.Running(), cluster.Traffic{Rate: 100})
 	for i := range p.c.Nodes() { // from the highest number
-		l.AwaitStarted(t, 30)
+		traffic.AwaitStarted(t, 30)
 		p.replace(t, p.c.Nodes()[len(p.c.Nodes())-1-i], false)
 	}
-	l.AwaitStarted(t, 30)
+	traffic.AwaitStarted(t, 30)
 	p.replace(t, p.c.Nodes()[1], true)
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 
 	cluster.KillAll(t, p.c.Nodes()...)
-	for _, n := range p.c.Nodes() {
-		p.move(t, n)
-		n.Start(t)
+	for _, node := range p.c.Nodes() {
+		p.move(t, node)
+		node.Start(t)
 	}
-	for _, n := range p.c.Nodes() {
-		n.AwaitStatus(t, "runs", func(cluster.Status) bool { return true })
+	for _, node := range p.c.Nodes() {
+		node.AwaitStatus(t, "runs", func(cluster.Status) bool { return true })
 	}
-	for _, n := range p.c.Nodes() {
-		p.at[n.ID] = netip.MustParseAddr(p.w.Host(index(n)).Data)
-		p.dns.SetAddrs(n.ID+"."+nodesName, p.at[n.ID])
+	for _, node := range p.c.Nodes() {
+		p.at[node.ID] = netip.MustParseAddr(p.w.Host(index(node)).Data)
+		p.dns.SetAddrs(node.ID+"."+nodesName, p.at[node.ID])
 	}
 	p.publish()
 	p.c.AwaitServing(t)
-	l = p.c.Load(t, p.c.Running(), cluster.Traffic{Rate: 100})
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic = p.c.Load(t, p.c.Running(), cluster.Traffic{Rate: 100})
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 }

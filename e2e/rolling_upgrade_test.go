@@ -46,15 +46,15 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	}
 	c := start(t, 3)
 	nodes := c.Nodes()
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
 	roll := func(binary string, which ...*cluster.Node) {
 		t.Helper()
-		for _, n := range which {
-			n.Stop(t)
-			n.Binary = binary
-			n.Start(t)
+		for _, node := range which {
+			node.Stop(t)
+			node.Binary = binary
+			node.Start(t)
 			c.AwaitServing(t)
-			l.AwaitStarted(t, 2*shards)
+			traffic.AwaitStarted(t, 2*shards)
 		}
 	}
 	raise := func() error { return nodes[0].TryAction(t.Context(), "upgrade", url.Values{"finalize": {"true"}}) }
@@ -63,34 +63,34 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows format version 2: run the version of the other nodes there") {
 		t.Errorf("raised while c knows less: %v", err)
 	}
-	nodes[2].AwaitStatus(t, "it warns of c", func(s cluster.Status) bool {
-		return strings.Contains(s.FindingsText(), "upgrade-pending: format version 2 is in force, and format version 3 is blocked by c")
+	nodes[2].AwaitStatus(t, "it warns of c", func(status cluster.Status) bool {
+		return strings.Contains(status.FindingsText(), "upgrade-pending: format version 2 is in force, and format version 3 is blocked by c")
 	})
 	roll("", nodes[0], nodes[1])
 	roll(next, nodes...)
-	for _, n := range nodes {
-		n.AwaitStatus(t, "format version 2 is in force", func(s cluster.Status) bool { return s.FormatVersion == 2 })
+	for _, node := range nodes {
+		node.AwaitStatus(t, "format version 2 is in force", func(status cluster.Status) bool { return status.FormatVersion == 2 })
 	}
 
 	cluster.Await(t, "the upgrade is finalized", raise)
-	for _, n := range nodes {
-		n.AwaitStatus(t, "format version 3 is in force", func(s cluster.Status) bool { return s.FormatVersion == nextversion.Level })
+	for _, node := range nodes {
+		node.AwaitStatus(t, "format version 3 is in force", func(status cluster.Status) bool { return status.FormatVersion == nextversion.Level })
 	}
-	l.AwaitStarted(t, 2*shards)
-	n := c.Follower(t)
-	l.SetTargets(c.Others(n)) // the old program has its port for a moment
-	n.Stop(t)
+	traffic.AwaitStarted(t, 2*shards)
+	node := c.Follower(t)
+	traffic.SetTargets(c.Others(node)) // the old program has its port for a moment
+	node.Stop(t)
 	c.AwaitServing(t)
-	n.Binary = ""
-	wantStartupError(t, n.Args()[2:], n.DataDir, "format version 3, and this program knows format version 2", "run the version of the other nodes")
+	node.Binary = ""
+	wantStartupError(t, node.Args()[2:], node.DataDir, "format version 3, and this program knows format version 2", "run the version of the other nodes")
 	fresh := withFlags(newNodeArgs(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
 	wantStartupError(t, fresh, "format version 3 is in force", "this program knows format version 2", "run the version of the other nodes")
-	n.Binary = next
-	n.Start(t)
+	node.Binary = next
+	node.Start(t)
 	c.AwaitServing(t)
-	l.SetTargets(nodes)
+	traffic.SetTargets(nodes)
 	c.Leader(t).PerformAction(t, "step-down", nil)
 	c.AwaitServing(t)
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 }

@@ -117,8 +117,8 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 			return nil
 		})
 	}
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 300})
-	l.AwaitStarted(t, 300)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 300})
+	traffic.AwaitStarted(t, 300)
 	replaceFile(t, ca, append(block("CERTIFICATE", old.cert.Raw), block("CERTIFICATE", next.cert.Raw)...))
 	step("both authorities are accepted")
 	for _, node := range []string{"a", "b", "c"} {
@@ -127,8 +127,8 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	step("certificates of the new one are shown")
 	replaceFile(t, ca, block("CERTIFICATE", next.cert.Raw))
 	step("the old one is not accepted any more")
-	l.AwaitStarted(t, 600)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 600)
+	traffic.Finish(t)
 	wantSame(t, c, began, before, c.AwaitServing(t))
 	// A certificate of the old authority, for a known node, is no longer accepted.
 	c.Node("b").Stop(t)

@@ -36,16 +36,16 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
-	l.AwaitStarted(t, 400)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
+	traffic.AwaitStarted(t, 400)
 	for i, n := range []*cluster.Node{c.Leader(t), c.Follower(t)} {
 		out, code := shardway(t, "rotate-secret", "--admin", n.Admin)
 		if code != 0 || !strings.Contains(out, "is the only one on a, b, c") {
 			t.Fatalf("rotation %d: exit %d: %s", i, code, out)
 		}
-		l.AwaitStarted(t, 400)
+		traffic.AwaitStarted(t, 400)
 	}
-	l.Finish(t)
+	traffic.Finish(t)
 	wantSame(t, c, began, before, c.AwaitServing(t))
 	var have secret.List
 	for _, n := range c.Nodes() {
@@ -189,9 +189,9 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	// The cluster was not affected.
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 	after := c.AwaitServing(t)
 	wantSame(t, c, began, before, after)
 	key := after.Keys("b", 1)[0]

@@ -24,8 +24,8 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, PeerProxy: true, Flags: quickDrain})
 	for range 2 {
 		held := c.Follower(t)
-		l := c.Load(t, c.Others(held), cluster.Traffic{})
-		l.AwaitStarted(t, seconds/2)
+		traffic := c.Load(t, c.Others(held), cluster.Traffic{})
+		traffic.AwaitStarted(t, seconds/2)
 		before := c.AwaitServing(t)
 		mended := held.RecordFault(history.LogDelayed)
 		held.PeerProxy.HoldLog()
@@ -36,20 +36,20 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 			}
 			return nil
 		})
-		held.AwaitStatus(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+		held.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })
 		alone := history.Now()
 		without := c.AwaitServedBy(t, c.Others(held)...)
-		l.AwaitStarted(t, seconds/2)
-		s, err := held.Status(t.Context())
-		if err != nil || s.LeaseMS != 0 || s.Epoch != before.Epoch || s.Proposed != before.Epoch {
-			t.Errorf("without the log, %s has %+v, %v, want no lease and epoch %d", held.ID, s, err, before.Epoch)
+		traffic.AwaitStarted(t, seconds/2)
+		status, err := held.Status(t.Context())
+		if err != nil || status.LeaseMS != 0 || status.Epoch != before.Epoch || status.Proposed != before.Epoch {
+			t.Errorf("without the log, %s has %+v, %v, want no lease and epoch %d", held.ID, status, err, before.Epoch)
 		}
 		released := history.Now()
 		held.PeerProxy.Release()
 		mended()
 		wantMoves(t, c, without, c.AwaitServing(t))
-		l.AwaitStarted(t, seconds/2)
-		l.Finish(t)
+		traffic.AwaitStarted(t, seconds/2)
+		traffic.Finish(t)
 		for _, run := range c.AwaitRuns(t) {
 			if run.App == held.ID && run.Start > alone && run.Start < released {
 				t.Errorf("%v after it had no lease, %s ran %s (epoch %d)", time.Duration(run.Start-alone), held.ID, run.ID, run.Epoch)
@@ -64,32 +64,32 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 func TestHangingRequestsAreAbortedAfterDrainTimeout(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, quickDrain...)
-	n := c.Node("a")
+	node := c.Node("a")
 	before := c.AwaitServing(t)
 	hanging := make(map[int]*cluster.AsyncRequest)
-	for _, key := range before.Keys(n.ID, 1) {
-		hanging[load.ShardOf(key, shards)] = c.SendAsync(t, n, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate"}})
+	for _, key := range before.Keys(node.ID, 1) {
+		hanging[load.ShardOf(key, shards)] = c.SendAsync(t, node, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate"}})
 	}
-	n.App.AwaitHanging(t, "gate", len(hanging))
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
+	node.App.AwaitHanging(t, "gate", len(hanging))
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
 	c.Add(t)
 	after := c.AwaitServing(t)
-	l.AwaitStarted(t, seconds/2)
-	n.App.Release(t, "gate")
-	l.Finish(t)
+	traffic.AwaitStarted(t, seconds/2)
+	node.App.Release(t, "gate")
+	traffic.Finish(t)
 	moved := 0
 	for shard, asking := range hanging {
-		a := asking.Response(t)
+		resp := asking.Response(t)
 		switch {
-		case after.Owner(shard) == n.ID:
-			if !a.OK() {
-				t.Errorf("shard %d stayed, its request got %d %s %s", shard, a.Status, a.Error, a.Detail)
+		case after.Owner(shard) == node.ID:
+			if !resp.OK() {
+				t.Errorf("shard %d stayed, its request got %d %s %s", shard, resp.Status, resp.Error, resp.Detail)
 			}
 		default:
 			moved++
-			if a.Status != http.StatusBadGateway || a.Error != "shard-moved" {
-				t.Errorf("shard %d moved, its request got %d %s %s, want 502 draining", shard, a.Status, a.Error, a.Detail)
+			if resp.Status != http.StatusBadGateway || resp.Error != "shard-moved" {
+				t.Errorf("shard %d moved, its request got %d %s %s, want 502 draining", shard, resp.Status, resp.Error, resp.Detail)
 			}
 		}
 	}
@@ -104,28 +104,28 @@ func TestHangingRequestsAreAbortedAfterDrainTimeout(t *testing.T) {
 func TestSlowRequestsFinishBeforeTheirShardMoves(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
-	n := c.Follower(t)
+	node := c.Follower(t)
 	var slow []*cluster.AsyncRequest
-	for i, key := range c.AwaitServing(t).Keys(n.ID, 1) {
+	for i, key := range c.AwaitServing(t).Keys(node.ID, 1) {
 		// Half of them at the leaving node itself, half through another.
-		at := []*cluster.Node{n, c.Others(n)[0]}[i%2]
+		at := []*cluster.Node{node, c.Others(node)[0]}[i%2]
 		slow = append(slow, c.SendAsync(t, at, load.Request{
 			Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate", "App-Chunks": "10", "App-Delay": "50ms", "App-Size": "5000"},
 		}))
 	}
-	n.App.AwaitHanging(t, "gate", len(slow))
-	l := c.Load(t, c.Others(n), cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
-	n.Terminate(t)
-	c.Others(n)[0].AwaitStatus(t, "a map without "+n.ID+" is proposed", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
-	n.App.Release(t, "gate")
-	n.AwaitExit(t, 0)
+	node.App.AwaitHanging(t, "gate", len(slow))
+	traffic := c.Load(t, c.Others(node), cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
+	node.Terminate(t)
+	c.Others(node)[0].AwaitStatus(t, "a map without "+node.ID+" is proposed", func(status cluster.Status) bool { return status.Proposed > status.Epoch })
+	node.App.Release(t, "gate")
+	node.AwaitExit(t, 0)
 	c.AwaitServing(t)
-	l.AwaitStarted(t, seconds/2)
-	l.Finish(t)
+	traffic.AwaitStarted(t, seconds/2)
+	traffic.Finish(t)
 	for _, asking := range slow {
-		if a := asking.Response(t); !a.OK() || a.Bytes != 5000 {
-			t.Errorf("slow request: %+v", a)
+		if resp := asking.Response(t); !resp.OK() || resp.Bytes != 5000 {
+			t.Errorf("slow request: %+v", resp)
 		}
 	}
 }

@@ -19,21 +19,21 @@ import (
 func TestHotReportsMostRequestedKeys(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	m := c.AwaitServing(t)
+	shardMap := c.AwaitServing(t)
 	owner, ingress, asked := c.Nodes()[0], c.Nodes()[1], c.Nodes()[2]
-	key := m.Keys(owner.ID, 1)[0]
-	shard := load.ShardOf(key, m.Shards)
+	key := shardMap.Keys(owner.ID, 1)[0]
+	shard := load.ShardOf(key, shardMap.Shards)
 	cluster.Await(t, "the key is named", func() error {
 		for range 50 {
 			if a := c.SendAsync(t, ingress, load.Request{Key: key}).Response(t); !a.OK() {
 				return fmt.Errorf("%d %s", a.Status, a.Error)
 			}
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+asked.Admin+"/v1/hot", http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+asked.Admin+"/v1/hot", http.NoBody)
 		if err != nil {
 			return err
 		}
-		res, err := http.DefaultClient.Do(r)
+		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return err
 		}

@@ -31,30 +31,30 @@ func TestCachingAppsLoseNoWrites(t *testing.T) {
 				Binaries: binaries(t), Nodes: 3, Shards: shards, AppFlags: []string{"-cache", t.TempDir()},
 				Flags: []string{"--returns", returns, "--health", "/health", "--health-interval", "100ms"},
 			})
-			w := startCounting(t, c)
-			for _, n := range c.Nodes() {
-				w.round(t)
-				drainNode(t, c, n)
-				w.round(t)
-				uncordon(t, c, n)
-				w.round(t)
+			writers := startCounting(t, c)
+			for _, node := range c.Nodes() {
+				writers.awaitRound(t)
+				drainNode(t, c, node)
+				writers.awaitRound(t)
+				uncordon(t, c, node)
+				writers.awaitRound(t)
 				forgetAll(t, c)
 			}
-			drained := w.end()
-			w = startCounting(t, c)
-			for _, n := range c.Nodes() {
-				w.round(t)
-				n.Stop(t)
-				w.round(t)
-				n.Start(t)
+			drained := writers.end()
+			writers = startCounting(t, c)
+			for _, node := range c.Nodes() {
+				writers.awaitRound(t)
+				node.Stop(t)
+				writers.awaitRound(t)
+				node.Start(t)
 				c.AwaitServing(t)
-				w.round(t)
+				writers.awaitRound(t)
 				forgetAll(t, c)
 			}
-			restarted := w.end()
+			restarted := writers.end()
 			t.Logf("%d writes acknowledged with drains, %d of them lost; %d with restarts, %d of them lost", drained.acknowledged, drained.lost, restarted.acknowledged, restarted.lost)
-			if loses := returns == "any"; drained.lost > 0 != loses || restarted.lost > 0 != loses {
-				t.Errorf("lost writes: %d with drains, %d with restarts, want some: %v", drained.lost, restarted.lost, loses)
+			if wantLoss := returns == "any"; drained.lost > 0 != wantLoss || restarted.lost > 0 != wantLoss {
+				t.Errorf("lost writes: %d with drains, %d with restarts, want some: %v", drained.lost, restarted.lost, wantLoss)
 			}
 		})
 	}
@@ -65,17 +65,17 @@ func TestCachingAppsLoseNoWrites(t *testing.T) {
 func TestShardsReturnToRestartedApp(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--returns", "after-restart", "--health", "/health", "--health-interval", "100ms")
-	n := c.Follower(t)
+	node := c.Follower(t)
 	before := c.AwaitServing(t)
-	drainNode(t, c, n)
-	n.App.Kill(t)
-	n.AwaitStatus(t, "its app is unhealthy", func(s cluster.Status) bool { return s.Member(n.ID).App == "unhealthy" })
-	n.App.Start(t)
-	n.AwaitStatus(t, "its app is healthy", func(s cluster.Status) bool { return s.Member(n.ID).App != "unhealthy" })
-	after := uncordon(t, c, n)
+	drainNode(t, c, node)
+	node.App.Kill(t)
+	node.AwaitStatus(t, "its app is unhealthy", func(status cluster.Status) bool { return status.Member(node.ID).App == "unhealthy" })
+	node.App.Start(t)
+	node.AwaitStatus(t, "its app is healthy", func(status cluster.Status) bool { return status.Member(node.ID).App != "unhealthy" })
+	after := uncordon(t, c, node)
 	for s := range before.Shards {
-		if before.Owner(s) == n.ID && after.Owner(s) != n.ID {
-			t.Errorf("shard %d did not return to node %s, whose app has restarted", s, n.ID)
+		if before.Owner(s) == node.ID && after.Owner(s) != node.ID {
+			t.Errorf("shard %d did not return to node %s, whose app has restarted", s, node.ID)
 		}
 	}
 }
@@ -96,23 +96,23 @@ func TestShardsDoNotReturnToAppThatOnlyClosedItsPort(t *testing.T) {
 				Binaries: binaries(t), Nodes: 3, Shards: shards, AppFlags: flags,
 				Flags: []string{"--returns", "after-restart", "--health", "/health", "--health-interval", "100ms"},
 			})
-			n := c.Follower(t)
+			node := c.Follower(t)
 			before := c.AwaitServing(t)
-			w := startCounting(t, c)
-			w.round(t)
-			drainNode(t, c, n)
-			w.round(t)
-			n.App.ClosePort(t, 3*time.Second, named)
-			n.AwaitStatus(t, "its app is unhealthy", func(s cluster.Status) bool { return s.Member(n.ID).App == "unhealthy" })
-			n.AwaitStatus(t, "its app is healthy", func(s cluster.Status) bool { return s.Member(n.ID).App != "unhealthy" })
-			after := uncordon(t, c, n)
-			w.round(t)
+			writers := startCounting(t, c)
+			writers.awaitRound(t)
+			drainNode(t, c, node)
+			writers.awaitRound(t)
+			node.App.ClosePort(t, 3*time.Second, named)
+			node.AwaitStatus(t, "its app is unhealthy", func(status cluster.Status) bool { return status.Member(node.ID).App == "unhealthy" })
+			node.AwaitStatus(t, "its app is healthy", func(status cluster.Status) bool { return status.Member(node.ID).App != "unhealthy" })
+			after := uncordon(t, c, node)
+			writers.awaitRound(t)
 			for s := range before.Shards {
-				if before.Owner(s) == n.ID && after.Owner(s) == n.ID {
-					t.Errorf("shard %d returned to node %s, whose app has not restarted", s, n.ID)
+				if before.Owner(s) == node.ID && after.Owner(s) == node.ID {
+					t.Errorf("shard %d returned to node %s, whose app has not restarted", s, node.ID)
 				}
 			}
-			if got := w.end(); got.lost > 0 {
+			if got := writers.end(); got.lost > 0 {
 				t.Errorf("%d of %d acknowledged writes lost", got.lost, got.acknowledged)
 			}
 		})
@@ -135,8 +135,8 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	owns := func(n *cluster.Node, want int) {
 		t.Helper()
 		cluster.Await(t, fmt.Sprintf("%s owns %d shards", n.ID, want), func() error {
-			m, err := b.Map(t.Context())
-			if got := m.Counts()[n.ID]; err == nil && got != want {
+			shardMap, err := b.Map(t.Context())
+			if got := shardMap.Counts()[n.ID]; err == nil && got != want {
 				err = fmt.Errorf("%d", got)
 			}
 			return err
@@ -149,9 +149,9 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	owns(a, shards-first)
 	force("drain", b)
 	owns(a, shards)
-	reported := func(s cluster.Status) bool {
-		return slices.ContainsFunc(s.Findings, func(f diagnosis.Finding) bool {
-			return f.Code == diagnosis.StaleReturn && strings.Contains(f.Text, "app of node "+a.ID)
+	reported := func(status cluster.Status) bool {
+		return slices.ContainsFunc(status.Findings, func(finding diagnosis.Finding) bool {
+			return finding.Code == diagnosis.StaleReturn && strings.Contains(finding.Text, "app of node "+a.ID)
 		})
 	}
 	key := before.Keys(a.ID, 1)[0]
@@ -168,29 +168,31 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 		t.Fatalf("app-restarted: exit %d, %s", code, out)
 	}
 	for _, n := range c.Nodes() {
-		n.AwaitStatus(t, "it reports the stale return no more", func(s cluster.Status) bool { return !reported(s) })
+		n.AwaitStatus(t, "it no longer reports the stale return", func(status cluster.Status) bool { return !reported(status) })
 		if out, _ := shardway(t, "locate", key, "--admin", n.Admin); strings.Contains(out, "stale-return") {
 			t.Errorf("locate at %s still prints:\n%s", n.ID, out)
 		}
 	}
 }
 
-func drainNode(t *testing.T, c *cluster.Cluster, n *cluster.Node) {
+// drainNode drains a node, and waits until it owns no shards.
+func drainNode(t *testing.T, c *cluster.Cluster, node *cluster.Node) {
 	t.Helper()
-	other := c.Others(n)[0]
-	other.PerformAction(t, "drain", map[string][]string{"node": {n.ID}})
-	cluster.Await(t, "nothing is left at "+n.ID, func() error {
-		m, err := other.Map(t.Context())
-		if err == nil && m.Counts()[n.ID] > 0 {
-			err = fmt.Errorf("it owns %d shards", m.Counts()[n.ID])
+	other := c.Others(node)[0]
+	other.PerformAction(t, "drain", map[string][]string{"node": {node.ID}})
+	cluster.Await(t, "no shard is left at "+node.ID, func() error {
+		shardMap, err := other.Map(t.Context())
+		if err == nil && shardMap.Counts()[node.ID] > 0 {
+			err = fmt.Errorf("it owns %d shards", shardMap.Counts()[node.ID])
 		}
 		return err
 	})
 }
 
-func uncordon(t *testing.T, c *cluster.Cluster, n *cluster.Node) cluster.Map {
+// uncordon withdraws the drain of a node, and waits until the map is balanced.
+func uncordon(t *testing.T, c *cluster.Cluster, node *cluster.Node) cluster.Map {
 	t.Helper()
-	c.Others(n)[0].PerformAction(t, "uncordon", map[string][]string{"node": {n.ID}})
+	c.Others(node)[0].PerformAction(t, "uncordon", map[string][]string{"node": {node.ID}})
 	return c.AwaitServing(t)
 }
 
@@ -198,9 +200,9 @@ func uncordon(t *testing.T, c *cluster.Cluster, n *cluster.Node) cluster.Map {
 // third drained node could move no shard that was already on all nodes.
 func forgetAll(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	for _, n := range c.Nodes() {
-		n.App.ClearCache(t)
-		if out, code := shardway(t, "app-restarted", n.ID, "--admin", n.Admin); code != 0 {
+	for _, node := range c.Nodes() {
+		node.App.ClearCache(t)
+		if out, code := shardway(t, "app-restarted", node.ID, "--admin", node.Admin); code != 0 {
 			t.Fatalf("app-restarted: exit %d, %s", code, out)
 		}
 	}
@@ -220,6 +222,7 @@ type counterLoad struct {
 // higher than before.
 type counts struct{ acknowledged, lost int }
 
+// startCounting starts a counterLoad, which ends with the test.
 func startCounting(t *testing.T, c *cluster.Cluster) *counterLoad {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -234,13 +237,14 @@ func startCounting(t *testing.T, c *cluster.Cluster) *counterLoad {
 	return w
 }
 
+// run increments the counters until ctx ends.
 func (w *counterLoad) run(ctx context.Context, keys, addrs []string) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	last := make(map[string]uint64)
 	for n := 0; ctx.Err() == nil; n++ {
 		key := keys[n%len(keys)]
-		count, ok := raise(ctx, client, addrs[n/len(keys)%len(addrs)], key)
+		count, ok := increment(ctx, client, addrs[n/len(keys)%len(addrs)], key)
 		w.mu.Lock()
 		if ok {
 			w.counts.acknowledged++
@@ -256,24 +260,25 @@ func (w *counterLoad) run(ctx context.Context, keys, addrs []string) {
 	}
 }
 
-// raise returns the new count, and whether the write was acknowledged.
-func raise(ctx context.Context, client *http.Client, addr, key string) (count uint64, ok bool) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/", http.NoBody)
+// increment increments the counter of a key. It returns the new count, and whether the write was
+// acknowledged.
+func increment(ctx context.Context, client *http.Client, addr, key string) (count uint64, ok bool) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/", http.NoBody)
 	if err != nil {
 		return 0, false
 	}
-	r.Header.Set("X-Shard-Key", key)
-	res, err := client.Do(r)
+	req.Header.Set("X-Shard-Key", key)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, false
 	}
-	_ = res.Body.Close()
-	count, err = strconv.ParseUint(res.Header.Get("App-Count"), 10, 64)
-	return count, err == nil && res.StatusCode == http.StatusOK
+	_ = resp.Body.Close()
+	count, err = strconv.ParseUint(resp.Header.Get("App-Count"), 10, 64)
+	return count, err == nil && resp.StatusCode == http.StatusOK
 }
 
-// round waits until every key was written once more at each node.
-func (w *counterLoad) round(t *testing.T) {
+// awaitRound waits until every key was written once more at each node.
+func (w *counterLoad) awaitRound(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	until := w.rounds + 4
@@ -288,6 +293,7 @@ func (w *counterLoad) round(t *testing.T) {
 	})
 }
 
+// end stops the load and returns its result.
 func (w *counterLoad) end() counts {
 	w.stop()
 	<-w.done

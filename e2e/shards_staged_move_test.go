@@ -34,28 +34,28 @@ func hangRequests(t *testing.T, c *cluster.Cluster, owner *cluster.Node, gate st
 // nodes serve requests for other keys.
 func (s *hangingRequests) wantStaged(t *testing.T, c *cluster.Cluster, what string, by []*cluster.Node, left func(cluster.Map) error) {
 	t.Helper()
-	var m cluster.Map
+	var shardMap cluster.Map
 	cluster.Await(t, what+" moves idle shards", func() (err error) {
-		if m, err = by[0].Map(t.Context()); err != nil {
+		if shardMap, err = by[0].Map(t.Context()); err != nil {
 			return err
 		}
-		return left(m)
+		return left(shardMap)
 	})
-	for i, r := range s.requests {
-		if !r.Pending() {
-			t.Errorf("%s: the request for %s has ended: %+v", what, s.keys[i], r.Response(t))
+	for i, request := range s.requests {
+		if !request.Pending() {
+			t.Errorf("%s: the request for %s has ended: %+v", what, s.keys[i], request.Response(t))
 		}
-		if got := m.OwnerOf(s.keys[i]); got != s.owner.ID {
+		if got := shardMap.OwnerOf(s.keys[i]); got != s.owner.ID {
 			t.Errorf("%s: the shard of %s went to %s while a request runs", what, s.keys[i], got)
 		}
 	}
-	for i, n := range by {
+	for i, node := range by {
 		key := fmt.Sprintf("other-%s-%d", what, i)
-		for i := 0; m.OwnerOf(key) == s.owner.ID; i++ {
+		for i := 0; shardMap.OwnerOf(key) == s.owner.ID; i++ {
 			key = fmt.Sprintf("other-%s-%d", what, i)
 		}
-		if a := c.SendAsync(t, n, load.Request{Key: key}).Response(t); !a.OK() {
-			t.Errorf("%s: another key at %s: %d %s", what, n.ID, a.Status, a.Error)
+		if resp := c.SendAsync(t, node, load.Request{Key: key}).Response(t); !resp.OK() {
+			t.Errorf("%s: another key at %s: %d %s", what, node.ID, resp.Status, resp.Error)
 		}
 	}
 }
@@ -64,17 +64,17 @@ func (s *hangingRequests) wantStaged(t *testing.T, c *cluster.Cluster, what stri
 func (s *hangingRequests) end(t *testing.T, what string) {
 	t.Helper()
 	s.owner.App.Release(t, s.gate)
-	for i, r := range s.requests {
-		if a := r.Response(t); !a.OK() {
-			t.Errorf("%s: the request for %s: %d %s", what, s.keys[i], a.Status, a.Error)
+	for i, request := range s.requests {
+		if resp := request.Response(t); !resp.OK() {
+			t.Errorf("%s: the request for %s: %d %s", what, s.keys[i], resp.Status, resp.Error)
 		}
 	}
 }
 
 // wantOwnedCount returns a check that a node owns this number of shards.
 func wantOwnedCount(id string, n int) func(cluster.Map) error {
-	return func(m cluster.Map) error {
-		if got := m.Counts()[id]; got != n {
+	return func(shardMap cluster.Map) error {
+		if got := shardMap.Counts()[id]; got != n {
 			return fmt.Errorf("%s owns %d shards, want %d", id, got, n)
 		}
 		return nil
@@ -87,21 +87,21 @@ func wantOwnedCount(id string, n int) func(cluster.Map) error {
 func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "2m", "--shutdown-timeout", "5m")
-	n := c.Follower(t)
-	others := c.Others(n)
+	node := c.Follower(t)
+	others := c.Others(node)
 
 	before := c.AwaitServing(t)
-	s := hangRequests(t, c, n, "drain", before.Keys(n.ID, 1)[0])
-	others[0].PerformAction(t, "drain", map[string][]string{"node": {n.ID}})
-	s.wantStaged(t, c, "drain", append(others, n), wantOwnedCount(n.ID, 1))
+	s := hangRequests(t, c, node, "drain", before.Keys(node.ID, 1)[0])
+	others[0].PerformAction(t, "drain", map[string][]string{"node": {node.ID}})
+	s.wantStaged(t, c, "drain", append(others, node), wantOwnedCount(node.ID, 1))
 	s.end(t, "drain")
 	without := c.AwaitShards(t, others...)
 	cluster.Await(t, "moves are counted", func() error {
-		m, err := n.Metrics(t.Context())
+		m, err := node.Metrics(t.Context())
 		if err != nil {
 			return err
 		}
-		for stage, want := range map[string]int{"idle": before.Counts()[n.ID] - 1, "finished": 1, "aborted": 0} {
+		for stage, want := range map[string]int{"idle": before.Counts()[node.ID] - 1, "finished": 1, "aborted": 0} {
 			if got := m.Sum("shardway_moved_shards_total", fmt.Sprintf("stage=%q", stage)); got != float64(want) {
 				return fmt.Errorf("%v shards moved %s, want %d", got, stage, want)
 			}
@@ -110,30 +110,30 @@ func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 	})
 
 	var back string // a shard of n that returns to n, at another node
-	for _, key := range before.Keys(n.ID, 1) {
+	for _, key := range before.Keys(node.ID, 1) {
 		if without.OwnerOf(key) == others[0].ID {
 			back = key
 		}
 	}
 	s = hangRequests(t, c, others[0], "uncordon", back)
-	others[1].PerformAction(t, "uncordon", map[string][]string{"node": {n.ID}})
-	s.wantStaged(t, c, "uncordon", append(others, n), wantOwnedCount(n.ID, before.Counts()[n.ID]-1))
+	others[1].PerformAction(t, "uncordon", map[string][]string{"node": {node.ID}})
+	s.wantStaged(t, c, "uncordon", append(others, node), wantOwnedCount(node.ID, before.Counts()[node.ID]-1))
 	s.end(t, "uncordon")
 	whole := c.AwaitServing(t)
 
-	s = hangRequests(t, c, n, "stop", whole.Keys(n.ID, 1)[0])
-	n.Terminate(t)
-	s.wantStaged(t, c, "stop", others, wantOwnedCount(n.ID, 1))
+	s = hangRequests(t, c, node, "stop", whole.Keys(node.ID, 1)[0])
+	node.Terminate(t)
+	s.wantStaged(t, c, "stop", others, wantOwnedCount(node.ID, 1))
 	s.end(t, "stop")
-	n.AwaitExit(t, 0)
+	node.AwaitExit(t, 0)
 	two := c.AwaitServing(t)
 
 	busy := two.Keys(others[0].ID, 1)[:8]
 	s = hangRequests(t, c, others[0], "join", busy...)
-	n.Start(t)
-	s.wantStaged(t, c, "join", others, func(m cluster.Map) error {
-		if m.Counts()[n.ID] < shards/3-len(busy) {
-			return fmt.Errorf("%s owns %d shards", n.ID, m.Counts()[n.ID])
+	node.Start(t)
+	s.wantStaged(t, c, "join", others, func(shardMap cluster.Map) error {
+		if shardMap.Counts()[node.ID] < shards/3-len(busy) {
+			return fmt.Errorf("%s owns %d shards", node.ID, shardMap.Counts()[node.ID])
 		}
 		return nil
 	})
@@ -157,17 +157,17 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 	for _, key := range keys {
 		to.PerformAction(t, "pin", map[string][]string{"key": {key}, "node": {to.ID}})
 	}
-	s.wantStaged(t, c, "pin", append(others, n), func(m cluster.Map) error {
-		if got := m.OwnerOf(keys[1]); got != to.ID {
+	s.wantStaged(t, c, "pin", append(others, n), func(shardMap cluster.Map) error {
+		if got := shardMap.OwnerOf(keys[1]); got != to.ID {
 			return fmt.Errorf("the shard of %s is at %s", keys[1], got)
 		}
 		return nil
 	})
 	s.end(t, "pin")
 	cluster.Await(t, "the busy shard is where it is pinned to", func() error {
-		m, err := n.Map(t.Context())
-		if err == nil && m.OwnerOf(keys[0]) != to.ID {
-			err = fmt.Errorf("it is at %s", m.OwnerOf(keys[0]))
+		shardMap, err := n.Map(t.Context())
+		if err == nil && shardMap.OwnerOf(keys[0]) != to.ID {
+			err = fmt.Errorf("it is at %s", shardMap.OwnerOf(keys[0]))
 		}
 		return err
 	})
@@ -178,17 +178,17 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 		o.PerformAction(t, "weight", map[string][]string{"node": {o.ID}, "weight": {"3"}})
 	}
 	fair := shards/7 + 1
-	s.wantStaged(t, c, "weight", append(others, n), func(m cluster.Map) error {
-		if got := m.Counts()[n.ID]; got > fair+len(busy) {
+	s.wantStaged(t, c, "weight", append(others, n), func(shardMap cluster.Map) error {
+		if got := shardMap.Counts()[n.ID]; got > fair+len(busy) {
 			return fmt.Errorf("%s owns %d shards", n.ID, got)
 		}
 		return nil
 	})
 	s.end(t, "weight")
 	cluster.Await(t, "busy shards have moved", func() error {
-		m, err := n.Map(t.Context())
-		if err == nil && m.Counts()[n.ID] > fair {
-			err = fmt.Errorf("%s owns %d shards", n.ID, m.Counts()[n.ID])
+		shardMap, err := n.Map(t.Context())
+		if err == nil && shardMap.Counts()[n.ID] > fair {
+			err = fmt.Errorf("%s owns %d shards", n.ID, shardMap.Counts()[n.ID])
 		}
 		return err
 	})
@@ -230,8 +230,8 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 		busy = two.Keys(to.ID, 1)[:8]
 		s = hangRequests(t, c, to, change.name, busy...)
 		to.PerformAction(t, change.end, change.ended)
-		s.wantStaged(t, c, change.end, others, func(m cluster.Map) error {
-			if got := m.Counts()[n.ID]; got < shards/3-len(busy) {
+		s.wantStaged(t, c, change.end, others, func(shardMap cluster.Map) error {
+			if got := shardMap.Counts()[n.ID]; got < shards/3-len(busy) {
 				return fmt.Errorf("%s owns %d shards", n.ID, got)
 			}
 			return nil

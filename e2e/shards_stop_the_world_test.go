@@ -35,28 +35,28 @@ func TestStopTheWorldStartsNoRequest(t *testing.T) {
 // as the request.
 func leaveSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	t.Helper()
-	n := c.Follower(t)
+	node := c.Follower(t)
 	before := c.AwaitServing(t)
-	hanging := c.SendAsync(t, n, load.Request{Key: before.Keys(n.ID, 1)[0], Header: map[string]string{"App-Hang": "gate"}})
-	n.App.AwaitHanging(t, "gate", 1)
-	l := c.Load(t, c.Others(n), cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
-	n.Terminate(t)
-	from, to := window(t, l, c.Running())
-	routed, err := c.Others(n)[0].Map(t.Context()) // idle shards may have moved before
+	hanging := c.SendAsync(t, node, load.Request{Key: before.Keys(node.ID, 1)[0], Header: map[string]string{"App-Hang": "gate"}})
+	node.App.AwaitHanging(t, "gate", 1)
+	traffic := c.Load(t, c.Others(node), cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
+	node.Terminate(t)
+	from, to := window(t, traffic, c.Running())
+	routed, err := c.Others(node)[0].Map(t.Context()) // idle shards may have moved before
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.App.Release(t, "gate")
-	n.AwaitExit(t, 0)
-	if a := hanging.Response(t); !a.OK() {
-		t.Errorf("the hanging request got %d %s", a.Status, a.Error)
+	node.App.Release(t, "gate")
+	node.AwaitExit(t, 0)
+	if resp := hanging.Response(t); !resp.OK() {
+		t.Errorf("the hanging request got %d %s", resp.Status, resp.Error)
 	}
 	c.AwaitServing(t)
-	l.AwaitStarted(t, seconds/2)
-	l.Finish(t)
-	wantStarts(t, c, mode, routed, n.ID, from, to)
-	n.Start(t)
+	traffic.AwaitStarted(t, seconds/2)
+	traffic.Finish(t)
+	wantStarts(t, c, mode, routed, node.ID, from, to)
+	node.Start(t)
 	c.AwaitServing(t)
 }
 
@@ -68,34 +68,34 @@ func electSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	leader := c.Leader(t)
 	still := c.Others(leader)[1]
 	others := c.Others(still)
-	l := c.Load(t, others, cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
+	traffic := c.Load(t, others, cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
 	still.Pause(t)
 	leader.PerformAction(t, "step-down", nil)
-	from, to := window(t, l, others)
+	from, to := window(t, traffic, others)
 	still.Continue(t)
 	c.AwaitServing(t)
-	l.AwaitStarted(t, seconds/2)
-	l.Finish(t)
+	traffic.AwaitStarted(t, seconds/2)
+	traffic.Finish(t)
 	wantStarts(t, c, mode, before, still.ID, from, to)
 }
 
 // window returns two times between which all these nodes had applied the same proposal,
 // and nothing after it.
-func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int64) {
+func window(t *testing.T, traffic *cluster.Load, nodes []*cluster.Node) (from, to int64) {
 	t.Helper()
 	var open uint64
 	paused := func() error {
 		open = 0
-		for _, n := range nodes {
-			s, err := n.Status(t.Context())
+		for _, node := range nodes {
+			status, err := node.Status(t.Context())
 			if err != nil {
 				return err
 			}
-			if s.Proposed == s.Epoch || open != 0 && s.Proposed != open {
-				return fmt.Errorf("node %s: epoch %d, proposed %d", n.ID, s.Epoch, s.Proposed)
+			if status.Proposed == status.Epoch || open != 0 && status.Proposed != open {
+				return fmt.Errorf("node %s: epoch %d, proposed %d", node.ID, status.Epoch, status.Proposed)
 			}
-			open = s.Proposed
+			open = status.Proposed
 		}
 		return nil
 	}
@@ -103,9 +103,9 @@ func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int6
 	for range 10 {
 		cluster.Await(t, "a proposal is open everywhere", paused)
 		first := open
-		l.AwaitStarted(t, seconds/5) // earlier requests have reached the app
+		traffic.AwaitStarted(t, seconds/5) // earlier requests have reached the app
 		from = history.Now()
-		l.AwaitStarted(t, seconds/2)
+		traffic.AwaitStarted(t, seconds/2)
 		to = history.Now()
 		if err := paused(); err == nil && open == first {
 			return from, to
@@ -117,7 +117,7 @@ func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int6
 
 // wantStarts checks which requests started in the window: none with --rebalance-mode
 // stop-the-world. Otherwise some, but not in the shards of the leaving or paused node.
-func wantStarts(t *testing.T, c *cluster.Cluster, mode string, m cluster.Map, node string, from, to int64) {
+func wantStarts(t *testing.T, c *cluster.Cluster, mode string, shardMap cluster.Map, node string, from, to int64) {
 	t.Helper()
 	starts := 0
 	for _, run := range c.AwaitRuns(t) {
@@ -127,7 +127,7 @@ func wantStarts(t *testing.T, c *cluster.Cluster, mode string, m cluster.Map, no
 		starts++
 		if mode == "stop-the-world" {
 			t.Errorf("%s started %s while the cluster was paused", run.App, run.ID)
-		} else if m.Owner(int(run.Shard)) == node {
+		} else if shardMap.Owner(int(run.Shard)) == node {
 			t.Errorf("%s started %s in shard %d of %s", run.App, run.ID, run.Shard, node)
 		}
 	}

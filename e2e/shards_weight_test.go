@@ -25,16 +25,16 @@ func TestWeightsAndGatewaySurviveKill(t *testing.T) {
 		n.Start(t)
 	}
 	awaitWeights(t, c, map[string]int{"a": 1, "b": 2, "c": 3})
-	l := c.Load(t, []*cluster.Node{gateway, a, b}, cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
+	traffic := c.Load(t, []*cluster.Node{gateway, a, b}, cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
 	heavy.Kill(t)
-	l.AwaitStarted(t, seconds/2)
+	traffic.AwaitStarted(t, seconds/2)
 	awaitWeights(t, c, map[string]int{"a": 1, "b": 2})
-	l.AwaitStarted(t, seconds/2)
+	traffic.AwaitStarted(t, seconds/2)
 	heavy.Start(t)
 	awaitWeights(t, c, map[string]int{"a": 1, "b": 2, "c": 3})
-	l.AwaitStarted(t, seconds/2)
-	l.Finish(t)
+	traffic.AwaitStarted(t, seconds/2)
+	traffic.Finish(t)
 	for _, run := range c.AwaitRuns(t) {
 		if run.App == gateway.ID {
 			t.Fatalf("the gateway's app ran %s", run.ID)
@@ -51,19 +51,19 @@ func awaitWeights(t *testing.T, c *cluster.Cluster, weights map[string]int) {
 		sum += w
 	}
 	cluster.Await(t, fmt.Sprintf("shards are shared by %v", weights), func() error {
-		for _, n := range c.Running() {
-			m, err := n.Map(t.Context())
+		for _, node := range c.Running() {
+			shardMap, err := node.Map(t.Context())
 			if err != nil {
 				return err
 			}
-			counts := m.Counts()
+			counts := shardMap.Counts()
 			for id, owned := range counts {
-				if share := m.Shards * weights[id] / sum; weights[id] == 0 || owned < share || owned > share+1 {
-					return fmt.Errorf("%s: %s owns %d shards, want %d or one more: %v", n.ID, id, owned, share, counts)
+				if share := shardMap.Shards * weights[id] / sum; weights[id] == 0 || owned < share || owned > share+1 {
+					return fmt.Errorf("%s: %s owns %d shards, want %d or one more: %v", node.ID, id, owned, share, counts)
 				}
 			}
 			if len(counts) != len(weights) {
-				return fmt.Errorf("%s: the map has counts %v", n.ID, counts)
+				return fmt.Errorf("%s: the map has counts %v", node.ID, counts)
 			}
 		}
 		return nil

@@ -19,38 +19,38 @@ import (
 func TestDrainUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	for _, n := range append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...) {
-		others := c.Others(n)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	for _, node := range append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...) {
+		others := c.Others(node)
 		before := c.AwaitServing(t)
-		l.AwaitStarted(t, 100)
-		returned := n.RecordDrain()
-		if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", others[0].Admin); code != 0 || !strings.Contains(out, "owns nothing") {
-			t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
+		traffic.AwaitStarted(t, 100)
+		returned := node.RecordDrain()
+		if out, code := shardway(t, "drain", node.ID, "--wait", "--admin", others[0].Admin); code != 0 || !strings.Contains(out, "owns nothing") {
+			t.Fatalf("drain %s: exit %d, %s", node.ID, code, out)
 		}
 		without := c.AwaitShards(t, others...)
 		wantMoves(t, c, before, without)
-		l.AwaitStarted(t, 2*shards)
-		if s, err := n.Status(t.Context()); err != nil || s.State != "drained" || s.Role == "leader" {
-			t.Errorf("%s, drained, is %q, %s: %v", n.ID, s.State, s.Role, err)
+		traffic.AwaitStarted(t, 2*shards)
+		if status, err := node.Status(t.Context()); err != nil || status.State != "drained" || status.Role == "leader" {
+			t.Errorf("%s, drained, is %q, %s: %v", node.ID, status.State, status.Role, err)
 		}
-		if out, code := shardway(t, "drain", others[0].ID, "--admin", n.Admin); code != 1 || !strings.Contains(out, "1 of 3 voters remain and 2 are required ("+n.ID+" is drained)") {
-			t.Errorf("drain %s beside %s: exit %d, %s", others[0].ID, n.ID, code, out)
+		if out, code := shardway(t, "drain", others[0].ID, "--admin", node.Admin); code != 1 || !strings.Contains(out, "1 of 3 voters remain and 2 are required ("+node.ID+" is drained)") {
+			t.Errorf("drain %s beside %s: exit %d, %s", others[0].ID, node.ID, code, out)
 		}
-		if out, code := shardway(t, "uncordon", n.ID, "--admin", n.Admin); code != 0 {
-			t.Fatalf("uncordon %s: exit %d, %s", n.ID, code, out)
+		if out, code := shardway(t, "uncordon", node.ID, "--admin", node.Admin); code != 0 {
+			t.Fatalf("uncordon %s: exit %d, %s", node.ID, code, out)
 		}
 		wantMoves(t, c, without, c.AwaitServing(t))
 		returned()
 	}
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 
 	survivor := c.Node("c")
 	survivor.PerformAction(t, "drain", map[string][]string{"node": {"c"}})
 	c.AwaitShards(t, c.Others(survivor)...)
-	for _, n := range c.Running() {
-		n.Kill(t)
+	for _, node := range c.Running() {
+		node.Kill(t)
 	}
 	if out, code := shardway(t, "recover", "--data", survivor.DataDir, "--confirm", clusterOf(t, survivor)); code != 0 {
 		t.Fatalf("recover: exit %d, %s", code, out)
@@ -69,16 +69,16 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 	first := c.Leader(t)
 	second, third := c.Others(first)[0], c.Others(first)[1]
 	before := c.AwaitServing(t)
-	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.AwaitStarted(t, 100)
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic.AwaitStarted(t, 100)
 	first.RecordDrain()
 	if out, code := shardway(t, "drain", "--local", "--wait", "--data", first.DataDir); code != 0 || !strings.Contains(out, "node "+first.ID+" owns nothing") || strings.Contains(out, "warning") {
 		t.Fatalf("drain --local of %s: exit %d, %s", first.ID, code, out)
 	}
 	wantMoves(t, c, before, c.AwaitShards(t, second, third))
-	l.AwaitStarted(t, 2*shards)
-	if s, err := first.Status(t.Context()); err != nil || s.State != "draining" {
-		t.Errorf("%s, that leaves, is %q: %v", first.ID, s.State, err)
+	traffic.AwaitStarted(t, 2*shards)
+	if status, err := first.Status(t.Context()); err != nil || status.State != "draining" {
+		t.Errorf("%s, that leaves, is %q: %v", first.ID, status.State, err)
 	}
 	if out, code := shardway(t, "policy", "--admin", second.Admin); code != 0 || !strings.Contains(out, "no operator action") {
 		t.Errorf("policy: exit %d, %s", code, out)
@@ -89,30 +89,30 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 		t.Errorf("drain --local of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)
 	}
 	c.AwaitShards(t, third)
-	l.AwaitStarted(t, 2*shards)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 2*shards)
+	traffic.Finish(t)
 
-	for _, n := range []*cluster.Node{first, second} {
-		socket := filepath.Join(n.DataDir, "self.sock")
+	for _, node := range []*cluster.Node{first, second} {
+		socket := filepath.Join(node.DataDir, "self.sock")
 		if st, err := os.Lstat(socket); err != nil || st.Mode() != fs.ModeSocket|0o600 {
-			t.Errorf("the socket of %s: %v, %v", n.ID, st, err)
+			t.Errorf("the socket of %s: %v, %v", node.ID, st, err)
 		}
-		if n == first {
-			n.Kill(t)
-			if out, code := shardway(t, "drain", "--local", "--data", n.DataDir); code != 1 || !strings.Contains(out, "no node runs on the data directory") {
-				t.Errorf("drain --local of %s, killed: exit %d, %s", n.ID, code, out)
+		if node == first {
+			node.Kill(t)
+			if out, code := shardway(t, "drain", "--local", "--data", node.DataDir); code != 1 || !strings.Contains(out, "no node runs on the data directory") {
+				t.Errorf("drain --local of %s, killed: exit %d, %s", node.ID, code, out)
 			}
 		} else {
-			n.Stop(t)
+			node.Stop(t)
 			if _, err := os.Lstat(socket); !os.IsNotExist(err) {
-				t.Errorf("the socket of %s, stopped: %v", n.ID, err)
+				t.Errorf("the socket of %s, stopped: %v", node.ID, err)
 			}
 		}
-		n.Start(t)
-		c.AwaitShards(t, third, n)
-		if n == first {
-			if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.DataDir); code != 0 {
-				t.Errorf("drain --local of %s, started again: exit %d, %s", n.ID, code, out)
+		node.Start(t)
+		c.AwaitShards(t, third, node)
+		if node == first {
+			if out, code := shardway(t, "drain", "--local", "--wait", "--data", node.DataDir); code != 0 {
+				t.Errorf("drain --local of %s, started again: exit %d, %s", node.ID, code, out)
 			}
 			c.AwaitShards(t, third)
 		}
@@ -125,13 +125,13 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 func TestDrainReportsRemainingWebSockets(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "5s", "--stream-grace", "5s")
-	n := c.Follower(t)
-	s := open(t, c, c.Others(n)[0], c.AwaitServing(t).Keys(n.ID, 1)[0], sockets)
-	out, code := shardway(t, "drain", n.ID, "--wait", "--timeout", "1s", "--admin", c.Others(n)[1].Admin)
-	if code != 1 || !strings.Contains(out, "after 1s, ") || !strings.Contains(out, "1 WebSocket left at node "+n.ID+": the drain continues (epoch ") || !strings.Contains(out, " is not acknowledged by node "+n.ID+")") {
+	node := c.Follower(t)
+	s := open(t, c, c.Others(node)[0], c.AwaitServing(t).Keys(node.ID, 1)[0], sockets)
+	out, code := shardway(t, "drain", node.ID, "--wait", "--timeout", "1s", "--admin", c.Others(node)[1].Admin)
+	if code != 1 || !strings.Contains(out, "after 1s, ") || !strings.Contains(out, "1 WebSocket left at node "+node.ID+": the drain continues (epoch ") || !strings.Contains(out, " is not acknowledged by node "+node.ID+")") {
 		t.Errorf("with a socket: exit %d, %s", code, out)
 	}
-	if out, code = shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 || !strings.Contains(out, "node "+n.ID+" owns nothing") {
+	if out, code = shardway(t, "drain", node.ID, "--wait", "--admin", node.Admin); code != 0 || !strings.Contains(out, "node "+node.ID+" owns nothing") {
 		t.Errorf("in the end: exit %d, %s", code, out)
 	}
 	s.wantClose(t, 1012)

@@ -31,14 +31,14 @@ type throughIngress struct {
 func TestStoppingIngressFinishesItsRequests(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, "--shutdown-timeout", "2m")
-	n := c.Follower(t)
-	owner := c.Others(n)[0]
+	node := c.Follower(t)
+	owner := c.Others(node)[0]
 	keys := c.AwaitServing(t).Keys(owner.ID, 1)
 	var under []*throughIngress
 	begin := func(key, what, request, rest, want string) {
 		id := what + " " + key
 		c.ExpectRequest(id)
-		conn, err := net.Dial("tcp", n.Addr)
+		conn, err := net.Dial("tcp", node.Addr)
 		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		_, err = fmt.Fprintf(conn, request, key, id)
@@ -66,9 +66,9 @@ func TestStoppingIngressFinishesItsRequests(t *testing.T) {
 		}
 	}
 	owner.App.AwaitHanging(t, "gate", 5)
-	n.Terminate(t)
+	node.Terminate(t)
 	cluster.Await(t, "the node takes no connection", func() error {
-		conn, err := net.Dial("tcp", n.Addr)
+		conn, err := net.Dial("tcp", node.Addr)
 		if err == nil {
 			_ = conn.Close()
 			return errors.New("it took one")
@@ -82,24 +82,24 @@ func TestStoppingIngressFinishesItsRequests(t *testing.T) {
 	for _, u := range under {
 		_, err := io.WriteString(u, u.rest)
 		must(t, err)
-		res, err := http.ReadResponse(u.r, nil)
+		resp, err := http.ReadResponse(u.r, nil)
 		if err != nil {
 			t.Errorf("%s: %v", u.what, err)
 			continue
 		}
-		b, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if res.StatusCode != 200 || err != nil || !strings.HasSuffix(strings.TrimRight(string(b), " "), u.want) {
-			t.Errorf("%s: %s, %q, %v; want all of it", u.what, res.Status, tail(b), err)
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != 200 || err != nil || !strings.HasSuffix(strings.TrimRight(string(b), " "), u.want) {
+			t.Errorf("%s: %s, %q, %v; want all of it", u.what, resp.Status, tail(b), err)
 		}
-		if !strings.HasSuffix(u.what, "events") && !res.Close {
+		if !strings.HasSuffix(u.what, "events") && !resp.Close {
 			t.Errorf("%s: the response does not announce that the connection closes", u.what)
 		}
 		if _, err := u.r.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: the connection ends with %v, want EOF", u.what, err)
 		}
 	}
-	n.AwaitExit(t, 0)
+	node.AwaitExit(t, 0)
 	c.AwaitServing(t)
 }
 
@@ -109,37 +109,37 @@ func TestStoppingIngressFinishesItsRequests(t *testing.T) {
 func TestStoppingNodeDoesNotWaitForLongPolls(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, "--shutdown-timeout", "5m", "--drain-timeout", "1s")
-	n := c.Follower(t)
-	other := c.Others(n)[0]
-	m := c.AwaitServing(t)
+	node := c.Follower(t)
+	other := c.Others(node)[0]
+	shardMap := c.AwaitServing(t)
 	var polls []*stream
-	for _, owner := range []*cluster.Node{n, other} {
-		key := m.Keys(owner.ID, 1)[0]
+	for _, owner := range []*cluster.Node{node, other} {
+		key := shardMap.Keys(owner.ID, 1)[0]
 		id := "poll " + key
 		c.ExpectRequest(id)
-		conn, err := net.Dial("tcp", n.Addr)
+		conn, err := net.Dial("tcp", node.Addr)
 		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		p := &stream{conn, bufio.NewReader(conn)}
 		// A node closes a connection under a long poll only if it has carried a response.
 		_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nApp-Id: first %s\r\n\r\n", key, id)
 		must(t, err)
-		res, err := http.ReadResponse(p.r, nil) //nolint:bodyclose // read to its end
+		resp, err := http.ReadResponse(p.r, nil) //nolint:bodyclose // read to its end
 		must(t, err)
-		_, err = io.Copy(io.Discard, res.Body)
+		_, err = io.Copy(io.Discard, resp.Body)
 		must(t, err)
 		_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\nApp-Hang: gate\r\n\r\n", key, id)
 		must(t, err)
 		owner.App.AwaitHanging(t, "gate", 1)
 		polls = append(polls, p)
 	}
-	n.Terminate(t)
+	node.Terminate(t)
 	for _, p := range polls {
 		if b, err := io.ReadAll(p.r); len(b) > 0 || err != nil {
 			t.Errorf("a long poll ended with %q, %v; want a connection that is closed without a response", tail(b), err)
 		}
 	}
-	n.AwaitExit(t, 0)
+	node.AwaitExit(t, 0)
 	c.AwaitServing(t)
 }
 
@@ -149,29 +149,29 @@ func TestStoppingNodeDoesNotWaitForLongPolls(t *testing.T) {
 func TestLongPollsMoveWithTheirShard(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, "--drain-timeout", "1s")
-	n := c.Follower(t)
-	keys := c.AwaitServing(t).Keys(n.ID, 1)
+	node := c.Follower(t)
+	keys := c.AwaitServing(t).Keys(node.ID, 1)
 	hang := map[string]string{"App-Hang": "gate"}
 	var polls []*cluster.AsyncRequest
 	const each = 10
 	for i := range each {
 		polls = append(polls,
-			c.SendAsync(t, n, load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}),
-			c.SendAsync(t, c.Others(n)[0], load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}))
+			c.SendAsync(t, node, load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}),
+			c.SendAsync(t, c.Others(node)[0], load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}))
 	}
-	n.App.AwaitHanging(t, "gate", 2*each)
-	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
+	node.App.AwaitHanging(t, "gate", 2*each)
+	if out, code := shardway(t, "drain", node.ID, "--wait", "--admin", node.Admin); code != 0 {
 		t.Fatalf("drain: exit %d, %s", code, out)
 	}
-	for _, other := range c.Others(n) {
+	for _, other := range c.Others(node) {
 		other.App.Release(t, "gate")
 	}
-	for i, p := range polls {
-		if a := p.Response(t); !a.OK() {
-			t.Errorf("poll %d: %d %s, want the response of the next owner", i, a.Status, a.Error)
+	for i, request := range polls {
+		if resp := request.Response(t); !resp.OK() {
+			t.Errorf("poll %d: %d %s, want the response of the next owner", i, resp.Status, resp.Error)
 		}
 	}
-	if moved := c.Sum(t, []*cluster.Node{n}, "shardway_retries_total", "reason", "moved"); moved < 2*each {
+	if moved := c.Sum(t, []*cluster.Node{node}, "shardway_retries_total", "reason", "moved"); moved < 2*each {
 		t.Errorf("%v polls are counted as sent to the next owner, want %d", moved, 2*each)
 	}
 }

@@ -57,19 +57,19 @@ func (k *keeper) ask(i int) error {
 	if _, err := fmt.Fprintf(k.conn, "POST /k HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k%d\r\nContent-Length: 2\r\n\r\nhi", rand.IntN(500)); err != nil {
 		return err
 	}
-	res, err := http.ReadResponse(k.r, nil)
+	resp, err := http.ReadResponse(k.r, nil)
 	if err != nil {
 		return err
 	}
-	body, err := io.ReadAll(res.Body)
+	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return err
 	}
-	_ = res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s after %d: %s", res.Status, i, body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s after %d: %s", resp.Status, i, body)
 	}
-	if res.Close {
+	if resp.Close {
 		_ = k.conn.Close()
 		k.conn = nil
 	}
@@ -91,13 +91,13 @@ func TestSigtermFailsNoKeepAliveClient(t *testing.T) {
 func stopsKeptClients(t *testing.T, duck time.Duration, flags ...string) {
 	t.Helper()
 	c := start(t, 3, flags...)
-	n := c.Leader(t)
+	node := c.Leader(t)
 	var asked atomic.Int64
 	var clients sync.WaitGroup
 	failures := make(chan error, 50) // one for each client
 	for range cap(failures) {
 		clients.Go(func() {
-			k := &keeper{addr: n.Addr, asked: &asked}
+			k := &keeper{addr: node.Addr, asked: &asked}
 			if err := k.run(); err != nil {
 				failures <- err
 			}
@@ -110,10 +110,10 @@ func stopsKeptClients(t *testing.T, duck time.Duration, flags ...string) {
 		return nil
 	})
 	began := time.Now()
-	n.Terminate(t)
+	node.Terminate(t)
 	if duck > 0 {
 		cluster.Await(t, "not ready", func() error {
-			if err := n.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "draining") {
+			if err := node.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "draining") {
 				return fmt.Errorf("/readyz: %w", err)
 			}
 			return nil
@@ -127,7 +127,7 @@ func stopsKeptClients(t *testing.T, duck time.Duration, flags ...string) {
 	if duck > 0 && asked.Load() == before {
 		t.Errorf("no request was answered after /readyz turned red at %v", red.Sub(began))
 	}
-	n.AwaitExit(t, 0)
+	node.AwaitExit(t, 0)
 	close(failures)
 	for err := range failures {
 		t.Error(err)

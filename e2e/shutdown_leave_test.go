@@ -14,31 +14,31 @@ import (
 func TestSigtermUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
-	l := c.Load(t, c.Running(), cluster.Traffic{})
+	traffic := c.Load(t, c.Running(), cluster.Traffic{})
 	order := append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...)
-	for _, n := range order {
+	for _, node := range order {
 		before := c.AwaitServing(t)
-		l.AwaitStarted(t, 100)
-		n.Terminate(t)
+		traffic.AwaitStarted(t, 100)
+		node.Terminate(t)
 		// The process exits only after its shards have other owners.
-		n.AwaitExit(t, 0)
-		for _, other := range c.Others(n) {
-			m, err := other.Map(t.Context())
+		node.AwaitExit(t, 0)
+		for _, other := range c.Others(node) {
+			shardMap, err := other.Map(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m.Counts()[n.ID] != 0 {
-				t.Errorf("%s exited while %s reports that it owns %d shards", n.ID, other.ID, m.Counts()[n.ID])
+			if shardMap.Counts()[node.ID] != 0 {
+				t.Errorf("%s exited while %s reports that it owns %d shards", node.ID, other.ID, shardMap.Counts()[node.ID])
 			}
 		}
 		without := c.AwaitServing(t)
 		wantMoves(t, c, before, without)
-		l.AwaitStarted(t, 100)
-		n.Start(t)
+		traffic.AwaitStarted(t, 100)
+		node.Start(t)
 		wantMoves(t, c, without, c.AwaitServing(t))
 	}
-	l.AwaitStarted(t, 100)
-	l.Finish(t)
+	traffic.AwaitStarted(t, 100)
+	traffic.Finish(t)
 }
 
 // TestAllNodesStopAtOnce stops three nodes together and starts any two of them. A stop of
@@ -52,26 +52,26 @@ func TestAllNodesStopAtOnce(t *testing.T) {
 		t.Run(fmt.Sprint(pair), func(t *testing.T) {
 			before := c.AwaitServing(t)
 			nodes := c.Running()
-			for _, n := range nodes {
-				n.Terminate(t)
+			for _, node := range nodes {
+				node.Terminate(t)
 			}
-			for _, n := range nodes {
-				n.AwaitExit(t, 0)
+			for _, node := range nodes {
+				node.AwaitExit(t, 0)
 			}
 			for _, id := range pair {
 				c.Node(id).Start(t)
 			}
 			two := c.AwaitServing(t)
-			l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
-			l.AwaitStarted(t, 2*shards)
-			for _, n := range nodes {
-				if !n.Running() {
-					n.Start(t)
+			traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
+			traffic.AwaitStarted(t, 2*shards)
+			for _, node := range nodes {
+				if !node.Running() {
+					node.Start(t)
 				}
 			}
 			three := c.AwaitServing(t)
-			l.AwaitStarted(t, 100)
-			l.Finish(t)
+			traffic.AwaitStarted(t, 100)
+			traffic.Finish(t)
 			if before.Epoch >= two.Epoch || two.Epoch >= three.Epoch {
 				t.Errorf("epochs %d, %d, %d, want them to grow", before.Epoch, two.Epoch, three.Epoch)
 			}
@@ -85,17 +85,17 @@ func TestStoppedNodeReturns(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 4)
 	for _, wipe := range []bool{false, true} {
-		n := c.Follower(t)
-		l := c.Load(t, c.Others(n), cluster.Traffic{})
-		n.Stop(t)
+		node := c.Follower(t)
+		traffic := c.Load(t, c.Others(node), cluster.Traffic{})
+		node.Stop(t)
 		c.AwaitServing(t)
-		c.Leader(t).AwaitStatus(t, n.ID+" has left the voters", func(s cluster.Status) bool { return !s.Member(n.ID).Voter })
+		c.Leader(t).AwaitStatus(t, node.ID+" has left the voters", func(status cluster.Status) bool { return !status.Member(node.ID).Voter })
 		if wipe {
-			n.Wipe(t)
+			node.Wipe(t)
 		}
-		n.Start(t)
+		node.Start(t)
 		c.AwaitServing(t) // as a voter
-		l.AwaitStarted(t, 50)
-		l.Finish(t)
+		traffic.AwaitStarted(t, 50)
+		traffic.Finish(t)
 	}
 }

@@ -24,19 +24,19 @@ func TestVanishedClientOfEventStreamIsDetected(t *testing.T) {
 	if err := netns.Filters(); err != nil {
 		t.Skipf("no packet filters here: %v", err)
 	}
-	w, err := netns.New(int(networks.Add(1)), 2)
+	network, err := netns.New(int(networks.Add(1)), 2)
 	must(t, err)
-	t.Cleanup(func() { must(t, w.Close()) })
-	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 1, Shards: shards, Net: w, Flags: []string{"--idle-timeout", "1s"}})
+	t.Cleanup(func() { must(t, network.Close()) })
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 1, Shards: shards, Net: network, Flags: []string{"--idle-timeout", "1s"}})
 	c.AwaitServing(t)
-	n, client := c.Nodes()[0], w.Host(1)
+	node, client := c.Nodes()[0], network.Host(1)
 	running := func() float64 {
-		m, failed := n.Metrics(t.Context())
+		m, failed := node.Metrics(t.Context())
 		must(t, failed)
 		return m.Sum("shardway_requests_in_flight")
 	}
 
-	args := client.Command("curl", "-sN", "-H", "App-Id: vanished", "-H", "App-Events: 200ms", "-H", "X-Shard-Key: k", "http://"+n.Addr+"/")
+	args := client.Command("curl", "-sN", "-H", "App-Id: vanished", "-H", "App-Events: 200ms", "-H", "X-Shard-Key: k", "http://"+node.Addr+"/")
 	curl := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	events, err := curl.StdoutPipe()
 	must(t, err)

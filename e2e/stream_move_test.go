@@ -50,12 +50,12 @@ const (
 // wantEvents reads an event stream to its end, which must be between two events.
 func (s *stream) wantEvents(t *testing.T) {
 	t.Helper()
-	res, err := http.ReadResponse(s.r, nil)
+	resp, err := http.ReadResponse(s.r, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(res.Body)
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
 	if err == nil || !strings.HasSuffix(string(b), "data: tick\n\n") {
 		t.Errorf("an event stream ended with %q, %v; want the end of an event and a cut", tail(b), err)
 	}
@@ -86,10 +86,10 @@ func tail(b []byte) []byte { return b[max(0, len(b)-80):] }
 func TestStreamsDoNotDelayMoves(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, append([]string{"--lease", "10s", "--dead-after", "30s"}, endlessDrain...)...)
-	n := c.Follower(t)
-	keys := c.AwaitServing(t).Keys(n.ID, 1)
+	node := c.Follower(t)
+	keys := c.AwaitServing(t).Keys(node.ID, 1)
 	var watched []func(*testing.T)
-	for i, at := range []*cluster.Node{n, c.Others(n)[0]} {
+	for i, at := range []*cluster.Node{node, c.Others(node)[0]} {
 		for j, key := range keys[i*len(keys)/2 : (i+1)*len(keys)/2] {
 			if j%2 == 0 {
 				watched = append(watched, open(t, c, at, key, events).wantEvents)
@@ -99,21 +99,21 @@ func TestStreamsDoNotDelayMoves(t *testing.T) {
 			watched = append(watched, func(t *testing.T) { t.Helper(); s.wantClose(t, 1012) })
 		}
 	}
-	l := c.Load(t, c.Others(n), cluster.Traffic{})
-	l.AwaitStarted(t, seconds/2)
+	traffic := c.Load(t, c.Others(node), cluster.Traffic{})
+	traffic.AwaitStarted(t, seconds/2)
 	c.Add(t)
 	c.AwaitServing(t)
-	if cut := c.Sum(t, []*cluster.Node{n}, "shardway_aborted_requests_total", "reason", "moved"); cut == 0 {
+	if cut := c.Sum(t, []*cluster.Node{node}, "shardway_aborted_requests_total", "reason", "moved"); cut == 0 {
 		t.Error("no stream was cut by the move")
 	}
-	n.Terminate(t)
-	n.AwaitExit(t, 0)
+	node.Terminate(t)
+	node.AwaitExit(t, 0)
 	c.AwaitServing(t)
-	l.AwaitStarted(t, seconds/2)
+	traffic.AwaitStarted(t, seconds/2)
 	for _, end := range watched {
 		end(t)
 	}
-	l.Finish(t)
+	traffic.Finish(t)
 }
 
 // TestStoppingNodeEndsForwardedStreams stops an ingress of endless streams whose keys do
@@ -121,12 +121,12 @@ func TestStreamsDoNotDelayMoves(t *testing.T) {
 func TestStoppingNodeEndsForwardedStreams(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, "--shutdown-timeout", "8s")
-	n := c.Follower(t)
-	other := c.Others(n)[0]
+	node := c.Follower(t)
+	other := c.Others(node)[0]
 	keys := c.AwaitServing(t).Keys(other.ID, 1)
-	socket, stream := open(t, c, n, keys[0], sockets), open(t, c, n, keys[1], events)
-	n.Terminate(t)
-	n.AwaitExit(t, 0)
+	socket, stream := open(t, c, node, keys[0], sockets), open(t, c, node, keys[1], events)
+	node.Terminate(t)
+	node.AwaitExit(t, 0)
 	socket.wantClose(t, 1001)
 	stream.wantEvents(t)
 	c.AwaitServing(t)

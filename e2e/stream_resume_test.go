@@ -25,16 +25,16 @@ import (
 
 // numbers is an app that counts, with an event every few milliseconds, from the one after
 // the last event of its client.
-func numbers(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/feed" {
+func numbers(w http.ResponseWriter, req *http.Request) {
+	if req.URL.Path != "/feed" {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = io.WriteString(w, "<!doctype html><title>a feed</title><p>numbers")
 		return
 	}
-	last, _ := strconv.Atoi(r.Header.Get("Last-Event-ID"))
+	last, _ := strconv.Atoi(req.Header.Get("Last-Event-ID"))
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Shardway-Stream", "resume")
-	for r.Context().Err() == nil {
+	for req.Context().Err() == nil {
 		last++
 		// In two parts, so that moves happen in the middle of events.
 		for _, part := range []string{fmt.Sprintf("id: %d\n", last), fmt.Sprintf("data: %d\n\n", last)} {
@@ -44,7 +44,7 @@ func numbers(w http.ResponseWriter, r *http.Request) {
 		}
 		select {
 		case <-time.After(3 * time.Millisecond):
-		case <-r.Context().Done():
+		case <-req.Context().Done():
 		}
 	}
 }
@@ -101,14 +101,14 @@ func (x *counters) open(t *testing.T, keys []string) {
 	})
 	for _, key := range keys {
 		c := &counter{name: "a client of " + key}
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+x.at.Addr+"/feed?key="+key, nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+x.at.Addr+"/feed?key="+key, nil)
 		must(t, err)
-		res, err := http.DefaultClient.Do(r)
+		resp, err := http.DefaultClient.Do(req)
 		must(t, err)
 		x.list = append(x.list, c)
 		reading.Go(func() {
-			defer func() { _ = res.Body.Close() }()
-			c.follows(res.Body)
+			defer func() { _ = resp.Body.Close() }()
+			c.follows(resp.Body)
 		})
 	}
 	url := "http://" + x.at.Addr + "/feed?key=" + keys[0]
@@ -183,29 +183,29 @@ func TestEventStreamsResumeAfterMoves(t *testing.T) {
 	t.Cleanup(srv.Close)
 	c := start(t, 3, "--upstream", srv.URL, "--key", "query:key", "--lease", "1500ms", "--dead-after", "6s")
 	x := &counters{at: c.Follower(t)}
-	m := c.AwaitServing(t)
+	shardMap := c.AwaitServing(t)
 	var keys []string
-	for _, n := range c.Nodes() {
-		keys = append(keys, m.Keys(n.ID, 1)[:3]...)
+	for _, node := range c.Nodes() {
+		keys = append(keys, shardMap.Keys(node.ID, 1)[:3]...)
 	}
 	x.open(t, keys)
 	x.awaitProgress(t)
-	for _, n := range c.Others(x.at) {
-		n.Stop(t)
+	for _, node := range c.Others(x.at) {
+		node.Stop(t)
 		x.awaitProgress(t)
-		n.Start(t)
+		node.Start(t)
 		c.AwaitServing(t)
 		x.awaitProgress(t)
 	}
-	n := c.Others(x.at)[0]
+	node := c.Others(x.at)[0]
 	for _, args := range [][]string{{"drain", x.at.ID, "--wait"}, {"uncordon", x.at.ID}} {
-		if out, code := shardway(t, append(args, "--admin", n.Admin)...); code != 0 {
+		if out, code := shardway(t, append(args, "--admin", node.Admin)...); code != 0 {
 			t.Fatalf("%q: exit %d, %s", args, code, out)
 		}
 		x.awaitProgress(t)
 	}
 	c.AwaitServing(t)
-	n.Kill(t)
+	node.Kill(t)
 	x.awaitProgress(t)
 	if resumed := c.Sum(t, []*cluster.Node{x.at}, "shardway_stream_resumptions_total", "result", "resumed"); resumed < 5 {
 		t.Errorf("%v upstream connections were followed by another, want some for each move", resumed)

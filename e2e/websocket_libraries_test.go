@@ -253,12 +253,12 @@ func TestWebSocketLibrariesResume(t *testing.T) {
 	x := startResumeWith(t, resumeOptions{apps: ends.apps()})
 	x.front = x.front[1:]
 	x.open(t)
-	m := x.AwaitServedBy(t, x.nodes...)
+	shardMap := x.AwaitServedBy(t, x.nodes...)
 	urls := func(client string) map[string]string {
 		all := map[string]string{}
-		for _, n := range x.nodes {
-			name := client + n.ID
-			all[name] = "ws://" + x.front[0].Addr + "/?client=" + name + "&key=" + m.Keys(n.ID, 1)[0]
+		for _, node := range x.nodes {
+			name := client + node.ID
+			all[name] = "ws://" + x.front[0].Addr + "/?client=" + name + "&key=" + shardMap.Keys(node.ID, 1)[0]
 		}
 		return all
 	}
@@ -273,10 +273,10 @@ func TestWebSocketLibrariesResume(t *testing.T) {
 	}
 	x.awaitProgress(t)
 	began := history.Now()
-	for _, n := range x.nodes {
-		n.Stop(t)
+	for _, node := range x.nodes {
+		node.Stop(t)
 		x.awaitProgress(t)
-		n.Start(t)
+		node.Start(t)
 		x.AwaitServedBy(t, x.nodes...)
 		x.awaitProgress(t)
 	}

@@ -53,18 +53,18 @@ func serveKeyRequests() bool {
 }
 
 func askOnce(ctx context.Context, url string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
-	if res.StatusCode != http.StatusNoContent {
-		err = errors.New(res.Status)
+	if resp.StatusCode != http.StatusNoContent {
+		err = errors.New(resp.Status)
 	}
-	return errors.Join(err, res.Body.Close())
+	return errors.Join(err, resp.Body.Close())
 }
 
 // keyRequests is a process that requests keys in parallel with the WebSockets.

@@ -59,9 +59,9 @@ func dialIdle(addr, key, name string) (*idleConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := http.ReadResponse(s.r, nil) //nolint:bodyclose // there is none after 101
-	if err == nil && res.StatusCode != http.StatusSwitchingProtocols {
-		err = errors.New(res.Status + " " + res.Header.Get("Shardway-Error"))
+	resp, err := http.ReadResponse(s.r, nil) //nolint:bodyclose // there is none after 101
+	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
+		err = errors.New(resp.Status + " " + resp.Header.Get("Shardway-Error"))
 	}
 	return s, err
 }
@@ -130,12 +130,12 @@ type memoryUse struct {
 	stacks, heap float64 // part of these bytes, as the runtime reports
 }
 
-func (x *resumeTest) holds(t *testing.T, n *cluster.Node) memoryUse {
+func (x *resumeTest) holds(t *testing.T, node *cluster.Node) memoryUse {
 	t.Helper()
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.Process().Pid))
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", node.Process().Pid))
 	must(t, err)
-	runtime := func(name string) float64 { return x.Sum(t, []*cluster.Node{n}, "go_memstats_"+name+"_bytes") }
-	return memoryUse{residentBytes(t, n), len(files), runtime("stack_inuse"), runtime("heap_alloc")}
+	runtime := func(name string) float64 { return x.Sum(t, []*cluster.Node{node}, "go_memstats_"+name+"_bytes") }
+	return memoryUse{residentBytes(t, node), len(files), runtime("stack_inuse"), runtime("heap_alloc")}
 }
 
 // wantLittleMemory checks that an idle node uses no more memory for each of n idle connections
@@ -154,8 +154,8 @@ func (x *resumeTest) rest(t *testing.T, nodes ...*cluster.Node) {
 	t.Helper()
 	last, same := make([]int, len(nodes)), 0
 	cluster.Await(t, "nodes hold what they need", func() error {
-		for i, n := range nodes {
-			now := residentBytes(t, n)
+		for i, node := range nodes {
+			now := residentBytes(t, node)
 			if now < last[i]*99/100 || now > last[i]*101/100 {
 				same = 0
 			}
@@ -186,10 +186,10 @@ type processors struct{ had, waited time.Duration }
 func (x *resumeTest) used(t *testing.T) cpuUse {
 	t.Helper()
 	w := cpuUse{"this test": processorsOf(t, os.Getpid())}
-	for _, n := range x.Nodes() {
-		w[n.ID] = processorsOf(t, n.Process().Pid)
-		if a := x.apps[n]; a != nil {
-			w["app of "+n.ID] = processorsOf(t, a.process.Process.Pid)
+	for _, node := range x.Nodes() {
+		w[node.ID] = processorsOf(t, node.Process().Pid)
+		if a := x.apps[node]; a != nil {
+			w["app of "+node.ID] = processorsOf(t, a.process.Process.Pid)
 		}
 	}
 	return w
@@ -247,9 +247,9 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	t.Helper()
 	coder := []string{os.Args[0], wsresume.Coder}
 	x := startResumeWith(t, resumeOptions{apps: [][]string{coder, coder}, shards: 2000})
-	m := x.AwaitServedBy(t, x.nodes...)
+	shardMap := x.AwaitServedBy(t, x.nodes...)
 	gateway, owner := x.front[1], x.nodes[0]
-	keys := m.Keys(owner.ID, 1)[:shards]
+	keys := shardMap.Keys(owner.ID, 1)[:shards]
 	list := make([]*idleConn, 0, many+200)
 	open := func(n int) {
 		from := len(list)
@@ -270,9 +270,9 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	beforeGateway, beforeOwner := x.holds(t, gateway), x.holds(t, owner)
 	open(many)
 	cluster.Await(t, "no goroutine waits for idle connections", func() error {
-		for _, n := range []*cluster.Node{gateway, owner} {
-			if parked := int(x.Sum(t, []*cluster.Node{n}, "shardway_idle_websocket_directions")); parked != 2*len(list) {
-				return fmt.Errorf("%d directions of %d sockets are parked at %s", parked, len(list), n.ID)
+		for _, node := range []*cluster.Node{gateway, owner} {
+			if parked := int(x.Sum(t, []*cluster.Node{node}, "shardway_idle_websocket_directions")); parked != 2*len(list) {
+				return fmt.Errorf("%d directions of %d sockets are parked at %s", parked, len(list), node.ID)
 			}
 		}
 		return nil
@@ -288,7 +288,7 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 		wantLittleMemory(t, "ingress", x.holds(t, gateway).bytes-beforeGateway.bytes, many)
 		wantLittleMemory(t, "owner", x.holds(t, owner).bytes-beforeOwner.bytes, many)
 	}
-	others := m.Keys(x.nodes[1].ID, 1)
+	others := shardMap.Keys(x.nodes[1].ID, 1)
 	quiet := startKeyRequests(t, gateway.Addr, others)
 	cluster.Await(t, "requests beside idle sockets", quiet.some(500))
 	t.Logf("beside idle sockets, %s", quiet.end(t))

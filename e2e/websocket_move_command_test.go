@@ -68,8 +68,8 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	}
 	x.attached(t, other)
 	before, _ := x.gaps(t)
-	m := x.AwaitServedBy(t, x.nodes...)
-	key := m.Keys(x.nodes[2].ID, 1)[0]
+	shardMap := x.AwaitServedBy(t, x.nodes...)
+	key := shardMap.Keys(x.nodes[2].ID, 1)[0]
 	if out, code := shardway(t, "websockets", "move-test", "--gap", "--key", key, "--admin", other.Admin); code != 0 {
 		t.Fatalf("websockets move-test --gap: exit %d, %s", code, out)
 	}

@@ -38,12 +38,12 @@ func (a *opaqueApp) record(list *[]string, format string, args ...any) {
 	*list = append(*list, fmt.Sprintf(format, args...))
 }
 
-func (a *opaqueApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") == "websocket" {
-		a.hub(w, r)
+func (a *opaqueApp) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Header.Get("Upgrade") == "websocket" {
+		a.hub(w, req)
 		return
 	}
-	if id := r.Header.Get("Shardway-WebSocket"); id != "" {
+	if id := req.Header.Get("Shardway-WebSocket"); id != "" {
 		a.record(&a.wrong, "what is no WebSocket has the id %s of one", id)
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -58,24 +58,24 @@ func (a *opaqueApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // hub greets a client once, and echoes its messages.
-func (a *opaqueApp) hub(w http.ResponseWriter, r *http.Request) {
-	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionContextTakeover, CompressionThreshold: 1})
+func (a *opaqueApp) hub(w http.ResponseWriter, req *http.Request) {
+	c, err := websocket.Accept(w, req, &websocket.AcceptOptions{CompressionMode: websocket.CompressionContextTakeover, CompressionThreshold: 1})
 	if err != nil {
 		a.record(&a.wrong, "%v", err)
 		return
 	}
 	defer func() { _ = c.CloseNow() }()
 	c.SetReadLimit(1 << 20)
-	if _, b, bad := c.Read(r.Context()); bad != nil || string(b) != greeting {
+	if _, b, bad := c.Read(req.Context()); bad != nil || string(b) != greeting {
 		a.record(&a.wrong, "a socket begins with %q, %v", b, bad)
 		return
 	}
 	answer := []byte("{}\x1e")
 	for kind := websocket.MessageText; ; {
-		if err = c.Write(r.Context(), kind, answer); err != nil {
+		if err = c.Write(req.Context(), kind, answer); err != nil {
 			break
 		}
-		if kind, answer, err = c.Read(r.Context()); err != nil {
+		if kind, answer, err = c.Read(req.Context()); err != nil {
 			break
 		}
 	}
@@ -86,13 +86,13 @@ func (a *opaqueApp) hub(w http.ResponseWriter, r *http.Request) {
 // function that waits for the end of the connection.
 func joins(t *testing.T, addr, key string) (ends func() error) {
 	t.Helper()
-	c, res, err := websocket.Dial(t.Context(), "ws://"+addr+"/hub", &websocket.DialOptions{ //nolint:bodyclose // there is none after 101
+	c, resp, err := websocket.Dial(t.Context(), "ws://"+addr+"/hub", &websocket.DialOptions{ //nolint:bodyclose // there is none after 101
 		HTTPHeader: http.Header{"X-Shard-Key": {key}}, CompressionMode: websocket.CompressionContextTakeover, CompressionThreshold: 1,
 	})
 	must(t, err)
 	t.Cleanup(func() { _ = c.CloseNow() })
-	if res.Header.Get("Sec-WebSocket-Extensions") == "" {
-		t.Errorf("the app's extension did not reach the client: %v", res.Header)
+	if resp.Header.Get("Sec-WebSocket-Extensions") == "" {
+		t.Errorf("the app's extension did not reach the client: %v", resp.Header)
 	}
 	c.SetReadLimit(1 << 20)
 	talk := func(send, want string) {
@@ -122,10 +122,10 @@ func passes(t *testing.T, addr, key string) (ends func() error) {
 	_, err = fmt.Fprintf(conn, "GET /bytes HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n", key)
 	must(t, err)
 	r := bufio.NewReader(conn)
-	res, err := http.ReadResponse(r, nil) //nolint:bodyclose // there is none after 101
+	resp, err := http.ReadResponse(r, nil) //nolint:bodyclose // there is none after 101
 	must(t, err)
-	if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != "echo/1" {
-		t.Fatalf("an upgrade to another protocol is answered %s, %v", res.Status, res.Header)
+	if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "echo/1" {
+		t.Fatalf("an upgrade to another protocol is answered %s, %v", resp.Status, resp.Header)
 	}
 	sent, got := make([]byte, 300_000), make([]byte, 300_000)
 	_, _ = rand.Read(sent) // never fails
@@ -153,15 +153,15 @@ func TestWebSocketsWithoutOptInAreNotResumed(t *testing.T) {
 	srv := httptest.NewServer(app)
 	t.Cleanup(srv.Close)
 	c := start(t, 3, "--upstream", srv.URL)
-	n := c.Follower(t)
-	key := c.AwaitServing(t).Keys(n.ID, 1)[0]
+	node := c.Follower(t)
+	key := c.AwaitServing(t).Keys(node.ID, 1)[0]
 	var hubs, tunnels []func() error
-	for _, at := range []*cluster.Node{n, c.Others(n)[0]} {
+	for _, at := range []*cluster.Node{node, c.Others(node)[0]} {
 		hubs = append(hubs, joins(t, at.Addr, key))
 		tunnels = append(tunnels, passes(t, at.Addr, key))
 	}
-	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
-		t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
+	if out, code := shardway(t, "drain", node.ID, "--wait", "--admin", node.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", node.ID, code, out)
 	}
 	for _, end := range hubs {
 		if err := end(); websocket.CloseStatus(err) != websocket.StatusServiceRestart {

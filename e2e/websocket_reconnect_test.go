@@ -179,14 +179,14 @@ type opaqueRecord struct{ Ends, Wrong []string }
 
 func (a *exampleApp) saw(t *testing.T) (saw opaqueRecord, err error) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.addr+"/saw", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.addr+"/saw", nil)
 	must(t, err)
-	res, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return saw, err
 	}
-	defer func() { _ = res.Body.Close() }()
-	return saw, json.NewDecoder(res.Body).Decode(&saw)
+	defer func() { _ = resp.Body.Close() }()
+	return saw, json.NewDecoder(resp.Body).Decode(&saw)
 }
 
 // TestSocketIOAndSignalRReconnect has the real Socket.IO with long polling that is

@@ -64,16 +64,16 @@ func startResumeWith(t *testing.T, o resumeOptions) *resumeTest {
 			env: append(wsresume.Environment(dir, cmp.Or(o.every, wsresume.SendInterval)), fmt.Sprint("PORT=", port)),
 		}
 		a.start(t)
-		n := x.Prepare(t, "--upstream", "http://"+a.addr)
-		x.apps[n], x.nodes = a, append(x.nodes, n)
+		node := x.Prepare(t, "--upstream", "http://"+a.addr)
+		x.apps[node], x.nodes = a, append(x.nodes, node)
 	}
 	x.front = []*cluster.Node{x.nodes[0]}
 	for range gateways {
 		x.front = append(x.front, x.Prepare(t, "--upstream="))
 	}
 	x.AddJoinFlags()
-	for _, n := range x.Nodes() {
-		n.Start(t)
+	for _, node := range x.Nodes() {
+		node.Start(t)
 	}
 	return x
 }
@@ -81,7 +81,7 @@ func startResumeWith(t *testing.T, o resumeOptions) *resumeTest {
 // open opens a client for each shard at each of the front nodes.
 func (x *resumeTest) open(t *testing.T) {
 	t.Helper()
-	m := x.AwaitServedBy(t, x.nodes...)
+	shardMap := x.AwaitServedBy(t, x.nodes...)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var mine []resumeClient
 	t.Cleanup(func() {
@@ -91,9 +91,9 @@ func (x *resumeTest) open(t *testing.T) {
 		}
 	})
 	for i, at := range x.front {
-		for _, n := range x.nodes {
-			for j, key := range m.Keys(n.ID, 1) {
-				c, err := dialCoder(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j), wsresume.SendInterval)
+		for _, node := range x.nodes {
+			for j, key := range shardMap.Keys(node.ID, 1) {
+				c, err := dialCoder(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, node.ID, j), wsresume.SendInterval)
 				must(t, err)
 				mine = append(mine, c)
 			}
@@ -159,10 +159,10 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 		x.awaitProgress(t)
 	}
 	x.AwaitServedBy(t, x.nodes...)
-	for _, n := range x.nodes[1:] {
-		n.Stop(t)
+	for _, node := range x.nodes[1:] {
+		node.Stop(t)
 		x.awaitProgress(t)
-		n.Start(t)
+		node.Start(t)
 		x.AwaitServedBy(t, x.nodes...)
 		x.awaitProgress(t)
 	}
@@ -216,9 +216,9 @@ func (x *resumeTest) check(t *testing.T) []*wsresume.Conn {
 }
 
 // die kills the app of a node.
-func (x *resumeTest) die(t *testing.T, n *cluster.Node) {
+func (x *resumeTest) die(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	p := x.apps[n].process
-	must(t, p.Process.Signal(syscall.SIGKILL))
-	_ = p.Wait() // it was killed
+	cmd := x.apps[node].process
+	must(t, cmd.Process.Signal(syscall.SIGKILL))
+	_ = cmd.Wait() // it was killed
 }

@@ -51,13 +51,13 @@ func rollingRestarts(t *testing.T, kills bool) {
 	began, start := history.Now(), time.Now()
 	var d deaths
 	for roll := range rolls {
-		for i, n := range x.nodes {
+		for i, node := range x.nodes {
 			if kills && roll%len(x.nodes) == i && d.may() {
-				x.kill(t, n, d.next())
+				x.kill(t, node, d.next())
 			} else {
-				n.Stop(t)
+				node.Stop(t)
 				x.awaitProgress(t)
-				n.Start(t)
+				node.Start(t)
 			}
 			x.AwaitServedBy(t, x.nodes...)
 		}

@@ -78,18 +78,18 @@ type totals struct {
 	duration time.Duration // of all runs
 }
 
-func (a *totals) add(r *chaos.Report) {
+func (a *totals) add(report *chaos.Report) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, f := range r.Faults() {
+	for _, f := range report.Faults() {
 		a.kinds[f] = true
 	}
-	a.rounds += len(r.Rounds)
-	a.requests += r.Requests()
-	a.events += r.Events()
-	a.resumed += r.Resumed
-	if len(r.Rounds) > 0 { // otherwise the options exclude all faults of the filter
-		a.duration += r.Options.Duration
+	a.rounds += len(report.Rounds)
+	a.requests += report.Requests()
+	a.events += report.Events()
+	a.resumed += report.Resumed
+	if len(report.Rounds) > 0 { // otherwise the options exclude all faults of the filter
+		a.duration += report.Options.Duration
 	}
 }
 
@@ -150,14 +150,14 @@ func TestChaos(t *testing.T) {
 				t.Parallel()
 				skip := 0
 				for _, s := range shares() {
-					r := chaos.Run(t, chaos.Options{
+					report := chaos.Run(t, chaos.Options{
 						Binaries: bin, Nodes: n, Duration: time.Duration(float64(*duration) * s.part), Seed: seed, Skip: skip, Faults: faults, Network: 1 + i,
 						Reverse: n == 5, Secret: n == 5, AllowPairs: true, Followers: followers, Takeover: s.takeover, Embedded: s.apps == embedded, Hooks: s.apps == hooks, Caches: s.apps == caches, HoldShards: true,
 					})
-					t.Log(r)
-					all.add(r)
-					skip += len(r.Faults())
-					if err := r.Err(); err != nil {
+					t.Log(report)
+					all.add(report)
+					skip += len(report.Faults())
+					if err := report.Err(); err != nil {
 						t.Error(err)
 						return
 					}

@@ -75,14 +75,14 @@ func allNames() []string {
 // The options of a run may exclude all faults of the filter: apps inside their nodes have
 // no hooks. That is no failure of the run, but a filter that matches no fault is.
 func TestOptionsMayExcludeAllFaultsOfTheFilter(t *testing.T) {
-	for filter, o := range map[string]Options{"bad hooks": {Hooks: false}, "kill -9 app": {Embedded: true}} {
-		o.Faults = regexp.MustCompile(filter)
-		r := Run(t, o)
-		if err := r.Err(); err != nil || len(r.Rounds) > 0 || r.Skipped[filter] == "" {
-			t.Errorf("%s: %d rounds, skipped %v, %v", filter, len(r.Rounds), r.Skipped, err)
+	for filter, opts := range map[string]Options{"bad hooks": {Hooks: false}, "kill -9 app": {Embedded: true}} {
+		opts.Faults = regexp.MustCompile(filter)
+		report := Run(t, opts)
+		if err := report.Err(); err != nil || len(report.Rounds) > 0 || report.Skipped[filter] == "" {
+			t.Errorf("%s: %d rounds, skipped %v, %v", filter, len(report.Rounds), report.Skipped, err)
 		}
 	}
-	if r := Run(t, Options{Faults: regexp.MustCompile("no such fault")}); r.Err() == nil {
+	if report := Run(t, Options{Faults: regexp.MustCompile("no such fault")}); report.Err() == nil {
 		t.Error("a filter that matches nothing was not reported")
 	}
 }

@@ -102,22 +102,22 @@ func TestCheckersDetectEachMutant(t *testing.T) {
 	} {
 		t.Run(cmp.Or(c.name, c.bug, "no bug"), func(t *testing.T) {
 			t.Parallel()
-			o := c.options
-			o.Binaries, o.Network, o.Quiet = buildMutant(t, c.bug), 20+i, true
-			o.Faults, o.Duration, o.Seed = regexp.MustCompile(c.faults), 40*time.Second, uint64(i+1)
-			o.Rate = cmp.Or(o.Rate, 240)
-			r := chaos.Run(t, o)
+			opts := c.options
+			opts.Binaries, opts.Network, opts.Quiet = buildMutant(t, c.bug), 20+i, true
+			opts.Faults, opts.Duration, opts.Seed = regexp.MustCompile(c.faults), 40*time.Second, uint64(i+1)
+			opts.Rate = cmp.Or(opts.Rate, 240)
+			report := chaos.Run(t, opts)
 			found := make(map[string]int)
-			for _, v := range r.Violations {
-				found[v.Kind]++
+			for _, violation := range report.Violations {
+				found[violation.Kind]++
 			}
-			t.Logf("found %v in round %d", found, len(r.Rounds))
+			t.Logf("found %v in round %d", found, len(report.Rounds))
 			wrong := slices.DeleteFunc(slices.Collect(maps.Keys(found)), func(kind string) bool {
 				return slices.Contains(c.find, kind) || slices.Contains(c.too, kind)
 			})
 			missing := slices.DeleteFunc(slices.Clone(c.find), func(kind string) bool { return found[kind] > 0 })
 			if len(wrong)+len(missing) > 0 {
-				t.Errorf("the checkers found %v, want %v and optionally %v: %v", found, c.find, c.too, r.Err())
+				t.Errorf("the checkers found %v, want %v and optionally %v: %v", found, c.find, c.too, report.Err())
 			}
 		})
 	}

@@ -41,29 +41,29 @@ func TestRecordingTBKeepsFailuresFromTheTest(t *testing.T) {
 
 // The error contains the seed, the schedule, the round and the trace.
 func TestReportErrorContainsScheduleAndTrace(t *testing.T) {
-	r := &Report{Options: Options{Seed: 4711, Nodes: 3}, Trace: "what happened", Skipped: map[string]string{"loss of 50 %": "no nft"}}
+	report := &Report{Options: Options{Seed: 4711, Nodes: 3}, Trace: "what happened", Skipped: map[string]string{"loss of 50 %": "no nft"}}
 	good := &Round{Number: 0, Faults: "partition", History: &history.Report{Requests: 10, ExcusedFailures: map[string]int{"truncated, paused": 2}}}
 	bad := &Round{Number: 1, Faults: "bridge", History: &history.Report{}}
 	bad.addViolation("two owners", "shard 7")
 	for _, round := range []*Round{good, bad} {
-		r.Rounds = append(r.Rounds, round)
-		r.addViolations(round)
+		report.Rounds = append(report.Rounds, round)
+		report.addViolations(round)
 	}
-	if r.Count("two owners") != 1 || r.Violations[0].Round != 1 || r.Violations[0].Faults != "bridge" {
-		t.Errorf("violations = %+v", r.Violations)
+	if report.Count("two owners") != 1 || report.Violations[0].Round != 1 || report.Violations[0].Faults != "bridge" {
+		t.Errorf("violations = %+v", report.Violations)
 	}
 	for _, want := range []string{"4711", "round 1 (bridge): two owners: shard 7", "0  partition", "1  bridge", "what happened"} {
-		if !strings.Contains(r.Err().Error(), want) {
-			t.Errorf("the error lacks %q:\n%v", want, r.Err())
+		if !strings.Contains(report.Err().Error(), want) {
+			t.Errorf("the error lacks %q:\n%v", want, report.Err())
 		}
 	}
 	for _, want := range []string{"skipped: no nft", "2 truncated, paused", "1 violations"} {
-		if !strings.Contains(r.String(), want) {
-			t.Errorf("the table lacks %q:\n%v", want, r)
+		if !strings.Contains(report.String(), want) {
+			t.Errorf("the table lacks %q:\n%v", want, report)
 		}
 	}
-	r.Violations = nil
-	if err := r.Err(); err != nil {
+	report.Violations = nil
+	if err := report.Err(); err != nil {
 		t.Errorf("Err() = %v without violations", err)
 	}
 }

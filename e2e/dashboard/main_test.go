@@ -25,19 +25,19 @@ var (
 )
 
 // handler returns an admin port that serves a scene.
-func handler(s *dashboard.Scene, a auth.Access) http.Handler {
-	return admin.New(admin.Options{API: s.API(), Events: s.Ring, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop(), Access: a}).Handler()
+func handler(scene *dashboard.Scene, a auth.Access) http.Handler {
+	return admin.New(admin.Options{API: scene.API(), Events: scene.Ring, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop(), Access: a}).Handler()
 }
 
 // serve starts an admin port that serves a scene. It returns its address and a function
 // that ends it at once, including streams.
-func serve(t *testing.T, s *dashboard.Scene, a auth.Access) (url string, end func()) {
+func serve(t *testing.T, scene *dashboard.Scene, a auth.Access) (url string, end func()) {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: handler(s, a), ReadHeaderTimeout: time.Minute}
+	srv := &http.Server{Handler: handler(scene, a), ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = srv.Serve(ln) })
 	end = sync.OnceFunc(func() {

@@ -21,18 +21,18 @@ const shown = `!document.getElementById("shards").hidden && document.getElementB
 
 // show opens the page of a scene and waits until its script has shown it. Errors of the
 // browser fail the test.
-func show(t *testing.T, b *browser.Browser, s *dashboard.Scene, v browser.View) *browser.Page {
+func show(t *testing.T, b *browser.Browser, scene *dashboard.Scene, v browser.View) *browser.Page {
 	t.Helper()
-	url, _ := serve(t, s, auth.Access{})
-	p := b.Open(t, url+"/status", v)
-	p.Await(t, "the script shows the cluster", shown)
+	url, _ := serve(t, scene, auth.Access{})
+	page := b.Open(t, url+"/status", v)
+	page.Await(t, "the script shows the cluster", shown)
 	t.Cleanup(func() {
-		for _, c := range p.Errors() {
+		for _, c := range page.Errors() {
 			t.Error("the browser complains: " + c)
 		}
-		p.Close(t)
+		page.Close(t)
 	})
-	return p
+	return page
 }
 
 // pageTests are the subtests, which share one browser.
@@ -71,8 +71,8 @@ func (l pageTests) templateAndScriptAgree(t *testing.T) {
 		Texts: %s.map(s => document.querySelector(s)?.innerText ?? ""),
 		Rows: [...document.querySelectorAll("#rows tr")].map(r => [...r.cells].filter(c => !["lease", "running", "waiting", "version"].includes(c.dataset.col)).map(c => c.textContent.trim().replace(/\s+/g, " "))),
 	})`, list(told))
-	for name, s := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned} {
-		url, _ := serve(t, s, auth.Access{})
+	for name, scene := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned} {
+		url, _ := serve(t, scene, auth.Access{})
 		// Without a script the page reloads every two seconds, so all texts are read at
 		// once.
 		plain := l.b.Open(t, url+"/status", browser.View{Width: 1280, Height: 900, NoScript: true})
@@ -97,24 +97,24 @@ func (l pageTests) templateAndScriptAgree(t *testing.T) {
 // Any node that joins chooses its own ID and zone.
 func (l pageTests) namesAreEscaped(t *testing.T) {
 	const evil = `"><img src=x onerror="window.hurt=1"><script>window.hurt=1</script>`
-	s := dashboard.NewScene(3, 64)
-	s.Change(func(st *api.Status) {
+	scene := dashboard.NewScene(3, 64)
+	scene.Change(func(st *api.Status) {
 		for i := range st.Nodes {
 			n := &st.Nodes[i]
 			n.ID, n.Zone, n.AppVersion, n.State = n.ID+evil, evil, evil, evil
 		}
 		st.Node, st.Leader, st.Cluster = st.Nodes[0].ID, st.Nodes[1].ID, evil
 	})
-	s.AddFindings(diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil}, diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil})
-	p := show(t, l.b, s, desk)
-	p.Await(t, "the id stands there as it is", fmt.Sprintf("document.querySelector('#rows bdi').textContent.includes(%q)", evil))
-	p.Press(t, "Tab")
-	p.Press(t, "Tab")
-	p.Await(t, "the shard's owner stands there as it is", fmt.Sprintf(`(document.getElementById("grid").focus(), document.getElementById("detail").textContent.includes(%q))`, evil))
+	scene.AddFindings(diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil}, diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil})
+	page := show(t, l.b, scene, desk)
+	page.Await(t, "the id stands there as it is", fmt.Sprintf("document.querySelector('#rows bdi').textContent.includes(%q)", evil))
+	page.Press(t, "Tab")
+	page.Press(t, "Tab")
+	page.Await(t, "the shard's owner stands there as it is", fmt.Sprintf(`(document.getElementById("grid").focus(), document.getElementById("detail").textContent.includes(%q))`, evil))
 	var hurt, images, scripts int
-	p.Eval(t, "window.hurt ?? 0", &hurt)
-	p.Eval(t, "document.images.length", &images)
-	p.Eval(t, "document.scripts.length", &scripts)
+	page.Eval(t, "window.hurt ?? 0", &hurt)
+	page.Eval(t, "document.images.length", &images)
+	page.Eval(t, "document.scripts.length", &scripts)
 	if hurt != 0 || images != 0 || scripts != 1 {
 		t.Errorf("a name became markup: ran %d, %d images, %d scripts", hurt, images, scripts)
 	}
@@ -126,12 +126,12 @@ const focused = `document.activeElement.id || document.activeElement.className |
 // A hundred nodes and 16 384 shards have a handful of stops of the Tab key. The arrow
 // keys move between the shards.
 func (l pageTests) keyboardNavigation(t *testing.T) {
-	p := show(t, l.b, dashboard.NewScene(100, 16384), desk)
+	page := show(t, l.b, dashboard.NewScene(100, 16384), desk)
 	var stops []string
 	for range 20 {
-		p.Press(t, "Tab")
+		page.Press(t, "Tab")
 		var at string
-		p.Eval(t, focused, &at)
+		page.Eval(t, focused, &at)
 		if len(stops) > 0 && at == stops[0] || at == "" {
 			break
 		}
@@ -140,55 +140,55 @@ func (l pageTests) keyboardNavigation(t *testing.T) {
 	if got, want := fmt.Sprint(stops), "[swatch more grid key Find nodes shards endpoints map metrics]"; !strings.HasPrefix(got, strings.TrimSuffix(want, "]")) {
 		t.Errorf("Tab stops at %v, want %s", got, want)
 	}
-	p.Eval(t, `document.getElementById("grid").focus()`, nil)
+	page.Eval(t, `document.getElementById("grid").focus()`, nil)
 	for _, step := range []struct{ key, at string }{
 		{"Home", "0"}, {"ArrowRight", "1"}, {"ArrowRight", "2"}, {"ArrowLeft", "1"}, {"ArrowUp", "1"}, {"End", "16383"}, {"ArrowRight", "16383"}, {"Home", "0"},
 	} {
-		p.Press(t, step.key)
-		p.Await(t, step.key+" leads to shard "+step.at, fmt.Sprintf(`document.getElementById("cell").textContent.startsWith("Shard %s: n")`, step.at))
+		page.Press(t, step.key)
+		page.Await(t, step.key+" leads to shard "+step.at, fmt.Sprintf(`document.getElementById("cell").textContent.startsWith("Shard %s: n")`, step.at))
 	}
-	p.Press(t, "ArrowDown")
-	p.Await(t, "why the shard is there is told", `/^Shard \d\d+: n\d+ · since epoch \d+/.test(document.getElementById("detail").textContent)`)
-	p.Eval(t, `document.querySelector(".swatch").focus()`, nil)
-	p.Press(t, "ArrowDown")
-	p.Press(t, "Enter")
-	p.Await(t, "the second node's shards are shown", `document.querySelectorAll("#rows tr")[1].hasAttribute("data-lit") && document.querySelectorAll("#rows tr")[1].querySelector(".swatch").ariaPressed === "true"`)
-	p.Eval(t, `document.getElementById("more").focus()`, nil)
-	p.Press(t, "Enter")
-	p.Await(t, "all nodes are shown", `document.querySelectorAll("#rows tr").length === 100`)
+	page.Press(t, "ArrowDown")
+	page.Await(t, "why the shard is there is told", `/^Shard \d\d+: n\d+ · since epoch \d+/.test(document.getElementById("detail").textContent)`)
+	page.Eval(t, `document.querySelector(".swatch").focus()`, nil)
+	page.Press(t, "ArrowDown")
+	page.Press(t, "Enter")
+	page.Await(t, "the second node's shards are shown", `document.querySelectorAll("#rows tr")[1].hasAttribute("data-lit") && document.querySelectorAll("#rows tr")[1].querySelector(".swatch").ariaPressed === "true"`)
+	page.Eval(t, `document.getElementById("more").focus()`, nil)
+	page.Press(t, "Enter")
+	page.Await(t, "all nodes are shown", `document.querySelectorAll("#rows tr").length === 100`)
 }
 
 // WebSockets are shown with the load of the node of their clients, and with their shard.
 // Their moves are events.
 func (l pageTests) websocketCounts(t *testing.T) {
-	s := dashboard.NewScene(3, 64)
-	s.Ring.Add(event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{Shards: 3, Sockets: 120, Gaps: 2, Lost: 1, LongestMS: 412}})
-	p := show(t, l.b, s, desk)
-	p.Await(t, "the node of the clients has them", `/^\d+ 16 resumable, 2 detached$/.test(document.querySelector("#rows tr td[data-col=running]").textContent)`)
-	p.Await(t, "the other nodes have none", `[...document.querySelectorAll("#rows td[data-col=running]")].slice(1).every(c => /^\d+$/.test(c.textContent))`)
-	p.Eval(t, `document.getElementById("grid").focus()`, nil)
+	scene := dashboard.NewScene(3, 64)
+	scene.Ring.Add(event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{Shards: 3, Sockets: 120, Gaps: 2, Lost: 1, LongestMS: 412}})
+	page := show(t, l.b, scene, desk)
+	page.Await(t, "the node of the clients has them", `/^\d+ 16 resumable, 2 detached$/.test(document.querySelector("#rows tr td[data-col=running]").textContent)`)
+	page.Await(t, "the other nodes have none", `[...document.querySelectorAll("#rows td[data-col=running]")].slice(1).every(c => /^\d+$/.test(c.textContent))`)
+	page.Eval(t, `document.getElementById("grid").focus()`, nil)
 	for key, want := range map[string]string{"Home": "13 WebSockets, 2 detached", "ArrowRight": "7 WebSockets, 4 not resumable"} {
 		if key == "ArrowRight" {
-			p.Press(t, "Home")
+			page.Press(t, "Home")
 		}
-		p.Press(t, key)
-		p.Await(t, "the shard has "+want, fmt.Sprintf(`document.getElementById("detail").textContent.endsWith(%q)`, want))
+		page.Press(t, key)
+		page.Await(t, "the shard has "+want, fmt.Sprintf(`document.getElementById("detail").textContent.endsWith(%q)`, want))
 	}
-	p.Await(t, "the event is told", `document.getElementById("history").textContent.includes("120 WebSockets of 3 shards moved2 with a gap, 1 lost, interrupted for up to 412 ms")`)
+	page.Await(t, "the event is told", `document.getElementById("history").textContent.includes("120 WebSockets of 3 shards moved2 with a gap, 1 lost, interrupted for up to 412 ms")`)
 }
 
 // The page computes the shard of any key like the nodes.
 func (l pageTests) findsShardOfKey(t *testing.T) {
 	const shards = 1000 // not a power of two
-	s := dashboard.NewScene(3, shards)
-	p := show(t, l.b, s, desk)
-	m := s.Map()
+	scene := dashboard.NewScene(3, shards)
+	page := show(t, l.b, scene, desk)
+	m := scene.Map()
 	keys := []string{"a", "alice", "Zoë", "日本", "😀", "7", " a b ", "%2e?&key=x", "<b>"}
 	for n := range 40 {
 		keys = append(keys, strings.Repeat("0123456789abcdef", 6)[:n+1])
 	}
 	var said []string
-	p.Eval(t, fmt.Sprintf(`(() => %s.map(k => {
+	page.Eval(t, fmt.Sprintf(`(() => %s.map(k => {
 		document.getElementById("key").value = k;
 		document.querySelector("#locate button").click();
 		return document.getElementById("located").textContent;
@@ -201,7 +201,7 @@ func (l pageTests) findsShardOfKey(t *testing.T) {
 		}
 	}
 	var asked []string
-	p.Eval(t, `performance.getEntriesByType("resource").map(r => r.name).filter(n => n.includes("alice") || n.includes("locate"))`, &asked)
+	page.Eval(t, `performance.getEntriesByType("resource").map(r => r.name).filter(n => n.includes("alice") || n.includes("locate"))`, &asked)
 	if len(asked) > 0 {
 		t.Errorf("a key went out: %v", asked)
 	}
@@ -217,42 +217,42 @@ func list(texts []string) string {
 
 // On a phone no horizontal scrolling is needed.
 func (l pageTests) fitsAPhone(t *testing.T) {
-	for _, s := range []*dashboard.Scene{dashboard.NewScene(3, 1024), dashboard.NewScene(100, 16384)} {
-		s.Change(func(st *api.Status) {
+	for _, scene := range []*dashboard.Scene{dashboard.NewScene(3, 1024), dashboard.NewScene(100, 16384)} {
+		scene.Change(func(st *api.Status) {
 			st.Nodes[0].ID, st.Node = "a-node-with-a-very-long-name.rack-17.example.internal", "a-node-with-a-very-long-name.rack-17.example.internal"
 		})
-		s.AddFindings(diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
-		p := show(t, l.b, s, phone)
+		scene.AddFindings(diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
+		page := show(t, l.b, scene, phone)
 		for _, width := range []int{320, 360, 412, 768, 1024} {
-			p.SetView(t, browser.View{Width: width, Height: 740, Scale: 2, Phone: width < 768})
-			p.Await(t, fmt.Sprintf("%d is wide enough", width), fmt.Sprintf("innerWidth === %d && document.documentElement.scrollWidth <= %d", width, width))
+			page.SetView(t, browser.View{Width: width, Height: 740, Scale: 2, Phone: width < 768})
+			page.Await(t, fmt.Sprintf("%d is wide enough", width), fmt.Sprintf("innerWidth === %d && document.documentElement.scrollWidth <= %d", width, width))
 		}
 	}
 }
 
 // Moves are visible: the pending ones, and those of the last map.
 func (l pageTests) showsPendingMoves(t *testing.T) {
-	s := dashboard.NewScene(5, 1024)
-	p := show(t, l.b, s, browser.View{Width: 1280, Height: 900, ReducedMotion: true, DarkMode: true})
-	s.Fail(2)
-	p.Await(t, "moves and their cause are told", `/20\d moving · 20\d unavailable \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
-	p.Await(t, "the change is told as it is proposed", `/^\d\d:\d\d:\d\d epoch 18 proposed 20\d shards moved, because: crashed n3 → n1 \d+ /.test([...document.querySelectorAll("#history li:first-child .line > *")].map(e => e.textContent).join(" "))`)
-	p.Await(t, "the broken node comes first", `document.querySelector("#rows tr").dataset.node === "n3" && document.querySelector("#rows td[data-col=state]").textContent === "failed"`)
-	s.Commit("crashed")
-	p.Await(t, "the new map is told", `/20\d moved by epoch 18/.test(document.getElementById("shards-sum").textContent)`)
-	p.Await(t, "the change is told with its phases", `document.querySelectorAll("#history li").length === 4 && document.querySelector("#history li:nth-child(1) .took").textContent === "into the log 3.4 msall acknowledged 1.5 scommit 4.1 ms1.5 s in all" && document.querySelector("#history .open") === null`)
-	m := s.Moves(moved(s))
-	p.Eval(t, `document.getElementById("grid").focus()`, nil)
-	for range moved(s) {
-		p.Press(t, "ArrowRight")
+	scene := dashboard.NewScene(5, 1024)
+	page := show(t, l.b, scene, browser.View{Width: 1280, Height: 900, ReducedMotion: true, DarkMode: true})
+	scene.Fail(2)
+	page.Await(t, "moves and their cause are told", `/20\d moving · 20\d unavailable \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
+	page.Await(t, "the change is told as it is proposed", `/^\d\d:\d\d:\d\d epoch 18 proposed 20\d shards moved, because: crashed n3 → n1 \d+ /.test([...document.querySelectorAll("#history li:first-child .line > *")].map(e => e.textContent).join(" "))`)
+	page.Await(t, "the broken node comes first", `document.querySelector("#rows tr").dataset.node === "n3" && document.querySelector("#rows td[data-col=state]").textContent === "failed"`)
+	scene.Commit("crashed")
+	page.Await(t, "the new map is told", `/20\d moved by epoch 18/.test(document.getElementById("shards-sum").textContent)`)
+	page.Await(t, "the change is told with its phases", `document.querySelectorAll("#history li").length === 4 && document.querySelector("#history li:nth-child(1) .took").textContent === "into the log 3.4 msall acknowledged 1.5 scommit 4.1 ms1.5 s in all" && document.querySelector("#history .open") === null`)
+	m := scene.Moves(moved(scene))
+	page.Eval(t, `document.getElementById("grid").focus()`, nil)
+	for range moved(scene) {
+		page.Press(t, "ArrowRight")
 	}
-	p.Await(t, "why a shard moved is told", fmt.Sprintf(`document.getElementById("detail").textContent === "Shard %d: %s · since epoch 18 · from n3, because: crashed"`, m[0].Shard, m[0].To))
+	page.Await(t, "why a shard moved is told", fmt.Sprintf(`document.getElementById("detail").textContent === "Shard %d: %s · since epoch 18 · from n3, because: crashed"`, m[0].Shard, m[0].To))
 }
 
 // moved returns the first shard of the last move.
-func moved(s *dashboard.Scene) uint32 {
+func moved(scene *dashboard.Scene) uint32 {
 	for i := uint32(0); ; i++ {
-		if len(s.Moves(i)) > 0 {
+		if len(scene.Moves(i)) > 0 {
 			return i
 		}
 	}
@@ -267,23 +267,23 @@ func (l pageTests) requiresToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, _ := serve(t, dashboard.NewScene(3, 256), auth.Access{Read: tokens})
-	p := l.b.Open(t, url+"/status", desk)
-	p.Await(t, "it asks for a token", `!document.getElementById("unlock").hidden && document.getElementById("cluster").hidden`)
+	page := l.b.Open(t, url+"/status", desk)
+	page.Await(t, "it asks for a token", `!document.getElementById("unlock").hidden && document.getElementById("cluster").hidden`)
 	for _, try := range []struct{ token, then string }{
 		{strings.Repeat("x", 30), `document.getElementById("unlock-said").textContent === "unknown token"`},
 		{token, shown + ` && document.getElementById("unlock").hidden`},
 	} {
-		p.Eval(t, `document.getElementById("token").focus()`, nil)
-		p.Type(t, try.token)
-		p.Press(t, "Enter")
-		p.Await(t, "the token is judged", try.then)
+		page.Eval(t, `document.getElementById("token").focus()`, nil)
+		page.Type(t, try.token)
+		page.Press(t, "Enter")
+		page.Await(t, "the token is judged", try.then)
 	}
 	var kept string
-	p.Eval(t, `JSON.stringify([location.href, document.cookie, {...localStorage}, {...sessionStorage}, document.documentElement.outerHTML.includes("`+token+`")])`, &kept)
+	page.Eval(t, `JSON.stringify([location.href, document.cookie, {...localStorage}, {...sessionStorage}, document.documentElement.outerHTML.includes("`+token+`")])`, &kept)
 	if strings.Contains(kept, "0123456789") || !strings.HasSuffix(kept, "false]") {
 		t.Errorf("the token is kept: %s", kept)
 	}
-	for _, c := range p.Errors() {
+	for _, c := range page.Errors() {
 		if !strings.Contains(c, "401") { // the console reports each response with that status
 			t.Error(c)
 		}
@@ -292,12 +292,12 @@ func (l pageTests) requiresToken(t *testing.T) {
 
 // A page with outdated data must say so.
 func (l pageTests) showsOutdatedData(t *testing.T) {
-	s := dashboard.NewScene(3, 256)
-	s.Change(func(st *api.Status) { st.Nodes[1].Endpoints = map[string]string{"admin": "127.0.0.1:1234"} })
-	url, end := serve(t, s, auth.Access{})
-	p := l.b.Open(t, url+"/status", desk)
-	p.Await(t, "it is live", shown+` && document.getElementById("live").textContent === "Live from n1"`)
+	scene := dashboard.NewScene(3, 256)
+	scene.Change(func(st *api.Status) { st.Nodes[1].Endpoints = map[string]string{"admin": "127.0.0.1:1234"} })
+	url, end := serve(t, scene, auth.Access{})
+	page := l.b.Open(t, url+"/status", desk)
+	page.Await(t, "it is live", shown+` && document.getElementById("live").textContent === "Live from n1"`)
 	end()
-	p.Await(t, "it says that it is old", `document.documentElement.dataset.severity === "lost" && /^Not live: n1 was last heard \d+\.0 s ago$/.test(document.getElementById("headline").textContent) && document.title.startsWith("? Not live")`)
-	p.Await(t, "it leads to who may know", `document.querySelector("#elsewhere a").href === "http://127.0.0.1:1234/status"`)
+	page.Await(t, "it says that it is old", `document.documentElement.dataset.severity === "lost" && /^Not live: n1 was last heard \d+\.0 s ago$/.test(document.getElementById("headline").textContent) && document.title.startsWith("? Not live")`)
+	page.Await(t, "it leads to who may know", `document.querySelector("#elsewhere a").href === "http://127.0.0.1:1234/status"`)
 }

@@ -50,19 +50,19 @@ func TestScreenshotsAreTaken(t *testing.T) {
 		}
 		shot.v.ReducedMotion = true
 		url, _ := serve(t, shot.s, auth.Access{})
-		p := b.Open(t, url+"/status", shot.v)
-		p.Await(t, "the script shows the cluster", shown+` && !document.getElementById("changes").hidden && [...document.querySelectorAll("#rows tr:not([data-trouble='2']) td[data-col=running]")].every(c => c.textContent !== "–")`)
-		small := reduceColours(t, p.Screenshot(t, true))
+		page := b.Open(t, url+"/status", shot.v)
+		page.Await(t, "the script shows the cluster", shown+` && !document.getElementById("changes").hidden && [...document.querySelectorAll("#rows tr:not([data-trouble='2']) td[data-col=running]")].every(c => c.textContent !== "–")`)
+		small := reduceColours(t, page.Screenshot(t, true))
 		if most := 150 << 10; len(small) > most {
 			t.Errorf("%s has %d bytes, want at most %d", shot.name, len(small), most)
 		}
 		if err := os.WriteFile(filepath.Join(dir, shot.name+".png"), small, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range p.Errors() {
+		for _, c := range page.Errors() {
 			t.Errorf("%s: the browser complains: %s", shot.name, c)
 		}
-		p.Close(t)
+		page.Close(t)
 	}
 }
 

@@ -63,8 +63,8 @@ func burst(t *testing.T, c *cluster.Cluster, n, trial int) string {
 	}
 	times := faults.Sample(b.Latencies)
 	codes := map[string]int{}
-	for _, a := range b.Failed {
-		codes[fmt.Sprintf("%d %s", a.Status, a.Error)]++
+	for _, resp := range b.Failed {
+		codes[fmt.Sprintf("%d %s", resp.Status, resp.Error)]++
 	}
 	return fmt.Sprintf("%d connections: %.0f requests a second, p50 %.0f p99 %.0f max %.0f ms, failed %v, ms without a lease: %s, handshakes evicted %.0f",
 		n, float64(len(b.Latencies))/burstFor.Seconds(), ms(times.Quantile(0.5)), ms(times.Quantile(0.99)), ms(times.Quantile(1)), codes, strings.Join(lost, " "), evicted)
@@ -75,8 +75,8 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 func metricsOf(t *testing.T, c *cluster.Cluster) []cluster.Metrics {
 	t.Helper()
 	var all []cluster.Metrics
-	for _, n := range c.Nodes() {
-		m, err := n.Metrics(t.Context())
+	for _, node := range c.Nodes() {
+		m, err := node.Metrics(t.Context())
 		must(t, err)
 		all = append(all, m)
 	}

@@ -154,4 +154,4 @@ func (s *stage) row(f kind) []*faults.Row {
 func (s *stage) others(victim *cluster.Node) []*cluster.Node { return s.c.Others(victim) }
 
 // host returns the host number of a node in the network.
-func (s *stage) host(n *cluster.Node) int { return slices.Index(s.c.Nodes(), n) }
+func (s *stage) host(node *cluster.Node) int { return slices.Index(s.c.Nodes(), node) }

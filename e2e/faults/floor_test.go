@@ -33,8 +33,8 @@ func measureFloor(tb testing.TB, c *cluster.Cluster) floor {
 	f, err := os.Create(filepath.Join(c.Dir(), "fsync"))
 	must(tb, err)
 	defer func() { _ = f.Close() }()
-	n := c.Running()[0]
-	key := c.AwaitServing(tb).Keys(n.ID, 1)[0]
+	node := c.Running()[0]
+	key := c.AwaitServing(tb).Keys(node.ID, 1)[0]
 	client := load.NewClient(nil, nil)
 	defer client.Close()
 	var out floor
@@ -49,8 +49,8 @@ func measureFloor(tb testing.TB, c *cluster.Cluster) floor {
 				_ = conn.Close()
 			}
 		}))
-		a := client.DoAt(tb.Context(), n.Addr, load.Request{ID: fmt.Sprint("floor", i), Key: key})
-		out.request.Add(time.Duration(a.Done() - a.Sent()))
+		resp := client.DoAt(tb.Context(), node.Addr, load.Request{ID: fmt.Sprint("floor", i), Key: key})
+		out.request.Add(time.Duration(resp.Done() - resp.Sent()))
 	}
 	return out
 }

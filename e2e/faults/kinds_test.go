@@ -88,11 +88,11 @@ func (s *stage) kill(victim *cluster.Node) []faults.Trial {
 }
 
 // restart starts a node that has ended. Clients use the other nodes.
-func (s *stage) restart(n *cluster.Node) faults.Trial {
+func (s *stage) restart(node *cluster.Node) faults.Trial {
 	rest := s.c.Running()
 	return s.measure(scene{to: rest}, func() {
-		n.Start(s.tb)
-		s.c.AwaitShards(s.tb, append(rest, n)...)
+		node.Start(s.tb)
+		s.c.AwaitShards(s.tb, append(rest, node)...)
 	})
 }
 

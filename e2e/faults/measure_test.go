@@ -64,18 +64,18 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	answers := g.Stop()
 	now := s.committed(rest)
 	t := faults.Trial{Queued: s.queued(rest) - held, Shards: len(was.Moves(now))}
-	for _, a := range answers {
-		if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
+	for _, resp := range answers {
+		if !resp.OK() && !strings.Contains(resp.ID, load.RetryMark) {
 			t.Failed++
-			printError(tb, "failed", a)
+			printError(tb, "failed", resp)
 		}
-		t.Slowest = max(t.Slowest, time.Duration(a.Done()-a.Sent()))
+		t.Slowest = max(t.Slowest, time.Duration(resp.Done()-resp.Sent()))
 	}
-	for _, l := range long {
-		if a := l.Response(tb); !a.OK() {
+	for _, request := range long {
+		if resp := request.Response(tb); !resp.OK() {
 			t.Failed++
 			t.Aborted++
-			printError(tb, "cut", a)
+			printError(tb, "cut", resp)
 		}
 	}
 	moved := func(key string) bool { return was.OwnerOf(key) != now.OwnerOf(key) }
@@ -86,22 +86,22 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 }
 
 // printError prints an error response.
-func printError(tb testing.TB, what string, a history.Response) {
+func printError(tb testing.TB, what string, resp history.Response) {
 	tb.Helper()
-	tb.Logf("%s: %s %s of key %q after %v: %d %s %s %+v", what, a.Method, a.ID, a.Key,
-		time.Duration(a.Done()-a.Sent()).Round(time.Millisecond), a.Status, a.Error, a.Detail, a.Attempts)
+	tb.Logf("%s: %s %s of key %q after %v: %d %s %s %+v", what, resp.Method, resp.ID, resp.Key,
+		time.Duration(resp.Done()-resp.Sent()).Round(time.Millisecond), resp.Status, resp.Error, resp.Detail, resp.Attempts)
 }
 
 // keysFor returns the keys of the load, and the keys of the long requests on other nodes
 // than the victim.
-func keysFor(m cluster.Map, at scene) (keys, slow []string) {
+func keysFor(shardMap cluster.Map, at scene) (keys, slow []string) {
 	all := load.KeysIn(shards, 1, func(int) bool { return true })
 	if at.victim == nil {
 		return all, nil
 	}
 	var own, others []string
 	for _, key := range all {
-		if m.OwnerOf(key) == at.victim.ID {
+		if shardMap.OwnerOf(key) == at.victim.ID {
 			own = append(own, key)
 		} else {
 			others = append(others, key)
@@ -119,20 +119,20 @@ func keysFor(m cluster.Map, at scene) (keys, slow []string) {
 // committed returns the map that these nodes use.
 func (s *stage) committed(nodes []*cluster.Node) cluster.Map {
 	s.tb.Helper()
-	var m cluster.Map
+	var shardMap cluster.Map
 	cluster.Await(s.tb, "a node tells the map", func() (err error) {
-		for _, n := range nodes {
-			got, e := n.Map(s.tb.Context())
-			if err = e; e == nil && got.Epoch > m.Epoch {
-				m = got
+		for _, node := range nodes {
+			got, e := node.Map(s.tb.Context())
+			if err = e; e == nil && got.Epoch > shardMap.Epoch {
+				shardMap = got
 			}
 		}
-		if m.Epoch > 0 {
+		if shardMap.Epoch > 0 {
 			return nil
 		}
 		return err
 	})
-	return m
+	return shardMap
 }
 
 // queued returns the number of queued requests at these nodes so far.

@@ -40,21 +40,21 @@ func TestMoves(t *testing.T) {
 // moves runs the trials with hooks of this duration; "" means no hooks.
 func moves(t *testing.T, bin cluster.Binaries, hooks string) string {
 	t.Helper()
-	o := cluster.Options{Binaries: bin, Nodes: 3, Shards: moveShards, Dir: realDir(t)}
+	opts := cluster.Options{Binaries: bin, Nodes: 3, Shards: moveShards, Dir: realDir(t)}
 	if hooks != "" {
 		dir, err := cluster.Scratch()
 		must(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		o.Flags, o.AppFlags = []string{"--hooks", "/_state"}, []string{"--state", dir}
+		opts.Flags, opts.AppFlags = []string{"--hooks", "/_state"}, []string{"--state", dir}
 	}
-	c := cluster.Start(t, o)
+	c := cluster.Start(t, opts)
 	var own time.Duration
-	for _, n := range c.Nodes() {
+	for _, node := range c.Nodes() {
 		if hooks == "" {
 			break
 		}
 		for _, hook := range []string{"release", "acquire"} {
-			n.App.SetHookFault(t, hook, "slow:"+hooks)
+			node.App.SetHookFault(t, hook, "slow:"+hooks)
 		}
 		d, err := time.ParseDuration(hooks)
 		must(t, err)
@@ -93,10 +93,10 @@ func drain(t *testing.T, c *cluster.Cluster, trial int) (moved, stayed faults.Sa
 		awaitStarted(t, g, after)
 		answers := g.Stop()
 		client.Close()
-		for _, a := range answers {
-			if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
+		for _, resp := range answers {
+			if !resp.OK() && !strings.Contains(resp.ID, load.RetryMark) {
 				failed++
-				printError(t, "failed", a)
+				printError(t, "failed", resp)
 			}
 		}
 		for key, d := range faults.Unanswered(answers) {

@@ -90,14 +90,14 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 	now := c.AwaitShards(t, owners...)
 	awaitStarted(t, g, after)
 	answers := g.Stop()
-	for _, a := range answers {
-		if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
+	for _, resp := range answers {
+		if !resp.OK() && !strings.Contains(resp.ID, load.RetryMark) {
 			s.failed[name]++
-			printError(t, "failed", a)
+			printError(t, "failed", resp)
 		}
 	}
-	for _, a := range slow {
-		if a := a.Response(t); !a.OK() {
+	for _, request := range slow {
+		if resp := request.Response(t); !resp.OK() {
 			s.cut[name]++
 		}
 	}

@@ -86,12 +86,12 @@ func (y *steady) load() func() {
 	})
 	return func() {
 		var most time.Duration
-		for _, a := range g.Stop() {
+		for _, resp := range g.Stop() {
 			y.requests++
-			most = max(most, time.Duration(a.Done()-a.Sent()))
-			if !a.OK() {
+			most = max(most, time.Duration(resp.Done()-resp.Sent()))
+			if !resp.OK() {
 				y.failed++
-				printError(y.tb, "failed", a)
+				printError(y.tb, "failed", resp)
 			}
 		}
 		client.Close()
@@ -103,8 +103,8 @@ func (y *steady) load() func() {
 func (y *steady) counters() []cluster.Metrics {
 	y.tb.Helper()
 	var all []cluster.Metrics
-	for _, n := range y.c.Nodes() {
-		m, err := n.Metrics(y.tb.Context())
+	for _, node := range y.c.Nodes() {
+		m, err := node.Metrics(y.tb.Context())
 		must(y.tb, err)
 		all = append(all, m)
 	}
@@ -132,9 +132,9 @@ func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, to
 	tb.Logf("false drops %.0f (target 0), rounds %.0f, moves %d, elections %.0f, stood because the leader was missed %.0f (target: one in ten minutes), leases lapsed %.0f",
 		drops, sum("shardway_map_changes_total"), len(was.Moves(is)), sum("shardway_elections_won_total"), sum("shardway_campaigns_total"), sum("shardway_lease_lapses_total"))
 	const absent = "shardway_lease_absent_seconds_total"
-	for i, n := range y.c.Nodes() {
+	for i, node := range y.c.Nodes() {
 		d := after[i].Sum(absent) - before[i].Sum(absent)
-		tb.Logf("node %s: %.0f ms without a lease, %.3f %% of the time (target under 1 %%)", n.ID, 1000*d, 100*d/took.Seconds())
+		tb.Logf("node %s: %.0f ms without a lease, %.3f %% of the time (target under 1 %%)", node.ID, 1000*d, 100*d/took.Seconds())
 	}
 	if drops > 0 {
 		tb.Errorf("%.0f nodes were dropped and none had failed", drops)

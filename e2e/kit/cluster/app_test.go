@@ -25,32 +25,32 @@ func apps(t *testing.T, n int) *Cluster {
 	for range n {
 		c.Prepare(t)
 	}
-	for _, n := range c.nodes {
-		n.Addr = n.App.Addr
+	for _, node := range c.nodes {
+		node.Addr = node.App.Addr
 	}
 	return c
 }
 
 // as adds the headers that a node would add to a request.
-func as(n *Node, r *load.Request, epoch int) {
-	r.Header = map[string]string{
-		"Shardway-Node": n.ID, "Shardway-Key": r.Key, "Shardway-Epoch": strconv.Itoa(epoch),
-		"Shardway-Shard": strconv.Itoa(load.ShardOf(r.Key, 128)),
+func as(node *Node, req *load.Request, epoch int) {
+	req.Header = map[string]string{
+		"Shardway-Node": node.ID, "Shardway-Key": req.Key, "Shardway-Epoch": strconv.Itoa(epoch),
+		"Shardway-Shard": strconv.Itoa(load.ShardOf(req.Key, 128)),
 	}
 }
 
 func TestCheckAcceptsLoadOnApps(t *testing.T) {
 	c := apps(t, 1)
-	n := c.Node("a")
-	l := c.Load(t, c.Nodes(), Traffic{Rate: 500, ModifyRequest: func(_ int, r *load.Request) { as(n, r, 5) }})
-	l.AwaitStarted(t, 300)
-	r := l.Finish(t)
-	if r.Requests < 300 || r.Answered != r.Requests || r.Runs != r.Requests || r.Shards < 100 || r.Handovers != 0 {
-		t.Errorf("report = %v", r)
+	node := c.Node("a")
+	traffic := c.Load(t, c.Nodes(), Traffic{Rate: 500, ModifyRequest: func(_ int, req *load.Request) { as(node, req, 5) }})
+	traffic.AwaitStarted(t, 300)
+	report := traffic.Finish(t)
+	if report.Requests < 300 || report.Answered != report.Requests || report.Runs != report.Requests || report.Shards < 100 || report.Handovers != 0 {
+		t.Errorf("report = %v", report)
 	}
 	// Checked responses are known: a second Check covers only new ones.
-	if r := c.Check(t); r.Requests != 0 || r.Runs == 0 {
-		t.Errorf("second report = %v", r)
+	if report := c.Check(t); report.Requests != 0 || report.Runs == 0 {
+		t.Errorf("second report = %v", report)
 	}
 }
 
@@ -77,49 +77,49 @@ func TestOverlapAtPauseIsCountedSeparately(t *testing.T) {
 	if got := first.Response(t); !got.OK() || got.App != "a" {
 		t.Fatalf("answer = %+v", got)
 	}
-	h := history.History{Runs: c.AwaitRuns(t), Faults: c.Faults()}
+	observed := history.History{Runs: c.AwaitRuns(t), Faults: c.Faults()}
 	rules := c.Rules()
 	rules.OtherRequests = map[string]bool{"ask1": false, "ask2": false}
-	if r := history.Check(h, rules); r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
-		t.Errorf("nobody waited for dead-after: %v", r.Violations)
+	if report := history.Check(observed, rules); report.Count(history.TwoOwners) != 1 || len(report.Violations) != 1 {
+		t.Errorf("nobody waited for dead-after: %v", report.Violations)
 	}
 	c.opts.Flags = []string{"--lease", "1ms", "--dead-after", "1ms"}
-	if r := c.Check(t); r.PauseOverlaps != 1 {
-		t.Errorf("report = %v", r)
+	if report := c.Check(t); report.PauseOverlaps != 1 {
+		t.Errorf("report = %v", report)
 	}
 	c.faults = nil
-	r := history.Check(history.History{Runs: c.AwaitRuns(t)}, history.Rules{OtherRequests: map[string]bool{"ask1": false, "ask2": false}})
-	if r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
-		t.Errorf("without the stop: %v", r.Violations)
+	report := history.Check(history.History{Runs: c.AwaitRuns(t)}, history.Rules{OtherRequests: map[string]bool{"ask1": false, "ask2": false}})
+	if report.Count(history.TwoOwners) != 1 || len(report.Violations) != 1 {
+		t.Errorf("without the stop: %v", report.Violations)
 	}
 }
 
 func TestKilledAppLeavesItsRecords(t *testing.T) {
 	c := apps(t, 1)
-	n := c.Node("a")
-	r := load.Request{ID: "x", Key: "k"}
-	as(n, &r, 5)
-	r.Header["App-Hang"] = "gate"
-	asking := c.SendAsync(t, n, r)
-	n.App.AwaitHanging(t, "gate", 1)
-	if got := n.App.Executions(t, "x"); got != 1 {
+	node := c.Node("a")
+	req := load.Request{ID: "x", Key: "k"}
+	as(node, &req, 5)
+	req.Header["App-Hang"] = "gate"
+	asking := c.SendAsync(t, node, req)
+	node.App.AwaitHanging(t, "gate", 1)
+	if got := node.App.Executions(t, "x"); got != 1 {
 		t.Errorf("%d executions", got)
 	}
-	n.App.Kill(t)
-	if a := asking.Response(t); a.Status != 0 {
-		t.Errorf("answer of a dead app = %+v", a)
+	node.App.Kill(t)
+	if resp := asking.Response(t); resp.Status != 0 {
+		t.Errorf("answer of a dead app = %+v", resp)
 	}
-	n.App.Start(t)
-	delete(r.Header, "App-Hang")
-	if a := c.SendRequest(t, n, r); !a.OK() {
-		t.Errorf("answer of the new app = %+v", a)
+	node.App.Start(t)
+	delete(req.Header, "App-Hang")
+	if resp := c.SendRequest(t, node, req); !resp.OK() {
+		t.Errorf("answer of the new app = %+v", resp)
 	}
 	runs := c.AwaitRuns(t)
 	if len(runs) != 2 || runs[0].End == 0 || !runs[0].Aborted || runs[1].End == 0 || runs[1].Aborted {
 		t.Errorf("runs = %+v", runs)
 	}
-	n.App.Signal(t, syscall.SIGTERM)
-	if code, err := n.App.processes[1].process.Wait(AwaitTimeout); code != 0 || err != nil {
+	node.App.Signal(t, syscall.SIGTERM)
+	if code, err := node.App.processes[1].process.Wait(AwaitTimeout); code != 0 || err != nil {
 		t.Errorf("SIGTERM: exit code %d, %v", code, err)
 	}
 }

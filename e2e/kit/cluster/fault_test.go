@@ -22,7 +22,7 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 	fails := logAndSleep(failedMessage)
 	for _, c := range []struct {
 		name, script string
-		do           func(n *Node)
+		do           func(node *Node)
 		want         history.FaultKind
 		closesEarly  bool // closes its connections long before its exit
 		holdsShards  bool // other nodes may take over its shards only after its exit
@@ -30,43 +30,43 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 		{name: "without a request of the test", script: fails + "exit 1", want: history.Killed, closesEarly: true},
 		{name: "with an embedded app that does not return", script: logAndSleep(handlerStuckMessage) + "exit 1", want: history.Killed, closesEarly: true, holdsShards: true},
 		{name: "with an embedded app that does not return after the connections are closed", script: fails + logAndSleep(handlerStuckMessage) + "exit 1", want: history.Killed, closesEarly: true, holdsShards: true},
-		{name: "while it terminated", script: fails + "exit 1", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Killed, closesEarly: true},
-		{name: "before it was killed", script: fails + "sleep 100", do: func(n *Node) {
+		{name: "while it terminated", script: fails + "exit 1", do: func(node *Node) { node.cluster.beginFault(node, history.Terminated) }, want: history.Killed, closesEarly: true},
+		{name: "before it was killed", script: fails + "sleep 100", do: func(node *Node) {
 			Await(t, "the node has logged its failure, and its process still runs", func() error {
-				if at, _ := n.process.findFailureMessage(); at == 0 || history.Now()-at < int64(takes) {
+				if at, _ := node.process.findFailureMessage(); at == 0 || history.Now()-at < int64(takes) {
 					return errors.New("the node has not logged its failure")
 				}
 				return nil
 			})
-			n.Kill(t)
+			node.Kill(t)
 		}, want: history.Killed, closesEarly: true},
-		{name: "at once, without a log message", script: "exit 1", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Killed},
-		{name: "as requested", script: "exit 0", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Terminated, closesEarly: true},
-		{name: "killed", script: "sleep 100", do: func(n *Node) { n.Kill(t) }, want: history.Killed},
+		{name: "at once, without a log message", script: "exit 1", do: func(node *Node) { node.cluster.beginFault(node, history.Terminated) }, want: history.Killed},
+		{name: "as requested", script: "exit 0", do: func(node *Node) { node.cluster.beginFault(node, history.Terminated) }, want: history.Terminated, closesEarly: true},
+		{name: "killed", script: "sleep 100", do: func(node *Node) { node.Kill(t) }, want: history.Killed},
 		{name: "killed by another process", script: "kill -9 $$", want: history.Killed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := &Node{ID: "a", cluster: &Cluster{}, faultIndex: -1}
+			node := &Node{ID: "a", cluster: &Cluster{}, faultIndex: -1}
 			began := history.Now()
-			n.process = launch(t, "sh", "-c", c.script)
+			node.process = launch(t, "sh", "-c", c.script)
 			if c.do != nil {
-				c.do(n)
+				c.do(node)
 			}
-			if _, err := n.process.Wait(time.Minute); err != nil {
+			if _, err := node.process.Wait(time.Minute); err != nil {
 				t.Fatal(err)
 			}
-			if _, ended := n.Exited(); !ended {
+			if _, ended := node.Exited(); !ended {
 				t.Fatal("the process still runs")
 			}
-			f := n.cluster.faults[n.faultIndex]
-			if f.Kind != c.want || f.ExitedBy != n.process.exitedAt && f.ExitedBy < f.From || f.From < began-int64(time.Millisecond) {
-				t.Errorf("%v from %d to %d, want %v from %d to %d", f.Kind, f.From, f.ExitedBy, c.want, began, n.process.exitedAt)
+			fault := node.cluster.faults[node.faultIndex]
+			if fault.Kind != c.want || fault.ExitedBy != node.process.exitedAt && fault.ExitedBy < fault.From || fault.From < began-int64(time.Millisecond) {
+				t.Errorf("%v from %d to %d, want %v from %d to %d", fault.Kind, fault.From, fault.ExitedBy, c.want, began, node.process.exitedAt)
 			}
-			if f.HoldsShards != c.holdsShards {
-				t.Errorf("its app holds its shards until its exit: %v, want %v", f.HoldsShards, c.holdsShards)
+			if fault.HoldsShards != c.holdsShards {
+				t.Errorf("its app holds its shards until its exit: %v, want %v", fault.HoldsShards, c.holdsShards)
 			}
-			if closedEarly := n.process.exitedAt-f.From >= int64(takes/2); c.want == history.Killed && closedEarly != c.closesEarly {
-				t.Errorf("the fault begins %v before the exit, want at the close of the connections: %v", time.Duration(n.process.exitedAt-f.From), c.closesEarly)
+			if closedEarly := node.process.exitedAt-fault.From >= int64(takes/2); c.want == history.Killed && closedEarly != c.closesEarly {
+				t.Errorf("the fault begins %v before the exit, want at the close of the connections: %v", time.Duration(node.process.exitedAt-fault.From), c.closesEarly)
 			}
 		})
 	}

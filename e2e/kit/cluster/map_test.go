@@ -11,11 +11,11 @@ import (
 
 func readMap(t *testing.T, s string) Map {
 	t.Helper()
-	var m Map
-	if err := json.Unmarshal([]byte(s), &m); err != nil {
+	var shardMap Map
+	if err := json.Unmarshal([]byte(s), &shardMap); err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return shardMap
 }
 
 func TestMapReturnsOwners(t *testing.T) {

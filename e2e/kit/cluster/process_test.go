@@ -26,12 +26,12 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	p, err := s.launch(os.DevNull, "", []string{"sleep", "1000"})
+	process, err := s.launch(os.DevNull, "", []string{"sleep", "1000"})
 	if err != nil {
 		panic(err)
 	}
-	_, _ = fmt.Fprintln(os.Stdout, p.Pid)
-	<-p.done
+	_, _ = fmt.Fprintln(os.Stdout, process.Pid)
+	<-process.done
 }
 
 func launch(t *testing.T, args ...string) *Process {
@@ -40,59 +40,59 @@ func launch(t *testing.T, args ...string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.launch(filepath.Join(t.TempDir(), "log"), "", args)
+	process, err := s.launch(filepath.Join(t.TempDir(), "log"), "", args)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.kill(); err != nil {
+		if err := process.kill(); err != nil {
 			t.Error(err)
 		}
 		s.close()
 	})
-	return p
+	return process
 }
 
 func TestProcessIsStoppedContinuedAndKilled(t *testing.T) {
-	p := launch(t, "sleep", "1000")
-	if !p.Running() || p.isStopped() {
-		t.Fatalf("running %v, stopped %v", p.Running(), p.isStopped())
+	process := launch(t, "sleep", "1000")
+	if !process.Running() || process.isStopped() {
+		t.Fatalf("running %v, stopped %v", process.Running(), process.isStopped())
 	}
-	if group, err := syscall.Getpgid(p.Pid); err != nil || group != p.Pid {
+	if group, err := syscall.Getpgid(process.Pid); err != nil || group != process.Pid {
 		t.Errorf("process group %d, %v, want its own", group, err)
 	}
 	for _, want := range []bool{true, false} {
 		sig := map[bool]syscall.Signal{true: syscall.SIGSTOP, false: syscall.SIGCONT}[want]
-		if err := p.Signal(sig); err != nil {
+		if err := process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
 		Await(t, sig.String(), func() error {
-			if p.isStopped() != want {
+			if process.isStopped() != want {
 				return errors.New("no effect")
 			}
 			return nil
 		})
 	}
-	if err := p.kill(); err != nil {
+	if err := process.kill(); err != nil {
 		t.Fatal(err)
 	}
-	if code, err := p.Wait(time.Second); code != -1 || err != nil || p.Running() {
-		t.Errorf("exit code %d, %v, running %v", code, err, p.Running())
+	if code, err := process.Wait(time.Second); code != -1 || err != nil || process.Running() {
+		t.Errorf("exit code %d, %v, running %v", code, err, process.Running())
 	}
 }
 
 func TestProcessKeepsItsOutput(t *testing.T) {
-	p := launch(t, "sh", "-c", "echo one; echo two >&2; echo 'panic: three'; exit 3")
-	if code, err := p.Wait(AwaitTimeout); code != 3 || err != nil {
+	process := launch(t, "sh", "-c", "echo one; echo two >&2; echo 'panic: three'; exit 3")
+	if code, err := process.Wait(AwaitTimeout); code != 3 || err != nil {
 		t.Fatalf("exit code %d, %v", code, err)
 	}
-	if got := p.Output(1000); got != "one\ntwo\npanic: three\n" {
+	if got := process.Output(1000); got != "one\ntwo\npanic: three\n" {
 		t.Errorf("output = %q", got)
 	}
-	if got := p.Output(5); got != "one\n… 17 bytes …\n" {
+	if got := process.Output(5); got != "one\n… 17 bytes …\n" {
 		t.Errorf("shortened output = %q", got)
 	}
-	if got := p.crashLine(); got != "panic: three" {
+	if got := process.crashLine(); got != "panic: three" {
 		t.Errorf("crash = %q", got)
 	}
 }

@@ -73,9 +73,9 @@ type victim struct {
 
 func start(t *testing.T) *victim {
 	t.Helper()
-	d := mount(t, 1<<20)
+	disk := mount(t, 1<<20)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "BADISK_FILE="+filepath.Join(d.Dir, "file"))
+	cmd.Env = append(os.Environ(), "BADISK_FILE="+filepath.Join(disk.Dir, "file"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -87,7 +87,7 @@ func start(t *testing.T) *victim {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	v := &victim{t: t, disk: d, cmd: cmd, in: in, out: bufio.NewReader(out)}
+	v := &victim{t: t, disk: disk, cmd: cmd, in: in, out: bufio.NewReader(out)}
 	v.expectLine("ready")
 	return v
 }
@@ -95,10 +95,10 @@ func start(t *testing.T) *victim {
 // mount mounts a disk until the test ends.
 func mount(t *testing.T, bytes int64) *faultfs.Disk {
 	t.Helper()
-	d, err := faultfs.Mount(filepath.Join(t.TempDir(), "a disk"), bytes)
+	disk, err := faultfs.Mount(filepath.Join(t.TempDir(), "a disk"), bytes)
 	must(t, err)
-	t.Cleanup(func() { must(t, d.Unmount()) })
-	return d
+	t.Cleanup(func() { must(t, disk.Unmount()) })
+	return disk
 }
 
 func (v *victim) sendLine(line string) { _, _ = fmt.Fprintln(v.in, line) }
@@ -150,24 +150,24 @@ func need(t *testing.T) {
 
 func TestFullDiskRejectsWrites(t *testing.T) {
 	need(t)
-	d := mount(t, 1<<20)
-	dir := d.Dir
+	disk := mount(t, 1<<20)
+	dir := disk.Dir
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, make([]byte, 5000), 0o600)) // no whole number of pages
 	for range 2 {
-		must(t, d.Fill())
-		if left, err := d.FreeBytes(); left != 0 || err != nil {
+		must(t, disk.Fill())
+		if left, err := disk.FreeBytes(); left != 0 || err != nil {
 			t.Errorf("full, %d bytes are left, %v", left, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "other"), []byte("x"), 0o600); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("a write to a full disk: %v, want ENOSPC", err)
 		}
-		must(t, d.RemoveFiller())
-		must(t, d.RemoveFiller())
+		must(t, disk.RemoveFiller())
+		must(t, disk.RemoveFiller())
 		must(t, os.WriteFile(filepath.Join(dir, "other"), make([]byte, 100_000), 0o600))
 		must(t, os.Remove(filepath.Join(dir, "other")))
 	}
-	must(t, d.Unmount())
+	must(t, disk.Unmount())
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after Unmount, %v", err)
 	}
@@ -186,11 +186,11 @@ func TestMountRemovesDisksOfDeadProcesses(t *testing.T) {
 	must(t, device.Close())                                                           // no server
 	var mine []*faultfs.Disk
 	for i := range 2 {
-		d, err := faultfs.Mount(filepath.Join(t.TempDir(), strconv.Itoa(i)), 1<<20)
+		disk, err := faultfs.Mount(filepath.Join(t.TempDir(), strconv.Itoa(i)), 1<<20)
 		must(t, err)
-		t.Cleanup(func() { must(t, d.Unmount()) })
-		must(t, os.WriteFile(filepath.Join(d.Dir, "file"), nil, 0o600))
-		mine = append(mine, d)
+		t.Cleanup(func() { must(t, disk.Unmount()) })
+		must(t, os.WriteFile(filepath.Join(disk.Dir, "file"), nil, 0o600))
+		mine = append(mine, disk)
 	}
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("not swept: %v", err)
@@ -296,8 +296,8 @@ func TestOnlyKillEndsAWaitingCall(t *testing.T) {
 // pwrite.
 func TestMappedFileContainsWrites(t *testing.T) {
 	need(t)
-	d := mount(t, 16<<20)
-	f, err := os.Create(filepath.Join(d.Dir, "file"))
+	disk := mount(t, 16<<20)
+	f, err := os.Create(filepath.Join(disk.Dir, "file"))
 	must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	const size = 1 << 20
@@ -345,8 +345,8 @@ func TestCallsFailWithoutServer(t *testing.T) {
 
 func TestInvalidFaultIsRejected(t *testing.T) {
 	need(t)
-	d := mount(t, 1<<20)
-	if err := d.SetFault(faultfs.Fault{}); err == nil || !strings.Contains(err.Error(), "needs an error or a delay") {
+	disk := mount(t, 1<<20)
+	if err := disk.SetFault(faultfs.Fault{}); err == nil || !strings.Contains(err.Error(), "needs an error or a delay") {
 		t.Errorf("no fault: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")

@@ -60,10 +60,10 @@ func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
 
 // awaitRoom waits until this number of bytes is free: the kernel frees the space of files
 // later than they are deleted.
-func awaitRoom(t *testing.T, d *faultfs.Disk, room int64) {
+func awaitRoom(t *testing.T, disk *faultfs.Disk, room int64) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		left, err := d.FreeBytes()
+		left, err := disk.FreeBytes()
 		must(t, err)
 		if left >= room {
 			return

@@ -209,13 +209,13 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 				s := validHistory()
 				s.now += 30_000
 				c.plant(s, n)
-				r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
+				report := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
 				want := 0
 				if n == c.wrong {
 					want = 1
 				}
-				if r.Count(c.want) != want || len(r.Violations) != want {
-					t.Errorf("with %d: violations = %v, want %d of %q\n%v", n, r.Violations, want, c.want, r)
+				if report.Count(c.want) != want || len(report.Violations) != want {
+					t.Errorf("with %d: violations = %v, want %d of %q\n%v", n, report.Violations, want, c.want, report)
 				}
 			}
 		})
@@ -266,9 +266,9 @@ func (s *historyBuilder) addMap(epoch uint64, owners ...string) {
 func TestDeniedRequestMustNotRun(t *testing.T) {
 	s := validHistory()
 	s.addRun("before", "POST", key(1), "b", 9, 5)
-	r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": true}})
-	if r.Count(history.DeniedRun) != 1 || len(r.Violations) != 1 {
-		t.Errorf("violations = %v", r.Violations)
+	report := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": true}})
+	if report.Count(history.DeniedRun) != 1 || len(report.Violations) != 1 {
+		t.Errorf("violations = %v", report.Violations)
 	}
 }
 
@@ -279,8 +279,8 @@ func TestSafeRequestMayRunBefore503(t *testing.T) {
 	s.addQueueTimeout(key(1), "b")
 	s.Responses[len(s.Responses)-1].Method = "GET"
 	s.addRun("x", "GET", key(1), "b", 9, 5)
-	if r := history.Check(s.History, history.Rules{Shards: shards}); r.Err() != nil || r.ExcusedFailures["timed out in the queue: queue-timeout"] != 1 {
-		t.Errorf("%v\n%v", r, r.Violations)
+	if report := history.Check(s.History, history.Rules{Shards: shards}); report.Err() != nil || report.ExcusedFailures["timed out in the queue: queue-timeout"] != 1 {
+		t.Errorf("%v\n%v", report, report.Violations)
 	}
 }
 
@@ -310,9 +310,9 @@ func TestAdmissionIsCheckedLikeARun(t *testing.T) {
 		if c.fault != 0 {
 			s.addFault(c.fault, "a", 500, 0, 5000)
 		}
-		r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
-		if bad := r.Count(history.TwoOwners); r.ResetOverlaps != max(c.forged, 0) || bad != max(-c.forged, 0) || len(r.Violations) != bad {
-			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		report := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
+		if bad := report.Count(history.TwoOwners); report.ResetOverlaps != max(c.forged, 0) || bad != max(-c.forged, 0) || len(report.Violations) != bad {
+			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}
 }
@@ -327,13 +327,13 @@ func TestRunMayBeginRightAfterPause(t *testing.T) {
 		s.addRequest("next", "POST", key(1), "b", 11, 5)
 		s.now += 1000 + after
 		s.addRequest("old", "POST", key(1), "a", 10, 20)
-		r := history.Check(s.History, history.Rules{Shards: shards, WakeTime: 100 * time.Millisecond})
-		if r.Count(history.StaleEpoch) != want || len(r.Violations) != want || r.PauseOverlaps != 1-want {
-			t.Errorf("%d ms after: %v\n%v", after, r, r.Violations)
+		report := history.Check(s.History, history.Rules{Shards: shards, WakeTime: 100 * time.Millisecond})
+		if report.Count(history.StaleEpoch) != want || len(report.Violations) != want || report.PauseOverlaps != 1-want {
+			t.Errorf("%d ms after: %v\n%v", after, report, report.Violations)
 		}
 		if want == 0 {
-			if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.StaleEpoch) != 1 {
-				t.Errorf("%d ms after, without Wake: %v", after, r.Violations)
+			if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.StaleEpoch) != 1 {
+				t.Errorf("%d ms after, without Wake: %v", after, report.Violations)
 			}
 		}
 	}
@@ -345,8 +345,8 @@ func TestClockSkewPermitsEarlierTakeover(t *testing.T) {
 	s := validHistory()
 	takeoverAfterFault(history.Paused)(s, 1900)
 	for skew, want := range map[float64]int{0: 1, 0.1: 0} {
-		if r := history.Check(s.History, history.Rules{Shards: shards, MaxClockSkew: skew}); len(r.Violations) != want {
-			t.Errorf("skew %v: %v", skew, r.Violations)
+		if report := history.Check(s.History, history.Rules{Shards: shards, MaxClockSkew: skew}); len(report.Violations) != want {
+			t.Errorf("skew %v: %v", skew, report.Violations)
 		}
 	}
 }
@@ -360,9 +360,9 @@ func TestLostMajorityExcusesAbort(t *testing.T) {
 		s.addFault(history.Paused, "c", since, 0, 20_000)
 		s.addRequest("x", "POST", key(1), "b", 9, 2000)
 		s.failLast("upstream-broken", 2001)
-		r := history.Check(s.History, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "x": "b"}})
-		if len(r.Violations) != want {
-			t.Errorf("from %d ms on: %v\n%v", since, r, r.Violations)
+		report := history.Check(s.History, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "x": "b"}})
+		if len(report.Violations) != want {
+			t.Errorf("from %d ms on: %v\n%v", since, report, report.Violations)
 		}
 	}
 }
@@ -380,14 +380,14 @@ func TestBriefStallsAreNoExcuse(t *testing.T) {
 		}
 		s.addRequest("x", "POST", key(1), "b", 9, 900)
 		s.failLast("upstream-broken", 1000)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != c.want || len(r.Violations) != c.want {
-			t.Errorf("%d ms between them: %v\n%v", c.gap, r, r.Violations)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.Failed) != c.want || len(report.Violations) != c.want {
+			t.Errorf("%d ms between them: %v\n%v", c.gap, report, report.Violations)
 		}
 		s = validHistory()
 		takeoverAfterFault(history.Paused)(s, 1000)
 		s.addFault(history.Stalled, "", -5000, 0, 5000)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.TwoOwners) != 1 {
-			t.Errorf("a busy machine has two owners: %v", r)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.TwoOwners) != 1 {
+			t.Errorf("a busy machine has two owners: %v", report)
 		}
 	}
 }
@@ -402,16 +402,16 @@ func TestLostMajorityExcusesRequestsOfHealthyNode(t *testing.T) {
 		for i := range faulty {
 			s.addFault(history.Paused, fmt.Sprintf("%c", "ac"[i]), -10, 0, 20_000)
 		}
-		h := s.History
-		h.Runs, h.Responses = nil, h.Responses[len(h.Responses)-1:]
-		h.Maps[0].Owners = make([]string, shards)
+		observed := s.History
+		observed.Runs, observed.Responses = nil, observed.Responses[len(observed.Responses)-1:]
+		observed.Maps[0].Owners = make([]string, shards)
 		for i := range shards {
-			h.Maps[0].Owners[i] = "b"
+			observed.Maps[0].Owners[i] = "b"
 		}
-		h.Maps[0].Owners[shardOf(key(2))], h.Maps[0].Owners[shardOf(key(3))] = "a", "c"
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "4": "spare"}})
-		if len(r.Violations) != want {
-			t.Errorf("%d of three: %v\n%v", faulty, r, r.Violations)
+		observed.Maps[0].Owners[shardOf(key(2))], observed.Maps[0].Owners[shardOf(key(3))] = "a", "c"
+		report := history.Check(observed, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "4": "spare"}})
+		if len(report.Violations) != want {
+			t.Errorf("%d of three: %v\n%v", faulty, report, report.Violations)
 		}
 	}
 }

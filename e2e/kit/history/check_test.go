@@ -65,12 +65,12 @@ func validHistory() *historyBuilder {
 }
 
 func TestGoodHistoryPasses(t *testing.T) {
-	r := history.Check(validHistory().History, history.Rules{Shards: shards})
-	if err := r.Err(); err != nil {
+	report := history.Check(validHistory().History, history.Rules{Shards: shards})
+	if err := report.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if r.Requests != 80 || r.Answered != 80 || r.Runs != 80 || r.Shards != 4 || r.Handovers != 4 || r.LateAbortOverlaps != 0 {
-		t.Errorf("report = %+v", r)
+	if report.Requests != 80 || report.Answered != 80 || report.Runs != 80 || report.Shards != 4 || report.Handovers != 4 || report.LateAbortOverlaps != 0 {
+		t.Errorf("report = %+v", report)
 	}
 }
 
@@ -193,11 +193,11 @@ func TestCheckDetectsEachInsertedError(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := validHistory()
 			c.plant(s)
-			r := history.Check(s.History, history.Rules{Shards: shards})
-			if r.Count(c.want) == 0 || r.Count(c.want) != len(r.Violations) {
-				t.Errorf("violations = %v, want only %q", r.Violations, c.want)
+			report := history.Check(s.History, history.Rules{Shards: shards})
+			if report.Count(c.want) == 0 || report.Count(c.want) != len(report.Violations) {
+				t.Errorf("violations = %v, want only %q", report.Violations, c.want)
 			}
-			if err := r.Err(); err == nil || !strings.Contains(err.Error(), c.want.String()) {
+			if err := report.Err(); err == nil || !strings.Contains(err.Error(), c.want.String()) {
 				t.Errorf("Err() = %v, want it to name %q", err, c.want)
 			}
 		})
@@ -219,12 +219,12 @@ func TestCheckCountsOverlapsOutsideTheGuarantee(t *testing.T) {
 	s.Responses[len(s.Responses)-1].Error = "shard-moved"
 	s.now += 5090
 	s.addRequest("z", "GET", key(1), "b", 12, 5)
-	r := history.Check(s.History, history.Rules{Shards: shards})
-	if err := r.Err(); err != nil {
+	report := history.Check(s.History, history.Rules{Shards: shards})
+	if err := report.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if r.PauseOverlaps != 1 || r.LateAbortOverlaps != 1 || r.ExcusedFailures["aborted after the drain timeout"] != 1 {
-		t.Errorf("report = %v, want one overlap at a stop, one with a run that was cut, and that cut", r)
+	if report.PauseOverlaps != 1 || report.LateAbortOverlaps != 1 || report.ExcusedFailures["aborted after the drain timeout"] != 1 {
+		t.Errorf("report = %v, want one overlap at a stop, one with a run that was cut, and that cut", report)
 	}
 }
 
@@ -243,8 +243,8 @@ func TestSafeRequestsMayRunTwice(t *testing.T) {
 func TestKnownRequestsMayRun(t *testing.T) {
 	s := validHistory()
 	s.addRun("before", "GET", key(1), "b", 9, 5)
-	r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}})
-	if err := r.Err(); err != nil {
+	report := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}})
+	if err := report.Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -257,8 +257,8 @@ func TestKnownUnsafeRequestRunsOnce(t *testing.T) {
 		s.now += 10
 		s.addRun("before", "POST", key(1), "b", 9, 5)
 	}
-	if r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}}); r.Count(history.DoubleRun) != 1 {
-		t.Errorf("%v", r)
+	if report := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}}); report.Count(history.DoubleRun) != 1 {
+		t.Errorf("%v", report)
 	}
 }
 

@@ -157,17 +157,17 @@ func TestExcusesEndAtTheirBounds(t *testing.T) {
 		{"reset between others", overlap{oldRun: [2]int64{0, 4000}, nextRun: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, otherNode: true, takeover: "lease"}, history.Report{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, rules := c.o.history()
-			r := history.Check(h, rules)
-			if r.PauseOverlaps != c.want.PauseOverlaps || r.ResetOverlaps != c.want.ResetOverlaps || r.LateAbortOverlaps != c.want.LateAbortOverlaps {
-				t.Errorf("report = %v\n%v", r, r.Violations)
+			observed, rules := c.o.history()
+			report := history.Check(observed, rules)
+			if report.PauseOverlaps != c.want.PauseOverlaps || report.ResetOverlaps != c.want.ResetOverlaps || report.LateAbortOverlaps != c.want.LateAbortOverlaps {
+				t.Errorf("report = %v\n%v", report, report.Violations)
 			}
 			bad := 1
 			if c.want.PauseOverlaps+c.want.ResetOverlaps+c.want.LateAbortOverlaps+c.want.Handovers > 0 {
 				bad = 0
 			}
-			if r.Count(history.TwoOwners) != bad || len(r.Violations) != bad {
-				t.Errorf("violations = %v, want %d", r.Violations, bad)
+			if report.Count(history.TwoOwners) != bad || len(report.Violations) != bad {
+				t.Errorf("violations = %v, want %d", report.Violations, bad)
 			}
 		})
 	}
@@ -205,10 +205,10 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.nextRun = next
-			h, rules := c.o.history()
-			r := history.Check(h, rules)
-			if r.PauseOverlaps != c.want.PauseOverlaps || r.ResetOverlaps != c.want.ResetOverlaps || r.LateAbortOverlaps != c.want.LateAbortOverlaps {
-				t.Errorf("report = %v\n%v", r, r.Violations)
+			observed, rules := c.o.history()
+			report := history.Check(observed, rules)
+			if report.PauseOverlaps != c.want.PauseOverlaps || report.ResetOverlaps != c.want.ResetOverlaps || report.LateAbortOverlaps != c.want.LateAbortOverlaps {
+				t.Errorf("report = %v\n%v", report, report.Violations)
 			}
 			stale, two := 1, 1
 			if c.want.ResetOverlaps+c.want.LateAbortOverlaps > 0 {
@@ -216,8 +216,8 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 			} else if c.o.oldRun[0] >= next[1] {
 				two = 0 // it began after the other had ended
 			}
-			if r.Count(history.StaleEpoch) != stale || r.Count(history.TwoOwners) != two || len(r.Violations) != stale+two {
-				t.Errorf("violations = %v, want %d and %d", r.Violations, stale, two)
+			if report.Count(history.StaleEpoch) != stale || report.Count(history.TwoOwners) != two || len(report.Violations) != stale+two {
+				t.Errorf("violations = %v, want %d and %d", report.Violations, stale, two)
 			}
 		})
 	}
@@ -226,15 +226,15 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 // A node returns to an older epoch of its own, with all faults at once.
 func TestOwnEpochMustNotDecrease(t *testing.T) {
 	for _, takeover := range []string{"", "lease", "immediate"} {
-		h, rules := overlap{oldRun: [2]int64{1000, 1100}, nextRun: [2]int64{900, 950}, pause: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, aborted: true, takeover: takeover}.history()
-		for i := range h.Runs {
-			if h.Runs[i].ID == "next" {
-				h.Runs[i].App, h.Runs[i].Node, h.Responses[i].App = "a", "a", "a"
+		observed, rules := overlap{oldRun: [2]int64{1000, 1100}, nextRun: [2]int64{900, 950}, pause: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, aborted: true, takeover: takeover}.history()
+		for i := range observed.Runs {
+			if observed.Runs[i].ID == "next" {
+				observed.Runs[i].App, observed.Runs[i].Node, observed.Responses[i].App = "a", "a", "a"
 			}
 		}
-		r := history.Check(h, rules)
-		if r.Count(history.StaleEpoch) != 1 || len(r.Violations) != 1 {
-			t.Errorf("takeover %q: %v\n%v", takeover, r, r.Violations)
+		report := history.Check(observed, rules)
+		if report.Count(history.StaleEpoch) != 1 || len(report.Violations) != 1 {
+			t.Errorf("takeover %q: %v\n%v", takeover, report, report.Violations)
 		}
 	}
 }
@@ -242,25 +242,25 @@ func TestOwnEpochMustNotDecrease(t *testing.T) {
 // Two runs of the old owner overlap one run of the next. One of them overlaps a pause,
 // the other one began after the pause and ends earlier.
 func TestEveryOverlapIsChecked(t *testing.T) {
-	h, rules := overlap{oldRun: [2]int64{0, 4200}, nextRun: [2]int64{4100, 4150}, pause: [2]int64{500, 4000}}.history()
-	s := &historyBuilder{History: h, now: 3000 + 4050}
+	observed, rules := overlap{oldRun: [2]int64{0, 4200}, nextRun: [2]int64{4100, 4150}, pause: [2]int64{500, 4000}}.history()
+	s := &historyBuilder{History: observed, now: 3000 + 4050}
 	s.addRequest("hidden", "GET", key(1), "a", 10, 140)
-	r := history.Check(s.History, rules)
-	if r.PauseOverlaps != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
-		t.Errorf("report = %v\n%v", r, r.Violations)
+	report := history.Check(s.History, rules)
+	if report.PauseOverlaps != 1 || report.Count(history.TwoOwners) != 1 || len(report.Violations) != 1 {
+		t.Errorf("report = %v\n%v", report, report.Violations)
 	}
 }
 
 // Two nodes run one epoch, with all faults at once.
 func TestSharedEpochIsNeverExcused(t *testing.T) {
 	for _, takeover := range []string{"", "lease", "immediate"} {
-		h, rules := overlap{oldRun: [2]int64{0, 3100}, nextRun: [2]int64{3000, 3200}, aborted: true, pause: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, takeover: takeover}.history()
-		for i := range h.Runs {
-			h.Runs[i].Epoch = min(h.Runs[i].Epoch, 10)
+		observed, rules := overlap{oldRun: [2]int64{0, 3100}, nextRun: [2]int64{3000, 3200}, aborted: true, pause: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, takeover: takeover}.history()
+		for i := range observed.Runs {
+			observed.Runs[i].Epoch = min(observed.Runs[i].Epoch, 10)
 		}
-		r := history.Check(h, rules)
-		if r.Count(history.SharedEpoch) != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 2 {
-			t.Errorf("takeover %q: %v", takeover, r.Violations)
+		report := history.Check(observed, rules)
+		if report.Count(history.SharedEpoch) != 1 || report.Count(history.TwoOwners) != 1 || len(report.Violations) != 2 {
+			t.Errorf("takeover %q: %v", takeover, report.Violations)
 		}
 	}
 }
@@ -268,10 +268,10 @@ func TestSharedEpochIsNeverExcused(t *testing.T) {
 // A Reset without nodes affects all nodes.
 func TestResetWithoutNodesAffectsAll(t *testing.T) {
 	for _, names := range [][2]string{{}, {"c", ""}, {"", "c"}, {"b", "a"}} {
-		h, rules := overlap{oldRun: [2]int64{0, 3100}, nextRun: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.history()
-		h.Faults[0].Node, h.Faults[0].Peer = names[0], names[1]
-		if r := history.Check(h, rules); r.ResetOverlaps != 1 || r.Err() != nil {
-			t.Errorf("reset between %q: %v", names, r)
+		observed, rules := overlap{oldRun: [2]int64{0, 3100}, nextRun: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.history()
+		observed.Faults[0].Node, observed.Faults[0].Peer = names[0], names[1]
+		if report := history.Check(observed, rules); report.ResetOverlaps != 1 || report.Err() != nil {
+			t.Errorf("reset between %q: %v", names, report)
 		}
 	}
 }
@@ -279,34 +279,34 @@ func TestResetWithoutNodesAffectsAll(t *testing.T) {
 // An app rejects a request because the store rejected its epoch. This is correct in an
 // excused overlap, and otherwise a failure.
 func TestFencedResponseNeedsAnOverlap(t *testing.T) {
-	fenced := func(h history.History) *history.Response {
-		for i := range h.Responses {
-			if a := &h.Responses[i]; a.ID == "old" {
-				a.Status = 409
-				return a
+	fenced := func(observed history.History) *history.Response {
+		for i := range observed.Responses {
+			if resp := &observed.Responses[i]; resp.ID == "old" {
+				resp.Status = 409
+				return resp
 			}
 		}
 		return nil
 	}
 	in := overlap{oldRun: [2]int64{0, 3100}, nextRun: [2]int64{3000, 3200}, pause: [2]int64{500, 4000}}
-	h, rules := in.history()
-	fenced(h)
-	if r := history.Check(h, rules); r.FencedRequests != 1 || r.PauseOverlaps != 1 || r.Err() != nil {
-		t.Errorf("in an overlap: %v", r)
+	observed, rules := in.history()
+	fenced(observed)
+	if report := history.Check(observed, rules); report.FencedRequests != 1 || report.PauseOverlaps != 1 || report.Err() != nil {
+		t.Errorf("in an overlap: %v", report)
 	}
-	h, rules = overlap{oldRun: [2]int64{0, 2900}, nextRun: [2]int64{3000, 3200}, pause: [2]int64{500, 4000}}.history()
-	fenced(h)
-	if r := history.Check(h, rules); r.FencedRequests != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
-		t.Errorf("without an overlap: %v", r.Violations)
+	observed, rules = overlap{oldRun: [2]int64{0, 2900}, nextRun: [2]int64{3000, 3200}, pause: [2]int64{500, 4000}}.history()
+	fenced(observed)
+	if report := history.Check(observed, rules); report.FencedRequests != 0 || report.Count(history.Failed) != 1 || len(report.Violations) != 1 {
+		t.Errorf("without an overlap: %v", report.Violations)
 	}
-	h, rules = in.history()
-	fenced(h).Error = "shard-moved" // it is a response of the node
-	if r := history.Check(h, rules); r.FencedRequests != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
-		t.Errorf("of a node: %v", r.Violations)
+	observed, rules = in.history()
+	fenced(observed).Error = "shard-moved" // it is a response of the node
+	if report := history.Check(observed, rules); report.FencedRequests != 0 || report.Count(history.Failed) != 1 || len(report.Violations) != 1 {
+		t.Errorf("of a node: %v", report.Violations)
 	}
-	h, rules = in.history()
-	fenced(h).ID, fenced(h).EchoID = "nobody", "nobody"
-	if r := history.Check(h, rules); r.Count(history.NoRun) != 1 {
-		t.Errorf("without a run: %v", r.Violations)
+	observed, rules = in.history()
+	fenced(observed).ID, fenced(observed).EchoID = "nobody", "nobody"
+	if report := history.Check(observed, rules); report.Count(history.NoRun) != 1 {
+		t.Errorf("without a run: %v", report.Violations)
 	}
 }

@@ -78,20 +78,20 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 		if c.kind == history.Killed || c.kind == history.AppDown {
 			fault.ExitedBy = 120
 		}
-		h := history.History{
+		observed := history.History{
 			Responses: []history.Response{c.resp}, Faults: []history.Fault{fault},
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{ofA: "a", ofB: "b", ofC: "c"})}},
 		}
-		r := history.Check(h, history.Rules{
+		report := history.Check(observed, history.Rules{
 			Shards: shards, QueueWait: 50, SettleTime: 10, Lease: 20,
 			Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
 		})
 		excused := 0
-		for _, n := range r.ExcusedFailures {
+		for _, n := range report.ExcusedFailures {
 			excused += n
 		}
 		if got := excused > 0; got != c.excused {
-			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.ExcusedFailures, c.excused, r.Violations)
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, report.ExcusedFailures, c.excused, report.Violations)
 		}
 	}
 }
@@ -106,8 +106,8 @@ func TestSafeRequestFailsOnlyAfterThreeTries(t *testing.T) {
 			s.addRun("x", "GET", key(1), "b", 9, 5)
 		}
 		s.failLast("upstream-broken", 1000)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != want || len(r.Violations) != want {
-			t.Errorf("after %d runs: %v\n%v", runs, r, r.Violations)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.Failed) != want || len(report.Violations) != want {
+			t.Errorf("after %d runs: %v\n%v", runs, report, report.Violations)
 		}
 	}
 }
@@ -123,8 +123,8 @@ func TestLostSendCountsAsTry(t *testing.T) {
 		s.addRequest("x", "GET", key(1), "b", 9, 5)
 		s.addRun("x", "GET", key(1), "b", 9, 5)
 		s.failLast("upstream-broken", 1000)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != want || len(r.Violations) != want {
-			t.Errorf("after %d cuts: %v\n%v", cuts, r, r.Violations)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.Failed) != want || len(report.Violations) != want {
+			t.Errorf("after %d cuts: %v\n%v", cuts, report, report.Violations)
 		}
 	}
 }
@@ -149,25 +149,25 @@ func TestShardNotHeldExcusesOneRequest(t *testing.T) {
 		{"no app was away", detail, "", 0, 4000 * ms, 1},
 		{"the app broke it off", "the app broke the connection", "c", 0, 4000 * ms, 1},
 	} {
-		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		if c.without != "" {
-			h.Faults = append(h.Faults, history.Fault{Kind: history.AppDown, Node: c.without, From: 100 * ms, ExitedBy: 110 * ms, Until: 150 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.AppDown, Node: c.without, From: 100 * ms, ExitedBy: 110 * ms, Until: 150 * ms})
 		}
 		attempt := func(sent, done int64) []history.Attempt {
 			return []history.Attempt{{Target: "a", Sent: sent, Done: done}}
 		}
 		if c.ran > 0 {
-			h.Runs = append(h.Runs, history.Run{App: "c", Node: "c", Shard: shardOf(of), Epoch: 1, Key: of, ID: "y", Method: "POST", Seq: 1, Start: c.ran - 5*ms, End: c.ran})
-			h.Responses = append(h.Responses, history.Response{
+			observed.Runs = append(observed.Runs, history.Run{App: "c", Node: "c", Shard: shardOf(of), Epoch: 1, Key: of, ID: "y", Method: "POST", Seq: 1, Start: c.ran - 5*ms, End: c.ran})
+			observed.Responses = append(observed.Responses, history.Response{
 				ID: "y", Key: of, Method: "POST", Status: 200, App: "c", EchoID: "y", Count: 1, Attempts: attempt(c.ran-6*ms, c.ran+ms),
 			})
 		}
-		h.Responses = append(h.Responses, history.Response{
+		observed.Responses = append(observed.Responses, history.Response{
 			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: c.detail, Attempts: attempt(50*ms, c.done),
 		})
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
-		if len(r.Violations) != c.want {
-			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if len(report.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}
 }
@@ -177,17 +177,17 @@ func TestShardNotHeldExcusesOneRequest(t *testing.T) {
 func TestLostMajorityAbortsWhenLeaseEnds(t *testing.T) {
 	const of = "key-2"
 	for done, want := range map[time.Duration]int{2200 * time.Millisecond: 0, 4200 * time.Millisecond: 1} {
-		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		for _, node := range []string{"a", "b"} {
-			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, ExitedBy: 110 * ms, Until: 1600 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, ExitedBy: 110 * ms, Until: 1600 * ms})
 		}
-		h.Responses = []history.Response{{
+		observed.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(done)}},
 		}}
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
-		if len(r.Violations) != want {
-			t.Errorf("after %v: %v\n%v", done, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if len(report.Violations) != want {
+			t.Errorf("after %v: %v\n%v", done, report, report.Violations)
 		}
 	}
 }
@@ -197,17 +197,17 @@ func TestLostMajorityAbortsWhenLeaseEnds(t *testing.T) {
 func TestGatewayCountsForMajority(t *testing.T) {
 	const of = "key-2"
 	for gone, want := range []int{1, 1, 0} {
-		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		for _, node := range []string{"a", "g1", "g2"}[:1+gone] {
-			h.Faults = append(h.Faults, history.Fault{Kind: history.Unreachable, Node: node, From: 100 * ms, Until: 9000 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Unreachable, Node: node, From: 100 * ms, Until: 9000 * ms})
 		}
-		h.Responses = []history.Response{{
+		observed.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: 2700 * ms}},
 		}}
-		r := history.Check(h, history.Rules{Shards: shards, Gateways: []string{"g1", "g2"}})
-		if len(r.Violations) != want {
-			t.Errorf("%d gateways gone: %v\n%v", gone, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Gateways: []string{"g1", "g2"}})
+		if len(report.Violations) != want {
+			t.Errorf("%d gateways gone: %v\n%v", gone, report, report.Violations)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func TestExcludedNodeAbortsWhenLeaseEnds(t *testing.T) {
 	}{
 		{3400 * time.Millisecond, true, 0}, {3600 * time.Millisecond, true, 1}, {2100 * time.Millisecond, false, 1},
 	} {
-		h := history.History{
+		observed := history.History{
 			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{{Kind: history.Reset, Node: "c", From: 100 * ms, Until: 1000 * ms}},
 			Runs:   []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: 60 * ms, End: int64(c.done), Aborted: c.cut}},
@@ -232,9 +232,9 @@ func TestExcludedNodeAbortsWhenLeaseEnds(t *testing.T) {
 				Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(c.done)}},
 			}},
 		}
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
-		if r.Count(history.FailedLate) != c.want {
-			t.Errorf("%+v: %v\n%v", c, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if report.Count(history.FailedLate) != c.want {
+			t.Errorf("%+v: %v\n%v", c, report, report.Violations)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestOwnerThatRegainsShardDuringFaultIsExcusedAgain(t *testing.T) {
 		run := func(epoch uint64, start int64) history.Run {
 			return history.Run{App: "b", Node: "b", ID: "of b", Method: "POST", Key: k, Shard: shardOf(k), Epoch: epoch, Start: start, End: start + 1}
 		}
-		h := history.History{
+		observed := history.History{
 			Faults: []history.Fault{{Kind: history.Unreachable, Node: "a", From: 100, Until: c.mended}},
 			Maps:   []history.Map{{Epoch: 1, Owners: mine}, {Epoch: 2, At: 200, Owners: others}},
 			Runs:   []history.Run{run(2, 200)},
@@ -270,18 +270,18 @@ func TestOwnerThatRegainsShardDuringFaultIsExcusedAgain(t *testing.T) {
 			}},
 		}
 		if c.back > 0 {
-			h.Maps = append(h.Maps, history.Map{Epoch: 3, At: c.back, Owners: mine})
+			observed.Maps = append(observed.Maps, history.Map{Epoch: 3, At: c.back, Owners: mine})
 		}
 		if c.again > 0 {
-			h.Maps = append(h.Maps, history.Map{Epoch: 4, At: c.again, Owners: others})
-			h.Runs = append(h.Runs, run(4, c.again))
-			h.Runs[1].Seq, h.Runs[1].ID = 1, "of b too"
+			observed.Maps = append(observed.Maps, history.Map{Epoch: 4, At: c.again, Owners: others})
+			observed.Runs = append(observed.Runs, run(4, c.again))
+			observed.Runs[1].Seq, observed.Runs[1].ID = 1, "of b too"
 		}
-		r := history.Check(h, history.Rules{
+		report := history.Check(observed, history.Rules{
 			Shards: shards, QueueWait: 500, SettleTime: 10, Lease: 20, Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
 		})
-		if got := len(r.ExcusedFailures) > 0; got != c.want {
-			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.ExcusedFailures, c.want, r.Violations)
+		if got := len(report.ExcusedFailures) > 0; got != c.want {
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, report.ExcusedFailures, c.want, report.Violations)
 		}
 	}
 }
@@ -314,8 +314,8 @@ func TestPauseShorterThanLeaseIsNoExcuse(t *testing.T) {
 		}
 		s.addRequest("x", "POST", key(1), "b", 9, 5)
 		s.failLast("peer-unreachable", 400)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != c.want || len(r.Violations) != c.want {
-			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.Failed) != c.want || len(report.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}
 }
@@ -328,8 +328,8 @@ func TestDrainTimeoutExcusesAbort(t *testing.T) {
 		s.addRequest("x", "GET", key(1), "b", 9, took)
 		s.Runs[len(s.Runs)-1].Aborted = true
 		s.failLast("shard-moved", took)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.ExcusedFailures["aborted after the drain timeout"] != 1-want {
-			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), r, r.Violations)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); len(report.Violations) != want || report.ExcusedFailures["aborted after the drain timeout"] != 1-want {
+			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), report, report.Violations)
 		}
 	}
 }
@@ -359,8 +359,8 @@ func TestAbortAfterPauseIsExcused(t *testing.T) {
 		s.failLast("shard-moved", 0)
 		s.Responses[len(s.Responses)-1].Attempts[0].Done = at(5500)
 		s.Faults = []history.Fault{{Kind: history.Paused, Node: "b", From: at(c.from), Until: at(c.till)}}
-		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.ExcusedFailures["aborted after the drain timeout"] != 1-c.want {
-			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); len(report.Violations) != c.want || report.ExcusedFailures["aborted after the drain timeout"] != 1-c.want {
+			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}
 }
@@ -380,7 +380,7 @@ func TestTryOverConnectionOfDeadNodeCounts(t *testing.T) {
 		{"died long before", 761, true, 1},
 		{"had answered", 510, false, 1},
 	} {
-		h := history.History{
+		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{
 				{Kind: history.Killed, Node: "c", From: 500 * ms, ExitedBy: 510 * ms},
@@ -395,9 +395,9 @@ func TestTryOverConnectionOfDeadNodeCounts(t *testing.T) {
 				Attempts: []history.Attempt{{Target: "a", Sent: 50 * ms, Done: 4000 * ms}},
 			}},
 		}
-		r := history.Check(h, history.Rules{Shards: shards})
-		if len(r.Violations) != c.want {
-			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards})
+		if len(report.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}
 }

@@ -152,9 +152,9 @@ func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 		x := newStreamHistory()
 		c.plant(x)
 		x.Followers = []history.Follower{*x.Follower}
-		r := history.Check(x.History, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "i": "i"}})
-		if c.want == 0 && len(r.Violations) > 0 || c.want != 0 && (r.Count(c.want) != 1 || len(r.Violations) != 1) {
-			t.Errorf("%s: %v\n%v, want %v once", c.name, r, r.Violations, c.want)
+		report := history.Check(x.History, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "i": "i"}})
+		if c.want == 0 && len(report.Violations) > 0 || c.want != 0 && (report.Count(c.want) != 1 || len(report.Violations) != 1) {
+			t.Errorf("%s: %v\n%v, want %v once", c.name, report, report.Violations, c.want)
 		}
 	}
 }
@@ -173,9 +173,9 @@ func TestResumableStreamHasNoGracePeriod(t *testing.T) {
 		leg.Aborted, leg.Stream, leg.Resumes = true, true, c.resumes
 		s.now += 100
 		s.addRequest("y", "GET", key(1), "c", 11, 5)
-		r := history.Check(s.History, history.Rules{Shards: shards, OtherRequests: map[string]bool{"x": false}, MaxAbortNotice: 250 * time.Millisecond})
-		if r.Count(history.TwoOwners) != c.want || len(r.Violations) != c.want {
-			t.Errorf("%+v: %v\n%v", c, r, r.Violations)
+		report := history.Check(s.History, history.Rules{Shards: shards, OtherRequests: map[string]bool{"x": false}, MaxAbortNotice: 250 * time.Millisecond})
+		if report.Count(history.TwoOwners) != c.want || len(report.Violations) != c.want {
+			t.Errorf("%+v: %v\n%v", c, report, report.Violations)
 		}
 	}
 }

@@ -26,17 +26,17 @@ func TestNewLeaderRestartsGracePeriod(t *testing.T) {
 		{"before the restart", 4 * time.Second, []history.Fault{killed("b", -8000, -7000)}, 1},
 		{"c hands over", 0, []history.Fault{killed("b", 2600, 2700)}, 1},
 	} {
-		h := history.History{
+		observed := history.History{
 			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"})}},
 			Faults: append(tt.fault, history.Fault{Kind: history.Terminated, Node: "c", From: -6000 * ms, ExitedBy: -5900 * ms, Grace: tt.grace, Until: 13000 * ms}),
 		}
-		h.Responses = []history.Response{{
+		observed.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 503, Error: "queue-timeout",
 			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
 		}}
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a"}})
-		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
-			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Targets: map[string]string{"a": "a"}})
+		if n := report.Count(history.Failed) + report.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, report, report.Violations)
 		}
 	}
 }
@@ -45,17 +45,17 @@ func TestNewLeaderRestartsGracePeriod(t *testing.T) {
 func TestOnlyVotersCountForMajority(t *testing.T) {
 	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-4": "e", "key-5": "f", "key-6": "g"}
 	for voters, want := range map[int]int{0: 1, 5: 0, 7: 1} {
-		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}}}
+		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}}}
 		for _, node := range []string{"e", "f", "g"} {
-			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, ExitedBy: -99 * ms, Until: 15000 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, ExitedBy: -99 * ms, Until: 15000 * ms})
 		}
-		h.Responses = []history.Response{{
+		observed.Responses = []history.Response{{
 			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
 			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
 		}}
-		r := history.Check(h, history.Rules{Shards: shards, Voters: voters, Targets: map[string]string{"a": "a"}})
-		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != want {
-			t.Errorf("%d vote: %v\n%v", voters, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Voters: voters, Targets: map[string]string{"a": "a"}})
+		if n := report.Count(history.Failed) + report.Count(history.FailedLate); n != want {
+			t.Errorf("%d vote: %v\n%v", voters, report, report.Violations)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestIngressPausedAtQueueTimeoutIsExcused(t *testing.T) {
 		{"it continued long before", 5500, 9000, 1},
 		{"it is paused later", 10_100, 12600, 1},
 	} {
-		h := history.History{
+		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{
 				{Kind: history.Paused, Node: "b", From: tt.from * ms, Until: tt.until * ms},
@@ -81,9 +81,9 @@ func TestIngressPausedAtQueueTimeoutIsExcused(t *testing.T) {
 				Attempts: []history.Attempt{{Target: "b", Sent: 0, Done: 12_620 * ms}},
 			}},
 		}
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"b": "b"}})
-		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
-			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Targets: map[string]string{"b": "b"}})
+		if n := report.Count(history.Failed) + report.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, report, report.Violations)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestIngressPausedAtQueueTimeoutIsExcused(t *testing.T) {
 // responded during the pauses: it could not read the response first.
 func TestAdjacentPausesCountAsOne(t *testing.T) {
 	for again, want := range map[int64]int{3955: 0, 3956: 1} {
-		h := history.History{
+		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Runs: []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 10 * ms, End: 3854 * ms}},
 			Faults: []history.Fault{
@@ -104,9 +104,9 @@ func TestAdjacentPausesCountAsOne(t *testing.T) {
 				Attempts: []history.Attempt{{Target: "a", Sent: 5 * ms, Done: 4155 * ms}},
 			}},
 		}
-		r := history.Check(h, history.Rules{Shards: shards, DrainTimeout: time.Second, MaxAbortNotice: 100 * time.Millisecond, Targets: map[string]string{"a": "a"}})
-		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != want {
-			t.Errorf("again at %d ms: %v\n%v", again, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, DrainTimeout: time.Second, MaxAbortNotice: 100 * time.Millisecond, Targets: map[string]string{"a": "a"}})
+		if n := report.Count(history.Failed) + report.Count(history.FailedLate); n != want {
+			t.Errorf("again at %d ms: %v\n%v", again, report, report.Violations)
 		}
 	}
 }
@@ -126,21 +126,21 @@ func TestNodeWithoutVoteDoesNotCountForMajority(t *testing.T) {
 		{"it votes after half of the wait", 5100, 0},
 		{"it votes before half of the wait", 4900, 1},
 	} {
-		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}, {Epoch: 2, At: 25_000 * ms, Owners: owners(of)}}}
-		h.Maps[1].Owners[0] = "e"
+		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}, {Epoch: 2, At: 25_000 * ms, Owners: owners(of)}}}
+		observed.Maps[1].Owners[0] = "e"
 		if tt.votes > 0 {
-			h.VoterSince = map[string]int64{"e": tt.votes * ms}
+			observed.VoterSince = map[string]int64{"e": tt.votes * ms}
 		}
 		for _, node := range []string{"c", "d"} {
-			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, ExitedBy: -99 * ms, Until: 15000 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, ExitedBy: -99 * ms, Until: 15000 * ms})
 		}
-		h.Responses = []history.Response{{
+		observed.Responses = []history.Response{{
 			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
 			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
 		}}
-		r := history.Check(h, history.Rules{Shards: shards, Voters: 5, Targets: map[string]string{"a": "a"}})
-		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
-			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Voters: 5, Targets: map[string]string{"a": "a"}})
+		if n := report.Count(history.Failed) + report.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, report, report.Violations)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestBriefMajorityDoesNotEndTheExcuse(t *testing.T) {
 		{"for long enough", 4000, 5000, 9000, 1},
 		{"for a moment, and not long away", 2000, 2900, 4000, 1},
 	} {
-		h := history.History{
+		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(of)}},
 			Faults: []history.Fault{
 				{Kind: history.Killed, Node: "d", From: -100 * ms, ExitedBy: -99 * ms, Until: 15_000 * ms},
@@ -171,9 +171,9 @@ func TestBriefMajorityDoesNotEndTheExcuse(t *testing.T) {
 				Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
 			}},
 		}
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a"}})
-		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
-			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Targets: map[string]string{"a": "a"}})
+		if n := report.Count(history.Failed) + report.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, report, report.Violations)
 		}
 	}
 }

@@ -39,27 +39,27 @@ func TestDelayedLogExcusesWaitForDeadOwner(t *testing.T) {
 		{"its shard stayed", history.Fault{}, fault(history.DiskFault, "b", 3000, 10_050), 0, 10_001, 1},
 	} {
 		was := map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"}
-		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(was)}}, Faults: tt.fault}
+		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(was)}}, Faults: tt.fault}
 		if tt.owner.Node != "" {
-			h.Faults = append(h.Faults, tt.owner)
+			observed.Faults = append(observed.Faults, tt.owner)
 		}
 		if tt.moved > 0 {
 			was[of] = "d"
-			h.Maps = append(h.Maps, history.Map{Epoch: 2, At: tt.moved * ms, Owners: owners(was)})
+			observed.Maps = append(observed.Maps, history.Map{Epoch: 2, At: tt.moved * ms, Owners: owners(was)})
 			at := tt.moved*ms + ms
-			h.Runs = []history.Run{{App: "d", Node: "d", Shard: shardOf(of), Epoch: 2, Key: of, ID: "y", Method: "POST", Seq: 1, Start: at, End: at + ms}}
-			h.Responses = []history.Response{{
+			observed.Runs = []history.Run{{App: "d", Node: "d", Shard: shardOf(of), Epoch: 2, Key: of, ID: "y", Method: "POST", Seq: 1, Start: at, End: at + ms}}
+			observed.Responses = []history.Response{{
 				ID: "y", Key: of, Method: "POST", Status: 200, App: "d", EchoID: "y", Count: 1,
 				Attempts: []history.Attempt{{Target: "a", Sent: at, Done: at + 2*ms}},
 			}}
 		}
-		h.Responses = append(h.Responses, history.Response{
+		observed.Responses = append(observed.Responses, history.Response{
 			ID: "x", Key: of, Method: "POST", Status: 503, Error: "peer-unreachable",
 			Attempts: []history.Attempt{{Target: "b", Sent: 0, Done: tt.done * ms}},
 		})
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b"}})
-		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
-			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		report := history.Check(observed, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b"}})
+		if n := report.Count(history.Failed) + report.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, report, report.Violations)
 		}
 	}
 }

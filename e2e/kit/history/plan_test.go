@@ -52,8 +52,8 @@ func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 			if epoch == c.wrong {
 				want = 1
 			}
-			if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.PlacementIgnored) != want || len(r.Violations) != want {
-				t.Errorf("%s, epoch %d: violations = %v, want %d", c.name, epoch, r.Violations, want)
+			if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.PlacementIgnored) != want || len(report.Violations) != want {
+				t.Errorf("%s, epoch %d: violations = %v, want %d", c.name, epoch, report.Violations, want)
 			}
 		}
 	}
@@ -69,8 +69,8 @@ func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 		s.addMap(10, "a", "b", "c")
 		s.now += 50
 		s.addMap(21, "a", "b", "a")
-		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) > 0 {
-			t.Errorf("%s: %v", name, r.Violations)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); len(report.Violations) > 0 {
+			t.Errorf("%s: %v", name, report.Violations)
 		}
 	}
 }
@@ -143,8 +143,8 @@ func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 			c.rest = []string{"a", "b", "c"}
 		}
 		s.addMap(10, slices.Concat(c.owners, c.rest)...)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.MovedInGrace) != c.want || len(r.Violations) != c.want {
-			t.Errorf("%s: violations = %v, want %d", c.name, r.Violations, c.want)
+		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.MovedInGrace) != c.want || len(report.Violations) != c.want {
+			t.Errorf("%s: violations = %v, want %d", c.name, report.Violations, c.want)
 		}
 	}
 	// A node that owned nothing when it was terminated gains its share when it is back.
@@ -155,7 +155,7 @@ func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 	s.Faults[0].Grace = grace * time.Millisecond
 	s.now += 1000
 	s.addMap(10, "a", "b", "c")
-	if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) > 0 {
-		t.Errorf("it owned nothing: %v", r.Violations)
+	if report := history.Check(s.History, history.Rules{Shards: shards}); len(report.Violations) > 0 {
+		t.Errorf("it owned nothing: %v", report.Violations)
 	}
 }

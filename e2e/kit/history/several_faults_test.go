@@ -7,10 +7,10 @@ import (
 )
 
 // fiveOwners returns a history of five owners with one response and faults.
-func fiveOwners(a history.Response, faults ...history.Fault) history.History {
+func fiveOwners(resp history.Response, faults ...history.Fault) history.History {
 	return history.History{
 		Maps:      []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-5": "e"})}},
-		Responses: []history.Response{a}, Faults: faults,
+		Responses: []history.Response{resp}, Faults: faults,
 	}
 }
 
@@ -41,15 +41,15 @@ func TestLapsedLeaseExcusesAbort(t *testing.T) {
 				c.faults[i].Until += base * ms
 			}
 		}
-		h := fiveOwners(history.Response{
+		observed := fiveOwners(history.Response{
 			ID: "x", Key: "key-2", Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "c", Sent: (base + 90) * ms, Done: (base + c.end + 1) * ms}},
 		}, c.faults...)
-		h.Runs = []history.Run{{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: (base + 91) * ms, End: (base + c.end) * ms, Aborted: true}}
-		h.Admissions = []history.Admission{{Node: "c", Shard: 1, Epoch: 1, From: base * ms, Until: (base + 500) * ms}}
-		r := history.Check(h, history.Rules{Shards: shards})
-		if len(r.Violations) != c.want || r.ExcusedFailures["aborted, the lease of its node had ended"] != 1-c.want {
-			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		observed.Runs = []history.Run{{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: (base + 91) * ms, End: (base + c.end) * ms, Aborted: true}}
+		observed.Admissions = []history.Admission{{Node: "c", Shard: 1, Epoch: 1, From: base * ms, Until: (base + 500) * ms}}
+		report := history.Check(observed, history.Rules{Shards: shards})
+		if len(report.Violations) != c.want || report.ExcusedFailures["aborted, the lease of its node had ended"] != 1-c.want {
+			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}
 }
@@ -67,12 +67,12 @@ func TestUnreachableOwnerNeedsSecondFault(t *testing.T) {
 			if second {
 				faults = append(faults, history.Fault{Kind: history.LogDelayed, Node: "e", From: 400 * ms, Until: 9000 * ms})
 			}
-			r := history.Check(fiveOwners(history.Response{
+			report := history.Check(fiveOwners(history.Response{
 				ID: "x", Key: "key-2", Method: "POST", Status: 503, Error: "peer-unreachable",
 				Attempts: []history.Attempt{{Target: "a", Sent: 200 * ms, Done: 10_200 * ms}},
 			}, faults...), history.Rules{Shards: shards})
-			if want := 1; (len(r.Violations) == want) == second {
-				t.Errorf("%v, and another %v: %v\n%v", kind, second, r, r.Violations)
+			if want := 1; (len(report.Violations) == want) == second {
+				t.Errorf("%v, and another %v: %v\n%v", kind, second, report, report.Violations)
 			}
 		}
 	}
@@ -81,12 +81,12 @@ func TestUnreachableOwnerNeedsSecondFault(t *testing.T) {
 // An app accepted no connection in time, as far as its paused node could observe.
 func TestPausedNodeExcusesConnectTimeout(t *testing.T) {
 	for kind, want := range map[history.FaultKind]int{history.Paused: 0, history.LogDelayed: 1} {
-		r := history.Check(fiveOwners(history.Response{
+		report := history.Check(fiveOwners(history.Response{
 			ID: "x", Key: "key-2", Method: "POST", Status: 504, Error: "upstream-connect-timeout",
 			Attempts: []history.Attempt{{Target: "c", Sent: 90 * ms, Done: 3110 * ms}},
 		}, history.Fault{Kind: kind, Node: "c", From: 100 * ms, Until: 3100 * ms}), history.Rules{Shards: shards})
-		if len(r.Violations) != want {
-			t.Errorf("%v: %v\n%v", kind, r, r.Violations)
+		if len(report.Violations) != want {
+			t.Errorf("%v: %v\n%v", kind, report, report.Violations)
 		}
 	}
 }
@@ -111,14 +111,14 @@ func TestRequestIsNotSentToThirdProcess(t *testing.T) {
 		{"it had died a moment before", died("b", -400), 0},
 		{"it had died before", died("b", -1000), 1},
 	} {
-		h := fiveOwners(history.Response{
+		observed := fiveOwners(history.Response{
 			ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "a", Sent: 450 * ms, Done: 2600 * ms}},
 		}, died("c", 500), c.second, history.Fault{Kind: history.LogDelayed, Node: "b", From: 2000 * ms})
-		h.Runs = []history.Run{{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 2500 * ms, Aborted: true}}
-		r := history.Check(h, history.Rules{Shards: shards})
-		if len(r.Violations) != c.want {
-			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		observed.Runs = []history.Run{{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 2500 * ms, Aborted: true}}
+		report := history.Check(observed, history.Rules{Shards: shards})
+		if len(report.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}
 }

@@ -32,25 +32,25 @@ func raw(t *testing.T, answers ...string) string {
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {
-			c, err := ln.Accept()
+			conn, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			go serve(c, answers)
+			go serve(conn, answers)
 		}
 	}()
 	return ln.Addr().String()
 }
 
-func serve(c net.Conn, answers []string) {
-	defer func() { _ = c.Close() }()
-	br := bufio.NewReader(c)
+func serve(conn net.Conn, answers []string) {
+	defer func() { _ = conn.Close() }()
+	br := bufio.NewReader(conn)
 	for _, answer := range answers {
-		r, err := http.ReadRequest(br)
+		req, err := http.ReadRequest(br)
 		if err != nil {
 			return
 		}
-		if _, err := fmt.Fprint(c, strings.ReplaceAll(answer, "%s", r.Header.Get("App-Id"))); err != nil {
+		if _, err := fmt.Fprint(conn, strings.ReplaceAll(answer, "%s", req.Header.Get("App-Id"))); err != nil {
 			return
 		}
 	}
@@ -79,21 +79,21 @@ func client(t *testing.T, targets ...string) *load.Client {
 func TestResponseIsRead(t *testing.T) {
 	c := client(t, raw(t, "HTTP/1.1 103 Early Hints\r\n\r\n"+fine, fine))
 	for range 2 {
-		a := c.Do(t.Context(), load.Request{ID: "x", Key: "k", Method: "POST", Body: []byte("b")})
-		if !a.OK() || a.EchoID != "x" || a.App != "a" || a.Count != 3 || a.Bytes != 2 || a.Extra != 0 || len(a.Attempts) != 1 {
-			t.Errorf("answer = %+v", a)
+		resp := c.Do(t.Context(), load.Request{ID: "x", Key: "k", Method: "POST", Body: []byte("b")})
+		if !resp.OK() || resp.EchoID != "x" || resp.App != "a" || resp.Count != 3 || resp.Bytes != 2 || resp.Extra != 0 || len(resp.Attempts) != 1 {
+			t.Errorf("answer = %+v", resp)
 		}
-		if a.Sent() == 0 || a.Done() < a.Sent() {
-			t.Errorf("sent %d, done %d", a.Sent(), a.Done())
+		if resp.Sent() == 0 || resp.Done() < resp.Sent() {
+			t.Errorf("sent %d, done %d", resp.Sent(), resp.Done())
 		}
 	}
 }
 
 func TestErrorResponseIsRecorded(t *testing.T) {
 	c := client(t, raw(t, "HTTP/1.1 503 Busy\r\nShardway-Error: no-leader\r\nContent-Length: 3\r\n\r\nwhy"))
-	a := c.Do(t.Context(), load.Request{ID: "x"})
-	if a.OK() || a.Status != 503 || a.Error != "no-leader" || a.Detail != "why" || len(a.Attempts) != 1 {
-		t.Errorf("answer = %+v", a)
+	resp := c.Do(t.Context(), load.Request{ID: "x"})
+	if resp.OK() || resp.Status != 503 || resp.Error != "no-leader" || resp.Detail != "why" || len(resp.Attempts) != 1 {
+		t.Errorf("answer = %+v", resp)
 	}
 }
 
@@ -102,20 +102,20 @@ func TestErrorResponseIsRecorded(t *testing.T) {
 func TestMissingAndBrokenResponsesAreRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
-		want         func(a history.Response) bool
+		want         func(resp history.Response) bool
 	}{
-		{"closed without an answer", "", func(a history.Response) bool { return a.Status == 0 }},
-		{"cut in the head", "HTTP/1.1 200 OK\r\nConte", func(a history.Response) bool { return a.Status == 0 }},
-		{"cut in the body", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", func(a history.Response) bool { return a.Truncated }},
-		{"cut between chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", func(a history.Response) bool { return a.Truncated }},
-		{"no framing", "HTTP/1.1 200 OK\r\n\r\nok", func(a history.Response) bool { return a.Truncated }},
-		{"two answers", fine + fine, func(a history.Response) bool { return a.OK() && a.Extra > 0 }},
+		{"closed without an answer", "", func(resp history.Response) bool { return resp.Status == 0 }},
+		{"cut in the head", "HTTP/1.1 200 OK\r\nConte", func(resp history.Response) bool { return resp.Status == 0 }},
+		{"cut in the body", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", func(resp history.Response) bool { return resp.Truncated }},
+		{"cut between chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", func(resp history.Response) bool { return resp.Truncated }},
+		{"no framing", "HTTP/1.1 200 OK\r\n\r\nok", func(resp history.Response) bool { return resp.Truncated }},
+		{"two answers", fine + fine, func(resp history.Response) bool { return resp.OK() && resp.Extra > 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			target := raw(t, c.answer)
-			a := client(t, target, target).Do(t.Context(), load.Request{ID: "x"})
-			if !c.want(a) || len(a.Attempts) != 1 {
-				t.Errorf("answer = %+v", a)
+			resp := client(t, target, target).Do(t.Context(), load.Request{ID: "x"})
+			if !c.want(resp) || len(resp.Attempts) != 1 {
+				t.Errorf("answer = %+v", resp)
 			}
 		})
 	}
@@ -146,13 +146,13 @@ func TestUnsolicitedBytesAreCounted(t *testing.T) {
 		serve(second, []string{fine})
 	}()
 	c := client(t, ln.Addr().String())
-	if a := c.Do(t.Context(), load.Request{ID: "x"}); !a.OK() || c.Unsolicited() != 0 {
-		t.Fatalf("answer = %+v, unasked %d", a, c.Unsolicited())
+	if resp := c.Do(t.Context(), load.Request{ID: "x"}); !resp.OK() || c.Unsolicited() != 0 {
+		t.Fatalf("answer = %+v, unasked %d", resp, c.Unsolicited())
 	}
 	close(speak)
 	<-spoke
-	if a := c.Do(t.Context(), load.Request{ID: "y"}); !a.OK() || a.EchoID != "y" {
-		t.Errorf("answer = %+v", a)
+	if resp := c.Do(t.Context(), load.Request{ID: "y"}); !resp.OK() || resp.EchoID != "y" {
+		t.Errorf("answer = %+v", resp)
 	}
 	if c.Unsolicited() == 0 {
 		t.Error("the second answer was not seen")
@@ -167,11 +167,11 @@ func TestClientTriesNextTarget(t *testing.T) {
 		c := client(t, refused(t), good)
 		tries := 0
 		for range 2 {
-			a := c.Do(t.Context(), load.Request{ID: "x"})
-			if !a.OK() {
-				t.Errorf("answer = %+v", a)
+			resp := c.Do(t.Context(), load.Request{ID: "x"})
+			if !resp.OK() {
+				t.Errorf("answer = %+v", resp)
 			}
-			tries += len(a.Attempts)
+			tries += len(resp.Attempts)
 		}
 		if tries != 3 {
 			t.Errorf("%d attempts for two requests, want 3", tries)
@@ -180,17 +180,17 @@ func TestClientTriesNextTarget(t *testing.T) {
 	t.Run("idle connection closed at the request", func(t *testing.T) {
 		once := raw(t, fine, "")
 		c := client(t, once)
-		if a := c.Do(t.Context(), load.Request{ID: "x"}); !a.OK() {
-			t.Fatalf("first answer = %+v", a)
+		if resp := c.Do(t.Context(), load.Request{ID: "x"}); !resp.OK() {
+			t.Fatalf("first answer = %+v", resp)
 		}
 		c.SetTargets([]string{once, good})
 		var tries []history.Attempt
 		for range 2 {
-			a := c.Do(t.Context(), load.Request{ID: "y", Method: "POST"})
-			if !a.OK() {
-				t.Errorf("answer = %+v", a)
+			resp := c.Do(t.Context(), load.Request{ID: "y", Method: "POST"})
+			if !resp.OK() {
+				t.Errorf("answer = %+v", resp)
 			}
-			tries = append(tries, a.Attempts...)
+			tries = append(tries, resp.Attempts...)
 		}
 		if len(tries) != 3 {
 			t.Errorf("attempts = %+v, want 3", tries)
@@ -209,9 +209,9 @@ func TestResetDuringDialCountsAsRefused(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	})
 	t.Cleanup(c.Close)
-	a := c.Do(t.Context(), load.Request{ID: "x", Method: "POST"})
-	if !a.OK() || len(a.Attempts) != 2 || !a.Attempts[0].Refused {
-		t.Errorf("answer = %+v, want the second attempt to be answered", a)
+	resp := c.Do(t.Context(), load.Request{ID: "x", Method: "POST"})
+	if !resp.OK() || len(resp.Attempts) != 2 || !resp.Attempts[0].Refused {
+		t.Errorf("answer = %+v, want the second attempt to be answered", resp)
 	}
 }
 
@@ -221,17 +221,17 @@ func TestNoRetrySendsUnsafeRequestOnce(t *testing.T) {
 	for method, want := range map[string]int{"POST": 1, "GET": 2} {
 		once := raw(t, fine, "")
 		c := client(t, once)
-		if a := c.Do(t.Context(), load.Request{ID: "x"}); !a.OK() {
-			t.Fatalf("first answer = %+v", a)
+		if resp := c.Do(t.Context(), load.Request{ID: "x"}); !resp.OK() {
+			t.Fatalf("first answer = %+v", resp)
 		}
 		c.SetNoRetry(once)
-		a := c.Do(t.Context(), load.Request{ID: "y", Method: method, Timeout: time.Second})
-		if len(a.Attempts) != want || !a.Attempts[0].Reused {
-			t.Errorf("%s: attempts = %+v, want %d", method, a.Attempts, want)
+		resp := c.Do(t.Context(), load.Request{ID: "y", Method: method, Timeout: time.Second})
+		if len(resp.Attempts) != want || !resp.Attempts[0].Reused {
+			t.Errorf("%s: attempts = %+v, want %d", method, resp.Attempts, want)
 		}
 		c.SetNoRetry()
-		if a := c.Do(t.Context(), load.Request{ID: "z", Method: "POST"}); !a.OK() {
-			t.Errorf("answer = %+v", a)
+		if resp := c.Do(t.Context(), load.Request{ID: "z", Method: "POST"}); !resp.OK() {
+			t.Errorf("answer = %+v", resp)
 		}
 	}
 }
@@ -267,15 +267,15 @@ func TestNoRetryAppliesToEarlierRequests(t *testing.T) {
 					_ = conn.Close()
 				}
 			}()
-			if a := c.Do(t.Context(), load.Request{ID: "x"}); !a.OK() {
-				t.Fatalf("first answer = %+v", a)
+			if resp := c.Do(t.Context(), load.Request{ID: "x"}); !resp.OK() {
+				t.Fatalf("first answer = %+v", resp)
 			}
-			a := c.Do(t.Context(), load.Request{ID: "y", Method: method, Timeout: time.Second})
-			if len(a.Attempts) != want || !a.Attempts[0].Reused {
-				t.Errorf("attempts = %+v, want %d", a.Attempts, want)
+			resp := c.Do(t.Context(), load.Request{ID: "y", Method: method, Timeout: time.Second})
+			if len(resp.Attempts) != want || !resp.Attempts[0].Reused {
+				t.Errorf("attempts = %+v, want %d", resp.Attempts, want)
 			}
-			if a := c.Do(t.Context(), load.Request{ID: "z", Method: "POST"}); !a.OK() {
-				t.Errorf("answer after that = %+v", a)
+			if resp := c.Do(t.Context(), load.Request{ID: "z", Method: "POST"}); !resp.OK() {
+				t.Errorf("answer after that = %+v", resp)
 			}
 		})
 	}
@@ -283,12 +283,12 @@ func TestNoRetryAppliesToEarlierRequests(t *testing.T) {
 
 func TestClientRetriesUntilTimeout(t *testing.T) {
 	c := client(t, refused(t))
-	a := c.Do(t.Context(), load.Request{ID: "x", Timeout: 100 * time.Millisecond})
-	if a.Status != 0 || len(a.Attempts) < 2 || a.Attempts[0].Err == "" {
-		t.Errorf("answer = %+v", a)
+	resp := c.Do(t.Context(), load.Request{ID: "x", Timeout: 100 * time.Millisecond})
+	if resp.Status != 0 || len(resp.Attempts) < 2 || resp.Attempts[0].Err == "" {
+		t.Errorf("answer = %+v", resp)
 	}
-	if a := c.DoAt(t.Context(), refused(t), load.Request{ID: "x"}); a.Status != 0 || len(a.Attempts) != 1 {
-		t.Errorf("DoAt = %+v, want one attempt", a)
+	if resp := c.DoAt(t.Context(), refused(t), load.Request{ID: "x"}); resp.Status != 0 || len(resp.Attempts) != 1 {
+		t.Errorf("DoAt = %+v, want one attempt", resp)
 	}
 }
 
@@ -297,25 +297,25 @@ func TestUnresponsiveTargetTimesOut(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	defer srv.Close()
 	defer close(hang)
-	a := client(t, strings.TrimPrefix(srv.URL, "http://")).Do(t.Context(), load.Request{ID: "x", Timeout: 50 * time.Millisecond})
-	if a.Status != 0 || len(a.Attempts) != 1 {
-		t.Errorf("answer = %+v", a)
+	resp := client(t, strings.TrimPrefix(srv.URL, "http://")).Do(t.Context(), load.Request{ID: "x", Timeout: 50 * time.Millisecond})
+	if resp.Status != 0 || len(resp.Attempts) != 1 {
+		t.Errorf("answer = %+v", resp)
 	}
 }
 
 func TestGeneratorKeepsRateAndAllResponses(t *testing.T) {
 	var posts atomic.Int64
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodPost {
 			posts.Add(1)
 		}
-		w.Header().Set("App-Id", r.Header.Get("App-Id"))
+		w.Header().Set("App-Id", req.Header.Get("App-Id"))
 		_, _ = w.Write([]byte("ok"))
 	}))
 	defer srv.Close()
 	g := load.Start(t.Context(), load.Options{
 		Client: client(t, strings.TrimPrefix(srv.URL, "http://")), Rate: 500, Keys: load.Keys(7), Prefix: "g",
-		ModifyRequest: func(n int, r *load.Request) { r.Header = map[string]string{"N": strconv.Itoa(n)} },
+		ModifyRequest: func(n int, req *load.Request) { req.Header = map[string]string{"N": strconv.Itoa(n)} },
 	})
 	for tick := time.NewTicker(time.Millisecond); g.Started() < 200; {
 		<-tick.C
@@ -325,12 +325,12 @@ func TestGeneratorKeepsRateAndAllResponses(t *testing.T) {
 		t.Fatalf("%d answers to %d requests, %d waiting", len(answers), g.Started(), g.Pending())
 	}
 	ids, keys := make(map[string]bool), make(map[string]bool)
-	for _, a := range answers {
-		if !a.OK() || a.EchoID != a.ID || ids[a.ID] {
-			t.Errorf("answer = %+v", a)
+	for _, resp := range answers {
+		if !resp.OK() || resp.EchoID != resp.ID || ids[resp.ID] {
+			t.Errorf("answer = %+v", resp)
 		}
-		ids[a.ID] = true
-		keys[a.Method+a.Key] = true
+		ids[resp.ID] = true
+		keys[resp.Method+resp.Key] = true
 	}
 	if len(keys) != 14 || int(posts.Load()) != len(answers)/2 {
 		t.Errorf("%d methods and keys, %d posts of %d", len(keys), posts.Load(), len(answers))

@@ -23,8 +23,8 @@ import (
 func TestFollowerResumesAfterLastEvent(t *testing.T) {
 	asked := 0
 	enough := make(chan struct{})
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		last, _ := strconv.ParseUint(req.Header.Get("Last-Event-ID"), 10, 64)
 		event := func(n uint64) { _, _ = fmt.Fprintf(w, "id: %d\ndata: %s\n\n", n, history.EventText("k", n)) }
 		asked++
 		switch asked {
@@ -43,7 +43,7 @@ func TestFollowerResumesAfterLastEvent(t *testing.T) {
 			event(last + 1)
 			_ = http.NewResponseController(w).Flush()
 			close(enough)
-			<-r.Context().Done()
+			<-req.Context().Done()
 		}
 	}))
 	defer srv.Close()

@@ -16,8 +16,8 @@ import (
 // After a failed request, the generator sends requests for its key until one succeeds.
 func TestRetryFailedSendsUntilKeyIsServed(t *testing.T) {
 	var asked atomic.Int32
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Shard-Key") == "bad" && asked.Add(1) <= 3 {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("X-Shard-Key") == "bad" && asked.Add(1) <= 3 {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	}))
@@ -27,11 +27,11 @@ func TestRetryFailedSendsUntilKeyIsServed(t *testing.T) {
 		<-tick.C
 	}
 	again := 0
-	for _, a := range g.Stop() {
-		if strings.Contains(a.ID, load.RetryMark) {
+	for _, resp := range g.Stop() {
+		if strings.Contains(resp.ID, load.RetryMark) {
 			again++
-			if a.Method != http.MethodGet || a.Key != "bad" {
-				t.Errorf("%s %s of key %q follows a failed request, want a GET for its key", a.Method, a.ID, a.Key)
+			if resp.Method != http.MethodGet || resp.Key != "bad" {
+				t.Errorf("%s %s of key %q follows a failed request, want a GET for its key", resp.Method, resp.ID, resp.Key)
 			}
 		}
 	}

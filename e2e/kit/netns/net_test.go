@@ -52,24 +52,24 @@ func server(addr string) {
 	}
 	_, _ = fmt.Fprintln(os.Stdout, "listening")
 	for {
-		c, err := ln.Accept()
+		conn, err := ln.Accept()
 		if err != nil {
 			return
 		}
-		go func() { _, _ = io.Copy(c, c) }()
+		go func() { _, _ = io.Copy(conn, conn) }()
 	}
 }
 
 func talk(addr string) {
-	c, err := net.Dial("tcp", addr)
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		panic(err)
 	}
-	in, answers := bufio.NewScanner(os.Stdin), bufio.NewReader(c)
+	in, answers := bufio.NewScanner(os.Stdin), bufio.NewReader(conn)
 	_, _ = fmt.Fprintln(os.Stdout, "connected")
 	for in.Scan() {
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		_, _ = fmt.Fprintln(c, in.Text())
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_, _ = fmt.Fprintln(conn, in.Text())
 		got := "no"
 		for {
 			line, err := answers.ReadString('\n')
@@ -105,7 +105,7 @@ func echo(addr string) {
 
 // ping waits after each datagram, so that no buffer overflows.
 func ping(addr string) {
-	c, err := net.Dial("udp", addr)
+	conn, err := net.Dial("udp", addr)
 	if err != nil {
 		panic(err)
 	}
@@ -114,9 +114,9 @@ func ping(addr string) {
 	for in.Scan() {
 		back := 0
 		for i := range pings {
-			_, _ = fmt.Fprint(c, i)
-			_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-			if _, err := c.Read(b); err == nil {
+			_, _ = fmt.Fprint(conn, i)
+			_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if _, err := conn.Read(b); err == nil {
 				back++
 			}
 		}
@@ -128,10 +128,10 @@ func dial(addr string) {
 	in := bufio.NewScanner(os.Stdin)
 	_, _ = fmt.Fprintln(os.Stdout, "ready")
 	for in.Scan() {
-		c, err := net.DialTimeout("tcp", addr, time.Second)
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		switch {
 		case err == nil:
-			_ = c.Close()
+			_ = conn.Close()
 			_, _ = fmt.Fprintln(os.Stdout, "connected")
 		case errors.Is(err, syscall.ECONNREFUSED):
 			_, _ = fmt.Fprintln(os.Stdout, "refused")
@@ -176,17 +176,17 @@ func TestNetworkFaultsAreInjectedAndEnded(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	w, err := netns.New(1, 3)
+	network, err := netns.New(1, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
+		if err := network.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	start(t, w.Host(1), "server", "0.0.0.0:9000")
-	in, out := start(t, w.Host(0), "client", w.Host(1).Data+":9000")
+	start(t, network.Host(1), "server", "0.0.0.0:9000")
+	in, out := start(t, network.Host(0), "client", network.Host(1).Data+":9000")
 	words := 0
 	says := func(when, want string) {
 		t.Helper()
@@ -201,11 +201,11 @@ func TestNetworkFaultsAreInjectedAndEnded(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", w.Host(1).Control+":9000")
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", network.Host(1).Control+":9000")
 		if err != nil {
 			t.Fatalf("%s: the control network is cut too: %v", when, err)
 		}
-		_ = c.Close()
+		_ = conn.Close()
 	}
 	must := func(err error) {
 		t.Helper()
@@ -214,37 +214,37 @@ func TestNetworkFaultsAreInjectedAndEnded(t *testing.T) {
 		}
 	}
 	says("at first", "yes")
-	must(w.Isolate(2))
+	must(network.Isolate(2))
 	says("another host isolated", "yes")
-	must(w.Heal())
-	must(w.Partition([]int{0, 1}, []int{2}))
+	must(network.Heal())
+	must(network.Partition([]int{0, 1}, []int{2}))
 	says("in the same half", "yes")
-	must(w.Heal())
-	must(w.Bridge(1, []int{0}, []int{2}))
+	must(network.Heal())
+	must(network.Bridge(1, []int{0}, []int{2}))
 	says("on the bridge", "yes")
-	must(w.Heal())
-	if err := w.Bridge(1, []int{0, 1}, []int{2}); err == nil {
+	must(network.Heal())
+	if err := network.Bridge(1, []int{0, 1}, []int{2}); err == nil {
 		t.Error("a host may be in the middle and on a side")
 	}
 	for _, c := range []struct {
 		name  string
 		apply func() error
 	}{
-		{"isolated", func() error { return w.Isolate(1) }},
-		{"requests blocked", func() error { return w.Block(0, 1) }},
-		{"answers blocked", func() error { return w.Block(1, 0) }},
-		{"cut", func() error { return w.DropBoth(0, 1) }},
-		{"in another half", func() error { return w.Partition([]int{0, 2}, []int{1}) }},
-		{"across a bridge", func() error { return w.Bridge(2, []int{0}, []int{1}) }},
+		{"isolated", func() error { return network.Isolate(1) }},
+		{"requests blocked", func() error { return network.Block(0, 1) }},
+		{"answers blocked", func() error { return network.Block(1, 0) }},
+		{"cut", func() error { return network.DropBoth(0, 1) }},
+		{"in another half", func() error { return network.Partition([]int{0, 2}, []int{1}) }},
+		{"across a bridge", func() error { return network.Bridge(2, []int{0}, []int{1}) }},
 		// Two faults may block the same path. Heal once failed for the second of them.
-		{"cut by two faults", func() error { return errors.Join(w.DropBoth(2, 1), w.Partition([]int{0, 2}, []int{1})) }},
-		{"all lost", func() error { return w.DropPercent(1, 100) }},
-		{"all lost at the other end", func() error { return w.DropPercent(0, 100) }},
+		{"cut by two faults", func() error { return errors.Join(network.DropBoth(2, 1), network.Partition([]int{0, 2}, []int{1})) }},
+		{"all lost", func() error { return network.DropPercent(1, 100) }},
+		{"all lost at the other end", func() error { return network.DropPercent(0, 100) }},
 	} {
 		must(c.apply())
 		says(c.name, "no")
 		control(c.name)
-		must(w.Heal())
+		must(network.Heal())
 		// A retransmission after a fault takes some time, so the test polls.
 		deadline := time.Now().Add(20 * time.Second)
 		for {
@@ -268,25 +268,25 @@ func filtered(t *testing.T, serial, hosts int) *netns.Net {
 	if err := netns.Filters(); err != nil {
 		t.Skip(err)
 	}
-	w, err := netns.New(serial, hosts)
+	network, err := netns.New(serial, hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
+		if err := network.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return w
+	return network
 }
 
 // Packets from host 0 to host 1 are refused: its connection breaks, new ones are refused,
 // all others work. Then the fault ends.
 func TestResetForgesRST(t *testing.T) {
-	w := filtered(t, 5, 3)
-	there, back := w.Host(1).Data+":9000", w.Host(0).Data+":9000"
+	network := filtered(t, 5, 3)
+	there, back := network.Host(1).Data+":9000", network.Host(0).Data+":9000"
 	for _, h := range []int{0, 1} {
-		start(t, w.Host(h), "server", "0.0.0.0:9000")
+		start(t, network.Host(h), "server", "0.0.0.0:9000")
 	}
 	ask := func(in io.Writer, out *bufio.Reader) string {
 		t.Helper()
@@ -297,10 +297,10 @@ func TestResetForgesRST(t *testing.T) {
 		}
 		return strings.TrimSpace(got)
 	}
-	in, out := start(t, w.Host(0), "client", there)
-	dialIn, dialOut := start(t, w.Host(0), "dialer", there)
-	otherIn, otherOut := start(t, w.Host(2), "dialer", there)
-	answerIn, answerOut := start(t, w.Host(1), "dialer", back)
+	in, out := start(t, network.Host(0), "client", there)
+	dialIn, dialOut := start(t, network.Host(0), "dialer", there)
+	otherIn, otherOut := start(t, network.Host(2), "dialer", there)
+	answerIn, answerOut := start(t, network.Host(1), "dialer", back)
 	for _, c := range []struct {
 		when                                   string
 		change                                 func() error
@@ -308,8 +308,8 @@ func TestResetForgesRST(t *testing.T) {
 	}{
 		{"at first", func() error { return nil }, "yes", "connected", "connected", "connected"},
 		// Responses of host 0 are packets to host 1 as well.
-		{"while reset", func() error { return w.Reset(0, 1) }, "no", "refused", "connected", "i/o timeout"},
-		{"healed", w.Heal, "no", "connected", "connected", "connected"},
+		{"while reset", func() error { return network.Reset(0, 1) }, "no", "refused", "connected", "i/o timeout"},
+		{"healed", network.Heal, "no", "connected", "connected", "connected"},
 	} {
 		if err := c.change(); err != nil {
 			t.Fatal(err)
@@ -332,9 +332,9 @@ func TestResetForgesRST(t *testing.T) {
 // Host 0 sends datagrams to host 1, which loses half of the received and half of the sent
 // packets. So a quarter of the echoes arrives.
 func TestDropPercentDropsAShare(t *testing.T) {
-	w := filtered(t, 6, 2)
-	start(t, w.Host(1), "echo", "0.0.0.0:9000")
-	in, out := start(t, w.Host(0), "pinger", w.Host(1).Data+":9000")
+	network := filtered(t, 6, 2)
+	start(t, network.Host(1), "echo", "0.0.0.0:9000")
+	in, out := start(t, network.Host(0), "pinger", network.Host(1).Data+":9000")
 	back := func() int {
 		t.Helper()
 		_, _ = fmt.Fprintln(in, "again")
@@ -352,14 +352,14 @@ func TestDropPercentDropsAShare(t *testing.T) {
 	if n := back(); n < pings*9/10 {
 		t.Fatalf("%d of %d came back at first", n, pings)
 	}
-	if err := w.DropPercent(1, 50); err != nil {
+	if err := network.DropPercent(1, 50); err != nil {
 		t.Fatal(err)
 	}
 	// The expected value is 50, with a standard deviation of 6.
 	if n := back(); n < pings/10 || n > pings/2 {
 		t.Errorf("%d of %d came back, want about %d", n, pings, pings/4)
 	}
-	if err := w.Heal(); err != nil {
+	if err := network.Heal(); err != nil {
 		t.Fatal(err)
 	}
 	if n := back(); n < pings*9/10 {
@@ -412,11 +412,11 @@ func TestNetworksOfDeadProcessesAreRemoved(t *testing.T) {
 			t.Fatalf("ip %v: %v: %s", args, err, out)
 		}
 	}
-	w, err := netns.New(4, 1)
+	network, err := netns.New(4, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = w.Close() }()
+	defer func() { _ = network.Close() }()
 	if _, err := os.Stat("/run/netns/" + space); err == nil {
 		t.Errorf("%s was not swept", space)
 	}
@@ -439,12 +439,12 @@ func TestConcurrentRemovalsOfOrphansSucceed(t *testing.T) {
 	var both sync.WaitGroup
 	for serial := range 2 {
 		both.Go(func() {
-			w, err := netns.New(7+serial, 1)
+			network, err := netns.New(7+serial, 1)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			if err := w.Close(); err != nil {
+			if err := network.Close(); err != nil {
 				t.Error(err)
 			}
 		})

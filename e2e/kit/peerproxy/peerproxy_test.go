@@ -28,19 +28,19 @@ type layer struct {
 }
 
 func (l layer) Dial(_ raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	c, err := net.DialTimeout("tcp", l.via, timeout)
+	conn, err := net.DialTimeout("tcp", l.via, timeout)
 	if err == nil {
-		_, err = c.Write(preface(peerproxy.Raft))
+		_, err = conn.Write(preface(peerproxy.Raft))
 	}
-	return c, err
+	return conn, err
 }
 
 func (l layer) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	conn, err := l.Listener.Accept()
 	if err == nil {
-		_, err = io.ReadFull(c, make([]byte, len(preface(peerproxy.Raft))))
+		_, err = io.ReadFull(conn, make([]byte, len(preface(peerproxy.Raft))))
 	}
-	return c, err
+	return conn, err
 }
 
 func listen(t *testing.T) net.Listener {
@@ -55,20 +55,20 @@ func listen(t *testing.T) net.Listener {
 
 func through(t *testing.T, ln net.Listener) *peerproxy.Proxy {
 	t.Helper()
-	r, err := peerproxy.New("127.0.0.1:0", ln.Addr().String())
+	proxy, err := peerproxy.New("127.0.0.1:0", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.Close() })
-	return r
+	t.Cleanup(func() { _ = proxy.Close() })
+	return proxy
 }
 
 // The test uses the transport of Raft through the proxy.
 func TestHoldLogPassesHeartbeats(t *testing.T) {
 	ln := listen(t)
-	r := through(t, ln)
+	proxy := through(t, ln)
 	transport := func(l net.Listener) *raft.NetworkTransport {
-		nt := raft.NewNetworkTransport(layer{l, r.Addr()}, 2, 10*time.Second, io.Discard)
+		nt := raft.NewNetworkTransport(layer{l, proxy.Addr()}, 2, 10*time.Second, io.Discard)
 		t.Cleanup(func() { _ = nt.Close() })
 		return nt
 	}
@@ -98,92 +98,92 @@ func TestHoldLogPassesHeartbeats(t *testing.T) {
 	if n := <-got; n != 1 {
 		t.Fatalf("%d entries came, want 1", n)
 	}
-	r.HoldLog()
+	proxy.HoldLog()
 	must(send())
 	if n := <-got; n != 0 {
 		t.Fatalf("%d entries came with a heartbeat", n)
 	}
 	done := make(chan error)
 	go func() { done <- send(entry) }()
-	await(t, func() bool { return r.HeldStreams() == 1 })
+	await(t, func() bool { return proxy.HeldStreams() == 1 })
 	must(send())
 	if n := <-got; n != 0 {
 		t.Fatalf("%d entries came although they are held", n)
 	}
-	r.Release()
+	proxy.Release()
 	must(<-done)
-	if n := <-got; n != 1 || r.HeldStreams() != 0 {
-		t.Errorf("%d entries came after the release, %d streams held", n, r.HeldStreams())
+	if n := <-got; n != 1 || proxy.HeldStreams() != 0 {
+		t.Errorf("%d entries came after the release, %d streams held", n, proxy.HeldStreams())
 	}
 }
 
 func TestHoldKindsHoldsOnlyTheseKinds(t *testing.T) {
 	ln := listen(t)
-	r := through(t, ln)
+	proxy := through(t, ln)
 	lines := make(chan string, 10)
 	go func() {
 		for {
-			c, err := ln.Accept()
+			conn, err := ln.Accept()
 			if err != nil {
 				return
 			}
 			go func() {
-				defer func() { _ = c.Close() }()
+				defer func() { _ = conn.Close() }()
 				head := make([]byte, len(preface(peerproxy.Raft)))
-				if _, err := io.ReadFull(c, head); err != nil {
+				if _, err := io.ReadFull(conn, head); err != nil {
 					return
 				}
-				for s := bufio.NewScanner(c); s.Scan(); {
+				for s := bufio.NewScanner(conn); s.Scan(); {
 					lines <- fmt.Sprintf("%d %s", head[7], s.Text())
-					_, _ = io.WriteString(c, "ok\n")
+					_, _ = io.WriteString(conn, "ok\n")
 				}
 			}()
 		}
 	}()
 	dial := func(k peerproxy.Kind) net.Conn {
-		c, err := net.Dial("tcp", r.Addr())
+		conn, err := net.Dial("tcp", proxy.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = c.Close() })
-		_, _ = c.Write(preface(k))
-		return c
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = conn.Write(preface(k))
+		return conn
 	}
 	beats, forward := dial(peerproxy.Heartbeat), dial(peerproxy.Forward)
-	r.HoldKinds(peerproxy.Heartbeat, peerproxy.Raft)
+	proxy.HoldKinds(peerproxy.Heartbeat, peerproxy.Raft)
 	_, _ = io.WriteString(beats, "one\n")
-	await(t, func() bool { return r.HeldStreams() == 1 })
+	await(t, func() bool { return proxy.HeldStreams() == 1 })
 	_, _ = io.WriteString(forward, "two\n")
 	if got := <-lines; got != "3 two" {
 		t.Errorf("first line = %q, want the forwarded one", got)
 	}
-	r.Release()
+	proxy.Release()
 	if got := <-lines; got != "2 one" {
 		t.Errorf("released line = %q", got)
 	}
 	if s, err := bufio.NewReader(beats).ReadString('\n'); s != "ok\n" || err != nil {
 		t.Errorf("answer = %q, %v", s, err)
 	}
-	if r.StreamCount(peerproxy.Heartbeat) != 1 || r.StreamCount(peerproxy.Raft) != 0 {
-		t.Errorf("seen %d heartbeat and %d raft streams", r.StreamCount(peerproxy.Heartbeat), r.StreamCount(peerproxy.Raft))
+	if proxy.StreamCount(peerproxy.Heartbeat) != 1 || proxy.StreamCount(peerproxy.Raft) != 0 {
+		t.Errorf("seen %d heartbeat and %d raft streams", proxy.StreamCount(peerproxy.Heartbeat), proxy.StreamCount(peerproxy.Raft))
 	}
 }
 
 func TestCloseEndsHeldStreams(t *testing.T) {
 	ln := listen(t)
-	r := through(t, ln)
-	c, err := net.Dial("tcp", r.Addr())
+	proxy := through(t, ln)
+	conn, err := net.Dial("tcp", proxy.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.Close() }()
-	r.HoldKinds(peerproxy.Forward)
-	_, _ = c.Write(append(preface(peerproxy.Forward), 'x'))
-	await(t, func() bool { return r.HeldStreams() == 1 })
-	if err := r.Close(); err != nil {
+	defer func() { _ = conn.Close() }()
+	proxy.HoldKinds(peerproxy.Forward)
+	_, _ = conn.Write(append(preface(peerproxy.Forward), 'x'))
+	await(t, func() bool { return proxy.HeldStreams() == 1 })
+	if err := proxy.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Read(make([]byte, 1)); err == nil {
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the stream is still open")
 	}
 }

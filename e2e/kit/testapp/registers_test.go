@@ -27,39 +27,39 @@ func sendOperation(ctx context.Context, a *app, mode, epoch, value string) *http
 	if value == "" {
 		method = http.MethodGet
 	}
-	r := httptest.NewRequestWithContext(ctx, method, "/", strings.NewReader(value))
+	req := httptest.NewRequestWithContext(ctx, method, "/", strings.NewReader(value))
 	for name, v := range map[string]string{
 		"Shardway-Shard": "7", "Shardway-Epoch": epoch, "Shardway-Node": a.name, "Shardway-Key": "alice",
 		"App-Id": "x", "App-Register": mode,
 	} {
-		r.Header.Set(name, v)
+		req.Header.Set(name, v)
 	}
 	w := httptest.NewRecorder()
-	a.ServeHTTP(w, r)
+	a.ServeHTTP(w, req)
 	return w
 }
 
 // newAppsWithStore returns apps whose registers use the same store.
 func newAppsWithStore(t *testing.T, names ...string) (*store.Store, []*app) {
 	t.Helper()
-	s, err := store.Listen("127.0.0.1:0")
+	registerStore, err := store.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := store.NewClient(s.URL())
+	client := store.NewClient(registerStore.URL())
 	t.Cleanup(func() {
-		c.Close()
-		if err := s.Close(); err != nil {
+		client.Close()
+		if err := registerStore.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	var apps []*app
 	for _, name := range names {
 		a := newApp(name, io.Discard)
-		a.registers = newRegisters(c)
+		a.registers = newRegisters(client)
 		apps = append(apps, a)
 	}
-	return s, apps
+	return registerStore, apps
 }
 
 func expectRead(t *testing.T, a *app, mode, epoch, want string) {
@@ -86,17 +86,17 @@ func expectFenced(t *testing.T, w *httptest.ResponseRecorder) {
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error != "fenced" {
 		t.Errorf("body = %s, %v, want fenced", w.Body, err)
 	}
-	a := history.Response{ID: "x", Status: w.Code, App: w.Header().Get("App-Name"), EchoID: w.Header().Get("App-Id")}
-	if !a.Fenced() {
+	resp := history.Response{ID: "x", Status: w.Code, App: w.Header().Get("App-Name"), EchoID: w.Header().Get("App-Id")}
+	if !resp.Fenced() {
 		t.Errorf("answer = %d %v, want a fenced one", w.Code, w.Header())
 	}
 }
 
 func TestWriteReachesTheStoreBeforeTheResponse(t *testing.T) {
-	s, apps := newAppsWithStore(t, "a")
+	registerStore, apps := newAppsWithStore(t, "a")
 	for _, mode := range []string{"memory", "store"} {
 		expectWrite(t, apps[0], mode, "5", "by-"+mode)
-		if log := s.Applied(); log[len(log)-1].Value != "by-"+mode || log[len(log)-1].Epoch != 5 || log[len(log)-1].Writer != "a" {
+		if log := registerStore.Applied(); log[len(log)-1].Value != "by-"+mode || log[len(log)-1].Epoch != 5 || log[len(log)-1].Writer != "a" {
 			t.Errorf("applied %+v", log)
 		}
 		expectRead(t, apps[0], "memory", "5", "by-"+mode)
@@ -121,7 +121,7 @@ func TestEachEpochStartsWithTheValueInTheStore(t *testing.T) {
 // TestOnlyTheStoreRejectsAnOlderEpoch verifies that the app trusts the proxy: memory accepts an
 // older epoch, the store does not. This is how clients can observe a second owner.
 func TestOnlyTheStoreRejectsAnOlderEpoch(t *testing.T) {
-	s, apps := newAppsWithStore(t, "a", "b")
+	registerStore, apps := newAppsWithStore(t, "a", "b")
 	a, b := apps[0], apps[1]
 	expectWrite(t, a, "memory", "5", "one")
 	expectWrite(t, b, "memory", "6", "two")
@@ -131,7 +131,7 @@ func TestOnlyTheStoreRejectsAnOlderEpoch(t *testing.T) {
 	expectFenced(t, sendOperation(t.Context(), b, "memory", "5", "")) // not loaded before the store received epoch 6
 	expectRead(t, a, "memory", "5", "one")                            // the rejected write changed nothing
 	expectRead(t, b, "memory", "6", "two")
-	if n := len(s.Applied()); n != 2 {
+	if n := len(registerStore.Applied()); n != 2 {
 		t.Errorf("%d writes applied, want 2", n)
 	}
 }
@@ -139,14 +139,14 @@ func TestOnlyTheStoreRejectsAnOlderEpoch(t *testing.T) {
 // TestUnfencedRegisterAcceptsAnOlderEpoch writes as the old owner after the new owner has written.
 // Only the cluster can prevent this.
 func TestUnfencedRegisterAcceptsAnOlderEpoch(t *testing.T) {
-	s, apps := newAppsWithStore(t, "a", "b", "c")
+	registerStore, apps := newAppsWithStore(t, "a", "b", "c")
 	expectWrite(t, apps[0], "unfenced", "5", "one")
 	expectRead(t, apps[1], "unfenced", "6", "one")
 	expectWrite(t, apps[1], "unfenced", "6", "two")
 	expectWrite(t, apps[0], "unfenced", "5", "late")
 	expectRead(t, apps[1], "unfenced", "6", "two") // from memory
 	expectRead(t, apps[2], "unfenced", "7", "late")
-	if n := s.FencedCount(); n != 0 {
+	if n := registerStore.FencedCount(); n != 0 {
 		t.Errorf("%d refused, want none", n)
 	}
 }
@@ -168,9 +168,9 @@ func TestInvalidOperationsAreRejected(t *testing.T) {
 }
 
 // proxyTo returns a reverse proxy to a store.
-func proxyTo(t *testing.T, s *store.Store) http.Handler {
+func proxyTo(t *testing.T, registerStore *store.Store) http.Handler {
 	t.Helper()
-	u, err := url.Parse(s.URL())
+	u, err := url.Parse(registerStore.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,25 +184,25 @@ type delayWrites struct {
 	release chan struct{} // closed when writes may continue
 }
 
-func (s *delayWrites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost {
+func (s *delayWrites) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Method == http.MethodPost {
 		s.arrived <- struct{}{}
 		<-s.release
 	}
-	s.Handler.ServeHTTP(w, r)
+	s.Handler.ServeHTTP(w, req)
 }
 
 // A client disconnects while its write is on the way to the store. The run is recorded as
 // aborted, and the next read waits for the write.
 func TestWriteContinuesAfterClientDisconnects(t *testing.T) {
-	s, apps := newAppsWithStore(t, "a")
+	registerStore, apps := newAppsWithStore(t, "a")
 	a := apps[0]
-	behind := &delayWrites{Handler: proxyTo(t, s), arrived: make(chan struct{}), release: make(chan struct{})}
+	behind := &delayWrites{Handler: proxyTo(t, registerStore), arrived: make(chan struct{}), release: make(chan struct{})}
 	srv := httptest.NewServer(behind)
 	defer srv.Close()
-	c := store.NewClient(srv.URL)
-	defer c.Close()
-	a.registers = newRegisters(c)
+	client := store.NewClient(srv.URL)
+	defer client.Close()
+	a.registers = newRegisters(client)
 	ctx, leave := context.WithCancel(t.Context())
 	var ops sync.WaitGroup
 	ops.Go(func() { sendOperation(ctx, a, "memory", "5", "one") })
@@ -219,22 +219,22 @@ func TestWriteContinuesAfterClientDisconnects(t *testing.T) {
 // TestUnconfirmedWriteIsReadFromTheStore uses a store that applies a write and closes the
 // connection without a response. The app must then read the value from the store.
 func TestUnconfirmedWriteIsReadFromTheStore(t *testing.T) {
-	s, apps := newAppsWithStore(t, "a")
+	registerStore, apps := newAppsWithStore(t, "a")
 	a := apps[0]
-	direct := proxyTo(t, s)
+	direct := proxyTo(t, registerStore)
 	var deaf atomic.Bool
 	deaf.Store(true)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && deaf.Swap(false) {
-			direct.ServeHTTP(httptest.NewRecorder(), r)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodPost && deaf.Swap(false) {
+			direct.ServeHTTP(httptest.NewRecorder(), req)
 			panic(http.ErrAbortHandler)
 		}
-		direct.ServeHTTP(w, r)
+		direct.ServeHTTP(w, req)
 	}))
 	defer srv.Close()
-	c := store.NewClient(srv.URL)
-	defer c.Close()
-	a.registers = newRegisters(c)
+	client := store.NewClient(srv.URL)
+	defer client.Close()
+	a.registers = newRegisters(client)
 	expectRead(t, a, "memory", "5", "")
 	if w := sendOperation(t.Context(), a, "memory", "5", "one"); w.Code != 503 {
 		t.Errorf("unanswered write: %d %s", w.Code, w.Body)
@@ -243,7 +243,7 @@ func TestUnconfirmedWriteIsReadFromTheStore(t *testing.T) {
 }
 
 func TestConcurrentOperationsLeaveMemoryEqualToTheStore(t *testing.T) {
-	s, apps := newAppsWithStore(t, "a")
+	registerStore, apps := newAppsWithStore(t, "a")
 	var clients sync.WaitGroup
 	for i := range 8 {
 		clients.Go(func() {
@@ -262,7 +262,7 @@ func TestConcurrentOperationsLeaveMemoryEqualToTheStore(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	log := s.Applied()
+	log := registerStore.Applied()
 	if len(log) != 80 {
 		t.Fatalf("%d writes applied, want 80", len(log))
 	}

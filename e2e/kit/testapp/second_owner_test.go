@@ -31,7 +31,7 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 		{"same epoch twice, both write", "a5m=one b5m=two a5s a5m", "before and after the other", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, apps := newAppsWithStore(t, "a", "b")
+			registerStore, apps := newAppsWithStore(t, "a", "b")
 			at := make(map[string]string)
 			clients := load.NewClient(nil, nil)
 			defer clients.Close()
@@ -42,9 +42,9 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 			}
 			var answers []history.Response
 			for i, step := range strings.Fields(c.steps) {
-				r := stepRequest(step)
-				r.ID = fmt.Sprintf("%d-%s", i, step)
-				answers = append(answers, clients.DoAt(t.Context(), at[step[:1]], r))
+				req := stepRequest(step)
+				req.ID = fmt.Sprintf("%d-%s", i, step)
+				answers = append(answers, clients.DoAt(t.Context(), at[step[:1]], req))
 			}
 			var runs []history.Run
 			for _, a := range apps {
@@ -64,10 +64,10 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 					t.Errorf("%v: %+v", op, answers[i])
 				}
 			}
-			if fenced != c.fence || s.FencedCount() != c.fence {
-				t.Errorf("%d operations and %d calls of the store were fenced, want %d", fenced, s.FencedCount(), c.fence)
+			if fenced != c.fence || registerStore.FencedCount() != c.fence {
+				t.Errorf("%d operations and %d calls of the store were fenced, want %d", fenced, registerStore.FencedCount(), c.fence)
 			}
-			err := linear.Check(ops, linear.Options{Applied: s.Applied()})
+			err := linear.Check(ops, linear.Options{Applied: registerStore.Applied()})
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("Check = %v, want %q", err, c.want)
 			}
@@ -79,12 +79,12 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 // memory register of app b in epoch 6.
 func stepRequest(step string) load.Request {
 	step, value, write := strings.Cut(step, "=")
-	r := load.Request{Key: "alice", Header: map[string]string{
+	req := load.Request{Key: "alice", Header: map[string]string{
 		"Shardway-Shard": "7", "Shardway-Epoch": step[1:2], "Shardway-Node": step[:1], "Shardway-Key": "alice",
 		"App-Register": map[byte]string{'m': "memory", 's': "store"}[step[2]],
 	}}
 	if write {
-		r.Method, r.Body = "POST", []byte(value)
+		req.Method, req.Body = "POST", []byte(value)
 	}
-	return r
+	return req
 }

@@ -23,18 +23,18 @@ import (
 
 // send sends one request to the app. If shard is not empty, the request has the headers of a node.
 func send(ctx context.Context, a *app, method, path, shard string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader("body"))
+	req := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader("body"))
 	if shard != "" {
-		r.Header.Set("Shardway-Shard", shard)
-		r.Header.Set("Shardway-Epoch", "12")
-		r.Header.Set("Shardway-Node", "a")
-		r.Header.Set("Shardway-Key", "alice")
+		req.Header.Set("Shardway-Shard", shard)
+		req.Header.Set("Shardway-Epoch", "12")
+		req.Header.Set("Shardway-Node", "a")
+		req.Header.Set("Shardway-Key", "alice")
 	}
 	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
-	a.ServeHTTP(w, r)
+	a.ServeHTTP(w, req)
 	return w
 }
 
@@ -154,20 +154,20 @@ func TestAnotherAppContinuesTheFeed(t *testing.T) {
 func TestDisconnectedClientIsDetectedOverTCP(t *testing.T) {
 	ended := make(chan history.Run, 1)
 	a := newApp("a", io.Discard)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.ServeHTTP(w, r)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		a.ServeHTTP(w, req)
 		ended <- a.runs[0]
 	}))
 	defer srv.Close()
 	ctx, leave := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL, strings.NewReader("body"))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL, strings.NewReader("body"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Shardway-Shard", "1")
-	r.Header.Set("App-Chunks", "1000")
-	r.Header.Set("App-Delay", "20ms")
-	resp, err := srv.Client().Do(r)
+	req.Header.Set("Shardway-Shard", "1")
+	req.Header.Set("App-Chunks", "1000")
+	req.Header.Set("App-Delay", "20ms")
+	resp, err := srv.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
