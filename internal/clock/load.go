@@ -15,22 +15,24 @@ const (
 // cpuLoad determines whether the process is busy, or the machine too busy to run it in time.
 type cpuLoad struct {
 	measuredAt time.Time     // time of the last measurement
-	cpuTime    time.Duration // CPU time used by then
+	cpuTime    time.Duration // CPU time that the process had used until then
 	busyUntil  time.Time     // end of the busy period
 }
 
-// update evaluates a tick that was late by the given time. used returns the CPU time of the
-// process.
+// update evaluates a tick that came later than planned by delay. readCPUTime returns the CPU time that the process
+// has used, or false if it is unknown.
 func (l *cpuLoad) update(now time.Time, delay time.Duration, readCPUTime func() (time.Duration, bool)) {
-	busy := delay > maxTimerDelay
+	isBusy := delay > maxTimerDelay
 	if elapsed := now.Sub(l.measuredAt); elapsed >= MaxInterval/2 { // in a shorter interval the cost of the wake-up itself dominates
-		cpuTime, ok := readCPUTime()
-		busy = busy || !ok || cpuTime-l.cpuTime >= elapsed/busyShare
+		cpuTime, isKnown := readCPUTime()
+		usesCore := cpuTime-l.cpuTime >= elapsed/busyShare
+		isBusy = isBusy || !isKnown || usesCore
 		l.measuredAt, l.cpuTime = now, cpuTime
 	}
-	if busy {
+	if isBusy {
 		l.busyUntil = now.Add(busyPeriod)
 	}
 }
 
+// isBusy reports whether the process or the machine is busy at time now.
 func (l *cpuLoad) isBusy(now time.Time) bool { return now.Before(l.busyUntil) }
