@@ -34,11 +34,11 @@ func rules() []rule {
 		},
 		{
 			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("node/crashdetect.Detector.redial", "!d.refused(node, gone, began)", "!d.refused(node, gone, map[bool]time.Duration{true: d.clock.Precise(), false: began}[PLANTED])"),
+			edits: edit("node/crashdetect.Detector.redial", "!d.onRefused(node, process, dialedAt)", "!d.onRefused(node, process, map[bool]time.Duration{true: d.clock.Precise(), false: dialedAt}[PLANTED])"),
 		},
 		{
 			name: "one that began before the election is made again", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("node.Node.onDialRefused", "		return began < l.StartedAt() // then that said nothing\n", "		return began < l.StartedAt() && !PLANTED // then that said nothing\n"),
+			edits: edit("node.Node.onDialRefused", "	return dialedAt < leadership.StartedAt() // a redial before the election is no evidence\n", "	return dialedAt < leadership.StartedAt() && !PLANTED // a redial before the election is no evidence\n"),
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",

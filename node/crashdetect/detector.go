@@ -10,14 +10,21 @@ import (
 )
 
 const (
-	// redials and redialPause bound one investigation. The kernel closes the descriptors of a killed
-	// process one by one, so its listener may still exist shortly after the connection was closed.
+	// redials is the largest number of dials in one investigation, and redialPause the pause after the first one.
+	// The pause doubles after each dial. The kernel closes the descriptors of a killed process one by one, so
+	// its listener may still exist shortly after the connection was closed.
 	redials     = 8
 	redialPause = 5 * time.Millisecond
-	redialLimit = 200 * time.Millisecond
+	// redialTimeout bounds one dial.
+	redialTimeout = 200 * time.Millisecond
 	// rememberFor is how long a closed connection is remembered for the next leader.
 	rememberFor = 10 * time.Second
 )
+
+// OnRefused is called if no process listens at the address of a node whose process has ended. dialedAt is the
+// time of the clock at which the dial started. OnRefused returns true if the dial started too early to be
+// evidence. Then another dial follows.
+type OnRefused func(node string, ended Process, dialedAt time.Duration) (mustRepeat bool)
 
 // Process is the process at the other end of a heartbeat connection.
 type Process struct {
@@ -30,34 +37,30 @@ type Process struct {
 // dials the node again: a refused connection is evidence that the process of the closed connection has
 // crashed. A follower remembers closed connections for rememberFor, in case it is elected leader.
 type Detector struct {
-	port  *peer.Port
-	clock clock.Clock
-	// refused is called if no process listens at the address of the node. began is the time of the clock at
-	// which the redial began. It returns true if the redial began too early to count.
-	refused func(node string, gone Process, began time.Duration) (again bool)
+	port      *peer.Port
+	clock     clock.Clock
+	onRefused OnRefused
 
-	ctx context.Context // of Start
-	wg  sync.WaitGroup
+	ctx            context.Context // of Start
+	investigations sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
-		closed map[string]closedConn
-		busy   map[string]bool // nodes with an investigation
+		closed        map[string]closedConn // the last closed heartbeat connection, by node
+		investigating map[string]bool       // nodes with an investigation in progress
 	}
 }
 
 // closedConn is the process of a closed heartbeat connection.
 type closedConn struct {
 	Process
-	at time.Time
+	closedAt time.Time
 }
 
-// NewDetector returns a Detector that dials through port. refused is called if no process listens at the
-// address of a node whose process has ended; began is the time of the clock at which the dial began. If
-// refused returns true, the dial began too early to count, and another one follows.
-func NewDetector(port *peer.Port, c clock.Clock, refused func(node string, gone Process, began time.Duration) (again bool)) *Detector {
-	d := &Detector{port: port, clock: c, refused: refused}
-	d.mu.closed, d.mu.busy = map[string]closedConn{}, map[string]bool{}
+// NewDetector returns a Detector that dials through port.
+func NewDetector(port *peer.Port, c clock.Clock, onRefused OnRefused) *Detector {
+	d := &Detector{port: port, clock: c, onRefused: onRefused}
+	d.mu.closed, d.mu.investigating = map[string]closedConn{}, map[string]bool{}
 	return d
 }
 
@@ -65,86 +68,99 @@ func NewDetector(port *peer.Port, c clock.Clock, refused func(node string, gone 
 func (d *Detector) Start(ctx context.Context) { d.ctx = ctx }
 
 // Wait returns after the last investigation. The context of Start must have ended.
-func (d *Detector) Wait() { d.wg.Wait() }
+func (d *Detector) Wait() { d.investigations.Wait() }
 
 // ConnClosed records that a heartbeat connection with a process of node has closed, and investigates the
 // node. Of several connections with the same boot, the one that has a nonce counts.
-func (d *Detector) ConnClosed(node string, gone Process) {
+func (d *Detector) ConnClosed(node string, process Process) {
+	d.recordClosed(node, process)
+	d.investigate(node)
+}
+
+// recordClosed records that a heartbeat connection with a process of node has closed.
+func (d *Detector) recordClosed(node string, process Process) {
 	d.mu.Lock()
-	was, now := d.mu.closed[node], time.Now()
-	if gone.Nonce == 0 && gone.Boot == was.Boot {
-		gone.Nonce = was.Nonce
+	defer d.mu.Unlock()
+	recorded, now := d.mu.closed[node], time.Now()
+	if process.Nonce == 0 && process.Boot == recorded.Boot {
+		process.Nonce = recorded.Nonce
 	}
 	// A lower boot number usually means an older process. But the numbers start again if the disk was
 	// emptied, so a record that is older than rememberFor is replaced in any case.
-	if was.Boot <= gone.Boot || now.Sub(was.at) > rememberFor {
-		d.mu.closed[node] = closedConn{Process: gone, at: now}
+	isOlderProcess := process.Boot < recorded.Boot
+	isRecordOutdated := now.Sub(recorded.closedAt) > rememberFor
+	if !isOlderProcess || isRecordOutdated {
+		d.mu.closed[node] = closedConn{Process: process, closedAt: now}
 	}
-	d.mu.Unlock()
-	d.investigate(node)
 }
 
 // Recheck investigates all nodes whose connections closed in the last rememberFor. For a new leader, evidence
 // counts only if the redial began after its election.
 func (d *Detector) Recheck() {
+	for _, node := range d.recentlyClosed() {
+		d.investigate(node)
+	}
+}
+
+// recentlyClosed returns the nodes whose connections closed in the last rememberFor, and deletes older records.
+func (d *Detector) recentlyClosed() (nodes []string) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	now := time.Now()
-	var todo []string
-	for node, b := range d.mu.closed {
-		if now.Sub(b.at) > rememberFor {
+	for node, closed := range d.mu.closed {
+		if now.Sub(closed.closedAt) > rememberFor {
 			delete(d.mu.closed, node)
 			continue
 		}
-		todo = append(todo, node)
+		nodes = append(nodes, node)
 	}
-	d.mu.Unlock()
-	for _, node := range todo {
-		d.investigate(node)
-	}
+	return nodes
 }
 
 // investigate redials the node in the background. A node has one investigation at a time.
 func (d *Detector) investigate(node string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.busy[node] || d.ctx.Err() != nil {
+	if d.mu.investigating[node] || d.ctx.Err() != nil {
 		return
 	}
-	d.mu.busy[node] = true
-	gone := d.mu.closed[node].Process
-	d.wg.Go(func() {
-		for more := true; more; {
-			d.redial(node, gone)
-			gone, more = d.takeNext(node, gone)
+	d.mu.investigating[node] = true
+	process := d.mu.closed[node].Process
+	d.investigations.Go(func() {
+		for ok := true; ok; {
+			d.redial(node, process)
+			process, ok = d.nextProcess(node, process)
 		}
 	})
 }
 
-// takeNext returns the process whose connection has closed since, or ends the investigation.
-func (d *Detector) takeNext(node string, told Process) (gone Process, more bool) {
+// nextProcess returns the process of node whose connection has closed after that of investigated. If there is
+// none, or the context of Start has ended, it ends the investigation and returns false.
+func (d *Detector) nextProcess(node string, investigated Process) (next Process, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if b, ok := d.mu.closed[node]; ok && b.Process != told && d.ctx.Err() == nil {
-		return b.Process, true
+	if closed, ok := d.mu.closed[node]; ok && closed.Process != investigated && d.ctx.Err() == nil {
+		return closed.Process, true
 	}
-	delete(d.mu.busy, node)
+	delete(d.mu.investigating, node)
 	return Process{}, false
 }
 
-// redial ends at the first response of any kind. A node that responds is alive, and a node that does not
-// respond leaves the decision to the leases.
-func (d *Detector) redial(node string, gone Process) {
+// redial dials a node, up to redials times, to find out whether its process has ended. It returns when a
+// process responds or a refused dial is evidence. A node that does not respond leaves the decision to the
+// leases.
+func (d *Detector) redial(node string, process Process) {
 	pause := redialPause
 	for range redials {
-		began := d.clock.Precise() // before the dial, because a refusal proves nothing about an earlier time
-		ctx, cancel := context.WithTimeout(d.ctx, redialLimit)
+		dialedAt := d.clock.Precise() // before the dial, because a refusal proves nothing about an earlier time
+		ctx, cancel := context.WithTimeout(d.ctx, redialTimeout)
 		c, err := d.port.Dial(ctx, node, peer.Control)
 		cancel()
 		if err == nil {
 			_ = c.Close()
 			return
 		}
-		if peer.IsRefused(err) && !d.refused(node, gone, began) {
+		if peer.IsRefused(err) && !d.onRefused(node, process, dialedAt) {
 			return
 		}
 		select {

@@ -46,10 +46,10 @@ func TestSuspectsKeepTheProcessThatBroke(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 		s.ctx = t.Context()
-		if gone, more := s.takeNext("a", Process{Boot: 5}); !more || gone.Nonce != 9 {
+		if gone, more := s.nextProcess("a", Process{Boot: 5}); !more || gone.Nonce != 9 {
 			t.Errorf("%s: next = %+v, %v; want the process", name, gone, more)
 		}
-		if gone, more := s.takeNext("a", Process{Boot: 5, Nonce: 9}); more {
+		if gone, more := s.nextProcess("a", Process{Boot: 5, Nonce: 9}); more {
 			t.Errorf("%s: next = %+v, though it was told", name, gone)
 		}
 	}
@@ -91,19 +91,19 @@ func TestInvestigationsAreOneAtATime(t *testing.T) {
 	// Without a port, a redial would panic.
 	s := NewDetector(nil, clock.New(), func(string, Process, time.Duration) bool { return false })
 	s.ctx = t.Context()
-	s.mu.busy["a"] = true
+	s.mu.investigating["a"] = true
 	s.ConnClosed("a", Process{Boot: 2, Nonce: 1})
 	s.Wait()
-	if _, more := s.takeNext("b", Process{Boot: 1}); more {
+	if _, more := s.nextProcess("b", Process{Boot: 1}); more {
 		t.Error("there is more to find out of a node whose connection did not break")
 	}
-	if _, more := s.takeNext("a", Process{Boot: 2, Nonce: 1}); more || s.mu.busy["a"] {
-		t.Errorf("all is told, and it goes on: %v, busy %v", more, s.mu.busy)
+	if _, more := s.nextProcess("a", Process{Boot: 2, Nonce: 1}); more || s.mu.investigating["a"] {
+		t.Errorf("all is told, and it goes on: %v, busy %v", more, s.mu.investigating)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.ctx = over
-	if _, more := s.takeNext("a", Process{Boot: 1}); more {
+	if _, more := s.nextProcess("a", Process{Boot: 1}); more {
 		t.Error("it goes on after the run")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,39 +27,44 @@ const (
 	maxSuspects = 64
 	// maxReports is the largest number of reports that a node sends to the leader.
 	maxReports = 64
-	// maxEnds is the largest number of reports that the leader stores.
-	maxEnds = 1024
-	// reportFor bounds the attempts to send a report to the leader. The leader may be the node
+	// maxStoredReports is the largest number of reports that the leader stores.
+	maxStoredReports = 1024
+	// reportTimeout bounds the attempts to send a report to the leader. The leader may be the node
 	// that has ended, so a new one may have to be elected first.
-	reportFor = 20 * time.Second
-	// leaderTimeout bounds a request for the suspects of the leader.
-	leaderTimeout = 250 * time.Millisecond
+	reportTimeout = 20 * time.Second
 	// reportPause is the pause between two attempts.
 	reportPause = 200 * time.Millisecond
+	// leaderTimeout bounds a request for the suspects of the leader.
+	leaderTimeout = 250 * time.Millisecond
 )
 
 // CrashReport lists the keys of the requests that a node had forwarded to a process when that process
 // ended. A node sends the leader its reports of the last poisonWindow.
 type CrashReport struct {
-	Node  string             `json:"node"`
+	Node  string             `json:"node"` // node and boot of the process
 	Boot  uint64             `json:"boot"`
 	Keys  []proxy.Implicated `json:"keys"`
-	AgoMS int64              `json:"ago_ms"`
-	At    time.Time          `json:"-"` // when the process ended, by the clock of this node
+	AgoMS int64              `json:"ago_ms"` // time since the end of the process, when the report is sent
+	At    time.Time          `json:"-"`      // when the process ended, by the clock of this node
 }
 
 // Suspect is a suspected key: it had requests at two nodes when they ended.
 type Suspect struct {
-	Key   proxy.Implicated `json:"key"`
-	Nodes []string         `json:"nodes"` // in the order in which they ended
-	at    time.Time
+	Key         proxy.Implicated `json:"key"`
+	Nodes       []string         `json:"nodes"` // in the order in which they ended
+	suspectedAt time.Time
 }
 
-// processEnd identifies the end of a process, as reported by node from.
-type processEnd struct {
+// endedProcess identifies a process that has ended.
+type endedProcess struct {
 	node string
 	boot uint64
-	from string
+}
+
+// reportID identifies the report of one node about one process.
+type reportID struct {
+	process  endedProcess
+	reporter string
 }
 
 // PoisonOptions configures a PoisonDetector.
@@ -79,14 +85,14 @@ type PoisonOptions struct {
 type PoisonDetector struct {
 	o PoisonOptions
 
-	ctx context.Context // of Start
-	wg  sync.WaitGroup
+	ctx    context.Context // of Start
+	checks sync.WaitGroup  // checks in the background
 
 	mu struct {
 		sync.Mutex
-		own      []CrashReport              // reports of this node
-		ends     map[processEnd]CrashReport // on the leader: reports of all nodes
-		suspects []Suspect                  // on the leader: suspected keys, oldest first
+		ownReports []CrashReport            // reports of this node
+		reports    map[reportID]CrashReport // on the leader: reports of all nodes
+		suspects   []Suspect                // on the leader: suspected keys, oldest first
 	}
 }
 
@@ -97,88 +103,89 @@ func NewPoisonDetector(o PoisonOptions) *PoisonDetector { return &PoisonDetector
 func (p *PoisonDetector) Start(ctx context.Context) { p.ctx = ctx }
 
 // Wait returns after the last check in the background. The context of Start must have ended.
-func (p *PoisonDetector) Wait() { p.wg.Wait() }
+func (p *PoisonDetector) Wait() { p.checks.Wait() }
 
-// addOwn adds a report of this node, and returns all of the last poisonWindow.
-func (p *PoisonDetector) addOwn(i CrashReport) []CrashReport {
+// addOwnReport adds a report of this node, and returns all of the last poisonWindow.
+func (p *PoisonDetector) addOwnReport(report CrashReport) []CrashReport {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.mu.own = slices.DeleteFunc(append(p.mu.own, i), func(i CrashReport) bool { return now.Sub(i.At) > poisonWindow })
-	p.mu.own = p.mu.own[max(len(p.mu.own)-maxReports, 0):]
-	return slices.Clone(p.mu.own)
+	recent := slices.DeleteFunc(append(p.mu.ownReports, report), func(r CrashReport) bool { return now.Sub(r.At) > poisonWindow })
+	p.mu.ownReports = recent[max(len(recent)-maxReports, 0):] // the newest ones
+	return slices.Clone(p.mu.ownReports)
 }
 
 // Record stores the reports of a node, and updates the suspected keys.
-func (p *PoisonDetector) Record(from string, all []CrashReport) {
+func (p *PoisonDetector) Record(reporter string, reports []CrashReport) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if p.mu.ends == nil {
-		p.mu.ends = map[processEnd]CrashReport{}
+	maps.DeleteFunc(p.mu.reports, func(_ reportID, report CrashReport) bool { return now.Sub(report.At) > 2*poisonWindow })
+	for _, report := range reports[:min(len(reports), maxReports)] {
+		p.storeReportLocked(now, reporter, report)
 	}
-	for e, i := range p.mu.ends {
-		if now.Sub(i.At) > 2*poisonWindow {
-			delete(p.mu.ends, e)
-		}
-	}
-	for _, i := range all[:min(len(all), maxReports)] {
-		if len(p.mu.ends) >= maxEnds || i.AgoMS < 0 || i.AgoMS > poisonWindow.Milliseconds() {
-			continue
-		}
-		if len(i.Keys) > proxy.MaxImplicated+1 {
-			i.Keys = i.Keys[:proxy.MaxImplicated+1]
-		}
-		i.At = now.Add(-time.Duration(i.AgoMS) * time.Millisecond)
-		p.mu.ends[processEnd{i.Node, i.Boot, from}] = i
-	}
-	p.updateSuspects(now)
+	p.updateSuspectsLocked(now)
 }
 
-// updateSuspects searches for keys that had requests at two nodes that have ended. mu must be held.
-func (p *PoisonDetector) updateSuspects(now time.Time) {
-	for key, seen := range p.implicated() {
-		slices.SortFunc(seen, func(a, b CrashReport) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node)) })
-		for i := range seen[1:] {
-			if a, b := seen[i], seen[i+1]; a.Node != b.Node && b.At.Sub(a.At) <= poisonWindow {
-				p.suspect(Suspect{Key: key, Nodes: []string{a.Node, b.Node}, at: now})
+// storeReportLocked stores one report of a node, unless it is invalid or maxStoredReports are stored already. mu
+// must be held.
+func (p *PoisonDetector) storeReportLocked(now time.Time, reporter string, report CrashReport) {
+	isInvalid := report.AgoMS < 0 || report.AgoMS > poisonWindow.Milliseconds()
+	if isInvalid || len(p.mu.reports) >= maxStoredReports {
+		return
+	}
+	if tooMany := proxy.MaxImplicated + 1; len(report.Keys) > tooMany {
+		report.Keys = report.Keys[:tooMany] // further keys make no difference, see reportsByKeyLocked
+	}
+	report.At = now.Add(-time.Duration(report.AgoMS) * time.Millisecond)
+	if p.mu.reports == nil {
+		p.mu.reports = map[reportID]CrashReport{}
+	}
+	p.mu.reports[reportID{endedProcess{report.Node, report.Boot}, reporter}] = report
+}
+
+// updateSuspectsLocked searches for keys that had requests at two nodes whose processes ended within
+// poisonWindow. mu must be held.
+func (p *PoisonDetector) updateSuspectsLocked(now time.Time) {
+	for key, reports := range p.reportsByKeyLocked() {
+		slices.SortFunc(reports, func(a, b CrashReport) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node)) })
+		for i := range reports[1:] {
+			earlier, later := reports[i], reports[i+1]
+			if earlier.Node != later.Node && later.At.Sub(earlier.At) <= poisonWindow {
+				p.addSuspectLocked(Suspect{Key: key, Nodes: []string{earlier.Node, later.Node}, suspectedAt: now})
 				break
 			}
 		}
 	}
 }
 
-// implicated returns the reports of each key. It omits the ends of processes at which more than
-// MaxImplicated keys had requests, counted over all reporting nodes. mu must be held.
-func (p *PoisonDetector) implicated() map[proxy.Implicated][]CrashReport {
-	type process struct {
-		node string
-		boot uint64
-	}
-	keys := map[process]map[proxy.Implicated]CrashReport{}
-	for e, i := range p.mu.ends {
-		of := process{e.node, e.boot}
-		if keys[of] == nil {
-			keys[of] = map[proxy.Implicated]CrashReport{}
+// reportsByKeyLocked returns the reports of each key, one for each process. It omits processes at which more
+// than MaxImplicated keys had requests, counted over all reporting nodes: then none of these keys is
+// suspicious. mu must be held.
+func (p *PoisonDetector) reportsByKeyLocked() map[proxy.Implicated][]CrashReport {
+	reportsOfProcess := map[endedProcess]map[proxy.Implicated]CrashReport{}
+	for id, report := range p.mu.reports {
+		if reportsOfProcess[id.process] == nil {
+			reportsOfProcess[id.process] = map[proxy.Implicated]CrashReport{}
 		}
-		for _, k := range i.Keys {
-			keys[of][k] = i
+		for _, key := range report.Keys {
+			reportsOfProcess[id.process][key] = report
 		}
 	}
-	seen := map[proxy.Implicated][]CrashReport{}
-	for _, at := range keys {
-		if len(at) > proxy.MaxImplicated {
+	reportsOfKey := map[proxy.Implicated][]CrashReport{}
+	for _, reports := range reportsOfProcess {
+		if len(reports) > proxy.MaxImplicated {
 			continue
 		}
-		for k, i := range at {
-			seen[k] = append(seen[k], i)
+		for key, report := range reports {
+			reportsOfKey[key] = append(reportsOfKey[key], report)
 		}
 	}
-	return seen
+	return reportsOfKey
 }
 
-// suspect adds a suspected key, and logs it if it is new. mu must be held.
-func (p *PoisonDetector) suspect(s Suspect) {
+// addSuspectLocked adds a suspected key, and logs it if it is new. mu must be held.
+func (p *PoisonDetector) addSuspectLocked(s Suspect) {
 	if i := slices.IndexFunc(p.mu.suspects, func(o Suspect) bool { return o.Key == s.Key }); i >= 0 {
 		p.mu.suspects[i] = s
 		return
@@ -195,7 +202,7 @@ func (p *PoisonDetector) Suspects() []Suspect {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.mu.suspects = slices.DeleteFunc(p.mu.suspects, func(s Suspect) bool { return now.Sub(s.at) > suspectedFor })
+	p.mu.suspects = slices.DeleteFunc(p.mu.suspects, func(s Suspect) bool { return now.Sub(s.suspectedAt) > suspectedFor })
 	return slices.Clone(p.mu.suspects)
 }
 
@@ -203,25 +210,25 @@ func (p *PoisonDetector) Suspects() []Suspect {
 func (p *PoisonDetector) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.mu.ends)
+	return len(p.mu.reports)
 }
 
 // ConnsBroken handles connections to another node that broke while requests ran on them. It checks in the
 // background whether the process of that node has ended. If so, it reports the keys to the leader.
-func (p *PoisonDetector) ConnsBroken(w proxy.Crash) {
-	at := time.Now()
+func (p *PoisonDetector) ConnsBroken(crash proxy.Crash) {
+	brokenAt := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
 		return // this node has stopped
 	}
-	p.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(p.ctx, reportFor)
+	p.checks.Go(func() {
+		ctx, cancel := context.WithTimeout(p.ctx, reportTimeout)
 		defer cancel()
-		if !p.HasCrashed(ctx, w) {
+		if !p.HasCrashed(ctx, crash) {
 			return
 		}
-		reports := p.addOwn(CrashReport{Node: w.Node, Boot: w.Boot, Keys: w.Keys, At: at})
+		reports := p.addOwnReport(CrashReport{Node: crash.Node, Boot: crash.Boot, Keys: crash.Keys, At: brokenAt})
 		for !p.Report(ctx, reports) {
 			select {
 			case <-ctx.Done():
@@ -235,19 +242,16 @@ func (p *PoisonDetector) ConnsBroken(w proxy.Crash) {
 // HasCrashed reports whether the process of a suspected crash has ended without being stopped on purpose: its
 // address refuses connections, or another process responds there. It blocks until that is known or ctx
 // ends.
-func (p *PoisonDetector) HasCrashed(ctx context.Context, w proxy.Crash) bool {
+func (p *PoisonDetector) HasCrashed(ctx context.Context, crash proxy.Crash) bool {
 	for pause := 4 * redialPause; ; pause = min(2*pause, time.Second) {
-		dialing, cancel := context.WithTimeout(ctx, time.Second)
-		c, err := p.o.Port.Dial(dialing, w.Node, peer.Control)
-		cancel()
-		switch {
-		case p.o.StoppedOnPurpose(w.Node):
+		boot, err := p.dialBoot(ctx, crash.Node)
+		if p.o.StoppedOnPurpose(crash.Node) {
 			return false
-		case err == nil:
-			boot := c.Boot()
-			_ = c.Close()
-			return boot != w.Boot
-		case peer.IsRefused(err):
+		}
+		if err == nil {
+			return boot != crash.Boot
+		}
+		if peer.IsRefused(err) {
 			return true
 		}
 		select {
@@ -256,6 +260,19 @@ func (p *PoisonDetector) HasCrashed(ctx context.Context, w proxy.Crash) bool {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// dialBoot returns the boot of the process that responds at the address of a node.
+func (p *PoisonDetector) dialBoot(ctx context.Context, node string) (boot uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	c, err := p.o.Port.Dial(ctx, node, peer.Control)
+	if err != nil {
+		return 0, err
+	}
+	boot = c.Boot()
+	_ = c.Close()
+	return boot, nil
 }
 
 // Report sends crash reports to the leader, and reports whether that succeeded. It sets their AgoMS. It
@@ -272,13 +289,13 @@ func (p *PoisonDetector) Report(ctx context.Context, reports []CrashReport) bool
 		p.Record(p.o.Self, reports)
 		return true
 	default:
-		dialing, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		b, err := json.Marshal(reports)
+		encoded, err := json.Marshal(reports)
 		if err != nil {
 			return false
 		}
-		return p.o.Client.Call(dialing, leader, control.Request{Kind: control.Implicated, Implicated: b}, nil) == nil
+		callCtx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return p.o.Client.Call(callCtx, leader, control.Request{Kind: control.Implicated, Implicated: encoded}, nil) == nil
 	}
 }
 

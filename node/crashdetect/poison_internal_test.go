@@ -143,31 +143,31 @@ func TestPoisonIsBounded(t *testing.T) {
 				p.Record("y", []CrashReport{under("c", 1, 0, 1)})
 			}
 		})
-		if len(p.mu.ends) > maxEnds || len(p.mu.suspects) > maxSuspects {
-			t.Errorf("%d ends, %d suspects", len(p.mu.ends), len(p.mu.suspects))
+		if len(p.mu.reports) > maxStoredReports || len(p.mu.suspects) > maxSuspects {
+			t.Errorf("%d ends, %d suspects", len(p.mu.reports), len(p.mu.suspects))
 		}
 		if n := strings.Count(log, `"key_hash":"0000000000000001"`); n > 1 {
 			t.Errorf("told %d times of one suspect", n)
 		}
-		if p.Record("z", []CrashReport{under("d", 1, 0, 1)}); len(p.mu.ends) != maxEnds {
-			t.Errorf("%d ends, want no more than before", len(p.mu.ends))
+		if p.Record("z", []CrashReport{under("d", 1, 0, 1)}); len(p.mu.reports) != maxStoredReports {
+			t.Errorf("%d ends, want no more than before", len(p.mu.reports))
 		}
 		for i := range uint64(100) {
-			p.addOwn(CrashReport{Boot: i, At: time.Now()})
+			p.addOwnReport(CrashReport{Boot: i, At: time.Now()})
 		}
-		if n := len(p.mu.own); n != maxReports || p.mu.own[n-1].Boot != 99 {
-			t.Errorf("%d of its own, the last of boot %d, want %d up to 99", n, p.mu.own[n-1].Boot, maxReports)
+		if n := len(p.mu.ownReports); n != maxReports || p.mu.ownReports[n-1].Boot != 99 {
+			t.Errorf("%d of its own, the last of boot %d, want %d up to 99", n, p.mu.ownReports[n-1].Boot, maxReports)
 		}
 		time.Sleep(2 * suspectedFor)
 		if got := p.Suspects(); len(got) != 0 {
 			t.Errorf("after two hours: %v", got)
 		}
-		if p.addOwn(CrashReport{At: time.Now()}); len(p.mu.own) != 1 {
-			t.Errorf("%d of its own after two hours, want the one", len(p.mu.own))
+		if p.addOwnReport(CrashReport{At: time.Now()}); len(p.mu.ownReports) != 1 {
+			t.Errorf("%d of its own after two hours, want the one", len(p.mu.ownReports))
 		}
 		p.Record("x", []CrashReport{under("a", 1, 0, 1), under("b", 1, 0, 1)})
-		if got := p.Suspects(); len(got) != 1 || len(p.mu.ends) != 2 {
-			t.Errorf("two hours later: %d suspects and %d ends, want one and two", len(got), len(p.mu.ends))
+		if got := p.Suspects(); len(got) != 1 || len(p.mu.reports) != 2 {
+			t.Errorf("two hours later: %d suspects and %d ends, want one and two", len(got), len(p.mu.reports))
 		}
 	})
 }
@@ -180,10 +180,10 @@ func TestCrashReportsOfOneNodeAreLimited(t *testing.T) {
 		all = append(all, under("a", boot, 0, append(many(1), many(50)...)...))
 	}
 	p.Record("x", all)
-	if len(p.mu.ends) != maxReports {
-		t.Errorf("%d ends of one question, want %d", len(p.mu.ends), maxReports)
+	if len(p.mu.reports) != maxReports {
+		t.Errorf("%d ends of one question, want %d", len(p.mu.reports), maxReports)
 	}
-	for _, i := range p.mu.ends {
+	for _, i := range p.mu.reports {
 		if len(i.Keys) != proxy.MaxImplicated+1 {
 			t.Errorf("%d keys of an end, want %d: that it was more than implicates", len(i.Keys), proxy.MaxImplicated+1)
 		}
@@ -207,12 +207,12 @@ func TestSuspectOfLateStands(t *testing.T) {
 // Suspects returns a copy: the caller changes it while it is sent, and the detector records more in the meantime.
 func TestSuspectsReturnsACopy(t *testing.T) {
 	p := NewPoisonDetector(PoisonOptions{Log: zerolog.Nop()})
-	told := p.addOwn(CrashReport{Node: "a", At: time.Now()})
+	told := p.addOwnReport(CrashReport{Node: "a", At: time.Now()})
 	told[0].Node = "z"
 	p.Record("x", []CrashReport{under("a", 1, 0, 1), under("b", 1, 0, 1)})
 	listed := p.Suspects()
-	listed[0].at = time.Time{}
-	if p.mu.own[0].Node != "a" || len(p.Suspects()) != 1 {
+	listed[0].suspectedAt = time.Time{}
+	if p.mu.ownReports[0].Node != "a" || len(p.Suspects()) != 1 {
 		t.Error("who is told can change what is known")
 	}
 }

@@ -50,7 +50,7 @@ func TestOnlyARefusedRedialIsEvidence(t *testing.T) {
 		each time.Duration
 		told int
 	}{
-		"nobody answers":     {silence, redialLimit, 0},
+		"nobody answers":     {silence, redialTimeout, 0},
 		"nobody is there":    {func(context.Context) (net.Conn, error) { return nil, syscall.ECONNREFUSED }, 0, redials},
 		"nobody gets there":  {func(context.Context) (net.Conn, error) { return nil, syscall.EHOSTUNREACH }, 0, 0},
 		"a firewall answers": {func(context.Context) (net.Conn, error) { return nil, errors.New("no") }, 0, 0},

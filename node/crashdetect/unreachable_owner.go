@@ -3,6 +3,8 @@ package crashdetect
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -39,33 +41,39 @@ type UnreachableOwners struct {
 
 // Run checks the owners with stalled requests until ctx ends.
 func (u *UnreachableOwners) Run(ctx context.Context) {
-	t := u.Scheduler.NewTicker(reachCheckEvery)
-	defer t.Stop()
-	unreachableSince := map[string]time.Time{} // the time since which a node is unreachable
+	ticker := u.Scheduler.NewTicker(reachCheckEvery)
+	defer ticker.Stop()
+	unreachableSince := map[string]time.Time{} // by node
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
-		stalled := map[string]bool{}
-		for _, node := range u.Stalled() {
-			stalled[node] = true
-			began := time.Now()
-			if u.HeardRecently(node) || IsReachable(ctx, u.Port, node) {
-				delete(unreachableSince, node)
-			} else if unreachableSince[node].IsZero() {
-				unreachableSince[node] = began
-			} else if time.Since(unreachableSince[node]) > u.DeadAfter() {
-				count := u.Abort(node)
-				u.Log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests aborted, owner unreachable")
-			}
+		stalled := u.Stalled()
+		for _, node := range stalled {
+			u.checkOwner(ctx, node, unreachableSince)
 		}
-		for node := range unreachableSince {
-			if !stalled[node] {
-				delete(unreachableSince, node)
-			}
-		}
+		maps.DeleteFunc(unreachableSince, func(node string, _ time.Time) bool { return !slices.Contains(stalled, node) })
+	}
+}
+
+// checkOwner checks whether a node is reachable, and updates the time since which it is unreachable. It aborts
+// the requests to a node that was unreachable for longer than DeadAfter.
+func (u *UnreachableOwners) checkOwner(ctx context.Context, node string, unreachableSince map[string]time.Time) {
+	checkStart := time.Now()
+	if u.HeardRecently(node) || IsReachable(ctx, u.Port, node) {
+		delete(unreachableSince, node)
+		return
+	}
+	since, wasUnreachable := unreachableSince[node]
+	if !wasUnreachable {
+		unreachableSince[node] = checkStart
+		return
+	}
+	if time.Since(since) > u.DeadAfter() {
+		count := u.Abort(node)
+		u.Log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests aborted, owner unreachable")
 	}
 }
 
