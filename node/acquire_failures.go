@@ -20,8 +20,8 @@ type acquireFailures struct {
 
 // acquireFailure is the last failed attempt to acquire a shard.
 type acquireFailure struct {
-	epoch  shardmap.Epoch
-	reason string
+	epoch  shardmap.Epoch // ownership epoch of the shard
+	reason string         // error of the app
 }
 
 // all returns the current failures. The caller must not modify the map, which may be nil.
@@ -35,34 +35,35 @@ func (f *acquireFailures) all() map[shardmap.Shard]acquireFailure {
 // reasonOf returns the error of the last attempt to acquire a shard. It is empty if there was no failure.
 func (f *acquireFailures) reasonOf(s shardmap.Shard) string { return f.all()[s].reason }
 
-// update replaces the failures by those in held, if stale is set. It returns the shards whose failure
-// is new in this epoch.
-func (f *acquireFailures) update(held func() []ackagent.HeldShardView) (newFailures []shardmap.Shard) {
+// update replaces the failures by those in the shards that heldShards returns, if stale is set. It returns the
+// shards that have failed for the first time in their ownership epoch.
+func (f *acquireFailures) update(heldShards func() []ackagent.HeldShardView) (newlyFailed []shardmap.Shard) {
 	if !f.stale {
 		return nil
 	}
 	f.stale = false
-	was, now := f.all(), map[shardmap.Shard]acquireFailure{}
-	for _, h := range held() {
-		if h.Phase != ackagent.HookAcquiring || h.Err == "" {
+	previous, current := f.all(), map[shardmap.Shard]acquireFailure{}
+	for _, held := range heldShards() {
+		hasFailed := held.Phase == ackagent.HookAcquiring && held.Err != ""
+		if !hasFailed {
 			continue
 		}
-		now[h.Shard] = acquireFailure{h.Epoch, logsafe.OneLine(h.Err)}
-		if was[h.Shard].epoch != h.Epoch {
-			newFailures = append(newFailures, h.Shard)
+		current[held.Shard] = acquireFailure{held.Epoch, logsafe.OneLine(held.Err)}
+		if previous[held.Shard].epoch != held.Epoch {
+			newlyFailed = append(newlyFailed, held.Shard)
 		}
 	}
-	if len(now) > 0 {
-		f.current.Store(&now)
-	} else if len(was) > 0 {
+	if len(current) > 0 {
+		f.current.Store(&current)
+	} else if len(previous) > 0 {
 		f.current.Store(nil)
 	}
-	return newFailures
+	return newlyFailed
 }
 
 // describe lists the shards that the app has failed to acquire, and the error of the first one. Both are
 // empty if there are none.
-func (f *acquireFailures) describe() (what, why string) {
+func (f *acquireFailures) describe() (shardList, reason string) {
 	all := f.all()
 	if len(all) == 0 {
 		return "", ""

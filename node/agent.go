@@ -31,71 +31,87 @@ import (
 // made by protocol, which is an ackagent.Agent. agent implements ackagent.Gate for it: it opens and closes
 // the router for requests.
 type agent struct {
-	self            shardmap.NodeID
-	clock           clock.Clock
-	timer           *clock.Ticker // expires at the next deadline of protocol
-	busyTimer       *clock.Ticker // ticks while the process is busy, in addition to timer, which may then be late
-	log             zerolog.Logger
-	weight          uint32
-	restartWithin   time.Duration // announced time until the return after a goodbye; zero means no return
-	router          *router.Router
-	proxy           *proxy.Server
+	self     shardmap.NodeID
+	clock    clock.Clock
+	log      zerolog.Logger
+	metrics  *metrics
+	router   *router.Router
+	proxy    *proxy.Server
+	protocol *ackagent.Agent
+	fail     func(error) // stops the node because of an error
+	weight   uint32      // share of the shards relative to other nodes, at least 1
+	// restartWithin is the announced time until the return after a goodbye, the last heartbeat before a
+	// planned stop. Zero means that the node does not return.
+	restartWithin time.Duration
+
+	// Inputs of run, in addition to the responses of the leader.
+	timer                *clock.Ticker   // expires at the next deadline of protocol
+	busyTimer            *clock.Ticker   // ticks while the process is busy, because timer may then be late
+	stateChanged         <-chan struct{} // notified when the log has a newer state
+	heartbeatNow         chan struct{}   // notified to send a heartbeat now
+	heartbeatIfNearlyDue chan struct{}   // notified to send a heartbeat if it is nearly due
+	callRequests         chan func()     // unbuffered: functions that run calls, until runReturned is closed
+	runReturned          chan struct{}   // closed when run returns
+
+	// Observations that poll passes to protocol.
+	newestState     func() *ack.State
+	keyConfigDigest func() uint64 // digest of the loaded key configuration; nil means that none is loaded
 	appHealthy      func() bool
 	appHealth       func() ack.AppHealth
-	keyConfigDigest func() uint64 // digest of the loaded key configuration
-	appChecked      func() bool   // false until the first health check of the app has ended
-	// appWatch watches for restarts of the app; nil means that they do not matter.
-	appWatch             *appWatch
-	fail                 func(error)
-	metrics              *metrics
-	changes              *eventlog.MapChangeRecorder
-	transmitHeartbeat    func(ack.Heartbeat) // sends a heartbeat to the leader; does not block
-	roundTrips           heartbeat.RoundTrips
-	missingMapSince      atomic.Int64    // time of the clock since which this node lacks a map that the leader reported; zero means none
-	stateChanged         <-chan struct{} // notified when the log has a newer state
-	newestState          func() *ack.State
-	answers              chan ack.Answer   // unbuffered; heartbeat.Client stops sending when its ctx ends
-	ownAnswers           <-chan ack.Answer // responses of the leader loop of this node
-	heartbeatNow         chan struct{}     // notified to send a heartbeat now
-	heartbeatIfNearlyDue chan struct{}     // notified to send a heartbeat if it is nearly due
-	protocol             *ackagent.Agent
-	hooks                *hookRunner                      // nil means that the app has no hooks
-	calls                chan func()                      // unbuffered: functions that run calls, until ended is closed
-	ended                chan struct{}                    // closed when run returns
-	receivedAt           map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard
+	appChecked      func() bool // false until the first health check of the app has ended
+	appWatch        *appWatch   // watches for restarts of the app; nil means that they do not matter
 
-	moveStages       *idleshards.Stages
-	leaving          atomic.Bool // this node must lose all shards
-	goodbyeRequested atomic.Bool // this node must stop all requests and then send a goodbye, the last heartbeat before a planned stop
-	stopped          atomic.Bool // this node admits and runs no more requests
+	// Heartbeats to the leader and its responses.
+	transmitHeartbeat func(ack.Heartbeat) // does not block
+	roundTrips        heartbeat.RoundTrips
+	answers           chan ack.Answer   // unbuffered: responses of another node; heartbeat.Client stops sending when its ctx ends
+	ownAnswers        <-chan ack.Answer // responses of the leader loop of this node
+	lastAnswer        atomic.Int64      // time of the clock of the last accepted response; zero means none
+
+	// Another process with the ID of this node. Because of it the leader refuses the heartbeats of this node.
+	duplicateAddr       atomic.Pointer[string] // address of that process; nil means that the leader accepts the heartbeats
+	persistentDuplicate chan string            // cap 1: address of a duplicate that persists, sent once
+	refusalLogged       bool                   // the refusal because of duplicateAddr was logged; only run uses it
+
+	// Requests of other goroutines.
+	isLeaving        atomic.Bool // this node must lose all shards
+	goodbyeRequested atomic.Bool // this node must stop all requests and then send a goodbye
+
+	// State of protocol, published for other goroutines.
+	hasStopped       atomic.Bool // this node admits and runs no more requests
 	boot             atomic.Uint64
-	keepsShards      atomic.Bool // no other node can own its shards
-	// duplicateAddr is the address of another process with the same node ID. Because of it the leader
-	// refuses the heartbeats of this node; nil means that the leader accepts them.
-	duplicateAddr       atomic.Pointer[string]
-	lastAnswer          atomic.Int64 // time of the clock of the last accepted response
-	ackedEpoch          atomic.Uint64
-	lastIndexAtStart    atomic.Uint64 // index of the last log entry at the start of this process
-	upToDate            atomic.Bool   // this node has the newest proposed map of the leader, so its log is not far behind
-	persistentDuplicate chan string   // cap 1: address of a duplicate that persists, sent once
-	refusalLogged       bool          // the refusal because of duplicateAddr was logged
-	overdue             overdueDetector
-	pauseDetector       pauseDetector
-	acquireFailures     acquireFailures
-	releases            releases
-	keptByDrain         atomic.Pointer[keptShards] // shards that a safe drain leaves on this node; nil means none
-	recordEvent         func(event.Event)          // records an event; nil means that events are not recorded
-	suspicion           *campaign.Suspicion        // nil until Raft has started
-	orphanedForwards    orphanedForwards
-	// lastPause is the last pause of the process that lost a lease or was longer than half a lease;
-	// nil means none.
-	lastPause atomic.Pointer[processPause]
-	// pendingPause is a pause that may still cause the loss of the lease.
-	pendingPause pendingPause
+	keepsShards      atomic.Bool                // no other node can own the shards of this node
+	isUpToDate       atomic.Bool                // this node has had the newest proposed map of the leader, so its log is not far behind
+	missingMapSince  atomic.Int64               // time of the clock since which this node lacks a map that the leader reported; zero means none
+	lastIndexAtStart atomic.Uint64              // index of the last log entry at the start of this process
+	keptByDrain      atomic.Pointer[keptShards] // shards that a safe drain leaves on this node; nil means none
+
+	// Calls of the app's hooks.
+	hooks           *hookRunner // nil means that the app has no hooks
+	acquireFailures acquireFailures
+	releases        releases
+	overdue         overdueDetector
+
+	// Pauses of the process.
+	pauseDetector pauseDetector
+	pendingPause  pendingPause                 // a pause that may still cause the loss of the lease
+	lastPause     atomic.Pointer[processPause] // the last pause that lost a lease or was longer than half a lease; nil means none
+
+	suspicion        *campaign.Suspicion // decides whether to replace the leader; nil until Raft has started
+	orphanedForwards orphanedForwards
+	moveStages       *idleshards.Stages
+
+	// Records of map changes.
+	changes     *eventlog.MapChangeRecorder
+	recordEvent func(event.Event)                // nil means that events are not recorded
+	receivedAt  map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard; only run uses it
 }
 
-// processPause is a period in which the process did not run, or by which its clock jumped. at is the end.
-type processPause struct{ at, lasted time.Duration }
+// processPause is a period in which the process did not run, or by which its clock jumped.
+type processPause struct {
+	endedAt time.Duration // time of the clock
+	length  time.Duration
+}
 
 var _ ackagent.Gate = (*agent)(nil)
 
@@ -106,61 +122,70 @@ const maxEarlyHeartbeat = 50 * time.Millisecond
 func (a *agent) run(ctx context.Context) {
 	defer a.timer.Stop()
 	defer a.busyTimer.Stop()
-	defer close(a.ended)
-	var results <-chan ackagent.HookResult
-	var told <-chan struct{}
-	if h := a.hooks; h != nil {
-		h.ctx, results, told = ctx, h.results, h.notAcquiredChanged
-		defer a.endHooks(ctx)
+	defer close(a.runReturned)
+	if a.hooks != nil {
+		a.hooks.ctx = ctx
+		defer a.waitForHooks(ctx)
 	}
 	if a.suspicion != nil {
 		a.suspicion.Start(ctx)
 	}
 	a.timer.TickWithin(0)
 	for {
-		var now time.Duration // zero until BeginTurn was called
-		select {
-		case <-ctx.Done():
+		now, ok := a.handleInput(ctx)
+		if !ok {
 			a.router.SetLease(0)
 			a.reportReleases()
 			return
-		case <-a.timer.C:
-			// The timer may fire slightly early, and would not fire again within clock.MinInterval.
-			now = a.BeginTurn()
-			a.protocol.AdvanceHeartbeat(now, clock.MinInterval/2)
-		case <-a.busyTimer.C: // only poll
-		case <-a.stateChanged: // poll reads the new state
-		case <-a.router.InFlight.ReachedZero: // the last request of a shard has ended, so poll may acknowledge a proposal
-		case <-a.heartbeatNow:
-			a.protocol.HeartbeatNow()
-		case <-a.heartbeatIfNearlyDue:
-			now = a.BeginTurn()
-			a.protocol.AdvanceHeartbeat(now, maxEarlyHeartbeat)
-		case ans := <-a.answers:
-			now = a.BeginTurn()
-			a.handleAnswer(now, ans)
-		case ans := <-a.ownAnswers:
-			now = a.BeginTurn()
-			a.handleAnswer(now, ans)
-		case r := <-results:
-			a.hooks.removeCall(r.Seq)
-			a.acquireFailures.stale = true
-			a.protocol.HookEnded(r)
-		case f := <-a.calls:
-			f()
-		case <-told: // the app has reported that it does not hold a shard
-			a.hooks.takeNotAcquired(a.protocol.ShardNotAcquired)
-		}
-		if now == 0 {
-			now = a.BeginTurn()
 		}
 		a.timer.TickWithin(a.poll(now)) //nolint:contextcheck // the requests of suspicion end with run
 	}
 }
 
-// endHooks waits for the running hooks, which must end with ctx. A hook that is a function of this
+// handleInput waits for one input and passes it to protocol. It returns the time of this turn. The result is
+// false if ctx has ended. The caller must then call poll, which handles all changes of observed states.
+func (a *agent) handleInput(ctx context.Context) (now time.Duration, ok bool) {
+	hookResults, notAcquiredChanged := a.hooks.inputs()
+	select {
+	case <-ctx.Done():
+		return 0, false
+	case <-a.timer.C:
+		// The timer may fire slightly early, and would not fire again within clock.MinInterval.
+		now = a.BeginTurn()
+		a.protocol.AdvanceHeartbeat(now, clock.MinInterval/2)
+		return now, true
+	case <-a.heartbeatIfNearlyDue:
+		now = a.BeginTurn()
+		a.protocol.AdvanceHeartbeat(now, maxEarlyHeartbeat)
+		return now, true
+	case answer := <-a.answers:
+		now = a.BeginTurn()
+		a.handleAnswer(now, answer)
+		return now, true
+	case answer := <-a.ownAnswers:
+		now = a.BeginTurn()
+		a.handleAnswer(now, answer)
+		return now, true
+	case <-a.busyTimer.C:
+	case <-a.stateChanged:
+	case <-a.router.InFlight.ReachedZero: // the last request of a shard has ended, so poll may acknowledge a proposal
+	case <-a.heartbeatNow:
+		a.protocol.HeartbeatNow()
+	case result := <-hookResults:
+		a.hooks.removeCall(result.Seq)
+		a.acquireFailures.stale = true
+		a.protocol.HookEnded(result)
+	case <-notAcquiredChanged: // the app has reported that it does not hold a shard
+		a.hooks.takeNotAcquired(a.protocol.ShardNotAcquired)
+	case call := <-a.callRequests:
+		call()
+	}
+	return a.BeginTurn(), true
+}
+
+// waitForHooks waits for the running hooks, which must end with ctx. A hook that is a function of this
 // process cannot be stopped from outside, so overdue reports a hook that does not return.
-func (a *agent) endHooks(ctx context.Context) {
+func (a *agent) waitForHooks(ctx context.Context) {
 	a.overdue.waitFor(ctx, a.protocol.Timing().DeadAfter, "hooks", a.hooks.calls.Wait)
 }
 
@@ -169,193 +194,243 @@ func (a *agent) endHooks(ctx context.Context) {
 // protocol considers the lease as lost, unless the process is known to have run during the gap.
 func (a *agent) BeginTurn() time.Duration {
 	now := a.clock.Precise()
-	switch gap, ran := a.pauseDetector.next(now); {
-	case ran:
+	gap, hasRun := a.pauseDetector.beginTurn(now)
+	if hasRun {
 		a.protocol.MarkRunning(now)
-	case gap > a.protocol.Timing().Lease/4:
-		if a.pendingPause.begin(now, gap, a.protocol.Timing().Lease, a.router.LeaseEnd()) {
-			a.lastPause.Store(&processPause{now, gap})
-		}
+		return now
+	}
+	lease := a.protocol.Timing().Lease
+	if gap > lease/4 && a.pendingPause.recordPause(now, gap, lease, a.router.LeaseEnd()) {
+		a.lastPause.Store(&processPause{endedAt: now, length: gap})
 	}
 	return now
 }
 
-// poll passes everything that may have changed to protocol, and returns the time until the next
-// call.
-func (a *agent) poll(now time.Duration) (next time.Duration) {
-	s := ackagent.Observation{
-		State: a.newestState(), AppUnchecked: !a.appChecked(), Unhealthy: !a.appHealthy(), App: a.appHealth(), Leaving: a.leaving.Load(), Stopping: a.goodbyeRequested.Load(), RestartWithin: a.restartWithin, Weight: a.weight, HasRequests: a.router.HadRequests(), KeyConfigDigest: a.keysDigest(),
+// poll passes everything that may have changed to protocol, and performs what follows. It returns the time
+// until the next call.
+func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
+	observation := a.observe()
+	a.protocol.Poll(now, observation)
+	hasLease := a.protocol.LeaseRemaining(now) > 0
+	a.appWatch.onStateApplied(observation.State, hasLease)
+	if length, costLease := a.pendingPause.poll(now, hasLease); costLease {
+		a.lastPause.Store(&processPause{endedAt: now, length: length})
 	}
-	a.appWatch.addTo(&s)
-	a.protocol.Poll(now, s)
-	a.appWatch.onStateApplied(s.State, a.protocol.LeaseRemaining(now) > 0)
-	if gap, lost := a.pendingPause.poll(now, a.protocol.LeaseRemaining(now) > 0); lost {
-		a.lastPause.Store(&processPause{now, gap})
-	}
-	acked := a.protocol.Acked()
-	a.ackedEpoch.Store(uint64(acked))
-	a.changes.Acknowledged(acked, now)
-	if fresh := a.acquireFailures.update(a.protocol.HeldShards); len(fresh) > 0 {
-		a.log.Warn().Str("shards", shardmap.FormatShards(fresh)).Str("why", a.acquireFailures.reasonOf(fresh[0])).Msg("acquire hook failed, will retry")
-	}
-	report := a.pollReleases(now)
-	a.keptByDrain.Store(keptShardsOf(a.protocol))
-	a.stopped.Store(a.protocol.Stopped())
-	a.boot.Store(a.protocol.Boot())
-	a.overdue.check(now, a.protocol.Timing().DeadAfter, a.protocol.LeaseRemaining(now) > 0, a.router.InFlight, a.hooks.callCount())
+	a.changes.Acknowledged(a.protocol.Acked(), now)
+	a.logNewAcquireFailures()
+	untilReport := a.pollReleases(now)
+	a.publishProtocolState()
+	a.overdue.check(now, a.protocol.Timing().DeadAfter, hasLease, a.router.InFlight, a.hooks.callCount())
 	if a.suspicion != nil {
 		a.suspicion.Poll(now)
 	}
-	if a.overdue.abortedAt != 0 {
-		return 0 // keep polling until overdue has checked the aborted requests
+	if a.overdue.isCheckPending() {
+		return 0
 	}
-	return min(a.protocol.Due(now)-now, report)
+	return min(a.protocol.Due(now)-now, untilReport)
 }
 
-// keysDigest returns the digest of the loaded key configuration; zero means none.
-func (a *agent) keysDigest() uint64 {
+// observe returns the present inputs of protocol that are states, not events.
+func (a *agent) observe() ackagent.Observation {
+	observation := ackagent.Observation{
+		State:           a.newestState(),
+		AppUnchecked:    !a.appChecked(),
+		Unhealthy:       !a.appHealthy(),
+		App:             a.appHealth(),
+		Leaving:         a.isLeaving.Load(),
+		Stopping:        a.goodbyeRequested.Load(),
+		RestartWithin:   a.restartWithin,
+		Weight:          a.weight,
+		HasRequests:     a.router.HadRequests(),
+		KeyConfigDigest: a.loadedKeysDigest(),
+	}
+	a.appWatch.addTo(&observation)
+	return observation
+}
+
+// loadedKeysDigest returns the digest of the loaded key configuration; zero means none.
+func (a *agent) loadedKeysDigest() uint64 {
 	if a.keyConfigDigest == nil {
 		return 0
 	}
 	return a.keyConfigDigest()
 }
 
-// PublishLease publishes the end of the lease to the request path; zero means no lease. missed reports that
-// the previous lease had already ended when this one was published.
+// logNewAcquireFailures logs the shards that the app has failed to acquire for the first time in their
+// ownership epoch.
+func (a *agent) logNewAcquireFailures() {
+	failed := a.acquireFailures.update(a.protocol.HeldShards)
+	if len(failed) > 0 {
+		a.log.Warn().Str("shards", shardmap.FormatShards(failed)).Str("why", a.acquireFailures.reasonOf(failed[0])).Msg("acquire hook failed, will retry")
+	}
+}
+
+// publishProtocolState publishes the state of protocol for other goroutines.
+func (a *agent) publishProtocolState() {
+	a.keptByDrain.Store(keptShardsOf(a.protocol))
+	a.hasStopped.Store(a.protocol.Stopped())
+	a.boot.Store(a.protocol.Boot())
+}
+
+// PublishLease publishes the end of the lease to the request path; zero means no lease. It returns true if the
+// previous lease had already ended when this one was published. Then requests may have been refused in between.
 func (a *agent) PublishLease(until time.Duration) (missed bool) {
 	a.router.SetAbortTime(a.protocol.AbortAt()) // first, because requests that the lease admits read it
-	last, now := a.router.SetLease(until)
-	if until == last {
-		return false // unchanged
+	previous, changedAt := a.router.SetLease(until)
+	if until == previous {
+		return false
 	}
-	switch {
-	case until != 0 && last == 0:
+	wasGranted := until != 0 && previous == 0
+	hasEnded := until == 0 && previous != 0
+	if wasGranted {
 		a.log.Info().Msg("lease granted")
-	case until == 0 && last != 0 && !a.goodbyeRequested.Load(): // after a goodbye, the end of the lease is planned
+	}
+	if isPlanned := a.goodbyeRequested.Load(); hasEnded && !isPlanned {
 		a.metrics.leaseLapses.Inc()
 		a.log.Warn().Msg("lease expired")
 	}
 	// A renewal may be too late: then the lease has expired for the leader, although this node has
 	// never observed that.
-	return max(now, a.clock.Now()) >= last
+	return max(changedAt, a.clock.Now()) >= previous
 }
 
-// PublishRouting replaces the routing table, and performs what follows from a new state.
-func (a *agent) PublishRouting(r ack.Routing) {
-	old, s := a.router.State(), r.State()
+// PublishRouting replaces the routing table, and performs what follows from the new state of the routing.
+func (a *agent) PublishRouting(routing ack.Routing) {
+	previous, state := a.router.State(), routing.State()
+	isNewProposal := state.Proposed().Epoch() != previous.Proposed().Epoch()
+	isNewCommit := state.Committed().Epoch() != previous.Committed().Epoch()
 	a.acquireFailures.stale = true
-	a.releases.setLeaving(a.leaving.Load() || s.Policy().IsDraining(a.self))
-	if s.Proposed().Epoch() != old.Proposed().Epoch() {
-		a.proxy.RenewPeersWhere(newlyExcluded(old, s))
+	a.releases.setDraining(a.isLeaving.Load() || state.Policy().IsDraining(a.self))
+	if isNewProposal {
+		a.proxy.RenewPeersWhere(newlyExcluded(previous, state))
 	}
-	a.proxy.Wake(a.router.SwapTable(r))
-	a.changes.Routed(old, s, a.clock.Precise())
-	if s.Committed().Epoch() != old.Committed().Epoch() {
-		a.onCommit(old.Committed(), s)
+	a.proxy.Wake(a.router.SwapTable(routing))
+	a.changes.Routed(previous, state, a.clock.Precise())
+	if isNewCommit {
+		a.onCommit(previous.Committed(), state)
 	}
-	if s.FormatVersion() != old.FormatVersion() {
-		a.log.Info().Uint8("format_version", uint8(s.FormatVersion())).Msg("format version in force")
-	}
-	if s.TimingIndex() != old.TimingIndex() {
-		a.log.Info().Str("timing", leaderloop.DescribeTiming(s.Timing())).Uint64("index", s.TimingIndex()).Msg("timing in force")
-	}
-	a.orphanedForwards.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastIndexAtStart.Load()))
-	if s.Proposed().Epoch() != old.Proposed().Epoch() && s.HasOpenProposal() {
-		a.moveStages.RecordProposal(s, a.self, a.router.InFlight.CountOf)
-		a.log.Debug().Uint64("epoch", uint64(s.Proposed().Epoch())).Msg("map proposed")
+	a.logNewSettings(previous, state)
+	a.abortOrphanedForwards(state)
+	if isNewProposal && state.HasOpenProposal() {
+		a.moveStages.RecordProposal(state, a.self, a.router.InFlight.CountOf)
+		a.log.Debug().Uint64("epoch", uint64(state.Proposed().Epoch())).Msg("map proposed")
 	}
 }
 
-// onCommit logs a new committed map, counts its moves and records when shards were received.
-func (a *agent) onCommit(old *shardmap.Map, s *ack.State) {
-	m := s.Committed()
+// logNewSettings logs the format version and the timing of state, if they differ from those of previous.
+func (a *agent) logNewSettings(previous, state *ack.State) {
+	if state.FormatVersion() != previous.FormatVersion() {
+		a.log.Info().Uint8("format_version", uint8(state.FormatVersion())).Msg("format version in force")
+	}
+	if state.TimingIndex() != previous.TimingIndex() {
+		a.log.Info().Str("timing", leaderloop.DescribeTiming(state.Timing())).Uint64("index", state.TimingIndex()).Msg("timing in force")
+	}
+}
+
+// abortOrphanedForwards aborts the requests that this node has forwarded to nodes that state excludes, if
+// a map was committed since the last check.
+func (a *agent) abortOrphanedForwards(state *ack.State) {
+	a.orphanedForwards.abortIfCaughtUp(state.Proposed().Epoch(), orphanedIn(state, a.lastIndexAtStart.Load()))
+}
+
+// onCommit logs the new committed map of state, counts the shards that this node gains and loses, and records
+// when it has received them. previous is the previous committed map.
+func (a *agent) onCommit(previous *shardmap.Map, state *ack.State) {
+	committed := state.Committed()
+	wasInLogAtStart := uint64(committed.Epoch()) <= a.lastIndexAtStart.Load()
 	gained, lost := 0, 0
-	for _, mv := range shardmap.Diff(old, m) {
-		switch a.self {
-		case mv.To:
+	for _, move := range shardmap.Diff(previous, committed) {
+		if move.To == a.self {
 			gained++
-			a.receivedAt[mv.Shard] = a.clock.Precise()
-		case mv.From:
+			a.receivedAt[move.Shard] = a.clock.Precise()
+		}
+		if move.From == a.self {
 			lost++
-			if stage := a.moveStages.StageOf(mv.Shard); uint64(m.Epoch()) > a.lastIndexAtStart.Load() {
+			stage := a.moveStages.StageOf(move.Shard)
+			if !wasInLogAtStart {
 				a.metrics.movedShards.WithLabelValues(stage).Inc()
 			}
 		}
 	}
-	if uint64(m.Epoch()) <= a.lastIndexAtStart.Load() {
-		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.ShardCount(a.self)).Msg("previous map read from log")
+	line := a.log.Info().Uint64("epoch", uint64(committed.Epoch())).Int("owned", committed.ShardCount(a.self))
+	if wasInLogAtStart {
+		line.Msg("previous map read from log")
 	} else {
-		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.ShardCount(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
+		line.Int("gained", gained).Int("lost", lost).Msg("map committed")
 	}
 	a.metrics.mapsCommitted.Inc()
 	a.orphanedForwards.checkPending = true
 }
 
-// CountRunning counts the requests that run at the local app.
-func (a *agent) CountRunning(may func(shardmap.Shard) bool) int {
-	return a.router.InFlight.CountUnowned(may)
+// CountRunning counts the requests that run at the local app, for shards for which mayRun returns false.
+func (a *agent) CountRunning(mayRun func(shardmap.Shard) bool) int {
+	return a.router.InFlight.CountUnowned(mayRun)
 }
 
-// AbortRequests aborts requests that run at the local app, for the reason why. With AbortDraining, it aborts only the
-// requests of shards for which may returns false. Otherwise it aborts all requests.
-func (a *agent) AbortRequests(why ackagent.AbortReason, may func(shardmap.Shard) bool) {
-	switch why {
+// AbortRequests aborts requests that run at the local app. With the reason AbortDraining, it aborts only the
+// requests of shards for which mayRun returns false. Otherwise it aborts all requests.
+func (a *agent) AbortRequests(reason ackagent.AbortReason, mayRun func(shardmap.Shard) bool) {
+	switch reason {
 	case ackagent.AbortDraining:
-		a.moveStages.RecordAborted(may, a.router.InFlight.CountOf)
-		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
-		a.log.Warn().Uint64("epoch", uint64(a.router.State().Proposed().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
+		a.moveStages.RecordAborted(mayRun, a.router.InFlight.CountOf)
+		aborted := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !mayRun(s) }, reason.String())
+		a.log.Warn().Uint64("epoch", uint64(a.router.State().Proposed().Epoch())).Int("requests", aborted).Msg("requests aborted after drain timeout")
 	case ackagent.AbortLeaseLost:
-		n := a.proxy.CancelUpstream(why.String())
+		aborted := a.proxy.CancelUpstream(reason.String())
 		a.overdue.recordAbort(a.clock.Precise())
-		a.log.Warn().Int("requests", n).Msg("requests aborted, lease not renewed")
+		a.log.Warn().Int("requests", aborted).Msg("requests aborted, lease not renewed")
 	case ackagent.AbortNewBoot: // this node takes a higher boot number and continues like a new process
-		a.proxy.CancelUpstream(why.String())
+		a.proxy.CancelUpstream(reason.String())
 	case ackagent.AbortGoodbye:
-		a.proxy.CancelForStop(why.String())
+		a.proxy.CancelForStop(reason.String())
 	}
 }
 
-// handleAnswer handles a leader's response ans to a heartbeat. protocol decides what the response means: it
+// handleAnswer handles a response of the leader to a heartbeat. protocol decides what the response means: it
 // may grant a lease, refuse the heartbeat, or belong to an earlier heartbeat.
-func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
-	switch a.protocol.HandleAnswer(now, ans) {
+func (a *agent) handleAnswer(now time.Duration, answer ack.Answer) {
+	switch a.protocol.HandleAnswer(now, answer) {
 	case ackagent.AnswerIgnored:
 	case ackagent.AnswerCounted:
-		a.refusalLogged = false
-		a.duplicateAddr.Store(nil)
-		a.lastAnswer.Store(int64(now))
-		a.recordLeaderEpoch(ans.Epoch, now)
-		if d, ok := a.roundTrips.Answered(ans.HeartbeatNumber, now); ok {
-			a.metrics.heartbeatRoundTrips.Observe(d.Seconds())
-		}
-		a.orphanedForwards.observeEpoch(ans.Epoch)
-		s := a.router.State()
-		a.orphanedForwards.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastIndexAtStart.Load()))
-		a.keepsShards.Store(a.protocol.MapUnchanged())
-		if current := a.protocol.IsUpToDate(); current && !a.upToDate.Swap(current) {
-			a.changes.CaughtUp(a.router.State())
-		}
+		a.onAnswerAccepted(now, answer)
 	case ackagent.BootSuperseded:
-		a.log.Warn().Uint64("boot", a.protocol.Boot()).Uint64("known", ans.KnownBoot).Msg("boot number superseded, using higher one")
+		a.log.Warn().Uint64("boot", a.protocol.Boot()).Uint64("known", answer.KnownBoot).Msg("boot number superseded, using higher one")
 	case ackagent.DiskRolledBack: // the data directory is an older image or a copy, so this node must stop
-		a.fail(identity.RollbackError(ans))
+		a.fail(identity.RollbackError(answer))
 	case ackagent.DuplicateNode:
-		a.onDuplicate(ans.DuplicateAddr)
+		a.onDuplicate(answer.DuplicateAddr)
 	case ackagent.DuplicatePersists: // Node.wait stops this node
-		a.onDuplicate(ans.DuplicateAddr)
+		a.onDuplicate(answer.DuplicateAddr)
 		select {
-		case a.persistentDuplicate <- ans.DuplicateAddr:
+		case a.persistentDuplicate <- answer.DuplicateAddr:
 		default:
 		}
 	}
 }
 
-// onDuplicate records and logs that another process has the ID of this node.
-func (a *agent) onDuplicate(elsewhere string) {
-	a.duplicateAddr.Store(&elsewhere)
+// onAnswerAccepted records a response of the leader that protocol has accepted.
+func (a *agent) onAnswerAccepted(now time.Duration, answer ack.Answer) {
+	a.refusalLogged = false
+	a.duplicateAddr.Store(nil)
+	a.lastAnswer.Store(int64(now))
+	a.recordLeaderEpoch(answer.Epoch, now)
+	if roundTrip, ok := a.roundTrips.Answered(answer.HeartbeatNumber, now); ok {
+		a.metrics.heartbeatRoundTrips.Observe(roundTrip.Seconds())
+	}
+	a.orphanedForwards.observeEpoch(answer.Epoch)
+	a.abortOrphanedForwards(a.router.State())
+	a.keepsShards.Store(a.protocol.MapUnchanged())
+	if a.protocol.IsUpToDate() && !a.isUpToDate.Swap(true) {
+		a.changes.CaughtUp(a.router.State())
+	}
+}
+
+// onDuplicate records and logs that another process, at the given address, has the ID of this node.
+func (a *agent) onDuplicate(addr string) {
+	a.duplicateAddr.Store(&addr)
 	if !a.refusalLogged {
 		a.refusalLogged = true
-		a.log.Warn().Str("addr", elsewhere).Msg("heartbeat refused, node ID in use")
+		a.log.Warn().Str("addr", addr).Msg("heartbeat refused, node ID in use")
 	}
 }
 
@@ -365,58 +440,60 @@ func (a *agent) send(hb ack.Heartbeat) {
 	a.transmitHeartbeat(hb)
 }
 
-// ownedList returns the result of Held without MayWriteMS. Only the goroutine of agent.run may call it.
+// ownedList returns the result of Owned. Only the goroutine of run may call it.
 func (a *agent) ownedList() api.OwnedList {
-	now, wall := a.clock.Precise(), time.Now().UTC()
-	s := a.protocol.State()
+	now, wallNow := a.clock.Precise(), time.Now().UTC()
+	leaseLeft := a.protocol.LeaseRemaining(now)
+	state := a.protocol.State()
 	list := api.OwnedList{
-		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.protocol.LeaseRemaining(now), 0).Milliseconds(), Shards: []api.OwnedShard{},
+		Node: string(a.self), Epoch: uint64(state.Committed().Epoch()), LeaseMS: max(leaseLeft, 0).Milliseconds(), Shards: []api.OwnedShard{},
 	}
 	held := a.protocol.HeldShards()
 	if a.hooks == nil {
-		held = a.unhooked(s, a.protocol.LeaseRemaining(now) > 0)
+		held = a.ownedWithoutHooks(state, leaseLeft > 0)
 	}
-	for _, h := range held {
+	for _, shard := range held {
+		heldSince := wallNow.Add(shard.Since - now).Round(time.Millisecond)
 		list.Shards = append(list.Shards, api.OwnedShard{
-			Shard: uint32(h.Shard), Epoch: uint64(h.Epoch), State: h.Phase.String(), Since: wall.Add(h.Since - now).Round(time.Millisecond), Error: h.Err,
+			Shard: uint32(shard.Shard), Epoch: uint64(shard.Epoch), State: shard.Phase.String(), Since: heldSince, Error: shard.Err,
 		})
 	}
 	return list
 }
 
-// unhooked returns the shards of an app without hooks, which is not informed of its shards: all shards that
-// this node owns in the map. leased reports whether the node has a lease.
-func (a *agent) unhooked(s *ack.State, leased bool) (held []ackagent.HeldShardView) {
-	c := s.Committed()
-	for sh := range shardmap.Shard(c.Len()) {
-		if c.Owner(sh) != a.self {
+// ownedWithoutHooks returns the shards that this node owns in the committed map of state. It is for an app
+// without hooks, which is not informed of its shards, so the phases are derived from the map and the lease.
+func (a *agent) ownedWithoutHooks(state *ack.State, hasLease bool) (owned []ackagent.HeldShardView) {
+	committed := state.Committed()
+	for shard := range shardmap.Shard(committed.Len()) {
+		if committed.Owner(shard) != a.self {
 			continue
 		}
-		h := ackagent.HeldShardView{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ackagent.HookServing, Since: a.receivedAt[sh]}
-		switch {
-		case s.Proposed().Owner(sh) != a.self:
-			h.Phase = ackagent.HookReleasing
-		case !leased:
-			h.Phase = ackagent.HookAcquiring
+		phase := ackagent.HookServing
+		if !hasLease {
+			phase = ackagent.HookAcquiring
 		}
-		held = append(held, h)
+		if movesAway := state.Proposed().Owner(shard) != a.self; movesAway {
+			phase = ackagent.HookReleasing
+		}
+		owned = append(owned, ackagent.HeldShardView{Shard: shard, Epoch: committed.OwnedSince(shard), Phase: phase, Since: a.receivedAt[shard]})
 	}
-	return held
+	return owned
 }
 
 // IsLeaving reports whether this node gives up all its shards.
-func (a *agent) IsLeaving() bool { return a.leaving.Load() }
+func (a *agent) IsLeaving() bool { return a.isLeaving.Load() }
 
 // Leave makes this node give up all its shards. It returns false if the node already did.
 func (a *agent) Leave() (started bool) {
-	started = !a.leaving.Swap(true)
+	started = !a.isLeaving.Swap(true)
 	chanutil.Notify(a.heartbeatNow)
 	return started
 }
 
 // IsUpToDate reports whether this node has had the newest proposed map of the leader, so that its log is not
 // far behind.
-func (a *agent) IsUpToDate() bool { return a.upToDate.Load() }
+func (a *agent) IsUpToDate() bool { return a.isUpToDate.Load() }
 
 // DuplicateAddr returns the address of another process with the ID of this node. It returns "" if the leader
 // accepts the heartbeats of this node.
@@ -434,7 +511,7 @@ func (a *agent) LastPause() (length, sinceEnd time.Duration) {
 	if p == nil {
 		return 0, 0
 	}
-	return p.lasted, a.clock.Precise() - p.at
+	return p.length, a.clock.Precise() - p.endedAt
 }
 
 // HasHooks reports whether the app is informed of its shards.
@@ -445,7 +522,7 @@ func (a *agent) HasHooks() bool { return a.hooks != nil }
 func (a *agent) AcquireFailures() (shards, why string) { return a.acquireFailures.describe() }
 
 // RecentlyUnreleased returns the number of shards that moved without a release within the last
-// agent.NotReleasedFor, and the error of the first of them.
+// ackagent.UnreleasedMoveWindow, and the error of the first of them.
 func (a *agent) RecentlyUnreleased() (shards int, why string) {
 	return a.releases.recentFailures(a.clock.Precise())
 }
@@ -453,10 +530,11 @@ func (a *agent) RecentlyUnreleased() (shards int, why string) {
 // KeptShards returns the number of shards that a safe drain keeps on this node because the app has not
 // released them, and the error of the first of them.
 func (a *agent) KeptShards() (shards int, why string) {
-	if k := a.keptByDrain.Load(); k != nil {
-		return k.shards, k.reason
+	kept := a.keptByDrain.Load()
+	if kept == nil {
+		return 0, ""
 	}
-	return 0, ""
+	return kept.shards, kept.reason
 }
 
 // SayGoodbye makes this node stop all requests, and then send a goodbye, the last heartbeat before a planned
@@ -467,7 +545,7 @@ func (a *agent) SayGoodbye() {
 }
 
 // HasStopped reports whether this node admits and runs no more requests.
-func (a *agent) HasStopped() bool { return a.stopped.Load() }
+func (a *agent) HasStopped() bool { return a.hasStopped.Load() }
 
 // LastAnswer returns the time of the node's clock of the last accepted response to a heartbeat. Zero means
 // that there was none.
@@ -483,13 +561,13 @@ func (a *agent) KeepsShards() bool { return a.keepsShards.Load() }
 // call it.
 func (a *agent) Unanswered() election.UnansweredHeartbeat { return a.protocol.UnansweredHeartbeat() }
 
-// Call passes f to the goroutine of run, which calls it. It reports whether that goroutine has accepted f, and
-// does not wait until f has returned.
-func (a *agent) Call(ctx context.Context, f func()) bool {
+// Call passes f to the goroutine of run, which calls it. It does not wait until f has returned. It returns false
+// if ctx or run has ended before run has accepted f.
+func (a *agent) Call(ctx context.Context, f func()) (accepted bool) {
 	select {
-	case a.calls <- f:
+	case a.callRequests <- f:
 		return true
-	case <-a.ended:
+	case <-a.runReturned:
 	case <-ctx.Done():
 	}
 	return false
@@ -502,16 +580,23 @@ func (a *agent) HasDuplicate() bool { return a.duplicateAddr.Load() != nil }
 // began, and the error of the first of them.
 func (a *agent) Unreleased() (shards int, why string) { return a.releases.drainFailures() }
 
-// DrainBlockReason returns why a safe drain keeps all remaining shards on this node, see whyKept.
-func (a *agent) DrainBlockReason(shards int) (why string) { return a.whyKept(shards) }
+// DrainBlockReason returns why a safe drain keeps all remaining shards on this node. remaining is the number of
+// these shards. The result is empty if some of them can still move.
+func (a *agent) DrainBlockReason(remaining int) string {
+	kept := a.keptByDrain.Load()
+	if kept == nil || kept.shards < remaining {
+		return ""
+	}
+	return "the app has not released them (" + kept.reason + "); repair the app and drain again, or drain without --safe"
+}
 
-// Owned returns the shards that the app of this node holds.
+// Owned returns the shards that the app of this node holds, without MayWriteMS.
 func (a *agent) Owned(ctx context.Context) (api.OwnedList, error) {
 	list := make(chan api.OwnedList, 1)
 	select {
-	case a.calls <- func() { list <- a.ownedList() }:
+	case a.callRequests <- func() { list <- a.ownedList() }:
 		return <-list, nil
-	case <-a.ended:
+	case <-a.runReturned:
 		return api.OwnedList{}, fmt.Errorf("node %s has stopped", a.self)
 	case <-ctx.Done():
 		return api.OwnedList{}, ctx.Err()

@@ -157,7 +157,7 @@ func (n *Node) ForgetMember(id string) { n.gossip.Forget(id) }
 // Stall blocks the node's side of the lease protocol, so that it sends no heartbeats, until release is called.
 func (n *Node) Stall() (release func()) {
 	further := make(chan struct{})
-	n.agent.calls <- func() { <-further }
+	n.agent.callRequests <- func() { <-further }
 	return func() { close(further) }
 }
 

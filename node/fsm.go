@@ -39,9 +39,9 @@ type fsm struct {
 // other nodes have everything that the directory contains.
 const remedyDamaged = "run the version of the other nodes; else remove this one from the cluster (shardway remove), and let it join with an empty --data directory"
 
-// newFSM returns an fsm with an empty state. See fsm for failed.
-func newFSM(failed func(error)) *fsm {
-	f := &fsm{applied: ack.NewState(), agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), onFailure: failed}
+// newFSM returns an fsm with an empty state. See fsm for onFailure.
+func newFSM(onFailure func(error)) *fsm {
+	f := &fsm{applied: ack.NewState(), agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), onFailure: onFailure}
 	f.state.Store(f.applied)
 	return f
 }
@@ -84,7 +84,7 @@ func (f *fsm) Restore(b []byte) error {
 	return nil
 }
 
-// fail freezes the state because of err, and calls failed.
+// fail freezes the state because of err, and calls onFailure.
 func (f *fsm) fail(err error) error {
 	f.broken = true
 	if _, ok := errors.AsType[*ack.FormatVersionError](err); ok {
@@ -99,13 +99,13 @@ func (f *fsm) fail(err error) error {
 // s, for the record of shard moves.
 func (f *fsm) publish(s *ack.State, reason string) {
 	f.applied = s
-	was := f.state.Load()
-	if s.Index() < was.Index() {
+	previous := f.state.Load()
+	if s.Index() < previous.Index() {
 		return
 	}
-	f.moves.Record(was, s, reason)
+	f.moves.Record(previous, s, reason)
 	f.state.Store(s)
-	if f.onPolicyChange != nil && s.Policy() != was.Policy() {
+	if f.onPolicyChange != nil && s.Policy() != previous.Policy() {
 		f.onPolicyChange()
 	}
 	chanutil.Notify(f.agentHint)

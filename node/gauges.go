@@ -53,20 +53,15 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	states := n.countNodes()
+	nodesByState := n.countNodes()
 	for _, state := range nodeStates() {
-		gauge(descNodes, float64(states[state]), state)
+		gauge(descNodes, float64(nodesByState[state]), state)
 	}
 	voters, _ := n.view.Servers()
-	reached := 0 // voters that are alive according to gossip
-	for _, v := range voters {
-		if id := consensus.NodeOf(v); id == string(n.self) || n.view.IsAlive(id) {
-			reached++
-		}
-	}
 	gauge(descVoters, float64(len(voters)))
 	if len(voters) > 0 {
-		gauge(descFailureTolerance, float64(reached-(len(voters)/2+1)))
+		quorum := len(voters)/2 + 1
+		gauge(descFailureTolerance, float64(n.countReachable(voters)-quorum))
 	}
 	gauge(descTerm, float64(n.raft.Term()))
 	if n.health != nil {
@@ -76,11 +71,26 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descLogLag, float64(n.raft.Lag()))
 	gauge(descMapLag, n.agent.mapLag(n.o.Clock.Precise()).Seconds())
 	gauge(descHeld, float64(n.idleTracker.HeldCount()))
-	left := 0
-	if n.agent.leaving.Load() || n.view.IsDrained() {
-		left = n.router.State().Committed().ShardCount(n.self)
+	gauge(descDrain, float64(n.countDrainingShards()))
+}
+
+// countReachable returns how many of the voters are this node, or alive according to gossip.
+func (n *Node) countReachable(voters []string) int {
+	reachable := 0
+	for _, voter := range voters {
+		if id := consensus.NodeOf(voter); id == string(n.self) || n.view.IsAlive(id) {
+			reachable++
+		}
 	}
-	gauge(descDrain, float64(left))
+	return reachable
+}
+
+// countDrainingShards returns the number of shards that still move away because this node drains or stops.
+func (n *Node) countDrainingShards() int {
+	if n.agent.isLeaving.Load() || n.view.IsDrained() {
+		return n.router.State().Committed().ShardCount(n.self)
+	}
+	return 0
 }
 
 // countNodes returns the number of nodes in each state. If this node leads, the leader loop supplies its
@@ -92,11 +102,11 @@ func (n *Node) countNodes() map[string]int {
 		views, _ = l.View(ctx)
 		cancel()
 	}
-	count := map[string]int{}
-	for _, a := range n.api.Nodes(n.router.State(), views) {
-		count[a.State]++
+	nodesByState := map[string]int{}
+	for _, node := range n.api.Nodes(n.router.State(), views) {
+		nodesByState[node.State]++
 	}
-	return count
+	return nodesByState
 }
 
 // boolGauge returns the value of a gauge for a boolean.
@@ -119,10 +129,10 @@ func (a *agent) mapLag(now time.Duration) time.Duration {
 
 // recordLeaderEpoch records whether this node lacks the map with the given epoch, which the leader has reported.
 func (a *agent) recordLeaderEpoch(epoch shardmap.Epoch, now time.Duration) {
-	switch lacks := epoch > a.newestState().Proposed().Epoch(); {
-	case !lacks:
+	lacksMap := epoch > a.newestState().Proposed().Epoch()
+	if !lacksMap {
 		a.missingMapSince.Store(0)
-	case a.missingMapSince.Load() == 0:
+	} else if a.missingMapSince.Load() == 0 {
 		a.missingMapSince.Store(int64(now))
 	}
 }

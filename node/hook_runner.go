@@ -18,121 +18,163 @@ import (
 )
 
 // Hooks inform the app of shards that it must acquire (load their state) or release (write their state).
-// Do makes one call of a hook and returns the result. It must not return while the call
-// still runs, as far as this process can detect: for an app in another process, the call has ended when
-// its connection is closed. ctx ends after the call's Timeout, or earlier when the call is aborted. The
-// Seq of the result need not be set. Do is called from several goroutines at the same time.
 type Hooks interface {
+	// Do makes one call of a hook and returns the result, whose Seq need not be set. ctx ends after the
+	// Timeout of the call, or earlier when the call is aborted. Do must not return while the call still
+	// runs, as far as this process can detect: for an app in another process, the call has ended when its
+	// connection is closed. Do is called from several goroutines at the same time.
 	Do(ctx context.Context, call ackagent.HookCall) ackagent.HookResult
 }
 
-// maxWarned is the largest number of failed releases that are logged for one map change, and of release
-// notes that are too large.
+// maxWarned is the largest number of failed releases that are logged for one map change. It is also the largest
+// number of logged release notes that exceed the limit.
 const maxWarned = 8
 
 // hookRunner runs the hook calls that package ack/agent decides on, each in a separate goroutine. Only the
 // goroutine of agent.run uses it, except for the fields that mu protects and those noted below.
 type hookRunner struct {
-	hooks   Hooks
-	log     zerolog.Logger
-	running *router.InFlight
+	hooks    Hooks
+	log      zerolog.Logger
+	inFlight *router.InFlight // the requests that run at the app
 	// isOverdue reports whether running calls should have been aborted by now. It is called from any
 	// goroutine.
-	isOverdue       func() bool
-	ctx             context.Context               // of agent.run; set before the first call
-	cancels         map[uint64]context.CancelFunc // aborts the running calls, by HookCall.Seq
-	onAcquireFailed func()                        // called from any goroutine when an acquire call has failed; nil means no call
-	calls           sync.WaitGroup
-	// results receives the results of calls. A sender stops waiting when ctx ends.
-	results chan ackagent.HookResult
-	// releaseNotes contains the newest release notes for the leader; cap 1.
-	releaseNotes       chan ack.Releases
-	exceeded           exceededNotes // the last logged number of notes that exceed the limit
-	notAcquiredChanged chan struct{} // notified when notAcquired has changed
-	mu                 struct {
+	isOverdue func() bool
+	// onAcquireFailed is called from any goroutine when an acquire call has failed; nil means no call.
+	onAcquireFailed func()
+
+	// Running calls.
+	ctx     context.Context               // of agent.run; set before the first call
+	cancels map[uint64]context.CancelFunc // aborts a running call, by HookCall.Seq
+	calls   sync.WaitGroup                // the goroutines of running calls
+	results chan ackagent.HookResult      // unbuffered: results of calls; a sender stops waiting when ctx ends
+
+	// Release notes for the leader.
+	releaseNotes   chan ack.Releases // cap 1: the newest notes
+	loggedExceeded exceededNotes     // the last logged number of notes that exceed the limit
+
+	notAcquiredChanged chan struct{} // cap 1: notified when mu.notAcquired has changed
+
+	// mu protects its fields. Any goroutine may use them.
+	mu struct {
 		sync.Mutex
-		notAcquired map[shardmap.Shard]shardmap.Epoch // shards that the app has reported as not held, by ownership epoch
-		warned      warningCount
+		notAcquired    map[shardmap.Shard]shardmap.Epoch // shards that the app has reported as not held, with the ownership epoch
+		failedReleases releaseFailureCount
 	}
 }
 
-// warningCount counts the failed releases of one map change.
-type warningCount struct {
-	change shardmap.Epoch
-	calls  int
+// releaseFailureCount counts the failed release calls of one map change.
+type releaseFailureCount struct {
+	mapEpoch shardmap.Epoch // epoch of the map that the change proposes
+	calls    int
 }
 
 var _ ackagent.App = (*hookRunner)(nil)
 
-// newHookRunner returns a hookRunner that calls h. running contains the in-flight requests of the app.
-func newHookRunner(h Hooks, running *router.InFlight, log zerolog.Logger) *hookRunner {
-	k := &hookRunner{
-		hooks: h, running: running, isOverdue: neverOverdue, log: log, releaseNotes: make(chan ack.Releases, 1), ctx: context.Background(), cancels: map[uint64]context.CancelFunc{},
-		results: make(chan ackagent.HookResult), notAcquiredChanged: make(chan struct{}, 1),
+// newHookRunner returns a hookRunner that calls hooks. inFlight counts the requests that run at the app.
+func newHookRunner(hooks Hooks, inFlight *router.InFlight, log zerolog.Logger) *hookRunner {
+	h := &hookRunner{
+		hooks:              hooks,
+		log:                log,
+		inFlight:           inFlight,
+		isOverdue:          neverOverdue,
+		ctx:                context.Background(),
+		cancels:            map[uint64]context.CancelFunc{},
+		results:            make(chan ackagent.HookResult),
+		releaseNotes:       make(chan ack.Releases, 1),
+		notAcquiredChanged: make(chan struct{}, 1),
 	}
-	k.mu.notAcquired = map[shardmap.Shard]shardmap.Epoch{}
-	return k
+	h.mu.notAcquired = map[shardmap.Shard]shardmap.Epoch{}
+	return h
 }
 
 // neverOverdue is an isOverdue function that returns false.
 func neverOverdue() bool { return false }
 
-// StartCall starts a call of a hook in the background. Its result is sent on results.
-func (h *hookRunner) StartCall(c ackagent.HookCall) {
-	timed, cancel := context.WithTimeout(h.ctx, c.Timeout)
-	h.cancels[c.Seq] = cancel
-	over := h.isOverdue
-	if c.Kind == ackagent.HookLost {
-		over = neverOverdue // the hook only reports that the state is lost, and writes nothing
+// inputs returns the channels from which agent.run receives: the results of calls, and notifications that the
+// app does not hold a shard. h may be nil; then both channels are nil.
+func (h *hookRunner) inputs() (results <-chan ackagent.HookResult, notAcquiredChanged <-chan struct{}) {
+	if h == nil {
+		return nil, nil
 	}
-	ctx, stop := pollctx.Context(timed, over)
-	run := h.ctx
+	return h.results, h.notAcquiredChanged
+}
+
+// StartCall starts a call of a hook in the background. Its result is sent on results.
+func (h *hookRunner) StartCall(call ackagent.HookCall) {
+	timeoutCtx, cancel := context.WithTimeout(h.ctx, call.Timeout)
+	h.cancels[call.Seq] = cancel
+	isOverdue := h.isOverdue
+	if call.Kind == ackagent.HookLost {
+		isOverdue = neverOverdue // the hook only reports that the state is lost, and writes nothing
+	}
+	callCtx, stopPolling := pollctx.Context(timeoutCtx, isOverdue)
+	runCtx := h.ctx
 	h.calls.Go(func() {
 		defer cancel()
-		defer stop()
-		r := h.hooks.Do(ctx, c)
-		r.Seq = c.Seq
-		cut := errors.Is(timed.Err(), context.Canceled) // the call was aborted because it is no longer needed
-		h.logFailedRelease(&c, &r, cut)
-		if h.onAcquireFailed != nil && c.Kind == ackagent.HookAcquire && !cut && (r.Err != nil || len(r.Failed) > 0) {
-			h.onAcquireFailed()
+		defer stopPolling()
+		result := h.hooks.Do(callCtx, call)
+		result.Seq = call.Seq
+		if wasAborted := errors.Is(timeoutCtx.Err(), context.Canceled); !wasAborted { // the result of a call that is not needed any more does not matter
+			h.reportFailure(&call, &result)
 		}
 		select {
-		case h.results <- r:
-		case <-run.Done():
+		case h.results <- result:
+		case <-runCtx.Done():
 		}
 	})
 }
 
-// logFailedRelease logs a release that failed for all or some of its shards. It logs up to maxWarned failures of one
-// map change, because a failed release is retried repeatedly.
-func (h *hookRunner) logFailedRelease(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
-	if c.Kind != ackagent.HookRelease || cut || r.Err == nil && len(r.Failed) == 0 {
+// reportFailure logs or counts a call that failed for all or some of its shards.
+func (h *hookRunner) reportFailure(call *ackagent.HookCall, result *ackagent.HookResult) {
+	hasFailed := result.Err != nil || len(result.Failed) > 0
+	if !hasFailed {
 		return
 	}
-	failed := slices.Sorted(maps.Keys(r.Failed))
-	var why string
-	if r.Err != nil {
-		failed, why = nil, r.Err.Error()
-		for _, s := range c.Shards {
-			failed = append(failed, s.Shard)
+	switch call.Kind {
+	case ackagent.HookRelease:
+		h.logFailedRelease(call, result)
+	case ackagent.HookAcquire:
+		if h.onAcquireFailed != nil {
+			h.onAcquireFailed()
 		}
-	} else {
-		why = r.Failed[failed[0]]
+	case ackagent.HookLost:
 	}
+}
+
+// logFailedRelease logs a release that failed. It logs up to maxWarned failures of one map change, because a
+// failed release is retried repeatedly.
+func (h *hookRunner) logFailedRelease(call *ackagent.HookCall, result *ackagent.HookResult) {
+	switch count := h.countFailedRelease(call.Map); {
+	case count <= maxWarned:
+		shards, reason := failedShards(call, result)
+		h.log.Warn().Uint64("epoch", uint64(call.Map)).Str("shards", shardmap.FormatShards(shards)).Str("why", reason).Msg("release failed")
+	case count == maxWarned+1:
+		h.log.Warn().Uint64("epoch", uint64(call.Map)).Msg("more releases failed")
+	}
+}
+
+// countFailedRelease counts a failed release call of the map change with the given epoch, and returns the
+// number of these calls.
+func (h *hookRunner) countFailedRelease(mapEpoch shardmap.Epoch) int {
 	h.mu.Lock()
-	if h.mu.warned.change != c.Map {
-		h.mu.warned = warningCount{change: c.Map}
+	defer h.mu.Unlock()
+	if h.mu.failedReleases.mapEpoch != mapEpoch {
+		h.mu.failedReleases = releaseFailureCount{mapEpoch: mapEpoch}
 	}
-	h.mu.warned.calls++
-	n := h.mu.warned.calls
-	h.mu.Unlock()
-	switch {
-	case n <= maxWarned:
-		h.log.Warn().Uint64("epoch", uint64(c.Map)).Str("shards", shardmap.FormatShards(failed)).Str("why", why).Msg("release failed")
-	case n == maxWarned+1:
-		h.log.Warn().Uint64("epoch", uint64(c.Map)).Msg("more releases failed")
+	h.mu.failedReleases.calls++
+	return h.mu.failedReleases.calls
+}
+
+// failedShards returns the shards for which a call failed, in ascending order, and the error of the first one.
+func failedShards(call *ackagent.HookCall, result *ackagent.HookResult) (shards []shardmap.Shard, reason string) {
+	if result.Err != nil { // the call failed for all its shards
+		for _, s := range call.Shards {
+			shards = append(shards, s.Shard)
+		}
+		return shards, result.Err.Error()
 	}
+	shards = slices.Sorted(maps.Keys(result.Failed))
+	return shards, result.Failed[shards[0]]
 }
 
 // CancelCall aborts a call. Its result is still sent on results.
@@ -144,7 +186,7 @@ func (h *hookRunner) CancelCall(seq uint64) {
 
 // CountRequests counts the requests that run for a shard. If there are any, the agent polls when the last one has
 // ended.
-func (h *hookRunner) CountRequests(s shardmap.Shard) int { return h.running.CountShard(s) }
+func (h *hookRunner) CountRequests(s shardmap.Shard) int { return h.inFlight.CountShard(s) }
 
 // callCount returns the number of running calls. h may be nil.
 func (h *hookRunner) callCount() int {
@@ -166,12 +208,12 @@ func (h *hookRunner) recordNotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
 	chanutil.Notify(h.notAcquiredChanged)
 }
 
-// takeNotAcquired calls do for each shard that recordNotAcquired has recorded since the previous call.
-func (h *hookRunner) takeNotAcquired(do func(shardmap.Shard, shardmap.Epoch)) {
+// takeNotAcquired calls handle for each shard that recordNotAcquired has recorded since the previous call.
+func (h *hookRunner) takeNotAcquired(handle func(shardmap.Shard, shardmap.Epoch)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s, epoch := range h.mu.notAcquired {
-		do(s, epoch)
+		handle(s, epoch)
 	}
 	clear(h.mu.notAcquired)
 }

@@ -33,16 +33,17 @@ func (n *Node) Place(key []byte) Place {
 // because the node admits no more requests for it. Owned does not consider leases.
 func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 	generation = n.router.Table().Generation() // read before the state, so that WaitOwned misses no change
-	s := n.router.State()
-	m := s.Committed()
+	state := n.router.State()
+	committed := state.Committed()
 	owned = make(map[shardmap.Shard]uint64)
-	if m.Epoch() == 0 {
+	if committed.Epoch() == 0 {
 		return owned, generation
 	}
 	for i := range n.o.Shards {
-		sh := shardmap.Shard(i)
-		if m.Owner(sh) == n.self && (!s.HasOpenProposal() || s.Proposed().Owner(sh) == n.self) {
-			owned[sh] = uint64(m.OwnedSince(sh))
+		shard := shardmap.Shard(i)
+		movesAway := state.HasOpenProposal() && state.Proposed().Owner(shard) != n.self
+		if committed.Owner(shard) == n.self && !movesAway {
+			owned[shard] = uint64(committed.OwnedSince(shard))
 		}
 	}
 	return owned, generation
@@ -57,11 +58,12 @@ func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
 // node neither drains nor is cordoned. "" means this node.
 func (n *Node) acceptsNewKeys(node string) bool {
 	id := shardmap.NodeID(node)
-	if node == "" || id == n.self {
-		if id = n.self; n.agent.leaving.Load() {
-			return false
-		}
+	if id == "" {
+		id = n.self
 	}
-	p := n.fsm.state.Load().Policy()
-	return !p.IsDraining(id) && !p.Cordoned[id]
+	if id == n.self && n.agent.isLeaving.Load() {
+		return false
+	}
+	policy := n.fsm.state.Load().Policy()
+	return !policy.IsDraining(id) && !policy.Cordoned[id]
 }

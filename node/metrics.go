@@ -56,7 +56,7 @@ func newMetrics() *metrics {
 		mapsCommitted:       counter("maps_committed_total", "Total number of shard maps that this node has applied as committed."),
 		mapChanges:          vec("map_changes_total", "Total number of map changes that this node proposed as leader, by reason.", "reason"),
 		exclusions:          vec("nodes_excluded_total", "Total number of nodes that this node excluded from the map as leader, by reason.", "reason"),
-		takeovers:           vec("takeovers_total", "Total number of owners whose shards were takeovers over, by the rule that allowed it.", "reason"),
+		takeovers:           vec("takeovers_total", "Total number of owners whose shards were taken over, by the rule that allowed it.", "reason"),
 		movedShards:         vec("moved_shards_total", "Total number of shards that this node gave up to another owner, by stage: idle, finished or aborted requests.", "stage"),
 		leaseLapses:         counter("lease_lapses_total", "Total number of leases of this node that ended without being renewed."),
 		elections:           counter("elections_won_total", "Total number of times that this node became leader."),
@@ -85,48 +85,80 @@ func newMetrics() *metrics {
 
 // register registers the metrics of n with r.
 func (m *metrics) register(r prometheus.Registerer, n *Node) error {
-	gauge := func(name, help string, f func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shardway_" + name, Help: help}, f)
-	}
-	state := n.router.State
 	all := []prometheus.Collector{
 		m.mapsCommitted, m.mapChanges, m.exclusions, m.takeovers, m.movedShards, m.leaseLapses, m.elections, m.campaigns, m.acquireFailures, m.releases, m.mapPhases, m.heartbeatRoundTrips, m.commits, m.diskWrites,
-		gauges{n},
-		gauge("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
-		gauge("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Proposed().Epoch()) }),
-		gauge("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().ShardCount(n.self)) }),
-		gauge("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(adminapi.MovingShards(state())) }),
-		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().OrphanCount()) }),
-		gauge("leader", "1 if this node leads.", func() float64 { return boolGauge(n.leaderClient.Leadership() != nil) }),
-		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return boolGauge(n.router.HasLease()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "shardway_lease_absent_seconds_total", Help: "Time that this node has been without a lease since its start; a gateway always is.",
-		}, func() float64 { return n.router.TimeWithoutLease().Seconds() }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "shardway_peer_evicted_total", Help: "Total number of connections to the peer port closed before authentication, to make room for others.",
-		}, func() float64 { return float64(n.port.Stats().Evicted) }),
-		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.WebSocketStreams.BufferBytes()) }),
-		gauge("ignored_entries", "Number of proposals and commits in the log that were ignored because they came too late.", func() float64 { return float64(state().IgnoredEntries()) }),
+		gauges{n}, n.proxy, findings.NewCollector(n.monitor),
 	}
-	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.StreamStatistics().Open) }))
+	all = append(all, n.stateGauges()...)
+	all = append(all, n.connectionMetrics()...)
+	all = append(all, n.gossipMetrics()...)
+	all = append(all, n.muxSessionGauges()...)
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return fmt.Errorf("node: metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// gaugeFunc returns a gauge whose value is the result of f at each scrape.
+func gaugeFunc(name, help string, f func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shardway_" + name, Help: help}, f)
+}
+
+// counterFunc returns a counter whose value is the result of f at each scrape.
+func counterFunc(name, help string, f func() float64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "shardway_" + name, Help: help}, f)
+}
+
+// stateGauges returns the metrics of the map, the leadership and the lease.
+func (n *Node) stateGauges() []prometheus.Collector {
+	state := n.router.State
+	return []prometheus.Collector{
+		gaugeFunc("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
+		gaugeFunc("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Proposed().Epoch()) }),
+		gaugeFunc("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().ShardCount(n.self)) }),
+		gaugeFunc("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(adminapi.MovingShards(state())) }),
+		gaugeFunc("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().OrphanCount()) }),
+		gaugeFunc("ignored_entries", "Number of proposals and commits in the log that were ignored because they came too late.", func() float64 { return float64(state().IgnoredEntries()) }),
+		gaugeFunc("leader", "1 if this node leads.", func() float64 { return boolGauge(n.leaderClient.Leadership() != nil) }),
+		gaugeFunc("lease_held", "1 if this node holds a lease.", func() float64 { return boolGauge(n.router.HasLease()) }),
+		counterFunc("lease_absent_seconds_total", "Time that this node has been without a lease since its start; a gateway always is.", func() float64 { return n.router.TimeWithoutLease().Seconds() }),
+	}
+}
+
+// connectionMetrics returns the metrics of the connections between nodes.
+func (n *Node) connectionMetrics() []prometheus.Collector {
+	return []prometheus.Collector{
+		counterFunc("peer_evicted_total", "Total number of connections to the peer port closed before authentication, to make room for others.", func() float64 { return float64(n.port.Stats().Evicted) }),
+		gaugeFunc("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.WebSocketStreams.BufferBytes()) }),
+	}
+}
+
+// gossipMetrics returns the metrics of the gossip streams that other nodes open.
+func (n *Node) gossipMetrics() []prometheus.Collector {
+	all := []prometheus.Collector{
+		gaugeFunc("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.StreamStatistics().Open) }),
+	}
 	for _, reason := range gossip.StreamCloseReasons() {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_gossip_streams_closed_total", ConstLabels: prometheus.Labels{"reason": reason},
 			Help: "Total number of gossip streams of other nodes closed early, by the bound that they exceeded.",
 		}, func() float64 { return float64(n.gossip.StreamStatistics().Closed[reason]) }))
 	}
-	for kind, l := range map[string]*muxpool.Pool{"requests": n.router.RequestStreams, "websockets": n.router.WebSocketStreams} {
-		for direction, count := range map[string]func() int{"dialed": l.Outgoing.Len, "accepted": l.Sessions} {
+	return all
+}
+
+// muxSessionGauges returns the numbers of open multiplexed sessions with other nodes.
+func (n *Node) muxSessionGauges() []prometheus.Collector {
+	var all []prometheus.Collector
+	for kind, pool := range map[string]*muxpool.Pool{"requests": n.router.RequestStreams, "websockets": n.router.WebSocketStreams} {
+		for direction, count := range map[string]func() int{"dialed": pool.Outgoing.Len, "accepted": pool.Sessions} {
 			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "shardway_mux_sessions", ConstLabels: prometheus.Labels{"direction": direction, "type": kind},
 				Help: "Number of open multiplexed sessions with other nodes, by direction and by what they carry.",
 			}, func() float64 { return float64(count()) }))
 		}
 	}
-	for _, c := range append(all, n.proxy, findings.NewCollector(n.monitor)) {
-		if err := r.Register(c); err != nil {
-			return fmt.Errorf("node: metrics: %w", err)
-		}
-	}
-	return nil
+	return all
 }

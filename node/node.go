@@ -113,8 +113,14 @@ type Node struct {
 	ready         chan struct{} // closed when the node serves requests
 }
 
+// defaultShutdownTimeout is the default of Options.ShutdownTimeout.
+const defaultShutdownTimeout = 30 * time.Second
+
 // New builds a node. It opens only the stores in the data directory.
 func New(o Options) (*Node, error) {
+	if o.ShutdownTimeout <= 0 {
+		o.ShutdownTimeout = defaultShutdownTimeout
+	}
 	n := &Node{
 		o: o, self: shardmap.NodeID(o.Dir.Node()), serverID: consensus.ServerID(o.Dir.Node(), o.Dir.Disk()), log: o.Log,
 		failed:   make(chan error, 1),
@@ -123,70 +129,18 @@ func New(o Options) (*Node, error) {
 		ready:    make(chan struct{}),
 		metrics:  newMetrics(),
 	}
-	if n.o.ShutdownTimeout <= 0 {
-		n.o.ShutdownTimeout = 30 * time.Second
-	}
-	if id, shards := o.Dir.Cluster(); id != "" && shards != o.Shards {
-		return nil, fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, o.Shards, shards)
-	}
-	if kept := ack.FormatVersion(o.Dir.Level()); kept != 0 && kept.CheckSupported() != nil {
-		return nil, unknownLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.CheckSupported()))
-	}
-	n.loadedKeys.set(o.Keys)
-	n.fsm = newFSM(n.fail)
-	n.announcer = &announcer{o: &n.o, state: n.fsm.state.Load, fail: n.fail}
-	var err error
-	if n.hasher, err = keyhash.New(keyhash.Options{
-		Secrets: o.Secrets, Cluster: n.announcer.clusterID, Shards: o.Shards,
-		Policy: func() *ack.Policy { return n.fsm.state.Load().Policy() },
-		Apply:  func(q *shardkey.Quarantine) { n.proxy.Quarantine(q) },
-	}); err != nil {
+	if err := n.checkDirectory(); err != nil {
 		return nil, err
 	}
-	n.announcer.hasher = n.hasher
-	n.view = cluster.NewView(string(n.self), n.serverID, o.Timing, n.fsm.state.Load)
-	n.diskRecords = identity.NewRecords(n.recordsOptions())
-	n.port = peer.New(peer.Options{
-		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
-		Cluster: n.announcer.clusterID, AdoptCluster: n.announcer.adopt, IsKnownNode: n.view.IsKnownPeer, Lookup: n.view.Lookup, IsNodeAddr: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
-		DiskRecords: n.diskRecords,
-		Scheduler:   &n.scheduler,
-		WrapClient:  o.WrapClient, WrapServer: o.WrapServer,
-	})
-	n.client = control.NewClient(n.port, n.log)
-	n.leaderClient = &leaderloop.Client{Self: string(n.self), View: n.view, Control: n.client, CurrentLeadership: n.leadership.Load, NoLeaderReason: func() string { return n.api.WhyNoLeader() }, Log: n.log}
-	n.poisonDetector = crashdetect.NewPoisonDetector(crashdetect.PoisonOptions{
-		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.view.Leader, StoppedOnPurpose: n.view.IsLeavingOrLeft, Log: n.log,
-	})
-	n.stream = consensus.NewStream(n.serverID, n.diskRecords.DialRaft(n.port, n.raftOpen))
-	n.router = router.New(n.self, o.Shards, o.Clock, n.port)
-	n.queue = queue.New(o.Queue)
-	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
-	n.writeLimit = writelimit.New(n.writeLimitOptions())
-	if o.CheckApp != nil {
-		n.health = apphealth.NewChecker(n.appWatch.wrapCheck(o.CheckApp, o.AppInstance), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.scheduler, o.Log, func() {
-			n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
-			if !n.health.Healthy() {
-				n.idleTracker.Holds.Clear() // an unhealthy app has lost the held state, or its shards move away soon
-			}
-			chanutil.Notify(n.agent.heartbeatNow)
-		})
+	n.loadedKeys.set(o.Keys)
+	if err := n.newReplicatedState(); err != nil {
+		return nil, err
 	}
-	n.events = n.newEvents()
-	n.leaderTracker = eventlog.NewLeaderTracker(n.events)
-	n.changes = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{Self: n.self, Ring: n.events, Queue: n.queue.Stats, OnPhase: func(phase string, d time.Duration) {
-		n.metrics.mapPhases.WithLabelValues(phase).Observe(d.Seconds())
-	}})
-	n.idleTracker = &idleshards.Tracker{Self: n.self, Clock: o.Clock, Router: n.router, Holds: idleshards.NewHolds(o.Shards), Stages: new(idleshards.Stages)}
-	n.proxy = proxy.New(n.proxyOptions())
-	n.idleTracker.Proxy = n.proxy
-	if n.appWatch != nil {
-		n.appWatch.hasConns, n.appWatch.renewConns = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
-	}
-	n.fsm.onPolicyChange = n.hasher.UpdateQuarantine
-	n.crashDetector = crashdetect.NewDetector(n.port, o.Clock, n.onDialRefused)
-	n.leaderInbox = &leaderInbox{leading: &n.leadership, records: n.diskRecords, crashes: n.crashDetector, ownAnswers: make(chan ack.Answer, 1), log: n.log}
-	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
+	n.newPeerPort()
+	n.newRouter()
+	n.newEventLog()
+	n.newProxy()
+	n.newLeadership()
 	if err := n.open(); err != nil {
 		return nil, err
 	}
@@ -202,29 +156,140 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
+// checkDirectory returns an error if the data directory belongs to a cluster with another number of shards, or
+// to a format version that this program does not support.
+func (n *Node) checkDirectory() error {
+	dir := n.o.Dir
+	if id, shards := dir.Cluster(); id != "" && shards != n.o.Shards {
+		return fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, n.o.Shards, shards)
+	}
+	version := ack.FormatVersion(dir.Level())
+	if version == 0 { // the directory is new
+		return nil
+	}
+	if err := version.CheckSupported(); err != nil {
+		return unknownLevel(fmt.Errorf("data directory %q has %w", dir.Path(), err))
+	}
+	return nil
+}
+
+// newReplicatedState creates the replicated state, and the components that derive their state from it.
+func (n *Node) newReplicatedState() (err error) {
+	n.fsm = newFSM(n.fail)
+	n.announcer = &announcer{o: &n.o, state: n.fsm.state.Load, fail: n.fail}
+	n.hasher, err = keyhash.New(keyhash.Options{
+		Secrets: n.o.Secrets, Cluster: n.announcer.clusterID, Shards: n.o.Shards,
+		Policy: func() *ack.Policy { return n.fsm.state.Load().Policy() },
+		Apply:  func(q *shardkey.Quarantine) { n.proxy.Quarantine(q) },
+	})
+	if err != nil {
+		return err
+	}
+	n.announcer.hasher = n.hasher
+	n.fsm.onPolicyChange = n.hasher.UpdateQuarantine
+	n.view = cluster.NewView(string(n.self), n.serverID, n.o.Timing, n.fsm.state.Load)
+	n.diskRecords = identity.NewRecords(n.recordsOptions())
+	return nil
+}
+
+// newPeerPort creates the port for other nodes, and the components that send requests to them.
+func (n *Node) newPeerPort() {
+	n.port = peer.New(peer.Options{
+		Node: string(n.self), Disk: n.o.Dir.Disk(), Boot: n.o.Dir.Boot(),
+		Cluster: n.announcer.clusterID, AdoptCluster: n.announcer.adopt, IsKnownNode: n.view.IsKnownPeer, Lookup: n.view.Lookup, IsNodeAddr: n.view.IsNodeAddress, Dial: n.o.PeerDial, Log: n.o.Log,
+		DiskRecords: n.diskRecords,
+		Scheduler:   &n.scheduler,
+		WrapClient:  n.o.WrapClient, WrapServer: n.o.WrapServer,
+	})
+	n.client = control.NewClient(n.port, n.log)
+	n.leaderClient = &leaderloop.Client{
+		Self: string(n.self), View: n.view, Control: n.client, CurrentLeadership: n.leadership.Load, Log: n.log,
+		NoLeaderReason: func() string { return n.api.WhyNoLeader() },
+	}
+	n.poisonDetector = crashdetect.NewPoisonDetector(crashdetect.PoisonOptions{
+		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.view.Leader, StoppedOnPurpose: n.view.IsLeavingOrLeft, Log: n.log,
+	})
+	n.crashDetector = crashdetect.NewDetector(n.port, n.o.Clock, n.onDialRefused)
+	n.stream = consensus.NewStream(n.serverID, n.diskRecords.DialRaft(n.port, n.raftOpen))
+}
+
+// newRouter creates the router, the queue of waiting requests and the components that watch the app.
+func (n *Node) newRouter() {
+	n.router = router.New(n.self, n.o.Shards, n.o.Clock, n.port)
+	n.queue = queue.New(n.o.Queue)
+	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
+	n.writeLimit = writelimit.New(n.writeLimitOptions())
+	n.idleTracker = &idleshards.Tracker{Self: n.self, Clock: n.o.Clock, Router: n.router, Holds: idleshards.NewHolds(n.o.Shards), Stages: new(idleshards.Stages)}
+	if n.o.CheckApp != nil {
+		check := n.appWatch.wrapCheck(n.o.CheckApp, n.o.AppInstance)
+		n.health = apphealth.NewChecker(check, cmp.Or(n.o.Health, apphealth.DefaultSettings()), &n.scheduler, n.o.Log, n.onAppHealthChange)
+	}
+}
+
+// onAppHealthChange is called when the app has become healthy or unhealthy.
+func (n *Node) onAppHealthChange() {
+	n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
+	if !n.health.Healthy() {
+		n.idleTracker.Holds.Clear() // an unhealthy app has lost the held state, or its shards move away soon
+	}
+	chanutil.Notify(n.agent.heartbeatNow)
+}
+
+// newEventLog creates the ring buffer of events and the components that record events.
+func (n *Node) newEventLog() {
+	n.events = n.newEvents()
+	n.leaderTracker = eventlog.NewLeaderTracker(n.events)
+	n.changes = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{Self: n.self, Ring: n.events, Queue: n.queue.Stats, OnPhase: func(phase string, d time.Duration) {
+		n.metrics.mapPhases.WithLabelValues(phase).Observe(d.Seconds())
+	}})
+}
+
+// newProxy creates the proxy.
+func (n *Node) newProxy() {
+	n.proxy = proxy.New(n.proxyOptions())
+	n.idleTracker.Proxy = n.proxy
+	if n.appWatch != nil {
+		n.appWatch.hasConns, n.appWatch.renewConns = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
+	}
+}
+
+// newLeadership creates the components that this node needs when it leads.
+func (n *Node) newLeadership() {
+	n.leaderInbox = &leaderInbox{leading: &n.leadership, records: n.diskRecords, crashes: n.crashDetector, ownAnswers: make(chan ack.Answer, 1), log: n.log}
+	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: n.o.Secrets, Cluster: rotating{n}, Log: n.o.Log})
+}
+
 // proxyOptions returns Options.Proxy with the fields that connect the proxy to this node.
 func (n *Node) proxyOptions() proxy.Options {
 	p := n.o.Proxy
+	p.Node, p.Shards, p.Cluster, p.Log = string(n.self), n.o.Shards, n.router, n.o.Log
+	p.Queue, p.QueueWait = n.queue, n.o.Queue.Wait
+	p.HashKey = n.hasher.Key
+	p.AcceptsNewKeys = n.acceptsNewKeys
+	p.LeaseExpired = n.router.IsAbortOverdue
+	p.HoldShard = n.idleTracker.Hold
+	p.PeerCrashed = n.poisonDetector.ConnsBroken
+	p.KeepUpstream = n.appWatch != nil
 	if n.health != nil && p.DialUpstream != nil {
 		p.DialUpstream = n.health.WatchDial(n.appWatch.wrapDial(p.DialUpstream))
 	}
-	p.Node, p.Cluster, p.Queue, p.QueueWait, p.Log = string(n.self), n.router, n.queue, n.o.Queue.Wait, n.o.Log
-	if n.o.Hooks != nil && !n.o.Gateway {
+	if n.hasHooks() {
 		p.AcquireError = func(s shardmap.Shard) string { return n.agent.acquireFailures.reasonOf(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.OnNotAcquired(s, shardmap.Epoch(epoch)) }
 	}
-	p.KeepUpstream = n.appWatch != nil
-	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.IsAbortOverdue, n.acceptsNewKeys, n.idleTracker.Hold
-	p.Probe = func() (bool, string) {
+	p.Probe = func() (ready bool, reason string) {
 		if err := n.api.Ready(); err != nil {
 			return false, api.Brief(err) // without details, because the probe needs no authentication
 		}
 		return true, ""
 	}
 	p.OnHandover = func(h wsession.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
-	p.HashKey, p.PeerCrashed, p.Shards, p.Explain = n.hasher.Key, n.poisonDetector.ConnsBroken, n.o.Shards, func(why route.Reason) proxy.Explanation { return n.monitor.Explain(why) }
+	p.Explain = func(why route.Reason) proxy.Explanation { return n.monitor.Explain(why) }
 	return p
 }
+
+// hasHooks reports whether the app is informed of its shards. A gateway has no app.
+func (n *Node) hasHooks() bool { return n.o.Hooks != nil && !n.o.Gateway }
 
 // recordsOptions returns the options of the records of the disks of all nodes.
 func (n *Node) recordsOptions() identity.RecordsOptions {
@@ -250,23 +315,25 @@ func (n *Node) recordsOptions() identity.RecordsOptions {
 
 // writeLimitOptions returns the options of the limit for writes of the app.
 func (n *Node) writeLimitOptions() writelimit.Options {
-	w := writelimit.Options{Self: n.self, Router: n.router, Timing: n.view.Timing, InitialTiming: n.o.Timing, Clock: n.o.Clock, Log: n.log}
-	if !n.o.Gateway {
-		w.Hook, _ = n.o.Hooks.(writelimit.Hook)
-		if n.o.Proxy.Handler == nil {
-			w.Dir = n.o.Dir
-		}
+	options := writelimit.Options{Self: n.self, Router: n.router, Timing: n.view.Timing, InitialTiming: n.o.Timing, Clock: n.o.Clock, Log: n.log}
+	if n.o.Gateway {
+		return options
 	}
-	return w
+	options.Hook, _ = n.o.Hooks.(writelimit.Hook)
+	if isAppInProcess := n.o.Proxy.Handler != nil; !isAppInProcess {
+		options.Dir = n.o.Dir
+	}
+	return options
 }
 
 // open creates gossip and opens the stores of Raft.
 func (n *Node) open() error {
 	var err error
-	if n.gossip, err = gossip.New(gossip.Options{
+	n.gossip, err = gossip.New(gossip.Options{
 		BindAddr: n.o.GossipBind, AdvertiseAddr: n.o.GossipAdvertise, JoinAddrs: n.o.Join, BootstrapExpect: n.o.BootstrapExpect, Tags: n.announcer.tags(), Keys: gossipKeys(n.o.Secrets),
 		RetainForever: n.view.IsServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Scheduler: &n.scheduler, Log: n.o.Log,
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	n.view.Gossip, n.announcer.gossip = n.gossip, n.gossip
@@ -287,7 +354,7 @@ func (n *Node) adminOptions() adminapi.Options {
 			return adminapi.Findings{Inputs: r.Inputs, List: r.Findings}
 		},
 		HeldShardCount: n.idleTracker.HeldCount, LoadedKeys: n.loadedKeys.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
-		WriteTimeLeft: n.writeLimit.ForOwned, NoTakeoverReason: n.shutdown.WhyShardsStay, Started: func() time.Time { return n.started }, IsStopRequested: n.stopRequested.Load, IsStopping: n.stopping.Load,
+		WriteTimeLeft: n.writeLimit.ForOwned, NoTakeoverReason: n.shutdown.NoTakeoverReason, Started: func() time.Time { return n.started }, IsStopRequested: n.stopRequested.Load, IsStopping: n.stopping.Load,
 	}
 }
 
@@ -298,7 +365,7 @@ func (n *Node) shutdownOptions() shutdown.Options {
 		Clock: n.o.Clock, Log: n.log, Agent: n.agent, View: n.view, Gossip: n.gossip, Router: n.router, Proxy: n.proxy, Client: n.client,
 		State: n.fsm.state.Load, Leadership: n.leadership.Load, ShutProxy: n.shutProxy,
 	}
-	if n.o.Hooks != nil && !n.o.Gateway {
+	if n.hasHooks() {
 		s.ReleaseTimeout = n.o.ReleaseTimeout
 	}
 	return s
@@ -359,47 +426,72 @@ func (n *Node) openRaft() error {
 	return nil
 }
 
-// newAgent creates the agent, its machine and the client that sends its heartbeats.
+// newAgent creates the agent, its protocol and the client that sends its heartbeats.
 func (n *Node) newAgent() {
 	a := &agent{
-		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), restartWithin: n.o.HoldGrace,
-		keyConfigDigest: n.loadedKeys.digest.Load, moveStages: n.idleTracker.Stages,
-		appHealthy:   func() bool { return n.health == nil || n.health.Healthy() },
-		appHealth:    n.appHealth,
-		appChecked:   func() bool { return n.health == nil || n.health.Checked() },
-		stateChanged: n.fsm.agentHint, newestState: n.fsm.state.Load,
-		appWatch: n.appWatch,
-		answers:  make(chan ack.Answer), ownAnswers: n.leaderInbox.ownAnswers, heartbeatNow: make(chan struct{}, 1), heartbeatIfNearlyDue: make(chan struct{}, 1), persistentDuplicate: make(chan string, 1), overdue: overdueDetector{report: n.o.Overdue},
-		calls: make(chan func()), ended: make(chan struct{}), receivedAt: make(map[shardmap.Shard]time.Duration),
-		orphanedForwards: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.scheduler.NewOnDemandTicker(), busyTimer: n.scheduler.NewBusyTicker(clock.MinInterval), // created before all other timers, because the lease depends on them
+		self: n.self, clock: n.o.Clock, log: n.log, metrics: n.metrics, router: n.router, proxy: n.proxy, fail: n.fail,
+		weight: max(n.o.Weight, 1), restartWithin: n.o.HoldGrace,
+
+		// Created before all other timers, because the lease depends on them.
+		timer: n.scheduler.NewOnDemandTicker(), busyTimer: n.scheduler.NewBusyTicker(clock.MinInterval),
+		stateChanged: n.fsm.agentHint, heartbeatNow: make(chan struct{}, 1), heartbeatIfNearlyDue: make(chan struct{}, 1),
+		callRequests: make(chan func()), runReturned: make(chan struct{}),
+
+		newestState:     n.fsm.state.Load,
+		keyConfigDigest: n.loadedKeys.digest.Load,
+		appHealthy:      func() bool { return n.health == nil || n.health.Healthy() },
+		appHealth:       n.appHealth,
+		appChecked:      func() bool { return n.health == nil || n.health.Checked() },
+		appWatch:        n.appWatch,
+
+		answers: make(chan ack.Answer), ownAnswers: n.leaderInbox.ownAnswers, persistentDuplicate: make(chan string, 1),
+		overdue:          overdueDetector{report: n.o.Overdue},
+		orphanedForwards: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded},
+		moveStages:       n.idleTracker.Stages,
+		changes:          n.changes,
+		recordEvent:      func(e event.Event) { n.events.Add(e) },
+		receivedAt:       make(map[shardmap.Shard]time.Duration),
 	}
+	n.agent = a
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(clock.CPUTimer); ok {
 		a.pauseDetector.cpuTime, n.scheduler.CPUTime = c.CPUTime, c.CPUTime
 	}
 	_, n.scheduler.UseKernelTimer = n.o.Clock.(clock.KernelClock)
-	a.recordEvent = func(e event.Event) { n.events.Add(e) }
-	n.agent = a
-	n.heartbeats = heartbeat.NewClient(heartbeat.ClientOptions{
-		Self: n.self, Port: n.port, Log: n.log, OldConnTimeout: func() time.Duration { return n.view.Timing().DeadAfter },
-		Leader: func() string { return n.raft.Leader() }, DeliverOwn: n.leaderInbox.deliverOwnHeartbeat, Answers: a.answers,
-		OnConnClosed: func(node string, boot uint64) { n.crashDetector.ConnClosed(node, crashdetect.Process{Boot: boot}) },
-		Trigger:      func() { chanutil.Notify(a.heartbeatNow) },
-	})
-	var hooks *ackagent.HookOptions
-	if n.o.Hooks != nil && !n.o.Gateway {
-		a.hooks = newHookRunner(n.o.Hooks, n.router.InFlight, n.log)
-		a.hooks.onAcquireFailed, a.hooks.isOverdue = n.metrics.acquireFailures.Inc, n.router.IsAbortOverdue
-		n.router.OnNotAcquired = a.hooks.recordNotAcquired
-		hooks = &ackagent.HookOptions{App: a.hooks, SendReleases: a.hooks.sendReleases, ReleaseEnded: a.onReleaseEnded, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
-	}
+	n.heartbeats = n.newHeartbeatClient()
 	a.transmitHeartbeat = n.heartbeats.Send
 	a.protocol = ackagent.New(ackagent.Options{
 		Node: n.self, Server: n.serverID, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
-		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,
+		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: n.newHookOptions(),
 		Gate: a, RaftTerm: func() uint64 { return n.raft.Term() }, SendHeartbeat: a.send, RaiseBoot: n.raiseBoot,
 		ConfirmsAnswers: func() bool { return !n.raft.IsLeader() && n.isVoter() },
 	}, n.o.Clock.Precise())
+}
+
+// newHeartbeatClient returns the client that sends the heartbeats of the agent to the leader.
+func (n *Node) newHeartbeatClient() *heartbeat.Client {
+	return heartbeat.NewClient(heartbeat.ClientOptions{
+		Self: n.self, Port: n.port, Log: n.log, OldConnTimeout: func() time.Duration { return n.view.Timing().DeadAfter },
+		Leader: func() string { return n.raft.Leader() }, DeliverOwn: n.leaderInbox.deliverOwnHeartbeat, Answers: n.agent.answers,
+		OnConnClosed: func(node string, boot uint64) { n.crashDetector.ConnClosed(node, crashdetect.Process{Boot: boot}) },
+		Trigger:      func() { chanutil.Notify(n.agent.heartbeatNow) },
+	})
+}
+
+// newHookOptions creates the hookRunner of the agent, and returns the options of the protocol for it. nil means
+// that the app has no hooks.
+func (n *Node) newHookOptions() *ackagent.HookOptions {
+	if !n.hasHooks() {
+		return nil
+	}
+	runner := newHookRunner(n.o.Hooks, n.router.InFlight, n.log)
+	runner.onAcquireFailed, runner.isOverdue = n.metrics.acquireFailures.Inc, n.router.IsAbortOverdue
+	n.router.OnNotAcquired = runner.recordNotAcquired
+	n.agent.hooks = runner
+	return &ackagent.HookOptions{
+		App: runner, SendReleases: runner.sendReleases, ReleaseEnded: n.agent.onReleaseEnded,
+		ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout,
+	}
 }
 
 // raiseBoot stores a boot number above known in the data directory and returns it. It returns false if that
@@ -428,29 +520,30 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// onDiskStall records and logs that a disk write has stalled (on), or that the disk responds again. Package
+// onDiskStall records and logs that a disk write has stalled, or that the disk responds again. Package
 // consensus isolates a leader whose disk has stalled from the other voters. Otherwise it would continue to
 // send heartbeats, and would never be replaced.
-func (n *Node) onDiskStall(on bool) {
-	n.diskStalled.Store(on)
-	if !on {
+func (n *Node) onDiskStall(isStalled bool) {
+	n.diskStalled.Store(isStalled)
+	if !isStalled {
 		n.log.Info().Str("path", n.o.Dir.Path()).Msg("disk responds again")
 		return
 	}
 	n.log.Error().Str("path", n.o.Dir.Path()).Str("effect", "the other nodes continue without this node").Msg("disk stalled, check or stop node")
 }
 
-// onDialRefused is called when the heartbeat connection to a node broke, and its address then refused a new
-// connection. That is evidence that the process gone has ended. If this node leads, refused passes the
-// evidence to the leader loop. Otherwise this node campaigns if the process was the leader. began is the
-// time at which the redial started. again means that the redial must be repeated.
-func (n *Node) onDialRefused(node string, gone crashdetect.Process, began time.Duration) (again bool) {
-	if l := n.leadership.Load(); l != nil {
-		n.leaderInbox.send(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, RedialStartedAt: began})
-		return began < l.StartedAt() // then that said nothing
+// onDialRefused is called when the heartbeat connection to a process of a node broke, and the address of the
+// node then refused a new connection (the redial). That is evidence that the process has ended. If this node
+// leads, it passes the evidence to the leader loop. Otherwise it campaigns if the process was the leader.
+// dialedAt is the time at which the redial started. mustRepeat means that the redial must be repeated.
+func (n *Node) onDialRefused(node string, ended crashdetect.Process, dialedAt time.Duration) (mustRepeat bool) {
+	leadership := n.leadership.Load()
+	if leadership == nil {
+		n.campaigner.OnLeaderEnded(node)
+		return false
 	}
-	n.campaigner.OnLeaderEnded(node)
-	return false
+	n.leaderInbox.send(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: ended.Boot, Nonce: ended.Nonce, RedialStartedAt: dialedAt})
+	return dialedAt < leadership.StartedAt() // a redial before the election is no evidence
 }
 
 var errDuplicate = errors.New("duplicate-node")
@@ -458,32 +551,35 @@ var errDuplicate = errors.New("duplicate-node")
 // wait returns when the node must stop. The result is nil if ctx has ended, otherwise the error of the
 // failure.
 func (n *Node) wait(ctx context.Context) error {
-	refused, asked := n.gossip.Refusals(), make(chan identity.SupersedeCheck, 1)
+	refusals := n.gossip.Refusals()
+	supersedeChecks := make(chan identity.SupersedeCheck, 1)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-n.failed:
 			return n.recordFatal(err)
-		case r := <-refused:
-			serves := n.agent.lastAnswer.Load() > 0
-			switch {
-			case r.Superseded:
-				n.background.Go(func() { asked <- identity.CheckSuperseded(ctx, n.port, n.announcer.clusterID(), r, serves, n.log) })
-				refused = nil // ignore other refusals until the result is known
-			case !serves:
-				return r
-			default: // a node that serves continues without the node that it cannot join
-				n.log.Warn().Err(r).Msg("not joined")
+		case refusal := <-refusals:
+			hasServed := n.agent.lastAnswer.Load() > 0
+			if refusal.Superseded {
+				n.background.Go(func() {
+					supersedeChecks <- identity.CheckSuperseded(ctx, n.port, n.announcer.clusterID(), refusal, hasServed, n.log)
+				})
+				refusals = nil // ignore other refusals until the result is known
+				continue
 			}
-		case s := <-asked:
-			switch {
-			case s.By != "":
-				return errors.Join(s.Claim, n.o.Dir.MarkSuperseded(s.By))
-			case !s.Served:
-				return s.Claim
+			if !hasServed {
+				return refusal
 			}
-			refused = n.gossip.Refusals()
+			n.log.Warn().Err(refusal).Msg("not joined") // a node that serves continues without the node that it cannot join
+		case check := <-supersedeChecks:
+			if check.By != "" { // another node has confirmed that this node is superseded
+				return errors.Join(check.Claim, n.o.Dir.MarkSuperseded(check.By))
+			}
+			if !check.Served {
+				return check.Claim
+			}
+			refusals = n.gossip.Refusals()
 		case addr := <-n.agent.persistentDuplicate:
 			return fmt.Errorf("node: %w: node id %q is in use by the process at %s: stop that one, or give this one another --node and an empty --data directory", errDuplicate, n.self, addr)
 		}
@@ -497,8 +593,8 @@ func (n *Node) recordFatal(err error) error {
 	if stale, ok := errors.AsType[*identity.StaleDiskError](err); ok {
 		return errors.Join(err, n.o.Dir.MarkStale(stale.Reason.Error()))
 	}
-	if above, ok := errors.AsType[*ack.FormatVersionError](err); ok && above.InForce {
-		return errors.Join(err, n.o.Dir.StoreLevel(uint8(above.Version)))
+	if unsupported, ok := errors.AsType[*ack.FormatVersionError](err); ok && unsupported.InForce {
+		return errors.Join(err, n.o.Dir.StoreLevel(uint8(unsupported.Version)))
 	}
 	return err
 }

@@ -8,20 +8,20 @@ import (
 	"shardway/node/router"
 )
 
-// overdueShare determines the time that a handler has to return after its request was aborted because
-// the lease was lost: dead-after divided by overdueShare. The abort comes at 0.85 of dead-after. The
+// overdueShare determines how long a handler may take to return after its request was aborted: dead-after
+// divided by overdueShare. If the lease was lost, requests are aborted at 0.85 of dead-after. The
 // remaining time allows for clocks that differ by a tenth.
 const overdueShare = 20
 
-// overdueDetector detects handlers and hooks in this process that do not return (docs/internals/protocol-leases.md,
-// An app in the node's process). Only the goroutine of agent.run uses it. For an app in another process
-// it does nothing, because requests of such an app end with their connections.
+// overdueDetector detects handlers and hooks in this process that do not return after they were aborted
+// (docs/internals/protocol-leases.md, An app in the node's process). Only the goroutine of agent.run uses it.
+// For an app in another process it does nothing, because requests of such an app end with their connections.
 type overdueDetector struct {
 	// report is Options.Overdue. It receives an error that names the requests and hooks that still run.
 	// nil means that the app runs in another process.
 	report func(why error)
 	// abortedAt is the time at which the requests were aborted because the lease was lost. Zero means that
-	// there is nothing to check.
+	// no check is pending.
 	abortedAt time.Duration
 }
 
@@ -32,45 +32,52 @@ func (o *overdueDetector) recordAbort(now time.Duration) {
 	}
 }
 
-// check calls report if requests or hooks still run deadAfter/overdueShare after they were aborted. running
-// counts the requests, and hooks is the number of running hooks. leased reports whether the node has a
-// lease. A new lease ends the check, because the node gets no lease while it runs requests of shards
-// that another node may serve.
-func (o *overdueDetector) check(now, deadAfter time.Duration, leased bool, running *router.InFlight, hooks int) {
-	switch {
-	case o.abortedAt == 0:
-	case leased:
+// isCheckPending reports whether the agent must continue to call check.
+func (o *overdueDetector) isCheckPending() bool { return o.abortedAt != 0 }
+
+// check calls report if requests or hooks still run deadAfter/overdueShare after they were aborted. inFlight
+// counts the requests, and runningHooks is the number of hooks. A lease (hasLease) ends the check: the
+// node gets none while it runs requests of shards that another node may serve.
+func (o *overdueDetector) check(now, deadAfter time.Duration, hasLease bool, inFlight *router.InFlight, runningHooks int) {
+	if !o.isCheckPending() {
+		return
+	}
+	if hasLease {
 		o.abortedAt = 0
-	case now-o.abortedAt >= deadAfter/overdueShare:
-		o.abortedAt = 0
-		if n := running.Total(); n+hooks > 0 {
-			o.report(fmt.Errorf("node: %d requests and %d hooks still run in the app %v after they were cut (ctx.Done): the lease is lost, and their shards may be served elsewhere", n, hooks, deadAfter/overdueShare))
-		}
+		return
+	}
+	timeToReturn := deadAfter / overdueShare
+	if now-o.abortedAt < timeToReturn {
+		return
+	}
+	o.abortedAt = 0
+	if runningRequests := inFlight.Total(); runningRequests+runningHooks > 0 {
+		o.report(fmt.Errorf("node: %d requests and %d hooks still run in the app %v after they were cut (ctx.Done): the lease is lost, and their shards may be served elsewhere", runningRequests, runningHooks, timeToReturn))
 	}
 }
 
-// waitFor calls end, and returns after end has returned. end must wait for the handlers or hooks in this
-// process, and must abort them when ctx ends. If end has not returned deadAfter/overdueShare after the
-// end of ctx, waitFor calls report. what names the handlers or hooks in the error.
-func (o *overdueDetector) waitFor(ctx context.Context, deadAfter time.Duration, what string, end func()) {
+// waitFor calls wait and returns when wait has returned. wait must abort the handlers or hooks in this process
+// when ctx ends, and return after the last of them. If wait has not returned deadAfter/overdueShare after the
+// end of ctx, waitFor calls report. subject names the handlers or hooks in that error.
+func (o *overdueDetector) waitFor(ctx context.Context, deadAfter time.Duration, subject string, wait func()) {
 	if o.report == nil {
-		end()
+		wait()
 		return
 	}
-	grace := deadAfter / overdueShare
-	ended := make(chan struct{})
-	defer close(ended)
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(grace)
+	timeToReturn := deadAfter / overdueShare
+	waitReturned := make(chan struct{})
+	defer close(waitReturned)
+	stopWatching := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(timeToReturn)
 		defer timer.Stop()
 		select {
-		case <-ended:
+		case <-waitReturned:
 		case <-timer.C:
-			o.report(fmt.Errorf("node: %s still run in the app %v after they were cut (ctx.Done): the node is to end", what, grace))
+			o.report(fmt.Errorf("node: %s still run in the app %v after they were cut (ctx.Done): the node is to end", subject, timeToReturn))
 		}
 	})
-	defer stop()
-	end()
+	defer stopWatching()
+	wait()
 }
 
 // shutProxy shuts the proxy down, and returns when all its requests have ended. When ctx ends, the proxy

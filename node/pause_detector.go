@@ -6,40 +6,49 @@ import (
 )
 
 const (
-	// runningShare determines when the process counts as running between two turns of the agent: if it has
-	// used at least 1/runningShare of that time on a CPU.
-	runningShare = 8
-	// cpuTimeEvery is the shortest time between two reads of the CPU time. A read is a system call, and an
-	// idle node has four or five turns in a row. Relevant pauses are longer.
-	cpuTimeEvery = 5 * time.Millisecond
+	// minRunningShare is the share of CPU time from which on the process counts as running between two
+	// turns of the agent: it has used at least 1/minRunningShare of the time between them on a CPU.
+	minRunningShare = 8
+	// cpuTimeInterval is the shortest time between two readings of the CPU time. A reading is a system call,
+	// and an idle node has four or five turns in a row. Relevant pauses are longer.
+	cpuTimeInterval = 5 * time.Millisecond
 )
 
-// pauseDetector distinguishes a pause of the process from a turn of the agent that is late because thousands of
-// requests are scheduled before it. Only a pause voids the lease: on a busy machine, each lost lease
-// makes more work, because all queued requests continue at the same time. In both cases, the clock
-// limits the lease to the time for which it was granted.
+// pauseDetector determines why the agent had no turn for a long time:
+//
+//   - The process was paused. Only a pause voids the lease.
+//   - The process ran, but thousands of requests were scheduled before the agent. The lease remains
+//     valid: on a busy machine, each lost lease makes more work, because all queued requests continue at
+//     the same time.
+//
+// In both cases, the clock limits the lease to the time for which it was granted.
 type pauseDetector struct {
-	cpuTime func() (time.Duration, bool) // CPU time of the process; nil or false means unknown
+	// cpuTime returns the CPU time that the process has used. nil or false means unknown.
+	cpuTime func() (time.Duration, bool)
 
-	lastTurn             time.Duration // time of the last turn
-	measuredAt, measured time.Duration // time of the last call of used, and its result
+	previousTurnAt time.Duration // time of the clock; zero before the first turn
+
+	// The previous reading of cpuTime: its time of the clock (zero means none), and its result.
+	readAt, readCPUTime time.Duration
 }
 
-// next starts a turn at time now. gap is the time since the previous turn, zero for the first one. ran
-// reports whether the process is known to have run since then; it is false within cpuTimeEvery.
-func (t *pauseDetector) next(now time.Duration) (gap time.Duration, ran bool) {
-	last := t.lastTurn
-	if last != 0 {
-		gap = now - last
+// beginTurn must be called at the start of each turn of the agent. It returns the time since the previous
+// turn, which is zero for the first turn, and whether the process is known to have run since then. hasRun is
+// false if that is unknown: the CPU time is read only once per cpuTimeInterval.
+func (d *pauseDetector) beginTurn(now time.Duration) (gap time.Duration, hasRun bool) {
+	previousTurnAt := d.previousTurnAt
+	d.previousTurnAt = now
+	if previousTurnAt != 0 {
+		gap = now - previousTurnAt
 	}
-	t.lastTurn = now
-	if t.cpuTime == nil || t.measuredAt != 0 && now-t.measuredAt < cpuTimeEvery {
+	wasReadRecently := d.readAt != 0 && now-d.readAt < cpuTimeInterval
+	if d.cpuTime == nil || wasReadRecently {
 		return gap, false
 	}
-	used, ok := t.cpuTime()
-	// The CPU time used before the last turn is unknown, so the largest possible time is subtracted.
-	before := (last - t.measuredAt) * time.Duration(runtime.NumCPU())
-	ran = ok && used-t.measured-before >= gap/runningShare
-	t.measuredAt, t.measured = now, used
-	return gap, ran
+	used, isKnown := d.cpuTime()
+	// The process may have used all CPUs between the previous reading and the previous turn.
+	maxUsedBeforeGap := (previousTurnAt - d.readAt) * time.Duration(runtime.NumCPU())
+	minUsedInGap := used - d.readCPUTime - maxUsedBeforeGap
+	d.readAt, d.readCPUTime = now, used
+	return gap, isKnown && minUsedInGap >= gap/minRunningShare
 }

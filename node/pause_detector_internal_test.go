@@ -79,19 +79,19 @@ func TestWhatWasUsedBeforeAPauseDoesNotCount(t *testing.T) {
 	pass := func(d, u time.Duration) (gap time.Duration, ran bool) {
 		now += d
 		used += u
-		return x.next(now)
+		return x.beginTurn(now)
 	}
 	pass(0, 0)
-	pass(cpuTimeEvery, 0)
-	const together = cpuTimeEvery - 1
+	pass(cpuTimeInterval, 0)
+	const together = cpuTimeInterval - 1
 	most := together * time.Duration(runtime.NumCPU())
 	pass(together, most)
-	pause := runningShare * most
+	pause := minRunningShare * most
 	if gap, ran := pass(pause, 0); gap != pause || ran {
 		t.Errorf("after a pause of %v it is told %v, and that the process ran: %v", pause, gap, ran)
 	}
 	pass(together, most)
-	if _, ran := pass(pause, pause/runningShare); !ran {
+	if _, ran := pass(pause, pause/minRunningShare); !ran {
 		t.Error("it ran for an eighth of the time since the last turn, and is taken for paused")
 	}
 }

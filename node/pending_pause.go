@@ -2,48 +2,50 @@ package node
 
 import "time"
 
-// pendingPause decides whether a pause of the process must be reported. A pause is a period in which the process
-// did not run, or by which its clock jumped. Each pause voids the lease, but most pauses do no harm,
-// because the lease is renewed before it would have ended. The zero value is ready for use.
+// pendingPause decides whether a pause of the process must be reported. A pause is a period in which the
+// process did not run, or by which its clock jumped. Each pause voids the lease, but most pauses do no harm,
+// because the node gets a new lease before the voided one would have ended. The zero value is ready for use.
 type pendingPause struct {
-	// hadLease means that the process has had a lease.
-	hadLease bool
-	length   time.Duration // length of a pause that may still cost the lease; zero means none
-	leaseEnd time.Duration // time at which the voided lease would have ended
+	hadLease bool // the process has had a lease
+
+	// The pause that may still cost the lease.
+	length         time.Duration // zero means that there is no such pause
+	voidedLeaseEnd time.Duration // time of the clock at which the voided lease would have ended
 }
 
-// begin records a pause of length gap that ends now. lease is the length of a lease, and end is the end of
-// the lease that the pause has voided; zero means no lease. began returns true if the pause must be
-// reported now, because it is longer than half a lease or the lease ended during it. Before the first
-// lease it returns false, because the node had no lease to lose.
-func (p *pendingPause) begin(now, gap, lease, end time.Duration) bool {
-	p.hadLease = p.hadLease || end > 0
+// recordPause records a pause that ends now. leaseDuration is the duration of each lease. voidedLeaseEnd is
+// the time at which the lease that the pause has voided would have ended; zero means that there was none.
+//
+// It returns true if the caller must report the pause now: the pause is longer than half a lease, or the lease
+// ended during the pause. Before the first lease it returns false, because the node had no lease to lose.
+func (p *pendingPause) recordPause(now, length, leaseDuration, voidedLeaseEnd time.Duration) (mustReport bool) {
+	hasVoidedLease := voidedLeaseEnd > 0
+	p.hadLease = p.hadLease || hasVoidedLease
 	p.length = 0
-	switch {
-	case !p.hadLease:
+	if !p.hadLease {
 		return false
-	case gap > lease/2, end > 0 && now >= end:
+	}
+	leaseEndedDuringPause := hasVoidedLease && now >= voidedLeaseEnd
+	if length > leaseDuration/2 || leaseEndedDuringPause {
 		return true
-	case end > 0:
-		p.length, p.leaseEnd = gap, end
+	}
+	if hasVoidedLease {
+		p.length, p.voidedLeaseEnd = length, voidedLeaseEnd // poll decides
 	}
 	return false
 }
 
-// poll returns the length of the last pause and true if that pause has cost the lease: the voided lease
-// would have ended by now, and the node has no new one. leased reports whether the node has a lease now.
-// look returns true only once for each pause.
-func (p *pendingPause) poll(now time.Duration, leased bool) (gap time.Duration, lost bool) {
-	p.hadLease = p.hadLease || leased
-	switch {
-	case p.length == 0:
-		return 0, false
-	case leased:
+// poll returns the length of the last pause, and true if that pause has cost the lease: the voided lease would
+// have ended by now, and the node has no new one. hasLease is whether the node has a lease now. poll
+// returns true only once for each pause.
+func (p *pendingPause) poll(now time.Duration, hasLease bool) (length time.Duration, costLease bool) {
+	p.hadLease = p.hadLease || hasLease
+	if hasLease {
 		p.length = 0
-		return 0, false
-	case now < p.leaseEnd:
+	}
+	if p.length == 0 || now < p.voidedLeaseEnd {
 		return 0, false
 	}
-	gap, p.length = p.length, 0
-	return gap, true
+	length, p.length = p.length, 0
+	return length, true
 }

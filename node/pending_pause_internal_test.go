@@ -28,7 +28,7 @@ func TestPauseIsReportedIfItCostTheLeaseOrIsLong(t *testing.T) {
 	} {
 		p := pendingPause{hadLease: x.end > 0 || x.want > 0}
 		var told time.Duration
-		if p.begin(time.Second, x.gap, lease, x.end) {
+		if p.recordPause(time.Second, x.gap, lease, x.end) {
 			told = time.Second
 		}
 		for _, l := range x.looks {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -23,111 +24,127 @@ const (
 // releases records the results of the releases of shards by this node's app. A release fails if the app
 // does not confirm in time that it has written the state of a shard that moves away.
 type releases struct {
-	// Only the goroutine of agent.run uses the following fields. ended contains the releases that have
-	// ended since the last poll, and unreported the failed releases that reportReleases has not
-	// reported yet. reportBy is the time of the node's clock at which it reports them.
-	ended, unreported []ackagent.ReleaseEnd
-	reportBy          time.Duration
+	// Only the goroutine of agent.run uses the following fields.
+	endedReleases []ackagent.ReleaseEnd // releases that have ended since the last poll
+	unreported    []ackagent.ReleaseEnd // failed releases that reportReleases has not reported yet
+	reportAt      time.Duration         // time of the node's clock at which it must report them
 
 	// mu protects the following fields.
 	mu sync.Mutex
-	// failed contains the shards that moved without a release within the last agent.UnreleasedMoveWindow.
-	failed map[shardmap.Shard]failedRelease
-	// drained contains the shards that moved without a release since the last drain of this node began,
-	// with the error of each.
-	drained map[shardmap.Shard]string
-	leaving bool // this node drains or stops
+	// recentlyFailed contains the shards that moved without a release within the last
+	// ackagent.UnreleasedMoveWindow.
+	recentlyFailed map[shardmap.Shard]failedRelease
+	// failedInDrain contains the error of each shard that moved without a release since the last drain of this
+	// node began.
+	failedInDrain map[shardmap.Shard]string
+	isDraining    bool // this node drains or stops
 }
 
 // failedRelease is the end of a release that failed.
 type failedRelease struct {
-	at     time.Duration // time of the node's clock
-	reason string        // error of the last attempt
+	endedAt time.Duration // time of the node's clock
+	reason  string        // error of the last attempt
 }
 
-// setLeaving records whether the node drains or stops. It clears drained when a drain begins.
-func (r *releases) setLeaving(leaves bool) {
+// setDraining records whether the node drains or stops. When a drain begins, it clears the failures of the
+// previous drain.
+func (r *releases) setDraining(isDraining bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if leaves && !r.leaving {
-		r.drained = nil
+	if isDraining && !r.isDraining {
+		r.failedInDrain = nil
 	}
-	r.leaving = leaves
+	r.isDraining = isDraining
 }
 
-// recordEnded records the releases in ended, calls count for each of them, and clears ended. It does not record
-// a successful release, and a release of a shard that a safe drain keeps on this node.
+// recordEnded counts the releases that have ended since its previous call, and records those that failed. A
+// failed release does not matter if a safe drain keeps the shard on this node.
 func (r *releases) recordEnded(now time.Duration, count func(ackagent.ReleaseResult)) {
-	if len(r.ended) == 0 {
+	if len(r.endedReleases) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.ended {
-		count(e.Result)
-		if e.Result == ackagent.ReleaseOK || e.Kept {
+	for _, release := range r.endedReleases {
+		count(release.Result)
+		if release.Result == ackagent.ReleaseOK || release.Kept {
 			continue
 		}
-		e.Reason = logsafe.OneLine(e.Reason)
-		if len(r.unreported) == 0 {
-			r.reportBy = now + reportWithin
-		}
-		r.unreported = append(r.unreported, e)
-		put(&r.failed, e.Shard, failedRelease{at: now, reason: e.Reason})
-		if r.leaving {
-			put(&r.drained, e.Shard, e.Reason)
-		}
+		release.Reason = logsafe.OneLine(release.Reason)
+		r.recordFailedLocked(now, release)
 	}
-	r.ended = r.ended[:0]
+	r.endedReleases = r.endedReleases[:0]
 }
 
-// put stores v in a map that may be nil.
-func put[K comparable, V any](m *map[K]V, k K, v V) {
-	if *m == nil {
-		*m = map[K]V{}
+// recordFailedLocked records a release that failed. mu must be held.
+func (r *releases) recordFailedLocked(now time.Duration, release ackagent.ReleaseEnd) {
+	if len(r.unreported) == 0 {
+		r.reportAt = now + reportWithin
 	}
-	(*m)[k] = v
+	r.unreported = append(r.unreported, release)
+	if r.recentlyFailed == nil {
+		r.recentlyFailed = map[shardmap.Shard]failedRelease{}
+	}
+	r.recentlyFailed[release.Shard] = failedRelease{endedAt: now, reason: release.Reason}
+	if !r.isDraining {
+		return
+	}
+	if r.failedInDrain == nil {
+		r.failedInDrain = map[shardmap.Shard]string{}
+	}
+	r.failedInDrain[release.Shard] = release.Reason
 }
 
-// recentFailures returns the number of shards that moved without a release within the last agent.UnreleasedMoveWindow,
-// and the error of the shard with the lowest number.
-func (r *releases) recentFailures(now time.Duration) (n int, why string) {
+// recentFailures returns the number of shards that moved without a release within the last
+// ackagent.UnreleasedMoveWindow, and the error of the shard with the lowest number.
+func (r *releases) recentFailures(now time.Duration) (shards int, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.failed, func(_ shardmap.Shard, f failedRelease) bool { return now-f.at >= ackagent.UnreleasedMoveWindow })
-	if len(r.failed) == 0 {
+	maps.DeleteFunc(r.recentlyFailed, func(_ shardmap.Shard, f failedRelease) bool {
+		return now-f.endedAt >= ackagent.UnreleasedMoveWindow
+	})
+	if len(r.recentlyFailed) == 0 {
 		return 0, ""
 	}
-	return len(r.failed), r.failed[slices.Min(slices.Collect(maps.Keys(r.failed)))].reason
+	return len(r.recentlyFailed), r.recentlyFailed[lowestShard(r.recentlyFailed)].reason
 }
 
 // drainFailures returns the number of shards that moved without a release since the last drain of this node
 // began, and the error of the shard with the lowest number.
-func (r *releases) drainFailures() (n int, why string) {
+func (r *releases) drainFailures() (shards int, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.drained) == 0 {
+	if len(r.failedInDrain) == 0 {
 		return 0, ""
 	}
-	return len(r.drained), r.drained[slices.Min(slices.Collect(maps.Keys(r.drained)))]
+	return len(r.failedInDrain), r.failedInDrain[lowestShard(r.failedInDrain)]
 }
 
-// onReleaseEnded records that a release has ended. protocol calls it (as HookOptions.Ended) during a poll.
-func (a *agent) onReleaseEnded(e ackagent.ReleaseEnd) { a.releases.ended = append(a.releases.ended, e) }
+// lowestShard returns the lowest key of a map, which must not be empty.
+func lowestShard[V any](m map[shardmap.Shard]V) shardmap.Shard {
+	return slices.Min(slices.Collect(maps.Keys(m)))
+}
+
+// onReleaseEnded records that a release has ended. protocol calls it (as HookOptions.ReleaseEnded) during a
+// poll.
+func (a *agent) onReleaseEnded(release ackagent.ReleaseEnd) {
+	a.releases.endedReleases = append(a.releases.endedReleases, release)
+}
 
 // pollReleases records and counts the releases that ended during this poll. It reports the failed ones
-// after reportWithin, or now if the agent has stopped. It returns the time until its next call.
-func (a *agent) pollReleases(now time.Duration) (again time.Duration) {
+// after reportWithin, or now if the agent has stopped. It returns the time until it must be called again.
+func (a *agent) pollReleases(now time.Duration) (untilNext time.Duration) {
+	const nothingToReport = time.Hour
 	r := &a.releases
 	r.recordEnded(now, func(result ackagent.ReleaseResult) { a.metrics.releases.WithLabelValues(result.String()).Inc() })
-	switch {
-	case len(r.unreported) == 0:
-		return time.Hour
-	case now < r.reportBy && !a.protocol.Stopped():
-		return r.reportBy - now
+	if len(r.unreported) == 0 {
+		return nothingToReport
+	}
+	if now < r.reportAt && !a.protocol.Stopped() {
+		return r.reportAt - now
 	}
 	a.reportReleases()
-	return time.Hour
+	return nothingToReport
 }
 
 // reportReleases logs the failed releases that were not reported yet, and records one event for all of
@@ -138,21 +155,21 @@ func (a *agent) reportReleases() {
 		return
 	}
 	a.releases.unreported = nil
-	slices.SortFunc(failed, func(x, y ackagent.ReleaseEnd) int { return int(x.Shard) - int(y.Shard) })
+	slices.SortFunc(failed, func(x, y ackagent.ReleaseEnd) int { return cmp.Compare(x.Shard, y.Shard) })
 	var shards []shardmap.Shard
-	for _, e := range failed {
-		shards = append(shards, e.Shard)
+	for _, release := range failed {
+		shards = append(shards, release.Shard)
 	}
 	first := failed[0]
 	a.log.Warn().Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("why", first.Reason).Msg("shards moved without release")
 	if a.recordEvent == nil {
 		return
 	}
-	e := event.Event{Kind: event.NotReleased, Node: string(a.self), Reason: first.Reason, Unreleased: &event.Unreleased{Count: len(shards)}}
-	for _, s := range shards[:min(len(shards), maxShownShards)] {
-		e.Unreleased.Shards = append(e.Unreleased.Shards, uint32(s))
+	unreleased := &event.Unreleased{Count: len(shards)}
+	for _, shard := range shards[:min(len(shards), maxShownShards)] {
+		unreleased.Shards = append(unreleased.Shards, uint32(shard))
 	}
-	a.recordEvent(e)
+	a.recordEvent(event.Event{Kind: event.NotReleased, Node: string(a.self), Reason: first.Reason, Unreleased: unreleased})
 }
 
 // keptShards describes the shards that a safe drain keeps on this node because the app has not released them.
@@ -162,19 +179,10 @@ type keptShards struct {
 }
 
 // keptShardsOf returns the shards that a safe drain keeps on this node. nil means that there are none.
-func keptShardsOf(m *ackagent.Agent) *keptShards {
-	n, why := m.KeptShards()
-	if n == 0 {
+func keptShardsOf(protocol *ackagent.Agent) *keptShards {
+	shards, reason := protocol.KeptShards()
+	if shards == 0 {
 		return nil
 	}
-	return &keptShards{n, logsafe.OneLine(why)}
-}
-
-// whyKept returns why a safe drain keeps all remaining shards on this node. shards is the number of the
-// remaining shards. The result is empty if some of them can still move.
-func (a *agent) whyKept(shards int) string {
-	if k := a.keptByDrain.Load(); k != nil && k.shards >= shards {
-		return "the app has not released them (" + k.reason + "); repair the app and drain again, or drain without --safe"
-	}
-	return ""
+	return &keptShards{shards, logsafe.OneLine(reason)}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"shardway/admin/api"
 	"shardway/node/campaign"
@@ -14,47 +15,56 @@ import (
 	"shardway/node/rotation"
 )
 
-// handlers returns the handlers of the requests that other nodes send to this node. The handlers in
-// asLeader reply control.ErrNotLeader while this node does not lead.
+// handlers returns the handlers of the requests that other nodes send to this node.
 func (n *Node) handlers() map[control.Kind]control.Handler {
+	all := n.leaderHandlers()
+	maps.Copy(all, n.membershipHandlers())
+	maps.Copy(all, n.localHandlers())
 	rotate := func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
 		return n.rotation.Answer(ctx, from.Node, string(q.Kind), q.Proven, from.Binding)
 	}
+	all[rotation.AskStep], all[rotation.AskLead] = rotate, rotate
+	return all
+}
+
+// leaderHandlers returns the handlers of requests that only a leader can handle. While this node does not
+// lead, those in asLeader reply control.ErrNotLeader.
+func (n *Node) leaderHandlers() map[control.Kind]control.Handler {
 	return map[control.Kind]control.Handler{
-		control.Views: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+		control.Views: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			views, _ := l.View(ctx)
 			return leaderloop.WireMembers(views)
 		}),
-		control.Do: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Do: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			// The admin port has already logged an action that an operator requests at this node.
 			a := q.Action
 			l.Log.Info().Stringer("action", a.Verb).Str("peer", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Str("at", from.Node).Msg("action requested")
 			return nil, l.Do(ctx, a)
 		}),
-		control.Leave: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Leave: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			return nil, l.RemoveStopping(ctx, from.Node, q.Server)
 		}),
-		control.Timing: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+		control.Timing: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
 			return l.ChangeTiming(ctx, q.Timing, q.By)
 		}),
-		control.Level: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+		control.Level: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
 			return l.Upgrade(ctx, q.Firm, q.By)
 		}),
-		control.Plan: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+		control.Plan: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			return l.Plan(ctx)
 		}),
-		control.Settings: asLeader(n.leaderClient, func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Settings: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			views, _ := l.View(ctx)
 			return l.SettingsDifferences(views, from.Node, q.Settings)
 		}),
-		control.Implicated: asLeader(n.leaderClient, func(_ context.Context, _ *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.Implicated: n.asLeader(func(_ context.Context, _ *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			reports, err := control.Decode[[]crashdetect.CrashReport](q.Implicated)
 			if err == nil {
 				n.poisonDetector.Record(from.Node, reports)
 			}
 			return nil, err
 		}),
-		control.Unconfirmed: asLeader(n.leaderClient, func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error) {
+		control.Unconfirmed: n.asLeader(func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error) {
 			return n.monitor.Unconfirmed(), nil
 		}),
 		control.Release: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
@@ -63,7 +73,13 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		control.Suspects: func(context.Context, control.Caller, control.Request) (any, error) {
 			return n.poisonDetector.Suspects(), nil
 		},
+	}
+}
 
+// membershipHandlers returns the handlers of requests about the nodes of the cluster: their creation of the
+// cluster, identity and reachability.
+func (n *Node) membershipHandlers() map[control.Kind]control.Handler {
+	return map[control.Kind]control.Handler{
 		control.Promise: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
 			return n.bootstrapper.HandlePromise(ctx, from.Node, q.Firm)
 		},
@@ -88,6 +104,12 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 			n.gossip.Forget(q.Server)
 			return nil, nil //nolint:nilnil // the reply has no value
 		},
+	}
+}
+
+// localHandlers returns the handlers of requests about the shards, requests and WebSockets of this node.
+func (n *Node) localHandlers() map[control.Kind]control.Handler {
+	return map[control.Kind]control.Handler{
 		control.Idle: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
 			if len(q.Question) == 0 {
 				return n.idleTracker.Answer(), nil
@@ -110,18 +132,20 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		control.Report: func(ctx context.Context, _ control.Caller, q control.Request) (any, error) {
 			return n.api.LocalReport(ctx, q.Firm), nil
 		},
-		rotation.AskStep: rotate,
-		rotation.AskLead: rotate,
 	}
 }
 
-// asLeader returns a handler that calls h while this node leads.
-func asLeader(client *leaderloop.Client, h func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error)) control.Handler {
+// leaderHandler handles a request of another node while this node leads.
+type leaderHandler func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error)
+
+// asLeader returns a handler that calls handle while this node leads, and otherwise returns
+// control.ErrNotLeader.
+func (n *Node) asLeader(handle leaderHandler) control.Handler {
 	return func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
-		l := client.Leadership()
-		if l == nil {
+		leadership := n.leaderClient.Leadership()
+		if leadership == nil {
 			return nil, control.ErrNotLeader
 		}
-		return h(ctx, l, from, q)
+		return handle(ctx, leadership, from, q)
 	}
 }

@@ -31,7 +31,31 @@ func (n *Node) Run(ctx context.Context) error {
 	n.started = time.Now()
 	s := &shutdown.Stack{Log: n.log}
 	defer s.Unwind()
-	base := context.WithoutCancel(ctx) // the components must outlive ctx, whose end only starts the stop
+	runCtx := context.WithoutCancel(ctx) // the components must outlive ctx, whose end only starts the stop
+	n.startLocal(runCtx, s)
+	if err := n.startMembership(runCtx, s); err != nil {
+		return err
+	}
+	stopAgent := n.startProtocol(runCtx, s)
+	n.startRequests(runCtx, s)
+	close(n.ready)
+	n.log.Info().Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
+		Str("peer", n.o.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")
+
+	err := n.wait(ctx)
+	if err == nil {
+		n.stopRequested.Store(true)
+		err = n.leaveOrFail(runCtx)
+	}
+	n.stopping.Store(true)
+	if err != nil {
+		n.closeConnsAfterFailure(runCtx, stopAgent)
+	}
+	return err
+}
+
+// startLocal starts the components that need no other node, and registers their stop functions in s.
+func (n *Node) startLocal(ctx context.Context, s *shutdown.Stack) {
 	s.Push("data directory", func() {
 		if err := n.o.Dir.Close(); err != nil {
 			n.log.Warn().Err(err).Msg("data directory not closed")
@@ -40,57 +64,48 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.o.Self != nil {
 		s.Push("own socket", func() { _ = n.o.Self.Close() }) // needed if it was never served; closed before the data directory is released
 	}
-	s.Spawn(base, "known disks", n.diskRecords.Run)
+	s.Spawn(ctx, "known disks", n.diskRecords.Run)
 	if n.appWatch != nil {
-		s.Spawn(base, "app instance", n.appWatch.stored.Run)
+		s.Spawn(ctx, "app instance", n.appWatch.stored.Run)
 	}
-	s.Spawn(base, "pulse", n.scheduler.Run)
-	s.Spawn(base, "app allowance", n.writeLimit.Run)
-	n.writeLimit.AwaitEarlier(base)
-	if err := n.startMembership(base, s); err != nil {
-		return err
-	}
-	haltAgent := n.startProtocol(base, s)
-	n.proxy.ExpectListener(n.o.App) // clients that already wait must get a response, even if ctx has ended
-	s.Spawn(base, "app traffic", n.serveApp)
-	unreachable := &crashdetect.UnreachableOwners{
+	s.Spawn(ctx, "pulse", n.scheduler.Run)
+	s.Spawn(ctx, "app allowance", n.writeLimit.Run)
+	n.writeLimit.AwaitEarlier(ctx)
+}
+
+// startRequests starts the goroutines that serve clients, and registers their stop functions in s.
+func (n *Node) startRequests(ctx context.Context, s *shutdown.Stack) {
+	n.proxy.ExpectListener(n.o.App) // clients that already wait must get a response, even if the node must stop at once
+	s.Spawn(ctx, "app traffic", n.serveApp)
+	unreachableOwners := &crashdetect.UnreachableOwners{
 		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: n.receivedRecently, Log: n.log,
 		DeadAfter: func() time.Duration { return n.view.Timing().DeadAfter },
 		Abort: func(node string) int {
 			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
 		},
 	}
-	s.Spawn(base, "reach", unreachable.Run)
+	s.Spawn(ctx, "reach", unreachableOwners.Run)
 	if n.o.Self != nil {
-		s.Spawn(base, "own requests", n.serveSelf)
+		s.Spawn(ctx, "own requests", n.serveSelf)
 	}
-	close(n.ready)
-	n.log.Info().Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
-		Str("peer", n.o.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")
+}
 
-	err := n.wait(ctx)
-	if err == nil {
-		n.stopRequested.Store(true)
-		err = n.leaveOrFail(base)
+// closeConnsAfterFailure closes the peer port and the proxy of a node that has failed. The node ends as if it
+// was killed: other nodes must find a closed port, not a node that aborts requests that they forward again.
+func (n *Node) closeConnsAfterFailure(ctx context.Context, stopAgent func()) {
+	// The time of this log line is the time to use when looking for lost requests, because the remaining
+	// steps may take seconds.
+	n.log.Warn().Msg("node failed, connections closed")
+	endedCtx, cancel := context.WithCancel(ctx) // aborts running requests without waiting for them
+	cancel()
+	if isAppInProcess := n.o.Overdue != nil; isAppInProcess {
+		// When the port is closed, other nodes take the shards as soon as the lease has expired. The app
+		// must end its requests and hooks before that, or Overdue is called.
+		_ = n.shutProxy(endedCtx)
+		stopAgent()
 	}
-	n.stopping.Store(true)
-	if err != nil {
-		// The node ends as if it was killed: other nodes must find a closed port, not a node that
-		// aborts requests that they forward again. The time of this log line is the time to use when
-		// looking for lost requests, because the remaining steps may take seconds.
-		n.log.Warn().Msg("node failed, connections closed")
-		at, cancel := context.WithCancel(base)
-		cancel()
-		if n.o.Overdue != nil {
-			// When the port is closed, other nodes take the shards as soon as the lease has expired. An
-			// app in this process must end its requests and hooks before that, or Overdue is called.
-			_ = n.shutProxy(at)
-			haltAgent()
-		}
-		_ = n.o.Peer.Close()
-		_ = n.shutProxy(at) // without waiting: running requests are aborted
-	}
-	return err
+	_ = n.o.Peer.Close()
+	_ = n.shutProxy(endedCtx)
 }
 
 // startMembership starts gossip, Raft and the peer port, and registers their stop functions in s.
@@ -99,9 +114,9 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 		return err
 	}
 	if err := n.openRaft(); err != nil {
-		at, cancel := context.WithCancel(ctx)
+		endedCtx, cancel := context.WithCancel(ctx)
 		cancel()
-		_ = n.gossip.Run(at) // Run with an ended context closes what Listen has opened
+		_ = n.gossip.Run(endedCtx) // Run with an ended context closes what Listen has opened
 		return err
 	}
 	s.Push("raft requests", n.background.Wait)
@@ -112,21 +127,9 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 		}
 	})
 	n.view.Update()
-	s.Spawn(ctx, "directory", n.keepDirectory)
-	running, cancel := context.WithCancel(ctx)
-	n.crashDetector.Start(running)
-	n.poisonDetector.Start(running)
-	s.Push("redials", func() {
-		cancel()
-		n.crashDetector.Wait()
-		n.poisonDetector.Wait()
-	})
-	n.port.Handle(peer.Raft, n.stream.Handle)
-	n.port.Handle(peer.Heartbeat, n.leaderInbox.heartbeatServer().ServeStream) //nolint:contextcheck // the check for a crash outlives the stream
-	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
-	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
-	n.port.Handle(peer.RequestSession, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))
-	n.port.Handle(peer.WebSocketSession, n.router.WebSocketStreams.Handler(n.log, n.proxy.ServePeer))
+	s.Spawn(ctx, "directory", n.followMembership)
+	n.startCrashDetection(ctx, s)
+	n.registerPeerHandlers() //nolint:contextcheck // a check whether a peer has crashed outlives the stream of the peer
 	s.Push("trunks", func() {
 		n.router.RequestStreams.Outgoing.Close()
 		n.router.WebSocketStreams.Outgoing.Close()
@@ -138,10 +141,34 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 	return nil
 }
 
-// startProtocol starts the goroutines that need Raft. haltAgent stops the agent and waits for it.
-func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (haltAgent func()) {
+// startCrashDetection starts the detectors that redial nodes whose connections have closed, and registers
+// their stop functions in s.
+func (n *Node) startCrashDetection(ctx context.Context, s *shutdown.Stack) {
+	redialCtx, cancel := context.WithCancel(ctx)
+	n.crashDetector.Start(redialCtx)
+	n.poisonDetector.Start(redialCtx)
+	s.Push("redials", func() {
+		cancel()
+		n.crashDetector.Wait()
+		n.poisonDetector.Wait()
+	})
+}
+
+// registerPeerHandlers registers the handlers of the streams that other nodes open at the peer port.
+func (n *Node) registerPeerHandlers() {
+	n.port.Handle(peer.Raft, n.stream.Handle)
+	n.port.Handle(peer.Heartbeat, n.leaderInbox.heartbeatServer().ServeStream)
+	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
+	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
+	n.port.Handle(peer.RequestSession, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))
+	n.port.Handle(peer.WebSocketSession, n.router.WebSocketStreams.Handler(n.log, n.proxy.ServePeer))
+}
+
+// startProtocol starts the goroutines that need Raft, and registers their stop functions in s. stopAgent stops
+// the agent and waits for it.
+func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (stopAgent func()) {
 	s.Spawn(ctx, "link", n.heartbeats.Run)
-	haltAgent = s.Spawn(ctx, "agent", n.agent.run)
+	stopAgent = s.Spawn(ctx, "agent", n.agent.run)
 	if n.agent.hooks != nil {
 		sender := &releaseSender{self: string(n.self), notes: n.agent.hooks.releaseNotes, raft: n.raft, client: n.client, inbox: n.leaderInbox, log: n.log}
 		s.Spawn(ctx, "releases", sender.run)
@@ -158,15 +185,18 @@ func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (haltAgent 
 	s.Spawn(ctx, "acquaintance", n.greeter.Run)
 	s.Spawn(ctx, "addresses", n.addressChanges.Run)
 	s.Spawn(ctx, "watch", n.monitor.Run)
-	return haltAgent
+	return stopAgent
 }
 
-// keepDirectory updates the addresses of the nodes until ctx ends. It also records events of nodes, and
-// adopts the cluster ID when the log contains it.
-func (n *Node) keepDirectory(ctx context.Context) {
-	t := n.scheduler.NewTicker(pollEvery)
-	defer t.Stop()
-	timing := timingCheck{o: &n.o, upToDate: n.agent.IsUpToDate}
+// followMembership follows changes of the other nodes and of the cluster until ctx ends:
+//
+//   - It updates the addresses of the nodes.
+//   - It records events of nodes.
+//   - It adopts the cluster ID and the format version in the log, and checks the timing in the log.
+func (n *Node) followMembership(ctx context.Context) {
+	ticker := n.scheduler.NewTicker(pollEvery)
+	defer ticker.Stop()
+	timing := timingCheck{o: &n.o, isUpToDate: n.agent.IsUpToDate}
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
@@ -176,7 +206,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 			return
 		case <-n.gossip.Changed():
 			n.view.Update()
-		case <-t.C:
+		case <-ticker.C:
 			n.view.RecordServers()
 			n.announcer.adoptFromLog(n.fsm.state.Load())
 			n.announcer.keepLevel(n.fsm.state.Load())
@@ -188,11 +218,12 @@ func (n *Node) keepDirectory(ctx context.Context) {
 // receivedRecently reports whether data has just arrived on a mux session with the current process of a
 // node. The mux layer sends pings on a session that is silent for longer and has streams.
 func (n *Node) receivedRecently(node string) bool {
-	isCurrent := func(conn net.Conn) bool {
+	isCurrentProcess := func(conn net.Conn) bool {
 		c, ok := conn.(*peer.Conn)
 		return ok && n.diskRecords.IsCurrentProcess(c.Peer())
 	}
-	return n.router.WebSocketStreams.Outgoing.ReceivedRecently(node, isCurrent) || n.router.RequestStreams.Outgoing.ReceivedRecently(node, isCurrent)
+	return n.router.WebSocketStreams.Outgoing.ReceivedRecently(node, isCurrentProcess) ||
+		n.router.RequestStreams.Outgoing.ReceivedRecently(node, isCurrentProcess)
 }
 
 // stopRaft stops Raft. It waits up to raftStop, because a write may hang.
@@ -206,16 +237,16 @@ func (n *Node) stopRaft(ctx context.Context) {
 
 // lead runs the leader loop in each term that this node leads, until ctx ends.
 func (n *Node) lead(ctx context.Context) {
-	t := n.scheduler.NewTicker(pollEvery)
-	defer t.Stop()
+	ticker := n.scheduler.NewTicker(pollEvery)
+	defer ticker.Stop()
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
-		term, leads := n.raft.Leadership() // one call returns both, because a leadership belongs to one term
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case leads:
-			n.leadIn(ctx, term)
+		}
+		term, isLeader := n.raft.Leadership() // one call returns both, because a leadership belongs to one term
+		if isLeader {
+			n.leadTerm(ctx, term)
 			chanutil.Notify(n.agent.heartbeatNow) // send a heartbeat to the next leader at once
 			continue
 		}
@@ -224,22 +255,22 @@ func (n *Node) lead(ctx context.Context) {
 			return
 		case <-n.raft.Changed():
 			chanutil.Notify(n.agent.heartbeatNow)
-		case <-t.C:
+		case <-ticker.C:
 		}
 	}
 }
 
-// leadIn runs the leader loop until the term is over or ctx ends.
-func (n *Node) leadIn(ctx context.Context, term uint64) {
-	l := leaderloop.New(n.leaderOptions(), term)
+// leadTerm runs the leader loop until the term is over or ctx ends.
+func (n *Node) leadTerm(ctx context.Context, term uint64) {
+	loop := leaderloop.New(n.leaderOptions(), term)
 	n.metrics.elections.Inc()
-	l.Log.Info().Msg("became leader")
-	n.leadership.Store(l.Leadership)
+	loop.Log.Info().Msg("became leader")
+	n.leadership.Store(loop.Leadership)
 	n.crashDetector.Recheck() //nolint:contextcheck // outlives this leadership
 	chanutil.Notify(n.agent.heartbeatNow)
-	l.Run(ctx)
+	loop.Run(ctx)
 	n.leadership.Store(nil)
-	l.Log.Info().Msg("leadership ended")
+	loop.Log.Info().Msg("leadership ended")
 }
 
 // leaderOptions returns the options of the leader loop.
@@ -249,13 +280,8 @@ func (n *Node) leaderOptions() leaderloop.Options {
 		View: n.view, Client: n.client, Clock: n.o.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.leaderHint, Background: &n.background,
 		Reconciler: membership.ReconcilerOptions{
 			Scheduler: &n.scheduler, Raft: n.raft, Server: n.serverID, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
-			State: func() membership.State { return n.fsm.state.Load() },
-			Identify: func(ctx context.Context, node string) (membership.Process, error) {
-				if node == string(n.self) {
-					return n.process(), nil
-				}
-				return peerClient{n}.RequestIdentity(ctx, node)
-			},
+			State:     func() membership.State { return n.fsm.state.Load() },
+			Identify:  n.identify,
 			MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter,
 		},
 		OnRaftHeartbeats: func() { chanutil.Notify(n.agent.heartbeatIfNearlyDue) },
@@ -265,30 +291,39 @@ func (n *Node) leaderOptions() leaderloop.Options {
 	}
 }
 
-// leaveOrFail leaves the cluster, or stops early if a component fails. A node without Raft receives no
-// more maps, so its clients would wait for shards that other nodes already serve.
+// identify returns the identity of the process of a node, which may be this node.
+func (n *Node) identify(ctx context.Context, node string) (membership.Process, error) {
+	if node == string(n.self) {
+		return n.process(), nil
+	}
+	return peerClient{n}.RequestIdentity(ctx, node)
+}
+
+// leaveOrFail leaves the cluster. If a component fails meanwhile, it stops early and returns the error of the
+// failure. A node without Raft receives no more maps, so its clients would wait for shards that other
+// nodes already serve.
 func (n *Node) leaveOrFail(ctx context.Context) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	leaveCtx, endLeave := context.WithCancelCause(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
 		select {
 		case err := <-n.failed:
-			stop(n.recordFatal(err))
-		case <-ctx.Done():
+			endLeave(n.recordFatal(err))
+		case <-leaveCtx.Done():
 		}
 	})
 	if n.o.HoldGrace > 0 {
-		n.shutdown.RestartInPlace(ctx)
+		n.shutdown.RestartInPlace(leaveCtx)
 	} else {
-		n.shutdown.Leave(ctx)
+		n.shutdown.Leave(leaveCtx)
 	}
-	stop(nil)
-	wg.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
+	endLeave(nil)
+	watcher.Wait()
+	if failure := context.Cause(leaveCtx); !errors.Is(failure, context.Canceled) {
+		return failure
 	}
 	select {
-	case err := <-n.failed:
+	case err := <-n.failed: // failed at the end of the last step
 		return n.recordFatal(err)
 	default:
 		return nil

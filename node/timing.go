@@ -10,9 +10,9 @@ import (
 
 // timingCheck compares the timing of the cluster with the flags of this node.
 type timingCheck struct {
-	o        *Options
-	upToDate func() bool // reports whether the log of this node is not far behind
-	compared uint64      // index of the log entry of the timing that was compared last; zero means none
+	o             *Options
+	isUpToDate    func() bool // reports whether the log of this node is not far behind
+	comparedIndex uint64      // index of the log entry of the timing that was compared last; zero means none
 }
 
 // compare logs warnings about the timing of the cluster, once for each timing:
@@ -21,41 +21,56 @@ type timingCheck struct {
 //     first timing after the start.
 //   - The heartbeat interval of this node is too long for the timing.
 //   - RemoveDeadAfter is too short for the timing.
-func (c *timingCheck) compare(s *ack.State) {
-	if !s.Bootstrapped() || !c.upToDate() || s.TimingIndex() == c.compared {
+func (c *timingCheck) compare(state *ack.State) {
+	wasCompared := state.TimingIndex() == c.comparedIndex
+	if !state.Bootstrapped() || !c.isUpToDate() || wasCompared {
 		return
 	}
-	t := s.Timing()
-	if c.compared == 0 && c.o.Timing != t {
-		c.o.Log.Warn().Str("flags", leaderloop.DescribeTiming(c.o.Timing)).Str("cluster", leaderloop.DescribeTiming(t)).
-			Str("remedy", "start this node with "+flagsOf(t, c.o.Timing)+", or change the cluster's: shardway settings "+flagsOf(c.o.Timing, t)).
-			Msg("timing flags differ from cluster settings")
+	timing := state.Timing()
+	if isFirst := c.comparedIndex == 0; isFirst {
+		c.warnIfFlagsDiffer(timing)
 	}
-	for _, b := range timingrules.Check(c.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
-		if !b.Satisfied {
-			c.o.Log.Warn().Str("breaks", b.Text).Str("figures", b.Values).Str("remedy", b.Remedy).Msg("heartbeats too slow for cluster settings")
+	for _, rule := range timingrules.Check(c.o.Pace.Heartbeat, timing.Lease, timing.DeadAfter) {
+		if !rule.Satisfied {
+			c.o.Log.Warn().Str("breaks", rule.Text).Str("figures", rule.Values).Str("remedy", rule.Remedy).Msg("heartbeats too slow for cluster settings")
 		}
 	}
-	if d := c.o.RemoveDeadAfter; d > 0 && d < 2*t.DeadAfter {
-		c.o.Log.Warn().Str("remove_dead_after", timingrules.Short(d)).Str("dead_after", timingrules.Short(t.DeadAfter)).
-			Str("remedy", "start this node with --remove-dead-after "+timingrules.Short(2*t.DeadAfter)+" or more").
-			Msg("remove-dead-after too short")
-	}
-	c.compared = s.TimingIndex()
+	c.warnIfRemovedTooEarly(timing)
+	c.comparedIndex = state.TimingIndex()
 }
 
-// flagsOf returns the flags of timing t whose values differ from those of other.
-func flagsOf(t, other ack.Timing) string {
+// warnIfFlagsDiffer logs a warning if the flags of this node contain another timing than that of the cluster.
+func (c *timingCheck) warnIfFlagsDiffer(timing ack.Timing) {
+	if c.o.Timing == timing {
+		return
+	}
+	c.o.Log.Warn().Str("flags", leaderloop.DescribeTiming(c.o.Timing)).Str("cluster", leaderloop.DescribeTiming(timing)).
+		Str("remedy", "start this node with "+differingFlags(timing, c.o.Timing)+", or change the cluster's: shardway settings "+differingFlags(c.o.Timing, timing)).
+		Msg("timing flags differ from cluster settings")
+}
+
+// warnIfRemovedTooEarly logs a warning if RemoveDeadAfter is too short for the timing.
+func (c *timingCheck) warnIfRemovedTooEarly(timing ack.Timing) {
+	removeAfter, minimum := c.o.RemoveDeadAfter, 2*timing.DeadAfter
+	if removeAfter <= 0 || removeAfter >= minimum { // zero means that dead servers are not removed
+		return
+	}
+	c.o.Log.Warn().Str("remove_dead_after", timingrules.Short(removeAfter)).Str("dead_after", timingrules.Short(timing.DeadAfter)).
+		Str("remedy", "start this node with --remove-dead-after "+timingrules.Short(minimum)+" or more").
+		Msg("remove-dead-after too short")
+}
+
+// differingFlags returns the flags for timing whose values differ from those for other.
+func differingFlags(timing, other ack.Timing) string {
 	var flags []string
-	for _, f := range [][3]string{
-		{"lease", timingrules.Short(t.Lease), timingrules.Short(other.Lease)},
-		{"dead-after", timingrules.Short(t.DeadAfter), timingrules.Short(other.DeadAfter)},
-		{"takeover", t.Takeover.String(), other.Takeover.String()},
-		{"rebalance-mode", t.RebalanceMode.String(), other.RebalanceMode.String()},
-	} {
-		if f[1] != f[2] {
-			flags = append(flags, "--"+f[0]+" "+f[1])
+	add := func(name, value, otherValue string) {
+		if value != otherValue {
+			flags = append(flags, "--"+name+" "+value)
 		}
 	}
+	add("lease", timingrules.Short(timing.Lease), timingrules.Short(other.Lease))
+	add("dead-after", timingrules.Short(timing.DeadAfter), timingrules.Short(other.DeadAfter))
+	add("takeover", timing.Takeover.String(), other.Takeover.String())
+	add("rebalance-mode", timing.RebalanceMode.String(), other.RebalanceMode.String())
 	return strings.Join(flags, " ")
 }

@@ -37,18 +37,29 @@ func (a *API) nodeStateIn(replicated *ack.State) string {
 	case a.options.Agent.IsLeaving():
 		return "draining"
 	case a.options.IsStopRequested():
-		return "stopping" // a restart in place: the node keeps its shards, see hold
-	case a.options.View.Leader() == "" && replicated.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
+		return "stopping" // a restart in place: the node keeps its shards
+	}
+	isGateway, isDrained, hasLeader := a.options.Gateway, a.options.View.IsDrained(), a.options.View.Leader() != ""
+	isInMap := replicated.Proposed().IsMember(a.options.Self)
+	if hasMap := replicated.Committed().Epoch() != 0; !hasMap {
+		if hasLeader {
+			return "joining"
+		}
 		return "starting"
-	case replicated.Committed().Epoch() != 0 && !replicated.Proposed().IsMember(a.options.Self) && a.isAppUnhealthy(): // excluded because of its app
+	}
+	if !isInMap && a.isAppUnhealthy() { // excluded because of its app
 		return "unhealthy"
-	case replicated.Committed().Epoch() == 0 || !a.options.Gateway && !a.options.View.IsDrained() && !replicated.Proposed().IsMember(a.options.Self): // not in the map yet
+	}
+	if mustBeInMap := !isGateway && !isDrained; mustBeInMap && !isInMap {
 		return "joining"
-	case a.options.Gateway && a.options.View.Leader() == "", !a.options.Gateway && !a.options.Router.HasLease():
+	}
+	if isGateway && !hasLeader || !isGateway && !a.options.Router.HasLease() {
 		return "electing"
-	case a.options.View.IsDrained() && replicated.Committed().ShardCount(a.options.Self) > 0:
+	}
+	switch {
+	case isDrained && replicated.Committed().ShardCount(a.options.Self) > 0:
 		return "draining"
-	case a.options.View.IsDrained():
+	case isDrained:
 		return "drained"
 	case replicated.HasOpenProposal():
 		return "rebalancing"
@@ -122,15 +133,6 @@ func (a *API) Status() api.Status {
 	replicated := a.options.Router.State()
 	cluster, _ := a.options.Dir.Cluster()
 	queue := a.options.Queue.Stats()
-	role := "follower"
-	switch {
-	case a.options.Leader.Leadership() != nil:
-		role = "leader"
-	case a.options.Gateway:
-		role = "gateway"
-	case a.options.View.Raft.IsCandidate():
-		role = "candidate"
-	}
 	var timing *api.TimingState
 	if latest := a.options.View.State(); latest.Bootstrapped() {
 		state := leaderloop.TimingState(latest)
@@ -140,11 +142,12 @@ func (a *API) Status() api.Status {
 	views := a.options.Leader.Views(context.Background())
 	return api.Status{
 		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Cluster: cluster, Version: a.options.Version,
-		State: a.nodeStateIn(replicated), Role: role, Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
+		State: a.nodeStateIn(replicated), Role: a.role(), Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
 		Epoch: uint64(replicated.Committed().Epoch()), Proposed: uint64(replicated.Proposed().Epoch()),
 		LeaseMS: leaseMilliseconds(a.options.Router.LeaseLeft()), UptimeS: int64(time.Since(a.options.Started()).Seconds()),
 		Shards: api.ShardCounts{
-			Total: a.options.Shards, Owned: replicated.Committed().ShardCount(a.options.Self), Held: a.options.HeldShardCount(), Moving: MovingShards(replicated), Orphaned: replicated.Committed().OrphanCount(), Unavailable: inputs.CountUnavailable(),
+			Total: a.options.Shards, Owned: replicated.Committed().ShardCount(a.options.Self), Held: a.options.HeldShardCount(),
+			Moving: MovingShards(replicated), Orphaned: replicated.Committed().OrphanCount(), Unavailable: inputs.CountUnavailable(),
 		},
 		Timing:        timing,
 		FormatVersion: uint8(a.options.View.State().FormatVersion()),
@@ -156,25 +159,40 @@ func (a *API) Status() api.Status {
 	}
 }
 
-// updatedFindings returns the inputs and findings of the last run of watch.diagnose, updated to a replicated
-// state and to the present lease. The watch runs only at intervals, so without the update the state and the
-// findings of one status could contradict each other.
+// role returns the role of this node in Raft, or "gateway".
+func (a *API) role() string {
+	switch {
+	case a.options.Leader.Leadership() != nil:
+		return "leader"
+	case a.options.Gateway:
+		return "gateway"
+	case a.options.View.Raft.IsCandidate():
+		return "candidate"
+	}
+	return "follower"
+}
+
+// updatedFindings returns the inputs and findings of the last run of the monitor (findings.Monitor), updated to a
+// replicated state and to the present lease. The monitor runs only at intervals, so without the update the
+// state and the findings of one status could contradict each other.
 func (a *API) updatedFindings(replicated *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
 	latest := a.options.Findings()
 	leaderID := a.options.View.Leader()
 	committed := replicated.Committed()
-	sameMap := latest.Inputs.Epoch == uint64(committed.Epoch()) && latest.Inputs.HasMap == (committed.Epoch() != 0)
-	leaseUnchanged := latest.Inputs.NoLeaseFor == 0 || !a.options.Router.HasLease()
-	if sameMap && leaseUnchanged && (latest.Inputs.Leader != "" || leaderID == "") {
+	epoch, hasMap := uint64(committed.Epoch()), committed.Epoch() != 0
+	isSameMap := latest.Inputs.Epoch == epoch && latest.Inputs.HasMap == hasMap
+	hasNewLease := latest.Inputs.NoLeaseFor != 0 && a.options.Router.HasLease()
+	hasNewLeader := latest.Inputs.Leader == "" && leaderID != ""
+	if isSameMap && !hasNewLease && !hasNewLeader {
 		return latest.Inputs, latest.List
 	}
 	inputs := latest.Inputs
-	inputs.Epoch, inputs.HasMap = uint64(committed.Epoch()), committed.Epoch() != 0
-	inputs.Orphaned = min(inputs.Orphaned, replicated.Committed().OrphanCount())
+	inputs.Epoch, inputs.HasMap = epoch, hasMap
+	inputs.Orphaned = min(inputs.Orphaned, committed.OrphanCount())
 	if leaderID != "" {
 		inputs.Leader, inputs.NoLeaderFor = leaderID, 0
 	}
-	if !leaseUnchanged {
+	if hasNewLease {
 		inputs.NoLeaseFor = 0
 	}
 	inputs.Nodes = slices.Clone(inputs.Nodes)
@@ -281,52 +299,73 @@ func gossipState(status gossip.Status) string {
 	return "failed"
 }
 
-// refineNodeState refines the state of node x, which came from gossip, with the map of s and the policy. If heard
-// is true, v is the leader's view of the node, and describe uses it, too.
+// refineNodeState refines the state of a node that came from gossip, with the map, the policy and, if hasView is
+// true, the leader's view of the node.
 func (a *API) refineNodeState(node *api.Node, replicated *ack.State, view leader.MemberView, hasView bool) {
 	id := shardmap.NodeID(node.ID)
 	node.Shards = replicated.Committed().ShardCount(id)
-	inGossip := node.State == "joining"
-	if inGossip && (replicated.Proposed().IsMember(id) || node.Role == gossip.RoleGateway) {
-		node.State = "active"
+	isAlive := node.State == gossipState(gossip.Alive)
+	if isAlive {
+		node.State = a.aliveNodeState(node, replicated.Proposed().IsMember(id))
 	}
-	if policy := a.options.View.State().Policy(); inGossip && node.Role != gossip.RoleGateway {
-		switch {
-		case policy.IsDraining(id) && node.Shards > 0:
-			node.State = "draining"
-		case policy.Drained[id]:
-			node.State = "drained"
-		case policy.Cordoned[id] && node.State == "active":
-			node.State = "cordoned"
-		}
+	if hasView {
+		hasMap := replicated.Committed().Epoch() > 0
+		refineWithLeaderView(node, view, isAlive, hasMap)
 	}
-	if !hasView {
-		return
+}
+
+// aliveNodeState returns the state of a node that is alive in gossip, computed from the map and the policy.
+func (a *API) aliveNodeState(node *api.Node, isInMap bool) string {
+	if node.Role == gossip.RoleGateway {
+		return "active" // a gateway is never in the map
 	}
-	if view.SinceHeartbeat >= 0 {
+	id, policy := shardmap.NodeID(node.ID), a.options.View.State().Policy()
+	switch {
+	case policy.IsDraining(id) && node.Shards > 0:
+		return "draining"
+	case policy.Drained[id]:
+		return "drained"
+	case policy.Cordoned[id] && isInMap:
+		return "cordoned"
+	case isInMap:
+		return "active"
+	}
+	return "joining"
+}
+
+// refineWithLeaderView refines the state of a node with the leader's view of it. isAlive means that the node is
+// alive in gossip.
+func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive, hasMap bool) {
+	hasHeartbeat := view.SinceHeartbeat >= 0
+	if hasHeartbeat {
 		node.LastHeartbeatMS = view.SinceHeartbeat.Milliseconds()
 	}
-	switch {
-	case view.Restarting:
+	if view.Restarting {
 		node.State = "restarting"
-	case node.State == "failed" && view.Heartbeat.Goodbye && view.Heartbeat.RestartWithin == 0:
+		return
+	}
+	hasLeftForever := view.Heartbeat.Goodbye && view.Heartbeat.RestartWithin == 0
+	if node.State == "failed" && hasLeftForever {
 		// The leader has received the goodbye of the node, without an announced return. Gossip does not
 		// distribute that to nodes that joined later.
 		node.State = "left"
-	case !inGossip: // the last heartbeat of an absent node contains an outdated state of its app
-	case (view.Silent || view.Crashed) && replicated.Committed().Epoch() > 0:
+	}
+	if !isAlive {
+		return // the last heartbeat of an absent node contains an outdated state of its app
+	}
+	if (view.Silent || view.Crashed) && hasMap {
 		node.State = "failed"
-	case view.SinceHeartbeat >= 0 && node.Role != gossip.RoleGateway:
+		return
+	}
+	if hasHeartbeat && node.Role != gossip.RoleGateway {
 		node.App = "healthy"
 		if view.Heartbeat.Unhealthy {
 			node.App = "unhealthy"
 		}
 	}
-	switch {
-	case node.State == "failed" || node.State == "restarting": // more important than the following states
-	case inGossip && view.Heartbeat.Leaving:
+	if view.Heartbeat.Leaving {
 		node.State = "draining"
-	case node.State == "joining" && node.App == "unhealthy":
+	} else if node.State == "joining" && node.App == "unhealthy" {
 		node.State = "unhealthy"
 	}
 }

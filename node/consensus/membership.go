@@ -2,7 +2,6 @@ package consensus
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -78,12 +77,12 @@ func (r *Raft) propagateCommitUntil(done <-chan struct{}) {
 	}
 }
 
-// Rank returns the position of this server among the voters, without those of the node dead. It
+// Rank returns the position of this server among the voters, not counting those of excludedNode. It
 // returns -1 if this server is not a voter. Voters that campaign for the same reason wait longer
 // the higher their rank, so that they do not split the vote.
 func (r *Raft) Rank(excludedNode string) int {
-	voters := slices.DeleteFunc(slices.Clone(r.Voters()), func(id string) bool {
-		return strings.HasPrefix(id, excludedNode+"/")
+	voters := slices.DeleteFunc(slices.Clone(r.Voters()), func(server string) bool {
+		return NodeOf(server) == excludedNode
 	})
 	return slices.Index(voters, r.options.ID)
 }

@@ -2,6 +2,7 @@ package findings
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,37 +43,63 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 		Shards: m.o.Shards, Epoch: uint64(committed.Epoch()), HasMap: committed.Epoch() != 0,
 		Stopping: m.o.Agent.IsLeaving() || m.o.IsStopping(),
 	}
-	upToDate := m.upToDate.Update(now, m.o.Agent.IsUpToDate())
+	isUpToDate := m.upToDate.Update(now, m.o.Agent.IsUpToDate())
 	in.NoLeaderFor = m.noLeader.Update(now, in.Leader == "")
 	in.NoMapFor = m.noMap.Update(now, in.Leader != "" && !in.HasMap)
-	in.NoLeaseFor = m.noLease.Update(now, in.HasMap && !in.Gateway && !in.Stopping && !m.o.Router.HasLease())
+	m.addOwnMembership(now, &in, state)
 	in.Nodes = m.knownNodes(now, state, in.Leader)
-	if !upToDate {
+	if !isUpToDate {
 		clearReplicatedInputs(in.Nodes)
 	}
-	if m.orphaned.Update(now, upToDate && in.HasMap && committed.OrphanCount() > 0) {
-		in.Orphaned = committed.OrphanCount()
+	orphans := committed.OrphanCount()
+	if m.orphaned.Update(now, isUpToDate && in.HasMap && orphans > 0) {
+		in.Orphaned = orphans
 	}
-	in.NotInMap = m.missingInMap.Update(now, in.HasMap && !in.Gateway && !in.Stopping && !m.o.View.IsDrained() && !state.Proposed().IsMember(m.o.Self))
-	noOwner := !hasOwner(in.Nodes, in.Leader)
-	in.OnlyGateways = m.onlyGateways.Update(now, noOwner) && noOwner
-	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(node diagnosis.Node) bool { return !node.Voter }))
+	isOwnerMissing := !hasOwner(in.Nodes, in.Leader)
+	in.OnlyGateways = m.onlyGateways.Update(now, isOwnerMissing) && isOwnerMissing
+	voters := countVoters(in.Nodes)
 	in.EvenVoters = m.evenVoters.Update(now, voters > 0 && voters%2 == 0)
-	if status, bootstrapped := m.bootstrapStatus(); m.notBootstrapped.Update(now, !bootstrapped) && !bootstrapped {
-		in.Bootstrap = &status
-	}
-	if err := m.o.Gossip.NoOtherNodeReason(); m.joinFailing.Update(now, err != nil && m.o.Joins) && err != nil {
-		in.JoinFailure = &diagnosis.JoinFailure{Attempts: m.joinAttempts()}
-	}
-	in.JoinConflict = m.joinConflict()
+	m.addJoinInputs(now, &in)
 	in.AddressChanges = m.o.AddressChanges()
 	in.UnreachablePeerPorts = append(m.peerPort.problems(), m.lastReport.Unreachable...)
 	m.addAcquisition(now, &in)
 	m.addLocalInputs(now, &in)
-	if upToDate {
+	if isUpToDate {
 		m.addReplicatedInputs(&in)
 	}
 	return in
+}
+
+// addOwnMembership adds whether this node lacks a lease, or is not in the proposed map. Neither is a problem for a
+// node that must own no shards.
+func (m *Monitor) addOwnMembership(now time.Time, in *diagnosis.Inputs, state *ack.State) {
+	mayOwnShards := in.HasMap && !in.Gateway && !in.Stopping
+	in.NoLeaseFor = m.noLease.Update(now, mayOwnShards && !m.o.Router.HasLease())
+	in.NotInMap = m.missingInMap.Update(now, mayOwnShards && !m.o.View.IsDrained() && !state.Proposed().IsMember(m.o.Self))
+}
+
+// addJoinInputs adds why this node does not belong to a cluster yet, or cannot join the other nodes.
+func (m *Monitor) addJoinInputs(now time.Time, in *diagnosis.Inputs) {
+	status, isBootstrapped := m.bootstrapStatus()
+	if m.notBootstrapped.Update(now, !isBootstrapped) && !isBootstrapped {
+		in.Bootstrap = &status
+	}
+	cannotJoin := m.o.Gossip.NoOtherNodeReason() != nil
+	if m.joinFailing.Update(now, cannotJoin && m.o.Joins) && cannotJoin {
+		in.JoinFailure = &diagnosis.JoinFailure{Attempts: m.joinAttempts()}
+	}
+	in.JoinConflict = m.joinConflict()
+}
+
+// countVoters returns the number of voters in nodes.
+func countVoters(nodes []diagnosis.Node) int {
+	voters := 0
+	for _, node := range nodes {
+		if node.Voter {
+			voters++
+		}
+	}
+	return voters
 }
 
 // clearReplicatedInputs clears the fields of nodes that are valid only if the log has been applied to its end.
@@ -88,26 +115,17 @@ func hasOwner(nodes []diagnosis.Node, leader string) bool {
 	return slices.ContainsFunc(nodes, func(node diagnosis.Node) bool { return !node.Gateway && (node.Alive || node.ID == leader) })
 }
 
-// knownNodes returns the inputs about each node, sorted by ID.
-func (m *Monitor) knownNodes(now time.Time, s *ack.State, leader string) []diagnosis.Node {
-	raw := m.rawNodes(s, leader)
-	for id := range m.nodes {
-		if _, known := raw[id]; !known {
-			delete(m.nodes, id)
-		}
-	}
-	out := make([]diagnosis.Node, 0, len(raw))
-	for id, node := range raw {
-		d := m.nodes[id]
-		if d == nil {
-			// A node counts as present at first. This node has just started, or has just learned of the
-			// other node, so the heartbeats of that node may not have arrived yet.
-			d = &nodeDebouncers{
-				lost: diagnosis.Debouncer{OnDelay: m.o.View.Timing().DeadAfter + takeoverMargin}, unhealthy: diagnosis.Debouncer{OnDelay: unhealthyAfter}, lagging: diagnosis.Debouncer{OnDelay: unhealthyAfter},
-			}
-			d.present.Update(now, true)
-			d.present.OnDelay, d.present.OffDelay = presenceAfter, presenceAfter
-			m.nodes[id] = d
+// knownNodes returns the inputs about each node, sorted by ID. A condition of a node counts only after it has
+// lasted for some time, see nodeDebouncers.
+func (m *Monitor) knownNodes(now time.Time, state *ack.State, leader string) []diagnosis.Node {
+	observed := m.observedNodes(state, leader)
+	maps.DeleteFunc(m.nodes, func(id string, _ *nodeDebouncers) bool { return observed[id] == nil })
+	nodes := make([]diagnosis.Node, 0, len(observed))
+	for id, node := range observed {
+		debouncers := m.nodes[id]
+		if debouncers == nil {
+			debouncers = m.newNodeDebouncers(now)
+			m.nodes[id] = debouncers
 		}
 		// A state in the report of the leader was observed at the time of the query. It must not count as
 		// lasting longer than that, although diagnose runs more often than the leader is queried.
@@ -115,91 +133,130 @@ func (m *Monitor) knownNodes(now time.Time, s *ack.State, leader string) []diagn
 		if id != string(m.o.Self) && m.lastReport.covers(id) {
 			observedAt = m.lastReport.viewsAt
 		}
-		node.Alive = d.present.Update(observedAt, node.Alive)
-		node.Lost = d.lost.Update(now, !node.Alive && !node.Restarting && node.Shards > 0)
-		if unhealthy := d.unhealthy.Update(observedAt, node.App == diagnosis.AppFailing); node.App == diagnosis.AppFailing && !unhealthy {
-			node.App = diagnosis.AppUnknown
-		}
-		node.Lagging = d.lagging.Update(observedAt, node.Lagging)
-		out = append(out, *node)
+		debouncers.smooth(now, observedAt, node)
+		nodes = append(nodes, *node)
 	}
-	slices.SortFunc(out, func(a, b diagnosis.Node) int { return cmp.Compare(a.ID, b.ID) })
-	return out
+	slices.SortFunc(nodes, func(a, b diagnosis.Node) int { return cmp.Compare(a.ID, b.ID) })
+	return nodes
 }
 
-// rawNodes returns the present, unsmoothed inputs about each node, by ID.
-func (m *Monitor) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node {
-	c, policy := s.Committed(), m.o.State().Policy()
-	all := map[string]*diagnosis.Node{}
-	entry := func(id string) *diagnosis.Node {
-		node := all[id]
-		if node == nil {
-			key := shardmap.NodeID(id)
-			node = &diagnosis.Node{ID: id, Shards: c.ShardCount(key), Drained: policy.IsDraining(key), Cordoned: policy.Cordoned[key], StaleReturns: s.StaleReturns(key)}
-			if restart, ok := s.Restart(key); ok && !restart.Ended {
-				node.Restarting, node.Grace = true, restart.Grace
-			}
-			all[id] = node
-		}
-		return node
+// newNodeDebouncers returns the debouncers of a new node. A node counts as present at first: this node has just
+// started, or has just learned of the other node, so the heartbeats of that node may not have arrived yet.
+func (m *Monitor) newNodeDebouncers(now time.Time) *nodeDebouncers {
+	d := &nodeDebouncers{
+		lost:      diagnosis.Debouncer{OnDelay: m.o.View.Timing().DeadAfter + takeoverMargin},
+		unhealthy: diagnosis.Debouncer{OnDelay: unhealthyAfter},
+		lagging:   diagnosis.Debouncer{OnDelay: unhealthyAfter},
 	}
-	voters, others := m.o.View.Servers()
+	d.present.Update(now, true)
+	d.present.OnDelay, d.present.OffDelay = presenceAfter, presenceAfter
+	return d
+}
+
+// smooth replaces the conditions of a node, which were observed at observedAt, by those that have lasted long
+// enough to count.
+func (d *nodeDebouncers) smooth(now, observedAt time.Time, node *diagnosis.Node) {
+	node.Alive = d.present.Update(observedAt, node.Alive)
+	node.Lost = d.lost.Update(now, !node.Alive && !node.Restarting && node.Shards > 0)
+	node.Lagging = d.lagging.Update(observedAt, node.Lagging)
+	isFailing := node.App == diagnosis.AppFailing
+	if hasFailedLongEnough := d.unhealthy.Update(observedAt, isFailing); isFailing && !hasFailedLongEnough {
+		node.App = diagnosis.AppUnknown
+	}
+}
+
+// observedNodes returns the present, unsmoothed inputs about each node, by ID. Later sources override earlier
+// ones: first the map and gossip, then the probes, then the leader's view.
+func (m *Monitor) observedNodes(state *ack.State, leader string) map[string]*diagnosis.Node {
+	nodes := map[string]*diagnosis.Node{}
+	entry := func(id string) *diagnosis.Node {
+		if nodes[id] == nil {
+			nodes[id] = m.newNode(state, id)
+		}
+		return nodes[id]
+	}
+	voters, nonVoters := m.o.View.Servers()
 	for _, server := range voters {
 		entry(consensus.NodeOf(server)).Voter = true
 	}
-	for _, server := range others {
+	for _, server := range nonVoters {
 		entry(consensus.NodeOf(server))
 	}
-	for _, member := range c.Members() {
+	for _, member := range state.Committed().Members() {
 		entry(string(member.ID))
 	}
 	for _, member := range m.o.View.Members() {
-		if !member.Node || member.Status == gossip.Left && all[member.ID] == nil {
+		hasLeftUnknown := member.Status == gossip.Left && nodes[member.ID] == nil
+		if !member.Node || hasLeftUnknown {
 			continue
 		}
 		node := entry(member.ID)
 		node.Gateway, node.Stopping = member.Tags.Role == gossip.RoleGateway, member.Status == gossip.Leaving
 		node.Alive = member.Status == gossip.Alive || member.Status == gossip.Leaving
 	}
-	m.probes.Lock()
-	for id, reached := range m.probes.reached {
-		if leader != "" {
-			delete(m.probes.reached, id)
-		} else if node := all[id]; node != nil {
-			node.Alive = reached
-		}
-	}
-	m.probes.Unlock()
+	m.addProbeResults(nodes, leader)
 	for _, view := range m.lastReport.Views {
-		if node := all[string(view.Node)]; node != nil {
+		if node := nodes[string(view.Node)]; node != nil {
 			addLeaderView(node, view, m.lastReport.epoch)
 		}
 	}
 	m.addSelf(entry(string(m.o.Self)))
-	return all
+	return nodes
+}
+
+// newNode returns the inputs about a node that the replicated state contains.
+func (m *Monitor) newNode(state *ack.State, node string) *diagnosis.Node {
+	id, policy := shardmap.NodeID(node), m.o.State().Policy()
+	result := &diagnosis.Node{
+		ID: node, Shards: state.Committed().ShardCount(id), StaleReturns: state.StaleReturns(id),
+		Drained: policy.IsDraining(id), Cordoned: policy.Cordoned[id],
+	}
+	if restart, ok := state.Restart(id); ok && !restart.Ended {
+		result.Restarting, result.Grace = true, restart.Grace
+	}
+	return result
+}
+
+// addProbeResults adds which nodes the last probes have reached. If there is a leader, it deletes these results,
+// because the leader's view is newer.
+func (m *Monitor) addProbeResults(nodes map[string]*diagnosis.Node, leader string) {
+	m.probes.Lock()
+	defer m.probes.Unlock()
+	if leader != "" {
+		clear(m.probes.reached)
+		return
+	}
+	for id, isReached := range m.probes.reached {
+		if node := nodes[id]; node != nil {
+			node.Alive = isReached
+		}
+	}
 }
 
 // addLeaderView adds the leader's view of a node.
 func addLeaderView(node *diagnosis.Node, view leader.MemberView, committed shardmap.Epoch) {
-	node.Alive = view.SinceHeartbeat >= 0 && !view.Silent && !view.Crashed
-	if view.SinceHeartbeat >= 0 && view.SinceHeartbeat < ackagent.UnreleasedMoveWindow { // also a node that has stopped
-		node.UnreleasedMoves = int(view.Heartbeat.UnreleasedMoves)
+	hb := view.Heartbeat
+	hasHeartbeat := view.SinceHeartbeat >= 0
+	node.Alive = hasHeartbeat && !view.Silent && !view.Crashed
+	if hasHeartbeat && view.SinceHeartbeat < ackagent.UnreleasedMoveWindow { // also a node that has stopped
+		node.UnreleasedMoves = int(hb.UnreleasedMoves)
 	}
 	if !node.Alive {
 		return
 	}
-	node.Gateway = view.Heartbeat.Gateway
-	node.WaitingShards, node.MovedElsewhere, node.AcquiresNone = int(view.Heartbeat.WaitingShards), len(view.Heartbeat.UnacquiredShards), view.Heartbeat.AcquiresNone
-	node.Stopping = node.Stopping || view.Heartbeat.Leaving
-	node.AppliedEpoch = uint64(view.Heartbeat.Applied)
-	node.Lagging = view.Heartbeat.Applied < committed // the node has not applied the committed map yet
-	if !node.Gateway {
-		node.App = diagnosis.AppHealthy
-		if view.Heartbeat.Unhealthy {
-			node.App = diagnosis.AppFailing
-		}
-		node.KeepsShards, node.NoShardsFor, node.FailuresInRow = view.KeptUnhealthy, view.HoldTime, int(view.Heartbeat.App.FlapCount)
+	node.Gateway = hb.Gateway
+	node.WaitingShards, node.MovedElsewhere, node.AcquiresNone = int(hb.WaitingShards), len(hb.UnacquiredShards), hb.AcquiresNone
+	node.Stopping = node.Stopping || hb.Leaving
+	node.AppliedEpoch = uint64(hb.Applied)
+	node.Lagging = hb.Applied < committed // the node has not applied the committed map yet
+	if node.Gateway {
+		return
 	}
+	node.App = diagnosis.AppHealthy
+	if hb.Unhealthy {
+		node.App = diagnosis.AppFailing
+	}
+	node.KeepsShards, node.NoShardsFor, node.FailuresInRow = view.KeptUnhealthy, view.HoldTime, int(hb.App.FlapCount)
 }
 
 // addSelf adds the inputs about this node.
@@ -222,18 +279,29 @@ func (m *Monitor) addAcquisition(now time.Time, in *diagnosis.Inputs) {
 	if !m.o.Agent.HasHooks() {
 		return
 	}
-	if t := m.o.Router.Table(); t.Generation() != m.acquiringGeneration {
-		m.acquiringGeneration, m.acquiringShards = t.Generation(), nil
-		for i := range m.o.Shards {
-			if r := t.Route(shardmap.Shard(i)); r.Kind == route.Held && r.Reason == route.ReasonAcquiring {
-				m.acquiringShards = append(m.acquiringShards, shardmap.Shard(i))
-			}
-		}
+	m.updateAcquiringShards()
+	if failedShards, reason := m.o.Agent.AcquireFailures(); failedShards != "" {
+		in.Acquiring, in.AcquireError = failedShards, reason
+		return
 	}
-	if shards, why := m.o.Agent.AcquireFailures(); shards != "" {
-		in.Acquiring, in.AcquireError = shards, why
-	} else if m.acquiring.Update(now, len(m.acquiringShards) > 0) && len(m.acquiringShards) > 0 {
+	isAcquiring := len(m.acquiringShards) > 0
+	if isSlow := m.acquiring.Update(now, isAcquiring); isSlow && isAcquiring {
 		in.Acquiring = shardmap.FormatShards(m.acquiringShards)
+	}
+}
+
+// updateAcquiringShards updates acquiringShards if the routing table has changed.
+func (m *Monitor) updateAcquiringShards() {
+	table := m.o.Router.Table()
+	if table.Generation() == m.acquiringGeneration {
+		return
+	}
+	m.acquiringGeneration, m.acquiringShards = table.Generation(), nil
+	for i := range m.o.Shards {
+		shard := shardmap.Shard(i)
+		if r := table.Route(shard); r.Kind == route.Held && r.Reason == route.ReasonAcquiring {
+			m.acquiringShards = append(m.acquiringShards, shard)
+		}
 	}
 }
 
@@ -248,11 +316,12 @@ func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
 	}
 	in.AppSilentFor, in.AppPendingRequests, in.AppUnreadRequests = m.appSilence.SilentFor, m.appSilence.WaitingRequests, m.appSilence.UnreadRequests
 	in.DiskStalled = m.o.IsDiskStalled()
-	if took := m.o.Stores.SlowestWrite(); took > in.Lease/2 {
-		in.SlowestWrite = took
+	if slowest := m.o.Stores.SlowestWrite(); slowest > in.Lease/2 {
+		in.SlowestWrite = slowest
 	}
-	waiting := m.o.Queue.Stats()
-	in.QueueRefused, in.QueueWaiting = int(m.refusedRequests.Update(now, waiting.RefusedFull+waiting.RefusedShardLimit)), waiting.Waiting
+	queued := m.o.Queue.Stats()
+	in.QueueWaiting = queued.Waiting
+	in.QueueRefused = int(m.refusedRequests.Update(now, queued.RefusedFull+queued.RefusedShardLimit))
 	in.GossipTagBytes, in.MaxGossipTagBytes = m.o.Gossip.TagsSize()
 	if m.o.Exposed != nil {
 		in.Exposures, in.Certificates = m.o.Exposed()
@@ -261,10 +330,10 @@ func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
 
 // addReplicatedInputs adds the requests of operators, and the report of the leader.
 func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
-	p := m.o.API.Policy()
-	in.PausedMovesFor = p.Pause
-	in.Quarantined = len(p.Quarantined)
-	for _, key := range p.Quarantined {
+	requested := m.o.API.Policy()
+	in.PausedMovesFor = requested.Pause
+	in.Quarantined = len(requested.Quarantined)
+	for _, key := range requested.Quarantined {
 		if !key.Known {
 			in.StaleQuarantines++
 		}

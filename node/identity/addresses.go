@@ -49,34 +49,38 @@ type AddressChanges struct {
 // addressClaim is the newest claim for one node.
 type addressClaim struct {
 	diagnosis.AddressChange
-	at       time.Time // start of the check, then its end
-	running  bool      // the check is in progress
-	accepted bool      // result of the check
+	isChecking bool      // the check is in progress
+	checkedAt  time.Time // start of the check while it is in progress, then its end
+	isAccepted bool      // result of the check
 }
 
-// begin reports whether the claim c must be checked now. If so, it records that the check is in progress.
-func (a *AddressChanges) begin(c gossip.AddressClaim) bool {
+// startCheck reports whether a claim must be checked now. If so, it records that the check is in progress.
+func (a *AddressChanges) startCheck(claim gossip.AddressClaim) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.claims == nil {
 		a.claims = map[string]*addressClaim{}
 	}
-	previous := a.claims[c.Member.ID]
-	if previous != nil && (previous.running || time.Since(previous.at) < checkEvery) {
+	node := claim.Member.ID
+	previous := a.claims[node]
+	if previous != nil && (previous.isChecking || time.Since(previous.checkedAt) < checkEvery) {
 		return false
 	}
-	a.claims[c.Member.ID] = &addressClaim{AddressChange: diagnosis.AddressChange{Node: c.Member.ID, From: c.PreviousAddr.String(), To: c.Member.Addr.String()}, at: time.Now(), running: true}
+	a.claims[node] = &addressClaim{
+		AddressChange: diagnosis.AddressChange{Node: node, From: claim.PreviousAddr.String(), To: claim.Member.Addr.String()},
+		isChecking:    true, checkedAt: time.Now(),
+	}
 	return true
 }
 
-// end records the result of the check of a claim. A nil error means that the claim was accepted.
-func (a *AddressChanges) end(node string, err error) {
+// recordResult records the result of the check of a claim. A nil error means that the claim was accepted.
+func (a *AddressChanges) recordResult(node string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := a.claims[node]
-	c.running, c.at, c.accepted = false, time.Now(), err == nil
+	claim := a.claims[node]
+	claim.isChecking, claim.checkedAt, claim.isAccepted = false, time.Now(), err == nil
 	if err != nil {
-		c.Why = logsafe.OneLine(err.Error())
+		claim.Why = logsafe.OneLine(err.Error())
 	}
 }
 
@@ -84,13 +88,13 @@ func (a *AddressChanges) end(node string, err error) {
 func (a *AddressChanges) List() (refused []diagnosis.AddressChange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for node, c := range a.claims {
-		if !c.running && time.Since(c.at) > reportedFor {
+	for node, claim := range a.claims {
+		if !claim.isChecking && time.Since(claim.checkedAt) > reportedFor {
 			delete(a.claims, node)
 			continue
 		}
-		if !c.accepted {
-			refused = append(refused, c.AddressChange)
+		if !claim.isAccepted {
+			refused = append(refused, claim.AddressChange)
 		}
 	}
 	slices.SortFunc(refused, func(x, y diagnosis.AddressChange) int { return cmp.Compare(x.Node, y.Node) })
@@ -113,60 +117,82 @@ func (a *AddressChanges) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case c := <-a.Gossip.AddressClaims():
-			if !c.Member.Node || c.Member.Err != nil || !a.begin(c) {
-				continue
+		case claim := <-a.Gossip.AddressClaims():
+			isValid := claim.Member.Node && claim.Member.Err == nil
+			if isValid && a.startCheck(claim) {
+				checks.Go(func() { a.handleClaim(ctx, claim) })
 			}
-			checks.Go(func() {
-				err := a.checkClaim(ctx, c)
-				if err == nil {
-					a.Log.Info().Str("peer", c.Member.ID).Stringer("from", c.PreviousAddr).Stringer("to", c.Member.Addr).Msg("node address changed")
-					a.View.Update()
-				} else if ctx.Err() == nil {
-					a.Log.Debug().Err(err).Str("peer", c.Member.ID).Stringer("to", c.Member.Addr).Msg("address claim refused")
-				}
-				a.end(c.Member.ID, err)
-			})
 		}
 	}
 }
 
-// checkClaim checks a claim and accepts it, or returns the reason for refusing it.
-func (a *AddressChanges) checkClaim(ctx context.Context, c gossip.AddressClaim) error {
-	id, disk, addr := c.Member.ID, c.Member.Tags.Disk, c.Member.Tags.Endpoints[endpoints.Peer]
-	if disk == "" || addr == "" {
+// handleClaim checks a claim, accepts or refuses it, and records the result.
+func (a *AddressChanges) handleClaim(ctx context.Context, claim gossip.AddressClaim) {
+	node := claim.Member.ID
+	err := a.checkClaim(ctx, claim)
+	if err == nil {
+		err = a.Gossip.ChangeAddress(node, claim.Member.Addr)
+	}
+	if err == nil {
+		a.Log.Info().Str("peer", node).Stringer("from", claim.PreviousAddr).Stringer("to", claim.Member.Addr).Msg("node address changed")
+		a.View.Update()
+	} else if ctx.Err() == nil {
+		a.Log.Debug().Err(err).Str("peer", node).Stringer("to", claim.Member.Addr).Msg("address claim refused")
+	}
+	a.recordResult(node, err)
+}
+
+// checkClaim returns nil if a claim meets the conditions of Run, otherwise the reason for refusing it.
+func (a *AddressChanges) checkClaim(ctx context.Context, claim gossip.AddressClaim) error {
+	node, claimedDisk, claimedAddr := claim.Member.ID, claim.Member.Tags.Disk, claim.Member.Tags.Endpoints[endpoints.Peer]
+	if claimedDisk == "" || claimedAddr == "" {
 		return errors.New("it announces no disk or no peer address")
 	}
 	members := a.Gossip.Members()
-	i := slices.IndexFunc(members, func(m gossip.Member) bool { return m.ID == id })
+	i := slices.IndexFunc(members, func(m gossip.Member) bool { return m.ID == node })
 	if i < 0 {
 		return errors.New("gossip does not know the node any more")
 	}
-	if was := members[i].Tags.Disk; was != disk {
-		return fmt.Errorf("disk %s is claimed, and the node has disk %s", disk, was)
+	if knownDisk := members[i].Tags.Disk; knownDisk != claimedDisk {
+		return fmt.Errorf("disk %s is claimed, and the node has disk %s", claimedDisk, knownDisk)
 	}
-	// known is zero if this node has no record of that disk yet.
-	known, record := a.Records.RecordOf(id, disk)
+	recordedBoot, record := a.Records.RecordOf(node, claimedDisk) // zero if this node has no record of that disk yet
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	asking, stop := context.WithTimeout(ctx, processProbeTimeout)
-	current, err := a.RequestIdentity(asking, id)
-	stop()
-	if err == nil && current.Disk == disk {
+	if current, ok := a.processAtKnownAddr(ctx, node, claimedDisk); ok {
 		return fmt.Errorf("the node answers at its known address, in boot %d", current.Boot)
 	}
+	claimed, err := a.identifyWithRetries(ctx, node, claimedDisk, claimedAddr)
+	if err != nil {
+		return err
+	}
+	isRecordedProcess := claimed.Boot == recordedBoot && claimed.Nonce == record.Nonce
+	if isNewer := claimed.Boot > recordedBoot; isNewer || isRecordedProcess {
+		return nil
+	}
+	return fmt.Errorf("it is in boot %d, and boot %d is known of its disk", claimed.Boot, recordedBoot)
+}
+
+// processAtKnownAddr returns the process that responds at the known address of a node. The second result is
+// false if no process with this disk responds there.
+func (a *AddressChanges) processAtKnownAddr(ctx context.Context, node, disk string) (membership.Process, bool) {
+	ctx, cancel := context.WithTimeout(ctx, processProbeTimeout)
+	defer cancel()
+	process, err := a.RequestIdentity(ctx, node)
+	return process, err == nil && process.Disk == disk
+}
+
+// identifyWithRetries returns the identity of the process at a peer address, which must have this disk. It
+// retries until ctx ends, because the process may have just started.
+func (a *AddressChanges) identifyWithRetries(ctx context.Context, node, disk, addr string) (peer.Identity, error) {
 	for {
-		far, err := a.Port.Identify(ctx, id, disk, addr)
-		switch {
-		case err != nil: // retry: the process may have just started
-		case far.Boot > known || far.Boot == known && far.Nonce == record.Nonce:
-			return a.Gossip.ChangeAddress(id, c.Member.Addr)
-		default:
-			return fmt.Errorf("it is in boot %d, and boot %d is known of its disk", far.Boot, known)
+		identity, err := a.Port.Identify(ctx, node, disk, addr)
+		if err == nil {
+			return identity, nil
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return peer.Identity{}, err
 		case <-time.After(dialRetryPause):
 		}
 	}

@@ -27,11 +27,15 @@ const (
 )
 
 // greeting records the last greeting of a voter: a connection that is opened only for its handshake, in
-// which both nodes state the condition of their disks. sent is the statement that this node has sent. It
-// is zero if the voter was not reachable.
+// which both nodes state the condition of their disks.
 type greeting struct {
-	sent diskhistory.Statement
+	sent diskhistory.Statement // the statement that this node has sent; zero means that the voter was not reachable
 	at   time.Time
+}
+
+// isOutdated reports whether the voter must be greeted again. own is the present statement of this node.
+func (gr greeting) isOutdated(own diskhistory.Statement) bool {
+	return gr.sent != own || time.Since(gr.at) >= greetAllWithin
 }
 
 // unknownServers are the servers that have greeted this node with an unknown process. Such a
@@ -94,36 +98,62 @@ func (g *Greeter) Run(ctx context.Context) {
 	for _, server := range g.View.OtherVoters() {
 		g.Background.Go(func() { g.greetFirst(ctx, server) })
 	}
-	t := g.Scheduler.NewTicker(greetEvery)
-	defer t.Stop()
-	unknown := g.Records.unknownServers
-	last := map[string]greeting{}
+	ticker := g.Scheduler.NewTicker(greetEvery)
+	defer ticker.Stop()
+	lastGreetings := map[string]greeting{} // by server
 	for round := 0; ; round++ {
-		forUnknown := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-unknown.added:
-			forUnknown = true
-		case <-t.C:
-		}
-		own, voters := g.Records.ownStatement(), g.View.OtherVoters()
-		for i := range voters {
-			server := voters[(round+i)%len(voters)]
-			previous, since := last[server], time.Since(last[server].at)
-			if !unknown.has(server) && (forUnknown || previous.sent == own && since < greetAllWithin) || forUnknown && since < greetEvery {
-				continue
-			}
-			unknown.remove(server) // before the greeting: during it, another unknown process may be added
-			now := greeting{at: time.Now()}
-			if g.greet(ctx, server) == nil { // after an error, the voter is greeted again
-				now.sent = own
-			}
-			if last[server] = now; !forUnknown {
-				break
-			}
+		case <-g.Records.unknownServers.added:
+			g.greetUnknown(ctx, round, lastGreetings)
+		case <-ticker.C:
+			g.greetNext(ctx, round, lastGreetings)
 		}
 	}
+}
+
+// greetUnknown greets all voters that have greeted this node with an unknown process, except voters that were
+// greeted in the last greetEvery.
+func (g *Greeter) greetUnknown(ctx context.Context, round int, lastGreetings map[string]greeting) {
+	own := g.Records.ownStatement()
+	for _, server := range g.votersFrom(round) {
+		wasGreetedRecently := time.Since(lastGreetings[server].at) < greetEvery
+		if g.Records.unknownServers.has(server) && !wasGreetedRecently {
+			lastGreetings[server] = g.greetWith(ctx, server, own)
+		}
+	}
+}
+
+// greetNext greets the next voter that needs a greeting, if there is one.
+func (g *Greeter) greetNext(ctx context.Context, round int, lastGreetings map[string]greeting) {
+	own := g.Records.ownStatement()
+	for _, server := range g.votersFrom(round) {
+		if g.Records.unknownServers.has(server) || lastGreetings[server].isOutdated(own) {
+			lastGreetings[server] = g.greetWith(ctx, server, own)
+			return
+		}
+	}
+}
+
+// votersFrom returns the other voters, in an order that starts with another voter in each round.
+func (g *Greeter) votersFrom(round int) []string {
+	voters := g.View.OtherVoters()
+	if len(voters) == 0 {
+		return nil
+	}
+	first := round % len(voters)
+	return slices.Concat(voters[first:], voters[:first])
+}
+
+// greetWith greets a voter with the statement own of this node.
+func (g *Greeter) greetWith(ctx context.Context, server string, own diskhistory.Statement) greeting {
+	g.Records.unknownServers.remove(server) // before the greeting: during it, another unknown process may be added
+	result := greeting{at: time.Now()}
+	if g.greet(ctx, server) == nil { // after an error, the voter is greeted again
+		result.sent = own
+	}
+	return result
 }
 
 // greetFirst greets a voter, and retries for greetEvery while gossip does not have its address.
@@ -142,9 +172,9 @@ func (g *Greeter) greetFirst(ctx context.Context, server string) {
 
 // greet opens and closes a connection to the node of server: the handshake exchanges the statements.
 func (g *Greeter) greet(ctx context.Context, server string) error {
-	greeting, cancel := context.WithTimeout(ctx, greetTimeout)
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
-	c, err := g.Port.Dial(greeting, consensus.NodeOf(server), peer.Control)
+	c, err := g.Port.Dial(ctx, consensus.NodeOf(server), peer.Control)
 	if err != nil {
 		return err
 	}

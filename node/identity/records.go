@@ -145,41 +145,52 @@ func (r *Records) IsCurrentProcess(far peer.Identity) bool {
 // host, could act as the node. An unknown process that has dialed another kind of stream is greeted later.
 // If the peer of a Raft stream has a newer record of this node's disk, CheckHandshake stops this node.
 func (r *Records) CheckHandshake(ctx context.Context, m peer.Handshake) (peer.Refusal, string) {
-	far := diskhistory.Statement{
+	const accepted peer.Refusal = 0
+	statement := diskhistory.Statement{
 		Server: consensus.ServerID(m.Peer.Node, m.Peer.Disk), Boot: m.Peer.Boot,
 		Nonce: m.Peer.Nonce, Term: m.Peer.Term, Last: m.Peer.Last, Applied: m.Peer.Applied,
 	}
 	isRaft := m.Kind == peer.Raft
-	if isRaft && m.RecordKnownToPeer.Nonce != 0 {
-		recorded := disk.DiskRecord{Server: r.o.Server, Boot: m.BootKnownToPeer, Nonce: m.RecordKnownToPeer.Nonce, Term: m.RecordKnownToPeer.Term, Applied: m.RecordKnownToPeer.Applied}
-		if err := diskhistory.Check(recorded, r.ownStatement()); err != nil {
+	if isRaft {
+		if err := r.checkOwnDisk(m); err != nil {
 			r.failStale(fmt.Errorf("node %q knows: %w", m.Peer.Node, err))
 			return peer.RefusedStaleListenerDisk, err.Error()
 		}
 	}
-	if err := r.table.Judge(far); err != nil {
+	if err := r.table.Judge(statement); err != nil {
 		if isRaft {
 			return peer.RefusedStaleDialerDisk, err.Error()
 		}
-		return 0, "" // the statement is not recorded
+		return accepted, "" // the statement is not recorded
 	}
-	known := r.table.Knows(far)
-	if !known {
+	isKnownProcess := r.table.Knows(statement)
+	if !isKnownProcess {
 		r.onUnknownProcess()
 	}
-	if !known && !m.Dialed {
+	if peerHasDialed := !m.Dialed; peerHasDialed && !isKnownProcess {
 		if !isRaft {
-			r.greetLater(far.Server)
-			return 0, ""
+			r.greetLater(statement.Server)
+			return accepted, ""
 		}
 		if addr := r.otherProcess(ctx, m.Peer); addr != "" {
 			return peer.RefusedDuplicateNode, fmt.Sprintf("node %q is the process at %s", m.Peer.Node, addr)
 		}
 	}
-	if err := r.learn(far); err != nil && isRaft { // another stream has recorded a newer statement
+	if err := r.learn(statement); err != nil && isRaft { // another stream has recorded a newer statement
 		return peer.RefusedStaleDialerDisk, err.Error()
 	}
-	return 0, ""
+	return accepted, ""
+}
+
+// checkOwnDisk returns an error if the peer of a handshake has a newer record of this node's disk than the disk
+// itself. Then this disk was rolled back to an older image.
+func (r *Records) checkOwnDisk(m peer.Handshake) error {
+	known := m.RecordKnownToPeer
+	if known.Nonce == 0 {
+		return nil // the peer has no record
+	}
+	recorded := disk.DiskRecord{Server: r.o.Server, Boot: m.BootKnownToPeer, Nonce: known.Nonce, Term: known.Term, Applied: known.Applied}
+	return diskhistory.Check(recorded, r.ownStatement())
 }
 
 // learn records a statement about a disk, or returns an error if the record contradicts it. If the
@@ -192,16 +203,17 @@ func (r *Records) learn(s diskhistory.Statement) error {
 	}
 	r.learnMu.Lock()
 	defer r.learnMu.Unlock()
-	before := r.table.Of(s.Server)
+	previous := r.table.Of(s.Server)
 	if err := r.table.Learn(s); err != nil {
 		return err
 	}
-	now := r.table.Of(s.Server)
-	if before.Nonce != now.Nonce {
-		r.o.CloseOtherStreams(s.Server, now.Nonce)
+	current := r.table.Of(s.Server)
+	isNewProcess := previous.Nonce != current.Nonce
+	if isNewProcess {
+		r.o.CloseOtherStreams(s.Server, current.Nonce)
 	}
-	if before.Nonce != now.Nonce || before.Boot != now.Boot {
-		r.o.SetPeerProcess(consensus.NodeOf(s.Server), now.Boot, now.Nonce)
+	if isNewProcess || previous.Boot != current.Boot {
+		r.o.SetPeerProcess(consensus.NodeOf(s.Server), current.Boot, current.Nonce)
 	}
 	return nil
 }
@@ -287,14 +299,14 @@ func (e *StaleDiskError) Error() string {
 // RollbackError converts the leader's refusal of a heartbeat, ack.RefusedRollback, to the error that stops the
 // node.
 func RollbackError(answer ack.Answer) error {
-	what := fmt.Sprintf("it was in a later term than it is, in its boot %d", answer.KnownBoot)
+	evidence := fmt.Sprintf("it was in a later term than it is, in its boot %d", answer.KnownBoot)
 	switch {
 	case answer.KnownBoot > answer.Boot:
-		what = fmt.Sprintf("this is its boot %d, and its boot %d is known", answer.Boot, answer.KnownBoot)
+		evidence = fmt.Sprintf("this is its boot %d, and its boot %d is known", answer.Boot, answer.KnownBoot)
 	case answer.KnownBoot == answer.Boot:
-		what = fmt.Sprintf("another process was its boot %d", answer.Boot)
+		evidence = fmt.Sprintf("another process was its boot %d", answer.Boot)
 	}
-	return &StaleDiskError{fmt.Errorf("the leader knows that this disk is an older image of itself or a copy: %s", what)}
+	return &StaleDiskError{fmt.Errorf("the leader knows that this disk is an older image of itself or a copy: %s", evidence)}
 }
 
 // failStale stops the node with a StaleDiskError.

@@ -16,11 +16,8 @@ import (
 	"shardway/shardmap"
 )
 
-const (
-	// minWebSocketBatch is the number of resumable WebSockets that move together at least, if that many
-	// exist.
-	minWebSocketBatch = 16
-)
+// minWebSocketBatch is the smallest number of resumable WebSockets that move together, if that many exist.
+const minWebSocketBatch = 16
 
 // Tracker determines which shards of this node are idle.
 type Tracker struct {
@@ -93,67 +90,88 @@ func (t *Tracker) upstreamWebSockets() (byShard map[shardmap.Shard]int, total in
 //
 // Resumable WebSockets are handed over to the next owner, a batch with each question.
 func (t *Tracker) AnswerStage(q leaderloop.StagedIdleRequest) leaderloop.IdleReport {
-	m := t.Router.State().Committed()
-	webSockets, total := t.upstreamWebSockets() // upstream connections of resumable WebSockets, by shard and in total
+	committed := t.Router.State().Committed()
+	webSockets, total := t.upstreamWebSockets()
 	runs := t.Proxy.LocalRuns()
-	busy := t.busy(m)
-	running, batch := busy, minWebSocketBatch
+	countBusy, batch := t.busy(committed), minWebSocketBatch
 	switch {
 	case q.Held: // the shards move anyway, so all WebSockets may move now
 		batch = max(total, 1)
-		running = func(s shardmap.Shard) int { return max(t.Router.InFlight.CountOf(s)-runs[s].Endless, 0) }
-	case q.Number > 0: // later questions move larger batches, so that all WebSockets have moved after some questions
-		batch = max(batch, total/max(4-q.Number, 1)+1)
-		running = func(s shardmap.Shard) int {
-			shard, count := runs[s], busy(s)
-			// The count is higher if the app holds the shard (see Holds), or if requests wait for a
-			// connection to the app.
-			if count <= webSockets[s]+shard.Endless+len(shard.Requests) && !t.Stages.ranBefore(shard.Requests) {
-				return webSockets[s]
-			}
-			return max(count-shard.Endless, 0)
-		}
+		countBusy = func(s shardmap.Shard) int { return max(t.Router.InFlight.CountOf(s)-runs[s].Endless, 0) }
+	case q.Number > 0:
+		batch = max(batch, batchOfQuestion(q.Number, total))
+		countBusy = t.busyWithOldRequests(countBusy, runs, webSockets)
 	}
-	idle := movableShards(m.Shards(t.Self), running, webSockets, batch)
-	t.Stages.recordAnswer(m, t.Self, idle, runs, q)
-	return leaderloop.IdleReport{Map: uint64(m.Epoch()), Shards: idle}
+	idle := movableShards(committed.Shards(t.Self), countBusy, webSockets, batch)
+	t.Stages.recordAnswer(committed, t.Self, idle, runs, q)
+	return leaderloop.IdleReport{Map: uint64(committed.Epoch()), Shards: idle}
+}
+
+// allMovedAfterQuestions is the number of questions of one map change after which all resumable WebSockets have
+// moved.
+const allMovedAfterQuestions = 4
+
+// batchOfQuestion returns how many of total WebSockets move with a question. The batches grow with the number of
+// the question.
+func batchOfQuestion(number, total int) int {
+	questionsLeft := max(allMovedAfterQuestions-number, 1)
+	return total/questionsLeft + 1
+}
+
+// busyWithOldRequests returns a function that counts like countBusy, with two exceptions. It does not count tunnels
+// and event streams, which end when the shard moves. If all requests of a shard have started since the
+// previous question, it counts only its WebSockets.
+func (t *Tracker) busyWithOldRequests(countBusy func(shardmap.Shard) int, runs map[shardmap.Shard]proxy.ShardRuns, webSockets map[shardmap.Shard]int) func(shardmap.Shard) int {
+	return func(s shardmap.Shard) int {
+		shardRuns, count := runs[s], countBusy(s)
+		// The count is higher than the known requests if the app holds the shard (see Holds), or if requests
+		// wait for a connection to the app.
+		hasOnlyKnownRequests := count <= webSockets[s]+shardRuns.Endless+len(shardRuns.Requests)
+		if hasOnlyKnownRequests && !t.Stages.ranBefore(shardRuns.Requests) {
+			return webSockets[s]
+		}
+		return max(count-shardRuns.Endless, 0)
+	}
 }
 
 // movableShards returns the shards without running requests, and some shards that have only
-// resumable WebSockets. running returns the number of requests of a shard, and webSockets contains how
+// resumable WebSockets. countBusy returns the number of requests of a shard, and webSockets contains how
 // many of these are resumable WebSockets. Shards with few WebSockets come first. All returned shards
 // together have at most batch WebSockets, except that a single shard may exceed batch.
-func movableShards(shards iter.Seq[shardmap.Shard], running func(shardmap.Shard) int, webSockets map[shardmap.Shard]int, batch int) []shardmap.Shard {
-	idle := []shardmap.Shard{}
-	var resumable []shardmap.Shard
+func movableShards(shards iter.Seq[shardmap.Shard], countBusy func(shardmap.Shard) int, webSockets map[shardmap.Shard]int, batch int) []shardmap.Shard {
+	movable := []shardmap.Shard{}
+	var onlyWebSockets []shardmap.Shard
 	for s := range shards {
-		switch running(s) {
+		switch countBusy(s) {
 		case 0:
-			idle = append(idle, s)
+			movable = append(movable, s)
 		case webSockets[s]:
-			resumable = append(resumable, s)
+			onlyWebSockets = append(onlyWebSockets, s)
 		}
 	}
-	slices.SortStableFunc(resumable, func(a, b shardmap.Shard) int { return cmp.Compare(webSockets[a], webSockets[b]) })
 	if batch <= 0 {
-		return idle
+		return movable
 	}
-	for i, s := range resumable {
-		if batch -= webSockets[s]; batch < 0 && i > 0 {
+	slices.SortStableFunc(onlyWebSockets, func(a, b shardmap.Shard) int { return cmp.Compare(webSockets[a], webSockets[b]) })
+	batchLeft := batch
+	for i, s := range onlyWebSockets {
+		batchLeft -= webSockets[s]
+		if isFirst := i == 0; batchLeft < 0 && !isFirst {
 			break
 		}
-		idle = append(idle, s)
+		movable = append(movable, s)
 	}
-	return idle
+	return movable
 }
 
 // webSocketPacer spreads the hand-overs of a node's resumable WebSockets over the time of a gradual
 // drain. The interval between two polls may vary, because a map change lasts as long as the apps
 // take. The zero value is ready for use. Its methods may be called from any goroutine.
 type webSocketPacer struct {
-	mu                 sync.Mutex
-	drainSince         uint64 // GradualDrain.Since of the current drain
-	started, lastBatch time.Time
+	mu         sync.Mutex // protects the following fields
+	drainIndex uint64     // GradualDrain.Index of the current drain
+	startedAt  time.Time  // start of the current drain at this node
+	lastBatch  time.Time  // time of the last batch
 }
 
 // nextBatch returns how many of total WebSockets must move now.
@@ -163,14 +181,16 @@ func (p *webSocketPacer) nextBatch(now time.Time, total int, drain ack.GradualDr
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.drainSince != drain.Index {
-		p.drainSince, p.started, p.lastBatch = drain.Index, now, now.Add(-leaderloop.IdlePollInterval)
+	if isNewDrain := p.drainIndex != drain.Index; isNewDrain {
+		p.drainIndex, p.startedAt, p.lastBatch = drain.Index, now, now.Add(-leaderloop.IdlePollInterval)
 	}
-	step := now.Sub(p.lastBatch)
+	sinceLastBatch := now.Sub(p.lastBatch)
 	p.lastBatch = now
-	remaining := drain.Duration*3/4 - now.Sub(p.started) // the last quarter is for shards that were busy
-	if remaining <= step {
+	timeForWebSockets := drain.Duration * 3 / 4 // the last quarter is for shards that were busy
+	remaining := timeForWebSockets - now.Sub(p.startedAt)
+	if remaining <= sinceLastBatch {
 		return total
 	}
-	return max(minWebSocketBatch, int(math.Ceil(float64(total)*float64(step)/float64(remaining))))
+	evenBatch := math.Ceil(float64(total) * float64(sinceLastBatch) / float64(remaining))
+	return max(minWebSocketBatch, int(evenBatch))
 }

@@ -72,9 +72,9 @@ type ReconcilerOptions struct {
 	Gossip Gossip
 	// Identify requests the identity of the process of a node, and the level that it supports.
 	Identify func(ctx context.Context, node string) (Process, error)
-	// MemberViews returns the heartbeats that the leader has received. ok is false if this node no longer
+	// MemberViews returns the heartbeats that the leader has received. leads is false if this node no longer
 	// leads.
-	MemberViews func(ctx context.Context) (heard []leader.MemberView, ok bool)
+	MemberViews func(ctx context.Context) (views []leader.MemberView, leads bool)
 	// State returns the replicated state.
 	State func() State
 	// Ready reports whether the state contains everything that earlier leaders have committed.
@@ -121,8 +121,12 @@ type Gossip interface{ Members() []gossip.Member }
 func NewReconciler(options ReconcilerOptions) *Reconciler {
 	now := time.Now()
 	return &Reconciler{
-		options: options, silentFor: map[string]time.Duration{}, promotionTimes: map[string]time.Time{}, lastCheck: now, checkInterval: reconcileInterval, lastChange: now, identifyTimes: map[string]time.Time{},
-		startedAt: now, levels: leader.NewFormatUpgrade(options.Term, options.FinalizeAfter), loggedRejections: map[string]bool{}, levelRequests: make(chan chan<- error),
+		options:   options,
+		silentFor: map[string]time.Duration{}, promotionTimes: map[string]time.Time{}, identifyTimes: map[string]time.Time{},
+		startedAt: now, lastCheck: now, lastChange: now, checkInterval: reconcileInterval,
+		levels:           leader.NewFormatUpgrade(options.Term, options.FinalizeAfter),
+		levelRequests:    make(chan chan<- error),
+		loggedRejections: map[string]bool{},
 	}
 }
 
@@ -142,20 +146,26 @@ func (r *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
 			continue
 		}
 		r.checkInterval = reconcileInterval
-		if time.Since(r.lastChange) > idleAfter {
+		if isIdle := time.Since(r.lastChange) > idleAfter; isIdle {
 			r.checkInterval *= idleIntervals
 		}
-		if tick%int(r.checkInterval/reconcileInterval) != 0 || !r.options.Ready() || !r.options.State().Bootstrapped() {
-			continue
+		isCheckDue := tick%int(r.checkInterval/reconcileInterval) == 0
+		if isCheckDue && r.options.Ready() && r.options.State().Bootstrapped() {
+			r.reconcile(ctx)
 		}
-		views, leads := r.options.MemberViews(ctx)
-		for leads && r.applyNextChange(ctx, views) {
-			r.lastChange = time.Now()
-			views, leads = r.options.MemberViews(ctx)
-		}
-		if leads {
-			_ = r.raiseLevelWith(ctx, views, false) // levelView contains the reason
-		}
+	}
+}
+
+// reconcile makes all configuration changes that are possible now, one after the other. Then it raises the level
+// in force if that is possible.
+func (r *Reconciler) reconcile(ctx context.Context) {
+	views, leads := r.options.MemberViews(ctx)
+	for leads && r.applyNextChange(ctx, views) {
+		r.lastChange = time.Now()
+		views, leads = r.options.MemberViews(ctx)
+	}
+	if leads {
+		_ = r.raiseLevelWith(ctx, views, false) // levelView contains the reason
 	}
 }
 
@@ -199,25 +209,8 @@ type configChange struct {
 // nextChange selects the next change, in this order: replace a disk, add a server, promote a
 // server, demote a surplus voter, remove a replaced voter, remove a dead server.
 func (r *Reconciler) nextChange(ctx context.Context, view View) configChange {
-	servers := view.All()
-	for _, member := range r.options.Gossip.Members() {
-		if !r.canAdd(member) {
-			continue
-		}
-		server := consensus.ServerID(member.ID, member.Tags.Disk)
-		if slices.Contains(servers, server) {
-			continue
-		}
-		oldServer := view.Of(member.ID)
-		if oldServer != "" && (!view.isGone(oldServer) || !view.isExpendable(oldServer)) || !r.confirm(ctx, member) {
-			continue
-		}
-		if oldServer != "" {
-			// The log on the old disk is lost, so the old server must not vote again. The server
-			// with the new disk starts as a non-voter.
-			return configChange{"remove", oldServer, r.options.Raft.Remove}
-		}
-		return configChange{"add", server, r.options.Raft.AddNonvoter}
+	if change := r.newServerChange(ctx, view); change.apply != nil {
+		return change
 	}
 	if len(view.Voters) < r.options.MaxVoters {
 		if server := r.promotableServer(view); server != "" {
@@ -233,6 +226,32 @@ func (r *Reconciler) nextChange(ctx context.Context, view View) configChange {
 	return r.deadServerChange(view)
 }
 
+// newServerChange selects the change for a server that gossip shows and the configuration does not contain. If
+// its node has a server with an old disk, that server is removed first: the log on the old disk is lost,
+// so the old server must not vote again. The server with the new disk is then added as a non-voter.
+func (r *Reconciler) newServerChange(ctx context.Context, view View) configChange {
+	servers := view.All()
+	for _, member := range r.options.Gossip.Members() {
+		server := consensus.ServerID(member.ID, member.Tags.Disk)
+		if !r.canAdd(member) || slices.Contains(servers, server) {
+			continue
+		}
+		oldServer := view.Of(member.ID)
+		hasOldServer := oldServer != ""
+		if hasOldServer && !view.canReplace(oldServer) {
+			continue
+		}
+		if !r.confirm(ctx, member) {
+			continue
+		}
+		if hasOldServer {
+			return configChange{"remove", oldServer, r.options.Raft.Remove}
+		}
+		return configChange{"add", server, r.options.Raft.AddNonvoter}
+	}
+	return configChange{}
+}
+
 // surplusVoter returns a voter beyond --max-voters, or "". Such a voter exists if a dead voter was
 // replaced and then returned before its removal. All voters must be heard, so that no vote is
 // needed in place of another. A voter whose zone has another voter is preferred. The leader and
@@ -243,11 +262,14 @@ func (r *Reconciler) surplusVoter(view View) string {
 	}
 	surplus := ""
 	for _, server := range slices.Backward(view.Voters) {
-		switch {
-		case !view.hasWorkingLink(server):
+		if !view.hasWorkingLink(server) {
 			return ""
-		case server == r.options.Server:
-		case surplus == "" || view.isOnlyInZone(surplus) && !view.isOnlyInZone(server):
+		}
+		if isLeader := server == r.options.Server; isLeader {
+			continue
+		}
+		keepsMoreZones := surplus != "" && view.isOnlyInZone(surplus) && !view.isOnlyInZone(server)
+		if surplus == "" || keepsMoreZones {
 			surplus = server
 		}
 	}
@@ -256,8 +278,9 @@ func (r *Reconciler) surplusVoter(view View) string {
 
 // canAdd reports whether gossip shows a member as a node that this cluster may add.
 func (r *Reconciler) canAdd(member gossip.Member) bool {
-	return member.Node && member.Err == nil && disk.CheckNodeID(member.ID) == nil && member.Status == gossip.Alive && member.Tags.Disk != "" &&
-		(member.Tags.Cluster == "" || member.Tags.Cluster == r.options.State().ClusterID())
+	isValidNode := member.Node && member.Err == nil && member.Tags.Disk != "" && disk.CheckNodeID(member.ID) == nil
+	belongsElsewhere := member.Tags.Cluster != "" && member.Tags.Cluster != r.options.State().ClusterID()
+	return isValidNode && member.Status == gossip.Alive && !belongsElsewhere
 }
 
 // confirm reports whether the node itself confirms the disk that gossip shows, and supports the
@@ -324,28 +347,36 @@ func (r *Reconciler) deadServerChange(view View) configChange {
 	if r.options.RemoveDeadAfter <= 0 {
 		return configChange{}
 	}
-	isDead := func(server string) bool { return r.silentFor[server] > r.options.RemoveDeadAfter }
-	if index := slices.IndexFunc(view.NonVoters, func(server string) bool { return isDead(server) && !isAlive(r.options.Gossip, nodeOf(server)) }); index >= 0 {
-		return configChange{"remove", view.NonVoters[index], r.options.Raft.Remove}
+	for _, server := range view.NonVoters {
+		if r.isDead(server) && !isAlive(r.options.Gossip, nodeOf(server)) {
+			return configChange{"remove", server, r.options.Raft.Remove}
+		}
 	}
-	index := slices.IndexFunc(view.Voters, isDead)
-	if index < 0 {
+	firstDead := slices.IndexFunc(view.Voters, r.isDead)
+	if firstDead < 0 {
 		return configChange{}
 	}
-	remaining, connected := 0, 0
+	living, connected := 0, 0
 	for _, server := range view.Voters {
-		if !isDead(server) {
-			remaining++
+		if !r.isDead(server) {
+			living++
 		}
 		if view.isConnected(server) {
 			connected++
 		}
 	}
-	if candidate := r.promotableServer(view); candidate != "" && remaining < min(r.options.MaxVoters, len(view.Voters)) {
+	needsReplacement := living < min(r.options.MaxVoters, len(view.Voters))
+	if candidate := r.promotableServer(view); candidate != "" && needsReplacement {
 		return configChange{"promote", candidate, r.options.Raft.Promote}
 	}
-	if len(view.Voters) > minVoters && connected > len(view.Voters)/2 {
-		return configChange{"remove", view.Voters[index], r.options.Raft.Remove}
+	hasQuorum := connected > len(view.Voters)/2
+	if hasQuorum && len(view.Voters) > minVoters {
+		return configChange{"remove", view.Voters[firstDead], r.options.Raft.Remove}
 	}
 	return configChange{}
+}
+
+// isDead reports whether a server has sent no heartbeat for longer than RemoveDeadAfter, which must be set.
+func (r *Reconciler) isDead(server string) bool {
+	return r.silentFor[server] > r.options.RemoveDeadAfter
 }

@@ -24,38 +24,53 @@ func (r *Reconciler) replacedVoter(view View) string {
 	if len(view.Voters) <= minVoters {
 		return ""
 	}
-	candidate := ""
-	for _, server := range view.Voters {
-		member, _ := view.memberView(server)
-		switch {
-		case view.hasWorkingLink(server) && !member.Heartbeat.Leaving && !member.Heartbeat.Goodbye: // this voter remains
-		case candidate != "" || view.isConnected(server) || member.Restarting: // a second missing voter, or one that still runs or returns
-			return ""
-		default:
-			candidate = server
-		}
-	}
+	candidate := view.onlyMissingVoter()
 	if candidate == "" || candidate == r.options.Server {
 		return ""
 	}
-	member, _ := view.memberView(candidate)
 	silence := r.silentFor[candidate]
-	switch {
-	// RestartWithin is the announced time until the return of the node; zero means that it does not
-	// return.
-	case member.SinceHeartbeat >= 0 && member.Heartbeat.Server == candidate && member.Heartbeat.Goodbye && member.Heartbeat.RestartWithin == 0:
+	isDead := silence > replaceDelay
+	if view.stopsWithoutReturn(candidate) || isDead && (r.hasLeft(nodeOf(candidate)) || r.wasVoterPromoted(view, silence)) {
 		return candidate
-	case silence <= replaceDelay:
-		return ""
-	case r.hasLeft(nodeOf(candidate)):
-		return candidate
-	}
-	for server, promotedAt := range r.promotionTimes {
-		if slices.Contains(view.Voters, server) && time.Since(promotedAt) < silence {
-			return candidate
-		}
 	}
 	return ""
+}
+
+// onlyMissingVoter returns the voter that is missing, if the leader receives heartbeats from all other voters over
+// links that work in both directions, and these do not leave. Otherwise it returns "". A voter that still
+// sends heartbeats, or returns after a restart, is not missing.
+func (v View) onlyMissingVoter() string {
+	missing := ""
+	for _, server := range v.Voters {
+		member, _ := v.memberView(server)
+		isLeaving := member.Heartbeat.Leaving || member.Heartbeat.Goodbye
+		if remains := v.hasWorkingLink(server) && !isLeaving; remains {
+			continue
+		}
+		if missing != "" || v.isConnected(server) || member.Restarting {
+			return ""
+		}
+		missing = server
+	}
+	return missing
+}
+
+// stopsWithoutReturn reports whether the last heartbeat of a server is a goodbye without an announced return.
+func (v View) stopsWithoutReturn(server string) bool {
+	member, _ := v.memberView(server)
+	hb := member.Heartbeat
+	isFromServer := member.SinceHeartbeat >= 0 && hb.Server == server
+	return isFromServer && hb.Goodbye && hb.RestartWithin == 0
+}
+
+// wasVoterPromoted reports whether this leader has promoted a present voter within the given time.
+func (r *Reconciler) wasVoterPromoted(view View, within time.Duration) bool {
+	for server, promotedAt := range r.promotionTimes {
+		if slices.Contains(view.Voters, server) && time.Since(promotedAt) < within {
+			return true
+		}
+	}
+	return false
 }
 
 // hasLeft reports whether a node has left the cluster as planned, according to gossip.

@@ -71,6 +71,9 @@ func (v View) isGone(server string) bool {
 	return !v.isConnected(server) && (!ok || member.ProcessGone)
 }
 
+// canReplace reports whether a server with another disk may replace this server of the same node.
+func (v View) canReplace(server string) bool { return v.isGone(server) && v.isExpendable(server) }
+
 // isExpendable reports whether the cluster works without the vote of this server: a majority of
 // the remaining voters is heard. Otherwise its removal could not be committed, and its vote may be
 // needed.
@@ -84,7 +87,8 @@ func (v View) isExpendable(server string) bool {
 			connected++
 		}
 	}
-	return 2*connected > len(v.Voters)-1
+	remaining := len(v.Voters) - 1
+	return 2*connected > remaining
 }
 
 // isCaughtUp reports whether a server has the log up to its current end. The log contains only
@@ -92,25 +96,33 @@ func (v View) isExpendable(server string) bool {
 func (v View) isCaughtUp(server string, committed shardmap.Epoch) bool {
 	member, _ := v.memberView(server)
 	heartbeat := member.Heartbeat
-	return !heartbeat.Leaving && !heartbeat.Goodbye && heartbeat.Applied >= committed && (heartbeat.Gateway || heartbeat.Acked >= committed)
+	if heartbeat.Leaving || heartbeat.Goodbye {
+		return false // the node stops soon
+	}
+	hasAcked := heartbeat.Gateway || heartbeat.Acked >= committed // a gateway acknowledges nothing
+	return hasAcked && heartbeat.Applied >= committed
 }
 
 // isInUncoveredZone reports whether a server is in a zone in which no voter is heard.
 func (v View) isInUncoveredZone(server string) bool {
-	member, _ := v.memberView(server)
-	return member.Heartbeat.Zone != "" && !slices.ContainsFunc(v.Voters, func(voter string) bool {
-		other, _ := v.memberView(voter)
-		return v.isConnected(voter) && other.Heartbeat.Zone == member.Heartbeat.Zone
+	zone := v.zoneOf(server)
+	return zone != "" && !slices.ContainsFunc(v.Voters, func(voter string) bool {
+		return v.isConnected(voter) && v.zoneOf(voter) == zone
 	})
 }
 
 // isOnlyInZone reports whether a voter is the only voter in its zone.
 func (v View) isOnlyInZone(server string) bool {
-	member, _ := v.memberView(server)
-	return member.Heartbeat.Zone != "" && !slices.ContainsFunc(v.Voters, func(voter string) bool {
-		other, _ := v.memberView(voter)
-		return voter != server && other.Heartbeat.Zone == member.Heartbeat.Zone
+	zone := v.zoneOf(server)
+	return zone != "" && !slices.ContainsFunc(v.Voters, func(voter string) bool {
+		return voter != server && v.zoneOf(voter) == zone
 	})
+}
+
+// zoneOf returns the zone in the last heartbeat of a server; empty means none.
+func (v View) zoneOf(server string) string {
+	member, _ := v.memberView(server)
+	return member.Heartbeat.Zone
 }
 
 // CanRemove reports whether the server of a stopping node can be removed from the configuration. A

@@ -11,5 +11,5 @@
 //
 // A Stack then stops the components in the opposite order of their start.
 //
-// One goroutine calls Leave or RestartInPlace, once. Any goroutine may call WhyShardsStay.
+// One goroutine calls Leave or RestartInPlace, once. Any goroutine may call NoTakeoverReason.
 package shutdown

@@ -78,11 +78,12 @@ func (s *Sequence) leaveReserve() time.Duration {
 	return min(maxLeaveReserve, max(notForHandover, 0)/10)
 }
 
-// isHandedOver reports whether the hand-over has ended: the map does not contain this node, or it cannot
-// change because no other node is left or there is no leader.
+// isHandedOver reports whether the handover has ended: no map contains this node, or no other node takes over its
+// shards.
 func (s *Sequence) isHandedOver() bool {
 	state := s.o.Router.State()
-	return !state.Committed().IsMember(s.o.Self) && !state.Proposed().IsMember(s.o.Self) || s.WhyShardsStay() != ""
+	isInMap := state.Committed().IsMember(s.o.Self) || state.Proposed().IsMember(s.o.Self)
+	return !isInMap || s.NoTakeoverReason() != ""
 }
 
 // leaveRaft asks the leader to remove the server of this node from Raft's configuration. It only logs an

@@ -110,9 +110,9 @@ func (s *Sequence) transferLeadership(ctx context.Context) {
 	stop()
 }
 
-// WhyShardsStay returns why no other node takes over the shards of this node, which drains or stops. Empty
+// NoTakeoverReason returns why no other node takes over the shards of this node, which drains or stops. Empty
 // means that another node may take them over.
-func (s *Sequence) WhyShardsStay() string {
+func (s *Sequence) NoTakeoverReason() string {
 	sinceLastAnswer := s.o.Clock.Precise() - s.o.Agent.LastAnswer()
 	switch {
 	case s.o.View.IsLastNode():

@@ -102,17 +102,18 @@ func ceilMillis(d time.Duration) time.Duration {
 //   - takeover lease: the end of the lease. Evidence of a crash does not shorten it.
 //   - takeover immediate: evidence of a crash allows a takeover at any time, so both results are zero.
 func (l *Limit) untilTakeover() (remaining, whole time.Duration) {
-	t := l.o.Timing()
-	var end time.Duration
-	switch t.Takeover {
+	timing := l.o.Timing()
+	var writeEnd time.Duration // time of the clock
+	switch timing.Takeover {
 	case ack.TakeoverTimeout:
-		end, whole = l.o.Router.AbortTime(), t.Lease+timingrules.AbortDelay(t.Lease, t.DeadAfter)
+		writeEnd, whole = l.o.Router.AbortTime(), timing.Lease+timingrules.AbortDelay(timing.Lease, timing.DeadAfter)
 	case ack.TakeoverLease:
-		end, whole = l.o.Router.LeaseEnd(), t.Lease
+		writeEnd, whole = l.o.Router.LeaseEnd(), timing.Lease
 	case ack.TakeoverImmediate:
 		return 0, 0
 	}
-	return min(max(end-l.o.Clock.Precise(), 0), whole), whole
+	remaining = max(writeEnd-l.o.Clock.Precise(), 0)
+	return min(remaining, whole), whole
 }
 
 // forHook returns the results of untilTakeover for the hook alive. remaining is at most the time that is
@@ -135,24 +136,29 @@ func (l *Limit) ForOwned(ctx context.Context) time.Duration {
 		return remaining
 	}
 	l.raise(0, whole)
+	l.awaitStored(ctx, whole)
+	remaining, _ = l.untilTakeover()
+	stored, _ := l.stored()
+	return min(remaining, stored.Owned)
+}
+
+// awaitStored waits until the stored time of GET /v1/owned is at least owned, up to storeTimeout or until ctx ends.
+func (l *Limit) awaitStored(ctx context.Context, owned time.Duration) {
 	timeout := time.NewTimer(storeTimeout)
 	defer timeout.Stop()
 	for {
 		stored, changed := l.stored()
-		if stored.Owned >= whole {
-			break
+		if stored.Owned >= owned {
+			return
 		}
 		select {
 		case <-changed:
-			continue
 		case <-ctx.Done():
+			return
 		case <-timeout.C:
+			return
 		}
-		break
 	}
-	remaining, _ = l.untilTakeover()
-	stored, _ := l.stored()
-	return min(remaining, stored.Owned)
 }
 
 // AwaitEarlier returns when the permissions to write that earlier processes of this node have granted to
