@@ -78,17 +78,26 @@ func (g *Gossip) joinLoop(ctx context.Context) {
 
 // nextPause returns the pause before the next round, with jitter.
 func (j *joiner) nextPause() time.Duration {
-	pause := steadyInterval
-	switch {
-	case j.gossip.isAlone():
-		pause = j.retryPause
-		j.retryPause = min(j.retryPause*3/2, j.gossip.options.RetryMax)
-	case time.Since(j.started) < settlePeriod || j.gossip.countNodes() < j.gossip.options.BootstrapExpect:
-		pause, j.retryPause = settleInterval, j.gossip.options.RetryMin
-	default:
-		j.retryPause = j.gossip.options.RetryMin
-	}
+	pause := j.basePause()
 	return pause/2 + rand.N(pause) //nolint:gosec // not security-relevant
+}
+
+// basePause returns the pause before the next round, without jitter. While this node is alone, the pauses grow up
+// to RetryMax.
+func (j *joiner) basePause() time.Duration {
+	options := &j.gossip.options
+	if j.gossip.isAlone() {
+		pause := j.retryPause
+		j.retryPause = min(j.retryPause*3/2, options.RetryMax)
+		return pause
+	}
+	j.retryPause = options.RetryMin
+	isSettling := time.Since(j.started) < settlePeriod
+	expectsMore := j.gossip.countNodes() < options.BootstrapExpect
+	if isSettling || expectsMore {
+		return settleInterval
+	}
+	return steadyInterval
 }
 
 // joinRound joins each address once, up to maxAddrsPerName addresses per name, until another node is seen.
@@ -118,8 +127,9 @@ func (j *joiner) joinRound(ctx context.Context) {
 // joinAll joins each address. It returns the results of the addresses that led to no other node,
 // and the error of one of them. The caller must ignore both once another node is seen.
 func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (attempts []JoinAttempt, err error) {
-	g, contacted := j.gossip, false
-	skip := g.addrsToSkip(!wasAlone && time.Since(j.started) >= settlePeriod)
+	g, hasContacted := j.gossip, false
+	hasSettled := time.Since(j.started) >= settlePeriod
+	skip := g.addrsToSkip(!wasAlone && hasSettled)
 	addFailure := func(addr string, reason error) { err, attempts = reason, append(attempts, JoinAttempt{addr, reason}) }
 	names := shuffled(g.options.JoinAddrs)
 	for result := range resolveAll(ctx, g.options.Resolver, names) {
@@ -130,7 +140,7 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (attempts []JoinAtt
 			if skip[addr] {
 				continue
 			}
-			skip[addr], contacted = true, true
+			skip[addr], hasContacted = true, true // each address once, although several names may have it
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -138,13 +148,15 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (attempts []JoinAtt
 			g.recordJoinResult(addr, joinErr)
 			if joinErr != nil {
 				addFailure(addr.String(), joinErr)
-			} else if wasAlone && !g.isAlone() && j.triedAll {
+				continue
+			}
+			if foundNode := wasAlone && !g.isAlone(); foundNode && j.triedAll {
 				return nil, nil
 			}
 		}
 	}
 	if err == nil {
-		err = noOtherNodeError(g.options.JoinAddrs, contacted)
+		err = noOtherNodeError(g.options.JoinAddrs, hasContacted)
 		for _, name := range g.options.JoinAddrs {
 			attempts = append(attempts, g.selfAttempt(ctx, name))
 		}
@@ -153,9 +165,10 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (attempts []JoinAtt
 	return attempts, err
 }
 
-// noOtherNodeError returns the error for join addresses that did not fail, but led to no other node.
-func noOtherNodeError(join []string, contacted bool) error {
-	if contacted {
+// noOtherNodeError returns the error for join addresses that did not fail, but led to no other node. hasContacted
+// means that one of the addresses does not belong to this node.
+func noOtherNodeError(join []string, hasContacted bool) error {
+	if hasContacted {
 		return fmt.Errorf("gossip: no other node at %s", strings.Join(join, ", "))
 	}
 	return fmt.Errorf("gossip: no other node at %s: there is only this one", strings.Join(join, ", "))
@@ -167,8 +180,11 @@ func noOtherNodeError(join []string, contacted bool) error {
 // other node is at fault.
 func (j *joiner) reportFailure(err error) {
 	var refused *RefusedError
-	if errors.As(err, &refused) && !j.sawOtherNode && !refused.remoteFault && !refused.Superseded {
-		j.gossip.reportRefusal(refused)
+	if errors.As(err, &refused) {
+		belongsToCluster := j.sawOtherNode
+		if !belongsToCluster && !refused.remoteFault && !refused.Superseded {
+			j.gossip.reportRefusal(refused)
+		}
 	}
 	if now := time.Now(); !now.Before(j.nextLog) {
 		j.nextLog = now.Add(logInterval)

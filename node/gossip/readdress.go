@@ -84,7 +84,7 @@ func (g *Gossip) AddressClaims() <-chan AddressClaim { return g.addressClaims.cl
 var errAddressHeld = errors.New("gossip: the node counts as failed, and keeps its previous address until 5 s after that")
 
 // ChangeAddress makes gossip use another address for a known member. The caller must be certain that
-// it is the same node and that its previous process has ended. Readdress exchanges the state with
+// it is the same node and that its previous process has ended. ChangeAddress exchanges the state with
 // the member at the new address. If it returns an error, gossip still has the previous address,
 // and the caller must not retry immediately.
 func (g *Gossip) ChangeAddress(id string, addr netip.AddrPort) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,12 +20,13 @@ import (
 // In a state exchange a member takes up to 700 bytes, with the longest name and tags. So the limit of
 // a stream allows 2,900 members. An exchange takes milliseconds, and a node starts one every 10 s.
 const (
-	maxStreams       = 128
-	maxSourceStreams = 32
-	maxStreamBytes   = 2 << 20
-	maxSourceBytes   = 4 << 20
-	maxTotalBytes    = 16 << 20
-	streamLifetime   = 6 * time.Second
+	maxStreams       = 128      // open streams in total
+	maxSourceStreams = 32       // open streams of one source
+	maxStreamBytes   = 2 << 20  // received bytes of one stream
+	maxSourceBytes   = 4 << 20  // received bytes of all streams of one source
+	maxTotalBytes    = 16 << 20 // received bytes of all streams
+	// streamLifetime is how long a stream may be open.
+	streamLifetime = 6 * time.Second
 	// evictionGrace is how long a stream is protected against newer streams of its source. So if a
 	// hundred exchanges start at once, some complete, and they do not all evict each other.
 	evictionGrace = 100 * time.Millisecond
@@ -76,45 +78,51 @@ type StreamStats struct {
 type streamLimiter struct {
 	memberlist.NodeAwareTransport
 	log             zerolog.Logger
-	admittedStreams chan net.Conn
-	done            chan struct{}
+	admittedStreams chan net.Conn // unbuffered: streams for memberlist
+	shutdownStarted chan struct{} // closed by Shutdown
 	shutdownOnce    sync.Once
-	wg              sync.WaitGroup
+	accepting       sync.WaitGroup // the goroutine of acceptLoop
 
-	closedCounts [closeReasonCount]atomic.Uint64
-	lastFloodLog atomic.Int64 // time of the last log line about closed streams, UnixNano
+	closedCounts [closeReasonCount]atomic.Uint64 // number of closed streams, by reason
+	lastFloodLog atomic.Int64                    // time of the last log line about closed streams, UnixNano
 
 	mu struct {
 		sync.Mutex
-		sources     map[netip.Prefix]*streamSource
-		open, bytes int
+		sources map[netip.Prefix]*streamSource
+		open    int // number of open streams
+		bytes   int // received bytes of all open streams
 	}
 }
 
 var _ memberlist.NodeAwareTransport = (*streamLimiter)(nil)
 
-// streamSource has the open streams of one source.
+// streamSource has the open streams of one source. limiter.mu protects its fields.
 type streamSource struct {
 	prefix  netip.Prefix
 	streams []*stream // oldest first
-	bytes   int
+	bytes   int       // received bytes of all streams
 }
 
 // stream is an open stream of another host.
 type stream struct {
 	net.Conn
-	limiter  *streamLimiter
-	source   *streamSource
-	deadline time.Time
-	bytes    int  // protected by limiter.mu
-	removed  bool // protected by limiter.mu
+	limiter    *streamLimiter
+	source     *streamSource
+	admittedAt time.Time
+
+	// limiter.mu protects the following fields.
+	bytes     int  // received bytes
+	isRemoved bool // the stream does not count any more
 }
+
+// deadline returns the end of the lifetime of the stream.
+func (s *stream) deadline() time.Time { return s.admittedAt.Add(streamLifetime) }
 
 // newStreamLimiter returns a streamLimiter on top of transport, and starts to accept streams.
 func newStreamLimiter(transport memberlist.NodeAwareTransport, log zerolog.Logger) *streamLimiter {
-	l := &streamLimiter{NodeAwareTransport: transport, log: log, admittedStreams: make(chan net.Conn), done: make(chan struct{})}
+	l := &streamLimiter{NodeAwareTransport: transport, log: log, admittedStreams: make(chan net.Conn), shutdownStarted: make(chan struct{})}
 	l.mu.sources = map[netip.Prefix]*streamSource{}
-	l.wg.Go(l.acceptLoop)
+	l.accepting.Go(l.acceptLoop)
 	return l
 }
 
@@ -129,11 +137,11 @@ func (l *streamLimiter) acceptLoop() {
 			}
 			select {
 			case l.admittedStreams <- admitted:
-			case <-l.done:
+			case <-l.shutdownStarted:
 				_ = admitted.Close()
 				return
 			}
-		case <-l.done:
+		case <-l.shutdownStarted:
 			return
 		}
 	}
@@ -146,8 +154,8 @@ func (l *streamLimiter) StreamCh() <-chan net.Conn { return l.admittedStreams }
 // ended, because the transport waits for this.
 func (l *streamLimiter) Shutdown() error {
 	err := l.NodeAwareTransport.Shutdown()
-	l.shutdownOnce.Do(func() { close(l.done) })
-	l.wg.Wait()
+	l.shutdownOnce.Do(func() { close(l.shutdownStarted) })
+	l.accepting.Wait()
 	return err
 }
 
@@ -171,57 +179,64 @@ func (l *streamLimiter) admit(conn net.Conn) *stream {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetReadBuffer(socketBuffer) // an error leaves the default size
 	}
-	now := time.Now()
-	admitted := &stream{Conn: conn, limiter: l, deadline: now.Add(streamLifetime)}
-	_ = conn.SetDeadline(admitted.deadline)
-	prefix := sourcePrefix(conn.RemoteAddr())
+	added := &stream{Conn: conn, limiter: l, admittedAt: time.Now()}
+	_ = conn.SetDeadline(added.deadline())
 	l.mu.Lock()
-	if admitted.source = l.mu.sources[prefix]; admitted.source == nil {
-		admitted.source = &streamSource{prefix: prefix}
-		l.mu.sources[prefix] = admitted.source
-	}
-	admitted.source.streams = append(admitted.source.streams, admitted)
-	l.mu.open++
-	var evicted *stream
-	reason := closeSourceStreams
-	switch {
-	case len(admitted.source.streams) > maxSourceStreams:
-		evicted = admitted.source.streams[0]
-	case l.mu.open > maxStreams:
-		reason, evicted = closeTotalStreams, l.largestSourceLocked(func(src *streamSource) int { return len(src.streams) }).streams[0]
-	}
-	if evicted != nil && len(evicted.source.streams) <= len(admitted.source.streams) && now.Before(evicted.deadline.Add(evictionGrace-streamLifetime)) {
-		evicted = admitted
-	}
+	l.addLocked(added)
+	evicted, reason := l.excessStreamLocked(added)
 	l.removeLocked(evicted)
 	l.mu.Unlock()
 	l.closeExcess(evicted, reason)
-	if evicted == admitted {
+	if evicted == added {
 		return nil
 	}
-	return admitted
+	return added
+}
+
+// addLocked counts a new stream. mu must be held.
+func (l *streamLimiter) addLocked(added *stream) {
+	prefix := sourcePrefix(added.RemoteAddr())
+	source := l.mu.sources[prefix]
+	if source == nil {
+		source = &streamSource{prefix: prefix}
+		l.mu.sources[prefix] = source
+	}
+	added.source = source
+	source.streams = append(source.streams, added)
+	l.mu.open++
+}
+
+// excessStreamLocked returns the stream that must be closed because added exceeds a limit of the number of
+// streams, and the reason. nil means that no limit is exceeded. mu must be held.
+func (l *streamLimiter) excessStreamLocked(added *stream) (excess *stream, reason int) {
+	switch {
+	case len(added.source.streams) > maxSourceStreams:
+		excess, reason = added.source.streams[0], closeSourceStreams
+	case l.mu.open > maxStreams:
+		source := l.largestSourceLocked(func(src *streamSource) int { return len(src.streams) })
+		excess, reason = source.streams[0], closeTotalStreams
+	default:
+		return nil, 0
+	}
+	isProtected := added.admittedAt.Before(excess.admittedAt.Add(evictionGrace))
+	hasMoreStreams := len(excess.source.streams) > len(added.source.streams)
+	if isProtected && !hasMoreStreams {
+		return added, reason
+	}
+	return excess, reason
 }
 
 // countBytes counts n received bytes of a stream. It returns an error if the stream is closed.
 func (l *streamLimiter) countBytes(counted *stream, n int) error {
 	l.mu.Lock()
-	if counted.removed {
+	if counted.isRemoved {
 		l.mu.Unlock()
 		return net.ErrClosed
 	}
 	counted.bytes += n
 	counted.source.bytes += n
 	l.mu.bytes += n
-	var evicted *stream
-	reason := closeStreamBytes
-	switch {
-	case counted.bytes > maxStreamBytes:
-		evicted = counted
-	case counted.source.bytes > maxSourceBytes:
-		reason, evicted = closeSourceBytes, counted.source.largestStream()
-	case l.mu.bytes > maxTotalBytes:
-		reason, evicted = closeTotalBytes, l.largestSourceLocked(func(src *streamSource) int { return src.bytes }).largestStream()
-	}
+	evicted, reason := l.excessBytesLocked(counted)
 	l.removeLocked(evicted)
 	l.mu.Unlock()
 	l.closeExcess(evicted, reason)
@@ -229,6 +244,21 @@ func (l *streamLimiter) countBytes(counted *stream, n int) error {
 		return fmt.Errorf("gossip: stream from %s closed: %s", counted.source.prefix, closeReasonText(reason))
 	}
 	return nil
+}
+
+// excessBytesLocked returns the stream that must be closed because the bytes of counted exceed a limit, and the
+// reason. nil means that no limit is exceeded. mu must be held.
+func (l *streamLimiter) excessBytesLocked(counted *stream) (excess *stream, reason int) {
+	switch {
+	case counted.bytes > maxStreamBytes:
+		return counted, closeStreamBytes
+	case counted.source.bytes > maxSourceBytes:
+		return counted.source.largestStream(), closeSourceBytes
+	case l.mu.bytes > maxTotalBytes:
+		source := l.largestSourceLocked(func(src *streamSource) int { return src.bytes })
+		return source.largestStream(), closeTotalBytes
+	}
+	return nil, 0
 }
 
 // largestSourceLocked returns the source with the largest value of size. mu must be held, and at
@@ -257,21 +287,17 @@ func (s *streamSource) largestStream() *stream {
 // removeLocked stops counting a stream. It has no effect for nil and on repeated calls. mu must be
 // held.
 func (l *streamLimiter) removeLocked(target *stream) {
-	if target == nil || target.removed {
+	if target == nil || target.isRemoved {
 		return
 	}
-	target.removed = true
-	for i, other := range target.source.streams {
-		if other == target {
-			target.source.streams = append(target.source.streams[:i], target.source.streams[i+1:]...)
-			break
-		}
-	}
+	target.isRemoved = true
 	l.mu.open--
 	l.mu.bytes -= target.bytes
-	target.source.bytes -= target.bytes
-	if len(target.source.streams) == 0 {
-		delete(l.mu.sources, target.source.prefix)
+	source := target.source
+	source.bytes -= target.bytes
+	source.streams = slices.DeleteFunc(source.streams, func(s *stream) bool { return s == target })
+	if len(source.streams) == 0 {
+		delete(l.mu.sources, source.prefix)
 	}
 }
 
@@ -339,8 +365,8 @@ func (s *stream) SetWriteDeadline(t time.Time) error {
 // limitDeadline returns the earlier of t and the deadline of the stream. A zero t means no
 // deadline.
 func (s *stream) limitDeadline(t time.Time) time.Time {
-	if t.IsZero() || t.After(s.deadline) {
-		return s.deadline
+	if deadline := s.deadline(); t.IsZero() || t.After(deadline) {
+		return deadline
 	}
 	return t
 }

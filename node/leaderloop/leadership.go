@@ -46,7 +46,7 @@ type Leadership struct {
 	reportedSettings settingsTable
 }
 
-// newLeadership creates the leadership in a term. began is the time of the clock at its start.
+// newLeadership creates the leadership in a term. startedAt is the time of the clock at its start.
 func newLeadership(options Options, term uint64, startedAt time.Duration) *Leadership {
 	l := &Leadership{
 		options: options, raft: options.View.Raft, term: term, startedAt: startedAt,
@@ -131,7 +131,11 @@ func Transfer(ctx context.Context, view *cluster.View, leadership *Leadership) e
 	state := view.State()
 	return view.Raft.Transfer(func(server string) bool {
 		member, _ := ViewOf(views, consensus.NodeOf(server))
-		return !member.Silent && !member.Heartbeat.Goodbye && member.Heartbeat.Applied >= state.Committed().Epoch() && member.Heartbeat.Acked >= state.Proposed().Epoch()
+		if member.Silent || member.Heartbeat.Goodbye {
+			return false
+		}
+		hasBothMaps := member.Heartbeat.Applied >= state.Committed().Epoch() && member.Heartbeat.Acked >= state.Proposed().Epoch()
+		return hasBothMaps
 	})
 }
 

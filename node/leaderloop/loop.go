@@ -40,7 +40,10 @@ func New(options Options, term uint64) *Loop {
 		Leader: leader.Options{Server: options.Server, Term: term, Pace: options.Pace, Timing: options.Timing, BootstrapExpect: options.BootstrapExpect},
 		Raft:   options.View.Raft, Clock: options.Clock.Precise, NewestState: options.View.State, KeyConfig: options.Keys,
 	})
-	return &Loop{Leadership: newLeadership(options, term, driver.StartedAt()), newClusterID: clusterid.New(), driver: driver, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, commitNudges: nudges{}}
+	return &Loop{
+		Leadership: newLeadership(options, term, driver.StartedAt()), newClusterID: clusterid.New(), driver: driver,
+		policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, commitNudges: nudges{},
+	}
 }
 
 // Run is the leader loop. It returns when ctx ends or the term is over.
@@ -133,8 +136,12 @@ func (l *Loop) performEffects(ctx context.Context, effects []leader.Effect, resp
 // started or lacks committed entries. A process that has just started has log entries on its disk, but does not
 // know which of them are committed.
 func (l *Loop) propagateCommitIfBehind(heartbeat ack.Heartbeat) {
+	if heartbeat.Term != l.term {
+		return // the sender follows another leader
+	}
 	lag := missingMap{heartbeat.Nonce, l.driver.State().Committed().Epoch()}
-	if heartbeat.Term == l.term && l.commitNudges.shouldNudge(heartbeat.Node, lag, heartbeat.Applied < lag.epoch, time.Now()) {
+	isBehind := heartbeat.Applied < lag.epoch
+	if l.commitNudges.shouldNudge(heartbeat.Node, lag, isBehind, time.Now()) {
 		l.raft.PropagateCommit()
 	}
 }
@@ -150,9 +157,10 @@ func (l *Loop) recordAppHealth(node shardmap.NodeID, unhealthy bool) {
 }
 
 // submitEntry appends an entry to the log in a separate goroutine. If the outcome is unknown, the
-// leadership is lost, and the next leader finds the outcome in the log.
+// leadership is lost, and the next leader finds the outcome in the log. If an operator has requested the
+// entry, the caller of submitPolicyChange receives the outcome.
 func (l *Loop) submitEntry(request leader.Submit) {
-	entry, result := slices.Clone(request.Entry), l.policyCallers[request.RequestNumber]
+	entry, caller := slices.Clone(request.Entry), l.policyCallers[request.RequestNumber]
 	delete(l.policyCallers, request.RequestNumber)
 	l.options.Background.Go(func() {
 		start := time.Now()
@@ -160,8 +168,8 @@ func (l *Loop) submitEntry(request leader.Submit) {
 		if err == nil {
 			l.options.Metrics.CommitSeconds.Observe(time.Since(start).Seconds())
 		}
-		if result != nil {
-			result <- err
+		if caller != nil {
+			caller <- err
 		}
 		if err == nil || errors.Is(err, consensus.ErrUnknown) {
 			return
@@ -188,18 +196,7 @@ func (l *Loop) stepDown(ctx context.Context, reason string) {
 func (l *Loop) logEvent(evt leader.Event) {
 	switch evt.Kind {
 	case leader.EventProposing:
-		l.options.Changes.Proposed(evt.Epoch, l.options.Clock.Precise())
-		l.options.Metrics.Proposals.WithLabelValues(eventlog.ReasonLabel(evt.Reason)).Inc()
-		logLine := l.Log.Info().Str("reason", evt.Reason).Int("moved", evt.Moved)
-		if evt.DeferredShards > 0 {
-			logLine = logLine.Int("deferred", evt.DeferredShards)
-		}
-		for name, nodes := range map[string][]shardmap.NodeID{"joined": evt.Joined, "left": evt.Left} {
-			if len(nodes) > 0 {
-				logLine.Strs(name, nodeIDStrings(nodes))
-			}
-		}
-		logLine.Msg("map proposed")
+		l.logProposal(evt)
 	case leader.EventNodeExcluded:
 		l.options.Events.Add(event.Event{Kind: event.NodeDropped, Node: string(evt.Node), Reason: evt.Cause.String()})
 		l.options.Metrics.Exclusions.WithLabelValues(evt.Cause.String()).Inc()
@@ -225,6 +222,23 @@ func (l *Loop) logEvent(evt leader.Event) {
 	case leader.EventNoteRejected:
 		WarnNoteRefused(&l.Log, evt.Node, evt.Shard)
 	}
+}
+
+// logProposal logs and counts a proposal of this leader.
+func (l *Loop) logProposal(evt leader.Event) {
+	l.options.Changes.Proposed(evt.Epoch, l.options.Clock.Precise())
+	l.options.Metrics.Proposals.WithLabelValues(eventlog.ReasonLabel(evt.Reason)).Inc()
+	line := l.Log.Info().Str("reason", evt.Reason).Int("moved", evt.Moved)
+	if evt.DeferredShards > 0 {
+		line.Int("deferred", evt.DeferredShards)
+	}
+	if len(evt.Joined) > 0 {
+		line.Strs("joined", nodeIDStrings(evt.Joined))
+	}
+	if len(evt.Left) > 0 {
+		line.Strs("left", nodeIDStrings(evt.Left))
+	}
+	line.Msg("map proposed")
 }
 
 // nodeIDStrings converts node IDs to strings.

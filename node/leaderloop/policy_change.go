@@ -42,18 +42,16 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 	if err != nil {
 		return err
 	}
-	if action.Verb == api.Drain {
-		voters, _ := l.options.View.Servers()
-		views := l.awaitVoters(ctx, voters)
-		state := l.options.View.State()
-		if err := checkDrain(change.Node, voters, views, state.Policy()); err != nil && !action.Force && !state.Policy().IsDraining(change.Node) {
-			return err
-		}
-		if action.Node == string(l.options.Self) {
-			// The new leader drains this node. If no other node takes over, this one drains itself as leader.
-			if newLeader := l.transferLeadership(ctx); newLeader != "" {
-				return l.options.Client.Call(ctx, newLeader, control.Request{Kind: control.Do, Action: action}, nil)
-			}
+	if action.Verb != api.Drain {
+		return l.submitPolicyChange(ctx, change)
+	}
+	if err := l.checkDrain(ctx, action, change.Node); err != nil {
+		return err
+	}
+	if drainsLeader := action.Node == string(l.options.Self); drainsLeader {
+		// The new leader drains this node. If no other node takes over, this one drains itself as leader.
+		if newLeader := l.transferLeadership(ctx); newLeader != "" {
+			return l.options.Client.Call(ctx, newLeader, control.Request{Kind: control.Do, Action: action}, nil)
 		}
 	}
 	return l.submitPolicyChange(ctx, change)
@@ -157,8 +155,15 @@ func (l *Leadership) awaitVoters(ctx context.Context, voters []string) []leader.
 }
 
 // checkDrain returns an error if a node must not be drained. A drained node is usually stopped afterwards,
-// so the conditions are those for stopping it, see StopRisk.
-func checkDrain(node shardmap.NodeID, voters []string, views []leader.MemberView, policy *ack.Policy) error {
+// so the conditions are those for stopping it, see StopRisk. They do not apply to a forced drain, and to a node
+// that is already drained.
+func (l *Leadership) checkDrain(ctx context.Context, action api.Action, node shardmap.NodeID) error {
+	voters, _ := l.options.View.Servers()
+	views := l.awaitVoters(ctx, voters)
+	policy := l.options.View.State().Policy()
+	if action.Force || policy.IsDraining(node) {
+		return nil
+	}
 	reason, remedy := StopRisk(node, voters, views, policy)
 	if reason == "" {
 		return nil
@@ -169,42 +174,49 @@ func checkDrain(node shardmap.NodeID, voters []string, views []leader.MemberView
 // StopRisk returns why a node cannot be stopped safely, and a remedy: too few voters would remain, or no
 // other node could own its shards. Empty results mean that the node can be stopped.
 func StopRisk(node shardmap.NodeID, voters []string, views []leader.MemberView, policy *ack.Policy) (reason, remedy string) {
-	var available, unavailable []string
+	available := 0
+	var unavailable []string // the voters that do not count, with reasons
 	for _, server := range voters {
 		id := shardmap.NodeID(consensus.NodeOf(server))
 		if id == node {
 			continue
 		}
-		member, _ := ViewOf(views, string(id))
-		reason := ""
-		switch {
-		case member.SinceHeartbeat < 0 || member.Silent || member.Crashed:
-			reason = "sends no heartbeats"
-		case member.Heartbeat.Leaving || member.Heartbeat.Goodbye:
-			reason = "is leaving"
-		case policy.IsDraining(id):
-			reason = "is drained"
-		}
-		if reason == "" {
-			available = append(available, string(id))
-		} else {
+		if reason := unavailableReason(id, views, policy); reason != "" {
 			unavailable = append(unavailable, string(id)+" "+reason)
+		} else {
+			available++
 		}
 	}
-	if quorum := len(voters)/2 + 1; len(available) < quorum {
-		details := "" // the voters that do not count, with reasons
+	if quorum := len(voters)/2 + 1; available < quorum {
+		details := ""
 		if len(unavailable) > 0 {
 			details = " (" + strings.Join(unavailable, ", ") + ")"
 		}
-		return fmt.Sprintf("without node %q, %d of %d voters remain and %d are required%s: when it stops, the cluster becomes unavailable", node, len(available), len(voters), quorum, details),
+		return fmt.Sprintf("without node %q, %d of %d voters remain and %d are required%s: when it stops, the cluster becomes unavailable", node, available, len(voters), quorum, details),
 			"add a node first, or drain it with --force"
 	}
-	if !slices.ContainsFunc(views, func(member leader.MemberView) bool {
+	hasOtherOwner := slices.ContainsFunc(views, func(member leader.MemberView) bool {
 		return member.Node != node && member.Eligible && !policy.IsDraining(member.Node)
-	}) {
+	})
+	if !hasOtherOwner {
 		return fmt.Sprintf("no other node can own the shards of node %q now", node), "check the states of the nodes with `shardway nodes`"
 	}
 	return "", ""
+}
+
+// unavailableReason returns why a voter does not count as remaining when another node stops. Empty means that it
+// counts.
+func unavailableReason(voter shardmap.NodeID, views []leader.MemberView, policy *ack.Policy) string {
+	member, _ := ViewOf(views, string(voter))
+	switch {
+	case member.SinceHeartbeat < 0 || member.Silent || member.Crashed:
+		return "sends no heartbeats"
+	case member.Heartbeat.Leaving || member.Heartbeat.Goodbye:
+		return "is leaving"
+	case policy.IsDraining(voter):
+		return "is drained"
+	}
+	return ""
 }
 
 // transferLeadership transfers the leadership to another node, because a drained node should not lead. It returns the
@@ -232,14 +244,15 @@ func (l *Leadership) transferLeadership(ctx context.Context) string {
 	}
 }
 
-// submitPolicyChange makes the leader loop append changes of the policy to the log, and returns when this node has
-// applied them. While the leader was just elected and is not ready yet, submitPolicyChange retries.
+// submitPolicyChange makes the leader loop append changes of the policy (the requests of operators) to the log. It
+// returns when this node has applied them, or an error for the operator. A leader that was just elected accepts
+// no changes until it has applied the entries of earlier leaders, so submitPolicyChange retries until ctx ends.
 func (l *Leadership) submitPolicyChange(ctx context.Context, changes ...ack.Change) error {
 	ticker := time.NewTicker(leaderPollInterval)
 	defer ticker.Stop()
 	for {
 		err := l.submitPolicyChangeOnce(ctx, changes)
-		if !errors.Is(err, leader.ErrNotYet) {
+		if isReady := !errors.Is(err, leader.ErrNotYet); isReady {
 			return translatePolicyError(err)
 		}
 		select {
@@ -250,7 +263,8 @@ func (l *Leadership) submitPolicyChange(ctx context.Context, changes ...ack.Chan
 	}
 }
 
-// submitPolicyChangeOnce does the same as submitPolicyChange, without retries.
+// submitPolicyChangeOnce does the same as submitPolicyChange, without retries. It returns leader.ErrNotYet if the
+// leader is not ready yet.
 func (l *Leadership) submitPolicyChangeOnce(ctx context.Context, changes []ack.Change) error {
 	result := make(chan error, 1)
 	select {
