@@ -75,33 +75,47 @@ func (a *API) isAppUnhealthy() bool {
 // Ready returns nil if this node is ready for requests, otherwise an *api.UnreadyError with the reason. It
 // uses the same lease check as the admission of requests (Router.HasLease).
 func (a *API) Ready() error {
-	replicated := a.options.Router.State()
+	committed := a.options.Router.State().Committed()
 	switch {
 	case a.options.IsStopping() || a.options.Agent.IsLeaving():
 		return a.unreadyError("draining", diagnosis.Draining)
 	case a.options.IsStopRequested():
 		return a.unreadyError("stopping")
-	case replicated.Committed().Epoch() == 0:
+	case committed.Epoch() == 0:
 		return a.unreadyError("no shard map yet", diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable)
 	case a.options.Gateway:
-		if _, noQuorum := a.findFirst(diagnosis.NoQuorum, diagnosis.NoPeers); noQuorum && a.options.View.Leader() == "" {
-			return a.unreadyError("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
-		}
-		return nil
+		return a.gatewayReady()
 	case !a.options.Router.HasLease():
-		if a.options.Agent.HasDuplicate() {
-			return a.unreadyError("duplicate-node", diagnosis.DuplicateNode)
-		}
-		if a.options.View.Leader() == "" {
-			return a.unreadyError("no lease, because there is no leader", diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.NoLease)
-		}
-		return a.unreadyError("no lease", diagnosis.NoLease)
-	case a.options.Health != nil && !a.options.Health.Healthy() && !a.keepsShardsWhileUnhealthy():
+		return a.noLeaseError()
+	}
+	isUnhealthy := a.options.Health != nil && !a.options.Health.Healthy()
+	if isUnhealthy && !a.keepsShardsWhileUnhealthy() {
 		return a.unreadyError("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
-	case !replicated.Committed().IsMember(a.options.Self) && !a.options.View.IsDrained():
+	}
+	if !committed.IsMember(a.options.Self) && !a.options.View.IsDrained() {
 		return a.unreadyError("joining: not in the shard map yet", diagnosis.Joining)
 	}
 	return nil
+}
+
+// gatewayReady is Ready for a gateway, which needs neither an app nor a lease.
+func (a *API) gatewayReady() error {
+	_, hasNoQuorum := a.findFirst(diagnosis.NoQuorum, diagnosis.NoPeers)
+	if hasNoQuorum && a.options.View.Leader() == "" {
+		return a.unreadyError("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
+	}
+	return nil
+}
+
+// noLeaseError returns the error of Ready for a node without a lease.
+func (a *API) noLeaseError() error {
+	if a.options.Agent.HasDuplicate() {
+		return a.unreadyError("duplicate-node", diagnosis.DuplicateNode)
+	}
+	if a.options.View.Leader() == "" {
+		return a.unreadyError("no lease, because there is no leader", diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.NoLease)
+	}
+	return a.unreadyError("no lease", diagnosis.NoLease)
 }
 
 // keepsShardsWhileUnhealthy reports whether this node serves its shards although its app is unhealthy: the leader

@@ -41,13 +41,14 @@ type Checker struct {
 
 	// Only Run uses the following fields.
 
-	ticker              *clock.Ticker   // fires when a check is due
-	successes, failures int             // good and failed checks in a row
-	heldSince           time.Time       // when the last hold began, see Settings.Hold
-	everGood            bool            // a check has been good
-	falls               ack.FlapCounter // counts how often the app became unhealthy
-	startedAt           time.Time       // falls counts from this time
-	warnedAt            time.Time       // when a skipped check was last logged
+	ticker       *clock.Ticker   // fires when a check is due
+	successes    int             // good checks in a row
+	failures     int             // failed checks in a row
+	hasSucceeded bool            // a check has been good
+	heldSince    time.Time       // when the last hold began, see Settings.Hold
+	falls        ack.FlapCounter // counts how often the app became unhealthy
+	startedAt    time.Time       // falls counts from this time
+	warnedAt     time.Time       // when a skipped check was last logged
 }
 
 // NewChecker returns a Checker that calls check for each check, and onChange after each change of
@@ -164,11 +165,11 @@ func (c *Checker) isHeld(set Settings, err error) bool {
 	return time.Since(c.heldSince) < set.Hold
 }
 
-// exhausted reports whether this process or machine has no file descriptor, port or memory left for
-// a check. The result says nothing about the app. Requests fail for the same cause at this node, so
+// isResourceError reports whether this process or machine has no file descriptor, port or memory left for
+// a check. Such an error says nothing about the app. Requests fail for the same cause at this node, so
 // their connections end, and the kernel frees their ports within a minute. After that a check reaches
 // the app again, or fails for another cause. So an app that has ended becomes unhealthy in the end.
-func exhausted(err error) bool {
+func isResourceError(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {
 			return true
@@ -177,9 +178,9 @@ func exhausted(err error) bool {
 	return false
 }
 
-// skip logs, at most once in skipLogEvery, that a check was not possible because this node lacks resources
+// logSkipped logs, at most once in skipLogEvery, that a check was not possible because this node lacks resources
 // such as file descriptors. The result of the last check remains valid.
-func (c *Checker) skip(err error) {
+func (c *Checker) logSkipped(err error) {
 	if time.Since(c.warnedAt) < skipLogEvery {
 		return
 	}
@@ -190,14 +191,14 @@ func (c *Checker) skip(err error) {
 // updateReport updates the result of Report after a check that returned err.
 func (c *Checker) updateReport(err error) {
 	c.report.Store(&ack.AppHealth{
-		Failing: err != nil, Refused: Refused(err), Starting: !c.everGood, FlapCount: c.falls.Count(time.Since(c.startedAt)),
+		Failing: err != nil, Refused: Refused(err), Starting: !c.hasSucceeded, FlapCount: c.falls.Count(time.Since(c.startedAt)),
 	})
 }
 
 // apply updates the health of the app after a check that returned err.
 func (c *Checker) apply(set Settings, err error) {
-	if exhausted(err) && c.healthy.Load() { // the error says nothing about the app
-		c.skip(err)
+	if isResourceError(err) && c.healthy.Load() { // the error says nothing about the app
+		c.logSkipped(err)
 		return
 	}
 	c.lastError.Store(nil)
@@ -206,23 +207,32 @@ func (c *Checker) apply(set Settings, err error) {
 		c.lastError.Store(&text)
 		c.successes, c.failures = 0, c.failures+1
 	} else {
-		c.successes, c.failures, c.everGood = c.successes+1, 0, true
+		c.successes, c.failures, c.hasSucceeded = c.successes+1, 0, true
 	}
 	c.updateReport(err)
-	first, healthy := !c.checked.Swap(true), c.healthy.Load()
-	held := healthy && c.isHeld(set, err)
-	switch {
-	case c.successes >= set.Rise && !healthy:
+	isFirstCheck := !c.checked.Swap(true)
+	if c.healthy.Load() {
+		isHeld := c.isHeld(set, err)
+		if c.failures >= set.Fall && !isHeld {
+			c.becomeUnhealthy(err)
+			return
+		}
+	} else if c.successes >= set.Rise {
 		c.healthy.Store(true)
 		c.log.Info().Msg("app healthy")
 		c.onChange()
-	case c.failures >= set.Fall && healthy && !held:
-		c.falls.Add(time.Since(c.startedAt))
-		c.updateReport(err)
-		c.healthy.Store(false)
-		c.log.Warn().Err(err).Msg("app unhealthy")
-		c.onChange()
-	case first && err != nil:
+		return
+	}
+	if isFirstCheck && err != nil {
 		c.log.Warn().Err(err).Str("effect", "this node gets no shards until the app responds").Msg("app not reachable yet")
 	}
+}
+
+// becomeUnhealthy makes the app unhealthy after a check that returned err.
+func (c *Checker) becomeUnhealthy(err error) {
+	c.falls.Add(time.Since(c.startedAt))
+	c.updateReport(err)
+	c.healthy.Store(false)
+	c.log.Warn().Err(err).Msg("app unhealthy")
+	c.onChange()
 }

@@ -41,72 +41,75 @@ func (w *NodeWatcher) logEvent(kind event.Kind, node string) {
 
 // nodeState is the observed state of a node. The zero value means that the node is unknown.
 type nodeState struct {
-	gossip  gossip.Status // zero means that gossip does not contain the node
-	server  bool          // in Raft's configuration
-	voter   bool
-	drained bool
-	absent  bool
+	gossip       gossip.Status // zero means that gossip does not contain the node
+	isServer     bool          // in Raft's configuration
+	isVoter      bool
+	isDrained    bool
+	isRestarting bool // in place
 }
 
+// isPresent reports whether the process of the node runs, according to gossip.
+func (s nodeState) isPresent() bool { return s.gossip == gossip.Alive || s.gossip == gossip.Leaving }
+
 // Observe records an event for each change since the previous call. members is the state of gossip,
-// servers is Raft's configuration, and s contains the shard map.
-func (w *NodeWatcher) Observe(members []gossip.Member, servers []consensus.Server, s *ack.State) {
-	now := map[string]nodeState{}
-	for _, server := range servers { // a node has two servers while its disk is replaced
-		node := server.Node()
-		now[node] = nodeState{server: true, voter: server.Voter || now[node].voter}
+// servers is Raft's configuration, and replicated contains the shard map.
+func (w *NodeWatcher) Observe(members []gossip.Member, servers []consensus.Server, replicated *ack.State) {
+	previous, current := w.states, observedStates(members, servers, replicated)
+	w.states = current
+	nodes := map[string]bool{} // all nodes that are or were known
+	for id := range current {
+		nodes[id] = true
 	}
-	for _, m := range members {
-		if m.Node {
-			x := now[m.ID]
-			x.gossip = m.Status
-			now[m.ID] = x
-		}
+	for id := range previous {
+		nodes[id] = true
 	}
-	for id, x := range now {
-		node := shardmap.NodeID(id)
-		x.drained = s.Policy().Drained[node] && s.Committed().ShardCount(node) == 0 && s.Proposed().ShardCount(node) == 0
-		x.absent = s.Restarting(node)
-		now[id] = x
-	}
-	before := w.states
-	w.states = now
-	for id := range before {
-		if _, there := now[id]; !there {
-			now[id] = nodeState{}
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(now)) {
-		for _, kind := range now[id].eventsSince(before[id]) {
+	for _, id := range slices.Sorted(maps.Keys(nodes)) {
+		for _, kind := range current[id].eventsSince(previous[id]) {
 			w.ring.Add(event.Event{Kind: kind, Node: id})
 			w.logEvent(kind, id)
 		}
-		if now[id] == (nodeState{}) {
-			delete(now, id)
-		}
 	}
 }
 
-// eventsSince returns the events that lead from state before to state x.
-func (x nodeState) eventsSince(before nodeState) (kinds []event.Kind) {
-	present := func(s nodeState) bool { return s.gossip == gossip.Alive || s.gossip == gossip.Leaving }
-	for _, change := range []struct {
-		happened bool
-		kind     event.Kind
-	}{
-		{present(x) && !present(before), event.NodeJoined},
-		{x.gossip == gossip.Left && before.gossip != gossip.Left, event.NodeLeft},
-		{x.gossip == gossip.Failed && before.gossip != gossip.Failed, event.NodeFailed},
-		{x.absent && !before.absent, event.NodeRestarting},
-		{!x.absent && before.absent && present(x), event.NodeRestarted},
-		{x.voter && !before.voter, event.NodeVoter},
-		{!x.voter && before.voter, event.NodeNonvoter},
-		{x.drained && !before.drained, event.NodeDrained},
-		{x == (nodeState{}), event.NodeRemoved},
-	} {
-		if change.happened {
-			kinds = append(kinds, change.kind)
+// observedStates returns the present state of each node.
+func observedStates(members []gossip.Member, servers []consensus.Server, replicated *ack.State) map[string]nodeState {
+	states := map[string]nodeState{}
+	for _, server := range servers { // a node has two servers while its disk is replaced
+		node := server.Node()
+		states[node] = nodeState{isServer: true, isVoter: server.Voter || states[node].isVoter}
+	}
+	for _, member := range members {
+		if member.Node {
+			state := states[member.ID]
+			state.gossip = member.Status
+			states[member.ID] = state
 		}
 	}
+	for id, state := range states {
+		node := shardmap.NodeID(id)
+		ownsShards := replicated.Committed().ShardCount(node) > 0 || replicated.Proposed().ShardCount(node) > 0
+		state.isDrained = replicated.Policy().Drained[node] && !ownsShards
+		state.isRestarting = replicated.Restarting(node)
+		states[id] = state
+	}
+	return states
+}
+
+// eventsSince returns the events that lead from a previous state to state s.
+func (s nodeState) eventsSince(previous nodeState) (kinds []event.Kind) {
+	addIf := func(hasHappened bool, kind event.Kind) {
+		if hasHappened {
+			kinds = append(kinds, kind)
+		}
+	}
+	addIf(s.isPresent() && !previous.isPresent(), event.NodeJoined)
+	addIf(s.gossip == gossip.Left && previous.gossip != gossip.Left, event.NodeLeft)
+	addIf(s.gossip == gossip.Failed && previous.gossip != gossip.Failed, event.NodeFailed)
+	addIf(s.isRestarting && !previous.isRestarting, event.NodeRestarting)
+	addIf(!s.isRestarting && previous.isRestarting && s.isPresent(), event.NodeRestarted)
+	addIf(s.isVoter && !previous.isVoter, event.NodeVoter)
+	addIf(!s.isVoter && previous.isVoter, event.NodeNonvoter)
+	addIf(s.isDrained && !previous.isDrained, event.NodeDrained)
+	addIf(s == (nodeState{}), event.NodeRemoved)
 	return kinds
 }

@@ -118,33 +118,39 @@ func (p *peerPortCheck) problems() []diagnosis.UnreachablePeerPort {
 func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (found *diagnosis.UnreachablePeerPort) {
 	self, asked := string(m.o.Self), 0
 	for _, member := range m.o.Gossip.Members() {
-		if !member.Node || member.ID == self || member.Status != gossip.Alive || member.Tags.Cluster != cluster {
+		isOtherNode := member.Node && member.ID != self && member.Status == gossip.Alive
+		if !isOtherNode || member.Tags.Cluster != cluster {
 			continue
 		}
 		if asked++; asked > maxPeersAsked {
 			break
 		}
-		asking, cancel := context.WithTimeout(ctx, checkTimeout)
-		var r Reachability
-		err := m.o.Client.Call(asking, member.ID, control.Request{Kind: control.Reachable}, &r)
-		cancel()
+		response, err := m.askReachability(ctx, member.ID)
 		// This node cannot reach the other one. That is the result if no node reports a problem with this node.
-		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
+		if _, isUnreachable := errors.AsType[control.DialError](err); isUnreachable && found == nil {
 			addr, _ := m.o.View.Lookup(member.ID)
 			found = &diagnosis.UnreachablePeerPort{Node: member.ID, ReportedBy: self, Addr: addr, Why: dialFailureReason(err)}
 		}
 		if err != nil {
 			continue
 		}
-		switch {
-		case r.Why == "" && cluster != "":
-			return nil
-		case r.Why == "": // without a cluster, the remaining nodes must be checked, too
-			continue
+		if response.Why != "" {
+			return &diagnosis.UnreachablePeerPort{Node: self, ReportedBy: member.ID, Addr: response.Addr, Why: logsafe.OneLine(response.Why)}
 		}
-		return &diagnosis.UnreachablePeerPort{Node: self, ReportedBy: member.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
+		if cluster != "" {
+			return nil
+		}
+		// without a cluster, the remaining nodes must be checked, too
 	}
 	return found
+}
+
+// askReachability asks a node whether it reaches the peer port of this node.
+func (m *Monitor) askReachability(ctx context.Context, node string) (response Reachability, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	err = m.o.Client.Call(ctx, node, control.Request{Kind: control.Reachable}, &response)
+	return response, err
 }
 
 // Unconfirmed returns the nodes that this leader does not add to the cluster because it has not reached

@@ -80,38 +80,56 @@ var _ serf.MergeDelegate = (*mergeDelegate)(nil)
 // exist.
 func (d *mergeDelegate) NotifyMerge(members []*serf.Member) error {
 	local := d.localTags.Load()
-	undecided := local.Cluster == "" && d.choice != nil
-	if required := d.requiredCluster(members); undecided && required != "" {
+	isChoosing := local.Cluster == "" && d.choice != nil // this node has no cluster yet
+	if required := d.requiredCluster(members); isChoosing && required != "" {
 		withCluster := *local
 		withCluster.Cluster = required
 		local = &withCluster
 	}
 	var refusal *RefusedError
 	for _, member := range members {
-		if member.Name == d.self || member.Status == serf.StatusLeft {
+		if d.isSelfOrLeft(member) {
 			continue
 		}
-		if refused := checkMember(local, member); refused != nil && undecided && refused.Tag == tagCluster {
+		refused := checkMember(local, member)
+		if refused == nil {
+			continue
+		}
+		if isChoosing && refused.Tag == tagCluster {
 			refused.noCluster, refused.Superseded, refused.remoteFault = true, false, false
 			refusal = refused
-		} else if refused != nil && (refusal == nil || refused.Superseded && !refusal.Superseded) {
+			continue
+		}
+		isMoreImportant := refusal != nil && refused.Superseded && !refusal.Superseded
+		if refusal == nil || isMoreImportant {
 			refusal = refused
 		}
 	}
 	if refusal == nil {
-		for _, member := range members {
-			if d.onAccepted != nil && member.Status != serf.StatusLeft {
-				d.onAccepted(member)
-			}
-			if undecided && member.Name != d.self && member.Status != serf.StatusLeft {
-				d.choice.recordFirst(member)
-			}
-		}
+		d.accept(members, isChoosing)
 		return nil
 	}
 	d.lastRefusal.Store(refusal)
 	d.onRefusal(refusal)
 	return refusal
+}
+
+// accept informs the owner of mergeDelegate of accepted members. If this node is choosing its cluster, it records
+// the first of them.
+func (d *mergeDelegate) accept(members []*serf.Member, isChoosing bool) {
+	for _, member := range members {
+		if d.onAccepted != nil && member.Status != serf.StatusLeft {
+			d.onAccepted(member)
+		}
+		if isChoosing && !d.isSelfOrLeft(member) {
+			d.choice.recordFirst(member)
+		}
+	}
+}
+
+// isSelfOrLeft reports whether a member is this node, or has left.
+func (d *mergeDelegate) isSelfOrLeft(member *serf.Member) bool {
+	return member.Name == d.self || member.Status == serf.StatusLeft
 }
 
 // requiredCluster returns the cluster to which members must belong while this node has no cluster:
@@ -125,7 +143,7 @@ func (d *mergeDelegate) requiredCluster(members []*serf.Member) string {
 		return first.Cluster
 	}
 	for _, member := range members {
-		if cluster := member.Tags[tagCluster]; cluster != "" && member.Name != d.self && member.Status != serf.StatusLeft {
+		if cluster := member.Tags[tagCluster]; cluster != "" && !d.isSelfOrLeft(member) {
 			return cluster
 		}
 	}
@@ -136,25 +154,29 @@ func (d *mergeDelegate) requiredCluster(members []*serf.Member) string {
 // the same cluster. It skips tags that only one of them has, for example because the member only
 // announces endpoints.
 func checkMember(local *Tags, serfMember *serf.Member) *RefusedError {
-	member := newMember(*serfMember)
-	refused := &RefusedError{
-		Member: serfMember.Name, Addr: member.Addr.String(), PeerAddr: member.Tags.Endpoints[endpoints.Peer],
-		remoteFault: local.Cluster != "" && (serfMember.Tags[tagCluster] == "" || clusterid.Supersedes(local.Cluster, serfMember.Tags[tagCluster])),
-	}
 	if isOtherProgram(serfMember.Tags) {
 		return nil
 	}
-	if version := serfMember.Tags[tagProtocol]; version != strconv.Itoa(protocolVersion) {
-		refused.Tag, refused.LocalValue, refused.RemoteValue = "version", strconv.Itoa(protocolVersion), fmt.Sprintf("%q", version)
+	member := newMember(*serfMember)
+	remoteCluster := serfMember.Tags[tagCluster]
+	remoteIsBehind := remoteCluster == "" || clusterid.Supersedes(local.Cluster, remoteCluster)
+	refused := &RefusedError{
+		Member: serfMember.Name, Addr: member.Addr.String(), PeerAddr: member.Tags.Endpoints[endpoints.Peer],
+		remoteFault: local.Cluster != "" && remoteIsBehind,
+	}
+	version, localVersion := serfMember.Tags[tagProtocol], strconv.Itoa(protocolVersion)
+	if version != localVersion {
+		refused.Tag, refused.LocalValue, refused.RemoteValue = "version", localVersion, fmt.Sprintf("%q", version)
 		return refused
 	}
-	if remote := serfMember.Tags[tagShards]; remote != "" && local.Shards != 0 && remote != strconv.Itoa(local.Shards) {
-		refused.Tag, refused.LocalValue, refused.RemoteValue = tagShards, strconv.Itoa(local.Shards), remote
+	shards, localShards := serfMember.Tags[tagShards], strconv.Itoa(local.Shards)
+	if shards != "" && local.Shards != 0 && shards != localShards {
+		refused.Tag, refused.LocalValue, refused.RemoteValue = tagShards, localShards, shards
 		return refused
 	}
-	if remote := serfMember.Tags[tagCluster]; remote != "" && local.Cluster != "" && remote != local.Cluster {
-		refused.Tag, refused.LocalValue, refused.RemoteValue = tagCluster, local.Cluster, remote
-		refused.Superseded = clusterid.Supersedes(remote, local.Cluster)
+	if remoteCluster != "" && local.Cluster != "" && remoteCluster != local.Cluster {
+		refused.Tag, refused.LocalValue, refused.RemoteValue = tagCluster, local.Cluster, remoteCluster
+		refused.Superseded = clusterid.Supersedes(remoteCluster, local.Cluster)
 		return refused
 	}
 	return refused.checkLevels(local.Levels, parseLevels(serfMember.Tags[tagLevel]))

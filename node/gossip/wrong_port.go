@@ -68,9 +68,11 @@ const (
 // unencrypted gossip. So this function sends an HTTP request, to which ports other than gossip
 // respond.
 func (g *Gossip) identifyPort(ctx context.Context, addr netip.AddrPort, joinError string) string {
-	closedByPeer := strings.Contains(joinError, "EOF") || strings.Contains(joinError, "connection reset")
-	noResponse := strings.Contains(joinError, "i/o timeout") && !strings.Contains(joinError, "dial ")
-	if g.options.Transport != nil || !closedByPeer && !noResponse && !strings.Contains(joinError, invalidMessageText) && !strings.Contains(joinError, notEncryptedText) {
+	wasClosedByPeer := strings.Contains(joinError, "EOF") || strings.Contains(joinError, "connection reset")
+	hasNoResponse := strings.Contains(joinError, "i/o timeout") && !strings.Contains(joinError, "dial ")
+	isOtherProtocol := strings.Contains(joinError, invalidMessageText) || strings.Contains(joinError, notEncryptedText)
+	mayBeWrongPort := wasClosedByPeer || hasNoResponse || isOtherProtocol
+	if usesSockets := g.options.Transport == nil; !usesSockets || !mayBeWrongPort {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, identifyPortTimeout)
@@ -86,7 +88,7 @@ func (g *Gossip) identifyPort(ctx context.Context, addr netip.AddrPort, joinErro
 		return ""
 	}
 	response, _ := io.ReadAll(io.LimitReader(conn, 1<<10)) // a partial response is enough
-	return classifyResponse(response, closedByPeer)
+	return classifyResponse(response, wasClosedByPeer)
 }
 
 // classifyResponse describes a port by its response to an HTTP request and by whether it closed

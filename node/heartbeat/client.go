@@ -47,7 +47,7 @@ type Client struct {
 	o       ClientOptions
 	pending chan ack.Heartbeat // cap 1: the newest heartbeat
 
-	wg sync.WaitGroup
+	conns sync.WaitGroup // the goroutines of connections
 }
 
 // NewClient returns a Client.
@@ -56,9 +56,19 @@ func NewClient(o ClientOptions) *Client { return &Client{o: o, pending: make(cha
 // leaderConn is a connection to a leader, or an attempt to open one.
 type leaderConn struct {
 	pending  chan ack.Heartbeat // cap 1: the newest heartbeat
-	done     chan struct{}
-	lastUsed time.Time
-	cancel   context.CancelFunc
+	closed   chan struct{}      // closed when the connection is closed, or could not be opened
+	lastUsed time.Time          // when the last heartbeat was scheduled; only Run uses it
+	cancel   context.CancelFunc // closes the connection
+}
+
+// isClosed reports whether the connection is closed, or could not be opened.
+func (c *leaderConn) isClosed() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // Send schedules a heartbeat. It replaces a heartbeat that was not sent yet, and does not block. Only one
@@ -67,41 +77,49 @@ func (k *Client) Send(hb ack.Heartbeat) { chanutil.Replace(k.pending, hb) }
 
 // Run sends heartbeats until ctx ends. It returns after all goroutines of its connections.
 func (k *Client) Run(ctx context.Context) {
-	defer k.wg.Wait()
-	conns := map[string]*leaderConn{}
+	defer k.conns.Wait()
+	conns := map[string]*leaderConn{} // by node
 	for {
-		var hb ack.Heartbeat
 		select {
 		case <-ctx.Done():
 			return
-		case hb = <-k.pending:
+		case hb := <-k.pending:
+			leader := k.o.Leader()
+			k.removeOldConns(conns, leader)
+			k.sendTo(ctx, leader, hb, conns)
 		}
-		now := time.Now()
-		leader := k.o.Leader()
-		for node, c := range conns {
-			select {
-			case <-c.done:
-				delete(conns, node)
-				continue
-			default:
-			}
-			if node != leader && now.Sub(c.lastUsed) > k.o.OldConnTimeout() {
-				c.cancel()
-			}
+	}
+}
+
+// removeOldConns removes closed connections from conns. It closes connections to previous leaders that were not
+// used for OldConnTimeout.
+func (k *Client) removeOldConns(conns map[string]*leaderConn, leader string) {
+	for node, c := range conns {
+		if c.isClosed() {
+			delete(conns, node)
+			continue
 		}
-		switch {
-		case leader == "":
-		case leader == string(k.o.Self):
-			k.o.DeliverOwn(hb)
-		default:
-			c := conns[leader]
-			if c == nil {
-				c = k.open(ctx, leader)
-				conns[leader] = c
-			}
-			c.lastUsed = now
-			chanutil.Replace(c.pending, hb)
+		if node != leader && time.Since(c.lastUsed) > k.o.OldConnTimeout() {
+			c.cancel()
 		}
+	}
+}
+
+// sendTo schedules a heartbeat to the leader; "" means that there is no leader. It opens a connection if conns
+// contains none.
+func (k *Client) sendTo(ctx context.Context, leader string, hb ack.Heartbeat, conns map[string]*leaderConn) {
+	switch leader {
+	case "":
+	case string(k.o.Self):
+		k.o.DeliverOwn(hb)
+	default:
+		c := conns[leader]
+		if c == nil {
+			c = k.open(ctx, leader)
+			conns[leader] = c
+		}
+		c.lastUsed = time.Now()
+		chanutil.Replace(c.pending, hb)
 	}
 }
 
@@ -109,14 +127,15 @@ func (k *Client) Run(ctx context.Context) {
 // connection closes.
 func (k *Client) open(ctx context.Context, node string) *leaderConn {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &leaderConn{pending: make(chan ack.Heartbeat, 1), done: make(chan struct{}), cancel: cancel}
-	k.wg.Go(func() {
+	c := &leaderConn{pending: make(chan ack.Heartbeat, 1), closed: make(chan struct{}), cancel: cancel}
+	k.conns.Go(func() {
 		defer cancel()
-		lost := k.runConn(ctx, node, c)
+		wasLost := k.runConn(ctx, node, c)
+		close(c.closed)
 		// A heartbeat in flight is lost, and a leader that does not respond to its voters for 80 ms
 		// is suspected. So another heartbeat follows at once. It opens a new connection, because
-		// done is already closed.
-		if close(c.done); lost {
+		// closed is already closed.
+		if wasLost {
 			k.o.Trigger()
 		}
 	})
@@ -124,12 +143,12 @@ func (k *Client) open(ctx context.Context, node string) *leaderConn {
 }
 
 // runConn dials node, sends the heartbeats of c and reads the responses until the connection or ctx
-// ends. lost reports whether the peer or the network closed a connection that was open for at least
+// ends. wasLost reports whether the peer or the network closed a connection that was open for at least
 // minRedialInterval.
-func (k *Client) runConn(ctx context.Context, node string, c *leaderConn) (lost bool) {
-	dialing, stop := context.WithTimeout(ctx, time.Second)
-	conn, err := k.o.Port.Dial(dialing, node, peer.Heartbeat)
-	stop()
+func (k *Client) runConn(ctx context.Context, node string, c *leaderConn) (wasLost bool) {
+	dialCtx, cancelDial := context.WithTimeout(ctx, time.Second)
+	conn, err := k.o.Port.Dial(dialCtx, node, peer.Heartbeat)
+	cancelDial()
 	if err != nil {
 		k.o.Log.Debug().Err(err).Str("peer", node).Msg("leader not reachable")
 		// Without this pause, each heartbeat would dial again.
@@ -139,30 +158,35 @@ func (k *Client) runConn(ctx context.Context, node string, c *leaderConn) (lost 
 		}
 		return false
 	}
-	connected := time.Now()
+	connectedAt := time.Now()
+	k.exchange(ctx, conn, c.pending)
+	return k.reportClosed(ctx, node, conn) && time.Since(connectedAt) >= minRedialInterval
+}
+
+// exchange sends the heartbeats in pending over conn, and reads the responses in a separate goroutine. It closes
+// conn, and returns after both have ended: when the peer or the network has closed conn, or ctx has ended.
+func (k *Client) exchange(ctx context.Context, conn *peer.Conn, pending <-chan ack.Heartbeat) {
 	defer closeStream(conn)
-	stopWatch := context.AfterFunc(ctx, func() { closeStream(conn) })
-	defer stopWatch()
-	var readers sync.WaitGroup
-	defer readers.Wait()
-	readerDone := make(chan struct{})
-	readers.Go(func() {
-		defer close(readerDone)
+	stopWatching := context.AfterFunc(ctx, func() { closeStream(conn) })
+	defer stopWatching()
+	readerReturned := make(chan struct{})
+	go func() { // ends when conn is closed
+		defer close(readerReturned)
 		k.readResponses(ctx, conn)
-	})
+	}()
 	for {
 		select {
-		case <-readerDone:
-			return k.reportClosed(ctx, node, conn) && time.Since(connected) >= minRedialInterval
-		case hb := <-c.pending:
-			b, err := hb.MarshalBinary()
+		case <-readerReturned:
+			return
+		case hb := <-pending:
+			encoded, err := hb.MarshalBinary()
 			if err == nil {
-				err = peer.WriteFrame(conn, b)
+				err = peer.WriteFrame(conn, encoded)
 			}
 			if err != nil {
 				closeStream(conn)
-				<-readerDone
-				return k.reportClosed(ctx, node, conn) && time.Since(connected) >= minRedialInterval
+				<-readerReturned
+				return
 			}
 		}
 	}

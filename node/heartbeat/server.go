@@ -40,25 +40,22 @@ func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 	defer closeStream(c)
 	answers := make(chan ack.Answer, 1)
 	var writer sync.WaitGroup
-	writing, stop := context.WithCancel(ctx)
+	writerCtx, stopWriter := context.WithCancel(ctx)
 	defer writer.Wait()
-	defer stop()
-	writer.Go(func() { writeResponses(writing, c, answers) })
+	defer stopWriter()
+	writer.Go(func() { writeResponses(writerCtx, c, answers) })
 	in := bufio.NewReaderSize(c, bufferSize)
 	var buf []byte
 	var last ack.Heartbeat
 	remoteAddr := c.RemoteAddr().String()
 	for {
-		b, err := peer.ReadFrame(in, buf, ack.MaxMessage)
+		frame, err := peer.ReadFrame(in, buf, ack.MaxMessage)
 		if err != nil {
 			break
 		}
-		buf = b
-		var hb ack.Heartbeat
-		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() || hb.Server != consensus.ServerID(c.Node(), c.Peer().Disk) {
-			if s.InvalidLog.Pass(c.Node()) {
-				s.Log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", logs.Cut(string(hb.Node))).Str("server", logs.Cut(hb.Server)).Msg("invalid heartbeat")
-			}
+		buf = frame // reused for the next frame
+		hb, ok := s.parse(frame, c)
+		if !ok {
 			break
 		}
 		last = hb
@@ -69,9 +66,23 @@ func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 			chanutil.Replace(answers, a)
 		}})
 	}
-	if ctx.Err() == nil && last.Boot != 0 {
+	if hasSentHeartbeat := last.Boot != 0; hasSentHeartbeat && ctx.Err() == nil {
 		s.OnClosed(last)
 	}
+}
+
+// parse decodes a heartbeat that was received on c. It logs and refuses a heartbeat that is invalid, or that names
+// another server than the one that c authenticates.
+func (s *Server) parse(frame []byte, c *peer.Conn) (hb ack.Heartbeat, ok bool) {
+	err := hb.UnmarshalBinary(frame)
+	isOfPeer := string(hb.Node) == c.Node() && hb.Server == consensus.ServerID(c.Node(), c.Peer().Disk)
+	if err == nil && isOfPeer {
+		return hb, true
+	}
+	if s.InvalidLog.Pass(c.Node()) {
+		s.Log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", logs.Cut(string(hb.Node))).Str("server", logs.Cut(hb.Server)).Msg("invalid heartbeat")
+	}
+	return hb, false
 }
 
 // writeResponses writes responses to c until ctx ends. It closes c after an error.

@@ -18,25 +18,18 @@ const aloneInterval = time.Second
 func (b *Bootstrapper) runAlone(ctx context.Context) {
 	ticker := time.NewTicker(aloneInterval)
 	defer ticker.Stop()
-	lastReason := ""
+	loggedReason := ""
 	for !b.BelongsToCluster() {
-		switch err := b.options.JoinsOnlyItself(ctx); {
-		case ctx.Err() != nil:
+		reason := b.options.JoinsOnlyItself(ctx) // why this node must join other nodes; nil means that there are none
+		if ctx.Err() != nil {
 			return
-		case err != nil && err.Error() != lastReason:
-			lastReason = err.Error()
-			b.options.Log.Info().Err(err).Msg("joining existing cluster")
-		case err == nil && !b.seesCluster():
-			bootstrapped, err := b.bootstrapAlone(ctx)
-			if err != nil && ctx.Err() == nil {
-				b.options.OnFailure(err)
-			}
-			if bootstrapped && err == nil {
-				b.campaign()
-			}
-			if bootstrapped || err != nil {
-				return
-			}
+		}
+		if reason != nil && reason.Error() != loggedReason {
+			loggedReason = reason.Error()
+			b.options.Log.Info().Err(reason).Msg("joining existing cluster")
+		}
+		if reason == nil && !b.seesCluster() && b.foundAlone(ctx) {
+			return
 		}
 		select {
 		case <-ctx.Done():
@@ -44,6 +37,22 @@ func (b *Bootstrapper) runAlone(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// foundAlone bootstraps the cluster and campaigns. It stops the node if that fails. It returns false if the
+// caller must try again.
+func (b *Bootstrapper) foundAlone(ctx context.Context) (isDone bool) {
+	bootstrapped, err := b.bootstrapAlone(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			b.options.OnFailure(err)
+		}
+		return true
+	}
+	if bootstrapped {
+		b.campaign()
+	}
+	return bootstrapped
 }
 
 // bootstrapAlone bootstraps the cluster unless the node belongs to one by now, or has given its

@@ -178,10 +178,11 @@ func (b *Bootstrapper) withdrawStale(ctx context.Context, requester string) erro
 	if err != nil || current.node == "" || current.node == requester {
 		return err
 	}
-	switch self := b.options.Self; {
-	case current.node == self && requester > self:
-		return nil // by will see this node soon, and agree to it
-	case current.node != self:
+	if isOwnPromise := current.node == b.options.Self; isOwnPromise {
+		if requester > b.options.Self {
+			return nil // requester will see this node soon, and agree to it
+		}
+	} else {
 		needs, err := b.isPromiseNeededBy(ctx, current.node)
 		if err != nil || needs {
 			return err
