@@ -30,12 +30,11 @@ type MapChangeRecorder struct {
 	o MapChangeOptions
 
 	// mu protects the following fields.
-	mu     sync.Mutex
-	caught bool // this process has caught up with the log of the leader
-	open   openProposal
-	// proposing is when the leader loop of this node submitted a proposal, with the epoch of its base map.
-	// committing is when it submitted a commit, with the epoch of the committed map.
-	proposing, committing epochTime
+	mu                sync.Mutex
+	hasCaughtUp       bool // this process has caught up with the log of the leader
+	open              openProposal
+	proposalSubmitted epochTime // by the leader loop of this node, with the epoch of the base map
+	commitSubmitted   epochTime // by the leader loop of this node, with the epoch of the committed map
 }
 
 // NewMapChangeRecorder returns a MapChangeRecorder.
@@ -43,16 +42,16 @@ func NewMapChangeRecorder(o MapChangeOptions) *MapChangeRecorder { return &MapCh
 
 // openProposal is the newest proposal that this node has observed.
 type openProposal struct {
-	epoch  shardmap.Epoch
-	seen   time.Duration // time of the clock at which the proposal was observed
-	acked  time.Duration // time of this node's acknowledgement; negative means none yet
-	change event.Change
-	reason string
-	// queued is the number of requests that had entered and left the queue before seen.
-	queued uint64
+	epoch      shardmap.Epoch
+	observedAt time.Duration // time of the clock
+	ackedAt    time.Duration // time of the clock of this node's acknowledgement; negative means none yet
+	change     event.Change
+	reason     string
+	// dequeuedBefore is the number of requests that had entered and left the queue before observedAt.
+	dequeuedBefore uint64
 }
 
-// epochTime is a time with an epoch.
+// epochTime is a time of the clock with an epoch.
 type epochTime struct {
 	epoch shardmap.Epoch
 	at    time.Duration
@@ -60,60 +59,66 @@ type epochTime struct {
 
 // Proposed records that the leader loop submits a proposal. base is the epoch of the map that it changes.
 func (c *MapChangeRecorder) Proposed(base shardmap.Epoch, now time.Duration) {
-	c.stamp(&c.proposing, base, now)
+	c.storeTime(&c.proposalSubmitted, base, now)
 }
 
 // CommitSubmitted records that the leader loop submits the commit of a map.
 func (c *MapChangeRecorder) CommitSubmitted(epoch shardmap.Epoch, now time.Duration) {
-	c.stamp(&c.committing, epoch, now)
+	c.storeTime(&c.commitSubmitted, epoch, now)
 }
 
-// stamp stores an epoch and a time in at, which mu protects.
-func (c *MapChangeRecorder) stamp(at *epochTime, epoch shardmap.Epoch, now time.Duration) {
+// storeTime stores an epoch and a time in target, which mu protects.
+func (c *MapChangeRecorder) storeTime(target *epochTime, epoch shardmap.Epoch, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*at = epochTime{epoch, now}
+	*target = epochTime{epoch, now}
 }
 
-// Routed records the changes from state was to state is, which this node now routes by.
-func (c *MapChangeRecorder) Routed(was, is *ack.State, now time.Duration) {
+// Routed records the changes from state previous to state current, which this node now routes by. The states
+// between them are unknown: several log entries may have been applied.
+func (c *MapChangeRecorder) Routed(previous, current *ack.State, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.caught {
+	if !c.hasCaughtUp {
 		return
 	}
-	last, committed := is.Proposed().Epoch(), is.Committed().Epoch()
-	another := last != was.Proposed().Epoch()
-	switch {
-	case committed == was.Committed().Epoch():
-	case committed == c.open.epoch:
-		c.endLocked(now)
-	case !another || committed != last:
-		x := c.compare(was.Committed(), is.Committed()) // this node has not observed its proposal
-		c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed), Change: &x})
+	proposed, committed := current.Proposed().Epoch(), current.Committed().Epoch()
+	isNewProposal := proposed != previous.Proposed().Epoch()
+	isNewCommit := committed != previous.Committed().Epoch()
+	isAlreadyCommitted := committed == proposed // the newest proposal is no longer open
+	if isNewCommit {
+		switch {
+		case committed == c.open.epoch:
+			c.recordCommitLocked(now)
+		case isNewProposal && isAlreadyCommitted: // recorded below
+		default: // this node has not observed the proposal of this map
+			change := c.compare(previous.Committed(), current.Committed())
+			c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed), Change: &change})
+		}
 	}
-	if !another {
+	if !isNewProposal {
 		return
 	}
-	base := is.Committed()
-	if committed == last {
-		base = was.Committed()
-	}
-	c.beginLocked(base, is, now)
-	if committed == last {
-		c.endLocked(now)
+	if isAlreadyCommitted {
+		c.recordProposalLocked(previous.Committed(), current, now)
+		c.recordCommitLocked(now)
+	} else {
+		c.recordProposalLocked(current.Committed(), current, now)
 	}
 }
 
-// beginLocked records the newest proposal of s, which changes base. mu must be held.
-func (c *MapChangeRecorder) beginLocked(base *shardmap.Map, s *ack.State, now time.Duration) {
-	c.open = openProposal{epoch: s.Proposed().Epoch(), seen: now, acked: -1, reason: ReasonLabel(s.ProposalReason()), change: c.compare(base, s.Proposed())}
+// recordProposalLocked records the newest proposal of state, which changes base. mu must be held.
+func (c *MapChangeRecorder) recordProposalLocked(base *shardmap.Map, state *ack.State, now time.Duration) {
+	c.open = openProposal{
+		epoch: state.Proposed().Epoch(), observedAt: now, ackedAt: -1,
+		reason: ReasonLabel(state.ProposalReason()), change: c.compare(base, state.Proposed()),
+	}
 	if c.o.Queue != nil {
-		x := c.o.Queue()
-		c.open.queued = x.Entered - uint64(max(x.Waiting, 0))
+		stats := c.o.Queue()
+		c.open.dequeuedBefore = stats.Entered - uint64(max(stats.Waiting, 0))
 	}
-	if c.proposing.epoch == base.Epoch() && c.proposing.at > 0 {
-		c.phaseLocked(event.PhaseLog, now-c.proposing.at)
+	if submitted := c.proposalSubmitted; submitted.epoch == base.Epoch() && submitted.at > 0 {
+		c.recordPhaseLocked(event.PhaseLog, now-submitted.at)
 	}
 	c.recordLocked(event.MapProposed)
 }
@@ -122,31 +127,32 @@ func (c *MapChangeRecorder) beginLocked(base *shardmap.Map, s *ack.State, now ti
 func (c *MapChangeRecorder) Acknowledged(epoch shardmap.Epoch, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if epoch != c.open.epoch || c.open.acked >= 0 || epoch == 0 {
+	wasAcked := c.open.ackedAt >= 0
+	if epoch == 0 || epoch != c.open.epoch || wasAcked {
 		return
 	}
-	c.open.acked = now
-	c.phaseLocked(event.PhaseDrain, now-c.open.seen)
+	c.open.ackedAt = now
+	c.recordPhaseLocked(event.PhaseDrain, now-c.open.observedAt)
 	c.recordLocked(event.MapAcknowledged)
 }
 
-// endLocked records that the open proposal was committed. mu must be held.
-func (c *MapChangeRecorder) endLocked(now time.Duration) {
-	if c.open.acked >= 0 {
-		c.phaseLocked(event.PhaseWait, now-c.open.acked)
+// recordCommitLocked records that the open proposal was committed. mu must be held.
+func (c *MapChangeRecorder) recordCommitLocked(now time.Duration) {
+	if wasAcked := c.open.ackedAt >= 0; wasAcked {
+		c.recordPhaseLocked(event.PhaseWait, now-c.open.ackedAt)
 	}
-	if c.committing.epoch == c.open.epoch {
-		c.phaseLocked(event.PhaseAcknowledge, c.committing.at-c.open.seen)
-		c.phaseLocked(event.PhaseCommit, now-c.committing.at)
+	if submitted := c.commitSubmitted; submitted.epoch == c.open.epoch {
+		c.recordPhaseLocked(event.PhaseAcknowledge, submitted.at-c.open.observedAt)
+		c.recordPhaseLocked(event.PhaseCommit, now-submitted.at)
 	}
 	if c.o.Queue != nil {
-		c.open.change.Queued = int(c.o.Queue().Entered - c.open.queued)
+		c.open.change.Queued = int(c.o.Queue().Entered - c.open.dequeuedBefore)
 	}
 	c.recordLocked(event.MapCommitted)
 }
 
-// phaseLocked records the duration of a phase, in the open proposal and through OnPhase. mu must be held.
-func (c *MapChangeRecorder) phaseLocked(name string, d time.Duration) {
+// recordPhaseLocked records the duration of a phase, in the open proposal and through OnPhase. mu must be held.
+func (c *MapChangeRecorder) recordPhaseLocked(name string, d time.Duration) {
 	d = max(d, 0)
 	// Events that were recorded earlier share the old slice, so the new event is appended to a
 	// copy.
@@ -158,48 +164,49 @@ func (c *MapChangeRecorder) phaseLocked(name string, d time.Duration) {
 
 // recordLocked records an event about the open proposal. mu must be held.
 func (c *MapChangeRecorder) recordLocked(kind event.Kind) {
-	x := c.open.change
-	c.o.Ring.Add(event.Event{Kind: kind, Epoch: uint64(c.open.epoch), Reason: c.open.reason, Change: &x})
+	change := c.open.change // a copy, because the event must not change later
+	c.o.Ring.Add(event.Event{Kind: kind, Epoch: uint64(c.open.epoch), Reason: c.open.reason, Change: &change})
 }
 
 // CaughtUp records that this node has caught up with the log of the leader. The first call records the
-// committed map of s, which this node has read from its log.
-func (c *MapChangeRecorder) CaughtUp(s *ack.State) {
+// committed map of state, which this node has read from its log.
+func (c *MapChangeRecorder) CaughtUp(state *ack.State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.caught {
+	if c.hasCaughtUp {
 		return
 	}
-	c.caught = true
-	m := s.Committed()
-	if m.Epoch() == 0 {
-		return
+	c.hasCaughtUp = true
+	committed := state.Committed()
+	if committed.Epoch() == 0 {
+		return // there is no map yet
 	}
-	x := event.Change{Base: uint64(m.Epoch()), Gained: m.ShardCount(c.o.Self), FromLog: true}
-	c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(m.Epoch()), Reason: ReasonLabel(s.ProposalReason()), Change: &x})
+	change := event.Change{Base: uint64(committed.Epoch()), Gained: committed.ShardCount(c.o.Self), FromLog: true}
+	c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed.Epoch()), Reason: ReasonLabel(state.ProposalReason()), Change: &change})
 }
 
-// compare returns the changes from map base to map m.
-func (c *MapChangeRecorder) compare(base, m *shardmap.Map) event.Change {
-	x := event.Change{Base: uint64(base.Epoch())}
-	ways := map[event.ShardMoves]int{}
-	for _, d := range shardmap.Diff(base, m) {
-		x.Moved++
+// compare returns the changes from map base to map next. It lists up to event.MaxMoves pairs of nodes, those with
+// the most moved shards first.
+func (c *MapChangeRecorder) compare(base, next *shardmap.Map) event.Change {
+	change := event.Change{Base: uint64(base.Epoch())}
+	shardsMoved := map[event.ShardMoves]int{} // by the nodes From and To
+	for _, move := range shardmap.Diff(base, next) {
+		change.Moved++
 		switch c.o.Self {
-		case d.To:
-			x.Gained++
-		case d.From:
-			x.Released++
+		case move.To:
+			change.Gained++
+		case move.From:
+			change.Released++
 		}
-		ways[event.ShardMoves{From: string(d.From), To: string(d.To)}]++
+		shardsMoved[event.ShardMoves{From: string(move.From), To: string(move.To)}]++
 	}
-	for way, n := range ways {
-		way.Shards = n
-		x.Moves = append(x.Moves, way)
+	for moves, count := range shardsMoved {
+		moves.Shards = count
+		change.Moves = append(change.Moves, moves)
 	}
-	slices.SortFunc(x.Moves, func(a, b event.ShardMoves) int {
+	slices.SortFunc(change.Moves, func(a, b event.ShardMoves) int {
 		return cmp.Or(cmp.Compare(b.Shards, a.Shards), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
-	x.Moves = slices.Clip(x.Moves[:min(len(x.Moves), event.MaxMoves)])
-	return x
+	change.Moves = slices.Clip(change.Moves[:min(len(change.Moves), event.MaxMoves)])
+	return change
 }

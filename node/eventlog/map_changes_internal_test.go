@@ -14,9 +14,9 @@ func TestMapChangeReportsQueuedRequests(t *testing.T) {
 	waits := queue.Stats{Entered: 20, Waiting: 2}
 	c := NewMapChangeRecorder(MapChangeOptions{Self: "a", Ring: event.NewRing(event.Options{Node: "a"}), Queue: func() queue.Stats { return waits }})
 	s := ack.NewState()
-	c.beginLocked(s.Committed(), s, 1)
+	c.recordProposalLocked(s.Committed(), s, 1)
 	waits = queue.Stats{Entered: 25, Waiting: 1, Dequeued: 6}
-	c.endLocked(2)
+	c.recordCommitLocked(2)
 	cursor, err := c.o.Ring.Read("")
 	if err != nil {
 		t.Fatal(err)

@@ -70,14 +70,15 @@ func (r *Rotation) Lead(ctx context.Context, by string) (api.Rotation, error) {
 	}
 	defer r.running.Unlock()
 	r.o.Log.Info().Str("by", logs.Cut(by)).Msg("secret rotation requested")
-	x := &round{r: r}
-	nodes, err := x.run(ctx)
+	current := &round{rotation: r}
+	nodes, err := current.run(ctx)
 	if err != nil {
 		r.o.Log.Warn().Err(err).Msg("secret rotation stopped")
 		return api.Rotation{}, fmt.Errorf("%w: %w", api.ErrRefused, err)
 	}
-	r.o.Log.Info().Str("secret", x.target.Fingerprint()).Strs("nodes", nodes).Msg("secret rotated")
-	return api.Rotation{Secret: x.target.Fingerprint(), Nodes: nodes}, nil
+	target := current.target.Fingerprint()
+	r.o.Log.Info().Str("secret", target).Strs("nodes", nodes).Msg("secret rotated")
+	return api.Rotation{Secret: target, Nodes: nodes}, nil
 }
 
 // Ask asks the leader to replace the secret. by is the requester, for the leader's log.
@@ -85,11 +86,11 @@ func (r *Rotation) Ask(ctx context.Context, leader, by string) (api.Rotation, er
 	if r.o.Secrets == nil {
 		return api.Rotation{}, ErrNoSecrets
 	}
-	var done api.Rotation
-	shown, err := r.askProven(ctx, leader, AskLead, func([]byte) (any, error) { return by, nil }, &done)
+	var result api.Rotation
+	proven, err := r.askProven(ctx, leader, AskLead, func([]byte) (any, error) { return by, nil }, &result)
 	if err != nil {
 		return api.Rotation{}, err
 	}
 	// The response of a leader without the newest secret is not trustworthy.
-	return done, current(r.o.Secrets.List(), shown, leader)
+	return result, checkHasNewest(leader, proven, r.o.Secrets.List())
 }

@@ -34,54 +34,60 @@ const (
 //   - A node refuses steps of a leader that has not proven to have the newest secret of the node, see
 //     secret.Store.
 type round struct {
-	r      *Rotation
-	target secret.Secret
+	rotation *Rotation
+	target   secret.Secret // the secret that all nodes have at the end
 }
 
 // nodeReport is the report of one node about its secrets.
 type nodeReport struct {
-	held []secret.Summary // the secrets that the node reports; the first one is in use
-	// shown contains the secrets of the leader that the node has proven to have.
-	shown secret.List
+	held   []secret.Summary // the secrets that the node accepts; the first one is in use
+	proven secret.List      // the secrets of the leader that the node has proven to have
 }
 
-// has, uses and only report whether the node accepts the secret with fingerprint f, uses it, and accepts no
-// other one. They are the conditions for the end of the steps install, use and retire.
-func (w nodeReport) has(f string) bool {
-	return slices.ContainsFunc(w.held, func(h secret.Summary) bool { return h.Fingerprint == f })
+// accepts reports whether the node accepts a secret. Then the node has completed the step install.
+func (n nodeReport) accepts(fingerprint string) bool {
+	return slices.ContainsFunc(n.held, func(s secret.Summary) bool { return s.Fingerprint == fingerprint })
 }
-func (w nodeReport) uses(f string) bool { return len(w.held) > 0 && w.held[0].Fingerprint == f }
-func (w nodeReport) only(f string) bool { return w.uses(f) && len(w.held) == 1 }
+
+// uses reports whether the node uses a secret. Then the node has completed the step use.
+func (n nodeReport) uses(fingerprint string) bool {
+	return len(n.held) > 0 && n.held[0].Fingerprint == fingerprint
+}
+
+// acceptsOnly reports whether the node accepts no other secret. Then the node has completed the step retire.
+func (n nodeReport) acceptsOnly(fingerprint string) bool {
+	return n.uses(fingerprint) && len(n.held) == 1
+}
 
 // run performs the rotation and returns the nodes that have the new secret.
-func (x *round) run(ctx context.Context) ([]string, error) {
-	all, err := x.gatherReports(ctx)
+func (r *round) run(ctx context.Context) ([]string, error) {
+	reports, err := r.gatherReports(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("nothing was changed: %w", err)
 	}
-	if err = x.chooseTarget(all); err != nil {
+	if err = r.chooseTarget(reports); err != nil {
 		return nil, err
 	}
-	for _, s := range []struct {
-		do   string
-		done func(nodeReport, string) bool
-	}{{install, nodeReport.has}, {use, nodeReport.uses}, {retire, nodeReport.only}} {
-		if all, err = x.ensureOnAllNodes(ctx, s.do, s.done); err != nil {
-			return nil, fmt.Errorf("stopped at the step %q: %w; the secrets that nodes use are accepted by all the others: bring the missing back or remove them, then run it again", s.do, err)
+	for _, step := range []struct {
+		name        string
+		isCompleted func(nodeReport, string) bool
+	}{{install, nodeReport.accepts}, {use, nodeReport.uses}, {retire, nodeReport.acceptsOnly}} {
+		if reports, err = r.ensureOnAllNodes(ctx, step.name, step.isCompleted); err != nil {
+			return nil, fmt.Errorf("stopped at the step %q: %w; the secrets that nodes use are accepted by all the others: bring the missing back or remove them, then run it again", step.name, err)
 		}
 	}
-	return slices.Sorted(maps.Keys(all)), nil
+	return slices.Sorted(maps.Keys(reports)), nil
 }
 
-// chooseTarget sets the target of the rotation. If the secrets of the nodes in all differ, an earlier rotation was
-// interrupted, and the target is the newest secret. Otherwise choose creates a new secret.
-func (x *round) chooseTarget(all map[string]nodeReport) error {
-	at := map[string][]string{} // fingerprint → the nodes that have it
+// chooseTarget sets the target of the rotation. If the nodes accept several secrets, an earlier rotation was
+// interrupted, and the target is the newest secret. Otherwise chooseTarget creates a new secret.
+func (r *round) chooseTarget(reports map[string]nodeReport) error {
+	nodesWith := map[string][]string{} // the nodes that accept a secret, by its fingerprint
 	held := map[string]secret.Summary{}
-	for _, node := range slices.Sorted(maps.Keys(all)) {
-		for _, h := range all[node].held {
-			held[h.Fingerprint] = h
-			at[h.Fingerprint] = append(at[h.Fingerprint], node)
+	for _, node := range slices.Sorted(maps.Keys(reports)) {
+		for _, s := range reports[node].held {
+			held[s.Fingerprint] = s
+			nodesWith[s.Fingerprint] = append(nodesWith[s.Fingerprint], node)
 		}
 	}
 	sorted := slices.SortedFunc(maps.Values(held), newestFirst)
@@ -89,28 +95,35 @@ func (x *round) chooseTarget(all map[string]nodeReport) error {
 		return errors.New("no node has a secret")
 	}
 	newest := sorted[0]
-	if len(sorted) > 1 && newest.Made.Equal(sorted[1].Made) {
+	wasInterrupted := len(sorted) > 1
+	if wasInterrupted && newest.Made.Equal(sorted[1].Made) {
 		return fmt.Errorf("the nodes hold the secrets %s and %s, and it is unknown which one is newer (made=TIME after it in the file): complete the rotation manually", newest.Fingerprint, sorted[1].Fingerprint)
 	}
-	keeper := x.r.o.Secrets
-	s, ok := keeper.List().Find(newest.Fingerprint)
+	ownSecret, ok := r.rotation.o.Secrets.List().Find(newest.Fingerprint)
 	if !ok {
 		return fmt.Errorf("secret %s is the newest, and only %s has it, not this leader, node %q: nodes do not send a secret to others on their own; put it into the file of every node, or make a node leader that has it (shardway step-down), then run the command again",
-			newest.Fingerprint, strings.Join(at[newest.Fingerprint], ", "), x.r.o.Self)
+			newest.Fingerprint, strings.Join(nodesWith[newest.Fingerprint], ", "), r.rotation.o.Self)
 	}
-	if err := s.CheckDate(time.Now()); err != nil {
+	if err := ownSecret.CheckDate(time.Now()); err != nil {
 		return err
 	}
-	if len(sorted) > 1 {
-		x.target = s
+	if wasInterrupted {
+		r.target = ownSecret
 		return nil
 	}
+	return r.createTarget(ownSecret)
+}
+
+// createTarget creates a new secret as the target, and installs it on the leader. It must be newer than the
+// present secret, also if the clock of this machine is behind.
+func (r *round) createTarget(present secret.Secret) error {
 	made := time.Now()
-	if last := s.Made().Add(time.Second); last.After(made) {
-		made = last
+	if earliest := present.Made().Add(time.Second); earliest.After(made) {
+		made = earliest
 	}
-	x.target = secret.Generate(made).Rotated()
-	return keeper.Install(x.target, keeper.List())
+	r.target = secret.Generate(made).Rotated()
+	secrets := r.rotation.o.Secrets
+	return secrets.Install(r.target, secrets.List())
 }
 
 // newestFirst compares two secrets so that the newest one sorts first.
@@ -118,135 +131,141 @@ func newestFirst(a, b secret.Summary) int {
 	return cmp.Or(b.Made.Compare(a.Made), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }
 
-// ensureOnAllNodes makes all nodes perform the step do, and returns their reports after it. done reports whether a node
-// has completed the step. ensure returns an error if nodes without the step still join after stepTries.
-func (x *round) ensureOnAllNodes(ctx context.Context, do string, done func(nodeReport, string) bool) (map[string]nodeReport, error) {
-	f := x.target.Fingerprint()
+// ensureOnAllNodes makes all nodes perform a step, and returns their reports after it. isCompleted reports whether
+// a node has completed the step for the secret with a fingerprint. ensureOnAllNodes returns an error if nodes
+// without the step still join after stepTries.
+func (r *round) ensureOnAllNodes(ctx context.Context, step string, isCompleted func(nodeReport, string) bool) (map[string]nodeReport, error) {
+	fingerprint := r.target.Fingerprint()
 	for range stepTries {
-		all, err := x.gatherReports(ctx)
+		reports, err := r.gatherReports(ctx)
 		if err != nil {
 			return nil, err
 		}
-		var todo []string
-		for _, node := range slices.Sorted(maps.Keys(all)) {
-			if !done(all[node], f) {
-				todo = append(todo, node)
+		var missing []string // the nodes that have not completed the step
+		for _, node := range slices.Sorted(maps.Keys(reports)) {
+			if !isCompleted(reports[node], fingerprint) {
+				missing = append(missing, node)
 			}
 		}
-		if len(todo) == 0 {
-			return all, nil
+		if len(missing) == 0 {
+			return reports, nil
 		}
-		step := func([]byte) (any, error) { return Step{Do: do, Fingerprint: f}, nil }
-		if do == install {
-			if step, err = x.wrapSecretFor(all, todo); err != nil {
+		compose := func([]byte) (any, error) { return Step{Do: step, Fingerprint: fingerprint}, nil }
+		if step == install {
+			if compose, err = r.wrapTargetFor(missing, reports); err != nil {
 				return nil, err
 			}
 		}
-		if _, err := x.runStep(ctx, todo, do, step); err != nil {
+		if _, err := r.runStep(ctx, missing, step, compose); err != nil {
 			return nil, err
 		}
 	}
 	return nil, errors.New("nodes that do not have it keep joining")
 }
 
-// wrapSecretFor returns a function that creates the step which sends the target to the nodes in todo. It returns
-// an error if one of the nodes must not receive the target, see round.
-func (x *round) wrapSecretFor(all map[string]nodeReport, todo []string) (func(binding []byte) (any, error), error) {
-	f, lack := x.target.Fingerprint(), strings.Join(todo, ", ")
-	if !x.target.ByRotation() {
-		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate-secret --help), or remove that node if the secret is unknown", f, lack)
+// wrapTargetFor returns a function that composes the step which sends the target, encrypted with the newest secret
+// in use, to the nodes in missing. It returns an error if one of the nodes must not receive the target, see
+// round.
+func (r *round) wrapTargetFor(missing []string, reports map[string]nodeReport) (compose func(binding []byte) (any, error), err error) {
+	target, missingList := r.target.Fingerprint(), strings.Join(missing, ", ")
+	if !r.target.ByRotation() {
+		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate-secret --help), or remove that node if the secret is unknown", target, missingList)
 	}
-	var used []secret.Summary
-	for node, w := range all {
-		if w.uses(f) {
-			return nil, fmt.Errorf("node %q uses the secret %s already, so it is no longer sent to others: put it into the file of %s", node, f, lack)
+	var inUse []secret.Summary
+	for node, report := range reports {
+		if report.uses(target) {
+			return nil, fmt.Errorf("node %q uses the secret %s already, so it is no longer sent to others: put it into the file of %s", node, target, missingList)
 		}
-		if len(w.held) > 0 {
-			used = append(used, w.held[0])
+		if len(report.held) > 0 {
+			inUse = append(inUse, report.held[0])
 		}
 	}
-	newest := slices.MinFunc(used, newestFirst).Fingerprint
-	by, ok := x.r.o.Secrets.List().Find(newest)
+	newest := slices.MinFunc(inUse, newestFirst).Fingerprint
+	wrappingSecret, ok := r.rotation.o.Secrets.List().Find(newest)
 	if !ok {
-		return nil, fmt.Errorf("secret %s is in use and this leader, node %q, does not have it: put it into its file", newest, x.r.o.Self)
+		return nil, fmt.Errorf("secret %s is in use and this leader, node %q, does not have it: put it into its file", newest, r.rotation.o.Self)
 	}
-	for _, node := range todo {
-		if !all[node].shown.Has(by) {
+	for _, node := range missing {
+		if !reports[node].proven.Has(wrappingSecret) {
 			return nil, fmt.Errorf("node %q has not shown the secret %s that others use: put it into its file", node, newest)
 		}
 	}
 	return func(binding []byte) (any, error) {
-		wrapped, err := by.Wrap(binding, []byte(x.target.Line()))
-		return Step{Do: install, Fingerprint: f, By: newest, Wrapped: wrapped}, err
+		wrapped, err := wrappingSecret.Wrap(binding, []byte(r.target.Line()))
+		return Step{Do: install, Fingerprint: target, By: newest, Wrapped: wrapped}, err
 	}, nil
 }
 
 // gatherReports requests the reports of all nodes about their secrets.
-func (x *round) gatherReports(ctx context.Context) (map[string]nodeReport, error) {
-	nodes, err := x.nodes()
+func (r *round) gatherReports(ctx context.Context) (map[string]nodeReport, error) {
+	nodes, err := r.nodes()
 	if err != nil {
 		return nil, err
 	}
-	return x.runStep(ctx, nodes, show, func([]byte) (any, error) { return Step{Do: show}, nil })
+	return r.runStep(ctx, nodes, show, func([]byte) (any, error) { return Step{Do: show}, nil })
 }
 
 // nodes returns all nodes that must take part. It returns an error if other members would lose the
 // connection to the cluster, because they cannot take part.
-func (x *round) nodes() ([]string, error) {
-	nodes, outside := x.r.o.Cluster.AllNodes()
+func (r *round) nodes() ([]string, error) {
+	nodes, outside := r.rotation.o.Cluster.AllNodes()
 	if len(outside) > 0 {
 		return nil, fmt.Errorf("members that are not nodes cannot be sent a secret (%s): rotate manually, as shardway rotate-secret --help describes", strings.Join(outside, ", "))
 	}
 	return nodes, nil
 }
 
-// runStep makes the nodes perform a step concurrently, and returns their reports. The error lists the nodes that
-// failed, with reasons.
-func (x *round) runStep(ctx context.Context, nodes []string, do string, step func(binding []byte) (any, error)) (map[string]nodeReport, error) {
+// runStep makes the nodes perform a step concurrently, and returns their reports. compose creates the request from
+// the channel binding of the connection to a node. The error lists the nodes that failed, with reasons.
+func (r *round) runStep(ctx context.Context, nodes []string, step string, compose func(binding []byte) (any, error)) (map[string]nodeReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	all := make(map[string]nodeReport, len(nodes))
-	missing := map[string]error{}
-	var mu sync.Mutex
-	var asked sync.WaitGroup
+	var mu sync.Mutex // protects the following two maps
+	reports := make(map[string]nodeReport, len(nodes))
+	failures := map[string]error{}
+	var requests sync.WaitGroup
 	for _, node := range nodes {
-		asked.Go(func() {
-			var w nodeReport
-			var err error
-			if node == x.r.o.Self {
-				w, err = x.performOwnStep(do)
-			} else {
-				var state State
-				w.shown, err = x.r.askProven(ctx, node, AskStep, step, &state)
-				w.held = state.Held
-			}
+		requests.Go(func() {
+			report, err := r.performStep(ctx, node, step, compose)
 			mu.Lock()
 			defer mu.Unlock()
-			if all[node] = w; err != nil {
-				missing[node] = err
+			reports[node] = report
+			if err != nil {
+				failures[node] = err
 			}
 		})
 	}
-	asked.Wait()
-	if len(missing) == 0 {
-		return all, nil
+	requests.Wait()
+	if len(failures) == 0 {
+		return reports, nil
 	}
-	var why []string
-	for _, node := range slices.Sorted(maps.Keys(missing)) {
-		why = append(why, fmt.Sprintf("node %q is missing (%v)", node, missing[node]))
+	var reasons []string
+	for _, node := range slices.Sorted(maps.Keys(failures)) {
+		reasons = append(reasons, fmt.Sprintf("node %q is missing (%v)", node, failures[node]))
 	}
-	return nil, errors.New(strings.Join(why, "; "))
+	return nil, errors.New(strings.Join(reasons, "; "))
 }
 
-// performOwnStep performs a step on the leader. There is nothing to install, because the leader has the target already.
-func (x *round) performOwnStep(do string) (nodeReport, error) {
-	k := x.r.o.Secrets
-	var err error
-	switch do {
-	case use:
-		err = k.Use(x.target.Fingerprint(), k.List())
-	case retire:
-		err = k.Retire(x.target.Fingerprint(), k.List())
+// performStep makes one node perform a step, which may be the leader itself, and returns its report.
+func (r *round) performStep(ctx context.Context, node, step string, compose func(binding []byte) (any, error)) (nodeReport, error) {
+	if node == r.rotation.o.Self {
+		return r.performOwnStep(step)
 	}
-	return nodeReport{held: k.Summaries(), shown: k.List()}, err
+	var state State
+	proven, err := r.rotation.askProven(ctx, node, AskStep, compose, &state)
+	return nodeReport{held: state.Held, proven: proven}, err
+}
+
+// performOwnStep performs a step on the leader. There is nothing to install, because the leader has the target
+// already.
+func (r *round) performOwnStep(step string) (nodeReport, error) {
+	secrets := r.rotation.o.Secrets
+	var err error
+	switch step {
+	case use:
+		err = secrets.Use(r.target.Fingerprint(), secrets.List())
+	case retire:
+		err = secrets.Retire(r.target.Fingerprint(), secrets.List())
+	}
+	return nodeReport{held: secrets.Summaries(), proven: secrets.List()}, err
 }

@@ -31,48 +31,55 @@ type State struct {
 	Held []secret.Summary `json:"held"`
 }
 
-// performStep performs a step of a rotation that node from leads. shown contains the secrets of this node that from
-// has proven to have. secret.Store decides whether they permit the step.
-func (r *Rotation) performStep(from string, s Step, shown secret.List, binding []byte) (State, error) {
-	k := r.o.Secrets
-	var err error
-	switch s.Do {
-	case show:
-	case install:
-		var add secret.Secret
-		if add, err = unwrap(k.List(), s, binding); err == nil {
-			err = k.Install(add, shown)
+// performStep performs a step of a rotation that another node leads, and returns the secrets of this node after it.
+// proven contains the secrets of this node that the leader has proven to have. secret.Store decides whether they
+// permit the step.
+func (r *Rotation) performStep(leader string, step Step, proven secret.List, binding []byte) (State, error) {
+	err := r.changeSecrets(step, proven, binding)
+	if err != nil {
+		if r.refusals.Pass(leader) {
+			r.o.Log.Warn().Err(err).Str("step", logs.Cut(step.Do)).Str("secret", logs.Cut(step.Fingerprint)).Str("peer", leader).Msg("secret step refused")
 		}
-	case use:
-		err = k.Use(s.Fingerprint, shown)
-	case retire:
-		err = k.Retire(s.Fingerprint, shown)
-	default:
-		err = fmt.Errorf("node: unknown step %q: is the other node newer?", s.Do)
+	} else if step.Do != show {
+		r.o.Log.Info().Str("step", step.Do).Str("secret", step.Fingerprint).Str("peer", leader).Msg("secret step taken")
 	}
-	switch {
-	case err != nil && r.refusals.Pass(from):
-		r.o.Log.Warn().Err(err).Str("step", logs.Cut(s.Do)).Str("secret", logs.Cut(s.Fingerprint)).Str("peer", from).Msg("secret step refused")
-	case err != nil:
-	case s.Do != show:
-		r.o.Log.Info().Str("step", s.Do).Str("secret", s.Fingerprint).Str("peer", from).Msg("secret step taken")
-	}
-	return State{Held: k.Summaries()}, err
+	return State{Held: r.o.Secrets.Summaries()}, err
 }
 
-// unwrap decrypts the secret in a step with one of the secrets in l.
-func unwrap(l secret.List, s Step, binding []byte) (secret.Secret, error) {
-	by, ok := l.Find(s.By)
+// changeSecrets changes the secrets of this node as a step requires.
+func (r *Rotation) changeSecrets(step Step, proven secret.List, binding []byte) error {
+	secrets := r.o.Secrets
+	switch step.Do {
+	case show:
+		return nil
+	case install:
+		added, err := unwrap(secrets.List(), step, binding)
+		if err != nil {
+			return err
+		}
+		return secrets.Install(added, proven)
+	case use:
+		return secrets.Use(step.Fingerprint, proven)
+	case retire:
+		return secrets.Retire(step.Fingerprint, proven)
+	}
+	return fmt.Errorf("node: unknown step %q: is the other node newer?", step.Do)
+}
+
+// unwrap decrypts the secret in a step with one of the secrets in own. binding is the channel binding of the
+// stream.
+func unwrap(own secret.List, step Step, binding []byte) (secret.Secret, error) {
+	wrappingSecret, ok := own.Find(step.By)
 	if !ok {
 		return secret.Secret{}, errors.New("node: the secret that wraps the new one is not here")
 	}
-	line, err := by.Unwrap(binding, s.Wrapped)
+	line, err := wrappingSecret.Unwrap(binding, step.Wrapped)
 	if err != nil {
 		return secret.Secret{}, err
 	}
-	add, err := secret.ParseLine(string(line))
-	if err == nil && add.Fingerprint() != s.Fingerprint {
+	added, err := secret.ParseLine(string(line))
+	if err == nil && added.Fingerprint() != step.Fingerprint {
 		err = errors.New("node: the secret is another one than the step names")
 	}
-	return add, err
+	return added, err
 }
