@@ -71,11 +71,14 @@ func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, erro
 		drain.Unconfirmed = mayBeRunning(views, node)
 	}
 	fromLog := a.remainingShards(replicated, id)
-	drain.Node, drain.Shards, drain.Requested = fromLog.Node, max(drain.Shards, fromLog.Shards), drain.Requested || replicated.Policy().IsDraining(id)
+	drain.Node = fromLog.Node
+	drain.Shards = max(drain.Shards, fromLog.Shards)
+	drain.Requested = drain.Requested || replicated.Policy().IsDraining(id)
 	if !drain.Requested {
 		drain.BlockedBy = "" // without a drain, the shards need not move
+		return drain, nil
 	}
-	if !drain.Requested || !drain.Left() || drain.BlockedBy != "" {
+	if isBlocked := drain.BlockedBy != ""; isBlocked || !drain.Left() {
 		return drain, nil // WaitsFor is only for a drain that makes progress
 	}
 	if err == nil {
@@ -123,24 +126,31 @@ func (a *API) takeoverBlockReason(node string, views []leader.MemberView) string
 	switch {
 	case a.options.View.Leader() == "":
 		return "no leader: " + a.WhyNoLeader()
-	case views != nil && !slices.ContainsFunc(views, func(member leader.MemberView) bool { return member.Eligible && string(member.Node) != node }):
+	case views != nil && !hasOtherOwner(views, node):
 		return NoOtherOwner
 	}
 	return ""
+}
+
+// hasOtherOwner reports whether another node than the given one may own shards.
+func hasOtherOwner(views []leader.MemberView, node string) bool {
+	return slices.ContainsFunc(views, func(member leader.MemberView) bool { return member.Eligible && string(member.Node) != node })
 }
 
 // describeDrainWait describes the condition that a drained node must meet before it owns no shards and runs no
 // requests. views is the leader's view of the nodes; nil means unknown.
 func describeDrainWait(replicated *ack.State, id shardmap.NodeID, drain api.DrainState, views []leader.MemberView) string {
 	member, _ := leaderloop.ViewOf(views, string(id))
-	switch gradualDrain, isGradual := replicated.Policy().GradualDrains[id]; {
+	gradualDrain, isGradual := replicated.Policy().GradualDrains[id]
+	isMovingShards := replicated.HasOpenProposal() && replicated.Proposed().ShardCount(id) < replicated.Committed().ShardCount(id)
+	switch {
 	case member.Restarting:
 		return "the node restarts in place"
 	case drain.Shards == 0 && drain.Unconfirmed:
 		return "the node is alive but does not report its requests"
 	case drain.Shards == 0:
 		return "requests and WebSockets are still in progress at its app"
-	case replicated.HasOpenProposal() && replicated.Proposed().ShardCount(id) < replicated.Committed().ShardCount(id):
+	case isMovingShards:
 		return fmt.Sprintf("epoch %d is not acknowledged by %s", replicated.Proposed().Epoch(), listUnacknowledged(replicated, views))
 	case isGradual:
 		return fmt.Sprintf("busy shards move at the latest %s after the drain began", gradualDrain.Duration)

@@ -30,25 +30,27 @@ func (a *API) keysState(replicated *ack.State, views []leader.MemberView) *api.K
 // responds or is no longer a member.
 func (a *API) pendingKeys(active uint64, replicated *ack.State, views []leader.MemberView) []api.PendingKeys {
 	self := string(a.options.Self)
-	nodes, loaded := []string{self}, map[uint64][]string{a.options.LoadedKeys(): {self}}
+	nodes := []string{self} // the nodes that must load a key configuration
+	nodesByDigest := map[uint64][]string{a.options.LoadedKeys(): {self}}
 	for _, member := range views {
-		id := string(member.Node)
+		node, digest := string(member.Node), member.Heartbeat.KeyConfigDigest
 		responds := member.SinceHeartbeat >= 0 && !member.Silent && !member.Heartbeat.Goodbye && !member.Restarting
-		if id == self || !responds && !replicated.Committed().IsMember(member.Node) {
+		mustLoad := responds || replicated.Committed().IsMember(member.Node)
+		if node == self || !mustLoad {
 			continue
 		}
-		nodes = append(nodes, id)
+		nodes = append(nodes, node)
 		if responds {
-			loaded[member.Heartbeat.KeyConfigDigest] = append(loaded[member.Heartbeat.KeyConfigDigest], id)
+			nodesByDigest[digest] = append(nodesByDigest[digest], node)
 		}
 	}
-	delete(loaded, active)
-	delete(loaded, 0) // nodes that have loaded no key configuration
+	delete(nodesByDigest, active)
+	delete(nodesByDigest, 0) // nodes that have loaded no key configuration
 	slices.Sort(nodes)
 	pending := []api.PendingKeys{}
-	for digest, loadedBy := range loaded {
+	for digest, loadedBy := range nodesByDigest {
 		slices.Sort(loadedBy)
-		missing := slices.DeleteFunc(slices.Clone(nodes), func(id string) bool { return slices.Contains(loadedBy, id) })
+		missing := slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return slices.Contains(loadedBy, node) })
 		pending = append(pending, api.PendingKeys{Digest: formatDigest(digest), Loaded: loadedBy, Missing: missing})
 	}
 	slices.SortFunc(pending, func(a, b api.PendingKeys) int {

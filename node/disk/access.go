@@ -73,11 +73,17 @@ func symlinkError(path string) error {
 // files, its socket, files that a recovery replaced, and lost+found of a volume.
 func (f *files) containsOnlyNodeFiles() bool {
 	entries, err := os.ReadDir(f.root)
-	return err == nil && !slices.ContainsFunc(entries, func(entry fs.DirEntry) bool {
-		name := strings.TrimSuffix(entry.Name(), ".tmp")
-		return name != lockFile && name != gossipFile && name != gossipFile+".compact" && name != raftDir && name != "lost+found" &&
-			name != socketFile && filepath.Ext(name) != ".json" && !strings.HasPrefix(name, previousDirPrefix)
-	})
+	return err == nil && !slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return !isNodeFile(entry.Name()) })
+}
+
+// isNodeFile reports whether a file in the data directory may belong to a node.
+func isNodeFile(name string) bool {
+	name = strings.TrimSuffix(name, ".tmp")
+	switch name {
+	case lockFile, gossipFile, gossipFile + ".compact", raftDir, socketFile, "lost+found":
+		return true
+	}
+	return filepath.Ext(name) == ".json" || strings.HasPrefix(name, previousDirPrefix)
 }
 
 // Access returns the access that other users had when the directory was opened.

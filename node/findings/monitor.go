@@ -203,18 +203,18 @@ func (m *Monitor) Result() *Result { return m.result.Load() }
 
 // Run calls diagnose every runEvery until ctx ends.
 func (m *Monitor) Run(ctx context.Context) {
-	t := m.o.Scheduler.NewTicker(runEvery)
-	defer t.Stop()
+	ticker := m.o.Scheduler.NewTicker(runEvery)
+	defer ticker.Stop()
 	defer m.background.Wait()
 	defer m.leaderStream.Close()
-	for skippable := false; ; skippable = !skippable {
-		if !skippable || !m.isStable() {
+	for maySkip := false; ; maySkip = !maySkip { // every second run, see stableAfter
+		if !maySkip || !m.isStable() {
 			m.diagnose(ctx)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
 	}
 }
@@ -231,8 +231,9 @@ func (m *Monitor) hasPendingChange() bool {
 
 // isStable reports whether there is a leader, and findings and leader have not changed for stableAfter.
 func (m *Monitor) isStable() bool {
-	in := m.result.Load().Inputs
-	return in.Leader != "" && in.Leader == m.o.View.Leader() && time.Since(m.lastChange) > stableAfter
+	lastLeader := m.result.Load().Inputs.Leader
+	hasSameLeader := lastLeader != "" && lastLeader == m.o.View.Leader()
+	return hasSameLeader && time.Since(m.lastChange) > stableAfter
 }
 
 // diagnose collects the inputs, computes the findings, and logs and records the changes.
@@ -246,21 +247,26 @@ func (m *Monitor) diagnose(ctx context.Context) {
 	}
 	// Without a leader, nodes that may own shards may exist, but no leader has received their
 	// heartbeats yet.
-	noOwner := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
-	next := &Result{NoOwners: m.noOwners.Update(now, noOwner) && noOwner, Inputs: in, Findings: diagnosis.Findings(in)}
-	for _, f := range next.Findings {
-		next.public = append(next.public, f.Public())
+	isOwnerMissing := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
+	current := &Result{NoOwners: m.noOwners.Update(now, isOwnerMissing) && isOwnerMissing, Inputs: in, Findings: diagnosis.Findings(in)}
+	for _, f := range current.Findings {
+		current.public = append(current.public, f.Public())
 	}
-	before := m.result.Swap(next)
-	added, removed := diagnosis.Changes(before.Findings, next.Findings)
-	if len(added)+len(removed) > 0 || next.NoOwners != before.NoOwners || in.Leader != before.Inputs.Leader {
+	previous := m.result.Swap(current)
+	raised, cleared := diagnosis.Changes(previous.Findings, current.Findings)
+	if len(raised)+len(cleared) > 0 || current.NoOwners != previous.NoOwners || in.Leader != previous.Inputs.Leader {
 		m.lastChange = now
 	}
-	for _, f := range removed {
+	m.recordChanges(raised, cleared)
+}
+
+// recordChanges logs the findings that were raised and cleared, and records events for them.
+func (m *Monitor) recordChanges(raised, cleared []diagnosis.Finding) {
+	for _, f := range cleared {
 		m.o.Log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding cleared")
 		m.o.Events.Add(eventlog.Finding(false, f))
 	}
-	for _, f := range added {
+	for _, f := range raised {
 		m.o.Log.WithLevel(logLevel(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
 		m.o.Events.Add(eventlog.Finding(true, f))
 	}
@@ -289,7 +295,8 @@ func (m *Monitor) queryLeaderIfDue(ctx context.Context, now time.Time) {
 		m.lastReport = LeaderReport{}
 		return
 	}
-	if m.lastReport.isFresh(now, leader, leaderQueryPause(leader == string(m.o.Self), len(m.nodes), m.hasPendingChange(), m.isStable())) {
+	pause := leaderQueryPause(leader == string(m.o.Self), len(m.nodes), m.hasPendingChange(), m.isStable())
+	if m.lastReport.isFresh(now, leader, pause) {
 		return
 	}
 	epoch := m.o.Router.State().Committed().Epoch()
@@ -298,17 +305,18 @@ func (m *Monitor) queryLeaderIfDue(ctx context.Context, now time.Time) {
 	m.lastReport = report.withFallback(m.lastReport)
 }
 
-// leaderQueryPause returns the time between two queries of the same leader. self means that this node is the
-// leader, changing that a condition of a node is about to change, and stable is the result of isStable.
-func leaderQueryPause(self bool, nodes int, changing, stable bool) time.Duration {
+// leaderQueryPause returns the time between two queries of the same leader. isSelf means that this node is the
+// leader. nodes is the number of nodes of the cluster. hasPendingChange means that a condition of a node is about
+// to change, and isStable that the findings have not changed for stableAfter.
+func leaderQueryPause(isSelf bool, nodes int, hasPendingChange, isStable bool) time.Duration {
 	minPause := time.Duration(nodes) * leaderQueryPerNode
 	pause := max(leaderQueryEvery, minPause)
 	switch {
-	case self:
+	case isSelf:
 		return 0
-	case changing:
+	case hasPendingChange:
 		return max(leaderQueryEvery/2, minPause)
-	case stable:
+	case isStable:
 		return 2 * pause
 	}
 	return pause

@@ -49,22 +49,23 @@ type Pool struct {
 	limits       limits
 	streamBudget *mux.Budget // limits the streams from other nodes
 	bufferBudget *mux.Budget // buffer space shared by the streams in both directions; nil means no shared space
-	accepted     struct {
+	// accepted contains the sessions that other nodes have opened. Its mutex protects its fields.
+	accepted struct {
 		sync.Mutex
-		sessions map[*mux.Session]struct{}
-		nodes    map[peerOrigin]*peerUsage
-		origins  map[string]*peerUsage // sum of all nodes of an origin
-		total    int                   // number of all sessions
-		closing  bool                  // no more streams are accepted
-		drained  chan struct{}         // closed when closing is set and no session is left
+		sessions       map[*mux.Session]struct{}
+		nodes          map[peerOrigin]*peerUsage
+		origins        map[string]*peerUsage // sum of all nodes of an origin
+		total          int                   // number of sessions that acquireSession has counted
+		isShuttingDown bool                  // no more streams are accepted
+		drained        chan struct{}         // closed when the pool shuts down and no session is left
 	}
 }
 
 // peerUsage is the usage of one other node, or of all nodes of one origin.
 type peerUsage struct {
-	budget   *mux.Budget
-	bytes    *mux.Budget // nil means no shared buffer space
-	sessions int
+	streams  *mux.Budget // limits the streams
+	bytes    *mux.Budget // limits the shared buffer space; nil means no shared space
+	sessions int         // number of open sessions
 }
 
 // peerOrigin identifies the peer of a session: the claimed node name, and the origin of its address
@@ -88,10 +89,10 @@ func NewForWebSockets(port *peer.Port) *Pool {
 	return newPool(port, peer.WebSocketSession, limits{streamsPerNode: mux.MaxWebSocketStreams, streamsPerOrigin: mux.MaxWebSocketStreams, sessionsPerNode: maxWebSocketSessionsPerNode, bufferBytes: maxWebSocketBufferBytes})
 }
 
-// newPool creates a pool for streams of a kind of the peer port. b limits the streams from other nodes.
-func newPool(port *peer.Port, kind peer.Kind, b limits) *Pool {
-	p := &Pool{port: port, limits: b, streamBudget: mux.NewBudget(maxStreams, nil)}
-	p.Outgoing = mux.NewSessionSet(b.streamsPerNode, func(ctx context.Context, node string) (net.Conn, error) {
+// newPool creates a pool for streams of a kind of the peer port. l limits the streams from other nodes.
+func newPool(port *peer.Port, kind peer.Kind, l limits) *Pool {
+	p := &Pool{port: port, limits: l, streamBudget: mux.NewBudget(maxStreams, nil)}
+	p.Outgoing = mux.NewSessionSet(l.streamsPerNode, func(ctx context.Context, node string) (net.Conn, error) {
 		c, err := port.Dial(ctx, node, kind)
 		if refused, ok := errors.AsType[*peer.RefusedError](err); ok && refused.Code == peer.RefusedUnsupportedKind {
 			return nil, fmt.Errorf("%w: %w", mux.ErrUnsupported, err)
@@ -101,9 +102,9 @@ func newPool(port *peer.Port, kind peer.Kind, b limits) *Pool {
 		}
 		return c, nil
 	})
-	if b.bufferBytes > 0 {
-		p.bufferBudget = mux.NewBudget(b.bufferBytes, nil)
-		p.Outgoing.WithWindowPool(b.bufferBytes/2, p.bufferBudget)
+	if l.bufferBytes > 0 {
+		p.bufferBudget = mux.NewBudget(l.bufferBytes, nil)
+		p.Outgoing.WithWindowPool(l.bufferBytes/2, p.bufferBudget)
 	}
 	p.accepted.sessions = make(map[*mux.Session]struct{})
 	p.accepted.nodes, p.accepted.origins = make(map[peerOrigin]*peerUsage), make(map[string]*peerUsage)
@@ -159,33 +160,34 @@ func (p *Pool) acquireSession(from peerOrigin) *mux.Budget {
 	a := &p.accepted
 	a.Lock()
 	defer a.Unlock()
-	place := a.origins[from.origin]
-	if place == nil {
-		place = p.newPeerUsage(p.limits.streamsPerOrigin, p.streamBudget, p.bufferBudget)
+	ofOrigin := a.origins[from.origin]
+	if ofOrigin == nil {
+		ofOrigin = p.newPeerUsage(p.limits.streamsPerOrigin, p.streamBudget, p.bufferBudget)
 	}
-	node := a.nodes[from]
-	if node == nil {
-		node = p.newPeerUsage(p.limits.streamsPerNode, place.budget, place.bytes)
+	ofNode := a.nodes[from]
+	if ofNode == nil {
+		ofNode = p.newPeerUsage(p.limits.streamsPerNode, ofOrigin.streams, ofOrigin.bytes)
 	}
-	if a.total == maxSessions || place.sessions == maxSessionsPerOrigin || node.sessions == p.limits.sessionsPerNode {
+	isLimitReached := a.total == maxSessions || ofOrigin.sessions == maxSessionsPerOrigin || ofNode.sessions == p.limits.sessionsPerNode
+	if isLimitReached {
 		return nil
 	}
 	a.total++
-	place.sessions++
-	node.sessions++
-	a.origins[from.origin], a.nodes[from] = place, node
-	return node.budget
+	ofOrigin.sessions++
+	ofNode.sessions++
+	a.origins[from.origin], a.nodes[from] = ofOrigin, ofNode
+	return ofNode.streams
 }
 
-// newPeerUsage returns a usage with up to limit streams. Its streams also count in the budget streams.
-// They may use half of the shared buffer space, and count in bytes.
-func (p *Pool) newPeerUsage(limit int32, streams, bytes *mux.Budget) *peerUsage {
-	v := &peerUsage{}
-	if bytes != nil {
-		v.bytes = mux.NewBudget(p.limits.bufferBytes/2, bytes)
+// newPeerUsage returns a usage with up to limit streams. They may use half of the shared buffer space. The
+// streams and their buffer space also count in parentStreams and parentBytes.
+func (p *Pool) newPeerUsage(limit int32, parentStreams, parentBytes *mux.Budget) *peerUsage {
+	usage := &peerUsage{}
+	if parentBytes != nil {
+		usage.bytes = mux.NewBudget(p.limits.bufferBytes/2, parentBytes)
 	}
-	v.budget = mux.NewBudget(limit, streams).WithWindowPool(v.bytes)
-	return v
+	usage.streams = mux.NewBudget(limit, parentStreams).WithWindowPool(usage.bytes)
+	return usage
 }
 
 // releaseSession ends what acquireSession started. Streams that still run remain in the budget of all
@@ -195,39 +197,39 @@ func (p *Pool) releaseSession(from peerOrigin) {
 	a.Lock()
 	defer a.Unlock()
 	a.total--
-	if place := a.origins[from.origin]; place.release() {
+	if isLast := a.origins[from.origin].removeSession(); isLast {
 		delete(a.origins, from.origin)
 	}
-	if node := a.nodes[from]; node.release() {
+	if isLast := a.nodes[from].removeSession(); isLast {
 		delete(a.nodes, from)
 	}
 }
 
-// release counts one session less, and reports whether none is left.
-func (v *peerUsage) release() bool {
-	v.sessions--
-	return v.sessions == 0
+// removeSession counts one session less, and reports whether it was the last one.
+func (u *peerUsage) removeSession() (isLast bool) {
+	u.sessions--
+	return u.sessions == 0
 }
 
 // add registers a session that another node has opened. If the pool shuts down, it asks the other node to open
 // no streams on it.
-func (p *Pool) add(t *mux.Session) {
+func (p *Pool) add(session *mux.Session) {
 	a := &p.accepted
 	a.Lock()
 	defer a.Unlock()
-	a.sessions[t] = struct{}{}
-	if a.closing {
-		t.GoAway(0) // before any other frame
+	a.sessions[session] = struct{}{}
+	if a.isShuttingDown {
+		session.GoAway(0) // before any other frame
 	}
 }
 
 // remove removes a session that has ended. It reports when the last session has ended during a shutdown.
-func (p *Pool) remove(t *mux.Session) {
+func (p *Pool) remove(session *mux.Session) {
 	a := &p.accepted
 	a.Lock()
 	defer a.Unlock()
-	delete(a.sessions, t)
-	if a.closing && len(a.sessions) == 0 {
+	delete(a.sessions, session)
+	if a.isShuttingDown && len(a.sessions) == 0 {
 		close(a.drained)
 		a.drained = make(chan struct{}) // another session may arrive before the port closes
 	}
@@ -248,7 +250,7 @@ func (p *Pool) StreamsFrom(node string) (count int) {
 	defer a.Unlock()
 	for from, usage := range a.nodes {
 		if from.node == node {
-			count += usage.budget.InUse()
+			count += usage.streams.InUse()
 		}
 	}
 	return count
@@ -268,23 +270,23 @@ const goAwayTimeout = 100 * time.Millisecond
 func (p *Pool) Shutdown(closeStreams func()) {
 	a := &p.accepted
 	a.Lock()
-	a.closing = true
-	all := slices.Collect(maps.Keys(a.sessions))
-	none := a.drained
+	a.isShuttingDown = true
+	sessions := slices.Collect(maps.Keys(a.sessions))
+	drained := a.drained
 	a.Unlock()
-	var sent sync.WaitGroup
-	for _, t := range all {
-		sent.Go(func() { t.GoAway(goAwayTimeout) })
+	var goAways sync.WaitGroup
+	for _, session := range sessions {
+		goAways.Go(func() { session.GoAway(goAwayTimeout) })
 	}
-	sent.Wait()
+	goAways.Wait()
 	closeStreams()
-	if len(all) == 0 {
+	if len(sessions) == 0 {
 		return
 	}
 	timer := time.NewTimer(goAwayTimeout)
 	defer timer.Stop()
 	select {
-	case <-none:
+	case <-drained:
 	case <-timer.C:
 	}
 }
