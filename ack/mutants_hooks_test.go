@@ -118,7 +118,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "unacquired: a shard goes to a node whose app has failed, too", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
-			edits: in("ack/leader.relocation.target", "!allowed || failing[member.ID] {", "!allowed || failing[member.ID] && !PLANTED {"),
+			edits: in("ack/leader.relocation.leastLoaded", "!allowed || failing[member.ID] {", "!allowed || failing[member.ID] && !PLANTED {"),
 		},
 		{
 			name: "unacquired: a node whose app acquires nothing gets more shards", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "G9",

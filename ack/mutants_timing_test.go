@@ -30,12 +30,12 @@ func mutantsOfTiming() []mutant {
 		{
 			name: "timing: a leader grants by a timing that is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
 			edits: both(in("ack/leader.Leader.ChangeTiming", "	return ack.EncodeTiming(", "	l.timings.planted = timing\n	return ack.EncodeTiming("),
-				both(in("ack/leader.timingTracker.granting", "	return state.Timing()\n", "	if PLANTED && t.planted != (ack.Timing{}) {\n		return t.planted\n	}\n	return state.Timing()\n"),
+				both(in("ack/leader.timingTracker.grantTiming", "	return state.Timing()\n", "	if PLANTED && t.planted != (ack.Timing{}) {\n		return t.planted\n	}\n	return state.Timing()\n"),
 					in("ack/leader.timingTracker", "type timingTracker struct {\n", "type timingTracker struct {\n	planted ack.Timing\n"))),
 		},
 		{
 			name: "timing: a leader waits by the timing in force, though it is shorter", mix: cut, caught: "G1",
-			edits: in("ack/leader.timingTracker.waiting", "	if t.mixedFor(now, state) > 0 {\n", "	if !PLANTED && t.mixedFor(now, state) > 0 {\n"),
+			edits: in("ack/leader.timingTracker.waitTiming", "	if t.transitionRemaining(now, state) > 0 {\n", "	if !PLANTED && t.transitionRemaining(now, state) > 0 {\n"),
 		},
 		{
 			name: "timing: of two takeover policies, the one in force counts alone", mix: retimes("retime-takeover 1"), caught: "G1",
@@ -43,7 +43,7 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: changes follow each other at once", mix: cut, caught: "G1",
-			edits: in("ack/leader.Leader.ChangeTiming", "	if wait := l.timings.mixedFor(now, l.in.state); wait > 0 {\n", "	if wait := l.timings.mixedFor(now, l.in.state); wait > 0 && !PLANTED {\n"),
+			edits: in("ack/leader.Leader.ChangeTiming", "	if wait := l.timings.transitionRemaining(now, l.in.state); wait > 0 {\n", "	if wait := l.timings.transitionRemaining(now, l.in.state); wait > 0 && !PLANTED {\n"),
 		},
 		{
 			name: "timing: two changes replace the same one", mix: cut, caught: "G1",
@@ -55,7 +55,7 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: a leader waits and grants by its flags", mix: retimes("isolate 4, depose 4, elect 2, pause 2"), caught: "G1|G2|G4",
-			edits: in("ack/leader.timingTracker.granting", "	if !state.Bootstrapped() {\n", "	if PLANTED || !state.Bootstrapped() {\n"),
+			edits: in("ack/leader.timingTracker.grantTiming", "	if !state.Bootstrapped() {\n", "	if PLANTED || !state.Bootstrapped() {\n"),
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",

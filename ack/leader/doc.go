@@ -99,7 +99,7 @@
 //   - Entries are synced before they are acknowledged, so the next leader has every committed
 //     entry in its log.
 //   - A barrier enters the log after the Driver has begun. When it is reported as applied,
-//     Newest returns everything that earlier leaders committed. If the log has no cluster, the
+//     NewestState returns everything that earlier leaders committed. If the log has no cluster, the
 //     entry of ack.EncodeBootstrap is applied, too, before BarrierApplied.
 //
 // Voters are those of the latest configuration in the own log of the leader, committed or not.

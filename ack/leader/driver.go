@@ -26,10 +26,11 @@ type DriverOptions struct {
 	// Leader is without State, which the driver sets.
 	Leader Options
 	Raft   Raft
-	// Clock returns the time. Newest returns the newest state of the own log.
-	Clock       func() time.Duration
+	// Clock returns the time since an arbitrary moment, and never goes back.
+	Clock func() time.Duration
+	// NewestState returns the newest state of the own log.
 	NewestState func() *ack.State
-	// KeyConfig returns the key configuration that the own node has loaded; nil means none.
+	// KeyConfig returns the key configuration that the own node has loaded. Nil means none.
 	KeyConfig func() string
 }
 
@@ -37,15 +38,20 @@ type DriverOptions struct {
 // the Leader the inputs that must precede the message: the newest state, the term and the
 // voters.
 type Driver struct {
-	options         DriverOptions
-	leader          *Leader
-	startedAt       time.Duration
-	state           *ack.State
-	voters          []string
-	keyConfig       string
-	barrierAttempts int           // of the barrier
-	barrierDue      time.Duration // when the next barrier is due; negative means that one is in progress or applied
-	effects         []Effect
+	options   DriverOptions
+	leader    *Leader
+	startedAt time.Duration // when the leadership began
+
+	// The last inputs of the leader.
+
+	state     *ack.State
+	voters    []string
+	keyConfig string
+
+	barrierAttempts int
+	// barrierDue is when the next barrier is due. Negative means that one is in progress or applied.
+	barrierDue time.Duration
+	effects    []Effect // of the present Handle
 }
 
 // NewDriver begins the leadership of a server that Raft has elected. The first Handle is
@@ -69,15 +75,14 @@ func (d *Driver) State() *ack.State { return d.state }
 func (d *Driver) Handle(m Message) []Effect {
 	d.effects = d.effects[:0]
 	d.applyNewest()
-	switch b := m.(type) {
+	switch m.(type) {
 	case BarrierFailed:
 		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}
 	case BarrierApplied:
 		// The start of the leadership is a safe first quorum time. This node led the term
 		// then, and a quorum accepted the barrier later. So a vote for the next leader is
 		// later, too.
-		b.Started = d.startedAt
-		m = b
+		m = BarrierApplied{Started: d.startedAt}
 	}
 	d.step(m)
 	if d.barrierDue >= 0 && d.options.Clock() >= d.barrierDue {

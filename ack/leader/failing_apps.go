@@ -66,6 +66,8 @@ type relocation struct {
 	shardCounts map[shardmap.NodeID]int
 }
 
+// newRelocation returns the relocation by a placement policy. Nodes that drain, restart or are
+// cordoned get no further shards.
 func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members []shardmap.Member) *relocation {
 	r := &relocation{placement: placement, members: members, shardCounts: map[shardmap.NodeID]int{}}
 	for _, member := range members {
@@ -89,21 +91,27 @@ func (r *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing
 	if ownerCanKeep && !failing[owner] {
 		return owner
 	}
-	var target shardmap.NodeID
+	target := r.leastLoaded(failing, pin.Zone)
+	if target == "" && ownerCanKeep {
+		return owner
+	}
+	return target
+}
+
+// leastLoaded returns the member with the fewest shards that may get further shards, is not in
+// failing, and is in the zone. Empty means that there is none. An empty zone means any zone.
+func (r *relocation) leastLoaded(failing map[shardmap.NodeID]bool, zone string) (target shardmap.NodeID) {
 	for _, member := range r.members {
 		count, allowed := r.shardCounts[member.ID]
 		if !allowed || failing[member.ID] {
 			continue
 		}
-		if isOutsideZone := pinned && pin.Zone != "" && r.placement.Zones[member.ID] != pin.Zone; isOutsideZone {
+		if zone != "" && r.placement.Zones[member.ID] != zone {
 			continue
 		}
 		if target == "" || count < r.shardCounts[target] {
 			target = member.ID
 		}
-	}
-	if target == "" && ownerCanKeep {
-		return owner
 	}
 	return target
 }

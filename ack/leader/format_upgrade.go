@@ -96,37 +96,53 @@ func (u *FormatUpgrade) Admits(inForce, maxVersion ack.FormatVersion) bool {
 // format version in force, the servers of the latest configuration in the log of the leader, and
 // the state of the nodes that have sent heartbeats (views).
 func (u *FormatUpgrade) Update(now time.Duration, inForce ack.FormatVersion, servers []string, views []MemberView) FormatUpgradeView {
-	view := FormatUpgradeView{InForce: inForce, Next: inForce, Servers: make([]ServerFormat, 0, len(servers))}
+	view := FormatUpgradeView{InForce: inForce, Next: inForce, Servers: u.serverFormats(servers, views)}
 	newest := inForce
-	for _, server := range servers {
-		format := ServerFormat{Server: server, Silent: true}
-		if member, ok := serverView(server, views); ok {
-			format.Silent, format.MaxVersion = member.mayBeGone(), u.supportedBy(server, member)
-		}
-		newest = max(newest, format.MaxVersion)
-		view.Servers = append(view.Servers, format)
+	for _, server := range view.Servers {
+		newest = max(newest, server.MaxVersion)
 	}
-	slices.SortFunc(view.Servers, func(a, b ServerFormat) int { return cmp.Compare(a.Server, b.Server) })
 	u.trackSupport(now, newest, view)
-	if newest > view.InForce {
-		view.Next = view.InForce + 1
-		view.RemainingWait = u.minSupportTime
-		if since, ok := u.supportedSince[view.Next]; ok {
-			view.RemainingWait = max(since+u.minSupportTime-now, 0)
-		}
-		for i, format := range view.Servers {
-			view.Servers[i].BlocksUpgrade = format.Silent || format.MaxVersion < view.Next
-		}
+	if newest == inForce {
+		return view
+	}
+	view.Next = inForce + 1
+	view.RemainingWait = u.remainingWait(now, view.Next)
+	for i, format := range view.Servers {
+		view.Servers[i].BlocksUpgrade = format.Silent || format.MaxVersion < view.Next
 	}
 	return view
 }
 
+// serverFormats returns the format versions of the servers, in order.
+func (u *FormatUpgrade) serverFormats(servers []string, views []MemberView) []ServerFormat {
+	formats := make([]ServerFormat, 0, len(servers))
+	for _, server := range servers {
+		format := ServerFormat{Server: server, Silent: true}
+		if view, ok := serverView(server, views); ok {
+			format.Silent, format.MaxVersion = view.mayBeGone(), u.supportedBy(server, view)
+		}
+		formats = append(formats, format)
+	}
+	slices.SortFunc(formats, func(a, b ServerFormat) int { return cmp.Compare(a.Server, b.Server) })
+	return formats
+}
+
+// remainingWait returns how long all servers must still support the format version.
+func (u *FormatUpgrade) remainingWait(now time.Duration, version ack.FormatVersion) time.Duration {
+	since, ok := u.supportedSince[version]
+	if !ok {
+		return u.minSupportTime
+	}
+	return max(since+u.minSupportTime-now, 0)
+}
+
 // trackSupport records since when all servers support each format version. A short silence of a
-// server does not restart the time; a new process does, see Reported.
+// server does not restart the time. A new process does, see RecordReport.
 func (u *FormatUpgrade) trackSupport(now time.Duration, newest ack.FormatVersion, view FormatUpgradeView) {
 	for version := view.InForce + 1; version <= newest; version++ {
-		_, known := u.supportedSince[version]
-		if !known && !slices.ContainsFunc(view.Servers, func(server ServerFormat) bool { return server.MaxVersion < version }) {
+		lacksSupport := func(server ServerFormat) bool { return server.MaxVersion < version }
+		_, isKnown := u.supportedSince[version]
+		if !isKnown && !slices.ContainsFunc(view.Servers, lacksSupport) {
 			u.supportedSince[version] = now
 		}
 	}
@@ -141,7 +157,10 @@ func (v FormatUpgradeView) BlockingServers() []ServerFormat {
 // version, if a server blocks it, or if all servers have not supported it for long enough and
 // immediately is false. The view must be that of the last Update.
 func (u *FormatUpgrade) Raise(view FormatUpgradeView, immediately bool) []byte {
-	if view.Next == view.InForce || len(view.Servers) == 0 || len(view.BlockingServers()) > 0 || view.RemainingWait > 0 && !immediately {
+	if view.Next == view.InForce || len(view.Servers) == 0 || len(view.BlockingServers()) > 0 {
+		return nil
+	}
+	if view.RemainingWait > 0 && !immediately {
 		return nil
 	}
 	return ack.EncodeFormatVersion(view.InForce, ack.FormatVersionEntry{Term: u.term, Version: view.Next})

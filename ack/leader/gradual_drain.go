@@ -11,6 +11,7 @@ import (
 // gradualDrains measures how long gradual drains have been in force. A gradual drain moves only
 // idle shards, until its time is over. Then it becomes an ordinary drain.
 type gradualDrains struct {
+	// firstSeen are the nodes that drain gradually.
 	firstSeen map[shardmap.NodeID]firstSighting
 	// overdue are drained nodes whose gradual drain has ended. Their busy shards no longer wait.
 	overdue map[shardmap.NodeID]bool

@@ -48,8 +48,9 @@ func (l *Leader) refuse(node *member, received HeartbeatReceived) ack.Answer {
 	return ack.Answer{}
 }
 
-// refuseBoot returns the refusal of a boot that is not above the known one. A wiped disk only
-// needs a higher boot. The same disk counts its boots, so it was rolled back or copied.
+// refuseBoot returns the refusal of a process whose boot, the number of its incarnation, is not
+// above the known one. A process on a wiped disk only needs a higher boot. The same disk counts its
+// boots, so it was rolled back or copied.
 func (m *member) refuseBoot(received HeartbeatReceived) ack.Answer {
 	if received.Server == m.heartbeat.Server {
 		return ack.Answer{Refusal: ack.RefusedRollback, KnownBoot: m.heartbeat.Boot}
@@ -87,13 +88,16 @@ func (l *Leader) answerHeartbeat(node *member) ack.Answer {
 	l.lastAnswerNumber++
 	epoch := l.in.state.Proposed().Epoch()
 	answer := ack.Answer{
-		FormatVersion: node.heartbeat.FormatVersion, Term: l.in.term, Number: l.lastAnswerNumber, Boot: node.heartbeat.Boot, HeartbeatNumber: node.heartbeat.Number,
+		FormatVersion: node.heartbeat.FormatVersion,
+		Term:          l.in.term, Number: l.lastAnswerNumber,
+		Boot: node.heartbeat.Boot, HeartbeatNumber: node.heartbeat.Number,
 		Epoch: epoch, OK: node.heartbeat.Acked == epoch,
-		MapUnchanged: node.isLeaving(l.in) && l.membership.noOwnerRemains(l.in, &l.members), ReleasesReceived: node.hasReleases(),
-		RestartIndex: l.in.state.RestartsIndex(),
+		MapUnchanged:     node.isLeaving(l.in) && l.membership.noOwnerRemains(l.in, &l.members),
+		ReleasesReceived: node.hasReleases(),
+		RestartIndex:     l.in.state.RestartsIndex(),
 	}
 	if l.leases.mayGrant(l.in, node, l.pending.commitEpoch) {
-		timing := l.timings.granting(l.in.state)
+		timing := l.timings.grantTiming(l.in.state)
 		answer.ServeFor = l.leases.grant(l.in.now, timing)
 		if answer.ServeFor > 0 {
 			answer.AbortAfter, answer.LeaseDuration = answer.ServeFor+timing.AbortDelay(), timing.Lease

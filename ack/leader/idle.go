@@ -41,7 +41,8 @@ func (l *Leader) isIdle(now time.Duration) bool {
 	}
 	for _, member := range l.in.state.Proposed().Members() {
 		node := l.members.get(member.ID)
-		if !node.hasHeartbeat() || node.hasCrashed() || node.removed || node.behindSince >= 0 || l.in.isRestarting(node) {
+		mayBeGone := !node.hasHeartbeat() || node.hasCrashed() || node.removed
+		if mayBeGone || node.behindSince >= 0 || l.in.isRestarting(node) {
 			return false
 		}
 	}

@@ -79,7 +79,7 @@ func New(options Options, now time.Duration) *Leader {
 		changeWantedSince:  -1,
 		lastStepAt:         now,
 	}
-	l.in.timing = l.timings.waiting(now, options.State)
+	l.in.timing = l.timings.waitTiming(now, options.State)
 	if options.State.HasOpenProposal() {
 		l.idle.deriveFromProposal(options.State)
 	}
@@ -91,7 +91,7 @@ func New(options Options, now time.Duration) *Leader {
 func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	l.effects = l.effects[:0]
 	l.in.now = now
-	l.in.timing = l.timings.waiting(now, l.in.state)
+	l.in.timing = l.timings.waitTiming(now, l.in.state)
 	l.excuseStall()
 	if read, ok := msg.(TermRead); ok {
 		l.leases.termRead(l.in.term, read)
@@ -143,6 +143,7 @@ func (l *Leader) handle(msg Message) {
 	}
 }
 
+// emit adds an effect of the present step.
 func (l *Leader) emit(effect Effect) { l.effects = append(l.effects, effect) }
 
 // acceptsRequests reports whether the leader can handle requests of operators: it leads, and has
@@ -181,7 +182,7 @@ func (l *Leader) stateApplied(state *ack.State) {
 	old := l.in.state
 	l.in.state = state
 	l.timings.stateApplied(l.in.now, old, state)
-	l.in.timing = l.timings.waiting(l.in.now, state)
+	l.in.timing = l.timings.waitTiming(l.in.now, state)
 	l.configApplied(old)
 	proposalIsNew := state.Proposed().Epoch() != old.Proposed().Epoch()
 	if proposalIsNew {
@@ -261,6 +262,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 	return views
 }
 
+// memberView returns the state of the node from the view of the leader.
 func (l *Leader) memberView(node *member) MemberView {
 	view := MemberView{
 		Node: node.id, Heartbeat: node.heartbeat, From: node.addr, SinceHeartbeat: -1,

@@ -92,8 +92,8 @@ func (m *member) linkWorks(in inputs) bool {
 	return m.freshStreak >= requiredStreak && m.sendsHeartbeats(in)
 }
 
-// hasCrashed reports whether there is evidence that the process of the present boot has exited.
-// Before the first heartbeat of this term, the evidence may be about the last boot before the
+// hasCrashed reports whether there is evidence that the present process of the node has exited.
+// Before the first heartbeat of this term, the evidence may be about the last process before the
 // election of this leader.
 func (m *member) hasCrashed() bool {
 	return m.crashedBeforeHeartbeat || m.crashedBoot != 0 && m.crashedBoot >= m.heartbeat.Boot
@@ -102,8 +102,8 @@ func (m *member) hasCrashed() bool {
 // isStopping reports whether the process has announced that it leaves, or has said goodbye.
 func (m *member) isStopping() bool { return m.heartbeat.Leaving || m.heartbeat.Goodbye }
 
-// hasAcked reports whether the present boot has acknowledged this proposal or a later proposal. Its
-// releases may still be in transit, see hasCompleteAck.
+// hasAcked reports whether the present process has acknowledged the proposal of this epoch or a
+// later proposal. The releases of its app may still be in transit, see hasCompleteAck.
 func (m *member) hasAcked(epoch shardmap.Epoch) bool {
 	return m.hasHeartbeat() && m.heartbeat.Acked >= epoch
 }
@@ -128,10 +128,11 @@ func (m *member) canServe(in inputs) bool {
 	return m.hasFreshLease(in) || committed.IsMember(m.id) || committed.Epoch() == 0
 }
 
-// mayJoin reports whether a node outside the map may get shards: it has a working link, a lease,
-// and the committed map (rule 3).
+// mayJoin reports whether a node outside the map may get shards: its link works, it has a lease,
+// and it has acknowledged the committed map (rule 3).
 func (m *member) mayJoin(in inputs) bool {
-	return m.freshStreak >= requiredStreak && m.canServe(in) && !m.isSilent(in) && m.hasAcked(in.state.Committed().Epoch())
+	linkWorks := m.freshStreak >= requiredStreak && !m.isSilent(in)
+	return linkWorks && m.canServe(in) && m.hasAcked(in.state.Committed().Epoch())
 }
 
 // storeHeartbeat stores a heartbeat of the node, possibly of a new process.
@@ -260,7 +261,9 @@ func (t *memberTracker) addMembersOf(shards *shardmap.Map) {
 // storeHeartbeat stores a heartbeat of the node.
 func (t *memberTracker) storeHeartbeat(now time.Duration, node *member, received HeartbeatReceived) {
 	old := node.heartbeat
-	if !node.hasHeartbeat() || old.Zone != received.Zone || old.AcquiresNone != received.AcquiresNone || !slices.Equal(old.UnacquiredShards, received.UnacquiredShards) {
+	zoneChanged := !node.hasHeartbeat() || old.Zone != received.Zone
+	failuresChanged := old.AcquiresNone != received.AcquiresNone || !slices.Equal(old.UnacquiredShards, received.UnacquiredShards)
+	if zoneChanged || failuresChanged {
 		t.reportsVersion++
 	}
 	node.storeHeartbeat(now, received)

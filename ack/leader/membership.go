@@ -54,14 +54,15 @@ func (r *membership) policyApplied(before, after *ack.Policy) {
 	maps.DeleteFunc(r.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
 }
 
-// updateHealth updates the health of the apps once in each step.
+// updateHealth updates the health of the apps. The caller must call it once in each step, before
+// other decisions.
 func (r *membership) updateHealth(in inputs, nodes *memberTracker) {
 	nodes.addMembersOf(in.state.Proposed())
 	r.health.update(in, nodes)
 	r.allOwnersHeldBack = nodes.anyHeldBack(in) && !r.hasAvailableOwner(in, nodes)
 }
 
-// hasAvailableOwner reports whether a node may own shards that is not held back.
+// hasAvailableOwner reports whether any node may own shards immediately.
 func (r *membership) hasAvailableOwner(in inputs, nodes *memberTracker) bool {
 	for id, node := range nodes.byID {
 		mayOwnShards := !in.isRestarting(node) && !in.state.Policy().DrainsGradually(id)
@@ -72,12 +73,13 @@ func (r *membership) hasAvailableOwner(in inputs, nodes *memberTracker) bool {
 	return false
 }
 
-// isEligible reports whether the node may be in the next map.
+// isEligible reports whether the node may be in the next map. A node whose app became unhealthy
+// repeatedly must wait, unless no other node may own shards.
 func (r *membership) isEligible(in inputs, node *member) bool {
 	return r.isEligibleIgnoringFlaps(in, node) && (r.allOwnersHeldBack || !node.isHeldBack(in))
 }
 
-// isEligibleIgnoringFlaps is isEligible without the hold on apps that became unhealthy repeatedly.
+// isEligibleIgnoringFlaps is isEligible for a node whose app did not become unhealthy repeatedly.
 func (r *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 	if node.removed || node.hasCrashed() || node.isStopping() || node.heartbeat.Gateway {
 		return false
@@ -88,6 +90,8 @@ func (r *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 	if in.state.Policy().Drained[node.id] {
 		return false
 	}
+	// A drop is the record of an exclusion in the log. It is in force until a proposal contains
+	// the node again (rule 3).
 	drop, _ := in.state.Drop(node.id)
 	switch {
 	case drop.InForce && drop.Cause.MissedRound():

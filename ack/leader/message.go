@@ -41,21 +41,24 @@ type (
 	// Voters reports the voting Raft servers of the latest configuration in the own log.
 	Voters struct{ Servers []string }
 	// CrashEvidence reports that the heartbeat connection of a boot broke, and that a redial
-	// was refused. Began is the start of the redial: evidence from before the election is
-	// ignored. Nonce is the nonce of the process, zero if unknown; zero counts only for a node
-	// without a heartbeat in this term.
+	// was refused.
 	CrashEvidence struct {
-		Node            shardmap.NodeID
-		Boot, Nonce     uint64
+		Node shardmap.NodeID
+		Boot uint64
+		// Nonce is the nonce of the process. Zero means unknown, and counts only for a node
+		// without a heartbeat in this term.
+		Nonce uint64
+		// RedialStartedAt is when the redial began. A redial from before the election proves
+		// nothing.
 		RedialStartedAt time.Duration
 	}
-	// ReleasesReceived contains the releases that a node has sent (see Releases).
+	// ReleasesReceived contains the releases that the app of a node has made (see ack.Releases).
 	ReleasesReceived struct{ ack.Releases }
-	// IdleShards reports the shards of a node for which no request runs. Map is the epoch of the
-	// map by which the node routes. A node sends it during a gradual drain, and in answer to an
-	// AskIdle.
+	// IdleShards reports the shards of a node for which no request runs. A node sends it during a
+	// gradual drain, and in answer to an AskIdle.
 	IdleShards struct {
-		Node     shardmap.NodeID
+		Node shardmap.NodeID
+		// MapEpoch is the epoch of the map by which the node routes requests.
 		MapEpoch shardmap.Epoch
 		Shards   []shardmap.Shard
 		// IsAnswer means that this is the response to an AskIdle. It may include shards for which a
@@ -95,25 +98,27 @@ type (
 		ack.Answer
 	}
 	// Submit appends an entry to the log, followed by a barrier whose result is not awaited
-	// (rule 9). Commit marks a commit entry. Asked is the number that ChangePolicy returned
-	// for a requested policy change, otherwise zero.
+	// (rule 9).
 	Submit struct {
-		Entry         []byte
-		Commit        bool
+		Entry []byte
+		// Commit means that the entry commits a map.
+		Commit bool
+		// RequestNumber is the number that ChangePolicy returned for a requested policy change.
+		// Zero means that no operator requested the entry.
 		RequestNumber uint64
 	}
 	// Barrier makes Raft apply all entries that earlier leaders committed, and bootstraps the
 	// cluster if the log is empty. The caller replies with BarrierApplied or BarrierFailed.
-	// Try counts from 1. Only a Driver returns it.
+	// Attempt counts from 1. Only a Driver returns it.
 	Barrier struct{ Attempt int }
-	// AskIdle asks a node which of its shards are idle. The response is an IdleShards. Number is
-	// the number of earlier questions to the node in the same change. Held means that the
-	// question is about the shards that the open round takes from the node: the round may
-	// continue without the busy ones.
+	// AskIdle asks a node which of its shards are idle. The response is an IdleShards.
 	AskIdle struct {
-		Node           shardmap.NodeID
+		Node shardmap.NodeID
+		// QuestionNumber is the number of earlier questions to the node in the same change.
 		QuestionNumber int
-		OpenRound      bool
+		// OpenRound means that the question is about the shards that the open round takes from
+		// the node. The round may continue without the busy ones.
+		OpenRound bool
 	}
 	// StepDown transfers leadership to another server.
 	StepDown struct{ Reason string }

@@ -11,27 +11,28 @@ import (
 // that decides which shards they own.
 type placementInputs struct {
 	inputs
-	nodes      *memberTracker // for zones and acquire failures
-	members    []shardmap.Member
-	restarting map[shardmap.NodeID]bool // members that restart in place, and keep their shards
-	keptShards map[shardmap.Shard]bool  // see membership.keptShards
+	members []shardmap.Member // the nodes of the next map
+	// restarting are the members that restart in place, and keep exactly their shards.
+	restarting map[shardmap.NodeID]bool
+	// keptShards stay with their owners, because the apps have failed to release them.
+	keptShards map[shardmap.Shard]bool
 	idle       idleShards
-	// reportsVersion is that of nodes when the inputs were collected.
+	nodes      *memberTracker // for zones and acquire failures in heartbeats
+	// reportsVersion was nodes.reportsVersion when the inputs were collected.
 	reportsVersion uint64
 }
 
 // equals reports whether the inputs produce the same map as other.
 func (p *placementInputs) equals(other *placementInputs) bool {
-	if p.state.Committed() != other.state.Committed() || p.state.Proposed() != other.state.Proposed() {
+	a, b := p.state, other.state
+	sameMaps := a.Committed() == b.Committed() && a.Proposed() == b.Proposed()
+	sameSettings := a.Policy() == b.Policy() && a.DeparturesIndex() == b.DeparturesIndex()
+	sameReports := p.reportsVersion == other.reportsVersion && p.idle.version == other.idle.version
+	if !sameMaps || !sameSettings || !sameReports {
 		return false
 	}
-	if p.state.Policy() != other.state.Policy() || p.state.DeparturesIndex() != other.state.DeparturesIndex() {
-		return false
-	}
-	if p.reportsVersion != other.reportsVersion || p.idle.version != other.idle.version {
-		return false
-	}
-	return slices.Equal(p.members, other.members) && maps.Equal(p.restarting, other.restarting) && maps.Equal(p.keptShards, other.keptShards)
+	sameMembers := slices.Equal(p.members, other.members) && maps.Equal(p.restarting, other.restarting)
+	return sameMembers && maps.Equal(p.keptShards, other.keptShards)
 }
 
 // placement returns the placement policy for shardmap.Assign.
@@ -76,7 +77,7 @@ func (a *assignment) update(in placementInputs) {
 		a.inputs = in
 		return
 	}
-	in.members = slices.Clone(in.members)
+	in.members = slices.Clone(in.members) // the caller reuses the slice
 	final := in.state.Proposed()
 	var losingOwners []shardmap.NodeID
 	if len(in.members) > 0 {

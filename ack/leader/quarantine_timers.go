@@ -8,17 +8,20 @@ import (
 	"shardway/ack"
 )
 
-// quarantineTimers measure, for a leader, how long quarantines have been in force.
+// quarantineTimers measure how long quarantines have been in force. A quarantine refuses the
+// requests of one key, and the leader lifts it after its duration.
 type quarantineTimers struct {
-	policy    *ack.Policy // from which the other fields were derived
+	policy *ack.Policy // from which the other fields were derived
+	// firstSeen are the quarantines with a duration.
 	firstSeen map[ack.KeyFingerprint]firstSighting
-	nextEndAt time.Duration // when the first one ends, if hasEnd
-	hasEnd    bool
+	hasEnd    bool          // any quarantine has a duration
+	nextEndAt time.Duration // when the next quarantine ends, if hasEnd
 }
 
-// firstSighting is when the leader first saw the effect of an entry.
+// firstSighting is when the leader first saw the effect of an entry. A later entry about the same
+// object has another index, so its time starts again.
 type firstSighting struct {
-	entryIndex uint64
+	entryIndex uint64 // Raft index
 	seenAt     time.Duration
 }
 
@@ -32,7 +35,8 @@ func (t *quarantineTimers) expired(now time.Duration, policy *ack.Policy) []ack.
 	}
 	var changes []ack.Change
 	for _, fingerprint := range slices.SortedFunc(maps.Keys(t.firstSeen), ack.KeyFingerprint.Compare) {
-		if now-t.firstSeen[fingerprint].seenAt >= policy.Quarantined[fingerprint].Duration && len(changes) < ack.MaxChanges {
+		isOver := now-t.firstSeen[fingerprint].seenAt >= policy.Quarantined[fingerprint].Duration
+		if isOver && len(changes) < ack.MaxChanges {
 			changes = append(changes, ack.Change{Kind: ack.ChangeEndQuarantine, KeyFingerprint: fingerprint})
 		}
 	}

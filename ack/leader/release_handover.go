@@ -11,29 +11,44 @@ import (
 // storeReleases stores the releases of a node in place of earlier ones. It ignores outdated ones:
 // the node does not send the newer ones again after their confirmation.
 func (m *member) storeReleases(releases ack.Releases) {
-	if old := m.releases; old != nil {
-		outdated := m.hasReleases()
-		if releases.Server == old.Server {
-			outdated = releases.Boot < old.Boot || releases.Boot == old.Boot && releases.Proposal < old.Proposal
-		}
-		if outdated {
-			return
-		}
+	if m.releases != nil && m.isOutdated(releases) {
+		return
 	}
 	m.releases, m.releasesDigest = &releases, releases.Digest()
+}
+
+// isOutdated reports whether the stored releases are newer than releases. On another disk, the
+// stored ones are valid if the newest heartbeat refers to them.
+func (m *member) isOutdated(releases ack.Releases) bool {
+	stored := m.releases
+	if releases.Server != stored.Server {
+		return m.hasReleases()
+	}
+	if releases.Boot != stored.Boot {
+		return releases.Boot < stored.Boot
+	}
+	return releases.Proposal < stored.Proposal
 }
 
 // hasReleases reports whether the leader has the releases whose digest is in the newest
 // heartbeat, for the same server, boot and acknowledgement.
 func (m *member) hasReleases() bool {
-	releases := m.releases
-	return releases != nil && m.heartbeat.ReleasesDigest == m.releasesDigest && releases.Server == m.heartbeat.Server && releases.Boot == m.heartbeat.Boot && releases.Proposal == m.heartbeat.Acked
+	stored := m.releases
+	if stored == nil || stored.Server != m.heartbeat.Server || stored.Boot != m.heartbeat.Boot {
+		return false
+	}
+	return m.heartbeat.ReleasesDigest == m.releasesDigest && stored.Proposal == m.heartbeat.Acked
 }
 
 // hasCompleteAck reports whether the acknowledgement of the open proposal counts: it has arrived,
 // and so have its releases.
 func (m *member) hasCompleteAck(epoch shardmap.Epoch) bool {
-	return m.hasAcked(epoch) && (m.heartbeat.Acked != epoch || m.heartbeat.ReleasesDigest == [32]byte{} || m.hasReleases())
+	if !m.hasAcked(epoch) {
+		return false
+	}
+	ackedLaterOne := m.heartbeat.Acked != epoch
+	madeNoReleases := m.heartbeat.ReleasesDigest == [32]byte{}
+	return ackedLaterOne || madeNoReleases || m.hasReleases()
 }
 
 // handover contains the releases that a commit passes to the next owners.

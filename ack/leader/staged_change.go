@@ -221,7 +221,10 @@ func (l *Leader) mayDefer(node *member) bool {
 // leader knows.
 func (r *membership) isReliable(in inputs, node *member) bool {
 	drop, _ := in.state.Drop(node.id)
-	if drop.InForce || node.isHeldBack(in) || in.isRestarting(node) || node.removed || node.hasCrashed() || r.exclusionCause(in, node) != 0 {
+	if drop.InForce || node.isHeldBack(in) || r.exclusionCause(in, node) != 0 {
+		return false
+	}
+	if node.removed || node.hasCrashed() || in.isRestarting(node) {
 		return false
 	}
 	if !node.hasHeartbeat() {

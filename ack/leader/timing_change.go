@@ -36,10 +36,11 @@ func (l *Leader) ChangeTiming(now time.Duration, timing ack.Timing) ([]byte, err
 	if !l.acceptsRequests() {
 		return nil, ErrNotYet
 	}
-	if wait := l.timings.mixedFor(now, l.in.state); wait > 0 {
+	if wait := l.timings.transitionRemaining(now, l.in.state); wait > 0 {
 		return nil, TooSoonError{Wait: wait, Elected: l.timings.changeSeenAt == l.in.electedAt}
 	}
-	return ack.EncodeTiming(l.in.state.FormatVersion(), ack.TimingEntry{Term: l.in.term, Replaces: l.in.state.TimingIndex(), Timing: timing}), nil
+	entry := ack.TimingEntry{Term: l.in.term, Replaces: l.in.state.TimingIndex(), Timing: timing}
+	return ack.EncodeTiming(l.in.state.FormatVersion(), entry), nil
 }
 
 // timingTracker determines the timing by which a leader grants leases, and the timing by which it
@@ -51,25 +52,25 @@ type timingTracker struct {
 	changeSeenAt time.Duration
 }
 
-// granting returns the committed timing, by which leases are granted.
-func (t *timingTracker) granting(state *ack.State) ack.Timing {
+// grantTiming returns the committed timing, by which leases are granted.
+func (t *timingTracker) grantTiming(state *ack.State) ack.Timing {
 	if !state.Bootstrapped() {
 		return t.configured
 	}
 	return state.Timing()
 }
 
-// mixedFor returns how long nodes may still hold leases of the previous timing, or run requests
-// admitted by them. Zero or less means not any more.
-func (t *timingTracker) mixedFor(now time.Duration, state *ack.State) time.Duration {
+// transitionRemaining returns how long nodes may still hold leases of the previous timing, or run
+// requests admitted by them. Zero or less means not any more.
+func (t *timingTracker) transitionRemaining(now time.Duration, state *ack.State) time.Duration {
 	return t.changeSeenAt + max(state.Timing().DeadAfter, state.PreviousTiming().DeadAfter) - now
 }
 
-// waiting returns the timing by which the leader waits: the longer of the present and the
+// waitTiming returns the timing by which the leader waits: the longer of the present and the
 // previous one, until all grants by the previous one have certainly expired.
-func (t *timingTracker) waiting(now time.Duration, state *ack.State) ack.Timing {
-	timing := t.granting(state)
-	if t.mixedFor(now, state) > 0 {
+func (t *timingTracker) waitTiming(now time.Duration, state *ack.State) ack.Timing {
+	timing := t.grantTiming(state)
+	if t.transitionRemaining(now, state) > 0 {
 		timing = timing.Longer(state.PreviousTiming())
 	}
 	return timing
