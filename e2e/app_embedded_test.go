@@ -61,7 +61,7 @@ func TestNextOwnerWaitsForEmbeddedApp(t *testing.T) {
 	other.AwaitStatus(t, "its shards are to move", func(status cluster.Status) bool { return status.Proposed > status.Epoch })
 	next := c.SendAsync(t, other, load.Request{Key: key, Method: "POST", ID: "next"})
 	if resp := hung.Response(t); resp.Status != 502 || resp.Error != "shard-moved" {
-		t.Errorf("who hung got %d %s", resp.Status, resp.Error)
+		t.Errorf("the hanging request got %d %s", resp.Status, resp.Error)
 	}
 	if resp := next.Response(t); !resp.OK() {
 		t.Errorf("the next got %d %s", resp.Status, resp.Error)
@@ -123,7 +123,7 @@ func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	}
 	woke := history.Now()
 	owner.Continue(t)
-	cluster.Await(t, "what ran there has ended", func() error {
+	cluster.Await(t, "the requests on the node have ended", func() error {
 		for _, run := range c.RecordedRuns(t) {
 			if run.App == owner.ID && run.End == 0 {
 				return errNotYet

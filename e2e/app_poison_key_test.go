@@ -49,7 +49,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	key := shardMap.Keys(c.Nodes()[1].ID, 1)[0]
 	poison := load.Request{Key: key, Header: map[string]string{"App-Die": "before"}}
 	if resp := c.SendAsync(t, ingress, poison).Response(t); resp.Status != 502 {
-		t.Errorf("what ended two nodes got %d %s, want 502", resp.Status, resp.Error)
+		t.Errorf("the request that killed two nodes got %d %s, want 502", resp.Status, resp.Error)
 	}
 	var fallen []*cluster.Node
 	cluster.Await(t, "two nodes have fallen", func() error {
@@ -69,7 +69,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 			}
 			found = named.FindStringSubmatch(s.FindingsText())
 			if found == nil {
-				return errors.New(node.ID + " suspects nobody")
+				return errors.New(node.ID + " reports no suspected key")
 			}
 		}
 		return nil
@@ -102,7 +102,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	for _, node := range fallen {
 		node.Start(t)
 	}
-	cluster.Await(t, "those who fell are back", func() error {
+	cluster.Await(t, "the killed nodes run again", func() error {
 		for _, node := range fallen {
 			if err := node.Ready(t.Context()); err != nil {
 				return err

@@ -124,7 +124,7 @@ func changeUndisturbed(t *testing.T, c *cluster.Cluster, shardMap cluster.Map, w
 	traffic.Finish(t)
 	for s := range shards {
 		if after.Owner(s) != owner(s) {
-			t.Fatalf("shard %d is %s's, want %s's: the map is not what Assign makes of the one before", s, after.Owner(s), owner(s))
+			t.Fatalf("shard %d is owned by %s, want %s: the map differs from the result of Assign for the previous map", s, after.Owner(s), owner(s))
 		}
 	}
 	if metrics, err := nodes[0].Metrics(t.Context()); err != nil || !metrics.Has(held) {

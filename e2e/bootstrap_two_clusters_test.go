@@ -38,7 +38,7 @@ func TestNodeJoinsNeitherOfTwoClusters(t *testing.T) {
 			t.Errorf("node %s: %+v %v, want it to own all shards of cluster %s alone", n.ID, s, err, ids[n])
 		}
 		if status, body := w.get(n.Addr, "/"); status != 200 {
-			t.Errorf("node %s answers %d %s", n.ID, status, body)
+			t.Errorf("node %s responds %d %s", n.ID, status, body)
 		}
 	}
 	if s, err := d.Status(t.Context()); err != nil || s.Cluster != "" {

@@ -64,7 +64,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 		t.Errorf("an idle connection holds %d bytes, want at most %d", each, most)
 	}
 	if resp := c.SendRequest(t, node, load.Request{Key: key}); !resp.OK() {
-		t.Errorf("beside idle connections, a request got %d %s", resp.Status, resp.Error)
+		t.Errorf("with idle connections, a request got %d %s", resp.Status, resp.Error)
 	}
 }
 
@@ -99,7 +99,7 @@ func residentBytes(t *testing.T, node *cluster.Node) int {
 
 // TestSlowHeadersDoNotDelayOtherClients has 1000 clients that send headers byte by byte
 // and never complete them. Each gets a 408 after the header timeout, and the requests of
-// other clients continue meanwhile.
+// other clients continue in the meantime.
 func TestSlowHeadersDoNotDelayOtherClients(t *testing.T) {
 	const slow = 1000
 	c := start(t, 3, "--header-timeout", "3s")

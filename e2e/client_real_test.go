@@ -170,7 +170,7 @@ func wantEchoes(t *testing.T, out string, want echo, times int) {
 		}
 	}
 	if n != times {
-		t.Errorf("%d answers, want %d", n, times)
+		t.Errorf("%d responses, want %d", n, times)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
 	a, b, survivor := c.Node("a"), c.Node("b"), c.Node("c")
-	cluster.Await(t, "the survivor has written down whom it saw", func() error {
+	cluster.Await(t, "the survivor has stored its members", func() error {
 		seen, err := os.ReadFile(filepath.Join(survivor.DataDir, "gossip"))
 		if err == nil && (!strings.Contains(string(seen), "alive: a ") || !strings.Contains(string(seen), "alive: b ")) {
 			err = errNotYet
@@ -152,7 +152,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 		node.Start(t)
 		node.AwaitExit(t, 1)
 		if log := node.Process().Output(4000); !strings.Contains(log, "older image of itself or a copy") || !strings.Contains(log, "empty --data directory") {
-			t.Errorf("node %s does not say why it stopped, and what to do:\n%s", node.ID, log)
+			t.Errorf("the log of node %s does not contain the reason of its exit and a remedy:\n%s", node.ID, log)
 		}
 	}
 	traffic.AwaitStarted(t, shards)

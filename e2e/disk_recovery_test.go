@@ -92,7 +92,7 @@ func TestWipedVoterElectsNoLeader(t *testing.T) {
 		}
 		for id, request := range asking {
 			if resp := request.Response(t); resp.Status != http.StatusServiceUnavailable || resp.Error != "no-leader" {
-				t.Errorf("node %s answered %d %s, want 503 no-leader", id, resp.Status, resp.Error)
+				t.Errorf("node %s responded %d %s, want 503 no-leader", id, resp.Status, resp.Error)
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func acquired(t *testing.T, node *cluster.Node) (all []cluster.HookCall) {
 
 // TestRestartedAppIsAskedToAcquire kills and restarts an app while its node continues.
 // The app reports that it holds no shards, acquires them, and continues with the last
-// written counters. The same happens if no health check has failed meanwhile.
+// written counters. The same happens if no health check has failed in the meantime.
 func TestRestartedAppIsAskedToAcquire(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := startWithCounters(t, 3, nil)

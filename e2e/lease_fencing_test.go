@@ -69,7 +69,7 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	}
 	ask(others[1], open, "unfenced", "new-"+open)
 	owner.App.Release(t, "gate")
-	cluster.Await(t, "the store has refused what the app did late, and done what it could not refuse", func() error {
+	cluster.Await(t, "the store has rejected the late fenced writes, and executed the unfenced ones", func() error {
 		log := registerStore.Applied()
 		if n := registerStore.FencedCount(); n != len(keys) || log[len(log)-1].Value != "late-"+open {
 			return fmt.Errorf("%d of %d refused, the last write is %+v", n, len(keys), log[len(log)-1])

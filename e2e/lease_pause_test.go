@@ -16,7 +16,7 @@ import (
 const seconds = 200
 
 // TestPausedOwnerServesNoRequestWithoutLease pauses a follower for 4 s under load. Its
-// shards are taken over meanwhile. The new owners serve the requests that it accepted
+// shards are taken over in the meantime. The new owners serve the requests that it accepted
 // before the pause, and those that clients send to it during the pause, after it
 // continues.
 func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {

@@ -84,7 +84,7 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 	if resp := post.Response(t); resp.Status != http.StatusBadGateway || resp.Error != "peer-unreachable" || !strings.Contains(resp.Detail, "may have run") {
 		t.Errorf("POST whose answer is lost: %d %s %s, want 502 peer-unreachable", resp.Status, resp.Error, resp.Detail)
 	}
-	t.Logf("answers lost: found after %v", time.Since(began))
+	t.Logf("lost responses were detected after %v", time.Since(began))
 	cluster.Await(t, "both were cut", func() error {
 		if deaf() < before+2 {
 			return errNotYet

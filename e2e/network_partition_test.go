@@ -81,7 +81,7 @@ func TestMinorityStopsServing(t *testing.T) {
 					want = want || got.Status >= 500 && got.Error == "peer-unreachable"
 				}
 				if !want {
-					t.Errorf("cut off, %s answers %d %s %s for a key of %s, want 503 no-leader",
+					t.Errorf("partitioned node %s responds %d %s %s for a key of %s, want 503 no-leader",
 						minority.ID, got.Status, got.Error, got.Detail, owner)
 				}
 			}
@@ -176,7 +176,7 @@ func TestHealedPartitionReunites(t *testing.T) {
 	traffic := c.Load(t, c.Nodes(), cluster.Traffic{Rate: 20, Timeout: time.Minute})
 	traffic.AwaitStarted(t, 20)
 	if n := len(traffic.Responses()); n != 0 {
-		t.Errorf("%d requests were answered by nodes that are alone", n)
+		t.Errorf("%d requests got a response from isolated nodes", n)
 	}
 	must(t, network.Heal())
 	for _, f := range mended {

@@ -64,7 +64,7 @@ func TestRestartInPlaceKeepsReleaseNotes(t *testing.T) {
 				case call.Hook == "lost" || call.Err != "":
 					t.Errorf("%s: %+v", node.ID, call)
 				case call.Hook == "acquire" && (!call.Released || call.From != node.ID || !call.Again):
-					t.Errorf("%s acquires what it has released itself: %+v", node.ID, call)
+					t.Errorf("%s acquires a shard that it has released itself: %+v", node.ID, call)
 				}
 			}
 		}
@@ -76,7 +76,7 @@ func TestRestartInPlaceKeepsReleaseNotes(t *testing.T) {
 
 // awaitAcquired waits until the app of a node has acquired this number of shards since
 // the first before calls, and returns these calls. A node with a lease may still wait for
-// its app; requests for these shards are queued meanwhile.
+// its app; requests for these shards are queued in the meantime.
 func awaitAcquired(t *testing.T, node *cluster.Node, before, shards int) (told []cluster.HookCall) {
 	t.Helper()
 	cluster.Await(t, fmt.Sprintf("%s acquires %d shards", node.ID, shards), func() error {

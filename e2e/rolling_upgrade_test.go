@@ -61,7 +61,7 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 
 	roll(next, nodes[0], nodes[1])
 	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows format version 2: run the version of the other nodes there") {
-		t.Errorf("raised while c knows less: %v", err)
+		t.Errorf("format version raised although node c supports only an older one: %v", err)
 	}
 	nodes[2].AwaitStatus(t, "it warns of c", func(status cluster.Status) bool {
 		return strings.Contains(status.FindingsText(), "upgrade-pending: format version 2 is in force, and format version 3 is blocked by c")

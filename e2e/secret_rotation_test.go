@@ -112,7 +112,7 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	t.Run("plain preface", func(t *testing.T) {
 		got := exchangeBytes(t, a.Peer, []byte("SHWY\x01\x00\x12\x04\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01z\x00\x01a\x00"))
 		if !bytes.Contains(got, []byte("requires TLS")) {
-			t.Errorf("answered %q, want a word about TLS", got)
+			t.Errorf("response %q, want a hint about TLS", got)
 		}
 	})
 	for name, text := range map[string]string{
@@ -142,13 +142,13 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	t.Run("unknown node of the right authority", func(t *testing.T) {
 		got, err := openControlStream(t, a.Peer, seal(own, "mallory"), "mallory")
 		if err != nil || !bytes.Contains(got, []byte(`"mallory" is not known here`)) {
-			t.Errorf("answered %q, %v, want it unknown", got, err)
+			t.Errorf("response %q, %v, want unknown", got, err)
 		}
 	})
 	t.Run("known node with another's certificate", func(t *testing.T) {
 		got, err := openControlStream(t, a.Peer, seal(own, "mallory"), "b")
 		if err != nil || !bytes.Contains(got, []byte(`not for node "b"`)) {
-			t.Errorf("answered %q, %v, want it refused", got, err)
+			t.Errorf("response %q, %v, want refused", got, err)
 		}
 	})
 	t.Run("no ALPN", func(t *testing.T) {

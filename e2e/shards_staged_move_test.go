@@ -143,7 +143,7 @@ func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 
 // TestSlowRequestDelaysOnlyItsShardInPolicyChanges does the same for a pin, a weight, and
 // the end of a cordon and of a pause, after which shards move to a node that has joined
-// meanwhile.
+// in the meantime.
 func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "2m", "--shutdown-timeout", "5m")

@@ -35,7 +35,7 @@ func TestDrainUnderLoadFailsNoRequest(t *testing.T) {
 			t.Errorf("%s, drained, is %q, %s: %v", node.ID, status.State, status.Role, err)
 		}
 		if out, code := shardway(t, "drain", others[0].ID, "--admin", node.Admin); code != 1 || !strings.Contains(out, "1 of 3 voters remain and 2 are required ("+node.ID+" is drained)") {
-			t.Errorf("drain %s beside %s: exit %d, %s", others[0].ID, node.ID, code, out)
+			t.Errorf("drain %s during the drain of %s: exit %d, %s", others[0].ID, node.ID, code, out)
 		}
 		if out, code := shardway(t, "uncordon", node.ID, "--admin", node.Admin); code != 0 {
 			t.Fatalf("uncordon %s: exit %d, %s", node.ID, code, out)

@@ -125,7 +125,7 @@ func stopsKeptClients(t *testing.T, duck time.Duration, flags ...string) {
 		t.Errorf("the listener was closed after %v, want %v at least", took, duck)
 	}
 	if duck > 0 && asked.Load() == before {
-		t.Errorf("no request was answered after /readyz turned red at %v", red.Sub(began))
+		t.Errorf("no request got a response after /readyz had failed at %v", red.Sub(began))
 	}
 	node.AwaitExit(t, 0)
 	close(failures)

@@ -40,7 +40,7 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	gateway.Continue(t)
 	x.awaitProgress(t)
 	if gaps, _ := x.gaps(t); gaps == before {
-		t.Error("no app was told of a gap, although one died")
+		t.Error("no node reported a gap to an app, although an app died")
 	}
 
 	began, conns := history.Now(), x.connCount(t, 2)

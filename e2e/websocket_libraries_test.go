@@ -54,7 +54,7 @@ func pythonWith(t *testing.T, module string) string {
 			return python
 		}
 	}
-	t.Logf("no Python has %s: what needs it is not run", module)
+	t.Logf("no Python has %s: the clients that need it are skipped", module)
 	return ""
 }
 

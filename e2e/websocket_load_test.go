@@ -132,7 +132,7 @@ func (a *keyRequests) some(n int) func() error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if len(a.took) < n {
-			return fmt.Errorf("%d answers of %d", len(a.took), n)
+			return fmt.Errorf("%d responses of %d", len(a.took), n)
 		}
 		return nil
 	}
@@ -152,6 +152,6 @@ func measureOnBusyMachine(t *testing.T, addr string, keys []string) {
 		}()
 	}
 	busy := startKeyRequests(t, addr, keys)
-	cluster.Await(t, "requests beside something else", busy.some(5000))
-	t.Logf("beside idle sockets, and as many busy loops as processors, %s", busy.end(t))
+	cluster.Await(t, "requests during other load", busy.some(5000))
+	t.Logf("with idle WebSockets, and one busy loop per processor: %s", busy.end(t))
 }

@@ -153,7 +153,7 @@ func wantLittleMemory(t *testing.T, what string, more, n int) {
 func (x *resumeTest) rest(t *testing.T, nodes ...*cluster.Node) {
 	t.Helper()
 	last, same := make([]int, len(nodes)), 0
-	cluster.Await(t, "nodes hold what they need", func() error {
+	cluster.Await(t, "the memory use of the nodes is stable", func() error {
 		for i, node := range nodes {
 			now := residentBytes(t, node)
 			if now < last[i]*99/100 || now > last[i]*101/100 {
@@ -290,8 +290,8 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	}
 	others := shardMap.Keys(x.nodes[1].ID, 1)
 	quiet := startKeyRequests(t, gateway.Addr, others)
-	cluster.Await(t, "requests beside idle sockets", quiet.some(500))
-	t.Logf("beside idle sockets, %s", quiet.end(t))
+	cluster.Await(t, "requests with idle WebSockets", quiet.some(500))
+	t.Logf("with idle WebSockets: %s", quiet.end(t))
 	if many >= 1000 {
 		measureOnBusyMachine(t, gateway.Addr, others)
 	}
@@ -318,7 +318,7 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	if planned < len(list) || planned > len(list) && x.StarvedTime(began) < time.Second {
 		t.Errorf("%d hand-offs of %d sockets, want one of each", planned, len(list))
 	}
-	t.Logf("%d hand-offs (%d before) within %v of the command to drain; beside them, %s", planned, earlier, time.Duration(last-began).Round(time.Millisecond), beside.end(t))
+	t.Logf("%d hand-offs (%d before) within %v of the drain command; requests in the meantime: %s", planned, earlier, time.Duration(last-began).Round(time.Millisecond), beside.end(t))
 	atOnce(t, len(list), func(i int) error { return list[i].askToClose() })
 	x.judgeIdle(t, list)
 }

@@ -73,7 +73,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	if out, code := shardway(t, "websockets", "move-test", "--gap", "--key", key, "--admin", other.Admin); code != 0 {
 		t.Fatalf("websockets move-test --gap: exit %d, %s", code, out)
 	}
-	cluster.Await(t, "the app is told of the gaps", func() error {
+	cluster.Await(t, "the node reports the gaps to the app", func() error {
 		if gaps, _ := x.gaps(t); gaps < before+len(x.front) {
 			return errors.New("not all")
 		}

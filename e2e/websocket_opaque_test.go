@@ -44,7 +44,7 @@ func (a *opaqueApp) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if id := req.Header.Get("Shardway-WebSocket"); id != "" {
-		a.record(&a.wrong, "what is no WebSocket has the id %s of one", id)
+		a.record(&a.wrong, "a request that is no WebSocket has the WebSocket id %s", id)
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -125,7 +125,7 @@ func passes(t *testing.T, addr, key string) (ends func() error) {
 	resp, err := http.ReadResponse(r, nil) //nolint:bodyclose // there is none after 101
 	must(t, err)
 	if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "echo/1" {
-		t.Fatalf("an upgrade to another protocol is answered %s, %v", resp.Status, resp.Header)
+		t.Fatalf("response to an upgrade to another protocol: %s, %v", resp.Status, resp.Header)
 	}
 	sent, got := make([]byte, 300_000), make([]byte, 300_000)
 	_, _ = rand.Read(sent) // never fails

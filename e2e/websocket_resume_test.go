@@ -177,7 +177,7 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 	x.die(t, last)
 	x.awaitProgress(t)
 	if died, _ := x.gaps(t); died == gaps {
-		t.Error("no app was told of a gap")
+		t.Error("no node reported a gap to an app")
 	}
 	conns := x.check(t)
 	t.Logf("%d sessions, %d handovers, %d upstream connections in total", len(x.conns), planned, len(conns))

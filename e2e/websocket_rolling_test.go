@@ -67,7 +67,7 @@ func rollingRestarts(t *testing.T, kills bool) {
 	gaps, planned := x.gaps(t)
 	if kills {
 		if gaps == 0 {
-			t.Error("no app was told of a gap")
+			t.Error("no node reported a gap to an app")
 		}
 	} else {
 		gaps, planned = x.wantPlanned(t, began)

@@ -27,7 +27,7 @@ func TestFarNodesKeepTheirLeasesInLargeClusters(t *testing.T) {
 		for range 200 {
 			s.Pass(10 * time.Millisecond)
 			if !s.Settled() {
-				t.Errorf("%d nodes: somebody's lease has ended", nodes)
+				t.Errorf("%d nodes: the lease of a node has ended", nodes)
 				break
 			}
 		}

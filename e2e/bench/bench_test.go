@@ -54,11 +54,11 @@ func TestAdditionalClientIsMeasured(t *testing.T) {
 	for _, line := range []string{"nginx → nginx", "shardway → shardway", "shardway → shardway, TLS"} {
 		figures := regexp.MustCompile(`(?m)^ *`+line+` +\d+\.\d\d +\d+\.\d\d +[+-]\d+\.\d\d .* (\d+\.\d)$`).FindAllSubmatch(out, -1)
 		if len(figures) != 2 {
-			t.Errorf("%d lines with figures of %q, want one of who reads and one of who sends", len(figures), line)
+			t.Errorf("%d lines with figures of %q, want one with a reading and one with a sending client", len(figures), line)
 		}
 		for _, f := range figures {
 			if moved, err := strconv.ParseFloat(string(f[1]), 64); err != nil || moved < 1 || moved > 12 {
-				t.Errorf("%s: the client beside moved %s MB/s, want some of 10", line, f[1])
+				t.Errorf("%s: the additional client transferred %s MB/s, want more than 0 of 10", line, f[1])
 			}
 		}
 	}

@@ -41,15 +41,15 @@ type pageTests struct{ b *browser.Browser }
 // TestPageInABrowser shows invented clusters in one browser.
 func TestPageInABrowser(t *testing.T) {
 	l := pageTests{browser.StartOrSkip(t)}
-	t.Run("says what was served", l.templateAndScriptAgree)
+	t.Run("script keeps the served texts", l.templateAndScriptAgree)
 	t.Run("names are text", l.namesAreEscaped)
 	t.Run("by keyboard alone", l.keyboardNavigation)
 	t.Run("finds keys", l.findsShardOfKey)
 	t.Run("counts sockets", l.websocketCounts)
 	t.Run("fits a phone", l.fitsAPhone)
 	t.Run("shows moves", l.showsPendingMoves)
-	t.Run("asks for a token", l.requiresToken)
-	t.Run("says that it is old", l.showsOutdatedData)
+	t.Run("requires a token", l.requiresToken)
+	t.Run("shows that its data is outdated", l.showsOutdatedData)
 }
 
 // The template and then the script show the same text.
@@ -61,35 +61,35 @@ func (l pageTests) templateAndScriptAgree(t *testing.T) {
 		diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "there are 2 voters, and the loss of either stops the cluster", Remedy: "add a third node"},
 		diagnosis.Finding{Code: diagnosis.Paused, Severity: diagnosis.Info, Text: "planned moves are paused", Remedy: "run `shardway resume` to end it"},
 	)
-	type said struct {
+	type pageTexts struct {
 		Texts []string
 		Rows  [][]string
 	}
-	told := []string{"#severity", "#headline", "#findings", "#facts", "#nodes-sum", "title"}
+	selectors := []string{"#severity", "#headline", "#findings", "#facts", "#nodes-sum", "title"}
 	// The script adds the data that only the nodes have.
-	says := fmt.Sprintf(`({
+	readTexts := fmt.Sprintf(`({
 		Texts: %s.map(s => document.querySelector(s)?.innerText ?? ""),
 		Rows: [...document.querySelectorAll("#rows tr")].map(r => [...r.cells].filter(c => !["lease", "running", "waiting", "version"].includes(c.dataset.col)).map(c => c.textContent.trim().replace(/\s+/g, " "))),
-	})`, list(told))
+	})`, list(selectors))
 	for name, scene := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned} {
 		url, _ := serve(t, scene, auth.Access{})
 		// Without a script the page reloads every two seconds, so all texts are read at
 		// once.
 		plain := l.b.Open(t, url+"/status", browser.View{Width: 1280, Height: 900, NoScript: true})
-		var was, is said
-		plain.Eval(t, says, &was)
+		var served, rendered pageTexts
+		plain.Eval(t, readTexts, &served)
 		plain.Close(t)
 		live := l.b.Open(t, url+"/status", desk)
 		live.Await(t, "the script shows the cluster", shown)
-		live.Eval(t, says, &is)
+		live.Eval(t, readTexts, &rendered)
 		live.Close(t)
-		for i, selector := range told {
-			if was.Texts[i] != is.Texts[i] {
-				t.Errorf("%s: %s is served as %q, and the script says %q", name, selector, was.Texts[i], is.Texts[i])
+		for i, selector := range selectors {
+			if served.Texts[i] != rendered.Texts[i] {
+				t.Errorf("%s: %s has the served text %q, and the script shows %q", name, selector, served.Texts[i], rendered.Texts[i])
 			}
 		}
-		if fmt.Sprint(was.Rows) != fmt.Sprint(is.Rows) || len(was.Rows) < 2 {
-			t.Errorf("%s: rows are served as\n%q\nand the script makes them\n%q", name, was.Rows, is.Rows)
+		if fmt.Sprint(served.Rows) != fmt.Sprint(rendered.Rows) || len(served.Rows) < 2 {
+			t.Errorf("%s: rows are served as\n%q\nand the script makes them\n%q", name, served.Rows, rendered.Rows)
 		}
 	}
 }
@@ -107,10 +107,10 @@ func (l pageTests) namesAreEscaped(t *testing.T) {
 	})
 	scene.AddFindings(diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil}, diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil})
 	page := show(t, l.b, scene, desk)
-	page.Await(t, "the id stands there as it is", fmt.Sprintf("document.querySelector('#rows bdi').textContent.includes(%q)", evil))
+	page.Await(t, "the id is shown unchanged", fmt.Sprintf("document.querySelector('#rows bdi').textContent.includes(%q)", evil))
 	page.Press(t, "Tab")
 	page.Press(t, "Tab")
-	page.Await(t, "the shard's owner stands there as it is", fmt.Sprintf(`(document.getElementById("grid").focus(), document.getElementById("detail").textContent.includes(%q))`, evil))
+	page.Await(t, "the owner of the shard is shown unchanged", fmt.Sprintf(`(document.getElementById("grid").focus(), document.getElementById("detail").textContent.includes(%q))`, evil))
 	var hurt, images, scripts int
 	page.Eval(t, "window.hurt ?? 0", &hurt)
 	page.Eval(t, "document.images.length", &images)
@@ -148,7 +148,7 @@ func (l pageTests) keyboardNavigation(t *testing.T) {
 		page.Await(t, step.key+" leads to shard "+step.at, fmt.Sprintf(`document.getElementById("cell").textContent.startsWith("Shard %s: n")`, step.at))
 	}
 	page.Press(t, "ArrowDown")
-	page.Await(t, "why the shard is there is told", `/^Shard \d\d+: n\d+ · since epoch \d+/.test(document.getElementById("detail").textContent)`)
+	page.Await(t, "the page shows why the shard is on its node", `/^Shard \d\d+: n\d+ · since epoch \d+/.test(document.getElementById("detail").textContent)`)
 	page.Eval(t, `document.querySelector(".swatch").focus()`, nil)
 	page.Press(t, "ArrowDown")
 	page.Press(t, "Enter")
@@ -174,7 +174,7 @@ func (l pageTests) websocketCounts(t *testing.T) {
 		page.Press(t, key)
 		page.Await(t, "the shard has "+want, fmt.Sprintf(`document.getElementById("detail").textContent.endsWith(%q)`, want))
 	}
-	page.Await(t, "the event is told", `document.getElementById("history").textContent.includes("120 WebSockets of 3 shards moved2 with a gap, 1 lost, interrupted for up to 412 ms")`)
+	page.Await(t, "the event is shown", `document.getElementById("history").textContent.includes("120 WebSockets of 3 shards moved2 with a gap, 1 lost, interrupted for up to 412 ms")`)
 }
 
 // The page computes the shard of any key like the nodes.
@@ -235,18 +235,18 @@ func (l pageTests) showsPendingMoves(t *testing.T) {
 	scene := dashboard.NewScene(5, 1024)
 	page := show(t, l.b, scene, browser.View{Width: 1280, Height: 900, ReducedMotion: true, DarkMode: true})
 	scene.Fail(2)
-	page.Await(t, "moves and their cause are told", `/20\d moving · 20\d unavailable \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
-	page.Await(t, "the change is told as it is proposed", `/^\d\d:\d\d:\d\d epoch 18 proposed 20\d shards moved, because: crashed n3 → n1 \d+ /.test([...document.querySelectorAll("#history li:first-child .line > *")].map(e => e.textContent).join(" "))`)
+	page.Await(t, "the moves and their cause are shown", `/20\d moving · 20\d unavailable \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
+	page.Await(t, "the proposed change is shown", `/^\d\d:\d\d:\d\d epoch 18 proposed 20\d shards moved, because: crashed n3 → n1 \d+ /.test([...document.querySelectorAll("#history li:first-child .line > *")].map(e => e.textContent).join(" "))`)
 	page.Await(t, "the broken node comes first", `document.querySelector("#rows tr").dataset.node === "n3" && document.querySelector("#rows td[data-col=state]").textContent === "failed"`)
 	scene.Commit("crashed")
-	page.Await(t, "the new map is told", `/20\d moved by epoch 18/.test(document.getElementById("shards-sum").textContent)`)
-	page.Await(t, "the change is told with its phases", `document.querySelectorAll("#history li").length === 4 && document.querySelector("#history li:nth-child(1) .took").textContent === "into the log 3.4 msall acknowledged 1.5 scommit 4.1 ms1.5 s in all" && document.querySelector("#history .open") === null`)
+	page.Await(t, "the new map is shown", `/20\d moved by epoch 18/.test(document.getElementById("shards-sum").textContent)`)
+	page.Await(t, "the change is shown with its phases", `document.querySelectorAll("#history li").length === 4 && document.querySelector("#history li:nth-child(1) .took").textContent === "into the log 3.4 msall acknowledged 1.5 scommit 4.1 ms1.5 s in all" && document.querySelector("#history .open") === null`)
 	m := scene.Moves(moved(scene))
 	page.Eval(t, `document.getElementById("grid").focus()`, nil)
 	for range moved(scene) {
 		page.Press(t, "ArrowRight")
 	}
-	page.Await(t, "why a shard moved is told", fmt.Sprintf(`document.getElementById("detail").textContent === "Shard %d: %s · since epoch 18 · from n3, because: crashed"`, m[0].Shard, m[0].To))
+	page.Await(t, "the reason of a move is shown", fmt.Sprintf(`document.getElementById("detail").textContent === "Shard %d: %s · since epoch 18 · from n3, because: crashed"`, m[0].Shard, m[0].To))
 }
 
 // moved returns the first shard of the last move.
@@ -268,7 +268,7 @@ func (l pageTests) requiresToken(t *testing.T) {
 	}
 	url, _ := serve(t, dashboard.NewScene(3, 256), auth.Access{Read: tokens})
 	page := l.b.Open(t, url+"/status", desk)
-	page.Await(t, "it asks for a token", `!document.getElementById("unlock").hidden && document.getElementById("cluster").hidden`)
+	page.Await(t, "the page asks for a token", `!document.getElementById("unlock").hidden && document.getElementById("cluster").hidden`)
 	for _, try := range []struct{ token, then string }{
 		{strings.Repeat("x", 30), `document.getElementById("unlock-said").textContent === "unknown token"`},
 		{token, shown + ` && document.getElementById("unlock").hidden`},
@@ -298,6 +298,6 @@ func (l pageTests) showsOutdatedData(t *testing.T) {
 	page := l.b.Open(t, url+"/status", desk)
 	page.Await(t, "it is live", shown+` && document.getElementById("live").textContent === "Live from n1"`)
 	end()
-	page.Await(t, "it says that it is old", `document.documentElement.dataset.severity === "lost" && /^Not live: n1 was last heard \d+\.0 s ago$/.test(document.getElementById("headline").textContent) && document.title.startsWith("? Not live")`)
-	page.Await(t, "it leads to who may know", `document.querySelector("#elsewhere a").href === "http://127.0.0.1:1234/status"`)
+	page.Await(t, "the page shows that its data is outdated", `document.documentElement.dataset.severity === "lost" && /^Not live: n1 was last heard \d+\.0 s ago$/.test(document.getElementById("headline").textContent) && document.title.startsWith("? Not live")`)
+	page.Await(t, "the page links to another node", `document.querySelector("#elsewhere a").href === "http://127.0.0.1:1234/status"`)
 }

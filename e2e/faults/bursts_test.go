@@ -43,7 +43,7 @@ func TestBursts(t *testing.T) {
 			lines = append(lines, line)
 		}
 	}
-	t.Logf("what bursts cost:\n%s", strings.Join(lines, "\n"))
+	t.Logf("cost of bursts:\n%s", strings.Join(lines, "\n"))
 }
 
 // burst opens n connections to the first node.

@@ -44,7 +44,7 @@ func TestFaults(t *testing.T) {
 	var rows []*faults.Row
 	var floors []string
 	t.Cleanup(func() {
-		t.Logf("what faults cost:\n%sfloor, median p90 max ms:\n%s", faults.Table(rows), strings.Join(floors, "\n"))
+		t.Logf("cost of faults:\n%sfloor, median p90 max ms:\n%s", faults.Table(rows), strings.Join(floors, "\n"))
 	})
 	serial := 0
 	for size := range strings.SplitSeq(*nodes, ",") {

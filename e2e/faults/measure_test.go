@@ -120,7 +120,7 @@ func keysFor(shardMap cluster.Map, at scene) (keys, slow []string) {
 func (s *stage) committed(nodes []*cluster.Node) cluster.Map {
 	s.tb.Helper()
 	var shardMap cluster.Map
-	cluster.Await(s.tb, "a node tells the map", func() (err error) {
+	cluster.Await(s.tb, "a node reports the map", func() (err error) {
 		for _, node := range nodes {
 			got, e := node.Map(s.tb.Context())
 			if err = e; e == nil && got.Epoch > shardMap.Epoch {

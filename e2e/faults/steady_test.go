@@ -17,7 +17,7 @@ import (
 
 var (
 	steadyFor  = flag.Duration("steady.for", 0, "how long TestSteady loads the machine (0: it skips)")
-	steadyRate = flag.Int("steady.rate", 1200, "requests a second; a burner takes what CPU time they leave")
+	steadyRate = flag.Int("steady.rate", 1200, "requests per second; a burner uses the remaining CPU time")
 	steadyCPU  = flag.Float64("steady.cpu", 0.9, "share of all cores that is to be busy")
 )
 

@@ -148,7 +148,7 @@ func TestVanishedHostIsSilentUntilRestart(t *testing.T) {
 		}()
 		wantReadError(t, x, syscall.ECONNRESET)
 		if _, err := a.Dial(t.Context(), "b:80"); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Fatalf("dial = %v, want ECONNREFUSED: up, and nobody listens", err)
+			t.Fatalf("dial = %v, want ECONNREFUSED: the host runs, without a listener", err)
 		}
 	})
 }

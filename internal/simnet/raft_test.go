@@ -197,7 +197,7 @@ func TestRaftMinorityLeaderStepsDown(t *testing.T) {
 		first := leads(t, vs...)
 		n.Isolate(first.host.Name())
 		second := leads(t, without(vs, first)...)
-		until(t, "the old leader knows", func() bool { return first.State() != raft.Leader })
+		until(t, "the old leader steps down", func() bool { return first.State() != raft.Leader })
 		apply(t, second, 10)
 		time.Sleep(time.Minute)
 		n.Heal()

@@ -281,7 +281,7 @@ func TestDialErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := two(t, simnet.Config{})
 		if _, err := a.Dial(t.Context(), b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("nobody listens: %v, want ECONNREFUSED", err)
+			t.Errorf("without a listener: %v, want ECONNREFUSED", err)
 		}
 		if _, err := a.Dial(t.Context(), "10.9.9.9:80"); !errors.Is(err, syscall.EHOSTUNREACH) {
 			t.Errorf("no such address: %v, want EHOSTUNREACH", err)
@@ -327,7 +327,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 		cancel()
 		start = time.Now()
 		if _, err := a.Dial(ended, b.Addr(80)); !errors.Is(err, context.Canceled) {
-			t.Errorf("a machine that stands still: %v, want that it was called off", err)
+			t.Errorf("dial to a frozen machine: %v, want the cancellation", err)
 		}
 		wantSince(t, start, time.Second)
 	})
@@ -355,7 +355,7 @@ func TestDialChecksContextWithoutLockingNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := two(t, simnet.Config{})
 		if _, err := a.Dial(clockContext{t.Context(), n}, b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("Dial = %v, want that nobody listens", err)
+			t.Errorf("Dial = %v, want ECONNREFUSED", err)
 		}
 	})
 }

@@ -25,6 +25,6 @@ func TestEditsRemoveRequestMetrics(t *testing.T) {
 	}
 	out, err = exec.CommandContext(t.Context(), program, "version").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), uncounted.VersionNote) {
-		t.Errorf("version says %q, %v, want that it has %q", out, err, uncounted.VersionNote)
+		t.Errorf("version prints %q, %v, want %q in it", out, err, uncounted.VersionNote)
 	}
 }

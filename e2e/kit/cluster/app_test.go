@@ -81,7 +81,7 @@ func TestOverlapAtPauseIsCountedSeparately(t *testing.T) {
 	rules := c.Rules()
 	rules.OtherRequests = map[string]bool{"ask1": false, "ask2": false}
 	if report := history.Check(observed, rules); report.Count(history.TwoOwners) != 1 || len(report.Violations) != 1 {
-		t.Errorf("nobody waited for dead-after: %v", report.Violations)
+		t.Errorf("no node waited for dead-after: %v", report.Violations)
 	}
 	c.opts.Flags = []string{"--lease", "1ms", "--dead-after", "1ms"}
 	if report := c.Check(t); report.PauseOverlaps != 1 {

@@ -128,7 +128,7 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	Await(t, "the child is gone", func() error {
+	Await(t, "the child has ended", func() error {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 		if err == nil && !strings.Contains(string(b), ") Z ") {
 			return errors.New("it lives")

@@ -145,7 +145,7 @@ func threadsOf(pid int) []string {
 		return nil
 	}
 	defer func() { _ = dir.Close() }()
-	names, _ := dir.Readdirnames(-1) // the process may end meanwhile
+	names, _ := dir.Readdirnames(-1) // the process may end in the meantime
 	for i, name := range names {
 		names[i] = tasks + name + "/schedstat"
 	}

@@ -26,7 +26,7 @@ func TestCPUWaitOfThreadIsRead(t *testing.T) {
 		}
 	}
 	if told == 0 {
-		t.Errorf("none of %v tells", threads)
+		t.Errorf("no wait can be read from %v", threads)
 	}
 	if gone := threadsOf(1 << 30); len(gone) > 0 {
 		t.Errorf("a process that cannot be has threads: %v", gone)
@@ -55,10 +55,10 @@ func TestStallsRecordLongWaits(t *testing.T) {
 			want = []history.CPUWait{{Node: "a", From: now - most, Until: now}}
 		}
 		if most < int64(more) || !slices.Equal(s.recordedWaits(), want) {
-			t.Errorf("who waited for %v has waits %v, want %v", time.Duration(most), s.recordedWaits(), want)
+			t.Errorf("after a wait of %v: recorded waits %v, want %v", time.Duration(most), s.recordedWaits(), want)
 		}
 		if told := len(s.recordedFaults()) > 0; told != (most >= int64(minStall)) {
-			t.Errorf("who waited for %v was starved: %v", time.Duration(most), told)
+			t.Errorf("after a wait of %v: recorded as a fault: %v", time.Duration(most), told)
 		}
 	}
 }

@@ -234,7 +234,7 @@ func TestFaultLastsUntilHeal(t *testing.T) {
 	}
 }
 
-// A call waits as long as the disk is stalled. Files can be read meanwhile.
+// A call waits as long as the disk is stalled. Files can be read in the meantime.
 func TestWaitingCallEndsWithTheFault(t *testing.T) {
 	need(t)
 	v := start(t)
@@ -315,7 +315,7 @@ func TestMappedFileContainsWrites(t *testing.T) {
 			_, err = f.WriteAt(block, int64(at))
 			must(t, err)
 			if !bytes.Equal(mapped[at:at+len(block)], block) {
-				t.Fatalf("%d bytes at %d are not what was written", len(block), at)
+				t.Fatalf("%d bytes at %d differ from the written bytes", len(block), at)
 			}
 		}
 		all, err := os.ReadFile(f.Name())
@@ -339,7 +339,7 @@ func TestCallsFailWithoutServer(t *testing.T) {
 	v.expectLine("connection abort")
 	v.does("fsync", "not connected")
 	if err := v.disk.SetFault(faultfs.Fault{Error: syscall.EIO}); err == nil {
-		t.Error("a disk that is gone takes orders")
+		t.Error("an unmounted disk accepts a command")
 	}
 }
 

@@ -5,7 +5,7 @@ package history
 // Its clients do not notice such an attempt, but it is permitted only for these reasons:
 //   - No process listens from the time of the SIGTERM or the death of the process until
 //     Rules.MaxStartTime after its next start.
-//   - An idle connection is closed under a request only if the process dies meanwhile.
+//   - An idle connection is closed under a request only if the process dies in the meantime.
 //
 // A process that was asked to terminate responds first, except to long polls.
 func (c *checker) checkAttempts(resp *Response) {

@@ -250,7 +250,7 @@ func TestKnownRequestsMayRun(t *testing.T) {
 }
 
 // A POST whose response was checked before may run again later, at a node that was paused
-// meanwhile.
+// in the meantime.
 func TestKnownUnsafeRequestRunsOnce(t *testing.T) {
 	s := validHistory()
 	for range 2 {

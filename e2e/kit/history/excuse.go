@@ -120,7 +120,7 @@ func (s *shardChecker) latestRunTime(fault *Fault) int64 {
 
 // isTakeoverDue reports whether the takeover from a paused or dead node was not too early. A
 // takeover may happen immediately after a new process of the node has started, because the
-// leader then knows that the old one has exited. Otherwise the leader must wait. The wait
+// old process has then certainly exited. Otherwise the leader must wait. The wait
 // is longer for a paused node, without crash evidence, than for a dead node or after a
 // forged refusal.
 func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takeoverAt int64) bool {

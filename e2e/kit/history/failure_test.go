@@ -240,7 +240,7 @@ func TestExcludedNodeAbortsWhenLeaseEnds(t *testing.T) {
 }
 
 // A node a is unreachable from 100 to 900. Node b serves its shard from 200 on. A map
-// returns the shard to a at 300, or as given, and to b at 400. A POST fails meanwhile.
+// returns the shard to a at 300, or as given, and to b at 400. A POST fails in the meantime.
 func TestOwnerThatRegainsShardDuringFaultIsExcusedAgain(t *testing.T) {
 	const k = "key-0"
 	for _, c := range []struct {
@@ -295,7 +295,7 @@ func owners(ownerOfKey map[string]string) []string {
 	return all
 }
 
-// A node is paused for less than a lease, twice, and a POST fails meanwhile. Pauses with
+// A node is paused for less than a lease, twice, and a POST fails in the meantime. Pauses with
 // hardly a break between them count as one.
 func TestPauseShorterThanLeaseIsNoExcuse(t *testing.T) {
 	for _, c := range []struct {

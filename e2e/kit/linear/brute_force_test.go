@@ -74,7 +74,7 @@ func agree(t *testing.T, b []byte) (ok bool) {
 	ops := decode(b)
 	err, want := linear.Check(ops, linear.Options{}), linearizable(ops, "")
 	if (err == nil) != want || err != nil && strings.Contains(err.Error(), "search") {
-		t.Fatalf("Check = %v, every order tried says %t\n%v", err, want, ops)
+		t.Fatalf("Check = %v, the search of all orders returned %t\n%v", err, want, ops)
 	}
 	return want
 }

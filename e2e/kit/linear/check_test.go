@@ -73,7 +73,7 @@ func TestContradictionsAreFound(t *testing.T) {
 		{"unknown write that the store never had", ops{lost, read("three", 90, 95)}, applied12, "never reached the store", "w-three r-90"},
 		{"unknown write that was applied and lost", ops{lost, read("two", 100, 105)}, append(applied12, applied("three", 85)), both, "w-two w-three r-100"},
 		{"applied twice", nil, append(applied12, applied("one", 6)), "applied it twice", "w-one"},
-		{"answered and not applied", nil, applied12[:1], "never applied it", "w-two"},
+		{"response without an applied write", nil, applied12[:1], "never applied it", "w-two"},
 		{"refused and applied", ops{refused}, append(applied12, applied("three", 85)), "was refused, but", "w-three"},
 		{"applied before its call", nil, log{applied("one", 5), applied("two", 39)}, "outside of the call", "w-two"},
 		{"applied after its answer", nil, log{applied("one", 5), applied("two", 51)}, "outside of the call", "w-two"},

@@ -109,7 +109,7 @@ func TestMissingAndBrokenResponsesAreRecorded(t *testing.T) {
 		{"cut in the body", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", func(resp history.Response) bool { return resp.Truncated }},
 		{"cut between chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", func(resp history.Response) bool { return resp.Truncated }},
 		{"no framing", "HTTP/1.1 200 OK\r\n\r\nok", func(resp history.Response) bool { return resp.Truncated }},
-		{"two answers", fine + fine, func(resp history.Response) bool { return resp.OK() && resp.Extra > 0 }},
+		{"two responses", fine + fine, func(resp history.Response) bool { return resp.OK() && resp.Extra > 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			target := raw(t, c.answer)
@@ -163,7 +163,7 @@ func TestUnsolicitedBytesAreCounted(t *testing.T) {
 // client tries the next one, and records both attempts.
 func TestClientTriesNextTarget(t *testing.T) {
 	good := raw(t, fine, fine, fine)
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		c := client(t, refused(t), good)
 		tries := 0
 		for range 2 {
@@ -211,7 +211,7 @@ func TestResetDuringDialCountsAsRefused(t *testing.T) {
 	t.Cleanup(c.Close)
 	resp := c.Do(t.Context(), load.Request{ID: "x", Method: "POST"})
 	if !resp.OK() || len(resp.Attempts) != 2 || !resp.Attempts[0].Refused {
-		t.Errorf("answer = %+v, want the second attempt to be answered", resp)
+		t.Errorf("response = %+v, want a response to the second attempt", resp)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestGeneratorKeepsRateAndAllResponses(t *testing.T) {
 	}
 	answers := g.Stop()
 	if len(answers) < 200 || len(answers) != g.Started() || g.Pending() != 0 {
-		t.Fatalf("%d answers to %d requests, %d waiting", len(answers), g.Started(), g.Pending())
+		t.Fatalf("%d responses to %d requests, %d pending", len(answers), g.Started(), g.Pending())
 	}
 	ids, keys := make(map[string]bool), make(map[string]bool)
 	for _, resp := range answers {

@@ -71,10 +71,10 @@ func TestFollowerResumesAfterLastEvent(t *testing.T) {
 		"f.3: 503, 0 events, ended false, open false, queue-full", "f.4: 0, 1 events, ended false, open true, ",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("it says\n%q, want\n%q", got, want)
+		t.Errorf("request\n%q, want\n%q", got, want)
 	}
 	second := f.TakeConns()
 	if first.After != 0 || second.After != 4 || len(second.Conns) != 1 || second.Conns[0].Done != 0 || len(second.Conns[0].Events) != 0 {
-		t.Errorf("then it says %+v", second)
+		t.Errorf("next result: %+v", second)
 	}
 }

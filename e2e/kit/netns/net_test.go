@@ -232,7 +232,7 @@ func TestNetworkFaultsAreInjectedAndEnded(t *testing.T) {
 	}{
 		{"isolated", func() error { return network.Isolate(1) }},
 		{"requests blocked", func() error { return network.Block(0, 1) }},
-		{"answers blocked", func() error { return network.Block(1, 0) }},
+		{"responses blocked", func() error { return network.Block(1, 0) }},
 		{"cut", func() error { return network.DropBoth(0, 1) }},
 		{"in another half", func() error { return network.Partition([]int{0, 2}, []int{1}) }},
 		{"across a bridge", func() error { return network.Bridge(2, []int{0}, []int{1}) }},
@@ -392,7 +392,7 @@ func TestCloseRemovesEverything(t *testing.T) {
 			t.Errorf("%s is still there", n.Host(0).Namespace)
 		}
 	}
-	// Other processes test with their own networks meanwhile.
+	// Other processes test with their own networks in the meantime.
 	own := "sw" + strconv.FormatInt(int64(os.Getpid()), 36) + "-"
 	for _, name := range devices(t) {
 		if !slices.Contains(before, name) && strings.HasPrefix(name, own) {

@@ -1,5 +1,5 @@
-// Command retest runs tests, measures the availability of the machine meanwhile, and
-// repeats tests that failed while the machine was not available.
+// Command retest runs tests and measures the availability of the machine. It repeats tests that failed while the
+// machine was not available.
 //
 // Tests of whole clusters use the real clock. A lease of half a second lapses if the host
 // takes the processors away for that long, which is no fault of the code. A test that

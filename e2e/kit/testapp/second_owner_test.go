@@ -54,7 +54,7 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 			}
 			ops := linear.Ops(answers, runs)
 			if len(ops) != len(answers) || len(runs) != len(answers) {
-				t.Fatalf("%d operations and %d runs of %d answers", len(ops), len(runs), len(answers))
+				t.Fatalf("%d operations and %d runs of %d responses", len(ops), len(runs), len(answers))
 			}
 			fenced := 0
 			for i, op := range ops {
