@@ -20,7 +20,7 @@ var (
 
 // errNeedMore means that the buffered data is used up, and that the caller must read from the
 // connection to continue. Functions of this package return it to each other, never to callers.
-var errNeedMore = errors.New("h1: more needed")
+var errNeedMore = errors.New("h1: more data needed")
 
 // minDirectRead is the minimum size in bytes of a body read that goes from the socket directly into
 // the buffer of the caller, and not into the read buffer.
@@ -42,28 +42,28 @@ const (
 // further Read returns the same error. Body never consumes bytes after the body.
 type Body struct {
 	in         *connReader
-	header     *Header
+	header     *Header // header of the message; nil for a tunnel
 	kind       Kind
-	state      bodyState
-	isResponse bool  // the body belongs to a response, so errors have the status 502
-	remaining  int64 // remaining bytes of the body (Length) or of the chunk
-	// bytesRead is the number of body bytes that were read.
-	bytesRead      int64
-	maxBytes       int64 // maximum of bytesRead; zero means no limit
-	extensionBytes int   // bytes of chunk extensions so far
-	err            error
-	// waitTime is the total time of waiting for the body. It is measured only if a minimum rate is
-	// set.
-	waitTime time.Duration
+	isResponse bool // the body belongs to a response, so its errors have the status 502
 
+	// Progress. err is the result of all further reads; nil means that no read has failed.
+	state       bodyState
+	readStarted bool  // a read of the body has begun, so the client may have sent a part of it
+	remaining   int64 // bytes that must still be read, of the body (Length) or of the chunk (Chunked)
+	bytesRead   int64 // body bytes that have been read
+	err         error
+
+	// Limits. waitTime is measured only if a minimum rate is set.
+	maxBytes int64         // maximum of bytesRead; zero means no limit
+	waitTime time.Duration // total time of the waits for data of the body
+
+	// Chunk extensions and trailers. trailers contains the accepted lines, each with its CRLF.
+	extensionBytes      int // length of all chunk extensions so far
 	trailers            []byte
 	trailerLines        int
-	readStarted         bool // a read of the body has begun, so the client may have sent a part of it
-	skippingTrailerLine bool // the reader is within a trailer line of a response that exceeds the limit
-	// droppedTrailers is the number of dropped trailer fields, and firstDroppedTrailer is the name
-	// of the first one.
-	droppedTrailers     int
-	firstDroppedTrailer string
+	skippingTrailerLine bool   // the reader is within a trailer line of a response that exceeds the limit
+	droppedTrailers     int    // number of dropped trailer fields
+	firstDroppedTrailer string // name of the first dropped trailer field
 }
 
 // start begins a body of the given kind. length is its length if kind is Length.
@@ -136,7 +136,7 @@ func (b *Body) Read(p []byte) (int, error) {
 		if err != errNeedMore { //nolint:errorlint // never wrapped
 			return 0, err
 		}
-		if n, err := b.readFromConn(p, true); n > 0 || err != nil {
+		if n, err := b.readBlocking(p); n > 0 || err != nil {
 			return n, err
 		}
 	}
@@ -152,42 +152,58 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 			return n, false, err
 		}
 	}
-	if b.state != atEnd && n == len(p) && b.kind == Chunked {
-		// The end of the last chunk may already be buffered.
-		if _, err := b.readBuffered(nil); err != nil && !errors.Is(err, io.EOF) && err != errNeedMore { //nolint:errorlint // never wrapped
+	if b.kind == Chunked && b.state != atEnd && n == len(p) {
+		if err := b.parseBufferedFraming(); err != nil {
 			return n, false, err
 		}
 	}
 	return n, b.state == atEnd, nil
 }
 
+// parseBufferedFraming parses the chunked framing that is already buffered before the next data. It
+// may be the end of the body.
+func (b *Body) parseBufferedFraming() error {
+	_, err := b.readBuffered(nil)
+	if err == errNeedMore || errors.Is(err, io.EOF) { //nolint:errorlint // never wrapped
+		return nil
+	}
+	return err
+}
+
 // WaitBuffered waits up to the timeout until the rest of a body with a known length is buffered. It
 // does not wait for a body of unknown length or of more than limit bytes. limit must not exceed the
 // ReadBuffer of the Conn. An error means that the body cannot become complete.
 func (b *Body) WaitBuffered(limit int64, timeout time.Duration) error {
-	in := b.in
-	if b.kind != Length || b.remaining > limit || b.remaining <= int64(in.buffered()) || b.err != nil {
+	canBeBuffered := b.kind == Length && b.remaining <= limit
+	if b.err != nil || !canBeBuffered || b.isRestBuffered() {
 		return b.err
 	}
-	if err := in.setReadTimeout(timeout); err != nil {
+	if err := b.in.setReadTimeout(timeout); err != nil {
 		return b.fail(err)
 	}
 	b.readStarted = true
-	for b.remaining > int64(in.buffered()) {
-		switch err := in.readMore(); {
-		case errors.Is(err, os.ErrDeadlineExceeded):
+	for !b.isRestBuffered() {
+		err := b.in.readMore()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
-		case err != nil:
+		}
+		if err != nil {
 			return b.handleReadError(err)
 		}
 	}
 	return nil
 }
 
+// isRestBuffered reports whether all remaining bytes of a body with a known length are buffered.
+func (b *Body) isRestBuffered() bool { return b.remaining <= int64(b.in.buffered()) }
+
 // IsBuffered reports whether the rest of the body can be read without blocking: it is empty, or its
 // length is known and all bytes are buffered.
 func (b *Body) IsBuffered() bool {
-	return b.err == nil && (b.state == atEnd || b.kind == Length && b.remaining <= int64(b.in.buffered()))
+	if b.err != nil {
+		return false
+	}
+	return b.state == atEnd || b.kind == Length && b.isRestBuffered()
 }
 
 // Drain reads and discards the rest of the body, up to limit bytes. After nil, the connection can
@@ -196,7 +212,8 @@ func (b *Body) Drain(limit int64) error {
 	if b.state == atEnd {
 		return nil
 	}
-	if b.kind == Length && b.remaining > limit || b.kind == UntilClose {
+	exceedsLimit := b.kind == Length && b.remaining > limit
+	if exceedsLimit || b.kind == UntilClose {
 		return ErrDrainLimit
 	}
 	sink := b.in.pool.get(smallBuffer)
@@ -238,12 +255,18 @@ func (b *Body) readBuffered(p []byte) (int, error) {
 		return 0, errNeedMore
 	}
 	b.readStarted = true
-	if b.kind != UntilClose && int64(len(src)) > b.remaining {
-		src = src[:b.remaining]
-	}
-	n := copy(p, src)
+	n := copy(p, b.limitToBody(src))
 	b.in.discard(n)
 	return n, b.recordConsumed(n)
+}
+
+// limitToBody returns the part of p that does not exceed the rest of the body, or the rest of the
+// chunk if the body is chunked.
+func (b *Body) limitToBody(p []byte) []byte {
+	if b.kind != UntilClose && int64(len(p)) > b.remaining {
+		return p[:b.remaining]
+	}
+	return p
 }
 
 // recordConsumed records that n bytes of data were read, and advances the state at the end of a
@@ -257,36 +280,42 @@ func (b *Body) recordConsumed(n int) error {
 		return nil
 	}
 	b.remaining -= int64(n)
-	if b.remaining == 0 {
+	if b.remaining > 0 {
+		return nil
+	}
+	if b.kind == Chunked {
+		b.state = inDataEnd
+	} else {
 		b.state = atEnd
-		if b.kind == Chunked {
-			b.state = inDataEnd
-		}
 	}
 	return nil
 }
 
-// readFromConn reads from the socket once. If that is worthwhile, it reads directly into p and
-// returns the length; otherwise it reads into the read buffer. Without wait it returns errNeedMore
-// if no data has arrived.
-func (b *Body) readFromConn(p []byte, wait bool) (int, error) {
-	in := b.in
-	if wait {
-		waitStart, err := b.startWait()
-		if err != nil {
-			return 0, b.fail(err)
-		}
-		defer b.addWaitTime(waitStart)
+// readBlocking waits for data and reads from the socket once. If that is worthwhile, it reads
+// directly into p and returns the number of bytes. Otherwise it reads into the read buffer and
+// returns 0.
+func (b *Body) readBlocking(p []byte) (int, error) {
+	waitStart, err := b.startWait()
+	if err != nil {
+		return 0, b.fail(err)
 	}
+	defer b.addWaitTime(waitStart)
 	b.readStarted = true
-	if b.state == inData && in.buffered() == 0 && len(p) >= minDirectRead && (b.kind != Chunked || b.remaining >= minDirectRead) {
-		return b.readDirect(p, wait)
+	if b.canReadDirectly(p) {
+		return b.readDirect(p, true)
 	}
-	if wait {
-		if err := in.readMore(); err != nil {
-			return 0, b.handleReadError(err)
-		}
-		return 0, nil
+	if err := b.in.readMore(); err != nil {
+		return 0, b.handleReadError(err)
+	}
+	return 0, nil
+}
+
+// readNonblocking is like readBlocking, but returns errNeedMore if no data has arrived.
+func (b *Body) readNonblocking(p []byte) (int, error) {
+	in := b.in
+	b.readStarted = true
+	if b.canReadDirectly(p) {
+		return b.readDirect(p, false)
 	}
 	if in.buf != nil && !in.makeRoom() {
 		return 0, nil
@@ -301,22 +330,33 @@ func (b *Body) readFromConn(p []byte, wait bool) (int, error) {
 	return 0, nil
 }
 
+// canReadDirectly reports whether the next bytes on the connection are body data, and so many that
+// a read directly into p is worthwhile.
+func (b *Body) canReadDirectly(p []byte) bool {
+	nextIsData := b.state == inData && b.in.buffered() == 0
+	if !nextIsData || len(p) < minDirectRead {
+		return false
+	}
+	return b.kind != Chunked || b.remaining >= minDirectRead
+}
+
 // bufferWait is how long a read waits with a buffer, on connections that need a buffer to wait for
 // data.
 const bufferWait = 100 * time.Millisecond
 
-// readSoon is readFromConn for data that has arrived or is about to arrive. For a short wait,
-// keeping a buffer is cheaper than returning it. Otherwise it returns errNeedMore.
+// readSoon reads data that has arrived or is about to arrive, and otherwise returns errNeedMore.
+// During a short wait, keeping a buffer is cheaper than returning it.
 func (b *Body) readSoon(p []byte) (int, error) {
 	in := b.in
 	if in.sock != nil || in.mux != nil {
-		return b.readFromConn(p, false)
+		return b.readNonblocking(p)
 	}
 	bodyTimeout := in.bodyTimeout
 	in.bodyTimeout = bufferWait
-	n, err := b.readFromConn(p, true)
+	n, err := b.readBlocking(p)
 	in.bodyTimeout = bodyTimeout
-	if errors.Is(err, os.ErrDeadlineExceeded) && (bodyTimeout <= 0 || bodyTimeout > bufferWait) {
+	maxWaitNotReached := bodyTimeout <= 0 || bodyTimeout > bufferWait
+	if maxWaitNotReached && errors.Is(err, os.ErrDeadlineExceeded) {
 		b.err = nil
 		err = errNeedMore
 	}
@@ -350,26 +390,25 @@ func (b *Body) waitLimit() (time.Duration, error) {
 	if in.minRate <= 0 {
 		return in.bodyTimeout, nil
 	}
-	// float64 avoids an overflow of int64 for a long body.
-	remaining := in.rateGrace + time.Duration(float64(b.bytesRead)/float64(in.minRate)*float64(time.Second)) - b.waitTime
-	if remaining <= 0 {
+	// The time that the bytes read so far permit. float64 avoids an overflow of int64 for a long body.
+	permittedTime := time.Duration(float64(b.bytesRead) / float64(in.minRate) * float64(time.Second))
+	limit := in.rateGrace + permittedTime - b.waitTime
+	if limit <= 0 {
 		return 0, os.ErrDeadlineExceeded
 	}
 	if in.bodyTimeout > 0 {
-		remaining = min(remaining, in.bodyTimeout)
+		limit = min(limit, in.bodyTimeout)
 	}
-	return remaining, nil
+	return limit, nil
 }
 
-// readDirect reads data directly into p, and never beyond the body.
+// readDirect reads data directly into p, and never beyond the body. Without wait it returns
+// errNeedMore if no data has arrived.
 func (b *Body) readDirect(p []byte, wait bool) (int, error) {
-	if b.kind != UntilClose && int64(len(p)) > b.remaining {
-		p = p[:b.remaining]
-	}
-	if !wait && b.in.sock == nil && (b.in.mux == nil || b.in.mux.WouldBlock()) {
+	if !wait && b.in.mayBlock() {
 		return 0, errNeedMore
 	}
-	_, n, err := b.in.receive(p, wait)
+	_, n, err := b.in.receive(b.limitToBody(p), wait)
 	if n > 0 {
 		return n, b.recordConsumed(n)
 	}

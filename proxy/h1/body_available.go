@@ -12,10 +12,7 @@ func (b *Body) TakeAvailable() ([]byte, error) {
 		}
 		return nil, err
 	}
-	p := b.in.unread()
-	if b.kind != UntilClose && int64(len(p)) > b.remaining {
-		p = p[:b.remaining]
-	}
+	p := b.limitToBody(b.in.unread())
 	b.in.discard(len(p))
 	return p, b.recordConsumed(len(p))
 }

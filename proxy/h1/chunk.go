@@ -12,27 +12,21 @@ const (
 // parseFraming parses the next element of the chunked framing from the buffered data. It returns
 // errNeedMore if that element is incomplete.
 func (b *Body) parseFraming() error {
-	data := b.in.unread()
 	if b.state == inDataEnd {
-		if len(data) == 0 || len(data) == 1 && data[0] == '\r' {
-			return errNeedMore
-		}
-		if data[0] != '\r' || data[1] != '\n' {
-			return errChunkWithoutCRLF
-		}
-		b.in.discard(2)
-		b.state = inSize
-		return nil
+		return b.parseChunkEnd()
 	}
+	data := b.in.unread()
 	newline := bytes.IndexByte(data, '\n')
-	limit, errTooLong := maxChunkLineBytes, errChunkLineTooLong
+	maxLineBytes, errTooLong := maxChunkLineBytes, errChunkLineTooLong
 	if b.state == inTrailers {
-		limit, errTooLong = maxTrailerBytes, errTooManyTrailers
+		maxLineBytes, errTooLong = maxTrailerBytes, errTooManyTrailers
+	}
+	isTooLong := newline > maxLineBytes || newline < 0 && len(data) > maxLineBytes
+	if b.isResponse && b.state == inTrailers && (isTooLong || b.skippingTrailerLine) {
+		return b.skipTrailer(data, newline)
 	}
 	switch {
-	case b.isResponse && b.state == inTrailers && (b.skippingTrailerLine || newline > limit || newline < 0 && len(data) > limit):
-		return b.skipTrailer(data, newline)
-	case newline > limit || newline < 0 && len(data) > limit:
+	case isTooLong:
 		return errTooLong
 	case newline < 0:
 		return errNeedMore
@@ -44,6 +38,20 @@ func (b *Body) parseFraming() error {
 		return err
 	}
 	b.in.discard(newline + 1)
+	return nil
+}
+
+// parseChunkEnd parses the CRLF after the data of a chunk.
+func (b *Body) parseChunkEnd() error {
+	data := b.in.unread()
+	if len(data) == 0 || len(data) == 1 && data[0] == '\r' {
+		return errNeedMore
+	}
+	if data[0] != '\r' || data[1] != '\n' {
+		return errChunkWithoutCRLF
+	}
+	b.in.discard(2)
+	b.state = inSize
 	return nil
 }
 
@@ -68,26 +76,31 @@ func (b *Body) skipTrailer(data []byte, newline int) error {
 	return errNeedMore
 }
 
-// parseLine parses a chunk-size line or a trailer line. rawLine includes the CRLF.
+// parseLine parses a chunk-size line or a trailer line. rawLine includes the CRLF. The empty line
+// after the trailers ends the body.
 func (b *Body) parseLine(rawLine []byte) error {
 	text := rawLine[:len(rawLine)-2]
-	if b.state == inTrailers {
-		if len(text) == 0 {
-			b.state = atEnd
-			return nil
-		}
-		return b.addTrailer(rawLine)
+	if b.state != inTrailers {
+		return b.parseChunkSizeLine(text)
 	}
-	size, ext, err := parseChunkSize(text, b.isResponse)
+	if len(text) == 0 {
+		b.state = atEnd
+		return nil
+	}
+	return b.addTrailer(rawLine)
+}
+
+// parseChunkSizeLine parses a chunk-size line, without its CRLF. Size zero announces the trailers.
+func (b *Body) parseChunkSizeLine(text []byte) error {
+	size, extensions, err := parseChunkSize(text, b.isResponse)
 	if err != nil {
 		return err
 	}
-	if b.extensionBytes += len(ext); b.extensionBytes > maxChunkExtensionBytes {
+	b.extensionBytes += len(extensions)
+	if b.extensionBytes > maxChunkExtensionBytes {
 		return errTooManyChunkExtensions
 	}
-	// No implementation uses the extensions of a response, and the line ends at its CRLF for all of
-	// them, unless a quoted string is open there.
-	if !validExtensions(ext) && (!b.isResponse || !hasNoControlBytesSlow(ext) || bytes.IndexByte(ext, '"') >= 0) {
+	if !b.acceptsExtensions(extensions) {
 		return errChunkExtension
 	}
 	b.remaining, b.state = size, inData
@@ -95,6 +108,20 @@ func (b *Body) parseLine(rawLine []byte) error {
 		b.state = inTrailers
 	}
 	return nil
+}
+
+// acceptsExtensions reports whether the extensions of a chunk are valid. For a response, invalid
+// extensions without quotes and control bytes are accepted too: no implementation uses them, and all
+// implementations find the end of the line at the same CRLF.
+func (b *Body) acceptsExtensions(extensions []byte) bool {
+	if validExtensions(extensions) {
+		return true
+	}
+	if !b.isResponse {
+		return false
+	}
+	mayContainOpenQuote := bytes.IndexByte(extensions, '"') >= 0
+	return !mayContainOpenQuote && hasNoControlBytesSlow(extensions)
 }
 
 // parseChunkSize parses 1*HEXDIG with up to 16 digits and a value of up to 2^62. It returns the
@@ -117,7 +144,8 @@ func parseChunkSize(text []byte, allowPadding bool) (int64, []byte, error) {
 	if allowPadding {
 		rest = bytes.TrimLeft(rest, " \t")
 	}
-	if digits == 0 || size > 1<<62 || len(rest) > 0 && rest[0] != ';' {
+	hasExtensions := len(rest) > 0 && rest[0] == ';'
+	if digits == 0 || size > 1<<62 || len(rest) > 0 && !hasExtensions {
 		return 0, nil, errChunkSize
 	}
 	return int64(size), rest, nil
@@ -133,17 +161,17 @@ func validExtensions(ext []byte) bool {
 		if length == 0 {
 			return false
 		}
-		if ext = ext[1+length:]; len(ext) == 0 || ext[0] != '=' {
+		ext = ext[1+length:]
+		hasValue := len(ext) > 0 && ext[0] == '='
+		if !hasValue {
 			continue
 		}
 		ext = ext[1:]
-		if length = tokenLen(ext); length == 0 {
-			length = quotedLen(ext)
-		}
-		if length == 0 {
+		valueLen := max(tokenLen(ext), quotedLen(ext))
+		if valueLen == 0 {
 			return false
 		}
-		ext = ext[length:]
+		ext = ext[valueLen:]
 	}
 	return true
 }

@@ -10,15 +10,17 @@ import (
 // borrows buffers from a pool when there is data to read or write. ReleaseEmptyBuffers and
 // ReleaseBuffers return them.
 type Conn struct {
-	nc                  net.Conn
-	options             Options
-	in                  connReader
-	out                 Writer
-	watch               watch
-	alive               liveness
-	timeouts            Timeouts
-	reportedHeaderBytes int // bytes of the current header that have been reported to Options.OnHeaderMemory
-	closed              atomic.Bool
+	nc       net.Conn
+	options  Options
+	timeouts Timeouts
+	in       connReader // reading half
+	out      Writer     // writing half
+
+	watch watch    // the watch of WatchDisconnect
+	alive liveness // the check of IsAlive
+
+	reportedHeaderBytes int                    // bytes of the current header that have been reported to Options.OnHeaderMemory
+	closed              atomic.Bool            // Close or Abort was called
 	onWakeup            atomic.Pointer[func()] // set by SetWakeup
 	spareSocket         *socket                // memory for in.sock, kept by Clear for Reset; nil means none
 }
@@ -55,7 +57,12 @@ func (c *Conn) Clear() {
 	if c.spareSocket != nil {
 		c.spareSocket.clear()
 	}
-	*c = Conn{spareSocket: c.spareSocket, watch: watch{checkFunc: c.watch.checkFunc}, alive: liveness{checkFunc: c.alive.checkFunc}}
+	// The method values refer to fields of c, so they stay valid.
+	*c = Conn{
+		spareSocket: c.spareSocket,
+		watch:       watch{checkFunc: c.watch.checkFunc},
+		alive:       liveness{checkFunc: c.alive.checkFunc},
+	}
 }
 
 // NetConn returns the underlying connection, for its addresses. Only a tunnel that has consumed
@@ -167,7 +174,8 @@ func (c *Conn) RequestPark() {
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.mu.waiting && !in.mu.stopWaiting && !in.mu.parkRequested {
+	alreadyInterrupted := in.mu.stopWaiting || in.mu.parkRequested
+	if in.mu.waiting && !alreadyInterrupted {
 		in.mu.parkRequested = true
 		_ = in.nc.SetReadDeadline(past()) // as in StopWaiting
 	}

@@ -13,22 +13,22 @@ func (h *Header) parseConnection() *Error {
 	for option := range h.connectionOptions() {
 		switch {
 		case len(option) == 0:
-			continue
-		case !isToken(option) && h.lenient:
+		case !isToken(option):
+			if !h.lenient {
+				return errInvalidConnection
+			}
 			// The element is no token, so it names no field. It may be a mistyped "close";
 			// therefore the connection ends after this message.
 			h.connOptions |= optClose
 			h.repairs |= ignoredConnectionOption
-			continue
-		case !isToken(option):
-			return errInvalidConnection
 		case h.addOption(option):
-			continue
+		default: // the option is the name of a field
+			namedFields++
+			if namedFields > maxConnectionFields {
+				return errInvalidConnection
+			}
+			h.markNotForwarded(option)
 		}
-		if namedFields++; namedFields > maxConnectionFields {
-			return errInvalidConnection
-		}
-		h.markNotForwarded(option)
 	}
 	return nil
 }
@@ -41,10 +41,11 @@ func (h *Header) connectionOptions() iter.Seq[[]byte] {
 			if fieldLine.field != FieldConnection {
 				continue
 			}
-			list, more := h.raw[fieldLine.valueStart:fieldLine.valueEnd], true
+			list, more := h.valueOf(fieldLine), true
 			for more {
 				var option []byte
-				if option, list, more = cutListElement(list); !yield(option) {
+				option, list, more = cutListElement(list)
+				if !yield(option) {
 					return
 				}
 			}
@@ -82,7 +83,8 @@ func (h *Header) markNotForwarded(name []byte) {
 		if protectedFields.Has(fieldLine.field) {
 			continue
 		}
-		if int(fieldLine.colon-fieldLine.start) == len(name) && equalFoldSameLen(h.raw[fieldLine.start:fieldLine.colon], name) {
+		lineName := h.nameOf(fieldLine)
+		if len(lineName) == len(name) && equalFoldSameLen(lineName, name) {
 			fieldLine.notForwarded = true
 		}
 	}

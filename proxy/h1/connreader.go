@@ -9,38 +9,40 @@ import (
 	"time"
 )
 
-// connReader is the reading half of a Conn. buf[readPos:writePos] contains data that was read and
-// not consumed. One goroutine owns it; other goroutines may use only the fields of mu.
+// connReader is the reading half of a Conn. One goroutine owns it; other goroutines may use only the
+// fields of mu.
 type connReader struct {
-	nc          net.Conn
-	sock        *socket   // nil means that nc.Read is used
-	mux         MuxStream // nc, if it is a stream of a multiplexed session; otherwise nil
-	pool        *Buffers
-	initialSize int // size of the first buffer
-	maxSize     int // size up to which the buffer grows for a header
-	bodyTimeout time.Duration
-	// closeWriteAfterIdle is the value of Options.CloseWriteAfterIdle.
-	closeWriteAfterIdle bool
-	// minRate and rateGrace are the values of Timeouts.
-	minRate   int64
-	rateGrace time.Duration
+	// The source of the data.
+	nc   net.Conn
+	sock *socket   // direct access to the socket of nc; nil means that nc.Read is used
+	mux  MuxStream // nc, if it is a stream of a multiplexed session; otherwise nil
 
+	// Configuration, from Options and Timeouts.
+	pool                *Buffers
+	initialSize         int           // bytes of the first buffer
+	maxSize             int           // bytes up to which the buffer grows for a header
+	bodyTimeout         time.Duration // Timeouts.Body
+	closeWriteAfterIdle bool          // Options.CloseWriteAfterIdle
+	minRate             int64         // Timeouts.MinRate
+	rateGrace           time.Duration // Timeouts.RateGrace
+
+	// The read buffer. buf[readPos:writePos] contains data that was read and not consumed. A nil buf
+	// means that no buffer is borrowed from the pool.
 	buf               []byte
 	readPos, writePos int
 	smallBuf          [16]byte // buffer of fillWithSmallBuffer
-	// filledBuffer means that the last read filled the whole buffer, so that the socket may contain
-	// more data.
-	filledBuffer bool
-	received     int64
+
+	filledBuffer bool      // the last read filled the whole buffer, so the socket may contain more data
+	received     int64     // bytes read from the connection so far
 	deadline     time.Time // present read deadline; zero means none
 
 	mu struct {
 		sync.Mutex
-		waiting       bool // a read waits for the first byte of a request
-		stopWaiting   bool
-		parkRequested bool // RequestPark was called, and the wait has not returned yet
-		stopRead      bool
-		paused        bool
+		waiting       bool   // a read waits for the first byte of a request
+		stopWaiting   bool   // StopWaiting was called
+		parkRequested bool   // RequestPark was called, and the wait has not returned yet
+		stopRead      bool   // StopRead was called
+		paused        bool   // PauseRead was called, and ResumeRead was not
 		wake          func() // wakes a parked reader; nil means that none is parked
 		unwatch       func() // ends the registration with the Watcher of Park
 	}
@@ -90,7 +92,8 @@ func (in *connReader) setReadTimeoutFrom(now time.Time, timeout time.Duration) e
 		now = time.Now()
 	}
 	deadline := now.Add(timeout)
-	if !in.deadline.IsZero() && in.deadline.Sub(deadline).Abs() <= timeout/16 {
+	presentIsCloseEnough := !in.deadline.IsZero() && in.deadline.Sub(deadline).Abs() <= timeout/16
+	if presentIsCloseEnough {
 		return nil
 	}
 	return in.setReadDeadline(deadline)
@@ -108,7 +111,8 @@ func (in *connReader) setReadDeadline(deadline time.Time) error {
 	if in.mu.paused {
 		return ErrPaused
 	}
-	if in.mu.waiting && (in.mu.stopWaiting || in.mu.parkRequested) {
+	waitInterrupted := in.mu.waiting && (in.mu.stopWaiting || in.mu.parkRequested)
+	if waitInterrupted {
 		return nil
 	}
 	in.deadline = deadline
@@ -130,7 +134,8 @@ func (in *connReader) makeRoom() bool {
 	if len(in.buf) >= in.maxSize {
 		return false
 	}
-	next := in.pool.get(min(max(2*len(in.buf), in.initialSize), in.maxSize))
+	size := max(2*len(in.buf), in.initialSize)
+	next := in.pool.get(min(size, in.maxSize))
 	in.writePos = copy(next, in.buf)
 	in.pool.put(in.buf)
 	in.buf = next
@@ -176,8 +181,12 @@ func (in *connReader) readMoreWithSmallBuffer() error {
 	if in.buf != nil || in.sock != nil {
 		return in.readMore()
 	}
-	if err := in.fillWithSmallBuffer(); err != nil || in.mux != nil || in.writePos < len(in.smallBuf) || in.setReadDeadline(past()) != nil {
+	if err := in.fillWithSmallBuffer(); err != nil {
 		return err
+	}
+	mayHaveDecryptedData := in.mux == nil && in.writePos >= len(in.smallBuf)
+	if !mayHaveDecryptedData || in.setReadDeadline(past()) != nil {
+		return nil
 	}
 	n, _ := in.nc.Read(in.buf[in.writePos:]) // an error occurs again in the next read
 	in.writePos += n
@@ -188,10 +197,10 @@ func (in *connReader) readMoreWithSmallBuffer() error {
 
 // tryFill reads once without blocking. The buffer must have space or be nil.
 func (in *connReader) tryFill() (bool, error) {
+	if in.mayBlock() {
+		return false, nil
+	}
 	if in.sock == nil {
-		if in.mux == nil || in.mux.WouldBlock() {
-			return false, nil
-		}
 		err := in.fill()
 		return err == nil, err
 	}
@@ -202,6 +211,16 @@ func (in *connReader) tryFill() (bool, error) {
 	buf, n, err := in.receive(tail, false)
 	in.addReceived(buf, n)
 	return n > 0, err
+}
+
+// mayBlock reports whether a read with wait set to false could block. A socket never blocks such a
+// read, and a multiplexed stream reports whether it would. Any other connection, such as one with
+// TLS, may block.
+func (in *connReader) mayBlock() bool {
+	if in.sock != nil {
+		return false
+	}
+	return in.mux == nil || in.mux.WouldBlock()
 }
 
 // addReceived appends the n bytes that receive has read. buf is the buffer that receive has
@@ -258,29 +277,48 @@ func (in *connReader) awaitRequest(now time.Time, timeout time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
 	}
-	in.mu.Lock()
-	in.mu.waiting = true
-	stopped := in.mu.stopWaiting
-	in.mu.Unlock()
 	var err error
-	if !stopped {
+	if stopped := in.beginRequestWait(); !stopped {
 		if err = in.setReadTimeoutFrom(now, timeout); err == nil {
 			err = in.fill()
 		}
 	}
-	in.mu.Lock()
-	parkRequested := in.mu.parkRequested
-	in.mu.waiting, in.mu.parkRequested = false, false
-	stopped = in.mu.stopWaiting
-	in.mu.Unlock()
-	if err == nil && !stopped && !parkRequested || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	stopped, parkRequested := in.endRequestWait()
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	// The time has passed, or StopWaiting or RequestPark has set a deadline in the past. Remove the
-	// deadline and check once more: after a pause of the process, a request may have arrived before
-	// the deadline expired.
-	if deadlineErr := in.setReadDeadline(time.Time{}); deadlineErr != nil {
-		return deadlineErr
+	if err == nil && !stopped && !parkRequested {
+		return nil
+	}
+	return in.checkAfterWait(stopped, parkRequested, err)
+}
+
+// beginRequestWait records that a wait for a request begins. It reports whether StopWaiting was
+// called, so that the wait must not begin.
+func (in *connReader) beginRequestWait() (stopped bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.mu.waiting = true
+	return in.mu.stopWaiting
+}
+
+// endRequestWait records that the wait for a request has ended. It reports which of StopWaiting and
+// RequestPark was called.
+func (in *connReader) endRequestWait() (stopped, parkRequested bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	parkRequested = in.mu.parkRequested
+	in.mu.waiting, in.mu.parkRequested = false, false
+	return in.mu.stopWaiting, parkRequested
+}
+
+// checkAfterWait returns the result of a wait for a request that a deadline has ended: that of the
+// timeout, or one in the past that StopWaiting or RequestPark has set. It removes the deadline and
+// checks for data once more. Reason: after a pause of the process, a request may have arrived before
+// the deadline expired. waitErr is the result if none of this applies.
+func (in *connReader) checkAfterWait(stopped, parkRequested bool, waitErr error) error {
+	if err := in.setReadDeadline(time.Time{}); err != nil {
+		return err
 	}
 	if in.buffered() > 0 {
 		return nil
@@ -288,13 +326,13 @@ func (in *connReader) awaitRequest(now time.Time, timeout time.Duration) error {
 	if parkRequested && !stopped {
 		return ErrParkRequested
 	}
-	if ok, deadlineErr := in.tryFillAtEnd(); ok || deadlineErr != nil {
-		return deadlineErr
+	if hasData, err := in.tryFillAtEnd(); hasData || err != nil {
+		return err
 	}
 	if stopped {
 		return ErrStopped
 	}
-	return err
+	return waitErr
 }
 
 // tryFillAtEnd is tryFill at the end of a wait. If there is no data and Options.CloseWriteAfterIdle

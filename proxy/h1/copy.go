@@ -12,8 +12,9 @@ import (
 // of copied bytes.
 func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 	for b.state != atEnd {
-		moved, rerr, werr := w.splice(b)
-		if n += moved; rerr != nil || werr != nil {
+		spliced, rerr, werr := w.splice(b)
+		n += spliced
+		if rerr != nil || werr != nil {
 			return n, rerr, werr
 		}
 		dst, err := w.freeSpace(w.wantedSpace(b))
@@ -23,7 +24,7 @@ func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 		copied, rerr, werr := w.copyAvailable(b, dst)
 		n += int64(copied)
 		if errors.Is(rerr, io.EOF) {
-			break
+			return n, nil, nil
 		}
 		if rerr != nil || werr != nil {
 			return n, rerr, werr
@@ -47,21 +48,17 @@ func (w *Writer) wantedSpace(b *Body) int {
 	return streamBuffer
 }
 
-// copyAvailable moves available data of b into dst, which must have at least one byte. If no data
-// is available, copyAvailable sends the buffered data, or waits for more data.
+// copyAvailable moves available data of b into dst, which must have at least one byte and be a part
+// of the buffer of w. If no data is available, it sends the buffered data. If there is none, it waits
+// for more data. In both cases it returns zero, and the caller must call it again with a new dst.
 func (w *Writer) copyAvailable(b *Body, dst []byte) (n int, rerr, werr error) {
-	n, rerr = b.copyBuffered(dst)
-	if n > 0 && n < len(dst) && b.in.filledBuffer && errors.Is(rerr, errNeedMore) {
-		// The last read has filled its buffer, so more data may be available without waiting.
-		var more int
-		more, rerr = b.readFromConn(dst[n:], false)
-		n += more
-	}
+	n, rerr = b.readAvailable(dst)
 	if n == 0 && errors.Is(rerr, errNeedMore) {
 		if w.buffered > 0 {
 			return 0, nil, w.Flush()
 		}
-		if n, rerr = b.readSoon(dst); n == 0 && errors.Is(rerr, errNeedMore) {
+		n, rerr = b.readSoon(dst)
+		if n == 0 && errors.Is(rerr, errNeedMore) {
 			w.releaseEmptyBuffer() // dst is part of this buffer, so it is not valid any more
 			return 0, b.AwaitData(), nil
 		}
@@ -69,11 +66,24 @@ func (w *Writer) copyAvailable(b *Body, dst []byte) (n int, rerr, werr error) {
 	if errors.Is(rerr, errNeedMore) {
 		rerr = nil
 	}
-	if w.kind == NoBody && n > 0 || w.kind == Length && int64(n) > w.remaining {
+	if w.exceedsBody(n) {
 		return 0, nil, ErrOverrun
 	}
 	w.commit(n)
 	return n, rerr, nil
+}
+
+// readAvailable copies the buffered data of b into dst. If the last read has filled its buffer, more
+// data may be available without waiting, so readAvailable also reads once from the connection. The
+// results are those of copyBuffered.
+func (b *Body) readAvailable(dst []byte) (int, error) {
+	n, err := b.copyBuffered(dst)
+	bufferUsedUp := n > 0 && n < len(dst) && errors.Is(err, errNeedMore)
+	if !bufferUsedUp || !b.in.filledBuffer {
+		return n, err
+	}
+	more, err := b.readNonblocking(dst[n:])
+	return n + more, err
 }
 
 // copyBuffered copies buffered data of b into dst, across chunk boundaries. It returns without an

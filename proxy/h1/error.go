@@ -27,12 +27,12 @@ var (
 	ErrStopped = errors.New("h1: stopped")
 	// ErrUnsolicitedData reports a connection that had data to read, or had ended, before a
 	// request was sent on it.
-	ErrUnsolicitedData = errors.New("h1: not quiet")
+	ErrUnsolicitedData = errors.New("h1: unsolicited data, or the end of the connection, before the request")
 	// ErrUnsent reports that the socket has not accepted all data of a nonblocking write
 	// (Writer.SetNonblocking).
 	ErrUnsent = errors.New("h1: partial write")
 	// ErrParkRequested reports a wait for a request that RequestPark ended.
-	ErrParkRequested = errors.New("h1: roused")
+	ErrParkRequested = errors.New("h1: parking requested")
 	// ErrPaused reports a read that PauseRead ended.
 	ErrPaused = errors.New("h1: paused")
 	// ErrUnfinished reports that a Writer was closed before the declared length was written.
@@ -40,5 +40,5 @@ var (
 	// ErrOverrun reports a write that exceeds the declared length.
 	ErrOverrun = errors.New("h1: body longer than declared")
 	// ErrDrainLimit reports that the rest of a body exceeds the limit of Drain.
-	ErrDrainLimit = errors.New("h1: too much left of the body")
+	ErrDrainLimit = errors.New("h1: the rest of the body exceeds the limit")
 )

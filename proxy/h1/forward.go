@@ -7,26 +7,26 @@ import "strconv"
 func (c *Conn) WriteRequestHeader(req *Request, edit *Edit) *Writer {
 	w := &c.out
 	w.reserve(len(req.raw) + len(req.target) + len(req.host) + len(edit.Host) + len(edit.Extra) + addedHeaderSpace)
-	pass := &headerPass{Edit: edit, header: &req.Header, buf: w.buf[:w.buffered]}
+	pass := &headerPass{Edit: edit, header: &req.Header, buf: w.buf[:w.buffered], drop: edit.Drop | HopByHop}
 	pass.kind, pass.size = edit.Kind, edit.Size
 	if pass.kind == 0 {
 		pass.kind, pass.size = req.Body.kind, req.length
 	}
-	pass.drop = edit.Drop | HopByHop
-	pass.putWord(req.method, ' ')
-	pass.putWord(req.target, ' ')
-	pass.buf = append(pass.buf, "HTTP/1.1\r\n"...)
 	pass.host = req.host
 	if len(edit.Host) > 0 {
 		pass.host = edit.Host
 	}
-	if !req.knownFields.Has(FieldHost) {
-		pass.putField("Host: ", pass.host)
-	}
-	if req.flags&reqExpect == 0 || edit.DropExpect {
+	if edit.DropExpect || !req.ExpectsContinue() {
 		pass.drop |= 1 << FieldExpect
 	}
 	pass.acceptsTrailers = req.flags&reqTrailers != 0
+
+	pass.putWord(req.method, ' ')
+	pass.putWord(req.target, ' ')
+	pass.buf = append(pass.buf, "HTTP/1.1\r\n"...)
+	if !req.knownFields.Has(FieldHost) {
+		pass.putField("Host: ", pass.host)
+	}
 	pass.putLines()
 	pass.putEnd()
 	return w.commitHeader(pass)
@@ -37,19 +37,20 @@ func (c *Conn) WriteRequestHeader(req *Request, edit *Edit) *Writer {
 func (c *Conn) WriteResponseHeader(res *Response, edit *Edit) *Writer {
 	w := &c.out
 	w.reserve(len(res.raw) + len(edit.Date) + len(edit.Extra) + addedHeaderSpace)
-	pass := &headerPass{Edit: edit, header: &res.Header, buf: w.buf[:w.buffered], isResponse: true}
+	pass := &headerPass{Edit: edit, header: &res.Header, buf: w.buf[:w.buffered], drop: edit.Drop | HopByHop, isResponse: true}
 	pass.kind, pass.size = edit.Kind, edit.Size
-	pass.drop = edit.Drop | HopByHop
 	if pass.kind == 0 {
 		pass.keepFraming(res)
 	}
+
 	pass.buf = append(pass.buf, "HTTP/1.1 "...)
 	pass.buf = strconv.AppendUint(pass.buf, uint64(res.status), 10)
 	pass.buf = append(pass.buf, ' ')
 	pass.buf = append(pass.buf, res.Reason()...)
 	pass.buf = append(pass.buf, "\r\n"...)
 	pass.putLines()
-	if res.status >= 200 && len(edit.Date) > 0 && !pass.dateWritten {
+	needsDate := res.status >= 200 && !pass.dateWritten
+	if needsDate && len(edit.Date) > 0 {
 		pass.putField("Date: ", edit.Date)
 	}
 	pass.putEnd()
@@ -90,17 +91,21 @@ func (w *Writer) commitHeader(pass *headerPass) *Writer {
 // header. It appends to buf, the buffer of a Writer.
 type headerPass struct {
 	*Edit
-	header          *Header
-	buf             []byte
-	drop            FieldSet
-	kind            Kind
-	size            int64
-	host            []byte
-	isResponse      bool
-	keepBodyLength  bool // keep Content-Length and Transfer-Encoding of a response without a body
-	acceptsTrailers bool // add TE: trailers
-	framingWritten  bool
-	dateWritten     bool
+	header     *Header // the original header
+	isResponse bool
+	buf        []byte
+
+	// What to write.
+	drop            FieldSet // known fields that are not copied
+	kind            Kind     // framing of the body for the receiver
+	size            int64    // length of the body, if kind is Length
+	host            []byte   // value of Host, for a request
+	keepBodyLength  bool     // keep Content-Length and Transfer-Encoding of a response without a body
+	acceptsTrailers bool     // add TE: trailers
+
+	// What has been written.
+	framingWritten bool // the line that frames the body
+	dateWritten    bool
 }
 
 // putWord writes a part of the start line, followed by the byte end.
@@ -119,14 +124,15 @@ func (p *headerPass) putField(name string, value []byte) {
 // putLines writes the lines that are forwarded. It copies adjacent unchanged lines together.
 func (p *headerPass) putLines() {
 	h := p.header
-	runStart := uint32(h.startLineLen)
+	unwritten := uint32(h.startLineLen) // start of the unchanged lines that have not been written yet
 	for i := range h.lines {
 		fieldLine := &h.lines[i]
-		if fieldLine.isPlain && !fieldLine.notForwarded && !(p.drop | specialFields).Has(fieldLine.field) {
+		isUnchanged := fieldLine.isPlain && !fieldLine.notForwarded && !(p.drop | specialFields).Has(fieldLine.field)
+		if isUnchanged {
 			continue
 		}
-		p.buf = append(p.buf, h.raw[runStart:fieldLine.start]...)
-		runStart = fieldLine.next
+		p.buf = append(p.buf, h.raw[unwritten:fieldLine.start]...)
+		unwritten = fieldLine.next
 		switch {
 		case fieldLine.notForwarded:
 		case p.Upgrade && fieldLine.field == FieldUpgrade:
@@ -138,7 +144,8 @@ func (p *headerPass) putLines() {
 			p.putLine(fieldLine)
 		}
 	}
-	p.buf = append(p.buf, h.raw[runStart:len(h.raw)-2]...)
+	endOfFields := len(h.raw) - len("\r\n")
+	p.buf = append(p.buf, h.raw[unwritten:endOfFields]...)
 }
 
 // specialFields contains the fields that are not simply copied.
@@ -146,37 +153,54 @@ const specialFields = FieldSet(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTr
 
 // putLine writes a field line with standard spacing.
 func (p *headerPass) putLine(fieldLine *line) {
-	p.buf = append(p.buf, p.header.raw[fieldLine.start:fieldLine.colon]...)
-	p.putField(": ", p.header.raw[fieldLine.valueStart:fieldLine.valueEnd])
+	p.buf = append(p.buf, p.header.nameOf(fieldLine)...)
+	p.putField(": ", p.header.valueOf(fieldLine))
 }
 
 // putSpecialLine writes a line of one of the specialFields, or the line that replaces it.
 func (p *headerPass) putSpecialLine(fieldLine *line) {
-	switch field := fieldLine.field; {
-	case field == FieldHost && !p.isResponse:
-		p.putField("Host: ", p.host)
-	case field == FieldContentLength && p.keepBodyLength:
-		if !p.framingWritten { // several equal lines are written once
-			p.buf = append(p.buf, p.header.raw[fieldLine.start:fieldLine.colon]...)
-			p.buf = append(p.buf, ": "...)
-			p.buf = strconv.AppendInt(p.buf, p.size, 10)
-			p.buf = append(p.buf, "\r\n"...)
+	switch fieldLine.field { //nolint:exhaustive // only specialFields
+	case FieldHost:
+		if p.isResponse {
+			p.putLine(fieldLine) // has no effect in a response
+		} else {
+			p.putField("Host: ", p.host)
 		}
-		p.framingWritten = true
-	case field == FieldHost, p.keepBodyLength && field != FieldDate:
-		p.putLine(fieldLine)
-	case field == FieldContentLength, field == FieldTransferEncoding:
-		p.putFraming()
-	case field == FieldTrailer:
-		if p.kind == Chunked {
+	case FieldContentLength:
+		if p.keepBodyLength {
+			p.putBodyLength(fieldLine)
+		} else {
+			p.putFraming()
+		}
+	case FieldTransferEncoding:
+		if p.keepBodyLength {
+			p.putLine(fieldLine)
+		} else {
+			p.putFraming()
+		}
+	case FieldTrailer:
+		if p.keepBodyLength || p.kind == Chunked {
 			p.putLine(fieldLine)
 		}
-	case field == FieldDate:
+	case FieldDate:
 		if !p.dateWritten {
 			p.putLine(fieldLine)
 		}
 		p.dateWritten = true
 	}
+}
+
+// putBodyLength writes the Content-Length line of a response without a body. Several equal lines are
+// written once.
+func (p *headerPass) putBodyLength(fieldLine *line) {
+	if p.framingWritten {
+		return
+	}
+	p.framingWritten = true
+	p.buf = append(p.buf, p.header.nameOf(fieldLine)...)
+	p.buf = append(p.buf, ": "...)
+	p.buf = strconv.AppendInt(p.buf, p.size, 10)
+	p.buf = append(p.buf, "\r\n"...)
 }
 
 // putFraming writes the line that frames the body. A second call has no effect.

@@ -21,16 +21,17 @@ var (
 // Header is a validated header section, including the start line, in its original form. The results
 // of its methods are valid until the next message is read into it.
 type Header struct {
-	raw          []byte // from the start line to the empty line, both included
-	lines        []line
-	startLineLen int // length of the start line with its CRLF
-	knownFields  FieldSet
+	raw          []byte   // from the start line to the empty line, both included
+	lines        []line   // index of the field lines, in order
+	startLineLen int      // length of the start line with its CRLF; zero means that it has not arrived
+	knownFields  FieldSet // known fields that occur at least once
 
-	minor       uint8
-	connOptions connOptions
-	length      int64 // Content-Length; -1 means none
+	minor       uint8       // minor version of HTTP/1: 0 or 1
+	connOptions connOptions // options of the Connection fields
+	length      int64       // Content-Length; -1 means none
 
-	parsedLen   int // offset up to which raw is indexed, while it is read
+	// Progress of parseLines.
+	parsedLen   int // number of bytes that have been parsed
 	foldedLines int // number of folded lines that were joined; each counts as a line
 
 	// lenient is true for responses: a violation of RFC 9112 that has only one possible meaning is
@@ -63,10 +64,7 @@ func (h *Header) reset() {
 	if h.lines == nil {
 		h.lines = make([]line, 0, 32)
 	}
-	h.raw, h.lines = h.raw[:0], h.lines[:0]
-	h.startLineLen, h.knownFields, h.parsedLen, h.foldedLines = 0, 0, 0, 0
-	h.minor, h.connOptions, h.length = 0, 0, -1
-	h.lenient, h.repairs, h.deferredFramingError = false, 0, nil
+	*h = Header{raw: h.raw[:0], lines: h.lines[:0], length: -1}
 }
 
 // MemorySize returns the size in bytes of the header and of the index of its lines.
@@ -90,8 +88,15 @@ func (h *Header) NumFields() int { return len(h.lines) }
 // Field returns the name and the value of header line i in their original form, without white space
 // around the value.
 func (h *Header) Field(i int) (name, value []byte) {
-	fieldLine := &h.lines[i]
-	return h.raw[fieldLine.start:fieldLine.colon], h.raw[fieldLine.valueStart:fieldLine.valueEnd]
+	return h.nameOf(&h.lines[i]), h.valueOf(&h.lines[i])
+}
+
+// nameOf returns the name of a header line of h.
+func (h *Header) nameOf(fieldLine *line) []byte { return h.raw[fieldLine.start:fieldLine.colon] }
+
+// valueOf returns the value of a header line of h, without surrounding white space.
+func (h *Header) valueOf(fieldLine *line) []byte {
+	return h.raw[fieldLine.valueStart:fieldLine.valueEnd]
 }
 
 // All yields the header lines in order.
@@ -116,7 +121,7 @@ func (h *Header) Known(field Field) []byte {
 	}
 	for i := range h.lines {
 		if fieldLine := &h.lines[i]; fieldLine.field == field {
-			return h.raw[fieldLine.valueStart:fieldLine.valueEnd:fieldLine.valueEnd]
+			return slices.Clip(h.valueOf(fieldLine))
 		}
 	}
 	return nil
@@ -135,8 +140,8 @@ func (h *Header) Value(name string) []byte {
 // ignored.
 func (h *Header) Find(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
-		fieldLine := &h.lines[i]
-		if int(fieldLine.colon-fieldLine.start) == len(name) && equalFoldSameLen(h.raw[fieldLine.start:fieldLine.colon], name) {
+		lineName := h.nameOf(&h.lines[i])
+		if len(lineName) == len(name) && equalFoldSameLen(lineName, name) {
 			return i
 		}
 	}
@@ -147,8 +152,8 @@ func (h *Header) Find(name string, from int) int {
 // WSGI apps do not distinguish _ from -, and some apps do not distinguish other bytes either.
 func (h *Header) FindLookalike(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
-		fieldLine := &h.lines[i]
-		if int(fieldLine.colon-fieldLine.start) == len(name) && equalLookalike(h.raw[fieldLine.start:fieldLine.colon], name) {
+		lineName := h.nameOf(&h.lines[i])
+		if len(lineName) == len(name) && equalLookalike(lineName, name) {
 			return i
 		}
 	}
@@ -166,9 +171,9 @@ func (h *Header) IsConnectionOption(i int) bool { return h.lines[i].notForwarded
 // length, and has no body.
 func (h *Header) ContentLength() int64 { return h.length }
 
-// parseLines parses the lines of data, the part of a header that has been read, from where the last
-// call stopped. It returns the length of the header when the empty line has arrived, and zero
-// before. parseStartLine parses the start line without its CRLF.
+// parseLines parses the lines of data, the part of a header that has been read. It continues after
+// the last line that an earlier call has parsed. When the empty line has arrived, it returns the
+// length of the header, and before that zero. parseStartLine parses the start line without its CRLF.
 func (h *Header) parseLines(data []byte, maxLines int, parseStartLine func([]byte) *Error) (int, *Error) {
 	for {
 		rest := data[h.parsedLen:]
@@ -189,15 +194,8 @@ func (h *Header) parseLines(data []byte, maxLines int, parseStartLine func([]byt
 			h.startLineLen = end
 		case len(text) == 0:
 			return end, nil
-		case len(h.lines)+h.foldedLines >= maxLines:
-			return 0, errTooManyLines
-		case h.lenient && h.joinFoldedLine(data, text):
-			text = data[h.parsedLen : end-2]
-			if err := h.addLine(text, uint32(end)); err != nil {
-				return 0, err
-			}
 		default:
-			if err := h.addLine(text, uint32(end)); err != nil {
+			if err := h.parseNextLine(data, end, maxLines); err != nil {
 				return 0, err
 			}
 		}
@@ -205,7 +203,21 @@ func (h *Header) parseLines(data []byte, maxLines int, parseStartLine func([]byt
 	}
 }
 
-// addLine parses one header line, b[scanned:next] without its CRLF.
+// parseNextLine parses the field line that ends at offset end of data, with its CRLF. In a lenient
+// header, a folded line first becomes a part of the line before it.
+func (h *Header) parseNextLine(data []byte, end, maxLines int) *Error {
+	if len(h.lines)+h.foldedLines >= maxLines {
+		return errTooManyLines
+	}
+	text := data[h.parsedLen : end-2]
+	if h.lenient && h.joinFoldedLine(data, text) {
+		text = data[h.parsedLen : end-2] // now parsedLen is the start of the joined line
+	}
+	return h.addLine(text, uint32(end))
+}
+
+// addLine parses text, a field line without its CRLF, and adds it to the index. The line begins at
+// offset parsedLen of the header, and the next line at offset next.
 func (h *Header) addLine(text []byte, next uint32) *Error {
 	h.lines = append(h.lines, line{})
 	fieldLine := &h.lines[len(h.lines)-1]
@@ -228,17 +240,18 @@ func (h *Header) addLine(text []byte, next uint32) *Error {
 	return nil
 }
 
-// checkFramingField validates a field that frames the message.
+// checkFramingField validates the value of a field that determines where the message ends or for
+// which host it is. It accepts all other fields.
 func (h *Header) checkFramingField(field Field, value []byte) *Error {
 	repeated := h.knownFields.Has(field)
 	switch field { //nolint:exhaustive // the other fields do not frame the message
 	case FieldContentLength:
 		return h.parseContentLength(value, repeated)
 	case FieldTransferEncoding:
-		switch {
-		case repeated:
+		if repeated {
 			return h.framingError(errRepeatedTransferEncoding)
-		case !equalFoldLower(value, "chunked"):
+		}
+		if !equalFoldLower(value, "chunked") {
 			return h.framingError(errUnsupportedTransferEncoding)
 		}
 	case FieldHost:
@@ -337,7 +350,9 @@ func equalFoldSameLen[T string | []byte](b []byte, s T) bool {
 		if c == other {
 			continue
 		}
-		if c|0x20 != other|0x20 || c|0x20 < 'a' || c|0x20 > 'z' {
+		lower := c | 0x20 // c in lower case, if c is a letter
+		isLetter := lower >= 'a' && lower <= 'z'
+		if !isLetter || lower != other|0x20 {
 			return false
 		}
 	}

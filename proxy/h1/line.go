@@ -66,6 +66,7 @@ func isToken(b []byte) bool {
 // parseFieldLine parses and validates one header line, without its CRLF, and stores the result in
 // parsed. text must not be empty. The offsets in parsed are relative to text.
 func parseFieldLine(text []byte, parsed *line) *Error {
+	// The name. Most names have only plain bytes.
 	nameEnd := 0
 	for nameEnd < len(text) && plainNameByte[text[nameEnd]] {
 		nameEnd++
@@ -80,7 +81,8 @@ func parseFieldLine(text []byte, parsed *line) *Error {
 	if text[nameEnd] != ':' || nameEnd == 0 {
 		return nameError(text, nameEnd)
 	}
-	parsed.start, parsed.colon = 0, uint32(nameEnd)
+
+	// The value, without surrounding white space.
 	valueStart, valueEnd := nameEnd+1, len(text)
 	for valueStart < valueEnd && (text[valueStart] == ' ' || text[valueStart] == '\t') {
 		valueStart++
@@ -94,9 +96,13 @@ func parseFieldLine(text []byte, parsed *line) *Error {
 		}
 		return errControlByteInValue
 	}
+
+	parsed.start, parsed.colon = 0, uint32(nameEnd)
 	parsed.valueStart, parsed.valueEnd = uint32(valueStart), uint32(valueEnd)
-	parsed.isPlain = valueEnd == len(text) && (valueStart == nameEnd+1 || valueStart == nameEnd+2 && text[nameEnd+1] == ' ')
-	if parsed.field = FieldOther; plainLen == nameEnd {
+	followsColon := valueStart == nameEnd+1
+	followsOneSpace := valueStart == nameEnd+2 && text[nameEnd+1] == ' '
+	parsed.isPlain = valueEnd == len(text) && (followsColon || followsOneSpace)
+	if plainLen == nameEnd {
 		parsed.field = classifyPlain(text[:nameEnd])
 	} else {
 		parsed.field = classifyLookalike(text[:nameEnd])
@@ -107,14 +113,16 @@ func parseFieldLine(text []byte, parsed *line) *Error {
 
 // nameError returns the error for a header line whose byte at invalidAt cannot be part of a name.
 func nameError(text []byte, invalidAt int) *Error {
-	switch c := text[invalidAt]; {
-	case invalidAt == 0 && (c == ' ' || c == '\t'):
+	invalid := text[invalidAt]
+	isSpace := invalid == ' ' || invalid == '\t'
+	switch {
+	case isSpace && invalidAt == 0:
 		return errFoldedLine
-	case invalidAt == 0 && c == ':':
-		return errEmptyName
-	case c == ' ' || c == '\t':
+	case isSpace:
 		return errSpaceInName
-	case c == '\r':
+	case invalid == ':' && invalidAt == 0:
+		return errEmptyName
+	case invalid == '\r':
 		return errBareCR
 	}
 	return errInvalidNameByte

@@ -110,13 +110,11 @@ func (l *lingerState) isOver(now time.Time, received bool, unacked int) bool {
 		l.lastProgress = now
 	}
 	l.unacked = unacked
-	switch {
-	case l.request == WholeRequest && unacked == 0 && now.Sub(l.lastReceived) >= lingerAfterWholeRequest:
-		return true
-	case now.Sub(l.lastProgress) >= lingerSilence:
+	exchangeComplete := l.request == WholeRequest && unacked == 0
+	if exchangeComplete && now.Sub(l.lastReceived) >= lingerAfterWholeRequest {
 		return true
 	}
-	return now.Sub(l.start) >= maxLinger
+	return now.Sub(l.lastProgress) >= lingerSilence || now.Sub(l.start) >= maxLinger
 }
 
 // unacked returns the number of bytes, including the FIN, that the peer's kernel has not
@@ -150,17 +148,28 @@ type Lingering struct {
 func (g *Lingering) add(c *Conn) (remove func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if oldestElement := g.conns.Front(); oldestElement != nil && g.conns.Len() >= cmp.Or(g.Max, 1024) {
-		g.conns.Remove(oldestElement)
-		if oldest, ok := oldestElement.Value.(*Conn); ok {
-			_ = oldest.Close() // its CloseLinger ends with an error
-		}
+	limit := cmp.Or(g.Max, 1024)
+	if g.conns.Len() >= limit {
+		g.closeOldestLocked()
 	}
 	element := g.conns.PushBack(c)
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.conns.Remove(element) // does nothing if the element has already been removed
+	}
+}
+
+// closeOldestLocked closes the connection that has lingered longest, if there is one. The caller must
+// hold g.mu.
+func (g *Lingering) closeOldestLocked() {
+	element := g.conns.Front()
+	if element == nil {
+		return
+	}
+	g.conns.Remove(element)
+	if oldest, ok := element.Value.(*Conn); ok {
+		_ = oldest.Close() // its CloseLinger ends with an error
 	}
 }
 
@@ -176,12 +185,23 @@ func (g *Lingering) Len() int {
 // section 9.6 forbids the peer to send another request. It does not wait for the peer's FIN, which
 // halves the cost of the close. Otherwise it closes like CloseLinger. The caller must have flushed.
 func (c *Conn) CloseLast() {
-	// With TLS, the peer still sends a close_notify, so the immediate close is not possible.
-	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.closeWriteIfSilent(c.in.smallBuf[:]) {
+	if !c.closeWriteIfSilent() {
 		c.CloseLinger(WholeRequest)
 		return
 	}
 	_ = c.Close() // an error does not matter, because the connection is unused
+}
+
+// closeWriteIfSilent sends a FIN if no further data has arrived, and reports whether that is the
+// case.
+func (c *Conn) closeWriteIfSilent() bool {
+	if c.in.sock == nil {
+		return false // with TLS, the peer still sends a close_notify
+	}
+	if c.in.buffered() > 0 || c.out.err != nil {
+		return false
+	}
+	return c.in.sock.closeWriteIfSilent(c.in.smallBuf[:])
 }
 
 // Abort closes the connection immediately, so that the peer does not mistake a truncated message

@@ -17,8 +17,8 @@ const (
 	// ParseComplete means that a valid header section has arrived. For a response, the whole
 	// body has arrived too.
 	ParseComplete
-	// ParseIncomplete means that a part of a response has arrived, and that the response can
-	// still become complete without blocking.
+	// ParseIncomplete means that a part of the message has arrived, and that the message can still
+	// become complete without blocking. TryReadRequest does not return it.
 	ParseIncomplete
 	// ParseMustBlock means that the caller must use the blocking functions. A request is
 	// incomplete after one read, a message is malformed or too large for this path, or the
@@ -47,27 +47,36 @@ func (c *Conn) wakeOwner() {
 func (c *Conn) TryReadRequest(req *Request) ParseResult {
 	req.reset()
 	req.method = nil
-	for hasRead := false; ; hasRead = true {
-		headerLen := 0
-		if data := c.in.unread(); len(data) > 0 {
-			var err error
-			if data[0] == '\r' {
-				return ParseMustBlock // readHeader limits the number of leading empty lines
-			}
-			if headerLen, err = c.indexHeader(&req.Header, data, req.parseRequestLine, true); err != nil {
-				return ParseMustBlock
-			}
-		}
-		switch {
-		case headerLen > 0:
-			return c.consumeRequest(req, headerLen)
-		case hasRead:
-			return ParseMustBlock
-		}
-		if result := c.readNonblock(); result != ParseIncomplete {
-			return result
-		}
+	if result := c.tryBufferedRequest(req); result != ParseIncomplete {
+		return result
 	}
+	if result := c.readNonblock(); result != ParseIncomplete {
+		return result
+	}
+	if result := c.tryBufferedRequest(req); result != ParseIncomplete {
+		return result
+	}
+	return ParseMustBlock // incomplete after one read
+}
+
+// tryBufferedRequest is like TryReadRequest, but does not read from the socket. It returns
+// ParseIncomplete if the buffered bytes are not a complete header.
+func (c *Conn) tryBufferedRequest(req *Request) ParseResult {
+	data := c.in.unread()
+	if len(data) == 0 {
+		return ParseIncomplete
+	}
+	if data[0] == '\r' {
+		return ParseMustBlock // readHeader limits the number of leading empty lines
+	}
+	headerLen, err := c.indexHeader(&req.Header, data, req.parseRequestLine, true)
+	if err != nil {
+		return ParseMustBlock
+	}
+	if headerLen == 0 {
+		return ParseIncomplete
+	}
+	return c.consumeRequest(req, headerLen)
 }
 
 // MayHaveMore reports whether the last read filled the whole buffer, so that the socket may
@@ -90,7 +99,11 @@ func (c *Conn) consumeRequest(req *Request, headerLen int) ParseResult {
 // data.
 func (c *Conn) readNonblock() ParseResult {
 	in := &c.in
-	if in.sock == nil || in.buf != nil && !in.makeRoom() {
+	if in.sock == nil {
+		return ParseMustBlock
+	}
+	bufferIsFull := in.buf != nil && !in.makeRoom()
+	if bufferIsFull {
 		return ParseMustBlock
 	}
 	var tail []byte
@@ -128,15 +141,27 @@ func (c *Conn) TryReadResponse(res *Response, method []byte) ParseResult {
 		return ParseIncomplete
 	}
 	res.raw = append(res.raw, in.unread()[:headerLen]...)
-	if res.validate(string(method) == "HEAD") != nil || res.status < 200 || !res.KeepAlive() {
+	if res.validate(string(method) == "HEAD") != nil {
 		return ParseMustBlock
 	}
-	switch bodyLen := int64(in.buffered() - headerLen); {
-	case res.kind == NoBody:
-		return ParseComplete
-	case res.kind != Length || res.length > int64(len(in.buf)-headerLen):
+	isFinal := res.status >= 200
+	if !isFinal || !res.KeepAlive() {
 		return ParseMustBlock
-	case res.length > bodyLen:
+	}
+	return in.bodyAvailability(res, headerLen)
+}
+
+// bodyAvailability returns ParseComplete if the body of res is buffered after its header of
+// headerLen bytes, and ParseIncomplete if the rest of it fits into the buffer.
+func (in *connReader) bodyAvailability(res *Response, headerLen int) ParseResult {
+	if res.kind == NoBody {
+		return ParseComplete
+	}
+	fitsIntoBuffer := res.kind == Length && res.length <= int64(len(in.buf)-headerLen)
+	if !fitsIntoBuffer {
+		return ParseMustBlock
+	}
+	if res.length > int64(in.buffered()-headerLen) {
 		return ParseIncomplete
 	}
 	return ParseComplete

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrReady reports that a read would not block, so that the connection cannot be parked.
-var ErrReady = errors.New("h1: there is something to read")
+var ErrReady = errors.New("h1: data is available")
 
 // Watcher watches sockets from which no goroutine reads.
 type Watcher interface {

@@ -90,20 +90,28 @@ type path struct {
 // state returns the state of the path and the time until the next check. probe means that another
 // probe must be sent to decide.
 func (p path) state() (state PathState, probe bool, nextCheck time.Duration) {
+	if p.retransmits > 0 {
+		return p.stateOfOutgoingDirection(), false, probeTimeout
+	}
+	const firstProbeDue = deadAfter + probeTimeout // when the first probe should have been answered
 	switch {
-	case p.retransmits > 0:
-		// Segments that arrive in the meantime, such as the peer's own probes, do not prove that the
-		// outgoing direction works.
-		if p.retransmits >= minRetransmits && p.unacked >= unackedAfter {
-			return PathDead, false, probeTimeout
-		}
-		return PathAlive, false, probeTimeout
-	case p.silent < deadAfter+probeTimeout:
-		return PathAlive, false, deadAfter + probeTimeout - p.silent
+	case p.silent < firstProbeDue:
+		return PathAlive, false, firstProbeDue - p.silent
 	case p.probes == 0:
 		return PathAlive, false, probeTimeout
 	case p.probes >= minProbes && p.silent >= secondProbeAfter+probeTimeout:
 		return PathDead, false, probeTimeout
 	}
-	return PathSuspect, p.probes < minProbes && p.silent >= secondProbeAfter, probeTimeout
+	needsProbe := p.probes < minProbes && p.silent >= secondProbeAfter
+	return PathSuspect, needsProbe, probeTimeout
+}
+
+// stateOfOutgoingDirection returns the state of a path on which data is being retransmitted. Segments
+// that arrive in the meantime, such as the peer's own probes, do not prove that the outgoing direction
+// works.
+func (p path) stateOfOutgoingDirection() PathState {
+	if p.retransmits >= minRetransmits && p.unacked >= unackedAfter {
+		return PathDead
+	}
+	return PathAlive
 }

@@ -55,10 +55,12 @@ func (s repairs) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// repairLine repairs a header line, without its CRLF, in place. err is the error with which
-// parseFieldLine has rejected the line. repairLine reports whether parsed is valid now. It does not
-// repair framing fields. It leaves their bytes unchanged, because a rejected header may be parsed
-// again from the same buffer. A field whose name is not a token is marked with notForwarded.
+// repairLine repairs a header line, without its CRLF, in place, and adds the repair to s. It reports
+// whether the line is valid now; parsed is then its result. err is the error with which parseFieldLine
+// has rejected the line.
+//
+// A framing field is not repaired, and its bytes stay unchanged, because a rejected header may be
+// parsed again from the same buffer. A field whose name is not a token is marked with notForwarded.
 func (s *repairs) repairLine(text []byte, parsed *line, err *Error) bool {
 	if isFramingName(text[:tokenLen(text)]) {
 		return false
@@ -92,7 +94,12 @@ func (s *repairs) repairLine(text []byte, parsed *line, err *Error) bool {
 // addition, the name must not resemble that of a framing field.
 func (l *line) parseBadName(text []byte) bool {
 	colon := bytes.IndexByte(text, ':')
-	if colon <= 0 || bytes.ContainsAny(text[:colon], " \t") || !hasNoControlBytes(text) || resemblesFramingName(text[:colon]) {
+	if colon <= 0 {
+		return false
+	}
+	name := text[:colon]
+	mayEndEarlier := bytes.ContainsAny(name, " \t") || !hasNoControlBytes(text)
+	if mayEndEarlier || resemblesFramingName(name) {
 		return false
 	}
 	end := uint32(len(text))
@@ -149,7 +156,9 @@ func replaceControlBytes(text []byte) bool {
 // line again. joinFoldedLine does not join lines of known fields. It also does not join a line that
 // contains only white space, because some implementations regard it as the end of the header.
 func (h *Header) joinFoldedLine(data, text []byte) bool {
-	if text[0] != ' ' && text[0] != '\t' || len(trimOWS(text)) == 0 || len(h.lines) == 0 {
+	startsWithSpace := text[0] == ' ' || text[0] == '\t'
+	isContinuation := startsWithSpace && len(trimOWS(text)) > 0
+	if !isContinuation || len(h.lines) == 0 {
 		return false
 	}
 	last := &h.lines[len(h.lines)-1]

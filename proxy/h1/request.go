@@ -31,13 +31,14 @@ type Request struct {
 	Body Body
 
 	method    []byte
-	target    []byte // origin-form or "*"
-	host      []byte
+	target    []byte // in origin-form or "*"
+	host      []byte // from the target in absolute-form, or otherwise from Host; nil means none
 	rawTarget []byte // the target in its original form
 	flags     requestFlag
 	targetBuf []byte // buffer for a target that differs from its original form
 }
 
+// requestFlag is a set of properties of a request that several header fields together determine.
 type requestFlag uint8
 
 const (
@@ -98,19 +99,23 @@ func (r *Request) start(in *connReader) {
 // be buffered.
 func (c *Conn) readHeader(header *Header, parseStartLine func([]byte) *Error, isRequest bool) (int, error) {
 	in := &c.in
-	for skippedEmptyLine, timeoutSet := false, false; ; {
+	skippedEmptyLine, timeoutSet := false, false
+	for {
 		data := in.unread()
-		if isRequest && header.startLineLen == 0 && len(data) > 0 && data[0] == '\r' {
-			// The empty line of RFC 9112 section 2.2, once.
-			if skippedEmptyLine || len(data) > 1 && data[1] != '\n' {
-				return 0, errSecondEmptyLine
+		startsWithEmptyLine := isRequest && header.startLineLen == 0 && len(data) > 0 && data[0] == '\r'
+		switch {
+		case startsWithEmptyLine && skippedEmptyLine:
+			return 0, errSecondEmptyLine
+		case startsWithEmptyLine:
+			complete, err := in.skipEmptyLine()
+			if err != nil {
+				return 0, err
 			}
-			if len(data) > 1 {
+			if complete {
 				skippedEmptyLine = true
-				in.discard(2)
 				continue
 			}
-		} else if len(data) > 0 {
+		case len(data) > 0:
 			headerLen, err := c.indexHeader(header, data, parseStartLine, isRequest)
 			if headerLen > 0 || err != nil {
 				return headerLen, err
@@ -122,23 +127,45 @@ func (c *Conn) readHeader(header *Header, parseStartLine func([]byte) *Error, is
 				return 0, err
 			}
 		}
-		if isRequest && c.options.OnHeaderMemory != nil {
-			c.reportHeaderMemory()
-		}
-		if err := in.readMore(); err != nil {
-			if errors.Is(err, io.EOF) && (len(data) > 0 || !isRequest) {
-				err = io.ErrUnexpectedEOF
-			}
+		if err := c.readMoreOfHeader(isRequest); err != nil {
 			return 0, err
 		}
 	}
 }
 
+// skipEmptyLine discards an empty line before a request line (RFC 9112 section 2.2). The first
+// buffered byte must be its CR. complete is false if the LF has not arrived.
+func (in *connReader) skipEmptyLine() (complete bool, err error) {
+	data := in.unread()
+	if len(data) == 1 {
+		return false, nil
+	}
+	if data[1] != '\n' {
+		return false, errSecondEmptyLine
+	}
+	in.discard(2)
+	return true, nil
+}
+
+// readMoreOfHeader waits for more bytes of a header. io.EOF means that no byte of it has arrived.
+func (c *Conn) readMoreOfHeader(isRequest bool) error {
+	if isRequest && c.options.OnHeaderMemory != nil {
+		c.reportHeaderMemory()
+	}
+	hasBegun := !isRequest || c.in.buffered() > 0
+	err := c.in.readMore()
+	if hasBegun && errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
 // reportHeaderMemory reports the growth of the memory of the header that is being read.
 func (c *Conn) reportHeaderMemory() {
-	if size := len(c.in.buf); size > c.reportedHeaderBytes {
-		size, c.reportedHeaderBytes = size-c.reportedHeaderBytes, size
-		c.options.OnHeaderMemory(size)
+	growth := len(c.in.buf) - c.reportedHeaderBytes
+	if growth > 0 {
+		c.reportedHeaderBytes += growth
+		c.options.OnHeaderMemory(growth)
 	}
 }
 
@@ -167,12 +194,18 @@ func (c *Conn) indexHeader(header *Header, data []byte, parseStartLine func([]by
 		return 0, errMethod // do not wait for the rest, for example of a TLS handshake on a plain port
 	}
 	headerLen, err := header.parseLines(data, c.options.MaxHeaderLines, parseStartLine)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case isRequest && (header.startLineLen > c.options.MaxTargetBytes || header.startLineLen == 0 && len(data) > c.options.MaxTargetBytes):
+	}
+	startLineLen := header.startLineLen
+	if startLineLen == 0 {
+		startLineLen = len(data) // the start line is incomplete, and at least this long
+	}
+	if isRequest && startLineLen > c.options.MaxTargetBytes {
 		return 0, errTargetTooLong
-	case headerLen > c.options.MaxHeaderBytes || headerLen == 0 && len(data) >= c.options.MaxHeaderBytes:
+	}
+	isIncomplete := headerLen == 0
+	if headerLen > c.options.MaxHeaderBytes || isIncomplete && len(data) >= c.options.MaxHeaderBytes {
 		return 0, errHeaderTooLong
 	}
 	return headerLen, nil
@@ -213,7 +246,11 @@ func parseVersion(b []byte) (uint8, *Error) {
 	case "HTTP/1.0":
 		return 0, nil
 	}
-	if len(b) == 8 && string(b[:5]) == "HTTP/" && b[6] == '.' && b[5]-'0' < 10 && b[7]-'0' < 10 {
+	if len(b) != len("HTTP/1.1") || string(b[:5]) != "HTTP/" {
+		return 0, errRequestLine
+	}
+	major, dot, minor := b[5]-'0', b[6], b[7]-'0'
+	if dot == '.' && major < 10 && minor < 10 {
 		return 0, errVersion
 	}
 	return 0, errRequestLine
@@ -245,18 +282,23 @@ func (r *Request) parseTarget() *Error {
 		return errInvalidHost
 	case !hasHost && r.minor == 1:
 		return errNoHost
-	case r.rawTarget[0] == '/':
-	case len(r.rawTarget) == 1 && r.rawTarget[0] == '*':
+	}
+	switch {
+	case string(r.rawTarget) == "*":
 		if string(r.method) != "OPTIONS" {
 			return errTarget
 		}
 		return nil
-	default:
+	case r.rawTarget[0] != '/':
 		if err := r.parseAbsoluteForm(hasHost); err != nil {
 			return err
 		}
 	}
-	path, _, _ := bytes.Cut(r.target, []byte{'?'})
+	return checkPathEscapes(r.Path())
+}
+
+// checkPathEscapes returns an error if a percent escape in path is incomplete.
+func checkPathEscapes(path []byte) *Error {
 	for i, c := range path {
 		if c == '%' && !startsWithEscape(path[i:]) {
 			return errTarget
@@ -284,19 +326,27 @@ func (r *Request) parseAbsoluteForm(hasHost bool) *Error {
 		return errTargetHostMismatch
 	}
 	r.host = authority
-	switch {
-	case len(target) == 0 && string(r.method) == "OPTIONS":
-		target = append(r.targetBuf[:0], '*')
-		r.targetBuf = target
-	case len(target) == 0 || target[0] == '?':
-		target = append(append(r.targetBuf[:0], '/'), target...)
-		r.targetBuf = target
-	}
-	r.target = target
+	r.target = r.originForm(target)
 	return nil
 }
 
-// parseExpectUpgradeTE parses Expect, Upgrade and TE.
+// originForm returns the target of a request in absolute-form, without scheme and authority, in
+// origin-form. An empty path becomes "*" for OPTIONS, and otherwise "/" (RFC 9112 section 3.2).
+func (r *Request) originForm(target []byte) []byte {
+	switch {
+	case len(target) == 0 && string(r.method) == "OPTIONS":
+		r.targetBuf = append(r.targetBuf[:0], '*')
+		return r.targetBuf
+	case len(target) == 0 || target[0] == '?':
+		r.targetBuf = append(r.targetBuf[:0], '/')
+		r.targetBuf = append(r.targetBuf, target...)
+		return r.targetBuf
+	}
+	return target
+}
+
+// parseExpectUpgradeTE parses Expect, Upgrade and TE, and sets the flags of the request. HTTP/1.0
+// does not have these fields.
 func (r *Request) parseExpectUpgradeTE() *Error {
 	r.flags = 0
 	if r.knownFields&(1<<FieldExpect|1<<FieldUpgrade|1<<FieldTE) == 0 || r.minor == 0 {
@@ -305,17 +355,23 @@ func (r *Request) parseExpectUpgradeTE() *Error {
 	hasBody := r.knownFields.Has(FieldTransferEncoding) || r.length > 0
 	requestsUpgrade := r.connOptions&optUpgrade != 0 && !hasBody && r.knownFields.Has(FieldUpgrade)
 	for i := range r.lines {
-		fieldLine := &r.lines[i]
-		value := r.raw[fieldLine.valueStart:fieldLine.valueEnd]
-		switch field := fieldLine.field; {
-		case field == FieldExpect && !equalFoldLower(value, "100-continue"):
-			return errExpectation
-		case field == FieldExpect && hasBody:
-			r.flags |= reqExpect
-		case field == FieldUpgrade && (len(value) == 0 || upgradeCarriesHTTP(value)):
-			requestsUpgrade = false
-		case field == FieldTE && hasElement(value, "trailers"):
-			r.flags |= reqTrailers
+		value := r.valueOf(&r.lines[i])
+		switch r.lines[i].field { //nolint:exhaustive // the other fields set no flags
+		case FieldExpect:
+			if !equalFoldLower(value, "100-continue") {
+				return errExpectation
+			}
+			if hasBody {
+				r.flags |= reqExpect
+			}
+		case FieldUpgrade:
+			if len(value) == 0 || upgradeCarriesHTTP(value) {
+				requestsUpgrade = false
+			}
+		case FieldTE:
+			if hasElement(value, "trailers") {
+				r.flags |= reqTrailers
+			}
 		}
 	}
 	if requestsUpgrade {

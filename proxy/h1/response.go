@@ -20,7 +20,7 @@ type Response struct {
 	Body Body
 
 	status int
-	kind   Kind
+	kind   Kind // framing of the body
 	// strayBytes means that bytes that belong to no response may follow. It is set if this
 	// response, or an interim response before it, declares a body that its status forbids.
 	strayBytes bool
@@ -87,31 +87,46 @@ func gatewayError(err error) error {
 // parseStatusLine parses the status line, without its CRLF. It replaces control characters in the
 // reason phrase by spaces (repair.go).
 func (r *Response) parseStatusLine(text []byte) *Error {
-	const codeStart = len("HTTP/1.1 ")
-	if len(text) < codeStart+3 || text[codeStart-1] != ' ' || len(text) > codeStart+3 && text[codeStart+3] != ' ' {
+	const (
+		versionEnd = len("HTTP/1.1")
+		codeStart  = versionEnd + len(" ")
+		codeEnd    = codeStart + len("200")
+	)
+	if len(text) < codeEnd || text[versionEnd] != ' ' {
 		return errStatusLine
 	}
-	minor, err := parseVersion(text[:codeStart-1])
+	reason := text[codeEnd:] // with the space before it
+	if len(reason) > 0 && reason[0] != ' ' {
+		return errStatusLine
+	}
+	minor, err := parseVersion(text[:versionEnd])
 	if err != nil {
 		return errResponseVersion
 	}
-	r.minor, r.status = minor, 0
-	for _, c := range text[codeStart : codeStart+3] {
-		if c < '0' || c > '9' {
-			return errStatusLine
-		}
-		r.status = r.status*10 + int(c-'0')
-	}
+	r.minor, r.status = minor, parseStatusCode(text[codeStart:codeEnd])
 	if r.status < 100 {
 		return errStatusLine
 	}
-	if reason := text[codeStart+3:]; !hasNoControlBytes(reason) {
+	if !hasNoControlBytes(reason) {
 		if !replaceControlBytes(reason) {
 			return errStatusLine
 		}
 		r.repairs |= replacedControlByte
 	}
 	return nil
+}
+
+// parseStatusCode returns the value of the digits of a status code, or 0 if another byte is among
+// them.
+func parseStatusCode(digits []byte) int {
+	code := 0
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		code = code*10 + int(c-'0')
+	}
+	return code
 }
 
 // validate checks the complete header section in r.raw and determines how the body is framed (RFC
@@ -123,13 +138,13 @@ func (r *Response) validate(isHead bool) *Error {
 	chunked := r.knownFields.Has(FieldTransferEncoding)
 	switch {
 	case r.status < 200 || r.status == 204:
-		r.noteUnexpectedFraming(chunked || r.length > 0)
-		if r.status == 101 && (r.minor == 0 || r.connOptions&optUpgrade == 0 || !r.knownFields.Has(FieldUpgrade)) {
+		r.recordUnexpectedFraming(chunked || r.length > 0)
+		if r.status == 101 && !r.namesUpgradeProtocol() {
 			return errUnexpectedUpgrade
 		}
 		r.kind = NoBody
 	case isHead || r.status == 304:
-		r.noteUnexpectedFraming(false)
+		r.recordUnexpectedFraming(false)
 		r.kind = NoBody
 	case r.deferredFramingError != nil:
 		return r.deferredFramingError
@@ -143,9 +158,15 @@ func (r *Response) validate(isHead bool) *Error {
 	return nil
 }
 
-// noteUnexpectedFraming records that a response that cannot have a body has invalid framing fields
+// namesUpgradeProtocol reports whether the response contains what 101 requires: HTTP/1.1, an Upgrade
+// field, and a Connection field that names it.
+func (r *Response) namesUpgradeProtocol() bool {
+	return r.minor == 1 && r.connOptions&optUpgrade != 0 && r.knownFields.Has(FieldUpgrade)
+}
+
+// recordUnexpectedFraming records that a response that cannot have a body has invalid framing fields
 // or declares a body. Stray bytes may follow it, so the connection cannot be reused.
-func (r *Response) noteUnexpectedFraming(declaresBody bool) {
+func (r *Response) recordUnexpectedFraming(declaresBody bool) {
 	if declaresBody || r.deferredFramingError != nil {
 		r.repairs |= ignoredBodyFraming
 		r.strayBytes = true

@@ -30,9 +30,9 @@ func (c *Conn) SendChecked(trailers []byte) error {
 		return err
 	}
 	in.sock.sendBeforeRead = w
-	err := in.fill()
+	err := in.fill() // calls sendFirst before it waits
 	in.sock.sendBeforeRead = nil
-	if err == nil && w.buffered > 0 {
+	if err == nil && w.buffered > 0 { // the socket did not accept all data
 		err = w.send(w.restTimeout)
 	}
 	return err

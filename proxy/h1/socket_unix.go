@@ -18,20 +18,22 @@ import (
 // RawConn.Read waits in the runtime's poller like net.Conn.Read, and costs the same. At most one
 // goroutine reads at a time, and at most one writes.
 type socket struct {
-	raw            syscall.RawConn
-	readFunc       func(fd uintptr) bool // s.read, created once
-	readOnceFunc   func(fd uintptr)      // s.readOnce, created once
-	writes         socketWrite
-	sendBeforeRead *Writer  // its data is sent before read waits; nil means none
-	pool           *Buffers // source of borrowed buffers
-	bufferSize     int      // size of a borrowed buffer
+	raw          syscall.RawConn
+	readFunc     func(fd uintptr) bool // s.read, created by bindMethods
+	readOnceFunc func(fd uintptr)      // s.readOnce, created by bindMethods
+	writes       socketWrite           // the current write
+	pool         *Buffers              // source of borrowed buffers
+	bufferSize   int                   // size of a borrowed buffer in bytes
 
-	// Arguments and results of the current read.
-	buf               []byte // memory for the data; nil means that a buffer must be borrowed
-	mayWait           bool   // wait in the poller if no data has arrived
-	closeWriteIfEmpty bool   // close the sending side if there is nothing to read
-	received          int    // bytes that were read into buf
-	err               error
+	// Arguments of the current read.
+	buf               []byte  // memory for the data; nil means that a buffer must be borrowed
+	mayWait           bool    // wait in the poller if no data has arrived
+	closeWriteIfEmpty bool    // close the sending side if there is nothing to read
+	sendBeforeRead    *Writer // its data is sent before read waits; nil means none
+
+	// Results of the current read.
+	received int // bytes that were read into buf
+	err      error
 }
 
 // newSocket returns a socket for nc, or nil if nc must be read with its Read method. It reuses the
@@ -55,18 +57,27 @@ func newSocket(reused *socket, nc net.Conn, options *Options) *socket {
 	sock := reused
 	if sock == nil {
 		sock = &socket{}
-		sock.readFunc, sock.readOnceFunc, sock.writes.writeFunc, sock.writes.writeOnceFunc = sock.read, sock.readOnce, sock.writes.write, sock.writes.writeOnce
+		sock.bindMethods()
 	}
-	sock.raw, sock.writes.nc, sock.pool, sock.bufferSize = raw, nc, options.Buffers, options.ReadBuffer
+	sock.raw, sock.writes.nc = raw, nc
+	sock.pool, sock.bufferSize = options.Buffers, options.ReadBuffer
 	return sock
+}
+
+// bindMethods creates the method values that are passed to raw. Each of them allocates, so they are
+// created once and reused.
+func (s *socket) bindMethods() {
+	s.readFunc, s.readOnceFunc = s.read, s.readOnce
+	s.writes.writeFunc, s.writes.writeOnceFunc = s.writes.write, s.writes.writeOnce
 }
 
 // setStopFlag sets the flag that StopWrite sets for this socket.
 func (s *socket) setStopFlag(stopped *atomic.Bool) { s.writes.stopped = stopped }
 
-// clear resets everything except the bound methods.
+// clear resets everything except the method values of bindMethods.
 func (s *socket) clear() {
-	*s = socket{readFunc: s.readFunc, readOnceFunc: s.readOnceFunc, writes: socketWrite{writeFunc: s.writes.writeFunc, writeOnceFunc: s.writes.writeOnceFunc}}
+	writes := socketWrite{writeFunc: s.writes.writeFunc, writeOnceFunc: s.writes.writeOnceFunc}
+	*s = socket{readFunc: s.readFunc, readOnceFunc: s.readOnceFunc, writes: writes}
 }
 
 // receive reads into p, or into a borrowed buffer if p is nil. It returns the buffer that contains
@@ -106,6 +117,7 @@ func (s *socket) sendCheckedNonblock(w *Writer) error {
 	return s.err
 }
 
+// readOnce is the function of raw.Control: it reads once and does not wait.
 func (s *socket) readOnce(fd uintptr) { s.read(fd) }
 
 // read is the function of raw.Read: it reads once, and returns false to wait in the poller.
@@ -130,7 +142,7 @@ func (s *socket) read(fd uintptr) bool {
 		s.buf = nil
 	}
 	if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
-		if s.closeWriteIfEmpty {
+		if s.closeWriteIfEmpty { // no data has arrived
 			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // an error does not matter, because the connection is closed next
 		}
 		return !s.mayWait
@@ -157,17 +169,19 @@ func (s *socket) closeWriteIfSilent(p []byte) bool {
 // more data, because setting a deadline costs more than most writes.
 type socketWrite struct {
 	nc            net.Conn
-	writeFunc     func(fd uintptr) bool // sw.write, created once
-	writeOnceFunc func(fd uintptr)      // sw.writeOnce, created once
+	stopped       *atomic.Bool          // the flag that Conn.StopWrite sets; nil means that there is none
+	writeFunc     func(fd uintptr) bool // sw.write, created by bindMethods
+	writeOnceFunc func(fd uintptr)      // sw.writeOnce, created by bindMethods
 
-	data        []byte
-	isLast      bool          // the connection is closed as soon as all data has been accepted
-	limit       time.Duration // how long the socket may accept no data; zero means no limit
-	deadlineSet bool          // nc has a write deadline for this write
-	written     int           // bytes of data that the socket has accepted
+	// Arguments of the current write.
+	data   []byte
+	isLast bool          // the connection is closed as soon as all data has been accepted
+	limit  time.Duration // how long the socket may accept no data; zero means no limit
+
+	// Results of the current write.
+	deadlineSet bool // nc has a write deadline for this write
+	written     int  // bytes of data that the socket has accepted
 	err         error
-	// stopped is the flag of Conn.StopWrite.
-	stopped *atomic.Bool
 }
 
 // send writes p and waits until the socket has accepted all of it. limit is the maximum time for
@@ -199,6 +213,7 @@ func (s *socket) sendNonblock(p []byte) (int, error) {
 	return sw.written, err
 }
 
+// writeOnce is the function of raw.Control: it writes once and does not wait.
 func (sw *socketWrite) writeOnce(fd uintptr) {
 	n, err := sw.writeSome(fd)
 	if err != syscall.EAGAIN { //nolint:errorlint // never wrapped

@@ -49,13 +49,18 @@ func (w *Writer) splice(b *Body) (n int64, rerr, werr error) {
 // canSplice reports whether the next part of b can be spliced after the buffered data has been
 // sent, and is long enough.
 func (w *Writer) canSplice(b *Body) bool {
-	if !b.isResponse || b.state != inData || b.remaining-int64(b.in.buffered()) < minSplicedBytes || b.in.sock == nil {
+	if !b.isResponse || b.state != inData || b.in.sock == nil {
 		return false
 	}
 	if w.sock == nil || w.pool == nil || w.err != nil {
 		return false
 	}
-	return w.kind == Chunked || w.kind == UntilClose || w.kind == Length && b.remaining <= w.remaining
+	unbuffered := b.remaining - int64(b.in.buffered())
+	if unbuffered < minSplicedBytes {
+		return false
+	}
+	fitsDeclaredLength := w.kind == Length && b.remaining <= w.remaining
+	return fitsDeclaredLength || w.kind == Chunked || w.kind == UntilClose
 }
 
 // spliceAll splices size bytes of the body, in as many steps as the pipe needs. rerr is an error of

@@ -14,12 +14,16 @@ func (b *Body) addTrailer(rawLine []byte) error {
 	}
 	name := rawLine[:parsed.colon]
 	b.trailerLines++
-	switch exceedsLimit := b.trailerLines > maxTrailerLines || len(b.trailers)+len(rawLine) > maxTrailerBytes; {
-	case exceedsLimit && !b.isResponse:
+	exceedsLimit := b.trailerLines > maxTrailerLines || len(b.trailers)+len(rawLine) > maxTrailerBytes
+	if exceedsLimit && !b.isResponse {
 		return errTooManyTrailers
-	case exceedsLimit, parsed.notForwarded, isForbiddenTrailer(name, parsed.field):
+	}
+	isForbidden := parsed.notForwarded || isForbiddenTrailer(name, parsed.field)
+	if exceedsLimit || isForbidden {
 		b.dropTrailer(name)
-	case !b.header.isNamedByConnection(name):
+		return nil
+	}
+	if !b.header.isNamedByConnection(name) {
 		b.trailers = append(b.trailers, rawLine...)
 	}
 	return nil
@@ -27,7 +31,8 @@ func (b *Body) addTrailer(rawLine []byte) error {
 
 // dropTrailer counts a trailer field that is dropped.
 func (b *Body) dropTrailer(name []byte) {
-	if b.droppedTrailers++; b.droppedTrailers == 1 {
+	b.droppedTrailers++
+	if b.droppedTrailers == 1 {
 		b.firstDroppedTrailer = string(name[:min(len(name), maxDroppedName)])
 	}
 }
@@ -47,15 +52,26 @@ func (b *Body) DroppedTrailers() (n int, first string) {
 func (h *Header) dropBadTrailerNames() {
 	for i := range h.lines {
 		fieldLine := &h.lines[i]
-		if fieldLine.field != FieldTrailer {
-			continue
-		}
-		for list, more := h.raw[fieldLine.valueStart:fieldLine.valueEnd], true; more && !fieldLine.notForwarded; {
-			var name []byte
-			name, list, more = cutListElement(list)
-			fieldLine.notForwarded = len(name) > 0 && (!isToken(name) || isForbiddenTrailer(name, classify(name)))
+		if fieldLine.field == FieldTrailer && namesBadTrailer(h.valueOf(fieldLine)) {
+			fieldLine.notForwarded = true
 		}
 	}
+}
+
+// namesBadTrailer reports whether a Trailer field contains an invalid name or a name that is not
+// permitted in trailers.
+func namesBadTrailer(list []byte) bool {
+	for more := true; more; {
+		var name []byte
+		name, list, more = cutListElement(list)
+		if len(name) == 0 {
+			continue
+		}
+		if !isToken(name) || isForbiddenTrailer(name, classify(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // forbiddenTrailers contains further fields that are not permitted in trailers, because they frame,
@@ -72,6 +88,8 @@ var forbiddenTrailers = [...]string{
 const forbiddenFields = HopByHop | Shardway | Forwarding | Lookalikes | 1<<FieldHost | 1<<FieldContentLength | 1<<FieldContentType |
 	1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldExpect | 1<<FieldDate | 1<<FieldVia | 1<<FieldCookie
 
+// isForbiddenTrailer reports whether a field is not permitted in trailers. field is the known field
+// of name.
 func isForbiddenTrailer(name []byte, field Field) bool {
 	if forbiddenFields.Has(field) {
 		return true

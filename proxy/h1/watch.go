@@ -17,6 +17,7 @@ type watch struct {
 	stopFunc  func() bool           // ends the watch of a multiplexed stream
 }
 
+// check is the function of raw.Read: it returns false to wait for the next event of the socket.
 func (w *watch) check(fd uintptr) bool {
 	w.isGone = peerGone(fd)
 	return w.isGone
@@ -71,7 +72,8 @@ func (c *Conn) WatchDisconnect(gone func()) {
 		return
 	}
 	raw := c.rawConn()
-	if raw == nil || w.done != nil || c.in.setReadDeadline(time.Time{}) != nil {
+	alreadyWatches := w.done != nil
+	if raw == nil || alreadyWatches || c.in.setReadDeadline(time.Time{}) != nil {
 		return
 	}
 	if w.checkFunc == nil {
@@ -85,7 +87,8 @@ func (c *Conn) WatchDisconnect(gone func()) {
 		err := raw.Read(w.checkFunc)
 		// StopWatch and StopRead end the watch with a deadline. Any other error means that this
 		// process has closed the connection.
-		if w.isGone || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		closedHere := err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+		if w.isGone || closedHere {
 			gone()
 		}
 	}()
@@ -128,7 +131,10 @@ func (c *Conn) IsAlive() bool {
 	if c.alive.checkFunc == nil {
 		c.alive.checkFunc = c.alive.check
 	}
-	return raw.Control(c.alive.checkFunc) == nil && c.alive.wouldBlock && (c.in.sock != nil || !c.hasReadAhead())
+	if raw.Control(c.alive.checkFunc) != nil || !c.alive.wouldBlock {
+		return false
+	}
+	return c.in.sock != nil || !c.hasReadAhead()
 }
 
 // hasReadAhead reports whether a layer between the socket and this Conn has buffered unexpected
@@ -147,7 +153,8 @@ func (c *Conn) hasReadAhead() bool {
 // liveness checks a socket once.
 type liveness struct {
 	checkFunc  func(fd uintptr) // l.check, created once
-	wouldBlock bool
+	wouldBlock bool             // result of the last check: there is nothing to read
 }
 
+// check is the function of raw.Control.
 func (l *liveness) check(fd uintptr) { l.wouldBlock = readWouldBlock(fd) }

@@ -13,26 +13,30 @@ import (
 // A Writer sends data when Flush or Close is called, when its buffer is full, and when Copy has to
 // wait for more data. After an error, all further writes fail with the same error.
 type Writer struct {
-	nc      net.Conn
-	sock    *socket // nil means that nc.Write is used
-	pool    *Buffers
-	timeout time.Duration
+	// The destination of the data.
+	nc          net.Conn
+	sock        *socket       // direct access to the socket of nc; nil means that nc.Write is used
+	timeout     time.Duration // Timeouts.Write
+	deadline    time.Time     // present write deadline of nc; zero means none
+	nonblocking bool          // set by SetNonblocking
 
-	buf          []byte
-	buffered     int // bytes in buf
-	sent         int64
-	deadline     time.Time // present write deadline of nc; zero means none
-	precondition func() (time.Duration, error)
-	restTimeout  time.Duration // time limit for the rest that sendFirst has not sent
-	peekBuf      [1]byte       // buffer of sendFirst
-	err          error
-	nonblocking  bool // set by SetNonblocking
+	// The write buffer. nil means that no buffer is borrowed from the pool.
+	pool     *Buffers
+	buf      []byte
+	buffered int // number of unsent bytes, at the start of buf
 
-	kind         Kind
-	remaining    int64       // rest of a body of known length that must still be written
+	sent         int64                         // bytes that the socket has accepted so far
+	precondition func() (time.Duration, error) // set by SetPrecondition; nil means none
+	restTimeout  time.Duration                 // time limit for the bytes that sendFirst has not sent
+	peekBuf      [1]byte                       // buffer of sendFirst
+	err          error                         // result of all further writes; nil means that none has failed
+
+	// The present body. kind is NoBody between two messages.
+	kind      Kind
+	remaining int64 // bytes of a body of known length that must still be written
+
 	resetOnClose atomic.Bool // Close must abort the connection with a TCP reset instead of a FIN
-	// stopped is set by StopWrite. After that, each write deadline is set to a time in the past.
-	stopped atomic.Bool
+	stopped      atomic.Bool // set by StopWrite: each write deadline is set to a time in the past
 }
 
 // Put appends p to the buffer without any framing. It is used for complete headers. It sends
@@ -86,10 +90,7 @@ func (w *Writer) SetPrecondition(precondition func() (time.Duration, error)) {
 // Write writes a part of the body. It collects small writes in the buffer, and sends the buffer
 // when it is full.
 func (w *Writer) Write(p []byte) (int, error) {
-	if w.kind == Length && int64(len(p)) > w.remaining {
-		return 0, ErrOverrun
-	}
-	if w.kind == NoBody && len(p) > 0 {
+	if w.exceedsBody(len(p)) {
 		return 0, ErrOverrun
 	}
 	written := 0
@@ -105,6 +106,18 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return written, nil
 }
 
+// exceedsBody reports whether n more bytes would exceed the declared length of the body.
+func (w *Writer) exceedsBody(n int) bool {
+	switch w.kind {
+	case NoBody:
+		return n > 0
+	case Length:
+		return int64(n) > w.remaining
+	case Chunked, UntilClose:
+	}
+	return false
+}
+
 // Flush sends the buffered data. If the precondition returns an error, Flush returns it, sends
 // nothing, and keeps the data buffered.
 func (w *Writer) Flush() error {
@@ -115,10 +128,10 @@ func (w *Writer) Flush() error {
 		return nil
 	}
 	limit, err := w.checkPrecondition()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case w.nonblocking:
+	}
+	if w.nonblocking {
 		return w.sendNonblock()
 	}
 	return w.send(limit)
@@ -130,10 +143,11 @@ func (w *Writer) send(limit time.Duration) error {
 	var err error
 	if w.sock != nil {
 		n, err = w.sock.send(w.buf[:w.buffered], limit)
-	} else if err = w.setWriteTimeout(limit); err == nil {
-		n, err = w.nc.Write(w.buf[:w.buffered])
 	} else {
-		return err
+		if err := w.setWriteTimeout(limit); err != nil {
+			return err
+		}
+		n, err = w.nc.Write(w.buf[:w.buffered])
 	}
 	w.sent += int64(n)
 	if err != nil {
@@ -206,18 +220,20 @@ func (w *Writer) Err() error { return w.err }
 // checkPrecondition calls the precondition, if there is one, and returns the time limit for the
 // next write.
 func (w *Writer) checkPrecondition() (time.Duration, error) {
-	limit := w.timeout
-	if precondition := w.precondition; precondition != nil {
-		w.precondition = nil
-		maxWait, err := precondition()
-		if err != nil {
-			return 0, err
-		}
-		if maxWait > 0 && (limit <= 0 || maxWait < limit) {
-			return maxWait, nil
-		}
+	precondition := w.precondition
+	if precondition == nil {
+		return w.timeout, nil
 	}
-	return limit, nil
+	w.precondition = nil
+	maxWait, err := precondition()
+	if err != nil {
+		return 0, err
+	}
+	isShorter := w.timeout <= 0 || maxWait < w.timeout
+	if maxWait > 0 && isShorter {
+		return maxWait, nil
+	}
+	return w.timeout, nil
 }
 
 // setWriteTimeout sets the write deadline of nc to limit from now, for a connection without a
@@ -232,7 +248,8 @@ func (w *Writer) setWriteTimeout(limit time.Duration) error {
 		return setWriteDeadline(w.nc, &w.stopped, time.Time{})
 	}
 	deadline := time.Now().Add(limit)
-	if !w.deadline.IsZero() && limit == w.timeout && w.deadline.Sub(deadline).Abs() <= limit/16 {
+	presentIsCloseEnough := !w.deadline.IsZero() && w.deadline.Sub(deadline).Abs() <= limit/16
+	if presentIsCloseEnough && limit == w.timeout {
 		return nil
 	}
 	w.deadline = deadline
@@ -256,7 +273,8 @@ func (w *Writer) reserve(n int) {
 	if len(w.buf)-w.buffered >= n {
 		return
 	}
-	next := w.pool.get(max(w.buffered+n, min(2*len(w.buf), largeBuffer)))
+	doubled := min(2*len(w.buf), largeBuffer)
+	next := w.pool.get(max(w.buffered+n, doubled))
 	copy(next, w.buf[:w.buffered])
 	if w.buf != nil {
 		w.pool.put(w.buf)
@@ -265,9 +283,14 @@ func (w *Writer) reserve(n int) {
 }
 
 const (
+	// chunkHeadLen and chunkTailLen are the maximum lengths of the framing before and after the data
+	// of a chunk.
 	chunkHeadLen = len("ffff\r\n")
 	chunkTailLen = len("\r\n")
-	minSpace     = 512
+	// maxChunkData is the maximum number of data bytes in a chunk with that framing.
+	maxChunkData = 0xffff
+	// minSpace is the number of free bytes below which the buffer is sent before more is written.
+	minSpace = 512
 )
 
 // freeSpace returns free space for up to want bytes of body. If the present buffer is too small,
@@ -277,26 +300,32 @@ func (w *Writer) freeSpace(want int) ([]byte, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	framing := 0
-	if w.kind == Chunked {
-		framing = chunkHeadLen + chunkTailLen
+	if w.freeBytes() < want && len(w.buf) < streamBuffer {
+		w.reserve(min(want+w.framingLen(), streamBuffer-w.buffered))
 	}
-	if free := len(w.buf) - w.buffered - framing; free < want {
-		if len(w.buf) < streamBuffer {
-			w.reserve(min(want+framing, streamBuffer-w.buffered))
-		}
-		if free = len(w.buf) - w.buffered - framing; free < min(want, minSpace) {
-			if err := w.Flush(); err != nil {
-				return nil, err
-			}
+	if w.freeBytes() < min(want, minSpace) {
+		if err := w.Flush(); err != nil {
+			return nil, err
 		}
 	}
 	space := w.buf[w.buffered:]
 	if w.kind == Chunked {
 		space = space[chunkHeadLen : len(space)-chunkTailLen]
-		space = space[:min(len(space), 0xffff)]
+		space = space[:min(len(space), maxChunkData)]
 	}
 	return space[:min(len(space), want)], nil
+}
+
+// freeBytes returns the number of body bytes for which the buffer has space.
+func (w *Writer) freeBytes() int { return len(w.buf) - w.buffered - w.framingLen() }
+
+// framingLen returns the number of bytes that the framing of a chunk needs. It is zero if the body is
+// not chunked.
+func (w *Writer) framingLen() int {
+	if w.kind == Chunked {
+		return chunkHeadLen + chunkTailLen
+	}
+	return 0
 }
 
 // commit records that n bytes were written into the space that the last call of freeSpace returned.
@@ -322,14 +351,14 @@ func (w *Writer) frameChunk(n int) {
 	free := w.buf[w.buffered:]
 	var digits [4]byte
 	size := strconv.AppendUint(digits[:0], uint64(n), 16)
-	end := copy(free, size)
-	end += copy(free[end:], "\r\n")
-	if end < chunkHeadLen {
-		copy(free[end:], free[chunkHeadLen:chunkHeadLen+n])
+	chunkLen := copy(free, size)
+	chunkLen += copy(free[chunkLen:], "\r\n")
+	if chunkLen < chunkHeadLen {
+		copy(free[chunkLen:], free[chunkHeadLen:chunkHeadLen+n])
 	}
-	end += n
-	end += copy(free[end:], "\r\n")
-	w.buffered += end
+	chunkLen += n
+	chunkLen += copy(free[chunkLen:], "\r\n")
+	w.buffered += chunkLen
 }
 
 // releaseEmptyBuffer returns the buffer to the pool, unless it contains unsent bytes.
