@@ -40,10 +40,11 @@ type Conn struct {
 	idleSince  time.Duration // when it became idle, by the clock of the pool
 	generation uint64        // generation of the pool when it was dialed
 
-	awaitingUpgrade  bool // a resumed WebSocket awaits its upgrade response; guarded by Pool.mu
-	shard            int  // shard whose limit it counts for, or NoShard; guarded by Pool.mu
-	responseComplete bool // its response is complete; see Pool.ResponseCompleted; guarded by Pool.mu
-	longLived        bool // is treated as a long-lived stream; guarded by Pool.mu
+	// Pool.mu protects the following fields.
+	awaitingUpgrade  bool // a resumed WebSocket awaits its upgrade response
+	shard            int  // shard for whose limits it counts, or NoShard
+	responseComplete bool // its response is complete; see Pool.ResponseCompleted
+	longLived        bool // counts as long-lived instead of pooled; see Pool.Detach
 
 	// Loop is the event loop that watches the connection; nil means none. Registration is the entry
 	// of that loop for it. Only the owner of the connection uses them.
@@ -61,19 +62,19 @@ type Conn struct {
 func (c *Conn) CanBeCheckedOnSend() bool { return c.Reused && c.CanSendChecked() }
 
 const (
-	// largeSealed and largePlain are the response sizes above which a separate connection is
-	// cheaper than a multiplexed stream, with and without TLS between the nodes. A stream copies
-	// the data two more times, but needs fewer TLS records and system calls.
-	largeSealed = 16 << 10
-	largePlain  = 8 << 10
+	// largeWithTLS and largeWithoutTLS are the response sizes in bytes above which a separate
+	// connection is cheaper than a multiplexed stream, with and without TLS between the nodes. A
+	// stream copies the data two more times, but needs fewer TLS records and system calls.
+	largeWithTLS    = 16 << 10
+	largeWithoutTLS = 8 << 10
 )
 
 // IsLarge reports whether a response of received bytes is cheaper on a separate connection.
 func (c *Conn) IsLarge(received int64) bool {
 	if c.Unencrypted {
-		return received > largePlain
+		return received > largeWithoutTLS
 	}
-	return received > largeSealed
+	return received > largeWithTLS
 }
 
 // MuxStream is a stream of a multiplexed session with another node.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"shardway/proxy/wsession"
@@ -26,43 +27,73 @@ func (p *Pool) maxConcurrentDials() int {
 		return maxDials
 	}
 	limit := min(max(maxDials, p.mu.queue.upgrades), wsession.MaxUpgrades)
-	waiter, upgradeLimit := p.mu.queue.head, p.opts.Pacer.Limit()
-	if waiter == nil || !waiter.ForUpgrade { // requests precede WebSockets in the queue, so requests are waiting
+	// Requests precede WebSockets in the queue, so the first waiter shows whether any request waits.
+	first := p.mu.queue.head
+	onlyWebSocketsWait := first != nil && first.ForUpgrade
+	if !onlyWebSocketsWait {
 		return limit
 	}
-	if upgradeLimit == wsession.MaxUpgrades && !p.forWebSocket() { // the pacer always limits streams: a stream opens without a dial, so all WebSockets would request their upgrade together
+	upgradeLimit := p.opts.Pacer.Limit()
+	isPaced := upgradeLimit != wsession.MaxUpgrades
+	// Streams are always paced. A stream opens without a dial, so all WebSockets would request their
+	// upgrade together.
+	if !isPaced && !p.forWebSocket() {
 		return limit
 	}
 	return min(limit, upgradeLimit-p.mu.awaitingUpgrade)
+}
+
+// activeDials returns the number of dials in progress that are not stuck. The caller must hold p.mu.
+func (p *Pool) activeDials() int { return p.mu.dialing - p.mu.slowStart.stuck }
+
+// canDial reports whether the limits of concurrent dials permit another one. The caller must hold
+// p.mu.
+func (p *Pool) canDial() bool {
+	return !p.mu.slowStart.isFull(p.mu.dialing, p.maxConcurrentDials())
+}
+
+// atMaxConns reports whether no further connection may be opened. The caller must hold p.mu.
+func (p *Pool) atMaxConns() bool {
+	return p.opts.MaxConns > 0 && p.mu.open >= p.opts.MaxConns
 }
 
 // dialForWaiters starts as many dials as the waiters need and the limits permit. At the limit of
 // open connections, it replaces the connection that has been idle longest, which no waiter could
 // use. The caller must hold p.mu.
 func (p *Pool) dialForWaiters() {
-	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.length && !p.mu.slowStart.isFull(p.mu.dialing, p.maxConcurrentDials()) {
-		var old *Conn
-		if p.opts.MaxConns > 0 && p.mu.open >= p.opts.MaxConns {
-			if len(p.mu.idle) == 0 {
-				return
-			}
-			old = p.mu.idle[0]
-			last := copy(p.mu.idle, p.mu.idle[1:])
-			p.mu.idle[last] = nil
-			p.mu.idle = p.mu.idle[:last]
-		} else {
+	for p.activeDials() < p.mu.queue.length && p.canDial() {
+		if !p.atMaxConns() {
 			p.mu.open++
+			p.startDial(nil)
+			continue
 		}
-		p.startDial(old)
+		oldest := p.popOldest()
+		if oldest == nil {
+			return // all connections are in use
+		}
+		p.startDial(oldest)
 	}
+}
+
+// popOldest removes and returns the connection that has been idle longest, or nil. The caller must
+// hold p.mu.
+func (p *Pool) popOldest() *Conn {
+	if len(p.mu.idle) == 0 {
+		return nil
+	}
+	oldest := p.mu.idle[0]
+	p.mu.idle = slices.Delete(p.mu.idle, 0, 1)
+	return oldest
 }
 
 // dialProbe dials a connection to test the destination, without a waiter. The result resets the
 // breaker or trips it again. The caller must hold p.mu.
 func (p *Pool) dialProbe() {
-	atLimit := p.opts.MaxConns > 0 && p.mu.open >= p.opts.MaxConns
-	if p.mu.dialing > p.mu.slowStart.stuck || p.mu.slowStart.isFull(p.mu.dialing, p.maxConcurrentDials()) || atLimit {
-		return // a dial in progress will test the destination; otherwise a limit forbids another dial
+	if p.activeDials() > 0 {
+		return // a dial in progress will test the destination
+	}
+	if !p.canDial() || p.atMaxConns() {
+		return
 	}
 	p.mu.open++
 	p.startDial(nil)
@@ -82,8 +113,10 @@ func (p *Pool) startDial(old *Conn) {
 
 // runDial dials a connection and gives it to the waiter that is first at that time. That may be
 // another request than the one that caused the dial, because a waiter may have received a returned
-// connection in the meantime. dialedBefore is the number of successful dials at the start, and
-// endWatch ends the observation by slowStart. With forWebSocket, runDial first tries to open a multiplexed stream.
+// connection in the meantime. With forWebSocket, runDial first tries to open a multiplexed stream.
+//
+// runDial first closes the connection old, unless that is nil. dialedBefore is the number of
+// successful dials at the start. endWatch is the result of watchDial.
 func (p *Pool) runDial(old *Conn, dialedBefore, generation uint64, endWatch func(), forWebSocket bool) {
 	defer p.opts.Dialers.Done()
 	if old != nil {
@@ -91,9 +124,9 @@ func (p *Pool) runDial(old *Conn, dialedBefore, generation uint64, endWatch func
 		old.ReleaseBuffers()
 		old.LeaveLoop()
 	}
-	began := time.Now()
+	start := time.Now()
 	conn, err := p.dialRecover(forWebSocket)
-	took := time.Since(began)
+	handshakeTime := time.Since(start)
 	p.mu.Lock()
 	if err != nil {
 		p.endDial(forWebSocket, endWatch)
@@ -106,7 +139,7 @@ func (p *Pool) runDial(old *Conn, dialedBefore, generation uint64, endWatch func
 	conn.Pool, conn.shard, conn.generation = p, NoShard, generation
 	p.mu.dialed++
 	if conn.Mux == nil {
-		p.recordHandshake(took)
+		p.recordHandshake(handshakeTime)
 	}
 	p.startProbation(conn)
 	p.mu.Unlock()
@@ -131,16 +164,17 @@ func (p *Pool) endDial(forWebSocket bool, endWatch func()) {
 // the error, so that its request pauses before the next dial. After a timeout, no further pause is
 // needed. The caller must hold p.mu.
 func (p *Pool) dialFailed(err error, othersSucceeded bool) {
-	switch {
-	case !othersSucceeded && !p.mu.closed:
+	if !othersSucceeded && !p.mu.closed {
 		p.Breaker.Open(err)
 		p.failWaiters(err)
-	case !isDialTimeout(err):
-		if waiter := p.mu.queue.head; waiter != nil {
-			p.removeWaiter(waiter)
-			waiter.granted <- grant{err: err}
-		}
+		return
 	}
+	waiter := p.mu.queue.head
+	if waiter == nil || isDialTimeout(err) {
+		return
+	}
+	p.removeWaiter(waiter)
+	waiter.granted <- grant{err: err}
 }
 
 // isDialTimeout reports whether err is the timeout of a dial.
@@ -168,14 +202,17 @@ func (p *Pool) offerNew(conn *Conn, endDial func()) {
 	if endDial != nil {
 		endDial()
 	}
-	if conn.idleSince = p.opts.Clock.Now(); conn.SingleUse {
+	if conn.SingleUse {
 		conn.idleSince = p.opts.Clock.Exact() // the wait for the upgrade response starts now
+	} else {
+		conn.idleSince = p.opts.Clock.Now()
 	}
 	p.releaseShard(conn) // release the shard of the waiter that had conn but has left the queue
-	used := (p.IsForNode() || p.mu.queue.length > 0) && p.assign(conn)
+	mayBecomeIdle := p.IsForNode()
+	accepted := (mayBecomeIdle || p.mu.queue.length > 0) && p.assign(conn)
 	p.dialForWaiters()
 	p.mu.Unlock()
-	if !used {
+	if !accepted {
 		p.Discard(conn)
 	}
 }
@@ -200,5 +237,10 @@ func (p *Pool) dialRecover(forWebSocket bool) (conn *Conn, err error) {
 // if the dials in progress already suffice for all waiting requests. The caller must hold p.mu.
 func (p *Pool) forWebSocket() bool {
 	waiter := p.mu.queue.firstUpgrade
-	return p.IsForNode() && waiter != nil && waiter.StreamAllowed && p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
+	if !p.IsForNode() || waiter == nil || !waiter.StreamAllowed {
+		return false
+	}
+	waitingRequests := p.mu.queue.length - p.mu.queue.upgrades
+	dialsForRequests := p.mu.dialing - p.mu.dialingStreams
+	return waitingRequests <= dialsForRequests
 }

@@ -12,17 +12,18 @@ type LongLivedLimit struct {
 func (l *LongLivedLimit) IsFull() bool { return l.open.Load() >= l.Max }
 
 // Detach counts a connection as long-lived instead of pooled, because its response may last for
-// hours. It returns false at the limit of long-lived connections. It also returns false if still
-// returns false, which means that the run has ended. still is called with p.mu held, so that Put
-// and Discard see the result; nil means that it is not called.
-func (p *Pool) Detach(conn *Conn, still func() bool) bool {
+// hours. It returns false at the limit of long-lived connections, and if the exchange on conn has
+// ended. inProgress reports whether that has not happened. It is called with p.mu held, so that Put
+// and Discard see the result; nil means that the exchange is in progress.
+func (p *Pool) Detach(conn *Conn, inProgress func() bool) bool {
 	if p.opts.LongLived.open.Add(1) > p.opts.LongLived.Max {
 		p.opts.LongLived.open.Add(-1)
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if conn.longLived || still != nil && !still() {
+	mayDetach := !conn.longLived && (inProgress == nil || inProgress())
+	if !mayDetach {
 		p.opts.LongLived.open.Add(-1)
 		return false
 	}

@@ -16,7 +16,7 @@ func mutants() []overlay.Mutant {
 		},
 		{
 			Rule: "and is not opened for one", Found: "TestWebSocketSessionsServeWebSocketsOnly",
-			Decl: "proxy/connpool.Pool.forWebSocket", Old: "p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams", New: "(PLANTED || p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams)",
+			Decl: "proxy/connpool.Pool.forWebSocket", Old: "waitingRequests <= dialsForRequests", New: "PLANTED || waitingRequests <= dialsForRequests",
 		},
 	}
 }

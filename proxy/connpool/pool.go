@@ -34,23 +34,34 @@ type Pool struct {
 
 	mu struct {
 		sync.Mutex
-		idle             []*Conn                  // in order of last use; the most recently used connection is last
-		idleStreams      []*Conn                  // the same for streams of multiplexed sessions
-		open             int                      // connections that are idle, in use or being dialed
-		longLived        int                      // open in addition to open; see Conn.longLived
-		dialing          int                      // of open, connections that are being dialed
-		dialingStreams   int                      // of dialing, streams for WebSockets
-		awaitingUpgrade  int                      // of open, connections on which a resumed WebSocket awaits its upgrade response
-		handshakes       wsession.LatencyBaseline // of handshakes for WebSockets
-		upgradeResponses wsession.LatencyBaseline // of upgrade responses over streams
-		slowStart        slowStart
-		dialed           uint64    // number of successful dials
-		queue            waitQueue // requests that wait for a connection
-		shardLimits      shardLimits
-		boot             uint64 // boot number of the node's present process; zero means unknown
-		nonce            uint64 // nonce of that process, which is unique even if the node's data directory was emptied; zero means unknown
-		generation       uint64 // number of calls of Renew
-		closed           bool
+
+		// Connections. open includes the ones that are being dialed.
+		idle        []*Conn // in order of last use; the most recently used connection is last
+		idleStreams []*Conn // the same for streams of multiplexed sessions
+		open        int     // connections that are idle, in use or being dialed
+		longLived   int     // connections that Detach has removed from open
+		generation  uint64  // number of calls of Renew
+		closed      bool    // Close was called
+
+		// Dials. A stuck dial (slowStart.stuck) is included in dialing.
+		dialing        int    // dials in progress
+		dialingStreams int    // the part of dialing that first tries to open a stream for a WebSocket
+		dialed         uint64 // successful dials so far
+		slowStart      slowStart
+
+		// Requests that wait for a connection.
+		queue       waitQueue
+		shardLimits shardLimits
+
+		// Resumed WebSockets.
+		awaitingUpgrade  int                      // connections on which one awaits its upgrade response
+		handshakes       wsession.LatencyBaseline // latency of the handshakes for them
+		upgradeResponses wsession.LatencyBaseline // latency of the upgrade responses over streams
+
+		// The present process of the node. Zero means unknown. A node whose data directory was emptied
+		// counts its boot numbers from 1 again, but has another nonce.
+		boot  uint64
+		nonce uint64
 	}
 }
 
@@ -133,20 +144,22 @@ func (p *Pool) Get(want Requirements) *Conn {
 		if want.CheckedOnSend && conn.CanBeCheckedOnSend() {
 			return conn
 		}
-		if (want.Fresh || p.opts.CheckBeforeReuse || conn.idleSince < oldest) && !conn.IsAlive() {
-			p.Discard(conn)
-			continue
+		mustCheck := want.Fresh || p.opts.CheckBeforeReuse || conn.idleSince < oldest
+		if !mustCheck || conn.IsAlive() {
+			return conn
 		}
-		return conn
+		p.Discard(conn)
 	}
 }
 
-// popIdle removes and returns the most recently used idle connection. If want.fresh is set and that
-// connection has been idle for too long, popIdle leaves it for other requests and returns nil.
+// popIdle removes and returns the most recently used idle connection, and charges it to the shard.
+// It returns nil if there is none or if a limit of the shard is reached. If want.Fresh is set and the
+// connection was last used before oldest, popIdle leaves it for other requests and returns nil.
 func (p *Pool) popIdle(want *Requirements, oldest time.Duration) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.Breaker.IsTripped() || p.mu.shardLimits.isFull(want.Shard) || p.mu.shardLimits.isInflightFull(want.Shard, want.MaxInflight) {
+	limits := &p.mu.shardLimits
+	if p.Breaker.IsTripped() || limits.isFull(want.Shard) || limits.isInflightFull(want.Shard, want.MaxInflight) {
 		return nil
 	}
 	if want.Loop != nil {
@@ -154,7 +167,7 @@ func (p *Pool) popIdle(want *Requirements, oldest time.Duration) *Conn {
 	}
 	conn := p.popNewest(want.Fresh, oldest)
 	if conn != nil {
-		p.mu.shardLimits.charge(want.Shard)
+		limits.charge(want.Shard)
 		conn.shard = want.Shard
 	}
 	return conn
@@ -170,7 +183,8 @@ const preferLoopScan = 64
 func (p *Pool) preferLoop(loop EventLoop, oldest time.Duration) {
 	idle := p.mu.idle
 	last := len(idle) - 1
-	for i := last; i >= max(0, last-preferLoopScan) && idle[i].idleSince >= oldest; i-- {
+	first := max(0, last-preferLoopScan)
+	for i := last; i >= first && idle[i].idleSince >= oldest; i-- {
 		if idle[i].Loop == loop {
 			idle[i], idle[last] = idle[last], idle[i]
 			return
@@ -187,7 +201,8 @@ func (p *Pool) popNewest(fresh bool, oldest time.Duration) *Conn {
 		return nil
 	}
 	conn := p.mu.idle[n-1]
-	if fresh && !conn.InProcess && (!conn.Checkable || conn.idleSince < oldest) {
+	isFresh := conn.InProcess || conn.Checkable && conn.idleSince >= oldest
+	if fresh && !isFresh {
 		return nil
 	}
 	p.mu.idle[n-1] = nil
@@ -211,26 +226,26 @@ func (p *Pool) popNewestFor(waiter *Waiter) *Conn {
 // Put returns a connection that can carry another request to the pool.
 func (p *Pool) Put(conn *Conn) { p.PutUsedAt(conn, p.opts.Clock.Now()) }
 
-// PutUsedAt is like Put, for a connection whose peer finished its response at the time last. The
-// client may have needed more time to read that response.
-func (p *Pool) PutUsedAt(conn *Conn, last time.Duration) {
+// PutUsedAt is like Put, for a connection whose peer finished its response at the time lastUsed, by
+// the clock of the pool. The client may have needed more time to read that response.
+func (p *Pool) PutUsedAt(conn *Conn, lastUsed time.Duration) {
 	if len(conn.Buffered()) > 0 {
 		p.Discard(conn) // the next request would read the extra bytes as its response
 		return
 	}
 	conn.Reused = true
-	conn.idleSince = last
+	conn.idleSince = lastUsed
 	p.mu.Lock()
 	if conn.longLived {
 		p.mu.Unlock()
 		p.Discard(conn) // Detach has removed it from the number of pooled connections
 		return
 	}
-	awaited := conn.awaitingUpgrade
+	wasAwaitingUpgrade := conn.awaitingUpgrade
 	p.releaseShard(conn) // this may move the next request of the shard into the queue
 	pooled := p.putIdleStream(conn) || conn.Mux == nil && p.assign(conn)
-	if awaited {
-		p.dialForWaiters()
+	if wasAwaitingUpgrade {
+		p.dialForWaiters() // releaseShard has reduced the number of such connections, which limits dials
 	}
 	p.mu.Unlock()
 	if !pooled {
@@ -265,20 +280,27 @@ func (p *Pool) assign(conn *Conn) bool {
 		waiter = p.mu.queue.firstStreamWaiter()
 	}
 	if waiter != nil && (!conn.Reused || !p.skipsReused(waiter)) {
-		p.mu.queue.remove(waiter)
-		conn.shard = waiter.Shard
-		if conn.awaitingUpgrade = p.skipsReused(waiter); conn.awaitingUpgrade {
-			p.mu.awaitingUpgrade++
-		}
-		waiter.granted <- grant{conn: conn} // does not block, because the channel has a buffer for one grant
+		p.grantConn(waiter, conn)
 		return true
 	}
-	if conn.SingleUse || p.mu.closed || p.opts.MaxIdle > 0 && len(p.mu.idle) >= p.opts.MaxIdle {
+	idleIsFull := p.opts.MaxIdle > 0 && len(p.mu.idle) >= p.opts.MaxIdle
+	if conn.SingleUse || p.mu.closed || idleIsFull {
 		return false
 	}
 	conn.ReleaseEmptyBuffers()
 	p.mu.idle = append(p.mu.idle, conn)
 	return true
+}
+
+// grantConn removes a waiter from the queue of the pool and sends it conn. The caller must hold p.mu.
+func (p *Pool) grantConn(waiter *Waiter, conn *Conn) {
+	p.mu.queue.remove(waiter)
+	conn.shard = waiter.Shard
+	if p.skipsReused(waiter) { // the waiter is a resumed WebSocket, and the destination is a node
+		conn.awaitingUpgrade = true
+		p.mu.awaitingUpgrade++
+	}
+	waiter.granted <- grant{conn: conn} // does not block, because the channel has a buffer for one grant
 }
 
 // Discard closes a connection and frees its slot.
@@ -349,25 +371,26 @@ func (p *Pool) discardIdle(match func(conn *Conn) bool) {
 	p.discardAll(old)
 }
 
+// discardAll discards connections that removeIdle has returned. The caller must not hold p.mu.
 func (p *Pool) discardAll(conns []*Conn) {
 	for _, conn := range conns {
 		p.Discard(conn)
 	}
 }
 
-// removeIdle removes the idle connections and streams that match, and returns them. The caller
-// holds p.mu, and discards them after it has released p.mu.
-func (p *Pool) removeIdle(is func(conn *Conn) bool) (old []*Conn) {
-	for _, list := range []*[]*Conn{&p.mu.idle, &p.mu.idleStreams} {
-		*list = slices.DeleteFunc(*list, func(conn *Conn) bool {
-			if !is(conn) {
-				return false
-			}
-			old = append(old, conn)
-			return true
-		})
+// removeIdle removes the idle connections and streams that match, and returns them. The caller must
+// hold p.mu, and discard the removed ones after it has released p.mu.
+func (p *Pool) removeIdle(match func(conn *Conn) bool) (removed []*Conn) {
+	removeMatching := func(conn *Conn) bool {
+		if !match(conn) {
+			return false
+		}
+		removed = append(removed, conn)
+		return true
 	}
-	return old
+	p.mu.idle = slices.DeleteFunc(p.mu.idle, removeMatching)
+	p.mu.idleStreams = slices.DeleteFunc(p.mu.idleStreams, removeMatching)
+	return removed
 }
 
 // Renew closes the idle connections. Connections in use are closed when they are returned.
@@ -419,7 +442,11 @@ func (p *Pool) isStale(conn *Conn) bool {
 // accepted by a previous process. It returns the idle connections to previous processes; the caller
 // must discard them after it has released p.mu. The caller must hold p.mu.
 func (p *Pool) adoptPeerProcess(conn *Conn) (old []*Conn) {
-	if conn.Boot == 0 || conn.Mux != nil || p.mu.nonce != 0 && !p.isToFormerProcess(conn) {
+	if conn.Boot == 0 || conn.Mux != nil {
+		return nil
+	}
+	isPresentProcess := p.mu.nonce != 0 && !p.isToFormerProcess(conn)
+	if isPresentProcess {
 		return nil
 	}
 	p.mu.boot, p.mu.nonce = conn.Boot, conn.Nonce

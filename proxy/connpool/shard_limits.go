@@ -8,10 +8,10 @@ const NoShard = -1
 // requests of a shard wait for each other. Pool.mu protects all fields.
 type shardLimits struct {
 	maxConns int                // limit for each shard; zero means no limit
-	counts   bool               // set for the pool of the app only
+	counts   bool               // connections are counted; set for the pool of the app only
 	used     []int32            // connections in use, by shard
-	complete []int32            // connections of used whose response is complete, by shard
-	waiting  map[int]*waitQueue // waiters at a limit, by shard
+	complete []int32            // the part of used whose response is complete, by shard
+	waiting  map[int]*waitQueue // waiters at a limit, by shard; a shard without waiters has no entry
 }
 
 // isFull reports whether the shard uses all its connections.
@@ -19,27 +19,28 @@ func (s *shardLimits) isFull(shard int) bool {
 	return s.maxConns > 0 && shard >= 0 && shard < len(s.used) && int(s.used[shard]) >= s.maxConns
 }
 
-// isInflightFull reports whether the shard has at least most requests in progress or waiting. most
-// zero means no limit.
-func (s *shardLimits) isInflightFull(shard, most int) bool {
-	if most == 0 || shard < 0 || shard >= len(s.used) {
+// isInflightFull reports whether the shard has at least maxInflight requests in progress or waiting.
+// maxInflight zero means no limit.
+func (s *shardLimits) isInflightFull(shard, maxInflight int) bool {
+	hasRequests := shard >= 0 && shard < len(s.used)
+	if maxInflight == 0 || !hasRequests {
 		return false
 	}
-	n := s.inflight(shard)
+	requests := s.inflight(shard)
 	if q := s.waiting[shard]; q != nil {
-		n += q.length
+		requests += q.length
 	}
-	return n >= most
+	return requests >= maxInflight
 }
 
 // inflight returns the number of requests of the shard that are in progress or in the queue for a
 // connection.
 func (s *shardLimits) inflight(shard int) int {
-	n := int(s.used[shard])
+	requests := int(s.used[shard])
 	if shard < len(s.complete) {
-		n -= int(s.complete[shard])
+		requests -= int(s.complete[shard])
 	}
-	return n
+	return requests
 }
 
 // charge counts another connection as used by the shard.
@@ -74,13 +75,12 @@ func (s *shardLimits) dequeue(shard int) *Waiter {
 		return nil
 	}
 	waiter := q.head
-	if waiter.MaxInflight > 0 && s.inflight(shard) >= waiter.MaxInflight {
-		if q.unbounded == 0 {
-			return nil
-		}
-		for waiter.MaxInflight > 0 { // the loop skips requests, because a resumed stream has no limit and does not wait for them
-			waiter = waiter.next
-		}
+	atInflightLimit := waiter.MaxInflight > 0 && s.inflight(shard) >= waiter.MaxInflight
+	if atInflightLimit {
+		waiter = q.firstUnbounded() // a resumed stream has no limit, and does not wait for the requests before it
+	}
+	if waiter == nil {
+		return nil
 	}
 	q.remove(waiter)
 	s.removeIfEmpty(shard)
@@ -117,16 +117,17 @@ func (p *Pool) ResponseCompleted(conn *Conn) {
 // The caller must hold p.mu.
 func (p *Pool) releaseShard(conn *Conn) {
 	p.upgradeRespondedLocked(conn)
-	place := conn.shard
+	shard := conn.shard
 	conn.shard = NoShard
 	if conn.responseComplete {
-		p.mu.shardLimits.complete[place]--
+		p.mu.shardLimits.complete[shard]--
 		conn.responseComplete = false
 	}
-	p.releaseShardSlot(place)
+	p.releaseShardSlot(shard)
 }
 
-// releaseShardSlot reverses charge, and admits the next waiter of the shard.
+// releaseShardSlot reverses charge, and admits the next waiter of the shard. The caller must hold
+// p.mu.
 func (p *Pool) releaseShardSlot(shard int) {
 	s := &p.mu.shardLimits
 	if !s.counts || shard < 0 {
@@ -137,7 +138,7 @@ func (p *Pool) releaseShardSlot(shard int) {
 }
 
 // admitNextOfShard moves the first waiter at the limit of the shard to the queue of the pool, if
-// the limit now permits that.
+// the limit now permits that. The caller must hold p.mu.
 func (p *Pool) admitNextOfShard(shard int) {
 	s := &p.mu.shardLimits
 	if len(s.waiting) == 0 {
@@ -158,7 +159,7 @@ func (p *Pool) admitNextOfShard(shard int) {
 	p.dialForWaiters()
 }
 
-// removeWaiter removes a waiter from the queue that contains it.
+// removeWaiter removes a waiter from the queue that contains it. The caller must hold p.mu.
 func (p *Pool) removeWaiter(waiter *Waiter) {
 	waiter.queue.remove(waiter)
 	if waiter.waitsForShard {
@@ -168,7 +169,8 @@ func (p *Pool) removeWaiter(waiter *Waiter) {
 	p.releaseShardSlot(waiter.Shard)
 }
 
-// waiters returns all waiters. Those that wait for a shard limit come first.
+// waiters returns all waiters. Those that wait for a shard limit come first. The caller must hold
+// p.mu.
 func (p *Pool) waiters() []*Waiter {
 	var all []*Waiter
 	collect := func(q *waitQueue) {

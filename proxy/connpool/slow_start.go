@@ -3,9 +3,11 @@ package connpool
 import "time"
 
 const (
-	// initialWindow, minWindow and maxWindow are the initial, the smallest and the largest number
-	// of new connections to an app.
-	initialWindow, minWindow, maxWindow = 16, 2, 256
+	// initialWindow, minWindow and maxWindow are the initial, the smallest and the largest limit of
+	// new connections to an app.
+	initialWindow = 16
+	minWindow     = 2
+	maxWindow     = 256
 	// newConnTime is how long a connection to the app is treated as new, unless its first response
 	// arrives earlier. An app that responds slowly may still accept quickly.
 	newConnTime = 50 * time.Millisecond
@@ -32,7 +34,11 @@ type slowStart struct {
 // maxDialing is the limit for dials that are not stuck.
 func (w *slowStart) isFull(dialing, maxDialing int) bool {
 	active := dialing - w.stuck
-	return active >= maxDialing || w.stuck >= maxStuckDials || w.size > 0 && active+w.unproven >= w.size
+	if active >= maxDialing || w.stuck >= maxStuckDials {
+		return true
+	}
+	newConns := active + w.unproven
+	return w.size > 0 && newConns >= w.size
 }
 
 // widen increases the limit, unless a dial is stuck.
@@ -51,20 +57,22 @@ func (p *Pool) watchDial() (stop func()) {
 	if p.IsForNode() {
 		return func() {}
 	}
-	stuck, done := false, false
+	isStuck, hasEnded := false, false // p.mu protects them
 	timer := time.AfterFunc(stuckDialTime, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !done {
-			stuck = true
-			p.mu.slowStart.stuck++
-			p.mu.slowStart.narrow()
-			p.dialForWaiters()
+		if hasEnded {
+			return
 		}
+		isStuck = true
+		p.mu.slowStart.stuck++
+		p.mu.slowStart.narrow()
+		p.dialForWaiters()
 	})
 	return func() {
 		timer.Stop()
-		if done = true; stuck {
+		hasEnded = true
+		if isStuck {
 			p.mu.slowStart.stuck--
 		}
 	}

@@ -16,18 +16,25 @@ func (p *Pool) GetStream() *Conn {
 		case conn.Mux.Responsive():
 			conn.Mux.BeginMessage()
 			return conn
-		default: // opening another stream checks the session, or uses another session
-			next := p.openNewStream()
-			if next != nil && conn.Mux.Responsive() { // otherwise the number of idle streams would grow
-				p.Discard(next)
-				conn.Mux.BeginMessage()
-				return conn
-			}
-			p.Put(conn)
-			return next
+		default:
+			return p.replaceSilentStream(conn)
 		}
 	}
 	return nil
+}
+
+// replaceSilentStream opens another stream for a request, because the session of conn has been
+// silent. That checks the session, or uses another session. If the session has responded in the
+// meantime, the request uses conn, so that the number of idle streams does not grow.
+func (p *Pool) replaceSilentStream(conn *Conn) *Conn {
+	next := p.openNewStream()
+	if next != nil && conn.Mux.Responsive() {
+		p.Discard(next)
+		conn.Mux.BeginMessage()
+		return conn
+	}
+	p.Put(conn)
+	return next
 }
 
 // popIdleStream removes and returns the most recently used idle stream, or nil.

@@ -8,11 +8,11 @@ import (
 
 // recordHandshake records the duration of a handshake, if WebSockets are waiting for a connection.
 // The caller must hold p.mu.
-func (p *Pool) recordHandshake(took time.Duration) {
+func (p *Pool) recordHandshake(duration time.Duration) {
 	if p.mu.queue.upgrades == 0 {
 		return
 	}
-	p.mu.handshakes.Record(p.opts.Pacer, took, wsession.HandshakeAllowance)
+	p.mu.handshakes.Record(p.opts.Pacer, duration, wsession.HandshakeAllowance)
 }
 
 // DialForUpgrades starts further dials after the limit of the pacer has increased.

@@ -20,30 +20,31 @@ var (
 	ErrDialing = errors.New("proxy: no connection was made in time")
 	// ErrRouteChanged tells the caller to look up the route again: another node serves the shard,
 	// or another pool has replaced this one.
-	ErrRouteChanged = errors.New("proxy: look again")
+	ErrRouteChanged = errors.New("proxy: the route has changed")
 	// ErrStopping reports that this node stops and closes the connections to its app.
 	ErrStopping = errors.New("proxy: this node is stopping")
 	// ErrBreakerOpen reports that the circuit breaker is open (tripped).
-	ErrBreakerOpen = errors.New("proxy: waiting for its turn to ask")
+	ErrBreakerOpen = errors.New("proxy: the circuit breaker is open")
 )
 
 // Waiter is a request that waits for a connection.
 type Waiter struct {
+	// What the request needs. The caller sets these fields before Join.
 	Shard         int  // shard to which the connection is charged; NoShard also means that the route does not depend on the shard
-	Fresh         bool // as in Requirements
-	MaxInflight   int  // as in Requirements
+	Fresh         bool // the request must not be sent twice; see Requirements
+	MaxInflight   int  // limit of requests in progress for the shard; zero means no limit
 	NewOnly       bool // the request needs a new connection, because reused ones have broken
 	ForUpgrade    bool // the request is a resumed WebSocket, which keeps the connection
 	StreamAllowed bool // with ForUpgrade: a multiplexed stream can be used instead of a connection
-	waitsForShard bool // the request waits for a limit of its shard, outside the queue
-	// HasWaited means that the request has waited for its shard before. At the in-flight limit,
-	// such a request waits again, whereas other requests are refused. inflightFull means that the
-	// limit was reached when the request joined.
-	HasWaited, inflightFull bool
-	granted                 chan grant
+	HasWaited     bool // the request has waited for its shard before; at the in-flight limit it waits again, and is not refused
 
-	queue      *waitQueue
-	prev, next *Waiter
+	granted chan grant // receives the single grant
+
+	// Pool.mu protects the following fields.
+	waitsForShard bool       // the request waits for a limit of its shard, and not in Pool.mu.queue
+	inflightFull  bool       // the in-flight limit of the shard was reached when the request joined
+	queue         *waitQueue // the queue that contains the waiter; nil means none
+	prev, next    *Waiter    // neighbors in queue
 }
 
 // grant is the single message to a waiter. It contains a connection or an error.
@@ -56,9 +57,9 @@ type grant struct {
 // middle.
 type waitQueue struct {
 	head, tail *Waiter
-	length     int
-	upgrades   int // of n, waiters with ForUpgrade
-	unbounded  int // of n, waiters without an in-flight limit
+	length     int // number of waiters
+	upgrades   int // number of waiters with ForUpgrade
+	unbounded  int // number of waiters without an in-flight limit
 	// upgradesLast places waiters with ForUpgrade after all other waiters. It is set for pools of
 	// nodes. If thousands of WebSockets move together, requests would otherwise wait for seconds
 	// behind them.
@@ -66,21 +67,13 @@ type waitQueue struct {
 	firstUpgrade *Waiter // with upgradesLast, the first waiter with ForUpgrade
 }
 
+// push adds a waiter at the end of the queue. With upgradesLast, a waiter without ForUpgrade is added
+// before the first waiter with ForUpgrade.
 func (q *waitQueue) push(waiter *Waiter) {
-	var behind *Waiter
-	if q.upgradesLast && !waiter.ForUpgrade {
-		behind = q.firstUpgrade
-	}
-	waiter.queue, waiter.prev, waiter.next = q, q.tail, behind
-	if behind != nil {
-		waiter.prev, behind.prev = behind.prev, waiter
+	if q.upgradesLast && !waiter.ForUpgrade && q.firstUpgrade != nil {
+		q.link(q.firstUpgrade.prev, waiter, q.firstUpgrade)
 	} else {
-		q.tail = waiter
-	}
-	if waiter.prev == nil {
-		q.head = waiter
-	} else {
-		waiter.prev.next = waiter
+		q.link(q.tail, waiter, nil)
 	}
 	q.length++
 	if waiter.MaxInflight == 0 {
@@ -94,10 +87,23 @@ func (q *waitQueue) push(waiter *Waiter) {
 	}
 }
 
-func (q *waitQueue) remove(waiter *Waiter) {
-	if waiter == q.firstUpgrade {
-		q.firstUpgrade = waiter.next // only used with upgradesLast
+// link puts waiter between its neighbors prev and next. nil means that there is none.
+func (q *waitQueue) link(prev, waiter, next *Waiter) {
+	waiter.queue, waiter.prev, waiter.next = q, prev, next
+	if prev == nil {
+		q.head = waiter
+	} else {
+		prev.next = waiter
 	}
+	if next == nil {
+		q.tail = waiter
+	} else {
+		next.prev = waiter
+	}
+}
+
+// unlink removes waiter from the list.
+func (q *waitQueue) unlink(waiter *Waiter) {
 	if waiter.prev == nil {
 		q.head = waiter.next
 	} else {
@@ -109,6 +115,14 @@ func (q *waitQueue) remove(waiter *Waiter) {
 		waiter.next.prev = waiter.prev
 	}
 	waiter.queue, waiter.prev, waiter.next = nil, nil, nil
+}
+
+// remove removes a waiter, which may be anywhere in the queue.
+func (q *waitQueue) remove(waiter *Waiter) {
+	if waiter == q.firstUpgrade {
+		q.firstUpgrade = waiter.next // only used with upgradesLast
+	}
+	q.unlink(waiter)
 	q.length--
 	if waiter.MaxInflight == 0 {
 		q.unbounded--
@@ -118,37 +132,41 @@ func (q *waitQueue) remove(waiter *Waiter) {
 	}
 }
 
-// Join adds waiter to the queue, or returns a connection if one is available. dialed means that a dial
-// is in progress for each waiter, including waiter.
-func (p *Pool) Join(waiter *Waiter) (conn *Conn, dialed bool, err error) {
+// Join adds waiter to the queue, or returns a connection if one is available. If it returns neither a
+// connection nor an error, the caller must call Await or LeaveQueue. allDialed means that a dial is in
+// progress for each waiter in the queue, including this one.
+func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 	waiter.granted = make(chan grant, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	limits := &p.mu.shardLimits
 	if p.mu.closed {
 		return nil, false, p.closedError()
 	}
-	if waiter.inflightFull = p.mu.shardLimits.isInflightFull(waiter.Shard, waiter.MaxInflight); waiter.inflightFull && !waiter.HasWaited {
+	waiter.inflightFull = limits.isInflightFull(waiter.Shard, waiter.MaxInflight)
+	if waiter.inflightFull && !waiter.HasWaited {
 		return nil, false, ErrShardInflightLimit
 	}
-	ok, dials := p.Breaker.Allow()
-	if !ok {
+	allowed, mustDial := p.Breaker.Allow()
+	if !allowed {
 		return nil, false, ErrBreakerOpen
 	}
-	if dials {
+	if mustDial {
 		p.dialProbe()
 	}
-	if waiter.waitsForShard = waiter.inflightFull || p.mu.shardLimits.isFull(waiter.Shard); waiter.waitsForShard {
-		p.mu.shardLimits.enqueue(waiter)
+	waiter.waitsForShard = waiter.inflightFull || limits.isFull(waiter.Shard)
+	if waiter.waitsForShard {
+		limits.enqueue(waiter)
 		return nil, false, nil
 	}
-	p.mu.shardLimits.charge(waiter.Shard)
+	limits.charge(waiter.Shard)
 	if conn := p.popNewestFor(waiter); conn != nil {
 		conn.shard = waiter.Shard
 		return conn, false, nil
 	}
 	p.mu.queue.push(waiter)
 	p.dialForWaiters()
-	return nil, p.mu.dialing-p.mu.slowStart.stuck >= p.mu.queue.length, nil
+	return nil, p.activeDials() >= p.mu.queue.length, nil
 }
 
 // closedError returns the error for a request that joins a closed pool. The pool of a node has been
@@ -161,14 +179,14 @@ func (p *Pool) closedError() error {
 	return ErrRouteChanged
 }
 
-// Await waits for the grant of waiter, after join has returned no connection. It returns an error after
-// limit or when done is closed.
+// Await waits for the grant of waiter, after Join has returned neither a connection nor an error. It
+// returns an error after limit or when done is closed.
 func (p *Pool) Await(waiter *Waiter, done <-chan struct{}, limit time.Duration) (*Conn, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case t := <-waiter.granted:
-		return t.conn, t.err
+	case granted := <-waiter.granted:
+		return granted.conn, granted.err
 	case <-timer.C:
 	case <-done:
 	}
@@ -179,38 +197,43 @@ func (p *Pool) Await(waiter *Waiter, done <-chan struct{}, limit time.Duration) 
 // a connection was granted at the same moment, LeaveQueue gives it to another waiter.
 func (p *Pool) LeaveQueue(waiter *Waiter) error {
 	p.mu.Lock()
-	why := ErrBusy
-	switch {
-	case waiter.waitsForShard && waiter.inflightFull:
-		why = ErrShardInflightLimit
-	case waiter.waitsForShard:
-		why = ErrShardConnLimit
-	case p.mu.dialing > 0 || p.IsForNode():
-		why = ErrDialing
-	}
-	waits := waiter.queue != nil
-	if waits {
+	reason := p.waitReason(waiter)
+	stillWaits := waiter.queue != nil
+	if stillWaits {
 		p.removeWaiter(waiter)
 	}
 	p.mu.Unlock()
-	if waits {
-		return why
+	if stillWaits {
+		return reason
 	}
-	t := <-waiter.granted // does not block: the grant was sent before p.mu was released
-	switch {
-	case t.conn == nil:
-		return t.err
-	case t.conn.Reused:
-		p.Put(t.conn)
-	default:
-		p.offerNew(t.conn, nil)
+	granted := <-waiter.granted // does not block: the grant was sent before p.mu was released
+	if granted.conn == nil {
+		return granted.err
 	}
-	return why
+	if granted.conn.Reused {
+		p.Put(granted.conn)
+	} else {
+		p.offerNew(granted.conn, nil)
+	}
+	return reason
 }
 
-// RecheckWaiters removes the waiters whose shard has another destination in the table table. The caller
-// must have installed table before. A waiter checks the table again after it has joined the queue. So
-// either the waiter or RecheckWaiters notices a concurrent change.
+// waitReason returns why the waiter has not received a connection yet. The caller must hold p.mu.
+func (p *Pool) waitReason(waiter *Waiter) error {
+	switch {
+	case waiter.waitsForShard && waiter.inflightFull:
+		return ErrShardInflightLimit
+	case waiter.waitsForShard:
+		return ErrShardConnLimit
+	case p.mu.dialing > 0 || p.IsForNode():
+		return ErrDialing
+	}
+	return ErrBusy
+}
+
+// RecheckWaiters removes the waiters whose shard has another destination in table. They look up their
+// route again. The caller must have installed table before. A waiter checks the table again after it
+// has joined the queue. So either the waiter or RecheckWaiters notices a concurrent change.
 func (p *Pool) RecheckWaiters(table *route.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,10 +267,24 @@ func (p *Pool) failWaiters(err error) {
 	if err == nil {
 		err = ErrRouteChanged
 	}
-	for _, waiter := range p.waiters() { // the list begins with the waiters at a shard limit, so that a removal does not move another one of them into the queue
+	// The list begins with the waiters at a shard limit. Otherwise the removal of a waiter from the
+	// queue could move one of them into the queue.
+	for _, waiter := range p.waiters() {
 		p.removeWaiter(waiter)
 		waiter.granted <- grant{err: err}
 	}
+}
+
+// firstUnbounded returns the first waiter without an in-flight limit, or nil.
+func (q *waitQueue) firstUnbounded() *Waiter {
+	if q.unbounded == 0 {
+		return nil
+	}
+	waiter := q.head
+	for waiter.MaxInflight > 0 {
+		waiter = waiter.next
+	}
+	return waiter
 }
 
 // firstStreamWaiter returns the first waiter that can use a stream, or nil.
