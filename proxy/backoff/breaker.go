@@ -36,13 +36,13 @@ type Breaker struct {
 
 	// mu protects the following fields.
 	mu              sync.Mutex
-	cause           error
-	waitingRequests int  // requests that wait for a reset or a probe
-	probeReady      bool // the next request may probe
-	probeByTimer    bool // the timer has set probeReady, so the probe must dial even if an idle connection is available
-	probing         bool // a probe is in progress
-	pause           time.Duration
-	timer           *time.Timer
+	cause           error         // cause of the last trip
+	waitingRequests int           // requests that wait for a reset or a probe
+	probeReady      bool          // the next request may probe
+	probeByTimer    bool          // the timer has set probeReady, so the probe must dial even if an idle connection is available
+	probing         bool          // a probe is in progress
+	pause           time.Duration // the last pause; the next one is twice as long
+	timer           *time.Timer   // calls allowProbe; nil until the first trip
 }
 
 var _ Condition = (*Breaker)(nil)
@@ -70,7 +70,8 @@ func (b *Breaker) Allow() (ok, mustDial bool) {
 	if !b.tripped.Load() {
 		return true, false
 	}
-	if !b.probeReady && (b.waitingRequests > 0 || b.probing) {
+	othersComeFirst := b.waitingRequests > 0 || b.probing
+	if othersComeFirst && !b.probeReady {
 		return false, false
 	}
 	if b.probeByTimer {
@@ -87,16 +88,28 @@ func (b *Breaker) Open(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cause = cause
-	b.probeReady, b.probeByTimer, b.probing = false, false, false
-	if !b.tripped.Swap(true) {
+	b.cancelProbeLocked()
+	if wasTripped := b.tripped.Swap(true); !wasTripped {
 		b.pause = 0
 	}
-	b.pause = min(max(2*b.pause, MinPause), MaxPause)
+	b.pause = nextPause(b.pause)
 	if b.timer == nil {
 		b.timer = time.AfterFunc(b.pause, b.allowProbe)
 	} else {
 		b.timer.Reset(b.pause)
 	}
+}
+
+// nextPause returns the pause that follows a pause of the given length. Zero means that there was
+// none.
+func nextPause(pause time.Duration) time.Duration {
+	return min(max(2*pause, MinPause), MaxPause)
+}
+
+// cancelProbeLocked withdraws the permission for a probe, and ignores a probe in progress. The caller
+// must hold b.mu.
+func (b *Breaker) cancelProbeLocked() {
+	b.probeReady, b.probeByTimer, b.probing = false, false, false
 }
 
 // allowProbe permits one probe, by the request that has waited longest or, if none waits, by the
@@ -157,7 +170,7 @@ func (b *Breaker) OnAccepted() {
 func (b *Breaker) Reset() {
 	b.mu.Lock()
 	wasTripped := b.tripped.Swap(false)
-	b.probeReady, b.probeByTimer, b.probing = false, false, false
+	b.cancelProbeLocked()
 	if b.timer != nil {
 		b.timer.Stop()
 	}

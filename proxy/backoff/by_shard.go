@@ -18,6 +18,7 @@ type ByShard struct {
 	queues     Queues
 	queueCount atomic.Int32 // length of queuesByShard; almost always zero, so that Allow costs one atomic load
 
+	// mu protects queuesByShard, which has no entry for a shard without waiting requests.
 	mu            sync.Mutex
 	queuesByShard map[int]*ShardQueue
 }
@@ -32,10 +33,11 @@ type ShardQueue struct {
 	// the shard before.
 	ownerSheds atomic.Bool
 
-	waitingRequests int // number of waiting requests; backoff.mu protects this and the following fields
-	permittedProbes int // number of requests that may be sent now
-	pause           time.Duration
-	timer           *time.Timer
+	// backoff.mu protects the following fields.
+	waitingRequests int           // number of waiting requests
+	permittedProbes int           // number of requests that may be sent now
+	pause           time.Duration // the last pause; the next one is twice as long
+	timer           *time.Timer   // calls allowProbe
 }
 
 var _ Condition = (*ShardQueue)(nil)
@@ -50,7 +52,11 @@ func (b *ByShard) Allow(shard int, hasWaited bool) *ShardQueue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := b.queuesByShard[shard]
-	if q == nil || q.permittedProbes == 0 || !hasWaited && q.ownerSheds.Load() {
+	if q == nil {
+		return nil
+	}
+	wouldBeShed := !hasWaited && q.ownerSheds.Load()
+	if q.permittedProbes == 0 || wouldBeShed {
 		return q
 	}
 	q.permittedProbes--
@@ -58,25 +64,40 @@ func (b *ByShard) Allow(shard int, hasWaited bool) *ShardQueue {
 }
 
 // OnRefused records that the owner has refused a request, and lengthens the pause before the next
-// probe. It returns the ShardQueue that the request must join. sheds sets ShardQueue.OwnerSheds.
+// probe. It returns the ShardQueue that the request must join. ownerSheds is the new value of
+// ShardQueue.OwnerSheds.
 func (b *ByShard) OnRefused(shard int, ownerSheds bool) *ShardQueue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := b.queuesByShard[shard]
 	if q == nil {
-		if b.queuesByShard == nil {
-			b.queuesByShard = make(map[int]*ShardQueue)
-		}
-		q = &ShardQueue{backoff: b, shard: shard}
-		q.timer = time.AfterFunc(MinPause, q.allowProbe)
-		b.queuesByShard[shard] = q
-		b.queueCount.Add(1)
+		q = b.addQueueLocked(shard)
 	}
 	q.ownerSheds.Store(ownerSheds)
 	q.permittedProbes = 0
-	q.pause = min(max(2*q.pause, MinPause), MaxPause)
+	q.pause = nextPause(q.pause)
 	q.timer.Reset(q.pause)
 	return q
+}
+
+// addQueueLocked adds the ShardQueue of a shard. The caller must hold b.mu.
+func (b *ByShard) addQueueLocked(shard int) *ShardQueue {
+	if b.queuesByShard == nil {
+		b.queuesByShard = make(map[int]*ShardQueue)
+	}
+	q := &ShardQueue{backoff: b, shard: shard}
+	q.timer = time.AfterFunc(MinPause, q.allowProbe)
+	b.queuesByShard[shard] = q
+	b.queueCount.Add(1)
+	return q
+}
+
+// removeQueueLocked removes a ShardQueue in which no request waits. The caller must hold b.mu.
+func (b *ByShard) removeQueueLocked(q *ShardQueue) {
+	q.removed.Store(true)
+	q.timer.Stop()
+	delete(b.queuesByShard, q.shard)
+	b.queueCount.Add(-1)
 }
 
 // OnAccepted records that the owner's app has accepted or finished a request for the shard.
@@ -105,10 +126,7 @@ func (q *ShardQueue) allowProbe() {
 		return
 	}
 	if q.waitingRequests == 0 {
-		q.removed.Store(true)
-		q.timer.Stop()
-		delete(b.queuesByShard, q.shard)
-		b.queueCount.Add(-1)
+		b.removeQueueLocked(q)
 		b.mu.Unlock()
 		return
 	}

@@ -31,11 +31,11 @@ const (
 // before Find.
 type Extractor struct {
 	Request        *h1.Request
-	Client         *forwarded.Client
+	Client         *forwarded.Client          // address of the client of the connection
 	TrustedProxies []netip.Prefix             // the trusted proxies of the settings
-	Keys           *Keys                      // configuration to use; nil means that no key was looked for yet
+	Keys           *Keys                      // configuration to use; nil means that no key was searched for yet
+	Place          func(key []byte) Placement // placement of a new key; nil means that any key is suitable
 	scratch        []byte                     // memory of the results, until the next call
-	Place          func(key []byte) Placement // placement of a new key; nil means that any key will do
 }
 
 // Found is the key of a request.
@@ -49,25 +49,32 @@ type Found struct {
 // Find returns the key of the request, or the problem with which the request must be refused.
 // gateway means that this node has no app.
 func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) {
-	table := x.Keys.table
-	choice := table.Defaults()
-	if table.HasRoutes() {
-		path := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
-		var unambiguous bool
-		if choice, unambiguous = table.Match(&path); !unambiguous {
-			return Found{}, ambiguityProblem(detailAmbiguousPath, detailPathSubject)
-		}
+	sources, unambiguous := x.sourcesForPath()
+	if !unambiguous {
+		return Found{}, ambiguityProblem(detailAmbiguousPath, detailPathSubject)
 	}
-	for i := range choice.Sources {
-		key, problemText := x.keyFromSource(&choice.Sources[i])
+	for i := range sources.Sources {
+		source := &sources.Sources[i]
+		key, problemText := x.keyFromSource(source)
 		if problemText != "" {
-			return Found{}, ambiguityProblem(problemText, choice.Sources[i].String())
+			return Found{}, ambiguityProblem(problemText, source.String())
 		}
 		if key != nil {
-			return Found{Key: key, Minted: choice.Sources[i].Kind == keysource.Mint}, nil
+			return Found{Key: key, Minted: source.Kind == keysource.Mint}, nil
 		}
 	}
-	return x.withoutKey(choice, gateway)
+	return x.withoutKey(sources, gateway)
+}
+
+// sourcesForPath returns the key sources for the path of the request. unambiguous is false if the app
+// may interpret the path differently, so that it may be below another route.
+func (x *Extractor) sourcesForPath() (sources *keysource.SourceList, unambiguous bool) {
+	table := x.Keys.table
+	if !table.HasRoutes() {
+		return table.Defaults(), true
+	}
+	path := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
+	return table.Match(&path)
 }
 
 // ambiguityProblem returns the problem of a request in which this node and the app could read different
@@ -81,11 +88,12 @@ const noKeyRemedy = "; send the key there, or name its place with --key, or set 
 
 // withoutKey applies on-missing-key. A preflight request cannot carry the header that may contain
 // the key (WHATWG Fetch, section 4.8), so it is not refused: any app may answer it.
-func (x *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
+func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
 	switch x.Keys.missingPolicy {
 	case keysource.MissingLocal:
 		if gateway && !x.isPreflight() {
-			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Description + x.structuredClaimHint(choice) + "; this node is a gateway without an app"}
+			detail := x.missingKeyDetail(sources) + "; this node is a gateway without an app"
+			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: detail}
 		}
 		return Found{Keyless: true}, nil
 	case keysource.MissingHashPath:
@@ -97,13 +105,18 @@ func (x *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Foun
 	if x.isPreflight() {
 		return Found{Keyless: true}, nil
 	}
-	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Description + x.structuredClaimHint(choice) + noKeyRemedy, Param: choice.Description}
+	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: x.missingKeyDetail(sources) + noKeyRemedy, Param: sources.Description}
+}
+
+// missingKeyDetail describes where the key of the request was expected.
+func (x *Extractor) missingKeyDetail(sources *keysource.SourceList) string {
+	return "looked for " + sources.Description + x.structuredClaimHint(sources)
 }
 
 // structuredClaimHint describes the first claim of a token that is a key source but an array or
 // object, and therefore gives no key. Empty means that there is none.
-func (x *Extractor) structuredClaimHint(choice *keysource.SourceList) string {
-	for _, source := range choice.Sources {
+func (x *Extractor) structuredClaimHint(sources *keysource.SourceList) string {
+	for _, source := range sources.Sources {
 		if source.Kind != keysource.JWT {
 			continue
 		}
@@ -164,11 +177,14 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 func (x *Extractor) headerKey(name string) (key []byte, problemText string) {
 	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
 		_, value := x.Request.Field(i)
-		if x.Request.KnownField(i) == h1.FieldHost {
+		field := x.Request.KnownField(i)
+		if field == h1.FieldHost {
 			value = x.Request.Host() // the value that the app gets, also for a target in absolute form
 		}
+		if len(value) == 0 || x.removedFields().Has(field) {
+			continue
+		}
 		switch {
-		case len(value) == 0 || x.removedFields().Has(x.Request.KnownField(i)):
 		case x.Request.IsConnectionOption(i):
 			return nil, detailRemovedKey
 		case key == nil:
@@ -256,20 +272,26 @@ func (x *Extractor) trustedProxies() (proxies []netip.Prefix, trusted bool) {
 	return x.TrustedProxies, x.Client.Trusted
 }
 
-// clientIPBehind is ClientIP for the given trusted proxies.
-func (x *Extractor) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
-	x.scratch = append(x.scratch[:0], x.Client.Text...)
-	if !trusted {
-		return x.scratch
-	}
+// forwardedFor returns the entries of all X-Forwarded-For lines. Each proxy has appended the address
+// of its client.
+func (x *Extractor) forwardedFor() [][]byte {
 	const name = "X-Forwarded-For"
 	var lines [][]byte
 	for i := x.Request.Find(name, 0); i >= 0; i = x.Request.Find(name, i+1) {
 		_, value := x.Request.Field(i)
 		lines = append(lines, value)
 	}
-	list := bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
-	for _, entry := range slices.Backward(list) {
+	return bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
+}
+
+// clientIPBehind is ClientIP for the given trusted proxies. trusted means that the client of the
+// connection is one of them.
+func (x *Extractor) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
+	x.scratch = append(x.scratch[:0], x.Client.Text...)
+	if !trusted {
+		return x.scratch
+	}
+	for _, entry := range slices.Backward(x.forwardedFor()) {
 		addr, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
 		if err != nil {
 			break // earlier entries cannot be trusted either

@@ -33,23 +33,33 @@ func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 			same = same && bytes.Equal(next, value)
 		}
 	}
-	if bytes.IndexByte(query, ';') < 0 {
-		return value, same
+	if bytes.IndexByte(query, ';') >= 0 {
+		same = same && isSameWithSemicolons(args, query, name, value)
 	}
-	seen := false
-	for part := range bytes.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
-		if next, _ := pairValue(args, part, name); next != nil {
-			seen = true
-			same = same && bytes.Equal(next, value)
+	return value, same
+}
+
+// isSameWithSemicolons reports whether a parser that also splits the query at semicolons finds value,
+// and no other non-empty value of the parameter. nil means that it must find none.
+func isSameWithSemicolons(args *fasthttp.Args, query []byte, name string, value []byte) bool {
+	found := false
+	isSeparator := func(r rune) bool { return r == '&' || r == ';' }
+	for pair := range bytes.FieldsFuncSeq(query, isSeparator) {
+		next, _ := pairValue(args, pair, name)
+		if next == nil {
+			continue
 		}
+		if !bytes.Equal(next, value) {
+			return false
+		}
+		found = true
 	}
-	return value, same && seen == (value != nil)
+	return found == (value != nil)
 }
 
 // pairValue returns the value of a pair, or nil if it is empty or has another name. unambiguous is
-// false if
-// the pair ends in "%+": Args keeps that plus sign, and other parsers read a space. (A name that
-// ends so cannot be configured.)
+// false if the pair ends in "%+": Args keeps that plus sign, and other parsers read a space. (A name
+// that ends so cannot be configured.)
 func pairValue(args *fasthttp.Args, pair []byte, name string) (value []byte, unambiguous bool) {
 	args.ParseBytes(pair)
 	if value = args.Peek(name); len(value) == 0 {
@@ -83,32 +93,36 @@ func cookieValue(field []byte, name string) (value []byte, same bool) {
 // blanks are the white space of RFC 9110.
 const blanks = " \t"
 
-// isReadDifferently reports whether parsers read the cookie differently because of blanks in a pair
-// of a Cookie field. No parser splits at blanks within quotes.
+// isReadDifferently reports whether blanks in a pair of a Cookie field make some parsers read the
+// cookie name from it, and others not. pair consists of cookieName, an equals sign and text.
 func isReadDifferently(pair, cookieName, text []byte, name string) bool {
-	if len(text) > 1 && text[0] == '"' && bytes.IndexByte(text[1:], '"') == len(text)-2 {
+	isQuoted := len(text) > 1 && text[0] == '"' && bytes.IndexByte(text[1:], '"') == len(text)-2
+	if isQuoted { // no parser splits at blanks within quotes
 		pair = pair[:len(cookieName)+1]
 	}
 	if !bytes.ContainsAny(pair, blanks) {
 		return false
 	}
+	// Search for `name =` at the start of the pair and after each blank.
 	for {
-		after, begins := bytes.CutPrefix(pair, []byte(name))
-		if begins && bytes.HasPrefix(bytes.TrimLeft(after, blanks), []byte("=")) {
+		afterName, startsWithName := bytes.CutPrefix(pair, []byte(name))
+		if startsWithName && bytes.HasPrefix(bytes.TrimLeft(afterName, blanks), []byte("=")) {
 			return true
 		}
-		i := bytes.IndexAny(pair, blanks)
-		if i < 0 {
+		blankAt := bytes.IndexAny(pair, blanks)
+		if blankAt < 0 {
 			return false
 		}
-		pair = bytes.TrimLeft(pair[i:], blanks)
+		pair = bytes.TrimLeft(pair[blankAt:], blanks)
 	}
 }
 
 // hostName returns a Host field in lower case, without its port and final dot.
 func hostName(dst, host []byte) []byte {
-	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {
-		host = host[:i]
+	colon := bytes.LastIndexByte(host, ':')
+	startsPort := colon >= 0 && bytes.IndexByte(host[colon:], ']') < 0 // the colons of [IPv6] do not
+	if startsPort {
+		host = host[:colon]
 	}
 	host = bytes.TrimSuffix(host, []byte("."))
 	dst = dst[:0]

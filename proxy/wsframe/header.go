@@ -5,9 +5,15 @@ import "encoding/binary"
 // header collects the bytes of one frame header (RFC 6455 section 5.2). The zero value is an empty
 // header.
 type header struct {
-	bytes [14]byte
-	n     int // number of bytes so far
+	bytes [14]byte // 2 bytes, up to 8 bytes of length, and the masking key of 4 bytes
+	n     int      // number of bytes that have arrived
 }
+
+// Values of the 7-bit length field that announce a longer length after it.
+const (
+	length16Bits = 126 // 2 bytes follow
+	length64Bits = 127 // 8 bytes follow
+)
 
 // add adds the next byte of the header, and reports whether the header is complete.
 func (h *header) add(b byte) (complete bool) {
@@ -23,9 +29,9 @@ func (h *header) isComplete() bool { return h.n >= 2 && h.n == h.len() }
 func (h *header) len() int {
 	n := 2
 	switch h.shortLen() {
-	case 126:
+	case length16Bits:
 		n += 2
-	case 127:
+	case length64Bits:
 		n += 8
 	}
 	if h.isMasked() {
@@ -34,16 +40,16 @@ func (h *header) len() int {
 	return n
 }
 
-// shortLen returns the length in the second byte. The values 126 and 127 announce a longer length in
-// the bytes that follow.
+// shortLen returns the 7-bit length in the second byte. The values length16Bits and length64Bits
+// announce a longer length in the bytes that follow.
 func (h *header) shortLen() byte { return h.bytes[1] & 0x7f }
 
 // payloadLen returns the length of the payload. The header must be complete.
 func (h *header) payloadLen() uint64 {
 	switch n := h.shortLen(); n {
-	case 126:
+	case length16Bits:
 		return uint64(binary.BigEndian.Uint16(h.bytes[2:]))
-	case 127:
+	case length64Bits:
 		return binary.BigEndian.Uint64(h.bytes[2:])
 	default:
 		return uint64(n)

@@ -42,14 +42,17 @@ type Scanner struct {
 	// agreed on its meaning.
 	ExtraOpcode byte
 
+	// The present frame, or the last one between two frames.
 	header           header
-	payloadRemaining uint64 // bytes of a payload still to come
-	payloadLen       uint64 // length of the payload
-	inPayload        bool   // a header is complete, and its payload is not
-	inMessage        bool   // a data frame without FIN has passed, and the last frame of its message has not
-	closeSeen        bool   // a close frame has passed
-	payload          [maxControlPayload]byte
-	err              error
+	payloadLen       uint64                  // length of the payload
+	payloadRemaining uint64                  // bytes of the payload that have not arrived
+	inPayload        bool                    // the header is complete, and the payload is not
+	payload          [maxControlPayload]byte // payload of a control frame
+
+	// The stream of frames so far.
+	inMessage bool  // a data frame without FIN has passed, and the last frame of its message has not
+	closeSeen bool  // a close frame has passed
+	err       error // result of all further steps; nil means that no frame was invalid
 }
 
 // Client returns a Scanner for frames of a client, which are masked.
@@ -63,24 +66,31 @@ func (s *Scanner) Step(p []byte) (n int, err error) {
 		return 0, s.err
 	}
 	if !s.inPayload {
-		if n, err = s.beginFrame(p); err != nil || !s.inPayload {
+		n, err = s.beginFrame(p)
+		if err != nil || !s.inPayload {
 			return n, err
 		}
 	}
-	rest := p[n:]
-	payloadBytes := int(min(s.payloadRemaining, uint64(len(rest))))
-	if s.IsControl() {
-		s.storePayload(rest[:payloadBytes])
+	n += s.addPayload(p[n:])
+	if s.payloadRemaining > 0 {
+		return n, nil
 	}
-	s.payloadRemaining -= uint64(payloadBytes)
-	n += payloadBytes
-	if s.payloadRemaining == 0 {
-		err = s.endFrame()
-	}
-	return n, err
+	return n, s.endFrame()
 }
 
-// beginFrame parses bytes of a header until it is complete.
+// addPayload records the start of p as payload of the present frame, and returns its length. It
+// stores the payload of a control frame.
+func (s *Scanner) addPayload(p []byte) int {
+	n := min(s.payloadRemaining, uint64(len(p)))
+	if s.IsControl() {
+		received := s.payloadLen - s.payloadRemaining
+		copy(s.payload[received:], p[:n])
+	}
+	s.payloadRemaining -= n
+	return int(n)
+}
+
+// beginFrame parses bytes of a header until it is complete, and returns their number.
 func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 	for n < len(p) {
 		if s.closeSeen {
@@ -99,8 +109,8 @@ func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// checkHeader validates the part of the header that has arrived. complete means that no part is
-// missing.
+// checkHeader validates the part of the header that the last byte has completed. complete means that
+// it was the last byte of the header.
 func (s *Scanner) checkHeader(complete bool) error {
 	switch s.header.n {
 	case 1:
@@ -116,11 +126,12 @@ func (s *Scanner) checkHeader(complete bool) error {
 	if !complete {
 		return nil
 	}
+	// A length must use the shortest encoding.
 	payloadLen, minLen := s.header.payloadLen(), uint64(0)
 	switch s.header.shortLen() {
-	case 126:
-		minLen = 126
-	case 127:
+	case length16Bits:
+		minLen = length16Bits
+	case length64Bits:
 		minLen = math.MaxUint16 + 1
 	}
 	if payloadLen < minLen || payloadLen > math.MaxInt64 {
@@ -133,6 +144,8 @@ func (s *Scanner) checkHeader(complete bool) error {
 // checkFirstByte validates the first byte of a frame.
 func (s *Scanner) checkFirstByte() error {
 	fin, op := s.header.isFinal(), s.header.opcode()
+	isControl := op == OpClose || op == OpPing || op == OpPong
+	isExtra := s.ExtraOpcode != 0 && op == s.ExtraOpcode
 	switch {
 	case s.header.bytes[0]&0x70 != 0:
 		return s.fail(ErrReserved)
@@ -144,7 +157,7 @@ func (s *Scanner) checkFirstByte() error {
 		if s.inMessage {
 			return s.fail(ErrFragments)
 		}
-	case op == OpClose || op == OpPing || op == OpPong || s.ExtraOpcode != 0 && op == s.ExtraOpcode:
+	case isControl || isExtra:
 		if !fin {
 			return s.fail(ErrControl)
 		}
@@ -154,13 +167,8 @@ func (s *Scanner) checkFirstByte() error {
 	return nil
 }
 
-// storePayload stores bytes of the payload of a control frame.
-func (s *Scanner) storePayload(p []byte) {
-	at := s.payloadLen - s.payloadRemaining
-	copy(s.payload[at:], p)
-}
-
-// endFrame ends the frame.
+// endFrame ends the frame. It unmasks the payload of a control frame, and validates that of a close
+// frame.
 func (s *Scanner) endFrame() error {
 	fin, op := s.header.isFinal(), s.header.opcode()
 	s.inPayload, s.header.n = false, 0
@@ -203,13 +211,13 @@ func validClose(p []byte) bool {
 
 // ValidCode reports whether a close frame may contain code.
 func ValidCode(code int) bool {
-	switch {
-	case code >= 3000 && code <= 4999:
+	isRegisteredOrPrivate := code >= 3000 && code <= 4999
+	if isRegisteredOrPrivate {
 		return true
-	case code < 1000 || code > 1014:
-		return false
 	}
-	return code != 1004 && code != NoCode && code != 1006
+	isDefined := code >= 1000 && code <= 1014 && code != 1004
+	onlyReported := code == NoCode || code == 1006 // an endpoint reports it, but never sends it
+	return isDefined && !onlyReported
 }
 
 func (s *Scanner) fail(err error) error {
@@ -220,7 +228,7 @@ func (s *Scanner) fail(err error) error {
 // Opcode returns the opcode of the frame to which the last byte belonged.
 func (s *Scanner) Opcode() byte { return s.header.opcode() }
 
-// IsControl reports whether that frame is a control frame.
+// IsControl reports whether the frame to which the last byte belonged is a control frame.
 func (s *Scanner) IsControl() bool { return s.header.bytes[0]&0x08 != 0 }
 
 // BetweenFrames reports whether the last byte was the last one of a frame, or no byte has passed.

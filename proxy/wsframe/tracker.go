@@ -4,9 +4,9 @@ package wsframe
 // frames of either direction, so that it can follow a WebSocket whose endpoints negotiated what they
 // wanted. The zero value is ready.
 type Tracker struct {
-	header      header
-	payloadLeft uint64 // bytes of a payload still to come
-	closed      bool
+	header      header // part of the present header that has arrived
+	payloadLeft uint64 // bytes of the present payload that have not arrived
+	closed      bool   // a close frame has begun
 }
 
 // Advance parses the next bytes of the stream.
