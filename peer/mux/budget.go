@@ -19,11 +19,11 @@ func NewBudget(limit int32, parent *Budget) *Budget { return &Budget{limit: limi
 // acquire reserves n streams or bytes. It returns false, and reserves nothing, if a limit would be
 // exceeded.
 func (b *Budget) acquire(n int32) bool {
-	if b.used.Add(n) > b.limit || b.parent != nil && !b.parent.acquire(n) {
+	withinLimits := b.used.Add(n) <= b.limit && (b.parent == nil || b.parent.acquire(n))
+	if !withinLimits {
 		b.used.Add(-n)
-		return false
 	}
-	return true
+	return withinLimits
 }
 
 // release returns n streams or bytes.

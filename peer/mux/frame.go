@@ -92,10 +92,12 @@ func (f *frame) validate(size int) error {
 	default:
 		return fmt.Errorf("%w: unknown frame type %d", errProtocol, f.typ)
 	}
-	switch {
-	case size < minSize || size > maxSize:
+	if size < minSize || size > maxSize {
 		return fmt.Errorf("%w: frame type %d with %d bytes", errProtocol, f.typ, size)
-	case f.typ != frameGoAway && (f.stream == 0) != (f.typ == framePing || f.typ == framePong):
+	}
+	belongsToSession := f.typ == framePing || f.typ == framePong
+	hasValidStream := f.typ == frameGoAway || (f.stream == 0) == belongsToSession
+	if !hasValidStream {
 		return fmt.Errorf("%w: frame type %d on stream %d", errProtocol, f.typ, f.stream)
 	}
 	return nil

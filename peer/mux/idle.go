@@ -7,9 +7,10 @@ import (
 
 const (
 	// idleTimeout is how long a session of a peer may receive nothing before it accepts no more
-	// streams. A peer that needs more streams dials another session. firstFrameTimeout is the
-	// limit for the first frame.
-	idleTimeout, firstFrameTimeout = time.Minute, 10 * time.Second
+	// streams. A peer that needs more streams dials another session.
+	idleTimeout = time.Minute
+	// firstFrameTimeout is the time limit for the first frame.
+	firstFrameTimeout = 10 * time.Second
 	// dialerCloseTimeout is how long the dialer has to close an idle session without streams.
 	dialerCloseTimeout = 10 * time.Second
 )
@@ -32,12 +33,13 @@ func (s *Session) startIdleTimer() (stop func()) {
 // session with streams continues until they have closed, without the buffers that its traffic
 // needed.
 func (s *Session) checkIdle() {
-	sinceRead, ok := s.SinceLastRead()
+	sinceRead, hasRead := s.SinceLastRead()
 	s.mu.Lock()
-	closeNow := !ok || s.idleGoAway && s.openStreams == 0
+	closeNow := !hasRead || s.idleGoAway && s.openStreams == 0
 	s.shrinkBuffersLocked()
 	switch {
-	case closeNow, s.idleGoAway: // recordHalfCloseLocked restarts the timer
+	case closeNow:
+	case s.idleGoAway: // streams are open; recordHalfCloseLocked restarts the timer
 	case sinceRead < idleTimeout && !s.goingAway:
 		s.idleTimer.Reset(idleTimeout - sinceRead)
 	default:

@@ -11,7 +11,7 @@ func protocolMutants() []overlay.Mutant {
 	return []overlay.Mutant{
 		{
 			Rule: "a reset stream has no end", Found: "TestResetStreamHasNoEnd",
-			Decl: "peer/mux.Session.handleFrame", Old: "		st.handleReset()", New: "		if PLANTED {\n			st.handleEnd(true)\n			return nil\n		}\n		st.handleReset()",
+			Decl: "peer/mux.Session.handleStreamFrame", Old: "		st.handleReset()", New: "		if PLANTED {\n			st.handleEnd(true)\n			return nil\n		}\n		st.handleReset()",
 		},
 		{
 			Rule: "a stream of a failed session has no end", Found: "TestFailedSessionFailsStreamsAfterReceivedData",
@@ -35,11 +35,11 @@ func protocolMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "only consumed bytes are returned as credit", Found: "TestSendingBeyondCreditFailsSession",
-			Decl: "peer/mux.Stream.Read", Old: "	if st.consumed += n; st.consumed >= st.window/2 && !st.peerClosedWrite {", New: "	if st.consumed += n * map[bool]int{true: 2, false: 1}[PLANTED]; st.consumed >= st.window/2 && !st.peerClosedWrite {",
+			Decl: "peer/mux.Stream.Read", Old: "	st.consumed += n\n", New: "	st.consumed += n * map[bool]int{true: 2, false: 1}[PLANTED]\n",
 		},
 		{
 			Rule: "credit is limited to the window", Found: "TestWriteDoesNotExceedCredit",
-			Decl: "peer/mux.Stream.addSendCredit", Old: "	if n == 0 || n > Window || st.sendCredit+int(n) > Window {", New: "	if !PLANTED && (n > Window || st.sendCredit+int(n) > Window) {",
+			Decl: "peer/mux.Stream.addSendCredit", Old: "	if n == 0 || exceedsWindow {", New: "	if !PLANTED && exceedsWindow {",
 		},
 		{
 			Rule: "credit is returned", Found: "TestSendingBeyondCreditFailsSession|TestStreamsCarryTheirOwnBytesBothWays",
@@ -47,7 +47,7 @@ func protocolMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "urgent frames overtake data", Found: "TestUrgentFramesOvertakeData",
-			Decl: "peer/mux.Session.enqueueLocked", Old: "	if typ == frameOpen ||", New: "	if typ == frameOpen || PLANTED ||",
+			Decl: "peer/mux.Session.enqueueLocked", Old: "	if s.mustKeepOrderLocked(typ, stream) {", New: "	if s.mustKeepOrderLocked(typ, stream) || PLANTED {",
 		},
 		{
 			Rule: "a close does not overtake data", Found: "TestUrgentFramesOvertakeData",
@@ -55,15 +55,15 @@ func protocolMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a reset does not overtake the open frame", Found: "TestStreamResetBeforeItWasSentIsHarmless",
-			Decl: "peer/mux.Session.enqueueLocked", Old: "s.acceptStream == nil && stream > s.batchedID ||", New: "s.acceptStream == nil && stream > s.batchedID && !PLANTED ||",
+			Decl: "peer/mux.Session.mustKeepOrderLocked", Old: "s.acceptStream == nil && stream > s.batchedID\n", New: "s.acceptStream == nil && stream > s.batchedID && !PLANTED\n",
 		},
 		{
 			Rule: "stream IDs are not reused", Found: "TestProtocolErrorFailsSession",
-			Decl: "peer/mux.Session.lookupStream", Old: "		if s.acceptStream == nil || f.stream <= s.lastID {", New: "		if s.acceptStream == nil || f.stream <= s.lastID && !PLANTED {",
+			Decl: "peer/mux.Session.openPeerStreamLocked", Old: "	if s.acceptStream == nil || id <= s.lastID {", New: "	if s.acceptStream == nil || id <= s.lastID && !PLANTED {",
 		},
 		{
 			Rule: "late frames are ignored", Found: "TestLateFramesAreIgnored",
-			Decl: "peer/mux.Session.lookupStream", Old: "	case f.stream > s.lastID:", New: "	case f.stream > s.lastID || PLANTED && st == nil:",
+			Decl: "peer/mux.Session.lookupStream", Old: "	if f.stream > s.lastID {", New: "	if f.stream > s.lastID || PLANTED && st == nil {",
 		},
 		{
 			Rule: "streams after a GOAWAY are unprocessed", Found: "TestStreamAfterGoAwayIsUnprocessed",
@@ -75,7 +75,7 @@ func protocolMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a stream after a GOAWAY is not accepted", Found: "TestStreamThatCrossesGoAwayIsIgnored",
-			Decl: "peer/mux.Session.lookupStream", Old: "		if s.goingAway {\n			return nil, false, nil", New: "		if s.goingAway && !PLANTED {\n			return nil, false, nil",
+			Decl: "peer/mux.Session.openPeerStreamLocked", Old: "	if s.goingAway {", New: "	if s.goingAway && !PLANTED {",
 		},
 		{
 			Rule: "a closed stream is not written to", Found: "TestResetStreamHasNoEnd",
@@ -115,7 +115,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a budget counts in its parent", Found: "TestBudgetIsReleasedOnClose",
-			Decl: "peer/mux.Budget.acquire", Old: "b.parent != nil && !b.parent.acquire(n)", New: "b.parent != nil && !b.parent.acquire(n) && !PLANTED",
+			Decl: "peer/mux.Budget.acquire", Old: "b.parent == nil || b.parent.acquire(n)", New: "b.parent == nil || b.parent.acquire(n) || PLANTED",
 		},
 		{
 			Rule: "window updates of a stream are merged", Found: waits,
@@ -123,15 +123,15 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a GOAWAY is sent once", Found: "TestGoAwayIsValidated",
-			Decl: "peer/mux.Session.handleGoAway", Old: "	if s.goAwayReceived ", New: "	if s.goAwayReceived && !PLANTED ",
+			Decl: "peer/mux.Session.handleGoAway", Old: "isRepeated := s.goAwayReceived", New: "isRepeated := s.goAwayReceived && !PLANTED",
 		},
 		{
 			Rule: "a GOAWAY names an opened stream", Found: "TestGoAwayIsValidated",
-			Decl: "peer/mux.Session.handleGoAway", Old: " last > s.lastID ", New: " last > s.lastID && !PLANTED ",
+			Decl: "peer/mux.Session.handleGoAway", Old: " last > s.lastID\n", New: " last > s.lastID && !PLANTED\n",
 		},
 		{
 			Rule: "a GOAWAY does not revoke an answered stream", Found: "TestGoAwayIsValidated",
-			Decl: "peer/mux.Session.handleGoAway", Old: " last < s.maxPeerID {", New: " last < s.maxPeerID && !PLANTED {",
+			Decl: "peer/mux.Session.handleGoAway", Old: " last < s.maxPeerID\n", New: " last < s.maxPeerID && !PLANTED\n",
 		},
 		{
 			Rule: "a close is sent after the peer has closed, too", Found: "TestStreamClosedByPeerIsAnsweredWithClose",
@@ -143,7 +143,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a blocked stream is listed once", Found: waits,
-			Decl: "peer/mux.Session.enqueueData", Old: "		if !st.isBlocked {", New: "		if !st.isBlocked || PLANTED {",
+			Decl: "peer/mux.Session.blockLocked", Old: "	if !st.isBlocked {", New: "	if !st.isBlocked || PLANTED {",
 		},
 		{
 			Rule: "one ping is queued", Found: waits,
@@ -219,7 +219,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "an answered stream cannot be refused", Found: "TestProtocolErrorFailsSession",
-			Decl: "peer/mux.Session.lookupStream", Old: " || st.receivedFromPeer) {", New: " || st.receivedFromPeer && !PLANTED) {",
+			Decl: "peer/mux.Session.lookupStream", Old: "&& !st.receivedFromPeer\n", New: "&& (!st.receivedFromPeer || PLANTED)\n",
 		},
 		{
 			Rule: "queued refusals are limited", Found: waits,
@@ -231,7 +231,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "the queue of WebSocket streams is limited", Found: "TestQueueOfWebSocketStreamsIsLimited",
-			Decl: "peer/mux.Session.enqueueData", Old: "|| s.budget.limit > MaxStreams):", New: "|| s.budget.limit > MaxStreams && !PLANTED):",
+			Decl: "peer/mux.Session.exceedsQueueLimitLocked", Old: "|| s.carriesWebSockets()", New: "|| s.carriesWebSockets() && !PLANTED",
 		},
 		{
 			Rule: "a window starts small with a pool", Found: "TestFirstWindowIsEnforcedWithPool",
@@ -259,7 +259,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "Ready checks the state first", Found: "TestReadyCallsWakeOnce",
-			Decl: "peer/mux.Stream.NotifyReadable", Old: "	if st.recv != nil || st.peerClosedWrite || st.closed", New: "	if !PLANTED && st.recv != nil || !PLANTED && st.peerClosedWrite || st.closed",
+			Decl: "peer/mux.Stream.NotifyReadable", Old: "	if st.canReadLocked() ||", New: "	if st.canReadLocked() && (!PLANTED || st.closed || st.err != nil) ||",
 		},
 		{
 			Rule: "a waiting caller gets a stream", Found: "TestOpenStreamWaitUsesSessionBeingConnected",
@@ -275,7 +275,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "an unwritten message is unprocessed", Found: "TestUnwrittenMessageIsUnprocessed",
-			Decl: "peer/mux.Session.Fail", Old: " st.firstBatch > s.batchCount) {", New: " st.firstBatch > s.batchCount) && !PLANTED {",
+			Decl: "peer/mux.Session.hasSentNothingLocked", Old: "	return st.firstBatch == 0 || st.firstBatch > s.batchCount", New: "	return (st.firstBatch == 0 || st.firstBatch > s.batchCount) && !PLANTED",
 		},
 		{
 			Rule: "a written message is not", Found: "TestUnwrittenMessageIsUnprocessed",
@@ -283,7 +283,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a message of one frame does not wait", Found: "TestMessageOfOneFrameIsQueuedAtOnce",
-			Decl: "peer/mux.Session.enqueueData", Old: " (s.acceptStream != nil || bulk ||", New: " (s.acceptStream != nil || bulk || PLANTED ||",
+			Decl: "peer/mux.Session.exceedsQueueLimitLocked", Old: "s.acceptStream != nil || bulk ||", New: "s.acceptStream != nil || bulk || PLANTED ||",
 		},
 		{
 			Rule: "no stream is opened behind a long queue", Found: "TestNoStreamIsOpenedBehindLongQueue",
@@ -291,7 +291,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a silent session is closed", Found: "TestSilentSessionIsClosed",
-			Decl: "peer/mux.Session.checkIdle", Old: "	closeNow := !ok ||", New: "	closeNow := !ok && !PLANTED ||",
+			Decl: "peer/mux.Session.checkIdle", Old: "	closeNow := !hasRead ||", New: "	closeNow := !hasRead && !PLANTED ||",
 		},
 		{
 			Rule: "an idle session accepts no streams", Found: "TestIdleSessionIsClosed",
@@ -303,7 +303,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "an idle session keeps its streams", Found: "TestIdleSessionIsClosed",
-			Decl: "peer/mux.Session.checkIdle", Old: "	if closeNow {\n", New: "	if closeNow || PLANTED && ok && sinceRead >= idleTimeout+dialerCloseTimeout {\n",
+			Decl: "peer/mux.Session.checkIdle", Old: "	if closeNow {\n", New: "	if closeNow || PLANTED && hasRead && sinceRead >= idleTimeout+dialerCloseTimeout {\n",
 		},
 		{
 			Rule: "TLS replies are limited", Found: "TestTLSRepliesAreLimited",

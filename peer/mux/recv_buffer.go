@@ -29,18 +29,21 @@ func (rb *recvBuffer) release() {
 	}
 }
 
-// makeRoom makes room for n bytes in b, of which taken have been read. b grows up to the window,
-// which bounds the unread bytes. At that size the unread bytes move to the start instead. Few
-// bytes move each time, because credit is announced in halves of the window.
+// makeRoom makes room for n more bytes in b, of which the first consumed bytes have been read. It
+// returns the buffer and the new value of consumed. The buffer grows up to the window, which bounds
+// the unread bytes. At that size the unread bytes move to the start instead. Few bytes move each time,
+// because credit is announced in halves of the window.
 func makeRoom(b []byte, consumed, n, window int) (_ []byte, newConsumed int) {
 	unread := len(b) - consumed
+	movingIsCheap := consumed >= unread || cap(b) >= window
 	switch {
 	case len(b)+n <= cap(b):
 		return b, consumed
-	case unread+n <= cap(b) && (consumed >= unread || cap(b) >= window):
+	case movingIsCheap && unread+n <= cap(b):
 		return b[:copy(b, b[consumed:])], 0
 	}
-	larger := make([]byte, unread, max(unread+n, min(2*cap(b), window)))
+	doubled := min(2*cap(b), window)
+	larger := make([]byte, unread, max(unread+n, doubled))
 	copy(larger, b[consumed:])
 	return larger, 0
 }

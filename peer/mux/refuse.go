@@ -16,7 +16,7 @@ func (s *Session) refuseStream(st *Stream) error {
 }
 
 // enqueueRefusalLocked queues a refusal of stream id. A peer that respects the stream limit never
-// has more refusals queued than that limit; one that has is in error.
+// has more refusals queued than that limit. More of them are a protocol error.
 func (s *Session) enqueueRefusalLocked(id uint32) error {
 	if limit := max(int(s.budget.limit), MaxStreams); len(s.refusals) == limit {
 		return fmt.Errorf("%w: stream %d opened while %d are being refused", errProtocol, id, limit)

@@ -129,8 +129,15 @@ func NewServer(conn net.Conn, b *Budget, accept func(*Stream) bool) *Session {
 
 func newSession(conn net.Conn, b *Budget, accept func(*Stream) bool) *Session {
 	return &Session{
-		conn: conn, budget: b, transport: newTransport(conn), acceptStream: accept, streams: make(map[uint32]*Stream),
-		writeSignal: make(chan struct{}, 1), failed: make(chan struct{}), goAwayWritten: make(chan struct{}), created: time.Now(),
+		conn:          conn,
+		budget:        b,
+		acceptStream:  accept,
+		transport:     newTransport(conn),
+		writeSignal:   make(chan struct{}, 1),
+		failed:        make(chan struct{}),
+		goAwayWritten: make(chan struct{}),
+		created:       time.Now(),
+		streams:       make(map[uint32]*Stream),
 	}
 }
 
@@ -159,7 +166,8 @@ func (s *Session) OpenStream() (*Stream, error) {
 	case !s.budget.acquire(1):
 		return nil, ErrStreamLimit
 	}
-	if s.lastID++; s.lastID == maxStreamID {
+	s.lastID++
+	if s.lastID == maxStreamID {
 		s.unusable.Store(true)
 	}
 	st := s.addStreamLocked(s.lastID)
@@ -209,7 +217,10 @@ func (s *Session) goAwayLocked(last uint32) {
 func (s *Session) handleGoAway(last uint32) error {
 	var unprocessed []*Stream
 	s.mu.Lock()
-	if s.goAwayReceived || last > s.lastID || last < s.maxPeerID {
+	isRepeated := s.goAwayReceived
+	namesUnopened := last > s.lastID
+	revokesAnswered := last < s.maxPeerID
+	if isRepeated || namesUnopened || revokesAnswered {
 		defer s.mu.Unlock()
 		return fmt.Errorf("%w: GOAWAY with stream %d; received before: %v, opened up to %d, answered up to %d", errProtocol, last, s.goAwayReceived, s.lastID, s.maxPeerID)
 	}
@@ -269,14 +280,15 @@ func (s *Session) Fail(err error) {
 	s.err = err
 	s.unusable.Store(true)
 	streams, blocked := s.streams, s.blockedStreams
+	s.streams, s.blockedStreams = nil, nil
+	s.discardQueuesLocked()
 	var unsent []*Stream
-	s.streams, s.blockedStreams, s.windowUpdates, s.closingStreams, s.refusals, s.urgentFrames, s.queue, s.spareQueue = nil, nil, nil, nil, nil, nil, nil, nil
 	for id, st := range streams {
 		if st.budget != nil {
 			st.budget = st.budget.releaseBelowRoot()
 		}
 		s.releaseIfDoneLocked(st)
-		if s.acceptStream == nil && (st.firstBatch == 0 || st.firstBatch > s.batchCount) {
+		if s.acceptStream == nil && s.hasSentNothingLocked(st) {
 			delete(streams, id)
 			unsent = append(unsent, st)
 		}
@@ -295,6 +307,17 @@ func (s *Session) Fail(err error) {
 	_ = s.conn.Close()                // releases the resources of the wrappers
 }
 
+// discardQueuesLocked discards the frames that have not been written, and their buffers.
+func (s *Session) discardQueuesLocked() {
+	s.windowUpdates, s.closingStreams, s.refusals = nil, nil, nil
+	s.urgentFrames, s.queue, s.spareQueue = nil, nil, nil
+}
+
+// hasSentNothingLocked reports whether no byte of the current message of the stream was written.
+func (s *Session) hasSentNothingLocked(st *Stream) bool {
+	return st.firstBatch == 0 || st.firstBatch > s.batchCount
+}
+
 // failureCause returns the error of the session, or nil if it has not failed.
 func (s *Session) failureCause() error {
 	s.mu.Lock()
@@ -307,10 +330,13 @@ func (s *Session) failureCause() error {
 func (s *Session) Ping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now(); s.err == nil && now.Sub(s.lastPing) >= pingInterval {
-		s.lastPing = now
-		s.enqueueLocked(framePing, 0, nil)
+	now := time.Now()
+	pingedRecently := now.Sub(s.lastPing) < pingInterval
+	if s.err != nil || pingedRecently {
+		return
 	}
+	s.lastPing = now
+	s.enqueueLocked(framePing, 0, nil)
 }
 
 // SinceLastRead returns the time since data was last received. ok is false if no data was received.
@@ -372,7 +398,8 @@ func (s *Session) recordHalfCloseLocked(st *Stream) {
 		return
 	}
 	st.halfClosed = true
-	if s.openStreams--; s.openStreams > 0 {
+	s.openStreams--
+	if s.openStreams > 0 {
 		return
 	}
 	s.shrinkBuffersLocked()

@@ -12,7 +12,8 @@ import (
 // readLoop reads frames and handles them until the connection ends.
 func (s *Session) readLoop() error {
 	buf := make([]byte, initialReadBuffer)
-	for buffered := 0; ; {
+	buffered := 0 // bytes of an incomplete frame, at the start of buf
+	for {
 		n, err := s.conn.Read(buf[buffered:])
 		if n == 0 && err != nil {
 			if errors.Is(err, io.EOF) {
@@ -22,13 +23,13 @@ func (s *Session) readLoop() error {
 		}
 		s.lastRead.Store(int64(max(time.Since(s.created), 1)))
 		buffered += n
-		full := buffered == len(buf)
 		consumed, err := s.handleFrames(buf[:buffered])
 		if err != nil {
 			return err
 		}
 		nextBuf := buf
-		if full && len(buf) < maxReadBuffer {
+		wasFull := buffered == len(buf)
+		if wasFull && len(buf) < maxReadBuffer {
 			nextBuf = make([]byte, min(8*len(buf), maxReadBuffer))
 		}
 		buffered = copy(nextBuf, buf[consumed:buffered])
@@ -72,17 +73,18 @@ func (s *Session) sendTLSReplies() error {
 	return nil
 }
 
-// handleFrame passes a frame to its stream.
+// handleFrame handles a frame of the session, or passes a frame of a stream to that stream.
 func (s *Session) handleFrame(f frame) error {
-	switch {
-	case f.typ == frameGoAway && s.acceptStream != nil:
-		return fmt.Errorf("%w: GOAWAY of a client", errProtocol)
-	case f.typ == frameGoAway:
+	switch f.typ { //nolint:exhaustive // the other frames belong to a stream
+	case frameGoAway:
+		if s.acceptStream != nil {
+			return fmt.Errorf("%w: GOAWAY of a client", errProtocol)
+		}
 		return s.handleGoAway(f.stream)
-	case f.typ == framePing:
+	case framePing:
 		_ = s.enqueue(framePong, 0, nil) // fails only if the session has failed
 		return nil
-	case f.typ == framePong:
+	case framePong:
 		s.handlePong()
 		return nil
 	}
@@ -90,12 +92,17 @@ func (s *Session) handleFrame(f frame) error {
 	if st == nil || err != nil {
 		return err
 	}
-	if opened {
-		if !s.acceptStream(st) {
-			return s.refuseStream(st)
-		}
-		return nil
+	if !opened {
+		return s.handleStreamFrame(st, f)
 	}
+	if !s.acceptStream(st) {
+		return s.refuseStream(st)
+	}
+	return nil
+}
+
+// handleStreamFrame handles a frame of an open stream.
+func (s *Session) handleStreamFrame(st *Stream, f frame) error {
 	switch f.typ {
 	case frameData:
 		return st.receive(f.data)
@@ -116,37 +123,46 @@ func (s *Session) handleFrame(f frame) error {
 	return nil
 }
 
-// lookupStream returns the stream of a frame, or nil if one of its ends has closed it. opened means
-// that the frame opens it.
+// lookupStream returns the stream of a frame, or nil if the frame must be ignored. opened means that
+// the frame opens it.
 func (s *Session) lookupStream(f frame) (st *Stream, opened bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st = s.streams[f.stream]
-	switch {
-	case s.err != nil:
+	if s.err != nil {
 		return nil, false, nil
-	case f.typ == frameOpen:
-		if s.acceptStream == nil || f.stream <= s.lastID {
-			return nil, false, fmt.Errorf("%w: stream %d opened after %d", errProtocol, f.stream, s.lastID)
-		}
-		s.lastID = f.stream
-		if s.goingAway {
-			return nil, false, nil
-		}
-		if !s.budget.acquire(1) {
-			return nil, false, s.enqueueRefusalLocked(f.stream)
-		}
-		return s.addStreamLocked(f.stream), true, nil
-	case f.stream > s.lastID:
+	}
+	if f.typ == frameOpen {
+		st, err = s.openPeerStreamLocked(f.stream)
+		return st, st != nil, err
+	}
+	st = s.streams[f.stream]
+	if f.stream > s.lastID {
 		return nil, false, fmt.Errorf("%w: stream %d has not been opened", errProtocol, f.stream)
 	}
 	s.maxPeerID = max(s.maxPeerID, f.stream)
 	if st == nil || st.peerClosed {
-		return nil, false, nil
+		return nil, false, nil // one of its ends has closed the stream
 	}
-	if f.typ == frameRefuse && (s.acceptStream != nil || st.receivedFromPeer) {
+	mayBeRefused := s.acceptStream == nil && !st.receivedFromPeer
+	if f.typ == frameRefuse && !mayBeRefused {
 		return nil, false, fmt.Errorf("%w: refusal of stream %d, which this end accepted or the peer has used", errProtocol, f.stream)
 	}
 	st.receivedFromPeer = true
 	return st, false, nil
+}
+
+// openPeerStreamLocked creates a stream that the peer opens. It returns nil without an error if this
+// end accepts no more streams, or if the budget is used up and the stream is being refused.
+func (s *Session) openPeerStreamLocked(id uint32) (*Stream, error) {
+	if s.acceptStream == nil || id <= s.lastID {
+		return nil, fmt.Errorf("%w: stream %d opened after %d", errProtocol, id, s.lastID)
+	}
+	s.lastID = id
+	if s.goingAway {
+		return nil, nil //nolint:nilnil // as documented
+	}
+	if !s.budget.acquire(1) {
+		return nil, s.enqueueRefusalLocked(id)
+	}
+	return s.addStreamLocked(id), nil
 }

@@ -14,16 +14,21 @@ import (
 const (
 	// recentReadTime is how long after the last read the path of a session is assumed to work.
 	recentReadTime = time.Second / 2
-	// connectTimeout limits Connect in the background, including dialing, and pongTimeout limits
-	// the wait for a pong of a silent session.
-	connectTimeout, pongTimeout = 5 * time.Second, time.Second
-	// dialInterval is the initial time between two dials of a node. maxDialInterval limits the
-	// backoff, and is the interval for a node that does not support sessions: it may be upgraded
-	// later. A session that failed earlier than maxDialInterval is treated as a dial failure.
-	dialInterval, maxDialInterval = time.Second, time.Minute
-	// maxDialDoublings limits how often the dial interval doubles after failed dials, and
-	// maxBrokenDoublings after sessions that soon failed, and failed their streams with them.
-	maxDialDoublings, maxBrokenDoublings = 3, 6
+	// connectTimeout limits Connect in the background, including dialing.
+	connectTimeout = 5 * time.Second
+	// pongTimeout limits the wait for a pong of a silent session.
+	pongTimeout = time.Second
+	// dialInterval is the initial time between two dials of a node.
+	dialInterval = time.Second
+	// maxDialInterval limits the backoff, and is the interval for a node that does not support
+	// sessions: it may be upgraded later. A session that failed earlier than maxDialInterval is
+	// treated as a dial failure.
+	maxDialInterval = time.Minute
+	// maxDialDoublings limits how often the dial interval doubles after failed dials.
+	maxDialDoublings = 3
+	// maxBrokenDoublings limits how often the dial interval doubles after sessions that soon failed,
+	// and failed their streams with them.
+	maxBrokenDoublings = 6
 )
 
 // ErrUnsupported is the error of the dial function for a node that does not support sessions.
@@ -59,8 +64,12 @@ type destination struct {
 
 // backOff delays the next dial. The delay doubles with each call, up to maxDoublings times.
 func (dest *destination) backOff(maxDoublings int) {
-	dest.notBefore = time.Now().Add(min(dialInterval<<min(dest.failures, maxDoublings), maxDialInterval))
-	dest.failures = max(dest.failures, min(dest.failures+1, maxDoublings))
+	doublings := min(dest.failures, maxDoublings)
+	delay := min(dialInterval<<doublings, maxDialInterval)
+	dest.notBefore = time.Now().Add(delay)
+	if dest.failures < maxDoublings {
+		dest.failures++
+	}
 }
 
 // removeSession removes a session that opens no more streams. err is its failure, nil if it has
@@ -83,7 +92,12 @@ func (dest *destination) removeSession(session *Session, err error) {
 // NewSessionSet returns a set that opens up to maxStreams streams to each node, and dials nodes
 // with dial.
 func NewSessionSet(maxStreams int32, dial func(ctx context.Context, node string) (net.Conn, error)) *SessionSet {
-	ss := &SessionSet{maxStreams: maxStreams, dial: dial, destinations: make(map[string]*destination), sessions: make(map[*Session]*destination)}
+	ss := &SessionSet{
+		maxStreams:   maxStreams,
+		dial:         dial,
+		destinations: make(map[string]*destination),
+		sessions:     make(map[*Session]*destination),
+	}
 	ss.ctx, ss.cancel = context.WithCancel(context.Background())
 	return ss
 }
@@ -136,18 +150,23 @@ func (ss *SessionSet) openOrConnect(node string) (st *Stream, connected <-chan s
 	}
 	defer ss.mu.Unlock()
 	if !ss.closed && dest.connecting == nil && !time.Now().Before(dest.notBefore) {
-		dest.connecting = make(chan struct{})
-		ss.tasks.Go(func() {
-			ctx, cancel := context.WithTimeout(ss.ctx, connectTimeout)
-			defer cancel()
-			_ = ss.Connect(ctx, node) // the next call of openOrConnect tries again
-			ss.mu.Lock()
-			defer ss.mu.Unlock()
-			close(dest.connecting)
-			dest.connecting = nil
-		})
+		ss.startConnectLocked(dest, node)
 	}
 	return nil, dest.connecting
+}
+
+// startConnectLocked starts Connect in the background. Until it returns, dest.connecting is set.
+func (ss *SessionSet) startConnectLocked(dest *destination, node string) {
+	dest.connecting = make(chan struct{})
+	ss.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(ss.ctx, connectTimeout)
+		defer cancel()
+		_ = ss.Connect(ctx, node) // the next call of openOrConnect tries again
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		close(dest.connecting)
+		dest.connecting = nil
+	})
 }
 
 // Connect ensures that there is a working session to a node: it waits for a pong of the existing
@@ -165,7 +184,7 @@ func (ss *SessionSet) Connect(ctx context.Context, node string) error {
 			return nil
 		}
 		backOff := ss.removeUnresponsive(dest, session, err)
-		session.Drain() // after discard: a session without streams ends at once, in order
+		session.Drain() // after removeUnresponsive: a session without streams then ends in order
 		if backOff {
 			return err
 		}
@@ -173,7 +192,8 @@ func (ss *SessionSet) Connect(ctx context.Context, node string) error {
 	session, err := ss.dialSession(ctx, dest, node)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if err == nil && (ss.closed || !session.CanOpen()) {
+	isUnusable := err == nil && (ss.closed || !session.CanOpen())
+	if isUnusable {
 		err = cmp.Or(session.failureCause(), ErrDraining)
 	}
 	switch {
@@ -236,7 +256,7 @@ func (ss *SessionSet) runSession(dest *destination, session *Session, generation
 }
 
 // destinationLocked returns the destination of a node. It removes a session that opens no more
-// streams: the caller may detect that earlier than start does.
+// streams: the caller may detect that earlier than the goroutine that runs the session.
 func (ss *SessionSet) destinationLocked(node string) *destination {
 	dest := ss.destinations[node]
 	if dest == nil {
@@ -295,6 +315,7 @@ func (ss *SessionSet) ReceivedRecently(node string, match func(conn net.Conn) bo
 	return false
 }
 
+// allSessions returns all sessions, including draining ones.
 func (ss *SessionSet) allSessions() []*Session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

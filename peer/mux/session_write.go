@@ -30,14 +30,30 @@ func (s *Session) enqueueLocked(typ frameType, stream uint32, data []byte) {
 	case typ == framePong:
 		s.pongQueued = true
 	}
-	reset := typ == frameReset && (s.acceptStream == nil && stream > s.batchedID || s.budget.limit > MaxStreams)
-	if typ == frameOpen || typ == frameEndStream || typ == frameClose || reset {
+	if s.mustKeepOrderLocked(typ, stream) {
 		s.queue = appendFrame(s.queue, typ, stream, data)
 	} else {
 		s.urgentFrames = appendFrame(s.urgentFrames, typ, stream, data)
 	}
 	s.signalWriterLocked()
 }
+
+// mustKeepOrderLocked reports whether a control frame must be written after the frames that were
+// queued before it.
+func (s *Session) mustKeepOrderLocked(typ frameType, stream uint32) bool {
+	switch typ { //nolint:exhaustive // the other frames are urgent
+	case frameOpen, frameEndStream, frameClose:
+		return true
+	case frameReset:
+		openFrameIsQueued := s.acceptStream == nil && stream > s.batchedID
+		return openFrameIsQueued || s.carriesWebSockets()
+	}
+	return false
+}
+
+// carriesWebSockets reports whether the streams of the session are those of resumable WebSockets. Only
+// they have a limit above MaxStreams.
+func (s *Session) carriesWebSockets() bool { return s.budget.limit > MaxStreams }
 
 // enqueueData queues data of a stream. It returns false if the queue is too long; the stream is
 // then woken when the queue may have space. bulk means that the data is a part of a write that
@@ -48,38 +64,49 @@ func (s *Session) enqueueLocked(typ frameType, stream uint32, data []byte) {
 // the stream limit and the credit of each stream bound the queue. This does not apply to WebSocket
 // streams.
 func (s *Session) enqueueData(st *Stream, data []byte, bulk bool) (bool, error) {
-	maxQueue := queueLimit
-	if bulk {
-		maxQueue = bulkQueueLimit
-	}
 	s.mu.Lock()
-	switch {
-	case s.err != nil:
+	if s.err != nil {
 		defer s.mu.Unlock()
 		return false, s.err
-	case len(s.queue)+len(data) > maxQueue && (s.acceptStream != nil || bulk || s.budget.limit > MaxStreams):
+	}
+	if s.exceedsQueueLimitLocked(len(data), bulk) {
 		defer s.mu.Unlock()
-		if !st.isBlocked {
-			st.isBlocked = true
-			s.blockedStreams = append(s.blockedStreams, st)
-		}
+		s.blockLocked(st)
 		return false, nil
 	}
 	if st.firstBatch == 0 {
 		st.firstBatch = s.batchCount + 1
 	}
 	s.queue = appendFrame(s.queue, frameData, st.id, data)
-	inline := !s.writeTurnTaken && s.transport.canTrySend()
-	if inline {
+	writesItself := !s.writeTurnTaken && s.transport.canTrySend()
+	if writesItself {
 		s.writeTurnTaken = true
 	} else {
 		s.signalWriterLocked()
 	}
 	s.mu.Unlock()
-	if inline {
+	if writesItself {
 		s.writeInline()
 	}
 	return true, nil
+}
+
+// exceedsQueueLimitLocked reports whether the queue is too long for size more bytes of data.
+func (s *Session) exceedsQueueLimitLocked(size int, bulk bool) bool {
+	limit := queueLimit
+	if bulk {
+		limit = bulkQueueLimit
+	}
+	isLimited := s.acceptStream != nil || bulk || s.carriesWebSockets()
+	return isLimited && len(s.queue)+size > limit
+}
+
+// blockLocked records that the stream waits for queue space.
+func (s *Session) blockLocked(st *Stream) {
+	if !st.isBlocked {
+		st.isBlocked = true
+		s.blockedStreams = append(s.blockedStreams, st)
+	}
 }
 
 // enqueueWindowUpdate grants the peer n more bytes of credit for a stream. All grants for a stream
@@ -102,7 +129,7 @@ func (s *Session) enqueueWindowUpdate(st *Stream, n int) {
 func (s *Session) signalWriterLocked() {
 	if !s.writeTurnTaken {
 		s.writeTurnTaken = true
-		s.writeSignal <- struct{}{} // does not block: writing was false, so the channel is empty
+		s.writeSignal <- struct{}{} // does not block: no goroutine had the turn, so the channel is empty
 	}
 }
 
@@ -145,8 +172,9 @@ func (s *Session) writeInline() {
 		n := 0
 		b, err := s.transport.encrypt(batch.data)
 		if err == nil {
-			if n, err = s.transport.trySend(b); err == nil && n < len(b) {
-				s.partialBatch, s.unsent = batch, b[n:]
+			n, err = s.transport.trySend(b)
+			if err == nil && n < len(b) {
+				s.partialBatch, s.unsent = batch, b[n:] // writeLoop sends it
 				break
 			}
 		}
@@ -167,24 +195,19 @@ type writeBatch struct {
 func (s *Session) nextBatch() (batch writeBatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil || len(s.urgentFrames)+len(s.queue)+len(s.windowUpdates)+len(s.refusals) == 0 && !s.transport.hasReplies() {
-		if s.writeTurnTaken = false; s.closeAfterFlush {
+	if s.err != nil || !s.hasQueuedFramesLocked() {
+		s.writeTurnTaken = false
+		if s.closeAfterFlush {
 			go s.Fail(ErrDraining)
 		}
 		return batch, false
 	}
-	for _, st := range s.windowUpdates {
-		var b [windowUpdateLen]byte
-		binary.BigEndian.PutUint32(b[:], uint32(st.pendingCredit))
-		st.pendingCredit = 0
-		s.urgentFrames = appendFrame(s.urgentFrames, frameWindowUpdate, st.id, b[:])
-	}
-	for _, id := range s.refusals {
-		s.urgentFrames = appendFrame(s.urgentFrames, frameRefuse, id, nil)
-	}
-	s.refusals = s.refusals[:0]
+	s.appendWindowUpdatesLocked()
+	s.appendRefusalsLocked()
 	s.batchCount++
-	batch = writeBatch{data: slices.Insert(s.queue, 0, s.urgentFrames...), blocked: s.blockedStreams, goAway: s.goingAway && !s.goAwayBatched}
+	batch.data = slices.Insert(s.queue, 0, s.urgentFrames...)
+	batch.blocked = s.takeBlockedLocked()
+	batch.goAway = s.goingAway && !s.goAwayBatched
 	s.goAwayBatched, s.batchedID = s.goingAway, s.lastID
 	s.urgentFrames, s.queue, s.spareQueue = s.urgentFrames[:0], s.spareQueue, nil
 	s.pingQueued, s.pongQueued = false, false
@@ -192,11 +215,44 @@ func (s *Session) nextBatch() (batch writeBatch, ok bool) {
 		st.closeBatched = true
 		s.releaseIfDoneLocked(st)
 	}
-	for _, st := range s.blockedStreams {
+	s.closingStreams = emptied(s.closingStreams)
+	return batch, true
+}
+
+// hasQueuedFramesLocked reports whether there are frames or TLS replies to write.
+func (s *Session) hasQueuedFramesLocked() bool {
+	queued := len(s.urgentFrames) + len(s.queue) + len(s.windowUpdates) + len(s.refusals)
+	return queued > 0 || s.transport.hasReplies()
+}
+
+// appendWindowUpdatesLocked appends a frame for each stream with credit to announce.
+func (s *Session) appendWindowUpdatesLocked() {
+	for _, st := range s.windowUpdates {
+		var b [windowUpdateLen]byte
+		binary.BigEndian.PutUint32(b[:], uint32(st.pendingCredit))
+		st.pendingCredit = 0
+		s.urgentFrames = appendFrame(s.urgentFrames, frameWindowUpdate, st.id, b[:])
+	}
+	s.windowUpdates = emptied(s.windowUpdates)
+}
+
+// appendRefusalsLocked appends a frame for each stream to refuse.
+func (s *Session) appendRefusalsLocked() {
+	for _, id := range s.refusals {
+		s.urgentFrames = appendFrame(s.urgentFrames, frameRefuse, id, nil)
+	}
+	s.refusals = s.refusals[:0]
+}
+
+// takeBlockedLocked returns the streams that wait for queue space, which they no longer do. The caller
+// must wake them.
+func (s *Session) takeBlockedLocked() []*Stream {
+	blocked := s.blockedStreams
+	for _, st := range blocked {
 		st.isBlocked = false
 	}
-	s.windowUpdates, s.closingStreams, s.blockedStreams = emptied(s.windowUpdates), emptied(s.closingStreams), nil
-	return batch, true
+	s.blockedStreams = nil
+	return blocked
 }
 
 // emptied returns an empty list that reuses the memory of streams, without references to them.

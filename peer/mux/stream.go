@@ -59,9 +59,10 @@ type Stream struct {
 	spaceSignaled  bool // queue space was signaled since the writer last waited for it
 	writeDeadline  deadline
 
-	closed       bool
-	resetOnClose bool // Close resets the stream
-	err          error
+	// The end of the stream.
+	closed       bool   // Close was called
+	resetOnClose bool   // Close resets the stream
+	err          error  // why the stream has failed; nil means that it has not
 	onReadable   func() // called once when Read would not block; nil means not set
 	onPeerEnd    func() // called once when the peer ends its direction or the stream fails; nil means not set
 }
@@ -120,19 +121,21 @@ func (st *Stream) SetDeadline(t time.Time) error {
 	return st.SetReadDeadline(t)
 }
 
-// deadline is the deadline of one direction. It has a timer only while a goroutine waits, because
-// most long-lived streams have none that does. Stream.mu protects it.
+// deadline is the deadline of one direction. Its timer runs only while a goroutine waits, because
+// most long-lived streams have no waiting goroutine. Stream.mu protects it.
 type deadline struct {
-	time    time.Time // zero means no deadline
-	expired bool
+	time    time.Time   // zero means no deadline
+	expired bool        // the deadline has passed, as far as is known
 	timer   *time.Timer // calls the function of startTimer; nil until a goroutine has waited
 }
 
 // set sets the deadline. waiting means that a goroutine waits now; if so, onExpiry is called at the
 // deadline.
 func (d *deadline) set(t time.Time, waiting bool, onExpiry func()) {
-	d.time, d.expired = t, !t.IsZero() && time.Until(t) <= 0
-	if d.stopTimer(); waiting && !d.expired {
+	d.time = t
+	d.expired = !t.IsZero() && time.Until(t) <= 0
+	d.stopTimer()
+	if waiting && !d.expired {
 		d.startTimer(onExpiry)
 	}
 }
@@ -140,11 +143,13 @@ func (d *deadline) set(t time.Time, waiting bool, onExpiry func()) {
 // startTimer makes the timer call onExpiry at the deadline, for a goroutine that is about to wait.
 // onExpiry is not used if a timer exists: it calls the function of its first start.
 func (d *deadline) startTimer(onExpiry func()) {
-	switch remaining := time.Until(d.time); {
-	case d.time.IsZero():
-	case d.timer == nil:
+	if d.time.IsZero() {
+		return
+	}
+	remaining := time.Until(d.time)
+	if d.timer == nil {
 		d.timer = time.AfterFunc(remaining, onExpiry)
-	default:
+	} else {
 		d.timer.Reset(remaining)
 	}
 }

@@ -12,7 +12,8 @@ import (
 func (st *Stream) receive(p []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.recvCredit -= len(p); st.recvCredit < 0 {
+	st.recvCredit -= len(p)
+	if st.recvCredit < 0 {
 		return fmt.Errorf("%w: %d bytes beyond the credit of stream %d", errProtocol, -st.recvCredit, st.id)
 	}
 	if st.peerClosedWrite || st.err != nil || st.closed {
@@ -27,8 +28,8 @@ func (st *Stream) receive(p []byte) error {
 	return nil
 }
 
-// handleEnd records that the peer has ended its direction. closed means that the peer does not read
-// any more either.
+// handleEnd records that the peer has ended its direction. readClosed means that the peer does not
+// read any more either.
 func (st *Stream) handleEnd(readClosed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -98,7 +99,7 @@ func (st *Stream) wakeReaderLocked() {
 func (st *Stream) NotifyReadable(wake func()) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.recv != nil || st.peerClosedWrite || st.closed || st.err != nil || st.readDeadline.hasExpired() {
+	if st.canReadLocked() || st.readDeadline.hasExpired() {
 		return false
 	}
 	st.onReadable = wake
@@ -157,11 +158,13 @@ func (st *Stream) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n := copy(p, st.recv.data[st.recvOffset:])
-	if st.recvOffset += n; st.recvOffset == len(st.recv.data) {
+	st.recvOffset += n
+	if st.recvOffset == len(st.recv.data) {
 		st.discardRecvLocked()
 	}
+	st.consumed += n
 	credit := 0
-	if st.consumed += n; st.consumed >= st.window/2 && !st.peerClosedWrite {
+	if st.consumed >= st.window/2 && !st.peerClosedWrite {
 		credit = st.takeCreditLocked()
 		st.recvCredit += credit
 	}
@@ -176,7 +179,12 @@ func (st *Stream) Read(p []byte) (int, error) {
 func (st *Stream) WouldBlock() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.recv == nil && !st.peerClosedWrite && !st.closed && st.err == nil
+	return !st.canReadLocked()
+}
+
+// canReadLocked reports whether there is something to read: data, the end of the stream or an error.
+func (st *Stream) canReadLocked() bool {
+	return st.recv != nil || st.peerClosedWrite || st.closed || st.err != nil
 }
 
 // WatchDisconnect calls gone once, in another goroutine, when the peer has ended its direction or

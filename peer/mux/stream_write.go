@@ -114,7 +114,8 @@ func (st *Stream) wakeWriterLocked() {
 func (st *Stream) addSendCredit(n uint32) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if n == 0 || n > Window || st.sendCredit+int(n) > Window {
+	exceedsWindow := n > Window || st.sendCredit+int(n) > Window
+	if n == 0 || exceedsWindow {
 		return fmt.Errorf("%w: window update of %d bytes on stream %d, which has %d", errProtocol, n, st.id, st.sendCredit)
 	}
 	st.sendCredit += int(n)

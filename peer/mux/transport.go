@@ -52,11 +52,15 @@ func newTransport(conn net.Conn) *transport {
 		tr.socket, _ = sc.SyscallConn() // nil on error
 	}
 	direct, ok := conn.(interface{ Direct() bool })
-	if tr.plaintext = ok && direct.Direct() || conn == socket; tr.plaintext {
+	isDirect := ok && direct.Direct()
+	tr.plaintext = isDirect || conn == socket
+	if tr.plaintext {
 		return tr
 	}
-	if direct, ok := socket.(recordInterceptor); ok && tr.socket != nil && canTrySend {
-		tr.recordWriter, tr.interceptsTLS = direct.Divert(tr.intercept), true
+	interceptor, ok := socket.(recordInterceptor)
+	if ok && tr.socket != nil && canTrySend {
+		tr.recordWriter = interceptor.Divert(tr.intercept)
+		tr.interceptsTLS = true
 	}
 	return tr
 }
@@ -111,7 +115,7 @@ func (tr *transport) intercept(b []byte) {
 // of the peer.
 func (tr *transport) hasReplies() bool { return tr.interceptsTLS && tr.queuedReplyBytes() > 0 }
 
-// queuedReplyBytes returns the length of these replies in bytes.
+// queuedReplyBytes returns the length in bytes of the records that TLS has written on its own.
 func (tr *transport) queuedReplyBytes() int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

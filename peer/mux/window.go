@@ -42,12 +42,14 @@ func (st *Stream) takeCreditLocked() int {
 	switch {
 	case pool == nil:
 	case 8*st.recvCredit < 3*st.window:
-		if grow := min(st.window, Window-st.window); grow > 0 && pool.acquire(int32(grow)) {
+		grow := min(st.window, Window-st.window) // double the window, up to Window
+		if grow > 0 && pool.acquire(int32(grow)) {
 			st.window += grow
 			credit += grow
 		}
 	case pool.mostlyUsed():
-		shrink := min(credit, st.window-max(st.window/2, FirstWindow))
+		halved := max(st.window/2, FirstWindow)
+		shrink := min(credit, st.window-halved)
 		pool.release(int32(shrink))
 		st.window -= shrink
 		credit -= shrink
