@@ -58,7 +58,8 @@ func (q *Queue) releaseLocked() {
 	for p.dueTickets.head != nil && p.outstanding < p.limit+p.catchUp {
 		t := p.dueTickets.head
 		p.dueTickets.remove(t)
-		if t.releaseRound = p.round; q.options.FixedRate {
+		t.releaseRound = p.round
+		if q.options.FixedRate {
 			t.releaseRound = 0 // leaving does not release the next ticket
 		}
 		p.outstanding++
@@ -70,11 +71,19 @@ func (q *Queue) releaseLocked() {
 // startReleaseLocked resets the limit to Options.Batch and starts a round. q.mu must be held.
 func (q *Queue) startReleaseLocked() {
 	p := &q.pacer
-	p.limit, p.checks, p.catchUp, p.outstanding, p.finished = q.options.Batch, 0, 0, 0, 0
-	p.round++
+	p.limit = q.options.Batch
+	p.catchUp = 0
+	p.startRoundLocked()
 	p.anyDequeued, p.anyRequeued = false, false
 	p.lastCheck = time.Now()
 	p.cpuUsed, p.preempted = q.CPUUsage()
+}
+
+// startRoundLocked starts a round. Tickets that were released in an earlier round no longer count as
+// outstanding. Queue.mu must be held.
+func (p *pacer) startRoundLocked() {
+	p.round++
+	p.checks, p.outstanding, p.finished = 0, 0, 0
 }
 
 // wakeLocked makes the idle tickets due for which match returns true. q.mu must be held.
@@ -93,7 +102,8 @@ func (q *Queue) wakeLocked(match func(t *Ticket) bool) {
 		}
 		t = next
 	}
-	if wasEmpty && p.dueTickets.head != nil && p.timerActive && !q.options.FixedRate {
+	firstDue := wasEmpty && p.dueTickets.head != nil
+	if firstDue && p.timerActive && !q.options.FixedRate {
 		q.startReleaseLocked()
 	}
 	q.releaseLocked()
@@ -128,23 +138,33 @@ func (q *Queue) onTimer() {
 	elapsed := time.Since(p.lastCheck)
 	p.checks++
 	roundOver := q.options.FixedRate || p.checks == checksPerRound
-	saturated, allRequeued := q.cpuSaturatedLocked(elapsed), p.anyRequeued && !p.anyDequeued
-	p.anyDequeued, p.anyRequeued = false, false
-	switch {
-	case q.options.FixedRate:
+	if q.options.FixedRate {
 		p.catchUp = q.catchUpCount(elapsed - q.options.Pace)
-	case allRequeued: // keep the limit: the table has no owner for these tickets, which says nothing about capacity
-	case !saturated, roundOver && p.finished < p.outstanding:
+	} else {
+		q.adjustLimitLocked(elapsed, roundOver)
+	}
+	p.anyDequeued, p.anyRequeued = false, false
+	if roundOver {
+		p.startRoundLocked()
+	}
+	q.startTimerLocked()
+	q.releaseLocked()
+}
+
+// adjustLimitLocked raises the limit of outstanding tickets as the comment of pacer describes. elapsed
+// is the time since the last check. roundOver means that this check ends a round. q.mu must be held.
+func (q *Queue) adjustLimitLocked(elapsed time.Duration, roundOver bool) {
+	p := &q.pacer
+	saturated := q.cpuSaturatedLocked(elapsed)
+	allRequeued := p.anyRequeued && !p.anyDequeued
+	mostlyOutstanding := p.finished < p.outstanding
+	switch {
+	case allRequeued: // keep the limit: the table has no owner for these tickets, which shows nothing about capacity
+	case !saturated, roundOver && mostlyOutstanding:
 		p.limit *= 2
 	case roundOver:
 		p.limit += q.options.Batch
 	}
-	if roundOver {
-		p.round++
-		p.checks, p.outstanding, p.finished = 0, 0, 0
-	}
-	q.startTimerLocked()
-	q.releaseLocked()
 }
 
 // cpuSaturatedLocked reports whether the process was short of CPU time in the time elapsed since
@@ -154,9 +174,10 @@ func (q *Queue) cpuSaturatedLocked(elapsed time.Duration) bool {
 	p := &q.pacer
 	used, preempted := q.CPUUsage()
 	procs := runtime.GOMAXPROCS(0)
-	saturated := preempted-p.preempted >= int64(procs+1)/2 || (used-p.cpuUsed)*100 >= elapsed*time.Duration(busyPercent*procs)
+	wasPreempted := preempted-p.preempted >= int64(procs+1)/2
+	usedMost := (used-p.cpuUsed)*100 >= elapsed*time.Duration(busyPercent*procs)
 	p.cpuUsed, p.preempted = used, preempted
-	return saturated
+	return wasPreempted || usedMost
 }
 
 // CPUUsage returns the result of Options.CPUUsage, or zeros if that is nil.
@@ -171,6 +192,7 @@ func (q *Queue) CPUUsage() (used time.Duration, preempted int64) {
 // was late, so that a busy node releases as many tickets per second as an idle one. It is limited,
 // so that a very late timer does not release everything at once.
 func (q *Queue) catchUpCount(late time.Duration) int {
-	n := int64(q.options.Batch) * int64(late) / int64(q.options.Pace)
-	return int(max(0, min(n, int64(maxBurst-q.options.Batch))))
+	missed := int64(q.options.Batch) * int64(late) / int64(q.options.Pace)
+	limit := int64(maxBurst - q.options.Batch)
+	return int(max(0, min(missed, limit)))
 }

@@ -59,6 +59,17 @@ func (q *Queue) shardLimit(shared bool) usage {
 	return usage{max(q.options.Requests/divisor, 1), max(q.options.Bytes/int64(divisor), 1)}
 }
 
+// exceedsShardLimitLocked reports whether a shard with the given usage may not add another request of
+// the given size. The first request of a shard may use all remaining bytes. q.mu must be held.
+func (q *Queue) exceedsShardLimitLocked(used usage, bytes int64) bool {
+	otherShardsQueued := q.stats.Waiting > used.requests
+	limit := q.shardLimit(otherShardsQueued)
+	if used.requests >= limit.requests {
+		return true
+	}
+	return used.requests > 0 && bytes > limit.bytes-used.bytes
+}
+
 // Enter adds a request for shard with the given size in bytes to the queue, and starts its
 // deadline. It returns ErrFull or ErrShardLimit if the request must be refused. The caller must
 // call Leave on the ticket.
@@ -67,14 +78,14 @@ func (q *Queue) Enter(shard uint32, bytes int64) (*Ticket, error) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.stats.Waiting >= q.options.Requests || bytes > 0 && bytes > q.options.Bytes-q.stats.Bytes {
+	noSlotLeft := q.stats.Waiting >= q.options.Requests
+	exceedsBytes := bytes > 0 && bytes > q.options.Bytes-q.stats.Bytes
+	if noSlotLeft || exceedsBytes {
 		q.stats.RefusedFull++
 		return nil, ErrFull
 	}
 	used := q.shards[shard]
-	limit := q.shardLimit(q.stats.Waiting > used.requests)
-	// The first request of a shard may use all remaining bytes.
-	if shard != NoShard && (used.requests >= limit.requests || used.requests > 0 && bytes > limit.bytes-used.bytes) {
+	if shard != NoShard && q.exceedsShardLimitLocked(used, bytes) {
 		q.stats.RefusedShardLimit++
 		return nil, ErrShardLimit
 	}
@@ -101,7 +112,7 @@ func (q *Queue) Wake(generation uint64) {
 		return
 	}
 	q.generation = generation
-	// A caller may have loaded a table before Wake announced it, so t.seen can be newer.
+	// A caller may have loaded a table before Wake announced it, so t.seenGeneration can be newer.
 	q.wakeLocked(func(t *Ticket) bool { return t.seenGeneration < generation })
 }
 

@@ -11,8 +11,8 @@ import (
 type Ticket struct {
 	queue    *Queue
 	shard    uint32
-	bytes    int64
-	deadline time.Time
+	bytes    int64         // size of the request
+	deadline time.Time     // end of the total waiting time of the request
 	ready    chan struct{} // capacity 1; receives when the ticket is removed from its list by another goroutine
 	hasLeft  atomic.Bool   // the slot is free; set with queue.mu held
 
@@ -52,28 +52,10 @@ func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) er
 // WaitFor is like Wait, but also returns nil when WakeAll or WakeOne is called for cond, and at
 // once if cond is ready. A nil cond is ignored.
 func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration, cond Condition) error {
-	q := t.queue
 	remaining := time.Until(t.deadline)
-	q.mu.Lock()
-	q.pacer.anyRequeued = q.pacer.anyRequeued || t.releaseRound == q.pacer.round
-	t.endReleaseLocked()
-	if t.hasLeft.Load() || isClosed(done) {
-		t.outcome = ErrCanceled
-		q.mu.Unlock()
-		return ErrCanceled
+	if mustWait, err := t.beginWait(done, seen, remaining, cond); !mustWait {
+		return err
 	}
-	if seen < q.generation || remaining <= 0 {
-		defer q.mu.Unlock()
-		return t.waitResultLocked(seen, remaining <= 0)
-	}
-	if cond != nil && cond.Ready() {
-		q.mu.Unlock()
-		return nil
-	}
-	t.seenGeneration, t.cond = seen, cond
-	q.idleTickets.push(t)
-	q.mu.Unlock()
-
 	timeout := remaining
 	if limit > 0 {
 		timeout = min(remaining, limit)
@@ -91,6 +73,33 @@ func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration,
 	case <-timer.C:
 		return t.onTimeout(timeout == remaining)
 	}
+}
+
+// beginWait ends the release of the ticket, and adds the ticket to the idle ones. If the result of the
+// wait is already known, it returns false and that result. remaining is the time until the deadline of
+// the request. The other parameters are those of WaitFor.
+func (t *Ticket) beginWait(done <-chan struct{}, seen uint64, remaining time.Duration, cond Condition) (mustWait bool, result error) {
+	q := t.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if wasOutstanding := t.releaseRound == q.pacer.round; wasOutstanding {
+		q.pacer.anyRequeued = true
+	}
+	t.endReleaseLocked()
+	if t.hasLeft.Load() || isClosed(done) {
+		t.outcome = ErrCanceled
+		return false, ErrCanceled
+	}
+	expired := remaining <= 0
+	if expired || seen < q.generation {
+		return false, t.waitResultLocked(seen, expired)
+	}
+	if cond != nil && cond.Ready() {
+		return false, nil
+	}
+	t.seenGeneration, t.cond = seen, cond
+	q.idleTickets.push(t)
+	return true, nil
 }
 
 // Dequeue frees the slot of a request that has found its owner. The ticket still counts as

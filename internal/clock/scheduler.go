@@ -35,8 +35,9 @@ type Scheduler struct {
 	// one. It must be false in a synctest bubble, whose time the kernel does not have.
 	UseKernelTimer bool
 
+	// mu protects the following fields, and the field due of each Ticker.
 	mu            sync.Mutex
-	tickers       []*Ticker
+	tickers       []*Ticker // in order of subscription
 	alarm         alarm     // nil while Run is not running
 	lastTick      time.Time // last tick, or start of Run
 	nextTick      time.Time // time for which the alarm is set; zero means not set
@@ -53,10 +54,10 @@ type Ticker struct {
 	ch        chan struct{} // C, with capacity 1
 	scheduler *Scheduler
 	kind      tickerKind
-	interval  time.Duration
-	due       time.Time // zero means not due
-	// maxEarliness is how much before its due time a Ticker of NewOnDemandTicker may be delivered together with
-	// another tick.
+	interval  time.Duration // zero for a Ticker of NewOnDemandTicker
+	due       time.Time     // when to deliver it; zero means that it is not scheduled
+	// maxEarliness is how much before its due time a Ticker of NewOnDemandTicker may be delivered
+	// together with another tick.
 	maxEarliness time.Duration
 }
 
@@ -117,9 +118,10 @@ func (t *Ticker) Stop() {
 func (t *Ticker) TickWithin(delay time.Duration) {
 	t.scheduler.mu.Lock()
 	defer t.scheduler.mu.Unlock()
-	t.due = time.Now()
-	if delay > MinInterval { // otherwise as soon as possible
-		t.due, t.maxEarliness = t.due.Add(delay), min(delay/20, MaxInterval/2)
+	t.due = time.Now() // as soon as possible
+	if delay > MinInterval {
+		t.due = t.due.Add(delay)
+		t.maxEarliness = min(delay/20, MaxInterval/2)
 	}
 	t.scheduler.setAlarmLocked()
 }
@@ -158,7 +160,10 @@ func (s *Scheduler) TickEarly() {
 func (s *Scheduler) tickIsNear(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.alarm != nil && !s.alarmDeferred && now.Sub(s.lastTick) >= MinInterval && s.nextTick.Sub(now) <= MaxInterval/2
+	if s.alarm == nil || s.alarmDeferred {
+		return false
+	}
+	return now.Sub(s.lastTick) >= MinInterval && s.nextTick.Sub(now) <= MaxInterval/2
 }
 
 // startAlarm creates and sets the alarm at the start of Run.
@@ -183,26 +188,38 @@ func (s *Scheduler) setAlarmLocked() {
 	if s.alarm == nil || s.alarmDeferred {
 		return
 	}
-	next, busy := s.lastTick.Add(MaxInterval), s.isBusy(s.lastTick)
-	if busy {
-		next = s.lastTick.Add(MinInterval)
-	}
-	for _, ticker := range s.tickers {
-		if ticker.kind == whileBusy || ticker.due.IsZero() {
-			continue
-		}
-		if due := ticker.due.Add(ticker.tolerance()); due.Before(next) {
-			next = due
-		}
-	}
-	if earliest := s.lastTick.Add(MinInterval); next.Before(earliest) {
-		next = earliest
-	}
-	if postponement := next.Sub(s.nextTick); postponement >= 0 && postponement <= alarmTolerance {
+	busy := s.isBusy(s.lastTick)
+	next := s.nextTickLocked(busy)
+	postponement := next.Sub(s.nextTick)
+	isSetCloseEnough := postponement >= 0 && postponement <= alarmTolerance
+	if isSetCloseEnough {
 		return
 	}
 	s.nextTick = next
 	s.alarm.set(time.Until(next), busy)
+}
+
+// nextTickLocked returns the time of the next tick. It is between MinInterval and MaxInterval after the
+// last one. s.mu must be held.
+func (s *Scheduler) nextTickLocked(busy bool) time.Time {
+	earliest := s.lastTick.Add(MinInterval)
+	if busy {
+		return earliest
+	}
+	next := s.lastTick.Add(MaxInterval)
+	for _, ticker := range s.tickers {
+		if ticker.kind == whileBusy || ticker.due.IsZero() {
+			continue
+		}
+		latest := ticker.due.Add(ticker.tolerance())
+		if latest.Before(next) {
+			next = latest
+		}
+	}
+	if next.Before(earliest) {
+		return earliest
+	}
+	return next
 }
 
 // tolerance returns how much earlier or later than its due time the Ticker may be delivered.
@@ -216,7 +233,8 @@ func (t *Ticker) tolerance() time.Duration {
 // followsActualTicks reports whether the Ticker is scheduled relative to the actual ticks. Otherwise a
 // Ticker every 100 ms and heartbeats every 97 ms would always need separate wake-ups.
 func (t *Ticker) followsActualTicks(now time.Time) bool {
-	return t.kind == periodic && t.interval > MaxInterval/2 && t.interval <= MaxInterval && !t.scheduler.isBusy(now)
+	isNearMaxInterval := t.interval > MaxInterval/2 && t.interval <= MaxInterval
+	return t.kind == periodic && isNearMaxInterval && !t.scheduler.isBusy(now)
 }
 
 // tick delivers all due Tickers. The goroutine that is woken last runs next, so it wakes them in
@@ -228,7 +246,8 @@ func (s *Scheduler) tick(now time.Time, deferAlarm bool) {
 	if s.CPUTime != nil {
 		s.cpuLoad.update(now, now.Sub(s.nextTick), s.CPUTime)
 	}
-	s.lastTick, s.nextTick, s.alarmDeferred = now, time.Time{}, deferAlarm && !s.isBusy(now)
+	s.lastTick, s.nextTick = now, time.Time{}
+	s.alarmDeferred = deferAlarm && !s.isBusy(now)
 	for _, ticker := range slices.Backward(s.tickers) {
 		if ticker.takeIfDue(now) {
 			select {
@@ -242,7 +261,11 @@ func (s *Scheduler) tick(now time.Time, deferAlarm bool) {
 
 // takeIfDue reports whether the Ticker is due now, and schedules its next delivery.
 func (t *Ticker) takeIfDue(now time.Time) bool {
-	if t.due.IsZero() || t.due.Sub(now) > max(t.tolerance(), t.maxEarliness) || t.kind == whileBusy && !t.scheduler.isBusy(now) {
+	tooEarly := t.due.Sub(now) > max(t.tolerance(), t.maxEarliness)
+	if t.due.IsZero() || tooEarly {
+		return false
+	}
+	if t.kind == whileBusy && !t.scheduler.isBusy(now) {
 		return false
 	}
 	if t.kind == onDemand {
@@ -252,10 +275,13 @@ func (t *Ticker) takeIfDue(now time.Time) bool {
 	// A Ticker for which the process was woken alone is scheduled from now on relative to
 	// this time. Its times then converge with those of a Ticker that has a schedule of its
 	// own. Otherwise the two would always need separate wake-ups.
-	alone := t.interval > MaxInterval && now.Sub(t.due) >= t.tolerance()
-	if t.due = t.due.Add(t.interval); alone || t.followsActualTicks(now) || t.due.Before(now) { // or the tick was late
-		t.due = now.Add(t.interval)
+	wokeProcessAlone := t.interval > MaxInterval && now.Sub(t.due) >= t.tolerance()
+	next := t.due.Add(t.interval)
+	missedNext := next.Before(now) // the tick was late
+	if wokeProcessAlone || missedNext || t.followsActualTicks(now) {
+		next = now.Add(t.interval)
 	}
+	t.due = next
 	return true
 }
 
