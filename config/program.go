@@ -6,14 +6,17 @@ import "slices"
 // reads.
 type Program struct {
 	// Embedded means that the program is the app, and that there is no other upstream.
-	Embedded      bool
-	EmbeddedHooks bool // the app has hooks
-	Settings      []ProgramSetting
-	Routes        []Route // nil means the routes of the file
-	// Args and Environ are the command line and the environment for Load; nil means none. Read reads
-	// the YAML file that they, or the setting config in Settings, specify.
+	Embedded bool
+	// EmbeddedHooks means that the app has hooks.
+	EmbeddedHooks bool
+	// Settings contains the settings that the program sets itself.
+	Settings []ProgramSetting
+	// Routes replaces the routes of the YAML file. nil means that the routes of the file apply.
+	Routes []Route
+	// Args and Environ are the command line and the environment for Load. nil means none.
 	Args, Environ []string
-	Read          func(path string) ([]byte, error)
+	// Read reads the YAML file that Args, Environ or the setting config in Settings names.
+	Read func(path string) ([]byte, error)
 }
 
 // ProgramSetting is the value of a setting from a program.
@@ -25,9 +28,9 @@ type ProgramSetting struct {
 
 // Setting describes a setting for a program that sets it.
 type Setting struct {
-	Name     string
-	IsList   bool   // a list
-	ZeroText string // text that stands for zero, such as off, half or 0s
+	Name     string // with dashes
+	IsList   bool   // the value is a list
+	ZeroText string // text of the value zero, such as off, half or 0s; empty means that zero has no meaning
 }
 
 // Settings lists all settings, in the order of the help.
@@ -40,29 +43,31 @@ func Settings() []Setting {
 	return all
 }
 
-// zeroText returns the text that stands for zero.
-func zeroText(v settingValue) string {
-	switch v := v.(type) {
+// zeroText returns the text that stands for zero, or an empty text if the value is not a number.
+func zeroText(value settingValue) string {
+	switch value := value.(type) {
 	case durationValue:
-		if !v.allowsOff {
-			return "0s"
-		}
+		return zeroTextOf(value.allowsOff, "0s")
+	case sizeValue:
+		return zeroTextOf(value.allowsOff, "0")
 	case numberValue:
-		if v.zeroWord != "" {
-			return v.zeroWord
+		if value.zeroWord != "" {
+			return value.zeroWord
 		}
 		return "0"
-	case sizeValue:
-		if !v.allowsOff {
-			return "0"
-		}
-	default:
-		return ""
 	}
-	return "off"
+	return ""
 }
 
-// Compose is Load for a Program.
+// zeroTextOf returns "off" for a value that can be disabled, and otherwise number.
+func zeroTextOf(allowsOff bool, number string) string {
+	if allowsOff {
+		return "off"
+	}
+	return number
+}
+
+// Compose is like Load, for a program that embeds a node.
 func Compose(program Program) (Config, error) {
 	table := settings()
 	overrides := make(layer)

@@ -58,23 +58,23 @@ func settingTexts(field reflect.Value, zeroText string) []string {
 	if field.IsZero() {
 		return nil
 	}
-	switch x := field.Interface().(type) {
+	switch value := field.Interface().(type) {
 	case string:
-		return []string{x}
+		return []string{value}
 	case bool:
 		return []string{"true"}
 	case []string:
-		return x
+		return value
 	case time.Duration:
-		return []string{choose(x < 0, zeroText, x.String())}
+		return []string{choose(value < 0, zeroText, value.String())}
 	case int:
-		return []string{choose(x < 0, zeroText, strconv.Itoa(x))}
+		return []string{choose(value < 0, zeroText, strconv.Itoa(value))}
 	case int64:
-		return []string{choose(x < 0, zeroText, strconv.FormatInt(x, 10))}
+		return []string{choose(value < 0, zeroText, strconv.FormatInt(value, 10))}
 	case []netip.Prefix:
 		texts := []string{}
-		for _, p := range x {
-			texts = append(texts, p.String())
+		for _, prefix := range value {
+			texts = append(texts, prefix.String())
 		}
 		return texts
 	}

@@ -63,17 +63,8 @@ func (c *httpCall) serve(w http.ResponseWriter, adapted *http.Request) {
 			task.Panicked(v)
 		}
 	}()
-	done := c.ctx.Done()
-	ctx, end := pollctx.Context(context.WithValue(context.WithoutCancel(adapted.Context()), requestKey{}, c.ctx), func() bool { return isClosed(done) || task.LeaseExpired() })
-	defer end()
-	ended := ctx.Done()
-	go func() { // ends with the handler
-		select {
-		case <-done:
-			end()
-		case <-ended:
-		}
-	}()
+	ctx, cancel := c.newContext(adapted, task)
+	defer cancel()
 	clone := cloneRequest(ctx, adapted, c.target)
 	if c.body != nil {
 		clone.Body, clone.ContentLength = io.NopCloser(c.body), c.length
@@ -81,8 +72,26 @@ func (c *httpCall) serve(w http.ResponseWriter, adapted *http.Request) {
 	c.handler.ServeHTTP(&response{ResponseWriter: w}, clone)
 }
 
-// isClosed reports whether done, on which nothing is ever sent, is closed. The context checks the
-// channel directly, because the goroutine that forwards its closing may be scheduled late, and
+// newContext returns the context of the request for the handler. It ends when the RequestCtx is done,
+// when the lease under which the request runs has expired, or when cancel is called. The caller must
+// call cancel when the handler has returned.
+func (c *httpCall) newContext(adapted *http.Request, task proxy.Task) (_ context.Context, cancel func()) {
+	requestDone := c.ctx.Done()
+	values := context.WithValue(context.WithoutCancel(adapted.Context()), requestKey{}, c.ctx)
+	ctx, cancel := pollctx.Context(values, func() bool { return isClosed(requestDone) || task.LeaseExpired() })
+	contextDone := ctx.Done()
+	go func() { // ends with the handler
+		select {
+		case <-requestDone:
+			cancel()
+		case <-contextDone:
+		}
+	}()
+	return ctx, cancel
+}
+
+// isClosed reports whether done, on which nothing is ever sent, is closed. The context of newContext
+// checks the channel directly, because the goroutine that waits for it may be scheduled late, and
 // task.LeaseExpired may by then refer to the next lease.
 func isClosed(done <-chan struct{}) bool {
 	select {
@@ -123,7 +132,10 @@ func RequestCtx(ctx context.Context) *fasthttp.RequestCtx {
 // request. A handler that kept such a string, for example as a map key, would find it modified.
 func cloneRequest(ctx context.Context, original *http.Request, target *url.URL) *http.Request {
 	clone := original.WithContext(ctx)
-	clone.Method, clone.Proto, clone.Host, clone.RequestURI = strings.Clone(original.Method), strings.Clone(original.Proto), strings.Clone(original.Host), strings.Clone(original.RequestURI)
+	clone.Method = strings.Clone(original.Method)
+	clone.Proto = strings.Clone(original.Proto)
+	clone.Host = strings.Clone(original.Host)
+	clone.RequestURI = strings.Clone(original.RequestURI)
 	clone.URL = target
 	clone.Header = make(http.Header, len(original.Header))
 	for name, values := range original.Header {
@@ -141,7 +153,8 @@ type response struct{ http.ResponseWriter }
 
 // WriteHeader ignores interim responses, which fasthttp cannot send.
 func (r *response) WriteHeader(status int) {
-	if status < 200 && status >= 100 && status != http.StatusSwitchingProtocols {
+	isInterim := status >= 100 && status < 200 && status != http.StatusSwitchingProtocols
+	if isInterim {
 		return
 	}
 	r.ResponseWriter.WriteHeader(status)

@@ -72,21 +72,26 @@ func (c Config) hookFunc() func(context.Context, agent.HookCall) agent.HookResul
 			return agent.HookResult{} // a nil hook does nothing
 		}
 		answer, err := hook(ctx, convertCall(call))
-		result := agent.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
-		for s, why := range answer.Failed {
-			result.Failed[shardmap.Shard(s)] = why
-		}
-		for _, s := range answer.Absent {
-			if result.Absent == nil {
-				result.Absent = make(map[shardmap.Shard]bool)
-			}
-			result.Absent[shardmap.Shard(s)] = true
-		}
-		for s, note := range answer.Notes {
-			result.Notes[shardmap.Shard(s)] = note
-		}
-		return result
+		return convertAnswer(answer, err)
 	}
+}
+
+// convertAnswer converts the result of a hook to the types of package agent.
+func convertAnswer(answer HookAnswer, err error) agent.HookResult {
+	result := agent.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
+	for shard, reason := range answer.Failed {
+		result.Failed[shardmap.Shard(shard)] = reason
+	}
+	if len(answer.Absent) > 0 {
+		result.Absent = make(map[shardmap.Shard]bool)
+	}
+	for _, shard := range answer.Absent {
+		result.Absent[shardmap.Shard(shard)] = true
+	}
+	for shard, note := range answer.Notes {
+		result.Notes[shardmap.Shard(shard)] = note
+	}
+	return result
 }
 
 // hasHooks reports whether the app has at least one hook.

@@ -42,7 +42,8 @@ func (n *Node) Watch(ctx context.Context) iter.Seq[Change] {
 			owned, generation := n.process.Node().Owned()
 			change := diff(last, owned)
 			last = owned
-			if (first || len(change.Gained)+len(change.Lost) > 0) && !yield(change) {
+			isEmpty := len(change.Gained)+len(change.Lost) == 0
+			if (first || !isEmpty) && !yield(change) {
 				return
 			}
 			if !n.process.Node().WaitOwned(ctx, generation) {
