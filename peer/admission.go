@@ -13,17 +13,10 @@ func (p *Port) admit(ctx context.Context, conn net.Conn, greeting hello) *Refuse
 			return refuse(RefusedWrongCertificate, "the dialer says it is node %q: %v", greeting.sender.Node, err)
 		}
 	}
-	if !greeting.kind.known() || p.handlers[greeting.kind] == nil {
-		return refuse(RefusedUnsupportedKind, "this node handles no streams of kind %s", greeting.kind)
+	if refusal := p.checkDestination(greeting); refusal != nil {
+		return refusal
 	}
-	if greeting.wantedNode != p.options.Node {
-		return refuse(RefusedWrongNode, "wanted node %q, this is node %q", greeting.wantedNode, p.options.Node)
-	}
-	if (greeting.wantedDisk != "" || greeting.kind == Raft) && greeting.wantedDisk != p.options.Disk {
-		return refuse(RefusedWrongDisk, "wanted node %q with disk %q, its disk is %q",
-			greeting.wantedNode, greeting.wantedDisk, p.options.Disk)
-	}
-	adopt, refusal := p.checkCluster(greeting)
+	mustAdopt, refusal := p.checkCluster(greeting)
 	if refusal != nil {
 		return refusal
 	}
@@ -34,7 +27,7 @@ func (p *Port) admit(ctx context.Context, conn net.Conn, greeting hello) *Refuse
 	if code, reason := p.options.DiskRecords.CheckHandshake(ctx, handshake); code != 0 {
 		return refuse(code, "%s", reason)
 	}
-	if !adopt {
+	if !mustAdopt {
 		return nil
 	}
 	// This is the last check: only a stream that has passed all others may change the cluster of
@@ -46,24 +39,47 @@ func (p *Port) admit(ctx context.Context, conn net.Conn, greeting hello) *Refuse
 	return nil
 }
 
+// checkDestination checks that this node is the node that the dialer wants, with the wanted disk, and
+// that it handles streams of this kind.
+func (p *Port) checkDestination(greeting hello) *RefusedError {
+	if !greeting.kind.known() || p.handlers[greeting.kind] == nil {
+		return refuse(RefusedUnsupportedKind, "this node handles no streams of kind %s", greeting.kind)
+	}
+	if greeting.wantedNode != p.options.Node {
+		return refuse(RefusedWrongNode, "wanted node %q, this is node %q", greeting.wantedNode, p.options.Node)
+	}
+	mustHaveDisk := greeting.wantedDisk != "" || greeting.kind == Raft
+	if mustHaveDisk && greeting.wantedDisk != p.options.Disk {
+		return refuse(RefusedWrongDisk, "wanted node %q with disk %q, its disk is %q",
+			greeting.wantedNode, greeting.wantedDisk, p.options.Disk)
+	}
+	return nil
+}
+
 // clustersDiffer is the reason of a RefusedClusterMismatch that contains the dialer, its cluster and the
 // cluster of the node. Port.ClusterOf parses it.
 const clustersDiffer = "node %q belongs to cluster %q, this node to %q"
 
-// checkCluster reports whether the clusters match, and whether this node must first adopt the
-// cluster of the dialer.
-func (p *Port) checkCluster(greeting hello) (adopt bool, _ *RefusedError) {
+// checkCluster returns a refusal if the clusters of the two nodes do not match. mustAdopt means that
+// this node belongs to no cluster, and must adopt the cluster of the dialer before it accepts the
+// stream. Only a Raft stream that names the disk of this node may cause that.
+func (p *Port) checkCluster(greeting hello) (mustAdopt bool, _ *RefusedError) {
 	ownCluster, dialerCluster := p.options.Cluster(), greeting.sender.Cluster
-	switch {
-	case greeting.kind == Control && (ownCluster == "" || dialerCluster == ""):
+	oneHasNone := ownCluster == "" || dialerCluster == ""
+	if greeting.kind == Control && oneHasNone {
 		return false, nil
-	case dialerCluster == "":
+	}
+	if dialerCluster == "" {
 		return false, refuse(RefusedClusterMismatch, "node %q belongs to no cluster yet, this node to %q", greeting.sender.Node, ownCluster)
-	case ownCluster == dialerCluster:
+	}
+	if ownCluster == dialerCluster {
 		return false, nil
-	case ownCluster != "":
+	}
+	if ownCluster != "" {
 		return false, refuse(RefusedClusterMismatch, clustersDiffer, greeting.sender.Node, dialerCluster, ownCluster)
-	case greeting.kind != Raft || greeting.wantedDisk == "" || p.options.AdoptCluster == nil:
+	}
+	mayAdopt := greeting.kind == Raft && greeting.wantedDisk != "" && p.options.AdoptCluster != nil
+	if !mayAdopt {
 		return false, refuse(RefusedClusterMismatch, "node %q belongs to cluster %q, this node to none yet", greeting.sender.Node, dialerCluster)
 	}
 	return true, nil

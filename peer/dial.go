@@ -92,7 +92,7 @@ type retryableError interface {
 	DialAgain() bool
 }
 
-// maxDialAttempts limits the dials that WrapClient can request. One retry may not suffice, because
+// maxDialAttempts limits the dials that WrapClient can request. One retry may not be enough, because
 // another stream that is opened at the same time can also leave outdated state.
 const maxDialAttempts = 4
 
@@ -131,13 +131,16 @@ func (p *Port) ClusterOf(ctx context.Context, node, addr string) (cluster string
 		_ = conn.Close() // only the response was needed
 		return conn.peer.Cluster, nil
 	}
-	var dialer, peerCluster, reported string
-	if refusal, ok := errors.AsType[*RefusedError](err); ok && refusal.Code == RefusedClusterMismatch {
-		if n, _ := fmt.Sscanf(refusal.Reason, clustersDiffer, &dialer, &peerCluster, &reported); n == 3 && peerCluster == self.Cluster { // n counts the parsed values
-			return reported, nil
-		}
+	refusal, ok := errors.AsType[*RefusedError](err)
+	if !ok || refusal.Code != RefusedClusterMismatch {
+		return "", err
 	}
-	return "", err
+	var dialer, dialerCluster, reported string
+	parsed, _ := fmt.Sscanf(refusal.Reason, clustersDiffer, &dialer, &dialerCluster, &reported)
+	if parsed < 3 || dialerCluster != self.Cluster {
+		return "", err
+	}
+	return reported, nil
 }
 
 // Identify returns the identity that the node at addr reports. node and disk are the expected node
@@ -183,27 +186,13 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, encodedHello []byte,
 		_ = raw.SetDeadline(time.Unix(1, 0)) // a deadline in the past ends reads and writes
 	})
 	defer stop()
-	secured := raw
-	if p.options.WrapClient != nil {
-		wrapped, err := p.options.WrapClient(ctx, raw, node)
-		if recordErr, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(recordErr.RecordHeader[:len(magic)]) == magic {
-			return nil, &RefusedError{Node: node, Code: RefusedTLSMismatch, Reason: reasonNoTLSThere}
-		}
-		if err != nil {
-			return nil, contextCause(ctx, err)
-		}
-		secured = wrapped
-	}
-	if _, err := secured.Write(encodedHello); err != nil {
-		return nil, contextCause(ctx, err)
-	}
-	peer, err := readResponse(secured)
+	secured, err := p.wrapClient(ctx, raw, node)
 	if err != nil {
-		if refusal, refused := errors.AsType[*RefusedError](err); refused {
-			refusal.Node = node
-			return nil, refusal
-		}
-		return nil, contextCause(ctx, err)
+		return nil, err
+	}
+	peer, err := exchangeHello(ctx, secured, encodedHello, node)
+	if err != nil {
+		return nil, err
 	}
 	if err := p.checkPeerIdentity(peer, node); err != nil {
 		return nil, err
@@ -223,15 +212,55 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, encodedHello []byte,
 	return &Conn{Conn: secured, kind: kind, peer: peer, direct: p.options.WrapClient == nil}, nil
 }
 
+// wrapClient adds the layer of Options.WrapClient, such as TLS, to a dialed connection.
+func (p *Port) wrapClient(ctx context.Context, raw net.Conn, node string) (net.Conn, error) {
+	if p.options.WrapClient == nil {
+		return raw, nil
+	}
+	secured, err := p.options.WrapClient(ctx, raw, node)
+	if isPeerProtocolWithoutTLS(err) {
+		return nil, &RefusedError{Node: node, Code: RefusedTLSMismatch, Reason: reasonNoTLSThere}
+	}
+	if err != nil {
+		return nil, contextCause(ctx, err)
+	}
+	return secured, nil
+}
+
+// isPeerProtocolWithoutTLS reports whether a TLS handshake failed with err because the other side
+// uses the protocol of this package without TLS.
+func isPeerProtocolWithoutTLS(err error) bool {
+	recordErr, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok && string(recordErr.RecordHeader[:len(magic)]) == magic
+}
+
+// exchangeHello sends the hello and returns the identity in the response of the other side. If the
+// other side refuses the stream, the error is a *RefusedError.
+func exchangeHello(ctx context.Context, conn net.Conn, encodedHello []byte, node string) (Identity, error) {
+	if _, err := conn.Write(encodedHello); err != nil {
+		return Identity{}, contextCause(ctx, err)
+	}
+	peer, err := readResponse(conn)
+	if refusal, refused := errors.AsType[*RefusedError](err); refused {
+		refusal.Node = node
+		return Identity{}, refusal
+	}
+	if err != nil {
+		return Identity{}, contextCause(ctx, err)
+	}
+	return peer, nil
+}
+
 // checkPeerIdentity checks the node and the cluster of the other side. The other side does the same
 // for this node.
 func (p *Port) checkPeerIdentity(peer Identity, node string) error {
 	var refusal *RefusedError
 	ownCluster := p.options.Cluster()
+	bothHaveCluster := ownCluster != "" && peer.Cluster != ""
 	switch {
 	case peer.Node != node:
 		refusal = refuse(RefusedWrongNode, "wanted node %q, node %q answered", node, peer.Node)
-	case ownCluster != "" && peer.Cluster != "" && peer.Cluster != ownCluster:
+	case bothHaveCluster && peer.Cluster != ownCluster:
 		refusal = refuse(RefusedClusterMismatch, "it belongs to cluster %q, this node to %q", peer.Cluster, ownCluster)
 	default:
 		return nil

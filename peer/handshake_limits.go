@@ -31,8 +31,8 @@ type pendingConns struct {
 
 // source is an address, or an IPv6 prefix that belongs to one owner.
 type source struct {
-	key    string
-	isNode bool
+	key    string    // result of origin
+	isNode bool      // the address belongs to a node of the cluster
 	conns  list.List // of *pendingConn, oldest first
 }
 
@@ -44,18 +44,15 @@ type pendingConn struct {
 	start   time.Time
 }
 
-// add adds a connection, and returns the connection to evict for it, if any. evicted may be raw
-// itself; pending is nil then.
+// add adds a connection, and returns the connection to evict for it, if any. The caller must close
+// that connection. evicted may be raw itself; pending is nil then.
 func (pc *pendingConns) add(raw net.Conn, options *Options) (pending *pendingConn, evicted net.Conn) {
 	src, now := pc.sourceOf(raw, options), time.Now()
-	victimSource := src // source of the connection to evict
-	full := src.conns.Len() >= options.MaxHandshakesPerSource
-	if !full && !src.isNode && pc.unknownConns >= options.MaxHandshakes {
-		full, victimSource = true, pc.largestUnknownSource()
-	}
-	if full {
+	if victimSource := pc.sourceToReduce(src, options); victimSource != nil {
 		oldest, _ := victimSource.conns.Front().Value.(*pendingConn)
-		if now.Sub(oldest.start) < minHandshakeTime && (victimSource == src || victimSource.conns.Len() <= src.conns.Len()+1) {
+		hasJustBegun := now.Sub(oldest.start) < minHandshakeTime
+		victimHasMore := victimSource != src && victimSource.conns.Len() > src.conns.Len()+1
+		if hasJustBegun && !victimHasMore {
 			return nil, raw
 		}
 		pc.remove(oldest)
@@ -71,6 +68,18 @@ func (pc *pendingConns) add(raw net.Conn, options *Options) (pending *pendingCon
 		pc.unknownConns++
 	}
 	return pending, evicted
+}
+
+// sourceToReduce returns the source that must give up a connection before src may add one, or nil if
+// no limit is reached.
+func (pc *pendingConns) sourceToReduce(src *source, options *Options) *source {
+	if src.conns.Len() >= options.MaxHandshakesPerSource {
+		return src
+	}
+	if !src.isNode && pc.unknownConns >= options.MaxHandshakes {
+		return pc.largestUnknownSource()
+	}
+	return nil
 }
 
 // sourceOf returns the source of a connection. Whether it belongs to a node is determined when its
@@ -91,24 +100,21 @@ func (p *Port) Origin(from net.Addr) string {
 }
 
 // origin returns the key of the owner of an address, and whether the address belongs to a node.
-func origin(addrOfPeer net.Addr, options *Options) (key string, isNode bool) {
-	key = addrOfPeer.String()
+func origin(remoteAddr net.Addr, options *Options) (key string, isNode bool) {
+	key = remoteAddr.String()
 	if host, _, err := net.SplitHostPort(key); err == nil {
 		key = host
 	}
 	addr, _ := netip.ParseAddr(key) // the zero Addr belongs to no node
 	addr = addr.WithZone("").Unmap()
 	isNode = addr.IsValid() && options.IsNodeAddr != nil && options.IsNodeAddr(addr)
-	switch {
-	case isNode || addr.Is4():
-		key = addr.String()
-	case addr.Is6():
-		// An owner has at least a /64.
-		if p, err := addr.Prefix(64); err == nil {
-			key = p.String()
-		}
+	if isNode || addr.Is4() {
+		return addr.String(), isNode
 	}
-	return key, isNode
+	if prefix, err := addr.Prefix(64); err == nil && addr.Is6() { // an owner has at least a /64
+		return prefix.String(), false
+	}
+	return key, false
 }
 
 // largestUnknownSource returns the source with the most connections among those that belong to no

@@ -23,9 +23,10 @@ const (
 // all strangers separately, so a source cannot suppress the messages about another. The zero
 // value is ready to use.
 type logLimiter struct {
+	// mu protects the following fields.
 	mu         sync.Mutex
-	lastLogged map[string]map[string]time.Time // by source, by text
-	suppressed int                             // since the last takeSuppressed
+	lastLogged map[string]map[string]time.Time // time of the last log message, by source and text
+	suppressed int                             // texts that were not logged since the last takeSuppressed
 }
 
 // allow reports whether a text about from may be logged, and then remembers it as logged. The
@@ -44,27 +45,37 @@ func (ll *logLimiter) allow(from net.Addr, options *Options, text string) bool {
 	defer ll.mu.Unlock()
 	now := time.Now()
 	loggedAt, known := ll.lastLogged[sourceKey][text]
-	switch {
-	case known && now.Sub(loggedAt) < repeatLogInterval:
-	case known || len(ll.lastLogged[sourceKey]) < maxTextsPerSource || ll.expire(now, sourceKey):
-		if ll.lastLogged == nil {
-			ll.lastLogged = make(map[string]map[string]time.Time)
-		}
-		if ll.lastLogged[sourceKey] == nil {
-			for other := range ll.lastLogged { // also of nodes that have left
-				ll.expire(now, other)
-			}
-			ll.lastLogged[sourceKey] = make(map[string]time.Time)
-		}
-		ll.lastLogged[sourceKey][text] = now
-		return true
+	loggedRecently := known && now.Sub(loggedAt) < repeatLogInterval
+	if loggedRecently || !known && !ll.hasRoomLocked(now, sourceKey) {
+		ll.suppressed++
+		return false
 	}
-	ll.suppressed++
-	return false
+	ll.rememberLocked(now, sourceKey, text)
+	return true
+}
+
+// hasRoomLocked reports whether another text of the source may be remembered. It removes old texts if
+// that is necessary. The caller must hold ll.mu.
+func (ll *logLimiter) hasRoomLocked(now time.Time, sourceKey string) bool {
+	return len(ll.lastLogged[sourceKey]) < maxTextsPerSource || ll.expire(now, sourceKey)
+}
+
+// rememberLocked records that a text about the source is logged now. The caller must hold ll.mu.
+func (ll *logLimiter) rememberLocked(now time.Time, sourceKey, text string) {
+	if ll.lastLogged == nil {
+		ll.lastLogged = make(map[string]map[string]time.Time)
+	}
+	if ll.lastLogged[sourceKey] == nil {
+		for other := range ll.lastLogged { // also of nodes that have left
+			ll.expire(now, other)
+		}
+		ll.lastLogged[sourceKey] = make(map[string]time.Time)
+	}
+	ll.lastLogged[sourceKey][text] = now
 }
 
 // expire removes the texts of a source that are older than repeatLogInterval, and reports whether
-// another text may be added.
+// another text may be added. The caller must hold ll.mu.
 func (ll *logLimiter) expire(now time.Time, sourceKey string) bool {
 	texts := ll.lastLogged[sourceKey]
 	for text, loggedAt := range texts {

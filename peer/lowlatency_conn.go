@@ -15,7 +15,8 @@ import (
 // slowPollInterval must not divide the heartbeat interval. Otherwise polls coincide with messages
 // that the runtime poller is about to deliver, and are mistaken for a sign of backlog.
 // fastPollInterval applies for fastReadCount reads after a poll has found data that the runtime
-// poller had not delivered, which means that the process is overloaded.
+// poller had not delivered, which means that the process is overloaded. directPollInterval is the
+// interval of pollDirectly.
 const (
 	slowPollInterval   = 60 * time.Millisecond
 	fastPollInterval   = 10 * time.Millisecond
@@ -118,7 +119,7 @@ func (c *lowLatencyConn) Read(b []byte) (int, error) {
 	if c.pollerOff.Load() {
 		return c.socket.Read(b)
 	}
-	for polled := false; ; polled = true {
+	for wasInterrupted := false; ; wasInterrupted = true {
 		start := time.Now()
 		if n, done, err := c.pollDirectly(b, start); done {
 			return n, err
@@ -126,18 +127,24 @@ func (c *lowLatencyConn) Read(b []byte) (int, error) {
 		c.startRead(start.Add(c.pollInterval()))
 		n, err := c.socket.Read(b)
 		interrupted, restoreErr := c.endRead()
-		switch {
-		case n == 0 && interrupted && errors.Is(err, os.ErrDeadlineExceeded):
-			if restoreErr != nil {
-				return 0, restoreErr
-			}
-			continue
-		case polled && c.wasImmediate(start):
-			c.fastReads = fastReadCount // the data was there before the read
-		case c.fastReads > 0:
-			c.fastReads--
+		endedByPoll := n == 0 && interrupted && errors.Is(err, os.ErrDeadlineExceeded)
+		if !endedByPoll {
+			c.adjustPolling(wasInterrupted && c.wasImmediate(start))
+			return n, err
 		}
-		return n, err
+		if restoreErr != nil {
+			return 0, restoreErr
+		}
+	}
+}
+
+// adjustPolling selects the polling interval of the next reads. foundByPoll means that a poll has
+// found data that the runtime poller had not delivered.
+func (c *lowLatencyConn) adjustPolling(foundByPoll bool) {
+	if foundByPoll {
+		c.fastReads = fastReadCount
+	} else if c.fastReads > 0 {
+		c.fastReads--
 	}
 }
 
@@ -164,7 +171,8 @@ func (c *lowLatencyConn) interruptIfDue(now time.Time) {
 func (c *lowLatencyConn) endRead() (interrupted bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if interrupted = c.interrupted; interrupted {
+	interrupted = c.interrupted
+	if interrupted {
 		err = c.socket.SetReadDeadline(c.readDeadline)
 	}
 	c.pollAt, c.interrupted = time.Time{}, false

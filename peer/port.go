@@ -12,14 +12,11 @@ type Handler func(ctx context.Context, c *Conn)
 
 // Port is the end of one node for all traffic between nodes.
 type Port struct {
-	options Options
-	boot    atomic.Uint64
-	// handlers are indexed by Kind and fixed before Serve.
-	handlers [kinds]Handler
-	// open counts the accepted open streams of each kind.
-	open [kinds]atomic.Int64
-	// counts is what Stats reports.
-	counts     counters
+	options    Options
+	boot       atomic.Uint64       // boot that this node reports; see SetBoot
+	handlers   [kinds]Handler      // by Kind; fixed before Serve, nil means that streams are refused
+	open       [kinds]atomic.Int64 // number of accepted open streams, by Kind
+	counts     counters            // counters that Stats reports
 	logLimiter logLimiter
 	poller     readPoller // runs while Serve runs
 }

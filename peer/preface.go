@@ -33,10 +33,10 @@ const (
 // wanted disk, each preceded by its length (1).
 type hello struct {
 	kind       Kind
-	sender     Identity
-	wantedNode string
-	wantedDisk string
-	// knownBoot and known are what the dialer has recorded of the wanted disk.
+	sender     Identity // the dialer
+	wantedNode string   // node that the dialer wants to reach
+	wantedDisk string   // disk that this node must have; empty means any
+	// knownBoot and knownRecord are what the dialer has recorded of the wanted disk.
 	knownBoot   uint64
 	knownRecord Record
 }

@@ -57,21 +57,32 @@ const (
 
 // rejectTLS handles a failed TLS handshake. A dialer without TLS gets a response without TLS.
 func (s *server) rejectTLS(conn net.Conn, err error) {
-	var recordErr tls.RecordHeaderError
-	var netErr net.Error
-	switch {
-	case errors.As(err, &recordErr) && string(recordErr.RecordHeader[:len(magic)]) == magic:
+	if isPeerProtocolWithoutTLS(err) {
 		s.refuse(conn, refuse(RefusedTLSMismatch, "%s", reasonTLSRequired), "")
 		discardUntilClosed(conn)
-	case errors.As(err, &recordErr), errors.As(err, &netErr), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed),
-		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		s.countFailedHandshake(conn, err) // a port scan, or the dialer has left
-	default:
-		s.port.counts.refused.Add(1)
-		if s.port.logLimiter.allow(conn.RemoteAddr(), &s.port.options, err.Error()) {
-			s.port.options.Log.Warn().Stringer("addr", conn.RemoteAddr()).Str("error", truncate(err.Error())).Int("left_out", s.port.logLimiter.takeSuppressed()).Msg("peer refused")
-		}
+		return
 	}
+	if isConnectionFailure(err) {
+		s.countFailedHandshake(conn, err) // a port scan, or the dialer has left
+		return
+	}
+	s.port.counts.refused.Add(1)
+	if s.port.logLimiter.allow(conn.RemoteAddr(), &s.port.options, err.Error()) {
+		s.port.options.Log.Warn().Stringer("addr", conn.RemoteAddr()).Str("error", truncate(err.Error())).Int("left_out", s.port.logLimiter.takeSuppressed()).Msg("peer refused")
+	}
+}
+
+// isConnectionFailure reports whether a TLS handshake failed because the connection broke or does not
+// carry TLS, and not because a certificate was rejected.
+func isConnectionFailure(err error) bool {
+	var recordErr tls.RecordHeaderError
+	var netErr net.Error
+	if errors.As(err, &recordErr) || errors.As(err, &netErr) {
+		return true
+	}
+	hasEnded := errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
+	timedOut := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return hasEnded || timedOut
 }
 
 // discardUntilClosed reads data of the other side until the handshake deadline. An earlier close could reset

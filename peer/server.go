@@ -15,15 +15,13 @@ import (
 type server struct {
 	port     *Port
 	listener net.Listener
-	wg       sync.WaitGroup
+	wg       sync.WaitGroup // the goroutines of run and of all connections
 
-	mu sync.Mutex
-	// closed means that no connection may be added.
-	closed bool
-	// pending holds the connections in handshake.
-	pending pendingConns
-	// conns holds the accepted streams.
-	conns map[*Conn]struct{}
+	// mu protects the following fields.
+	mu      sync.Mutex
+	closed  bool               // no connection may be added
+	pending pendingConns       // connections in handshake
+	conns   map[*Conn]struct{} // accepted streams
 }
 
 func newServer(p *Port, ln net.Listener) *server {
@@ -121,13 +119,12 @@ func (s *server) handshake(ctx context.Context, raw net.Conn) *Conn {
 	defer cancel()
 	_ = raw.SetDeadline(time.Now().Add(s.port.options.HandshakeTimeout))
 	secured := raw
-	if s.port.options.WrapServer != nil {
-		wrapped, err := s.port.options.WrapServer(ctx, raw)
-		if err != nil {
+	if wrap := s.port.options.WrapServer; wrap != nil {
+		var err error
+		if secured, err = wrap(ctx, raw); err != nil {
 			s.rejectTLS(raw, err)
 			return nil
 		}
-		secured = wrapped
 	}
 	greeting, err := readHello(secured)
 	if err != nil {
