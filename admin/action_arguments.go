@@ -22,8 +22,19 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 	if err != nil {
 		return api.Action{}, err
 	}
-	action := api.Action{Verb: verb, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, IdleFirst: args.IdleFirst, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout, Reason: args.Reason}
-	if slices.Contains(verb.Params(), "node") && verb != api.Pin && action.Node == "" {
+	action := api.Action{
+		Verb:           verb,
+		Node:           args.Node,
+		Force:          args.Force,
+		For:            args.For,
+		Zone:           args.Zone,
+		IdleFirst:      args.IdleFirst,
+		Safe:           args.Safe,
+		ReleaseTimeout: args.ReleaseTimeout,
+		Reason:         args.Reason,
+	}
+	requiresNode := slices.Contains(verb.Params(), "node") && verb != api.Pin
+	if requiresNode && action.Node == "" {
 		return action, missing("node", "say which node to "+verb.String()+", as in "+verb.Example()+" or ?node=n3")
 	}
 	switch verb {
@@ -31,14 +42,11 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 		err = checkPause(args)
 	case api.Weigh:
 		action.Weight, err = readWeight(args)
-	case api.Pin, api.Unpin:
-		switch action.Shard, err = s.shardArgument(args); {
-		case err != nil || verb == api.Unpin:
-		case action.Node != "" && action.Zone != "":
-			err = conflicting("zone", action.Zone, "node")
-		case action.Node == "" && action.Zone == "":
-			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+verb.Example()+" or ?shard=7&zone=east")
-		}
+	case api.Pin:
+		action.Shard, err = s.shardArgument(args)
+		err = cmp.Or(err, checkPinTarget(args))
+	case api.Unpin:
+		action.Shard, err = s.shardArgument(args)
 	case api.Quarantine, api.Lift:
 		err = s.readKeyArgument(&action, args)
 	case api.Drain:
@@ -50,35 +58,53 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 	return action, err
 }
 
+// isDuration reports whether text is a duration from shortest to longest.
+func isDuration(text string, shortest, longest time.Duration) bool {
+	d, err := time.ParseDuration(text)
+	return err == nil && d >= shortest && d <= longest
+}
+
+// checkPinTarget checks that exactly one of node and zone is given.
+func checkPinTarget(args api.Arguments) error {
+	switch {
+	case args.Node != "" && args.Zone != "":
+		return conflicting("zone", args.Zone, "node")
+	case args.Node == "" && args.Zone == "":
+		return missing("node", "say where the shard belongs, at a node or in a zone, as in "+api.Pin.Example()+" or ?shard=7&zone=east")
+	}
+	return nil
+}
+
 func checkPause(args api.Arguments) error {
 	if args.For == "" {
 		return missing("for", `say for how long, as in {"for":"30m"} or ?for=30m`)
 	}
-	if d, err := time.ParseDuration(args.For); err != nil || d < time.Second || d > api.MaxPause {
+	if !isDuration(args.For, time.Second, api.MaxPause) {
 		return badParam("for", args.For, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30m", api.MaxPause))
 	}
 	return nil
 }
 
 func checkReason(args api.Arguments) error {
-	switch {
-	case args.Reason == "":
+	if args.Reason == "" {
 		return missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
-	case len(args.Reason) > api.MaxReason || !utf8.ValidString(args.Reason) || strings.ContainsFunc(args.Reason, unicode.IsControl):
+	}
+	isOneLine := utf8.ValidString(args.Reason) && !strings.ContainsFunc(args.Reason, unicode.IsControl)
+	if len(args.Reason) > api.MaxReason || !isOneLine {
 		return badParam("reason", args.Reason, fmt.Sprintf("is longer than %d bytes or contains control characters: give a shorter text on one line", api.MaxReason))
 	}
 	return nil
 }
 
 func checkReleaseTimeout(args api.Arguments) error {
-	if d, err := time.ParseDuration(args.ReleaseTimeout); args.ReleaseTimeout != "" && (err != nil || d < api.MinReleaseTimeout || d > api.MaxReleaseTimeout) {
+	if args.ReleaseTimeout != "" && !isDuration(args.ReleaseTimeout, api.MinReleaseTimeout, api.MaxReleaseTimeout) {
 		return badParam("release_timeout", args.ReleaseTimeout, fmt.Sprintf("is not a duration from %v to %v: give a value such as 30s, or omit it", api.MinReleaseTimeout, api.MaxReleaseTimeout))
 	}
 	return nil
 }
 
 func checkIdleFirst(args api.Arguments) error {
-	if d, err := time.ParseDuration(args.IdleFirst); args.IdleFirst != "" && (err != nil || d < time.Second || d > api.MaxIdleFirst) {
+	if args.IdleFirst != "" && !isDuration(args.IdleFirst, time.Second, api.MaxIdleFirst) {
 		return badParam("idle_first", args.IdleFirst, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30s, or omit it", api.MaxIdleFirst))
 	}
 	return nil
@@ -134,7 +160,15 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 	if err != nil {
 		return api.Arguments{}, err
 	}
-	args := api.Arguments{Node: params.get("node"), For: params.get("for"), Zone: params.get("zone"), Hash: params.get("hash"), IdleFirst: params.get("idle_first"), ReleaseTimeout: params.get("release_timeout"), Reason: params.get("reason")}
+	args := api.Arguments{
+		Node:           params.get("node"),
+		For:            params.get("for"),
+		Zone:           params.get("zone"),
+		Hash:           params.get("hash"),
+		IdleFirst:      params.get("idle_first"),
+		ReleaseTimeout: params.get("release_timeout"),
+		Reason:         params.get("reason"),
+	}
 	if args.Force, err = params.boolean("force"); err != nil {
 		return args, err
 	}

@@ -83,12 +83,13 @@ func readBody(r *http.Request) ([]byte, error) {
 	if err != nil || len(body) == 0 {
 		return nil, err
 	}
-	if t, _, wrong := mime.ParseMediaType(r.Header.Get("Content-Type")); wrong != nil || t != "application/json" {
+	mediaType, _, typeErr := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if typeErr != nil || mediaType != "application/json" {
 		p := problem.Newf(problem.UnsupportedMediaType, "Content-Type = %q is not application/json: send JSON and say so, or put the arguments into the query", r.Header.Get("Content-Type"))
 		p.Param, p.Value = "Content-Type", r.Header.Get("Content-Type")
 		return nil, p
 	}
-	_, err = query(r)
+	_, err = query(r) // with a body, the query must be empty
 	return body, err
 }
 
@@ -110,11 +111,11 @@ func decodeObject[T any](body []byte, example string, names []string) (args T, e
 	if duplicate != "" {
 		return args, badParam(duplicate, string(fields[duplicate]), "is there more than once: give it once")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	if err := decoder.Decode(&args); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return args, badParam(wrong.Field, string(fields[wrong.Field]), "is a "+wrong.Value+": give a "+wrong.Type.String())
-		}
+	err = json.NewDecoder(bytes.NewReader(body)).Decode(&args)
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return args, badParam(typeErr.Field, string(fields[typeErr.Field]), "is a "+typeErr.Value+": give a "+typeErr.Type.String())
+	}
+	if err != nil {
 		return args, malformed(err)
 	}
 	return args, nil

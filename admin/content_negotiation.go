@@ -12,58 +12,68 @@ func prefersHTML(accept []string) bool { return prefers(accept, "text/html", "ap
 
 // prefers reports whether the Accept header prefers the first media type to the second.
 func prefers(accept []string, one, other string) bool {
-	x, y := qualities(accept, one, other)
-	return x > y
+	quality, otherQuality := qualities(accept, one, other)
+	return quality > otherQuality
 }
 
 // accepts reports whether the Accept header permits a media type.
 func accepts(accept []string, mediaType string) bool {
-	x, _ := qualities(accept, mediaType, mediaType)
-	return x > 0 || strings.Join(accept, "") == ""
+	quality, _ := qualities(accept, mediaType, mediaType)
+	return quality > 0 || strings.Join(accept, "") == ""
 }
 
 // qualities returns the q-values of two media types in the Accept header (RFC 9110, section
-// 12.5.1).
-func qualities(accept []string, one, other string) (float64, float64) {
-	x, y := quality{}, quality{}
+// 12.5.1). It ignores malformed entries.
+func qualities(accept []string, one, other string) (oneQuality, otherQuality float64) {
+	var forOne, forOther quality
 	for _, line := range accept {
 		for entry := range strings.SplitSeq(line, ",") {
-			t, p, err := mime.ParseMediaType(entry)
-			if err != nil {
-				continue
+			mediaRange, q, ok := parseMediaRange(entry)
+			if ok {
+				forOne.update(mediaRange, one, q)
+				forOther.update(mediaRange, other, q)
 			}
-			q := 1.0
-			if s, ok := p["q"]; ok {
-				if q, err = strconv.ParseFloat(s, 64); err != nil || q < 0 || q > 1 {
-					continue
-				}
-			}
-			x.update(t, one, q)
-			y.update(t, other, q)
 		}
 	}
-	return x.q, y.q
+	return forOne.value, forOther.value
 }
 
-// quality is the q-value of a media type, from the most specific matching range so far.
-type quality struct {
-	q        float64
-	specific int
-}
-
-// update applies one media range if it matches mediaType and is more specific than the previous
-// ranges.
-func (x *quality) update(rang, mediaType string, q float64) {
-	specific := 0
-	switch major, _, _ := strings.Cut(mediaType, "/"); rang {
-	case mediaType:
-		specific = 3
-	case major + "/*":
-		specific = 2
-	case "*/*":
-		specific = 1
+// parseMediaRange parses an entry of the Accept header, such as "text/html;q=0.8". ok is false if it
+// is malformed.
+func parseMediaRange(entry string) (mediaRange string, q float64, ok bool) {
+	mediaRange, params, err := mime.ParseMediaType(entry)
+	if err != nil {
+		return "", 0, false
 	}
-	if specific > x.specific {
-		x.q, x.specific = q, specific
+	text, hasQuality := params["q"]
+	if !hasQuality {
+		return mediaRange, 1, true
+	}
+	q, err = strconv.ParseFloat(text, 64)
+	isValid := err == nil && q >= 0 && q <= 1
+	return mediaRange, q, isValid
+}
+
+// quality is the q-value of a media type, from the most specific media range so far that matches it.
+type quality struct {
+	value       float64
+	specificity int // of the media range: 3 for type/subtype, 2 for type/*, 1 for */*; zero means none matched
+}
+
+// update applies a media range with the value q if it matches mediaType and is more specific than the
+// previous ranges.
+func (x *quality) update(mediaRange, mediaType string, q float64) {
+	specificity := 0
+	majorType, _, _ := strings.Cut(mediaType, "/")
+	switch mediaRange {
+	case mediaType:
+		specificity = 3
+	case majorType + "/*":
+		specificity = 2
+	case "*/*":
+		specificity = 1
+	}
+	if specificity > x.specificity {
+		x.value, x.specificity = q, specificity
 	}
 }

@@ -59,7 +59,9 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer s.eventReaders.Release(r.RemoteAddr)
 	w.Header().Set("Vary", "Accept")
-	if accept := r.Header.Values("Accept"); values.has("wait") || !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream") {
+	accept := r.Header.Values("Accept")
+	prefersList := !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream")
+	if prefersList || values.has("wait") {
 		return s.listEvents(w, r, cursor, min(wait, api.MaxWait))
 	}
 	s.streamEvents(w, r, cursor)
@@ -94,10 +96,10 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cursor *ev
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
-	out := &eventStream{w: w, rc: http.NewResponseController(w)}
-	out.b.WriteString("retry: ")
-	out.b.WriteString(strconv.FormatInt(streamRetryAfter.Milliseconds(), 10))
-	out.b.WriteString("\n\n")
+	out := &eventStream{w: w, controller: http.NewResponseController(w)}
+	out.buffer.WriteString("retry: ")
+	out.buffer.WriteString(strconv.FormatInt(streamRetryAfter.Milliseconds(), 10))
+	out.buffer.WriteString("\n\n")
 	if !out.flush() || r.Method == http.MethodHead {
 		return
 	}
@@ -117,7 +119,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cursor *ev
 		select {
 		case <-more:
 		case <-idle.C:
-			out.b.WriteString(":\n\n")
+			out.buffer.WriteString(":\n\n") // a comment
 			if !out.flush() {
 				return
 			}
@@ -132,9 +134,9 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cursor *ev
 
 // eventStream encodes server-sent events.
 type eventStream struct {
-	w  http.ResponseWriter
-	rc *http.ResponseController
-	b  bytes.Buffer
+	w          http.ResponseWriter
+	controller *http.ResponseController
+	buffer     bytes.Buffer // encoded events that have not been sent
 }
 
 // append adds an event to the buffer. Its JSON contains no line break.
@@ -144,19 +146,19 @@ func (s *eventStream) append(e *event.Event) {
 		return // cannot happen: JSON can represent all values of an event
 	}
 	for _, line := range []string{"id: ", e.ID, "\nevent: ", e.Kind.String(), "\ndata: "} {
-		s.b.WriteString(line)
+		s.buffer.WriteString(line)
 	}
-	s.b.Write(data)
-	s.b.WriteString("\n\n")
+	s.buffer.Write(data)
+	s.buffer.WriteString("\n\n")
 }
 
 // flush sends the buffer. It returns false if the write fails or times out.
 func (s *eventStream) flush() bool {
-	if s.rc.SetWriteDeadline(time.Now().Add(streamWriteTimeout)) != nil {
+	if s.controller.SetWriteDeadline(time.Now().Add(streamWriteTimeout)) != nil {
 		// The writer is a test recorder without deadlines.
-		_ = s.rc.SetWriteDeadline(time.Time{})
+		_ = s.controller.SetWriteDeadline(time.Time{})
 	}
-	_, err := s.w.Write(s.b.Bytes())
-	s.b.Reset()
-	return err == nil && s.rc.Flush() == nil
+	_, err := s.w.Write(s.buffer.Bytes())
+	s.buffer.Reset()
+	return err == nil && s.controller.Flush() == nil
 }

@@ -17,9 +17,10 @@ const (
 // failedActions is a token bucket that decides which failed actions become events. The zero value
 // is ready to use.
 type failedActions struct {
+	// mu protects the following fields.
 	mu         sync.Mutex
-	count      int       // events sent of the current burst, as of since
-	since      time.Time // time of the last refill
+	used       int       // used part of failedActionBurst at the time lastRefill
+	lastRefill time.Time // zero means never
 	suppressed int       // failed actions since the last event
 }
 
@@ -31,16 +32,23 @@ func (f *failedActions) sample(status int, now time.Time) (report bool, suppress
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if refilled := int(now.Sub(f.since) / failedActionInterval); refilled >= f.count {
-		f.count, f.since = 0, now
-	} else {
-		f.count, f.since = f.count-refilled, f.since.Add(time.Duration(refilled)*failedActionInterval)
-	}
-	if f.count == failedActionBurst {
+	f.refillLocked(now)
+	if f.used == failedActionBurst {
 		f.suppressed++
 		return false, 0
 	}
-	f.count++
+	f.used++
 	suppressed, f.suppressed = f.suppressed, 0
 	return true, suppressed
+}
+
+// refillLocked permits one more event for each failedActionInterval that has passed.
+func (f *failedActions) refillLocked(now time.Time) {
+	refilled := int(now.Sub(f.lastRefill) / failedActionInterval)
+	if refilled >= f.used {
+		f.used, f.lastRefill = 0, now
+		return
+	}
+	f.used -= refilled
+	f.lastRefill = f.lastRefill.Add(time.Duration(refilled) * failedActionInterval)
 }

@@ -34,11 +34,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			s.reject(w, r, caller, p)
 			return
 		}
-		if auth.Required(r) != auth.Write || r.Method == http.MethodGet {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{caller: caller, access: access, detailed: caller.ByToken || access.ValidHost(r.Host)})))
+		isChange := auth.Required(r) == auth.Write && r.Method != http.MethodGet
+		if isChange {
+			s.serveChange(next, w, r, &admission{caller: caller, access: access})
 			return
 		}
-		s.serveChange(next, w, r, &admission{caller: caller, access: access})
+		detailed := caller.ByToken || access.ValidHost(r.Host)
+		next.ServeHTTP(w, withAdmission(r, &admission{caller: caller, access: access, detailed: detailed}))
 	})
 }
 
@@ -81,8 +83,9 @@ func (s *Server) checkOrigin(r *http.Request) *problem.Problem {
 	case "", "none", "same-origin":
 		return nil
 	}
-	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && auth.Required(r) == auth.Read {
-		return nil // the user follows a link
+	followsLink := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	if followsLink && auth.Required(r) == auth.Read {
+		return nil
 	}
 	return problem.New(problem.Forbidden, "a page of another origin sent this request: open the admin page itself")
 }
@@ -108,13 +111,18 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, caller auth.Call
 // action for the log.
 type admission struct {
 	caller   auth.Caller
-	access   *auth.Access // that admitted the caller
+	access   *auth.Access // the access rules that admitted the caller
 	action   string       // description for the log; empty means method and path
 	detailed bool         // the response may explain why the node is not ready: no cross-origin page can read it
 }
 
 // admissionKey is the context key of the *admission of a request.
 type admissionKey struct{}
+
+// withAdmission returns r with an admission in its context.
+func withAdmission(r *http.Request, admission *admission) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), admissionKey{}, admission))
+}
 
 // admissionOf returns the admission of a request. Without guard, in the probe server, the caller
 // is unknown.
@@ -141,7 +149,7 @@ func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.R
 			s.events.Add(event.Event{Kind: event.ActionRequested, Action: logged})
 		}
 	}()
-	next.ServeHTTP(recorder, r.WithContext(context.WithValue(r.Context(), admissionKey{}, admission)))
+	next.ServeHTTP(recorder, withAdmission(r, admission))
 	recorder.completed = true
 }
 
@@ -159,7 +167,7 @@ func truncate(text string) string {
 // statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
-	status    int
+	status    int  // status of the response; zero means that the handler has set none
 	completed bool // the handler returned without a panic
 }
 

@@ -46,14 +46,10 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	}
 	list := s.api.Cluster.Shards()
 	rows := nonNil(list.Shards)
-	if node := values.get("node"); values.has("node") {
-		// The list of a node includes shards that are moving to it. An empty name selects orphaned
-		// shards.
-		rows = filterRows(rows, func(x api.Shard) bool { return x.Owner == node || node != "" && x.To == node })
-		if len(rows) == 0 && node != "" {
-			if err := s.checkNode(node); err != nil {
-				return err
-			}
+	if values.has("node") {
+		rows, err = s.shardsOf(values.get("node"), rows)
+		if err != nil {
+			return err
 		}
 	}
 	if state := values.get("state"); values.has("state") {
@@ -67,6 +63,19 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, list)
 }
 
+// shardsOf returns the rows of the shards that a node owns or will own. An empty node selects the
+// orphaned shards.
+func (s *Server) shardsOf(node string, rows []api.Shard) ([]api.Shard, error) {
+	if node == "" {
+		return filterRows(rows, func(x api.Shard) bool { return x.Owner == "" }), nil
+	}
+	rows = filterRows(rows, func(x api.Shard) bool { return x.Owner == node || x.To == node })
+	if len(rows) == 0 {
+		return rows, s.checkNode(node)
+	}
+	return rows, nil
+}
+
 func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 	values, err := query(r, "node", "name")
 	if err != nil {
@@ -74,7 +83,9 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 	}
 	all := s.api.Cluster.Endpoints()
 	rows := filterRows(all, func(e api.Endpoint) bool {
-		return (!values.has("node") || e.Node == values.get("node")) && (!values.has("name") || e.Name == values.get("name"))
+		matchesNode := !values.has("node") || e.Node == values.get("node")
+		matchesName := !values.has("name") || e.Name == values.get("name")
+		return matchesNode && matchesName
 	})
 	if len(rows) == 0 && values.has("node") {
 		var members []string

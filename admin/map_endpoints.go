@@ -87,18 +87,30 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	if shardMap.Shards < 1 {
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	}
-	l := api.Location{Key: values.get("key"), Epoch: shardMap.Epoch}
-	l.Shard = uint32(shardmap.ShardOf(l.Key, shardMap.Shards))
-	if int(l.Shard) < len(shardMap.Owners) {
-		if i := shardMap.Owners[l.Shard]; i >= 0 && i < len(shardMap.Nodes) {
-			l.Owner, l.Endpoint = shardMap.Nodes[i].ID, shardMap.Nodes[i].HTTP
-		}
+	location := api.Location{Key: values.get("key"), Epoch: shardMap.Epoch}
+	location.Shard = uint32(shardmap.ShardOf(location.Key, shardMap.Shards))
+	if owner, ok := ownerOf(&shardMap, location.Shard); ok {
+		location.Owner, location.Endpoint = owner.ID, owner.HTTP
 	}
-	l.Unavailable = s.api.Cluster.Idle(l.Owner)
-	if all := s.api.Cluster.Shards().Shards; int(l.Shard) < len(all) && all[l.Shard].Owner == l.Owner {
-		l.StaleReturn = all[l.Shard].StaleReturn
+	location.Unavailable = s.api.Cluster.Idle(location.Owner)
+	all := s.api.Cluster.Shards().Shards
+	sameOwner := int(location.Shard) < len(all) && all[location.Shard].Owner == location.Owner
+	if sameOwner {
+		location.StaleReturn = all[location.Shard].StaleReturn
 	}
-	return writeJSON(w, l)
+	return writeJSON(w, location)
+}
+
+// ownerOf returns the owner of a shard. ok is false if the shard is orphaned.
+func ownerOf(shardMap *api.Map, shard uint32) (owner api.MapNode, ok bool) {
+	if int(shard) >= len(shardMap.Owners) {
+		return api.MapNode{}, false
+	}
+	i := shardMap.Owners[shard]
+	if i < 0 || i >= len(shardMap.Nodes) {
+		return api.MapNode{}, false
+	}
+	return shardMap.Nodes[i], true
 }
 
 // matchesETag reports whether If-None-Match contains tag, by weak comparison (RFC 9110, section

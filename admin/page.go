@@ -93,9 +93,13 @@ func (s *Server) wantsLoginPage(access *auth.Access, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	return (r.URL.Path == "/status" || r.URL.Path == "/") && r.URL.RawQuery == "" &&
-		len(r.Header.Values("Authorization")) == 0 && prefersHTML(r.Header.Values("Accept")) &&
-		r.Host != "" && access.ValidHost(r.Host) && s.checkOrigin(r) == nil
+	isDashboard := (r.URL.Path == "/status" || r.URL.Path == "/") && r.URL.RawQuery == ""
+	isBrowser := prefersHTML(r.Header.Values("Accept")) && r.Host != ""
+	hasCredentials := len(r.Header.Values("Authorization")) > 0
+	if !isDashboard || !isBrowser || hasCredentials {
+		return false
+	}
+	return access.ValidHost(r.Host) && s.checkOrigin(r) == nil
 }
 
 // writeLoginPage responds with the login page. It is the same for every client and contains nothing

@@ -49,12 +49,12 @@ func probes(node ProbedNode) http.Handler {
 // complete, so that a supervisor can stop the app. If no other node can get the shards, it responds
 // with an error. It waits for as long as the client does, or for up to ?wait=.
 func drained(node ProbedNode) endpoint {
-	l := connlimit.RequestLimit{Max: maxDrainWaiters, MaxPerSource: maxDrainWaitersPerSource}
+	waiters := connlimit.RequestLimit{Max: maxDrainWaiters, MaxPerSource: maxDrainWaitersPerSource}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if !l.Acquire(r.RemoteAddr) {
+		if !waiters.Acquire(r.RemoteAddr) {
 			return problem.New(problem.NotReady, "too many wait for this already")
 		}
-		defer l.Release(r.RemoteAddr)
+		defer waiters.Release(r.RemoteAddr)
 		values, err := query(r, "wait")
 		if err != nil {
 			return err
@@ -72,22 +72,32 @@ func drained(node ProbedNode) endpoint {
 			ctx, cancel = context.WithTimeout(ctx, wait)
 			defer cancel()
 		}
-		t := time.NewTicker(drainPollInterval)
-		defer t.Stop()
-		for {
-			switch state := node.SelfState(); {
-			case !state.Requested:
-			case !state.Left():
-				write(w, "text/plain; charset=utf-8", []byte("ok\n"))
-				return nil
-			case state.BlockedBy != "":
-				return problem.New(problem.NotReady, "no other node takes the shards: "+state.BlockedBy)
-			}
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				return problem.New(problem.NotReady, "this node is not drained yet")
-			}
+		if err := waitDrained(ctx, node); err != nil {
+			return err
+		}
+		write(w, "text/plain; charset=utf-8", []byte("ok\n"))
+		return nil
+	}
+}
+
+// waitDrained waits until a requested drain of this process is complete. It returns an error when ctx
+// ends, or if no other node can get the shards.
+func waitDrained(ctx context.Context, node ProbedNode) error {
+	ticker := time.NewTicker(drainPollInterval)
+	defer ticker.Stop()
+	for {
+		state := node.SelfState()
+		switch {
+		case !state.Requested:
+		case !state.Left():
+			return nil
+		case state.BlockedBy != "":
+			return problem.New(problem.NotReady, "no other node takes the shards: "+state.BlockedBy)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return problem.New(problem.NotReady, "this node is not drained yet")
 		}
 	}
 }

@@ -15,7 +15,7 @@ func (s *Server) readKeyArgument(a *api.Action, args api.Arguments) error {
 	if s.api.Keys == nil {
 		return problem.New(problem.NotFound, "this node knows no keys")
 	}
-	if d, err := time.ParseDuration(args.For); args.For != "" && (err != nil || d < time.Second || d > api.MaxPause) {
+	if args.For != "" && !isDuration(args.For, time.Second, api.MaxPause) {
 		return badParam("for", args.For, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30m, or omit it", api.MaxPause))
 	}
 	switch {

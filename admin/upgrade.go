@@ -29,29 +29,35 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	admission.action = "finalize the upgrade"
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	l, err := s.api.Upgrade.FinalizeUpgrade(ctx, admission.caller.String())
+	state, err := s.api.Upgrade.FinalizeUpgrade(ctx, admission.caller.String())
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, l)
+	return writeJSON(w, state)
 }
 
 // readUpgradeArguments requires finalize=true explicitly, because raising the format version cannot be undone.
 func readUpgradeArguments(r *http.Request) error {
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	var a upgradeArguments
-	if body != nil {
-		a, err = decodeObject[upgradeArguments](body, `{"finalize":true}`, []string{"finalize"})
-	} else if values, wrong := query(r, "finalize"); wrong != nil {
-		err = wrong
-	} else {
-		a.Finalize, err = values.boolean("finalize")
-	}
-	if err == nil && !a.Finalize {
+	args, err := parseUpgradeArguments(r)
+	if err == nil && !args.Finalize {
 		err = missing("finalize", `say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`)
 	}
 	return err
+}
+
+// parseUpgradeArguments parses the arguments from the JSON body or from the query.
+func parseUpgradeArguments(r *http.Request) (args upgradeArguments, err error) {
+	body, err := readBody(r)
+	if err != nil {
+		return args, err
+	}
+	if body != nil {
+		return decodeObject[upgradeArguments](body, `{"finalize":true}`, []string{"finalize"})
+	}
+	values, err := query(r, "finalize")
+	if err != nil {
+		return args, err
+	}
+	args.Finalize, err = values.boolean("finalize")
+	return args, err
 }

@@ -109,13 +109,8 @@ func symbolOf(severity string) string {
 // or the current activity if there are none.
 func headline(status api.Status) (severity, word, text string) {
 	if worst := diagnosis.Worst(status.Findings); worst > 0 {
-		var codes []string
-		for _, f := range status.Findings {
-			if f.Severity == worst && !slices.Contains(codes, string(f.Code)) {
-				codes = append(codes, string(f.Code))
-			}
-		}
 		words := map[diagnosis.Severity]string{diagnosis.Outage: "Outage", diagnosis.Warning: "Warning", diagnosis.Info: "Note"}
+		codes := codesOf(status.Findings, worst)
 		return worst.String(), words[worst] + ": " + strings.Join(codes, ", "), status.Findings[0].Text
 	}
 	switch sh := status.Shards; {
@@ -130,10 +125,23 @@ func headline(status api.Status) (severity, word, text string) {
 	}
 }
 
+// codesOf returns the codes of the findings with a severity, each once.
+func codesOf(findings []diagnosis.Finding, severity diagnosis.Severity) []string {
+	var codes []string
+	for _, finding := range findings {
+		code := string(finding.Code)
+		if finding.Severity == severity && !slices.Contains(codes, code) {
+			codes = append(codes, code)
+		}
+	}
+	return codes
+}
+
+// owners returns the number of nodes that own shards.
 func owners(nodes []api.Node) int {
 	n := 0
-	for _, x := range nodes {
-		if x.Shards > 0 {
+	for _, node := range nodes {
+		if node.Shards > 0 {
 			n++
 		}
 	}
@@ -180,9 +188,10 @@ func countByState(nodes []api.Node) string {
 	counts := map[string]int{}
 	var states []string
 	for _, node := range nodes {
-		if counts[node.State]++; counts[node.State] == 1 {
+		if counts[node.State] == 0 {
 			states = append(states, node.State)
 		}
+		counts[node.State]++
 	}
 	slices.SortFunc(states, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
 	for i, s := range states {
@@ -204,42 +213,67 @@ func troubleOf(node api.Node) int {
 
 func rowOf(node api.Node, status api.Status) row {
 	const unknown = "–"
-	role, note, heard, lease, waiting := node.Role, "", unknown, unknown, unknown
+	role := node.Role
 	if node.Voter {
 		role += ", voter"
 	}
+	heard := unknown
 	if node.LastHeartbeatMS >= 0 {
 		heard = milliseconds(node.LastHeartbeatMS)
 	}
+	// Only this node reports its lease, its queue and its version.
+	note, lease, queued := "", unknown, unknown
 	var versions []string
 	if node.ID == status.Node {
-		note, lease, waiting = "this node", milliseconds(status.LeaseMS), strconv.Itoa(status.Queue.Queued)
+		note, lease, queued = "this node", milliseconds(status.LeaseMS), strconv.Itoa(status.Queue.Queued)
 		versions = append(versions, status.Version)
 	}
 	if node.AppVersion != "" {
 		versions = append(versions, "app "+node.AppVersion)
 	}
-	r := row{Trouble: troubleOf(node)}
 	cells := map[string]cell{
-		"node": {Text: node.ID, Note: note, Page: dashboardURL(node, status)}, "state": {Text: node.State}, "role": {Text: role}, "zone": {Text: cmp.Or(node.Zone, unknown)}, "app": {Text: node.App},
-		"share":  {Text: strconv.Itoa(node.Shards), Permille: permille(node.Shards*owners(status.Nodes), 2*status.Shards.Total), Note: fmt.Sprintf("%d %%", permille(node.Shards, status.Shards.Total)/10)},
-		"weight": {Text: strconv.FormatUint(uint64(node.Weight), 10)}, "lease": {Text: lease}, "heard": {Text: heard}, "running": {Text: unknown},
-		"waiting": {Text: waiting}, "version": {Text: cmp.Or(strings.Join(versions, ", "), unknown)},
+		"node":    {Text: node.ID, Note: note, Page: dashboardURL(node, status)},
+		"state":   {Text: node.State},
+		"role":    {Text: role},
+		"zone":    {Text: cmp.Or(node.Zone, unknown)},
+		"app":     {Text: node.App},
+		"share":   shareCell(node, status),
+		"weight":  {Text: strconv.FormatUint(uint64(node.Weight), 10)},
+		"lease":   {Text: lease},
+		"heard":   {Text: heard},
+		"running": {Text: unknown},
+		"waiting": {Text: queued},
+		"version": {Text: cmp.Or(strings.Join(versions, ", "), unknown)},
 	}
+	r := row{Trouble: troubleOf(node)}
 	for _, c := range columns() {
-		x := cells[c.Key]
-		x.column = c
-		r.Cells = append(r.Cells, x)
+		cell := cells[c.Key]
+		cell.column = c
+		r.Cells = append(r.Cells, cell)
 	}
 	return r
+}
+
+// shareCell returns the cell with the number of shards of a node and their percentage.
+func shareCell(node api.Node, status api.Status) cell {
+	percent := permille(node.Shards, status.Shards.Total) / 10
+	return cell{
+		Text:     strconv.Itoa(node.Shards),
+		Note:     fmt.Sprintf("%d %%", percent),
+		Permille: permille(node.Shards*owners(status.Nodes), 2*status.Shards.Total),
+	}
 }
 
 // dashboardURL returns the address of the dashboard of another node, or "" if the node announces
 // no valid admin address.
 func dashboardURL(node api.Node, status api.Status) string {
+	if node.ID == status.Node {
+		return ""
+	}
 	addr := node.Endpoints["admin"]
 	host, port, err := net.SplitHostPort(addr)
-	if node.ID == status.Node || err != nil || host == "" || strings.Trim(host, hostChars) != "" {
+	isValidHost := host != "" && strings.Trim(host, hostChars) == ""
+	if err != nil || !isValidHost {
 		return ""
 	}
 	if _, err = strconv.ParseUint(port, 10, 16); err != nil {

@@ -35,7 +35,8 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
 	broken := s.api.WebSockets.BreakSockets(ctx, selection, admission.caller.String())
-	if broken.Unresponsive = nonNil(broken.Unresponsive); broken.Sockets == 0 {
+	broken.Unresponsive = nonNil(broken.Unresponsive)
+	if broken.Sockets == 0 {
 		unresponsive := ""
 		if len(broken.Unresponsive) > 0 {
 			unresponsive = "; " + strings.Join(broken.Unresponsive, ", ") + " did not respond"
@@ -75,29 +76,38 @@ func (s *Server) readSocketBreak(r *http.Request) (selection api.SocketBreak, de
 
 // readBreakArguments requires move_test=true explicitly, so that an accidental POST has no effect.
 func readBreakArguments(r *http.Request) (args api.BreakArguments, err error) {
-	body, err := readBody(r)
+	args, err = parseBreakArguments(r)
 	if err != nil {
 		return args, err
 	}
-	if body != nil {
-		args, err = decodeObject[api.BreakArguments](body, `{"move_test":true,"key":"alice"}`, breakArgumentNames())
-	} else if values, wrong := query(r, breakArgumentNames()...); wrong != nil {
-		err = wrong
-	} else {
-		args, err = values.breakArguments()
-	}
+	selectsShard := args.Key != nil || args.Shard != nil
 	switch {
-	case err != nil:
 	case !args.Break:
 		err = missing("move_test", `give {"move_test":true} or ?move_test=true, and one of all, key and shard`)
 	case args.Key != nil && args.Shard != nil:
 		err = badParam("shard", strconv.FormatUint(*args.Shard, 10), "is given in addition to key: give one of all, key and shard")
-	case args.All && (args.Key != nil || args.Shard != nil):
+	case args.All && selectsShard:
 		err = badParam("all", "true", "is given in addition to key or shard: give one of all, key and shard")
-	case !args.All && args.Key == nil && args.Shard == nil:
+	case !args.All && !selectsShard:
 		err = missing("all", `give one of all, key and shard, as in {"move_test":true,"key":"alice"} or ?move_test=true&shard=7`)
 	}
 	return args, err
+}
+
+// parseBreakArguments parses the arguments from the JSON body or from the query.
+func parseBreakArguments(r *http.Request) (api.BreakArguments, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return api.BreakArguments{}, err
+	}
+	if body != nil {
+		return decodeObject[api.BreakArguments](body, `{"move_test":true,"key":"alice"}`, breakArgumentNames())
+	}
+	values, err := query(r, breakArgumentNames()...)
+	if err != nil {
+		return api.BreakArguments{}, err
+	}
+	return values.breakArguments()
 }
 
 func (p params) breakArguments() (args api.BreakArguments, err error) {

@@ -9,18 +9,18 @@ import (
 
 // Status is the response of GET /status: the view of one node.
 type Status struct {
-	Node     string `json:"node"`
-	Boot     uint64 `json:"boot"`
-	Cluster  string `json:"cluster"` // empty until the node belongs to one
-	Version  string `json:"version"`
-	State    string `json:"state"`  // starting, joining, unhealthy, operational, electing, rebalancing, draining, drained, stopping
-	Role     string `json:"role"`   // leader, follower, candidate or gateway
-	Leader   string `json:"leader"` // node id; empty while none is known
-	Term     uint64 `json:"term"`
-	Epoch    uint64 `json:"epoch"`    // of the committed map; 0 before the first
-	Proposed uint64 `json:"proposed"` // of the last proposal in the log
-	LeaseMS  int64  `json:"lease_ms"` // remaining lease; 0 without a lease
-	UptimeS  int64  `json:"uptime_s"`
+	Node     string `json:"node"`     // id of the responding node
+	Boot     uint64 `json:"boot"`     // incarnation: a counter that each process of the node increments
+	Cluster  string `json:"cluster"`  // id of the cluster; empty until the node belongs to one
+	Version  string `json:"version"`  // version of Shardway
+	State    string `json:"state"`    // starting, joining, unhealthy, operational, electing, rebalancing, draining, drained, stopping
+	Role     string `json:"role"`     // leader, follower, candidate or gateway
+	Leader   string `json:"leader"`   // id of the leader; empty while none is known
+	Term     uint64 `json:"term"`     // Raft term
+	Epoch    uint64 `json:"epoch"`    // epoch of the committed map; 0 before the first map
+	Proposed uint64 `json:"proposed"` // epoch of the last proposed map in the log
+	LeaseMS  int64  `json:"lease_ms"` // remaining lease in milliseconds; 0 without a lease
+	UptimeS  int64  `json:"uptime_s"` // seconds since the process started
 
 	// Timing has the cluster-wide settings; nil before the node belongs to a cluster.
 	Timing *TimingState `json:"settings,omitempty"`
@@ -31,11 +31,10 @@ type Status struct {
 	// FormatVersion is the current format version as far as the node has been informed; see UpgradeState.
 	FormatVersion uint8 `json:"format_version"`
 
-	Shards ShardCounts `json:"shards"`
-	Queue  QueueCounts `json:"queue"`
-	// Sockets counts the long-lived connections of the responding node.
-	Sockets SocketCounts `json:"websockets"`
-	Nodes   []Node       `json:"nodes"` // sorted by id
+	Shards  ShardCounts  `json:"shards"`     // numbers of shards
+	Queue   QueueCounts  `json:"queue"`      // queued requests of the responding node
+	Sockets SocketCounts `json:"websockets"` // long-lived connections of the responding node
+	Nodes   []Node       `json:"nodes"`      // nodes of the cluster, sorted by id
 
 	// Findings has the findings of the node, most severe first.
 	Findings []diagnosis.Finding `json:"findings"`
@@ -57,33 +56,33 @@ type PendingKeys struct {
 	Missing []string `json:"missing"` // nodes that have not loaded it, or do not answer, sorted
 }
 
-// maxKeysNodes and maxKeysPending bound the nodes in each list, and the key configurations,
-// that KeysState.String names.
+// Limits on the text of KeysState.String.
 const (
-	maxKeysNodes   = 8
-	maxKeysPending = 4
+	maxKeysNodes   = 8 // nodes in each list
+	maxKeysPending = 4 // pending key configurations
+	maxDigestLen   = 8 // digits of a digest
 )
 
-// String returns one line for people: digests are cut to 8 digits, lists to 8 nodes.
+// String returns one line for operators. It shortens digests and lists.
 func (k *KeysState) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s since epoch %d", shortDigest(k.Digest), k.Since)
 	if k.Changing {
 		b.WriteString(", changing now")
 	}
-	for _, p := range k.Pending[:min(len(k.Pending), maxKeysPending)] {
-		fmt.Fprintf(&b, "; %s loaded by %s", shortDigest(p.Digest), someNodes(p.Loaded))
-		if len(p.Missing) > 0 {
-			b.WriteString(", not by " + someNodes(p.Missing))
+	for _, pending := range k.Pending[:min(len(k.Pending), maxKeysPending)] {
+		fmt.Fprintf(&b, "; %s loaded by %s", shortDigest(pending.Digest), firstNodes(pending.Loaded))
+		if len(pending.Missing) > 0 {
+			b.WriteString(", not by " + firstNodes(pending.Missing))
 		}
 	}
 	return b.String()
 }
 
-func shortDigest(d string) string { return d[:min(len(d), 8)] }
+func shortDigest(digest string) string { return digest[:min(len(digest), maxDigestLen)] }
 
-// someNodes names up to 8 nodes.
-func someNodes(nodes []string) string {
+// firstNodes lists up to maxKeysNodes nodes, and the number of the others.
+func firstNodes(nodes []string) string {
 	text := strings.Join(nodes[:min(len(nodes), maxKeysNodes)], ", ")
 	if more := len(nodes) - maxKeysNodes; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -93,53 +92,51 @@ func someNodes(nodes []string) string {
 
 // ShardCounts has numbers of shards as the responding node sees them.
 type ShardCounts struct {
-	Total    int `json:"total"`
-	Owned    int `json:"owned"` // by the answering node
-	Held     int `json:"held"`  // of these, by the app: Shardway-Hold
-	Moving   int `json:"moving"`
+	Total    int `json:"total"`    // all shards of the cluster
+	Owned    int `json:"owned"`    // owned by the responding node
+	Held     int `json:"held"`     // owned by the responding node and held by its app (Shardway-Hold)
+	Moving   int `json:"moving"`   // with another owner in the proposed map
 	Orphaned int `json:"orphaned"` // without an owner in the committed map
-	// Unavailable counts the shards without service as far as the responding node has been informed:
-	// all shards while it has no leader.
+	// Unavailable counts the shards whose owner does not serve them, as far as the responding node has
+	// been informed. While the node knows no leader, it counts all shards.
 	Unavailable int `json:"unavailable"`
 }
 
 // QueueCounts has the number and the size of the queued requests of the responding node.
 type QueueCounts struct {
-	Queued int   `json:"queued"`
-	Bytes  int64 `json:"bytes"`
+	Queued int   `json:"queued"` // number of requests
+	Bytes  int64 `json:"bytes"`  // total size of the requests
 }
 
 // SocketCounts contains the numbers of long-lived connections of the responding node.
 type SocketCounts struct {
-	App int `json:"app"` // upgraded connections to its app
-	// Attached and Detached count resumable WebSockets whose clients are connected to this node:
-	// with a connection to their app, and without one.
-	Attached int `json:"attached"`
-	Detached int `json:"detached"`
-	Streams  int `json:"streams"` // event streams of clients of this node that the next owner can continue
+	App      int `json:"app"`      // upgraded connections to the app of this node
+	Attached int `json:"attached"` // resumable WebSockets of clients of this node that have a connection to their app
+	Detached int `json:"detached"` // resumable WebSockets of clients of this node that wait for a connection to their app
+	Streams  int `json:"streams"`  // event streams of clients of this node that the next owner can continue
 }
 
 // Node is one node of the cluster.
 type Node struct {
-	ID         string            `json:"id"`
-	State      string            `json:"state"` // joining, active, unhealthy (its app is, and it is not in the map), draining, drained, cordoned, absent, failed, left
-	Role       string            `json:"role"`  // leader, follower or gateway
-	Voter      bool              `json:"voter"`
-	Weight     uint32            `json:"weight"`
-	Zone       string            `json:"zone"`
-	Shards     int               `json:"shards"`      // owned in the committed map
+	ID         string            `json:"id"`          // id of the node
+	State      string            `json:"state"`       // joining, active, unhealthy (its app is unhealthy, so it is not in the map), draining, drained, cordoned, restarting, failed, left
+	Role       string            `json:"role"`        // leader, follower or gateway
+	Voter      bool              `json:"voter"`       // has a vote in Raft elections
+	Weight     uint32            `json:"weight"`      // share of the shards, relative to the other nodes
+	Zone       string            `json:"zone"`        // failure zone; empty if none is configured
+	Shards     int               `json:"shards"`      // number of shards that it owns in the committed map
 	Endpoints  map[string]string `json:"endpoints"`   // name without the prefix "ep." → address
-	AppVersion string            `json:"app_version"` // as configured; may be empty
+	AppVersion string            `json:"app_version"` // version of its app, as configured; may be empty
 	App        string            `json:"app"`         // healthy, unhealthy, unknown, or none for a gateway
-	// Unavailable is why the shards of the node have no service, as far as the responding node has been
-	// informed. It is absent if they are served, or if the node owns none.
+	// Unavailable is why the node does not serve its shards, as far as the responding node has been
+	// informed. It is absent if the node serves them, or owns none.
 	Unavailable     string `json:"unavailable,omitempty"`
-	LastHeartbeatMS int64  `json:"last_heartbeat_ms"` // since its last heartbeat reached the leader; -1 if unknown to the responding node
+	LastHeartbeatMS int64  `json:"last_heartbeat_ms"` // milliseconds since its last heartbeat reached the leader; -1 if unknown to the responding node
 }
 
 // NodeList is the response of GET /v1/nodes.
 type NodeList struct {
-	Leader string `json:"leader"`
-	Epoch  uint64 `json:"epoch"`
-	Nodes  []Node `json:"nodes"`
+	Leader string `json:"leader"` // id of the leader; empty while none is known
+	Epoch  uint64 `json:"epoch"`  // epoch of the committed map
+	Nodes  []Node `json:"nodes"`  // sorted by id
 }

@@ -60,10 +60,12 @@ func (c Caller) String() string { return c.Name + " from " + c.Addr }
 // Required returns the Permission that r needs. Profiles load the process and reveal its
 // memory, so they need write access.
 func Required(r *http.Request) Permission {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || strings.HasPrefix(r.URL.Path, "/debug/") {
-		return Write
+	isReadMethod := r.Method == http.MethodGet || r.Method == http.MethodHead
+	isProfile := strings.HasPrefix(r.URL.Path, "/debug/")
+	if isReadMethod && !isProfile {
+		return Read
 	}
-	return Read
+	return Write
 }
 
 // Authenticate identifies the sender of r. The error describes the problem with the credentials,
@@ -74,20 +76,20 @@ func (a *Access) Authenticate(r *http.Request) (Caller, error) {
 		c.Name, c.Permission = "anybody", Write
 		return c, nil
 	}
-	token, shown, err := bearerToken(r)
+	token, hasToken, err := bearerToken(r)
 	if err != nil {
 		return c, err
 	}
-	if shown {
-		name, may := a.tokenPermission(token)
-		if may == None {
+	if hasToken {
+		name, permission := a.tokenPermission(token)
+		if permission == None {
 			return c, errors.New("unknown token")
 		}
-		c.Name, c.Permission, c.ByToken = "token "+name, may, true
+		c.Name, c.Permission, c.ByToken = "token "+name, permission, true
 		return c, nil
 	}
-	if leaf, may := a.certificatePermission(r); may != None {
-		c.Name, c.Permission = "certificate "+leaf.Subject.String(), may
+	if leaf, permission := a.certificatePermission(r); permission != None {
+		c.Name, c.Permission = "certificate "+leaf.Subject.String(), permission
 		return c, nil
 	}
 	return c, fmt.Errorf("show a token (Authorization: Bearer TOKEN; commands take --token-file FILE)%s", a.certificateHint(r))
@@ -151,10 +153,13 @@ func (a *Access) ValidHost(host string) bool {
 		return true // HTTP/1.0, so the client is not a browser
 	}
 	name := host
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		name = host[:i]
+	colon := strings.LastIndexByte(host, ':')
+	hasPort := colon >= 0 && !strings.HasSuffix(host, "]")
+	if hasPort {
+		name = host[:colon]
 	}
-	if ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")); err == nil {
+	withoutBrackets := strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+	if ip, err := netip.ParseAddr(withoutBrackets); err == nil {
 		// A zone may be any text, and browsers do not send one. 0.0.0.0 and :: reach this machine but
 		// bypass the protection that browsers give to local addresses. IPv4-mapped IPv6 addresses are
 		// not in ordinary use.

@@ -30,33 +30,49 @@ type RejectionLimit struct {
 
 // rejections counts the rejected requests of one window.
 type rejections struct {
-	since time.Time
+	since time.Time // start of the window
 	count int
+}
+
+// isOver reports whether the window has ended.
+func (x *rejections) isOver(now time.Time) bool { return now.Sub(x.since) >= rejectionWindow }
+
+// remaining returns the time until the end of the window.
+func (x *rejections) remaining(now time.Time) time.Duration {
+	return x.since.Add(rejectionWindow).Sub(now)
 }
 
 // Add counts a rejected request. wait is how long the source should wait before the next request;
 // zero means that no limit is reached.
 func (f *RejectionLimit) Add(remote string, now time.Time) (wait time.Duration) {
-	addr := connlimit.SourceOf(remote)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x := f.bySource[addr]
-	if x == nil || now.Sub(x.since) >= rejectionWindow {
-		if f.bySource == nil || len(f.bySource) >= maxTrackedSources {
-			f.bySource = make(map[netip.Addr]*rejections)
-		}
-		x = &rejections{since: now}
-		f.bySource[addr] = x
-	}
-	if now.Sub(f.total.since) >= rejectionWindow {
+	ofSource := f.windowLocked(connlimit.SourceOf(remote), now)
+	if f.total.isOver(now) {
 		f.total = rejections{since: now}
 	}
-	switch x.count++; {
-	case x.count > maxRejectionsPerSource:
-		return x.since.Add(rejectionWindow).Sub(now)
-	case f.total.count >= maxRejections:
-		return f.total.since.Add(rejectionWindow).Sub(now)
+	ofSource.count++
+	if ofSource.count > maxRejectionsPerSource {
+		return ofSource.remaining(now)
+	}
+	if f.total.count >= maxRejections {
+		return f.total.remaining(now)
 	}
 	f.total.count++
 	return 0
+}
+
+// windowLocked returns the rejections of a source in its present window. It starts a window if there
+// is none. If too many sources are tracked, it forgets all of them. The caller must hold f.mu.
+func (f *RejectionLimit) windowLocked(source netip.Addr, now time.Time) *rejections {
+	ofSource := f.bySource[source]
+	if ofSource != nil && !ofSource.isOver(now) {
+		return ofSource
+	}
+	if f.bySource == nil || len(f.bySource) >= maxTrackedSources {
+		f.bySource = make(map[netip.Addr]*rejections)
+	}
+	ofSource = &rejections{since: now}
+	f.bySource[source] = ofSource
+	return ofSource
 }

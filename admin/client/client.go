@@ -36,12 +36,11 @@ const (
 // are written for the user: they contain the address and the remedy. An error response is
 // available with errors.As as a *problem.Problem.
 type Client struct {
-	base  string // scheme and authority
-	addr  string // as the user specified it
-	flag  string // that contains addr, for error messages
-	token string
-	// isLocalSocket is true if addr is the Unix socket in the data directory of a node.
-	isLocalSocket bool
+	base          string // scheme and authority
+	addr          string // the address as the user specified it
+	flag          string // name of the flag that contains addr, for error messages
+	token         string // token for the Authorization header; empty means none
+	isLocalSocket bool   // addr is the Unix socket in the data directory of a node
 	http          *http.Client
 }
 
@@ -63,22 +62,9 @@ func New(addr string) (*Client, error) { return NewWith(addr, Credentials{}) }
 
 // NewWith is New with credentials.
 func NewWith(addr string, credentials Credentials) (*Client, error) {
-	base, flag := addr, cmp.Or(credentials.Flag, "--admin")
-	if !strings.Contains(addr, "://") {
-		host, port, err := net.SplitHostPort(addr)
-		if err != nil || port == "" {
-			return nil, fmt.Errorf("%s %q is not an address: give host:port, as in 127.0.0.1:8081", flag, addr)
-		}
-		if host == "" {
-			host = "127.0.0.1"
-		}
-		base = "http://" + net.JoinHostPort(host, port)
-		if credentials.TLS != nil || credentials.Token != "" && !isLoopback(host) {
-			base = "https://" + net.JoinHostPort(host, port)
-		}
-	}
-	u, err := url.Parse(base)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
+	flag := cmp.Or(credentials.Flag, "--admin")
+	u, ok := parseAddr(addr, credentials)
+	if !ok {
 		return nil, fmt.Errorf("%s %q is not an address: give host:port, as in 127.0.0.1:8081", flag, addr)
 	}
 	if credentials.TLS != nil && u.Scheme == "http" {
@@ -95,6 +81,33 @@ func NewWith(addr string, credentials Credentials) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
+}
+
+// parseAddr converts an address of New to a URL with scheme and authority. ok is false if the address
+// is invalid. An address without a scheme gets https if the credentials need TLS, and otherwise http.
+func parseAddr(addr string, credentials Credentials) (u *url.URL, ok bool) {
+	base := addr
+	if !strings.Contains(addr, "://") {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil || port == "" {
+			return nil, false
+		}
+		host = cmp.Or(host, "127.0.0.1")
+		scheme := "http"
+		tokenNeedsTLS := credentials.Token != "" && !isLoopback(host)
+		if credentials.TLS != nil || tokenNeedsTLS {
+			scheme = "https"
+		}
+		base = scheme + "://" + net.JoinHostPort(host, port)
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		return nil, false
+	}
+	isHTTP := u.Scheme == "http" || u.Scheme == "https"
+	hasPath := u.Path != "" && u.Path != "/"
+	isAuthorityOnly := u.Host != "" && !hasPath && u.RawQuery == "" && u.User == nil
+	return u, isHTTP && isAuthorityOnly
 }
 
 // isLoopback reports whether a host is localhost or a loopback address.

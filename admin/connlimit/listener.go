@@ -52,33 +52,43 @@ func (ln *listener) insert(conn *limitedConn) (evicted *limitedConn) {
 	if ln.bySource == nil {
 		ln.bySource = map[netip.Addr]*list.List{}
 	}
+	evicted = ln.connToEvictLocked(conn.source)
+	if evicted != nil {
+		ln.removeLocked(evicted)
+	}
 	conns := ln.bySource[conn.source]
 	if conns == nil {
 		conns = list.New()
 		ln.bySource[conn.source] = conns
 	}
-	switch {
-	case conns.Len() >= maxConnsPerSource:
-		evicted, _ = conns.Front().Value.(*limitedConn)
-	case ln.count >= MaxConns:
-		for _, l := range ln.bySource {
-			if l.Len() > conns.Len() {
-				conns = l
-			}
-		}
-		if conns.Len() > 0 {
-			evicted, _ = conns.Front().Value.(*limitedConn)
-		}
-	}
-	if evicted != nil {
-		ln.removeLocked(evicted)
-	}
-	if ln.bySource[conn.source] == nil { // removeLocked has deleted the empty list
-		ln.bySource[conn.source] = list.New()
-	}
-	conn.element = ln.bySource[conn.source].PushBack(conn)
+	conn.element = conns.PushBack(conn)
 	ln.count++
 	return evicted
+}
+
+// connToEvictLocked returns the connection that must be closed before the source may open another one,
+// or nil if no limit is reached. mu must be held.
+func (ln *listener) connToEvictLocked(source netip.Addr) *limitedConn {
+	conns := ln.bySource[source]
+	if conns != nil && conns.Len() >= maxConnsPerSource {
+		return oldest(conns)
+	}
+	if ln.count < MaxConns {
+		return nil
+	}
+	largest := conns // the source itself, unless another source has more connections
+	for _, other := range ln.bySource {
+		if largest == nil || other.Len() > largest.Len() {
+			largest = other
+		}
+	}
+	return oldest(largest)
+}
+
+// oldest returns the connection of a source that was accepted first. conns must not be empty.
+func oldest(conns *list.List) *limitedConn {
+	conn, _ := conns.Front().Value.(*limitedConn)
+	return conn
 }
 
 // removeLocked stops counting a connection. It does nothing if the connection is not counted. mu must be held.
