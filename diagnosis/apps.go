@@ -7,44 +7,27 @@ import (
 
 // appFindings returns the findings about the apps of all nodes.
 func appFindings(in Inputs) (findings []Finding) {
-	owners := in.nodeIDs(func(node Node) bool { return node.Alive && !node.Gateway })
-	gateways := in.nodeIDs(func(node Node) bool { return node.Alive && node.Gateway })
-	unhealthyNodes := in.nodeIDs(func(node Node) bool { return node.Alive && !node.Gateway && node.App == AppFailing })
 	hasLeader := in.Leader != "" // only the leader knows the apps of all nodes
+	if hasLeader && in.OnlyGateways {
+		return []Finding{in.noNodeWithAppFinding(), noAppFinding(in, Warning, "")}
+	}
+	hasApp := func(node Node) bool { return node.Alive && !node.Gateway }
+	withApp := in.nodeIDs(hasApp)
+	unhealthy := in.nodeIDs(func(node Node) bool { return hasApp(node) && node.App == AppFailing })
+	keepingShards := in.nodeIDs(func(node Node) bool { return node.KeepsShards })
 	switch {
-	case hasLeader && in.OnlyGateways:
-		return []Finding{
-			{
-				Code: NoHealthyApp, Severity: Outage, Text: fmt.Sprintf("no node has an app (%s)", joinNames(gateways)),
-				Remedy: "start a node with --upstream and the URL of the app",
-			},
-			noAppFinding(in, Warning, ""),
-		}
-	case hasLeader && len(owners) > 0 && len(unhealthyNodes) == len(owners):
-		text := "no node has an app that responds: "
-		errors := in.joinNamesWithErrors(unhealthyNodes)
-		finding := Finding{Code: NoHealthyApp, Severity: Outage, Text: text + errors, Brief: text + joinNames(unhealthyNodes), Remedy: "start the app of a node, or correct --upstream and --health"}
-		if finding.Brief == finding.Text {
-			finding.Brief = ""
-		}
-		findings = append(findings, finding)
-	case hasLeader && len(unhealthyNodes) > 0 && len(in.nodeIDs(func(node Node) bool { return node.KeepsShards })) > 0:
+	case len(unhealthy) == 0:
+	case hasLeader && len(unhealthy) == len(withApp):
+		findings = append(findings, in.noHealthyAppFinding(unhealthy))
+	case hasLeader && len(keepingShards) > 0:
 		// An unhealthy app is reported after a delay, but an unhealthy app that keeps its shards at
 		// once.
-		unhealthy := in.nodeIDs(func(node Node) bool {
-			return node.Alive && !node.Gateway && (node.App == AppFailing || node.KeepsShards)
+		all := in.nodeIDs(func(node Node) bool {
+			return hasApp(node) && (node.App == AppFailing || node.KeepsShards)
 		})
-		findings = append(findings, in.healthPanicFinding(unhealthy, len(owners)))
-	case len(unhealthyNodes) > 0:
-		text := fmt.Sprintf("the app of node %s does not answer", joinNames(unhealthyNodes))
-		finding := Finding{Code: AppUnhealthy, Severity: Warning, Text: text, Remedy: "start the app, or correct --upstream and --health; other nodes own its shards until then"}
-		if len(unhealthyNodes) > 1 {
-			finding.Remedy = "start the apps, or correct --upstream and --health; other nodes own their shards until then"
-		}
-		if errors := in.joinNamesWithErrors(unhealthyNodes); errors != joinNames(unhealthyNodes) {
-			finding.Text, finding.Brief = "the app does not answer: "+errors, text
-		}
-		findings = append(findings, finding)
+		findings = append(findings, in.healthPanicFinding(all, len(withApp)))
+	default:
+		findings = append(findings, in.unhealthyAppFinding(unhealthy))
 	}
 	findings = append(findings, flappingFindings(in)...)
 	findings = append(findings, appResponseFindings(in)...)
@@ -53,6 +36,46 @@ func appFindings(in Inputs) (findings []Finding) {
 		findings = append(findings, noAppFinding(in, Info, ", and forwards to the others"))
 	}
 	return findings
+}
+
+// noNodeWithAppFinding reports that all nodes are gateways.
+func (in Inputs) noNodeWithAppFinding() Finding {
+	gateways := in.nodeIDs(func(node Node) bool { return node.Alive && node.Gateway })
+	return Finding{
+		Code: NoHealthyApp, Severity: Outage, Text: fmt.Sprintf("no node has an app (%s)", joinNames(gateways)),
+		Remedy: "start a node with --upstream and the URL of the app",
+	}
+}
+
+// noHealthyAppFinding reports that the apps of all nodes are unhealthy.
+func (in Inputs) noHealthyAppFinding(unhealthyNodes []string) Finding {
+	text := "no node has an app that responds: "
+	finding := Finding{
+		Code: NoHealthyApp, Severity: Outage,
+		Text:   text + in.joinNamesWithErrors(unhealthyNodes),
+		Brief:  text + joinNames(unhealthyNodes),
+		Remedy: "start the app of a node, or correct --upstream and --health",
+	}
+	if finding.Brief == finding.Text {
+		finding.Brief = ""
+	}
+	return finding
+}
+
+// unhealthyAppFinding reports nodes whose app is unhealthy, while other apps are healthy.
+func (in Inputs) unhealthyAppFinding(unhealthyNodes []string) Finding {
+	text := fmt.Sprintf("the app of node %s does not answer", joinNames(unhealthyNodes))
+	finding := Finding{
+		Code: AppUnhealthy, Severity: Warning, Text: text,
+		Remedy: "start the app, or correct --upstream and --health; other nodes own its shards until then",
+	}
+	if len(unhealthyNodes) > 1 {
+		finding.Remedy = "start the apps, or correct --upstream and --health; other nodes own their shards until then"
+	}
+	if errors := in.joinNamesWithErrors(unhealthyNodes); errors != joinNames(unhealthyNodes) {
+		finding.Text, finding.Brief = "the app does not answer: "+errors, text
+	}
+	return finding
 }
 
 // healthPanicFinding reports that shards stay at unhealthy apps because most apps are unhealthy.
@@ -117,6 +140,8 @@ func staleReturnFindings(in Inputs) (out []Finding) {
 	return out
 }
 
+// noAppFinding reports that this node, or every node, has no app. suffix is appended to the text about
+// this node.
 func noAppFinding(in Inputs, severity Severity, suffix string) Finding {
 	if !in.Gateway {
 		return Finding{Code: NoApp, Severity: severity, Text: "every node is a gateway, because --upstream is missing", Remedy: "set --upstream to the URL of the app"}

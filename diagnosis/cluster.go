@@ -26,6 +26,7 @@ func clusterFindings(in Inputs) (all []Finding) {
 	return append(all, voterFindings(in)...)
 }
 
+// bootstrapFindings reports what a node that belongs to no cluster waits for.
 func bootstrapFindings(in Inputs) []Finding {
 	bootstrap := in.Bootstrap
 	switch {
@@ -58,15 +59,21 @@ func bootstrapFindings(in Inputs) []Finding {
 			Code: Bootstrapping, Severity: Outage, Text: text,
 			Remedy: fmt.Sprintf("start the other nodes with --bootstrap-expect %d and the gossip address of one of these nodes in --join", bootstrap.BootstrapExpect),
 		}}
-	case bootstrap.HasJoinAddrs && in.JoinFailure == nil && slices.ContainsFunc(in.Nodes, func(node Node) bool { return node.Alive && node.ID != in.Self }): // otherwise joinFailureFindings reports the addresses
-		return []Finding{{
-			Code: Bootstrapping, Severity: Outage, Text: "no node here belongs to a cluster or starts one (" + joinNames(in.nodeIDs(func(node Node) bool { return node.Alive })) + ")",
-			Remedy: "start one node without --join, or all nodes with --bootstrap-expect and their number",
-		}}
 	}
-	return nil
+	live := in.nodeIDs(func(node Node) bool { return node.Alive })
+	seesOthers := slices.ContainsFunc(live, func(id string) bool { return id != in.Self })
+	// After a JoinFailure, joinFailureFindings reports the addresses.
+	if !bootstrap.HasJoinAddrs || in.JoinFailure != nil || !seesOthers {
+		return nil
+	}
+	return []Finding{{
+		Code: Bootstrapping, Severity: Outage, Text: "no node here belongs to a cluster or starts one (" + joinNames(live) + ")",
+		Remedy: "start one node without --join, or all nodes with --bootstrap-expect and their number",
+	}}
 }
 
+// joinFailureFindings reports that this node has reached no other node, with the results of the
+// addresses that it tried.
 func joinFailureFindings(in Inputs) []Finding {
 	if in.JoinFailure == nil || in.Leader != "" {
 		return nil
@@ -81,9 +88,10 @@ func joinFailureFindings(in Inputs) []Finding {
 		text += ": " + strings.Join(tried, ", ")
 	}
 	remedy := "start the other nodes, or set their gossip addresses (--gossip, port 7946) in --join"
+	mayBeFirstNode := in.Bootstrap != nil && in.Bootstrap.BootstrapExpect <= 1
 	if in.JoinFailure.needsSecret() {
 		remedy = sameSecret
-	} else if in.Bootstrap != nil && in.Bootstrap.BootstrapExpect <= 1 && in.JoinFailure.reachedOnlySelf() {
+	} else if mayBeFirstNode && in.JoinFailure.reachedOnlySelf() {
 		remedy = "set --join to the gossip address of another node; to start a new cluster, start this node without --join, or with --bootstrap-expect 1 and its own IP address in --join"
 	}
 	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
@@ -122,17 +130,17 @@ func peerPortFindings(in Inputs) (all []Finding) {
 		if unreachable.Addr != "" {
 			location = " at " + unreachable.Addr
 		}
+		isJoining := in.Bootstrap != nil && !in.Bootstrap.IsBootstrapper()
+		doesNotReach := fmt.Sprintf("node %s does not reach the peer port of node %s", unreachable.ReportedBy, unreachable.Node)
 		switch {
-		case unreachable.ReportedBy == in.Self && in.Bootstrap != nil && !in.Bootstrap.IsBootstrapper():
-			finding.Text = fmt.Sprintf("node %s does not reach the peer port of node %s%s: %s", unreachable.ReportedBy, unreachable.Node, location, unreachable.Why)
-			finding.Brief = fmt.Sprintf("node %s does not reach the peer port of node %s", unreachable.ReportedBy, unreachable.Node)
+		case isJoining && unreachable.ReportedBy == in.Self:
+			finding.Brief = doesNotReach
 		case in.Bootstrap.IsBootstrapper():
-			finding.Text = fmt.Sprintf("the cluster is not bootstrapped: node %s does not reach the peer port of node %s%s: %s", unreachable.ReportedBy, unreachable.Node, location, unreachable.Why)
-			finding.Brief = fmt.Sprintf("the cluster is not bootstrapped: node %s does not reach the peer port of node %s", unreachable.ReportedBy, unreachable.Node)
+			finding.Brief = "the cluster is not bootstrapped: " + doesNotReach
 		default:
-			finding.Text = fmt.Sprintf("node %s is not added to the cluster: node %s does not reach its peer port%s: %s", unreachable.Node, unreachable.ReportedBy, location, unreachable.Why)
 			finding.Brief = fmt.Sprintf("node %s is not added to the cluster: node %s does not reach its peer port", unreachable.Node, unreachable.ReportedBy)
 		}
+		finding.Text = fmt.Sprintf("%s%s: %s", finding.Brief, location, unreachable.Why)
 		finding.Remedy = fmt.Sprintf("open the peer port (--peer, TCP 7947) between all nodes; if node %s is reached at another address, start it with --peer-advertise", unreachable.Node)
 		all = append(all, finding)
 	}
@@ -153,11 +161,19 @@ func (f *JoinFailure) reachedOnlySelf() bool {
 
 // hasLostLeader reports whether there is no leader for longer than an election takes.
 func (in Inputs) hasLostLeader() bool {
+	if in.LeaderUnknown {
+		return true
+	}
+	if in.Leader != "" {
+		return false
+	}
 	all, present, _ := in.voterIDs()
 	noQuorum := len(present) < quorum(len(all))
-	return in.LeaderUnknown || in.Leader == "" && (noQuorum && in.NoLeaderFor >= noQuorumAfter || in.NoLeaderFor >= noLeaderAfter)
+	return in.NoLeaderFor >= noLeaderAfter || noQuorum && in.NoLeaderFor >= noQuorumAfter
 }
 
+// noLeaderFindings reports that there is no leader, with the most probable cause: no quorum, an
+// outdated address in gossip, or the network between the voters.
 func noLeaderFindings(in Inputs) []Finding {
 	all, present, missing := in.voterIDs()
 	if len(all) == 0 || in.LeaderUnknown || !in.hasLostLeader() {
@@ -194,9 +210,11 @@ func noLeaderFindings(in Inputs) []Finding {
 	}}
 }
 
+// voterFindings reports numbers of voters that tolerate too few failures.
 func voterFindings(in Inputs) (findings []Finding) {
 	all, present, missing := in.voterIDs()
-	if in.Leader != "" && len(all) >= 3 && len(missing) > 0 && len(present) <= quorum(len(all)) {
+	toleratesNoFailure := len(missing) > 0 && len(present) <= quorum(len(all))
+	if in.Leader != "" && len(all) >= 3 && toleratesNoFailure {
 		findings = append(findings, Finding{
 			Code: NoFaultTolerance, Severity: Warning,
 			Text:   fmt.Sprintf("%d of %d voters %s present (%s) and %d are required: the loss of one more stops the cluster; %s %s missing", len(present), len(all), isOrAre(len(present)), joinNames(present), quorum(len(all)), joinNames(missing), isOrAre(len(missing))),

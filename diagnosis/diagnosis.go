@@ -9,7 +9,14 @@ import (
 
 // Findings returns the findings for in, most severe first.
 func Findings(in Inputs) []Finding {
-	all := slices.Concat(clusterFindings(in), appFindings(in), servingFindings(in), machineFindings(in), settingFindings(in.Differences), policyFindings(in))
+	all := slices.Concat(
+		clusterFindings(in),
+		appFindings(in),
+		servingFindings(in),
+		machineFindings(in),
+		settingFindings(in.Differences),
+		policyFindings(in),
+	)
 	sortFindings(all)
 	return all
 }

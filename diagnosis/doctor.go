@@ -85,7 +85,8 @@ func MergedReports(checkup Checkup) (all []Finding) {
 	})
 	for _, report := range reports {
 		for _, finding := range report.Findings {
-			if isNodeSpecific(finding.Code) && (finding.Code != Acquiring || finding.Subject == "") {
+			namesItsNode := finding.Code == Acquiring && finding.Subject != ""
+			if isNodeSpecific(finding.Code) && !namesItsNode {
 				finding.Subject = report.Node + " " + finding.Text
 			}
 			if !slices.ContainsFunc(all, finding.Same) {
@@ -121,7 +122,16 @@ func isNodeSpecific(code Code) bool {
 // Compare returns the findings from two successive checkups of one node. localUnreachable are the
 // ports that are not reachable from the machine on which the command runs.
 func Compare(first, second Checkup, localUnreachable []UnreachablePort) []Finding {
-	return slices.Concat(unresponsiveFindings(second), leaderFindings(second), epochFindings(first, second), portFindings(second, localUnreachable), clockDriftFindings(first, second), versionFindings(second), startFlagFindings(second), settingFindings(Differences(second.settings())))
+	return slices.Concat(
+		unresponsiveFindings(second),
+		leaderFindings(second),
+		epochFindings(first, second),
+		portFindings(second, localUnreachable),
+		clockDriftFindings(first, second),
+		versionFindings(second),
+		startFlagFindings(second),
+		settingFindings(Differences(second.settings())),
+	)
 }
 
 // settings returns the settings of every node that has reported.
@@ -191,7 +201,8 @@ func epochFindings(first, second Checkup) (findings []Finding) {
 // portFindings returns a finding for each port that is not reachable from some machine.
 func portFindings(checkup Checkup, localUnreachable []UnreachablePort) (findings []Finding) {
 	type port struct{ node, port, addr string }
-	observers, reasons := map[port][]string{}, map[port]string{}
+	observers := map[port][]string{} // the nodes that do not reach the port, and "this machine"
+	reasons := map[port]string{}     // the reason of the first observer
 	add := func(observer string, ports []UnreachablePort) {
 		for _, unreachable := range ports {
 			p := port{unreachable.Node, unreachable.Port, unreachable.Addr}
@@ -199,20 +210,22 @@ func portFindings(checkup Checkup, localUnreachable []UnreachablePort) (findings
 			reasons[p] = cmp.Or(reasons[p], unreachable.Why)
 		}
 	}
-	for _, unreachable := range checkup.Reports {
-		add("node "+unreachable.Node, unreachable.UnreachablePorts)
+	for _, report := range checkup.Reports {
+		add("node "+report.Node, report.UnreachablePorts)
 	}
 	add("this machine", localUnreachable)
-	for _, p := range slices.SortedFunc(maps.Keys(observers), func(a, b port) int {
+	sorted := slices.SortedFunc(maps.Keys(observers), func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.port, b.port), cmp.Compare(a.addr, b.addr))
-	}) {
+	})
+	for _, p := range sorted {
 		finding := Finding{
 			Code: Unreachable, Severity: Warning, Subject: p.node + p.port + p.addr,
 			Text:   fmt.Sprintf("the %s port of node %s at %s is not reachable from %s: %s", p.port, p.node, p.addr, joinNames(observers[p]), reasons[p]),
 			Remedy: "open the port, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
 		}
 		// A firewall may allow only the nodes to use these ports.
-		if slices.Equal(observers[p], []string{"this machine"}) || p.port == "admin" {
+		reachedByAllNodes := slices.Equal(observers[p], []string{"this machine"})
+		if reachedByAllNodes || p.port == "admin" {
 			finding.Severity, finding.Remedy = Info, "ignore this if a firewall blocks the port on purpose"
 		}
 		findings = append(findings, finding)
@@ -222,17 +235,21 @@ func portFindings(checkup Checkup, localUnreachable []UnreachablePort) (findings
 
 // clockDriftFindings compares the clock rates of the nodes with that of the collecting node.
 func clockDriftFindings(first, second Checkup) (findings []Finding) {
-	minElapsed, maxElapsed := float64(second.AskedNS-first.AnsweredNS), float64(second.AnsweredNS-first.AskedNS)
+	// Limits of the time between the two reports of a node, by the clock of the collecting node.
+	minElapsed := float64(second.AskedNS - first.AnsweredNS)
+	maxElapsed := float64(second.AnsweredNS - first.AskedNS)
 	if minElapsed <= 0 {
 		return nil
 	}
 	for _, report := range second.Reports {
-		i := slices.IndexFunc(first.Reports, func(other Report) bool { return other.Node == report.Node && other.Boot == report.Boot })
+		isSameProcess := func(other Report) bool { return other.Node == report.Node && other.Boot == report.Boot }
+		i := slices.IndexFunc(first.Reports, isSameProcess)
 		if i < 0 || report.Node == second.From {
 			continue
 		}
 		elapsed := float64(report.ClockNS - first.Reports[i].ClockNS)
-		drift, direction := elapsed/maxElapsed-1, "faster" // at least, and at most elapsed/minElapsed-1
+		// The clock runs at least this much faster, or at least this much slower.
+		drift, direction := elapsed/maxElapsed-1, "faster"
 		if slower := 1 - elapsed/minElapsed; slower > drift {
 			drift, direction = slower, "slower"
 		}

@@ -5,14 +5,18 @@ import "time"
 // Inputs is the state of the cluster from the view of one node. Findings returns no findings for
 // the zero value.
 type Inputs struct {
+	// This node, and the nodes that it knows.
+
 	// Self is the id of this node. Gateway means that it has no app.
 	Self    string
 	Gateway bool
 	// Now is the time for checks of certificates. Zero means no checks.
 	Now time.Time
-
 	// Nodes contains all known nodes, sorted by id.
 	Nodes []Node
+
+	// Leader and voters.
+
 	// Leader is the id of the leader; empty if this node knows none. NoLeaderFor is how long it has
 	// known none.
 	Leader      string
@@ -20,23 +24,26 @@ type Inputs struct {
 	// LeaderUnknown means that the disk of this node stalled while the node was the leader, so it
 	// cannot find out which node is leader now.
 	LeaderUnknown bool
+	// EvenVoters means that the number of voters has been even for a while.
+	EvenVoters bool
+
+	// Bootstrap and joining.
 
 	// Bootstrap describes why this node belongs to no cluster. nil means that it belongs to one.
 	Bootstrap *Bootstrap
 	// JoinFailure contains the results of the attempts to join other nodes. nil means that this
 	// node has reached another node, or needs none.
 	JoinFailure *JoinFailure
-
 	// JoinConflict contains two join addresses of different clusters. nil means that there are
 	// none.
 	JoinConflict *JoinConflict
-
 	// AddressChanges contains the nodes that announce another address than gossip has.
 	AddressChanges []AddressChange
-
 	// UnreachablePeerPorts contains the nodes that are not added because a peer port is not
 	// reachable.
 	UnreachablePeerPorts []UnreachablePeerPort
+
+	// The shard map, and the part of this node in it.
 
 	// Shards is the number of shards. Orphaned is the number of shards that have had no owner for a
 	// while; before the first map, these are all shards.
@@ -48,34 +55,43 @@ type Inputs struct {
 	NoMapFor time.Duration
 	// OnlyGateways means that all live nodes have been gateways for a while.
 	OnlyGateways bool
-	// EvenVoters means that the number of voters has been even for a while.
-	EvenVoters bool
-	// NoLeaseFor is how long this node has had no lease although it should have one.
+	// Lease is the lease duration of the cluster. NoLeaseFor is how long this node has had no lease
+	// although it should have one.
+	Lease      time.Duration
 	NoLeaseFor time.Duration
 	// Stopping means that this process will stop, or that drain --local was run.
 	Stopping bool
 	// NotInMap means that this node is not in the map yet although it should be.
 	NotInMap bool
-	// Acquiring describes the shards that the app of this node has been acquiring for a while.
-	// AcquireError is the error of shards that it failed to acquire.
-	Acquiring          string
-	AcquireError       string
-	AppSilentFor       time.Duration // how long the app of this node has begun no response while requests wait; zero means that it responds
-	AppPendingRequests int           // number of these requests
-	AppUnreadRequests  int           // number of these requests that the app has not read
-	DuplicateAddr      string        // address of another process with the id of this node; empty means none
-	PausedFor          time.Duration // duration of a recent pause of the process; zero means none
-	DiskStalled        bool
-	SlowestWrite       time.Duration // longest recent write, if it was too long; otherwise zero
-	Lease              time.Duration // lease duration of the cluster
-	QueueRefused       int           // requests that were refused recently because the queue was full
-	QueueWaiting       int
-	GossipTagBytes     int // bytes of the gossip tags, up to MaxGossipTagBytes
-	MaxGossipTagBytes  int
 
-	// FormatVersion is the active format version. UpgradeBlocker is the node that prevents
-	// NextFormatVersion.
-	// Empty means that no node does.
+	// The app of this node.
+
+	// Acquiring describes the shards that the app has been acquiring for a while; empty means none.
+	// AcquireError is the error of shards that it failed to acquire; empty means no error.
+	Acquiring    string
+	AcquireError string
+	// AppSilentFor is how long the app has begun no response while requests wait. Zero means that it
+	// responds. AppPendingRequests is the number of these requests, and AppUnreadRequests the number
+	// of them that the app has not read.
+	AppSilentFor       time.Duration
+	AppPendingRequests int
+	AppUnreadRequests  int
+
+	// The machine and the process of this node.
+
+	DuplicateAddr     string        // address of another process with the id of this node; empty means none
+	PausedFor         time.Duration // duration of a recent pause of the process; zero means none
+	DiskStalled       bool          // a write to the disk does not end
+	SlowestWrite      time.Duration // longest recent write, if it was too long; otherwise zero
+	QueueRefused      int           // requests that were refused recently because the queue was full
+	QueueWaiting      int           // requests in the queue
+	GossipTagBytes    int           // size of the gossip tags
+	MaxGossipTagBytes int           // limit of GossipTagBytes; zero means that it is unknown
+
+	// Settings and requests of operators.
+
+	// FormatVersion is the active format version. UpgradeBlocker names the nodes that prevent
+	// NextFormatVersion. Empty means that no node does.
 	FormatVersion, NextFormatVersion int
 	UpgradeBlocker                   string
 	// Differences contains the settings that differ between nodes, as last reported by the leader.
@@ -84,11 +100,16 @@ type Inputs struct {
 	KeyConfigError string
 	// PausedMovesFor is the duration of the pause of planned moves. Empty means no pause.
 	PausedMovesFor string
-	// Quarantined is the number of keys in quarantine. Stale is the number of these keys whose
-	// requests are admitted anyway.
+	// Quarantined is the number of keys in quarantine. StaleQuarantines is the number of these keys
+	// whose requests are admitted anyway.
 	Quarantined, StaleQuarantines int
-	PoisonSuspects                []Poison
-	Certificates                  []Certificate
+	// PoisonSuspects contains the keys whose requests may crash nodes.
+	PoisonSuspects []Poison
+
+	// Security.
+
+	// Certificates contains the certificates that this node presents.
+	Certificates []Certificate
 	// Exposures contains the unprotected ports, each with a remedy.
 	Exposures []Exposure
 }
@@ -111,17 +132,17 @@ type Node struct {
 	// Alive means that the node is alive as far as known. Lost means that it has been unresponsive
 	// for so long that other nodes should own its shards.
 	Alive, Lost bool
+	// App is the health of its app. HealthError is the error of the health check, if known.
 	App         App
+	HealthError string
 	// KeepsShards means that the app is unhealthy and keeps its shards because most apps are
-	// unhealthy. Falls is how often in a row the app became unhealthy. Held is how long the node
-	// gets no shards for that reason although the app has recovered. Zero means that it may get
-	// shards.
+	// unhealthy. FailuresInRow is how often in a row the app became unhealthy. NoShardsFor is how
+	// long the node gets no shards for that reason although the app has recovered. Zero means that it
+	// may get shards.
 	KeepsShards   bool
 	FailuresInRow int
 	NoShardsFor   time.Duration
-	// HealthError is the error of the health check of its app, if known.
-	HealthError string
-	// Drained and Cordoned are requests of operators. Leaving means that its process will stop.
+	// Drained and Cordoned are requests of operators. Stopping means that its process will stop.
 	Drained, Cordoned, Stopping bool
 	// Restarting means that the node restarts in place, within Grace.
 	Restarting bool
@@ -132,8 +153,8 @@ type Node struct {
 	// restarted since they left.
 	StaleReturns int
 	// WaitingShards is the number of its shards whose requests wait because its app does not
-	// acquire them. Withheld is the number of shards that move to other nodes for that reason and
-	// do not return yet. Unable means that its app acquires no shard, so the node gets none.
+	// acquire them. MovedElsewhere is the number of shards that move to other nodes for that reason
+	// and do not return yet. AcquiresNone means that its app acquires no shard, so the node gets none.
 	WaitingShards, MovedElsewhere int
 	AcquiresNone                  bool
 	// UnreleasedMoves is the number of shards that moved within the last ten minutes although the
@@ -157,7 +178,7 @@ type Bootstrap struct {
 	// ClusterToJoin is the cluster to which the node waits to be added. Empty means that no
 	// reachable node belongs to a cluster.
 	ClusterToJoin string
-	// BootstrapExpect is the --bootstrap-expect of the node. Here contains the live nodes with the
+	// BootstrapExpect is the --bootstrap-expect of the node. Peers contains the live nodes with the
 	// same value, sorted.
 	BootstrapExpect int
 	Peers           []string
@@ -180,14 +201,17 @@ func (b *Bootstrap) WaitsForCluster() string {
 // IsBootstrapper reports whether the cluster is about to be bootstrapped: all expected nodes are
 // present, and no cluster exists that the node could join.
 func (b *Bootstrap) IsBootstrapper() bool {
-	return b != nil && b.ClusterToJoin == "" && b.MissingBootstrapper == "" && b.BootstrapExpect > 1 && len(b.Peers) >= b.BootstrapExpect
+	if b == nil || b.ClusterToJoin != "" || b.MissingBootstrapper != "" {
+		return false
+	}
+	return b.BootstrapExpect > 1 && len(b.Peers) >= b.BootstrapExpect
 }
 
 // UnreachablePeerPort is an unreachable peer port that prevents the addition of a node to its
 // cluster.
 type UnreachablePeerPort struct {
-	// Node is the node whose peer port By does not reach at Addr, and Why is the reason. Addr is
-	// empty if the node announces none.
+	// Node is the node whose peer port the node ReportedBy does not reach at Addr, and Why is the
+	// reason. Addr is empty if Node announces no address.
 	Node       string `json:"node"`
 	ReportedBy string `json:"by"`
 	Addr       string `json:"addr"`

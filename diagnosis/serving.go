@@ -24,16 +24,8 @@ func servingFindings(in Inputs) (findings []Finding) {
 			Code: DuplicateNode, Severity: Warning, Text: brief + ", at " + in.DuplicateAddr, Brief: brief,
 			Remedy: "stop the other process, or give one of them another --node and an empty --data directory",
 		})
-	}
-	if in.HasMap && !in.Gateway && in.NoLeaseFor >= noLeaseAfter && in.DuplicateAddr == "" {
-		finding := Finding{
-			Code: NoLease, Severity: Warning, Text: fmt.Sprintf("node %s has no lease, so it serves nothing", in.Self),
-			Remedy: "check the other findings, and the network to the peer port of the leader; the leader grants a lease once it receives heartbeats",
-		}
-		if in.Leader != "" {
-			finding.Text = fmt.Sprintf("node %s has no lease of leader %s, so it serves nothing", in.Self, in.Leader)
-		}
-		findings = append(findings, finding)
+	} else if in.HasMap && in.lacksLease() {
+		findings = append(findings, noLeaseFinding(in))
 	}
 	if in.NotInMap && in.Bootstrap == nil && in.Leader != "" {
 		findings = append(findings, Finding{
@@ -45,6 +37,22 @@ func servingFindings(in Inputs) (findings []Finding) {
 		findings = append(findings, finding)
 	}
 	return append(findings, nodeFindings(in)...)
+}
+
+// lacksLease reports whether this node has had no lease for so long that this is a problem. A gateway
+// needs none.
+func (in Inputs) lacksLease() bool { return !in.Gateway && in.NoLeaseFor >= noLeaseAfter }
+
+// noLeaseFinding reports that this node has no lease.
+func noLeaseFinding(in Inputs) Finding {
+	finding := Finding{
+		Code: NoLease, Severity: Warning, Text: fmt.Sprintf("node %s has no lease, so it serves nothing", in.Self),
+		Remedy: "check the other findings, and the network to the peer port of the leader; the leader grants a lease once it receives heartbeats",
+	}
+	if in.Leader != "" {
+		finding.Text = fmt.Sprintf("node %s has no lease of leader %s, so it serves nothing", in.Self, in.Leader)
+	}
+	return finding
 }
 
 // keyConfigFindings reports that this node cannot read the active key configuration. Without it,
@@ -63,11 +71,15 @@ func keyConfigFindings(in Inputs) []Finding {
 // acquiringFinding reports shards that the app of this node has not acquired yet, or does not
 // acquire.
 func acquiringFinding(in Inputs) (finding Finding, ok bool) {
-	ownNode := in.ownNode()
-	switch {
-	case in.Acquiring == "" || in.AcquireError == "" && in.NoLeaseFor >= noLeaseAfter: // nothing is acquired without a lease
+	if in.Acquiring == "" {
 		return finding, false
-	case in.AcquireError == "" && ownNode.WaitingShards == 0:
+	}
+	hasFailed := in.AcquireError != ""
+	if !hasFailed && in.NoLeaseFor >= noLeaseAfter {
+		return finding, false // nothing is acquired without a lease
+	}
+	ownNode := in.ownNode()
+	if !hasFailed && ownNode.WaitingShards == 0 {
 		return Finding{
 			Code: Acquiring, Severity: Info, Subject: in.Self, Text: fmt.Sprintf("the app of node %s is acquiring %s, and the requests wait", in.Self, in.Acquiring),
 			Remedy: "wait for the app; --acquire-timeout limits each attempt",
@@ -120,7 +132,8 @@ func (in Inputs) CountUnavailable() int {
 	}
 	count := in.Orphaned
 	for _, node := range in.Nodes {
-		if !node.Restarting && (node.Lost || node.ID == in.Self && !in.Gateway && in.NoLeaseFor >= noLeaseAfter) {
+		servesNothing := node.Lost || node.ID == in.Self && in.lacksLease()
+		if servesNothing && !node.Restarting { // requests wait for a restarting node
 			count += node.Shards
 		}
 	}
@@ -154,9 +167,15 @@ func (in Inputs) NotServingReason(owner string) string {
 	return ""
 }
 
+// unavailableFindings reports the number of shards that no node serves, and their owners if they are
+// the reason.
 func unavailableFindings(in Inputs) []Finding {
 	count := in.CountUnavailable()
-	if count == 0 || in.Bootstrap != nil || !in.HasMap && (in.Leader == "" || in.NoMapFor < noMapAfter) {
+	if count == 0 || in.Bootstrap != nil {
+		return nil
+	}
+	firstMapMayFollow := in.Leader == "" || in.NoMapFor < noMapAfter
+	if !in.HasMap && firstMapMayFollow {
 		return nil
 	}
 	finding := Finding{Code: Unavailable, Severity: Outage, Remedy: "resolve the other findings: then the shards are served again"}
@@ -193,7 +212,9 @@ func nodeFindings(in Inputs) (findings []Finding) {
 				Remedy: "check its disk and CPU, and the network between it and the leader",
 			})
 		}
-		if (node.WaitingShards > 0 || node.AcquiresNone || node.MovedElsewhere > 0) && node.Alive && (node.ID != in.Self || in.Acquiring == "") {
+		failsToAcquire := node.WaitingShards > 0 || node.AcquiresNone || node.MovedElsewhere > 0
+		alreadyReported := node.ID == in.Self && in.Acquiring != "" // by acquiringFinding, with the error
+		if failsToAcquire && node.Alive && !alreadyReported {
 			findings = append(findings, acquireFailureFinding(node))
 		}
 		if node.UnreleasedMoves > 0 {

@@ -36,7 +36,8 @@ const (
 // Differences compares the settings of nodes. A node without a setting is ignored for it: the node
 // may be a gateway, or run another version.
 func Differences(all []SettingsOf) []Difference {
-	if sameAsFirst := func(node SettingsOf) bool { return maps.Equal(node.Settings, all[0].Settings) }; !slices.ContainsFunc(all, func(node SettingsOf) bool { return !sameAsFirst(node) }) {
+	differsFromFirst := func(node SettingsOf) bool { return !maps.Equal(node.Settings, all[0].Settings) }
+	if !slices.ContainsFunc(all, differsFromFirst) {
 		return nil
 	}
 	byName := map[string]map[string][]string{} // setting, value, nodes
@@ -53,18 +54,22 @@ func Differences(all []SettingsOf) []Difference {
 		if len(byName[name]) < 2 || len(differences) == maxDifferences {
 			continue
 		}
-		difference := Difference{Setting: name}
-		for value, nodes := range byName[name] {
-			slices.Sort(nodes)
-			difference.Values = append(difference.Values, SettingValue{Value: value, Nodes: nodes})
-		}
-		slices.SortFunc(difference.Values, func(a, b SettingValue) int {
-			return cmp.Or(cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Nodes[0], b.Nodes[0]))
-		})
-		difference.Values = difference.Values[:min(len(difference.Values), maxValues)]
-		differences = append(differences, difference)
+		differences = append(differences, Difference{Setting: name, Values: sortedValues(byName[name])})
 	}
 	return differences
+}
+
+// sortedValues returns up to maxValues values of a setting, values of most nodes first.
+func sortedValues(nodesByValue map[string][]string) []SettingValue {
+	var values []SettingValue
+	for value, nodes := range nodesByValue {
+		slices.Sort(nodes)
+		values = append(values, SettingValue{Value: value, Nodes: nodes})
+	}
+	slices.SortFunc(values, func(a, b SettingValue) int {
+		return cmp.Or(cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Nodes[0], b.Nodes[0]))
+	})
+	return values[:min(len(values), maxValues)]
 }
 
 // decidesKey reports whether the setting determines the key of a request.

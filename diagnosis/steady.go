@@ -7,8 +7,9 @@ import "time"
 type Debouncer struct {
 	OnDelay, OffDelay time.Duration
 
-	output, changing bool
-	changingSince    time.Time // if changing: when the condition began to differ from the output
+	output        bool
+	changing      bool      // the condition differs from the output
+	changingSince time.Time // if changing: when the condition began to differ
 }
 
 // Update records the present value of the condition and returns the output. now must not decrease
@@ -56,10 +57,10 @@ func (t *TrueFor) Update(now time.Time, condition bool) time.Duration {
 type RecentCount struct {
 	Window time.Duration
 
-	lastEvent   time.Time
-	initialized bool
-	seriesStart uint64 // value of the counter before the present series
-	count       uint64
+	initialized bool      // Update was called
+	lastEvent   time.Time // last call in which the counter had grown
+	seriesStart uint64    // value of the counter before the present series
+	count       uint64    // value of the counter in the last call
 }
 
 // Update records the present value of the counter and returns its growth in the present series of
