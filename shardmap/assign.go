@@ -20,10 +20,10 @@ import "slices"
 //   - A cordoned member keeps its shards, but not more than its quota rounded up. The other members share
 //     the rest.
 //   - If all members are cordoned, or moves are paused, each shard stays with its owner.
-//   - Shards of absent members are excluded from all steps. If all members are absent, orphaned shards
-//     remain orphaned.
-//   - Shards of emptying members are excluded as well, except that their idle shards are placed like
-//     orphaned shards.
+//   - Shards of restarting members are excluded from all steps. If all members are restarting or
+//     gradually drained, orphaned shards remain orphaned.
+//   - Shards of gradually drained members are excluded as well, except that their idle shards are placed
+//     like orphaned shards.
 //   - Policy.DefersMoves and Policy.KeptShards defer moves: these shards stay with their owners, and the numbers of
 //     shards differ from the quotas by the deferred moves.
 //   - Among shards that can move equally well, Assign moves those that return to their previous owner
@@ -51,7 +51,8 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 	}
 	if len(m.members) > 0 {
 		beforePlacement := slices.Clone(m.owners)
-		if m.place(p, prev.since, nil); m.violatesBarred(beforePlacement, p.Barred) {
+		m.place(p, prev.since, nil)
+		if m.violatesBarred(beforePlacement, p.Barred) {
 			m.owners = beforePlacement
 			m.place(p, prev.since, m.barredSets(p.Barred))
 		}

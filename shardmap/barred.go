@@ -44,24 +44,31 @@ type class struct {
 }
 
 type classKey struct {
-	barred   string // bit set of the members that are barred from the shards
+	barred   string // bit set of the members that are barred from the shards, by position
 	previous int16  // owner before the current owner, or noOwner
 	unowned  bool   // the shards were orphaned or have moved already, so another move is free
 }
 
-// balancer is the state of spreadBarred for the members of one stage. All slices are indexed by the
-// position of the member in members.
+// balancer is the state of spreadBarred for one stage.
 type balancer struct {
-	pl         *placement
-	members    []int16
-	load       []int // number of shards, of all stages
-	weight     []int
-	minLoad    []int // a cordoned member sends shards only while its load is above this value
-	cordoned   []bool
-	hash       []uint64           // hash of the id
-	classes    [][]class          // classes of shards by owner
-	classIndex []map[classKey]int // index in classes, by owner
-	exhausted  [][]bool           // by owner and receiver: the owner has no shard that the receiver can own
+	pl      *placement
+	members []balancedMember // a position is an index in this slice
+}
+
+// balancedMember is a member of the stage.
+type balancedMember struct {
+	index    int16 // in Map.members
+	load     int   // number of shards, of all stages
+	weight   int
+	cordoned bool
+	minLoad  int    // a cordoned member sends shards only while its load is above this value
+	hash     uint64 // of the id
+
+	classes    []class
+	classIndex map[classKey]int // index in classes
+	// exhausted is indexed by the position of a receiver: this member has no shard that the
+	// receiver can own.
+	exhausted []bool
 }
 
 // spreadBarred places the shards of a stage on the given members, sorted by index, if members are
@@ -74,70 +81,89 @@ type balancer struct {
 // move reduces the sum of load²/weight. So no single move can make the result more even, the last
 // moves cannot be omitted, and another call with the result moves nothing.
 func (pl *placement) spreadBarred(stage int16, members []int16) {
-	balancer := pl.newBalancer(stage, members)
+	b := pl.newBalancer(members)
+	b.addStage(stage, members)
 	for checks := 0; checks < maxPairChecks; {
-		n, moved := balancer.moveOne()
-		if checks += n; !moved {
+		n, moved := b.moveOne()
+		checks += n
+		if !moved {
 			break
 		}
 	}
-	for u, classes := range balancer.classes {
-		for _, c := range classes {
-			for _, shard := range c.shards {
-				pl.fixOwner(int(shard), members[u])
+	for position := range b.members {
+		member := &b.members[position]
+		for _, class := range member.classes {
+			for _, shard := range class.shards {
+				pl.fixOwner(int(shard), member.index)
 			}
 		}
 	}
 }
 
-// newBalancer groups the shards of the stage by owner and class, and places the orphaned shards.
-func (pl *placement) newBalancer(stage int16, members []int16) *balancer {
-	memberCount := len(members)
-	balancer := &balancer{pl: pl, members: members, load: make([]int, memberCount), weight: make([]int, memberCount), minLoad: make([]int, memberCount), cordoned: make([]bool, memberCount), hash: make([]uint64, memberCount), classes: make([][]class, memberCount), classIndex: make([]map[classKey]int, memberCount), exhausted: make([][]bool, memberCount)}
-	positions := make(map[int16]int, memberCount)
-	owned, shards := make([]int, len(pl.m.members)), 0
+// newBalancer returns a balancer without shards.
+func (pl *placement) newBalancer(members []int16) *balancer {
+	b := &balancer{pl: pl, members: make([]balancedMember, len(members))}
 	for position, i := range members {
-		positions[i], balancer.classIndex[position] = position, map[classKey]int{}
-		balancer.hash[position] = xxhash.Sum64String(string(pl.m.members[i].ID))
-		balancer.weight[position], balancer.cordoned[position], balancer.exhausted[position] = int(pl.m.members[i].Weight), pl.cordoned[i], make([]bool, memberCount)
+		b.members[position] = balancedMember{
+			index:      i,
+			weight:     int(pl.m.members[i].Weight),
+			cordoned:   pl.cordoned[i],
+			hash:       xxhash.Sum64String(string(pl.m.members[i].ID)),
+			classIndex: map[classKey]int{},
+			exhausted:  make([]bool, len(members)),
+		}
+	}
+	return b
+}
+
+// addStage groups the shards of the stage by owner and class, and places the orphaned shards.
+func (b *balancer) addStage(stage int16, members []int16) {
+	positions := make(map[int16]int, len(members)) // by index
+	for position, i := range members {
+		positions[i] = position
 	}
 	var unowned []int
-	for shard, shardStage := range pl.stage {
+	for shard, shardStage := range b.pl.stage {
 		if shardStage != stage {
 			continue
 		}
-		shards++
-		owner := pl.m.owners[shard]
+		owner := b.pl.m.owners[shard]
 		if owner == noOwner {
 			unowned = append(unowned, shard)
 			continue
 		}
-		owned[owner]++
-		balancer.addShard(positions[owner], shard, balancer.barredMask(shard), false)
+		b.addShard(positions[owner], shard, b.barredMask(shard), false)
 	}
-	target := pl.targets(shards, members, owned)
-	for position, i := range members {
-		balancer.load[position] = pl.fixed[i] + owned[i]
-		balancer.minLoad[position] = pl.fixed[i] + target[i]
+	owned, shardCount := b.pl.countStage(stage)
+	target := b.pl.targets(shardCount, members, owned)
+	for position := range b.members {
+		member := &b.members[position]
+		member.load = b.pl.fixed[member.index] + owned[member.index]
+		member.minLoad = b.pl.fixed[member.index] + target[member.index]
 	}
 	for _, shard := range unowned {
-		mask := balancer.barredMask(shard)
-		position := balancer.leastLoaded(shard, mask)
-		if position < 0 { // all members that can receive shards are barred
-			mask = string(make([]byte, len(mask)))
-			position = balancer.leastLoaded(shard, mask)
-		}
-		balancer.load[position]++
-		balancer.addShard(position, shard, mask, true)
+		b.placeOrphan(shard)
 	}
-	return balancer
+}
+
+// placeOrphan gives the shard to the least loaded member. If all members that can receive shards are
+// barred from it, one of them gets it nevertheless.
+func (b *balancer) placeOrphan(shard int) {
+	mask := b.barredMask(shard)
+	position := b.leastLoaded(shard, mask)
+	if position < 0 {
+		mask = string(make([]byte, len(mask)))
+		position = b.leastLoaded(shard, mask)
+	}
+	b.members[position].load++
+	b.addShard(position, shard, mask, true)
 }
 
 // barredMask returns a bit set of the members of the stage that are barred from the shard.
 func (b *balancer) barredMask(shard int) string {
 	mask := make([]byte, (len(b.members)+7)/8)
-	for position, i := range b.members {
-		if !b.pl.canReceive(i, shard) {
+	for position := range b.members {
+		if !b.pl.canReceive(b.members[position].index, shard) {
 			mask[position/8] |= 1 << (position % 8)
 		}
 	}
@@ -153,107 +179,130 @@ func (b *balancer) addShard(position, shard int, mask string, unowned bool) {
 	if b.pl.previous != nil {
 		key.previous = b.pl.previous[shard]
 	}
-	classIndex, known := b.classIndex[position][key]
+	owner := &b.members[position]
+	i, known := owner.classIndex[key]
 	if !known {
-		classIndex = len(b.classes[position])
-		b.classIndex[position][key] = classIndex
-		b.classes[position] = append(b.classes[position], class{classKey: key})
+		i = len(owner.classes)
+		owner.classIndex[key] = i
+		owner.classes = append(owner.classes, class{classKey: key})
 	}
-	b.classes[position][classIndex].shards = append(b.classes[position][classIndex].shards, int32(shard))
+	owner.classes[i].shards = append(owner.classes[i].shards, int32(shard))
 }
 
-// leastLoaded returns the member with the lowest load relative to its weight that can receive the
-// shard. A hash decides between equals. The result is negative if all members are barred or
-// cordoned.
+// leastLoaded returns the position of the member with the lowest load relative to its weight that can
+// receive the shard. A hash decides between equals. The result is negative if all members are barred
+// or cordoned.
 func (b *balancer) leastLoaded(shard int, mask string) int {
 	best, bestScore := -1, uint64(0)
-	for candidate := range b.members {
-		if b.cordoned[candidate] || isSet(mask, candidate) {
+	for position := range b.members {
+		candidate := &b.members[position]
+		if candidate.cordoned || isSet(mask, position) {
 			continue
 		}
-		score := (b.hash[candidate] ^ hashShard(shard)) * hashShard(shard)
-		if best >= 0 {
-			if difference := b.receiveCost(candidate)*b.weight[best] - b.receiveCost(best)*b.weight[candidate]; difference > 0 || difference == 0 && score <= bestScore {
-				continue
-			}
+		score := (candidate.hash ^ hashShard(shard)) * hashShard(shard)
+		if best < 0 {
+			best, bestScore = position, score
+			continue
 		}
-		best, bestScore = candidate, score
+		// Compare cost/weight without a division.
+		difference := candidate.receiveCost()*b.members[best].weight - b.members[best].receiveCost()*candidate.weight
+		if difference < 0 || difference == 0 && score > bestScore {
+			best, bestScore = position, score
+		}
 	}
 	return best
 }
 
-// receiveCost returns the increase of load² if receiver gets one more shard.
-func (b *balancer) receiveCost(receiver int) int { return 2*b.load[receiver] + 1 }
+// receiveCost returns the increase of load² if the member gets one more shard.
+func (m *balancedMember) receiveCost() int { return 2*m.load + 1 }
 
-// sendGain returns the decrease of load² if sender loses one shard.
-func (b *balancer) sendGain(sender int) int { return 2*b.load[sender] - 1 }
+// sendGain returns the decrease of load² if the member loses one shard.
+func (m *balancedMember) sendGain() int { return 2*m.load - 1 }
+
+// mayNotSend reports whether the member is cordoned and has no more shards than it keeps.
+func (m *balancedMember) mayNotSend() bool { return m.cordoned && m.load <= m.minLoad }
 
 // moveOne moves one shard from the member with the highest relative load to the one with the lowest
 // that can receive one of its shards. It reports whether a shard moved, and how many pairs of
 // members it checked.
 func (b *balancer) moveOne() (checks int, moved bool) {
-	senders, receivers := b.orderBy(b.sendGain), b.orderBy(b.receiveCost)
+	senders, receivers := b.orderBy((*balancedMember).sendGain), b.orderBy((*balancedMember).receiveCost)
 	slices.Reverse(senders)
-	for _, receiver := range receivers {
-		if b.cordoned[receiver] {
+	for _, to := range receivers {
+		receiver := &b.members[to]
+		if receiver.cordoned {
 			continue
 		}
-		for _, sender := range senders {
+		for _, from := range senders {
 			checks++
-			if b.sendGain(sender)*b.weight[receiver] <= b.receiveCost(receiver)*b.weight[sender] {
+			sender := &b.members[from]
+			if sender.sendGain()*receiver.weight <= receiver.receiveCost()*sender.weight {
 				break // the following members have a lower load, so their moves do not help either
 			}
-			if b.exhausted[sender][receiver] || b.cordoned[sender] && b.load[sender] <= b.minLoad[sender] {
+			if sender.exhausted[to] || sender.mayNotSend() {
 				continue
 			}
-			if b.transfer(sender, receiver) {
+			if b.transfer(from, to) {
 				return checks, true
 			}
-			b.exhausted[sender][receiver] = true
+			sender.exhausted[to] = true
 		}
 	}
 	return checks, false
 }
 
-// orderBy returns the members sorted by cost relative to their weight, ascending.
-func (b *balancer) orderBy(cost func(int) int) []int {
-	all := make([]int, len(b.members))
-	for u := range all {
-		all[u] = u
+// orderBy returns the positions of the members, sorted by cost relative to their weight, ascending.
+func (b *balancer) orderBy(cost func(*balancedMember) int) []int {
+	positions := make([]int, len(b.members))
+	for position := range positions {
+		positions[position] = position
 	}
-	slices.SortStableFunc(all, func(u, v int) int { return cost(u)*b.weight[v] - cost(v)*b.weight[u] })
-	return all
+	slices.SortStableFunc(positions, func(p, q int) int {
+		first, second := &b.members[p], &b.members[q]
+		return cost(first)*second.weight - cost(second)*first.weight
+	})
+	return positions
 }
 
-// transfer moves a shard from sender to receiver, and reports whether the sender had one that the
-// receiver may get. The first choice is a shard that has moved already, and the second one a shard
-// that the receiver owned before the sender.
+// transfer moves a shard from the sender to the receiver, which are positions. It reports whether the
+// sender had a shard that the receiver can own.
 func (b *balancer) transfer(sender, receiver int) bool {
-	best, bestRank := -1, 3
-	for i, c := range b.classes[sender] {
-		if len(c.shards) == 0 || isSet(c.barred, receiver) {
-			continue
-		}
-		rank := 2
-		switch {
-		case c.unowned:
-			rank = 0
-		case c.previous == b.members[receiver]:
-			rank = 1
-		}
-		if rank < bestRank {
-			best, bestRank = i, rank
-		}
-	}
-	if best < 0 {
+	from, to := &b.members[sender], &b.members[receiver]
+	best := from.classFor(receiver, to.index)
+	if best == nil {
 		return false
 	}
-	c := &b.classes[sender][best]
-	shard := c.shards[0]
-	c.shards = c.shards[1:]
-	b.load[sender]--
-	b.load[receiver]++
-	clear(b.exhausted[receiver])
-	b.addShard(receiver, int(shard), c.barred, true)
+	shard := best.shards[0]
+	best.shards = best.shards[1:]
+	from.load--
+	to.load++
+	clear(to.exhausted)
+	b.addShard(receiver, int(shard), best.barred, true)
 	return true
+}
+
+// classFor returns the class from which a shard should move to the receiver, which has the given
+// position and index; nil means none. The first choice is a shard that has moved already, and the
+// second one a shard that the receiver owned before the sender.
+func (m *balancedMember) classFor(position int, index int16) *class {
+	const movedAlready, returns, other, none = 0, 1, 2, 3
+	var best *class
+	bestRank := none
+	for i := range m.classes {
+		candidate := &m.classes[i]
+		if len(candidate.shards) == 0 || isSet(candidate.barred, position) {
+			continue
+		}
+		rank := other
+		switch {
+		case candidate.unowned:
+			rank = movedAlready
+		case candidate.previous == index:
+			rank = returns
+		}
+		if rank < bestRank {
+			best, bestRank = candidate, rank
+		}
+	}
+	return best
 }

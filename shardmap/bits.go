@@ -1,6 +1,6 @@
 package shardmap
 
-// bitWriter appends numbers of few bits to b, starting with the lowest bits.
+// bitWriter appends numbers of few bits to out, starting with the lowest bits.
 type bitWriter struct {
 	out      []byte
 	bits     uint64
@@ -26,13 +26,14 @@ func (w *bitWriter) flush() {
 	w.bits, w.bitCount = 0, 0
 }
 
-// bitReader reads numbers that bitWriter has written. The caller must ensure that b is long enough.
+// bitReader reads numbers that bitWriter has written. The caller must ensure that in is long enough.
 type bitReader struct {
 	in       []byte
 	bits     uint64
 	bitCount int
 }
 
+// read returns the next number of width bits.
 func (r *bitReader) read(width int) uint64 {
 	for r.bitCount < width {
 		r.bits |= uint64(r.in[0]) << r.bitCount

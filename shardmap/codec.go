@@ -40,38 +40,59 @@ func (m *Map) MarshalBinary() ([]byte, error) {
 	b := []byte{codecVersion}
 	b = binary.AppendUvarint(b, uint64(m.epoch))
 	b = binary.AppendUvarint(b, uint64(len(m.owners)))
-	b = binary.AppendUvarint(b, uint64(len(m.members)))
-	for _, member := range m.members {
-		b = binary.AppendUvarint(b, uint64(len(member.ID)))
-		b = append(b, member.ID...)
-		b = binary.AppendUvarint(b, uint64(member.Weight))
-	}
+	b = appendMembers(b, m.members)
 	epochs := m.epochTable()
-	b = binary.AppendUvarint(b, uint64(len(epochs)))
-	last := m.epoch
-	for _, epoch := range epochs {
-		b = binary.AppendUvarint(b, uint64(last-epoch))
-		last = epoch
-	}
+	b = appendEpochs(b, m.epoch, epochs)
 	w := bitWriter{out: b}
 	width := ownerWidth(len(m.members))
 	for _, owner := range m.owners {
 		w.write(uint64(owner+1), width)
 	}
 	w.flush()
-	if width = indexWidth(len(epochs)); width > 0 {
-		epochIndex := make(map[Epoch]uint64, len(epochs))
-		for i, epoch := range epochs {
-			epochIndex[epoch] = uint64(i)
-		}
-		for shard, owner := range m.owners {
-			if owner != noOwner {
-				w.write(epochIndex[m.since[shard]], width)
-			}
-		}
-		w.flush()
-	}
+	m.writeSince(&w, epochs)
 	return w.out, nil
+}
+
+// appendMembers appends the table of members.
+func appendMembers(b []byte, members []Member) []byte {
+	b = binary.AppendUvarint(b, uint64(len(members)))
+	for _, member := range members {
+		b = binary.AppendUvarint(b, uint64(len(member.ID)))
+		b = append(b, member.ID...)
+		b = binary.AppendUvarint(b, uint64(member.Weight))
+	}
+	return b
+}
+
+// appendEpochs appends the table of ownership epochs, which are sorted from newest to oldest. newest
+// is the epoch of the map.
+func appendEpochs(b []byte, newest Epoch, epochs []Epoch) []byte {
+	b = binary.AppendUvarint(b, uint64(len(epochs)))
+	last := newest
+	for _, epoch := range epochs {
+		b = binary.AppendUvarint(b, uint64(last-epoch))
+		last = epoch
+	}
+	return b
+}
+
+// writeSince writes the ownership epoch of each owned shard, as an index in epochs. It writes nothing
+// if all are equal.
+func (m *Map) writeSince(w *bitWriter, epochs []Epoch) {
+	width := indexWidth(len(epochs))
+	if width == 0 {
+		return
+	}
+	epochIndex := make(map[Epoch]uint64, len(epochs))
+	for i, epoch := range epochs {
+		epochIndex[epoch] = uint64(i)
+	}
+	for shard, owner := range m.owners {
+		if owner != noOwner {
+			w.write(epochIndex[m.since[shard]], width)
+		}
+	}
+	w.flush()
 }
 
 // Digest returns the SHA-256 hash of the encoding. Maps with equal digests are equal, including

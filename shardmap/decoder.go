@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// decoder reads the fields of an encoded map from b. It keeps the first error. After an error all
+// decoder reads the fields of an encoded map from input. It keeps the first error. After an error all
 // methods return zero values.
 type decoder struct {
 	input []byte

@@ -6,37 +6,46 @@ import "slices"
 // p.KeptShards, and each shard of an owner in p.DefersMoves that is not in p.IdleShards. If that
 // owner is not a member of m, it becomes a member again.
 func (m *Map) deferMoves(prev *Map, p Policy) {
-	converted := prev.translationTo(m.members)
 	var deferred []int
-	members := slices.Clone(m.members)
-	missing := make([]bool, len(prev.members))
 	for shard, owner := range prev.owners {
-		if owner == noOwner || !p.KeptShards[Shard(shard)] && (!p.DefersMoves[prev.members[owner].ID] || p.IdleShards[Shard(shard)]) {
-			continue
+		if owner != noOwner && p.defersMove(Shard(shard), prev.members[owner].ID) {
+			deferred = append(deferred, shard)
 		}
-		switch {
-		case converted.newIndex(owner) == noOwner:
-			if !missing[owner] {
-				missing[owner] = true
-				members = append(members, prev.members[owner])
-			}
-		case converted.newIndex(owner) == m.owners[shard]:
-			continue
-		}
-		deferred = append(deferred, shard)
 	}
-	if len(members) > len(m.members) {
-		members = normalize(members)
-		to := m.translationTo(members)
-		for shard, owner := range m.owners {
-			m.owners[shard] = to.newIndex(owner)
-		}
-		m.members = members
-		converted = prev.translationTo(members)
-	}
+	m.restoreOwners(prev, deferred)
+	converted := prev.translationTo(m.members)
 	for _, shard := range deferred {
-		if owner := converted.newIndex(prev.owners[shard]); owner != noOwner { // not a member if MaxMembers is exceeded
+		owner := converted.newIndex(prev.owners[shard])
+		if owner != noOwner { // not a member if MaxMembers is exceeded
 			m.owners[shard] = owner
 		}
 	}
+}
+
+// defersMove reports whether the shard stays with its owner for now.
+func (p *Policy) defersMove(shard Shard, owner NodeID) bool {
+	return p.KeptShards[shard] || p.DefersMoves[owner] && !p.IdleShards[shard]
+}
+
+// restoreOwners adds to m the owners in prev of the given shards that are not members of m.
+func (m *Map) restoreOwners(prev *Map, shards []int) {
+	converted := prev.translationTo(m.members)
+	members := slices.Clone(m.members)
+	added := make([]bool, len(prev.members))
+	for _, shard := range shards {
+		owner := prev.owners[shard]
+		if converted.newIndex(owner) == noOwner && !added[owner] {
+			added[owner] = true
+			members = append(members, prev.members[owner])
+		}
+	}
+	if len(members) == len(m.members) {
+		return
+	}
+	members = normalize(members)
+	toNew := m.translationTo(members)
+	for shard, owner := range m.owners {
+		m.owners[shard] = toNew.newIndex(owner)
+	}
+	m.members = members
 }

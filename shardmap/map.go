@@ -45,7 +45,7 @@ func (m *Map) Len() int { return len(m.owners) }
 func (m *Map) Epoch() Epoch { return m.epoch }
 
 // Owner returns the node that owns the shard, or "" if it is orphaned. It panics unless shard <
-// m.Len(): shard numbers come from Of, so any other value is a bug in the caller.
+// m.Len(): shard numbers come from ShardOf, so any other value is a bug in the caller.
 func (m *Map) Owner(shard Shard) NodeID {
 	if i := m.owners[shard]; i >= 0 {
 		return m.members[i].ID
@@ -112,22 +112,23 @@ func (m *Map) HasSameOwners(other *Map) bool {
 // base.Epoch(): log indexes only grow, and a smaller ownership epoch would defeat fencing.
 func (m *Map) WithEpoch(base *Map, epoch Epoch) *Map {
 	if epoch < base.epoch {
-		panic(fmt.Sprintf("shardmap: Settle at epoch %d, before the epoch %d of the base map", epoch, base.epoch))
+		panic(fmt.Sprintf("shardmap: WithEpoch at epoch %d, before the epoch %d of the base map", epoch, base.epoch))
 	}
-	settled := *m
-	settled.epoch = epoch
-	settled.since = make([]Epoch, len(m.owners))
+	next := *m
+	next.epoch = epoch
+	next.since = make([]Epoch, len(m.owners))
 	fromBase := base.translationTo(m.members)
 	for shard, owner := range m.owners {
-		switch {
-		case owner == noOwner:
-		case shard < base.Len() && fromBase.newIndex(base.owners[shard]) == owner:
-			settled.since[shard] = base.since[shard]
-		default:
-			settled.since[shard] = epoch
+		if owner == noOwner {
+			continue
+		}
+		if shard < base.Len() && fromBase.newIndex(base.owners[shard]) == owner {
+			next.since[shard] = base.since[shard]
+		} else {
+			next.since[shard] = epoch
 		}
 	}
-	return &settled
+	return &next
 }
 
 // memberIndex returns the index of id in members, or noOwner if id is not a member.

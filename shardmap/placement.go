@@ -7,11 +7,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Stages of a placement: the shards of one stage are spread together. Each zone with pinned shards
-// has a stage above stageRest.
+// Stages of a placement: the shards of one stage are spread together.
 const (
-	stageFixed = -1 // the owner of the shard is final
-	stageRest  = 0  // any member can own the shard
+	stageFixed     = -1 // the owner of the shard is final
+	stageRest      = 0  // any member can own the shard
+	firstZoneStage = 1  // the shards that are pinned to the first zone; each further zone has the next stage
 )
 
 // placement is the state of Assign. Each shard belongs to a stage. Assign spreads one stage after
@@ -21,7 +21,7 @@ type placement struct {
 
 	// The following slices are indexed by member.
 	cordoned []bool     // receives no shards in a stage, but keeps its own up to its quota
-	excluded []bool     // absent or emptying: belongs to no stage and receives no shards
+	excluded []bool     // restarting or gradually drained: belongs to no stage and receives no shards
 	fixed    []int      // number of shards whose owner is final
 	barred   []ShardSet // shards that the member must not receive; nil means no restriction
 
@@ -35,22 +35,8 @@ type placement struct {
 // contains the owners of the previous map that are still members. barred contains, by member, the
 // shards that the member must not receive; nil means that Policy.Barred is ignored.
 func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
-	pl := placement{
-		previous: m.ownerIndexes(p.PreviousOwners), since: since, barred: barred,
-		m: m, cordoned: make([]bool, len(m.members)), excluded: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), fixed: make([]int, len(m.members)),
-	}
-	allFixed := p.Paused
-	var active []int16 // members that are not excluded
-	cordoned := 0
-	for i, member := range m.members {
-		if pl.excluded[i] = p.Restarting[member.ID] || p.GraduallyDrained[member.ID]; pl.excluded[i] {
-			continue
-		}
-		active = append(active, int16(i))
-		if pl.cordoned[i] = p.Cordoned[member.ID]; pl.cordoned[i] {
-			cordoned++
-		}
-	}
+	pl := m.newPlacement(p, since, barred)
+	active := pl.activeMembers()
 	if len(active) > 0 {
 		pl.releaseIdle(p)
 	}
@@ -58,27 +44,57 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	if len(active) == 0 {
 		return
 	}
-	if cordoned == len(active) {
-		allFixed = true // no member can receive what the cordoned ones would release
-		clear(pl.cordoned)
+	allCordoned := !slices.ContainsFunc(active, func(i int16) bool { return !pl.cordoned[i] })
+	if allCordoned {
+		clear(pl.cordoned) // no member can receive what the cordoned ones would release
 	}
-	if allFixed {
+	if p.Paused || allCordoned {
 		pl.fixOwners(func(owner int16) bool { return !pl.excluded[owner] })
 	}
-	zones := pl.applyPins(p)
-	for i, zone := range zones {
-		pl.spread(stageRest+1+int16(i), zone)
+	for i, zone := range pl.applyPins(p) {
+		pl.spread(firstZoneStage+int16(i), zone)
 	}
 	pl.spread(stageRest, active)
 }
 
-// releaseIdle orphans the idle shards of emptying members.
+// newPlacement returns a placement in which every shard belongs to stageRest.
+func (m *Map) newPlacement(p Policy, since []Epoch, barred []ShardSet) *placement {
+	pl := &placement{
+		m:        m,
+		cordoned: make([]bool, len(m.members)),
+		excluded: make([]bool, len(m.members)),
+		fixed:    make([]int, len(m.members)),
+		barred:   barred,
+		stage:    make([]int16, len(m.owners)),
+		previous: m.ownerIndexes(p.PreviousOwners),
+		since:    since,
+	}
+	for i, member := range m.members {
+		pl.excluded[i] = p.Restarting[member.ID] || p.GraduallyDrained[member.ID]
+		pl.cordoned[i] = p.Cordoned[member.ID] && !pl.excluded[i]
+	}
+	return pl
+}
+
+// activeMembers returns the members that are not excluded, sorted by index.
+func (pl *placement) activeMembers() []int16 {
+	var active []int16
+	for i, excluded := range pl.excluded {
+		if !excluded {
+			active = append(active, int16(i))
+		}
+	}
+	return active
+}
+
+// releaseIdle orphans the idle shards of gradually drained members.
 func (pl *placement) releaseIdle(p Policy) {
-	for shard, idle := range p.IdleShards {
-		if !idle || int(shard) >= len(pl.m.owners) || pl.m.owners[shard] == noOwner {
+	for shard, isIdle := range p.IdleShards {
+		if !isIdle || int(shard) >= len(pl.m.owners) || pl.m.owners[shard] == noOwner {
 			continue
 		}
-		if id := pl.m.members[pl.m.owners[shard]].ID; p.GraduallyDrained[id] && !p.Restarting[id] {
+		owner := pl.m.members[pl.m.owners[shard]].ID
+		if p.GraduallyDrained[owner] && !p.Restarting[owner] {
 			pl.m.owners[shard] = noOwner
 		}
 	}
@@ -86,9 +102,9 @@ func (pl *placement) releaseIdle(p Policy) {
 
 // fixOwners fixes each shard to its owner, if match returns true for the owner.
 func (pl *placement) fixOwners(match func(owner int16) bool) {
-	for shard, o := range pl.m.owners {
-		if o != noOwner && match(o) {
-			pl.fixOwner(shard, o)
+	for shard, owner := range pl.m.owners {
+		if owner != noOwner && match(owner) {
+			pl.fixOwner(shard, owner)
 		}
 	}
 }
@@ -99,86 +115,115 @@ func (pl *placement) fixOwner(shard int, owner int16) {
 	pl.fixed[owner]++
 }
 
-// applyPins fixes the owners of shards that are pinned to a node, and assigns shards that are
-// pinned to a zone to the stage of that zone. It returns the members of each zone stage, in the
-// order of the stages.
-//
-// Nodes announce their zones themselves, so a zone may be unknown right after an election. Shards
-// that are pinned to a zone must not move for that reason.
-func (pl *placement) applyPins(p Policy) [][]int16 {
-	if len(p.Pins) == 0 {
-		return nil
-	}
-	var members [][]int16
-	stages := map[string]int16{} // by zone; stageRest (0) if no member of the zone can receive shards
+// pinZones contains the zones to which shards can be pinned.
+type pinZones struct {
+	zoneOf map[NodeID]string // Policy.Zones
+	// stage contains the stage of each zone; zero (stageRest) means that no member of the zone can
+	// receive shards.
+	stage   map[string]int16
+	members [][]int16 // by zone, in the order of the stages: members that belong to the zone
+	// hasUnknown is true if the zone of a member is unknown. Nodes announce their zones themselves,
+	// so that happens right after an election. Shards that are pinned to a zone must not move for
+	// that reason.
+	hasUnknown bool
+}
+
+// membersOf returns the members of the zone with the given stage.
+func (z *pinZones) membersOf(stage int16) []int16 { return z.members[stage-firstZoneStage] }
+
+// newPinZones assigns a stage to each zone with a member that can receive shards.
+func (pl *placement) newPinZones(p Policy) *pinZones {
+	zones := &pinZones{zoneOf: p.Zones, stage: map[string]int16{}}
 	for i, member := range pl.m.members {
 		zone := p.Zones[member.ID]
 		if zone == "" || pl.cordoned[i] || pl.excluded[i] {
 			continue
 		}
-		if _, ok := stages[zone]; !ok {
-			members = append(members, nil)
-			stages[zone] = stageRest + int16(len(members))
+		if _, known := zones.stage[zone]; !known {
+			zones.stage[zone] = firstZoneStage + int16(len(zones.members))
+			zones.members = append(zones.members, nil)
 		}
 	}
-	unknown := false
 	for i, member := range pl.m.members {
 		if pl.excluded[i] {
 			continue
 		}
-		zone, ok := p.Zones[member.ID]
-		unknown = unknown || !ok
-		if shardStage := stages[zone]; shardStage != stageRest {
-			members[shardStage-1] = append(members[shardStage-1], int16(i))
+		zone, known := p.Zones[member.ID]
+		zones.hasUnknown = zones.hasUnknown || !known
+		if stage := zones.stage[zone]; stage != stageRest {
+			zones.members[stage-firstZoneStage] = append(zones.membersOf(stage), int16(i))
 		}
 	}
-	for _, shard := range slices.Sorted(maps.Keys(p.Pins)) {
-		s := int(shard)
-		if s >= len(pl.stage) || pl.stage[s] == stageFixed {
+	return zones
+}
+
+// applyPins fixes the owners of shards that are pinned to a node, and assigns shards that are
+// pinned to a zone to the stage of that zone. It returns the members of each zone stage, in the
+// order of the stages.
+func (pl *placement) applyPins(p Policy) [][]int16 {
+	if len(p.Pins) == 0 {
+		return nil
+	}
+	zones := pl.newPinZones(p)
+	for _, pinned := range slices.Sorted(maps.Keys(p.Pins)) {
+		shard, pin := int(pinned), p.Pins[pinned]
+		if shard >= len(pl.stage) || pl.stage[shard] == stageFixed {
 			continue
 		}
-		if pin := p.Pins[shard]; pin.Node != "" {
-			pl.pinToNode(s, pin.Node)
+		if pin.Node != "" {
+			pl.pinToNode(shard, pin.Node)
 		} else {
-			stage := stages[pin.Zone]
-			if stage != stageRest && pl.barred != nil && !pl.zoneCanReceive(members[stage-1], s) {
-				continue // place the shard as if it had no pin
-			}
-			pl.pinToZone(s, pin.Zone, p.Zones, stage, unknown)
+			pl.pinToZone(shard, pin.Zone, zones)
 		}
 	}
-	return members
+	return zones.members
 }
 
 // pinToNode fixes the shard to node, if node is a member that owns it or can receive it.
 func (pl *placement) pinToNode(shard int, node NodeID) {
-	if i := pl.m.memberIndex(node); i != noOwner && !pl.excluded[i] && (!pl.cordoned[i] && pl.canReceive(int16(i), shard) || int(pl.m.owners[shard]) == i) {
+	i := pl.m.memberIndex(node)
+	if i == noOwner || pl.excluded[i] {
+		return
+	}
+	if int(pl.m.owners[shard]) == i || pl.canBePinned(int16(i), shard) {
 		pl.fixOwner(shard, int16(i))
 	}
 }
 
-// zoneCanReceive reports whether a member of a zone owns the shard or can receive it.
-func (pl *placement) zoneCanReceive(zone []int16, shard int) bool {
-	return slices.ContainsFunc(zone, func(i int16) bool {
-		return pl.m.owners[shard] == i || !pl.cordoned[i] && pl.canReceive(i, shard)
-	})
+// canBePinned reports whether member i, which does not own the shard, can receive it because of a
+// pin.
+func (pl *placement) canBePinned(i int16, shard int) bool {
+	return !pl.cordoned[i] && pl.canReceive(i, shard)
 }
 
-// pinToZone assigns the shard to the stage of its zone. stage is stageRest if no member of the zone
-// can receive shards. unknown is true if the zone of a member is unknown; in that case the shard
-// stays with its owner.
-func (pl *placement) pinToZone(shard int, zone string, zones map[NodeID]string, stage int16, unknown bool) {
-	owner := pl.m.owners[shard]
-	inZone := owner != noOwner && zones[pl.m.members[owner].ID] == zone
-	switch {
-	case owner != noOwner && unknown, inZone && stage == stageRest:
-		pl.fixOwner(shard, owner)
-	case stage != stageRest:
-		pl.stage[shard] = stage
-		if !inZone {
-			pl.m.owners[shard] = noOwner
-		}
+// pinToZone assigns the shard to the stage of its zone. If every member of the zone is barred from
+// the shard, the shard is placed as if it had no pin.
+func (pl *placement) pinToZone(shard int, zone string, zones *pinZones) {
+	stage := zones.stage[zone]
+	if stage != stageRest && pl.barred != nil && !pl.zoneCanOwn(zones.membersOf(stage), shard) {
+		return
 	}
+	owner := pl.m.owners[shard]
+	isInZone := owner != noOwner && zones.zoneOf[pl.m.members[owner].ID] == zone
+	mayBeInZone := owner != noOwner && zones.hasUnknown
+	if mayBeInZone || isInZone && stage == stageRest {
+		pl.fixOwner(shard, owner)
+		return
+	}
+	if stage == stageRest {
+		return
+	}
+	pl.stage[shard] = stage
+	if !isInZone {
+		pl.m.owners[shard] = noOwner
+	}
+}
+
+// zoneCanOwn reports whether a member of a zone owns the shard or can receive it.
+func (pl *placement) zoneCanOwn(zone []int16, shard int) bool {
+	return slices.ContainsFunc(zone, func(i int16) bool {
+		return pl.m.owners[shard] == i || pl.canBePinned(i, shard)
+	})
 }
 
 // spread places the shards of a stage on the given members, which are sorted by index. Members
@@ -189,9 +234,30 @@ func (pl *placement) spread(stage int16, members []int16) {
 		pl.spreadBarred(stage, members)
 		return
 	}
-	m := pl.m
-	owned, shardCount := make([]int, len(m.members)), 0
-	for shard, owner := range m.owners {
+	owned, shardCount := pl.countStage(stage)
+	target := pl.targets(shardCount, members, owned)
+	r := pl.newReceivers(members, target, owned)
+	if len(r.members) > 0 { // without receivers no member is above its target
+		pl.releaseSurplus(stage, owned, target, r)
+	}
+	pl.returnOrphans(stage, r)
+	for shard, shardStage := range pl.stage {
+		if shardStage != stage {
+			continue
+		}
+		owner := pl.m.owners[shard]
+		if owner == noOwner {
+			owner = r.assign(shard)
+		}
+		pl.fixOwner(shard, owner)
+	}
+}
+
+// countStage returns how many shards of the stage each member owns, and the number of all shards of
+// the stage.
+func (pl *placement) countStage(stage int16) (owned []int, shardCount int) {
+	owned = make([]int, len(pl.m.members))
+	for shard, owner := range pl.m.owners {
 		if pl.stage[shard] != stage {
 			continue
 		}
@@ -200,29 +266,26 @@ func (pl *placement) spread(stage int16, members []int16) {
 			owned[owner]++
 		}
 	}
-	target := pl.targets(shardCount, members, owned)
-	r := receivers{shortfall: make([]int, len(m.members)), bestReceiver: make([]int16, len(m.owners))}
+	return owned, shardCount
+}
+
+// newReceivers returns those of the given members that own fewer shards of a stage than their
+// target.
+func (pl *placement) newReceivers(members []int16, target, owned []int) *receivers {
+	r := &receivers{shortfall: make([]int, len(pl.m.members)), bestReceiver: make([]int16, len(pl.m.owners))}
 	for _, i := range members {
-		if r.shortfall[i] = target[i] - owned[i]; r.shortfall[i] > 0 {
+		r.shortfall[i] = target[i] - owned[i]
+		if r.shortfall[i] > 0 {
 			r.members = append(r.members, i)
-			r.hashes = append(r.hashes, xxhash.Sum64String(string(m.members[i].ID)))
+			r.hashes = append(r.hashes, xxhash.Sum64String(string(pl.m.members[i].ID)))
 		}
 	}
-	if len(r.members) > 0 { // without receivers no member is above its target
+	if len(r.members) > 0 {
 		for shard := range r.bestReceiver {
 			r.bestReceiver[shard] = noOwner
 		}
-		pl.releaseSurplus(stage, owned, target, &r)
 	}
-	pl.returnOrphans(stage, &r)
-	for shard, shardStage := range pl.stage {
-		if shardStage == stage {
-			if m.owners[shard] == noOwner {
-				m.owners[shard] = r.assign(shard)
-			}
-			pl.fixOwner(shard, m.owners[shard])
-		}
-	}
+	return r
 }
 
 // ownerIndexes returns the indexes of the members with the given names, and noOwner for a name that
@@ -248,10 +311,14 @@ func (m *Map) ownerIndexes(names []NodeID) []int16 {
 // returnTarget returns the previous owner of the shard, if that is a receiver that still needs
 // shards, and noOwner otherwise.
 func (pl *placement) returnTarget(shard int, r *receivers) int16 {
-	if pl.previous == nil || pl.previous[shard] == noOwner || r.shortfall[pl.previous[shard]] <= 0 {
+	if pl.previous == nil {
 		return noOwner
 	}
-	return pl.previous[shard]
+	previousOwner := pl.previous[shard]
+	if previousOwner == noOwner || r.shortfall[previousOwner] <= 0 {
+		return noOwner
+	}
+	return previousOwner
 }
 
 // returnOrphans returns the orphaned shards of a stage to their previous owners.
@@ -275,30 +342,38 @@ func (pl *placement) returnOrphans(stage int16, r *receivers) {
 // back the shards that it had, and each of them moves only twice. The second choice are the shards
 // with the highest score at a receiver, which are often the same in each call.
 func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receivers) {
-	// One bucket of shards for each member above its target.
-	bucket := make([][]uint64, len(owned))
+	// surplus contains, for each member above its target, one key per shard. The shards with the
+	// highest keys leave.
+	surplus := make([][]uint64, len(owned))
 	for i, n := range owned {
 		if n > target[i] {
-			bucket[i] = make([]uint64, 0, n)
+			surplus[i] = make([]uint64, 0, n)
 		}
 	}
 	for shard, owner := range pl.m.owners {
-		if owner != noOwner && pl.stage[shard] == stage && bucket[owner] != nil {
-			// The low 16 bits of the key are the shard number, so all keys differ.
-			key := r.score(shard) >> 1
-			if pl.returnTarget(shard, r) != noOwner {
-				key = 1<<63 | uint64(pl.since[shard])<<17>>1
-			}
-			bucket[owner] = append(bucket[owner], key&^(MaxShards-1)|uint64(shard))
+		if owner != noOwner && pl.stage[shard] == stage && surplus[owner] != nil {
+			surplus[owner] = append(surplus[owner], pl.releaseKey(shard, r))
 		}
 	}
-	for i, keys := range bucket {
+	for i, keys := range surplus {
 		if keys == nil {
 			continue
 		}
 		selectSmallest(keys, target[i])
-		for _, k := range keys[target[i]:] {
-			pl.m.owners[k%MaxShards] = noOwner
+		for _, key := range keys[target[i]:] {
+			pl.m.owners[key%MaxShards] = noOwner
 		}
 	}
+}
+
+// releaseKey returns the key by which releaseSurplus chooses shards. The highest bit is set for a
+// shard that came from a receiver. The lowest 16 bits are the shard number, so all keys differ. The
+// bits in between are the ownership epoch of a shard that came from a receiver, and otherwise the
+// score of the shard.
+func (pl *placement) releaseKey(shard int, r *receivers) uint64 {
+	key := r.score(shard) >> 1
+	if pl.returnTarget(shard, r) != noOwner {
+		key = 1<<63 | uint64(pl.since[shard])<<17>>1
+	}
+	return key&^(MaxShards-1) | uint64(shard)
 }

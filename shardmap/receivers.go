@@ -19,7 +19,7 @@ type receivers struct {
 }
 
 // score returns the highest rendezvous score of the shard among the receivers, and stores that
-// receiver in best.
+// receiver in bestReceiver.
 //
 // The low bits of each score are replaced by the index of the receiver, so the loop body is one
 // multiplication and one maximum, without a branch that can be mispredicted. Assign spends most of

@@ -10,11 +10,12 @@ import (
 // quotas divides the shards of a stage among members in proportion to their weights. The share of a
 // member, including its fixed shards, is remaining * weight / totalWeight.
 type quotas struct {
-	weight []int // by member
-	fixed  []int // by member: number of shards whose owner is final; the lower bound
-	limit  []int // by member: maximum number of shards, including fixed ones
+	// By member.
+	weight []int
+	fixed  []int // number of shards whose owner is final; the lower bound
+	limit  []int // maximum number of shards, including fixed ones; the upper bound
 
-	active      []int16 // members without a violated bound
+	active      []int16 // members whose share violates no bound
 	remaining   int     // shards to divide among the active members, including their fixed ones
 	totalWeight int     // sum of the weights of the active members
 }
@@ -27,34 +28,42 @@ const unlimited = MaxShards
 // the rest. This is the algorithm by which CSS resolves flexible lengths. Members for which report
 // is not called stay active.
 func (q *quotas) applyBounds(report func(i int16, total int)) {
-	for {
-		// shortfall is the sum of what shares are below their lower bound, minus the sum of what
-		// they are above their upper bound. If it is positive, all violated lower bounds are final;
-		// if it is negative, all violated upper bounds are.
-		shortfall := 0
-		for _, i := range q.active {
-			share := q.remaining * q.weight[i]
-			shortfall += max(q.fixed[i]*q.totalWeight-share, 0) - max(share-q.limit[i]*q.totalWeight, 0)
-		}
-		left, total := q.remaining, q.totalWeight
-		active := q.active[:0]
-		for _, i := range q.active {
-			share := left * q.weight[i]
-			switch {
-			case share < q.fixed[i]*total && shortfall >= 0:
-				q.fix(i, q.fixed[i], report)
-			case share > q.limit[i]*total && shortfall <= 0:
-				q.fix(i, q.limit[i], report)
-			default:
-				active = append(active, i)
-			}
-		}
-		fixed := len(q.active) - len(active)
-		q.active = active
-		if fixed == 0 {
-			return
+	for changed := true; changed; {
+		changed = q.applyViolatedBounds(report)
+	}
+}
+
+// applyViolatedBounds is one step of applyBounds. It returns false if no share violates a bound.
+//
+// If the members below their lower bounds miss more shards than the members above their upper bounds
+// have too many, then the violated lower bounds are final: the other members can only get less.
+// Otherwise the violated upper bounds are final.
+func (q *quotas) applyViolatedBounds(report func(i int16, total int)) (changed bool) {
+	shortfall := 0 // all values are multiplied by totalWeight, to avoid divisions
+	for _, i := range q.active {
+		share := q.remaining * q.weight[i]
+		missing := max(q.fixed[i]*q.totalWeight-share, 0)
+		surplus := max(share-q.limit[i]*q.totalWeight, 0)
+		shortfall += missing - surplus
+	}
+	remaining, totalWeight := q.remaining, q.totalWeight // before this step
+	active := q.active[:0]
+	for _, i := range q.active {
+		share := remaining * q.weight[i]
+		belowBound := share < q.fixed[i]*totalWeight
+		aboveBound := share > q.limit[i]*totalWeight
+		switch {
+		case belowBound && shortfall >= 0:
+			q.fix(i, q.fixed[i], report)
+		case aboveBound && shortfall <= 0:
+			q.fix(i, q.limit[i], report)
+		default:
+			active = append(active, i)
 		}
 	}
+	changed = len(active) < len(q.active)
+	q.active = active
+	return changed
 }
 
 // fix gives member i exactly n shards and removes it from the division.
@@ -73,36 +82,47 @@ func (q *quotas) fix(i int16, n int, report func(i int16, total int)) {
 // Assign takes no more shards from it. The other members share the rest.
 func (pl *placement) targets(shards int, members []int16, owned []int) []int {
 	target := make([]int, len(pl.m.members))
-	report := func(i int16, total int) { target[i] = total - pl.fixed[i] }
-	uncordoned := members
-	if slices.Contains(pl.cordoned, true) {
-		quotas := pl.newQuotas(shards, members, owned)
-		quotas.applyBounds(report)
-		for _, i := range quotas.active {
-			report(i, (quotas.remaining*quotas.weight[i]+quotas.totalWeight-1)/quotas.totalWeight)
+	setTarget := func(i int16, total int) { target[i] = total - pl.fixed[i] }
+	var uncordoned []int16
+	for _, i := range members {
+		if !pl.cordoned[i] {
+			uncordoned = append(uncordoned, i)
 		}
-		uncordoned = nil
+	}
+	if len(uncordoned) < len(members) {
+		pl.setCordonedTargets(pl.newQuotas(shards, members, owned), setTarget)
 		for _, i := range members {
 			if pl.cordoned[i] {
 				shards -= target[i]
-			} else {
-				uncordoned = append(uncordoned, i)
 			}
 		}
 	}
 	quotas := pl.newQuotas(shards, uncordoned, owned)
-	quotas.applyBounds(report)
+	quotas.applyBounds(setTarget)
 	for i, total := range pl.roundShares(quotas, owned) {
-		report(i, total)
+		setTarget(i, total)
 	}
 	return target
+}
+
+// setCordonedTargets reports the quotas of all members, rounded up. Only those of cordoned members
+// are final.
+func (pl *placement) setCordonedTargets(quotas *quotas, report func(i int16, total int)) {
+	quotas.applyBounds(report)
+	for _, i := range quotas.active {
+		share := quotas.remaining * quotas.weight[i]
+		report(i, (share+quotas.totalWeight-1)/quotas.totalWeight)
+	}
 }
 
 // newQuotas returns the division of shards among members. owned is the number of shards of this
 // stage that each member owns.
 func (pl *placement) newQuotas(shards int, members []int16, owned []int) *quotas {
 	memberCount := len(pl.m.members)
-	quotas := &quotas{weight: make([]int, memberCount), fixed: pl.fixed, limit: make([]int, memberCount), active: slices.Clone(members), remaining: shards}
+	quotas := &quotas{
+		weight: make([]int, memberCount), fixed: pl.fixed, limit: make([]int, memberCount),
+		active: slices.Clone(members), remaining: shards,
+	}
 	for _, i := range members {
 		quotas.weight[i], quotas.limit[i] = int(pl.m.members[i].Weight), unlimited
 		if pl.cordoned[i] {
@@ -150,8 +170,8 @@ func (pl *placement) roundShares(quotas *quotas, owned []int) map[int16]int {
 			cmp.Compare(a.member, b.member),
 		)
 	})
-	// The remainders add up to left shards and each is less than one shard, so roundUp has at least
-	// left elements.
+	// The remainders add up to unplaced shards and each is less than one shard, so roundUp has at
+	// least unplaced elements.
 	for _, f := range roundUp[:unplaced] {
 		shares[f.member]++
 	}
