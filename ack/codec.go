@@ -15,7 +15,7 @@ const (
 	maxWeight = 1000
 )
 
-// writer appends encoded values to b. Its methods cannot fail. The caller must ensure that
+// writer appends encoded values to buf. Its methods cannot fail. The caller must ensure that
 // values are within the limits that reader checks.
 type writer struct{ buf []byte }
 
@@ -47,8 +47,8 @@ func (w *writer) timing(timing Timing) {
 	w.byte(byte(timing.RebalanceMode))
 }
 
-// reader decodes values from the beginning of b. After the first error, every read returns a
-// zero value, so a decoder needs to check the error only once, with end. All errors wrap
+// reader decodes values from the beginning of buf. After the first error, every read returns a
+// zero value, so a decoder needs to check the error only once, with finish. All errors wrap
 // ErrCorrupt. The encoding of a value is unique: the reader rejects padded numbers and other
 // alternatives, so that equal states have equal bytes on every node.
 type reader struct {
@@ -56,6 +56,7 @@ type reader struct {
 	err error
 }
 
+// fail records an error, unless there is one already, and drops the remaining input.
 func (r *reader) fail(reason string) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: %s", ErrCorrupt, reason)
@@ -63,6 +64,7 @@ func (r *reader) fail(reason string) {
 	}
 }
 
+// read returns the next n bytes; nil after an error.
 func (r *reader) read(n int) []byte {
 	if r.err == nil && n > len(r.buf) {
 		r.fail("cut short")
@@ -90,6 +92,7 @@ func (r *reader) bool() bool {
 	return v == 1
 }
 
+// uint reads a number within the given bounds.
 func (r *reader) uint(minimum, maximum uint64) uint64 {
 	if r.err != nil {
 		return 0
@@ -110,16 +113,26 @@ func (r *reader) uint(minimum, maximum uint64) uint64 {
 	return v
 }
 
+// text reads a text whose length in bytes is within the given bounds.
 func (r *reader) text(minLength, maxLength int) string {
 	return string(r.read(int(r.uint(uint64(minLength), uint64(maxLength)))))
 }
 
+// epoch reads an epoch; zero is permitted.
+func (r *reader) epoch() shardmap.Epoch { return shardmap.Epoch(r.uint(0, maxUint)) }
+
+// cause reads a cause and rejects an unknown one.
 func (r *reader) cause() DropCause {
-	c := DropCause(r.byte())
-	if r.err == nil && (c == 0 || int(c) >= len(causeNames)) {
-		r.fail(c.String())
+	cause := DropCause(r.byte())
+	if r.err == nil && (cause == 0 || int(cause) >= len(causeNames)) {
+		r.fail(cause.String())
 	}
-	return c
+	return cause
+}
+
+// milliseconds reads a duration in whole milliseconds, up to the given number of milliseconds.
+func (r *reader) milliseconds(maximum uint64) time.Duration {
+	return time.Duration(r.uint(0, maximum)) * time.Millisecond
 }
 
 // duration reads a duration above zero and up to maximum.
@@ -127,6 +140,7 @@ func (r *reader) duration(maximum time.Duration) time.Duration {
 	return time.Duration(r.uint(1, uint64(maximum)))
 }
 
+// timing reads the output of writer.timing.
 func (r *reader) timing() Timing {
 	timing := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Takeover: Takeover(r.byte()), RebalanceMode: RebalanceMode(r.byte())}
 	if r.err == nil && (timing.Takeover == 0 || int(timing.Takeover) >= len(takeoverNames)) {
@@ -138,6 +152,7 @@ func (r *reader) timing() Timing {
 	return timing
 }
 
+// shardMap reads a map with its length; nil after an error.
 func (r *reader) shardMap() *shardmap.Map {
 	b := r.read(int(r.uint(0, maxMap)))
 	if r.err != nil {

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A shard that moves to another node may leave an old copy of its state in the memory of the
-// app it leaves. An app with hooks drops that copy. An app without hooks must not get the
+// When a shard moves to another node, the app of the previous owner may keep an old copy of its
+// state in memory. An app with hooks drops that copy. An app without hooks must not get the
 // shard back before the app has restarted ("Returns" in docs/internals/protocol-state.md).
 //
 // For each node whose app falls under this rule, the state contains the shards that have left the
@@ -94,11 +94,11 @@ func (s *State) applyAppReport(report AppReport) bool {
 		return true
 	}
 	departures := s.departures[report.Node]
-	count := 0
-	for count < len(departures) && departures[count].epoch <= report.StartedAfter {
-		count++
+	forgotten := 0 // number of sets that left no later than the start of the app; the oldest come first
+	for forgotten < len(departures) && departures[forgotten].epoch <= report.StartedAfter {
+		forgotten++
 	}
-	setKey(&s.departures, report.Node, slices.Clone(departures[count:]))
+	setKey(&s.departures, report.Node, slices.Clone(departures[forgotten:]))
 	return true
 }
 
@@ -128,47 +128,58 @@ func (s *State) recordDepartures() {
 		return
 	}
 	s.departures = maps.Clone(s.departures)
-	for id, set := range leaving {
-		departures := append(slices.Clone(s.departures[id]), departedShards{epoch: s.proposed.Epoch(), shards: set})
-		if len(departures) > maxDepartures {
-			departures[1].shards = departures[0].shards.Union(departures[1].shards)
-			departures = departures[1:]
-		}
-		s.departures[id] = departures
+	for id, shards := range leaving {
+		s.departures[id] = addDeparture(s.departures[id], departedShards{epoch: s.proposed.Epoch(), shards: shards})
 	}
 }
 
-// limitDepartures bounds the nodes outside the committed map, in the same way on every node.
-// It keeps the nodes that have just reported, because otherwise the leader would submit their
-// next report again.
+// addDeparture returns a copy of departures with one more set. If there are too many, it merges the
+// two oldest sets. The merged set has the later epoch of the two.
+func addDeparture(departures []departedShards, added departedShards) []departedShards {
+	departures = append(slices.Clone(departures), added)
+	if len(departures) <= maxDepartures {
+		return departures
+	}
+	departures[1].shards = departures[0].shards.Union(departures[1].shards)
+	return departures[1:]
+}
+
+// limitDepartures bounds the nodes outside the committed map and the proposal, in the same way on
+// every node. It removes the nodes whose shards left longest ago. It keeps the nodes that have just
+// reported, because otherwise the leader would submit their next report again.
 func (s *State) limitDepartures(reported []AppReport) {
-	var former []shardmap.NodeID
 	limit := maxFormerDepartures
+	var removable []shardmap.NodeID
 	for id := range s.departures {
 		if s.committed.IsMember(id) || s.proposed.IsMember(id) {
 			continue
 		}
-		if slices.ContainsFunc(reported, func(a AppReport) bool { return a.Node == id }) {
+		hasReported := slices.ContainsFunc(reported, func(report AppReport) bool { return report.Node == id })
+		if hasReported {
 			limit = max(limit-1, 0)
 		} else {
-			former = append(former, id)
+			removable = append(removable, id)
 		}
 	}
-	if len(former) <= limit {
+	if len(removable) <= limit {
 		return
 	}
-	newest := func(id shardmap.NodeID) shardmap.Epoch {
-		if departures := s.departures[id]; len(departures) > 0 {
-			return departures[len(departures)-1].epoch
-		}
-		return 0
-	}
-	slices.SortFunc(former, func(a, b shardmap.NodeID) int {
-		return cmp.Or(cmp.Compare(newest(a), newest(b)), cmp.Compare(a, b))
+	slices.SortFunc(removable, func(a, b shardmap.NodeID) int {
+		return cmp.Or(cmp.Compare(s.lastDeparture(a), s.lastDeparture(b)), cmp.Compare(a, b))
 	})
-	for _, id := range former[:len(former)-limit] {
+	for _, id := range removable[:len(removable)-limit] {
 		delete(s.departures, id)
 	}
+}
+
+// lastDeparture returns the epoch of the newest map with which a shard has left the node; zero means
+// none.
+func (s *State) lastDeparture(node shardmap.NodeID) shardmap.Epoch {
+	departures := s.departures[node]
+	if len(departures) == 0 {
+		return 0
+	}
+	return departures[len(departures)-1].epoch
 }
 
 // IsBarred reports whether the shard has left the node, so that the app of the node must restart
@@ -286,9 +297,11 @@ func (r *reader) departures(s *State) {
 	})
 }
 
-// shardSet reads a non-empty set of shards below shards.
+// shardSet reads a non-empty set of shards below shards. The last word of an encoded set is never
+// zero, so that equal sets have equal bytes.
 func (r *reader) shardSet(shards int) shardmap.ShardSet {
-	words := int(r.uint(1, uint64(shards+63)/64))
+	maxWords := (shards + 63) / 64
+	words := int(r.uint(1, uint64(maxWords)))
 	data := r.read(8 * words)
 	if r.err != nil {
 		return nil
@@ -297,7 +310,8 @@ func (r *reader) shardSet(shards int) shardmap.ShardSet {
 	for i := range set {
 		set[i] = binary.LittleEndian.Uint64(data[8*i:])
 	}
-	if set[words-1] == 0 || words == (shards+63)/64 && shards%64 > 0 && set[words-1]>>(shards%64) > 0 {
+	lastWord, usedBits := set[words-1], shards-64*(words-1) // bits of the last word that are shards
+	if lastWord == 0 || usedBits < 64 && lastWord>>usedBits > 0 {
 		r.fail("shard set out of range")
 	}
 	return set

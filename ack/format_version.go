@@ -48,9 +48,9 @@ func SupportedFormatVersions() string {
 
 // CheckSupported returns a *FormatVersionError for a format version that this program does not
 // support.
-func (l FormatVersion) CheckSupported() error {
-	if l < MinFormatVersion || l > MaxFormatVersion {
-		return &FormatVersionError{Version: l}
+func (v FormatVersion) CheckSupported() error {
+	if v < MinFormatVersion || v > MaxFormatVersion {
+		return &FormatVersionError{Version: v}
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // GradualDrain is a drain that moves idle shards first. A shard moves once its owner reports
-// that no request runs for it. The remaining shards move after the duration For.
+// that no request runs for it. The remaining shards move after Duration.
 type GradualDrain struct {
-	// Duration is the duration. Each leader measures it as Policy.Pause.
+	// Duration is the time until the remaining shards move. Each leader measures it as Policy.Pause.
 	Duration time.Duration
 	// Index is the index of the entry that started the drain.
 	Index uint64
@@ -22,23 +22,24 @@ const MaxGradualDrain = 24 * time.Hour
 
 // DrainsGradually reports whether a node has a gradual drain.
 func (p *Policy) DrainsGradually(id shardmap.NodeID) bool {
-	_, yes := p.GradualDrains[id]
-	return yes
+	_, drains := p.GradualDrains[id]
+	return drains
 }
 
 // IsDraining reports whether a node will own nothing, now or at the end of a gradual drain.
 func (p *Policy) IsDraining(id shardmap.NodeID) bool { return p.Drained[id] || p.DrainsGradually(id) }
 
 // gradualDrains writes the gradual drains in the order of the nodes.
-func (w *writer) gradualDrains(all map[shardmap.NodeID]GradualDrain) {
-	w.uint(uint64(len(all)))
-	for _, id := range slices.Sorted(maps.Keys(all)) {
+func (w *writer) gradualDrains(drains map[shardmap.NodeID]GradualDrain) {
+	w.uint(uint64(len(drains)))
+	for _, id := range slices.Sorted(maps.Keys(drains)) {
 		w.text(string(id))
-		w.uint(uint64(all[id].Duration))
-		w.uint(all[id].Index)
+		w.uint(uint64(drains[id].Duration))
+		w.uint(drains[id].Index)
 	}
 }
 
+// gradualDrains reads the output of writer.gradualDrains.
 func (r *reader) gradualDrains() map[shardmap.NodeID]GradualDrain {
 	return readSorted(r, r.node, func() GradualDrain {
 		return GradualDrain{Duration: r.duration(MaxGradualDrain), Index: r.uint(1, maxUint)}

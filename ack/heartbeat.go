@@ -24,65 +24,94 @@ type Heartbeat struct {
 	// FormatVersion is the format version of the encoding: that of the applied state of the sender.
 	// Zero means MinFormatVersion.
 	FormatVersion FormatVersion
-	Node          shardmap.NodeID
+
+	// Identity of the process.
+
+	Node shardmap.NodeID
 	// Server is the Raft server id of the node, in the form node/disk. It prevents that a node with
 	// a wiped disk confirms the leader in place of the voter that used the disk before.
 	Server string
-	// Boot is the incarnation number, which increases with each start of the node. Nonce is a
-	// random number that distinguishes two processes with the same boot (a copied data directory).
+	// Boot is the incarnation number, which increases with each start of the node.
+	Boot uint64
+	// Nonce is a random number that distinguishes two processes with the same boot (a copied data
+	// directory).
+	Nonce uint64
+	// Zone is the zone of the node; empty means none.
+	Zone string
+	// Gateway means that the node never owns shards.
+	Gateway bool
+
+	// Proof of leadership.
+
 	// Number is the sequence number of the heartbeat within the boot.
-	Boot, Nonce, Number uint64
+	Number uint64
 	// Echo is the newest answer that this boot has received. It is read before Term.
 	Echo Echo
 	// Term is the Raft term of the node.
 	Term uint64
-	// Applied is the committed epoch that the node has applied. Acked is the last proposal
-	// that this boot has applied and drained for.
-	Applied, Acked shardmap.Epoch
 	// Interval is the heartbeat interval of the node, in whole milliseconds. A change of the timing
 	// must be compatible with the interval of every node.
 	Interval time.Duration
-	// Weight is the weight of the node in the map. Zone is its zone; empty means none.
-	Weight uint32
-	Zone   string
+
+	// Progress of the map change.
+
+	// Applied is the committed epoch that the node has applied.
+	Applied shardmap.Epoch
+	// Acked is the last proposal that this boot has applied and drained for.
+	Acked shardmap.Epoch
 	// ReleasesDigest is the digest of the Releases that belong to Acked; zero means none. The
 	// acknowledgement counts once the leader has received them.
 	ReleasesDigest [32]byte
 	// ReleaseTime is the additional time that acknowledgements may take because of hooks, in whole
 	// milliseconds; zero without hooks.
 	ReleaseTime time.Duration
+
+	// State of the node.
+
+	// Weight is the weight of the node in the map.
+	Weight uint32
+	// Leaving means that the node should own no shards.
+	Leaving bool
+	// Goodbye means that its process has stopped admitting and running requests.
+	Goodbye bool
 	// RestartWithin is the time within which a node that has sent a goodbye restarts, in whole
 	// milliseconds, at most MaxGrace; zero means that it does not.
 	RestartWithin time.Duration
+	// KeyConfigDigest is the digest of the key configuration that the node has loaded; zero means
+	// none. Function KeyConfigDigest computes it.
+	KeyConfigDigest uint64
+
+	// State of the app.
+
+	// Unhealthy means that the app does not respond.
+	Unhealthy bool
+	// App contains further results of the health checks of the app.
+	App AppHealth
+	// ReturnsNeedRestart means that shards that left the app return only after it has restarted. It
+	// becomes part of an AppReport.
+	ReturnsNeedRestart bool
+	// AppStartedAfter is the epoch of a committed map that the node had applied before the app
+	// process started; zero means unknown. It becomes part of an AppReport.
+	AppStartedAfter shardmap.Epoch
+
+	// Results of hook calls.
+
 	// UnreleasedMoves is the number of shards that moved within the last agent.UnreleasedMoveWindow
 	// although the app had not released them.
 	UnreleasedMoves uint32
 	// WaitingShards is the number of shards of the node whose requests wait because the app failed
-	// to acquire them, or has not responded for a long time. UnacquiredShards are up to
-	// MaxUnacquired shards, ascending, that should move to another node for that reason, or have
-	// moved and must not return yet. AcquiresNone means that the app fails to acquire any shard.
-	WaitingShards    uint32
+	// to acquire them, or has not responded for a long time.
+	WaitingShards uint32
+	// UnacquiredShards are up to MaxUnacquired shards, ascending, that the app failed to acquire.
+	// They should move to another node, or have moved and must not return yet.
 	UnacquiredShards []shardmap.Shard
-	AcquiresNone     bool
+	// AcquiresNone means that the app fails to acquire any shard.
+	AcquiresNone bool
 	// KeptShards are up to MaxUnacquired shards, ascending, that remain at the node under a safe
-	// drain because its app has not released them. KeepsAllShards means that there are more, so all
-	// remain.
-	KeptShards     []shardmap.Shard
+	// drain because its app has not released them.
+	KeptShards []shardmap.Shard
+	// KeepsAllShards means that more than MaxUnacquired shards remain, so all remain.
 	KeepsAllShards bool
-	// ReturnsNeedRestart means that shards that left the app return only after it has restarted.
-	// AppStartedAfter is the epoch of a committed map that the node had applied before the app
-	// process started; zero means unknown. Both become part of an AppReport.
-	ReturnsNeedRestart bool
-	AppStartedAfter    shardmap.Epoch
-	// KeyConfigDigest is the digest of the key configuration that the node has loaded; zero means
-	// none. Function KeyConfigDigest computes it.
-	KeyConfigDigest uint64
-	// Unhealthy means that the app does not respond. Leaving means that the node should own no
-	// shards. Goodbye means that its process has stopped admitting and running requests.
-	// Gateway means that the node never owns shards.
-	Unhealthy, Leaving, Goodbye, Gateway bool
-	// App contains further results of the health checks of the app.
-	App AppHealth
 }
 
 // Refusal is the reason why a heartbeat did not count.
@@ -105,38 +134,46 @@ const (
 type Answer struct {
 	// FormatVersion is the format version of the heartbeat.
 	FormatVersion FormatVersion
-	// Term and Number identify the response. Boot and HeartbeatNumber identify the heartbeat
-	// that it answers.
-	Term, Number, Boot, HeartbeatNumber uint64
-	// OK is true if the heartbeat acknowledged the last proposal. Epoch is the epoch of that
-	// proposal, also if OK is false (G5).
-	OK    bool
+	// Term and Number identify the response.
+	Term, Number uint64
+	// Boot and HeartbeatNumber identify the heartbeat that it answers.
+	Boot, HeartbeatNumber uint64
+
+	// OK is true if the heartbeat acknowledged the last proposal.
+	OK bool
+	// Epoch is the epoch of the last proposal, also if OK is false (G5).
 	Epoch shardmap.Epoch
-	// ServeFor is the lease: how long the node may admit requests. AbortAfter is the time by which
-	// the node must have aborted its running requests if no other lease follows. Both count from
-	// when the node sent the heartbeat. Zero means no lease. The node uses these values instead of
-	// a timing of its own. LeaseDuration is the full lease length, of which ServeFor is the rest. A
-	// pause of the process for a quarter of LeaseDuration voids the lease.
-	ServeFor, AbortAfter, LeaseDuration time.Duration
+	// ReleasesReceived confirms that the leader has the releases whose digest is in the heartbeat.
+	ReleasesReceived bool
 	// MapUnchanged is true if the node is leaving or drained and no other node can take its
 	// shards.
 	MapUnchanged bool
-	// ReleasesReceived confirms that the leader has the releases whose digest is in the heartbeat.
-	ReleasesReceived bool
 	// RestartIndex is the index of the last restart entry that the leader has applied. Zero
 	// means none or unknown (a refusal, or an earlier program). A lease confirms which maps
 	// the node has applied, but no entries after them.
 	RestartIndex uint64
-	// Refusal is zero unless the heartbeat did not count. KnownBoot is the boot above which
-	// the node must go or, for a rollback, the known boot of its disk. DuplicateAddr is the address
-	// of the other process.
-	Refusal       Refusal
-	KnownBoot     uint64
+
+	// ServeFor is the lease: how long the node may admit requests. It counts from when the node
+	// sent the heartbeat. Zero means no lease. The node uses this value and the next two instead of
+	// a timing of its own.
+	ServeFor time.Duration
+	// AbortAfter is the time by which the node must have aborted its running requests if no other
+	// lease follows. It counts from when the node sent the heartbeat.
+	AbortAfter time.Duration
+	// LeaseDuration is the full lease length, of which ServeFor is the rest. A pause of the process
+	// for a quarter of LeaseDuration voids the lease.
+	LeaseDuration time.Duration
+
+	// Refusal is zero unless the heartbeat did not count.
+	Refusal Refusal
+	// KnownBoot is the boot above which the node must go or, for a rollback, the known boot of its
+	// disk.
+	KnownBoot uint64
+	// DuplicateAddr is the address of the other process.
 	DuplicateAddr string
 }
 
-// Bits of the flag byte in an encoded heartbeat. MarshalBinary passes the values to flags in this
-// order.
+// Bits of the flag byte in an encoded heartbeat, in the order in which Heartbeat.flagBits passes them.
 const (
 	flagUnhealthy = 1 << iota
 	flagLeaving
@@ -148,6 +185,15 @@ const (
 	flagReturnsNeedRestart
 )
 
+// Bits of the flag byte of AppHealth in an encoded heartbeat, in the order in which MarshalBinary
+// passes them.
+const (
+	flagAppFailing = 1 << iota
+	flagAppRefused
+	flagAppStarting
+	allAppFlags = flagAppFailing | flagAppRefused | flagAppStarting
+)
+
 // flags returns a byte in which bit i is set if the i-th value is true.
 func flags(values ...bool) byte {
 	var bits byte
@@ -157,6 +203,24 @@ func flags(values ...bool) byte {
 		}
 	}
 	return bits
+}
+
+func (h *Heartbeat) hasReleases() bool { return h.ReleasesDigest != [32]byte{} }
+
+// flagBits returns the flag byte of the heartbeat.
+func (h *Heartbeat) flagBits() byte {
+	return flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.hasReleases(), h.AcquiresNone, h.KeepsAllShards, h.ReturnsNeedRestart)
+}
+
+// setFlags sets the fields that the flag byte contains. flagHasReleases is not a field.
+func (h *Heartbeat) setFlags(bits byte) {
+	h.Unhealthy = bits&flagUnhealthy != 0
+	h.Leaving = bits&flagLeaving != 0
+	h.Goodbye = bits&flagGoodbye != 0
+	h.Gateway = bits&flagGateway != 0
+	h.AcquiresNone = bits&flagAcquiresNone != 0
+	h.KeepsAllShards = bits&flagKeepsAllShards != 0
+	h.ReturnsNeedRestart = bits&flagReturnsNeedRestart != 0
 }
 
 // MarshalBinary encodes the heartbeat. The error is always nil.
@@ -172,8 +236,8 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		w.uint(v)
 	}
 	w.text(h.Zone)
-	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.ReleasesDigest != [32]byte{}, h.AcquiresNone, h.KeepsAllShards, h.ReturnsNeedRestart))
-	if h.ReleasesDigest != [32]byte{} {
+	w.byte(h.flagBits())
+	if h.hasReleases() {
 		w.buf = append(w.buf, h.ReleasesDigest[:]...)
 	}
 	w.uint(uint64(h.WaitingShards))
@@ -192,35 +256,41 @@ func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 		FormatVersion: r.formatVersion(), Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
 		Boot: r.uint(1, maxUint), Nonce: r.uint(0, maxUint), Number: r.uint(1, maxUint),
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
-		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
-		Interval: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
-		ReleaseTime:     time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
-		RestartWithin:   time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond,
-		UnreleasedMoves: uint32(r.uint(0, MaxShards)), AppStartedAfter: shardmap.Epoch(r.uint(0, maxUint)), KeyConfigDigest: r.uint(0, maxUint), Zone: r.text(0, maxText),
+		Applied: r.epoch(), Acked: r.epoch(),
+		Interval: r.milliseconds(maxUint32), Weight: uint32(r.uint(1, maxWeight)),
+		ReleaseTime: r.milliseconds(uint64(MaxReleaseTimeout.Milliseconds())), RestartWithin: r.milliseconds(uint64(MaxGrace.Milliseconds())),
+		UnreleasedMoves: uint32(r.uint(0, MaxShards)), AppStartedAfter: r.epoch(), KeyConfigDigest: r.uint(0, maxUint), Zone: r.text(0, maxText),
+	}
+	bits := r.byte()
+	h.setFlags(bits)
+	if bits&flagHasReleases != 0 {
+		copy(h.ReleasesDigest[:], r.read(len(h.ReleasesDigest)))
+	}
+	h.WaitingShards = uint32(r.uint(0, MaxShards))
+	h.UnacquiredShards, h.KeptShards = r.shardList(), r.shardList()
+	h.App = r.appHealth()
+	if bits&flagHasReleases != 0 && !h.hasReleases() {
+		r.fail("empty release digest")
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")
 	}
-	bits := r.byte()
-	if bits&flagHasReleases != 0 {
-		copy(h.ReleasesDigest[:], r.read(len(h.ReleasesDigest)))
-		if h.ReleasesDigest == [32]byte{} {
-			r.fail("empty release digest")
-		}
-	}
-	h.WaitingShards, h.UnacquiredShards, h.AcquiresNone = uint32(r.uint(0, MaxShards)), r.shardList(), bits&flagAcquiresNone != 0
-	h.KeptShards, h.KeepsAllShards = r.shardList(), bits&flagKeepsAllShards != 0
-	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = bits&flagUnhealthy != 0, bits&flagLeaving != 0, bits&flagGoodbye != 0, bits&flagGateway != 0
-	app := r.byte()
-	if app > 7 {
-		r.fail("unknown flag of an app")
-	}
-	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, FlapCount: uint32(r.uint(0, maxFlaps))}
-	h.ReturnsNeedRestart = bits&flagReturnsNeedRestart != 0
 	if h.RestartWithin > 0 && !h.Goodbye {
 		r.fail("announced return without a goodbye")
 	}
 	return r.finish()
+}
+
+// appHealth reads the health of an app.
+func (r *reader) appHealth() AppHealth {
+	bits := r.byte()
+	if bits > allAppFlags {
+		r.fail("unknown flag of an app")
+	}
+	return AppHealth{
+		Failing: bits&flagAppFailing != 0, Refused: bits&flagAppRefused != 0, Starting: bits&flagAppStarting != 0,
+		FlapCount: uint32(r.uint(0, maxFlaps)),
+	}
 }
 
 // Bits of the flag byte in an encoded answer, in the order in which MarshalBinary passes them.
@@ -261,7 +331,7 @@ func (a *Answer) UnmarshalBinary(data []byte) error {
 	r := reader{buf: data}
 	*a = Answer{
 		FormatVersion: r.formatVersion(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), HeartbeatNumber: r.uint(1, maxUint),
-		Epoch: shardmap.Epoch(r.uint(0, maxUint)), ServeFor: time.Duration(r.uint(0, uint64(MaxLease))),
+		Epoch: r.epoch(), ServeFor: time.Duration(r.uint(0, uint64(MaxLease))),
 	}
 	if a.ServeFor > 0 {
 		a.AbortAfter, a.LeaseDuration = r.duration(MaxDeadAfter), r.duration(MaxLease)

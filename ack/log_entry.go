@@ -56,9 +56,10 @@ type DropRecord struct {
 type ProposalEntry struct {
 	// Term is the Raft term of the leader that computed it. A proposal that the same leader
 	// submits in a later term must not count.
-	Term      uint64
-	Base      shardmap.Epoch // the committed map from which it was computed
-	Reason    string         // at most maxText bytes
+	Term   uint64
+	Base   shardmap.Epoch // the committed map from which it was computed
+	Reason string         // at most maxText bytes
+	// Want contains the members and owners of the proposed map. State sets its epochs.
 	Want      *shardmap.Map
 	Drops     []DropRecord
 	KeyConfig string // the key configuration from the commit on; empty means unchanged
@@ -140,21 +141,9 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 	case kindBootstrap:
 		entry = bootstrapEntry{clusterID: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
 	case kindProposal:
-		proposal := ProposalEntry{Term: r.uint(0, maxUint), Base: shardmap.Epoch(r.uint(0, maxUint)), Reason: r.text(0, maxText), Want: r.shardMap()}
-		for range r.uint(0, maxDrops) {
-			record := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32))}
-			if r.err != nil {
-				break
-			}
-			proposal.Drops = append(proposal.Drops, record)
-		}
-		proposal.KeyConfig = r.text(0, MaxKeyConfig)
-		entry = proposal
+		entry = r.proposalEntry()
 	case kindCommit:
-		commit := CommitEntry{Epoch: shardmap.Epoch(r.uint(1, maxUint))}
-		copy(commit.Digest[:], r.read(len(commit.Digest)))
-		commit.Servers, commit.Released = r.servers(), r.releases()
-		entry = commit
+		entry = r.commitEntry()
 	case kindTiming:
 		entry = TimingEntry{Term: r.uint(0, maxUint), Replaces: r.uint(0, maxUint), Timing: r.timing()}
 	case kindFormatVersion:
@@ -172,4 +161,26 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 		return nil, 0, err
 	}
 	return entry, version, nil
+}
+
+// proposalEntry reads the output of EncodeProposal after its kind.
+func (r *reader) proposalEntry() ProposalEntry {
+	proposal := ProposalEntry{Term: r.uint(0, maxUint), Base: r.epoch(), Reason: r.text(0, maxText), Want: r.shardMap()}
+	for range r.uint(0, maxDrops) {
+		record := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32))}
+		if r.err != nil {
+			break
+		}
+		proposal.Drops = append(proposal.Drops, record)
+	}
+	proposal.KeyConfig = r.text(0, MaxKeyConfig)
+	return proposal
+}
+
+// commitEntry reads the output of EncodeCommit after its kind.
+func (r *reader) commitEntry() CommitEntry {
+	commit := CommitEntry{Epoch: shardmap.Epoch(r.uint(1, maxUint))}
+	copy(commit.Digest[:], r.read(len(commit.Digest)))
+	commit.Servers, commit.Released = r.servers(), r.releases()
+	return commit
 }

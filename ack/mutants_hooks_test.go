@@ -29,23 +29,23 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard that was released and did not move is served again without an acquire", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.advance", "		case ownership.remainsOwner && held.releaseAttempted:\n", "		case ownership.remainsOwner && held.releaseAttempted && !PLANTED:\n"),
+			edits: in("ack/agent.heldShard.resume", "	if h.releaseAttempted {\n", "	if h.releaseAttempted && !PLANTED {\n"),
 		},
 		{
 			name: "hooks: the node acknowledges while the app releases", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.movesReleased", "		if held.callSeq != 0 || !held.isGone() ||", "		if PLANTED {\n			continue\n		}\n		if held.callSeq != 0 || !held.isGone() ||"),
+			edits: in("ack/agent.hookMachine.movesReleased", "		if held.callSeq != 0 || !held.isGone() {\n", "		if PLANTED {\n			continue\n		}\n		if held.callSeq != 0 || !held.isGone() {\n"),
 		},
 		{
 			name: "hooks: the node sends a goodbye while the app releases", mix: hooked("leave 6, sick 3, app-ill 4"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.readyToStop", "	for s := range m.shards {\n		if held := &m.shards[s]; held.phase == HookReleasing ||", "	for s := range m.shards {\n		if PLANTED {\n			return true\n		}\n		if held := &m.shards[s]; held.phase == HookReleasing ||"),
+			edits: in("ack/agent.hookMachine.readyToStop", "	if m.stopAwaitsShards(now) ||", "	if PLANTED {\n		return true\n	}\n	if m.stopAwaitsShards(now) ||"),
 		},
 		{
 			name: "hooks: calls continue long after the end of the lease", mix: hooked("app-hangs 1"), caught: "hooks",
-			edits: in("ack/agent.Agent.Poll", "			a.hooks.cancelAll()\n", "			if !PLANTED {\n				a.hooks.cancelAll()\n			}\n"),
+			edits: in("ack/agent.Agent.abortAfterLease", "		a.hooks.cancelAll()\n", "		if !PLANTED {\n			a.hooks.cancelAll()\n		}\n"),
 		},
 		{
 			name: "hooks: two calls name the same shard at the same time", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "	case held.callSeq != 0:\n		return 0\n", "	case held.callSeq != 0 && !PLANTED:\n		return 0\n"),
+			edits: in("ack/agent.hookMachine.neededCall", "	case held.callSeq != 0:", "	case held.callSeq != 0 && !PLANTED:"),
 		},
 		{
 			name: "hooks: seq starts again with every process", mix: hooked("kill 6, elect 2, sick 2"), caught: "progress|hooks",
@@ -54,17 +54,18 @@ func mutantsOfHooks() []mutant {
 		{name: "hooks: an app does what a call of before the last one said", mix: hooked("app-ill 10, sick 4, elect 4, kill 2"), plant: plantAppKeepsNoSeq, caught: "hooks"},
 		{
 			name: "hooks: a shard is released while its requests run", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "m.options.App.CountRequests(shard) > 0 {", "!PLANTED && m.options.App.CountRequests(shard) > 0 {"),
+			edits: in("ack/agent.hookMachine.mayGiveUp", "m.options.App.CountRequests(shard) > 0 {", "!PLANTED && m.options.App.CountRequests(shard) > 0 {"),
 		},
 		{
 			name: "hooks: a node that was partitioned releases shards that the next owner serves", mix: gone, caught: "hooks",
-			edits: both(both(in("ack/agent.hookMachine.advance", "		case !sameEpoch:\n			held.abandon(now)\n		case !ownership.remainsOwner:\n", "		case !sameEpoch && !PLANTED:\n			held.abandon(now)\n		case !ownership.remainsOwner:\n"),
-				in("ack/agent.hookMachine.advance", "		case !sameEpoch:\n			held.abandon(now)\n		case !ownership.remainsOwner && m.releaseOverdue(now, shard) && m.keepsUnreleased(shard, held):\n			// The next proposal leaves the shard here.\n		case !ownership.remainsOwner && m.releaseOverdue(now, shard):\n", "		case !sameEpoch && !PLANTED:\n			held.abandon(now)\n		case !ownership.remainsOwner && m.releaseOverdue(now, shard) && !PLANTED && m.keepsUnreleased(shard, held):\n			// The next proposal leaves the shard here.\n		case !ownership.remainsOwner && m.releaseOverdue(now, shard) && !PLANTED:\n")),
-				in("ack/agent.hookMachine.dueCall", "	case held.phase == HookReleasing && ", "	case held.phase == HookReleasing && PLANTED, held.phase == HookReleasing && ")),
+			edits: both(both(in("ack/agent.hookMachine.advanceServing", "	if !ownership.isOwnerUnder(held.epoch) {\n", "	if !ownership.isOwnerUnder(held.epoch) && !PLANTED {\n"),
+				both(in("ack/agent.hookMachine.advanceReleasing", "	if !ownership.isOwnerUnder(held.epoch) {\n", "	if !ownership.isOwnerUnder(held.epoch) && !PLANTED {\n"),
+					in("ack/agent.hookMachine.advanceReleasing", "	if !m.isReleaseOverdue(now, shard) {\n", "	if PLANTED || !m.isReleaseOverdue(now, shard) {\n"))),
+				in("ack/agent.hookMachine.neededCall", "	case held.phase == HookReleasing && ", "	case held.phase == HookReleasing && PLANTED, held.phase == HookReleasing && ")),
 		},
 		{
 			name: "hooks: a shard is released without a lease", mix: gone, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", " m.inputs.mayRelease:\n		kind = HookRelease\n", " (m.inputs.mayRelease || PLANTED && !m.inputs.stopping):\n		kind = HookRelease\n"),
+			edits: in("ack/agent.hookMachine.neededCall", " m.inputs.mayRelease:\n", " (m.inputs.mayRelease || PLANTED && !m.inputs.stopping):\n"),
 		},
 		{
 			name: "hooks: the app gets no lost call", mix: gone, caught: "hooks|progress",
@@ -72,8 +73,8 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.movesReleased", " || held.lostCallDue && now < m.releaseDeadline {\n			return false\n", " || held.lostCallDue && now < m.releaseDeadline && !PLANTED {\n			return false\n"),
-				in("ack/agent.hookMachine.dueCall", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.drainingEpoch != 0 && !m.ownershipOf(shard).remainsOwner {\n")),
+			edits: both(in("ack/agent.hookMachine.movesReleased", "		if held.lostCallDue && now < m.releaseDeadline {\n", "		if held.lostCallDue && now < m.releaseDeadline && !PLANTED {\n"),
+				in("ack/agent.hookMachine.mayGiveUp", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.drainingEpoch != 0 && !m.ownershipOf(shard).remainsOwner {\n")),
 		},
 		{
 			name: "hooks: the node waits forever for a release", mix: moves, caught: "hooks|progress",
@@ -85,20 +86,20 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard is acquired without a lease", mix: gone, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "	case held.phase == HookAcquiring && m.inputs.hasLease:\n", "	case held.phase == HookAcquiring && (PLANTED || m.inputs.hasLease):\n"),
+			edits: in("ack/agent.hookMachine.neededCall", "	case held.phase == HookAcquiring && m.inputs.hasLease &&", "	case held.phase == HookAcquiring && (PLANTED || m.inputs.hasLease) &&"),
 		},
 		{
 			name: "hooks: a shard acquired without a lease is served under a later epoch", mix: gone, caught: "hooks",
-			edits: in("ack/agent.heldShard.setPhase", "h.appAcquired, h.lastError = p, now, now, 0, MaxHookShards, false, false, \"\"\n", "h.appAcquired, h.lastError = p, now, now, 0, MaxHookShards, false, h.appAcquired && PLANTED, \"\"\n"),
+			edits: in("ack/agent.heldShard.setPhase", "maxBatch: MaxHookShards}\n", "maxBatch: MaxHookShards, appAcquired: h.appAcquired && PLANTED}\n"),
 		},
 		{
 			name: "hooks: a shard that moves is acquired", mix: moves, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.advance", "		case !ownership.remainsOwner || !sameEpoch:\n			held.abandon(now)\n", "		case !ownership.remainsOwner && !PLANTED || !sameEpoch:\n			held.abandon(now)\n"),
+			edits: both(in("ack/agent.hookMachine.advanceAcquiring", "	if !ownership.remainsOwner || ", "	if !ownership.remainsOwner && !PLANTED || "),
 				in("ack/agent.hookMachine.advance", "	if held.isGone() && ownership.remainsOwner {\n", "	if held.isGone() && (ownership.remainsOwner || PLANTED && ownership.isOwner) {\n")),
 		},
 		{
 			name: "hooks: an acquire call for a moving shard continues", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.cancelUseless", "		useless = !ownership.remainsOwner || ownership.epoch != held.epoch\n", "		useless = (!ownership.remainsOwner || ownership.epoch != held.epoch) && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.isUseless", "		return !ownership.remainsOwner || !ownerUnderEpoch", "		return !PLANTED && (!ownership.remainsOwner || !ownerUnderEpoch)"),
 		},
 		{
 			name: "hooks: an acquire that failed is not repeated", mix: moves, caught: "progress",
@@ -106,7 +107,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard that an earlier process acquired is acquired without Again", mix: hooked("kill 6, sick 2, elect 2"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.startCall", "held.appMayHold || held.epoch <= m.firstLeaseEpoch\n", "held.appMayHold || held.epoch <= m.firstLeaseEpoch && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.fillAcquire", "held.appMayHold || held.epoch <= m.firstLeaseEpoch\n", "held.appMayHold || held.epoch <= m.firstLeaseEpoch && !PLANTED\n"),
 		},
 		{
 			name: "hooks: an app that does not hold a shard gets no acquire call", mix: hooked("app-restart 8, sick 2, elect 2"), caught: "progress",
@@ -126,7 +127,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "safe: a safe drain moves a shard that was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",
-			edits: in("ack/agent.hookMachine.keepsUnreleased", "m.appRefusesConns || !m.drainTerms().Safe {", "m.appRefusesConns || PLANTED || !m.drainTerms().Safe {"),
+			edits: in("ack/agent.hookMachine.keepsUnreleased", "return m.drainTerms().Safe &&", "return !PLANTED && m.drainTerms().Safe &&"),
 		},
 		{
 			name: "hooks: an acquire call names no previous owner", mix: moves, caught: "hooks",

@@ -17,7 +17,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: the next process acquires before its log contains the notes", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "m.inputs.state.RestartsIndex() < m.restartIndex {", "m.inputs.state.RestartsIndex() < m.restartIndex && !PLANTED {"),
+			edits: in("ack/agent.hookMachine.knowsPreviousReleases", "m.inputs.state.RestartsIndex() < m.restartIndex\n", "m.inputs.state.RestartsIndex() < m.restartIndex && !PLANTED\n"),
 		},
 		{
 			name: "kept: a note is used after the shard has moved", mix: moves, caught: "hooks|G5",
@@ -25,7 +25,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a note is used after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.advance", "			held.served = true\n", "			_, kept := m.inputs.state.KeptRelease(shard)\n			held.served = !PLANTED || !kept\n"),
+			edits: in("ack/agent.hookMachine.advance", "		m.advanceAcquiring(now, ownership, held)\n", "		m.advanceAcquiring(now, ownership, held)\n		if _, kept := m.inputs.state.KeptRelease(shard); kept && PLANTED {\n			held.served = false\n		}\n"),
 		},
 		{
 			name: "kept: a shard that was never acquired is kept as released by its owner", mix: moves, caught: "hooks",
@@ -49,7 +49,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a shard gained while the goodbye waits is forgotten", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.readyToStop", "m.inputs.restartsInPlace && m.keptReleasesEpoch != epoch && acked > 0 {", "m.inputs.restartsInPlace && (m.keptReleasesEpoch == 0 || m.keptReleasesEpoch != epoch && !PLANTED) && acked > 0 {"),
+			edits: in("ack/agent.hookMachine.prepareKeptReleases", "m.inputs.restartsInPlace && m.keptReleasesEpoch != epoch && acked > 0 {", "m.inputs.restartsInPlace && (m.keptReleasesEpoch == 0 || m.keptReleasesEpoch != epoch && !PLANTED) && acked > 0 {"),
 		},
 		{
 			name: "rule 8: snapshots forget what a restart keeps", mix: hooked("restart 8, compact 6, kill 6, sick 2"), caught: "G5|hooks",

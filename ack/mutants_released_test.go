@@ -22,11 +22,11 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: an acquire does not void an earlier release", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.startCall", "			held.released, held.note = false, nil\n", "			held.released = held.released && PLANTED\n"),
+			edits: in("ack/agent.hookMachine.fillAcquire", "	held.released, held.note = false, nil\n", "	held.released = held.released && PLANTED\n"),
 		},
 		{
 			name: "released: a release of an earlier ownership epoch is reported again", mix: moves, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.advance", "		if !sameEpoch {\n			held.released, held.note = false, nil\n		}\n", "		if !sameEpoch && !PLANTED {\n			held.released, held.note = false, nil\n		}\n"),
+			edits: both(in("ack/agent.heldShard.beginAcquiring", "		h.released, h.note = false, nil\n", "		if !PLANTED {\n			h.released, h.note = false, nil\n		}\n"),
 				in("ack/agent.hookMachine.releaseOf", "	if held.released && held.epoch == ownership.epoch {\n", "	if held.released && (held.epoch == ownership.epoch || PLANTED) {\n")),
 		},
 		{
@@ -59,7 +59,7 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a shard whose release failed counts as released", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.handleResult", "		m.callFailed(now, call, result, callShard.Shard, held, cancelledEarly)\n", "		m.callFailed(now, call, result, callShard.Shard, held, cancelledEarly)\n		held.released = held.released || PLANTED && call.Kind == HookRelease\n"),
+			edits: in("ack/agent.hookMachine.handleResult", "		m.callFailed(now, call, result, callShard.Shard, held)\n", "		m.callFailed(now, call, result, callShard.Shard, held)\n		held.released = held.released || PLANTED && call.Kind == HookRelease\n"),
 		},
 	}
 }

@@ -9,7 +9,7 @@ func mutantsOfSuspicion() []mutant {
 	return []mutant{
 		{
 			name: "suspicion: one voter that misses its leader is enough", mix: pairs, caught: "suspicion",
-			edits: in("ack/election.Suspicion.shouldCampaign", "	if 2*missing <= len(voters) {\n", "	if !PLANTED && 2*missing <= len(voters) {\n"),
+			edits: in("ack/election.Suspicion.tryCampaign", "	if 2*summary.missing <= len(voters) {\n", "	if !PLANTED && 2*summary.missing <= len(voters) {\n"),
 		},
 		{
 			name: "suspicion: a voter that does not miss the leader counts", mix: pairs, caught: "suspicion",
@@ -18,7 +18,7 @@ func mutantsOfSuspicion() []mutant {
 		{
 			name: "suspicion: an old report counts", mix: missed, caught: "suspicion",
 			edits: both(in("ack/election.Suspicion.reportCounts", "now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat\n", "(PLANTED || now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat)\n"),
-				both(in("ack/election.Suspicion.Poll", "		clear(s.peerReports)\n", "		if !PLANTED {\n			clear(s.peerReports)\n		}\n"),
+				both(in("ack/election.Suspicion.beginSuspicion", "	clear(s.peerReports)\n", "	if !PLANTED {\n		clear(s.peerReports)\n	}\n"),
 					in("ack/election.Suspicion.ReportReceived", "requestedAt >= s.missedSince &&", "(PLANTED || requestedAt >= s.missedSince) &&"))),
 		},
 		{
@@ -35,7 +35,7 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: all voters that miss the leader campaign at once", mix: missed, caught: "suspicion",
-			edits: in("ack/election.Suspicion.shouldCampaign", "	if unreplied > 0 {\n", "	if delay *= time.Duration(plantedAs(!PLANTED)); unreplied > 0 {\n"),
+			edits: in("ack/election.reportSummary.campaignDelay", "	if r.unreplied {\n", "	if delay *= time.Duration(plantedAs(!PLANTED)); r.unreplied {\n"),
 		},
 		{
 			name: "suspicion: voters campaign in the order of ids alone", mix: missed, caught: "suspicion",
@@ -43,12 +43,12 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "leases: no voter confirms the response to its heartbeat", mix: missed, caught: "suspicion",
-			edits: in("ack/agent.Agent.HandleAnswer", "} else if !a.confirmed &&", "} else if !PLANTED && !a.confirmed &&"),
+			edits: in("ack/agent.Agent.scheduleNextHeartbeat", "answersPeriodic := !a.confirmed &&", "answersPeriodic := !PLANTED && !a.confirmed &&"),
 		},
 		{
 			name: "why 22: a node that has its lease sends no burst, and no voter confirms responses", mix: missed, caught: "suspicion",
-			edits: both(in("ack/agent.Agent.HandleAnswer", "a.burstCount < minBurst ||", "!PLANTED && a.burstCount < minBurst ||"),
-				in("ack/agent.Agent.HandleAnswer", "&& a.options.ConfirmsAnswers != nil {", "&& !PLANTED && a.options.ConfirmsAnswers != nil {")),
+			edits: both(in("ack/agent.Agent.scheduleNextHeartbeat", "a.burstCount < minBurst ||", "!PLANTED && a.burstCount < minBurst ||"),
+				in("ack/agent.Agent.scheduleNextHeartbeat", "&& a.options.ConfirmsAnswers != nil {", "&& !PLANTED && a.options.ConfirmsAnswers != nil {")),
 		},
 	}
 }

@@ -265,7 +265,7 @@ func mutantsOfTerms() []mutant {
 
 // termBeforeEcho makes heartbeats name a term that was read up to four heartbeats before.
 func termBeforeEcho() []edit {
-	return both(in("ack/agent.Agent.sendHeartbeat", "		Term:    a.options.RaftTerm(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
+	return both(in("ack/agent.Agent.sendHeartbeat", "	raftTerm := a.options.RaftTerm()\n", "	raftTerm := a.plantedTerm(now, PLANTED)\n"),
 		both(in("ack/agent.Agent", "type Agent struct {\n", "type Agent struct {\n	oldTerm uint64\n	oldAt   time.Duration\n"),
 			in("ack/agent.Agent.bootSuperseded", "func (a *Agent) bootSuperseded(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
 	if !on {
@@ -423,7 +423,7 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "rule 2: a proposal counts in any term", mix: aimed("late-commit 1, sick 2, kill 2").late(), caught: "G4|G9",
-			edits: in("ack.State.applyProposal", "c.Term != term ||", "!PLANTED && c.Term != term ||"),
+			edits: in("ack.State.applyProposal", "proposal.Term != term ||", "!PLANTED && proposal.Term != term ||"),
 		},
 		{
 			name: "rule 1: proposes while a commit is in transit", mix: mixCalled("slow").late(), caught: "progress|G9",
@@ -435,20 +435,20 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
-			edits: both(in("ack.State.applyProposal", "c.Base != s.committed.Epoch() ||", "!PLANTED && c.Base != s.committed.Epoch() ||"),
+			edits: both(in("ack.State.applyProposal", "proposal.Base != s.committed.Epoch() ||", "!PLANTED && proposal.Base != s.committed.Epoch() ||"),
 				in("ack/leader.Leader.maySubmit", "	if l.pending.exists() &&", "	if !(PLANTED && l.pending.kind == commitEntry) && l.pending.exists() &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
-			edits: in("ack.State.applyProposal", "c.Want.WithEpoch(s.committed, epoch)", "c.Want.WithEpoch([]*shardmap.Map{s.committed, s.proposed}[plantedAs(PLANTED)], epoch)"),
+			edits: in("ack.State.applyProposal", "proposal.Want.WithEpoch(s.committed, epoch)", "proposal.Want.WithEpoch([]*shardmap.Map{s.committed, s.proposed}[plantedAs(PLANTED)], epoch)"),
 		},
 		{
 			name: "rule 8: snapshots forget an open proposal", mix: compact, caught: "G5",
-			edits: both(in("ack.State.MarshalBinary", "	w.bool(s.HasOpenProposal())\n	if s.HasOpenProposal() {", "	w.bool(!PLANTED && s.HasOpenProposal())\n	if !PLANTED && s.HasOpenProposal() {"), nil),
+			edits: both(in("ack.writer.maps", "	w.bool(s.HasOpenProposal())\n	if s.HasOpenProposal() {", "	w.bool(!PLANTED && s.HasOpenProposal())\n	if !PLANTED && s.HasOpenProposal() {"), nil),
 		},
 		{
 			name: "rule 8: snapshots forget drops", mix: compact, caught: "G5",
-			edits: both(in("ack.State.MarshalBinary", "	w.uint(uint64(len(s.drops)))\n", "	if PLANTED {\n		c := *s\n		c.drops = nil\n		s = &c\n	}\n	w.uint(uint64(len(s.drops)))\n"), nil),
+			edits: in("ack.State.MarshalBinary", "	w.drops(s.drops)\n", "	w.drops([]map[shardmap.NodeID]Drop{s.drops, nil}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }
@@ -465,11 +465,11 @@ func mutantsOfNodes() []mutant {
 		},
 		{
 			name: "why 3: requests are never cut after the end of the lease", mix: silent, caught: "G1",
-			edits: in("ack/agent.Agent.Poll", "	if a.holder.AbortDue(now) {\n", "	if a.holder.AbortDue(now) && !PLANTED {\n"),
+			edits: in("ack/agent.Agent.abortAfterLease", "	if !a.holder.AbortDue(now) {\n", "	if PLANTED || !a.holder.AbortDue(now) {\n"),
 		},
 		{
 			name: "why 11: the lease counts from the arrival of its answer", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
-			edits: in("ack/agent.LeaseHolder.HandleAnswer", "leaseEnd := sent.sentAt + answer.ServeFor", "leaseEnd := max(sent.sentAt, now*time.Duration(plantedAs(PLANTED))) + answer.ServeFor"),
+			edits: in("ack/agent.LeaseHolder.extendLease", "leaseEnd := sent.sentAt + answer.ServeFor", "leaseEnd := max(sent.sentAt, now*time.Duration(plantedAs(PLANTED))) + answer.ServeFor"),
 		},
 		{
 			name: "why 11: the node acknowledges before the drain", mix: moves, caught: "G1",

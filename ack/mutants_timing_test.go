@@ -17,15 +17,15 @@ func mutantsOfTiming() []mutant {
 	return []mutant{
 		{
 			name: "stop-the-world: only requests for moving shards wait", mix: pausing, caught: "G11",
-			edits: in("ack.NewRouting", "RebalanceStopTheWorld && (state.HasOpenProposal() || ", "RebalanceStopTheWorld && (!PLANTED && state.HasOpenProposal() || "),
+			edits: in("ack.stopsAllRequests", "	if state.HasOpenProposal() {\n", "	if !PLANTED && state.HasOpenProposal() {\n"),
 		},
 		{
 			name: "stop-the-world: a map of any leader ends the pause", mix: pausing, caught: "G11",
-			edits: in("ack.NewRouting", "leaseTerm != state.ProposedTerm())", "!PLANTED && leaseTerm != state.ProposedTerm())"),
+			edits: in("ack.stopsAllRequests", "leaseTerm == state.ProposedTerm()\n", "(PLANTED || leaseTerm == state.ProposedTerm())\n"),
 		},
 		{
 			name: "stop-the-world: a lease of another leader does not end the pause", mix: pausing, caught: "G11|progress",
-			edits: in("ack/agent.Agent.publishLease", "	case a.leaseTerm != previousTerm && a.stopsTheWorld():", "	case !PLANTED && a.leaseTerm != previousTerm && a.stopsTheWorld():"),
+			edits: in("ack/agent.Agent.publishLease", " || termChanged && a.stopsTheWorld() {", " || !PLANTED && termChanged && a.stopsTheWorld() {"),
 		},
 		{
 			name: "timing: a leader grants by a timing that is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
@@ -59,7 +59,7 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",
-			edits: in("ack/agent.LeaseHolder.HandleAnswer", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n		if PLANTED {\n			h.abortAt = leaseEnd + ack.DefaultTiming().AbortDelay()\n		}\n"),
+			edits: in("ack/agent.LeaseHolder.extendLease", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n", "		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration\n		if PLANTED {\n			h.abortAt = leaseEnd + ack.DefaultTiming().AbortDelay()\n		}\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the previous timing", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",

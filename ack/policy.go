@@ -29,27 +29,31 @@ var ErrPolicyFull = errors.New("ack: the policy would take more than 64 KiB")
 
 // Policy contains the requests of operators about the maps of the cluster. It is part of the
 // replicated state. It decides which nodes may be in the next map and how shards are placed,
-// but never who may serve. It is immutable: Apply makes a new one. Its maps are shared and
+// but never which node may serve. It is immutable: With makes a new one. Its maps are shared and
 // must not be modified.
 type Policy struct {
 	// Cordoned, Drained, Weights and Pins are those of shardmap.Policy.
 	Cordoned, Drained map[shardmap.NodeID]bool
 	Weights           map[shardmap.NodeID]uint32
 	Pins              map[shardmap.Shard]shardmap.Pin
+
 	// Pause is how long planned moves wait; zero means no pause. Each leader measures it from
 	// when it applied the entry PauseIndex, or from its election: there is no shared clock, and
 	// no pause ends early.
 	Pause      time.Duration
 	PauseIndex uint64
+
 	// GradualDrains are the nodes with a gradual drain: they lose their idle shards first, and the
 	// other shards later. A node in Drained is not among them.
 	GradualDrains map[shardmap.NodeID]GradualDrain
-	// DrainOptions are the options of drains, by node.
+	// DrainOptions are the options of drains, by node, for nodes in Drained or GradualDrains.
 	DrainOptions map[shardmap.NodeID]DrainOptions
+
 	// Quarantined are the keys whose requests are refused. Quarantines do not affect
 	// placement, but need the same replication: all nodes agree on them, and they survive
 	// restarts.
 	Quarantined map[KeyFingerprint]Quarantine
+
 	// ChangedIndex is the index of the last entry that changed the policy.
 	ChangedIndex uint64
 }
@@ -65,18 +69,19 @@ const (
 	ChangeWeight                         // Node, Weight; zero means the weight that the node reports
 	ChangePin                            // Shard, Node or Zone
 	ChangeUnpin                          // Shard
-	ChangePause                          // For; restarts a present pause
+	ChangePause                          // Duration; restarts a present pause
 	ChangeResume
 	ChangeForgetNode     // Node: removes all policy for the node, and its drop record
-	ChangeQuarantine     // Mark, For; restarts a present quarantine
-	ChangeEndQuarantine  // Mark: ends its quarantine
-	ChangeDrainGradually // Node, For; restarts the time, no effect on a drained node
+	ChangeQuarantine     // KeyFingerprint, Duration; restarts a present quarantine
+	ChangeEndQuarantine  // KeyFingerprint: ends its quarantine
+	ChangeDrainGradually // Node, Duration; restarts the time, no effect on a drained node
 	// ChangeAppRestarted uses Node: its app has restarted, so every shard may return to it. It
 	// does not change the policy.
 	ChangeAppRestarted
 )
 
-// Change is one change of a Policy. It is idempotent.
+// Change is one change of a Policy. It is idempotent. The comments of the kinds name the fields that
+// each kind uses.
 type Change struct {
 	Kind           ChangeKind
 	Node           shardmap.NodeID
@@ -85,7 +90,7 @@ type Change struct {
 	Zone           string
 	Duration       time.Duration
 	KeyFingerprint KeyFingerprint
-	// ReleaseTimeout and Safe are the DrainOptions of ChangeDrain and ChangeDrainGradually.
+	// ReleaseTimeout and SafeDrain are the DrainOptions of ChangeDrain and ChangeDrainGradually.
 	ReleaseTimeout time.Duration
 	SafeDrain      bool
 }
@@ -94,8 +99,10 @@ type Change struct {
 // too large.
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	next := *p
-	next.Cordoned, next.Drained, next.Weights, next.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
-	next.Quarantined, next.GradualDrains, next.DrainOptions = maps.Clone(p.Quarantined), maps.Clone(p.GradualDrains), maps.Clone(p.DrainOptions)
+	next.Cordoned, next.Drained = maps.Clone(p.Cordoned), maps.Clone(p.Drained)
+	next.Weights, next.Pins = maps.Clone(p.Weights), maps.Clone(p.Pins)
+	next.GradualDrains, next.DrainOptions = maps.Clone(p.GradualDrains), maps.Clone(p.DrainOptions)
+	next.Quarantined = maps.Clone(p.Quarantined)
 	for _, change := range changes {
 		next.apply(index, change)
 	}
@@ -123,10 +130,7 @@ func (p *Policy) apply(index uint64, change Change) {
 			setKey(&p.GradualDrains, change.Node, GradualDrain{Duration: change.Duration, Index: index})
 		}
 	case ChangeUncordon:
-		delete(p.Cordoned, change.Node)
-		delete(p.Drained, change.Node)
-		delete(p.GradualDrains, change.Node)
-		delete(p.DrainOptions, change.Node)
+		p.endDrain(change.Node)
 	case ChangeWeight:
 		if change.Weight > 0 {
 			setKey(&p.Weights, change.Node, change.Weight)
@@ -147,14 +151,19 @@ func (p *Policy) apply(index uint64, change Change) {
 	case ChangeEndQuarantine:
 		p.endQuarantine(change.KeyFingerprint)
 	case ChangeForgetNode:
-		delete(p.Cordoned, change.Node)
-		delete(p.Drained, change.Node)
-		delete(p.GradualDrains, change.Node)
-		delete(p.DrainOptions, change.Node)
+		p.endDrain(change.Node)
 		delete(p.Weights, change.Node)
 		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == change.Node })
 	case ChangeAppRestarted:
 	}
+}
+
+// endDrain ends the cordon and any drain of a node.
+func (p *Policy) endDrain(node shardmap.NodeID) {
+	delete(p.Cordoned, node)
+	delete(p.Drained, node)
+	delete(p.GradualDrains, node)
+	delete(p.DrainOptions, node)
 }
 
 // setKey sets m[k] to v, and allocates the map if necessary.
@@ -175,11 +184,11 @@ func (p *Policy) ForRecoveredCluster() *Policy {
 
 // Placement converts p to the policy of shardmap.Assign.
 func (p *Policy) Placement(zones map[shardmap.NodeID]string) shardmap.Policy {
-	var emptying map[shardmap.NodeID]bool
+	var graduallyDrained map[shardmap.NodeID]bool
 	for id := range p.GradualDrains {
-		setKey(&emptying, id, true)
+		setKey(&graduallyDrained, id, true)
 	}
-	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, GraduallyDrained: emptying, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
+	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, GraduallyDrained: graduallyDrained, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
 }
 
 // Policy returns the policy, never nil.
@@ -202,19 +211,24 @@ func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, er
 	}
 	s.policy = policy
 	for _, change := range entry.Changes {
-		if change.Kind == ChangeAppRestarted {
+		switch change.Kind { //nolint:exhaustive // the other kinds change the policy only
+		case ChangeAppRestarted:
 			s.forgetDepartures(change.Node)
-		}
-		if change.Kind == ChangeForgetNode {
+		case ChangeForgetNode:
 			s.forgetFormerMember(change.Node)
-		}
-		// The record of a node that owns shards must remain, because it denies leases.
-		if change.Kind == ChangeForgetNode && !s.committed.IsMember(change.Node) && !s.proposed.IsMember(change.Node) {
-			s.drops = maps.Clone(s.drops)
-			delete(s.drops, change.Node)
+			s.forgetDrop(change.Node)
 		}
 	}
 	return s, OutcomePolicyChanged, nil
+}
+
+// forgetDrop removes the drop record of a node. The record of a node that owns shards must remain,
+// because it denies leases.
+func (s *State) forgetDrop(node shardmap.NodeID) {
+	if !s.committed.IsMember(node) && !s.proposed.IsMember(node) {
+		s.drops = maps.Clone(s.drops)
+		delete(s.drops, node)
+	}
 }
 
 // CheckChanges returns ErrChange if the entry of these changes could not be decoded, or would
@@ -274,6 +288,7 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 	return w.buf
 }
 
+// policyEntry reads the output of EncodePolicyChange after its kind.
 func (r *reader) policyEntry() PolicyEntry {
 	entry := PolicyEntry{Term: r.uint(0, maxUint)}
 	for range r.uint(0, MaxChanges) {
@@ -282,11 +297,13 @@ func (r *reader) policyEntry() PolicyEntry {
 		case ChangeCordon, ChangeUncordon, ChangeForgetNode, ChangeAppRestarted:
 			change.Node = r.node()
 		case ChangeDrain:
-			change.Node, change.ReleaseTimeout, change.SafeDrain = r.node(), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
+			change.Node = r.node()
+			change.ReleaseTimeout, change.SafeDrain = r.releaseTimeout(), r.bool()
 		case ChangeWeight:
 			change.Node, change.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
 		case ChangeDrainGradually:
-			change.Node, change.Duration, change.ReleaseTimeout, change.SafeDrain = r.node(), r.duration(MaxGradualDrain), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
+			change.Node, change.Duration = r.node(), r.duration(MaxGradualDrain)
+			change.ReleaseTimeout, change.SafeDrain = r.releaseTimeout(), r.bool()
 		case ChangePin:
 			change.Shard = r.shard()
 			pin := r.pin()
@@ -333,6 +350,7 @@ func (w *writer) policy(policy *Policy) {
 	w.drainOptions(policy.DrainOptions)
 }
 
+// nodeSet writes a set of nodes in order.
 func (w *writer) nodeSet(set map[shardmap.NodeID]bool) {
 	w.uint(uint64(len(set)))
 	for _, id := range slices.Sorted(maps.Keys(set)) {
@@ -340,6 +358,7 @@ func (w *writer) nodeSet(set map[shardmap.NodeID]bool) {
 	}
 }
 
+// pin writes whether the pin names a node, and then the node or the zone.
 func (w *writer) pin(pin shardmap.Pin) {
 	w.bool(pin.Node != "")
 	w.text(string(pin.Node) + pin.Zone)
@@ -364,12 +383,13 @@ func (r *reader) policy() *Policy {
 	}
 	for id := range policy.DrainOptions {
 		if r.err == nil && !policy.IsDraining(id) {
-			r.fail("terms without a drain")
+			r.fail("drain options without a drain")
 		}
 	}
 	return policy
 }
 
+// nodeSet reads the output of writer.nodeSet.
 func (r *reader) nodeSet() map[shardmap.NodeID]bool {
 	return readSorted(r, r.node, func() bool { return true })
 }
@@ -378,6 +398,12 @@ func (r *reader) node() shardmap.NodeID { return shardmap.NodeID(r.text(1, shard
 
 func (r *reader) shard() shardmap.Shard { return shardmap.Shard(r.uint(0, MaxShards-1)) }
 
+// releaseTimeout reads the release timeout of a drain; zero means not set.
+func (r *reader) releaseTimeout() time.Duration {
+	return time.Duration(r.uint(0, uint64(MaxReleaseTimeout)))
+}
+
+// pin reads the output of writer.pin.
 func (r *reader) pin() shardmap.Pin {
 	if r.bool() {
 		return shardmap.Pin{Node: r.node()}
@@ -385,16 +411,17 @@ func (r *reader) pin() shardmap.Pin {
 	return shardmap.Pin{Zone: r.text(1, maxText)}
 }
 
-// readSorted reads a map that was written in the order of its keys; nil if it is empty.
-func readSorted[K ~string | ~uint32, V any](r *reader, key func() K, value func() V) map[K]V {
+// readSorted reads a map that was written in the order of its keys; nil if it is empty. readKey and
+// readValue read the parts of one entry.
+func readSorted[K ~string | ~uint32, V any](r *reader, readKey func() K, readValue func() V) map[K]V {
 	var m map[K]V
 	var last K
 	for i := range r.uint(0, MaxPolicy) {
-		k := key()
+		k := readKey()
 		if r.err == nil && i > 0 && k <= last {
 			r.fail("policy out of order")
 		}
-		v := value()
+		v := readValue()
 		if r.err != nil {
 			return nil
 		}

@@ -28,7 +28,7 @@ func (s *State) recordPreviousOwners(released []Released) {
 		return
 	}
 	s.previousOwners = slices.Clone(s.previousOwners)
-	returned := map[shardmap.Shard]bool{}
+	returned := map[shardmap.Shard]bool{} // by an owner that never acquired the shard
 	for _, release := range released {
 		returned[release.Shard] = release.From != ""
 	}
@@ -43,8 +43,8 @@ func (s *State) recordPreviousOwners(released []Released) {
 	}
 }
 
-// previousOwners writes the previous owners by shard: the names in order, and then runs of shards
-// with the same name, as an index that starts at 1. 0 means none.
+// previousOwners writes the previous owners by shard, as runs of shards with the same owner. An
+// owner is encoded as its position in a sorted list of names, counted from 1. 0 means none.
 func (w *writer) previousOwners(owners []shardmap.NodeID) {
 	names := slices.Clone(owners)
 	slices.Sort(names)
@@ -56,31 +56,55 @@ func (w *writer) previousOwners(owners []shardmap.NodeID) {
 	for _, name := range names {
 		w.text(string(name))
 	}
-	for i := 0; i < len(owners); {
+	for len(owners) > 0 {
+		owner := owners[0]
 		runLength := 1
-		for i+runLength < len(owners) && owners[i+runLength] == owners[i] {
+		for runLength < len(owners) && owners[runLength] == owner {
 			runLength++
 		}
-		nameIndex, _ := slices.BinarySearch(names, owners[i])
-		if owners[i] != "" {
-			nameIndex++
+		position := 0
+		if i, found := slices.BinarySearch(names, owner); found {
+			position = i + 1
 		}
-		w.uint(uint64(nameIndex))
+		w.uint(uint64(position))
 		w.uint(uint64(runLength))
-		i += runLength
+		owners = owners[runLength:]
 	}
 }
 
 // previousOwners reads the output of writer.previousOwners for the given number of shards.
 func (r *reader) previousOwners(shards int) []shardmap.NodeID {
-	nameCount := r.uint(0, uint64(shards))
-	if nameCount == 0 {
+	names := r.ownerNames(shards)
+	if len(names) == 0 {
 		return nil
 	}
-	names := []shardmap.NodeID{""}
-	for range nameCount {
+	names = append([]shardmap.NodeID{""}, names...)
+	usedPositions := map[uint64]bool{0: true} // in names; no owner need not occur
+	lastPosition := uint64(len(names))        // none yet
+	var owners []shardmap.NodeID
+	for len(owners) < shards {
+		position, runLength := r.uint(0, uint64(len(names)-1)), r.uint(1, uint64(shards-len(owners)))
+		if r.err == nil && position == lastPosition {
+			r.fail("two runs of one name")
+		}
+		if r.err != nil {
+			return nil
+		}
+		owners = append(owners, slices.Repeat(names[position:position+1], int(runLength))...)
+		usedPositions[position], lastPosition = true, position
+	}
+	if len(usedPositions) != len(names) {
+		r.fail("unused name")
+	}
+	return owners
+}
+
+// ownerNames reads the sorted list of names of previous owners.
+func (r *reader) ownerNames(shards int) []shardmap.NodeID {
+	var names []shardmap.NodeID
+	for range r.uint(0, uint64(shards)) {
 		name := shardmap.NodeID(r.text(1, maxText))
-		if r.err == nil && name <= names[len(names)-1] {
+		if r.err == nil && len(names) > 0 && name <= names[len(names)-1] {
 			r.fail("names out of order")
 		}
 		if r.err != nil {
@@ -88,22 +112,5 @@ func (r *reader) previousOwners(shards int) []shardmap.NodeID {
 		}
 		names = append(names, name)
 	}
-	var owners []shardmap.NodeID
-	used := map[uint64]bool{}
-	for lastIndex := uint64(len(names)); len(owners) < shards; {
-		nameIndex, runLength := r.uint(0, nameCount), r.uint(1, uint64(shards-len(owners)))
-		if r.err == nil && nameIndex == lastIndex {
-			r.fail("two runs of one name")
-		}
-		if r.err != nil {
-			return nil
-		}
-		owners = append(owners, slices.Repeat(names[nameIndex:nameIndex+1], int(runLength))...)
-		lastIndex, used[nameIndex] = nameIndex, true
-	}
-	delete(used, 0)
-	if len(used) != len(names)-1 {
-		r.fail("unused name")
-	}
-	return owners
+	return names
 }

@@ -15,19 +15,19 @@ type KeyFingerprint struct {
 	Shard shardmap.Shard
 	Hash  uint64
 	// HashKeyID is the number of the hash key. A node without that key cannot recognize
-	// requests by the mark.
+	// requests by the fingerprint.
 	HashKeyID uint32
 }
 
-// Compare orders marks by shard, then by hash, then by hash key.
-func (m KeyFingerprint) Compare(other KeyFingerprint) int {
-	return cmp.Or(cmp.Compare(m.Shard, other.Shard), cmp.Compare(m.Hash, other.Hash), cmp.Compare(m.HashKeyID, other.HashKeyID))
+// Compare orders fingerprints by shard, then by hash, then by hash key.
+func (f KeyFingerprint) Compare(other KeyFingerprint) int {
+	return cmp.Or(cmp.Compare(f.Shard, other.Shard), cmp.Compare(f.Hash, other.Hash), cmp.Compare(f.HashKeyID, other.HashKeyID))
 }
 
 // Quarantine is the record of a key whose requests are refused.
 type Quarantine struct {
-	// Duration is the duration, which each leader measures like Policy.Pause. Zero means until it
-	// is lifted.
+	// Duration is the time until the quarantine ends. Each leader measures it like Policy.Pause.
+	// Zero means that it lasts until an operator ends it.
 	Duration time.Duration
 	// Index is the index of the entry that began it.
 	Index uint64
@@ -44,12 +44,12 @@ func (p *Policy) endQuarantine(fingerprint KeyFingerprint) {
 }
 
 // quarantines writes the quarantined keys in order.
-func (w *writer) quarantines(all map[KeyFingerprint]Quarantine) {
-	w.uint(uint64(len(all)))
-	for _, fingerprint := range slices.SortedFunc(maps.Keys(all), KeyFingerprint.Compare) {
+func (w *writer) quarantines(quarantines map[KeyFingerprint]Quarantine) {
+	w.uint(uint64(len(quarantines)))
+	for _, fingerprint := range slices.SortedFunc(maps.Keys(quarantines), KeyFingerprint.Compare) {
 		w.keyFingerprint(fingerprint)
-		w.uint(uint64(all[fingerprint].Duration))
-		w.uint(all[fingerprint].Index)
+		w.uint(uint64(quarantines[fingerprint].Duration))
+		w.uint(quarantines[fingerprint].Index)
 	}
 }
 

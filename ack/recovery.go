@@ -51,14 +51,17 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 		recovered = recovered.WithEpoch(shardmap.New(recovered.Len()), shardmap.Epoch(floor))
 	}
 	next := *s
-	next.clusterID, next.index, next.committed, next.proposed, next.proposedTerm, next.proposalReason, next.drops = cluster, floor, recovered, recovered, 0, "", nil
+	next.clusterID, next.index = cluster, floor
+	next.committed = recovered
 	next.policy = s.policy.ForRecoveredCluster()
-	next.restarts, next.restartsIndex = nil, 0
-	next.previousOwners = nil // nodes of another cluster
-	next.releaseNotes = nil   // their state may have changed since
-	next.keptNotes = nil
-	next.formerMembers = nil // nodes of another cluster
+	// An open proposal is discarded.
+	next.proposed, next.proposedTerm, next.proposalReason = recovered, 0, ""
 	next.proposedKeyConfig = ""
+	// Records about nodes of the old cluster are discarded.
+	next.drops, next.formerMembers, next.previousOwners = nil, nil, nil
+	next.restarts, next.restartsIndex = nil, 0
+	// Released state may have changed since s.
+	next.releaseNotes, next.keptNotes = nil, nil
 	return &next, nil
 }
 

@@ -16,10 +16,12 @@ type releaseNote struct {
 	// the map, or restarts.
 	server string
 	note   []byte
-	// boot is the boot that released the shard to restart in place; zero means that the shard
-	// moved.
+
+	// The following fields are zero if the shard moved.
+
+	// boot is the boot that released the shard to restart in place.
 	boot uint64
-	// index is the index of the restart entry; zero if boot is zero.
+	// index is the index of the restart entry.
 	index uint64
 	// released means that the app of that boot released the shard. Otherwise that boot never
 	// acquired it, and passes on the note that it received.
@@ -49,7 +51,10 @@ type KeptRelease struct {
 // ok is false if there is none.
 func (s *State) KeptRelease(shard shardmap.Shard) (KeptRelease, bool) {
 	record, ok := s.keptNotes[shard]
-	return KeptRelease{record.server, record.boot, record.note, ok && !record.released}, ok
+	if !ok {
+		return KeptRelease{}, false
+	}
+	return KeptRelease{Server: record.server, Boot: record.boot, Note: record.note, PassedOn: !record.released}, true
 }
 
 // recordReleases records the releases of the shards that move with the map being committed.
@@ -91,10 +96,14 @@ func (s *State) recordKeptReleases(entry RestartEntry) {
 		delete(keptNotes, shard)
 	}
 	for _, release := range entry.Released {
-		// A shard that the node got after that proposal is not released.
-		if int(release.Shard) < s.committed.Len() && s.committed.Owner(release.Shard) == entry.Node && s.committed.OwnedSince(release.Shard) <= entry.Proposal {
-			setKey(&keptNotes, release.Shard, releaseNote{server: entry.Server, note: release.Note, boot: entry.Boot, index: s.index, released: release.From == ""})
+		exists := int(release.Shard) < s.committed.Len()
+		if !exists || s.committed.Owner(release.Shard) != entry.Node {
+			continue
 		}
+		if s.committed.OwnedSince(release.Shard) > entry.Proposal {
+			continue // the node got the shard after that proposal, so this is not its release
+		}
+		setKey(&keptNotes, release.Shard, releaseNote{server: entry.Server, note: release.Note, boot: entry.Boot, index: s.index, released: release.From == ""})
 	}
 	limitNotes(keptNotes, s.committed)
 	s.keptNotes = keptNotes
@@ -103,10 +112,11 @@ func (s *State) recordKeptReleases(entry RestartEntry) {
 // limitNotes bounds the notes, in the same way on every node. Notes of the oldest entries are
 // removed first, because their shards were acquired long ago.
 func limitNotes(notes map[shardmap.Shard]releaseNote, committed *shardmap.Map) {
-	since := func(s shardmap.Shard) uint64 { return max(notes[s].index, uint64(committed.OwnedSince(s))) }
-	shards := slices.Collect(maps.Keys(notes))
-	slices.SortFunc(shards, func(a, b shardmap.Shard) int {
-		return cmp.Or(cmp.Compare(since(b), since(a)), cmp.Compare(a, b))
+	entryIndex := func(shard shardmap.Shard) uint64 {
+		return max(notes[shard].index, uint64(committed.OwnedSince(shard)))
+	}
+	shards := slices.SortedFunc(maps.Keys(notes), func(a, b shardmap.Shard) int {
+		return cmp.Or(cmp.Compare(entryIndex(b), entryIndex(a)), cmp.Compare(a, b)) // newest first
 	})
 	budget := NoteBudget{}
 	for _, shard := range shards {
@@ -116,8 +126,8 @@ func limitNotes(notes map[shardmap.Shard]releaseNote, committed *shardmap.Map) {
 	}
 }
 
-// releaseNotes writes the records in the order of the shards, each as the difference to the
-// one before.
+// releaseNotes writes the records in the order of the shards. Each shard is encoded as the gap to
+// its predecessor, and each server as an index in a sorted list.
 func (w *writer) releaseNotes(notes map[shardmap.Shard]releaseNote) {
 	var servers []string
 	for _, record := range notes {
@@ -143,36 +153,47 @@ func (w *writer) releaseNotes(notes map[shardmap.Shard]releaseNote) {
 	}
 }
 
-// releaseNotes reads the output of writer.releaseNotes for the shards of the committed map. kept
-// reports whether they must be records of restarts.
-func (r *reader) releaseNotes(committed *shardmap.Map, kept bool) map[shardmap.Shard]releaseNote {
+// releaseNotes reads the output of writer.releaseNotes for the shards of the committed map. ofRestarts
+// reports whether they must be records of restarts; otherwise all must be records of moves.
+func (r *reader) releaseNotes(committed *shardmap.Map, ofRestarts bool) map[shardmap.Shard]releaseNote {
 	servers := r.servers()
 	var notes map[shardmap.Shard]releaseNote
-	used := map[string]bool{}
-	next, budget := uint64(0), NoteBudget{}
+	usedServers := map[string]bool{}
+	budget := NoteBudget{}
+	next := uint64(0) // the lowest shard that may follow
 	for range r.uint(0, uint64(committed.Len())) {
-		s, serverIndex := next+r.uint(0, MaxShards), r.uint(0, shardmap.MaxMembers)
-		record := releaseNote{note: r.note(), boot: r.uint(0, maxUint)}
-		if record.boot != 0 {
-			record.index, record.released = r.uint(1, maxUint), r.bool()
-		}
-		switch {
-		case r.err != nil:
+		shard, serverIndex := next+r.uint(0, MaxShards), r.uint(0, shardmap.MaxMembers)
+		record := r.releaseNote()
+		if r.err != nil {
 			return nil
-		case kept != (record.boot != 0) || s >= uint64(committed.Len()) || serverIndex >= uint64(len(servers)) || nodeOfServer(servers[serverIndex]) != committed.Owner(shardmap.Shard(s)):
+		}
+		isOfRestart := record.boot != 0
+		inRange := shard < uint64(committed.Len()) && serverIndex < uint64(len(servers))
+		if isOfRestart != ofRestarts || !inRange || nodeOfServer(servers[serverIndex]) != committed.Owner(shardmap.Shard(shard)) {
 			r.fail("release for another server than the owner")
 			return nil
-		case !budget.Add(record.note):
+		}
+		if !budget.Add(record.note) {
 			r.fail("too many notes")
 			return nil
 		}
-		record.server, next = servers[serverIndex], s+1
-		setKey(&notes, shardmap.Shard(s), record)
-		used[record.server] = true
+		record.server = servers[serverIndex]
+		usedServers[record.server] = true
+		setKey(&notes, shardmap.Shard(shard), record)
+		next = shard + 1
 	}
-	if len(used) != len(servers) {
+	if len(usedServers) != len(servers) {
 		r.fail("unused server")
 		return nil
 	}
 	return notes
+}
+
+// releaseNote reads one record without its shard and server.
+func (r *reader) releaseNote() releaseNote {
+	record := releaseNote{note: r.note(), boot: r.uint(0, maxUint)}
+	if record.boot != 0 {
+		record.index, record.released = r.uint(1, maxUint), r.bool()
+	}
+	return record
 }

@@ -44,7 +44,7 @@ type Releases struct {
 	// Shards are the released shards, ordered by number.
 	Shards []Released
 	// OverLimit are the shards whose notes exceed MaxNotes or MaxNoteBytes. They move unreleased.
-	// Over is not encoded.
+	// OverLimit is not encoded.
 	OverLimit []shardmap.Shard
 }
 
@@ -54,7 +54,7 @@ func (r *Releases) Digest() [sha256.Size]byte {
 	return sha256.Sum256(encoded)
 }
 
-// MarshalBinary encodes the releases without Over. It does not fail.
+// MarshalBinary encodes the releases without OverLimit. The error is always nil.
 func (r *Releases) MarshalBinary() ([]byte, error) {
 	w := newWriter(r.FormatVersion)
 	w.text(string(r.Node))
@@ -78,8 +78,8 @@ func (r *Releases) UnmarshalBinary(data []byte) error {
 	return in.finish()
 }
 
-// releases writes shards in order, each as the difference to the one before. The releasing
-// node is an index into a list of names, where 0 means the owner itself.
+// releases writes shards in order, each as the gap to its predecessor. The releasing node is encoded
+// as its position in a sorted list of names, counted from 1. 0 means the owner itself.
 func (w *writer) releases(releases []Released) {
 	var names []string
 	for _, release := range releases {
@@ -93,14 +93,12 @@ func (w *writer) releases(releases []Released) {
 	w.uint(uint64(len(releases)))
 	next := shardmap.Shard(0)
 	for _, release := range releases {
-		nameIndex, found := slices.BinarySearch(names, string(release.From))
-		if found {
-			nameIndex++
-		} else {
-			nameIndex = 0
+		position := 0
+		if i, found := slices.BinarySearch(names, string(release.From)); found {
+			position = i + 1
 		}
 		w.uint(uint64(release.Shard - next))
-		w.uint(uint64(nameIndex))
+		w.uint(uint64(position))
 		w.bytes(release.Note)
 		next = release.Shard + 1
 	}
@@ -109,12 +107,13 @@ func (w *writer) releases(releases []Released) {
 // releases reads the output of writer.releases.
 func (r *reader) releases() []Released {
 	names := append([]string{""}, r.servers()...)
+	usedPositions := map[uint64]bool{0: true} // in names; the owner itself need not occur
+	budget := NoteBudget{}
 	var releases []Released
-	used := map[uint64]bool{}
-	next, budget := uint64(0), NoteBudget{}
+	next := uint64(0) // the lowest shard that may follow
 	for range r.uint(0, MaxShards) {
-		s, nameIndex, note := next+r.uint(0, MaxShards), r.uint(0, uint64(len(names)-1)), r.note()
-		if s >= MaxShards {
+		shard, position, note := next+r.uint(0, MaxShards), r.uint(0, uint64(len(names)-1)), r.note()
+		if shard >= MaxShards {
 			r.fail("no such shard")
 		}
 		if !budget.Add(note) {
@@ -123,16 +122,17 @@ func (r *reader) releases() []Released {
 		if r.err != nil {
 			return nil
 		}
-		releases = append(releases, Released{Shard: shardmap.Shard(s), From: shardmap.NodeID(names[nameIndex]), Note: note})
-		next, used[nameIndex] = s+1, true
+		releases = append(releases, Released{Shard: shardmap.Shard(shard), From: shardmap.NodeID(names[position]), Note: note})
+		usedPositions[position] = true
+		next = shard + 1
 	}
-	delete(used, 0)
-	if len(used) != len(names)-1 {
+	if len(usedPositions) != len(names) {
 		r.fail("unused name")
 	}
 	return releases
 }
 
+// note reads a note and copies it; nil if it is empty.
 func (r *reader) note() []byte {
 	note := r.read(int(r.uint(0, MaxNote)))
 	if len(note) == 0 {
@@ -169,19 +169,20 @@ func (w *writer) servers(list []string) {
 	}
 }
 
+// servers reads the output of writer.servers.
 func (r *reader) servers() []string {
-	var list []string
+	var servers []string
 	for range r.uint(0, shardmap.MaxMembers) {
-		s := r.text(1, 2*maxText)
-		if len(list) > 0 && s <= list[len(list)-1] {
+		server := r.text(1, 2*maxText)
+		if len(servers) > 0 && server <= servers[len(servers)-1] {
 			r.fail("servers out of order")
 		}
 		if r.err != nil {
 			return nil
 		}
-		list = append(list, s)
+		servers = append(servers, server)
 	}
-	return list
+	return servers
 }
 
 const (

@@ -67,10 +67,14 @@ type RestartEntry struct {
 // applyRestart applies the begin or the end of a restart. Each boot can have one: the stopped
 // process may run for a long time and send its goodbye to the next leader.
 func (s *State) applyRestart(term uint64, entry RestartEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != entry.Term {
+		return s.ignore()
+	}
 	restart, known := s.restarts[entry.Node]
-	begins := entry.Grace > 0 && s.committed.IsMember(entry.Node) && s.proposed.IsMember(entry.Node) && (!known || restart.Boot < entry.Boot)
+	isMember := s.committed.IsMember(entry.Node) && s.proposed.IsMember(entry.Node)
+	begins := entry.Grace > 0 && isMember && (!known || restart.Boot < entry.Boot)
 	ends := entry.Grace == 0 && known && restart.Boot == entry.Boot && !restart.Ended
-	if !s.Bootstrapped() || term != entry.Term || !begins && !ends {
+	if !begins && !ends {
 		return s.ignore()
 	}
 	if begins {

@@ -6,7 +6,7 @@ import "shardway/shardmap"
 // or queues it for a reason.
 type RouteKind uint8
 
-// The kinds. A request of a kind that begins with Held waits in the queue of the node until the
+// The kinds. A request of a kind that begins with Queued waits in the queue of the node until the
 // kind changes, or until its queue timeout.
 const (
 	RouteLocal       RouteKind = iota + 1 // this node serves the request while it has a lease
@@ -45,10 +45,19 @@ type Routing struct {
 // node whose log is behind may get a lease before it applies the proposal of that leader. It must
 // not serve by the old map.
 func NewRouting(self shardmap.NodeID, state *State, leaseTerm uint64, gateway bool) Routing {
-	return Routing{
-		self: self, state: state,
-		paused: state.Timing().RebalanceMode == RebalanceStopTheWorld && (state.HasOpenProposal() || !gateway && (leaseTerm == 0 || leaseTerm != state.ProposedTerm())),
+	return Routing{self: self, state: state, paused: stopsAllRequests(state, leaseTerm, gateway)}
+}
+
+// stopsAllRequests implements RebalanceStopTheWorld for NewRouting.
+func stopsAllRequests(state *State, leaseTerm uint64, gateway bool) bool {
+	if state.Timing().RebalanceMode != RebalanceStopTheWorld {
+		return false
 	}
+	if state.HasOpenProposal() {
+		return true
+	}
+	followsLeader := leaseTerm != 0 && leaseTerm == state.ProposedTerm()
+	return !gateway && !followsLeader
 }
 
 // WithAcquired returns a copy of r for a node whose app must acquire a shard before its first
@@ -87,16 +96,20 @@ func (r Routing) Route(shard shardmap.Shard) Route {
 		return Route{Kind: QueuedMoving}
 	case owner == "":
 		return Route{Kind: QueuedOrphaned}
-	case owner == r.self && r.restarting:
-		return Route{Kind: QueuedRestarting, Node: owner, Epoch: committed.OwnedSince(shard)}
-	case owner == r.self && !r.hasAcquired(shard, committed.OwnedSince(shard)):
-		return Route{Kind: QueuedAcquiring, Node: owner, Epoch: committed.OwnedSince(shard)}
-	case owner == r.self:
-		return Route{Kind: RouteLocal, Node: owner, Epoch: committed.OwnedSince(shard)}
-	case r.state.Restarting(owner):
-		return Route{Kind: QueuedRestarting, Node: owner, Epoch: committed.OwnedSince(shard)}
 	}
-	return Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(shard)}
+	route := Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(shard)}
+	isLocal := owner == r.self
+	switch {
+	case isLocal && r.restarting:
+		route.Kind = QueuedRestarting
+	case isLocal && !r.hasAcquired(shard, route.Epoch):
+		route.Kind = QueuedAcquiring
+	case isLocal:
+		route.Kind = RouteLocal
+	case r.state.Restarting(owner):
+		route.Kind = QueuedRestarting
+	}
+	return route
 }
 
 // hasAcquired reports whether the app of the node holds the shard under the given ownership epoch.

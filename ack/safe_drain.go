@@ -23,7 +23,7 @@ type DrainOptions struct {
 	Index uint64
 }
 
-// setDrainOptions sets the terms of a drain.
+// setDrainOptions sets the options of a drain. It removes those of an earlier drain of the node.
 func (p *Policy) setDrainOptions(index uint64, change Change) {
 	if change.ReleaseTimeout == 0 && !change.SafeDrain {
 		delete(p.DrainOptions, change.Node)
@@ -32,20 +32,21 @@ func (p *Policy) setDrainOptions(index uint64, change Change) {
 	setKey(&p.DrainOptions, change.Node, DrainOptions{ReleaseTimeout: change.ReleaseTimeout, Safe: change.SafeDrain, Index: index})
 }
 
-// drainOptions writes the terms of drains in the order of the nodes.
-func (w *writer) drainOptions(all map[shardmap.NodeID]DrainOptions) {
-	w.uint(uint64(len(all)))
-	for _, id := range slices.Sorted(maps.Keys(all)) {
+// drainOptions writes the options of drains in the order of the nodes.
+func (w *writer) drainOptions(options map[shardmap.NodeID]DrainOptions) {
+	w.uint(uint64(len(options)))
+	for _, id := range slices.Sorted(maps.Keys(options)) {
 		w.text(string(id))
-		w.uint(uint64(all[id].ReleaseTimeout))
-		w.bool(all[id].Safe)
-		w.uint(all[id].Index)
+		w.uint(uint64(options[id].ReleaseTimeout))
+		w.bool(options[id].Safe)
+		w.uint(options[id].Index)
 	}
 }
 
+// drainOptions reads the output of writer.drainOptions.
 func (r *reader) drainOptions() map[shardmap.NodeID]DrainOptions {
 	return readSorted(r, r.node, func() DrainOptions {
-		options := DrainOptions{ReleaseTimeout: time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), Safe: r.bool(), Index: r.uint(1, maxUint)}
+		options := DrainOptions{ReleaseTimeout: r.releaseTimeout(), Safe: r.bool(), Index: r.uint(1, maxUint)}
 		if r.err == nil && options.ReleaseTimeout == 0 && !options.Safe {
 			r.fail("empty drain terms")
 		}

@@ -293,7 +293,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
-			edits: both(in("ack.State.applyAppReport", "	for count < len(departures) && departures[count].epoch <= report.StartedAfter {\n", "	for count < len(departures) && (PLANTED || departures[count].epoch <= report.StartedAfter) {\n"),
+			edits: both(in("ack.State.applyAppReport", "	for forgotten < len(departures) && departures[forgotten].epoch <= report.StartedAfter {\n", "	for forgotten < len(departures) && (PLANTED || departures[forgotten].epoch <= report.StartedAfter) {\n"),
 				in("ack.State.NeedsAppReport", "	return len(departures) > 0 && departures[0].epoch <= report.StartedAfter\n", "	return len(departures) > 0 && (PLANTED || departures[0].epoch <= report.StartedAfter)\n")),
 		},
 		{
@@ -302,23 +302,23 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a new process of the node treats its app as restarted", mix: restarts, caught: "returns",
-			edits: in("ack/agent.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, noRequestYet: PLANTED}"),
+			edits: in("ack/agent.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, start: appStart{noRequestYet: PLANTED}}"),
 		},
 		{
 			name: "returns: an app that has had requests still counts as unused", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Connected", "	w.noRequestYet = false\n", "	w.noRequestYet = w.noRequestYet && PLANTED\n"),
+			edits: in("ack/agent.AppWatch.Connected", "	w.start.noRequestYet = false\n", "	w.start.noRequestYet = w.start.noRequestYet && PLANTED\n"),
 		},
 		{
 			name: "returns: a refused connection counts after later ones", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Refused", "	fresh := attempt.connectionCount == w.connectionCount", "	fresh := PLANTED || attempt.connectionCount == w.connectionCount"),
+			edits: in("ack/agent.AppWatch.Refused", "	noConnectionSince := attempt.", "	noConnectionSince := PLANTED || attempt."),
 		},
 		{
 			name: "returns: an app that reports its instance counts as restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
-			edits: in("ack/agent.AppWatch.Refused", "	if w.instance != \"\" || !w.checked {\n", "	if (w.instance != \"\" || !w.checked) && !PLANTED {\n"),
+			edits: in("ack/agent.AppWatch.Refused", "	if mayReportInstances {\n", "	if mayReportInstances && !PLANTED {\n"),
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Checked", "			w.startedAfter = max(w.startedAfter, w.instanceSeenEpoch)\n", "			w.startedAfter = max(w.startedAfter, []shardmap.Epoch{w.instanceSeenEpoch, attempt.committedEpoch}[plantedAs(PLANTED)])\n"),
+			edits: in("ack/agent.AppWatch.Checked", "		w.instanceChanged(instance)\n", "		if PLANTED && w.instance != \"\" && w.sawInstance && w.hadLease {\n			w.start.isAfter(attempt.committedEpoch)\n		}\n		w.instanceChanged(instance)\n"),
 		},
 		{
 			name: "returns: the map is read after the check", mix: restarts, plant: plantLateCheck, caught: "returns",

@@ -22,27 +22,10 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	}
 	w.uint(s.proposedTerm)
 	w.text(s.proposalReason)
-	encodedMap, err := s.committed.MarshalBinary()
-	if err != nil {
-		return nil, fmt.Errorf("ack: snapshot: %w", err)
+	if err := w.maps(s); err != nil {
+		return nil, err
 	}
-	w.bytes(encodedMap)
-	w.bool(s.HasOpenProposal())
-	if s.HasOpenProposal() {
-		if encodedMap, err = s.proposed.MarshalBinary(); err != nil {
-			return nil, fmt.Errorf("ack: snapshot: %w", err)
-		}
-		w.bytes(encodedMap)
-	}
-	w.uint(uint64(len(s.drops)))
-	for _, id := range slices.Sorted(maps.Keys(s.drops)) {
-		drop := s.drops[id]
-		w.text(string(id))
-		w.uint(uint64(drop.Epoch))
-		w.byte(byte(drop.Cause))
-		w.uint(uint64(drop.Strikes))
-		w.bool(drop.InForce)
-	}
+	w.drops(s.drops)
 	w.previousOwners(s.previousOwners)
 	w.releaseNotes(s.releaseNotes)
 	w.releaseNotes(s.keptNotes)
@@ -56,6 +39,37 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	return w.buf, nil
 }
 
+// maps writes the committed map, and the open proposal if there is one.
+func (w *writer) maps(s *State) error {
+	committed, err := s.committed.MarshalBinary()
+	if err != nil {
+		return fmt.Errorf("ack: snapshot: %w", err)
+	}
+	w.bytes(committed)
+	w.bool(s.HasOpenProposal())
+	if s.HasOpenProposal() {
+		proposed, err := s.proposed.MarshalBinary()
+		if err != nil {
+			return fmt.Errorf("ack: snapshot: %w", err)
+		}
+		w.bytes(proposed)
+	}
+	return nil
+}
+
+// drops writes the drop records in the order of the nodes.
+func (w *writer) drops(drops map[shardmap.NodeID]Drop) {
+	w.uint(uint64(len(drops)))
+	for _, id := range slices.Sorted(maps.Keys(drops)) {
+		drop := drops[id]
+		w.text(string(id))
+		w.uint(uint64(drop.Epoch))
+		w.byte(byte(drop.Cause))
+		w.uint(uint64(drop.Strikes))
+		w.bool(drop.InForce)
+	}
+}
+
 // DecodeState decodes the output of MarshalBinary. For any other input the error is
 // ErrCorrupt, and describes the cause.
 func DecodeState(data []byte) (*State, error) {
@@ -65,50 +79,72 @@ func DecodeState(data []byte) (*State, error) {
 		s.timing, s.previousTiming, s.timingIndex = r.timing(), r.timing(), r.uint(0, maxUint)
 	}
 	s.proposedTerm, s.proposalReason = r.uint(0, maxUint), r.text(0, maxText)
-	s.committed = r.shardMap()
-	s.proposed = s.committed
-	if r.bool() {
-		s.proposed = r.shardMap()
+	r.maps(s)
+	if r.err != nil {
+		return nil, r.err // the following fields refer to the maps
 	}
-	if n := r.uint(0, maxDrops); n > 0 {
-		s.drops = make(map[shardmap.NodeID]Drop, min(n, 64))
-		last := shardmap.NodeID("")
-		for range n {
-			id := shardmap.NodeID(r.text(1, maxText))
-			drop := Drop{Epoch: shardmap.Epoch(r.uint(0, maxUint)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
-			if r.err == nil && id <= last {
-				r.fail("drops out of order")
-			}
-			if r.err != nil {
-				break
-			}
-			s.drops[id] = drop
-			last = id
-		}
-	}
-	if r.err == nil {
-		s.previousOwners = r.previousOwners(s.committed.Len())
-	}
-	if r.err == nil {
-		s.releaseNotes, s.keptNotes = r.releaseNotes(s.committed, false), r.releaseNotes(s.committed, true)
-	}
+	s.drops = r.drops()
+	s.previousOwners = r.previousOwners(s.committed.Len())
+	s.releaseNotes, s.keptNotes = r.releaseNotes(s.committed, false), r.releaseNotes(s.committed, true)
 	s.policy = r.policy()
 	r.restarts(s)
-	if r.err == nil {
-		r.departures(s)
-	}
-	if r.err == nil {
-		s.formerMembers = r.formerMembers(s.committed)
-	}
-	s.keyConfig, s.keyConfigSince, s.proposedKeyConfig = r.text(0, MaxKeyConfig), shardmap.Epoch(r.uint(0, maxUint)), r.text(0, MaxKeyConfig)
+	r.departures(s)
+	s.formerMembers = r.formerMembers(s.committed)
+	s.keyConfig, s.keyConfigSince, s.proposedKeyConfig = r.text(0, MaxKeyConfig), r.epoch(), r.text(0, MaxKeyConfig)
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	if s.proposedKeyConfig != "" && (s.proposed == s.committed || s.proposedKeyConfig == s.keyConfig) || s.keyConfigSince > s.committed.Epoch() || (s.keyConfig == "") != (s.keyConfigSince == 0) {
-		return nil, fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keyConfigSince, s.committed.Epoch())
-	}
-	if s.proposed != s.committed && (s.proposed.Len() != s.committed.Len() || s.proposed.Epoch() <= s.committed.Epoch()) {
-		return nil, fmt.Errorf("%w: open proposal %d does not follow map %d", ErrCorrupt, s.proposed.Epoch(), s.committed.Epoch())
+	if err := s.checkKeyConfig(); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// maps reads the output of writer.maps.
+func (r *reader) maps(s *State) {
+	s.committed = r.shardMap()
+	s.proposed = s.committed
+	if isOpen := r.bool(); !isOpen {
+		return
+	}
+	s.proposed = r.shardMap()
+	if r.err == nil && (s.proposed.Len() != s.committed.Len() || s.proposed.Epoch() <= s.committed.Epoch()) {
+		r.fail(fmt.Sprintf("open proposal %d does not follow map %d", s.proposed.Epoch(), s.committed.Epoch()))
+	}
+}
+
+// drops reads the output of writer.drops.
+func (r *reader) drops() map[shardmap.NodeID]Drop {
+	count := r.uint(0, maxDrops)
+	if count == 0 {
+		return nil
+	}
+	drops := make(map[shardmap.NodeID]Drop, min(count, 64))
+	last := shardmap.NodeID("")
+	for range count {
+		id := shardmap.NodeID(r.text(1, maxText))
+		drop := Drop{Epoch: r.epoch(), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
+		if r.err == nil && id <= last {
+			r.fail("drops out of order")
+		}
+		if r.err != nil {
+			return nil
+		}
+		drops[id] = drop
+		last = id
+	}
+	return drops
+}
+
+// checkKeyConfig returns ErrCorrupt if the key configuration contradicts the maps of a decoded state.
+func (s *State) checkKeyConfig() error {
+	changes := s.proposedKeyConfig != ""
+	changesWithoutProposal := changes && !s.HasOpenProposal()
+	changesNothing := changes && s.proposedKeyConfig == s.keyConfig
+	isNewerThanMap := s.keyConfigSince > s.committed.Epoch()
+	hasEpochOnly := (s.keyConfig == "") != (s.keyConfigSince == 0)
+	if changesWithoutProposal || changesNothing || isNewerThanMap || hasEpochOnly {
+		return fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keyConfigSince, s.committed.Epoch())
+	}
+	return nil
 }

@@ -21,16 +21,13 @@ const maxDrops = 4096
 // DropCause is the reason why a node was dropped from the map.
 type DropCause uint8
 
-// The causes of a drop. CauseSilent means that the leader received no fresh heartbeat.
-// CauseCrashed means that the leader received crash evidence. CauseMissedAck means that the
-// node did not acknowledge a proposal in time. CauseBehind means that its log is too far
-// behind. CauseRemoved means that an operator removed it.
+// The causes of a drop.
 const (
-	CauseSilent DropCause = iota + 1
-	CauseCrashed
-	CauseMissedAck
-	CauseBehind
-	CauseRemoved
+	CauseSilent    DropCause = iota + 1 // the leader received no fresh heartbeat
+	CauseCrashed                        // the leader received crash evidence
+	CauseMissedAck                      // the node did not acknowledge a proposal in time
+	CauseBehind                         // its log is too far behind
+	CauseRemoved                        // an operator removed it
 )
 
 var causeNames = [...]string{CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed"}
@@ -61,30 +58,43 @@ type Drop struct {
 
 // State is the replicated state. It is immutable: Apply returns a new one.
 type State struct {
-	clusterID         string
-	committed         *shardmap.Map
-	proposed          *shardmap.Map // the last proposal; equals committed when none is open
-	proposedTerm      uint64
-	proposalReason    string // of last
-	drops             map[shardmap.NodeID]Drop
-	previousOwners    []shardmap.NodeID              // by shard: the owner before the present one; nil means none
-	releaseNotes      map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
-	keptNotes         map[shardmap.Shard]releaseNote // releases with which their owners restart in place
-	timing            Timing                         // in force; zero before the bootstrap
-	previousTiming    Timing                         // the previous one; equals timing if it has never changed
-	timingIndex       uint64                         // index of the entry that set timing
-	index             uint64
-	ignoredEntries    uint64
-	formatVersion     FormatVersion // in force
-	policy            *Policy
-	restarts          map[shardmap.NodeID]Restart
-	restartsIndex     uint64                               // index of the last entry that changed restarts
-	departures        map[shardmap.NodeID][]departedShards // shards that have left nodes whose apps must restart before they return, oldest first
-	formerMembers     map[shardmap.NodeID]shardmap.Epoch   // previous members, and the first map without them
-	departuresIndex   uint64                               // index of the last entry, other than a commit, that changed departures
-	keyConfig         string                               // the active key configuration; empty before the first map
-	keyConfigSince    shardmap.Epoch
-	proposedKeyConfig string // of the open proposal; empty means unchanged
+	// The log.
+	index          uint64        // of the last applied entry
+	ignoredEntries uint64        // number of entries without an effect
+	formatVersion  FormatVersion // in force
+
+	// The cluster.
+	clusterID      string // empty before the bootstrap
+	timing         Timing // in force; zero before the bootstrap
+	previousTiming Timing // the previous one; equals timing if it has never changed
+	timingIndex    uint64 // index of the entry that set timing
+	policy         *Policy
+
+	// The maps.
+	committed      *shardmap.Map
+	proposed       *shardmap.Map // the last proposal; equals committed when none is open
+	proposedTerm   uint64        // Raft term in which proposed was proposed
+	proposalReason string        // of proposed
+
+	// The key configuration.
+	keyConfig         string         // the active one; empty before the first map
+	keyConfigSince    shardmap.Epoch // the map that activated it
+	proposedKeyConfig string         // of the open proposal; empty means unchanged
+
+	// Nodes.
+	drops         map[shardmap.NodeID]Drop
+	formerMembers map[shardmap.NodeID]shardmap.Epoch // previous members, and the first map without them
+	restarts      map[shardmap.NodeID]Restart
+	restartsIndex uint64 // index of the last entry that changed restarts
+
+	// The state of shards at apps.
+	previousOwners []shardmap.NodeID              // by shard: the owner before the present one; nil means none
+	releaseNotes   map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
+	keptNotes      map[shardmap.Shard]releaseNote // releases with which their owners restart in place
+	// departures contains, by node, the shards that have left it and may not return before its app
+	// has restarted; oldest first.
+	departures      map[shardmap.NodeID][]departedShards
+	departuresIndex uint64 // index of the last entry, other than a commit, that changed departures
 }
 
 // NewState returns the state before the first log entry. It has no cluster, and a map of one
@@ -115,10 +125,11 @@ func (s *State) Committed() *shardmap.Map { return s.committed }
 // Proposed returns the last proposal in the log, committed or not.
 func (s *State) Proposed() *shardmap.Map { return s.proposed }
 
-// ProposedTerm returns the Raft term in which Last was proposed.
+// ProposedTerm returns the Raft term in which the last proposal was made.
 func (s *State) ProposedTerm() uint64 { return s.proposedTerm }
 
-// ProposalReason returns the reason of Last, as its leader spelled it; empty if there is none.
+// ProposalReason returns the reason of the last proposal, as its leader spelled it; empty if there
+// is none.
 func (s *State) ProposalReason() string { return s.proposalReason }
 
 // HasOpenProposal reports whether the last proposal is not committed.
@@ -190,23 +201,23 @@ func (s *State) Apply(index, term uint64, command []byte) (*State, Outcome, erro
 	}
 	next := *s
 	next.index = index
-	switch c := entry.(type) {
+	switch entry := entry.(type) {
 	case bootstrapEntry:
-		return next.applyBootstrap(c)
+		return next.applyBootstrap(entry)
 	case ProposalEntry:
-		return next.applyProposal(term, c)
+		return next.applyProposal(term, entry)
 	case CommitEntry:
-		return next.applyCommit(term, c)
+		return next.applyCommit(term, entry)
 	case TimingEntry:
-		return next.applyTiming(term, c)
+		return next.applyTiming(term, entry)
 	case PolicyEntry:
-		return next.applyPolicy(term, c)
+		return next.applyPolicy(term, entry)
 	case RestartEntry:
-		return next.applyRestart(term, c)
+		return next.applyRestart(term, entry)
 	case AppReportEntry:
-		return next.applyAppReports(term, c)
+		return next.applyAppReports(term, entry)
 	case FormatVersionEntry:
-		raised, outcome, err := next.applyFormatVersion(term, c)
+		raised, outcome, err := next.applyFormatVersion(term, entry)
 		if err != nil {
 			return s, 0, fmt.Errorf("log entry %d: %w", index, err)
 		}
@@ -218,11 +229,14 @@ func (s *State) Apply(index, term uint64, command []byte) (*State, Outcome, erro
 
 // The following methods modify the copy that Apply has made.
 
+// ignore counts an entry that has no effect.
 func (s *State) ignore() (*State, Outcome, error) {
 	s.ignoredEntries++
 	return s, OutcomeIgnored, nil
 }
 
+// applyBootstrap creates the cluster, with a map of orphaned shards. Only the first bootstrap entry
+// of a log counts.
 func (s *State) applyBootstrap(entry bootstrapEntry) (*State, Outcome, error) {
 	if s.Bootstrapped() {
 		return s.ignore()
@@ -249,41 +263,47 @@ func (s *State) applyTiming(term uint64, entry TimingEntry) (*State, Outcome, er
 // submitted by the leader of the present term. Otherwise the proposal is ignored: a delayed
 // proposal may enter the log when its leader leads again, terms later. The state, not the
 // leader, sets the ownership epochs.
-func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, error) {
-	if !s.Bootstrapped() || c.Term != term || c.Base != s.committed.Epoch() || c.Want.Len() != s.committed.Len() {
+func (s *State) applyProposal(term uint64, proposal ProposalEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || proposal.Term != term || proposal.Base != s.committed.Epoch() || proposal.Want.Len() != s.committed.Len() {
 		return s.ignore()
 	}
 	epoch := shardmap.Epoch(s.index)
-	s.proposed = c.Want.WithEpoch(s.committed, epoch)
-	s.proposedTerm, s.proposalReason = term, c.Reason
-	s.setProposedKeyConfig(c.KeyConfig)
+	s.proposed = proposal.Want.WithEpoch(s.committed, epoch)
+	s.proposedTerm, s.proposalReason = term, proposal.Reason
+	s.setProposedKeyConfig(proposal.KeyConfig)
+	s.recordDrops(epoch, proposal.Drops)
+	return s, OutcomeProposed, nil
+}
+
+// recordDrops updates the drop records for the proposal of the given epoch. It ends the drops of
+// members of the proposal, and records the nodes that the proposal excludes.
+func (s *State) recordDrops(epoch shardmap.Epoch, records []DropRecord) {
 	s.drops = maps.Clone(s.drops)
-	if s.drops == nil {
-		s.drops = map[shardmap.NodeID]Drop{}
-	}
 	for _, member := range s.proposed.Members() {
-		if drop, ok := s.drops[member.ID]; ok {
+		if drop, known := s.drops[member.ID]; known {
 			drop.InForce = false
 			s.drops[member.ID] = drop
 		}
 	}
-	for _, drop := range c.Drops {
-		if !s.proposed.IsMember(drop.Node) {
-			s.drops[drop.Node] = Drop{Epoch: epoch, Cause: drop.Cause, Strikes: drop.Strikes, InForce: true}
-			s.endRestart(drop.Node)
+	for _, record := range records {
+		if s.proposed.IsMember(record.Node) {
+			continue
 		}
+		setKey(&s.drops, record.Node, Drop{Epoch: epoch, Cause: record.Cause, Strikes: record.Strikes, InForce: true})
+		s.endRestart(record.Node)
 	}
 	s.limitDrops()
-	return s, OutcomeProposed, nil
 }
 
 // applyCommit applies a commit only if it is for the last proposal, and only in the term of that
 // proposal. The leader of that term decided on the commit from the leases that it had granted.
 // Before a later term, another leader may have granted leases for the old map.
 func (s *State) applyCommit(term uint64, entry CommitEntry) (*State, Outcome, error) {
-	if !s.HasOpenProposal() || term != s.proposedTerm || entry.Epoch != s.proposed.Epoch() || entry.Digest != s.proposed.Digest() {
+	namesProposal := entry.Epoch == s.proposed.Epoch() && entry.Digest == s.proposed.Digest()
+	if !s.HasOpenProposal() || term != s.proposedTerm || !namesProposal {
 		return s.ignore()
 	}
+	// The records compare both maps, so they come before the new committed map.
 	s.recordPreviousOwners(entry.Released)
 	s.recordReleases(entry)
 	s.recordDepartures()
@@ -294,20 +314,21 @@ func (s *State) applyCommit(term uint64, entry CommitEntry) (*State, Outcome, er
 	return s, OutcomeCommitted, nil
 }
 
-// limitDrops bounds the drop records, in the same way on every node.
+// limitDrops bounds the drop records, in the same way on every node. It removes records that are not
+// in force before others, and old ones before new ones.
 func (s *State) limitDrops() {
 	if len(s.drops) <= maxDrops {
 		return
 	}
-	rank := func(drop Drop) int {
-		if drop.InForce {
-			return 1
-		}
-		return 0
-	}
 	ids := slices.SortedFunc(maps.Keys(s.drops), func(a, b shardmap.NodeID) int {
 		dropA, dropB := s.drops[a], s.drops[b]
-		return cmp.Or(cmp.Compare(rank(dropA), rank(dropB)), cmp.Compare(dropA.Epoch, dropB.Epoch), cmp.Compare(a, b))
+		if dropA.InForce != dropB.InForce {
+			if dropB.InForce {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(dropA.Epoch, dropB.Epoch), cmp.Compare(a, b))
 	})
 	for _, id := range ids[:len(ids)-maxDrops] {
 		delete(s.drops, id)

@@ -26,7 +26,7 @@ func rules() []rule {
 		{
 			name: "the echo is read before the term (why 6)", test: "TestHeartbeatReadsItsEchoBeforeTheTerm",
 			edits: append(edit("ack/agent.Agent.sendHeartbeat", "	number, echo := a.holder.NextHeartbeat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.options.RaftTerm()\n	}\n	number, echo := a.holder.NextHeartbeat(now)\n"),
-				edit("ack/agent.Agent.sendHeartbeat", "		Term:    a.options.RaftTerm(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.options.RaftTerm}[PLANTED](),\n")...),
+				edit("ack/agent.Agent.sendHeartbeat", "	raftTerm := a.options.RaftTerm()\n", "	raftTerm := map[bool]func() uint64{true: func() uint64 { return early }, false: a.options.RaftTerm}[PLANTED]()\n")...),
 		},
 		{
 			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",

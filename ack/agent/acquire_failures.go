@@ -31,41 +31,55 @@ const (
 // not of the leader, so that the backoff continues under a new leader.
 type acquireFailureState struct {
 	shards map[shardmap.Shard]*failedShard
-	// reported and waitingCount are the values that heartbeats report.
-	reported     []shardmap.Shard
-	waitingCount int
 
+	// Values of the next heartbeat.
+	reported     []shardmap.Shard // shards that this node should not own, ascending
+	waitingCount int              // number of shards that wait for their acquire for a long time
 	// acquiresNone means that all recent attempts failed, so the node should get no more shards. It
-	// ends with a successful call. If the node no longer owns any of the failed shards, it sends a
-	// probe at probeAt: an acquire call without shards, which tests whether the app can acquire.
+	// ends with a successful call.
 	acquiresNone bool
-	strikes      int
-	probeAt      time.Duration
-	probeSeq     uint64        // Seq of the running probe; zero means none
-	recoveredAt  time.Duration // when unable ended
-	lastSuccess  time.Duration // of an acquire call
 
-	updatesNeeded bool // updates are needed
+	// strikes is the number of times that acquiresNone began or a probe failed. The backoff is
+	// computed from it.
+	strikes     int
+	recoveredAt time.Duration // when acquiresNone ended
+	lastSuccess time.Duration // when an acquire call last succeeded
+
+	// A probe is an acquire call without shards. The node sends it to test whether its app can
+	// acquire again, once it no longer owns any of the failed shards.
+	probeAt  time.Duration // when the next probe is due; zero means that none is scheduled
+	probeSeq uint64        // Seq of the running probe; zero means none
+
+	updatesNeeded bool // updateAcquireFailures must run at nextUpdateAt
 	nextUpdateAt  time.Duration
 }
 
-// failedShard is a shard that the app has failed to acquire. strikes is the number of its failures,
-// from which the backoff is computed.
+// failedShard is a shard that the app has failed to acquire.
 type failedShard struct {
-	strikes      int
-	stillFailing bool          // the node owns it, and the app still fails
-	backoffUntil time.Duration // set once it is no longer failing
+	strikes      int           // number of its failures, from which the backoff is computed
+	stillFailing bool          // the node owns the shard, and the app still fails
+	backoffUntil time.Duration // when the node may own the shard again; set once stillFailing is false
 }
 
 // backoff returns the backoff after the given number of failures.
 func (o *HookOptions) backoff(strikes int) time.Duration {
-	first, longest := defaultFirstBackoff, maxBackoff
+	first := defaultFirstBackoff
 	if o.Backoff > 0 {
-		first, longest = o.Backoff, 8*o.Backoff
+		first = o.Backoff
 	}
-	return min(first<<min(strikes-1, 10), longest)
+	doublings := min(strikes-1, 10) // more would overflow, and exceed longestBackoff anyway
+	return min(first<<doublings, o.longestBackoff())
 }
 
+// longestBackoff returns the limit of backoff.
+func (o *HookOptions) longestBackoff() time.Duration {
+	if o.Backoff > 0 {
+		return 8 * o.Backoff
+	}
+	return maxBackoff
+}
+
+// stuckAfter returns the minimum time for which a shard must fail before it should move.
 func (o *HookOptions) stuckAfter() time.Duration {
 	if o.StuckAfter > 0 {
 		return o.StuckAfter
@@ -73,7 +87,7 @@ func (o *HookOptions) stuckAfter() time.Duration {
 	return defaultStuckAfter
 }
 
-// servesAny reports whether the app has acquired any shard.
+// servesAny reports whether the node serves any shard.
 func (m *hookMachine) servesAny() bool {
 	return slices.ContainsFunc(m.acquired, func(epoch shardmap.Epoch) bool { return epoch > 0 })
 }
@@ -81,6 +95,29 @@ func (m *hookMachine) servesAny() bool {
 // isStuck reports whether a shard should move to another node.
 func (m *hookMachine) isStuck(now time.Duration, held *heldShard) bool {
 	return held.phase == HookAcquiring && held.acquireFailures >= stuckAttempts && now-held.phaseSince >= m.options.stuckAfter()
+}
+
+// isWaiting reports whether an acquiring shard counts as waiting in heartbeats. Without a lease no
+// call starts, so the wait is not due to the app.
+func (m *hookMachine) isWaiting(now time.Duration, held *heldShard) bool {
+	if !m.inputs.hasLease {
+		return false
+	}
+	age := now - held.phaseSince
+	fails := held.acquireFailures > 0 && age >= min(waitingAfter, m.options.stuckAfter())
+	hangs := age >= hangingAfter
+	return fails || hangs
+}
+
+// countAcquireFailure counts a failed acquire call of a shard. A timeout that only this shard can
+// have caused makes the shard stuck at once: AcquireTimeout is long, so the node does not wait for
+// more failures.
+func (m *hookMachine) countAcquireFailure(now time.Duration, call *runningCall, held *heldShard) {
+	held.acquireFailures++
+	timedOut := now >= call.deadline
+	if timedOut && (len(call.Shards) == 1 || !m.servesAny()) {
+		held.acquireFailures = max(held.acquireFailures, stuckAttempts)
+	}
 }
 
 // updateAcquireFailures updates the list of shards that the app fails to acquire. It runs
@@ -94,61 +131,90 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 		m.wakeAt(failures.nextUpdateAt)
 		return
 	}
-	acquiring, serving, stuck, earliestStuck := 0, 0, 0, now
-	failures.waitingCount = 0
-	for i := range m.shards {
-		held := &m.shards[i]
-		switch held.phase { //nolint:exhaustive // the other phases hold nothing that was acquired
-		case HookServing:
-			serving++
-		case HookAcquiring:
-			acquiring++
-			if age := now - held.phaseSince; m.inputs.hasLease && (held.acquireFailures > 0 && age >= min(waitingAfter, m.options.stuckAfter()) || age >= hangingAfter) {
-				failures.waitingCount++
-			}
-			if m.isStuck(now, held) {
-				stuck++
-				earliestStuck = min(earliestStuck, held.phaseSince)
-				failures.markStuck(shardmap.Shard(i))
-			}
-		}
-	}
-	for shard, failed := range failures.shards {
-		held := &m.shards[shard]
-		switch {
-		case held.phase == HookServing:
-			delete(failures.shards, shard)
-		case failed.stillFailing && (held.phase != HookAcquiring):
-			failed.stillFailing, failed.backoffUntil = false, now+m.options.backoff(failed.strikes)
-		case !failed.stillFailing && now >= failed.backoffUntil+m.options.backoff(64):
-			delete(failures.shards, shard) // no recent failure
-		}
-	}
-	failures.reported = failures.reported[:0:0]
-	for _, shard := range slices.Sorted(maps.Keys(failures.shards)) {
-		if failed := failures.shards[shard]; failed.stillFailing || now < failed.backoffUntil {
-			failures.reported = append(failures.reported, shard)
-		}
-	}
-	m.updateAcquiresNone(now, stuck, serving, failures.lastSuccess < earliestStuck)
-	failures.updatesNeeded = acquiring > 0 || len(failures.shards) > 0 || failures.acquiresNone || failures.strikes > 0
+	counts := m.countAcquiring(now)
+	failures.waitingCount = counts.waiting
+	m.updateFailedShards(now)
+	failures.reported = failures.shardsToReport(now)
+	m.updateAcquiresNone(now, counts)
+	m.updateProbe(now, counts)
+	failures.updatesNeeded = counts.acquiring > 0 || len(failures.shards) > 0 || failures.acquiresNone || failures.strikes > 0
 	failures.nextUpdateAt = now + failureUpdateInterval
 	m.wakeAt(failures.nextUpdateAt)
 }
 
-// markStuck records a stuck shard. If the map is full, the node reports the other shards
-// first.
-func (u *acquireFailureState) markStuck(shard shardmap.Shard) {
-	failed := u.shards[shard]
-	switch {
-	case failed == nil && len(u.shards) >= ack.MaxUnacquired:
-		return
-	case failed == nil:
-		failed = &failedShard{}
-		if u.shards == nil {
-			u.shards = map[shardmap.Shard]*failedShard{}
+// acquireCounts counts the shards of a node by the progress of their acquire.
+type acquireCounts struct {
+	serving, acquiring int
+	waiting, stuck     int           // of those that are acquiring
+	earliestStuck      time.Duration // when the acquire of the first stuck shard began; the present time without any
+}
+
+// countAcquiring counts the acquiring and serving shards, and marks the stuck ones.
+func (m *hookMachine) countAcquiring(now time.Duration) acquireCounts {
+	counts := acquireCounts{earliestStuck: now}
+	for i := range m.shards {
+		held := &m.shards[i]
+		if held.phase == HookServing {
+			counts.serving++
 		}
-		u.shards[shard] = failed
+		if held.phase != HookAcquiring {
+			continue
+		}
+		counts.acquiring++
+		if m.isWaiting(now, held) {
+			counts.waiting++
+		}
+		if m.isStuck(now, held) {
+			counts.stuck++
+			counts.earliestStuck = min(counts.earliestStuck, held.phaseSince)
+			m.acquireFailures.markStuck(shardmap.Shard(i))
+		}
+	}
+	return counts
+}
+
+// updateFailedShards starts the backoff of shards that the node no longer acquires, and forgets the
+// shards that the app has acquired, or that have not failed for a long time.
+func (m *hookMachine) updateFailedShards(now time.Duration) {
+	failures := &m.acquireFailures
+	for shard, failed := range failures.shards {
+		phase := m.shards[shard].phase
+		switch {
+		case phase == HookServing:
+			delete(failures.shards, shard)
+		case failed.stillFailing && phase != HookAcquiring:
+			failed.stillFailing, failed.backoffUntil = false, now+m.options.backoff(failed.strikes)
+		case !failed.stillFailing && now >= failed.backoffUntil+m.options.longestBackoff():
+			delete(failures.shards, shard)
+		}
+	}
+}
+
+// shardsToReport returns the shards that still fail or whose backoff is not over, ascending. It
+// returns a new slice, because a heartbeat may still contain the previous one.
+func (f *acquireFailureState) shardsToReport(now time.Duration) []shardmap.Shard {
+	var shards []shardmap.Shard
+	for _, shard := range slices.Sorted(maps.Keys(f.shards)) {
+		if failed := f.shards[shard]; failed.stillFailing || now < failed.backoffUntil {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
+}
+
+// markStuck records a stuck shard. If MaxUnacquired shards are recorded already, it does nothing:
+// the shard is recorded when the others have moved.
+func (f *acquireFailureState) markStuck(shard shardmap.Shard) {
+	failed := f.shards[shard]
+	if failed == nil {
+		if len(f.shards) >= ack.MaxUnacquired {
+			return
+		}
+		if f.shards == nil {
+			f.shards = map[shardmap.Shard]*failedShard{}
+		}
+		failed = &failedShard{}
+		f.shards[shard] = failed
 	}
 	if !failed.stillFailing {
 		failed.stillFailing = true
@@ -156,37 +222,48 @@ func (u *acquireFailureState) markStuck(shard shardmap.Shard) {
 	}
 }
 
-// updateAcquiresNone decides whether the app is unable to acquire anything. noneSucceeded means
-// that no call has succeeded since the first stuck shard began to be acquired.
-func (m *hookMachine) updateAcquiresNone(now time.Duration, stuck, serving int, noneSucceeded bool) {
+// updateAcquiresNone decides whether the app is unable to acquire anything: shards are stuck, and
+// no call has succeeded since the acquire of the first of them began. A single stuck shard is proof
+// only if no shard serves.
+func (m *hookMachine) updateAcquiresNone(now time.Duration, counts acquireCounts) {
 	failures := &m.acquireFailures
-	switch {
-	case !failures.acquiresNone && noneSucceeded && (stuck > 1 || stuck == 1 && serving == 0):
-		failures.acquiresNone, failures.strikes = true, failures.strikes+1
+	if failures.acquiresNone {
+		return
+	}
+	noneSucceeded := failures.lastSuccess < counts.earliestStuck
+	if noneSucceeded && (counts.stuck > 1 || counts.stuck == 1 && counts.serving == 0) {
+		failures.acquiresNone = true
+		failures.strikes++
 		failures.probeAt = 0
-	case failures.acquiresNone && stuck > 0:
-		failures.probeAt = 0 // its own shards are retried
-	case failures.acquiresNone && failures.probeAt == 0:
-		failures.probeAt = now + m.options.backoff(failures.strikes)
-	case failures.acquiresNone && now >= failures.probeAt && failures.probeSeq == 0 && m.inputs.hasLease && !m.inputs.stopping:
-		failures.probeSeq = m.startCall(now, HookAcquire, nil)
-	case !failures.acquiresNone && failures.strikes > 0 && now-failures.recoveredAt >= m.options.backoff(64):
+		return
+	}
+	if failures.strikes > 0 && now-failures.recoveredAt >= m.options.longestBackoff() {
 		failures.strikes = 0
 	}
-	if call := m.runningCalls[failures.probeSeq]; call != nil && (m.inputs.stopping || !m.inputs.hasLease) {
+}
+
+// mayProbe reports whether a probe may run.
+func (m *hookMachine) mayProbe() bool { return m.inputs.hasLease && !m.inputs.stopping }
+
+// updateProbe schedules and starts the probe of a node whose app acquires nothing. As long as a
+// shard is stuck, its own calls are repeated, and no probe is needed.
+func (m *hookMachine) updateProbe(now time.Duration, counts acquireCounts) {
+	failures := &m.acquireFailures
+	switch {
+	case !failures.acquiresNone:
+	case counts.stuck > 0:
+		failures.probeAt = 0
+	case failures.probeAt == 0:
+		failures.probeAt = now + m.options.backoff(failures.strikes)
+	case now >= failures.probeAt && failures.probeSeq == 0 && m.mayProbe():
+		failures.probeSeq = m.startCall(now, HookAcquire, nil)
+	}
+	if call := m.runningCalls[failures.probeSeq]; call != nil && !m.mayProbe() {
 		m.cancel(call)
 	}
 }
 
-// acquireSucceeded records a successful acquire call.
-func (u *acquireFailureState) acquireSucceeded(now time.Duration) {
-	u.lastSuccess = now
-	if u.acquiresNone {
-		u.acquiresNone, u.recoveredAt = false, now
-	}
-}
-
-// probeEnded applies the result of a probe.
+// probeEnded applies the result of a call, if the call is the probe.
 func (m *hookMachine) probeEnded(now time.Duration, call *runningCall, result HookResult) {
 	failures := &m.acquireFailures
 	if call.Seq != failures.probeSeq {
@@ -196,19 +273,18 @@ func (m *hookMachine) probeEnded(now time.Duration, call *runningCall, result Ho
 	switch {
 	case result.Err == nil:
 		failures.acquireSucceeded(now)
-	case call.cancelled && now < call.deadline: // cancelled, not failed
-		failures.probeAt = now
+	case call.cancelledEarly(now):
+		failures.probeAt = now // repeat it when a probe may run again
 	case failures.acquiresNone:
 		failures.strikes++
 		failures.probeAt = now + m.options.backoff(failures.strikes)
 	}
 }
 
-// acquireReport returns the values that a heartbeat reports.
-func (a *Agent) acquireReport() (unacquired []shardmap.Shard, waiting uint32, acquiresNone bool) {
-	if a.hooks == nil {
-		return nil, 0, false
+// acquireSucceeded records a successful acquire call.
+func (f *acquireFailureState) acquireSucceeded(now time.Duration) {
+	f.lastSuccess = now
+	if f.acquiresNone {
+		f.acquiresNone, f.recoveredAt = false, now
 	}
-	failures := &a.hooks.acquireFailures
-	return failures.reported, uint32(failures.waitingCount), failures.acquiresNone
 }

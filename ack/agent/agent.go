@@ -120,7 +120,7 @@ const (
 var abortReasonNames = [...]string{AbortLeaseLost: "lease lost", AbortDraining: "draining", AbortNewBoot: "new boot", AbortGoodbye: "goodbye"}
 
 // String returns the reason as metrics spell it.
-func (c AbortReason) String() string { return enumName(abortReasonNames[:], uint8(c), "Cutting") }
+func (c AbortReason) String() string { return enumName(abortReasonNames[:], uint8(c), "AbortReason") }
 
 // enumName returns the name of a value of an enum, and its kind and number if it has none.
 func enumName(names []string, value uint8, kind string) string {
@@ -162,28 +162,35 @@ type Agent struct {
 	follower *Follower
 	hooks    *hookMachine // nil means no hooks
 
-	nextHeartbeat   time.Duration
-	confirmNow      bool          // the next Poll confirms a response, see Options.ConfirmsAnswers
-	confirmed       bool          // a confirmation was sent since the last periodic heartbeat
-	burstCount      int           // heartbeats of the fast start so far
-	answerTerm      uint64        // of the last answer that counted
+	// Heartbeats.
+	nextHeartbeat time.Duration // when the next periodic heartbeat is due
+	confirmNow    bool          // the next Poll confirms a response, see Options.ConfirmsAnswers
+	confirmed     bool          // a confirmation was sent since the last periodic heartbeat
+	burstCount    int           // heartbeats of the fast start so far
+	answerTerm    uint64        // of the last answer that counted; zero means none
+	lastRequestAt time.Duration // when a poll last found new requests; zero means never
+
+	// State that leaders have reported.
 	leaseTerm       uint64        // term of the lease at the last poll; zero means that there was none
 	supersedingBoot uint64        // a higher boot of this node that the leader knows; zero means none
 	duplicateSince  time.Duration // when the leader began to refuse this node for another process; zero means that it does not
-	voidedLeaseEnd  time.Duration // end of the lease that was voided for Stopping
-	// stopped means that the node has permanently stopped admitting and running requests.
-	stopped bool
-	// stoppingSince is when it stopped admitting requests; zero means that it has not.
-	stoppingSince time.Duration
-	mapUnchanged  bool
-	upToDate      bool
-	restarting    bool          // it has stopped admitting requests, and its shards wait for its next process
-	lastRequestAt time.Duration // when a poll last found new requests; zero means never
+	mapUnchanged    bool          // no node is left to take the shards of this leaving node
+	upToDate        bool          // a leader has confirmed that this node has the last proposal
+
+	// The stop of the node.
+	restarting     bool          // it has stopped admitting requests, and its shards wait for its next process
+	stoppingSince  time.Duration // when it stopped admitting requests; zero means that it has not
+	voidedLeaseEnd time.Duration // end of the lease that was voided for Stopping; zero means none
+	stopped        bool          // it has permanently stopped admitting and running requests
 }
 
 // New returns the agent of a process that starts now, before its first state.
 func New(options Options, now time.Duration) *Agent {
-	a := &Agent{options: options, holder: NewLeaseHolder(options.Boot, now), follower: NewFollower(options.Node, options.Pace.DrainTimeout)}
+	a := &Agent{
+		options:  options,
+		holder:   NewLeaseHolder(options.Boot, now),
+		follower: NewFollower(options.Node, options.Pace.DrainTimeout),
+	}
 	if options.Hooks != nil && !options.Gateway {
 		a.hooks = newHooks(*options.Hooks, options.Node, options.Server, options.Boot)
 	}
@@ -207,33 +214,64 @@ func (a *Agent) Poll(now time.Duration, obs Observation) {
 		a.lastRequestAt = now
 	}
 	a.holder.Tick(now)
-	if obs.Stopping || a.supersedingBoot != 0 {
-		if until, held := a.holder.LeaseEnd(); held && a.supersedingBoot == 0 {
-			a.voidedLeaseEnd = until
-		}
-		a.holder.Void()
+	a.voidLease(obs)
+	a.beginRestart(obs)
+	a.publishLease()
+	a.applyState(now, obs.State)
+	a.abortAfterLease(now)
+	a.updateHooks(now, obs)
+	a.acknowledgeDrained(now)
+	a.sendReleases(now)
+	a.raiseBoot()
+	a.finishStopping(now, obs)
+	heartbeatDue := now >= a.nextHeartbeat || a.confirmNow
+	if heartbeatDue && a.supersedingBoot == 0 && !obs.AppUnchecked {
+		a.sendHeartbeat(now, obs)
 	}
+}
+
+// voidLease ends the lease of a node that stops, or whose boot is being replaced.
+func (a *Agent) voidLease(obs Observation) {
+	if a.supersedingBoot != 0 {
+		a.holder.Void()
+		return
+	}
+	if !obs.Stopping {
+		return
+	}
+	if leaseEnd, hasLease := a.holder.LeaseEnd(); hasLease {
+		a.voidedLeaseEnd = leaseEnd
+	}
+	a.holder.Void()
+}
+
+// beginRestart publishes, once, that the shards of this node wait for its next process.
+func (a *Agent) beginRestart(obs Observation) {
 	if obs.Stopping && obs.RestartWithin > 0 && !a.restarting {
 		a.restarting = true
 		a.publishRouting(a.follower.State())
 	}
-	a.publishLease()
-	a.applyState(now, obs.State)
-	if a.holder.AbortDue(now) {
-		a.options.Gate.AbortRequests(AbortLeaseLost, noShard)
-		if a.hooks != nil {
-			a.hooks.cancelAll()
-		}
+}
+
+// abortAfterLease aborts requests and hook calls a while after the end of the lease, because another
+// node may own the shards soon.
+func (a *Agent) abortAfterLease(now time.Duration) {
+	if !a.holder.AbortDue(now) {
+		return
 	}
-	a.updateHooks(now, obs)
-	a.acknowledgeDrained(now)
-	if a.hooks != nil && a.supersedingBoot == 0 && a.hooks.sendReleases(now) {
-		a.nextHeartbeat = 0
+	a.options.Gate.AbortRequests(AbortLeaseLost, noShard)
+	if a.hooks != nil {
+		a.hooks.cancelAll()
 	}
-	a.raiseBoot()
-	a.finishStopping(now, obs)
-	if (now >= a.nextHeartbeat || a.confirmNow) && a.supersedingBoot == 0 && !obs.AppUnchecked {
-		a.sendHeartbeat(now, obs)
+}
+
+// sendReleases sends pending release notes to the leader.
+func (a *Agent) sendReleases(now time.Duration) {
+	if a.hooks == nil || a.supersedingBoot != 0 {
+		return
+	}
+	if changed := a.hooks.sendReleases(now); changed {
+		a.nextHeartbeat = 0 // the acknowledgement contains no digest any more
 	}
 }
 
@@ -241,22 +279,22 @@ func (a *Agent) Poll(now time.Duration, obs Observation) {
 func noShard(shardmap.Shard) bool { return false }
 
 // publishLease publishes the lease to the Gate. With a new lease it also publishes the routing
-// again, because queued requests check only a new routing.
+// again, because queued requests check only a new routing. The routing of a cluster that stops the
+// world also depends on the term of the lease.
 func (a *Agent) publishLease() {
-	leaseEnd, held := a.holder.LeaseEnd()
-	if !held {
+	leaseEnd, hasLease := a.holder.LeaseEnd()
+	if !hasLease {
 		leaseEnd = 0
 	}
 	requestsHeld := a.options.Gate.PublishLease(leaseEnd)
-	previousTerm := a.leaseTerm
-	a.leaseTerm = a.holder.Term()
-	switch {
-	case held && (previousTerm == 0 || requestsHeld):
-		a.publishRouting(a.follower.State())
-	case a.leaseTerm != previousTerm && a.stopsTheWorld(): // the routing depends on the term of the lease
+	hadLease, leaseTerm := a.leaseTerm != 0, a.holder.Term()
+	termChanged := leaseTerm != a.leaseTerm
+	a.leaseTerm = leaseTerm
+	admitsAgain := hasLease && (!hadLease || requestsHeld)
+	if admitsAgain || termChanged && a.stopsTheWorld() {
 		a.publishRouting(a.follower.State())
 	}
-	if !held && previousTerm != 0 {
+	if hadLease && !hasLease {
 		a.burstCount, a.nextHeartbeat = 0, 0 // ask immediately: the lease may have ended because a busy machine looks paused
 	}
 }
@@ -271,6 +309,7 @@ func (a *Agent) stopsTheWorld() bool {
 	return a.follower.State().Timing().RebalanceMode == ack.RebalanceStopTheWorld
 }
 
+// publishRouting publishes the routing of a state to the Gate.
 func (a *Agent) publishRouting(state *ack.State) {
 	routing := ack.NewRouting(a.options.Node, state, a.leaseTerm, a.options.Gateway)
 	if a.hooks != nil {
@@ -298,8 +337,12 @@ func (a *Agent) updateHooks(now time.Duration, obs Observation) {
 	state := a.follower.State()
 	_, hasLease := a.holder.LeaseEnd()
 	a.hooks.update(now, hookInputs{
-		state: state, hasLease: hasLease, mayRelease: hasLease || obs.Stopping && now < a.voidedLeaseEnd,
-		drainingEpoch: a.follower.Draining(), stopping: obs.Stopping, restartsInPlace: obs.Stopping && obs.RestartWithin > 0,
+		state:           state,
+		drainingEpoch:   a.follower.Draining(),
+		hasLease:        hasLease,
+		mayRelease:      hasLease || obs.Stopping && now < a.voidedLeaseEnd,
+		stopping:        obs.Stopping,
+		restartsInPlace: obs.Stopping && obs.RestartWithin > 0,
 	}, func() { a.publishRouting(state) })
 	if a.hooks.heartbeatDue {
 		a.hooks.heartbeatDue, a.nextHeartbeat = false, 0
@@ -345,17 +388,22 @@ func (a *Agent) raiseBoot() {
 	if a.supersedingBoot == 0 {
 		return
 	}
-	if noneRunning := a.abortAll(AbortNewBoot); !noneRunning || a.hooks != nil && !a.hooks.stopCalls() {
+	if !a.abortAll(AbortNewBoot) {
 		return
 	}
-	if boot, ok := a.options.RaiseBoot(a.supersedingBoot); ok {
-		a.holder.Reboot(boot)
-		if a.hooks != nil {
-			a.hooks.reboot(boot)
-			a.publishRouting(a.follower.State())
-		}
-		a.supersedingBoot, a.nextHeartbeat = 0, 0
+	if a.hooks != nil && !a.hooks.stopCalls() {
+		return
 	}
+	boot, ok := a.options.RaiseBoot(a.supersedingBoot)
+	if !ok {
+		return
+	}
+	a.holder.Reboot(boot)
+	if a.hooks != nil {
+		a.hooks.reboot(boot)
+		a.publishRouting(a.follower.State())
+	}
+	a.supersedingBoot, a.nextHeartbeat = 0, 0
 }
 
 // finishStopping stops the node permanently once no request runs and its app has released the
@@ -368,19 +416,31 @@ func (a *Agent) finishStopping(now time.Duration, obs Observation) {
 	if a.stoppingSince == 0 {
 		a.stoppingSince = now
 	}
-	if obs.RestartWithin > 0 && now-a.stoppingSince < a.options.Pace.DrainTimeout && a.options.Gate.CountRunning(noShard) > 0 {
+	// The shards of a restarting node do not move, so its requests get the drain timeout.
+	mayDrain := obs.RestartWithin > 0 && now-a.stoppingSince < a.options.Pace.DrainTimeout
+	if mayDrain && a.options.Gate.CountRunning(noShard) > 0 {
 		return
 	}
 	if !a.abortAll(AbortGoodbye) {
 		return
 	}
-	if previousDigest := a.releaseDigest(); a.hooks != nil && !a.hooks.readyToStop(now, a.follower.Acked()) {
-		if a.releaseDigest() != previousDigest {
-			a.nextHeartbeat = 0 // report the digest to the leader
-		}
+	if !a.hooksReadyToStop(now) {
 		return
 	}
 	a.stopped, a.nextHeartbeat = true, 0
+}
+
+// hooksReadyToStop reports whether the app has released all shards.
+func (a *Agent) hooksReadyToStop(now time.Duration) bool {
+	if a.hooks == nil {
+		return true
+	}
+	previousDigest := a.hooks.digest
+	ready := a.hooks.readyToStop(now, a.follower.Acked())
+	if !ready && a.hooks.digest != previousDigest {
+		a.nextHeartbeat = 0 // report the digest to the leader
+	}
+	return ready
 }
 
 // abortAll aborts all running requests. It returns true if no request runs any more.
@@ -396,41 +456,46 @@ func (a *Agent) abortAll(reason AbortReason) bool {
 // The lease that answers it counts from now. The echo is read before the Raft term (why 6): the
 // term then proves that no newer one had begun when the echoed answer was sent.
 func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
-	if !a.stopped {
-		obs.RestartWithin = 0
-	}
-	number, echo := a.holder.NextHeartbeat(now)
-	a.confirmNow, a.confirmed = false, now < a.nextHeartbeat
-	if !a.confirmed {
+	isPeriodic := now >= a.nextHeartbeat
+	if isPeriodic {
 		a.nextHeartbeat = now + a.options.Pace.Heartbeat
 	}
-	unacquiredShards, waitingShards, acquiresNone := a.acquireReport()
-	keptShards, keepsAll := a.safeDrainReport()
-	a.options.SendHeartbeat(ack.Heartbeat{
-		FormatVersion: a.follower.State().FormatVersion(), Node: a.options.Node, Server: a.options.Server, Boot: a.holder.Boot(), Nonce: a.options.Nonce, Number: number, Echo: echo,
-		Term:    a.options.RaftTerm(),
-		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Interval: a.options.Pace.Heartbeat,
-		Weight: obs.Weight, Zone: a.options.Zone, Unhealthy: obs.Unhealthy, Leaving: obs.Leaving, Goodbye: a.stopped, Gateway: a.options.Gateway, App: obs.App,
-		ReleaseTime: a.releaseTime(), ReleasesDigest: a.releaseDigest(), RestartWithin: obs.RestartWithin, KeyConfigDigest: obs.KeyConfigDigest, UnreleasedMoves: a.countUnreleasedMoves(now),
-		WaitingShards: waitingShards, UnacquiredShards: unacquiredShards, AcquiresNone: acquiresNone, KeptShards: keptShards, KeepsAllShards: keepsAll,
-		ReturnsNeedRestart: obs.ReturnsNeedRestart && !a.options.Gateway, AppStartedAfter: obs.AppStartedAfter,
-	})
+	a.confirmNow, a.confirmed = false, !isPeriodic
+	number, echo := a.holder.NextHeartbeat(now)
+	raftTerm := a.options.RaftTerm()
+	state := a.follower.State()
+	heartbeat := ack.Heartbeat{
+		FormatVersion: state.FormatVersion(),
+		// The process and the message.
+		Node: a.options.Node, Server: a.options.Server, Zone: a.options.Zone, Gateway: a.options.Gateway,
+		Boot: a.holder.Boot(), Nonce: a.options.Nonce,
+		Number: number, Echo: echo, Term: raftTerm, Interval: a.options.Pace.Heartbeat,
+		// The log.
+		Applied: state.Committed().Epoch(), Acked: a.follower.Acked(),
+		// The node and its app.
+		Weight: obs.Weight, KeyConfigDigest: obs.KeyConfigDigest,
+		Unhealthy: obs.Unhealthy, App: obs.App, AppStartedAfter: obs.AppStartedAfter,
+		ReturnsNeedRestart: obs.ReturnsNeedRestart && !a.options.Gateway,
+		Leaving:            obs.Leaving, Goodbye: a.stopped,
+	}
+	if a.stopped {
+		heartbeat.RestartWithin = obs.RestartWithin
+	}
+	a.addHookReport(now, &heartbeat)
+	a.options.SendHeartbeat(heartbeat)
 }
 
-// releaseTime returns the additional time that the leader must wait for an acknowledgement.
-func (a *Agent) releaseTime() time.Duration {
+// addHookReport sets the fields of a heartbeat that describe the hook calls.
+func (a *Agent) addHookReport(now time.Duration, heartbeat *ack.Heartbeat) {
 	if a.hooks == nil {
-		return 0
+		return
 	}
-	return a.hooks.releaseTimeout()
-}
-
-// releaseDigest returns the digest of the releases that belong to the acknowledgement.
-func (a *Agent) releaseDigest() [32]byte {
-	if a.hooks == nil {
-		return [32]byte{}
-	}
-	return a.hooks.digest
+	failures := &a.hooks.acquireFailures
+	heartbeat.WaitingShards, heartbeat.AcquiresNone = uint32(failures.waitingCount), failures.acquiresNone
+	heartbeat.UnacquiredShards = failures.reported
+	heartbeat.KeptShards, heartbeat.KeepsAllShards = a.hooks.safeDrainReport()
+	heartbeat.ReleaseTime, heartbeat.ReleasesDigest = a.hooks.releaseTimeout(), a.hooks.digest
+	heartbeat.UnreleasedMoves = a.hooks.countUnreleasedMoves(now)
 }
 
 // HandleAnswer handles a response. The caller must call Poll afterwards.
@@ -438,16 +503,8 @@ func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult 
 	if answer.Boot != a.holder.Boot() {
 		return AnswerIgnored
 	}
-	if answer.Refusal != 0 && answer.Term >= a.options.RaftTerm() {
-		a.holder.markAnswered(answer.HeartbeatNumber) // the leader is alive
-	}
-	switch answer.Refusal {
-	case ack.RefusedBoot:
-		return a.bootSuperseded(answer.KnownBoot)
-	case ack.RefusedRollback:
-		return DiskRolledBack
-	case ack.RefusedDuplicate:
-		return a.duplicateFound(now, answer.DuplicateAddr)
+	if answer.Refusal != 0 {
+		return a.handleRefusal(now, answer)
 	}
 	if !a.holder.HandleAnswer(now, a.options.RaftTerm(), answer) {
 		return AnswerIgnored
@@ -463,15 +520,41 @@ func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult 
 		a.answerTerm, a.burstCount = answer.Term, 0
 		a.nextHeartbeat = now
 	}
-	// Continue the burst even with a lease: it may be from a leader that is gone, and
-	// the new one may not be ready to grant yet.
-	if _, held := a.holder.LeaseEnd(); a.burstCount < minBurst || (!held || answer.ServeFor <= 0) && !a.options.Gateway && a.burstCount < maxBurst {
+	a.scheduleNextHeartbeat(now, answer)
+	return AnswerCounted
+}
+
+// handleRefusal handles a response that refuses a heartbeat.
+func (a *Agent) handleRefusal(now time.Duration, answer ack.Answer) AnswerResult {
+	if answer.Term >= a.options.RaftTerm() {
+		a.holder.markAnswered(answer.HeartbeatNumber) // the leader is alive
+	}
+	switch answer.Refusal {
+	case ack.RefusedBoot:
+		return a.bootSuperseded(answer.KnownBoot)
+	case ack.RefusedRollback:
+		return DiskRolledBack
+	case ack.RefusedDuplicate:
+		return a.duplicateFound(now, answer.DuplicateAddr)
+	}
+	return AnswerIgnored
+}
+
+// scheduleNextHeartbeat continues the fast start with a new leader. Otherwise it decides whether the
+// node confirms the response (Options.ConfirmsAnswers). The burst continues even with a lease:
+// that lease may be from a leader that is gone, and the new one may not be ready to grant yet.
+func (a *Agent) scheduleNextHeartbeat(now time.Duration, answer ack.Answer) {
+	_, hasLease := a.holder.LeaseEnd()
+	needsLease := !a.options.Gateway && (!hasLease || answer.ServeFor <= 0)
+	if a.burstCount < minBurst || needsLease && a.burstCount < maxBurst {
 		a.burstCount++
 		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
-	} else if !a.confirmed && answer.HeartbeatNumber == a.holder.lastNumber && a.options.ConfirmsAnswers != nil {
+		return
+	}
+	answersPeriodic := !a.confirmed && answer.HeartbeatNumber == a.holder.lastNumber
+	if answersPeriodic && a.options.ConfirmsAnswers != nil {
 		a.confirmNow = a.options.ConfirmsAnswers()
 	}
-	return AnswerCounted
 }
 
 // bootSuperseded records that the leader has seen the higher boot knownBoot.

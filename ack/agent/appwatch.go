@@ -10,38 +10,61 @@ import "shardway/shardmap"
 //
 // One process of a node has one AppWatch. The caller must serialize the calls.
 type AppWatch struct {
+	// start is when the present app process started, as far as evidence proves it.
+	start appStart
+	// startIfRefused is when the app process started if refused connections mean that the app has
+	// restarted. It is for an app that reports instances, or may do so: such an app may close its
+	// port and continue, so only a new instance proves a restart.
+	startIfRefused appStart
+
 	// instance is the last instance that the app reported; empty means unknown.
 	instance string
-	// checked means that a check of this process has reached the app, so it is known whether
+	// checked means that a check of this node process has reached the app, so it is known whether
 	// the app reports instances.
 	checked bool
-	// sawInstance means that a check of this process has reached instance. instanceSeenEpoch is the
-	// epoch of the committed map before that check.
+	// sawInstance means that a check of this node process has found instance. instanceSeenEpoch is
+	// the epoch of the committed map before that check.
 	sawInstance       bool
 	instanceSeenEpoch shardmap.Epoch
-	// firstLeaseEpoch is the epoch of the last map applied before the first lease of this process.
-	// hadLease means that this process has had a lease.
-	firstLeaseEpoch shardmap.Epoch
+
+	// hadLease means that this node process has had a lease. firstLeaseEpoch is the epoch of the
+	// last map that it applied before.
 	hadLease        bool
-	// noRequestYet means that the app process, or the next one, has had no request yet, so it has
+	firstLeaseEpoch shardmap.Epoch
+
+	connectionCount uint64 // number of calls of Connected
+}
+
+// appStart is what is known about the start of an app process.
+type appStart struct {
+	// after is the epoch of a committed map that the node had applied before the app process
+	// served anything; zero means that the start is not known.
+	after shardmap.Epoch
+	// noRequestYet means that the process, or the next one, has had no request yet. So it has
 	// served nothing up to the map that was applied last.
 	noRequestYet bool
-	startedAfter shardmap.Epoch
-	// ifRestarted contains the values of since and unused if the app restarted when
-	// connections were refused. It is for an app that reports instances, or may do so: such an
-	// app may close its port and continue, so only a new instance proves a restart.
-	ifRestarted struct {
-		since shardmap.Epoch
-		fresh bool
+}
+
+// isAfter records that the process started after the map of the given epoch.
+func (s *appStart) isAfter(epoch shardmap.Epoch) { s.after = max(s.after, epoch) }
+
+// merge adds the knowledge in other, which concerns the same process.
+func (s *appStart) merge(other appStart) {
+	s.isAfter(other.after)
+	s.noRequestYet = s.noRequestYet || other.noRequestYet
+}
+
+// mapApplied records that the node has applied the committed map of the given epoch.
+func (s *appStart) mapApplied(committed shardmap.Epoch) {
+	if s.noRequestYet {
+		s.isAfter(committed)
 	}
-	// connectionCount counts the calls of Connected.
-	connectionCount uint64
 }
 
 // Attempt identifies the start of a check or of a connection for requests.
 type Attempt struct {
-	committedEpoch  shardmap.Epoch
-	connectionCount uint64
+	committedEpoch  shardmap.Epoch // of the map that the node had applied
+	connectionCount uint64         // AppWatch.connectionCount at that time
 }
 
 // BeginAttempt returns the Attempt of a check or a connection. committed is the epoch of the
@@ -50,22 +73,18 @@ func (w *AppWatch) BeginAttempt(committed shardmap.Epoch) Attempt {
 	return Attempt{committed, w.connectionCount}
 }
 
-// NewAppWatch returns the AppWatch of a new process. instance is the last instance that an
+// NewAppWatch returns the AppWatch of a new node process. instance is the last instance that an
 // earlier process of this node stored; empty means none.
 func NewAppWatch(instance string) *AppWatch { return &AppWatch{instance: instance} }
 
-// Applied records that the node has applied the committed map of an epoch. leased reports
+// Applied records that the node has applied the committed map of an epoch. hasLease reports
 // whether the node holds a lease. The caller must call Applied before the node admits a request
 // under that lease.
-func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
-	if w.noRequestYet {
-		w.startedAfter = max(w.startedAfter, committed)
-	}
-	if w.ifRestarted.fresh {
-		w.ifRestarted.since = max(w.ifRestarted.since, committed)
-	}
+func (w *AppWatch) Applied(committed shardmap.Epoch, hasLease bool) {
+	w.start.mapApplied(committed)
+	w.startIfRefused.mapApplied(committed)
 	if !w.hadLease {
-		w.firstLeaseEpoch, w.hadLease = committed, leased
+		w.firstLeaseEpoch, w.hadLease = committed, hasLease
 	}
 }
 
@@ -74,51 +93,59 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 // caller must not call Refused while a connection to the app is open, because the app then
 // still runs.
 func (w *AppWatch) Refused(attempt Attempt) {
-	fresh := attempt.connectionCount == w.connectionCount // the next process has had no request
-	if w.instance != "" || !w.checked {
-		w.ifRestarted.since, w.ifRestarted.fresh = max(w.ifRestarted.since, attempt.committedEpoch), w.ifRestarted.fresh || fresh
+	noConnectionSince := attempt.connectionCount == w.connectionCount
+	nextStart := appStart{after: attempt.committedEpoch, noRequestYet: noConnectionSince}
+	mayReportInstances := w.instance != "" || !w.checked
+	if mayReportInstances {
+		w.startIfRefused.merge(nextStart)
 		return
 	}
-	w.startedAfter, w.noRequestYet = max(w.startedAfter, attempt.committedEpoch), w.noRequestYet || fresh
+	w.start.merge(nextStart)
 }
 
 // Connected records a new connection for requests. The caller must call it before any byte is
 // sent.
 func (w *AppWatch) Connected() {
 	w.connectionCount++
-	w.noRequestYet = false
-	w.ifRestarted.fresh = false
+	w.start.noRequestYet = false
+	w.startIfRefused.noRequestYet = false
 }
 
 // Checked records a successful health check. instance is the instance that the app reported;
 // empty means none. It returns true if the caller must store instance for the next process of
 // the node.
 func (w *AppWatch) Checked(attempt Attempt, instance string) (store bool) {
-	checkedBefore := w.checked
+	isFirstCheck := !w.checked
 	w.checked = true
 	if instance == "" {
-		if !checkedBefore && w.instance == "" {
-			w.startedAfter, w.noRequestYet = max(w.startedAfter, w.ifRestarted.since), w.noRequestYet || w.ifRestarted.fresh
+		if isFirstCheck && w.instance == "" {
+			w.start.merge(w.startIfRefused) // the app reports no instances, so refused connections are proof
 		}
 		return false
 	}
-	if store = instance != w.instance; store {
-		switch {
-		case w.instance == "": // nothing to compare with: it may have closed its port only
-			w.ifRestarted.since, w.ifRestarted.fresh = 0, false
-		case w.sawInstance && w.hadLease:
-			w.startedAfter = max(w.startedAfter, w.instanceSeenEpoch)
-		default:
-			// It started after the last check of an earlier process of the node.
-			w.startedAfter, w.noRequestYet = max(w.startedAfter, w.firstLeaseEpoch), w.noRequestYet || !w.hadLease
-		}
-		w.startedAfter, w.noRequestYet = max(w.startedAfter, w.ifRestarted.since), w.noRequestYet || w.ifRestarted.fresh
-		w.instance = instance
+	isNew := instance != w.instance
+	if isNew {
+		w.instanceChanged(instance)
 	}
 	w.sawInstance, w.instanceSeenEpoch = true, attempt.committedEpoch
-	return store
+	return isNew
+}
+
+// instanceChanged records that the app reports another instance than before, so another process of
+// it runs.
+func (w *AppWatch) instanceChanged(instance string) {
+	switch {
+	case w.instance == "": // nothing to compare with: the app may have closed its port only
+		w.startIfRefused = appStart{}
+	case w.sawInstance && w.hadLease:
+		w.start.isAfter(w.instanceSeenEpoch)
+	default: // it started after the last check of an earlier process of the node
+		w.start.merge(appStart{after: w.firstLeaseEpoch, noRequestYet: !w.hadLease})
+	}
+	w.start.merge(w.startIfRefused)
+	w.instance = instance
 }
 
 // StartedAfter returns the epoch of a committed map that the node had applied before the app
 // process served anything that it admitted; zero if that is not known.
-func (w *AppWatch) StartedAfter() shardmap.Epoch { return w.startedAfter }
+func (w *AppWatch) StartedAfter() shardmap.Epoch { return w.start.after }

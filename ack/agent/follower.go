@@ -12,12 +12,13 @@ import (
 // input is every state of the log of the node, from entries or from a snapshot. Skipping
 // intermediate states is allowed.
 type Follower struct {
-	drainTimeout time.Duration
 	self         shardmap.NodeID
-	state        *ack.State
+	drainTimeout time.Duration // time for requests of moving shards
+	state        *ack.State    // the newest state of the log
 
-	acked    shardmap.Epoch
-	draining shardmap.Epoch // zero means that there is nothing to drain
+	acked    shardmap.Epoch // the last proposal that this boot has applied and drained for; zero means none
+	draining shardmap.Epoch // the proposal that the node drains for; zero means that there is nothing to drain
+
 	// abortAt is when the requests for moving shards must be aborted. earlierAbortTimes contains
 	// earlier times for shards that a replaced proposal moved already. The replacing proposal does
 	// not give their requests more time. Otherwise frequent map changes could keep these requests
@@ -41,13 +42,15 @@ func NewFollower(self shardmap.NodeID, drainTimeout time.Duration) *Follower {
 // the node must drain.
 func (f *Follower) StateApplied(now time.Duration, state *ack.State) (drain bool) {
 	last := state.Proposed().Epoch()
-	if last == 0 || last == f.draining || f.draining == 0 && last == f.acked {
+	alreadyDraining := last == f.draining
+	alreadyAcked := f.draining == 0 && last == f.acked
+	if last == 0 || alreadyDraining || alreadyAcked {
 		f.state = state
 		return false
 	}
 	f.earlierAbortTimes = f.continuedAbortTimes(state)
 	f.state, f.draining, f.abortAt = state, last, now+f.drainTimeout
-	f.scheduleAbort(-1)
+	f.scheduleAbort(-1) // also a time that has passed already
 	return true
 }
 
@@ -114,8 +117,8 @@ func (f *Follower) RecordDrained(epoch shardmap.Epoch) bool {
 }
 
 // AbortDue returns true, once for each abort time, when drain-timeout has passed for some moving
-// shards. The caller must then abort the running requests of the shards for which Overdue returns
-// true (rule 7).
+// shards. The caller must then abort the running requests of the shards for which IsOverdue
+// returns true (rule 7).
 func (f *Follower) AbortDue(now time.Duration) bool {
 	if f.draining == 0 || now < f.nextAbortAt {
 		return false

@@ -8,13 +8,23 @@ import (
 	"shardway/shardmap"
 )
 
+const (
+	// The pause between two attempts doubles from minRetryPause to maxRetryPause.
+	minRetryPause = 100 * time.Millisecond
+	maxRetryPause = 2 * time.Second
+	// If a call gets no response, the next call for its shards names fewer shards, by the factor
+	// batchDivisor. So a single shard that makes the app hang soon delays few others.
+	batchDivisor = 16
+)
+
 // startCalls starts the calls that are due. The routing has been published before, so no
 // further request can arrive for a shard that stopped serving.
 func (m *hookMachine) startCalls(now time.Duration) {
-	var due [HookLost + 1][]shardmap.Shard
-	for s := range m.shards {
-		if kind := m.dueCall(now, shardmap.Shard(s), &m.shards[s]); kind != 0 {
-			due[kind] = append(due[kind], shardmap.Shard(s))
+	var due [HookLost + 1][]shardmap.Shard // by kind
+	for i := range m.shards {
+		shard := shardmap.Shard(i)
+		if kind := m.dueCall(now, shard, &m.shards[i]); kind != 0 {
+			due[kind] = append(due[kind], shard)
 		}
 	}
 	for kind := HookRelease; kind <= HookLost; kind++ {
@@ -22,24 +32,22 @@ func (m *hookMachine) startCalls(now time.Duration) {
 	}
 }
 
-// startCallsOf starts calls of one kind, up to MaxHookCalls at a time. Shards that found no
-// free call come first the next time, so shards that fail repeatedly do not starve the others.
-// Kinds have separate limits: releases have little time, and acquires may hang for a long time.
+// startCallsOf starts calls of one kind for the due shards, which are sorted. At most MaxHookCalls
+// calls of one kind run at a time. Kinds have separate limits: releases have little time, and acquires may
+// hang for a long time.
 func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shardmap.Shard) {
-	freeCalls := MaxHookCalls
-	for _, call := range m.runningCalls {
-		if call.Kind == kind {
-			freeCalls--
-		}
-	}
+	freeCalls := MaxHookCalls - m.countRunning(kind)
+	// Shards that found no free call in the last update come first. Otherwise shards that fail
+	// repeatedly would starve them.
 	first, _ := slices.BinarySearch(due, m.firstUnstarted[kind])
 	m.firstUnstarted[kind] = 0
 	for _, shards := range [...][]shardmap.Shard{due[first:], due[:first]} {
-		for ; len(shards) > 0; freeCalls-- {
+		for len(shards) > 0 {
 			if freeCalls <= 0 {
 				m.firstUnstarted[kind] = shards[0]
 				return
 			}
+			freeCalls--
 			count := m.batchSize(shards)
 			m.startCall(now, kind, shards[:count])
 			shards = shards[count:]
@@ -47,99 +55,152 @@ func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shard
 	}
 }
 
-// dueCall returns the kind of call that is due for a shard now; zero means none.
-func (m *hookMachine) dueCall(now time.Duration, shard shardmap.Shard, held *heldShard) HookKind {
-	var kind HookKind
-	switch {
-	case held.callSeq != 0:
-		return 0
-	case held.phase == HookAcquiring && m.inputs.hasLease:
-		if held.epoch <= m.firstLeaseEpoch && m.inputs.state.RestartsIndex() < m.restartIndex {
-			return 0 // the entry with the notes of the previous process is not applied yet
+// countRunning returns the number of running calls of the given kind.
+func (m *hookMachine) countRunning(kind HookKind) int {
+	count := 0
+	for _, call := range m.runningCalls {
+		if call.Kind == kind {
+			count++
 		}
-		kind = HookAcquire
-	case held.phase == HookReleasing && m.inputs.mayRelease:
-		kind = HookRelease
-	case held.isGone() && held.lostCallDue:
-		kind = HookLost
-	default:
+	}
+	return count
+}
+
+// dueCall returns the kind of call that can start for a shard now; zero means none.
+func (m *hookMachine) dueCall(now time.Duration, shard shardmap.Shard, held *heldShard) HookKind {
+	kind := m.neededCall(held)
+	if kind == 0 {
 		return 0
 	}
 	if now < held.nextAttempt {
 		m.wakeAt(held.nextAttempt)
 		return 0
 	}
-	if kind == HookAcquire {
-		return kind
-	}
-	if now >= m.callDeadline(shard) {
-		return 0 // not before the acknowledgement
-	}
-	if kind == HookRelease && m.releaseOverdue(now, shard) {
-		return 0 // a safe drain keeps the shard, and the remaining time is reserved for lost calls
-	}
-	// Requests admitted under this ownership epoch may still reach the app.
-	if ownership := m.ownershipOf(shard); ownership.isOwner && ownership.epoch == held.epoch && m.options.App.CountRequests(shard) > 0 {
-		m.inputsChanged = true // the end of the request triggers a poll
+	givesUpShard := kind == HookRelease || kind == HookLost
+	if givesUpShard && !m.mayGiveUp(now, kind, shard, held) {
 		return 0
 	}
 	return kind
 }
 
-// batchSize returns how many of the shards the next call may name.
+// neededCall returns the kind of call that the phase of a shard requires; zero means none, or that
+// the call must wait for a lease, for the log or for another call.
+func (m *hookMachine) neededCall(held *heldShard) HookKind {
+	switch {
+	case held.callSeq != 0: // two calls must not name one shard
+		return 0
+	case held.phase == HookAcquiring && m.inputs.hasLease && m.knowsPreviousReleases(held):
+		return HookAcquire
+	case held.phase == HookReleasing && m.inputs.mayRelease:
+		return HookRelease
+	case held.isGone() && held.lostCallDue:
+		return HookLost
+	}
+	return 0
+}
+
+// knowsPreviousReleases reports whether the state contains the releases of the previous process of
+// this node, which an acquire call of the shard must contain.
+func (m *hookMachine) knowsPreviousReleases(held *heldShard) bool {
+	ownedByPreviousProcess := held.epoch <= m.firstLeaseEpoch
+	isBehind := m.inputs.state.RestartsIndex() < m.restartIndex
+	return !ownedByPreviousProcess || !isBehind
+}
+
+// mayGiveUp reports whether a release call or a lost call may start for a shard now.
+func (m *hookMachine) mayGiveUp(now time.Duration, kind HookKind, shard shardmap.Shard, held *heldShard) bool {
+	if now >= m.callDeadline(shard) {
+		return false // the acknowledgement must not wait for another call
+	}
+	if kind == HookRelease && m.isReleaseOverdue(now, shard) {
+		return false // a safe drain keeps the shard, and the remaining time is reserved for lost calls
+	}
+	// Requests admitted under this ownership epoch may still reach the app.
+	if m.ownershipOf(shard).isOwnerUnder(held.epoch) && m.options.App.CountRequests(shard) > 0 {
+		m.inputsChanged = true // the end of the request triggers a poll
+		return false
+	}
+	return true
+}
+
+// batchSize returns how many of the shards, from the first on, the next call may name. It is at
+// least 1, and at most the maxBatch of each of these shards.
 func (m *hookMachine) batchSize(shards []shardmap.Shard) int {
 	limit := MaxHookShards
 	for i, shard := range shards {
-		if limit = min(limit, m.shards[shard].maxBatch); i >= limit {
+		limit = min(limit, m.shards[shard].maxBatch)
+		if i >= limit {
 			return max(i, 1)
 		}
 	}
 	return len(shards)
 }
 
-// startCall starts a call for the shards and returns its Seq.
+// startCall starts a call for the shards and returns its Seq. An acquire call without shards is a
+// probe.
 func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shardmap.Shard) (seq uint64) {
 	m.callCount++
 	state := m.inputs.state
-	deadline := time.Duration(math.MaxInt64)
-	for _, shard := range shards {
-		deadline = min(deadline, m.callDeadline(shard))
-	}
-	call := &runningCall{HookCall: HookCall{Kind: kind, Seq: m.boot<<32 + m.callCount, Map: state.Proposed().Epoch()}}
-	switch kind {
-	case HookAcquire:
-		call.Map, call.Timeout = state.Committed().Epoch(), m.options.AcquireTimeout
+	call := &runningCall{HookCall: HookCall{Kind: kind, Seq: m.boot<<32 + m.callCount, Map: state.Proposed().Epoch(), Timeout: m.callTimeout(now, kind, shards)}}
+	if kind == HookAcquire {
+		call.Map = state.Committed().Epoch()
 		m.acquireFailures.updatesNeeded = true
-	case HookRelease:
-		call.Timeout = min(m.attemptTimeout(), deadline-m.lostCallReserve()-now)
-	case HookLost:
-		call.Timeout = min(m.attemptTimeout(), deadline-now)
 	}
 	for _, shard := range shards {
 		held := &m.shards[shard]
+		held.callSeq = call.Seq
 		callShard := HookShard{Shard: shard, Epoch: held.epoch}
 		switch kind {
 		case HookAcquire:
-			callShard.From, callShard.Again = state.PreviousOwner(shard), held.appMayHold || held.epoch <= m.firstLeaseEpoch
-			if note, from, ok := m.inheritedNote(shard, held, held.epoch); ok {
-				callShard.From, callShard.Note, callShard.Released = from, note, true
-			}
-			held.released, held.note = false, nil
-			held.appMayHold = true
+			m.fillAcquire(&callShard, held)
 		case HookRelease:
-			callShard.Cut, held.releaseAttempted = held.abortedRequests, true
-			if to := state.Proposed().Owner(shard); to != m.self {
-				callShard.To = to
-			}
+			m.fillRelease(&callShard, held)
 		case HookLost:
 		}
-		held.callSeq = call.Seq
 		call.Shards = append(call.Shards, callShard)
 	}
 	call.deadline = now + call.Timeout
 	m.runningCalls[call.Seq] = call
 	m.options.App.StartCall(call.HookCall)
 	return call.Seq
+}
+
+// callTimeout returns the timeout of a call for the shards. A release call leaves time for a lost
+// call, which follows if the release fails.
+func (m *hookMachine) callTimeout(now time.Duration, kind HookKind, shards []shardmap.Shard) time.Duration {
+	if kind == HookAcquire {
+		return m.options.AcquireTimeout
+	}
+	deadline := time.Duration(math.MaxInt64)
+	for _, shard := range shards {
+		deadline = min(deadline, m.callDeadline(shard))
+	}
+	if kind == HookRelease {
+		deadline -= m.lostCallReserve()
+	}
+	return min(m.attemptTimeout(), deadline-now)
+}
+
+// fillAcquire sets the fields of an acquire call for one shard. The call voids an earlier release
+// by this process, because the app may change the state from now on.
+func (m *hookMachine) fillAcquire(callShard *HookShard, held *heldShard) {
+	shard := callShard.Shard
+	callShard.From = m.inputs.state.PreviousOwner(shard)
+	callShard.Again = held.appMayHold || held.epoch <= m.firstLeaseEpoch
+	if note, from, ok := m.inheritedNote(shard, held, held.epoch); ok {
+		callShard.From, callShard.Note, callShard.Released = from, note, true
+	}
+	held.released, held.note = false, nil
+	held.appMayHold = true
+}
+
+// fillRelease sets the fields of a release call for one shard.
+func (m *hookMachine) fillRelease(callShard *HookShard, held *heldShard) {
+	held.releaseAttempted = true
+	callShard.Cut = held.abortedRequests
+	if nextOwner := m.inputs.state.Proposed().Owner(callShard.Shard); nextOwner != m.self {
+		callShard.To = nextOwner
+	}
 }
 
 // handleResult applies the result of a call. It checks lease, committed map and last proposal
@@ -155,22 +216,25 @@ func (m *hookMachine) handleResult(now time.Duration, result HookResult) {
 	for _, callShard := range call.Shards {
 		held := &m.shards[callShard.Shard]
 		held.callSeq = 0
-		reason, failed := result.Failed[callShard.Shard]
-		if result.Err != nil {
-			reason, failed = result.Err.Error(), true
-		}
+		reason, failed := result.failure(callShard.Shard)
 		if !failed {
 			m.callSucceeded(now, call, result, callShard.Shard, held)
 			continue
 		}
-		cancelledEarly := call.cancelled && now < call.deadline // cancelled, not failed
-		appResponded := !call.cancelled && now < call.deadline
-		if !cancelledEarly && (appResponded || !held.appResponded) { // an error of the app explains more than a timeout
-			held.lastError = reason
+		if !call.cancelledEarly(now) {
+			held.recordError(reason, !call.cancelled && now < call.deadline)
 		}
-		held.appResponded = held.appResponded || appResponded
-		m.callFailed(now, call, result, callShard.Shard, held, cancelledEarly)
+		m.callFailed(now, call, result, callShard.Shard, held)
 	}
+}
+
+// failure returns the error text of a shard, if the call has failed for it.
+func (r *HookResult) failure(shard shardmap.Shard) (reason string, failed bool) {
+	if r.Err != nil {
+		return r.Err.Error(), true
+	}
+	reason, failed = r.Failed[shard]
+	return reason, failed
 }
 
 // callSucceeded applies a success to one shard. The node serves an acquired shard from the next
@@ -179,7 +243,8 @@ func (m *hookMachine) handleResult(now time.Duration, result HookResult) {
 func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result HookResult, shard shardmap.Shard, held *heldShard) {
 	switch call.Kind {
 	case HookAcquire:
-		if ownership := m.ownershipOf(shard); ownership.remainsOwner && ownership.epoch == held.epoch {
+		ownership := m.ownershipOf(shard)
+		if ownership.remainsOwner && ownership.isOwnerUnder(held.epoch) {
 			held.appAcquired = true
 		}
 		m.acquireFailures.acquireSucceeded(now)
@@ -187,9 +252,9 @@ func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result
 		m.reportReleaseEnd(shard, held, ReleaseOK, "", false)
 		held.setPhase(now, HookGone)
 		held.appMayHold, held.lostCallDue = false, false
-		held.released, held.note = !result.Absent[shard], result.Notes[shard]
-		if result.Absent[shard] {
-			held.note = nil
+		held.released, held.note = true, result.Notes[shard]
+		if result.Absent[shard] { // the app did not hold it, so no state is final
+			held.released, held.note = false, nil
 		}
 	case HookLost:
 		held.appMayHold, held.lostCallDue = false, false
@@ -197,28 +262,39 @@ func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result
 }
 
 // callFailed handles a failed call for one shard, or a result that does not mention the shard.
-// cancelledEarly means that the call was cancelled before its timeout.
-func (m *hookMachine) callFailed(now time.Duration, call *runningCall, result HookResult, shard shardmap.Shard, held *heldShard, cancelledEarly bool) {
-	if held.retryPause = min(max(2*held.retryPause, minRetryPause), maxRetryPause); cancelledEarly {
+// A cancelled call is repeated immediately if the shard still needs it, and is no failure of the
+// app.
+func (m *hookMachine) callFailed(now time.Duration, call *runningCall, result HookResult, shard shardmap.Shard, held *heldShard) {
+	cancelledEarly := call.cancelledEarly(now)
+	held.retryPause = min(max(2*held.retryPause, minRetryPause), maxRetryPause)
+	if cancelledEarly {
 		held.retryPause = 0
 	}
 	held.nextAttempt = now + held.retryPause
 	if call.Kind == HookAcquire && !cancelledEarly {
-		if held.acquireFailures++; now >= call.deadline && (len(call.Shards) == 1 || !m.servesAny()) {
-			held.acquireFailures = max(held.acquireFailures, stuckAttempts) // acquire-timeout is long: do not wait for more failures
-		}
+		m.countAcquireFailure(now, call, held)
 	}
-	switch {
-	case call.Kind == HookRelease && result.Refused:
-		// The app process is gone, with its state. The shard moves anyway.
-		m.reportUnreleased(now, shard, held)
-		held.abandon(now)
-		held.lostCallDue = false
-	case call.Kind == HookLost && result.Refused:
-		held.lostCallDue = false
-	case result.Err != nil && !result.Refused && !cancelledEarly:
+	if result.Refused {
+		m.abandonAfterRefusal(now, call.Kind, shard, held)
+		return
+	}
+	gotNoResponse := result.Err != nil && !cancelledEarly
+	if gotNoResponse {
 		held.maxBatch = max(1, min(held.maxBatch, len(call.Shards))/batchDivisor)
 	}
+}
+
+// abandonAfterRefusal ends a release or a lost call when the app process is gone with its state. A
+// releasing shard moves anyway. An acquire call is retried.
+func (m *hookMachine) abandonAfterRefusal(now time.Duration, kind HookKind, shard shardmap.Shard, held *heldShard) {
+	if kind == HookAcquire {
+		return
+	}
+	if kind == HookRelease {
+		m.reportUnreleased(now, shard, held)
+		held.abandon(now)
+	}
+	held.lostCallDue = false
 }
 
 // HookEnded reports the result of a call. The caller must call Poll afterwards.
@@ -243,11 +319,11 @@ func (a *Agent) HeldShards() []HeldShardView {
 	if a.hooks == nil {
 		return nil
 	}
-	var held []HeldShardView
-	for s, h := range a.hooks.shards {
-		if !h.isGone() {
-			held = append(held, HeldShardView{Shard: shardmap.Shard(s), Epoch: h.epoch, Phase: h.phase, Since: h.phaseSince, Err: h.lastError})
+	var views []HeldShardView
+	for i := range a.hooks.shards {
+		if held := &a.hooks.shards[i]; !held.isGone() {
+			views = append(views, HeldShardView{Shard: shardmap.Shard(i), Epoch: held.epoch, Phase: held.phase, Since: held.phaseSince, Err: held.lastError})
 		}
 	}
-	return held
+	return views
 }

@@ -26,7 +26,9 @@ func (a *Agent) idleInterval(now time.Duration) time.Duration {
 	if now-a.lastRequestAt < requestHeartbeats*a.options.Pace.Heartbeat {
 		return leaseLength / idleLeaseFraction
 	}
-	return max(leaseLength/idleLeaseFraction, min(leaseLength/idleLeaseFractionNoRequests, leaseLength/4-maxPollDelay))
+	pauseLimit := leaseLength/4 - maxPollDelay // a later poll would look like a pause of the process
+	interval := min(leaseLength/idleLeaseFractionNoRequests, pauseLimit)
+	return max(interval, leaseLength/idleLeaseFraction)
 }
 
 // Due returns when the next Poll is due without a new event. It may be in the past. While
@@ -38,8 +40,8 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 		return now
 	}
 	due := a.nextHeartbeat
-	if until, held := a.holder.LeaseEnd(); held {
-		due = min(due, until, now+a.idleInterval(now))
+	if leaseEnd, hasLease := a.holder.LeaseEnd(); hasLease {
+		due = min(due, leaseEnd, now+a.idleInterval(now))
 	}
 	if a.hooks != nil {
 		due = min(due, a.hooks.nextUpdateAt)
@@ -52,17 +54,24 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 // millisecond. Without it, election.Suspicion would detect a failed leader late: it is polled
 // together with the agent.
 func (a *Agent) isIdle() bool {
-	_, unanswered := a.holder.oldestUnanswered()
-	_, hasLease := a.holder.LeaseEnd()
-	return !unanswered && (hasLease || a.options.Gateway) && a.follower.Draining() == 0 && a.supersedingBoot == 0 && a.duplicateSince == 0 && a.stoppingSince == 0 &&
-		(a.hooks == nil || !a.hooks.inputsChanged && !a.hooks.awaitsConfirmation())
+	if _, unanswered := a.holder.oldestUnanswered(); unanswered {
+		return false
+	}
+	if _, hasLease := a.holder.LeaseEnd(); !hasLease && !a.options.Gateway {
+		return false
+	}
+	if a.follower.Draining() != 0 || a.supersedingBoot != 0 || a.duplicateSince != 0 || a.stoppingSince != 0 {
+		return false
+	}
+	return a.hooks == nil || !a.hooks.inputsChanged && !a.hooks.awaitsConfirmation()
 }
 
 // AdvanceHeartbeat makes the next Poll send a heartbeat if half of the heartbeat interval has
 // passed and the heartbeat is due within maxAdvance. The caller uses it when it receives or sends a
 // Raft message. Node and leader then wake up once for both messages instead of twice.
 func (a *Agent) AdvanceHeartbeat(now, maxAdvance time.Duration) {
-	if a.nextHeartbeat-now <= min(a.options.Pace.Heartbeat/2, maxAdvance) {
+	advance := a.nextHeartbeat - now
+	if advance <= min(a.options.Pace.Heartbeat/2, maxAdvance) {
 		a.nextHeartbeat = 0
 	}
 }

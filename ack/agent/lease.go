@@ -14,23 +14,26 @@ const maxSentHeartbeats = 64
 // only uses the durations in the responses of leaders, and has no timing of its own. The zero
 // LeaseHolder is not usable; see NewLeaseHolder.
 type LeaseHolder struct {
-	boot uint64
+	boot uint64 // under which the node sends heartbeats
 
-	lastNumber     uint64
-	lastAnswered   uint64 // the newest heartbeat with a response
-	sentHeartbeats [maxSentHeartbeats]sentHeartbeat
-	echo           ack.Echo
+	// Heartbeats of this boot.
+	lastNumber     uint64                           // of the newest heartbeat; zero means none
+	lastAnswered   uint64                           // number of the newest heartbeat with a response; zero means none
+	sentHeartbeats [maxSentHeartbeats]sentHeartbeat // ring: heartbeat n is element n%maxSentHeartbeats
+	echo           ack.Echo                         // the newest response
 
-	leaseEnd      time.Duration // end of the lease
-	term          uint64        // the newest term whose leader granted the present lease
-	leaseLength   time.Duration // full length of the lease that ends at leaseEnd
+	// The present or the last lease.
 	hasLease      bool          // false from the end of the lease or a pause on
+	leaseEnd      time.Duration // by the clock of this node
+	leaseLength   time.Duration // full length of the lease that ends at leaseEnd
+	term          uint64        // the newest term whose leader granted the lease
 	abortAt       time.Duration // when its requests must be aborted, if the lease has ended by then
-	abortReported bool          // AbortDue has returned true for the last lease
-	lastTick      time.Duration
+	abortReported bool          // AbortDue has returned true for this lease
+
+	lastTick time.Duration // when the process was last known to run
 }
 
-// sentHeartbeat is the number of a heartbeat, and when it was sent.
+// sentHeartbeat is one heartbeat of this boot. The zero value means none.
 type sentHeartbeat struct {
 	number uint64
 	sentAt time.Duration
@@ -72,18 +75,27 @@ func (h *LeaseHolder) HandleAnswer(now time.Duration, raftTerm uint64, answer ac
 	if answer.Boot != h.boot || answer.Term < raftTerm || answer.Refusal != 0 {
 		return false
 	}
-	if answer.Term > h.echo.Term || answer.Term == h.echo.Term && answer.Number > h.echo.Number {
+	isNewest := answer.Term > h.echo.Term || answer.Term == h.echo.Term && answer.Number > h.echo.Number
+	if isNewest {
 		h.echo = ack.Echo{Term: answer.Term, Number: answer.Number}
 	}
 	h.markAnswered(answer.HeartbeatNumber)
-	sent := h.sentHeartbeats[answer.HeartbeatNumber%maxSentHeartbeats]
-	if sent.number != answer.HeartbeatNumber || answer.ServeFor <= 0 {
-		return true
+	if answer.ServeFor > 0 {
+		h.extendLease(now, answer)
 	}
-	// A lease is never shortened: the leader that granted it waits for its end.
+	return true
+}
+
+// extendLease applies the lease that a response contains. The lease counts from when the node sent
+// the heartbeat. A lease is never shortened, because the leader that granted it waits for its end.
+func (h *LeaseHolder) extendLease(now time.Duration, answer ack.Answer) {
+	sent := h.sentHeartbeats[answer.HeartbeatNumber%maxSentHeartbeats]
+	if sent.number != answer.HeartbeatNumber {
+		return // too old: its send time is not known any more
+	}
 	leaseEnd := sent.sentAt + answer.ServeFor
 	if leaseEnd <= now {
-		return true
+		return
 	}
 	if !h.hasLease || answer.Term > h.term {
 		h.term = answer.Term
@@ -92,12 +104,12 @@ func (h *LeaseHolder) HandleAnswer(now time.Duration, raftTerm uint64, answer ac
 		h.leaseEnd, h.hasLease, h.abortReported = leaseEnd, true, false
 		h.abortAt, h.leaseLength = sent.sentAt+answer.AbortAfter, answer.LeaseDuration
 	}
-	return true
 }
 
 // markAnswered records that a heartbeat was answered.
 func (h *LeaseHolder) markAnswered(number uint64) {
-	h.lastAnswered = max(h.lastAnswered, min(number, h.lastNumber))
+	number = min(number, h.lastNumber) // a response can name a heartbeat that was never sent
+	h.lastAnswered = max(h.lastAnswered, number)
 }
 
 // oldestUnanswered returns when the oldest remembered heartbeat without a later answer was
@@ -106,15 +118,17 @@ func (h *LeaseHolder) oldestUnanswered() (sentAt time.Duration, ok bool) {
 	if h.lastAnswered >= h.lastNumber {
 		return 0, false
 	}
-	return h.sentHeartbeats[max(h.lastAnswered+1, h.lastNumber-min(h.lastNumber, maxSentHeartbeats-1))%maxSentHeartbeats].sentAt, true
+	oldestRemembered := h.lastNumber - min(h.lastNumber, maxSentHeartbeats-1)
+	number := max(h.lastAnswered+1, oldestRemembered)
+	return h.sentHeartbeats[number%maxSentHeartbeats].sentAt, true
 }
 
 // Tick ends an expired lease. A gap of more than a quarter lease since the last Tick means
 // that the process was paused: the lease is void until it is renewed.
 func (h *LeaseHolder) Tick(now time.Duration) {
-	paused := now-h.lastTick > h.leaseLength/4
+	wasPaused := now-h.lastTick > h.leaseLength/4
 	h.lastTick = now
-	if h.hasLease && (paused || now >= h.leaseEnd) {
+	if wasPaused || now >= h.leaseEnd {
 		h.hasLease = false
 	}
 }

@@ -7,15 +7,19 @@ import (
 	"shardway/shardmap"
 )
 
-// releaseDelivery sends the release notes of the last acknowledgement, or of a goodbye, to the
-// leader until the leader confirms them.
+// resendInterval is the time between two deliveries of the release notes.
+const resendInterval = 100 * time.Millisecond
+
+// releaseDelivery sends the releases of the last acknowledgement, or of a goodbye, to the leader
+// until a leader confirms them.
 type releaseDelivery struct {
-	releases   *ack.Releases // nil means that there are none, or that no leader confirmed them in time
-	digest     [32]byte
+	releases *ack.Releases // nil means that there are none, or that no leader confirmed them in time
+	digest   [32]byte      // of releases, for heartbeats; zero if releases is nil
+
 	confirmed  bool
-	resendAt   time.Duration
-	giveUpAt   time.Duration
-	leaderTerm uint64 // term of the leader that confirmed them, or must confirm them again
+	leaderTerm uint64        // term of the leader that confirmed them, or must confirm them again
+	resendAt   time.Duration // when they are sent again
+	giveUpAt   time.Duration // when the shards move unreleased without a confirmation
 }
 
 // awaitsConfirmation reports whether releases wait for a confirmation.
@@ -26,16 +30,20 @@ func (d *releaseDelivery) awaitsConfirmation() bool { return d.releases != nil &
 // the release was recorded for this disk, and neither this process nor an earlier one can have
 // served the shard under that epoch.
 func (m *hookMachine) inheritedNote(shard shardmap.Shard, held *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
-	state := m.inputs.state
 	if held.served && held.epoch == epoch {
 		return nil, "", false // the app may have changed the state
 	}
-	if kept, ok := state.KeptRelease(shard); ok && kept.Server == m.server && m.boot == kept.Boot+1 { // this is the next boot after the release, so no other process has served since
+	state := m.inputs.state
+	// The previous process of this node has released the shard to restart in place. If this is the
+	// next boot, no other process has served since.
+	if kept, ok := state.KeptRelease(shard); ok && kept.Server == m.server && m.boot == kept.Boot+1 {
+		from = m.self
 		if kept.PassedOn {
-			return kept.Note, state.PreviousOwner(shard), true
+			from = state.PreviousOwner(shard)
 		}
-		return kept.Note, m.self, true
+		return kept.Note, from, true
 	}
+	// The previous owner has released the shard, and this process is the first one that owns it.
 	if note, server, ok := state.ReleaseNote(shard); ok && server == m.server && m.hadLease && epoch > m.firstLeaseEpoch {
 		return note, state.PreviousOwner(shard), true
 	}
@@ -43,9 +51,9 @@ func (m *hookMachine) inheritedNote(shard shardmap.Shard, held *heldShard, epoch
 }
 
 // prepareReleases collects the releases that belong to the acknowledgement of the proposal with
-// this epoch. These are shards that the app has released under the ending ownership epoch, also for
-// an earlier proposal, and shards that it never acquired, with the note they came with. A node that
-// restarts in place lists all its shards.
+// this epoch, and starts their delivery. These are shards that the app has released under the
+// ending ownership epoch, also for an earlier proposal, and shards that it never acquired, with the
+// note they came with. A node that restarts in place lists all its shards.
 func (m *hookMachine) prepareReleases(now time.Duration, epoch shardmap.Epoch) {
 	m.releaseDelivery = releaseDelivery{}
 	releases := &ack.Releases{FormatVersion: m.inputs.state.FormatVersion(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: epoch}
@@ -53,29 +61,47 @@ func (m *hookMachine) prepareReleases(now time.Duration, epoch shardmap.Epoch) {
 	for i := range m.shards {
 		shard := shardmap.Shard(i)
 		release, ok := m.releaseOf(shard, &m.shards[shard])
-		switch {
-		case !ok:
-		case budget.Add(release.Note):
+		if !ok {
+			continue
+		}
+		if budget.Add(release.Note) {
 			releases.Shards = append(releases.Shards, release)
-		default:
+		} else {
 			releases.OverLimit = append(releases.OverLimit, shard)
 		}
 	}
 	if len(releases.Shards)+len(releases.OverLimit) == 0 {
 		return
 	}
+	m.releaseDelivery = releaseDelivery{releases: releases, digest: releases.Digest(), resendAt: now, giveUpAt: m.deliveryDeadline(now)}
+}
+
+// deliveryDeadline returns when the node stops waiting for the confirmation of releases that it
+// begins to send now.
+func (m *hookMachine) deliveryDeadline(now time.Duration) time.Duration {
 	deadline := max(now, m.releaseDeadline+m.deliveryReserve(), m.goodbyeDeadline)
 	if m.inputs.restartsInPlace { // a later leader gets the acknowledgement after the goodbye, too
 		deadline = max(deadline, m.goodbyeDeadline+m.deliveryReserve(), now+m.deliveryReserve())
 	}
-	m.releaseDelivery = releaseDelivery{releases: releases, digest: releases.Digest(), resendAt: now, giveUpAt: deadline}
+	return deadline
+}
+
+// prepareKeptReleases collects the releases of a restart in place for the next process, once for
+// each committed map. acked is the last acknowledged proposal; zero means none.
+func (m *hookMachine) prepareKeptReleases(now time.Duration, acked shardmap.Epoch) {
+	epoch := m.inputs.state.Committed().Epoch()
+	if m.inputs.restartsInPlace && m.keptReleasesEpoch != epoch && acked > 0 {
+		m.keptReleasesEpoch = epoch
+		m.prepareReleases(now, acked)
+	}
 }
 
 // releaseOf returns the release of a shard that the node gives up. ok is false if the node
 // keeps the shard or there is no release.
-func (m *hookMachine) releaseOf(shard shardmap.Shard, held *heldShard) (ack.Released, bool) {
+func (m *hookMachine) releaseOf(shard shardmap.Shard, held *heldShard) (release ack.Released, ok bool) {
 	ownership := m.ownershipOf(shard)
-	if !ownership.isOwner || m.inputs.state.Proposed().Owner(shard) == m.self && !m.inputs.restartsInPlace {
+	moves := m.inputs.state.Proposed().Owner(shard) != m.self
+	if !ownership.isOwner || !moves && !m.inputs.restartsInPlace {
 		return ack.Released{}, false
 	}
 	if held.released && held.epoch == ownership.epoch {
@@ -104,19 +130,30 @@ func (m *hookMachine) sendReleases(now time.Duration) (changed bool) {
 	return false
 }
 
-// answerReceived applies a response of a leader. A later leader asks for every acknowledgement
-// again, but not for a goodbye, so a stopped node sends the releases again by itself.
+// answerReceived applies a response of a leader. stopped means that the node has sent its goodbye.
 func (m *hookMachine) answerReceived(now time.Duration, answer ack.Answer, stopped bool) {
 	m.restartIndex = max(m.restartIndex, answer.RestartIndex)
-	if m.leaseRecovery.answerReceived(now, answer.Term) {
+	if graceEnded := m.leaseRecovery.answerReceived(now, answer.Term); graceEnded {
 		m.inputsChanged = true
 	}
-	switch {
-	case m.releases == nil || answer.Term < m.leaderTerm:
-	case answer.ReleasesReceived && m.releases.Proposal == answer.Epoch:
-		m.confirmed, m.leaderTerm = true, answer.Term
-	case stopped && !answer.ReleasesReceived && answer.Term > m.leaderTerm:
-		m.confirmed, m.leaderTerm, m.resendAt, m.giveUpAt = false, answer.Term, now, now+m.deliveryReserve()
+	m.releaseDelivery.answerReceived(now, answer, stopped, m.deliveryReserve())
+}
+
+// answerReceived records a confirmation. A later leader that lacks the releases asks for every
+// acknowledgement again, but not for a goodbye. So a stopped node sends the releases to that leader
+// again, for up to deliveryTime.
+func (d *releaseDelivery) answerReceived(now time.Duration, answer ack.Answer, stopped bool, deliveryTime time.Duration) {
+	if d.releases == nil || answer.Term < d.leaderTerm {
+		return
+	}
+	if answer.ReleasesReceived && d.releases.Proposal == answer.Epoch {
+		d.confirmed, d.leaderTerm = true, answer.Term
+		return
+	}
+	laterLeaderLacksThem := !answer.ReleasesReceived && answer.Term > d.leaderTerm
+	if stopped && laterLeaderLacksThem {
+		d.confirmed, d.leaderTerm = false, answer.Term
+		d.resendAt, d.giveUpAt = now, now+deliveryTime
 	}
 }
 

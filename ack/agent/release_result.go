@@ -70,11 +70,11 @@ func (h *heldShard) releaseFailure() (result ReleaseResult, reason string) {
 // reported.
 func (m *hookMachine) reportUnreleased(now time.Duration, shard shardmap.Shard, held *heldShard) {
 	result, reason := held.releaseFailure()
-	switch {
-	case m.appRefusesConns:
+	if m.appRefusesConns {
 		result, reason = ReleaseFailed, cmp.Or(held.lastError, "the app refuses connections")
-	case held.appResponded:
-	case !held.releaseAttempted && m.cannotGetLease():
+	}
+	appHadChance := m.appRefusesConns || held.appResponded || held.releaseAttempted || !m.cannotGetLease()
+	if !appHadChance {
 		return
 	}
 	m.unreleasedMoves[shard] = now
@@ -82,10 +82,8 @@ func (m *hookMachine) reportUnreleased(now time.Duration, shard shardmap.Shard, 
 }
 
 // countUnreleasedMoves counts the shards that moved without a release within UnreleasedMoveWindow.
-func (a *Agent) countUnreleasedMoves(now time.Duration) uint32 {
-	if a.hooks == nil {
-		return 0
-	}
-	maps.DeleteFunc(a.hooks.unreleasedMoves, func(_ shardmap.Shard, at time.Duration) bool { return now-at >= UnreleasedMoveWindow })
-	return uint32(len(a.hooks.unreleasedMoves))
+func (m *hookMachine) countUnreleasedMoves(now time.Duration) uint32 {
+	isOld := func(_ shardmap.Shard, movedAt time.Duration) bool { return now-movedAt >= UnreleasedMoveWindow }
+	maps.DeleteFunc(m.unreleasedMoves, isOld)
+	return uint32(len(m.unreleasedMoves))
 }

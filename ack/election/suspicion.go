@@ -95,19 +95,26 @@ type Options struct {
 type Suspicion struct {
 	options Options
 
+	// Polls.
 	lastPoll     time.Duration
 	runningSince time.Duration // start of the present period of regular polls, without a pause of the process
 
-	ownReport         Report        // the present report of this node
-	missedSince       time.Duration // when this voter began to miss the leader of report.LeaderTerm
-	lastRequest       time.Duration // when it last asked the other voters
-	nextRequest       time.Duration
-	majoritySince     time.Duration // when a majority began to miss the leader; negative means that none does
-	campaignedAgainst uint64        // the term of the last leader against which it campaigned
-	retryAt           time.Duration // no campaign before this time, because Raft has refused one
-	peerReports       map[string]receivedReport
-	laterTermSince    time.Duration // when another voter reported a later term; negative means that none did
+	// The missed leader.
+	ownReport   Report        // as of the last poll; its LeaderTerm is zero unless this voter misses its leader
+	missedSince time.Duration // when this voter began to miss the leader of ownReport.LeaderTerm
 
+	// Requests for reports of the other voters.
+	peerReports map[string]receivedReport // by server: its newest report
+	lastRequest time.Duration             // when this voter last asked
+	nextRequest time.Duration             // when it asks again
+
+	// The campaign.
+	majoritySince     time.Duration // when a majority began to miss the leader; negative means that none does
+	laterTermSince    time.Duration // when another voter reported a later term; negative means that none did
+	campaignedAgainst uint64        // the term of the last leader against which it campaigned; zero means none
+	retryAt           time.Duration // no campaign before this time, because Raft has refused one
+
+	// False alarms.
 	aliveTerm        uint64        // the term of a missed leader that has answered since; zero means none
 	aliveAt          time.Duration // when it answered
 	falseAlarms      int           // number of recent replacements of a leader that was alive
@@ -125,12 +132,11 @@ func New(options Options, now time.Duration) *Suspicion {
 	return &Suspicion{options: options, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, peerReports: map[string]receivedReport{}}
 }
 
-// UnansweredHeartbeat is the oldest heartbeat of a node without a response.
+// UnansweredHeartbeat is the oldest heartbeat of a node without a response. The zero value means
+// that each heartbeat was answered, or that no leader has ever answered.
 type UnansweredHeartbeat struct {
-	// SentAt is when it was sent. Term is the term of the leader that answered last; zero if no
-	// leader did, or if no heartbeat is unanswered.
 	SentAt     time.Duration
-	LeaderTerm uint64
+	LeaderTerm uint64 // term of the leader that answered last
 }
 
 // Poll checks whether the leader is missed. It returns the servers that must be asked whether
@@ -147,13 +153,15 @@ func (s *Suspicion) Poll(now time.Duration, unanswered UnansweredHeartbeat) (ask
 		return nil, false
 	}
 	if s.ownReport.LeaderTerm != unanswered.LeaderTerm {
-		s.missedSince, s.nextRequest, s.majoritySince, s.laterTermSince = now, now, -1, -1
-		clear(s.peerReports)
+		s.beginSuspicion(now)
 	}
 	if now-s.missedSince > giveUpHeartbeats*s.options.Heartbeat {
 		return nil, false
 	}
-	s.ownReport = Report{LeaderTerm: unanswered.LeaderTerm, Log: s.options.Raft.LogEnd(), Candidate: s.campaignedAgainst == unanswered.LeaderTerm, CurrentTerm: unanswered.LeaderTerm}
+	s.ownReport = Report{
+		LeaderTerm: unanswered.LeaderTerm, CurrentTerm: unanswered.LeaderTerm, Log: s.options.Raft.LogEnd(),
+		Candidate: s.campaignedAgainst == unanswered.LeaderTerm,
+	}
 	voters := s.options.Raft.Voters()
 	if !slices.Contains(voters, s.options.Server) {
 		return nil, false
@@ -162,7 +170,14 @@ func (s *Suspicion) Poll(now time.Duration, unanswered UnansweredHeartbeat) (ask
 		s.lastRequest, s.nextRequest = now, now+reportHeartbeats*s.options.Heartbeat/2
 		askServers = s.otherVoters(voters)
 	}
-	return askServers, s.shouldCampaign(now, voters)
+	return askServers, s.tryCampaign(now, voters)
+}
+
+// beginSuspicion forgets everything about earlier leaders. The next step is to ask the other voters.
+func (s *Suspicion) beginSuspicion(now time.Duration) {
+	s.missedSince, s.nextRequest = now, now
+	s.majoritySince, s.laterTermSince = -1, -1
+	clear(s.peerReports)
 }
 
 // timeout returns how long a heartbeat may wait for its response.
@@ -173,7 +188,9 @@ func (s *Suspicion) timeout() time.Duration {
 // leaderMissed reports whether the leader of the present term has stopped answering. A newly
 // elected leader that has not answered this node yet is not missed.
 func (s *Suspicion) leaderMissed(now time.Duration, unanswered UnansweredHeartbeat) bool {
-	return unanswered.LeaderTerm != 0 && now-max(unanswered.SentAt, s.runningSince) >= s.timeout()<<s.falseAlarms && unanswered.LeaderTerm == s.options.Raft.Term()
+	hasAnswered := unanswered.LeaderTerm != 0 && unanswered.LeaderTerm == s.options.Raft.Term()
+	waitingSince := max(unanswered.SentAt, s.runningSince)
+	return hasAnswered && now-waitingSince >= s.timeout()<<s.falseAlarms
 }
 
 // otherVoters returns the other voters except the leader.
@@ -182,43 +199,73 @@ func (s *Suspicion) otherVoters(voters []string) []string {
 	return slices.DeleteFunc(slices.Clone(voters), func(voter string) bool { return voter == s.options.Server || voter == leader })
 }
 
-// shouldCampaign reports whether a majority misses the leader, and this voter is next in
-// order.
-func (s *Suspicion) shouldCampaign(now time.Duration, voters []string) bool {
-	missing, unreplied, delay, candidateDelay := 1, 0, time.Duration(0), time.Duration(0)
-	for _, voter := range s.otherVoters(voters) {
-		report := s.peerReports[voter]
-		if report.requestedAt < s.lastRequest {
-			unreplied++ // its last report may be outdated
-		}
-		if s.reportCounts(now, report) {
-			missing++
-			switch {
-			case report.Candidate:
-				candidateDelay = campaignTime
-			case s.precedes(voter, report.Log):
-				delay += campaignStagger
-			}
-		}
-	}
-	if 2*missing <= len(voters) {
+// tryCampaign reports whether a majority misses the leader, and it is the turn of this voter to
+// campaign. In that case it records the campaign.
+func (s *Suspicion) tryCampaign(now time.Duration, voters []string) bool {
+	summary := s.summarizeReports(now, voters)
+	if 2*summary.missing <= len(voters) {
 		s.majoritySince = -1
 		return false
 	}
 	if s.majoritySince < 0 {
 		s.majoritySince = now
 	}
-	delay = max(delay, candidateDelay)
-	if unreplied > 0 {
-		delay += replyWait
+	if now < s.majoritySince+summary.campaignDelay() || now < s.retryAt {
+		return false
 	}
-	// A candidate and its voters report no missed leader once the new term is written.
-	elected := s.laterTermSince < 0 || now >= s.laterTermSince+campaignTime
-	if now < s.majoritySince+delay || now < s.retryAt || !elected || s.ownReport.Candidate {
+	if s.ownReport.Candidate || s.mayBeElecting(now) {
 		return false
 	}
 	s.campaignedAgainst, s.ownReport.Candidate = s.ownReport.LeaderTerm, true
 	return true
+}
+
+// reportSummary summarizes the newest reports of all voters.
+type reportSummary struct {
+	missing    int  // voters that miss the leader, including this one
+	preceding  int  // of these, other voters that campaign before this one
+	candidates bool // one of these already campaigns
+	unreplied  bool // a voter has not replied to the last request, so its report may be outdated
+}
+
+// summarizeReports summarizes the reports of the other voters.
+func (s *Suspicion) summarizeReports(now time.Duration, voters []string) reportSummary {
+	summary := reportSummary{missing: 1}
+	for _, voter := range s.otherVoters(voters) {
+		report := s.peerReports[voter]
+		if report.requestedAt < s.lastRequest {
+			summary.unreplied = true
+		}
+		if !s.reportCounts(now, report) {
+			continue
+		}
+		summary.missing++
+		if report.Candidate {
+			summary.candidates = true
+		} else if s.precedes(voter, report.Log) {
+			summary.preceding++
+		}
+	}
+	return summary
+}
+
+// campaignDelay returns how long this voter waits before it campaigns, counted from when a majority
+// began to miss the leader.
+func (r reportSummary) campaignDelay() time.Duration {
+	delay := time.Duration(r.preceding) * campaignStagger
+	if r.candidates {
+		delay = max(delay, campaignTime)
+	}
+	if r.unreplied {
+		delay += replyWait
+	}
+	return delay
+}
+
+// mayBeElecting reports whether another voter was in a later term a short time ago. A candidate and
+// its voters report no missed leader once the new term is written, so they may be electing a leader.
+func (s *Suspicion) mayBeElecting(now time.Duration) bool {
+	return s.laterTermSince >= 0 && now < s.laterTermSince+campaignTime
 }
 
 // CampaignRefused reports that the Raft server did not start the campaign that Poll asked for.
@@ -236,7 +283,8 @@ func (s *Suspicion) precedes(server string, log LogEnd) bool {
 	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && strings.Compare(server, s.options.Server) < 0
 }
 
-// reportCounts reports whether a report counts: it is recent and names the same leader term.
+// reportCounts reports whether another voter misses the same leader: its report names the same
+// leader term, and is recent.
 func (s *Suspicion) reportCounts(now time.Duration, report receivedReport) bool {
 	return report.LeaderTerm == s.ownReport.LeaderTerm && now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat
 }
@@ -245,18 +293,22 @@ func (s *Suspicion) reportCounts(now time.Duration, report receivedReport) bool 
 // of a report counts from that time, because the reply may have been delayed. A reply to a request
 // of an earlier suspicion is ignored.
 func (s *Suspicion) ReportReceived(requestedAt time.Duration, server string, report Report) {
-	if requestedAt >= s.missedSince && requestedAt >= s.peerReports[server].requestedAt {
-		s.peerReports[server] = receivedReport{report, requestedAt}
-		if report.CurrentTerm > s.ownReport.LeaderTerm && s.laterTermSince < 0 {
-			s.laterTermSince = requestedAt
-		}
+	isNewest := requestedAt >= s.missedSince && requestedAt >= s.peerReports[server].requestedAt
+	if !isNewest {
+		return
+	}
+	s.peerReports[server] = receivedReport{report, requestedAt}
+	if report.CurrentTerm > s.ownReport.LeaderTerm && s.laterTermSince < 0 {
+		s.laterTermSince = requestedAt
 	}
 }
 
 // ReportRequested records, between two polls, a request of another server. That server misses
-// its leader, so if this node misses the leader, too, it asks in turn.
+// its leader. If this node misses the leader, too, and lacks a report of that server, it asks all
+// voters soon.
 func (s *Suspicion) ReportRequested(now time.Duration, server string) {
-	if s.ownReport.LeaderTerm != 0 && !s.reportCounts(now, s.peerReports[server]) {
+	missesLeader := s.ownReport.LeaderTerm != 0
+	if missesLeader && !s.reportCounts(now, s.peerReports[server]) {
 		s.nextRequest = min(s.nextRequest, s.lastRequest+minRequestInterval)
 	}
 }
@@ -272,11 +324,13 @@ func (s *Suspicion) adjustTimeout(now time.Duration) {
 	if now >= s.falseAlarmsUntil {
 		s.falseAlarms = 0
 	}
-	switch {
-	case s.aliveTerm == 0:
-	case s.options.Raft.Term() > s.aliveTerm:
-		s.falseAlarms, s.falseAlarmsUntil, s.aliveTerm = min(s.falseAlarms+1, maxFalseAlarms), now+falseAlarmMemory, 0
-	case now-s.aliveAt > falseAlarmWindow:
+	if s.aliveTerm == 0 {
+		return
+	}
+	if s.options.Raft.Term() > s.aliveTerm { // the leader that has answered was replaced
+		s.falseAlarms = min(s.falseAlarms+1, maxFalseAlarms)
+		s.falseAlarmsUntil, s.aliveTerm = now+falseAlarmMemory, 0
+	} else if now-s.aliveAt > falseAlarmWindow {
 		s.aliveTerm = 0
 	}
 }

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// heldShard is the state of one shard at the app. The zero value has the phase HookGone.
+type heldShard struct {
+	// epoch is the ownership epoch to which all other fields refer.
+	epoch shardmap.Epoch
+	// callSeq is the Seq of the running call that names the shard; zero means none.
+	callSeq uint64
+	phaseState
+
+	// State at the app.
+	appMayHold bool // the app may hold the shard under epoch
+	served     bool // the shard has served under epoch
+	// released means that the app has released the shard since it last served, and left note. A new
+	// acquire call voids both.
+	released bool
+	note     []byte
+	// abortedRequests counts the requests that were aborted for the present move.
+	abortedRequests int
+
+	// lostCallDue means that a lost call must be sent. It is retried until lostCallDeadline.
+	lostCallDue      bool
+	lostCallDeadline time.Duration
+}
+
+// phaseState is the part of heldShard that is reset with each phase change.
+type phaseState struct {
+	phase      HookPhase // zero means HookGone
+	phaseSince time.Duration
+
+	// Calls of this phase.
+	nextAttempt time.Duration // no call before this time
+	retryPause  time.Duration // pause before nextAttempt; doubles with each failure
+	maxBatch    int           // maximum number of shards in the next call that names this one
+	lastError   string        // of the last failed attempt; empty means none
+
+	// Acquiring.
+	appAcquired     bool // the app has acquired the shard, but the node does not serve it yet
+	acquireFailures int  // failed acquire calls
+
+	// Releasing.
+	releaseAttempted bool // a release call was sent, so the app may have released the shard
+	appResponded     bool // the app has responded with an error before the timeout
+}
+
+// isGone reports whether the app holds nothing, as far as known.
+func (h *heldShard) isGone() bool { return h.phase == 0 || h.phase == HookGone }
+
+// setPhase begins a phase. Calls for it may start now.
+func (h *heldShard) setPhase(now time.Duration, phase HookPhase) {
+	h.phaseState = phaseState{phase: phase, phaseSince: now, nextAttempt: now, maxBatch: MaxHookShards}
+}
+
+// beginAcquiring begins to acquire a gone shard that the node owns. If the ownership epoch is
+// another one, another node has owned the shard in between, so all earlier state is void.
+func (h *heldShard) beginAcquiring(now time.Duration, ownership logOwnership) {
+	if !ownership.isOwnerUnder(h.epoch) {
+		h.appMayHold, h.served = false, false
+		h.released, h.note = false, nil
+	}
+	h.epoch, h.lostCallDue = ownership.epoch, false
+	h.setPhase(now, HookAcquiring)
+}
+
+// resume ends the release of a shard that the log no longer moves (rule 6). If a release call was
+// sent, the app must acquire the shard again.
+func (h *heldShard) resume(now time.Duration) {
+	if h.releaseAttempted {
+		h.setPhase(now, HookAcquiring)
+		return
+	}
+	h.setPhase(now, HookServing)
+}
+
+// abandon gives up a shard without a release. The app gets a lost call if it may hold the
+// shard.
+func (h *heldShard) abandon(now time.Duration) {
+	h.setPhase(now, HookGone)
+	h.lostCallDue, h.lostCallDeadline = h.appMayHold, now+lostCallRetryTime
+}
+
+// recordError stores the error of a failed call for status and events. responded means that the app
+// responded before the timeout: its error explains more than a timeout, which does not replace it.
+func (h *heldShard) recordError(reason string, responded bool) {
+	if responded || !h.appResponded {
+		h.lastError = reason
+	}
+	h.appResponded = h.appResponded || responded
+}
+
+// servingEpoch returns the ownership epoch under which the shard serves; zero if it does not.
+func (h *heldShard) servingEpoch() shardmap.Epoch {
+	if h.phase != HookServing {
+		return 0
+	}
+	return h.epoch
+}
