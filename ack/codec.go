@@ -19,19 +19,25 @@ const (
 // values are within the limits that reader checks.
 type writer struct{ buf []byte }
 
-func (w *writer) byte(v byte)   { w.buf = append(w.buf, v) }
+// byte appends one byte.
+func (w *writer) byte(v byte) { w.buf = append(w.buf, v) }
+
+// uint appends an unsigned varint.
 func (w *writer) uint(v uint64) { w.buf = binary.AppendUvarint(w.buf, v) }
 
+// bytes appends a byte string with its length.
 func (w *writer) bytes(v []byte) {
 	w.uint(uint64(len(v)))
 	w.buf = append(w.buf, v...)
 }
 
+// text appends a text with its length.
 func (w *writer) text(v string) {
 	w.uint(uint64(len(v)))
 	w.buf = append(w.buf, v...)
 }
 
+// bool appends 1 for true and 0 for false.
 func (w *writer) bool(v bool) {
 	if v {
 		w.byte(1)
@@ -40,6 +46,7 @@ func (w *writer) bool(v bool) {
 	w.byte(0)
 }
 
+// timing appends a Timing.
 func (w *writer) timing(timing Timing) {
 	w.uint(uint64(timing.Lease))
 	w.uint(uint64(timing.DeadAfter))
@@ -77,6 +84,7 @@ func (r *reader) read(n int) []byte {
 	return v
 }
 
+// byte reads one byte.
 func (r *reader) byte() byte {
 	if v := r.read(1); v != nil {
 		return v[0]
@@ -84,6 +92,7 @@ func (r *reader) byte() byte {
 	return 0
 }
 
+// bool reads the output of writer.bool.
 func (r *reader) bool() bool {
 	v := r.byte()
 	if v > 1 {
@@ -97,19 +106,19 @@ func (r *reader) uint(minimum, maximum uint64) uint64 {
 	if r.err != nil {
 		return 0
 	}
-	v, n := binary.Uvarint(r.buf)
+	v, length := binary.Uvarint(r.buf)
 	switch {
-	case n <= 0:
+	case length <= 0:
 		r.fail("bad number")
 		return 0
-	case n > 1 && r.buf[n-1] == 0:
+	case length > 1 && r.buf[length-1] == 0:
 		r.fail("number with padding")
 		return 0
 	case v < minimum || v > maximum:
 		r.fail(fmt.Sprintf("number %d out of bounds %d to %d", v, minimum, maximum))
 		return 0
 	}
-	r.buf = r.buf[n:]
+	r.buf = r.buf[length:]
 	return v
 }
 
@@ -142,7 +151,10 @@ func (r *reader) duration(maximum time.Duration) time.Duration {
 
 // timing reads the output of writer.timing.
 func (r *reader) timing() Timing {
-	timing := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Takeover: Takeover(r.byte()), RebalanceMode: RebalanceMode(r.byte())}
+	timing := Timing{
+		Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter),
+		Takeover: Takeover(r.byte()), RebalanceMode: RebalanceMode(r.byte()),
+	}
 	if r.err == nil && (timing.Takeover == 0 || int(timing.Takeover) >= len(takeoverNames)) {
 		r.fail(timing.Takeover.String())
 	}

@@ -243,11 +243,12 @@ func EncodeAppReports(version FormatVersion, entry AppReportEntry) []byte {
 	return w.buf
 }
 
+// appReportEntry reads the output of EncodeAppReports after its kind.
 func (r *reader) appReportEntry() AppReportEntry {
 	entry := AppReportEntry{Term: r.uint(0, maxUint)}
 	last := shardmap.NodeID("")
 	for range r.uint(1, MaxChanges) {
-		report := AppReport{Node: r.node(), ReturnsNeedRestart: r.bool(), StartedAfter: shardmap.Epoch(r.uint(0, maxUint))}
+		report := AppReport{Node: r.node(), ReturnsNeedRestart: r.bool(), StartedAfter: r.epoch()}
 		if r.err == nil && report.Node <= last {
 			r.fail("reports out of order")
 		}

@@ -205,6 +205,7 @@ func flags(values ...bool) byte {
 	return bits
 }
 
+// hasReleases reports whether releases belong to the acknowledgement.
 func (h *Heartbeat) hasReleases() bool { return h.ReleasesDigest != [32]byte{} }
 
 // flagBits returns the flag byte of the heartbeat.
@@ -316,11 +317,11 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 	w.byte(byte(a.Refusal))
 	// RestartIndex and KnownBoot share one number: programs before RestartIndex ignored the
 	// number without a refusal.
-	if a.Refusal == 0 {
-		w.uint(a.RestartIndex)
-	} else {
-		w.uint(a.KnownBoot)
+	indexOrBoot := a.RestartIndex
+	if a.Refusal != 0 {
+		indexOrBoot = a.KnownBoot
 	}
+	w.uint(indexOrBoot)
 	w.text(a.DuplicateAddr[:min(len(a.DuplicateAddr), 2*maxText)])
 	return w.buf, nil
 }
@@ -330,7 +331,8 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 func (a *Answer) UnmarshalBinary(data []byte) error {
 	r := reader{buf: data}
 	*a = Answer{
-		FormatVersion: r.formatVersion(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), HeartbeatNumber: r.uint(1, maxUint),
+		FormatVersion: r.formatVersion(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint),
+		Boot: r.uint(1, maxUint), HeartbeatNumber: r.uint(1, maxUint),
 		Epoch: r.epoch(), ServeFor: time.Duration(r.uint(0, uint64(MaxLease))),
 	}
 	if a.ServeFor > 0 {
@@ -369,17 +371,17 @@ func (w *writer) shardList(list []shardmap.Shard) {
 
 // shardList reads the output of writer.shardList, up to MaxUnacquired shards.
 func (r *reader) shardList() (list []shardmap.Shard) {
-	next := uint64(0)
+	next := uint64(0) // the lowest shard that may follow
 	for range r.uint(0, MaxUnacquired) {
-		s := next + r.uint(0, MaxShards)
-		if s >= MaxShards {
+		shard := next + r.uint(0, MaxShards)
+		if shard >= MaxShards {
 			r.fail("no such shard")
 		}
 		if r.err != nil {
 			return nil
 		}
-		list = append(list, shardmap.Shard(s))
-		next = s + 1
+		list = append(list, shardmap.Shard(shard))
+		next = shard + 1
 	}
 	return list
 }

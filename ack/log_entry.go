@@ -29,9 +29,10 @@ const (
 	maxFormatNumber = 255
 )
 
+// bootstrapEntry is the log entry that creates the cluster.
 type bootstrapEntry struct {
 	clusterID string
-	shards    int
+	shards    int // number of shards, which never changes
 	timing    Timing
 }
 

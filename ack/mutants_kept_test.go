@@ -29,7 +29,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a shard that was never acquired is kept as released by its owner", mix: moves, caught: "hooks",
-			edits: in("ack.State.recordKeptReleases", "released: release.From == \"\"}", "released: release.From == \"\" || PLANTED}"),
+			edits: in("ack.State.recordKeptReleases", "released: release.From == \"\",\n", "released: release.From == \"\" || PLANTED,\n"),
 		},
 		{
 			name: "kept: a shard that was never acquired is not kept", mix: moves, caught: "hooks",

@@ -13,11 +13,11 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: a voter that does not miss the leader counts", mix: pairs, caught: "suspicion",
-			edits: in("ack/election.Suspicion.reportCounts", "	return report.LeaderTerm == s.ownReport.LeaderTerm && now", "	return (PLANTED && report.requestedAt > 0 || report.LeaderTerm == s.ownReport.LeaderTerm) && now"),
+			edits: in("ack/election.Suspicion.reportCounts", "	return report.LeaderTerm == s.ownReport.LeaderTerm && age", "	return (PLANTED && report.requestedAt > 0 || report.LeaderTerm == s.ownReport.LeaderTerm) && age"),
 		},
 		{
 			name: "suspicion: an old report counts", mix: missed, caught: "suspicion",
-			edits: both(in("ack/election.Suspicion.reportCounts", "now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat\n", "(PLANTED || now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat)\n"),
+			edits: both(in("ack/election.Suspicion.reportCounts", "age <= reportHeartbeats*s.options.Heartbeat\n", "(PLANTED || age <= reportHeartbeats*s.options.Heartbeat)\n"),
 				both(in("ack/election.Suspicion.beginSuspicion", "	clear(s.peerReports)\n", "	if !PLANTED {\n		clear(s.peerReports)\n	}\n"),
 					in("ack/election.Suspicion.ReportReceived", "requestedAt >= s.missedSince &&", "(PLANTED || requestedAt >= s.missedSince) &&"))),
 		},
@@ -39,7 +39,7 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: voters campaign in the order of ids alone", mix: missed, caught: "suspicion",
-			edits: in("ack/election.Suspicion.precedes", "	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && strings", "	return !PLANTED && log.isNewerThan(s.ownReport.Log) || (PLANTED || log == s.ownReport.Log) && strings"),
+			edits: in("ack/election.Suspicion.precedes", "	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && server", "	return !PLANTED && log.isNewerThan(s.ownReport.Log) || (PLANTED || log == s.ownReport.Log) && server"),
 		},
 		{
 			name: "leases: no voter confirms the response to its heartbeat", mix: missed, caught: "suspicion",

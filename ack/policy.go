@@ -182,13 +182,16 @@ func (p *Policy) ForRecoveredCluster() *Policy {
 	return &Policy{Weights: p.Weights, Pins: p.Pins, Quarantined: p.Quarantined}
 }
 
-// Placement converts p to the policy of shardmap.Assign.
+// Placement converts p to the policy of shardmap.Assign. zones contains the zone of each node.
 func (p *Policy) Placement(zones map[shardmap.NodeID]string) shardmap.Policy {
 	var graduallyDrained map[shardmap.NodeID]bool
 	for id := range p.GradualDrains {
 		setKey(&graduallyDrained, id, true)
 	}
-	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, GraduallyDrained: graduallyDrained, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
+	return shardmap.Policy{
+		Cordoned: p.Cordoned, Drained: p.Drained, GraduallyDrained: graduallyDrained,
+		Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones,
+	}
 }
 
 // Policy returns the policy, never nil.
@@ -394,8 +397,10 @@ func (r *reader) nodeSet() map[shardmap.NodeID]bool {
 	return readSorted(r, r.node, func() bool { return true })
 }
 
+// node reads the id of a node.
 func (r *reader) node() shardmap.NodeID { return shardmap.NodeID(r.text(1, shardmap.MaxID)) }
 
+// shard reads a shard number.
 func (r *reader) shard() shardmap.Shard { return shardmap.Shard(r.uint(0, MaxShards-1)) }
 
 // releaseTimeout reads the release timeout of a drain; zero means not set.

@@ -53,6 +53,7 @@ func (w *writer) quarantines(quarantines map[KeyFingerprint]Quarantine) {
 	}
 }
 
+// keyFingerprint writes a fingerprint.
 func (w *writer) keyFingerprint(fingerprint KeyFingerprint) {
 	w.uint(uint64(fingerprint.Shard))
 	w.uint(fingerprint.Hash)
@@ -78,6 +79,7 @@ func (r *reader) quarantines() map[KeyFingerprint]Quarantine {
 	return all
 }
 
+// keyFingerprint reads the output of writer.keyFingerprint.
 func (r *reader) keyFingerprint() KeyFingerprint {
 	return KeyFingerprint{Shard: r.shard(), Hash: r.uint(0, maxUint), HashKeyID: uint32(r.uint(0, maxUint32))}
 }

@@ -103,7 +103,10 @@ func (s *State) recordKeptReleases(entry RestartEntry) {
 		if s.committed.OwnedSince(release.Shard) > entry.Proposal {
 			continue // the node got the shard after that proposal, so this is not its release
 		}
-		setKey(&keptNotes, release.Shard, releaseNote{server: entry.Server, note: release.Note, boot: entry.Boot, index: s.index, released: release.From == ""})
+		setKey(&keptNotes, release.Shard, releaseNote{
+			server: entry.Server, note: release.Note,
+			boot: entry.Boot, index: s.index, released: release.From == "",
+		})
 	}
 	limitNotes(keptNotes, s.committed)
 	s.keptNotes = keptNotes

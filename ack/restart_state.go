@@ -124,13 +124,16 @@ func EncodeRestart(version FormatVersion, entry RestartEntry) []byte {
 	return w.buf
 }
 
+// restartEntry reads the output of EncodeRestart after its kind.
 func (r *reader) restartEntry() RestartEntry {
 	entry := RestartEntry{Term: r.uint(0, maxUint), Node: r.node(), Boot: r.uint(1, maxUint), Grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
 	if !r.bool() {
 		return entry
 	}
 	entry.Server, entry.Proposal, entry.Released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.releases()
-	if r.err == nil && (entry.Grace == 0 || len(entry.Released) == 0 || nodeOfServer(entry.Server) != entry.Node) {
+	begins := entry.Grace > 0
+	isOwnServer := nodeOfServer(entry.Server) == entry.Node
+	if r.err == nil && (!begins || len(entry.Released) == 0 || !isOwnServer) {
 		r.fail("restart with releases of another node")
 	}
 	return entry

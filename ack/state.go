@@ -30,15 +30,12 @@ const (
 	CauseRemoved                        // an operator removed it
 )
 
-var causeNames = [...]string{CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed"}
+var causeNames = [...]string{
+	CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed",
+}
 
 // String returns the cause as logs and metrics spell it.
-func (c DropCause) String() string {
-	if c == 0 || int(c) >= len(causeNames) {
-		return fmt.Sprintf("Cause(%d)", uint8(c))
-	}
-	return causeNames[c]
-}
+func (c DropCause) String() string { return enumName(causeNames[:], uint8(c), "Cause") }
 
 // MissedRound reports whether the dropped node sent heartbeats but did not keep up. Such a
 // node must first prove that it keeps up again.

@@ -127,6 +127,7 @@ func ParseRebalanceMode(name string) (RebalanceMode, bool) {
 	return RebalanceMode(index), ok
 }
 
+// enumName returns the name of a value of an enum, and its kind and number if it has none.
 func enumName(names []string, value uint8, kind string) string {
 	if value == 0 || int(value) >= len(names) {
 		return fmt.Sprintf("%s(%d)", kind, value)
@@ -134,7 +135,8 @@ func enumName(names []string, value uint8, kind string) string {
 	return names[value]
 }
 
-func enumIndex(names []string, name string) (int, bool) {
+// enumIndex returns the value of an enum with the given name. ok is false if there is none.
+func enumIndex(names []string, name string) (value int, ok bool) {
 	index := slices.Index(names, name)
 	return max(index, 0), index > 0
 }

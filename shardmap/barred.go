@@ -43,6 +43,7 @@ type class struct {
 	shards []int32
 }
 
+// classKey contains the properties that all shards of a class share.
 type classKey struct {
 	barred   string // bit set of the members that are barred from the shards, by position
 	previous int16  // owner before the current owner, or noOwner

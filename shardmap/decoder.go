@@ -35,6 +35,7 @@ func (d *decoder) bytes(n int, field string) []byte {
 	return value
 }
 
+// byte reads the version byte.
 func (d *decoder) byte() byte {
 	if b := d.bytes(1, "version"); b != nil {
 		return b[0]

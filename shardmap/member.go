@@ -39,6 +39,7 @@ func (m Member) validate() error {
 	return nil
 }
 
+// isValid reports whether the length of the id is within its limits.
 func (id NodeID) isValid() bool { return len(id) >= 1 && len(id) <= MaxID }
 
 // normalize returns members in the form that a map contains: sorted by id, without duplicates, and

@@ -141,7 +141,10 @@ func (m *hookMachine) batchSize(shards []shardmap.Shard) int {
 func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shardmap.Shard) (seq uint64) {
 	m.callCount++
 	state := m.inputs.state
-	call := &runningCall{HookCall: HookCall{Kind: kind, Seq: m.boot<<32 + m.callCount, Map: state.Proposed().Epoch(), Timeout: m.callTimeout(now, kind, shards)}}
+	call := &runningCall{HookCall: HookCall{
+		Kind: kind, Seq: m.boot<<32 + m.callCount,
+		Map: state.Proposed().Epoch(), Timeout: m.callTimeout(now, kind, shards),
+	}}
 	if kind == HookAcquire {
 		call.Map = state.Committed().Epoch()
 		m.acquireFailures.updatesNeeded = true

@@ -102,6 +102,7 @@ type hookInputs struct {
 	restartsInPlace bool // the stopping node restarts, and its shards wait for its next process
 }
 
+// newHooks returns the hook machine of a node before its first update.
 func newHooks(options HookOptions, self shardmap.NodeID, server string, boot uint64) *hookMachine {
 	return &hookMachine{
 		options: options, self: self, server: server, boot: boot,

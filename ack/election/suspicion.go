@@ -2,7 +2,6 @@ package election
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -129,7 +128,10 @@ type receivedReport struct {
 
 // New returns the Suspicion of a process that starts now.
 func New(options Options, now time.Duration) *Suspicion {
-	return &Suspicion{options: options, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, peerReports: map[string]receivedReport{}}
+	return &Suspicion{
+		options: options, lastPoll: now, runningSince: now,
+		majoritySince: -1, laterTermSince: -1, peerReports: map[string]receivedReport{},
+	}
 }
 
 // UnansweredHeartbeat is the oldest heartbeat of a node without a response. The zero value means
@@ -280,13 +282,14 @@ func (s *Suspicion) CampaignRefused(now time.Duration, term uint64) {
 // precedes reports whether a server with the given log campaigns before this one. The server
 // with the newest log can win every vote.
 func (s *Suspicion) precedes(server string, log LogEnd) bool {
-	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && strings.Compare(server, s.options.Server) < 0
+	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && server < s.options.Server
 }
 
 // reportCounts reports whether another voter misses the same leader: its report names the same
 // leader term, and is recent.
 func (s *Suspicion) reportCounts(now time.Duration, report receivedReport) bool {
-	return report.LeaderTerm == s.ownReport.LeaderTerm && now-report.requestedAt <= reportHeartbeats*s.options.Heartbeat
+	age := now - report.requestedAt
+	return report.LeaderTerm == s.ownReport.LeaderTerm && age <= reportHeartbeats*s.options.Heartbeat
 }
 
 // ReportReceived records the reply of a server to a request that was sent at requestedAt. The age
