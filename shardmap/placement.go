@@ -205,7 +205,7 @@ func (pl *placement) pinToZone(shard int, zone string, zones *pinZones) {
 	}
 	owner := pl.m.owners[shard]
 	isInZone := owner != noOwner && zones.zoneOf[pl.m.members[owner].ID] == zone
-	mayBeInZone := owner != noOwner && zones.hasUnknown
+	mayBeInZone := owner != noOwner && zones.hasUnknown // the zone of the owner may be the unknown one
 	if mayBeInZone || isInZone && stage == stageRest {
 		pl.fixOwner(shard, owner)
 		return

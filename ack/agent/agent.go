@@ -28,36 +28,45 @@ const (
 // The gate must count a request first and then check routing and lease. The agent publishes
 // first and then asks for the count. So one of the two always sees the other.
 type Gate interface {
-	// PublishLease publishes the time until which requests may be admitted; zero means not at all.
-	// It returns true if a request may have been held because the previously published lease had
-	// ended.
-	PublishLease(until time.Duration) (missed bool)
+	// PublishLease publishes the end of the lease, until which requests may be admitted; zero means
+	// that none may. It returns true if a request may wait because the previously published lease
+	// had ended.
+	PublishLease(leaseEnd time.Duration) (requestsWait bool)
 	// PublishRouting publishes a routing. Waiting requests must check it again.
 	PublishRouting(ack.Routing)
-	// CountRunning counts the running requests for shards for which may returns false. If there are
-	// any, their end must trigger a Poll soon.
-	CountRunning(may func(shardmap.Shard) bool) int
-	// AbortRequests aborts these requests. It does not wait for their end.
-	AbortRequests(why AbortReason, may func(shardmap.Shard) bool)
+	// CountRunning counts the running requests for the shards for which mayRun returns false. If
+	// there are any, their end must trigger a Poll soon.
+	CountRunning(mayRun func(shardmap.Shard) bool) int
+	// AbortRequests aborts the running requests for the shards for which mayRun returns false. It
+	// does not wait for their end.
+	AbortRequests(reason AbortReason, mayRun func(shardmap.Shard) bool)
 }
 
 // Options are the fixed properties of a process. All are required except Gateway, Zone,
 // Hooks and ConfirmsAnswers.
 type Options struct {
+	// Identity of the process.
+
 	Node shardmap.NodeID
 	// Server is the Raft server id, node/disk.
 	Server string
-	// Boot is on disk, and higher than all earlier ones (see Heartbeat).
+	// Boot is on disk, and higher than all earlier ones. Nonce is random. See ack.Heartbeat.
 	Boot, Nonce uint64
-	Pace        ack.Pace
-	// Timing applies until the log contains one.
-	Timing  ack.Timing
+	// Zone is the zone of the node, up to 64 bytes; empty means none.
+	Zone string
+	// Gateway means that the node never owns shards.
 	Gateway bool
+
+	// Settings.
+
+	Pace ack.Pace
+	// Timing applies until the log contains one.
+	Timing ack.Timing
 	// Hooks configures the calls that inform the app about the shards that it holds; nil means
 	// no hooks.
 	Hooks *HookOptions
-	// Zone is the zone of the node, up to 64 bytes; empty means none.
-	Zone string
+
+	// Interfaces to the rest of the node.
 
 	Gate Gate
 	// RaftTerm returns the present Raft term of the node.
@@ -70,10 +79,12 @@ type Options struct {
 	RaiseBoot func(known uint64) (boot uint64, ok bool)
 	// ConfirmsAnswers reports whether the node is a voter that follows another leader; nil means
 	// no. Such a node sends a second heartbeat as soon as its periodic heartbeat is answered. The
-	// second heartbeat echoes the response. A lease counts from the newest response that a quorum
-	// has echoed. With the second heartbeat, this response is never older than one interval,
-	// whenever the other voters send their heartbeats. Otherwise it may be two intervals old, and
-	// the rest of the lease is too short to survive a leader failure.
+	// second heartbeat echoes the response.
+	//
+	// Reason: a lease counts from the newest response that a quorum has echoed. With the second
+	// heartbeat, this response is never older than one interval, whenever the other voters send
+	// their heartbeats. Otherwise it may be two intervals old, and the rest of the lease is too
+	// short to survive a leader failure.
 	ConfirmsAnswers func() bool
 }
 
@@ -81,29 +92,37 @@ type Options struct {
 type Observation struct {
 	// State is the newest state of the own log.
 	State *ack.State
+	// HasRequests means that requests have arrived since the last Poll.
+	HasRequests bool
+	// Weight is the weight of the node in the map, above zero.
+	Weight uint32
+	// KeyConfigDigest is the KeyConfigDigest of the key configuration that the node has loaded;
+	// zero means none.
+	KeyConfigDigest uint64
+
+	// The app.
+
 	// AppUnchecked means that the app has not been checked yet, so the agent sends no heartbeat.
+	AppUnchecked bool
 	// Unhealthy means that the app does not respond.
-	AppUnchecked, Unhealthy bool
+	Unhealthy bool
 	// App contains further results of the health checks of the app.
 	App ack.AppHealth
-	// Leaving means that the node should own no shards. Stopping means that it must stop
-	// admitting requests, end the running ones, and then send a goodbye. Once set, neither may
-	// be reset.
-	Leaving, Stopping bool
+	// ReturnsNeedRestart and AppStartedAfter are the fields of AppReport.
+	ReturnsNeedRestart bool
+	AppStartedAfter    shardmap.Epoch
+
+	// The stop of the node. Once set, neither Leaving nor Stopping may be reset.
+
+	// Leaving means that the node should own no shards.
+	Leaving bool
+	// Stopping means that the node must stop admitting requests, end the running ones, and then send
+	// a goodbye.
+	Stopping bool
 	// RestartWithin is the time within which a stopping node restarts; zero means that it does
 	// not. A restarting node keeps its shards, so its running requests get the drain timeout
 	// to end.
 	RestartWithin time.Duration
-	// Weight is the weight of the node in the map, above zero.
-	Weight uint32
-	// ReturnsNeedRestart and AppStartedAfter are the fields of AppReport.
-	ReturnsNeedRestart bool
-	AppStartedAfter    shardmap.Epoch
-	// KeyConfigDigest is the KeyConfigDigest of the key configuration that the node has loaded;
-	// zero means none.
-	KeyConfigDigest uint64
-	// HasRequests means that requests have arrived since the last Poll.
-	HasRequests bool
 }
 
 // AbortReason is the reason why running requests are aborted.
@@ -117,10 +136,12 @@ const (
 	AbortGoodbye                          // the node stops
 )
 
-var abortReasonNames = [...]string{AbortLeaseLost: "lease lost", AbortDraining: "draining", AbortNewBoot: "new boot", AbortGoodbye: "goodbye"}
+var abortReasonNames = [...]string{
+	AbortLeaseLost: "lease lost", AbortDraining: "draining", AbortNewBoot: "new boot", AbortGoodbye: "goodbye",
+}
 
 // String returns the reason as metrics spell it.
-func (c AbortReason) String() string { return enumName(abortReasonNames[:], uint8(c), "AbortReason") }
+func (r AbortReason) String() string { return enumName(abortReasonNames[:], uint8(r), "AbortReason") }
 
 // enumName returns the name of a value of an enum, and its kind and number if it has none.
 func enumName(names []string, value uint8, kind string) string {
@@ -137,7 +158,7 @@ type AnswerResult uint8
 const (
 	// AnswerIgnored means that the response belongs to another boot, or is from a previous leader.
 	AnswerIgnored AnswerResult = iota + 1
-	// AnswerCounted means that a leader receives the heartbeats of this node.
+	// AnswerCounted means that a leader has received the heartbeat.
 	AnswerCounted
 	// BootSuperseded means that the leader has seen a higher boot of this node, from another
 	// disk. The agent aborts its requests and raises its boot. It is returned once.
@@ -286,11 +307,11 @@ func (a *Agent) publishLease() {
 	if !hasLease {
 		leaseEnd = 0
 	}
-	requestsHeld := a.options.Gate.PublishLease(leaseEnd)
+	requestsWait := a.options.Gate.PublishLease(leaseEnd)
 	hadLease, leaseTerm := a.leaseTerm != 0, a.holder.Term()
 	termChanged := leaseTerm != a.leaseTerm
 	a.leaseTerm = leaseTerm
-	admitsAgain := hasLease && (!hadLease || requestsHeld)
+	admitsAgain := hasLease && (!hadLease || requestsWait)
 	if admitsAgain || termChanged && a.stopsTheWorld() {
 		a.publishRouting(a.follower.State())
 	}
@@ -587,11 +608,11 @@ func (a *Agent) MarkRunning(now time.Duration) { a.holder.MarkRunning(now) }
 
 // UnansweredHeartbeat returns the oldest heartbeat without a response.
 func (a *Agent) UnansweredHeartbeat() election.UnansweredHeartbeat {
-	since, ok := a.holder.oldestUnanswered()
+	sentAt, ok := a.holder.oldestUnanswered()
 	if !ok {
 		return election.UnansweredHeartbeat{}
 	}
-	return election.UnansweredHeartbeat{SentAt: since, LeaderTerm: a.answerTerm}
+	return election.UnansweredHeartbeat{SentAt: sentAt, LeaderTerm: a.answerTerm}
 }
 
 // HeartbeatNow makes the next Poll send a heartbeat.

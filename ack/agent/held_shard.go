@@ -6,9 +6,11 @@ import (
 	"shardway/shardmap"
 )
 
-// heldShard is the state of one shard at the app. The zero value has the phase HookGone.
+// heldShard is the state of one shard at the app: whether the app has loaded it (acquire) or written
+// it (release). The zero value has the phase HookGone.
 type heldShard struct {
-	// epoch is the ownership epoch to which all other fields refer.
+	// epoch is the ownership epoch to which all other fields refer: the epoch of the map in which
+	// this node became the owner.
 	epoch shardmap.Epoch
 	// callSeq is the Seq of the running call that names the shard; zero means none.
 	callSeq uint64

@@ -30,11 +30,11 @@ type App interface {
 	// started. So it must store the highest Seq of each shard and ignore lower ones. Two calls
 	// never name the same shard at the same time.
 	StartCall(HookCall)
-	// CancelCall cancels an attempt as soon as possible; its result follows. A call that has
-	// ended is ignored.
+	// CancelCall cancels the attempt with the given Seq as soon as possible; its result follows. It
+	// ignores a call that has ended.
 	CancelCall(seq uint64)
-	// CountRequests counts the running requests for s.
-	CountRequests(s shardmap.Shard) int
+	// CountRequests counts the running requests for the shard.
+	CountRequests(shard shardmap.Shard) int
 }
 
 // HookKind is the kind of a hook call.
@@ -78,17 +78,21 @@ type HookCall struct {
 // HookShard is one shard of a call.
 type HookShard struct {
 	Shard shardmap.Shard
-	// Epoch is the ownership epoch that ends with a release or lost call, or begins with an
-	// acquire call.
+	// Epoch is the ownership epoch, the epoch of the map in which the node became the owner. It ends
+	// with a release or lost call, and begins with an acquire call.
 	Epoch shardmap.Epoch
 
-	// To is the next owner, for a release; empty means that none is known.
+	// Fields of a release.
+
+	// To is the next owner; empty means that none is known.
 	To shardmap.NodeID
-	// Cut is the number of its requests that were aborted for the move, for a release.
+	// Cut is the number of requests for the shard that were aborted for the move.
 	Cut int
 
-	// From is the previous owner, for an acquire; empty means none. It is the node itself if
-	// Released refers to its previous process, which restarted in place.
+	// Fields of an acquire.
+
+	// From is the previous owner; empty means none. It is the node itself if Released refers to its
+	// previous process, which restarted in place.
 	From shardmap.NodeID
 	// Released is true only if From has released the shard and no node has processed a request
 	// for it since, so the state that Note refers to is final. False means unknown.
@@ -103,7 +107,8 @@ type HookShard struct {
 
 // HookResult is the result of a call.
 type HookResult struct {
-	Seq uint64
+	Seq uint64 // of the call
+
 	// Err is nil if the app responded with success: it then performed the call for each shard
 	// that is not in Failed. Otherwise it may have performed it for any of them.
 	Err error
@@ -113,11 +118,14 @@ type HookResult struct {
 	// Failed are the shards that failed, with the error text of the app. Failed releases and
 	// acquires are retried, as after an Err.
 	Failed map[shardmap.Shard]string
-	// Absent are the shards of a release that the app does not hold, for example because it
-	// has restarted. They move immediately, without a note, and count as released for everything
-	// except HookShard.Released. A shard that is also in Failed has failed.
+
+	// Fields of a release.
+
+	// Absent are the shards that the app does not hold, for example because it has restarted. They
+	// move immediately, without a note, and count as released for everything except
+	// HookShard.Released. A shard that is also in Failed has failed.
 	Absent map[shardmap.Shard]bool
-	// Notes are the notes of a release for the next owner, each up to MaxNote bytes.
+	// Notes are the notes for the next owner, each up to MaxNote bytes.
 	Notes map[shardmap.Shard][]byte
 }
 
