@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/ack/election"
+)
+
+const (
+	// burstInterval, maxBurst and minBurst define the fast start with a new leader: a few
+	// heartbeats in quick succession get the node its lease within a few round trips. It sends
+	// at least minBurst of them even if it has the lease immediately, because the first lease of a
+	// boot requires a later quorum time, so other nodes need the further confirmations of this
+	// voter.
+	burstInterval = 10 * time.Millisecond
+	maxBurst      = 8
+	minBurst      = 4
+)
+
+// sendHeartbeat sends a heartbeat: the periodic one if it is due, and otherwise a confirmation.
+// The lease that answers it counts from now. The echo is read before the Raft term (why 6): the
+// term then proves that no newer one had begun when the echoed answer was sent.
+func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
+	isPeriodic := now >= a.nextHeartbeat
+	if isPeriodic {
+		a.nextHeartbeat = now + a.options.Pace.Heartbeat
+	}
+	a.confirmNow, a.confirmed = false, !isPeriodic
+	number, echo := a.holder.NextHeartbeat(now)
+	raftTerm := a.options.RaftTerm()
+	state := a.follower.State()
+	heartbeat := ack.Heartbeat{
+		FormatVersion: state.FormatVersion(),
+		// The process and the message.
+		Node: a.options.Node, Server: a.options.Server, Zone: a.options.Zone, Gateway: a.options.Gateway,
+		Boot: a.holder.Boot(), Nonce: a.options.Nonce,
+		Number: number, Echo: echo, Term: raftTerm, Interval: a.options.Pace.Heartbeat,
+		// The log.
+		Applied: state.Committed().Epoch(), Acked: a.follower.Acked(),
+		// The node and its app.
+		Weight: obs.Weight, KeyConfigDigest: obs.KeyConfigDigest,
+		Unhealthy: obs.Unhealthy, App: obs.App, AppStartedAfter: obs.AppStartedAfter,
+		ReturnsNeedRestart: obs.ReturnsNeedRestart && !a.options.Gateway,
+		Leaving:            obs.Leaving, Goodbye: a.stopped,
+	}
+	if a.stopped {
+		heartbeat.RestartWithin = obs.RestartWithin
+	}
+	a.addHookReport(now, &heartbeat)
+	a.options.SendHeartbeat(heartbeat)
+}
+
+// addHookReport sets the fields of a heartbeat that describe the hook calls.
+func (a *Agent) addHookReport(now time.Duration, heartbeat *ack.Heartbeat) {
+	if a.hooks == nil {
+		return
+	}
+	failures := &a.hooks.acquireFailures
+	heartbeat.WaitingShards, heartbeat.AcquiresNone = uint32(failures.waitingCount), failures.acquiresNone
+	heartbeat.UnacquiredShards = failures.reported
+	heartbeat.KeptShards, heartbeat.KeepsAllShards = a.hooks.safeDrainReport()
+	heartbeat.ReleaseTime, heartbeat.ReleasesDigest = a.hooks.releaseTimeout(), a.hooks.digest
+	heartbeat.UnreleasedMoves = a.hooks.countUnreleasedMoves(now)
+}
+
+// HandleAnswer handles a response. The caller must call Poll afterwards.
+func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult {
+	if answer.Boot != a.holder.Boot() {
+		return AnswerIgnored
+	}
+	if answer.Refusal != 0 {
+		return a.handleRefusal(now, answer)
+	}
+	if !a.holder.HandleAnswer(now, a.options.RaftTerm(), answer) {
+		return AnswerIgnored
+	}
+	a.duplicateSince, a.mapUnchanged = 0, answer.MapUnchanged
+	a.upToDate = a.upToDate || answer.OK
+	if a.hooks != nil {
+		a.hooks.answerReceived(now, answer, a.stopped)
+	}
+	if answer.Term != a.answerTerm {
+		// A new leader grants nothing until a heartbeat echoes one of its responses, and
+		// the lease of the previous leader is running out.
+		a.answerTerm, a.burstCount = answer.Term, 0
+		a.nextHeartbeat = now
+	}
+	a.scheduleNextHeartbeat(now, answer)
+	return AnswerCounted
+}
+
+// handleRefusal handles a response that refuses a heartbeat.
+func (a *Agent) handleRefusal(now time.Duration, answer ack.Answer) AnswerResult {
+	if answer.Term >= a.options.RaftTerm() {
+		a.holder.markAnswered(answer.HeartbeatNumber) // the leader is alive
+	}
+	switch answer.Refusal {
+	case ack.RefusedBoot:
+		return a.bootSuperseded(answer.KnownBoot)
+	case ack.RefusedRollback:
+		return DiskRolledBack
+	case ack.RefusedDuplicate:
+		return a.duplicateFound(now, answer.DuplicateAddr)
+	}
+	return AnswerIgnored
+}
+
+// scheduleNextHeartbeat continues the fast start with a new leader. Otherwise it decides whether the
+// node confirms the response (Options.ConfirmsAnswers). The burst continues even with a lease:
+// that lease may be from a leader that is gone, and the new one may not be ready to grant yet.
+func (a *Agent) scheduleNextHeartbeat(now time.Duration, answer ack.Answer) {
+	_, hasLease := a.holder.LeaseEnd()
+	needsLease := !a.options.Gateway && (!hasLease || answer.ServeFor <= 0)
+	if a.burstCount < minBurst || needsLease && a.burstCount < maxBurst {
+		a.burstCount++
+		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
+		return
+	}
+	answersPeriodic := !a.confirmed && answer.HeartbeatNumber == a.holder.lastNumber
+	if answersPeriodic && a.options.ConfirmsAnswers != nil {
+		a.confirmNow = a.options.ConfirmsAnswers()
+	}
+}
+
+// bootSuperseded records that the leader has seen the higher boot knownBoot.
+func (a *Agent) bootSuperseded(knownBoot uint64) AnswerResult {
+	if a.supersedingBoot != 0 || knownBoot <= a.holder.Boot() {
+		return AnswerIgnored
+	}
+	a.supersedingBoot = knownBoot
+	return BootSuperseded
+}
+
+// duplicateFound records that another process uses this node id. If that lasts, it is a
+// configuration error.
+func (a *Agent) duplicateFound(now time.Duration, duplicateAddr string) AnswerResult {
+	if duplicateAddr == "" {
+		return AnswerIgnored // the other process has exited, and only its lease must expire
+	}
+	if a.duplicateSince == 0 {
+		a.duplicateSince = now
+	}
+	if now-a.duplicateSince > 2*a.Timing().DeadAfter {
+		return DuplicatePersists
+	}
+	return DuplicateNode
+}
+
+// UnansweredHeartbeat returns the oldest heartbeat without a response.
+func (a *Agent) UnansweredHeartbeat() election.UnansweredHeartbeat {
+	sentAt, ok := a.holder.oldestUnanswered()
+	if !ok {
+		return election.UnansweredHeartbeat{}
+	}
+	return election.UnansweredHeartbeat{SentAt: sentAt, LeaderTerm: a.answerTerm}
+}
+
+// HeartbeatNow makes the next Poll send a heartbeat.
+func (a *Agent) HeartbeatNow() { a.nextHeartbeat = 0 }
