@@ -141,31 +141,41 @@ func (r *reader) note() []byte {
 	return slices.Clone(note)
 }
 
-// NoteBudget counts notes up to their limits.
-type NoteBudget struct{ notes, bytes int }
+// NoteBudget enforces the limits MaxNotes and MaxNoteBytes of a set of notes. The zero value has no
+// notes yet.
+type NoteBudget struct {
+	count int // notes so far
+	bytes int // total size of these notes
+}
 
-// Add counts a note. It returns false, without counting, if the note does not fit.
+// Add counts a note. It returns false, without counting, if the note does not fit. An empty note
+// costs nothing.
 func (b *NoteBudget) Add(note []byte) bool {
 	if len(note) == 0 {
 		return true
 	}
-	if len(note) > MaxNote || b.notes == MaxNotes || b.bytes+len(note) > MaxNoteBytes {
+	tooMany := b.count == MaxNotes
+	tooLarge := len(note) > MaxNote || b.bytes+len(note) > MaxNoteBytes
+	if tooMany || tooLarge {
 		return false
 	}
-	b.notes, b.bytes = b.notes+1, b.bytes+len(note)
+	b.count++
+	b.bytes += len(note)
 	return true
 }
 
-// nodeOfServer returns the node of a server id.
+// nodeOfServer returns the node of a Raft server id, which has the form node/disk. The result is
+// empty for any other text.
 func nodeOfServer(server string) shardmap.NodeID {
-	return shardmap.NodeID(server[:max(strings.LastIndexByte(server, '/'), 0)])
+	slash := strings.LastIndexByte(server, '/')
+	return shardmap.NodeID(server[:max(slash, 0)])
 }
 
 // servers writes a sorted list of names.
-func (w *writer) servers(list []string) {
-	w.uint(uint64(len(list)))
-	for _, s := range list {
-		w.text(s)
+func (w *writer) servers(servers []string) {
+	w.uint(uint64(len(servers)))
+	for _, server := range servers {
+		w.text(server)
 	}
 }
 

@@ -37,7 +37,7 @@ func (pl *placement) canReceive(i int16, shard int) bool {
 	return pl.barred == nil || !pl.barred[i].Has(Shard(shard))
 }
 
-// class is a set of shards of one owner that are interchangeable for spreadBarred.
+// class is a set of shards of one owner that are interchangeable: spreadBarred may move any of them.
 type class struct {
 	classKey
 	shards []int32
@@ -56,14 +56,14 @@ type balancer struct {
 	members []balancedMember // a position is an index in this slice
 }
 
-// balancedMember is a member of the stage.
+// balancedMember is a member of the stage, with the shards of the stage that it owns.
 type balancedMember struct {
 	index    int16 // in Map.members
 	load     int   // number of shards, of all stages
 	weight   int
 	cordoned bool
 	minLoad  int    // a cordoned member sends shards only while its load is above this value
-	hash     uint64 // of the id
+	hash     uint64 // of the id, to choose between equally good members
 
 	classes    []class
 	classIndex map[classKey]int // index in classes
@@ -73,7 +73,7 @@ type balancedMember struct {
 }
 
 // spreadBarred places the shards of a stage on the given members, sorted by index, if members are
-// barred from shards. A barred member receives a shard only if it is orphaned and all other members
+// barred from shards (Policy.Barred). A barred member receives a shard only if it is orphaned and all other members
 // are barred as well.
 //
 // An orphaned shard goes to the member with the lowest load relative to its weight. Then shards
@@ -153,7 +153,7 @@ func (b *balancer) placeOrphan(shard int) {
 	mask := b.barredMask(shard)
 	position := b.leastLoaded(shard, mask)
 	if position < 0 {
-		mask = string(make([]byte, len(mask)))
+		mask = string(make([]byte, len(mask))) // no member is barred
 		position = b.leastLoaded(shard, mask)
 	}
 	b.members[position].load++

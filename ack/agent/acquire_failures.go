@@ -92,9 +92,11 @@ func (m *hookMachine) servesAny() bool {
 	return slices.ContainsFunc(m.acquired, func(epoch shardmap.Epoch) bool { return epoch > 0 })
 }
 
-// isStuck reports whether a shard should move to another node.
+// isStuck reports whether an acquiring shard should move to another node, because the app has failed
+// to acquire it often enough and for long enough.
 func (m *hookMachine) isStuck(now time.Duration, held *heldShard) bool {
-	return held.phase == HookAcquiring && held.acquireFailures >= stuckAttempts && now-held.phaseSince >= m.options.stuckAfter()
+	age := now - held.phaseSince
+	return held.acquireFailures >= stuckAttempts && age >= m.options.stuckAfter()
 }
 
 // isWaiting reports whether an acquiring shard counts as waiting in heartbeats. Without a lease no
