@@ -205,6 +205,7 @@ const (
 
 // NoteDeliveryTime returns the part of a release timeout that a node reserves for delivering
 // release notes to the leader.
-func NoteDeliveryTime(release time.Duration) time.Duration {
-	return max(release/deliveryFraction, min(minDeliveryTime, release/4))
+func NoteDeliveryTime(releaseTimeout time.Duration) time.Duration {
+	minimum := min(minDeliveryTime, releaseTimeout/4)
+	return max(releaseTimeout/deliveryFraction, minimum)
 }

@@ -61,11 +61,11 @@ type State struct {
 	formatVersion  FormatVersion // in force
 
 	// The cluster.
-	clusterID      string // empty before the bootstrap
-	timing         Timing // in force; zero before the bootstrap
-	previousTiming Timing // the previous one; equals timing if it has never changed
-	timingIndex    uint64 // index of the entry that set timing
-	policy         *Policy
+	clusterID      string  // empty before the bootstrap
+	timing         Timing  // in force; zero before the bootstrap
+	previousTiming Timing  // the previous one; equals timing if it has never changed
+	timingIndex    uint64  // index of the entry that set timing
+	policy         *Policy // requests of operators; never nil
 
 	// The maps.
 	committed      *shardmap.Map
@@ -79,10 +79,12 @@ type State struct {
 	proposedKeyConfig string         // of the open proposal; empty means unchanged
 
 	// Nodes.
-	drops         map[shardmap.NodeID]Drop
-	formerMembers map[shardmap.NodeID]shardmap.Epoch // previous members, and the first map without them
-	restarts      map[shardmap.NodeID]Restart
-	restartsIndex uint64 // index of the last entry that changed restarts
+	drops map[shardmap.NodeID]Drop // the last exclusion of each node
+	// formerMembers contains previous members, and the first map without them. Epoch 0 means that an
+	// operator has removed a member of the committed map.
+	formerMembers map[shardmap.NodeID]shardmap.Epoch
+	restarts      map[shardmap.NodeID]Restart // the last restart in place of each member
+	restartsIndex uint64                      // index of the last entry that changed restarts
 
 	// The state of shards at apps.
 	previousOwners []shardmap.NodeID              // by shard: the owner before the present one; nil means none

@@ -30,7 +30,7 @@ func (w *bitWriter) flush() {
 type bitReader struct {
 	in       []byte
 	bits     uint64
-	bitCount int
+	bitCount int // number of bits in bits that were not returned yet
 }
 
 // read returns the next number of width bits.

@@ -54,7 +54,8 @@ func (m *hookMachine) lostCallReserve() time.Duration { return lostCallReserve(m
 
 // lostCallReserve returns the part of the given release timeout that is reserved for lost calls.
 func lostCallReserve(releaseTimeout time.Duration) time.Duration {
-	return max(releaseTimeout/lostCallFraction, min(minLostCallReserve, releaseTimeout/2))
+	minimum := min(minLostCallReserve, releaseTimeout/2)
+	return max(releaseTimeout/lostCallFraction, minimum)
 }
 
 // deliveryReserve returns the part of the release timeout that is reserved for delivering the

@@ -77,9 +77,9 @@ type Raft interface {
 
 // Options are the options of a Suspicion.
 type Options struct {
-	Server    string        // the node's Raft server id
-	Heartbeat time.Duration // of the node
-	Raft      Raft
+	Server    string        // Raft server id of the own node
+	Heartbeat time.Duration // heartbeat interval of the own node
+	Raft      Raft          // interface to the Raft server of the own node
 }
 
 // Suspicion decides when a voter campaigns because its leader does not answer. A stopped process or
