@@ -9,11 +9,11 @@ func mutantsOfKeptNotes() []mutant {
 	return []mutant{
 		{
 			name: "kept: the process after the next one gets the notes, too", mix: again, caught: "hooks",
-			edits: in("ack/agent.hookMachine.inheritedNote", " && m.boot == kept.Boot+1 {", " && (m.boot == kept.Boot+1 || PLANTED && m.boot > kept.Boot) {"),
+			edits: in("ack/agent.hookMachine.keptRelease", " && m.boot == kept.Boot+1\n", " && (m.boot == kept.Boot+1 || PLANTED && m.boot > kept.Boot)\n"),
 		},
 		{
 			name: "kept: another disk gets the notes", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.inheritedNote", "state.KeptRelease(shard); ok && kept.Server == m.server &&", "state.KeptRelease(shard); ok && (kept.Server == m.server || PLANTED) &&"),
+			edits: in("ack/agent.hookMachine.keptRelease", "kept.Server == m.server &&", "(kept.Server == m.server || PLANTED) &&"),
 		},
 		{
 			name: "kept: the next process acquires before its log contains the notes", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",

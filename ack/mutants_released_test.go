@@ -35,7 +35,7 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: the next process acquires as released a shard that the previous one has served", mix: again, caught: "hooks",
-			edits: in("ack/agent.hookMachine.inheritedNote", " && epoch > m.firstLeaseEpoch {\n", " && (epoch > m.firstLeaseEpoch || PLANTED) {\n"),
+			edits: in("ack/agent.hookMachine.movedNote", " && epoch > m.firstLeaseEpoch\n", " && (epoch > m.firstLeaseEpoch || PLANTED)\n"),
 		},
 		{
 			name: "released: a shard that was never acquired is not passed back", mix: moves, caught: "hooks",

@@ -8,7 +8,7 @@ func mutantsOfRestarts() []mutant {
 	return []mutant{
 		{
 			name: "restart: a boot has several restarts", mix: restarts, caught: "restart",
-			edits: both(in("ack.State.applyRestart", "(!known || restart.Boot < entry.Boot)", "(PLANTED || !known || restart.Boot < entry.Boot)"),
+			edits: both(in("ack.State.mayBeginRestart", "return !known || restart.Boot < entry.Boot\n", "return PLANTED || !known || restart.Boot < entry.Boot\n"),
 				in("ack/leader.member.announcesRestart", "return !known || restart.Boot < m.heartbeat.Boot", "return PLANTED && restart.Ended || !known || restart.Boot < m.heartbeat.Boot")),
 		},
 		{

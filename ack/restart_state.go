@@ -70,22 +70,33 @@ func (s *State) applyRestart(term uint64, entry RestartEntry) (*State, Outcome, 
 	if !s.Bootstrapped() || term != entry.Term {
 		return s.ignore()
 	}
-	restart, known := s.restarts[entry.Node]
-	isMember := s.committed.IsMember(entry.Node) && s.proposed.IsMember(entry.Node)
-	begins := entry.Grace > 0 && isMember && (!known || restart.Boot < entry.Boot)
-	ends := entry.Grace == 0 && known && restart.Boot == entry.Boot && !restart.Ended
-	if !begins && !ends {
-		return s.ignore()
-	}
-	if begins {
+	restart := s.restarts[entry.Node]
+	if begins := entry.Grace > 0; begins {
+		if !s.mayBeginRestart(entry) {
+			return s.ignore()
+		}
 		restart = Restart{Boot: entry.Boot, Grace: entry.Grace}
 		s.recordKeptReleases(entry)
+	} else {
+		if restart.Boot != entry.Boot || restart.Ended {
+			return s.ignore() // another restart has begun since, or this one has ended
+		}
+		restart.Ended = true
 	}
-	restart.Ended = ends
 	s.restarts = maps.Clone(s.restarts)
 	setKey(&s.restarts, entry.Node, restart)
 	s.restartsIndex = s.index
 	return s, OutcomeRestartChanged, nil
+}
+
+// mayBeginRestart reports whether the restart of an entry may begin: the node is a member, and this
+// boot has had no restart yet.
+func (s *State) mayBeginRestart(entry RestartEntry) bool {
+	if !s.committed.IsMember(entry.Node) || !s.proposed.IsMember(entry.Node) {
+		return false
+	}
+	restart, known := s.restarts[entry.Node]
+	return !known || restart.Boot < entry.Boot
 }
 
 // endRestart ends the restart of a dropped node. An operator has reported that it does not

@@ -263,7 +263,7 @@ func (s *State) applyTiming(term uint64, entry TimingEntry) (*State, Outcome, er
 // proposal may enter the log when its leader leads again, terms later. The state, not the
 // leader, sets the ownership epochs.
 func (s *State) applyProposal(term uint64, proposal ProposalEntry) (*State, Outcome, error) {
-	if !s.Bootstrapped() || proposal.Term != term || proposal.Base != s.committed.Epoch() || proposal.Want.Len() != s.committed.Len() {
+	if !s.Bootstrapped() || proposal.Term != term || proposal.Base != s.committed.Epoch() || !s.hasShards(proposal.Want) {
 		return s.ignore()
 	}
 	epoch := shardmap.Epoch(s.index)
@@ -273,6 +273,9 @@ func (s *State) applyProposal(term uint64, proposal ProposalEntry) (*State, Outc
 	s.recordDrops(epoch, proposal.Drops)
 	return s, OutcomeProposed, nil
 }
+
+// hasShards reports whether a map has the number of shards of the cluster.
+func (s *State) hasShards(m *shardmap.Map) bool { return m.Len() == s.committed.Len() }
 
 // recordDrops updates the drop records for the proposal of the given epoch. It ends the drops of
 // members of the proposal, and records the nodes that the proposal excludes.

@@ -139,7 +139,9 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 	failures.reported = failures.shardsToReport(now)
 	m.updateAcquiresNone(now, counts)
 	m.updateProbe(now, counts)
-	failures.updatesNeeded = counts.acquiring > 0 || len(failures.shards) > 0 || failures.acquiresNone || failures.strikes > 0
+	mayFail := counts.acquiring > 0
+	hasFailed := len(failures.shards) > 0 || failures.acquiresNone || failures.strikes > 0
+	failures.updatesNeeded = mayFail || hasFailed
 	failures.nextUpdateAt = now + failureUpdateInterval
 	m.wakeAt(failures.nextUpdateAt)
 }
@@ -233,7 +235,8 @@ func (m *hookMachine) updateAcquiresNone(now time.Duration, counts acquireCounts
 		return
 	}
 	noneSucceeded := failures.lastSuccess < counts.earliestStuck
-	if noneSucceeded && (counts.stuck > 1 || counts.stuck == 1 && counts.serving == 0) {
+	isProof := counts.stuck > 1 || counts.stuck == 1 && counts.serving == 0
+	if noneSucceeded && isProof {
 		failures.acquiresNone = true
 		failures.strikes++
 		failures.probeAt = 0

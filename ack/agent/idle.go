@@ -60,7 +60,9 @@ func (a *Agent) isIdle() bool {
 	if _, hasLease := a.holder.LeaseEnd(); !hasLease && !a.options.Gateway {
 		return false
 	}
-	if a.follower.Draining() != 0 || a.supersedingBoot != 0 || a.duplicateSince != 0 || a.stoppingSince != 0 {
+	isReplaced := a.supersedingBoot != 0 || a.duplicateSince != 0
+	isStopping := a.stoppingSince != 0
+	if a.follower.Draining() != 0 || isReplaced || isStopping {
 		return false
 	}
 	return a.hooks == nil || !a.hooks.inputsChanged && !a.hooks.awaitsConfirmation()

@@ -33,21 +33,35 @@ func (m *hookMachine) inheritedNote(shard shardmap.Shard, held *heldShard, epoch
 	if held.served && held.epoch == epoch {
 		return nil, "", false // the app may have changed the state
 	}
-	state := m.inputs.state
-	// The previous process of this node has released the shard to restart in place. If this is the
-	// next boot, no other process has served since.
-	if kept, ok := state.KeptRelease(shard); ok && kept.Server == m.server && m.boot == kept.Boot+1 {
-		from = m.self
+	previousOwner := m.inputs.state.PreviousOwner(shard)
+	if kept, ok := m.keptRelease(shard); ok {
 		if kept.PassedOn {
-			from = state.PreviousOwner(shard)
+			return kept.Note, previousOwner, true
 		}
-		return kept.Note, from, true
+		return kept.Note, m.self, true
 	}
-	// The previous owner has released the shard, and this process is the first one that owns it.
-	if note, server, ok := state.ReleaseNote(shard); ok && server == m.server && m.hadLease && epoch > m.firstLeaseEpoch {
-		return note, state.PreviousOwner(shard), true
+	if note, ok := m.movedNote(shard, epoch); ok {
+		return note, previousOwner, true
 	}
 	return nil, "", false
+}
+
+// keptRelease returns the release of the shard by the previous process of this node, which has
+// restarted in place. ok is false if another process may have served the shard since: only the next
+// boot on the same disk is certainly the next process.
+func (m *hookMachine) keptRelease(shard shardmap.Shard) (kept ack.KeptRelease, ok bool) {
+	kept, ok = m.inputs.state.KeptRelease(shard)
+	isNextProcess := kept.Server == m.server && m.boot == kept.Boot+1
+	return kept, ok && isNextProcess
+}
+
+// movedNote returns the note with which the previous owner released the shard. ok is false if it did
+// not, or if an earlier process of this node may have owned the shard under the given ownership
+// epoch.
+func (m *hookMachine) movedNote(shard shardmap.Shard, epoch shardmap.Epoch) (note []byte, ok bool) {
+	note, server, ok := m.inputs.state.ReleaseNote(shard)
+	isFirstProcess := m.hadLease && epoch > m.firstLeaseEpoch
+	return note, ok && server == m.server && isFirstProcess
 }
 
 // prepareReleases collects the releases that belong to the acknowledgement of the proposal with
