@@ -134,7 +134,7 @@ func pointsOfRules() []point {
 		{
 			of: "rule 2", clause: "a commit whose digest differs is void",
 			explained: "The epoch is the index of the proposal, and an index has one entry: two maps of one epoch require a log that violates a guarantee of " +
-				"Raft, or a defect of Settle. Redundant, kept because it costs nothing; TestCommitCountsOnce.",
+				"Raft, or a defect of WithEpoch. Redundant, kept because it costs nothing; TestCommitCountsOnce.",
 		},
 		{
 			of: "rule 3", clause: "a dead node is never proposed again (third fault of the predecessor)",

@@ -137,7 +137,7 @@ func TestShardsDoNotReturnToBarredMembers(t *testing.T) {
 			r.Shuffle(pool, func(i, j int) { members[i], members[j] = members[j], members[i] })
 			members = members[:1+r.IntN(pool)]
 			p := shardmap.Policy{Barred: b}
-			next := assignAndSettle(m, members, p)
+			next := assignWithEpoch(m, members, p)
 			for _, mv := range shardmap.Diff(m, next) {
 				if !b[mv.To].Has(mv.Shard) {
 					continue

@@ -67,7 +67,7 @@ func BenchmarkCodec(b *testing.B) {
 	b.ReportMetric(float64(len(enc)), "bytes")
 }
 
-func BenchmarkSettle(b *testing.B) {
+func BenchmarkWithEpoch(b *testing.B) {
 	base := assignNext(shardmap.New(shardmap.MaxShards), nodes(100))
 	next := shardmap.Assign(base, nodes(99), shardmap.Policy{})
 	for b.Loop() {

@@ -27,7 +27,7 @@ func nodes(n int) []shardmap.Member {
 	return members
 }
 
-// assignNext calls Assign without a policy, and Settle with the next epoch.
+// assignNext calls Assign without a policy, and WithEpoch with the next epoch.
 func assignNext(base *shardmap.Map, members []shardmap.Member) *shardmap.Map {
 	return shardmap.Assign(base, members, shardmap.Policy{}).WithEpoch(base, base.Epoch()+1)
 }

@@ -76,8 +76,8 @@ func TestOwnershipEpochChangesOnlyWithTheOwner(t *testing.T) {
 }
 
 // A leader may have computed its map from a base that the log does not contain. Only the base that
-// Settle receives matters.
-func TestSettleIgnoresOwnershipEpochsOfTheMap(t *testing.T) {
+// WithEpoch receives matters.
+func TestWithEpochIgnoresOwnershipEpochsOfTheMap(t *testing.T) {
 	a := assignNext(shardmap.New(4), equalMembers("a"))                                    // epoch 1
 	other := assignNext(assignNext(shardmap.New(4), equalMembers("b")), equalMembers("a")) // epoch 2
 	got := other.WithEpoch(a, 9)
@@ -91,12 +91,12 @@ func TestSettleIgnoresOwnershipEpochsOfTheMap(t *testing.T) {
 	}
 }
 
-func TestSettlePanicsIfEpochDecreases(t *testing.T) {
+func TestWithEpochPanicsIfEpochDecreases(t *testing.T) {
 	base := shardmap.Assign(shardmap.New(4), equalMembers("a"), shardmap.Policy{}).WithEpoch(shardmap.New(4), 5)
 	mustPanic(t, func() { base.WithEpoch(base, 4) })
 }
 
-func TestSettleAndDiffAcceptMapsOfDifferentLengths(t *testing.T) {
+func TestWithEpochAndDiffAcceptMapsOfDifferentLengths(t *testing.T) {
 	short, long := assignNext(shardmap.New(2), equalMembers("a")), assignNext(shardmap.New(4), equalMembers("a"))
 	got := long.WithEpoch(short, 7)
 	for s, want := range []shardmap.Epoch{1, 1, 7, 7} {

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// assignAndSettle is like assignNext, but with a policy.
-func assignAndSettle(base *shardmap.Map, members []shardmap.Member, p shardmap.Policy) *shardmap.Map {
+// assignWithEpoch is like assignNext, but with a policy.
+func assignWithEpoch(base *shardmap.Map, members []shardmap.Member, p shardmap.Policy) *shardmap.Map {
 	return shardmap.Assign(base, members, p).WithEpoch(base, base.Epoch()+1)
 }
 
@@ -91,7 +91,7 @@ func TestPolicyHoldsOverManyChanges(t *testing.T) {
 func TestPolicyMovesMatchExhaustiveSearch(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
 	for i := range 2000 {
-		base := assignAndSettle(shardmap.New(1+r.IntN(6)), randomMembers(r, 4), shardmap.Policy{})
+		base := assignWithEpoch(shardmap.New(1+r.IntN(6)), randomMembers(r, 4), shardmap.Policy{})
 		members, p := randomMembers(r, 4), randomPolicy(r, 4, base.Len())
 		newReference(base, members, p).check(t, shardmap.Assign(base, members, p), true)
 		if t.Failed() {
@@ -194,8 +194,8 @@ func TestRepeatedAssignTakesNothingFromCordonedMembers(t *testing.T) {
 		members = append(members, shardmap.Member{ID: id, Weight: 3})
 		p.Cordoned[id] = true
 	}
-	m := assignAndSettle(shardmap.New(1100), members, first)
-	m = assignAndSettle(m, members, p)
+	m := assignWithEpoch(shardmap.New(1100), members, first)
+	m = assignWithEpoch(m, members, p)
 	if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
 		t.Errorf("once more: %d moves", len(shardmap.Diff(m, again)))
 	}

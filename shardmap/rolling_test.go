@@ -20,7 +20,7 @@ func TestRollingRestartMovesEachShardTwice(t *testing.T) {
 			before := make([]shardmap.NodeID, shards)
 			moves := make([]int, shards)
 			next := func(members []shardmap.Member) {
-				to := assignAndSettle(m, members, shardmap.Policy{PreviousOwners: before})
+				to := assignWithEpoch(m, members, shardmap.Policy{PreviousOwners: before})
 				for _, mv := range shardmap.Diff(m, to) {
 					before[mv.Shard] = mv.From
 					moves[mv.Shard]++
