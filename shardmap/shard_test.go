@@ -21,7 +21,7 @@ func TestOfIsXXHash64ModN(t *testing.T) {
 		for _, n := range []int{1, 3, 1000, 1024, shardmap.MaxShards} {
 			want := shardmap.Shard(tt.hash % uint64(n))
 			if got := shardmap.ShardOf(tt.key, n); got != want {
-				t.Errorf("Of(%q, %d) = %d, want %d", tt.key, n, got, want)
+				t.Errorf("ShardOf(%q, %d) = %d, want %d", tt.key, n, got, want)
 			}
 			if got := shardmap.ShardOfBytes([]byte(tt.key), n); got != want {
 				t.Errorf("OfBytes(%q, %d) = %d, want %d", tt.key, n, got, want)
@@ -37,6 +37,6 @@ func TestOfAllocatesNothing(t *testing.T) {
 		sink += shardmap.ShardOf("tenant-4711", 1024) + shardmap.ShardOfBytes(key, 1024)
 	})
 	if n != 0 {
-		t.Errorf("Of allocates %v times, want 0", n)
+		t.Errorf("ShardOf allocates %v times, want 0", n)
 	}
 }
