@@ -318,7 +318,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Checked", "		w.instanceChanged(instance)\n", "		if PLANTED && w.instance != \"\" && w.sawInstance && w.hadLease {\n			w.start.isAfter(attempt.committedEpoch)\n		}\n		w.instanceChanged(instance)\n"),
+			edits: in("ack/agent.AppWatch.Checked", "		w.instanceChanged(instance)\n", "		if PLANTED && w.instance != \"\" && w.sawInstance && w.hadLease {\n			w.start.recordStartAfter(attempt.committedEpoch)\n		}\n		w.instanceChanged(instance)\n"),
 		},
 		{
 			name: "returns: the map is read after the check", mix: restarts, plant: plantLateCheck, caught: "returns",

@@ -74,7 +74,10 @@ func (w *writer) drops(drops map[shardmap.NodeID]Drop) {
 // ErrCorrupt, and describes the cause.
 func DecodeState(data []byte) (*State, error) {
 	r := reader{buf: data}
-	s := &State{formatVersion: r.formatVersion(), index: r.uint(0, maxUint), ignoredEntries: r.uint(0, maxUint), clusterID: r.text(0, maxText)}
+	s := &State{
+		formatVersion: r.formatVersion(), index: r.uint(0, maxUint), ignoredEntries: r.uint(0, maxUint),
+		clusterID: r.text(0, maxText),
+	}
 	if s.Bootstrapped() {
 		s.timing, s.previousTiming, s.timingIndex = r.timing(), r.timing(), r.uint(0, maxUint)
 	}
@@ -85,7 +88,8 @@ func DecodeState(data []byte) (*State, error) {
 	}
 	s.drops = r.drops()
 	s.previousOwners = r.previousOwners(s.committed.Len())
-	s.releaseNotes, s.keptNotes = r.releaseNotes(s.committed, false), r.releaseNotes(s.committed, true)
+	s.releaseNotes = r.releaseNotes(s.committed, false)
+	s.keptNotes = r.releaseNotes(s.committed, true)
 	s.policy = r.policy()
 	r.restarts(s)
 	r.departures(s)

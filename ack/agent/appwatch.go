@@ -45,19 +45,19 @@ type appStart struct {
 	noRequestYet bool
 }
 
-// isAfter records that the process started after the map of the given epoch.
-func (s *appStart) isAfter(epoch shardmap.Epoch) { s.after = max(s.after, epoch) }
+// recordStartAfter records that the process started after the map of the given epoch.
+func (s *appStart) recordStartAfter(epoch shardmap.Epoch) { s.after = max(s.after, epoch) }
 
 // merge adds the knowledge in other, which concerns the same process.
 func (s *appStart) merge(other appStart) {
-	s.isAfter(other.after)
+	s.recordStartAfter(other.after)
 	s.noRequestYet = s.noRequestYet || other.noRequestYet
 }
 
 // mapApplied records that the node has applied the committed map of the given epoch.
 func (s *appStart) mapApplied(committed shardmap.Epoch) {
 	if s.noRequestYet {
-		s.isAfter(committed)
+		s.recordStartAfter(committed)
 	}
 }
 
@@ -138,7 +138,7 @@ func (w *AppWatch) instanceChanged(instance string) {
 	case w.instance == "": // nothing to compare with: the app may have closed its port only
 		w.startIfRefused = appStart{}
 	case w.sawInstance && w.hadLease:
-		w.start.isAfter(w.instanceSeenEpoch)
+		w.start.recordStartAfter(w.instanceSeenEpoch)
 	default: // it started after the last check of an earlier process of the node
 		w.start.merge(appStart{after: w.firstLeaseEpoch, noRequestYet: !w.hadLease})
 	}

@@ -138,11 +138,11 @@ type AliveCall struct {
 	// After is the ID of the last call to which this process has received a response before it
 	// computed MayWrite. Empty means none: then the app must not write because of this call.
 	After string
-	// Map is the epoch of the committed map. Held is the number of shards that the node owns
-	// in it.
-	Map  shardmap.Epoch
+	// Map is the epoch of the committed map.
+	Map shardmap.Epoch
+	// Held is the number of shards that the node owns in that map.
 	Held int
-	// MayWrite is zero if the app must stop writing now.
+	// MayWrite is how long the app may write. Zero means that it must stop writing now.
 	MayWrite time.Duration
 }
 
@@ -164,9 +164,11 @@ type HookOptions struct {
 	// owns the shard.
 	AcquireTimeout time.Duration
 	// StuckAfter is the minimum time for which the app fails to acquire a shard before another
-	// node gets it; zero means 5 s. Backoff is the time before the node can get it back; zero
-	// means 30 s. Backoff doubles with each failure.
-	StuckAfter, Backoff time.Duration
+	// node gets it; zero means 5 s.
+	StuckAfter time.Duration
+	// Backoff is the time before the node can get such a shard back; zero means 30 s. It doubles
+	// with each failure.
+	Backoff time.Duration
 }
 
 // HookPhase is the phase of a shard at the app of its owner.

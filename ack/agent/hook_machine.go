@@ -16,9 +16,9 @@ const maxUpdateInterval = time.Hour
 //
 //	gone ──► acquiring ──► serving ──► releasing ──► gone
 //
-// Unless the app restarted or a call failed, an acquire call moves a shard to serving and a
-// release call moves it to gone. A lost call is due for a gone shard that the app may still
-// hold. An Agent owns the machine. It only advances within Agent.Poll, after the agent has
+// An acquire call makes the app load a shard, and moves it to serving. A release call makes the app
+// write and drop the shard, and moves it to gone. A lost call makes the app drop a shard without
+// writing it. It is due for a gone shard that the app may still hold. An Agent owns the machine. It only advances within Agent.Poll, after the agent has
 // published lease and routing of that poll.
 type hookMachine struct {
 	// Identity of this process.
@@ -387,7 +387,8 @@ func (m *hookMachine) updateAcquired() bool {
 
 // movesReleased reports whether the hook calls for all moving shards are complete or overdue, and
 // none of them still runs. mayRun returns false for the shards that move. The caller must call
-// movesReleased only after the last request of these shards has ended.
+// movesReleased only after the last request of these shards has ended: the first call starts the
+// time for releases.
 func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shard) bool) bool {
 	m.startReleaseDeadline(now)
 	for i := range m.shards {
