@@ -9,16 +9,16 @@ import (
 
 	"shardway/admin/api"
 	"shardway/node"
-	"shardway/proxy"
+	"shardway/proxy/poison"
 )
 
 // crashOf returns what an ingress records of a request that was in flight at a process whose connections broke.
-func crashOf(p *process, boot uint64) proxy.Crash {
-	return proxy.Crash{Node: p.name, Boot: boot, Keys: []proxy.Implicated{{Shard: 7, Hash: 1}}}
+func crashOf(p *process, boot uint64) poison.Crash {
+	return poison.Crash{Node: p.name, Boot: boot, Keys: []poison.Implicated{{Shard: 7, Hash: 1}}}
 }
 
 // breaks reports whether a node finds, within the time most, that the process has crashed, and how long that took.
-func breaks(at *process, w proxy.Crash, most time.Duration) (broke bool, took time.Duration) {
+func breaks(at *process, w poison.Crash, most time.Duration) (broke bool, took time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	began := time.Now()
@@ -39,7 +39,7 @@ func TestProcessHasBrokenIfItIsGone(t *testing.T) {
 		rest := w.others(at)
 		p, q, r := w.all[rest[0]], w.all[rest[1]], w.all[rest[2]]
 		boot := p.node.Boot()
-		expect := func(what string, wr proxy.Crash, want bool) {
+		expect := func(what string, wr poison.Crash, want bool) {
 			w.t.Helper()
 			if got, took := breaks(at, wr, 5*time.Second); got != want || took > time.Second {
 				w.t.Errorf("%s: broken: %v after %v, want %v", what, got, took, want)
@@ -120,7 +120,7 @@ func TestCrashReportsIncludeTheirAge(t *testing.T) {
 		l, p := w.leader(), w.follower()
 		tell := func(at *process, hash uint64, end string, ago time.Duration) {
 			w.t.Helper()
-			if !at.node.ReportImplicated(w.t.Context(), node.ImplicatedReport{Node: end, Boot: 1, Ago: ago, Keys: []proxy.Implicated{{Shard: 7, Hash: hash}}}) {
+			if !at.node.ReportImplicated(w.t.Context(), node.ImplicatedReport{Node: end, Boot: 1, Ago: ago, Keys: []poison.Implicated{{Shard: 7, Hash: hash}}}) {
 				w.t.Errorf("%s could not tell", at.name)
 			}
 		}

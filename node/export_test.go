@@ -15,6 +15,7 @@ import (
 	"shardway/node/disk"
 	"shardway/node/leaderloop"
 	"shardway/proxy"
+	"shardway/proxy/poison"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -176,7 +177,7 @@ type ImplicatedReport struct {
 	Node string
 	Boot uint64
 	Ago  time.Duration
-	Keys []proxy.Implicated
+	Keys []poison.Implicated
 }
 
 // ReportImplicated sends crash reports to the leader, and reports whether the leader received them.
@@ -189,10 +190,10 @@ func (n *Node) ReportImplicated(ctx context.Context, all ...ImplicatedReport) bo
 }
 
 // ReportBrokenConns does what the proxy does when the connections to a process break.
-func (n *Node) ReportBrokenConns(w proxy.Crash) { n.poisonDetector.ConnsBroken(w) }
+func (n *Node) ReportBrokenConns(w poison.Crash) { n.poisonDetector.ConnsBroken(w) }
 
 // ProcessBroke reports whether the process ended unplanned.
-func (n *Node) ProcessBroke(ctx context.Context, w proxy.Crash) bool {
+func (n *Node) ProcessBroke(ctx context.Context, w poison.Crash) bool {
 	return n.poisonDetector.HasCrashed(ctx, w)
 }
 

@@ -22,8 +22,8 @@ import (
 	"shardway/node/leaderloop"
 	"shardway/node/membership"
 	"shardway/node/rotation"
-	"shardway/proxy"
 	"shardway/proxy/loadstats"
+	"shardway/proxy/poison"
 )
 
 var updateWire = flag.Bool("wire.update", false, "write the golden files of control messages anew")
@@ -161,7 +161,7 @@ func TestMissingIsSentWhole(t *testing.T) {
 }
 
 func TestImplicatedKeysAreSentWhole(t *testing.T) {
-	want := []crashdetect.CrashReport{{Node: "a", Boot: 3, Keys: []proxy.Implicated{{Shard: 7, Hash: 1<<64 - 1}}, AgoMS: 12}}
+	want := []crashdetect.CrashReport{{Node: "a", Boot: 3, Keys: []poison.Implicated{{Shard: 7, Hash: 1<<64 - 1}}, AgoMS: 12}}
 	golden(t, "implicated", func() (any, error) {
 		b, err := json.Marshal(want)
 		return control.Request{Kind: control.Implicated, Implicated: b}, err

@@ -21,7 +21,7 @@ const (
 // sendsChecked reports whether the request can be sent with h1.Conn.SendChecked. The result may
 // still change before the request is sent.
 func (state *requestState) sendsChecked() bool {
-	return state.body.isFullyBuffered() && len(state.body.buffered) <= maxCheckedBody && !state.exchange.wantsAcceptance
+	return state.body.IsFullyBuffered() && len(state.body.Buffered) <= maxCheckedBody && !state.exchange.wantsAcceptance
 }
 
 // acquireConn returns an idle connection, or waits for the next connection that is returned or

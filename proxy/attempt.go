@@ -4,7 +4,10 @@ import (
 	"errors"
 
 	"shardway/internal/problem"
+	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
+	"shardway/proxy/inflight"
+	"shardway/proxy/reqbody"
 	"shardway/proxy/route"
 )
 
@@ -38,8 +41,8 @@ type attempt struct {
 	bodyOnDemand    bool // the owner has not requested the body yet; it does so after it has admitted the request
 
 	// The following fields point into the state of the client's connection.
-	slot       *slot
-	body       *requestBody
+	slot       *inflight.Slot
+	body       *reqbody.Body
 	disconnect *disconnectWatch
 }
 
@@ -51,11 +54,11 @@ type attemptEpoch struct {
 
 // abort ends an attempt by closing its connection. It also stops sending the client's body. If the
 // attempt was cancelled, abort returns the cause.
-func (attempt *attempt) abort() cause {
-	cancelCause := attempt.slot.finish()
+func (attempt *attempt) abort() cause.Cause {
+	cancelCause := attempt.slot.Finish()
 	_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
 	attempt.release()
-	attempt.body.stopSending()
+	attempt.body.StopSending()
 	attempt.disconnect.disarm()
 	attempt.conn.Pool.Discard(attempt.conn)
 	return cancelCause
@@ -63,7 +66,7 @@ func (attempt *attempt) abort() cause {
 
 // cancelUnsent ends an attempt before anything was sent, and returns its connection to the pool.
 func (attempt *attempt) cancelUnsent() {
-	attempt.slot.returnToPool(attempt.conn)
+	attempt.slot.ReturnToPool(attempt.conn)
 	attempt.release()
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 	"shardway/proxy/route"
 )
 
@@ -24,7 +25,7 @@ type attemptRunner struct {
 
 	// State of the client's connection.
 
-	slot       *slot
+	slot       *inflight.Slot
 	admission  *admission
 	disconnect *disconnectWatch
 	closing    *atomic.Bool                  // client.closing
@@ -34,7 +35,7 @@ type attemptRunner struct {
 
 // runAttempt sends the request once and forwards the response to the client.
 func (runner *attemptRunner) runAttempt(attempt *attempt) decision {
-	if err := runner.body.readAvailable(); err != nil {
+	if err := runner.body.ReadAvailable(); err != nil {
 		runner.exchange.lastRoute = attempt.route.Kind
 		attempt.cancelUnsent()
 		return runner.reply.rejectBody(err)
@@ -53,17 +54,17 @@ func (runner *attemptRunner) runAttempt(attempt *attempt) decision {
 // attempt has ended, and the decision determines how the request continues.
 func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 	runner.exchange.lastRoute = attempt.route.Kind
-	attempt.bodyOnDemand = attempt.route.Kind == route.Remote && !runner.body.isFullyBuffered()
+	attempt.bodyOnDemand = attempt.route.Kind == route.Remote && !runner.body.IsFullyBuffered()
 	before := attempt.conn.Sent()
 	writer := runner.requestWriter.writeHeader(attempt)
 	if err := runner.writeRequest(attempt, writer); err != nil {
 		if attempt.conn.Sent() == before || attempt.isUnprocessed() {
 			return runner.retrier.handleUnsent(attempt, err)
 		}
-		runner.exchange.eventStream.countRequest() // SendChecked also waits for the response
+		runner.exchange.eventStream.CountRequest() // SendChecked also waits for the response
 		return runner.retrier.handleBroken(attempt, err)
 	}
-	if !runner.body.sending { // no buffer is needed while waiting for the response
+	if !runner.body.IsSending() { // no buffer is needed while waiting for the response
 		runner.conn.ReleaseEmptyBuffers()
 		writer.ReleaseEmptyBuffer()
 	}
@@ -76,7 +77,7 @@ func (runner *attemptRunner) awaitResponse(attempt *attempt) decision {
 		if attempt.isUnprocessed() {
 			return runner.retrier.handleUnsent(attempt, err)
 		}
-		runner.exchange.eventStream.countRequest()
+		runner.exchange.eventStream.CountRequest()
 		return runner.retrier.handleBroken(attempt, err)
 	}
 	return runner.processResponse(attempt)
@@ -95,7 +96,7 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	case isRefusal(attempt) || runner.exchange.shedByOwner(attempt):
 		return runner.retrier.handleRefused(attempt)
 	case ownerHasStopped(attempt):
-		runner.exchange.eventStream.countRequest()
+		runner.exchange.eventStream.CountRequest()
 		return runner.retrier.handlePeerStopped(attempt)
 	case isLocal && res.Status() == http.StatusMisdirectedRequest && runner.retrier.reportsNotAcquired(res):
 		return runner.retrier.handleNotAcquired(attempt)
@@ -143,7 +144,7 @@ func (runner *attemptRunner) forwardResponse(attempt *attempt) decision {
 		return runner.retrier.handleBroken(attempt, err)
 	}
 	stream := runner.exchange.eventStream
-	mustResume := stream != nil && stream.ended && !runner.closing.Load()
+	mustResume := stream != nil && stream.Ended && !runner.closing.Load()
 	if mustResume {
 		return decision{action: actionNextStream}
 	}
@@ -177,10 +178,10 @@ func (runner *attemptRunner) writeRequest(attempt *attempt, writer *h1.Writer) e
 	if runner.sendsChecked() && attempt.conn.CanBeCheckedOnSend() {
 		return runner.sendChecked(attempt, writer)
 	}
-	if _, err := writer.Write(runner.body.buffered); err != nil {
+	if _, err := writer.Write(runner.body.Buffered); err != nil {
 		return err
 	}
-	if runner.body.isFullyBuffered() {
+	if runner.body.IsFullyBuffered() {
 		return runner.sendComplete(writer)
 	}
 	if err := writer.Flush(); err != nil {
@@ -189,15 +190,15 @@ func (runner *attemptRunner) writeRequest(attempt *attempt, writer *h1.Writer) e
 	if err := runner.reply.sendAccepted(); err != nil {
 		return err
 	}
-	runner.body.startSending(writer, 0)
+	runner.body.StartSending(writer, 0)
 	return nil
 }
 
 // sendChecked sends a small complete request, and checks the connection right before the first byte.
 // In an event loop, it does not block. Otherwise it also waits for the response.
 func (runner *attemptRunner) sendChecked(attempt *attempt, writer *h1.Writer) error {
-	writer.Reserve(len(runner.body.buffered) + framingReserve)
-	if _, err := writer.Write(runner.body.buffered); err != nil {
+	writer.Reserve(len(runner.body.Buffered) + framingReserve)
+	if _, err := writer.Write(runner.body.Buffered); err != nil {
 		return err
 	}
 	trailers := runner.req.Body.Trailers()
@@ -269,7 +270,7 @@ func (runner *attemptRunner) handleAccepted(attempt *attempt, writer *h1.Writer)
 	if attempt.bodyOnDemand {
 		attempt.bodyOnDemand = false
 		runner.disconnect.disarm()
-		runner.body.startSending(writer, len(runner.body.buffered))
+		runner.body.StartSending(writer, len(runner.body.Buffered))
 	}
 }
 

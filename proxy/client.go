@@ -9,11 +9,15 @@ import (
 	"time"
 
 	"shardway/proxy/buffer"
+	"shardway/proxy/cause"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 	"shardway/proxy/listener"
+	"shardway/proxy/reqbody"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/wsrelay"
 )
 
 // requestState is the state of a request and of the connection on which it arrived. The steps of a
@@ -28,7 +32,7 @@ type requestState struct {
 
 	req      h1.Request
 	exchange exchange
-	body     requestBody
+	body     reqbody.Body
 
 	// headerEdit and extraLines are reused for each header that is written.
 	headerEdit h1.Edit
@@ -52,7 +56,7 @@ func (state *requestState) isDraining() bool {
 // isLastRequest reports whether the client has declared that this request is its last one, and the body has
 // been read completely.
 func (state *requestState) isLastRequest() bool {
-	return !state.req.KeepAlive() && state.req.Body.Done() && !state.body.unreadable
+	return !state.req.KeepAlive() && state.req.Body.Done() && !state.body.Unreadable
 }
 
 // connState is the part of a client that starts from zero for each connection. The other fields keep
@@ -116,11 +120,11 @@ type client struct {
 
 	// Current run.
 
-	slot       slot
+	slot       inflight.Slot
 	admission  admission
 	disconnect disconnectWatch
 	// session is the resumable WebSocket of the connection; it is set only at the ingress.
-	session atomic.Pointer[webSocketSession]
+	session atomic.Pointer[wsrelay.Session]
 
 	// Connection.
 
@@ -192,10 +196,10 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 // makeClient allocates a client without a connection, and connects its parts.
 func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{server: s, conn: &h1.Conn{}}}
-	c.slot.client = c.conn
+	c.slot.Client = c.conn
 	c.disconnect.init(c.conn, c.onClientClosed)
 	c.headerMemory.SetCancelReading(c.conn.StopHeader)
-	c.body.init(s, c.conn, &c.req, c.bodySent)
+	c.body.Init(&s.bodies, c.conn, &c.req, c.bodySent)
 	c.releaseAdmitted, c.onHeaderMemory = c.admission.release, c.noteHeaderMemory
 	c.wakeLoop = func() {
 		if loop := c.loop.Load(); loop != nil {
@@ -257,7 +261,7 @@ func (c *client) onClientClosed() {
 		return // this node has closed the connection
 	}
 	c.server.metrics.ClientDisconnects.Add(1)
-	c.terminate(causeClientGone)
+	c.terminate(cause.ClientGone)
 }
 
 // reportTimeout is how long a stream from another node stays open when this node stops, to report
@@ -266,12 +270,12 @@ const reportTimeout = 100 * time.Millisecond
 
 // terminate closes the connection from another goroutine. It cancels the run and ends all waiting.
 // If the connection belongs to another node, reportStopped then reports the result of its request.
-func (c *client) terminate(cancelCause cause) {
+func (c *client) terminate(cancelCause cause.Cause) {
 	c.closing.Store(true) // this also prevents that the client's memory is reused
-	closes, _ := c.slot.cancel(cancelCause, anyRun, nil)
-	closeAll(closes)
+	closes, _ := c.slot.Cancel(cancelCause, anyRun, nil)
+	inflight.CloseAll(closes)
 	c.life.end()
-	mustReport := cancelCause == causeShutdown && c.ingress != ""
+	mustReport := cancelCause == cause.Shutdown && c.ingress != ""
 	if mustReport {
 		c.conn.StopRead()
 		time.AfterFunc(reportTimeout, func() { _ = c.conn.Abort() })
@@ -280,8 +284,8 @@ func (c *client) terminate(cancelCause cause) {
 	_ = c.conn.Close() // its goroutine receives an error
 }
 
-// anyRun makes slot.cancel cancel the current run, whatever it is.
-func anyRun(run, string) bool { return true }
+// anyRun makes inflight.Slot.Cancel cancel the current run, whatever it is.
+func anyRun(inflight.Run, string) bool { return true }
 
 // reportStopped reports to the other node whether its request has not run or may have run, when
 // this node closes the stream. The report also shows that the request did not crash this process.
@@ -311,10 +315,10 @@ func (c *client) bodySent(readErr error) {
 	// Cancel the run, because the app must not mistake a truncated request for a complete one. Keep
 	// the client's connection, because a response may already be on its way, such as the 413 of the
 	// owner. responseRelay records whether the response was complete.
-	closes, _ := c.slot.cancel(causeClientGone, anyRun, nil)
+	closes, _ := c.slot.Cancel(cause.ClientGone, anyRun, nil)
 	if len(closes) > 0 {
 		upstream := closes[:1]
-		closeAll(upstream)
+		inflight.CloseAll(upstream)
 	}
 }
 

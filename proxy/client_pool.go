@@ -47,7 +47,7 @@ func (c *client) isReusable() bool {
 // hasActiveParts reports whether a goroutine for the request body, for a disconnect or for the end
 // of an admission may still use the client.
 func (c *client) hasActiveParts() bool {
-	bodyGoroutine := c.body.sendDone != nil
+	bodyGoroutine := !c.body.HasNeverBeenSent()
 	disconnectWatch := c.disconnect.state.Load() != watchOff
 	hasWaited := c.exchange.ticket != nil || c.life.created()
 	return bodyGoroutine || disconnectWatch || hasWaited || c.admission.isActive()
@@ -57,10 +57,10 @@ func (c *client) hasActiveParts() bool {
 // continue, because the sweep identifies runs by their number.
 func (c *client) reset() {
 	c.exchange, c.clientAddr = exchange{}, forwarded.Client{}
-	c.body.reset()
-	c.body.releaseBuffer()
-	c.slot.conn.Store(nil)
-	c.slot.node.Store(nil)
+	c.body.Reset()
+	c.body.ReleaseBuffer()
+	c.slot.Conn.Store(nil)
+	c.slot.Node.Store(nil)
 	c.connState = connState{}
 	c.conn.Clear()
 }

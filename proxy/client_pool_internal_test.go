@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
 	"shardway/proxy/route"
 	"shardway/queue"
@@ -110,8 +111,8 @@ func TestEscapedClientIsNotReused(t *testing.T) {
 		"a stream of another node":    {"b", nil},
 		"one that has waited":         {"", func(c *client) { c.life.context() }},
 		"one that was upgraded":       {"", func(c *client) { c.escaped = true }},
-		"one that was ended here":     {"", func(c *client) { c.terminate(causeShutdown) }},
-		"one whose body was sent on":  {"", func(c *client) { c.body.sendDone = make(chan struct{}, 1) }},
+		"one that was ended here":     {"", func(c *client) { c.terminate(cause.Shutdown) }},
+		"one whose body was sent on":  {"", func(c *client) { c.body.StartSending(c.conn.Writer(), 0); c.body.StopSending() }},
 		"one that is watched":         {"", func(c *client) { c.disconnect.arm() }},
 		"one that counts for a shard": {"", func(c *client) { c.admission.end = noop }},
 	} {
@@ -134,10 +135,10 @@ func TestReusedClientIsReset(t *testing.T) {
 			over := briefly(t, s, "", func(c *client) {
 				c.exchange.Key, c.clientAddr.Trusted, c.exchange.keepAlive = []byte("k"), true, true
 				c.clientAddr.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next connection has no such address
-				c.body.buffered, c.body.exceedsBuffer, c.body.unreadable = append(c.body.buffered, "body"...), true, true
+				c.body.Buffered, c.body.ExceedsBuffer, c.body.Unreadable = append(c.body.Buffered, "body"...), true, true
 				c.evicted.Store(true)
-				c.slot.begin(route.Local, 3, 0, &connpool.Conn{}, new(string))
-				c.slot.finish()
+				c.slot.Begin(route.Local, 3, 0, &connpool.Conn{}, new(string))
+				c.slot.Finish()
 			})
 			near, far := net.Pipe()
 			c := newClient(t.Context(), s, near, "")
@@ -145,8 +146,8 @@ func TestReusedClientIsReset(t *testing.T) {
 			if c != over {
 				continue // the object was not reused this time
 			}
-			if c.exchange.Key != nil || c.exchange.keepAlive || c.clientAddr.Trusted || c.clientAddr.Addr.IsValid() || len(c.body.buffered) > 0 || c.body.exceedsBuffer || c.body.unreadable || c.evicted.Load() ||
-				c.slot.conn.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.ended || c.unobserved {
+			if c.exchange.Key != nil || c.exchange.keepAlive || c.clientAddr.Trusted || c.clientAddr.Addr.IsValid() || len(c.body.Buffered) > 0 || c.body.ExceedsBuffer || c.body.Unreadable || c.evicted.Load() ||
+				c.slot.Conn.Load() != nil || c.slot.Node.Load() != nil || c.slot.Load().Kind != 0 || c.life.mu.ended || c.unobserved {
 				t.Errorf("it has something of the one before: %+v", &c.exchange)
 			}
 			return

@@ -33,7 +33,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	queued := s.options.Queue.Stats()
 	values := metrics.Values{
 		AppBytes: s.load.Bytes(), QueuedRequests: queued.Waiting, QueuedBytes: queued.Bytes,
-		HeaderBytes: s.headerMemory.Size(), BodyBytes: s.bodyMemory.Size(),
+		HeaderBytes: s.headerMemory.Size(), BodyBytes: s.bodies.Memory.Size(),
 		Conns: s.conns.count(), ParkedConns: s.conns.countParked(), EventLoopConns: s.loops.count(),
 		ParkedDirections: s.webSockets.parkedDirections.Load(),
 	}

@@ -72,13 +72,13 @@ func (c *client) continueServing(onEnd func()) {
 	}
 	relay := c.relay.webSocket
 	runDown := func() {
-		if relay.runDown() {
+		if relay.RunDown() {
 			return // the direction has parked
 		}
 		defer c.continueServing(onEnd)
 		c.runStep(c.continueSession)
 	}
-	relay.down.wake = relay.wakeFunc(runDown)
+	relay.SetWakeDown(runDown)
 	c.goroutines.Go(runDown)
 }
 
@@ -87,7 +87,7 @@ func (c *client) continueServing(onEnd func()) {
 func (c *client) continueSession() {
 	c.finishRelay()
 	if c.hasRelay() {
-		c.relay.webSocket.start(c)
+		c.startRelay()
 		return
 	}
 	if !c.reportStopped() {
@@ -101,33 +101,31 @@ func (c *client) finishRelay() {
 	relay := c.relay.webSocket
 	c.runRelay(relay)
 	c.runner.recordLoad(relay.attempt.route.Kind, 0, relay.sentBefore) // the duration of a tunnel is not part of the load
-	if relay.toClient {
+	if relay.LeadsToClient() {
 		c.runNextRelays()
 	}
 }
 
 // runRelay completes a relay whose direction down has ended, and decides what follows for the
 // session.
-func (c *client) runRelay(relay *webSocketRelay) {
+func (c *client) runRelay(relay *webSocketRun) {
 	defer c.leaveRelay()
-	relay.stopUp()
+	relay.StopUp()
 	cancelCause := relay.attempt.abort()
-	if !relay.toClient {
-		relay.reportEnd(cancelCause)
+	if !relay.LeadsToClient() {
+		relay.ReportEnd(cancelCause)
 		return
 	}
-	relay.end()
-	relay.decideOutcome(cancelCause, &c.exchange, relay.attempt.route)
-	relay.session.lastRelayBulk = relay.isBulk()
-	sessionLog{&c.requestState}.relayEnded(relay.recordEnd())
+	relay.Finish(cancelCause, c.exchange.shard, relay.attempt.route)
+	sessionLog{&c.requestState}.relayEnded(c.recordRelayEnd(&relay.Relay))
 }
 
 // leaveRelay removes the relay from the counters, the slot and the client.
 func (c *client) leaveRelay() {
 	relay := c.relay.webSocket
 	c.relay.webSocket = nil
-	c.slot.webSocket.Store(nil)
-	relay.addRunning(-1)
+	c.slot.WebSocket.Store(nil)
+	c.server.addRunning(relay, -1)
 }
 
 // job is a connection that a goroutine of the worker pool serves.

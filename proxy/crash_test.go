@@ -15,6 +15,7 @@ import (
 
 	"shardway/internal/simnet"
 	"shardway/proxy"
+	"shardway/proxy/poison"
 	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
@@ -45,9 +46,9 @@ func dying(t *testing.T, ingress *node, names []string, together int) (killed []
 // A request that may have crashed two nodes is not sent to a third one. Once, a GET crashed three
 // owners in a row.
 func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
-	told := make(chan proxy.Crash, 4)
+	told := make(chan poison.Crash, 4)
 	n := newNode(t, "ingress", "", func(o *proxy.Options) {
-		o.PeerCrashed = func(w proxy.Crash) { told <- w }
+		o.PeerCrashed = func(w poison.Crash) { told <- w }
 		o.HashKey = func() []byte { return []byte("s") }
 	})
 	killed := dying(t, n, []string{"a", "b", "c", "d"}, 1)
@@ -60,7 +61,7 @@ func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
 	if a, b, c := killed[0].Load(), killed[1].Load(), killed[2].Load(); a != 1 || b != 1 || c != 0 {
 		t.Errorf("it went to a %d times, b %d, c %d; want once to two of them", a, b, c)
 	}
-	want := []proxy.Implicated{{Shard: shardmap.ShardOf("k", shards), Hash: shardkey.Hash([]byte("s"), []byte("k"))}}
+	want := []poison.Implicated{{Shard: shardmap.ShardOf("k", shards), Hash: shardkey.Hash([]byte("s"), []byte("k"))}}
 	nodes := map[string]bool{}
 	for range 2 {
 		w := <-told
@@ -76,9 +77,9 @@ func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
 
 // If many requests were in flight during a crash, none is implicated, and all are retried as usual.
 func TestManyKeysAreNotImplicated(t *testing.T) {
-	const many = proxy.MaxImplicated + 1
+	const many = poison.MaxImplicated + 1
 	n := newNode(t, "ingress", "", func(o *proxy.Options) {
-		o.PeerCrashed = func(w proxy.Crash) { t.Errorf("told %+v", w) }
+		o.PeerCrashed = func(w poison.Crash) { t.Errorf("told %+v", w) }
 	})
 	killed := dying(t, n, []string{"a", "b", "c"}, many)
 	owner := newNode(t, "c", webApp(t, echo))
@@ -104,7 +105,7 @@ func TestManyKeysAreNotImplicated(t *testing.T) {
 // A request that is cancelled because its owner is unreachable and its shard has another owner does
 // not count as a crash. Once, it counted, and the next crash failed the request.
 func TestCancelledRequestsAreNotImplicated(t *testing.T) {
-	n := newNode(t, "ingress", "", func(o *proxy.Options) { o.PeerCrashed = func(proxy.Crash) {} })
+	n := newNode(t, "ingress", "", func(o *proxy.Options) { o.PeerCrashed = func(poison.Crash) {} })
 	reached, over := make(chan struct{}), make(chan struct{})
 	defer close(over)
 	n.knows("a", &node{peer: rawApp(t, func(_ net.Conn, r *bufio.Reader) {
@@ -134,13 +135,13 @@ func TestCancelledRequestsAreNotImplicated(t *testing.T) {
 // An app that crashes during a request has not crashed a node. The request is retried as usual, and
 // its key is not reported.
 func TestLocalAppIsNotReportedAsCrash(t *testing.T) {
-	told := make(chan proxy.Crash, 4)
+	told := make(chan poison.Crash, 4)
 	asked := new(atomic.Int32)
 	n := newNode(t, "ingress", rawApp(t, func(_ net.Conn, r *bufio.Reader) {
 		if _, err := http.ReadRequest(r); err == nil {
 			asked.Add(1)
 		}
-	}), func(o *proxy.Options) { o.PeerCrashed = func(w proxy.Crash) { told <- w } })
+	}), func(o *proxy.Options) { o.PeerCrashed = func(w poison.Crash) { told <- w } })
 	n.swap(1, 1, local(1))
 	res, body := n.dial().get("/")
 	wantStatus(t, res, body, 502, "upstream-broken")
@@ -203,7 +204,7 @@ func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim, told := newSim(t), 0
 				n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) {
-					o.PeerCrashed, o.DialUpstream = func(proxy.Crash) { told++ }, nil
+					o.PeerCrashed, o.DialUpstream = func(poison.Crash) { told++ }, nil
 				})
 				n.knows("a", breaking(t, sim, "a", func(conn net.Conn) { _, _ = io.WriteString(conn, c.said) }))
 				n.swap(1, 1, remote("a", 1))
@@ -232,7 +233,7 @@ func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
 func TestProcessCrashIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, asked, told := newSim(t), 0, 0
-		n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) { o.PeerCrashed = func(proxy.Crash) { told++ } })
+		n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) { o.PeerCrashed = func(poison.Crash) { told++ } })
 		n.knows("a", breaking(t, sim, "a", func(conn net.Conn) {
 			if asked++; asked == 3 {
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -27,8 +27,8 @@
 //	attempt           one try to send a request over one connection (attempt.go)
 //	decision          the result of an attempt
 //	connpool.Pool     connections to the app or to one node (acquire.go, dial.go)
-//	slot              the present run of a connection, for cancellation (slot.go)
-//	webSocketSession  a WebSocket that survives its upstream connection (websocket_*.go)
+//	inflight.Slot     the present run of a connection, for cancellation
+//	webSocketRun      a relay of a WebSocket that survives its upstream connection (websocket_*.go)
 //	eventLoop         serves small requests of many connections in one goroutine (event_loop.go)
 //	idleWatcher       watches idle connections without goroutines (idle_watcher.go)
 //
@@ -37,7 +37,7 @@
 // Each connection has one goroutine, which reads a request, runs it and writes the response. A
 // second goroutine sends a streamed body while the response arrives, and a third one detects a
 // disconnect of the client. A resumable WebSocket has two goroutines while it has an upstream
-// connection, and none while it is idle (conn_goroutines.go, websocket_park.go). Idle connections
+// connection, and none while it is idle (conn_goroutines.go, package wsrelay). Idle connections
 // and small requests need no goroutine of their own.
 //
 // The node calls Wake, CancelShards, CancelUpstream, CancelForwarded and SetDraining from any

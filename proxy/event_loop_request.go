@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -147,11 +148,11 @@ func (c *client) isLoopable() bool {
 	if req.Body.Done() {
 		return true
 	}
-	c.body.reset() // the buffer of the previous body may have been discarded because it was too large
+	c.body.Reset() // the buffer of the previous body may have been discarded because it was too large
 	if c.settings.MaxBody > 0 && req.Body.SetMaxBytes(c.settings.MaxBody) != nil {
 		return false
 	}
-	return c.body.readAvailable() == nil && req.Body.Done()
+	return c.body.ReadAvailable() == nil && req.Body.Done()
 }
 
 // handleResponse reads the response of the app and sends it to the client. It returns without
@@ -162,7 +163,7 @@ func (c *client) handleResponse() {
 	switch found := attempt.conn.TryReadResponse(res, c.req.Method()); {
 	case found == h1.ParseNoData, found == h1.ParseIncomplete:
 		return
-	case found == h1.ParseMustBlock, isEvents(res):
+	case found == h1.ParseMustBlock, eventrelay.IsEvents(res):
 		c.eligibility.recordMiss()
 		loop.handOff(c, resumeResponse)
 		return
@@ -193,7 +194,7 @@ func (c *client) handleResponse() {
 // finishInLoop finishes a request whose response has been sent, and prepares the connection for the
 // next request.
 func (c *client) finishInLoop(loop *eventLoop) {
-	c.body.releaseBuffer()
+	c.body.ReleaseBuffer()
 	if !c.exchange.keepAlive || c.exchange.connAborted || !c.req.Body.Done() {
 		loop.handOff(c, resumeFinish)
 		return

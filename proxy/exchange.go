@@ -7,8 +7,11 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
 	"shardway/proxy/connpool"
+	"shardway/proxy/eventrelay"
+	"shardway/proxy/poison"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/wsrelay"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -36,12 +39,12 @@ type exchange struct {
 
 	lastRoute          route.Kind // route of the last attempt; zero means no attempt
 	tries              int
-	triesOnReusedConns int          // tries on a connection that had carried other requests
-	responsesBegun     int          // tries that received a response header
-	avoidStreams       bool         // a multiplexed stream has failed, so only separate connections may be used
-	lastCrash          *crashRecord // the last process that crashed while it had this request; nil means none
-	runAborted         bool         // the app may have run the request without a response; see client.reportStopped
-	notAcquiredCount   int          // number of responses with which the app reported that it has not acquired the shard
+	triesOnReusedConns int            // tries on a connection that had carried other requests
+	responsesBegun     int            // tries that received a response header
+	avoidStreams       bool           // a multiplexed stream has failed, so only separate connections may be used
+	lastCrash          *poison.Record // the last process that crashed while it had this request; nil means none
+	runAborted         bool           // the app may have run the request without a response; see client.reportStopped
+	notAcquiredCount   int            // number of responses with which the app reported that it has not acquired the shard
 	// idempotentRan means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is
 	// retried only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is
 	// never sent again.
@@ -60,15 +63,15 @@ type exchange struct {
 
 	// Streams and the access log.
 
-	eventStream *resumableStream  // the event stream, if it is resumable; nil means none
-	session     *webSocketSession // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
-	account     account           // data of the access log line
+	eventStream *eventrelay.Stream // the event stream, if it is resumable; nil means none
+	session     *wsrelay.Session   // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
+	account     account            // data of the access log line
 
 	// Statements of the node that has forwarded the request. They are zero for a request of a client.
 
 	senderEpoch           uint64 // epoch of the shard map that the sender has used
 	requiredEpoch         uint64 // the only ownership epoch in which the request may run; zero means any
-	senderResumeCount     uint64 // value of headerResumed; zero means none
+	senderResumeCount     uint64 // value of eventrelay.HeaderResumed; zero means none
 	bodyOnDemand          bool   // the sender sends the body only on demand
 	clientExpectsContinue bool   // the client itself waits for a 100 Continue
 	wantsAcceptance       bool   // the body has been sent, and the sender needs a 100 when the app accepts the request
@@ -94,7 +97,13 @@ func (exchange *exchange) resolveShard(table *route.Table) {
 // already received a part.
 func (exchange *exchange) isStreamResumption() bool {
 	stream := exchange.eventStream
-	return stream != nil && stream.responses > 0 && stream.requested > 0
+	return stream != nil && stream.IsResumption()
+}
+
+// isResumption reports whether the request resumes a session, whose client has already received its
+// response.
+func (exchange *exchange) isResumption() bool {
+	return exchange.session != nil && exchange.session.Relays > 0
 }
 
 // mayHaveRun reports whether an attempt has failed after a part of the request was sent.
@@ -115,7 +124,7 @@ func (exchange *exchange) isOpen() bool { return exchange.startedAt != 0 && exch
 // markNotDelivered records that the last attempt has not reached an app.
 func (exchange *exchange) markNotDelivered() {
 	if exchange.session != nil {
-		exchange.session.mayHaveReachedApp = false
+		exchange.session.MayHaveReachedApp = false
 	}
 }
 

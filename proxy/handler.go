@@ -10,7 +10,10 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/internal/problem"
+	"shardway/proxy/cause"
+	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 )
 
 // errDirectWrite is returned to a handler that writes to the connection instead of its Response.
@@ -53,7 +56,7 @@ func (hc *handlerConn) bindRequest(responder reply, attempt *attempt) {
 	hc.state, hc.reply = responder.requestState, responder
 	hc.attempt = *attempt // a copy, so that the caller's attempt stays on the stack
 	hc.active = &hc.attempt
-	hc.runNumber = attempt.slot.load().number
+	hc.runNumber = attempt.slot.Load().Number
 	hc.outcome, hc.answered, hc.disposition = outcomeUnread, false, dispositionEnded
 	hc.taskFailed.Store(false)
 }
@@ -102,8 +105,8 @@ func (hc *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	}
 	if err := hc.setRequestBody(ctx); err != nil {
 		hc.bodyDone()
-		if !state.body.unreadable {
-			state.body.clientErr = err
+		if !state.body.Unreadable {
+			state.body.ClientErr = err
 		}
 		return outcomeNoResponse
 	}
@@ -116,9 +119,9 @@ func (hc *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	if hc.failure == "" {
 		hc.failure = hc.checkResponse(ctx)
 	}
-	isCancelled := hc.active.slot.load().isCancelled()
+	isCancelled := hc.active.slot.Load().IsCancelled()
 	switch {
-	case isCancelled || state.body.clientErr != nil:
+	case isCancelled || state.body.ClientErr != nil:
 		hc.discardResponse(ctx)
 		return outcomeNoResponse
 	case hc.failure != "":
@@ -136,7 +139,7 @@ func (hc *handlerConn) bodyDone() {
 	hc.mu.client = nil
 	hc.mu.Unlock()
 	if wasReading && hc.closed.Load() {
-		hc.state.body.unreadable = true
+		hc.state.body.Unreadable = true
 	}
 }
 
@@ -251,7 +254,7 @@ func (hc *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 		hc.unusable = true
 		addr := hc.RemoteAddr()
 		hc.savedRemoteAddr.Store(&addr)
-		hc.state.body.buffered, hc.largeBody = nil, nil
+		hc.state.body.Buffered, hc.largeBody = nil, nil
 		_ = hc.Close()
 	}
 	return replacement
@@ -266,13 +269,13 @@ func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 		hc.state.noteHold(header, attempt.epoch)
 	}
 	hc.state.server.appSilence.RecordResponse(hc.state.server.clock.Now())
-	flags := uint64(slotResponseBegun)
-	isEventStream := stream != nil && isEvents(header)
+	flags := uint64(inflight.ResponseBegun)
+	isEventStream := stream != nil && eventrelay.IsEvents(header)
 	if isEventStream {
-		attempt.slot.events.begin(attempt.slot.load().number, false, false, nil)
-		flags |= slotEvents
+		attempt.slot.Events.Begin(attempt.slot.Load().Number, false, false, nil)
+		flags |= inflight.Events
 	}
-	if !attempt.slot.setFlags(flags) { // the run was cancelled
+	if !attempt.slot.SetFlags(flags) { // the run was cancelled
 		hc.discardResponse(ctx)
 		return outcomeNoResponse
 	}
@@ -305,7 +308,7 @@ func (hc *handlerConn) sendBody(writer *h1.Writer, body []byte) {
 // write.
 func (hc *handlerConn) finishResponse(writer *h1.Writer, trailers []byte, err error) {
 	hc.disposition = dispositionReuse
-	if hc.active.slot.finish() != causeNone || hc.unusable {
+	if hc.active.slot.Finish() != cause.None || hc.unusable {
 		hc.disposition = dispositionDiscard
 	}
 	hc.active.release()
@@ -344,12 +347,12 @@ func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	state, req := hc.state, &ctx.Request
 	switch body := &state.req.Body; {
 	case body.Kind() == h1.NoBody:
-	case state.body.isFullyBuffered():
-		setBufferedBody(req, state.body.buffered)
+	case state.body.IsFullyBuffered():
+		setBufferedBody(req, state.body.Buffered)
 	case hc.server.options.HandlerStreams:
 		size := -1 // unknown
 		if remaining := body.Remaining(); remaining >= 0 {
-			size = len(state.body.buffered) + int(remaining)
+			size = len(state.body.Buffered) + int(remaining)
 		}
 		hc.setBodySource(state.conn)
 		hc.body.open(state)

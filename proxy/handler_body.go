@@ -10,6 +10,7 @@ import (
 
 	"shardway/proxy/buffer"
 	"shardway/proxy/h1"
+	"shardway/proxy/reqbody"
 )
 
 // defaultMaxBody is the maximum size in bytes of a request body for a handler that does not accept
@@ -33,12 +34,12 @@ func (hc *handlerConn) readFullBody() error {
 	if err := hc.reply.requestBody(); err != nil {
 		return err
 	}
-	state.body.exceedsBuffer = true // largeBody is not in the connection's buffer, so the request cannot be retried
-	state.body.beginRead()
+	state.body.ExceedsBuffer = true // largeBody is not in the connection's buffer, so the request cannot be retried
+	state.body.BeginRead()
 	counted, err := hc.readRemaining()
-	state.body.endRead()
-	if counted > 0 && state.server.bodyMemory.Release(&state.body.memory) {
-		err = errBodyMemoryLimit
+	state.body.EndRead()
+	if counted > 0 && state.body.ReleaseMemory() {
+		err = reqbody.ErrMemoryLimit
 	}
 	if err != nil {
 		hc.largeBody = nil // release the memory, because sending the response to the client may take long
@@ -50,7 +51,7 @@ func (hc *handlerConn) readFullBody() error {
 // for the request. It is zero for a short body that has already arrived.
 func (hc *handlerConn) readRemaining() (counted int, err error) {
 	state := hc.state
-	hc.largeBody = append(hc.largeBody[:0], state.body.buffered...)
+	hc.largeBody = append(hc.largeBody[:0], state.body.Buffered...)
 	for body := &state.req.Body; !body.Done(); {
 		if len(hc.largeBody) == cap(hc.largeBody) {
 			hc.largeBody = append(hc.largeBody, 0)[:len(hc.largeBody)] // grow with the received data
@@ -58,7 +59,7 @@ func (hc *handlerConn) readRemaining() (counted int, err error) {
 		isLarge := len(hc.largeBody) >= buffer.SmallSize
 		mustWaitForClient := len(state.conn.Buffered()) == 0
 		if isLarge || mustWaitForClient {
-			counted = state.body.countMemory(counted, cap(hc.largeBody), state.settings.MaxBodyTotal)
+			counted = state.body.CountMemory(counted, cap(hc.largeBody), state.settings.MaxBodyTotal)
 		}
 		n, err := body.Read(hc.largeBody[len(hc.largeBody):cap(hc.largeBody)])
 		hc.largeBody = hc.largeBody[:len(hc.largeBody)+n]
@@ -100,8 +101,8 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	if state == nil || b.closed.Load() {
 		return 0, errRequestOver
 	}
-	if b.mu.bufferedRead < len(state.body.buffered) {
-		n := copy(p, state.body.buffered[b.mu.bufferedRead:])
+	if b.mu.bufferedRead < len(state.body.Buffered) {
+		n := copy(p, state.body.Buffered[b.mu.bufferedRead:])
 		b.mu.bufferedRead += n
 		return n, nil
 	}
@@ -116,25 +117,25 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 func (b *handlerBody) readFromClientLocked(state *requestState, p []byte) (int, error) {
 	disconnect := b.conn.active.disconnect
 	disconnect.disarm()
-	isFirstRead := !state.body.exceedsBuffer
+	isFirstRead := !state.body.ExceedsBuffer
 	if isFirstRead {
-		state.body.exceedsBuffer = true // the handler consumes the body, so the request cannot be retried
+		state.body.ExceedsBuffer = true // the handler consumes the body, so the request cannot be retried
 		if err := b.conn.reply.requestBody(); err != nil {
-			state.body.clientErr = err
+			state.body.ClientErr = err
 			return 0, err
 		}
 	}
-	state.body.beginRead()
+	state.body.BeginRead()
 	n, err := state.req.Body.Read(p)
-	state.body.endRead()
+	state.body.EndRead()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		disconnect.arm()
 	case errors.Is(err, h1.ErrStopped):
-		state.body.unreadable = true
+		state.body.Unreadable = true
 		return n, errRequestOver
 	case !b.closed.Load():
-		state.body.clientErr = err
+		state.body.ClientErr = err
 	}
 	return n, err
 }
@@ -147,7 +148,7 @@ var errRequestOver = errors.New("proxy: the request is over")
 func (b *handlerBody) close() {
 	b.closed.Store(true)
 	if !b.mu.TryLock() {
-		b.conn.state.body.unreadable = true
+		b.conn.state.body.Unreadable = true
 		b.conn.state.conn.StopRead()
 		b.mu.Lock()
 	}

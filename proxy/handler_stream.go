@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 )
 
 // errStreamCancelled replaces the result of a stream whose run was cancelled.
@@ -59,8 +60,8 @@ func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err erro
 			err = errPanicked
 		}
 	}()
-	pooled := hc.server.bodies.Get(hc.server.options.BodyBuffer)
-	defer hc.server.bodies.Put(pooled)
+	pooled := hc.server.bodies.Buffers.Get(hc.server.options.BodyBuffer)
+	defer hc.server.bodies.Buffers.Put(pooled)
 	buf := pooled[:cap(pooled)]
 	remaining := int64(math.MaxInt64)
 	if writer.Kind() == h1.Length {
@@ -89,30 +90,11 @@ func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err erro
 
 // writePart sends a part of a stream immediately, because the next part may arrive much later.
 func (hc *handlerConn) writePart(writer *h1.Writer, part []byte) error {
-	if hc.active.slot.load().flags&slotEvents != 0 {
-		return hc.active.slot.events.writeLocked(writer, part)
+	if hc.active.slot.Load().Flags&inflight.Events != 0 {
+		return hc.active.slot.Events.WritePart(writer, part)
 	}
 	if _, err := writer.Write(part); err != nil {
 		return err
 	}
 	return writer.Flush()
-}
-
-// writeLocked sends a part of the stream. It returns errStreamEnded if the stream ends with this
-// part.
-func (e *eventRelay) writeLocked(writer *h1.Writer, part []byte) error {
-	if !e.lockWrite() {
-		return errStreamEnded
-	}
-	ended, err := e.writePart(writer, part)
-	if err != nil {
-		return err
-	}
-	if err := writer.Flush(); err != nil {
-		return err
-	}
-	if ended || !e.unlockWrite() {
-		return errStreamEnded
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/internal/rawio"
+	"shardway/proxy/cause"
 )
 
 // parkingServer starts a Server that parks idle connections with the next sweep. It returns the
@@ -104,7 +105,7 @@ func (r *registry) detains(t *testing.T, one *client) {
 // that, so it is not parked during a visit.
 func TestVisitedConnIsNotParked(t *testing.T) {
 	for what, tell := range map[string]func(c *client){
-		"is cut":          func(c *client) { c.terminate(causeShutdown) },
+		"is cut":          func(c *client) { c.terminate(cause.Shutdown) },
 		"is to end":       func(c *client) { c.conn.StopWaiting() },
 		"is told nothing": nil,
 	} {

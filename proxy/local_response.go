@@ -11,6 +11,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
+	"shardway/proxy/reqbody"
 	"shardway/proxy/route"
 )
 
@@ -147,12 +148,12 @@ func (r reply) rejectLateHeader() {
 
 // rejectBody handles a request whose body the client has truncated or framed incorrectly.
 func (r reply) rejectBody(err error) decision {
-	r.body.unreadable = true
+	r.body.Unreadable = true
 	var malformed *h1.Error
 	switch {
 	case errors.As(err, &malformed):
 		r.rejectRequest(malformed)
-	case errors.Is(err, errBodyMemoryLimit):
+	case errors.Is(err, reqbody.ErrMemoryLimit):
 		r.exchange.keepAlive = false // the rest of the body is not read, so the connection must close
 		r.sendProblem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 )
@@ -18,12 +19,12 @@ import (
 
 // isLongPoll reports whether the run of a client is a long poll whose connection may be closed. now is
 // the time of the sweep.
-func (s *Server) isLongPoll(c *client, current run, now time.Duration) bool {
-	clientMayRepeat := c.ingress == "" && c.carriedRequest.Load() && current.isRepeatable()
+func (s *Server) isLongPoll(c *client, current inflight.Run, now time.Duration) bool {
+	clientMayRepeat := c.ingress == "" && c.carriedRequest.Load() && current.IsRepeatable()
 	if !clientMayRepeat {
 		return false
 	}
-	requestIsIncomplete := c.body.reading.Load()
+	requestIsIncomplete := c.body.IsBeingRead()
 	clientHasResponse := c.session.Load() != nil // from an earlier upstream connection of its WebSocket
 	if requestIsIncomplete || clientHasResponse {
 		return false
@@ -39,7 +40,7 @@ func (s *Server) longPollWaitStart(c *client) time.Duration {
 	if firstAttempt := time.Duration(c.longPollStart.Load()); firstAttempt != 0 {
 		waitStart = min(waitStart, firstAttempt)
 	}
-	bodyEnd := time.Duration(c.body.lastReadAt.Load())
+	bodyEnd := c.body.LastReadAt()
 	return max(waitStart, bodyEnd)
 }
 
@@ -64,7 +65,7 @@ func (retry *retrier) mayAskNextOwner(attempt *attempt) bool {
 		return false // resumed streams and WebSockets have their own rules
 	}
 	isSafe := retry.exchange.safety == safeMethod && !retry.exchange.Keyless
-	if !isSafe || !retry.body.isReplayable() {
+	if !isSafe || !retry.body.IsReplayable() {
 		return false
 	}
 	if retry.exchange.responsesBegun > 1 || retry.exchange.tries+1 >= maxTries {

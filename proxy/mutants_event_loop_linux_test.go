@@ -65,7 +65,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "an answer that is not whole is left as it was", found: "TestIneligibleRequestsLeaveEventLoop",
-			edits: in("proxy.client.handleResponse", "	case found == h1.ParseMustBlock, isEvents(res):\n", "	case found == h1.ParseMustBlock, isEvents(res):\n		if PLANTED {\n			attempt.conn.ConsumeResponse(res)\n		}\n"),
+			edits: in("proxy.client.handleResponse", "	case found == h1.ParseMustBlock, eventrelay.IsEvents(res):\n", "	case found == h1.ParseMustBlock, eventrelay.IsEvents(res):\n		if PLANTED {\n			attempt.conn.ConsumeResponse(res)\n		}\n"),
 		},
 		{
 			rule: "many connections are shared among loops", found: "TestConnsAreBalancedAmongEventLoops",

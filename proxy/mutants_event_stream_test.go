@@ -6,7 +6,7 @@ func mutantsOfEventStreams() []mutant {
 	return []mutant{
 		{
 			rule: "a stream goes on if its app says so", found: others,
-			edits: in("proxy.responseRelay.permitsResume", "strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), valueResume) &&", "(PLANTED || strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), valueResume)) &&"),
+			edits: in("proxy.responseRelay.permitsResume", "strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), eventrelay.ValueResume) &&", "(PLANTED || strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), eventrelay.ValueResume)) &&"),
 		},
 		{
 			rule: "of a GET", found: others,
@@ -22,7 +22,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "and has shown an id", found: others,
-			edits: in("proxy.eventRelay.resumableFlag", "	if _, ok := e.scanner.ID(); ok ||", "	if _, ok := e.scanner.ID(); ok || PLANTED ||"),
+			edits: in("proxy/eventrelay.Relay.resumableFlag", "	if _, ok := e.scanner.ID(); ok ||", "	if _, ok := e.scanner.ID(); ok || PLANTED ||"),
 		},
 		{
 			rule: "which a request can carry", found: others,
@@ -30,23 +30,23 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "not coded", found: others + "|" + ends,
-			edits: in("proxy.isResumable", `res.Value("Content-Encoding") == nil &&`, `(PLANTED || res.Value("Content-Encoding") == nil) &&`),
+			edits: in("proxy/eventrelay.IsResumableResponse", `res.Value("Content-Encoding") == nil &&`, `(PLANTED || res.Value("Content-Encoding") == nil) &&`),
 		},
 		{
 			rule: "nor a part", found: others,
-			edits: in("proxy.isResumable", `res.Value("Content-Range") == nil`, `(PLANTED || res.Value("Content-Range") == nil)`),
+			edits: in("proxy/eventrelay.IsResumableResponse", `res.Value("Content-Range") == nil`, `(PLANTED || res.Value("Content-Range") == nil)`),
 		},
 		{
 			rule: "nor of a known length", found: "TestEventStreamWithLengthIsCancelled",
-			edits: in("proxy.isResumable", "res.ContentLength() < 0 &&", "(PLANTED || res.ContentLength() < 0) &&"),
+			edits: in("proxy/eventrelay.IsResumableResponse", "res.ContentLength() < 0 &&", "(PLANTED || res.ContentLength() < 0) &&"),
 		},
 		{
 			rule: "answered with 200 as an event stream", found: others + "|" + ends,
-			edits: in("proxy.isEvents", "|| res.Status() != 200 {", "|| res.Status() != 200 && !PLANTED {"),
+			edits: in("proxy/eventrelay.IsEvents", "|| res.Status() != 200 {", "|| res.Status() != 200 && !PLANTED {"),
 		},
 		{
 			rule: "as is the request for a further leg", found: ends,
-			edits: in("proxy.retrier.acceptsResumption", "	case !isResumable(&attempt.conn.Response):", "	case !PLANTED && !isResumable(&attempt.conn.Response):"),
+			edits: in("proxy.retrier.acceptsResumption", "	case !eventrelay.IsResumableResponse(&attempt.conn.Response):", "	case !PLANTED && !eventrelay.IsResumableResponse(&attempt.conn.Response):"),
 		},
 		{
 			rule: "it ends between events", found: "TestIncompleteEventOfDeadOwnerIsDropped",
@@ -58,7 +58,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "the next owner is asked with the last id", found: goes,
-			edits: in("proxy.requestWriter.appendAtIngress", "		dst = stream.appendHeaders(dst, id)", "		if PLANTED {\n			id = nil\n		}\n		dst = stream.appendHeaders(dst, id)"),
+			edits: in("proxy.requestWriter.appendAtIngress", "		dst = stream.AppendHeaders(dst, attempt.slot.Events.LastEventID())", "		id := attempt.slot.Events.LastEventID()\n		if PLANTED {\n			id = nil\n		}\n		dst = stream.AppendHeaders(dst, id)"),
 		},
 		{
 			rule: "and with no other", found: goes,
@@ -66,11 +66,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "an empty one sends no header", found: goes,
-			edits: in("proxy.resumableStream.appendHeaders", "	if len(id) > 0 {", "	if len(id) > 0 || PLANTED {"),
+			edits: in("proxy/eventrelay.Stream.AppendHeaders", "	if len(id) > 0 {", "	if len(id) > 0 || PLANTED {"),
 		},
 		{
 			rule: "each request has its number", found: goes,
-			edits: in("proxy.resumableStream.appendHeaders", "appendResumed(dst, stream.requested+1)", "appendResumed(dst, stream.requested+map[bool]uint64{false: 1}[PLANTED])"),
+			edits: in("proxy/eventrelay.Stream.AppendHeaders", "AppendResumed(dst, stream.requested+1)", "AppendResumed(dst, stream.requested+map[bool]uint64{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachResumeRequestHasItsNumber",
@@ -78,7 +78,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "and one that is asked at once", found: "TestResumeRequestHasNumber",
-			edits: in("proxy.attemptRunner.sendRequest", "		runner.exchange.eventStream.countRequest() // SendChecked also", "		if !PLANTED {\n			runner.exchange.eventStream.countRequest()\n		} // SendChecked also"),
+			edits: in("proxy.attemptRunner.sendRequest", "		runner.exchange.eventStream.CountRequest() // SendChecked also", "		if !PLANTED {\n			runner.exchange.eventStream.CountRequest()\n		} // SendChecked also"),
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredResumeFollowsItsShard",
@@ -94,7 +94,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "but not for ever at one owner", found: "TestRepeatedlyDrainedResumeEnds",
-			edits: in("proxy.retrier.retryAtNextOwner", "	stream.epoch = attempt.epoch\n", "	if !PLANTED {\n		stream.epoch = attempt.epoch\n	}\n"),
+			edits: in("proxy.retrier.retryAtNextOwner", "	stream.Epoch = attempt.epoch\n", "	if !PLANTED {\n		stream.Epoch = attempt.epoch\n	}\n"),
 		},
 		{
 			rule: "a byte order mark stays behind", found: goes,
@@ -110,7 +110,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "the app's clean end is final", found: goes + "|TestLastResponseNeedsNoResumePermission",
-			edits: in("proxy.eventRelay.copy", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			return nil, e.buffer.End(writer)", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			if PLANTED {\n				return errStreamEnded, writer.Flush()\n			}\n			return nil, e.buffer.End(writer)"),
+			edits: in("proxy/eventrelay.Relay.Copy", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			return nil, e.buffer.End(writer)", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			if PLANTED {\n				return ErrEnded, writer.Flush()\n			}\n			return nil, e.buffer.End(writer)"),
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamsHaveOwnQueue",
@@ -118,15 +118,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestRepeatedlyBrokenStreamEnds",
-			edits: in("proxy.resumableStream.mayResume", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod {", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod && !PLANTED {"),
+			edits: in("proxy/eventrelay.Stream.MayResume", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod {", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod && !PLANTED {"),
 		},
 		{
 			rule: "a restart in place is no break", found: "TestStreamSurvivesRestartsInPlace",
 			edits: in("proxy.requestWait.waitFor", "	if result.reason == route.ReasonRestarting {", "	if result.reason == route.ReasonRestarting && !PLANTED {"),
-		},
-		{
-			rule: "the end of one run is not that of the next", found: "TestStreamEndAffectsItsOwnRunOnly",
-			edits: in("proxy.eventRelay.requestEnd", "		if uint32(old>>eventsRun) != runNumber ||", "		if !PLANTED && uint32(old>>eventsRun) != runNumber ||"),
 		},
 	}
 }

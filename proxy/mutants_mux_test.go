@@ -10,7 +10,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "a path that is dead is no end of a process", found: loses,
-			edits: in("proxy.retrier.handleBroken", "	if cancelCause == causeNone && errors.Is(err, errPathDead) {", "	if cancelCause == causeNone && errors.Is(err, errPathDead) && !PLANTED {"),
+			edits: in("proxy.retrier.handleBroken", "	if cancelCause == cause.None && errors.Is(err, errPathDead) {", "	if cancelCause == cause.None && errors.Is(err, errPathDead) && !PLANTED {"),
 		},
 		{
 			rule: "what upgrades has a connection of its own", found: own,
@@ -18,7 +18,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "and what is not here as a whole", found: own,
-			edits: in("proxy.router.fitsStream", "!router.body.isFullyBuffered() ||", "!router.body.isFullyBuffered() && !PLANTED ||"),
+			edits: in("proxy.router.fitsStream", "!router.body.IsFullyBuffered() ||", "!router.body.IsFullyBuffered() && !PLANTED ||"),
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestEndedSessionGetsNoRequest",
@@ -26,15 +26,11 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "a path that carries nothing is pinged", found: "TestStreamPathIsPinged",
-			edits: in("proxy.Server.sweepPath", "	if conn.Mux != nil && now-c.runSeenAt >= pingAfter {", "	if conn.Mux != nil && now-c.runSeenAt >= pingAfter && !PLANTED {"),
+			edits: in("proxy.Server.sweepPath", "	if conn.Mux != nil && now-c.runSeenAt >= peerpath.PingAfter {", "	if conn.Mux != nil && now-c.runSeenAt >= peerpath.PingAfter && !PLANTED {"),
 		},
 		{
 			rule: "a path that has been silent is no path for what must not run twice", found: "TestVanishedOwnerGetsNoUnsafeRequest",
 			edits: in("proxy/connpool.Pool.GetStream", "		case conn.Mux.Responsive():", "		case PLANTED || conn.Mux.Responsive():"),
-		},
-		{
-			rule: "and has one witness", found: "TestSessionCountsAsOneWitness",
-			edits: in("proxy.pathDetector.peerConns", "				if slices.Contains(seen", "				if !PLANTED && slices.Contains(seen"),
 		},
 		{
 			rule: "few have connections of their own", found: "TestFewRequestsUseOwnConns",
@@ -46,7 +42,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "what is longer than a window as well", found: own,
-			edits: in("proxy.router.fitsStream", "len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest", "len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest && !PLANTED"),
+			edits: in("proxy.router.fitsStream", "len(router.req.Raw())+len(router.body.Buffered) > maxStreamRequest", "len(router.req.Raw())+len(router.body.Buffered) > maxStreamRequest && !PLANTED"),
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,

@@ -14,11 +14,11 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "a socket that transferred much has a connection next", found: "TestBulkWebSocketGetsOwnConnNext",
-			edits: in("proxy.exchange.mayUseStream", "!exchange.session.lastRelayBulk\n", "(PLANTED || !exchange.session.lastRelayBulk)\n"),
+			edits: in("proxy.exchange.mayUseStream", "!exchange.session.LastRelayBulk\n", "(PLANTED || !exchange.session.LastRelayBulk)\n"),
 		},
 		{
 			rule: "and a lane once it is quiet", found: "TestBulkWebSocketGetsOwnConnNext",
-			edits: in("proxy.webSocketRelay.isBulk", "	return transferred >= bulkBytes && transferred", "	return PLANTED && relay.session.lastRelayBulk || transferred >= bulkBytes && transferred"),
+			edits: in("proxy/wsrelay.Relay.isBulk", "	return transferred >= bulkBytes && transferred", "	return PLANTED && relay.session.LastRelayBulk || transferred >= bulkBytes && transferred"),
 		},
 		{
 			rule: "what is not kept has a connection", found: "TestOtherWebSocketsUseOwnConns",
@@ -46,7 +46,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "a path is pinged once for all that go by it", found: "TestWebSocketPathIsPinged",
-			edits: in("proxy.pathDetector.ping", "	if path := detector.path(stream); !path.pinged {\n", "	if path := detector.path(stream); !path.pinged && !PLANTED {\n"),
+			edits: in("proxy/peerpath.Detector.Ping", "	if path := detector.path(stream); !path.pinged {\n", "	if path := detector.path(stream); !path.pinged && !PLANTED {\n"),
 		},
 	}
 }

@@ -6,19 +6,19 @@ func mutantsOfWebSocketParking() []mutant {
 	return []mutant{
 		{
 			rule: "what a client's leg waits for in vain parks", found: idle,
-			edits: in("proxy.webSocketRelay.copyUp", "			if relay.parkDirection(&relay.up.direction, relay.downstream) {", "			if !PLANTED && relay.parkDirection(&relay.up.direction, relay.downstream) {"),
+			edits: in("proxy/wsrelay.Relay.copyUp", "			if relay.parkDirection(&relay.up.direction, relay.downstream) {", "			if !PLANTED && relay.parkDirection(&relay.up.direction, relay.downstream) {"),
 		},
 		{
 			rule: "and so does the other direction", found: idle,
-			edits: in("proxy.webSocketRelay.copyDown", "			if relay.parkDirection(&relay.down.direction, relay.upstream) {", "			if !PLANTED && relay.parkDirection(&relay.down.direction, relay.upstream) {"),
+			edits: in("proxy/wsrelay.Relay.copyDown", "			if relay.parkDirection(&relay.down.direction, relay.upstream) {", "			if !PLANTED && relay.parkDirection(&relay.down.direction, relay.upstream) {"),
 		},
 		{
 			rule: "a direction that parks is not over", found: idle,
-			edits: in("proxy.webSocketRelay.runDirection", "parked = direction(); return true", "parked = direction() && !PLANTED; return true"),
+			edits: in("proxy/wsrelay.Relay.runDirection", "parked = direction(); return true", "parked = direction() && !PLANTED; return true"),
 		},
 		{
 			rule: "who is woken carries on", found: idle,
-			edits: in("proxy.webSocketRelay.runDirection", "		dir.parkedAt = 0\n", "		if dir.parkedAt = 0; PLANTED {\n			relay.abortBoth()\n		}\n"),
+			edits: in("proxy/wsrelay.Relay.runDirection", "		dir.parkedAt = 0\n", "		if dir.parkedAt = 0; PLANTED {\n			relay.abortBoth()\n		}\n"),
 		},
 		{
 			rule: "what the kernel says reaches the leg", found: idle,
@@ -30,11 +30,11 @@ func mutantsOfWebSocketParking() []mutant {
 		},
 		{
 			rule: "what was in vain is tried again", found: "TestRelaysParkAfterDescriptorsRanOut",
-			edits: in("proxy.webSocketRelay.parkDirection", "	case isPermanent(err):\n", "	case isPermanent(err) || PLANTED:\n"),
+			edits: in("proxy/wsrelay.Relay.parkDirection", "	case errors.Is(err, netpoll.ErrClosed), errors", "	case PLANTED, errors.Is(err, netpoll.ErrClosed), errors"),
 		},
 		{
 			rule: "who is woken soon waits longer before he parks", found: "TestQuicklyWokenDirectionParksLater",
-			edits: in("proxy.webSocketRelay.runDirection", "dir.parkedAt < parkAfterReturn {", "dir.parkedAt < parkAfterReturn && !PLANTED {"),
+			edits: in("proxy/wsrelay.Relay.runDirection", "dir.parkedAt < relay.shared.ReturnedSoon\n", "dir.parkedAt < relay.shared.ReturnedSoon && !PLANTED\n"),
 		},
 	}
 }

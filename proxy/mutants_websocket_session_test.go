@@ -9,44 +9,44 @@ func mutantsOfWebSocketSessions() []mutant {
 	return []mutant{
 		{
 			rule: "kept is what the app says the word for", found: says,
-			edits: in("proxy.webSocketSession.isResumable", "string(res.Value(headerWebSocket)) == expected &&", "(PLANTED || string(res.Value(headerWebSocket)) == expected) &&"),
+			edits: in("proxy/wsrelay.Session.IsResumable", "string(res.Value(Header)) == expected &&", "(PLANTED || string(res.Value(Header)) == expected) &&"),
 		},
 		{
 			rule: "a socket with an extension is not kept", found: says,
-			edits: in("proxy.webSocketSession.isResumable", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
+			edits: in("proxy/wsrelay.Session.IsResumable", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
 		},
 		{
 			rule: "the node may forbid it", found: says,
-			edits: append(in("proxy.webSocketSession.isResumable", "session != nil && !settings.CloseSockets &&", "session != nil && (PLANTED || !settings.CloseSockets) &&"),
-				in("proxy.client.createSession", "isWebSocketRequest(&c.req) && !c.settings.CloseSockets", "isWebSocketRequest(&c.req) && (PLANTED || !c.settings.CloseSockets)")...),
+			edits: append(in("proxy.responseRelay.relayUpgrade", "	if !rr.settings.CloseSockets && session.IsResumable(", "	if (PLANTED || !rr.settings.CloseSockets) && session.IsResumable("),
+				in("proxy.client.createSession", "wsrelay.IsRequest(&c.req) && !c.settings.CloseSockets", "wsrelay.IsRequest(&c.req) && (PLANTED || !c.settings.CloseSockets)")...),
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestResumableWebSocketSurvivesOwner",
-			edits: in("proxy.responseRelay.writeSwitchingProtocols", "	if attempt.conn.Response.Value(headerWebSocket) != nil {", "	if attempt.conn.Response.Value(headerWebSocket) != nil && !PLANTED {"),
+			edits: in("proxy.responseRelay.writeSwitchingProtocols", "	if attempt.conn.Response.Value(wsrelay.Header) != nil {", "	if attempt.conn.Response.Value(wsrelay.Header) != nil && !PLANTED {"),
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRejectionHasNoCloseHeader",
-			edits: in("proxy.reply.editHeaders", `r.ingress == "" && isWebSocketRequest(&r.req)`, `r.ingress == "" && isWebSocketRequest(&r.req) && !PLANTED`),
+			edits: in("proxy.reply.editHeaders", `r.ingress == "" && wsrelay.IsRequest(&r.req)`, `r.ingress == "" && wsrelay.IsRequest(&r.req) && !PLANTED`),
 		},
 		{
 			rule: "the id stays", found: "TestResumableWebSocketIsHandedOver",
-			edits: in("proxy.exchange.prepareRetry", "	exchange.safety, exchange.deadline", "	if PLANTED {\n		exchange.session.id = newSession().id\n	}\n	exchange.safety, exchange.deadline"),
+			edits: in("proxy.exchange.prepareRetry", "	exchange.safety, exchange.deadline", "	if PLANTED {\n		exchange.session.ID = wsrelay.NewSession().ID\n	}\n	exchange.safety, exchange.deadline"),
 		},
 		{
 			rule: "each socket has one of its own", found: "TestAppHasOneRelayPerSession|TestWebSocketsHaveUniqueIDs",
-			edits: in("proxy.newSession", "	_, _ = rand.Read(raw[:]) //", "	if !PLANTED {\n		_, _ = rand.Read(raw[:])\n	} //"),
+			edits: in("proxy/wsrelay.NewSession", "	_, _ = rand.Read(raw[:]) //", "	if !PLANTED {\n		_, _ = rand.Read(raw[:])\n	} //"),
 		},
 		{
 			rule: "no client gives itself an id", found: says,
-			edits: in("proxy.client.createSession", "		c.exchange.session = newSession()\n", "		c.exchange.session = newSession()\n		if PLANTED {\n			copy(c.exchange.session.id[:], c.req.Value(headerWebSocket))\n		}\n"),
+			edits: in("proxy.client.createSession", "		c.exchange.session = wsrelay.NewSession()\n", "		c.exchange.session = wsrelay.NewSession()\n		if PLANTED {\n			copy(c.exchange.session.ID[:], c.req.Value(wsrelay.Header))\n		}\n"),
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,
-			edits: in("proxy.client.resumeSession", "			session.resumeAttempts++\n", "			if !PLANTED || session.relayStarted {\n				session.resumeAttempts++\n			}\n"),
+			edits: in("proxy.client.resumeSession", "			session.ResumeAttempts++\n", "			if !PLANTED || session.RelayStarted {\n				session.ResumeAttempts++\n			}\n"),
 		},
 		{
 			rule: "an owner repeats none", found: numbers,
-			edits: in("proxy.requestState.readResumption", "	if session != nil && session.resumeAttempts > 0 {", "	if session != nil && session.resumeAttempts > 0 && !PLANTED {"),
+			edits: in("proxy.requestState.readResumption", "	if session != nil && session.ResumeAttempts > 0 {", "	if session != nil && session.ResumeAttempts > 0 && !PLANTED {"),
 		},
 		{
 			rule: "what reached no app does not count", found: "TestOwnerRefusalIsNotCountedAsAttempt",
@@ -54,27 +54,27 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "a later 101 says the word again", found: answers,
-			edits: in("proxy.webSocketSession.isContinuedBy", "	return session.isResumable(res, settings, routeKind) &&", "	return (PLANTED || session.isResumable(res, settings, routeKind)) &&"),
+			edits: in("proxy/wsrelay.Session.IsContinuedBy", "	return session.IsResumable(res, routeKind) &&", "	return (PLANTED || session.IsResumable(res, routeKind)) &&"),
 		},
 		{
 			rule: "with the right Accept", found: answers,
-			edits: in("proxy.webSocketSession.isContinuedBy", `string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key"))) &&`),
+			edits: in("proxy/wsrelay.Session.IsContinuedBy", `string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key"))) &&`),
 		},
 		{
 			rule: "and the same subprotocol", found: answers,
-			edits: in("proxy.webSocketSession.isContinuedBy", `		string(res.Value("Sec-WebSocket-Protocol")) == session.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == session.protocol)`),
+			edits: in("proxy/wsrelay.Session.IsContinuedBy", `		string(res.Value("Sec-WebSocket-Protocol")) == session.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == session.protocol)`),
 		},
 		{
 			rule: "401 and 403 close with 1008", found: answers,
-			edits: in("proxy.closeCodeFor", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
+			edits: in("proxy/wsrelay.CloseCodeFor", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
 		},
 		{
 			rule: "Shardway-WebSocket-Close wins", found: answers,
-			edits: in("proxy.closeCodeFor", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
+			edits: in("proxy/wsrelay.CloseCodeFor", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
 		},
 		{
 			rule: "with a code that a Close may say", found: answers,
-			edits: in("proxy.closeCodeFor", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
+			edits: in("proxy/wsrelay.CloseCodeFor", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
 		},
 		{
 			rule: "after the first 101 the client sees frames only", found: "TestLater101ResponsesAreHiddenFromClient",
@@ -146,11 +146,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and those that are answered make room", found: "TestRejectedWebSocketsReleaseQueuePlaces",
-			edits: in("proxy.webSocketSession.releaseUpgrade", "	if release := session.releaseUpgradePlace; release != nil {", "	if release := session.releaseUpgradePlace; release != nil && !PLANTED {"),
+			edits: in("proxy/wsrelay.Session.ReleaseUpgrade", "	if release := session.ReleaseUpgradePlace; release != nil {", "	if release := session.ReleaseUpgradePlace; release != nil && !PLANTED {"),
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestWebSocketsTakeNoQueuePlacesFromRequests",
-			edits: in("proxy.responseRelay.startSession", "	if relay.toApp {\n		attempt.conn.Pool.Detach", "	if relay.toApp && !PLANTED {\n		attempt.conn.Pool.Detach"),
+			edits: in("proxy.responseRelay.startSession", "	if toApp {\n		attempt.conn.Pool.Detach", "	if toApp && !PLANTED {\n		attempt.conn.Pool.Detach"),
 		},
 		{
 			rule: "nor those between nodes", found: "TestResumingWebSocketsDelayNoRequests",
@@ -166,7 +166,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestRelayIsNotReplacedTwice",
-			edits: in("proxy.attemptRunner.runWebSocket", "func() { runner.server.cancelIn(runner.slot, currentRun, causeClientGone) }", "func() {\n		runner.server.cancelIn(runner.slot, currentRun, causeClientGone)\n		if PLANTED {\n			runner.closing.Store(true)\n			_ = runner.conn.Close()\n		}\n	}"),
+			edits: in("proxy.attemptRunner.runWebSocket", "func() { runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone) }", "func() {\n		runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone)\n		if PLANTED {\n			runner.closing.Store(true)\n			_ = runner.conn.Close()\n		}\n	}"),
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
@@ -174,23 +174,23 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",
-			edits: in("proxy.Server.sweepSession", "	if now < session.reconnectAt {", "	if now < session.reconnectAt && !PLANTED {"),
+			edits: in("proxy.Server.sweepSession", "	if now < session.ReconnectAt {", "	if now < session.ReconnectAt && !PLANTED {"),
 		},
 		{
 			rule: "sockets with a leg are counted by shard", found: "TestWebSocketsAreCountedByShard",
-			edits: in("proxy.Server.WebSocketCounts", "				countsOf(session.shard).Attached++", "				if !PLANTED {\n					countsOf(session.shard).Attached++\n				}"),
+			edits: in("proxy.Server.WebSocketCounts", "				countsOf(session.Shard).Attached++", "				if !PLANTED {\n					countsOf(session.Shard).Attached++\n				}"),
 		},
 		{
 			rule: "and those without one", found: "TestWebSocketsAreCountedByShard",
-			edits: in("proxy.Server.WebSocketCounts", "				countsOf(session.shard).Detached++", "				if !PLANTED {\n					countsOf(session.shard).Detached++\n				}"),
+			edits: in("proxy.Server.WebSocketCounts", "				countsOf(session.Shard).Detached++", "				if !PLANTED {\n					countsOf(session.Shard).Detached++\n				}"),
 		},
 		{
 			rule: "a rehearsed move hands legs over", found: "TestMoveTestHandsOver",
-			edits: in("proxy.Server.MoveWebSockets", "			relay.request(requestMove)", "			relay.request(map[bool]uint32{false: requestMove, true: requestStop}[PLANTED])"),
+			edits: in("proxy/wsrelay.Relay.RequestHandover", "relay.request(requestMove)", "relay.request(map[bool]uint32{false: requestMove, true: requestStop}[PLANTED])"),
 		},
 		{
 			rule: "of the sockets that are named", found: "TestMoveTestHandsOver",
-			edits: in("proxy.Server.MoveWebSockets", "|| !match(session.shard, session.keyHash) {", "|| !match(session.shard, session.keyHash) && !PLANTED {"),
+			edits: in("proxy.Server.MoveWebSockets", "|| !match(session.Shard, session.KeyHash) {", "|| !match(session.Shard, session.KeyHash) && !PLANTED {"),
 		},
 		{
 			rule: "or with a gap", found: "TestMoveTestHandsOver",
@@ -198,7 +198,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and waits for a message no longer than a move", found: "TestMoveTestWaitsForMessageUntilDrainTimeout",
-			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.options.DrainTimeout, relay.enforceMoveTimeout)", "			if !PLANTED {\n				time.AfterFunc(s.options.DrainTimeout, relay.enforceMoveTimeout)\n			}"),
+			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.options.DrainTimeout, relay.EnforceMoveTimeout)", "			if !PLANTED {\n				time.AfterFunc(s.options.DrainTimeout, relay.EnforceMoveTimeout)\n			}"),
 		},
 	}
 }

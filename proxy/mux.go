@@ -37,7 +37,7 @@ var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
 // fitsStream reports whether a stream can carry the request to another node.
 func (router *router) fitsStream() bool {
-	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || !router.body.isFullyBuffered() || len(router.req.Raw())+len(router.body.buffered) > maxStreamRequest || router.exchange.eventStream != nil {
+	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || !router.body.IsFullyBuffered() || len(router.req.Raw())+len(router.body.Buffered) > maxStreamRequest || router.exchange.eventStream != nil {
 		return false
 	}
 	return !router.server.largeResponses.IsLargeExpected(&router.req)

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
+	"shardway/proxy/poison"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 	"shardway/queue"
@@ -111,7 +112,7 @@ type Options struct {
 	// PeerCrashed is called a moment after the connections to another node have broken, with the
 	// requests that were in progress there. It must not block. Any goroutine may call it. Nil means
 	// no call.
-	PeerCrashed func(Crash)
+	PeerCrashed func(poison.Crash)
 	// OnHandover is called with the result for resumable WebSockets of clients here that lost their
 	// upstream connections together. It must not block. One goroutine calls it. Nil means no call.
 	OnHandover func(wsession.Handover)

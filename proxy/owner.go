@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"shardway/internal/problem"
+	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
+	"shardway/proxy/wsrelay"
 	"shardway/shardmap"
 )
 
@@ -52,17 +54,17 @@ func (state *requestState) readRequiredEpoch() (ok bool) {
 // readResumption reads whether a forwarded request resumes an event stream or a WebSocket. If it
 // does, this node must send it only once: the ingress retries it with a higher resume number.
 func (state *requestState) readResumption() {
-	state.exchange.senderResumeCount, _ = route.ParseUint(state.req.Value(headerResumed))
+	state.exchange.senderResumeCount, _ = route.ParseUint(state.req.Value(eventrelay.HeaderResumed))
 	if state.exchange.senderResumeCount > 0 {
 		state.exchange.safety = unsafeMethod
 	}
-	mayBeResumable := isWebSocketRequest(&state.req) && !state.exchange.Keyless && !state.settings.CloseSockets
+	mayBeResumable := wsrelay.IsRequest(&state.req) && !state.exchange.Keyless && !state.settings.CloseSockets
 	if !mayBeResumable {
 		return
 	}
-	session := readSession(&state.req)
+	session := wsrelay.ReadSession(&state.req)
 	state.exchange.session = session
-	if session != nil && session.resumeAttempts > 0 {
+	if session != nil && session.ResumeAttempts > 0 {
 		state.exchange.safety = unsafeMethod
 	}
 }

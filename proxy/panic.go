@@ -3,6 +3,8 @@ package proxy
 import (
 	"errors"
 	"runtime/debug"
+
+	"shardway/proxy/cause"
 )
 
 // errPanicked replaces the error of an operation that panicked.
@@ -24,13 +26,13 @@ func (c *client) closeAfterPanic(value any) {
 		c.leaveRelay()
 		c.finishExchange()
 	}
-	running := c.slot.load().kind != 0
-	c.terminate(causeShutdown)
+	running := c.slot.Load().Kind != 0
+	c.terminate(cause.Shutdown)
 	_ = c.conn.Close()
-	c.body.stopSending() // does not block, because both connections are closed
+	c.body.StopSending() // does not block, because both connections are closed
 	if running {
-		conn := c.slot.conn.Load()
-		c.slot.finish()
+		conn := c.slot.Conn.Load()
+		c.slot.Finish()
 		_ = conn.Close()
 		conn.Pool.ReleaseSlot(conn)
 	}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"shardway/internal/coarsetime"
+	"shardway/proxy/cause"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 )
 
 // sweepEvery is the interval between sweeps. The sweep implements timeouts for which a timer in
@@ -243,17 +245,17 @@ func (r *registry) allClientsClosed() <-chan struct{} {
 
 // cancelRuns cancels each run for which match returns true, and returns the number of cancelled
 // runs.
-func (r *registry) cancelRuns(cancelCause cause, match func(current run, node string) bool) int {
+func (r *registry) cancelRuns(cancelCause cause.Cause, match func(current inflight.Run, node string) bool) int {
 	n := 0
 	r.withClients(nil, func(all []*client) {
 		var closes []*h1.Conn
 		for _, conn := range all {
 			var cancelled bool
-			if closes, cancelled = conn.slot.cancel(cancelCause, match, closes); cancelled {
+			if closes, cancelled = conn.slot.Cancel(cancelCause, match, closes); cancelled {
 				n++
 			}
 		}
-		closeAll(closes)
+		inflight.CloseAll(closes)
 	})
 	return n
 }

@@ -1,16 +1,12 @@
 package proxy
 
 import (
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"shardway/proxy/connpool"
-	"shardway/proxy/h1"
 )
 
 // swept is a registry that records each sweep.
@@ -142,29 +138,4 @@ func TestQuiescentWebSocketThatEndsIsRemoved(t *testing.T) {
 			t.Errorf("%d are left, want none", n)
 		}
 	})
-}
-
-// Whether a peer is silent is decided over all connections to it, because an idle WebSocket may have
-// received data.
-func TestPeerSilenceNeedsCompleteSweep(t *testing.T) {
-	carrier, p := &net.TCPConn{}, &connpool.Pool{}
-	c, l := &client{}, &connpool.Conn{Pool: p, Mux: carried{c: carrier}}
-	doubt := func(h *pathDetector, whole bool, now time.Duration) bool {
-		h.begin(nil, whole, now)
-		h.silentPeers = map[*connpool.Pool]peerSilence{p: {now, true}}
-		h.paths = []sharedPath{{conn: carrier, checked: true, state: h1.PathSuspect, nextCheck: 75 * time.Millisecond}}
-		return h.isDead(c, l, now)
-	}
-	// A suspicion starts a ping. After its timeout, all connections are checked.
-	var h pathDetector
-	const then = time.Minute + 75*time.Millisecond
-	if doubt(&h, false, time.Minute) || h.nextComplete != then || c.nextPathCheck != then {
-		t.Errorf("looked at again at %v, by a sweep of all at %v; want both at %v, and nobody cut", c.nextPathCheck, h.nextComplete, then)
-	}
-	if h.begin(nil, false, time.Minute+sweepEvery); h.nextComplete != then {
-		t.Error("forgotten by a sweep that is none of all")
-	}
-	if !doubt(&h, true, then) {
-		t.Error("not found deaf by a sweep of all")
-	}
 }

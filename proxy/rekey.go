@@ -27,10 +27,10 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	router.keys.Keys = keys
 	found, invalid := router.keys.Find(router.server.upstream == nil)
 	switch {
-	case later && (invalid != nil || found.Keyless || shardkey.Hash(nil, found.Key) != router.exchange.session.keyHash):
+	case later && (invalid != nil || found.Keyless || shardkey.Hash(nil, found.Key) != router.exchange.session.KeyHash):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
-		router.exchange.session.refusalCode = wsession.CloseShardMoved
+		router.exchange.session.RefusalCode = wsession.CloseShardMoved
 		return done
 	case invalid != nil && router.exchange.eventStream != nil:
 		router.reply.endStream(metrics.ResumeTimedOut, invalid.Detail)

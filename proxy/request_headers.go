@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -33,7 +34,7 @@ type requestWriter struct{ *requestState }
 // it adds the ownership epoch and the node.
 func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 	edit := &rw.headerEdit
-	bodyHasArrived := len(rw.body.buffered) > 0 || rw.req.Body.Done() // at least in part, so no 100 Continue is necessary
+	bodyHasArrived := len(rw.body.Buffered) > 0 || rw.req.Body.Done() // at least in part, so no 100 Continue is necessary
 	*edit = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: rw.req.RequestsUpgrade(), DropExpect: bodyHasArrived}
 	if rw.extraLines == nil {
 		rw.extraLines = make([]byte, 0, usualExtra)
@@ -72,8 +73,7 @@ func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *atte
 	}
 	if stream := rw.exchange.eventStream; stream != nil {
 		edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
-		id, _ := attempt.slot.events.scanner.ID()
-		dst = stream.appendHeaders(dst, id)
+		dst = stream.AppendHeaders(dst, attempt.slot.Events.LastEventID())
 	}
 	if attempt.route.Kind == route.Local {
 		return rw.appendOwner(dst, attempt.epoch)
@@ -95,7 +95,7 @@ func (rw requestWriter) appendAtOwner(dst []byte, edit *h1.Edit, attempt *attemp
 		dst = append(dst, lineMinted...)
 	}
 	if rw.exchange.senderResumeCount > 0 {
-		dst = appendResumed(dst, rw.exchange.senderResumeCount)
+		dst = eventrelay.AppendResumed(dst, rw.exchange.senderResumeCount)
 	}
 	onlyIngressExpectsContinue := rw.exchange.bodyOnDemand && !rw.exchange.clientExpectsContinue
 	if onlyIngressExpectsContinue {
@@ -144,7 +144,7 @@ func (rw requestWriter) appendContinue(dst []byte, attempt *attempt) []byte {
 		}
 		return dst
 	}
-	clientExpectsContinue := rw.req.ExpectsContinue() && len(rw.body.buffered) == 0
+	clientExpectsContinue := rw.req.ExpectsContinue() && len(rw.body.Buffered) == 0
 	if clientExpectsContinue {
 		return append(dst, lineContinue+continueClient+"\r\n"...)
 	}
@@ -238,4 +238,16 @@ func appendFieldValue(dst, key []byte) []byte {
 		dst = append(dst, '%', digits[c>>4], digits[c&15])
 	}
 	return dst
+}
+
+// appendSession appends the headers of the request's session, if it has one.
+func (rw requestWriter) appendSession(dst []byte) []byte {
+	switch session := rw.exchange.session; {
+	case session == nil:
+		return dst
+	case rw.ingress != "" || session.Relays == 0:
+		return session.AppendHeaders(dst, session.ResumeAttempts)
+	default:
+		return session.AppendHeaders(dst, session.ResumeAttempts+1)
+	}
 }

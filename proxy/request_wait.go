@@ -53,7 +53,7 @@ func (w *requestWait) waitFor(result decision) decision {
 		w.server.metrics.Queued[result.reason].Add(1)
 	}
 	if result.reason == route.ReasonRestarting {
-		w.exchange.eventStream.ownerRestarting()
+		w.exchange.eventStream.OwnerRestarting()
 	}
 	w.disconnect.arm()
 	w.disconnect.start()
@@ -150,7 +150,7 @@ func (w *requestWait) timeLeft(now time.Time) time.Duration {
 // body, and data that was read beyond the request.
 func (w *requestWait) memorySize() int64 {
 	w.conn.ReleaseEmptyBuffers()
-	return int64(w.conn.BufferSize() + w.req.MemorySize() + cap(w.body.buffered))
+	return int64(w.conn.BufferSize() + w.req.MemorySize() + cap(w.body.Buffered))
 }
 
 // enterQueue reserves a place in the wait queue, unless the request already has one. Resumed event

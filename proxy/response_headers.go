@@ -11,6 +11,7 @@ import (
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/wsrelay"
 )
 
 // editHeaders returns the changes to the header of a response on its way to the client.
@@ -24,7 +25,7 @@ func (r reply) editHeaders(dest *route.Route, res *h1.Response) *h1.Edit {
 	if r.ingress == "" || dest.Kind == route.Local && r.server.options.Handler != nil {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayStream) // the ingress is the only consumer of this field
 	}
-	if r.ingress == "" && isWebSocketRequest(&r.req) {
+	if r.ingress == "" && wsrelay.IsRequest(&r.req) {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
 	}
 	if r.ingress == "" {
@@ -57,7 +58,7 @@ func (r reply) canKeepConn() bool {
 	if !r.exchange.keepAlive || r.isDraining() {
 		return false
 	}
-	return r.body.sending || r.req.Body.Done() || r.canDrainBody()
+	return r.body.IsSending() || r.req.Body.Done() || r.canDrainBody()
 }
 
 // isEarly reports whether a response begins before the request body has been sent completely, and
@@ -65,7 +66,7 @@ func (r reply) canKeepConn() bool {
 // sends, so the connection cannot be reused (RFC 9112 section 9.6). A streamed success may continue
 // together with its request body. It ends the connection only if it ends before the body.
 func (r reply) isEarly(res *h1.Response) bool {
-	if !r.body.sending || r.body.sendingEnd.Load() {
+	if !r.body.IsSending() || r.body.IsSendingEnd() {
 		return false
 	}
 	kind := res.Body.Kind()
@@ -84,7 +85,7 @@ func (r reply) drainBody() bool {
 	if body.Done() {
 		return true
 	}
-	if r.body.unreadable || !r.canDrainBody() {
+	if r.body.Unreadable || !r.canDrainBody() {
 		return false
 	}
 	timeouts := r.conn.Timeouts()

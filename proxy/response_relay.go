@@ -4,7 +4,10 @@ import (
 	"errors"
 	"time"
 
+	"shardway/proxy/cause"
+	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 )
@@ -23,9 +26,9 @@ var errCutFirst = errors.New("proxy: cut before the answer began")
 // responseRelay sends responses of apps and owners to the client.
 type responseRelay struct {
 	reply
-	slot            *slot
+	slot            *inflight.Slot
 	beforeFirstByte func() (time.Duration, error) // markResponseBegun, bound once
-	webSocket       *webSocketRelay               // a relay that has started and that continueServing must run; nil means none
+	webSocket       *webSocketRun                 // a relay that has started and that continueServing must run; nil means none
 }
 
 // hasWebSocket reports whether the response has started the relay of a resumable WebSocket.
@@ -45,7 +48,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	if err := res.Body.WaitBuffered(maxHeldResponse, rr.server.maxHoldTime); err != nil {
 		return false, err
 	}
-	isEventStream := isEvents(res)
+	isEventStream := eventrelay.IsEvents(res)
 	if isEventStream && !rr.beginEventStream(attempt) {
 		return false, nil
 	}
@@ -56,13 +59,13 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	var readErr, writeErr error
 	if isEventStream {
 		rr.recordSize(attempt, isContinuation, true) // before the stream ends, because other requests for the path must not wait for that
-		readErr, writeErr = rr.slot.events.copy(writer, &res.Body)
+		readErr, writeErr = rr.slot.Events.Copy(writer, &res.Body)
 	} else {
 		readErr, writeErr = rr.copyBody(attempt, writer, isContinuation)
 	}
 	failed := readErr != nil || writeErr != nil
 	nothingSent := !isContinuation && rr.conn.Sent() == sentBefore
-	if failed && nothingSent && !rr.slot.setFlags(slotResponseBegun) { // the run was cancelled
+	if failed && nothingSent && !rr.slot.SetFlags(inflight.ResponseBegun) { // the run was cancelled
 		writer.Discard()
 		rr.cancelEvents()
 		rr.exchange.keepAlive = keepAliveBefore
@@ -84,7 +87,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 // beginEventStream prepares for an event stream. It returns false if the run was cancelled. At the
 // owner, the connection then counts as a stream instead of an ordinary upstream connection.
 func (rr *responseRelay) beginEventStream(attempt *attempt) bool {
-	if !rr.slot.setFlags(rr.startEventStream(attempt)) {
+	if !rr.slot.SetFlags(rr.startEventStream(attempt)) {
 		rr.cancelEvents()
 		return false
 	}
@@ -105,7 +108,7 @@ func (rr *responseRelay) beginResponse(attempt *attempt, isContinuation bool) *h
 	writer := rr.conn.WriteResponseHeader(res, rr.editHeaders(attempt.route, res))
 	if rr.isEarly(res) {
 		isRefused := res.Status() >= 300
-		rr.body.handleEarlyResponse(attempt, isRefused)
+		rr.handleEarlyResponse(attempt, isRefused)
 	}
 	return writer
 }
@@ -142,12 +145,12 @@ func (rr *responseRelay) recordSize(attempt *attempt, isContinuation, isLarge bo
 // the response to the client, and returns the connection to its pool.
 func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	res := &attempt.conn.Response
-	requestSent := rr.body.awaitSent() && !rr.body.unreadable && !attempt.conn.WriteStopped()
+	requestSent := rr.body.AwaitSent() && !rr.body.Unreadable && !attempt.conn.WriteStopped()
 	isReusable := requestSent && res.KeepAlive()
 	if !isReusable {
 		_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
 	}
-	cancelCause := rr.slot.finish()
+	cancelCause := rr.slot.Finish()
 	attempt.release()
 	usedAt := rr.server.clock.Now()
 	attempt.conn.Pool.Backoff.OnAccepted(rr.exchange.limitShard())
@@ -161,10 +164,10 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	case err != nil:
 		rr.exchange.connAborted = true
 	}
-	rr.body.stopSending()
+	rr.body.StopSending()
 	attempt.disconnect.disarm()
 	rr.trailersDropped(&res.Body, "response")
-	if !isReusable || cancelCause != causeNone {
+	if !isReusable || cancelCause != cause.None {
 		attempt.conn.Pool.Discard(attempt.conn)
 		return
 	}
@@ -174,10 +177,24 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	attempt.conn.Pool.PutUsedAt(attempt.conn, usedAt)
 }
 
+// handleEarlyResponse handles a final response that arrives before the whole request body has been
+// sent. isRefused means that the app has refused the request; then no more of the body is sent to the
+// app.
+func (rr *responseRelay) handleEarlyResponse(attempt *attempt, isRefused bool) {
+	if rr.body.BeginDiscarding() {
+		attempt.disconnect.disarm() // another goroutine reads from the client again
+		rr.body.DiscardRest()
+		return
+	}
+	if isRefused {
+		attempt.conn.StopWrite()
+	}
+}
+
 // close ends the response. For the last response of a connection, it also closes the sending side
 // in the same step.
 func (rr *responseRelay) close(writer *h1.Writer, trailers []byte) error {
-	isLastResponse := !rr.exchange.keepAlive && !rr.body.sending && rr.isLastRequest()
+	isLastResponse := !rr.exchange.keepAlive && !rr.body.IsSending() && rr.isLastRequest()
 	if isLastResponse {
 		return writer.CloseLast(trailers)
 	}
@@ -188,7 +205,7 @@ func (rr *responseRelay) close(writer *h1.Writer, trailers []byte) error {
 // write that sends the first byte to the client. It returns an error if the run was cancelled. The
 // duration is always zero, which means no additional time limit for the write.
 func (rr *responseRelay) markResponseBegun() (time.Duration, error) {
-	if !rr.slot.setFlags(slotResponseBegun) {
+	if !rr.slot.SetFlags(inflight.ResponseBegun) {
 		return 0, errCutFirst
 	}
 	return 0, nil
@@ -203,14 +220,14 @@ func (r reply) recordResponse(res *h1.Response) {
 // truncateResponse ends an attempt whose response was truncated, because of readErr or because
 // sending it has failed.
 func (r reply) truncateResponse(attempt *attempt, readErr error) {
-	runNumber := attempt.slot.load().number
+	runNumber := attempt.slot.Load().Number
 	cancelCause := attempt.abort()
-	endedBetweenEvents := errors.Is(readErr, errStreamEnded)
+	endedBetweenEvents := errors.Is(readErr, eventrelay.ErrEnded)
 	switch {
-	case cancelCause != causeNone: // the goroutine that has cancelled the run has counted it
-	case endedBetweenEvents && attempt.slot.events.isResumable(runNumber): // another owner resumes the stream, so it is not treated as aborted
+	case cancelCause != cause.None: // the goroutine that has cancelled the run has counted it
+	case endedBetweenEvents && attempt.slot.Events.IsResumable(runNumber): // another owner resumes the stream, so it is not treated as aborted
 	case endedBetweenEvents:
-		r.server.metrics.CountAborted(causeShardMoved.String(), 1)
+		r.server.metrics.CountAborted(cause.ShardMoved.String(), 1)
 	case readErr != nil:
 		r.server.metrics.TruncatedResponses.Add(1)
 	}

@@ -7,103 +7,19 @@ import (
 	"time"
 
 	"shardway/internal/problem"
-	"shardway/proxy/eventstream"
+	"shardway/proxy/cause"
+	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 )
-
-// headerResumed is set in a request that resumes an event stream which the client is still reading.
-// Its value is the number of such requests so far that may have reached an app.
-const (
-	headerResumed = "Shardway-Stream-Resumed"
-	lineResumed   = headerResumed + ": "
-	lineLastEvent = "Last-Event-ID: "
-	// valueResume is the value of FieldShardwayStream with which an app permits resumption.
-	valueResume = "resume"
-)
-
-// maxResumes limits how many requests may resume a stream within resumePeriod under the same
-// ownership epoch. The limit ends a stream that the app repeatedly breaks. Requests before a
-// planned restart of the owner do not count.
-const (
-	maxResumes   = 3
-	resumePeriod = time.Minute
-)
-
-// resumableStream is an event stream whose client stays connected while the stream is requested
-// again from the next owner of its shard. It exists only at the ingress. If an upstream response
-// ends within an event, that event is not sent to the client. With the event ids of the app, the
-// next request starts after the last event that was sent.
-type resumableStream struct {
-	buffer    eventstream.Buffer
-	responses int    // number of responses that have begun
-	requested uint64 // number of requests to resume that may have reached an app
-	epoch     uint64 // ownership epoch of the last response; zero means that the owner restarts
-	ended     bool   // the last response has ended, and another one must follow
-	// recent contains the times of the last resumptions under epoch, oldest first. Zero means none.
-	recent [maxResumes]time.Time
-}
-
-// mayResume reports whether the stream may be resumed now under this epoch, and records the
-// resumption.
-func (stream *resumableStream) mayResume(epoch uint64, now time.Time) bool {
-	if epoch != stream.epoch {
-		return true
-	}
-	oldest := stream.recent[0]
-	if !oldest.IsZero() && now.Sub(oldest) < resumePeriod {
-		return false
-	}
-	copy(stream.recent[:], stream.recent[1:])
-	stream.recent[maxResumes-1] = now
-	return true
-}
-
-// ownerRestarting records that the owner restarts: it has ended its responses as planned, and will
-// return with the same epoch. stream may be nil.
-func (stream *resumableStream) ownerRestarting() {
-	if stream != nil {
-		stream.epoch, stream.recent = 0, [maxResumes]time.Time{}
-	}
-}
-
-// countRequest increments the number of requests to resume that may have reached an app. stream may
-// be nil.
-func (stream *resumableStream) countRequest() {
-	if stream != nil {
-		stream.requested++
-	}
-}
-
-// appendHeaders appends the headers of a request to resume. id is the id of the last event.
-func (stream *resumableStream) appendHeaders(dst, id []byte) []byte {
-	if len(id) > 0 {
-		dst = append(dst, lineLastEvent...)
-		dst = append(dst, id...)
-		dst = append(dst, "\r\n"...)
-	}
-	return appendResumed(dst, stream.requested+1)
-}
-
-// appendResumed appends headerResumed with the number of requests to resume so far.
-func appendResumed(dst []byte, count uint64) []byte {
-	dst = append(dst, lineResumed...)
-	dst = strconv.AppendUint(dst, count, 10)
-	return append(dst, "\r\n"...)
-}
-
-// isResumable reports whether a response is an event stream that can be resumed, or that can resume
-// one. Its header must not contain fields that apply only to its own body.
-func isResumable(res *h1.Response) bool {
-	return isEvents(res) && res.ContentLength() < 0 && res.Value("Content-Encoding") == nil && res.Value("Content-Range") == nil
-}
 
 // permitsResume reports whether the app permits resumption and resumption is possible: the request
 // can be repeated unchanged, and its shard has an owner.
 func (rr *responseRelay) permitsResume(attempt *attempt) bool {
 	res := &attempt.conn.Response
-	appPermits := strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(res)
+	appPermits := strings.EqualFold(string(res.Known(h1.FieldShardwayStream)), eventrelay.ValueResume) && eventrelay.IsResumableResponse(res)
 	hasOwner := !rr.exchange.Keyless && !attempt.conn.InProcess
 	return appPermits && hasOwner && rr.isRepeatableGet()
 }
@@ -119,23 +35,22 @@ func (rr *responseRelay) isRepeatableGet() bool {
 func (rr *responseRelay) startEventStream(attempt *attempt) uint64 {
 	rr.escaped = true
 	isResumable := rr.permitsResume(attempt)
-	events, runNumber := &rr.slot.events, rr.slot.load().number
+	events, runNumber := &rr.slot.Events, rr.slot.Load().Number
 	isIngress := rr.ingress == ""
 	switch {
 	case rr.exchange.eventStream != nil:
-		events.resume(runNumber, isResumable)
+		events.Resume(runNumber, isResumable)
 	case isResumable && isIngress:
-		rr.exchange.eventStream = &resumableStream{}
+		rr.exchange.eventStream = &eventrelay.Stream{}
 		rr.server.metrics.ResumableStreams.Add(1)
-		events.begin(runNumber, isResumable, false, &rr.exchange.eventStream.buffer)
+		events.Begin(runNumber, isResumable, false, &rr.exchange.eventStream.Buffer)
 	default:
 		isResumed := rr.exchange.senderResumeCount > 0
-		events.begin(runNumber, isResumable, isResumed, nil)
-		return slotResponseBegun | slotEvents
+		events.Begin(runNumber, isResumable, isResumed, nil)
+		return inflight.ResponseBegun | inflight.Events
 	}
-	rr.exchange.eventStream.responses++
-	rr.exchange.eventStream.epoch = attempt.epoch
-	return slotResponseBegun | slotEvents | slotResumable
+	rr.exchange.eventStream.BeginResponse(attempt.epoch)
+	return inflight.ResponseBegun | inflight.Events | inflight.Resumable
 }
 
 // cancelEvents discards the stream of a first response of which no byte was sent.
@@ -155,8 +70,8 @@ func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr er
 	if stream == nil || writeErr != nil || rr.server.closing.Load() {
 		return false
 	}
-	switch rr.slot.load().cause { //nolint:exhaustive // all other causes permit a resumption
-	case causeClientGone, causeShutdown, causeLeaving:
+	switch rr.slot.Load().Cause { //nolint:exhaustive // all other causes permit a resumption
+	case cause.ClientGone, cause.Shutdown, cause.Leaving:
 		return false
 	}
 	if !rr.canResumeAfter(readErr) {
@@ -167,15 +82,15 @@ func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr er
 		return false
 	}
 	attempt.abort()
-	stream.ended = true
+	stream.Ended = true
 	return true
 }
 
 // canResumeAfter reports whether the stream can be resumed after readErr. The app must have sent event
 // ids. The client must not have received a part of an event, and the response must be well-formed.
 func (rr *responseRelay) canResumeAfter(readErr error) bool {
-	hasEventIDs := rr.slot.events.resumableFlag() != 0
-	sentPartOfEvent := rr.exchange.eventStream.buffer.InEvent()
+	hasEventIDs := rr.slot.Events.CanResume()
+	sentPartOfEvent := rr.exchange.eventStream.Buffer.InEvent()
 	var malformed *h1.Error
 	return hasEventIDs && !sentPartOfEvent && !errors.As(readErr, &malformed)
 }
@@ -198,7 +113,7 @@ func isOwnerProblem(attempt *attempt, code problem.Code) bool {
 // handleUnansweredResume ends an attempt to resume a stream for which another node has reported an
 // error instead of a response of its app.
 func (retry *retrier) handleUnansweredResume(attempt *attempt) decision {
-	retry.exchange.eventStream.countRequest()
+	retry.exchange.eventStream.CountRequest()
 	if brokeAtOwner(attempt) {
 		return retry.handleBroken(attempt, nil)
 	}
@@ -215,11 +130,11 @@ func (retry *retrier) handleUnansweredResume(attempt *attempt) decision {
 // number of attempts.
 func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
 	stream := retry.exchange.eventStream
-	if !stream.mayResume(attempt.epoch, time.Now()) {
+	if !stream.MayResume(attempt.epoch, time.Now()) {
 		retry.reply.endStream(metrics.ResumeImpossible, "its requests were drained too often at one owner")
 		return done
 	}
-	stream.epoch = attempt.epoch
+	stream.Epoch = attempt.epoch
 	retry.resetRetries()
 	return decision{action: actionRetry}
 }
@@ -228,12 +143,12 @@ func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
 // cannot continue the stream, which then ends.
 func (retry *retrier) acceptsResumption(attempt *attempt) bool {
 	stream := retry.exchange.eventStream
-	stream.requested++
+	stream.CountRequest()
 	var detail string
 	switch {
-	case !isResumable(&attempt.conn.Response):
+	case !eventrelay.IsResumableResponse(&attempt.conn.Response):
 		detail = "the response to the request to resume is not a resumable event stream: status " + strconv.Itoa(attempt.conn.Response.Status())
-	case !stream.mayResume(attempt.epoch, time.Now()):
+	case !stream.MayResume(attempt.epoch, time.Now()):
 		detail = "the stream was interrupted too often at one owner"
 	default:
 		return true
@@ -246,8 +161,8 @@ func (retry *retrier) acceptsResumption(attempt *attempt) bool {
 // nextStream prepares the exchange for the request that resumes the stream.
 func (router *router) nextStream() {
 	exchange := &router.exchange
-	exchange.eventStream.ended = false
-	exchange.account.upstreamConn = exchange.eventStream.responses
+	exchange.eventStream.Ended = false
+	exchange.account.upstreamConn = exchange.eventStream.Responses()
 	writesAccessLog := !exchange.account.startedAt.IsZero()
 	if writesAccessLog {
 		accessLine{router.requestState, router.keys}.write()

@@ -8,8 +8,10 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
+	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 )
@@ -19,7 +21,7 @@ import (
 type retrier struct {
 	*requestState
 	reply      reply
-	slot       *slot
+	slot       *inflight.Slot
 	disconnect *disconnectWatch
 	closing    *atomic.Bool  // client.closing
 	pollSince  *atomic.Int64 // connState.longPollStart
@@ -45,7 +47,7 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 		return done
 	case retry.wasReplaced(cancelCause):
 		return retry.yieldToNewerRun()
-	case cancelCause != causeNone || attempt.conn.Reused || attempt.conn.Mux != nil:
+	case cancelCause != cause.None || attempt.conn.Reused || attempt.conn.Mux != nil:
 		return decision{action: actionRetry}
 	}
 	return retry.waitForNewConn(attempt.route.Kind, err)
@@ -78,8 +80,8 @@ func (retry *retrier) avoidStreamsAfter(failed *attempt) {
 func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	cancelCause := attempt.abort()
 	retry.avoidStreamsAfter(attempt)
-	if cancelCause == causeNone && errors.Is(err, errPathDead) {
-		cancelCause = causePathDead
+	if cancelCause == cause.None && errors.Is(err, errPathDead) {
+		cancelCause = cause.PathDead
 		retry.server.metrics.CountAborted(cancelCause.String(), 1)
 	}
 	// Record this before any decision, because this node may stop before the client has a response.
@@ -89,15 +91,15 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	switch {
 	case retry.closing.Load():
 		return done
-	case retry.body.clientErr != nil:
-		return retry.reply.rejectBody(retry.body.clientErr)
+	case retry.body.ClientErr != nil:
+		return retry.reply.rejectBody(retry.body.ClientErr)
 	case retry.wasReplaced(cancelCause):
 		return retry.yieldToNewerRun()
-	case cancelCause == causeDrainTimeout:
+	case cancelCause == cause.DrainTimeout:
 		return retry.handleDrainTimeout(attempt)
-	case cancelCause == causeLeaving:
+	case cancelCause == cause.Leaving:
 		return retry.closeLongPoll()
-	case cancelCause == causeTimeout:
+	case cancelCause == cause.Timeout:
 		return fail(problem.UpstreamTimeout, "the app did not respond in time: the request may have run")
 	}
 	code := connErrorCode(attempt.route.Kind)
@@ -121,14 +123,14 @@ func (retry *retrier) handleDrainTimeout(attempt *attempt) decision {
 
 // detailOfFinalError returns the detail of the error response after an error that no retry can
 // repair. It returns "" if the connection broke for another reason, so that a retry may help.
-func detailOfFinalError(err error, cancelCause cause) string {
+func detailOfFinalError(err error, cancelCause cause.Cause) string {
 	var malformed *h1.Error
 	switch {
 	case errors.As(err, &malformed):
 		return "the response is malformed: " + malformed.Reason()
 	case errors.Is(err, errNotSwitched):
 		return "the response switches protocols without being asked to"
-	case errors.Is(err, os.ErrDeadlineExceeded) && cancelCause == causeNone:
+	case errors.Is(err, os.ErrDeadlineExceeded) && cancelCause == cause.None:
 		return "the connection stalled while the request was sent or while the response head was read: the request may have run"
 	}
 	return ""
@@ -136,10 +138,10 @@ func detailOfFinalError(err error, cancelCause cause) string {
 
 // decideRetry decides whether a request that may already have run is retried. Guarantee G7 permits
 // this only for safe requests, and for idempotent ones within the same ownership epoch.
-func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCause cause) decision {
+func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCause cause.Cause) decision {
 	retry.recordFailedTry(attempt)
 	if detail := retry.retryDenied(attempt, cancelCause); detail != "" {
-		if cancelCause == causeStopping {
+		if cancelCause == cause.Stopping {
 			return fail(problem.ShardMoved, "the request was aborted because its node stops: it may have run")
 		}
 		return fail(code, detail)
@@ -180,10 +182,10 @@ func (retry *retrier) methodPermitsRetry(failed *attempt) bool {
 
 // retryDenied returns the reason why a request that may have run is not retried, or "" if it is
 // retried. It also records the possible crash of the process that had the request.
-func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause) (detail string) {
+func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause.Cause) (detail string) {
 	brokeTwoProcesses := retry.recordCrash(attempt, cancelCause)
 	switch {
-	case !retry.methodPermitsRetry(attempt) || !retry.body.isReplayable():
+	case !retry.methodPermitsRetry(attempt) || !retry.body.IsReplayable():
 		return detailMayHaveRun
 	case brokeTwoProcesses:
 		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
@@ -199,11 +201,11 @@ func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause) (detail s
 // do not use the budget, because they do not indicate a problem in the app. First, a broken
 // multiplexed session affects many requests that would otherwise have used separate connections.
 // Second, a planned stop of a node is not a failure.
-func (retry *retrier) retryBudgetAllows(attempt *attempt, cancelCause cause) bool {
-	if cancelCause == causeStopping {
+func (retry *retrier) retryBudgetAllows(attempt *attempt, cancelCause cause.Cause) bool {
+	if cancelCause == cause.Stopping {
 		return true
 	}
-	connFailed := cancelCause == causeNone || cancelCause == causePathDead
+	connFailed := cancelCause == cause.None || cancelCause == cause.PathDead
 	sessionFailed := connFailed && attempt.conn.Mux != nil && attempt.conn.Mux.SessionDraining()
 	if sessionFailed && retry.exchange.tries == 1 {
 		return true
@@ -219,10 +221,10 @@ func (retry *retrier) handlePeerStopped(attempt *attempt) decision {
 	switch {
 	case retry.closing.Load():
 		return done
-	case retry.body.clientErr != nil:
-		return retry.reply.rejectBody(retry.body.clientErr)
+	case retry.body.ClientErr != nil:
+		return retry.reply.rejectBody(retry.body.ClientErr)
 	}
-	return retry.decideRetry(attempt, problem.PeerUnreachable, causeShutdown)
+	return retry.decideRetry(attempt, problem.PeerUnreachable, cause.Shutdown)
 }
 
 // reportsNotAcquired reports whether the response means that the app has not acquired the shard.
@@ -240,8 +242,8 @@ func (retry *retrier) handleNotAcquired(attempt *attempt) decision {
 	switch {
 	case retry.closing.Load():
 		return done
-	case retry.body.clientErr != nil:
-		return retry.reply.rejectBody(retry.body.clientErr)
+	case retry.body.ClientErr != nil:
+		return retry.reply.rejectBody(retry.body.ClientErr)
 	case retry.exchange.notAcquiredCount >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
@@ -249,7 +251,7 @@ func (retry *retrier) handleNotAcquired(attempt *attempt) decision {
 	if !retry.server.options.Cluster.Table().IsNewTo(retry.exchange.shard, attempt.generation) {
 		retry.server.options.NotAcquired(retry.exchange.shard, attempt.epoch)
 	}
-	if !retry.body.isReplayable() {
+	if !retry.body.IsReplayable() {
 		return fail(problem.UpstreamBroken, problem.UnheldInPart)
 	}
 	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedHeld, notAcquired: attempt.attemptEpoch}
@@ -282,7 +284,7 @@ func (retry *retrier) handleRefused(attempt *attempt) decision {
 	switch {
 	case retry.closing.Load():
 		return done
-	case retry.body.unreadable:
+	case retry.body.Unreadable:
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case retry.exchange.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
@@ -321,14 +323,14 @@ func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 // endRefusedAttempt ends an attempt whose refusal was read, and returns its connection to the pool
 // if the connection can be used again.
 func (retry *retrier) endRefusedAttempt(attempt *attempt) {
-	retry.body.stopSending()
+	retry.body.StopSending()
 	retry.disconnect.disarm()
 	res := &attempt.conn.Response
-	reusable := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.unreadable
-	if !retry.body.isFullyBuffered() {
+	reusable := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.Unreadable
+	if !retry.body.IsFullyBuffered() {
 		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
 	}
-	if retry.slot.finish() == causeNone && reusable {
+	if retry.slot.Finish() == cause.None && reusable {
 		attempt.conn.Pool.Put(attempt.conn)
 	} else {
 		attempt.conn.Pool.Discard(attempt.conn)

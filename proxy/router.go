@@ -5,6 +5,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/connpool"
+	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
@@ -26,7 +27,7 @@ type router struct {
 
 	// State of the client's connection.
 
-	slot            *slot
+	slot            *inflight.Slot
 	admission       *admission
 	closing         *atomic.Bool // client.closing
 	life            *lifetime
@@ -99,7 +100,7 @@ func (router *router) attemptAsOwner(table *route.Table) decision {
 	if dest.Kind != route.Local {
 		return waitForRoute(dest)
 	}
-	if err := router.body.bufferSmallBody(router.exchange.bodyOnDemand, router.settings.MaxBodyTotal); err != nil {
+	if err := router.body.BufferSmallBody(router.exchange.bodyOnDemand, router.settings.MaxBodyTotal); err != nil {
 		return router.reply.rejectBody(err)
 	}
 	return router.attemptLocal(table, dest)
@@ -153,7 +154,7 @@ func (router *router) attemptKeyless(table *route.Table) decision {
 func (router *router) rejectQuarantined() decision {
 	if router.exchange.isResumption() {
 		session := router.exchange.session
-		session.refusalCode, session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
+		session.RefusalCode, session.CloseReason = wsession.CloseTryLater, wsession.ReasonQuarantined
 		return done
 	}
 	return fail(problem.Quarantined, router.exchange.addMayHaveRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
@@ -185,17 +186,17 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 	// Begin the run before requesting admission, so that CancelShards and CancelUpstream, which are
 	// called after admissions have ended, find the run.
 	if !router.begin(route.Local, conn, nil) {
-		router.slot.returnToPool(conn)
+		router.slot.ReturnToPool(conn)
 		return done
 	}
 	epoch, release, err := router.requestAdmission()
 	if err != nil {
-		router.slot.returnToPool(conn)
+		router.slot.ReturnToPool(conn)
 		return waitForAdmission(err)
 	}
 	if router.exchange.idempotentRan && router.exchange.ranEpoch != epoch {
 		release()
-		router.slot.returnToPool(conn)
+		router.slot.ReturnToPool(conn)
 		return fail(problem.UpstreamBroken, detailMayHaveRun)
 	}
 	router.exchange.dequeue()
@@ -245,11 +246,11 @@ func (router *router) attemptRemote(table *route.Table, dest *route.Route) decis
 	// Begin the run before checking the table, so that CancelForwarded, which is called after a
 	// table change, finds the run.
 	if !router.begin(route.Remote, conn, &dest.Node) {
-		router.slot.returnToPool(conn)
+		router.slot.ReturnToPool(conn)
 		return done
 	}
 	if router.server.options.Cluster.Table() != table {
-		router.slot.returnToPool(conn)
+		router.slot.ReturnToPool(conn)
 		if router.closing.Load() {
 			return done
 		}
@@ -320,11 +321,11 @@ func (a *admission) release() {
 func (router *router) begin(kind route.Kind, conn *connpool.Conn, node *string) bool {
 	flags := uint64(0)
 	if router.exchange.Keyless {
-		flags = slotKeyless
+		flags = inflight.Keyless
 	}
 	if router.exchange.methodIsSafe {
-		flags |= slotSafe
+		flags |= inflight.Safe
 	}
-	router.slot.begin(kind, router.exchange.shard, flags, conn, node)
+	router.slot.Begin(kind, router.exchange.shard, flags, conn, node)
 	return !router.closing.Load()
 }

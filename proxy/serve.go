@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/cause"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -40,7 +41,7 @@ func (c *client) serve() {
 // begun.
 func (c *client) start() {
 	if c.server.forceCtx.Err() != nil || c.life.parentCtx.Err() != nil {
-		c.terminate(causeShutdown) // the shutdown has already closed the older connections, and has not seen this one
+		c.terminate(cause.Shutdown) // the shutdown has already closed the older connections, and has not seen this one
 	}
 	c.serveRequests()
 }
@@ -62,7 +63,7 @@ func (c *client) serveRequests() {
 		case resumeFinish:
 		}
 		if c.hasRelay() {
-			c.relay.webSocket.start(c)
+			c.startRelay()
 			return
 		}
 		if c.reportStopped() || !c.prepareNext() {
@@ -148,7 +149,7 @@ func (c *client) beginExchange() {
 	if c.writesAccessLog() {
 		c.exchange.account.open(c.conn)
 	}
-	c.body.reset()
+	c.body.Reset()
 }
 
 // handleRequest runs the request that has been read and sends the response.
@@ -170,7 +171,7 @@ func (c *client) handleRequest() {
 	if !c.findKey() {
 		return
 	}
-	if err := c.body.bufferSmallBody(c.exchange.bodyOnDemand, c.settings.MaxBodyTotal); err != nil {
+	if err := c.body.BufferSmallBody(c.exchange.bodyOnDemand, c.settings.MaxBodyTotal); err != nil {
 		c.reply.rejectBody(err)
 		return
 	}
@@ -276,7 +277,7 @@ func (c *client) awaitEpochsOfIngress(committed, proposed uint64) route.Refusal 
 // If that is not possible, it closes the connection and returns false. The client can still read
 // its response then.
 func (c *client) prepareNext() bool {
-	c.body.releaseBuffer()
+	c.body.ReleaseBuffer()
 	bodyWillNotFollow := c.exchange.bodyOnDemand && !c.exchange.bodyRequested // the ingress sends it only on demand
 	if bodyWillNotFollow {
 		return c.exchange.keepAlive

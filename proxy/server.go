@@ -15,12 +15,17 @@ import (
 	"shardway/internal/workerpool"
 	"shardway/proxy/appsilence"
 	"shardway/proxy/buffer"
+	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/metrics"
 	"shardway/proxy/pathguard"
+	"shardway/proxy/peerpath"
+	"shardway/proxy/poison"
+	"shardway/proxy/reqbody"
 	"shardway/proxy/retry"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
@@ -67,7 +72,7 @@ type Server struct {
 	dialers  sync.WaitGroup          // counts dials in progress
 	streams  connpool.LongLivedLimit // limit of upgraded connections and long responses
 	budget   retry.Budget
-	crashes  crashRecords
+	crashes  poison.Recorder
 	// largeResponses and nonResumable predict by path. largeResponses contains paths whose next
 	// response will probably be large or slow. nonResumable contains paths whose WebSockets are
 	// not resumable.
@@ -82,9 +87,8 @@ type Server struct {
 	// Memory.
 
 	buffers      h1.Buffers
-	bodies       buffer.Pool
+	bodies       reqbody.Shared
 	headerMemory buffer.Limit // memory of headers that have been read partly
-	bodyMemory   buffer.Limit // memory of bodies that are read before their requests continue
 
 	// Measurements.
 
@@ -102,7 +106,8 @@ type Server struct {
 	// State of the sweep. Only the sweeping goroutine uses it.
 
 	lastMaintenance time.Duration // time of the last call of maintain, by the coarse clock
-	pathDetector    pathDetector
+	peerPaths       peerpath.Detector
+	sweptClients    []*client // clients of the current sweep
 
 	// Shutdown.
 
@@ -142,7 +147,7 @@ func New(options Options) *Server {
 	s.tick()
 	s.budget.Fill()
 	s.load.Start(s.options.Shards)
-	s.crashes.report = s.options.PeerCrashed
+	s.crashes.Report = s.options.PeerCrashed
 	s.initConns()
 	s.initBuffers()
 	s.initQueues()
@@ -162,7 +167,9 @@ func (s *Server) initConns() {
 
 // initBuffers initializes the pools of buffers.
 func (s *Server) initBuffers() {
-	s.bodies.SetMaxSize(s.options.BodyBuffer)
+	s.bodies.BufferSize, s.bodies.Clock, s.bodies.Recover = s.options.BodyBuffer, &s.clock, s.sendRecovering
+	s.bodies.OnShed = func(bodies uint64) { s.metrics.ShedBodies.Add(bodies) }
+	s.bodies.Buffers.SetMaxSize(s.options.BodyBuffer)
 	if s.options.Disable.Splice {
 		s.buffers.DisableSplice()
 	}
@@ -180,12 +187,14 @@ func (s *Server) initQueues() {
 		TimeLimit: s.options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay,
 		OnLimitGrown: func() { s.peers.Each((*connpool.Pool).DialForUpgrades) },
 	}
+	s.initRelays()
 	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
 }
 
 // initPools initializes the pools of upstream connections, and the predictions about responses. The
 // queues must be initialized before.
 func (s *Server) initPools() {
+	s.peerPaths.ConnsInUse = s.eachConnToPeers
 	s.streams.Max = int64(s.options.MaxStreams)
 	s.peers.NewPool = s.newPeerPool
 	hasApp := s.options.Handler != nil || s.options.DialUpstream != nil
@@ -259,7 +268,7 @@ func (s *Server) runJob(ctx context.Context, watcher *idleWatcher, nextJob job, 
 func (s *Server) closeWithin(ctx context.Context) {
 	s.conns.each(func(c *client) {
 		if c.life.parentCtx == ctx {
-			c.terminate(causeShutdown)
+			c.terminate(cause.Shutdown)
 		}
 	})
 	s.conns.wake(false, func(parked *parkedConn) bool { return parked.watcher.parentCtx == ctx })
@@ -271,7 +280,7 @@ func (s *Server) closeWithin(ctx context.Context) {
 // for that.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
-	stop := context.AfterFunc(ctx, func() { c.terminate(causeShutdown) })
+	stop := context.AfterFunc(ctx, func() { c.terminate(cause.Shutdown) })
 	c.serveAll(&s.peerGoroutines, func() { stop() })
 	if _, ok := conn.(connpool.MuxStream); ok {
 		stop() // a WebSocket continues; its stream ends with its session, which the node owns
@@ -321,7 +330,7 @@ func (s *Server) Wake(generation uint64) {
 	s.options.Queue.Wake(generation)
 	s.streamQueue.Wake(generation)
 	s.webSockets.queue.Wake(generation)
-	if s.webSockets.relays.Load() > 0 {
+	if s.webSockets.running.Load() > 0 {
 		s.conns.sweepSoon()
 	}
 	table := s.options.Cluster.Table()
@@ -335,8 +344,8 @@ func (s *Server) Wake(generation uint64) {
 // returns their number. A client whose response has not begun receives 502 shard-moved; other
 // connections are aborted. reason is the label in the metrics.
 func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
-	n := s.conns.cancelRuns(causeDrainTimeout, func(current run, _ string) bool {
-		return current.kind == route.Local && current.flags&slotKeyless == 0 && match(current.shard)
+	n := s.conns.cancelRuns(cause.DrainTimeout, func(current inflight.Run, _ string) bool {
+		return current.Kind == route.Local && current.Flags&inflight.Keyless == 0 && match(current.Shard)
 	})
 	s.metrics.CountAborted(reason, n)
 	return n
@@ -344,15 +353,15 @@ func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) in
 
 // CancelUpstream cancels all runs on the local app, and returns their number. Requests that are
 // safe to repeat are retried.
-func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(causeLease, reason) }
+func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(cause.Lease, reason) }
 
 // CancelForStop is CancelUpstream for a node that stops after the time limit for running requests.
 // Requests that are not safe to repeat receive 502 shard-moved.
-func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeStopping, reason) }
+func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(cause.Stopping, reason) }
 
 // cancelLocal cancels all runs on the local app, and returns their number.
-func (s *Server) cancelLocal(cancelCause cause, reason string) int {
-	n := s.conns.cancelRuns(cancelCause, func(current run, _ string) bool { return current.kind == route.Local })
+func (s *Server) cancelLocal(cancelCause cause.Cause, reason string) int {
+	n := s.conns.cancelRuns(cancelCause, func(current inflight.Run, _ string) bool { return current.Kind == route.Local })
 	s.metrics.CountAborted(reason, n)
 	return n
 }
@@ -360,10 +369,10 @@ func (s *Server) cancelLocal(cancelCause cause, reason string) int {
 // CancelForwarded cancels requests that were forwarded to node for shard s if match returns true,
 // and returns their number. Requests that are safe to repeat are retried; the others receive 502.
 func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
-	n := s.conns.cancelRuns(causeOwnerLost, func(current run, node string) bool {
-		return current.kind == route.Remote && match(current.shard, node)
+	n := s.conns.cancelRuns(cause.OwnerLost, func(current inflight.Run, node string) bool {
+		return current.Kind == route.Remote && match(current.Shard, node)
 	})
-	s.metrics.CountAborted(causeOwnerLost.String(), n)
+	s.metrics.CountAborted(cause.OwnerLost.String(), n)
 	return n
 }
 
@@ -424,7 +433,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // abortConns aborts all connections, including those that are accepted later.
 func (s *Server) abortConns() {
 	s.forceCancel()
-	s.conns.each(func(c *client) { c.terminate(causeShutdown) })
+	s.conns.each(func(c *client) { c.terminate(cause.Shutdown) })
 	s.conns.wake(false, matchAll)
 }
 
@@ -473,7 +482,7 @@ func (s *Server) ClosePeers() {
 	s.forceCancel()
 	s.conns.each(func(c *client) {
 		if c.ingress != "" {
-			c.terminate(causeShutdown)
+			c.terminate(cause.Shutdown)
 		}
 	})
 	timeout := time.NewTimer(2 * reportTimeout)

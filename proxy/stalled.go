@@ -1,6 +1,9 @@
 package proxy
 
-import "shardway/proxy/route"
+import (
+	"shardway/proxy/cause"
+	"shardway/proxy/route"
+)
 
 // Stalled returns the nodes to which this node has forwarded requests that were in progress at the
 // previous call already. Each node is returned once. The caller checks whether these nodes can
@@ -23,10 +26,10 @@ func (s *Server) Stalled() []string {
 // ranAtLastCall reports whether the connection still runs the request that it ran at the last call,
 // and its node.
 func (c *client) ranAtLastCall() (node string, stalled bool) {
-	at := c.slot.node.Load()
-	current := c.slot.load()
-	stalled = current.kind == route.Remote && current.cause == causeNone && current.number == c.stalledSeenRun
-	c.stalledSeenRun = current.number
+	at := c.slot.Node.Load()
+	current := c.slot.Load()
+	stalled = current.Kind == route.Remote && current.Cause == cause.None && current.Number == c.stalledSeenRun
+	c.stalledSeenRun = current.Number
 	if stalled && at != nil {
 		return *at, true
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy"
+	"shardway/proxy/poison"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -32,7 +33,7 @@ func withStoppingNode(t *testing.T, b func(net.Conn, *bufio.Reader), f func(node
 		for name, app := range map[string]func(net.Conn, *bufio.Reader){"ingress": simple, "a": hangs, "b": b, "c": simple} {
 			nodes[name] = simNode(t, sim, name, app, func(o *proxy.Options) {
 				o.QueueWait = time.Minute
-				o.PeerCrashed = func(proxy.Crash) {}
+				o.PeerCrashed = func(poison.Crash) {}
 				o.HashKey = func() []byte { return []byte("s") }
 				for _, more := range change {
 					more(name, o)

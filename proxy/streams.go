@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"shardway/proxy/inflight"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -26,17 +27,17 @@ type Run struct {
 func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	byShard := map[shardmap.Shard]ShardRuns{}
 	s.conns.each(func(c *client) {
-		current := c.slot.load()
-		if current.kind != route.Local || current.flags&(slotKeyless|slotWebSocket) != 0 {
+		current := c.slot.Load()
+		if current.Kind != route.Local || current.Flags&(inflight.Keyless|inflight.WebSocket) != 0 {
 			return
 		}
-		runs := byShard[current.shard]
-		if current.isEndless() {
+		runs := byShard[current.Shard]
+		if current.IsEndless() {
 			runs.Endless++
 		} else {
-			runs.Requests = append(runs.Requests, Run{c, current.number})
+			runs.Requests = append(runs.Requests, Run{c, current.Number})
 		}
-		byShard[current.shard] = runs
+		byShard[current.Shard] = runs
 	})
 	return byShard
 }

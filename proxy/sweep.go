@@ -6,8 +6,13 @@ import (
 	"time"
 
 	"shardway/proxy/appsilence"
+	"shardway/proxy/cause"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
+	"shardway/proxy/peerpath"
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 )
 
 const (
@@ -23,6 +28,9 @@ const (
 	// shorter, because that node already has a shard map without this node, or is about to apply
 	// one.
 	drainStreamTimeout = 250 * time.Millisecond
+	// streamEndTimeout is how long an event stream may continue after its end was requested, until
+	// the end of the present event.
+	streamEndTimeout = wsession.EndTimeout
 )
 
 // mustSweepAll reports whether the next sweep must include quiescent WebSockets. While the node is
@@ -30,7 +38,7 @@ const (
 // connections to it must be checked.
 func (s *Server) mustSweepAll() bool {
 	isLeaving := s.closing.Load() || s.draining.Load()
-	pathCheckDue := s.pathDetector.nextComplete > 0 && s.clock.Now() >= s.pathDetector.nextComplete
+	pathCheckDue := s.peerPaths.NeedsCompleteSweep(s.clock.Now())
 	return isLeaving || pathCheckDue
 }
 
@@ -41,7 +49,8 @@ func (s *Server) mustSweepAll() bool {
 func (s *Server) sweep(clients []*client, complete bool) {
 	now := s.clock.Now()
 	table, settings := s.options.Cluster.Table(), s.settings.Load()
-	s.pathDetector.begin(clients, complete, now)
+	s.sweptClients = clients
+	s.peerPaths.Begin(complete, now)
 	s.appSilence.BeginSweep(now)
 	parksLeft := maxParksPerSweep
 	for _, c := range clients {
@@ -115,15 +124,15 @@ func (s *Server) idleLimit(c *client) time.Duration {
 // sweepRun checks the run of a connection: its path, its deadlines, and whether its shard has
 // moved. It only registers a run that it sees for the first time.
 func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now time.Duration) {
-	current := c.slot.load()
-	if current.isCancelled() && current.kind == route.Local && current.flags&slotResumable != 0 {
+	current := c.slot.Load()
+	if current.IsCancelled() && current.Kind == route.Local && current.Flags&inflight.Resumable != 0 {
 		s.sweepStuckStream(c, current, now)
 	}
-	if current.kind == 0 || current.isCancelled() {
+	if current.Kind == 0 || current.IsCancelled() {
 		return
 	}
-	if current.number != c.lastSweptRun {
-		c.lastSweptRun, c.runSeenAt, c.moveSeenAt, c.nextPathCheck = current.number, now, 0, now+pathCheckAfter
+	if current.Number != c.lastSweptRun {
+		c.lastSweptRun, c.runSeenAt, c.moveSeenAt, c.nextPathCheck = current.Number, now, 0, now+peerpath.CheckAfter
 		return
 	}
 	if c.loop.Load() != nil {
@@ -131,7 +140,7 @@ func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now
 		return
 	}
 	c.disconnect.start()
-	if current.kind == route.Remote && s.sweepPath(c, current, now) {
+	if current.Kind == route.Remote && s.sweepPath(c, current, now) {
 		return
 	}
 	s.sweepLongResponse(c, current, now)
@@ -143,13 +152,13 @@ func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now
 
 // sweepLongResponse treats a response that has been in progress for longResponse as a stream.
 // Tunnels and event streams of the local app already count as streams.
-func (s *Server) sweepLongResponse(c *client, current run, now time.Duration) {
-	if current.flags&slotResponseBegun == 0 || now-c.runSeenAt <= longResponse {
+func (s *Server) sweepLongResponse(c *client, current inflight.Run, now time.Duration) {
+	if current.Flags&inflight.ResponseBegun == 0 || now-c.runSeenAt <= longResponse {
 		return
 	}
-	switch current.kind {
+	switch current.Kind {
 	case route.Local:
-		if current.flags&(slotTunnel|slotEvents) == 0 {
+		if current.Flags&(inflight.Tunnel|inflight.Events) == 0 {
 			s.countAsStream(c, current)
 		}
 	case route.Remote:
@@ -162,94 +171,109 @@ func (s *Server) sweepLongResponse(c *client, current run, now time.Duration) {
 
 // awaitsLocalApp reports whether the app of this node has received the whole request, and its
 // response has not begun.
-func (s *Server) awaitsLocalApp(c *client, current run) bool {
-	const respondsOrRelays = slotResponseBegun | slotTunnel | slotEvents | slotWebSocket
-	return current.kind == route.Local && current.flags&respondsOrRelays == 0 && !c.body.reading.Load()
+func (s *Server) awaitsLocalApp(c *client, current inflight.Run) bool {
+	const respondsOrRelays = inflight.ResponseBegun | inflight.Tunnel | inflight.Events | inflight.WebSocket
+	return current.Kind == route.Local && current.Flags&respondsOrRelays == 0 && !c.body.IsBeingRead()
 }
 
 // countWaiting counts a run that waits for the app, to detect that the app does not respond at all.
-func (s *Server) countWaiting(c *client, current run) {
+func (s *Server) countWaiting(c *client, current inflight.Run) {
 	var conn net.Conn // nil means that the app runs in this process
-	if upstream := c.slot.conn.Load(); upstream != nil && !upstream.InProcess {
+	if upstream := c.slot.Conn.Load(); upstream != nil && !upstream.InProcess {
 		conn = upstream.NetConn()
 	}
-	s.appSilence.CountWaiting(c.runSeenAt, current.flags&slotSafe != 0, conn)
+	s.appSilence.CountWaiting(c.runSeenAt, current.Flags&inflight.Safe != 0, conn)
 }
 
 // sweepDeadline ends a run that must not continue: because its shard has moved, because the node is
 // leaving, or because the app has not responded within FirstByteTimeout.
-func (s *Server) sweepDeadline(c *client, current run, table *route.Table, settings *Settings, now time.Duration) {
+func (s *Server) sweepDeadline(c *client, current inflight.Run, table *route.Table, settings *Settings, now time.Duration) {
 	switch {
-	case current.flags&slotWebSocket != 0:
+	case current.Flags&inflight.WebSocket != 0:
 		s.sweepRelay(c, current, table, now)
 		return
-	case current.isEndless():
+	case current.IsEndless():
 		s.sweepStream(c, current, table, settings.StreamGrace, now)
 		return
 	case s.closing.Load() && s.isLongPoll(c, current, now):
-		s.cancelBeforeResponse(c, current, causeLeaving)
+		s.cancelBeforeResponse(c, current, cause.Leaving)
 		return
 	}
-	if current.kind != route.Local || current.flags&slotResponseBegun != 0 {
+	if current.Kind != route.Local || current.Flags&inflight.ResponseBegun != 0 {
 		return // the owner enforces the timeout of a forwarded request
 	}
-	if c.body.reading.Load() {
+	if c.body.IsBeingRead() {
 		c.runSeenAt = now // the timeout starts at the end of the request body
 		return
 	}
 	hasTimeout := settings.FirstByteTimeout >= 0
 	if hasTimeout && now-c.runSeenAt > settings.FirstByteTimeout {
-		s.cancelBeforeResponse(c, current, causeTimeout)
+		s.cancelBeforeResponse(c, current, cause.Timeout)
 	}
 }
 
 // sweepPath checks the network path of a run to its owner. If the path is dead, it cancels the run
 // and returns true. If the run uses a multiplexed stream, it fails all streams of the session.
-func (s *Server) sweepPath(c *client, current run, now time.Duration) (dead bool) {
-	conn := c.slot.conn.Load()
-	if conn.Mux != nil && now-c.runSeenAt >= pingAfter {
-		s.pathDetector.ping(conn.Mux)
+func (s *Server) sweepPath(c *client, current inflight.Run, now time.Duration) (dead bool) {
+	conn := c.slot.Conn.Load()
+	if conn.Mux != nil && now-c.runSeenAt >= peerpath.PingAfter {
+		s.peerPaths.Ping(conn.Mux)
 	}
-	if now < c.nextPathCheck || !s.pathDetector.isDead(c, conn, now) {
+	if now < c.nextPathCheck {
 		return false
 	}
-	s.cancelRun(c, current, causePathDead)
+	if dead, c.nextPathCheck = s.peerPaths.IsDead(conn, now); !dead {
+		return false
+	}
+	s.cancelRun(c, current, cause.PathDead)
 	if conn.Mux != nil {
 		conn.Mux.FailSession(errPathDead)
 	}
 	return true
 }
 
+// eachConnToPeers yields the connections to other nodes that the requests of the current sweep use.
+func (s *Server) eachConnToPeers(yield func(*connpool.Conn) bool) {
+	for _, c := range s.sweptClients {
+		if c.slot.Load().Kind != route.Remote {
+			continue
+		}
+		if conn := c.slot.Conn.Load(); conn != nil && !yield(conn) {
+			return
+		}
+	}
+}
+
 // countAsStream removes the connection of a long response from the limit of upstream connections,
 // and counts it as a stream instead.
-func (s *Server) countAsStream(c *client, current run) {
-	alreadyCounted := c.streamRun == current.number
+func (s *Server) countAsStream(c *client, current inflight.Run) {
+	alreadyCounted := c.streamRun == current.Number
 	if alreadyCounted || s.streams.IsFull() {
 		return
 	}
-	conn := c.slot.conn.Load()
+	conn := c.slot.Conn.Load()
 	isStillRunning := func() bool {
-		latest := c.slot.load()
-		return latest.kind != 0 && latest.number == current.number
+		latest := c.slot.Load()
+		return latest.Kind != 0 && latest.Number == current.Number
 	}
 	if conn.Pool.Detach(conn, isStillRunning) {
-		c.streamRun = current.number
+		c.streamRun = current.Number
 	}
 }
 
 // sweepStream ends a tunnel or an event stream after a grace period. The period starts when its
 // shard has moved, or when its node starts to leave. An event stream has up to streamEndTimeout
 // more, so that it can end between two events.
-func (s *Server) sweepStream(c *client, current run, table *route.Table, grace, now time.Duration) {
+func (s *Server) sweepStream(c *client, current inflight.Run, table *route.Table, grace, now time.Duration) {
 	cancelCause := s.causeOfStreamEnd(c, current, table)
-	if cancelCause == causeNone {
+	if cancelCause == cause.None {
 		c.moveSeenAt = 0
 		return
 	}
 	if c.moveSeenAt == 0 {
 		c.moveSeenAt = now
 	}
-	if current.flags&slotEvents == 0 {
+	if current.Flags&inflight.Events == 0 {
 		if now-c.moveSeenAt >= grace {
 			s.cancelRun(c, current, cancelCause)
 		}
@@ -259,33 +283,33 @@ func (s *Server) sweepStream(c *client, current run, table *route.Table, grace, 
 	if overdue < 0 {
 		return
 	}
-	hasEnded := c.slot.events.requestEnd(current.number)
+	hasEnded := c.slot.Events.RequestEnd(current.Number)
 	if hasEnded || overdue >= streamEndTimeout {
 		s.cancelRun(c, current, cancelCause)
 	}
 }
 
 // causeOfStreamEnd returns why a tunnel or an event stream must end soon: its shard has moved, or
-// the node is leaving. It returns causeNone if the stream may continue.
-func (s *Server) causeOfStreamEnd(c *client, current run, table *route.Table) cause {
-	hasShard := current.flags&slotKeyless == 0 && int(current.shard) < table.Shards()
-	if hasShard && !runsAtRoute(current, c.slot.node.Load(), table.Route(current.shard)) {
-		return causeShardMoved
+// the node is leaving. It returns cause.None if the stream may continue.
+func (s *Server) causeOfStreamEnd(c *client, current inflight.Run, table *route.Table) cause.Cause {
+	hasShard := current.Flags&inflight.Keyless == 0 && int(current.Shard) < table.Shards()
+	if hasShard && !runsAtRoute(current, c.slot.Node.Load(), table.Route(current.Shard)) {
+		return cause.ShardMoved
 	}
 	if s.closing.Load() {
-		return causeLeaving
+		return cause.Leaving
 	}
-	return causeNone
+	return cause.None
 }
 
 // eventStreamGrace returns the grace period of an event stream, given the grace period of other
 // streams.
-func (s *Server) eventStreamGrace(c *client, current run, cancelCause cause, grace time.Duration) time.Duration {
-	isResumable := c.slot.events.isResumable(current.number)
-	if cancelCause == causeShardMoved && isResumable {
+func (s *Server) eventStreamGrace(c *client, current inflight.Run, cancelCause cause.Cause, grace time.Duration) time.Duration {
+	isResumable := c.slot.Events.IsResumable(current.Number)
+	if cancelCause == cause.ShardMoved && isResumable {
 		return 0 // the new owner resumes it, so there is no reason to wait
 	}
-	isOnlyIngress := cancelCause == causeLeaving && current.kind == route.Remote
+	isOnlyIngress := cancelCause == cause.Leaving && current.Kind == route.Remote
 	if isOnlyIngress && !isResumable {
 		// The owner stays, so the stream continues until shortly before the end of the drain.
 		latestEnd := time.Duration(s.drainDeadline.Load()) - 2*streamEndTimeout
@@ -296,12 +320,12 @@ func (s *Server) eventStreamGrace(c *client, current run, cancelCause cause, gra
 
 // sweepStuckStream aborts the connection of a client that does not read, and thereby delays the end
 // of a cancelled run. The next owner of the shard may be waiting for that end.
-func (s *Server) sweepStuckStream(c *client, current run, now time.Duration) {
-	if c.cancelledRun != current.number {
-		c.cancelledRun, c.cancelledAt = current.number, now
+func (s *Server) sweepStuckStream(c *client, current inflight.Run, now time.Duration) {
+	if c.cancelledRun != current.Number {
+		c.cancelledRun, c.cancelledAt = current.Number, now
 		return
 	}
-	if now-c.cancelledAt >= streamEndTimeout && c.slot.load().number == current.number {
+	if now-c.cancelledAt >= streamEndTimeout && c.slot.Load().Number == current.Number {
 		_ = c.conn.Abort() // its goroutine receives an error
 	}
 }
@@ -311,50 +335,50 @@ func (s *Server) sweepStuckStream(c *client, current run, now time.Duration) {
 // lost its lease or is paused, the owner has not lost the shard. The run is then treated as still
 // routed there. If the table contains no destination for another reason, this applies to a run at
 // another node only.
-func runsAtRoute(current run, node *string, dest *route.Route) bool {
+func runsAtRoute(current inflight.Run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
 	case route.Held:
 		ownerKeepsShard := dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused
-		return ownerKeepsShard || current.kind == route.Remote
+		return ownerKeepsShard || current.Kind == route.Remote
 	case route.Remote:
-		return current.kind == route.Remote && node != nil && *node == dest.Node
+		return current.Kind == route.Remote && node != nil && *node == dest.Node
 	case route.Local:
 	}
-	return current.kind == route.Local
+	return current.Kind == route.Local
 }
 
 // cancelRun cancels current, if it is still in progress.
-func (s *Server) cancelRun(c *client, current run, cancelCause cause) {
+func (s *Server) cancelRun(c *client, current inflight.Run, cancelCause cause.Cause) {
 	s.cancelIn(&c.slot, current, cancelCause)
 }
 
 // cancelBeforeResponse cancels current unless its response has begun since current was loaded. The
 // slot checks and cancels in one atomic step. So a response either continues undisturbed or sends
 // no byte.
-func (s *Server) cancelBeforeResponse(c *client, current run, cancelCause cause) {
-	s.cancelMatching(&c.slot, current, cancelCause, func(latest run) bool {
-		return latest.number == current.number && latest.flags&slotResponseBegun == 0
+func (s *Server) cancelBeforeResponse(c *client, current inflight.Run, cancelCause cause.Cause) {
+	s.cancelMatching(&c.slot, current, cancelCause, func(latest inflight.Run) bool {
+		return latest.Number == current.Number && latest.Flags&inflight.ResponseBegun == 0
 	})
 }
 
 // cancelIn cancels current of a slot, if it is still in progress.
-func (s *Server) cancelIn(slot *slot, current run, cancelCause cause) {
-	s.cancelMatching(slot, current, cancelCause, func(latest run) bool { return latest.number == current.number })
+func (s *Server) cancelIn(slot *inflight.Slot, current inflight.Run, cancelCause cause.Cause) {
+	s.cancelMatching(slot, current, cancelCause, func(latest inflight.Run) bool { return latest.Number == current.Number })
 }
 
 // cancelMatching cancels the run in a slot if match returns true for the latest content of the
 // slot. current is the run that the caller has seen. An event stream that its next owner resumes is
 // not counted as aborted.
-func (s *Server) cancelMatching(slot *slot, current run, cancelCause cause, match func(latest run) bool) {
-	closes, cancelled := slot.cancel(cancelCause, func(latest run, _ string) bool { return match(latest) }, []*h1.Conn(nil))
+func (s *Server) cancelMatching(slot *inflight.Slot, current inflight.Run, cancelCause cause.Cause, match func(latest inflight.Run) bool) {
+	closes, cancelled := slot.Cancel(cancelCause, func(latest inflight.Run, _ string) bool { return match(latest) }, []*h1.Conn(nil))
 	if !cancelled {
 		return
 	}
-	nextOwnerResumes := current.flags&slotEvents != 0 && cancelCause == causeShardMoved && slot.events.isResumable(current.number)
+	nextOwnerResumes := current.Flags&inflight.Events != 0 && cancelCause == cause.ShardMoved && slot.Events.IsResumable(current.Number)
 	if !nextOwnerResumes {
 		s.metrics.CountAborted(cancelCause.String(), 1)
 	}
-	closeAll(closes)
+	inflight.CloseAll(closes)
 }
 
 // AppSilence reports whether the app hangs. A call may take some milliseconds, so it should be called

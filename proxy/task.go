@@ -1,13 +1,18 @@
 package proxy
 
-import "github.com/valyala/fasthttp"
+import (
+	"github.com/valyala/fasthttp"
+
+	"shardway/proxy/cause"
+	"shardway/proxy/inflight"
+)
 
 // Task is a part of a request that may continue in its own goroutine after the handler has
 // returned. The request is treated as running until the Task has ended. The zero Task, of a request
 // that this package does not run, does nothing.
 type Task struct {
 	conn *handlerConn
-	slot *slot
+	slot *inflight.Slot
 	run  uint32 // number of the run
 }
 
@@ -37,7 +42,7 @@ func (task Task) LeaseExpired() bool {
 	if task.conn == nil || task.conn.server.options.LeaseExpired == nil || !task.conn.server.options.LeaseExpired() {
 		return false
 	}
-	task.conn.server.cancelIn(task.slot, run{number: task.run}, causeLease)
+	task.conn.server.cancelIn(task.slot, inflight.Run{Number: task.run}, cause.Lease)
 	return true
 }
 

@@ -6,8 +6,10 @@ import (
 
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
+	"shardway/proxy/wstunnel"
 )
 
 // relayUpgrade handles a 101 response. If the connection is a resumable WebSocket, it starts or
@@ -15,18 +17,18 @@ import (
 // the run was cancelled before any byte of the response was sent.
 func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	rr.escaped = true
-	rr.body.stopSending()
+	rr.body.StopSending()
 	attempt.disconnect.disarm()
 	session, res := rr.exchange.session, &attempt.conn.Response
 	if rr.exchange.isResumption() {
-		if session.isContinuedBy(res, &rr.req, rr.settings, attempt.route.Kind) {
+		if !rr.settings.CloseSockets && session.IsContinuedBy(res, &rr.req, attempt.route.Kind) {
 			return rr.startSession(attempt)
 		}
-		session.refusalCode = wsession.CloseShardMoved
+		session.RefusalCode = wsession.CloseShardMoved
 		attempt.abort()
 		return true
 	}
-	if session.isResumable(res, rr.settings, attempt.route.Kind) {
+	if !rr.settings.CloseSockets && session.IsResumable(res, attempt.route.Kind) {
 		return rr.startSession(attempt)
 	}
 	if session != nil {
@@ -40,14 +42,14 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 // returns false if the run was cancelled before any byte of the response was sent.
 func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 	res := &attempt.conn.Response
-	var tunnel *webSocketTunnel
+	var tunnel *wstunnel.Tunnel
 	isWebSocket := strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 	if isWebSocket {
-		tunnel = newWebSocketTunnel(rr.conn, attempt.conn.Conn)
-		rr.slot.tunnel.Store(tunnel)
-		defer rr.slot.tunnel.Store(nil)
+		tunnel = wstunnel.New(rr.conn, attempt.conn.Conn)
+		rr.slot.Tunnel.Store(tunnel)
+		defer rr.slot.Tunnel.Store(nil)
 	}
-	if !rr.slot.setFlags(slotResponseBegun | slotTunnel) {
+	if !rr.slot.SetFlags(inflight.ResponseBegun | inflight.Tunnel) {
 		return false
 	}
 	if attempt.route.Kind == route.Local {
@@ -66,10 +68,10 @@ func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 		rr.copyTunnel(attempt.conn, tunnel)
 	}
 	if tunnel != nil {
-		tunnel.finish()
+		tunnel.Finish()
 	}
 	attempt.abort()
-	if tunnel != nil && tunnel.needsLingeringClose.Load() {
+	if tunnel != nil && tunnel.NeedsLingeringClose() {
 		rr.conn.CloseLinger(h1.WholeRequest)
 	}
 	return true
@@ -85,17 +87,17 @@ func (rr *responseRelay) releaseBuffers(attempt *attempt) {
 
 // copyTunnel copies both directions. A connection of which one direction has ended is aborted after
 // IdleTimeout. tunnel is nil unless the tunnel is a WebSocket.
-func (rr *responseRelay) copyTunnel(conn *connpool.Conn, tunnel *webSocketTunnel) {
+func (rr *responseRelay) copyTunnel(conn *connpool.Conn, tunnel *wstunnel.Tunnel) {
 	prepareForTunnel(rr.conn)
 	prepareForTunnel(conn.Conn)
-	abort := func() { closeAll([]*h1.Conn{conn.Conn, rr.conn}) }
+	abort := func() { inflight.CloseAll([]*h1.Conn{conn.Conn, rr.conn}) }
 	copyUp := func() bool { return copyOneWay(rr.conn, conn.Conn) }
 	copyDown := func() bool { return copyOneWay(conn.Conn, rr.conn) }
 	if tunnel != nil {
-		tunnel.begin()
-		abort = tunnel.abort
-		copyUp = func() bool { return tunnel.copyUp(rr.conn) }
-		copyDown = func() bool { return tunnel.copyDown(conn.Conn) }
+		tunnel.Begin()
+		abort = tunnel.Abort
+		copyUp = func() bool { return tunnel.CopyUp(rr.conn) }
+		copyDown = func() bool { return tunnel.CopyDown(conn.Conn) }
 	}
 	upDone := make(chan struct{})
 	go func() {

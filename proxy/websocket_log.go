@@ -21,11 +21,11 @@ const (
 // since its request or since the end of the previous relay.
 func (log sessionLog) relayStarted() {
 	session, in := log.exchange.session, int64(0)
-	if session.relays == 1 {
+	if session.Relays == 1 {
 		in = int64(len(log.req.Raw()))
 	}
 	log.exchange.account.upstream = 0 // the field still contains the time of the previous relay
-	log.write(in, lineBegin, session.startReason.String())
+	log.write(in, lineBegin, session.StartReason.String())
 }
 
 // relayEnded logs the end of a relay and the amount of data that it has transferred.
@@ -47,7 +47,7 @@ func (log sessionLog) write(in int64, event, reason string) {
 	if account.startedAt.IsZero() {
 		return
 	}
-	account.upstreamConn = log.exchange.session.relays
+	account.upstreamConn = log.exchange.session.Relays
 	accessLine{log.requestState, &shardkey.Extractor{Request: &log.req, Client: &log.clientAddr, TrustedProxies: log.settings.TrustedProxies}}.send(in, event, reason)
 	account.open(log.conn)
 	account.queueWait = 0

@@ -18,15 +18,8 @@ import (
 // relay decides. WebSockets of a path that are not resumable also use connections: they never move,
 // so they would not benefit from streams.
 
-const (
-	// streamWait is how long a WebSocket waits for a multiplexed session before it uses a
-	// connection.
-	streamWait = time.Second
-	// A relay is treated as bulk if it has transferred at least bulkBytes bytes, and at least
-	// bulkRate bytes per second of its life.
-	bulkBytes = 1 << 20
-	bulkRate  = 64 << 10
-)
+// streamWait is how long a WebSocket waits for a multiplexed session before it uses a connection.
+const streamWait = time.Second
 
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
@@ -39,7 +32,7 @@ func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
 
 // mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.
 func (exchange *exchange) mayUseStream() bool {
-	return exchange.isResumption() && !exchange.avoidStreams && !exchange.session.lastRelayBulk
+	return exchange.isResumption() && !exchange.avoidStreams && !exchange.session.LastRelayBulk
 }
 
 // openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
@@ -56,17 +49,6 @@ func (s *Server) openWebSocketStream(ctx context.Context, node string) *connpool
 	upstream := s.newPeerConn(conn, s.settings.Load())
 	upstream.SingleUse = true
 	return upstream
-}
-
-// transferred returns how many bytes the relay has transferred on downstream.
-func (relay *webSocketRelay) transferred() int64 {
-	return relay.downstream.Received() + relay.downstream.Sent() - relay.transferredBefore
-}
-
-// isBulk reports whether a relay that has ended has transferred much data; see bulkBytes.
-func (relay *webSocketRelay) isBulk() bool {
-	transferred, duration := relay.transferred(), relay.server.clock.Now()-relay.startedAt
-	return transferred >= bulkBytes && transferred >= int64(bulkRate*duration.Seconds())
 }
 
 // noteWebSocketPath remembers whether the WebSockets of the request's path are resumable, according

@@ -93,7 +93,7 @@ func TestIdleWebSocketsHaveNoGoroutine(t *testing.T) {
 		t.parks(many)
 		stacks := make([]byte, 16<<20)
 		until(t.T, "no goroutine mentions a leg", func() bool { // the goroutine that parks last may still have to return
-			return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "proxy.(*webSocketRelay)")
+			return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "wsrelay.(*Relay)")
 		})
 		for i := range 3 {
 			for j, c := range all {

@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/cause"
 	"shardway/proxy/h1"
+	"shardway/proxy/inflight"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
+	"shardway/proxy/wsrelay"
 )
 
 // startSession handles a 101 response that starts a relay. It sends the response to the client, or
@@ -17,38 +20,37 @@ import (
 // false if the run was cancelled before.
 func (rr *responseRelay) startSession(attempt *attempt) bool {
 	session, isResumption := rr.exchange.session, rr.exchange.isResumption()
-	relay := newWebSocketRelay(rr, attempt)
-	rr.slot.webSocket.Store(relay)
-	if !rr.slot.setFlags(slotResponseBegun | slotTunnel | slotWebSocket) {
-		rr.slot.webSocket.Store(nil)
+	toClient, toApp := rr.ingress == "", attempt.route.Kind == route.Local
+	relay := &webSocketRun{attempt: *attempt, load: rr.server.loadOf(&rr.exchange, attempt.route.Kind)}
+	relay.Init(&rr.server.webSockets.relays, session, rr.conn, attempt.conn.Conn, toClient, toApp)
+	rr.slot.WebSocket.Store(&relay.Relay)
+	if !rr.slot.SetFlags(inflight.ResponseBegun | inflight.Tunnel | inflight.WebSocket) {
+		rr.slot.WebSocket.Store(nil)
 		return false
 	}
 	rr.webSocket = relay
-	relay.addRunning(1)
-	if relay.toApp {
+	rr.server.addRunning(relay, 1)
+	if toApp {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
 	}
-	rr.exchange.connAborted, session.relayStarted = true, true
-	session.releaseUpgrade()
+	rr.exchange.connAborted, session.RelayStarted = true, true
+	session.ReleaseUpgrade()
 	attempt.conn.Pool.Breaker.OnAccepted()
 	if isResumption {
 		attempt.conn.Pool.RecordResume()
 	}
 	rr.noteWebSocketPath(attempt, false)
-	if isResumption && !relay.toApp {
+	if isResumption && !toApp {
 		attempt.conn.Pool.UpgradeResponded(attempt.conn)
 		attempt.conn.Pool.UpgradeBackoff.OnAccepted(0)
 	}
 	rr.recordResponse(&attempt.conn.Response)
-	if relay.toClient {
+	if toClient {
 		rr.recordStart(session)
-		session.messagesMayBeLost = false
-		if session.relays++; session.relays == 1 {
-			session.protocol = string(attempt.conn.Response.Value("Sec-WebSocket-Protocol"))
-		}
+		session.RecordStart(&attempt.conn.Response)
 	}
-	relay.responseSent = isResumption || rr.writeSwitchingProtocols(attempt, !relay.toClient)
-	if relay.toClient {
+	relay.ResponseSent = isResumption || rr.writeSwitchingProtocols(attempt, !toClient)
+	if toClient {
 		sessionLog{rr.requestState}.relayStarted()
 	}
 	rr.releaseBuffers(attempt)
@@ -61,11 +63,11 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 func (rr *responseRelay) writeSwitchingProtocols(attempt *attempt, confirmsSession bool) bool {
 	edit := rr.editHeaders(attempt.route, &attempt.conn.Response)
 	edit.Upgrade, edit.Close, edit.KeepAlive = true, false, false
-	if attempt.conn.Response.Value(headerWebSocket) != nil {
+	if attempt.conn.Response.Value(wsrelay.Header) != nil {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayOther)
 	}
 	if confirmsSession {
-		rr.extraLines = append(rr.extraLines, headerWebSocket+": "+valueAccepted+"\r\n"...)
+		rr.extraLines = append(rr.extraLines, wsrelay.Header+": "+wsrelay.ValueAccepted+"\r\n"...)
 		edit.Extra = rr.extraLines
 	}
 	return rr.conn.WriteResponseHeader(&attempt.conn.Response, edit).Close(nil) == nil
@@ -79,10 +81,10 @@ func (c *client) runNextRelays() {
 	if session == nil || c.hasRelay() {
 		return
 	}
-	for session.needsRelay && !c.closing.Load() {
-		session.needsRelay = false
+	for session.NeedsRelay && !c.closing.Load() {
+		session.NeedsRelay = false
 		if code, reason := c.resumeSession(); code != 0 {
-			session.closeCode, session.closeReason = code, reason
+			session.CloseCode, session.CloseReason = code, reason
 		}
 		if c.hasRelay() {
 			return
@@ -92,14 +94,14 @@ func (c *client) runNextRelays() {
 	if c.closing.Load() {
 		return
 	}
-	if session.closeCode != 0 {
+	if session.CloseCode != 0 {
 		writer := c.conn.Writer()
 		writer.BeginBody(h1.UntilClose, 0)
-		writer.SetPrecondition(func() (time.Duration, error) { return closeFrameTimeout, nil })
-		_, _ = writer.Write(wsframe.AppendClose(nil, session.closeCode, cmp.Or(session.closeReason, wsession.DefaultReason(session.closeCode)), false)) // an error does not matter, because the connection ends in any case
-		session.closeFrameSent = writer.Flush() == nil
+		writer.SetPrecondition(func() (time.Duration, error) { return wsession.CloseFrameTimeout, nil })
+		_, _ = writer.Write(wsframe.AppendClose(nil, session.CloseCode, cmp.Or(session.CloseReason, wsession.DefaultReason(session.CloseCode)), false)) // an error does not matter, because the connection ends in any case
+		session.CloseFrameSent = writer.Flush() == nil
 	}
-	if session.closeFrameSent {
+	if session.CloseFrameSent {
 		c.conn.CloseLinger(h1.WholeRequest)
 	}
 }
@@ -114,8 +116,8 @@ func (c *client) resumeSession() (code int, reason string) {
 	defer c.server.limitResume(c.exchange.shard, cancel)()
 	c.server.webSockets.pacer.SessionLost()
 	defer c.server.webSockets.pacer.SessionResumed()
-	session.cancelWait.Store(&cancel)
-	defer session.cancelWait.Store(nil)
+	session.CancelWait.Store(&cancel)
+	defer session.CancelWait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.
 	stop := context.AfterFunc(ctx, c.cancelUnanswered)
 	defer stop()
@@ -123,19 +125,19 @@ func (c *client) resumeSession() (code int, reason string) {
 	defer func() { c.wait.attemptContext = nil }()
 	c.exchange.prepareRetry(maxResumeWaits * c.server.options.ResumeTimeout)
 	for {
-		session.mayHaveReachedApp, session.relayStarted, session.refusalCode = false, false, 0
+		session.MayHaveReachedApp, session.RelayStarted, session.RefusalCode = false, false, 0
 		c.router.routeUntilAnswered(c.router.attemptByCurrentTable())
-		if session.mayHaveReachedApp {
-			session.resumeAttempts++
-			session.messagesMayBeLost = session.messagesMayBeLost || !session.relayStarted
+		if session.MayHaveReachedApp {
+			session.ResumeAttempts++
+			session.MessagesMayBeLost = session.MessagesMayBeLost || !session.RelayStarted
 		}
 		switch {
-		case c.closing.Load() || session.relayStarted:
+		case c.closing.Load() || session.RelayStarted:
 			c.exchange.leaveQueue()
 			return 0, ""
-		case session.refusalCode != 0:
+		case session.RefusalCode != 0:
 			c.exchange.leaveQueue()
-			return session.refusalCode, cmp.Or(session.closeReason, wsession.ReasonRefused)
+			return session.RefusalCode, cmp.Or(session.CloseReason, wsession.ReasonRefused)
 		}
 		c.exchange.tries, c.exchange.triesOnReusedConns, c.exchange.responsesBegun, c.exchange.notAcquiredCount = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
@@ -152,8 +154,8 @@ func (c *client) resumeSession() (code int, reason string) {
 
 // cancelUnanswered cancels the run unless its response has begun.
 func (c *client) cancelUnanswered() {
-	closes, _ := c.slot.cancel(causeTimeout, func(current run, _ string) bool { return current.flags&slotResponseBegun == 0 }, nil)
-	closeAll(closes)
+	closes, _ := c.slot.Cancel(cause.Timeout, func(current inflight.Run, _ string) bool { return current.Flags&inflight.ResponseBegun == 0 }, nil)
+	inflight.CloseAll(closes)
 }
 
 // prepareRetry resets the exchange before the request of the next relay is sent. The safety is set
@@ -173,7 +175,7 @@ func (retry *retrier) handleDeclined(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	switch word := res.Known(h1.FieldShardwayError); {
 	case attempt.route.Kind != route.Remote || word == nil:
-		retry.exchange.session.refusalCode = closeCodeFor(res)
+		retry.exchange.session.RefusalCode = wsrelay.CloseCodeFor(res)
 		attempt.conn.Pool.RecordResume()
 	case ownerSentNothing(problem.Code(word)):
 		retry.exchange.markNotDelivered()

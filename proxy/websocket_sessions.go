@@ -2,20 +2,22 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net"
-	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"shardway/proxy/backoff"
+	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
+	"shardway/proxy/inflight"
+	"shardway/proxy/loadstats"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
+	"shardway/proxy/wsrelay"
 	"shardway/queue"
+	"shardway/shardmap"
 )
 
 // CountUpgraded returns the number of upgraded connections to the app of this node.
@@ -35,7 +37,7 @@ const (
 type webSockets struct {
 	queue            *queue.Queue // sessions that wait for a relay
 	upgrades         atomic.Int32 // resumed WebSockets that await an upgrade response
-	relays           atomic.Int32 // running relays
+	running          atomic.Int32 // running relays
 	parkedDirections atomic.Int32 // parked directions of the running relays
 	pacer            wsession.ReconnectPacer
 	summary          wsession.HandoverSummary
@@ -44,55 +46,78 @@ type webSockets struct {
 
 	exclusive wsession.ExclusiveUse
 
-	probe struct {
-		sync.Mutex           // held while the app is probed
-		startedAt  time.Time // start of the last probe; see appRefuses
-		refused    bool      // result of the last probe
-	}
+	relays wsrelay.Shared
+
+	probe wsrelay.AppProbe
 }
 
-// probeDuration is how long an app must keep a probe connection open to be treated as alive. A dying
-// process may still accept connections for a moment after it has lost older ones: the kernel closes
-// its sockets in any order, and afterwards resets the connections that have not been accepted.
-const probeDuration = 100 * time.Millisecond
-
-// appRefuses reports whether the app no longer accepts connections after a relay has ended. When an
-// app dies, many relays call appRefuses at the same time, so a result is shared. A probe that began
-// after the call is valid for the caller. A negative result stays valid for sweepEvery. A
-// connection that was accepted before a relay ended proves nothing about that relay.
+// appRefuses reports whether the app of this node accepts no connections any more.
 func (s *Server) appRefuses() bool {
 	if s.upstream == nil || s.upstream.Breaker.IsTripped() {
 		return true
 	}
-	probe := &s.webSockets.probe
-	relayEnded := time.Now()
-	probe.Lock()
-	defer probe.Unlock()
-	if probe.startedAt.After(relayEnded) || probe.refused && relayEnded.Sub(probe.startedAt) < sweepEvery {
-		return probe.refused
-	}
-	probe.startedAt = time.Now()
-	ctx, cancel := context.WithTimeout(s.lifeCtx, s.settings.Load().ConnectTimeout)
-	defer cancel()
-	conn, err := s.options.DialUpstream(ctx)
-	probe.refused = err != nil || !staysOpen(conn)
-	return probe.refused
+	return s.webSockets.probe.Refuses()
 }
 
-// staysOpen reports whether a new connection stays open for probeDuration. It closes the connection.
-func staysOpen(conn net.Conn) bool {
-	defer func() { _ = conn.Close() }()
-	if conn.SetReadDeadline(time.Now().Add(probeDuration)) != nil {
-		return false
+// routeChanged reports whether the route of the shard, or its ownership epoch, differs from dest.
+func (s *Server) routeChanged(shard shardmap.Shard, dest *route.Route) bool {
+	table := s.options.Cluster.Table()
+	return int(shard) >= table.Shards() || *table.Route(shard) != *dest
+}
+
+// initRelays sets what all relays have in common.
+func (s *Server) initRelays() {
+	s.webSockets.probe = wsrelay.AppProbe{ValidFor: sweepEvery, Dial: s.dialProbe}
+	s.webSockets.relays = wsrelay.Shared{
+		Clock: &s.clock, DrainTimeout: s.options.DrainTimeout, IdleSockets: &s.idleSockets, ParkingDisabled: s.options.Disable.Parking, ReturnedSoon: parkAfterReturn,
+		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
+		ParkDelay: func(returnedSoon bool) time.Duration {
+			if returnedSoon {
+				return time.Duration(s.parkSoon.Load())
+			}
+			return time.Duration(s.parkAfter.Load())
+		},
+		Recover: s.copyRecovering, AppRefuses: s.appRefuses, RouteChanged: s.routeChanged,
 	}
-	_, err := conn.Read(make([]byte, 1))
-	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// dialProbe opens a connection to the app that carries no request.
+func (s *Server) dialProbe() (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(s.lifeCtx, s.settings.Load().ConnectTimeout)
+	defer cancel()
+	return s.options.DialUpstream(ctx)
+}
+
+// webSocketRun is a relay of a resumable WebSocket, together with the attempt that has started it.
+type webSocketRun struct {
+	wsrelay.Relay
+
+	attempt    attempt
+	load       *loadstats.Counters // counters of the shard; nil means none
+	sentBefore int64               // bytes sent to the client before the relay
+}
+
+// addRunning adds n to the counts of running relays.
+func (s *Server) addRunning(run *webSocketRun, n int32) {
+	s.webSockets.running.Add(n)
+	s.metrics.Tunnels.Add(int64(n))
+	if run.load != nil {
+		run.load.WebSockets.Add(n)
+	}
+}
+
+// startRelay starts the relay of the last response. It returns before the relay ends.
+func (c *client) startRelay() {
+	c.relay.webSocket.Start(c.goroutines, func(n int) {
+		c.server.webSockets.parkedDirections.Add(int32(n))
+		c.server.conns.markQuiescent(c, n)
+	})
 }
 
 // createSession creates the session of a request for a WebSocket that may be resumable.
 func (c *client) createSession() {
-	if isWebSocketRequest(&c.req) && !c.settings.CloseSockets {
-		c.exchange.session = newSession()
+	if wsrelay.IsRequest(&c.req) && !c.settings.CloseSockets {
+		c.exchange.session = wsrelay.NewSession()
 		c.escaped = true
 		c.session.Store(c.exchange.session)
 	}
@@ -129,48 +154,48 @@ func (runner *attemptRunner) runByKind(attempt *attempt) decision {
 func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 	session := runner.exchange.session
 	if attempt.route.Kind != route.Local {
-		session.mayHaveReachedApp = runner.exchange.isResumption()
+		session.MayHaveReachedApp = runner.exchange.isResumption()
 		upgrades := &attempt.conn.Pool.UpgradeBackoff
 		result := runner.runAttempt(attempt)
-		if session.mayHaveReachedApp && !session.relayStarted {
+		if session.MayHaveReachedApp && !session.RelayStarted {
 			upgrades.OnAccepted(0)
 		}
 		return result
 	}
 	if attempt.conn.InProcess { // an app in this process cannot upgrade
-		if session.refusalCode = wsession.CloseShardMoved; runner.exchange.isResumption() {
+		if session.RefusalCode = wsession.CloseShardMoved; runner.exchange.isResumption() {
 			attempt.cancelUnsent()
 			return done
 		}
 		return runner.runAttempt(attempt)
 	}
-	if session.resumeAttempts > 0 || runner.exchange.isResumption() {
+	if session.ResumeAttempts > 0 || runner.exchange.isResumption() {
 		if upgradeQueue := runner.acquireUpgrade(attempt); upgradeQueue != nil {
 			attempt.cancelUnsent()
 			return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: upgradeQueue}
 		}
 	}
-	currentRun := runner.slot.load()
-	release, ok := runner.server.webSockets.exclusive.Acquire(runner.wait.context(), session.id, func() { runner.server.cancelIn(runner.slot, currentRun, causeClientGone) })
+	currentRun := runner.slot.Load()
+	release, ok := runner.server.webSockets.exclusive.Acquire(runner.wait.context(), session.ID, func() { runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone) })
 	if !ok {
-		session.releaseUpgrade()
+		session.ReleaseUpgrade()
 		attempt.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, backoff: true}
 	}
 	// The end of the admission must also release the exclusive use and the upgrade place.
 	runner.admission.extend(func(end func()) {
-		session.releaseUpgrade()
+		session.ReleaseUpgrade()
 		end()
 		release()
 	})
-	session.mayHaveReachedApp = runner.exchange.isResumption()
+	session.MayHaveReachedApp = runner.exchange.isResumption()
 	return runner.runAttempt(attempt)
 }
 
 // wasReplaced reports whether the run was cancelled because a newer request of the same session has
 // arrived. In that case, the ingress has given up the older request.
-func (retry *retrier) wasReplaced(cancelCause cause) bool {
-	return cancelCause == causeClientGone && retry.ingress != "" && retry.exchange.session != nil && retry.body.clientErr == nil
+func (retry *retrier) wasReplaced(cancelCause cause.Cause) bool {
+	return cancelCause == cause.ClientGone && retry.ingress != "" && retry.exchange.session != nil && retry.body.ClientErr == nil
 }
 
 // yieldToNewerRun ends a run that was replaced, together with its connection. It must not cancel the
@@ -191,40 +216,30 @@ func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueu
 		n.Add(-1)
 		return upgrades.OnRefused(0, false)
 	}
-	runner.exchange.session.releaseUpgradePlace = func() {
+	runner.exchange.session.ReleaseUpgradePlace = func() {
 		n.Add(-1)
 		upgrades.OnAccepted(0)
 	}
 	return nil
 }
 
-// releaseUpgrade releases the place reserved by acquireUpgrade, if the session still holds one. It
-// is called when the app has responded to the upgrade, or when the connection is closed.
-func (session *webSocketSession) releaseUpgrade() {
-	if release := session.releaseUpgradePlace; release != nil {
-		session.releaseUpgradePlace = nil
-		release()
-	}
-}
-
 // sweepSession closes the WebSocket of a session on a node that is leaving, so that the client
 // connects to another node. Each session is assigned a random time within ReconnectSpread, so that
 // the clients do not all reconnect at once.
-func (s *Server) sweepSession(c *client, session *webSocketSession, now time.Duration) {
+func (s *Server) sweepSession(c *client, session *wsrelay.Session, now time.Duration) {
 	if !s.closing.Load() {
 		return
 	}
-	if session.reconnectAt == 0 {
-		session.reconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.options.ReconnectSpread), 1))) //nolint:gosec // math/rand suffices to spread the load
+	if session.ReconnectAt == 0 {
+		session.ReconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.options.ReconnectSpread), 1))) //nolint:gosec // math/rand suffices to spread the load
 	}
-	if now < session.reconnectAt {
+	if now < session.ReconnectAt {
 		return
 	}
-	if relay := c.slot.webSocket.Load(); relay != nil {
-		relay.request(requestReconnect | requestStop | requestCloseFrame)
-		relay.abortUpstreamAfter(streamEndTimeout)
+	if relay := c.slot.WebSocket.Load(); relay != nil {
+		relay.RequestReconnect()
 	}
-	if cancelWait := session.cancelWait.Load(); cancelWait != nil {
+	if cancelWait := session.CancelWait.Load(); cancelWait != nil {
 		(*cancelWait)()
 	}
 }
@@ -232,31 +247,31 @@ func (s *Server) sweepSession(c *client, session *webSocketSession, now time.Dur
 // sweepRelay requests the hand-over of a relay whose shard moves. The ingress requests it
 // immediately. The owner waits for the request of the ingress, and starts the hand-over itself
 // after wsession.HandoverDelay.
-func (s *Server) sweepRelay(c *client, current run, table *route.Table, now time.Duration) {
-	relay := c.slot.webSocket.Load()
-	if relay == nil || current.flags&slotKeyless != 0 {
+func (s *Server) sweepRelay(c *client, current inflight.Run, table *route.Table, now time.Duration) {
+	relay := c.slot.WebSocket.Load()
+	if relay == nil || current.Flags&inflight.Keyless != 0 {
 		return
 	}
-	if int(current.shard) < table.Shards() && !isMoving(current, c.slot.node.Load(), table.Route(current.shard)) {
+	if int(current.Shard) < table.Shards() && !isMoving(current, c.slot.Node.Load(), table.Route(current.Shard)) {
 		c.moveSeenAt = 0
 		return
 	}
 	if c.moveSeenAt == 0 {
 		c.moveSeenAt = now
-		if relay.toClient {
-			s.webSockets.handovers.Enqueue(func() { relay.request(requestMove) })
+		if relay.LeadsToClient() {
+			s.webSockets.handovers.Enqueue(relay.RequestHandover)
 		}
 	}
 	if now-c.moveSeenAt >= wsession.HandoverDelay {
-		relay.request(requestMove)
+		relay.RequestHandover()
 	}
 }
 
 // isMoving reports whether the shard of a relay moves away from its current destination. If the
 // owner merely does not respond, the shard is not treated as moving, because the owner may still
 // serve it.
-func isMoving(current run, node *string, dest *route.Route) bool {
-	if current.kind == route.Remote && dest.Kind == route.Held {
+func isMoving(current inflight.Run, node *string, dest *route.Route) bool {
+	if current.Kind == route.Remote && dest.Kind == route.Held {
 		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonRestarting
 	}
 	return !runsAtRoute(current, node, dest)

@@ -3,98 +3,60 @@ package proxy
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	"shardway/proxy/inflight"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/wsession"
+	"shardway/proxy/wsrelay"
 	"shardway/shardmap"
 )
 
-// sessionStatus is the part of a session that other goroutines may read. It is used at the ingress
-// only.
-type sessionStatus struct {
-	// state is zero before the first relay and after the last one. shard and keyHash are written
-	// once, before the first relay.
-	state   atomic.Uint32
-	shard   shardmap.Shard
-	keyHash uint64 // shardkey.Hash of the key without a secret, which must not leave this process
-
-	// The following fields belong to the goroutine of the session.
-	startReason     wsession.RelayStart // reason of the last relay
-	lostAt          time.Time           // when the hand-over was requested; otherwise when the relay ended
-	countsInSummary bool                // the relay may have ended together with others, so it counts in the hand-over summary
-}
-
-func (status *sessionStatus) setState(state wsession.State) { status.state.Store(uint32(state)) }
-
-func (status *sessionStatus) loadState() wsession.State { return wsession.State(status.state.Load()) }
-
 // recordStart records the start of a relay at the ingress.
-func (rr *responseRelay) recordStart(session *webSocketSession) {
+func (rr *responseRelay) recordStart(session *wsrelay.Session) {
 	m := rr.server.metrics
 	switch {
-	case session.messagesMayBeLost:
-		session.startReason = wsession.StartAfterFailure
-	case session.relays > 0:
-		session.startReason = wsession.StartHandedOver
+	case session.MessagesMayBeLost:
+		session.StartReason = wsession.StartAfterFailure
+	case session.Relays > 0:
+		session.StartReason = wsession.StartHandedOver
 	default:
-		session.startReason, session.shard, session.keyHash = wsession.StartRequested, rr.exchange.shard, shardkey.Hash(nil, rr.exchange.Key)
+		session.StartReason, session.Shard, session.KeyHash = wsession.StartRequested, rr.exchange.shard, shardkey.Hash(nil, rr.exchange.Key)
 	}
-	if m.RelayStarts[session.startReason].Add(1); session.startReason != wsession.StartRequested {
+	if m.RelayStarts[session.StartReason].Add(1); session.StartReason != wsession.StartRequested {
 		m.SessionEnds[wsession.SessionResumed].Add(1)
 		now := time.Now()
-		m.Handovers[session.startReason].Observe(now.Sub(session.lostAt))
-		if session.countsInSummary {
-			rr.server.webSockets.summary.RecordResumed(now, now.Sub(session.lostAt), session.messagesMayBeLost)
+		m.Handovers[session.StartReason].Observe(now.Sub(session.LostAt))
+		if session.CountsInSummary {
+			rr.server.webSockets.summary.RecordResumed(now, now.Sub(session.LostAt), session.MessagesMayBeLost)
 		}
 	}
-	session.setState(wsession.Attached)
+	session.SetState(wsession.Attached)
 }
 
-// recordEnd records the end of the relay at the ingress, and returns its result. It must be called
-// after decideOutcome.
-func (relay *webSocketRelay) recordEnd() wsession.RelayEnd {
-	session := relay.session
-	result := relay.outcome()
-	relay.server.metrics.RelayEnds[result].Add(1)
-	session.setState(0)
-	if result == wsession.EndMustReconnect && !relay.isRequested(requestReconnect) {
-		relay.server.webSockets.summary.RecordDisconnected(session.shard, time.Now())
-		relay.server.webSockets.summary.RecordEnded(time.Now(), 0, true)
+// recordRelayEnd records the end of the relay at the ingress, and returns its result. It must be
+// called after Finish.
+func (c *client) recordRelayEnd(relay *wsrelay.Relay) wsession.RelayEnd {
+	session, summary := c.exchange.session, &c.server.webSockets.summary
+	result := relay.Result()
+	c.server.metrics.RelayEnds[result].Add(1)
+	session.SetState(0)
+	if result == wsession.EndMustReconnect && !relay.IsReconnectRequested() {
+		summary.RecordDisconnected(session.Shard, time.Now())
+		summary.RecordEnded(time.Now(), 0, true)
 	}
-	session.countsInSummary = relay.appCloseCode != wsession.CloseShardMoved || relay.closeAcknowledged // with an unacknowledged wsession.CloseShardMoved, the app itself has requested another relay
-	if session.needsRelay {
-		if session.countsInSummary {
-			relay.server.webSockets.summary.RecordDisconnected(session.shard, time.Now())
+	session.CountsInSummary = relay.MayHaveEndedTogether()
+	if session.NeedsRelay {
+		if session.CountsInSummary {
+			summary.RecordDisconnected(session.Shard, time.Now())
 		}
-		if session.lostAt = relay.handoverRequestedAt; session.messagesMayBeLost || session.lostAt.IsZero() {
-			session.lostAt = time.Now()
+		if session.LostAt = relay.HandoverRequestedAt(); session.MessagesMayBeLost || session.LostAt.IsZero() {
+			session.LostAt = time.Now()
 		}
-		session.setState(wsession.Detached)
+		session.SetState(wsession.Detached)
 	}
 	return result
-}
-
-// outcome returns the decision of decideOutcome in the form that metrics use.
-func (relay *webSocketRelay) outcome() wsession.RelayEnd {
-	session := relay.session
-	switch {
-	case session.needsRelay && session.messagesMayBeLost:
-		return wsession.EndFailed
-	case session.needsRelay:
-		return wsession.EndHandedOver
-	case relay.clientInvalid || relay.appInvalid:
-		return wsession.EndProtocolError
-	case relay.closeForwarded || relay.clientClosed.Load():
-		return wsession.EndClosed
-	case session.closeCode != 0:
-		return wsession.EndMustReconnect
-	case relay.clientEnded || relay.clientGone:
-		return wsession.EndClientGone
-	}
-	return wsession.EndDisconnected
 }
 
 // recordResumeFailure records that a session has not found another relay. It does nothing if the session has
@@ -102,19 +64,19 @@ func (relay *webSocketRelay) outcome() wsession.RelayEnd {
 func (c *client) recordResumeFailure() {
 	session, result := c.exchange.session, wsession.SessionTimedOut
 	switch {
-	case session.relayStarted:
+	case session.RelayStarted:
 		return
 	case c.closing.Load():
 		result = wsession.SessionClientGone
-	case session.refusalCode != 0:
+	case session.RefusalCode != 0:
 		result = wsession.SessionRefused
 	}
-	session.setState(0)
+	session.SetState(0)
 	c.server.metrics.SessionEnds[result].Add(1)
 	sessionLog{&c.requestState}.sessionLost(result)
-	if session.countsInSummary {
+	if session.CountsInSummary {
 		now := time.Now()
-		c.server.webSockets.summary.RecordEnded(now, now.Sub(session.lostAt), result != wsession.SessionClientGone)
+		c.server.webSockets.summary.RecordEnded(now, now.Sub(session.LostAt), result != wsession.SessionClientGone)
 	}
 }
 
@@ -141,19 +103,19 @@ func (s *Server) WebSocketCounts() []ShardWebSockets {
 	}
 	s.conns.each(func(c *client) {
 		if session := c.session.Load(); session != nil {
-			switch session.loadState() {
+			switch session.State() {
 			case wsession.Attached:
-				countsOf(session.shard).Attached++
+				countsOf(session.Shard).Attached++
 			case wsession.Detached:
-				countsOf(session.shard).Detached++
+				countsOf(session.Shard).Detached++
 			}
 		}
-		switch current := c.slot.load(); {
-		case current.kind != route.Local || current.flags&(slotTunnel|slotKeyless) != slotTunnel:
-		case current.flags&slotWebSocket != 0:
-			countsOf(current.shard).Resumable++
+		switch current := c.slot.Load(); {
+		case current.Kind != route.Local || current.Flags&(inflight.Tunnel|inflight.Keyless) != inflight.Tunnel:
+		case current.Flags&inflight.WebSocket != 0:
+			countsOf(current.Shard).Resumable++
 		default:
-			countsOf(current.shard).Plain++
+			countsOf(current.Shard).Plain++
 		}
 	})
 	list := make([]ShardWebSockets, 0, len(byShard))

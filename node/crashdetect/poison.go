@@ -14,7 +14,7 @@ import (
 
 	"shardway/node/control"
 	"shardway/peer"
-	"shardway/proxy"
+	"shardway/proxy/poison"
 )
 
 const (
@@ -41,17 +41,17 @@ const (
 // CrashReport lists the keys of the requests that a node had forwarded to a process when that process
 // ended. A node sends the leader its reports of the last poisonWindow.
 type CrashReport struct {
-	Node  string             `json:"node"` // node and boot of the process
-	Boot  uint64             `json:"boot"`
-	Keys  []proxy.Implicated `json:"keys"`
-	AgoMS int64              `json:"ago_ms"` // time since the end of the process, when the report is sent
-	At    time.Time          `json:"-"`      // when the process ended, by the clock of this node
+	Node  string              `json:"node"` // node and boot of the process
+	Boot  uint64              `json:"boot"`
+	Keys  []poison.Implicated `json:"keys"`
+	AgoMS int64               `json:"ago_ms"` // time since the end of the process, when the report is sent
+	At    time.Time           `json:"-"`      // when the process ended, by the clock of this node
 }
 
 // Suspect is a suspected key: it had requests at two nodes when they ended.
 type Suspect struct {
-	Key         proxy.Implicated `json:"key"`
-	Nodes       []string         `json:"nodes"` // in the order in which they ended
+	Key         poison.Implicated `json:"key"`
+	Nodes       []string          `json:"nodes"` // in the order in which they ended
 	suspectedAt time.Time
 }
 
@@ -134,7 +134,7 @@ func (p *PoisonDetector) storeReportLocked(now time.Time, reporter string, repor
 	if isInvalid || len(p.mu.reports) >= maxStoredReports {
 		return
 	}
-	if tooMany := proxy.MaxImplicated + 1; len(report.Keys) > tooMany {
+	if tooMany := poison.MaxImplicated + 1; len(report.Keys) > tooMany {
 		report.Keys = report.Keys[:tooMany] // further keys make no difference, see reportsByKeyLocked
 	}
 	report.At = now.Add(-time.Duration(report.AgoMS) * time.Millisecond)
@@ -162,19 +162,19 @@ func (p *PoisonDetector) updateSuspectsLocked(now time.Time) {
 // reportsByKeyLocked returns the reports of each key, one for each process. It omits processes at which more
 // than MaxImplicated keys had requests, counted over all reporting nodes: then none of these keys is
 // suspicious. mu must be held.
-func (p *PoisonDetector) reportsByKeyLocked() map[proxy.Implicated][]CrashReport {
-	reportsOfProcess := map[endedProcess]map[proxy.Implicated]CrashReport{}
+func (p *PoisonDetector) reportsByKeyLocked() map[poison.Implicated][]CrashReport {
+	reportsOfProcess := map[endedProcess]map[poison.Implicated]CrashReport{}
 	for id, report := range p.mu.reports {
 		if reportsOfProcess[id.process] == nil {
-			reportsOfProcess[id.process] = map[proxy.Implicated]CrashReport{}
+			reportsOfProcess[id.process] = map[poison.Implicated]CrashReport{}
 		}
 		for _, key := range report.Keys {
 			reportsOfProcess[id.process][key] = report
 		}
 	}
-	reportsOfKey := map[proxy.Implicated][]CrashReport{}
+	reportsOfKey := map[poison.Implicated][]CrashReport{}
 	for _, reports := range reportsOfProcess {
-		if len(reports) > proxy.MaxImplicated {
+		if len(reports) > poison.MaxImplicated {
 			continue
 		}
 		for key, report := range reports {
@@ -215,7 +215,7 @@ func (p *PoisonDetector) Len() int {
 
 // ConnsBroken handles connections to another node that broke while requests ran on them. It checks in the
 // background whether the process of that node has ended. If so, it reports the keys to the leader.
-func (p *PoisonDetector) ConnsBroken(crash proxy.Crash) {
+func (p *PoisonDetector) ConnsBroken(crash poison.Crash) {
 	brokenAt := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,7 +242,7 @@ func (p *PoisonDetector) ConnsBroken(crash proxy.Crash) {
 // HasCrashed reports whether the process of a suspected crash has ended without being stopped on purpose: its
 // address refuses connections, or another process responds there. It blocks until that is known or ctx
 // ends.
-func (p *PoisonDetector) HasCrashed(ctx context.Context, crash proxy.Crash) bool {
+func (p *PoisonDetector) HasCrashed(ctx context.Context, crash poison.Crash) bool {
 	for pause := 4 * redialPause; ; pause = min(2*pause, time.Second) {
 		boot, err := p.dialBoot(ctx, crash.Node)
 		if p.o.StoppedOnPurpose(crash.Node) {

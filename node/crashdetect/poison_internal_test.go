@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/proxy"
+	"shardway/proxy/poison"
 )
 
 // judged returns the suspects of a leader's detector after tell has reported crashes to it, and its log.
@@ -23,14 +23,14 @@ func judged(tell func(p *PoisonDetector)) (suspects []Suspect, log string) {
 func under(node string, boot uint64, ago time.Duration, hashes ...uint64) CrashReport {
 	i := CrashReport{Node: node, Boot: boot, AgoMS: ago.Milliseconds()}
 	for _, h := range hashes {
-		i.Keys = append(i.Keys, proxy.Implicated{Shard: 7, Hash: h})
+		i.Keys = append(i.Keys, poison.Implicated{Shard: 7, Hash: h})
 	}
 	return i
 }
 
 func many(from uint64) []uint64 {
 	var all []uint64
-	for i := range uint64(proxy.MaxImplicated) {
+	for i := range uint64(poison.MaxImplicated) {
 		all = append(all, from+i)
 	}
 	return all
@@ -117,7 +117,7 @@ func TestPoisonIsSuspected(t *testing.T) {
 					t.Errorf("suspects %v, log %s", got, log)
 				}
 				for _, s := range got {
-					if s.Key != (proxy.Implicated{Shard: 7, Hash: 1}) || strings.Join(s.Nodes, " ") != "a b" { // in the order of the crashes
+					if s.Key != (poison.Implicated{Shard: 7, Hash: 1}) || strings.Join(s.Nodes, " ") != "a b" { // in the order of the crashes
 						t.Errorf("suspect %+v", s)
 					}
 				}
@@ -184,8 +184,8 @@ func TestCrashReportsOfOneNodeAreLimited(t *testing.T) {
 		t.Errorf("%d ends of one question, want %d", len(p.mu.reports), maxReports)
 	}
 	for _, i := range p.mu.reports {
-		if len(i.Keys) != proxy.MaxImplicated+1 {
-			t.Errorf("%d keys of an end, want %d: that it was more than implicates", len(i.Keys), proxy.MaxImplicated+1)
+		if len(i.Keys) != poison.MaxImplicated+1 {
+			t.Errorf("%d keys of an end, want %d: that it was more than implicates", len(i.Keys), poison.MaxImplicated+1)
 		}
 	}
 }

@@ -1,5 +1,16 @@
 package wsession
 
+import "time"
+
+const (
+	// CloseFrameTimeout is the time limit for writing one close frame.
+	CloseFrameTimeout = 50 * time.Millisecond
+	// EndTimeout is how long a WebSocket may continue after its end was requested, until both
+	// endpoints have answered their close frames. The limit is short because the next owner of the
+	// shard may be waiting.
+	EndTimeout = 150 * time.Millisecond
+)
+
 // Close codes that Shardway sends (RFC 6455 section 7.4.1, and its registry).
 const (
 	CloseNormal      = 1000

@@ -61,11 +61,16 @@ func edits() []overlay.Edit {
 `),
 		before("proxy.client.beginExchange", "	c.exchange = exchange{\n		safety:", `	last, again := c.exchange.shard, c.exchange.hasShard
 `),
-		after("proxy.client.beginExchange", "	c.body.reset()\n", `	if planted == "other-shard" && again {
+		after("proxy.client.beginExchange", "	c.body.Reset()\n", `	if planted == "other-shard" && again {
 		c.exchange.shard, c.exchange.hasShard = last, true
 	}
 `),
-		after("proxy.resumableStream.appendHeaders", "	if len(id) > 0", ` && planted != "repeated-event"`),
+		{Decl: "proxy.requestWriter.appendAtIngress", Old: "attempt.slot.Events.LastEventID())", New: `func() []byte {
+				if planted == "repeated-event" {
+					return nil
+				}
+				return attempt.slot.Events.LastEventID()
+			}())`},
 		after("proxy.responseRelay.mustResumeStream", "	if stream == nil || writeErr != nil", ` || planted == "cut-stream"`),
 		before("internal/cli.runCommand.Run", "\tmemory.Limit(log)\n", `	if err = reportPlantedBug(log); err != nil {
 		return err

@@ -1,10 +1,11 @@
-package proxy
+package wsrelay
 
 import (
 	"errors"
 	"sync/atomic"
 	"time"
 
+	"shardway/internal/netpoll"
 	"shardway/proxy/h1"
 )
 
@@ -32,67 +33,58 @@ type direction struct {
 }
 
 // parkDelay returns how long a direction that reads from conn must be idle before it parks.
-func (relay *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
-	if !conn.CanPark() || relay.server.options.Disable.Parking {
+func (relay *Relay) parkDelay(conn *h1.Conn) time.Duration {
+	if !conn.CanPark() || relay.shared.ParkingDisabled {
 		return 0
 	}
-	return time.Duration(relay.server.parkAfter.Load())
+	return relay.shared.ParkDelay(false)
 }
 
 // wakeFunc returns a function that continues a parked direction with fn in another goroutine. The
 // returned function does not block.
-func (relay *webSocketRelay) wakeFunc(fn func()) func() {
+func (relay *Relay) wakeFunc(fn func()) func() {
 	resume := func() {
-		relay.countParked(-1)
+		relay.onParked(-1)
 		fn()
 	}
 	return func() {
-		relay.clientConn.goroutines.Go(resume)
-		relay.clientConn.goroutines.Done() // undoes the Add in park, which counts a parked direction as a goroutine
+		relay.goroutines.Go(resume)
+		relay.goroutines.Done() // undoes the Add in parkDirection, which counts a parked direction as a goroutine
 	}
 }
 
 // runDirection runs a direction that has started or was woken. It returns true if the direction has
 // parked, and false if it has ended.
-func (relay *webSocketRelay) runDirection(direction func() (parked bool), dir *direction) (parked bool) {
+func (relay *Relay) runDirection(direction func() (parked bool), dir *direction) (parked bool) {
 	if dir.parkedAt != 0 {
-		dir.parkDelay = time.Duration(relay.server.parkAfter.Load())
-		if relay.server.clock.Now()-dir.parkedAt < parkAfterReturn {
-			dir.parkDelay = time.Duration(relay.server.parkSoon.Load())
-		}
+		returnedSoon := relay.shared.Clock.Now()-dir.parkedAt < relay.shared.ReturnedSoon
+		dir.parkDelay = relay.shared.ParkDelay(returnedSoon)
 		dir.parkedAt = 0
 	}
-	if !relay.server.copyRecovering(func() bool { parked = direction(); return true }) {
+	if !relay.shared.Recover(func() bool { parked = direction(); return true }) {
 		relay.abortBoth()
 	}
 	return parked
 }
 
-// countParked adds n to the number of parked directions.
-func (relay *webSocketRelay) countParked(n int) {
-	relay.server.webSockets.parkedDirections.Add(int32(n))
-	relay.server.conns.markQuiescent(relay.clientConn, n)
-}
-
 // parkDirection parks a direction that reads from conn and has been idle for its parkDelay. It
 // returns false if the direction must continue.
-func (relay *webSocketRelay) parkDirection(dir *direction, conn *h1.Conn) bool {
-	s, goroutines := relay.server, relay.clientConn.goroutines
-	dir.parkedAt = max(s.clock.Now(), 1)
-	relay.countParked(1)
-	goroutines.Add(1)
-	err := conn.Park(&s.idleSockets, dir.wake)
+func (relay *Relay) parkDirection(dir *direction, conn *h1.Conn) bool {
+	dir.parkedAt = max(relay.shared.Clock.Now(), 1)
+	relay.onParked(1)
+	relay.goroutines.Add(1)
+	err := conn.Park(relay.shared.IdleSockets, dir.wake)
 	if err == nil {
 		return true
 	}
-	goroutines.Done()
-	relay.countParked(-1)
+	relay.goroutines.Done()
+	relay.onParked(-1)
 	switch dir.parkedAt = 0; {
 	case errors.Is(err, h1.ErrReady):
-	case isPermanent(err):
+	case errors.Is(err, netpoll.ErrClosed), errors.Is(err, errors.ErrUnsupported):
 		dir.parkDelay = 0
 	default:
-		dir.parkDelay = time.Duration(s.parkSoon.Load()) // the direction tries again later
+		dir.parkDelay = relay.shared.ParkDelay(true) // the direction tries again later
 	}
 	return false
 }

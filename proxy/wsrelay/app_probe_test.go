@@ -1,11 +1,12 @@
-package proxy
+package wsrelay_test
 
 import (
-	"context"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"shardway/proxy/wsrelay"
 )
 
 // The kernel closes the sockets of a dying process in any order. Connections may end before the
@@ -20,7 +21,7 @@ func TestAppThatDropsAcceptedConnCountsAsRefusing(t *testing.T) {
 		"it dropped it at once": {time.Nanosecond, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := New(Options{DialUpstream: func(context.Context) (net.Conn, error) {
+			probe := wsrelay.AppProbe{Dial: func() (net.Conn, error) {
 				here, there := net.Pipe()
 				go func() { // ends with the connection
 					if tt.after > 0 {
@@ -31,8 +32,8 @@ func TestAppThatDropsAcceptedConnCountsAsRefusing(t *testing.T) {
 					_, _ = there.Read(make([]byte, 1))
 				}()
 				return here, nil
-			}})
-			if got := s.appRefuses(); got != tt.want {
+			}}
+			if got := probe.Refuses(); got != tt.want {
 				t.Errorf("%s: refuses = %v, want %v", name, got, tt.want)
 			}
 		})

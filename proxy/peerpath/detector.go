@@ -1,4 +1,4 @@
-package proxy
+package peerpath
 
 import (
 	"iter"
@@ -8,23 +8,24 @@ import (
 
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
-	"shardway/proxy/route"
 )
 
-// pathCheckAfter is how long a request runs before the sweep checks the network path to its owner
+// CheckAfter is how long a request runs before the sweep checks the network path to its owner
 // for the first time. While a stream of a multiplexed session waits for its response, there is no
 // data that the kernel could retransmit. Therefore the sweep sends a ping on the session at
-// intervals after pingAfter.
+// intervals after PingAfter.
 const (
-	pathCheckAfter = 500 * time.Millisecond
-	pingAfter      = 150 * time.Millisecond
+	CheckAfter = 500 * time.Millisecond
+	PingAfter  = 150 * time.Millisecond
 )
 
-// pathDetector detects nodes that have become unreachable while requests wait for their responses.
-// Only the sweep uses it.
-type pathDetector struct {
-	clients      []*client // clients of this sweep; without complete, the quiescent ones are missing
-	complete     bool
+// Detector detects nodes that have become unreachable while requests wait for their responses.
+type Detector struct {
+	// ConnsInUse yields the connections to other nodes that requests of this sweep use. In a sweep
+	// that is not complete, connections of idle WebSockets are missing.
+	ConnsInUse iter.Seq[*connpool.Conn]
+
+	complete     bool          // this sweep visits all connections
 	nextComplete time.Duration // when a complete sweep is needed to decide about a suspect path; zero means that none is needed
 	// silentPeers contains the results of this sweep, and the nodes that were found silent within
 	// the last second.
@@ -42,7 +43,7 @@ type sharedPath struct {
 }
 
 // path returns the result for the connection of a stream's session.
-func (detector *pathDetector) path(stream connpool.MuxStream) *sharedPath {
+func (detector *Detector) path(stream connpool.MuxStream) *sharedPath {
 	conn := stream.SessionConn()
 	for i := range detector.paths {
 		if detector.paths[i].conn == conn {
@@ -53,8 +54,8 @@ func (detector *pathDetector) path(stream connpool.MuxStream) *sharedPath {
 	return &detector.paths[len(detector.paths)-1]
 }
 
-// ping sends a ping on the session of a stream. It does so once per sweep.
-func (detector *pathDetector) ping(stream connpool.MuxStream) {
+// Ping sends a ping on the session of a stream. It does so once per sweep.
+func (detector *Detector) Ping(stream connpool.MuxStream) {
 	if path := detector.path(stream); !path.pinged {
 		path.pinged = true
 		stream.Ping()
@@ -62,7 +63,7 @@ func (detector *pathDetector) ping(stream connpool.MuxStream) {
 }
 
 // check calls h1.Conn.CheckPath. For the streams of a session, it does so once per sweep.
-func (detector *pathDetector) check(conn *connpool.Conn) (pathState h1.PathState, nextCheck time.Duration) {
+func (detector *Detector) check(conn *connpool.Conn) (pathState h1.PathState, nextCheck time.Duration) {
 	if conn.Mux == nil {
 		return conn.CheckPath()
 	}
@@ -74,15 +75,17 @@ func (detector *pathDetector) check(conn *connpool.Conn) (pathState h1.PathState
 	return path.state, path.nextCheck
 }
 
-// peerSilence is the result of a check whether a node was silent at the time at.
+// peerSilence is the result of a check whether a node was silent at checkedAt.
 type peerSilence struct {
 	checkedAt time.Duration
 	silent    bool
 }
 
-// begin starts a sweep, and removes outdated results.
-func (detector *pathDetector) begin(clients []*client, complete bool, now time.Duration) {
-	if detector.clients, detector.complete = clients, complete; complete {
+// Begin starts a sweep, and removes outdated results. complete means that ConnsInUse yields all
+// connections. now is the time by the clock of the sweep.
+func (detector *Detector) Begin(complete bool, now time.Duration) {
+	detector.complete = complete
+	if complete {
 		detector.nextComplete = 0
 	}
 	clear(detector.paths)
@@ -94,22 +97,31 @@ func (detector *pathDetector) begin(clients []*client, complete bool, now time.D
 	}
 }
 
-// isDead reports whether the path to the owner is dead for the request that c runs over l. It sets
-// the time of the next check.
-func (detector *pathDetector) isDead(c *client, conn *connpool.Conn, now time.Duration) bool {
-	pathState, nextCheck := detector.check(conn)
-	c.nextPathCheck = now + nextCheck
-	if pathState == h1.PathSuspect && (detector.nextComplete == 0 || c.nextPathCheck < detector.nextComplete) {
-		detector.nextComplete = c.nextPathCheck
+// NeedsCompleteSweep reports whether the next sweep must visit all connections, so that IsDead can
+// decide about a suspect path.
+func (detector *Detector) NeedsCompleteSweep(now time.Duration) bool {
+	return detector.nextComplete > 0 && now >= detector.nextComplete
+}
+
+// IsDead reports whether the network path to the node is dead for the request that uses conn. It
+// also returns the time of the next check. The caller must have called Begin with the same time now.
+func (detector *Detector) IsDead(conn *connpool.Conn, now time.Duration) (dead bool, nextCheck time.Duration) {
+	pathState, checkDelay := detector.check(conn)
+	nextCheck = now + checkDelay
+	if pathState != h1.PathSuspect {
+		return pathState == h1.PathDead, nextCheck
+	}
+	if detector.nextComplete == 0 || nextCheck < detector.nextComplete {
+		detector.nextComplete = nextCheck
 	}
 	// In an incomplete sweep, a connection that has received data from the node may be missing.
-	return pathState == h1.PathDead || pathState == h1.PathSuspect && detector.complete && detector.isSilent(conn.Pool, now)
+	return detector.complete && detector.isSilent(conn.Pool, now), nextCheck
 }
 
 // isSilent reports whether no data has arrived from a node for a second. At least two silent
 // connections are required. After the node was found silent, one is sufficient, because the
 // requests on the other connections have been cancelled.
-func (detector *pathDetector) isSilent(peerPool *connpool.Pool, now time.Duration) bool {
+func (detector *Detector) isSilent(peerPool *connpool.Pool, now time.Duration) bool {
 	previous, known := detector.silentPeers[peerPool]
 	if known && previous.checkedAt == now {
 		return previous.silent
@@ -148,9 +160,9 @@ func isSilent(conns iter.Seq[pathObserver], minProbed int) bool {
 	return probed >= minProbed
 }
 
-// peerConns returns the connections to the node of the pool: those that a client of this sweep
+// peerConns returns the connections to the node of the pool: those that a request of this sweep
 // uses, and the idle ones. The connection of a multiplexed session is returned only once.
-func (detector *pathDetector) peerConns(pool *connpool.Pool) iter.Seq[pathObserver] {
+func (detector *Detector) peerConns(pool *connpool.Pool) iter.Seq[pathObserver] {
 	return func(yield func(pathObserver) bool) {
 		var seen []net.Conn
 		visit := func(conn *connpool.Conn) bool {
@@ -162,11 +174,8 @@ func (detector *pathDetector) peerConns(pool *connpool.Pool) iter.Seq[pathObserv
 			}
 			return yield(conn)
 		}
-		for _, c := range detector.clients {
-			if c.slot.load().kind != route.Remote {
-				continue
-			}
-			if conn := c.slot.conn.Load(); conn != nil && conn.Pool == pool && !visit(conn) {
+		for conn := range detector.ConnsInUse {
+			if conn.Pool == pool && !visit(conn) {
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package proxy
+package wsrelay
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 // copyUp copies data from downstream to upstream until the direction must stop or parks. parked
 // means that the direction has parked, and that another goroutine will continue it.
-func (relay *webSocketRelay) copyUp() (parked bool) {
+func (relay *Relay) copyUp() (parked bool) {
 	for {
 		data, err := relay.downstream.PeekFor(relay.up.parkDelay)
 		switch {
@@ -46,13 +46,13 @@ func (relay *webSocketRelay) copyUp() (parked bool) {
 
 // upIsBetweenMessages reports whether upstream has received no incomplete message, so that another
 // relay can continue here.
-func (relay *webSocketRelay) upIsBetweenMessages() bool {
+func (relay *Relay) upIsBetweenMessages() bool {
 	return relay.session.discardsMessage || relay.upScanner.BetweenMessages()
 }
 
 // forwardUp sends data to upstream. If a hand-over is requested, it stops at the end of the present
 // message. It returns how many bytes of data it has processed, and whether the direction must stop.
-func (relay *webSocketRelay) forwardUp(data []byte) (n int, stop bool) {
+func (relay *Relay) forwardUp(data []byte) (n int, stop bool) {
 	forwardFrom := 0
 	for n < len(data) && (!relay.isRequested(requestMove) || !relay.upIsBetweenMessages()) {
 		betweenFrames := relay.upScanner.BetweenFrames()
@@ -83,7 +83,7 @@ func (relay *webSocketRelay) forwardUp(data []byte) (n int, stop bool) {
 
 // handleClientClose records that downstream has sent a close frame. It must run before the frame is
 // written to upstream, so that the app's answer is recognized.
-func (relay *webSocketRelay) handleClientClose() {
+func (relay *Relay) handleClientClose() {
 	relay.clientClosed.Store(true)
 	relay.awaitCloseReply(&relay.down.direction, func() { relay.ifRunning(func() { _ = relay.upstream.Abort() }) })
 }
@@ -91,17 +91,17 @@ func (relay *webSocketRelay) handleClientClose() {
 // failProtocol ends a WebSocket whose client violates the protocol. validData contains the valid
 // bytes that have not been sent to upstream; failProtocol sends them first. betweenFrames means
 // that no byte of the invalid frame has been sent.
-func (relay *webSocketRelay) failProtocol(validData []byte, betweenFrames bool) {
+func (relay *Relay) failProtocol(validData []byte, betweenFrames bool) {
 	relay.clientInvalid = true
 	if relay.frameComplete = relay.writeUp(validData) && betweenFrames; relay.frameComplete {
-		relay.sendClose(wsession.CloseProtocol, closeFrameTimeout)
+		relay.sendClose(wsession.CloseProtocol, wsession.CloseFrameTimeout)
 	}
-	relay.abortUpstreamAfter(streamEndTimeout)
+	relay.abortUpstreamAfter(wsession.EndTimeout)
 }
 
 // writeUp writes to upstream. It returns false if upstream accepts no more data. The direction down
-// continues for streamEndTimeout, because upstream may have sent the reason.
-func (relay *webSocketRelay) writeUp(data []byte) bool {
+// continues for wsession.EndTimeout, because upstream may have sent the reason.
+func (relay *Relay) writeUp(data []byte) bool {
 	writer := relay.upstream.Writer()
 	_, err := writer.Write(data)
 	if err == nil {
@@ -109,7 +109,7 @@ func (relay *webSocketRelay) writeUp(data []byte) bool {
 	}
 	if err != nil {
 		relay.frameComplete = false
-		relay.abortUpstreamAfter(streamEndTimeout)
+		relay.abortUpstreamAfter(wsession.EndTimeout)
 		return false
 	}
 	writer.ReleaseEmptyBuffer()
@@ -117,16 +117,16 @@ func (relay *webSocketRelay) writeUp(data []byte) bool {
 }
 
 // abortUpstreamAfter aborts upstream after delay, unless the relay has ended by then.
-func (relay *webSocketRelay) abortUpstreamAfter(delay time.Duration) {
+func (relay *Relay) abortUpstreamAfter(delay time.Duration) {
 	relay.abortAfter(delay, relay.upstream)
 }
 
 // shouldStopUp acts on the bits in requests, and reports whether the direction must stop.
-func (relay *webSocketRelay) shouldStopUp() bool {
+func (relay *Relay) shouldStopUp() bool {
 	switch {
 	case relay.isRequested(requestStop):
 		if relay.isRequested(requestCloseFrame) {
-			relay.sendClose(int(relay.upstreamCloseCode.Load()), closeFrameTimeout)
+			relay.sendClose(int(relay.upstreamCloseCode.Load()), wsession.CloseFrameTimeout)
 		}
 		return true
 	case !relay.isRequested(requestMove) || relay.sentCloseCode.Load() != 0 || !relay.upIsBetweenMessages():
@@ -137,7 +137,7 @@ func (relay *webSocketRelay) shouldStopUp() bool {
 	}
 	// Close the sending side after the last message. The owner then sends the close frame to the
 	// app.
-	relay.abortUpstreamAfter(relay.server.options.DrainTimeout + 2*wsession.HandoverDelay)
+	relay.abortUpstreamAfter(relay.shared.DrainTimeout + 2*wsession.HandoverDelay)
 	if relay.halfClosed = relay.upstream.CloseWrite(); !relay.halfClosed {
 		_ = relay.upstream.Abort()
 	}
@@ -147,8 +147,8 @@ func (relay *webSocketRelay) shouldStopUp() bool {
 // handOver starts the hand-over at the node of the app: it sends the app the close code wsession.CloseShardMoved.
 // The app has DrainTimeout from now on to answer. That includes the time to read the data that
 // precedes the close frame.
-func (relay *webSocketRelay) handOver() {
-	timeout := relay.server.options.DrainTimeout
+func (relay *Relay) handOver() {
+	timeout := relay.shared.DrainTimeout
 	relay.runAfter(timeout, func() {
 		relay.drainExpired.Store(true)
 		_ = relay.upstream.Abort()
@@ -158,7 +158,7 @@ func (relay *webSocketRelay) handOver() {
 
 // sendClose sends a close frame to the app, unless the app has received an incomplete frame or
 // already has a close frame. timeout limits the time of the write.
-func (relay *webSocketRelay) sendClose(code int, timeout time.Duration) {
+func (relay *Relay) sendClose(code int, timeout time.Duration) {
 	closed := relay.upScanner.Closed() && !errors.Is(relay.upScanner.Err(), wsframe.ErrClose) // an invalid close frame was not sent to the app
 	if !relay.frameComplete || closed || !relay.sentCloseCode.CompareAndSwap(0, int32(code)) {
 		return
@@ -175,7 +175,7 @@ func (relay *webSocketRelay) sendClose(code int, timeout time.Duration) {
 // finishUp handles an end of downstream that no close frame preceded. At an owner, a FIN of the
 // ingress between two messages requests a hand-over. In other cases the client has gone, and
 // upstream is aborted.
-func (relay *webSocketRelay) finishUp(err error) {
+func (relay *Relay) finishUp(err error) {
 	relay.clientEnded, relay.clientEOF = true, errors.Is(err, io.EOF)
 	switch {
 	case relay.clientEOF && relay.sentCloseCode.Load() != 0:

@@ -1,18 +1,17 @@
-package proxy
+package wsrelay
 
 import (
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/cause"
 	"shardway/proxy/h1"
-	"shardway/proxy/loadstats"
-	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
 
-// webSocketRelay relays a resumable WebSocket over one upstream connection. A WebSocket that
+// Relay relays a resumable WebSocket over one upstream connection. A WebSocket that
 // outlives this connection gets another relay. downstream is the connection towards the client, and
 // upstream is the connection towards the app. A WebSocket has one relay if its ingress also runs
 // the app, and otherwise two:
@@ -27,21 +26,23 @@ import (
 //	down  upstream → downstream   until upstream ends or sends a close frame; then it stops up
 //
 // Other goroutines request actions by bits in requests. After the direction up has stopped, the
-// goroutine of the direction down decides what follows for the session (websocket_outcome.go).
-type webSocketRelay struct {
-	server               *Server
-	clientConn           *client // nil means that the relay has not started
-	session              *webSocketSession
+// goroutine of the direction down decides what follows for the session (outcome.go).
+type Relay struct {
+	shared               *Shared
+	session              *Session
 	downstream, upstream *h1.Conn
 	toClient             bool // downstream leads to the client itself; false at an owner that is not the ingress
 	toApp                bool // upstream leads to the app itself; false at an ingress that is not the owner
 
-	attempt           attempt
-	responseSent      bool                // the header of the first response has been sent
-	load              *loadstats.Counters // counters of the shard; nil means none
-	sentBefore        int64               // bytes sent to the client before the relay
-	transferredBefore int64               // bytes transferred on downstream before the relay
-	startedAt         time.Duration       // start time, by the clock of the server
+	// ResponseSent means that the header of the first response has been sent. It must be set before
+	// Start.
+	ResponseSent      bool
+	transferredBefore int64         // bytes transferred on downstream before the relay
+	startedAt         time.Duration // start time, by the clock of the server
+
+	// Start sets the following fields.
+	goroutines *sync.WaitGroup // counts the goroutines of the connection, and its parked directions
+	onParked   func(n int)     // called when the number of parked directions changes by n
 
 	requests          atomic.Uint32
 	upstreamCloseCode atomic.Int32  // code of the close frame that ends upstream; set before requests
@@ -60,16 +61,7 @@ type webSocketRelay struct {
 	down
 }
 
-// addRunning adds n to the counts of running relays.
-func (relay *webSocketRelay) addRunning(n int32) {
-	relay.server.webSockets.relays.Add(n)
-	relay.server.metrics.Tunnels.Add(int64(n))
-	if relay.load != nil {
-		relay.load.WebSockets.Add(n)
-	}
-}
-
-// Bits of webSocketRelay.requests.
+// Bits of Relay.requests.
 const (
 	requestMove       uint32 = 1 << iota // hand over: stop after the present message
 	requestStop                          // stop immediately
@@ -125,12 +117,12 @@ const handoverPing = "the shard moves"
 // complete. A longer message is sent to the client in parts.
 const maxBufferedMessage = 64 << 10
 
-func newWebSocketRelay(rr *responseRelay, attempt *attempt) *webSocketRelay {
-	relay := &webSocketRelay{
-		server: rr.server, session: rr.exchange.session, downstream: rr.conn, upstream: attempt.conn.Conn, toClient: rr.ingress == "", toApp: attempt.route.Kind == route.Local,
-		attempt: *attempt, load: rr.server.loadOf(&rr.exchange, attempt.route.Kind), closeWritten: make(chan struct{}), upStopped: make(chan struct{}),
-		transferredBefore: rr.conn.Received() + rr.conn.Sent(), startedAt: rr.server.clock.Now(),
-	}
+// Init prepares a Relay between two connections. toClient means that downstream leads to the client
+// itself, and toApp means that upstream leads to the app itself.
+func (relay *Relay) Init(shared *Shared, session *Session, downstream, upstream *h1.Conn, toClient, toApp bool) {
+	relay.shared, relay.session, relay.downstream, relay.upstream, relay.toClient, relay.toApp = shared, session, downstream, upstream, toClient, toApp
+	relay.closeWritten, relay.upStopped = make(chan struct{}), make(chan struct{})
+	relay.transferredBefore, relay.startedAt = downstream.Received()+downstream.Sent(), shared.Clock.Now()
 	relay.upstreamCloseCode.Store(wsession.CloseShardMoved)
 	relay.frameComplete, relay.upScanner = true, &relay.session.clientScanner
 	if !relay.toClient {
@@ -139,12 +131,32 @@ func newWebSocketRelay(rr *responseRelay, attempt *attempt) *webSocketRelay {
 	if !relay.toApp {
 		relay.downScanner.ExtraOpcode = opEndCode
 	}
-	return relay
 }
+
+// LeadsToClient reports whether the relay runs at the ingress.
+func (relay *Relay) LeadsToClient() bool { return relay.toClient }
+
+// RequestHandover requests that the relay hands over to another relay at the end of the present
+// message. Any goroutine may call it.
+func (relay *Relay) RequestHandover() { relay.request(requestMove) }
+
+// RequestReconnect ends the relay, and closes the client's connection, so that the client connects to
+// another node. Any goroutine may call it.
+func (relay *Relay) RequestReconnect() {
+	relay.request(requestReconnect | requestStop | requestCloseFrame)
+	relay.abortUpstreamAfter(wsession.EndTimeout)
+}
+
+// HandoverRequestedAt returns when a hand-over was first requested; zero means that none was. It may
+// be called after the relay has ended.
+func (relay *Relay) HandoverRequestedAt() time.Time { return relay.handoverRequestedAt }
+
+// IsReconnectRequested reports whether RequestReconnect was called.
+func (relay *Relay) IsReconnectRequested() bool { return relay.isRequested(requestReconnect) }
 
 // request sets bits in requests, and interrupts the direction up so that it acts on them. Any
 // goroutine may call it.
-func (relay *webSocketRelay) request(bits uint32) {
+func (relay *Relay) request(bits uint32) {
 	relay.mu.Lock()
 	defer relay.mu.Unlock()
 	if bits&requestMove != 0 && !relay.ended && relay.handoverRequestedAt.IsZero() {
@@ -155,11 +167,11 @@ func (relay *webSocketRelay) request(bits uint32) {
 	}
 }
 
-func (relay *webSocketRelay) isRequested(bits uint32) bool { return relay.requests.Load()&bits != 0 }
+func (relay *Relay) isRequested(bits uint32) bool { return relay.requests.Load()&bits != 0 }
 
 // end marks the relay as ended. After end has returned, no other goroutine uses the connections
 // through this relay.
-func (relay *webSocketRelay) end() {
+func (relay *Relay) end() {
 	relay.mu.Lock()
 	relay.ended = true
 	relay.mu.Unlock()
@@ -167,17 +179,17 @@ func (relay *webSocketRelay) end() {
 }
 
 // abortAfter aborts conn after delay, unless the relay has ended by then.
-func (relay *webSocketRelay) abortAfter(delay time.Duration, conn *h1.Conn) {
+func (relay *Relay) abortAfter(delay time.Duration, conn *h1.Conn) {
 	relay.runAfter(delay, func() { _ = conn.Abort() })
 }
 
 // runAfter calls fn after delay, unless the relay has ended by then. fn must not block.
-func (relay *webSocketRelay) runAfter(delay time.Duration, fn func()) {
+func (relay *Relay) runAfter(delay time.Duration, fn func()) {
 	time.AfterFunc(delay, func() { relay.ifRunning(fn) })
 }
 
 // ifRunning calls fn unless the relay has ended. fn must not block.
-func (relay *webSocketRelay) ifRunning(fn func()) {
+func (relay *Relay) ifRunning(fn func()) {
 	relay.mu.Lock()
 	defer relay.mu.Unlock()
 	if !relay.ended {
@@ -185,17 +197,18 @@ func (relay *webSocketRelay) ifRunning(fn func()) {
 	}
 }
 
-func (relay *webSocketRelay) hasEnded() bool {
+func (relay *Relay) hasEnded() bool {
 	relay.mu.Lock()
 	defer relay.mu.Unlock()
 	return relay.ended
 }
 
-// start prepares the connections and starts the goroutine of the direction up. The caller then runs
-// the other direction with runDown.
-func (relay *webSocketRelay) start(c *client) {
-	relay.clientConn = c
-	if !relay.responseSent {
+// Start prepares the connections and starts the goroutine of the direction up. The caller then runs
+// the other direction with RunDown. goroutines counts the goroutines of the connection. onParked is
+// called when the number of parked directions changes by n.
+func (relay *Relay) Start(goroutines *sync.WaitGroup, onParked func(n int)) {
+	relay.goroutines, relay.onParked = goroutines, onParked
+	if !relay.ResponseSent {
 		relay.clientGone = true
 		close(relay.upStopped)
 		return
@@ -209,21 +222,25 @@ func (relay *webSocketRelay) start(c *client) {
 	}
 	relay.up.parkDelay, relay.down.parkDelay = relay.parkDelay(relay.downstream), relay.parkDelay(relay.upstream)
 	relay.up.wake = relay.wakeFunc(relay.runUp)
-	c.goroutines.Go(relay.runUp)
+	goroutines.Go(relay.runUp)
 }
 
 // runUp runs the direction up until it parks or stops. It stops when one of the connections ends,
 // or when the direction down requests it.
-func (relay *webSocketRelay) runUp() {
+func (relay *Relay) runUp() {
 	if !relay.runDirection(relay.copyUp, &relay.up.direction) {
 		close(relay.upStopped)
 	}
 }
 
-// runDown runs the direction down until it ends or parks.
-func (relay *webSocketRelay) runDown() (parked bool) {
+// SetWakeDown sets the function that continues the direction down in another goroutine after it has
+// parked. fn must call RunDown. SetWakeDown must be called before RunDown.
+func (relay *Relay) SetWakeDown(fn func()) { relay.down.wake = relay.wakeFunc(fn) }
+
+// RunDown runs the direction down until it ends or parks.
+func (relay *Relay) RunDown() (parked bool) {
 	switch {
-	case !relay.responseSent:
+	case !relay.ResponseSent:
 		return false
 	case relay.runDirection(relay.copyDown, &relay.down.direction):
 		return true
@@ -232,11 +249,11 @@ func (relay *webSocketRelay) runDown() (parked bool) {
 	return false
 }
 
-// stopUp stops the direction up after the direction down has ended. At an owner that hands over,
-// downstream stays open until reportEnd has sent the end code.
-func (relay *webSocketRelay) stopUp() {
+// StopUp stops the direction up after the direction down has ended. At an owner that hands over,
+// downstream stays open until ReportEnd has sent the end code.
+func (relay *Relay) StopUp() {
 	switch {
-	case !relay.responseSent:
+	case !relay.ResponseSent:
 		return
 	case relay.closeForwarded && !relay.clientGone: // the client's answer must still reach the app
 		late := relay.awaitCloseReply(&relay.up.direction, func() { relay.request(requestStop) })
@@ -254,32 +271,36 @@ func (relay *webSocketRelay) stopUp() {
 	default:
 		relay.request(requestStop)
 	}
-	relay.abortAfter(streamEndTimeout, relay.upstream)
+	relay.abortAfter(wsession.EndTimeout, relay.upstream)
 	<-relay.upStopped
 }
 
-func (relay *webSocketRelay) abortBoth() { closeAll([]*h1.Conn{relay.downstream, relay.upstream}) }
+func (relay *Relay) abortBoth() {
+	_ = relay.downstream.Abort()
+	_ = relay.upstream.Abort()
+}
 
-// cancel implements slot.cancel for a resumable WebSocket. It ends the relay and keeps the client's
+// Cancel cancels the run of a resumable WebSocket. It appends the connections that the caller must
+// close. Any goroutine may call it. It ends the relay and keeps the client's
 // connection, unless the client has gone or the process stops. At the node of the app, the shard
 // must become free for its next owner. Therefore cancelStuck aborts downstream there if it does not
 // accept data soon. On other nodes a slow client has no such limit.
-func (relay *webSocketRelay) cancel(cancelCause cause, closes []*h1.Conn) []*h1.Conn {
+func (relay *Relay) Cancel(cancelCause cause.Cause, closes []*h1.Conn) []*h1.Conn {
 	switch cancelCause {
-	case causeClientGone, causeShutdown:
+	case cause.ClientGone, cause.Shutdown:
 		return append(closes, relay.upstream, relay.downstream)
-	case causeDrainTimeout:
+	case cause.DrainTimeout:
 		relay.drainExpired.Store(true)
 		relay.request(requestStop | requestCloseFrame)
-		relay.abortAfter(streamEndTimeout, relay.upstream)
-	case causeStopping:
+		relay.abortAfter(wsession.EndTimeout, relay.upstream)
+	case cause.Stopping:
 		relay.drainExpired.Store(true)
 		closes = append(closes, relay.upstream)
-	case causeNone, causeLease, causeOwnerLost, causePathDead, causeTimeout, causeShardMoved, causeLeaving, causeMoveTest:
+	case cause.None, cause.Lease, cause.OwnerLost, cause.PathDead, cause.Timeout, cause.ShardMoved, cause.Leaving, cause.MoveTest:
 		closes = append(closes, relay.upstream)
 	}
 	if relay.toApp {
-		time.AfterFunc(2*streamEndTimeout, relay.cancelStuck)
+		time.AfterFunc(2*wsession.EndTimeout, relay.cancelStuck)
 	}
 	return closes
 }
@@ -287,13 +308,28 @@ func (relay *webSocketRelay) cancel(cancelCause cause, closes []*h1.Conn) []*h1.
 // cancelStuck aborts downstream if a write to it is in progress, and so does not finish. Otherwise
 // the relay has merely not noticed its end yet, which is no reason to disconnect the client. Then
 // cancelStuck requests a stop and checks again later.
-func (relay *webSocketRelay) cancelStuck() {
+func (relay *Relay) cancelStuck() {
 	switch {
 	case relay.hasEnded():
 	case relay.down.lastActivity.Load() == activeNow:
 		relay.ifRunning(func() { _ = relay.downstream.Abort() })
 	default:
 		relay.request(requestStop)
-		time.AfterFunc(streamEndTimeout, relay.cancelStuck)
+		time.AfterFunc(wsession.EndTimeout, relay.cancelStuck)
+	}
+}
+
+// EnforceMoveTimeout ends a relay whose hand-over was requested DrainTimeout ago if a message of the client
+// is still incomplete. When a shard moves, the owner does that. In MoveWebSockets the shard does
+// not move, so the owner does not enforce DrainTimeout.
+func (relay *Relay) EnforceMoveTimeout() {
+	select {
+	case <-relay.upStopped: // the direction up has stopped, and the owner completes the hand-over
+	default:
+		if !relay.hasEnded() {
+			relay.drainExpired.Store(true)
+			relay.request(requestStop | requestCloseFrame)
+			relay.abortAfter(wsession.EndTimeout, relay.upstream)
+		}
 	}
 }

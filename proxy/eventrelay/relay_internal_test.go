@@ -1,4 +1,4 @@
-package proxy
+package eventrelay
 
 import (
 	"strings"
@@ -11,18 +11,18 @@ import (
 // connection: a pipelined request, or the next upstream connection of a resumed stream. Once, it ended
 // the later run.
 func TestStreamEndAffectsItsOwnRunOnly(t *testing.T) {
-	var e eventRelay
-	e.begin(7, true, false, &eventstream.Buffer{})
+	var e Relay
+	e.Begin(7, true, false, &eventstream.Buffer{})
 	e.lockWrite()
-	if _, err := e.writePart(nil, nil); err != nil {
+	if _, err := e.putPart(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	e.scanner.Next([]byte("id: 1\n\n"))
-	if !e.unlockWrite() || !e.isResumable(7) || e.isResumable(6) {
+	if !e.unlockWrite() || !e.IsResumable(7) || e.IsResumable(6) {
 		t.Fatal("the stream of run 7 cannot go on, or counts as that of run 6")
 	}
-	e.resume(8, true)
-	if !e.requestEnd(7) {
+	e.Resume(8, true)
+	if !e.RequestEnd(7) {
 		t.Error("the stream of run 7 is not over")
 	}
 	if !e.lockWrite() {
@@ -31,7 +31,7 @@ func TestStreamEndAffectsItsOwnRunOnly(t *testing.T) {
 	if whole := e.scanner.Next([]byte("id: 2\n\n" + strings.Repeat("x", 9))); whole != 7 {
 		t.Errorf("whole = %d", whole)
 	}
-	if !e.unlockWrite() || e.requestEnd(8) {
+	if !e.unlockWrite() || e.RequestEnd(8) {
 		t.Error("run 8 ended inside an event")
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package wsrelay
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 // copyDown copies data from upstream to downstream until upstream ends, a close frame arrives, or
 // the direction parks. parked means that the direction has parked, and that another goroutine will
 // continue it.
-func (relay *webSocketRelay) copyDown() (parked bool) {
+func (relay *Relay) copyDown() (parked bool) {
 	writer := relay.downstream.Writer()
 	for {
 		data, err := relay.upstream.PeekFor(relay.down.parkDelay)
@@ -56,7 +56,7 @@ func (relay *webSocketRelay) copyDown() (parked bool) {
 // message is complete or exceeds maxBufferedMessage, because an incomplete message could not be
 // continued by the next relay. Control frames within a message are sent immediately. It returns
 // true if nothing may follow.
-func (relay *webSocketRelay) forwardDown(data []byte) (done bool) {
+func (relay *Relay) forwardDown(data []byte) (done bool) {
 	switch {
 	case relay.downScanner.IsControl():
 		relay.bufferedControl = append(relay.bufferedControl, data...)
@@ -82,7 +82,7 @@ func (relay *webSocketRelay) forwardDown(data []byte) (done bool) {
 
 // forwardControl sends a control frame of the app to downstream, except for frames that belong to
 // the hand-over. done means that the frame ends the relay.
-func (relay *webSocketRelay) forwardControl() (done bool) {
+func (relay *Relay) forwardControl() (done bool) {
 	switch relay.downScanner.Opcode() {
 	case opEndCode:
 		if code := relay.downScanner.Payload(); len(code) > 0 {
@@ -112,7 +112,7 @@ func (relay *webSocketRelay) forwardControl() (done bool) {
 // close frame with code 1000, or without a code. Therefore this node sends a ping before its close
 // frame. RFC 6455 section 5.5.2 requires a pong. If the pong has not arrived, the app had not yet
 // read our close frame, nor all data of the client, when it sent its own close frame.
-func (relay *webSocketRelay) acknowledgesClose(code int) bool {
+func (relay *Relay) acknowledgesClose(code int) bool {
 	sentCode := int(relay.sentCloseCode.Load())
 	if sentCode != wsession.CloseShardMoved {
 		return sentCode != 0
@@ -122,7 +122,7 @@ func (relay *webSocketRelay) acknowledgesClose(code int) bool {
 
 // writeDown writes to downstream. After an error it aborts upstream, because the client has
 // disconnected.
-func (relay *webSocketRelay) writeDown(data []byte) {
+func (relay *Relay) writeDown(data []byte) {
 	if relay.clientGone || len(data) == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package proxy
+package wstunnel
 
 import (
 	"errors"
@@ -12,65 +12,53 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-const (
-	// closeFrameTimeout is the time limit for writing one close frame.
-	closeFrameTimeout = 50 * time.Millisecond
-	// streamEndTimeout is how long a stream may continue after its end was requested: a WebSocket until both
-	// endpoints have answered their close frames, an event stream until the end of the present
-	// event. The limit is short because the next owner of the shard may be waiting.
-	streamEndTimeout = 150 * time.Millisecond
-)
-
-// webSocketTunnel closes a WebSocket that is not resumable. It sends a close frame to both
+// Tunnel copies a WebSocket that is not resumable. To close it, a Tunnel sends a close frame to both
 // endpoints, so that both receive the reason, and lets them answer before it closes the
 // connections.
-type webSocketTunnel struct {
+type Tunnel struct {
 	closeOnce sync.Once
-	started   chan struct{}   // closed when the tunnel starts to copy; before that, other goroutines write to the connections
-	ended     chan struct{}   // closed by finish
-	closeDone chan struct{}   // closed when closeBoth has returned, or when it can no longer be called
-	up        tunnelDirection // from the client to the app
-	down      tunnelDirection // from the app to the client
+	started   chan struct{} // closed when the tunnel starts to copy; before that, other goroutines write to the connections
+	ended     chan struct{} // closed by Finish
+	closeDone chan struct{} // closed when closeBoth has returned, or when it can no longer be called
+	up        direction     // from the client to the app
+	down      direction     // from the app to the client
 	// needsLingeringClose means that the connection of the client must be closed by a lingering close.
 	needsLingeringClose atomic.Bool
 	abortTimer          *time.Timer // aborts the tunnel when the app accepts no more data; nil means that it is not set
 }
 
-func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
-	tunnel := &webSocketTunnel{started: make(chan struct{}), ended: make(chan struct{}), closeDone: make(chan struct{})}
+// New returns the tunnel between the connection of a client and the connection of the app.
+func New(client, app *h1.Conn) *Tunnel {
+	tunnel := &Tunnel{started: make(chan struct{}), ended: make(chan struct{}), closeDone: make(chan struct{})}
 	tunnel.up.set(app, true)
 	tunnel.down.set(client, false)
 	return tunnel
 }
 
-// begin permits the goroutines of both directions and closeBoth to write.
-func (tunnel *webSocketTunnel) begin() {
+// Begin permits CopyUp, CopyDown and closeBoth to write.
+func (tunnel *Tunnel) Begin() {
 	tunnel.up.receiver.Writer().BeginBody(h1.UntilClose, 0)
 	tunnel.down.receiver.Writer().BeginBody(h1.UntilClose, 0)
 	close(tunnel.started)
 }
 
-// startClose starts to close the WebSocket, and returns immediately. The tunnel ends soon after.
-// Only the first call has an effect.
-func (tunnel *webSocketTunnel) startClose(cancelCause cause) {
+// StartClose starts to close the WebSocket with a close code of package wsession, and returns
+// immediately. The tunnel ends soon after. Only the first call has an effect.
+func (tunnel *Tunnel) StartClose(code int) {
 	tunnel.closeOnce.Do(func() {
-		code := wsession.CloseShardMoved
-		if cancelCause == causeLeaving {
-			code = wsession.CloseNodeLeaving
-		}
 		tunnel.up.closeCode, tunnel.down.closeCode = code, code
-		go func() { // ends before finish returns
+		go func() { // ends before Finish returns
 			defer close(tunnel.closeDone)
 			tunnel.closeBoth()
 		}()
 	})
 }
 
-// finish must be called when the tunnel has ended. When it returns, closeBoth does not use the
-// connections any more.
-func (tunnel *webSocketTunnel) finish() {
+// Finish must be called when the tunnel has ended. When it returns, no goroutine uses the connections
+// any more.
+func (tunnel *Tunnel) Finish() {
 	close(tunnel.ended)
-	tunnel.closeOnce.Do(func() { close(tunnel.closeDone) }) // later calls of startClose have no effect
+	tunnel.closeOnce.Do(func() { close(tunnel.closeDone) }) // later calls of StartClose have no effect
 	<-tunnel.closeDone
 	if tunnel.abortTimer != nil {
 		tunnel.abortTimer.Stop()
@@ -78,8 +66,8 @@ func (tunnel *webSocketTunnel) finish() {
 }
 
 // closeBoth sends a close frame to both ends, waits for their answers and closes both connections.
-// It returns early when over is closed.
-func (tunnel *webSocketTunnel) closeBoth() {
+// It returns early when ended is closed.
+func (tunnel *Tunnel) closeBoth() {
 	select {
 	case <-tunnel.started:
 	case <-tunnel.ended:
@@ -87,9 +75,9 @@ func (tunnel *webSocketTunnel) closeBoth() {
 	}
 	tunnel.up.requestClose()
 	tunnel.down.requestClose()
-	timer := time.NewTimer(streamEndTimeout)
+	timer := time.NewTimer(wsession.EndTimeout)
 	defer timer.Stop()
-	for _, dir := range []*tunnelDirection{&tunnel.up, &tunnel.down} {
+	for _, dir := range []*direction{&tunnel.up, &tunnel.down} {
 		select {
 		case <-dir.replied:
 		case <-timer.C:
@@ -102,12 +90,12 @@ func (tunnel *webSocketTunnel) closeBoth() {
 	if tunnel.up.closeSent() {
 		_ = tunnel.up.receiver.Close()
 	}
-	tunnel.abort()
+	tunnel.Abort()
 }
 
-// abort ends the tunnel after an error. If the client has received a close frame, its connection
+// Abort ends the tunnel after an error. If the client has received a close frame, its connection
 // stays open for the response.
-func (tunnel *webSocketTunnel) abort() {
+func (tunnel *Tunnel) Abort() {
 	if tunnel.down.closeSent() {
 		tunnel.needsLingeringClose.Store(true)
 		tunnel.down.receiver.StopRead()
@@ -117,30 +105,34 @@ func (tunnel *webSocketTunnel) abort() {
 	_ = tunnel.up.receiver.Abort()
 }
 
-// copyUp copies from the client to the app. It returns false if the tunnel must be aborted. If the
+// NeedsLingeringClose reports whether the connection of the client must be closed by a lingering
+// close.
+func (tunnel *Tunnel) NeedsLingeringClose() bool { return tunnel.needsLingeringClose.Load() }
+
+// CopyUp copies from the client to the app. It returns false if the tunnel must be aborted. If the
 // app accepts no more data, it may have sent the reason in the other direction. Therefore the
-// tunnel continues for up to streamEndTimeout then.
-func (tunnel *webSocketTunnel) copyUp(client *h1.Conn) bool {
+// tunnel continues for up to wsession.EndTimeout then.
+func (tunnel *Tunnel) CopyUp(client *h1.Conn) bool {
 	if err := tunnel.up.copyFrom(client); !errors.Is(err, errReceiverFailed) {
 		return err == nil
 	}
-	tunnel.abortTimer = time.AfterFunc(streamEndTimeout, tunnel.abort)
+	tunnel.abortTimer = time.AfterFunc(wsession.EndTimeout, tunnel.Abort)
 	return true
 }
 
-// copyDown copies from the app to the client.
-func (tunnel *webSocketTunnel) copyDown(app *h1.Conn) bool { return tunnel.down.copyFrom(app) == nil }
+// CopyDown copies from the app to the client. It returns false if the tunnel must be aborted.
+func (tunnel *Tunnel) CopyDown(app *h1.Conn) bool { return tunnel.down.copyFrom(app) == nil }
 
 // errReceiverFailed reports that the receiver of a direction accepts no more data.
-var errReceiverFailed = errors.New("proxy: tunnel: not taken")
+var errReceiverFailed = errors.New("wstunnel: receiver accepts no more data")
 
-// tunnelDirection is one direction of a WebSocket tunnel. Its goroutine copies bytes. Another
+// direction is one direction of a WebSocket tunnel. Its goroutine copies bytes. Another
 // goroutine may send a close frame between two copied frames; after that frame, nothing more is
 // copied. The atomic state decides which goroutine may write:
 //
 //	idle ──lockWrite──► busy ──unlockWrite──► idle, or in a frame that has not ended
 //	  └─────requestClose─────► closed ◄──unlockWrite, if a close was requested in the meantime
-type tunnelDirection struct {
+type direction struct {
 	receiver      *h1.Conn
 	masked        bool
 	closeCode     int // set before state contains directionCloseRequested or directionClosed
@@ -158,13 +150,13 @@ const (
 	directionSenderClosed                      // the sender's close frame was copied to the receiver
 )
 
-func (dir *tunnelDirection) set(dst *h1.Conn, masked bool) {
+func (dir *direction) set(dst *h1.Conn, masked bool) {
 	dir.receiver, dir.masked, dir.replied = dst, masked, make(chan struct{})
 }
 
-// copyFrom copies data from the connection from until it ends, and then closes the sending side of
+// copyFrom copies data from source until it ends, and then closes the sending side of
 // the receiver. It returns an error if the tunnel must be aborted.
-func (dir *tunnelDirection) copyFrom(source *h1.Conn) error {
+func (dir *direction) copyFrom(source *h1.Conn) error {
 	writer := dir.receiver.Writer()
 	for {
 		data, err := source.ReadData()
@@ -198,11 +190,11 @@ func (dir *tunnelDirection) copyFrom(source *h1.Conn) error {
 
 // closeSent reports whether the receiver has been sent a close frame, by this node or by the
 // sender.
-func (dir *tunnelDirection) closeSent() bool {
+func (dir *direction) closeSent() bool {
 	return dir.state.Load()&(directionClosed|directionSenderClosed) != 0
 }
 
-func (dir *tunnelDirection) signalReply() {
+func (dir *direction) signalReply() {
 	if !dir.replySignaled {
 		dir.replySignaled = true
 		close(dir.replied)
@@ -210,7 +202,7 @@ func (dir *tunnelDirection) signalReply() {
 }
 
 // lockWrite acquires the right to write. It reports false if our close frame was sent.
-func (dir *tunnelDirection) lockWrite() bool {
+func (dir *direction) lockWrite() bool {
 	for {
 		old := dir.state.Load()
 		if old&directionClosed != 0 {
@@ -224,7 +216,7 @@ func (dir *tunnelDirection) lockWrite() bool {
 
 // unlockWrite releases the right to write. If a close frame was requested and the last frame is
 // complete, unlockWrite sends the close frame.
-func (dir *tunnelDirection) unlockWrite() {
+func (dir *direction) unlockWrite() {
 	next := uint32(0)
 	switch {
 	case dir.frames.Closed():
@@ -246,7 +238,7 @@ func (dir *tunnelDirection) unlockWrite() {
 }
 
 // requestClose sends the close frame now, or as soon as the frame that is being copied is complete.
-func (dir *tunnelDirection) requestClose() {
+func (dir *direction) requestClose() {
 	for {
 		old := dir.state.Load()
 		switch {
@@ -264,9 +256,9 @@ func (dir *tunnelDirection) requestClose() {
 }
 
 // writeClose sends the close frame. The caller has set directionClosed.
-func (dir *tunnelDirection) writeClose() {
+func (dir *direction) writeClose() {
 	writer := dir.receiver.Writer()
-	writer.SetPrecondition(func() (time.Duration, error) { return closeFrameTimeout, nil })
+	writer.SetPrecondition(func() (time.Duration, error) { return wsession.CloseFrameTimeout, nil })
 	_, _ = writer.Write(wsframe.AppendClose(make([]byte, 0, 64), dir.closeCode, wsession.DefaultReason(dir.closeCode), dir.masked)) // an error does not matter, because the connection ends in any case
 	_ = writer.Flush()
 }

@@ -1,4 +1,4 @@
-package proxy
+package peerpath
 
 import (
 	"net"
@@ -9,7 +9,6 @@ import (
 	"shardway/internal/coarsetime"
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
-	"shardway/proxy/route"
 )
 
 // observation is a path observer with fixed kernel values.
@@ -51,14 +50,14 @@ func TestSilentPeerIsSilentOnEveryConn(t *testing.T) {
 // When two requests wait for a silent peer, the first one is aborted, and the second one remains
 // alone. The decision is remembered, so that the second one does not wait for more evidence.
 func TestPeerSilenceIsRemembered(t *testing.T) {
-	p, h := &connpool.Pool{}, &pathDetector{}
+	p, h := &connpool.Pool{}, &Detector{ConnsInUse: slices.Values([]*connpool.Conn(nil))}
 	at := 10 * time.Second
-	h.begin(nil, true, at)
+	h.Begin(true, at)
 	h.silentPeers = map[*connpool.Pool]peerSilence{p: {at, true}}
 	if !h.isSilent(p, at) {
 		t.Error("forgotten within the sweep")
 	}
-	h.begin(nil, true, at+time.Second)
+	h.Begin(true, at+time.Second)
 	if !h.silentPeers[p].silent {
 		t.Error("forgotten within a second")
 	}
@@ -66,7 +65,7 @@ func TestPeerSilenceIsRemembered(t *testing.T) {
 		t.Error("nobody heard it, and nobody asked")
 	}
 	h.silentPeers[p] = peerSilence{at, true}
-	h.begin(nil, true, at+time.Second+1)
+	h.Begin(true, at+time.Second+1)
 	if len(h.silentPeers) != 0 {
 		t.Error("remembered for longer")
 	}
@@ -98,14 +97,37 @@ func TestSessionCountsAsOneWitness(t *testing.T) {
 	for _, l := range []*connpool.Conn{on(first), on(second), on(first), connected(first), connected(second)} {
 		p.Put(l)
 	}
-	using := &client{}
-	using.slot.begin(route.Remote, 0, 0, on(second), nil)
 	n := 0
-	h := &pathDetector{clients: []*client{using}}
+	h := &Detector{ConnsInUse: slices.Values([]*connpool.Conn{on(second)})}
 	for range h.peerConns(p) {
 		n++
 	}
 	if n != 4 {
 		t.Errorf("%d witnesses, want two trunks and two connections", n)
+	}
+}
+
+// Whether a peer is silent is decided over all connections to it, because an idle WebSocket may have
+// received data.
+func TestPeerSilenceNeedsCompleteSweep(t *testing.T) {
+	carrier, p := &net.TCPConn{}, &connpool.Pool{}
+	l := &connpool.Conn{Pool: p, Mux: carried{c: carrier}}
+	doubt := func(h *Detector, whole bool, now time.Duration) (dead bool, nextCheck time.Duration) {
+		h.Begin(whole, now)
+		h.silentPeers = map[*connpool.Pool]peerSilence{p: {now, true}}
+		h.paths = []sharedPath{{conn: carrier, checked: true, state: h1.PathSuspect, nextCheck: 75 * time.Millisecond}}
+		return h.IsDead(l, now)
+	}
+	// A suspicion starts a ping. After its timeout, all connections are checked.
+	var h Detector
+	const then = time.Minute + 75*time.Millisecond
+	if dead, next := doubt(&h, false, time.Minute); dead || h.nextComplete != then || next != then {
+		t.Errorf("dead: %t, next check at %v, complete sweep at %v; want both at %v, and the path not dead", dead, next, h.nextComplete, then)
+	}
+	if h.Begin(false, time.Minute+time.Millisecond); h.NeedsCompleteSweep(then-1) || !h.NeedsCompleteSweep(then) {
+		t.Error("an incomplete sweep has changed the time of the complete one")
+	}
+	if dead, _ := doubt(&h, true, then); !dead {
+		t.Error("a complete sweep has not found the dead path")
 	}
 }

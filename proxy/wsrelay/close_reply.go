@@ -1,4 +1,4 @@
-package proxy
+package wsrelay
 
 import (
 	"math"
@@ -17,13 +17,13 @@ const closeReplyTimeout = 10 * time.Second
 const activeNow = math.MaxInt64
 
 // noteActivity records that a direction has copied all available data.
-func (relay *webSocketRelay) noteActivity(dir *direction) {
-	dir.lastActivity.Store(int64(relay.server.clock.Now()))
+func (relay *Relay) noteActivity(dir *direction) {
+	dir.lastActivity.Store(int64(relay.shared.Clock.Now()))
 }
 
 // closeReplyWait limits the wait for the response to a close frame that was sent to an endpoint.
 type closeReplyWait struct {
-	relay     *webSocketRelay
+	relay     *Relay
 	source    *direction    // the direction in which the response is expected
 	startedAt time.Duration // start, by the clock of the server
 	latestEnd time.Duration // latest end of the wait, even if other data arrives
@@ -31,20 +31,20 @@ type closeReplyWait struct {
 	timer     *time.Timer
 }
 
-// awaitCloseReply calls end if the response does not arrive in time. The source of the direction
-// from must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the
+// awaitCloseReply calls onTimeout if the response does not arrive in time. The endpoint from which
+// source copies must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the
 // direction is copying data, its source is not treated as silent, because then the receiver is
-// slow. end must not block, and must have no effect after the relay has ended.
-func (relay *webSocketRelay) awaitCloseReply(source *direction, onTimeout func()) *closeReplyWait {
-	now, idleTimeout := relay.server.clock.Now(), relay.server.settings.Load().IdleTimeout
+// slow. onTimeout must not block, and must have no effect after the relay has ended.
+func (relay *Relay) awaitCloseReply(source *direction, onTimeout func()) *closeReplyWait {
+	now, idleTimeout := relay.shared.Clock.Now(), relay.shared.IdleTimeout()
 	wait := &closeReplyWait{relay: relay, source: source, startedAt: now, latestEnd: now + idleTimeout, onTimeout: onTimeout}
-	wait.timer = time.AfterFunc(math.MaxInt64, wait.check) // p.timer must be set before check runs
+	wait.timer = time.AfterFunc(math.MaxInt64, wait.check) // timer must be set before check runs
 	wait.timer.Reset(min(closeReplyTimeout, idleTimeout))
 	return wait
 }
 
 func (wait *closeReplyWait) check() {
-	now, silentSince := wait.relay.server.clock.Now(), wait.startedAt
+	now, silentSince := wait.relay.shared.Clock.Now(), wait.startedAt
 	switch lastActivity := wait.source.lastActivity.Load(); lastActivity {
 	case activeNow:
 		silentSince = now

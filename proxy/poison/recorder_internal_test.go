@@ -1,4 +1,4 @@
-package proxy
+package poison
 
 import (
 	"fmt"
@@ -12,28 +12,28 @@ import (
 // The records of crashed processes and of the keys of their requests are limited in number and expire.
 func TestCrashRecordsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var x crashRecords
+		var x Recorder
 		const more = maxCrashes + 50
 		for i := range more {
-			x.record(process{node: "n", boot: uint64(i)}, Implicated{})
+			x.Record(Process{Node: "n", Boot: uint64(i)}, Implicated{})
 		}
 		if len(x.mu.byProcess) != maxCrashes || len(x.mu.order) != maxCrashes {
 			t.Errorf("%d are remembered, and %d in order, want %d", len(x.mu.byProcess), len(x.mu.order), maxCrashes)
 		}
-		if x.mu.byProcess[process{"n", 0}] != nil || x.mu.byProcess[process{"n", more - 1}] == nil {
+		if x.mu.byProcess[Process{"n", 0}] != nil || x.mu.byProcess[Process{"n", more - 1}] == nil {
 			t.Error("the last one made way for the first one")
 		}
-		time.Sleep(crashRetention)
-		w := x.record(process{node: "n", boot: more - 1}, Implicated{})
+		time.Sleep(retention)
+		w := x.Record(Process{Node: "n", Boot: more - 1}, Implicated{})
 		if !w.firstBreak.Before(time.Now()) {
 			t.Error("one that is as old as it may be was forgotten")
 		}
 		time.Sleep(time.Nanosecond)
-		if x.record(process{node: "last"}, Implicated{}); len(x.mu.byProcess) != 1 || len(x.mu.order) != 1 {
+		if x.Record(Process{Node: "last"}, Implicated{}); len(x.mu.byProcess) != 1 || len(x.mu.order) != 1 {
 			t.Errorf("%d are remembered after their time, and %d in order, want the last one alone", len(x.mu.byProcess), len(x.mu.order))
 		}
 		for i := range 1000 {
-			w = x.record(process{node: "last"}, Implicated{Hash: uint64(i)})
+			w = x.Record(Process{Node: "last"}, Implicated{Hash: uint64(i)})
 		}
 		if len(w.keys) > MaxImplicated+1 {
 			t.Errorf("%d keys of one process are remembered", len(w.keys))
@@ -45,20 +45,20 @@ func TestCrashRecordsAreLimited(t *testing.T) {
 func TestImplicatedKeysAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []Crash
-		x := crashRecords{report: func(w Crash) { told = append(told, w) }}
-		few, many := process{"few", 3}, process{"many", 4}
-		first := x.record(few, Implicated{})
-		var last *crashRecord
+		x := Recorder{Report: func(w Crash) { told = append(told, w) }}
+		few, many := Process{"few", 3}, Process{"many", 4}
+		first := x.Record(few, Implicated{})
+		var last *Record
 		for i := range MaxImplicated + 1 {
-			last = x.record(many, Implicated{Shard: shardmap.Shard(i)})
-			if i < MaxImplicated && x.record(few, Implicated{Shard: shardmap.Shard(i)}) != first {
+			last = x.Record(many, Implicated{Shard: shardmap.Shard(i)})
+			if i < MaxImplicated && x.Record(few, Implicated{Shard: shardmap.Shard(i)}) != first {
 				t.Fatal("the end of one process is taken for two")
 			}
 		}
-		if !x.implicates(first) || x.implicates(last) {
-			t.Errorf("%d keys are implicated: %t, and %d: %t", len(first.keys), x.implicates(first), len(last.keys), x.implicates(last))
+		if !x.Implicates(first) || x.Implicates(last) {
+			t.Errorf("%d keys are implicated: %t, and %d: %t", len(first.keys), x.Implicates(first), len(last.keys), x.Implicates(last))
 		}
-		time.Sleep(crashReportDelay)
+		time.Sleep(reportDelay)
 		synctest.Wait()
 		if len(told) != 1 || told[0].Node != "few" || told[0].Boot != 3 || len(told[0].Keys) != MaxImplicated {
 			t.Errorf("told %s, want the %d of the third process of few", fmt.Sprint(told), MaxImplicated)

@@ -1,4 +1,4 @@
-package proxy
+package eventrelay
 
 import (
 	"bytes"
@@ -10,17 +10,17 @@ import (
 	"shardway/proxy/h1"
 )
 
-// eventRelay forwards an event stream (text/event-stream). When the shard moves, the stream ends
+// Relay forwards an event stream (text/event-stream). When the shard moves, the stream ends
 // between two events, so that a client that reconnects has not lost a part of an event. The
 // goroutine of the stream forwards events, and another goroutine may request the end. The atomic
 // state decides which of them comes first:
 //
 //	between ──lockWrite──► busy ──unlockWrite──► between, or in an event that has not ended
-//	   └───requestEnd───► ended ◄──unlockWrite, if the end was requested in the meantime and no event is open
+//	   └───RequestEnd───► ended ◄──unlockWrite, if the end was requested in the meantime and no event is open
 //
 // The state contains the number of the run. With it, a goroutine that requests the end of one run
 // cannot end the stream of a later run.
-type eventRelay struct {
+type Relay struct {
 	state     atomic.Uint64 // run number (32 bits), flags
 	scanner   eventstream.Scanner
 	resumable bool                // the app permits another owner to resume the stream
@@ -37,11 +37,11 @@ const (
 	eventsRun          = 32               // bit offset of the run number
 )
 
-// errStreamEnded reports that an event stream was ended at a blank line.
-var errStreamEnded = errors.New("proxy: event stream ended between events")
+// ErrEnded reports that an event stream was ended at a blank line.
+var ErrEnded = errors.New("eventrelay: stream ended between events")
 
-// isEvents reports whether a response is an event stream.
-func isEvents(res *h1.Response) bool {
+// IsEvents reports whether a response is an event stream.
+func IsEvents(res *h1.Response) bool {
 	const kind = "text/event-stream"
 	value := res.Known(h1.FieldContentType)
 	if len(value) < len(kind) || !bytes.EqualFold(value[:len(kind)], []byte(kind)) || res.Status() != 200 {
@@ -51,27 +51,27 @@ func isEvents(res *h1.Response) bool {
 	return len(rest) == 0 || rest[0] == ';'
 }
 
-// begin prepares for the first response of a stream. resumable means that the app permits
+// Begin prepares for the first response of a stream. resumable means that the app permits
 // resumption.
-func (e *eventRelay) begin(runNumber uint32, resumable, resumed bool, buffer *eventstream.Buffer) {
+func (e *Relay) Begin(runNumber uint32, resumable, resumed bool, buffer *eventstream.Buffer) {
 	e.scanner = eventstream.Scanner{}
 	e.start(runNumber, resumable, resumed, buffer)
 }
 
-// resume prepares for a response that continues the stream of the previous one.
-func (e *eventRelay) resume(runNumber uint32, resumable bool) {
+// Resume prepares for a response that continues the stream of the previous one.
+func (e *Relay) Resume(runNumber uint32, resumable bool) {
 	e.scanner.Resume()
 	e.buffer.Resume()
 	e.start(runNumber, resumable, true, e.buffer)
 }
 
-func (e *eventRelay) start(runNumber uint32, resumable, resumed bool, buffer *eventstream.Buffer) {
+func (e *Relay) start(runNumber uint32, resumable, resumed bool, buffer *eventstream.Buffer) {
 	e.resumable, e.resumed, e.buffer = resumable, resumed, buffer
 	e.state.Store(uint64(runNumber)<<eventsRun | e.resumableFlag())
 }
 
 // resumableFlag returns eventsResumable if another owner can resume the stream, and zero otherwise.
-func (e *eventRelay) resumableFlag() uint64 {
+func (e *Relay) resumableFlag() uint64 {
 	if !e.resumable {
 		return 0
 	}
@@ -81,28 +81,39 @@ func (e *eventRelay) resumableFlag() uint64 {
 	return 0
 }
 
-// isResumable reports whether another owner can resume the stream of a run. Any goroutine may call
+// CanResume reports whether another owner can resume the stream after the events that were forwarded
+// so far. Only the goroutine that forwards the stream may call it.
+func (e *Relay) CanResume() bool { return e.resumableFlag() != 0 }
+
+// LastEventID returns the id of the last event that was forwarded. Only the goroutine that forwards
+// the stream may call it.
+func (e *Relay) LastEventID() []byte {
+	id, _ := e.scanner.ID()
+	return id
+}
+
+// IsResumable reports whether another owner can resume the stream of a run. Any goroutine may call
 // it.
-func (e *eventRelay) isResumable(runNumber uint32) bool {
+func (e *Relay) IsResumable(runNumber uint32) bool {
 	state := e.state.Load()
 	return uint32(state>>eventsRun) == runNumber && state&eventsResumable != 0
 }
 
-// copy forwards events as they arrive. As in h1.Writer.Copy, rerr is an error of the source or
-// errStreamEnded, and werr is an error of the destination.
-func (e *eventRelay) copy(writer *h1.Writer, body *h1.Body) (readErr, writeErr error) {
+// Copy forwards events as they arrive. As in h1.Writer.Copy, readErr is an error of the source or
+// ErrEnded, and writeErr is an error of the destination.
+func (e *Relay) Copy(writer *h1.Writer, body *h1.Body) (readErr, writeErr error) {
 	if !e.lockWrite() {
-		return errStreamEnded, nil
+		return ErrEnded, nil
 	}
 	for {
 		part, err := body.TakeAvailable()
 		if len(part) > 0 {
-			ended, writeErr := e.writePart(writer, part)
+			ended, writeErr := e.putPart(writer, part)
 			if writeErr != nil {
 				return nil, writeErr
 			}
 			if ended {
-				return errStreamEnded, writer.Flush()
+				return ErrEnded, writer.Flush()
 			}
 		}
 		switch {
@@ -120,20 +131,39 @@ func (e *eventRelay) copy(writer *h1.Writer, body *h1.Body) (readErr, writeErr e
 		}
 		writer.ReleaseEmptyBuffer()
 		if !e.unlockWrite() {
-			return errStreamEnded, nil
+			return ErrEnded, nil
 		}
 		if err := body.AwaitData(); err != nil {
 			return err, nil
 		}
 		if !e.lockWrite() {
-			return errStreamEnded, nil
+			return ErrEnded, nil
 		}
 	}
 }
 
-// writePart writes a part of the stream into the buffer of writer. ended means that the stream ends
+// WritePart sends a part of the stream immediately. It returns ErrEnded if the stream ends with this
+// part.
+func (e *Relay) WritePart(writer *h1.Writer, part []byte) error {
+	if !e.lockWrite() {
+		return ErrEnded
+	}
+	ended, err := e.putPart(writer, part)
+	if err != nil {
+		return err
+	}
+	if err := writer.Flush(); err != nil {
+		return err
+	}
+	if ended || !e.unlockWrite() {
+		return ErrEnded
+	}
+	return nil
+}
+
+// putPart writes a part of the stream into the buffer of writer. ended means that the stream ends
 // with this part.
-func (e *eventRelay) writePart(writer *h1.Writer, part []byte) (ended bool, err error) {
+func (e *Relay) putPart(writer *h1.Writer, part []byte) (ended bool, err error) {
 	var completeLen int
 	if e.state.Load()&eventsEndRequested == 0 {
 		completeLen = e.scanner.Next(part)
@@ -148,7 +178,7 @@ func (e *eventRelay) writePart(writer *h1.Writer, part []byte) (ended bool, err 
 }
 
 // lockWrite acquires the right to write. It returns false if the stream has ended.
-func (e *eventRelay) lockWrite() bool {
+func (e *Relay) lockWrite() bool {
 	for {
 		old := e.state.Load()
 		if old&eventsEnded != 0 {
@@ -161,7 +191,7 @@ func (e *eventRelay) lockWrite() bool {
 }
 
 // unlockWrite releases the right to write. It returns false if the stream must end here.
-func (e *eventRelay) unlockWrite() bool {
+func (e *Relay) unlockWrite() bool {
 	for {
 		old := e.state.Load()
 		next := old&^(eventsBusy|eventsInEvent|eventsResumable) | e.resumableFlag()
@@ -176,9 +206,9 @@ func (e *eventRelay) unlockWrite() bool {
 	}
 }
 
-// requestEnd requests the end of the stream of a run. It returns true if the stream has ended, so
+// RequestEnd requests the end of the stream of a run. It returns true if the stream has ended, so
 // that the caller may abort its upstream connection.
-func (e *eventRelay) requestEnd(runNumber uint32) bool {
+func (e *Relay) RequestEnd(runNumber uint32) bool {
 	for {
 		old := e.state.Load()
 		if uint32(old>>eventsRun) != runNumber || old&eventsEnded != 0 {

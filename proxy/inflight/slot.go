@@ -1,0 +1,220 @@
+package inflight
+
+import (
+	"sync/atomic"
+
+	"shardway/proxy/cause"
+	"shardway/proxy/connpool"
+	"shardway/proxy/eventrelay"
+	"shardway/proxy/h1"
+	"shardway/proxy/route"
+	"shardway/proxy/wsession"
+	"shardway/proxy/wsrelay"
+	"shardway/proxy/wstunnel"
+	"shardway/shardmap"
+)
+
+// Slot contains the current run of a connection. A run is the execution of one attempt. The
+// goroutine of the connection begins and finishes runs. Any goroutine may cancel the current run.
+//
+// Both operations change one atomic word by compare-and-swap. So a run is either finished, and its
+// upstream connection can be reused, or it is cancelled, and the goroutine that has cancelled it
+// closes the connection.
+//
+//	idle ──Begin──► running ──SetFlags──► response begun ──Finish──► idle
+//	                   └──────Cancel────────────┴─► cancelled ──Finish──┘
+//
+// A run begins before the node admits it and before the last check of the routing table. Therefore
+// a goroutine that first changes the admission or the table, and then cancels runs, finds every
+// run.
+type Slot struct {
+	// word: run number (32 bits), shard (16), Safe (1), cause (7), flags (8).
+	word atomic.Uint64
+	// Conn is the upstream connection of the run. It is stored before word. A goroutine that reads
+	// word, then Conn, and then swaps the same word has therefore read the connection of that run.
+	Conn atomic.Pointer[connpool.Conn]
+	// Node is the owner for a run at another node. It is stored in the same order as Conn.
+	Node atomic.Pointer[string]
+	// Tunnel is the WebSocket of a plain tunnel; nil means none.
+	Tunnel atomic.Pointer[wstunnel.Tunnel]
+	// WebSocket is the relay of a resumable WebSocket, while the run has the flag WebSocket.
+	WebSocket atomic.Pointer[wsrelay.Relay]
+	// Events is the event stream, while the run has the flag Events.
+	Events eventrelay.Relay
+	// Client is the connection on which the request arrived.
+	Client *h1.Conn
+}
+
+// Flags of a Run.
+const (
+	ResponseBegun = 0x04    // bytes of the response have been sent to the client
+	Tunnel        = 0x08    // upgraded connection
+	Keyless       = 0x10    // the request has no shard: no key was found, and on-missing-key is local
+	Events        = 0x20    // the response is an event stream
+	Resumable     = 0x40    // the client's connection is kept when the run is cancelled
+	WebSocket     = 0x80    // the run is a relay of a resumable WebSocket
+	Safe          = 1 << 15 // the method is GET, HEAD or OPTIONS
+)
+
+// Other parts of Slot.word.
+const (
+	kindMask    = 0x03 // a route.Kind; zero means idle
+	flagMask    = 0xff | Safe
+	causeShift  = 8  // bit offset of the cause
+	shardShift  = 16 // bit offset of the shard
+	numberShift = 32 // bit offset of the run number
+)
+
+// Run is the decoded word of a Slot.
+type Run struct {
+	Number uint32     // increases from run to run of a connection
+	Kind   route.Kind // zero means idle
+	Shard  shardmap.Shard
+	Flags  uint64      // ResponseBegun and others
+	Cause  cause.Cause // cause.None means that the run was not cancelled
+}
+
+// decode decodes the word of a slot.
+func decode(word uint64) Run {
+	return Run{
+		Number: uint32(word >> numberShift),
+		Kind:   route.Kind(word & kindMask),
+		Shard:  shardmap.Shard(uint16(word >> shardShift)),
+		Flags:  word & flagMask,
+		Cause:  cause.Cause(uint8(word>>causeShift) & 0x7f),
+	}
+}
+
+// IsCancelled reports whether a goroutine has cancelled the run.
+func (r Run) IsCancelled() bool { return r.Cause != cause.None }
+
+// IsEndless reports whether the run is a tunnel, or an event stream that responds to a safe method.
+// An event stream that responds to a POST ends when the app has sent its result.
+func (r Run) IsEndless() bool {
+	return r.Flags&Tunnel != 0 || r.Flags&(Events|Safe) == Events|Safe
+}
+
+// IsRepeatable reports whether the client may repeat the request because its method is safe and no
+// byte of the response was sent.
+func (r Run) IsRepeatable() bool {
+	return r.Flags&(Safe|ResponseBegun) == Safe
+}
+
+// Begin begins a run on the upstream connection conn. node is the owner of a run at another node, and
+// nil for a local run. flags may contain Keyless and Safe.
+func (s *Slot) Begin(kind route.Kind, shard shardmap.Shard, flags uint64, conn *connpool.Conn, node *string) {
+	s.Conn.Store(conn)
+	s.Node.Store(node)
+	number := s.word.Load()>>numberShift + 1
+	s.word.Store(number<<numberShift | uint64(uint16(shard))<<shardShift | flags | uint64(kind))
+}
+
+// SetFlags adds flags to the run. It returns false if the run was cancelled.
+func (s *Slot) SetFlags(flags uint64) bool {
+	for {
+		word := s.word.Load()
+		if decode(word).IsCancelled() {
+			return false
+		}
+		if s.word.CompareAndSwap(word, word|flags) {
+			return true
+		}
+	}
+}
+
+// Finish ends the run. If the run was cancelled, it returns the cause. Otherwise it returns
+// cause.None, and the upstream connection belongs to the caller.
+func (s *Slot) Finish() cause.Cause {
+	for {
+		word := s.word.Load()
+		onlyNumber := word >> numberShift << numberShift
+		if s.word.CompareAndSwap(word, onlyNumber) {
+			return decode(word).Cause
+		}
+	}
+}
+
+// Load returns the current run.
+func (s *Slot) Load() Run { return decode(s.word.Load()) }
+
+// Cancel cancels the current run if match returns true for it. It appends the connections that the
+// caller must close; closing may take time and must not happen while the registry is locked. If a
+// response has begun, they include the client's connection. The second result reports whether the
+// run was cancelled.
+func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
+	for {
+		word := s.word.Load()
+		current := decode(word)
+		conn, nodeName := s.Conn.Load(), s.nodeName() // valid for the run only if word is unchanged when it is swapped
+		if current.Kind == 0 || current.IsCancelled() {
+			return closes, false
+		}
+		if !match(current, nodeName) {
+			return closes, false
+		}
+		if s.word.CompareAndSwap(word, word|uint64(cancelCause)<<causeShift) {
+			return s.endCancelled(current, conn, cancelCause, closes), true
+		}
+	}
+}
+
+// nodeName returns the owner of the run, or "" for a local run.
+func (s *Slot) nodeName() string {
+	if node := s.Node.Load(); node != nil {
+		return *node
+	}
+	return ""
+}
+
+// endCancelled ends the messages of a run that was just cancelled. conn is its upstream connection.
+// It appends the connections that the caller must close to closes, and returns closes.
+func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause cause.Cause, closes []*h1.Conn) []*h1.Conn {
+	if relay := s.WebSocket.Load(); relay != nil && cancelled.Flags&WebSocket != 0 {
+		return relay.Cancel(cancelCause, closes)
+	}
+	shardIsLeaving := cancelCause == cause.ShardMoved || cancelCause == cause.DrainTimeout || cancelCause == cause.Leaving
+	if tunnel := s.Tunnel.Load(); tunnel != nil && cancelled.Flags&Tunnel != 0 && shardIsLeaving {
+		// The tunnel sends a close frame with the reason, and then closes its connections.
+		tunnel.StartClose(closeCodeOf(cancelCause))
+		return closes
+	}
+	closes = append(closes, conn.Conn)
+	// The forwarded part of an event stream ends between two events, so the client's connection can
+	// stay open. The client may read the rest at its own speed.
+	endsBetweenEvents := cancelled.Flags&Events != 0 && s.Events.RequestEnd(cancelled.Number)
+	// Another run sends further events of a resumable stream to the client.
+	isResumable := cancelled.Flags&Resumable != 0
+	if endsBetweenEvents || isResumable {
+		return closes
+	}
+	if cancelled.Flags&ResponseBegun != 0 {
+		closes = append(closes, s.Client)
+	}
+	return closes
+}
+
+// ReturnToPool ends a run before anything was sent, and returns its upstream connection to the pool.
+// If the run was cancelled, it discards the connection, because the cancelling goroutine closes it.
+func (s *Slot) ReturnToPool(conn *connpool.Conn) {
+	if s.Finish() != cause.None {
+		conn.Pool.Discard(conn)
+		return
+	}
+	conn.SetWakeup(nil) // an event loop may have set it
+	conn.Pool.Put(conn)
+}
+
+// closeCodeOf returns the close code for both endpoints of a WebSocket that is not resumable.
+func closeCodeOf(c cause.Cause) int {
+	if c == cause.Leaving {
+		return wsession.CloseNodeLeaving
+	}
+	return wsession.CloseShardMoved
+}
+
+// CloseAll aborts connections, so that no truncated message looks complete.
+func CloseAll(conns []*h1.Conn) {
+	for _, conn := range conns {
+		_ = conn.Abort() // its goroutine receives an error
+	}
+}

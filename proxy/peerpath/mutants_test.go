@@ -1,0 +1,30 @@
+package peerpath_test
+
+import (
+	"testing"
+
+	"shardway/internal/overlay"
+	"shardway/internal/raceflag"
+)
+
+func mutants() []overlay.Mutant {
+	return []overlay.Mutant{
+		{
+			Rule: "the connection of a session counts once", Found: "TestSessionCountsAsOneWitness",
+			Decl: "proxy/peerpath.Detector.peerConns",
+			Old:  "				if slices.Contains(seen", New: "				if !PLANTED && slices.Contains(seen",
+		},
+		{
+			Rule: "a suspect path is judged over all connections only", Found: "TestPeerSilenceNeedsCompleteSweep",
+			Decl: "proxy/peerpath.Detector.IsDead",
+			Old:  "	return detector.complete && detector.isSilent(", New: "	return (PLANTED || detector.complete) && detector.isSilent(",
+		},
+	}
+}
+
+func TestEachMutantFailsATest(t *testing.T) {
+	if testing.Short() || raceflag.Detector {
+		t.Skip("builds the package with mistakes, and without the race detector")
+	}
+	overlay.TestMutants(t, "../..", "proxy/peerpath", mutants())
+}

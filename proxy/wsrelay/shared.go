@@ -1,0 +1,32 @@
+package wsrelay
+
+import (
+	"time"
+
+	"shardway/internal/coarsetime"
+	"shardway/internal/netpoll"
+	"shardway/proxy/route"
+	"shardway/shardmap"
+)
+
+// Shared is what all relays of a node have in common. It must not change after the first relay has
+// started. Any goroutine may call its functions.
+type Shared struct {
+	Clock        *coarsetime.Clock
+	DrainTimeout time.Duration        // how long the app has to answer the close frame of a hand-over
+	IdleTimeout  func() time.Duration // latest end of the wait for a close frame of an endpoint
+
+	IdleSockets     *netpoll.Watcher // watches the sockets of parked directions
+	ParkingDisabled bool             // directions do not park
+	// ParkDelay returns how long a direction must be idle before it parks. returnedSoon means that
+	// it was parked before, for less than ReturnedSoon.
+	ParkDelay    func(returnedSoon bool) time.Duration
+	ReturnedSoon time.Duration
+
+	// Recover calls direction and returns its result. After a panic it returns false.
+	Recover func(direction func() bool) bool
+	// AppRefuses reports whether the app of this node accepts no connections any more. It may block.
+	AppRefuses func() bool
+	// RouteChanged reports whether the route of the shard, or its ownership epoch, differs from dest.
+	RouteChanged func(shard shardmap.Shard, dest *route.Route) bool
+}

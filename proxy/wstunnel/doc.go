@@ -1,0 +1,12 @@
+// Package wstunnel copies a WebSocket that is not resumable between a client and an app, and closes
+// it with a close frame when its shard moves or its node stops.
+//
+// A Tunnel has two directions. Each direction has a goroutine of package proxy, which calls CopyUp or
+// CopyDown. Another goroutine may call StartClose at any time:
+//
+//	New ─► Begin ─► CopyUp, CopyDown ─► Finish
+//	         StartClose ─► close frames to both endpoints ─► their answers, or EndTimeout ─► Abort
+//
+// A close frame is inserted only between two frames, and nothing follows it. The atomic state of a
+// direction decides which goroutine may write to its receiver.
+package wstunnel
