@@ -115,10 +115,10 @@ func TestShardsLeaveDeadAppAtOnce(t *testing.T) {
 	c.AwaitServing(t)
 	node := c.Follower(t)
 	node.App.Kill(t)
-	began := time.Now()
+	startedAt := time.Now()
 	shardMap := c.AwaitShards(t, c.Others(node)...)
-	if took := time.Since(began); took > 3*time.Second || shardMap.Counts()[node.ID] > 0 {
-		t.Errorf("after %v node %s owns %d shards", took, node.ID, shardMap.Counts()[node.ID])
+	if elapsed := time.Since(startedAt); elapsed > 3*time.Second || shardMap.Counts()[node.ID] > 0 {
+		t.Errorf("after %v node %s owns %d shards", elapsed, node.ID, shardMap.Counts()[node.ID])
 	}
 	node.App.Start(t)
 	c.AwaitServing(t)

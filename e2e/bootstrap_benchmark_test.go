@@ -21,12 +21,12 @@ func BenchmarkColdStart(b *testing.B) {
 			c.Prepare(b, "--bootstrap-expect", "3")
 		}
 		c.AddJoinFlags()
-		began := history.Now()
+		startedAt := history.Now()
 		for _, node := range c.Nodes() {
 			node.Start(b)
 		}
 		c.AwaitShards(b, c.Nodes()...)
-		took.Add(time.Duration(history.Now() - began))
+		took.Add(time.Duration(history.Now() - startedAt))
 		for _, node := range c.Nodes() {
 			node.Kill(b)
 		}

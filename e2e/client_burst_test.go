@@ -18,11 +18,11 @@ import (
 func TestBurstOfConnectionsIsServed(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Secret: true})
-	b := load.Burst(t.Context(), load.BurstOptions{
+	burst := load.Burst(t.Context(), load.BurstOptions{
 		Target: c.Nodes()[0].Addr, Conns: 400, Duration: 2 * time.Second, Timeout: 30 * time.Second,
 		Keys: load.KeysIn(128, 1, func(int) bool { return true }), Prefix: "burst",
 	})
-	for _, resp := range b.Failed {
+	for _, resp := range burst.Failed {
 		t.Errorf("%s: %d %s %s after %v", resp.ID, resp.Status, resp.Error, resp.Detail, time.Duration(resp.Done()-resp.Sent()))
 	}
 	for _, node := range c.Nodes() {
@@ -35,5 +35,5 @@ func TestBurstOfConnectionsIsServed(t *testing.T) {
 		}
 		t.Logf("node %s: %.0f ms without a lease", node.ID, 1000*m.Sum("shardway_lease_absent_seconds_total"))
 	}
-	t.Logf("%d requests", len(b.Latencies))
+	t.Logf("%d requests", len(burst.Latencies))
 }

@@ -63,10 +63,10 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 	if err := os.WriteFile(file, []byte("key: [header:X-A]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := &keyRecorder{owner: map[string]string{}, running: map[string]int{}, served: map[string]int{}}
+	recorder := &keyRecorder{owner: map[string]string{}, running: map[string]int{}, served: map[string]int{}}
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Flags: []string{"--config", file}})
 	for i := range 3 {
-		app := httptest.NewServer(k.app(fmt.Sprint("app", i)))
+		app := httptest.NewServer(recorder.app(fmt.Sprint("app", i)))
 		t.Cleanup(app.Close)
 		c.Prepare(t, "--bootstrap-expect", "3", "--upstream", app.URL)
 	}
@@ -117,10 +117,10 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 		})
 	}
 	cluster.Await(t, "requests by the new key", func() error {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.served["b"] < 200 {
-			return fmt.Errorf("%v", k.served)
+		recorder.mu.Lock()
+		defer recorder.mu.Unlock()
+		if recorder.served["b"] < 200 {
+			return fmt.Errorf("%v", recorder.served)
 		}
 		return nil
 	})
@@ -130,12 +130,12 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 	for f := range failures {
 		t.Error(f)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for i, f := range k.faults[:min(len(k.faults), 5)] {
-		t.Errorf("%d of %d: %s", i+1, len(k.faults), f)
+	recorder.mu.Lock()
+	defer recorder.mu.Unlock()
+	for i, f := range recorder.faults[:min(len(recorder.faults), 5)] {
+		t.Errorf("%d of %d: %s", i+1, len(recorder.faults), f)
 	}
-	t.Logf("served %v", k.served)
+	t.Logf("served %v", recorder.served)
 }
 
 // askKeyed sends a request that has a key for both configurations.

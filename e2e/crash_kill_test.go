@@ -85,13 +85,13 @@ func TestClusterRestartsAfterAllNodesAreKilled(t *testing.T) {
 	d.Stop(t)
 	before := c.AwaitServing(t)
 	for range 2 {
-		began, nodes := history.Now(), c.Running()
+		startedAt, nodes := history.Now(), c.Running()
 		cluster.KillAll(t, nodes...)
 		for _, n := range nodes {
 			n.Start(t)
 		}
 		after := c.AwaitServing(t)
-		wantSame(t, c, began, before, after)
+		wantSame(t, c, startedAt, before, after)
 		if after.Epoch < before.Epoch {
 			t.Errorf("epoch %d after %d", after.Epoch, before.Epoch)
 		}

@@ -29,7 +29,7 @@ func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 			t.Log(err) // the next attempt shows whether it matters
 		}
 	}
-	began, before := history.Now(), c.AwaitServing(t)
+	startedAt, before := history.Now(), c.AwaitServing(t)
 	for _, n := range c.Nodes() {
 		cluster.AwaitFor(t, 2*time.Minute, "node "+n.ID+" has a snapshot", snapshot(n))
 	}
@@ -37,7 +37,7 @@ func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}
-	wantSame(t, c, began, before, c.AwaitServing(t))
+	wantSame(t, c, startedAt, before, c.AwaitServing(t))
 	traffic := c.Load(t, c.Running(), cluster.Traffic{})
 	traffic.AwaitStarted(t, shards)
 	d := c.Add(t)
@@ -77,7 +77,7 @@ func TestWipedVoterElectsNoLeader(t *testing.T) {
 	last := c.AwaitServing(t) // c does not have this map
 	b.Kill(t)
 	b.Wipe(t)
-	mended := b.RecordFault(history.DiskFault) // it owns no shards until a leader can add it
+	endFault := b.RecordFault(history.DiskFault) // it owns no shards until a leader can add it
 	a.Kill(t)
 	b.Start(t)
 	behind.Start(t)
@@ -103,7 +103,7 @@ func TestWipedVoterElectsNoLeader(t *testing.T) {
 	}
 	a.Start(t)
 	after := c.AwaitServing(t)
-	mended()
+	endFault()
 	if after.Epoch <= last.Epoch {
 		t.Errorf("epoch %d after %d", after.Epoch, last.Epoch)
 	}

@@ -129,7 +129,7 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 		traffic := c.Load(t, c.Others(victim), cluster.Traffic{Rate: 100})
 		traffic.AwaitStarted(t, 50)
 		from := logSize(t, victim)
-		mended := victim.RecordFault(history.DiskFault)
+		endFault := victim.RecordFault(history.DiskFault)
 		stop := slowDisks(t, stalledSync, disks[victim])
 		change()
 		c.AwaitShards(t, c.Others(victim)...)
@@ -140,7 +140,7 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 		if got := operatorLines(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk stalled") || !strings.Contains(got[0], victim.DataDir) {
 			t.Errorf("node %s said %q, want that its disk hangs, and where", victim.ID, got)
 		}
-		mended()
+		endFault()
 		stop()
 		c.AwaitShards(t, c.Running()...)
 		traffic.AwaitStarted(t, 50)

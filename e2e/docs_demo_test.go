@@ -50,9 +50,9 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
 		_ = wait()
 	})
-	said := readDemoOutput(t, bufio.NewScanner(out))
+	output := readDemoOutput(t, bufio.NewScanner(out))
 	var processes []int
-	for _, m := range pids.FindAllStringSubmatch(said, -1) {
+	for _, m := range pids.FindAllStringSubmatch(output, -1) {
 		pid, bad := strconv.Atoi(m[1] + m[2])
 		if bad != nil {
 			t.Fatal(bad)
@@ -60,13 +60,13 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 		processes = append(processes, pid)
 	}
 	if len(processes) != 6 {
-		t.Errorf("the demo names %d processes, want 3 nodes and 3 apps:\n%s", len(processes), said)
+		t.Errorf("the demo names %d processes, want 3 nodes and 3 apps:\n%s", len(processes), output)
 	}
-	curls := curl.FindAllStringSubmatch(said, -1)
+	curls := curl.FindAllStringSubmatch(output, -1)
 	if len(curls) != 3 {
-		t.Fatalf("the demo names %d commands like curl, want 3:\n%s", len(curls), said)
+		t.Fatalf("the demo names %d commands like curl, want 3:\n%s", len(curls), output)
 	}
-	runReadmeCommands(t, said, curls)
+	runReadmeCommands(t, output, curls)
 	var node string
 	for i := range 9 {
 		got := ask(t, curls[i%3][1], curls[i%3][2])
@@ -77,12 +77,12 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 			t.Fatalf("request %d to %s: %+v, want count %d from %s", i, curls[i%3][2], got, i+4, node)
 		}
 	}
-	if named := kill.FindAllStringSubmatch(said, -1); len(named) != 2 ||
-		!regexp.MustCompile(`(?m)^  `+node+`\s+`+named[0][1]+`\s.*\(pid `+named[1][1]+`\)$`).MatchString(said) {
-		t.Fatalf("the demo names %v to kill, want %s, which owns the key, and its app:\n%s", named, node, said)
+	if named := kill.FindAllStringSubmatch(output, -1); len(named) != 2 ||
+		!regexp.MustCompile(`(?m)^  `+node+`\s+`+named[0][1]+`\s.*\(pid `+named[1][1]+`\)$`).MatchString(output) {
+		t.Fatalf("the demo names %v to kill, want %s, which owns the key, and its app:\n%s", named, node, output)
 	}
-	checkChatStaysOpen(t, said)
-	checkCountContinues(t, said, curls, node)
+	checkChatStaysOpen(t, output)
+	checkCountContinues(t, output, curls, node)
 	for i := range 30 {
 		ask(t, fmt.Sprint("key-", i), curls[0][2])
 	}
@@ -104,12 +104,12 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 
 // checkChatStaysOpen keeps a connection to the chat room of the demo while its node hands all
 // shards over and gets them back.
-func checkChatStaysOpen(t *testing.T, said string) {
+func checkChatStaysOpen(t *testing.T, output string) {
 	t.Helper()
-	url := regexp.MustCompile(`(?m)^  http://(\S+/chat\?room=\w+)$`).FindStringSubmatch(said)
-	commands := regexp.MustCompile(`(?m)^  \S+ ((?:drain|uncordon) n1.*)$`).FindAllStringSubmatch(said, -1)
+	url := regexp.MustCompile(`(?m)^  http://(\S+/chat\?room=\w+)$`).FindStringSubmatch(output)
+	commands := regexp.MustCompile(`(?m)^  \S+ ((?:drain|uncordon) n1.*)$`).FindAllStringSubmatch(output, -1)
 	if url == nil || len(commands) != 2 {
-		t.Fatalf("the demo names no chat room, or not how to drain its node:\n%s", said)
+		t.Fatalf("the demo names no chat room, or not how to drain its node:\n%s", output)
 	}
 	c := startChatter(t, "ws://"+url[1], "go")
 	c.continues(t, "go")
@@ -124,7 +124,7 @@ func checkChatStaysOpen(t *testing.T, said string) {
 // checkCountContinues kills the node that owns the key of the curl commands, then the app of the
 // next owner. The count continues with the next number each time, and again when both are
 // back.
-func checkCountContinues(t *testing.T, said string, curls [][]string, node string) {
+func checkCountContinues(t *testing.T, output string, curls [][]string, node string) {
 	t.Helper()
 	count := 12
 	next := func(url string) string {
@@ -146,9 +146,9 @@ func checkCountContinues(t *testing.T, said string, curls [][]string, node strin
 	}
 	processOf := func(pattern string) int {
 		t.Helper()
-		m := regexp.MustCompile(pattern).FindStringSubmatch(said)
+		m := regexp.MustCompile(pattern).FindStringSubmatch(output)
 		if m == nil {
-			t.Fatalf("the demo does not say %s:\n%s", pattern, said)
+			t.Fatalf("the demo does not say %s:\n%s", pattern, output)
 		}
 		pid, err := strconv.Atoi(m[1])
 		if err != nil {

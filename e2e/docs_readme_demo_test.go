@@ -59,12 +59,12 @@ func directoryWithBinary(t *testing.T) string {
 // runReadmeCommands runs the commands of README for a running demo as printed, except for
 // ports that are in use on this machine. Once, status as printed there asked the second
 // app, and a browser got {"code":"no-key"}.
-func runReadmeCommands(t *testing.T, said string, curls [][]string) {
+func runReadmeCommands(t *testing.T, output string, curls [][]string) {
 	t.Helper()
 	dir := directoryWithBinary(t)
 	usual := []string{"http://127.0.0.1:8080/", "http://127.0.0.1:8082/", "http://127.0.0.1:8084/"}
 	admin := "127.0.0.1:8081"
-	if m := regexp.MustCompile(`shardway status --admin (\S+)`).FindStringSubmatch(said); m != nil {
+	if m := regexp.MustCompile(`shardway status --admin (\S+)`).FindStringSubmatch(output); m != nil {
 		admin = m[1]
 	}
 	var node string

@@ -49,9 +49,9 @@ func (m machine) run(line string) {
 // status 0.
 func (m machine) startLine(line string) (stop func()) {
 	m.t.Helper()
-	var said bytes.Buffer
+	var output bytes.Buffer
 	cmd := m.command(context.WithoutCancel(m.t.Context()), "exec "+line)
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func (m machine) startLine(line string) (stop func()) {
 		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil || m.t.Failed() {
-			m.t.Errorf("%s: %v\n%s", line, err, &said)
+			m.t.Errorf("%s: %v\n%s", line, err, &output)
 		}
 	}
 	m.t.Cleanup(stop)

@@ -107,8 +107,8 @@ func (f *exampleCluster) killAndFindLateWrites(t *testing.T) (late []string) {
 	stop()
 	wg.Wait()
 	h.mu.Lock()
-	for _, x := range h.requests {
-		if x.status == http.StatusOK && x.sentAt.After(nextOwnerAt) {
+	for _, request := range h.requests {
+		if request.status == http.StatusOK && request.sentAt.After(nextOwnerAt) {
 			late = append(late, "a request succeeded")
 			break
 		}
@@ -146,14 +146,14 @@ func (h *directLoad) run(ctx context.Context) {
 		req.Header.Set("Shardway-Shard", strconv.FormatUint(h.shard, 10))
 		req.Header.Set("Shardway-Epoch", strconv.FormatUint(h.epoch, 10))
 		req.Header.Set("Shardway-Key", url.PathEscape(h.key))
-		x := directRequest{sentAt: time.Now()}
+		request := directRequest{sentAt: time.Now()}
 		if resp, err := http.DefaultClient.Do(req); err == nil {
-			x.status = resp.StatusCode
+			request.status = resp.StatusCode
 			_ = resp.Body.Close()
 		}
-		x.doneAt = time.Now()
+		request.doneAt = time.Now()
 		h.mu.Lock()
-		h.requests = append(h.requests, x)
+		h.requests = append(h.requests, request)
 		h.mu.Unlock()
 	}
 }
@@ -164,8 +164,8 @@ func (h *directLoad) checkResponses(want int, since time.Time, status int) error
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
-	for _, x := range h.requests {
-		if x.doneAt.After(since) && x.status != 0 && (status == 0 || x.status == status) {
+	for _, request := range h.requests {
+		if request.doneAt.After(since) && request.status != 0 && (status == 0 || request.status == status) {
 			n++
 		}
 	}

@@ -95,9 +95,9 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 	if shardMap.Owner(shard) == node.ID || ownedBy(shardMap, node) != share-1 {
 		t.Errorf("node %s owns shard %d, and c %d of %d shards", shardMap.Owner(shard), shard, ownedBy(shardMap, node), share)
 	}
-	told, err := node.App.HookCalls(t.Context())
+	calls, err := node.App.HookCalls(t.Context())
 	must(t, err)
-	if failed := failedAcquires(told, shard); failed < 3 || failed > 30 {
+	if failed := failedAcquires(calls, shard); failed < 3 || failed > 30 {
 		t.Errorf("the app was asked %d times for the shard, want at least 3, and pauses between them", failed)
 	}
 	cluster.Await(t, "no outage is left", func() error {
@@ -113,8 +113,8 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 }
 
 // failedAcquires returns the number of failed attempts of an app to acquire a shard.
-func failedAcquires(told []cluster.HookCall, shard int) (count int) {
-	for _, one := range told {
+func failedAcquires(calls []cluster.HookCall, shard int) (count int) {
+	for _, one := range calls {
 		if one.Hook == "acquire" && one.Shard == shard && one.Err != "" {
 			count++
 		}

@@ -87,11 +87,11 @@ func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, rele
 // acquired returns all acquire calls of the app of a node.
 func acquired(t *testing.T, node *cluster.Node) (all []cluster.HookCall) {
 	t.Helper()
-	told, err := node.App.HookCalls(t.Context())
+	calls, err := node.App.HookCalls(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, call := range told {
+	for _, call := range calls {
 		if call.Hook == "acquire" {
 			all = append(all, call)
 		}

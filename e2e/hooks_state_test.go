@@ -35,10 +35,10 @@ func startWithCounters(t *testing.T, nodes int, appFlags []string, flags ...stri
 // wantExactCounts checks that the counter of each key increased by one with each POST, from its
 // value in was, over all moves of its shard. Each GET must read a value that was current
 // while it ran.
-func wantExactCounts(t *testing.T, was map[string]uint64, answers []history.Response) {
+func wantExactCounts(t *testing.T, was map[string]uint64, responses []history.Response) {
 	t.Helper()
 	byKey := map[string][]history.Response{}
-	for _, a := range answers {
+	for _, a := range responses {
 		byKey[a.Key] = append(byKey[a.Key], a)
 	}
 	for key, all := range byKey {
@@ -110,11 +110,11 @@ func TestCountersFollowTheirShards(t *testing.T) {
 	}
 	released := 0
 	for _, node := range c.Running() {
-		told, err := node.App.HookCalls(t.Context())
+		calls, err := node.App.HookCalls(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, call := range told {
+		for _, call := range calls {
 			if call.Err != "" || call.Hook == "lost" {
 				t.Errorf("%s: %+v", node.ID, call)
 			}

@@ -34,13 +34,13 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	keys := c.AwaitServing(t).Keys(owner.ID, 1)[:7]
 	keys, open := keys[:6], keys[6]
 	others := c.Others(owner)
-	var answers []history.Response
+	var responses []history.Response
 	ask := func(node *cluster.Node, key, mode, value string) history.Response {
 		resp := c.SendRequest(t, node, operation(key, mode, value))
 		if !resp.OK() {
 			t.Errorf("%s %q: %d %s %s", resp.Method, key, resp.Status, resp.Error, resp.Detail)
 		}
-		answers = append(answers, resp)
+		responses = append(responses, resp)
 		return resp
 	}
 	for _, node := range others {
@@ -87,7 +87,7 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 		if want := "new-" + keys[i]; resp.OK() && (!resp.Safe() || resp.Value != want) {
 			t.Errorf("late %s got %d %q", resp.Method, resp.Status, resp.Value)
 		}
-		answers = append(answers, resp)
+		responses = append(responses, resp)
 	}
 	for _, key := range keys {
 		for _, mode := range []string{"memory", "store"} {
@@ -103,11 +103,11 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	if n := report.OverlapsByShard[uint32(load.ShardOf(open, shards))]; n == 0 {
 		t.Errorf("the report lacks the overlap in the shard of the unfenced register: %v", report.OverlapsByShard)
 	}
-	runs, fenced := c.AwaitRuns(t), slices.DeleteFunc(slices.Clone(answers), func(resp history.Response) bool { return resp.Key == open })
+	runs, fenced := c.AwaitRuns(t), slices.DeleteFunc(slices.Clone(responses), func(resp history.Response) bool { return resp.Key == open })
 	if err := linear.Check(linear.Ops(fenced, runs), linear.Options{Applied: registerStore.Applied()}); err != nil {
 		t.Error(err)
 	}
-	if err := linear.Check(linear.Ops(append(answers, overwritten), runs), linear.Options{Applied: registerStore.Applied()}); err == nil || !strings.Contains(err.Error(), open) {
+	if err := linear.Check(linear.Ops(append(responses, overwritten), runs), linear.Options{Applied: registerStore.Applied()}); err == nil || !strings.Contains(err.Error(), open) {
 		t.Errorf("the checker does not find the overwritten unfenced register: %v", err)
 	}
 }

@@ -20,12 +20,12 @@ func TestForceRemovesKilledNodeAtOnce(t *testing.T) {
 	victim := c.Follower(t)
 	leader := c.Leader(t)
 	victim.Kill(t)
-	began := time.Now()
+	startedAt := time.Now()
 	cluster.AwaitFor(t, 2*time.Second, "removed with --force", func() error {
 		return leader.TryAction(t.Context(), "remove", map[string][]string{"node": {victim.ID}, "force": {"true"}})
 	})
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the removal took %v", took)
+	if elapsed := time.Since(startedAt); elapsed > 2*time.Second {
+		t.Errorf("the removal took %v", elapsed)
 	}
 	c.AwaitServedBy(t, c.Running()...)
 	cluster.Await(t, "the removed node is not listed", func() error {

@@ -45,9 +45,9 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 	slow := ask(leader, "POST", "slow")
 	owner.App.AwaitHanging(t, "slow", 1)
 
-	mended := owner.RecordFault(history.Unreachable)
+	endFault := owner.RecordFault(history.Unreachable)
 	must(t, network.Block(index(ingress), index(owner)))
-	began := time.Now()
+	startedAt := time.Now()
 	get := ask(ingress, "GET", "")
 	cluster.Await(t, "the path is found dead", func() error {
 		if deaf() == 0 {
@@ -55,9 +55,9 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("requests lost: found after %v", time.Since(began))
+	t.Logf("requests lost: found after %v", time.Since(startedAt))
 	must(t, network.Heal())
-	mended()
+	endFault()
 	if resp := get.Response(t); !resp.OK() {
 		t.Errorf("GET over a path that was dead: %d %s %s", resp.Status, resp.Error, resp.Detail)
 	}
@@ -77,14 +77,14 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 		}
 		return nil
 	})
-	mended = owner.RecordFault(history.Unreachable)
+	endFault = owner.RecordFault(history.Unreachable)
 	must(t, network.Block(index(owner), index(ingress)))
-	began = time.Now()
+	startedAt = time.Now()
 	owner.App.Release(t, "back")
 	if resp := post.Response(t); resp.Status != http.StatusBadGateway || resp.Error != "peer-unreachable" || !strings.Contains(resp.Detail, "may have run") {
 		t.Errorf("POST whose answer is lost: %d %s %s, want 502 peer-unreachable", resp.Status, resp.Error, resp.Detail)
 	}
-	t.Logf("lost responses were detected after %v", time.Since(began))
+	t.Logf("lost responses were detected after %v", time.Since(startedAt))
 	cluster.Await(t, "both were cut", func() error {
 		if deaf() < before+2 {
 			return errNotYet
@@ -92,7 +92,7 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 		return nil
 	})
 	must(t, network.Heal())
-	mended()
+	endFault()
 	if resp := get.Response(t); !resp.OK() {
 		t.Errorf("GET whose answer was lost: %d %s %s", resp.Status, resp.Error, resp.Detail)
 	}

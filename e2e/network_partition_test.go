@@ -64,7 +64,7 @@ func TestMinorityStopsServing(t *testing.T) {
 			before := c.AwaitServing(t)
 			traffic := c.Load(t, majority, cluster.Traffic{})
 			traffic.AwaitStarted(t, seconds/2)
-			mended := minority.RecordFault(history.Unreachable)
+			endFault := minority.RecordFault(history.Unreachable)
 			must(t, network.Isolate(index(minority)))
 			minority.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })
 			alone := history.Now()
@@ -91,7 +91,7 @@ func TestMinorityStopsServing(t *testing.T) {
 				t.Errorf("cut off, %s has %+v, %v", minority.ID, status, err)
 			}
 			must(t, network.Heal())
-			mended()
+			endFault()
 			healed := history.Now()
 			wantMoves(t, c, taken, c.AwaitServing(t))
 			traffic.AwaitStarted(t, seconds/2)
@@ -114,7 +114,7 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 	leader := c.Leader(t)
 	cut, third := c.Others(leader)[0], c.Others(leader)[1]
 	before := c.AwaitServing(t)
-	mended := cut.RecordFault(history.Unreachable)
+	endFault := cut.RecordFault(history.Unreachable)
 	must(t, network.DropBoth(index(cut), index(leader)))
 	cut.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })
 	alone := history.Now()
@@ -125,7 +125,7 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 	}
 	c.AwaitServedBy(t, leader, third)
 	must(t, network.Heal())
-	mended()
+	endFault()
 	healed := history.Now()
 	c.AwaitServing(t)
 	for _, run := range c.AwaitRuns(t) {
@@ -147,14 +147,14 @@ func TestOneWayLinkCountsAsUnresponsive(t *testing.T) {
 	others := c.Others(deaf)
 	traffic := c.Load(t, others, cluster.Traffic{})
 	traffic.AwaitStarted(t, seconds/2)
-	mended := deaf.RecordFault(history.Unreachable)
+	endFault := deaf.RecordFault(history.Unreachable)
 	must(t, network.Block(index(leader), index(deaf)))
 	// Independent of the leader, only the other nodes own the shards.
 	taken := c.AwaitServedBy(t, others...)
 	wantMoves(t, c, before, taken)
 	traffic.AwaitStarted(t, seconds/2)
 	must(t, network.Heal())
-	mended()
+	endFault()
 	c.AwaitServing(t)
 	traffic.AwaitStarted(t, seconds/2)
 	traffic.Finish(t)

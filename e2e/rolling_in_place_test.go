@@ -77,12 +77,12 @@ func TestRestartInPlaceKeepsReleaseNotes(t *testing.T) {
 // awaitAcquired waits until the app of a node has acquired this number of shards since
 // the first before calls, and returns these calls. A node with a lease may still wait for
 // its app; requests for these shards are queued in the meantime.
-func awaitAcquired(t *testing.T, node *cluster.Node, before, shards int) (told []cluster.HookCall) {
+func awaitAcquired(t *testing.T, node *cluster.Node, before, shards int) (calls []cluster.HookCall) {
 	t.Helper()
 	cluster.Await(t, fmt.Sprintf("%s acquires %d shards", node.ID, shards), func() error {
-		told = hookCallsOf(t, node)[before:]
+		calls = hookCallsOf(t, node)[before:]
 		acquired := 0
-		for _, call := range told {
+		for _, call := range calls {
 			if call.Hook == "acquire" {
 				acquired++
 			}
@@ -92,15 +92,15 @@ func awaitAcquired(t *testing.T, node *cluster.Node, before, shards int) (told [
 		}
 		return nil
 	})
-	return told
+	return calls
 }
 
 // hookCallsOf returns the hook calls of the app of a node so far.
 func hookCallsOf(t *testing.T, node *cluster.Node) []cluster.HookCall {
 	t.Helper()
-	told, err := node.App.HookCalls(t.Context())
+	calls, err := node.App.HookCalls(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return told
+	return calls
 }

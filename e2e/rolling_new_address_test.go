@@ -49,15 +49,15 @@ func checkReturn(t *testing.T, c *cluster.Cluster, nodes []*cluster.Node, move f
 	t.Helper()
 	cluster.KillAll(t, nodes...)
 	move()
-	began := history.Now()
+	startedAt := history.Now()
 	for _, node := range nodes {
 		node.Start(t)
 	}
 	c.AwaitServing(t)
-	took := time.Duration(history.Now() - began)
-	t.Logf("%d of 3 at other addresses: all serve after %v", len(nodes), took.Round(10*time.Millisecond))
-	if took > maxReturnTime {
-		t.Errorf("%d of 3 nodes serve %v after their start at other addresses, want %v at most", len(nodes), took, maxReturnTime)
+	elapsed := time.Duration(history.Now() - startedAt)
+	t.Logf("%d of 3 at other addresses: all serve after %v", len(nodes), elapsed.Round(10*time.Millisecond))
+	if elapsed > maxReturnTime {
+		t.Errorf("%d of 3 nodes serve %v after their start at other addresses, want %v at most", len(nodes), elapsed, maxReturnTime)
 	}
 	traffic := c.Load(t, c.Running(), cluster.Traffic{})
 	traffic.AwaitStarted(t, shards)

@@ -27,8 +27,8 @@ func TestRollingRestartMovesEachShardTwice(t *testing.T) {
 	}
 	traffic.AwaitStarted(t, 100)
 	traffic.Finish(t)
-	if most := count(t, c); most > 2 {
-		t.Errorf("a shard moved %d times, want 2 at most", most)
+	if maximum := count(t, c); maximum > 2 {
+		t.Errorf("a shard moved %d times, want 2 at most", maximum)
 	}
 }
 
@@ -74,8 +74,8 @@ func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 	c.AwaitShards(t, young...)
 	traffic.AwaitStarted(t, 100)
 	traffic.Finish(t)
-	if most := count(t, c); most > 1 {
-		t.Errorf("a shard moved %d times, want once at most", most)
+	if maximum := count(t, c); maximum > 1 {
+		t.Errorf("a shard moved %d times, want once at most", maximum)
 	}
 }
 
@@ -84,18 +84,18 @@ func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 func countMoves(since cluster.Map) func(t *testing.T, c *cluster.Cluster) int {
 	return func(t *testing.T, c *cluster.Cluster) int {
 		t.Helper()
-		moves, last, most := map[int]int{}, since, 0
+		moves, last, maximum := map[int]int{}, since, 0
 		for _, shardMap := range c.Maps() {
 			if shardMap.Epoch <= last.Epoch {
 				continue
 			}
 			for _, mv := range last.Moves(shardMap) {
 				moves[mv.Shard]++
-				most = max(most, moves[mv.Shard])
+				maximum = max(maximum, moves[mv.Shard])
 			}
 			last = shardMap
 		}
-		t.Logf("%d shards moved, the most often moved %d times", len(moves), most)
-		return most
+		t.Logf("%d shards moved, the most often moved %d times", len(moves), maximum)
+		return maximum
 	}
 }

@@ -102,7 +102,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}
-	began, before := history.Now(), c.AwaitServing(t)
+	startedAt, before := history.Now(), c.AwaitServing(t)
 	taken := 0
 	// step waits until every node has loaded one more change.
 	step := func(what string) {
@@ -129,7 +129,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	step("the old one is not accepted any more")
 	traffic.AwaitStarted(t, 600)
 	traffic.Finish(t)
-	wantSame(t, c, began, before, c.AwaitServing(t))
+	wantSame(t, c, startedAt, before, c.AwaitServing(t))
 	// A certificate of the old authority, for a known node, is no longer accepted.
 	c.Node("b").Stop(t)
 	old.issue(t, file("b"), "b")

@@ -30,7 +30,7 @@ func sealed(tb testing.TB, flags ...string) *cluster.Cluster {
 func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := sealed(t)
-	began, before := history.Now(), c.AwaitServing(t)
+	startedAt, before := history.Now(), c.AwaitServing(t)
 	first := c.Node("a")
 	old, err := secret.ReadFile(c.SecretFile("a"))
 	if err != nil {
@@ -46,7 +46,7 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 		traffic.AwaitStarted(t, 400)
 	}
 	traffic.Finish(t)
-	wantSame(t, c, began, before, c.AwaitServing(t))
+	wantSame(t, c, startedAt, before, c.AwaitServing(t))
 	var have secret.List
 	for _, n := range c.Nodes() {
 		l, err := secret.ReadFile(c.SecretFile(n.ID))
@@ -102,7 +102,7 @@ func TestRotationStopsAtAMissingNode(t *testing.T) {
 func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := sealed(t)
-	began := history.Now()
+	startedAt := history.Now()
 	before := c.AwaitServing(t)
 	a := c.Node("a")
 	own, err := secret.ReadFile(c.SecretFile("a"))
@@ -193,7 +193,7 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	traffic.AwaitStarted(t, 2*shards)
 	traffic.Finish(t)
 	after := c.AwaitServing(t)
-	wantSame(t, c, began, before, after)
+	wantSame(t, c, startedAt, before, after)
 	key := after.Keys("b", 1)[0]
 	if got := c.SendRequest(t, a, load.Request{Key: key}); !got.OK() {
 		t.Errorf("a forwarded request: %d %s", got.Status, got.Error)

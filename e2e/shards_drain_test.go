@@ -27,7 +27,7 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 		traffic := c.Load(t, c.Others(held), cluster.Traffic{})
 		traffic.AwaitStarted(t, seconds/2)
 		before := c.AwaitServing(t)
-		mended := held.RecordFault(history.LogDelayed)
+		endFault := held.RecordFault(history.LogDelayed)
 		held.PeerProxy.HoldLog()
 		c.Add(t) // it does not receive this map change
 		cluster.Await(t, "the log is held", func() error {
@@ -46,7 +46,7 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 		}
 		released := history.Now()
 		held.PeerProxy.Release()
-		mended()
+		endFault()
 		wantMoves(t, c, without, c.AwaitServing(t))
 		traffic.AwaitStarted(t, seconds/2)
 		traffic.Finish(t)

@@ -109,7 +109,7 @@ func stopsKeptClients(t *testing.T, duck time.Duration, flags ...string) {
 		}
 		return nil
 	})
-	began := time.Now()
+	startedAt := time.Now()
 	node.Terminate(t)
 	if duck > 0 {
 		cluster.Await(t, "not ready", func() error {
@@ -121,16 +121,16 @@ func stopsKeptClients(t *testing.T, duck time.Duration, flags ...string) {
 	}
 	red, before := time.Now(), asked.Load()
 	clients.Wait() // until no process listens
-	if took := time.Since(began); took < duck {
-		t.Errorf("the listener was closed after %v, want %v at least", took, duck)
+	if elapsed := time.Since(startedAt); elapsed < duck {
+		t.Errorf("the listener was closed after %v, want %v at least", elapsed, duck)
 	}
 	if duck > 0 && asked.Load() == before {
-		t.Errorf("no request got a response after /readyz had failed at %v", red.Sub(began))
+		t.Errorf("no request got a response after /readyz had failed at %v", red.Sub(startedAt))
 	}
 	node.AwaitExit(t, 0)
 	close(failures)
 	for err := range failures {
 		t.Error(err)
 	}
-	t.Logf("%d requests, the listener closed after %v", asked.Load(), time.Since(began))
+	t.Logf("%d requests, the listener closed after %v", asked.Load(), time.Since(startedAt))
 }

@@ -43,7 +43,7 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 		t.Error("no node reported a gap to an app, although an app died")
 	}
 
-	began, conns := history.Now(), x.connCount(t, 2)
+	startedAt, conns := history.Now(), x.connCount(t, 2)
 	gateway.Terminate(t)
 	cluster.Await(t, "the clients of the gateway are asked to reconnect", func() error {
 		for i, c := range behind {
@@ -58,7 +58,7 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	})
 	gateway.AwaitExit(t, 0)
 	others.awaitProgress(t)
-	if now := x.connCount(t, 2); now != conns && x.StarvedTime(began) < time.Second {
+	if now := x.connCount(t, 2); now != conns && x.StarvedTime(startedAt) < time.Second {
 		t.Errorf("sessions at other nodes had %d upstream connections, and %d before the gateway left", now, conns)
 	}
 	others.check(t)

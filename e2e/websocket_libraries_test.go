@@ -144,10 +144,10 @@ func (c *scriptClient) receiveLine(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end, is := strings.CutPrefix(text, "end "); is {
-		sent, how, _ := strings.Cut(end, " ")
+		sent, kind, _ := strings.Cut(end, " ")
 		c.saw.Sent, _ = strconv.ParseUint(sent, 10, 64) // Check detects a zero
-		if how = strings.TrimSpace(how); how != "1000" {
-			c.saw.Err = "closed with " + how
+		if kind = strings.TrimSpace(kind); kind != "1000" {
+			c.saw.Err = "closed with " + kind
 		}
 		close(c.over)
 		return
@@ -272,7 +272,7 @@ func TestWebSocketLibrariesResume(t *testing.T) {
 		x.conns = append(x.conns, openPage(t, urls("page"))...)
 	}
 	x.awaitProgress(t)
-	began := history.Now()
+	startedAt := history.Now()
 	for _, node := range x.nodes {
 		node.Stop(t)
 		x.awaitProgress(t)
@@ -280,7 +280,7 @@ func TestWebSocketLibrariesResume(t *testing.T) {
 		x.AwaitServedBy(t, x.nodes...)
 		x.awaitProgress(t)
 	}
-	_, planned := x.wantPlanned(t, began)
+	_, planned := x.wantPlanned(t, startedAt)
 	x.check(t)
 	t.Logf("%d sockets, %d hand-offs", len(x.conns), planned)
 }

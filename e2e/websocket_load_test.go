@@ -39,13 +39,13 @@ func serveKeyRequests() bool {
 	}()
 	keys := os.Args[3:]
 	for i := 0; ctx.Err() == nil; i++ {
-		began := time.Now()
+		startedAt := time.Now()
 		if err := askOnce(context.WithoutCancel(ctx), "http://"+os.Args[2]+"/?key="+keys[i%len(keys)]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			_ = binary.Write(os.Stdout, binary.LittleEndian, int64(-1)) // the error is on the line before
 			break
 		}
-		if binary.Write(os.Stdout, binary.LittleEndian, time.Since(began)) != nil {
+		if binary.Write(os.Stdout, binary.LittleEndian, time.Since(startedAt)) != nil {
 			break
 		}
 	}
@@ -95,13 +95,13 @@ func startKeyRequests(t *testing.T, addr string, keys []string) *keyRequests {
 	})
 	a.done.Go(func() {
 		for {
-			var took time.Duration
-			if binary.Read(out, binary.LittleEndian, &took) != nil {
+			var elapsed time.Duration
+			if binary.Read(out, binary.LittleEndian, &elapsed) != nil {
 				return
 			}
 			a.mu.Lock()
-			if a.failed = took < 0; !a.failed {
-				a.took = append(a.took, took)
+			if a.failed = elapsed < 0; !a.failed {
+				a.took = append(a.took, elapsed)
 			}
 			a.mu.Unlock()
 		}

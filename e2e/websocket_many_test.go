@@ -295,9 +295,9 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	if many >= 1000 {
 		measureOnBusyMachine(t, gateway.Addr, others)
 	}
-	beside := startKeyRequests(t, gateway.Addr, others)
+	background := startKeyRequests(t, gateway.Addr, others)
 	_, earlier := x.gaps(t) // shards that moved while the connections were opened
-	began, used := history.Now(), x.used(t)
+	startedAt, used := history.Now(), x.used(t)
 	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin, "--idle-first", gently.String()); code != 0 {
 		t.Fatalf("drain %s: exit %d, %s", owner.ID, code, out)
 	}
@@ -305,20 +305,20 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	t.Logf("each hand-off took %s", x.used(t).since(used, len(list)))
 	conns, err := wsresume.Read(x.dir)
 	must(t, err)
-	last := began
+	last := startedAt
 	for _, l := range conns {
 		last = max(last, l.Begin)
 	}
-	if took := time.Duration(last - began); gently > 0 && took >= gently {
-		t.Errorf("the sockets moved within %v, as the time was over, want within %v", took, gently)
+	if elapsed := time.Duration(last - startedAt); gently > 0 && elapsed >= gently {
+		t.Errorf("the sockets moved within %v, as the time was over, want within %v", elapsed, gently)
 	}
 	x.conns = nil
-	_, planned := x.wantPlanned(t, began)
+	_, planned := x.wantPlanned(t, startedAt)
 	planned -= earlier
-	if planned < len(list) || planned > len(list) && x.StarvedTime(began) < time.Second {
+	if planned < len(list) || planned > len(list) && x.StarvedTime(startedAt) < time.Second {
 		t.Errorf("%d hand-offs of %d sockets, want one of each", planned, len(list))
 	}
-	t.Logf("%d hand-offs (%d before) within %v of the drain command; requests in the meantime: %s", planned, earlier, time.Duration(last-began).Round(time.Millisecond), beside.end(t))
+	t.Logf("%d hand-offs (%d before) within %v of the drain command; requests in the meantime: %s", planned, earlier, time.Duration(last-startedAt).Round(time.Millisecond), background.end(t))
 	atOnce(t, len(list), func(i int) error { return list[i].askToClose() })
 	x.judgeIdle(t, list)
 }

@@ -33,8 +33,8 @@ func (x *resumeTest) attached(t *testing.T, at *cluster.Node) {
 	cluster.Await(t, "all sessions have an upstream connection", func() error {
 		list := x.sockets(t, at)
 		have := 0
-		for _, s := range list.Shards {
-			have += s.Attached
+		for _, sockets := range list.Shards {
+			have += sockets.Attached
 		}
 		if have != len(x.conns) || len(list.Unresponsive) > 0 {
 			return fmt.Errorf("%d sockets, want %d: %+v", have, len(x.conns), list)
@@ -51,7 +51,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	x := startResume(t)
 	x.open(t)
 	x.awaitProgress(t)
-	began, other := history.Now(), x.nodes[1]
+	startedAt, other := history.Now(), x.nodes[1]
 	x.attached(t, other)
 	if out, code := shardway(t, "websockets", "move-test", "--all", "--admin", other.Admin); code != 0 || strings.Count(out, "are handed over") != len(x.front) {
 		t.Fatalf("websockets move-test: exit %d, %s", code, out)
@@ -63,7 +63,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 		return nil
 	})
 	x.awaitProgress(t)
-	if gaps, _ := x.gaps(t); gaps > 0 && x.StarvedTime(began) < time.Second {
+	if gaps, _ := x.gaps(t); gaps > 0 && x.StarvedTime(startedAt) < time.Second {
 		t.Errorf("%d connections begin with a gap", gaps)
 	}
 	x.attached(t, other)

@@ -184,8 +184,8 @@ func TestWebSocketsWithoutOptInAreNotResumed(t *testing.T) {
 	app.mu.Lock()
 	defer app.mu.Unlock()
 	restarts := 0
-	for _, how := range app.seen {
-		if how == "hub: 1012" {
+	for _, kind := range app.seen {
+		if kind == "hub: 1012" {
 			restarts++
 		}
 	}

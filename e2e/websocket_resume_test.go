@@ -150,7 +150,7 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 	x := startResume(t)
 	x.open(t)
 	x.awaitProgress(t)
-	began := history.Now()
+	startedAt := history.Now()
 	first := x.nodes[0]
 	for _, args := range [][]string{{"drain", first.ID, "--wait"}, {"uncordon", first.ID}} {
 		if out, code := shardway(t, append(args, "--admin", first.Admin)...); code != 0 {
@@ -166,7 +166,7 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 		x.AwaitServedBy(t, x.nodes...)
 		x.awaitProgress(t)
 	}
-	gaps, planned := x.wantPlanned(t, began)
+	gaps, planned := x.wantPlanned(t, startedAt)
 	x.die(t, first)
 	x.awaitProgress(t) // an app that restarts before its node notices has ended the connections itself
 	x.apps[first].start(t)
@@ -185,10 +185,10 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 
 // wantPlanned checks that only planned moves have happened since then, if the machine had
 // CPU time for the nodes.
-func (x *resumeTest) wantPlanned(t *testing.T, began int64) (gaps, planned int) {
+func (x *resumeTest) wantPlanned(t *testing.T, startedAt int64) (gaps, planned int) {
 	t.Helper()
 	gaps, planned = x.gaps(t)
-	if starved := x.StarvedTime(began); gaps > 0 && starved < time.Second {
+	if starved := x.StarvedTime(startedAt); gaps > 0 && starved < time.Second {
 		t.Errorf("%d of %d upstream connections begin with a gap in planned moves", gaps, gaps+planned)
 	}
 	if planned < len(x.conns) {

@@ -47,8 +47,8 @@ func rollingRestarts(t *testing.T, kills bool) {
 		x.conns = append(x.conns, c)
 	}
 	x.awaitProgress(t)
-	beside := startKeyRequests(t, x.front[1].Addr, keys)
-	began, start := history.Now(), time.Now()
+	background := startKeyRequests(t, x.front[1].Addr, keys)
+	startedAt, start := history.Now(), time.Now()
 	var d deaths
 	for roll := range rolls {
 		for i, node := range x.nodes {
@@ -63,23 +63,23 @@ func rollingRestarts(t *testing.T, kills bool) {
 		}
 	}
 	x.awaitProgress(t)
-	took := time.Since(start)
+	elapsed := time.Since(start)
 	gaps, planned := x.gaps(t)
 	if kills {
 		if gaps == 0 {
 			t.Error("no node reported a gap to an app")
 		}
 	} else {
-		gaps, planned = x.wantPlanned(t, began)
+		gaps, planned = x.wantPlanned(t, startedAt)
 	}
-	answers := beside.end(t)
+	answers := background.end(t)
 	conns := x.check(t)
 	got := 0
 	for _, l := range conns {
 		got += len(l.Received)
 	}
 	t.Logf("%d sockets, %d rolling restarts of %d nodes in %v, %d kills: %d hand-offs, %d gaps, at most %d of a socket within a minute, %d messages up; %s",
-		many, rolls, len(x.nodes), took.Round(time.Second), d.n, planned, gaps, wsresume.MaxUnplanned(conns), got, answers)
+		many, rolls, len(x.nodes), elapsed.Round(time.Second), d.n, planned, gaps, wsresume.MaxUnplanned(conns), got, answers)
 }
 
 // deaths counts the kills so far. A session tolerates three unplanned resumptions per

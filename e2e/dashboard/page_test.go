@@ -193,11 +193,11 @@ func (l pageTests) findsShardOfKey(t *testing.T) {
 		document.querySelector("#locate button").click();
 		return document.getElementById("located").textContent;
 	}))()`, list(keys)), &said)
-	for i, k := range keys {
-		shard := int(shardmap.ShardOf(k, shards))
+	for i, key := range keys {
+		shard := int(shardmap.ShardOf(key, shards))
 		n := m.Nodes[m.Owners[shard]]
 		if want := fmt.Sprintf("Shard %d, at %s (%s).", shard, n.ID, n.HTTP); i >= len(said) || said[i] != want {
-			t.Fatalf("key %q: %q, want %q", k, said, want)
+			t.Fatalf("key %q: %q, want %q", key, said, want)
 		}
 	}
 	var asked []string

@@ -53,8 +53,8 @@ func TestScreenshotsAreTaken(t *testing.T) {
 		page := b.Open(t, url+"/status", shot.v)
 		page.Await(t, "the script shows the cluster", shown+` && !document.getElementById("changes").hidden && [...document.querySelectorAll("#rows tr:not([data-trouble='2']) td[data-col=running]")].every(c => c.textContent !== "–")`)
 		small := reduceColours(t, page.Screenshot(t, true))
-		if most := 150 << 10; len(small) > most {
-			t.Errorf("%s has %d bytes, want at most %d", shot.name, len(small), most)
+		if maximum := 150 << 10; len(small) > maximum {
+			t.Errorf("%s has %d bytes, want at most %d", shot.name, len(small), maximum)
 		}
 		if err := os.WriteFile(filepath.Join(dir, shot.name+".png"), small, 0o644); err != nil {
 			t.Fatal(err)

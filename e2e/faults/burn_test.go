@@ -35,10 +35,10 @@ func burn(orders io.Reader) {
 	for range runtime.NumCPU() {
 		go func() { // ends with the process
 			for {
-				began := time.Now()
-				for busy := time.Duration(share.Load()); time.Since(began) < busy; {
+				startedAt := time.Now()
+				for busy := time.Duration(share.Load()); time.Since(startedAt) < busy; {
 				}
-				time.Sleep(step - time.Since(began))
+				time.Sleep(step - time.Since(startedAt))
 			}
 		}()
 	}

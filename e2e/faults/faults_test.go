@@ -134,7 +134,7 @@ func (s *stage) row(f kind) []*faults.Row {
 		row.Skipped = "wires cannot be cut here"
 		return rows
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	if f.endName != "" {
 		rows = append(rows, &faults.Row{Fault: f.endName, Nodes: s.size, Takeover: s.takeover})
 	}
@@ -146,7 +146,7 @@ func (s *stage) row(f kind) []*faults.Row {
 			rows[k].Trials = append(rows[k].Trials, trial)
 		}
 	}
-	s.tb.Logf("%s: %v a trial\n%s", f.name, (time.Since(began) / time.Duration(*trials)).Round(time.Millisecond), faults.Table(rows))
+	s.tb.Logf("%s: %v a trial\n%s", f.name, (time.Since(startedAt) / time.Duration(*trials)).Round(time.Millisecond), faults.Table(rows))
 	return rows
 }
 

@@ -56,7 +56,7 @@ func measureFloor(tb testing.TB, c *cluster.Cluster) floor {
 }
 
 func timed(f func()) time.Duration {
-	began := time.Now()
+	startedAt := time.Now()
 	f()
-	return time.Since(began)
+	return time.Since(startedAt)
 }

@@ -77,11 +77,11 @@ var kinds = []kind{
 
 // kill sends kill -9 and starts the node again. Clients use the other nodes.
 func (s *stage) kill(victim *cluster.Node) []faults.Trial {
-	rest := s.others(victim)
+	otherNodes := s.others(victim)
 	return []faults.Trial{
-		s.measure(scene{to: rest, victim: victim}, func() {
+		s.measure(scene{to: otherNodes, victim: victim}, func() {
 			victim.Kill(s.tb)
-			s.c.AwaitShards(s.tb, rest...)
+			s.c.AwaitShards(s.tb, otherNodes...)
 		}),
 		s.restart(victim),
 	}
@@ -89,21 +89,21 @@ func (s *stage) kill(victim *cluster.Node) []faults.Trial {
 
 // restart starts a node that has ended. Clients use the other nodes.
 func (s *stage) restart(node *cluster.Node) faults.Trial {
-	rest := s.c.Running()
-	return s.measure(scene{to: rest}, func() {
+	otherNodes := s.c.Running()
+	return s.measure(scene{to: otherNodes}, func() {
 		node.Start(s.tb)
-		s.c.AwaitShards(s.tb, append(rest, node)...)
+		s.c.AwaitShards(s.tb, append(otherNodes, node)...)
 	})
 }
 
 // terminate sends SIGTERM and starts the node again. Clients use all nodes, and try
 // another one when a connection is closed.
 func (s *stage) terminate(victim *cluster.Node) []faults.Trial {
-	rest := s.others(victim)
+	otherNodes := s.others(victim)
 	return []faults.Trial{
 		s.measure(scene{to: s.c.Running(), victim: victim}, func() {
 			victim.Stop(s.tb)
-			s.c.AwaitShards(s.tb, rest...)
+			s.c.AwaitShards(s.tb, otherNodes...)
 		}),
 		s.restart(victim),
 	}
@@ -131,10 +131,10 @@ func (s *stage) terminateWith(lines string) []faults.Trial {
 
 // pause sends SIGSTOP, until other nodes own the shards of the node.
 func (s *stage) pause(victim *cluster.Node) []faults.Trial {
-	rest := s.others(victim)
-	t := s.measure(scene{to: rest, victim: victim, long: true}, func() {
+	otherNodes := s.others(victim)
+	t := s.measure(scene{to: otherNodes, victim: victim, long: true}, func() {
 		victim.Pause(s.tb)
-		s.c.AwaitShards(s.tb, rest...)
+		s.c.AwaitShards(s.tb, otherNodes...)
 	})
 	victim.Continue(s.tb)
 	return []faults.Trial{t}
@@ -142,10 +142,10 @@ func (s *stage) pause(victim *cluster.Node) []faults.Trial {
 
 // isolate disconnects a node from all others, until they own its shards.
 func (s *stage) isolate(victim *cluster.Node) []faults.Trial {
-	rest := s.others(victim)
-	t := s.measure(scene{to: rest, victim: victim, long: true}, func() {
+	otherNodes := s.others(victim)
+	t := s.measure(scene{to: otherNodes, victim: victim, long: true}, func() {
 		must(s.tb, s.net.Isolate(s.host(victim)))
-		s.c.AwaitShards(s.tb, rest...)
+		s.c.AwaitShards(s.tb, otherNodes...)
 	})
 	must(s.tb, s.net.Heal())
 	return []faults.Trial{t}

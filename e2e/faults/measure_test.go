@@ -41,30 +41,30 @@ type scene struct {
 func (s *stage) measure(at scene, do func()) faults.Trial {
 	tb := s.tb
 	tb.Helper()
-	rest := s.c.Others(at.victim)
-	was := s.committed(rest)
-	held := s.queued(rest)
+	otherNodes := s.c.Others(at.victim)
+	was := s.committed(otherNodes)
+	held := s.queued(otherNodes)
 	keys, slow := keysFor(was, at)
 	client := load.NewClient(cluster.Addrs(at.to), nil)
 	defer client.Close()
 	s.loads++
-	g := load.Start(context.WithoutCancel(tb.Context()), load.Options{
+	generator := load.Start(context.WithoutCancel(tb.Context()), load.Options{
 		Client: client, Rate: rate, Keys: keys, Prefix: fmt.Sprintf("f%d", s.loads), Timeout: 30 * time.Second,
 		RetryFailed: true,
 	})
-	defer g.Stop()
-	awaitStarted(tb, g, before)
+	defer generator.Stop()
+	awaitStarted(tb, generator, before)
 	var long []*cluster.AsyncRequest
 	for i, key := range slow {
-		long = append(long, s.c.SendAsync(tb, rest[i%len(rest)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
+		long = append(long, s.c.SendAsync(tb, otherNodes[i%len(otherNodes)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
 	}
-	awaitStarted(tb, g, len(slow)) // they are running by then
+	awaitStarted(tb, generator, len(slow)) // they are running by then
 	do()
-	awaitStarted(tb, g, after)
-	answers := g.Stop()
-	now := s.committed(rest)
-	t := faults.Trial{Queued: s.queued(rest) - held, Shards: len(was.Moves(now))}
-	for _, resp := range answers {
+	awaitStarted(tb, generator, after)
+	responses := generator.Stop()
+	now := s.committed(otherNodes)
+	t := faults.Trial{Queued: s.queued(otherNodes) - held, Shards: len(was.Moves(now))}
+	for _, resp := range responses {
 		if !resp.OK() && !strings.Contains(resp.ID, load.RetryMark) {
 			t.Failed++
 			printError(tb, "failed", resp)
@@ -79,7 +79,7 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 		}
 	}
 	moved := func(key string) bool { return was.OwnerOf(key) != now.OwnerOf(key) }
-	times := faults.Unanswered(answers)
+	times := faults.Unanswered(responses)
 	t.MovedKeys = faults.Longest(times, moved)
 	t.OtherKeys = faults.Longest(times, func(key string) bool { return !moved(key) })
 	return t
@@ -142,11 +142,11 @@ func (s *stage) queued(nodes []*cluster.Node) int {
 }
 
 // awaitStarted waits until n more requests have started.
-func awaitStarted(tb testing.TB, g *load.Generator, n int) {
+func awaitStarted(tb testing.TB, generator *load.Generator, n int) {
 	tb.Helper()
-	until := g.Started() + n
+	until := generator.Started() + n
 	cluster.Await(tb, "load flows", func() error {
-		if b := g.Started(); b < until {
+		if b := generator.Started(); b < until {
 			return fmt.Errorf("%d of %d requests begun", b, until)
 		}
 		return nil

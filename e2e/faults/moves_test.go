@@ -80,26 +80,26 @@ func drain(t *testing.T, c *cluster.Cluster, trial int) (moved, stayed faults.Sa
 	t.Helper()
 	was := c.AwaitServing(t)
 	victim := c.Follower(t)
-	rest := c.Others(victim)
+	otherNodes := c.Others(victim)
 	for i, step := range []string{"drain", "uncordon"} {
 		client := load.NewClient(cluster.Addrs(c.Nodes()), nil)
-		g := load.Start(t.Context(), load.Options{
+		generator := load.Start(t.Context(), load.Options{
 			Client: client, Rate: moveRate, Prefix: fmt.Sprintf("m%d-%d", trial, i), Timeout: 30 * time.Second,
 			Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), RetryFailed: true,
 		})
-		awaitStarted(t, g, before)
-		rest[0].PerformAction(t, step, map[string][]string{"node": {victim.ID}})
-		now := c.AwaitShards(t, [][]*cluster.Node{rest, c.Nodes()}[i]...)
-		awaitStarted(t, g, after)
-		answers := g.Stop()
+		awaitStarted(t, generator, before)
+		otherNodes[0].PerformAction(t, step, map[string][]string{"node": {victim.ID}})
+		now := c.AwaitShards(t, [][]*cluster.Node{otherNodes, c.Nodes()}[i]...)
+		awaitStarted(t, generator, after)
+		responses := generator.Stop()
 		client.Close()
-		for _, resp := range answers {
+		for _, resp := range responses {
 			if !resp.OK() && !strings.Contains(resp.ID, load.RetryMark) {
 				failed++
 				printError(t, "failed", resp)
 			}
 		}
-		for key, d := range faults.Unanswered(answers) {
+		for key, d := range faults.Unanswered(responses) {
 			if was.OwnerOf(key) != now.OwnerOf(key) {
 				moved.Add(d)
 			} else {

@@ -32,12 +32,12 @@ func TestSlowRequests(t *testing.T) {
 	steps := []string{"drain", "uncordon", "SIGTERM", "join"}
 	for range *trials {
 		victim := c.Follower(t)
-		rest := c.Others(victim)
-		s.step(steps[0], rest, func() { rest[0].PerformAction(t, "drain", map[string][]string{"node": {victim.ID}}) }, rest)
-		s.step(steps[1], rest, func() { rest[0].PerformAction(t, "uncordon", map[string][]string{"node": {victim.ID}}) }, c.Nodes())
-		s.step(steps[2], rest, func() { victim.Terminate(t) }, rest)
+		otherNodes := c.Others(victim)
+		s.step(steps[0], otherNodes, func() { otherNodes[0].PerformAction(t, "drain", map[string][]string{"node": {victim.ID}}) }, otherNodes)
+		s.step(steps[1], otherNodes, func() { otherNodes[0].PerformAction(t, "uncordon", map[string][]string{"node": {victim.ID}}) }, c.Nodes())
+		s.step(steps[2], otherNodes, func() { victim.Terminate(t) }, otherNodes)
 		victim.AwaitExit(t, 0)
-		s.step(steps[3], rest, func() { victim.Start(t) }, c.Nodes())
+		s.step(steps[3], otherNodes, func() { victim.Start(t) }, c.Nodes())
 	}
 	var lines []string
 	for _, name := range steps {
@@ -73,11 +73,11 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 	})
 	client := load.NewClient(cluster.Addrs(to), nil)
 	defer client.Close()
-	g := load.Start(t.Context(), load.Options{
+	generator := load.Start(t.Context(), load.Options{
 		Client: client, Rate: slowRate, Prefix: fmt.Sprintf("s%d", s.trial), Timeout: 60 * time.Second,
 		Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), RetryFailed: true,
 	})
-	awaitStarted(t, g, before)
+	awaitStarted(t, generator, before)
 	busy := map[int]bool{}
 	var slow []*cluster.AsyncRequest
 	for id := range was.Counts() {
@@ -85,12 +85,12 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 		busy[load.ShardOf(key, was.Shards)] = true
 		slow = append(slow, c.SendAsync(t, to[0], load.Request{Key: key, Header: map[string]string{"App-Delay": slowFor.String()}}))
 	}
-	awaitStarted(t, g, before)
+	awaitStarted(t, generator, before)
 	begin()
 	now := c.AwaitShards(t, owners...)
-	awaitStarted(t, g, after)
-	answers := g.Stop()
-	for _, resp := range answers {
+	awaitStarted(t, generator, after)
+	responses := generator.Stop()
+	for _, resp := range responses {
 		if !resp.OK() && !strings.Contains(resp.ID, load.RetryMark) {
 			s.failed[name]++
 			printError(t, "failed", resp)
@@ -107,7 +107,7 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 	if s.moved[name] == nil {
 		s.moved[name], s.stayed[name] = &faults.Sample{}, &faults.Sample{}
 	}
-	for key, d := range faults.Unanswered(answers) {
+	for key, d := range faults.Unanswered(responses) {
 		switch {
 		case busy[load.ShardOf(key, was.Shards)]:
 		case was.OwnerOf(key) != now.OwnerOf(key):

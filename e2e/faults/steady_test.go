@@ -35,10 +35,10 @@ func TestSteady(t *testing.T) {
 	y := &steady{tb: t, c: c, burner: newBurner(t)}
 	y.run(3 * window / 2) // until the burner has reached its share
 	y.busy, y.slowest, y.requests, y.failed = nil, nil, 0, 0
-	before, began, was := y.counters(), time.Now(), c.AwaitServing(t)
+	before, startedAt, was := y.counters(), time.Now(), c.AwaitServing(t)
 	y.run(*steadyFor)
-	after, took, is := y.counters(), time.Since(began), c.AwaitServing(t)
-	y.report(was, is, before, after, took)
+	after, elapsed, is := y.counters(), time.Since(startedAt), c.AwaitServing(t)
+	y.report(was, is, before, after, elapsed)
 }
 
 // steady is the load and its results.
@@ -54,11 +54,11 @@ type steady struct {
 }
 
 // run loads the cluster for a while, in adjacent windows.
-func (y *steady) run(most time.Duration) {
+func (y *steady) run(maximum time.Duration) {
 	y.tb.Helper()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	last, until := readCPU(y.tb), time.Now().Add(most)
+	last, until := readCPU(y.tb), time.Now().Add(maximum)
 	end := func() {}
 	for time.Now().Before(until) {
 		next := y.load()
@@ -80,22 +80,22 @@ func (y *steady) run(most time.Duration) {
 func (y *steady) load() func() {
 	y.loads++
 	client := load.NewClient(cluster.Addrs(y.c.Nodes()), nil)
-	g := load.Start(context.WithoutCancel(y.tb.Context()), load.Options{
+	generator := load.Start(context.WithoutCancel(y.tb.Context()), load.Options{
 		Client: client, Rate: *steadyRate, Keys: load.KeysIn(shards, 1, func(int) bool { return true }),
 		ModifyRequest: cluster.MixRequests, Prefix: fmt.Sprintf("s%d", y.loads), Timeout: 30 * time.Second,
 	})
 	return func() {
-		var most time.Duration
-		for _, resp := range g.Stop() {
+		var maximum time.Duration
+		for _, resp := range generator.Stop() {
 			y.requests++
-			most = max(most, time.Duration(resp.Done()-resp.Sent()))
+			maximum = max(maximum, time.Duration(resp.Done()-resp.Sent()))
 			if !resp.OK() {
 				y.failed++
 				printError(y.tb, "failed", resp)
 			}
 		}
 		client.Close()
-		y.slowest.Add(most)
+		y.slowest.Add(maximum)
 	}
 }
 
@@ -113,7 +113,7 @@ func (y *steady) counters() []cluster.Metrics {
 
 // report prints the changes between two readings, and fails the test for those that must
 // not happen.
-func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, took time.Duration) {
+func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, elapsed time.Duration) {
 	tb := y.tb
 	tb.Helper()
 	sum := func(name string) (n float64) {
@@ -126,7 +126,7 @@ func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, to
 	at := func(q float64) float64 { return 100 * y.busy[int(q*float64(len(y.busy)-1))] }
 	drops := sum("shardway_nodes_excluded_total")
 	tb.Logf("%v at %d requests a second, CPU %.0f %% (p10 %.0f, p90 %.0f; the burner's share at the end: %.0f %%)",
-		took.Round(time.Second), *steadyRate, at(0.5), at(0.1), at(0.9), 100*y.burner.share)
+		elapsed.Round(time.Second), *steadyRate, at(0.5), at(0.1), at(0.9), 100*y.burner.share)
 	tb.Logf("requests %d, failed %d (target 0), held %.0f, slowest of each %v: %v ms (median p90 max)",
 		y.requests, y.failed, sum("shardway_queued_requests_total"), window, y.slowest)
 	tb.Logf("false drops %.0f (target 0), rounds %.0f, moves %d, elections %.0f, stood because the leader was missed %.0f (target: one in ten minutes), leases lapsed %.0f",
@@ -134,7 +134,7 @@ func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, to
 	const absent = "shardway_lease_absent_seconds_total"
 	for i, node := range y.c.Nodes() {
 		d := after[i].Sum(absent) - before[i].Sum(absent)
-		tb.Logf("node %s: %.0f ms without a lease, %.3f %% of the time (target under 1 %%)", node.ID, 1000*d, 100*d/took.Seconds())
+		tb.Logf("node %s: %.0f ms without a lease, %.3f %% of the time (target under 1 %%)", node.ID, 1000*d, 100*d/elapsed.Seconds())
 	}
 	if drops > 0 {
 		tb.Errorf("%.0f nodes were dropped and none had failed", drops)

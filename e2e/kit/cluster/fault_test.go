@@ -47,7 +47,7 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			node := &Node{ID: "a", cluster: &Cluster{}, faultIndex: -1}
-			began := history.Now()
+			startedAt := history.Now()
 			node.process = launch(t, "sh", "-c", c.script)
 			if c.do != nil {
 				c.do(node)
@@ -59,8 +59,8 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 				t.Fatal("the process still runs")
 			}
 			fault := node.cluster.faults[node.faultIndex]
-			if fault.Kind != c.want || fault.ExitedBy != node.process.exitedAt && fault.ExitedBy < fault.From || fault.From < began-int64(time.Millisecond) {
-				t.Errorf("%v from %d to %d, want %v from %d to %d", fault.Kind, fault.From, fault.ExitedBy, c.want, began, node.process.exitedAt)
+			if fault.Kind != c.want || fault.ExitedBy != node.process.exitedAt && fault.ExitedBy < fault.From || fault.From < startedAt-int64(time.Millisecond) {
+				t.Errorf("%v from %d to %d, want %v from %d to %d", fault.Kind, fault.From, fault.ExitedBy, c.want, startedAt, node.process.exitedAt)
 			}
 			if fault.HoldsShards != c.holdsShards {
 				t.Errorf("its app holds its shards until its exit: %v, want %v", fault.HoldsShards, c.holdsShards)

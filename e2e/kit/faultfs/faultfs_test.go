@@ -156,8 +156,8 @@ func TestFullDiskRejectsWrites(t *testing.T) {
 	must(t, os.WriteFile(file, make([]byte, 5000), 0o600)) // no whole number of pages
 	for range 2 {
 		must(t, disk.Fill())
-		if left, err := disk.FreeBytes(); left != 0 || err != nil {
-			t.Errorf("full, %d bytes are left, %v", left, err)
+		if remaining, err := disk.FreeBytes(); remaining != 0 || err != nil {
+			t.Errorf("full, %d bytes are left, %v", remaining, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "other"), []byte("x"), 0o600); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("a write to a full disk: %v, want ENOSPC", err)
@@ -221,10 +221,10 @@ func TestFaultLastsUntilHeal(t *testing.T) {
 		{faultfs.Fault{Error: syscall.EIO, Delay: 30 * time.Millisecond}, "input/output error"},
 	} {
 		must(t, v.disk.SetFault(f.fault))
-		began := time.Now()
+		startedAt := time.Now()
 		all(f.want)
-		if took := time.Since(began); took < 3*f.fault.Delay {
-			t.Errorf("%+v: three calls took %v", f.fault, took)
+		if elapsed := time.Since(startedAt); elapsed < 3*f.fault.Delay {
+			t.Errorf("%+v: three calls took %v", f.fault, elapsed)
 		}
 		v.does("write", "<nil>")
 		if got, err := v.disk.Heal(); got != 3 || err != nil {

@@ -63,13 +63,13 @@ func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
 func awaitRoom(t *testing.T, disk *faultfs.Disk, room int64) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		left, err := disk.FreeBytes()
+		remaining, err := disk.FreeBytes()
 		must(t, err)
-		if left >= room {
+		if remaining >= room {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are left of %d", left, room)
+			t.Fatalf("%d bytes are left of %d", remaining, room)
 		}
 	}
 }

@@ -50,18 +50,18 @@ func (s *historyBuilder) addRun(id, method, key, node string, epoch uint64, dura
 // validHistory returns a valid history with two nodes, and a handover of every key from a to b at
 // 1000.
 func validHistory() *historyBuilder {
-	s := &historyBuilder{}
+	builder := &historyBuilder{}
 	for i := range 40 {
-		node, e := "a", uint64(5)
+		node, epoch := "a", uint64(5)
 		if i >= 20 {
-			node, e = "b", 9
+			node, epoch = "b", 9
 		}
-		s.now = int64(100 + 50*i)
-		s.addRequest(fmt.Sprintf("g%d", i), "GET", key(i%4), node, e, 30)
-		s.addRequest(fmt.Sprintf("p%d", i), "POST", key(i%4), node, e, 30)
+		builder.now = int64(100 + 50*i)
+		builder.addRequest(fmt.Sprintf("g%d", i), "GET", key(i%4), node, epoch, 30)
+		builder.addRequest(fmt.Sprintf("p%d", i), "POST", key(i%4), node, epoch, 30)
 	}
-	s.now = 3000
-	return s
+	builder.now = 3000
+	return builder
 }
 
 func TestGoodHistoryPasses(t *testing.T) {
@@ -80,120 +80,120 @@ func TestCheckDetectsEachInsertedError(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		want  history.Kind
-		plant func(s *historyBuilder)
+		plant func(builder *historyBuilder)
 	}{
-		{"two owners", history.TwoOwners, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 10, 100)
-			s.now += 99
-			s.addRequest("y", "GET", key(1), "a", 11, 5)
+		{"two owners", history.TwoOwners, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 10, 100)
+			builder.now += 99
+			builder.addRequest("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners, the first never ends", history.TwoOwners, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 10, 0)
-			s.Runs[len(s.Runs)-1].End = 0
-			s.now += 60_000
-			s.addRequest("y", "GET", key(1), "a", 11, 5)
+		{"two owners, the first never ends", history.TwoOwners, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 10, 0)
+			builder.Runs[len(builder.Runs)-1].End = 0
+			builder.now += 60_000
+			builder.addRequest("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners behind a shorter run", history.TwoOwners, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 10, 100)
-			s.now += 10
-			s.addRequest("y", "GET", key(1), "b", 10, 5)
-			s.now += 20
-			s.addRequest("z", "GET", key(1), "a", 11, 5)
+		{"two owners behind a shorter run", history.TwoOwners, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 10, 100)
+			builder.now += 10
+			builder.addRequest("y", "GET", key(1), "b", 10, 5)
+			builder.now += 20
+			builder.addRequest("z", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners after a pause of another node", history.TwoOwners, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 10, 100)
-			s.now += 50
-			s.addRequest("y", "GET", key(1), "a", 11, 5)
-			s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "a", From: 3000 * ms, Until: 3100 * ms})
+		{"two owners after a pause of another node", history.TwoOwners, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 10, 100)
+			builder.now += 50
+			builder.addRequest("y", "GET", key(1), "a", 11, 5)
+			builder.Faults = append(builder.Faults, history.Fault{Kind: history.Paused, Node: "a", From: 3000 * ms, Until: 3100 * ms})
 		}},
-		{"two owners, the first started after its pause", history.TwoOwners, func(s *historyBuilder) {
-			s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "b", From: 2900 * ms, Until: 2999 * ms})
-			s.addRequest("x", "GET", key(1), "b", 10, 100)
-			s.now += 50
-			s.addRequest("y", "GET", key(1), "a", 11, 5)
+		{"two owners, the first started after its pause", history.TwoOwners, func(builder *historyBuilder) {
+			builder.Faults = append(builder.Faults, history.Fault{Kind: history.Paused, Node: "b", From: 2900 * ms, Until: 2999 * ms})
+			builder.addRequest("x", "GET", key(1), "b", 10, 100)
+			builder.now += 50
+			builder.addRequest("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners long after an abort", history.TwoOwners, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 10, 2000)
-			s.Runs[len(s.Runs)-1].Aborted = true
-			s.now += 500
-			s.addRequest("y", "GET", key(1), "a", 11, 5)
+		{"two owners long after an abort", history.TwoOwners, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 10, 2000)
+			builder.Runs[len(builder.Runs)-1].Aborted = true
+			builder.now += 500
+			builder.addRequest("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"same epoch twice", history.SharedEpoch, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "c", 9, 5)
+		{"same epoch twice", history.SharedEpoch, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "c", 9, 5)
 		}},
-		{"stale epoch at the node itself", history.StaleEpoch, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 8, 5)
+		{"stale epoch at the node itself", history.StaleEpoch, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 8, 5)
 		}},
-		{"stale epoch of an old owner", history.StaleEpoch, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "a", 5, 5)
+		{"stale epoch of an old owner", history.StaleEpoch, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "a", 5, 5)
 		}},
-		{"double run at one node", history.DoubleRun, func(s *historyBuilder) {
-			s.addRequest("x", "POST", key(1), "b", 9, 5)
-			s.now += 10
-			s.addRun("x", "POST", key(1), "b", 9, 5)
+		{"double run at one node", history.DoubleRun, func(builder *historyBuilder) {
+			builder.addRequest("x", "POST", key(1), "b", 9, 5)
+			builder.now += 10
+			builder.addRun("x", "POST", key(1), "b", 9, 5)
 		}},
-		{"double run at two nodes", history.DoubleRun, func(s *historyBuilder) {
-			s.addRequest("x", "PUT", key(1), "b", 9, 5)
-			s.now += 10
-			s.addRun("x", "PUT", key(1), "a", 10, 5)
+		{"double run at two nodes", history.DoubleRun, func(builder *historyBuilder) {
+			builder.addRequest("x", "PUT", key(1), "b", 9, 5)
+			builder.now += 10
+			builder.addRun("x", "PUT", key(1), "a", 10, 5)
 		}},
-		{"missing response", history.Lost, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Responses[len(s.Responses)-1].Status = 0
+		{"missing response", history.Lost, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Responses[len(builder.Responses)-1].Status = 0
 		}},
-		{"response without a run", history.NoRun, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Runs = s.Runs[:len(s.Runs)-1]
+		{"response without a run", history.NoRun, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Runs = builder.Runs[:len(builder.Runs)-1]
 		}},
-		{"response of the proxy's own without a run", history.NoRun, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Runs = s.Runs[:len(s.Runs)-1]
-			s.Responses[len(s.Responses)-1].App, s.Responses[len(s.Responses)-1].EchoID = "", ""
+		{"response of the proxy's own without a run", history.NoRun, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Runs = builder.Runs[:len(builder.Runs)-1]
+			builder.Responses[len(builder.Responses)-1].App, builder.Responses[len(builder.Responses)-1].EchoID = "", ""
 		}},
-		{"response of another app", history.WrongResponse, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Responses[len(s.Responses)-1].App = "a"
+		{"response of another app", history.WrongResponse, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Responses[len(builder.Responses)-1].App = "a"
 		}},
-		{"swapped response", history.WrongResponse, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Responses[len(s.Responses)-1].EchoID = "g3"
+		{"swapped response", history.WrongResponse, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Responses[len(builder.Responses)-1].EchoID = "g3"
 		}},
-		{"second response on the connection", history.SecondResponse, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Responses[len(s.Responses)-1].Extra = 12
+		{"second response on the connection", history.SecondResponse, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Responses[len(builder.Responses)-1].Extra = 12
 		}},
-		{"second response under the id", history.SecondResponse, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Responses = append(s.Responses, s.Responses[len(s.Responses)-1])
+		{"second response under the id", history.SecondResponse, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Responses = append(builder.Responses, builder.Responses[len(builder.Responses)-1])
 		}},
-		{"truncated response", history.TruncatedResponse, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Responses[len(s.Responses)-1].Truncated = true
+		{"truncated response", history.TruncatedResponse, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Responses[len(builder.Responses)-1].Truncated = true
 		}},
-		{"error response", history.Failed, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Responses[len(s.Responses)-1].Status = 503
+		{"error response", history.Failed, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Responses[len(builder.Responses)-1].Status = 503
 		}},
-		{"smuggled request", history.UnknownRun, func(s *historyBuilder) {
-			s.addRun("evil", "GET", key(1), "b", 9, 5)
+		{"smuggled request", history.UnknownRun, func(builder *historyBuilder) {
+			builder.addRun("evil", "GET", key(1), "b", 9, 5)
 		}},
-		{"wrong shard", history.BadHeader, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Runs[len(s.Runs)-1].Shard = (s.Runs[len(s.Runs)-1].Shard + 1) % shards
-			s.Runs[len(s.Runs)-1].Epoch = 1000
+		{"wrong shard", history.BadHeader, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Runs[len(builder.Runs)-1].Shard = (builder.Runs[len(builder.Runs)-1].Shard + 1) % shards
+			builder.Runs[len(builder.Runs)-1].Epoch = 1000
 		}},
-		{"wrong node", history.BadHeader, func(s *historyBuilder) {
-			s.addRequest("x", "GET", key(1), "b", 9, 5)
-			s.Runs[len(s.Runs)-1].Node = "a"
+		{"wrong node", history.BadHeader, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", key(1), "b", 9, 5)
+			builder.Runs[len(builder.Runs)-1].Node = "a"
 		}},
-		{"no epoch", history.BadHeader, func(s *historyBuilder) {
-			s.addRequest("x", "GET", "a key of its own", "b", 0, 5)
+		{"no epoch", history.BadHeader, func(builder *historyBuilder) {
+			builder.addRequest("x", "GET", "a key of its own", "b", 0, 5)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := validHistory()
-			c.plant(s)
-			report := history.Check(s.History, history.Rules{Shards: shards})
+			builder := validHistory()
+			c.plant(builder)
+			report := history.Check(builder.History, history.Rules{Shards: shards})
 			if report.Count(c.want) == 0 || report.Count(c.want) != len(report.Violations) {
 				t.Errorf("violations = %v, want only %q", report.Violations, c.want)
 			}
@@ -207,19 +207,19 @@ func TestCheckDetectsEachInsertedError(t *testing.T) {
 // The history has the two overlaps against which only the epoch protects, and one
 // response that a drain aborted. They are no violations, and all are counted.
 func TestCheckCountsOverlapsOutsideTheGuarantee(t *testing.T) {
-	s := validHistory()
-	s.addRequest("x", "GET", key(1), "b", 10, 5000) // b is paused while its app continues
-	s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "b", From: s.now*ms + 1, Until: (s.now + 9000) * ms})
-	s.now += 3000
-	s.addRequest("y", "GET", key(1), "a", 11, 5)
-	s.now += 10_000
-	s.addRequest("cut", "POST", key(1), "a", 11, 5100)
-	s.Runs[len(s.Runs)-1].Aborted = true
-	s.Responses[len(s.Responses)-1].Status = 502
-	s.Responses[len(s.Responses)-1].Error = "shard-moved"
-	s.now += 5090
-	s.addRequest("z", "GET", key(1), "b", 12, 5)
-	report := history.Check(s.History, history.Rules{Shards: shards})
+	builder := validHistory()
+	builder.addRequest("x", "GET", key(1), "b", 10, 5000) // b is paused while its app continues
+	builder.Faults = append(builder.Faults, history.Fault{Kind: history.Paused, Node: "b", From: builder.now*ms + 1, Until: (builder.now + 9000) * ms})
+	builder.now += 3000
+	builder.addRequest("y", "GET", key(1), "a", 11, 5)
+	builder.now += 10_000
+	builder.addRequest("cut", "POST", key(1), "a", 11, 5100)
+	builder.Runs[len(builder.Runs)-1].Aborted = true
+	builder.Responses[len(builder.Responses)-1].Status = 502
+	builder.Responses[len(builder.Responses)-1].Error = "shard-moved"
+	builder.now += 5090
+	builder.addRequest("z", "GET", key(1), "b", 12, 5)
+	report := history.Check(builder.History, history.Rules{Shards: shards})
 	if err := report.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -230,20 +230,20 @@ func TestCheckCountsOverlapsOutsideTheGuarantee(t *testing.T) {
 
 // Only unsafe requests must not run twice.
 func TestSafeRequestsMayRunTwice(t *testing.T) {
-	s := validHistory()
-	s.addRequest("x", "GET", key(1), "b", 9, 5)
-	s.now += 10
-	s.addRun("x", "GET", key(1), "b", 9, 5)
-	if err := history.Check(s.History, history.Rules{}).Err(); err != nil {
+	builder := validHistory()
+	builder.addRequest("x", "GET", key(1), "b", 9, 5)
+	builder.now += 10
+	builder.addRun("x", "GET", key(1), "b", 9, 5)
+	if err := history.Check(builder.History, history.Rules{}).Err(); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // A run needs no response in the history if Rules.OtherRequests contains its request.
 func TestKnownRequestsMayRun(t *testing.T) {
-	s := validHistory()
-	s.addRun("before", "GET", key(1), "b", 9, 5)
-	report := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}})
+	builder := validHistory()
+	builder.addRun("before", "GET", key(1), "b", 9, 5)
+	report := history.Check(builder.History, history.Rules{OtherRequests: map[string]bool{"before": false}})
 	if err := report.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -252,12 +252,12 @@ func TestKnownRequestsMayRun(t *testing.T) {
 // A POST whose response was checked before may run again later, at a node that was paused
 // in the meantime.
 func TestKnownUnsafeRequestRunsOnce(t *testing.T) {
-	s := validHistory()
+	builder := validHistory()
 	for range 2 {
-		s.now += 10
-		s.addRun("before", "POST", key(1), "b", 9, 5)
+		builder.now += 10
+		builder.addRun("before", "POST", key(1), "b", 9, 5)
 	}
-	if report := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}}); report.Count(history.DoubleRun) != 1 {
+	if report := history.Check(builder.History, history.Rules{OtherRequests: map[string]bool{"before": false}}); report.Count(history.DoubleRun) != 1 {
 		t.Errorf("%v", report)
 	}
 }

@@ -39,8 +39,8 @@ type overlap struct {
 
 // history returns the history, and the rules for its check.
 func (o overlap) history() (history.History, history.Rules) {
-	s := validHistory()
-	base := s.now
+	builder := validHistory()
+	base := builder.now
 	at := func(offset int64) int64 {
 		if offset == open {
 			return 0
@@ -48,16 +48,16 @@ func (o overlap) history() (history.History, history.Rules) {
 		return (base + offset) * ms
 	}
 	addRun := func(id, node string, epoch uint64, run [2]int64) {
-		s.now = base + run[0]
-		s.addRequest(id, "GET", key(1), node, epoch, run[1]-run[0])
-		s.Runs[len(s.Runs)-1].End = at(run[1])
+		builder.now = base + run[0]
+		builder.addRequest(id, "GET", key(1), node, epoch, run[1]-run[0])
+		builder.Runs[len(builder.Runs)-1].End = at(run[1])
 	}
 	addRun("old", "a", 10, o.oldRun)
 	addRun("next", "b", 11, o.nextRun)
 	for _, wait := range o.cpuWaits {
-		s.CPUWaits = append(s.CPUWaits, history.CPUWait{Node: "a", From: at(wait[0]), Until: at(wait[1])}, history.CPUWait{Node: "c", From: at(0), Until: at(9000)})
+		builder.CPUWaits = append(builder.CPUWaits, history.CPUWait{Node: "a", From: at(wait[0]), Until: at(wait[1])}, history.CPUWait{Node: "c", From: at(0), Until: at(9000)})
 	}
-	oldRun := &s.Runs[len(s.Runs)-2]
+	oldRun := &builder.Runs[len(builder.Runs)-2]
 	oldRun.Aborted, oldRun.Stream = o.aborted, o.stream
 	for kind, period := range map[history.FaultKind][2]int64{history.Paused: o.pause, history.Reset: o.reset, history.Killed: o.kill} {
 		if period == [2]int64{} {
@@ -73,9 +73,9 @@ func (o overlap) history() (history.History, history.Rules) {
 		if kind == history.Killed {
 			fault.ExitedBy, fault.HoldsShards = max(fault.From, at(o.deadBy)), o.holdsShards
 		}
-		s.Faults = append(s.Faults, fault)
+		builder.Faults = append(builder.Faults, fault)
 	}
-	return s.History, history.Rules{Shards: shards, Takeover: o.takeover, WakeTime: time.Duration(o.wakeTime * ms)}
+	return builder.History, history.Rules{Shards: shards, Takeover: o.takeover, WakeTime: time.Duration(o.wakeTime * ms)}
 }
 
 // Each excuse is tested just inside and just outside of its bounds.
@@ -243,9 +243,9 @@ func TestOwnEpochMustNotDecrease(t *testing.T) {
 // the other one began after the pause and ends earlier.
 func TestEveryOverlapIsChecked(t *testing.T) {
 	observed, rules := overlap{oldRun: [2]int64{0, 4200}, nextRun: [2]int64{4100, 4150}, pause: [2]int64{500, 4000}}.history()
-	s := &historyBuilder{History: observed, now: 3000 + 4050}
-	s.addRequest("hidden", "GET", key(1), "a", 10, 140)
-	report := history.Check(s.History, rules)
+	builder := &historyBuilder{History: observed, now: 3000 + 4050}
+	builder.addRequest("hidden", "GET", key(1), "a", 10, 140)
+	report := history.Check(builder.History, rules)
 	if report.PauseOverlaps != 1 || report.Count(history.TwoOwners) != 1 || len(report.Violations) != 1 {
 		t.Errorf("report = %v\n%v", report, report.Violations)
 	}

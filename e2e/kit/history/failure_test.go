@@ -99,14 +99,14 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 // A GET failed after its connection broke.
 func TestSafeRequestFailsOnlyAfterThreeTries(t *testing.T) {
 	for runs, want := range map[int]int{1: 1, 2: 1, 3: 0} {
-		s := validHistory()
-		s.addFault(history.Unreachable, "b", -10, 0, 5000)
-		s.addRequest("x", "GET", key(1), "b", 9, 5)
+		builder := validHistory()
+		builder.addFault(history.Unreachable, "b", -10, 0, 5000)
+		builder.addRequest("x", "GET", key(1), "b", 9, 5)
 		for range runs - 1 {
-			s.addRun("x", "GET", key(1), "b", 9, 5)
+			builder.addRun("x", "GET", key(1), "b", 9, 5)
 		}
-		s.failLast("upstream-broken", 1000)
-		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.Failed) != want || len(report.Violations) != want {
+		builder.failLast("upstream-broken", 1000)
+		if report := history.Check(builder.History, history.Rules{Shards: shards}); report.Count(history.Failed) != want || len(report.Violations) != want {
 			t.Errorf("after %d runs: %v\n%v", runs, report, report.Violations)
 		}
 	}
@@ -116,14 +116,14 @@ func TestSafeRequestFailsOnlyAfterThreeTries(t *testing.T) {
 // twice.
 func TestLostSendCountsAsTry(t *testing.T) {
 	for cuts, want := range map[int]int{1: 1, 2: 0} {
-		s := validHistory()
+		builder := validHistory()
 		for i := range cuts {
-			s.addFault(history.Unreachable, "b", int64(10*i-10), 0, 5000)
+			builder.addFault(history.Unreachable, "b", int64(10*i-10), 0, 5000)
 		}
-		s.addRequest("x", "GET", key(1), "b", 9, 5)
-		s.addRun("x", "GET", key(1), "b", 9, 5)
-		s.failLast("upstream-broken", 1000)
-		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.Failed) != want || len(report.Violations) != want {
+		builder.addRequest("x", "GET", key(1), "b", 9, 5)
+		builder.addRun("x", "GET", key(1), "b", 9, 5)
+		builder.failLast("upstream-broken", 1000)
+		if report := history.Check(builder.History, history.Rules{Shards: shards}); report.Count(history.Failed) != want || len(report.Violations) != want {
 			t.Errorf("after %d cuts: %v\n%v", cuts, report, report.Violations)
 		}
 	}
@@ -308,13 +308,13 @@ func TestPauseShorterThanLeaseIsNoExcuse(t *testing.T) {
 		{"two short ones", [][2]int64{{10, 309}, {809, 1000}}, 1},
 		{"two that are one", [][2]int64{{10, 309}, {808, 1000}}, 0},
 	} {
-		s := validHistory()
+		builder := validHistory()
 		for _, stop := range c.stops {
-			s.addFault(history.Paused, "b", stop[0], 0, stop[1])
+			builder.addFault(history.Paused, "b", stop[0], 0, stop[1])
 		}
-		s.addRequest("x", "POST", key(1), "b", 9, 5)
-		s.failLast("peer-unreachable", 400)
-		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.Failed) != c.want || len(report.Violations) != c.want {
+		builder.addRequest("x", "POST", key(1), "b", 9, 5)
+		builder.failLast("peer-unreachable", 400)
+		if report := history.Check(builder.History, history.Rules{Shards: shards}); report.Count(history.Failed) != c.want || len(report.Violations) != c.want {
 			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}
@@ -323,13 +323,13 @@ func TestPauseShorterThanLeaseIsNoExcuse(t *testing.T) {
 // No fault is needed: a request that runs longer than the drain timeout is aborted when
 // its shard moves.
 func TestDrainTimeoutExcusesAbort(t *testing.T) {
-	for took, want := range map[int64]int{4999: 1, 5000: 0} {
-		s := validHistory()
-		s.addRequest("x", "GET", key(1), "b", 9, took)
-		s.Runs[len(s.Runs)-1].Aborted = true
-		s.failLast("shard-moved", took)
-		if report := history.Check(s.History, history.Rules{Shards: shards}); len(report.Violations) != want || report.ExcusedFailures["aborted after the drain timeout"] != 1-want {
-			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), report, report.Violations)
+	for elapsed, want := range map[int64]int{4999: 1, 5000: 0} {
+		builder := validHistory()
+		builder.addRequest("x", "GET", key(1), "b", 9, elapsed)
+		builder.Runs[len(builder.Runs)-1].Aborted = true
+		builder.failLast("shard-moved", elapsed)
+		if report := history.Check(builder.History, history.Rules{Shards: shards}); len(report.Violations) != want || report.ExcusedFailures["aborted after the drain timeout"] != 1-want {
+			t.Errorf("after %v: %v\n%v", time.Duration(elapsed*ms), report, report.Violations)
 		}
 	}
 }
@@ -351,15 +351,15 @@ func TestAbortAfterPauseIsExcused(t *testing.T) {
 		{"awake for long", 0, 3000, 5249, 1},
 		{"still stopped", 0, 3000, 5501, 1},
 	} {
-		s := validHistory()
-		s.now += c.began
-		s.addRequest("x", "GET", key(1), "b", 9, 4000-c.began)
-		s.now -= c.began
-		at := func(t int64) int64 { return (s.now + t) * ms }
-		s.failLast("shard-moved", 0)
-		s.Responses[len(s.Responses)-1].Attempts[0].Done = at(5500)
-		s.Faults = []history.Fault{{Kind: history.Paused, Node: "b", From: at(c.from), Until: at(c.till)}}
-		if report := history.Check(s.History, history.Rules{Shards: shards}); len(report.Violations) != c.want || report.ExcusedFailures["aborted after the drain timeout"] != 1-c.want {
+		builder := validHistory()
+		builder.now += c.began
+		builder.addRequest("x", "GET", key(1), "b", 9, 4000-c.began)
+		builder.now -= c.began
+		at := func(t int64) int64 { return (builder.now + t) * ms }
+		builder.failLast("shard-moved", 0)
+		builder.Responses[len(builder.Responses)-1].Attempts[0].Done = at(5500)
+		builder.Faults = []history.Fault{{Kind: history.Paused, Node: "b", From: at(c.from), Until: at(c.till)}}
+		if report := history.Check(builder.History, history.Rules{Shards: shards}); len(report.Violations) != c.want || report.ExcusedFailures["aborted after the drain timeout"] != 1-c.want {
 			t.Errorf("%s: %v\n%v", c.name, report, report.Violations)
 		}
 	}

@@ -15,7 +15,7 @@ type streamHistory struct {
 }
 
 func newStreamHistory() *streamHistory {
-	s := validHistory()
+	builder := validHistory()
 	f := history.Follower{Name: "f", Key: key(1), Conns: []history.FollowConn{{ID: "f.1", Target: "i", Sent: 100 * ms, LastEvent: 1050 * ms, Status: 200}}}
 	all := func(node string) (owners []string) {
 		for range shards {
@@ -23,13 +23,13 @@ func newStreamHistory() *streamHistory {
 		}
 		return owners
 	}
-	s.Maps = []history.Map{{Epoch: 5, Owners: all("a")}, {Epoch: 9, At: 1000 * ms, Owners: all("b")}}
-	s.addFaultAt(history.Terminated, "a", 900, 1400, 1500)
-	x := &streamHistory{historyBuilder: s, Follower: &f}
+	builder.Maps = []history.Map{{Epoch: 5, Owners: all("a")}, {Epoch: 9, At: 1000 * ms, Owners: all("b")}}
+	builder.addFaultAt(history.Terminated, "a", 900, 1400, 1500)
+	stream := &streamHistory{historyBuilder: builder, Follower: &f}
 	for n := range uint64(10) {
-		x.addEvent(n + 1)
+		stream.addEvent(n + 1)
 	}
-	return x
+	return stream
 }
 
 // addFaultAt adds a fault at absolute times. 0 for exitedBy means that the process continued.
@@ -61,98 +61,163 @@ func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		want  history.Kind // 0 means none
-		plant func(x *streamHistory)
+		plant func(stream *streamHistory)
 	}{
 		{"continues", 0, func(*streamHistory) {}},
-		{"the last event repeated", history.RepeatedEvent, func(x *streamHistory) { x.addEvent(10) }},
-		{"an older event repeated", history.RepeatedEvent, func(x *streamHistory) { x.lastConn().Events = x.lastConn().Events[:5]; x.addEvent(3) }},
-		{"an event without an id", history.RepeatedEvent, func(x *streamHistory) { x.addEvent(0) }},
-		{"an event is missing", history.MissingEvent, func(x *streamHistory) { x.addEvent(12) }},
-		{"the first event is missing", history.MissingEvent, func(x *streamHistory) { x.lastConn().Events = x.lastConn().Events[1:] }},
-		{"received in an earlier check", history.RepeatedEvent, func(x *streamHistory) { x.After = 10; x.lastConn().Events = x.lastConn().Events[9:] }},
-		{"another event's text", history.WrongEvent, func(x *streamHistory) { x.addEvent(11); x.lastConn().Events[10].Text = history.EventText(x.Key, 12) }},
-		{"another key's text", history.WrongEvent, func(x *streamHistory) { x.addEvent(11); x.lastConn().Events[10].Text = history.EventText(key(2), 11) }},
-
-		{"broken in a planned move", history.BrokenStream, func(x *streamHistory) { x.breakConn(1050, 1100) }},
-		{"broken as its node terminates", 0, func(x *streamHistory) { x.addFaultAt(history.Terminated, "i", 1090, 1200, 0); x.breakConn(1050, 1100) }},
-		{"broken before its node was terminated", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Terminated, "i", 1101, 1200, 0); x.breakConn(1050, 1100) }},
-		{"broken when its node was back", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Terminated, "i", 10, 20, 90); x.breakConn(1050, 1100) }},
-		{"broken as another node terminates", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Terminated, "c", 1090, 1200, 0); x.breakConn(1050, 1100) }},
-		{"ended in a planned move", history.BrokenStream, func(x *streamHistory) { x.breakConn(1050, 1100); x.lastConn().Ended = true }},
-		{"ended as its node terminates", history.BrokenStream, func(x *streamHistory) {
-			x.addFaultAt(history.Terminated, "i", 1090, 1200, 0)
-			x.breakConn(1050, 1100)
-			x.lastConn().Ended = true
+		{"the last event repeated", history.RepeatedEvent, func(stream *streamHistory) { stream.addEvent(10) }},
+		{"an older event repeated", history.RepeatedEvent, func(stream *streamHistory) {
+			stream.lastConn().Events = stream.lastConn().Events[:5]
+			stream.addEvent(3)
 		}},
-		{"comes back behind the last event", 0, func(x *streamHistory) {
-			x.addFaultAt(history.Killed, "i", 1090, 1095, 0)
-			x.breakConn(1050, 1100)
-			x.reconnect("b", 1110)
-			x.addEvent(11)
+		{"an event without an id", history.RepeatedEvent, func(stream *streamHistory) { stream.addEvent(0) }},
+		{"an event is missing", history.MissingEvent, func(stream *streamHistory) { stream.addEvent(12) }},
+		{"the first event is missing", history.MissingEvent, func(stream *streamHistory) { stream.lastConn().Events = stream.lastConn().Events[1:] }},
+		{"received in an earlier check", history.RepeatedEvent, func(stream *streamHistory) {
+			stream.After = 10
+			stream.lastConn().Events = stream.lastConn().Events[9:]
 		}},
-		{"comes back, and an event is missing", history.MissingEvent, func(x *streamHistory) {
-			x.addFaultAt(history.Killed, "i", 1090, 1095, 0)
-			x.breakConn(1050, 1100)
-			x.reconnect("b", 1110)
-			x.addEvent(12)
+		{"another event's text", history.WrongEvent, func(stream *streamHistory) {
+			stream.addEvent(11)
+			stream.lastConn().Events[10].Text = history.EventText(stream.Key, 12)
 		}},
-		{"comes back, and an event is repeated", history.RepeatedEvent, func(x *streamHistory) {
-			x.addFaultAt(history.Killed, "i", 1090, 1095, 0)
-			x.breakConn(1050, 1100)
-			x.reconnect("b", 1110)
-			x.addEvent(10)
+		{"another key's text", history.WrongEvent, func(stream *streamHistory) {
+			stream.addEvent(11)
+			stream.lastConn().Events[10].Text = history.EventText(key(2), 11)
 		}},
 
-		{"broken by its owner's death", 0, func(x *streamHistory) { x.addFaultAt(history.Killed, "a", 1060, 1070, 0); x.breakConn(1050, 1100) }},
-		{"broken by another node's death", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Killed, "c", 1060, 1070, 0); x.breakConn(1050, 1100) }},
-		{"broken by a death to come", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Killed, "a", 1110, 1120, 0); x.breakConn(1050, 1100) }},
-		{"broken long after others have its shard", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Killed, "a", 1060, 1070, 0); x.breakConn(1050, 2200) }},
-		{"broken in a short pause", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Paused, "a", 900, 0, 1200); x.breakConn(1050, 1100) }},
-		{"broken in a long pause", 0, func(x *streamHistory) { x.addFaultAt(history.Paused, "a", 900, 0, 1900); x.breakConn(1050, 1100) }},
-		{"broken when its owner was unreachable", 0, func(x *streamHistory) { x.addFaultAt(history.Unreachable, "b", 900, 0, 1900); x.breakConn(1050, 1100) }},
-		{"broken as the owner's app died", 0, func(x *streamHistory) { x.addFaultAt(history.AppDown, "b", 1060, 1070, 1080); x.breakConn(1050, 1100) }},
-		{"broken as another app died", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.AppDown, "i", 1060, 1070, 1080); x.breakConn(1050, 1100) }},
-		{"broken as the machine stalled, at its owner", 0, func(x *streamHistory) {
-			x.lastConn().Target = "a"
-			x.addFaultAt(history.Stalled, "", 1051, 0, 1080)
-			x.breakConn(1050, 1100)
+		{"broken in a planned move", history.BrokenStream, func(stream *streamHistory) { stream.breakConn(1050, 1100) }},
+		{"broken as its node terminates", 0, func(stream *streamHistory) {
+			stream.addFaultAt(history.Terminated, "i", 1090, 1200, 0)
+			stream.breakConn(1050, 1100)
 		}},
-		{"broken as the machine stalled, elsewhere", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Stalled, "", 1051, 0, 1080); x.breakConn(1050, 1100) }},
-		{"times out waiting for its owner", 0, func(x *streamHistory) {
-			x.addFaultAt(history.Unreachable, "b", 900, 0, 1900)
-			x.breakConn(1050, 12_000)
+		{"broken before its node was terminated", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Terminated, "i", 1101, 1200, 0)
+			stream.breakConn(1050, 1100)
 		}},
-		{"does not wait for its owner", history.BrokenStream, func(x *streamHistory) { x.addFaultAt(history.Unreachable, "b", 900, 0, 1900); x.breakConn(3950, 4000) }},
-		{"had no event ID when its shard moved", 0, func(x *streamHistory) { x.lastConn().Events = nil; x.lastConn().Sent = 995 * ms; x.breakConn(0, 1100) }},
-		{"had no event ID", history.BrokenStream, func(x *streamHistory) { x.lastConn().Events = nil; x.lastConn().Sent = 5000 * ms; x.breakConn(0, 5100) }},
-		{"is bound to its node", 0, func(x *streamHistory) { x.BoundToNode = true; x.breakConn(1050, 1100) }},
-		{"is bound to its node, and receives events", history.RepeatedEvent, func(x *streamHistory) { x.BoundToNode = true; x.addEvent(10) }},
+		{"broken when its node was back", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Terminated, "i", 10, 20, 90)
+			stream.breakConn(1050, 1100)
+		}},
+		{"broken as another node terminates", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Terminated, "c", 1090, 1200, 0)
+			stream.breakConn(1050, 1100)
+		}},
+		{"ended in a planned move", history.BrokenStream, func(stream *streamHistory) { stream.breakConn(1050, 1100); stream.lastConn().Ended = true }},
+		{"ended as its node terminates", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Terminated, "i", 1090, 1200, 0)
+			stream.breakConn(1050, 1100)
+			stream.lastConn().Ended = true
+		}},
+		{"comes back behind the last event", 0, func(stream *streamHistory) {
+			stream.addFaultAt(history.Killed, "i", 1090, 1095, 0)
+			stream.breakConn(1050, 1100)
+			stream.reconnect("b", 1110)
+			stream.addEvent(11)
+		}},
+		{"comes back, and an event is missing", history.MissingEvent, func(stream *streamHistory) {
+			stream.addFaultAt(history.Killed, "i", 1090, 1095, 0)
+			stream.breakConn(1050, 1100)
+			stream.reconnect("b", 1110)
+			stream.addEvent(12)
+		}},
+		{"comes back, and an event is repeated", history.RepeatedEvent, func(stream *streamHistory) {
+			stream.addFaultAt(history.Killed, "i", 1090, 1095, 0)
+			stream.breakConn(1050, 1100)
+			stream.reconnect("b", 1110)
+			stream.addEvent(10)
+		}},
 
-		{"no listener at a node that has ended", 0, func(x *streamHistory) {
-			x.reconnect("a", 1450)
-			x.lastConn().Refused, x.lastConn().Status, x.lastConn().Done = true, 0, 1451*ms
-			x.Conns = x.Conns[1:]
+		{"broken by its owner's death", 0, func(stream *streamHistory) {
+			stream.addFaultAt(history.Killed, "a", 1060, 1070, 0)
+			stream.breakConn(1050, 1100)
 		}},
-		{"no listener at a node that runs", history.NotListening, func(x *streamHistory) {
-			x.reconnect("b", 1450)
-			x.lastConn().Refused, x.lastConn().Status, x.lastConn().Done = true, 0, 1451*ms
-			x.Conns = x.Conns[1:]
+		{"broken by another node's death", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Killed, "c", 1060, 1070, 0)
+			stream.breakConn(1050, 1100)
 		}},
-		{"no response", history.Lost, func(x *streamHistory) {
-			x.reconnect("b", 1450)
-			x.lastConn().Status, x.lastConn().Done = 0, 1451*ms
-			x.Conns = x.Conns[1:]
+		{"broken by a death to come", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Killed, "a", 1110, 1120, 0)
+			stream.breakConn(1050, 1100)
 		}},
-		{"an error", history.Failed, func(x *streamHistory) {
-			x.reconnect("b", 1450)
-			x.lastConn().Status, x.lastConn().Error, x.lastConn().Done = 503, "queue-full", 1451*ms
-			x.Conns = x.Conns[1:]
+		{"broken long after others have its shard", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Killed, "a", 1060, 1070, 0)
+			stream.breakConn(1050, 2200)
+		}},
+		{"broken in a short pause", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Paused, "a", 900, 0, 1200)
+			stream.breakConn(1050, 1100)
+		}},
+		{"broken in a long pause", 0, func(stream *streamHistory) {
+			stream.addFaultAt(history.Paused, "a", 900, 0, 1900)
+			stream.breakConn(1050, 1100)
+		}},
+		{"broken when its owner was unreachable", 0, func(stream *streamHistory) {
+			stream.addFaultAt(history.Unreachable, "b", 900, 0, 1900)
+			stream.breakConn(1050, 1100)
+		}},
+		{"broken as the owner's app died", 0, func(stream *streamHistory) {
+			stream.addFaultAt(history.AppDown, "b", 1060, 1070, 1080)
+			stream.breakConn(1050, 1100)
+		}},
+		{"broken as another app died", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.AppDown, "i", 1060, 1070, 1080)
+			stream.breakConn(1050, 1100)
+		}},
+		{"broken as the machine stalled, at its owner", 0, func(stream *streamHistory) {
+			stream.lastConn().Target = "a"
+			stream.addFaultAt(history.Stalled, "", 1051, 0, 1080)
+			stream.breakConn(1050, 1100)
+		}},
+		{"broken as the machine stalled, elsewhere", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Stalled, "", 1051, 0, 1080)
+			stream.breakConn(1050, 1100)
+		}},
+		{"times out waiting for its owner", 0, func(stream *streamHistory) {
+			stream.addFaultAt(history.Unreachable, "b", 900, 0, 1900)
+			stream.breakConn(1050, 12_000)
+		}},
+		{"does not wait for its owner", history.BrokenStream, func(stream *streamHistory) {
+			stream.addFaultAt(history.Unreachable, "b", 900, 0, 1900)
+			stream.breakConn(3950, 4000)
+		}},
+		{"had no event ID when its shard moved", 0, func(stream *streamHistory) {
+			stream.lastConn().Events = nil
+			stream.lastConn().Sent = 995 * ms
+			stream.breakConn(0, 1100)
+		}},
+		{"had no event ID", history.BrokenStream, func(stream *streamHistory) {
+			stream.lastConn().Events = nil
+			stream.lastConn().Sent = 5000 * ms
+			stream.breakConn(0, 5100)
+		}},
+		{"is bound to its node", 0, func(stream *streamHistory) { stream.BoundToNode = true; stream.breakConn(1050, 1100) }},
+		{"is bound to its node, and receives events", history.RepeatedEvent, func(stream *streamHistory) { stream.BoundToNode = true; stream.addEvent(10) }},
+
+		{"no listener at a node that has ended", 0, func(stream *streamHistory) {
+			stream.reconnect("a", 1450)
+			stream.lastConn().Refused, stream.lastConn().Status, stream.lastConn().Done = true, 0, 1451*ms
+			stream.Conns = stream.Conns[1:]
+		}},
+		{"no listener at a node that runs", history.NotListening, func(stream *streamHistory) {
+			stream.reconnect("b", 1450)
+			stream.lastConn().Refused, stream.lastConn().Status, stream.lastConn().Done = true, 0, 1451*ms
+			stream.Conns = stream.Conns[1:]
+		}},
+		{"no response", history.Lost, func(stream *streamHistory) {
+			stream.reconnect("b", 1450)
+			stream.lastConn().Status, stream.lastConn().Done = 0, 1451*ms
+			stream.Conns = stream.Conns[1:]
+		}},
+		{"an error", history.Failed, func(stream *streamHistory) {
+			stream.reconnect("b", 1450)
+			stream.lastConn().Status, stream.lastConn().Error, stream.lastConn().Done = 503, "queue-full", 1451*ms
+			stream.Conns = stream.Conns[1:]
 		}},
 	} {
-		x := newStreamHistory()
-		c.plant(x)
-		x.Followers = []history.Follower{*x.Follower}
-		report := history.Check(x.History, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "i": "i"}})
+		stream := newStreamHistory()
+		c.plant(stream)
+		stream.Followers = []history.Follower{*stream.Follower}
+		report := history.Check(stream.History, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "i": "i"}})
 		if c.want == 0 && len(report.Violations) > 0 || c.want != 0 && (report.Count(c.want) != 1 || len(report.Violations) != 1) {
 			t.Errorf("%s: %v\n%v, want %v once", c.name, report, report.Violations, c.want)
 		}
@@ -167,13 +232,13 @@ func TestResumableStreamHasNoGracePeriod(t *testing.T) {
 		late    int64
 		want    int
 	}{{true, 200, 0}, {true, 300, 1}, {false, 200, 1}} {
-		s := validHistory()
-		s.addRun("x", "GET", key(1), "b", 10, 100+c.late)
-		leg := &s.Runs[len(s.Runs)-1]
+		builder := validHistory()
+		builder.addRun("x", "GET", key(1), "b", 10, 100+c.late)
+		leg := &builder.Runs[len(builder.Runs)-1]
 		leg.Aborted, leg.Stream, leg.Resumes = true, true, c.resumes
-		s.now += 100
-		s.addRequest("y", "GET", key(1), "c", 11, 5)
-		report := history.Check(s.History, history.Rules{Shards: shards, OtherRequests: map[string]bool{"x": false}, MaxAbortNotice: 250 * time.Millisecond})
+		builder.now += 100
+		builder.addRequest("y", "GET", key(1), "c", 11, 5)
+		report := history.Check(builder.History, history.Rules{Shards: shards, OtherRequests: map[string]bool{"x": false}, MaxAbortNotice: 250 * time.Millisecond})
 		if report.Count(history.TwoOwners) != c.want || len(report.Violations) != c.want {
 			t.Errorf("%+v: %v\n%v", c, report, report.Violations)
 		}

@@ -16,22 +16,22 @@ func (s *historyBuilder) addFullMap(epoch uint64, owners ...string) {
 // The test plants maps that ignore a drain or cordon by the smallest possible difference,
 // with the epoch wrong. With the epoch right, they obey it.
 func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
-	drained := func(after, before uint64) func(s *historyBuilder) {
-		return func(s *historyBuilder) {
-			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.now * ms, LogRange: history.LogRange{After: after, Before: before}})
+	drained := func(after, before uint64) func(builder *historyBuilder) {
+		return func(builder *historyBuilder) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: "c", From: builder.now * ms, LogRange: history.LogRange{After: after, Before: before}})
 		}
 	}
-	cordoned := func(after, before uint64, nodes ...string) func(s *historyBuilder) {
-		return func(s *historyBuilder) {
+	cordoned := func(after, before uint64, nodes ...string) func(builder *historyBuilder) {
+		return func(builder *historyBuilder) {
 			for _, n := range nodes {
-				s.Cordons = append(s.Cordons, history.Cordon{Node: n, LogRange: history.LogRange{After: after, Before: before}})
+				builder.Cordons = append(builder.Cordons, history.Cordon{Node: n, LogRange: history.LogRange{After: after, Before: before}})
 			}
 		}
 	}
 	for _, c := range []struct {
 		name         string
 		wrong, right uint64 // the epoch of the last map
-		addRequests  func(s *historyBuilder)
+		addRequests  func(builder *historyBuilder)
 		owners       []string
 		later        int64 // ms until the last map
 	}{
@@ -43,33 +43,33 @@ func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 		{"a cordoned node gets what another cordoned one had", 21, 19, cordoned(20, 0, "a", "b"), []string{"b", "b", "c"}, 50},
 	} {
 		for _, epoch := range []uint64{c.wrong, c.right} {
-			s := validHistory()
-			c.addRequests(s)
-			s.addFullMap(10, "a", "b", "c")
-			s.now += c.later
-			s.addFullMap(epoch, c.owners...)
+			builder := validHistory()
+			c.addRequests(builder)
+			builder.addFullMap(10, "a", "b", "c")
+			builder.now += c.later
+			builder.addFullMap(epoch, c.owners...)
 			want := 0
 			if epoch == c.wrong {
 				want = 1
 			}
-			if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.PlacementIgnored) != want || len(report.Violations) != want {
+			if report := history.Check(builder.History, history.Rules{Shards: shards}); report.Count(history.PlacementIgnored) != want || len(report.Violations) != want {
 				t.Errorf("%s, epoch %d: violations = %v, want %d", c.name, epoch, report.Violations, want)
 			}
 		}
 	}
-	for name, addRequests := range map[string]func(s *historyBuilder){
+	for name, addRequests := range map[string]func(builder *historyBuilder){
 		"it keeps what it has, and another leaves":  cordoned(20, 0, "b"),
 		"its entry is not known":                    cordoned(0, 0, "a"),
 		"nobody else is left":                       cordoned(20, 0, "a", "b"),
 		"a drain is known without where in the log": drained(0, 0),
 	} {
-		s := validHistory()
-		addRequests(s)
-		s.addFault(history.Terminated, "c", 0, 0, 0)
-		s.addMap(10, "a", "b", "c")
-		s.now += 50
-		s.addMap(21, "a", "b", "a")
-		if report := history.Check(s.History, history.Rules{Shards: shards}); len(report.Violations) > 0 {
+		builder := validHistory()
+		addRequests(builder)
+		builder.addFault(history.Terminated, "c", 0, 0, 0)
+		builder.addMap(10, "a", "b", "c")
+		builder.now += 50
+		builder.addMap(21, "a", "b", "a")
+		if report := history.Check(builder.History, history.Rules{Shards: shards}); len(report.Violations) > 0 {
 			t.Errorf("%s: %v", name, report.Violations)
 		}
 	}
@@ -84,7 +84,7 @@ func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 		at     int64 // the last map, after SIGTERM
 		owners []string
 		rest   []string // owners of the other three shards; nil means as before
-		more   func(s *historyBuilder)
+		more   func(builder *historyBuilder)
 		want   int
 	}{
 		{name: "its shard is taken", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1},
@@ -92,70 +92,70 @@ func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 		{name: "it gets one", at: grace - 1, owners: []string{"a", "c", "c"}, want: 1},
 		{name: "others move", at: grace - 1, owners: []string{"b", "b", "c"}},
 		{name: "it has gone again before", at: -1, owners: []string{"a", "b", "a"}},
-		{name: "another one leaves", at: grace - 1, owners: []string{"a", "a", "a"}, want: 1, more: func(s *historyBuilder) {
-			s.addFault(history.Terminated, "b", 0, 0, 0)
+		{name: "another one leaves", at: grace - 1, owners: []string{"a", "a", "a"}, want: 1, more: func(builder *historyBuilder) {
+			builder.addFault(history.Terminated, "b", 0, 0, 0)
 		}},
-		{name: "it is back, and gets what another one leaves", at: 899, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, more: func(s *historyBuilder) {
-			s.addFault(history.Terminated, "b", 800, 0, 0)
+		{name: "it is back, and gets what another one leaves", at: 899, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, more: func(builder *historyBuilder) {
+			builder.addFault(history.Terminated, "b", 800, 0, 0)
 		}},
-		{name: "it gets what another one leaves before it is back", at: 898, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, want: 1, more: func(s *historyBuilder) {
-			s.addFault(history.Terminated, "b", 800, 0, 0)
+		{name: "it gets what another one leaves before it is back", at: 898, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, want: 1, more: func(builder *historyBuilder) {
+			builder.addFault(history.Terminated, "b", 800, 0, 0)
 		}},
 		{name: "it is back, and gets what another one keeps the rest of", at: 899, owners: []string{"a", "c", "c"}, want: 1},
-		{name: "it is back, and gets the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(s *historyBuilder) {
-			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 800*ms, Until: s.Faults[0].From + 2000*ms})
+		{name: "it is back, and gets the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(builder *historyBuilder) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: "b", From: builder.Faults[0].From + 800*ms, Until: builder.Faults[0].From + 2000*ms})
 		}},
-		{name: "it gets the first stage of a drain before it is back", at: 898, owners: []string{"a", "c", "c"}, want: 1, more: func(s *historyBuilder) {
-			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 800*ms, Until: s.Faults[0].From + 2000*ms})
+		{name: "it gets the first stage of a drain before it is back", at: 898, owners: []string{"a", "c", "c"}, want: 1, more: func(builder *historyBuilder) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: "b", From: builder.Faults[0].From + 800*ms, Until: builder.Faults[0].From + 2000*ms})
 		}},
 		{name: "somebody joins", at: grace - 1, owners: []string{"a", "b", "d"}},
-		{name: "another one is killed", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *historyBuilder) {
-			s.addFault(history.Killed, "b", 10, 10, 900)
+		{name: "another one is killed", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) {
+			builder.addFault(history.Killed, "b", 10, 10, 900)
 		}},
-		{name: "another one was killed before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *historyBuilder) {
-			s.addFault(history.Killed, "b", -900, -900, -1)
+		{name: "another one was killed before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
+			builder.addFault(history.Killed, "b", -900, -900, -1)
 		}},
-		{name: "another one stood still for a moment", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *historyBuilder) {
-			s.addFault(history.Paused, "b", 100, 0, 599)
+		{name: "another one stood still for a moment", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
+			builder.addFault(history.Paused, "b", 100, 0, 599)
 		}},
-		{name: "it is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *historyBuilder) {
-			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
+		{name: "it is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: "c", From: builder.Faults[0].From + 100*ms, Until: builder.Faults[0].From + 200*ms})
 		}},
-		{name: "another one is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *historyBuilder) {
-			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
+		{name: "another one is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: "b", From: builder.Faults[0].From + 100*ms, Until: builder.Faults[0].From + 200*ms})
 		}},
-		{name: "it was drained before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *historyBuilder) {
-			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From - 200*ms, Until: s.Faults[0].From - 100*ms})
+		{name: "it was drained before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: "c", From: builder.Faults[0].From - 200*ms, Until: builder.Faults[0].From - 100*ms})
 		}},
-		{name: "it hands over", at: 100, owners: []string{"a", "b", "a"}, more: func(s *historyBuilder) { s.Faults[0].Grace = 0 }},
+		{name: "it hands over", at: 100, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) { builder.Faults[0].Grace = 0 }},
 	} {
-		s := validHistory()
-		s.now += 30_000
-		s.addFault(history.Terminated, "c", 1, 700, 900)
-		s.Faults[0].Grace = grace * time.Millisecond
+		builder := validHistory()
+		builder.now += 30_000
+		builder.addFault(history.Terminated, "c", 1, 700, 900)
+		builder.Faults[0].Grace = grace * time.Millisecond
 		if c.more != nil {
-			c.more(s)
+			c.more(builder)
 		}
-		s.now -= 1000
-		s.addFullMap(9, "a", "b", "c")
-		s.now += 1001 + c.at
+		builder.now -= 1000
+		builder.addFullMap(9, "a", "b", "c")
+		builder.now += 1001 + c.at
 		if c.rest == nil {
 			c.rest = []string{"a", "b", "c"}
 		}
-		s.addMap(10, slices.Concat(c.owners, c.rest)...)
-		if report := history.Check(s.History, history.Rules{Shards: shards}); report.Count(history.MovedInGrace) != c.want || len(report.Violations) != c.want {
+		builder.addMap(10, slices.Concat(c.owners, c.rest)...)
+		if report := history.Check(builder.History, history.Rules{Shards: shards}); report.Count(history.MovedInGrace) != c.want || len(report.Violations) != c.want {
 			t.Errorf("%s: violations = %v, want %d", c.name, report.Violations, c.want)
 		}
 	}
 	// A node that owned nothing when it was terminated gains its share when it is back.
-	s := validHistory()
-	s.addMap(9, "a", "b", "a")
-	s.now += 50
-	s.addFault(history.Terminated, "c", 1, 700, 900)
-	s.Faults[0].Grace = grace * time.Millisecond
-	s.now += 1000
-	s.addMap(10, "a", "b", "c")
-	if report := history.Check(s.History, history.Rules{Shards: shards}); len(report.Violations) > 0 {
+	builder := validHistory()
+	builder.addMap(9, "a", "b", "a")
+	builder.now += 50
+	builder.addFault(history.Terminated, "c", 1, 700, 900)
+	builder.Faults[0].Grace = grace * time.Millisecond
+	builder.now += 1000
+	builder.addMap(10, "a", "b", "c")
+	if report := history.Check(builder.History, history.Rules{Shards: shards}); len(report.Violations) > 0 {
 		t.Errorf("it owned nothing: %v", report.Violations)
 	}
 }

@@ -313,35 +313,35 @@ func TestGeneratorKeepsRateAndAllResponses(t *testing.T) {
 		_, _ = w.Write([]byte("ok"))
 	}))
 	defer srv.Close()
-	g := load.Start(t.Context(), load.Options{
+	generator := load.Start(t.Context(), load.Options{
 		Client: client(t, strings.TrimPrefix(srv.URL, "http://")), Rate: 500, Keys: load.Keys(7), Prefix: "g",
 		ModifyRequest: func(n int, req *load.Request) { req.Header = map[string]string{"N": strconv.Itoa(n)} },
 	})
-	for tick := time.NewTicker(time.Millisecond); g.Started() < 200; {
+	for tick := time.NewTicker(time.Millisecond); generator.Started() < 200; {
 		<-tick.C
 	}
-	answers := g.Stop()
-	if len(answers) < 200 || len(answers) != g.Started() || g.Pending() != 0 {
-		t.Fatalf("%d responses to %d requests, %d pending", len(answers), g.Started(), g.Pending())
+	responses := generator.Stop()
+	if len(responses) < 200 || len(responses) != generator.Started() || generator.Pending() != 0 {
+		t.Fatalf("%d responses to %d requests, %d pending", len(responses), generator.Started(), generator.Pending())
 	}
 	ids, keys := make(map[string]bool), make(map[string]bool)
-	for _, resp := range answers {
+	for _, resp := range responses {
 		if !resp.OK() || resp.EchoID != resp.ID || ids[resp.ID] {
 			t.Errorf("answer = %+v", resp)
 		}
 		ids[resp.ID] = true
 		keys[resp.Method+resp.Key] = true
 	}
-	if len(keys) != 14 || int(posts.Load()) != len(answers)/2 {
-		t.Errorf("%d methods and keys, %d posts of %d", len(keys), posts.Load(), len(answers))
+	if len(keys) != 14 || int(posts.Load()) != len(responses)/2 {
+		t.Errorf("%d methods and keys, %d posts of %d", len(keys), posts.Load(), len(responses))
 	}
 }
 
 func TestKeysInCoversWantedShards(t *testing.T) {
 	keys := load.KeysIn(64, 2, func(s int) bool { return s%3 == 0 })
 	count := make(map[int]int)
-	for _, k := range keys {
-		count[load.ShardOf(k, 64)]++
+	for _, key := range keys {
+		count[load.ShardOf(key, 64)]++
 	}
 	if len(count) != 22 {
 		t.Errorf("%d shards covered, want 22", len(count))

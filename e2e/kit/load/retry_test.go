@@ -22,12 +22,12 @@ func TestRetryFailedSendsUntilKeyIsServed(t *testing.T) {
 		}
 	}))
 	defer app.Close()
-	g := load.Start(t.Context(), load.Options{Client: client(t, app.Listener.Addr().String()), Rate: 1000, Keys: []string{"bad", "good"}, Prefix: "r", RetryFailed: true})
-	for tick := time.NewTicker(time.Millisecond); g.Started() < 4; {
+	generator := load.Start(t.Context(), load.Options{Client: client(t, app.Listener.Addr().String()), Rate: 1000, Keys: []string{"bad", "good"}, Prefix: "r", RetryFailed: true})
+	for tick := time.NewTicker(time.Millisecond); generator.Started() < 4; {
 		<-tick.C
 	}
 	again := 0
-	for _, resp := range g.Stop() {
+	for _, resp := range generator.Stop() {
 		if strings.Contains(resp.ID, load.RetryMark) {
 			again++
 			if resp.Method != http.MethodGet || resp.Key != "bad" {

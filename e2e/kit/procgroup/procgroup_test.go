@@ -39,9 +39,9 @@ func TestChildOutlivesThreads(t *testing.T) {
 		if _, err = io.WriteString(in, "here\n"); err != nil {
 			t.Fatal(err)
 		}
-		said, err := bufio.NewReader(out).ReadString('\n')
-		if said != "here\n" {
-			t.Fatalf("it said %q, %v", said, err)
+		output, err := bufio.NewReader(out).ReadString('\n')
+		if output != "here\n" {
+			t.Fatalf("it said %q, %v", output, err)
 		}
 		if err = in.Close(); err != nil {
 			t.Fatal(err)

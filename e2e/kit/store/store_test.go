@@ -37,17 +37,17 @@ func at(epoch uint64, key string) store.OpKey {
 	return store.OpKey{Shard: 7, Epoch: epoch, Key: key, Writer: "a", CallTime: history.Now()}
 }
 
-func wants(t *testing.T, client *store.Client, p store.OpKey, want string) {
+func wants(t *testing.T, client *store.Client, op store.OpKey, want string) {
 	t.Helper()
-	if got, err := client.Read(t.Context(), p); err != nil || got != want {
-		t.Errorf("key %q at epoch %d reads %q, %v, want %q", p.Key, p.Epoch, got, err, want)
+	if got, err := client.Read(t.Context(), op); err != nil || got != want {
+		t.Errorf("key %q at epoch %d reads %q, %v, want %q", op.Key, op.Epoch, got, err, want)
 	}
 }
 
-func writes(t *testing.T, client *store.Client, p store.OpKey, value string) {
+func writes(t *testing.T, client *store.Client, op store.OpKey, value string) {
 	t.Helper()
-	if err := client.Write(t.Context(), p, value); err != nil {
-		t.Fatalf("key %q at epoch %d: %v", p.Key, p.Epoch, err)
+	if err := client.Write(t.Context(), op, value); err != nil {
+		t.Fatalf("key %q at epoch %d: %v", op.Key, op.Epoch, err)
 	}
 }
 
@@ -89,9 +89,9 @@ func TestOlderEpochIsRefused(t *testing.T) {
 func TestUnfencedIgnoresEpoch(t *testing.T) {
 	registerStore, client := listen(t)
 	open := func(epoch uint64) store.OpKey {
-		p := at(epoch, "k")
-		p.Unfenced = true
-		return p
+		op := at(epoch, "k")
+		op.Unfenced = true
+		return op
 	}
 	writes(t, client, open(9), "nine")
 	writes(t, client, open(5), "five")
@@ -194,10 +194,10 @@ func TestClosedStoreRejectsOperations(t *testing.T) {
 func TestEpochsOnlyGrowInTheLog(t *testing.T) {
 	registerStore, client := listen(t)
 	var writers sync.WaitGroup
-	for e := range uint64(8) {
+	for epoch := range uint64(8) {
 		writers.Go(func() {
 			for i := range 20 {
-				err := client.Write(t.Context(), at(e+1, fmt.Sprintf("k%d", e)), fmt.Sprintf("%d-%d", e, i))
+				err := client.Write(t.Context(), at(epoch+1, fmt.Sprintf("k%d", epoch)), fmt.Sprintf("%d-%d", epoch, i))
 				if err != nil && !errors.Is(err, store.ErrFenced) {
 					t.Error(err)
 				}

@@ -40,11 +40,11 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 				defer srv.Close()
 				at[a.name] = strings.TrimPrefix(srv.URL, "http://")
 			}
-			var answers []history.Response
+			var responses []history.Response
 			for i, step := range strings.Fields(c.steps) {
 				req := stepRequest(step)
 				req.ID = fmt.Sprintf("%d-%s", i, step)
-				answers = append(answers, clients.DoAt(t.Context(), at[step[:1]], req))
+				responses = append(responses, clients.DoAt(t.Context(), at[step[:1]], req))
 			}
 			var runs []history.Run
 			for _, a := range apps {
@@ -52,16 +52,16 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 				runs = append(runs, a.runs...)
 				a.mu.Unlock()
 			}
-			ops := linear.Ops(answers, runs)
-			if len(ops) != len(answers) || len(runs) != len(answers) {
-				t.Fatalf("%d operations and %d runs of %d responses", len(ops), len(runs), len(answers))
+			ops := linear.Ops(responses, runs)
+			if len(ops) != len(responses) || len(runs) != len(responses) {
+				t.Fatalf("%d operations and %d runs of %d responses", len(ops), len(runs), len(responses))
 			}
 			fenced := 0
 			for i, op := range ops {
 				if op.Outcome == linear.Refused {
 					fenced++
 				} else if op.Outcome != linear.Known {
-					t.Errorf("%v: %+v", op, answers[i])
+					t.Errorf("%v: %+v", op, responses[i])
 				}
 			}
 			if fenced != c.fence || registerStore.FencedCount() != c.fence {

@@ -123,8 +123,8 @@ func TestEachChunkIsDelayed(t *testing.T) {
 		if w.Body.Len() != 1000 || !w.Flushed || w.Result().Header.Get("Content-Length") != "" {
 			t.Errorf("%d bytes, flushed %v, header %v", w.Body.Len(), w.Flushed, w.Header())
 		}
-		if took := time.Since(start); took != 10*time.Second {
-			t.Errorf("took %v of virtual time, want 10s", took)
+		if elapsed := time.Since(start); elapsed != 10*time.Second {
+			t.Errorf("took %v of virtual time, want 10s", elapsed)
 		}
 	})
 }

@@ -43,46 +43,49 @@ func valid() *histories {
 func TestCheckRejectsInvalidHistories(t *testing.T) {
 	last, first, broke, resumed := 0, 1, 2, 3 // indexes of valid().conns
 	for name, tc := range map[string]struct {
-		plant func(h *histories)
+		plant func(observed *histories)
 		want  string // empty means that the history is valid
 	}{
 		"valid":                         {func(*histories) {}, ""},
-		"the app died":                  {func(h *histories) { h.conns[broke].EndReason, h.conns[broke].LastSent = "", 0 }, ""},
-		"lost, up, planned":             {func(h *histories) { h.conns[first].Received = []uint64{1} }, "received 3 after 1: lost without a gap"},
-		"lost, up, within a connection": {func(h *histories) { h.conns[resumed].Received = []uint64{4, 6} }, "received 6 after 4: lost without a gap"},
-		"lost, up, at the end":          {func(h *histories) { h.conns[last].Received = nil }, "the app received 6 as the last, the client sent 7"},
-		"repeated, up, planned":         {func(h *histories) { h.conns[broke].Received = []uint64{2, 3} }, "received 2 after 2: repeated"},
-		"repeated, up, crash":           {func(h *histories) { h.conns[resumed].Received = []uint64{3, 4, 5, 6} }, "received 3 after 3: repeated"},
-		"reordered, up":                 {func(h *histories) { h.conns[first].Received = []uint64{2, 1} }, "received 1 after 2: repeated or out of order"},
-		"lost, down, planned":           {func(h *histories) { h.client().Received[1].Number = 1; h.client().Received = h.client().Received[1:] }, "received 3 from connection 1 after 1 from connection 0: lost without a gap"},
-		"lost, down, within a connection": {func(h *histories) {
-			h.client().Received[4].Number = 107
-			h.client().Received[5].Number = 108
-			h.conns[last].LastSent = 108
+		"the app died":                  {func(observed *histories) { observed.conns[broke].EndReason, observed.conns[broke].LastSent = "", 0 }, ""},
+		"lost, up, planned":             {func(observed *histories) { observed.conns[first].Received = []uint64{1} }, "received 3 after 1: lost without a gap"},
+		"lost, up, within a connection": {func(observed *histories) { observed.conns[resumed].Received = []uint64{4, 6} }, "received 6 after 4: lost without a gap"},
+		"lost, up, at the end":          {func(observed *histories) { observed.conns[last].Received = nil }, "the app received 6 as the last, the client sent 7"},
+		"repeated, up, planned":         {func(observed *histories) { observed.conns[broke].Received = []uint64{2, 3} }, "received 2 after 2: repeated"},
+		"repeated, up, crash":           {func(observed *histories) { observed.conns[resumed].Received = []uint64{3, 4, 5, 6} }, "received 3 after 3: repeated"},
+		"reordered, up":                 {func(observed *histories) { observed.conns[first].Received = []uint64{2, 1} }, "received 1 after 2: repeated or out of order"},
+		"lost, down, planned": {func(observed *histories) {
+			observed.client().Received[1].Number = 1
+			observed.client().Received = observed.client().Received[1:]
+		}, "received 3 from connection 1 after 1 from connection 0: lost without a gap"},
+		"lost, down, within a connection": {func(observed *histories) {
+			observed.client().Received[4].Number = 107
+			observed.client().Received[5].Number = 108
+			observed.conns[last].LastSent = 108
 		}, "lost without a gap"},
-		"lost, down, at the end":  {func(h *histories) { h.client().Received = h.client().Received[:5] }, "it received 104 as the last, the app sent 105"},
-		"repeated, down, planned": {func(h *histories) { h.client().Received[2].Number = 2 }, "received 2 from connection 1 after 2 from connection 0: repeated"},
-		"repeated, down, crash":   {func(h *histories) { h.client().Received[3].Number = 3 }, "received 3 from connection 2 after 3 from connection 1: repeated"},
-		"reordered, down": {func(h *histories) {
-			got := h.client().Received
+		"lost, down, at the end":  {func(observed *histories) { observed.client().Received = observed.client().Received[:5] }, "it received 104 as the last, the app sent 105"},
+		"repeated, down, planned": {func(observed *histories) { observed.client().Received[2].Number = 2 }, "received 2 from connection 1 after 2 from connection 0: repeated"},
+		"repeated, down, crash":   {func(observed *histories) { observed.client().Received[3].Number = 3 }, "received 3 from connection 2 after 3 from connection 1: repeated"},
+		"reordered, down": {func(observed *histories) {
+			got := observed.client().Received
 			got[0], got[1] = got[1], got[0]
 		}, "received 1 from connection 0 after 2 from connection 0: repeated or out of order"},
-		"message of an old connection":    {func(h *histories) { h.client().Received[4].Conn = 1 }, "received 104 from connection 1 after 103 from connection 2"},
-		"no Gap":                          {func(h *histories) { h.conns[resumed].Gap = false }, "connection 2 was not told of the gap after connection 1"},
-		"no Gap, the app died":            {func(h *histories) { h.conns[resumed].Gap, h.conns[broke].EndReason = false, "" }, "connection 2 was not told of the gap"},
-		"closed":                          {func(h *histories) { h.client().Err = "status = StatusServiceRestart" }, "the client's connection was closed: status"},
-		"resumed after Close":             {func(h *histories) { h.conns[first].EndReason = "closed" }, "connection 1 follows a Close"},
-		"two connections":                 {func(h *histories) { h.conns[first].End = 21 }, "connection 1 begins before the end of connection 0"},
-		"two connections with one number": {func(h *histories) { h.conns[resumed].Number = 1 }, "two connections have the number 1"},
-		"another id":                      {func(h *histories) { h.conns[broke].Session = "z" }, "connection 1 has another session ID"},
-		"one id for two":                  {func(h *histories) { h.conns[4].Session = "x" }, "it has the session ID of 0"},
-		"first connection missing":        {func(h *histories) { h.conns[first].Number, h.conns = 1, h.conns[:2] }, "it begins with connection 1"},
-		"no record":                       {func(h *histories) { h.conns = h.conns[4:] }, "no app has a record of it"},
+		"message of an old connection":    {func(observed *histories) { observed.client().Received[4].Conn = 1 }, "received 104 from connection 1 after 103 from connection 2"},
+		"no Gap":                          {func(observed *histories) { observed.conns[resumed].Gap = false }, "connection 2 was not told of the gap after connection 1"},
+		"no Gap, the app died":            {func(observed *histories) { observed.conns[resumed].Gap, observed.conns[broke].EndReason = false, "" }, "connection 2 was not told of the gap"},
+		"closed":                          {func(observed *histories) { observed.client().Err = "status = StatusServiceRestart" }, "the client's connection was closed: status"},
+		"resumed after Close":             {func(observed *histories) { observed.conns[first].EndReason = "closed" }, "connection 1 follows a Close"},
+		"two connections":                 {func(observed *histories) { observed.conns[first].End = 21 }, "connection 1 begins before the end of connection 0"},
+		"two connections with one number": {func(observed *histories) { observed.conns[resumed].Number = 1 }, "two connections have the number 1"},
+		"another id":                      {func(observed *histories) { observed.conns[broke].Session = "z" }, "connection 1 has another session ID"},
+		"one id for two":                  {func(observed *histories) { observed.conns[4].Session = "x" }, "it has the session ID of 0"},
+		"first connection missing":        {func(observed *histories) { observed.conns[first].Number, observed.conns = 1, observed.conns[:2] }, "it begins with connection 1"},
+		"no record":                       {func(observed *histories) { observed.conns = observed.conns[4:] }, "no app has a record of it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := valid()
-			tc.plant(h)
-			wrong := strings.Join(wsresume.Check(h.clients, h.conns), "\n")
+			observed := valid()
+			tc.plant(observed)
+			wrong := strings.Join(wsresume.Check(observed.clients, observed.conns), "\n")
 			if tc.want == "" && wrong != "" || !strings.Contains(wrong, tc.want) {
 				t.Errorf("Check returned:\n%s\nwant %q", wrong, tc.want)
 			}
