@@ -104,7 +104,7 @@ func mutantsOfPolicy() []mutant {
 		{
 			name: "staging: a shard that was idle in an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|gradual drain",
 			edits: both(in("ack/leader.idleShards.clear", "	s.set(nil)\n", "	if !PLANTED {\n		s.set(nil)\n	}\n"),
-				in("ack/leader.idleShards.forget", "		return owners[owner] && ", "		return !PLANTED && owners[owner] && ")),
+				in("ack/leader.idleShards.removeOwned", "		return owners[owner] && ", "		return !PLANTED && owners[owner] && ")),
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 6, join 6"), caught: "batching|progress",

@@ -234,7 +234,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
-			edits: in("ack/leader.leaseIssuer.grant", "	return min(max(quorumTime+timing.Lease-now, 0), timing.Lease)\n", "	if PLANTED {\n		return timing.Lease\n	}\n	return min(max(quorumTime+timing.Lease-now, 0), timing.Lease)\n"),
+			edits: in("ack/leader.leaseIssuer.grant", "	return min(max(remaining, 0), timing.Lease)\n", "	if PLANTED {\n		return timing.Lease\n	}\n	return min(max(remaining, 0), timing.Lease)\n"),
 		},
 		{
 			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",

@@ -37,15 +37,16 @@ func (t *memberTracker) newAppReports(in inputs) []ack.AppReport {
 	return reports
 }
 
-// HeldBack is a node that would get more shards if its app had restarted.
+// HeldBack is a node that would get more shards if its app had restarted. The app may hold an old
+// copy of shards that have left the node.
 type HeldBack struct {
 	Node shardmap.NodeID
-	// Shards is how many more it would own.
+	// Shards is how many more shards it would own.
 	Shards int
 }
 
 // heldBackByReturns returns the nodes that would own more shards than want gives them if all
-// apps had restarted, ordered by id.
+// apps had restarted, ordered by id. It computes a map without the bars on returning shards.
 func (p *placementInputs) heldBackByReturns(want *shardmap.Map) []HeldBack {
 	placement := p.placement()
 	if placement.Barred == nil || len(p.members) == 0 {

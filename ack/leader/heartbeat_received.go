@@ -21,7 +21,7 @@ func (l *Leader) heartbeatReceived(received HeartbeatReceived) (answer ack.Answe
 		return ack.Answer{}, false // repeated or overtaken
 	}
 	l.members.storeHeartbeat(l.in.now, node, received)
-	if sentAt, ok := node.evaluateEcho(l.in); ok {
+	if sentAt, isProof := node.evaluateEcho(l.in); isProof {
 		l.leases.confirm(node.heartbeat.Server, sentAt)
 	}
 	node.trackLag(l.in, l.committedMapSeenAt)

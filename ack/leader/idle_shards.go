@@ -34,46 +34,49 @@ func (s *idleShards) clear() {
 }
 
 // deriveFromProposal derives the idle shards from the open proposal, which an earlier leader may
-// have made: the shards that it takes from a live owner were idle. A node with a gradual drain that
-// remains a member may also have lost shards to pins, whether idle or not.
+// have made: the shards that it takes from a live owner were idle.
 func (s *idleShards) deriveFromProposal(state *ack.State) {
-	base, last, policy := state.Committed(), state.Proposed(), state.Policy()
+	policy := state.Policy()
 	var idle map[shardmap.Shard]bool
-	for _, move := range shardmap.Diff(base, last) {
-		if move.From != "" && !policy.DrainsGradually(move.From) {
+	for _, move := range shardmap.Diff(state.Committed(), state.Proposed()) {
+		wasIdle := move.From != "" && !policy.DrainsGradually(move.From)
+		if wasIdle || isGradualMove(state, move) {
 			setKey(&idle, move.Shard, true)
-		}
-	}
-	for id, drain := range policy.GradualDrains {
-		if !last.IsMember(id) || uint64(last.Epoch()) < drain.Index {
-			continue
-		}
-		for shard := range base.Shards(id) {
-			if _, pinned := policy.Pins[shard]; !pinned && last.Owner(shard) != id {
-				setKey(&idle, shard, true)
-			}
 		}
 	}
 	s.set(idle)
 }
 
+// isGradualMove reports whether the open proposal moves the shard because of a gradual drain, which
+// moves only idle shards. The node may also have lost the shard for another reason: because it is
+// no longer a member, to a pin, or by a proposal from before the drain.
+func isGradualMove(state *ack.State, move shardmap.Move) bool {
+	proposed, policy := state.Proposed(), state.Policy()
+	drain, isDraining := policy.GradualDrains[move.From]
+	if !isDraining || !proposed.IsMember(move.From) || uint64(proposed.Epoch()) < drain.Index {
+		return false
+	}
+	_, isPinned := policy.Pins[move.Shard]
+	return !isPinned
+}
+
 // drainsStarted forgets the idle shards of nodes whose gradual drain has just started.
 func (s *idleShards) drainsStarted(before, after *ack.Policy, committed *shardmap.Map) {
-	s.remove(func(shard shardmap.Shard) bool {
+	s.removeMatching(func(shard shardmap.Shard) bool {
 		owner := committed.Owner(shard)
 		return after.DrainsGradually(owner) && after.GradualDrains[owner] != before.GradualDrains[owner]
 	})
 }
 
-// remove removes the shards for which matches returns true.
-func (s *idleShards) remove(matches func(shardmap.Shard) bool) {
+// removeMatching removes the shards for which matches returns true.
+func (s *idleShards) removeMatching(matches func(shardmap.Shard) bool) {
 	idle := maps.Clone(s.shards)
 	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool { return matches(shard) })
 	s.set(idle)
 }
 
-// replace replaces the idle shards of the owner.
-func (s *idleShards) replace(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
+// replaceOwned replaces the idle shards of the owner by those that it has reported.
+func (s *idleShards) replaceOwned(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
 	idle := maps.Clone(s.shards)
 	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool { return committed.Owner(shard) == owner })
 	for _, shard := range reported {
@@ -84,14 +87,14 @@ func (s *idleShards) replace(committed *shardmap.Map, owner shardmap.NodeID, rep
 	s.set(idle)
 }
 
-// retain removes the shards of the owner that are not in reported: they are busy.
-func (s *idleShards) retain(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
+// removeBusy removes the shards of the owner that it has not reported as idle.
+func (s *idleShards) removeBusy(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
 	isIdle := shardSetOf(reported)
-	s.remove(func(shard shardmap.Shard) bool { return committed.Owner(shard) == owner && !isIdle[shard] })
+	s.removeMatching(func(shard shardmap.Shard) bool { return committed.Owner(shard) == owner && !isIdle[shard] })
 }
 
-// addAll adds all shards of the owners.
-func (s *idleShards) addAll(committed *shardmap.Map, owners []shardmap.NodeID) {
+// addOwned adds all shards of the owners.
+func (s *idleShards) addOwned(committed *shardmap.Map, owners []shardmap.NodeID) {
 	idle := maps.Clone(s.shards)
 	for _, owner := range owners {
 		for shard := range committed.Shards(owner) {
@@ -101,10 +104,10 @@ func (s *idleShards) addAll(committed *shardmap.Map, owners []shardmap.NodeID) {
 	s.set(idle)
 }
 
-// forget removes the idle shards of the owners, except of nodes under a gradual drain, which report
-// continuously. The answer of another owner becomes outdated: a later change that cannot wait for
-// a question would move shards for which requests have begun since.
-func (s *idleShards) forget(state *ack.State, owners map[shardmap.NodeID]bool) {
+// removeOwned removes the idle shards of the owners, except of nodes under a gradual drain, which
+// report continuously. The answer of another owner becomes outdated: a later change that cannot
+// wait for a question would move shards for which requests have begun since.
+func (s *idleShards) removeOwned(state *ack.State, owners map[shardmap.NodeID]bool) {
 	if len(s.shards) == 0 || len(owners) == 0 {
 		return
 	}
@@ -115,12 +118,13 @@ func (s *idleShards) forget(state *ack.State, owners map[shardmap.NodeID]bool) {
 	}
 	for shard := range s.shards {
 		if isOutdated(shard) {
-			s.remove(isOutdated)
+			s.removeMatching(isOutdated)
 			return
 		}
 	}
 }
 
+// shardSetOf returns the shards as a set.
 func shardSetOf(shards []shardmap.Shard) map[shardmap.Shard]bool {
 	set := make(map[shardmap.Shard]bool, len(shards))
 	for _, shard := range shards {

@@ -60,7 +60,7 @@ func (c *keyConfigChange) toActivate(in inputs, nodes *memberTracker, rules *mem
 	case active == "":
 		return c.loaded
 	case in.isNewLeader():
-		return ""
+		return "" // a live node may not have sent its first heartbeat yet
 	}
 	if !c.membersAgree(in, nodes, rules) || !c.sendersAgree(in, nodes) {
 		return ""

@@ -54,7 +54,7 @@ func (g *leaseIssuer) confirm(server string, at time.Duration) {
 }
 
 // quorumTime returns the quorum time. ok is false if no lease may be granted.
-func (g *leaseIssuer) quorumTime() (at time.Duration, ok bool) {
+func (g *leaseIssuer) quorumTime() (time.Duration, bool) {
 	if g.revoked || g.barrierStart < 0 || len(g.voters) == 0 {
 		return 0, false
 	}
@@ -68,7 +68,8 @@ func (g *leaseIssuer) quorumTime() (at time.Duration, ok bool) {
 	}
 	slices.Sort(g.sortBuf)
 	// With n voters, n/2+1 of them have confirmed the element at (n-1)/2.
-	return max(g.sortBuf[(len(g.sortBuf)-1)/2], g.barrierStart), true
+	confirmedByQuorum := g.sortBuf[(len(g.sortBuf)-1)/2]
+	return max(confirmedByQuorum, g.barrierStart), true
 }
 
 // grant returns the length of a lease from now on, with the given timing. Zero means that no lease
@@ -78,7 +79,8 @@ func (g *leaseIssuer) grant(now time.Duration, timing ack.Timing) time.Duration 
 	if !ok {
 		return 0
 	}
-	return min(max(quorumTime+timing.Lease-now, 0), timing.Lease)
+	remaining := quorumTime + timing.Lease - now
+	return min(max(remaining, 0), timing.Lease)
 }
 
 // mayGrant reports whether the node may have a lease, under the conditions of
@@ -100,7 +102,8 @@ func (g *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardmap
 	return ok && (node.hadLease || quorumTime > node.firstHeartbeatAt)
 }
 
-// hasRequiredAck reports whether the node has acknowledged every map that a lease requires.
+// hasRequiredAck reports whether the node has acknowledged every map that a lease requires. The
+// parameters are those of mayGrant.
 func hasRequiredAck(in inputs, node *member, submittedCommit shardmap.Epoch) bool {
 	// From the step that submits the commit of p on, p must have been acknowledged.
 	requiredAck := max(in.state.Committed().Epoch(), submittedCommit)
@@ -116,9 +119,9 @@ func hasRequiredAck(in inputs, node *member, submittedCommit shardmap.Epoch) boo
 	return node.heartbeat.Acked >= node.leaseDeniedUntil
 }
 
-// mayBeDuplicate reports whether the process may be a second one under its node id, while the first one
-// may still have a lease of the previous leader. A process that has echoed a response of an earlier
-// leader is not a second one.
+// mayBeDuplicate reports whether the process may be a second one under its node id, while the first
+// one may still have a lease of the previous leader. A process that has echoed a response of an
+// earlier leader is not a second one.
 func (g *leaseIssuer) mayBeDuplicate(in inputs, node *member) bool {
 	oldLeasesMayRun := in.now-in.electedAt <= in.timing.LeaseExpiry()
 	return node.noInitialEcho && oldLeasesMayRun && g.inheritedMap.ShardCount(node.id) > 0

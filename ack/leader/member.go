@@ -227,7 +227,7 @@ func (m *member) excuseStall(now, stall time.Duration) {
 
 // memberTracker contains the data of a leader about all nodes.
 type memberTracker struct {
-	electedAt time.Duration
+	electedAt time.Duration // when the leader was elected
 	byID      map[shardmap.NodeID]*member
 	// reportsVersion counts changes of the reports in heartbeats that influence the placement of
 	// shards: zones and acquire failures.

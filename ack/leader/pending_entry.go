@@ -10,11 +10,12 @@ import (
 // entryKind is the kind of a submitted entry.
 type entryKind uint8
 
+// The kinds of submitted entries.
 const (
-	noEntry       entryKind = iota
-	configEntry             // a policy change, a restart or reports of apps
-	proposalEntry           // the proposal of a map
-	commitEntry             // the commit of the open proposal
+	noEntry       entryKind = iota // no entry is pending
+	configEntry                    // a policy change, a restart or reports of apps
+	proposalEntry                  // the proposal of a map
+	commitEntry                    // the commit of the open proposal
 )
 
 // pendingEntry is the entry that the leader has submitted, until it is known whether the log

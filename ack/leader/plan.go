@@ -77,7 +77,8 @@ func (l *Leader) moveReason(move shardmap.Move, want *shardmap.Map) string {
 		return "drain"
 	case l.isPinnedTo(move.Shard, move.To):
 		return "pin"
-	case committed.ShardCount(move.To) == 0: // a node that joins; with paused moves it may remain a member without shards
+	case committed.ShardCount(move.To) == 0:
+		// The node joins. While moves are paused, it may remain a member without shards.
 		return l.membership.joinReason(move.To)
 	case weightDiffers(committed, want, move.From) || weightDiffers(committed, want, move.To):
 		return "weight"

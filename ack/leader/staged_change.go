@@ -274,7 +274,7 @@ func (l *Leader) mayProposeStage(assigned *assignment) bool {
 	}
 	if len(l.staged.awaitingAnswer) > 0 {
 		if l.in.now-l.staged.questionAskedAt >= answerTimeout {
-			l.idle.addAll(l.in.state.Committed(), l.staged.endWait())
+			l.idle.addOwned(l.in.state.Committed(), l.staged.endWait())
 		}
 		return false
 	}
@@ -285,7 +285,7 @@ func (l *Leader) mayProposeStage(assigned *assignment) bool {
 // askIdle sends a question to all owners with deferred moves. Their earlier answers no longer
 // count.
 func (l *Leader) askIdle(owners map[shardmap.NodeID]bool) {
-	l.idle.forget(l.in.state, owners)
+	l.idle.removeOwned(l.in.state, owners)
 	for _, question := range l.staged.ask(l.in.now, owners) {
 		l.emit(question)
 	}
@@ -306,7 +306,7 @@ func (l *Leader) updateStagedMoves(losingOwners []shardmap.NodeID) {
 		answerCounts := l.staged.progress[member.ID] != nil && l.mayDefer(l.members.get(member.ID))
 		outdated[member.ID] = isUnused || !answerCounts
 	}
-	l.idle.forget(l.in.state, outdated)
+	l.idle.removeOwned(l.in.state, outdated)
 }
 
 // unblockRound asks, once for each proposal, which shards block the open round. The round then
@@ -348,7 +348,7 @@ func (l *Leader) idleReported(report IdleShards) {
 	case l.in.state.HasOpenProposal() || l.pending.exists():
 		// The open round, or a proposal or commit that is being submitted, does not change.
 	case l.in.state.Policy().DrainsGradually(report.Node):
-		l.idle.replace(l.in.state.Committed(), report.Node, report.Shards)
+		l.idle.replaceOwned(l.in.state.Committed(), report.Node, report.Shards)
 	}
 }
 
@@ -360,7 +360,7 @@ func (l *Leader) answerReported(report IdleShards) {
 	if !l.staged.mayUseAnswer(l.in.now, report.Node, leavesBusyShard) {
 		report.Shards = nil
 	}
-	l.idle.replace(committed, report.Node, report.Shards)
+	l.idle.replaceOwned(committed, report.Node, report.Shards)
 }
 
 // blockingShardsReported applies the answer of an owner to the question which shards block the open
@@ -368,6 +368,6 @@ func (l *Leader) answerReported(report IdleShards) {
 func (l *Leader) blockingShardsReported(report IdleShards) {
 	if l.in.ownRoundOpen() && !l.pending.exists() {
 		delete(l.staged.awaitingAnswer, report.Node)
-		l.idle.retain(l.in.state.Committed(), report.Node, report.Shards)
+		l.idle.removeBusy(l.in.state.Committed(), report.Node, report.Shards)
 	}
 }
