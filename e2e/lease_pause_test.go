@@ -30,13 +30,13 @@ func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {
 	traffic.AwaitStarted(t, seconds/2)
 	owner.Pause(t)
 	traffic.AwaitStarted(t, 4*seconds)
-	taken := c.AwaitServedBy(t, others...)
-	wantMoves(t, c, before, taken)
+	takenOver := c.AwaitServedBy(t, others...)
+	wantMoves(t, c, before, takenOver)
 	owner.Continue(t)
-	woke := history.Now()
+	continuedAt := history.Now()
 	traffic.AwaitStarted(t, seconds)
 	after := c.AwaitServing(t)
-	wantMoves(t, c, taken, after)
+	wantMoves(t, c, takenOver, after)
 	traffic.AwaitStarted(t, seconds/2)
 	everywhere.EndLoad(t)
 	report := traffic.Finish(t)
@@ -46,8 +46,8 @@ func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {
 	// Check has found no stale epoch and no second owner. All runs that the node began
 	// after the pause belong to a new map.
 	for _, run := range c.AwaitRuns(t) {
-		if run.App == owner.ID && run.Start > woke && run.Epoch <= taken.Epoch {
-			t.Errorf("%s ran %s in shard %d with epoch %d, which was taken at %d", owner.ID, run.ID, run.Shard, run.Epoch, taken.Epoch)
+		if run.App == owner.ID && run.Start > continuedAt && run.Epoch <= takenOver.Epoch {
+			t.Errorf("%s ran %s in shard %d with epoch %d, whose shards were taken over at %d", owner.ID, run.ID, run.Shard, run.Epoch, takenOver.Epoch)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestMinorityStopsServing(t *testing.T) {
 						minority.ID, got.Status, got.Error, got.Detail, owner)
 				}
 			}
-			taken := c.AwaitServedBy(t, majority...)
+			takenOver := c.AwaitServedBy(t, majority...)
 			traffic.AwaitStarted(t, seconds)
 			if status, err := minority.Status(t.Context()); err != nil || status.LeaseMS != 0 || status.Epoch != before.Epoch {
 				t.Errorf("cut off, %s has %+v, %v", minority.ID, status, err)
@@ -93,7 +93,7 @@ func TestMinorityStopsServing(t *testing.T) {
 			must(t, network.Heal())
 			endFault()
 			healed := history.Now()
-			wantMoves(t, c, taken, c.AwaitServing(t))
+			wantMoves(t, c, takenOver, c.AwaitServing(t))
 			traffic.AwaitStarted(t, seconds/2)
 			traffic.Finish(t)
 			for _, run := range c.AwaitRuns(t) {
@@ -150,8 +150,8 @@ func TestOneWayLinkCountsAsUnresponsive(t *testing.T) {
 	endFault := deaf.RecordFault(history.Unreachable)
 	must(t, network.Block(index(leader), index(deaf)))
 	// Independent of the leader, only the other nodes own the shards.
-	taken := c.AwaitServedBy(t, others...)
-	wantMoves(t, c, before, taken)
+	takenOver := c.AwaitServedBy(t, others...)
+	wantMoves(t, c, before, takenOver)
 	traffic.AwaitStarted(t, seconds/2)
 	must(t, network.Heal())
 	endFault()

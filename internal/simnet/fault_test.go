@@ -16,13 +16,13 @@ import (
 
 func TestCrashShowsEOFAndRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
-		write(t, y, "sent before")
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
+		write(t, accepted, "sent before")
 		b.Crash()
-		wantRead(t, x, "sent before")
-		wantReadError(t, x, io.EOF)
-		wantReadError(t, y, net.ErrClosed)
+		wantRead(t, dialed, "sent before")
+		wantReadError(t, dialed, io.EOF)
+		wantReadError(t, accepted, net.ErrClosed)
 		if _, err := a.Dial(t.Context(), "b:80"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatalf("redial = %v, want ECONNREFUSED", err)
 		}
@@ -36,42 +36,42 @@ func TestCrashShowsEOFAndRefusal(t *testing.T) {
 		if again.Addr(80) != b.Addr(80) {
 			t.Fatalf("restarted at %s, want %s", again.Addr(80), b.Addr(80))
 		}
-		x, y = pair(t, a, again)
-		write(t, x, "hello again")
-		wantRead(t, y, "hello again")
+		dialed, accepted = connect(t, a, again)
+		write(t, dialed, "hello again")
+		wantRead(t, accepted, "hello again")
 	})
 }
 
 func TestCrashWithUnreadBytesResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, _ := pair(t, a, b)
-		write(t, x, "unread")
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, _ := connect(t, a, b)
+		write(t, dialed, "unread")
 		b.Crash()
-		wantReadError(t, x, syscall.ECONNRESET)
+		wantReadError(t, dialed, syscall.ECONNRESET)
 	})
 }
 
 func TestFrozenHostIsSilentUntilThaw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
 		start := time.Now()
 		b.Freeze()
-		write(t, x, "waits in the kernel")
-		_ = y.SetReadDeadline(start.Add(time.Second))
+		write(t, dialed, "waits in the kernel")
+		_ = accepted.SetReadDeadline(start.Add(time.Second))
 		read := make(chan error, 1)
 		go func() {
-			_, err := y.Read(make([]byte, 8))
+			_, err := accepted.Read(make([]byte, 8))
 			read <- err
 		}()
 		wrote := make(chan error, 1)
 		go func() {
-			_, err := io.WriteString(y, "after waking")
+			_, err := io.WriteString(accepted, "after waking")
 			wrote <- err
 		}()
-		_ = x.SetReadDeadline(start.Add(2 * time.Second))
-		wantReadError(t, x, os.ErrDeadlineExceeded)
+		_ = dialed.SetReadDeadline(start.Add(2 * time.Second))
+		wantReadError(t, dialed, os.ErrDeadlineExceeded)
 		if _, err := a.DialTimeout("b:80", 2*time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("dial = %v, want it to hang", err)
 		}
@@ -89,10 +89,10 @@ func TestFrozenHostIsSilentUntilThaw(t *testing.T) {
 		if err := <-wrote; err != nil {
 			t.Fatal(err)
 		}
-		_ = x.SetReadDeadline(time.Time{})
-		wantRead(t, x, "after waking")
-		_ = y.SetReadDeadline(time.Time{})
-		wantRead(t, y, "waits in the kernel")
+		_ = dialed.SetReadDeadline(time.Time{})
+		wantRead(t, dialed, "after waking")
+		_ = accepted.SetReadDeadline(time.Time{})
+		wantRead(t, accepted, "waits in the kernel")
 	})
 }
 
@@ -100,31 +100,31 @@ func TestFrozenHostIsSilentUntilThaw(t *testing.T) {
 // must not look like a crash to other hosts.
 func TestCloseByFrozenHostIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
 		b.Freeze()
-		_ = y.Close()
-		_ = x.SetReadDeadline(time.Now().Add(time.Minute))
-		wantReadError(t, x, os.ErrDeadlineExceeded)
+		_ = accepted.Close()
+		_ = dialed.SetReadDeadline(time.Now().Add(time.Minute))
+		wantReadError(t, dialed, os.ErrDeadlineExceeded)
 		b.Thaw()
-		_ = x.SetReadDeadline(time.Time{})
-		wantReadError(t, x, io.EOF)
+		_ = dialed.SetReadDeadline(time.Time{})
+		wantReadError(t, dialed, io.EOF)
 	})
 }
 
 func TestKillOfFrozenHostIsACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
 		b.Freeze()
 		done := make(chan error, 1)
 		go func() {
-			_, err := y.Read(make([]byte, 1))
+			_, err := accepted.Read(make([]byte, 1))
 			done <- err
 		}()
 		synctest.Wait()
 		b.Crash()
-		wantReadError(t, x, io.EOF)
+		wantReadError(t, dialed, io.EOF)
 		if err := <-done; !errors.Is(err, net.ErrClosed) {
 			t.Fatalf("read = %v, want net.ErrClosed", err)
 		}
@@ -133,20 +133,20 @@ func TestKillOfFrozenHostIsACrash(t *testing.T) {
 
 func TestVanishedHostIsSilentUntilRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, _ := pair(t, a, b)
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, _ := connect(t, a, b)
 		b.Vanish()
-		_ = x.SetReadDeadline(time.Now().Add(time.Minute))
-		wantReadError(t, x, os.ErrDeadlineExceeded)
+		_ = dialed.SetReadDeadline(time.Now().Add(time.Minute))
+		wantReadError(t, dialed, os.ErrDeadlineExceeded)
 		if _, err := a.DialTimeout("b:80", time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("dial = %v, want it to hang", err)
 		}
-		_ = x.SetReadDeadline(time.Time{})
+		_ = dialed.SetReadDeadline(time.Time{})
 		go func() {
 			time.Sleep(time.Second)
 			b.Restart()
 		}()
-		wantReadError(t, x, syscall.ECONNRESET)
+		wantReadError(t, dialed, syscall.ECONNRESET)
 		if _, err := a.Dial(t.Context(), "b:80"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatalf("dial = %v, want ECONNREFUSED: the host runs, without a listener", err)
 		}
@@ -156,49 +156,49 @@ func TestVanishedHostIsSilentUntilRestart(t *testing.T) {
 func TestPartitionHoldsStreamsUntilHeal(t *testing.T) {
 	link := simnet.Link{Latency: 10 * time.Millisecond}
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{Link: link})
-		x, y := pair(t, a, b)
-		write(t, x, "arrived;")
+		network, a, b := newHosts(t, simnet.Config{Link: link})
+		dialed, accepted := connect(t, a, b)
+		write(t, dialed, "arrived;")
 		time.Sleep(10 * time.Millisecond)
-		write(t, x, "on its way;")
+		write(t, dialed, "on its way;")
 		time.Sleep(5 * time.Millisecond)
-		n.Partition([]string{"a"}, []string{"b"})
-		write(t, x, "never sent")
-		_ = y.SetReadDeadline(time.Now().Add(time.Second))
-		wantRead(t, y, "arrived;")
-		wantReadError(t, y, os.ErrDeadlineExceeded)
-		_ = y.SetReadDeadline(time.Time{})
+		network.Partition([]string{"a"}, []string{"b"})
+		write(t, dialed, "never sent")
+		_ = accepted.SetReadDeadline(time.Now().Add(time.Second))
+		wantRead(t, accepted, "arrived;")
+		wantReadError(t, accepted, os.ErrDeadlineExceeded)
+		_ = accepted.SetReadDeadline(time.Time{})
 		start := time.Now()
-		n.Heal()
-		wantRead(t, y, "on its way;never sent")
+		network.Heal()
+		wantRead(t, accepted, "on its way;never sent")
 		wantSince(t, start, 10*time.Millisecond)
 	})
 }
 
 func TestOneWayCutLeavesTheOtherWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
-		n.Cut("a", "b")
-		write(t, x, "held")
-		write(t, y, "passes")
-		wantRead(t, x, "passes")
-		_ = y.SetReadDeadline(time.Now().Add(time.Second))
-		wantReadError(t, y, os.ErrDeadlineExceeded)
-		n.RevertCut("a", "b")
-		_ = y.SetReadDeadline(time.Time{})
-		wantRead(t, y, "held")
+		network, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
+		network.Cut("a", "b")
+		write(t, dialed, "held")
+		write(t, accepted, "passes")
+		wantRead(t, dialed, "passes")
+		_ = accepted.SetReadDeadline(time.Now().Add(time.Second))
+		wantReadError(t, accepted, os.ErrDeadlineExceeded)
+		network.RevertCut("a", "b")
+		_ = accepted.SetReadDeadline(time.Time{})
+		wantRead(t, accepted, "held")
 	})
 }
 
 // The resets that a rejecting firewall forges look like the end of a process.
 func TestForgedResetsBreakStreamsAndRefuseDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
-		n.Reset("a", "b")
-		wantReadError(t, x, syscall.ECONNRESET)
-		wantReadError(t, y, syscall.ECONNRESET)
+		network, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
+		network.Reset("a", "b")
+		wantReadError(t, dialed, syscall.ECONNRESET)
+		wantReadError(t, accepted, syscall.ECONNRESET)
 		for _, d := range []struct {
 			from *simnet.Host
 			to   string
@@ -207,7 +207,7 @@ func TestForgedResetsBreakStreamsAndRefuseDials(t *testing.T) {
 				t.Errorf("Dial(%s) = %v, want ECONNREFUSED", d.to, err)
 			}
 		}
-		n.Heal()
+		network.Heal()
 		if _, err := a.Dial(t.Context(), "b:80"); err != nil {
 			t.Errorf("Dial() = %v after Heal, want nil", err)
 		}
@@ -216,16 +216,16 @@ func TestForgedResetsBreakStreamsAndRefuseDials(t *testing.T) {
 
 func TestPartitionKeepsGroupsConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := simnet.New(simnet.Config{})
-		defer n.Close()
+		network := simnet.New(simnet.Config{})
+		defer network.Close()
 		hosts := map[string]*simnet.Host{}
 		for _, name := range []string{"a", "b", "c", "d"} {
-			hosts[name] = n.Host(name)
+			hosts[name] = network.Host(name)
 			if _, err := hosts[name].Listen(":80"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		n.Partition([]string{"a", "b"}, []string{"c"})
+		network.Partition([]string{"a", "b"}, []string{"c"})
 		for _, tc := range []struct {
 			from, to string
 			open     bool
@@ -242,50 +242,50 @@ func TestPartitionKeepsGroupsConnected(t *testing.T) {
 
 func TestUserTimeoutBreaksTheSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{UserTimeout: 5 * time.Second})
-		x, y := pair(t, a, b)
-		n.Isolate("b")
+		network, a, b := newHosts(t, simnet.Config{UserTimeout: 5 * time.Second})
+		dialed, accepted := connect(t, a, b)
+		network.Isolate("b")
 		start := time.Now()
-		write(t, x, "lost")
-		wantReadError(t, x, syscall.ETIMEDOUT)
+		write(t, dialed, "lost")
+		wantReadError(t, dialed, syscall.ETIMEDOUT)
 		wantSince(t, start, 5*time.Second)
-		if _, err := x.Write([]byte("x")); !errors.Is(err, syscall.ETIMEDOUT) {
+		if _, err := dialed.Write([]byte("x")); !errors.Is(err, syscall.ETIMEDOUT) {
 			t.Fatalf("write = %v, want ETIMEDOUT", err)
 		}
 		// The other side sent nothing, so it notices only now.
-		_ = y.SetReadDeadline(time.Now().Add(time.Minute))
-		wantReadError(t, y, os.ErrDeadlineExceeded)
-		_ = y.SetReadDeadline(time.Time{})
-		n.Heal()
-		wantReadError(t, y, syscall.ECONNRESET)
+		_ = accepted.SetReadDeadline(time.Now().Add(time.Minute))
+		wantReadError(t, accepted, os.ErrDeadlineExceeded)
+		_ = accepted.SetReadDeadline(time.Time{})
+		network.Heal()
+		wantReadError(t, accepted, syscall.ECONNRESET)
 	})
 }
 
 func TestShortOutageDoesNotBreakStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{UserTimeout: 5 * time.Second})
-		x, y := pair(t, a, b)
+		network, a, b := newHosts(t, simnet.Config{UserTimeout: 5 * time.Second})
+		dialed, accepted := connect(t, a, b)
 		for range 3 {
-			n.Isolate("b")
-			write(t, x, "late")
+			network.Isolate("b")
+			write(t, dialed, "late")
 			time.Sleep(4 * time.Second)
-			n.Heal()
-			wantRead(t, y, "late")
+			network.Heal()
+			wantRead(t, accepted, "late")
 		}
 	})
 }
 
 func TestDialGoesThroughOnceHealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{})
+		network, a, b := newHosts(t, simnet.Config{})
 		if _, err := b.Listen(":80"); err != nil {
 			t.Fatal(err)
 		}
-		n.Isolate("a")
+		network.Isolate("a")
 		start := time.Now()
 		go func() {
 			time.Sleep(7 * time.Second)
-			n.Heal()
+			network.Heal()
 		}()
 		if _, err := a.DialTimeout("b:80", 10*time.Second); err != nil {
 			t.Fatal(err)
@@ -296,19 +296,19 @@ func TestDialGoesThroughOnceHealed(t *testing.T) {
 
 func TestLinkChangesWhileStreamsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
-		n.SetLink("a", "b", simnet.Link{Latency: time.Second})
+		network, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
+		network.SetLink("a", "b", simnet.Link{Latency: time.Second})
 		start := time.Now()
-		write(t, x, "slow")
-		wantRead(t, y, "slow")
+		write(t, dialed, "slow")
+		wantRead(t, accepted, "slow")
 		wantSince(t, start, time.Second)
-		n.SetLink("a", "b", simnet.Link{Loss: 1})
-		write(t, x, "held")
-		_ = y.SetReadDeadline(time.Now().Add(time.Hour))
-		wantReadError(t, y, os.ErrDeadlineExceeded)
-		_ = y.SetReadDeadline(time.Time{})
-		n.SetLink("a", "b", simnet.Link{})
-		wantRead(t, y, "held")
+		network.SetLink("a", "b", simnet.Link{Loss: 1})
+		write(t, dialed, "held")
+		_ = accepted.SetReadDeadline(time.Now().Add(time.Hour))
+		wantReadError(t, accepted, os.ErrDeadlineExceeded)
+		_ = accepted.SetReadDeadline(time.Time{})
+		network.SetLink("a", "b", simnet.Link{})
+		wantRead(t, accepted, "held")
 	})
 }

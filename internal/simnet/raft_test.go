@@ -97,12 +97,12 @@ func (v *voter) start(t *testing.T, boot uint64) {
 // test's bubble.
 func quorum(t *testing.T, c simnet.Config) (*simnet.Net, []*voter) {
 	t.Helper()
-	n := simnet.New(c)
+	network := simnet.New(c)
 	addrs := map[string]string{}
 	var vs []*voter
 	var conf raft.Configuration
 	for _, name := range []string{"a", "b", "c"} {
-		v := &voter{host: n.Host(name), store: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore()}
+		v := &voter{host: network.Host(name), store: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore()}
 		v.id = raft.ServerID(name + "/disk-" + name)
 		v.lookup = func(node string) (string, bool) { a, ok := addrs[node]; return a, ok }
 		addrs[name] = v.host.Addr(peerPort)
@@ -113,7 +113,7 @@ func quorum(t *testing.T, c simnet.Config) (*simnet.Net, []*voter) {
 		v.start(t, 1)
 	}
 	t.Cleanup(func() {
-		n.Close()
+		network.Close()
 		for _, v := range vs {
 			v.stop()
 		}
@@ -121,7 +121,7 @@ func quorum(t *testing.T, c simnet.Config) (*simnet.Net, []*voter) {
 	if err := vs[0].BootstrapCluster(conf).Error(); err != nil {
 		t.Fatal(err)
 	}
-	return n, vs
+	return network, vs
 }
 
 // leads waits until exactly one of vs leads and the others follow it.
@@ -193,14 +193,14 @@ func TestRaftElectsAndSurvivesLeaderCrash(t *testing.T) {
 
 func TestRaftMinorityLeaderStepsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, vs := quorum(t, simnet.Config{UserTimeout: 5 * time.Second})
+		network, vs := quorum(t, simnet.Config{UserTimeout: 5 * time.Second})
 		first := leads(t, vs...)
-		n.Isolate(first.host.Name())
+		network.Isolate(first.host.Name())
 		second := leads(t, without(vs, first)...)
 		until(t, "the old leader steps down", func() bool { return first.State() != raft.Leader })
 		apply(t, second, 10)
 		time.Sleep(time.Minute)
-		n.Heal()
+		network.Heal()
 		last := leads(t, vs...)
 		until(t, "the cut-off one has caught up", func() bool { return first.AppliedIndex() == last.AppliedIndex() })
 		apply(t, last, 10)

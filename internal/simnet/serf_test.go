@@ -84,10 +84,10 @@ func until(t *testing.T, what string, f func() bool) time.Duration {
 // bubble.
 func swarm(t *testing.T, c simnet.Config) (*simnet.Net, []*member) {
 	t.Helper()
-	n := simnet.New(c)
+	network := simnet.New(c)
 	var ms []*member
 	t.Cleanup(func() {
-		n.Close()
+		network.Close()
 		for _, m := range ms {
 			_ = m.Shutdown()
 		}
@@ -95,7 +95,7 @@ func swarm(t *testing.T, c simnet.Config) (*simnet.Net, []*member) {
 		time.Sleep(10 * time.Minute)
 	})
 	for _, name := range []string{"a", "b", "c"} {
-		ms = append(ms, gossip(t, n.Host(name)))
+		ms = append(ms, gossip(t, network.Host(name)))
 	}
 	for _, m := range ms[1:] {
 		if _, err := m.Join([]string{ms[0].host.Addr(gossipPort)}, true); err != nil {
@@ -103,7 +103,7 @@ func swarm(t *testing.T, c simnet.Config) (*simnet.Net, []*member) {
 		}
 	}
 	until(t, "all see all", func() bool { return all(ms, ms, serf.StatusAlive) })
-	return n, ms
+	return network, ms
 }
 
 func all(who, whom []*member, want serf.MemberStatus) bool {
@@ -134,15 +134,15 @@ func TestSerfReportsCrashAndReturn(t *testing.T) {
 
 func TestSerfPartitionHeals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, m := swarm(t, simnet.Config{})
-		n.Partition([]string{"a", "b"}, []string{"c"})
+		network, m := swarm(t, simnet.Config{})
+		network.Partition([]string{"a", "b"}, []string{"c"})
 		until(t, "sides lose each other", func() bool {
 			return all(m[:2], m[2:], serf.StatusFailed) && all(m[2:], m[:2], serf.StatusFailed)
 		})
 		if !all(m[:2], m[:2], serf.StatusAlive) {
 			t.Error("the majority lost itself")
 		}
-		n.Heal()
+		network.Heal()
 		d := until(t, "healed", func() bool { return all(m, m, serf.StatusAlive) })
 		t.Logf("whole again after %v, by Serf's own reconnects", d)
 	})

@@ -16,8 +16,8 @@ import (
 	"shardway/internal/simnet"
 )
 
-// pair returns both ends of a stream from a to port 80 of b.
-func pair(t *testing.T, a, b *simnet.Host) (dialed, accepted net.Conn) {
+// connect returns both ends of a stream from a to port 80 of b.
+func connect(t *testing.T, a, b *simnet.Host) (dialed, accepted net.Conn) {
 	t.Helper()
 	ln, err := b.Listen(":80")
 	if err != nil {
@@ -34,43 +34,43 @@ func pair(t *testing.T, a, b *simnet.Host) (dialed, accepted net.Conn) {
 	return dialed, accepted
 }
 
-// two returns a Net with hosts a and b that ends with the test's bubble.
-func two(t *testing.T, c simnet.Config) (n *simnet.Net, a, b *simnet.Host) {
+// newHosts returns a Net with hosts a and b that ends with the test's bubble.
+func newHosts(t *testing.T, c simnet.Config) (network *simnet.Net, a, b *simnet.Host) {
 	t.Helper()
-	n = simnet.New(c)
-	t.Cleanup(n.Close)
-	return n, n.Host("a"), n.Host("b")
+	network = simnet.New(c)
+	t.Cleanup(network.Close)
+	return network, network.Host("a"), network.Host("b")
 }
 
-func write(t *testing.T, c net.Conn, s string) {
+func write(t *testing.T, conn net.Conn, s string) {
 	t.Helper()
-	if _, err := io.WriteString(c, s); err != nil {
+	if _, err := io.WriteString(conn, s); err != nil {
 		t.Fatalf("write: %v", err)
 	}
 }
 
-func closeWrite(t *testing.T, c net.Conn) {
+func closeWrite(t *testing.T, conn net.Conn) {
 	t.Helper()
-	w, ok := c.(interface{ CloseWrite() error })
+	w, ok := conn.(interface{ CloseWrite() error })
 	if !ok {
-		t.Fatalf("%T has no CloseWrite", c)
+		t.Fatalf("%T has no CloseWrite", conn)
 	}
 	if err := w.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func wantRead(t *testing.T, c net.Conn, want string) {
+func wantRead(t *testing.T, conn net.Conn, want string) {
 	t.Helper()
 	b := make([]byte, len(want))
-	if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
+	if _, err := io.ReadFull(conn, b); err != nil || string(b) != want {
 		t.Fatalf("read %q, %v, want %q", b, err, want)
 	}
 }
 
-func wantReadError(t *testing.T, c net.Conn, want error) {
+func wantReadError(t *testing.T, conn net.Conn, want error) {
 	t.Helper()
-	if k, err := c.Read(make([]byte, 8)); !errors.Is(err, want) {
+	if k, err := conn.Read(make([]byte, 8)); !errors.Is(err, want) {
 		t.Fatalf("read = %d, %v, want %v", k, err, want)
 	}
 }
@@ -84,24 +84,24 @@ func wantSince(t *testing.T, start time.Time, want time.Duration) {
 
 func TestWritesNeedNoReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
-		write(t, x, "to b")
-		write(t, y, "to a")
-		wantRead(t, x, "to a")
-		wantRead(t, y, "to b")
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
+		write(t, dialed, "to b")
+		write(t, accepted, "to a")
+		wantRead(t, dialed, "to a")
+		wantRead(t, accepted, "to b")
 	})
 }
 
 func TestFullWindowBlocksUntilRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
 		data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 		done := make(chan error, 1)
 		go func() {
-			_, err := x.Write(data)
-			done <- errors.Join(err, x.Close())
+			_, err := dialed.Write(data)
+			done <- errors.Join(err, dialed.Close())
 		}()
 		synctest.Wait()
 		select {
@@ -109,7 +109,7 @@ func TestFullWindowBlocksUntilRead(t *testing.T) {
 			t.Fatalf("a write of 1 MiB came through unread: %v", err)
 		default:
 		}
-		got, err := io.ReadAll(y)
+		got, err := io.ReadAll(accepted)
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("read %d bytes, %v, want the %d sent", len(got), err, len(data))
 		}
@@ -121,14 +121,14 @@ func TestFullWindowBlocksUntilRead(t *testing.T) {
 
 func TestDeadlinesEndReadsAndWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
 		start := time.Now()
-		_ = x.SetDeadline(start.Add(time.Second))
-		wantReadError(t, x, os.ErrDeadlineExceeded)
+		_ = dialed.SetDeadline(start.Add(time.Second))
+		wantReadError(t, dialed, os.ErrDeadlineExceeded)
 		wantSince(t, start, time.Second)
-		_ = x.SetDeadline(time.Now().Add(time.Second))
-		_, err := x.Write(make([]byte, 1<<20))
+		_ = dialed.SetDeadline(time.Now().Add(time.Second))
+		_, err := dialed.Write(make([]byte, 1<<20))
 		var ne net.Error
 		if !errors.As(err, &ne) || !ne.Timeout() {
 			t.Fatalf("write = %v, want a timeout", err)
@@ -137,31 +137,31 @@ func TestDeadlinesEndReadsAndWrites(t *testing.T) {
 		// A deadline set during a call applies immediately.
 		go func() {
 			time.Sleep(time.Second)
-			_ = y.SetReadDeadline(time.Unix(1, 0))
+			_ = accepted.SetReadDeadline(time.Unix(1, 0))
 		}()
-		if _, err := io.Copy(io.Discard, y); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := io.Copy(io.Discard, accepted); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("read = %v, want the deadline", err)
 		}
-		_ = x.SetDeadline(time.Time{})
-		write(t, x, "again")
+		_ = dialed.SetDeadline(time.Time{})
+		write(t, dialed, "again")
 	})
 }
 
 func TestHalfCloseLeavesTheOtherHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
-		write(t, x, "question")
-		closeWrite(t, x)
-		if _, err := x.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
+		write(t, dialed, "question")
+		closeWrite(t, dialed)
+		if _, err := dialed.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
 			t.Fatalf("write after CloseWrite = %v, want EPIPE", err)
 		}
-		if got, err := io.ReadAll(y); err != nil || string(got) != "question" {
+		if got, err := io.ReadAll(accepted); err != nil || string(got) != "question" {
 			t.Fatalf("read %q, %v", got, err)
 		}
-		write(t, y, "answer")
-		_ = y.Close()
-		if got, err := io.ReadAll(x); err != nil || string(got) != "answer" {
+		write(t, accepted, "answer")
+		_ = accepted.Close()
+		if got, err := io.ReadAll(dialed); err != nil || string(got) != "answer" {
 			t.Fatalf("read %q, %v", got, err)
 		}
 	})
@@ -169,24 +169,24 @@ func TestHalfCloseLeavesTheOtherHalf(t *testing.T) {
 
 func TestCloseEndsBothSides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
 		done := make(chan error, 1)
 		go func() {
-			_, err := x.Read(make([]byte, 1))
+			_, err := dialed.Read(make([]byte, 1))
 			done <- err
 		}()
 		synctest.Wait()
-		_ = x.Close()
+		_ = dialed.Close()
 		if err := <-done; !errors.Is(err, net.ErrClosed) {
 			t.Fatalf("own read = %v, want net.ErrClosed", err)
 		}
-		wantReadError(t, y, io.EOF)
-		write(t, y, "into the void") // TCP takes the first write after a close
-		if _, err := y.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+		wantReadError(t, accepted, io.EOF)
+		write(t, accepted, "into the void") // TCP takes the first write after a close
+		if _, err := accepted.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
 			t.Fatalf("second write = %v, want EPIPE", err)
 		}
-		if err := x.Close(); !errors.Is(err, net.ErrClosed) {
+		if err := dialed.Close(); !errors.Is(err, net.ErrClosed) {
 			t.Fatalf("second Close = %v, want net.ErrClosed", err)
 		}
 	})
@@ -195,32 +195,32 @@ func TestCloseEndsBothSides(t *testing.T) {
 // This is the case for which servers use a lingering close.
 func TestCloseWithUnreadBytesResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
-		x, y := pair(t, a, b)
-		write(t, x, "unread")
-		write(t, y, "last words")
-		_ = y.Close()
-		wantRead(t, x, "last words")
-		wantReadError(t, x, syscall.ECONNRESET)
+		_, a, b := newHosts(t, simnet.Config{})
+		dialed, accepted := connect(t, a, b)
+		write(t, dialed, "unread")
+		write(t, accepted, "last words")
+		_ = accepted.Close()
+		wantRead(t, dialed, "last words")
+		wantReadError(t, dialed, syscall.ECONNRESET)
 	})
 }
 
 func TestLatencyAndJitterKeepOrder(t *testing.T) {
 	link := simnet.Link{Latency: 10 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.2}
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{Seed: 7, Link: link})
+		_, a, b := newHosts(t, simnet.Config{Seed: 7, Link: link})
 		start := time.Now()
-		x, y := pair(t, a, b)
+		dialed, accepted := connect(t, a, b)
 		if d := time.Since(start); d < 20*time.Millisecond {
 			t.Fatalf("dial took %v, want a round trip of 20ms or more", d)
 		}
 		var want []byte
 		for i := range 200 {
 			want = append(want, byte(i))
-			write(t, x, string([]byte{byte(i)}))
+			write(t, dialed, string([]byte{byte(i)}))
 		}
-		_ = x.Close()
-		got, err := io.ReadAll(y)
+		_ = dialed.Close()
+		got, err := io.ReadAll(accepted)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("read %v, %v, want 0..199 in order", got, err)
 		}
@@ -231,17 +231,17 @@ func TestLatencyAndJitterKeepOrder(t *testing.T) {
 // stream does not wait for timers that double.
 func TestLaterSegmentsRepairEarlierOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{Seed: 3, Link: simnet.Link{Latency: time.Millisecond, Loss: 0.3}})
-		x, y := pair(t, a, b)
+		_, a, b := newHosts(t, simnet.Config{Seed: 3, Link: simnet.Link{Latency: time.Millisecond, Loss: 0.3}})
+		dialed, accepted := connect(t, a, b)
 		go func() {
 			for range 1000 {
 				time.Sleep(50 * time.Millisecond)
-				_, _ = x.Write(binary.BigEndian.AppendUint64(nil, uint64(time.Since(epoch)))) // the reader misses it
+				_, _ = dialed.Write(binary.BigEndian.AppendUint64(nil, uint64(time.Since(epoch)))) // the reader misses it
 			}
 		}()
 		slow, buf := 0, make([]byte, 8)
 		for range 1000 {
-			if _, err := io.ReadFull(y, buf); err != nil {
+			if _, err := io.ReadFull(accepted, buf); err != nil {
 				t.Fatal(err)
 			}
 			if time.Since(epoch)-time.Duration(binary.BigEndian.Uint64(buf)) > 300*time.Millisecond {
@@ -259,17 +259,17 @@ func TestLaterSegmentsRepairEarlierOnes(t *testing.T) {
 // to half a minute.
 func TestGoodRouteLosesNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{Seed: 3})
-		x, y := pair(t, a, b)
+		network, a, b := newHosts(t, simnet.Config{Seed: 3})
+		dialed, accepted := connect(t, a, b)
 		for i := range 100 {
-			n.SetLink("a", "b", simnet.Link{Loss: 0.9})
-			write(t, x, "lost")
+			network.SetLink("a", "b", simnet.Link{Loss: 0.9})
+			write(t, dialed, "lost")
 			time.Sleep(500 * time.Millisecond)
-			n.SetLink("a", "b", simnet.Link{})
+			network.SetLink("a", "b", simnet.Link{})
 			healed := time.Now()
-			wantRead(t, y, "lost")
-			if took := time.Since(healed); took > 100*time.Millisecond {
-				t.Fatalf("segment %d came %v after the way was good, want it at its third sending, 600 ms after the first", i, took)
+			wantRead(t, accepted, "lost")
+			if elapsed := time.Since(healed); elapsed > 100*time.Millisecond {
+				t.Fatalf("segment %d came %v after the way was good, want it at its third sending, 600 ms after the first", i, elapsed)
 			}
 		}
 	})
@@ -279,14 +279,14 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestDialErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{})
+		network, a, b := newHosts(t, simnet.Config{})
 		if _, err := a.Dial(t.Context(), b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("without a listener: %v, want ECONNREFUSED", err)
 		}
 		if _, err := a.Dial(t.Context(), "10.9.9.9:80"); !errors.Is(err, syscall.EHOSTUNREACH) {
 			t.Errorf("no such address: %v, want EHOSTUNREACH", err)
 		}
-		n.Cut("b", "a")
+		network.Cut("b", "a")
 		start := time.Now()
 		_, err := a.DialTimeout("b:80", 3*time.Second)
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -307,13 +307,13 @@ func TestDialErrors(t *testing.T) {
 // ends when the machine continues.
 func TestDialEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{Link: simnet.Link{Latency: time.Second}})
+		network, a, b := newHosts(t, simnet.Config{Link: simnet.Link{Latency: time.Second}})
 		start := time.Now()
 		if _, err := a.DialTimeout(b.Addr(80), time.Second/2); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("an answer that is under way: %v, want the deadline", err)
 		}
 		wantSince(t, start, time.Second/2)
-		n.Cut("b", "a")
+		network.Cut("b", "a")
 		time.AfterFunc(time.Second, a.Freeze)
 		time.AfterFunc(5*time.Second, a.Thaw)
 		start = time.Now()
@@ -353,8 +353,8 @@ func (m clockContext) Done() <-chan struct{} {
 // other caller may wait for that.
 func TestDialChecksContextWithoutLockingNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, b := two(t, simnet.Config{})
-		if _, err := a.Dial(clockContext{t.Context(), n}, b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
+		network, a, b := newHosts(t, simnet.Config{})
+		if _, err := a.Dial(clockContext{t.Context(), network}, b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("Dial = %v, want ECONNREFUSED", err)
 		}
 	})
@@ -362,23 +362,23 @@ func TestDialChecksContextWithoutLockingNetwork(t *testing.T) {
 
 func TestHostReachesItselfByLoopback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a, _ := two(t, simnet.Config{Link: simnet.Link{Latency: time.Second}})
+		network, a, _ := newHosts(t, simnet.Config{Link: simnet.Link{Latency: time.Second}})
 		ln, err := a.Listen("127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.Isolate("a")
+		network.Isolate("a")
 		start := time.Now()
-		x, err := a.Dial(t.Context(), ln.Addr().String())
+		dialed, err := a.Dial(t.Context(), ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		y, err := ln.Accept()
+		accepted, err := ln.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, x, "me")
-		wantRead(t, y, "me")
+		write(t, dialed, "me")
+		wantRead(t, accepted, "me")
 		wantSince(t, start, 0)
 		if _, err := a.Listen(ln.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("second listen = %v, want EADDRINUSE", err)
@@ -388,17 +388,17 @@ func TestHostReachesItselfByLoopback(t *testing.T) {
 
 func TestClosedListenerRefusesAndResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := two(t, simnet.Config{})
+		_, a, b := newHosts(t, simnet.Config{})
 		ln, err := b.Listen(":80")
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := a.Dial(t.Context(), "b:80")
+		dialed, err := a.Dial(t.Context(), "b:80")
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = ln.Close()
-		wantReadError(t, x, syscall.ECONNRESET)
+		wantReadError(t, dialed, syscall.ECONNRESET)
 		if _, err := a.Dial(t.Context(), "b:80"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("dial = %v, want ECONNREFUSED", err)
 		}

@@ -68,7 +68,7 @@ const (
 
 // processExit describes the end of a process. Times are values of history.Now.
 type processExit struct {
-	at int64
+	at int64 // time at which the process had certainly ended
 	// hasFailed reports that the process ended because it could not continue.
 	hasFailed bool
 	// closedAt is when the process closed its connections. A failed process does that before it exits,

@@ -115,16 +115,16 @@ func TestSafeRequestFailsOnlyAfterThreeTries(t *testing.T) {
 // One of three tries of a GET reached no app: the path to the owner was interrupted
 // twice.
 func TestLostSendCountsAsTry(t *testing.T) {
-	for cuts, want := range map[int]int{1: 1, 2: 0} {
+	for interruptions, want := range map[int]int{1: 1, 2: 0} {
 		builder := validHistory()
-		for i := range cuts {
+		for i := range interruptions {
 			builder.addFault(history.Unreachable, "b", int64(10*i-10), 0, 5000)
 		}
 		builder.addRequest("x", "GET", key(1), "b", 9, 5)
 		builder.addRun("x", "GET", key(1), "b", 9, 5)
 		builder.failLast("upstream-broken", 1000)
 		if report := history.Check(builder.History, history.Rules{Shards: shards}); report.Count(history.Failed) != want || len(report.Violations) != want {
-			t.Errorf("after %d cuts: %v\n%v", cuts, report, report.Violations)
+			t.Errorf("after %d interruptions: %v\n%v", interruptions, report, report.Violations)
 		}
 	}
 }
@@ -140,14 +140,14 @@ func TestShardNotHeldExcusesOneRequest(t *testing.T) {
 		done         int64  // when the response came
 		want         int
 	}{
-		{"the first since its app was away", detail, "c", 0, 4000 * ms, 0},
-		{"it answers before its starter has noticed", detail, "c", 0, 140 * ms, 0},
-		{"it had not ended yet", detail, "c", 0, 109 * ms, 1},
-		{"one has run just now", detail, "c", 3800 * ms, 4000 * ms, 0},
-		{"one has run long ago", detail, "c", 700 * ms, 4000 * ms, 1},
-		{"another app was away", detail, "b", 0, 4000 * ms, 1},
-		{"no app was away", detail, "", 0, 4000 * ms, 1},
-		{"the app broke it off", "the app broke the connection", "c", 0, 4000 * ms, 1},
+		{"first request since the restart of the app", detail, "c", 0, 4000 * ms, 0},
+		{"response before the test noticed the restart", detail, "c", 0, 140 * ms, 0},
+		{"response before the exit of the app", detail, "c", 0, 109 * ms, 1},
+		{"another request ran just before", detail, "c", 3800 * ms, 4000 * ms, 0},
+		{"another request ran long before", detail, "c", 700 * ms, 4000 * ms, 1},
+		{"another app restarted", detail, "b", 0, 4000 * ms, 1},
+		{"no app restarted", detail, "", 0, 4000 * ms, 1},
+		{"the app broke the connection, without the detail", "the app broke the connection", "c", 0, 4000 * ms, 1},
 	} {
 		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		if c.without != "" {
@@ -245,23 +245,23 @@ func TestOwnerThatRegainsShardDuringFaultIsExcusedAgain(t *testing.T) {
 	const k = "key-0"
 	for _, c := range []struct {
 		name        string
-		mended      int64 // when a is reachable again
+		reachableAt int64 // when a is reachable again
 		back, again int64 // when a map assigns the shard to a, and the next one to b; 0 means never
 		done        int64
 		want        bool
 	}{
-		{"it was a's again", 900, 300, 400, 409, true},
-		{"and failed too late", 900, 300, 400, 411, false},
-		{"it was b's all the time", 900, 0, 0, 409, false},
-		{"it was a's when all was mended", 290, 300, 400, 409, false},
-		{"it was a's only after that", 900, 410, 0, 409, false},
+		{"node a had regained the shard", 900, 300, 400, 409, true},
+		{"node a had regained the shard, failed too late", 900, 300, 400, 411, false},
+		{"node b kept the shard", 900, 0, 0, 409, false},
+		{"node a regained the shard after the fault", 290, 300, 400, 409, false},
+		{"node a regained the shard after the failure", 900, 410, 0, 409, false},
 	} {
 		mine, others := owners(map[string]string{k: "a"}), owners(map[string]string{k: "b"})
 		run := func(epoch uint64, start int64) history.Run {
 			return history.Run{App: "b", Node: "b", ID: "of b", Method: "POST", Key: k, Shard: shardOf(k), Epoch: epoch, Start: start, End: start + 1}
 		}
 		observed := history.History{
-			Faults: []history.Fault{{Kind: history.Unreachable, Node: "a", From: 100, Until: c.mended}},
+			Faults: []history.Fault{{Kind: history.Unreachable, Node: "a", From: 100, Until: c.reachableAt}},
 			Maps:   []history.Map{{Epoch: 1, Owners: mine}, {Epoch: 2, At: 200, Owners: others}},
 			Runs:   []history.Run{run(2, 200)},
 			Responses: []history.Response{{
@@ -305,8 +305,8 @@ func TestPauseShorterThanLeaseIsNoExcuse(t *testing.T) {
 	}{
 		{"short", [][2]int64{{10, 509}}, 1},
 		{"as long as a lease", [][2]int64{{10, 510}}, 0},
-		{"two short ones", [][2]int64{{10, 309}, {809, 1000}}, 1},
-		{"two that are one", [][2]int64{{10, 309}, {808, 1000}}, 0},
+		{"two short pauses", [][2]int64{{10, 309}, {809, 1000}}, 1},
+		{"two pauses that count as one", [][2]int64{{10, 309}, {808, 1000}}, 0},
 	} {
 		builder := validHistory()
 		for _, stop := range c.stops {
@@ -344,12 +344,12 @@ func TestAbortAfterPauseIsExcused(t *testing.T) {
 		from, till int64 // of the pause; the response comes at 5500
 		want       int
 	}{
-		{"broken as it wakes", 0, 3000, 5400, 0},
-		{"before it was drained for long enough", 501, 3000, 5400, 1},
-		{"stopped after the run", 0, 4001, 5400, 1},
-		{"awake before the run ended", 0, 3000, 3999, 1},
-		{"awake for long", 0, 3000, 5249, 1},
-		{"still stopped", 0, 3000, 5501, 1},
+		{"aborted when the node continues", 0, 3000, 5400, 0},
+		{"aborted before the drain timeout", 501, 3000, 5400, 1},
+		{"paused after the run", 0, 4001, 5400, 1},
+		{"continued before the run ended", 0, 3000, 3999, 1},
+		{"continued long before", 0, 3000, 5249, 1},
+		{"still paused", 0, 3000, 5501, 1},
 	} {
 		builder := validHistory()
 		builder.now += c.began
@@ -369,16 +369,16 @@ func TestAbortAfterPauseIsExcused(t *testing.T) {
 // At the second node the connection breaks.
 func TestTryOverConnectionOfDeadNodeCounts(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		end  int64 // of the first run; its node died from 500 to 510
-		cut  bool
-		want int
+		name    string
+		end     int64 // of the first run; its node died from 500 to 510
+		aborted bool
+		want    int
 	}{
-		{"died under it", 510, true, 0},
-		{"noticed a little late", 760, true, 0},
-		{"died before", 499, true, 1},
-		{"died long before", 761, true, 1},
-		{"had answered", 510, false, 1},
+		{"the node died during the run", 510, true, 0},
+		{"the app noticed the death late", 760, true, 0},
+		{"aborted before the death", 499, true, 1},
+		{"aborted long after the death", 761, true, 1},
+		{"not aborted", 510, false, 1},
 	} {
 		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
@@ -387,7 +387,7 @@ func TestTryOverConnectionOfDeadNodeCounts(t *testing.T) {
 				{Kind: history.LogDelayed, Node: "b", From: 1500 * ms},
 			},
 			Runs: []history.Run{
-				{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 60 * ms, End: c.end * ms, Aborted: c.cut},
+				{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 60 * ms, End: c.end * ms, Aborted: c.aborted},
 				{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 3000 * ms},
 			},
 			Responses: []history.Response{{

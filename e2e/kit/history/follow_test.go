@@ -76,17 +76,17 @@ func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 			stream.After = 10
 			stream.lastConn().Events = stream.lastConn().Events[9:]
 		}},
-		{"another event's text", history.WrongEvent, func(stream *streamHistory) {
+		{"text of another event", history.WrongEvent, func(stream *streamHistory) {
 			stream.addEvent(11)
 			stream.lastConn().Events[10].Text = history.EventText(stream.Key, 12)
 		}},
-		{"another key's text", history.WrongEvent, func(stream *streamHistory) {
+		{"text of another key", history.WrongEvent, func(stream *streamHistory) {
 			stream.addEvent(11)
 			stream.lastConn().Events[10].Text = history.EventText(key(2), 11)
 		}},
 
-		{"broken in a planned move", history.BrokenStream, func(stream *streamHistory) { stream.breakConn(1050, 1100) }},
-		{"broken as its node terminates", 0, func(stream *streamHistory) {
+		{"broken by a planned move", history.BrokenStream, func(stream *streamHistory) { stream.breakConn(1050, 1100) }},
+		{"broken when its node terminates", 0, func(stream *streamHistory) {
 			stream.addFaultAt(history.Terminated, "i", 1090, 1200, 0)
 			stream.breakConn(1050, 1100)
 		}},
@@ -94,60 +94,60 @@ func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 			stream.addFaultAt(history.Terminated, "i", 1101, 1200, 0)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken when its node was back", history.BrokenStream, func(stream *streamHistory) {
+		{"broken after its node ran again", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.Terminated, "i", 10, 20, 90)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken as another node terminates", history.BrokenStream, func(stream *streamHistory) {
+		{"broken when another node terminates", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.Terminated, "c", 1090, 1200, 0)
 			stream.breakConn(1050, 1100)
 		}},
-		{"ended in a planned move", history.BrokenStream, func(stream *streamHistory) { stream.breakConn(1050, 1100); stream.lastConn().Ended = true }},
-		{"ended as its node terminates", history.BrokenStream, func(stream *streamHistory) {
+		{"ended by a planned move", history.BrokenStream, func(stream *streamHistory) { stream.breakConn(1050, 1100); stream.lastConn().Ended = true }},
+		{"ended when its node terminates", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.Terminated, "i", 1090, 1200, 0)
 			stream.breakConn(1050, 1100)
 			stream.lastConn().Ended = true
 		}},
-		{"comes back behind the last event", 0, func(stream *streamHistory) {
+		{"reconnects after the last event", 0, func(stream *streamHistory) {
 			stream.addFaultAt(history.Killed, "i", 1090, 1095, 0)
 			stream.breakConn(1050, 1100)
 			stream.reconnect("b", 1110)
 			stream.addEvent(11)
 		}},
-		{"comes back, and an event is missing", history.MissingEvent, func(stream *streamHistory) {
+		{"reconnects, and an event is missing", history.MissingEvent, func(stream *streamHistory) {
 			stream.addFaultAt(history.Killed, "i", 1090, 1095, 0)
 			stream.breakConn(1050, 1100)
 			stream.reconnect("b", 1110)
 			stream.addEvent(12)
 		}},
-		{"comes back, and an event is repeated", history.RepeatedEvent, func(stream *streamHistory) {
+		{"reconnects, and an event is repeated", history.RepeatedEvent, func(stream *streamHistory) {
 			stream.addFaultAt(history.Killed, "i", 1090, 1095, 0)
 			stream.breakConn(1050, 1100)
 			stream.reconnect("b", 1110)
 			stream.addEvent(10)
 		}},
 
-		{"broken by its owner's death", 0, func(stream *streamHistory) {
+		{"broken by the death of its owner", 0, func(stream *streamHistory) {
 			stream.addFaultAt(history.Killed, "a", 1060, 1070, 0)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken by another node's death", history.BrokenStream, func(stream *streamHistory) {
+		{"broken by the death of another node", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.Killed, "c", 1060, 1070, 0)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken by a death to come", history.BrokenStream, func(stream *streamHistory) {
+		{"broken before the death of its owner", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.Killed, "a", 1110, 1120, 0)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken long after others have its shard", history.BrokenStream, func(stream *streamHistory) {
+		{"broken long after another node took over its shard", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.Killed, "a", 1060, 1070, 0)
 			stream.breakConn(1050, 2200)
 		}},
-		{"broken in a short pause", history.BrokenStream, func(stream *streamHistory) {
+		{"broken by a short pause", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.Paused, "a", 900, 0, 1200)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken in a long pause", 0, func(stream *streamHistory) {
+		{"broken by a long pause", 0, func(stream *streamHistory) {
 			stream.addFaultAt(history.Paused, "a", 900, 0, 1900)
 			stream.breakConn(1050, 1100)
 		}},
@@ -155,20 +155,20 @@ func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 			stream.addFaultAt(history.Unreachable, "b", 900, 0, 1900)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken as the owner's app died", 0, func(stream *streamHistory) {
+		{"broken by the death of the app of its owner", 0, func(stream *streamHistory) {
 			stream.addFaultAt(history.AppDown, "b", 1060, 1070, 1080)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken as another app died", history.BrokenStream, func(stream *streamHistory) {
+		{"broken by the death of another app", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.AppDown, "i", 1060, 1070, 1080)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken as the machine stalled, at its owner", 0, func(stream *streamHistory) {
+		{"broken by a stall of its owner", 0, func(stream *streamHistory) {
 			stream.lastConn().Target = "a"
 			stream.addFaultAt(history.Stalled, "", 1051, 0, 1080)
 			stream.breakConn(1050, 1100)
 		}},
-		{"broken as the machine stalled, elsewhere", history.BrokenStream, func(stream *streamHistory) {
+		{"broken by a stall of another node", history.BrokenStream, func(stream *streamHistory) {
 			stream.addFaultAt(history.Stalled, "", 1051, 0, 1080)
 			stream.breakConn(1050, 1100)
 		}},

@@ -67,9 +67,9 @@ func TestIngressPausedAtQueueTimeoutIsExcused(t *testing.T) {
 		from, until int64
 		want        int
 	}{
-		{"it continues", 5500, 12600, 0},
-		{"it continued long before", 5500, 9000, 1},
-		{"it is paused later", 10_100, 12600, 1},
+		{"the ingress node continues", 5500, 12600, 0},
+		{"the ingress node continued long before", 5500, 9000, 1},
+		{"the ingress node is paused later", 10_100, 12600, 1},
 	} {
 		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
@@ -121,10 +121,10 @@ func TestNodeWithoutVoteDoesNotCountForMajority(t *testing.T) {
 		votes int64 // when it gets its vote; 0 means that it has always voted
 		want  int
 	}{
-		{"it always voted", 0, 1},
-		{"it votes later", 20_000, 0},
-		{"it votes after half of the wait", 5100, 0},
-		{"it votes before half of the wait", 4900, 1},
+		{"the node always voted", 0, 1},
+		{"the node votes later", 20_000, 0},
+		{"the node votes after half of the wait", 5100, 0},
+		{"the node votes before half of the wait", 4900, 1},
 	} {
 		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}, {Epoch: 2, At: 25_000 * ms, Owners: owners(of)}}}
 		observed.Maps[1].Owners[0] = "e"
@@ -155,9 +155,9 @@ func TestBriefMajorityDoesNotEndTheExcuse(t *testing.T) {
 		until      int64
 		want       int
 	}{
-		{"for a moment", 4000, 4990, 9000, 0},
-		{"for long enough", 4000, 5000, 9000, 1},
-		{"for a moment, and not long away", 2000, 2900, 4000, 1},
+		{"brief majority", 4000, 4990, 9000, 0},
+		{"long majority", 4000, 5000, 9000, 1},
+		{"brief majority, and short loss", 2000, 2900, 4000, 1},
 	} {
 		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(of)}},

@@ -8,7 +8,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// addFullMap is map3 with one more shard for each node, so that every node owns a shard.
+// addFullMap adds a map with these owners, and with one more shard for each node, so that every node owns
+// a shard.
 func (s *historyBuilder) addFullMap(epoch uint64, owners ...string) {
 	s.addMap(epoch, append(slices.Clone(owners), "a", "b", "c")...)
 }
@@ -40,7 +41,7 @@ func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 		{"a drained node gets a shard", 21, 19, drained(20, 0), []string{"c", "b", "c"}, 50},
 		{"a cordoned node gets a shard", 21, 19, cordoned(20, 0, "b"), []string{"b", "b", "c"}, 50},
 		{"a cordoned node gets a shard, before it is withdrawn", 29, 30, cordoned(20, 30, "b"), []string{"b", "b", "c"}, 50},
-		{"a cordoned node gets what another cordoned one had", 21, 19, cordoned(20, 0, "a", "b"), []string{"b", "b", "c"}, 50},
+		{"a cordoned node gets a shard of another cordoned node", 21, 19, cordoned(20, 0, "a", "b"), []string{"b", "b", "c"}, 50},
 	} {
 		for _, epoch := range []uint64{c.wrong, c.right} {
 			builder := validHistory()
@@ -87,47 +88,47 @@ func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 		more   func(builder *historyBuilder)
 		want   int
 	}{
-		{name: "its shard is taken", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1},
-		{name: "its shard is taken when that is over", at: grace, owners: []string{"a", "b", "a"}},
-		{name: "it gets one", at: grace - 1, owners: []string{"a", "c", "c"}, want: 1},
-		{name: "others move", at: grace - 1, owners: []string{"b", "b", "c"}},
-		{name: "it has gone again before", at: -1, owners: []string{"a", "b", "a"}},
-		{name: "another one leaves", at: grace - 1, owners: []string{"a", "a", "a"}, want: 1, more: func(builder *historyBuilder) {
+		{name: "its shard moves within the grace period", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1},
+		{name: "its shard moves after the grace period", at: grace, owners: []string{"a", "b", "a"}},
+		{name: "it gains a shard", at: grace - 1, owners: []string{"a", "c", "c"}, want: 1},
+		{name: "shards of other nodes move", at: grace - 1, owners: []string{"b", "b", "c"}},
+		{name: "its shard has moved before the SIGTERM", at: -1, owners: []string{"a", "b", "a"}},
+		{name: "another node leaves", at: grace - 1, owners: []string{"a", "a", "a"}, want: 1, more: func(builder *historyBuilder) {
 			builder.addFault(history.Terminated, "b", 0, 0, 0)
 		}},
-		{name: "it is back, and gets what another one leaves", at: 899, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, more: func(builder *historyBuilder) {
+		{name: "it runs again, and gains a shard of a leaving node", at: 899, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, more: func(builder *historyBuilder) {
 			builder.addFault(history.Terminated, "b", 800, 0, 0)
 		}},
-		{name: "it gets what another one leaves before it is back", at: 898, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, want: 1, more: func(builder *historyBuilder) {
+		{name: "it gains a shard of a leaving node before it runs again", at: 898, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, want: 1, more: func(builder *historyBuilder) {
 			builder.addFault(history.Terminated, "b", 800, 0, 0)
 		}},
-		{name: "it is back, and gets what another one keeps the rest of", at: 899, owners: []string{"a", "c", "c"}, want: 1},
-		{name: "it is back, and gets the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(builder *historyBuilder) {
+		{name: "it runs again, and gains a shard of a node that keeps others", at: 899, owners: []string{"a", "c", "c"}, want: 1},
+		{name: "it runs again, and gains shards of the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(builder *historyBuilder) {
 			builder.Drains = append(builder.Drains, history.Drain{Node: "b", From: builder.Faults[0].From + 800*ms, Until: builder.Faults[0].From + 2000*ms})
 		}},
-		{name: "it gets the first stage of a drain before it is back", at: 898, owners: []string{"a", "c", "c"}, want: 1, more: func(builder *historyBuilder) {
+		{name: "it gains shards of the first stage of a drain before it runs again", at: 898, owners: []string{"a", "c", "c"}, want: 1, more: func(builder *historyBuilder) {
 			builder.Drains = append(builder.Drains, history.Drain{Node: "b", From: builder.Faults[0].From + 800*ms, Until: builder.Faults[0].From + 2000*ms})
 		}},
-		{name: "somebody joins", at: grace - 1, owners: []string{"a", "b", "d"}},
-		{name: "another one is killed", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) {
+		{name: "a node joins", at: grace - 1, owners: []string{"a", "b", "d"}},
+		{name: "another node is killed", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) {
 			builder.addFault(history.Killed, "b", 10, 10, 900)
 		}},
-		{name: "another one was killed before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
+		{name: "another node was killed before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
 			builder.addFault(history.Killed, "b", -900, -900, -1)
 		}},
-		{name: "another one stood still for a moment", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
+		{name: "another node was paused briefly", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
 			builder.addFault(history.Paused, "b", 100, 0, 599)
 		}},
-		{name: "it is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) {
+		{name: "it is drained during the restart", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) {
 			builder.Drains = append(builder.Drains, history.Drain{Node: "c", From: builder.Faults[0].From + 100*ms, Until: builder.Faults[0].From + 200*ms})
 		}},
-		{name: "another one is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
+		{name: "another node is drained during the restart", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
 			builder.Drains = append(builder.Drains, history.Drain{Node: "b", From: builder.Faults[0].From + 100*ms, Until: builder.Faults[0].From + 200*ms})
 		}},
 		{name: "it was drained before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
 			builder.Drains = append(builder.Drains, history.Drain{Node: "c", From: builder.Faults[0].From - 200*ms, Until: builder.Faults[0].From - 100*ms})
 		}},
-		{name: "it hands over", at: 100, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) { builder.Faults[0].Grace = 0 }},
+		{name: "it hands over its shards", at: 100, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) { builder.Faults[0].Grace = 0 }},
 	} {
 		builder := validHistory()
 		builder.now += 30_000

@@ -25,13 +25,13 @@ func TestLapsedLeaseExcusesAbort(t *testing.T) {
 		faults []history.Fault
 		want   int
 	}{
-		{"after the lease had ended for long", 2125, []history.Fault{apart, slow}, 0},
+		{"long after the end of the lease", 2125, []history.Fault{apart, slow}, 0},
 		{"too soon", 2124, []history.Fault{apart, slow}, 1},
 		{"one fault", 2125, []history.Fault{apart}, 1},
 		{"no fault", 2125, nil, 1},
 		{"one fault, and another before", 2125, []history.Fault{apart, {Kind: history.LogDelayed, Node: "e", From: -900 * ms, Until: -501 * ms}}, 1},
 		{"one fault, and another after", 2125, []history.Fault{apart, {Kind: history.LogDelayed, Node: "e", From: 2126 * ms}}, 1},
-		{"one fault, and another for a moment", 2125, []history.Fault{apart, {Kind: history.Paused, Node: "e", From: 700 * ms, Until: 1199 * ms}}, 1},
+		{"one fault, and another brief one", 2125, []history.Fault{apart, {Kind: history.Paused, Node: "e", From: 700 * ms, Until: 1199 * ms}}, 1},
 		{"one fault, and a node that left", 2125, []history.Fault{apart, {Kind: history.Terminated, Node: "e", From: 400 * ms}}, 0},
 	} {
 		const base = 1000 // offset of all these times
@@ -105,8 +105,8 @@ func TestRequestIsNotSentToThirdProcess(t *testing.T) {
 	}{
 		{"the next one died", died("b", 2500), 0},
 		{"the same one died again", died("c", 2500), 0},
-		{"the next one was paused", history.Fault{Kind: history.Paused, Node: "b", From: 1500 * ms}, 0},
-		{"for a moment", history.Fault{Kind: history.Paused, Node: "b", From: 1500 * ms, Until: 1999 * ms}, 1},
+		{"the next owner was paused", history.Fault{Kind: history.Paused, Node: "b", From: 1500 * ms}, 0},
+		{"the next owner was paused briefly", history.Fault{Kind: history.Paused, Node: "b", From: 1500 * ms, Until: 1999 * ms}, 1},
 		{"another node died", died("d", 2500), 1},
 		{"it had died a moment before", died("b", -400), 0},
 		{"it had died before", died("b", -1000), 1},
