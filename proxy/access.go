@@ -27,16 +27,16 @@ type Access struct {
 // account contains the data of a request that only its access log line needs. Except for status and
 // code, it is recorded only while the access log is enabled.
 type account struct {
-	startedAt      time.Time // start of the request; zero means that no line is written
-	upstreamConn   int       // number of the relay, or of the response of a resumed event stream; zero means the first response
-	receivedBefore int64     // bytes received on the connection when the header had been read
-	sentBefore     int64
-	queueWait      time.Duration
-	upstream       time.Duration
-	owner          string // node that the request was sent to; empty means none
-	epoch          uint64
-	status         int // zero means that no response was sent
-	code           problem.Code
+	startedAt      time.Time     // start of the request; zero means that no line is written
+	upstreamConn   int           // number of the relay, or of the response of a resumed event stream; zero means the first response
+	receivedBefore int64         // bytes received on the connection when the header had been read
+	sentBefore     int64         // bytes sent on the connection at that time
+	queueWait      time.Duration // total time in the wait queue
+	upstream       time.Duration // total time of all attempts
+	owner          string        // node that the request was sent to; empty means none
+	epoch          uint64        // ownership epoch of the last attempt; zero means none
+	status         int           // status of the response; zero means that no response was sent
+	code           problem.Code  // error code of the response; empty means none
 }
 
 // writesAccessLog reports whether a line for the request is written to the access log.
@@ -77,8 +77,9 @@ func (line *account) recordResponse(status int, res *h1.Response, routeKind rout
 	if res == nil || line.startedAt.IsZero() {
 		return
 	}
-	if value := res.Known(h1.FieldShardwayError); len(value) > 0 && routeKind == route.Remote {
-		line.code = problem.Code(value)
+	errorOfOwner := res.Known(h1.FieldShardwayError)
+	if len(errorOfOwner) > 0 && routeKind == route.Remote {
+		line.code = problem.Code(errorOfOwner)
 	}
 }
 
@@ -103,19 +104,26 @@ func (line accessLine) write() {
 	if line.exchange.isResumption() {
 		return
 	}
-	account := &line.exchange.account
-	in := int64(len(line.req.Raw())) + line.req.Body.Received()
-	if account.upstreamConn > 1 {
-		in = 0 // the client has sent the request only once
-	}
-	if account.status == 101 {
-		in = int64(len(line.req.Raw())) + line.conn.Received() - account.receivedBefore
-	}
-	line.send(in, "", "")
+	line.send(line.bytesIn(), "", "")
 }
 
-// send writes a line. If event is not empty, the line belongs to a resumable WebSocket, and reason says
-// why the event has happened, or with which result.
+// bytesIn returns the number of bytes that the client has sent for the line. For a tunnel, they
+// include the data after the request.
+func (line accessLine) bytesIn() int64 {
+	account := &line.exchange.account
+	headerBytes := int64(len(line.req.Raw()))
+	isTunnel := account.status == 101
+	switch {
+	case isTunnel:
+		return headerBytes + line.conn.Received() - account.receivedBefore
+	case account.upstreamConn > 1:
+		return 0 // the client has sent the request only once
+	}
+	return headerBytes + line.req.Body.Received()
+}
+
+// send writes a line. in is the number of bytes from the client. If event is not empty, the line
+// belongs to a resumable WebSocket, and reason says why the event has happened, or with which result.
 func (line accessLine) send(in int64, event, reason string) {
 	account := &line.exchange.account
 	elapsed := time.Since(account.startedAt)
@@ -136,15 +144,22 @@ func (line accessLine) send(in int64, event, reason string) {
 	if event != "" {
 		logEvent.Str("websocket", event).Str("reason", reason)
 	}
-	logEvent.Int64("bytes_in", in).Int64("bytes_out", line.conn.Sent()+int64(line.conn.Writer().Pending())-account.sentBefore)
-	switch {
-	case account.code != "":
-		logEvent.Str("error", string(account.code))
-	case account.status == 0:
-		logEvent.Str("error", string(accessGone))
+	out := line.conn.Sent() + int64(line.conn.Writer().Pending()) - account.sentBefore
+	logEvent.Int64("bytes_in", in).Int64("bytes_out", out)
+	if code := line.errorCode(); code != "" {
+		logEvent.Str("error", string(code))
 	}
 	line.addClient(logEvent)
 	logEvent.Send()
+}
+
+// errorCode returns the error code of the line, or "" for a request without an error.
+func (line accessLine) errorCode() problem.Code {
+	account := &line.exchange.account
+	if account.code == "" && account.status == 0 {
+		return accessGone
+	}
+	return account.code
 }
 
 // addClient adds the client's address and the ids by which other systems identify the request.
@@ -161,11 +176,13 @@ func (line accessLine) addClient(logEvent *zerolog.Event) {
 	}
 }
 
-// writeInvalid writes the line for received bytes that are not a valid request. Most fields are unknown
-// then.
+// writeInvalid writes the line for received bytes that are not a valid request. Most fields are
+// unknown then. It writes nothing if no response was sent.
 func (line accessLine) writeInvalid() {
 	account := &line.exchange.account
-	if line.settings.Access == nil || line.ingress != "" || account.status == 0 {
+	isLogged := line.settings.Access != nil && line.ingress == ""
+	hasResponse := account.status != 0
+	if !isLogged || !hasResponse {
 		return
 	}
 	line.settings.Access.Log.Log().Str("time", time.Now().UTC().Format(accessTime)).

@@ -12,9 +12,10 @@ func (runner *attemptRunner) runTimed(attempt *attempt) decision {
 	runner.bindAttempt(attempt)
 	account := &runner.exchange.account
 	startedAt := account.now()
-	if !startedAt.IsZero() {
-		account.epoch = attempt.epoch
-		if account.owner = runner.server.options.Node; attempt.route.Kind == route.Remote {
+	writesAccessLog := !startedAt.IsZero()
+	if writesAccessLog {
+		account.epoch, account.owner = attempt.epoch, runner.server.options.Node
+		if attempt.route.Kind == route.Remote {
 			account.owner = attempt.route.Node
 		}
 	}
@@ -25,7 +26,8 @@ func (runner *attemptRunner) runTimed(attempt *attempt) decision {
 
 // bindAttempt gives the attempt access to the state of the connection on which its request arrived.
 func (runner *attemptRunner) bindAttempt(attempt *attempt) {
-	attempt.slot, attempt.body, attempt.disconnect, attempt.responsesBefore = runner.slot, &runner.body, runner.disconnect, runner.exchange.responsesBegun
+	attempt.slot, attempt.body, attempt.disconnect = runner.slot, &runner.body, runner.disconnect
+	attempt.responsesBefore = runner.exchange.responsesBegun
 }
 
 // runCounted runs an attempt, measures it, and counts it if it runs on the local app. An attempt
@@ -58,20 +60,22 @@ func (runner *attemptRunner) recordRun(attempt *attempt, result decision, starte
 	}
 }
 
-// recordLoad counts a run that has ended after elapsed. sent is the number of bytes that were sent to
-// the client before it.
+// recordLoad counts a run that has ended after elapsed. sent is the number of bytes that had been sent
+// to the client when the run began.
 func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Duration, sent int64) {
-	tunnel := runner.exchange.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
-	if !tunnel {
+	isTunnel := runner.exchange.account.status == 101 // it is idle most of the time, so its duration is no measure of load
+	if !isTunnel {
 		runner.server.metrics.UpstreamDurations[routeKind].Observe(elapsed)
 	}
 	load := runner.server.loadOf(&runner.exchange, routeKind)
 	if load == nil {
 		return
 	}
+	received := int64(len(runner.req.Raw())) + runner.req.Body.Received()
+	sentNow := runner.conn.Sent() + int64(runner.conn.Writer().Pending())
 	load.Requests.Add(1)
-	load.Bytes.Add(int64(len(runner.req.Raw())) + runner.req.Body.Received() + runner.conn.Sent() + int64(runner.conn.Writer().Pending()) - sent)
-	if !tunnel {
+	load.Bytes.Add(received + sentNow - sent)
+	if !isTunnel {
 		load.Busy.Add(int64(elapsed))
 	}
 }

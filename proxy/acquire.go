@@ -21,31 +21,33 @@ const (
 // sendsChecked reports whether the request can be sent with h1.Conn.SendChecked. The result may
 // still change before the request is sent.
 func (state *requestState) sendsChecked() bool {
-	return state.body.IsFullyBuffered() && len(state.body.Buffered) <= maxCheckedBody && !state.exchange.wantsAcceptance
+	isSmall := state.body.IsFullyBuffered() && len(state.body.Buffered) <= maxCheckedBody
+	return isSmall && !state.exchange.wantsAcceptance
 }
 
 // acquireConn returns an idle connection, or waits for the next connection that is returned or
 // dialed. If it returns nil, the decision determines how the request continues.
-func (w *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decision) {
-	newOnly := w.exchange.triesOnReusedConns >= maxReusedTries
-	mayTakeIdle := !newOnly && (!pool.IsForNode() || !w.exchange.isResumption())
-	if mayTakeIdle {
-		if conn := w.takeIdleConn(pool, nil); conn != nil {
+func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decision) {
+	newOnly := wait.exchange.triesOnReusedConns >= maxReusedTries
+	// At another node, requests precede resumed WebSockets, so a resumed WebSocket must join the queue.
+	mustJoinQueue := pool.IsForNode() && wait.exchange.isResumption()
+	if !newOnly && !mustJoinQueue {
+		if conn := wait.takeIdleConn(pool, nil); conn != nil {
 			return conn, decision{}
 		}
 	}
 	waiter := &connpool.Waiter{
-		Shard: w.exchange.limitShard(), Fresh: w.mustBeFresh(), MaxInflight: w.maxInflight(pool), NewOnly: newOnly,
-		ForUpgrade: w.exchange.isResumption(), StreamAllowed: w.exchange.mayUseStream(),
-		HasWaited: w.exchange.hasWaited && w.ingress == "",
+		Shard: wait.exchange.limitShard(), Fresh: wait.mustBeFresh(), MaxInflight: wait.maxInflight(pool), NewOnly: newOnly,
+		ForUpgrade: wait.exchange.isResumption(), StreamAllowed: wait.exchange.mayUseStream(),
+		HasWaited: wait.exchange.hasWaited && wait.ingress == "",
 	}
 	for {
 		conn, dialed, err := pool.Join(waiter)
 		if conn == nil && err == nil {
-			conn, err = w.waitInQueue(pool, waiter, dialed)
+			conn, err = wait.waitInQueue(pool, waiter, dialed)
 		}
 		if err != nil {
-			return nil, w.acquireFailed(pool, err)
+			return nil, wait.acquireFailed(pool, err)
 		}
 		if isUsable(conn, waiter) {
 			pool.ProbeWithIdle()
@@ -71,54 +73,54 @@ func isUsable(conn *connpool.Conn, waiter *connpool.Waiter) bool {
 
 // mustBeFresh reports whether the request needs a recently used connection. That is the case if it
 // must not be sent twice, and if another connection has broken.
-func (w *requestWait) mustBeFresh() bool {
-	return w.exchange.safety != safeMethod || w.exchange.mayHaveRun()
+func (wait *requestWait) mustBeFresh() bool {
+	return wait.exchange.safety != safeMethod || wait.exchange.mayHaveRun()
 }
 
 // maxInflight returns the limit of requests in progress for the shard; zero means no limit. Resumed
 // streams have no limit, because they were admitted before their shard moved.
-func (w *requestWait) maxInflight(pool *connpool.Pool) int {
-	if pool.IsForNode() || w.exchange.eventStream != nil || w.exchange.senderResumeCount > 0 {
+func (wait *requestWait) maxInflight(pool *connpool.Pool) int {
+	if pool.IsForNode() || wait.exchange.eventStream != nil || wait.exchange.senderResumeCount > 0 {
 		return 0
 	}
-	return w.settings.MaxShardInflight
+	return wait.settings.MaxShardInflight
 }
 
 // takeIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
 // loop. nil means no preference.
-func (w *requestWait) takeIdleConn(pool *connpool.Pool, loop connpool.EventLoop) *connpool.Conn {
+func (wait *requestWait) takeIdleConn(pool *connpool.Pool, loop connpool.EventLoop) *connpool.Conn {
 	return pool.Get(connpool.Requirements{
-		Shard: w.exchange.limitShard(), Fresh: w.mustBeFresh(), MaxInflight: w.maxInflight(pool), CheckedOnSend: w.sendsChecked(), Loop: loop,
+		Shard: wait.exchange.limitShard(), Fresh: wait.mustBeFresh(), MaxInflight: wait.maxInflight(pool), CheckedOnSend: wait.sendsChecked(), Loop: loop,
 	})
 }
 
 // waitInQueue waits in the queue of the pool. isDialed means that a connection for the request is
 // being dialed. Otherwise the request has to wait for other requests to finish. At its ingress, it
 // then also needs a place in the wait queue of the node.
-func (w *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waiter, isDialed bool) (*connpool.Conn, error) {
-	isIngress := w.ingress == ""
+func (wait *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waiter, isDialed bool) (*connpool.Conn, error) {
+	isIngress := wait.ingress == ""
 	limit := ownerWait
 	if isIngress {
-		limit = w.timeLeft(time.Now()) // dialing counts towards the waiting time
+		limit = wait.timeLeft(time.Now()) // dialing counts towards the waiting time
 	}
-	if pool.ShardMoved(waiter, w.server.options.Cluster.Table()) {
+	if pool.ShardMoved(waiter, wait.server.options.Cluster.Table()) {
 		_ = pool.LeaveQueue(waiter)
 		return nil, connpool.ErrRouteChanged
 	}
 	if isDialed {
-		dialLimit := w.server.settings.Load().ConnectTimeout + ownerWait
-		return pool.Await(waiter, w.context().Done(), max(limit, dialLimit))
+		dialLimit := wait.server.settings.Load().ConnectTimeout + ownerWait
+		return pool.Await(waiter, wait.context().Done(), max(limit, dialLimit))
 	}
 	if isIngress {
-		if result := w.enterQueue(); result.action != 0 {
+		if result := wait.enterQueue(); result.action != 0 {
 			_ = pool.LeaveQueue(waiter)
 			return nil, &queueFullError{result}
 		}
 	}
-	w.disconnect.arm()
-	w.disconnect.start()
-	defer w.disconnect.disarm()
-	return pool.Await(waiter, w.context().Done(), limit)
+	wait.disconnect.arm()
+	wait.disconnect.start()
+	defer wait.disconnect.disarm()
+	return pool.Await(waiter, wait.context().Done(), limit)
 }
 
 // queueFullError ends a wait for a connection because the wait queue of the node is full.
@@ -133,17 +135,17 @@ func isTimeout(err error) bool {
 }
 
 // acquireFailed converts the error of acquireConn into a decision.
-func (w *requestWait) acquireFailed(pool *connpool.Pool, err error) decision {
+func (wait *requestWait) acquireFailed(pool *connpool.Pool, err error) decision {
 	var queueFull *queueFullError
 	switch {
-	case w.closing.Load():
+	case wait.closing.Load():
 		return done
 	case errors.As(err, &queueFull):
 		return queueFull.result
 	case errors.Is(err, connpool.ErrRouteChanged):
 		return decision{action: actionRetry}
 	case errors.Is(err, connpool.ErrShardInflightLimit):
-		return w.exchange.shardInflightFull()
+		return wait.exchange.shardInflightFull()
 	}
 	result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true}
 	if pool.Breaker.IsTripped() {
@@ -157,16 +159,16 @@ func (w *requestWait) acquireFailed(pool *connpool.Pool, err error) decision {
 		return result
 	}
 	if pool.IsForNode() {
-		result.code, result.detail = problem.PeerUnreachable, w.server.unreachableReason(err)
+		result.code, result.detail = problem.PeerUnreachable, wait.server.unreachableReason(err)
 		return result
 	}
-	result.code, result.refusal, result.detail = w.describeAppError(err)
+	result.code, result.refusal, result.detail = wait.describeAppError(err)
 	return result
 }
 
 // describeAppError returns the problem for a request that got no connection to the app of this node
 // because of err. refusal is the reason for the ingress of a forwarded request.
-func (w *requestWait) describeAppError(err error) (code problem.Code, refusal route.Refusal, detail string) {
+func (wait *requestWait) describeAppError(err error) (code problem.Code, refusal route.Refusal, detail string) {
 	switch {
 	case errors.Is(err, connpool.ErrShardConnLimit):
 		return problem.UpstreamBusy, route.RefusedBusy, "all connections to the app that one shard may use are busy (--max-shard-conns)"
@@ -177,7 +179,7 @@ func (w *requestWait) describeAppError(err error) (code problem.Code, refusal ro
 	case errors.Is(err, connpool.ErrStopping): // the request must wait for the next owner of the shard
 		return problem.QueueTimeout, route.RefusedHeld, "this node is stopping"
 	case isTimeout(err):
-		return problem.UpstreamConnectTimeout, route.RefusedNoApp, w.server.unreachableReason(err)
+		return problem.UpstreamConnectTimeout, route.RefusedNoApp, wait.server.unreachableReason(err)
 	}
-	return problem.UpstreamRefused, route.RefusedNoApp, w.server.unreachableReason(err)
+	return problem.UpstreamRefused, route.RefusedNoApp, wait.server.unreachableReason(err)
 }

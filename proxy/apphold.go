@@ -23,7 +23,8 @@ func (state *requestState) noteHold(res *h1.Response, epoch uint64) {
 	value := res.Known(h1.FieldShardwayHold)
 	hold, ok := parseHold(value)
 	if !ok {
-		if state.server.metrics.InvalidHolds.Add(1) == 1 {
+		isFirst := state.server.metrics.InvalidHolds.Add(1) == 1
+		if isFirst {
 			state.server.options.Log.Warn().Str("value", string(value[:min(len(value), shownHold)])).Uint32("shard", uint32(state.exchange.shard)).
 				Str("remedy", "send a whole number of seconds").Msg("invalid Shardway-Hold ignored")
 		}
@@ -34,13 +35,13 @@ func (state *requestState) noteHold(res *h1.Response, epoch uint64) {
 
 // parseHold parses a whole number of seconds. It reduces the duration to MaxHold.
 func parseHold(value []byte) (d time.Duration, ok bool) {
-	const most = int(MaxHold / time.Second)
-	n := 0
+	const maxSeconds = int(MaxHold / time.Second)
+	seconds := 0
 	for _, c := range value {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		n = min(10*n+int(c-'0'), most)
+		seconds = min(10*seconds+int(c-'0'), maxSeconds)
 	}
-	return time.Duration(n) * time.Second, len(value) > 0
+	return time.Duration(seconds) * time.Second, len(value) > 0
 }

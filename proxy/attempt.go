@@ -32,15 +32,16 @@ var errNotSwitched = errors.New("proxy: 101 without being asked")
 // The goroutine that ends an attempt must call release once, after the app has finished the request
 // or its connection is closed. Then it must return the connection to its pool or discard it.
 type attempt struct {
-	conn  *connpool.Conn
-	table *route.Table
-	route *route.Route
+	conn  *connpool.Conn // connection to the app, or to the node that owns the shard
+	table *route.Table   // routing table that was used
+	route *route.Route   // destination according to the table
 	attemptEpoch
-	release         func()
-	responsesBefore int  // number of responses to earlier attempts of the request that had begun
-	bodyOnDemand    bool // the owner has not requested the body yet; it does so after it has admitted the request
+	release         func() // ends the admission of a local attempt; it does nothing at another node
+	responsesBefore int    // number of responses to earlier attempts of the request that had begun
+	bodyOnDemand    bool   // the owner has not requested the body yet; it does so after it has admitted the request
 
-	// The following fields point into the state of the client's connection.
+	// State of the client's connection.
+
 	slot       *inflight.Slot
 	body       *reqbody.Body
 	disconnect *disconnectWatch
@@ -70,6 +71,7 @@ func (attempt *attempt) cancelUnsent() {
 	attempt.release()
 }
 
+// noop is the release function of an attempt without an admission.
 func noop() {}
 
 // isUnprocessed reports whether the request was sent on a multiplexed stream that failed before the peer

@@ -89,7 +89,7 @@ func (runner *attemptRunner) awaitResponse(attempt *attempt) decision {
 func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	isLocal := attempt.route.Kind == route.Local
-	if isLocal && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) {
+	if isLocal && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) { // an app without the shard has no state to hold
 		runner.noteHold(res, attempt.epoch)
 	}
 	switch {
@@ -115,7 +115,7 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 
 // processResumedStream handles the response to a request to resume an event stream.
 func (runner *attemptRunner) processResumedStream(attempt *attempt) decision {
-	if brokeAtOwner(attempt) || drainedAtOwner(attempt) {
+	if brokeAtOwner(attempt) || drainedAtOwner(attempt) { // the owner responds, and not its app
 		return runner.retrier.handleUnansweredResume(attempt)
 	}
 	if !runner.retrier.acceptsResumption(attempt) {

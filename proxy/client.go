@@ -219,7 +219,7 @@ func (c *client) connectSteps() {
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
 	c.relay.beforeFirstByte = c.relay.markResponseBegun
 	c.retrier = retrier{
-		requestState: &c.requestState, reply: c.reply, slot: &c.slot, disconnect: &c.disconnect, closing: &c.closing, pollSince: &c.longPollStart,
+		requestState: &c.requestState, reply: c.reply, slot: &c.slot, disconnect: &c.disconnect, closing: &c.closing, longPollStart: &c.longPollStart,
 	}
 	c.runner = attemptRunner{
 		requestState: &c.requestState, reply: c.reply, requestWriter: c.requestWriter, relay: &c.relay, retrier: &c.retrier, wait: &c.wait,

@@ -31,11 +31,12 @@ func (c *client) serveOn(goroutines *sync.WaitGroup, onEnd func()) {
 	c.runStep(c.serveRequests)
 }
 
-// runStep calls do, which is the next step of the connection. After it, runStep closes the
-// connection, unless a relay has started or an event loop takes over the connection.
+// runStep runs the next step of the connection. After it, or after a panic, runStep closes the
+// connection and removes it from the registry, unless the connection continues in another goroutine
+// or was parked.
 func (c *client) runStep(step func()) {
 	defer func() {
-		if !c.hasRelay() && !c.handedToLoop {
+		if !c.continuesElsewhere() {
 			c.life.end()
 			c.server.headerMemory.Release(&c.headerMemory)
 			c.unobserved = c.parked || c.server.conns.remove(c)
@@ -44,15 +45,22 @@ func (c *client) runStep(step func()) {
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
 			c.closeAfterPanic(panicValue)
-		} else if !c.hasRelay() && !c.handedToLoop {
-			if !c.parked {
-				_ = c.conn.Close()
-			}
-			c.conn.ReleaseBuffers()
+			return
 		}
+		if c.continuesElsewhere() {
+			return
+		}
+		if !c.parked {
+			_ = c.conn.Close()
+		}
+		c.conn.ReleaseBuffers()
 	}()
 	step()
 }
+
+// continuesElsewhere reports whether the connection continues in another goroutine, because a relay
+// has started or an event loop takes over.
+func (c *client) continuesElsewhere() bool { return c.hasRelay() || c.handedToLoop }
 
 // continueServing runs the relay that has started, or hands the client to an event loop. In all
 // other cases the connection has ended or was parked; then continueServing calls onEnd, unless it
@@ -82,8 +90,9 @@ func (c *client) continueServing(onEnd func()) {
 	c.goroutines.Go(runDown)
 }
 
-// continueSession runs after the direction down of a relay has ended. It ends the relay and
-// continues the session.
+// continueSession runs after a relay has copied the last byte from the app to the client. It ends the
+// relay. Then it starts the next relay of the WebSocket session, or prepares the connection for the
+// next request.
 func (c *client) continueSession() {
 	c.finishRelay()
 	if c.hasRelay() {
@@ -95,7 +104,8 @@ func (c *client) continueSession() {
 	}
 }
 
-// finishRelay executes the rest of handleRequest after a relay has ended.
+// finishRelay executes the rest of handleRequest after a relay has ended. At the ingress, this
+// includes the request for the next relay.
 func (c *client) finishRelay() {
 	defer c.finishExchange()
 	relay := c.relay.webSocket
@@ -106,8 +116,9 @@ func (c *client) finishRelay() {
 	}
 }
 
-// runRelay completes a relay whose direction down has ended, and decides what follows for the
-// session.
+// runRelay completes a relay that has copied the last byte from the app to the client. At the ingress,
+// which has the client (relay.LeadsToClient), it decides how the session continues. At another node, it
+// reports the end of the relay to the ingress.
 func (c *client) runRelay(relay *webSocketRun) {
 	defer c.leaveRelay()
 	relay.StopUp()

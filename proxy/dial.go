@@ -30,7 +30,9 @@ func (s *Server) newAppPool() *connpool.Pool {
 	if s.options.Handler != nil {
 		options.Dial = s.newHandlerConn
 	}
-	options.MaxConns, options.MaxShardConns, options.CheckBeforeReuse = s.options.MaxUpstreamConns, max(s.options.MaxShardConns, 0), true
+	options.MaxConns = s.options.MaxUpstreamConns
+	options.MaxShardConns = max(s.options.MaxShardConns, 0) // a negative value means no limit
+	options.CheckBeforeReuse = true
 	return connpool.New(options)
 }
 
@@ -55,7 +57,8 @@ func (s *Server) dialUpstream(ctx context.Context) (*connpool.Conn, error) {
 	}
 	adopted := rawio.Adopt(conn)
 	return s.newUpstreamConn(adopted, settings, h1.Options{
-		Direct: direct(adopted), MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders, Timeouts: h1.Timeouts{Body: max(settings.UpstreamIdleTimeout, 0)},
+		Direct: direct(adopted), MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders,
+		Timeouts: h1.Timeouts{Body: max(settings.UpstreamIdleTimeout, 0)}, // a negative value means no limit
 	}), nil
 }
 
@@ -88,7 +91,8 @@ func (s *Server) newPeerConn(conn net.Conn, settings *Settings) *connpool.Conn {
 	return peerConn
 }
 
-// newUpstreamConn returns an upstreamConn for a connection that has just been dialed.
+// newUpstreamConn returns the connection of a pool for a connection that has just been dialed. options
+// contains the limits of its destination.
 func (s *Server) newUpstreamConn(conn net.Conn, settings *Settings, options h1.Options) *connpool.Conn {
 	upstream := &connpool.Conn{}
 	// The sweep enforces the timeout for the first byte of the response.

@@ -19,13 +19,14 @@ const (
 // run for a while.
 type disconnectWatch struct {
 	conn         *h1.Conn
-	onDisconnect func()
+	onDisconnect func() // called in another goroutine when the client has disconnected
 
-	state atomic.Uint32
-	// mu is held while the watch starts.
-	mu sync.Mutex
+	state atomic.Uint32 // watchOff, watchArmed or watchRunning
+	mu    sync.Mutex    // held while the watch starts
 }
 
+// init sets the connection of the client, and the function that is called when the client has
+// disconnected.
 func (watch *disconnectWatch) init(conn *h1.Conn, onDisconnect func()) {
 	watch.conn, watch.onDisconnect = conn, onDisconnect
 }

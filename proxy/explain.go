@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"slices"
-
 	"shardway/internal/problem"
 	"shardway/proxy/route"
 )
@@ -17,7 +15,7 @@ type Explanation struct {
 	Hopeless bool
 }
 
-// explain returns the node's explanation for a request that waits for the reason why.
+// explain returns the node's explanation for a request that waits for the given reason.
 func (s *Server) explain(reason route.Reason) Explanation {
 	if s.options.Explain == nil {
 		return Explanation{}
@@ -28,19 +26,30 @@ func (s *Server) explain(reason route.Reason) Explanation {
 // isHopeless reports whether it is useless for the request to wait, because its shard has no owner and
 // will get none.
 func (s *Server) isHopeless(result decision) bool {
-	return (result.reason == route.ReasonNoMap || result.reason == route.ReasonOrphaned) && s.explain(result.reason).Hopeless
+	hasNoOwner := result.reason == route.ReasonNoMap || result.reason == route.ReasonOrphaned
+	return hasNoOwner && s.explain(result.reason).Hopeless
 }
 
 // explained adds the finding to an error response that the state of the cluster has caused. If
 // there is a leader but no shard map, it also changes the code, because the leader is not the
 // problem then.
 func (s *Server) explained(prob *problem.Problem, reason route.Reason) {
-	if !slices.Contains([]problem.Code{problem.NoLeader, problem.QueueTimeout, problem.QueueFull, problem.UpstreamRefused, problem.PeerUnreachable}, prob.Code) {
+	if !causedByCluster(prob.Code) {
 		return
 	}
 	explanation := s.explain(reason)
 	prob.Finding = explanation.Finding
-	if prob.Code == problem.NoLeader && reason == route.ReasonNoMap && explanation.HasLeader {
+	leaderHasNoMap := reason == route.ReasonNoMap && explanation.HasLeader
+	if prob.Code == problem.NoLeader && leaderHasNoMap {
 		prob.Code = problem.QueueTimeout
 	}
+}
+
+// causedByCluster reports whether the state of the cluster may have caused a problem.
+func causedByCluster(code problem.Code) bool {
+	switch code { //nolint:exhaustive // all other codes are about one request or one app
+	case problem.NoLeader, problem.QueueTimeout, problem.QueueFull, problem.UpstreamRefused, problem.PeerUnreachable:
+		return true
+	}
+	return false
 }

@@ -76,12 +76,14 @@ func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err erro
 		if err := hc.writePart(writer, buf[:n]); err != nil {
 			return err
 		}
-		switch {
-		case errors.Is(readErr, io.EOF) && remaining > 0 && writer.Kind() == h1.Length:
-			return io.ErrUnexpectedEOF
-		case errors.Is(readErr, io.EOF):
+		if errors.Is(readErr, io.EOF) {
+			isTooShort := remaining > 0 && writer.Kind() == h1.Length
+			if isTooShort {
+				return io.ErrUnexpectedEOF
+			}
 			return nil
-		case readErr != nil:
+		}
+		if readErr != nil {
 			return readErr
 		}
 	}
@@ -90,7 +92,7 @@ func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err erro
 
 // writePart sends a part of a stream immediately, because the next part may arrive much later.
 func (hc *handlerConn) writePart(writer *h1.Writer, part []byte) error {
-	if hc.active.slot.Load().Flags&inflight.Events != 0 {
+	if hc.active.slot.Load().Has(inflight.Events) {
 		return hc.active.slot.Events.WritePart(writer, part)
 	}
 	if _, err := writer.Write(part); err != nil {

@@ -79,17 +79,17 @@ func (retry *retrier) mayAskNextOwner(attempt *attempt) bool {
 // askNextOwner returns the decision to send the request to the next owner of its shard. A planned
 // move is not a failure, so the retry does not use the retry budget.
 func (retry *retrier) askNextOwner() decision {
-	retry.notePoll()
+	retry.recordLongPoll()
 	retry.exchange.tries++
 	retry.server.metrics.Retries[metrics.RetryMoved].Add(1)
 	return decision{action: actionRetry}
 }
 
-// notePoll records that a long poll is sent to another owner. The request may wait for that owner
+// recordLongPoll records that a long poll is sent to another owner. The request may wait for that owner
 // as long as any other request: its time at the previous owner does not count.
-func (retry *retrier) notePoll() {
-	if retry.ingress == "" && retry.pollSince.Load() == 0 {
-		retry.pollSince.Store(int64(retry.exchange.startedAt))
+func (retry *retrier) recordLongPoll() {
+	if retry.ingress == "" && retry.longPollStart.Load() == 0 {
+		retry.longPollStart.Store(int64(retry.exchange.startedAt))
 	}
 	retry.resetWait()
 }

@@ -114,7 +114,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamsHaveOwnQueue",
-			edits: in("proxy.requestWait.enterQueue", "	case w.exchange.eventStream != nil:", "	case w.exchange.eventStream != nil && !PLANTED:"),
+			edits: in("proxy.requestWait.enterQueue", "	case wait.exchange.eventStream != nil:", "	case wait.exchange.eventStream != nil && !PLANTED:"),
 		},
 		{
 			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestRepeatedlyBrokenStreamEnds",

@@ -38,7 +38,7 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "a parked connection is its lot's alone", found: "TestParkedConnServesNextRequest",
-			edits: in("proxy.client.runStep", "			if !c.parked {\n				_ = c.conn.Close()", "			if !c.parked || PLANTED {\n				_ = c.conn.Close()"),
+			edits: in("proxy.client.runStep", "		if !c.parked {\n			_ = c.conn.Close()", "		if !c.parked || PLANTED {\n			_ = c.conn.Close()"),
 		},
 		{
 			rule: "a parked connection is not idle for ever", found: "TestParkedConnHasUsualTimeouts",

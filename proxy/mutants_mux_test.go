@@ -42,7 +42,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "what is longer than a window as well", found: own,
-			edits: in("proxy.router.fitsStream", "len(router.req.Raw())+len(router.body.Buffered) > maxStreamRequest", "len(router.req.Raw())+len(router.body.Buffered) > maxStreamRequest && !PLANTED"),
+			edits: in("proxy.router.fitsStream", "size > maxStreamRequest", "size > maxStreamRequest && !PLANTED"),
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,

@@ -26,7 +26,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRejectionHasNoCloseHeader",
-			edits: in("proxy.reply.editHeaders", `r.ingress == "" && wsrelay.IsRequest(&r.req)`, `r.ingress == "" && wsrelay.IsRequest(&r.req) && !PLANTED`),
+			edits: in("proxy.reply.droppedFields", `reply.ingress == "" && wsrelay.IsRequest(&reply.req)`, `reply.ingress == "" && wsrelay.IsRequest(&reply.req) && !PLANTED`),
 		},
 		{
 			rule: "the id stays", found: "TestResumableWebSocketIsHandedOver",
@@ -78,7 +78,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "after the first 101 the client sees frames only", found: "TestLater101ResponsesAreHiddenFromClient",
-			edits: in("proxy.reply.forwardInterim", "	if r.exchange.isResumption() || r.req.Minor()", "	if !PLANTED && r.exchange.isResumption() || r.req.Minor()"),
+			edits: in("proxy.reply.forwardInterim", "	if reply.exchange.isResumption() || reply.req.Minor()", "	if !PLANTED && reply.exchange.isResumption() || reply.req.Minor()"),
 		},
 		{
 			rule: "each resumption has ResumeTimeout", found: "TestWebSocketWaitsForAppUntilResumeTimeout",
@@ -102,11 +102,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverWithoutIngress",
-			edits: in("proxy.requestWait.enterQueue", "	case w.exchange.isResumption():", "	case w.exchange.isResumption() && !PLANTED:"),
+			edits: in("proxy.requestWait.enterQueue", "	case wait.exchange.isResumption():", "	case wait.exchange.isResumption() && !PLANTED:"),
 		},
 		{
 			rule: "in which no shard has a share", found: "TestWebSocketsOfOneShardFillTheirQueue",
-			edits: in("proxy.requestWait.enterQueue", "entryQueue, shard = w.server.webSockets.queue, queue.NoShard", "entryQueue, shard = w.server.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
+			edits: in("proxy.requestWait.enterQueue", "entryQueue, shard = wait.server.webSockets.queue, queue.NoShard", "entryQueue, shard = wait.server.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestRejectedWebSocketsReleaseQueuePlaces",

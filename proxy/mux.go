@@ -35,9 +35,14 @@ const maxStreamRequest = 12 << 10
 // errPathDead is the error of requests whose network path to the owner is dead.
 var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
-// fitsStream reports whether a stream can carry the request to another node.
+// fitsStream reports whether a stream can carry the request to another node: the request is small and
+// complete, its response is expected to be small, and neither of them can take long.
 func (router *router) fitsStream() bool {
-	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || !router.body.IsFullyBuffered() || len(router.req.Raw())+len(router.body.Buffered) > maxStreamRequest || router.exchange.eventStream != nil {
+	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || router.exchange.eventStream != nil {
+		return false
+	}
+	size := len(router.req.Raw()) + len(router.body.Buffered)
+	if !router.body.IsFullyBuffered() || size > maxStreamRequest {
 		return false
 	}
 	return !router.server.largeResponses.IsLargeExpected(&router.req)

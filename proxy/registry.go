@@ -28,21 +28,30 @@ const quiescentEvery = 5
 // whose two directions are parked (websocket_park.go) is quiescent. Only every quiescentEvery-th
 // sweep includes quiescent WebSockets, unless mustSweepAll returns true or sweepSoon was called.
 type registry struct {
-	tick         func()                           // updates the clock; called before each sweep, and before the first connection is added
-	sweep        func(list []*client, whole bool) // called only by the sweeping goroutine
-	mustSweepAll func() bool                      // reports whether the next sweep must include quiescent WebSockets; called only by the sweeping goroutine
+	// Functions of the sweep. Only the sweeping goroutine calls them, except tick.
 
-	mu             sync.Mutex
-	conns          map[*client]struct{}
-	quiescent      map[*client]struct{} // quiescent WebSockets; these are not in conns
-	parked         parkedConns
+	tick         func()                                 // updates the clock; called before each sweep, and before the first connection is added
+	sweep        func(clients []*client, complete bool) // complete means that clients includes quiescent WebSockets
+	mustSweepAll func() bool                            // reports whether the next sweep must include quiescent WebSockets
+
+	// mu protects the following fields.
+	mu        sync.Mutex
+	conns     map[*client]struct{}
+	quiescent map[*client]struct{} // quiescent WebSockets; these are not in conns
+	parked    parkedConns
+	accepted  int // number of accepted client connections that have not ended
+	visits    int // number of visits in progress
+
+	// The sweeping goroutine.
+
 	sweepRequested chan struct{} // contains an element if sweepSoon has requested a sweep
 	stop           chan struct{} // closed when the last connection is removed
 	ended          chan struct{} // closed when the last sweeping goroutine has exited; nil means that there was none
-	connsClosed    chan struct{} // closed when no connection is open; nil if no caller waits
-	clientsClosed  chan struct{} // closed when no client is connected; nil if no caller waits
-	visits         int           // number of visits in progress
-	accepted       int           // number of accepted client connections that have not ended
+
+	// Waiting for the end of all connections.
+
+	connsClosed   chan struct{} // closed when no connection is open; nil if no caller waits
+	clientsClosed chan struct{} // closed when no client is connected; nil if no caller waits
 }
 
 // add adds a connection. The first connection starts the sweeping goroutine, which exits after the
@@ -53,7 +62,9 @@ func (r *registry) add(c *client) {
 	if r.conns == nil {
 		r.conns, r.quiescent = make(map[*client]struct{}), make(map[*client]struct{})
 	}
-	if r.conns[c] = struct{}{}; r.openLocked() == 1 {
+	r.conns[c] = struct{}{}
+	isFirst := r.openLocked() == 1
+	if isFirst {
 		r.tick()
 		previousEnded := r.ended
 		r.stop, r.ended = make(chan struct{}), make(chan struct{})
@@ -85,7 +96,7 @@ func (r *registry) markQuiescent(c *client, directions int) {
 	if c.parkedDirections == 2 {
 		source, target = target, source
 	}
-	if _, ok := source[c]; ok { // otherwise c is already in the right map, or has been removed
+	if _, mustMove := source[c]; mustMove { // otherwise c is already in the right map, or has been removed
 		delete(source, c)
 		target[c] = struct{}{}
 	}
@@ -119,7 +130,8 @@ func (r *registry) signalEmptyLocked() {
 	}
 }
 
-// run sweeps until stop is closed. It first waits for last, so that only one goroutine sweeps.
+// run sweeps until stop is closed, and then closes ended. It first waits until previousEnded is
+// closed, so that only one goroutine sweeps. nil means that there was no previous goroutine.
 func (r *registry) run(previousEnded, stop <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	if previousEnded != nil {
@@ -157,8 +169,8 @@ func (r *registry) withClients(list []*client, visit func(all []*client)) []*cli
 	return r.withSomeClients(list, true, func(all []*client, _ bool) { visit(all) })
 }
 
-// withSomeClients is like withClients, but includes quiescent WebSockets only with whole. The argument
-// whole reports whether all connections are included.
+// withSomeClients is like withClients, but includes quiescent WebSockets only with complete. The
+// argument complete of visit reports whether all connections are included.
 func (r *registry) withSomeClients(list []*client, complete bool, visit func(all []*client, complete bool)) []*client {
 	list, complete = r.beginVisit(list, complete)
 	defer r.endVisit()
@@ -188,7 +200,8 @@ func (r *registry) beginVisit(list []*client, complete bool) ([]*client, bool) {
 func (r *registry) endVisit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.visits--; r.visits == 0 && r.parked.noVisits != nil {
+	r.visits--
+	if r.visits == 0 && r.parked.noVisits != nil {
 		close(r.parked.noVisits)
 		r.parked.noVisits = nil
 	}
@@ -244,18 +257,19 @@ func (r *registry) allClientsClosed() <-chan struct{} {
 }
 
 // cancelRuns cancels each run for which match returns true, and returns the number of cancelled
-// runs.
+// runs. node is the owner of a run at another node.
 func (r *registry) cancelRuns(cancelCause cause.Cause, match func(current inflight.Run, node string) bool) int {
-	n := 0
+	count := 0
 	r.withClients(nil, func(all []*client) {
 		var closes []*h1.Conn
-		for _, conn := range all {
+		for _, c := range all {
 			var cancelled bool
-			if closes, cancelled = conn.slot.Cancel(cancelCause, match, closes); cancelled {
-				n++
+			closes, cancelled = c.slot.Cancel(cancelCause, match, closes)
+			if cancelled {
+				count++
 			}
 		}
 		inflight.CloseAll(closes)
 	})
-	return n
+	return count
 }

@@ -5,10 +5,11 @@ import (
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/wsession"
+	"shardway/proxy/wsrelay"
 	"shardway/shardmap"
 )
 
-// keysBy returns the key configuration that applies under the table t.
+// keysBy returns the key configuration that applies under a table.
 func (state *requestState) keysBy(table *route.Table) *shardkey.Keys {
 	if table.Keys() != nil {
 		return table.Keys()
@@ -20,17 +21,20 @@ func (state *requestState) keysBy(table *route.Table) *shardkey.Keys {
 // was found. A request that may have run may now have another owner. Therefore such a request
 // continues only if its method is safe.
 func (router *router) rekey(keys *shardkey.Keys) decision {
-	later := router.exchange.isResumption()
-	if router.exchange.mayHaveRun() && router.exchange.safety != safeMethod && !later {
+	session := router.exchange.session
+	resumesWebSocket := router.exchange.isResumption()
+	mayRunAgain := router.exchange.safety == safeMethod || resumesWebSocket
+	if router.exchange.mayHaveRun() && !mayRunAgain {
 		return fail(connErrorCode(router.exchange.lastRoute), detailMayHaveRun)
 	}
 	router.keys.Keys = keys
-	found, invalid := router.keys.Find(router.server.upstream == nil)
+	isGateway := router.server.upstream == nil
+	found, invalid := router.keys.Find(isGateway)
 	switch {
-	case later && (invalid != nil || found.Keyless || shardkey.Hash(nil, found.Key) != router.exchange.session.KeyHash):
+	case resumesWebSocket && (invalid != nil || !isKeyOf(session, &found)):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
-		router.exchange.session.RefusalCode = wsession.CloseShardMoved
+		session.RefusalCode = wsession.CloseShardMoved
 		return done
 	case invalid != nil && router.exchange.eventStream != nil:
 		router.reply.endStream(metrics.ResumeTimedOut, invalid.Detail)
@@ -43,7 +47,13 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	return decision{}
 }
 
-// placeKey returns whether a new key may belong to the shard that it would have.
+// isKeyOf reports whether a key that was found again is still the key of a WebSocket session.
+func isKeyOf(session *wsrelay.Session, found *shardkey.Found) bool {
+	return !found.Keyless && shardkey.Hash(nil, found.Key) == session.KeyHash
+}
+
+// placeKey returns whether a key that is generated here may belong to its shard: the owner is this
+// node, another node, or a node that should not get new keys.
 func (s *Server) placeKey(key []byte) shardkey.Placement {
 	table := s.options.Cluster.Table()
 	if table.Shards() == 0 || s.options.AcceptsNewKeys == nil {

@@ -11,10 +11,13 @@ import (
 // of each kind per repairLogEvery, because an app that sends one invalid message usually sends
 // many.
 type repairLog struct {
-	next      [2]atomic.Int64 // when the next line may be written, by the clock of the server
-	muteUntil [2]atomic.Int64 // number of messages since the last line that were not logged
+	// The indexes are loggedHead and loggedTrailers.
+
+	nextAllowed [2]atomic.Int64 // when the next line may be written, by the clock of the server
+	suppressed  [2]atomic.Int64 // number of messages since the last line that were not logged
 }
 
+// repairLogEvery is the minimum interval between two lines of one kind.
 const repairLogEvery = 10 * time.Second
 
 // Kinds of lines.
@@ -26,27 +29,29 @@ const (
 // allow reports whether a line of a kind may be written now. suppressed is the number of messages
 // since the last line that were not logged.
 func (repairs *repairLog) allow(kind int, now time.Duration) (suppressed int64, ok bool) {
-	next := repairs.next[kind].Load()
-	if int64(now) < next || !repairs.next[kind].CompareAndSwap(next, int64(now+repairLogEvery)) {
-		repairs.muteUntil[kind].Add(1)
+	nextAllowed := repairs.nextAllowed[kind].Load()
+	mayLog := int64(now) >= nextAllowed && repairs.nextAllowed[kind].CompareAndSwap(nextAllowed, int64(now+repairLogEvery))
+	if !mayLog {
+		repairs.suppressed[kind].Add(1)
 		return 0, false
 	}
-	return repairs.muteUntil[kind].Swap(0), true
+	return repairs.suppressed[kind].Swap(0), true
 }
 
 // logRepairs logs that the header of a response was repaired.
-func (r reply) logRepairs(res *h1.Response) {
+func (reply reply) logRepairs(res *h1.Response) {
 	description := res.Repairs()
 	if description == "" {
 		return
 	}
-	if n, ok := r.server.repairs.allow(loggedHead, r.server.clock.Now()); ok {
-		r.server.options.Log.Warn().Str("repaired", description).Int("status", res.Status()).Bytes("path", r.req.Path()).Int64("suppressed", n).
+	if n, ok := reply.server.repairs.allow(loggedHead, reply.server.clock.Now()); ok {
+		reply.server.options.Log.Warn().Str("repaired", description).Int("status", res.Status()).Bytes("path", reply.req.Path()).Int64("suppressed", n).
 			Msg("malformed response repaired")
 	}
 }
 
-// trailersDropped logs that trailer fields of a request or response were dropped.
+// trailersDropped logs that trailer fields of a message were dropped. message is "request" or
+// "response".
 func (state *requestState) trailersDropped(body *h1.Body, message string) {
 	count, first := body.DroppedTrailers()
 	if count == 0 {

@@ -29,91 +29,91 @@ type requestWait struct {
 }
 
 // context returns the context whose end stops all waiting.
-func (w *requestWait) context() context.Context {
-	if w.attemptContext != nil {
-		return w.attemptContext
+func (wait *requestWait) context() context.Context {
+	if wait.attemptContext != nil {
+		return wait.attemptContext
 	}
-	return w.life.context()
+	return wait.life.context()
 }
 
 // waitFor waits until another attempt is worthwhile. result is the decision to wait, and contains
 // what to wait for. waitFor returns actionRetry for another attempt, and otherwise the final
 // decision. QueueWait limits the total waiting time of a request.
-func (w *requestWait) waitFor(result decision) decision {
+func (wait *requestWait) waitFor(result decision) decision {
 	startedAt := time.Now()
-	timeLeft := w.timeLeft(startedAt)
-	if timeLeft <= 0 || w.server.isHopeless(result) {
-		return w.expiredDecision(result)
+	timeLeft := wait.timeLeft(startedAt)
+	if timeLeft <= 0 || wait.server.isHopeless(result) {
+		return wait.expiredDecision(result)
 	}
-	if failed := w.enterQueue(); failed.action != 0 {
+	if failed := wait.enterQueue(); failed.action != 0 {
 		return failed
 	}
-	if !w.exchange.hasWaited {
-		w.exchange.hasWaited, w.exchange.firstWaitReason = true, result.reason
-		w.server.metrics.Queued[result.reason].Add(1)
+	if !wait.exchange.hasWaited {
+		wait.exchange.hasWaited, wait.exchange.firstWaitReason = true, result.reason
+		wait.server.metrics.Queued[result.reason].Add(1)
 	}
 	if result.reason == route.ReasonRestarting {
-		w.exchange.eventStream.OwnerRestarting()
+		wait.exchange.eventStream.OwnerRestarting()
 	}
-	w.disconnect.arm()
-	w.disconnect.start()
-	err := w.await(result, timeLeft)
-	w.disconnect.disarm()
+	wait.disconnect.arm()
+	wait.disconnect.start()
+	err := wait.await(result, timeLeft)
+	wait.disconnect.disarm()
 	elapsed := time.Since(startedAt)
-	w.exchange.waitTime += elapsed
-	w.server.metrics.QueuedNanos[result.reason].Add(int64(elapsed))
+	wait.exchange.waitTime += elapsed
+	wait.server.metrics.QueuedNanos[result.reason].Add(int64(elapsed))
 	switch {
-	case w.closing.Load() || errors.Is(err, queue.ErrCanceled):
+	case wait.closing.Load() || errors.Is(err, queue.ErrCanceled):
 		return done
 	case err != nil:
-		return w.expiredDecision(result)
+		return wait.expiredDecision(result)
 	}
 	return decision{action: actionRetry}
 }
 
 // await blocks until the event for which the decision waits, or until the waiting time has ended. It
 // returns nil if another attempt is worthwhile.
-func (w *requestWait) await(result decision, timeLeft time.Duration) error {
+func (wait *requestWait) await(result decision, timeLeft time.Duration) error {
 	maxWait := timeLeft
 	if result.backoff {
-		maxWait = min(timeLeft, w.nextPause())
+		maxWait = min(timeLeft, wait.nextPause())
 	}
 	if result.notAcquired.generation != 0 {
-		return w.awaitReportProcessed(result.notAcquired)
+		return wait.awaitReportProcessed(result.notAcquired)
 	}
-	if result.requiresNewerEpochs(w.server.options.Cluster.Table()) {
-		return w.awaitEpochs(result)
+	if result.requiresNewerEpochs(wait.server.options.Cluster.Table()) {
+		return wait.awaitEpochs(result)
 	}
 	if result.condition != nil {
 		result.condition.AddWaiting(1)
 		defer result.condition.AddWaiting(-1)
-		return w.exchange.ticket.WaitFor(w.context().Done(), result.generation, 0, result.condition)
+		return wait.exchange.ticket.WaitFor(wait.context().Done(), result.generation, 0, result.condition)
 	}
-	return w.exchange.ticket.Wait(w.context().Done(), result.generation, maxWait)
+	return wait.exchange.ticket.Wait(wait.context().Done(), result.generation, maxWait)
 }
 
 // nextPause returns the pause before the next retry. It doubles with each retry of the request, from
 // backoff.MinPause to backoff.MaxPause.
-func (w *requestWait) nextPause() time.Duration {
-	pause := max(2*w.exchange.lastPause, backoff.MinPause)
-	w.exchange.lastPause = min(pause, backoff.MaxPause)
-	return w.exchange.lastPause
+func (wait *requestWait) nextPause() time.Duration {
+	pause := max(2*wait.exchange.lastPause, backoff.MinPause)
+	wait.exchange.lastPause = min(pause, backoff.MaxPause)
+	return wait.exchange.lastPause
 }
 
 // awaitReportProcessed waits until this node has processed the report that its app has not acquired
 // the shard. After that, the table routes the shard elsewhere or holds it, or the app has acquired
 // it again. A newer table alone does not prove that the report was processed. Without a lease the
 // node does not tell the app to acquire the shard, so the wait ends.
-func (w *requestWait) awaitReportProcessed(reported attemptEpoch) error {
+func (wait *requestWait) awaitReportProcessed(reported attemptEpoch) error {
 	for {
-		table := w.server.options.Cluster.Table()
-		dest := table.Route(w.exchange.shard)
+		table := wait.server.options.Cluster.Table()
+		dest := table.Route(wait.exchange.shard)
 		routeUnchanged := dest.Kind == route.Local && dest.Epoch == reported.epoch
-		acquiredAgain := table.IsNewTo(w.exchange.shard, reported.generation)
-		if !routeUnchanged || acquiredAgain || w.server.options.Cluster.LeaseLeft() <= 0 {
+		acquiredAgain := table.IsNewTo(wait.exchange.shard, reported.generation)
+		if !routeUnchanged || acquiredAgain || wait.server.options.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
-		if err := w.exchange.ticket.Wait(w.context().Done(), table.Generation(), backoff.MaxPause); err != nil {
+		if err := wait.exchange.ticket.Wait(wait.context().Done(), table.Generation(), backoff.MaxPause); err != nil {
 			return err
 		}
 	}
@@ -121,13 +121,13 @@ func (w *requestWait) awaitReportProcessed(reported attemptEpoch) error {
 
 // awaitEpochs waits until the routing table of this node has the epochs that an owner has reported.
 // The wait queue releases the waiting requests gradually.
-func (w *requestWait) awaitEpochs(result decision) error {
+func (wait *requestWait) awaitEpochs(result decision) error {
 	for {
-		table := w.server.options.Cluster.Table()
+		table := wait.server.options.Cluster.Table()
 		if !result.requiresNewerEpochs(table) {
 			return nil
 		}
-		if err := w.exchange.ticket.Wait(w.context().Done(), table.Generation(), 0); err != nil {
+		if err := wait.exchange.ticket.Wait(wait.context().Done(), table.Generation(), 0); err != nil {
 			return err
 		}
 	}
@@ -139,52 +139,52 @@ func (result *decision) requiresNewerEpochs(table *route.Table) bool {
 }
 
 // timeLeft returns the remaining part of QueueWait. The first call starts it.
-func (w *requestWait) timeLeft(now time.Time) time.Duration {
-	if w.exchange.deadline.IsZero() {
-		w.exchange.deadline = now.Add(w.server.options.QueueWait)
+func (wait *requestWait) timeLeft(now time.Time) time.Duration {
+	if wait.exchange.deadline.IsZero() {
+		wait.exchange.deadline = now.Add(wait.server.options.QueueWait)
 	}
-	return w.exchange.deadline.Sub(now)
+	return wait.exchange.deadline.Sub(now)
 }
 
 // memorySize returns the memory of the waiting request in bytes: its header, the buffer of its
 // body, and data that was read beyond the request.
-func (w *requestWait) memorySize() int64 {
-	w.conn.ReleaseEmptyBuffers()
-	return int64(w.conn.BufferSize() + w.req.MemorySize() + cap(w.body.Buffered))
+func (wait *requestWait) memorySize() int64 {
+	wait.conn.ReleaseEmptyBuffers()
+	return int64(wait.conn.BufferSize() + wait.req.MemorySize() + cap(wait.body.Buffered))
 }
 
 // enterQueue reserves a place in the wait queue, unless the request already has one. Resumed event
 // streams and WebSockets have queues of their own, so they do not use the places of new requests.
-func (w *requestWait) enterQueue() decision {
-	if w.exchange.ticket != nil {
+func (wait *requestWait) enterQueue() decision {
+	if wait.exchange.ticket != nil {
 		return decision{}
 	}
-	entryQueue, shard := w.server.options.Queue, w.exchange.queueShard()
+	entryQueue, shard := wait.server.options.Queue, wait.exchange.queueShard()
 	switch {
-	case w.exchange.eventStream != nil:
-		entryQueue, shard = w.server.streamQueue, queue.NoShard
-	case w.exchange.isResumption():
-		entryQueue, shard = w.server.webSockets.queue, queue.NoShard
+	case wait.exchange.eventStream != nil:
+		entryQueue, shard = wait.server.streamQueue, queue.NoShard
+	case wait.exchange.isResumption():
+		entryQueue, shard = wait.server.webSockets.queue, queue.NoShard
 	}
-	ticket, err := entryQueue.Enter(shard, w.memorySize())
+	ticket, err := entryQueue.Enter(shard, wait.memorySize())
 	if err != nil {
-		return w.queueRefused(err)
+		return wait.queueRefused(err)
 	}
-	w.exchange.leaveQueue() // the previous ticket was released by the queue without success
-	w.exchange.ticket = ticket
-	hasWaitedBefore := !w.exchange.deadline.IsZero()
+	wait.exchange.leaveQueue() // the previous ticket was released by the queue without success
+	wait.exchange.ticket = ticket
+	hasWaitedBefore := !wait.exchange.deadline.IsZero()
 	if hasWaitedBefore {
-		ticket.LimitDeadline(w.exchange.deadline)
+		ticket.LimitDeadline(wait.exchange.deadline)
 	}
 	return decision{}
 }
 
 // queueRefused returns the final decision for a request that the wait queue has not accepted because
 // of err.
-func (w *requestWait) queueRefused(err error) decision {
+func (wait *requestWait) queueRefused(err error) decision {
 	switch {
-	case w.exchange.mayHaveRun():
-		return w.exchange.waitExpired(decision{})
+	case wait.exchange.mayHaveRun():
+		return wait.exchange.waitExpired(decision{})
 	case errors.Is(err, queue.ErrShardLimit):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
 	}
@@ -194,9 +194,9 @@ func (w *requestWait) queueRefused(err error) decision {
 // pause waits before a safe request is retried at an owner, after its connection to the app broke.
 // When an app dies, its connections break one after the other. pause reports whether the request
 // may be retried; decideRetry limits the number of attempts.
-func (w *requestWait) pause(result decision) bool {
+func (wait *requestWait) pause(result decision) bool {
 	connBroke := result.refusal == 0
-	if !connBroke || w.exchange.safety != safeMethod || w.closing.Load() {
+	if !connBroke || wait.exchange.safety != safeMethod || wait.closing.Load() {
 		return false
 	}
 	timer := time.NewTimer(backoff.MinPause)
@@ -204,37 +204,37 @@ func (w *requestWait) pause(result decision) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-w.context().Done():
+	case <-wait.context().Done():
 		return false
 	}
 }
 
 // catchUp waits up to ownerWait until this node has applied the epochs of the ingress. It reports
 // whether it has.
-func (w *requestWait) catchUp(committed, proposed uint64) bool {
-	ctx, cancel := context.WithTimeout(w.context(), ownerWait)
+func (wait *requestWait) catchUp(committed, proposed uint64) bool {
+	ctx, cancel := context.WithTimeout(wait.context(), ownerWait)
 	defer cancel()
-	return w.server.options.Cluster.Await(ctx, committed, proposed)
+	return wait.server.options.Cluster.Await(ctx, committed, proposed)
 }
 
 // expiredDecision returns the final decision for a request whose waiting time has ended. If the app
 // has not acquired the shard, the error response contains the reason that the app has given.
-func (w *requestWait) expiredDecision(result decision) decision {
+func (wait *requestWait) expiredDecision(result decision) decision {
 	waitedForAcquire := result.reason == route.ReasonAcquiring && result.code == ""
-	if waitedForAcquire && !w.exchange.mayHaveRun() {
-		result.code, result.detail = problem.QueueTimeout, w.detailNotAcquired()
+	if waitedForAcquire && !wait.exchange.mayHaveRun() {
+		result.code, result.detail = problem.QueueTimeout, wait.detailNotAcquired()
 	}
-	return w.exchange.waitExpired(result)
+	return wait.exchange.waitExpired(result)
 }
 
 // detailNotAcquired returns the detail of the error response if the app of this node has not acquired
 // the shard in time.
-func (w *requestWait) detailNotAcquired() string {
-	detail := fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.server.options.Node, w.exchange.shard)
-	if w.server.options.AcquireError == nil {
+func (wait *requestWait) detailNotAcquired() string {
+	detail := fmt.Sprintf("the app of node %s has not acquired shard %d in time", wait.server.options.Node, wait.exchange.shard)
+	if wait.server.options.AcquireError == nil {
 		return detail
 	}
-	if appError := w.server.options.AcquireError(w.exchange.shard); appError != "" {
+	if appError := wait.server.options.AcquireError(wait.exchange.shard); appError != "" {
 		return detail + ": " + appError
 	}
 	return detail

@@ -212,14 +212,14 @@ func (rr *responseRelay) markResponseBegun() (time.Duration, error) {
 }
 
 // recordResponse records that a response of an app is sent to the client.
-func (r reply) recordResponse(res *h1.Response) {
-	r.exchange.account.recordResponse(res.Status(), res, r.exchange.lastRoute)
-	r.server.metrics.CountResponse(r.exchange.lastRoute, res.Status())
+func (reply reply) recordResponse(res *h1.Response) {
+	reply.exchange.account.recordResponse(res.Status(), res, reply.exchange.lastRoute)
+	reply.server.metrics.CountResponse(reply.exchange.lastRoute, res.Status())
 }
 
 // truncateResponse ends an attempt whose response was truncated, because of readErr or because
 // sending it has failed.
-func (r reply) truncateResponse(attempt *attempt, readErr error) {
+func (reply reply) truncateResponse(attempt *attempt, readErr error) {
 	runNumber := attempt.slot.Load().Number
 	cancelCause := attempt.abort()
 	endedBetweenEvents := errors.Is(readErr, eventrelay.ErrEnded)
@@ -227,9 +227,9 @@ func (r reply) truncateResponse(attempt *attempt, readErr error) {
 	case cancelCause != cause.None: // the goroutine that has cancelled the run has counted it
 	case endedBetweenEvents && attempt.slot.Events.IsResumable(runNumber): // another owner resumes the stream, so it is not treated as aborted
 	case endedBetweenEvents:
-		r.server.metrics.CountAborted(cause.ShardMoved.String(), 1)
+		reply.server.metrics.CountAborted(cause.ShardMoved.String(), 1)
 	case readErr != nil:
-		r.server.metrics.TruncatedResponses.Add(1)
+		reply.server.metrics.TruncatedResponses.Add(1)
 	}
-	r.exchange.connAborted, r.exchange.account.code = true, accessAborted
+	reply.exchange.connAborted, reply.exchange.account.code = true, accessAborted
 }

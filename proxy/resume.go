@@ -187,9 +187,9 @@ func (retry *retrier) resetWait() {
 }
 
 // endStream ends a stream that cannot be resumed. The client receives a truncated response.
-func (r reply) endStream(outcome metrics.ResumeOutcome, detail string) {
-	r.server.metrics.Resumptions[outcome].Add(1)
-	r.server.options.Log.Debug().Uint32("shard", uint32(r.exchange.shard)).Str("detail", detail).Msg("event stream not resumed")
-	r.conn.Writer().Abort()
-	r.exchange.connAborted, r.exchange.account.code = true, accessAborted
+func (reply reply) endStream(outcome metrics.ResumeOutcome, detail string) {
+	reply.server.metrics.Resumptions[outcome].Add(1)
+	reply.server.options.Log.Debug().Uint32("shard", uint32(reply.exchange.shard)).Str("detail", detail).Msg("event stream not resumed")
+	reply.conn.Writer().Abort()
+	reply.exchange.connAborted, reply.exchange.account.code = true, accessAborted
 }

@@ -20,11 +20,11 @@ import (
 // another attempt, a wait, or an error response.
 type retrier struct {
 	*requestState
-	reply      reply
-	slot       *inflight.Slot
-	disconnect *disconnectWatch
-	closing    *atomic.Bool  // client.closing
-	pollSince  *atomic.Int64 // connState.longPollStart
+	reply         reply
+	slot          *inflight.Slot
+	disconnect    *disconnectWatch
+	closing       *atomic.Bool  // client.closing
+	longPollStart *atomic.Int64 // connState.longPollStart
 }
 
 // handleUnsent ends an attempt whose request was not sent, or was sent but not read by the peer.
@@ -315,7 +315,7 @@ func (retry *retrier) readRefusal(attempt *attempt) ownerRefusal {
 // request has then run at the owner and was cancelled because its shard moves; see askNextOwner.
 func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 	if tries := triesOf(&res.Header); tries > retry.exchange.tries {
-		retry.notePoll()
+		retry.recordLongPoll()
 		retry.exchange.tries = tries
 	}
 }

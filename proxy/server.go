@@ -345,7 +345,7 @@ func (s *Server) Wake(generation uint64) {
 // connections are aborted. reason is the label in the metrics.
 func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
 	n := s.conns.cancelRuns(cause.DrainTimeout, func(current inflight.Run, _ string) bool {
-		return current.Kind == route.Local && current.Flags&inflight.Keyless == 0 && match(current.Shard)
+		return current.Kind == route.Local && !current.Has(inflight.Keyless) && match(current.Shard)
 	})
 	s.metrics.CountAborted(reason, n)
 	return n

@@ -115,7 +115,8 @@ func (s *Server) Apply(next Settings) {
 	s.peers.Renew()
 }
 
-// useSettings makes set the settings of the connection. It must not be called during a read.
+// useSettings applies settings to the connection, from its next read on. It must not be called during a
+// read.
 func (c *client) useSettings(settings *Settings) {
 	if settings == c.settings {
 		return

@@ -12,16 +12,18 @@ import (
 // of its shard.
 const detailShardInflight = "as many requests of the shard are under way as there may be (--max-shard-inflight)"
 
-// waitBehind returns the decision for a request whose shard other requests are waiting for. If the
-// owner sheds, a request that has not waited fails.
+// waitBehind returns the decision for a request whose shard has a queue of waiting requests. If the
+// owner has refused requests because the shard is busy, a request that has not waited fails.
 func (exchange *exchange) waitBehind(queue *backoff.ShardQueue) decision {
+	result := decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: queue}
 	if !queue.OwnerSheds() {
-		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: queue}
+		return result
 	}
 	if !exchange.hasWaited {
 		return exchange.shardInflightFull()
 	}
-	return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: queue, code: problem.ShardBusy, detail: detailShardInflight}
+	result.code, result.detail = problem.ShardBusy, detailShardInflight
+	return result
 }
 
 // shardInflightFull returns the final decision for a request that exceeds the in-flight limit of
@@ -37,5 +39,6 @@ func (exchange *exchange) shardInflightFull() decision {
 // the shard has the maximum number of requests in progress. Only a request that has waited before
 // does so: it has already waited for the requests that are in progress now.
 func (exchange *exchange) shedByOwner(attempt *attempt) bool {
-	return exchange.hasWaited && !exchange.isResumption() && attempt.conn.Response.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)
+	mayWaitAgain := exchange.hasWaited && !exchange.isResumption()
+	return mayWaitAgain && attempt.conn.Response.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)
 }

@@ -1,9 +1,6 @@
 package proxy
 
-import (
-	"shardway/proxy/cause"
-	"shardway/proxy/route"
-)
+import "shardway/proxy/route"
 
 // Stalled returns the nodes to which this node has forwarded requests that were in progress at the
 // previous call already. Each node is returned once. The caller checks whether these nodes can
@@ -26,12 +23,13 @@ func (s *Server) Stalled() []string {
 // ranAtLastCall reports whether the connection still runs the request that it ran at the last call,
 // and its node.
 func (c *client) ranAtLastCall() (node string, stalled bool) {
-	at := c.slot.Node.Load()
+	nodeName := c.slot.NodeName() // loaded before the run, so it is not the node of a later run
 	current := c.slot.Load()
-	stalled = current.Kind == route.Remote && current.Cause == cause.None && current.Number == c.stalledSeenRun
+	isSameRun := current.Number == c.stalledSeenRun
 	c.stalledSeenRun = current.Number
-	if stalled && at != nil {
-		return *at, true
+	runsAtNode := current.Kind == route.Remote && !current.IsCancelled() && nodeName != ""
+	if isSameRun && runsAtNode {
+		return nodeName, true
 	}
 	return "", false
 }

@@ -20,11 +20,11 @@ import (
 
 // appendSticky appends the sticky cookie, unless the request needs none or a shared cache may store
 // the response.
-func (r reply) appendSticky(dst []byte, res *h1.Response) []byte {
-	if r.exchange.Cookie == nil {
+func (reply reply) appendSticky(dst []byte, res *h1.Response) []byte {
+	if reply.exchange.Cookie == nil {
 		return dst
 	}
-	switch cachecontrol.SharingOf(res, r.server.clock.SystemTime(r.server.clock.Now())) {
+	switch cachecontrol.SharingOf(res, reply.server.clock.SystemTime(reply.server.clock.Now())) {
 	case cachecontrol.Allowed:
 		return dst
 	case cachecontrol.Unspecified:
@@ -33,5 +33,5 @@ func (r reply) appendSticky(dst []byte, res *h1.Response) []byte {
 		}
 	case cachecontrol.Forbidden:
 	}
-	return r.appendCookie(dst)
+	return reply.appendCookie(dst)
 }

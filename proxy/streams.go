@@ -28,7 +28,7 @@ func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	byShard := map[shardmap.Shard]ShardRuns{}
 	s.conns.each(func(c *client) {
 		current := c.slot.Load()
-		if current.Kind != route.Local || current.Flags&(inflight.Keyless|inflight.WebSocket) != 0 {
+		if current.Kind != route.Local || current.Has(inflight.Keyless|inflight.WebSocket) {
 			return
 		}
 		runs := byShard[current.Shard]

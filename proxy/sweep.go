@@ -125,7 +125,7 @@ func (s *Server) idleLimit(c *client) time.Duration {
 // moved. It only registers a run that it sees for the first time.
 func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now time.Duration) {
 	current := c.slot.Load()
-	if current.IsCancelled() && current.Kind == route.Local && current.Flags&inflight.Resumable != 0 {
+	if current.IsCancelled() && current.Kind == route.Local && current.Has(inflight.Resumable) {
 		s.sweepStuckStream(c, current, now)
 	}
 	if current.Kind == 0 || current.IsCancelled() {
@@ -153,12 +153,12 @@ func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now
 // sweepLongResponse treats a response that has been in progress for longResponse as a stream.
 // Tunnels and event streams of the local app already count as streams.
 func (s *Server) sweepLongResponse(c *client, current inflight.Run, now time.Duration) {
-	if current.Flags&inflight.ResponseBegun == 0 || now-c.runSeenAt <= longResponse {
+	if !current.Has(inflight.ResponseBegun) || now-c.runSeenAt <= longResponse {
 		return
 	}
 	switch current.Kind {
 	case route.Local:
-		if current.Flags&(inflight.Tunnel|inflight.Events) == 0 {
+		if !current.Has(inflight.Tunnel | inflight.Events) {
 			s.countAsStream(c, current)
 		}
 	case route.Remote:
@@ -173,7 +173,7 @@ func (s *Server) sweepLongResponse(c *client, current inflight.Run, now time.Dur
 // response has not begun.
 func (s *Server) awaitsLocalApp(c *client, current inflight.Run) bool {
 	const respondsOrRelays = inflight.ResponseBegun | inflight.Tunnel | inflight.Events | inflight.WebSocket
-	return current.Kind == route.Local && current.Flags&respondsOrRelays == 0 && !c.body.IsBeingRead()
+	return current.Kind == route.Local && !current.Has(respondsOrRelays) && !c.body.IsBeingRead()
 }
 
 // countWaiting counts a run that waits for the app, to detect that the app does not respond at all.
@@ -182,14 +182,14 @@ func (s *Server) countWaiting(c *client, current inflight.Run) {
 	if upstream := c.slot.Conn.Load(); upstream != nil && !upstream.InProcess {
 		conn = upstream.NetConn()
 	}
-	s.appSilence.CountWaiting(c.runSeenAt, current.Flags&inflight.Safe != 0, conn)
+	s.appSilence.CountWaiting(c.runSeenAt, current.Has(inflight.Safe), conn)
 }
 
 // sweepDeadline ends a run that must not continue: because its shard has moved, because the node is
 // leaving, or because the app has not responded within FirstByteTimeout.
 func (s *Server) sweepDeadline(c *client, current inflight.Run, table *route.Table, settings *Settings, now time.Duration) {
 	switch {
-	case current.Flags&inflight.WebSocket != 0:
+	case current.Has(inflight.WebSocket):
 		s.sweepRelay(c, current, table, now)
 		return
 	case current.IsEndless():
@@ -199,7 +199,7 @@ func (s *Server) sweepDeadline(c *client, current inflight.Run, table *route.Tab
 		s.cancelBeforeResponse(c, current, cause.Leaving)
 		return
 	}
-	if current.Kind != route.Local || current.Flags&inflight.ResponseBegun != 0 {
+	if current.Kind != route.Local || current.Has(inflight.ResponseBegun) {
 		return // the owner enforces the timeout of a forwarded request
 	}
 	if c.body.IsBeingRead() {
@@ -273,7 +273,7 @@ func (s *Server) sweepStream(c *client, current inflight.Run, table *route.Table
 	if c.moveSeenAt == 0 {
 		c.moveSeenAt = now
 	}
-	if current.Flags&inflight.Events == 0 {
+	if !current.Has(inflight.Events) {
 		if now-c.moveSeenAt >= grace {
 			s.cancelRun(c, current, cancelCause)
 		}
@@ -292,7 +292,7 @@ func (s *Server) sweepStream(c *client, current inflight.Run, table *route.Table
 // causeOfStreamEnd returns why a tunnel or an event stream must end soon: its shard has moved, or
 // the node is leaving. It returns cause.None if the stream may continue.
 func (s *Server) causeOfStreamEnd(c *client, current inflight.Run, table *route.Table) cause.Cause {
-	hasShard := current.Flags&inflight.Keyless == 0 && int(current.Shard) < table.Shards()
+	hasShard := !current.Has(inflight.Keyless) && int(current.Shard) < table.Shards()
 	if hasShard && !runsAtRoute(current, c.slot.Node.Load(), table.Route(current.Shard)) {
 		return cause.ShardMoved
 	}
@@ -357,7 +357,7 @@ func (s *Server) cancelRun(c *client, current inflight.Run, cancelCause cause.Ca
 // no byte.
 func (s *Server) cancelBeforeResponse(c *client, current inflight.Run, cancelCause cause.Cause) {
 	s.cancelMatching(&c.slot, current, cancelCause, func(latest inflight.Run) bool {
-		return latest.Number == current.Number && latest.Flags&inflight.ResponseBegun == 0
+		return latest.Number == current.Number && !latest.Has(inflight.ResponseBegun)
 	})
 }
 
@@ -374,7 +374,7 @@ func (s *Server) cancelMatching(slot *inflight.Slot, current inflight.Run, cance
 	if !cancelled {
 		return
 	}
-	nextOwnerResumes := current.Flags&inflight.Events != 0 && cancelCause == cause.ShardMoved && slot.Events.IsResumable(current.Number)
+	nextOwnerResumes := current.Has(inflight.Events) && cancelCause == cause.ShardMoved && slot.Events.IsResumable(current.Number)
 	if !nextOwnerResumes {
 		s.metrics.CountAborted(cancelCause.String(), 1)
 	}

@@ -39,11 +39,15 @@ func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
 // LeaseExpired is the function LeaseExpired for a Task. It may be called after the Task has ended,
 // and cancels its own request only.
 func (task Task) LeaseExpired() bool {
-	if task.conn == nil || task.conn.server.options.LeaseExpired == nil || !task.conn.server.options.LeaseExpired() {
+	if task.conn == nil {
 		return false
 	}
-	task.conn.server.cancelIn(task.slot, inflight.Run{Number: task.run}, cause.Lease)
-	return true
+	server := task.conn.server
+	isExpired := server.options.LeaseExpired != nil && server.options.LeaseExpired()
+	if isExpired {
+		server.cancelIn(task.slot, inflight.Run{Number: task.run}, cause.Lease)
+	}
+	return isExpired
 }
 
 // task returns a Task of the current run.

@@ -85,19 +85,22 @@ func decode(word uint64) Run {
 	}
 }
 
+// Has reports whether the run has at least one of the given flags.
+func (r Run) Has(flags uint64) bool { return r.Flags&flags != 0 }
+
 // IsCancelled reports whether a goroutine has cancelled the run.
 func (r Run) IsCancelled() bool { return r.Cause != cause.None }
 
 // IsEndless reports whether the run is a tunnel, or an event stream that responds to a safe method.
 // An event stream that responds to a POST ends when the app has sent its result.
 func (r Run) IsEndless() bool {
-	return r.Flags&Tunnel != 0 || r.Flags&(Events|Safe) == Events|Safe
+	return r.Has(Tunnel) || r.Has(Events) && r.Has(Safe)
 }
 
 // IsRepeatable reports whether the client may repeat the request because its method is safe and no
 // byte of the response was sent.
 func (r Run) IsRepeatable() bool {
-	return r.Flags&(Safe|ResponseBegun) == Safe
+	return r.Has(Safe) && !r.Has(ResponseBegun)
 }
 
 // Begin begins a run on the upstream connection conn. node is the owner of a run at another node, and
@@ -145,7 +148,7 @@ func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node stri
 	for {
 		word := s.word.Load()
 		current := decode(word)
-		conn, nodeName := s.Conn.Load(), s.nodeName() // valid for the run only if word is unchanged when it is swapped
+		conn, nodeName := s.Conn.Load(), s.NodeName() // valid for the run only if word is unchanged when it is swapped
 		if current.Kind == 0 || current.IsCancelled() {
 			return closes, false
 		}
@@ -158,8 +161,8 @@ func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node stri
 	}
 }
 
-// nodeName returns the owner of the run, or "" for a local run.
-func (s *Slot) nodeName() string {
+// NodeName returns the owner of the run, or "" for a local run.
+func (s *Slot) NodeName() string {
 	if node := s.Node.Load(); node != nil {
 		return *node
 	}
@@ -169,11 +172,11 @@ func (s *Slot) nodeName() string {
 // endCancelled ends the messages of a run that was just cancelled. conn is its upstream connection.
 // It appends the connections that the caller must close to closes, and returns closes.
 func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause cause.Cause, closes []*h1.Conn) []*h1.Conn {
-	if relay := s.WebSocket.Load(); relay != nil && cancelled.Flags&WebSocket != 0 {
+	if relay := s.WebSocket.Load(); relay != nil && cancelled.Has(WebSocket) {
 		return relay.Cancel(cancelCause, closes)
 	}
 	shardIsLeaving := cancelCause == cause.ShardMoved || cancelCause == cause.DrainTimeout || cancelCause == cause.Leaving
-	if tunnel := s.Tunnel.Load(); tunnel != nil && cancelled.Flags&Tunnel != 0 && shardIsLeaving {
+	if tunnel := s.Tunnel.Load(); tunnel != nil && cancelled.Has(Tunnel) && shardIsLeaving {
 		// The tunnel sends a close frame with the reason, and then closes its connections.
 		tunnel.StartClose(closeCodeOf(cancelCause))
 		return closes
@@ -181,13 +184,13 @@ func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause caus
 	closes = append(closes, conn.Conn)
 	// The forwarded part of an event stream ends between two events, so the client's connection can
 	// stay open. The client may read the rest at its own speed.
-	endsBetweenEvents := cancelled.Flags&Events != 0 && s.Events.RequestEnd(cancelled.Number)
+	endsBetweenEvents := cancelled.Has(Events) && s.Events.RequestEnd(cancelled.Number)
 	// Another run sends further events of a resumable stream to the client.
-	isResumable := cancelled.Flags&Resumable != 0
+	isResumable := cancelled.Has(Resumable)
 	if endsBetweenEvents || isResumable {
 		return closes
 	}
-	if cancelled.Flags&ResponseBegun != 0 {
+	if cancelled.Has(ResponseBegun) {
 		closes = append(closes, s.Client)
 	}
 	return closes
