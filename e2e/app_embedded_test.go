@@ -17,8 +17,8 @@ import (
 func TestEmbeddedApps(t *testing.T) {
 	t.Parallel() // it waits for elections and drains most of the time
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true})
-	killed(t, c, c.Follower(t))
-	killed(t, c, c.Leader(t))
+	checkKill(t, c, c.Follower(t))
+	checkKill(t, c, c.Leader(t))
 
 	stopped := c.Follower(t)
 	others := c.Others(stopped)

@@ -51,7 +51,7 @@ func TestLoadBalancerAddressIsNotOwnAddress(t *testing.T) {
 	a, b := c.Prepare(t), c.Prepare(t)
 	leads := &atomic.Pointer[string]{}
 	leads.Store(&a.Gossip)
-	at := balance(t, leads)
+	at := startLoadBalancer(t, leads)
 	a.Start(t, "--bootstrap-expect", "1", "--join", at)
 	diagnosisTest{t, c}.wantFindingEverywhere(a, diagnosis.NoPeers, at+" (it led to this node itself, and may lead to another node the next time)")
 	if status, err := a.Status(t.Context()); err != nil || status.Cluster != "" {
@@ -62,9 +62,9 @@ func TestLoadBalancerAddressIsNotOwnAddress(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// balance forwards each TCP connection to the current address in leads, until the test
+// startLoadBalancer forwards each TCP connection to the current address in leads, until the test
 // ends, and returns its own address.
-func balance(t *testing.T, leads *atomic.Pointer[string]) (addr string) {
+func startLoadBalancer(t *testing.T, leads *atomic.Pointer[string]) (addr string) {
 	t.Helper()
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

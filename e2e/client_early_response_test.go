@@ -109,15 +109,15 @@ func TestEarlyRefusalOfUploadArrivesCompletely(t *testing.T) {
 			t.Run("curl", func(t *testing.T) {
 				var got strings.Builder
 				for range earlyRuns {
-					got.WriteString(program(t, "curl", "-sS", "-H", "Expect:", "-T", file, "-o", discard, "-w", "%{http_code} %{size_download}\n", "http://"+at.node.Addr+path))
+					got.WriteString(runProgram(t, "curl", "-sS", "-H", "Expect:", "-T", file, "-o", discard, "-w", "%{http_code} %{size_download}\n", "http://"+at.node.Addr+path))
 				}
 				wantEarly(t, got.String(), want)
 			})
 			t.Run("python", func(t *testing.T) {
-				wantEarly(t, program(t, "python3", python, size, runs, at.node.Addr, path), want)
+				wantEarly(t, runProgram(t, "python3", python, size, runs, at.node.Addr, path), want)
 			})
 			t.Run("node fetch", func(t *testing.T) {
-				wantEarly(t, program(t, "node", node, size, runs, at.node.Addr, path), want)
+				wantEarly(t, runProgram(t, "node", node, size, runs, at.node.Addr, path), want)
 			})
 		})
 	}

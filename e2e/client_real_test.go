@@ -136,8 +136,8 @@ func (r *realClients) each(f func(url, key string)) {
 	}
 }
 
-// program runs an installed program and returns its output.
-func program(t *testing.T, name string, args ...string) string {
+// runProgram runs an installed program and returns its output.
+func runProgram(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
 		t.Skipf("%s is not installed", name)
@@ -189,7 +189,7 @@ func (r *realClients) curl(t *testing.T) {
 	file := upload(t, size)
 	r.each(func(url, key string) {
 		base := []string{"-sS", "--fail", "-H", "X-Shard-Key: " + key}
-		curl := func(args ...string) string { return program(t, "curl", slices.Concat(base, args)...) }
+		curl := func(args ...string) string { return runProgram(t, "curl", slices.Concat(base, args)...) }
 		// Twenty requests over one connection, then twenty concurrent ones.
 		wantEchoes(t, curl(url+"/get?[1-20]"), echo{Method: "GET", Key: key, Path: "/get"}, 20)
 		wantEchoes(t, curl("-Z", url+"/get?[1-20]"), echo{Method: "GET", Key: key, Path: "/get"}, 20)
@@ -297,7 +297,7 @@ func (r *realClients) nodeFetch(t *testing.T) {
 	script := scriptFile(t, fetchScript)
 	urls := r.urls("http")
 	for _, key := range r.keys {
-		out := program(t, "node", slices.Concat([]string{script, key, strconv.Itoa(size)}, urls)...)
+		out := runProgram(t, "node", slices.Concat([]string{script, key, strconv.Itoa(size)}, urls)...)
 		wantEchoes(t, out, echo{Method: "POST", Key: key, Path: "/fetch", Bytes: size}, 51*len(urls))
 	}
 }
@@ -324,12 +324,12 @@ Promise.all(urls.map(talk)).then(() => console.log('ok'), e => { console.error(e
 func (r *realClients) nodeWebSocket(t *testing.T) {
 	script := scriptFile(t, webSocketScript)
 	flags := []string{}
-	if strings.HasPrefix(program(t, "node", "--version"), "v20.") {
+	if strings.HasPrefix(runProgram(t, "node", "--version"), "v20.") {
 		flags = append(flags, "--experimental-websocket")
-	} else if !strings.Contains(program(t, "node", "-p", "typeof WebSocket"), "function") {
+	} else if !strings.Contains(runProgram(t, "node", "-p", "typeof WebSocket"), "function") {
 		t.Skip("this node has no WebSocket of its own")
 	}
-	program(t, "node", slices.Concat(flags, []string{script, "own"}, r.webSocketURLs())...)
+	runProgram(t, "node", slices.Concat(flags, []string{script, "own"}, r.webSocketURLs())...)
 }
 
 func (r *realClients) nodeWS(t *testing.T) {
@@ -344,7 +344,7 @@ func (r *realClients) nodeWS(t *testing.T) {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("ws cannot be installed: %v: %s", err, bytes.TrimSpace(out))
 	}
-	program(t, "node", slices.Concat([]string{script, "ws"}, r.webSocketURLs())...)
+	runProgram(t, "node", slices.Concat([]string{script, "ws"}, r.webSocketURLs())...)
 }
 
 func (r *realClients) urls(scheme string) []string {
@@ -382,7 +382,7 @@ var (
 
 func (r *realClients) wrk(t *testing.T) {
 	r.each(func(url, key string) {
-		out := program(t, "wrk", "-t1", "-c20", "-d1s", "-H", "X-Shard-Key: "+key, url+"/wrk")
+		out := runProgram(t, "wrk", "-t1", "-c20", "-d1s", "-H", "X-Shard-Key: "+key, url+"/wrk")
 		total := wrkTotal.FindStringSubmatch(out)
 		if bad := wrkErrors.FindString(out); bad != "" || total == nil || total[1] == "0" {
 			t.Errorf("wrk: %s\n%s", bad, out)
@@ -395,7 +395,7 @@ func (r *realClients) h2load(t *testing.T) {
 	file := upload(t, 5000)
 	r.each(func(url, key string) {
 		for _, more := range [][]string{nil, {"-m", "4"}, {"-d", file}} { // sequential, pipelined, and with a body
-			out := program(t, "h2load", slices.Concat([]string{"--h1", "-c", "10", "-n", strconv.Itoa(n), "-H", "X-Shard-Key: " + key}, more, []string{url + "/h2load"})...)
+			out := runProgram(t, "h2load", slices.Concat([]string{"--h1", "-c", "10", "-n", strconv.Itoa(n), "-H", "X-Shard-Key: " + key}, more, []string{url + "/h2load"})...)
 			if got := h2Total.FindStringSubmatch(out); got == nil || got[1] != strconv.Itoa(n) {
 				t.Errorf("h2load %v: %s\n%s", more, fmt.Sprint(got), out)
 			}

@@ -58,7 +58,7 @@ func reloadConfig(t *testing.T, node *cluster.Node, file, text string, words ...
 			return err
 		}
 		for line := range strings.Lines(string(now[len(before):])) {
-			if hasAll(line, words) {
+			if containsAll(line, words) {
 				return nil
 			}
 		}
@@ -66,7 +66,7 @@ func reloadConfig(t *testing.T, node *cluster.Node, file, text string, words ...
 	})
 }
 
-func hasAll(line string, words []string) bool {
+func containsAll(line string, words []string) bool {
 	for _, w := range words {
 		if !strings.Contains(line, w) {
 			return false

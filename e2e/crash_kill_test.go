@@ -26,14 +26,14 @@ func TestKillFailsNoRequest(t *testing.T) {
 			t.Parallel()
 			c := start(t, 3, "--takeover", f.takeover)
 			for trial := range f.trials {
-				t.Run(fmt.Sprintf("follower %d", trial), func(t *testing.T) { killed(t, c, c.Follower(t)) })
-				t.Run(fmt.Sprintf("leader %d", trial), func(t *testing.T) { killed(t, c, c.Leader(t)) })
+				t.Run(fmt.Sprintf("follower %d", trial), func(t *testing.T) { checkKill(t, c, c.Follower(t)) })
+				t.Run(fmt.Sprintf("leader %d", trial), func(t *testing.T) { checkKill(t, c, c.Leader(t)) })
 			}
 		})
 	}
 }
 
-func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
+func checkKill(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
 	t.Helper()
 	before := c.AwaitServing(t)
 	traffic := c.Load(t, c.Others(victim), cluster.Traffic{})

@@ -115,7 +115,7 @@ func (w diagnosisTest) wantFinding(node *cluster.Node, code diagnosis.Code, text
 func (w diagnosisTest) wantFindingEverywhere(node *cluster.Node, code diagnosis.Code, text string) {
 	w.t.Helper()
 	finding := w.wantFinding(node, code, text)
-	if status, body := w.get(node.Admin, "/readyz"); status != 503 || !strings.Contains(unquoted(body), finding.Text) {
+	if status, body := w.get(node.Admin, "/readyz"); status != 503 || !strings.Contains(unescapeQuotes(body), finding.Text) {
 		w.t.Errorf("/readyz of %s is %d, %s, want it to contain %q", node.ID, status, body, finding.Text)
 	}
 	status, body := w.get(node.Addr, "/")
@@ -125,8 +125,8 @@ func (w diagnosisTest) wantFindingEverywhere(node *cluster.Node, code diagnosis.
 	}
 }
 
-// unquoted removes the quotes of JSON.
-func unquoted(s string) string { return strings.ReplaceAll(s, `\"`, `"`) }
+// unescapeQuotes removes the quotes of JSON.
+func unescapeQuotes(s string) string { return strings.ReplaceAll(s, `\"`, `"`) }
 
 // awaitHealthy waits until a node has no finding worse than info. Findings about a lack of CPU
 // time last for up to a minute, and are ignored.

@@ -31,7 +31,7 @@ func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 	}
 	startedAt, before := history.Now(), c.AwaitServing(t)
 	for _, n := range c.Nodes() {
-		cluster.AwaitFor(t, 2*time.Minute, "node "+n.ID+" has a snapshot", snapshot(n))
+		cluster.AwaitFor(t, 2*time.Minute, "node "+n.ID+" has a snapshot", takeSnapshot(n))
 	}
 	cluster.KillAll(t, c.Nodes()...)
 	for _, n := range c.Nodes() {
@@ -42,15 +42,15 @@ func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 	traffic.AwaitStarted(t, shards)
 	d := c.Add(t)
 	wantMoves(t, c, before, c.AwaitServing(t))
-	if err := snapshot(d)(); err != nil {
+	if err := takeSnapshot(d)(); err != nil {
 		t.Errorf("node d has the state from elsewhere: %v", err)
 	}
 	traffic.AwaitStarted(t, shards)
 	traffic.Finish(t)
 }
 
-// snapshot reports whether a node has a complete Raft snapshot on its disk.
-func snapshot(node *cluster.Node) func() error {
+// takeSnapshot reports whether a node has a complete Raft snapshot on its disk.
+func takeSnapshot(node *cluster.Node) func() error {
 	return func() error {
 		found, err := filepath.Glob(filepath.Join(node.DataDir, "raft", "snapshots", "*", "state.bin"))
 		if err != nil {

@@ -22,8 +22,8 @@ const (
 	stalledSync = time.Hour
 )
 
-// slowDisks makes each fsync of these nodes slower, until stop is called.
-func slowDisks(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop func() (hits int)) {
+// slowDownDisks makes each fsync of these nodes slower, until stop is called.
+func slowDownDisks(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop func() (hits int)) {
 	t.Helper()
 	for _, disk := range disks {
 		must(t, disk.SetFault(faultfs.Fault{Delay: by}))
@@ -100,7 +100,7 @@ func longWaits(c *cluster.Cluster) int {
 func joinAndLeaveSlowly(t *testing.T, c *cluster.Cluster, where []*faultfs.Disk) {
 	t.Helper()
 	voters, before := c.Running(), c.AwaitServing(t)
-	stop := slowDisks(t, slowSync, where...)
+	stop := slowDownDisks(t, slowSync, where...)
 	traffic := c.Load(t, voters, cluster.Traffic{Rate: 100})
 	traffic.AwaitStarted(t, 50)
 	node := c.Add(t)
@@ -130,7 +130,7 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 		traffic.AwaitStarted(t, 50)
 		from := logSize(t, victim)
 		endFault := victim.RecordFault(history.DiskFault)
-		stop := slowDisks(t, stalledSync, disks[victim])
+		stop := slowDownDisks(t, stalledSync, disks[victim])
 		change()
 		c.AwaitShards(t, c.Others(victim)...)
 		traffic.AwaitStarted(t, 50)

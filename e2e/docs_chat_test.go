@@ -159,7 +159,7 @@ func chatApp(t *testing.T, language string) []string {
 	must(t, os.WriteFile(filepath.Join(dir, "chat.html"), html, 0o600))
 	i := slices.IndexFunc(examples(), func(x example) bool { return x.language == language })
 	if language == "go" {
-		return compiled(t, dir, block(language), "github.com/coder/websocket")
+		return compile(t, dir, block(language), "github.com/coder/websocket")
 	}
 	if !npmInstalls(t, dir, "ws@8") {
 		t.Skip("the page's program needs ws")

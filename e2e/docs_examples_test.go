@@ -50,7 +50,7 @@ func examples() []example {
 		}
 	}
 	return []example{
-		{"examples-go.md", "go", func(t *testing.T, dir, text string) []string { t.Helper(); return compiled(t, dir, text) }, true},
+		{"examples-go.md", "go", func(t *testing.T, dir, text string) []string { t.Helper(); return compile(t, dir, text) }, true},
 		{"examples-python.md", "python", script("python3"), true},
 		{"examples-node.md", "js", script("node"), false},
 	}
@@ -69,8 +69,8 @@ func (x example) program(t *testing.T) string {
 	return text
 }
 
-// compiled builds a Go program with the module versions of this repository.
-func compiled(t *testing.T, dir, text string, modules ...string) []string {
+// compile builds a Go program with the module versions of this repository.
+func compile(t *testing.T, dir, text string, modules ...string) []string {
 	t.Helper()
 	mod, err := os.ReadFile("../go.mod")
 	must(t, err)

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// readme returns the code blocks under a heading of README.md.
-func readme(t *testing.T, heading string) (blocks [][]string) {
+// readmeBlocks returns the code blocks under a heading of README.md.
+func readmeBlocks(t *testing.T, heading string) (blocks [][]string) {
 	t.Helper()
 	return codeBlocks(t, "README.md", heading)
 }
@@ -69,7 +69,7 @@ func runReadmeCommands(t *testing.T, output string, curls [][]string) {
 	}
 	var node string
 	asked := 0
-	for _, line := range slices.Concat(readme(t, "Try it")...) {
+	for _, line := range slices.Concat(readmeBlocks(t, "Try it")...) {
 		for i, url := range usual {
 			line = strings.ReplaceAll(line, url, "<"+curls[i][2]+">")
 		}
@@ -98,11 +98,11 @@ func runReadmeCommands(t *testing.T, output string, curls [][]string) {
 	if asked != 3 {
 		t.Errorf("README asks %d times, want 3", asked)
 	}
-	browse(t, curls[0][2])
+	openInBrowser(t, curls[0][2])
 }
 
-// browse requests a page like a browser, without a key.
-func browse(t *testing.T, url string) {
+// openInBrowser requests a page like a browser, without a key.
+func openInBrowser(t *testing.T, url string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "curl", "-si", "-H", "Accept: text/html,*/*;q=0.8", url).Output()
 	if err != nil {

@@ -134,7 +134,7 @@ func TestReadmeCommandsRun(t *testing.T) {
 		all = append(all, m)
 	}
 	a, b, c, single := all[0], all[1], all[2], all[3]
-	blocks := readme(t, "Run it")
+	blocks := readmeBlocks(t, "Run it")
 	stop := single.startLine(blocks[0][1])
 	a.run(lineWith(t, blocks, "keygen"))
 	secret, err := os.ReadFile(filepath.Join(a.dir, "cluster.secret"))

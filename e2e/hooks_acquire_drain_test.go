@@ -20,7 +20,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	t.Parallel() // it waits for back-offs most of the time
 	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "30s")
 	n, at := c.Node("c"), c.Node("b")
-	share := ownedBy(c.AwaitServing(t), n)
+	share := countOwned(c.AwaitServing(t), n)
 	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", at.Admin); code != 0 {
 		t.Fatalf("drain: exit %d, %s", code, out)
 	}
@@ -44,7 +44,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	c.AwaitShards(t, c.Node("a"), at)
 	counts := map[string]uint64{}
 	for _, key := range []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"} {
-		post(t, c, n, counts, 1, key)
+		postAndCount(t, c, n, counts, 1, key)
 	}
 	for _, x := range c.Running() {
 		diagnosisTest{t, c}.wantFinding(x, diagnosis.Acquiring, "the app of node c acquires no shards, so the node gets none")
@@ -52,19 +52,19 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	n.App.SetHookFault(t, "acquire", "well")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
 		shardMap, err := at.Map(t.Context())
-		if err == nil && ownedBy(shardMap, n) < share-1 {
-			err = fmt.Errorf("it owns %d of %d", ownedBy(shardMap, n), share)
+		if err == nil && countOwned(shardMap, n) < share-1 {
+			err = fmt.Errorf("it owns %d of %d", countOwned(shardMap, n), share)
 		}
 		return err
 	})
 	c.AwaitServing(t)
 	for _, key := range []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"} {
-		post(t, c, n, counts, 1, key)
+		postAndCount(t, c, n, counts, 1, key)
 	}
 }
 
-// ownedBy returns the number of shards of a node.
-func ownedBy(shardMap cluster.Map, node *cluster.Node) (owned int) {
+// countOwned returns the number of shards of a node.
+func countOwned(shardMap cluster.Map, node *cluster.Node) (owned int) {
 	for shard := range shards {
 		if shardMap.Owner(shard) == node.ID {
 			owned++

@@ -40,7 +40,7 @@ func TestShardsLeaveAppWithHangingAcquire(t *testing.T) {
 	t.Parallel() // it waits for back-offs most of the time
 	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "40s", "--acquire-timeout", "4s")
 	node, at := c.Node("c"), c.Node("b")
-	share := ownedBy(c.AwaitServing(t), node)
+	share := countOwned(c.AwaitServing(t), node)
 	if out, code := shardway(t, "drain", node.ID, "--wait", "--admin", at.Admin); code != 0 {
 		t.Fatalf("drain: exit %d, %s", code, out)
 	}
@@ -52,22 +52,22 @@ func TestShardsLeaveAppWithHangingAcquire(t *testing.T) {
 	c.AwaitShards(t, c.Node("a"), at)
 	counts := map[string]uint64{}
 	keys := []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"}
-	post(t, c, node, counts, 1, keys...)
+	postAndCount(t, c, node, counts, 1, keys...)
 	shardMap, err := at.Map(t.Context())
 	must(t, err)
-	if owned := ownedBy(shardMap, node); owned > 0 {
+	if owned := countOwned(shardMap, node); owned > 0 {
 		t.Errorf("c owns %d shards though its app acquires none", owned)
 	}
 	node.App.SetHookFault(t, "acquire", "well")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
 		shardMap, err := at.Map(t.Context())
-		if err == nil && ownedBy(shardMap, node) < share-1 {
-			err = fmt.Errorf("it owns %d of %d", ownedBy(shardMap, node), share)
+		if err == nil && countOwned(shardMap, node) < share-1 {
+			err = fmt.Errorf("it owns %d of %d", countOwned(shardMap, node), share)
 		}
 		return err
 	})
 	c.AwaitServing(t)
-	post(t, c, node, counts, 1, keys...)
+	postAndCount(t, c, node, counts, 1, keys...)
 }
 
 // TestShardLeavesAppThatCannotAcquireIt makes an app lose one shard that it cannot
@@ -79,10 +79,10 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "40s")
 	node, at := c.Node("c"), c.Node("b")
 	shardMap := c.AwaitServing(t)
-	share, keys, counts := ownedBy(shardMap, node), shardMap.Keys(node.ID, 1), map[string]uint64{}
+	share, keys, counts := countOwned(shardMap, node), shardMap.Keys(node.ID, 1), map[string]uint64{}
 	key := keys[0]
 	shard := load.ShardOf(key, shards)
-	post(t, c, at, counts, 1, keys...)
+	postAndCount(t, c, at, counts, 1, keys...)
 	node.App.SetHookFault(t, "acquire", fmt.Sprintf("failed:%d", shard))
 	loseShard(t, node, shard, shardMap.Epoch)
 	waiting := c.SendAsync(t, at, load.Request{Key: key, Method: "POST"})
@@ -92,8 +92,8 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 		t.Errorf("the request that waited: status %d (%s), count %d, want %d", resp.Status, resp.Detail, resp.Count, counts[key])
 	}
 	shardMap = c.AwaitServing(t)
-	if shardMap.Owner(shard) == node.ID || ownedBy(shardMap, node) != share-1 {
-		t.Errorf("node %s owns shard %d, and c %d of %d shards", shardMap.Owner(shard), shard, ownedBy(shardMap, node), share)
+	if shardMap.Owner(shard) == node.ID || countOwned(shardMap, node) != share-1 {
+		t.Errorf("node %s owns shard %d, and c %d of %d shards", shardMap.Owner(shard), shard, countOwned(shardMap, node), share)
 	}
 	calls, err := node.App.HookCalls(t.Context())
 	must(t, err)
@@ -106,7 +106,7 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 		}
 		return nil
 	})
-	post(t, c, at, counts, 1, keys...)
+	postAndCount(t, c, at, counts, 1, keys...)
 	if shardMap := c.AwaitServing(t); shardMap.Owner(shard) == node.ID {
 		t.Error("the shard is back though its app cannot acquire it")
 	}

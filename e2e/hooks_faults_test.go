@@ -19,8 +19,8 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// owned returns the shards that the app of a node has acquired.
-func owned(ctx context.Context, node *cluster.Node) (list api.OwnedList, err error) {
+// ownedShards returns the shards that the app of a node has acquired.
+func ownedShards(ctx context.Context, node *cluster.Node) (list api.OwnedList, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+node.Admin+"/v1/owned", nil)
 	if err != nil {
 		return list, err
@@ -79,7 +79,7 @@ type hookFault struct {
 func (b hookFault) move(t *testing.T, shard int) (key string, pending *cluster.AsyncRequest) {
 	t.Helper()
 	key = load.KeysIn(shards, 1, func(s int) bool { return s == shard })[0]
-	post(t, b.c, b.from, b.counts, 2, key)
+	postAndCount(t, b.c, b.from, b.counts, 2, key)
 	if out, code := shardway(t, "pin", strconv.Itoa(shard), b.to.ID, "--admin", b.to.Admin); code != 0 {
 		t.Fatalf("pin %d: exit %d, %s", shard, code, out)
 	}
@@ -110,7 +110,7 @@ func (b hookFault) checkAcquire(t *testing.T, shard int) {
 	if b.kind != "slow:300ms" && b.kind != "twice" { // these faults end on their own
 		wantError := map[string]string{"500": "status 500: no way [2J", "huge": "longer than", "garbage": "malformed", "gone": "EOF", "hang": "", "unable": "told to fail"}[b.kind]
 		cluster.Await(t, "the shard is not acquired, and the error is reported", func() error {
-			list, err := owned(t.Context(), b.to)
+			list, err := ownedShards(t.Context(), b.to)
 			if err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	await := func(serving int) (list api.OwnedList) {
 		t.Helper()
 		cluster.Await(t, fmt.Sprintf("%d shards are served", serving), func() (err error) {
-			if list, err = owned(t.Context(), node); err != nil {
+			if list, err = ownedShards(t.Context(), node); err != nil {
 				return err
 			}
 			got := 0
@@ -184,7 +184,7 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	}
 	counts := map[string]uint64{}
 	for _, shard := range []int{0, 4, 6, 129, 254} {
-		post(t, c, node, counts, 2, keyOf(shard))
+		postAndCount(t, c, node, counts, 2, keyOf(shard))
 	}
 	resp := c.SendRequest(t, node, load.Request{Key: keyOf(130), Method: "POST"})
 	if resp.Status != http.StatusServiceUnavailable || resp.Error != "queue-timeout" || !strings.Contains(resp.Detail, "shard 130 in time: told to fail") {
@@ -197,6 +197,6 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	node.App.SetHookFault(t, "acquire", "well")
 	await(all)
 	for _, shard := range failing {
-		post(t, c, node, counts, 1, keyOf(shard))
+		postAndCount(t, c, node, counts, 1, keyOf(shard))
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// post increments the counter of each key n times through one node, and checks the
-// responses.
-func post(t *testing.T, c *cluster.Cluster, at *cluster.Node, was map[string]uint64, n int, keys ...string) {
+// postAndCount increments the counter of each key n times through one node. It checks the responses, and
+// updates the expected counts.
+func postAndCount(t *testing.T, c *cluster.Cluster, node *cluster.Node, counts map[string]uint64, n int, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
 		for range n {
-			was[key]++
-			if resp := c.SendRequest(t, at, load.Request{Key: key, Method: "POST"}); !resp.OK() || resp.Count != was[key] {
-				t.Fatalf("%s at %s: status %d (%s), count %d, want %d", key, at.ID, resp.Status, resp.Detail, resp.Count, was[key])
+			counts[key]++
+			if resp := c.SendRequest(t, node, load.Request{Key: key, Method: "POST"}); !resp.OK() || resp.Count != counts[key] {
+				t.Fatalf("%s at %s: status %d (%s), count %d, want %d", key, node.ID, resp.Status, resp.Detail, resp.Count, counts[key])
 			}
 		}
 	}
@@ -42,14 +42,14 @@ func TestKillLosesOnlyUnwrittenState(t *testing.T) {
 		}
 		kept = append(kept, shardMap.Keys(node.ID, 1)[:10]...)
 	}
-	post(t, c, at, counts, 3, append(lost, kept...)...)
+	postAndCount(t, c, at, counts, 3, append(lost, kept...)...)
 	victim.App.Flush(t)
-	post(t, c, at, counts, 2, append(lost, kept...)...)
+	postAndCount(t, c, at, counts, 2, append(lost, kept...)...)
 	victim.Kill(t)
 	for _, key := range lost {
 		counts[key] -= 2
 	}
-	post(t, c, at, counts, 1, append(lost, kept...)...)
+	postAndCount(t, c, at, counts, 1, append(lost, kept...)...)
 	for _, key := range lost {
 		wantAcquired(t, c, load.ShardOf(key, shards), victim.ID, false)
 	}
@@ -57,7 +57,7 @@ func TestKillLosesOnlyUnwrittenState(t *testing.T) {
 	// It returns to an app with outdated shards, and uses none of them.
 	victim.Start(t)
 	c.AwaitServing(t)
-	post(t, c, at, counts, 1, append(lost, kept...)...)
+	postAndCount(t, c, at, counts, 1, append(lost, kept...)...)
 	c.Check(t)
 }
 
@@ -73,7 +73,7 @@ func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, rele
 			continue
 		}
 		var last *cluster.HookCall
-		for _, call := range acquired(t, node) {
+		for _, call := range acquireCalls(t, node) {
 			if call.Shard == shard {
 				last = &call
 			}
@@ -84,8 +84,8 @@ func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, rele
 	}
 }
 
-// acquired returns all acquire calls of the app of a node.
-func acquired(t *testing.T, node *cluster.Node) (all []cluster.HookCall) {
+// acquireCalls returns all acquire calls of the app of a node.
+func acquireCalls(t *testing.T, node *cluster.Node) (all []cluster.HookCall) {
 	t.Helper()
 	calls, err := node.App.HookCalls(t.Context())
 	if err != nil {
@@ -109,11 +109,11 @@ func TestRestartedAppIsAskedToAcquire(t *testing.T) {
 	node, counts := c.Follower(t), map[string]uint64{}
 	at, keys := c.Others(node)[0], shardMap.Keys(node.ID, 1)[:5]
 	for range 3 {
-		post(t, c, at, counts, 2, keys...)
+		postAndCount(t, c, at, counts, 2, keys...)
 		node.App.Flush(t)
 		node.App.Kill(t)
 		node.App.Start(t)
-		post(t, c, at, counts, 2, keys...)
+		postAndCount(t, c, at, counts, 2, keys...)
 		c.AwaitServing(t)
 	}
 	c.Check(t)
@@ -127,14 +127,14 @@ func TestRestartedNodeKeepsStateOfItsApp(t *testing.T) {
 	c := startWithCounters(t, 1, nil)
 	node, counts := c.Node("a"), map[string]uint64{}
 	keys := c.AwaitServing(t).Keys("a", 1)[:10]
-	post(t, c, node, counts, 3, keys...)
-	before := acquired(t, node)
+	postAndCount(t, c, node, counts, 3, keys...)
+	before := acquireCalls(t, node)
 	node.Kill(t)
 	node.Start(t)
 	c.AwaitServing(t)
-	post(t, c, node, counts, 1, keys...)
+	postAndCount(t, c, node, counts, 1, keys...)
 	again := map[int]bool{}
-	for _, call := range acquired(t, node)[len(before):] {
+	for _, call := range acquireCalls(t, node)[len(before):] {
 		again[call.Shard] = call.Again
 		if !call.Again {
 			t.Errorf("received %+v, although it holds the shard", call)
@@ -155,9 +155,9 @@ func TestHungAppBlocksOnlyItsNode(t *testing.T) {
 	node, counts := c.Follower(t), map[string]uint64{}
 	at := c.Others(node)[0]
 	here, elsewhere := shardMap.Keys(node.ID, 1)[:5], shardMap.Keys(at.ID, 1)[:5]
-	post(t, c, at, counts, 2, append(here, elsewhere...)...)
+	postAndCount(t, c, at, counts, 2, append(here, elsewhere...)...)
 	node.App.Signal(t, syscall.SIGSTOP)
-	post(t, c, at, counts, 1, elsewhere...)
+	postAndCount(t, c, at, counts, 1, elsewhere...)
 	cluster.Await(t, "its shards are elsewhere", func() error {
 		shardMap, err := at.Map(t.Context())
 		if err == nil && shardMap.Counts()[node.ID] > 0 {
@@ -165,11 +165,11 @@ func TestHungAppBlocksOnlyItsNode(t *testing.T) {
 		}
 		return err
 	})
-	post(t, c, at, counts, 1, append(here, elsewhere...)...)
+	postAndCount(t, c, at, counts, 1, append(here, elsewhere...)...)
 	for _, key := range here {
 		wantAcquired(t, c, load.ShardOf(key, shards), node.ID, false)
 	}
 	node.App.Signal(t, syscall.SIGCONT)
 	c.AwaitServing(t)
-	post(t, c, at, counts, 1, append(here, elsewhere...)...)
+	postAndCount(t, c, at, counts, 1, append(here, elsewhere...)...)
 }

@@ -62,14 +62,14 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := startWithCounters(t, 3, []string{"--through"})
 	from, at := c.Node("a"), c.Node("b")
-	owned := ownedBy(c.AwaitServing(t), from)
+	owned := countOwned(c.AwaitServing(t), from)
 	from.App.SetHookFault(t, "release", "unable")
 	out, code := shardway(t, "drain", from.ID, "--safe", "--release-timeout", "1s", "--wait", "--admin", at.Admin)
 	if want := fmt.Sprintf("%d shards", owned); code != 1 || !strings.Contains(out, want) || !strings.Contains(out, "the app has not released them") || !strings.Contains(out, "told to fail") {
 		t.Errorf("drain --safe: exit %d, %s", code, out)
 	}
-	if shardMap, err := at.Map(t.Context()); err != nil || ownedBy(shardMap, from) != owned {
-		t.Errorf("node a owns %d shards, want %d (%v)", ownedBy(shardMap, from), owned, err)
+	if shardMap, err := at.Map(t.Context()); err != nil || countOwned(shardMap, from) != owned {
+		t.Errorf("node a owns %d shards, want %d (%v)", countOwned(shardMap, from), owned, err)
 	}
 	from.App.SetHookFault(t, "release", "well")
 	if out, code = shardway(t, "drain", from.ID, "--safe", "--wait", "--admin", at.Admin); code != 0 {

@@ -73,8 +73,8 @@ func wantExactCounts(t *testing.T, was map[string]uint64, responses []history.Re
 	}
 }
 
-// movesOf returns the number of shard moves so far.
-func movesOf(c *cluster.Cluster) (n int) {
+// countAllMoves returns the number of shard moves so far.
+func countAllMoves(c *cluster.Cluster) (n int) {
 	seen := c.Maps()
 	for i := 1; i < len(seen); i++ {
 		for _, m := range seen[i-1].Moves(seen[i]) {
@@ -95,7 +95,7 @@ func TestCountersFollowTheirShards(t *testing.T) {
 	want, _ := strconv.Atoi(os.Getenv(movesVariable))
 	c := startWithCounters(t, 3, nil)
 	counts := map[string]uint64{}
-	for round := 0; round == 0 || movesOf(c) < want; round++ {
+	for round := 0; round == 0 || countAllMoves(c) < want; round++ {
 		traffic := c.Load(t, c.Running(), cluster.Traffic{ModifyRequest: func(n int, req *load.Request) {
 			if n%10 == 4 { // some requests run while their shard should move
 				req.Header = map[string]string{"App-Delay": "50ms"}
@@ -106,7 +106,7 @@ func TestCountersFollowTheirShards(t *testing.T) {
 		traffic.AwaitStarted(t, 100)
 		traffic.Finish(t)
 		wantExactCounts(t, counts, traffic.Responses())
-		t.Logf("%d shards have moved", movesOf(c))
+		t.Logf("%d shards have moved", countAllMoves(c))
 	}
 	released := 0
 	for _, node := range c.Running() {

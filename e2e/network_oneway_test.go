@@ -46,7 +46,7 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 	owner.App.AwaitHanging(t, "slow", 1)
 
 	endFault := owner.RecordFault(history.Unreachable)
-	must(t, network.Block(index(ingress), index(owner)))
+	must(t, network.Block(hostIndex(ingress), hostIndex(owner)))
 	startedAt := time.Now()
 	get := ask(ingress, "GET", "")
 	cluster.Await(t, "the path is found dead", func() error {
@@ -65,9 +65,9 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 	before := deaf()
 	get, post := ask(ingress, "GET", "back"), ask(ingress, "POST", "back")
 	owner.App.AwaitHanging(t, "back", 2)
-	host := network.Host(index(ingress))
+	host := network.Host(hostIndex(ingress))
 	cluster.Await(t, "nothing is on its way to the owner", func() error {
-		ss := host.Command("ss", "-Htni", "dst", network.Host(index(owner)).Data)
+		ss := host.Command("ss", "-Htni", "dst", network.Host(hostIndex(owner)).Data)
 		out, err := exec.CommandContext(t.Context(), ss[0], ss[1:]...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("ss: %w %s", err, out)
@@ -78,7 +78,7 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 		return nil
 	})
 	endFault = owner.RecordFault(history.Unreachable)
-	must(t, network.Block(index(owner), index(ingress)))
+	must(t, network.Block(hostIndex(owner), hostIndex(ingress)))
 	startedAt = time.Now()
 	owner.App.Release(t, "back")
 	if resp := post.Response(t); resp.Status != http.StatusBadGateway || resp.Error != "peer-unreachable" || !strings.Contains(resp.Detail, "may have run") {

@@ -43,8 +43,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// index returns the host number of a node in its network.
-func index(node *cluster.Node) int { return int(node.ID[0] - 'a') }
+// hostIndex returns the host number of a node in its network.
+func hostIndex(node *cluster.Node) int { return int(node.ID[0] - 'a') }
 
 // TestMinorityStopsServing isolates one of three nodes, a follower and then the leader.
 // It serves nothing and reports no-leader, and the majority continues. When the network
@@ -65,7 +65,7 @@ func TestMinorityStopsServing(t *testing.T) {
 			traffic := c.Load(t, majority, cluster.Traffic{})
 			traffic.AwaitStarted(t, seconds/2)
 			endFault := minority.RecordFault(history.Unreachable)
-			must(t, network.Isolate(index(minority)))
+			must(t, network.Isolate(hostIndex(minority)))
 			minority.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })
 			alone := history.Now()
 			// Its own key and the other keys: it can serve none of them. An owner to
@@ -115,7 +115,7 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 	cut, third := c.Others(leader)[0], c.Others(leader)[1]
 	before := c.AwaitServing(t)
 	endFault := cut.RecordFault(history.Unreachable)
-	must(t, network.DropBoth(index(cut), index(leader)))
+	must(t, network.DropBoth(hostIndex(cut), hostIndex(leader)))
 	cut.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })
 	alone := history.Now()
 	for _, key := range before.Keys(third.ID, 1) {
@@ -148,7 +148,7 @@ func TestOneWayLinkCountsAsUnresponsive(t *testing.T) {
 	traffic := c.Load(t, others, cluster.Traffic{})
 	traffic.AwaitStarted(t, seconds/2)
 	endFault := deaf.RecordFault(history.Unreachable)
-	must(t, network.Block(index(leader), index(deaf)))
+	must(t, network.Block(hostIndex(leader), hostIndex(deaf)))
 	// Independent of the leader, only the other nodes own the shards.
 	takenOver := c.AwaitServedBy(t, others...)
 	wantMoves(t, c, before, takenOver)
@@ -168,7 +168,7 @@ func TestHealedPartitionReunites(t *testing.T) {
 	var mended []func()
 	for _, node := range c.Nodes() {
 		mended = append(mended, node.RecordFault(history.Unreachable))
-		must(t, network.Isolate(index(node)))
+		must(t, network.Isolate(hostIndex(node)))
 	}
 	for _, node := range c.Nodes() {
 		node.AwaitStatus(t, "has no lease", func(status cluster.Status) bool { return status.LeaseMS == 0 })

@@ -54,7 +54,7 @@ func preparePods(t *testing.T) *pods {
 
 // place gives a node the common ports of the pods, at the address of its pod.
 func (p *pods) place(node *cluster.Node) {
-	ip := p.w.Host(index(node)).Data
+	ip := p.w.Host(hostIndex(node)).Data
 	node.Gossip, node.Peer = net.JoinHostPort(ip, "7946"), net.JoinHostPort(ip, "7947")
 }
 
@@ -63,7 +63,7 @@ func (p *pods) start(t *testing.T, node *cluster.Node) {
 	t.Helper()
 	node.Start(t)
 	node.AwaitStatus(t, "runs", func(cluster.Status) bool { return true })
-	p.at[node.ID] = netip.MustParseAddr(p.w.Host(index(node)).Data)
+	p.at[node.ID] = netip.MustParseAddr(p.w.Host(hostIndex(node)).Data)
 	p.dns.SetAddrs(node.ID+"."+nodesName, p.at[node.ID])
 	p.publish()
 }
@@ -80,7 +80,7 @@ func (p *pods) publish() {
 // until the pod runs.
 func (p *pods) move(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	must(t, p.w.ChangeAddress(index(node)))
+	must(t, p.w.ChangeAddress(hostIndex(node)))
 	p.place(node)
 }
 
@@ -133,7 +133,7 @@ func TestRollout(t *testing.T) {
 		node.AwaitStatus(t, "runs", func(cluster.Status) bool { return true })
 	}
 	for _, node := range p.c.Nodes() {
-		p.at[node.ID] = netip.MustParseAddr(p.w.Host(index(node)).Data)
+		p.at[node.ID] = netip.MustParseAddr(p.w.Host(hostIndex(node)).Data)
 		p.dns.SetAddrs(node.ID+"."+nodesName, p.at[node.ID])
 	}
 	p.publish()

@@ -69,10 +69,10 @@ func (a *authority) issue(t *testing.T, path, node string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replaceFile(t, path, append(block("CERTIFICATE", der), block("PRIVATE KEY", private)...))
+	replaceFile(t, path, append(pemBlock("CERTIFICATE", der), pemBlock("PRIVATE KEY", private)...))
 }
 
-func block(kind string, der []byte) []byte {
+func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
@@ -93,7 +93,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	file := func(node string) string { return filepath.Join(dir, node+".pem") }
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards})
 	old, next := newAuthority(t, "old"), newAuthority(t, "new")
-	replaceFile(t, ca, block("CERTIFICATE", old.cert.Raw))
+	replaceFile(t, ca, pemBlock("CERTIFICATE", old.cert.Raw))
 	for _, node := range []string{"a", "b", "c"} {
 		old.issue(t, file(node), node)
 		c.Prepare(t, "--bootstrap-expect", "3", "--tls-ca", ca, "--tls-node-cert", file(node), "--tls-node-key", file(node))
@@ -119,13 +119,13 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	}
 	traffic := c.Load(t, c.Running(), cluster.Traffic{Rate: 300})
 	traffic.AwaitStarted(t, 300)
-	replaceFile(t, ca, append(block("CERTIFICATE", old.cert.Raw), block("CERTIFICATE", next.cert.Raw)...))
+	replaceFile(t, ca, append(pemBlock("CERTIFICATE", old.cert.Raw), pemBlock("CERTIFICATE", next.cert.Raw)...))
 	step("both authorities are accepted")
 	for _, node := range []string{"a", "b", "c"} {
 		next.issue(t, file(node), node)
 	}
 	step("certificates of the new one are shown")
-	replaceFile(t, ca, block("CERTIFICATE", next.cert.Raw))
+	replaceFile(t, ca, pemBlock("CERTIFICATE", next.cert.Raw))
 	step("the old one is not accepted any more")
 	traffic.AwaitStarted(t, 600)
 	traffic.Finish(t)

@@ -20,7 +20,7 @@ import (
 	"shardway/internal/secret"
 )
 
-func sealed(tb testing.TB, flags ...string) *cluster.Cluster {
+func startWithSecret(tb testing.TB, flags ...string) *cluster.Cluster {
 	tb.Helper()
 	return cluster.Start(tb, cluster.Options{Binaries: binaries(tb), Nodes: 3, Shards: shards, Flags: flags, Secret: true})
 }
@@ -29,7 +29,7 @@ func sealed(tb testing.TB, flags ...string) *cluster.Cluster {
 // fails, no shard moves, and a node with the old secret is refused.
 func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
-	c := sealed(t)
+	c := startWithSecret(t)
 	startedAt, before := history.Now(), c.AwaitServing(t)
 	first := c.Node("a")
 	old, err := secret.ReadFile(c.SecretFile("a"))
@@ -81,7 +81,7 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 // TestRotationStopsAtAMissingNode checks that the rotation names a missing node, changes
 // nothing, and continues when the node is back.
 func TestRotationStopsAtAMissingNode(t *testing.T) {
-	c := sealed(t)
+	c := startWithSecret(t)
 	gone := c.Follower(t)
 	gone.Kill(t)
 	c.AwaitServing(t)
@@ -101,7 +101,7 @@ func TestRotationStopsAtAMissingNode(t *testing.T) {
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
-	c := sealed(t)
+	c := startWithSecret(t)
 	startedAt := history.Now()
 	before := c.AwaitServing(t)
 	a := c.Node("a")

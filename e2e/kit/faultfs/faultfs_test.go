@@ -31,13 +31,13 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if path := os.Getenv("BADISK_FILE"); path != "" {
-		user(path)
+		runDiskUser(path)
 		return
 	}
 	m.Run()
 }
 
-func user(path string) {
+func runDiskUser(path string) {
 	f, err := os.Create(path)
 	if err != nil {
 		panic(err)
@@ -112,10 +112,10 @@ func (v *victim) expectLine(want string) {
 	}
 }
 
-// does sends a command to the process, and checks its result.
-func (v *victim) does(what, want string) {
+// expectReply sends a command to the process, and checks its result.
+func (v *victim) expectReply(command, want string) {
 	v.t.Helper()
-	v.sendLine(what)
+	v.sendLine(command)
 	v.expectLine(want)
 }
 
@@ -141,7 +141,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func need(t *testing.T) {
+func requireFaults(t *testing.T) {
 	t.Helper()
 	if err := faultfs.Available(); err != nil {
 		t.Skip(err)
@@ -149,7 +149,7 @@ func need(t *testing.T) {
 }
 
 func TestFullDiskRejectsWrites(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	disk := mount(t, 1<<20)
 	dir := disk.Dir
 	file := filepath.Join(dir, "file")
@@ -176,7 +176,7 @@ func TestFullDiskRejectsWrites(t *testing.T) {
 // The test plants a mount of a process ID that does not exist. Mount must keep the mounts
 // of live processes.
 func TestMountRemovesDisksOfDeadProcesses(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	old := filepath.Join(t.TempDir(), "old one")
 	must(t, os.Mkdir(old, 0o700))
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
@@ -202,12 +202,12 @@ func TestMountRemovesDisksOfDeadProcesses(t *testing.T) {
 
 // A disk gets a fault several times. Only calls during the fault fail.
 func TestFaultLastsUntilHeal(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	v := start(t)
 	all := func(want string) {
 		t.Helper()
 		for _, c := range []string{"fsync", "fdatasync", "directory"} {
-			v.does(c, want)
+			v.expectReply(c, want)
 		}
 	}
 	all("<nil>")
@@ -226,7 +226,7 @@ func TestFaultLastsUntilHeal(t *testing.T) {
 		if elapsed := time.Since(startedAt); elapsed < 3*f.fault.Delay {
 			t.Errorf("%+v: three calls took %v", f.fault, elapsed)
 		}
-		v.does("write", "<nil>")
+		v.expectReply("write", "<nil>")
 		if got, err := v.disk.Heal(); got != 3 || err != nil {
 			t.Errorf("%+v: %d hits, %v, want 3", f.fault, got, err)
 		}
@@ -236,7 +236,7 @@ func TestFaultLastsUntilHeal(t *testing.T) {
 
 // A call waits as long as the disk is stalled. Files can be read in the meantime.
 func TestWaitingCallEndsWithTheFault(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	v := start(t)
 	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
 	v.sendLine("fsync")
@@ -265,7 +265,7 @@ func TestWaitingCallEndsWithTheFault(t *testing.T) {
 // Signals do not end the call, including those that the Go runtime sends itself. A killed
 // process dies, although the kernel makes it wait for the disk, even after other signals.
 func TestOnlyKillEndsAWaitingCall(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	v := start(t)
 	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
 	v.sendLine("fdatasync")
@@ -295,7 +295,7 @@ func TestOnlyKillEndsAWaitingCall(t *testing.T) {
 // The test uses a file like a bbolt database: mapped for reads, grown, and written with
 // pwrite.
 func TestMappedFileContainsWrites(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	disk := mount(t, 16<<20)
 	f, err := os.Create(filepath.Join(disk.Dir, "file"))
 	must(t, err)
@@ -329,7 +329,7 @@ func TestMappedFileContainsWrites(t *testing.T) {
 
 // A disk is unmounted while a process uses it.
 func TestCallsFailWithoutServer(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	v := start(t)
 	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
 	v.sendLine("fsync")
@@ -337,14 +337,14 @@ func TestCallsFailWithoutServer(t *testing.T) {
 	must(t, v.disk.Unmount())
 	must(t, v.disk.Unmount())
 	v.expectLine("connection abort")
-	v.does("fsync", "not connected")
+	v.expectReply("fsync", "not connected")
 	if err := v.disk.SetFault(faultfs.Fault{Error: syscall.EIO}); err == nil {
 		t.Error("an unmounted disk accepts a command")
 	}
 }
 
 func TestInvalidFaultIsRejected(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	disk := mount(t, 1<<20)
 	if err := disk.SetFault(faultfs.Fault{}); err == nil || !strings.Contains(err.Error(), "needs an error or a delay") {
 		t.Errorf("no fault: %v", err)

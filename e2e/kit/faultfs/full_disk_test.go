@@ -19,7 +19,7 @@ import (
 // later. The directory must be usable at any point. A log with only its beginning once
 // killed the process.
 func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
-	need(t)
+	requireFaults(t)
 	d := mount(t, 1<<20)
 	begin := func(dir string) error {
 		d, err := disk.Open(dir, "a")
@@ -33,7 +33,7 @@ func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
 	must(t, err)
 	full := 0
 	for pages := range int64(40) {
-		awaitRoom(t, d, room)
+		awaitFreeSpace(t, d, room)
 		dir := filepath.Join(d.Dir, strconv.FormatInt(pages, 10))
 		must(t, d.Fill())
 		filler := filepath.Join(d.Dir, "filler")
@@ -58,9 +58,9 @@ func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
 	}
 }
 
-// awaitRoom waits until this number of bytes is free: the kernel frees the space of files
+// awaitFreeSpace waits until this number of bytes is free: the kernel frees the space of files
 // later than they are deleted.
-func awaitRoom(t *testing.T, disk *faultfs.Disk, room int64) {
+func awaitFreeSpace(t *testing.T, disk *faultfs.Disk, room int64) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		remaining, err := disk.FreeBytes()

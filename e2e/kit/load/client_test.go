@@ -21,9 +21,9 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// raw listens and responds to the n-th request of each connection with the n-th text, in
+// startRawServer listens and responds to the n-th request of each connection with the n-th text, in
 // which %s is the App-Id of the request. After the last text it closes the connection.
-func raw(t *testing.T, answers ...string) string {
+func startRawServer(t *testing.T, responses ...string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,30 +36,30 @@ func raw(t *testing.T, answers ...string) string {
 			if err != nil {
 				return
 			}
-			go serve(conn, answers)
+			go serve(conn, responses)
 		}
 	}()
 	return ln.Addr().String()
 }
 
-func serve(conn net.Conn, answers []string) {
+func serve(conn net.Conn, responses []string) {
 	defer func() { _ = conn.Close() }()
 	br := bufio.NewReader(conn)
-	for _, answer := range answers {
+	for _, response := range responses {
 		req, err := http.ReadRequest(br)
 		if err != nil {
 			return
 		}
-		if _, err := fmt.Fprint(conn, strings.ReplaceAll(answer, "%s", req.Header.Get("App-Id"))); err != nil {
+		if _, err := fmt.Fprint(conn, strings.ReplaceAll(response, "%s", req.Header.Get("App-Id"))); err != nil {
 			return
 		}
 	}
 }
 
-const fine = "HTTP/1.1 200 OK\r\nApp-Id: %s\r\nApp-Name: a\r\nApp-Count: 3\r\nContent-Length: 2\r\n\r\nok"
+const okResponse = "HTTP/1.1 200 OK\r\nApp-Id: %s\r\nApp-Name: a\r\nApp-Count: 3\r\nContent-Length: 2\r\n\r\nok"
 
-// refused returns an address without a listener.
-func refused(t *testing.T) string {
+// unusedAddr returns an address without a listener.
+func unusedAddr(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,7 +69,7 @@ func refused(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-func client(t *testing.T, targets ...string) *load.Client {
+func newClient(t *testing.T, targets ...string) *load.Client {
 	t.Helper()
 	c := load.NewClient(targets, nil)
 	t.Cleanup(c.Close)
@@ -77,11 +77,11 @@ func client(t *testing.T, targets ...string) *load.Client {
 }
 
 func TestResponseIsRead(t *testing.T) {
-	c := client(t, raw(t, "HTTP/1.1 103 Early Hints\r\n\r\n"+fine, fine))
+	c := newClient(t, startRawServer(t, "HTTP/1.1 103 Early Hints\r\n\r\n"+okResponse, okResponse))
 	for range 2 {
 		resp := c.Do(t.Context(), load.Request{ID: "x", Key: "k", Method: "POST", Body: []byte("b")})
 		if !resp.OK() || resp.EchoID != "x" || resp.App != "a" || resp.Count != 3 || resp.Bytes != 2 || resp.Extra != 0 || len(resp.Attempts) != 1 {
-			t.Errorf("answer = %+v", resp)
+			t.Errorf("response = %+v", resp)
 		}
 		if resp.Sent() == 0 || resp.Done() < resp.Sent() {
 			t.Errorf("sent %d, done %d", resp.Sent(), resp.Done())
@@ -90,10 +90,10 @@ func TestResponseIsRead(t *testing.T) {
 }
 
 func TestErrorResponseIsRecorded(t *testing.T) {
-	c := client(t, raw(t, "HTTP/1.1 503 Busy\r\nShardway-Error: no-leader\r\nContent-Length: 3\r\n\r\nwhy"))
+	c := newClient(t, startRawServer(t, "HTTP/1.1 503 Busy\r\nShardway-Error: no-leader\r\nContent-Length: 3\r\n\r\nwhy"))
 	resp := c.Do(t.Context(), load.Request{ID: "x"})
 	if resp.OK() || resp.Status != 503 || resp.Error != "no-leader" || resp.Detail != "why" || len(resp.Attempts) != 1 {
-		t.Errorf("answer = %+v", resp)
+		t.Errorf("response = %+v", resp)
 	}
 }
 
@@ -101,21 +101,21 @@ func TestErrorResponseIsRecorded(t *testing.T) {
 // retried.
 func TestMissingAndBrokenResponsesAreRecorded(t *testing.T) {
 	for _, c := range []struct {
-		name, answer string
-		want         func(resp history.Response) bool
+		name, response string
+		want           func(resp history.Response) bool
 	}{
-		{"closed without an answer", "", func(resp history.Response) bool { return resp.Status == 0 }},
+		{"closed without a response", "", func(resp history.Response) bool { return resp.Status == 0 }},
 		{"cut in the head", "HTTP/1.1 200 OK\r\nConte", func(resp history.Response) bool { return resp.Status == 0 }},
 		{"cut in the body", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", func(resp history.Response) bool { return resp.Truncated }},
 		{"cut between chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", func(resp history.Response) bool { return resp.Truncated }},
 		{"no framing", "HTTP/1.1 200 OK\r\n\r\nok", func(resp history.Response) bool { return resp.Truncated }},
-		{"two responses", fine + fine, func(resp history.Response) bool { return resp.OK() && resp.Extra > 0 }},
+		{"two responses", okResponse + okResponse, func(resp history.Response) bool { return resp.OK() && resp.Extra > 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			target := raw(t, c.answer)
-			resp := client(t, target, target).Do(t.Context(), load.Request{ID: "x"})
+			target := startRawServer(t, c.response)
+			resp := newClient(t, target, target).Do(t.Context(), load.Request{ID: "x"})
 			if !c.want(resp) || len(resp.Attempts) != 1 {
-				t.Errorf("answer = %+v", resp)
+				t.Errorf("response = %+v", resp)
 			}
 		})
 	}
@@ -135,41 +135,41 @@ func TestUnsolicitedBytesAreCounted(t *testing.T) {
 			return
 		}
 		defer func() { _ = first.Close() }()
-		go serve(first, []string{fine, fine})
+		go serve(first, []string{okResponse, okResponse})
 		<-speak
-		_, _ = first.Write([]byte(fine))
+		_, _ = first.Write([]byte(okResponse))
 		close(spoke)
 		second, err := ln.Accept()
 		if err != nil {
 			return
 		}
-		serve(second, []string{fine})
+		serve(second, []string{okResponse})
 	}()
-	c := client(t, ln.Addr().String())
+	c := newClient(t, ln.Addr().String())
 	if resp := c.Do(t.Context(), load.Request{ID: "x"}); !resp.OK() || c.Unsolicited() != 0 {
-		t.Fatalf("answer = %+v, unasked %d", resp, c.Unsolicited())
+		t.Fatalf("response = %+v, unsolicited %d", resp, c.Unsolicited())
 	}
 	close(speak)
 	<-spoke
 	if resp := c.Do(t.Context(), load.Request{ID: "y"}); !resp.OK() || resp.EchoID != "y" {
-		t.Errorf("answer = %+v", resp)
+		t.Errorf("response = %+v", resp)
 	}
 	if c.Unsolicited() == 0 {
-		t.Error("the second answer was not seen")
+		t.Error("the second response was not recorded")
 	}
 }
 
 // These are the two cases in which a request certainly has no response at one target. The
 // client tries the next one, and records both attempts.
 func TestClientTriesNextTarget(t *testing.T) {
-	good := raw(t, fine, fine, fine)
+	good := startRawServer(t, okResponse, okResponse, okResponse)
 	t.Run("no listener", func(t *testing.T) {
-		c := client(t, refused(t), good)
+		c := newClient(t, unusedAddr(t), good)
 		tries := 0
 		for range 2 {
 			resp := c.Do(t.Context(), load.Request{ID: "x"})
 			if !resp.OK() {
-				t.Errorf("answer = %+v", resp)
+				t.Errorf("response = %+v", resp)
 			}
 			tries += len(resp.Attempts)
 		}
@@ -178,17 +178,17 @@ func TestClientTriesNextTarget(t *testing.T) {
 		}
 	})
 	t.Run("idle connection closed at the request", func(t *testing.T) {
-		once := raw(t, fine, "")
-		c := client(t, once)
+		once := startRawServer(t, okResponse, "")
+		c := newClient(t, once)
 		if resp := c.Do(t.Context(), load.Request{ID: "x"}); !resp.OK() {
-			t.Fatalf("first answer = %+v", resp)
+			t.Fatalf("first response = %+v", resp)
 		}
 		c.SetTargets([]string{once, good})
 		var tries []history.Attempt
 		for range 2 {
 			resp := c.Do(t.Context(), load.Request{ID: "y", Method: "POST"})
 			if !resp.OK() {
-				t.Errorf("answer = %+v", resp)
+				t.Errorf("response = %+v", resp)
 			}
 			tries = append(tries, resp.Attempts...)
 		}
@@ -201,7 +201,7 @@ func TestClientTriesNextTarget(t *testing.T) {
 // A listener closes during a dial: the connection was established but not accepted, and
 // the kernel reset it. Such a request, which was never sent, once counted as lost.
 func TestResetDuringDialCountsAsRefused(t *testing.T) {
-	good := raw(t, fine)
+	good := startRawServer(t, okResponse)
 	c := load.NewClient([]string{good, "closing:1"}, func(ctx context.Context, addr string) (net.Conn, error) {
 		if addr != good {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
@@ -219,10 +219,10 @@ func TestResetDuringDialCountsAsRefused(t *testing.T) {
 // may have run, so it is not sent again.
 func TestNoRetrySendsUnsafeRequestOnce(t *testing.T) {
 	for method, want := range map[string]int{"POST": 1, "GET": 2} {
-		once := raw(t, fine, "")
-		c := client(t, once)
+		once := startRawServer(t, okResponse, "")
+		c := newClient(t, once)
 		if resp := c.Do(t.Context(), load.Request{ID: "x"}); !resp.OK() {
-			t.Fatalf("first answer = %+v", resp)
+			t.Fatalf("first response = %+v", resp)
 		}
 		c.SetNoRetry(once)
 		resp := c.Do(t.Context(), load.Request{ID: "y", Method: method, Timeout: time.Second})
@@ -231,7 +231,7 @@ func TestNoRetrySendsUnsafeRequestOnce(t *testing.T) {
 		}
 		c.SetNoRetry()
 		if resp := c.Do(t.Context(), load.Request{ID: "z", Method: "POST"}); !resp.OK() {
-			t.Errorf("answer = %+v", resp)
+			t.Errorf("response = %+v", resp)
 		}
 	}
 }
@@ -247,7 +247,7 @@ func TestNoRetryAppliesToEarlierRequests(t *testing.T) {
 			}
 			defer func() { _ = ln.Close() }()
 			target := ln.Addr().String()
-			c := client(t, target)
+			c := newClient(t, target)
 			go func() {
 				for first := true; ; first = false {
 					conn, err := ln.Accept()
@@ -255,12 +255,12 @@ func TestNoRetryAppliesToEarlierRequests(t *testing.T) {
 						return
 					}
 					if !first {
-						go serve(conn, []string{fine})
+						go serve(conn, []string{okResponse})
 						continue
 					}
 					br := bufio.NewReader(conn)
 					_, _ = http.ReadRequest(br)
-					_, _ = fmt.Fprint(conn, strings.ReplaceAll(fine, "%s", "x"))
+					_, _ = fmt.Fprint(conn, strings.ReplaceAll(okResponse, "%s", "x"))
 					_, _ = http.ReadRequest(br)
 					c.SetNoRetry(target)
 					c.SetNoRetry()
@@ -268,26 +268,26 @@ func TestNoRetryAppliesToEarlierRequests(t *testing.T) {
 				}
 			}()
 			if resp := c.Do(t.Context(), load.Request{ID: "x"}); !resp.OK() {
-				t.Fatalf("first answer = %+v", resp)
+				t.Fatalf("first response = %+v", resp)
 			}
 			resp := c.Do(t.Context(), load.Request{ID: "y", Method: method, Timeout: time.Second})
 			if len(resp.Attempts) != want || !resp.Attempts[0].Reused {
 				t.Errorf("attempts = %+v, want %d", resp.Attempts, want)
 			}
 			if resp := c.Do(t.Context(), load.Request{ID: "z", Method: "POST"}); !resp.OK() {
-				t.Errorf("answer after that = %+v", resp)
+				t.Errorf("response after that = %+v", resp)
 			}
 		})
 	}
 }
 
 func TestClientRetriesUntilTimeout(t *testing.T) {
-	c := client(t, refused(t))
+	c := newClient(t, unusedAddr(t))
 	resp := c.Do(t.Context(), load.Request{ID: "x", Timeout: 100 * time.Millisecond})
 	if resp.Status != 0 || len(resp.Attempts) < 2 || resp.Attempts[0].Err == "" {
-		t.Errorf("answer = %+v", resp)
+		t.Errorf("response = %+v", resp)
 	}
-	if resp := c.DoAt(t.Context(), refused(t), load.Request{ID: "x"}); resp.Status != 0 || len(resp.Attempts) != 1 {
+	if resp := c.DoAt(t.Context(), unusedAddr(t), load.Request{ID: "x"}); resp.Status != 0 || len(resp.Attempts) != 1 {
 		t.Errorf("DoAt = %+v, want one attempt", resp)
 	}
 }
@@ -297,9 +297,9 @@ func TestUnresponsiveTargetTimesOut(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	defer srv.Close()
 	defer close(hang)
-	resp := client(t, strings.TrimPrefix(srv.URL, "http://")).Do(t.Context(), load.Request{ID: "x", Timeout: 50 * time.Millisecond})
+	resp := newClient(t, strings.TrimPrefix(srv.URL, "http://")).Do(t.Context(), load.Request{ID: "x", Timeout: 50 * time.Millisecond})
 	if resp.Status != 0 || len(resp.Attempts) != 1 {
-		t.Errorf("answer = %+v", resp)
+		t.Errorf("response = %+v", resp)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestGeneratorKeepsRateAndAllResponses(t *testing.T) {
 	}))
 	defer srv.Close()
 	generator := load.Start(t.Context(), load.Options{
-		Client: client(t, strings.TrimPrefix(srv.URL, "http://")), Rate: 500, Keys: load.Keys(7), Prefix: "g",
+		Client: newClient(t, strings.TrimPrefix(srv.URL, "http://")), Rate: 500, Keys: load.Keys(7), Prefix: "g",
 		ModifyRequest: func(n int, req *load.Request) { req.Header = map[string]string{"N": strconv.Itoa(n)} },
 	})
 	for tick := time.NewTicker(time.Millisecond); generator.Started() < 200; {
@@ -327,7 +327,7 @@ func TestGeneratorKeepsRateAndAllResponses(t *testing.T) {
 	ids, keys := make(map[string]bool), make(map[string]bool)
 	for _, resp := range responses {
 		if !resp.OK() || resp.EchoID != resp.ID || ids[resp.ID] {
-			t.Errorf("answer = %+v", resp)
+			t.Errorf("response = %+v", resp)
 		}
 		ids[resp.ID] = true
 		keys[resp.Method+resp.Key] = true

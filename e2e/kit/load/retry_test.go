@@ -22,7 +22,7 @@ func TestRetryFailedSendsUntilKeyIsServed(t *testing.T) {
 		}
 	}))
 	defer app.Close()
-	generator := load.Start(t.Context(), load.Options{Client: client(t, app.Listener.Addr().String()), Rate: 1000, Keys: []string{"bad", "good"}, Prefix: "r", RetryFailed: true})
+	generator := load.Start(t.Context(), load.Options{Client: newClient(t, app.Listener.Addr().String()), Rate: 1000, Keys: []string{"bad", "good"}, Prefix: "r", RetryFailed: true})
 	for tick := time.NewTicker(time.Millisecond); generator.Started() < 4; {
 		<-tick.C
 	}

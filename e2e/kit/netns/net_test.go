@@ -31,21 +31,21 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("NETNS_ROLE") {
 	case "server":
-		server(os.Getenv("NETNS_ADDR"))
+		runServer(os.Getenv("NETNS_ADDR"))
 	case "client":
-		talk(os.Getenv("NETNS_ADDR"))
+		runTalker(os.Getenv("NETNS_ADDR"))
 	case "echo":
-		echo(os.Getenv("NETNS_ADDR"))
+		runEcho(os.Getenv("NETNS_ADDR"))
 	case "pinger":
-		ping(os.Getenv("NETNS_ADDR"))
+		runPing(os.Getenv("NETNS_ADDR"))
 	case "dialer":
-		dial(os.Getenv("NETNS_ADDR"))
+		runDial(os.Getenv("NETNS_ADDR"))
 	default:
 		m.Run()
 	}
 }
 
-func server(addr string) {
+func runServer(addr string) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		panic(err)
@@ -60,7 +60,7 @@ func server(addr string) {
 	}
 }
 
-func talk(addr string) {
+func runTalker(addr string) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		panic(err)
@@ -88,7 +88,7 @@ func talk(addr string) {
 // pings is the number of datagrams that a pinger sends per line.
 const pings = 200
 
-func echo(addr string) {
+func runEcho(addr string) {
 	c, err := net.ListenPacket("udp", addr)
 	if err != nil {
 		panic(err)
@@ -103,8 +103,8 @@ func echo(addr string) {
 	}
 }
 
-// ping waits after each datagram, so that no buffer overflows.
-func ping(addr string) {
+// runPing waits after each datagram, so that no buffer overflows.
+func runPing(addr string) {
 	conn, err := net.Dial("udp", addr)
 	if err != nil {
 		panic(err)
@@ -124,7 +124,7 @@ func ping(addr string) {
 	}
 }
 
-func dial(addr string) {
+func runDial(addr string) {
 	in := bufio.NewScanner(os.Stdin)
 	_, _ = fmt.Fprintln(os.Stdout, "ready")
 	for in.Scan() {
@@ -262,8 +262,8 @@ func TestNetworkFaultsAreInjectedAndEnded(t *testing.T) {
 	}
 }
 
-// filtered returns a network for a test with packet filters.
-func filtered(t *testing.T, serial, hosts int) *netns.Net {
+// newFilteredNet returns a network for a test with packet filters.
+func newFilteredNet(t *testing.T, serial, hosts int) *netns.Net {
 	t.Helper()
 	if err := netns.Filters(); err != nil {
 		t.Skip(err)
@@ -283,7 +283,7 @@ func filtered(t *testing.T, serial, hosts int) *netns.Net {
 // Packets from host 0 to host 1 are refused: its connection breaks, new ones are refused,
 // all others work. Then the fault ends.
 func TestResetForgesRST(t *testing.T) {
-	network := filtered(t, 5, 3)
+	network := newFilteredNet(t, 5, 3)
 	there, back := network.Host(1).Data+":9000", network.Host(0).Data+":9000"
 	for _, h := range []int{0, 1} {
 		start(t, network.Host(h), "server", "0.0.0.0:9000")
@@ -332,7 +332,7 @@ func TestResetForgesRST(t *testing.T) {
 // Host 0 sends datagrams to host 1, which loses half of the received and half of the sent
 // packets. So a quarter of the echoes arrives.
 func TestDropPercentDropsAShare(t *testing.T) {
-	network := filtered(t, 6, 2)
+	network := newFilteredNet(t, 6, 2)
 	start(t, network.Host(1), "echo", "0.0.0.0:9000")
 	in, out := start(t, network.Host(0), "pinger", network.Host(1).Data+":9000")
 	back := func() int {
