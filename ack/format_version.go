@@ -30,7 +30,7 @@ type FormatVersionError struct {
 // wrote it.
 func (e *FormatVersionError) Outdated() bool { return e.Version < MinFormatVersion }
 
-// Error returns a message that contains both numbers.
+// Error returns a message with the format version and those that this program supports.
 func (e *FormatVersionError) Error() string {
 	return fmt.Sprintf("format version %d, and this program knows %s", e.Version, SupportedFormatVersions())
 }

@@ -154,7 +154,7 @@ func (p *Policy) apply(index uint64, change Change) {
 		p.endDrain(change.Node)
 		delete(p.Weights, change.Node)
 		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == change.Node })
-	case ChangeAppRestarted:
+	case ChangeAppRestarted: // see State.applyPolicy
 	}
 }
 

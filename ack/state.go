@@ -117,11 +117,12 @@ func (s *State) Shards() int {
 	return s.committed.Len()
 }
 
-// Committed returns the committed map, by which requests are routed. Its epoch is zero before
-// the first.
+// Committed returns the committed map: the last proposal that all its members have acknowledged.
+// Requests are routed by it. Its epoch is zero before the first one.
 func (s *State) Committed() *shardmap.Map { return s.committed }
 
-// Proposed returns the last proposal in the log, committed or not.
+// Proposed returns the last proposal in the log, committed or not. While it is not committed, nodes
+// stop serving the shards that it moves.
 func (s *State) Proposed() *shardmap.Map { return s.proposed }
 
 // ProposedTerm returns the Raft term in which the last proposal was made.
@@ -134,13 +135,13 @@ func (s *State) ProposalReason() string { return s.proposalReason }
 // HasOpenProposal reports whether the last proposal is not committed.
 func (s *State) HasOpenProposal() bool { return s.proposed.Epoch() != s.committed.Epoch() }
 
-// Drop returns the record of the last drop of node.
-func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
-	drop, ok := s.drops[node]
+// Drop returns the record of the last exclusion of a node from the map. ok is false if there is none.
+func (s *State) Drop(node shardmap.NodeID) (drop Drop, ok bool) {
+	drop, ok = s.drops[node]
 	return drop, ok
 }
 
-// IsDropped reports whether a drop of node is in force.
+// IsDropped reports whether a proposal has excluded the node, and no later proposal contains it.
 func (s *State) IsDropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
 
 // DroppedBy returns the nodes that the proposal of this epoch excludes and that have not returned
@@ -155,7 +156,8 @@ func (s *State) DroppedBy(epoch shardmap.Epoch) (nodes []shardmap.NodeID) {
 	return nodes
 }
 
-// Timing returns the timing in force, the zero value before the bootstrap.
+// Timing returns the timing (leases and waits of the cluster) in force. It is the zero value before
+// the bootstrap.
 func (s *State) Timing() Timing { return s.timing }
 
 // PreviousTiming returns the previous timing, or the present one if it never changed.
@@ -168,7 +170,7 @@ func (s *State) TimingIndex() uint64 { return s.timingIndex }
 // Index returns the Raft index of the last entry applied.
 func (s *State) Index() uint64 { return s.index }
 
-// IgnoredEntries counts the ignored entries.
+// IgnoredEntries returns the number of entries without an effect, because they came too late.
 func (s *State) IgnoredEntries() uint64 { return s.ignoredEntries }
 
 // Outcome is the effect of an entry on the state.
@@ -176,15 +178,15 @@ type Outcome uint8
 
 // The outcomes of Apply.
 const (
-	OutcomeBootstrapped Outcome = iota + 1
-	OutcomeProposed
-	OutcomeCommitted
-	OutcomeIgnored
-	OutcomeTimingChanged
-	OutcomeFormatVersionRaised
-	OutcomePolicyChanged
-	OutcomeRestartChanged
-	OutcomeAppsReported
+	OutcomeBootstrapped        Outcome = iota + 1 // the entry has created the cluster
+	OutcomeProposed                               // there is another last proposal
+	OutcomeCommitted                              // the last proposal is committed
+	OutcomeIgnored                                // no effect, because the entry came too late
+	OutcomeTimingChanged                          // another timing is in force
+	OutcomeFormatVersionRaised                    // a higher format version is in force
+	OutcomePolicyChanged                          // the policy, or a record about a node, has changed
+	OutcomeRestartChanged                         // a restart in place has begun or ended
+	OutcomeAppsReported                           // reports about restarts of apps are stored
 )
 
 // Apply returns the state after the encoded entry command at the given Raft index and term. An

@@ -439,7 +439,8 @@ func (m *hookMachine) deliveryPending(now time.Duration) bool {
 	return m.awaitsConfirmation() && (m.inputs.restartsInPlace || now < m.goodbyeDeadline)
 }
 
-// stopCalls cancels every running call. It returns true once none is left.
+// stopCalls cancels every running call, before a new boot. It returns true once no call runs. Results
+// that have arrived are discarded, because reboot forgets their shards.
 func (m *hookMachine) stopCalls() bool {
 	for _, result := range m.pendingResults {
 		delete(m.runningCalls, result.Seq)
