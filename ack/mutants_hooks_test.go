@@ -99,7 +99,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: an acquire call for a moving shard continues", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.isUseless", "		return !ownership.remainsOwner || !ownerUnderEpoch", "		return !PLANTED && (!ownership.remainsOwner || !ownerUnderEpoch)"),
+			edits: in("ack/agent.hookMachine.isUseless", "		return !ownership.remainsOwner || !ownsUnderEpoch\n", "		return !PLANTED && (!ownership.remainsOwner || !ownsUnderEpoch)\n"),
 		},
 		{
 			name: "hooks: an acquire that failed is not repeated", mix: moves, caught: "progress",

@@ -54,13 +54,17 @@ type RestartEntry struct {
 	Term uint64
 	Node shardmap.NodeID
 	Boot uint64
-	// Grace is zero in the entry that ends the restart.
+	// Grace is how long the cluster waits for the node. It is zero in the entry that ends the
+	// restart.
 	Grace time.Duration
-	// Released are the releases for the next process, ordered by shard. Server is the disk
-	// that released them, and Proposal its last acknowledgement by then. All three are zero
-	// without a release.
+
+	// The following fields are zero without a release.
+
+	// Released are the releases for the next process, ordered by shard.
 	Released []Released
-	Server   string
+	// Server is the disk that released them.
+	Server string
+	// Proposal is the last proposal that the node had acknowledged by then.
 	Proposal shardmap.Epoch
 }
 

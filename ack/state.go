@@ -117,8 +117,9 @@ func (s *State) Shards() int {
 	return s.committed.Len()
 }
 
-// Committed returns the committed map: the last proposal that all its members have acknowledged.
-// Requests are routed by it. Its epoch is zero before the first one.
+// Committed returns the committed map: the last proposal with a commit entry, which the leader writes
+// once the members have acknowledged. Requests are routed by it. Its epoch is zero before the first
+// one.
 func (s *State) Committed() *shardmap.Map { return s.committed }
 
 // Proposed returns the last proposal in the log, committed or not. While it is not committed, nodes

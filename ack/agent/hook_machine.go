@@ -318,14 +318,14 @@ func (m *hookMachine) cancelUseless(now time.Duration, shard shardmap.Shard, own
 
 // isUseless reports whether the result of a running call of the given kind no longer helps.
 func (m *hookMachine) isUseless(now time.Duration, kind HookKind, shard shardmap.Shard, ownership logOwnership, held *heldShard) bool {
-	ownerUnderEpoch := ownership.isOwnerUnder(held.epoch)
+	ownsUnderEpoch := ownership.isOwnerUnder(held.epoch)
 	switch kind {
-	case HookAcquire:
-		return !ownership.remainsOwner || !ownerUnderEpoch // a map change waits for the end of the call
-	case HookRelease:
-		return !ownerUnderEpoch || !ownership.remainsOwner && m.isReleaseOverdue(now, shard)
-	case HookLost:
-		return ownership.remainsOwner // the shard must be acquired again
+	case HookAcquire: // the shard moves, and the map change waits for the end of the call
+		return !ownership.remainsOwner || !ownsUnderEpoch
+	case HookRelease: // the next owner may serve already, or no time is left
+		return !ownsUnderEpoch || !ownership.remainsOwner && m.isReleaseOverdue(now, shard)
+	case HookLost: // the app must acquire the shard again
+		return ownership.remainsOwner
 	}
 	return false
 }
