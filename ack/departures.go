@@ -83,7 +83,8 @@ func (s *State) NeedsAppReport(report AppReport) bool {
 	return len(departures) > 0 && departures[0].epoch <= report.StartedAfter
 }
 
-// applyAppReport applies one report. It returns true if the state has changed.
+// applyAppReport applies one report. It forgets the shards that left the node before its app process
+// started, because that process cannot hold them. It returns true if the state has changed.
 func (s *State) applyAppReport(report AppReport) bool {
 	if !s.NeedsAppReport(report) {
 		return false
@@ -94,7 +95,7 @@ func (s *State) applyAppReport(report AppReport) bool {
 		return true
 	}
 	departures := s.departures[report.Node]
-	forgotten := 0 // number of sets that left no later than the start of the app; the oldest come first
+	forgotten := 0 // number of sets to forget; the oldest come first
 	for forgotten < len(departures) && departures[forgotten].epoch <= report.StartedAfter {
 		forgotten++
 	}

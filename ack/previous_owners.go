@@ -49,7 +49,7 @@ func (w *writer) previousOwners(owners []shardmap.NodeID) {
 	names := slices.Clone(owners)
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if len(names) > 0 && names[0] == "" {
+	if len(names) > 0 && names[0] == "" { // some shards have no previous owner
 		names = names[1:]
 	}
 	w.uint(uint64(len(names)))
@@ -79,7 +79,7 @@ func (r *reader) previousOwners(shards int) []shardmap.NodeID {
 		return nil
 	}
 	names = append([]shardmap.NodeID{""}, names...)
-	usedPositions := map[uint64]bool{0: true} // in names; no owner need not occur
+	usedPositions := map[uint64]bool{0: true} // in names; position 0 (no owner) need not occur
 	lastPosition := uint64(len(names))        // none yet
 	var owners []shardmap.NodeID
 	for len(owners) < shards {

@@ -107,7 +107,7 @@ func (w *writer) releases(releases []Released) {
 // releases reads the output of writer.releases.
 func (r *reader) releases() []Released {
 	names := append([]string{""}, r.servers()...)
-	usedPositions := map[uint64]bool{0: true} // in names; the owner itself need not occur
+	usedPositions := map[uint64]bool{0: true} // in names; position 0 (the owner itself) need not occur
 	budget := NoteBudget{}
 	var releases []Released
 	next := uint64(0) // the lowest shard that may follow

@@ -112,7 +112,10 @@ func (r *reader) maps(s *State) {
 		return
 	}
 	s.proposed = r.shardMap()
-	if r.err == nil && (s.proposed.Len() != s.committed.Len() || s.proposed.Epoch() <= s.committed.Epoch()) {
+	if r.err != nil {
+		return
+	}
+	if s.proposed.Len() != s.committed.Len() || s.proposed.Epoch() <= s.committed.Epoch() {
 		r.fail(fmt.Sprintf("open proposal %d does not follow map %d", s.proposed.Epoch(), s.committed.Epoch()))
 	}
 }
@@ -146,8 +149,8 @@ func (s *State) checkKeyConfig() error {
 	changesWithoutProposal := changes && !s.HasOpenProposal()
 	changesNothing := changes && s.proposedKeyConfig == s.keyConfig
 	isNewerThanMap := s.keyConfigSince > s.committed.Epoch()
-	hasEpochOnly := (s.keyConfig == "") != (s.keyConfigSince == 0)
-	if changesWithoutProposal || changesNothing || isNewerThanMap || hasEpochOnly {
+	isIncomplete := (s.keyConfig == "") != (s.keyConfigSince == 0) // only one of text and epoch is set
+	if changesWithoutProposal || changesNothing || isNewerThanMap || isIncomplete {
 		return fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keyConfigSince, s.committed.Epoch())
 	}
 	return nil

@@ -206,8 +206,8 @@ func (m *hookMachine) fillRelease(callShard *HookShard, held *heldShard) {
 	}
 }
 
-// handleResult applies the result of a call. It checks lease, committed map and last proposal
-// of the present update again.
+// handleResult applies the result of a call to its shards. The lease, the committed map and the last
+// proposal may have changed since the call began, so it uses those of the present update.
 func (m *hookMachine) handleResult(now time.Duration, result HookResult) {
 	call := m.runningCalls[result.Seq]
 	if call == nil {
@@ -224,8 +224,9 @@ func (m *hookMachine) handleResult(now time.Duration, result HookResult) {
 			m.callSucceeded(now, call, result, callShard.Shard, held)
 			continue
 		}
+		respondedInTime := !call.cancelled && now < call.deadline
 		if !call.cancelledEarly(now) {
-			held.recordError(reason, !call.cancelled && now < call.deadline)
+			held.recordError(reason, respondedInTime)
 		}
 		m.callFailed(now, call, result, callShard.Shard, held)
 	}
