@@ -51,16 +51,17 @@ func (h *Host) connect(ctx context.Context, target *machine, port uint16) (net.C
 		network.mu.Unlock()
 		ctxErr, ctxDone := ctx.Err(), ctx.Done()
 		network.mu.Lock()
-		now := time.Now()
-		switch {
-		case ctxErr != nil && h.state != frozen:
-			return nil, ctxErr
-		case h.state == dead:
-			return nil, net.ErrClosed
-		case h.state == frozen:
+		if h.state == frozen {
 			// The calling process is frozen, so even its deadline does not wake it.
 			network.await(&h.changed, nil, time.Time{})
 			continue
+		}
+		now := time.Now()
+		switch {
+		case ctxErr != nil:
+			return nil, ctxErr
+		case h.state == dead:
+			return nil, net.ErrClosed
 		case !now.Before(deadline):
 			return nil, errTimedOut
 		case target.current.state == frozen || !network.canExchange(h.machine, target):

@@ -7,6 +7,8 @@ import (
 
 // Rules are the parameters of the checked cluster. The zero value is the strictest.
 type Rules struct {
+	// The cluster.
+
 	// Shards is the number of shards of the cluster. Zero disables the check of the hash: the shard
 	// of a request is then the shard in which it ran.
 	Shards int
@@ -22,14 +24,19 @@ type Rules struct {
 	// Their responses are checked elsewhere, so their runs are not unknown. The value
 	// true means that the request was Denied, so it must not run.
 	OtherRequests map[string]bool
-	// Takeover is the --takeover of the nodes: "lease", "immediate" or "timeout". Empty
-	// means "timeout".
+
+	// Settings of the nodes.
+
+	// Takeover is "lease", "immediate" or "timeout". Empty means "timeout".
 	Takeover string
-	// Lease, DeadAfter, DrainTimeout, StreamGrace and QueueWait are the settings of the
-	// nodes. 0 means the default: 500 ms, 2.5 s, 5 s, 250 ms and 10 s.
+	// Lease, DeadAfter, DrainTimeout, StreamGrace and QueueWait have the defaults 500 ms, 2.5 s, 5 s,
+	// 250 ms and 10 s, which 0 selects.
 	Lease, DeadAfter, DrainTimeout, StreamGrace, QueueWait time.Duration
-	// ReleaseTimeout is the setting of the nodes. 0 means that their apps have no hooks.
+	// ReleaseTimeout is 0 if the apps have no hooks.
 	ReleaseTimeout time.Duration
+
+	// Delays of a loaded machine.
+
 	// MaxClockSkew is the maximum difference between the rates of any two clocks; 0.1 is 10 %.
 	MaxClockSkew float64
 	// MaxAbortNotice is the maximum time until an app notices that its node aborted a request. It is
@@ -53,6 +60,7 @@ type Rules struct {
 	MaxStartTime time.Duration
 }
 
+// withDefaults returns the rules with the defaults of fields that are zero.
 func (r Rules) withDefaults() Rules {
 	r.Lease = cmp.Or(r.Lease, 500*time.Millisecond)
 	r.DeadAfter = cmp.Or(r.DeadAfter, 2500*time.Millisecond)
@@ -91,14 +99,15 @@ func (r *Rules) shortestByAnyClock(timeout time.Duration) int64 {
 // then on, the leader waits for DeadAfter. With evidence of a crash, which may be real or forged, it
 // waits for Lease + 10 % with --takeover lease, and does not wait with --takeover immediate.
 func (r *Rules) earliestTakeover(lastLeased int64, hasEvidence bool) int64 {
-	wait := r.shortestByAnyClock(r.DeadAfter)
-	if hasEvidence {
-		switch r.Takeover {
-		case "immediate":
-			return lastLeased - r.longestByAnyClock(r.Lease)
-		case "lease":
-			wait = r.shortestByAnyClock(r.Lease + r.Lease/10)
-		}
+	var wait int64
+	switch {
+	case hasEvidence && r.Takeover == "immediate":
+		wait = 0
+	case hasEvidence && r.Takeover == "lease":
+		wait = r.shortestByAnyClock(r.Lease + r.Lease/10)
+	default:
+		wait = r.shortestByAnyClock(r.DeadAfter)
 	}
-	return lastLeased - r.longestByAnyClock(r.Lease) + wait
+	leaseGrantedAt := lastLeased - r.longestByAnyClock(r.Lease)
+	return leaseGrantedAt + wait
 }

@@ -25,53 +25,80 @@ func main() {
 	}
 }
 
-func run() error {
-	name := flag.String("name", "app", "name of the app, which is the name of its node")
-	listen := flag.String("listen", "127.0.0.1:0", "listen address")
-	records := flag.String("records", "", "file to which the app appends one JSON line for the start and the end of each request")
-	embedded := flag.Bool("embed", false, "run a node in this process, with the flags of shardway run after --")
-	storeURL := flag.String("store", "", "URL of the register store; empty disables registers")
-	stateDir := flag.String("state", "", "directory with the saved shards, shared by all apps; empty disables hooks")
-	through := flag.Bool("through", false, "with --state, save each change immediately")
-	cacheDir := flag.String("cache", "", "directory with the cached counters, shared by all apps")
-	instance := flag.Bool("instance", false, "identify this process in responses to /health")
+// config contains the values of the command-line flags.
+type config struct {
+	name, listen, records string
+	storeURL              string // empty disables registers
+	stateDir              string // empty disables hooks
+	writeThrough          bool
+	cacheDir              string // empty disables the cache
+	reportsInstance       bool
+	isEmbedded            bool
+}
+
+// parseFlags parses the command line. The arguments after the flags belong to the embedded node.
+func parseFlags() (cfg config, nodeArgs []string) {
+	flag.StringVar(&cfg.name, "name", "app", "name of the app, which is the name of its node")
+	flag.StringVar(&cfg.listen, "listen", "127.0.0.1:0", "listen address")
+	flag.StringVar(&cfg.records, "records", "", "file to which the app appends one JSON line for the start and the end of each request")
+	flag.BoolVar(&cfg.isEmbedded, "embed", false, "run a node in this process, with the flags of shardway run after --")
+	flag.StringVar(&cfg.storeURL, "store", "", "URL of the register store; empty disables registers")
+	flag.StringVar(&cfg.stateDir, "state", "", "directory with the saved shards, shared by all apps; empty disables hooks")
+	flag.BoolVar(&cfg.writeThrough, "through", false, "with --state, save each change immediately")
+	flag.StringVar(&cfg.cacheDir, "cache", "", "directory with the cached counters, shared by all apps")
+	flag.BoolVar(&cfg.reportsInstance, "instance", false, "identify this process in responses to /health")
 	flag.Parse()
-	file, err := os.OpenFile(*records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return cfg, flag.Args()
+}
+
+// run runs the app until SIGTERM or SIGINT.
+func run() error {
+	cfg, nodeArgs := parseFlags()
+	records, err := os.OpenFile(cfg.records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("app: records: %w", err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", *listen)
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.listen)
 	if err != nil {
 		return fmt.Errorf("app: %w", err)
 	}
-	a := newApp(*name, file)
-	if *storeURL != "" {
-		client := store.NewClient(*storeURL)
+	a := newApp(cfg.name, records)
+	if cfg.storeURL != "" {
+		client := store.NewClient(cfg.storeURL)
 		defer client.Close()
 		a.registers = newRegisters(client)
 	}
-	if *stateDir != "" {
-		a.state = newState(*stateDir, *through)
-	}
-	if *instance {
-		a.instanceID = fmt.Sprintf("%d at %d", os.Getpid(), time.Now().UnixNano())
-	}
-	if *cacheDir != "" {
-		if err := os.MkdirAll(*cacheDir, 0o700); err != nil {
-			return fmt.Errorf("app: cache: %w", err)
-		}
-		a.cache = newCache(*cacheDir)
-	}
-	serve := func(ctx context.Context) error { return a.serve(ctx, ln) }
-	if *embedded {
-		serve = func(ctx context.Context) error { return a.serveEmbedded(ctx, ln, flag.Args()) }
-	}
-	if err := serve(ctx); err != nil {
+	if err := a.enableOptions(cfg); err != nil {
 		return err
 	}
-	return file.Close()
+	if cfg.isEmbedded {
+		err = a.serveEmbedded(ctx, ln, nodeArgs)
+	} else {
+		err = a.serve(ctx, ln)
+	}
+	if err != nil {
+		return err
+	}
+	return records.Close()
+}
+
+// enableOptions enables the hooks, the cache and the instance ID, if the flags require them.
+func (a *app) enableOptions(cfg config) error {
+	if cfg.stateDir != "" {
+		a.state = newState(cfg.stateDir, cfg.writeThrough)
+	}
+	if cfg.reportsInstance {
+		a.instanceID = fmt.Sprintf("%d at %d", os.Getpid(), time.Now().UnixNano())
+	}
+	if cfg.cacheDir != "" {
+		if err := os.MkdirAll(cfg.cacheDir, 0o700); err != nil {
+			return fmt.Errorf("app: cache: %w", err)
+		}
+		a.cache = newCache(cfg.cacheDir)
+	}
+	return nil
 }
 
 // serve handles requests on ln until ctx ends.

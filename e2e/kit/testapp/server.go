@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,25 +64,17 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.serveControl(w, r)
 }
 
-// serveControl handles a control request of the test, and health checks of the node.
+// serveControl handles a control request of the test, and health checks of the node. Any other path is
+// a check whether the app responds.
 func (a *app) serveControl(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	switch r.URL.Path {
+	case "/health":
+		a.serveHealth(w)
 	case "/unhealthy":
 		a.mu.Lock()
 		a.unhealthy = query.Get("on") == "true"
 		a.mu.Unlock()
-		writeJSON(w, a.name)
-	case "/health":
-		a.mu.Lock()
-		unhealthy := a.unhealthy
-		a.mu.Unlock()
-		if a.instanceID != "" {
-			w.Header().Set("Shardway-App-Instance", a.instanceID)
-		}
-		if unhealthy {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
 		writeJSON(w, a.name)
 	case "/forget":
 		if a.cache != nil {
@@ -89,13 +82,7 @@ func (a *app) serveControl(w http.ResponseWriter, r *http.Request) {
 		}
 		writeJSON(w, a.name)
 	case "/close-port":
-		duration, err := time.ParseDuration(query.Get("for"))
-		if err != nil || a.listener == nil {
-			http.Error(w, "close-port: for must be a duration", http.StatusBadRequest)
-			return
-		}
-		a.listener.closeFor(duration, query.Get("all") == "true")
-		writeJSON(w, a.name)
+		a.serveClosePort(w, query)
 	case "/records":
 		a.mu.Lock()
 		runs := append([]history.Run{}, a.runs...)
@@ -107,12 +94,38 @@ func (a *app) serveControl(w http.ResponseWriter, r *http.Request) {
 		a.openGate(query.Get("name"))
 	case "/hanging":
 		a.mu.Lock()
-		n := a.gateLocked(query.Get("name")).waiting
+		waiting := a.gateLocked(query.Get("name")).waiting
 		a.mu.Unlock()
-		writeJSON(w, n)
+		writeJSON(w, waiting)
 	default:
 		writeJSON(w, a.name)
 	}
+}
+
+// serveHealth responds to a health check.
+func (a *app) serveHealth(w http.ResponseWriter) {
+	a.mu.Lock()
+	unhealthy := a.unhealthy
+	a.mu.Unlock()
+	if a.instanceID != "" {
+		w.Header().Set("Shardway-App-Instance", a.instanceID)
+	}
+	if unhealthy {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	writeJSON(w, a.name)
+}
+
+// serveClosePort closes the port of the app for the duration "for". With all=true, it also closes the open
+// connections.
+func (a *app) serveClosePort(w http.ResponseWriter, query url.Values) {
+	duration, err := time.ParseDuration(query.Get("for"))
+	if err != nil || a.listener == nil {
+		http.Error(w, "close-port: for must be a duration", http.StatusBadRequest)
+		return
+	}
+	a.listener.closeFor(duration, query.Get("all") == "true")
+	writeJSON(w, a.name)
 }
 
 func writeJSON(w http.ResponseWriter, value any) {
