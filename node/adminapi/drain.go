@@ -109,7 +109,7 @@ func (a *API) fetchDrainState(ctx context.Context, node string) (api.DrainState,
 // of the nodes; nil means unknown. A node that sends heartbeats is alive, and can be too slow to respond.
 func mayBeRunning(views []leader.MemberView, node string) bool {
 	member, known := leaderloop.ViewOf(views, node)
-	return views == nil || known && member.SinceHeartbeat >= 0 && !member.Silent && !member.Crashed
+	return views == nil || known && leaderloop.SendsHeartbeats(member)
 }
 
 // LocalDrain returns the progress of a drain of this node. In contrast to SelfState, it includes a drain

@@ -243,17 +243,36 @@ func (a *API) Idle(owner string) string {
 // Nodes lists the nodes that gossip, Raft's configuration or the map of the replicated state contains,
 // sorted by ID. views is the leader's view of the nodes; nil means that the leader did not respond.
 func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node {
-	voters, nonvoters := a.options.View.Servers()
-	leader := a.options.View.Leader()
+	nodes := a.knownNodes(replicated)
+	leaderID := a.options.View.Leader()
+	requestedWeights := replicated.Policy().Weights
+	list := make([]api.Node, 0, len(nodes))
+	for id, node := range nodes {
+		if weight := requestedWeights[shardmap.NodeID(id)]; weight > 0 {
+			node.Weight = weight // an operator's weight replaces the weight that the node announces
+		}
+		view, hasView := leaderloop.ViewOf(views, id)
+		a.refineNodeState(node, replicated, view, hasView)
+		if id == leaderID {
+			node.Role = "leader"
+		}
+		list = append(list, *node)
+	}
+	slices.SortFunc(list, func(a, b api.Node) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// knownNodes returns the nodes that gossip, Raft's configuration or the map contains, by ID. Their states come from
+// gossip, and for former members from the log.
+func (a *API) knownNodes(replicated *ack.State) map[string]*api.Node {
 	nodes := map[string]*api.Node{}
 	nodeOf := func(id string) *api.Node {
-		node := nodes[id]
-		if node == nil {
-			node = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
-			nodes[id] = node
+		if nodes[id] == nil {
+			nodes[id] = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
 		}
-		return node
+		return nodes[id]
 	}
+	voters, nonvoters := a.options.View.Servers()
 	for _, server := range slices.Concat(voters, nonvoters) {
 		nodeOf(consensus.NodeOf(server)).Voter = slices.Contains(voters, server)
 	}
@@ -280,23 +299,7 @@ func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node
 			}
 		}
 	}
-	requestedWeights := replicated.Policy().Weights
-	for id, node := range nodes {
-		if weight := requestedWeights[shardmap.NodeID(id)]; weight > 0 {
-			node.Weight = weight // an operator's weight replaces the weight that the node announces
-		}
-		view, hasView := leaderloop.ViewOf(views, id)
-		a.refineNodeState(node, replicated, view, hasView)
-		if id == leader {
-			node.Role = "leader"
-		}
-	}
-	list := make([]api.Node, 0, len(nodes))
-	for _, node := range nodes {
-		list = append(list, *node)
-	}
-	slices.SortFunc(list, func(a, b api.Node) int { return cmp.Compare(a.ID, b.ID) })
-	return list
+	return nodes
 }
 
 // gossipState returns the state of a node, computed from gossip alone. refineNodeState refines it.

@@ -237,7 +237,7 @@ func (m *Monitor) addProbeResults(nodes map[string]*diagnosis.Node, leader strin
 func addLeaderView(node *diagnosis.Node, view leader.MemberView, committed shardmap.Epoch) {
 	hb := view.Heartbeat
 	hasHeartbeat := view.SinceHeartbeat >= 0
-	node.Alive = hasHeartbeat && !view.Silent && !view.Crashed
+	node.Alive = leaderloop.SendsHeartbeats(view)
 	if hasHeartbeat && view.SinceHeartbeat < ackagent.UnreleasedMoveWindow { // also a node that has stopped
 		node.UnreleasedMoves = int(hb.UnreleasedMoves)
 	}

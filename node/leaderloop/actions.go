@@ -41,10 +41,12 @@ func (l *Leadership) removeNode(ctx context.Context, action api.Action) error {
 	server := consensus.ServerOfNode(slices.Concat(voters, nonvoters), action.Node)
 	state := l.options.View.State()
 	id := shardmap.NodeID(action.Node)
-	if server == "" && !state.Committed().IsMember(id) && !l.options.View.IsInGossip(action.Node) {
+	isServer := server != ""
+	isKnown := isServer || state.Committed().IsMember(id) || l.options.View.IsInGossip(action.Node)
+	if !isKnown {
 		return l.options.View.UnknownNode(action.Node)
 	}
-	if action.Node == string(l.options.Self) {
+	if isLeader := action.Node == string(l.options.Self); isLeader {
 		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", api.ErrRefused, action.Node)
 	}
 	views, _ := l.View(ctx)
@@ -52,8 +54,8 @@ func (l *Leadership) removeNode(ctx context.Context, action api.Action) error {
 	if err := checkStopped(action, member, l.options.View.IsAlive(action.Node)); err != nil {
 		return err
 	}
-	if state.Committed().ShardCount(id) > 0 && !action.Force {
-		return fmt.Errorf("%w: node %q still owns %d shards; wait until other nodes own them, or use --force if the node and its app are certainly gone", api.ErrRefused, action.Node, state.Committed().ShardCount(id))
+	if shards := state.Committed().ShardCount(id); shards > 0 && !action.Force {
+		return fmt.Errorf("%w: node %q still owns %d shards; wait until other nodes own them, or use --force if the node and its app are certainly gone", api.ErrRefused, action.Node, shards)
 	}
 	if slices.Contains(voters, server) && len(voters) == 2 {
 		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", api.ErrRefused, action.Node)
@@ -61,12 +63,10 @@ func (l *Leadership) removeNode(ctx context.Context, action api.Action) error {
 	if action.Force { // after all checks: the operator's confirmation does not apply to a refused action
 		l.SendContext(ctx, leader.NodeRemoved{Node: id})
 	}
-	if server == "" {
-		l.deleteNodeRecords(ctx, id)
-		return nil
-	}
-	if err := awaitOrCancel(ctx, func() error { return l.raft.Remove(server) }); err != nil {
-		return wrapChangeError(err)
+	if isServer {
+		if err := awaitOrCancel(ctx, func() error { return l.raft.Remove(server) }); err != nil {
+			return wrapChangeError(err)
+		}
 	}
 	l.deleteNodeRecords(ctx, id)
 	return nil
@@ -78,7 +78,7 @@ func (l *Leadership) removeNode(ctx context.Context, action api.Action) error {
 // forced: gossip takes seconds to detect a crash, and the operator confirms that the node is gone.
 func checkStopped(action api.Action, member leader.MemberView, aliveInGossip bool) error {
 	switch {
-	case member.SinceHeartbeat >= 0 && !member.Silent && !member.Crashed:
+	case SendsHeartbeats(member):
 		return fmt.Errorf("%w: node %q still runs and would be added again: its last heartbeat came %d ms ago; stop it first (SIGTERM hands its shards over), or try again 1 s after it has exited",
 			api.ErrRefused, action.Node, member.SinceHeartbeat.Milliseconds())
 	case aliveInGossip && !action.Force:
@@ -104,7 +104,8 @@ func (l *Leadership) deleteFromGossip(ctx context.Context, node string) {
 	l.options.View.Gossip.Forget(node)
 	var wg sync.WaitGroup
 	for _, member := range l.options.View.Gossip.Members() {
-		if !member.Node || member.ID == string(l.options.Self) || member.ID == node || member.Status != gossip.Alive {
+		isAliveNode := member.Node && member.Status == gossip.Alive
+		if !isAliveNode || member.ID == string(l.options.Self) || member.ID == node {
 			continue
 		}
 		wg.Go(func() {

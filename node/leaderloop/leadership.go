@@ -139,6 +139,11 @@ func Transfer(ctx context.Context, view *cluster.View, leadership *Leadership) e
 	})
 }
 
+// SendsHeartbeats reports whether the leader receives heartbeats from a node, and its process has not crashed.
+func SendsHeartbeats(member leader.MemberView) bool {
+	return member.SinceHeartbeat >= 0 && !member.Silent && !member.Crashed
+}
+
 // ViewOf returns the entry of a node in views. The second result is false if there is none; the
 // entry then describes a node without heartbeats.
 func ViewOf(views []leader.MemberView, node string) (leader.MemberView, bool) {

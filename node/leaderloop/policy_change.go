@@ -61,8 +61,9 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 	change := ack.Change{Node: shardmap.NodeID(action.Node), Weight: action.Weight, Shard: shardmap.Shard(action.Shard), Zone: action.Zone}
 	policy := l.options.View.State().Policy()
-	inPolicy := policy.IsDraining(change.Node) || policy.Cordoned[change.Node] || policy.Weights[change.Node] > 0
-	if action.Node != "" && !l.options.View.HasNode(action.Node) && !inPolicy {
+	isInPolicy := policy.IsDraining(change.Node) || policy.Cordoned[change.Node] || policy.Weights[change.Node] > 0
+	isKnownNode := action.Node == "" || isInPolicy || l.options.View.HasNode(action.Node)
+	if !isKnownNode {
 		return change, l.options.View.UnknownNode(action.Node)
 	}
 	switch action.Verb {
@@ -90,11 +91,10 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 	case api.Resume:
 		change.Kind = ack.ChangeResume
 	case api.Pause:
-		duration, err := time.ParseDuration(action.For)
-		if err != nil || duration <= 0 || duration > ack.MaxPause {
-			return change, fmt.Errorf("%w: for = %q is not a duration of at most %s", api.ErrInvalid, action.For, timingrules.Short(ack.MaxPause))
-		}
-		change.Kind, change.Duration = ack.ChangePause, duration
+		change.Kind = ack.ChangePause
+		var err error
+		change.Duration, err = parseDuration("for", action.For, ack.MaxPause)
+		return change, err
 	case api.Quarantine, api.Lift:
 		return parseQuarantine(action, policy)
 	case api.Remove, api.StepDown, api.Rebalance:
@@ -102,18 +102,23 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 	return change, nil
 }
 
+// parseDuration parses the duration in a field of an action. It returns an error unless the duration is positive
+// and at most maximum.
+func parseDuration(field, text string, maximum time.Duration) (time.Duration, error) {
+	duration, err := time.ParseDuration(text)
+	if err != nil || duration <= 0 || duration > maximum {
+		return 0, fmt.Errorf("%w: %s = %q is not a duration of at most %s", api.ErrInvalid, field, text, timingrules.Short(maximum))
+	}
+	return duration, nil
+}
+
 // parseReleaseTimeout parses the release timeout of a drain and sets it in change. An empty text changes
 // nothing.
-func parseReleaseTimeout(change *ack.Change, text string) error {
-	if text == "" {
-		return nil
+func parseReleaseTimeout(change *ack.Change, text string) (err error) {
+	if text != "" {
+		change.ReleaseTimeout, err = parseDuration("release_timeout", text, ack.MaxReleaseTimeout)
 	}
-	timeout, err := time.ParseDuration(text)
-	if err != nil || timeout <= 0 || timeout > ack.MaxReleaseTimeout {
-		return fmt.Errorf("%w: release_timeout = %q is not a duration of at most %s", api.ErrInvalid, text, timingrules.Short(ack.MaxReleaseTimeout))
-	}
-	change.ReleaseTimeout = timeout
-	return nil
+	return err
 }
 
 // parseDrain fills in the drain fields of change. With a duration idleFirst, only idle shards move during
@@ -123,12 +128,10 @@ func parseDrain(change ack.Change, idleFirst string) (ack.Change, error) {
 		change.Kind = ack.ChangeDrain
 		return change, nil
 	}
-	duration, err := time.ParseDuration(idleFirst)
-	if err != nil || duration <= 0 || duration > ack.MaxGradualDrain {
-		return change, fmt.Errorf("%w: idle_first = %q is not a duration of at most %s", api.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
-	}
-	change.Kind, change.Duration = ack.ChangeDrainGradually, duration
-	return change, nil
+	change.Kind = ack.ChangeDrainGradually
+	var err error
+	change.Duration, err = parseDuration("idle_first", idleFirst, ack.MaxGradualDrain)
+	return change, err
 }
 
 // awaitVoters returns the leader's view of the nodes. A leader that was just elected first waits for a
@@ -209,7 +212,7 @@ func StopRisk(node shardmap.NodeID, voters []string, views []leader.MemberView, 
 func unavailableReason(voter shardmap.NodeID, views []leader.MemberView, policy *ack.Policy) string {
 	member, _ := ViewOf(views, string(voter))
 	switch {
-	case member.SinceHeartbeat < 0 || member.Silent || member.Crashed:
+	case !SendsHeartbeats(member):
 		return "sends no heartbeats"
 	case member.Heartbeat.Leaving || member.Heartbeat.Goodbye:
 		return "is leaving"
@@ -325,13 +328,10 @@ func parseQuarantine(action api.Action, policy *ack.Policy) (ack.Change, error) 
 		}
 		return change, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", api.ErrRefused)
 	}
-	if action.For == "" {
-		return change, nil
+	if action.For != "" { // otherwise the quarantine has no end
+		change.Duration, err = parseDuration("for", action.For, ack.MaxQuarantine)
 	}
-	if change.Duration, err = time.ParseDuration(action.For); err != nil || change.Duration <= 0 || change.Duration > ack.MaxQuarantine {
-		return change, fmt.Errorf("%w: for = %q is not a duration of at most %s", api.ErrInvalid, action.For, timingrules.Short(ack.MaxQuarantine))
-	}
-	return change, nil
+	return change, err
 }
 
 // IsQuarantined reports whether policy contains a quarantine of a key.

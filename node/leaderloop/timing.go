@@ -141,9 +141,9 @@ func applyTiming(timing ack.Timing, change api.Timing, heartbeat time.Duration, 
 	addProblem := func(setting, value, problem string) {
 		problems = append(problems, fmt.Sprintf("%s = %q %s", setting, value, problem))
 	}
-	parseDuration := func(setting, value string, target *time.Duration, minimum, maximum time.Duration) {
+	applyDuration := func(setting, value string, target *time.Duration, minimum, maximum time.Duration) {
 		if value == "" {
-			return
+			return // not changed
 		}
 		changedSettings = append(changedSettings, setting)
 		duration, err := time.ParseDuration(value)
@@ -153,8 +153,8 @@ func applyTiming(timing ack.Timing, change api.Timing, heartbeat time.Duration, 
 		}
 		*target = duration
 	}
-	parseDuration("lease", change.Lease, &timing.Lease, timingrules.MinLease, timingrules.MaxLease)
-	parseDuration("dead-after", change.DeadAfter, &timing.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter)
+	applyDuration("lease", change.Lease, &timing.Lease, timingrules.MinLease, timingrules.MaxLease)
+	applyDuration("dead-after", change.DeadAfter, &timing.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter)
 	if takeover, ok := ack.ParseTakeover(change.Takeover); ok {
 		timing.Takeover = takeover
 	} else if change.Takeover != "" {
@@ -166,16 +166,17 @@ func applyTiming(timing ack.Timing, change api.Timing, heartbeat time.Duration, 
 		addProblem("rebalance_mode", change.RebalanceMode, "is not a rebalance mode: give incremental or stop-the-world")
 	}
 	for _, rule := range timingrules.Check(heartbeat, timing.Lease, timing.DeadAfter) {
-		i := slices.IndexFunc(changedSettings, func(k string) bool { return slices.Contains(rule.Settings, k) })
-		if rule.Satisfied || i < 0 {
+		i := slices.IndexFunc(changedSettings, func(setting string) bool { return slices.Contains(rule.Settings, setting) })
+		if isAffected := i >= 0; rule.Satisfied || !isAffected {
 			continue
 		}
-		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[changedSettings[i]]
+		setting := changedSettings[i]
+		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[setting]
 		problem := "breaks " + rule.Text + " (" + rule.Values + "): " + rule.Reason + "; " + rule.Remedy
 		if slices.Contains(rule.Settings, "heartbeat") {
 			problem += " (heartbeat is " + timingrules.Short(heartbeat) + ", of node " + slowestNode + ")"
 		}
-		addProblem(changedSettings[i], value, problem)
+		addProblem(setting, value, problem)
 	}
 	if len(problems) > 0 {
 		return timing, fmt.Errorf("%w: %s", api.ErrInvalid, strings.Join(problems, "; and "))
