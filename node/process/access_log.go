@@ -24,14 +24,14 @@ type accessLogs struct {
 
 	mu struct {
 		sync.Mutex
-		path  string             // --access-log
-		file  *logfile.File      // current log; nil means off
-		all   []*logfile.File    // current and replaced logs
-		begun int                // number of elements of all whose goroutine was started
-		stop  context.CancelFunc // stops file; nil if file was not started yet
+		path         string             // --access-log
+		file         *logfile.File      // current log; nil means off
+		stopFile     context.CancelFunc // stops the goroutine of file; nil if it was not started yet
+		all          []*logfile.File    // current and replaced logs
+		startedFiles int                // number of elements of all whose goroutine was started
 	}
 	ctx     context.Context //nolint:containedctx // context of run; nil before
-	writers sync.WaitGroup
+	writers sync.WaitGroup  // the goroutines of logs
 }
 
 // prepare opens the access log at path, or reopens the current log if the path is the same. The
@@ -57,10 +57,10 @@ func (a *accessLogs) replace(path string, file *logfile.File) {
 	if file == a.mu.file {
 		return
 	}
-	if stopCurrent := a.mu.stop; stopCurrent != nil {
+	if stopCurrent := a.mu.stopFile; stopCurrent != nil {
 		time.AfterFunc(replacedLogGrace, stopCurrent)
 	}
-	a.mu.path, a.mu.file, a.mu.stop = path, file, nil
+	a.mu.path, a.mu.file, a.mu.stopFile = path, file, nil
 	if file != nil {
 		a.mu.all = append(a.mu.all, file)
 	}
@@ -72,15 +72,15 @@ func (a *accessLogs) startLocked() {
 	if a.ctx == nil {
 		return
 	}
-	for ; a.mu.begun < len(a.mu.all); a.mu.begun++ {
-		file := a.mu.all[a.mu.begun]
+	for ; a.mu.startedFiles < len(a.mu.all); a.mu.startedFiles++ {
+		file := a.mu.all[a.mu.startedFiles]
 		ctx, cancel := context.WithCancel(a.ctx)
 		a.writers.Go(func() {
 			defer cancel()
 			file.Run(ctx)
 		})
 		if file == a.mu.file {
-			a.mu.stop = cancel
+			a.mu.stopFile = cancel
 		}
 	}
 }

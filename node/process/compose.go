@@ -42,7 +42,7 @@ type App struct {
 	Hook func(ctx context.Context, call agent.HookCall) agent.HookResult
 }
 
-// NewWith is New for a node with an app in this process; c must contain the corresponding
+// NewWith is New for a node with an app in this process; conf must contain the corresponding
 // settings. nil means no such app.
 func NewWith(ctx context.Context, conf *config.Config, version string, log zerolog.Logger, app *App) (_ *Process, err error) {
 	p := &Process{log: log, initial: conf, applied: conf}
@@ -88,10 +88,7 @@ func NewWith(ctx context.Context, conf *config.Config, version string, log zerol
 	options.Version = version
 	options.Hooks = appHooks(conf, options.Proxy.DialUpstream, options.Dir.Disk())
 	if app != nil {
-		options.Proxy.Handler, options.Proxy.HandlerStreams, options.Overdue = app.Handler, app.Streams, app.OnOverdue
-		if app.Hook != nil {
-			options.Hooks = &hooks.Func{Call: app.Hook, Log: log}
-		}
+		app.applyTo(&options)
 	}
 	options.App, options.Peer = p.appPort, p.listeners.peer
 	options.Proxy.Settings, options.Keys = settings.proxySettings, settings.keys
@@ -103,13 +100,29 @@ func NewWith(ctx context.Context, conf *config.Config, version string, log zerol
 	if p.node, err = node.New(options); err != nil { //nolint:contextcheck // a check for a crash ends with the node
 		return nil, err
 	}
-	metrics := prometheus.NewRegistry()
-	if err = p.Register(metrics); err != nil {
+	if err = p.newAdmin(); err != nil {
 		return nil, err
 	}
-	p.admin = admin.New(admin.Options{API: p.node.AdminAPI(), Metrics: metrics, Events: p.node.Events(), Access: p.credentials.adminAccess, Log: log})
-	p.listeners.admin = p.credentials.wrapAdmin(p.listeners.admin)
 	return p, nil
+}
+
+// newAdmin creates the admin server, and adds TLS to its port. The node must exist.
+func (p *Process) newAdmin() error {
+	metrics := prometheus.NewRegistry()
+	if err := p.Register(metrics); err != nil {
+		return err
+	}
+	p.admin = admin.New(admin.Options{API: p.node.AdminAPI(), Metrics: metrics, Events: p.node.Events(), Access: p.credentials.adminAccess, Log: p.log})
+	p.listeners.admin = p.credentials.wrapAdmin(p.listeners.admin)
+	return nil
+}
+
+// applyTo sets the options of a node whose app runs in this process.
+func (a *App) applyTo(options *node.Options) {
+	options.Proxy.Handler, options.Proxy.HandlerStreams, options.Overdue = a.Handler, a.Streams, a.OnOverdue
+	if a.Hook != nil {
+		options.Hooks = &hooks.Func{Call: a.Hook, Log: options.Log}
+	}
 }
 
 // warnIfDirWasAccessible logs a warning if other users had access to the data directory, and whether
@@ -128,9 +141,15 @@ func warnIfDirWasAccessible(path string, access disk.DirAccess, log zerolog.Logg
 // open opens all configured ports.
 func (l *listeners) open(ctx context.Context, conf *config.Config) error {
 	for _, port := range []struct {
-		flag, addr string
-		ln         *net.Listener
-	}{{"listen", conf.Listen, &l.app}, {"peer", conf.Peer, &l.peer}, {"admin", conf.Admin, &l.admin}, {"probes", conf.Probes, &l.probes}} {
+		flag, addr  string
+		limitsConns bool
+		target      *net.Listener
+	}{
+		{"listen", conf.Listen, false, &l.app},
+		{"peer", conf.Peer, false, &l.peer},
+		{"admin", conf.Admin, true, &l.admin},
+		{"probes", conf.Probes, true, &l.probes},
+	} {
 		if port.addr == "" {
 			continue
 		}
@@ -138,10 +157,10 @@ func (l *listeners) open(ctx context.Context, conf *config.Config) error {
 		if err != nil {
 			return err
 		}
-		if port.ln == &l.admin || port.ln == &l.probes {
+		if port.limitsConns {
 			ln = connlimit.NewListener(ln)
 		}
-		*port.ln = ln
+		*port.target = ln
 	}
 	return nil
 }
@@ -157,9 +176,10 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 	if err != nil {
 		return node.Options{}, err
 	}
+	isExpectSet := conf.Origin("bootstrap-expect") != config.OriginDefault
 	options := node.Options{
 		Shards: conf.Shards, Weight: uint32(conf.Weight), Zone: conf.Zone, AppVersion: conf.AppVersion, Gateway: conf.Gateway(),
-		MaxVoters: conf.MaxVoters, BootstrapExpect: conf.BootstrapExpect, FoundsAlone: conf.BootstrapExpect == 1 && conf.Origin("bootstrap-expect") != config.OriginDefault, Join: conf.Join, Endpoints: endpoints,
+		MaxVoters: conf.MaxVoters, BootstrapExpect: conf.BootstrapExpect, FoundsAlone: isExpectSet && conf.BootstrapExpect == 1, Join: conf.Join, Endpoints: endpoints,
 		RemoveDeadAfter: conf.RemoveDeadAfter, FinalizeAfter: conf.FinalizeAfter, ShutdownTimeout: conf.ShutdownTimeout,
 		Timing:     clusterTiming(conf),
 		Pace:       ack.Pace{Heartbeat: conf.Heartbeat, DrainTimeout: conf.DrainTimeout, RestartGrace: conf.RestartGrace},
@@ -175,7 +195,9 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 	}
 	if conf.Upstream != "" {
 		instance := &appInstance{}
-		options.CheckApp, options.AppInstance, options.Health = appChecker(proxyOpts.DialUpstream, conf.UpstreamAddress(), conf.Health, instance), instance.get, healthOptions(conf)
+		options.CheckApp = appChecker(proxyOpts.DialUpstream, conf.UpstreamAddress(), conf.Health, instance)
+		options.AppInstance = instance.get
+		options.Health = healthOptions(conf)
 	}
 	return options, nil
 }
@@ -283,7 +305,8 @@ func advertisedAddr(ctx context.Context, bind string, host netip.Addr) (netip.Ad
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	if ip, err := netip.ParseAddr(bindHost); bindHost == "" || err == nil && ip.IsUnspecified() {
+	ip, err := netip.ParseAddr(bindHost)
+	if isUnspecified := bindHost == "" || err == nil && ip.IsUnspecified(); isUnspecified {
 		bind = net.JoinHostPort(host.String(), port)
 	}
 	return gossip.Advertise(ctx, bind, "", nil, net.DefaultResolver)

@@ -197,23 +197,29 @@ func (c *credentials) watchFiles(ctx context.Context, running *node.Node, adminS
 	if c.nodePKI != nil {
 		watch("certificates between nodes", c.fileStates.pki, func() error { return c.reloadPKI(running) })
 	}
-	conf := c.config
-	watch("access to admin", c.fileStates.access, func() error {
-		access, problems := readAccess(conf)
-		err := errors.Join(problems...)
-		if err == nil {
-			adminServer.SetAccess(access)
-		}
-		return err
-	})
-	watch("certificate of admin", c.fileStates.cert, func() error {
-		cert, err := secret.KeyPair(conf.AdminCert, conf.AdminKey)
-		if err == nil {
-			c.adminCert.Store(&cert)
-		}
-		return err
-	})
+	watch("access to admin", c.fileStates.access, func() error { return c.reloadAccess(adminServer) })
+	watch("certificate of admin", c.fileStates.cert, c.reloadAdminCert)
 	wg.Wait()
+}
+
+// reloadAccess loads the tokens and client certificates for the admin port.
+func (c *credentials) reloadAccess(adminServer *admin.Server) error {
+	access, problems := readAccess(c.config)
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	adminServer.SetAccess(access)
+	return nil
+}
+
+// reloadAdminCert loads the certificate of the admin port.
+func (c *credentials) reloadAdminCert() error {
+	cert, err := secret.KeyPair(c.config.AdminCert, c.config.AdminKey)
+	if err != nil {
+		return err
+	}
+	c.adminCert.Store(&cert)
+	return nil
 }
 
 // reloadPKI loads the certificates for connections between nodes. It fails if only one of several
@@ -231,40 +237,54 @@ func (c *credentials) reloadPKI(running *node.Node) error {
 
 // exposures returns the ports without protection, and the certificates in use.
 func (p *Process) exposures() (exposed []diagnosis.Exposure, certs []diagnosis.Certificate) {
-	credentials := p.credentials
-	conf := credentials.config
-	if !conf.UsesPeerTLS() && (!address.IsLoopback(conf.Peer) || !address.IsLoopback(conf.Gossip)) {
+	return p.credentials.exposedPorts(), p.certificatesInUse()
+}
+
+// exposedPorts returns the ports that other machines can reach without protection.
+func (c *credentials) exposedPorts() (exposed []diagnosis.Exposure) {
+	conf := c.config
+	isPeerLocal := address.IsLoopback(conf.Peer) && address.IsLoopback(conf.Gossip)
+	if !isPeerLocal && !conf.UsesPeerTLS() {
 		exposed = append(exposed, diagnosis.Exposure{
-			Text:   fmt.Sprintf("anyone who reaches the gossip or peer port of node %s (%s, %s) controls the traffic", credentials.nodeID, conf.Gossip, conf.Peer),
+			Text:   fmt.Sprintf("anyone who reaches the gossip or peer port of node %s (%s, %s) controls the traffic", c.nodeID, conf.Gossip, conf.Peer),
 			Remedy: "give the cluster a secret (--secret-file)",
 		})
 	}
-	switch {
-	case address.IsLoopback(conf.Admin):
-	case !conf.RequiresAdminCredentials():
-		exposed = append(exposed, diagnosis.Exposure{
-			Text: fmt.Sprintf("anyone who reaches the admin port of node %s (%s) can change the cluster", credentials.nodeID, conf.Admin), Remedy: "require a token (--admin-write-token-file)",
-		})
-	case conf.AdminCert == "":
-		exposed = append(exposed, diagnosis.Exposure{
-			Text: fmt.Sprintf("the admin tokens of node %s (%s) are sent unencrypted", credentials.nodeID, conf.Admin), Remedy: "use TLS (--admin-cert, --admin-key)",
+	if isAdminLocal := address.IsLoopback(conf.Admin); isAdminLocal {
+		return exposed
+	}
+	if !conf.RequiresAdminCredentials() {
+		return append(exposed, diagnosis.Exposure{
+			Text:   fmt.Sprintf("anyone who reaches the admin port of node %s (%s) can change the cluster", c.nodeID, conf.Admin),
+			Remedy: "require a token (--admin-write-token-file)",
 		})
 	}
-	addCertificate := func(usage, flag string, leaf *x509.Certificate) {
+	if conf.AdminCert == "" {
+		return append(exposed, diagnosis.Exposure{
+			Text:   fmt.Sprintf("the admin tokens of node %s (%s) are sent unencrypted", c.nodeID, conf.Admin),
+			Remedy: "use TLS (--admin-cert, --admin-key)",
+		})
+	}
+	return exposed
+}
+
+// certificatesInUse returns the certificates in use. It omits those that are derived from the secret.
+func (p *Process) certificatesInUse() (certs []diagnosis.Certificate) {
+	add := func(purpose, flag string, leaf *x509.Certificate) {
 		if leaf != nil {
-			certs = append(certs, diagnosis.Certificate{Purpose: usage, Flag: flag, ExpiresAt: leaf.NotAfter})
+			certs = append(certs, diagnosis.Certificate{Purpose: purpose, Flag: flag, ExpiresAt: leaf.NotAfter})
 		}
 	}
 	if current := p.appPort.cert.Load(); current != nil {
-		addCertificate("the app port", "tls-cert", current.tls.Leaf)
+		add("the app port", "tls-cert", current.tls.Leaf)
 	}
-	if current := credentials.adminCert.Load(); current != nil {
-		addCertificate("the admin port", "admin-cert", current.Leaf)
+	if current := p.credentials.adminCert.Load(); current != nil {
+		add("the admin port", "admin-cert", current.Leaf)
 	}
-	if credentials.nodePKI != nil {
-		addCertificate("other nodes", "tls-node-cert", credentials.nodeCert.Load())
+	if p.credentials.nodePKI != nil {
+		add("other nodes", "tls-node-cert", p.credentials.nodeCert.Load())
 	}
-	return exposed, certs
+	return certs
 }
 
 // Check reads all configured files with credentials, as New does, and checks whether the data

@@ -50,20 +50,7 @@ func (a *appInstance) set(name *string) {
 // header; for a Unix socket it is empty, and the header is localhost. Each check sets instance.
 func appChecker(dial func(context.Context) (net.Conn, error), addr, path string, instance *appInstance) func(context.Context) error {
 	if path == "" {
-		// The app is usually on the same machine, and is checked twice a second. Dialing with package
-		// net would dominate the CPU usage of an idle node.
-		addrPort, _ := netip.ParseAddrPort(addr) // fails for a name or a Unix socket
-		local := addrPort.Addr().IsLoopback()    // a connect to another machine takes longer
-		return func(ctx context.Context) error {
-			if local && rawio.Connects(addrPort) {
-				return nil
-			}
-			conn, err := dial(ctx)
-			if err != nil {
-				return err
-			}
-			return conn.Close()
-		}
+		return connectChecker(dial, addr)
 	}
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(addr, "localhost")+path, http.NoBody)
@@ -91,6 +78,23 @@ func appChecker(dial func(context.Context) (net.Conn, error), addr, path string,
 			return fmt.Errorf("the app answered %s with %d %s", path, response.Status(), response.Reason())
 		}
 		return nil
+	}
+}
+
+// connectChecker returns a health check that only connects to the app. The app is usually on the same machine, and
+// is checked twice a second. Dialing with package net would dominate the CPU usage of an idle node.
+func connectChecker(dial func(context.Context) (net.Conn, error), addr string) func(context.Context) error {
+	addrPort, _ := netip.ParseAddrPort(addr) // fails for a name or a Unix socket
+	isLocal := addrPort.Addr().IsLoopback()  // a connect to another machine takes longer
+	return func(ctx context.Context) error {
+		if isLocal && rawio.Connects(addrPort) {
+			return nil
+		}
+		conn, err := dial(ctx)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
 	}
 }
 
