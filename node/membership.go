@@ -17,38 +17,38 @@ var (
 type peerClient struct{ n *Node }
 
 // RequestPromise implements membership.BootstrapPeers.
-func (o peerClient) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
-	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Promise, Firm: firm}, &ok)
+func (c peerClient) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
+	err = c.n.client.Call(ctx, node, control.Request{Kind: control.Promise, Firm: firm}, &ok)
 	return ok, err
 }
 
 // NeedsPromise implements membership.BootstrapPeers.
-func (o peerClient) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
-	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Needs}, &needs)
+func (c peerClient) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
+	err = c.n.client.Call(ctx, node, control.Request{Kind: control.Needs}, &needs)
 	return needs, err
 }
 
 // FindElsewhere implements membership.DuplicatePeers.
-func (o peerClient) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
-	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Duplicate, Nonce: nonce}, &addr)
+func (c peerClient) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
+	err = c.n.client.Call(ctx, node, control.Request{Kind: control.Duplicate, Nonce: nonce}, &addr)
 	return addr, err
 }
 
 // RequestIdentity implements membership.DuplicatePeers.
-func (o peerClient) RequestIdentity(ctx context.Context, node string) (p membership.Process, err error) {
-	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Identity}, &p)
+func (c peerClient) RequestIdentity(ctx context.Context, node string) (p membership.Process, err error) {
+	err = c.n.client.Call(ctx, node, control.Request{Kind: control.Identity}, &p)
 	return p, err
 }
 
 // openMembership creates the bootstrapper and the duplicate detector of this node. Both need Raft, so
 // openRaft calls it after Raft has started.
 func (n *Node) openMembership() {
-	var alone func(context.Context) error
+	var joinsOnlyItself func(context.Context) error // nil means that the node does not create a cluster alone
 	if n.o.FoundsAlone && n.o.BootstrapExpect <= 1 {
-		alone = n.gossip.JoinsOnlyItself
+		joinsOnlyItself = n.gossip.JoinsOnlyItself
 	}
 	n.bootstrapper = membership.NewBootstrapper(membership.BootstrapperOptions{
-		JoinsOnlyItself: alone,
+		JoinsOnlyItself: joinsOnlyItself,
 		Self:            string(n.self), BootstrapExpect: n.o.BootstrapExpect, HasJoinAddrs: len(n.o.Join) > 0,
 		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: peerClient{n}, OnFailure: n.fail, Log: n.log,
 	})

@@ -152,7 +152,8 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	send := func() error {
 		return t.retryBrokenConn(func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) })
 	}
-	if req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0 {
+	isHeartbeat := req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
+	if isHeartbeat {
 		return t.retryBrokenConn(func() error {
 			if sent, err := t.heartbeatSender.send(addr, req, resp); sent {
 				return err
@@ -161,13 +162,14 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 		})
 	}
 	err := t.retryUnreachable(id, req.Term, func() error { return t.asDialErrorIfClosed(send) })
-	if err == nil {
-		t.reportTerm(id, resp.Term)
+	if err != nil {
+		return err
 	}
-	if err == nil && resp.Success {
+	t.reportTerm(id, resp.Term)
+	if resp.Success {
 		t.matchIndexes.record(string(id), req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
 	}
-	return err
+	return nil
 }
 
 // RequestVote requests a vote. A voter that receives the request twice grants it twice.
@@ -191,8 +193,12 @@ func (t *transport) retryBrokenConn(send func() error) error {
 	start := time.Now()
 	for attempts := 0; ; attempts++ {
 		err := send()
+		if err == nil || attempts == maxIdleConns {
+			return err
+		}
 		var dialErr *dialError
-		if err == nil || attempts == maxIdleConns || errors.As(err, &dialErr) || time.Since(start) > brokenConnTimeout {
+		isSlow := time.Since(start) > brokenConnTimeout
+		if isSlow || errors.As(err, &dialErr) {
 			return err
 		}
 	}

@@ -49,25 +49,32 @@ func (h *HTTP) Alive(ctx context.Context, call agent.AliveCall) (accepted, refus
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "shardway-hooks")
 	request.Header.Set(Header, aliveName)
+	response, err := h.persistentTransport().RoundTrip(request)
+	if err != nil {
+		isRefused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)
+		return false, isRefused, err
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, maxAliveBody))
+	err = errors.Join(err, response.Body.Close())
+	switch status := response.StatusCode; {
+	case status >= 200 && status <= 299:
+		return true, false, err
+	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
+		return false, false, err
+	default:
+		return false, false, errors.Join(err, fmt.Errorf("hooks: alive: status %d", status))
+	}
+}
+
+// persistentTransport returns the transport with the persistent connection of Alive.
+func (h *HTTP) persistentTransport() *http.Transport {
 	if h.aliveTransport == nil {
 		h.aliveTransport = &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return h.Dial(ctx) },
 			Proxy:       nil, DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: aliveIdleTimeout, MaxResponseHeaderBytes: maxHeaderBytes,
 		}
 	}
-	response, err := h.aliveTransport.RoundTrip(request)
-	if err != nil {
-		return false, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist), err
-	}
-	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, maxAliveBody))
-	err = errors.Join(err, response.Body.Close())
-	switch {
-	case response.StatusCode >= 200 && response.StatusCode <= 299:
-		return true, false, err
-	case response.StatusCode == http.StatusNotFound, response.StatusCode == http.StatusMethodNotAllowed, response.StatusCode == http.StatusNotImplemented:
-		return false, false, err
-	}
-	return false, false, errors.Join(err, fmt.Errorf("hooks: alive: status %d", response.StatusCode))
+	return h.aliveTransport
 }
 
 // CloseAlive closes the connection of Alive. No call of Alive may be in progress.

@@ -41,39 +41,44 @@ var _ hclog.SinkAdapter = (*sink)(nil)
 // Accept implements hclog.SinkAdapter. It writes one message, unless its level or the limit prevents that.
 // Any goroutine of the library may call it.
 func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
-	var e *zerolog.Event
-	if level == hclog.Error && closed(args) {
+	if level == hclog.Error && isLocallyClosed(args) {
 		level = hclog.Warn
 	}
-	switch level {
-	case hclog.Error:
-		e = s.log.Warn()
-	case hclog.Warn, hclog.Info:
-		e = s.log.Debug()
-	case hclog.NoLevel, hclog.Trace, hclog.Debug, hclog.Off:
-		e = s.log.Trace()
-	}
-	if !e.Enabled() {
+	line := s.newLine(level)
+	if !line.Enabled() {
 		return
 	}
 	if level == hclog.Error {
-		left, ok := s.limit.pass(msg)
+		omitted, ok := s.limit.pass(msg)
 		if !ok {
 			return
 		}
-		if left > 0 {
-			e = e.Int("left_out", left)
+		if omitted > 0 {
+			line = line.Int("left_out", omitted)
 		}
 	}
 	for i := 0; i+1 < len(args); i += 2 {
-		e = field(e, fmt.Sprint(args[i]), args[i+1])
+		line = field(line, fmt.Sprint(args[i]), args[i+1])
 	}
-	e.Msg(truncateText(msg))
+	line.Msg(truncateText(msg))
 }
 
-// closed reports whether args contain the error of a connection that this process has closed itself. A
+// newLine starts a line with the level that a message of the library has in the log of this program. It is lower
+// than that of the library, because most messages of the library need no action.
+func (s *sink) newLine(level hclog.Level) *zerolog.Event {
+	switch level {
+	case hclog.Error:
+		return s.log.Warn()
+	case hclog.Warn, hclog.Info:
+		return s.log.Debug()
+	case hclog.NoLevel, hclog.Trace, hclog.Debug, hclog.Off:
+	}
+	return s.log.Trace()
+}
+
+// isLocallyClosed reports whether args contain the error of a connection that this process has closed itself. A
 // stopping node closes all its connections.
-func closed(args []any) bool {
+func isLocallyClosed(args []any) bool {
 	return slices.ContainsFunc(args, func(v any) bool {
 		err, ok := v.(error)
 		return ok && (errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe))

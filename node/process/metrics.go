@@ -60,8 +60,8 @@ func (c certificateCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descE
 // Collect implements prometheus.Collector.
 func (c certificateCollector) Collect(ch chan<- prometheus.Metric) {
 	_, all := c.p.exposures()
-	for _, x := range all {
-		ch <- prometheus.MustNewConstMetric(descExpiry, prometheus.GaugeValue, float64(x.ExpiresAt.Unix()), x.Flag)
+	for _, cert := range all {
+		ch <- prometheus.MustNewConstMetric(descExpiry, prometheus.GaugeValue, float64(cert.ExpiresAt.Unix()), cert.Flag)
 	}
 }
 

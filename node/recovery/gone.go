@@ -26,20 +26,20 @@ const gossipFile = "gossip"
 // operator from giving up a running cluster by mistake. It is no proof that the nodes are lost: a node
 // that a broken network link separates does not respond either.
 func checkOthersGone(data, self string, reachable func(addr string) bool) error {
-	seen, err := lastSeen(filepath.Join(data, gossipFile))
+	addrs, err := lastSeen(filepath.Join(data, gossipFile))
 	if err != nil {
 		return fmt.Errorf("recovery: %w", err)
 	}
-	delete(seen, self)
-	ids := slices.Sorted(maps.Keys(seen))
-	answers := make([]chan bool, len(ids))
-	for i, id := range ids {
-		answers[i] = make(chan bool, 1)
-		go func() { answers[i] <- reachable(seen[id]) }()
+	delete(addrs, self)
+	nodes := slices.Sorted(maps.Keys(addrs))
+	results := make([]chan bool, len(nodes))
+	for i, node := range nodes {
+		results[i] = make(chan bool, 1)
+		go func() { results[i] <- reachable(addrs[node]) }()
 	}
-	for i, id := range ids {
-		if <-answers[i] {
-			return fmt.Errorf("recovery: somebody answers at %s, where node %q was: is the cluster lost at all? Stop every node of it first, or use --ignore-reachable-nodes if that is another program", seen[id], id)
+	for i, node := range nodes {
+		if isReachable := <-results[i]; isReachable {
+			return fmt.Errorf("recovery: somebody answers at %s, where node %q was: is the cluster lost at all? Stop every node of it first, or use --ignore-reachable-nodes if that is another program", addrs[node], node)
 		}
 	}
 	return nil
@@ -48,28 +48,27 @@ func checkOthersGone(data, self string, reachable func(addr string) bool) error 
 // lastSeen reads the gossip addresses of the members from the file of gossip, by name. It uses only the lines
 // "alive: name addr". Later lines about failed members are ignored, because such a member may still run.
 func lastSeen(path string) (map[string]string, error) {
-	f, err := os.Open(path) //nolint:gosec // the operator names the directory
+	file, err := os.Open(path) //nolint:gosec // the operator names the directory
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]string{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]string{}
-	lines := bufio.NewReader(f)
+	addrs := map[string]string{}
+	lines := bufio.NewReader(file)
 	for err == nil {
 		var line string
 		line, err = lines.ReadString('\n') // without a length limit, because the name of a member can be long
-		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "alive: "); ok {
-			if i := strings.LastIndexByte(rest, ' '); i > 0 {
-				seen[rest[:i]] = rest[i+1:]
-			}
+		nameAndAddr, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "alive: ")
+		if space := strings.LastIndexByte(nameAndAddr, ' '); ok && space > 0 {
+			addrs[nameAndAddr[:space]] = nameAndAddr[space+1:]
 		}
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return seen, errors.Join(err, f.Close())
+	return addrs, errors.Join(err, file.Close())
 }
 
 // Listens reports whether a process accepts TCP connections at addr.

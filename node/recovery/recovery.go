@@ -53,96 +53,97 @@ type Result struct {
 
 // Look returns the content of a data directory. It modifies only the boot number.
 func Look(data string, log zerolog.Logger) (Survivor, error) {
-	d, err := openUsed(data)
+	dir, err := openUsed(data)
 	if err != nil {
 		return Survivor{}, err
 	}
-	v, err := readSurvivor(d, log)
-	return v, errors.Join(err, d.Close())
+	survivor, err := readSurvivor(dir, log)
+	return survivor, errors.Join(err, dir.Close())
 }
 
 // Recover makes the node of a data directory the only node of a new cluster, which continues with the state
 // at the end of this node's log.
 func Recover(o Options) (_ Result, err error) {
-	d, err := openUsed(o.Data)
+	dir, err := openUsed(o.Data)
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	v, err := readSurvivor(d, o.Log)
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	survivor, err := readSurvivor(dir, o.Log)
 	if err != nil {
 		return Result{}, err
 	}
-	if o.Confirm != v.Cluster {
-		return Result{}, fmt.Errorf("%w: the data directory %q belongs to cluster %s, --confirm says %q", ErrUnconfirmed, o.Data, v.Cluster, o.Confirm)
+	if o.Confirm != survivor.Cluster {
+		return Result{}, fmt.Errorf("%w: the data directory %q belongs to cluster %s, --confirm says %q", ErrUnconfirmed, o.Data, survivor.Cluster, o.Confirm)
 	}
 	if o.Reachable != nil {
-		if err := checkOthersGone(o.Data, v.Node, o.Reachable); err != nil {
+		if err := checkOthersGone(o.Data, survivor.Node, o.Reachable); err != nil {
 			return Result{}, err
 		}
 	}
-	return foundCluster(d, o, v.state, v.Index, v.Term)
+	return foundCluster(dir, o, survivor.state, survivor.Index, survivor.Term)
 }
 
 // Restore makes a node the only node of a new cluster, which continues with the state in a backup. The data
 // directory must not belong to a cluster.
 func Restore(o Options, backup []byte) (_ Result, err error) {
-	s, err := ack.OpenBackup(backup)
+	state, err := ack.OpenBackup(backup)
 	if err != nil {
 		return Result{}, err
 	}
-	d, err := disk.OpenRepair(o.Data, o.Node)
+	dir, err := disk.OpenRepair(o.Data, o.Node)
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	used, err := d.IsUsed()
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	isUsed, err := dir.IsUsed()
 	if err != nil {
 		return Result{}, err
 	}
-	if used {
+	if isUsed {
 		return Result{}, fmt.Errorf("recovery: the data directory %q is in use by a cluster already: restore into an empty one, or continue with its contents by `shardway recover`", o.Data)
 	}
-	return foundCluster(d, o, s, s.MaxIndex(), s.ProposedTerm())
+	return foundCluster(dir, o, state, state.MaxIndex(), state.ProposedTerm())
 }
 
-// foundCluster writes the data directory of the new cluster, with the state s. index and term are the last known
-// ones of the old cluster.
-func foundCluster(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, error) {
+// foundCluster writes the data directory of the new cluster, which continues with the state of the old cluster.
+// index and term are the last known ones of the old cluster.
+func foundCluster(dir *disk.Dir, o Options, state *ack.State, index, term uint64) (Result, error) {
 	now := o.Now
 	if now.IsZero() {
 		now = time.Now()
 	}
-	r := Result{Node: d.Node(), Former: s.ClusterID(), Shards: s.Shards(), Floor: minimumEpoch(now, max(index, s.MaxIndex()), o.MinEpoch)}
-	r.Cluster = clusterid.Recovered(s.ClusterID(), r.Floor)
-	n, err := s.Recovered(r.Cluster, r.Floor)
+	result := Result{Node: dir.Node(), Former: state.ClusterID(), Shards: state.Shards(), Floor: minimumEpoch(now, max(index, state.MaxIndex()), o.MinEpoch)}
+	result.Cluster = clusterid.Recovered(state.ClusterID(), result.Floor)
+	recovered, err := state.Recovered(result.Cluster, result.Floor)
 	if err != nil {
 		return Result{}, err
 	}
-	b, err := n.MarshalBinary()
+	snapshot, err := recovered.MarshalBinary()
 	if err != nil {
 		return Result{}, err
 	}
-	r.Kept, err = d.BootstrapCluster(disk.NewCluster{
-		Cluster: r.Cluster, Shards: r.Shards, Stores: disk.StoreOptions{Log: o.Log},
-		Write: func(disk string, s *disk.Stores) error {
-			return consensus.InitStores(s, consensus.ServerID(r.Node, disk), b, r.Floor, term+1)
+	result.Kept, err = dir.BootstrapCluster(disk.NewCluster{
+		Cluster: result.Cluster, Shards: result.Shards, Stores: disk.StoreOptions{Log: o.Log},
+		Write: func(disk string, stores *disk.Stores) error {
+			return consensus.InitStores(stores, consensus.ServerID(result.Node, disk), snapshot, result.Floor, term+1)
 		},
 	})
-	if r.Kept != "" {
-		r.Kept = filepath.Join(o.Data, r.Kept)
+	if result.Kept != "" {
+		result.Kept = filepath.Join(o.Data, result.Kept)
 	}
-	return r, err
+	return result, err
 }
 
-// minimumEpoch returns the index at which the new log starts. last is the last known index of the old log. See the
-// package documentation.
-func minimumEpoch(now time.Time, last, minEpoch uint64) uint64 {
-	f := last + ack.MinIndexGap
+// minimumEpoch returns the index at which the new log starts. It is higher than all epochs that the old cluster may
+// have used. lastIndex is the last known index of the old log. See the package documentation.
+func minimumEpoch(now time.Time, lastIndex, minEpoch uint64) uint64 {
+	minimum := lastIndex + ack.MinIndexGap
 	if minEpoch > 0 {
-		f = max(f, minEpoch+1)
+		minimum = max(minimum, minEpoch+1)
 	}
-	return max(f, uint64(max(now.UnixMilli(), 0)))
+	unixMilliseconds := uint64(max(now.UnixMilli(), 0))
+	return max(minimum, unixMilliseconds)
 }
 
 // openUsed opens a data directory, which must exist and belong to a cluster.
@@ -150,16 +151,16 @@ func openUsed(data string) (*disk.Dir, error) {
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("recovery: data directory %q does not exist: set --data", data)
 	}
-	d, err := disk.OpenRepair(data, "")
+	dir, err := disk.OpenRepair(data, "")
 	if err != nil {
 		return nil, err
 	}
-	used, err := d.IsUsed()
-	if err == nil && !used {
+	isUsed, err := dir.IsUsed()
+	if err == nil && !isUsed {
 		err = fmt.Errorf("recovery: the data directory %q belongs to no cluster: there is nothing to recover; name another one with --data", data)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.Close())
+		return nil, errors.Join(err, dir.Close())
 	}
-	return d, nil
+	return dir, nil
 }

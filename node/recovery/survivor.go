@@ -41,48 +41,49 @@ type Peer struct {
 }
 
 // readSurvivor reads the log of an open data directory.
-func readSurvivor(d *disk.Dir, log zerolog.Logger) (Survivor, error) {
-	s, err := d.OpenStores(disk.StoreOptions{Log: log})
+func readSurvivor(dir *disk.Dir, log zerolog.Logger) (Survivor, error) {
+	stores, err := dir.OpenStores(disk.StoreOptions{Log: log})
 	if err != nil {
 		return Survivor{}, err
 	}
-	r := &replay{state: ack.NewState()}
-	at, err := consensus.Replay(s, r)
+	replayed := &replay{state: ack.NewState()}
+	raftState, err := consensus.Replay(stores, replayed)
 	if err != nil {
 		return Survivor{}, err
 	}
-	if !r.state.Bootstrapped() {
-		return Survivor{}, fmt.Errorf("recovery: node %q has no entry of its cluster in its log: recover another survivor", d.Node())
+	state := replayed.state
+	if !state.Bootstrapped() {
+		return Survivor{}, fmt.Errorf("recovery: node %q has no entry of its cluster in its log: recover another survivor", dir.Node())
 	}
-	v := Survivor{
-		Node: d.Node(), Cluster: r.state.ClusterID(), Shards: r.state.Shards(), Index: at.LastIndex, Entry: at.LastEntryTerm, Term: max(at.CurrentTerm, at.LastEntryTerm),
-		Epoch: uint64(r.state.Committed().Epoch()), state: r.state,
-	}
-	v.Peers = peers(at.Servers, r.state.Committed(), d.Node())
-	return v, nil
+	return Survivor{
+		Node: dir.Node(), Cluster: state.ClusterID(), Shards: state.Shards(), Epoch: uint64(state.Committed().Epoch()),
+		Index: raftState.LastIndex, Entry: raftState.LastEntryTerm, Term: max(raftState.CurrentTerm, raftState.LastEntryTerm),
+		Peers: peers(raftState.Servers, state.Committed(), dir.Node()),
+		state: state,
+	}, nil
 }
 
-// peers returns the nodes of servers and of the map m, sorted by ID. here is the node of the data directory.
-func peers(servers []consensus.Server, m *shardmap.Map, here string) []Peer {
+// peers returns the nodes of servers and of the committed map, sorted by ID. here is the node of the data directory.
+func peers(servers []consensus.Server, committed *shardmap.Map, here string) []Peer {
 	known := map[string]Peer{}
-	for _, s := range servers {
-		known[s.Node()] = Peer{Voter: s.Voter}
+	for _, server := range servers {
+		known[server.Node()] = Peer{Voter: server.Voter}
 	}
-	for _, mb := range m.Members() {
-		p := known[string(mb.ID)]
-		p.Shards = m.ShardCount(mb.ID)
-		known[string(mb.ID)] = p
+	for _, member := range committed.Members() {
+		peer := known[string(member.ID)]
+		peer.Shards = committed.ShardCount(member.ID)
+		known[string(member.ID)] = peer
 	}
 	all := make([]Peer, 0, len(known))
-	for id, p := range known {
-		p.ID, p.Here = id, id == here
-		all = append(all, p)
+	for id, peer := range known {
+		peer.ID, peer.Here = id, id == here
+		all = append(all, peer)
 	}
 	slices.SortFunc(all, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 
-// replay is the replicated state while survey reads a log.
+// replay is the replicated state while readSurvivor reads a log.
 type replay struct{ state *ack.State }
 
 var _ consensus.FSM = (*replay)(nil)
