@@ -19,8 +19,13 @@ const maxIdleConns = 2
 
 // transport is the transport of the library with these corrections:
 //
-//   - It retries unreachable servers. Each error that the library sees doubles the pause before the next entries for this server, up to 10 s, and a server that has returned must not wait for this. So a failed dial is not an error while this node leads. Neither is a stream that a server accepts and closes, as an isolated server does.
-//   - It repeats a message that was lost with an idle connection. The library never checks whether a connection is still open, and reports the first error. If a voter has restarted in the meantime, this loses a vote and perhaps an election.
+//   - It retries unreachable servers. Each error that the library sees doubles the pause before the next
+//     entries for this server, up to 10 s, and a server that has returned must not wait for this. So a
+//     failed dial is not an error while this node leads. Neither is a stream that a server accepts and
+//     closes, as an isolated server does.
+//   - It repeats a message that was lost with an idle connection. The library never checks whether a
+//     connection is still open, and reports the first error. If a voter has restarted in the meantime, this
+//     loses a vote and perhaps an election.
 //   - It verifies the sender of requests (inbound.go), and passes requests to Raft.intercept first.
 //
 // It embeds the transport of the library to keep the pre-vote, for whose method the library
@@ -38,9 +43,9 @@ type transport struct {
 	voteTransport   *raft.NetworkTransport
 	heartbeatSender heartbeatSender
 	// intercept is Raft.intercept.
-	intercept func(*transport, raft.RPC) (out raft.RPC, taken bool)
+	intercept func(*transport, raft.RPC) (forwarded raft.RPC, handled bool)
 	// handleHeartbeat is Raft.handleHeartbeat.
-	handleHeartbeat func(t *transport, rpc raft.RPC, take func(raft.RPC)) (taken bool)
+	handleHeartbeat func(t *transport, rpc raft.RPC, handle func(raft.RPC)) (handled bool)
 	// shouldRetry is Raft.shouldRetry.
 	shouldRetry func(id raft.ServerID, term uint64) bool
 	// onTerm is Options.OnTerm; nil means no call.

@@ -34,23 +34,25 @@ func (e *RollbackError) Error() string {
 	return fmt.Sprintf("disk %s of node %q is an older image of itself or a copy: %s", id, node, e.What)
 }
 
-// Check returns a *RollbackError if the statement s contradicts the record k of the same disk.
-func Check(k disk.DiskRecord, s Statement) error {
-	if s.Nonce == 0 || k.Nonce == 0 || s.Nonce == k.Nonce {
+// Check returns a *RollbackError if the statement s contradicts the record of the same disk. A process never
+// contradicts its own record, because its statements may arrive out of order.
+func Check(record disk.DiskRecord, s Statement) error {
+	isSameProcess := s.Nonce == record.Nonce
+	if s.Nonce == 0 || record.Nonce == 0 || isSameProcess {
 		return nil
 	}
-	back := func(format string, args ...any) error {
+	rolledBack := func(format string, args ...any) error {
 		return &RollbackError{Server: s.Server, What: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case s.Boot < k.Boot:
-		return back("this is its boot %d, and its boot %d is known", s.Boot, k.Boot)
-	case s.Boot == k.Boot:
-		return back("another process was its boot %d", s.Boot)
-	case s.Term < k.Term:
-		return back("it is in term %d, and it was in term %d", s.Term, k.Term)
-	case s.Last < k.Applied:
-		return back("its log ends at %d, and it had applied the map of epoch %d", s.Last, k.Applied)
+	case s.Boot < record.Boot:
+		return rolledBack("this is its boot %d, and its boot %d is known", s.Boot, record.Boot)
+	case s.Boot == record.Boot:
+		return rolledBack("another process was its boot %d", s.Boot)
+	case s.Term < record.Term:
+		return rolledBack("it is in term %d, and it was in term %d", s.Term, record.Term)
+	case s.Last < record.Applied:
+		return rolledBack("its log ends at %d, and it had applied the map of epoch %d", s.Last, record.Applied)
 	}
 	return nil
 }

@@ -24,22 +24,22 @@ type Table struct {
 	changed chan struct{} // cap 1: notified when a record has changed
 
 	// mu protects the following fields.
-	mu    sync.Mutex
-	known map[string]entry // by server
-	last  uint64           // turn of the newest entry
+	mu          sync.Mutex
+	entries     map[string]entry // by server
+	changeCount uint64           // number of changes of all records
 }
 
 // entry is the record of one disk.
 type entry struct {
 	disk.DiskRecord
-	lastChange uint64 // increases with each change of any record, so it orders the records by their last change
+	lastChange uint64 // Table.changeCount at the last change, which orders the records by their last change
 }
 
 // New returns a Table with the stored records, oldest first.
-func New(kept []disk.DiskRecord) *Table {
-	t := &Table{changed: make(chan struct{}, 1), known: make(map[string]entry, len(kept))}
-	for _, k := range kept {
-		t.put(k)
+func New(stored []disk.DiskRecord) *Table {
+	t := &Table{changed: make(chan struct{}, 1), entries: make(map[string]entry, len(stored))}
+	for _, record := range stored {
+		t.putLocked(record) // no other goroutine has t yet
 	}
 	return t
 }
@@ -51,7 +51,7 @@ func (t *Table) Changed() <-chan struct{} { return t.changed }
 func (t *Table) All() []disk.DiskRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	entries := slices.SortedFunc(maps.Values(t.known), func(a, b entry) int { return cmp.Compare(a.lastChange, b.lastChange) })
+	entries := slices.SortedFunc(maps.Values(t.entries), func(a, b entry) int { return cmp.Compare(a.lastChange, b.lastChange) })
 	all := make([]disk.DiskRecord, len(entries))
 	for i, e := range entries {
 		all[i] = e.DiskRecord
@@ -63,7 +63,7 @@ func (t *Table) All() []disk.DiskRecord {
 func (t *Table) Of(server string) disk.DiskRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.known[server].DiskRecord
+	return t.entries[server].DiskRecord
 }
 
 // Judge returns a *RollbackError if s comes from an older image or a copy of its disk, according to the
@@ -81,17 +81,20 @@ func (t *Table) Learn(s Statement) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.known[s.Server].DiskRecord
-	if err := Check(k, s); err != nil {
+	previous := t.entries[s.Server].DiskRecord
+	if err := Check(previous, s); err != nil {
 		return err
 	}
-	was := k
-	if k.Nonce != s.Nonce {
-		k.Boot, k.Nonce = s.Boot, s.Nonce
+	record := previous
+	if isNewProcess := previous.Nonce != s.Nonce; isNewProcess {
+		record.Boot, record.Nonce = s.Boot, s.Nonce
 	}
-	k.Server, k.Boot, k.Term, k.Applied = s.Server, max(k.Boot, s.Boot), max(k.Term, s.Term), max(k.Applied, s.Applied)
-	if k != was {
-		t.put(k)
+	record.Server = s.Server
+	record.Boot = max(record.Boot, s.Boot)
+	record.Term = max(record.Term, s.Term)
+	record.Applied = max(record.Applied, s.Applied)
+	if record != previous {
+		t.putLocked(record)
 		t.notifyChanged()
 	}
 	return nil
@@ -100,20 +103,31 @@ func (t *Table) Learn(s Statement) error {
 // Recall adds stored records that could not be read at the start. The result is the same as if the Table had
 // started with them and then received all its statements. A process that was accepted before may now turn
 // out to have an older image of its disk. In that case the stored record replaces the present one.
-func (t *Table) Recall(kept []disk.DiskRecord) {
+func (t *Table) Recall(stored []disk.DiskRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, k := range kept {
-		now, ok := t.known[k.Server]
-		if ok && Check(k, Statement{Server: now.Server, Boot: now.Boot, Nonce: now.Nonce, Term: now.Term, Applied: now.Applied, Last: ^uint64(0)}) == nil {
-			if k.Nonce != now.Nonce {
-				k.Nonce = now.Nonce
-			}
-			k.Boot, k.Term, k.Applied = max(k.Boot, now.Boot), max(k.Term, now.Term), max(k.Applied, now.Applied)
+	for _, record := range stored {
+		if present, ok := t.entries[record.Server]; ok {
+			record = merge(record, present.DiskRecord)
 		}
-		t.put(k)
+		t.putLocked(record)
 	}
 	t.notifyChanged()
+}
+
+// merge returns the record of a disk that has the stored record and then made the statements in the present one. If
+// they contradict the stored record, the result is the stored record.
+func merge(stored, present disk.DiskRecord) disk.DiskRecord {
+	statement := Statement{Server: present.Server, Boot: present.Boot, Nonce: present.Nonce, Term: present.Term, Applied: present.Applied, Last: ^uint64(0)}
+	if Check(stored, statement) != nil {
+		return stored
+	}
+	merged := stored
+	merged.Nonce = present.Nonce
+	merged.Boot = max(stored.Boot, present.Boot)
+	merged.Term = max(stored.Term, present.Term)
+	merged.Applied = max(stored.Applied, present.Applied)
+	return merged
 }
 
 // Term records the Raft term that a message of Raft contains. It has no effect if there is no record of the
@@ -121,39 +135,40 @@ func (t *Table) Recall(kept []disk.DiskRecord) {
 func (t *Table) Term(server string, term uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.known[server].DiskRecord
-	if k.Nonce == 0 || term <= k.Term {
+	record := t.entries[server].DiskRecord
+	hasRecord := record.Nonce != 0
+	if !hasRecord || term <= record.Term {
 		return
 	}
-	k.Term = term
-	t.put(k)
+	record.Term = term
+	t.putLocked(record)
 	t.notifyChanged()
 }
 
-// put stores a record and deletes old ones above the limits. mu must be held, unless t was not published
-// yet.
-func (t *Table) put(k disk.DiskRecord) {
-	t.last++
-	t.known[k.Server] = entry{DiskRecord: k, lastChange: t.last}
-	node := nodeOf(k.Server)
-	t.removeOldest(MostOfOne, func(server string) bool { return nodeOf(server) == node })
-	t.removeOldest(Most, func(string) bool { return true })
+// putLocked stores a record and deletes old ones above the limits. mu must be held.
+func (t *Table) putLocked(record disk.DiskRecord) {
+	t.changeCount++
+	t.entries[record.Server] = entry{DiskRecord: record, lastChange: t.changeCount}
+	node := nodeOf(record.Server)
+	t.removeOldestLocked(MostOfOne, func(server string) bool { return nodeOf(server) == node })
+	t.removeOldestLocked(Most, func(string) bool { return true })
 }
 
-// removeOldest deletes one record if there are more than most records for which which returns true: the record
-// among them that has not changed for the longest time.
-func (t *Table) removeOldest(most int, which func(server string) bool) {
-	n, oldest := 0, ""
-	for server, e := range t.known {
-		if !which(server) {
+// removeOldestLocked deletes one record if more than limit records match: the one among them that has not changed
+// for the longest time. mu must be held.
+func (t *Table) removeOldestLocked(limit int, match func(server string) bool) {
+	count, oldest := 0, ""
+	for server, e := range t.entries {
+		if !match(server) {
 			continue
 		}
-		if n++; oldest == "" || e.lastChange < t.known[oldest].lastChange {
+		count++
+		if oldest == "" || e.lastChange < t.entries[oldest].lastChange {
 			oldest = server
 		}
 	}
-	if n > most {
-		delete(t.known, oldest)
+	if count > limit {
+		delete(t.entries, oldest)
 	}
 }
 

@@ -159,7 +159,7 @@ func awaitOrCancel(ctx context.Context, call func() error) error {
 func (l *Leadership) SendContext(ctx context.Context, message leader.Message) {
 	select {
 	case l.messages <- message:
-	case <-l.done:
+	case <-l.loopEnded:
 	case <-ctx.Done():
 	}
 }
@@ -168,7 +168,7 @@ func (l *Leadership) SendContext(ctx context.Context, message leader.Message) {
 func (l *Leadership) Send(message leader.Message) {
 	select {
 	case l.messages <- message:
-	case <-l.done:
+	case <-l.loopEnded:
 	}
 }
 
@@ -177,7 +177,7 @@ func (l *Leadership) requestRebalance(ctx context.Context) error {
 	select {
 	case l.messages <- leader.MapRequested{}:
 		return nil
-	case <-l.done:
+	case <-l.loopEnded:
 		return control.ErrNotLeader
 	case <-ctx.Done():
 		return ctx.Err()

@@ -32,7 +32,7 @@ func (l *Loop) issueBarrier(ctx context.Context, attempt int) {
 		}
 		select {
 		case l.messages <- result:
-		case <-l.done:
+		case <-l.loopEnded:
 		case <-ctx.Done():
 		}
 	})

@@ -27,7 +27,7 @@ func collector(s *ack.State, self shardmap.NodeID, dial func(context.Context, st
 		Self: self, Client: control.NewClient(port, zerolog.Nop()), View: cluster.NewView(string(self), string(self)+"/d", ack.DefaultTiming(), func() *ack.State { return s }),
 		IdleShards: func() IdleReport { return IdleReport{} },
 	}
-	return &Leadership{options: o, Log: zerolog.Nop(), messages: make(chan leader.Message, 1), done: make(chan struct{})}
+	return &Leadership{options: o, Log: zerolog.Nop(), messages: make(chan leader.Message, 1), loopEnded: make(chan struct{})}
 }
 
 // A node that does not respond delays the leader's questions to others only for a limited time.
@@ -52,7 +52,7 @@ func TestIdleShardsReachOnlyTheLeader(t *testing.T) {
 			defer cancel()
 			end := cancel
 			if over {
-				end = func() { close(l.done) }
+				end = func() { close(l.loopEnded) }
 			}
 			time.AfterFunc(time.Second, end)
 			began := time.Now()

@@ -39,7 +39,7 @@ type Leadership struct {
 	policyRequests chan policyRequest            // requests to change the policy
 
 	policyLock chan struct{} // cap 1: a lock for changes of the policy
-	done       chan struct{} // closed when the leader loop has ended
+	loopEnded  chan struct{} // closed when the leader loop has ended
 	// ready means that the state contains all entries that earlier leaders committed.
 	ready            atomic.Bool
 	reconciler       *membership.Reconciler
@@ -59,7 +59,7 @@ func newLeadership(options Options, term uint64, startedAt time.Duration) *Leade
 		timingRequests: make(chan timingRequest),
 		policyRequests: make(chan policyRequest),
 		policyLock:     make(chan struct{}, 1),
-		done:           make(chan struct{}),
+		loopEnded:      make(chan struct{}),
 	}
 	reconciler := options.Reconciler
 	reconciler.MemberViews, reconciler.Ready, reconciler.Term, reconciler.Log = l.View, l.ready.Load, term, l.Log
@@ -71,7 +71,7 @@ func newLeadership(options Options, term uint64, startedAt time.Duration) *Leade
 // leadership.
 func NewWithoutLoop(options Options, term uint64, startedAt time.Duration) (leadership *Leadership, messages <-chan leader.Message, end func()) {
 	leadership = newLeadership(options, term, startedAt)
-	return leadership, leadership.messages, func() { close(leadership.done) }
+	return leadership, leadership.messages, func() { close(leadership.loopEnded) }
 }
 
 // StartedAt returns the time of the clock at which the leadership started.
@@ -85,7 +85,7 @@ func (l *Leadership) Term() uint64 { return l.term }
 func (l *Leadership) Deliver(ctx context.Context, received heartbeat.Received) {
 	select {
 	case l.heartbeats <- received:
-	case <-l.done:
+	case <-l.loopEnded:
 	case <-ctx.Done():
 	}
 }
@@ -107,7 +107,7 @@ func (l *Leadership) View(ctx context.Context) ([]leader.MemberView, bool) {
 	select {
 	case l.viewRequests <- response:
 		return <-response, true
-	case <-l.done:
+	case <-l.loopEnded:
 	case <-ctx.Done():
 	}
 	return nil, false

@@ -50,8 +50,8 @@ func New(options Options, term uint64) *Loop {
 func (l *Loop) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer close(l.done)
-	l.options.Background.Go(func() { l.reconciler.Run(ctx, l.done) })
+	defer close(l.loopEnded)
+	l.options.Background.Go(func() { l.reconciler.Run(ctx, l.loopEnded) })
 	l.options.Background.Go(func() { l.pollIdleShards(ctx) })
 	ticker := l.options.Scheduler.NewOnDemandTicker()
 	defer ticker.Stop()
@@ -177,7 +177,7 @@ func (l *Loop) submitEntry(request leader.Submit) {
 		l.Log.Warn().Err(err).Msg("entry not submitted")
 		select {
 		case l.messages <- leader.SubmitFailed{}:
-		case <-l.done:
+		case <-l.loopEnded:
 		}
 	})
 }

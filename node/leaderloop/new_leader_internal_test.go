@@ -37,11 +37,11 @@ func TestNewLeaderWaitsForHeartbeatsOfVoters(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := clock.Virtual()
 				o := Options{Clock: c, View: cluster.NewView("a", "a/d", ack.Timing{DeadAfter: dead}, ack.NewState)}
-				l := &Leadership{options: o, viewRequests: make(chan chan []leader.MemberView), done: make(chan struct{}), startedAt: c.Precise()}
+				l := &Leadership{options: o, viewRequests: make(chan chan []leader.MemberView), loopEnded: make(chan struct{}), startedAt: c.Precise()}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.asks)
 				defer cancel()
 				began := time.Now()
-				time.AfterFunc(tc.led, func() { close(l.done) })
+				time.AfterFunc(tc.led, func() { close(l.loopEnded) })
 				over := make(chan struct{})
 				go func() {
 					for {
@@ -52,7 +52,7 @@ func TestNewLeaderWaitsForHeartbeatsOfVoters(t *testing.T) {
 								b.SinceHeartbeat = 0
 							}
 							v <- []leader.MemberView{{Node: "a"}, b}
-						case <-l.done:
+						case <-l.loopEnded:
 							return
 						case <-over:
 							return

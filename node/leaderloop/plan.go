@@ -20,7 +20,7 @@ func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
 	response := make(chan planResult, 1)
 	select {
 	case l.planRequests <- response:
-	case <-l.done:
+	case <-l.loopEnded:
 		return api.Plan{}, control.ErrNotLeader
 	case <-ctx.Done():
 		return api.Plan{}, ctx.Err()

@@ -272,7 +272,7 @@ func (l *Leadership) submitPolicyChangeOnce(ctx context.Context, changes []ack.C
 	result := make(chan error, 1)
 	select {
 	case l.policyRequests <- policyRequest{changes, result}:
-	case <-l.done:
+	case <-l.loopEnded:
 		return control.ErrNotLeader
 	case <-ctx.Done():
 		return ctx.Err()
@@ -280,7 +280,7 @@ func (l *Leadership) submitPolicyChangeOnce(ctx context.Context, changes []ack.C
 	select {
 	case err := <-result:
 		return err
-	case <-l.done:
+	case <-l.loopEnded:
 		return fmt.Errorf("%w: the node that received the request is no longer leader; check with `shardway policy` whether the change was made", api.ErrUnknown)
 	case <-ctx.Done():
 		return ctx.Err()

@@ -122,15 +122,15 @@ func TestPolicyRequestEndsWithItsCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &Leadership{policyLock: make(chan struct{}, 1), policyRequests: make(chan policyRequest, tc.fits), done: make(chan struct{}), messages: make(chan leader.Message)}
+				l := &Leadership{policyLock: make(chan struct{}, 1), policyRequests: make(chan policyRequest, tc.fits), loopEnded: make(chan struct{}), messages: make(chan leader.Message)}
 				l.policyLock <- struct{}{}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				switch {
 				case tc.done && tc.fits > 0: // after it has been accepted
-					time.AfterFunc(time.Second, func() { close(l.done) })
+					time.AfterFunc(time.Second, func() { close(l.loopEnded) })
 				case tc.done:
-					close(l.done)
+					close(l.loopEnded)
 				case tc.fits > 0:
 					time.AfterFunc(time.Second, cancel)
 				default:
@@ -148,7 +148,7 @@ func TestPolicyRequestEndsWithItsCaller(t *testing.T) {
 func TestNewLeaderIsAskedAgain(t *testing.T) {
 	for _, ready := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &Leadership{policyRequests: make(chan policyRequest), done: make(chan struct{})}
+			l := &Leadership{policyRequests: make(chan policyRequest), loopEnded: make(chan struct{})}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second+leaderPollInterval/2)
 			defer cancel()
 			asked := 0

@@ -94,7 +94,7 @@ func (l *Leadership) requestTimingEntry(ctx context.Context, timing ack.Timing) 
 	response := make(chan timingResult, 1)
 	select {
 	case l.timingRequests <- timingRequest{timing, response}:
-	case <-l.done:
+	case <-l.loopEnded:
 		return nil, control.ErrNotLeader
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -19,7 +19,7 @@ import (
 func (l *Leadership) Upgrade(ctx context.Context, finalize bool, requester string) (api.UpgradeState, error) {
 	if finalize {
 		l.Log.Info().Str("by", logs.Cut(requester)).Msg("finalization of the upgrade requested")
-		err := l.reconciler.RaiseLevel(ctx, l.done)
+		err := l.reconciler.RaiseLevel(ctx, l.loopEnded)
 		switch _, blocked := errors.AsType[*membership.LevelError](err); {
 		case blocked || errors.Is(err, membership.ErrNotReady):
 			return api.UpgradeState{}, fmt.Errorf("%w: %w", api.ErrRefused, err)

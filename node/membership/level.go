@@ -52,12 +52,13 @@ func DescribeBlockers(view leader.FormatUpgradeView) string {
 func (r *Reconciler) Level() *leader.FormatUpgradeView { return r.levelView.Load() }
 
 // RaiseLevel raises the level without waiting for FinalizeAfter. It returns nil once the new level
-// applies. The error is a *LevelError, ErrNotReady, or an error of Raft.
-func (r *Reconciler) RaiseLevel(ctx context.Context, done <-chan struct{}) error {
+// applies. The error is a *LevelError, ErrNotReady, or an error of Raft. The end of the leadership closes
+// leadershipEnded.
+func (r *Reconciler) RaiseLevel(ctx context.Context, leadershipEnded <-chan struct{}) error {
 	result := make(chan error, 1)
 	select {
 	case r.levelRequests <- result:
-	case <-done:
+	case <-leadershipEnded:
 		return ErrNotReady
 	case <-ctx.Done():
 		return ctx.Err()

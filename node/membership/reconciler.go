@@ -130,15 +130,15 @@ func NewReconciler(options ReconcilerOptions) *Reconciler {
 	}
 }
 
-// Run returns when ctx ends, or when the leadership ends, which closes done.
-func (r *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
+// Run makes changes until ctx ends, or until the leadership ends, which closes leadershipEnded.
+func (r *Reconciler) Run(ctx context.Context, leadershipEnded <-chan struct{}) {
 	ticker := r.options.Scheduler.NewTicker(reconcileInterval)
 	defer ticker.Stop()
 	for tick := 0; ; tick++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-done:
+		case <-leadershipEnded:
 			return
 		case <-ticker.C:
 		case result := <-r.levelRequests:

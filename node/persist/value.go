@@ -28,19 +28,19 @@ type Value[V comparable] struct {
 	name  string // name of the value, for the log
 	write func(V) error
 	log   zerolog.Logger
-	dirty chan struct{} // cap 1: newest has changed
+	dirty chan struct{} // cap 1: notified when newest has changed
 
 	// mu protects the following fields. No caller writes to the disk under it.
-	mu      sync.Mutex
-	newest  V
-	stored  V
-	changed chan struct{} // closed when stored changes
+	mu            sync.Mutex
+	newest        V
+	stored        V             // the value on the disk
+	storedChanged chan struct{} // closed when stored changes
 }
 
 // New returns a Value. stored is the value that the data directory contains, and write stores another one.
 // name is the name of the value in the log.
 func New[V comparable](name string, stored V, write func(V) error, log zerolog.Logger) *Value[V] {
-	return &Value[V]{name: name, write: write, log: log, dirty: make(chan struct{}, 1), newest: stored, stored: stored, changed: make(chan struct{})}
+	return &Value[V]{name: name, write: write, log: log, dirty: make(chan struct{}, 1), newest: stored, stored: stored, storedChanged: make(chan struct{})}
 }
 
 // Set schedules v to be written by Run.
@@ -58,11 +58,11 @@ func (p *Value[V]) Update(f func(V) V) {
 func (p *Value[V]) Get() (stored V, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stored, p.changed
+	return p.stored, p.storedChanged
 }
 
 // pending returns the newest value, and whether it must be written.
-func (p *Value[V]) pending() (v V, write bool) {
+func (p *Value[V]) pending() (newest V, mustWrite bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.newest, p.newest != p.stored
@@ -72,23 +72,19 @@ func (p *Value[V]) pending() (v V, write bool) {
 // stallTimeout for a stalled disk.
 func (p *Value[V]) Run(ctx context.Context) {
 	var lastErr error
-	for ended := false; !ended && !errors.Is(lastErr, errDiskStalled); {
-		var retry <-chan time.Time
+	for isLastWrite := false; !isLastWrite && !errors.Is(lastErr, errDiskStalled); {
+		dirty, retry := p.dirty, (<-chan time.Time)(nil)
 		if lastErr != nil {
-			retry = time.After(retryPause)
-		}
-		dirty := p.dirty
-		if lastErr != nil {
-			dirty = nil // the retry writes the newest value
+			dirty, retry = nil, time.After(retryPause) // the retry writes the newest value
 		}
 		select {
 		case <-ctx.Done():
-			ended = true
+			isLastWrite = true
 		case <-dirty:
 		case <-retry:
 		}
-		if v, write := p.pending(); write {
-			lastErr = p.store(ctx, v, lastErr)
+		if newest, mustWrite := p.pending(); mustWrite {
+			lastErr = p.store(ctx, newest, lastErr)
 		}
 	}
 }
@@ -112,8 +108,8 @@ func (p *Value[V]) store(ctx context.Context, v V, lastErr error) error {
 	case err == nil:
 		p.mu.Lock()
 		p.stored = v
-		close(p.changed)
-		p.changed = make(chan struct{})
+		close(p.storedChanged)
+		p.storedChanged = make(chan struct{})
 		p.mu.Unlock()
 	case lastErr == nil:
 		p.log.Warn().Err(err).Str("value", p.name).Msg("value not stored, retrying")

@@ -19,23 +19,24 @@ type reloadable struct {
 
 // prepare opens and reads everything that the reloadable settings refer to. It has no effect if it
 // returns an error.
-func (p *Process) prepare(c *config.Config) (reloadable, error) {
-	var l reloadable
+func (p *Process) prepare(conf *config.Config) (reloadable, error) {
+	var prepared reloadable
 	var err error
-	if l.proxySettings, err = proxySettings(c); err != nil {
+	if prepared.proxySettings, err = proxySettings(conf); err != nil {
 		return reloadable{}, err
 	}
-	if l.keys, err = c.KeyConfig().Canonical(); err != nil {
+	if prepared.keys, err = conf.KeyConfig().Canonical(); err != nil {
 		return reloadable{}, err
 	}
-	if l.cert, err = readCertificate(c.TLSCert, c.TLSKey); err != nil {
+	if prepared.cert, err = readCertificate(conf.TLSCert, conf.TLSKey); err != nil {
 		return reloadable{}, err
 	}
-	if l.accessFile, err = p.accessLogs.prepare(c.AccessLog); err != nil {
+	if prepared.accessFile, err = p.accessLogs.prepare(conf.AccessLog); err != nil {
 		return reloadable{}, fmt.Errorf("--access-log: %w; name a file in a directory that this user may write to", err)
 	}
-	l.accessPath, l.proxySettings.Access = c.AccessLog, proxyAccess(c, l.accessFile)
-	return l, nil
+	prepared.accessPath = conf.AccessLog
+	prepared.proxySettings.Access = proxyAccess(conf, prepared.accessFile)
+	return prepared, nil
 }
 
 // NotReloaded records that a reload failed because the settings are invalid.
@@ -46,19 +47,20 @@ func (p *Process) NotReloaded(err error) { p.reloadStatus.record(err) }
 // and which changes need a restart. Calls must not overlap.
 func (p *Process) Reload(next *config.Config) (err error) {
 	defer func() { p.reloadStatus.record(err) }()
-	l, err := p.prepare(next)
+	prepared, err := p.prepare(next)
 	if err != nil {
 		return err
 	}
-	p.appPort.replace(l.cert)
-	p.accessLogs.replace(l.accessPath, l.accessFile)
-	p.node.Apply(l.proxySettings)
+	p.appPort.replace(prepared.cert)
+	p.accessLogs.replace(prepared.accessPath, prepared.accessFile)
+	p.node.Apply(prepared.proxySettings)
 	p.node.ApplyHealth(healthOptions(next))
 	p.node.ApplySettings(next.RunningSettings(p.initial))
-	p.node.ApplyKeys(l.keys)
+	p.node.ApplyKeys(prepared.keys)
 	p.lameDuck.Store(int64(next.LameDuck))
-	changed, kept := next.ChangesSince(p.applied).Live, next.ChangesSince(p.initial).Restart
+	changed := next.ChangesSince(p.applied).Live
+	needsRestart := next.ChangesSince(p.initial).Restart
 	p.applied = next
-	p.log.Info().Strs("changed", changed).Strs("needs_restart", kept).Msg("settings reloaded")
+	p.log.Info().Strs("changed", changed).Strs("needs_restart", needsRestart).Msg("settings reloaded")
 	return nil
 }

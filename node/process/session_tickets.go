@@ -59,7 +59,7 @@ func hashNames(leaf *x509.Certificate) [sha256.Size]byte {
 // update sets the ticket keys for the secrets and the day.
 func (t *sessionTickets) update(list *secret.List, day int64) {
 	next := ticketKeys{list, day}
-	if now := t.current.Load(); now != nil && *now == next {
+	if current := t.current.Load(); current != nil && *current == next {
 		return
 	}
 	t.mu.Lock()

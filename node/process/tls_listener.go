@@ -136,13 +136,17 @@ func (tl *tlsListener) watchFiles(ctx context.Context) {
 
 // refresh reloads the certificate. If the files are invalid, the current certificate stays in use.
 func (tl *tlsListener) refresh(files [2]string) {
-	now := tl.cert.Load()
+	current := tl.cert.Load()
 	next, err := readCertificate(files[0], files[1])
-	switch {
-	case now == nil || now.files != files: // a reload has already replaced the files
-	case err != nil:
-		tl.log.Error().Err(err).Time("until", now.tls.Leaf.NotAfter).Msg("certificate not replaced, keeping old one")
-	case !bytes.Equal(next.tls.Leaf.Raw, now.tls.Leaf.Raw) && tl.cert.CompareAndSwap(now, next):
+	if current == nil || current.files != files {
+		return // a reload has already replaced the files
+	}
+	if err != nil {
+		tl.log.Error().Err(err).Time("until", current.tls.Leaf.NotAfter).Msg("certificate not replaced, keeping old one")
+		return
+	}
+	isChanged := !bytes.Equal(next.tls.Leaf.Raw, current.tls.Leaf.Raw)
+	if isChanged && tl.cert.CompareAndSwap(current, next) {
 		tl.log.Info().Str("serial", next.tls.Leaf.SerialNumber.Text(16)).Time("until", next.tls.Leaf.NotAfter).Msg("certificate replaced")
 	}
 }

@@ -21,16 +21,16 @@ const (
 func (s *Sequence) Leave(failed context.Context) {
 	ctx, cancel := context.WithTimeout(failed, s.o.Timeout)
 	defer cancel()
-	began := time.Now()
+	startedAt := time.Now()
 	s.o.Log.Info().Msg("draining")
 	s.o.Agent.Leave()
 	s.o.Proxy.SetDraining(true)
-	s.beforeGoodbye(ctx, began, func(ctx context.Context) { waitUntil(ctx, s.isHandedOver) })
-	s.waitForLameDuck(ctx, began)
+	s.beforeGoodbye(ctx, startedAt, func(ctx context.Context) { waitUntil(ctx, s.isHandedOver) })
+	s.waitForLameDuck(ctx, startedAt)
 	if failed.Err() != nil {
 		return
 	}
-	s.beforeGoodbye(ctx, began, func(ctx context.Context) {
+	s.beforeGoodbye(ctx, startedAt, func(ctx context.Context) {
 		if err := s.o.ShutProxy(ctx); err != nil {
 			s.o.Log.Warn().Err(err).Msg("in-flight requests aborted")
 		}
@@ -44,7 +44,7 @@ func (s *Sequence) Leave(failed context.Context) {
 	goodbyeCtx, stop := context.WithTimeout(ctx, s.goodbyeDuration())
 	waitUntil(goodbyeCtx, func() bool { return s.o.Agent.HasStopped() && s.o.Agent.LastAnswer() > goodbyeAt })
 	stop()
-	gossipCtx, stop := context.WithDeadline(ctx, began.Add(s.o.Timeout-s.leaveReserve()/2))
+	gossipCtx, stop := context.WithDeadline(ctx, startedAt.Add(s.o.Timeout-s.leaveReserve()/2))
 	if err := s.o.Gossip.Leave(gossipCtx); err != nil {
 		s.o.Log.Debug().Err(err).Msg("gossip leave timed out")
 	}
@@ -55,8 +55,8 @@ func (s *Sequence) Leave(failed context.Context) {
 
 // beforeGoodbye calls step with the part of Options.Timeout that is not reserved for the goodbye and the
 // steps after it.
-func (s *Sequence) beforeGoodbye(ctx context.Context, began time.Time, step func(context.Context)) {
-	ctx, stop := context.WithDeadline(ctx, began.Add(max(s.o.Timeout-s.goodbyeDuration()-s.leaveReserve(), 0)))
+func (s *Sequence) beforeGoodbye(ctx context.Context, startedAt time.Time, step func(context.Context)) {
+	ctx, stop := context.WithDeadline(ctx, startedAt.Add(max(s.o.Timeout-s.goodbyeDuration()-s.leaveReserve(), 0)))
 	defer stop()
 	step(ctx)
 }

@@ -37,12 +37,12 @@ const (
 func (s *Sequence) RestartInPlace(failed context.Context) {
 	ctx, cancel := context.WithTimeout(failed, s.o.Timeout)
 	defer cancel()
-	began := time.Now()
+	startedAt := time.Now()
 	s.o.Log.Info().Dur("grace", s.o.Grace).Msg("restarting in place, shards wait")
 	s.o.Proxy.SetDraining(true)
-	s.waitForLameDuck(ctx, began)
+	s.waitForLameDuck(ctx, startedAt)
 	releaseTime := s.o.DrainTimeout + s.o.ReleaseTimeout // from the end of the requests of clients to the goodbye
-	requestCtx, stop := context.WithDeadline(ctx, began.Add(max(s.o.Timeout-releaseTime-closeTimeout, 0)))
+	requestCtx, stop := context.WithDeadline(ctx, startedAt.Add(max(s.o.Timeout-releaseTime-closeTimeout, 0)))
 	if err := s.o.Proxy.DrainClients(requestCtx); err != nil && failed.Err() == nil {
 		s.o.Log.Warn().Err(err).Msg("requests of connected clients aborted")
 	}
@@ -57,9 +57,9 @@ func (s *Sequence) RestartInPlace(failed context.Context) {
 	waitUntil(recordCtx, func() bool { return s.restartRecorded(goodbyeAt) })
 	stop()
 	if s.restartRecorded(goodbyeAt) { // otherwise the log cannot be written
-		lingerCtx, end := context.WithTimeout(ctx, s.voterLingerTime())
+		lingerCtx, stop := context.WithTimeout(ctx, s.voterLingerTime())
 		waitUntil(lingerCtx, func() bool { return !s.mustRecordRestarts(lingerCtx) && !s.isNeededForQuorum() })
-		end()
+		stop()
 	}
 	if failed.Err() != nil {
 		return

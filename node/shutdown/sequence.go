@@ -80,14 +80,14 @@ type Sequence struct{ o Options }
 // New returns a Sequence.
 func New(o Options) *Sequence { return &Sequence{o} }
 
-// waitForLameDuck waits until the lame-duck period of the stopping node is over, or until ctx ends. began is
+// waitForLameDuck waits until the lame-duck period of the stopping node is over, or until ctx ends. startedAt is
 // the start of the period, at which the node stopped being ready. During the period the node still accepts
 // connections, so that load balancers have time to detect that it is not ready.
-func (s *Sequence) waitForLameDuck(ctx context.Context, began time.Time) {
+func (s *Sequence) waitForLameDuck(ctx context.Context, startedAt time.Time) {
 	if s.o.LameDuck == nil {
 		return
 	}
-	timer := time.NewTimer(s.o.LameDuck() - time.Since(began))
+	timer := time.NewTimer(s.o.LameDuck() - time.Since(startedAt))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

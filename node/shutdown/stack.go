@@ -44,8 +44,8 @@ func (s *Stack) Unwind() {
 	for len(s.steps) > 0 {
 		top := s.steps[len(s.steps)-1]
 		s.steps = s.steps[:len(s.steps)-1]
-		began := time.Now()
+		startedAt := time.Now()
 		top.stop()
-		s.Log.Debug().Str("step", top.name).Dur("took", time.Since(began)).Msg("component stopped")
+		s.Log.Debug().Str("step", top.name).Dur("took", time.Since(startedAt)).Msg("component stopped")
 	}
 }

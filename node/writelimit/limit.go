@@ -165,14 +165,14 @@ func (l *Limit) awaitStored(ctx context.Context, owned time.Duration) {
 // the app are revoked or have expired. This process must not send a heartbeat before: after the first one,
 // the leader may give the shards of the previous process to other nodes at once.
 func (l *Limit) AwaitEarlier(ctx context.Context) {
-	began := time.Now()
+	startedAt := time.Now()
 	if l.o.Hook != nil {
 		l.stopApp(ctx, l.earlier)
 	}
 	// The node cannot call an app that uses GET /v1/owned, so it waits for the granted time.
 	select {
 	case <-ctx.Done():
-	case <-time.After(l.earlier.Owned - time.Since(began)):
+	case <-time.After(l.earlier.Owned - time.Since(startedAt)):
 	}
 	if l.earlier.Alive > 0 || l.earlier.Owned > 0 {
 		l.raise(0, 0) // replaces the earlier times, so that the next process does not wait again
