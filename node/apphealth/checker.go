@@ -86,13 +86,13 @@ func (c *Checker) Run(ctx context.Context) {
 	c.ticker = c.scheduler.NewOnDemandTicker()
 	defer c.ticker.Stop()
 	for {
-		began, set := time.Now(), *c.settings.Load()
-		err := c.checkOnce(ctx, set.Timeout)
+		startedAt, settings := time.Now(), *c.settings.Load()
+		err := c.checkOnce(ctx, settings.Timeout)
 		if ctx.Err() != nil {
 			return
 		}
-		c.apply(set, err)
-		if !c.waitForNext(ctx, began, set.Interval) {
+		c.apply(settings, err)
+		if !c.waitForNext(ctx, startedAt, settings.Interval) {
 			return
 		}
 	}
@@ -106,10 +106,11 @@ func (c *Checker) checkOnce(ctx context.Context, timeout time.Duration) error {
 }
 
 // waitForNext waits until the next check is due, counted from the start of the last check. It returns a
-// little earlier if something else wakes this node. It returns false if ctx ends.
-func (c *Checker) waitForNext(ctx context.Context, began time.Time, every time.Duration) bool {
-	earliest := began.Add(every - every/10)
-	due := earliest.Add(every/20 + rand.N(every/7+1)) //nolint:gosec // only spreads the checks of the nodes
+// little earlier if something else wakes this node. After a refused connection, the next check is due
+// earlyCheckEvery after the start of the last one. waitForNext returns false if ctx ends.
+func (c *Checker) waitForNext(ctx context.Context, lastStart time.Time, interval time.Duration) bool {
+	earliest := lastStart.Add(interval - interval/10)
+	due := earliest.Add(interval/20 + rand.N(interval/7+1)) //nolint:gosec // only spreads the checks of the nodes
 	for {
 		c.ticker.TickWithin(time.Until(due))
 		select {
@@ -120,8 +121,8 @@ func (c *Checker) waitForNext(ctx context.Context, began time.Time, every time.D
 				return true
 			}
 		case <-c.refused:
-			if soon := began.Add(earlyCheckEvery); soon.Before(due) {
-				due, earliest = soon, soon
+			if early := lastStart.Add(earlyCheckEvery); early.Before(due) {
+				due, earliest = early, early
 			}
 		}
 	}

@@ -92,24 +92,29 @@ func (in *inbound) forward(rpc raft.RPC) {
 // verifySender reports whether a request comes from the server at the other end of the stream, and
 // reports the term of the sender. If the sender is another server, it closes the stream.
 func (in *inbound) verifySender(rpc raft.RPC) bool {
-	if in.server == "" {
+	if isFromSelf := in.server == ""; isFromSelf {
 		return true
 	}
-	if message, ok := rpc.Command.(raft.WithRPCHeader); ok {
-		if id := string(message.GetRPCHeader().ID); id != in.server {
-			err := fmt.Errorf("consensus: server %.128q speaks as %.128q", in.server, id)
-			if in.transport.spoofLogLimit.allow(time.Now()) {
-				in.transport.log.Warn().Err(err).Msg("raft stream closed")
-			}
-			rpc.Respond(nil, err)
-			_ = in.conn.Close()
-			return false
-		}
+	message, hasHeader := rpc.Command.(raft.WithRPCHeader)
+	if hasHeader && string(message.GetRPCHeader().ID) != in.server {
+		in.rejectSender(rpc, string(message.GetRPCHeader().ID))
+		return false
 	}
 	if term := senderTerm(rpc.Command); term > 0 {
 		in.transport.reportTerm(raft.ServerID(in.server), term)
 	}
 	return true
+}
+
+// rejectSender rejects a request that claims to come from another server than the one at the other end of the
+// stream, and closes the stream.
+func (in *inbound) rejectSender(rpc raft.RPC, claimed string) {
+	err := fmt.Errorf("consensus: server %.128q speaks as %.128q", in.server, claimed)
+	if in.transport.spoofLogLimit.allow(time.Now()) {
+		in.transport.log.Warn().Err(err).Msg("raft stream closed")
+	}
+	rpc.Respond(nil, err)
+	_ = in.conn.Close()
 }
 
 // server returns the server at the other end, or "" for this server.

@@ -39,7 +39,7 @@ type decodedTags struct {
 	err     error
 }
 
-// member combines the decoded tags with the other data of m.
+// member combines the decoded tags with the other data of a member of Serf.
 func (d decodedTags) member(serfMember serf.Member) Member {
 	return Member{
 		ID:     serfMember.Name,
@@ -57,7 +57,7 @@ func addrOf(member serf.Member) netip.AddrPort {
 	return netip.AddrPortFrom(ip.Unmap(), member.Port)
 }
 
-// tagCache has the decoded tags of all members by name. Members is called many times per second,
+// tagCache has the decoded tags of all members by name. Gossip.Members is called many times per second,
 // and tags rarely change.
 type tagCache struct {
 	mu     sync.Mutex

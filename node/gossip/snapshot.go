@@ -57,10 +57,10 @@ type memberSnapshot struct {
 
 // seenMember is a member that was seen.
 type seenMember struct {
-	name string
-	addr netip.AddrPort
-	gone bool
-	seq  uint64 // a later observation has a higher number
+	name   string
+	addr   netip.AddrPort
+	isGone bool   // the member has left or failed
+	seq    uint64 // a later observation has a higher number
 }
 
 // openSnapshot reads a file. An error means that it was not read completely. The snapshot can be
@@ -138,9 +138,9 @@ func (s *memberSnapshot) addAlive(name string, addr netip.AddrPort) {
 
 // markGone records that a member has left or failed.
 func (s *memberSnapshot) markGone(name string) {
-	if member, ok := s.members[name]; ok && !member.gone {
+	if member, ok := s.members[name]; ok && !member.isGone {
 		s.lastSeq++
-		member.gone, member.seq = true, s.lastSeq
+		member.isGone, member.seq = true, s.lastSeq
 		s.members[name] = member
 	}
 }
@@ -151,7 +151,7 @@ func (s *memberSnapshot) prune() []seenMember {
 	members := slices.SortedFunc(maps.Values(s.members), func(a, b seenMember) int { return cmp.Compare(b.seq, a.seq) })
 	remaining := map[bool]int{true: maxGoneMembers, false: maxAliveMembers}
 	members = slices.DeleteFunc(members, func(member seenMember) bool {
-		if remaining[member.gone]--; remaining[member.gone] >= 0 {
+		if remaining[member.isGone]--; remaining[member.isGone] >= 0 {
 			return false
 		}
 		delete(s.members, member.name)
@@ -195,7 +195,7 @@ func (s *memberSnapshot) freeze() {
 func (s *memberSnapshot) aliveMembers() []seenMember {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(s.prune(), func(member seenMember) bool { return member.gone })
+	return slices.DeleteFunc(s.prune(), func(member seenMember) bool { return member.isGone })
 }
 
 // save writes the file if the content has changed, and reports whether the content had changed.
@@ -225,7 +225,7 @@ func (s *memberSnapshot) encode(clock uint64) []byte {
 	var content bytes.Buffer
 	for _, member := range s.prune() {
 		fmt.Fprintf(&content, "alive: %s %s\n", member.name, member.addr)
-		if member.gone {
+		if member.isGone {
 			fmt.Fprintf(&content, "not-alive: %s\n", member.name)
 		}
 	}
