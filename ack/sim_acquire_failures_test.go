@@ -156,7 +156,7 @@ func (p *proc) releaseEnded(e agent.ReleaseEnd) {
 	}
 	s := p.table
 	d, _ := s.Drop(p.h.id)
-	if e.Result == agent.ReleaseOK || e.Kept || d.InForce || p.closing || e.Reason == errApp.Error() || !s.Policy().DrainOptions[p.h.id].Safe {
+	if e.Result == agent.ReleaseOK || e.Kept || d.InForce || p.closing || e.Reason == errApp.Error() || e.Reason == "the app refuses connections" || !s.Policy().DrainOptions[p.h.id].Safe {
 		return
 	}
 	p.w.fail("safe: %s moves shard %d, which its app has not released: %s", p.h.id, e.Shard, e.Reason)

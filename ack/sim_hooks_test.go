@@ -77,6 +77,7 @@ type appSide struct {
 	pending      *ack.Releases
 	parted       bool // a goodbye says it, for the second time
 	pendingSince time.Duration
+	slowCutUntil time.Duration // end of the last call whose cancellation took long
 	pendingLimit time.Duration // the release timeout at that time
 	sent         int           // how often it was sent
 	// servedSince is since when a shard is served that heartbeats report as not acquired.
@@ -148,6 +149,7 @@ func (p *proc) CancelCall(seq uint64) {
 	d := p.w.span(0, 3*time.Millisecond)
 	if p.h.slowCut {
 		d = p.w.span(100*time.Millisecond, time.Second)
+		p.slowCutUntil = p.w.now + d
 	}
 	c.slow = p.h.slowCut
 	p.w.after(d, p, func() { p.reportResult(c, agent.HookResult{Err: errors.New("cut")}) })

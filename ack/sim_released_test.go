@@ -115,7 +115,7 @@ func (w *world) checkGivenUp(p *proc) {
 		return
 	}
 	r, _ := p.machine.Releases()
-	if r == nil && (p.stoppedOnce || p.h.slowCut) {
+	if r == nil && (p.stoppedOnce || p.h.slowCut || p.slowCutUntil > 0 && w.now-p.slowCutUntil < 100*time.Millisecond) {
 		return // the time may have been over already
 	}
 	given := map[shardmap.Shard]ack.Released{}
