@@ -51,31 +51,26 @@ const recoveryTimeout = 90 * time.Second
 type scenario struct {
 	*recordingTB
 
-	opts    Options
-	cluster *cluster.Cluster
-	net     *netns.Net
-	disks   map[string]*faultfs.Disk // by node; empty if this machine does not support them
-	store   *store.Store             // the store behind the registers of the apps
+	opts Options
 
-	// members are the nodes that should serve.
-	members []*cluster.Node
-	// spareNode is one more node, which is not part of the cluster until the fault join starts it.
-	spareNode *cluster.Node
+	// The cluster and its environment.
+	cluster   *cluster.Cluster
+	net       *netns.Net
+	disks     map[string]*faultfs.Disk // by node; empty if this machine does not support them
+	store     *store.Store             // the store behind the registers of the apps
+	members   []*cluster.Node          // the nodes that should serve
+	spareNode *cluster.Node            // one more node, which the fault join can add to the cluster
+	followers *followers               // clients that run during all rounds
 
-	trace trace
-	// currentFaults contains the names of the faults of the current round.
-	currentFaults string
-	// violated reports that a check found a violation.
-	violated bool
-
-	// checkedRequests contains the ID of each checked request. The value is true if a node denied
-	// the request.
-	checkedRequests map[string]bool
-	followers       *followers // clients that run during all rounds
+	// Observations of all rounds, for the checks and the report.
+	trace           trace
+	violated        bool            // a check has found a violation
+	checkedRequests map[string]bool // by ID; true if a node denied the request
 	drains          []history.Drain
 	cordons         []history.Cordon
 
-	// The following fields belong to the current round.
+	// The current round.
+	currentFaults string // names of its faults, for the report
 	rng           *rand.Rand
 	roundNumber   int
 	hasTwoFaults  bool

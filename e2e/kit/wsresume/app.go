@@ -67,6 +67,8 @@ func Serve() bool {
 	return true
 }
 
+// serve serves upstream connections at an address. It responds to any other request, such as a health check,
+// with 204. dir is the directory that all apps share.
 func serve(dir, addr string) error {
 	log, err := os.CreateTemp(dir, "log-")
 	if err != nil {
@@ -81,13 +83,14 @@ func serve(dir, addr string) error {
 	if slices.Contains(os.Args, Coder) {
 		handler = coderApp{a}
 	}
-	srv := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute, ConnContext: withConn, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serveUpgrades := func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		handler.ServeHTTP(w, r)
-	})}
+	}
+	srv := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute, ConnContext: withConn, Handler: http.HandlerFunc(serveUpgrades)}
 	return srv.ListenAndServe()
 }
 
@@ -193,6 +196,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	upstream.receive(buffered.Reader, r.Header.Get("Sec-WebSocket-Key"))
 }
 
+// record writes an entry about the connection to the log. number is explained at entry.Number.
 func (c *appConn) record(event string, number uint64) {
 	c.Time = history.Now()
 	c.writeEntry(entry{Time: c.Time, Client: c.Client, Session: c.Session, ConnNumber: c.ConnNumber, Gap: c.Gap, Event: event, Number: number})

@@ -19,6 +19,7 @@ const Coder = "coder"
 // coderApp replies to each number with one of its own.
 type coderApp struct{ *app }
 
+// ServeHTTP serves one upstream connection.
 func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn, err := a.accept(r)
 	if err != nil {
@@ -41,6 +42,8 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if websocket.CloseStatus(err) == websocket.StatusServiceRestart {
 		outcome = "moved"
 	}
+	// The entry has the time of the last message. The library has answered the Close frame before, so the
+	// next connection of the session may have begun already.
 	conn.writeEntry(entry{Time: conn.Time, Client: conn.Client, Session: conn.Session, ConnNumber: conn.ConnNumber, Gap: conn.Gap, Event: outcome, Number: conn.Number})
 }
 
@@ -51,10 +54,10 @@ func (c *appConn) reply(ctx context.Context, socket *websocket.Conn) (closed boo
 		if err != nil {
 			return false, err
 		}
-		text, last := strings.CutPrefix(string(data), ClosePrefix)
+		text, isLast := strings.CutPrefix(string(data), ClosePrefix)
 		number, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
 		c.record("got", number)
-		if last {
+		if isLast {
 			c.record("closed", c.Number)
 			return true, socket.Close(websocket.StatusNormalClosure, "")
 		}
