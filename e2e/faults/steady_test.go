@@ -32,89 +32,89 @@ func TestSteady(t *testing.T) {
 	}
 	c := cluster.Start(t, cluster.Options{Binaries: build(t), Nodes: 3, Shards: shards, Dir: realDir(t)})
 	t.Logf("floor, median p90 max ms: %v", measureFloor(t, c))
-	y := &steady{tb: t, c: c, burner: newBurner(t)}
-	y.run(3 * window / 2) // until the burner has reached its share
-	y.busy, y.slowest, y.requests, y.failed = nil, nil, 0, 0
-	before, startedAt, was := y.counters(), time.Now(), c.AwaitServing(t)
-	y.run(*steadyFor)
-	after, elapsed, is := y.counters(), time.Since(startedAt), c.AwaitServing(t)
-	y.report(was, is, before, after, elapsed)
+	s := &steady{tb: t, c: c, burner: newBurner(t)}
+	s.run(3 * window / 2) // until the burner has reached its share
+	s.busy, s.slowest, s.requests, s.failed = nil, nil, 0, 0
+	metricsBefore, startedAt, mapBefore := s.counters(), time.Now(), c.AwaitServing(t)
+	s.run(*steadyFor)
+	metricsAfter, elapsed, mapAfter := s.counters(), time.Since(startedAt), c.AwaitServing(t)
+	s.report(mapBefore, mapAfter, metricsBefore, metricsAfter, elapsed)
 }
 
 // steady is the load and its results.
 type steady struct {
 	tb     testing.TB
 	c      *cluster.Cluster
-	burner *burner
-	loads  int
+	burner *burner // uses the CPU time that the nodes leave
+	loads  int     // number of loads so far, one for each window
 
-	busy             []float64 // share of the cores, second by second
+	busy             []float64 // used share of the processors in each second, from 0 to 1
 	requests, failed int
-	slowest          faults.Sample // request of each window
+	slowest          faults.Sample // duration of the slowest request of each window
 }
 
-// run loads the cluster for a while, in adjacent windows.
-func (y *steady) run(maximum time.Duration) {
-	y.tb.Helper()
+// run loads the cluster for a duration, in adjacent windows.
+func (s *steady) run(duration time.Duration) {
+	s.tb.Helper()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	last, until := readCPU(y.tb), time.Now().Add(maximum)
-	end := func() {}
+	last, until := readCPU(s.tb), time.Now().Add(duration)
+	endPrevious := func() {}
 	for time.Now().Before(until) {
-		next := y.load()
-		end()
-		end = next
-		for over := time.Now().Add(window); time.Now().Before(over); {
+		endLoad := s.load()
+		endPrevious()
+		endPrevious = endLoad
+		for windowEnd := time.Now().Add(window); time.Now().Before(windowEnd); {
 			<-second.C
-			now := readCPU(y.tb)
+			now := readCPU(s.tb)
 			share := now.since(last)
 			last = now
-			y.busy = append(y.busy, share)
-			y.burner.steer(y.tb, share, *steadyCPU)
+			s.busy = append(s.busy, share)
+			s.burner.steer(s.tb, share, *steadyCPU)
 		}
 	}
-	end()
+	endPrevious()
 }
 
 // load starts to send. The returned function ends the load and counts the responses.
-func (y *steady) load() func() {
-	y.loads++
-	client := load.NewClient(cluster.Addrs(y.c.Nodes()), nil)
-	generator := load.Start(context.WithoutCancel(y.tb.Context()), load.Options{
+func (s *steady) load() func() {
+	s.loads++
+	client := load.NewClient(cluster.Addrs(s.c.Nodes()), nil)
+	generator := load.Start(context.WithoutCancel(s.tb.Context()), load.Options{
 		Client: client, Rate: *steadyRate, Keys: load.KeysIn(shards, 1, func(int) bool { return true }),
-		ModifyRequest: cluster.MixRequests, Prefix: fmt.Sprintf("s%d", y.loads), Timeout: 30 * time.Second,
+		ModifyRequest: cluster.MixRequests, Prefix: fmt.Sprintf("s%d", s.loads), Timeout: 30 * time.Second,
 	})
 	return func() {
-		var maximum time.Duration
+		var slowest time.Duration
 		for _, resp := range generator.Stop() {
-			y.requests++
-			maximum = max(maximum, time.Duration(resp.Done()-resp.Sent()))
+			s.requests++
+			slowest = max(slowest, time.Duration(resp.Done()-resp.Sent()))
 			if !resp.OK() {
-				y.failed++
-				printError(y.tb, "failed", resp)
+				s.failed++
+				printError(s.tb, "failed", resp)
 			}
 		}
 		client.Close()
-		y.slowest.Add(maximum)
+		s.slowest.Add(slowest)
 	}
 }
 
 // counters returns the metrics of every node.
-func (y *steady) counters() []cluster.Metrics {
-	y.tb.Helper()
+func (s *steady) counters() []cluster.Metrics {
+	s.tb.Helper()
 	var all []cluster.Metrics
-	for _, node := range y.c.Nodes() {
-		m, err := node.Metrics(y.tb.Context())
-		must(y.tb, err)
-		all = append(all, m)
+	for _, node := range s.c.Nodes() {
+		metrics, err := node.Metrics(s.tb.Context())
+		must(s.tb, err)
+		all = append(all, metrics)
 	}
 	return all
 }
 
 // report prints the changes between two readings, and fails the test for those that must
 // not happen.
-func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, elapsed time.Duration) {
-	tb := y.tb
+func (s *steady) report(mapBefore, mapAfter cluster.Map, before, after []cluster.Metrics, elapsed time.Duration) {
+	tb := s.tb
 	tb.Helper()
 	sum := func(name string) (n float64) {
 		for i := range after {
@@ -122,24 +122,24 @@ func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, el
 		}
 		return n
 	}
-	slices.Sort(y.busy)
-	at := func(q float64) float64 { return 100 * y.busy[int(q*float64(len(y.busy)-1))] }
-	drops := sum("shardway_nodes_excluded_total")
-	tb.Logf("%v at %d requests a second, CPU %.0f %% (p10 %.0f, p90 %.0f; the burner's share at the end: %.0f %%)",
-		elapsed.Round(time.Second), *steadyRate, at(0.5), at(0.1), at(0.9), 100*y.burner.share)
-	tb.Logf("requests %d, failed %d (target 0), held %.0f, slowest of each %v: %v ms (median p90 max)",
-		y.requests, y.failed, sum("shardway_queued_requests_total"), window, y.slowest)
-	tb.Logf("false drops %.0f (target 0), rounds %.0f, moves %d, elections %.0f, stood because the leader was missed %.0f (target: one in ten minutes), leases lapsed %.0f",
-		drops, sum("shardway_map_changes_total"), len(was.Moves(is)), sum("shardway_elections_won_total"), sum("shardway_campaigns_total"), sum("shardway_lease_lapses_total"))
+	slices.Sort(s.busy)
+	busyPercent := func(quantile float64) float64 { return 100 * s.busy[int(quantile*float64(len(s.busy)-1))] }
+	excluded := sum("shardway_nodes_excluded_total")
+	tb.Logf("%v at %d requests per second, CPU %.0f %% (p10 %.0f, p90 %.0f; share of the burner at the end: %.0f %%)",
+		elapsed.Round(time.Second), *steadyRate, busyPercent(0.5), busyPercent(0.1), busyPercent(0.9), 100*s.burner.share)
+	tb.Logf("requests %d, failed %d (target 0), queued %.0f, slowest of each %v: %v ms (median p90 max)",
+		s.requests, s.failed, sum("shardway_queued_requests_total"), window, s.slowest)
+	tb.Logf("false exclusions %.0f (target 0), rounds %.0f, moves %d, elections %.0f, campaigns without a leader %.0f (target: one in ten minutes), expired leases %.0f",
+		excluded, sum("shardway_map_changes_total"), len(mapBefore.Moves(mapAfter)), sum("shardway_elections_won_total"), sum("shardway_campaigns_total"), sum("shardway_lease_lapses_total"))
 	const absent = "shardway_lease_absent_seconds_total"
-	for i, node := range y.c.Nodes() {
-		d := after[i].Sum(absent) - before[i].Sum(absent)
-		tb.Logf("node %s: %.0f ms without a lease, %.3f %% of the time (target under 1 %%)", node.ID, 1000*d, 100*d/elapsed.Seconds())
+	for i, node := range s.c.Nodes() {
+		seconds := after[i].Sum(absent) - before[i].Sum(absent)
+		tb.Logf("node %s: %.0f ms without a lease, %.3f %% of the time (target under 1 %%)", node.ID, 1000*seconds, 100*seconds/elapsed.Seconds())
 	}
-	if drops > 0 {
-		tb.Errorf("%.0f nodes were dropped and none had failed", drops)
+	if excluded > 0 {
+		tb.Errorf("%.0f nodes were excluded although none had failed", excluded)
 	}
-	if y.failed > 0 {
-		tb.Errorf("%d requests failed", y.failed)
+	if s.failed > 0 {
+		tb.Errorf("%d requests failed", s.failed)
 	}
 }

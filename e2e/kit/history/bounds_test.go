@@ -294,12 +294,12 @@ func TestAdmissionIsCheckedLikeARun(t *testing.T) {
 		fault    history.FaultKind
 		forged   int
 	}{
-		{"one after the other", 1000, "lease", 0, 0},
-		{"two", 1001, "lease", 0, -1},
-		{"two at a pause", 1001, "lease", history.Paused, -1},
-		{"two at a reset", 1001, "lease", history.Reset, -1},
-		{"two at a reset, takeover immediate", 1000 + lease + notice - 1, "immediate", history.Reset, 1},
-		{"two at a reset, takeover immediate, after the lease", 1000 + lease + notice, "immediate", history.Reset, -1},
+		{"successive admissions", 1000, "lease", 0, 0},
+		{"overlapping admissions", 1001, "lease", 0, -1},
+		{"overlapping admissions, pause", 1001, "lease", history.Paused, -1},
+		{"overlapping admissions, reset", 1001, "lease", history.Reset, -1},
+		{"overlapping admissions, reset, takeover immediate", 1000 + lease + notice - 1, "immediate", history.Reset, 1},
+		{"overlapping admissions, reset, takeover immediate, after the lease", 1000 + lease + notice, "immediate", history.Reset, -1},
 	} {
 		builder := validHistory()
 		at := func(t int64) int64 { return (builder.now + t) * ms }
