@@ -20,10 +20,10 @@ const (
 	rate = 400
 	// before and after are the numbers of requests before and after a fault.
 	before, after = 120, 60
-	// running is the number of requests of scene.long, and runs the duration of each:
+	// longRequests is the number of requests of scene.long, and longDuration the duration of each:
 	// longer than dead-after.
-	running = 4
-	runs    = "2800ms"
+	longRequests = 4
+	longDuration = "2800ms"
 )
 
 // scene describes clients and nodes during a measurement.
@@ -37,14 +37,13 @@ type scene struct {
 	long bool
 }
 
-// measure sends requests while do runs, and waits until the cluster serves again.
-func (s *stage) measure(at scene, do func()) faults.Trial {
+// measure sends requests while injectFault runs, and waits until the cluster serves again.
+func (s *stage) measure(at scene, injectFault func()) faults.Trial {
 	tb := s.tb
 	tb.Helper()
 	otherNodes := s.c.Others(at.victim)
-	was := s.committed(otherNodes)
-	held := s.queued(otherNodes)
-	keys, slow := keysFor(was, at)
+	mapBefore, queuedBefore := s.committed(otherNodes), s.queued(otherNodes)
+	keys, longKeys := keysFor(mapBefore, at)
 	client := load.NewClient(cluster.Addrs(at.to), nil)
 	defer client.Close()
 	s.loads++
@@ -54,47 +53,67 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	})
 	defer generator.Stop()
 	awaitStarted(tb, generator, before)
-	var long []*cluster.AsyncRequest
-	for i, key := range slow {
-		long = append(long, s.c.SendAsync(tb, otherNodes[i%len(otherNodes)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
-	}
-	awaitStarted(tb, generator, len(slow)) // they are running by then
-	do()
+	long := s.sendLong(otherNodes, longKeys)
+	awaitStarted(tb, generator, len(long)) // The long requests run by then.
+	injectFault()
 	awaitStarted(tb, generator, after)
 	responses := generator.Stop()
-	now := s.committed(otherNodes)
-	t := faults.Trial{Queued: s.queued(otherNodes) - held, Shards: len(was.Moves(now))}
-	for _, resp := range responses {
-		if !resp.OK() && !strings.Contains(resp.ID, load.RetryMark) {
-			t.Failed++
-			printError(tb, "failed", resp)
-		}
-		t.Slowest = max(t.Slowest, time.Duration(resp.Done()-resp.Sent()))
-	}
-	for _, request := range long {
-		if resp := request.Response(tb); !resp.OK() {
-			t.Failed++
-			t.Aborted++
-			printError(tb, "cut", resp)
-		}
-	}
-	moved := func(key string) bool { return was.OwnerOf(key) != now.OwnerOf(key) }
-	times := faults.Unanswered(responses)
-	t.MovedKeys = faults.Longest(times, moved)
-	t.OtherKeys = faults.Longest(times, func(key string) bool { return !moved(key) })
-	return t
+	mapAfter := s.committed(otherNodes)
+	trial := faults.Trial{Queued: s.queued(otherNodes) - queuedBefore, Shards: len(mapBefore.Moves(mapAfter))}
+	addResponses(tb, &trial, responses)
+	addLongRequests(tb, &trial, long)
+	isMoved := func(key string) bool { return mapBefore.OwnerOf(key) != mapAfter.OwnerOf(key) }
+	unanswered := faults.Unanswered(responses)
+	trial.MovedKeys = faults.Longest(unanswered, isMoved)
+	trial.OtherKeys = faults.Longest(unanswered, func(key string) bool { return !isMoved(key) })
+	return trial
 }
 
-// printError prints an error response.
-func printError(tb testing.TB, what string, resp history.Response) {
+// sendLong sends one long request for each key, to the nodes in turn.
+func (s *stage) sendLong(nodes []*cluster.Node, keys []string) []*cluster.AsyncRequest {
+	s.tb.Helper()
+	var long []*cluster.AsyncRequest
+	for i, key := range keys {
+		long = append(long, s.c.SendAsync(s.tb, nodes[i%len(nodes)], load.Request{Key: key, Header: map[string]string{"App-Delay": longDuration}}))
+	}
+	return long
+}
+
+// addResponses adds the failed and the slowest requests of the load to a trial.
+func addResponses(tb testing.TB, trial *faults.Trial, responses []history.Response) {
 	tb.Helper()
-	tb.Logf("%s: %s %s of key %q after %v: %d %s %s %+v", what, resp.Method, resp.ID, resp.Key,
+	for _, resp := range responses {
+		isRetry := strings.Contains(resp.ID, load.RetryMark)
+		if !resp.OK() && !isRetry {
+			trial.Failed++
+			printError(tb, "failed", resp)
+		}
+		trial.Slowest = max(trial.Slowest, time.Duration(resp.Done()-resp.Sent()))
+	}
+}
+
+// addLongRequests adds the long requests that failed to a trial. The fault of another node aborted them.
+func addLongRequests(tb testing.TB, trial *faults.Trial, long []*cluster.AsyncRequest) {
+	tb.Helper()
+	for _, request := range long {
+		if resp := request.Response(tb); !resp.OK() {
+			trial.Failed++
+			trial.Aborted++
+			printError(tb, "aborted", resp)
+		}
+	}
+}
+
+// printError prints an error response. result is what happened to the request.
+func printError(tb testing.TB, result string, resp history.Response) {
+	tb.Helper()
+	tb.Logf("%s: %s %s of key %q after %v: %d %s %s %+v", result, resp.Method, resp.ID, resp.Key,
 		time.Duration(resp.Done()-resp.Sent()).Round(time.Millisecond), resp.Status, resp.Error, resp.Detail, resp.Attempts)
 }
 
 // keysFor returns the keys of the load, and the keys of the long requests on other nodes
 // than the victim.
-func keysFor(shardMap cluster.Map, at scene) (keys, slow []string) {
+func keysFor(shardMap cluster.Map, at scene) (keys, longKeys []string) {
 	all := load.KeysIn(shards, 1, func(int) bool { return true })
 	if at.victim == nil {
 		return all, nil
@@ -111,9 +130,9 @@ func keysFor(shardMap cluster.Map, at scene) (keys, slow []string) {
 		keys = append(keys, own[i%len(own)], others[i%len(others)])
 	}
 	if at.long {
-		slow = others[:running]
+		longKeys = others[:longRequests]
 	}
-	return keys, slow
+	return keys, longKeys
 }
 
 // committed returns the map that these nodes use.
@@ -144,10 +163,10 @@ func (s *stage) queued(nodes []*cluster.Node) int {
 // awaitStarted waits until n more requests have started.
 func awaitStarted(tb testing.TB, generator *load.Generator, n int) {
 	tb.Helper()
-	until := generator.Started() + n
-	cluster.Await(tb, "load flows", func() error {
-		if b := generator.Started(); b < until {
-			return fmt.Errorf("%d of %d requests begun", b, until)
+	wanted := generator.Started() + n
+	cluster.Await(tb, "requests start", func() error {
+		if started := generator.Started(); started < wanted {
+			return fmt.Errorf("%d of %d requests started", started, wanted)
 		}
 		return nil
 	})
