@@ -27,7 +27,7 @@ const (
 var errNotSwitched = errors.New("proxy: 101 without being asked")
 
 // attempt is one try to send a request over one connection and to receive the response. The run of
-// the request has begun in the slot of the client's connection (slot.go).
+// the request has begun in the slot of the client's connection (inflight.Slot).
 //
 // The goroutine that ends an attempt must call release once, after the app has finished the request
 // or its connection is closed. Then it must return the connection to its pool or discard it.

@@ -98,7 +98,7 @@ type connState struct {
 }
 
 // client is a connection on which requests arrive, from a client or, if ingress is set, from
-// another node. Its goroutine runs serve. Other goroutines use slot, idle, closing and disconnect.
+// another node. Its goroutine runs serve. Other goroutines use slot, idleStart, closing and disconnect.
 //
 // The methods of client read requests, hand the connection to an event loop or park it, and let
 // other goroutines act on it. The helper types have the methods for one request: router finds the

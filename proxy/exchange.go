@@ -109,6 +109,15 @@ func (exchange *exchange) isResumption() bool {
 // mayHaveRun reports whether an attempt has failed after a part of the request was sent.
 func (exchange *exchange) mayHaveRun() bool { return exchange.tries > 0 }
 
+// mayRunInEpoch reports whether the request may be sent to an owner with the given ownership epoch. A
+// PUT or DELETE that may have run may run again only in the same epoch.
+func (exchange *exchange) mayRunInEpoch(epoch uint64) bool {
+	if !exchange.idempotentRan {
+		return true
+	}
+	return exchange.ranEpoch != 0 && exchange.ranEpoch == epoch
+}
+
 // elapsed returns the duration of a request that has ended. If recordRun has not set endedAt, it sets
 // endedAt to the current time.
 func (exchange *exchange) elapsed(clock *coarsetime.Clock) time.Duration {

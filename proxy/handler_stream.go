@@ -68,7 +68,8 @@ func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err erro
 		remaining = hc.active.conn.Response.ContentLength()
 	}
 	for remaining > 0 {
-		n, readErr := stream.Read(buf[:min(remaining, int64(len(buf)))])
+		partSize := min(remaining, int64(len(buf)))
+		n, readErr := stream.Read(buf[:partSize])
 		if hc.closed.Load() || hc.taskFailed.Load() {
 			return errStreamCancelled // an interrupted stream may end as if it were complete
 		}

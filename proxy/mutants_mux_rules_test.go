@@ -24,7 +24,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestEventStreamsLeaveStreams",
-			edits: in("proxy.responseRelay.relayResponse", "		rr.recordSize(attempt, isContinuation, true)", "		rr.recordSize(attempt, isContinuation || PLANTED, true)"),
+			edits: in("proxy.responseRelay.copyEvents", "	rr.recordSize(attempt, isContinuation, true)", "	rr.recordSize(attempt, isContinuation || PLANTED, true)"),
 		},
 		{
 			rule: "and what takes long", found: "TestSlowResponseLeavesStreams",

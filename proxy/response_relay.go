@@ -58,8 +58,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	writer := rr.beginResponse(attempt, isContinuation)
 	var readErr, writeErr error
 	if isEventStream {
-		rr.recordSize(attempt, isContinuation, true) // before the stream ends, because other requests for the path must not wait for that
-		readErr, writeErr = rr.slot.Events.Copy(writer, &res.Body)
+		readErr, writeErr = rr.copyEvents(attempt, writer, isContinuation)
 	} else {
 		readErr, writeErr = rr.copyBody(attempt, writer, isContinuation)
 	}
@@ -74,14 +73,22 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	if !isContinuation {
 		rr.recordResponse(res)
 	}
-	switch {
-	case !failed:
+	if !failed {
 		rr.finish(attempt, writer)
-	case !rr.mustResumeStream(attempt, readErr, writeErr):
+		return true, nil
+	}
+	if !rr.mustResumeStream(attempt, readErr, writeErr) {
 		writer.Abort()
 		rr.truncateResponse(attempt, readErr)
 	}
 	return true, nil
+}
+
+// copyEvents copies the events of an event stream. The next request for the same path uses a separate
+// connection, already while the stream is open.
+func (rr *responseRelay) copyEvents(attempt *attempt, writer *h1.Writer, isContinuation bool) (readErr, writeErr error) {
+	rr.recordSize(attempt, isContinuation, true)
+	return rr.slot.Events.Copy(writer, &attempt.conn.Response.Body)
 }
 
 // beginEventStream prepares for an event stream. It returns false if the run was cancelled. At the

@@ -225,11 +225,8 @@ func waitForAdmission(refused error) decision {
 
 // attemptRemote makes one attempt at the node that owns the shard.
 func (router *router) attemptRemote(table *route.Table, dest *route.Route) decision {
-	if router.exchange.idempotentRan {
-		sameEpoch := router.exchange.ranEpoch != 0 && router.exchange.ranEpoch == dest.Epoch
-		if !sameEpoch {
-			return fail(problem.PeerUnreachable, detailMayHaveRun)
-		}
+	if !router.exchange.mayRunInEpoch(dest.Epoch) {
+		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
 	pool, useStream := router.server.peers.Pool(dest.Node), false
 	if router.fitsStream() {
