@@ -38,7 +38,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "no more ask by lanes than the owner lets", found: "TestWaitingWebSocketsAreReleasedInBatches",
-			edits: in("proxy/connpool.Pool.maxConcurrentDials", "	if upgradeLimit == wsession.MaxUpgrades && !p.forWebSocket() {", "	if upgradeLimit == wsession.MaxUpgrades && (PLANTED || !p.forWebSocket()) {"),
+			edits: in("proxy/connpool.Pool.maxConcurrentDials", "	if !isPaced && !p.forWebSocket() {", "	if !isPaced && (PLANTED || !p.forWebSocket()) {"),
 		},
 		{
 			rule: "an owner whose answers by lanes are late is late", found: "TestFewWebSocketsResumeAtLateOwner",
