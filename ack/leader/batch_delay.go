@@ -19,13 +19,15 @@ const (
 // one at a time costs an extra map each and moves shards twice. A shard without a live owner
 // never waits.
 func (l *Leader) batchDelay(want *shardmap.Map) time.Duration {
+	isFirstMap := l.in.state.Proposed().Epoch() == 0
+	isFirstRound := !l.ownRoundCommitted && !l.in.state.HasOpenProposal()
 	switch {
-	case l.in.state.Proposed().Epoch() == 0:
+	case isFirstMap:
 		if len(want.Members()) < l.members.expectedOwners(l.options.BootstrapExpect) {
 			return maxBatchDelay
 		}
 		return 0
-	case !l.ownRoundCommitted && !l.in.state.HasOpenProposal():
+	case isFirstRound: // of this leader (rule 4)
 		return 0
 	case onlyAddsNodes(l.in, want):
 		return min(l.in.timing.DeadAfter/batchFraction, maxBatchDelay)

@@ -147,6 +147,7 @@ func (m *member) storeHeartbeat(now time.Duration, received HeartbeatReceived) {
 	}
 	m.heartbeat, m.addr = received.Heartbeat, received.From
 	m.lastHeartbeatAt, m.connClosed = now, false
+	// A heartbeat refutes crash evidence and the statement of an operator.
 	m.crashedBoot, m.crashedBeforeHeartbeat, m.removed = 0, false, false
 	if received.Unhealthy {
 		m.healthySince = -1

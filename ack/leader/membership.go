@@ -158,6 +158,27 @@ func (r *membership) isResponsive(in inputs, node *member) bool {
 	return !node.removed && !in.isRestarting(node) && r.exclusionCause(in, node) == 0
 }
 
+// isReliable reports whether a node is a live member with a lease and a healthy app, as far as the
+// leader knows.
+func (r *membership) isReliable(in inputs, node *member) bool {
+	drop, _ := in.state.Drop(node.id)
+	if drop.InForce || node.isHeldBack(in) || r.exclusionCause(in, node) != 0 {
+		return false
+	}
+	if node.removed || node.hasCrashed() || in.isRestarting(node) {
+		return false
+	}
+	if !node.hasHeartbeat() {
+		// A new leader must not move shards only because it has no heartbeat yet.
+		return in.isNewLeader()
+	}
+	if node.isSilent(in) || node.heartbeat.Unhealthy || node.heartbeat.Goodbye || node.heartbeat.Gateway {
+		return false
+	}
+	// Shortly after an election, an owner may not have a lease of this leader yet.
+	return in.isNewLeader() || node.hadLease && node.hasAcked(in.state.Committed().Epoch())
+}
+
 // noOwnerRemains reports whether no node will own anything. Then the committed map remains
 // (rule 10), and a leaving node need not wait.
 func (r *membership) noOwnerRemains(in inputs, nodes *memberTracker) bool {

@@ -18,23 +18,23 @@ func TestReleasesAreBound(t *testing.T) {
 	beat := ack.Heartbeat{Node: "a", Server: "a/1", Boot: 7, Acked: 9, ReleasesDigest: r.Digest()}
 	n := member{id: "a", heartbeat: beat}
 	if n.hasReleases() || n.hasCompleteAck(9) || !n.hasAcked(9) {
-		t.Error("an acknowledgement counts before its releases have come")
+		t.Error("an acknowledgement counts before its releases have arrived")
 	}
 	n.storeReleases(r)
 	if !n.hasReleases() || !n.hasCompleteAck(9) {
-		t.Error("an acknowledgement does not count though its releases have come")
+		t.Error("an acknowledgement does not count although its releases have arrived")
 	}
 	for what, change := range map[string]func(*ack.Heartbeat){
-		"another disk":             func(h *ack.Heartbeat) { h.Server = "a/2" },
-		"another boot":             func(h *ack.Heartbeat) { h.Boot = 8 },
-		"another acknowledgement":  func(h *ack.Heartbeat) { h.Acked = 10 },
-		"other releases":           func(h *ack.Heartbeat) { h.ReleasesDigest[0]++ },
-		"nothing that is given up": func(h *ack.Heartbeat) { h.ReleasesDigest = [32]byte{} },
+		"another disk":            func(h *ack.Heartbeat) { h.Server = "a/2" },
+		"another boot":            func(h *ack.Heartbeat) { h.Boot = 8 },
+		"another acknowledgement": func(h *ack.Heartbeat) { h.Acked = 10 },
+		"other releases":          func(h *ack.Heartbeat) { h.ReleasesDigest[0]++ },
+		"no releases":             func(h *ack.Heartbeat) { h.ReleasesDigest = [32]byte{} },
 	} {
 		n.heartbeat = beat
 		change(&n.heartbeat)
 		if n.hasReleases() {
-			t.Errorf("%s, and the releases pass on", what)
+			t.Errorf("%s: the releases are valid", what)
 		}
 	}
 	// Late releases do not replace it, because the node has its confirmation.
@@ -45,7 +45,7 @@ func TestReleasesAreBound(t *testing.T) {
 		old := releasesOfA(ack.Released{Shard: 3})
 		late(&old)
 		if n.storeReleases(old); !n.hasReleases() {
-			t.Errorf("%+v came late, and the releases are gone", old)
+			t.Errorf("outdated releases %+v replace the stored ones", old)
 		}
 	}
 	// Releases of the next process on this disk are not late, even before its heartbeat.
@@ -53,10 +53,10 @@ func TestReleasesAreBound(t *testing.T) {
 	next.Boot = 8
 	n.storeReleases(next)
 	if n.heartbeat = (ack.Heartbeat{Node: "a", Server: "a/1", Boot: 8, Acked: 9, ReleasesDigest: next.Digest()}); !n.hasReleases() {
-		t.Error("what the next process gives up is taken for late")
+		t.Error("the releases of the next process count as outdated")
 	}
 	n.heartbeat.ReleasesDigest = [32]byte{}
 	if !n.hasCompleteAck(9) {
-		t.Error("an acknowledgement that gives up nothing does not count")
+		t.Error("an acknowledgement without releases does not count")
 	}
 }

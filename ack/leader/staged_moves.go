@@ -1,0 +1,209 @@
+package leader
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+const (
+	// The time between two questions of a staged change is drain-timeout / questionFraction, but at
+	// most maxQuestionInterval. A question asks the owners of moving shards which of them are idle.
+	questionFraction    = 20
+	maxQuestionInterval = 250 * time.Millisecond
+	// answerTimeout is how long the leader waits for the responses of the owners.
+	answerTimeout = 100 * time.Millisecond
+	// maxAnswerAge is the age of a question above which its responses are ignored, because requests
+	// may have begun since. Answers get old if another entry enters the log slowly, or if the
+	// leader waits for further changes.
+	maxAnswerAge = 2 * answerTimeout
+	// blockedAfter is the age of an open round at which the leader asks the owners which
+	// shards block it.
+	blockedAfter = 50 * time.Millisecond
+	// maxStages is the maximum number of stages: maps that move some shards of an owner and leave
+	// it busy ones. The time between two stages doubles. A map that leaves the owner no busy shard
+	// does not wait for that time. There are at most 2*maxStages of those: requests may begin while
+	// such a map is proposed, and make another one necessary.
+	maxStages = 10
+)
+
+// stagedMoves is the progress of planned moves: idle shards move first, and busy ones wait up
+// to drain-timeout (docs/internals/protocol-moves.md, "Planned moves in stages"). A question asks
+// all owners with busy shards which of their shards are idle.
+type stagedMoves struct {
+	// progress are the nodes with busy shards that will move to another node.
+	progress map[shardmap.NodeID]*ownerProgress
+	// questionAskedAt is when the open question was asked; negative means that none is open.
+	questionAskedAt time.Duration
+	nextQuestionAt  time.Duration // when the next question is due
+	// awaitingAnswer are the owners that have not answered the open question.
+	awaitingAnswer map[shardmap.NodeID]bool
+	// unblockedEpoch is the last proposal for which unblockRound asked the owners.
+	unblockedEpoch shardmap.Epoch
+}
+
+// ownerProgress is the progress of one owner. It begins when the leader first defers a move from
+// the owner, and ends when no map takes shards from the owner any more. If the only possible target
+// fails, the progress ends, and the time starts again when a target returns. Running requests are
+// not aborted for a move to a node that may fail again.
+type ownerProgress struct {
+	startedAt time.Duration
+	// timedOut means that drain-timeout has passed since startedAt, so busy shards move, too.
+	timedOut       bool
+	questions      int           // number of questions sent to it
+	proposals      int           // number of proposals that move shards away from it
+	nextProposalAt time.Duration // earliest time of the next proposal that leaves it busy shards
+	// reason is the reason of the change, as metrics spell it.
+	reason string
+}
+
+func newStagedMoves() stagedMoves {
+	return stagedMoves{progress: map[shardmap.NodeID]*ownerProgress{}, questionAskedAt: -1}
+}
+
+// questionInterval returns the time between two questions.
+func questionInterval(pace ack.Pace) time.Duration {
+	return min(pace.DrainTimeout/questionFraction, maxQuestionInterval)
+}
+
+// begin begins the progress of an owner, and makes a question due.
+func (s *stagedMoves) begin(now time.Duration, owner shardmap.NodeID, reason string) {
+	s.progress[owner] = &ownerProgress{startedAt: now, reason: reason}
+	s.nextQuestionAt = now
+}
+
+// hasTimedOut reports whether the busy shards of the owner must move now.
+func (s *stagedMoves) hasTimedOut(owner shardmap.NodeID) bool {
+	progress := s.progress[owner]
+	return progress != nil && progress.timedOut
+}
+
+// questionOpen reports whether the owners have been asked, and their answers are not used yet.
+func (s *stagedMoves) questionOpen() bool { return s.questionAskedAt >= 0 }
+
+// ask opens a question to the owners, and returns the messages that ask it.
+func (s *stagedMoves) ask(now time.Duration, owners map[shardmap.NodeID]bool) []AskIdle {
+	s.questionAskedAt, s.awaitingAnswer = now, maps.Clone(owners)
+	var messages []AskIdle
+	for _, id := range slices.Sorted(maps.Keys(owners)) {
+		progress := s.progress[id]
+		messages = append(messages, AskIdle{Node: id, QuestionNumber: progress.questions})
+		progress.questions++
+	}
+	return messages
+}
+
+// askBlocking asks an owner which of its shards block the open round.
+func (s *stagedMoves) askBlocking(now time.Duration, owner shardmap.NodeID) AskIdle {
+	s.questionAskedAt = now
+	setKey(&s.awaitingAnswer, owner, true)
+	return AskIdle{Node: owner, QuestionNumber: s.progress[owner].questions, OpenRound: true}
+}
+
+// withdrawQuestion discards the open question, because the map that it refers to is no longer
+// committed or a round has opened.
+func (s *stagedMoves) withdrawQuestion() { s.questionAskedAt, s.awaitingAnswer = -1, nil }
+
+// withdrawUnusedQuestion discards a question whose answers are too old to be used. It reports
+// whether there was one.
+func (s *stagedMoves) withdrawUnusedQuestion(now time.Duration) bool {
+	if !s.questionOpen() || now-s.questionAskedAt <= maxAnswerAge {
+		return false
+	}
+	for id := range s.awaitingAnswer {
+		s.progress[id].questions--
+	}
+	s.withdrawQuestion()
+	s.nextQuestionAt = now
+	return true
+}
+
+// endWait stops waiting for the owners that have not answered in time. It returns those that did
+// not answer their first question. All their shards count as idle, so the shards of a node that
+// never answers move without stages.
+func (s *stagedMoves) endWait() (unresponsive []shardmap.NodeID) {
+	for id := range s.awaitingAnswer {
+		if progress := s.progress[id]; progress != nil && progress.questions <= 1 {
+			unresponsive = append(unresponsive, id)
+		}
+	}
+	s.awaitingAnswer = nil
+	return unresponsive
+}
+
+// closeQuestion closes a question whose answers the leader uses now.
+func (s *stagedMoves) closeQuestion(in inputs) {
+	s.questionAskedAt, s.nextQuestionAt = -1, in.now+questionInterval(in.pace)
+}
+
+// drainsStarted handles gradual drains. A node that drains gradually reports its idle shards
+// without being asked.
+func (s *stagedMoves) drainsStarted(policy *ack.Policy) {
+	maps.DeleteFunc(s.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return policy.DrainsGradually(id) })
+}
+
+// mayUseAnswer records that an owner has answered, and reports whether the next proposal may use
+// the answer. Proposals for one owner are spaced in time, except the one that leaves it no busy
+// shard. leavesBusyShard means that a proposal by this answer leaves it busy shards.
+func (s *stagedMoves) mayUseAnswer(now time.Duration, owner shardmap.NodeID, leavesBusyShard bool) bool {
+	progress := s.progress[owner]
+	delete(s.awaitingAnswer, owner)
+	if progress == nil || progress.proposals >= 2*maxStages {
+		return false
+	}
+	if !leavesBusyShard || progress.proposals == 0 {
+		return true
+	}
+	return progress.proposals < maxStages && now >= progress.nextProposalAt
+}
+
+// countProposal counts a proposal for the owners that lose shards by it. Each proposal doubles the
+// time until the next one.
+func (s *stagedMoves) countProposal(in inputs, losingOwners []shardmap.NodeID) {
+	for _, id := range losingOwners {
+		if progress := s.progress[id]; progress != nil {
+			wait := questionInterval(in.pace) << min(progress.proposals, maxStages)
+			progress.nextProposalAt = in.now + wait
+			progress.proposals++
+		}
+	}
+	s.withdrawQuestion()
+}
+
+// update removes owners that lose no shards any more, and marks owners whose drain-timeout is over.
+func (s *stagedMoves) update(in inputs, losingOwners []shardmap.NodeID) {
+	for id := range s.progress {
+		if !slices.Contains(losingOwners, id) {
+			delete(s.progress, id)
+			delete(s.awaitingAnswer, id)
+		}
+	}
+	if len(s.progress) == 0 {
+		s.withdrawQuestion()
+	}
+	for _, progress := range s.progress {
+		progress.timedOut = in.now-progress.startedAt >= in.pace.DrainTimeout
+	}
+}
+
+// reason returns the reason of a staged change of which a map has been proposed; empty if there is
+// none.
+func (s *stagedMoves) reason() string {
+	for _, id := range slices.Sorted(maps.Keys(s.progress)) {
+		if progress := s.progress[id]; progress.proposals > 0 {
+			return progress.reason
+		}
+	}
+	return ""
+}
+
+// excuseStall excludes a stall of the leader from the age of the open question; see
+// Leader.excuseStall. A question causes no heartbeat, so one heartbeat interval is excused, too.
+func (s *stagedMoves) excuseStall(in inputs, stall time.Duration) {
+	if s.questionOpen() {
+		s.questionAskedAt = min(s.questionAskedAt+stall+in.pace.Heartbeat, in.now)
+	}
+}
