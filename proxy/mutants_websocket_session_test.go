@@ -122,7 +122,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "which counts those that wait for their answer", found: "TestLateIngressResumesFewWebSockets",
-			edits: in("proxy/connpool.Pool.assign", "	if p.skipsReused(waiter) { //", "	if p.skipsReused(waiter) && !PLANTED { //"),
+			edits: in("proxy/connpool.Pool.grantConn", "	if p.skipsReused(waiter) { //", "	if p.skipsReused(waiter) && !PLANTED { //"),
 		},
 		{
 			rule: "as many as before once it is not late", found: "TestLateIngressResumesFewWebSockets",
