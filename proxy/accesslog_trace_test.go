@@ -7,6 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/accesslog"
 )
 
 // An access log line contains the trace ID of its request. A traceparent that W3C Trace Context
@@ -16,7 +17,7 @@ func TestAccessLogContainsTraceID(t *testing.T) {
 	const good = "traceparent: 00-" + trace + "-" + span + "-01\r\n"
 	bad := func(old, other string) string { return strings.Replace(good, old, other, 1) }
 	var log journal
-	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Access = &proxy.Access{Log: zerolog.New(&log)} })
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Access = &accesslog.Config{Log: zerolog.New(&log)} })
 	c := n.dial()
 	for i, tt := range []struct {
 		lines string

@@ -11,16 +11,16 @@ import (
 func (runner *attemptRunner) runTimed(attempt *attempt) decision {
 	runner.bindAttempt(attempt)
 	account := &runner.exchange.account
-	startedAt := account.now()
+	startedAt := account.Now()
 	writesAccessLog := !startedAt.IsZero()
 	if writesAccessLog {
-		account.epoch, account.owner = attempt.epoch, runner.server.options.Node
+		account.Epoch, account.Owner = attempt.epoch, runner.server.options.Node
 		if attempt.route.Kind == route.Remote {
-			account.owner = attempt.route.Node
+			account.Owner = attempt.route.Node
 		}
 	}
 	result := runner.runCounted(attempt)
-	account.upstream += account.since(startedAt)
+	account.Upstream += account.Since(startedAt)
 	return result
 }
 
@@ -63,7 +63,7 @@ func (runner *attemptRunner) recordRun(attempt *attempt, result decision, starte
 // recordLoad counts a run that has ended after elapsed. sent is the number of bytes that had been sent
 // to the client when the run began.
 func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Duration, sent int64) {
-	isTunnel := runner.exchange.account.status == 101 // it is idle most of the time, so its duration is no measure of load
+	isTunnel := runner.exchange.account.Status == 101 // it is idle most of the time, so its duration is no measure of load
 	if !isTunnel {
 		runner.server.metrics.UpstreamDurations[routeKind].Observe(elapsed)
 	}

@@ -292,7 +292,7 @@ func anyRun(inflight.Run, string) bool { return true }
 // reportStopped returns false if another response has been sent, or if the connection is not being
 // closed.
 func (c *client) reportStopped() bool {
-	hasResponded := c.exchange.account.status != 0
+	hasResponded := c.exchange.account.Status != 0
 	if c.ingress == "" || !c.closing.Load() || hasResponded {
 		return false
 	}

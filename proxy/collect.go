@@ -14,7 +14,7 @@ func (s *Server) observeEnd(exchange *exchange, took time.Duration) {
 	if exchange.eventStream != nil {
 		s.metrics.ResumableStreams.Add(-1)
 	}
-	s.metrics.ObserveDuration(exchange.routeKind(), exchange.account.status, took)
+	s.metrics.ObserveDuration(exchange.routeKind(), exchange.account.Status, took)
 }
 
 // observeWait records how long a request has waited in total. For an event stream, it is the wait

@@ -28,7 +28,9 @@
 //	decision          the result of an attempt
 //	connpool.Pool     connections to the app or to one node (acquire.go, dial.go)
 //	inflight.Slot     the present run of a connection, for cancellation
-//	webSocketRun      a relay of a WebSocket that survives its upstream connection (websocket_*.go)
+//	reqbody.Body      buffers the body of a request, and sends it
+//	webSocketRun      a wsrelay.Relay, for a WebSocket that survives its upstream connection (websocket_*.go)
+//	eventrelay.Relay  forwards an event stream
 //	eventLoop         serves small requests of many connections in one goroutine (event_loop.go)
 //	idleWatcher       watches idle connections without goroutines (idle_watcher.go)
 //

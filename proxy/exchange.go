@@ -5,6 +5,7 @@ import (
 
 	"shardway/internal/coarsetime"
 	"shardway/internal/problem"
+	"shardway/proxy/accesslog"
 	"shardway/proxy/backoff"
 	"shardway/proxy/connpool"
 	"shardway/proxy/eventrelay"
@@ -65,7 +66,7 @@ type exchange struct {
 
 	eventStream *eventrelay.Stream // the event stream, if it is resumable; nil means none
 	session     *wsrelay.Session   // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
-	account     account            // data of the access log line
+	account     accesslog.Entry    // data of the access log line
 
 	// Statements of the node that has forwarded the request. They are zero for a request of a client.
 

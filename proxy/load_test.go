@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/accesslog"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/shardmap"
@@ -43,7 +44,7 @@ func TestLoadReportsBusyShardsAndKeys(t *testing.T) {
 		}
 		keys := func(o *proxy.Options) {
 			o.Shards, o.HashKey = shards, func() []byte { return []byte("s") }
-			o.Access = &proxy.Access{Log: zerolog.Nop(), Keys: o.Node == "ingress"}
+			o.Access = &accesslog.Config{Log: zerolog.Nop(), Keys: o.Node == "ingress"}
 		}
 		owner, ingress := simNode(t, sim, "owner", app, keys), simNode(t, sim, "ingress", app, keys)
 		ingress.knows("owner", owner)

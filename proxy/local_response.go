@@ -35,7 +35,7 @@ func (reply reply) sendProblem(prob *problem.Problem) {
 		prob.Epoch = reply.server.options.Cluster.Table().Committed()
 	}
 	reply.extraLines = appendProblemLines(reply.extraLines[:0], prob)
-	reply.exchange.account.code = prob.Code
+	reply.exchange.account.Code = prob.Code
 	reply.server.metrics.CountProblem(prob.Code)
 	reply.server.metrics.CountResponse(reply.exchange.routeKind(), status)
 	reply.server.options.Log.Debug().Str("error", string(prob.Code)).Int("status", status).Uint32("shard", uint32(reply.exchange.shard)).
@@ -64,7 +64,7 @@ func (reply reply) write(status int, body, lines []byte) {
 	if !bodyWillNotFollow && !reply.canKeepConn() {
 		reply.exchange.keepAlive = false
 	}
-	reply.exchange.account.recordResponse(status, nil, reply.exchange.lastRoute)
+	reply.exchange.account.RecordResponse(status, nil, reply.exchange.lastRoute)
 	writer := reply.conn.Writer()
 	dst := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
 	dst = append(dst, "Date: "...)

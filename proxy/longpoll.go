@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"shardway/proxy/accesslog"
 	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
@@ -52,7 +53,7 @@ func (retry *retrier) closeLongPoll() decision {
 		retry.reply.endStream(metrics.ResumeTimedOut, "the node stops")
 		return done
 	}
-	retry.exchange.connAborted, retry.exchange.account.code = true, accessAborted
+	retry.exchange.connAborted, retry.exchange.account.Code = true, accesslog.Aborted
 	return done
 }
 

@@ -25,7 +25,7 @@ const quiescentEvery = 5
 // the list are not reused for other connections. A sweep is a visit.
 //
 // Parked connections (idle_watcher.go) have no client, so visits do not include them. A WebSocket
-// whose two directions are parked (websocket_park.go) is quiescent. Only every quiescentEvery-th
+// whose two directions are parked (package wsrelay) is quiescent. Only every quiescentEvery-th
 // sweep includes quiescent WebSockets, unless mustSweepAll returns true or sweepSoon was called.
 type registry struct {
 	// Functions of the sweep. Only the sweeping goroutine calls them, except tick.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"shardway/proxy/accesslog"
 	"shardway/proxy/cause"
 	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
@@ -220,7 +221,7 @@ func (rr *responseRelay) markResponseBegun() (time.Duration, error) {
 
 // recordResponse records that a response of an app is sent to the client.
 func (reply reply) recordResponse(res *h1.Response) {
-	reply.exchange.account.recordResponse(res.Status(), res, reply.exchange.lastRoute)
+	reply.exchange.account.RecordResponse(res.Status(), res, reply.exchange.lastRoute)
 	reply.server.metrics.CountResponse(reply.exchange.lastRoute, res.Status())
 }
 
@@ -238,5 +239,5 @@ func (reply reply) truncateResponse(attempt *attempt, readErr error) {
 	case readErr != nil:
 		reply.server.metrics.TruncatedResponses.Add(1)
 	}
-	reply.exchange.connAborted, reply.exchange.account.code = true, accessAborted
+	reply.exchange.connAborted, reply.exchange.account.Code = true, accesslog.Aborted
 }

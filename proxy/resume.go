@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/accesslog"
 	"shardway/proxy/cause"
 	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
@@ -162,11 +163,11 @@ func (retry *retrier) acceptsResumption(attempt *attempt) bool {
 func (router *router) nextStream() {
 	exchange := &router.exchange
 	exchange.eventStream.Ended = false
-	exchange.account.upstreamConn = exchange.eventStream.Responses()
-	writesAccessLog := !exchange.account.startedAt.IsZero()
+	exchange.account.UpstreamConn = exchange.eventStream.Responses()
+	writesAccessLog := !exchange.account.StartedAt.IsZero()
 	if writesAccessLog {
 		accessLine{router.requestState, router.keys}.write()
-		exchange.account.openNext(router.conn)
+		exchange.account.OpenNext(router.conn)
 	}
 	router.retrier.resetRetries()
 }
@@ -191,5 +192,5 @@ func (reply reply) endStream(outcome metrics.ResumeOutcome, detail string) {
 	reply.server.metrics.Resumptions[outcome].Add(1)
 	reply.server.options.Log.Debug().Uint32("shard", uint32(reply.exchange.shard)).Str("detail", detail).Msg("event stream not resumed")
 	reply.conn.Writer().Abort()
-	reply.exchange.connAborted, reply.exchange.account.code = true, accessAborted
+	reply.exchange.connAborted, reply.exchange.account.Code = true, accesslog.Aborted
 }

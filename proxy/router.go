@@ -80,9 +80,9 @@ func (router *router) attemptByCurrentTable() (*route.Table, decision) {
 // entry.
 func (router *router) waitFor(result decision) decision {
 	account := &router.exchange.account
-	startedAt := account.now()
+	startedAt := account.Now()
 	result = router.wait.waitFor(result)
-	account.queueWait += account.since(startedAt)
+	account.QueueWait += account.Since(startedAt)
 	return result
 }
 

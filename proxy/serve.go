@@ -147,7 +147,7 @@ func (c *client) beginExchange() {
 		c.longPollStart.Store(0)
 	}
 	if c.writesAccessLog() {
-		c.exchange.account.open(c.conn)
+		c.exchange.account.Open(c.conn)
 	}
 	c.body.Reset()
 }

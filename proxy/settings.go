@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"shardway/proxy/accesslog"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/shardkey"
 )
@@ -35,7 +36,7 @@ type Settings struct {
 	// Forwarded adds the Forwarded header (RFC 7239) in addition to X-Forwarded-*.
 	Forwarded bool
 	// Access configures the access log. nil means no access log, at no cost.
-	Access *Access
+	Access *accesslog.Config
 
 	// MaxHeaderBytes limits the size of a header section in bytes, including the first line. A
 	// client that exceeds it receives 431. If the app exceeds it, the client receives 502. Zero

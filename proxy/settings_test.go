@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/accesslog"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 )
@@ -137,7 +138,7 @@ func want(t *testing.T, line, fields map[string]any) {
 
 func TestAccessLogHasLineForEachRequest(t *testing.T) {
 	var log journal
-	access := &proxy.Access{Log: zerolog.New(&log)}
+	access := &accesslog.Config{Log: zerolog.New(&log)}
 	ingress, _ := pair(t, webApp(t, echo), func(o *proxy.Options) {
 		o.Access, o.HashKey = access, func() []byte { return []byte("the cluster's") }
 	})
@@ -154,7 +155,7 @@ func TestAccessLogHasLineForEachRequest(t *testing.T) {
 	if ms, ok := line["upstream_ms"].(float64); !ok || ms <= 0 || ms > line["took_ms"].(float64) { //nolint:errcheck,forcetypeassert // a test
 		t.Errorf("times: %v", line)
 	}
-	ingress.Apply(proxy.Settings{Access: &proxy.Access{Log: access.Log, Keys: true, Query: true}})
+	ingress.Apply(proxy.Settings{Access: &accesslog.Config{Log: access.Log, Keys: true, Query: true}})
 	c.send(request)
 	c.answer("POST")
 	want(t, log.next(t, 2), map[string]any{"query": "q=1", "key": "k"})
@@ -169,7 +170,7 @@ func TestAccessLogHasLineForEachRequest(t *testing.T) {
 func TestAccessLogContainsWaitTime(t *testing.T) {
 	var log journal
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
-		o.Access, o.QueueWait = &proxy.Access{Log: zerolog.New(&log)}, 50*time.Millisecond
+		o.Access, o.QueueWait = &accesslog.Config{Log: zerolog.New(&log)}, 50*time.Millisecond
 	})
 	n.swap(1, 2, held(route.ReasonMoving))
 	res, body := n.dial().get("/")

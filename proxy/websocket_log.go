@@ -24,31 +24,31 @@ func (log sessionLog) relayStarted() {
 	if session.Relays == 1 {
 		in = int64(len(log.req.Raw()))
 	}
-	log.exchange.account.upstream = 0 // the field still contains the time of the previous relay
+	log.exchange.account.Upstream = 0 // the field still contains the time of the previous relay
 	log.write(in, lineBegin, session.StartReason.String())
 }
 
 // relayEnded logs the end of a relay and the amount of data that it has transferred.
 func (log sessionLog) relayEnded(result wsession.RelayEnd) {
 	account := &log.exchange.account
-	account.upstream = account.since(account.startedAt)
-	log.write(log.conn.Received()-account.receivedBefore, lineEnd, result.String())
+	account.Upstream = account.Since(account.StartedAt)
+	log.write(log.conn.Received()-account.ReceivedBefore, lineEnd, result.String())
 }
 
 // sessionLost logs that no further relay follows.
 func (log sessionLog) sessionLost(result wsession.SessionEnd) {
-	log.exchange.account.upstream = 0
+	log.exchange.account.Upstream = 0
 	log.write(0, lineLost, result.String())
 }
 
 // write writes one line, and starts the account of the next line.
 func (log sessionLog) write(in int64, event, reason string) {
 	account := &log.exchange.account
-	if account.startedAt.IsZero() {
+	if account.StartedAt.IsZero() {
 		return
 	}
-	account.upstreamConn = log.exchange.session.Relays
+	account.UpstreamConn = log.exchange.session.Relays
 	accessLine{log.requestState, &shardkey.Extractor{Request: &log.req, Client: &log.clientAddr, TrustedProxies: log.settings.TrustedProxies}}.send(in, event, reason)
-	account.open(log.conn)
-	account.queueWait = 0
+	account.Open(log.conn)
+	account.QueueWait = 0
 }

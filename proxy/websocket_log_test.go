@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/accesslog"
 	"shardway/proxy/wsession"
 )
 
@@ -108,7 +109,7 @@ func TestAccessLogContainsRelays(t *testing.T) {
 		}
 	}, func(o *proxy.Options) {
 		if o.Node == "front" {
-			o.Access = &proxy.Access{Log: zerolog.New(log)}
+			o.Access = &accesslog.Config{Log: zerolog.New(log)}
 		}
 	})
 }

@@ -51,7 +51,7 @@ func allowed() map[string][]string {
 		"proxy/loadstats":    {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":      {},
 		"proxy/wsession":     {"shardmap"},
-		"proxy":              {"proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel"},
+		"proxy":              {"proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel"},
 		"proxy/cachecontrol": {"proxy/h1"},
 		"proxy/backoff":      {"queue"},
 		"proxy/metrics":      {"internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
@@ -61,6 +61,7 @@ func allowed() map[string][]string {
 		"proxy/cause":        {},
 		"proxy/wsrelay":      {"internal/coarsetime", "internal/netpoll", "proxy/cause", "proxy/h1", "proxy/route", "proxy/wsession", "proxy/wsframe", "shardmap"},
 		"proxy/inflight":     {"proxy/cause", "proxy/connpool", "proxy/eventrelay", "proxy/h1", "proxy/route", "proxy/wsession", "proxy/wsrelay", "proxy/wstunnel", "shardmap"},
+		"proxy/accesslog":    {"internal/problem", "proxy/forwarded", "proxy/h1", "proxy/route", "proxy/shardkey", "shardmap"},
 		"proxy/poison":       {"shardmap"},
 		"proxy/peerpath":     {"proxy/connpool", "proxy/h1"},
 		"proxy/connpool":     {"internal/coarsetime", "proxy/backoff", "proxy/h1", "proxy/route", "proxy/wsession", "shardmap"},
@@ -102,7 +103,7 @@ func allowed() map[string][]string {
 		"node/shutdown":    {"ack", "ack/leader", "internal/clock", "node/adminapi", "node/cluster", "node/consensus", "node/control", "node/gossip", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/campaign":    {"ack/election", "internal/clock", "node/consensus", "node/control", "peer", "shardmap"},
 		"node/idleshards":  {"ack", "internal/clock", "node/leaderloop", "node/router", "proxy", "shardmap"},
-		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
+		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/accesslog", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.

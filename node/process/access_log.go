@@ -11,7 +11,7 @@ import (
 	"shardway/config"
 	"shardway/internal/logfile"
 	"shardway/internal/logsafe"
-	"shardway/proxy"
+	"shardway/proxy/accesslog"
 )
 
 // replacedLogGrace is how long requests that started before a reload can still write to a replaced
@@ -107,9 +107,9 @@ func (a *accessLogs) lostLines() float64 {
 }
 
 // proxyAccess returns the access log options of the proxy, or nil without a log.
-func proxyAccess(conf *config.Config, file *logfile.File) *proxy.Access {
+func proxyAccess(conf *config.Config, file *logfile.File) *accesslog.Config {
 	if file == nil {
 		return nil
 	}
-	return &proxy.Access{Log: zerolog.New(logsafe.NewEscaper(file)), Keys: conf.AccessLogKeys, Query: conf.AccessLogQuery}
+	return &accesslog.Config{Log: zerolog.New(logsafe.NewEscaper(file)), Keys: conf.AccessLogKeys, Query: conf.AccessLogQuery}
 }

@@ -1,0 +1,55 @@
+package proxy
+
+import (
+	"shardway/proxy/accesslog"
+	"shardway/proxy/shardkey"
+)
+
+// writesAccessLog reports whether a line for the request is written to the access log.
+func (c *client) writesAccessLog() bool { return c.settings.Access != nil && c.ingress == "" }
+
+// accessLine writes access log lines for a request.
+type accessLine struct {
+	*requestState
+	keys *shardkey.Extractor
+}
+
+// write writes the line of a request that has ended. It writes nothing for a resumable WebSocket,
+// because sessionLog writes its lines.
+func (line accessLine) write() {
+	if !line.exchange.isResumption() {
+		line.send(line.exchange.account.BytesIn(&line.req, line.conn), "", "")
+	}
+}
+
+// send writes a line. If event is not empty, the line belongs to a resumable WebSocket, and reason says
+// why the event has happened, or with which result.
+func (line accessLine) send(in int64, event, reason string) {
+	exchange := &line.exchange
+	request := accesslog.Request{
+		HTTP: &line.req, Conn: line.conn, Client: &line.clientAddr, ClientIP: line.keys.ClientIP(), Route: line.routeName(),
+		ID: exchange.requestID(&line.req), HasShard: exchange.hasShard, Shard: exchange.shard, Event: event, Reason: reason,
+	}
+	if !exchange.Keyless && exchange.Key != nil {
+		request.Key, request.HashKey = exchange.Key, line.server.options.HashKey()
+	}
+	line.settings.Access.Write(&exchange.account, request, in)
+}
+
+// writeInvalid writes the line for received bytes that are not a valid request. It writes nothing if
+// no response was sent.
+func (line accessLine) writeInvalid() {
+	hasResponse := line.exchange.account.Status != 0
+	if line.settings.Access != nil && line.ingress == "" && hasResponse {
+		line.settings.Access.WriteInvalid(&line.exchange.account, line.clientAddr.Text)
+	}
+}
+
+// routeName returns the name of the request's route. It is "queued" if the request has waited without
+// being sent, and "none" if the request failed before routing.
+func (line accessLine) routeName() string {
+	if routeKind := line.exchange.routeKind(); routeKind != 0 {
+		return routeKind.String()
+	}
+	return "none"
+}
