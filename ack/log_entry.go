@@ -50,7 +50,7 @@ type TimingEntry struct {
 type DropRecord struct {
 	Node    shardmap.NodeID
 	Cause   DropCause
-	Strikes uint32
+	Strikes uint32 // see Drop.Strikes
 }
 
 // ProposalEntry is the log entry that proposes a map.
@@ -62,18 +62,19 @@ type ProposalEntry struct {
 	Reason string         // at most maxText bytes
 	// Want contains the members and owners of the proposed map. State sets its epochs.
 	Want      *shardmap.Map
-	Drops     []DropRecord
-	KeyConfig string // the key configuration from the commit on; empty means unchanged
+	Drops     []DropRecord // the nodes that the proposal excludes
+	KeyConfig string       // the key configuration from the commit on; empty means unchanged
 }
 
 // CommitEntry is the log entry that commits the last proposed map.
 type CommitEntry struct {
+	// Epoch and Digest identify the proposal. The state ignores a commit of any other one.
 	Epoch  shardmap.Epoch
 	Digest [32]byte
-	// Released are the releases of moving shards, ordered by shard. Servers are the servers
-	// that get them, in order.
+	// Released are the moving shards whose previous owners have released them, ordered by shard.
 	Released []Released
-	Servers  []string
+	// Servers are the Raft server ids of the new owners of these shards, in order.
+	Servers []string
 }
 
 // EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes), its

@@ -60,7 +60,7 @@ func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second 
 func (t Timing) AbortDelay() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 
 // LeaseExpiry returns how long after a grant the lease has certainly expired, by the clock of any
-// holder.
+// holder. The rates of two clocks differ by less than 10 %.
 func (t Timing) LeaseExpiry() time.Duration { return t.Lease + t.Lease/10 }
 
 // Longer returns the timing to wait by if nodes may hold leases by either: the larger duration
