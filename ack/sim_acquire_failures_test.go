@@ -95,7 +95,7 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 
 // checkRelocated checks what a proposal does with shards that apps fail to acquire: none moves
 // to a node that reports it, and none stays at such a node if another may own it, unless its
-// owner temporarily keeps busy shards.
+// owner temporarily keeps busy shards, or keeps the shard because of a safe drain.
 func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
 	counts := map[shardmap.NodeID]int{}
 	for _, m := range members {
@@ -106,7 +106,7 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 	for s := range shardmap.Shard(base.Len()) {
 		able, failed := ableFor(s, members, reports, by, counts)
 		was, is := base.Owner(s), p.Owner(s)
-		if len(failed) == 0 || !slices.Contains(failed, is) || by.Paused || by.Restarting[is] || (by.DefersMoves[is] || by.GraduallyDrained[is]) && !by.IdleShards[s] {
+		if len(failed) == 0 || !slices.Contains(failed, is) || by.Paused || by.KeptShards[s] || by.Restarting[is] || (by.DefersMoves[is] || by.GraduallyDrained[is]) && !by.IdleShards[s] {
 			if slices.Contains(failed, was) && was != is {
 				w.cover.relocated++
 			}
