@@ -57,7 +57,7 @@ type pollerConn struct {
 // deadline is a deadline of a connection that is not registered.
 type deadline struct {
 	time    time.Time // zero means no deadline
-	expired bool      // at had passed when it was set
+	expired bool      // time had passed when the deadline was set
 }
 
 var (

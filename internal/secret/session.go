@@ -30,10 +30,11 @@ const maxCacheEntries = 1024
 // (RFC 8446, section 7.1), which takes half the time of a resumed handshake with ML-KEM
 // (BenchmarkResumed). Every WebSocket that moves to another node needs a handshake.
 type sessionConfigs struct {
+	// mu protects the following fields.
 	mu        sync.Mutex
-	createdAt time.Time
-	server    *tls.Config
-	clients   map[string]*clientSessions
+	createdAt time.Time                  // start of the present sessionLifetime
+	server    *tls.Config                // for accepted streams; nil means not created yet
+	clients   map[string]*clientSessions // for dialed streams, by node
 }
 
 // clientSessions holds the state for the streams that this node dials to one other node.

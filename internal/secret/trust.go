@@ -18,14 +18,11 @@ import (
 // immutable. Trust also caches TLS sessions and verified certificates. It is safe for
 // concurrent use.
 type Trust struct {
-	cert  tls.Certificate
-	roots *x509.CertPool
-	// accepted contains the fingerprints of the roots.
-	accepted map[rootFingerprint]bool
-	// now returns the time at which certificates are verified.
-	now func() time.Time
-	// derived reports that all certificates were derived from secrets.
-	derived bool
+	cert     tls.Certificate          // certificate of this node
+	roots    *x509.CertPool           // accepted authorities
+	accepted map[rootFingerprint]bool // fingerprints of the roots
+	now      func() time.Time         // time at which certificates are verified
+	derived  bool                     // all certificates were derived from secrets
 
 	sessions sessionConfigs
 	verified verifiedCache

@@ -76,7 +76,7 @@ func (d *direction) send(network *Net, seg segment) {
 	d.reader.wake.notifyAll()
 }
 
-// canSend reports whether data written now leaves the host and arrives.
+// canSend reports whether data that is written now leaves the host and arrives. n.mu must be held.
 func (n *Net) canSend(d *direction) bool {
 	return d.from.state != frozen && n.isRouteOpen(d.from.machine, d.to.machine)
 }

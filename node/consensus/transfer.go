@@ -82,8 +82,8 @@ func (r *Raft) transferTo(term uint64, server string) error {
 	})
 }
 
-// waitFor waits up to an election timeout until cond holds or this node no longer leads in term.
-// It returns false on timeout.
+// waitFor waits up to an election timeout until condition returns true, or until this node is no longer
+// the leader of the term. It returns false on timeout.
 func (r *Raft) waitFor(term uint64, condition func() bool) bool {
 	ticker := time.NewTicker(transferPollInterval)
 	defer ticker.Stop()

@@ -27,7 +27,7 @@ type RetryReason uint8
 
 // Reasons for sending a request again.
 const (
-	RetryUnsent  RetryReason = iota // no byte of the request had been sent
+	RetryUnsent  RetryReason = iota // the request had not been sent, or the peer had read no byte of it
 	RetryRefused                    // the owner refused it
 	RetryBroken                     // the request may have run, and its method permits a retry
 	RetryMoved                      // its shard moved before the response began
