@@ -88,7 +88,10 @@ func addrsConflict(a, b string) bool {
 // wildcard, this is certain only for loopback: the same port on another host belongs to another program.
 func reachesListener(listenAddr, target string) bool {
 	host, _, err := net.SplitHostPort(listenAddr)
-	return err == nil && addrsConflict(listenAddr, target) && (!isWildcardHost(host) || address.IsLoopback(target))
+	if err != nil || !addrsConflict(listenAddr, target) {
+		return false
+	}
+	return !isWildcardHost(host) || address.IsLoopback(target)
 }
 
 func isWildcardHost(host string) bool {

@@ -25,8 +25,8 @@ type file struct {
 	problems     []Problem
 }
 
-// parseFile reads the text of the YAML file: one table of settings. It removes
-// a byte order mark (YAML 1.2.2, section 5.2), which the parser would treat as a part of the first key.
+// parseFile reads the text of the YAML file: one table of settings. It removes a byte order mark (YAML
+// 1.2.2, section 5.2), which the parser would treat as a part of the first key.
 func parseFile(table []setting, path string, data []byte) *file {
 	result := &file{path: path, layer: make(layer)}
 	text := strings.TrimPrefix(string(data), "\ufeff")
@@ -40,16 +40,7 @@ func parseFile(table []setting, path string, data []byte) *file {
 		result.addProblem(line, "", "", wrong, "correct the YAML")
 		return result
 	}
-	var body ast.Node
-	for _, document := range doc.Docs {
-		switch {
-		case document.Body == nil || document.Body.Type() == ast.NullType || document.Body.Type() == ast.CommentType:
-		case body != nil:
-			result.addProblem(lineOf(document.Body), "", "", "a second document begins here", "keep all settings in one")
-		default:
-			body = document.Body
-		}
-	}
+	body := result.onlyDocument(doc.Docs)
 	if body == nil {
 		return result
 	}
@@ -64,8 +55,25 @@ func parseFile(table []setting, path string, data []byte) *file {
 	return result
 }
 
-// uniqueEntries returns the first entry of each key. A duplicate key is reported as a problem, because the reader of the
-// file could not see which value applies. problemKey is the key of that problem.
+// onlyDocument returns the body of the first YAML document that is not empty, or nil. It reports a
+// problem for each further one.
+func (f *file) onlyDocument(documents []*ast.DocumentNode) (body ast.Node) {
+	for _, document := range documents {
+		isEmpty := document.Body == nil || document.Body.Type() == ast.NullType || document.Body.Type() == ast.CommentType
+		switch {
+		case isEmpty:
+		case body != nil:
+			f.addProblem(lineOf(document.Body), "", "", "a second document begins here", "keep all settings in one")
+		default:
+			body = document.Body
+		}
+	}
+	return body
+}
+
+// uniqueEntries returns the first entry of each key. A duplicate key is reported as a problem, because
+// an operator who reads the file could not see which value applies. problemKey is the key of that
+// problem.
 func (f *file) uniqueEntries(entries []*ast.MappingValueNode, problemKey string) []*ast.MappingValueNode {
 	firstLine := make(map[string]int)
 	var unique []*ast.MappingValueNode

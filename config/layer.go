@@ -14,8 +14,8 @@ const envPrefix = "SHARDWAY_"
 
 // layerValue is the value of a setting in one layer.
 type layerValue struct {
-	texts  []string
-	origin string
+	texts  []string // one text, or any number for a list
+	origin string   // where the value was set, for messages: "flag", a variable, or file:line
 }
 
 // layer contains the settings of one origin, by name.
@@ -23,37 +23,36 @@ type layer map[string]layerValue
 
 // flagLayer reads the command line: --name value, --name=value, and for a switch --name,
 // --name=false or --no-name. If a flag is repeated, the last value applies, except for lists, and
-// for --upstream, which may have only one value.
-func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
-	result, problems := make(layer), []Problem(nil)
+// for --upstream, which may have only one value. wantsHelp means that --help was found, and that the
+// other results are not set.
+func flagLayer(table []setting, args []string) (flags layer, problems []Problem, wantsHelp bool) {
+	flags = make(layer)
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--help" || arg == "-h" {
 			return nil, nil, true
 		}
-		name, text, inline := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		name, text, hasText := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if !strings.HasPrefix(arg, "--") || name == "" {
 			problems = append(problems, Problem{Key: arg, Origin: "argument", Message: "nothing is expected here", Remedy: "settings begin with two dashes, like --node " + strconv.Quote(arg)})
 			continue
 		}
 		match, known := findSetting(table, name)
-		if !known && !inline && strings.HasPrefix(name, "no-") {
-			if match, known = findSetting(table, strings.TrimPrefix(name, "no-")); known && match.metavar == "" {
-				text, inline = "false", true
-			} else {
-				known = false
+		if !known && !hasText {
+			if match, known = findNegated(table, name); known {
+				text, hasText = "false", true
 			}
 		}
 		if !known {
 			problems = append(problems, unknownFlag(table, name))
-			if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
-				i++ // its value, most likely
+			if !hasText && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+				i++ // probably the value of the flag
 			}
 			continue
 		}
 		switch {
-		case inline:
-		case match.metavar == "":
+		case hasText:
+		case match.isSwitch():
 			text = "true"
 		case i+1 < len(args) && !strings.HasPrefix(args[i+1], "--"):
 			i++
@@ -62,16 +61,38 @@ func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 			problems = append(problems, Problem{Key: match.name, Origin: "flag", Message: "the value is missing", Remedy: "write --" + match.name + " " + match.metavar})
 			continue
 		}
-		if earlier, twice := result[match.name]; twice && match.notRepeatable && text != "" && earlier.texts[0] != "" {
-			problems = append(problems, Problem{
-				Key: match.name, Value: text, Origin: "flag", Message: "the flag is there twice, first with " + strconv.Quote(earlier.texts[0]),
-				Remedy: "keep one of them: a node has one app instance, and further instances need nodes of their own",
-			})
+		if problem := flags.checkRepetition(match, text); problem != nil {
+			problems = append(problems, *problem)
 			continue
 		}
-		result.add(match, text)
+		flags.add(match, text)
 	}
-	return result, problems, false
+	return flags, problems, false
+}
+
+// isSwitch reports whether the flag of the setting needs no value.
+func (s setting) isSwitch() bool { return s.metavar == "" }
+
+// findNegated returns the switch that a flag with the prefix no- turns off.
+func findNegated(table []setting, name string) (match setting, ok bool) {
+	positive, isNegated := strings.CutPrefix(name, "no-")
+	if !isNegated {
+		return setting{}, false
+	}
+	match, ok = findSetting(table, positive)
+	return match, ok && match.isSwitch()
+}
+
+// checkRepetition returns a problem if a flag that may have only one value has another value already.
+func (l layer) checkRepetition(match setting, text string) *Problem {
+	earlier, isRepeated := l[match.name]
+	if !isRepeated || !match.notRepeatable || text == "" || earlier.texts[0] == "" {
+		return nil
+	}
+	return &Problem{
+		Key: match.name, Value: text, Origin: "flag", Message: "the flag is there twice, first with " + strconv.Quote(earlier.texts[0]),
+		Remedy: "keep one of them: a node has one app instance, and further instances need nodes of their own",
+	}
 }
 
 // add records one occurrence of a flag.
@@ -104,14 +125,15 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 			continue
 		}
 		if i := slices.Index(known, name); i >= 0 {
-			match, given := table[i], layerValue{texts: []string{text}, origin: name}
-			if match.isList {
-				given.texts = splitList(text)
+			texts := []string{text}
+			if table[i].isList {
+				texts = splitList(text)
 			}
-			result[match.name] = given
+			result[table[i].name] = layerValue{texts: texts, origin: name}
 			continue
 		}
-		if near := suggest.Word(name[len(envPrefix):], withoutEnvPrefix(known)); near != "" && !foreign.MatchString(name) {
+		near := suggest.Word(name[len(envPrefix):], withoutEnvPrefix(known))
+		if near != "" && !foreign.MatchString(name) {
 			// The value may be a secret, so the problem does not contain it.
 			problems = append(problems, Problem{Key: name, Origin: "environment", Message: "unknown setting", Remedy: "did you mean " + envPrefix + near + "?"})
 		}

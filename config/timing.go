@@ -68,7 +68,9 @@ func (c *Config) AbortDelay() time.Duration { return timingrules.AbortDelay(c.Le
 // MaxTimeToUnhealthy returns the maximum time until a failing app is unhealthy. A check starts one interval (±10 %)
 // after the start of the previous check, or when that check ends if this is later.
 func (c *Config) MaxTimeToUnhealthy() time.Duration {
-	return c.HealthInterval*11/10 + time.Duration(c.HealthFall-1)*max(c.HealthInterval*11/10, c.HealthTimeout) + c.HealthTimeout
+	longestInterval := c.HealthInterval * 11 / 10
+	timePerFailure := max(longestInterval, c.HealthTimeout)
+	return longestInterval + time.Duration(c.HealthFall-1)*timePerFailure + c.HealthTimeout
 }
 
 // AckDeadline returns how long the leader waits for the acknowledgement of a node.
@@ -88,7 +90,14 @@ func (c *Config) Bounds() []Bound { return append(c.requiredBounds(), c.recommen
 func (c *Config) requiredBounds() []Bound {
 	var bounds []Bound
 	for _, rule := range timingrules.Check(c.Heartbeat, c.Lease, c.DeadAfter) {
-		bounds = append(bounds, Bound{Rule: rule.Text, Figures: rule.Values, Holds: rule.Satisfied, Why: rule.Reason, settings: rule.Settings, remedy: rule.Remedy})
+		bounds = append(bounds, Bound{
+			Rule:     rule.Text,
+			Figures:  rule.Values,
+			Holds:    rule.Satisfied,
+			Why:      rule.Reason,
+			settings: rule.Settings,
+			remedy:   rule.Remedy,
+		})
 	}
 	bounds = append(bounds, []Bound{
 		{

@@ -36,7 +36,8 @@ func (c *Config) findProblems(unparsed map[string]bool) []Problem {
 	}
 	add(routesKey, c.checkRoutes())
 	for _, rule := range c.rules() {
-		if skip[rule.key] || rule.comparedKey != "" && skip[rule.comparedKey] || rule.satisfied {
+		isSkipped := skip[rule.key] || rule.comparedKey != "" && skip[rule.comparedKey]
+		if isSkipped || rule.satisfied {
 			continue
 		}
 		problems = append(problems, c.newProblem(rule.key, &valueProblem{rule.message, rule.remedy}))

@@ -35,16 +35,20 @@ func New(entries []Entry) *Directory {
 	d.appendAll(d.nodes, true)
 	d.appendAll(others, false)
 	slices.SortFunc(d.endpoints, func(a, b Endpoint) int {
-		nodeFirst := 0
-		if a.IsNode != b.IsNode {
-			nodeFirst = 1
-			if a.IsNode {
-				nodeFirst = -1
-			}
-		}
-		return cmp.Or(cmp.Compare(a.ID, b.ID), nodeFirst, cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.ID, b.ID), compareNodeFirst(a, b), cmp.Compare(a.Name, b.Name))
 	})
 	return d
+}
+
+// compareNodeFirst sorts the endpoints of nodes before those of other members.
+func compareNodeFirst(a, b Endpoint) int {
+	switch {
+	case a.IsNode == b.IsNode:
+		return 0
+	case a.IsNode:
+		return -1
+	}
+	return 1
 }
 
 // appendAll appends the endpoints of members to d.endpoints. isNode applies to all of them.

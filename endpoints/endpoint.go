@@ -46,19 +46,25 @@ func Check(name, addr string) error {
 	if n, e := strconv.ParseUint(port, 10, 16); e != nil || n == 0 {
 		return fmt.Errorf("%w: port %q of %q: use a number from 1 to 65535", ErrInvalid, port, name)
 	}
-	ip, err := netip.ParseAddr(host)
-	if host == "" || err == nil && ip.IsUnspecified() {
+	ip, parseErr := netip.ParseAddr(host)
+	isIP := parseErr == nil
+	if host == "" || isIP && ip.IsUnspecified() {
 		return fmt.Errorf("%w: address %q of %q has no host that other members can dial", ErrInvalid, addr, name)
 	}
-	// netip.ParseAddr accepts any text as the zone.
-	if err != nil && !isValidHost(host) || ip.Zone() != "" && !isValidHost(ip.Zone()) {
+	isName := !isIP && isValidHost(host)
+	hasValidZone := ip.Zone() == "" || isValidHost(ip.Zone()) // netip.ParseAddr accepts any text as the zone
+	if !isIP && !isName || !hasValidZone {
 		return fmt.Errorf("%w: host %q of %q is neither an IP address nor a DNS name", ErrInvalid, host, name)
 	}
 	return nil
 }
 
+// isValidName reports whether s can be the name of an endpoint; see Check.
 func isValidName(s string) bool {
-	if s == "" || len(s) > maxName || !isLowerOrDigit(s[0]) || !isLowerOrDigit(s[len(s)-1]) {
+	if s == "" || len(s) > maxName {
+		return false
+	}
+	if !isLowerOrDigit(s[0]) || !isLowerOrDigit(s[len(s)-1]) {
 		return false
 	}
 	for _, c := range []byte(s) {

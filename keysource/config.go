@@ -129,9 +129,18 @@ func sortedNetworks(networks []netip.Prefix) []string {
 func (c Config) UsesProxies() bool {
 	return slices.ContainsFunc(allSources(c.Spec), func(text string) bool {
 		source, err := Parse(text)
-		name := strings.ToLower(strings.ReplaceAll(source.Name, "_", "-"))
-		return err == nil && (source.Kind == IP || source.Kind == Header && (strings.HasPrefix(name, "x-forwarded-") || name == "forwarded" || name == "x-real-ip"))
+		if err != nil {
+			return false
+		}
+		return source.Kind == IP || source.Kind == Header && isForwardingHeader(source.Name)
 	})
+}
+
+// isForwardingHeader reports whether a header contains what a proxy reports about its client. Apps may
+// not distinguish _ from -.
+func isForwardingHeader(name string) bool {
+	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	return strings.HasPrefix(name, "x-forwarded-") || name == "forwarded" || name == "x-real-ip"
 }
 
 // ParseConfig parses a text that Canonical has returned. It returns an error for any other text,

@@ -26,22 +26,22 @@ type ParsedPath struct {
 // ParsePath parses a path. It uses dst as the buffer if the decoded path differs from path.
 func ParsePath(dst, path []byte) ParsedPath {
 	parsed := ParsedPath{decoded: path, agreed: math.MaxInt}
-	if bytes.IndexByte(path, '%') < 0 && bytes.IndexByte(path, ';') < 0 && bytes.IndexByte(path, '\\') < 0 &&
-		!bytes.Contains(path, []byte("//")) && !bytes.Contains(path, []byte("/.")) {
+	if isPlainPath(path) {
 		return parsed
 	}
 	parsed.decoded = dst[:0]
-	start := 0           // start of the current segment in r.decoded
+	start := 0           // start of the current segment in parsed.decoded
 	inParameter := false // the current segment contains a semicolon
 	for i := 0; i < len(path); i++ {
-		char, isLiteral := path[i], true
-		if char == '%' && i+2 < len(path) && unhex(path[i+1]) < 16 && unhex(path[i+2]) < 16 {
-			char, isLiteral = unhex(path[i+1])<<4|unhex(path[i+2]), false
+		char, isEscaped := path[i], isEscape(path[i:])
+		if isEscaped {
+			char = unhex(path[i+1])<<4 | unhex(path[i+2])
 			i += 2
 		}
 		isSlash := char == '/' || char == '\\'
+		isUnusualSlash := isSlash && (char != '/' || isEscaped)
 		isEmptySegment := isSlash && len(parsed.decoded) == start && start > 0
-		if char == ';' || isEmptySegment || isSlash && (char != '/' || !isLiteral) {
+		if char == ';' || isEmptySegment || isUnusualSlash { // from here on, apps differ
 			parsed.agreed = min(parsed.agreed, len(parsed.decoded))
 		}
 		switch {
@@ -61,6 +61,18 @@ func ParsePath(dst, path []byte) ParsedPath {
 	}
 	parsed.hasDotSegment = parsed.hasDotSegment || isDotSegment(parsed.decoded[start:])
 	return parsed
+}
+
+// isPlainPath reports whether all apps parse the path in the same way without decoding it. It is the
+// usual case.
+func isPlainPath(path []byte) bool {
+	hasSpecialByte := bytes.IndexByte(path, '%') >= 0 || bytes.IndexByte(path, ';') >= 0 || bytes.IndexByte(path, '\\') >= 0
+	return !hasSpecialByte && !bytes.Contains(path, []byte("//")) && !bytes.Contains(path, []byte("/."))
+}
+
+// isEscape reports whether text starts with a valid percent escape.
+func isEscape(text []byte) bool {
+	return len(text) > 2 && text[0] == '%' && unhex(text[1]) < 16 && unhex(text[2]) < 16
 }
 
 // isDotSegment reports whether a segment is "." or "..".
@@ -126,7 +138,7 @@ func NormalPath(dst, path []byte) []byte {
 func unescape(dst, text []byte) []byte {
 	for i := 0; i < len(text); i++ {
 		char := text[i]
-		if char == '%' && i+2 < len(text) && unhex(text[i+1]) < 16 && unhex(text[i+2]) < 16 {
+		if isEscape(text[i:]) {
 			char = unhex(text[i+1])<<4 | unhex(text[i+2])
 			i += 2
 		}

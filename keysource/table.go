@@ -58,22 +58,26 @@ func NewTable(spec Spec) (*Table, error) {
 	}
 	original := make(map[string]string, len(spec.Routes)) // original text by parsed prefix
 	for _, configured := range spec.Routes {
+		quoted := strconv.Quote(configured.Prefix)
 		prefix, err := parsePrefix(configured.Prefix)
-		if err != nil {
+		first, isDuplicate := original[prefix]
+		switch {
+		case err != nil:
 			problems = append(problems, err)
-		} else if first, duplicate := original[prefix]; duplicate {
+		case isDuplicate:
 			problems = append(problems, &valueerr.Error{
-				Key: "routes", Value: configured.Prefix, Wrong: strconv.Quote(configured.Prefix) + " is the same path prefix as " + strconv.Quote(first), Remedy: "keep one of them",
+				Key: "routes", Value: configured.Prefix, Wrong: quoted + " is the same path prefix as " + strconv.Quote(first), Remedy: "keep one of them",
 			})
-		} else {
+		default:
 			original[prefix] = configured.Prefix
 		}
 		if len(configured.Sources) == 0 {
 			problems = append(problems, &valueerr.Error{
-				Key: "routes", Value: configured.Prefix, Wrong: "no key source is set for " + strconv.Quote(configured.Prefix), Remedy: "set one, such as header:X-Tenant",
+				Key: "routes", Value: configured.Prefix, Wrong: "no key source is set for " + quoted, Remedy: "set one, such as header:X-Tenant",
 			})
 		}
-		table.routes = append(table.routes, route{prefix, parseSources("routes", strconv.Quote(configured.Prefix)+": ", configured.Sources, &problems)})
+		sources := parseSources("routes", quoted+": ", configured.Sources, &problems)
+		table.routes = append(table.routes, route{prefix, sources})
 	}
 	slices.SortStableFunc(table.routes, func(a, b route) int { return len(b.prefix) - len(a.prefix) })
 	if len(problems) > 0 {
@@ -104,7 +108,8 @@ func parseSources(key, where string, texts []string, problems *[]error) SourceLi
 			*problems = append(*problems, valueErr)
 			continue
 		}
-		list.Sources, words = append(list.Sources, source), append(words, source.String())
+		list.Sources = append(list.Sources, source)
+		words = append(words, source.String())
 	}
 	if len(texts) > 1 && key == "routes" && slices.ContainsFunc(list.Sources, isMint) {
 		*problems = append(*problems, &valueerr.Error{
@@ -146,10 +151,14 @@ func (t *Table) Match(p *ParsedPath) (list *SourceList, unambiguous bool) {
 		return nil, false
 	}
 	for i := range t.routes {
-		if prefix := t.routes[i].prefix; hasPathPrefix(prefix, p.decoded) {
-			unambiguous = p.agreed > len(prefix) || p.agreed == len(prefix) && strings.HasSuffix(prefix, "/")
-			return &t.routes[i].SourceList, unambiguous
+		prefix := t.routes[i].prefix
+		if !hasPathPrefix(prefix, p.decoded) {
+			continue
 		}
+		// All apps must agree on the prefix and on its end: the slash, or the byte after it.
+		endsWithSlash := strings.HasSuffix(prefix, "/")
+		unambiguous = p.agreed > len(prefix) || p.agreed == len(prefix) && endsWithSlash
+		return &t.routes[i].SourceList, unambiguous
 	}
 	return &t.defaults, true
 }
