@@ -67,25 +67,20 @@ var errNotAcquired = errors.New("demo: not acquired")
 func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 	header := &ctx.Request.Header
 	path := string(ctx.Path())
-	switch name, hook := strings.CutPrefix(path, hookPath+"/"); {
-	case path == healthPath:
+	if path == healthPath {
 		ctx.SetStatusCode(fasthttp.StatusNoContent)
 		return
-	case hook && len(header.Peek("Shardway-Hook")) > 0: // nodes remove this header from client requests
-		a.handleHook(ctx, name)
+	}
+	hook, isHook := strings.CutPrefix(path, hookPath+"/")
+	if isHook && len(header.Peek("Shardway-Hook")) > 0 { // nodes remove this header from client requests
+		a.handleHook(ctx, hook)
 		return
 	}
-	shard, err := strconv.ParseUint(string(header.Peek("Shardway-Shard")), 10, 32)
+	answer, err := parseHeaders(header)
 	if err != nil {
-		ctx.Error("no header Shardway-Shard: send requests to a node's port, not to the app's", fasthttp.StatusBadRequest)
+		ctx.Error(err.Error()+": send requests to a node's port, not to the app's", fasthttp.StatusBadRequest)
 		return
 	}
-	epoch, err := strconv.ParseUint(string(header.Peek("Shardway-Epoch")), 10, 64)
-	if err != nil {
-		ctx.Error("no header Shardway-Epoch: send requests to a node's port, not to the app's", fasthttp.StatusBadRequest)
-		return
-	}
-	answer := Answer{Node: string(header.Peek("Shardway-Node")), Shard: uint32(shard), Epoch: epoch, Key: string(header.Peek("Shardway-Key"))}
 	switch {
 	case path == chatPath && isWebSocketUpgrade(header):
 		if err = a.checkHeld(answer); err == nil {
@@ -96,8 +91,31 @@ func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 		writeChatPage(ctx)
 		return
 	default:
-		answer.Count, err = a.count(answer.Shard, epoch, answer.Key)
+		answer.Count, err = a.count(answer.Shard, answer.Epoch, answer.Key)
 	}
+	respond(ctx, answer, err)
+}
+
+// parseHeaders returns what the node reports about a request in its headers.
+func parseHeaders(header *fasthttp.RequestHeader) (Answer, error) {
+	shard, err := strconv.ParseUint(string(header.Peek("Shardway-Shard")), 10, 32)
+	if err != nil {
+		return Answer{}, errors.New("no header Shardway-Shard")
+	}
+	epoch, err := strconv.ParseUint(string(header.Peek("Shardway-Epoch")), 10, 64)
+	if err != nil {
+		return Answer{}, errors.New("no header Shardway-Epoch")
+	}
+	return Answer{
+		Node:  string(header.Peek("Shardway-Node")),
+		Shard: uint32(shard),
+		Epoch: epoch,
+		Key:   string(header.Peek("Shardway-Key")),
+	}, nil
+}
+
+// respond sends the answer, or the response for err.
+func respond(ctx *fasthttp.RequestCtx, answer Answer, err error) {
 	switch {
 	case errors.Is(err, errNotAcquired):
 		ctx.Response.Header.Set("Shardway-Acquire", "1")
@@ -106,7 +124,7 @@ func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 		ctx.Error("the shard has changed hands since: fenced by its epoch", fasthttp.StatusConflict)
 	case err != nil:
 		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
-	case prefersHTML(header):
+	case prefersHTML(&ctx.Request.Header):
 		writePage(ctx, answer)
 	default:
 		writeJSON(ctx, answer)

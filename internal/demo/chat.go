@@ -50,6 +50,7 @@ type chatConn struct {
 	app     *App
 	request Answer         // node, shard, epoch and key of the upgrade request
 	stop    chan struct{}  // closed when read has ended
+	sending bool           // sendLines was started; used by read only
 	sender  sync.WaitGroup // the goroutine of sendLines
 
 	mu   sync.Mutex
@@ -73,36 +74,46 @@ func (c *chatConn) read() (code uint16) {
 	if err != nil || !c.write(opText, ask) {
 		return 0
 	}
-	sending := false
-	for r := bufio.NewReader(c.conn); ; {
-		received, err := readFrame(r)
-		switch {
-		case err != nil:
+	reader := bufio.NewReader(c.conn)
+	for {
+		received, err := readFrame(reader)
+		if err != nil {
 			return closeCode(err)
-		case received.op == opClose:
+		}
+		switch received.op {
+		case opClose:
 			return received.code()
-		case received.op == opPing:
+		case opPing:
 			c.write(opPong, received.payload)
-			continue
-		case received.op != opText:
-			continue
-		}
-		var message struct {
-			chatLine
-			Have *int `json:"have"`
-		}
-		switch err := json.Unmarshal(received.payload, &message); {
-		case err != nil:
-			return closeInvalid
-		case message.Have == nil:
-			if c.app.addLine(c.request, message.chatLine) != nil {
-				return closeRestart
+		case opText:
+			if code := c.handleMessage(received.payload); code != 0 {
+				return code
 			}
-		case !sending:
-			sending = true
-			c.sender.Go(func() { c.sendLines(*message.Have) })
 		}
 	}
+}
+
+// handleMessage handles a message of the page: a line, or the number of its last line, after which the
+// lines of the room are sent. It returns the code of the Close frame to send; zero means none.
+func (c *chatConn) handleMessage(payload []byte) (code uint16) {
+	var message struct {
+		chatLine
+		Have *int `json:"have"`
+	}
+	if json.Unmarshal(payload, &message) != nil {
+		return closeInvalid
+	}
+	if message.Have == nil {
+		if c.app.addLine(c.request, message.chatLine) != nil {
+			return closeRestart
+		}
+		return 0
+	}
+	if !c.sending {
+		c.sending = true
+		c.sender.Go(func() { c.sendLines(*message.Have) })
+	}
+	return 0
 }
 
 // sendLines sends the lines after number have until the connection ends.

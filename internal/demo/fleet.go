@@ -29,7 +29,7 @@ type fleet struct {
 type event struct {
 	proc *proc
 	kind eventKind
-	took time.Duration // failedOver: time since the process exited
+	took time.Duration // time from the start of the reporter to the event; for failedOver, since the process exited
 }
 
 // eventKind is the kind of an event.
@@ -87,12 +87,12 @@ func (f *fleet) startReporter(ctx context.Context, p *proc, event event, wait fu
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p.stopReporter = cancel
-	begun := time.Now()
+	start := time.Now()
 	f.reporters.Go(func() {
 		if wait(ctx) != nil {
 			return
 		}
-		event.took = time.Since(begun)
+		event.took = time.Since(start)
 		select {
 		case f.events <- event:
 		case <-ctx.Done():

@@ -28,31 +28,42 @@ type nodePlan struct {
 	http, admin, gossip, peer, app int
 }
 
-// planLayout assigns a port to each listener: its usual port, or the next higher free port. It calls free
-// at most once for each port. The admin port of the first node is assigned first, because commands use
-// it by default.
-func planLayout(free func(port int) bool) (layout, error) {
-	plan := layout{nodes: make([]nodePlan, nodeCount)}
-	assigned := make(map[int]bool)
-	for _, kind := range []struct {
-		first, step int
-		field       func(n *nodePlan) *int
-	}{
+// portKind is a listener that each node or app has.
+type portKind struct {
+	first int                    // usual port of the first node
+	step  int                    // difference to the usual port of the next node
+	field func(n *nodePlan) *int // where the port is stored
+}
+
+// portKinds returns the listeners in the order in which they get ports.
+func portKinds() []portKind {
+	return []portKind{
 		{defaultAdminPort, 2, func(n *nodePlan) *int { return &n.admin }},
 		{8080, 2, func(n *nodePlan) *int { return &n.http }},
 		{7946, 1, func(n *nodePlan) *int { return &n.gossip }},
 		{7956, 1, func(n *nodePlan) *int { return &n.peer }},
 		{9001, 1, func(n *nodePlan) *int { return &n.app }},
-	} {
+	}
+}
+
+// planLayout assigns a port to each listener: its usual port, or the next higher free port. It calls free
+// at most once for each port. The admin port of the first node is assigned first, because commands use
+// it by default.
+func planLayout(free func(port int) bool) (layout, error) {
+	plan := layout{nodes: make([]nodePlan, nodeCount)}
+	checked := make(map[int]bool) // ports that are assigned or not free
+	for _, kind := range portKinds() {
 		port := kind.first
 		for i := range plan.nodes {
-			for port = max(port, kind.first+i*kind.step); assigned[port] || !free(port); port++ {
+			port = max(port, kind.first+i*kind.step)
+			for checked[port] || !free(port) {
 				if port >= lastPort {
 					return layout{}, fmt.Errorf("demo: no free port from %d to %d: stop something that listens there", kind.first, lastPort)
 				}
-				assigned[port] = true // not free: do not check it again
+				checked[port] = true
+				port++
 			}
-			assigned[port] = true
+			checked[port] = true
 			*kind.field(&plan.nodes[i]) = port
 		}
 	}

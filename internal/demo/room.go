@@ -50,16 +50,21 @@ func (a *App) addLine(request Answer, line chatLine) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	held, chat, err := a.room(request)
-	if err != nil || line.Seq != chat.Seqs[line.Me]+1 { // a duplicate, or a line before it is missing and the page will send both again
+	if err != nil {
 		return err
+	}
+	// Otherwise the line is a duplicate, or a line before it is missing and the page will send both
+	// again.
+	isNext := line.Seq == chat.Seqs[line.Me]+1
+	if !isNext {
+		return nil
 	}
 	chat.Last++
 	line.N, chat.Seqs[line.Me] = chat.Last, line.Seq
 	chat.Lines = append(chat.Lines[max(0, len(chat.Lines)-maxRoomLines+1):], line)
 	if err := a.save(request.Shard, held); err != nil {
 		delete(a.shards, request.Shard) // the content of the file is unknown: the next request reloads the shard
-		err = errors.Join(err, errNotAcquired)
-		return err
+		return errors.Join(err, errNotAcquired)
 	}
 	if chat.changed != nil {
 		close(chat.changed)
@@ -68,8 +73,8 @@ func (a *App) addLine(request Answer, line chatLine) error {
 	return nil
 }
 
-// linesAfter returns the lines with a number above have. changed is closed when the room has
-// further lines.
+// linesAfter returns the lines with a number above have. news is closed when the room has further
+// lines.
 func (a *App) linesAfter(request Answer, have int) (lines []chatLine, news <-chan struct{}, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
