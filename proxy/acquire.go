@@ -117,9 +117,9 @@ func (wait *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waite
 			return nil, &queueFullError{result}
 		}
 	}
-	wait.disconnect.arm()
-	wait.disconnect.start()
-	defer wait.disconnect.disarm()
+	wait.disconnect.Arm()
+	wait.disconnect.Start()
+	defer wait.disconnect.Disarm()
 	return pool.Await(waiter, wait.context().Done(), limit)
 }
 

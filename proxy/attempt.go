@@ -5,6 +5,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/cause"
+	"shardway/proxy/connlife"
 	"shardway/proxy/connpool"
 	"shardway/proxy/inflight"
 	"shardway/proxy/reqbody"
@@ -44,7 +45,7 @@ type attempt struct {
 
 	slot       *inflight.Slot
 	body       *reqbody.Body
-	disconnect *disconnectWatch
+	disconnect *connlife.DisconnectWatch
 }
 
 // attemptEpoch identifies the state of the cluster in which a request was sent.
@@ -60,7 +61,7 @@ func (attempt *attempt) abort() cause.Cause {
 	_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
 	attempt.release()
 	attempt.body.StopSending()
-	attempt.disconnect.disarm()
+	attempt.disconnect.Disarm()
 	attempt.conn.Pool.Discard(attempt.conn)
 	return cancelCause
 }

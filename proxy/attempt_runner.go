@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/connlife"
+	"shardway/proxy/eventloop"
 	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
 	"shardway/proxy/route"
@@ -27,9 +29,9 @@ type attemptRunner struct {
 
 	slot       *inflight.Slot
 	admission  *admission
-	disconnect *disconnectWatch
-	closing    *atomic.Bool                  // client.closing
-	loop       *atomic.Pointer[eventLoop]    // client.loop
+	disconnect *connlife.DisconnectWatch
+	closing    *atomic.Bool // client.closing
+	loopClient *eventloop.Client
 	leaseCheck func() (time.Duration, error) // bound method remainingLease
 }
 
@@ -172,7 +174,7 @@ func (runner *attemptRunner) writeRequest(attempt *attempt, writer *h1.Writer) e
 	}
 	if attempt.bodyOnDemand {
 		err := writer.Flush()
-		runner.disconnect.arm()
+		runner.disconnect.Arm()
 		return err
 	}
 	if runner.sendsChecked() && attempt.conn.CanBeCheckedOnSend() {
@@ -202,10 +204,10 @@ func (runner *attemptRunner) sendChecked(attempt *attempt, writer *h1.Writer) er
 		return err
 	}
 	trailers := runner.req.Body.Trailers()
-	if runner.loop.Load() != nil {
+	if runner.loopClient.Loop() != nil {
 		return attempt.conn.SendCheckedNonblock(trailers)
 	}
-	runner.disconnect.arm()
+	runner.disconnect.Arm()
 	runner.conn.ReleaseEmptyBuffers()
 	return attempt.conn.SendChecked(trailers)
 }
@@ -218,7 +220,7 @@ func (runner *attemptRunner) sendComplete(writer *h1.Writer) error {
 	if err := runner.reply.sendAccepted(); err != nil {
 		return err
 	}
-	runner.disconnect.arm()
+	runner.disconnect.Arm()
 	return nil
 }
 
@@ -269,7 +271,7 @@ func (runner *attemptRunner) handleAccepted(attempt *attempt, writer *h1.Writer)
 	attempt.conn.Pool.Backoff.OnAccepted(runner.exchange.limitShard())
 	if attempt.bodyOnDemand {
 		attempt.bodyOnDemand = false
-		runner.disconnect.disarm()
+		runner.disconnect.Disarm()
 		runner.body.StartSending(writer, len(runner.body.Buffered))
 	}
 }

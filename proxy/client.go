@@ -10,6 +10,8 @@ import (
 
 	"shardway/proxy/buffer"
 	"shardway/proxy/cause"
+	"shardway/proxy/connlife"
+	"shardway/proxy/eventloop"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
@@ -41,8 +43,8 @@ type requestState struct {
 	// duration from another node is being forwarded. Zero means none, or that the response already
 	// counts as slow.
 	slowResponse atomic.Uint64
-	// escaped means that other goroutines may have a reference to the client without using the
-	// registry. Therefore its memory is not reused.
+	// escaped means that other goroutines may have a reference to the client without using
+	// Server.conns. Therefore its memory is not reused.
 	escaped bool
 }
 
@@ -62,21 +64,18 @@ func (state *requestState) isLastRequest() bool {
 // connState is the part of a client that starts from zero for each connection. The other fields keep
 // allocated memory, or are set for each connection or request.
 type connState struct {
-	life lifetime
+	life connlife.Lifetime
 
 	// Event loop.
 
-	eventLoops  *eventLoopGroup // loops that may serve the client; nil means none
-	loopState   loopState
-	loopAttempt loopAttempt // the last attempt that the loop has started
-	resumeAt    resumePoint // step at which the goroutine continues
+	loopAttempt loopAttempt // the last attempt that an event loop has started
 
 	// Idle time. The times are by the clock of the server.
 
-	watcher       *idleWatcher // watcher that can park the connection; nil means none
-	canPark       atomic.Bool  // the sweep may request to park the connection
-	parkRequested atomic.Bool  // the sweep has requested to park the connection
-	parked        bool         // the connection has been parked, and does not belong to this client any more
+	listener      *clientListener // listener that has accepted the connection; nil means that it belongs to another node
+	canPark       atomic.Bool     // the sweep may request to park the connection
+	parkRequested atomic.Bool     // the sweep has requested to park the connection
+	parked        bool            // the connection has been parked, and does not belong to this client any more
 	// idleStart is when the connection began to wait for a request. Zero means that a request is in
 	// progress.
 	idleStart atomic.Int64
@@ -92,8 +91,8 @@ type connState struct {
 	// such a connection is closed without a response, clients repeat a safe request.
 	carriedRequest atomic.Bool
 
-	// unobserved means that no visit of the registry was in progress when the registry removed the
-	// client.
+	// unobserved means that no visit of Server.conns was in progress when the client was removed from
+	// it.
 	unobserved bool
 }
 
@@ -122,7 +121,7 @@ type client struct {
 
 	slot       inflight.Slot
 	admission  admission
-	disconnect disconnectWatch
+	disconnect connlife.DisconnectWatch
 	// session is the resumable WebSocket of the connection; it is set only at the ingress.
 	session atomic.Pointer[wsrelay.Session]
 
@@ -134,15 +133,10 @@ type client struct {
 	goroutines   *sync.WaitGroup    // counts the goroutines of the connection
 	headerMemory buffer.Reservation // memory of a header that has been read partly
 	parkDelay    atomic.Int64       // required idle time in nanoseconds
-	// parkedDirections is the number of parked directions of the WebSocket. registry.mu protects it.
-	parkedDirections int
 
 	// Event loop.
 
-	loop         atomic.Pointer[eventLoop] // loop that serves the client; nil means that the goroutine of the connection does
-	eligibility  loopEligibility
-	wakeLoop     func() // makes the loop hand the client off
-	handedToLoop bool   // the client is being handed to a loop, so no other goroutine may use it
+	loopClient eventloop.Client
 
 	// Bound methods. They are bound once, because each binding allocates memory.
 
@@ -185,7 +179,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 		options.CloseWriteAfterIdle = true // another node learns that none of its requests ran, and may send more
 	}
 	c.conn.Reset(conn, options)
-	c.life = lifetime{parentCtx: ctx}
+	c.life = connlife.Lifetime{ParentCtx: ctx}
 	if isFromClient {
 		c.clientAddr.Set(conn, c.settings.TrustedProxies)
 		listener.SetUserTimeout(conn, c.settings.IdleTimeout)
@@ -197,16 +191,12 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{server: s, conn: &h1.Conn{}}}
 	c.slot.Client = c.conn
-	c.disconnect.init(c.conn, c.onClientClosed)
+	c.disconnect.Init(c.conn, c.onClientClosed)
 	c.headerMemory.SetCancelReading(c.conn.StopHeader)
 	c.body.Init(&s.bodies, c.conn, &c.req, c.bodySent)
 	c.releaseAdmitted, c.onHeaderMemory = c.admission.release, c.noteHeaderMemory
-	c.wakeLoop = func() {
-		if loop := c.loop.Load(); loop != nil {
-			loop.send(message{client: c})
-		}
-	}
 	c.connectSteps()
+	c.loopClient.Init(c.conn, c, c.leaseCheck)
 	return c
 }
 
@@ -223,7 +213,7 @@ func (c *client) connectSteps() {
 	}
 	c.runner = attemptRunner{
 		requestState: &c.requestState, reply: c.reply, requestWriter: c.requestWriter, relay: &c.relay, retrier: &c.retrier, wait: &c.wait,
-		slot: &c.slot, admission: &c.admission, disconnect: &c.disconnect, closing: &c.closing, loop: &c.loop,
+		slot: &c.slot, admission: &c.admission, disconnect: &c.disconnect, closing: &c.closing, loopClient: &c.loopClient,
 	}
 	c.leaseCheck = c.runner.remainingLease
 	c.runner.leaseCheck = c.leaseCheck
@@ -274,7 +264,7 @@ func (c *client) terminate(cancelCause cause.Cause) {
 	c.closing.Store(true) // this also prevents that the client's memory is reused
 	closes, _ := c.slot.Cancel(cancelCause, anyRun, nil)
 	inflight.CloseAll(closes)
-	c.life.end()
+	c.life.End()
 	mustReport := cancelCause == cause.Shutdown && c.ingress != ""
 	if mustReport {
 		c.conn.StopRead()
@@ -306,7 +296,7 @@ func (c *client) reportStopped() bool {
 // bodySent is called when the goroutine that sends the body ends.
 func (c *client) bodySent(readErr error) {
 	if readErr == nil {
-		c.disconnect.arm() // no goroutine reads from the client now, so watch for a disconnect
+		c.disconnect.Arm() // no goroutine reads from the client now, so watch for a disconnect
 		return
 	}
 	if errors.Is(readErr, h1.ErrStopped) {

@@ -11,8 +11,8 @@ import (
 //
 // A client may be reused only if no other goroutine can still have a reference to it. Otherwise
 // that goroutine could close the next connection, or see its shard. Other goroutines find clients
-// only in the registry, and use them only during a visit (see registry). So the memory is free if
-// no visit was in progress when the registry removed the client, which is almost always true.
+// only in Server.conns, and use them only during a visit (connset.Set.Visit). So the memory is free if
+// no visit was in progress when the client was removed, which is almost always true.
 // Otherwise the garbage collector frees the memory. The same applies to clients to which other
 // goroutines may have a reference for another reason: the connection has waited, was upgraded,
 // carried an event stream or was closed by another goroutine.
@@ -48,8 +48,8 @@ func (c *client) isReusable() bool {
 // of an admission may still use the client.
 func (c *client) hasActiveParts() bool {
 	bodyGoroutine := !c.body.HasNeverBeenSent()
-	disconnectWatch := c.disconnect.state.Load() != watchOff
-	hasWaited := c.exchange.ticket != nil || c.life.created()
+	disconnectWatch := !c.disconnect.IsOff()
+	hasWaited := c.exchange.ticket != nil || c.life.HasContext()
 	return bodyGoroutine || disconnectWatch || hasWaited || c.admission.isActive()
 }
 
@@ -62,5 +62,6 @@ func (c *client) reset() {
 	c.slot.Conn.Store(nil)
 	c.slot.Node.Store(nil)
 	c.connState = connState{}
+	c.loopClient.Reset()
 	c.conn.Clear()
 }

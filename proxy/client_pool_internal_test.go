@@ -79,7 +79,7 @@ func TestClientMemoryIsReused(t *testing.T) {
 	})
 }
 
-// A goroutine that has found a connection in the registry may still close it or read its shard, so the
+// A goroutine that has found a connection in Server.conns may still close it or read its shard, so the
 // client object is not reused.
 func TestVisitedClientIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestVisitedClientIsNotReused(t *testing.T) {
 		c := briefly(t, s, "", func(*client) {
 			go func() {
 				defer close(ended)
-				s.conns.withClients(nil, func([]*client) { <-end })
+				s.conns.Visit(nil, func([]*client) { <-end })
 			}()
 			synctest.Wait()
 		})
@@ -109,11 +109,11 @@ func TestEscapedClientIsNotReused(t *testing.T) {
 		meanwhile func(c *client)
 	}{
 		"a stream of another node":    {"b", nil},
-		"one that has waited":         {"", func(c *client) { c.life.context() }},
+		"one that has waited":         {"", func(c *client) { c.life.Context() }},
 		"one that was upgraded":       {"", func(c *client) { c.escaped = true }},
 		"one that was ended here":     {"", func(c *client) { c.terminate(cause.Shutdown) }},
 		"one whose body was sent on":  {"", func(c *client) { c.body.StartSending(c.conn.Writer(), 0); c.body.StopSending() }},
-		"one that is watched":         {"", func(c *client) { c.disconnect.arm() }},
+		"one that is watched":         {"", func(c *client) { c.disconnect.Arm() }},
 		"one that counts for a shard": {"", func(c *client) { c.admission.end = noop }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestReusedClientIsReset(t *testing.T) {
 				continue // the object was not reused this time
 			}
 			if c.exchange.Key != nil || c.exchange.keepAlive || c.clientAddr.Trusted || c.clientAddr.Addr.IsValid() || len(c.body.Buffered) > 0 || c.body.ExceedsBuffer || c.body.Unreadable || c.evicted.Load() ||
-				c.slot.Conn.Load() != nil || c.slot.Node.Load() != nil || c.slot.Load().Kind != 0 || c.life.mu.ended || c.unobserved {
+				c.slot.Conn.Load() != nil || c.slot.Node.Load() != nil || c.slot.Load().Kind != 0 || c.life.Context().Err() != nil || c.unobserved {
 				t.Errorf("it has something of the one before: %+v", &c.exchange)
 			}
 			return

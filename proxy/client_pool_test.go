@@ -118,7 +118,7 @@ func TestCancelNeverAffectsNextConn(t *testing.T) {
 }
 
 // The client object of a connection that was upgraded, carried events, or may be a resumable WebSocket
-// is not reused, because more than the registry refers to it.
+// is not reused, because more than Server.conns refers to it.
 func TestMemoryOfEscapedClientIsKept(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		head, err := readHead(r)

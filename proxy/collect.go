@@ -34,8 +34,11 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	values := metrics.Values{
 		AppBytes: s.load.Bytes(), QueuedRequests: queued.Waiting, QueuedBytes: queued.Bytes,
 		HeaderBytes: s.headerMemory.Size(), BodyBytes: s.bodies.Memory.Size(),
-		Conns: s.conns.count(), ParkedConns: s.conns.countParked(), EventLoopConns: s.loops.count(),
+		Conns: s.conns.Count(), ParkedConns: s.conns.CountParked(),
 		ParkedDirections: s.webSockets.parkedDirections.Load(),
+	}
+	for _, clientCount := range s.loops.ClientCounts() {
+		values.EventLoopConns += clientCount
 	}
 	for _, counts := range s.WebSocketCounts() {
 		values.AttachedWebSockets += counts.Attached

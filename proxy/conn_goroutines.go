@@ -1,9 +1,6 @@
 package proxy
 
-import (
-	"net"
-	"sync"
-)
+import "sync"
 
 // A resumable WebSocket may stay open for days, and a server may have many idle ones. While such a
 // WebSocket has an upstream connection, no goroutine should keep the deep stack of the request
@@ -32,14 +29,14 @@ func (c *client) serveOn(goroutines *sync.WaitGroup, onEnd func()) {
 }
 
 // runStep runs the next step of the connection. After it, or after a panic, runStep closes the
-// connection and removes it from the registry, unless the connection continues in another goroutine
+// connection and removes it from Server.conns, unless the connection continues in another goroutine
 // or was parked.
 func (c *client) runStep(step func()) {
 	defer func() {
 		if !c.continuesElsewhere() {
-			c.life.end()
+			c.life.End()
 			c.server.headerMemory.Release(&c.headerMemory)
-			c.unobserved = c.parked || c.server.conns.remove(c)
+			c.unobserved = c.parked || c.server.conns.Remove(c)
 		}
 	}()
 	defer func() {
@@ -60,15 +57,15 @@ func (c *client) runStep(step func()) {
 
 // continuesElsewhere reports whether the connection continues in another goroutine, because a relay
 // has started or an event loop takes over.
-func (c *client) continuesElsewhere() bool { return c.hasRelay() || c.handedToLoop }
+func (c *client) continuesElsewhere() bool { return c.hasRelay() || c.loopClient.IsJoining() }
 
 // continueServing runs the relay that has started, or hands the client to an event loop. In all
 // other cases the connection has ended or was parked; then continueServing calls onEnd, unless it
 // was parked.
 func (c *client) continueServing(onEnd func()) {
-	if c.handedToLoop {
-		c.handedToLoop = false
-		c.eventLoops.join(c) // c belongs to another goroutine now
+	if c.loopClient.IsJoining() {
+		c.goroutines.Add(1) // until ResumeInGoroutine
+		c.loopClient.Join() // c belongs to another goroutine now
 		return
 	}
 	if !c.hasRelay() {
@@ -137,13 +134,4 @@ func (c *client) leaveRelay() {
 	c.relay.webSocket = nil
 	c.slot.WebSocket.Store(nil)
 	c.server.addRunning(relay, -1)
-}
-
-// job is a connection that a goroutine of the worker pool serves.
-type job struct {
-	conn         net.Conn
-	stop         bool // the connection was parked, and must close unless a request has arrived
-	returnedSoon bool // the connection was parked only briefly; see parkAfterReturn
-
-	client *client // handed off by an event loop; nil means that the goroutine creates a client
 }

@@ -31,8 +31,8 @@
 //	reqbody.Body      buffers the body of a request, and sends it
 //	webSocketRun      a wsrelay.Relay, for a WebSocket that survives its upstream connection (websocket_*.go)
 //	eventrelay.Relay  forwards an event stream
-//	eventLoop         serves small requests of many connections in one goroutine (event_loop.go)
-//	idleWatcher       watches idle connections without goroutines (idle_watcher.go)
+//	eventloop.Group   serves small requests of many connections in few goroutines (event_loop_request.go)
+//	connset.Set       the open connections; it parks idle ones without goroutines (parking.go)
 //
 // # Goroutines
 //

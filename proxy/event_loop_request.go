@@ -3,40 +3,20 @@ package proxy
 import (
 	"time"
 
+	"shardway/proxy/eventloop"
 	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
 
-// This file contains the steps of a request that an event loop executes. handleReadable reads the
-// request and sends it to the app; it corresponds to readRequest, handleRequest and the first half
-// of the attempt. handleResponse executes the remaining steps. The steps and their order are the
-// same as in serve.go and attempt_runner.go.
+// This file contains the steps of a request that an event loop (eventloop.Loop) executes; it makes
+// client an eventloop.Handler. HandleReadable reads the request and sends it to the app; it
+// corresponds to readRequest, handleRequest and the first half of the attempt. HandleResponse executes
+// the remaining steps. The steps and their order are the same as in serve.go and attempt_runner.go.
 //
 // A request that would block, or that needs a step which the event loop does not support, continues
 // in a goroutine. If the event loop has not started an attempt, the goroutine runs handleRequest
-// from its beginning (resumeRequest).
-
-// resumePoint is the step at which the goroutine of a client continues after an event loop has
-// handed the client off.
-type resumePoint uint8
-
-const (
-	resumeNext     resumePoint = iota // wait for the next request
-	resumeRequest                     // a request header has been read
-	resumeResponse                    // the request was sent; wait for the response
-	resumeDecision                    // an attempt has ended with loopAttempt.decision
-	resumeUnsent                      // send the rest of the response
-	resumeFinish                      // the response has been sent; finish the request
-)
-
-// loopState is the state of a client within its event loop.
-type loopState struct {
-	id          uint64
-	mayHaveData bool                  // the socket may have data to read
-	clientEnded bool                  // the client has closed its sending side; stored because the kernel reports that only once
-	upstream    *upstreamRegistration // registration of the connection that carries the request; nil means none
-}
+// from its beginning (eventloop.ResumeRequest).
 
 // loopAttempt is an attempt that an event loop has started.
 type loopAttempt struct {
@@ -44,53 +24,39 @@ type loopAttempt struct {
 	startedAt           time.Duration
 	clientBytesBefore   int64    // bytes sent to the client before the attempt
 	upstreamBytesBefore int64    // bytes sent to the app on the connection before the attempt
-	decision            decision // result of the attempt, for resumeDecision
+	decision            decision // result of the attempt, for eventloop.ResumeDecision
 }
 
-// handleReadable reads the next request and sends it to the app. It never blocks: if the request
+// HandleReadable reads the next request and sends it to the app. It never blocks: if the request
 // cannot be read or sent completely now, a goroutine continues.
-func (c *client) handleReadable() {
-	loop, before := c.loop.Load(), c.conn.Received()
-	switch found := c.conn.TryReadRequest(&c.req); found {
-	case h1.ParseNoData:
-		c.loopState.mayHaveData = false
-		c.conn.ReleaseEmptyBuffers()
-		return
-	case h1.ParseComplete:
-		if c.conn.Received() != before { // if no bytes were read from the socket, its data is still unread, and mayHaveData stays set
-			c.loopState.mayHaveData = c.loopState.clientEnded || c.conn.MayHaveMore()
-		}
-	case h1.ParseIncomplete, h1.ParseMustBlock:
-		if len(c.conn.Buffered()) > 0 {
-			c.eligibility.recordMiss()
-		}
-		loop.handOff(c, resumeNext)
+func (c *client) HandleReadable() {
+	if !c.loopClient.ReadRequest(&c.req) {
 		return
 	}
 	c.idleStart.Store(0)
 	c.useSettings(c.server.settings.Load())
-	if !c.startAttempt(loop) {
-		loop.handOff(c, resumeRequest)
+	if !c.startAttempt() {
+		c.loopClient.HandOff(eventloop.ResumeRequest)
 		return
 	}
 	attempt := &c.loopAttempt.attempt
 	if result := c.runner.sendRequest(attempt); result.action != 0 {
 		c.runner.recordRun(attempt, result, c.loopAttempt.startedAt, c.loopAttempt.clientBytesBefore)
 		c.loopAttempt.decision = result
-		loop.handOff(c, resumeDecision)
+		c.loopClient.HandOff(eventloop.ResumeDecision)
 		return
 	}
-	c.resumeAt = resumeResponse
+	c.loopClient.ResumeAt = eventloop.ResumeResponse
 	if attempt.conn.Writer().Pending() > 0 {
-		loop.handOff(c, resumeResponse)
+		c.loopClient.HandOff(eventloop.ResumeResponse)
 	}
 }
 
 // startAttempt starts the attempt of an ordinary request to the app of this node. If it reports
 // false, no attempt has started, and the request must run in a goroutine.
-func (c *client) startAttempt(loop *eventLoop) bool {
+func (c *client) startAttempt() bool {
 	if !c.isLoopable() {
-		c.eligibility.recordMiss()
+		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}
 	c.beginExchange()
@@ -99,7 +65,7 @@ func (c *client) startAttempt(loop *eventLoop) bool {
 	c.keys.Keys = keys
 	found, invalid := c.keys.Find(false)
 	if invalid != nil || found.Keyless || table.Shards() == 0 {
-		c.eligibility.recordMiss()
+		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}
 	c.exchange.Found, c.exchange.keys = found, keys
@@ -107,19 +73,19 @@ func (c *client) startAttempt(loop *eventLoop) bool {
 	dest := table.Route(c.exchange.shard)
 	if dest.Kind != route.Local || c.router.quarantined() {
 		if dest.Kind == route.Remote {
-			c.eligibility.recordMiss()
+			c.loopClient.Eligibility.RecordMiss()
 		}
 		return false
 	}
 	if !c.sendsChecked() { // without SendChecked, sending the request may block
-		c.eligibility.recordMiss()
+		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}
-	conn := c.wait.takeIdleConn(c.server.upstream, loop)
+	conn := c.wait.takeIdleConn(c.server.upstream, c.loopClient.Loop())
 	if conn == nil {
 		return false
 	}
-	if !conn.CanBeCheckedOnSend() || !loop.registerUpstream(conn, c) {
+	if !conn.CanBeCheckedOnSend() || !c.loopClient.RegisterUpstream(conn) {
 		c.server.upstream.Put(conn)
 		return false
 	}
@@ -155,17 +121,17 @@ func (c *client) isLoopable() bool {
 	return c.body.ReadAvailable() == nil && req.Body.Done()
 }
 
-// handleResponse reads the response of the app and sends it to the client. It returns without
+// HandleResponse reads the response of the app and sends it to the client. It returns without
 // effect if the response header is incomplete.
-func (c *client) handleResponse() {
-	loop, attempt := c.loop.Load(), &c.loopAttempt.attempt
+func (c *client) HandleResponse() {
+	attempt := &c.loopAttempt.attempt
 	res := &attempt.conn.Response
 	switch found := attempt.conn.TryReadResponse(res, c.req.Method()); {
 	case found == h1.ParseNoData, found == h1.ParseIncomplete:
 		return
 	case found == h1.ParseMustBlock, eventrelay.IsEvents(res):
-		c.eligibility.recordMiss()
-		loop.handOff(c, resumeResponse)
+		c.loopClient.Eligibility.RecordMiss()
+		c.loopClient.HandOff(eventloop.ResumeResponse)
 		return
 	}
 	attempt.conn.ConsumeResponse(res)
@@ -174,52 +140,62 @@ func (c *client) handleResponse() {
 		c.server.appSilence.RecordResponse(c.server.clock.Now())
 	}
 	c.reply.logRepairs(res)
-	loop.unregisterUpstream(c)
-	attempt.conn.SetWakeup(nil)
+	c.loopClient.ReleaseUpstream()
 	result := c.runner.processResponse(attempt)
 	c.runner.recordRun(attempt, result, c.loopAttempt.startedAt, c.loopAttempt.clientBytesBefore)
 	switch {
 	case result.action != actionDone:
 		c.loopAttempt.decision = result
-		loop.handOff(c, resumeDecision)
+		c.loopClient.HandOff(eventloop.ResumeDecision)
 	case c.exchange.endUnsent:
-		loop.handOff(c, resumeUnsent)
+		c.loopClient.HandOff(eventloop.ResumeUnsent)
 	default:
 		c.server.metrics.EventLoopRequests.Add(1)
 		c.finishExchange()
-		c.finishInLoop(loop)
+		c.finishInLoop()
 	}
 }
 
 // finishInLoop finishes a request whose response has been sent, and prepares the connection for the
 // next request.
-func (c *client) finishInLoop(loop *eventLoop) {
+func (c *client) finishInLoop() {
 	c.body.ReleaseBuffer()
 	if !c.exchange.keepAlive || c.exchange.connAborted || !c.req.Body.Done() {
-		loop.handOff(c, resumeFinish)
+		c.loopClient.HandOff(eventloop.ResumeFinish)
 		return
 	}
-	c.eligibility.recordHit()
-	c.resumeAt = resumeNext
-	c.conn.ReleaseEmptyBuffers()
 	c.idleStart.Store(int64(c.server.clock.Now()))
-	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {
-		loop.ready = append(loop.ready, c)
-	}
+	c.loopClient.AwaitNext()
 }
 
-// resumeExchange completes a request that an event loop has started. at is the step at which the
-// event loop handed it off.
-func (c *client) resumeExchange(resumeAt resumePoint) {
+// HandlePanic ends the request that panicked in an event loop, as handleRequest does, and closes the
+// connection.
+func (c *client) HandlePanic(value any) {
+	if c.exchange.isOpen() {
+		c.finishExchange()
+	}
+	c.closeAfterPanic(value)
+}
+
+// MustLeaveLoop reports whether the connection must end or be parked. Before it joined the event
+// loop, the loop could not receive its wakeup.
+func (c *client) MustLeaveLoop() bool { return c.IsEnding() || c.parkRequested.Load() }
+
+// ResumeInGoroutine gives a client that has left its event loop to a worker goroutine.
+func (c *client) ResumeInGoroutine() { c.listener.resume(c) }
+
+// resumeExchange completes a request that an event loop has started, and handed off at the given
+// step.
+func (c *client) resumeExchange(resumeAt eventloop.ResumePoint) {
 	defer c.finishExchange()
 	started := &c.loopAttempt
-	if resumeAt == resumeUnsent {
+	if resumeAt == eventloop.ResumeUnsent {
 		c.exchange.connAborted = c.conn.Flush() != nil
 		return
 	}
 	result := started.decision
-	if resumeAt == resumeResponse {
-		c.disconnect.arm()
+	if resumeAt == eventloop.ResumeResponse {
+		c.disconnect.Arm()
 		result = c.awaitResumed(started)
 		c.runner.recordRun(&started.attempt, result, started.startedAt, started.clientBytesBefore)
 	}
@@ -241,60 +217,19 @@ func (c *client) awaitResumed(started *loopAttempt) decision {
 	}
 }
 
-// loopEligibility decides whether the next request of a connection is served by an event loop.
-// After a request that the event loop could not serve (a miss), the connection's goroutine serves
-// the next skip requests. Each further miss doubles that number.
-type loopEligibility struct {
-	skip     int // requests that the goroutine serves before the event loop gets another one
-	nextSkip int // value of skip after the last miss
-	streak   int // requests that the event loop has served since the last miss
-}
-
-const (
-	minSkip = 16
-	maxSkip = 1024
-	// resetAfter is the number of requests that the event loop must serve for earlier misses to be
-	// forgotten.
-	resetAfter = 32
-)
-
-func (eligibility *loopEligibility) recordMiss() {
-	eligibility.nextSkip = min(max(2*eligibility.nextSkip, minSkip), maxSkip)
-	eligibility.skip, eligibility.streak = eligibility.nextSkip, 0
-}
-
-func (eligibility *loopEligibility) recordHit() {
-	if eligibility.streak++; eligibility.streak == resetAfter {
-		eligibility.nextSkip = 0
-	}
-}
-
 // joinLoop reports whether an event loop takes over the connection, to wait for the next request
 // and serve it. If it returns true, the caller must not use the connection any more.
 func (c *client) joinLoop() bool {
-	switch {
-	case c.eventLoops == nil || len(c.conn.Buffered()) > 0 || c.writesAccessLog() || c.isDraining() || c.parkRequested.Load() || c.isEnding():
-		return false
-	case c.eligibility.skip > 0:
-		c.eligibility.skip--
-		return false
-	}
-	return c.handToLoop()
-}
-
-// handToLoop marks the connection so that continueServing hands it to an event loop. It always
-// returns true.
-func (c *client) handToLoop() bool {
-	c.handedToLoop = true
-	return true
+	mustStay := len(c.conn.Buffered()) > 0 || c.writesAccessLog() || c.isDraining() || c.parkRequested.Load()
+	return c.loopClient.IsEnabled() && !mustStay && !c.IsEnding() && c.loopClient.BeginJoin()
 }
 
 // requestPark asks the goroutine or the event loop that owns an idle connection to park it.
 func (c *client) requestPark() {
-	if c.loop.Load() == nil {
+	if c.loopClient.Loop() == nil {
 		c.conn.RequestPark()
 		return
 	}
 	c.parkRequested.Store(true)
-	c.wakeLoop()
+	c.loopClient.Wake()
 }

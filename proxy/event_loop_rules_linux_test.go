@@ -70,9 +70,9 @@ func TestConnMovesBetweenLoopsWithBufferedRequest(t *testing.T) {
 		all[i] = n.dialToLoop()
 	}
 	pipeline(t, all, 150, func() {
-		n.BalanceLoops(time.Hour)
+		n.BalanceLoops(true)
 		for range 6 {
-			n.BalanceLoops(0)
+			n.BalanceLoops(false)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/internal/rawio"
+	"shardway/proxy/connset"
 )
 
 // CountBuffers counts in n the bytes of the buffers that connections use. It must be called before
@@ -26,11 +27,11 @@ func (s *Server) ParkAfter(d, soon time.Duration) {
 // FailDescriptors makes the creation of the next event loops and pollers of parked WebSockets fail
 // for lack of file descriptors. It must be called before the first connection.
 func (s *Server) FailDescriptors(loops, pollers int) {
-	s.loops.newLoop = func() (*eventLoop, error) {
+	s.loops.NewPoller = func() (*rawio.Poller, error) {
 		if loops--; loops >= 0 {
 			return nil, syscall.EMFILE
 		}
-		return newEventLoop()
+		return rawio.NewPoller()
 	}
 	s.idleSockets.NewPoller = func() (*rawio.Poller, error) {
 		if pollers--; pollers >= 0 {
@@ -44,9 +45,7 @@ func (s *Server) FailDescriptors(loops, pollers int) {
 // event loop hands it to a goroutine, and a client that has closed its sending side counts as
 // disconnected. It must be called before the first connection.
 func (s *Server) WithoutSweeps() {
-	s.conns.mu.Lock()
-	defer s.conns.mu.Unlock()
-	s.conns.sweep = func([]*client, bool) {}
+	s.conns.Init(connset.Hooks[*client]{Tick: s.tick, Sweep: func([]*client, bool) {}, MustSweepAll: s.mustSweepAll})
 }
 
 // SpendRetries uses up the retry budget.
@@ -56,46 +55,35 @@ func (s *Server) SpendRetries() {
 }
 
 // Parked returns the number of parked connections.
-func (s *Server) Parked() int { return s.conns.countParked() }
+func (s *Server) Parked() int { return s.conns.CountParked() }
 
-// EndParked removes the parked connections from the registry, calls f, and then ends them.
+// EndParked unparks the parked connections, calls f, and then ends them.
 func (s *Server) EndParked(f func()) {
-	s.conns.mu.Lock()
-	var all []*parkedConn
-	for p := range s.conns.parked.conns {
-		all = append(all, p)
-		s.conns.unpark(p)
-	}
-	s.conns.mu.Unlock()
+	all := s.conns.Unpark(connset.AnyParked)
 	f()
 	for _, p := range all {
-		p.wake(true)
+		p.Wake(true)
 	}
 }
 
-// BalanceLoops balances the event loops as if the first one had been busy for this part of a second.
-// It returns the number of connections of each loop, including those that are about to join.
-func (s *Server) BalanceLoops(busy time.Duration) (many []int) {
-	g := &s.loops
-	g.mu.Lock()
-	g.loops[0].busyNanos.Store(int64(busy))
-	g.mu.Unlock()
-	g.balance(time.Second)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, l := range g.loops {
-		many = append(many, int(l.clientCount.Load()))
+// BalanceLoops balances the event loops as if one of them was overloaded, or as if all were idle. It
+// returns the number of connections of each loop, including those that are about to join.
+func (s *Server) BalanceLoops(overloaded bool) []int {
+	passed := time.Hour // so that the work of the loops is a negligible part of it
+	if overloaded {
+		passed = 0
 	}
-	return many
+	s.loops.Balance(passed)
+	return s.loops.ClientCounts()
 }
 
 // Connections returns the number of open connections, including parked ones.
-func (s *Server) Connections() int { return s.conns.count() }
+func (s *Server) Connections() int { return s.conns.Count() }
 
 // BeforeResponses makes the present idle connections call f before the first byte of a response is
 // sent while its run continues.
 func (s *Server) BeforeResponses(f func()) {
-	s.conns.each(func(c *client) {
+	s.conns.Each(func(c *client) {
 		c.escaped = true // so that no other connection inherits the changed function
 		leaves := c.relay.beforeFirstByte
 		c.relay.beforeFirstByte = func() (time.Duration, error) {
@@ -109,9 +97,9 @@ func (s *Server) BeforeResponses(f func()) {
 // the function reports whether its memory must not be reused because other goroutines may refer to it.
 func (s *Server) Shared() func() (shared, over bool) {
 	var open *client
-	s.conns.each(func(c *client) { open = c })
+	s.conns.Each(func(c *client) { open = c })
 	return func() (shared, over bool) {
-		if s.conns.count() > 0 {
+		if s.conns.Count() > 0 {
 			return false, false
 		}
 		return open.escaped, true

@@ -111,7 +111,7 @@ func (hc *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 		return outcomeNoResponse
 	}
 	if state.req.Body.Done() {
-		hc.active.disconnect.arm() // no goroutine reads from the client now, so a watch must detect a disconnect
+		hc.active.disconnect.Arm() // no goroutine reads from the client now, so a watch must detect a disconnect
 	}
 	hc.failure = hc.callHandler(ctx)
 	hc.body.close()
@@ -312,7 +312,7 @@ func (hc *handlerConn) finishResponse(writer *h1.Writer, trailers []byte, err er
 		hc.disposition = dispositionDiscard
 	}
 	hc.active.release()
-	hc.active.disconnect.disarm()
+	hc.active.disconnect.Disarm()
 	if err != nil || writer.Close(trailers) != nil {
 		hc.state.exchange.connAborted = true
 	}

@@ -116,7 +116,7 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 // client for the body, if the client waits for that. The caller must hold mu.
 func (b *handlerBody) readFromClientLocked(state *requestState, p []byte) (int, error) {
 	disconnect := b.conn.active.disconnect
-	disconnect.disarm()
+	disconnect.Disarm()
 	isFirstRead := !state.body.ExceedsBuffer
 	if isFirstRead {
 		state.body.ExceedsBuffer = true // the handler consumes the body, so the request cannot be retried
@@ -130,7 +130,7 @@ func (b *handlerBody) readFromClientLocked(state *requestState, p []byte) (int, 
 	state.body.EndRead()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
-		disconnect.arm()
+		disconnect.Arm()
 	case errors.Is(err, h1.ErrStopped):
 		state.body.Unreadable = true
 		return n, errRequestOver

@@ -5,7 +5,7 @@ func mutantsOfClientPool() []mutant {
 	return []mutant{
 		{
 			rule: "nobody looks at a connection whose memory is used again", found: "TestCancelNeverAffectsNextConn",
-			edits: in("proxy.registry.remove", "	return r.visits == 0\n", "	return PLANTED || r.visits == 0\n"),
+			edits: in("proxy/connset.Set.Remove", "	return s.visits == 0\n", "	return PLANTED || s.visits == 0\n"),
 		},
 		{
 			rule: "nor finds it by other ways", found: "TestEscapedClientIsNotReused",

@@ -11,7 +11,7 @@ import (
 // mutant is a fault planted into the source of the proxy, the rule that it breaks, and the tests
 // that must fail with it. The rules are those of resumable WebSockets and event streams
 // (docs/apps/websockets.md and sse.md), reused client memory (client_pool.go), idle connections
-// (idle_watcher.go), the event loop (event_loop.go) and multiplexed streams.
+// (package connset), the event loop (package eventloop) and multiplexed streams.
 type mutant struct {
 	rule, found string
 	edits       []overlay.Edit
@@ -28,7 +28,7 @@ type unplantedRule struct{ rule, why string }
 // mutants returns the mutants of all rules.
 func mutants() []mutant {
 	return slices.Concat(
-		mutantsOfWebSocketSessions(), mutantsOfWebSocketRelays(), mutantsOfEventStreams(), mutantsOfClientPool(), mutantsOfIdleWatcher(), mutantsOfEventLoops(), mutantsOfMux(),
+		mutantsOfWebSocketSessions(), mutantsOfWebSocketRelays(), mutantsOfEventStreams(), mutantsOfClientPool(), mutantsOfParking(), mutantsOfEventLoops(), mutantsOfMux(),
 		mutantsOfMuxRules(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(),
 	)
 }

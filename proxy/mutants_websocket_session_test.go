@@ -170,7 +170,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
-			edits: in("proxy.Server.sweepSession", "	if !s.closing.Load() {", "	if PLANTED || !s.closing.Load() {"),
+			edits: in("proxy.Server.sweepSession", "	if !s.listeners.IsStopping() {", "	if PLANTED || !s.listeners.IsStopping() {"),
 		},
 		{
 			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",
@@ -228,7 +228,7 @@ func unplantedRules() []unplantedRule {
 		},
 		{
 			"without a leg the client is watched, not read",
-			"What watches is that of all requests that wait (disconnect_watch.go), with tests of its own; what would read is the leg, and there is none.",
+			"What watches is that of all requests that wait (connlife.DisconnectWatch), with tests of its own; what would read is the leg, and there is none.",
 		},
 		{
 			"check computes descriptors",

@@ -129,9 +129,9 @@ type Options struct {
 
 // Optimizations is a set of optimizations.
 type Optimizations struct {
-	EventLoop    bool // serves small requests of many clients in one goroutine; see eventLoop
+	EventLoop    bool // serves small requests of many clients in one goroutine; see package eventloop
 	Multiplexing bool // forwards small requests and resumable WebSockets in streams of one connection per node
-	Parking      bool // needs no goroutine for an idle connection; see idleWatcher
+	Parking      bool // needs no goroutine for an idle connection; see package connset
 	Splice       bool // copies long bodies from connection to connection inside the kernel
 }
 

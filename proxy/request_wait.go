@@ -9,6 +9,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
+	"shardway/proxy/connlife"
 	"shardway/proxy/route"
 	"shardway/queue"
 )
@@ -21,9 +22,9 @@ const ownerWait = 100 * time.Millisecond
 // a connection, and at an owner for a short time.
 type requestWait struct {
 	*requestState
-	disconnect *disconnectWatch
+	disconnect *connlife.DisconnectWatch
 	closing    *atomic.Bool // client.closing
-	life       *lifetime
+	life       *connlife.Lifetime
 	// attemptContext limits an attempt to resume a WebSocket; nil means no limit.
 	attemptContext context.Context //nolint:containedctx // it is put back
 }
@@ -33,7 +34,7 @@ func (wait *requestWait) context() context.Context {
 	if wait.attemptContext != nil {
 		return wait.attemptContext
 	}
-	return wait.life.context()
+	return wait.life.Context()
 }
 
 // waitFor waits until another attempt is worthwhile. result is the decision to wait, and contains
@@ -55,10 +56,10 @@ func (wait *requestWait) waitFor(result decision) decision {
 	if result.reason == route.ReasonRestarting {
 		wait.exchange.eventStream.OwnerRestarting()
 	}
-	wait.disconnect.arm()
-	wait.disconnect.start()
+	wait.disconnect.Arm()
+	wait.disconnect.Start()
 	err := wait.await(result, timeLeft)
-	wait.disconnect.disarm()
+	wait.disconnect.Disarm()
 	elapsed := time.Since(startedAt)
 	wait.exchange.waitTime += elapsed
 	wait.server.metrics.QueuedNanos[result.reason].Add(int64(elapsed))

@@ -173,7 +173,7 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 		rr.exchange.connAborted = true
 	}
 	rr.body.StopSending()
-	attempt.disconnect.disarm()
+	attempt.disconnect.Disarm()
 	rr.trailersDropped(&res.Body, "response")
 	if !isReusable || cancelCause != cause.None {
 		attempt.conn.Pool.Discard(attempt.conn)
@@ -190,7 +190,7 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 // app.
 func (rr *responseRelay) handleEarlyResponse(attempt *attempt, isRefused bool) {
 	if rr.body.BeginDiscarding() {
-		attempt.disconnect.disarm() // another goroutine reads from the client again
+		attempt.disconnect.Disarm() // another goroutine reads from the client again
 		rr.body.DiscardRest()
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
 	"shardway/proxy/cause"
+	"shardway/proxy/connlife"
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
@@ -22,7 +23,7 @@ type retrier struct {
 	*requestState
 	reply         reply
 	slot          *inflight.Slot
-	disconnect    *disconnectWatch
+	disconnect    *connlife.DisconnectWatch
 	closing       *atomic.Bool  // client.closing
 	longPollStart *atomic.Int64 // connState.longPollStart
 }
@@ -30,7 +31,7 @@ type retrier struct {
 // handleUnsent ends an attempt whose request was not sent, or was sent but not read by the peer.
 // Such a request can be retried regardless of its method, because it cannot have run.
 func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
-	retry.disconnect.disarm()
+	retry.disconnect.Disarm()
 	retry.exchange.markNotDelivered()
 	if errors.Is(err, errNoLease) {
 		attempt.conn.Writer().Discard()
@@ -324,7 +325,7 @@ func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 // if the connection can be used again.
 func (retry *retrier) endRefusedAttempt(attempt *attempt) {
 	retry.body.StopSending()
-	retry.disconnect.disarm()
+	retry.disconnect.Disarm()
 	res := &attempt.conn.Response
 	reusable := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.Unreadable
 	if !retry.body.IsFullyBuffered() {

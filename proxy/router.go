@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"shardway/internal/problem"
+	"shardway/proxy/connlife"
 	"shardway/proxy/connpool"
 	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
@@ -30,7 +31,7 @@ type router struct {
 	slot            *inflight.Slot
 	admission       *admission
 	closing         *atomic.Bool // client.closing
-	life            *lifetime
+	life            *connlife.Lifetime
 	releaseAdmitted func() // bound method admission.release
 }
 

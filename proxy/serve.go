@@ -7,6 +7,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/cause"
+	"shardway/proxy/eventloop"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -33,14 +34,14 @@ import (
 // serve handles the requests of the connection one after the other. It returns when the connection
 // has ended, or when a resumable WebSocket has an upstream connection.
 func (c *client) serve() {
-	c.server.conns.add(c)
+	c.server.conns.Add(c)
 	c.runStep(c.start)
 }
 
 // start is serveRequests for a new connection. It closes the connection if a shutdown has already
 // begun.
 func (c *client) start() {
-	if c.server.forceCtx.Err() != nil || c.life.parentCtx.Err() != nil {
+	if c.server.forceCtx.Err() != nil || c.life.ParentCtx.Err() != nil {
 		c.terminate(cause.Shutdown) // the shutdown has already closed the older connections, and has not seen this one
 	}
 	c.serveRequests()
@@ -50,17 +51,17 @@ func (c *client) start() {
 // handed the client off.
 func (c *client) serveRequests() {
 	for {
-		if c.resumeAt == resumeNext && !c.readRequest() {
+		if c.loopClient.ResumeAt == eventloop.ResumeNext && !c.readRequest() {
 			return
 		}
-		resumeAt := c.resumeAt
-		c.resumeAt = resumeNext
+		resumeAt := c.loopClient.ResumeAt
+		c.loopClient.ResumeAt = eventloop.ResumeNext
 		switch resumeAt {
-		case resumeNext, resumeRequest:
+		case eventloop.ResumeNext, eventloop.ResumeRequest:
 			c.handleRequest()
-		case resumeResponse, resumeDecision, resumeUnsent:
+		case eventloop.ResumeResponse, eventloop.ResumeDecision, eventloop.ResumeUnsent:
 			c.resumeExchange(resumeAt)
-		case resumeFinish:
+		case eventloop.ResumeFinish:
 		}
 		if c.hasRelay() {
 			c.startRelay()

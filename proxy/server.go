@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
 	"math"
 	"net"
@@ -12,11 +11,12 @@ import (
 
 	"shardway/internal/coarsetime"
 	"shardway/internal/netpoll"
-	"shardway/internal/workerpool"
 	"shardway/proxy/appsilence"
 	"shardway/proxy/buffer"
 	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
+	"shardway/proxy/connset"
+	"shardway/proxy/eventloop"
 	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
 	"shardway/proxy/listener"
@@ -56,9 +56,9 @@ type Server struct {
 
 	// Connections of clients, and streams from other nodes.
 
-	conns          registry
-	loops          eventLoopGroup
-	handshakes     handshakes
+	listeners      listener.Set // while it is stopping, the node leaves
+	conns          connset.Set[*client]
+	loops          eventloop.Group
 	clients        clientPool
 	peerGoroutines sync.WaitGroup // counts relays of WebSockets that other nodes have forwarded
 	stalledScratch []*client      // reused by Stalled
@@ -112,9 +112,8 @@ type Server struct {
 	// Shutdown.
 
 	draining atomic.Bool
-	closing  atomic.Bool // set with mu held; afterwards no listener is added
 	// drainDeadline is when Shutdown or DrainClients stops waiting for the remaining connections, by
-	// the coarse clock. It is set before closing.
+	// the coarse clock. It is set before listeners is stopped.
 	drainDeadline atomic.Int64
 	// forceCtx ends when all connections must be aborted. That includes connections in a TLS
 	// handshake and connections that are accepted later.
@@ -123,12 +122,6 @@ type Server struct {
 	// lifeCtx ends during Shutdown. Its end cancels all dials.
 	lifeCtx    context.Context //nolint:containedctx // lives as long as the Server
 	lifeCancel context.CancelFunc
-
-	mu struct {
-		sync.Mutex
-		listeners     map[net.Listener]struct{}
-		listenersGone chan struct{} // closed when closing is set and all listeners have been removed
-	}
 }
 
 // New returns a Server. It starts no goroutine.
@@ -142,7 +135,6 @@ func New(options Options) *Server {
 	s.settings.Store(options.Settings.withDefaults())
 	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
 	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
-	s.mu.listeners, s.mu.listenersGone = make(map[net.Listener]struct{}), make(chan struct{})
 	s.clock.Start(time.Now())
 	s.tick()
 	s.budget.Fill()
@@ -157,8 +149,8 @@ func New(options Options) *Server {
 
 // initConns initializes the state of client connections.
 func (s *Server) initConns() {
-	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll = s.tick, s.sweep, s.mustSweepAll
-	s.conns.sweepRequested = make(chan struct{}, 1)
+	s.conns.Init(connset.Hooks[*client]{Tick: s.tick, Sweep: s.sweep, MustSweepAll: s.mustSweepAll})
+	s.loops.Log = s.options.Log
 	s.parkAfter.Store(int64(parkAfter))
 	s.parkSoon.Store(int64(parkAfterReturn))
 	// A quarter of all connections may linger, but at least one and up to 1024.
@@ -211,67 +203,43 @@ func (s *Server) initPools() {
 // connections. After Shutdown, requests in progress finish first. In both cases the error is nil.
 // Otherwise it is the error of ln.
 func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
-	if !s.listen(ln) {
+	if !s.listeners.Add(ln) {
 		return ln.Close()
 	}
 	acceptor := listener.New(ln)
-	connSlots := make(chan struct{}, s.options.MaxConns) // one element for each open connection except the newest
-	onEnd := func() {
-		s.conns.removeAccepted()
-		<-connSlots
-	}
-	watcher := &idleWatcher{parentCtx: ctx, clock: &s.clock}
-	s.loops.open(s)
-	defer s.loops.close()
-	watcher.workers = workerpool.New(func(nextJob job) { s.runJob(ctx, watcher, nextJob, onEnd) })
-	defer watcher.sockets.Close()
+	connListener := newClientListener(ctx, s)
+	s.loops.Open()
+	defer s.loops.Close()
+	defer connListener.watcher.Sockets.Close()
 	stopAbort := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer stopAbort()
-	defer watcher.workers.Close() // must run after unlisten, because connections that an open listener accepts would be reset
-	defer s.unlisten(ln)
+	defer connListener.workers.Close() // must run after Remove, because connections that an open listener accepts would be reset
+	defer s.listeners.Remove(ln)
 	stopClose := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stopClose()
+	freeResources := func() { s.evictIdle(drainIdleTimeout, math.MaxInt) }
 	for {
-		conn, err := s.accept(ctx, acceptor)
+		conn, err := acceptor.AcceptRetry(ctx, s.listeners.IsStopping, s.options.Log, freeResources)
 		if err != nil {
-			isStopping := ctx.Err() != nil || s.isClosed()
+			isStopping := ctx.Err() != nil || s.listeners.IsStopping()
 			if isStopping {
 				return nil
 			}
 			return err
 		}
-		s.conns.addAccepted()
-		s.acquireConnSlot(connSlots)
-		watcher.workers.Submit(job{conn: conn})
+		connListener.accepted(conn)
 	}
-}
-
-// runJob serves a connection until it ends, is parked, or is handed to an event loop. It runs in a
-// goroutine of the worker pool. onEnd is called when the connection has ended.
-func (s *Server) runJob(ctx context.Context, watcher *idleWatcher, nextJob job, onEnd func()) {
-	goroutines := watcher.workers.Group()
-	if nextJob.client != nil {
-		nextJob.client.serveOn(goroutines, onEnd)
-		return
-	}
-	if !s.handshakeTLS(ctx, nextJob.conn) {
-		onEnd()
-		return
-	}
-	c := newClient(ctx, s, nextJob.conn, "")
-	watcher.initClient(c, nextJob)
-	c.serveAll(goroutines, onEnd)
 }
 
 // closeWithin closes the connections whose context is ctx, which has ended. Connections that are
 // accepted later check the context themselves.
 func (s *Server) closeWithin(ctx context.Context) {
-	s.conns.each(func(c *client) {
-		if c.life.parentCtx == ctx {
+	s.conns.Each(func(c *client) {
+		if c.life.ParentCtx == ctx {
 			c.terminate(cause.Shutdown)
 		}
 	})
-	s.conns.wake(false, func(parked *parkedConn) bool { return parked.watcher.parentCtx == ctx })
+	s.conns.WakeParked(false, func(parked *connset.Parked) bool { return parked.Watcher.Ctx == ctx })
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress. It returns when the
@@ -287,42 +255,6 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	}
 }
 
-// accept accepts the next connection. If file descriptors or memory are exhausted, it closes idle
-// connections, waits and retries.
-func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.Conn, error) {
-	const minPause, maxPause = 5 * time.Millisecond, time.Second
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		hasPaused := pause > minPause
-		conn, err := acceptor.Accept(s.isClosed)
-		if err == nil {
-			if hasPaused {
-				s.options.Log.Info().Msg("accepting resumed")
-			}
-			return conn, nil
-		}
-		if !isTemporary(err) || s.isClosed() {
-			return nil, err
-		}
-		if !hasPaused {
-			s.options.Log.Warn().Err(err).Msg("accepting paused")
-		}
-		s.evictIdle(drainIdleTimeout, math.MaxInt)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// isTemporary reports whether accept may succeed again later.
-func isTemporary(err error) bool {
-	var temporary interface{ Temporary() bool }
-	return !errors.Is(err, net.ErrClosed) && errors.As(err, &temporary) && temporary.Temporary()
-}
-
 // Wake makes waiting requests look up their route again. This includes requests that wait for a
 // connection to a previous destination. The node calls it after each change of the routing table,
 // with the generation of the new table.
@@ -331,7 +263,7 @@ func (s *Server) Wake(generation uint64) {
 	s.streamQueue.Wake(generation)
 	s.webSockets.queue.Wake(generation)
 	if s.webSockets.running.Load() > 0 {
-		s.conns.sweepSoon()
+		s.conns.SweepSoon()
 	}
 	table := s.options.Cluster.Table()
 	if s.upstream != nil {
@@ -344,7 +276,7 @@ func (s *Server) Wake(generation uint64) {
 // returns their number. A client whose response has not begun receives 502 shard-moved; other
 // connections are aborted. reason is the label in the metrics.
 func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
-	n := s.conns.cancelRuns(cause.DrainTimeout, func(current inflight.Run, _ string) bool {
+	n := s.cancelRuns(cause.DrainTimeout, func(current inflight.Run, _ string) bool {
 		return current.Kind == route.Local && !current.Has(inflight.Keyless) && match(current.Shard)
 	})
 	s.metrics.CountAborted(reason, n)
@@ -361,7 +293,7 @@ func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(cause.S
 
 // cancelLocal cancels all runs on the local app, and returns their number.
 func (s *Server) cancelLocal(cancelCause cause.Cause, reason string) int {
-	n := s.conns.cancelRuns(cancelCause, func(current inflight.Run, _ string) bool { return current.Kind == route.Local })
+	n := s.cancelRuns(cancelCause, func(current inflight.Run, _ string) bool { return current.Kind == route.Local })
 	s.metrics.CountAborted(reason, n)
 	return n
 }
@@ -369,10 +301,27 @@ func (s *Server) cancelLocal(cancelCause cause.Cause, reason string) int {
 // CancelForwarded cancels requests that were forwarded to node for shard s if match returns true,
 // and returns their number. Requests that are safe to repeat are retried; the others receive 502.
 func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
-	n := s.conns.cancelRuns(cause.OwnerLost, func(current inflight.Run, node string) bool {
+	n := s.cancelRuns(cause.OwnerLost, func(current inflight.Run, node string) bool {
 		return current.Kind == route.Remote && match(current.Shard, node)
 	})
 	s.metrics.CountAborted(cause.OwnerLost.String(), n)
+	return n
+}
+
+// cancelRuns cancels each run for which match returns true, and returns the number of cancelled
+// runs.
+func (s *Server) cancelRuns(cancelCause cause.Cause, match func(current inflight.Run, node string) bool) int {
+	n := 0
+	s.conns.Visit(nil, func(all []*client) {
+		var closes []*h1.Conn
+		for _, conn := range all {
+			var cancelled bool
+			if closes, cancelled = conn.slot.Cancel(cancelCause, match, closes); cancelled {
+				n++
+			}
+		}
+		inflight.CloseAll(closes)
+	})
 	return n
 }
 
@@ -419,13 +368,13 @@ func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setDrainDeadline(ctx)
-	s.stopAccepting()
+	s.listeners.Stop()
 	defer s.closeIdle()
-	err := s.awaitDrained(ctx, s.conns.allClosed)
+	err := s.awaitDrained(ctx, s.conns.AllClosed)
 	if err != nil {
 		s.abortConns()
-		<-s.listenersClosed()
-		<-s.conns.allClosed()
+		<-s.listeners.Closed()
+		<-s.conns.AllClosed()
 	}
 	return err
 }
@@ -433,14 +382,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // abortConns aborts all connections, including those that are accepted later.
 func (s *Server) abortConns() {
 	s.forceCancel()
-	s.conns.each(func(c *client) { c.terminate(cause.Shutdown) })
-	s.conns.wake(false, matchAll)
+	s.conns.Each(func(c *client) { c.terminate(cause.Shutdown) })
+	s.conns.WakeParked(false, connset.AnyParked)
 }
 
 // awaitDrained waits until the listeners are closed, and then until the channel of connsClosed is
 // closed. It returns the error of ctx if ctx ends first.
 func (s *Server) awaitDrained(ctx context.Context, connsClosed func() <-chan struct{}) error {
-	if err := awaitClosed(ctx, s.listenersClosed()); err != nil {
+	if err := awaitClosed(ctx, s.listeners.Closed()); err != nil {
 		return err
 	}
 	return awaitClosed(ctx, connsClosed())
@@ -462,8 +411,8 @@ func awaitClosed(ctx context.Context, closed <-chan struct{}) error {
 func (s *Server) DrainClients(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setDrainDeadline(ctx)
-	s.stopAccepting()
-	return s.awaitDrained(ctx, s.conns.allClientsClosed)
+	s.listeners.Stop()
+	return s.awaitDrained(ctx, s.conns.AllClientsClosed)
 }
 
 // setDrainDeadline sets drainDeadline to the deadline of ctx, or to the maximum value if ctx has none.
@@ -480,7 +429,7 @@ func (s *Server) setDrainDeadline(ctx context.Context) {
 // It returns after up to 2*reportTimeout.
 func (s *Server) ClosePeers() {
 	s.forceCancel()
-	s.conns.each(func(c *client) {
+	s.conns.Each(func(c *client) {
 		if c.ingress != "" {
 			c.terminate(cause.Shutdown)
 		}
@@ -488,7 +437,7 @@ func (s *Server) ClosePeers() {
 	timeout := time.NewTimer(2 * reportTimeout)
 	defer timeout.Stop()
 	select {
-	case <-s.conns.allClosed():
+	case <-s.conns.AllClosed():
 	case <-timeout.C: // an app in this process may need more time
 	}
 }
@@ -507,33 +456,4 @@ func (s *Server) closeIdle() {
 // ExpectListener announces a listener that will be passed to ServeClients later. If Shutdown is
 // called before that, it waits for ServeClients, so that clients that connect in the meantime receive a
 // response. Without the announcement, connections in the backlog of the listener would be reset.
-func (s *Server) ExpectListener(ln net.Listener) { s.listen(ln) }
-
-// listen registers a listener for Shutdown. It returns false if Shutdown was called before, unless
-// the listener was announced.
-func (s *Server) listen(ln net.Listener) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, wasAnnounced := s.mu.listeners[ln]; wasAnnounced {
-		return true
-	}
-	if s.closing.Load() {
-		return false
-	}
-	s.mu.listeners[ln] = struct{}{}
-	return true
-}
-
-// unlisten closes a listener, and removes it from the listeners for which Shutdown waits.
-func (s *Server) unlisten(ln net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.mu.listeners, ln)
-	_ = ln.Close()
-	if s.closing.Load() && len(s.mu.listeners) == 0 {
-		close(s.mu.listenersGone)
-	}
-}
-
-// isClosed reports whether Shutdown or DrainClients was called, so no connection may be accepted.
-func (s *Server) isClosed() bool { return s.closing.Load() }
+func (s *Server) ExpectListener(ln net.Listener) { s.listeners.Add(ln) }

@@ -104,7 +104,7 @@ func TestTLSResponsesAreNotSpliced(t *testing.T) {
 }
 
 // A crash of the app, the loss of the shard and a client's disconnect end a spliced response as any
-// other response: it is visibly truncated, and its request is not left in the registry.
+// other response: it is visibly truncated, and its request is not left among the open ones.
 func TestSplicedResponsesEndWithTheirRun(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {

@@ -9,7 +9,7 @@ import "shardway/proxy/route"
 func (s *Server) Stalled() []string {
 	var nodes []string
 	seen := map[string]bool{}
-	s.stalledScratch = s.conns.withClients(s.stalledScratch[:0], func(all []*client) {
+	s.stalledScratch = s.conns.Visit(s.stalledScratch[:0], func(all []*client) {
 		for _, c := range all {
 			if node, stalled := c.ranAtLastCall(); stalled && !seen[node] {
 				seen[node] = true

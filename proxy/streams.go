@@ -26,7 +26,7 @@ type Run struct {
 // LocalRuns returns the running requests at the app of this node, by shard.
 func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	byShard := map[shardmap.Shard]ShardRuns{}
-	s.conns.each(func(c *client) {
+	s.conns.Each(func(c *client) {
 		current := c.slot.Load()
 		if current.Kind != route.Local || current.Has(inflight.Keyless|inflight.WebSocket) {
 			return

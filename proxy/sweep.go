@@ -8,6 +8,7 @@ import (
 	"shardway/proxy/appsilence"
 	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
+	"shardway/proxy/connset"
 	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
 	"shardway/proxy/peerpath"
@@ -16,6 +17,8 @@ import (
 )
 
 const (
+	// sweepEvery is the interval between sweeps.
+	sweepEvery = connset.SweepInterval
 	// maxIdleAge is how long an idle connection to the app or to a node is kept.
 	maxIdleAge = time.Minute
 	// longResponse is the time after which a response that has begun is treated as a stream.
@@ -37,7 +40,7 @@ const (
 // leaving, each of them has its own deadline. Before a peer is declared unresponsive, all
 // connections to it must be checked.
 func (s *Server) mustSweepAll() bool {
-	isLeaving := s.closing.Load() || s.draining.Load()
+	isLeaving := s.listeners.IsStopping() || s.draining.Load()
 	pathCheckDue := s.peerPaths.NeedsCompleteSweep(s.clock.Now())
 	return isLeaving || pathCheckDue
 }
@@ -67,7 +70,7 @@ func (s *Server) sweep(clients []*client, complete bool) {
 	if s.draining.Load() {
 		idleLimit = drainIdleTimeout
 	}
-	s.conns.sweepParked(now, idleLimit)
+	s.conns.SweepParked(now, idleLimit)
 	if now-s.lastMaintenance >= time.Second {
 		s.maintain(now)
 	}
@@ -88,8 +91,8 @@ func (s *Server) sweepIdle(c *client, settings *Settings, now time.Duration, may
 	case mayPark && c.canPark.Load() && idleTime >= time.Duration(c.parkDelay.Load()):
 		c.requestPark()
 		return true
-	case c.loop.Load() != nil && idleTime >= settings.IdleTimeout:
-		c.wakeLoop() // its goroutine checks the idle timeout
+	case c.loopClient.Loop() != nil && idleTime >= settings.IdleTimeout:
+		c.loopClient.Wake() // its goroutine checks the idle timeout
 	}
 	return false
 }
@@ -97,7 +100,7 @@ func (s *Server) sweepIdle(c *client, settings *Settings, now time.Duration, may
 // maintain does the work of a sweep that is necessary only about once per second: it balances the
 // event loops, updates the load statistics, and closes old idle connections.
 func (s *Server) maintain(now time.Duration) {
-	s.loops.balance(now - s.lastMaintenance)
+	s.loops.Balance(now - s.lastMaintenance)
 	s.lastMaintenance = now
 	if handover, ok := s.webSockets.summary.TakeComplete(time.Now()); ok && s.options.OnHandover != nil {
 		s.options.OnHandover(handover)
@@ -115,7 +118,7 @@ func (s *Server) idleLimit(c *client) time.Duration {
 	switch {
 	case c.isDraining():
 		return drainIdleTimeout
-	case c.ingress != "" && s.closing.Load():
+	case c.ingress != "" && s.listeners.IsStopping():
 		return drainStreamTimeout
 	}
 	return math.MaxInt64
@@ -135,11 +138,11 @@ func (s *Server) sweepRun(c *client, table *route.Table, settings *Settings, now
 		c.lastSweptRun, c.runSeenAt, c.moveSeenAt, c.nextPathCheck = current.Number, now, 0, now+peerpath.CheckAfter
 		return
 	}
-	if c.loop.Load() != nil {
-		c.wakeLoop() // a goroutine waits for the response now, and watches the client
+	if c.loopClient.Loop() != nil {
+		c.loopClient.Wake() // a goroutine waits for the response now, and watches the client
 		return
 	}
-	c.disconnect.start()
+	c.disconnect.Start()
 	if current.Kind == route.Remote && s.sweepPath(c, current, now) {
 		return
 	}
@@ -195,7 +198,7 @@ func (s *Server) sweepDeadline(c *client, current inflight.Run, table *route.Tab
 	case current.IsEndless():
 		s.sweepStream(c, current, table, settings.StreamGrace, now)
 		return
-	case s.closing.Load() && s.isLongPoll(c, current, now):
+	case s.listeners.IsStopping() && s.isLongPoll(c, current, now):
 		s.cancelBeforeResponse(c, current, cause.Leaving)
 		return
 	}
@@ -296,7 +299,7 @@ func (s *Server) causeOfStreamEnd(c *client, current inflight.Run, table *route.
 	if hasShard && !runsAtRoute(current, c.slot.Node.Load(), table.Route(current.Shard)) {
 		return cause.ShardMoved
 	}
-	if s.closing.Load() {
+	if s.listeners.IsStopping() {
 		return cause.Leaving
 	}
 	return cause.None

@@ -18,7 +18,7 @@ import (
 func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	rr.escaped = true
 	rr.body.StopSending()
-	attempt.disconnect.disarm()
+	attempt.disconnect.Disarm()
 	session, res := rr.exchange.session, &attempt.conn.Response
 	if rr.exchange.isResumption() {
 		if !rr.settings.CloseSockets && session.IsContinuedBy(res, &rr.req, attempt.route.Kind) {

@@ -19,7 +19,7 @@ func WebSocketKeyHash(key string) uint64 { return shardkey.Hash(nil, []byte(key)
 // if the owner had crashed; such a break counts as a failure of the session.
 func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, keyHash uint64) bool, gap bool) int {
 	count := 0
-	s.conns.each(func(c *client) {
+	s.conns.Each(func(c *client) {
 		session, current, relay := c.session.Load(), c.slot.Load(), c.slot.WebSocket.Load()
 		if session == nil || relay == nil || session.State() != wsession.Attached || !match(session.Shard, session.KeyHash) {
 			return

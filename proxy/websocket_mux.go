@@ -27,7 +27,7 @@ func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
 	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.nonResumable.IsLargeExpected(&router.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
-	return pool.GetWebSocketStream(router.life.parentCtx)
+	return pool.GetWebSocketStream(router.life.ParentCtx)
 }
 
 // mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.

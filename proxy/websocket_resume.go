@@ -111,7 +111,7 @@ func (c *client) runNextRelays() {
 // code and reason describe the close frame for the client.
 func (c *client) resumeSession() (code int, reason string) {
 	session := c.exchange.session
-	ctx, cancel := context.WithCancel(c.life.context())
+	ctx, cancel := context.WithCancel(c.life.Context())
 	defer cancel()
 	defer c.server.limitResume(c.exchange.shard, cancel)()
 	c.server.webSockets.pacer.SessionLost()
@@ -144,7 +144,7 @@ func (c *client) resumeSession() (code int, reason string) {
 		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: c.server.options.Cluster.Table().Generation()}
 		if ctx.Err() != nil || c.router.waitFor(result).action != actionRetry {
 			c.exchange.leaveQueue()
-			if c.server.closing.Load() {
+			if c.server.listeners.IsStopping() {
 				return wsession.CloseShardMoved, wsession.DefaultReason(wsession.CloseNodeLeaving)
 			}
 			return wsession.CloseShardMoved, wsession.ReasonTimedOut

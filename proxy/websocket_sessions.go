@@ -110,7 +110,7 @@ func (s *Server) addRunning(run *webSocketRun, n int32) {
 func (c *client) startRelay() {
 	c.relay.webSocket.Start(c.goroutines, func(n int) {
 		c.server.webSockets.parkedDirections.Add(int32(n))
-		c.server.conns.markQuiescent(c, n)
+		c.server.conns.ChangeParkedDirections(c, n)
 	})
 }
 
@@ -227,7 +227,7 @@ func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueu
 // connects to another node. Each session is assigned a random time within ReconnectSpread, so that
 // the clients do not all reconnect at once.
 func (s *Server) sweepSession(c *client, session *wsrelay.Session, now time.Duration) {
-	if !s.closing.Load() {
+	if !s.listeners.IsStopping() {
 		return
 	}
 	if session.ReconnectAt == 0 {

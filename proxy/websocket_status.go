@@ -101,7 +101,7 @@ func (s *Server) WebSocketCounts() []ShardWebSockets {
 		}
 		return byShard[shard]
 	}
-	s.conns.each(func(c *client) {
+	s.conns.Each(func(c *client) {
 		if session := c.session.Load(); session != nil {
 			switch session.State() {
 			case wsession.Attached:

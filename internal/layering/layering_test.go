@@ -51,7 +51,7 @@ func allowed() map[string][]string {
 		"proxy/loadstats":    {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":      {},
 		"proxy/wsession":     {"shardmap"},
-		"proxy":              {"proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel"},
+		"proxy":              {"proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife"},
 		"proxy/cachecontrol": {"proxy/h1"},
 		"proxy/backoff":      {"queue"},
 		"proxy/metrics":      {"internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
@@ -64,6 +64,9 @@ func allowed() map[string][]string {
 		"proxy/accesslog":    {"internal/problem", "proxy/forwarded", "proxy/h1", "proxy/route", "proxy/shardkey", "shardmap"},
 		"proxy/poison":       {"shardmap"},
 		"proxy/peerpath":     {"proxy/connpool", "proxy/h1"},
+		"proxy/eventloop":    {"internal/rawio", "proxy/connpool", "proxy/h1"},
+		"proxy/connset":      {"internal/coarsetime", "internal/netpoll"},
+		"proxy/connlife":     {"proxy/h1"},
 		"proxy/connpool":     {"internal/coarsetime", "proxy/backoff", "proxy/h1", "proxy/route", "proxy/wsession", "shardmap"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},

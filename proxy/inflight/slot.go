@@ -141,7 +141,7 @@ func (s *Slot) Finish() cause.Cause {
 func (s *Slot) Load() Run { return decode(s.word.Load()) }
 
 // Cancel cancels the current run if match returns true for it. It appends the connections that the
-// caller must close; closing may take time and must not happen while the registry is locked. If a
+// caller must close; closing may take time and must not happen while Server.conns is locked. If a
 // response has begun, they include the client's connection. The second result reports whether the
 // run was cancelled.
 func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {

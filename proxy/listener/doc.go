@@ -4,5 +4,8 @@
 // returns each connection that the kernel has accepted, so that a shutdown resets none: on Linux, the
 // socket then drops SYNs while the backlog is emptied.
 //
+// A Set contains the listeners of a server, and stops all of them. The accepting goroutine of a listener
+// calls AcceptRetry and Set.Remove.
+//
 // SetUserTimeout makes the kernel close the connections of clients that have vanished.
 package listener

@@ -24,7 +24,7 @@ func edits() []overlay.Edit {
 		{Decl: "proxy.client.beginExchange", Old: "startedAt:    c.server.clock.Exact(),\n", New: "startedAt:    0,\n"},
 		begin("proxy.attemptRunner.startTimer", "func (runner *attemptRunner) startTimer() (startedAt time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
 		begin("proxy.attemptRunner.recordRun", "func (runner *attemptRunner) recordRun(attempt *attempt, result decision, startedAt time.Duration, sent int64) {\n", "\treturn\n"),
-		{Decl: "proxy.client.handleResponse", Old: "c.server.metrics.EventLoopRequests.Add(1)\n", New: ""},
+		{Decl: "proxy.client.HandleResponse", Old: "c.server.metrics.EventLoopRequests.Add(1)\n", New: ""},
 		begin("proxy/loadstats.Collector.Sample", "func (c *Collector) Sample(key []byte) {\n", "\treturn\n"),
 		begin("internal/cli.versionCommand.Run", "text := b.String()\n", "\ttext += \", "+VersionNote+"\"\n"),
 	}

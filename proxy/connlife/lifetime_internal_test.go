@@ -1,4 +1,4 @@
-package proxy
+package connlife
 
 import (
 	"context"
@@ -6,25 +6,25 @@ import (
 )
 
 func TestLifetimeEndsAllWaiters(t *testing.T) {
-	l := &lifetime{parentCtx: t.Context()}
-	before := l.context()
-	if before.Err() != nil || l.context() != before {
+	l := &Lifetime{ParentCtx: t.Context()}
+	before := l.Context()
+	if before.Err() != nil || l.Context() != before {
 		t.Error("the context of a connection that lives has ended, or is another one each time")
 	}
-	l.end()
-	l.end()
+	l.End()
+	l.End()
 	if before.Err() == nil {
 		t.Error("who waits is not told of the end")
 	}
-	l = &lifetime{parentCtx: t.Context()}
-	l.end()
-	if l.context().Err() == nil {
+	l = &Lifetime{ParentCtx: t.Context()}
+	l.End()
+	if l.Context().Err() == nil {
 		t.Error("who begins to wait after the end is not told of it")
 	}
 	outer, stop := context.WithCancel(t.Context())
-	l = &lifetime{parentCtx: outer}
+	l = &Lifetime{ParentCtx: outer}
 	stop()
-	if l.context().Err() == nil {
+	if l.Context().Err() == nil {
 		t.Error("who waits is not told that the server's life is over")
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package eventloop
 
 import (
 	"cmp"
@@ -7,89 +7,81 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/internal/rawio"
 )
 
-// eventLoopGroup contains the event loops of a server. Their number depends on the load, up to one
-// per processor. While one event loop suffices, a request wakes no other goroutine, and the
-// upstream connection is registered with the same loop.
-type eventLoopGroup struct {
+// Group contains the event loops of a server. Their number depends on the load, up to one per
+// processor. While one event loop suffices, a request wakes no other goroutine, and the upstream
+// connection is registered with the same loop. The zero value is ready.
+type Group struct {
+	// Log receives a debug line when no loop can be created. It must be set before the first use.
+	Log zerolog.Logger
+	// NewPoller replaces rawio.NewPoller in tests; nil means rawio.NewPoller. It must be set before
+	// the first use.
+	NewPoller func() (*rawio.Poller, error)
+
+	// mu protects the following fields.
 	mu          sync.Mutex
-	server      *Server
 	listeners   int // listeners whose clients use the loops
-	loops       []*eventLoop
-	active      int                        // number of loops that serve clients; zero means that one does
-	idleChecks  int                        // number of consecutive calls of balance after which one loop less would suffice
-	unsupported bool                       // the system supports no event loops
-	newLoop     func() (*eventLoop, error) // replaces newEventLoop in tests; nil means newEventLoop
+	loops       []*Loop
+	active      int  // number of loops that serve clients; zero means that one does
+	idleChecks  int  // number of consecutive calls of Balance after which one loop less would suffice
+	unsupported bool // the system supports no event loops
 }
 
-// open makes the loops available to the clients of a listener, until close.
-func (g *eventLoopGroup) open(s *Server) {
+// Open makes the loops available to the clients of a listener, until Close.
+func (g *Group) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.server = s
 	g.listeners++
 }
 
-// close is called when all clients of a listener have ended. The last call ends the loops.
-func (g *eventLoopGroup) close() {
+// Close is called when all clients of a listener have ended. The last call ends the loops.
+func (g *Group) Close() {
 	g.mu.Lock()
-	var loops []*eventLoop
+	var loops []*Loop
 	if g.listeners--; g.listeners == 0 {
 		loops, g.loops, g.active = g.loops, nil, 0
 	}
 	g.mu.Unlock()
 	for _, loop := range loops {
-		_ = loop.poller.Close()
-		<-loop.ended
+		loop.stop()
 	}
-}
-
-// join gives c to the loop with the fewest clients. The caller must not use c after that. If no
-// loop can be created, the goroutine of c continues. It tries again after some requests, unless the
-// system supports no event loops.
-func (g *eventLoopGroup) join(c *client) {
-	c.watcher.workers.Group().Add(1)
-	if loop := g.pick(); loop != nil {
-		loop.join(c)
-		return
-	}
-	if c.eligibility.recordMiss(); g.isUnsupported() {
-		c.eventLoops = nil
-	}
-	c.watcher.resume(c)
 }
 
 // isUnsupported reports whether the system supports no event loops.
-func (g *eventLoopGroup) isUnsupported() bool {
+func (g *Group) isUnsupported() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.unsupported
 }
 
 // pick returns a loop for another client, or nil if there is none.
-func (g *eventLoopGroup) pick() *eventLoop {
+func (g *Group) pick() *Loop {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.loops) == 0 && !g.addLoop() {
+	if len(g.loops) == 0 && !g.addLoopLocked() {
 		return nil
 	}
 	return leastLoaded(g.loops[:max(g.active, 1)])
 }
 
-// addLoop adds a loop. The caller must hold mu.
-func (g *eventLoopGroup) addLoop() bool {
+// addLoopLocked adds a loop, and reports whether it did. The caller must hold mu.
+func (g *Group) addLoopLocked() bool {
 	if g.unsupported {
 		return false
 	}
-	create := newEventLoop
-	if g.newLoop != nil {
-		create = g.newLoop
+	newPoller := rawio.NewPoller
+	if g.NewPoller != nil {
+		newPoller = g.NewPoller
 	}
-	loop, err := create()
+	loop, err := newLoop(newPoller)
 	if err != nil {
 		g.unsupported = errors.Is(err, errors.ErrUnsupported) // other errors are temporary
-		g.server.options.Log.Debug().Err(err).Msg("event loop not available")
+		g.Log.Debug().Err(err).Msg("event loop not available")
 		return false
 	}
 	g.loops = append(g.loops, loop)
@@ -97,8 +89,8 @@ func (g *eventLoopGroup) addLoop() bool {
 }
 
 // leastLoaded returns the loop with the fewest clients.
-func leastLoaded(loops []*eventLoop) *eventLoop {
-	return slices.MinFunc(loops, func(a, b *eventLoop) int { return cmp.Compare(a.clientCount.Load(), b.clientCount.Load()) })
+func leastLoaded(loops []*Loop) *Loop {
+	return slices.MinFunc(loops, func(a, b *Loop) int { return cmp.Compare(a.clientCount.Load(), b.clientCount.Load()) })
 }
 
 const (
@@ -112,20 +104,20 @@ const (
 	shrinkAfterChecks = 5
 )
 
-// count returns the number of clients in all loops.
-func (g *eventLoopGroup) count() int {
+// ClientCounts returns the number of clients of each loop, including clients that are about to join.
+func (g *Group) ClientCounts() []int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := int32(0)
+	counts := make([]int, 0, len(g.loops))
 	for _, loop := range g.loops {
-		n += loop.clientCount.Load()
+		counts = append(counts, int(loop.clientCount.Load()))
 	}
-	return int(n)
+	return counts
 }
 
-// balance adjusts the number of active loops to the load, and distributes the clients evenly. One
+// Balance adjusts the number of active loops to the load, and distributes the clients evenly. One
 // goroutine calls it about once a second. passed is the time since the previous call.
-func (g *eventLoopGroup) balance(passed time.Duration) {
+func (g *Group) Balance(passed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.active = max(g.active, 1)
@@ -139,7 +131,7 @@ func (g *eventLoopGroup) balance(passed time.Duration) {
 	case clientCount == 0:
 		return
 	case maxBusy*100 >= passed*overloadPercent && g.active < runtime.GOMAXPROCS(0):
-		if g.active < len(g.loops) || g.addLoop() {
+		if g.active < len(g.loops) || g.addLoopLocked() {
 			g.active, g.idleChecks = g.active+1, 0
 		}
 	case totalBusy*100 >= passed*sparePercent*time.Duration(g.active-1) && g.active <= runtime.GOMAXPROCS(0):
@@ -147,12 +139,12 @@ func (g *eventLoopGroup) balance(passed time.Duration) {
 	case g.idleChecks >= shrinkAfterChecks && g.active > 1:
 		g.active, g.idleChecks = g.active-1, 0
 	}
-	g.rebalance(int(clientCount))
+	g.moveClientsLocked(int(clientCount))
 }
 
-// rebalance moves clients away from loops that have more than their share, and from inactive loops.
+// moveClientsLocked moves clients away from loops that have more than their share, and from inactive loops.
 // The caller must hold mu.
-func (g *eventLoopGroup) rebalance(clientCount int) {
+func (g *Group) moveClientsLocked(clientCount int) {
 	for i, loop := range g.loops {
 		fairShare := 0
 		if i < g.active {

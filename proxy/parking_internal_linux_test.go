@@ -12,6 +12,7 @@ import (
 
 	"shardway/internal/rawio"
 	"shardway/proxy/cause"
+	"shardway/proxy/connset"
 )
 
 // parkingServer starts a Server that parks idle connections with the next sweep. It returns the
@@ -38,7 +39,7 @@ func parkingServer(t *testing.T) (s *Server, addr string, end func()) {
 		case <-time.After(10 * time.Second):
 			t.Error("connections keep their listener")
 		}
-		if n := s.conns.count(); n != 0 {
+		if n := s.conns.Count(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
 	})
@@ -68,36 +69,33 @@ func comes(t *testing.T, what string, ok func() bool) {
 }
 
 // onlyParked returns the only parked connection, or nil if there is none.
-func (r *registry) onlyParked() *parkedConn {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for p := range r.parked.conns {
-		return p
-	}
-	return nil
+func (s *Server) onlyParked() (one *connset.Parked) {
+	s.conns.WakeParked(false, func(p *connset.Parked) bool {
+		one = p
+		return false
+	})
+	return one
 }
 
 // waits returns the only client once it waits for a request.
-func (r *registry) waits(t *testing.T) (one *client) {
+func (s *Server) waits(t *testing.T) (one *client) {
 	t.Helper()
 	comes(t, "a client waits", func() bool {
-		r.each(func(c *client) { one = c })
+		s.conns.Each(func(c *client) { one = c })
 		return one != nil && one.idleStart.Load() != 0
 	})
 	return one
 }
 
 // detains returns once the client waits for the end of a visit before it is parked.
-func (r *registry) detains(t *testing.T, one *client) {
+func (s *Server) detains(t *testing.T, one *client) {
 	t.Helper()
 	comes(t, "its goroutine waits until nobody looks", func() bool {
 		one.conn.RequestPark()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if len(r.parked.conns) > 0 {
+		if s.conns.CountParked() > 0 {
 			t.Fatal("it is parked while somebody looks at it")
 		}
-		return r.parked.noVisits != nil
+		return s.conns.AwaitsVisits()
 	})
 }
 
@@ -113,24 +111,24 @@ func TestVisitedConnIsNotParked(t *testing.T) {
 			s, addr, _ := parkingServer(t)
 			s.parkAfter.Store(int64(time.Hour))
 			far := caller(t, addr)
-			one := s.conns.waits(t)
-			s.conns.withClients(nil, func([]*client) {
-				s.conns.detains(t, one)
+			one := s.waits(t)
+			s.conns.Visit(nil, func([]*client) {
+				s.detains(t, one)
 				if tell != nil {
 					tell(one)
 				}
 			})
 			if tell == nil {
 				comes(t, "it is parked", func() bool {
-					if s.conns.countParked() == 1 {
+					if s.conns.CountParked() == 1 {
 						return true
 					}
-					s.conns.each(func(c *client) { c.conn.RequestPark() }) // after it waited too long, on a machine that was paused
+					s.conns.Each(func(c *client) { c.conn.RequestPark() }) // after it waited too long, on a machine that was paused
 					return false
 				})
 				return
 			}
-			comes(t, "it has ended", func() bool { return s.conns.count() == 0 })
+			comes(t, "it has ended", func() bool { return s.conns.Count() == 0 })
 			_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("%v, want the end", err)
@@ -139,47 +137,21 @@ func TestVisitedConnIsNotParked(t *testing.T) {
 	}
 }
 
-// Several connections wait for the end of a visit, and the next visit begins before all of them have
-// been woken. They are parked nevertheless.
-func TestConnIsParkedAfterNextVisit(t *testing.T) {
-	s, addr, _ := parkingServer(t)
-	s.parkAfter.Store(int64(time.Hour))
-	caller(t, addr)
-	one := s.conns.waits(t)
-	r := &s.conns
-	r.withClients(nil, func([]*client) {
-		r.detains(t, one)
-		r.mu.Lock() // one visit ends, and another one begins
-		close(r.parked.noVisits)
-		r.parked.noVisits = nil
-		r.mu.Unlock()
-		comes(t, "it waits for that one, too", func() bool {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.parked.noVisits != nil || !one.canPark.Load()
-		})
-	})
-	comes(t, "it is parked", func() bool { return r.countParked() == 1 })
-	if one.parkDelay.Load() != int64(time.Hour) {
-		t.Error("it was tried twice")
-	}
-}
-
 // During continuous visits, no connection is parked, and requests are answered.
 func TestLongVisitDoesNotBlockRequests(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
 	far := caller(t, addr)
-	one := s.conns.waits(t)
-	s.conns.withClients(nil, func([]*client) {
-		s.conns.detains(t, one)
+	one := s.waits(t)
+	s.conns.Visit(nil, func([]*client) {
+		s.detains(t, one)
 		_, _ = io.WriteString(far, "GET\r\n\r\n") // an invalid request gets its response at once
 		_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := far.Read(make([]byte, 1)); err != nil {
 			t.Errorf("%v, want an answer", err)
 		}
 	})
-	if s.conns.countParked() > 0 {
+	if s.conns.CountParked() > 0 {
 		t.Error("it is parked at once")
 	}
 }
@@ -190,25 +162,25 @@ func TestVisitedConnIsParkedLater(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
 	caller(t, addr)
-	one := s.conns.waits(t)
-	s.conns.withClients(nil, func([]*client) {
-		s.conns.detains(t, one)
+	one := s.waits(t)
+	s.conns.Visit(nil, func([]*client) {
+		s.detains(t, one)
 		comes(t, "it has waited in vain", func() bool { return !one.canPark.Load() || one.parkDelay.Load() < int64(time.Hour) })
 	})
-	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
+	comes(t, "it is parked", func() bool { return s.conns.CountParked() == 1 })
 }
 
-// A connection to which more than the registry refers is not parked, because the other reference would
+// A connection to which more than Server.conns refers is not parked, because the other reference would
 // be used later.
 func TestEscapedConnIsNotParked(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
 	caller(t, addr)
-	one := s.conns.waits(t)
+	one := s.waits(t)
 	one.escaped = true
 	comes(t, "it is found not to be for it", func() bool {
 		one.conn.RequestPark()
-		if s.conns.countParked() > 0 {
+		if s.conns.CountParked() > 0 {
 			t.Fatal("it is parked")
 		}
 		return !one.canPark.Load()
@@ -220,20 +192,20 @@ func TestEscapedConnIsNotParked(t *testing.T) {
 func TestLateEventIsIgnored(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	caller(t, addr)
-	var earlier []*parkedConn
+	var earlier []*connset.Parked
 	for range 4 {
-		var p *parkedConn
-		comes(t, "it is parked", func() bool { p = s.conns.onlyParked(); return p != nil })
+		var p *connset.Parked
+		comes(t, "it is parked", func() bool { p = s.onlyParked(); return p != nil })
 		for _, old := range earlier {
-			if s.conns.unparkOnce(old) { // as resumeReady does first
+			if s.conns.ResumeReadable(old, s.clock.Now()) {
 				t.Error("a late event has resumed a connection")
 			}
 		}
-		if s.conns.onlyParked() != p {
+		if s.onlyParked() != p {
 			t.Error("a late event of another has resumed it")
 		}
 		earlier = append(earlier, p)
-		s.conns.resumeReady(p, s.clock.Now())
+		s.conns.ResumeReadable(p, s.clock.Now())
 	}
 }
 
@@ -243,16 +215,16 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	for range 20 {
 		far := caller(t, addr)
-		var p *parkedConn
-		comes(t, "it is parked", func() bool { p = s.conns.onlyParked(); return p != nil })
+		var p *connset.Parked
+		comes(t, "it is parked", func() bool { p = s.onlyParked(); return p != nil })
 		begin := make(chan struct{})
 		var all sync.WaitGroup
 		for _, fetch := range []func(){
-			func() { s.conns.closeParked(p) },
-			func() { s.conns.closeParked(p) },
-			func() { s.conns.wake(true, matchAll) },
-			func() { s.conns.resumeReady(p, s.clock.Now()) },
-			func() { s.conns.resumeReady(p, s.clock.Now()) },
+			func() { s.evictIdle(0, 1) },
+			func() { s.evictIdle(0, 1) },
+			func() { s.conns.WakeParked(true, connset.AnyParked) },
+			func() { s.conns.ResumeReadable(p, s.clock.Now()) },
+			func() { s.conns.ResumeReadable(p, s.clock.Now()) },
 			func() { _ = far.Close() },
 		} {
 			all.Go(func() {
@@ -262,7 +234,7 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 		}
 		close(begin)
 		all.Wait() // a second unpark would crash the process, because a counter would become negative
-		comes(t, "it has ended", func() bool { return s.conns.count() == 0 })
+		comes(t, "it has ended", func() bool { return s.conns.Count() == 0 })
 	}
 }
 
@@ -274,14 +246,14 @@ func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 	for _, c := range []struct {
 		away, lag time.Duration
 	}{{parkAfterReturn, 0}, {parkAfterReturn - 1, time.Hour}} {
-		var p *parkedConn
-		comes(t, "it is parked", func() bool { p = s.conns.onlyParked(); return p != nil })
-		s.conns.resumeReady(p, p.idleSince+c.away)
+		var p *connset.Parked
+		comes(t, "it is parked", func() bool { p = s.onlyParked(); return p != nil })
+		s.conns.ResumeReadable(p, p.IdleSince+c.away)
 		if c.lag == 0 {
 			continue // it is parked again
 		}
 		comes(t, "it waits for longer", func() (found bool) {
-			s.conns.each(func(one *client) { found = time.Duration(one.parkDelay.Load()) == c.lag })
+			s.conns.Each(func(one *client) { found = time.Duration(one.parkDelay.Load()) == c.lag })
 			return found
 		})
 	}
@@ -291,7 +263,7 @@ func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 func TestListenerEndAbortsParkedConns(t *testing.T) {
 	s, addr, end := parkingServer(t)
 	far := caller(t, addr)
-	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
+	comes(t, "it is parked", func() bool { return s.conns.CountParked() == 1 })
 	end()
 	_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := far.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -306,9 +278,9 @@ func TestConnsLeaveFailedWatcher(t *testing.T) {
 	caller(t, addr)
 	pollers := make(chan *rawio.Poller, 1)
 	comes(t, "it is connected", func() (found bool) {
-		s.conns.each(func(c *client) {
+		s.conns.Each(func(c *client) {
 			found = true
-			c.watcher.sockets.NewPoller = func() (*rawio.Poller, error) {
+			c.listener.watcher.Sockets.NewPoller = func() (*rawio.Poller, error) {
 				p, err := rawio.NewPoller()
 				pollers <- p
 				return p, err
@@ -317,10 +289,42 @@ func TestConnsLeaveFailedWatcher(t *testing.T) {
 		})
 		return found
 	})
-	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
+	comes(t, "it is parked", func() bool { return s.conns.CountParked() == 1 })
 	_ = (<-pollers).Close()
 	comes(t, "it is a client again", func() (found bool) {
-		s.conns.each(func(c *client) { found = !c.canPark.Load() })
+		s.conns.Each(func(c *client) { found = !c.canPark.Load() })
 		return found
 	})
+}
+
+// A connection with buffered data is not parked. Parking keeps the socket only, so the data would be
+// lost, and the rest would be parsed as a request.
+func TestBufferedDataPreventsParking(t *testing.T) {
+	s := spareServer()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	far := caller(t, ln.Addr().String())
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newClientListener(t.Context(), s)
+	defer l.watcher.Sockets.Close()
+	c := newClient(t.Context(), s, conn, "")
+	l.initClient(c, connset.Resumed{Conn: conn})
+	s.conns.Add(c)
+	defer func() { _ = c.conn.Close() }()
+	if _, err = io.WriteString(far, "GET / HT"); err != nil {
+		t.Fatal(err)
+	}
+	if some, err := c.conn.WaitReadable(10 * time.Second); !some || err != nil {
+		t.Fatalf("nothing has come: %v", err)
+	}
+	if c.parkConn() {
+		t.Error("it is parked, with half a head that was read")
+	}
+	s.conns.Remove(c)
 }

@@ -1,4 +1,4 @@
-package proxy
+package connset
 
 import (
 	"slices"
@@ -9,27 +9,30 @@ import (
 	"time"
 )
 
-// swept is a registry that records each sweep.
+// conn is an open connection that is not ending.
+type conn struct{ _ byte }
+
+func (*conn) IsEnding() bool { return false }
+
+// swept is a Set that records each sweep.
 type swept struct {
-	registry
+	Set[*conn]
 	mu     sync.Mutex
 	sweeps []sweepSeen
 }
 
 type sweepSeen struct {
 	whole bool
-	list  []*client
+	list  []*conn
 }
 
 func newSwept(whole func() bool) *swept {
 	r := &swept{}
-	r.sweepRequested = make(chan struct{}, 1)
-	r.tick, r.mustSweepAll = func() {}, whole
-	r.sweep = func(list []*client, whole bool) {
+	r.Init(Hooks[*conn]{Tick: func() {}, MustSweepAll: whole, Sweep: func(list []*conn, whole bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.sweeps = append(r.sweeps, sweepSeen{whole, slices.Clone(list)})
-	}
+	}})
 	return r
 }
 
@@ -49,18 +52,18 @@ func never() bool { return false }
 func TestQuiescentWebSocketsAreSweptRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSwept(never)
-		busy, still := &client{}, &client{}
-		r.add(busy)
-		r.add(still)
-		r.markQuiescent(still, 1)
-		time.Sleep(10 * sweepEvery)
+		busy, still := &conn{}, &conn{}
+		r.Add(busy)
+		r.Add(still)
+		r.ChangeParkedDirections(still, 1)
+		time.Sleep(10 * SweepInterval)
 		for _, s := range r.take() {
 			if len(s.list) != 2 {
 				t.Errorf("a sweep of %d, want both: one direction is not parked", len(s.list))
 			}
 		}
-		r.markQuiescent(still, 1)
-		time.Sleep(100 * sweepEvery)
+		r.ChangeParkedDirections(still, 1)
+		time.Sleep(100 * SweepInterval)
 		times := 0
 		for _, s := range r.take() {
 			found := slices.Contains(s.list, still)
@@ -74,20 +77,20 @@ func TestQuiescentWebSocketsAreSweptRarely(t *testing.T) {
 		if times != 100/quiescentEvery {
 			t.Errorf("looked at %d times in 100 sweeps, want each %dth", times, quiescentEvery)
 		}
-		var all []*client
-		r.each(func(c *client) { all = append(all, c) })
-		if len(all) != 2 || r.count() != 2 {
-			t.Errorf("%d are visited of %d, want both", len(all), r.count())
+		var all []*conn
+		r.Each(func(c *conn) { all = append(all, c) })
+		if len(all) != 2 || r.Count() != 2 {
+			t.Errorf("%d are visited of %d, want both", len(all), r.Count())
 		}
-		r.markQuiescent(still, -1)
-		time.Sleep(10 * sweepEvery)
+		r.ChangeParkedDirections(still, -1)
+		time.Sleep(10 * SweepInterval)
 		for _, s := range r.take() {
 			if len(s.list) != 2 {
 				t.Errorf("a sweep of %d, want both: it is at rest no more", len(s.list))
 			}
 		}
-		r.remove(busy)
-		r.remove(still)
+		r.Remove(busy)
+		r.Remove(still)
 	})
 }
 
@@ -96,24 +99,24 @@ func TestQuiescentWebSocketsAreSweptOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asks atomic.Bool
 		r := newSwept(asks.Load)
-		still := &client{}
-		r.add(still)
-		r.markQuiescent(still, 2)
-		time.Sleep(sweepEvery + sweepEvery/2)
+		still := &conn{}
+		r.Add(still)
+		r.ChangeParkedDirections(still, 2)
+		time.Sleep(SweepInterval + SweepInterval/2)
 		r.take()
-		r.sweepSoon()
+		r.SweepSoon()
 		synctest.Wait()
 		if seen := r.take(); len(seen) != 1 || !seen[0].whole || len(seen[0].list) != 1 {
 			t.Errorf("%v, want one sweep of all at once", seen)
 		}
 		asks.Store(true)
-		time.Sleep(quiescentEvery * sweepEvery)
+		time.Sleep(quiescentEvery * SweepInterval)
 		for _, s := range r.take() {
 			if !s.whole {
 				t.Error("a sweep without those at rest")
 			}
 		}
-		r.remove(still)
+		r.Remove(still)
 	})
 }
 
@@ -121,20 +124,20 @@ func TestQuiescentWebSocketsAreSweptOnRequest(t *testing.T) {
 func TestQuiescentWebSocketThatEndsIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSwept(never)
-		c := &client{}
-		r.add(c)
-		r.markQuiescent(c, 2)
-		gone := r.allClosed()
+		c := &conn{}
+		r.Add(c)
+		r.ChangeParkedDirections(c, 2)
+		gone := r.AllClosed()
 		select {
 		case <-gone:
 			t.Fatal("there is none, with one at rest")
 		default:
 		}
-		r.remove(c)
+		r.Remove(c)
 		<-gone
-		r.markQuiescent(c, -1)
-		r.markQuiescent(c, -1)
-		if n := r.count(); n != 0 {
+		r.ChangeParkedDirections(c, -1)
+		r.ChangeParkedDirections(c, -1)
+		if n := r.Count(); n != 0 {
 			t.Errorf("%d are left, want none", n)
 		}
 	})

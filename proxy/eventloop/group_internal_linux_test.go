@@ -1,38 +1,36 @@
-package proxy
+package eventloop
 
 import (
 	"errors"
-	"io"
-	"net"
 	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"shardway/internal/workerpool"
+	"shardway/internal/rawio"
 )
 
 // After a temporary lack of descriptors, event loops are tried again. On a system without support for
 // event loops, they are not.
 func TestEventLoopIsTriedAgain(t *testing.T) {
-	g := &eventLoopGroup{server: &Server{}}
-	g.open(g.server)
-	defer g.close()
+	g := &Group{}
+	g.Open()
+	defer g.Close()
 	failing := unix.EMFILE
-	g.newLoop = func() (*eventLoop, error) { return nil, failing }
+	g.NewPoller = func() (*rawio.Poller, error) { return nil, failing }
 	if g.pick() != nil {
 		t.Fatal("a loop without a descriptor")
 	}
-	g.newLoop = nil
+	g.NewPoller = nil
 	if g.pick() == nil {
 		t.Error("no loop, though there are descriptors again")
 	}
 
 	tries := 0
-	none := &eventLoopGroup{server: &Server{}, newLoop: func() (*eventLoop, error) { tries++; return nil, errors.ErrUnsupported }}
-	none.open(none.server)
-	defer none.close()
+	none := &Group{NewPoller: func() (*rawio.Poller, error) { tries++; return nil, errors.ErrUnsupported }}
+	none.Open()
+	defer none.Close()
 	for range 3 {
 		if none.pick() != nil {
 			t.Error("a loop where there are none")
@@ -47,9 +45,9 @@ func TestEventLoopIsTriedAgain(t *testing.T) {
 // after it was unnecessary for a while.
 func TestEventLoopCountFollowsLoad(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
-	g := &eventLoopGroup{server: &Server{}}
-	g.open(g.server)
-	defer g.close()
+	g := &Group{}
+	g.Open()
+	defer g.Close()
 	if g.pick() == nil {
 		t.Fatal("there is no loop")
 	}
@@ -83,7 +81,7 @@ func TestEventLoopCountFollowsLoad(t *testing.T) {
 		for j, busy := range look.busy {
 			g.loops[j].busyNanos.Store(int64(busy))
 		}
-		g.balance(time.Second)
+		g.Balance(time.Second)
 		if g.active != look.want {
 			t.Fatalf("after look %d there are %d, want %d", i, g.active, look.want)
 		}
@@ -93,20 +91,20 @@ func TestEventLoopCountFollowsLoad(t *testing.T) {
 // A connection with ineligible requests is tried less and less often. After it was eligible for a
 // while, the back-off starts again.
 func TestEligibilityBackoffDoublesAndEnds(t *testing.T) {
-	var h loopEligibility
+	var h Eligibility
 	for _, want := range []int{minSkip, 2 * minSkip, 4 * minSkip} {
-		if h.recordMiss(); h.skip != want {
+		if h.RecordMiss(); h.skip != want {
 			t.Fatalf("it rests for %d, want %d", h.skip, want)
 		}
 	}
 	for range resetAfter - 1 {
 		h.recordHit()
 	}
-	if h.recordMiss(); h.skip != 8*minSkip {
+	if h.RecordMiss(); h.skip != 8*minSkip {
 		t.Fatalf("it rests for %d, want %d", h.skip, 8*minSkip)
 	}
 	for range 20 {
-		h.recordMiss()
+		h.RecordMiss()
 	}
 	if h.skip != maxSkip {
 		t.Fatalf("it rests for %d at most, want %d", h.skip, maxSkip)
@@ -114,39 +112,7 @@ func TestEligibilityBackoffDoublesAndEnds(t *testing.T) {
 	for range resetAfter {
 		h.recordHit()
 	}
-	if h.recordMiss(); h.skip != minSkip {
+	if h.RecordMiss(); h.skip != minSkip {
 		t.Fatalf("it rests for %d after it was good for loops, want %d", h.skip, minSkip)
 	}
-}
-
-// A connection with buffered data is not parked. Parking keeps the socket only, so the data would be
-// lost, and the rest would be parsed as a request.
-func TestBufferedDataPreventsParking(t *testing.T) {
-	s := spareServer()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	far := caller(t, ln.Addr().String())
-	conn, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &idleWatcher{parentCtx: t.Context(), clock: &s.clock, workers: workerpool.New(func(job) {})}
-	defer l.sockets.Close()
-	c := newClient(t.Context(), s, conn, "")
-	l.initClient(c, job{conn: conn})
-	s.conns.add(c)
-	defer func() { _ = c.conn.Close() }()
-	if _, err = io.WriteString(far, "GET / HT"); err != nil {
-		t.Fatal(err)
-	}
-	if some, err := c.conn.WaitReadable(10 * time.Second); !some || err != nil {
-		t.Fatalf("nothing has come: %v", err)
-	}
-	if c.parkConn() {
-		t.Error("it is parked, with half a head that was read")
-	}
-	s.conns.remove(c)
 }

@@ -1,0 +1,60 @@
+package connlife
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"shardway/proxy/h1"
+)
+
+// States of a DisconnectWatch.
+const (
+	watchOff     uint32 = iota // the goroutine of the connection may read
+	watchArmed                 // no goroutine reads, so the sweep may start the watch
+	watchRunning               // h1.Conn.WatchDisconnect is active
+)
+
+// DisconnectWatch detects that a client disconnects while its request runs or waits. A watch costs
+// a goroutine and two context switches. Therefore the sweep starts it only for requests that have
+// run for a while.
+type DisconnectWatch struct {
+	conn         *h1.Conn
+	onDisconnect func()
+
+	state atomic.Uint32
+	// mu is held while the watch starts.
+	mu sync.Mutex
+}
+
+// Init sets the connection, and the function that is called in another goroutine when its peer has
+// closed its sending side.
+func (watch *DisconnectWatch) Init(conn *h1.Conn, onDisconnect func()) {
+	watch.conn, watch.onDisconnect = conn, onDisconnect
+}
+
+// Arm allows the sweep to start the watch. The caller must not read from the connection until
+// Disarm.
+func (watch *DisconnectWatch) Arm() { watch.state.Store(watchArmed) }
+
+// IsOff reports whether the watch is not armed.
+func (watch *DisconnectWatch) IsOff() bool { return watch.state.Load() == watchOff }
+
+// Start starts the watch if it is armed.
+func (watch *DisconnectWatch) Start() {
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	if watch.state.CompareAndSwap(watchArmed, watchRunning) {
+		watch.conn.WatchDisconnect(watch.onDisconnect)
+	}
+}
+
+// Disarm ends the watch. The goroutine of the connection calls it before it reads again.
+func (watch *DisconnectWatch) Disarm() {
+	if watch.state.Load() == watchOff || watch.state.CompareAndSwap(watchArmed, watchOff) {
+		return
+	}
+	watch.mu.Lock()   // wait until the watch has started
+	watch.mu.Unlock() //nolint:staticcheck // nothing to do but wait
+	watch.conn.StopWatch()
+	watch.state.Store(watchOff)
+}

@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"shardway/internal/netpoll"
+	"shardway/proxy/connset"
+)
+
+const (
+	// parkAfter is how long a client connection must be idle before it is parked.
+	parkAfter = time.Second
+	// parkAfterReturn is the same time for a connection that was parked before, if its client sent
+	// the next request soon.
+	parkAfterReturn = connset.ReturnSoon
+	// maxParksPerSweep is the maximum number of connections that one sweep parks. The limit keeps
+	// the sweep short, because requests need the processor in the meantime.
+	maxParksPerSweep = 256
+)
+
+// parkConn parks the idle connection, and reports whether it did. If parkConn returns false, the
+// caller keeps the connection. A connection with buffered data cannot be parked, because only its
+// socket is kept.
+func (c *client) parkConn() bool {
+	if len(c.conn.Buffered()) > 0 {
+		return false
+	}
+	if c.escaped { // other goroutines may still have a reference to c
+		c.canPark.Store(false)
+		return false
+	}
+	parked := &connset.Parked{Conn: c.conn.NetConn(), Watcher: &c.listener.watcher, IdleSince: time.Duration(c.idleStart.Load())}
+	if maxDelay := c.conn.Timeouts().First; maxDelay > 0 {
+		parked.IdleDeadline = parked.IdleSince + maxDelay
+	}
+	var err error
+	c.parked, err = c.server.conns.Park(c, parked)
+	if err != nil {
+		c.delayPark(isPermanent(err))
+		c.server.options.Log.Debug().Err(err).Msg("idle connection not added to poller")
+	}
+	return c.parked
+}
+
+// isPermanent reports whether an error of the poller is permanent. A lack of file descriptors, for
+// example, is temporary.
+func isPermanent(err error) bool {
+	return errors.Is(err, netpoll.ErrClosed) || errors.Is(err, errors.ErrUnsupported)
+}
+
+// delayPark postpones the next attempt to park until the connection has been idle for twice as long
+// as now. With never, there are no further attempts. Attempts must become rare, because nothing
+// reads from the connection during an attempt.
+func (c *client) delayPark(cannotPark bool) {
+	if cannotPark {
+		c.canPark.Store(false)
+		return
+	}
+	idle := c.server.clock.Exact() - time.Duration(c.idleStart.Load())
+	c.parkDelay.Store(max(2*int64(idle), c.server.parkSoon.Load()))
+}
+
+// IsEnding reports whether the connection must close after its present request.
+func (c *client) IsEnding() bool {
+	return c.closing.Load() || c.conn.WaitingStopped() || c.server.forceCtx.Err() != nil || c.listener.watcher.Ctx.Err() != nil
+}
