@@ -247,9 +247,9 @@ func rowOf(node api.Node, status api.Status) row {
 	}
 	r := row{Trouble: troubleOf(node)}
 	for _, c := range columns() {
-		cell := cells[c.Key]
-		cell.column = c
-		r.Cells = append(r.Cells, cell)
+		shown := cells[c.Key]
+		shown.column = c
+		r.Cells = append(r.Cells, shown)
 	}
 	return r
 }

@@ -65,7 +65,7 @@ func (c *httpCall) serve(w http.ResponseWriter, adapted *http.Request) {
 	}()
 	ctx, cancel := c.newContext(adapted, task)
 	defer cancel()
-	clone := cloneRequest(ctx, adapted, c.target)
+	clone := cloneRequest(ctx, adapted, c.target) //nolint:contextcheck // ctx inherits the values of the adapted request
 	if c.body != nil {
 		clone.Body, clone.ContentLength = io.NopCloser(c.body), c.length
 	}

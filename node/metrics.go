@@ -87,7 +87,8 @@ func newMetrics() *metrics {
 func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	all := []prometheus.Collector{
 		m.mapsCommitted, m.mapChanges, m.exclusions, m.takeovers, m.movedShards, m.leaseLapses, m.elections, m.campaigns, m.acquireFailures, m.releases, m.mapPhases, m.heartbeatRoundTrips, m.commits, m.diskWrites,
-		gauges{n}, n.proxy, findings.NewCollector(n.monitor),
+		gauges{n},
+		n.proxy, findings.NewCollector(n.monitor),
 	}
 	all = append(all, n.stateGauges()...)
 	all = append(all, n.connectionMetrics()...)

@@ -299,7 +299,7 @@ func (n *Node) identify(ctx context.Context, node string) (membership.Process, e
 	return peerClient{n}.RequestIdentity(ctx, node)
 }
 
-// leaveOrFail leaves the cluster. If a component fails meanwhile, it stops early and returns the error of the
+// leaveOrFail leaves the cluster. If a component fails in this time, it stops early and returns the error of the
 // failure. A node without Raft receives no more maps, so its clients would wait for shards that other
 // nodes already serve.
 func (n *Node) leaveOrFail(ctx context.Context) error {

@@ -28,8 +28,10 @@ type job struct {
 func newClientListener(ctx context.Context, s *Server) *clientListener {
 	ln := &clientListener{server: s, limit: connset.NewLimit(s.options.MaxConns, s.options.Log, s.evictIdle)}
 	ln.workers = workerpool.New(ln.serve)
-	ln.watcher.Ctx, ln.watcher.Clock, ln.watcher.Goroutines = ctx, &s.clock, ln.workers.Group()
-	ln.watcher.Resume = func(next connset.Resumed) { ln.workers.Submit(job{Resumed: next}) }
+	ln.watcher = connset.Watcher{
+		Ctx: ctx, Clock: &s.clock, Goroutines: ln.workers.Group(),
+		Resume: func(next connset.Resumed) { ln.workers.Submit(job{Resumed: next}) },
+	}
 	return ln
 }
 

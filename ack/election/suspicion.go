@@ -175,7 +175,7 @@ func (s *Suspicion) Poll(now time.Duration, unanswered UnansweredHeartbeat) (ask
 	return askServers, s.tryCampaign(now, voters)
 }
 
-// beginSuspicion forgets everything about earlier leaders. The next step is to ask the other voters.
+// beginSuspicion forgets everything about earlier leaders. The caller then asks the other voters.
 func (s *Suspicion) beginSuspicion(now time.Duration) {
 	s.missedSince, s.nextRequest = now, now
 	s.majoritySince, s.laterTermSince = -1, -1

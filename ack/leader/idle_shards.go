@@ -105,7 +105,7 @@ func (s *idleShards) addOwned(committed *shardmap.Map, owners []shardmap.NodeID)
 }
 
 // removeOwned removes the idle shards of the owners, except of nodes under a gradual drain, which
-// report continuously. The answer of another owner becomes outdated: a later change that cannot
+// report continuously. The response of another owner becomes outdated: a later change that cannot
 // wait for a question would move shards for which requests have begun since.
 func (s *idleShards) removeOwned(state *ack.State, owners map[shardmap.NodeID]bool) {
 	if len(s.shards) == 0 || len(owners) == 0 {

@@ -187,7 +187,7 @@ func (m *member) evaluateEcho(in inputs) (sentAt time.Duration, ok bool) {
 	return sentAt, ok
 }
 
-// trackLag records when the log of the node fell behind the committed map (why 16).
+// trackLag records since when the log of the node lacks the committed map (why 16).
 func (m *member) trackLag(in inputs, committedMapSeenAt time.Duration) {
 	isBehind := m.heartbeat.Applied < in.state.Committed().Epoch()
 	switch {

@@ -132,8 +132,8 @@ func (l *Leader) idleReported(report IdleShards) {
 	}
 }
 
-// answerReported applies the answer to an open question. A proposal withdraws the question, so the
-// answer counts even while another entry is being submitted.
+// answerReported applies the response to an open question. A proposal withdraws the question, so the
+// response counts even while another entry is being submitted.
 func (l *Leader) answerReported(report IdleShards) {
 	committed := l.in.state.Committed()
 	leavesBusyShard := l.assigned.leavesBusyShard(committed, report.Node, report.Shards)
@@ -143,7 +143,7 @@ func (l *Leader) answerReported(report IdleShards) {
 	l.idle.replaceOwned(committed, report.Node, report.Shards)
 }
 
-// blockingShardsReported applies the answer of an owner to the question which shards block the open
+// blockingShardsReported applies the response of an owner to the question which shards block the open
 // round. The busy shards of the owner stay with it for now.
 func (l *Leader) blockingShardsReported(report IdleShards) {
 	if l.in.ownRoundOpen() && !l.pending.exists() {

@@ -146,8 +146,8 @@ func (s *stagedMoves) drainsStarted(policy *ack.Policy) {
 }
 
 // mayUseAnswer records that an owner has answered, and reports whether the next proposal may use
-// the answer. Proposals for one owner are spaced in time, except the one that leaves it no busy
-// shard. leavesBusyShard means that a proposal by this answer leaves it busy shards.
+// the response. Proposals for one owner are spaced in time, except the one that leaves it no busy
+// shard. leavesBusyShard means that a proposal by this response leaves it busy shards.
 func (s *stagedMoves) mayUseAnswer(now time.Duration, owner shardmap.NodeID, leavesBusyShard bool) bool {
 	progress := s.progress[owner]
 	delete(s.awaitingAnswer, owner)

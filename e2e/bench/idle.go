@@ -119,7 +119,7 @@ func measureIdle(ctx context.Context, all []*idleCluster, duration time.Duration
 	if err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, duration); err != nil {
+	if err = sleep(ctx, duration); err != nil {
 		return nil, err
 	}
 	measuredTime := time.Since(start)

@@ -114,7 +114,7 @@ func parseHeaders(header *fasthttp.RequestHeader) (Answer, error) {
 	}, nil
 }
 
-// respond sends the answer, or the response for err.
+// respond sends answer as the response, or the response for err.
 func respond(ctx *fasthttp.RequestCtx, answer Answer, err error) {
 	switch {
 	case errors.Is(err, errNotAcquired):

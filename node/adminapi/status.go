@@ -263,7 +263,7 @@ func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node
 }
 
 // knownNodes returns the nodes that gossip, Raft's configuration or the map contains, by ID. Their states come from
-// gossip, and for former members from the log.
+// gossip, and those of previous members from the log.
 func (a *API) knownNodes(replicated *ack.State) map[string]*api.Node {
 	nodes := map[string]*api.Node{}
 	nodeOf := func(id string) *api.Node {

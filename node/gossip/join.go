@@ -179,8 +179,7 @@ func noOtherNodeError(join []string, hasContacted bool) error {
 // to a cluster, and the address may have a new owner. It does not send the refusal either if the
 // other node is at fault.
 func (j *joiner) reportFailure(err error) {
-	var refused *RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		belongsToCluster := j.sawOtherNode
 		if !belongsToCluster && !refused.remoteFault && !refused.Superseded {
 			j.gossip.reportRefusal(refused)

@@ -68,12 +68,12 @@ func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 func (s *sink) newLine(level hclog.Level) *zerolog.Event {
 	switch level {
 	case hclog.Error:
-		return s.log.Warn()
+		return s.log.Warn() //nolint:zerologlint // the caller sends it
 	case hclog.Warn, hclog.Info:
-		return s.log.Debug()
+		return s.log.Debug() //nolint:zerologlint // the caller sends it
 	case hclog.NoLevel, hclog.Trace, hclog.Debug, hclog.Off:
 	}
-	return s.log.Trace()
+	return s.log.Trace() //nolint:zerologlint // the caller sends it
 }
 
 // isLocallyClosed reports whether args contain the error of a connection that this process has closed itself. A

@@ -57,9 +57,9 @@ func (s *Sequence) RestartInPlace(failed context.Context) {
 	waitUntil(recordCtx, func() bool { return s.restartRecorded(goodbyeAt) })
 	stop()
 	if s.restartRecorded(goodbyeAt) { // otherwise the log cannot be written
-		lingerCtx, stop := context.WithTimeout(ctx, s.voterLingerTime())
+		lingerCtx, stopLingering := context.WithTimeout(ctx, s.voterLingerTime())
 		waitUntil(lingerCtx, func() bool { return !s.mustRecordRestarts(lingerCtx) && !s.isNeededForQuorum() })
-		stop()
+		stopLingering()
 	}
 	if failed.Err() != nil {
 		return

@@ -186,7 +186,7 @@ func (in *connReader) readMoreWithSmallBuffer() error {
 	}
 	mayHaveDecryptedData := in.mux == nil && in.writePos >= len(in.smallBuf)
 	if !mayHaveDecryptedData || in.setReadDeadline(past()) != nil {
-		return nil
+		return nil //nolint:nilerr // after an error, the next read fails
 	}
 	n, _ := in.nc.Read(in.buf[in.writePos:]) // an error occurs again in the next read
 	in.writePos += n

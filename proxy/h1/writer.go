@@ -31,7 +31,7 @@ type Writer struct {
 	peekBuf      [1]byte                       // buffer of sendFirst
 	err          error                         // result of all further writes; nil means that none has failed
 
-	// The present body. kind is NoBody between two messages.
+	// The current body. There is none between two messages.
 	kind      Kind
 	remaining int64 // bytes of a body of known length that must still be written
 
@@ -144,7 +144,7 @@ func (w *Writer) send(limit time.Duration) error {
 	if w.sock != nil {
 		n, err = w.sock.send(w.buf[:w.buffered], limit)
 	} else {
-		if err := w.setWriteTimeout(limit); err != nil {
+		if err = w.setWriteTimeout(limit); err != nil {
 			return err
 		}
 		n, err = w.nc.Write(w.buf[:w.buffered])

@@ -75,7 +75,7 @@ func parseEvents(r io.Reader) (results, error) {
 		if json.Unmarshal(line, &event) == nil {
 			parsed.add(event)
 		}
-		if err != nil {
+		if err == io.EOF {
 			return parsed.results(), nil
 		}
 	}

@@ -70,7 +70,7 @@ func run() error {
 		defer client.Close()
 		a.registers = newRegisters(client)
 	}
-	if err := a.enableOptions(cfg); err != nil {
+	if err = a.enableOptions(cfg); err != nil {
 		return err
 	}
 	if cfg.isEmbedded {
