@@ -44,7 +44,14 @@ func (c *checkCommand) Run(ctx context.Context, session *session) error {
 	if errors.Is(err, config.ErrHelp) {
 		return checkHelp(session.out)
 	}
-	report := checkReport{Problems: []config.Problem{}, Advice: append([]config.Problem{}, cfg.Advice()...), Values: cfg.Values(), Explanation: cfg.Explain(), all: all, against: against}
+	report := checkReport{
+		Problems:    []config.Problem{},
+		Advice:      append([]config.Problem{}, cfg.Advice()...),
+		Values:      cfg.Values(),
+		Explanation: cfg.Explain(),
+		all:         all,
+		against:     against,
+	}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		report.Problems = wrong.Problems
 	} else if err != nil {
@@ -125,12 +132,15 @@ func (r *checkReport) write(w io.Writer) error {
 			return err
 		}
 	}
-	violated := slices.ContainsFunc(r.Bounds, func(bound config.Bound) bool { return !bound.Holds && !bound.Advice })
-	if !r.OK && !violated {
+	violatesRule := slices.ContainsFunc(r.Bounds, func(bound config.Bound) bool { return !bound.Holds && !bound.Advice })
+	if !r.OK && !violatesRule {
 		return nil
 	}
-	if err := writeExplanation(w, r.Explanation); err != nil || !r.OK || len(r.Differences) > 0 {
+	if err := writeExplanation(w, r.Explanation); err != nil {
 		return err
+	}
+	if !r.OK || len(r.Differences) > 0 {
+		return nil
 	}
 	_, err := fmt.Fprintln(w, "\n"+r.summary())
 	return err
@@ -151,17 +161,19 @@ func (r *checkReport) summary() string {
 // writeValues prints the explicit settings, then the defaults if all is true, and otherwise their
 // number.
 func writeValues(w io.Writer, values []config.Value, all bool) error {
-	table, defaults := newTable(w, "SETTING", "VALUE", "FROM"), 0
+	table := newTable(w, "SETTING", "VALUE", "FROM")
 	for _, value := range values {
 		if value.Origin != config.OriginDefault {
 			table.row(value.Key, value.Value, value.Origin)
 		}
 	}
+	defaults := 0
 	for _, value := range values {
 		if value.Origin != config.OriginDefault {
 			continue
 		}
-		if defaults++; all {
+		defaults++
+		if all {
 			table.row(value.Key, value.Value, value.Origin)
 		}
 	}

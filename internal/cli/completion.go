@@ -60,17 +60,8 @@ func completionSpecs(root *kong.Node) []completionCommandSpec {
 			continue
 		}
 		command := completionCommandSpec{name: n.Name, help: n.Help}
-		for _, group := range n.AllFlags(true) {
-			for _, f := range group {
-				flag := completionFlagSpec{name: f.Name, help: f.Help}
-				if !f.IsBool() {
-					flag.value = f.FormatPlaceHolder()
-				}
-				if f.Enum != "" {
-					flag.choices = f.EnumSlice()
-				}
-				command.flags = append(command.flags, flag)
-			}
+		for _, f := range slices.Concat(n.AllFlags(true)...) {
+			command.flags = append(command.flags, flagSpec(f))
 		}
 		if len(n.Positional) > 0 && n.Positional[0].Enum != "" {
 			command.words = n.Positional[0].EnumSlice()
@@ -79,7 +70,7 @@ func completionSpecs(root *kong.Node) []completionCommandSpec {
 			command.flags = append(command.flags, settingFlags()...)
 		}
 		if n.Name == "check" {
-			command.flags = append(command.flags, completionFlagSpec{name: "all", help: "Show defaults, too."}, completionFlagSpec{name: "json", help: "Write JSON."}, completionFlagSpec{name: "against", help: "Compare with the cluster of the node at ADDR.", value: "ADDR"})
+			command.flags = append(command.flags, checkFlags()...)
 		}
 		all = append(all, command)
 	}
@@ -87,15 +78,38 @@ func completionSpecs(root *kong.Node) []completionCommandSpec {
 	return all
 }
 
+// flagSpec describes a flag that kong parses.
+func flagSpec(f *kong.Flag) completionFlagSpec {
+	spec := completionFlagSpec{name: f.Name, help: f.Help}
+	if !f.IsBool() {
+		spec.value = f.FormatPlaceHolder()
+	}
+	if f.Enum != "" {
+		spec.choices = f.EnumSlice()
+	}
+	return spec
+}
+
+// checkFlags returns the flags of check in addition to those of run.
+func checkFlags() []completionFlagSpec {
+	return []completionFlagSpec{
+		{name: "all", help: "Show defaults, too."},
+		{name: "json", help: "Write JSON."},
+		{name: "against", help: "Compare with the cluster of the node at ADDR.", value: "ADDR"},
+	}
+}
+
 // settingFlags returns the flags of run and check, which kong does not parse.
 func settingFlags() []completionFlagSpec {
 	var all []completionFlagSpec
 	for _, flag := range config.Flags() {
-		x := completionFlagSpec{name: flag.Name, help: flag.Help, value: flag.Metavar}
-		if words := strings.Split(flag.Metavar, "|"); len(words) > 1 && flag.Metavar == strings.ToLower(flag.Metavar) {
-			x.choices = words
+		spec := completionFlagSpec{name: flag.Name, help: flag.Help, value: flag.Metavar}
+		words := strings.Split(flag.Metavar, "|")
+		isPlaceholder := flag.Metavar != strings.ToLower(flag.Metavar)
+		if len(words) > 1 && !isPlaceholder {
+			spec.choices = words
 		}
-		all = append(all, x)
+		all = append(all, spec)
 	}
 	return all
 }

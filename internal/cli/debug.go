@@ -110,6 +110,8 @@ type bundle struct {
 	Missing []string `json:"missing"` // missing files, with the errors
 }
 
+// collect returns the files of the bundle, and for each file that is missing its name and the error. It
+// adds the secrets of this machine to hidden.
 func (c *debugCommand) collect(ctx context.Context, session *session, client *client.Client, hidden *redactor) (files []bundleFile, failed []string) {
 	addFile := func(name string, content []byte, err error) {
 		if err != nil {
@@ -185,11 +187,19 @@ func (r *redactor) add(file []byte) {
 	parts := slices.Concat(bytes.Fields(file), bytes.FieldsFunc(file, func(c rune) bool { return c <= ' ' || c == ':' || c == ',' }))
 	for _, word := range parts {
 		inJSON, err := json.Marshal(string(word))
-		for _, w := range [][]byte{word, bytes.Trim(inJSON, `"`)} {
-			if err == nil && len(w) >= minSecretBytes && !slices.ContainsFunc(r.secrets, func(known []byte) bool { return bytes.Equal(known, w) }) {
-				r.secrets = append(r.secrets, w)
-			}
+		if err != nil {
+			continue
 		}
+		r.addSecret(word)
+		r.addSecret(bytes.Trim(inJSON, `"`))
+	}
+}
+
+// addSecret redacts a text, unless it is too short.
+func (r *redactor) addSecret(text []byte) {
+	isKnown := slices.ContainsFunc(r.secrets, func(known []byte) bool { return bytes.Equal(known, text) })
+	if len(text) >= minSecretBytes && !isKnown {
+		r.secrets = append(r.secrets, text)
 	}
 }
 
@@ -252,8 +262,9 @@ func readTail(name string, maxBytes int64) ([]byte, error) {
 
 // safeFileName replaces the characters of a node ID that are not safe in a file name.
 func safeFileName(id string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
+		if strings.ContainsRune(safe, r) {
 			return r
 		}
 		return '-'

@@ -74,8 +74,8 @@ func diagnose(ctx context.Context, client *client.Client) (report doctorReport, 
 	if err != nil {
 		return report, err
 	}
-	began := time.Now() // a node returns the same report for a short time, so the interval starts here
-	full, err := client.Checkup(ctx, true)
+	intervalStart := time.Now() // a node returns the same report for a short time, so the interval starts here
+	withPorts, err := client.Checkup(ctx, true)
 	if err != nil {
 		return report, err
 	}
@@ -85,7 +85,7 @@ func diagnose(ctx context.Context, client *client.Client) (report doctorReport, 
 	}
 	unreached := dialPorts(ctx, status.Nodes)
 	select {
-	case <-time.After(time.Until(began.Add(clockInterval))):
+	case <-time.After(time.Until(intervalStart.Add(clockInterval))):
 	case <-ctx.Done():
 		return report, ctx.Err()
 	}
@@ -93,14 +93,21 @@ func diagnose(ctx context.Context, client *client.Client) (report doctorReport, 
 	if err != nil {
 		return report, err
 	}
-	for i, r := range second.Reports {
-		if k := slices.IndexFunc(full.Reports, func(other diagnosis.Report) bool { return other.Node == r.Node }); k >= 0 {
-			second.Reports[i].UnreachablePorts = full.Reports[k].UnreachablePorts
-		}
-	}
+	copyUnreachablePorts(second.Reports, withPorts.Reports)
 	report = doctorReport{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Unreached: unreached}
 	report.Findings = diagnosis.Merge(diagnosis.MergedReports(second), diagnosis.Compare(first, second, unreached))
 	return report, nil
+}
+
+// copyUnreachablePorts sets the unreachable ports of each report to those in the report of the same
+// node in source.
+func copyUnreachablePorts(reports, source []diagnosis.Report) {
+	for i := range reports {
+		isSameNode := func(other diagnosis.Report) bool { return other.Node == reports[i].Node }
+		if k := slices.IndexFunc(source, isSameNode); k >= 0 {
+			reports[i].UnreachablePorts = source[k].UnreachablePorts
+		}
+	}
 }
 
 // dialPorts connects to the announced ports of all nodes that have not failed or left. It returns the

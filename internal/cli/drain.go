@@ -57,33 +57,25 @@ func (c *drainCommand) Run(ctx context.Context, session *session) error {
 		return err
 	}
 	defer client.Close()
-	which := ""
-	if c.Node == "" {
-		status, wrong := client.Status(ctx)
-		if wrong != nil {
-			return wrong
+	isDefaultNode := c.Node == ""
+	if isDefaultNode {
+		status, err := client.Status(ctx)
+		if err != nil {
+			return err
 		}
-		c.Node, which = status.Node, ", which received the command,"
+		c.Node = status.Node
 	}
-	idleFirst := ""
-	if c.IdleFirst > 0 {
-		idleFirst = c.IdleFirst.String()
-	}
-	release := ""
-	if c.Release > 0 {
-		release = c.Release.String()
-	}
-	if err = client.Do(ctx, api.Action{Verb: api.Drain, Node: c.Node, Force: c.Force, IdleFirst: idleFirst, Safe: c.Safe, ReleaseTimeout: release}); err != nil {
+	if err = client.Do(ctx, c.action()); err != nil {
 		return err
 	}
-	begun := "node " + c.Node + which + " is draining until `shardway uncordon " + c.Node + "`; `shardway nodes` shows its progress"
-	if which != "" && c.Wait && !c.JSON {
-		if _, err = fmt.Fprintln(session.out, begun); err != nil {
+	message := c.startMessage(isDefaultNode)
+	if isDefaultNode && c.Wait && !c.JSON {
+		if _, err = fmt.Fprintln(session.out, message); err != nil {
 			return err
 		}
 	}
 	var epoch uint64
-	return c.report(ctx, session, begun, func(ctx context.Context) (api.DrainState, error) {
+	return c.report(ctx, session, message, func(ctx context.Context) (api.DrainState, error) {
 		shardMap, err := client.MapAfter(ctx, epoch, drainPollInterval) // returns immediately if there is a newer map
 		if err != nil {
 			return api.DrainState{}, err
@@ -91,6 +83,28 @@ func (c *drainCommand) Run(ctx context.Context, session *session) error {
 		epoch = shardMap.Epoch
 		return client.DrainState(ctx, c.Node)
 	})
+}
+
+// action returns the action that starts the drain of c.Node.
+func (c *drainCommand) action() api.Action {
+	action := api.Action{Verb: api.Drain, Node: c.Node, Force: c.Force, Safe: c.Safe}
+	if c.IdleFirst > 0 {
+		action.IdleFirst = c.IdleFirst.String()
+	}
+	if c.Release > 0 {
+		action.ReleaseTimeout = c.Release.String()
+	}
+	return action
+}
+
+// startMessage returns the message that the drain has started. isDefaultNode means that the command
+// line did not name the node.
+func (c *drainCommand) startMessage(isDefaultNode bool) string {
+	node := "node " + c.Node
+	if isDefaultNode {
+		node += ", which received the command,"
+	}
+	return node + " is draining until `shardway uncordon " + c.Node + "`; `shardway nodes` shows its progress"
 }
 
 // checkFlags returns an error for contradictory or invalid flags.
@@ -220,7 +234,8 @@ func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, fetchState 
 		case !state.Left():
 			return c.checkReleased(state)
 		}
-		cancelledPolls, blockedPolls = countConsecutive(cancelledPolls, !state.Requested), countConsecutive(blockedPolls, state.BlockedBy != "")
+		cancelledPolls = countConsecutive(cancelledPolls, !state.Requested)
+		blockedPolls = countConsecutive(blockedPolls, state.BlockedBy != "")
 		switch {
 		case blockedPolls == stablePolls:
 			return fmt.Errorf("%s at node %s, and they do not move: %s", describeRemaining(state), c.Node, state.BlockedBy)

@@ -79,10 +79,11 @@ type cordonCommand struct {
 
 // Run cordons a node, or the nodes of an app version.
 func (c *cordonCommand) Run(ctx context.Context, session *session) error {
-	switch {
-	case (c.Node == "") == (c.AppVersion == ""):
+	hasNode, hasVersion := c.Node != "", c.AppVersion != ""
+	if hasNode == hasVersion {
 		return misuse("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
-	case c.Node != "":
+	}
+	if hasNode {
 		return c.runAction(ctx, session, api.Action{Verb: api.Cordon, Node: c.Node}, cordoned(c.Node))
 	}
 	client, err := c.client(session)
@@ -149,7 +150,8 @@ func (c *uncordonCommand) Run(ctx context.Context, session *session) error {
 // uncordoned returns what an uncordon has ended, by the policy that was in force before it.
 // draining reports that the node drains, by that policy or by itself.
 func uncordoned(node string, before api.Policy, draining bool) string {
-	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.GradualDrains, func(drain api.GradualDrain) bool { return drain.Node == node })
+	drainedGradually := slices.ContainsFunc(before.GradualDrains, func(drain api.GradualDrain) bool { return drain.Node == node })
+	drained := drainedGradually || slices.Contains(before.Drained, node)
 	cordoned := slices.Contains(before.Cordoned, node)
 	switch {
 	case drained && cordoned:

@@ -56,34 +56,42 @@ func (c *shardsCommand) history(ctx context.Context, session *session, client *c
 	if c.JSON {
 		return writeJSON(session.out, history)
 	}
-	table := newTable(session.out, "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS", "RELEASED")
+	if err = writeShardState(session.out, history.Shard); err != nil {
+		return err
+	}
+	return writeHistory(session.out, history.Moves)
+}
+
+// writeShardState prints the owner and the state of one shard, with explanations.
+func writeShardState(w io.Writer, shard api.Shard) error {
+	table := newTable(w, "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS", "RELEASED")
 	released := ""
-	if history.Released {
+	if shard.Released {
 		released = "yes"
 	}
-	table.row(history.Shard.Shard, history.Owner, displayState(history.Shard), history.To, history.Epoch, history.Previous, released)
-	if err = table.flush(); err != nil {
+	table.row(shard.Shard, shard.Owner, displayState(shard), shard.To, shard.Epoch, shard.Previous, released)
+	if err := table.flush(); err != nil {
 		return err
 	}
-	if _, err = fmt.Fprintln(session.out); err != nil {
+	text := "\n"
+	if shard.Unavailable != "" {
+		text += "unavailable: " + strings.Map(printable, shard.Unavailable) + "\n"
+	}
+	if shard.StaleReturn {
+		text += staleReturn(shard.Owner) + "\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// writeHistory prints the moves of one shard.
+func writeHistory(w io.Writer, moves []api.Move) error {
+	if len(moves) == 0 {
+		_, err := fmt.Fprintln(w, "the node has no record of a move")
 		return err
 	}
-	if history.Unavailable != "" {
-		if _, err = fmt.Fprintf(session.out, "unavailable: %s\n", strings.Map(printable, history.Unavailable)); err != nil {
-			return err
-		}
-	}
-	if history.StaleReturn {
-		if _, err = fmt.Fprintln(session.out, staleReturn(history.Owner)); err != nil {
-			return err
-		}
-	}
-	if len(history.Moves) == 0 {
-		_, err = fmt.Fprintln(session.out, "the node has no record of a move")
-		return err
-	}
-	table = newTable(session.out, "EPOCH", "FROM", "TO", "REASON")
-	for _, move := range history.Moves {
+	table := newTable(w, "EPOCH", "FROM", "TO", "REASON")
+	for _, move := range moves {
 		table.row(move.Epoch, move.From, move.To, move.Reason)
 	}
 	return table.flush()
@@ -123,37 +131,52 @@ func writeShards(w io.Writer, shards []api.Shard) error {
 		g := group{state: displayState(shard), owner: shard.Owner, to: shard.To, epoch: shard.Epoch, unavailable: shard.Unavailable}
 		members[g] = append(members[g], shard.Shard)
 	}
+	groups := slices.SortedFunc(maps.Keys(members), compareGroups)
 	table := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
-	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
+	for _, g := range groups {
 		table.row(g.owner, g.state, g.to, g.epoch, len(members[g]), ranges(members[g]))
 	}
 	if err := table.flush(); err != nil {
 		return err
 	}
-	printed := map[string]bool{"": true}
-	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
-		line := strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unavailable))
-		if g.unavailable == "" || g.owner == "" || printed[line] {
-			continue
-		}
-		printed[line] = true
+	for _, line := range explanations(groups) {
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
-		}
-	}
-	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
-		if line := staleReturn(g.owner); g.state == "stale-return" && !printed[line] {
-			printed[line] = true
-			if _, err := fmt.Fprintln(w, line); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
+// explanations returns the reasons why owners do not serve, and then explanations of stale returns,
+// each once.
+func explanations(groups []group) (lines []string) {
+	add := func(line string) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	for _, g := range groups {
+		if g.unavailable != "" && g.owner != "" {
+			add(strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unavailable)))
+		}
+	}
+	for _, g := range groups {
+		if g.state == "stale-return" {
+			add(staleReturn(g.owner))
+		}
+	}
+	return lines
+}
+
+// compareGroups defines the order of the rows.
 func compareGroups(a, b group) int {
-	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.state, b.state), cmp.Compare(a.to, b.to), cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.unavailable, b.unavailable))
+	return cmp.Or(
+		cmp.Compare(a.owner, b.owner),
+		cmp.Compare(a.state, b.state),
+		cmp.Compare(a.to, b.to),
+		cmp.Compare(a.epoch, b.epoch),
+		cmp.Compare(a.unavailable, b.unavailable),
+	)
 }
 
 // ranges formats sorted numbers, such as 0-3,7,9-12. It truncates a long list.

@@ -97,10 +97,26 @@ func fetchSnapshot(ctx context.Context, client *client.Client) (snapshot snapsho
 	return snapshot, err
 }
 
-// nodeLoad is the load of a node.
+// nodeLoad is the load of a node: the sum over its shards.
 type nodeLoad struct {
-	requests, busy, bytes float64
-	sockets               int32
+	requests float64 // per second
+	busy     float64 // mean number of concurrent requests
+	bytes    float64 // per second
+	sockets  int32
+}
+
+// loadByNode adds the load of the shards of each node.
+func loadByNode(shards []api.HotShard) map[string]nodeLoad {
+	loads := map[string]nodeLoad{}
+	for _, shard := range shards {
+		load := loads[shard.Node]
+		load.requests += shard.Requests
+		load.busy += shard.Busy
+		load.bytes += shard.Bytes
+		load.sockets += shard.Sockets
+		loads[shard.Node] = load
+	}
+	return loads
 }
 
 func writeSnapshot(w io.Writer, snapshot snapshot) error {
@@ -110,12 +126,7 @@ func writeSnapshot(w io.Writer, snapshot snapshot) error {
 	if err := writeSummary(w, snapshot.Status); err != nil {
 		return err
 	}
-	loads := map[string]nodeLoad{}
-	for _, h := range snapshot.Hot.Shards {
-		load := loads[h.Node]
-		load.requests, load.busy, load.bytes, load.sockets = load.requests+h.Requests, load.busy+h.Busy, load.bytes+h.Bytes, load.sockets+h.Sockets
-		loads[h.Node] = load
-	}
+	loads := loadByNode(snapshot.Hot.Shards)
 	table := newTable(w, "\nNODE", "STATE", "ROLE", "SHARDS", "APP", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
 	for _, node := range snapshot.Status.Nodes {
 		load := loads[node.ID]

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"syscall"
 	"time"
 
@@ -81,23 +82,23 @@ func (c *waitCommand) poll(ctx context.Context, session *session, missing func(c
 	}
 	bar := progress{w: w, inPlace: isTerminal(w)}
 	defer bar.end()
-	last := "no answer yet"
+	lastReason := "no answer yet"
 	for {
-		what, err := missing(ctx)
+		reason, err := missing(ctx)
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return fmt.Errorf("after %s: %s", c.Timeout, last)
+			return fmt.Errorf("after %s: %s", c.Timeout, lastReason)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && !isTemporary(err):
 			return err
 		case err != nil:
-			what = err.Error()
-		case what == "":
+			reason = err.Error()
+		case reason == "":
 			return nil
 		}
-		last = what
-		if err := bar.show(what); err != nil {
+		lastReason = reason
+		if err := bar.show(reason); err != nil {
 			return err
 		}
 		_ = sleep(ctx, waitPollInterval) // the loop checks ctx
@@ -106,24 +107,21 @@ func (c *waitCommand) poll(ctx context.Context, session *session, missing func(c
 
 // isTemporary reports whether a retry may succeed: the node is not reachable yet, or not ready yet.
 func isTemporary(err error) bool {
-	if answered, ok := errors.AsType[interface {
+	type statusError interface {
 		error
 		StatusCode() int
-	}](err); ok {
-		return answered.StatusCode() >= http.StatusInternalServerError
+	}
+	if response, ok := errors.AsType[statusError](err); ok {
+		return response.StatusCode() >= http.StatusInternalServerError
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return true
 	}
-	for _, e := range []error{
+	temporary := []error{
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 		io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
 	}
-	return false
+	return slices.ContainsFunc(temporary, func(known error) bool { return errors.Is(err, known) })
 }
 
 // missingService describes why the cluster does not serve all shards. Empty means that it does.
