@@ -13,7 +13,7 @@ import (
 )
 
 // WebSocketReport is the response of a node to a control.Sockets request, with one entry per shard that has
-// long-lived connections: the number of the shard, then the counts of proxy.ShardSockets in the order
+// long-lived connections: the number of the shard, then the counts of proxy.ShardWebSockets in the order
 // Attached, Detached, Resumable, Plain. The entries are arrays, so that a response for all shards does not
 // exceed the size limit of a reply.
 type WebSocketReport [][5]int
@@ -54,13 +54,18 @@ func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) 
 	for node, report := range reports {
 		nodeCounts := api.NodeSockets{Node: node}
 		for _, entry := range report {
-			shard := byShard[entry[0]]
+			number, attached, detached, resumable, plain := entry[0], entry[1], entry[2], entry[3], entry[4]
+			shard := byShard[number]
 			if shard == nil {
-				shard = &api.ShardSockets{Shard: uint32(entry[0])}
-				byShard[entry[0]] = shard
+				shard = &api.ShardSockets{Shard: uint32(number)}
+				byShard[number] = shard
 			}
-			shard.Attached, shard.Detached, shard.Plain = shard.Attached+entry[1], shard.Detached+entry[2], shard.Plain+entry[4]
-			nodeCounts.Attached, nodeCounts.Detached, nodeCounts.App = nodeCounts.Attached+entry[1], nodeCounts.Detached+entry[2], nodeCounts.App+entry[3]+entry[4]
+			shard.Attached += attached
+			shard.Detached += detached
+			shard.Plain += plain
+			nodeCounts.Attached += attached
+			nodeCounts.Detached += detached
+			nodeCounts.App += resumable + plain
 		}
 		list.Nodes = append(list.Nodes, nodeCounts)
 	}

@@ -81,15 +81,16 @@ func (r *Raft) fixPrevEntry(inst *instance, req *raft.AppendEntriesRequest) {
 		return
 	}
 	stats := inst.Stats()
-	if statUint(stats, "last_snapshot_index") != req.PrevLogEntry || statUint(stats, "last_snapshot_term") != req.PrevLogTerm ||
-		statUint(stats, "last_log_index") <= req.PrevLogEntry {
+	isLastOfSnapshot := statUint(stats, "last_snapshot_index") == req.PrevLogEntry && statUint(stats, "last_snapshot_term") == req.PrevLogTerm
+	logContinues := statUint(stats, "last_log_index") > req.PrevLogEntry
+	if !isLastOfSnapshot || !logContinues {
 		return
 	}
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
 }
 
-// restartInstance stops instance c and starts another one.
+// restartInstance stops an instance and starts another one.
 func (r *Raft) restartInstance(inst *instance) {
 	select {
 	case r.instanceLock <- struct{}{}:

@@ -10,9 +10,9 @@ import (
 const MaxParallel = 16
 
 // Broadcast sends the same request to several nodes. Each reply is decoded into a copy of blank.
-// unresponsive are the nodes that did not respond before ctx ended, sorted.
+// unresponsive contains the nodes that did not respond before ctx ended, sorted.
 func Broadcast[T any](ctx context.Context, c *Client, nodes []string, q Request, blank T) (replies map[string]T, unresponsive []string) {
-	var mu sync.Mutex
+	var mu sync.Mutex // protects replies and unresponsive
 	var calls sync.WaitGroup
 	replies, unresponsive = map[string]T{}, []string{}
 	slots := make(chan struct{}, MaxParallel)
@@ -20,8 +20,8 @@ func Broadcast[T any](ctx context.Context, c *Client, nodes []string, q Request,
 		calls.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			x := blank
-			err := c.Call(ctx, node, q, &x)
+			reply := blank
+			err := c.Call(ctx, node, q, &reply)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -29,7 +29,7 @@ func Broadcast[T any](ctx context.Context, c *Client, nodes []string, q Request,
 				unresponsive = append(unresponsive, node)
 				return
 			}
-			replies[node] = x
+			replies[node] = reply
 		})
 	}
 	calls.Wait()

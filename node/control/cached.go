@@ -11,9 +11,9 @@ const CacheTime = time.Second
 // Cached shares the result of a call of many nodes between callers: the nodes are called at most once in
 // CacheTime.
 type Cached[T any] struct {
-	lock chan struct{} // cap 1: a token is in it while the nodes are called; other callers wait for the same result
-	at   time.Time     // when the last call ended; zero means never
-	last T
+	lock       chan struct{} // cap 1, used as a lock: it is held while the nodes are called, and other callers wait for the same result
+	finishedAt time.Time     // when the last call ended; zero means never
+	lastResult T
 }
 
 // NewCached returns an empty cache.
@@ -29,12 +29,12 @@ func (c *Cached[T]) Get(ctx context.Context, timeout time.Duration, f func(conte
 	case <-ctx.Done():
 		return result
 	}
-	if !c.at.IsZero() && time.Since(c.at) < CacheTime {
-		return c.last
+	if !c.finishedAt.IsZero() && time.Since(c.finishedAt) < CacheTime {
+		return c.lastResult
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	c.last = f(ctx)
-	c.at = time.Now()
-	return c.last
+	c.lastResult = f(ctx)
+	c.finishedAt = time.Now()
+	return c.lastResult
 }

@@ -57,16 +57,17 @@ func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 // request may follow.
 func (s *Server) serveNext(ctx context.Context, c *peer.Conn, from Caller, within time.Duration) bool {
 	timeout := time.AfterFunc(within, func() { closeStream(c) })
-	b, err := peer.ReadFrame(c, nil, maxFrame)
-	if !timeout.Stop() || err != nil {
+	request, err := peer.ReadFrame(c, nil, maxFrame)
+	if isInTime := timeout.Stop(); !isInTime || err != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, HandlerTimeout)
 	defer cancel()
-	unhook := context.AfterFunc(ctx, func() { closeStream(c) })
-	defer unhook()
-	if b, err = json.Marshal(s.Answer(ctx, from, b)); err == nil {
-		err = peer.WriteFrame(c, b)
+	stopWatching := context.AfterFunc(ctx, func() { closeStream(c) })
+	defer stopWatching()
+	reply, err := json.Marshal(s.Answer(ctx, from, request))
+	if err == nil {
+		err = peer.WriteFrame(c, reply)
 	}
 	if err != nil {
 		s.log.Debug().Err(err).Str("peer", c.Node()).Msg("response not sent")
@@ -85,15 +86,15 @@ func (s *Server) Answer(ctx context.Context, from Caller, request []byte) Reply 
 
 // reply handles a request and returns its reply, which may contain an error.
 func (s *Server) reply(ctx context.Context, from Caller, q Request) Reply {
-	v, err := s.handle(ctx, from, q)
+	value, err := s.handle(ctx, from, q)
 	if err != nil {
 		return Reply{Error: err.Error(), Fault: faultOf(err)}
 	}
-	b, err := json.Marshal(v)
+	encoded, err := json.Marshal(value)
 	if err != nil {
 		return Reply{Error: err.Error()}
 	}
-	return Reply{Value: b}
+	return Reply{Value: encoded}
 }
 
 // handle calls the handler for the kind of a request.
@@ -101,11 +102,11 @@ func (s *Server) handle(ctx context.Context, from Caller, q Request) (any, error
 	if q.Kind == Batch {
 		return s.handleBatch(ctx, from, q.Batch)
 	}
-	h := s.handlers[q.Kind]
-	if h == nil {
+	handler := s.handlers[q.Kind]
+	if handler == nil {
 		return nil, fmt.Errorf("node: unknown question %q: is the other node newer?", q.Kind)
 	}
-	return h(ctx, from, q)
+	return handler(ctx, from, q)
 }
 
 // handleBatch handles the requests of a Batch one after the other.
@@ -125,9 +126,9 @@ func (s *Server) handleBatch(ctx context.Context, from Caller, requests []Reques
 
 // Binding returns a value that is unique to a stream. It returns an error if the stream does not use TLS.
 func Binding(c *peer.Conn) ([]byte, error) {
-	b, ok := c.NetConn().(interface{ Binding() ([]byte, error) })
+	encrypted, ok := c.NetConn().(interface{ Binding() ([]byte, error) })
 	if !ok {
 		return nil, errors.New("node: the stream is not encrypted, so no secret can be proven on it")
 	}
-	return b.Binding()
+	return encrypted.Binding()
 }

@@ -18,8 +18,8 @@ import (
 
 // LeaderReport is the result of a query to the leader.
 type LeaderReport struct {
-	leader   string
-	at       time.Time
+	leader   string                // the node that was queried
+	at       time.Time             // time of the query
 	Views    []leader.MemberView   // nil means no response
 	viewsAt  time.Time             // time of the query that returned Views
 	epoch    shardmap.Epoch        // epoch of the map that was committed on this node at viewsAt
@@ -92,7 +92,13 @@ func (m *Monitor) QueryLeader(ctx context.Context, leaderID string) (report Lead
 		m.o.Log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
 		return report
 	}
+	return m.decodeReport(replies)
+}
+
+// decodeReport decodes the replies to the questions of QueryLeader, in the order of the questions.
+func (m *Monitor) decodeReport(replies []control.Reply) (report LeaderReport) {
 	if members, ok := control.DecodeReply[[]leaderloop.WireMember](replies[0]); ok {
+		var err error
 		if report.Views, err = leaderloop.MemberViews(members); err != nil {
 			m.o.Log.Debug().Err(err).Msg("invalid view from leader")
 		}
@@ -106,16 +112,13 @@ func (m *Monitor) QueryLeader(ctx context.Context, leaderID string) (report Lead
 	if differences, ok := control.DecodeReply[[]diagnosis.Difference](replies[2]); ok {
 		report.DifferingSettings = differences
 	}
-	if unadded, ok := control.DecodeReply[[]diagnosis.UnreachablePeerPort](replies[3]); ok {
-		report.Unreachable = unadded
+	if unreachable, ok := control.DecodeReply[[]diagnosis.UnreachablePeerPort](replies[3]); ok {
+		report.Unreachable = unreachable
 	}
-	switch {
-	case len(questions) == 4:
+	if hasNextLevel := len(replies) > 4; !hasNextLevel {
 		report.Upgrade = &api.UpgradeState{}
-	default:
-		if level, ok := control.DecodeReply[api.UpgradeState](replies[4]); ok {
-			report.Upgrade = &level
-		}
+	} else if upgrade, ok := control.DecodeReply[api.UpgradeState](replies[4]); ok {
+		report.Upgrade = &upgrade
 	}
 	return report
 }

@@ -56,18 +56,24 @@ const noClusterSource = "shardway: no cluster yet"
 // be derived, the previous key stays in use. New derives the first one.
 func (h *Hasher) Key() []byte {
 	secrets, cluster, current := h.secretList(), h.options.Cluster(), h.current.Load()
-	if current == nil || current.cluster != cluster || len(secrets) > 0 && !current.secret.Equal(secrets[0]) {
-		next, err := deriveHashKey(secrets, cluster)
-		if err != nil && current == nil {
-			return nil
-		}
-		if err != nil {
-			next = &hashKey{secret: current.secret, cluster: cluster, key: current.key}
-		}
-		h.current.Store(next)
-		current = next
+	if current != nil && current.isDerivedFrom(secrets, cluster) {
+		return current.key
 	}
-	return current.key
+	next, err := deriveHashKey(secrets, cluster)
+	if err != nil && current == nil {
+		return nil
+	}
+	if err != nil {
+		next = &hashKey{secret: current.secret, cluster: cluster, key: current.key}
+	}
+	h.current.Store(next)
+	return next.key
+}
+
+// isDerivedFrom reports whether the key belongs to these secrets and this cluster.
+func (k *hashKey) isDerivedFrom(secrets secret.List, cluster string) bool {
+	hasNewSecret := len(secrets) > 0 && !k.secret.Equal(secrets[0])
+	return k.cluster == cluster && !hasNewSecret
 }
 
 // deriveInitialKey derives the key with which the node starts.
