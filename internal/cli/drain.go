@@ -59,9 +59,9 @@ func (c *drainCommand) Run(ctx context.Context, session *session) error {
 	defer client.Close()
 	isDefaultNode := c.Node == ""
 	if isDefaultNode {
-		status, err := client.Status(ctx)
-		if err != nil {
-			return err
+		status, statusErr := client.Status(ctx)
+		if statusErr != nil {
+			return statusErr
 		}
 		c.Node = status.Node
 	}
