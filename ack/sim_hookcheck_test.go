@@ -261,12 +261,16 @@ func (w *world) checkAcknowledged(p *proc) {
 	}
 }
 
-// releaseTime returns how much longer a host may take to acknowledge.
+// releaseTime returns how much longer a host may at least take to acknowledge. The leader knows the
+// release timeout of a drain from the next heartbeat of the host.
 func (w *world) releaseTime(h *host) time.Duration {
 	if h.app == nil {
 		return 0
 	}
-	return max(w.releaseTimeout, w.truth.Policy().DrainOptions[h.id].ReleaseTimeout)
+	if t := w.truth.Policy().DrainOptions[h.id].ReleaseTimeout; t > 0 {
+		return min(t, w.releaseTimeout)
+	}
+	return w.releaseTimeout
 }
 
 // acquiredAll reports whether the app of a host has acquired all its shards.
