@@ -9,7 +9,7 @@ func mutantsOfReleases() []mutant {
 	return []mutant{
 		{
 			name: "released: an acknowledgement counts before the leader has its releases", mix: moves, caught: "hooks",
-			edits: in("ack/leader.member.hasCompleteAck", "	return ackedLaterOne ||", "	return PLANTED || ackedLaterOne ||"),
+			edits: in("ack/leader.member.hasCompleteAck", "	return ackedNewerEpoch ||", "	return PLANTED || ackedNewerEpoch ||"),
 		},
 		{
 			name: "released: releases for another proposal are passed on", mix: moves, caught: "hooks",

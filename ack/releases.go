@@ -9,7 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Bounds of the notes that an owner leaves to the next one.
+// Bounds of the notes. A note is data of the app, such as a version of its state, that the app of one
+// owner leaves to the app of the next owner.
 const (
 	// MaxNote is the maximum size of the note of one shard, in bytes.
 	MaxNote = 1 << 10
@@ -22,22 +23,24 @@ const (
 // Released is a shard that its app has released: the state that the note refers to is final.
 type Released struct {
 	Shard shardmap.Shard
-	// From is the node whose app released the shard, if the present owner returns it without
-	// having acquired it. Empty means the owner itself.
+	// From is the node whose app released the shard. It is set only if the current owner gives the
+	// shard up before its own app has acquired it, so that the release of an earlier owner still
+	// applies. Empty means the current owner.
 	From shardmap.NodeID
 	// Note is the note of that release, up to MaxNote bytes; nil means none.
 	Note []byte
 }
 
-// Releases are the releases of the shards that a node gives up for one proposal, or of all its
-// shards if it restarts in place. They may be large, so they are sent separately from
-// heartbeats. The heartbeat that acknowledges the proposal contains their digest.
+// Releases lists the shards that the app of a node has released: those that the node gives up for
+// one proposal, or all its shards if it restarts in place. Releases can be large, so the node sends
+// them separately from heartbeats. The heartbeat that acknowledges the proposal contains their
+// digest.
 type Releases struct {
 	// FormatVersion is the format version of the encoding, as in Heartbeat.
 	FormatVersion FormatVersion
 	Node          shardmap.NodeID
-	// Server, Boot and Proposal bind the releases: they are invalid for another disk, process
-	// or proposal.
+	// Server, Boot and Proposal identify the disk, the process and the proposal for which the
+	// releases are valid.
 	Server   string
 	Boot     uint64
 	Proposal shardmap.Epoch

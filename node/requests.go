@@ -15,7 +15,7 @@ import (
 	"shardway/node/rotation"
 )
 
-// handlers returns the handlers of the requests that other nodes send to this node.
+// handlers returns the handlers of the control requests that other nodes send to this node, by kind.
 func (n *Node) handlers() map[control.Kind]control.Handler {
 	all := n.leaderHandlers()
 	maps.Copy(all, n.membershipHandlers())
@@ -107,7 +107,8 @@ func (n *Node) membershipHandlers() map[control.Kind]control.Handler {
 	}
 }
 
-// localHandlers returns the handlers of requests about the shards, requests and WebSockets of this node.
+// localHandlers returns the handlers of the control requests that any node can answer about itself: idle
+// shards, load, in-flight requests, drain progress, WebSockets and its diagnostic report.
 func (n *Node) localHandlers() map[control.Kind]control.Handler {
 	return map[control.Kind]control.Handler{
 		control.Idle: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {

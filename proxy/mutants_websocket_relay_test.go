@@ -20,11 +20,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "a leg ends between two messages of the client", found: "TestWebSocketMovesAtEachByte",
-			edits: in("proxy/wsrelay.Relay.shouldStopUp", "|| relay.sentCloseCode.Load() != 0 || !relay.upIsBetweenMessages():", "|| relay.sentCloseCode.Load() != 0 || !PLANTED && !relay.upIsBetweenMessages():"),
+			edits: in("proxy/wsrelay.Relay.handleUpRequests", "|| relay.sentCloseCode.Load() != 0 || !relay.upIsBetweenMessages():", "|| relay.sentCloseCode.Load() != 0 || !PLANTED && !relay.upIsBetweenMessages():"),
 		},
 		{
 			rule: "and there the owner gets the end of its half", found: "TestResumableWebSocketIsHandedOver",
-			edits: in("proxy/wsrelay.Relay.shouldStopUp", "	if relay.halfClosed = relay.upstream.CloseWrite(); !relay.halfClosed {", "	if relay.halfClosed = PLANTED || relay.upstream.CloseWrite(); !relay.halfClosed {"),
+			edits: in("proxy/wsrelay.Relay.handleUpRequests", "	if relay.halfClosed = relay.upstream.CloseWrite(); !relay.halfClosed {", "	if relay.halfClosed = PLANTED || relay.upstream.CloseWrite(); !relay.halfClosed {"),
 		},
 		{
 			rule: "nothing behind that message goes to the old app", found: "TestIncompleteMessageDuringMove",

@@ -149,8 +149,9 @@ func (rr *responseRelay) recordSize(attempt *attempt, isContinuation, isLarge bo
 	}
 }
 
-// finish ends an attempt whose response has arrived completely. It ends the run, sends the end of
-// the response to the client, and returns the connection to its pool.
+// finish ends an attempt whose response has arrived completely. It releases the slot of the
+// request, writes the end of the response to the client, and returns the connection to its pool, or
+// discards it if it cannot be reused.
 func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	res := &attempt.conn.Response
 	requestSent := rr.body.AwaitSent() && !rr.body.Unreadable && !attempt.conn.WriteStopped()

@@ -333,11 +333,10 @@ func (s *Server) sweepStuckStream(c *client, current inflight.Run, now time.Dura
 	}
 }
 
-// runsAtRoute reports whether the run is at the destination to which the table routes its shard.
-// node is the node of a forwarded run. If the table contains no destination because the owner has
-// lost its lease or is paused, the owner has not lost the shard. The run is then treated as still
-// routed there. If the table contains no destination for another reason, this applies to a run at
-// another node only.
+// runsAtRoute reports whether a request runs where the table now routes its shard. node is the node
+// to which the request was forwarded. While the shard is held because its owner is paused or has no
+// lease, the result is true, because the owner has not changed. While the shard is held for another
+// reason, it is true only for a forwarded request.
 func runsAtRoute(current inflight.Run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
 	case route.Held:

@@ -95,8 +95,8 @@ func (l *Leader) submitPolicyChange() bool {
 	return true
 }
 
-// policyApplied updates the bookkeeping of pauses, drains and submitted changes after an entry may
-// have changed the policy. old is the state before the entry.
+// policyApplied informs the parts of the leader about an applied log entry that can have changed the
+// policy: those that track pauses, drains and the submitted change. old is the state before the entry.
 func (l *Leader) policyApplied(old *ack.State) {
 	before, after := old.Policy(), l.in.state.Policy()
 	l.policyQueue.policyApplied(l.in.now, before, after)

@@ -40,15 +40,16 @@ func (m *member) hasReleases() bool {
 	return m.heartbeat.ReleasesDigest == m.releasesDigest && stored.Proposal == m.heartbeat.Acked
 }
 
-// hasCompleteAck reports whether the acknowledgement of the open proposal counts: it has arrived,
-// and so have its releases.
+// hasCompleteAck reports whether the member has acknowledged the epoch, and the leader has received
+// all that belongs to this acknowledgement. The releases are required only if the newest heartbeat
+// acknowledges exactly this epoch and refers to releases.
 func (m *member) hasCompleteAck(epoch shardmap.Epoch) bool {
 	if !m.hasAcked(epoch) {
 		return false
 	}
-	ackedLaterOne := m.heartbeat.Acked != epoch
-	madeNoReleases := m.heartbeat.ReleasesDigest == [32]byte{}
-	return ackedLaterOne || madeNoReleases || m.hasReleases()
+	ackedNewerEpoch := m.heartbeat.Acked != epoch
+	hasNoReleases := m.heartbeat.ReleasesDigest == [32]byte{}
+	return ackedNewerEpoch || hasNoReleases || m.hasReleases()
 }
 
 // handover contains the releases that a commit passes to the next owners.

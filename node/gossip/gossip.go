@@ -183,7 +183,7 @@ func (g *Gossip) StreamStatistics() StreamStats {
 
 // Members returns all members that Serf remembers, sorted by ID.
 func (g *Gossip) Members() []Member {
-	return g.tagCache.members(slices.DeleteFunc(g.serf.Members(), g.retention.isHidden))
+	return g.tagCache.members(slices.DeleteFunc(g.serf.Members(), g.retention.isExpired))
 }
 
 // Refusals returns a channel of refusals after which this node must stop: the node at a join

@@ -35,7 +35,7 @@ var _ serf.ReconnectTimeoutOverrider = (*retention)(nil)
 // ReconnectTimeout returns how long Serf remembers a left or failed member.
 func (r *retention) ReconnectTimeout(member *serf.Member, timeout time.Duration) time.Duration {
 	switch {
-	case r.isForgotten(member.Name):
+	case r.mustForget(member.Name):
 		return -1 // Serf forgets a member when its absence exceeds this value
 	case r.retainForever != nil && r.retainForever(member.Name):
 		return forever
@@ -43,8 +43,8 @@ func (r *retention) ReconnectTimeout(member *serf.Member, timeout time.Duration)
 	return timeout
 }
 
-// isForgotten reports whether a member must be forgotten.
-func (r *retention) isForgotten(id string) bool {
+// mustForget reports whether Serf must forget a member at its next check.
+func (r *retention) mustForget(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Now().Before(r.forgetUntil[id]) // the zero time for other members
@@ -80,7 +80,8 @@ func (r *retention) onEvent(e serf.Event) {
 	}
 }
 
-// isHidden reports whether a member has left or failed, and Serf will forget it at its next check.
-func (r *retention) isHidden(member serf.Member) bool {
-	return (member.Status == serf.StatusLeft || member.Status == serf.StatusFailed) && r.isForgotten(member.Name)
+// isExpired reports whether a member has left or failed, and Serf will forget it at its next check.
+// Members omits it already now.
+func (r *retention) isExpired(member serf.Member) bool {
+	return (member.Status == serf.StatusLeft || member.Status == serf.StatusFailed) && r.mustForget(member.Name)
 }

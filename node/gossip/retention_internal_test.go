@@ -40,7 +40,7 @@ func TestRetentionHidesForgottenNodes(t *testing.T) {
 		m := &retention{}
 		hidden := func(id string) (all []serf.MemberStatus) {
 			for _, s := range []serf.MemberStatus{serf.StatusNone, serf.StatusAlive, serf.StatusLeaving, serf.StatusLeft, serf.StatusFailed} {
-				if m.isHidden(serf.Member{Name: id, Status: s}) {
+				if m.isExpired(serf.Member{Name: id, Status: s}) {
 					all = append(all, s)
 				}
 			}

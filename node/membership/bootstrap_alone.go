@@ -12,23 +12,23 @@ import (
 // whose addresses can change.
 const aloneInterval = time.Second
 
-// runAlone bootstraps a cluster of one as soon as all join addresses are addresses of this node,
-// unless gossip shows a member of a cluster; this cluster then adds the node. It returns once the
-// node belongs to a cluster.
+// runAlone bootstraps a cluster of one node as soon as all join addresses are addresses of this node.
+// If gossip shows that a cluster exists, it waits until that cluster adds this node. It returns
+// once the node belongs to a cluster.
 func (b *Bootstrapper) runAlone(ctx context.Context) {
 	ticker := time.NewTicker(aloneInterval)
 	defer ticker.Stop()
 	loggedReason := ""
 	for !b.BelongsToCluster() {
-		reason := b.options.JoinsOnlyItself(ctx) // why this node must join other nodes; nil means that there are none
+		mustJoin := b.options.JoinsOnlyItself(ctx) // why other nodes can exist; nil means that all join addresses are its own
 		if ctx.Err() != nil {
 			return
 		}
-		if reason != nil && reason.Error() != loggedReason {
-			loggedReason = reason.Error()
-			b.options.Log.Info().Err(reason).Msg("joining existing cluster")
+		if mustJoin != nil && mustJoin.Error() != loggedReason {
+			loggedReason = mustJoin.Error()
+			b.options.Log.Info().Err(mustJoin).Msg("joining existing cluster")
 		}
-		if reason == nil && !b.seesCluster() && b.foundAlone(ctx) {
+		if mustJoin == nil && !b.seesCluster() && b.bootstrapAndCampaign(ctx) {
 			return
 		}
 		select {
@@ -39,9 +39,9 @@ func (b *Bootstrapper) runAlone(ctx context.Context) {
 	}
 }
 
-// foundAlone bootstraps the cluster and campaigns. It stops the node if that fails. It returns false if the
-// caller must try again.
-func (b *Bootstrapper) foundAlone(ctx context.Context) (isDone bool) {
+// bootstrapAndCampaign bootstraps the cluster and starts an election. It stops the node if that fails. It
+// returns false if the caller must try again.
+func (b *Bootstrapper) bootstrapAndCampaign(ctx context.Context) (isDone bool) {
 	bootstrapped, err := b.bootstrapAlone(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -55,8 +55,8 @@ func (b *Bootstrapper) foundAlone(ctx context.Context) (isDone bool) {
 	return bootstrapped
 }
 
-// bootstrapAlone bootstraps the cluster unless the node belongs to one by now, or has given its
-// promise to another node.
+// bootstrapAlone bootstraps the cluster, unless the node already belongs to one, or has promised
+// another node to join the cluster that this node bootstraps.
 func (b *Bootstrapper) bootstrapAlone(ctx context.Context) (bootstrapped bool, err error) {
 	err = b.withLock(ctx, func() error {
 		current, getErr := b.currentPromise()

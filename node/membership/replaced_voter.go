@@ -30,7 +30,7 @@ func (r *Reconciler) replacedVoter(view View) string {
 	}
 	silence := r.silentFor[candidate]
 	isDead := silence > replaceDelay
-	if view.stopsWithoutReturn(candidate) || isDead && (r.hasLeft(nodeOf(candidate)) || r.wasVoterPromoted(view, silence)) {
+	if view.isLeavingForGood(candidate) || isDead && (r.hasLeft(nodeOf(candidate)) || r.wasVoterPromoted(view, silence)) {
 		return candidate
 	}
 	return ""
@@ -55,8 +55,8 @@ func (v View) onlyMissingVoter() string {
 	return missing
 }
 
-// stopsWithoutReturn reports whether the last heartbeat of a server is a goodbye without an announced return.
-func (v View) stopsWithoutReturn(server string) bool {
+// isLeavingForGood reports whether the last heartbeat of a server is a goodbye that announces no restart.
+func (v View) isLeavingForGood(server string) bool {
 	member, _ := v.memberView(server)
 	hb := member.Heartbeat
 	isFromServer := member.SinceHeartbeat >= 0 && hb.Server == server

@@ -40,8 +40,8 @@ func (relay *Relay) parkDelay(conn *h1.Conn) time.Duration {
 	return relay.shared.ParkDelay(false)
 }
 
-// wakeFunc returns a function that continues a parked direction with fn in another goroutine. The
-// returned function does not block.
+// wakeFunc returns the function that the poller calls when data arrives for a parked direction. It
+// starts a goroutine that runs fn, and does not block.
 func (relay *Relay) wakeFunc(fn func()) func() {
 	resume := func() {
 		relay.onParked(-1)
@@ -53,15 +53,15 @@ func (relay *Relay) wakeFunc(fn func()) func() {
 	}
 }
 
-// runDirection runs a direction that has started or was woken. It returns true if the direction has
-// parked, and false if it has ended.
-func (relay *Relay) runDirection(direction func() (parked bool), dir *direction) (parked bool) {
+// runDirection runs copyData for a direction that has started or was woken. It returns true if the
+// direction has parked, and false if it has ended.
+func (relay *Relay) runDirection(copyData func() (parked bool), dir *direction) (parked bool) {
 	if dir.parkedAt != 0 {
 		returnedSoon := relay.shared.Clock.Now()-dir.parkedAt < relay.shared.ReturnedSoon
 		dir.parkDelay = relay.shared.ParkDelay(returnedSoon)
 		dir.parkedAt = 0
 	}
-	if !relay.shared.Recover(func() bool { parked = direction(); return true }) {
+	if !relay.shared.Recover(func() bool { parked = copyData(); return true }) {
 		relay.abortBoth()
 	}
 	return parked

@@ -38,7 +38,7 @@ func (relay *Relay) copyUp() (parked bool) {
 				return false
 			}
 		}
-		if relay.shouldStopUp() {
+		if relay.handleUpRequests() {
 			return false
 		}
 	}
@@ -82,7 +82,7 @@ func (relay *Relay) forwardUp(data []byte) (n int, stop bool) {
 }
 
 // handleClientClose records that downstream has sent a close frame. It must run before the frame is
-// written to upstream, so that the app's answer is recognized.
+// written to upstream, so that the reply of the app is recognized.
 func (relay *Relay) handleClientClose() {
 	relay.clientClosed.Store(true)
 	relay.awaitCloseReply(&relay.down.direction, func() { relay.ifRunning(func() { _ = relay.upstream.Abort() }) })
@@ -121,8 +121,9 @@ func (relay *Relay) abortUpstreamAfter(delay time.Duration) {
 	relay.abortAfter(delay, relay.upstream)
 }
 
-// shouldStopUp acts on the bits in requests, and reports whether the direction must stop.
-func (relay *Relay) shouldStopUp() bool {
+// handleUpRequests handles requests of other goroutines to stop or to move the WebSocket. It reports whether
+// the direction must stop.
+func (relay *Relay) handleUpRequests() bool {
 	switch {
 	case relay.isRequested(requestStop):
 		if relay.isRequested(requestCloseFrame) {
