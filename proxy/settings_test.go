@@ -167,6 +167,31 @@ func TestAccessLogHasLineForEachRequest(t *testing.T) {
 	want(t, log.next(t, 4), map[string]any{"status": 400.0, "error": "bad-request", "method": nil})
 }
 
+// The access log contains the key of the request also if the key is not part of one header line.
+func TestAccessLogContainsKeyOfEverySource(t *testing.T) {
+	for _, test := range []struct {
+		name, target, key string
+		spec              shardkey.Spec
+	}{
+		{"query", "/x?user=a-key-that-is-longer-than-an-address&tab=5", "a-key-that-is-longer-than-an-address", shardkey.Spec{Sources: []string{"query:user"}}},
+		{"path", "/rooms/a%20key%20that%20is%20long", "a key that is long", shardkey.Spec{Sources: []string{"path:2"}}},
+		{"host", "/", "h.example", shardkey.Spec{Sources: []string{"host"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var log journal
+			ingress, _ := pair(t, webApp(t, echo), func(o *proxy.Options) {
+				o.Access, o.Keys = &accesslog.Config{Log: zerolog.New(&log), Keys: true}, keysOf(t, test.spec)
+			})
+			c := ingress.dial()
+			for i := range 2 { // the second request uses the memory of the first
+				c.send("GET %s HTTP/1.1\r\nHost: h.example\r\n\r\n", test.target)
+				c.answer("GET")
+				want(t, log.next(t, i+1), map[string]any{"key": test.key, "client": "127.0.0.1", "error": nil})
+			}
+		})
+	}
+}
+
 func TestAccessLogContainsWaitTime(t *testing.T) {
 	var log journal
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {

@@ -35,7 +35,8 @@ type Extractor struct {
 	TrustedProxies []netip.Prefix             // the trusted proxies of the settings
 	Keys           *Keys                      // configuration to use; nil means that no key was searched for yet
 	Place          func(key []byte) Placement // placement of a new key; nil means that any key is suitable
-	scratch        []byte                     // memory of the results, until the next call
+	scratch        []byte                     // memory of the key, until the next call of Find
+	clientIP       []byte                     // memory of the result of ClientIP, until its next call
 }
 
 // Found is the key of a request.
@@ -165,7 +166,9 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 		token, problemText := x.headerKey("Authorization")
 		return jwtClaim(token, source.Name), problemText
 	case keysource.IP:
-		return x.clientIPBehind(x.trustedProxies()), ""
+		proxies, trusted := x.trustedProxies()
+		x.scratch = x.appendClientIP(x.scratch[:0], proxies, trusted)
+		return x.scratch, ""
 	case keysource.Mint:
 		return x.generateKey(x.Grow(generatedKeyCap)), ""
 	}
@@ -258,9 +261,11 @@ func isHex(text []byte) bool {
 }
 
 // ClientIP returns the address of the client that sent the request. Behind trusted proxies it is
-// the last address that does not belong to a trusted proxy.
+// the last address that does not belong to a trusted proxy. It does not change the key that Find has
+// returned.
 func (x *Extractor) ClientIP() []byte {
-	return x.clientIPBehind(x.TrustedProxies, x.Client.Trusted)
+	x.clientIP = x.appendClientIP(x.clientIP[:0], x.TrustedProxies, x.Client.Trusted)
+	return x.clientIP
 }
 
 // trustedProxies returns the networks of the proxies whose forwarding headers count for keys, and
@@ -284,12 +289,12 @@ func (x *Extractor) forwardedFor() [][]byte {
 	return bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
 }
 
-// clientIPBehind is ClientIP for the given trusted proxies. trusted means that the client of the
-// connection is one of them.
-func (x *Extractor) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
-	x.scratch = append(x.scratch[:0], x.Client.Text...)
+// appendClientIP appends the address of the client to the empty buffer b. proxies are the trusted
+// proxies, and trusted means that the client of the connection is one of them.
+func (x *Extractor) appendClientIP(b []byte, proxies []netip.Prefix, trusted bool) []byte {
+	b = append(b, x.Client.Text...)
 	if !trusted {
-		return x.scratch
+		return b
 	}
 	for _, entry := range slices.Backward(x.forwardedFor()) {
 		addr, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
@@ -297,10 +302,10 @@ func (x *Extractor) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte 
 			break // earlier entries cannot be trusted either
 		}
 		addr = addr.Unmap().WithZone("")
-		x.scratch = addr.AppendTo(x.scratch[:0])
+		b = addr.AppendTo(b[:0])
 		if !forwarded.IsTrusted(addr, proxies) {
 			break
 		}
 	}
-	return x.scratch
+	return b
 }
