@@ -112,12 +112,19 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 // beginning with the longest idle ones.
 func (s *Server) evictIdle(minIdle time.Duration, maxCount int) {
 	s.tick() // if there are only handshakes, no sweep updates the clock
-	evicted := s.conns.EvictIdle(s.clock.Now()-minIdle, maxCount, func(c *client) (connset.IdleConn, bool) {
-		since := time.Duration(c.idleStart.Load())
-		if c.ingress != "" || since == 0 || c.evicted.Load() {
-			return connset.IdleConn{}, false
-		}
-		return connset.IdleConn{Since: since, Close: func() { c.evicted.Store(true); c.conn.StopWaiting() }}, true
-	})
+	evicted := s.conns.EvictIdle(s.clock.Now()-minIdle, maxCount, (*client).evictableSince, (*client).evict)
 	s.metrics.ShedIdle.Add(uint64(evicted))
+}
+
+// evictableSince returns when the client became idle. It returns false during a request, and for
+// a connection from another node.
+func (c *client) evictableSince() (since time.Duration, isIdle bool) {
+	since = time.Duration(c.idleStart.Load())
+	return since, c.ingress == "" && since != 0 && !c.evicted.Load()
+}
+
+// evict closes the connection of an idle client.
+func (c *client) evict() {
+	c.evicted.Store(true)
+	c.conn.StopWaiting()
 }

@@ -15,15 +15,16 @@ type IdleConn struct {
 }
 
 // EvictIdle closes up to maxCount client connections that have been idle since deadline or earlier,
-// beginning with the longest idle ones. It returns the number of closed connections. asIdle returns
-// false for a connection that has a request or must not be closed. A parked connection and a
-// connection in its TLS handshake are idle.
-func (s *Set[C]) EvictIdle(deadline time.Duration, maxCount int, asIdle func(c C) (IdleConn, bool)) (evicted int) {
+// beginning with the longest idle ones. It returns the number of closed connections. idleSince returns
+// when a connection became idle, by the clock of the server, and false for a connection that has a
+// request or must not be closed. closeIdle closes a connection. A parked connection and a connection
+// in its TLS handshake are idle.
+func (s *Set[C]) EvictIdle(deadline time.Duration, maxCount int, idleSince func(c C) (time.Duration, bool), closeIdle func(c C)) (evicted int) {
 	s.Visit(nil, func(all []C) {
 		var candidates []IdleConn
 		for _, c := range all {
-			if idle, ok := asIdle(c); ok && idle.Since <= deadline {
-				candidates = append(candidates, idle)
+			if since, ok := idleSince(c); ok && since <= deadline {
+				candidates = append(candidates, IdleConn{Since: since, Close: func() { closeIdle(c) }})
 			}
 		}
 		candidates = s.appendParked(candidates, deadline)
