@@ -363,6 +363,7 @@ func TestViewListsMembers(t *testing.T) {
 	d.now = 20 * ms
 	d.receiveHeartbeat("b", nil)
 	d.step(leader.CrashEvidence{Node: "c", Boot: 1, RedialStartedAt: d.now})
+	d.step(leader.CrashEvidence{Node: "ignored", Boot: 1, RedialStartedAt: -1}) // from before the election
 	d.now = 50 * ms
 	var got strings.Builder
 	for _, v := range d.l.View(d.now) {

@@ -157,7 +157,7 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: in("ack/leader.member.recordCrash", "	if evidence.RedialStartedAt < in.electedAt {\n", "	if !PLANTED && evidence.RedialStartedAt < in.electedAt {\n"),
+			edits: in("ack/leader.Leader.handle", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
 		},
 		{
 			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",

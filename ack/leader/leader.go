@@ -129,7 +129,11 @@ func (l *Leader) handle(msg Message) {
 	case Voters:
 		l.leases.voters = slices.Clone(m.Servers)
 	case CrashEvidence:
-		l.members.get(m.Node).recordCrash(l.in, m)
+		// A redial that began before the election is ignored: a new process may have started since,
+		// with a lease of the previous leader.
+		if m.RedialStartedAt >= l.in.electedAt {
+			l.members.get(m.Node).recordCrash(l.in, m)
+		}
 	case IdleShards:
 		l.idleReported(m)
 	case ReleasesReceived:

@@ -7,13 +7,8 @@ import (
 
 // recordCrash records evidence that the process of a boot has exited. Evidence about another boot
 // than the present one is ignored, also about a higher one, because a wiped data directory starts
-// again at one. An equal boot with another nonce is another process. A redial that began before
-// the election is ignored: a new process may have started since, with a lease of the previous
-// leader.
+// again at one. An equal boot with another nonce is another process.
 func (m *member) recordCrash(in inputs, evidence CrashEvidence) {
-	if evidence.RedialStartedAt < in.electedAt {
-		return
-	}
 	isOtherProcess := evidence.Boot != m.heartbeat.Boot || evidence.Nonce != m.heartbeat.Nonce
 	if m.hasHeartbeat() && isOtherProcess || m.hasCrashed() {
 		return
