@@ -139,7 +139,7 @@ func (runner *attemptRunner) processUpgrade(attempt *attempt) decision {
 }
 
 // forwardResponse forwards the response to the client. If an event stream has ended early and can be
-// resumed, the decision says so.
+// resumed, the decision is a resumption.
 func (runner *attemptRunner) forwardResponse(attempt *attempt) decision {
 	runner.exchange.leaveQueue()
 	if began, err := runner.relay.relayResponse(attempt); !began {

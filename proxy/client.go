@@ -274,7 +274,7 @@ func (c *client) terminate(cancelCause cause.Cause) {
 	_ = c.conn.Close() // its goroutine receives an error
 }
 
-// anyRun makes inflight.Slot.Cancel cancel the current run, whatever it is.
+// anyRun makes inflight.Slot.Cancel cancel the current run.
 func anyRun(inflight.Run, string) bool { return true }
 
 // reportStopped reports to the other node whether its request has not run or may have run, when

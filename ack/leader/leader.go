@@ -36,7 +36,7 @@ type Leader struct {
 
 	// Parts.
 
-	members     memberTracker // what it knows about each node
+	members     memberTracker // the state of each node
 	leases      leaseIssuer
 	timings     timingTracker
 	membership  membership // which nodes may be in the next map

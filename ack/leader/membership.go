@@ -268,7 +268,7 @@ func (r *membership) dropCause(in inputs, node *member) ack.DropCause {
 	if node.hasCrashed() {
 		return ack.CauseCrashed
 	}
-	// A drained node may be excluded before the leader knows whether it is silent.
+	// A drained node can be excluded before enough time has passed to call it silent.
 	isSilent := node.hasHeartbeat() && node.isSilent(in)
 	neverSeen := !node.hasHeartbeat() && !in.isNewLeader()
 	if isSilent || neverSeen {

@@ -38,7 +38,7 @@ func (q *policyQueue) add(state *ack.State, changes []ack.Change) (number uint64
 	return q.lastNumber, nil
 }
 
-// addExpirations queues the end of what an operator has limited in time: a pause, quarantines and
+// addExpirations queues the end of the changes that an operator has limited in time: a pause, quarantines and
 // gradual drains. It does so only if the queue is empty.
 func (q *policyQueue) addExpirations(in inputs, drains *gradualDrains) {
 	policy := in.state.Policy()

@@ -27,8 +27,8 @@ type Request struct {
 	Key      []byte // nil means that the request has no key
 	HashKey  []byte // key of the HMAC that the line contains instead of Key
 
-	// Event and Reason are set for a resumable WebSocket. Reason says why the event has happened, or
-	// with which result.
+	// Event and Reason are set for a resumable WebSocket. Reason is the cause of the event, or
+	// its result.
 	Event, Reason string
 }
 

@@ -29,7 +29,7 @@ var (
 
 // Waiter is a request that waits for a connection.
 type Waiter struct {
-	// What the request needs. The caller sets these fields before Join.
+	// Requirements of the request. The caller sets these fields before Join.
 	Shard         int  // shard to which the connection is charged; NoShard also means that the route does not depend on the shard
 	Fresh         bool // the request must not be sent twice; see Requirements
 	MaxInflight   int  // limit of requests in progress for the shard; zero means no limit

@@ -103,7 +103,7 @@ type headerPass struct {
 	keepBodyLength  bool     // keep Content-Length and Transfer-Encoding of a response without a body
 	acceptsTrailers bool     // add TE: trailers
 
-	// What has been written.
+	// Output so far.
 	framingWritten bool // the line that frames the body
 	dateWritten    bool
 }

@@ -66,8 +66,8 @@ func (relay *Relay) handedOver() bool {
 	return relay.ownerEndCode == endHandedOver && relay.halfClosed
 }
 
-// shouldResume reports whether another relay must follow a relay that broke. If the app itself
-// ended the connection without a close frame, the app wants it to end. Then another relay follows
+// shouldResume reports whether another relay must follow a relay that broke. If the app
+// closed the connection without a close frame, another relay follows
 // only if the shard has a new owner, or if the app has died.
 func (relay *Relay) shouldResume(cancelCause cause.Cause, shard shardmap.Shard, dest *route.Route) bool {
 	switch {

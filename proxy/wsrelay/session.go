@@ -3,7 +3,7 @@ package wsrelay
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // RFC 6455 section 4.2.2 wants it
+	"crypto/sha1" //nolint:gosec // RFC 6455 section 4.2.2 requires it
 	"encoding/base64"
 	"encoding/hex"
 	"strconv"
@@ -144,7 +144,7 @@ func (session *Session) AppendHeaders(dst []byte, attempt uint64) []byte {
 }
 
 // IsResumable reports whether a 101 response makes the session resumable. The ingress calls it for
-// the first relay, and the owner for each relay. kind says whether the response comes from the app
+// the first relay, and the owner for each relay. kind states whether the response comes from the app
 // or from the owner. session may be nil.
 func (session *Session) IsResumable(res *h1.Response, routeKind route.Kind) bool {
 	expected := valueResumable
