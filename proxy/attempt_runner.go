@@ -276,8 +276,8 @@ func (runner *attemptRunner) handleAccepted(attempt *attempt, writer *h1.Writer)
 	}
 }
 
-// remainingLease returns the remaining time of the node's lease, or errNoLease if it has expired. It
-// is called immediately before the first byte is sent to the app.
+// remainingLease returns the remaining time of the node's lease, or errNoLease if it has expired. The
+// Writer calls it immediately before it sends the first byte to the app, also in an event loop.
 func (runner *attemptRunner) remainingLease() (time.Duration, error) {
 	left := runner.server.options.Cluster.LeaseLeft()
 	if left <= 0 {
