@@ -42,7 +42,7 @@ func rules() []rule {
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("ack/leader.member.recordCrash", "	if evidence.RedialStartedAt < in.electedAt {\n", "	if !PLANTED && evidence.RedialStartedAt < in.electedAt {\n"),
+			edits: edit("ack/leader.Leader.handle", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
 		},
 	}
 }

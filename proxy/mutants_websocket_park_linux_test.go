@@ -14,7 +14,7 @@ func mutantsOfWebSocketParking() []mutant {
 		},
 		{
 			rule: "a direction that parks is not over", found: idle,
-			edits: in("proxy/wsrelay.Relay.runDirection", "parked = direction(); return true", "parked = direction() && !PLANTED; return true"),
+			edits: in("proxy/wsrelay.Relay.runDirection", "parked = copyData(); return true", "parked = copyData() && !PLANTED; return true"),
 		},
 		{
 			rule: "who is woken carries on", found: idle,
