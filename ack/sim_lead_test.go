@@ -328,7 +328,6 @@ func (l *leaderLoop) noted(e leader.Event) {
 		w.logf("%s proposes from map %d: %s, %d moves", id, e.Epoch, e.Reason, e.Moved)
 	case leader.EventNodeExcluded:
 		w.cover.drops[e.Cause.String()]++
-		delete(l.since, e.Node) // an excluded owner defers nothing, also if the entry is not submitted
 		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
 	case leader.EventCommitting:
 		w.logf("%s commits %d", id, e.Epoch)

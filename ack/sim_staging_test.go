@@ -37,6 +37,8 @@ type staging struct {
 	// since is when the leader first deferred a move of an owner.
 	since    map[shardmap.NodeID]time.Duration
 	question time.Duration // when the last one was put
+	// unstagedSince is since when no moves are deferred and none are proposed.
+	unstagedSince time.Duration
 	// from is since when moves of an owner are deferred and no round is open.
 	from map[shardmap.NodeID]time.Duration
 }
@@ -264,9 +266,13 @@ func (l *leaderLoop) judgeStage(now time.Duration, stalled bool) {
 		}
 	}
 	staged := len(owners) > 0
-	if !staged && !l.driverState().HasOpenProposal() && l.waits.base == nil && l.p.h.keys == l.driverState().KeyConfig() {
+	if staged || l.driverState().HasOpenProposal() || l.waits.base != nil || l.p.h.keys != l.driverState().KeyConfig() {
+		l.unstagedSince = now
+	}
+	if now-l.unstagedSince > 2*l.p.w.pace.Heartbeat+50*time.Millisecond {
 		// The next change begins again. The change of an owner which is not well for a moment goes
-		// on, and so does one that waits for a change of the keys, which defers nothing.
+		// on, and so does one that waits for a change of the keys, which defers nothing. The leader
+		// notices after a heartbeat that the owner is well, and pauses as long after a failed entry.
 		maps.DeleteFunc(l.since, func(id shardmap.NodeID, _ time.Duration) bool { return l.isWell(id) })
 	}
 	if stalled || l.driverState().HasOpenProposal() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term {

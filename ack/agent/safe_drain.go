@@ -42,6 +42,9 @@ func (m *hookMachine) resetSafeDrain() {
 	if drain.Safe && drain.Index == m.safeDrain.drainIndex {
 		return
 	}
+	if len(m.safeDrain.keptShards) > 0 {
+		m.releaseDeadline = 0 // an open proposal that takes them waits for their release again
+	}
 	m.safeDrain = safeDrainState{drainIndex: drain.Index}
 }
 

@@ -94,3 +94,29 @@ func TestKeptShardIsNotReleasedInReserve(t *testing.T) {
 		t.Errorf("%v is kept, want shard 0", s.k.safeDrain.keptShards)
 	}
 }
+
+// If a safe drain is cancelled while a proposal takes a kept shard, the app gets another call about the
+// shard before the acknowledgement.
+func TestCancelledSafeDrainReleasesKeptShard(t *testing.T) {
+	s := newHookStage(t, 1)
+	s.acquire()
+	s.drainSafely(2 * time.Second)
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	for range 30 {
+		for _, c := range s.pollAfter(100 * time.Millisecond) {
+			s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "disk full"}})
+		}
+	}
+	if len(s.k.safeDrain.keptShards) != 1 {
+		t.Fatalf("%v is kept, want shard 0", s.k.safeDrain.keptShards)
+	}
+	s.entry(ack.EncodePolicyChange(ack.MinFormatVersion, ack.PolicyEntry{Term: 1, Changes: []ack.Change{{Kind: ack.ChangeUncordon, Node: "a"}}}))
+	call := s.only(s.pollAfter(0), HookRelease)
+	if s.k.movesReleased(s.now, s.mayRun) {
+		t.Error("the proposal is acknowledged during the call")
+	}
+	s.result(HookResult{Seq: call.Seq})
+	if s.pollAfter(0); !s.k.movesReleased(s.now, s.mayRun) {
+		t.Error("the proposal is not acknowledged after the release")
+	}
+}
