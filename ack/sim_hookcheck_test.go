@@ -219,11 +219,11 @@ func (w *world) checkLook(p *proc) {
 		}
 	}
 	now := p.clock()
-	if e := p.machine.Draining(); e != p.drains || p.stoppedOnce || p.cutStillRunning() {
+	kept, _ := p.machine.KeptShards()
+	if e := p.machine.Draining(); e != p.drains || p.stoppedOnce || kept > 0 || p.cutStillRunning() {
 		p.drains, p.drainsSince, p.drainsLimit = e, now, p.releaseTimeout()
 	}
-	kept, _ := p.machine.KeptShards()
-	if most := max(p.drainsLimit, p.releaseTimeout()) + 300*time.Millisecond; kept == 0 && p.drains != 0 && now-p.drainsSince > most {
+	if most := max(p.drainsLimit, p.releaseTimeout()) + 300*time.Millisecond; p.drains != 0 && now-p.drainsSince > most {
 		w.fail("hooks: %s has not acknowledged %d for more than %v", p.h.id, p.drains, most)
 	}
 }
