@@ -262,7 +262,7 @@ func (w *world) forge(l, x *host) {
 	w.logf("%s gets evidence that %s refuses connections", l.id, x.id)
 	w.cover.forged++
 	lead := l.proc.lead
-	lead.taken[x] = true
+	lead.forged[x.id] = x
 	lead.receive(leader.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
 	lead.receive(leader.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, RedialStartedAt: l.proc.clock()}, origin{})
 }

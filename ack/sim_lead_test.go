@@ -35,6 +35,7 @@ type leaderLoop struct {
 	prior     map[shardmap.NodeID]ack.Heartbeat // the heartbeats before those in beats
 	delivered map[[32]byte]*ack.Releases        // by their digest
 	message   leader.Message                    // the message of this turn
+	forged    map[shardmap.NodeID]*host         // with forged evidence that the leader has not handled yet
 	waits     waits
 	apps      appsSeen
 	asked     map[uint64][]ack.Change // by the number of their entry
@@ -51,7 +52,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leaderLoop{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
+	l := &leaderLoop{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, forged: map[shardmap.NodeID]*host{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
 	l.turn = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect},
 		Raft:   l, Clock: l.clock, NewestState: func() *ack.State { return p.fsm },
@@ -217,6 +218,10 @@ func (l *leaderLoop) mayStop(at pausePoint) {
 func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from origin) {
 	w := l.p.w
 	l.message = m
+	if evidence, ok := m.(leader.CrashEvidence); ok && l.forged[evidence.Node] != nil {
+		l.taken[l.forged[evidence.Node]] = true // only now: a heartbeat can have been handled before
+		delete(l.forged, evidence.Node)
+	}
 	if d, ok := m.(leader.ReleasesReceived); ok {
 		l.delivered[d.Digest()] = &d.Releases
 	}

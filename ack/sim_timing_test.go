@@ -260,7 +260,7 @@ func faultTimingTakeover(w *world) bool {
 		return true
 	}
 	w.cover.forged++
-	l.proc.lead.taken[x] = true
+	l.proc.lead.forged[x.id] = x
 	w.cutLinks(func(i, j int) bool { return i == x.i || j == x.i })
 	l.proc.lead.receive(leader.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
 	l.proc.lead.receive(leader.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, RedialStartedAt: l.proc.clock()}, origin{})
