@@ -50,8 +50,9 @@ func TestUnwritableDiskRecordsStopNoNode(t *testing.T) {
 	})
 }
 
-// A node that cannot open its records of other disks at its start reads them as soon as it can. Once, it neither read nor wrote them until
-// its next start: what it learned in the meantime was lost, and what it had known did not count.
+// A node that cannot open its records of other disks at its start reads them as soon as it can. An
+// earlier version neither read nor wrote them until its next start, so new records were lost, and old
+// ones had no effect.
 func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -76,7 +77,7 @@ func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
 		}
 		p.kill()
 		if got := p.keeps(nil); len(got) != 3 || !slices.Contains(got, gone) {
-			w.t.Errorf("it keeps %v, want the two others and what it had kept before", got)
+			w.t.Errorf("it keeps %v, want the two others and the earlier record", got)
 		}
 	})
 }
