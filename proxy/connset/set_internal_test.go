@@ -36,8 +36,9 @@ func newSwept(whole func() bool) *swept {
 	return r
 }
 
-// take returns the sweeps since the last call.
+// take returns the sweeps since the last call. It waits for a sweep that is due at this instant.
 func (r *swept) take() []sweepSeen {
+	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen := r.sweeps
@@ -57,7 +58,11 @@ func TestQuiescentWebSocketsAreSweptRarely(t *testing.T) {
 		r.Add(still)
 		r.ChangeParkedDirections(still, 1)
 		time.Sleep(10 * SweepInterval)
-		for _, s := range r.take() {
+		sweeps := r.take()
+		if len(sweeps) != 10 {
+			t.Errorf("%d sweeps in 10 intervals", len(sweeps))
+		}
+		for _, s := range sweeps {
 			if len(s.list) != 2 {
 				t.Errorf("a sweep of %d, want both: one direction is not parked", len(s.list))
 			}
@@ -65,7 +70,10 @@ func TestQuiescentWebSocketsAreSweptRarely(t *testing.T) {
 		r.ChangeParkedDirections(still, 1)
 		time.Sleep(100 * SweepInterval)
 		times := 0
-		for _, s := range r.take() {
+		if sweeps = r.take(); len(sweeps) != 100 {
+			t.Errorf("%d sweeps in 100 intervals", len(sweeps))
+		}
+		for _, s := range sweeps {
 			found := slices.Contains(s.list, still)
 			if found != s.whole || !slices.Contains(s.list, busy) {
 				t.Errorf("whole: %v, and found: %v", s.whole, found)
@@ -84,7 +92,10 @@ func TestQuiescentWebSocketsAreSweptRarely(t *testing.T) {
 		}
 		r.ChangeParkedDirections(still, -1)
 		time.Sleep(10 * SweepInterval)
-		for _, s := range r.take() {
+		if sweeps = r.take(); len(sweeps) != 10 {
+			t.Errorf("%d sweeps in 10 intervals", len(sweeps))
+		}
+		for _, s := range sweeps {
 			if len(s.list) != 2 {
 				t.Errorf("a sweep of %d, want both: it is at rest no more", len(s.list))
 			}
@@ -105,13 +116,16 @@ func TestQuiescentWebSocketsAreSweptOnRequest(t *testing.T) {
 		time.Sleep(SweepInterval + SweepInterval/2)
 		r.take()
 		r.SweepSoon()
-		synctest.Wait()
 		if seen := r.take(); len(seen) != 1 || !seen[0].whole || len(seen[0].list) != 1 {
 			t.Errorf("%v, want one sweep of all at once", seen)
 		}
 		asks.Store(true)
 		time.Sleep(quiescentEvery * SweepInterval)
-		for _, s := range r.take() {
+		sweeps := r.take()
+		if len(sweeps) != quiescentEvery {
+			t.Errorf("%d sweeps in %d intervals", len(sweeps), quiescentEvery)
+		}
+		for _, s := range sweeps {
 			if !s.whole {
 				t.Error("a sweep without those at rest")
 			}
