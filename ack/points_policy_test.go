@@ -1,6 +1,6 @@
 package ack_test
 
-// pointsOfPolicy are those of docs/internals/protocol-settings.md, "Policy of operators".
+// pointsOfPolicy are those of docs/internals/protocol-policy.md, "Operator policy".
 func pointsOfPolicy() []point {
 	return []point{
 		{of: "policy", clause: "a change counts in the term of the leader that received it", planted: []string{"policy: a change of an earlier term counts"}},
