@@ -321,7 +321,7 @@ func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 	}
 }
 
-// endRefusedAttempt ends an attempt whose refusal was read, and returns its connection to the pool
+// endRefusedAttempt ends an attempt after the refusal of the owner was read, and returns its connection to the pool
 // if the connection can be used again.
 func (retry *retrier) endRefusedAttempt(attempt *attempt) {
 	retry.body.StopSending()
@@ -329,7 +329,7 @@ func (retry *retrier) endRefusedAttempt(attempt *attempt) {
 	res := &attempt.conn.Response
 	reusable := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.Unreadable
 	if !retry.body.IsFullyBuffered() {
-		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
+		attempt.conn.Writer().Discard() // the owner knows that the rest of the body will not be sent
 	}
 	if retry.slot.Finish() == cause.None && reusable {
 		attempt.conn.Pool.Put(attempt.conn)
@@ -340,7 +340,7 @@ func (retry *retrier) endRefusedAttempt(attempt *attempt) {
 }
 
 // waitAfterRefusal returns the decision to wait until the owner may accept the request. It records
-// the refusal in the circuit breaker and the backoff of pool, which has the connections to the owner.
+// the refusal in the circuit breaker and the backoff of pool, the connection pool of the owner.
 func (retry *retrier) waitAfterRefusal(pool *connpool.Pool, refused ownerRefusal) decision {
 	result := decision{
 		action: actionWait, reason: route.ReasonRefused, refusal: refused.reason, backoff: true,

@@ -73,9 +73,9 @@ func (dest *destination) backOff(maxDoublings int) {
 }
 
 // removeSession removes a session that opens no more streams. err is its failure, nil if it has
-// not failed. A session that failed early delays the next dial, because the next one may fail as
-// early, with its streams. A session that ended in order, or lasted for maxDialInterval, resets
-// the backoff. SessionSet.mu must be held.
+// not failed. A session that failed early delays the next dial, because the next session may fail
+// just as early and take its streams with it. A session that was closed normally, or lasted for
+// maxDialInterval, resets the backoff. SessionSet.mu must be held.
 func (dest *destination) removeSession(session *Session, err error) {
 	if dest.session != session {
 		return
@@ -111,8 +111,9 @@ func (ss *SessionSet) WithWindowPool(perNode int32, pool *Budget) *SessionSet {
 }
 
 // OpenStream opens a stream to a node, on a session that has received something recently. Such a
-// stream is as reliable as a new connection. It returns nil if there is no such session. A missing
-// or silent session is then dialed or probed in the background.
+// stream is as reliable as a new connection, because the node has just proven to be reachable.
+// OpenStream returns nil if there is no such session. It then dials a missing session, or probes a
+// silent one, in the background.
 func (ss *SessionSet) OpenStream(node string) *Stream {
 	st, _ := ss.openOrConnect(node)
 	return st

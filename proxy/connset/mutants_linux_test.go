@@ -17,7 +17,7 @@ func mutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a WebSocket with one parked direction is swept often", Found: "TestQuiescentWebSocketsAreSweptRarely",
-			Decl: "proxy/connset.Set.ChangeParkedDirections", Old: "parkedDirections == 2 {", New: "parkedDirections == 2 || PLANTED {",
+			Decl: "proxy/connset.Set.ChangeParkedDirections", Old: "parked == 2 {", New: "parked == 2 || PLANTED {",
 		},
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"shardway/internal/coarsetime"
 )
 
-// SweepInterval is the interval between sweeps. The sweep implements timeouts for which a timer in
-// Each request would be too expensive; SweepInterval is their resolution.
+// SweepInterval is the interval between sweeps. The sweep implements timeouts for which one timer per
+// request would be too expensive. SweepInterval is the resolution of these timeouts.
 const SweepInterval = coarsetime.Resolution
 
-// quiescentEvery means that one of quiescentEvery sweeps also visits quiescent WebSockets. Visits
-// are the only cost of thousands of idle WebSockets, so they are less frequent.
+// quiescentEvery is the number of sweeps of which one also visits quiescent WebSockets. Sweeps are the
+// only recurring cost of an idle WebSocket, and a node may have thousands of them.
 const quiescentEvery = 5
 
 // Conn is an open connection that is not parked.
@@ -28,8 +28,8 @@ type Hooks[C Conn] struct {
 	// Tick updates the clock. It is called before each sweep, and before the first connection is
 	// added.
 	Tick func()
-	// Sweep checks the connections of list. complete reports whether list contains all connections.
-	// Only the sweeping goroutine calls it.
+	// Sweep checks the connections in list for expired timeouts. complete reports whether list contains
+	// all connections. Only the sweeping goroutine calls it.
 	Sweep func(list []C, complete bool)
 	// MustSweepAll reports whether the next sweep must include quiescent WebSockets. Only the sweeping
 	// goroutine calls it.
@@ -37,22 +37,23 @@ type Hooks[C Conn] struct {
 }
 
 // Set contains the open connections of clients and of other nodes. While it contains a connection, a
-// goroutine sweeps all connections every SweepInterval. Init prepares it.
+// goroutine sweeps it every SweepInterval. Init prepares it.
 //
-// A visit is a call of a function with a list of the connections. During a visit, the connections in
-// the list are not unobserved: see Remove. A sweep is a visit.
+// A visit calls a function with a list of the connections. A sweep is a visit. Another goroutine may
+// still use a connection from such a list after the connection was removed from the Set: see Remove.
 //
-// Parked connections have no C, so visits do not include them. A WebSocket whose two directions are
-// parked is quiescent. Only every quiescentEvery-th sweep includes quiescent WebSockets, unless
-// MustSweepAll returns true or SweepSoon was called.
+// An idle HTTP connection can be parked: no goroutine reads from it, and it has no C. Visits therefore
+// do not include parked connections. Each direction of a WebSocket can be parked, too. A WebSocket with
+// two parked directions is quiescent. It keeps its C, but only every quiescentEvery-th sweep includes
+// it, unless MustSweepAll returns true or SweepSoon was called.
 type Set[C Conn] struct {
 	hooks          Hooks[C]
 	sweepRequested chan struct{} // contains an element if SweepSoon has requested a sweep
 
 	// mu protects the following fields.
 	mu            sync.Mutex
-	conns         map[C]int // number of parked WebSocket directions, by connection
-	quiescent     map[C]int // the same for quiescent WebSockets, which are not in conns
+	conns         map[C]parkedDirections // without quiescent WebSockets
+	quiescent     map[C]parkedDirections // quiescent WebSockets
 	parked        parkedConns
 	handshakes    map[*tls.Conn]IdleConn // connections whose TLS handshake is in progress; these are not in conns
 	stop          chan struct{}          // closed when the last connection is removed
@@ -63,10 +64,14 @@ type Set[C Conn] struct {
 	accepted      int                    // number of accepted client connections that have not ended
 }
 
+// parkedDirections is the number of parked directions of a WebSocket, 0 to 2. It is 0 for an HTTP
+// connection.
+type parkedDirections int
+
 // Init prepares the Set. It must be called before all other methods.
 func (s *Set[C]) Init(hooks Hooks[C]) {
 	s.hooks, s.sweepRequested = hooks, make(chan struct{}, 1)
-	s.conns, s.quiescent = make(map[C]int), make(map[C]int)
+	s.conns, s.quiescent = make(map[C]parkedDirections), make(map[C]parkedDirections)
 	s.handshakes = make(map[*tls.Conn]IdleConn)
 }
 
@@ -83,8 +88,8 @@ func (s *Set[C]) Add(c C) {
 	}
 }
 
-// Remove removes a connection. unobserved means that no visit is in progress, so that no other
-// goroutine can have found c in the Set.
+// Remove removes a connection. unobserved reports whether no visit is in progress. If it is true, no
+// other goroutine has found c in the Set and still uses it, so the memory of c can be reused.
 func (s *Set[C]) Remove(c C) (unobserved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,15 +111,15 @@ func (s *Set[C]) ChangeParkedDirections(c C, change int) {
 	if _, isQuiescent := s.quiescent[c]; isQuiescent {
 		source = s.quiescent
 	}
-	parkedDirections, isOpen := source[c]
+	parked, isOpen := source[c]
 	if !isOpen {
 		return
 	}
-	if parkedDirections += change; parkedDirections == 2 {
+	if parked += parkedDirections(change); parked == 2 {
 		target = s.quiescent
 	}
 	delete(source, c)
-	target[c] = parkedDirections
+	target[c] = parked
 }
 
 // AddAccepted counts an accepted connection, until the caller calls RemoveAccepted.
@@ -178,8 +183,7 @@ func (s *Set[C]) SweepSoon() {
 }
 
 // Visit calls visit with all open connections that are not parked. It stores them in list, and
-// returns the slice for reuse. A connection that is removed before visit returns is not unobserved.
-// visit must not keep a reference to a connection.
+// returns the slice for reuse. visit must not keep a reference to a connection.
 func (s *Set[C]) Visit(list []C, visit func(all []C)) []C {
 	return s.visitSome(list, true, func(all []C, _ bool) { visit(all) })
 }
