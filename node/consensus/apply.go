@@ -35,21 +35,18 @@ func (r *Raft) Barrier() error {
 
 // PropagateCommit makes the followers learn the commit index now, by appending an entry. Otherwise they
 // learn it with the next entry, or after up to twice commitRepeatInterval. It does not wait.
-func (r *Raft) PropagateCommit() { notify(r.barrierRequested) }
-
-// announceInterval is the minimum interval between two heartbeats that AnnounceLeader triggers.
-const announceInterval = 50 * time.Millisecond
+func (r *Raft) PropagateCommit() { notify(r.trigger.barrierRequested) }
 
 // AnnounceLeader makes the leader send a heartbeat to its followers now. Call it when a server has
 // returned: otherwise this server learns its leader only from the next heartbeat, up to 300 ms
 // later (see leaderHeartbeatFactor), and an unreachable server is retried after a pause. It does
 // not wait, and has no effect on a server that does not lead.
 func (r *Raft) AnnounceLeader() {
-	if r.current.Load() == nil || r.library().State() != raft.Leader || !r.announceLimit.allow(time.Now()) {
+	if r.current.Load() == nil || r.library().State() != raft.Leader || !r.trigger.announceLimit.allow(time.Now()) {
 		return
 	}
 	r.options.Stream.retryDials()
-	notify(r.heartbeatRequested)
+	notify(r.trigger.heartbeatRequested)
 }
 
 // SendHeartbeat makes the leader send a heartbeat to all followers now. It is intended for a caller that
@@ -60,26 +57,7 @@ func (r *Raft) AnnounceLeader() {
 // on either. It does not wait, and has no effect on a server that does not lead.
 func (r *Raft) SendHeartbeat() {
 	if inst := r.current.Load(); inst != nil && inst.State() == raft.Leader {
-		notify(r.heartbeatRequested)
-	}
-}
-
-// requestLoop converts requests for barriers and heartbeats to calls of the library. Several
-// requests during one call are combined.
-func (r *Raft) requestLoop() {
-	for {
-		select {
-		case <-r.stopped:
-			return
-		case <-r.barrierRequested:
-			if r.library().State() == raft.Leader {
-				r.library().Barrier(enqueueTimeout)
-			}
-		case <-r.heartbeatRequested:
-			if r.library().State() == raft.Leader {
-				r.library().VerifyLeader() // sends heartbeats
-			}
-		}
+		notify(r.trigger.heartbeatRequested)
 	}
 }
 
@@ -106,7 +84,7 @@ func (r *Raft) runUntilStopped(f func() error) error {
 	case err := <-done:
 		return translate(err)
 	case <-r.stopped:
-	case <-r.failed:
+	case <-r.failure.failed:
 	}
 	return translate(raft.ErrRaftShutdown)
 }

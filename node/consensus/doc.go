@@ -35,7 +35,7 @@
 //   - leadership transfer: transfer.go
 //   - servers that return after some time, and broken idle connections: transport.go
 //   - the first response of a new voter: membership.go
-//   - a term that decreases: termStore.go
+//   - a term that decreases: term_store.go
 //   - requests without a response at shutdown: shutdown_response.go
 //   - a sender that impersonates another server: inbound.go
 package consensus

@@ -8,41 +8,39 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// intercept receives every request except heartbeats before the library does. It either handles the
-// request, or returns the request for the library, possibly modified.
-func (r *Raft) intercept(t *transport, rpc raft.RPC) (forwarded raft.RPC, handled bool) {
-	inst := r.current.Load()
-	if inst == nil || inst.transport != t {
-		return rpc, false // the instance is starting
+// intercept receives every request except heartbeats before the library does. It either responds to the
+// request (isAnswered), or returns the request for the library, possibly modified.
+func (inst *instance) intercept(rpc raft.RPC) (forwarded raft.RPC, isAnswered bool) {
+	if !inst.isCurrent() {
+		return rpc, false
 	}
 	switch req := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
-		return r.wrapInstall(inst, rpc, req), false
+		return inst.reconcileAfterInstall(rpc, req), false
 	case *raft.AppendEntriesRequest:
-		r.fixPrevEntry(inst, req)
+		inst.correctPrevEntry(req)
 	case *raft.TimeoutNowRequest:
-		if r.rejectStaleCampaign(inst, rpc, req) {
+		if inst.rejectStaleCampaign(rpc, req) {
 			return rpc, true
 		}
 	}
-	return rpc, r.rejectElectionRequest(inst, rpc) || r.correctVote(inst, rpc)
+	return rpc, inst.rejectElectionRequest(rpc) || inst.correctVote(rpc)
 }
 
 // errInstallingSnapshot rejects a request to start an election.
 var errInstallingSnapshot = errors.New("consensus: a snapshot is being installed")
 
 // rejectElectionRequest rejects requests of an election while the log of this server may contradict
-// the snapshot that the server has just received; see install.go. It reports whether it has handled
-// the request.
-func (r *Raft) rejectElectionRequest(inst *instance, rpc raft.RPC) (handled bool) {
+// the snapshot that the server has just received; see install.go. It returns false for other requests.
+func (inst *instance) rejectElectionRequest(rpc raft.RPC) (isRejected bool) {
 	if inst.pendingSnapshots.Load() == 0 {
 		return false
 	}
 	switch rpc.Command.(type) {
 	case *raft.RequestPreVoteRequest:
-		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: inst.CurrentTerm()}, nil)
+		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: inst.header(), Term: inst.CurrentTerm()}, nil)
 	case *raft.RequestVoteRequest:
-		rpc.Respond(&raft.RequestVoteResponse{RPCHeader: r.header(), Term: inst.CurrentTerm()}, nil)
+		rpc.Respond(&raft.RequestVoteResponse{RPCHeader: inst.header(), Term: inst.CurrentTerm()}, nil)
 	case *raft.TimeoutNowRequest:
 		rpc.Respond(&raft.TimeoutNowResponse{}, errInstallingSnapshot)
 	default:
@@ -60,9 +58,9 @@ func encodeCampaignTerm(term uint64) []byte { return strconv.AppendUint(nil, ter
 // delays, and has the old term until then. That vote elects a leader, which the campaign would
 // depose immediately. So this function first sends a request without effect through the loop. The
 // loop receives no other request in the meantime.
-func (r *Raft) rejectStaleCampaign(inst *instance, rpc raft.RPC, req *raft.TimeoutNowRequest) bool {
+func (inst *instance) rejectStaleCampaign(rpc raft.RPC, req *raft.TimeoutNowRequest) (isRejected bool) {
 	term, err := strconv.ParseUint(string(req.Addr), 10, 64)
-	if err != nil || string(req.ID) != r.options.ID {
+	if err != nil || string(req.ID) != inst.options.ID {
 		return false // a leader transfers its leadership
 	}
 	inst.transport.drainLibraryLoop()
@@ -83,16 +81,16 @@ func (r *Raft) rejectStaleCampaign(inst *instance, rpc raft.RPC, req *raft.Timeo
 // pre-vote, which changes nothing on this server, is granted. A vote is passed on without the ID
 // of the candidate; the library treats it as a request of an older version and decides by term and
 // log only. A removed server cannot win, because the other servers have a leader or a newer log.
-func (r *Raft) correctVote(inst *instance, rpc raft.RPC) (handled bool) {
+func (inst *instance) correctVote(rpc raft.RPC) (isAnswered bool) {
 	switch req := rpc.Command.(type) {
 	case *raft.RequestPreVoteRequest:
-		if req.Term < inst.CurrentTerm() || !r.isUnlistedCandidate(inst, req.ID, req.LastLogTerm, req.LastLogIndex) {
+		if req.Term < inst.CurrentTerm() || !inst.isUnlistedCandidate(req.ID, req.LastLogTerm, req.LastLogIndex) {
 			return false
 		}
-		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: req.Term, Granted: true}, nil)
+		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: inst.header(), Term: req.Term, Granted: true}, nil)
 		return true
 	case *raft.RequestVoteRequest:
-		if r.isUnlistedCandidate(inst, req.ID, req.LastLogTerm, req.LastLogIndex) {
+		if inst.isUnlistedCandidate(req.ID, req.LastLogTerm, req.LastLogIndex) {
 			req.ID = nil
 		}
 	}
@@ -100,14 +98,15 @@ func (r *Raft) correctVote(inst *instance, rpc raft.RPC) (handled bool) {
 }
 
 // isUnlistedCandidate reports whether a candidate is not a voter in the configuration of this server, but
-// has a newer log, while this server knows no leader.
-func (r *Raft) isUnlistedCandidate(inst *instance, id []byte, term, index uint64) bool {
-	servers := r.Configuration()
-	if len(servers) == 0 || slices.Contains(servers, Server{ID: string(id), Voter: true}) || r.Leader() != "" {
+// has a newer log, while this server knows no leader. lastTerm and lastIndex are those of the last entry of
+// the candidate.
+func (inst *instance) isUnlistedCandidate(id []byte, lastTerm, lastIndex uint64) bool {
+	servers := inst.servers()
+	if len(servers) == 0 || slices.Contains(servers, Server{ID: string(id), Voter: true}) || inst.leader() != "" {
 		return false
 	}
-	ourTerm, ourIndex := lastEntry(inst.Stats())
-	return term > ourTerm || term == ourTerm && index > ourIndex
+	ownLastTerm, ownLastIndex := lastEntry(inst.Stats())
+	return lastTerm > ownLastTerm || lastTerm == ownLastTerm && lastIndex > ownLastIndex
 }
 
 // lastEntry returns the term and the index of the last entry in the log, or of the snapshot that
@@ -128,9 +127,4 @@ func statUint(stats map[string]string, key string) uint64 {
 		return 0
 	}
 	return n
-}
-
-// header returns the header of messages of this server.
-func (r *Raft) header() raft.RPCHeader {
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.options.ID), Addr: []byte(r.options.ID)}
 }

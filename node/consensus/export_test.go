@@ -45,10 +45,10 @@ func (r *Raft) Install(from string, term, index, of uint64, state []byte) error 
 
 func (r *Raft) request(from string, data io.Reader, command func(raft.RPCHeader) any) (any, error) {
 	c := r.current.Load()
-	h := r.header()
+	h := c.header()
 	h.ID, h.Addr = []byte(from), []byte(from)
 	answer := make(chan raft.RPCResponse, 1)
-	rpc, taken := r.intercept(c.transport, raft.RPC{Command: command(h), Reader: data, RespChan: answer})
+	rpc, taken := c.intercept(raft.RPC{Command: command(h), Reader: data, RespChan: answer})
 	if !taken {
 		c.transport.inbox <- rpc
 	}
@@ -87,10 +87,10 @@ func (r *Raft) Timeouts() (heartbeat, election time.Duration) {
 // Patience returns how long the server waits for votes if its last write took the time took, and stood candidacies have been counted since
 // it last knew a leader.
 func (r *Raft) Patience(took time.Duration, stood int64) time.Duration {
-	s := r.current.Load().termStore
-	s.lastWriteTime.Store(int64(took))
-	s.electionCount.Store(stood)
-	r.updateTimeouts()
+	inst := r.current.Load()
+	inst.termStore.lastWriteTime.Store(int64(took))
+	inst.termStore.electionCount.Store(stood)
+	inst.updateTimeouts()
 	_, election := r.Timeouts()
 	return election
 }
@@ -98,20 +98,23 @@ func (r *Raft) Patience(took time.Duration, stood int64) time.Duration {
 // AskVote requests the vote of a server in a term, as the library does.
 func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
 	last, index := r.LastLog()
-	req := raft.RequestVoteRequest{RPCHeader: r.header(), Term: term, LastLogIndex: index, LastLogTerm: last, LeadershipTransfer: true}
+	inst := r.current.Load()
+	req := raft.RequestVoteRequest{RPCHeader: inst.header(), Term: term, LastLogIndex: index, LastLogTerm: last, LeadershipTransfer: true}
 	var resp raft.RequestVoteResponse
-	err = r.current.Load().transport.RequestVote(raft.ServerID(voter), raft.ServerAddress(voter), &req, &resp)
+	err = inst.transport.RequestVote(raft.ServerID(voter), raft.ServerAddress(voter), &req, &resp)
 	return resp.Granted, err
 }
 
-// HandleHeartbeat passes a heartbeat of the term to the server outside its main loop. here means that it arrived at the current transport;
+// HandleHeartbeat passes a heartbeat of the term to the server outside its main loop. here means that it arrived at the current instance;
 // otherwise it arrived at an earlier one. taken reports whether the server handled it.
 func (r *Raft) HandleHeartbeat(term uint64, here bool, take func()) (taken bool) {
-	t := r.current.Load().transport
+	inst := r.current.Load()
 	if !here {
-		t = new(transport)
+		earlier := &instance{Raft: inst.Raft, termStore: inst.termStore}
+		earlier.isCurrent = func() bool { return r.current.Load() == earlier }
+		inst = earlier
 	}
-	return r.handleHeartbeat(t, raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { take() })
+	return inst.deliverHeartbeat(raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { take() })
 }
 
 // TermHeld reports whether the lock for writing a term is held.

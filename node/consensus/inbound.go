@@ -44,7 +44,7 @@ func (t *transport) serveStream(conn *streamConn) {
 	in.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: newSingleConnLayer(conn), Timeout: t.messageTimeout, Logger: logs.Hclog(t.log, "raft-net"),
 	})
-	in.SetHeartbeatHandler(in.handleHeartbeat)
+	in.SetHeartbeatHandler(in.receiveHeartbeat)
 	defer func() { _ = in.Close() }() // never returns an error
 	for {
 		select {
@@ -58,17 +58,17 @@ func (t *transport) serveStream(conn *streamConn) {
 	}
 }
 
-// handleHeartbeat passes a heartbeat to the handler of the library, which bypasses its main loop. If
+// receiveHeartbeat passes a heartbeat to the handler of the library, which bypasses its main loop. If
 // this is not possible, the heartbeat is forwarded like other requests.
-func (in *inbound) handleHeartbeat(rpc raft.RPC) {
+func (in *inbound) receiveHeartbeat(rpc raft.RPC) {
 	if !in.verifySender(rpc) {
 		return
 	}
 	in.transport.onHeartbeat()
 	in.transport.heartbeatHandler.Lock()
-	handle := in.transport.heartbeatHandler.handle
+	libraryHandler := in.transport.heartbeatHandler.handle
 	in.transport.heartbeatHandler.Unlock()
-	if handle == nil || !in.transport.handleHeartbeat(in.transport, rpc, handle) {
+	if libraryHandler == nil || !in.transport.deliverHeartbeat(rpc, libraryHandler) {
 		in.forward(rpc)
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+
+	"shardway/node/disk"
 )
 
 // When a follower installs a snapshot, the library keeps the log. This is wrong if the log contradicts
@@ -18,26 +21,26 @@ import (
 // in memory, so the instance is stopped, and another one is started after a repair. Until then the
 // server takes no part in elections, because it would vote according to the wrong log.
 
-// wrapInstall makes the library install a snapshot, and reconciles the log before the leader
-// receives the response.
-func (r *Raft) wrapInstall(inst *instance, rpc raft.RPC, req *raft.InstallSnapshotRequest) raft.RPC {
-	respChan := rpc.RespChan
-	done := make(chan raft.RPCResponse, 1)
-	rpc.RespChan = done
+// reconcileAfterInstall returns the request to install a snapshot for the library. When the library has
+// installed the snapshot, the log is reconciled before the leader receives the response.
+func (inst *instance) reconcileAfterInstall(rpc raft.RPC, req *raft.InstallSnapshotRequest) raft.RPC {
+	leaderResponse := rpc.RespChan
+	libraryResponse := make(chan raft.RPCResponse, 1)
+	rpc.RespChan = libraryResponse
 	inst.pendingSnapshots.Add(1)
 	go func() {
 		select {
-		case resp := <-done:
-			restart := false
+		case resp := <-libraryResponse:
+			mustReplace := false
 			if installed, ok := resp.Response.(*raft.InstallSnapshotResponse); ok && installed.Success {
-				restart = r.reconcileLog(inst, req.LastLogIndex, req.LastLogTerm)
+				mustReplace = inst.reconcileLog(req.LastLogIndex, req.LastLogTerm)
 			}
-			if !restart {
+			if !mustReplace {
 				inst.pendingSnapshots.Add(-1)
 			}
-			respChan <- resp
-			if restart {
-				r.restartInstance(inst)
+			leaderResponse <- resp
+			if mustReplace {
+				inst.replace()
 			}
 		case <-inst.transport.closed:
 		}
@@ -45,10 +48,10 @@ func (r *Raft) wrapInstall(inst *instance, rpc raft.RPC, req *raft.InstallSnapsh
 	return rpc
 }
 
-// reconcileLog reconciles the log with an installed snapshot. It reports whether the instance must
-// be restarted.
-func (r *Raft) reconcileLog(inst *instance, index, term uint64) (restart bool) {
-	logs := r.options.Stores.Logs
+// reconcileLog reconciles the log with an installed snapshot, whose last entry has this index and term. It
+// reports whether the instance must be replaced.
+func (inst *instance) reconcileLog(index, term uint64) (mustReplace bool) {
+	logs := inst.options.Stores.Logs
 	last := statUint(inst.Stats(), "last_log_index")
 	if last == 0 {
 		return false
@@ -59,7 +62,7 @@ func (r *Raft) reconcileLog(inst *instance, index, term uint64) (restart bool) {
 			err = logs.DeleteRange(first, last)
 		}
 		if err != nil {
-			r.log.Warn().Err(err).Msg("log before snapshot not deleted")
+			inst.options.Log.Warn().Err(err).Msg("log before snapshot not deleted")
 		}
 		return false
 	}
@@ -67,17 +70,17 @@ func (r *Raft) reconcileLog(inst *instance, index, term uint64) (restart bool) {
 	return logs.GetLog(index, &entry) == nil && entry.Term != term
 }
 
-// fixPrevEntry corrects how the library compares the previous entry of an AppendEntries request.
+// correctPrevEntry corrects how the library compares the previous entry of an AppendEntries request.
 // If this is the last entry of its snapshot, was deleted from the log, and the log continues after
 // it, the library looks only in the log and rejects the request. The entries of a snapshot are
 // committed, so the entry matches. The request is passed on without the comparison, and with a
 // commit index limited to its own entries, because only the comparison would justify a higher one.
-func (r *Raft) fixPrevEntry(inst *instance, req *raft.AppendEntriesRequest) {
+func (inst *instance) correctPrevEntry(req *raft.AppendEntriesRequest) {
 	if req.PrevLogEntry == 0 {
 		return
 	}
 	var entry raft.Log
-	if err := r.options.Stores.Logs.GetLog(req.PrevLogEntry, &entry); !errors.Is(err, raft.ErrLogNotFound) {
+	if err := inst.options.Stores.Logs.GetLog(req.PrevLogEntry, &entry); !errors.Is(err, raft.ErrLogNotFound) {
 		return
 	}
 	stats := inst.Stats()
@@ -90,42 +93,9 @@ func (r *Raft) fixPrevEntry(inst *instance, req *raft.AppendEntriesRequest) {
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
 }
 
-// restartInstance stops an instance and starts another one.
-func (r *Raft) restartInstance(inst *instance) {
-	select {
-	case r.instanceLock <- struct{}{}:
-		defer func() { <-r.instanceLock }()
-	case <-r.stopped:
-		return
-	}
-	if r.current.Load() != inst || r.isStopping() {
-		return
-	}
-	r.log.Info().Msg("log dropped, contradicts leader's snapshot")
-	if !r.stopInstance(inst, r.stopped) || r.isStopping() {
-		return
-	}
-	if err := r.startInstance(); err != nil {
-		r.fail(err)
-	}
-}
-
-// isStopping reports whether no instance may be started any more.
-func (r *Raft) isStopping() bool {
-	select {
-	case <-r.stopped:
-		return true
-	case <-r.failed:
-		return true
-	default:
-		return false
-	}
-}
-
 // repairLog deletes the log entries that the newest snapshot contradicts or replaces. It runs
 // before the library reads the stores.
-func (r *Raft) repairLog() error {
-	stores := r.options.Stores
+func repairLog(stores *disk.Stores, log zerolog.Logger) error {
 	snapshots, err := stores.Snapshots.List()
 	if err != nil || len(snapshots) == 0 {
 		return wrapError("list snapshots", err)
@@ -138,22 +108,22 @@ func (r *Raft) repairLog() error {
 	if err != nil || last == 0 {
 		return wrapError("read log", err)
 	}
-	lastObsolete, err := r.lastObsoleteIndex(first, last, snapshots[0].Index, snapshots[0].Term)
+	lastObsolete, err := lastObsoleteIndex(stores.Logs, first, last, snapshots[0].Index, snapshots[0].Term)
 	if err != nil || lastObsolete < first {
 		return err
 	}
-	r.log.Info().Uint64("from", first).Uint64("index", lastObsolete).Msg("log entries covered by snapshot deleted")
+	log.Info().Uint64("from", first).Uint64("index", lastObsolete).Msg("log entries covered by snapshot deleted")
 	return wrapError("delete log", stores.Logs.DeleteRange(first, lastObsolete))
 }
 
 // lastObsoleteIndex returns the index up to which the log (from first to last) must be deleted, given
 // the newest snapshot. A result below first means that nothing must be deleted.
-func (r *Raft) lastObsoleteIndex(first, last, snapshotIndex, snapshotTerm uint64) (uint64, error) {
+func lastObsoleteIndex(logs raft.LogStore, first, last, snapshotIndex, snapshotTerm uint64) (uint64, error) {
 	if last < snapshotIndex {
 		return last, nil
 	}
 	var entry raft.Log
-	switch err := r.options.Stores.Logs.GetLog(snapshotIndex, &entry); {
+	switch err := logs.GetLog(snapshotIndex, &entry); {
 	case err == nil && entry.Term == snapshotTerm:
 		return first - 1, nil
 	case err == nil:
@@ -165,7 +135,7 @@ func (r *Raft) lastObsoleteIndex(first, last, snapshotIndex, snapshotTerm uint64
 	}
 	// The entry itself was deleted. The next entry shows whether the log continues the snapshot: terms
 	// never decrease, and a contradicting log was written earlier.
-	switch err := r.options.Stores.Logs.GetLog(snapshotIndex+1, &entry); {
+	switch err := logs.GetLog(snapshotIndex+1, &entry); {
 	case errors.Is(err, raft.ErrLogNotFound):
 		return 0, fmt.Errorf("consensus: raft log ends at %d and lacks entry %d after the snapshot: restore the data directory, or start with an empty one", last, snapshotIndex+1)
 	case err != nil:

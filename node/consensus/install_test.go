@@ -10,8 +10,8 @@ import (
 	"shardway/node/disk"
 )
 
-// withLog returns a Raft that was not started. Its stores contain entries of the terms, from the index first on, and a snapshot.
-func withLog(t *testing.T, first uint64, terms []uint64, index, term uint64) *Raft {
+// storesWithLog returns stores with entries of the terms, from the index first on, and a snapshot.
+func storesWithLog(t *testing.T, first uint64, terms []uint64, index, term uint64) *disk.Stores {
 	t.Helper()
 	d, err := disk.NewMemory().Open("a")
 	if err != nil {
@@ -38,7 +38,7 @@ func withLog(t *testing.T, first uint64, terms []uint64, index, term uint64) *Ra
 			t.Fatal(err)
 		}
 	}
-	return &Raft{options: Options{Stores: s}, log: zerolog.Nop()}
+	return s
 }
 
 func TestRepairDropsWhatTheSnapshotMakesWrong(t *testing.T) {
@@ -60,16 +60,16 @@ func TestRepairDropsWhatTheSnapshotMakesWrong(t *testing.T) {
 		{"compacted up to it, contradicting", 6, []uint64{1, 1}, 5, 2, [2]uint64{}},
 		{"old rest before it", 2, []uint64{1, 0, 0, 0, 2, 2}, 5, 2, [2]uint64{6, 7}},
 	} {
-		r := withLog(t, c.first, c.terms, c.index, c.term)
-		if err := r.repairLog(); err != nil {
+		stores := storesWithLog(t, c.first, c.terms, c.index, c.term)
+		if err := repairLog(stores, zerolog.Nop()); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		first, err := r.options.Stores.Logs.FirstIndex()
+		first, err := stores.Logs.FirstIndex()
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err := r.options.Stores.Logs.LastIndex()
+		last, err := stores.Logs.LastIndex()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +80,8 @@ func TestRepairDropsWhatTheSnapshotMakesWrong(t *testing.T) {
 }
 
 func TestRepairRefusesALogWithAHole(t *testing.T) {
-	r := withLog(t, 2, []uint64{1, 0, 0, 0, 0, 0, 3}, 5, 2)
-	if err := r.repairLog(); err == nil || !strings.Contains(err.Error(), "lacks entry 6") {
+	stores := storesWithLog(t, 2, []uint64{1, 0, 0, 0, 0, 0, 3}, 5, 2)
+	if err := repairLog(stores, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), "lacks entry 6") {
 		t.Errorf("repair: %v, want the entry that is missing", err)
 	}
 }

@@ -3,21 +3,29 @@ package consensus
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
 
 // instance is one instance of Raft of the library. A new one is started only after a snapshot that
-// contradicts the log; see install.go.
+// contradicts the log; see install.go. The corrections of the library are methods of the instance: they
+// see each request of another server before the library does, and decide by the state of the instance.
 type instance struct {
 	*raft.Raft
+	options   *Options
 	transport *transport
 	termStore *termStore
+	// isCurrent reports whether this is the current instance. It is not while the library is starting.
+	isCurrent func() bool
+	// replace replaces this instance by another one. It returns after that.
+	replace func()
 	// pendingSnapshots is the number of received snapshots whose log was not reconciled yet. An
 	// instance that ends because of a snapshot keeps counting it.
 	pendingSnapshots atomic.Int32
-	ended            onceChan // closed when the instance has ended and no longer responds
+	timeoutsMu       sync.Mutex // serialises updateTimeouts, which the library also calls
+	ended            onceChan   // closed when the instance has ended and no longer responds
 }
 
 // library returns Raft of the library of the current instance.
@@ -25,27 +33,29 @@ func (r *Raft) library() *raft.Raft { return r.current.Load().Raft }
 
 // startInstance starts an instance. The caller must hold instanceLock.
 func (r *Raft) startInstance() error {
-	inst := &instance{transport: newTransport(&r.options, &r.matchIndexes, r), termStore: &termStore{StableStore: r.options.Stores.Stable}, ended: newOnceChan()}
-	isCurrent := func() bool { return r.current.Load() == inst } // false while the library is starting
-	inst.termStore.isCandidate = func() bool { return isCurrent() && inst.State() == raft.Candidate }
+	inst := &instance{options: &r.options, termStore: &termStore{StableStore: r.options.Stores.Stable}, ended: newOnceChan()}
+	inst.isCurrent = func() bool { return r.current.Load() == inst }
+	inst.replace = func() { r.replaceInstance(inst) }
+	inst.termStore.isCandidate = func() bool { return inst.isCurrent() && inst.State() == raft.Candidate }
 	inst.termStore.onWrite = func() {
-		if isCurrent() {
-			r.updateTimeouts()
+		if inst.isCurrent() {
+			inst.updateTimeouts()
 		}
 	}
-	if err := r.runGuarded(func() error { return r.buildInstance(inst) }); err != nil {
+	inst.transport = newTransport(inst, &r.matchIndexes, r.shouldRetry)
+	if err := r.failure.runGuarded(func() error { return r.startLibrary(inst) }); err != nil {
 		return errors.Join(err, inst.transport.Close())
 	}
-	inst.RegisterObserver(raft.NewObserver(r.observations, false, isLeaderChange))
+	inst.RegisterObserver(raft.NewObserver(r.observed, false, isLeaderChange))
 	r.current.Store(inst)
 	notify(r.changed)
 	return nil
 }
 
-// buildInstance repairs the log and starts the library.
-func (r *Raft) buildInstance(inst *instance) error {
+// startLibrary repairs the log and starts the library of an instance.
+func (r *Raft) startLibrary(inst *instance) error {
 	stores := r.options.Stores
-	if err := r.repairLog(); err != nil {
+	if err := repairLog(stores, r.log); err != nil {
 		return err
 	}
 	hasState, err := raft.HasExistingState(stores.Logs, stores.Stable, stores.Snapshots)
@@ -55,41 +65,48 @@ func (r *Raft) buildInstance(inst *instance) error {
 	if r.current.Load() == nil {
 		r.startedEmpty = !hasState
 	}
-	inst.Raft, err = raft.NewRaft(r.options.libraryConfig(r.notify), r.fsm, stores.Logs, inst.termStore, stores.Snapshots, inst.transport)
+	inst.Raft, err = raft.NewRaft(r.options.libraryConfig(r.roleChanges), r.fsm, stores.Logs, inst.termStore, stores.Snapshots, inst.transport)
 	if err != nil {
 		return fmt.Errorf("consensus: start raft: %w", err)
 	}
 	return nil
 }
 
-// runGuarded runs f on a separate goroutine, because a failing store ends the goroutine that has
-// called it.
-func (r *Raft) runGuarded(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		err := errors.New("consensus: the stores failed") // result if the store ends the goroutine
-		defer func() {
-			if panicValue := recover(); panicValue != nil {
-				err = fmt.Errorf("consensus: %v", panicValue)
-			}
-			done <- err
-		}()
-		err = f()
-	}()
+// replaceInstance stops an instance and starts another one, unless Raft is stopping.
+func (r *Raft) replaceInstance(inst *instance) {
 	select {
-	case err := <-done:
-		return err
-	case <-r.failed:
-		r.options.Stores.Release()
-		<-done //nolint:errcheck // Err has the cause
-		return r.Err()
+	case r.instanceLock <- struct{}{}:
+		defer func() { <-r.instanceLock }()
+	case <-r.stopped:
+		return
+	}
+	if !inst.isCurrent() || r.isStopping() {
+		return
+	}
+	r.log.Info().Msg("log dropped, contradicts leader's snapshot")
+	if !inst.stop(r.failure, r.stopped) || r.isStopping() {
+		return
+	}
+	if err := r.startInstance(); err != nil {
+		r.failure.record(err)
 	}
 }
 
-// stopInstance stops an instance. It returns true when its goroutines have ended, or false if
-// giveUp is closed first, because a stalled write blocks the goroutines. The caller must hold
-// instanceLock.
-func (r *Raft) stopInstance(inst *instance, giveUp <-chan struct{}) (ended bool) {
+// isStopping reports whether no instance may be started any more.
+func (r *Raft) isStopping() bool {
+	select {
+	case <-r.stopped:
+		return true
+	case <-r.failure.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop stops the instance. It returns true when its goroutines have ended, or false if giveUp is
+// closed first, because a stalled write blocks the goroutines. The caller must hold Raft.instanceLock.
+func (inst *instance) stop(failure *failure, giveUp <-chan struct{}) (ended bool) {
 	defer inst.ended.close()
 	future := inst.Shutdown()
 	_ = inst.transport.Close() // never returns an error
@@ -100,11 +117,32 @@ func (r *Raft) stopInstance(inst *instance, giveUp <-chan struct{}) (ended bool)
 	}()
 	select {
 	case <-done:
-	case <-r.failed:
-		r.options.Stores.Release()
+	case <-failure.failed:
+		failure.releaseStores()
 		<-done
 	case <-giveUp:
 		return false
 	}
 	return true
+}
+
+// header returns the header of messages of this server.
+func (inst *instance) header() raft.RPCHeader {
+	id := []byte(inst.options.ID)
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id, Addr: id}
+}
+
+// servers returns the latest configuration in the log of this server, committed or not.
+func (inst *instance) servers() []Server {
+	future := inst.GetConfiguration()
+	if future.Error() != nil {
+		return nil
+	}
+	return fromLibrary(future.Configuration())
+}
+
+// leader returns the server ID of the leader that this server follows, or "".
+func (inst *instance) leader() string {
+	_, id := inst.LeaderWithID()
+	return string(id)
 }

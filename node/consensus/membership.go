@@ -115,9 +115,10 @@ func (r *Raft) CampaignIn(term uint64) error {
 	}
 	return r.runUntilStopped(func() error {
 		id, addr := raft.ServerID(r.options.ID), raft.ServerAddress(r.options.ID)
-		req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
+		inst := r.current.Load()
+		req := &raft.TimeoutNowRequest{RPCHeader: inst.header()}
 		req.Addr = encodeCampaignTerm(term)
-		err := r.current.Load().transport.TimeoutNow(id, addr, req, &raft.TimeoutNowResponse{})
+		err := inst.transport.TimeoutNow(id, addr, req, &raft.TimeoutNowResponse{})
 		if err != nil && r.Term() != term {
 			return ErrTooLate // a stream transports the error only as text
 		}

@@ -77,8 +77,9 @@ func (o *Options) setDefaults() {
 // commit index again.
 const commitRepeatInterval = 2 * time.Second
 
-// libraryConfig returns the settings of the library.
-func (o *Options) libraryConfig(notify chan<- bool) *raft.Config {
+// libraryConfig returns the settings of the library. The library sends to roleChanges when this server
+// becomes or is no longer the leader.
+func (o *Options) libraryConfig(roleChanges chan<- bool) *raft.Config {
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(o.ID)
 	config.HeartbeatTimeout = o.HeartbeatTimeout
@@ -90,7 +91,7 @@ func (o *Options) libraryConfig(notify chan<- bool) *raft.Config {
 	config.SnapshotThreshold = o.TrailingLogs
 	config.SnapshotInterval = o.SnapshotInterval
 	config.PreVoteDisabled = false
-	config.NotifyCh = notify
+	config.NotifyCh = roleChanges
 	config.NoLegacyTelemetry = true
 	config.Logger = logs.Hclog(o.Log, "raft")
 	return config

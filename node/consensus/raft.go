@@ -30,25 +30,20 @@ type Raft struct {
 	startedEmpty bool
 	current      atomic.Pointer[instance]
 	instanceLock chan struct{} // capacity 1; held while an instance is started or stopped
+	failure      *failure
 
-	failed             chan struct{} // closed when a store has failed
-	stopped            chan struct{} // closed by Shutdown
-	changed            chan struct{} // capacity 1; see Changed
-	barrierRequested   chan struct{} // capacity 1
-	heartbeatRequested chan struct{} // capacity 1
-	notify             chan bool
-	observations       chan raft.Observation // capacity 1; the library drops further observations
-	wg                 sync.WaitGroup
+	stopped     chan struct{} // closed by Shutdown
+	stopOnce    sync.Once
+	wg          sync.WaitGroup
+	pending     atomic.Int64 // requests to the library without a response
+	changed     chan struct{}
+	roleChanges chan bool             // NotifyCh of the library
+	observed    chan raft.Observation // capacity 1; the library drops further observations
 
-	cachedVoters  atomic.Pointer[voterCache]
+	trigger       *replicationTrigger
+	voterCache    voterCache
 	matchIndexes  matchIndexTable
-	stopOnce      sync.Once
-	failOnce      sync.Once
-	err           atomic.Pointer[error]
-	pending       atomic.Int64
 	campaignLimit rateLimit
-	announceLimit rateLimit
-	timeoutsMu    sync.Mutex // serialises updateTimeouts, which the library also calls
 }
 
 // Open restores the state and starts the library.
@@ -58,40 +53,26 @@ func Open(options Options) (*Raft, error) {
 		return nil, err
 	}
 	r := &Raft{
-		options:            options,
-		log:                options.Log,
-		fsm:                &fsmAdapter{fsm: options.FSM},
-		instanceLock:       make(chan struct{}, 1),
-		failed:             make(chan struct{}),
-		stopped:            make(chan struct{}),
-		changed:            make(chan struct{}, 1),
-		barrierRequested:   make(chan struct{}, 1),
-		heartbeatRequested: make(chan struct{}, 1),
-		notify:             make(chan bool, 16),
-		observations:       make(chan raft.Observation, 1),
-
+		options:       options,
+		log:           options.Log,
+		fsm:           &fsmAdapter{fsm: options.FSM},
+		instanceLock:  make(chan struct{}, 1),
+		failure:       newFailure(&options),
+		stopped:       make(chan struct{}),
+		changed:       make(chan struct{}, 1),
+		roleChanges:   make(chan bool, 16),
+		observed:      make(chan raft.Observation, 1),
+		trigger:       newReplicationTrigger(),
 		campaignLimit: rateLimit{interval: 2 * options.ElectionTimeout},
-		announceLimit: rateLimit{interval: announceInterval},
 	}
-	options.Stores.SetCallbacks(r.fail, r.onStall)
+	options.Stores.SetCallbacks(r.failure.record, r.onStall)
 	if err := r.startInstance(); err != nil {
 		options.Stores.Release()
 		return nil, errors.Join(err, options.Stream.Close())
 	}
-	r.wg.Go(r.observe)
-	r.wg.Go(r.requestLoop)
+	r.wg.Go(r.followRole)
+	r.wg.Go(func() { r.trigger.run(r.stopped, r.library) })
 	return r, nil
-}
-
-// fail records a failure of a store, or of a restart of the instance.
-func (r *Raft) fail(err error) {
-	r.failOnce.Do(func() {
-		r.err.Store(&err)
-		close(r.failed)
-		if r.options.OnFailure != nil {
-			r.options.OnFailure(err)
-		}
-	})
 }
 
 // onStall is called by the stores when a write stalls or completes. A leader with a stalled write
@@ -136,17 +117,18 @@ func isLeaderChange(observation *raft.Observation) bool {
 	return false
 }
 
-// observe drains the channels of the library, because a full notification channel would block it.
-func (r *Raft) observe() {
+// followRole signals each change of the role or of the leader, and adapts the timeouts to it. It also
+// drains the channels of the library, because a full NotifyCh would block the library.
+func (r *Raft) followRole() {
 	for {
 		select {
-		case <-r.notify:
-		case <-r.observations:
+		case <-r.roleChanges:
+		case <-r.observed:
 		case <-r.stopped:
 			return
 		}
 		notify(r.changed)
-		r.updateTimeouts()
+		r.current.Load().updateTimeouts()
 	}
 }
 
@@ -187,15 +169,11 @@ func (r *Raft) Term() uint64 { return r.library().CurrentTerm() }
 // Leader returns the node ID of the leader that this server follows, or "". It is an address for
 // requests, not a permission.
 func (r *Raft) Leader() string {
-	_, id := r.library().LeaderWithID()
-	return Server{ID: string(id)}.Node()
+	return NodeOf(r.LeaderServer())
 }
 
 // LeaderServer returns the server ID of the leader that this server follows, or "".
-func (r *Raft) LeaderServer() string {
-	_, id := r.library().LeaderWithID()
-	return string(id)
-}
+func (r *Raft) LeaderServer() string { return r.current.Load().leader() }
 
 // LastEntry returns the term and the index of the last entry in the log, committed or not.
 func (r *Raft) LastEntry() (term, index uint64) { return lastEntry(r.library().Stats()) }
@@ -217,54 +195,22 @@ func (r *Raft) LastIndex() uint64 { return r.library().LastIndex() }
 
 // Failed is closed when the server cannot continue because a store has failed. Err returns the
 // cause.
-func (r *Raft) Failed() <-chan struct{} { return r.failed }
+func (r *Raft) Failed() <-chan struct{} { return r.failure.failed }
 
 // Err returns why the server cannot continue, or nil.
-func (r *Raft) Err() error {
-	if p := r.err.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
+func (r *Raft) Err() error { return r.failure.err() }
 
 // Configuration returns the latest configuration in the log of this server, committed or not.
-func (r *Raft) Configuration() []Server {
-	future := r.library().GetConfiguration()
-	if future.Error() != nil {
-		return nil
-	}
-	return fromLibrary(future.Configuration())
-}
-
-// voterCache has the voters of a configuration.
-type voterCache struct {
-	servers []raft.Server // slice of the library, which creates a new one for each change
-	voters  []string
-}
+func (r *Raft) Configuration() []Server { return r.current.Load().servers() }
 
 // Voters returns the IDs of the voters in Configuration, sorted. The caller must not modify the
-// result, which is shared. The result is cached, because each heartbeat needs it.
+// result, which is shared.
 func (r *Raft) Voters() []string {
 	future := r.library().GetConfiguration()
 	if future.Error() != nil {
 		return nil
 	}
-	configured := future.Configuration().Servers
-	if len(configured) == 0 {
-		return nil
-	}
-	if cached := r.cachedVoters.Load(); cached != nil && len(cached.servers) == len(configured) && &cached.servers[0] == &configured[0] {
-		return cached.voters
-	}
-	cached := &voterCache{servers: configured}
-	for _, server := range fromLibrary(future.Configuration()) {
-		if server.Voter {
-			cached.voters = append(cached.voters, server.ID)
-		}
-	}
-	slices.Sort(cached.voters)
-	r.cachedVoters.Store(cached)
-	return cached.voters
+	return r.voterCache.votersOf(future.Configuration())
 }
 
 // Shutdown stops the library. It returns when its goroutines have ended, or when ctx ends, because
@@ -280,7 +226,7 @@ func (r *Raft) Shutdown(ctx context.Context) error {
 		r.options.Stores.Release()
 		return errors.Join(fmt.Errorf("consensus: shutdown: %w", ctx.Err()), r.options.Stream.Close())
 	}
-	ended := r.stopInstance(r.current.Load(), ctx.Done())
+	ended := r.current.Load().stop(r.failure, ctx.Done())
 	err := r.options.Stream.Close()
 	if !ended {
 		r.options.Stores.Release()
@@ -300,7 +246,7 @@ func (r *Raft) waitForPending(ctx context.Context) {
 		}
 		select {
 		case <-ticker.C:
-		case <-r.failed:
+		case <-r.failure.failed:
 			return
 		case <-ctx.Done():
 			return

@@ -77,8 +77,8 @@ func (s *Stream) Serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// layer returns a stream layer for one instance of the library.
-func (s *Stream) layer() *layer {
+// newLayer returns a stream layer for one instance of the library.
+func (s *Stream) newLayer() *layer {
 	l := &layer{stream: s}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
 	return l

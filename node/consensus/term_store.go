@@ -19,7 +19,7 @@ import (
 // its disk.
 //
 // So the handler receives only heartbeats that do not change the term, and none while a term is
-// being written. All others pass through the main loop like any request. See Raft.handleHeartbeat.
+// being written. All others pass through the main loop like any request. See instance.deliverHeartbeat.
 type termStore struct {
 	raft.StableStore
 	// termMu is locked while a term is written, and read-locked while a heartbeat is handled. No
@@ -70,18 +70,17 @@ func (s *termStore) recordWrite(start time.Time) {
 	}
 }
 
-// handleHeartbeat passes a heartbeat to the handler of the library, outside its main loop. It
+// deliverHeartbeat passes a heartbeat to the handler of the library, outside its main loop. It
 // returns false if the heartbeat may change the term; it must then pass through the loop.
-func (r *Raft) handleHeartbeat(t *transport, rpc raft.RPC, handle func(raft.RPC)) (handled bool) {
-	inst := r.current.Load()
+func (inst *instance) deliverHeartbeat(rpc raft.RPC, libraryHandler func(raft.RPC)) (isDelivered bool) {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
-	if !ok || inst == nil || inst.transport != t || !inst.termStore.termMu.TryRLock() {
+	if !ok || !inst.isCurrent() || !inst.termStore.termMu.TryRLock() {
 		return false
 	}
 	defer inst.termStore.termMu.RUnlock()
 	if req.Term != inst.CurrentTerm() || inst.State() != raft.Follower {
 		return false
 	}
-	handle(rpc)
+	libraryHandler(rpc)
 	return true
 }

@@ -43,14 +43,13 @@ const maxVoteWait = 8 * time.Second
 // long as its own disk needs. Because the disks of others may be slower, it waits twice as long
 // from the third election on. This is reset once there is a leader, because rejected pre-votes use
 // the same timeout.
-func (r *Raft) updateTimeouts() {
-	r.timeoutsMu.Lock()
-	defer r.timeoutsMu.Unlock()
-	inst := r.current.Load()
+func (inst *instance) updateTimeouts() {
+	inst.timeoutsMu.Lock()
+	defer inst.timeoutsMu.Unlock()
 	current := inst.ReloadableConfig()
 	want := current
-	want.HeartbeatTimeout, want.ElectionTimeout = r.options.HeartbeatTimeout, r.options.ElectionTimeout
-	if leader, _ := inst.LeaderWithID(); leader != "" {
+	want.HeartbeatTimeout, want.ElectionTimeout = inst.options.HeartbeatTimeout, inst.options.ElectionTimeout
+	if inst.leader() != "" {
 		inst.termStore.lastWriteTime.Store(0)
 		inst.termStore.electionCount.Store(0)
 	}
@@ -58,12 +57,12 @@ func (r *Raft) updateTimeouts() {
 		want.HeartbeatTimeout *= leaderHeartbeatFactor
 	}
 	diskWait := writesPerVote * time.Duration(inst.termStore.lastWriteTime.Load())
-	backoff := r.options.ElectionTimeout << min(max(inst.termStore.electionCount.Load()-1, 0), 8)
+	backoff := inst.options.ElectionTimeout << min(max(inst.termStore.electionCount.Load()-1, 0), 8)
 	want.ElectionTimeout = max(want.ElectionTimeout, want.HeartbeatTimeout, min(diskWait, maxVoteWait), min(backoff, maxVoteWait/2))
 	if current == want {
 		return
 	}
 	if err := inst.ReloadConfig(want); err != nil {
-		r.log.Warn().Err(err).Msg("raft timeouts not changed")
+		inst.options.Log.Warn().Err(err).Msg("raft timeouts not changed")
 	}
 }

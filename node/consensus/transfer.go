@@ -71,7 +71,7 @@ func (r *Raft) transferTo(term uint64, server string) error {
 		if currentTerm, leads := r.Leadership(); !leads || currentTerm != term {
 			return nil // a campaign now would depose the new leader
 		}
-		req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
+		req := &raft.TimeoutNowRequest{RPCHeader: inst.header()}
 		if err := inst.transport.TimeoutNow(raft.ServerID(server), raft.ServerAddress(server), req, &raft.TimeoutNowResponse{}); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ const maxIdleConns = 2
 //   - It repeats a message that was lost with an idle connection. The library never checks whether a
 //     connection is still open, and reports the first error. If a voter has restarted in the meantime, this
 //     loses a vote and perhaps an election.
-//   - It verifies the sender of requests (inbound.go), and passes requests to Raft.intercept first.
+//   - It verifies the sender of requests (inbound.go), and passes requests to instance.intercept first.
 //
 // It embeds the transport of the library to keep the pre-vote, for whose method the library
 // checks.
@@ -42,10 +42,10 @@ type transport struct {
 	// voteTransport sends vote requests. Its timeout includes the disk writes of the other server.
 	voteTransport   *raft.NetworkTransport
 	heartbeatSender heartbeatSender
-	// intercept is Raft.intercept.
-	intercept func(*transport, raft.RPC) (forwarded raft.RPC, handled bool)
-	// handleHeartbeat is Raft.handleHeartbeat.
-	handleHeartbeat func(t *transport, rpc raft.RPC, handle func(raft.RPC)) (handled bool)
+	// intercept is instance.intercept.
+	intercept func(rpc raft.RPC) (forwarded raft.RPC, isAnswered bool)
+	// deliverHeartbeat is instance.deliverHeartbeat.
+	deliverHeartbeat func(rpc raft.RPC, libraryHandler func(raft.RPC)) (isDelivered bool)
 	// shouldRetry is Raft.shouldRetry.
 	shouldRetry func(id raft.ServerID, term uint64) bool
 	// onTerm is Options.OnTerm; nil means no call.
@@ -67,17 +67,19 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-// newTransport returns the transport of r over o.Stream. It runs until Close.
-func newTransport(options *Options, matchIndexes *matchIndexTable, r *Raft) *transport {
-	layer := options.Stream.layer()
+// newTransport returns the transport of inst over Options.Stream. It runs until Close. See transport for
+// shouldRetry.
+func newTransport(inst *instance, matchIndexes *matchIndexTable, shouldRetry func(raft.ServerID, uint64) bool) *transport {
+	options := inst.options
+	layer := options.Stream.newLayer()
 	t := &transport{
-		layer:           layer,
-		matchIndexes:    matchIndexes,
-		inbox:           make(chan raft.RPC),
-		received:        make(chan raft.RPC),
-		closed:          make(chan struct{}),
-		intercept:       r.intercept,
-		handleHeartbeat: r.handleHeartbeat,
+		layer:            layer,
+		matchIndexes:     matchIndexes,
+		inbox:            make(chan raft.RPC),
+		received:         make(chan raft.RPC),
+		closed:           make(chan struct{}),
+		intercept:        inst.intercept,
+		deliverHeartbeat: inst.deliverHeartbeat,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:          dialOnlyLayer{layer},
 			MaxPool:         maxIdleConns,
@@ -89,7 +91,7 @@ func newTransport(options *Options, matchIndexes *matchIndexTable, r *Raft) *tra
 			Stream: voteLayer{dialOnlyLayer{layer}, options.MessageTimeout}, MaxPool: 1, Timeout: max(options.MessageTimeout, 2*maxVoteWait), Logger: logs.Hclog(options.Log, "raft-net"),
 		}),
 		heartbeatSender: heartbeatSender{dial: layer.Dial, timeout: options.MessageTimeout, byServer: map[raft.ServerAddress]*heartbeatConn{}},
-		shouldRetry:     r.shouldRetry,
+		shouldRetry:     shouldRetry,
 		onTerm:          options.OnTerm, onHeartbeat: options.OnHeartbeat, messageTimeout: options.MessageTimeout, log: options.Log, spoofLogLimit: rateLimit{interval: time.Second},
 	}
 	go t.acceptLoop()
@@ -119,8 +121,8 @@ func (t *transport) relayLoop() {
 	for {
 		select {
 		case rpc := <-t.received:
-			forwarded, handled := t.intercept(t, rpc)
-			if handled {
+			forwarded, isAnswered := t.intercept(rpc)
+			if isAnswered {
 				continue
 			}
 			select {
@@ -134,7 +136,7 @@ func (t *transport) relayLoop() {
 	}
 }
 
-// drainLibraryLoop returns once the main loop of the library has handled all accepted requests. Only
+// drainLibraryLoop returns once the main loop of the library has responded to all accepted requests. Only
 // intercept may call it.
 func (t *transport) drainLibraryLoop() {
 	done := make(chan raft.RPCResponse, 1)
