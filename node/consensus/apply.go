@@ -72,7 +72,7 @@ func (r *Raft) callLibrary(request func(inst *instance) raft.Future) error {
 // runUntilStopped runs f, but returns early when Raft stops.
 func (r *Raft) runUntilStopped(f func() error) error {
 	if r.isStopping() {
-		return translate(raft.ErrRaftShutdown)
+		return translateError(raft.ErrRaftShutdown)
 	}
 	r.pending.Add(1)
 	done := make(chan error, 1)
@@ -82,9 +82,9 @@ func (r *Raft) runUntilStopped(f func() error) error {
 	}()
 	select {
 	case err := <-done:
-		return translate(err)
+		return translateError(err)
 	case <-r.stopped:
 	case <-r.failure.failed:
 	}
-	return translate(raft.ErrRaftShutdown)
+	return translateError(raft.ErrRaftShutdown)
 }

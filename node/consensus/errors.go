@@ -18,15 +18,15 @@ var (
 	// ErrNotVoter means that this server is not a voter.
 	ErrNotVoter = errors.New("consensus: not a voter")
 	// ErrTooSoon means that the last campaign was less than two election timeouts ago.
-	ErrTooSoon = errors.New("consensus: campaigned a moment ago")
+	ErrTooSoon = errors.New("consensus: campaigned too recently")
 	// ErrTooLate means that the term of the leader against which the campaign was directed has ended.
 	ErrTooLate = errors.New("consensus: a newer term has begun")
 	// ErrExists means that the server already has a log.
 	ErrExists = errors.New("consensus: server has a log already")
 )
 
-// translate wraps an error of the library in the error of this package with the same meaning.
-func translate(err error) error {
+// translateError wraps an error of the library in the error of this package with the same meaning.
+func translateError(err error) error {
 	switch {
 	case err == nil:
 		return nil

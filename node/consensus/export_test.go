@@ -60,7 +60,7 @@ func (r *Raft) request(from string, data io.Reader, command func(raft.RPCHeader)
 func (r *Raft) TransferTo(server string) error {
 	term, leads := r.Leadership()
 	if !leads {
-		return translate(raft.ErrNotLeader)
+		return translateError(raft.ErrNotLeader)
 	}
 	if !slices.Contains(r.Voters(), server) {
 		return ErrNotVoter

@@ -31,9 +31,9 @@ type heartbeatConn struct {
 	mu              sync.Mutex // held while a heartbeat is sent; protects the following fields
 	conn            net.Conn   // nil means not connected
 	lastRequest     raft.AppendEntriesRequest
-	encodedRequest  []byte // req as sent
+	encodedRequest  []byte // lastRequest as sent
 	lastResponse    raft.AppendEntriesResponse
-	encodedResponse []byte // resp as received; nil means no response yet
+	encodedResponse []byte // lastResponse as received; nil means no response yet
 	buf             [512]byte
 }
 
@@ -44,7 +44,7 @@ var heartbeatCodec = &codec.MsgpackHandle{}
 // rpcAppendEntries is the type byte that the library sends before an AppendEntries request.
 const rpcAppendEntries = 0
 
-var errTrailingData = errors.New("consensus: more came than the answer to a heartbeat")
+var errTrailingData = errors.New("consensus: unexpected data after the response to a heartbeat")
 
 // send sends a heartbeat and waits for the response. sent is false if another heartbeat to this
 // server is in progress, or if req is not a plain heartbeat; the transport of the library must

@@ -109,7 +109,7 @@ func (in *inbound) verifySender(rpc raft.RPC) bool {
 // rejectSender rejects a request that claims to come from another server than the one at the other end of the
 // stream, and closes the stream.
 func (in *inbound) rejectSender(rpc raft.RPC, claimed string) {
-	err := fmt.Errorf("consensus: server %.128q speaks as %.128q", in.server, claimed)
+	err := fmt.Errorf("consensus: server %.128q sent a request in the name of %.128q", in.server, claimed)
 	if in.transport.spoofLogLimit.allow(time.Now()) {
 		in.transport.log.Warn().Err(err).Msg("raft stream closed")
 	}
@@ -135,7 +135,7 @@ type singleConnLayer struct {
 	addr   net.Addr
 }
 
-// newSingleConnLayer returns a stream layer whose only connection is c.
+// newSingleConnLayer returns a stream layer whose only connection is conn.
 func newSingleConnLayer(conn *streamConn) *singleConnLayer {
 	s := &singleConnLayer{conns: make(chan net.Conn, 1), closed: make(chan struct{}), addr: conn.stream.Addr()}
 	s.conns <- conn
@@ -167,7 +167,7 @@ func (s *singleConnLayer) Dial(raft.ServerAddress, time.Duration) (net.Conn, err
 }
 
 // dialOnlyLayer is a layer that the library uses only to dial.
-type dialOnlyLayer struct{ *layer }
+type dialOnlyLayer struct{ *streamLayer }
 
 // Accept blocks until the layer is closed.
 func (d dialOnlyLayer) Accept() (net.Conn, error) {

@@ -104,7 +104,7 @@ func (r *Raft) CampaignIn(term uint64) error {
 	case raft.Candidate, raft.Leader:
 		return nil
 	case raft.Shutdown:
-		return translate(raft.ErrRaftShutdown)
+		return translateError(raft.ErrRaftShutdown)
 	case raft.Follower:
 	}
 	if r.Rank("") < 0 {

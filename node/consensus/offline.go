@@ -129,7 +129,7 @@ func InitStores(stores *disk.Stores, id string, state []byte, index, term uint64
 		return sink.Close()
 	})
 	if err != nil {
-		return fmt.Errorf("consensus: found a log: %w", err)
+		return fmt.Errorf("consensus: create a log: %w", err)
 	}
 	return nil
 }

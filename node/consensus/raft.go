@@ -77,12 +77,12 @@ func Open(options Options) (*Raft, error) {
 
 // onStall is called by the stores when a write stalls or completes. A leader with a stalled write
 // would continue to send heartbeats and would never be replaced, so it is isolated.
-func (r *Raft) onStall(stalled bool) {
+func (r *Raft) onStall(isStalled bool) {
 	if inst := r.current.Load(); inst != nil {
-		r.options.Stream.Isolate(stalled && inst.State() == raft.Leader)
+		r.options.Stream.Isolate(isStalled && inst.State() == raft.Leader)
 	}
 	if r.options.OnStall != nil {
-		r.options.OnStall(stalled)
+		r.options.OnStall(isStalled)
 	}
 }
 

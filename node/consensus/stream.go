@@ -27,9 +27,9 @@ func PeerDialer(port *peer.Port) DialFunc {
 
 // Stream owns all connections of Raft, so that closing it ends the goroutines of the library.
 type Stream struct {
-	local    string
+	serverID string // ID of this server
 	dial     DialFunc
-	accepted chan *streamConn // unbuffered
+	accepted chan *streamConn // unbuffered; connections of other servers for the library
 	ctx      context.Context
 	cancel   context.CancelFunc
 
@@ -40,11 +40,11 @@ type Stream struct {
 	retryNow  chan struct{} // closed and replaced by retryDials
 }
 
-// NewStream returns a Stream for the server local ("node/disk").
-func NewStream(local string, dial DialFunc) *Stream {
+// NewStream returns a Stream for the server with this ID ("node/disk").
+func NewStream(serverID string, dial DialFunc) *Stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Stream{
-		local:     local,
+		serverID:  serverID,
 		dial:      dial,
 		accepted:  make(chan *streamConn),
 		ctx:       ctx,
@@ -78,8 +78,8 @@ func (s *Stream) Serve(ctx context.Context, conn net.Conn) {
 }
 
 // newLayer returns a stream layer for one instance of the library.
-func (s *Stream) newLayer() *layer {
-	l := &layer{stream: s}
+func (s *Stream) newLayer() *streamLayer {
+	l := &streamLayer{stream: s}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
 	return l
 }
@@ -87,8 +87,8 @@ func (s *Stream) newLayer() *layer {
 // errIsolated is the error of a dial while a write of the leader is stalled.
 var errIsolated = errors.New("consensus: isolated while a disk write hangs")
 
-// Isolate isolates the server from all other servers if on is true: it closes all connections and rejects
-// new ones. If on is false, it ends the isolation.
+// Isolate isolates the server from all other servers: it closes all connections and rejects new ones. If
+// isolate is false, it ends the isolation.
 func (s *Stream) Isolate(isolate bool) {
 	s.mu.Lock()
 	s.isolated = isolate
@@ -106,7 +106,7 @@ func (s *Stream) Isolated() bool {
 }
 
 // track registers a connection of l, which may be nil, or closes it if no connection is allowed.
-func (s *Stream) track(l *layer, conn net.Conn) (*streamConn, error) {
+func (s *Stream) track(l *streamLayer, conn net.Conn) (*streamConn, error) {
 	tracked := &streamConn{Conn: conn, stream: s, layer: l, done: make(chan struct{})}
 	s.mu.Lock()
 	err := s.ctx.Err()
@@ -184,7 +184,7 @@ func (s *Stream) Close() error {
 }
 
 // Addr returns the server ID, which is also the address of the server.
-func (s *Stream) Addr() net.Addr { return serverAddr(s.local) }
+func (s *Stream) Addr() net.Addr { return serverAddr(s.serverID) }
 
 // serverAddr is a server ID as a net.Addr.
 type serverAddr string
@@ -192,7 +192,7 @@ type serverAddr string
 // Network returns the name of the network.
 func (serverAddr) Network() string { return "shardway" }
 
-// String returns the server id.
+// String returns the server ID.
 func (a serverAddr) String() string { return string(a) }
 
-var _ raft.StreamLayer = (*layer)(nil)
+var _ raft.StreamLayer = (*streamLayer)(nil)

@@ -9,7 +9,7 @@ import (
 type streamConn struct {
 	net.Conn
 	stream *Stream
-	layer  *layer // protected by the mutex of the stream; nil until a layer accepts it
+	layer  *streamLayer // protected by the mutex of the stream; nil until a layer accepts it
 	once   sync.Once
 	done   chan struct{} // closed by Close
 	err    error

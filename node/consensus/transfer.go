@@ -30,7 +30,7 @@ var errNoSuccessor = errors.New("consensus: no other voter to lead")
 func (r *Raft) Transfer(keepsUp func(server string) bool) error {
 	term, leads := r.Leadership()
 	if !leads {
-		return translate(raft.ErrNotLeader)
+		return translateError(raft.ErrNotLeader)
 	}
 	voters := slices.DeleteFunc(slices.Clone(r.Voters()), func(server string) bool { return server == r.options.ID })
 	slices.SortStableFunc(voters, func(a, b string) int {

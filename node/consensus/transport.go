@@ -32,7 +32,7 @@ const maxIdleConns = 2
 // checks.
 type transport struct {
 	*raft.NetworkTransport
-	layer        *layer
+	layer        *streamLayer
 	matchIndexes *matchIndexTable
 	inbox        chan raft.RPC // unbuffered, like that of the library
 	// received is unbuffered. It carries requests from the streams to relayLoop.

@@ -11,24 +11,25 @@ import (
 	"shardway/peer"
 )
 
+// The pause after a failed attempt to connect doubles from dialPauseMin to dialPauseMax.
 const (
 	dialPauseMin = 10 * time.Millisecond
 	dialPauseMax = 200 * time.Millisecond
 )
 
-// layer is the Stream as one instance of the library sees it. Its connections end with the
+// streamLayer is the Stream as one instance of the library sees it. Its connections end with the
 // instance; the Stream remains for the next one.
-type layer struct {
+type streamLayer struct {
 	stream *Stream
 	ctx    context.Context //nolint:containedctx // cancels dials when the layer is closed
 	cancel context.CancelFunc
 }
 
 // Addr returns the server ID.
-func (l *layer) Addr() net.Addr { return l.stream.Addr() }
+func (l *streamLayer) Addr() net.Addr { return l.stream.Addr() }
 
 // Accept returns the next connection.
-func (l *layer) Accept() (net.Conn, error) {
+func (l *streamLayer) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.stream.accepted:
 		l.stream.mu.Lock()
@@ -43,8 +44,8 @@ func (l *layer) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the layer's connections.
-func (l *layer) Close() error {
+// Close closes the connections of the layer.
+func (l *streamLayer) Close() error {
 	l.cancel()
 	l.stream.closeMatching(func(conn *streamConn) bool { return conn.layer == l })
 	return nil
@@ -52,8 +53,8 @@ func (l *layer) Close() error {
 
 // Dial connects to a server. It retries until timeout, because an error for a server that is just
 // starting would cause a pause in the library.
-func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	if string(address) == l.stream.local {
+func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if string(address) == l.stream.serverID {
 		return l.connectSelf()
 	}
 	node, disk, err := parseServerID(string(address))
@@ -102,7 +103,7 @@ func isPermanentRejection(err error) bool {
 }
 
 // dialOnce makes one attempt to connect.
-func (l *layer) dialOnce(ctx context.Context, node, disk string) (net.Conn, error) {
+func (l *streamLayer) dialOnce(ctx context.Context, node, disk string) (net.Conn, error) {
 	if l.stream.Isolated() {
 		return nil, errIsolated
 	}
@@ -118,7 +119,7 @@ func (l *layer) dialOnce(ctx context.Context, node, disk string) (net.Conn, erro
 }
 
 // probe reports, by one attempt to connect, whether a server is reachable.
-func (l *layer) probe(address raft.ServerAddress, timeout time.Duration) error {
+func (l *streamLayer) probe(address raft.ServerAddress, timeout time.Duration) error {
 	node, disk, err := parseServerID(string(address))
 	if err != nil {
 		return err
@@ -133,7 +134,7 @@ func (l *layer) probe(address raft.ServerAddress, timeout time.Duration) error {
 }
 
 // connectSelf connects the server to itself in memory, for TimeoutNow.
-func (l *layer) connectSelf() (net.Conn, error) {
+func (l *streamLayer) connectSelf() (net.Conn, error) {
 	clientPipe, serverPipe := net.Pipe()
 	client, err := l.stream.track(l, clientPipe)
 	if err != nil {
