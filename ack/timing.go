@@ -74,7 +74,7 @@ func (t Timing) Longer(other Timing) Timing {
 }
 
 // Takeover is how crash evidence counts in a takeover of shards
-// (docs/internals/protocol-leases.md, "When a shard may be taken").
+// (docs/internals/protocol-takeovers.md, "When a shard may be taken").
 type Takeover uint8
 
 // The takeover policies.

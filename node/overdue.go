@@ -14,7 +14,7 @@ import (
 const overdueShare = 20
 
 // overdueDetector detects handlers and hooks in this process that do not return after they were aborted
-// (docs/internals/protocol-leases.md, An app in the node's process). Only the goroutine of agent.run uses it.
+// (docs/internals/protocol-takeovers.md, An app in the node's process). Only the goroutine of agent.run uses it.
 // For an app in another process it does nothing, because requests of such an app end with their connections.
 type overdueDetector struct {
 	// report is Options.Overdue. It receives an error that names the requests and hooks that still run.

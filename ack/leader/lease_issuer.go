@@ -84,7 +84,7 @@ func (g *leaseIssuer) grant(now time.Duration, timing ack.Timing) time.Duration 
 }
 
 // mayGrant reports whether the node may have a lease, under the conditions of
-// docs/internals/protocol-leases.md, "When a lease is granted". submittedCommit is the map whose
+// docs/internals/protocol-leases.md, "When a lease starts and ends". submittedCommit is the map whose
 // commit is on its way into the log; zero means none.
 func (g *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardmap.Epoch) bool {
 	if !g.barrierApplied() || node.heartbeat.Goodbye || node.heartbeat.Gateway {

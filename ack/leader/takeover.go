@@ -35,7 +35,7 @@ func (m *member) awaitsCrashRestart(in inputs) bool {
 }
 
 // takeoverRule returns the rule by which the shards of a node that the proposal excludes may be
-// taken, or "" if they may not be taken yet (docs/internals/protocol-leases.md, "When a shard may
+// taken, or "" if they may not be taken yet (docs/internals/protocol-takeovers.md, "When a shard may
 // be taken").
 func (m *member) takeoverRule(in inputs, proposal shardmap.Epoch) string {
 	sinceGrant := in.now - m.lastGrantAt

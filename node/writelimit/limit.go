@@ -96,7 +96,7 @@ func ceilMillis(d time.Duration) time.Duration {
 
 // untilTakeover returns how long the app may still write if this process is killed now (remaining), and how
 // long it may write after a lease was just granted (whole). The limit is the earliest time at which another
-// node may own the shards (docs/internals/protocol-leases.md, "When a shard may be taken"):
+// node may own the shards (docs/internals/protocol-takeovers.md, "When a shard may be taken"):
 //
 //   - takeover timeout: dead-after after the last grant. Running requests have the same limit.
 //   - takeover lease: the end of the lease. Evidence of a crash does not shorten it.
