@@ -18,7 +18,8 @@ type accessLine struct {
 // because sessionLog writes its lines.
 func (line accessLine) write() {
 	if !line.exchange.isResumption() {
-		line.send(line.exchange.account.BytesIn(&line.req, line.conn), "", "")
+		received, _ := line.traffic()
+		line.send(line.exchange.account.BytesIn(&line.req, received), "", "")
 	}
 }
 
@@ -26,8 +27,9 @@ func (line accessLine) write() {
 // why the event has happened, or with which result.
 func (line accessLine) send(in int64, event, reason string) {
 	exchange := &line.exchange
+	_, sent := line.traffic()
 	request := accesslog.Request{
-		HTTP: &line.req, Conn: line.conn, Client: &line.clientAddr, ClientIP: line.keys.ClientIP(), Route: line.routeName(),
+		HTTP: &line.req, Sent: sent, Client: &line.clientAddr, ClientIP: line.keys.ClientIP(), Route: line.routeName(),
 		ID: exchange.requestID(&line.req), HasShard: exchange.hasShard, Shard: exchange.shard, Event: event, Reason: reason,
 	}
 	if !exchange.Keyless && exchange.Key != nil {

@@ -42,7 +42,8 @@ func (runner *attemptRunner) runCounted(attempt *attempt) decision {
 // startTimer returns the values from which recordRun computes differences: the current time, and
 // the number of bytes sent to the client so far.
 func (runner *attemptRunner) startTimer() (startedAt time.Duration, sent int64) {
-	return runner.server.clock.Exact(), runner.conn.Sent() + int64(runner.conn.Writer().Pending())
+	_, sent = runner.traffic()
+	return runner.server.clock.Exact(), sent
 }
 
 // recordRun counts a run that has ended with the decision result. startedAt and sent are the
@@ -72,7 +73,7 @@ func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Durat
 		return
 	}
 	received := int64(len(runner.req.Raw())) + runner.req.Body.Received()
-	sentNow := runner.conn.Sent() + int64(runner.conn.Writer().Pending())
+	_, sentNow := runner.traffic()
 	load.Requests.Add(1)
 	load.Bytes.Add(received + sentNow - sent)
 	if !isTunnel {

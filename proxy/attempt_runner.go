@@ -67,7 +67,7 @@ func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 		return runner.retrier.handleBroken(attempt, err)
 	}
 	if !runner.body.IsSending() { // no buffer is needed while waiting for the response
-		runner.conn.ReleaseEmptyBuffers()
+		runner.inbound.ReleaseEmptyBuffers()
 		writer.ReleaseEmptyBuffer()
 	}
 	return decision{}
@@ -208,7 +208,7 @@ func (runner *attemptRunner) sendChecked(attempt *attempt, writer *h1.Writer) er
 		return attempt.conn.SendCheckedNonblock(trailers)
 	}
 	runner.disconnect.Arm()
-	runner.conn.ReleaseEmptyBuffers()
+	runner.inbound.ReleaseEmptyBuffers()
 	return attempt.conn.SendChecked(trailers)
 }
 

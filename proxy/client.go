@@ -14,6 +14,7 @@ import (
 	"shardway/proxy/eventloop"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 	"shardway/proxy/inflight"
 	"shardway/proxy/listener"
 	"shardway/proxy/reqbody"
@@ -24,10 +25,10 @@ import (
 
 // requestState is the state of a request and of the connection on which it arrived. The steps of a
 // request and their helper types share it. A helper contains the requestState and not the client, so
-// that it cannot call the steps of the client.
+// that it cannot call the steps of the client, and uses the connection only through inbound.
 type requestState struct {
 	server     *Server
-	conn       *h1.Conn
+	inbound    inbound.Request
 	ingress    string           // name of the node at the other end; empty means that it is a client
 	clientAddr forwarded.Client // address of the client
 	settings   *Settings        // settings in force for this request
@@ -53,6 +54,20 @@ type requestState struct {
 // map changes.
 func (state *requestState) isDraining() bool {
 	return state.ingress == "" && state.server.draining.Load()
+}
+
+// traffic returns the number of bytes that the client has sent and received so far on its connection.
+// sent includes bytes that are still buffered. Only the differences matter.
+func (state *requestState) traffic() (received, sent int64) {
+	received, sent = state.inbound.Traffic()
+	return received, sent + int64(state.inbound.Writer().Pending())
+}
+
+// upgradeConn returns the connection of a request that switches to another protocol. A request of a
+// front without inbound.Upgrader never does that: its header cannot contain Upgrade.
+func (state *requestState) upgradeConn() *h1.Conn {
+	upgrader, _ := state.inbound.(inbound.Upgrader)
+	return upgrader.UpgradeConn()
 }
 
 // isLastRequest reports whether the client has declared that this request is its last one, and the body has
@@ -127,6 +142,8 @@ type client struct {
 
 	// Connection.
 
+	conn  *h1.Conn   // the connection
+	front http1Front // the connection as the pipeline of a request uses it
 	// closing means that another goroutine is closing the connection. Then no further run may
 	// begin.
 	closing      atomic.Bool
@@ -189,11 +206,13 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 
 // makeClient allocates a client without a connection, and connects its parts.
 func makeClient(s *Server) *client {
-	c := &client{requestState: requestState{server: s, conn: &h1.Conn{}}}
-	c.slot.Client = c.conn
-	c.disconnect.Init(c.conn, c.onClientClosed)
+	c := &client{requestState: requestState{server: s}, conn: &h1.Conn{}}
+	c.front = http1Front{c.conn, &c.req}
+	c.inbound = &c.front
+	c.slot.Client = c.inbound
+	c.disconnect.Init(c.inbound, c.onClientClosed)
 	c.headerMemory.SetCancelReading(c.conn.StopHeader)
-	c.body.Init(&s.bodies, c.conn, &c.req, c.bodySent)
+	c.body.Init(&s.bodies, c.inbound, &c.req, c.bodySent)
 	c.releaseAdmitted, c.onHeaderMemory = c.admission.release, c.noteHeaderMemory
 	c.connectSteps()
 	c.loopClient.Init(c.conn, c, c.leaseCheck)

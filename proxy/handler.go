@@ -281,7 +281,7 @@ func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	}
 	hc.state.exchange.leaveQueue()
 	hc.reply.recordResponse(header)
-	writer := hc.state.conn.WriteResponseHeader(header, hc.reply.editHeaders(attempt.route, header))
+	writer := hc.state.inbound.WriteResponseHeader(header, hc.reply.editHeaders(attempt.route, header))
 	if stream != nil {
 		hc.relayStream(ctx, writer, stream)
 	} else {
@@ -354,11 +354,11 @@ func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 		if remaining := body.Remaining(); remaining >= 0 {
 			size = len(state.body.Buffered) + int(remaining)
 		}
-		hc.setBodySource(state.conn)
+		hc.setBodySource(state.inbound)
 		hc.body.open(state)
 		req.SetBodyStream(&hc.body, size)
 	default:
-		hc.setBodySource(state.conn)
+		hc.setBodySource(state.inbound)
 		if err := hc.readFullBody(); err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func (hc *handlerConn) readRemaining() (counted int, err error) {
 			hc.largeBody = append(hc.largeBody, 0)[:len(hc.largeBody)] // grow with the received data
 		}
 		isLarge := len(hc.largeBody) >= buffer.SmallSize
-		mustWaitForClient := len(state.conn.Buffered()) == 0
+		mustWaitForClient := body.Available() == 0
 		if isLarge || mustWaitForClient {
 			counted = state.body.CountMemory(counted, cap(hc.largeBody), state.settings.MaxBodyTotal)
 		}
@@ -149,7 +149,7 @@ func (b *handlerBody) close() {
 	b.closed.Store(true)
 	if !b.mu.TryLock() {
 		b.conn.state.body.Unreadable = true
-		b.conn.state.conn.StopRead()
+		b.conn.state.inbound.StopRead()
 		b.mu.Lock()
 	}
 	b.mu.state = nil

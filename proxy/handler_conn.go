@@ -13,6 +13,7 @@ import (
 
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 )
 
 // handlerConn passes one request at a time to an app inside this process. To the proxy it is a
@@ -64,8 +65,8 @@ type handlerConn struct {
 	mu struct {
 		sync.Mutex
 		server *fasthttp.Server
-		stream io.Closer // closed by Close; nil means that nothing is being read
-		client *h1.Conn  // client from which the body is being read; nil means none
+		stream io.Closer       // closed by Close; nil means that nothing is being read
+		client inbound.Request // client from which the body is being read; nil means none
 	}
 }
 
@@ -169,7 +170,7 @@ func (hc *handlerConn) setStream(stream io.Closer) {
 // setBodySource sets the client connection from which the body is being read, so that Close can
 // interrupt the reading; nil means none. If Close has already been called, setBodySource interrupts
 // the reading.
-func (hc *handlerConn) setBodySource(client *h1.Conn) {
+func (hc *handlerConn) setBodySource(client inbound.Request) {
 	hc.mu.Lock()
 	hc.mu.client = client
 	hc.mu.Unlock()
@@ -181,7 +182,8 @@ func (hc *handlerConn) setBodySource(client *h1.Conn) {
 // LocalAddr returns the local address of the connection of the client.
 func (hc *handlerConn) LocalAddr() net.Addr {
 	if state := hc.state; state != nil {
-		return state.conn.NetConn().LocalAddr()
+		local, _ := state.inbound.Addrs()
+		return local
 	}
 	return noAddr()
 }
@@ -196,7 +198,8 @@ func (hc *handlerConn) RemoteAddr() net.Addr {
 	case state == nil:
 		return noAddr()
 	case state.ingress == "":
-		return state.conn.NetConn().RemoteAddr()
+		_, remote := state.inbound.Addrs()
+		return remote
 	}
 	// The ingress sets X-Forwarded-For. The last element is the address of its client.
 	forwardedFor := state.req.Known(h1.FieldXForwardedFor)

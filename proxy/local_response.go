@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
 	"shardway/proxy/reqbody"
@@ -65,26 +63,11 @@ func (reply reply) write(status int, body, lines []byte) {
 		reply.exchange.keepAlive = false
 	}
 	reply.exchange.account.RecordResponse(status, nil, reply.exchange.lastRoute)
-	writer := reply.conn.Writer()
-	dst := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
-	dst = append(dst, "Date: "...)
+	dst := append(make([]byte, 0, 64+len(lines)), "Date: "...)
 	dst = append(dst, reply.server.date()...)
 	dst = append(dst, "\r\n"...)
 	dst = append(dst, lines...)
-	dst = append(dst, "Content-Length: "...)
-	dst = strconv.AppendInt(dst, int64(len(body)), 10)
-	dst = append(dst, "\r\n"...)
-	switch {
-	case !reply.exchange.keepAlive:
-		dst = append(dst, "Connection: close\r\n"...)
-	case reply.req.Minor() == 0:
-		dst = append(dst, "Connection: keep-alive\r\n"...)
-	}
-	writer.Put(append(dst, "\r\n"...))
-	if !reply.req.IsHead() {
-		writer.Put(body)
-	}
-	if writer.Flush() != nil {
+	if reply.inbound.WriteLocal(status, dst, body, reply.exchange.keepAlive) != nil {
 		reply.exchange.connAborted = true
 	}
 }
@@ -219,7 +202,7 @@ const refusedAborted = "cut"
 // epochs, because the other node must not wait for a newer table: its current table may already
 // route to the next process of this node.
 func (reply reply) reportStopped(aborted bool) {
-	writer := reply.conn.Writer()
+	writer := reply.inbound.Writer()
 	isWithinResponse := writer.Pending() > 0
 	if writer.Err() != nil || isWithinResponse {
 		return
@@ -241,7 +224,7 @@ func (reply reply) forwardInterim(res *h1.Response) error {
 		return nil
 	}
 	reply.headerEdit = h1.Edit{Drop: h1.Shardway}
-	writer := reply.conn.WriteResponseHeader(res, &reply.headerEdit)
+	writer := reply.inbound.WriteResponseHeader(res, &reply.headerEdit)
 	return writer.Close(nil)
 }
 
@@ -258,9 +241,7 @@ func (reply reply) sendAccepted() error {
 		return nil
 	}
 	reply.exchange.bodyRequested = true
-	writer := reply.conn.Writer()
-	writer.PutString("HTTP/1.1 100 Continue\r\n" + headerContinue + ": 1\r\n\r\n")
-	return writer.Flush()
+	return reply.inbound.WriteLocal(http.StatusContinue, []byte(headerContinue+": 1\r\n"), nil, true)
 }
 
 // requestBody makes the client or the ingress send a body that it sends only on demand.
@@ -272,11 +253,9 @@ func (reply reply) requestBody() error {
 	if !reply.req.ExpectsContinue() || onlyIngressExpectsContinue || reply.req.Minor() == 0 {
 		return nil
 	}
-	bodyHasBegun := len(reply.conn.Buffered()) > 0
+	bodyHasBegun := reply.req.Body.Available() > 0
 	if bodyHasBegun {
 		return nil
 	}
-	writer := reply.conn.Writer()
-	writer.PutString("HTTP/1.1 100 Continue\r\n\r\n")
-	return writer.Flush()
+	return reply.inbound.WriteLocal(http.StatusContinue, nil, nil, true)
 }

@@ -166,7 +166,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestRelayIsNotReplacedTwice",
-			edits: in("proxy.attemptRunner.runWebSocket", "func() { runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone) }", "func() {\n		runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone)\n		if PLANTED {\n			runner.closing.Store(true)\n			_ = runner.conn.Close()\n		}\n	}"),
+			edits: in("proxy.attemptRunner.runWebSocket", "func() { runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone) }", "func() {\n		runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone)\n		if PLANTED {\n			runner.closing.Store(true)\n			_ = runner.upgradeConn().Close()\n		}\n	}"),
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",

@@ -150,8 +150,8 @@ func (wait *requestWait) timeLeft(now time.Time) time.Duration {
 // memorySize returns the memory of the waiting request in bytes: its header, the buffer of its
 // body, and data that was read beyond the request.
 func (wait *requestWait) memorySize() int64 {
-	wait.conn.ReleaseEmptyBuffers()
-	return int64(wait.conn.BufferSize() + wait.req.MemorySize() + cap(wait.body.Buffered))
+	wait.inbound.ReleaseEmptyBuffers()
+	return int64(wait.inbound.BufferSize() + wait.req.MemorySize() + cap(wait.body.Buffered))
 }
 
 // enterQueue reserves a place in the wait queue, unless the request already has one. Resumed event

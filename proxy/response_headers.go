@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -91,25 +90,6 @@ func (reply reply) isEarly(res *h1.Response) bool {
 // drainLimit is the maximum number of unread body bytes that are read and discarded, so that the
 // connection can be kept.
 const drainLimit = 64 << 10
-
-// drainBody reads and discards the rest of the request body, if that is worthwhile. It reports
-// whether the connection can be kept.
-func (reply reply) drainBody() bool {
-	body := &reply.req.Body
-	if body.Done() {
-		return true
-	}
-	if reply.body.Unreadable || !reply.canDrainBody() {
-		return false
-	}
-	timeouts := reply.conn.Timeouts()
-	shortTimeouts := timeouts // the minimum rate still applies
-	shortTimeouts.Body = min(timeouts.Body, time.Second)
-	reply.conn.SetTimeouts(shortTimeouts)
-	err := body.Drain(drainLimit)
-	reply.conn.SetTimeouts(timeouts)
-	return err == nil
-}
 
 // canDrainBody reports whether reading the rest of the body is worthwhile. The rest must not be known to
 // be too long. In addition, the client must not be waiting for a 100 Continue before it sends the

@@ -55,7 +55,8 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	}
 	attempt.conn.Pool.Breaker.OnAccepted()
 	isContinuation := rr.exchange.isStreamResumption()
-	sentBefore, keepAliveBefore := rr.conn.Sent(), rr.exchange.keepAlive
+	keepAliveBefore := rr.exchange.keepAlive
+	_, sentBefore := rr.inbound.Traffic()
 	writer := rr.beginResponse(attempt, isContinuation)
 	var readErr, writeErr error
 	if isEventStream {
@@ -64,7 +65,8 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 		readErr, writeErr = rr.copyBody(attempt, writer, isContinuation)
 	}
 	failed := readErr != nil || writeErr != nil
-	nothingSent := !isContinuation && rr.conn.Sent() == sentBefore
+	_, sentNow := rr.inbound.Traffic()
+	nothingSent := !isContinuation && sentNow == sentBefore
 	if failed && nothingSent && !rr.slot.SetFlags(inflight.ResponseBegun) { // the run was cancelled
 		writer.Discard()
 		rr.cancelEvents()
@@ -110,10 +112,10 @@ func (rr *responseRelay) beginEventStream(attempt *attempt) bool {
 func (rr *responseRelay) beginResponse(attempt *attempt, isContinuation bool) *h1.Writer {
 	if isContinuation {
 		rr.server.metrics.Resumptions[metrics.ResumeDone].Add(1)
-		return rr.conn.Writer()
+		return rr.inbound.Writer()
 	}
 	res := &attempt.conn.Response
-	writer := rr.conn.WriteResponseHeader(res, rr.editHeaders(attempt.route, res))
+	writer := rr.inbound.WriteResponseHeader(res, rr.editHeaders(attempt.route, res))
 	if rr.isEarly(res) {
 		isRefused := res.Status() >= 300
 		rr.handleEarlyResponse(attempt, isRefused)

@@ -79,7 +79,7 @@ func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr er
 		rr.server.metrics.Resumptions[metrics.ResumeImpossible].Add(1)
 		return false
 	}
-	if rr.conn.Writer().Flush() != nil {
+	if rr.inbound.Writer().Flush() != nil {
 		return false
 	}
 	attempt.abort()
@@ -167,7 +167,7 @@ func (router *router) nextStream() {
 	writesAccessLog := !exchange.account.StartedAt.IsZero()
 	if writesAccessLog {
 		accessLine{router.requestState, router.keys}.write()
-		exchange.account.OpenNext(router.conn)
+		exchange.account.OpenNext(router.traffic())
 	}
 	router.retrier.resetRetries()
 }
@@ -191,6 +191,6 @@ func (retry *retrier) resetWait() {
 func (reply reply) endStream(outcome metrics.ResumeOutcome, detail string) {
 	reply.server.metrics.Resumptions[outcome].Add(1)
 	reply.server.options.Log.Debug().Uint32("shard", uint32(reply.exchange.shard)).Str("detail", detail).Msg("event stream not resumed")
-	reply.conn.Writer().Abort()
+	reply.inbound.Writer().Abort()
 	reply.exchange.connAborted, reply.exchange.account.Code = true, accesslog.Aborted
 }

@@ -148,7 +148,7 @@ func (c *client) beginExchange() {
 		c.longPollStart.Store(0)
 	}
 	if c.writesAccessLog() {
-		c.exchange.account.Open(c.conn)
+		c.exchange.account.Open(c.traffic())
 	}
 	c.body.Reset()
 }
@@ -289,7 +289,7 @@ func (c *client) prepareNext() bool {
 	if !c.req.Body.Done() {
 		c.exchange.endedAt = 0 // reading the rest of the body may take time, so this time is outdated
 	}
-	if c.exchange.keepAlive && c.reply.drainBody() {
+	if c.exchange.keepAlive && c.drainBody() {
 		return true
 	}
 	switch {
@@ -301,4 +301,23 @@ func (c *client) prepareNext() bool {
 		c.conn.CloseLinger(h1.PartOfRequest)
 	}
 	return false
+}
+
+// drainBody reads and discards the rest of the request body, if that is worthwhile. It reports
+// whether the connection can be kept.
+func (c *client) drainBody() bool {
+	body := &c.req.Body
+	if body.Done() {
+		return true
+	}
+	if c.body.Unreadable || !c.reply.canDrainBody() {
+		return false
+	}
+	timeouts := c.conn.Timeouts()
+	shortTimeouts := timeouts // the minimum rate still applies
+	shortTimeouts.Body = min(timeouts.Body, time.Second)
+	c.conn.SetTimeouts(shortTimeouts)
+	err := body.Drain(drainLimit)
+	c.conn.SetTimeouts(timeouts)
+	return err == nil
 }

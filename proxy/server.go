@@ -18,6 +18,7 @@ import (
 	"shardway/proxy/connset"
 	"shardway/proxy/eventloop"
 	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 	"shardway/proxy/inflight"
 	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
@@ -313,7 +314,7 @@ func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool)
 func (s *Server) cancelRuns(cancelCause cause.Cause, match func(current inflight.Run, node string) bool) int {
 	n := 0
 	s.conns.Visit(nil, func(all []*client) {
-		var closes []*h1.Conn
+		var closes []inbound.Aborter
 		for _, conn := range all {
 			var cancelled bool
 			if closes, cancelled = conn.slot.Cancel(cancelCause, match, closes); cancelled {

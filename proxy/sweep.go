@@ -9,7 +9,6 @@ import (
 	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
 	"shardway/proxy/connset"
-	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
 	"shardway/proxy/peerpath"
 	"shardway/proxy/route"
@@ -329,7 +328,7 @@ func (s *Server) sweepStuckStream(c *client, current inflight.Run, now time.Dura
 		return
 	}
 	if now-c.cancelledAt >= streamEndTimeout && c.slot.Load().Number == current.Number {
-		_ = c.conn.Abort() // its goroutine receives an error
+		_ = c.inbound.Abort() // its goroutine receives an error
 	}
 }
 
@@ -372,7 +371,7 @@ func (s *Server) cancelIn(slot *inflight.Slot, current inflight.Run, cancelCause
 // slot. current is the run that the caller has seen. An event stream that its next owner resumes is
 // not counted as aborted.
 func (s *Server) cancelMatching(slot *inflight.Slot, current inflight.Run, cancelCause cause.Cause, match func(latest inflight.Run) bool) {
-	closes, cancelled := slot.Cancel(cancelCause, func(latest inflight.Run, _ string) bool { return match(latest) }, []*h1.Conn(nil))
+	closes, cancelled := slot.Cancel(cancelCause, func(latest inflight.Run, _ string) bool { return match(latest) }, nil)
 	if !cancelled {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 	"shardway/proxy/inflight"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
@@ -42,10 +43,11 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 // returns false if the run was cancelled before any byte of the response was sent.
 func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 	res := &attempt.conn.Response
+	client := rr.upgradeConn()
 	var tunnel *wstunnel.Tunnel
 	isWebSocket := strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 	if isWebSocket {
-		tunnel = wstunnel.New(rr.conn, attempt.conn.Conn)
+		tunnel = wstunnel.New(client, attempt.conn.Conn)
 		rr.slot.Tunnel.Store(tunnel)
 		defer rr.slot.Tunnel.Store(nil)
 	}
@@ -65,14 +67,14 @@ func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 	}
 	if rr.writeSwitchingProtocols(attempt, false) {
 		rr.releaseBuffers(attempt)
-		rr.copyTunnel(attempt.conn, tunnel)
+		rr.copyTunnel(client, attempt.conn, tunnel)
 	}
 	if tunnel != nil {
 		tunnel.Finish()
 	}
 	attempt.abort()
 	if tunnel != nil && tunnel.NeedsLingeringClose() {
-		rr.conn.CloseLinger(h1.WholeRequest)
+		client.CloseLinger(h1.WholeRequest)
 	}
 	return true
 }
@@ -87,16 +89,16 @@ func (rr *responseRelay) releaseBuffers(attempt *attempt) {
 
 // copyTunnel copies both directions. A connection of which one direction has ended is aborted after
 // IdleTimeout. tunnel is nil unless the tunnel is a WebSocket.
-func (rr *responseRelay) copyTunnel(conn *connpool.Conn, tunnel *wstunnel.Tunnel) {
-	prepareForTunnel(rr.conn)
+func (rr *responseRelay) copyTunnel(client *h1.Conn, conn *connpool.Conn, tunnel *wstunnel.Tunnel) {
+	prepareForTunnel(client)
 	prepareForTunnel(conn.Conn)
-	abort := func() { inflight.CloseAll([]*h1.Conn{conn.Conn, rr.conn}) }
-	copyUp := func() bool { return copyOneWay(rr.conn, conn.Conn) }
-	copyDown := func() bool { return copyOneWay(conn.Conn, rr.conn) }
+	abort := func() { inflight.CloseAll([]inbound.Aborter{conn.Conn, client}) }
+	copyUp := func() bool { return copyOneWay(client, conn.Conn) }
+	copyDown := func() bool { return copyOneWay(conn.Conn, client) }
 	if tunnel != nil {
 		tunnel.Begin()
 		abort = tunnel.Abort
-		copyUp = func() bool { return tunnel.CopyUp(rr.conn) }
+		copyUp = func() bool { return tunnel.CopyUp(client) }
 		copyDown = func() bool { return tunnel.CopyDown(conn.Conn) }
 	}
 	upDone := make(chan struct{})

@@ -32,7 +32,8 @@ func (log sessionLog) relayStarted() {
 func (log sessionLog) relayEnded(result wsession.RelayEnd) {
 	account := &log.exchange.account
 	account.Upstream = account.Since(account.StartedAt)
-	log.write(log.conn.Received()-account.ReceivedBefore, lineEnd, result.String())
+	received, _ := log.traffic()
+	log.write(received-account.ReceivedBefore, lineEnd, result.String())
 }
 
 // sessionLost logs that no further relay follows.
@@ -49,6 +50,6 @@ func (log sessionLog) write(in int64, event, reason string) {
 	}
 	account.UpstreamConn = log.exchange.session.Relays
 	accessLine{log.requestState, &shardkey.Extractor{Request: &log.req, Client: &log.clientAddr, TrustedProxies: log.settings.TrustedProxies}}.send(in, event, reason)
-	account.Open(log.conn)
+	account.Open(log.traffic())
 	account.QueueWait = 0
 }

@@ -22,7 +22,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	session, isResumption := rr.exchange.session, rr.exchange.isResumption()
 	toClient, toApp := rr.ingress == "", attempt.route.Kind == route.Local
 	relay := &webSocketRun{attempt: *attempt, load: rr.server.loadOf(&rr.exchange, attempt.route.Kind)}
-	relay.Init(&rr.server.webSockets.relays, session, rr.conn, attempt.conn.Conn, toClient, toApp)
+	relay.Init(&rr.server.webSockets.relays, session, rr.upgradeConn(), attempt.conn.Conn, toClient, toApp)
 	rr.slot.WebSocket.Store(&relay.Relay)
 	if !rr.slot.SetFlags(inflight.ResponseBegun | inflight.Tunnel | inflight.WebSocket) {
 		rr.slot.WebSocket.Store(nil)
@@ -70,7 +70,7 @@ func (rr *responseRelay) writeSwitchingProtocols(attempt *attempt, confirmsSessi
 		rr.extraLines = append(rr.extraLines, wsrelay.Header+": "+wsrelay.ValueAccepted+"\r\n"...)
 		edit.Extra = rr.extraLines
 	}
-	return rr.conn.WriteResponseHeader(&attempt.conn.Response, edit).Close(nil) == nil
+	return rr.inbound.WriteResponseHeader(&attempt.conn.Response, edit).Close(nil) == nil
 }
 
 // runNextRelays starts the later relays of a session until it has none, and then closes the client's

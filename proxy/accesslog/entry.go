@@ -36,16 +36,17 @@ type Entry struct {
 	Code           problem.Code  // error code of the response; empty means none
 }
 
-// Open starts the line of the request that has just been read from clientConn.
-func (entry *Entry) Open(clientConn *h1.Conn) {
+// Open starts the line of a request whose header has just been read. received and sent are the numbers
+// of bytes that were received from its client and sent to it so far.
+func (entry *Entry) Open(received, sent int64) {
 	entry.StartedAt = time.Now()
-	entry.ReceivedBefore, entry.sentBefore = clientConn.Received(), clientConn.Sent()+int64(clientConn.Writer().Pending())
+	entry.ReceivedBefore, entry.sentBefore = received, sent
 }
 
-// OpenNext starts the line of the next upstream response of an event stream.
-func (entry *Entry) OpenNext(clientConn *h1.Conn) {
+// OpenNext starts the line of the next upstream response of an event stream, like Open.
+func (entry *Entry) OpenNext(received, sent int64) {
 	*entry = Entry{UpstreamConn: entry.UpstreamConn + 1, Status: entry.Status}
-	entry.Open(clientConn)
+	entry.Open(received, sent)
 }
 
 // Now returns the current time, or zero if no line is written.

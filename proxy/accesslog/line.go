@@ -16,7 +16,7 @@ import (
 // Request describes the request, or the upstream connection of a WebSocket, of a line.
 type Request struct {
 	HTTP     *h1.Request
-	Conn     *h1.Conn // connection of the client
+	Sent     int64 // bytes sent to the client so far, by the same count as for Entry.Open
 	Client   *forwarded.Client
 	ClientIP []byte // address of the client according to trusted proxies
 	Route    string // name of the route; "queued" if the request was never sent, and "none" if it was not routed
@@ -33,12 +33,13 @@ type Request struct {
 }
 
 // BytesIn returns the number of bytes that the client has sent for the request of the entry. For a
-// tunnel, they include the data after the request.
-func (entry *Entry) BytesIn(request *h1.Request, clientConn *h1.Conn) int64 {
+// tunnel, they include the data after the request. received is the number of bytes that were received
+// from the client so far, by the same count as for Open.
+func (entry *Entry) BytesIn(request *h1.Request, received int64) int64 {
 	headerSize := int64(len(request.Raw()))
 	switch {
 	case entry.Status == 101:
-		return headerSize + clientConn.Received() - entry.ReceivedBefore
+		return headerSize + received - entry.ReceivedBefore
 	case entry.UpstreamConn > 1:
 		return 0 // the client has sent the request only once
 	}
@@ -65,7 +66,7 @@ func (config *Config) Write(entry *Entry, request Request, in int64) {
 	if request.Event != "" {
 		event.Str("websocket", request.Event).Str("reason", request.Reason)
 	}
-	out := request.Conn.Sent() + int64(request.Conn.Writer().Pending()) - entry.sentBefore
+	out := request.Sent - entry.sentBefore
 	event.Int64("bytes_in", in).Int64("bytes_out", out)
 	if code := entry.errorCode(); code != "" {
 		event.Str("error", string(code))

@@ -4,21 +4,21 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 )
 
 // States of a DisconnectWatch.
 const (
 	watchOff     uint32 = iota // the goroutine of the connection may read
 	watchArmed                 // no goroutine reads, so the sweep may start the watch
-	watchRunning               // h1.Conn.WatchDisconnect is active
+	watchRunning               // inbound.Watchable.WatchDisconnect is active
 )
 
 // DisconnectWatch detects that a client disconnects while its request runs or waits. A watch costs
 // a goroutine and two context switches. Therefore the sweep starts it only for requests that have
 // run for a while.
 type DisconnectWatch struct {
-	conn         *h1.Conn
+	client       inbound.Watchable
 	onDisconnect func()
 
 	state atomic.Uint32
@@ -26,10 +26,10 @@ type DisconnectWatch struct {
 	mu sync.Mutex
 }
 
-// Init sets the connection, and the function that is called in another goroutine when its peer has
+// Init sets the client, and the function that is called in another goroutine when the client has
 // closed its sending side.
-func (watch *DisconnectWatch) Init(conn *h1.Conn, onDisconnect func()) {
-	watch.conn, watch.onDisconnect = conn, onDisconnect
+func (watch *DisconnectWatch) Init(client inbound.Watchable, onDisconnect func()) {
+	watch.client, watch.onDisconnect = client, onDisconnect
 }
 
 // Arm allows the sweep to start the watch. The caller must not read from the connection until
@@ -44,7 +44,7 @@ func (watch *DisconnectWatch) Start() {
 	watch.mu.Lock()
 	defer watch.mu.Unlock()
 	if watch.state.CompareAndSwap(watchArmed, watchRunning) {
-		watch.conn.WatchDisconnect(watch.onDisconnect)
+		watch.client.WatchDisconnect(watch.onDisconnect)
 	}
 }
 
@@ -55,6 +55,6 @@ func (watch *DisconnectWatch) Disarm() {
 	}
 	watch.mu.Lock()   // wait until the watch has started
 	watch.mu.Unlock() //nolint:staticcheck // nothing to do but wait
-	watch.conn.StopWatch()
+	watch.client.StopWatch()
 	watch.state.Store(watchOff)
 }

@@ -35,3 +35,7 @@ func (b *Body) AwaitData() error {
 	}
 	return nil
 }
+
+// Available returns the number of bytes that have been read from the connection and not been consumed.
+// They belong to the body, and may include bytes after it.
+func (b *Body) Available() int { return b.in.buffered() }

@@ -6,7 +6,7 @@ import (
 	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
 	"shardway/proxy/eventrelay"
-	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 	"shardway/proxy/wsrelay"
@@ -41,8 +41,8 @@ type Slot struct {
 	WebSocket atomic.Pointer[wsrelay.Relay]
 	// Events is the event stream, while the run has the flag Events.
 	Events eventrelay.Relay
-	// Client is the connection on which the request arrived.
-	Client *h1.Conn
+	// Client aborts the request at the front that has accepted it.
+	Client inbound.Aborter
 }
 
 // Flags of a Run.
@@ -144,7 +144,7 @@ func (s *Slot) Load() Run { return decode(s.word.Load()) }
 // caller must close; closing may take time and must not happen while Server.conns is locked. If a
 // response has begun, they include the client's connection. The second result reports whether the
 // run was cancelled.
-func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
+func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node string) bool, closes []inbound.Aborter) ([]inbound.Aborter, bool) {
 	for {
 		word := s.word.Load()
 		current := decode(word)
@@ -171,7 +171,7 @@ func (s *Slot) NodeName() string {
 
 // endCancelled ends the messages of a run that was just cancelled. conn is its upstream connection.
 // It appends the connections that the caller must close to closes, and returns closes.
-func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause cause.Cause, closes []*h1.Conn) []*h1.Conn {
+func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause cause.Cause, closes []inbound.Aborter) []inbound.Aborter {
 	if relay := s.WebSocket.Load(); relay != nil && cancelled.Has(WebSocket) {
 		return relay.Cancel(cancelCause, closes)
 	}
@@ -216,7 +216,7 @@ func closeCodeOf(c cause.Cause) int {
 }
 
 // CloseAll aborts connections, so that no truncated message looks complete.
-func CloseAll(conns []*h1.Conn) {
+func CloseAll(conns []inbound.Aborter) {
 	for _, conn := range conns {
 		_ = conn.Abort() // its goroutine receives an error
 	}

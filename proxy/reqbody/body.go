@@ -10,6 +10,7 @@ import (
 	"shardway/internal/coarsetime"
 	"shardway/proxy/buffer"
 	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 )
 
 // Shared is what all bodies of a server have in common.
@@ -30,7 +31,7 @@ type Shared struct {
 // ExceedsBuffer and ClientErr before it sends on sendDone.
 type Body struct {
 	shared *Shared
-	conn   *h1.Conn
+	client inbound.Request
 	req    *h1.Request
 	onSent func(readErr error) // called when the sending goroutine ends, with the error of the client's connection
 
@@ -58,11 +59,11 @@ type Body struct {
 	destination atomic.Uint32
 }
 
-// Init connects the body with the connection of the client. onSent is called in the sending goroutine
+// Init connects the body with the front that has accepted its request. onSent is called in the sending goroutine
 // when it ends, with the error of the connection.
-func (body *Body) Init(shared *Shared, conn *h1.Conn, req *h1.Request, onSent func(readErr error)) {
-	body.shared, body.conn, body.req, body.onSent = shared, conn, req, onSent
-	body.memory.SetCancelReading(conn.StopRead)
+func (body *Body) Init(shared *Shared, client inbound.Request, req *h1.Request, onSent func(readErr error)) {
+	body.shared, body.client, body.req, body.onSent = shared, client, req, onSent
+	body.memory.SetCancelReading(client.StopRead)
 }
 
 // Reset prepares for the next request, and keeps the buffer.
@@ -121,7 +122,7 @@ func (body *Body) ReadAvailable() error {
 	if !body.fitsBuffer() {
 		return nil
 	}
-	n := min(int(remaining), len(body.conn.Buffered()))
+	n := min(int(remaining), clientBody.Available())
 	if n == 0 {
 		return nil
 	}
@@ -179,7 +180,7 @@ var ErrMemoryLimit = errors.New("reqbody: body given up")
 // CountMemory counts the memory of a request whose body is incomplete, plus extraBytes that are
 // stored elsewhere. counted is the result of the previous call.
 func (body *Body) CountMemory(counted, extraBytes int, limit int64) int {
-	size := body.conn.BufferSize() + body.req.MemorySize() + cap(body.Buffered) + extraBytes
+	size := body.client.BufferSize() + body.req.MemorySize() + cap(body.Buffered) + extraBytes
 	if size > counted {
 		body.shared.OnShed(body.shared.Memory.Add(&body.memory, size-counted, limit))
 	}
@@ -284,7 +285,7 @@ func (body *Body) sendBuffered(writer *h1.Writer) (readErr, writeErr error) {
 	if _, err := writer.Write(body.Buffered[bufferedLen:]); err != nil {
 		return nil, err
 	}
-	moreIsAvailable := clientBody.Kind() == h1.Length && len(body.conn.Buffered()) > 0
+	moreIsAvailable := clientBody.Kind() == h1.Length && clientBody.Available() > 0
 	if clientBody.Done() || moreIsAvailable {
 		return nil, nil
 	}
@@ -345,7 +346,7 @@ func (body *Body) StopSending() {
 	case <-body.sendDone:
 	default:
 		body.Unreadable = true
-		body.conn.StopRead()
+		body.client.StopRead()
 		<-body.sendDone
 	}
 	body.finishSending()

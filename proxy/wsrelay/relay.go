@@ -7,6 +7,7 @@ import (
 
 	"shardway/proxy/cause"
 	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
@@ -285,7 +286,7 @@ func (relay *Relay) abortBoth() {
 // connection, unless the client has gone or the process stops. At the node of the app, the shard
 // must become free for its next owner. Therefore cancelStuck aborts downstream there if it does not
 // accept data soon. On other nodes a slow client has no such limit.
-func (relay *Relay) Cancel(cancelCause cause.Cause, closes []*h1.Conn) []*h1.Conn {
+func (relay *Relay) Cancel(cancelCause cause.Cause, closes []inbound.Aborter) []inbound.Aborter {
 	switch cancelCause {
 	case cause.ClientGone, cause.Shutdown:
 		return append(closes, relay.upstream, relay.downstream)

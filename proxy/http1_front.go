@@ -1,0 +1,59 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
+)
+
+var (
+	_ inbound.Request  = (*http1Front)(nil)
+	_ inbound.Upgrader = (*http1Front)(nil)
+)
+
+// http1Front is the strict HTTP/1 front. It makes an accepted connection the inbound.Request of its
+// requests, one after the other. The h1.Conn provides the methods that need no adaptation.
+type http1Front struct {
+	*h1.Conn
+	req *h1.Request // the current request
+}
+
+// WriteLocal implements inbound.Request.
+func (front *http1Front) WriteLocal(status int, lines, body []byte, keepAlive bool) error {
+	writer := front.Writer()
+	var scratch [64]byte
+	writer.Put(appendStatusLine(scratch[:0], status, fasthttp.StatusMessage(status)))
+	writer.Put(lines)
+	if status >= http.StatusOK {
+		dst := append(scratch[:0], "Content-Length: "...)
+		writer.Put(append(strconv.AppendInt(dst, int64(len(body)), 10), "\r\n"...))
+		switch {
+		case !keepAlive:
+			writer.PutString("Connection: close\r\n")
+		case front.req.Minor() == 0:
+			writer.PutString("Connection: keep-alive\r\n")
+		}
+	}
+	writer.PutString("\r\n")
+	if !front.req.IsHead() {
+		writer.Put(body)
+	}
+	return writer.Flush()
+}
+
+// Traffic implements inbound.Request.
+func (front *http1Front) Traffic() (received, sent int64) { return front.Received(), front.Sent() }
+
+// Addrs implements inbound.Request.
+func (front *http1Front) Addrs() (local, remote net.Addr) {
+	conn := front.NetConn()
+	return conn.LocalAddr(), conn.RemoteAddr()
+}
+
+// UpgradeConn implements inbound.Upgrader.
+func (front *http1Front) UpgradeConn() *h1.Conn { return front.Conn }

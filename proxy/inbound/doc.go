@@ -1,0 +1,31 @@
+// Package inbound is the seam between a front, which accepts requests, and the pipeline of package
+// proxy, which finds the owner of each request and forwards the request there.
+//
+//	front ──ReadRequest──► pipeline ──attempt──► app or owner
+//	  ▲                       │
+//	  └─ WriteResponseHeader, WriteLocal, Writer, Abort
+//
+// A Request is one request and the means to respond to it. The strict HTTP/1 front of package proxy
+// implements it for each client connection, and uses the same Request for one request after the
+// other. A front with several requests per connection, such as HTTP/2, uses one Request for each
+// stream. The pipeline does not use the connection of a front in any other way.
+//
+// # Concrete types
+//
+// The interface is for calls that occur a few times per request. The data itself passes through
+// concrete types of package h1: Request with its Body, and Writer. A front for another protocol
+// obtains all three from an h1.Conn over its own stream:
+//
+//   - Requests. The front writes the header as HTTP/1 text into the stream that the h1.Conn reads,
+//     and after it the body: without framing if Content-Length declares its length, and otherwise in
+//     chunks. The header then passes the same strict validation as any other header.
+//   - Responses. WriteResponseHeader receives the parsed header. The front sends it in its own
+//     format, and calls BeginBody on the Writer with h1.Length or h1.UntilClose. The Writer then
+//     sends the bytes of the body without framing.
+//
+// # Goroutines
+//
+// One goroutine runs a request from ReadRequest until the pipeline returns. A second one may use the
+// body and StopRead meanwhile, while it sends the body to the app. Abort, StopRead and Addrs may be
+// called by any goroutine. All other methods belong to the goroutine of the request.
+package inbound
