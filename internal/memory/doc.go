@@ -6,6 +6,6 @@
 // The garbage collector starts when there is as much garbage as live memory, and after a burst
 // the runtime keeps the freed memory for the next burst. Under load this is right, since
 // collecting more often costs CPU time. An idle process has that time. With thousands of idle
-// connections, Run halves the memory of the process (docs/internals/performance-log.md, "Idle
-// WebSockets").
+// connections, Run halves the memory of the process (docs/internals/performance-log-websockets.md,
+// "Idle WebSockets").
 package memory
