@@ -25,7 +25,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: an acquire that failed counts as done", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.handleResult", "		if !failed {\n			m.callSucceeded(", "		if !failed || PLANTED && call.Kind == HookAcquire {\n			m.callSucceeded("),
+			edits: in("ack/agent.hookMachine.applyResult", "		if !failed {\n			m.callSucceeded(", "		if !failed || PLANTED && call.Kind == HookAcquire {\n			m.callSucceeded("),
 		},
 		{
 			name: "hooks: a shard that was released and did not move is served again without an acquire", mix: moves, caught: "hooks",
@@ -41,7 +41,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: calls continue long after the end of the lease", mix: hooked("app-hangs 1"), caught: "hooks",
-			edits: in("ack/agent.Agent.abortAfterLease", "		a.hooks.cancelAll()\n", "		if !PLANTED {\n			a.hooks.cancelAll()\n		}\n"),
+			edits: in("ack/agent.Agent.abortAfterLease", "		a.hooks.calls.cancelAll()\n", "		if !PLANTED {\n			a.hooks.calls.cancelAll()\n		}\n"),
 		},
 		{
 			name: "hooks: two calls name the same shard at the same time", mix: moves, caught: "hooks",
@@ -49,7 +49,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: seq starts again with every process", mix: hooked("kill 6, elect 2, sick 2"), caught: "progress|hooks",
-			edits: in("ack/agent.hookMachine.startCall", "Seq: m.boot<<32 + m.callCount,", "Seq: m.boot*uint64(1-plantedAs(PLANTED))<<32 + m.callCount,"),
+			edits: in("ack/agent.runningCalls.nextSeq", "return boot<<32 + rc.count\n", "return boot*uint64(1-plantedAs(PLANTED))<<32 + rc.count\n"),
 		},
 		{name: "hooks: an app does what a call of before the last one said", mix: hooked("app-ill 10, sick 4, elect 4, kill 2"), plant: plantAppKeepsNoSeq, caught: "hooks"},
 		{
@@ -73,12 +73,12 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.movesReleased", "		if held.lostCallDue && now < m.releaseDeadline {\n", "		if held.lostCallDue && now < m.releaseDeadline && !PLANTED {\n"),
+			edits: both(in("ack/agent.hookMachine.movesReleased", "		if held.lostCallDue && now < m.deadlines.release {\n", "		if held.lostCallDue && now < m.deadlines.release && !PLANTED {\n"),
 				in("ack/agent.hookMachine.mayGiveUp", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.drainingEpoch != 0 && !m.ownershipOf(shard).remainsOwner {\n")),
 		},
 		{
 			name: "hooks: the node waits forever for a release", mix: moves, caught: "hooks|progress",
-			edits: in("ack/agent.deadlineOrNever", "	if disabled || deadline == 0 {\n		return math.MaxInt64\n", "	if disabled || deadline == 0 || PLANTED {\n		return math.MaxInt64\n"),
+			edits: in("ack/agent.deadlineOrNever", "	if disabled || deadline == 0 {\n		return never\n", "	if disabled || deadline == 0 || PLANTED {\n		return never\n"),
 		},
 		{
 			name: "hooks: the leader does not wait longer for a node that releases", mix: hooked("sick 4, kill 4, join 4, app-ill 16"), caught: "rule 1",
@@ -107,7 +107,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard that an earlier process acquired is acquired without Again", mix: hooked("kill 6, sick 2, elect 2"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.fillAcquire", "held.appMayHold || held.epoch <= m.firstLeaseEpoch\n", "held.appMayHold || held.epoch <= m.firstLeaseEpoch && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.fillAcquire", "held.appMayHold || m.process.mayHaveServedBefore(held.epoch)\n", "held.appMayHold || m.process.mayHaveServedBefore(held.epoch) && !PLANTED\n"),
 		},
 		{
 			name: "hooks: an app that does not hold a shard gets no acquire call", mix: hooked("app-restart 8, sick 2, elect 2"), caught: "progress",
@@ -127,7 +127,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "safe: a safe drain moves a shard that was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",
-			edits: in("ack/agent.hookMachine.keepsUnreleased", "return m.drainTerms().Safe &&", "return !PLANTED && m.drainTerms().Safe &&"),
+			edits: in("ack/agent.hookMachine.keepsUnreleased", "return m.deadlines.drain.Safe &&", "return !PLANTED && m.deadlines.drain.Safe &&"),
 		},
 		{
 			name: "hooks: an acquire call names no previous owner", mix: moves, caught: "hooks",

@@ -9,15 +9,15 @@ func mutantsOfKeptNotes() []mutant {
 	return []mutant{
 		{
 			name: "kept: the process after the next one gets the notes, too", mix: again, caught: "hooks",
-			edits: in("ack/agent.hookMachine.keptRelease", " && m.boot == kept.Boot+1\n", " && (m.boot == kept.Boot+1 || PLANTED && m.boot > kept.Boot)\n"),
+			edits: in("ack/agent.nodeProcess.keptRelease", " && p.boot == kept.Boot+1\n", " && (p.boot == kept.Boot+1 || PLANTED && p.boot > kept.Boot)\n"),
 		},
 		{
 			name: "kept: another disk gets the notes", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.keptRelease", "kept.Server == m.server &&", "(kept.Server == m.server || PLANTED) &&"),
+			edits: in("ack/agent.nodeProcess.keptRelease", "kept.Server == p.server &&", "(kept.Server == p.server || PLANTED) &&"),
 		},
 		{
 			name: "kept: the next process acquires before its log contains the notes", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.knowsPreviousReleases", "m.inputs.state.RestartsIndex() < m.restartIndex\n", "m.inputs.state.RestartsIndex() < m.restartIndex && !PLANTED\n"),
+			edits: in("ack/agent.nodeProcess.hasPreviousReleases", "state.RestartsIndex() < p.restartIndex\n", "state.RestartsIndex() < p.restartIndex && !PLANTED\n"),
 		},
 		{
 			name: "kept: a note is used after the shard has moved", mix: moves, caught: "hooks|G5",
@@ -33,7 +33,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a shard that was never acquired is not kept", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.releaseOf", "	note, from, ok := m.inheritedNote(shard, held, ownership.epoch)\n", "	note, from, ok := m.inheritedNote(shard, held, ownership.epoch)\n	ok = ok && !(PLANTED && m.inputs.restartsInPlace)\n"),
+			edits: in("ack/agent.hookMachine.releaseOf", "	note, from, ok := m.process.inheritedNote(m.inputs.state, shard, held, ownership.epoch)\n", "	note, from, ok := m.process.inheritedNote(m.inputs.state, shard, held, ownership.epoch)\n	ok = ok && !(PLANTED && m.inputs.restartsInPlace)\n"),
 		},
 		{
 			name: "kept: the notes of an earlier restart remain", mix: restarts, caught: "hooks",

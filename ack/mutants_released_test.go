@@ -31,11 +31,11 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a shard that has served is acquired as released again", mix: apps, caught: "hooks",
-			edits: in("ack/agent.hookMachine.inheritedNote", "	if held.served && held.epoch == epoch {\n", "	if held.served && held.epoch == epoch && !PLANTED {\n"),
+			edits: in("ack/agent.nodeProcess.inheritedNote", "	if held.served && held.epoch == epoch {\n", "	if held.served && held.epoch == epoch && !PLANTED {\n"),
 		},
 		{
 			name: "released: the next process acquires as released a shard that the previous one has served", mix: again, caught: "hooks",
-			edits: in("ack/agent.hookMachine.movedNote", " && epoch > m.firstLeaseEpoch\n", " && (epoch > m.firstLeaseEpoch || PLANTED)\n"),
+			edits: in("ack/agent.nodeProcess.movedNote", " && !p.mayHaveServedBefore(epoch)\n", " && (PLANTED || !p.mayHaveServedBefore(epoch))\n"),
 		},
 		{
 			name: "released: a shard that was never acquired is not passed back", mix: moves, caught: "hooks",
@@ -51,15 +51,15 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a node waits forever for the leader to confirm its releases", mix: moves, caught: "hooks|progress",
-			edits: in("ack/agent.hookMachine.sendReleases", "	case now >= m.giveUpAt:\n", "	case now >= m.giveUpAt && !PLANTED:\n"),
+			edits: in("ack/agent.releaseDelivery.sendDue", "	case now >= d.giveUpAt:\n", "	case now >= d.giveUpAt && !PLANTED:\n"),
 		},
 		{
 			name: "released: lost releases are not sent again", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.sendReleases", "		m.resendAt = now + resendInterval\n", "		if m.resendAt = now + resendInterval; PLANTED {\n			m.resendAt += time.Hour\n		}\n"),
+			edits: in("ack/agent.releaseDelivery.sendDue", "		d.resendAt = now + resendInterval\n", "		if d.resendAt = now + resendInterval; PLANTED {\n			d.resendAt += time.Hour\n		}\n"),
 		},
 		{
 			name: "released: a shard whose release failed counts as released", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.handleResult", "		m.callFailed(now, call, result, callShard.Shard, held)\n", "		m.callFailed(now, call, result, callShard.Shard, held)\n		held.released = held.released || PLANTED && call.Kind == HookRelease\n"),
+			edits: in("ack/agent.hookMachine.applyResult", "		m.callFailed(now, call, result, callShard.Shard, held)\n", "		m.callFailed(now, call, result, callShard.Shard, held)\n		held.released = held.released || PLANTED && call.Kind == HookRelease\n"),
 		},
 	}
 }

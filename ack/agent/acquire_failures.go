@@ -27,9 +27,12 @@ const (
 	failureUpdateInterval = time.Second
 )
 
-// acquireFailureState tracks the shards that the app fails to acquire. It is part of the node and
-// not of the leader, so that the backoff continues under a new leader.
-type acquireFailureState struct {
+// acquireFailures tracks the shards that the app fails to acquire. It is part of the node and not
+// of the leader, so that the backoff continues under a new leader.
+type acquireFailures struct {
+	stuckAfter time.Duration // minimum time for which a shard must fail before it should move
+	backoff    backoff
+
 	shards map[shardmap.Shard]*failedShard
 
 	// Values of the next heartbeat.
@@ -50,7 +53,7 @@ type acquireFailureState struct {
 	probeAt  time.Duration // when the next probe is due; zero means that none is scheduled
 	probeSeq uint64        // Seq of the running probe; zero means none
 
-	updatesNeeded bool // updateAcquireFailures must run at nextUpdateAt
+	updatesNeeded bool // update must be called at nextUpdateAt
 	nextUpdateAt  time.Duration
 }
 
@@ -61,69 +64,29 @@ type failedShard struct {
 	backoffUntil time.Duration // when the node may own the shard again; set once stillFailing is false
 }
 
-// backoff returns the backoff after the given number of failures.
-func (o *HookOptions) backoff(strikes int) time.Duration {
-	first := defaultFirstBackoff
-	if o.Backoff > 0 {
-		first = o.Backoff
+// newAcquireFailures returns the state before the first failure.
+func newAcquireFailures(options *HookOptions) acquireFailures {
+	failures := acquireFailures{stuckAfter: defaultStuckAfter, backoff: backoff{first: defaultFirstBackoff, longest: maxBackoff}}
+	if options.StuckAfter > 0 {
+		failures.stuckAfter = options.StuckAfter
 	}
-	doublings := min(strikes-1, 10) // more would overflow, and exceed longestBackoff anyway
-	return min(first<<doublings, o.longestBackoff())
-}
-
-// longestBackoff returns the limit of backoff.
-func (o *HookOptions) longestBackoff() time.Duration {
-	if o.Backoff > 0 {
-		return 8 * o.Backoff
+	if options.Backoff > 0 {
+		failures.backoff = backoff{first: options.Backoff, longest: 8 * options.Backoff}
 	}
-	return maxBackoff
+	return failures
 }
 
-// stuckAfter returns the minimum time for which a shard must fail before it should move.
-func (o *HookOptions) stuckAfter() time.Duration {
-	if o.StuckAfter > 0 {
-		return o.StuckAfter
-	}
-	return defaultStuckAfter
+// backoff is a time that doubles from first to longest.
+type backoff struct{ first, longest time.Duration }
+
+// after returns the backoff after the given number of failures.
+func (b backoff) after(failures int) time.Duration {
+	doublings := min(failures-1, 10) // more would overflow, and exceed longest anyway
+	return min(b.first<<doublings, b.longest)
 }
 
-// servesAny reports whether the node serves any shard.
-func (m *hookMachine) servesAny() bool {
-	return slices.ContainsFunc(m.acquired, func(epoch shardmap.Epoch) bool { return epoch > 0 })
-}
-
-// isStuck reports whether an acquiring shard should move to another node, because the app has failed
-// to acquire it often enough and for long enough.
-func (m *hookMachine) isStuck(now time.Duration, held *heldShard) bool {
-	age := now - held.phaseSince
-	return held.acquireFailures >= stuckAttempts && age >= m.options.stuckAfter()
-}
-
-// isWaiting reports whether an acquiring shard counts as waiting in heartbeats. Without a lease no
-// call starts, so the wait is not due to the app.
-func (m *hookMachine) isWaiting(now time.Duration, held *heldShard) bool {
-	if !m.inputs.hasLease {
-		return false
-	}
-	age := now - held.phaseSince
-	fails := held.acquireFailures > 0 && age >= min(waitingAfter, m.options.stuckAfter())
-	hangs := age >= hangingAfter
-	return fails || hangs
-}
-
-// countAcquireFailure counts a failed acquire call of a shard. A timeout that only this shard can
-// have caused makes the shard stuck at once: AcquireTimeout is long, so the node does not wait for
-// more failures.
-func (m *hookMachine) countAcquireFailure(now time.Duration, call *runningCall, held *heldShard) {
-	held.acquireFailures++
-	timedOut := now >= call.deadline
-	if timedOut && (len(call.Shards) == 1 || !m.servesAny()) {
-		held.acquireFailures = max(held.acquireFailures, stuckAttempts)
-	}
-}
-
-// updateAcquireFailures updates the list of shards that the app fails to acquire. It runs
-// every failureUpdateInterval while there are any.
+// updateAcquireFailures updates the list of shards that the app fails to acquire, and starts a
+// probe of the app if one is due. It runs every failureUpdateInterval while there are any.
 func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 	failures := &m.acquireFailures
 	if !failures.updatesNeeded {
@@ -133,17 +96,30 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 		m.wakeAt(failures.nextUpdateAt)
 		return
 	}
-	counts := m.countAcquiring(now)
-	failures.waitingCount = counts.waiting
-	m.updateFailedShards(now)
-	failures.reported = failures.shardsToReport(now)
-	m.updateAcquiresNone(now, counts)
-	m.updateProbe(now, counts)
-	mayFail := counts.acquiring > 0
-	hasFailed := len(failures.shards) > 0 || failures.acquiresNone || failures.strikes > 0
-	failures.updatesNeeded = mayFail || hasFailed
-	failures.nextUpdateAt = now + failureUpdateInterval
+	probeDue := failures.update(now, m.shards, m.inputs.hasLease)
+	mayProbe := m.inputs.hasLease && !m.inputs.stopping
+	if probeDue && mayProbe {
+		failures.probeSeq = m.startCall(now, HookAcquire, nil)
+	}
+	if call := m.calls.bySeq[failures.probeSeq]; call != nil && !mayProbe {
+		m.calls.cancel(call)
+	}
 	m.wakeAt(failures.nextUpdateAt)
+}
+
+// update updates the failures from the phases of all shards. It returns true if a probe is due.
+func (af *acquireFailures) update(now time.Duration, shards []heldShard, hasLease bool) (probeDue bool) {
+	counts := af.countAcquiring(now, shards, hasLease)
+	af.waitingCount = counts.waiting
+	af.updateFailedShards(now, shards)
+	af.reported = af.shardsToReport(now)
+	af.updateAcquiresNone(now, counts)
+	probeDue = af.updateProbe(now, counts)
+	mayFail := counts.acquiring > 0
+	hasFailed := len(af.shards) > 0 || af.acquiresNone || af.strikes > 0
+	af.updatesNeeded = mayFail || hasFailed
+	af.nextUpdateAt = now + failureUpdateInterval
+	return probeDue
 }
 
 // acquireCounts counts the shards of a node by the progress of their acquire.
@@ -153,11 +129,27 @@ type acquireCounts struct {
 	earliestStuck      time.Duration // when the acquire of the first stuck shard began; the present time without any
 }
 
+// isStuck reports whether an acquiring shard should move to another node, because the app has failed
+// to acquire it often enough and for long enough.
+func (af *acquireFailures) isStuck(now time.Duration, held *heldShard) bool {
+	age := now - held.phaseSince
+	return held.acquireFailures >= stuckAttempts && age >= af.stuckAfter
+}
+
+// isWaiting reports whether an acquiring shard counts as waiting in heartbeats. The node must have a
+// lease: without it no call starts, so the wait is not due to the app.
+func (af *acquireFailures) isWaiting(now time.Duration, held *heldShard) bool {
+	age := now - held.phaseSince
+	fails := held.acquireFailures > 0 && age >= min(waitingAfter, af.stuckAfter)
+	hangs := age >= hangingAfter
+	return fails || hangs
+}
+
 // countAcquiring counts the acquiring and serving shards, and marks the stuck ones.
-func (m *hookMachine) countAcquiring(now time.Duration) acquireCounts {
+func (af *acquireFailures) countAcquiring(now time.Duration, shards []heldShard, hasLease bool) acquireCounts {
 	counts := acquireCounts{earliestStuck: now}
-	for i := range m.shards {
-		held := &m.shards[i]
+	for i := range shards {
+		held := &shards[i]
 		if held.phase == HookServing {
 			counts.serving++
 		}
@@ -165,13 +157,13 @@ func (m *hookMachine) countAcquiring(now time.Duration) acquireCounts {
 			continue
 		}
 		counts.acquiring++
-		if m.isWaiting(now, held) {
+		if hasLease && af.isWaiting(now, held) {
 			counts.waiting++
 		}
-		if m.isStuck(now, held) {
+		if af.isStuck(now, held) {
 			counts.stuck++
 			counts.earliestStuck = min(counts.earliestStuck, held.phaseSince)
-			m.acquireFailures.markStuck(shardmap.Shard(i))
+			af.markStuck(shardmap.Shard(i))
 		}
 	}
 	return counts
@@ -179,27 +171,26 @@ func (m *hookMachine) countAcquiring(now time.Duration) acquireCounts {
 
 // updateFailedShards starts the backoff of shards that the node no longer acquires, and forgets the
 // shards that the app has acquired, or that have not failed for a long time.
-func (m *hookMachine) updateFailedShards(now time.Duration) {
-	failures := &m.acquireFailures
-	for shard, failed := range failures.shards {
-		phase := m.shards[shard].phase
+func (af *acquireFailures) updateFailedShards(now time.Duration, shards []heldShard) {
+	for shard, failed := range af.shards {
+		phase := shards[shard].phase
 		switch {
 		case phase == HookServing:
-			delete(failures.shards, shard)
+			delete(af.shards, shard)
 		case failed.stillFailing && phase != HookAcquiring:
-			failed.stillFailing, failed.backoffUntil = false, now+m.options.backoff(failed.strikes)
-		case !failed.stillFailing && now >= failed.backoffUntil+m.options.longestBackoff():
-			delete(failures.shards, shard)
+			failed.stillFailing, failed.backoffUntil = false, now+af.backoff.after(failed.strikes)
+		case !failed.stillFailing && now >= failed.backoffUntil+af.backoff.longest:
+			delete(af.shards, shard)
 		}
 	}
 }
 
 // shardsToReport returns the shards that still fail or whose backoff is not over, ascending. It
 // returns a new slice, because a heartbeat may still contain the previous one.
-func (f *acquireFailureState) shardsToReport(now time.Duration) []shardmap.Shard {
+func (af *acquireFailures) shardsToReport(now time.Duration) []shardmap.Shard {
 	var shards []shardmap.Shard
-	for _, shard := range slices.Sorted(maps.Keys(f.shards)) {
-		if failed := f.shards[shard]; failed.stillFailing || now < failed.backoffUntil {
+	for _, shard := range slices.Sorted(maps.Keys(af.shards)) {
+		if failed := af.shards[shard]; failed.stillFailing || now < failed.backoffUntil {
 			shards = append(shards, shard)
 		}
 	}
@@ -208,17 +199,17 @@ func (f *acquireFailureState) shardsToReport(now time.Duration) []shardmap.Shard
 
 // markStuck records a stuck shard. If MaxUnacquired shards are recorded already, it does nothing:
 // the shard is recorded when the others have moved.
-func (f *acquireFailureState) markStuck(shard shardmap.Shard) {
-	failed := f.shards[shard]
+func (af *acquireFailures) markStuck(shard shardmap.Shard) {
+	failed := af.shards[shard]
 	if failed == nil {
-		if len(f.shards) >= ack.MaxUnacquired {
+		if len(af.shards) >= ack.MaxUnacquired {
 			return
 		}
-		if f.shards == nil {
-			f.shards = map[shardmap.Shard]*failedShard{}
+		if af.shards == nil {
+			af.shards = map[shardmap.Shard]*failedShard{}
 		}
 		failed = &failedShard{}
-		f.shards[shard] = failed
+		af.shards[shard] = failed
 	}
 	if !failed.stillFailing {
 		failed.stillFailing = true
@@ -229,67 +220,59 @@ func (f *acquireFailureState) markStuck(shard shardmap.Shard) {
 // updateAcquiresNone decides whether the app is unable to acquire anything: shards are stuck, and
 // no call has succeeded since the acquire of the first of them began. A single stuck shard is proof
 // only if no shard serves.
-func (m *hookMachine) updateAcquiresNone(now time.Duration, counts acquireCounts) {
-	failures := &m.acquireFailures
-	if failures.acquiresNone {
+func (af *acquireFailures) updateAcquiresNone(now time.Duration, counts acquireCounts) {
+	if af.acquiresNone {
 		return
 	}
-	noneSucceeded := failures.lastSuccess < counts.earliestStuck
+	noneSucceeded := af.lastSuccess < counts.earliestStuck
 	isProof := counts.stuck > 1 || counts.stuck == 1 && counts.serving == 0
 	if noneSucceeded && isProof {
-		failures.acquiresNone = true
-		failures.strikes++
-		failures.probeAt = 0
+		af.acquiresNone = true
+		af.strikes++
+		af.probeAt = 0
 		return
 	}
-	if failures.strikes > 0 && now-failures.recoveredAt >= m.options.longestBackoff() {
-		failures.strikes = 0
+	if af.strikes > 0 && now-af.recoveredAt >= af.backoff.longest {
+		af.strikes = 0
 	}
 }
 
-// mayProbe reports whether a probe may run.
-func (m *hookMachine) mayProbe() bool { return m.inputs.hasLease && !m.inputs.stopping }
-
-// updateProbe schedules and starts the probe of a node whose app acquires nothing. As long as a
-// shard is stuck, its own calls are repeated, and no probe is needed.
-func (m *hookMachine) updateProbe(now time.Duration, counts acquireCounts) {
-	failures := &m.acquireFailures
+// updateProbe schedules the probe of a node whose app acquires nothing. It returns true if the probe
+// is due. As long as a shard is stuck, its own calls are repeated, and no probe is needed.
+func (af *acquireFailures) updateProbe(now time.Duration, counts acquireCounts) (due bool) {
 	switch {
-	case !failures.acquiresNone:
+	case !af.acquiresNone:
 	case counts.stuck > 0:
-		failures.probeAt = 0
-	case failures.probeAt == 0:
-		failures.probeAt = now + m.options.backoff(failures.strikes)
-	case now >= failures.probeAt && failures.probeSeq == 0 && m.mayProbe():
-		failures.probeSeq = m.startCall(now, HookAcquire, nil)
+		af.probeAt = 0
+	case af.probeAt == 0:
+		af.probeAt = now + af.backoff.after(af.strikes)
+	default:
+		return now >= af.probeAt && af.probeSeq == 0
 	}
-	if call := m.runningCalls[failures.probeSeq]; call != nil && !m.mayProbe() {
-		m.cancel(call)
-	}
+	return false
 }
 
-// probeEnded applies the result of a call, if the call is the probe.
-func (m *hookMachine) probeEnded(now time.Duration, call *runningCall, result HookResult) {
-	failures := &m.acquireFailures
-	if call.Seq != failures.probeSeq {
+// callEnded applies the result of a call, if the call is the probe.
+func (af *acquireFailures) callEnded(now time.Duration, call *runningCall, result HookResult) {
+	if call.Seq != af.probeSeq {
 		return
 	}
-	failures.probeSeq = 0
+	af.probeSeq = 0
 	switch {
 	case result.Err == nil:
-		failures.acquireSucceeded(now)
+		af.acquireSucceeded(now)
 	case call.cancelledEarly(now):
-		failures.probeAt = now // repeat it when a probe may run again
-	case failures.acquiresNone:
-		failures.strikes++
-		failures.probeAt = now + m.options.backoff(failures.strikes)
+		af.probeAt = now // repeat it when a probe may run again
+	case af.acquiresNone:
+		af.strikes++
+		af.probeAt = now + af.backoff.after(af.strikes)
 	}
 }
 
 // acquireSucceeded records a successful acquire call.
-func (f *acquireFailureState) acquireSucceeded(now time.Duration) {
-	f.lastSuccess = now
-	if f.acquiresNone {
-		f.acquiresNone, f.recoveredAt = false, now
+func (af *acquireFailures) acquireSucceeded(now time.Duration) {
+	af.lastSuccess = now
+	if af.acquiresNone {
+		af.acquiresNone, af.recoveredAt = false, now
 	}
 }

@@ -47,7 +47,7 @@ func New(options Options, now time.Duration) *Agent {
 		follower: NewFollower(options.Node, options.Pace.DrainTimeout),
 	}
 	if options.Hooks != nil && !options.Gateway {
-		a.hooks = newHooks(*options.Hooks, options.Node, options.Server, options.Boot)
+		a.hooks = newHookMachine(*options.Hooks, nodeProcess{node: options.Node, server: options.Server, boot: options.Boot})
 	}
 	return a
 }
@@ -93,7 +93,7 @@ func (a *Agent) abortAfterLease(now time.Duration) {
 	}
 	a.options.Gate.AbortRequests(AbortLeaseLost, noShard)
 	if a.hooks != nil {
-		a.hooks.cancelAll()
+		a.hooks.calls.cancelAll()
 	}
 }
 
@@ -102,7 +102,7 @@ func (a *Agent) sendReleases(now time.Duration) {
 	if a.hooks == nil || a.supersedingBoot != 0 {
 		return
 	}
-	if changed := a.hooks.sendReleases(now); changed {
+	if gaveUp := a.hooks.delivery.sendDue(now); gaveUp {
 		a.nextHeartbeat = 0 // the acknowledgement contains no digest any more
 	}
 }
@@ -176,8 +176,8 @@ func (a *Agent) updateHooks(now time.Duration, obs Observation) {
 		stopping:        obs.Stopping,
 		restartsInPlace: obs.Stopping && obs.RestartWithin > 0,
 	}, func() { a.publishRouting(state) })
-	if a.hooks.heartbeatDue {
-		a.hooks.heartbeatDue, a.nextHeartbeat = false, 0
+	if a.hooks.safeDrain.heartbeatDue {
+		a.hooks.safeDrain.heartbeatDue, a.nextHeartbeat = false, 0
 	}
 }
 

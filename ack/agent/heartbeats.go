@@ -59,9 +59,9 @@ func (a *Agent) addHookReport(now time.Duration, heartbeat *ack.Heartbeat) {
 	failures := &a.hooks.acquireFailures
 	heartbeat.WaitingShards, heartbeat.AcquiresNone = uint32(failures.waitingCount), failures.acquiresNone
 	heartbeat.UnacquiredShards = failures.reported
-	heartbeat.KeptShards, heartbeat.KeepsAllShards = a.hooks.safeDrainReport()
-	heartbeat.ReleaseTime, heartbeat.ReleasesDigest = a.hooks.releaseTimeout(), a.hooks.digest
-	heartbeat.UnreleasedMoves = a.hooks.countUnreleasedMoves(now)
+	heartbeat.KeptShards, heartbeat.KeepsAllShards = a.hooks.safeDrain.heartbeatFields()
+	heartbeat.ReleaseTime, heartbeat.ReleasesDigest = a.hooks.deadlines.timeout(), a.hooks.delivery.digest
+	heartbeat.UnreleasedMoves = a.hooks.releaseEnds.countUnreleasedMoves(now)
 }
 
 // HandleAnswer handles a response. The caller must call Poll afterwards.

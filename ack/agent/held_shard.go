@@ -87,6 +87,16 @@ func (h *heldShard) abandon(now time.Duration) {
 	h.lostCallDue, h.lostCallDeadline = h.appMayHold, now+lostCallRetryTime
 }
 
+// countAcquireFailure counts a failed acquire call. causedTimeout means that the call timed out, and
+// that only this shard can be the cause. The shard then becomes stuck immediately: AcquireTimeout is
+// long, so the node does not wait for more failures.
+func (h *heldShard) countAcquireFailure(causedTimeout bool) {
+	h.acquireFailures++
+	if causedTimeout {
+		h.acquireFailures = max(h.acquireFailures, stuckAttempts)
+	}
+}
+
 // recordError stores the error of a failed call for status and events. responded means that the app
 // responded before the timeout: its error explains more than a timeout, which does not replace it.
 func (h *heldShard) recordError(reason string, responded bool) {

@@ -36,7 +36,7 @@ func (m *hookMachine) startCalls(now time.Duration) {
 // calls of one kind run at a time. Kinds have separate limits: releases have little time, and acquires may
 // hang for a long time.
 func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shardmap.Shard) {
-	freeCalls := MaxHookCalls - m.countRunning(kind)
+	freeCalls := MaxHookCalls - m.calls.countOf(kind)
 	// Shards that found no free call in the last update come first. Otherwise shards that fail
 	// repeatedly would starve them.
 	first, _ := slices.BinarySearch(due, m.firstUnstarted[kind])
@@ -48,22 +48,11 @@ func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shard
 				return
 			}
 			freeCalls--
-			count := m.batchSize(shards)
+			count := batchSize(m.shards, shards)
 			m.startCall(now, kind, shards[:count])
 			shards = shards[count:]
 		}
 	}
-}
-
-// countRunning returns the number of running calls of the given kind.
-func (m *hookMachine) countRunning(kind HookKind) int {
-	count := 0
-	for _, call := range m.runningCalls {
-		if call.Kind == kind {
-			count++
-		}
-	}
-	return count
 }
 
 // dueCall returns the kind of call that can start for a shard now; zero means none.
@@ -89,7 +78,7 @@ func (m *hookMachine) neededCall(held *heldShard) HookKind {
 	switch {
 	case held.callSeq != 0: // two calls must not name one shard
 		return 0
-	case held.phase == HookAcquiring && m.inputs.hasLease && m.knowsPreviousReleases(held):
+	case held.phase == HookAcquiring && m.inputs.hasLease && m.process.hasPreviousReleases(m.inputs.state, held.epoch):
 		return HookAcquire
 	case held.phase == HookReleasing && m.inputs.mayRelease:
 		return HookRelease
@@ -97,14 +86,6 @@ func (m *hookMachine) neededCall(held *heldShard) HookKind {
 		return HookLost
 	}
 	return 0
-}
-
-// knowsPreviousReleases reports whether the state contains the releases of the previous process of
-// this node, which an acquire call of the shard must contain.
-func (m *hookMachine) knowsPreviousReleases(held *heldShard) bool {
-	ownedByPreviousProcess := held.epoch <= m.firstLeaseEpoch
-	isBehind := m.inputs.state.RestartsIndex() < m.restartIndex
-	return !ownedByPreviousProcess || !isBehind
 }
 
 // mayGiveUp reports whether a release call or a lost call may start for a shard now.
@@ -123,26 +104,25 @@ func (m *hookMachine) mayGiveUp(now time.Duration, kind HookKind, shard shardmap
 	return true
 }
 
-// batchSize returns how many of the shards, from the first on, the next call may name. It is at
-// least 1, and at most the maxBatch of each of these shards.
-func (m *hookMachine) batchSize(shards []shardmap.Shard) int {
+// batchSize returns how many of the shards in due, from the first on, the next call may name. It is
+// at least 1, and at most the maxBatch of each of these shards.
+func batchSize(shards []heldShard, due []shardmap.Shard) int {
 	limit := MaxHookShards
-	for i, shard := range shards {
-		limit = min(limit, m.shards[shard].maxBatch)
+	for i, shard := range due {
+		limit = min(limit, shards[shard].maxBatch)
 		if i >= limit {
 			return max(i, 1)
 		}
 	}
-	return len(shards)
+	return len(due)
 }
 
 // startCall starts a call for the shards and returns its Seq. An acquire call without shards is a
 // probe.
 func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shardmap.Shard) (seq uint64) {
-	m.callCount++
 	state := m.inputs.state
 	call := &runningCall{HookCall: HookCall{
-		Kind: kind, Seq: m.boot<<32 + m.callCount,
+		Kind: kind, Seq: m.calls.nextSeq(m.process.boot),
 		Map: state.Proposed().Epoch(), Timeout: m.callTimeout(now, kind, shards),
 	}}
 	if kind == HookAcquire {
@@ -163,8 +143,7 @@ func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shard
 		call.Shards = append(call.Shards, callShard)
 	}
 	call.deadline = now + call.Timeout
-	m.runningCalls[call.Seq] = call
-	m.options.App.StartCall(call.HookCall)
+	m.calls.start(call)
 	return call.Seq
 }
 
@@ -179,9 +158,9 @@ func (m *hookMachine) callTimeout(now time.Duration, kind HookKind, shards []sha
 		deadline = min(deadline, m.callDeadline(shard))
 	}
 	if kind == HookRelease {
-		deadline -= m.lostCallReserve()
+		deadline -= m.deadlines.lostCallReserve()
 	}
-	return min(m.attemptTimeout(), deadline-now)
+	return min(m.deadlines.attemptTimeout(), deadline-now)
 }
 
 // fillAcquire sets the fields of an acquire call for one shard. The call voids an earlier release
@@ -189,8 +168,8 @@ func (m *hookMachine) callTimeout(now time.Duration, kind HookKind, shards []sha
 func (m *hookMachine) fillAcquire(callShard *HookShard, held *heldShard) {
 	shard := callShard.Shard
 	callShard.From = m.inputs.state.PreviousOwner(shard)
-	callShard.Again = held.appMayHold || held.epoch <= m.firstLeaseEpoch
-	if note, from, ok := m.inheritedNote(shard, held, held.epoch); ok {
+	callShard.Again = held.appMayHold || m.process.mayHaveServedBefore(held.epoch)
+	if note, from, ok := m.process.inheritedNote(m.inputs.state, shard, held, held.epoch); ok {
 		callShard.From, callShard.Note, callShard.Released = from, note, true
 	}
 	held.released, held.note = false, nil
@@ -201,21 +180,18 @@ func (m *hookMachine) fillAcquire(callShard *HookShard, held *heldShard) {
 func (m *hookMachine) fillRelease(callShard *HookShard, held *heldShard) {
 	held.releaseAttempted = true
 	callShard.Cut = held.abortedRequests
-	if nextOwner := m.inputs.state.Proposed().Owner(callShard.Shard); nextOwner != m.self {
-		callShard.To = nextOwner
-	}
+	callShard.To = m.nextOwner(callShard.Shard)
 }
 
-// handleResult applies the result of a call to its shards. The lease, the committed map and the last
+// applyResult applies the result of a call to its shards. The lease, the committed map and the last
 // proposal may have changed since the call began, so it uses those of the present update.
-func (m *hookMachine) handleResult(now time.Duration, result HookResult) {
-	call := m.runningCalls[result.Seq]
+func (m *hookMachine) applyResult(now time.Duration, result HookResult) {
+	call := m.calls.remove(result.Seq)
 	if call == nil {
 		return
 	}
-	delete(m.runningCalls, result.Seq)
 	m.appRefusesConns = result.Refused
-	m.probeEnded(now, call, result)
+	m.acquireFailures.callEnded(now, call, result)
 	for _, callShard := range call.Shards {
 		held := &m.shards[callShard.Shard]
 		held.callSeq = 0
@@ -265,7 +241,7 @@ func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result
 	}
 }
 
-// callFailed handles a failed call for one shard, or a result that does not mention the shard.
+// callFailed applies a failure to one shard, or a result that does not mention the shard.
 // A cancelled call is repeated immediately if the shard still needs it, and is no failure of the
 // app.
 func (m *hookMachine) callFailed(now time.Duration, call *runningCall, result HookResult, shard shardmap.Shard, held *heldShard) {
@@ -276,7 +252,9 @@ func (m *hookMachine) callFailed(now time.Duration, call *runningCall, result Ho
 	}
 	held.nextAttempt = now + held.retryPause
 	if call.Kind == HookAcquire && !cancelledEarly {
-		m.countAcquireFailure(now, call, held)
+		timedOut := now >= call.deadline
+		isOnlyCause := len(call.Shards) == 1 || !m.servesAny()
+		held.countAcquireFailure(timedOut && isOnlyCause)
 	}
 	if result.Refused {
 		m.abandonAfterRefusal(now, call.Kind, shard, held)
@@ -286,6 +264,11 @@ func (m *hookMachine) callFailed(now time.Duration, call *runningCall, result Ho
 	if gotNoResponse {
 		held.maxBatch = max(1, min(held.maxBatch, len(call.Shards))/batchDivisor)
 	}
+}
+
+// servesAny reports whether the node serves any shard.
+func (m *hookMachine) servesAny() bool {
+	return slices.ContainsFunc(m.acquired, func(epoch shardmap.Epoch) bool { return epoch > 0 })
 }
 
 // abandonAfterRefusal ends a release or a lost call when the app process is gone with its state. A

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"slices"
 	"time"
 
 	"shardway/ack"
@@ -18,18 +17,16 @@ const maxUpdateInterval = time.Hour
 //
 // An acquire call makes the app load a shard, and moves it to serving. A release call makes the app
 // write and drop the shard, and moves it to gone. A lost call makes the app drop a shard without
-// writing it. It is due for a gone shard that the app may still hold. An Agent owns the machine. It only advances within Agent.Poll, after the agent has
+// writing it. It is due for a gone shard that the app may still hold.
+//
+// An Agent owns the machine. The machine only advances within Agent.Poll, after the agent has
 // published lease and routing of that poll.
 type hookMachine struct {
-	// Identity of this process.
 	options HookOptions
-	self    shardmap.NodeID
-	server  string // Raft server id: node/disk
-	boot    uint64
+	process nodeProcess
 
 	// Calls.
-	callCount    uint64                  // calls started by this boot
-	runningCalls map[uint64]*runningCall // by Seq
+	calls runningCalls
 	// firstUnstarted is, by kind, the first shard that found no free call in the last update. The
 	// next update starts with it.
 	firstUnstarted [HookLost + 1]shardmap.Shard
@@ -41,29 +38,15 @@ type hookMachine struct {
 	// that it does not. The slice is part of a published Routing, so it is never modified.
 	acquired            []shardmap.Epoch
 	reportedNotAcquired []shardEpoch // shards that the app has reported as not acquired since the last update
-	acquireFailures     acquireFailureState
-	unreleasedMoves     map[shardmap.Shard]time.Duration // when the shard moved without a release
+	acquireFailures     acquireFailures
 
-	// What earlier processes of this node have done.
-	hadLease bool // this boot has had a lease, and firstLeaseEpoch is set
-	// firstLeaseEpoch is the last proposal at the first lease of this boot. An earlier process may
-	// have served shards that the node has owned since that epoch or an earlier one.
-	firstLeaseEpoch shardmap.Epoch
-	// restartIndex is the index of the last restart entry that a leader has reported. Until
-	// this node has applied that entry, its state may lack the releases of its previous process.
-	restartIndex uint64
-
-	// The drain for the open proposal.
-	drainEpoch      shardmap.Epoch // the proposal to which releaseDeadline and appRefusesConns refer
-	releaseDeadline time.Duration  // end of the releases; zero means that requests of moving shards still run
-	appRefusesConns bool           // the app refuses connections, so another release attempt is useless
-	leaseRecovery   leaseRecovery
-	safeDrain       safeDrainState
-	heartbeatDue    bool // safeDrain has changed and must be reported to the leader
-	releaseDelivery
-
-	// The stop of the node.
-	goodbyeDeadline   time.Duration  // when the goodbye stops waiting for the app; zero means not set
+	// Releases, for the open proposal or for the stop of the node.
+	deadlines         releaseDeadlines
+	appRefusesConns   bool // the app refuses connections, so another release attempt is useless
+	leaseRecovery     leaseRecovery
+	safeDrain         safeDrain
+	releaseEnds       releaseEnds
+	delivery          releaseDelivery
 	keptReleasesEpoch shardmap.Epoch // committed map for which the releases of a restart in place were prepared
 
 	// Schedule of updates.
@@ -78,17 +61,6 @@ type shardEpoch struct {
 	epoch shardmap.Epoch
 }
 
-// runningCall is a hook call without a result.
-type runningCall struct {
-	HookCall
-	deadline  time.Duration // when the attempt fails
-	cancelled bool          // App.CancelCall was called
-}
-
-// cancelledEarly reports whether the machine cancelled the call before its deadline. Such a call
-// has not failed.
-func (c *runningCall) cancelledEarly(now time.Duration) bool { return c.cancelled && now < c.deadline }
-
 // hookInputs is the input of one update.
 type hookInputs struct {
 	state *ack.State // newest state of the log
@@ -102,12 +74,17 @@ type hookInputs struct {
 	restartsInPlace bool // the stopping node restarts, and its shards wait for its next process
 }
 
-// newHooks returns the hook machine of a node before its first update.
-func newHooks(options HookOptions, self shardmap.NodeID, server string, boot uint64) *hookMachine {
+// newHookMachine returns the hook machine of a node before its first update.
+func newHookMachine(options HookOptions, process nodeProcess) *hookMachine {
 	return &hookMachine{
-		options: options, self: self, server: server, boot: boot,
-		runningCalls: map[uint64]*runningCall{}, acquired: []shardmap.Epoch{}, unreleasedMoves: map[shardmap.Shard]time.Duration{},
-		inputsChanged: true,
+		options: options, process: process,
+		calls:           runningCalls{app: options.App, bySeq: map[uint64]*runningCall{}},
+		acquired:        []shardmap.Epoch{},
+		acquireFailures: newAcquireFailures(&options),
+		deadlines:       releaseDeadlines{ownTimeout: options.ReleaseTimeout},
+		releaseEnds:     releaseEnds{report: options.ReleaseEnded, unreleasedMoves: map[shardmap.Shard]time.Duration{}},
+		delivery:        releaseDelivery{send: options.SendReleases},
+		inputsChanged:   true,
 	}
 }
 
@@ -119,14 +96,14 @@ func (m *hookMachine) update(now time.Duration, inputs hookInputs, publishRoutin
 	if !isDue {
 		return
 	}
-	m.inputs, m.inputsChanged = inputs, false
-	m.nextUpdateAt = now + maxUpdateInterval
+	m.inputsChanged, m.nextUpdateAt = false, now+maxUpdateInterval
+	m.setInputs(inputs)
 	m.allocateShards()
-	m.recordFirstLease()
-	m.resetLeaseRecovery()
-	m.resetForNewProposal()
 	m.resetSafeDrain()
-	m.handleResults(now)
+	for _, result := range m.pendingResults {
+		m.applyResult(now, result)
+	}
+	m.pendingResults = m.pendingResults[:0]
 	m.reacquireReported(now)
 	for shard := range m.shards {
 		m.advance(now, shardmap.Shard(shard), &m.shards[shard])
@@ -136,8 +113,20 @@ func (m *hookMachine) update(now time.Duration, inputs hookInputs, publishRoutin
 	}
 	m.startCalls(now)
 	m.updateAcquireFailures(now)
-	m.cancelOverdue(now)
-	m.wakeAtDeadlines(now)
+	m.wakeAt(m.calls.cancelOverdue(now))
+	m.wakeAt(m.deadlines.nextAfter(now))
+}
+
+// setInputs stores the inputs of an update, and passes them to the parts that depend on them.
+func (m *hookMachine) setInputs(inputs hookInputs) {
+	m.inputs = inputs
+	if inputs.hasLease {
+		m.process.recordLease(inputs.state)
+	}
+	m.leaseRecovery.setWaitsForLease(m.cannotGetLease())
+	if isNew := m.deadlines.setInputs(inputs, m.process.node); isNew {
+		m.appRefusesConns = false
+	}
 }
 
 // allocateShards allocates the shards after the bootstrap of the cluster.
@@ -146,38 +135,6 @@ func (m *hookMachine) allocateShards() {
 		m.shards = make([]heldShard, shards)
 		m.acquired = make([]shardmap.Epoch, shards)
 	}
-}
-
-// recordFirstLease sets firstLeaseEpoch at the first lease of this boot. A lease proves that this
-// node has applied the last proposal or the committed map. No earlier process owned a shard under a
-// later epoch.
-func (m *hookMachine) recordFirstLease() {
-	if m.inputs.hasLease && !m.hadLease {
-		m.hadLease, m.firstLeaseEpoch = true, m.inputs.state.Proposed().Epoch()
-	}
-}
-
-// resetLeaseRecovery restarts the measurement of leaseRecovery unless the node cannot get a lease.
-func (m *hookMachine) resetLeaseRecovery() {
-	m.leaseRecovery.waitsForLease = m.cannotGetLease()
-	if !m.leaseRecovery.waitsForLease {
-		m.leaseRecovery = leaseRecovery{}
-	}
-}
-
-// resetForNewProposal forgets the release deadline of the previous proposal.
-func (m *hookMachine) resetForNewProposal() {
-	if epoch := m.inputs.drainingEpoch; epoch != 0 && epoch != m.drainEpoch {
-		m.drainEpoch, m.releaseDeadline, m.appRefusesConns = epoch, 0, false
-	}
-}
-
-// handleResults applies the results of calls since the last update.
-func (m *hookMachine) handleResults(now time.Duration) {
-	for _, result := range m.pendingResults {
-		m.handleResult(now, result)
-	}
-	m.pendingResults = m.pendingResults[:0]
 }
 
 // reacquireReported returns to HookAcquiring the serving shards that the app has reported as not
@@ -191,6 +148,9 @@ func (m *hookMachine) reacquireReported(now time.Duration) {
 	m.reportedNotAcquired = m.reportedNotAcquired[:0]
 }
 
+// wakeAt schedules an update at the given time, unless one is scheduled earlier.
+func (m *hookMachine) wakeAt(at time.Duration) { m.nextUpdateAt = min(m.nextUpdateAt, at) }
+
 // logOwnership is the ownership of a shard according to the log.
 type logOwnership struct {
 	epoch        shardmap.Epoch // ownership epoch of the present owner
@@ -201,19 +161,38 @@ type logOwnership struct {
 // ownershipOf returns the ownership of the shard in the state of the present update.
 func (m *hookMachine) ownershipOf(shard shardmap.Shard) logOwnership {
 	committed, proposed := m.inputs.state.Committed(), m.inputs.state.Proposed()
-	isOwner := committed.Epoch() > 0 && committed.Owner(shard) == m.self
+	isOwner := committed.Epoch() > 0 && committed.Owner(shard) == m.process.node
 	return logOwnership{
 		epoch:        committed.OwnedSince(shard),
 		isOwner:      isOwner,
-		remainsOwner: isOwner && proposed.Owner(shard) == m.self && !m.inputs.stopping,
+		remainsOwner: isOwner && proposed.Owner(shard) == m.process.node && !m.inputs.stopping,
 	}
+}
+
+// moves reports whether the last proposal names another node, or none, as owner of the shard.
+func (m *hookMachine) moves(shard shardmap.Shard) bool {
+	return m.inputs.state.Proposed().Owner(shard) != m.process.node
+}
+
+// nextOwner returns the node to which the last proposal moves the shard; empty means that none is
+// known.
+func (m *hookMachine) nextOwner(shard shardmap.Shard) shardmap.NodeID {
+	if !m.moves(shard) {
+		return ""
+	}
+	return m.inputs.state.Proposed().Owner(shard)
+}
+
+// callDeadline returns when the calls about a shard that the node gives up must end.
+func (m *hookMachine) callDeadline(shard shardmap.Shard) time.Duration {
+	return m.deadlines.callDeadline(m.moves(shard))
 }
 
 // isOwnerUnder reports whether this node owns the shard under the given ownership epoch. Otherwise
 // another node owns it, or has owned it in between.
 func (o logOwnership) isOwnerUnder(epoch shardmap.Epoch) bool { return o.isOwner && o.epoch == epoch }
 
-// advance moves a shard to the next phase if log, lease or time require that. handleResult performs
+// advance moves a shard to the next phase if log, lease or time require that. applyResult performs
 // the phase changes that the result of a call causes.
 func (m *hookMachine) advance(now time.Duration, shard shardmap.Shard, held *heldShard) {
 	ownership := m.ownershipOf(shard)
@@ -264,7 +243,7 @@ func (m *hookMachine) advanceServing(now time.Duration, ownership logOwnership, 
 }
 
 // advanceReleasing ends the release of a shard that stays at the node, or whose release is overdue.
-// A successful release call ends it in handleResult.
+// A successful release call ends it in applyResult.
 func (m *hookMachine) advanceReleasing(now time.Duration, shard shardmap.Shard, ownership logOwnership, held *heldShard) {
 	if !ownership.isOwnerUnder(held.epoch) {
 		held.abandon(now) // the next owner may serve already
@@ -288,14 +267,14 @@ func (m *hookMachine) advanceReleasing(now time.Duration, shard shardmap.Shard, 
 // isReleaseOverdue reports whether a moving shard no longer waits for its release: its time is
 // over, or no release can succeed.
 func (m *hookMachine) isReleaseOverdue(now time.Duration, shard shardmap.Shard) bool {
-	if m.appRefusesConns || now >= m.callDeadline(shard)-m.lostCallReserve() {
+	if m.appRefusesConns || now >= m.callDeadline(shard)-m.deadlines.lostCallReserve() {
 		return true
 	}
 	if !m.cannotGetLease() {
 		return false
 	}
 	// A node dropped for missing a round must acknowledge that map before it gets shards again.
-	drop, _ := m.inputs.state.Drop(m.self)
+	drop, _ := m.inputs.state.Drop(m.process.node)
 	mustAcknowledgeFirst := drop.InForce && drop.Cause.MissedRound()
 	return m.leaseRecovery.graceExpired || mustAcknowledgeFirst
 }
@@ -304,15 +283,15 @@ func (m *hookMachine) isReleaseOverdue(now time.Duration, shard shardmap.Shard) 
 // and cannot get one now. It stops, or the last map excludes it and it gets no lease before it
 // has acknowledged that map.
 func (m *hookMachine) cannotGetLease() bool {
-	return !m.inputs.mayRelease && (m.inputs.stopping || m.inputs.state.IsDropped(m.self))
+	return !m.inputs.mayRelease && (m.inputs.stopping || m.inputs.state.IsDropped(m.process.node))
 }
 
 // cancelUseless cancels the running call of the shard if its result no longer helps, or its
 // deadline has passed.
 func (m *hookMachine) cancelUseless(now time.Duration, shard shardmap.Shard, ownership logOwnership, held *heldShard) {
-	call := m.runningCalls[held.callSeq]
+	call := m.calls.bySeq[held.callSeq]
 	if m.isUseless(now, call.Kind, shard, ownership, held) || now >= m.callDeadline(shard) {
-		m.cancel(call)
+		m.calls.cancel(call)
 	}
 }
 
@@ -328,43 +307,6 @@ func (m *hookMachine) isUseless(now time.Duration, kind HookKind, shard shardmap
 		return ownership.remainsOwner
 	}
 	return false
-}
-
-// cancel cancels a running call. Its result follows later.
-func (m *hookMachine) cancel(call *runningCall) {
-	if !call.cancelled {
-		call.cancelled = true
-		m.options.App.CancelCall(call.Seq)
-	}
-}
-
-// cancelAll cancels every running call.
-func (m *hookMachine) cancelAll() {
-	for _, seq := range m.runningSeqs() {
-		m.cancel(m.runningCalls[seq])
-	}
-}
-
-// runningSeqs returns the running calls, oldest first.
-func (m *hookMachine) runningSeqs() []uint64 {
-	seqs := make([]uint64, 0, len(m.runningCalls))
-	for seq := range m.runningCalls {
-		seqs = append(seqs, seq)
-	}
-	slices.Sort(seqs)
-	return seqs
-}
-
-// cancelOverdue cancels the calls whose deadline has passed, and schedules an update at the
-// deadline of each other call.
-func (m *hookMachine) cancelOverdue(now time.Duration) {
-	for _, seq := range m.runningSeqs() {
-		if call := m.runningCalls[seq]; now >= call.deadline {
-			m.cancel(call)
-		} else {
-			m.wakeAt(call.deadline)
-		}
-	}
 }
 
 // updateAcquired updates the published list of serving shards. It returns true if the list has
@@ -390,7 +332,9 @@ func (m *hookMachine) updateAcquired() bool {
 // movesReleased only after the last request of these shards has ended: the first call starts the
 // time for releases.
 func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shard) bool) bool {
-	m.startReleaseDeadline(now)
+	if started := m.deadlines.startRelease(now); started {
+		m.inputsChanged = true
+	}
 	for i := range m.shards {
 		if mayRun(shardmap.Shard(i)) {
 			continue
@@ -399,7 +343,7 @@ func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shar
 		if held.callSeq != 0 || !held.isGone() {
 			return false
 		}
-		if held.lostCallDue && now < m.releaseDeadline {
+		if held.lostCallDue && now < m.deadlines.release {
 			return false
 		}
 	}
@@ -410,11 +354,13 @@ func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shar
 // call runs, no shard waits for one, and the leader has received the release notes. acked is the
 // last acknowledged proposal; zero means none.
 func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool {
-	m.startStopDeadline(now)
+	if started := m.deadlines.startGoodbye(now); started {
+		m.appRefusesConns, m.inputsChanged = false, true
+	}
 	if m.deliveryPending(now) {
 		return false // after the goodbye the leader no longer waits for the notes
 	}
-	if m.stopAwaitsShards(now) || len(m.runningCalls) > 0 {
+	if m.stopAwaitsShards(now) || len(m.calls.bySeq) > 0 {
 		return false
 	}
 	m.prepareKeptReleases(now, acked)
@@ -426,7 +372,7 @@ func (m *hookMachine) stopAwaitsShards(now time.Duration) bool {
 	for i := range m.shards {
 		held := &m.shards[i]
 		awaitsRelease := held.phase == HookServing || held.phase == HookReleasing
-		awaitsLostCall := held.lostCallDue && now < m.goodbyeDeadline
+		awaitsLostCall := held.lostCallDue && now < m.deadlines.goodbye
 		if awaitsRelease || awaitsLostCall {
 			return true
 		}
@@ -436,29 +382,30 @@ func (m *hookMachine) stopAwaitsShards(now time.Duration) bool {
 
 // deliveryPending reports whether the goodbye must wait for the delivery of release notes.
 func (m *hookMachine) deliveryPending(now time.Duration) bool {
-	return m.awaitsConfirmation() && (m.inputs.restartsInPlace || now < m.goodbyeDeadline)
+	return m.delivery.awaitsConfirmation() && (m.inputs.restartsInPlace || now < m.deadlines.goodbye)
 }
 
 // stopCalls cancels every running call, before a new boot. It returns true once no call runs. Results
 // that have arrived are discarded, because reboot forgets their shards.
 func (m *hookMachine) stopCalls() bool {
 	for _, result := range m.pendingResults {
-		delete(m.runningCalls, result.Seq)
+		delete(m.calls.bySeq, result.Seq)
 	}
 	m.pendingResults = m.pendingResults[:0]
-	m.cancelAll()
-	return len(m.runningCalls) == 0
+	m.calls.cancelAll()
+	return len(m.calls.bySeq) == 0
 }
 
 // reboot forgets all hook calls of the previous boot, none of which may still run. Another
 // process may in the meantime have served the same shards under the same epochs, so the app must
 // acquire them again.
 func (m *hookMachine) reboot(boot uint64) {
-	m.boot, m.hadLease, m.firstLeaseEpoch = boot, false, 0
+	m.process.reboot(boot)
 	clear(m.shards)
 	m.acquired = make([]shardmap.Epoch, len(m.shards)) // a Routing may still use the previous slice
-	m.acquireFailures = acquireFailureState{}
-	m.releaseDelivery, m.keptReleasesEpoch = releaseDelivery{}, 0
+	m.acquireFailures = newAcquireFailures(&m.options)
+	m.delivery.discard()
+	m.keptReleasesEpoch = 0
 	m.reportedNotAcquired = m.reportedNotAcquired[:0]
 	m.inputsChanged = true
 }

@@ -53,7 +53,7 @@ func newHookStage(t *testing.T, shards int) *hookStage {
 	t.Helper()
 	s := &hookStage{t: t, app: &appStub{}, now: time.Hour}
 	s.ends = map[shardmap.Shard]ReleaseEnd{}
-	s.k = newHooks(HookOptions{App: s.app, SendReleases: s.deliver, ReleaseEnded: s.ended, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", "a/1", 7)
+	s.k = newHookMachine(HookOptions{App: s.app, SendReleases: s.deliver, ReleaseEnded: s.ended, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, nodeProcess{node: "a", server: "a/1", boot: 7})
 	s.see = hookInputs{state: ack.NewState(), hasLease: true, mayRelease: true}
 	s.entry(ack.EncodeBootstrap("c1", shards, ack.DefaultTiming()))
 	s.propose(membersOf("a"))
@@ -257,7 +257,7 @@ func TestReleaseEndsInTime(t *testing.T) {
 	began := s.now
 	var kinds []HookKind
 	calls := s.pollAfter(0)
-	for ; s.now-began < s.k.options.ReleaseTimeout-s.k.deliveryReserve(); calls = s.pollAfter(10 * time.Millisecond) {
+	for ; s.now-began < s.k.options.ReleaseTimeout-s.k.deadlines.deliveryReserve(); calls = s.pollAfter(10 * time.Millisecond) {
 		for _, c := range calls {
 			kinds = append(kinds, c.Kind)
 		}

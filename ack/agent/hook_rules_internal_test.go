@@ -55,14 +55,14 @@ func TestHookCallsDescribeTheirShards(t *testing.T) {
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	s.pollAfter(0)
 	c = s.only(s.pollAfter(minRetryPause), HookRelease)
-	if left := by - s.k.lostCallReserve() - s.now; c.Timeout != left || left >= maxAttempt {
+	if left := by - s.k.deadlines.lostCallReserve() - s.now; c.Timeout != left || left >= maxAttempt {
 		t.Errorf("the second attempt has %v, want the %v that are left of its time", c.Timeout, left)
 	}
 	s.pollAfter(c.Timeout)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	c = s.only(s.pollAfter(0), HookLost)
-	if c.Map != s.see.state.Proposed().Epoch() || c.Timeout != s.k.lostCallReserve() {
-		t.Errorf("lost: %+v, want %v for it", c, s.k.lostCallReserve())
+	if c.Map != s.see.state.Proposed().Epoch() || c.Timeout != s.k.deadlines.lostCallReserve() {
+		t.Errorf("lost: %+v, want %v for it", c, s.k.deadlines.lostCallReserve())
 	}
 	s.result(HookResult{Seq: c.Seq})
 	s.propose(membersOf("a")) // and again, of which nothing is cut
@@ -158,11 +158,11 @@ func TestUselessCallsAreCancelled(t *testing.T) {
 	})
 	t.Run("a release, in time to say that the shard is lost, and that", func(t *testing.T) {
 		s := newHookStage(t, 1)
-		s.k.options.ReleaseTimeout = 2 * time.Second
+		s.k.deadlines.ownTimeout = 2 * time.Second
 		s.acquire()
 		s.propose(elsewhere)
 		release, by := s.only(s.pollAfter(0), HookRelease), s.k.callDeadline(0)
-		s.pollAfter(by - s.k.lostCallReserve() - s.now - 1)
+		s.pollAfter(by - s.k.deadlines.lostCallReserve() - s.now - 1)
 		s.wantCut("there is time")
 		s.pollAfter(1)
 		s.wantCut("it has had its time", release.Seq)
@@ -323,7 +323,9 @@ func TestDeadlineOfReleasedShards(t *testing.T) {
 		s := newHookStage(t, 4)
 		s.propose(membersOf("a", "b"))
 		last := s.see.state.Proposed()
-		m := hookMachine{self: "a", goodbyeDeadline: c.partBy, releaseDeadline: c.releaseBy, inputs: hookInputs{state: s.see.state, stopping: c.parting, drainingEpoch: c.draining}}
+		m := newHookMachine(HookOptions{}, nodeProcess{node: "a"})
+		m.setInputs(hookInputs{state: s.see.state, stopping: c.parting, drainingEpoch: c.draining})
+		m.deadlines.goodbye, m.deadlines.release = c.partBy, c.releaseBy
 		for sh := range shardmap.Shard(4) {
 			want := c.stays
 			if last.Owner(sh) != "a" {

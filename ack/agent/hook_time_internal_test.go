@@ -57,11 +57,12 @@ func TestCallDeadlineIsThatOfItsMostUrgentShard(t *testing.T) {
 			moves = sh
 		}
 	}
-	s.k.inputs = s.see
-	s.k.inputs.stopping = true
-	s.k.releaseDeadline, s.k.goodbyeDeadline = s.now+time.Second, s.now+time.Minute
+	inputs := s.see
+	inputs.stopping = true
+	s.k.setInputs(inputs)
+	s.k.deadlines.release, s.k.deadlines.goodbye = s.now+time.Second, s.now+time.Minute
 	for _, shards := range [][]shardmap.Shard{{moves, stays}, {stays, moves}} {
-		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.lostCallReserve(), HookLost: time.Second} {
+		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.deadlines.lostCallReserve(), HookLost: time.Second} {
 			s.k.startCall(s.now, kind, shards)
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != want {
 				t.Errorf("%s of %v: %+v, want %v for it", kind, shards, calls, want)
@@ -76,7 +77,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	for _, c := range []struct{ timeout, want time.Duration }{{time.Second, time.Second}, {maxAttempt, maxAttempt}, {time.Minute, maxAttempt}} {
 		s := newHookStage(t, 1)
 		s.acquire()
-		s.k.options.ReleaseTimeout = c.timeout
+		s.k.deadlines.ownTimeout = c.timeout
 		for _, kind := range []HookKind{HookRelease, HookLost} {
 			s.k.startCall(s.now, kind, []shardmap.Shard{0})
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != c.want {
@@ -95,7 +96,7 @@ func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 		s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 		s.result(HookResult{Seq: s.only(s.pollAfter(0), HookRelease).Seq, Err: errHook})
 		s.pollAfter(0)
-		s.lostInTime(s.k.releaseDeadline)
+		s.lostInTime(s.k.deadlines.release)
 	})
 	t.Run("its node leaves", func(t *testing.T) {
 		s := newHookStage(t, 1)
@@ -105,7 +106,7 @@ func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 		s.k.readyToStop(s.now, 0)
 		s.result(HookResult{Seq: release.Seq, Err: errHook})
 		s.pollAfter(0)
-		s.lostInTime(s.k.goodbyeDeadline)
+		s.lostInTime(s.k.deadlines.goodbye)
 	})
 }
 
@@ -115,7 +116,7 @@ func (s *hookStage) lostInTime(by time.Duration) {
 	s.t.Helper()
 	s.k.shards[0].nextAttempt = s.now + time.Hour
 	s.pollAfter(0)
-	last := by - s.k.lostCallReserve()
+	last := by - s.k.deadlines.lostCallReserve()
 	if calls := s.pollAfter(last - 1 - s.now); len(calls) > 0 {
 		s.t.Fatalf("%v before its time is over, the app is told %+v", by-s.now, calls)
 	}
@@ -130,14 +131,14 @@ func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 			s.acquire()
 			by := s.now + time.Second
 			if leaves {
-				s.see.stopping, s.k.goodbyeDeadline = true, by
+				s.see.stopping, s.k.deadlines.goodbye = true, by
 			} else {
 				s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-				s.k.drainEpoch, s.k.releaseDeadline = s.see.drainingEpoch, by
+				s.k.deadlines.drainEpoch, s.k.deadlines.release = s.see.drainingEpoch, by
 			}
 			s.k.shards[0].abandon(s.now)
 			lost := s.only(s.pollAfter(0), HookLost)
-			s.k.runningCalls[lost.Seq].deadline = by + time.Hour // as of one from before
+			s.k.calls.bySeq[lost.Seq].deadline = by + time.Hour // as of one from before
 			s.pollAfter(by - 1 - s.now)
 			s.wantCut("there is time")
 			s.pollAfter(1)

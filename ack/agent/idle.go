@@ -65,7 +65,7 @@ func (a *Agent) isIdle() bool {
 	if a.follower.Draining() != 0 || isReplaced || isStopping {
 		return false
 	}
-	return a.hooks == nil || !a.hooks.inputsChanged && !a.hooks.awaitsConfirmation()
+	return a.hooks == nil || !a.hooks.inputsChanged && !a.hooks.delivery.awaitsConfirmation()
 }
 
 // AdvanceHeartbeat makes the next Poll send a heartbeat if half of the heartbeat interval has

@@ -35,7 +35,7 @@ func TestDueOfIdleAgent(t *testing.T) {
 		"nothing to tell":    {func(*Agent) {}, 90 * ms},
 		"a hook to retry":    {func(a *Agent) { a.hooks.nextUpdateAt = 30 * ms }, 30 * ms},
 		"a hook was called":  {func(a *Agent) { a.hooks.inputsChanged = true }, 0},
-		"shards to hand on":  {func(a *Agent) { a.hooks.releases = &ack.Releases{} }, 0},
+		"shards to hand on":  {func(a *Agent) { a.hooks.delivery.releases = &ack.Releases{} }, 0},
 		"the lease ends":     {func(a *Agent) { a.holder.leaseEnd = 40 * ms }, 40 * ms},
 		"a heartbeat is due": {func(a *Agent) { a.nextHeartbeat = 20 * ms }, 20 * ms},
 	} {

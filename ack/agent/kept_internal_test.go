@@ -20,7 +20,7 @@ func (s *hookStage) restartWith(boot uint64, proposal shardmap.Epoch, released .
 func (s *hookStage) nextProcess(server string, boot uint64) map[shardmap.Shard]HookShard {
 	s.t.Helper()
 	s.app.take()
-	s.k = newHooks(s.k.options, "a", server, boot)
+	s.k = newHookMachine(s.k.options, nodeProcess{node: "a", server: server, boot: boot})
 	got := map[shardmap.Shard]HookShard{}
 	for _, c := range s.pollAfter(0) {
 		for _, hs := range c.Shards {
@@ -37,7 +37,7 @@ func (s *hookStage) nextProcessWithOldLog() (after *ack.State) {
 	before := s.see.state
 	s.restartWith(7, before.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
 	after = s.see.state
-	s.k, s.see.state = newHooks(s.k.options, "a", "a/1", 8), before
+	s.k, s.see.state = newHookMachine(s.k.options, nodeProcess{node: "a", server: "a/1", boot: 8}), before
 	s.k.answerReceived(s.now, ack.Answer{RestartIndex: after.RestartsIndex()}, false)
 	return after
 }
@@ -135,7 +135,7 @@ func TestKeptNotesArePassedOn(t *testing.T) {
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	s.k.inputs.state = s.see.state
 	s.k.prepareReleases(s.now, s.see.drainingEpoch)
-	if r := s.k.releases; r == nil || !reflect.DeepEqual(r.Shards, []ack.Released{{Shard: 0, Note: []byte("there")}}) {
+	if r := s.k.delivery.releases; r == nil || !reflect.DeepEqual(r.Shards, []ack.Released{{Shard: 0, Note: []byte("there")}}) {
 		t.Errorf("it gives up %+v", r)
 	}
 	s.commit()

@@ -13,6 +13,8 @@ const resendInterval = 100 * time.Millisecond
 // releaseDelivery sends the releases of the last acknowledgement, or of a goodbye, to the leader
 // until a leader confirms them.
 type releaseDelivery struct {
+	send func(ack.Releases) // HookOptions.SendReleases
+
 	releases *ack.Releases // nil means that there are none, or that no leader confirmed them in time
 	digest   [32]byte      // of releases, for heartbeats; zero if releases is nil
 
@@ -25,43 +27,27 @@ type releaseDelivery struct {
 // awaitsConfirmation reports whether releases wait for a confirmation.
 func (d *releaseDelivery) awaitsConfirmation() bool { return d.releases != nil && !d.confirmed }
 
-// inheritedNote returns the note of the release before the given ownership epoch, and the node that
-// released the shard. ok is true only if the state to which the note refers is certainly unchanged:
-// the release was recorded for this disk, and neither this process nor an earlier one can have
-// served the shard under that epoch.
-func (m *hookMachine) inheritedNote(shard shardmap.Shard, held *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
-	if held.served && held.epoch == epoch {
-		return nil, "", false // the app may have changed the state
-	}
-	previousOwner := m.inputs.state.PreviousOwner(shard)
-	if kept, ok := m.keptRelease(shard); ok {
-		if kept.PassedOn {
-			return kept.Note, previousOwner, true
-		}
-		return kept.Note, m.self, true
-	}
-	if note, ok := m.movedNote(shard, epoch); ok {
-		return note, previousOwner, true
-	}
-	return nil, "", false
+// begin begins the delivery of releases that a leader must confirm until giveUpAt.
+func (d *releaseDelivery) begin(now time.Duration, releases *ack.Releases, giveUpAt time.Duration) {
+	*d = releaseDelivery{send: d.send, releases: releases, digest: releases.Digest(), resendAt: now, giveUpAt: giveUpAt}
 }
 
-// keptRelease returns the release of the shard by the previous process of this node, which has
-// restarted in place. ok is false if another process may have served the shard since: only the next
-// boot on the same disk is certainly the next process.
-func (m *hookMachine) keptRelease(shard shardmap.Shard) (kept ack.KeptRelease, ok bool) {
-	kept, ok = m.inputs.state.KeptRelease(shard)
-	isNextProcess := kept.Server == m.server && m.boot == kept.Boot+1
-	return kept, ok && isNextProcess
-}
+// discard ends the delivery and discards the releases.
+func (d *releaseDelivery) discard() { *d = releaseDelivery{send: d.send} }
 
-// movedNote returns the note with which the previous owner released the shard. ok is false if it did
-// not, or if an earlier process of this node may have owned the shard under the given ownership
-// epoch.
-func (m *hookMachine) movedNote(shard shardmap.Shard, epoch shardmap.Epoch) (note []byte, ok bool) {
-	note, server, ok := m.inputs.state.ReleaseNote(shard)
-	isFirstProcess := m.hadLease && epoch > m.firstLeaseEpoch
-	return note, ok && server == m.server && isFirstProcess
+// sendDue sends pending releases when they are due. It returns true if no leader confirmed them in
+// time: the shards then move unreleased, and the next heartbeat reports that.
+func (d *releaseDelivery) sendDue(now time.Duration) (gaveUp bool) {
+	switch {
+	case !d.awaitsConfirmation():
+	case now >= d.giveUpAt:
+		d.discard()
+		return true
+	case now >= d.resendAt:
+		d.resendAt = now + resendInterval
+		d.send(*d.releases)
+	}
+	return false
 }
 
 // prepareReleases collects the releases that belong to the acknowledgement of the proposal with
@@ -69,8 +55,11 @@ func (m *hookMachine) movedNote(shard shardmap.Shard, epoch shardmap.Epoch) (not
 // ending ownership epoch, also for an earlier proposal, and shards that it never acquired, with the
 // note they came with. A node that restarts in place lists all its shards.
 func (m *hookMachine) prepareReleases(now time.Duration, epoch shardmap.Epoch) {
-	m.releaseDelivery = releaseDelivery{}
-	releases := &ack.Releases{FormatVersion: m.inputs.state.FormatVersion(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: epoch}
+	m.delivery.discard()
+	releases := &ack.Releases{
+		FormatVersion: m.inputs.state.FormatVersion(),
+		Node:          m.process.node, Server: m.process.server, Boot: m.process.boot, Proposal: epoch,
+	}
 	budget := ack.NoteBudget{}
 	for i := range m.shards {
 		shard := shardmap.Shard(i)
@@ -84,20 +73,9 @@ func (m *hookMachine) prepareReleases(now time.Duration, epoch shardmap.Epoch) {
 			releases.OverLimit = append(releases.OverLimit, shard)
 		}
 	}
-	if len(releases.Shards)+len(releases.OverLimit) == 0 {
-		return
+	if len(releases.Shards)+len(releases.OverLimit) > 0 {
+		m.delivery.begin(now, releases, m.deadlines.deliveryDeadline(now))
 	}
-	m.releaseDelivery = releaseDelivery{releases: releases, digest: releases.Digest(), resendAt: now, giveUpAt: m.deliveryDeadline(now)}
-}
-
-// deliveryDeadline returns when the node stops waiting for the confirmation of releases that it
-// begins to send now.
-func (m *hookMachine) deliveryDeadline(now time.Duration) time.Duration {
-	deadline := max(now, m.releaseDeadline+m.deliveryReserve(), m.goodbyeDeadline)
-	if m.inputs.restartsInPlace { // a later leader gets the acknowledgement after the goodbye, too
-		deadline = max(deadline, m.goodbyeDeadline+m.deliveryReserve(), now+m.deliveryReserve())
-	}
-	return deadline
 }
 
 // prepareKeptReleases collects the releases of a restart in place for the next process, once for
@@ -114,43 +92,26 @@ func (m *hookMachine) prepareKeptReleases(now time.Duration, acked shardmap.Epoc
 // keeps the shard or there is no release.
 func (m *hookMachine) releaseOf(shard shardmap.Shard, held *heldShard) (release ack.Released, ok bool) {
 	ownership := m.ownershipOf(shard)
-	moves := m.inputs.state.Proposed().Owner(shard) != m.self
-	if !ownership.isOwner || !moves && !m.inputs.restartsInPlace {
+	if !ownership.isOwner || !m.moves(shard) && !m.inputs.restartsInPlace {
 		return ack.Released{}, false
 	}
 	if held.released && held.epoch == ownership.epoch {
 		return ack.Released{Shard: shard, Note: held.note}, true
 	}
-	note, from, ok := m.inheritedNote(shard, held, ownership.epoch)
-	if from == m.self {
+	note, from, ok := m.process.inheritedNote(m.inputs.state, shard, held, ownership.epoch)
+	if from == m.process.node {
 		from = "" // the previous process of this node counts as the node itself
 	}
 	return ack.Released{Shard: shard, From: from, Note: note}, ok
 }
 
-// sendReleases delivers pending releases when they are due. It returns true if no leader
-// confirmed them in time: the shards then move unreleased, and the next heartbeat reports
-// that.
-func (m *hookMachine) sendReleases(now time.Duration) (changed bool) {
-	switch {
-	case !m.awaitsConfirmation():
-	case now >= m.giveUpAt:
-		m.releaseDelivery = releaseDelivery{}
-		return true
-	case now >= m.resendAt:
-		m.resendAt = now + resendInterval
-		m.options.SendReleases(*m.releases)
-	}
-	return false
-}
-
 // answerReceived applies a response of a leader. stopped means that the node has sent its goodbye.
 func (m *hookMachine) answerReceived(now time.Duration, answer ack.Answer, stopped bool) {
-	m.restartIndex = max(m.restartIndex, answer.RestartIndex)
+	m.process.recordRestartIndex(answer.RestartIndex)
 	if graceEnded := m.leaseRecovery.answerReceived(now, answer.Term); graceEnded {
 		m.inputsChanged = true
 	}
-	m.releaseDelivery.answerReceived(now, answer, stopped, m.deliveryReserve())
+	m.delivery.answerReceived(now, answer, stopped, m.deadlines.deliveryReserve())
 }
 
 // answerReceived records a confirmation. A later leader that lacks the releases asks for every
@@ -177,5 +138,5 @@ func (a *Agent) Releases() (releases *ack.Releases, confirmed bool) {
 	if a.hooks == nil {
 		return nil, false
 	}
-	return a.hooks.releases, a.hooks.confirmed
+	return a.hooks.delivery.releases, a.hooks.delivery.confirmed
 }

@@ -24,6 +24,14 @@ type leaseRecovery struct {
 	graceExpired  bool
 }
 
+// setWaitsForLease restarts the measurement unless the node is unable to get a lease.
+func (r *leaseRecovery) setWaitsForLease(waits bool) {
+	r.waitsForLease = waits
+	if !waits {
+		*r = leaseRecovery{}
+	}
+}
+
 // answerReceived counts a response. It returns true if the grace period ends with it.
 func (r *leaseRecovery) answerReceived(now time.Duration, term uint64) (ended bool) {
 	if !r.waitsForLease || r.graceExpired || term < r.leaderTerm {

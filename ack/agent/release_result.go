@@ -45,16 +45,24 @@ type ReleaseEnd struct {
 	Kept bool
 }
 
+// releaseEnds reports the ends of releases, and counts the shards that moved without a release.
+type releaseEnds struct {
+	report          func(ReleaseEnd)                 // HookOptions.ReleaseEnded; nil means no calls
+	unreleasedMoves map[shardmap.Shard]time.Duration // when the shard moved without a release
+}
+
+// countUnreleasedMoves counts the shards that moved without a release within UnreleasedMoveWindow.
+func (re *releaseEnds) countUnreleasedMoves(now time.Duration) uint32 {
+	isOld := func(_ shardmap.Shard, movedAt time.Duration) bool { return now-movedAt >= UnreleasedMoveWindow }
+	maps.DeleteFunc(re.unreleasedMoves, isOld)
+	return uint32(len(re.unreleasedMoves))
+}
+
 // reportReleaseEnd calls HookOptions.ReleaseEnded.
 func (m *hookMachine) reportReleaseEnd(shard shardmap.Shard, held *heldShard, result ReleaseResult, reason string, kept bool) {
-	if m.options.ReleaseEnded == nil {
-		return
+	if m.releaseEnds.report != nil {
+		m.releaseEnds.report(ReleaseEnd{Shard: shard, Epoch: held.epoch, To: m.nextOwner(shard), Result: result, Reason: reason, Kept: kept})
 	}
-	end := ReleaseEnd{Shard: shard, Epoch: held.epoch, Result: result, Reason: reason, Kept: kept}
-	if to := m.inputs.state.Proposed().Owner(shard); to != m.self {
-		end.To = to
-	}
-	m.options.ReleaseEnded(end)
 }
 
 // releaseFailure returns the result of a release whose time is over, and the reason.
@@ -77,13 +85,6 @@ func (m *hookMachine) reportUnreleased(now time.Duration, shard shardmap.Shard, 
 	if !appHadChance {
 		return
 	}
-	m.unreleasedMoves[shard] = now
+	m.releaseEnds.unreleasedMoves[shard] = now
 	m.reportReleaseEnd(shard, held, result, reason, false)
-}
-
-// countUnreleasedMoves counts the shards that moved without a release within UnreleasedMoveWindow.
-func (m *hookMachine) countUnreleasedMoves(now time.Duration) uint32 {
-	isOld := func(_ shardmap.Shard, movedAt time.Duration) bool { return now-movedAt >= UnreleasedMoveWindow }
-	maps.DeleteFunc(m.unreleasedMoves, isOld)
-	return uint32(len(m.unreleasedMoves))
 }

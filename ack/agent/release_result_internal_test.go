@@ -105,7 +105,7 @@ func TestShardAbsentAtAppMovesAtOnceWithoutNote(t *testing.T) {
 		t.Errorf("the release ended as %+v, want ok and settled", e)
 	}
 	s.k.prepareReleases(s.now, s.see.drainingEpoch)
-	if s.k.releases != nil {
-		t.Errorf("the leader is told %+v, want nothing", s.k.releases)
+	if s.k.delivery.releases != nil {
+		t.Errorf("the leader is told %+v, want nothing", s.k.delivery.releases)
 	}
 }

@@ -34,8 +34,8 @@ func TestAnotherDiskGetsNoReleaseNote(t *testing.T) {
 	}{{"b/1", true}, {"b/2", false}} {
 		s := newHookStage(t, 2)
 		s.passOn("b/1", map[shardmap.Shard]string{1: "there"})
-		s.k = newHooks(s.k.options, "b", test.server, 1)
-		s.k.hadLease, s.k.firstLeaseEpoch = true, s.see.state.Committed().Epoch()-1
+		s.k = newHookMachine(s.k.options, nodeProcess{node: "b", server: test.server, boot: 1})
+		s.k.process.hadLease, s.k.process.firstLeaseEpoch = true, s.see.state.Committed().Epoch()-1
 		calls := s.pollAfter(0)
 		if len(calls) != 1 || len(calls[0].Shards) != 2 {
 			t.Fatalf("calls %+v", calls)
@@ -67,7 +67,7 @@ func TestNotesOfANodeAreBounded(t *testing.T) {
 		}
 	}
 	s.k.prepareReleases(s.now, s.see.drainingEpoch)
-	s.k.sendReleases(s.now)
+	s.k.delivery.sendDue(s.now)
 	if len(s.got) != 1 || len(s.got[0].OverLimit) != 200-ack.MaxNoteBytes/ack.MaxNote || len(s.got[0].Shards)+len(s.got[0].OverLimit) != 1200 {
 		t.Fatalf("%d deliveries, the first of %d shards without %d", len(s.got), len(s.got[0].Shards), len(s.got[0].OverLimit))
 	}
@@ -93,8 +93,8 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
 	s.k.prepareReleases(s.now, s.see.drainingEpoch)
-	s.k.sendReleases(s.now)
-	digest := s.k.digest
+	s.k.delivery.sendDue(s.now)
+	digest := s.k.delivery.digest
 	for i, test := range []struct {
 		what   string
 		taken  bool
@@ -113,16 +113,16 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 	} {
 		s.k.answerReceived(s.now, ack.Answer{ReleasesReceived: test.taken, Term: test.term, Epoch: s.see.drainingEpoch}, test.parted)
 		n := len(s.got)
-		if s.k.sendReleases(s.now); (len(s.got) > n) != test.sends {
+		if s.k.delivery.sendDue(s.now); (len(s.got) > n) != test.sends {
 			t.Errorf("step %d, %s: sent %v", i, test.what, len(s.got) > n)
 		}
 		s.now += resendInterval
 	}
 	s.k.answerReceived(s.now, ack.Answer{Term: 6, Epoch: s.see.drainingEpoch}, true)
-	if s.k.sendReleases(s.now); s.k.digest != digest {
+	if s.k.delivery.sendDue(s.now); s.k.delivery.digest != digest {
 		t.Error("it is not sent to the last one")
 	}
-	if changed := s.k.sendReleases(s.now + s.k.deliveryReserve()); !changed || s.k.digest != [32]byte{} {
+	if changed := s.k.delivery.sendDue(s.now + s.k.deadlines.deliveryReserve()); !changed || s.k.delivery.digest != [32]byte{} {
 		t.Error("a leader that does not take it is waited for beyond the time for that")
 	}
 }
@@ -131,10 +131,10 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 func TestLaterLeaderGetsAcknowledgementAfterAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
-	s.k.inputs.restartsInPlace, s.k.goodbyeDeadline = true, s.now
+	s.k.inputs.restartsInPlace, s.k.deadlines.restartsInPlace, s.k.deadlines.goodbye = true, true, s.now
 	s.now += time.Minute
 	s.k.prepareReleases(s.now, s.see.drainingEpoch)
-	if s.k.sendReleases(s.now); len(s.got) != 1 || s.k.digest == [32]byte{} {
+	if s.k.delivery.sendDue(s.now); len(s.got) != 1 || s.k.delivery.digest == [32]byte{} {
 		t.Errorf("%d deliveries", len(s.got))
 	}
 }
@@ -146,18 +146,18 @@ func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 		s := newHookStage(t, 2)
 		s.releases()
 		s.k.prepareReleases(s.now, s.see.drainingEpoch)
-		if s.k.sendReleases(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
+		if s.k.delivery.sendDue(s.now); s.k.delivery.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
 		}
 		s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch - 1}, false) // of another proposal
 		if taken {
 			s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch}, false)
 		}
-		s.k.sendReleases(s.now + resendInterval)
+		s.k.delivery.sendDue(s.now + resendInterval)
 		if again := len(s.got) - 1; (again == 1) == taken {
 			t.Errorf("sent %d times more, though taken is %v", again, taken)
 		}
-		if changed := s.k.sendReleases(s.now + 4*time.Second); changed == taken || (s.k.digest == [32]byte{}) == taken {
+		if changed := s.k.delivery.sendDue(s.now + 4*time.Second); changed == taken || (s.k.delivery.digest == [32]byte{}) == taken {
 			t.Errorf("after release-timeout the digest is gone: %v, though taken is %v", changed, taken)
 		}
 	}

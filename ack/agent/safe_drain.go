@@ -8,56 +8,70 @@ import (
 	"shardway/shardmap"
 )
 
-// safeDrainState contains the shards that remain at this node under a safe drain, because the app
-// has not released them.
-type safeDrainState struct {
-	drainIndex uint64                    // DrainOptions.Index of the drain
-	keptShards map[shardmap.Shard]string // by shard: why it was not released
+// safeDrain contains the shards that remain at this node under a safe drain, because the app has
+// not released them.
+type safeDrain struct {
+	drainIndex   uint64                    // DrainOptions.Index of the drain
+	keptShards   map[shardmap.Shard]string // by shard: why it was not released
+	heartbeatDue bool                      // keptShards has changed and must be reported to the leader
+}
+
+// keep records a shard that remains here. It returns false if the shard was recorded before.
+func (sd *safeDrain) keep(shard shardmap.Shard, reason string) (added bool) {
+	if _, known := sd.keptShards[shard]; known {
+		return false
+	}
+	if sd.keptShards == nil {
+		sd.keptShards = map[shardmap.Shard]string{}
+	}
+	sd.keptShards[shard] = reason
+	sd.heartbeatDue = true
+	return true
+}
+
+// reset forgets the shards that an earlier drain has left here. It returns true if there were any.
+func (sd *safeDrain) reset(drain ack.DrainOptions) (hadShards bool) {
+	if drain.Safe && drain.Index == sd.drainIndex {
+		return false
+	}
+	hadShards = len(sd.keptShards) > 0
+	sd.drainIndex, sd.keptShards = drain.Index, nil
+	return hadShards
+}
+
+// heartbeatFields returns the values for a heartbeat: up to MaxUnacquired shards, or that all
+// shards remain.
+func (sd *safeDrain) heartbeatFields() (keptShards []shardmap.Shard, keepsAll bool) {
+	if len(sd.keptShards) == 0 {
+		return nil, false
+	}
+	if len(sd.keptShards) > ack.MaxUnacquired {
+		return nil, true
+	}
+	return slices.Sorted(maps.Keys(sd.keptShards)), false
 }
 
 // keepsUnreleased reports whether a shard whose release has failed remains here, because a safe
 // drain is in force. The node then does not acknowledge the proposal, and the leader makes another
 // one. An excluded node keeps nothing, and neither does a node whose app is gone with its state.
 func (m *hookMachine) keepsUnreleased() bool {
-	return m.drainTerms().Safe && !m.appRefusesConns && !m.inputs.state.IsDropped(m.self)
+	return m.deadlines.drain.Safe && !m.appRefusesConns && !m.inputs.state.IsDropped(m.process.node)
 }
 
 // recordKept records a shard that remains here. The next heartbeat reports it to the leader.
 func (m *hookMachine) recordKept(shard shardmap.Shard, held *heldShard) {
-	if _, known := m.safeDrain.keptShards[shard]; known {
-		return
-	}
-	if m.safeDrain.keptShards == nil {
-		m.safeDrain.keptShards = map[shardmap.Shard]string{}
-	}
 	result, reason := held.releaseFailure()
-	m.safeDrain.keptShards[shard] = reason
-	m.heartbeatDue = true
-	m.reportReleaseEnd(shard, held, result, reason, true)
+	if added := m.safeDrain.keep(shard, reason); added {
+		m.reportReleaseEnd(shard, held, result, reason, true)
+	}
 }
 
-// resetSafeDrain forgets the shards that an earlier drain has left here.
+// resetSafeDrain forgets the shards that an earlier drain has left here. If an open proposal takes
+// them, their release gets its time again.
 func (m *hookMachine) resetSafeDrain() {
-	drain := m.drainTerms()
-	if drain.Safe && drain.Index == m.safeDrain.drainIndex {
-		return
+	if hadShards := m.safeDrain.reset(m.deadlines.drain); hadShards {
+		m.deadlines.release = 0
 	}
-	if len(m.safeDrain.keptShards) > 0 {
-		m.releaseDeadline = 0 // an open proposal that takes them waits for their release again
-	}
-	m.safeDrain = safeDrainState{drainIndex: drain.Index}
-}
-
-// safeDrainReport returns the values for a heartbeat: up to MaxUnacquired shards, or that all
-// shards remain.
-func (m *hookMachine) safeDrainReport() (keptShards []shardmap.Shard, keepsAll bool) {
-	if len(m.safeDrain.keptShards) == 0 {
-		return nil, false
-	}
-	if len(m.safeDrain.keptShards) > ack.MaxUnacquired {
-		return nil, true
-	}
-	return slices.Sorted(maps.Keys(m.safeDrain.keptShards)), false
 }
 
 // KeptShards returns the number of shards that a safe drain leaves at this node, and why the

@@ -33,7 +33,7 @@ func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 	if s.k.movesReleased(s.now, s.mayRun) || len(s.k.safeDrain.keptShards) != 1 || s.k.safeDrain.keptShards[0] != "disk full" {
 		t.Fatalf("settled, or %v is kept, want shard 0", s.k.safeDrain.keptShards)
 	}
-	if e := s.ends[0]; !e.Kept || e.Result != ReleaseFailed || s.ends[1].Result != ReleaseOK || len(s.k.unreleasedMoves) > 0 {
+	if e := s.ends[0]; !e.Kept || e.Result != ReleaseFailed || s.ends[1].Result != ReleaseOK || len(s.k.releaseEnds.unreleasedMoves) > 0 {
 		t.Errorf("releases ended as %+v", s.ends)
 	}
 	c := s.see.state.Committed()
@@ -62,12 +62,12 @@ func TestDrainSetsReleaseTimeout(t *testing.T) {
 	if c := s.only(s.pollAfter(0), HookRelease); c.Timeout != 10*time.Second {
 		t.Errorf("an attempt may take %v, want 10s", c.Timeout)
 	}
-	if got := s.k.releaseTimeout(); got != 20*time.Second {
+	if got := s.k.deadlines.timeout(); got != 20*time.Second {
 		t.Errorf("the release timeout is %v, want 20s", got)
 	}
 	s.see.stopping = true
-	if s.pollAfter(0); s.k.releaseTimeout() != s.k.options.ReleaseTimeout {
-		t.Errorf("a node that stops has %v, want its own %v", s.k.releaseTimeout(), s.k.options.ReleaseTimeout)
+	if s.pollAfter(0); s.k.deadlines.timeout() != s.k.options.ReleaseTimeout {
+		t.Errorf("a node that stops has %v, want its own %v", s.k.deadlines.timeout(), s.k.options.ReleaseTimeout)
 	}
 }
 

@@ -78,9 +78,9 @@ func (a *Agent) hooksReadyToStop(now time.Duration) bool {
 	if a.hooks == nil {
 		return true
 	}
-	previousDigest := a.hooks.digest
+	previousDigest := a.hooks.delivery.digest
 	ready := a.hooks.readyToStop(now, a.follower.Acked())
-	if !ready && a.hooks.digest != previousDigest {
+	if !ready && a.hooks.delivery.digest != previousDigest {
 		a.nextHeartbeat = 0 // report the digest to the leader
 	}
 	return ready

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// nodeProcess identifies this process of the node. It decides which release notes in the log are
+// valid for this process, and which shards an earlier process of the node may have served.
+type nodeProcess struct {
+	node   shardmap.NodeID
+	server string // Raft server id: node/disk
+	boot   uint64
+
+	hadLease bool // this boot has had a lease, and firstLeaseEpoch is set
+	// firstLeaseEpoch is the last proposal at the first lease of this boot. An earlier process may
+	// have served shards that the node has owned since that epoch or an earlier one.
+	firstLeaseEpoch shardmap.Epoch
+	// restartIndex is the index of the last restart entry that a leader has reported. Until
+	// this node has applied that entry, its state may lack the releases of its previous process.
+	restartIndex uint64
+}
+
+// recordLease sets firstLeaseEpoch at the first lease of this boot. A lease proves that this node
+// has applied the last proposal or the committed map. No earlier process owned a shard under a later
+// epoch.
+func (p *nodeProcess) recordLease(state *ack.State) {
+	if !p.hadLease {
+		p.hadLease, p.firstLeaseEpoch = true, state.Proposed().Epoch()
+	}
+}
+
+// reboot begins another boot of the same process.
+func (p *nodeProcess) reboot(boot uint64) {
+	p.boot, p.hadLease, p.firstLeaseEpoch = boot, false, 0
+}
+
+// recordRestartIndex records the restart index of a leader.
+func (p *nodeProcess) recordRestartIndex(index uint64) { p.restartIndex = max(p.restartIndex, index) }
+
+// mayHaveServedBefore reports whether an earlier process of this node may have served a shard under the
+// given ownership epoch.
+func (p *nodeProcess) mayHaveServedBefore(epoch shardmap.Epoch) bool {
+	return epoch <= p.firstLeaseEpoch
+}
+
+// hasPreviousReleases reports whether the state contains the releases of the previous process of
+// this node, which an acquire call must contain. epoch is the ownership epoch of the shard.
+func (p *nodeProcess) hasPreviousReleases(state *ack.State, epoch shardmap.Epoch) bool {
+	isBehind := state.RestartsIndex() < p.restartIndex
+	return !p.mayHaveServedBefore(epoch) || !isBehind
+}
+
+// inheritedNote returns the note of the release before the given ownership epoch, and the node that
+// released the shard. ok is true only if the state of the app to which the note refers is certainly
+// unchanged: the release was recorded for this disk, and neither this process nor an earlier one can
+// have served the shard under that epoch.
+func (p *nodeProcess) inheritedNote(state *ack.State, shard shardmap.Shard, held *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
+	if held.served && held.epoch == epoch {
+		return nil, "", false // the app may have changed the state
+	}
+	previousOwner := state.PreviousOwner(shard)
+	if kept, ok := p.keptRelease(state, shard); ok {
+		if kept.PassedOn {
+			return kept.Note, previousOwner, true
+		}
+		return kept.Note, p.node, true
+	}
+	if note, ok := p.movedNote(state, shard, epoch); ok {
+		return note, previousOwner, true
+	}
+	return nil, "", false
+}
+
+// keptRelease returns the release of the shard by the previous process of this node, which has
+// restarted in place. ok is false if another process may have served the shard since: only the next
+// boot on the same disk is certainly the next process.
+func (p *nodeProcess) keptRelease(state *ack.State, shard shardmap.Shard) (kept ack.KeptRelease, ok bool) {
+	kept, ok = state.KeptRelease(shard)
+	isNextProcess := kept.Server == p.server && p.boot == kept.Boot+1
+	return kept, ok && isNextProcess
+}
+
+// movedNote returns the note with which the previous owner released the shard. ok is false if it did
+// not, or if an earlier process of this node may have owned the shard under the given ownership
+// epoch.
+func (p *nodeProcess) movedNote(state *ack.State, shard shardmap.Shard, epoch shardmap.Epoch) (note []byte, ok bool) {
+	note, server, ok := state.ReleaseNote(shard)
+	isFirstProcess := p.hadLease && !p.mayHaveServedBefore(epoch)
+	return note, ok && server == p.server && isFirstProcess
+}
