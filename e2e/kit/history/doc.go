@@ -17,9 +17,13 @@
 //     node, and the epochs along the runs of a shard never decrease.
 //   - No shard map excludes a node without a fault of that node.
 //
-// Every excuse has a bound, and each is defined in one place. attempt.go has the excuses
-// for connection attempts, failure.go those for failed requests, map.go those for
-// excluded nodes. excuse.go has the overlaps that are outside the guarantee, and counts
+// Each guarantee has its checker: ownershipChecker, exclusionChecker, placementChecker,
+// responseChecker, streamChecker and runChecker. They share lookup tables, which Check fills
+// first: runIndex, mapTimeline, faultTimeline, shardOwners and majority.
+//
+// Every excuse has a bound, and each is defined in one place. response_checker.go has the
+// excuses for connection attempts, failure.go those for failed requests, exclusion.go those
+// for excluded nodes. excuse.go has the overlaps that are outside the guarantee, and counts
 // them separately. There are two causes. An app continues while its node is paused or
 // dead. A refusal between nodes was forged, which only --takeover timeout ignores. The
 // run of the old owner must then overlap the Fault, and the takeover must not be earlier

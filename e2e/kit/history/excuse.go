@@ -26,8 +26,8 @@ const (
 // shards (Rules.earliestTakeover).
 func (s *shardChecker) findOverlapExcuse(staleRun Run) overlapExcuse {
 	takeoverAt := s.takenOverAt(staleRun)
-	for i := range s.history.Faults {
-		fault := &s.history.Faults[i]
+	for i := range s.faults.all {
+		fault := &s.faults.all[i]
 		if !fault.affects(staleRun.App) || takeoverAt < fault.takeoverAllowedFrom() {
 			continue
 		}
@@ -70,7 +70,7 @@ func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takeoverAt int64)
 		return 0
 	}
 	pauseEnd := fault.end()
-	noticeTime, wakeTime := s.maxNoticeTime(staleRun.App, pauseEnd, staleRun.end()), int64(s.rules.WakeTime)
+	noticeTime, wakeTime := s.waits.maxNoticeTime(staleRun.App, pauseEnd, staleRun.end()), int64(s.rules.WakeTime)
 
 	wasInFlight := staleRun.Start <= takeoverAt && staleRun.Start < pauseEnd
 	if wasInFlight && staleRun.endsBefore(addDuration(pauseEnd, noticeTime)) {
@@ -115,7 +115,7 @@ func (s *shardChecker) latestRunTime(fault *Fault) int64 {
 		return fault.ExitedBy
 	}
 	lastPossibleWait := min(fault.ExitedBy, limit+int64(s.rules.MaxCPUWait))
-	return min(fault.ExitedBy, limit+s.cpuWaitTime(fault.Node, exitStart, lastPossibleWait))
+	return min(fault.ExitedBy, limit+s.waits.waitTime(fault.Node, exitStart, lastPossibleWait))
 }
 
 // isTakeoverDue reports whether the takeover from a paused or dead node was not too early. A
@@ -133,17 +133,9 @@ func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takeoverAt int6
 		mayHoldLeaseUntil = fault.ExitedBy
 	}
 	// A run that the app begins after the death of the node was sent before the death.
-	lastLeased, ok := s.lastLease(staleRun.App, min(takeoverAt, mayHoldLeaseUntil))
-	hasEvidence := fault.isCrash() || s.wasResetBefore(staleRun.App, takeoverAt)
+	lastLeased, ok := s.allRuns.lastLease(staleRun.App, min(takeoverAt, mayHoldLeaseUntil))
+	hasEvidence := fault.isCrash() || s.faults.wasResetBefore(staleRun.App, takeoverAt)
 	return !ok || takeoverAt >= s.rules.earliestTakeover(lastLeased, hasEvidence)
-}
-
-// wasResetBefore reports whether a forged refusal of a node had started at a time. To the leader, it
-// looks like evidence that the process of the node has exited.
-func (s *shardChecker) wasResetBefore(node string, at int64) bool {
-	return slices.ContainsFunc(s.history.Faults, func(fault Fault) bool {
-		return fault.Kind == Reset && fault.affects(node) && fault.From <= at
-	})
 }
 
 // resetExcuse returns the excuse of a run by a forged refusal, which looks like the exit of a node.
@@ -166,7 +158,7 @@ func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takeoverAt int64)
 		}
 		return 0
 	}
-	lastLeased, ok := s.lastLease(staleRun.App, takeoverAt)
+	lastLeased, ok := s.allRuns.lastLease(staleRun.App, takeoverAt)
 	tooEarly := ok && takeoverAt < s.rules.earliestTakeover(lastLeased, true)
 	if !isImmediate && tooEarly {
 		return 0
@@ -185,10 +177,10 @@ func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takeoverAt int64)
 // continues.
 func (s *shardChecker) latestAbort(staleRun Run, limit int64) int64 {
 	latest := limit
-	for i := range s.history.Faults {
-		fault := &s.history.Faults[i]
+	for i := range s.faults.all {
+		fault := &s.faults.all[i]
 		if fault.Kind == Paused && fault.Node == staleRun.App && fault.From < limit {
-			noticeTime := s.maxNoticeTime(staleRun.App, fault.end(), staleRun.end())
+			noticeTime := s.waits.maxNoticeTime(staleRun.App, fault.end(), staleRun.end())
 			latest = max(latest, addDuration(fault.end(), noticeTime))
 		}
 	}
@@ -210,7 +202,7 @@ func (s *shardChecker) mayHaveAborted(staleRun Run, takeoverAt int64) bool {
 	}
 	ingress := s.ingressNodes[staleRun.ID]
 	latestStart := takeoverAt + int64(s.rules.MaxAbortNotice)
-	return slices.ContainsFunc(s.history.Faults, func(fault Fault) bool {
+	return slices.ContainsFunc(s.faults.all, func(fault Fault) bool {
 		if fault.Kind == Terminated || fault.Kind == AppDown {
 			return false
 		}

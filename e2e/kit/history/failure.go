@@ -12,7 +12,19 @@ import (
 // maxSends is how often a node sends a safe request if its connections break.
 const maxSends = 3
 
-// failureReason returns the excuse of a failed request, or an empty string if it has none. If an
+// failureExcuses determines the excuses of failed requests.
+type failureExcuses struct {
+	rules    *Rules
+	runs     *runIndex
+	maps     mapTimeline
+	owners   *shardOwners
+	faults   *faultTimeline
+	majority *majority
+	// ingressNodes contains the node that received the last attempt of each request, by request ID.
+	ingressNodes map[string]string
+}
+
+// reason returns the excuse of a failed request, or an empty string if it has none. If an
 // excuse existed but ended before the failure, expiredAt is when it ended. Otherwise expiredAt is
 // zero.
 //
@@ -24,37 +36,37 @@ const maxSends = 3
 //
 // One excuse needs no fault: a run that lasted DrainTimeout may be aborted when its shard
 // moves.
-func (c *checker) failureReason(resp *Response) (reason string, expiredAt int64) {
+func (fe *failureExcuses) reason(resp *Response) (reason string, expiredAt int64) {
 	if len(resp.Attempts) == 0 {
 		return "", 0
 	}
 	if resp.Status == 0 {
-		return c.noResponseReason(resp), 0
+		return fe.noResponseReason(resp), 0
 	}
-	if reason := cmp.Or(c.drainTimeoutReason(resp), c.expiredLeaseReason(resp), c.notHeldReason(resp)); reason != "" {
+	if reason := cmp.Or(fe.drainTimeoutReason(resp), fe.expiredLeaseReason(resp), fe.notHeldReason(resp)); reason != "" {
 		return reason, 0
 	}
-	shard, ok := c.shardOf(resp)
+	shard, ok := fe.runs.requestShard(resp)
 	if !ok {
 		return "", 0
 	}
-	timedOut := c.timedOutWaiting(resp)
+	timedOut := fe.timedOutWaiting(resp)
 	if resp.Status == http.StatusServiceUnavailable && !timedOut {
 		return "", 0 // No fault is an excuse for other refusals, such as a full queue.
 	}
 	request := failedRequest{
-		Response: resp, shard: shard, ingress: c.ingressNodes[resp.ID], owners: c.owners(shard, resp.Sent(), resp.Done()),
-		timedOut: timedOut, noMajority: c.lackedMajority(resp, timedOut),
+		Response: resp, shard: shard, ingress: fe.ingressNodes[resp.ID], owners: fe.owners.ownersDuring(shard, resp.Sent(), resp.Done()),
+		timedOut: timedOut, noMajority: fe.lackedMajority(resp, timedOut),
 	}
-	return c.excuseByFaults(&request)
+	return fe.excuseByFaults(&request)
 }
 
 // excuseByFaults returns the first excuse for a failed request among the faults. If all excuses ended
 // before the failure, reason is empty, and expiredAt is when the last one ended.
-func (c *checker) excuseByFaults(request *failedRequest) (reason string, expiredAt int64) {
-	for i := range c.history.Faults {
-		reason, validUntil := c.excuseByFault(request, i)
-		faultEnd := c.history.Faults[i].end()
+func (fe *failureExcuses) excuseByFaults(request *failedRequest) (reason string, expiredAt int64) {
+	for i := range fe.faults.all {
+		reason, validUntil := fe.excuseByFault(request, i)
+		faultEnd := fe.faults.all[i].end()
 		waitedAfterFault := request.timedOut && request.lastAttempt().Sent > faultEnd
 		switch {
 		case reason == "":
@@ -87,76 +99,64 @@ type failedRequest struct {
 // lackedMajority reports whether there was no majority for so long that a request may have failed.
 // Without a majority no node gets a lease: new requests wait at every node, and running requests
 // are aborted after a while. A majority that exists for half of that time prevents the failure.
-func (c *checker) lackedMajority(resp *Response, timedOut bool) bool {
-	minDuration := c.rules.DeadAfter / 2
+func (fe *failureExcuses) lackedMajority(resp *Response, timedOut bool) bool {
+	minDuration := fe.rules.DeadAfter / 2
 	if timedOut {
-		minDuration = c.rules.QueueWait / 2
+		minDuration = fe.rules.QueueWait / 2
 	}
-	return c.longestWithoutMajority(resp) > c.rules.shortestByAnyClock(minDuration)
+	return fe.majority.longestAbsence(resp) > fe.rules.shortestByAnyClock(minDuration)
 }
 
 // excuseByFault returns why one fault excuses the failure of a request, and until when. reason is
 // empty if the fault is no excuse.
-func (c *checker) excuseByFault(request *failedRequest, faultIndex int) (reason string, validUntil int64) {
-	fault := &c.history.Faults[faultIndex]
-	if request.Done() < fault.From || c.isTooBrief(faultIndex) {
+func (fe *failureExcuses) excuseByFault(request *failedRequest, faultIndex int) (reason string, validUntil int64) {
+	fault := &fe.faults.all[faultIndex]
+	if request.Done() < fault.From || fe.faults.isTooBrief(faultIndex) {
 		return "", 0
 	}
 	atIngress, atOwner := fault.affects(request.ingress), fault.affectsAny(request.owners)
 	if !atIngress && !atOwner && !request.noMajority {
 		return "", 0
 	}
-	if fault.Kind == Terminated && !c.terminationExcuses(request, fault, atOwner) {
+	if fault.Kind == Terminated && !fe.terminationExcuses(request, fault, atOwner) {
 		return "", 0
 	}
 	// Without a majority, a fault of any node has the effects of a fault of the ingress node.
 	atIngress = atIngress || request.noMajority
-	reason = c.failureMode(request, fault, atIngress, atOwner)
+	reason = fe.failureMode(request, fault, atIngress, atOwner)
 	if reason == "" {
 		return "", 0
 	}
-	return reason, c.excuseValidUntil(request, fault, atIngress)
+	return reason, fe.excuseValidUntil(request, fault, atIngress)
 }
 
 // terminationExcuses reports whether a SIGTERM excuses a failed request. The cluster must handle a
 // planned exit without a failed request, with two exceptions: there is no majority, or the grace
 // period of the terminated owner was restarted and lasted longer than the queue timeout.
-func (c *checker) terminationExcuses(request *failedRequest, fault *Fault, atOwner bool) bool {
+func (fe *failureExcuses) terminationExcuses(request *failedRequest, fault *Fault, atOwner bool) bool {
 	if request.noMajority {
 		return true
 	}
-	return atOwner && request.timedOut && c.graceRestarted(request.Response, fault)
-}
-
-// graceRestarted reports whether the grace period of an owner that restarts in place may
-// have outlasted the queue timeout of a request. A new leader restarts the grace period from
-// the beginning. A fault of another node during the restart may cause an election, so the
-// grace period may end that much later.
-func (c *checker) graceRestarted(resp *Response, fault *Fault) bool {
-	maxExtension := int64(fault.Grace + c.rules.DeadAfter + c.rules.SettleTime)
-	return fault.Grace > 0 && slices.ContainsFunc(c.history.Faults, func(other Fault) bool {
-		startedDuringRestart := other.Node != fault.Node && fault.From <= other.end() && other.From <= resp.Done()
-		return startedDuringRestart && resp.Done() <= addDuration(c.rules.effectsEnd(&other), maxExtension)
-	})
+	return atOwner && request.timedOut && fe.faults.graceRestarted(request.Response, fault)
 }
 
 // abortedByFaulty reports whether a node with this fault aborted a run of the request. An
 // excluded node gets no lease before it has drained its shards. So it aborts requests of
 // reassigned shards 0.85 * DeadAfter after its last lease, even if the fault has ended by
 // then.
-func (c *checker) abortedByFaulty(resp *Response, fault *Fault) bool {
-	return slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool { return run.Aborted && fault.affects(run.App) })
+func (fe *failureExcuses) abortedByFaulty(resp *Response, fault *Fault) bool {
+	return slices.ContainsFunc(fe.runs.byRequest[resp.ID], func(run Run) bool { return run.Aborted && fault.affects(run.App) })
 }
 
 // noResponseReason returns the excuse for a request without any response: its ingress process
 // died, or no process listened and the client tries only once.
-func (c *checker) noResponseReason(resp *Response) string {
+func (fe *failureExcuses) noResponseReason(resp *Response) string {
 	last := resp.lastAttempt()
-	node := c.rules.node(last.Target)
+	node := fe.rules.node(last.Target)
 	switch {
-	case !last.Refused && c.diedDuring(node, &last):
+	case !last.Refused && fe.faults.diedDuring(node, &last):
 		return "no response, the ingress node died"
-	case last.Refused && len(resp.Attempts) == 1 && c.mayBeDown(node, &last):
+	case last.Refused && len(resp.Attempts) == 1 && fe.faults.mayBeDown(node, &last):
 		return "no process listened"
 	}
 	return ""
@@ -164,16 +164,16 @@ func (c *checker) noResponseReason(resp *Response) string {
 
 // drainTimeoutReason returns the excuse of a request that was aborted because its shard had to
 // move.
-func (c *checker) drainTimeoutReason(resp *Response) string {
+func (fe *failureExcuses) drainTimeoutReason(resp *Response) string {
 	if resp.Error != "shard-moved" && !resp.Truncated {
 		return ""
 	}
-	for _, run := range c.runsByRequest[resp.ID] {
+	for _, run := range fe.runs.byRequest[resp.ID] {
 		end, aborted := run.end(), run.Aborted
-		if !aborted && c.responseReadLate(resp, run) {
+		if !aborted && fe.responseReadLate(resp, run) {
 			end, aborted = resp.Done(), true
 		}
-		if aborted && end-run.Start >= c.rules.shortestByAnyClock(c.rules.DrainTimeout) {
+		if aborted && end-run.Start >= fe.rules.shortestByAnyClock(fe.rules.DrainTimeout) {
 			return "aborted after the drain timeout"
 		}
 	}
@@ -183,53 +183,30 @@ func (c *checker) drainTimeoutReason(resp *Response) string {
 // responseReadLate reports whether the node of a run was paused when its app responded, and
 // continued just before the request failed. After a pause, a node first aborts requests that
 // have exceeded their drain timeout, and only then reads responses.
-func (c *checker) responseReadLate(resp *Response, run Run) bool {
-	continuedAt := c.pausedUntil(run.App, run.end())
+func (fe *failureExcuses) responseReadLate(resp *Response, run Run) bool {
+	continuedAt := fe.faults.pausedUntil(run.App, run.end())
 	if continuedAt == 0 {
 		return false
 	}
-	return continuedAt <= resp.Done() && resp.Done() <= addDuration(continuedAt, int64(c.rules.MaxAbortNotice))
-}
-
-// pausedUntil returns the end of the pause of a node that includes the time at. Adjacent pauses count
-// as one. 0 means that the node was not paused at that time.
-func (c *checker) pausedUntil(node string, at int64) int64 {
-	latestEnd := func(at int64) (end int64) {
-		for i := range c.history.Faults {
-			fault := &c.history.Faults[i]
-			if fault.Kind == Paused && fault.Node == node && fault.overlaps(at, at) {
-				end = max(end, fault.end())
-			}
-		}
-		return end
-	}
-	until := latestEnd(at)
-	for until > 0 {
-		next := latestEnd(until)
-		if next <= until {
-			break
-		}
-		until = next
-	}
-	return until
+	return continuedAt <= resp.Done() && resp.Done() <= addDuration(continuedAt, int64(fe.rules.MaxAbortNotice))
 }
 
 // expiredLeaseReason returns the excuse of a request that was aborted because its node had
 // no lease for too long: 0.85 * DeadAfter after the node last held a lease, less the
 // lease. A fault of a single node cannot end the lease of another node for that long.
-func (c *checker) expiredLeaseReason(resp *Response) string {
+func (fe *failureExcuses) expiredLeaseReason(resp *Response) string {
 	if resp.Status != http.StatusBadGateway || !resp.mayHaveRun() || resp.Safe() {
 		return ""
 	}
-	minDuration := c.rules.shortestByAnyClock(c.rules.DeadAfter*17/20 - c.rules.Lease)
-	for _, run := range c.runsByRequest[resp.ID] {
+	minDuration := fe.rules.shortestByAnyClock(fe.rules.DeadAfter*17/20 - fe.rules.Lease)
+	for _, run := range fe.runs.byRequest[resp.ID] {
 		if !run.Aborted {
 			continue
 		}
-		lastLeased, ok := c.lastLease(run.App, run.end())
+		lastLeased, ok := fe.runs.lastLease(run.App, run.end())
 		leaseWasMissing := ok && run.end()-lastLeased >= minDuration
-		failedAfterAbort := resp.Done() <= addDuration(run.end(), int64(c.rules.SettleTime))
-		if leaseWasMissing && failedAfterAbort && c.severalNodesFaulty(lastLeased, run.end()) {
+		failedAfterAbort := resp.Done() <= addDuration(run.end(), int64(fe.rules.SettleTime))
+		if leaseWasMissing && failedAfterAbort && fe.faults.affectSeveralNodes(lastLeased, run.end()) {
 			return "aborted, the lease of its node had ended"
 		}
 	}
@@ -240,69 +217,34 @@ func (c *checker) expiredLeaseReason(resp *Response) string {
 // hold, if the body was too large for the node to buffer. Before such a request the node
 // cannot know that the app has lost its shards. The excuse ends for a shard after its
 // first run on that node since the restart.
-func (c *checker) notHeldReason(resp *Response) string {
+func (fe *failureExcuses) notHeldReason(resp *Response) string {
 	appLacksShard := resp.Error == string(problem.UpstreamBroken) && strings.Contains(resp.Detail, problem.UnheldInPart)
-	hasRun := len(c.runsByRequest[resp.ID]) > 0
-	shard, ok := c.shardOf(resp)
+	hasRun := len(fe.runs.byRequest[resp.ID]) > 0
+	shard, ok := fe.runs.requestShard(resp)
 	if !ok || !appLacksShard || hasRun {
 		return ""
 	}
-	owners := c.owners(shard, resp.lastAttempt().Sent, resp.Done())
-	for node, restartedAt := range c.lastAppRestarts(owners, resp.Done()) {
-		if !c.acquiredSince(node, shard, restartedAt, resp.Done()) {
+	owners := fe.owners.ownersDuring(shard, resp.lastAttempt().Sent, resp.Done())
+	for node, restartedAt := range fe.faults.lastAppRestarts(owners, resp.Done()) {
+		if !fe.acquiredSince(node, shard, restartedAt, resp.Done()) {
 			return "the restarted app did not hold its shard"
 		}
 	}
 	return ""
 }
 
-// lastAppRestarts returns the time of the last restart of each app that exited up to a time. nodes are
-// the nodes to consider. The result has no entry for an app that did not exit.
-func (c *checker) lastAppRestarts(nodes map[string]bool, exitedBy int64) map[string]int64 {
-	restartedAt := make(map[string]int64)
-	for i := range c.history.Faults {
-		fault := &c.history.Faults[i]
-		appExited := fault.Kind == AppDown && fault.ExitedBy != 0 && fault.ExitedBy <= exitedBy
-		if appExited && nodes[fault.Node] {
-			// fault.end may be later than exitedBy, because the test may notice late that the new
-			// process of the app responds.
-			restartedAt[fault.Node] = max(restartedAt[fault.Node], fault.end())
-		}
-	}
-	return restartedAt
-}
-
 // acquiredSince reports whether the app of a node has certainly acquired a shard between its restart
 // and the time at: it ran a request of that shard, and the run ended SettleTime before at.
-func (c *checker) acquiredSince(node string, shard uint32, restartedAt, at int64) bool {
-	return slices.ContainsFunc(c.runsByShard[shard], func(run Run) bool {
-		return run.App == node && run.Start >= restartedAt && addDuration(run.end(), int64(c.rules.SettleTime)) < at
+func (fe *failureExcuses) acquiredSince(node string, shard uint32, restartedAt, at int64) bool {
+	return slices.ContainsFunc(fe.runs.byShard[shard], func(run Run) bool {
+		return run.App == node && run.Start >= restartedAt && addDuration(run.end(), int64(fe.rules.SettleTime)) < at
 	})
-}
-
-// severalNodesFaulty reports whether more than one node had a fault, or was terminated, in an
-// interval. Each fault counts for Rules.SettleTime longer than it lasted. After a fault of a single
-// node, the other nodes soon elect a leader, which takes over the shards of the faulty node. A second
-// faulty node can delay that, because the election may need its vote.
-func (c *checker) severalNodesFaulty(from, until int64) bool {
-	nodes := make(map[string]bool)
-	for i := range c.history.Faults {
-		fault := &c.history.Faults[i]
-		if c.isTooBrief(i) || !fault.overlapsExtended(from, until, c.rules.SettleTime) {
-			continue
-		}
-		nodes[fault.Node] = true
-		if fault.Peer != "" {
-			nodes[fault.Peer] = true
-		}
-	}
-	return len(nodes) > 1
 }
 
 // failureMode returns the way in which a fault made a request fail, or an empty string if the fault
 // cannot explain the failure. atIngress reports a fault of the ingress node, and atOwner a fault of
 // an owner.
-func (c *checker) failureMode(request *failedRequest, fault *Fault, atIngress, atOwner bool) string {
+func (fe *failureExcuses) failureMode(request *failedRequest, fault *Fault, atIngress, atOwner bool) string {
 	switch {
 	case request.Status == http.StatusOK && request.Truncated:
 		brokeClientConn := atIngress && fault.Kind != AppDown
@@ -312,9 +254,9 @@ func (c *checker) failureMode(request *failedRequest, fault *Fault, atIngress, a
 		return ""
 	case request.Error == "":
 		return "" // The error comes from the app. checkResponse has checked whether the app fenced the request correctly.
-	case request.timedOut && c.explainsQueueTimeout(request, fault, atIngress, atOwner):
+	case request.timedOut && fe.explainsQueueTimeout(request, fault, atIngress, atOwner):
 		return "timed out in the queue: " + request.Error
-	case request.Status == http.StatusBadGateway && request.mayHaveRun() && !c.mayBeSentAgain(request.Response):
+	case request.Status == http.StatusBadGateway && request.mayHaveRun() && !fe.mayBeSentAgain(request.Response):
 		return "may have run: " + request.Error
 	case explainsError(request.Response, fault):
 		return request.Error
@@ -325,33 +267,33 @@ func (c *checker) failureMode(request *failedRequest, fault *Fault, atIngress, a
 // explainsQueueTimeout reports whether a fault explains that a request waited in the queue until its
 // timeout. The error peer-unreachable requires a node that did not respond for that long. For all other
 // errors, each fault that reaches this check is an explanation.
-func (c *checker) explainsQueueTimeout(request *failedRequest, fault *Fault, atIngress, atOwner bool) bool {
+func (fe *failureExcuses) explainsQueueTimeout(request *failedRequest, fault *Fault, atIngress, atOwner bool) bool {
 	if request.Error != "peer-unreachable" || request.Status == http.StatusBadGateway || request.noMajority {
 		return true
 	}
-	if fault.isNetwork() || atOwner && c.takeoverDelayed(request.Response, fault) {
+	if fault.isNetwork() || atOwner && fe.takeoverDelayed(request.Response, fault) {
 		return true
 	}
-	ingressPaused := fault.Kind == Paused && c.activeAtDeadline(request.Response, fault)
-	return atIngress && (ingressPaused || c.missedTakeover(request.Response, fault))
+	ingressPaused := fault.Kind == Paused && fe.activeAtDeadline(request.Response, fault)
+	return atIngress && (ingressPaused || fe.missedTakeover(request.Response, fault))
 }
 
 // takeoverDelayed reports whether a faulty owner did not respond, and a second faulty node may have
 // delayed the takeover of its shards.
-func (c *checker) takeoverDelayed(resp *Response, fault *Fault) bool {
+func (fe *failureExcuses) takeoverDelayed(resp *Response, fault *Fault) bool {
 	isSilent := fault.Kind == Paused || fault.isCrash()
-	return isSilent && c.severalNodesFaulty(resp.lastAttempt().Sent, resp.Done())
+	return isSilent && fe.faults.affectSeveralNodes(resp.lastAttempt().Sent, resp.Done())
 }
 
 // mayBeSentAgain reports whether the ingress node must send a request again after its connection broke.
 // It never sends an unsafe request again. A safe request may fail after maxSends, or after it was
 // aborted by the failures of two processes.
-func (c *checker) mayBeSentAgain(resp *Response) bool {
+func (fe *failureExcuses) mayBeSentAgain(resp *Response) bool {
 	if !resp.Safe() {
 		return false
 	}
-	sends := len(c.runsByRequest[resp.ID]) + c.countLostSends(resp)
-	return sends < maxSends && c.countOwnerFailures(resp) <= 1
+	sends := len(fe.runs.byRequest[resp.ID]) + fe.countLostSends(resp)
+	return sends < maxSends && fe.countOwnerFailures(resp) <= 1
 }
 
 // explainsError reports whether the kind of a fault alone explains the error code of a response.
@@ -368,47 +310,39 @@ func explainsError(resp *Response, fault *Fault) bool {
 }
 
 // queueDeadline returns the earliest time at which the queue timeout of a request can expire.
-func (c *checker) queueDeadline(resp *Response) int64 {
-	return addDuration(resp.lastAttempt().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
+func (fe *failureExcuses) queueDeadline(resp *Response) int64 {
+	return addDuration(resp.lastAttempt().Sent, fe.rules.shortestByAnyClock(fe.rules.QueueWait))
 }
 
 // activeAtDeadline reports whether the fault was active when the queue timeout of the
 // request expired.
-func (c *checker) activeAtDeadline(resp *Response, fault *Fault) bool {
-	deadline := c.queueDeadline(resp)
+func (fe *failureExcuses) activeAtDeadline(resp *Response, fault *Fault) bool {
+	deadline := fe.queueDeadline(resp)
 	return fault.overlaps(deadline, deadline)
 }
 
 // missedTakeover reports whether the ingress node waited for a dead owner, because its own
 // copy of the log was delayed at the time of the queue timeout. A node gets the new owner of
 // a shard only from its own copy of the log.
-func (c *checker) missedTakeover(resp *Response, fault *Fault) bool {
+func (fe *failureExcuses) missedTakeover(resp *Response, fault *Fault) bool {
 	delaysLog := fault.Kind == DiskFault || fault.Kind == LogDelayed
-	if !delaysLog || fault.Node != c.ingressNodes[resp.ID] || !c.activeAtDeadline(resp, fault) {
+	if !delaysLog || fault.Node != fe.ingressNodes[resp.ID] || !fe.activeAtDeadline(resp, fault) {
 		return false
 	}
-	shard, _ := c.shardOf(resp)
-	for i := 1; i < len(c.maps); i++ {
-		old, next := &c.maps[i-1], &c.maps[i]
+	shard, _ := fe.runs.requestShard(resp)
+	for i := 1; i < len(fe.maps); i++ {
+		old, next := &fe.maps[i-1], &fe.maps[i]
 		if int(shard) >= min(len(old.Owners), len(next.Owners)) {
 			continue
 		}
 		previousOwner := old.Owners[shard]
 		isTakeover := next.Owners[shard] != previousOwner
 		committedSinceFault := fault.From <= next.At && next.At <= resp.Done()
-		if isTakeover && committedSinceFault && previousOwner != fault.Node && c.isDownAt(previousOwner, c.queueDeadline(resp)) {
+		if isTakeover && committedSinceFault && previousOwner != fault.Node && fe.faults.isDownAt(previousOwner, fe.queueDeadline(resp)) {
 			return true
 		}
 	}
 	return false
-}
-
-// isDownAt reports whether the process of a node was dead, paused or terminated at a time.
-func (c *checker) isDownAt(node string, at int64) bool {
-	return slices.ContainsFunc(c.history.Faults, func(fault Fault) bool {
-		isDown := fault.isCrash() || fault.Kind == Paused || fault.Kind == Terminated
-		return isDown && fault.Node == node && fault.overlaps(at, at)
-	})
 }
 
 // countLostSends returns how often a node may have sent a request that reached no app. Each of
@@ -417,15 +351,15 @@ func (c *checker) isDownAt(node string, at int64) bool {
 //     loss aborts a run, and each later start may lose one send.
 //   - A node died while it ran the request. The ingress node may then use one more idle connection
 //     before it detects the death.
-func (c *checker) countLostSends(resp *Response) int {
+func (fe *failureExcuses) countLostSends(resp *Response) int {
 	lossStarts := make(map[int64]bool)
 	sendsAfterDeath := 0
-	for i := range c.history.Faults {
-		fault := &c.history.Faults[i]
-		if fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) && c.involvesFaulty(resp, fault) {
+	for i := range fe.faults.all {
+		fault := &fe.faults.all[i]
+		if fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) && fe.involvesFaulty(resp, fault) {
 			lossStarts[fault.From] = true
 		}
-		if c.diedDuringRun(resp, fault) {
+		if fe.diedDuringRun(resp, fault) {
 			sendsAfterDeath = 1 // The proxy sends over at most two idle connections, and the run was the first.
 		}
 	}
@@ -434,18 +368,18 @@ func (c *checker) countLostSends(resp *Response) int {
 }
 
 // involvesFaulty reports whether a fault affects the ingress node of a request, or a node that ran it.
-func (c *checker) involvesFaulty(resp *Response, fault *Fault) bool {
-	return fault.affects(c.ingressNodes[resp.ID]) ||
-		slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool { return fault.affects(run.App) })
+func (fe *failureExcuses) involvesFaulty(resp *Response, fault *Fault) bool {
+	return fault.affects(fe.ingressNodes[resp.ID]) ||
+		slices.ContainsFunc(fe.runs.byRequest[resp.ID], func(run Run) bool { return fault.affects(run.App) })
 }
 
 // diedDuringRun reports whether a fault killed a node, and so aborted a run of the request.
-func (c *checker) diedDuringRun(resp *Response, fault *Fault) bool {
+func (fe *failureExcuses) diedDuringRun(resp *Response, fault *Fault) bool {
 	if !fault.isCrash() {
 		return false
 	}
-	noticedBy := addDuration(fault.ExitedBy, int64(c.rules.MaxAbortNotice))
-	return slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool {
+	noticedBy := addDuration(fault.ExitedBy, int64(fe.rules.MaxAbortNotice))
+	return slices.ContainsFunc(fe.runs.byRequest[resp.ID], func(run Run) bool {
 		return run.Aborted && run.App == fault.Node && fault.From <= run.end() && run.end() <= noticedBy
 	})
 }
@@ -455,21 +389,21 @@ func (c *checker) diedDuringRun(resp *Response, fault *Fault) bool {
 // request may be the cause. Each death, pause or disconnection of a node that owned its
 // shard, or ran it, counts. Failures shortly before the request also count, since an idle
 // connection reports a failure only when it is used.
-func (c *checker) countOwnerFailures(resp *Response) int {
+func (fe *failureExcuses) countOwnerFailures(resp *Response) int {
 	type failure struct {
 		node string
 		from int64
 	}
 	failures := make(map[failure]bool)
-	shard, _ := c.shardOf(resp)
-	nodes := c.owners(shard, resp.Sent(), resp.Done())
-	for _, run := range c.runsByRequest[resp.ID] {
+	shard, _ := fe.runs.requestShard(resp)
+	nodes := fe.owners.ownersDuring(shard, resp.Sent(), resp.Done())
+	for _, run := range fe.runs.byRequest[resp.ID] {
 		nodes[run.App] = true
 	}
-	since := resp.Sent() - int64(c.rules.SettleTime)
-	for i := range c.history.Faults {
-		fault := &c.history.Faults[i]
-		isLongPause := fault.Kind == Paused && !c.isTooBrief(i)
+	since := resp.Sent() - int64(fe.rules.SettleTime)
+	for i := range fe.faults.all {
+		fault := &fe.faults.all[i]
+		isLongPause := fault.Kind == Paused && !fe.faults.isTooBrief(i)
 		breaksConnections := isLongPause || fault.isCrash() || fault.isNetwork()
 		if !breaksConnections || !fault.overlaps(since, resp.Done()) {
 			continue
@@ -489,9 +423,9 @@ func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may ha
 
 // timedOutWaiting reports whether the request failed because it had waited for the whole queue
 // timeout: it waited and was rejected, or it is a safe request that waited for a retry.
-func (c *checker) timedOutWaiting(resp *Response) bool {
+func (fe *failureExcuses) timedOutWaiting(resp *Response) bool {
 	waited := resp.Done() - resp.lastAttempt().Sent
-	if waited < c.rules.shortestByAnyClock(c.rules.QueueWait) {
+	if waited < fe.rules.shortestByAnyClock(fe.rules.QueueWait) {
 		return false
 	}
 	switch resp.Status {
@@ -506,8 +440,8 @@ func (c *checker) timedOutWaiting(resp *Response) bool {
 // excuseValidUntil returns the time until which a fault is an excuse for a failed request. atIngress
 // reports that the fault affects the ingress node. The excuse then lasts until the end of the fault,
 // and otherwise only until another owner serves the shard.
-func (c *checker) excuseValidUntil(request *failedRequest, fault *Fault, atIngress bool) int64 {
-	until := c.rules.effectsEnd(fault)
+func (fe *failureExcuses) excuseValidUntil(request *failedRequest, fault *Fault, atIngress bool) int64 {
+	until := fe.rules.effectsEnd(fault)
 	switch {
 	case fault.Kind == Killed && request.timedOut:
 		until = fault.end()
@@ -515,28 +449,17 @@ func (c *checker) excuseValidUntil(request *failedRequest, fault *Fault, atIngre
 		until = min(until, neverIfZero(fault.ExitedBy)) // The connections of the process broke when it died.
 	}
 	if request.timedOut {
-		until = addDuration(until, int64(c.rules.QueueWait)) // The request was sent before the fault ended.
+		until = addDuration(until, int64(fe.rules.QueueWait)) // The request was sent before the fault ended.
 	}
 	if !atIngress {
-		until = min(until, c.nextOwnerStart(fault, request.shard, request.Done()))
+		until = min(until, fe.owners.nextOwnerStart(fault, request.shard, request.Done()))
 	}
-	until = addDuration(until, int64(c.rules.SettleTime))
+	until = addDuration(until, int64(fe.rules.SettleTime))
 	if request.noMajority && fault.Kind == Killed { // Without a majority, running requests are aborted only DeadAfter later.
-		until = max(until, addDuration(fault.From, int64(c.rules.DeadAfter+c.rules.SettleTime)))
+		until = max(until, addDuration(fault.From, int64(fe.rules.DeadAfter+fe.rules.SettleTime)))
 	}
-	if c.abortedByFaulty(request.Response, fault) { // The node has no lease since the fault, and aborts its requests DeadAfter later.
-		until = max(until, addDuration(fault.end(), int64(c.rules.DeadAfter)))
+	if fe.abortedByFaulty(request.Response, fault) { // The node has no lease since the fault, and aborts its requests DeadAfter later.
+		until = max(until, addDuration(fault.end(), int64(fe.rules.DeadAfter)))
 	}
 	return until
-}
-
-// shardOf returns the shard of a request. ok is false if the shard is not known.
-func (c *checker) shardOf(resp *Response) (shard uint32, ok bool) {
-	if c.rules.Shards > 0 {
-		return shardOf(resp.Key, c.rules.Shards), true
-	}
-	for _, run := range c.runsByRequest[resp.ID] {
-		return run.Shard, true
-	}
-	return 0, false
 }

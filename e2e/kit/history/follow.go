@@ -53,18 +53,29 @@ func EventText(key string, n uint64) string {
 	return fmt.Sprintf("%s %d %s", key, n, strings.Repeat("x", int(n*37%300)))
 }
 
-// checkFollowers checks that each follower received all events of its stream, in order and without
+// streamChecker checks the event streams of followers.
+type streamChecker struct {
+	rules     *Rules
+	report    *Report
+	runs      *runIndex
+	owners    *shardOwners
+	faults    *faultTimeline
+	majority  *majority
+	responses *responseChecker
+}
+
+// check checks that each follower received all events of its stream, in order and without
 // repetition, also after the end of a connection. Then a node continues the stream with the next
 // upstream connection, or the client continues it at the next node.
-func (c *checker) checkFollowers() {
-	for i := range c.history.Followers {
-		follower := &c.history.Followers[i]
+func (sc *streamChecker) check(followers []Follower) {
+	for i := range followers {
+		follower := &followers[i]
 		lastEvent := follower.After
 		for connIndex := range follower.Conns {
 			conn := &follower.Conns[connIndex]
-			lastEvent = c.checkEvents(follower, conn, lastEvent)
+			lastEvent = sc.checkEvents(follower, conn, lastEvent)
 			if conn.Done != 0 {
-				c.checkStreamEnd(follower, conn)
+				sc.checkStreamEnd(follower, conn)
 			}
 		}
 	}
@@ -72,46 +83,46 @@ func (c *checker) checkFollowers() {
 
 // checkEvents checks the events of one connection. lastEvent is the ID of the last event before. The
 // result is the ID of the last event of the connection.
-func (c *checker) checkEvents(follower *Follower, conn *FollowConn, lastEvent uint64) uint64 {
+func (sc *streamChecker) checkEvents(follower *Follower, conn *FollowConn, lastEvent uint64) uint64 {
 	for _, event := range conn.Events {
 		switch {
 		case event.ID <= lastEvent:
-			c.report.addViolation(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
+			sc.report.addViolation(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
 		case event.ID > lastEvent+1:
-			c.report.addViolation(MissingEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
+			sc.report.addViolation(MissingEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
 		case event.Text != EventText(follower.Key, event.ID):
-			c.report.addViolation(WrongEvent, "%s: event %d of %s has the text %q, from %s", follower.Name, event.ID, follower.Key, event.Text, conn.Target)
+			sc.report.addViolation(WrongEvent, "%s: event %d of %s has the text %q, from %s", follower.Name, event.ID, follower.Key, event.Text, conn.Target)
 		}
 		lastEvent = event.ID
 	}
-	c.report.Events += len(conn.Events)
+	sc.report.Events += len(conn.Events)
 	return lastEvent
 }
 
 // checkStreamEnd checks why a connection ended. The apps never end a stream. If a response ends
 // properly, a node has ended it, and the client does not notice that events are missing.
-func (c *checker) checkStreamEnd(follower *Follower, conn *FollowConn) {
+func (sc *streamChecker) checkStreamEnd(follower *Follower, conn *FollowConn) {
 	resp := conn.response(follower)
 	switch {
 	case conn.Refused:
-		if !c.mayBeDown(c.rules.node(conn.Target), &resp.Attempts[0]) {
-			c.report.addViolation(NotListening, "%s: no process listened at %s, which should have been running", follower.Name, conn.Target)
+		if !sc.faults.mayBeDown(sc.rules.node(conn.Target), &resp.Attempts[0]) {
+			sc.report.addViolation(NotListening, "%s: no process listened at %s, which should have been running", follower.Name, conn.Target)
 		}
 	case conn.Status != 200:
-		c.checkResponse(&resp)
+		sc.responses.checkResponse(&resp)
 	case conn.Ended:
-		c.report.addViolation(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", follower.Name, follower.Key, conn.Target)
+		sc.report.addViolation(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", follower.Name, follower.Key, conn.Target)
 	default:
-		c.checkBrokenStream(follower, conn, &resp)
+		sc.checkBrokenStream(follower, conn, &resp)
 	}
 }
 
 // checkBrokenStream reports a connection that broke during the response, unless the failure has an
 // excuse. resp is the connection as a Response.
-func (c *checker) checkBrokenStream(follower *Follower, conn *FollowConn, resp *Response) {
-	reason, expiredAt := c.brokenReason(follower, conn)
+func (sc *streamChecker) checkBrokenStream(follower *Follower, conn *FollowConn, resp *Response) {
+	reason, expiredAt := sc.brokenReason(follower, conn)
 	if reason != "" {
-		c.report.ExcusedFailures["broken stream, "+reason]++
+		sc.report.ExcusedFailures["broken stream, "+reason]++
 		return
 	}
 	text := fmt.Sprintf("%s: the stream of %s from %s was broken: %s", follower.Name, follower.Key, conn.Target, conn.Err)
@@ -119,7 +130,7 @@ func (c *checker) checkBrokenStream(follower *Follower, conn *FollowConn, resp *
 		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-expiredAt))
 	}
 	sinceLastEvent, sinceStart := time.Duration(conn.Done-conn.lastActivity()), time.Duration(conn.Done-conn.Sent)
-	c.report.addViolation(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, sinceLastEvent, sinceStart, c.describeContext(resp, c.runsByRequest[conn.ID]))
+	sc.report.addViolation(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, sinceLastEvent, sinceStart, sc.faults.describeContext(resp, sc.runs.byRequest[conn.ID]))
 }
 
 // lastActivity returns the last time at which the stream certainly worked.
@@ -143,12 +154,12 @@ func (f *FollowConn) response(follower *Follower) Response {
 //
 // A fault excuses the streams through that node and of its shards, until they must have
 // resumed elsewhere.
-func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (reason string, expiredAt int64) {
+func (sc *streamChecker) brokenReason(follower *Follower, conn *FollowConn) (reason string, expiredAt int64) {
 	resp := conn.response(follower)
-	shard, _ := c.shardOf(&resp)
+	shard, _ := sc.runs.requestShard(&resp)
 	stream := brokenStream{
-		FollowConn: conn, shard: shard, ingress: c.rules.node(conn.Target), owners: c.owners(shard, conn.lastActivity(), conn.Done),
-		noMajority: c.longestWithoutMajority(&resp) > c.rules.shortestByAnyClock(c.rules.DeadAfter/2),
+		FollowConn: conn, shard: shard, ingress: sc.rules.node(conn.Target), owners: sc.owners.ownersDuring(shard, conn.lastActivity(), conn.Done),
+		noMajority: sc.majority.longestAbsence(&resp) > sc.rules.shortestByAnyClock(sc.rules.DeadAfter/2),
 	}
 	switch {
 	case follower.BoundToNode:
@@ -156,14 +167,14 @@ func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (reason str
 	case conn.LastEvent == 0 && len(stream.owners) > 1:
 		return "it had no event ID yet", 0
 	}
-	for i := range c.history.Faults {
-		validUntil, canExcuse := c.streamExcuseByFault(&stream, i)
+	for i := range sc.faults.all {
+		validUntil, canExcuse := sc.streamExcuseByFault(&stream, i)
 		if !canExcuse {
 			continue
 		}
-		validUntil = addDuration(validUntil, int64(c.rules.SettleTime))
+		validUntil = addDuration(validUntil, int64(sc.rules.SettleTime))
 		if conn.Done <= validUntil {
-			return c.history.Faults[i].Kind.String(), 0
+			return sc.faults.all[i].Kind.String(), 0
 		}
 		expiredAt = max(expiredAt, validUntil)
 	}
@@ -185,8 +196,8 @@ type brokenStream struct {
 
 // streamExcuseByFault returns until when one fault excuses a broken stream. ok is false if the fault is
 // no excuse.
-func (c *checker) streamExcuseByFault(stream *brokenStream, faultIndex int) (validUntil int64, ok bool) {
-	fault := &c.history.Faults[faultIndex]
+func (sc *streamChecker) streamExcuseByFault(stream *brokenStream, faultIndex int) (validUntil int64, ok bool) {
+	fault := &sc.faults.all[faultIndex]
 	atIngress, atOwner := fault.affects(stream.ingress), fault.affectsAny(stream.owners)
 	if stream.Done < fault.From {
 		return 0, false
@@ -198,29 +209,29 @@ func (c *checker) streamExcuseByFault(stream *brokenStream, faultIndex int) (val
 	if fault.Kind == Stalled && atIngress && isLocal && fault.overlaps(stream.lastActivity(), stream.Done) {
 		return never, true // The client may not have read during the stall.
 	}
-	if c.isTooBrief(faultIndex) {
+	if sc.faults.isTooBrief(faultIndex) {
 		return 0, false
 	}
 	if stream.noMajority {
-		return c.streamExcuseValidUntil(fault, stream, true), true
+		return sc.streamExcuseValidUntil(fault, stream, true), true
 	}
 	breaksIngress := atIngress && fault.Kind != AppDown // The stream does not need the app of the ingress node.
 	if !breaksIngress && !atOwner {
 		return 0, false
 	}
-	return c.streamExcuseValidUntil(fault, stream, atIngress), true
+	return sc.streamExcuseValidUntil(fault, stream, atIngress), true
 }
 
 // streamExcuseValidUntil returns the time until which a fault is an excuse for a broken stream. Like
 // a request, a stream without an upstream connection waits up to the queue timeout for the next one.
 // atIngress reports that the fault affects the ingress node.
-func (c *checker) streamExcuseValidUntil(fault *Fault, stream *brokenStream, atIngress bool) int64 {
-	until := c.rules.effectsEnd(fault)
+func (sc *streamChecker) streamExcuseValidUntil(fault *Fault, stream *brokenStream, atIngress bool) int64 {
+	until := sc.rules.effectsEnd(fault)
 	if !atIngress {
-		until = min(until, c.nextOwnerStart(fault, stream.shard, stream.Done))
+		until = min(until, sc.owners.nextOwnerStart(fault, stream.shard, stream.Done))
 	}
-	if stream.Done-stream.lastActivity() >= c.rules.shortestByAnyClock(c.rules.QueueWait) {
-		until = addDuration(until, int64(c.rules.QueueWait))
+	if stream.Done-stream.lastActivity() >= sc.rules.shortestByAnyClock(sc.rules.QueueWait) {
+		until = addDuration(until, int64(sc.rules.QueueWait))
 	}
 	return until
 }

@@ -5,18 +5,48 @@ import (
 	"slices"
 )
 
-// longestWithoutMajority returns the longest time, while a request was in flight, in which so many
+// majority determines when so many voters had faults that the others were no majority.
+type majority struct {
+	rules      *Rules
+	faults     *faultTimeline
+	voters     []string         // all nodes that may vote at some time
+	voterSince map[string]int64 // History.VoterSince
+}
+
+// newMajority returns the majority of all nodes that may vote at some time: the owners of all maps
+// and the gateways. Without maps, these are all nodes that clients use.
+func newMajority(shardMaps mapTimeline, voterSince map[string]int64, faults *faultTimeline, rules *Rules) *majority {
+	nodes := make(map[string]bool)
+	for i := range shardMaps {
+		for _, node := range shardMaps[i].Owners {
+			nodes[node] = true
+		}
+	}
+	delete(nodes, "")
+	if len(nodes) == 0 {
+		for _, node := range rules.Targets {
+			nodes[node] = true
+		}
+	}
+	for _, node := range rules.Gateways {
+		nodes[node] = true
+	}
+	voters := slices.Collect(maps.Keys(nodes))
+	return &majority{rules: rules, faults: faults, voters: voters, voterSince: voterSince}
+}
+
+// longestAbsence returns the longest time, while a request was in flight, in which so many
 // nodes had faults that the others were no majority. A majority that exists for less than
 // Rules.SettleTime does not end this time, because it may not have elected a leader yet. The time
 // with such a majority is not counted.
-func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
+func (mj *majority) longestAbsence(resp *Response) (longest int64) {
 	lost, restored := int64(0), int64(0) // current time without a majority, and the time with one after it
-	c.forEachInterval(resp.lastAttempt().Sent, resp.Done(), func(from, until int64, noMajority bool) {
+	mj.forEachInterval(resp.lastAttempt().Sent, resp.Done(), func(from, until int64, noMajority bool) {
 		if !noMajority {
 			restored += until - from
 			return
 		}
-		if restored >= int64(c.rules.SettleTime) {
+		if restored >= int64(mj.rules.SettleTime) {
 			lost = 0
 		}
 		lost, restored = lost+until-from, 0
@@ -25,10 +55,10 @@ func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
 	return longest
 }
 
-// totalWithoutMajority returns the total time without a majority within an interval. No map can be
+// totalAbsence returns the total time without a majority within an interval. No map can be
 // committed during that time.
-func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
-	c.forEachInterval(from, until, func(from, until int64, noMajority bool) {
+func (mj *majority) totalAbsence(from, until int64) (sum int64) {
+	mj.forEachInterval(from, until, func(from, until int64, noMajority bool) {
 		if noMajority {
 			sum += until - from
 		}
@@ -39,48 +69,35 @@ func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
 // forEachInterval splits an interval at the starts and ends of faults, and calls visit for each
 // part. noMajority is true if so many nodes had faults that the other voters were no
 // majority.
-func (c *checker) forEachInterval(from, until int64, visit func(from, until int64, noMajority bool)) {
+func (mj *majority) forEachInterval(from, until int64, visit func(from, until int64, noMajority bool)) {
 	if from >= until {
 		return
 	}
-	allVoters := c.voters()
-	active := c.faultsDuring(from, until)
-	boundaries := c.boundaries(from, until, active)
+	active := mj.faults.activeFaults(from, until)
+	boundaries := mj.boundaries(from, until, active)
 	for i := range boundaries[1:] {
 		start, end := boundaries[i], boundaries[i+1]
-		hasNoVoteYet := func(node string) bool { return c.history.VoterSince[node] > start }
-		voters := slices.DeleteFunc(slices.Clone(allVoters), hasNoVoteYet)
-		visit(start, end, c.lacksMajority(voters, active, start, end))
+		hasNoVoteYet := func(node string) bool { return mj.voterSince[node] > start }
+		voters := slices.DeleteFunc(slices.Clone(mj.voters), hasNoVoteYet)
+		visit(start, end, mj.lacksMajority(voters, active, start, end))
 	}
 }
 
 // lacksMajority reports whether so many of the voters had faults during the whole interval that the
 // others were no majority.
-func (c *checker) lacksMajority(voters []string, faults []*Fault, from, until int64) bool {
+func (mj *majority) lacksMajority(voters []string, faults []*Fault, from, until int64) bool {
 	votes := len(voters)
-	if c.rules.Voters > 0 {
-		votes = min(votes, c.rules.Voters)
+	if mj.rules.Voters > 0 {
+		votes = min(votes, mj.rules.Voters)
 	}
 	return votes > 0 && 2*countAffected(voters, faults, from, until) >= votes
 }
 
-// faultsDuring returns the faults that were active at any time of an interval, without brief pauses.
-func (c *checker) faultsDuring(from, until int64) []*Fault {
-	var active []*Fault
-	for i := range c.history.Faults {
-		fault := &c.history.Faults[i]
-		if fault.overlaps(from, until) && !c.isTooBrief(i) {
-			active = append(active, fault)
-		}
-	}
-	return active
-}
-
 // boundaries returns the times of an interval at which a fault starts or ends, or a node gets its vote.
 // They are in ascending order, without duplicates, and include both ends of the interval.
-func (c *checker) boundaries(from, until int64, faults []*Fault) []int64 {
+func (mj *majority) boundaries(from, until int64, faults []*Fault) []int64 {
 	boundaries := []int64{from, until}
-	for _, votesFrom := range c.history.VoterSince {
+	for _, votesFrom := range mj.voterSince {
 		boundaries = append(boundaries, votesFrom)
 	}
 	for _, fault := range faults {
@@ -89,27 +106,6 @@ func (c *checker) boundaries(from, until int64, faults []*Fault) []int64 {
 	boundaries = slices.DeleteFunc(boundaries, func(at int64) bool { return at < from || until < at })
 	slices.Sort(boundaries)
 	return slices.Compact(boundaries)
-}
-
-// voters returns all nodes that may vote at some time: the owners of all maps and the
-// gateways. Without maps, it returns all nodes that clients use.
-func (c *checker) voters() []string {
-	nodes := make(map[string]bool)
-	for i := range c.maps {
-		for _, node := range c.maps[i].Owners {
-			nodes[node] = true
-		}
-	}
-	delete(nodes, "")
-	if len(nodes) == 0 {
-		for _, node := range c.rules.Targets {
-			nodes[node] = true
-		}
-	}
-	for _, node := range c.rules.Gateways {
-		nodes[node] = true
-	}
-	return slices.Collect(maps.Keys(nodes))
 }
 
 // countAffected returns how many of the nodes had one of the faults during the whole

@@ -29,32 +29,43 @@ func (r LogRange) covers(shardMap *Map) bool {
 	return r.After > 0 && r.After < shardMap.Epoch && (r.Before == 0 || shardMap.Epoch < r.Before)
 }
 
-// checkPlacement checks that maps obey drains and cordons.
-func (c *checker) checkPlacement() {
-	for i := range c.maps {
-		c.checkDrains(i)
+// placementChecker checks that maps obey drains, cordons and the grace periods of restarts.
+type placementChecker struct {
+	rules   *Rules
+	report  *Report
+	maps    mapTimeline
+	drains  []Drain
+	cordons []Cordon
+	faults  *faultTimeline
+}
+
+// check checks all maps.
+func (pc *placementChecker) check() {
+	for i := range pc.maps {
+		pc.checkDrains(i)
 		if i > 0 {
-			c.checkCordons(&c.maps[i-1], &c.maps[i])
+			pc.checkCordons(&pc.maps[i-1], &pc.maps[i])
 		}
 	}
+	pc.checkRestartGrace()
 }
 
 // checkDrains checks that a drained node owns no shard in the map with this index.
-func (c *checker) checkDrains(mapIndex int) {
-	shardMap := &c.maps[mapIndex]
-	for _, drain := range c.history.Drains {
+func (pc *placementChecker) checkDrains(mapIndex int) {
+	shardMap := &pc.maps[mapIndex]
+	for _, drain := range pc.drains {
 		ownsShards := drain.LogRange.covers(shardMap) && shardMap.hasOwner(drain.Node)
-		if ownsShards && !c.isDrainStage(mapIndex, &drain) {
-			c.report.addViolation(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.LogRange.After)
+		if ownsShards && !pc.isDrainStage(mapIndex, &drain) {
+			pc.report.addViolation(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.LogRange.After)
 		}
 	}
 }
 
 // checkCordons checks that a cordoned node gains no shard in a map, compared with the map before. If all
 // owners are cordoned, they may gain shards.
-func (c *checker) checkCordons(before, shardMap *Map) {
+func (pc *placementChecker) checkCordons(before, shardMap *Map) {
 	cordoned := make(map[string]bool)
-	for _, cordon := range c.history.Cordons {
+	for _, cordon := range pc.cordons {
 		if cordon.LogRange.covers(shardMap) {
 			cordoned[cordon.Node] = true
 		}
@@ -66,7 +77,7 @@ func (c *checker) checkCordons(before, shardMap *Map) {
 	for shard, owner := range shardMap.Owners {
 		previousOwner := before.Owners[shard]
 		if cordoned[owner] && previousOwner != owner {
-			c.report.addViolation(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", owner, shard, previousOwner, shardMap.Epoch)
+			pc.report.addViolation(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", owner, shard, previousOwner, shardMap.Epoch)
 		}
 	}
 }
@@ -74,12 +85,12 @@ func (c *checker) checkCordons(before, shardMap *Map) {
 // isDrainStage reports whether a map may be a stage of a drain, in which the node still owns busy
 // shards and gains none. The node keeps busy shards for up to DrainTimeout, and the change from one
 // map to the next takes at most as long again.
-func (c *checker) isDrainStage(i int, drain *Drain) bool {
-	if i == 0 || c.maps[i].At > addDuration(drain.From, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)) {
+func (pc *placementChecker) isDrainStage(i int, drain *Drain) bool {
+	if i == 0 || pc.maps[i].At > addDuration(drain.From, pc.rules.longestByAnyClock(2*pc.rules.DrainTimeout)) {
 		return false
 	}
-	for shard, node := range c.maps[i].Owners {
-		if node == drain.Node && c.maps[i-1].Owners[shard] != node {
+	for shard, node := range pc.maps[i].Owners {
+		if node == drain.Node && pc.maps[i-1].Owners[shard] != node {
 			return false
 		}
 	}
@@ -89,18 +100,18 @@ func (c *checker) isDrainStage(i int, drain *Drain) bool {
 // checkRestartGrace checks that a node that restarts in place neither loses nor gains shards within
 // its grace period, which starts at SIGTERM or later. It does not check restarts during another
 // fault, because that may have delayed the log.
-func (c *checker) checkRestartGrace() {
-	if c.rules.SlowLog {
+func (pc *placementChecker) checkRestartGrace() {
+	if pc.rules.SlowLog {
 		return
 	}
-	for i := range c.history.Faults {
-		restart := &c.history.Faults[i]
+	for i := range pc.faults.all {
+		restart := &pc.faults.all[i]
 		if restart.Kind != Terminated || restart.Grace == 0 {
 			continue
 		}
-		graceEnd := addDuration(restart.From, c.rules.shortestByAnyClock(restart.Grace))
-		if !c.faultyDuring(restart.From, graceEnd) && !c.drainedDuring(restart.Node, restart.From, graceEnd) {
-			c.checkMovesInGrace(restart, graceEnd)
+		graceEnd := addDuration(restart.From, pc.rules.shortestByAnyClock(restart.Grace))
+		if !pc.faults.anyActive(restart.From, graceEnd) && !pc.drainedDuring(restart.Node, restart.From, graceEnd) {
+			pc.checkMovesInGrace(restart, graceEnd)
 		}
 	}
 }
@@ -108,10 +119,10 @@ func (c *checker) checkRestartGrace() {
 // checkMovesInGrace checks the maps between a SIGTERM of a node that owned shards and the end of its
 // grace period. After the restart, the node may give shards to nodes that join, and gain shards of nodes
 // that leave.
-func (c *checker) checkMovesInGrace(restart *Fault, graceEnd int64) {
+func (pc *placementChecker) checkMovesInGrace(restart *Fault, graceEnd int64) {
 	ownedShards := false // at the time of the SIGTERM
-	for i := range c.maps {
-		shardMap := &c.maps[i]
+	for i := range pc.maps {
+		shardMap := &pc.maps[i]
 		if shardMap.At <= restart.From {
 			ownedShards = shardMap.hasOwner(restart.Node)
 			continue
@@ -120,15 +131,15 @@ func (c *checker) checkMovesInGrace(restart *Fault, graceEnd int64) {
 			continue
 		}
 		runsAgain := shardMap.At >= restart.end()
-		nodeJoins := shardMap.addsNode(&c.maps[i-1]) || runsAgain && c.isJoinStage(i)
+		nodeJoins := shardMap.addsNode(&pc.maps[i-1]) || runsAgain && pc.isJoinStage(i)
 		if nodeJoins {
 			continue
 		}
 		mayGive := func(node string) bool {
-			return runsAgain && (!shardMap.hasOwner(node) || c.isLeaving(node, restart.From, shardMap.At))
+			return runsAgain && (!shardMap.hasOwner(node) || pc.isLeaving(node, restart.From, shardMap.At))
 		}
-		if moved := c.maps[i-1].countOwnershipChanges(shardMap, restart.Node, mayGive); moved > 0 {
-			c.report.addViolation(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", moved, restart.Node, restart.Grace, shardMap.Epoch)
+		if moved := pc.maps[i-1].countOwnershipChanges(shardMap, restart.Node, mayGive); moved > 0 {
+			pc.report.addViolation(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", moved, restart.Node, restart.Grace, shardMap.Epoch)
 		}
 	}
 }
@@ -136,13 +147,13 @@ func (c *checker) checkMovesInGrace(restart *Fault, graceEnd int64) {
 // isJoinStage reports whether the map with index i may be a later stage of a change by which a node
 // joined. Busy shards move up to DrainTimeout after the idle ones, and the change from one map to the next takes
 // at most as long again.
-func (c *checker) isJoinStage(i int) bool {
-	maxDelay := c.rules.longestByAnyClock(2 * c.rules.DrainTimeout)
+func (pc *placementChecker) isJoinStage(i int) bool {
+	maxDelay := pc.rules.longestByAnyClock(2 * pc.rules.DrainTimeout)
 	for first := i; first > 0; first-- {
-		if c.maps[i].At > addDuration(c.maps[first].At, maxDelay) {
+		if pc.maps[i].At > addDuration(pc.maps[first].At, maxDelay) {
 			return false
 		}
-		if c.maps[first].addsNode(&c.maps[first-1]) {
+		if pc.maps[first].addsNode(&pc.maps[first-1]) {
 			return true
 		}
 	}
@@ -151,28 +162,16 @@ func (c *checker) isJoinStage(i int) bool {
 
 // isLeaving reports whether a node was drained or terminated in an interval. It hands
 // over its shards in stages, so it may own some of them until the end.
-func (c *checker) isLeaving(node string, from, until int64) bool {
-	return c.drainedDuring(node, from, until) || slices.ContainsFunc(c.history.Faults, func(fault Fault) bool {
+func (pc *placementChecker) isLeaving(node string, from, until int64) bool {
+	return pc.drainedDuring(node, from, until) || slices.ContainsFunc(pc.faults.all, func(fault Fault) bool {
 		return fault.Kind == Terminated && fault.Node == node && fault.overlaps(from, until)
 	})
 }
 
-// faultyDuring reports whether any fault was active in an interval. Terminated nodes do
-// not count.
-func (c *checker) faultyDuring(from, until int64) bool {
-	for i := range c.history.Faults {
-		fault := &c.history.Faults[i]
-		if fault.Kind != Terminated && fault.overlaps(from, until) && !c.isTooBrief(i) {
-			return true
-		}
-	}
-	return false
-}
-
 // drainedDuring reports whether a drain of the node was in force at any time of an interval. A
 // restart of a drained node is no restart in place.
-func (c *checker) drainedDuring(node string, from, until int64) bool {
-	return slices.ContainsFunc(c.history.Drains, func(drain Drain) bool {
+func (pc *placementChecker) drainedDuring(node string, from, until int64) bool {
+	return slices.ContainsFunc(pc.drains, func(drain Drain) bool {
 		return drain.Node == node && drain.From <= until && from <= neverIfZero(drain.Until)
 	})
 }

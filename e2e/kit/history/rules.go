@@ -111,3 +111,13 @@ func (r *Rules) earliestTakeover(lastLeased int64, hasEvidence bool) int64 {
 	leaseGrantedAt := lastLeased - r.longestByAnyClock(r.Lease)
 	return leaseGrantedAt + wait
 }
+
+// maxRoundTime returns the maximum duration of a round, the change from one map to the next, until the
+// test observes the new map. It is the sum of these times:
+//   - DeadAfter
+//   - the acknowledgement deadline: DrainTimeout + 1 s + ReleaseTimeout
+//   - observationLag
+func (r *Rules) maxRoundTime() int64 {
+	acknowledgedBy := r.DrainTimeout + time.Second + r.ReleaseTimeout
+	return int64(r.DeadAfter+acknowledgedBy) + observationLag
+}

@@ -5,9 +5,39 @@ import (
 	"time"
 )
 
+// ownershipChecker checks that a shard has one owner at a time.
+type ownershipChecker struct {
+	rules   *Rules
+	report  *Report
+	allRuns *runIndex
+	faults  *faultTimeline
+	waits   *cpuWaits
+	// ingressNodes contains the node that received the last attempt of each request, by request ID.
+	ingressNodes map[string]string
+	// excusedOverlaps contains the IDs of requests that ran at the same time as a run of another
+	// owner for an excused reason. The checks fill it.
+	excusedOverlaps map[string]bool
+}
+
+// check checks the runs and admissions of each shard against each other.
+func (oc *ownershipChecker) check(admissions []Admission) {
+	all := make(map[uint32][]Run, len(oc.allRuns.byShard))
+	for shard, runs := range oc.allRuns.byShard {
+		all[shard] = slices.Clone(runs)
+	}
+	for i := range admissions {
+		run := admissions[i].asRun()
+		all[run.Shard] = append(all[run.Shard], run)
+	}
+	for _, runs := range all {
+		oneShard := &shardChecker{ownershipChecker: oc, runs: runs}
+		oneShard.check()
+	}
+}
+
 // shardChecker checks the runs of one shard against each other.
 type shardChecker struct {
-	*checker
+	*ownershipChecker
 
 	runs []Run // in ascending order of Start, after check has sorted them
 }
@@ -123,18 +153,4 @@ func (s *shardChecker) takenOverAt(staleRun Run) int64 {
 		}
 	}
 	return never
-}
-
-// lastLease returns the last time up to until at which a node certainly held a lease, because it ran
-// or admitted a request. ok is false if there is none.
-func (c *checker) lastLease(node string, until int64) (at int64, ok bool) {
-	leaseTimes := c.leaseTimes[node]
-	i, found := slices.BinarySearch(leaseTimes, until)
-	if found {
-		return until, true
-	}
-	if i == 0 {
-		return 0, false
-	}
-	return leaseTimes[i-1], true
 }

@@ -12,21 +12,27 @@ type CPUWait struct {
 	From, Until int64
 }
 
+// cpuWaits contains the waits of a history, and bounds the delays that they excuse.
+type cpuWaits struct {
+	rules *Rules
+	all   []CPUWait
+}
+
 // maxNoticeTime returns the maximum time between the end of a pause of a node and the end of a run
 // at that node: MaxAbortNotice, plus the time that threads of the node waited for processors since
 // the pause. runEnd is when the run did end.
-func (c *checker) maxNoticeTime(node string, pauseEnd, runEnd int64) int64 {
-	limit := int64(c.rules.MaxAbortNotice)
-	if delay := runEnd - pauseEnd; delay < limit || delay >= limit+int64(c.rules.WakeTime+c.rules.MaxCPUWait) {
+func (cw *cpuWaits) maxNoticeTime(node string, pauseEnd, runEnd int64) int64 {
+	limit := int64(cw.rules.MaxAbortNotice)
+	if delay := runEnd - pauseEnd; delay < limit || delay >= limit+int64(cw.rules.WakeTime+cw.rules.MaxCPUWait) {
 		return limit // The run is in time without waits, or too late with the longest permitted wait.
 	}
-	return limit + c.cpuWaitTime(node, pauseEnd, runEnd)
+	return limit + cw.waitTime(node, pauseEnd, runEnd)
 }
 
-// cpuWaitTime returns how long threads of a node waited for processors within an interval. The
+// waitTime returns how long threads of a node waited for processors within an interval. The
 // result is at most Rules.MaxCPUWait, because a longer delay has another cause.
-func (c *checker) cpuWaitTime(node string, from, until int64) int64 {
-	waits := slices.DeleteFunc(slices.Clone(c.history.CPUWaits), func(wait CPUWait) bool { return wait.Node != node })
+func (cw *cpuWaits) waitTime(node string, from, until int64) int64 {
+	waits := slices.DeleteFunc(slices.Clone(cw.all), func(wait CPUWait) bool { return wait.Node != node })
 	slices.SortFunc(waits, func(a, b CPUWait) int { return cmp.Compare(a.From, b.From) })
 	total := int64(0)
 	for _, wait := range waits {
@@ -35,5 +41,5 @@ func (c *checker) cpuWaitTime(node string, from, until int64) int64 {
 			from = end // Waits of several threads at the same time count once.
 		}
 	}
-	return min(total, int64(c.rules.MaxCPUWait))
+	return min(total, int64(cw.rules.MaxCPUWait))
 }

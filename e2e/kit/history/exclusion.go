@@ -1,0 +1,55 @@
+package history
+
+import "slices"
+
+// exclusionChecker checks that a map excludes a node only for a permitted reason.
+type exclusionChecker struct {
+	rules    *Rules
+	report   *Report
+	maps     mapTimeline
+	drains   []Drain
+	faults   *faultTimeline
+	majority *majority
+}
+
+// check checks that a map excludes a node only for a permitted reason.
+func (ec *exclusionChecker) check() {
+	for i := 1; i < len(ec.maps); i++ {
+		old, next := &ec.maps[i-1], &ec.maps[i]
+		checked := map[string]bool{"": true} // a shard without an owner excludes no node
+		for _, node := range old.Owners {
+			if checked[node] || next.hasOwner(node) {
+				continue
+			}
+			checked[node] = true
+			if !ec.drainExcludes(node, next.At) && !ec.faultExcludes(node, next.At) {
+				ec.report.addViolation(FalseExclusion, "%s owns shards in the map of epoch %d and none in that of %d, and it had no fault", node, old.Epoch, next.Epoch)
+			}
+		}
+	}
+}
+
+// drainExcludes reports whether a drain permits that a map observed at a time excludes a node.
+func (ec *exclusionChecker) drainExcludes(node string, observedAt int64) bool {
+	return slices.ContainsFunc(ec.drains, func(drain Drain) bool {
+		endsBy := addDuration(neverIfZero(drain.Until), ec.rules.maxRoundTime())
+		return drain.Node == node && drain.From <= observedAt && observedAt <= endsBy
+	})
+}
+
+// faultExcludes reports whether a fault permits that a map observed at a time excludes a node. The
+// exclusion may happen until the end of the round that began during the fault. No entry can be
+// committed without a majority, so the time without one is added. A node that got no CPU time sends
+// no heartbeats, so its exclusion follows within DeadAfter.
+func (ec *exclusionChecker) faultExcludes(node string, observedAt int64) bool {
+	return slices.ContainsFunc(ec.faults.all, func(fault Fault) bool {
+		if !fault.affects(node) || observedAt < fault.From {
+			return false
+		}
+		maxDelay := int64(ec.rules.DeadAfter)
+		if fault.Kind != Stalled {
+			maxDelay = ec.rules.maxRoundTime() + ec.majority.totalAbsence(fault.end(), observedAt)
+		}
+		return observedAt <= addDuration(fault.end(), maxDelay)
+	})
+}
