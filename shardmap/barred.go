@@ -107,9 +107,9 @@ func (pl *placement) newBalancer(members []int16) *balancer {
 	for position, i := range members {
 		b.members[position] = balancedMember{
 			index:      i,
-			weight:     int(pl.m.members[i].Weight),
+			weight:     int(pl.shardMap.members[i].Weight),
 			cordoned:   pl.cordoned[i],
-			hash:       xxhash.Sum64String(string(pl.m.members[i].ID)),
+			hash:       xxhash.Sum64String(string(pl.shardMap.members[i].ID)),
 			classIndex: map[classKey]int{},
 			exhausted:  make([]bool, len(members)),
 		}
@@ -128,7 +128,7 @@ func (b *balancer) addStage(stage int16, members []int16) {
 		if shardStage != stage {
 			continue
 		}
-		owner := b.pl.m.owners[shard]
+		owner := b.pl.shardMap.owners[shard]
 		if owner == noOwner {
 			unowned = append(unowned, shard)
 			continue
@@ -136,11 +136,11 @@ func (b *balancer) addStage(stage int16, members []int16) {
 		b.addShard(positions[owner], shard, b.barredMask(shard), false)
 	}
 	owned, shardCount := b.pl.countStage(stage)
-	target := b.pl.targets(shardCount, members, owned)
+	target := b.pl.targetCounts(shardCount, members, owned)
 	for position := range b.members {
 		member := &b.members[position]
-		member.load = b.pl.fixed[member.index] + owned[member.index]
-		member.minLoad = b.pl.fixed[member.index] + target[member.index]
+		member.load = b.pl.alreadyPlaced[member.index] + owned[member.index]
+		member.minLoad = b.pl.alreadyPlaced[member.index] + target[member.index]
 	}
 	for _, shard := range unowned {
 		b.placeOrphan(shard)

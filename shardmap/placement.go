@@ -17,13 +17,13 @@ const (
 // placement is the state of Assign. Each shard belongs to a stage. Assign spreads one stage after
 // the other, and fixes the owners of the shards of a finished stage.
 type placement struct {
-	m *Map
+	shardMap *Map
 
 	// The following slices are indexed by member.
-	cordoned []bool     // receives no shards in a stage, but keeps its own up to its quota
-	excluded []bool     // restarting or gradually drained: belongs to no stage and receives no shards
-	fixed    []int      // number of shards whose owner is final
-	barred   []ShardSet // shards that the member must not receive; nil means no restriction
+	cordoned      []bool     // receives no shards in a stage, but keeps its own up to its quota
+	excluded      []bool     // restarting or gradually drained: belongs to no stage and receives no shards
+	alreadyPlaced []int      // number of shards whose owner is final
+	barred        []ShardSet // shards that the member must not receive; nil means no restriction
 
 	// The following slices are indexed by shard.
 	stage    []int16 // stageFixed, stageRest or the stage of a zone
@@ -60,14 +60,14 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 // newPlacement returns a placement in which every shard belongs to stageRest.
 func (m *Map) newPlacement(p Policy, since []Epoch, barred []ShardSet) *placement {
 	pl := &placement{
-		m:        m,
-		cordoned: make([]bool, len(m.members)),
-		excluded: make([]bool, len(m.members)),
-		fixed:    make([]int, len(m.members)),
-		barred:   barred,
-		stage:    make([]int16, len(m.owners)),
-		previous: m.ownerIndexes(p.PreviousOwners),
-		since:    since,
+		shardMap:      m,
+		cordoned:      make([]bool, len(m.members)),
+		excluded:      make([]bool, len(m.members)),
+		alreadyPlaced: make([]int, len(m.members)),
+		barred:        barred,
+		stage:         make([]int16, len(m.owners)),
+		previous:      m.ownerIndexes(p.PreviousOwners),
+		since:         since,
 	}
 	for i, member := range m.members {
 		pl.excluded[i] = p.Restarting[member.ID] || p.GraduallyDrained[member.ID]
@@ -90,19 +90,19 @@ func (pl *placement) activeMembers() []int16 {
 // releaseIdle orphans the idle shards of gradually drained members.
 func (pl *placement) releaseIdle(p Policy) {
 	for shard, isIdle := range p.IdleShards {
-		if !isIdle || int(shard) >= len(pl.m.owners) || pl.m.owners[shard] == noOwner {
+		if !isIdle || int(shard) >= len(pl.shardMap.owners) || pl.shardMap.owners[shard] == noOwner {
 			continue
 		}
-		owner := pl.m.members[pl.m.owners[shard]].ID
+		owner := pl.shardMap.members[pl.shardMap.owners[shard]].ID
 		if p.GraduallyDrained[owner] && !p.Restarting[owner] {
-			pl.m.owners[shard] = noOwner
+			pl.shardMap.owners[shard] = noOwner
 		}
 	}
 }
 
 // fixOwners fixes each shard to its owner, if match returns true for the owner.
 func (pl *placement) fixOwners(match func(owner int16) bool) {
-	for shard, owner := range pl.m.owners {
+	for shard, owner := range pl.shardMap.owners {
 		if owner != noOwner && match(owner) {
 			pl.fixOwner(shard, owner)
 		}
@@ -111,8 +111,8 @@ func (pl *placement) fixOwners(match func(owner int16) bool) {
 
 // fixOwner makes owner the final owner of the shard.
 func (pl *placement) fixOwner(shard int, owner int16) {
-	pl.m.owners[shard], pl.stage[shard] = owner, stageFixed
-	pl.fixed[owner]++
+	pl.shardMap.owners[shard], pl.stage[shard] = owner, stageFixed
+	pl.alreadyPlaced[owner]++
 }
 
 // pinZones contains the zones to which shards can be pinned.
@@ -134,7 +134,7 @@ func (z *pinZones) membersOf(stage int16) []int16 { return z.members[stage-first
 // newPinZones assigns a stage to each zone with a member that can receive shards.
 func (pl *placement) newPinZones(p Policy) *pinZones {
 	zones := &pinZones{zoneOf: p.Zones, stage: map[string]int16{}}
-	for i, member := range pl.m.members {
+	for i, member := range pl.shardMap.members {
 		zone := p.Zones[member.ID]
 		if zone == "" || pl.cordoned[i] || pl.excluded[i] {
 			continue
@@ -144,7 +144,7 @@ func (pl *placement) newPinZones(p Policy) *pinZones {
 			zones.members = append(zones.members, nil)
 		}
 	}
-	for i, member := range pl.m.members {
+	for i, member := range pl.shardMap.members {
 		if pl.excluded[i] {
 			continue
 		}
@@ -181,11 +181,11 @@ func (pl *placement) applyPins(p Policy) [][]int16 {
 
 // pinToNode fixes the shard to node, if node is a member that owns it or can receive it.
 func (pl *placement) pinToNode(shard int, node NodeID) {
-	i := pl.m.memberIndex(node)
+	i := pl.shardMap.memberIndex(node)
 	if i == noOwner || pl.excluded[i] {
 		return
 	}
-	if int(pl.m.owners[shard]) == i || pl.canBePinned(int16(i), shard) {
+	if int(pl.shardMap.owners[shard]) == i || pl.canBePinned(int16(i), shard) {
 		pl.fixOwner(shard, int16(i))
 	}
 }
@@ -203,8 +203,8 @@ func (pl *placement) pinToZone(shard int, zone string, zones *pinZones) {
 	if stage != stageRest && pl.barred != nil && !pl.zoneCanOwn(zones.membersOf(stage), shard) {
 		return
 	}
-	owner := pl.m.owners[shard]
-	isInZone := owner != noOwner && zones.zoneOf[pl.m.members[owner].ID] == zone
+	owner := pl.shardMap.owners[shard]
+	isInZone := owner != noOwner && zones.zoneOf[pl.shardMap.members[owner].ID] == zone
 	mayBeInZone := owner != noOwner && zones.hasUnknown // the zone of the owner may be the unknown one
 	if mayBeInZone || isInZone && stage == stageRest {
 		pl.fixOwner(shard, owner)
@@ -215,14 +215,14 @@ func (pl *placement) pinToZone(shard int, zone string, zones *pinZones) {
 	}
 	pl.stage[shard] = stage
 	if !isInZone {
-		pl.m.owners[shard] = noOwner
+		pl.shardMap.owners[shard] = noOwner
 	}
 }
 
 // zoneCanOwn reports whether a member of a zone owns the shard or can receive it.
 func (pl *placement) zoneCanOwn(zone []int16, shard int) bool {
 	return slices.ContainsFunc(zone, func(i int16) bool {
-		return pl.m.owners[shard] == i || pl.canBePinned(i, shard)
+		return pl.shardMap.owners[shard] == i || pl.canBePinned(i, shard)
 	})
 }
 
@@ -234,18 +234,18 @@ func (pl *placement) spread(stage int16, members []int16) {
 		pl.spreadBarred(stage, members)
 		return
 	}
-	owned, shardCount := pl.countStage(stage)
-	target := pl.targets(shardCount, members, owned)
-	r := pl.newReceivers(members, target, owned)
+	ownedInStage, shardCount := pl.countStage(stage)
+	target := pl.targetCounts(shardCount, members, ownedInStage)
+	r := pl.newReceivers(members, target, ownedInStage)
 	if len(r.members) > 0 { // without receivers no member is above its target
-		pl.releaseSurplus(stage, owned, target, r)
+		pl.releaseSurplus(stage, ownedInStage, target, r)
 	}
 	pl.returnOrphans(stage, r)
 	for shard, shardStage := range pl.stage {
 		if shardStage != stage {
 			continue
 		}
-		owner := pl.m.owners[shard]
+		owner := pl.shardMap.owners[shard]
 		if owner == noOwner {
 			owner = r.assign(shard)
 		}
@@ -255,29 +255,29 @@ func (pl *placement) spread(stage int16, members []int16) {
 
 // countStage returns how many shards of the stage each member owns, and the number of all shards of
 // the stage.
-func (pl *placement) countStage(stage int16) (owned []int, shardCount int) {
-	owned = make([]int, len(pl.m.members))
-	for shard, owner := range pl.m.owners {
+func (pl *placement) countStage(stage int16) (ownedInStage []int, shardCount int) {
+	ownedInStage = make([]int, len(pl.shardMap.members))
+	for shard, owner := range pl.shardMap.owners {
 		if pl.stage[shard] != stage {
 			continue
 		}
 		shardCount++
 		if owner != noOwner {
-			owned[owner]++
+			ownedInStage[owner]++
 		}
 	}
-	return owned, shardCount
+	return ownedInStage, shardCount
 }
 
 // newReceivers returns those of the given members that own fewer shards of a stage than their
 // target.
 func (pl *placement) newReceivers(members []int16, target, owned []int) *receivers {
-	r := &receivers{shortfall: make([]int, len(pl.m.members)), bestReceiver: make([]int16, len(pl.m.owners))}
+	r := &receivers{shortfall: make([]int, len(pl.shardMap.members)), bestReceiver: make([]int16, len(pl.shardMap.owners))}
 	for _, i := range members {
 		r.shortfall[i] = target[i] - owned[i]
 		if r.shortfall[i] > 0 {
 			r.members = append(r.members, i)
-			r.hashes = append(r.hashes, xxhash.Sum64String(string(pl.m.members[i].ID)))
+			r.hashes = append(r.hashes, xxhash.Sum64String(string(pl.shardMap.members[i].ID)))
 		}
 	}
 	if len(r.members) > 0 {
@@ -327,11 +327,11 @@ func (pl *placement) returnOrphans(stage int16, r *receivers) {
 		return
 	}
 	for shard, shardStage := range pl.stage {
-		if shardStage != stage || pl.m.owners[shard] != noOwner {
+		if shardStage != stage || pl.shardMap.owners[shard] != noOwner {
 			continue
 		}
 		if owner := pl.returnTarget(shard, r); owner != noOwner {
-			pl.m.owners[shard] = owner
+			pl.shardMap.owners[shard] = owner
 			r.received(owner)
 		}
 	}
@@ -350,7 +350,7 @@ func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receive
 			surplus[i] = make([]uint64, 0, n)
 		}
 	}
-	for shard, owner := range pl.m.owners {
+	for shard, owner := range pl.shardMap.owners {
 		if owner != noOwner && pl.stage[shard] == stage && surplus[owner] != nil {
 			surplus[owner] = append(surplus[owner], pl.releaseKey(shard, r))
 		}
@@ -361,7 +361,7 @@ func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receive
 		}
 		selectSmallest(keys, target[i])
 		for _, key := range keys[target[i]:] {
-			pl.m.owners[key%MaxShards] = noOwner
+			pl.shardMap.owners[key%MaxShards] = noOwner
 		}
 	}
 }

@@ -8,28 +8,28 @@ import (
 )
 
 // quotas divides the shards of a stage among members in proportion to their weights. The share of a
-// member, including its fixed shards, is remaining * weight / totalWeight.
+// member, including its already placed shards, is remaining * weight / totalWeight.
 type quotas struct {
 	// By member.
-	weight []int
-	fixed  []int // number of shards whose owner is final; the lower bound
-	limit  []int // maximum number of shards, including fixed ones; the upper bound
+	weight        []int
+	alreadyPlaced []int // number of shards assigned to the member in earlier stages; the lower bound
+	limit         []int // maximum number of shards, including alreadyPlaced; the upper bound
 
 	active      []int16 // members whose share violates no bound
-	remaining   int     // shards to divide among the active members, including their fixed ones
+	remaining   int     // shards to divide among the active members, including their already placed ones
 	totalWeight int     // sum of the weights of the active members
 }
 
 // unlimited is the limit of a member that can own any number of shards.
 const unlimited = MaxShards
 
-// applyBounds removes members from active whose share would be less than their fixed shards or more
-// than their limit, and calls report with the bound that they get instead. The other members share
-// the rest. This is the algorithm by which CSS resolves flexible lengths. Members for which report
-// is not called stay active.
-func (q *quotas) applyBounds(report func(i int16, total int)) {
+// applyBounds removes members from active whose share would be less than their already placed shards
+// or more than their limit, and calls setTotal with the bound that they get instead. The other members
+// share the rest. This is the algorithm by which CSS resolves flexible lengths. Members for which
+// setTotal is not called stay active.
+func (q *quotas) applyBounds(setTotal func(i int16, total int)) {
 	for changed := true; changed; {
-		changed = q.applyViolatedBounds(report)
+		changed = q.applyViolatedBounds(setTotal)
 	}
 }
 
@@ -38,11 +38,11 @@ func (q *quotas) applyBounds(report func(i int16, total int)) {
 // If the members below their lower bounds miss more shards than the members above their upper bounds
 // have too many, then the violated lower bounds are final: the other members can only get less.
 // Otherwise the violated upper bounds are final.
-func (q *quotas) applyViolatedBounds(report func(i int16, total int)) (changed bool) {
+func (q *quotas) applyViolatedBounds(setTotal func(i int16, total int)) (changed bool) {
 	shortfall := 0 // all values are multiplied by totalWeight, to avoid divisions
 	for _, i := range q.active {
 		share := q.remaining * q.weight[i]
-		missing := max(q.fixed[i]*q.totalWeight-share, 0)
+		missing := max(q.alreadyPlaced[i]*q.totalWeight-share, 0)
 		surplus := max(share-q.limit[i]*q.totalWeight, 0)
 		shortfall += missing - surplus
 	}
@@ -50,13 +50,13 @@ func (q *quotas) applyViolatedBounds(report func(i int16, total int)) (changed b
 	active := q.active[:0]
 	for _, i := range q.active {
 		share := remaining * q.weight[i]
-		belowBound := share < q.fixed[i]*totalWeight
+		belowBound := share < q.alreadyPlaced[i]*totalWeight
 		aboveBound := share > q.limit[i]*totalWeight
 		switch {
 		case belowBound && shortfall >= 0:
-			q.fix(i, q.fixed[i], report)
+			q.fix(i, q.alreadyPlaced[i], setTotal)
 		case aboveBound && shortfall <= 0:
-			q.fix(i, q.limit[i], report)
+			q.fix(i, q.limit[i], setTotal)
 		default:
 			active = append(active, i)
 		}
@@ -66,23 +66,23 @@ func (q *quotas) applyViolatedBounds(report func(i int16, total int)) (changed b
 	return changed
 }
 
-// fix gives member i exactly n shards and removes it from the division.
-func (q *quotas) fix(i int16, n int, report func(i int16, total int)) {
-	q.remaining -= n
+// fix gives member i exactly total shards and removes it from the division.
+func (q *quotas) fix(i int16, total int, setTotal func(i int16, total int)) {
+	q.remaining -= total
 	q.totalWeight -= q.weight[i]
-	report(i, n)
+	setTotal(i, total)
 }
 
-// targets returns how many of the shards of a stage each member should own. It is the weighted
-// quota, less the shards that are already fixed to the member, rounded down. It is rounded up for
-// as many members as are needed to place all shards. A quota that is a whole number is never
-// rounded up.
+// targetCounts returns how many of the shards of a stage each member should own: its weighted quota,
+// minus the shards already assigned to it in earlier stages. Quotas are rounded down. Then as many
+// quotas as are needed to place all shards are rounded up, see roundShares. A quota that is a whole
+// number is never rounded up.
 //
 // A cordoned member keeps its shards up to its quota, which is rounded up so that another call of
 // Assign takes no more shards from it. The other members share the rest.
-func (pl *placement) targets(shards int, members []int16, owned []int) []int {
-	target := make([]int, len(pl.m.members))
-	setTarget := func(i int16, total int) { target[i] = total - pl.fixed[i] }
+func (pl *placement) targetCounts(shards int, members []int16, ownedInStage []int) []int {
+	target := make([]int, len(pl.shardMap.members)) // by member
+	setTarget := func(i int16, total int) { target[i] = total - pl.alreadyPlaced[i] }
 	var uncordoned []int16
 	for _, i := range members {
 		if !pl.cordoned[i] {
@@ -90,45 +90,50 @@ func (pl *placement) targets(shards int, members []int16, owned []int) []int {
 		}
 	}
 	if len(uncordoned) < len(members) {
-		pl.setCordonedTargets(pl.newQuotas(shards, members, owned), setTarget)
-		for _, i := range members {
-			if pl.cordoned[i] {
-				shards -= target[i]
-			}
+		for i, total := range pl.cordonedTotals(pl.newQuotas(shards, members, ownedInStage)) {
+			setTarget(i, total)
+			shards -= target[i]
 		}
 	}
-	quotas := pl.newQuotas(shards, uncordoned, owned)
+	quotas := pl.newQuotas(shards, uncordoned, ownedInStage)
 	quotas.applyBounds(setTarget)
-	for i, total := range pl.roundShares(quotas, owned) {
+	for i, total := range pl.roundShares(quotas, ownedInStage) {
 		setTarget(i, total)
 	}
 	return target
 }
 
-// setCordonedTargets reports the quotas of all members, rounded up. Only those of cordoned members
-// are final.
-func (pl *placement) setCordonedTargets(quotas *quotas, report func(i int16, total int)) {
-	quotas.applyBounds(report)
+// cordonedTotals returns how many shards each cordoned member keeps, including its already placed ones:
+// its quota, rounded up. quotas must divide the shards among all members, also the uncordoned ones.
+func (pl *placement) cordonedTotals(quotas *quotas) map[int16]int {
+	totals := map[int16]int{}
+	setIfCordoned := func(i int16, total int) {
+		if pl.cordoned[i] {
+			totals[i] = total
+		}
+	}
+	quotas.applyBounds(setIfCordoned)
 	for _, i := range quotas.active {
 		share := quotas.remaining * quotas.weight[i]
-		report(i, (share+quotas.totalWeight-1)/quotas.totalWeight)
+		setIfCordoned(i, (share+quotas.totalWeight-1)/quotas.totalWeight)
 	}
+	return totals
 }
 
-// newQuotas returns the division of shards among members. owned is the number of shards of this
+// newQuotas returns the division of shards among members. ownedInStage is the number of shards of this
 // stage that each member owns.
-func (pl *placement) newQuotas(shards int, members []int16, owned []int) *quotas {
-	memberCount := len(pl.m.members)
+func (pl *placement) newQuotas(shards int, members []int16, ownedInStage []int) *quotas {
+	memberCount := len(pl.shardMap.members)
 	quotas := &quotas{
-		weight: make([]int, memberCount), fixed: pl.fixed, limit: make([]int, memberCount),
+		weight: make([]int, memberCount), alreadyPlaced: pl.alreadyPlaced, limit: make([]int, memberCount),
 		active: slices.Clone(members), remaining: shards,
 	}
 	for _, i := range members {
-		quotas.weight[i], quotas.limit[i] = int(pl.m.members[i].Weight), unlimited
+		quotas.weight[i], quotas.limit[i] = int(pl.shardMap.members[i].Weight), unlimited
 		if pl.cordoned[i] {
-			quotas.limit[i] = pl.fixed[i] + owned[i]
+			quotas.limit[i] = pl.alreadyPlaced[i] + ownedInStage[i]
 		}
-		quotas.remaining += pl.fixed[i]
+		quotas.remaining += pl.alreadyPlaced[i]
 		quotas.totalWeight += quotas.weight[i]
 	}
 	return quotas
@@ -140,10 +145,10 @@ func (pl *placement) newQuotas(shards int, members []int16, owned []int) *quotas
 // none for other members. So these members come first, which minimizes the number of moves. Among
 // equals the largest remainder wins, and then a hash of the id, so that the additional shard does
 // not always go to the first member in alphabetical order.
-func (pl *placement) roundShares(quotas *quotas, owned []int) map[int16]int {
+func (pl *placement) roundShares(quotas *quotas, ownedInStage []int) map[int16]int {
 	type fraction struct {
 		member    int16
-		saves     int // 1 if rounding up saves a move, otherwise 0
+		saves     int // number of moves that rounding up saves: 1 or 0
 		remainder int
 		hash      uint64
 	}
@@ -154,9 +159,9 @@ func (pl *placement) roundShares(quotas *quotas, owned []int) map[int16]int {
 		share := quotas.remaining * quotas.weight[i]
 		shares[i] = share / quotas.totalWeight
 		unplaced -= shares[i]
-		if rem := share % quotas.totalWeight; rem > 0 {
-			f := fraction{member: i, remainder: rem, hash: xxhash.Sum64String(string(pl.m.members[i].ID))}
-			if pl.fixed[i]+owned[i] > shares[i] {
+		if remainder := share % quotas.totalWeight; remainder > 0 {
+			f := fraction{member: i, remainder: remainder, hash: xxhash.Sum64String(string(pl.shardMap.members[i].ID))}
+			if pl.alreadyPlaced[i]+ownedInStage[i] > shares[i] {
 				f.saves = 1
 			}
 			roundUp = append(roundUp, f)
