@@ -136,7 +136,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "quarantine: no quarantine ends automatically", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack/leader.quarantineTimers.expired", "	if !t.hasEnd || now < t.nextEndAt {\n", "	if PLANTED || !t.hasEnd || now < t.nextEndAt {\n"),
+			edits: in("ack/leader.quarantineTimers.expiryChanges", "	if !t.hasExpiry || now < t.nextExpiry {\n", "	if PLANTED || !t.hasExpiry || now < t.nextExpiry {\n"),
 		},
 		{
 			name: "quarantine: another key with the same hash lifts a quarantine", mix: aimed("policy 8, elect 1"), caught: "quarantine",

@@ -24,7 +24,7 @@ import (
 
 // ring returns the events of node n1, one for each of the given nodes.
 func ring(nodes ...string) *event.Ring {
-	r := event.NewRing(event.Options{Node: "n1", Run: 7, Capacity: 8})
+	r := event.NewRing(event.Options{Node: "n1", RunID: 7, Capacity: 8})
 	for _, n := range nodes {
 		r.Add(event.Event{Kind: event.NodeJoined, Node: n})
 	}
@@ -311,7 +311,7 @@ func TestEventsAsAList(t *testing.T) {
 // events from the ring with invalid requests.
 func TestNonsensePushesNothingOutOfTheEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := event.NewRing(event.Options{Node: "n1", Run: 7, Capacity: 64})
+		r := event.NewRing(event.Options{Node: "n1", RunID: 7, Capacity: 64})
 		r.Add(event.Event{Kind: event.NodeFailed, Node: "n2"})
 		h := eventful(r)().Handler()
 		bad := func() { fetchJSON(t, h, "POST", "/v1/drain?node=n3&nonsense=1", "") }

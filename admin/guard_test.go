@@ -365,7 +365,7 @@ func TestCertificatesLetIn(t *testing.T) {
 		"nothing":        {certificate(server), 401, 401},
 		"token over TLS": {client.Credentials{Token: readToken, TLS: certificate(server).TLS}, 200, 403},
 	} {
-		c, err := client.NewWith(ln.Addr().String(), tt.show)
+		c, err := client.NewWithCredentials(ln.Addr().String(), tt.show)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -384,7 +384,7 @@ func TestCertificatesLetIn(t *testing.T) {
 	}
 	// A client that does not trust the port's certificate closes the connection and reports the
 	// reason.
-	c, err := client.NewWith(ln.Addr().String(), certificate(stranger))
+	c, err := client.NewWithCredentials(ln.Addr().String(), certificate(stranger))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +413,7 @@ func TestTokenGoesOverTheNetworkOnlyOverTLSOrAloud(t *testing.T) {
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
 	// 0.0.0.0 does not look like a loopback address, but connects to one.
 	for addr, clear := range map[string]bool{"0.0.0.0:" + port: false, "http://0.0.0.0:" + port: true, "127.0.0.1:" + port: true} {
-		c, err := client.NewWith(addr, client.Credentials{Token: readToken})
+		c, err := client.NewWithCredentials(addr, client.Credentials{Token: readToken})
 		if err != nil {
 			t.Fatal(err)
 		}

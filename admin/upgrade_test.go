@@ -17,12 +17,12 @@ type upgradable struct {
 }
 
 func (l *upgradable) UpgradeStatus(context.Context) api.UpgradeState {
-	return api.UpgradeState{InForce: 1, Next: 2, Wait: "59m30s", Nodes: []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 2, Heard: true}}}
+	return api.UpgradeState{CurrentVersion: 1, Next: 2, Wait: "59m30s", Nodes: []api.NodeUpgrade{{Node: "a", MaxFormatVersion: 2, HasHeartbeat: true}, {Node: "b", MaxFormatVersion: 2, HasHeartbeat: true}}}
 }
 
 func (l *upgradable) FinalizeUpgrade(_ context.Context, by string) (api.UpgradeState, error) {
 	l.by = by
-	return api.UpgradeState{InForce: 2, Next: 2, Nodes: []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}}}, l.refuse
+	return api.UpgradeState{CurrentVersion: 2, Next: 2, Nodes: []api.NodeUpgrade{{Node: "a", MaxFormatVersion: 2, HasHeartbeat: true}}}, l.refuse
 }
 
 func TestUpgradeIsShownAndFinalized(t *testing.T) {
@@ -79,7 +79,7 @@ func TestClientFinalizesTheUpgrade(t *testing.T) {
 	if got, err := c.UpgradeStatus(t.Context()); err != nil || got.Next != 2 || len(got.Nodes) != 2 {
 		t.Errorf("UpgradeStatus() = %+v, %v", got, err)
 	}
-	if got, err := c.FinalizeUpgrade(t.Context()); err != nil || got.InForce != 2 {
+	if got, err := c.FinalizeUpgrade(t.Context()); err != nil || got.CurrentVersion != 2 {
 		t.Errorf("FinalizeUpgrade() = %+v, %v", got, err)
 	}
 }

@@ -30,7 +30,7 @@ func checkPort(port string) *valueProblem {
 	return nil
 }
 
-// checkAdvertiseAddr checks an address that other nodes dial: host:port, without a wildcard.
+// checkAdvertiseAddr checks an address that other nodes dial. It must be host:port and not a wildcard address.
 func checkAdvertiseAddr(addr string) *valueProblem {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -45,8 +45,8 @@ func checkAdvertiseAddr(addr string) *valueProblem {
 	return checkPort(port)
 }
 
-// checkJoin checks an address or a name of the cluster. The port is optional. A name of SRV records must
-// not have a port, because the records contain it.
+// checkJoin checks an address or DNS name to join. The port is optional. An SRV name must not have a port,
+// because the SRV records supply it.
 func checkJoin(target string) *valueProblem {
 	if strings.HasPrefix(target, "_") {
 		return checkSRV(target)

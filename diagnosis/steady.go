@@ -36,12 +36,12 @@ func (d *Debouncer) Update(now time.Time, condition bool) bool {
 // or OffDelay unless the condition changes back.
 func (d *Debouncer) IsChanging() bool { return d.changing }
 
-// TrueFor measures how long a condition has been true.
-type TrueFor struct{ since time.Time }
+// ConditionTimer measures how long a condition has been true without interruption.
+type ConditionTimer struct{ since time.Time }
 
 // Update records the present value of the condition and returns how long the condition has been
 // true. Zero means that it is false or has just become true.
-func (t *TrueFor) Update(now time.Time, condition bool) time.Duration {
+func (t *ConditionTimer) Update(now time.Time, condition bool) time.Duration {
 	switch {
 	case !condition:
 		t.since = time.Time{}
@@ -53,28 +53,28 @@ func (t *TrueFor) Update(now time.Time, condition bool) time.Duration {
 	return 0
 }
 
-// RecentCount counts the recent events of a counter that only grows.
+// RecentCount counts the events in the current burst of a counter that only grows. A burst ends when the
+// counter has not grown for Window.
 type RecentCount struct {
 	Window time.Duration
 
-	initialized bool      // Update was called
-	lastEvent   time.Time // last call in which the counter had grown
-	seriesStart uint64    // value of the counter before the present series
-	count       uint64    // value of the counter in the last call
+	initialized     bool      // Update was called
+	lastEvent       time.Time // last call in which the counter had grown
+	burstStartValue uint64    // value of the counter before the current burst
+	lastValue       uint64    // value of the counter in the last call
 }
 
-// Update records the present value of the counter and returns its growth in the present series of
-// events. A series ends when the counter has not grown for Window. The first call only records the
-// value.
+// Update records the present value of the counter and returns its growth in the current burst. The
+// first call only records the value, and returns 0.
 func (c *RecentCount) Update(now time.Time, counter uint64) uint64 {
 	if !c.initialized {
-		c.initialized, c.seriesStart, c.count = true, counter, counter
+		c.initialized, c.burstStartValue, c.lastValue = true, counter, counter
 		return 0
 	}
-	if counter != c.count {
-		c.lastEvent, c.count = now, counter
+	if counter != c.lastValue {
+		c.lastEvent, c.lastValue = now, counter
 	} else if now.Sub(c.lastEvent) >= c.Window {
-		c.seriesStart = counter
+		c.burstStartValue = counter
 	}
-	return c.count - c.seriesStart
+	return c.lastValue - c.burstStartValue
 }

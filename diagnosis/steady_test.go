@@ -38,7 +38,7 @@ func TestSteadyWaitsForWhatLasts(t *testing.T) {
 }
 
 func TestForCountsFromTheBegin(t *testing.T) {
-	var f diagnosis.TrueFor
+	var f diagnosis.ConditionTimer
 	now := time.Unix(1000, 0)
 	if got := f.Update(now, true) + f.Update(now.Add(time.Second), true); got != time.Second {
 		t.Errorf("after a second it is %v", got)

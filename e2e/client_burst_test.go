@@ -23,7 +23,7 @@ func TestBurstOfConnectionsIsServed(t *testing.T) {
 		Keys: load.KeysIn(128, 1, func(int) bool { return true }), Prefix: "burst",
 	})
 	for _, resp := range burst.Failed {
-		t.Errorf("%s: %d %s %s after %v", resp.ID, resp.Status, resp.Error, resp.Detail, time.Duration(resp.Done()-resp.Sent()))
+		t.Errorf("%s: %d %s %s after %v", resp.ID, resp.Status, resp.Error, resp.Detail, time.Duration(resp.DoneAt()-resp.SentAt()))
 	}
 	for _, node := range c.Nodes() {
 		m, err := node.Metrics(t.Context())

@@ -50,10 +50,10 @@ func wantExactCounts(t *testing.T, was map[string]uint64, responses []history.Re
 			case a.OK():
 				before, begun := was[key], was[key]
 				for _, p := range all {
-					if p.Method == "POST" && p.OK() && p.Done() < a.Sent() {
+					if p.Method == "POST" && p.OK() && p.DoneAt() < a.SentAt() {
 						before++
 					}
-					if p.Method == "POST" && p.Sent() < a.Done() {
+					if p.Method == "POST" && p.SentAt() < a.DoneAt() {
 						begun++
 					}
 				}

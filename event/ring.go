@@ -13,6 +13,9 @@ import (
 // many events, and takes a few hundred kilobytes.
 const defaultCapacity = 1024
 
+// runIDDigits is the number of hexadecimal digits of Options.RunID in an event ID.
+const runIDDigits = 16
+
 // Reasons of a Lost event.
 const (
 	// LostRestarted means that the last id of the reader comes from another process: the node
@@ -26,8 +29,8 @@ const (
 type Options struct {
 	// Node is the id of the node that adds the events.
 	Node string
-	// Run is a random number that identifies the process.
-	Run uint64
+	// RunID is a random number that identifies the process.
+	RunID uint64
 	// Capacity is the number of events that the ring keeps. 0 means 1024.
 	Capacity int
 	// Stamp returns the current Stamp of the node. It is called for each event and must not block.
@@ -42,30 +45,30 @@ type Stamp struct{ Boot, Epoch, Term uint64 }
 // Ring contains the last events of a process. All methods are safe for concurrent use. A nil Ring ignores
 // added events.
 type Ring struct {
-	o  Options
-	mu struct {
+	options Options
+	mu      struct {
 		sync.Mutex
-		events  []Event       // event number n is at index (n-1) modulo Capacity
-		last    uint64        // number of the newest event; 0 if there is none
-		changed chan struct{} // closed and replaced by each Add
+		events     []Event       // event number n is at index (n-1) modulo Capacity
+		lastNumber uint64        // number of the newest event; 0 if there is none
+		changed    chan struct{} // closed and replaced by each Add
 	}
 }
 
 // NewRing returns an empty ring.
-func NewRing(o Options) *Ring {
-	if o.Capacity <= 0 {
-		o.Capacity = defaultCapacity
+func NewRing(options Options) *Ring {
+	if options.Capacity <= 0 {
+		options.Capacity = defaultCapacity
 	}
-	if o.Stamp == nil {
-		o.Stamp = func() Stamp { return Stamp{} }
+	if options.Stamp == nil {
+		options.Stamp = func() Stamp { return Stamp{} }
 	}
-	r := &Ring{o: o}
+	r := &Ring{options: options}
 	r.mu.changed = make(chan struct{})
 	return r
 }
 
 // Node returns the id of the node that adds the events.
-func (r *Ring) Node() string { return r.o.Node }
+func (r *Ring) Node() string { return r.options.Node }
 
 // Add appends e as the newest event. It sets ID, Seq, Time, At and Boot, and also Epoch and Term if they are
 // zero. The caller must not modify values that e points to afterwards.
@@ -73,18 +76,18 @@ func (r *Ring) Add(e Event) {
 	if r == nil {
 		return
 	}
-	stamp := r.o.Stamp()
-	e.Time, e.At, e.Boot = now(), r.o.Node, stamp.Boot
+	stamp := r.options.Stamp()
+	e.Time, e.At, e.Boot = now(), r.options.Node, stamp.Boot
 	e.Epoch = cmp.Or(e.Epoch, stamp.Epoch)
 	e.Term = cmp.Or(e.Term, stamp.Term)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.last++
-	e.Seq, e.ID = r.mu.last, r.id(r.mu.last)
-	if len(r.mu.events) < r.o.Capacity {
+	r.mu.lastNumber++
+	e.Seq, e.ID = r.mu.lastNumber, r.id(r.mu.lastNumber)
+	if len(r.mu.events) < r.options.Capacity {
 		r.mu.events = append(r.mu.events, e)
 	} else {
-		oldest := (e.Seq - 1) % uint64(r.o.Capacity)
+		oldest := (e.Seq - 1) % uint64(r.options.Capacity)
 		r.mu.events[oldest] = e
 	}
 	close(r.mu.changed)
@@ -95,79 +98,81 @@ func (r *Ring) Add(e Event) {
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // id returns the id of the event with the given number. It contains no characters that a URL must escape.
-func (r *Ring) id(number uint64) string { return fmt.Sprintf("%016x-%d", r.o.Run, number) }
+func (r *Ring) id(number uint64) string {
+	return fmt.Sprintf("%0*x-%d", runIDDigits, r.options.RunID, number)
+}
 
 // Cursor is the position of one reader in a ring. It must be used by one goroutine at a time.
 type Cursor struct {
-	r    *Ring
-	seen uint64 // number of the last event that the reader has received
-	lost string // reason of a gap that the reader has not been informed of; empty if there is none
+	ring     *Ring
+	lastSeen uint64 // number of the last event that the reader has received
+	lost     string // reason of a gap that the reader has not been informed of; empty if there is none
 }
 
 // Read returns a cursor that starts after the event with the id after. If after is empty, the cursor starts
-// with the oldest event of the ring. Read returns an error if after does not have the form of an id.
+// with the oldest event of the ring. Read returns an error if after is not a valid event ID.
 func (r *Ring) Read(after string) (*Cursor, error) {
-	c := &Cursor{r: r}
+	c := &Cursor{ring: r}
 	if after == "" {
-		c.seen, _ = r.bounds()
+		c.lastSeen, _ = r.bounds()
 		return c, nil
 	}
-	run, number, ok := parseID(after)
+	runID, number, ok := parseID(after)
 	if !ok {
 		return nil, fmt.Errorf("%q is not an event id: pass an id exactly as received, or none", after)
 	}
-	oldest, last := r.bounds()
-	if run != r.o.Run || number > last {
-		c.seen, c.lost = oldest, LostRestarted
+	beforeOldest, newest := r.bounds()
+	if runID != r.options.RunID || number > newest {
+		c.lastSeen, c.lost = beforeOldest, LostRestarted
 		return c, nil
 	}
-	c.seen = number
+	c.lastSeen = number
 	return c, nil
 }
 
-// parseID splits an id into its two numbers. ok is false if id does not have the form of an id.
-func parseID(id string) (run, number uint64, ok bool) {
-	head, tail, found := strings.Cut(id, "-")
-	run, runErr := strconv.ParseUint(head, 16, 64)
-	number, numberErr := strconv.ParseUint(tail, 10, 64)
-	return run, number, found && runErr == nil && numberErr == nil && len(head) == 16
+// parseID splits an id into its two numbers. ok is false if id is not a valid event ID.
+func parseID(id string) (runID, number uint64, ok bool) {
+	runDigits, numberDigits, found := strings.Cut(id, "-")
+	runID, runErr := strconv.ParseUint(runDigits, 16, 64)
+	number, numberErr := strconv.ParseUint(numberDigits, 10, 64)
+	return runID, number, found && runErr == nil && numberErr == nil && len(runDigits) == runIDDigits
 }
 
 // bounds returns the number of the event before the oldest event of the ring, and the number of the newest
 // one.
-func (r *Ring) bounds() (before, last uint64) {
+func (r *Ring) bounds() (beforeOldest, newest uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.last - uint64(len(r.mu.events)), r.mu.last
+	return r.mu.lastNumber - uint64(len(r.mu.events)), r.mu.lastNumber
 }
 
 // Next returns up to limit events that the reader has not received yet, oldest first. If events were lost, a
-// Lost event precedes them, in addition to limit. The channel more is closed when further events are
+// Lost event precedes them, in addition to limit. The channel moreAvailable is closed when further events are
 // available.
-func (c *Cursor) Next(limit int) (events []Event, more <-chan struct{}) {
-	r := c.r
+func (c *Cursor) Next(limit int) (events []Event, moreAvailable <-chan struct{}) {
+	r := c.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	numberBeforeOldest := r.mu.last - uint64(len(r.mu.events))
+	beforeOldest := r.mu.lastNumber - uint64(len(r.mu.events))
 	missed := uint64(0)
-	if c.seen < numberBeforeOldest {
-		c.lost, missed = LostOverrun, numberBeforeOldest-c.seen
-		c.seen = numberBeforeOldest
+	if c.lastSeen < beforeOldest {
+		c.lost, missed = LostOverrun, beforeOldest-c.lastSeen
+		c.lastSeen = beforeOldest
 	}
 	if c.lost != "" {
 		events = append(events, Event{
-			ID: r.id(c.seen), Seq: c.seen, Time: now(), Kind: Lost, At: r.o.Node, Reason: c.lost, Missed: missed,
+			ID: r.id(c.lastSeen), Seq: c.lastSeen, Time: now(), Kind: Lost, At: r.options.Node, Reason: c.lost, Missed: missed,
 		})
 		c.lost = ""
 	}
 	for range limit {
-		if c.seen == r.mu.last {
+		if c.lastSeen == r.mu.lastNumber {
 			break
 		}
-		events = append(events, r.mu.events[c.seen%uint64(r.o.Capacity)])
-		c.seen++
+		events = append(events, r.mu.events[c.lastSeen%uint64(r.options.Capacity)])
+		c.lastSeen++
 	}
-	if c.seen < r.mu.last {
+	if c.lastSeen < r.mu.lastNumber {
 		return events, closedChan()
 	}
 	return events, r.mu.changed
@@ -181,4 +186,4 @@ func closedChan() <-chan struct{} {
 }
 
 // After returns the id of the last event that the reader has received.
-func (c *Cursor) After() string { return c.r.id(c.seen) }
+func (c *Cursor) After() string { return c.ring.id(c.lastSeen) }

@@ -27,7 +27,7 @@ func nodesOf(t *testing.T, c *event.Cursor, limit int) string {
 }
 
 func ring(run uint64, nodes ...string) *event.Ring {
-	r := event.NewRing(event.Options{Node: "a", Run: run, Capacity: 3})
+	r := event.NewRing(event.Options{Node: "a", RunID: run, Capacity: 3})
 	for _, n := range nodes {
 		r.Add(event.Event{Kind: event.NodeJoined, Node: n})
 	}
@@ -121,7 +121,7 @@ func TestNextEventClosesMore(t *testing.T) {
 }
 
 func TestAddStampsTheEvent(t *testing.T) {
-	r := event.NewRing(event.Options{Node: "a", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
+	r := event.NewRing(event.Options{Node: "a", RunID: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
 	r.Add(event.Event{Kind: event.MapProposed, Epoch: 18, Change: &event.Change{Base: 17, Moved: 2, Moves: []event.ShardMoves{{From: "b", To: "a", Shards: 2}}}})
 	events, _ := read(t, r, "").Next(1)
 	b, err := json.Marshal(events[0])
@@ -162,7 +162,7 @@ func TestKindsHaveNames(t *testing.T) {
 }
 
 func TestRingIsSafeForConcurrentUse(t *testing.T) {
-	r := event.NewRing(event.Options{Run: 7, Capacity: 64})
+	r := event.NewRing(event.Options{RunID: 7, Capacity: 64})
 	var wg sync.WaitGroup
 	for range 4 {
 		c := read(t, r, "")

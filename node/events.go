@@ -10,7 +10,7 @@ func (n *Node) Events() *event.Ring { return n.events }
 
 // newEvents creates the ring buffer of events of this process.
 func (n *Node) newEvents() *event.Ring {
-	return event.NewRing(event.Options{Node: string(n.self), Run: n.nonce, Stamp: func() event.Stamp {
+	return event.NewRing(event.Options{Node: string(n.self), RunID: n.nonce, Stamp: func() event.Stamp {
 		at := event.Stamp{Boot: n.agent.boot.Load(), Epoch: uint64(n.router.State().Committed().Epoch())}
 		select {
 		case <-n.raftOpen:

@@ -226,7 +226,7 @@ func (n *Node) LeaderViewOf(node string) (leader.MemberView, bool) {
 		return leader.MemberView{}, false
 	}
 	views, _ := l.View(context.Background())
-	return leaderloop.ViewOf(views, node)
+	return leaderloop.FindMember(views, node)
 }
 
 // AskLeader sends the leader the questions that only it can answer. It returns the number of views, whether it received suspects and the

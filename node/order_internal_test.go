@@ -107,7 +107,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 			case <-wait:
 				t.Fatalf("dialled at %v, elected at %v: no evidence", dialled, elected)
 			}
-			v, _ := leaderloop.ViewOf(turn.View(), "b")
+			v, _ := leaderloop.FindMember(turn.View(), "b")
 			counts = v.Crashed
 		}
 		if last := dialled[len(dialled)-1]; last < elected {
@@ -130,7 +130,7 @@ func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func()
 	})
 	number, echoes := uint64(0), map[shardmap.NodeID]ack.Echo{}
 	hear := func(id shardmap.NodeID) (serve time.Duration) {
-		v, _ := leaderloop.ViewOf(views, string(id))
+		v, _ := leaderloop.FindMember(views, string(id))
 		number++
 		hb := v.Heartbeat
 		hb.Number += number

@@ -162,7 +162,7 @@ func (s *storm) sicken(p *process, ill string) {
 
 // restarts records that an app has ended, until again is called.
 func (w *witness) restarts(node string) (again func()) {
-	return w.done(history.Fault{Kind: history.AppDown, Node: node, ExitedBy: now()})
+	return w.done(history.Fault{Kind: history.AppDown, Node: node, LatestExit: now()})
 }
 
 // restart ends the app's process, and starts another one.

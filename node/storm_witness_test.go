@@ -279,8 +279,8 @@ func (w *witness) ended(node string, failed bool) {
 	delete(w.closed, node)
 	for k := range w.h.Faults {
 		f := &w.h.Faults[k]
-		if (k == i || f.Kind == history.DiskFault && f.Node == node && f.Until == 0) && f.ExitedBy == 0 {
-			f.ExitedBy = now()
+		if (k == i || f.Kind == history.DiskFault && f.Node == node && f.Until == 0) && f.LatestExit == 0 {
+			f.LatestExit = now()
 		}
 	}
 }
@@ -333,7 +333,7 @@ func (w *witness) longest() (most time.Duration) {
 	defer w.mu.Unlock()
 	for i := range w.h.Responses {
 		if a := &w.h.Responses[i]; a.Status != 0 {
-			most = max(most, time.Duration(a.Done()-a.Sent()))
+			most = max(most, time.Duration(a.DoneAt()-a.SentAt()))
 		}
 	}
 	return most

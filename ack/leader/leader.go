@@ -223,12 +223,15 @@ func (l *Leader) commitApplied() {
 	}
 }
 
+// NeverReceived is the value of MemberView.SinceHeartbeat for a node without a heartbeat in this term.
+const NeverReceived time.Duration = -1
+
 // MemberView is the state of a node from the view of a leader, for status output.
 type MemberView struct {
 	Node      shardmap.NodeID
 	Heartbeat ack.Heartbeat
 	From      string
-	// SinceHeartbeat is the age of the last heartbeat; negative if none arrived in this term.
+	// SinceHeartbeat is the age of the last heartbeat, or NeverReceived if none arrived in this term.
 	SinceHeartbeat time.Duration
 	Silent         bool
 	// LinkWorks means that at least the last three heartbeats of its present process echoed
@@ -269,7 +272,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 // memberView returns the state of the node from the view of the leader.
 func (l *Leader) memberView(node *member) MemberView {
 	view := MemberView{
-		Node: node.id, Heartbeat: node.heartbeat, From: node.addr, SinceHeartbeat: -1,
+		Node: node.id, Heartbeat: node.heartbeat, From: node.addr, SinceHeartbeat: NeverReceived,
 		Silent:      node.isSilent(l.in),
 		LinkWorks:   node.linkWorks(l.in),
 		Crashed:     node.hasCrashed(),

@@ -48,7 +48,7 @@ func (q *policyQueue) addExpirations(in inputs, drains *gradualDrains) {
 		q.requests = append(q.requests, policyRequest{changes: []ack.Change{{Kind: ack.ChangeResume}}})
 	}
 	if len(q.requests) == 0 {
-		expired := slices.Concat(q.quarantines.expired(in.now, policy), drains.finished(in))
+		expired := slices.Concat(q.quarantines.expiryChanges(in.now, policy), drains.finished(in))
 		if len(expired) > 0 {
 			q.requests = append(q.requests, policyRequest{changes: expired[:min(len(expired), ack.MaxChanges)]})
 		}

@@ -13,9 +13,9 @@ import (
 type quarantineTimers struct {
 	policy *ack.Policy // from which the other fields were derived
 	// firstSeen are the quarantines with a duration.
-	firstSeen map[ack.KeyFingerprint]firstSighting
-	hasEnd    bool          // any quarantine has a duration
-	nextEndAt time.Duration // when the next quarantine ends, if hasEnd
+	firstSeen  map[ack.KeyFingerprint]firstSighting
+	hasExpiry  bool          // at least one quarantine has a duration
+	nextExpiry time.Duration // when the next quarantine expires, if hasExpiry
 }
 
 // firstSighting is when the leader first saw the effect of an entry. A later entry about the same
@@ -25,28 +25,29 @@ type firstSighting struct {
 	seenAt     time.Duration
 }
 
-// expired returns the changes that lift expired quarantines.
-func (t *quarantineTimers) expired(now time.Duration, policy *ack.Policy) []ack.Change {
+// expiryChanges returns the changes that lift expired quarantines.
+func (t *quarantineTimers) expiryChanges(now time.Duration, policy *ack.Policy) []ack.Change {
 	if policy != t.policy {
-		t.update(now, policy)
+		t.setPolicy(now, policy)
 	}
-	if !t.hasEnd || now < t.nextEndAt {
+	if !t.hasExpiry || now < t.nextExpiry {
 		return nil
 	}
 	var changes []ack.Change
 	for _, fingerprint := range slices.SortedFunc(maps.Keys(t.firstSeen), ack.KeyFingerprint.Compare) {
-		isOver := now-t.firstSeen[fingerprint].seenAt >= policy.Quarantined[fingerprint].Duration
-		if isOver && len(changes) < ack.MaxChanges {
+		isExpired := now-t.firstSeen[fingerprint].seenAt >= policy.Quarantined[fingerprint].Duration
+		if isExpired && len(changes) < ack.MaxChanges {
 			changes = append(changes, ack.Change{Kind: ack.ChangeEndQuarantine, KeyFingerprint: fingerprint})
 		}
 	}
 	return changes
 }
 
-// update switches to another policy. Quarantines that continue keep their start.
-func (t *quarantineTimers) update(now time.Duration, policy *ack.Policy) {
+// setPolicy replaces the policy from which the timers are derived. Quarantines that are in both policies
+// keep their start.
+func (t *quarantineTimers) setPolicy(now time.Duration, policy *ack.Policy) {
 	firstSeen := map[ack.KeyFingerprint]firstSighting{}
-	t.policy, t.hasEnd = policy, false
+	t.policy, t.hasExpiry = policy, false
 	for fingerprint, quarantine := range policy.Quarantined {
 		if quarantine.Duration == 0 {
 			continue
@@ -56,8 +57,8 @@ func (t *quarantineTimers) update(now time.Duration, policy *ack.Policy) {
 			sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now}
 		}
 		firstSeen[fingerprint] = sighting
-		if end := sighting.seenAt + quarantine.Duration; !t.hasEnd || end < t.nextEndAt {
-			t.nextEndAt, t.hasEnd = end, true
+		if expiry := sighting.seenAt + quarantine.Duration; !t.hasExpiry || expiry < t.nextExpiry {
+			t.nextExpiry, t.hasExpiry = expiry, true
 		}
 	}
 	t.firstSeen = firstSeen

@@ -36,7 +36,7 @@ func (s *Sim) append(data []byte) int {
 // which the follower applies once it has stored the entry.
 func (l *leaderLoop) replicate(index int, applied func()) {
 	s := l.s
-	quorum := s.o.Voters/2 + 1
+	quorum := s.options.Voters/2 + 1
 	// The fsync of the leader runs during the sending. It is never the last of a quorum
 	// with equal disks and a network in between.
 	storedCount := 1
@@ -71,10 +71,10 @@ func (l *leaderLoop) applyCommitted(index int, applied func()) {
 func (l *leaderLoop) appendTo(follower *Node, index int, onStored func()) {
 	s := l.s
 	bits := float64(8 * (len(s.log[index-1].data) + entryOverhead))
-	sendTime := time.Duration(bits / s.o.Uplink * float64(time.Second))
+	sendTime := time.Duration(bits / s.options.Uplink * float64(time.Second))
 	sendStart := max(l.uplink, s.now, follower.free)
 	l.uplink = sendStart + sendTime
-	storedAt := l.uplink + follower.latency + s.o.Fsync
+	storedAt := l.uplink + follower.latency + s.options.Fsync
 	follower.free = storedAt + follower.latency
 
 	applyTime := time.Duration(0) // of the entries before this one

@@ -96,7 +96,7 @@ func TestScaleHundredNodes(t *testing.T) {
 		}
 		s := clusters[f.takeover]
 		regrown(t, s)
-		began, busy, entries, term := s.Now(), s.Busy(), len(s.Entries), s.Term()
+		began, busy, entries, term := s.Now(), s.LeaderCPUTime(), len(s.Entries), s.Term()
 		f.do(s)
 		s.Pass(time.Millisecond) // the fault is not settled yet
 		if !s.Run(time.Minute, s.Settled) {
@@ -111,11 +111,11 @@ func TestScaleHundredNodes(t *testing.T) {
 		if took < f.least {
 			t.Errorf("%s: healed after %v, the protocol waits at least %v", f.name, took, f.least)
 		}
-		cpu := s.Busy()
+		cpu := s.LeaderCPUTime()
 		if s.Term() == term { // else it is another leader's, from its election on
 			cpu -= busy
 		}
-		row(f.name, "|", took.Round(time.Millisecond), "|", f.least, "|", len(sizes)/2, "|", sizes, "|", cpu.Round(100*time.Microsecond), "|", s.LongestIteration().Round(10*time.Microsecond))
+		row(f.name, "|", took.Round(time.Millisecond), "|", f.least, "|", len(sizes)/2, "|", sizes, "|", cpu.Round(100*time.Microsecond), "|", s.LongestLeaderIteration().Round(10*time.Microsecond))
 	}
 	_ = w.Flush()
 	t.Logf("100 nodes, 5 voters, 16384 shards, 0.25 ms one way, 1 Gbit/s, fsync 2 ms\n%s", table.String())
@@ -125,14 +125,14 @@ func TestScaleHundredNodes(t *testing.T) {
 // happens, what is applied, and what compressing the entries would give.
 func TestScaleAtRest(t *testing.T) {
 	s := grown(t, lan(ack.TakeoverLease))
-	busy, turns := s.Busy(), s.Iterations()
+	busy, turns := s.LeaderCPUTime(), s.LeaderIterations()
 	const span = 10 * time.Second
 	entries := len(s.Entries)
 	s.Pass(span)
 	if len(s.Entries) != entries || !s.Settled() {
 		t.Errorf("%d entries at rest, settled %v", len(s.Entries)-entries, s.Settled())
 	}
-	t.Logf("at rest: %d turns a second, %.1f %% of one core", int(float64(s.Iterations()-turns)/span.Seconds()), 100*float64(s.Busy()-busy)/float64(span))
+	t.Logf("at rest: %d turns a second, %.1f %% of one core", int(float64(s.LeaderIterations()-turns)/span.Seconds()), 100*float64(s.LeaderCPUTime()-busy)/float64(span))
 	slices.Sort(s.Applying)
 	t.Logf("apply of an entry: median %v, longest %v", s.Applying[len(s.Applying)/2], s.Applying[len(s.Applying)-1])
 	for _, e := range s.Entries[len(s.Entries)-2:] {

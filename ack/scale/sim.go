@@ -32,10 +32,10 @@ type Options struct {
 
 // Sim is a cluster in virtual time.
 type Sim struct {
-	o      Options
-	pace   ack.Pace
-	timing ack.Timing
-	rnd    *rand.Rand
+	options Options
+	pace    ack.Pace
+	timing  ack.Timing
+	rnd     *rand.Rand
 
 	// Virtual time.
 	now    time.Duration
@@ -69,7 +69,7 @@ type entry struct {
 
 // New returns a cluster whose nodes run and follow the first one, without a map.
 func New(options Options) *Sim {
-	s := &Sim{o: options, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(options.Seed, 1))} //nolint:gosec // must replay
+	s := &Sim{options: options, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(options.Seed, 1))} //nolint:gosec // must replay
 	s.timing.Takeover = options.Takeover
 	s.timing.Lease = cmp.Or(options.Lease, s.timing.Lease)
 	for i := range options.Nodes {
@@ -87,11 +87,11 @@ func New(options Options) *Sim {
 func (s *Sim) start(i int) *Node {
 	id := shardmap.NodeID(fmt.Sprintf("node-%03d", i))
 	n := &Node{
-		s: s, id: id, server: string(id) + "/0123456789abcdef", up: true, voter: i < s.o.Voters, nonce: uint64(i + 1),
-		state: ack.NewState(), term: s.term, latency: s.o.Latency,
+		s: s, id: id, server: string(id) + "/0123456789abcdef", up: true, voter: i < s.options.Voters, nonce: uint64(i + 1),
+		state: ack.NewState(), term: s.term, latency: s.options.Latency,
 	}
-	if i >= s.o.Nodes-s.o.Far && i < s.o.Nodes {
-		n.latency = s.o.FarLatency
+	if i >= s.options.Nodes-s.options.Far && i < s.options.Nodes {
+		n.latency = s.options.FarLatency
 	}
 	n.agent = agent.New(agent.Options{
 		Node: id, Server: n.server, Boot: 1, Nonce: n.nonce, Pace: s.pace, Timing: s.timing,
@@ -156,7 +156,7 @@ func (s *Sim) Settled() bool {
 
 // computeTime returns the virtual duration of a computation that began at a real time.
 func (s *Sim) computeTime(start time.Time) time.Duration {
-	if s.o.Instant {
+	if s.options.Instant {
 		return 0
 	}
 	return time.Since(start)
@@ -197,14 +197,14 @@ func (e *events) Pop() any {
 // Now returns the virtual time.
 func (s *Sim) Now() time.Duration { return s.now }
 
-// Term returns the present term.
+// Term returns the current term.
 func (s *Sim) Term() uint64 { return s.term }
 
-// Busy returns the real CPU time of the loop of the present leader.
-func (s *Sim) Busy() time.Duration { return s.leader.Busy }
+// LeaderCPUTime returns the CPU time (not virtual time) spent in the current leader's event loop.
+func (s *Sim) LeaderCPUTime() time.Duration { return s.leader.Busy }
 
-// Iterations returns the number of iterations of the leader loop.
-func (s *Sim) Iterations() int { return s.leader.Iterations }
+// LeaderIterations returns the number of iterations of the current leader's event loop.
+func (s *Sim) LeaderIterations() int { return s.leader.Iterations }
 
-// LongestIteration returns the real duration of its longest iteration.
-func (s *Sim) LongestIteration() time.Duration { return s.leader.LongestIteration }
+// LongestLeaderIteration returns the wall-clock duration of the leader loop's longest iteration.
+func (s *Sim) LongestLeaderIteration() time.Duration { return s.leader.LongestIteration }

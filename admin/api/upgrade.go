@@ -5,10 +5,10 @@ import "context"
 // UpgradeState is the response of GET and POST /v1/upgrade. A format version is the version of the
 // messages between nodes and of the log entries; see docs/internals/protocol.md.
 type UpgradeState struct {
-	// InForce is the current format version. Next is the format version that comes next, or the same number if no
+	// CurrentVersion is the current format version. Next is the format version that comes next, or the same number if no
 	// node supports a higher one, as far as the responding node has been informed.
-	InForce uint8 `json:"in_force"`
-	Next    uint8 `json:"next"`
+	CurrentVersion uint8 `json:"in_force"`
+	Next           uint8 `json:"next"`
 	// Wait is the remaining time, such as "59m30s", for which all nodes must support Next before the
 	// leader raises the format version automatically. Empty means that there is no higher one.
 	Wait string `json:"wait,omitempty"`
@@ -20,10 +20,10 @@ type UpgradeState struct {
 
 // NodeUpgrade is the highest format version that a node supports, as reported to the leader.
 type NodeUpgrade struct {
-	Node   string `json:"node"`
-	Knows  uint8  `json:"knows"` // the highest format version that the node supports; 0 means no report to this leader
-	Heard  bool   `json:"heard"`
-	Blocks bool   `json:"blocks"` // the next format version waits for it
+	Node             string `json:"node"`
+	MaxFormatVersion uint8  `json:"knows"` // the highest format version that the node supports; 0 means no report to this leader
+	HasHeartbeat     bool   `json:"heard"`
+	BlocksUpgrade    bool   `json:"blocks"` // the next format version waits for this node
 }
 
 // UpgradeService serves /v1/upgrade.

@@ -44,7 +44,8 @@ type Client struct {
 	http          *http.Client
 }
 
-// Credentials authenticate a Client. The zero value contains none.
+// Credentials authenticate a Client. The zero value contains none, and is for an admin port without
+// authentication.
 type Credentials struct {
 	// Token is sent in the Authorization header. It is sent without TLS only to a loopback address,
 	// or if the address starts with http://.
@@ -52,17 +53,18 @@ type Credentials struct {
 	// TLS contains the trusted authorities and the client certificate. If it is set, the client uses
 	// TLS, also for an address without a scheme.
 	TLS *tls.Config
-	// Flag is the flag that contains the address, for error messages. Empty means --admin.
-	Flag string
+	// FlagName is no credential: it is the flag with which the user specified the address. Error messages
+	// name it. Empty means --admin.
+	FlagName string
 }
 
 // New returns a Client for an address: host:port, :port for this machine, or a URL without a
 // path.
-func New(addr string) (*Client, error) { return NewWith(addr, Credentials{}) }
+func New(addr string) (*Client, error) { return NewWithCredentials(addr, Credentials{}) }
 
-// NewWith is New with credentials.
-func NewWith(addr string, credentials Credentials) (*Client, error) {
-	flag := cmp.Or(credentials.Flag, "--admin")
+// NewWithCredentials is New for an admin port that requires a token or TLS.
+func NewWithCredentials(addr string, credentials Credentials) (*Client, error) {
+	flag := cmp.Or(credentials.FlagName, "--admin")
 	u, ok := parseAddr(addr, credentials)
 	if !ok {
 		return nil, fmt.Errorf("%s %q is not an address: give host:port, as in 127.0.0.1:8081", flag, addr)

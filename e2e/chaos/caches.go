@@ -17,7 +17,8 @@ import (
 const stalePoll = 100 * time.Millisecond
 
 // staleReturns collects the shards that returned in this round to an app that may still cache their
-// old state. Nodes report such returns, and writes to these shards may be lost.
+// old state. Such an app returns stale values, and overwrites the updates that another app made in the
+// meantime. Nodes report these returns.
 type staleReturns struct {
 	stop func()
 	done chan struct{}
@@ -34,9 +35,9 @@ func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 		defer close(s.done)
 		for ctx.Err() == nil {
 			for _, node := range nodes {
-				stale, _ := node.StaleReturns(ctx) // A node that is down has nothing to report.
+				shards, _ := node.StaleReturns(ctx) // A node that is down has nothing to report.
 				s.mu.Lock()
-				for _, shard := range stale {
+				for _, shard := range shards {
 					s.shards[shard] = true
 				}
 				s.mu.Unlock()
@@ -57,9 +58,10 @@ func (s *staleReturns) stopAndCollect() map[uint32]bool {
 	return s.shards
 }
 
-// emptyCaches makes all apps drop their caches, and reports that to the cluster as an app restart. A
-// shard must not return to an app that caches its old state. Without emptyCaches, every node would
-// soon have owned every shard, and no shard could move.
+// emptyCaches makes all apps drop their caches, and tells the cluster that the apps restarted. A shard
+// must not return to an app that caches its old state: the app would return a stale value or lose an
+// update. Otherwise every node would soon have owned every shard at some point, leaving no app to which
+// a shard could still move.
 func (sc *scenario) emptyCaches() {
 	for _, node := range sc.members {
 		node.App.ClearCache(sc)
@@ -77,13 +79,13 @@ func (sc *scenario) emptyCaches() {
 // was sent. Otherwise the app has incremented an old copy, and the writes since that copy are lost.
 //
 // Two kinds of shards are excused:
-//   - those in stale, because a node has reported that they returned to an app with an old copy
+//   - those in staleShards, because a node has reported that they returned to an app with an old copy
 //   - those that ran on two nodes at once for an excused reason, because only a store that checks
 //     epochs is protected against that
-func (sc *scenario) findLostWrites(responses []history.Response, report *history.Report, stale map[uint32]bool) (violations []string) {
+func (sc *scenario) findLostWrites(responses []history.Response, report *history.Report, staleShards map[uint32]bool) (violations []string) {
 	byKey := responsesByKey(responses, func(resp history.Response) bool {
 		shard := sc.shardOf(resp)
-		isExcused := stale[shard] || report.OverlapsByShard[shard] > 0
+		isExcused := staleShards[shard] || report.OverlapsByShard[shard] > 0
 		return resp.OK() && resp.Method == http.MethodPost && resp.Register == "" && !isExcused
 	})
 	for key, writes := range byKey {

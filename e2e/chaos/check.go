@@ -163,7 +163,7 @@ func maxLatency(responses []history.Response) time.Duration {
 	var longest int64
 	for i := range responses {
 		if resp := &responses[i]; resp.Register != "" && resp.OK() {
-			longest = max(longest, resp.Done()-resp.Sent())
+			longest = max(longest, resp.DoneAt()-resp.SentAt())
 		}
 	}
 	return time.Duration(longest)

@@ -92,9 +92,9 @@ func findLowCounts(key string, responses []history.Response) (violations []strin
 			minIncrement = 1
 		}
 		for _, earlier := range responses[:i] {
-			precedes := earlier.Method == http.MethodPost && earlier.Done() < resp.Sent()
+			precedes := earlier.Method == http.MethodPost && earlier.DoneAt() < resp.SentAt()
 			if precedes && resp.Count < earlier.Count+minIncrement {
-				violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, resp.ID, resp.Count, time.Duration(resp.Sent()-earlier.Done()), earlier.ID, earlier.Count))
+				violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, resp.ID, resp.Count, time.Duration(resp.SentAt()-earlier.DoneAt()), earlier.ID, earlier.Count))
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func responsesByKey(responses []history.Response, include func(history.Response)
 		}
 	}
 	for _, all := range byKey {
-		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
+		slices.SortFunc(all, func(a, b history.Response) int { return int(a.SentAt() - b.SentAt()) })
 	}
 	return byKey
 }

@@ -51,7 +51,7 @@ func NewScene(nodes, shards int) *Scene {
 	status.State, status.Role, status.Term, status.Epoch, status.Proposed = "operational", "follower", 3, 17, 17
 	status.LeaseMS, status.UptimeS, status.Shards.Total = 1431, 93784, shards
 	status.Timing = &api.TimingState{Timing: api.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
-	scene.Ring = event.NewRing(event.Options{Node: "n1", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
+	scene.Ring = event.NewRing(event.Options{Node: "n1", RunID: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
 	scene.Ring.Add(event.Event{Kind: event.LeaderElected, Node: status.Leader})
 	scene.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, FromLog: true}})
 	scene.updateCounts()

@@ -50,7 +50,7 @@ func measureFloor(tb testing.TB, c *cluster.Cluster) floor {
 			}
 		}))
 		resp := client.DoAt(tb.Context(), node.Addr, load.Request{ID: fmt.Sprint("floor", i), Key: key})
-		out.request.Add(time.Duration(resp.Done() - resp.Sent()))
+		out.request.Add(time.Duration(resp.DoneAt() - resp.SentAt()))
 	}
 	return out
 }

@@ -88,7 +88,7 @@ func addResponses(tb testing.TB, trial *faults.Trial, responses []history.Respon
 			trial.Failed++
 			printError(tb, "failed", resp)
 		}
-		trial.Slowest = max(trial.Slowest, time.Duration(resp.Done()-resp.Sent()))
+		trial.Slowest = max(trial.Slowest, time.Duration(resp.DoneAt()-resp.SentAt()))
 	}
 }
 
@@ -108,7 +108,7 @@ func addLongRequests(tb testing.TB, trial *faults.Trial, long []*cluster.AsyncRe
 func printError(tb testing.TB, result string, resp history.Response) {
 	tb.Helper()
 	tb.Logf("%s: %s %s of key %q after %v: %d %s %s %+v", result, resp.Method, resp.ID, resp.Key,
-		time.Duration(resp.Done()-resp.Sent()).Round(time.Millisecond), resp.Status, resp.Error, resp.Detail, resp.Attempts)
+		time.Duration(resp.DoneAt()-resp.SentAt()).Round(time.Millisecond), resp.Status, resp.Error, resp.Detail, resp.Attempts)
 }
 
 // keysFor returns the keys of the load, and the keys of the long requests on other nodes

@@ -88,7 +88,7 @@ func (s *steady) load() func() {
 		var slowest time.Duration
 		for _, resp := range generator.Stop() {
 			s.requests++
-			slowest = max(slowest, time.Duration(resp.Done()-resp.Sent()))
+			slowest = max(slowest, time.Duration(resp.DoneAt()-resp.SentAt()))
 			if !resp.OK() {
 				s.failed++
 				printError(s.tb, "failed", resp)

@@ -27,17 +27,17 @@ func Unanswered(responses []history.Response) map[string]time.Duration {
 	var lastResponse int64
 	for _, resp := range responses {
 		byKey[resp.Key] = append(byKey[resp.Key], resp)
-		lastResponse = max(lastResponse, resp.Done())
+		lastResponse = max(lastResponse, resp.DoneAt())
 	}
 	longest := make(map[string]time.Duration, len(byKey))
 	for key, all := range byKey {
-		slices.SortFunc(all, func(a, b history.Response) int { return cmp.Compare(a.Sent(), b.Sent()) })
+		slices.SortFunc(all, func(a, b history.Response) int { return cmp.Compare(a.SentAt(), b.SentAt()) })
 		servedAt := lastResponse
 		for _, resp := range slices.Backward(all) {
 			if resp.OK() {
-				servedAt = min(servedAt, resp.Done())
+				servedAt = min(servedAt, resp.DoneAt())
 			}
-			longest[key] = max(longest[key], time.Duration(servedAt-resp.Sent()))
+			longest[key] = max(longest[key], time.Duration(servedAt-resp.SentAt()))
 		}
 	}
 	return longest

@@ -41,21 +41,21 @@ func cutAgainstFlag(args []string) (rest []string, addr string, err error) {
 	return rest, addr, nil
 }
 
-// difference is a setting whose value differs from the value in the cluster.
+// difference is a setting whose local value differs from the value at a node of the cluster.
 type difference struct {
-	Setting string                   `json:"setting"`
-	Value   string                   `json:"value"`
-	From    string                   `json:"from"`
-	Cluster []diagnosis.SettingValue `json:"cluster"`
+	Setting       string                   `json:"setting"`
+	Value         string                   `json:"value"`
+	Origin        string                   `json:"from"`
+	ClusterValues []diagnosis.SettingValue `json:"cluster"`
 }
 
 // String returns one line of text output.
 func (d difference) String() string {
-	values := make([]string, len(d.Cluster))
-	for i, value := range d.Cluster {
+	values := make([]string, len(d.ClusterValues))
+	for i, value := range d.ClusterValues {
 		values[i] = strconv.Quote(value.Value) + " at " + strings.Join(value.Nodes, ", ")
 	}
-	return fmt.Sprintf("differs: %s = %q (%s); the cluster has %s", d.Setting, d.Value, d.From, strings.Join(values, " and "))
+	return fmt.Sprintf("differs: %s = %q (%s); the cluster has %s", d.Setting, d.Value, d.Origin, strings.Join(values, " and "))
 }
 
 // compareWithCluster returns the settings of cfg whose value differs from the value at a node of the
@@ -78,24 +78,24 @@ func compareWithCluster(ctx context.Context, session *session, cfg *config.Confi
 	return compareSettings(cfg, checkup), nil
 }
 
-// compareSettings compares cfg with the settings that each node has reported.
-func compareSettings(cfg *config.Config, checkup diagnosis.Checkup) (out []difference) {
-	own := cfg.ClusterSettings()
-	for _, name := range slices.Sorted(maps.Keys(own)) {
-		at := map[string][]string{}
+// compareSettings returns the settings of cfg that differ from those reported by any node.
+func compareSettings(cfg *config.Config, checkup diagnosis.Checkup) (differences []difference) {
+	localSettings := cfg.ClusterSettings()
+	for _, name := range slices.Sorted(maps.Keys(localSettings)) {
+		nodesByValue := map[string][]string{}
 		for _, report := range checkup.Reports {
-			if value, ok := report.Settings[name]; ok && value != own[name] {
-				at[value] = append(at[value], report.Node)
+			if value, ok := report.Settings[name]; ok && value != localSettings[name] {
+				nodesByValue[value] = append(nodesByValue[value], report.Node)
 			}
 		}
-		if len(at) == 0 {
+		if len(nodesByValue) == 0 {
 			continue
 		}
-		diff := difference{Setting: name, Value: own[name], From: cfg.Origin(name)}
-		for _, value := range slices.Sorted(maps.Keys(at)) {
-			diff.Cluster = append(diff.Cluster, diagnosis.SettingValue{Value: value, Nodes: at[value]})
+		diff := difference{Setting: name, Value: localSettings[name], Origin: cfg.Origin(name)}
+		for _, value := range slices.Sorted(maps.Keys(nodesByValue)) {
+			diff.ClusterValues = append(diff.ClusterValues, diagnosis.SettingValue{Value: value, Nodes: nodesByValue[value]})
 		}
-		out = append(out, diff)
+		differences = append(differences, diff)
 	}
-	return out
+	return differences
 }

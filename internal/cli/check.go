@@ -52,8 +52,8 @@ func (c *checkCommand) Run(ctx context.Context, session *session) error {
 		all:         all,
 		against:     against,
 	}
-	if wrong, ok := errors.AsType[*config.Error](err); ok {
-		report.Problems = wrong.Problems
+	if invalid, ok := errors.AsType[*config.Error](err); ok {
+		report.Problems = invalid.Problems
 	} else if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 // address.
 func startNodeWithEvents(t *testing.T) (*event.Ring, string) {
 	t.Helper()
-	r := event.NewRing(event.Options{Node: "a", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 1, Epoch: 17, Term: 3} }})
+	r := event.NewRing(event.Options{Node: "a", RunID: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 1, Epoch: 17, Term: 3} }})
 	r.Add(event.Event{Kind: event.NodeFailed, Node: "b\x1b[2J"})
 	r.Add(event.Event{Kind: event.MapCommitted, Reason: "crashed", Change: &event.Change{
 		Base: 12, Moved: 3, Gained: 2, Moves: []event.ShardMoves{{From: "b", To: "a", Shards: 2}, {To: "c", Shards: 1}}, Phases: []event.Phase{{Name: event.PhaseDrain, MS: 1.25}},

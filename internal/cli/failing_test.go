@@ -34,7 +34,7 @@ func (o *tidied) Write(p []byte) (int, error) {
 func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 	waits := func() api.Cluster { return comes(api.Status{Node: "a", Epoch: 4}) }
 	levels := func() api.Cluster {
-		return &upgradable{state: api.UpgradeState{InForce: 1, Next: 1, Nodes: []api.NodeUpgrade{{Node: "a", Knows: 1, Heard: true}}}}
+		return &upgradable{state: api.UpgradeState{CurrentVersion: 1, Next: 1, Nodes: []api.NodeUpgrade{{Node: "a", MaxFormatVersion: 1, HasHeartbeat: true}}}}
 	}
 	for line, c := range map[string]func() api.Cluster{
 		"wait node z --timeout=1m": waits,

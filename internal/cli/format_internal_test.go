@@ -43,10 +43,10 @@ func TestLongListsOfShardsAreCut(t *testing.T) {
 	for s := range uint32(500) {
 		odd = append(odd, 2*s)
 	}
-	if got := ranges(odd); len(got) > maxRangesBytes+10 || got[:6] != "0,2,4," || got[len(got)-4:] != ",..." {
+	if got := formatRanges(odd); len(got) > maxRangesBytes+10 || got[:6] != "0,2,4," || got[len(got)-4:] != ",..." {
 		t.Errorf("ranges of 500 = %q", got)
 	}
-	if got := ranges([]uint32{1, 2, 3, 5, 7, 8}); got != "1-3,5,7-8" {
+	if got := formatRanges([]uint32{1, 2, 3, 5, 7, 8}); got != "1-3,5,7-8" {
 		t.Errorf("ranges = %q", got)
 	}
 }

@@ -72,6 +72,7 @@ func (c *recoverCommand) writeState(session *session, options recovery.Options) 
 	return fmt.Errorf("nothing was changed: when all other nodes are permanently stopped, run `shardway recover --data %s --confirm %s` on the survivor with the highest last entry", options.Data, survivor.Cluster)
 }
 
+// writeSurvivor prints the state in the data directory as text, with what a recovery means for each node.
 func writeSurvivor(w io.Writer, survivor recovery.Survivor) error {
 	table := newTable(w)
 	table.row("node", survivor.Node)
@@ -96,18 +97,18 @@ func writeSurvivor(w io.Writer, survivor recovery.Survivor) error {
 	return table.flush()
 }
 
-// writeResult prints the new cluster and the next step.
+// writeResult prints a summary of the recovered cluster, and the next step.
 func (d *dataDirFlags) writeResult(session *session, result recovery.Result) error {
 	if d.JSON {
 		return writeJSON(session.out, result)
 	}
 	table := newTable(session.out)
 	table.row("node", result.Node)
-	table.row("cluster", fmt.Sprintf("%s, which continues from the state of %s", result.Cluster, result.Former))
+	table.row("cluster", fmt.Sprintf("%s, which continues from the state of %s", result.Cluster, result.FormerCluster))
 	table.row("shards", result.Shards)
-	table.row("epochs", fmt.Sprintf("above %d", result.Floor))
-	if result.Kept != "" {
-		table.row("former state", "kept in "+result.Kept)
+	table.row("new epochs", fmt.Sprintf("start above %d", result.MinEpoch))
+	if result.BackupDir != "" {
+		table.row("former state", "kept in "+result.BackupDir)
 	}
 	if err := table.flush(); err != nil {
 		return err

@@ -78,7 +78,7 @@ func writeShardState(w io.Writer, shard api.Shard) error {
 		text += "unavailable: " + strings.Map(printable, shard.Unavailable) + "\n"
 	}
 	if shard.StaleReturn {
-		text += staleReturn(shard.Owner) + "\n"
+		text += explainStaleReturn(shard.Owner) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -100,10 +100,12 @@ func writeHistory(w io.Writer, moves []api.Move) error {
 // maxRangesBytes limits the length of a list of shards in text output. The JSON output is complete.
 const maxRangesBytes = 48
 
-// group contains the common properties of shards in one row.
+// group contains the common properties of the shards in one row.
 type group struct {
-	state, owner, to, unavailable string
-	epoch                         uint64
+	state, owner      string
+	target            string // node to which the shards move; empty means that they stay
+	unavailableReason string // why the owner does not serve the shards; empty means that it does
+	epoch             uint64
 }
 
 // displayState returns the state for tables. It differs from the state of the API for an owned shard
@@ -120,21 +122,22 @@ func displayState(shard api.Shard) string {
 	return shard.State
 }
 
-// staleReturn explains the state stale-return.
-func staleReturn(owner string) string {
+// explainStaleReturn returns the meaning of the state stale-return, and the remedy.
+func explainStaleReturn(owner string) string {
 	return fmt.Sprintf("stale-return: the app of node %s had the shard before and has not restarted: restart that app, or run: shardway app-restarted %s", owner, owner)
 }
 
+// writeShards prints one row for all shards with the same properties, and then explanations.
 func writeShards(w io.Writer, shards []api.Shard) error {
-	members := make(map[group][]uint32)
+	shardsByGroup := make(map[group][]uint32)
 	for _, shard := range shards {
-		g := group{state: displayState(shard), owner: shard.Owner, to: shard.To, epoch: shard.Epoch, unavailable: shard.Unavailable}
-		members[g] = append(members[g], shard.Shard)
+		g := group{state: displayState(shard), owner: shard.Owner, target: shard.To, epoch: shard.Epoch, unavailableReason: shard.Unavailable}
+		shardsByGroup[g] = append(shardsByGroup[g], shard.Shard)
 	}
-	groups := slices.SortedFunc(maps.Keys(members), compareGroups)
+	groups := slices.SortedFunc(maps.Keys(shardsByGroup), compareGroups)
 	table := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
 	for _, g := range groups {
-		table.row(g.owner, g.state, g.to, g.epoch, len(members[g]), ranges(members[g]))
+		table.row(g.owner, g.state, g.target, g.epoch, len(shardsByGroup[g]), formatRanges(shardsByGroup[g]))
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -147,8 +150,8 @@ func writeShards(w io.Writer, shards []api.Shard) error {
 	return nil
 }
 
-// explanations returns the reasons why owners do not serve, and then explanations of stale returns,
-// each once.
+// explanations returns the reasons why owners do not serve, followed by explanations of stale returns,
+// without duplicates.
 func explanations(groups []group) (lines []string) {
 	add := func(line string) {
 		if !slices.Contains(lines, line) {
@@ -156,13 +159,13 @@ func explanations(groups []group) (lines []string) {
 		}
 	}
 	for _, g := range groups {
-		if g.unavailable != "" && g.owner != "" {
-			add(strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unavailable)))
+		if g.unavailableReason != "" && g.owner != "" {
+			add(strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unavailableReason)))
 		}
 	}
 	for _, g := range groups {
 		if g.state == "stale-return" {
-			add(staleReturn(g.owner))
+			add(explainStaleReturn(g.owner))
 		}
 	}
 	return lines
@@ -173,14 +176,15 @@ func compareGroups(a, b group) int {
 	return cmp.Or(
 		cmp.Compare(a.owner, b.owner),
 		cmp.Compare(a.state, b.state),
-		cmp.Compare(a.to, b.to),
+		cmp.Compare(a.target, b.target),
 		cmp.Compare(a.epoch, b.epoch),
-		cmp.Compare(a.unavailable, b.unavailable),
+		cmp.Compare(a.unavailableReason, b.unavailableReason),
 	)
 }
 
-// ranges formats sorted numbers, such as 0-3,7,9-12. It truncates a long list.
-func ranges(numbers []uint32) string {
+// formatRanges formats sorted numbers as ranges, such as 0-3,7,9-12. It truncates a list that is longer
+// than maxRangesBytes.
+func formatRanges(numbers []uint32) string {
 	var b strings.Builder
 	for first := 0; first < len(numbers); {
 		end := first + 1
@@ -233,7 +237,7 @@ func (c *locateCommand) Run(ctx context.Context, session *session) error {
 		}
 	}
 	if location.StaleReturn {
-		_, err = fmt.Fprintf(session.out, "\n%s\n", staleReturn(location.Owner))
+		_, err = fmt.Fprintf(session.out, "\n%s\n", explainStaleReturn(location.Owner))
 	}
 	return err
 }

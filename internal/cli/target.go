@@ -34,8 +34,8 @@ func (t *target) clientOf(session *session, flag string) (*client.Client, error)
 	if err != nil {
 		return nil, err
 	}
-	credentials.Flag = flag
-	client, err := client.NewWith(addr, credentials)
+	credentials.FlagName = flag
+	client, err := client.NewWithCredentials(addr, credentials)
 	if err != nil { // the address is invalid, or contradicts other flags
 		return nil, misuse(err.Error())
 	}

@@ -35,7 +35,7 @@ type upgradeStatusCommand struct {
 
 // Run shows the format version and what blocks the next one.
 func (c *upgradeStatusCommand) Run(ctx context.Context, session *session) error {
-	return c.upgrade(session, func(client *client.Client) (api.UpgradeState, error) { return client.UpgradeStatus(ctx) })
+	return c.upgrade(session, func(c *client.Client) (api.UpgradeState, error) { return c.UpgradeStatus(ctx) })
 }
 
 type upgradeFinalizeCommand struct {
@@ -44,17 +44,17 @@ type upgradeFinalizeCommand struct {
 
 // Run raises the format version.
 func (c *upgradeFinalizeCommand) Run(ctx context.Context, session *session) error {
-	return c.upgrade(session, func(client *client.Client) (api.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
+	return c.upgrade(session, func(c *client.Client) (api.UpgradeState, error) { return c.FinalizeUpgrade(ctx) })
 }
 
-// upgrade writes the state of the upgrade that call returns.
+// upgrade runs call and prints the upgrade state it returns.
 func (t *target) upgrade(session *session, call func(*client.Client) (api.UpgradeState, error)) error {
-	client, err := t.client(session)
+	adminClient, err := t.client(session)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	state, err := call(client)
+	defer adminClient.Close()
+	state, err := call(adminClient)
 	if err != nil {
 		return err
 	}
@@ -64,39 +64,40 @@ func (t *target) upgrade(session *session, call func(*client.Client) (api.Upgrad
 	return writeUpgrade(session.out, state)
 }
 
+// writeUpgrade prints which format version each node supports, and when the next one will be raised.
 func writeUpgrade(w io.Writer, upgrade api.UpgradeState) error {
 	if len(upgrade.Nodes) == 0 {
-		_, err := fmt.Fprintf(w, "format version %d is in force; no leader reports what the nodes support\n", upgrade.InForce)
+		_, err := fmt.Fprintf(w, "format version %d is in force; no leader reports what the nodes support\n", upgrade.CurrentVersion)
 		return err
 	}
 	out := newTable(w, "NODE", "SUPPORTS", fmt.Sprintf("FORMAT VERSION %d", upgrade.Next))
 	for _, node := range upgrade.Nodes {
-		knows, state := "-", "in force"
-		if node.Knows > 0 {
-			knows = strconv.Itoa(int(node.Knows))
+		supported, state := "-", "in force"
+		if node.MaxFormatVersion > 0 {
+			supported = strconv.Itoa(int(node.MaxFormatVersion))
 		}
 		switch {
-		case upgrade.Next == upgrade.InForce:
-		case node.Blocks && !node.Heard:
+		case upgrade.Next == upgrade.CurrentVersion:
+		case node.BlocksUpgrade && !node.HasHeartbeat:
 			state = "blocks: no heartbeat"
-		case node.Blocks:
+		case node.BlocksUpgrade:
 			state = "blocks"
 		default:
 			state = "supported"
 		}
-		out.row(node.Node, knows, state)
+		out.row(node.Node, supported, state)
 	}
 	if err := out.flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nformat version %d is in force; %s\n", upgrade.InForce, strings.Map(printable, nextVersion(upgrade)))
+	_, err := fmt.Fprintf(w, "\nformat version %d is in force; %s\n", upgrade.CurrentVersion, strings.Map(printable, nextVersion(upgrade)))
 	return err
 }
 
 // nextVersion describes when the next format version will be raised.
 func nextVersion(upgrade api.UpgradeState) string {
 	switch {
-	case upgrade.Next == upgrade.InForce:
+	case upgrade.Next == upgrade.CurrentVersion:
 		return "no node supports a higher one"
 	case upgrade.Behind != "":
 		return fmt.Sprintf("format version %d is blocked by %s", upgrade.Next, upgrade.Behind)

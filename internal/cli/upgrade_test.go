@@ -28,19 +28,19 @@ func (l *upgradable) FinalizeUpgrade(context.Context, string) (api.UpgradeState,
 }
 
 func TestUpgradeReportsVersionInForceAndBlockingNodes(t *testing.T) {
-	all := []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 2, Heard: true}}
-	behind := []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 1, Heard: true, Blocks: true}, {Node: "c", Blocks: true}, {Node: "d", Knows: 2}}
+	all := []api.NodeUpgrade{{Node: "a", MaxFormatVersion: 2, HasHeartbeat: true}, {Node: "b", MaxFormatVersion: 2, HasHeartbeat: true}}
+	behind := []api.NodeUpgrade{{Node: "a", MaxFormatVersion: 2, HasHeartbeat: true}, {Node: "b", MaxFormatVersion: 1, HasHeartbeat: true, BlocksUpgrade: true}, {Node: "c", BlocksUpgrade: true}, {Node: "d", MaxFormatVersion: 2}}
 	for _, tc := range []struct {
 		state api.UpgradeState
 		want  []string
 	}{
-		{api.UpgradeState{InForce: 2, Next: 2, Nodes: all}, []string{"NODE SUPPORTS FORMAT VERSION 2", "a 2 in force", "format version 2 is in force; no node supports a higher one"}},
-		{api.UpgradeState{InForce: 1, Next: 2, Wait: "59m30s", Nodes: all}, []string{"b 2 supported", "format version 1 is in force; format version 2 will be raised in 59m30s, or now by: shardway upgrade finalize"}},
+		{api.UpgradeState{CurrentVersion: 2, Next: 2, Nodes: all}, []string{"NODE SUPPORTS FORMAT VERSION 2", "a 2 in force", "format version 2 is in force; no node supports a higher one"}},
+		{api.UpgradeState{CurrentVersion: 1, Next: 2, Wait: "59m30s", Nodes: all}, []string{"b 2 supported", "format version 1 is in force; format version 2 will be raised in 59m30s, or now by: shardway upgrade finalize"}},
 		{
-			api.UpgradeState{InForce: 1, Next: 2, Wait: "1h", Behind: "b; c\x1b[2J", Nodes: behind},
+			api.UpgradeState{CurrentVersion: 1, Next: 2, Wait: "1h", Behind: "b; c\x1b[2J", Nodes: behind},
 			[]string{"a 2 supported", "b 1 blocks", "c - blocks: no heartbeat", "d 2 supported", "format version 1 is in force; format version 2 is blocked by b; c?[2J"},
 		},
-		{api.UpgradeState{InForce: 1, Next: 1}, []string{"format version 1 is in force; no leader reports what the nodes support"}},
+		{api.UpgradeState{CurrentVersion: 1, Next: 1}, []string{"format version 1 is in force; no leader reports what the nodes support"}},
 	} {
 		l := &upgradable{state: tc.state}
 		addr := serveAny(t, admin.Options{API: apitest.SetOf(l)})

@@ -21,12 +21,12 @@ const (
 
 // Usage is the memory usage of a process, in bytes.
 type Usage struct {
-	Live uint64 // live memory at the end of the last collection
-	Held uint64 // heap memory that has not been returned to the system
+	Live         uint64 // live memory at the end of the last collection
+	HeapReserved uint64 // heap memory that has not been returned to the system
 }
 
 // unused returns how much memory a release might return to the system.
-func (u Usage) unused() uint64 { return u.Held - min(u.Live, u.Held) }
+func (u Usage) unused() uint64 { return u.HeapReserved - min(u.Live, u.HeapReserved) }
 
 // ReleasePolicy decides when to return memory to the system. Only one goroutine may use it. All times are
 // durations since the start of the observation.

@@ -38,7 +38,9 @@ func (s *simulation) checksUntilRelease(maxChecks, load int, usage memory.Usage)
 }
 
 // usage returns a memory usage, with sizes in MiB.
-func usage(live, held uint64) memory.Usage { return memory.Usage{Live: live * mib, Held: held * mib} }
+func usage(live, held uint64) memory.Usage {
+	return memory.Usage{Live: live * mib, HeapReserved: held * mib}
+}
 
 func TestMemoryIsReleasedWhenIdle(t *testing.T) {
 	s := newSimulation()

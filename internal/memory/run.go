@@ -17,7 +17,7 @@ import (
 // returns immediately. Only one goroutine of a process may call Run, because memory usage is a
 // property of the whole process.
 func Run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
-	process{cpuTime: clock.CPUTime, usage: newReader().read, release: releaseUnused}.run(ctx, scheduler, log)
+	process{cpuTime: clock.CPUTime, usage: newMetricsReader().read, release: releaseUnused}.run(ctx, scheduler, log)
 }
 
 // releaseUnused releases unused memory. The runtime needs about 50 ms for each GiB and does not stop the
@@ -27,15 +27,15 @@ func releaseUnused() {
 	debug.FreeOSMemory()
 }
 
-// process contains the functions with which Run observes and changes the process. Tests
-// replace them.
+// process contains the functions with which Run observes the process and releases its memory. Tests
+// replace them to simulate a process.
 type process struct {
 	cpuTime func() (time.Duration, bool) // CPU time so far; false means not known
-	usage   func() Usage
-	release func()
+	usage   func() Usage                 // memory usage now
+	release func()                       // returns unused memory to the operating system
 }
 
-// run implements Run.
+// run releases unused memory to the operating system whenever the policy says so, until ctx ends.
 func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
 	used, known := p.cpuTime()
 	if !known {
@@ -59,24 +59,24 @@ func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolo
 		p.release()
 		after := p.usage()
 		policy.RecordRelease(time.Since(start), after)
-		log.Debug().Uint64("before", before.Held).Uint64("after", after.Held).Msg("memory returned to the system")
+		log.Debug().Uint64("before", before.HeapReserved).Uint64("after", after.HeapReserved).Msg("memory returned to the system")
 	}
 }
 
 // metricsReader reads memory metrics of the runtime.
 type metricsReader []metrics.Sample
 
-// The names of the metrics. Usage.Live is the first one, and Usage.Held the sum of the others.
+// The names of the metrics. Usage.Live is the first one, and Usage.HeapReserved the sum of the others.
 const (
-	live    = "/gc/heap/live:bytes"
-	objects = "/memory/classes/heap/objects:bytes"
-	unused  = "/memory/classes/heap/unused:bytes"
-	free    = "/memory/classes/heap/free:bytes"
+	metricHeapLive    = "/gc/heap/live:bytes"
+	metricHeapObjects = "/memory/classes/heap/objects:bytes"
+	metricHeapUnused  = "/memory/classes/heap/unused:bytes"
+	metricHeapFree    = "/memory/classes/heap/free:bytes"
 )
 
-// newReader returns a reader of the metrics, live first.
-func newReader() metricsReader {
-	return metricsReader{{Name: live}, {Name: objects}, {Name: unused}, {Name: free}}
+// newMetricsReader returns a reader of the metrics, metricHeapLive first.
+func newMetricsReader() metricsReader {
+	return metricsReader{{Name: metricHeapLive}, {Name: metricHeapObjects}, {Name: metricHeapUnused}, {Name: metricHeapFree}}
 }
 
 // read returns the current usage.
@@ -90,7 +90,7 @@ func (r metricsReader) read() Usage {
 		if bytes := r[i].Value.Uint64(); i == 0 {
 			usage.Live = bytes
 		} else {
-			usage.Held += bytes
+			usage.HeapReserved += bytes
 		}
 	}
 	return usage

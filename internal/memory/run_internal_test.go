@@ -27,11 +27,11 @@ func runFor(duration time.Duration, simulated process) {
 
 func TestIdleProcessReleasesMemoryOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		usage, releases := Usage{Live: 50 << 20, Held: 100 << 20}, 0
+		usage, releases := Usage{Live: 50 << 20, HeapReserved: 100 << 20}, 0
 		runFor(time.Hour, process{
 			cpuTime: func() (time.Duration, bool) { return 0, true },
 			usage:   func() Usage { return usage },
-			release: func() { releases++; usage.Held = 51 << 20 },
+			release: func() { releases++; usage.HeapReserved = 51 << 20 },
 		})
 		if releases != 1 {
 			t.Errorf("%d releases in an hour, want 1", releases)
@@ -46,10 +46,10 @@ func TestRunReturnsWithoutKnownCPUTime(t *testing.T) {
 
 // Garbage counts as held memory, and not as live memory.
 func TestUsageOfThisProcessIsRead(t *testing.T) {
-	r := newReader()
+	r := newMetricsReader()
 	runtime.GC()
 	before := r.read()
-	if before.Live == 0 || before.Held < before.Live {
+	if before.Live == 0 || before.HeapReserved < before.Live {
 		t.Fatalf("%+v, want live memory that is at most the held memory", before)
 	}
 	const size = 64 << 20
@@ -64,7 +64,7 @@ func TestUsageOfThisProcessIsRead(t *testing.T) {
 	runtime.KeepAlive(b)
 	for range 100 {
 		debug.FreeOSMemory()
-		if r.read().Held < before.Held+size/2 {
+		if r.read().HeapReserved < before.HeapReserved+size/2 {
 			return
 		}
 	}

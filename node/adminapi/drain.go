@@ -108,8 +108,8 @@ func (a *API) fetchDrainState(ctx context.Context, node string) (api.DrainState,
 // mayBeRunning reports whether a node that does not respond may still run requests. views is the leader's view
 // of the nodes; nil means unknown. A node that sends heartbeats is alive, and can be too slow to respond.
 func mayBeRunning(views []leader.MemberView, node string) bool {
-	member, known := leaderloop.ViewOf(views, node)
-	return views == nil || known && leaderloop.SendsHeartbeats(member)
+	member, known := leaderloop.FindMember(views, node)
+	return views == nil || known && leaderloop.IsAlive(member)
 }
 
 // LocalDrain returns the progress of a drain of this node. In contrast to SelfState, it includes a drain
@@ -140,7 +140,7 @@ func hasOtherOwner(views []leader.MemberView, node string) bool {
 // describeDrainWait describes the condition that a drained node must meet before it owns no shards and runs no
 // requests. views is the leader's view of the nodes; nil means unknown.
 func describeDrainWait(replicated *ack.State, id shardmap.NodeID, drain api.DrainState, views []leader.MemberView) string {
-	member, _ := leaderloop.ViewOf(views, string(id))
+	member, _ := leaderloop.FindMember(views, string(id))
 	gradualDrain, isGradual := replicated.Policy().GradualDrains[id]
 	isMovingShards := replicated.HasOpenProposal() && replicated.Proposed().ShardCount(id) < replicated.Committed().ShardCount(id)
 	switch {

@@ -251,7 +251,7 @@ func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node
 		if weight := requestedWeights[shardmap.NodeID(id)]; weight > 0 {
 			node.Weight = weight // an operator's weight replaces the weight that the node announces
 		}
-		view, hasView := leaderloop.ViewOf(views, id)
+		view, hasView := leaderloop.FindMember(views, id)
 		a.refineNodeState(node, replicated, view, hasView)
 		if id == leaderID {
 			node.Role = "leader"

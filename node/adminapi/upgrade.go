@@ -18,7 +18,7 @@ func (a *API) UpgradeStatus(ctx context.Context) api.UpgradeState {
 		return state
 	}
 	inForce := uint8(a.options.View.State().FormatVersion())
-	return api.UpgradeState{InForce: inForce, Next: inForce, Nodes: []api.NodeUpgrade{}}
+	return api.UpgradeState{CurrentVersion: inForce, Next: inForce, Nodes: []api.NodeUpgrade{}}
 }
 
 // FinalizeUpgrade puts the next level into force. Only the leader can do that, so another node sends a

@@ -186,7 +186,7 @@ func (s *Stream) Close() error {
 // Addr returns the server ID, which is also the address of the server.
 func (s *Stream) Addr() net.Addr { return serverAddr(s.serverID) }
 
-// serverAddr is a server ID as a net.Addr.
+// serverAddr implements net.Addr with the server ID.
 type serverAddr string
 
 // Network returns the name of the network.

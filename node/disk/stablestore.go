@@ -7,14 +7,14 @@ import (
 // stableStore is a guarded raft.StableStore that writes a vote in a single operation.
 type stableStore struct {
 	guard *guard
-	votes votes
+	votes voteStore
 }
 
 var _ raft.StableStore = (*stableStore)(nil)
 
 // newStableStore returns a stableStore that writes to s.
 func newStableStore(guarded *guard, store raft.StableStore) *stableStore {
-	return &stableStore{guard: guarded, votes: votes{store: store}}
+	return &stableStore{guard: guarded, votes: voteStore{store: store}}
 }
 
 // isNotFound reports whether err means that the key is not set. Raft compares the text of that

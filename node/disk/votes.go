@@ -9,11 +9,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Keys of the library for the last vote, and our key for both values.
 const (
+	// keyVoteTerm and keyVoteCand are the two keys that hashicorp/raft uses for the last vote.
 	keyVoteTerm = "LastVoteTerm"
 	keyVoteCand = "LastVoteCand"
-	keyVote     = "Vote"
+	// keyVote is the combined key. Its value is the term as 8 bytes in big endian, then the candidate.
+	keyVote = "Vote"
+	// voteTermBytes is the length of the term in a combined vote.
+	voteTermBytes = 8
 )
 
 // errVoteOrder reports a version of the library that writes the candidate of a vote before
@@ -21,22 +24,22 @@ const (
 // happens.
 var errVoteOrder = errors.New("disk: a vote's candidate without its term: this program does not know how this version of raft votes")
 
-// votes writes a vote as a single value under its own key. The library writes it in two
-// operations: first the term and then the candidate.
+// voteStore stores the term and the candidate of a vote under one key, so that they are written
+// atomically. hashicorp/raft writes them in two operations: first the term and then the candidate.
 //
 // If a voter is killed between the two operations, it appears to have voted in the new term
 // for the candidate of its previous vote. It would then grant that candidate the new term
 // without checking its log (hashicorp/raft issue 661). A vote of which only the term was
 // written does not count: the candidate never received a response.
-type votes struct {
+type voteStore struct {
 	store raft.StableStore
 
 	mu          sync.Mutex
 	pendingTerm uint64 // term of the vote that is being written; zero means none
 }
 
-// set writes the candidate of a vote together with the preceding term.
-func (v *votes) set(key, val []byte) error {
+// set stores the value of a key. The candidate of a vote is stored together with the buffered term.
+func (v *voteStore) set(key, val []byte) error {
 	if string(key) != keyVoteCand {
 		return v.store.Set(key, val)
 	}
@@ -50,8 +53,8 @@ func (v *votes) set(key, val []byte) error {
 	return v.store.Set([]byte(keyVote), append(binary.BigEndian.AppendUint64(nil, term), val...))
 }
 
-// setUint64 holds back the term of a vote until its candidate follows.
-func (v *votes) setUint64(key []byte, val uint64) error {
+// setUint64 stores the integer of a key. It buffers the term of a vote until its candidate follows.
+func (v *voteStore) setUint64(key []byte, val uint64) error {
 	if string(key) != keyVoteTerm {
 		return v.store.SetUint64(key, val)
 	}
@@ -62,7 +65,7 @@ func (v *votes) setUint64(key []byte, val uint64) error {
 }
 
 // get returns the value of a key. The candidate of the last vote comes from the combined key of the vote.
-func (v *votes) get(key []byte) ([]byte, error) {
+func (v *voteStore) get(key []byte) ([]byte, error) {
 	if string(key) != keyVoteCand {
 		return v.store.Get(key)
 	}
@@ -70,8 +73,8 @@ func (v *votes) get(key []byte) ([]byte, error) {
 	return candidate, err
 }
 
-// getUint64 returns the number of a key. The term of the last vote comes from the combined key of the vote.
-func (v *votes) getUint64(key []byte) (uint64, error) {
+// getUint64 returns the integer stored under key. The term of the last vote comes from the combined key of the vote.
+func (v *voteStore) getUint64(key []byte) (uint64, error) {
 	if string(key) != keyVoteTerm {
 		return v.store.GetUint64(key)
 	}
@@ -79,9 +82,9 @@ func (v *votes) getUint64(key []byte) (uint64, error) {
 	return term, err
 }
 
-// lastVote returns the last written vote. If our key does not exist yet, it reads the two keys
-// of the library.
-func (v *votes) lastVote() (term uint64, candidate []byte, err error) {
+// lastVote returns the last written vote. If the combined key has not been written yet, it reads the two
+// keys that hashicorp/raft uses.
+func (v *voteStore) lastVote() (term uint64, candidate []byte, err error) {
 	vote, err := v.store.Get([]byte(keyVote))
 	switch {
 	case err != nil && isNotFound(err):
@@ -91,8 +94,8 @@ func (v *votes) lastVote() (term uint64, candidate []byte, err error) {
 		return term, candidate, err
 	case err != nil:
 		return 0, nil, err
-	case len(vote) < 8:
-		return 0, nil, fmt.Errorf("vote of %d bytes, want at least 8", len(vote))
+	case len(vote) < voteTermBytes:
+		return 0, nil, fmt.Errorf("vote of %d bytes, want at least %d", len(vote), voteTermBytes)
 	}
-	return binary.BigEndian.Uint64(vote), vote[8:], nil
+	return binary.BigEndian.Uint64(vote), vote[voteTermBytes:], nil
 }

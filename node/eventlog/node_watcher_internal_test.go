@@ -24,7 +24,7 @@ func news(c *event.Cursor) string {
 }
 
 func TestNodeWatcherRecordsEachChangeOnce(t *testing.T) {
-	w := NewNodeWatcher("a", event.NewRing(event.Options{Run: 7}), zerolog.Nop())
+	w := NewNodeWatcher("a", event.NewRing(event.Options{RunID: 7}), zerolog.Nop())
 	c, err := w.ring.Read("")
 	if err != nil {
 		t.Fatal(err)

@@ -237,7 +237,7 @@ func (m *Monitor) addProbeResults(nodes map[string]*diagnosis.Node, leader strin
 func addLeaderView(node *diagnosis.Node, view leader.MemberView, committed shardmap.Epoch) {
 	hb := view.Heartbeat
 	hasHeartbeat := view.SinceHeartbeat >= 0
-	node.Alive = leaderloop.SendsHeartbeats(view)
+	node.Alive = leaderloop.IsAlive(view)
 	if hasHeartbeat && view.SinceHeartbeat < ackagent.UnreleasedMoveWindow { // also a node that has stopped
 		node.UnreleasedMoves = int(hb.UnreleasedMoves)
 	}
@@ -339,7 +339,7 @@ func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
 		}
 	}
 	if upgrade := m.lastReport.Upgrade; upgrade != nil && upgrade.Behind != "" {
-		in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker = int(upgrade.InForce), int(upgrade.Next), upgrade.Behind
+		in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker = int(upgrade.CurrentVersion), int(upgrade.Next), upgrade.Behind
 	}
 	in.Differences = m.lastReport.DifferingSettings
 	if err := m.o.Router.KeysError(); err != nil {

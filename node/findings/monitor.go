@@ -133,7 +133,7 @@ type Monitor struct {
 
 	// The following fields are used only by the goroutine of Run. They smooth the inputs, so that a short
 	// change raises no finding.
-	noLeader, noLease, noMap    diagnosis.TrueFor
+	noLeader, noLease, noMap    diagnosis.ConditionTimer
 	joinFailing, missingInMap   diagnosis.Debouncer
 	orphaned, acquiring         diagnosis.Debouncer
 	notBootstrapped, evenVoters diagnosis.Debouncer

@@ -70,7 +70,7 @@ func dialFailureReason(err error) string {
 // reaches the peer port of this node. The leader reports the same problem, but only to members, and this
 // node has no leader yet. A node that bootstraps a cluster together with other nodes asks all of them.
 type peerPortCheck struct {
-	waiting diagnosis.TrueFor // how long this node has waited; only the goroutine of Monitor.Run uses it
+	waiting diagnosis.ConditionTimer // how long this node has waited; only the goroutine of Monitor.Run uses it
 
 	// mu protects the following fields.
 	mu      sync.Mutex

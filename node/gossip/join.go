@@ -100,10 +100,10 @@ func (j *joiner) basePause() time.Duration {
 	return steadyInterval
 }
 
-// joinRound joins each address once, up to maxAddrsPerName addresses per name, until another node is seen.
-// The first round joins all addresses: one of them may belong to a cluster that was recovered from
-// the cluster of this node, and this node must detect that before it serves requests together with
-// other remaining nodes.
+// joinRound tries to join through each address once, up to maxAddrsPerName addresses per name, until another
+// node is seen. The first round tries all addresses: one of them may belong to a cluster that was restored
+// from this node's old cluster. The node must detect this before it serves requests alongside other nodes of
+// the old one.
 func (j *joiner) joinRound(ctx context.Context) {
 	g := j.gossip
 	g.forgetDeadCluster()

@@ -50,7 +50,7 @@ func (l *Leadership) removeNode(ctx context.Context, action api.Action) error {
 		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", api.ErrRefused, action.Node)
 	}
 	views, _ := l.View(ctx)
-	member, _ := ViewOf(views, action.Node)
+	member, _ := FindMember(views, action.Node)
 	if err := checkStopped(action, member, l.options.View.IsAlive(action.Node)); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (l *Leadership) removeNode(ctx context.Context, action api.Action) error {
 // forced: gossip takes seconds to detect a crash, and the operator confirms that the node is gone.
 func checkStopped(action api.Action, member leader.MemberView, aliveInGossip bool) error {
 	switch {
-	case SendsHeartbeats(member):
+	case IsAlive(member):
 		return fmt.Errorf("%w: node %q still runs and would be added again: its last heartbeat came %d ms ago; stop it first (SIGTERM hands its shards over), or try again 1 s after it has exited",
 			api.ErrRefused, action.Node, member.SinceHeartbeat.Milliseconds())
 	case aliveInGossip && !action.Force:

@@ -130,7 +130,7 @@ func Transfer(ctx context.Context, view *cluster.View, leadership *Leadership) e
 	}
 	state := view.State()
 	return view.Raft.Transfer(func(server string) bool {
-		member, _ := ViewOf(views, consensus.NodeOf(server))
+		member, _ := FindMember(views, consensus.NodeOf(server))
 		if member.Silent || member.Heartbeat.Goodbye {
 			return false
 		}
@@ -139,17 +139,18 @@ func Transfer(ctx context.Context, view *cluster.View, leadership *Leadership) e
 	})
 }
 
-// SendsHeartbeats reports whether the leader receives heartbeats from a node, and its process has not crashed.
-func SendsHeartbeats(member leader.MemberView) bool {
-	return member.SinceHeartbeat >= 0 && !member.Silent && !member.Crashed
+// IsAlive reports whether the leader receives heartbeats from a node, and the process of the node has not
+// crashed.
+func IsAlive(member leader.MemberView) bool {
+	return member.SinceHeartbeat != leader.NeverReceived && !member.Silent && !member.Crashed
 }
 
-// ViewOf returns the entry of a node in views. The second result is false if there is none; the
+// FindMember returns the entry of a node in views. The second result is false if there is none; the
 // entry then describes a node without heartbeats.
-func ViewOf(views []leader.MemberView, node string) (leader.MemberView, bool) {
+func FindMember(views []leader.MemberView, node string) (leader.MemberView, bool) {
 	i := slices.IndexFunc(views, func(v leader.MemberView) bool { return v.Node == shardmap.NodeID(node) })
 	if i < 0 {
-		return leader.MemberView{SinceHeartbeat: -1, Silent: true}, false
+		return leader.MemberView{SinceHeartbeat: leader.NeverReceived, Silent: true}, false
 	}
 	return views[i], true
 }

@@ -143,7 +143,7 @@ func (l *Leadership) awaitVoters(ctx context.Context, voters []string) []leader.
 	for {
 		views, leads := l.View(ctx)
 		missing := slices.ContainsFunc(voters, func(server string) bool {
-			member, _ := ViewOf(views, consensus.NodeOf(server))
+			member, _ := FindMember(views, consensus.NodeOf(server))
 			return member.SinceHeartbeat < 0 && !member.Crashed
 		})
 		if !leads || !missing || l.options.Clock.Precise()-l.startedAt > l.options.View.Timing().DeadAfter {
@@ -210,9 +210,9 @@ func StopRisk(node shardmap.NodeID, voters []string, views []leader.MemberView, 
 // unavailableReason returns why a voter does not count as remaining when another node stops. Empty means that it
 // counts.
 func unavailableReason(voter shardmap.NodeID, views []leader.MemberView, policy *ack.Policy) string {
-	member, _ := ViewOf(views, string(voter))
+	member, _ := FindMember(views, string(voter))
 	switch {
-	case !SendsHeartbeats(member):
+	case !IsAlive(member):
 		return "sends no heartbeats"
 	case member.Heartbeat.Leaving || member.Heartbeat.Goodbye:
 		return "is leaving"

@@ -36,12 +36,12 @@ func (l *Leadership) Upgrade(ctx context.Context, finalize bool, requester strin
 
 // upgradeState converts the view of the level to the form of the admin API.
 func upgradeState(level leader.FormatUpgradeView) api.UpgradeState {
-	state := api.UpgradeState{InForce: uint8(level.InForce), Next: uint8(level.Next), Behind: membership.DescribeBlockers(level), Nodes: make([]api.NodeUpgrade, 0, len(level.Servers))}
+	state := api.UpgradeState{CurrentVersion: uint8(level.InForce), Next: uint8(level.Next), Behind: membership.DescribeBlockers(level), Nodes: make([]api.NodeUpgrade, 0, len(level.Servers))}
 	if level.Next > level.InForce {
 		state.Wait = timingrules.Short(level.RemainingWait.Round(time.Second))
 	}
 	for _, server := range level.Servers {
-		state.Nodes = append(state.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(server.Server), Knows: uint8(server.MaxVersion), Heard: !server.Silent, Blocks: server.BlocksUpgrade})
+		state.Nodes = append(state.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(server.Server), MaxFormatVersion: uint8(server.MaxVersion), HasHeartbeat: !server.Silent, BlocksUpgrade: server.BlocksUpgrade})
 	}
 	return state
 }

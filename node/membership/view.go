@@ -46,7 +46,7 @@ type View struct {
 func (v View) memberView(server string) (view leader.MemberView, ok bool) {
 	index := slices.IndexFunc(v.MemberViews, func(member leader.MemberView) bool { return member.Node == shardmap.NodeID(nodeOf(server)) })
 	if index < 0 {
-		return leader.MemberView{SinceHeartbeat: -1, Silent: true}, false
+		return leader.MemberView{SinceHeartbeat: leader.NeverReceived, Silent: true}, false
 	}
 	return v.MemberViews[index], true
 }

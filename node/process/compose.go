@@ -248,25 +248,25 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 		return proxy.Settings{}, err
 	}
 	return proxy.Settings{
-		Keys: keys, StreamGrace: negativeIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
+		Keys: keys, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
 		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,
 		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight,
-		HeaderTimeout: conf.HeaderTimeout, IdleTimeout: conf.IdleTimeout, MinBodyRate: negativeIfZeroRate(conf.MinBodyRate), ConnectTimeout: conf.ConnectTimeout,
-		FirstByteTimeout: negativeIfZero(conf.FirstByteTimeout), UpstreamIdleTimeout: negativeIfZero(conf.UpstreamIdleTimeout),
+		HeaderTimeout: conf.HeaderTimeout, IdleTimeout: conf.IdleTimeout, MinBodyRate: unlimitedRateIfZero(conf.MinBodyRate), ConnectTimeout: conf.ConnectTimeout,
+		FirstByteTimeout: unlimitedIfZero(conf.FirstByteTimeout), UpstreamIdleTimeout: unlimitedIfZero(conf.UpstreamIdleTimeout),
 	}, nil
 }
 
-// negativeIfZeroRate is negativeIfZero for a rate.
-func negativeIfZeroRate(rate int64) int64 {
+// unlimitedRateIfZero maps 0 (no limit) to -1, which the proxy treats as unlimited.
+func unlimitedRateIfZero(rate int64) int64 {
 	if rate == 0 {
 		return -1
 	}
 	return rate
 }
 
-// negativeIfZero converts a setting in which zero means "no limit" to an option of the proxy, in
-// which a negative value means this and zero selects the default.
-func negativeIfZero(limit time.Duration) time.Duration {
+// unlimitedIfZero maps 0 (no limit) to -1, because the proxy uses negative for "no limit" and zero for
+// "use the default".
+func unlimitedIfZero(limit time.Duration) time.Duration {
 	if limit == 0 {
 		return -1
 	}
@@ -282,7 +282,7 @@ func announcedEndpoints(ctx context.Context, conf *config.Config) (map[string]st
 	}
 	endpoints := map[string]string{"peer": peer.String()}
 	for name, bind := range map[string]string{"http": conf.Listen, "admin": conf.Admin} {
-		addr, err := advertisedAddr(ctx, bind, peer.Addr())
+		addr, err := announcedAddr(ctx, bind, peer.Addr())
 		if err != nil {
 			return nil, err
 		}
@@ -298,9 +298,9 @@ func announcedEndpoints(ctx context.Context, conf *config.Config) (map[string]st
 	return endpoints, nil
 }
 
-// advertisedAddr returns the address at which other nodes reach a bind address. host replaces an
+// announcedAddr returns the address that the node announces for a bind address. host replaces an
 // unspecified host.
-func advertisedAddr(ctx context.Context, bind string, host netip.Addr) (netip.AddrPort, error) {
+func announcedAddr(ctx context.Context, bind string, host netip.Addr) (netip.AddrPort, error) {
 	bindHost, port, err := net.SplitHostPort(bind)
 	if err != nil {
 		return netip.AddrPort{}, err

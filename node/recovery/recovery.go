@@ -42,13 +42,13 @@ type Options struct {
 
 // Result describes the new cluster.
 type Result struct {
-	Node    string `json:"node"`
-	Cluster string `json:"cluster"`
-	Former  string `json:"former"` // ID of the cluster that was recovered
-	Shards  int    `json:"shards"`
-	Floor   uint64 `json:"floor"`
-	// Kept is the path of the previous state of the data directory. Empty means that there was none.
-	Kept string `json:"kept,omitempty"`
+	Node          string `json:"node"`
+	Cluster       string `json:"cluster"`
+	FormerCluster string `json:"former"` // ID of the cluster that was recovered
+	Shards        int    `json:"shards"`
+	MinEpoch      uint64 `json:"floor"`
+	// BackupDir is the path of the previous state of the data directory. Empty means that there was none.
+	BackupDir string `json:"kept,omitempty"`
 }
 
 // Look returns the content of a data directory. It modifies only the boot number.
@@ -113,9 +113,9 @@ func foundCluster(dir *disk.Dir, o Options, state *ack.State, index, term uint64
 	if now.IsZero() {
 		now = time.Now()
 	}
-	result := Result{Node: dir.Node(), Former: state.ClusterID(), Shards: state.Shards(), Floor: minimumEpoch(now, max(index, state.MaxIndex()), o.MinEpoch)}
-	result.Cluster = clusterid.Recovered(state.ClusterID(), result.Floor)
-	recovered, err := state.Recovered(result.Cluster, result.Floor)
+	result := Result{Node: dir.Node(), FormerCluster: state.ClusterID(), Shards: state.Shards(), MinEpoch: minimumEpoch(now, max(index, state.MaxIndex()), o.MinEpoch)}
+	result.Cluster = clusterid.Recovered(state.ClusterID(), result.MinEpoch)
+	recovered, err := state.Recovered(result.Cluster, result.MinEpoch)
 	if err != nil {
 		return Result{}, err
 	}
@@ -123,14 +123,14 @@ func foundCluster(dir *disk.Dir, o Options, state *ack.State, index, term uint64
 	if err != nil {
 		return Result{}, err
 	}
-	result.Kept, err = dir.BootstrapCluster(disk.NewCluster{
+	result.BackupDir, err = dir.BootstrapCluster(disk.NewCluster{
 		Cluster: result.Cluster, Shards: result.Shards, Stores: disk.StoreOptions{Log: o.Log},
 		Write: func(disk string, stores *disk.Stores) error {
-			return consensus.InitStores(stores, consensus.ServerID(result.Node, disk), snapshot, result.Floor, term+1)
+			return consensus.InitStores(stores, consensus.ServerID(result.Node, disk), snapshot, result.MinEpoch, term+1)
 		},
 	})
-	if result.Kept != "" {
-		result.Kept = filepath.Join(o.Data, result.Kept)
+	if result.BackupDir != "" {
+		result.BackupDir = filepath.Join(o.Data, result.BackupDir)
 	}
 	return result, err
 }

@@ -69,11 +69,11 @@ func wantError(t *testing.T, err error, parts ...string) {
 
 func TestRestoreMakesAClusterOfOneAboveTheFloor(t *testing.T) {
 	data, r := restored(t)
-	if r.Floor != uint64(now.UnixMilli()) || r.Node != "a" || r.Kept != "" || !clusterid.Supersedes(r.Cluster, r.Former) {
+	if r.MinEpoch != uint64(now.UnixMilli()) || r.Node != "a" || r.BackupDir != "" || !clusterid.Supersedes(r.Cluster, r.FormerCluster) {
 		t.Errorf("restored: %+v", r)
 	}
 	v := look(t, data)
-	if v.Cluster != r.Cluster || v.Shards != 16 || v.Index != r.Floor || len(v.Peers) != 1 || !v.Peers[0].Voter || !v.Peers[0].Here {
+	if v.Cluster != r.Cluster || v.Shards != 16 || v.Index != r.MinEpoch || len(v.Peers) != 1 || !v.Peers[0].Voter || !v.Peers[0].Here {
 		t.Errorf("the directory holds %+v", v)
 	}
 	d, err := disk.Open(data, "")
@@ -93,10 +93,10 @@ func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := uint64(now.UnixMilli()) + ack.MinIndexGap; r.Floor != want {
-		t.Errorf("floor %d, want %d: the last known index and the least jump", r.Floor, want)
+	if want := uint64(now.UnixMilli()) + ack.MinIndexGap; r.MinEpoch != want {
+		t.Errorf("floor %d, want %d: the last known index and the least jump", r.MinEpoch, want)
 	}
-	if _, err = os.Stat(filepath.Join(r.Kept, "raft", "log.db")); err != nil {
+	if _, err = os.Stat(filepath.Join(r.BackupDir, "raft", "log.db")); err != nil {
 		t.Errorf("the former log is not kept: %v", err)
 	}
 	d, err := disk.Open(data, "")
@@ -123,8 +123,8 @@ func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 		<-raft.Changed()
 	}
 	index, err := raft.ApplyIndex([]byte("x"))
-	if err != nil || index <= r.Floor {
-		t.Errorf("the next entry has index %d, %v, want one above %d", index, err, r.Floor)
+	if err != nil || index <= r.MinEpoch {
+		t.Errorf("the next entry has index %d, %v, want one above %d", index, err, r.MinEpoch)
 	}
 	if f.restored == nil || raft.StartedEmpty() {
 		t.Errorf("the state was not restored, fresh %v", raft.StartedEmpty())
@@ -142,12 +142,12 @@ func (f *fsm) Restore(b []byte) error           { f.restored = b; return nil }
 func TestOperatorRaisesTheFloor(t *testing.T) {
 	high := uint64(1) << 60
 	r, err := recovery.Restore(recovery.Options{Data: t.TempDir(), Node: "a", Now: time.Unix(0, 0), MinEpoch: high}, backup(t))
-	if err != nil || r.Floor != high+1 {
-		t.Errorf("floor %d, %v, want %d", r.Floor, err, high+1)
+	if err != nil || r.MinEpoch != high+1 {
+		t.Errorf("floor %d, %v, want %d", r.MinEpoch, err, high+1)
 	}
 	r, err = recovery.Restore(recovery.Options{Data: t.TempDir(), Node: "a", Now: time.Unix(0, 0)}, backup(t))
-	if err != nil || r.Floor != 2+ack.MinIndexGap {
-		t.Errorf("floor %d, %v, want %d", r.Floor, err, uint64(2+ack.MinIndexGap))
+	if err != nil || r.MinEpoch != 2+ack.MinIndexGap {
+		t.Errorf("floor %d, %v, want %d", r.MinEpoch, err, uint64(2+ack.MinIndexGap))
 	}
 }
 
@@ -229,10 +229,10 @@ func TestInterruptedRecoveryIsFinishedByTheSameCommand(t *testing.T) {
 			}
 			n, err := recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster})
 			must(err)
-			if n.Kept != in("before-7") {
-				t.Errorf("kept %q", n.Kept)
+			if n.BackupDir != in("before-7") {
+				t.Errorf("kept %q", n.BackupDir)
 			}
-			if v := look(t, data); v.Cluster != n.Cluster || v.Index != n.Floor {
+			if v := look(t, data); v.Cluster != n.Cluster || v.Index != n.MinEpoch {
 				t.Errorf("the directory holds %+v, want what was made: %+v", v, n)
 			}
 		})
@@ -247,11 +247,11 @@ func TestRecoverCanBeUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"raft", "raft.json", "identity.json", "cluster.json"} {
-		if err = errors.Join(os.RemoveAll(filepath.Join(data, name)), os.Rename(filepath.Join(n.Kept, name), filepath.Join(data, name))); err != nil {
+		if err = errors.Join(os.RemoveAll(filepath.Join(data, name)), os.Rename(filepath.Join(n.BackupDir, name), filepath.Join(data, name))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if v := look(t, data); v.Cluster != r.Cluster || v.Index != r.Floor {
+	if v := look(t, data); v.Cluster != r.Cluster || v.Index != r.MinEpoch {
 		t.Errorf("undone: %+v", v)
 	}
 	d, err := disk.Open(data, "")
@@ -271,7 +271,7 @@ func TestSupersededDirectoryIsRefusedUntilRecovered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := clusterid.Recovered(r.Cluster, r.Floor+ack.MinIndexGap)
+	by := clusterid.Recovered(r.Cluster, r.MinEpoch+ack.MinIndexGap)
 	if err = errors.Join(d.MarkSuperseded(by), d.Close()); err != nil {
 		t.Fatal(err)
 	}

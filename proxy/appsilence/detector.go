@@ -79,8 +79,8 @@ func (d *Detector) BeginSweep(now time.Duration) {
 }
 
 // CountWaiting counts a request that has been waiting for the app's response since the given time.
-// isSafeMethod means that its method is safe. conn is its connection to the app; nil means that the
-// kernel cannot be asked whether the app has read the request.
+// isSafeMethod reports whether the method is safe (RFC 9110 section 9.2.1). conn is its connection to
+// the app. If conn is nil, the unread check is skipped.
 func (d *Detector) CountWaiting(since time.Duration, isSafeMethod bool, conn net.Conn) {
 	waited := d.sweepTime - since
 	d.waitingRequests++
@@ -97,14 +97,14 @@ func (d *Detector) CountWaiting(since time.Duration, isSafeMethod bool, conn net
 	}
 }
 
-// silenceDuring returns how long the app has not begun a response, limited to the given waiting time of a
+// silenceDuring returns how long ago the app last began a response, capped at wait, the waiting time of a
 // request. An app without requests is not silent.
 func (d *Detector) silenceDuring(wait time.Duration) time.Duration {
 	return min(wait, d.sweepTime-time.Duration(d.lastResponse.Load()))
 }
 
 // EndSweep finishes a sweep and publishes its result for Report. If the app has responded since the
-// previous sweep, the silence that ended may become the longest one.
+// previous sweep, EndSweep records the silence that just ended if it is the longest so far.
 func (d *Detector) EndSweep() {
 	silence := d.silenceDuring(d.longestWait)
 	lastResponse := d.lastResponse.Load()

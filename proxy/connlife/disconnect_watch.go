@@ -9,7 +9,7 @@ import (
 
 // States of a DisconnectWatch.
 const (
-	watchOff     uint32 = iota // the goroutine of the connection may read
+	watchOff     uint32 = iota // the connection's goroutine may read
 	watchArmed                 // no goroutine reads, so the sweep may start the watch
 	watchRunning               // inbound.Watchable.WatchDisconnect is active
 )
@@ -22,7 +22,7 @@ type DisconnectWatch struct {
 	onDisconnect func()
 
 	state atomic.Uint32
-	// mu is held while the watch starts.
+	// mu is held while Start starts the watch, so that Disarm can wait for the end of that.
 	mu sync.Mutex
 }
 
@@ -32,11 +32,11 @@ func (watch *DisconnectWatch) Init(client inbound.Watchable, onDisconnect func()
 	watch.client, watch.onDisconnect = client, onDisconnect
 }
 
-// Arm allows the sweep to start the watch. The caller must not read from the connection until
-// Disarm.
+// Arm lets the periodic sweep call Start. The caller must not read from the connection until Disarm
+// returns.
 func (watch *DisconnectWatch) Arm() { watch.state.Store(watchArmed) }
 
-// IsOff reports whether the watch is not armed.
+// IsOff reports whether the watch is off, i.e. neither armed nor running.
 func (watch *DisconnectWatch) IsOff() bool { return watch.state.Load() == watchOff }
 
 // Start starts the watch if it is armed.
@@ -48,12 +48,12 @@ func (watch *DisconnectWatch) Start() {
 	}
 }
 
-// Disarm ends the watch. The goroutine of the connection calls it before it reads again.
+// Disarm ends the watch. The connection's goroutine calls it before it reads again.
 func (watch *DisconnectWatch) Disarm() {
 	if watch.state.Load() == watchOff || watch.state.CompareAndSwap(watchArmed, watchOff) {
 		return
 	}
-	watch.mu.Lock()   // wait until the watch has started
+	watch.mu.Lock()   // wait until Start, which has set watchRunning, has called WatchDisconnect
 	watch.mu.Unlock() //nolint:staticcheck // nothing to do but wait
 	watch.client.StopWatch()
 	watch.state.Store(watchOff)

@@ -84,7 +84,7 @@ func (a *App) Kill(tb testing.TB) {
 		tb.Fatal(err)
 	}
 	process.killedAt = history.Now()
-	a.cluster.faults[faultIndex].ExitedBy = process.killedAt
+	a.cluster.faults[faultIndex].LatestExit = process.killedAt
 }
 
 // Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped, because its
@@ -129,8 +129,8 @@ func (a *App) AwaitHanging(tb testing.TB, name string, count int) {
 	})
 }
 
-// SetUnhealthy makes the app respond to /health with 503, or with false with 200 again. The app
-// continues to serve requests.
+// SetUnhealthy makes /health return 503, or 200 again if unhealthy is false. The app keeps serving
+// requests.
 func (a *App) SetUnhealthy(tb testing.TB, unhealthy bool) {
 	tb.Helper()
 	if err := a.control(tb.Context(), fmt.Sprintf("/unhealthy?on=%t", unhealthy), nil); err != nil {
@@ -146,7 +146,7 @@ func (a *App) ClearCache(tb testing.TB) {
 	}
 }
 
-// ClosePort makes the app refuse connections for a duration, while its process continues. With
+// ClosePort makes the app refuse connections for a duration, without stopping its process. With
 // closeConns, the app also closes its open connections.
 func (a *App) ClosePort(tb testing.TB, duration time.Duration, closeConns bool) {
 	tb.Helper()

@@ -69,14 +69,14 @@ func (c *Cluster) recordExit(node *Node) {
 		killed := &c.faults[node.faultIndex]
 		killed.From = min(killed.From, exit.at)
 	}
-	if fault := &c.faults[node.faultIndex]; exit.hasFailed && fault.ExitedBy == 0 {
+	if fault := &c.faults[node.faultIndex]; exit.hasFailed && fault.LatestExit == 0 {
 		fault.From, fault.HoldsShards = min(fault.From, exit.closedAt), exit.holdsShards
 	}
 	for i := range c.faults {
 		fault := &c.faults[i]
 		isDiskFault := fault.Kind == history.DiskFault && fault.Node == node.ID && fault.Until == 0
-		if fault.ExitedBy == 0 && (i == node.faultIndex || isDiskFault) {
-			fault.ExitedBy = max(exit.at, fault.From)
+		if fault.LatestExit == 0 && (i == node.faultIndex || isDiskFault) {
+			fault.LatestExit = max(exit.at, fault.From)
 		}
 	}
 }

@@ -59,8 +59,8 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 				t.Fatal("the process still runs")
 			}
 			fault := node.cluster.faults[node.faultIndex]
-			if fault.Kind != c.want || fault.ExitedBy != node.process.exitedAt && fault.ExitedBy < fault.From || fault.From < startedAt-int64(time.Millisecond) {
-				t.Errorf("%v from %d to %d, want %v from %d to %d", fault.Kind, fault.From, fault.ExitedBy, c.want, startedAt, node.process.exitedAt)
+			if fault.Kind != c.want || fault.LatestExit != node.process.exitedAt && fault.LatestExit < fault.From || fault.From < startedAt-int64(time.Millisecond) {
+				t.Errorf("%v from %d to %d, want %v from %d to %d", fault.Kind, fault.From, fault.LatestExit, c.want, startedAt, node.process.exitedAt)
 			}
 			if fault.HoldsShards != c.holdsShards {
 				t.Errorf("its app holds its shards until its exit: %v, want %v", fault.HoldsShards, c.holdsShards)

@@ -198,7 +198,7 @@ func (n *Node) Exited() (at int64, ended bool) {
 		return 0, false
 	}
 	n.cluster.recordExit(n)
-	return n.cluster.faults[n.faultIndex].ExitedBy, true
+	return n.cluster.faults[n.faultIndex].LatestExit, true
 }
 
 // Pause sends SIGSTOP to the node, and returns when the kernel has stopped the process.

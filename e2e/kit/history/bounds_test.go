@@ -40,7 +40,7 @@ func (s *historyBuilder) addFault(kind history.FaultKind, node string, from, exi
 		}
 		return (s.now + offset) * ms
 	}
-	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: absolute(from), ExitedBy: absolute(exitedBy), Until: absolute(until)})
+	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: absolute(from), LatestExit: absolute(exitedBy), Until: absolute(until)})
 }
 
 const mayHaveRun = "the connection broke after the request was sent: it may have run"

@@ -32,7 +32,7 @@ func (ec *exclusionChecker) check() {
 // drainExcludes reports whether a drain permits that a map observed at a time excludes a node.
 func (ec *exclusionChecker) drainExcludes(node string, observedAt int64) bool {
 	return slices.ContainsFunc(ec.drains, func(drain Drain) bool {
-		endsBy := addDuration(neverIfZero(drain.Until), ec.rules.maxRoundTime())
+		endsBy := addDuration(orNever(drain.Until), ec.rules.maxRoundTime())
 		return drain.Node == node && drain.From <= observedAt && observedAt <= endsBy
 	})
 }

@@ -111,11 +111,11 @@ func (s *shardChecker) crashExcuse(fault *Fault, staleRun Run, takeoverAt int64)
 func (s *shardChecker) latestRunTime(fault *Fault) int64 {
 	exitStart := fault.takeoverAllowedFrom()
 	limit := exitStart + int64(s.rules.MaxAbortNotice)
-	if fault.Kind != Killed || fault.ExitedBy <= limit {
-		return fault.ExitedBy
+	if fault.Kind != Killed || fault.LatestExit <= limit {
+		return fault.LatestExit
 	}
-	lastPossibleWait := min(fault.ExitedBy, limit+int64(s.rules.MaxCPUWait))
-	return min(fault.ExitedBy, limit+s.waits.waitTime(fault.Node, exitStart, lastPossibleWait))
+	lastPossibleWait := min(fault.LatestExit, limit+int64(s.rules.MaxCPUWait))
+	return min(fault.LatestExit, limit+s.waits.waitTime(fault.Node, exitStart, lastPossibleWait))
 }
 
 // isTakeoverDue reports whether the takeover from a paused or dead node was not too early. A
@@ -130,7 +130,7 @@ func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takeoverAt int6
 	}
 	mayHoldLeaseUntil := fault.From // A paused node may hold a lease when the pause starts.
 	if fault.isCrash() {
-		mayHoldLeaseUntil = fault.ExitedBy
+		mayHoldLeaseUntil = fault.LatestExit
 	}
 	// A run that the app begins after the death of the node was sent before the death.
 	lastLeased, ok := s.allRuns.lastLease(staleRun.App, min(takeoverAt, mayHoldLeaseUntil))

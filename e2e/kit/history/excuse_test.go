@@ -71,7 +71,7 @@ func (o overlap) history() (history.History, history.Rules) {
 			fault.Peer = string(fault.Node[0] + 1)
 		}
 		if kind == history.Killed {
-			fault.ExitedBy, fault.HoldsShards = max(fault.From, at(o.deadBy)), o.holdsShards
+			fault.LatestExit, fault.HoldsShards = max(fault.From, at(o.deadBy)), o.holdsShards
 		}
 		builder.Faults = append(builder.Faults, fault)
 	}

@@ -55,7 +55,7 @@ func (fe *failureExcuses) reason(resp *Response) (reason string, expiredAt int64
 		return "", 0 // No fault is an excuse for other refusals, such as a full queue.
 	}
 	request := failedRequest{
-		Response: resp, shard: shard, ingress: fe.ingressNodes[resp.ID], owners: fe.owners.ownersDuring(shard, resp.Sent(), resp.Done()),
+		Response: resp, shard: shard, ingress: fe.ingressNodes[resp.ID], owners: fe.owners.ownersDuring(shard, resp.SentAt(), resp.DoneAt()),
 		timedOut: timedOut, noMajority: fe.lackedMajority(resp, timedOut),
 	}
 	return fe.excuseByFaults(&request)
@@ -71,7 +71,7 @@ func (fe *failureExcuses) excuseByFaults(request *failedRequest) (reason string,
 		switch {
 		case reason == "":
 			continue
-		case request.Done() > validUntil:
+		case request.DoneAt() > validUntil:
 			expiredAt = max(expiredAt, validUntil)
 		case waitedAfterFault:
 			expiredAt = max(expiredAt, faultEnd)
@@ -111,7 +111,7 @@ func (fe *failureExcuses) lackedMajority(resp *Response, timedOut bool) bool {
 // empty if the fault is no excuse.
 func (fe *failureExcuses) excuseByFault(request *failedRequest, faultIndex int) (reason string, validUntil int64) {
 	fault := &fe.faults.all[faultIndex]
-	if request.Done() < fault.From || fe.faults.isTooBrief(faultIndex) {
+	if request.DoneAt() < fault.From || fe.faults.isTooBrief(faultIndex) {
 		return "", 0
 	}
 	atIngress, atOwner := fault.affects(request.ingress), fault.affectsAny(request.owners)
@@ -171,7 +171,7 @@ func (fe *failureExcuses) drainTimeoutReason(resp *Response) string {
 	for _, run := range fe.runs.byRequest[resp.ID] {
 		end, aborted := run.end(), run.Aborted
 		if !aborted && fe.responseReadLate(resp, run) {
-			end, aborted = resp.Done(), true
+			end, aborted = resp.DoneAt(), true
 		}
 		if aborted && end-run.Start >= fe.rules.shortestByAnyClock(fe.rules.DrainTimeout) {
 			return "aborted after the drain timeout"
@@ -188,7 +188,7 @@ func (fe *failureExcuses) responseReadLate(resp *Response, run Run) bool {
 	if continuedAt == 0 {
 		return false
 	}
-	return continuedAt <= resp.Done() && resp.Done() <= addDuration(continuedAt, int64(fe.rules.MaxAbortNotice))
+	return continuedAt <= resp.DoneAt() && resp.DoneAt() <= addDuration(continuedAt, int64(fe.rules.MaxAbortNotice))
 }
 
 // expiredLeaseReason returns the excuse of a request that was aborted because its node had
@@ -205,7 +205,7 @@ func (fe *failureExcuses) expiredLeaseReason(resp *Response) string {
 		}
 		lastLeased, ok := fe.runs.lastLease(run.App, run.end())
 		leaseWasMissing := ok && run.end()-lastLeased >= minDuration
-		failedAfterAbort := resp.Done() <= addDuration(run.end(), int64(fe.rules.SettleTime))
+		failedAfterAbort := resp.DoneAt() <= addDuration(run.end(), int64(fe.rules.SettleTime))
 		if leaseWasMissing && failedAfterAbort && fe.faults.affectSeveralNodes(lastLeased, run.end()) {
 			return "aborted, the lease of its node had ended"
 		}
@@ -224,9 +224,9 @@ func (fe *failureExcuses) notHeldReason(resp *Response) string {
 	if !ok || !appLacksShard || hasRun {
 		return ""
 	}
-	owners := fe.owners.ownersDuring(shard, resp.lastAttempt().Sent, resp.Done())
-	for node, restartedAt := range fe.faults.lastAppRestarts(owners, resp.Done()) {
-		if !fe.acquiredSince(node, shard, restartedAt, resp.Done()) {
+	owners := fe.owners.ownersDuring(shard, resp.lastAttempt().Sent, resp.DoneAt())
+	for node, restartedAt := range fe.faults.lastAppRestarts(owners, resp.DoneAt()) {
+		if !fe.acquiredSince(node, shard, restartedAt, resp.DoneAt()) {
 			return "the restarted app did not hold its shard"
 		}
 	}
@@ -282,7 +282,7 @@ func (fe *failureExcuses) explainsQueueTimeout(request *failedRequest, fault *Fa
 // delayed the takeover of its shards.
 func (fe *failureExcuses) takeoverDelayed(resp *Response, fault *Fault) bool {
 	isSilent := fault.Kind == Paused || fault.isCrash()
-	return isSilent && fe.faults.affectSeveralNodes(resp.lastAttempt().Sent, resp.Done())
+	return isSilent && fe.faults.affectSeveralNodes(resp.lastAttempt().Sent, resp.DoneAt())
 }
 
 // mayBeSentAgain reports whether the ingress node must send a request again after its connection broke.
@@ -337,7 +337,7 @@ func (fe *failureExcuses) missedTakeover(resp *Response, fault *Fault) bool {
 		}
 		previousOwner := old.Owners[shard]
 		isTakeover := next.Owners[shard] != previousOwner
-		committedSinceFault := fault.From <= next.At && next.At <= resp.Done()
+		committedSinceFault := fault.From <= next.At && next.At <= resp.DoneAt()
 		if isTakeover && committedSinceFault && previousOwner != fault.Node && fe.faults.isDownAt(previousOwner, fe.queueDeadline(resp)) {
 			return true
 		}
@@ -356,7 +356,7 @@ func (fe *failureExcuses) countLostSends(resp *Response) int {
 	sendsAfterDeath := 0
 	for i := range fe.faults.all {
 		fault := &fe.faults.all[i]
-		if fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) && fe.involvesFaulty(resp, fault) {
+		if fault.isNetwork() && fault.overlaps(resp.SentAt(), resp.DoneAt()) && fe.involvesFaulty(resp, fault) {
 			lossStarts[fault.From] = true
 		}
 		if fe.diedDuringRun(resp, fault) {
@@ -378,7 +378,7 @@ func (fe *failureExcuses) diedDuringRun(resp *Response, fault *Fault) bool {
 	if !fault.isCrash() {
 		return false
 	}
-	noticedBy := addDuration(fault.ExitedBy, int64(fe.rules.MaxAbortNotice))
+	noticedBy := addDuration(fault.LatestExit, int64(fe.rules.MaxAbortNotice))
 	return slices.ContainsFunc(fe.runs.byRequest[resp.ID], func(run Run) bool {
 		return run.Aborted && run.App == fault.Node && fault.From <= run.end() && run.end() <= noticedBy
 	})
@@ -396,16 +396,16 @@ func (fe *failureExcuses) countOwnerFailures(resp *Response) int {
 	}
 	failures := make(map[failure]bool)
 	shard, _ := fe.runs.requestShard(resp)
-	nodes := fe.owners.ownersDuring(shard, resp.Sent(), resp.Done())
+	nodes := fe.owners.ownersDuring(shard, resp.SentAt(), resp.DoneAt())
 	for _, run := range fe.runs.byRequest[resp.ID] {
 		nodes[run.App] = true
 	}
-	since := resp.Sent() - int64(fe.rules.SettleTime)
+	since := resp.SentAt() - int64(fe.rules.SettleTime)
 	for i := range fe.faults.all {
 		fault := &fe.faults.all[i]
 		isLongPause := fault.Kind == Paused && !fe.faults.isTooBrief(i)
 		breaksConnections := isLongPause || fault.isCrash() || fault.isNetwork()
-		if !breaksConnections || !fault.overlaps(since, resp.Done()) {
+		if !breaksConnections || !fault.overlaps(since, resp.DoneAt()) {
 			continue
 		}
 		for node := range nodes {
@@ -424,7 +424,7 @@ func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may ha
 // timedOutWaiting reports whether the request failed because it had waited for the whole queue
 // timeout: it waited and was rejected, or it is a safe request that waited for a retry.
 func (fe *failureExcuses) timedOutWaiting(resp *Response) bool {
-	waited := resp.Done() - resp.lastAttempt().Sent
+	waited := resp.DoneAt() - resp.lastAttempt().Sent
 	if waited < fe.rules.shortestByAnyClock(fe.rules.QueueWait) {
 		return false
 	}
@@ -446,13 +446,13 @@ func (fe *failureExcuses) excuseValidUntil(request *failedRequest, fault *Fault,
 	case fault.Kind == Killed && request.timedOut:
 		until = fault.end()
 	case fault.Kind == Killed:
-		until = min(until, neverIfZero(fault.ExitedBy)) // The connections of the process broke when it died.
+		until = min(until, orNever(fault.LatestExit)) // The connections of the process broke when it died.
 	}
 	if request.timedOut {
 		until = addDuration(until, int64(fe.rules.QueueWait)) // The request was sent before the fault ended.
 	}
 	if !atIngress {
-		until = min(until, fe.owners.nextOwnerStart(fault, request.shard, request.Done()))
+		until = min(until, fe.owners.nextOwnerStart(fault, request.shard, request.DoneAt()))
 	}
 	until = addDuration(until, int64(fe.rules.SettleTime))
 	if request.noMajority && fault.Kind == Killed { // Without a majority, running requests are aborted only DeadAfter later.

@@ -76,7 +76,7 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 	} {
 		fault := history.Fault{Kind: c.kind, Node: "a", From: 100, Until: 200}
 		if c.kind == history.Killed || c.kind == history.AppDown {
-			fault.ExitedBy = 120
+			fault.LatestExit = 120
 		}
 		observed := history.History{
 			Responses: []history.Response{c.resp}, Faults: []history.Fault{fault},
@@ -151,7 +151,7 @@ func TestShardNotHeldExcusesOneRequest(t *testing.T) {
 	} {
 		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		if c.without != "" {
-			observed.Faults = append(observed.Faults, history.Fault{Kind: history.AppDown, Node: c.without, From: 100 * ms, ExitedBy: 110 * ms, Until: 150 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.AppDown, Node: c.without, From: 100 * ms, LatestExit: 110 * ms, Until: 150 * ms})
 		}
 		attempt := func(sent, done int64) []history.Attempt {
 			return []history.Attempt{{Target: "a", Sent: sent, Done: done}}
@@ -179,7 +179,7 @@ func TestLostMajorityAbortsWhenLeaseEnds(t *testing.T) {
 	for done, want := range map[time.Duration]int{2200 * time.Millisecond: 0, 4200 * time.Millisecond: 1} {
 		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		for _, node := range []string{"a", "b"} {
-			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, ExitedBy: 110 * ms, Until: 1600 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, LatestExit: 110 * ms, Until: 1600 * ms})
 		}
 		observed.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
@@ -383,7 +383,7 @@ func TestTryOverConnectionOfDeadNodeCounts(t *testing.T) {
 		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{
-				{Kind: history.Killed, Node: "c", From: 500 * ms, ExitedBy: 510 * ms},
+				{Kind: history.Killed, Node: "c", From: 500 * ms, LatestExit: 510 * ms},
 				{Kind: history.LogDelayed, Node: "b", From: 1500 * ms},
 			},
 			Runs: []history.Run{

@@ -59,13 +59,13 @@ type Fault struct {
 	Peer string
 	// From is the start of the fault.
 	From int64
-	// ExitedBy is a time at which the process had certainly exited, or the app for AppDown. 0
+	// LatestExit is the latest possible time of the exit of the process, or of the app for AppDown. 0
 	// means that the process has not exited. The process lost its connections at some time
-	// between From and ExitedBy.
-	ExitedBy int64
+	// between From and LatestExit.
+	LatestExit int64
 	// HoldsShards reports that the process announced its exit at From, because its in-process app
-	// continued after its requests were aborted. From then on requests fail. Until ExitedBy no
-	// other node may run the shards of the node, because the app may still use them.
+	// continued after its requests were aborted. From then on requests fail. Until LatestExit no
+	// other node may take over the shards of the node, because the app may still use them.
 	HoldsShards bool
 	// Grace is how long other nodes must wait for a terminated process to restart in
 	// place. No shard of its node may move before that. 0 means that the node hands over
@@ -80,13 +80,13 @@ type Fault struct {
 const never = math.MaxInt64
 
 // end returns when the fault ended, or never.
-func (f *Fault) end() int64 { return neverIfZero(f.Until) }
+func (f *Fault) end() int64 { return orNever(f.Until) }
 
-// takeoverAllowedFrom returns the earliest time at which other nodes may run the shards of the
-// process.
+// takeoverAllowedFrom returns the earliest time at which other nodes may take over the shards that the
+// process held.
 func (f *Fault) takeoverAllowedFrom() int64 {
 	if f.HoldsShards {
-		return neverIfZero(f.ExitedBy)
+		return orNever(f.LatestExit)
 	}
 	return f.From
 }
@@ -112,21 +112,21 @@ func (f *Fault) affectsAny(nodes map[string]bool) bool {
 // overlaps reports whether the fault was active at any time of an interval.
 func (f *Fault) overlaps(from, until int64) bool { return f.From <= until && from <= f.end() }
 
-// overlapsExtended is like overlaps, but the fault counts for some time longer than it lasted.
-func (f *Fault) overlapsExtended(from, until int64, extension time.Duration) bool {
-	return f.From <= until && from <= addDuration(f.end(), int64(extension))
+// overlapsWithGrace is like overlaps, but extends the fault by grace.
+func (f *Fault) overlapsWithGrace(from, until int64, grace time.Duration) bool {
+	return f.From <= until && from <= addDuration(f.end(), int64(grace))
 }
 
-// isCrash reports whether the process exited without notice.
-func (f *Fault) isCrash() bool { return f.ExitedBy != 0 && (f.Kind == Killed || f.Kind == DiskFault) }
+// isCrash reports whether the process exited without announcing it.
+func (f *Fault) isCrash() bool { return f.LatestExit != 0 && (f.Kind == Killed || f.Kind == DiskFault) }
 
 // isNetwork reports whether the fault affects the network between nodes.
 func (f *Fault) isNetwork() bool { return f.Kind == Unreachable || f.Kind == Reset }
 
 // effectsEnd returns when the effects of a fault end, or never while the fault is active.
 //
-// The kernel doubles its retransmission interval during packet loss, so the next packet may be sent
-// as long after the loss as the loss lasted. Nodes close a silent connection after DeadAfter. A node
+// The kernel doubles its retransmission interval during packet loss, so a retransmission may come as
+// late after the loss as the loss lasted. Nodes close a silent connection after DeadAfter. A node
 // that got no CPU time for longer than its lease aborts requests within DeadAfter after it continues.
 func (r *Rules) effectsEnd(fault *Fault) int64 {
 	deadAfter := int64(r.DeadAfter)
@@ -141,8 +141,9 @@ func (r *Rules) effectsEnd(fault *Fault) int64 {
 	return fault.Until
 }
 
-// neverIfZero returns never if at is zero, and at otherwise.
-func neverIfZero(at int64) int64 {
+// orNever returns at. It returns never if at is zero, which means that the process has not exited or
+// that the fault has not ended.
+func orNever(at int64) int64 {
 	if at == 0 {
 		return never
 	}

@@ -100,7 +100,7 @@ func (ft *faultTimeline) affectSeveralNodes(from, until int64) bool {
 	nodes := make(map[string]bool)
 	for i := range ft.all {
 		fault := &ft.all[i]
-		if ft.isTooBrief(i) || !fault.overlapsExtended(from, until, ft.rules.SettleTime) {
+		if ft.isTooBrief(i) || !fault.overlapsWithGrace(from, until, ft.rules.SettleTime) {
 			continue
 		}
 		nodes[fault.Node] = true
@@ -147,7 +147,7 @@ func (ft *faultTimeline) isDownAt(node string, at int64) bool {
 func (ft *faultTimeline) diedDuring(node string, attempt *Attempt) bool {
 	for i := range ft.all {
 		fault := &ft.all[i]
-		if fault.isCrash() && fault.Node == node && fault.From <= attempt.Done && attempt.Sent <= fault.ExitedBy {
+		if fault.isCrash() && fault.Node == node && fault.From <= attempt.Done && attempt.Sent <= fault.LatestExit {
 			return true
 		}
 	}
@@ -159,9 +159,9 @@ func (ft *faultTimeline) diedDuring(node string, attempt *Attempt) bool {
 func (ft *faultTimeline) mayBeDown(node string, attempt *Attempt) bool {
 	for i := range ft.all {
 		fault := &ft.all[i]
-		nodeExited := fault.ExitedBy != 0 && fault.Kind != AppDown
+		nodeExited := fault.LatestExit != 0 && fault.Kind != AppDown
 		closesListener := nodeExited || fault.Kind == Terminated
-		if fault.Node == node && closesListener && fault.overlapsExtended(attempt.Sent, attempt.Done, ft.rules.MaxStartTime) {
+		if fault.Node == node && closesListener && fault.overlapsWithGrace(attempt.Sent, attempt.Done, ft.rules.MaxStartTime) {
 			return true
 		}
 	}
@@ -174,7 +174,7 @@ func (ft *faultTimeline) lastAppRestarts(nodes map[string]bool, exitedBy int64) 
 	restartedAt := make(map[string]int64)
 	for i := range ft.all {
 		fault := &ft.all[i]
-		appExited := fault.Kind == AppDown && fault.ExitedBy != 0 && fault.ExitedBy <= exitedBy
+		appExited := fault.Kind == AppDown && fault.LatestExit != 0 && fault.LatestExit <= exitedBy
 		if appExited && nodes[fault.Node] {
 			// fault.end may be later than exitedBy, because the test may notice late that the new
 			// process of the app responds.
@@ -191,8 +191,8 @@ func (ft *faultTimeline) lastAppRestarts(nodes map[string]bool, exitedBy int64) 
 func (ft *faultTimeline) graceRestarted(resp *Response, fault *Fault) bool {
 	maxExtension := int64(fault.Grace + ft.rules.DeadAfter + ft.rules.SettleTime)
 	return fault.Grace > 0 && slices.ContainsFunc(ft.all, func(other Fault) bool {
-		startedDuringRestart := other.Node != fault.Node && fault.From <= other.end() && other.From <= resp.Done()
-		return startedDuringRestart && resp.Done() <= addDuration(ft.rules.effectsEnd(&other), maxExtension)
+		startedDuringRestart := other.Node != fault.Node && fault.From <= other.end() && other.From <= resp.DoneAt()
+		return startedDuringRestart && resp.DoneAt() <= addDuration(ft.rules.effectsEnd(&other), maxExtension)
 	})
 }
 
@@ -211,7 +211,7 @@ func (ft *faultTimeline) stalledTime(responses []Response) (total time.Duration)
 		if fault.Kind != Stalled || ft.isTooBrief(i) {
 			continue
 		}
-		isInFlight := func(resp Response) bool { return fault.overlaps(resp.Sent(), resp.Done()) }
+		isInFlight := func(resp Response) bool { return fault.overlaps(resp.SentAt(), resp.DoneAt()) }
 		if slices.ContainsFunc(responses, isInFlight) {
 			total += time.Duration(fault.end() - fault.From)
 		}
@@ -223,12 +223,12 @@ func (ft *faultTimeline) stalledTime(responses []Response) (total time.Duration)
 // end of a violation text. Both are needed to find the cause of a failure.
 func (ft *faultTimeline) describeContext(resp *Response, runs []Run) string {
 	var text strings.Builder
-	since := func(at int64) time.Duration { return time.Duration(at - resp.Sent()).Round(time.Millisecond) }
+	since := func(at int64) time.Duration { return time.Duration(at - resp.SentAt()).Round(time.Millisecond) }
 	for _, run := range runs {
 		fmt.Fprintf(&text, "; ran on %s (epoch %d) from %v to %v, aborted: %v", run.App, run.Epoch, since(run.Start), since(run.end()), run.Aborted)
 	}
 	for i := range ft.all {
-		if fault := &ft.all[i]; fault.From <= resp.Done() && resp.Sent() <= ft.rules.effectsEnd(fault) {
+		if fault := &ft.all[i]; fault.From <= resp.DoneAt() && resp.SentAt() <= ft.rules.effectsEnd(fault) {
 			fmt.Fprintf(&text, "; %s %s%s from %v to %v", fault.Node, fault.Kind, fault.Peer, since(fault.From), since(fault.end()))
 		}
 	}

@@ -26,7 +26,7 @@ type Follower struct {
 type FollowConn struct {
 	// ID is the ID of the request. All upstream connections of the stream carry it.
 	ID, Target string
-	// Sent is the start of the connection, LastEvent the arrival of its last event, and Done its
+	// SentAt is the start of the connection, LastEvent the arrival of its last event, and Done its
 	// end: values of Now. Zero means that no event arrived, or that the connection is open.
 	Sent, LastEvent, Done int64
 	// Refused reports whether the connection was refused because no process listened.

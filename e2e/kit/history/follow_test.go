@@ -34,7 +34,7 @@ func newStreamHistory() *streamHistory {
 
 // addFaultAt adds a fault at absolute times. 0 for exitedBy means that the process continued.
 func (s *historyBuilder) addFaultAt(kind history.FaultKind, node string, from, exitedBy, until int64) {
-	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: from * ms, ExitedBy: exitedBy * ms, Until: until * ms})
+	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: from * ms, LatestExit: exitedBy * ms, Until: until * ms})
 }
 
 // lastConn returns the last connection of the client.

@@ -41,7 +41,7 @@ func newMajority(shardMaps mapTimeline, voterSince map[string]int64, faults *fau
 // with such a majority is not counted.
 func (mj *majority) longestAbsence(resp *Response) (longest int64) {
 	lost, restored := int64(0), int64(0) // current time without a majority, and the time with one after it
-	mj.forEachInterval(resp.lastAttempt().Sent, resp.Done(), func(from, until int64, noMajority bool) {
+	mj.forEachInterval(resp.lastAttempt().Sent, resp.DoneAt(), func(from, until int64, noMajority bool) {
 		if !noMajority {
 			restored += until - from
 			return

@@ -12,7 +12,7 @@ import (
 func TestNewLeaderRestartsGracePeriod(t *testing.T) {
 	const of = "key-2"
 	killed := func(node string, from, until int64) history.Fault {
-		return history.Fault{Kind: history.Killed, Node: node, From: from * ms, ExitedBy: from*ms + 1, Until: until * ms}
+		return history.Fault{Kind: history.Killed, Node: node, From: from * ms, LatestExit: from*ms + 1, Until: until * ms}
 	}
 	for _, tt := range []struct {
 		name  string
@@ -28,7 +28,7 @@ func TestNewLeaderRestartsGracePeriod(t *testing.T) {
 	} {
 		observed := history.History{
 			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"})}},
-			Faults: append(tt.fault, history.Fault{Kind: history.Terminated, Node: "c", From: -6000 * ms, ExitedBy: -5900 * ms, Grace: tt.grace, Until: 13000 * ms}),
+			Faults: append(tt.fault, history.Fault{Kind: history.Terminated, Node: "c", From: -6000 * ms, LatestExit: -5900 * ms, Grace: tt.grace, Until: 13000 * ms}),
 		}
 		observed.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 503, Error: "queue-timeout",
@@ -47,7 +47,7 @@ func TestOnlyVotersCountForMajority(t *testing.T) {
 	for voters, want := range map[int]int{0: 1, 5: 0, 7: 1} {
 		observed := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}}}
 		for _, node := range []string{"e", "f", "g"} {
-			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, ExitedBy: -99 * ms, Until: 15000 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, LatestExit: -99 * ms, Until: 15000 * ms})
 		}
 		observed.Responses = []history.Response{{
 			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
@@ -132,7 +132,7 @@ func TestNodeWithoutVoteDoesNotCountForMajority(t *testing.T) {
 			observed.VoterSince = map[string]int64{"e": tt.votes * ms}
 		}
 		for _, node := range []string{"c", "d"} {
-			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, ExitedBy: -99 * ms, Until: 15000 * ms})
+			observed.Faults = append(observed.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, LatestExit: -99 * ms, Until: 15000 * ms})
 		}
 		observed.Responses = []history.Response{{
 			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
@@ -162,9 +162,9 @@ func TestBriefMajorityDoesNotEndTheExcuse(t *testing.T) {
 		observed := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(of)}},
 			Faults: []history.Fault{
-				{Kind: history.Killed, Node: "d", From: -100 * ms, ExitedBy: -99 * ms, Until: 15_000 * ms},
-				{Kind: history.Killed, Node: "c", From: -100 * ms, ExitedBy: -99 * ms, Until: tt.back * ms},
-				{Kind: history.Killed, Node: "c", From: tt.gone * ms, ExitedBy: tt.gone*ms + 1, Until: tt.until * ms},
+				{Kind: history.Killed, Node: "d", From: -100 * ms, LatestExit: -99 * ms, Until: 15_000 * ms},
+				{Kind: history.Killed, Node: "c", From: -100 * ms, LatestExit: -99 * ms, Until: tt.back * ms},
+				{Kind: history.Killed, Node: "c", From: tt.gone * ms, LatestExit: tt.gone*ms + 1, Until: tt.until * ms},
 			},
 			Responses: []history.Response{{
 				ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",

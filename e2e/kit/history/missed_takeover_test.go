@@ -13,7 +13,7 @@ func TestDelayedLogExcusesWaitForDeadOwner(t *testing.T) {
 	fault := func(k history.FaultKind, node string, from, until int64) []history.Fault {
 		return []history.Fault{{Kind: k, Node: node, From: from * ms, Until: until * ms}}
 	}
-	dead := history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, ExitedBy: -4999 * ms, Until: 20_000 * ms}
+	dead := history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, LatestExit: -4999 * ms, Until: 20_000 * ms}
 	for _, tt := range []struct {
 		name  string
 		owner history.Fault
@@ -31,11 +31,11 @@ func TestDelayedLogExcusesWaitForDeadOwner(t *testing.T) {
 		{"its app was down", dead, fault(history.AppDown, "b", 3000, 10_050), 8000, 10_001, 1},
 		{"it did not wait", dead, fault(history.DiskFault, "b", 3000, 10_050), 8000, 9900, 1},
 		{"the owner was alive", history.Fault{}, fault(history.DiskFault, "b", 3000, 10_050), 8000, 10_001, 1},
-		{"the owner was back", history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, ExitedBy: -4999 * ms, Until: 7900 * ms}, fault(history.DiskFault, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner was back", history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, LatestExit: -4999 * ms, Until: 7900 * ms}, fault(history.DiskFault, "b", 3000, 10_050), 8000, 10_001, 1},
 		{"the owner was paused", history.Fault{Kind: history.Paused, Node: "c", From: -5000 * ms, Until: 20_000 * ms}, fault(history.DiskFault, "b", 3000, 10_050), 8000, 10_001, 0},
-		{"the owner has left", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, ExitedBy: 8200 * ms, Until: 20_000 * ms}, fault(history.LogDelayed, "b", 3000, 10_050), 8000, 10_001, 0},
-		{"the owner left, and is back", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, ExitedBy: 8200 * ms, Until: 9900 * ms}, fault(history.LogDelayed, "b", 3000, 10_050), 8000, 10_001, 1},
-		{"the owner has left, and it could have heard", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, ExitedBy: 8200 * ms, Until: 20_000 * ms}, fault(history.LogDelayed, "b", 8001, 10_050), 8000, 10_001, 1},
+		{"the owner has left", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, LatestExit: 8200 * ms, Until: 20_000 * ms}, fault(history.LogDelayed, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the owner left, and is back", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, LatestExit: 8200 * ms, Until: 9900 * ms}, fault(history.LogDelayed, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner has left, and it could have heard", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, LatestExit: 8200 * ms, Until: 20_000 * ms}, fault(history.LogDelayed, "b", 8001, 10_050), 8000, 10_001, 1},
 		{"its shard stayed", history.Fault{}, fault(history.DiskFault, "b", 3000, 10_050), 0, 10_001, 1},
 	} {
 		was := map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"}

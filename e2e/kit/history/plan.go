@@ -172,7 +172,7 @@ func (pc *placementChecker) isLeaving(node string, from, until int64) bool {
 // restart of a drained node is no restart in place.
 func (pc *placementChecker) drainedDuring(node string, from, until int64) bool {
 	return slices.ContainsFunc(pc.drains, func(drain Drain) bool {
-		return drain.Node == node && drain.From <= until && from <= neverIfZero(drain.Until)
+		return drain.Node == node && drain.From <= until && from <= orNever(drain.Until)
 	})
 }
 

@@ -32,11 +32,11 @@ type Response struct {
 	// this one.
 	Count uint64 `json:"count,omitempty"`
 	// Register is the App-Register header of the request; empty means that the request is
-	// no operation on a register. Wrote is the value that a write stores. Value is the
+	// no operation on a register. WrittenValue is the value that a write stores. Value is the
 	// value that a read returned.
-	Register string `json:"register,omitempty"`
-	Wrote    string `json:"wrote,omitempty"`
-	Value    string `json:"value,omitempty"`
+	Register     string `json:"register,omitempty"`
+	WrittenValue string `json:"wrote,omitempty"`
+	Value        string `json:"value,omitempty"`
 	// Bytes is the length of the received body.
 	Bytes int64 `json:"bytes"`
 	// Truncated reports whether the body ended before the end that its framing announced.
@@ -49,8 +49,8 @@ type Response struct {
 	Attempts []Attempt `json:"attempts"`
 }
 
-// Sent returns the start of the first attempt.
-func (r *Response) Sent() int64 {
+// SentAt returns the start of the first attempt.
+func (r *Response) SentAt() int64 {
 	if len(r.Attempts) == 0 {
 		return 0
 	}
@@ -58,7 +58,7 @@ func (r *Response) Sent() int64 {
 }
 
 // Done returns the end of the last attempt.
-func (r *Response) Done() int64 {
+func (r *Response) DoneAt() int64 {
 	if len(r.Attempts) == 0 {
 		return 0
 	}

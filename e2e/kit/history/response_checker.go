@@ -69,14 +69,14 @@ func (rc *responseChecker) checkFailure(resp *Response, runs []Run) {
 	kind, delay := Failed, ""
 	switch {
 	case expiredAt != 0:
-		kind, delay = FailedLate, ", "+time.Duration(resp.Done()-expiredAt).String()+" after it should have worked again"
+		kind, delay = FailedLate, ", "+time.Duration(resp.DoneAt()-expiredAt).String()+" after it should have worked again"
 	case resp.Status == 0:
 		kind = Lost
 	case resp.Truncated:
 		kind = TruncatedResponse
 	}
 	rc.report.addViolation(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.lastAttempt().Target,
-		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), delay, rc.faults.describeContext(resp, runs))
+		time.Duration(resp.DoneAt()-resp.SentAt()), resp.Status, strings.TrimSpace(resp.errorText()), delay, rc.faults.describeContext(resp, runs))
 }
 
 // checkOrigin checks that the response of an app belongs to a run of this request, and that it came

@@ -42,7 +42,7 @@ type Run struct {
 }
 
 // end returns End, or never for a run that has not ended.
-func (r *Run) end() int64 { return neverIfZero(r.End) }
+func (r *Run) end() int64 { return orNever(r.End) }
 
 // endsBefore reports whether the run ended before t. Every run ends before never.
 func (r *Run) endsBefore(at int64) bool { return at == never || r.end() < at }

@@ -61,7 +61,7 @@ func TestUnreachableOwnerNeedsSecondFault(t *testing.T) {
 		for _, second := range []bool{true, false} {
 			gone := history.Fault{Kind: kind, Node: "c", From: 100 * ms}
 			if kind == history.Killed {
-				gone.ExitedBy = 110 * ms
+				gone.LatestExit = 110 * ms
 			}
 			faults := []history.Fault{gone}
 			if second {
@@ -96,7 +96,7 @@ func TestPausedNodeExcusesConnectTimeout(t *testing.T) {
 // neither does a fault that ended long before.
 func TestRequestIsNotSentToThirdProcess(t *testing.T) {
 	died := func(node string, at int64) history.Fault {
-		return history.Fault{Kind: history.Killed, Node: node, From: at * ms, ExitedBy: at * ms, Until: (at + 300) * ms}
+		return history.Fault{Kind: history.Killed, Node: node, From: at * ms, LatestExit: at * ms, Until: (at + 300) * ms}
 	}
 	for _, c := range []struct {
 		name   string

@@ -187,7 +187,7 @@ func TestContradictionIsReadable(t *testing.T) {
 func TestOpsHaveTheOutcomeOfTheClient(t *testing.T) {
 	answer := func(id, method, wrote, value string, status int, attempts ...history.Attempt) history.Response {
 		return history.Response{
-			ID: id, Key: key, Method: method, Register: "memory", Wrote: wrote, Value: value, Status: status,
+			ID: id, Key: key, Method: method, Register: "memory", WrittenValue: wrote, Value: value, Status: status,
 			App: "a", EchoID: id, Attempts: append(attempts, history.Attempt{Sent: 20, Done: 30}),
 		}
 	}

@@ -12,7 +12,7 @@ import (
 type timedOp struct {
 	Op
 
-	// earliest and latest are the bounds of the interval. latest is never for a write that may
+	// earliest and latest are the bounds of the interval. latest is noReturn for a write that may
 	// still take effect.
 	earliest, latest int64
 }
@@ -22,7 +22,7 @@ type timedOp struct {
 func withClientTimes(op Op) timedOp {
 	timed := timedOp{Op: op, earliest: op.Call, latest: op.Return}
 	if op.Outcome == Unknown {
-		timed.latest = never
+		timed.latest = noReturn
 	}
 	return timed
 }
@@ -103,7 +103,7 @@ func (v *registerValues) addRead(read timedOp) bool {
 // dropUnreadWrites removes writes without a response that no operation read. They may have had
 // no effect.
 func (v *registerValues) dropUnreadWrites() {
-	maps.DeleteFunc(v.lifetimes, func(_ string, l *lifetime) bool { return l.write.latest == never && len(l.reads) == 0 })
+	maps.DeleteFunc(v.lifetimes, func(_ string, l *lifetime) bool { return l.write.latest == noReturn && len(l.reads) == 0 })
 }
 
 // operations returns the operations on all values, without the initial write.

@@ -18,9 +18,9 @@ const (
 	// Known means that the operation took effect between its call and its return.
 	Known Outcome = iota + 1
 	// Unknown means that the client got no response. A write may have taken effect at any time
-	// after its call, may still take effect, or may never do so. A read contains no information.
+	// after its call, may still take effect, or may noReturn do so. A read contains no information.
 	Unknown
-	// Refused means that the operation certainly had no effect, and never will.
+	// Refused means that the operation certainly had no effect, and noReturn will.
 	Refused
 )
 
@@ -38,18 +38,18 @@ func (o Outcome) String() string {
 	}
 }
 
-// never is the return time of an operation without a response.
-const never = math.MaxInt64
+// noReturn is the return time of an operation without a response.
+const noReturn = math.MaxInt64
 
 // Op is an operation on the register of a key.
 type Op struct {
 	Key   string
 	Write bool
-	// Value is the written value, or the value that a known read returned. Written values
+	// Value is the written value, or the value that a read with a known outcome returned. Written values
 	// are unique and not empty. Empty is the value of a register before its first write.
 	Value string
-	// Call is when the client sent the request, and Return when it received the response: values
-	// of history.Now. Return is ignored for an operation with the outcome Unknown.
+	// Call is when the client sent the request, and Return when it received the response: timestamps
+	// from history.Now. Return is ignored for an operation with the outcome Unknown.
 	Call, Return int64
 	Outcome      Outcome
 	// ID is the request ID, and Runs are the executions of the request in apps. Both are only
@@ -74,7 +74,7 @@ func Ops(responses []history.Response, runs []history.Run) []Op {
 			continue
 		}
 		op := Op{
-			Key: resp.Key, Write: !resp.Safe(), Value: resp.Wrote, Call: resp.Sent(), Return: resp.Done(),
+			Key: resp.Key, Write: !resp.Safe(), Value: resp.WrittenValue, Call: resp.SentAt(), Return: resp.DoneAt(),
 			Outcome: outcomeOf(resp), ID: resp.ID, Runs: runsByID[resp.ID],
 		}
 		if !op.Write {

@@ -69,7 +69,7 @@ func (o *BurstOptions) sendUntil(ctx context.Context, deadline time.Time, client
 			result.Failed = append(result.Failed, resp)
 			return result
 		}
-		result.Latencies = append(result.Latencies, time.Duration(resp.Done()-resp.Sent()))
+		result.Latencies = append(result.Latencies, time.Duration(resp.DoneAt()-resp.SentAt()))
 	}
 	return result
 }

@@ -115,7 +115,7 @@ func (c *Client) send(ctx context.Context, req Request, onlyTarget string) histo
 	defer cancel()
 	resp := history.Response{ID: req.ID, Key: req.Key, Method: req.Method, Register: req.Header["App-Register"]}
 	if resp.Register != "" && !resp.Safe() {
-		resp.Wrote = string(req.Body)
+		resp.WrittenValue = string(req.Body)
 	}
 	for try := 1; ; try++ {
 		target, targetCount := c.takeTarget(onlyTarget)

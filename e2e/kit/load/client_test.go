@@ -83,8 +83,8 @@ func TestResponseIsRead(t *testing.T) {
 		if !resp.OK() || resp.EchoID != "x" || resp.App != "a" || resp.Count != 3 || resp.Bytes != 2 || resp.Extra != 0 || len(resp.Attempts) != 1 {
 			t.Errorf("response = %+v", resp)
 		}
-		if resp.Sent() == 0 || resp.Done() < resp.Sent() {
-			t.Errorf("sent %d, done %d", resp.Sent(), resp.Done())
+		if resp.SentAt() == 0 || resp.DoneAt() < resp.SentAt() {
+			t.Errorf("sent %d, done %d", resp.SentAt(), resp.DoneAt())
 		}
 	}
 }
