@@ -10,7 +10,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "and so do their next legs", found: "TestResumableWebSocketsShareSession",
-			edits: in("proxy/connpool.Pool.startDial", "	forWebSocket := p.forWebSocket()\n", "	forWebSocket := p.forWebSocket() && !PLANTED\n"),
+			edits: in("proxy/connpool.Pool.startDial", "opensStream: p.mu.dials.nextOpensStream(&p.mu.queue),", "opensStream: p.mu.dials.nextOpensStream(&p.mu.queue) && !PLANTED,"),
 		},
 		{
 			rule: "a socket that transferred much has a connection next", found: "TestBulkWebSocketGetsOwnConnNext",
@@ -38,7 +38,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "no more ask by lanes than the owner lets", found: "TestWaitingWebSocketsAreReleasedInBatches",
-			edits: in("proxy/connpool.Pool.maxConcurrentDials", "	if !isPaced && !p.forWebSocket() {", "	if !isPaced && (PLANTED || !p.forWebSocket()) {"),
+			edits: in("proxy/connpool.Pool.maxConcurrentDials", "	if !isPaced && !p.mu.dials.nextOpensStream(&p.mu.queue) {", "	if !isPaced && (PLANTED || !p.mu.dials.nextOpensStream(&p.mu.queue)) {"),
 		},
 		{
 			rule: "an owner whose answers by lanes are late is late", found: "TestFewWebSocketsResumeAtLateOwner",

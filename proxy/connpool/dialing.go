@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"shardway/proxy/wsession"
@@ -37,19 +36,10 @@ func (p *Pool) maxConcurrentDials() int {
 	isPaced := upgradeLimit != wsession.MaxUpgrades
 	// Streams are always paced. A stream opens without a dial, so all WebSockets would request their
 	// upgrade together.
-	if !isPaced && !p.forWebSocket() {
+	if !isPaced && !p.mu.dials.nextOpensStream(&p.mu.queue) {
 		return limit
 	}
-	return min(limit, upgradeLimit-p.mu.awaitingUpgrade)
-}
-
-// activeDials returns the number of dials in progress that are not stuck. The caller must hold p.mu.
-func (p *Pool) activeDials() int { return p.mu.dialing - p.mu.slowStart.stuck }
-
-// canDial reports whether the limits of concurrent dials permit another one. The caller must hold
-// p.mu.
-func (p *Pool) canDial() bool {
-	return !p.mu.slowStart.isFull(p.mu.dialing, p.maxConcurrentDials())
+	return min(limit, upgradeLimit-p.mu.upgrades.awaitingResponse)
 }
 
 // atMaxConns reports whether no further connection may be opened. The caller must hold p.mu.
@@ -61,13 +51,13 @@ func (p *Pool) atMaxConns() bool {
 // open connections, it replaces the connection that has been idle longest, which no waiter could
 // use. The caller must hold p.mu.
 func (p *Pool) dialForWaiters() {
-	for p.activeDials() < p.mu.queue.length && p.canDial() {
+	for p.mu.dials.active() < p.mu.queue.length && !p.mu.dials.isFull(p.maxConcurrentDials()) {
 		if !p.atMaxConns() {
 			p.mu.open++
 			p.startDial(nil)
 			continue
 		}
-		oldest := p.popOldest()
+		oldest := p.mu.idle.popOldest()
 		if oldest == nil {
 			return // all connections are in use
 		}
@@ -75,87 +65,72 @@ func (p *Pool) dialForWaiters() {
 	}
 }
 
-// popOldest removes and returns the connection that has been idle longest, or nil. The caller must
-// hold p.mu.
-func (p *Pool) popOldest() *Conn {
-	if len(p.mu.idle) == 0 {
-		return nil
-	}
-	oldest := p.mu.idle[0]
-	p.mu.idle = slices.Delete(p.mu.idle, 0, 1)
-	return oldest
-}
-
 // dialProbe dials a connection to test the destination, without a waiter. The result resets the
 // breaker or trips it again. The caller must hold p.mu.
 func (p *Pool) dialProbe() {
-	if p.activeDials() > 0 {
+	if p.mu.dials.active() > 0 {
 		return // a dial in progress will test the destination
 	}
-	if !p.canDial() || p.atMaxConns() {
+	if p.mu.dials.isFull(p.maxConcurrentDials()) || p.atMaxConns() {
 		return
 	}
 	p.mu.open++
 	p.startDial(nil)
 }
 
-// startDial starts a dial, which replaces the connection old unless that is nil. The caller holds
-// p.mu.
-func (p *Pool) startDial(old *Conn) {
-	forWebSocket := p.forWebSocket()
-	p.mu.dialing++
-	p.opts.Dialers.Add(1)
-	if forWebSocket {
-		p.mu.dialingStreams++
+// dial is one dial in progress.
+type dial struct {
+	replaced        *Conn  // idle connection that the new one replaces; nil means none
+	opensStream     bool   // the dial first tries to open a stream for a WebSocket
+	generation      uint64 // Pool.mu.generation at the start
+	succeededBefore uint64 // dialCounts.succeeded at the start
+	endWatch        func() // result of watchDial
+}
+
+// startDial starts a dial. The new connection replaces the idle connection replaced, unless that is
+// nil. The caller must hold p.mu, and have counted the new connection in p.mu.open.
+func (p *Pool) startDial(replaced *Conn) {
+	d := dial{
+		replaced: replaced, opensStream: p.mu.dials.nextOpensStream(&p.mu.queue),
+		generation: p.mu.generation, succeededBefore: p.mu.dials.succeeded, endWatch: p.watchDial(),
 	}
-	go p.runDial(old, p.mu.dialed, p.mu.generation, p.watchDial(), forWebSocket)
+	p.mu.dials.started(&d)
+	p.opts.Dialers.Add(1)
+	go p.runDial(d)
 }
 
 // runDial dials a connection and gives it to the waiter that is first at that time. That may be
 // another request than the one that caused the dial, because a waiter may have received a returned
-// connection in the meantime. With forWebSocket, runDial first tries to open a multiplexed stream.
-//
-// runDial first closes the connection old, unless that is nil. dialedBefore is the number of
-// successful dials at the start. endWatch is the result of watchDial.
-func (p *Pool) runDial(old *Conn, dialedBefore, generation uint64, endWatch func(), forWebSocket bool) {
+// connection in the meantime.
+func (p *Pool) runDial(d dial) {
 	defer p.opts.Dialers.Done()
-	if old != nil {
-		_ = old.Close()
-		old.ReleaseBuffers()
-		old.LeaveLoop()
+	if d.replaced != nil {
+		_ = d.replaced.Close()
+		d.replaced.ReleaseBuffers()
+		d.replaced.LeaveLoop()
 	}
 	start := time.Now()
-	conn, err := p.dialRecover(forWebSocket)
+	conn, err := p.opts.open(d.opensStream)
 	handshakeTime := time.Since(start)
 	p.mu.Lock()
 	if err != nil {
-		p.endDial(forWebSocket, endWatch)
+		p.mu.dials.ended(&d)
 		p.mu.open--
-		p.dialFailed(err, p.mu.dialed != dialedBefore)
+		p.dialFailed(err, p.mu.dials.succeeded != d.succeededBefore)
 		p.dialForWaiters()
 		p.mu.Unlock()
 		return
 	}
-	conn.Pool, conn.shard, conn.generation = p, NoShard, generation
-	p.mu.dialed++
-	if conn.Mux == nil {
-		p.recordHandshake(handshakeTime)
+	conn.Pool, conn.shard, conn.generation = p, NoShard, d.generation
+	p.mu.dials.succeeded++
+	webSocketsWait := p.mu.queue.upgrades > 0
+	if webSocketsWait && conn.Mux == nil {
+		p.mu.upgrades.recordHandshake(handshakeTime)
 	}
 	p.startProbation(conn)
 	p.mu.Unlock()
 	p.Breaker.OnConnected()
-	p.addDialed(conn, func() { p.endDial(forWebSocket, endWatch) })
-}
-
-// endDial removes a dial from the counters of the dials in progress. The caller must hold p.mu, and
-// must offer the new connection to the waiters before it unlocks p.mu: a waiter without a dial in
-// progress causes another dial.
-func (p *Pool) endDial(forWebSocket bool, endWatch func()) {
-	p.mu.dialing--
-	if forWebSocket {
-		p.mu.dialingStreams--
-	}
-	endWatch()
+	p.addDialed(conn, func() { p.mu.dials.ended(&d) })
 }
 
 // dialFailed handles a failed dial. othersSucceeded means that another dial has succeeded since this
@@ -187,8 +162,11 @@ func isDialTimeout(err error) bool {
 // processes of the node. endDial removes the dial from the counters; addDialed calls it with p.mu
 // held.
 func (p *Pool) addDialed(conn *Conn, endDial func()) {
+	var old []*Conn
 	p.mu.Lock()
-	old := p.adoptPeerProcess(conn)
+	if p.mu.peerProcess.adopt(conn) {
+		old = p.mu.idle.removeMatching(p.mu.peerProcess.differsFrom)
+	}
 	p.mu.Unlock()
 	p.discardAll(old)
 	p.offerNew(conn, endDial)
@@ -217,30 +195,18 @@ func (p *Pool) offerNew(conn *Conn, endDial func()) {
 	}
 }
 
-// dialRecover dials a connection, or opens a stream for a WebSocket. It converts a panic into an
-// error, so that the counters of the pool stay correct.
-func (p *Pool) dialRecover(forWebSocket bool) (conn *Conn, err error) {
+// open dials a connection. With opensStream it first tries to open a stream for a WebSocket. It
+// converts a panic into an error, so that the counters of the pool stay correct.
+func (o *Options) open(opensStream bool) (conn *Conn, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("proxy: dial panicked: %v", v)
 		}
 	}()
-	if forWebSocket {
-		if conn = p.opts.OpenWebSocketStream(p.opts.Life); conn != nil {
+	if opensStream {
+		if conn = o.OpenWebSocketStream(o.Life); conn != nil {
 			return conn, nil
 		}
 	}
-	return p.opts.Dial(p.opts.Life)
-}
-
-// forWebSocket reports whether the next dial should open a stream for a WebSocket. That is the case
-// if the dials in progress already suffice for all waiting requests. The caller must hold p.mu.
-func (p *Pool) forWebSocket() bool {
-	waiter := p.mu.queue.firstUpgrade
-	if !p.IsForNode() || waiter == nil || !waiter.StreamAllowed {
-		return false
-	}
-	waitingRequests := p.mu.queue.length - p.mu.queue.upgrades
-	dialsForRequests := p.mu.dialing - p.mu.dialingStreams
-	return waitingRequests <= dialsForRequests
+	return o.Dial(o.Life)
 }

@@ -16,7 +16,7 @@ func mutants() []overlay.Mutant {
 		},
 		{
 			Rule: "and is not opened for one", Found: "TestWebSocketSessionsServeWebSocketsOnly",
-			Decl: "proxy/connpool.Pool.forWebSocket", Old: "waitingRequests <= dialsForRequests", New: "PLANTED || waitingRequests <= dialsForRequests",
+			Decl: "proxy/connpool.dialCounts.nextOpensStream", Old: "waitingRequests <= dialsForRequests", New: "PLANTED || waitingRequests <= dialsForRequests",
 		},
 	}
 }

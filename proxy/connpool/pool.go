@@ -2,7 +2,6 @@ package connpool
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,33 +34,16 @@ type Pool struct {
 	mu struct {
 		sync.Mutex
 
-		// Connections. open includes the ones that are being dialed.
-		idle        []*Conn // in order of last use; the most recently used connection is last
-		idleStreams []*Conn // the same for streams of multiplexed sessions
-		open        int     // connections that are idle, in use or being dialed
-		longLived   int     // connections that Detach has removed from open
-		generation  uint64  // number of calls of Renew
-		closed      bool    // Close was called
-
-		// Dials. A stuck dial (slowStart.stuck) is included in dialing.
-		dialing        int    // dials in progress
-		dialingStreams int    // the part of dialing that first tries to open a stream for a WebSocket
-		dialed         uint64 // successful dials so far
-		slowStart      slowStart
-
-		// Requests that wait for a connection.
-		queue       waitQueue
-		shardLimits shardLimits
-
-		// Resumed WebSockets.
-		awaitingUpgrade  int                      // connections on which one awaits its upgrade response
-		handshakes       wsession.LatencyBaseline // latency of the handshakes for them
-		upgradeResponses wsession.LatencyBaseline // latency of the upgrade responses over streams
-
-		// The present process of the node. Zero means unknown. A node whose data directory was emptied
-		// counts its boot numbers from 1 again, but has another nonce.
-		boot  uint64
-		nonce uint64
+		idle        idleConns
+		open        int         // connections that are idle, in use or being dialed
+		longLived   int         // connections that Detach has removed from open
+		generation  uint64      // number of calls of Renew
+		closed      bool        // Close was called
+		peerProcess peerProcess // present process of the node
+		dials       dialCounts
+		queue       waitQueue   // requests that wait for a connection
+		shardLimits shardLimits // also contains the requests that wait for a limit of their shard
+		upgrades    upgradeTracker
 	}
 }
 
@@ -107,10 +89,11 @@ func New(o Options) *Pool {
 	p.Backoff.SetQueues(o.Queues)
 	p.UpgradeBackoff.SetQueues(o.Queues)
 	if o.Node == "" {
-		p.mu.slowStart.size = initialWindow
+		p.mu.dials.slowStart.size = initialWindow
 		p.mu.shardLimits.counts, p.mu.shardLimits.maxConns = true, o.MaxShardConns
 	}
 	p.mu.queue.upgradesLast = o.Node != ""
+	p.mu.upgrades.pacer = o.Pacer
 	return p
 }
 
@@ -163,50 +146,13 @@ func (p *Pool) popIdle(want *Requirements, oldest time.Duration) *Conn {
 		return nil
 	}
 	if want.Loop != nil {
-		p.preferLoop(want.Loop, oldest)
+		p.mu.idle.preferLoop(want.Loop, oldest)
 	}
-	conn := p.popNewest(want.Fresh, oldest)
+	conn := p.mu.idle.popNewest(want.Fresh, oldest)
 	if conn != nil {
 		limits.charge(want.Shard)
 		conn.shard = want.Shard
 	}
-	return conn
-}
-
-// preferLoopScan is the number of recently used connections among which preferLoop searches. A
-// connection that is registered with the caller's event loop is preferred, because moving a
-// connection to another event loop costs two system calls.
-const preferLoopScan = 64
-
-// preferLoop moves the most recently used connection of the event loop to the end of the idle
-// list, unless it is older than oldest. The caller holds p.mu.
-func (p *Pool) preferLoop(loop EventLoop, oldest time.Duration) {
-	idle := p.mu.idle
-	last := len(idle) - 1
-	first := max(0, last-preferLoopScan)
-	for i := last; i >= first && idle[i].idleSince >= oldest; i-- {
-		if idle[i].Loop == loop {
-			idle[i], idle[last] = idle[last], idle[i]
-			return
-		}
-	}
-}
-
-// popNewest removes and returns the idle connection that was used last, or nil if there is none.
-// With fresh, it returns only a connection that can be checked and was used after oldest. The
-// caller holds p.mu.
-func (p *Pool) popNewest(fresh bool, oldest time.Duration) *Conn {
-	n := len(p.mu.idle)
-	if n == 0 {
-		return nil
-	}
-	conn := p.mu.idle[n-1]
-	isFresh := conn.InProcess || conn.Checkable && conn.idleSince >= oldest
-	if fresh && !isFresh {
-		return nil
-	}
-	p.mu.idle[n-1] = nil
-	p.mu.idle = p.mu.idle[:n-1]
 	return conn
 }
 
@@ -220,7 +166,7 @@ func (p *Pool) popNewestFor(waiter *Waiter) *Conn {
 	if waiter.NewOnly || p.skipsReused(waiter) {
 		return nil
 	}
-	return p.popNewest(waiter.Fresh, p.opts.Clock.Now()-freshFor)
+	return p.mu.idle.popNewest(waiter.Fresh, p.opts.Clock.Now()-freshFor)
 }
 
 // Put returns a connection that can carry another request to the pool.
@@ -262,7 +208,7 @@ func (p *Pool) ProbeWithIdle() {
 		return
 	}
 	p.mu.Lock()
-	idle := len(p.mu.idle) > 0
+	idle := len(p.mu.idle.conns) > 0
 	p.mu.Unlock()
 	if idle {
 		p.Breaker.ProbeWithReused()
@@ -283,12 +229,12 @@ func (p *Pool) assign(conn *Conn) bool {
 		p.grantConn(waiter, conn)
 		return true
 	}
-	idleIsFull := p.opts.MaxIdle > 0 && len(p.mu.idle) >= p.opts.MaxIdle
+	idleIsFull := p.opts.MaxIdle > 0 && len(p.mu.idle.conns) >= p.opts.MaxIdle
 	if conn.SingleUse || p.mu.closed || idleIsFull {
 		return false
 	}
 	conn.ReleaseEmptyBuffers()
-	p.mu.idle = append(p.mu.idle, conn)
+	p.mu.idle.conns = append(p.mu.idle.conns, conn)
 	return true
 }
 
@@ -297,8 +243,7 @@ func (p *Pool) grantConn(waiter *Waiter, conn *Conn) {
 	p.mu.queue.remove(waiter)
 	conn.shard = waiter.Shard
 	if p.skipsReused(waiter) { // the waiter is a resumed WebSocket, and the destination is a node
-		conn.awaitingUpgrade = true
-		p.mu.awaitingUpgrade++
+		p.mu.upgrades.requested(conn)
 	}
 	waiter.granted <- grant{conn: conn} // does not block, because the channel has a buffer for one grant
 }
@@ -332,10 +277,10 @@ func (p *Pool) CloseIdleOlderThan(age time.Duration, keepOne bool) {
 	oldest := p.opts.Clock.Now() - age
 	p.mu.Lock()
 	var newest *Conn
-	if n := len(p.mu.idle); keepOne && n > 0 {
-		newest = p.mu.idle[n-1]
+	if n := len(p.mu.idle.conns); keepOne && n > 0 {
+		newest = p.mu.idle.conns[n-1]
 	}
-	old := p.removeIdle(func(conn *Conn) bool { return conn.idleSince < oldest && conn != newest })
+	old := p.mu.idle.removeMatching(func(conn *Conn) bool { return conn.idleSince < oldest && conn != newest })
 	p.mu.Unlock()
 	p.discardAll(old)
 }
@@ -346,7 +291,7 @@ func (p *Pool) HasOpenConn() bool {
 	p.discardIdle(func(conn *Conn) bool { return !conn.IsAlive() })
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mu.open-p.mu.dialing+p.mu.longLived > 0
+	return p.mu.open-p.mu.dials.inProgress+p.mu.longLived > 0
 }
 
 // EachIdle calls visit for each idle connection and stream, until visit returns false. visit must
@@ -354,7 +299,7 @@ func (p *Pool) HasOpenConn() bool {
 func (p *Pool) EachIdle(visit func(*Conn) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, idle := range [][]*Conn{p.mu.idle, p.mu.idleStreams} {
+	for _, idle := range [][]*Conn{p.mu.idle.conns, p.mu.idle.streams} {
 		for _, conn := range idle {
 			if !visit(conn) {
 				return
@@ -366,38 +311,23 @@ func (p *Pool) EachIdle(visit func(*Conn) bool) {
 // discardIdle discards the idle connections and streams that match.
 func (p *Pool) discardIdle(match func(conn *Conn) bool) {
 	p.mu.Lock()
-	old := p.removeIdle(match)
+	old := p.mu.idle.removeMatching(match)
 	p.mu.Unlock()
 	p.discardAll(old)
 }
 
-// discardAll discards connections that removeIdle has returned. The caller must not hold p.mu.
+// discardAll discards connections that are no longer idle. The caller must not hold p.mu.
 func (p *Pool) discardAll(conns []*Conn) {
 	for _, conn := range conns {
 		p.Discard(conn)
 	}
 }
 
-// removeIdle removes the idle connections and streams that match, and returns them. The caller must
-// hold p.mu, and discard the removed ones after it has released p.mu.
-func (p *Pool) removeIdle(match func(conn *Conn) bool) (removed []*Conn) {
-	removeMatching := func(conn *Conn) bool {
-		if !match(conn) {
-			return false
-		}
-		removed = append(removed, conn)
-		return true
-	}
-	p.mu.idle = slices.DeleteFunc(p.mu.idle, removeMatching)
-	p.mu.idleStreams = slices.DeleteFunc(p.mu.idleStreams, removeMatching)
-	return removed
-}
-
 // Renew closes the idle connections. Connections in use are closed when they are returned.
 func (p *Pool) Renew() {
 	p.mu.Lock()
 	p.mu.generation++
-	old := p.removeIdle(func(*Conn) bool { return true })
+	old := p.mu.idle.removeMatching(func(*Conn) bool { return true })
 	p.mu.Unlock()
 	p.discardAll(old)
 }
@@ -414,43 +344,16 @@ func (p *Pool) CloseIdleTo(boot uint64) {
 // connection would be attributed to the present process.
 func (p *Pool) setPeerProcess(boot, nonce uint64) {
 	p.mu.Lock()
-	p.mu.boot, p.mu.nonce = boot, nonce
-	old := p.removeIdle(p.isToFormerProcess)
+	p.mu.peerProcess = peerProcess{boot: boot, nonce: nonce}
+	old := p.mu.idle.removeMatching(p.mu.peerProcess.differsFrom)
 	p.mu.Unlock()
 	p.discardAll(old)
-}
-
-// isToFormerProcess reports whether conn leads to a previous process of the node. Nonces are compared
-// if both are known, because a node with an emptied data directory counts its boot numbers from one
-// again. Right after the start of a process its nonce may be unknown; then the boot numbers are
-// compared. The caller must hold p.mu.
-func (p *Pool) isToFormerProcess(conn *Conn) bool {
-	if p.mu.nonce != 0 && conn.Nonce != 0 {
-		return conn.Nonce != p.mu.nonce
-	}
-	return p.mu.boot != 0 && conn.Boot != 0 && conn.Boot != p.mu.boot
 }
 
 // isStale reports whether conn must not carry another request. That is the case if the pool was
 // renewed after conn was dialed, or if conn leads to a previous process. The caller must hold p.mu.
 func (p *Pool) isStale(conn *Conn) bool {
-	return conn.generation != p.mu.generation || p.isToFormerProcess(conn)
-}
-
-// adoptPeerProcess records the process that has accepted conn as the current one, even if another
-// one was reported before. It ignores a multiplexed stream, because its session may have been
-// accepted by a previous process. It returns the idle connections to previous processes; the caller
-// must discard them after it has released p.mu. The caller must hold p.mu.
-func (p *Pool) adoptPeerProcess(conn *Conn) (old []*Conn) {
-	if conn.Boot == 0 || conn.Mux != nil {
-		return nil
-	}
-	isPresentProcess := p.mu.nonce != 0 && !p.isToFormerProcess(conn)
-	if isPresentProcess {
-		return nil
-	}
-	p.mu.boot, p.mu.nonce = conn.Boot, conn.Nonce
-	return p.removeIdle(p.isToFormerProcess)
+	return conn.generation != p.mu.generation || p.mu.peerProcess.differsFrom(conn)
 }
 
 // Close closes all idle connections. Connections in use are closed when they are returned. Waiting

@@ -67,7 +67,7 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 			closed <- false
 		}
 	}}
-	p.mu.open, p.mu.idle = 1, []*Conn{{Conn: h1.NewConn(c, h1.Options{}), Pool: p}}
+	p.mu.open, p.mu.idle.conns = 1, []*Conn{{Conn: h1.NewConn(c, h1.Options{}), Pool: p}}
 	// The connection cannot be checked for a FIN, so a request that must not run twice needs another
 	// one.
 	if conn := p.Get(Requirements{Shard: NoShard, Fresh: true}); conn != nil {
@@ -84,8 +84,8 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	if !<-closed {
 		t.Error("closed under the pool's lock")
 	}
-	if p.OpenConns() != 1 || len(p.mu.idle) != 0 {
-		t.Errorf("%d open, %d idle; want 1, 0", p.OpenConns(), len(p.mu.idle))
+	if p.OpenConns() != 1 || len(p.mu.idle.conns) != 0 {
+		t.Errorf("%d open, %d idle; want 1, 0", p.OpenConns(), len(p.mu.idle.conns))
 	}
 	p.Discard(conn)
 }
@@ -199,7 +199,7 @@ func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 		t.Errorf("who is in line got one to process %d, want the one that was made now", got.conn.Boot)
 	}
 	p.Put(fresh)
-	if len(p.mu.idle) != 1 {
+	if len(p.mu.idle.conns) != 1 {
 		t.Error("a connection to the process that took it just now is not kept")
 	}
 	p.Renew()
@@ -218,8 +218,8 @@ func TestUnknownProcessIsIgnored(t *testing.T) {
 	p.addDialed(link(0, false), nil)
 	p.Put(link(1, true))
 	p.Put(link(0, true))
-	if len(p.mu.idle) != 2 || p.OpenConns() != 2 {
-		t.Errorf("%d are idle of %d, want the two that tell of no process", len(p.mu.idle), p.OpenConns())
+	if len(p.mu.idle.conns) != 2 || p.OpenConns() != 2 {
+		t.Errorf("%d are idle of %d, want the two that tell of no process", len(p.mu.idle.conns), p.OpenConns())
 	}
 	p.Renew()
 }
@@ -247,8 +247,8 @@ func TestDialRecordsPeerProcess(t *testing.T) {
 			back := link(1, laned)
 			p.Put(link(1, laned))
 			p.addDialed(link(2, false), nil)
-			if n := p.OpenConns(); n != 2 || len(p.mu.idle) != 1 || p.mu.idle[0].Boot != 2 || len(p.mu.idleStreams) != 0 {
-				t.Errorf("told: %v, lanes: %v: %d are open, idle are %d and %d lanes, want the one in use and the new one", told, laned, n, len(p.mu.idle), len(p.mu.idleStreams))
+			if n := p.OpenConns(); n != 2 || len(p.mu.idle.conns) != 1 || p.mu.idle.conns[0].Boot != 2 || len(p.mu.idle.streams) != 0 {
+				t.Errorf("told: %v, lanes: %v: %d are open, idle are %d and %d lanes, want the one in use and the new one", told, laned, n, len(p.mu.idle.conns), len(p.mu.idle.streams))
 			}
 			p.Put(back)
 			if n := p.OpenConns(); n != 1 {
@@ -276,8 +276,8 @@ func TestProcessesOfOneBootAreDistinguished(t *testing.T) {
 	silent, same, taken := put(1, 0), put(1, 6), put(7, 6)
 	put(2, 0)
 	p.setPeerProcess(1, 6)
-	if want := []*Conn{silent, same, taken}; !slices.Equal(p.mu.idle, want) {
-		t.Errorf("%d are kept, want those that may be to the present process", len(p.mu.idle))
+	if want := []*Conn{silent, same, taken}; !slices.Equal(p.mu.idle.conns, want) {
+		t.Errorf("%d are kept, want those that may be to the present process", len(p.mu.idle.conns))
 	}
 	if put(1, 5); p.OpenConns() != 3 {
 		t.Error("one to the process before came back, and is kept")
@@ -351,7 +351,7 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 			t.Fatal("the dial does not succeed")
 		}
 		p.mu.Lock()
-		if dialed = p.mu.dialed == 1; dialed {
+		if dialed = p.mu.dials.succeeded == 1; dialed {
 			p.dialForWaiters() // as another request does that joins or leaves the queue
 		}
 		p.mu.Unlock()

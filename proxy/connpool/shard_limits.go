@@ -54,6 +54,36 @@ func (s *shardLimits) charge(shard int) {
 	s.used[shard]++
 }
 
+// uncharge reverses charge.
+func (s *shardLimits) uncharge(shard int) {
+	if s.counts && shard >= 0 {
+		s.used[shard]--
+	}
+}
+
+// release stops counting conn for its shard, and returns that shard.
+func (s *shardLimits) release(conn *Conn) (shard int) {
+	shard, conn.shard = conn.shard, NoShard
+	if conn.responseComplete {
+		conn.responseComplete = false
+		s.complete[shard]--
+	}
+	s.uncharge(shard)
+	return shard
+}
+
+// responseCompleted records that the response on conn is complete. See Pool.ResponseCompleted.
+func (s *shardLimits) responseCompleted(conn *Conn) {
+	if !s.counts || conn.shard < 0 || conn.responseComplete {
+		return
+	}
+	for conn.shard >= len(s.complete) {
+		s.complete = append(s.complete, 0)
+	}
+	s.complete[conn.shard]++
+	conn.responseComplete = true
+}
+
 // enqueue adds a waiter to the queue for the limit of its shard.
 func (s *shardLimits) enqueue(waiter *Waiter) {
 	if s.waiting == nil {
@@ -101,39 +131,15 @@ func (s *shardLimits) removeIfEmpty(shard int) {
 func (p *Pool) ResponseCompleted(conn *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &p.mu.shardLimits
-	if !s.counts || conn.shard < 0 || conn.responseComplete {
-		return
-	}
-	for conn.shard >= len(s.complete) {
-		s.complete = append(s.complete, 0)
-	}
-	s.complete[conn.shard]++
-	conn.responseComplete = true
+	p.mu.shardLimits.responseCompleted(conn)
 	p.admitNextOfShard(conn.shard)
 }
 
 // releaseShard stops counting conn for its shard, and as a WebSocket that awaits its upgrade response.
 // The caller must hold p.mu.
 func (p *Pool) releaseShard(conn *Conn) {
-	p.upgradeRespondedLocked(conn)
-	shard := conn.shard
-	conn.shard = NoShard
-	if conn.responseComplete {
-		p.mu.shardLimits.complete[shard]--
-		conn.responseComplete = false
-	}
-	p.releaseShardSlot(shard)
-}
-
-// releaseShardSlot reverses charge, and admits the next waiter of the shard. The caller must hold
-// p.mu.
-func (p *Pool) releaseShardSlot(shard int) {
-	s := &p.mu.shardLimits
-	if !s.counts || shard < 0 {
-		return
-	}
-	s.used[shard]--
+	p.mu.upgrades.ended(conn)
+	shard := p.mu.shardLimits.release(conn)
 	p.admitNextOfShard(shard)
 }
 
@@ -141,9 +147,6 @@ func (p *Pool) releaseShardSlot(shard int) {
 // the limit now permits that. The caller must hold p.mu.
 func (p *Pool) admitNextOfShard(shard int) {
 	s := &p.mu.shardLimits
-	if len(s.waiting) == 0 {
-		return
-	}
 	waiter := s.dequeue(shard)
 	if waiter == nil {
 		return
@@ -166,7 +169,8 @@ func (p *Pool) removeWaiter(waiter *Waiter) {
 		p.mu.shardLimits.removeIfEmpty(waiter.Shard)
 		return
 	}
-	p.releaseShardSlot(waiter.Shard)
+	p.mu.shardLimits.uncharge(waiter.Shard)
+	p.admitNextOfShard(waiter.Shard)
 }
 
 // waiters returns all waiters. Those that wait for a shard limit come first. The caller must hold

@@ -73,9 +73,9 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 			t.Errorf("%d connections count for shard %d, want none", n, shard)
 		}
 	}
-	if p.mu.open != 0 || p.mu.dialing != 0 || p.opts.LongLived.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.length != 0 {
+	if p.mu.open != 0 || p.mu.dials.inProgress != 0 || p.opts.LongLived.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.length != 0 {
 		t.Errorf("%d open, %d dialed, %d streams, %d + %d in line; want none",
-			p.mu.open, p.mu.dialing, p.opts.LongLived.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.length)
+			p.mu.open, p.mu.dials.inProgress, p.opts.LongLived.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.length)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 	defer p.opts.Dialers.Wait()
 	defer close(over)
 	conn := &Conn{Conn: h1.NewConn(here, h1.Options{}), Pool: p, shard: NoShard}
-	p.mu.open, p.mu.idle = 1, []*Conn{conn}
+	p.mu.open, p.mu.idle.conns = 1, []*Conn{conn}
 	if p.Get(Requirements{Shard: 3, MaxInflight: 1}) != conn {
 		t.Fatal("the connection was not to be had")
 	}
@@ -135,7 +135,7 @@ func TestUnlimitedRequestPassesLimitedWaiters(t *testing.T) {
 	for range 2 {
 		here, there := net.Pipe()
 		defer func() { _ = there.Close() }()
-		p.mu.idle = append(p.mu.idle, &Conn{Conn: h1.NewConn(here, h1.Options{}), Pool: p, shard: NoShard})
+		p.mu.idle.conns = append(p.mu.idle.conns, &Conn{Conn: h1.NewConn(here, h1.Options{}), Pool: p, shard: NoShard})
 		p.mu.open++
 	}
 	p.Get(Requirements{Shard: 3, MaxInflight: 1})

@@ -30,15 +30,11 @@ type slowStart struct {
 	stuck    int // number of stuck dials
 }
 
-// isFull reports whether no further dial may start. dialing is the number of dials in progress, and
-// maxDialing is the limit for dials that are not stuck.
-func (w *slowStart) isFull(dialing, maxDialing int) bool {
-	active := dialing - w.stuck
-	if active >= maxDialing || w.stuck >= maxStuckDials {
-		return true
-	}
-	newConns := active + w.unproven
-	return w.size > 0 && newConns >= w.size
+// isFull reports whether no further dial may start. activeDials is the number of dials in progress
+// that are not stuck.
+func (w *slowStart) isFull(activeDials int) bool {
+	newConns := activeDials + w.unproven
+	return w.stuck >= maxStuckDials || w.size > 0 && newConns >= w.size
 }
 
 // widen increases the limit, unless a dial is stuck.
@@ -65,15 +61,15 @@ func (p *Pool) watchDial() (stop func()) {
 			return
 		}
 		isStuck = true
-		p.mu.slowStart.stuck++
-		p.mu.slowStart.narrow()
+		p.mu.dials.slowStart.stuck++
+		p.mu.dials.slowStart.narrow()
 		p.dialForWaiters()
 	})
 	return func() {
 		timer.Stop()
 		hasEnded = true
 		if isStuck {
-			p.mu.slowStart.stuck--
+			p.mu.dials.slowStart.stuck--
 		}
 	}
 }
@@ -83,7 +79,7 @@ func (p *Pool) startProbation(conn *Conn) {
 	if p.IsForNode() {
 		return
 	}
-	p.mu.slowStart.unproven++
+	p.mu.dials.slowStart.unproven++
 	conn.unproven.Store(true)
 	conn.provenTimer = time.AfterFunc(newConnTime, func() { p.MarkProven(conn) })
 }
@@ -97,7 +93,7 @@ func (p *Pool) MarkProven(conn *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	conn.provenTimer.Stop() // provenTimer was set before startProbation released mu
-	p.mu.slowStart.unproven--
-	p.mu.slowStart.widen()
+	p.mu.dials.slowStart.unproven--
+	p.mu.dials.slowStart.widen()
 	p.dialForWaiters()
 }

@@ -7,10 +7,12 @@ import "context"
 // there is no such stream.
 func (p *Pool) GetStream() *Conn {
 	for !p.Breaker.IsTripped() {
-		conn := p.popIdleStream()
+		p.mu.Lock()
+		conn := p.mu.idle.popNewestStream()
+		p.mu.Unlock()
 		switch {
 		case conn == nil:
-			return p.openNewStream()
+			return p.addStream(p.opts.OpenStream())
 		case conn.Mux.SessionDraining() || !conn.IsAlive():
 			p.Discard(conn)
 		case conn.Mux.Responsive():
@@ -27,7 +29,7 @@ func (p *Pool) GetStream() *Conn {
 // silent. That checks the session, or uses another session. If the session has responded in the
 // meantime, the request uses conn, so that the number of idle streams does not grow.
 func (p *Pool) replaceSilentStream(conn *Conn) *Conn {
-	next := p.openNewStream()
+	next := p.addStream(p.opts.OpenStream())
 	if next != nil && conn.Mux.Responsive() {
 		p.Discard(next)
 		conn.Mux.BeginMessage()
@@ -36,23 +38,6 @@ func (p *Pool) replaceSilentStream(conn *Conn) *Conn {
 	p.Put(conn)
 	return next
 }
-
-// popIdleStream removes and returns the most recently used idle stream, or nil.
-func (p *Pool) popIdleStream() *Conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := len(p.mu.idleStreams)
-	if n == 0 {
-		return nil
-	}
-	conn := p.mu.idleStreams[n-1]
-	p.mu.idleStreams[n-1] = nil
-	p.mu.idleStreams = p.mu.idleStreams[:n-1]
-	return conn
-}
-
-// openNewStream opens a stream, or returns nil if that is not possible without waiting.
-func (p *Pool) openNewStream() *Conn { return p.addStream(p.opts.OpenStream()) }
 
 // GetWebSocketStream returns a stream for a WebSocket, and may block to open it. It returns nil if
 // there is none.
@@ -85,6 +70,6 @@ func (p *Pool) putIdleStream(conn *Conn) bool {
 		return false
 	}
 	conn.ReleaseEmptyBuffers()
-	p.mu.idleStreams = append(p.mu.idleStreams, conn)
+	p.mu.idle.streams = append(p.mu.idle.streams, conn)
 	return true
 }

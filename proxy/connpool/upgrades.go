@@ -6,13 +6,37 @@ import (
 	"shardway/proxy/wsession"
 )
 
-// recordHandshake records the duration of a handshake, if WebSockets are waiting for a connection.
-// The caller must hold p.mu.
-func (p *Pool) recordHandshake(duration time.Duration) {
-	if p.mu.queue.upgrades == 0 {
-		return
+// upgradeTracker counts the resumed WebSockets that await their upgrade response from a node, and
+// reports to the pacer how long the node takes. Pool.mu protects all fields.
+type upgradeTracker struct {
+	pacer            *wsession.ReconnectPacer
+	awaitingResponse int                      // connections on which a resumed WebSocket awaits its upgrade response
+	handshakes       wsession.LatencyBaseline // latency of the handshakes while WebSockets wait for a connection
+	responses        wsession.LatencyBaseline // latency of the upgrade responses over streams
+}
+
+// requested records that a resumed WebSocket requests its upgrade over conn.
+func (u *upgradeTracker) requested(conn *Conn) {
+	conn.awaitingUpgrade = true
+	u.awaitingResponse++
+}
+
+// ended records that conn no longer awaits an upgrade response. It does nothing if conn awaits none.
+func (u *upgradeTracker) ended(conn *Conn) {
+	if conn.awaitingUpgrade {
+		conn.awaitingUpgrade = false
+		u.awaitingResponse--
 	}
-	p.mu.handshakes.Record(p.opts.Pacer, duration, wsession.HandshakeAllowance)
+}
+
+// recordHandshake records the duration of a handshake for which WebSockets may have waited.
+func (u *upgradeTracker) recordHandshake(duration time.Duration) {
+	u.handshakes.Record(u.pacer, duration, wsession.HandshakeAllowance)
+}
+
+// recordResponse records how long the node took to respond to an upgrade request over a stream.
+func (u *upgradeTracker) recordResponse(duration time.Duration) {
+	u.responses.Record(u.pacer, duration, wsession.UpgradeAllowance)
 }
 
 // DialForUpgrades starts further dials after the limit of the pacer has increased.
@@ -30,19 +54,10 @@ func (p *Pool) UpgradeResponded(conn *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if conn.SingleUse && conn.awaitingUpgrade {
-		p.mu.upgradeResponses.Record(p.opts.Pacer, p.opts.Clock.Exact()-conn.idleSince, wsession.UpgradeAllowance)
+		p.mu.upgrades.recordResponse(p.opts.Clock.Exact() - conn.idleSince)
 	}
-	p.upgradeRespondedLocked(conn)
+	p.mu.upgrades.ended(conn)
 	p.dialForWaiters()
-}
-
-// upgradeRespondedLocked removes conn from the number of connections that await an upgrade response.
-// It does nothing if conn is not one of them. The caller must hold p.mu.
-func (p *Pool) upgradeRespondedLocked(conn *Conn) {
-	if conn.awaitingUpgrade {
-		conn.awaitingUpgrade = false
-		p.mu.awaitingUpgrade--
-	}
 }
 
 // RecordResume records that a WebSocket has been resumed at the destination.

@@ -64,7 +64,7 @@ type waitQueue struct {
 	// nodes. If thousands of WebSockets move together, requests would otherwise wait for seconds
 	// behind them.
 	upgradesLast bool
-	firstUpgrade *Waiter // with upgradesLast, the first waiter with ForUpgrade
+	firstUpgrade *Waiter // with upgradesLast, the first waiter with ForUpgrade; otherwise nil
 }
 
 // push adds a waiter at the end of the queue. With upgradesLast, a waiter without ForUpgrade is added
@@ -81,7 +81,7 @@ func (q *waitQueue) push(waiter *Waiter) {
 	}
 	if waiter.ForUpgrade {
 		q.upgrades++
-		if q.firstUpgrade == nil {
+		if q.upgradesLast && q.firstUpgrade == nil {
 			q.firstUpgrade = waiter
 		}
 	}
@@ -120,7 +120,7 @@ func (q *waitQueue) unlink(waiter *Waiter) {
 // remove removes a waiter, which may be anywhere in the queue.
 func (q *waitQueue) remove(waiter *Waiter) {
 	if waiter == q.firstUpgrade {
-		q.firstUpgrade = waiter.next // only used with upgradesLast
+		q.firstUpgrade = waiter.next // with upgradesLast, all following waiters have ForUpgrade
 	}
 	q.unlink(waiter)
 	q.length--
@@ -141,7 +141,10 @@ func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 	defer p.mu.Unlock()
 	limits := &p.mu.shardLimits
 	if p.mu.closed {
-		return nil, false, p.closedError()
+		if p.IsForNode() {
+			return nil, false, ErrRouteChanged // another pool has replaced this one
+		}
+		return nil, false, ErrStopping // ErrRouteChanged would cause an endless loop, because the table still names this node
 	}
 	waiter.inflightFull = limits.isInflightFull(waiter.Shard, waiter.MaxInflight)
 	if waiter.inflightFull && !waiter.HasWaited {
@@ -166,17 +169,7 @@ func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 	}
 	p.mu.queue.push(waiter)
 	p.dialForWaiters()
-	return nil, p.activeDials() >= p.mu.queue.length, nil
-}
-
-// closedError returns the error for a request that joins a closed pool. The pool of a node has been
-// replaced by another one, so the request looks up its route again. The pool of the app is closed
-// when this node stops; ErrRouteChanged would cause an endless loop then.
-func (p *Pool) closedError() error {
-	if !p.IsForNode() {
-		return ErrStopping
-	}
-	return ErrRouteChanged
+	return nil, p.mu.dials.active() >= p.mu.queue.length, nil
 }
 
 // Await waits for the grant of waiter, after Join has returned neither a connection nor an error. It
@@ -225,7 +218,7 @@ func (p *Pool) waitReason(waiter *Waiter) error {
 		return ErrShardInflightLimit
 	case waiter.waitsForShard:
 		return ErrShardConnLimit
-	case p.mu.dialing > 0 || p.IsForNode():
+	case p.mu.dials.inProgress > 0 || p.IsForNode():
 		return ErrDialing
 	}
 	return ErrBusy
