@@ -11,7 +11,7 @@ import (
 
 // When a shard moves to another node, the app of the previous owner may keep an old copy of its
 // state in memory. An app with hooks drops that copy. An app without hooks must not get the
-// shard back before the app has restarted ("Returns" in docs/internals/protocol-state.md).
+// shard back before the app has restarted (docs/internals/protocol-returns.md).
 //
 // For each node whose app falls under this rule, the state contains the shards that have left the
 // node, one bit for each shard. The node reports in its heartbeats since which map its app process

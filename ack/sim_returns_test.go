@@ -330,7 +330,7 @@ func mutantsOfDepartures() []mutant {
 	}
 }
 
-// pointsOfDepartures are those of docs/internals/protocol-state.md, Returns.
+// pointsOfDepartures are those of docs/internals/protocol-returns.md.
 func pointsOfDepartures() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "returns", clause: clause, planted: names}
