@@ -68,7 +68,7 @@ func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Durat
 	if !isTunnel {
 		runner.server.metrics.UpstreamDurations[routeKind].Observe(elapsed)
 	}
-	load := runner.server.loadOf(&runner.exchange, routeKind)
+	load := runner.exchange.loadCounters(&runner.server.load, routeKind)
 	if load == nil {
 		return
 	}
@@ -81,13 +81,13 @@ func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Durat
 	}
 }
 
-// loadOf returns the counters for a request that runs on the local app. It returns nil if the
-// request is not counted.
-func (s *Server) loadOf(exchange *exchange, routeKind route.Kind) *loadstats.Counters {
+// loadCounters returns the counters of load for a request that runs on the local app. It returns
+// nil if the request is not counted.
+func (exchange *exchange) loadCounters(load *loadstats.Collector, routeKind route.Kind) *loadstats.Counters {
 	if routeKind != route.Local || exchange.Keyless {
 		return nil
 	}
-	return s.load.Counters(exchange.shard)
+	return load.Counters(exchange.shard)
 }
 
 // Load returns the current load of this node.

@@ -159,7 +159,7 @@ func (wait *requestWait) acquireFailed(pool *connpool.Pool, err error) decision 
 		return result
 	}
 	if pool.IsForNode() {
-		result.code, result.detail = problem.PeerUnreachable, wait.server.unreachableReason(err)
+		result.code, result.detail = problem.PeerUnreachable, unreachableReason(err, &wait.server.options.Log)
 		return result
 	}
 	result.code, result.refusal, result.detail = wait.describeAppError(err)
@@ -179,7 +179,7 @@ func (wait *requestWait) describeAppError(err error) (code problem.Code, refusal
 	case errors.Is(err, connpool.ErrStopping): // the request must wait for the next owner of the shard
 		return problem.QueueTimeout, route.RefusedHeld, "this node is stopping"
 	case isTimeout(err):
-		return problem.UpstreamConnectTimeout, route.RefusedNoApp, wait.server.unreachableReason(err)
+		return problem.UpstreamConnectTimeout, route.RefusedNoApp, unreachableReason(err, &wait.server.options.Log)
 	}
-	return problem.UpstreamRefused, route.RefusedNoApp, wait.server.unreachableReason(err)
+	return problem.UpstreamRefused, route.RefusedNoApp, unreachableReason(err, &wait.server.options.Log)
 }

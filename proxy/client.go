@@ -188,7 +188,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	}
 	c.ingress, c.settings = ingress, s.settings.Load()
 	c.keys.TrustedProxies = c.settings.TrustedProxies
-	options := s.clientOptions(ingress, c.settings)
+	options := clientOptions(ingress, c.settings, &s.lingering)
 	options.Buffers = &s.buffers
 	options.Direct = direct(conn)
 	if isFromClient {
@@ -222,7 +222,7 @@ func makeClient(s *Server) *client {
 // connectSteps connects the helper types of the steps of a request with each other, and with the
 // state of the connection.
 func (c *client) connectSteps() {
-	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: c.server.placeKey}
+	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: c.server.keyPlacer.place}
 	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, closing: &c.closing, life: &c.life}
 	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
@@ -246,10 +246,10 @@ func (c *client) connectSteps() {
 const bodyRateGrace = 10 * time.Second
 
 // clientOptions returns the limits for a connection of a client, or for a connection from the node
-// ingress.
-func (s *Server) clientOptions(ingress string, settings *Settings) h1.Options {
+// ingress. lingering limits the closed connections of the server.
+func clientOptions(ingress string, settings *Settings, lingering *h1.Lingering) h1.Options {
 	options := h1.Options{
-		Lingering:      &s.lingering,
+		Lingering:      lingering,
 		MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders, MaxTargetBytes: settings.MaxURI,
 		Timeouts: h1.Timeouts{First: settings.IdleTimeout, Header: settings.HeaderTimeout, Body: settings.IdleTimeout, Write: settings.IdleTimeout},
 	}

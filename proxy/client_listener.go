@@ -29,7 +29,7 @@ func newClientListener(ctx context.Context, s *Server) *clientListener {
 	ln := &clientListener{server: s, limit: connset.NewLimit(s.options.MaxConns, s.options.Log, s.evictIdle)}
 	ln.workers = workerpool.New(ln.serve)
 	ln.watcher = connset.Watcher{
-		Ctx: ctx, Clock: &s.clock, Goroutines: ln.workers.Group(),
+		Ctx: ctx, Clock: &s.clock.Clock, Goroutines: ln.workers.Group(),
 		Resume: func(next connset.Resumed) { ln.workers.Submit(job{Resumed: next}) },
 	}
 	return ln
@@ -97,7 +97,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 	defer cancel()
 	stop := context.AfterFunc(s.forceCtx, cancel) //nolint:contextcheck // ends with either
 	defer stop()
-	s.tick()
+	s.clock.tick()
 	s.conns.AddHandshake(c, cancel, s.clock.Now())
 	defer s.conns.RemoveHandshake(c)
 	if err := c.HandshakeContext(ctx); err != nil {
@@ -111,7 +111,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 // evictIdle closes up to maxCount client connections that have been idle for at least minIdle,
 // beginning with the longest idle ones.
 func (s *Server) evictIdle(minIdle time.Duration, maxCount int) {
-	s.tick() // if there are only handshakes, no sweep updates the clock
+	s.clock.tick() // if there are only handshakes, no sweep updates the clock
 	evicted := s.conns.EvictIdle(s.clock.Now()-minIdle, maxCount, (*client).evictableSince, (*client).evict)
 	s.metrics.ShedIdle.Add(uint64(evicted))
 }

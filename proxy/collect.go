@@ -8,20 +8,20 @@ import (
 	"shardway/proxy/metrics"
 )
 
-// observeEnd records the duration of a request that has ended.
-func (s *Server) observeEnd(exchange *exchange, took time.Duration) {
-	s.observeWait(exchange)
+// observeEnd records in m the duration of a request that has ended.
+func (exchange *exchange) observeEnd(m *metrics.Metrics, duration time.Duration) {
+	exchange.observeWait(m)
 	if exchange.eventStream != nil {
-		s.metrics.ResumableStreams.Add(-1)
+		m.ResumableStreams.Add(-1)
 	}
-	s.metrics.ObserveDuration(exchange.routeKind(), exchange.account.Status, took)
+	m.ObserveDuration(exchange.routeKind(), exchange.account.Status, duration)
 }
 
-// observeWait records how long a request has waited in total. For an event stream, it is the wait
-// for the present upstream response.
-func (s *Server) observeWait(exchange *exchange) {
+// observeWait records in m how long a request has waited in total. For an event stream, it is the
+// wait for the present upstream response.
+func (exchange *exchange) observeWait(m *metrics.Metrics) {
 	if exchange.hasWaited {
-		s.metrics.QueueWaits[exchange.firstWaitReason].Observe(exchange.waitTime)
+		m.QueueWaits[exchange.firstWaitReason].Observe(exchange.waitTime)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"shardway/internal/address"
 	"shardway/internal/rawio"
 	"shardway/proxy/backoff"
@@ -18,7 +20,7 @@ import (
 // poolOptions returns the options that the pools of all destinations have in common.
 func (s *Server) poolOptions() connpool.Options {
 	return connpool.Options{
-		Clock: &s.clock, Life: s.lifeCtx, Dialers: &s.dialers, LongLived: &s.streams, Pacer: &s.webSockets.pacer,
+		Clock: &s.clock.Clock, Life: s.lifeCtx, Dialers: &s.dialers, LongLived: &s.streams, Pacer: &s.webSockets.pacer,
 		Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
 	}
 }
@@ -140,9 +142,9 @@ func DialURL(text string) (func(ctx context.Context) (net.Conn, error), error) {
 }
 
 // unreachableReason returns the reason why a connection could not be established or used, without
-// addresses, because a client may see it. The complete error is logged.
-func (s *Server) unreachableReason(err error) string {
-	s.options.Log.Debug().Err(err).Msg("not reached")
+// addresses, because a client may see it. It writes the complete error to log.
+func unreachableReason(err error, log *zerolog.Logger) string {
+	log.Debug().Err(err).Msg("not reached")
 	var errno syscall.Errno
 	var network net.Error
 	switch {

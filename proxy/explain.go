@@ -15,29 +15,33 @@ type Explanation struct {
 	Hopeless bool
 }
 
-// explain returns the node's explanation for a request that waits for the given reason.
-func (s *Server) explain(reason route.Reason) Explanation {
-	if s.options.Explain == nil {
+// explainer is Options.Explain: it returns the node's explanation for a request that waits for the
+// given reason. nil means that no cause is known.
+type explainer func(reason route.Reason) Explanation
+
+// explanation calls explain, unless it is nil.
+func (explain explainer) explanation(reason route.Reason) Explanation {
+	if explain == nil {
 		return Explanation{}
 	}
-	return s.options.Explain(reason)
+	return explain(reason)
 }
 
 // isHopeless reports whether it is useless for the request to wait, because its shard has no owner and
 // will get none.
-func (s *Server) isHopeless(result decision) bool {
+func (explain explainer) isHopeless(result decision) bool {
 	hasNoOwner := result.reason == route.ReasonNoMap || result.reason == route.ReasonOrphaned
-	return hasNoOwner && s.explain(result.reason).Hopeless
+	return hasNoOwner && explain.explanation(result.reason).Hopeless
 }
 
-// explained adds the finding to an error response that the state of the cluster has caused. If
+// addFinding adds the finding to an error response that the state of the cluster has caused. If
 // there is a leader but no shard map, it also changes the code, because the leader is not the
 // problem then.
-func (s *Server) explained(prob *problem.Problem, reason route.Reason) {
+func (explain explainer) addFinding(prob *problem.Problem, reason route.Reason) {
 	if !causedByCluster(prob.Code) {
 		return
 	}
-	explanation := s.explain(reason)
+	explanation := explain.explanation(reason)
 	prob.Finding = explanation.Finding
 	leaderHasNoMap := reason == route.ReasonNoMap && explanation.HasLeader
 	if prob.Code == problem.NoLeader && leaderHasNoMap {

@@ -45,7 +45,7 @@ func (s *Server) FailDescriptors(loops, pollers int) {
 // event loop hands it to a goroutine, and a client that has closed its sending side counts as
 // disconnected. It must be called before the first connection.
 func (s *Server) WithoutSweeps() {
-	s.conns.Init(connset.Hooks[*client]{Tick: s.tick, Sweep: func([]*client, bool) {}, MustSweepAll: s.mustSweepAll})
+	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.tick, Sweep: func([]*client, bool) {}, MustSweepAll: s.mustSweepAll})
 }
 
 // SpendRetries uses up the retry budget.

@@ -64,7 +64,7 @@ func (reply reply) write(status int, body, lines []byte) {
 	}
 	reply.exchange.account.RecordResponse(status, nil, reply.exchange.lastRoute)
 	dst := append(make([]byte, 0, 64+len(lines)), "Date: "...)
-	dst = append(dst, reply.server.date()...)
+	dst = append(dst, reply.server.clock.date()...)
 	dst = append(dst, "\r\n"...)
 	dst = append(dst, lines...)
 	if reply.inbound.WriteLocal(status, dst, body, reply.exchange.keepAlive) != nil {
@@ -106,7 +106,7 @@ func (reply reply) sendFailure(result decision) {
 	if result.code == problem.PeerUnreachable && hasOnlyWaited {
 		prob.Status = http.StatusServiceUnavailable // the request has not run, so the client may retry
 	}
-	reply.server.explained(prob, result.reason)
+	reply.server.explain.addFinding(prob, result.reason)
 	if result.code == problem.Quarantined {
 		prob.RetryAfter = quarantineRetry
 	}

@@ -3,6 +3,9 @@ package proxy
 import (
 	"errors"
 	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
 
 	"shardway/proxy/cause"
 )
@@ -10,18 +13,24 @@ import (
 // errPanicked replaces the error of an operation that panicked.
 var errPanicked = errors.New("proxy: panicked")
 
-// panicked logs a panic of the proxy that occurred while it served a request. Such a panic is
-// always a bug. The node continues to run.
-func (s *Server) panicked(value any) {
-	s.metrics.Panics.Add(1)
-	s.options.Log.Error().Any("panic", value).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
+// panicRecorder logs and counts panics of the proxy that occur while it serves requests. Such a
+// panic is always a bug. The node continues to run.
+type panicRecorder struct {
+	log   *zerolog.Logger
+	count *atomic.Uint64
+}
+
+// record records a panic with the given value. The log line contains the stack of the caller.
+func (panics *panicRecorder) record(value any) {
+	panics.count.Add(1)
+	panics.log.Error().Any("panic", value).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
 }
 
 // closeAfterPanic closes a connection whose request panicked. It releases the resources of the
 // request: an in-flight count that is never decremented would block its shard forever. It does not
 // return the buffers to their pool, because another goroutine may still write to them.
 func (c *client) closeAfterPanic(value any) {
-	c.server.panicked(value)
+	c.server.panics.record(value)
 	if c.hasRelay() { // the relay goroutines do not end it after a panic
 		c.leaveRelay()
 		c.finishExchange()
@@ -41,10 +50,10 @@ func (c *client) closeAfterPanic(value any) {
 }
 
 // sendRecovering calls send, which sends a message body. It converts a panic into errPanicked.
-func (s *Server) sendRecovering(send func() error) (err error) {
+func (panics *panicRecorder) sendRecovering(send func() error) (err error) {
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
-			s.panicked(panicValue)
+			panics.record(panicValue)
 			err = errPanicked
 		}
 	}()
@@ -53,10 +62,10 @@ func (s *Server) sendRecovering(send func() error) (err error) {
 
 // copyRecovering calls direction, which copies one direction of a tunnel. whole is the result of
 // direction, or false after a panic.
-func (s *Server) copyRecovering(direction func() bool) (whole bool) {
+func (panics *panicRecorder) copyRecovering(direction func() bool) (whole bool) {
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
-			s.panicked(panicValue)
+			panics.record(panicValue)
 			whole = false
 		}
 	}()

@@ -52,17 +52,23 @@ func isKeyOf(session *wsrelay.Session, found *shardkey.Found) bool {
 	return !found.Keyless && shardkey.Hash(nil, found.Key) == session.KeyHash
 }
 
-// placeKey returns whether a key that is generated here may belong to its shard: the owner is this
+// keyPlacer determines where the owner of a generated key is.
+type keyPlacer struct {
+	cluster        Cluster
+	acceptsNewKeys func(node string) bool // Options.AcceptsNewKeys
+}
+
+// place returns whether a key that is generated here may belong to its shard: the owner is this
 // node, another node, or a node that should not get new keys.
-func (s *Server) placeKey(key []byte) shardkey.Placement {
-	table := s.options.Cluster.Table()
-	if table.Shards() == 0 || s.options.AcceptsNewKeys == nil {
+func (placer *keyPlacer) place(key []byte) shardkey.Placement {
+	table := placer.cluster.Table()
+	if table.Shards() == 0 || placer.acceptsNewKeys == nil {
 		return shardkey.PlaceElsewhere
 	}
 	switch dest := table.Route(shardmap.ShardOfBytes(key, table.Shards())); {
-	case dest.Kind == route.Local && s.options.AcceptsNewKeys(""):
+	case dest.Kind == route.Local && placer.acceptsNewKeys(""):
 		return shardkey.PlaceHere
-	case dest.Kind == route.Remote && s.options.AcceptsNewKeys(dest.Node):
+	case dest.Kind == route.Remote && placer.acceptsNewKeys(dest.Node):
 		return shardkey.PlaceElsewhere
 	}
 	return shardkey.PlaceAvoided

@@ -183,7 +183,7 @@ func (retry *retrier) resetRetries() {
 // resetWait gives the next request the full QueueWait.
 func (retry *retrier) resetWait() {
 	exchange := &retry.exchange
-	retry.server.observeWait(exchange)
+	exchange.observeWait(retry.server.metrics)
 	exchange.hasWaited, exchange.waitTime, exchange.deadline, exchange.lastPause = false, 0, time.Time{}, 0
 }
 

@@ -59,7 +59,7 @@ func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
 func (retry *retrier) waitForNewConn(destination route.Kind, err error) decision {
 	result := decision{
 		action: actionWait, reason: route.ReasonUnreachable, backoff: true,
-		code: problem.PeerUnreachable, detail: retry.server.unreachableReason(err),
+		code: problem.PeerUnreachable, detail: unreachableReason(err, &retry.server.options.Log),
 	}
 	if destination == route.Local {
 		result.code, result.refusal = problem.UpstreamRefused, route.RefusedNoApp

@@ -219,7 +219,7 @@ func (c *client) finishExchange() {
 	if c.writesAccessLog() {
 		accessLine{&c.requestState, &c.keys}.write()
 	}
-	c.server.observeEnd(&c.exchange, c.exchange.elapsed(&c.server.clock))
+	c.exchange.observeEnd(c.server.metrics, c.exchange.elapsed(&c.server.clock.Clock))
 }
 
 // handleForwarded serves a request that another node has forwarded, or refuses it. It never

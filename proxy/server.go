@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"shardway/internal/coarsetime"
 	"shardway/internal/netpoll"
 	"shardway/proxy/appsilence"
 	"shardway/proxy/buffer"
@@ -43,10 +42,12 @@ import (
 type Server struct {
 	// Configuration. options and settings are set by New, and settings also by Apply.
 
-	options  Options // its Settings are zero; see settings
-	settings atomic.Pointer[Settings]
-	keyless  route.Route // route of requests without a key: the app of this node
-	hookPath pathguard.Guard
+	options   Options // its Settings are zero; see settings
+	settings  atomic.Pointer[Settings]
+	keyless   route.Route // route of requests without a key: the app of this node
+	hookPath  pathguard.Guard
+	explain   explainer
+	keyPlacer keyPlacer
 	// quarantine contains the keys whose requests are rejected; nil means none.
 	quarantine atomic.Pointer[shardkey.Quarantine]
 	// streamThreshold, maxHoldTime, parkAfter and parkSoon are the constants streamThreshold,
@@ -96,13 +97,12 @@ type Server struct {
 	metrics    *metrics.Metrics
 	load       loadstats.Collector
 	appSilence appsilence.Detector
+	panics     panicRecorder
 	repairs    repairLog
 
 	// Time.
 
-	clock      coarsetime.Clock
-	dateValue  atomic.Pointer[[]byte] // present value of the Date header
-	dateSecond atomic.Int64           // Unix time of that value, in seconds
+	clock serverClock
 
 	// State of the sweep. Only the sweeping goroutine uses it.
 
@@ -129,15 +129,16 @@ type Server struct {
 func New(options Options) *Server {
 	options = options.withDefaults()
 	s := &Server{
-		options: options, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath),
+		options: options, explain: options.Explain, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath),
 		streamThreshold: streamThreshold, maxHoldTime: maxHoldTime,
 	}
 	s.options.Settings = Settings{}
+	s.panics = panicRecorder{log: &s.options.Log, count: &s.metrics.Panics}
+	s.keyPlacer = keyPlacer{cluster: options.Cluster, acceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())
 	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
 	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
-	s.clock.Start(time.Now())
-	s.tick()
+	s.clock.start()
 	s.budget.Fill()
 	s.load.Start(s.options.Shards)
 	s.crashes.Report = s.options.PeerCrashed
@@ -150,7 +151,7 @@ func New(options Options) *Server {
 
 // initConns initializes the state of client connections.
 func (s *Server) initConns() {
-	s.conns.Init(connset.Hooks[*client]{Tick: s.tick, Sweep: s.sweep, MustSweepAll: s.mustSweepAll})
+	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.tick, Sweep: s.sweep, MustSweepAll: s.mustSweepAll})
 	s.loops.Log = s.options.Log
 	s.parkAfter.Store(int64(parkAfter))
 	s.parkSoon.Store(int64(parkAfterReturn))
@@ -160,7 +161,7 @@ func (s *Server) initConns() {
 
 // initBuffers initializes the pools of buffers.
 func (s *Server) initBuffers() {
-	s.bodies.BufferSize, s.bodies.Clock, s.bodies.Recover = s.options.BodyBuffer, &s.clock, s.sendRecovering
+	s.bodies.BufferSize, s.bodies.Clock, s.bodies.Recover = s.options.BodyBuffer, &s.clock.Clock, s.panics.sendRecovering
 	s.bodies.OnShed = func(bodies uint64) { s.metrics.ShedBodies.Add(bodies) }
 	s.bodies.Buffers.SetMaxSize(s.options.BodyBuffer)
 	if s.options.Disable.Splice {

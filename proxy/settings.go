@@ -123,7 +123,7 @@ func (c *client) useSettings(settings *Settings) {
 		return
 	}
 	c.settings, c.keys.TrustedProxies = settings, settings.TrustedProxies
-	options := c.server.clientOptions(c.ingress, settings)
+	options := clientOptions(c.ingress, settings, &c.server.lingering)
 	c.conn.SetTimeouts(options.Timeouts)
 	c.conn.SetLimits(options.MaxHeaderBytes, options.MaxTargetBytes, options.MaxHeaderLines)
 	c.clientAddr.Trusted = c.ingress == "" && forwarded.IsTrusted(c.clientAddr.Addr, settings.TrustedProxies)

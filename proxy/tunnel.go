@@ -61,7 +61,7 @@ func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 	rr.recordResponse(res)
 	rr.server.metrics.Tunnels.Add(1)
 	defer rr.server.metrics.Tunnels.Add(-1)
-	if load := rr.server.loadOf(&rr.exchange, attempt.route.Kind); load != nil {
+	if load := rr.exchange.loadCounters(&rr.server.load, attempt.route.Kind); load != nil {
 		load.WebSockets.Add(1)
 		defer load.WebSockets.Add(-1)
 	}
@@ -104,11 +104,11 @@ func (rr *responseRelay) copyTunnel(client *h1.Conn, conn *connpool.Conn, tunnel
 	upDone := make(chan struct{})
 	go func() {
 		defer close(upDone)
-		if !rr.server.copyRecovering(copyUp) {
+		if !rr.server.panics.copyRecovering(copyUp) {
 			abort()
 		}
 	}()
-	if !rr.server.copyRecovering(copyDown) {
+	if !rr.server.panics.copyRecovering(copyDown) {
 		abort()
 	}
 	timer := time.AfterFunc(rr.settings.IdleTimeout, abort)

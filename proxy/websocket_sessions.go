@@ -69,7 +69,7 @@ func (s *Server) routeChanged(shard shardmap.Shard, dest *route.Route) bool {
 func (s *Server) initRelays() {
 	s.webSockets.probe = wsrelay.AppProbe{ValidFor: sweepEvery, Dial: s.dialProbe}
 	s.webSockets.relays = wsrelay.Shared{
-		Clock: &s.clock, DrainTimeout: s.options.DrainTimeout, IdleSockets: &s.idleSockets, ParkingDisabled: s.options.Disable.Parking, ReturnedSoon: parkAfterReturn,
+		Clock: &s.clock.Clock, DrainTimeout: s.options.DrainTimeout, IdleSockets: &s.idleSockets, ParkingDisabled: s.options.Disable.Parking, ReturnedSoon: parkAfterReturn,
 		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
 		ParkDelay: func(returnedSoon bool) time.Duration {
 			if returnedSoon {
@@ -77,7 +77,7 @@ func (s *Server) initRelays() {
 			}
 			return time.Duration(s.parkAfter.Load())
 		},
-		Recover: s.copyRecovering, AppRefuses: s.appRefuses, RouteChanged: s.routeChanged,
+		Recover: s.panics.copyRecovering, AppRefuses: s.appRefuses, RouteChanged: s.routeChanged,
 	}
 }
 
