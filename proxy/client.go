@@ -53,7 +53,7 @@ type requestState struct {
 // leaving. Connections from other nodes stay open, because those nodes stop sending when the shard
 // map changes.
 func (state *requestState) isDraining() bool {
-	return state.ingress == "" && state.server.draining.Load()
+	return state.ingress == "" && state.server.lifecycle.isDraining()
 }
 
 // traffic returns the number of bytes that the client has sent and received so far on its connection.

@@ -67,7 +67,7 @@ func (ln *clientListener) connEnded() {
 // before.
 func (ln *clientListener) initClient(c *client, next connset.Resumed) {
 	c.listener = ln
-	if c.conn.Pollable() && c.server.upstream != nil && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
+	if c.conn.Pollable() && !c.server.upstreams.isGateway() && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
 		c.loopClient.Open(&c.server.loops)
 	}
 	c.canPark.Store(c.conn.Pollable() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
@@ -95,7 +95,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Load().HeaderTimeout)
 	defer cancel()
-	stop := context.AfterFunc(s.forceCtx, cancel) //nolint:contextcheck // ends with either
+	stop := context.AfterFunc(s.lifecycle.abortCtx, cancel) //nolint:contextcheck // ends with either
 	defer stop()
 	s.clock.tick()
 	s.conns.AddHandshake(c, cancel, s.clock.Now())

@@ -44,8 +44,8 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		values.AttachedWebSockets += counts.Attached
 		values.DetachedWebSockets += counts.Detached
 	}
-	if s.upstream != nil {
-		values.HasApp, values.UpstreamConns = true, s.upstream.OpenConns()
+	if s.upstreams.app != nil {
+		values.HasApp, values.UpstreamConns = true, s.upstreams.app.OpenConns()
 	}
 	s.metrics.Collect(ch, &values)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -12,73 +13,87 @@ import (
 
 	"shardway/internal/address"
 	"shardway/internal/rawio"
-	"shardway/proxy/backoff"
 	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 )
 
-// poolOptions returns the options that the pools of all destinations have in common.
-func (s *Server) poolOptions() connpool.Options {
-	return connpool.Options{
-		Clock: &s.clock.Clock, Life: s.lifeCtx, Dialers: &s.dialers, LongLived: &s.streams, Pacer: &s.webSockets.pacer,
-		Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
-	}
+// dialer opens connections to the app and to other nodes, with the settings in force. Any goroutine
+// may use it.
+type dialer struct {
+	cluster      Cluster
+	dialUpstream func(ctx context.Context) (net.Conn, error) // Options.DialUpstream
+	settings     *atomic.Pointer[Settings]
+	buffers      *h1.Buffers
+	multiplexes  bool // small requests and WebSockets may use multiplexed streams
 }
 
-// newAppPool returns the pool of connections to the app.
-func (s *Server) newAppPool() *connpool.Pool {
-	options := s.poolOptions()
-	options.Dial = s.dialUpstream
-	if s.options.Handler != nil {
-		options.Dial = s.newHandlerConn
-	}
-	options.MaxConns = s.options.MaxUpstreamConns
-	options.MaxShardConns = max(s.options.MaxShardConns, 0) // a negative value means no limit
-	options.CheckBeforeReuse = true
-	return connpool.New(options)
-}
-
-// newPeerPool returns the pool of connections to another node.
-func (s *Server) newPeerPool(node string) *connpool.Pool {
-	options := s.poolOptions()
-	options.Node, options.MaxIdle = node, s.options.PeerConns
-	options.Dial = func(ctx context.Context) (*connpool.Conn, error) { return s.dialPeer(ctx, node) }
-	options.OpenStream = func() *connpool.Conn { return s.openStream(node) }
-	options.OpenWebSocketStream = func(ctx context.Context) *connpool.Conn { return s.openWebSocketStream(ctx, node) }
-	return connpool.New(options)
-}
-
-// dialUpstream connects to the app.
-func (s *Server) dialUpstream(ctx context.Context) (*connpool.Conn, error) {
-	settings := s.settings.Load()
+// dialApp connects to the app.
+func (dialer *dialer) dialApp(ctx context.Context) (*connpool.Conn, error) {
+	settings := dialer.settings.Load()
 	ctx, cancel := context.WithTimeout(ctx, settings.ConnectTimeout)
 	defer cancel()
-	conn, err := s.options.DialUpstream(ctx)
+	conn, err := dialer.dialUpstream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	adopted := rawio.Adopt(conn)
-	return s.newUpstreamConn(adopted, settings, h1.Options{
+	return dialer.newUpstreamConn(adopted, settings, h1.Options{
 		Direct: direct(adopted), MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders,
 		Timeouts: h1.Timeouts{Body: max(settings.UpstreamIdleTimeout, 0)}, // a negative value means no limit
 	}), nil
 }
 
 // dialPeer opens a connection to another node. The owner limits the duration of a response.
-func (s *Server) dialPeer(ctx context.Context, node string) (*connpool.Conn, error) {
-	settings := s.settings.Load()
+func (dialer *dialer) dialPeer(ctx context.Context, node string) (*connpool.Conn, error) {
+	settings := dialer.settings.Load()
 	ctx, cancel := context.WithTimeout(ctx, settings.ConnectTimeout)
 	defer cancel()
-	conn, err := s.options.Cluster.Dial(ctx, node)
+	conn, err := dialer.cluster.Dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	return s.newPeerConn(conn, settings), nil
+	return dialer.newPeerConn(conn, settings), nil
+}
+
+// openStream opens a stream to a node. It returns nil if multiplexing is disabled, or if that is not
+// possible without waiting.
+func (dialer *dialer) openStream(node string) *connpool.Conn {
+	if !dialer.multiplexes {
+		return nil
+	}
+	conn := dialer.cluster.OpenStream(node)
+	if conn == nil {
+		return nil
+	}
+	return dialer.newPeerConn(conn, dialer.settings.Load())
+}
+
+// openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
+func (dialer *dialer) openWebSocketStream(ctx context.Context, node string) *connpool.Conn {
+	if !dialer.multiplexes {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, streamWait)
+	defer cancel()
+	conn := dialer.cluster.OpenWebSocketStream(ctx, node)
+	if conn == nil {
+		return nil
+	}
+	upstream := dialer.newPeerConn(conn, dialer.settings.Load())
+	upstream.SingleUse = true
+	return upstream
+}
+
+// dialProbe opens a connection to the app that carries no request.
+func (dialer *dialer) dialProbe(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialer.settings.Load().ConnectTimeout)
+	defer cancel()
+	return dialer.dialUpstream(ctx)
 }
 
 // newPeerConn wraps a connection or a multiplexed stream to another node.
-func (s *Server) newPeerConn(conn net.Conn, settings *Settings) *connpool.Conn {
-	peerConn := s.newUpstreamConn(conn, settings, peerOptions(h1.Options{Direct: direct(conn)}, settings))
+func (dialer *dialer) newPeerConn(conn net.Conn, settings *Settings) *connpool.Conn {
+	peerConn := dialer.newUpstreamConn(conn, settings, peerOptions(h1.Options{Direct: direct(conn)}, settings))
 	peerConn.Mux, _ = conn.(connpool.MuxStream)
 	if peerConn.Mux != nil {
 		conn = peerConn.Mux.SessionConn()
@@ -95,11 +110,11 @@ func (s *Server) newPeerConn(conn net.Conn, settings *Settings) *connpool.Conn {
 
 // newUpstreamConn returns the connection of a pool for a connection that has just been dialed. options
 // contains the limits of its destination.
-func (s *Server) newUpstreamConn(conn net.Conn, settings *Settings, options h1.Options) *connpool.Conn {
+func (dialer *dialer) newUpstreamConn(conn net.Conn, settings *Settings, options h1.Options) *connpool.Conn {
 	upstream := &connpool.Conn{}
 	// The sweep enforces the timeout for the first byte of the response.
 	options.Timeouts.Header, options.Timeouts.Write = settings.HeaderTimeout, settings.IdleTimeout
-	options.Buffers = &s.buffers
+	options.Buffers = dialer.buffers
 	options.ReadBuffer = upstreamRead
 	upstream.Conn = h1.NewConn(conn, options)
 	upstream.Checkable = upstream.HasSocket()

@@ -81,12 +81,12 @@ func (c *client) startAttempt() bool {
 		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}
-	conn := c.wait.takeIdleConn(c.server.upstream, c.loopClient.Loop())
+	conn := c.wait.takeIdleConn(c.server.upstreams.app, c.loopClient.Loop())
 	if conn == nil {
 		return false
 	}
 	if !conn.CanBeCheckedOnSend() || !c.loopClient.RegisterUpstream(conn) {
-		c.server.upstream.Put(conn)
+		c.server.upstreams.app.Put(conn)
 		return false
 	}
 	attempt := &c.loopAttempt.attempt

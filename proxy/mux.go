@@ -66,16 +66,3 @@ func (router *router) acquirePeerConn(pool *connpool.Pool, useStream bool) (conn
 	}
 	return conn, result
 }
-
-// openStream opens a stream to a node. It returns nil if multiplexing is disabled, or if that is not
-// possible without waiting.
-func (s *Server) openStream(node string) *connpool.Conn {
-	if s.options.Disable.Multiplexing {
-		return nil
-	}
-	conn := s.options.Cluster.OpenStream(node)
-	if conn == nil {
-		return nil
-	}
-	return s.newPeerConn(conn, s.settings.Load())
-}

@@ -63,5 +63,5 @@ func (c *client) delayPark(cannotPark bool) {
 
 // IsEnding reports whether the connection must close after its present request.
 func (c *client) IsEnding() bool {
-	return c.closing.Load() || c.conn.WaitingStopped() || c.server.forceCtx.Err() != nil || c.listener.watcher.Ctx.Err() != nil
+	return c.closing.Load() || c.conn.WaitingStopped() || c.server.lifecycle.isAborted() || c.listener.watcher.Ctx.Err() != nil
 }

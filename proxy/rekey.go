@@ -28,7 +28,7 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 		return fail(connErrorCode(router.exchange.lastRoute), detailMayHaveRun)
 	}
 	router.keys.Keys = keys
-	isGateway := router.server.upstream == nil
+	isGateway := router.server.upstreams.isGateway()
 	found, invalid := router.keys.Find(isGateway)
 	switch {
 	case resumesWebSocket && (invalid != nil || !isKeyOf(session, &found)):

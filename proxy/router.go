@@ -138,7 +138,7 @@ func (router *router) attemptByTable(table *route.Table) decision {
 // attemptKeyless makes one attempt for a request without a key. The app of any node may serve it,
 // so a node with an app uses its own one. A gateway uses the owner of a random shard.
 func (router *router) attemptKeyless(table *route.Table) decision {
-	isGateway := router.server.upstream == nil
+	isGateway := router.server.upstreams.isGateway()
 	if !isGateway {
 		return router.attemptLocal(table, &router.server.keyless)
 	}
@@ -163,13 +163,13 @@ func (router *router) rejectQuarantined() decision {
 
 // attemptLocal makes one attempt on the app of this node.
 func (router *router) attemptLocal(table *route.Table, dest *route.Route) decision {
-	if router.server.upstream == nil {
+	if router.server.upstreams.isGateway() {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
-	if router.req.RequestsUpgrade() && router.server.streams.IsFull() {
+	if router.req.RequestsUpgrade() && router.server.upstreams.longLived.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
-	conn, result := router.wait.acquireConn(router.server.upstream)
+	conn, result := router.wait.acquireConn(router.server.upstreams.app)
 	if conn == nil {
 		return result
 	}
@@ -229,7 +229,7 @@ func (router *router) attemptRemote(table *route.Table, dest *route.Route) decis
 	if !router.exchange.mayRunInEpoch(dest.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
-	pool, useStream := router.server.peers.Pool(dest.Node), false
+	pool, useStream := router.server.upstreams.peers.Pool(dest.Node), false
 	if router.fitsStream() {
 		useStream = pool.SmallRequests.Add(1) > router.server.streamThreshold
 		defer pool.SmallRequests.Add(-1)

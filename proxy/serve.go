@@ -41,7 +41,7 @@ func (c *client) serve() {
 // start is serveRequests for a new connection. It closes the connection if a shutdown has already
 // begun.
 func (c *client) start() {
-	if c.server.forceCtx.Err() != nil || c.life.ParentCtx.Err() != nil {
+	if c.server.lifecycle.isAborted() || c.life.ParentCtx.Err() != nil {
 		c.terminate(cause.Shutdown) // the shutdown has already closed the older connections, and has not seen this one
 	}
 	c.serveRequests()
@@ -197,7 +197,7 @@ func (c *client) exceedsMaxBody() bool {
 func (c *client) findKey() bool {
 	c.exchange.keys = c.keysBy(c.server.options.Cluster.Table())
 	c.keys.Keys = c.exchange.keys
-	isGateway := c.server.upstream == nil
+	isGateway := c.server.upstreams.isGateway()
 	found, invalid := c.keys.Find(isGateway)
 	c.exchange.Found = found
 	if invalid != nil {

@@ -11,6 +11,7 @@ import (
 
 	"shardway/internal/netpoll"
 	"shardway/proxy/appsilence"
+	"shardway/proxy/backoff"
 	"shardway/proxy/buffer"
 	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
@@ -58,7 +59,6 @@ type Server struct {
 
 	// Connections of clients, and streams from other nodes.
 
-	listeners      listener.Set // while it is stopping, the node leaves
 	conns          connset.Set[*client]
 	loops          eventloop.Group
 	clients        clientPool
@@ -69,12 +69,10 @@ type Server struct {
 
 	// Connections to the app and to other nodes.
 
-	upstream *connpool.Pool // nil in a gateway
-	peers    connpool.Peers
-	dialers  sync.WaitGroup          // counts dials in progress
-	streams  connpool.LongLivedLimit // limit of upgraded connections and long responses
-	budget   retry.Budget
-	crashes  poison.Recorder
+	upstreams upstreams
+	dialer    dialer
+	budget    retry.Budget
+	crashes   poison.Recorder
 	// largeResponses and nonResumable predict by path. largeResponses contains paths whose next
 	// response will probably be large or slow. nonResumable contains paths whose WebSockets are
 	// not resumable.
@@ -112,17 +110,7 @@ type Server struct {
 
 	// Shutdown.
 
-	draining atomic.Bool
-	// drainDeadline is when Shutdown or DrainClients stops waiting for the remaining connections, by
-	// the coarse clock. It is set before listeners is stopped.
-	drainDeadline atomic.Int64
-	// forceCtx ends when all connections must be aborted. That includes connections in a TLS
-	// handshake and connections that are accepted later.
-	forceCtx    context.Context //nolint:containedctx // of the Server's whole life
-	forceCancel context.CancelFunc
-	// lifeCtx ends during Shutdown. Its end cancels all dials.
-	lifeCtx    context.Context //nolint:containedctx // lives as long as the Server
-	lifeCancel context.CancelFunc
+	lifecycle lifecycle
 }
 
 // New returns a Server. It starts no goroutine.
@@ -136,16 +124,15 @@ func New(options Options) *Server {
 	s.panics = panicRecorder{log: &s.options.Log, count: &s.metrics.Panics}
 	s.keyPlacer = keyPlacer{cluster: options.Cluster, acceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())
-	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
-	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
 	s.clock.start()
+	s.lifecycle.init(&s.clock.Clock)
 	s.budget.Fill()
 	s.load.Start(s.options.Shards)
 	s.crashes.Report = s.options.PeerCrashed
 	s.initConns()
 	s.initBuffers()
 	s.initQueues()
-	s.initPools()
+	s.initUpstreams()
 	return s
 }
 
@@ -179,22 +166,32 @@ func (s *Server) initQueues() {
 	})
 	s.webSockets.pacer = wsession.ReconnectPacer{
 		TimeLimit: s.options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay,
-		OnLimitGrown: func() { s.peers.Each((*connpool.Pool).DialForUpgrades) },
+		OnLimitGrown: func() { s.upstreams.peers.Each((*connpool.Pool).DialForUpgrades) },
 	}
 	s.initRelays()
 	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
 }
 
-// initPools initializes the pools of upstream connections, and the predictions about responses. The
-// queues must be initialized before.
-func (s *Server) initPools() {
-	s.peerPaths.ConnsInUse = s.eachConnToPeers
-	s.streams.Max = int64(s.options.MaxStreams)
-	s.peers.NewPool = s.newPeerPool
-	hasApp := s.options.Handler != nil || s.options.DialUpstream != nil
-	if hasApp {
-		s.upstream = s.newAppPool()
+// initUpstreams initializes the connections to the app and to other nodes, and the predictions about
+// responses. The queues must be initialized before.
+func (s *Server) initUpstreams() {
+	s.dialer = dialer{
+		cluster: s.options.Cluster, dialUpstream: s.options.DialUpstream, settings: &s.settings, buffers: &s.buffers,
+		multiplexes: !s.options.Disable.Multiplexing,
 	}
+	poolOptions := connpool.Options{
+		Clock: &s.clock.Clock, Pacer: &s.webSockets.pacer,
+		Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
+	}
+	var dialApp func(context.Context) (*connpool.Conn, error)
+	switch {
+	case s.options.Handler != nil:
+		dialApp = s.newHandlerConn
+	case s.options.DialUpstream != nil:
+		dialApp = s.dialer.dialApp
+	}
+	s.upstreams.init(&s.options, poolOptions, &s.dialer, dialApp)
+	s.peerPaths.ConnsInUse = s.eachConnToPeers
 	seed := maphash.MakeSeed()
 	s.largeResponses.SetSeed(seed)
 	s.nonResumable.SetSeed(seed)
@@ -205,7 +202,7 @@ func (s *Server) initPools() {
 // connections. After Shutdown, requests in progress finish first. In both cases the error is nil.
 // Otherwise it is the error of ln.
 func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
-	if !s.listeners.Add(ln) {
+	if !s.lifecycle.listeners.Add(ln) {
 		return ln.Close()
 	}
 	acceptor := listener.New(ln)
@@ -216,14 +213,14 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	stopAbort := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer stopAbort()
 	defer connListener.workers.Close() // must run after Remove, because connections that an open listener accepts would be reset
-	defer s.listeners.Remove(ln)
+	defer s.lifecycle.listeners.Remove(ln)
 	stopClose := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stopClose()
 	freeResources := func() { s.evictIdle(drainIdleTimeout, math.MaxInt) }
 	for {
-		conn, err := acceptor.AcceptRetry(ctx, s.listeners.IsStopping, s.options.Log, freeResources)
+		conn, err := acceptor.AcceptRetry(ctx, s.lifecycle.isStopping, s.options.Log, freeResources)
 		if err != nil {
-			isStopping := ctx.Err() != nil || s.listeners.IsStopping()
+			isStopping := ctx.Err() != nil || s.lifecycle.isStopping()
 			if isStopping {
 				return nil
 			}
@@ -267,11 +264,7 @@ func (s *Server) Wake(generation uint64) {
 	if s.webSockets.running.Load() > 0 {
 		s.conns.SweepSoon()
 	}
-	table := s.options.Cluster.Table()
-	if s.upstream != nil {
-		s.upstream.RecheckWaiters(table)
-	}
-	s.peers.Each(func(peerPool *connpool.Pool) { peerPool.RecheckWaiters(table) })
+	s.upstreams.recheckWaiters(s.options.Cluster.Table())
 }
 
 // CancelShards cancels the runs on the local app for the shards for which match returns true, and
@@ -329,34 +322,32 @@ func (s *Server) cancelRuns(cancelCause cause.Cause, match func(current inflight
 
 // UpstreamConnected reports whether a connection to the app is open at both ends, idle or in use.
 // After the app process has ended, there is none.
-func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.HasOpenConn() }
+func (s *Server) UpstreamConnected() bool {
+	return s.upstreams.app != nil && s.upstreams.app.HasOpenConn()
+}
 
 // RenewUpstream closes the idle connections to the app. Connections in use are closed after their
 // request.
-func (s *Server) RenewUpstream() {
-	if s.upstream != nil {
-		s.upstream.Renew()
-	}
-}
+func (s *Server) RenewUpstream() { s.upstreams.renewApp() }
 
 // RenewPeers closes connections to other nodes as soon as they are idle, so that later requests use
 // new connections. The node calls it when its certificate or its set of trusted authorities has
 // changed.
-func (s *Server) RenewPeers() { s.peers.Renew() }
+func (s *Server) RenewPeers() { s.upstreams.peers.Renew() }
 
 // RenewPeersWhere closes the idle connections to the nodes for which match returns true.
 // Connections in use are closed after their request.
-func (s *Server) RenewPeersWhere(match func(node string) bool) { s.peers.RenewWhere(match) }
+func (s *Server) RenewPeersWhere(match func(node string) bool) { s.upstreams.peers.RenewWhere(match) }
 
 // SetPeerProcess sets the boot and the nonce of the present process of a node, whose previous
 // processes have ended. Later requests do not use connections to those processes.
 func (s *Server) SetPeerProcess(node string, boot, nonce uint64) {
-	s.peers.SetPeerProcess(node, boot, nonce)
+	s.upstreams.peers.SetPeerProcess(node, boot, nonce)
 }
 
 // SetDraining turns draining on or off. While it is on, responses contain Connection: close, and
 // connections that have been idle for a second are closed. New connections are still accepted.
-func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
+func (s *Server) SetDraining(on bool) { s.lifecycle.draining.Store(on) }
 
 // Shutdown accepts the connections in the listen backlog, stops accepting, and waits until all
 // connections are closed. Idle and new connections stay open for a moment, because their next
@@ -368,14 +359,13 @@ func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
 // not delay Shutdown. Its connection is closed, and the client may repeat it at another node. An
 // event stream that would still be open at the end of ctx ends shortly before, between two events.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.SetDraining(true)
-	s.setDrainDeadline(ctx)
-	s.listeners.Stop()
-	defer s.closeIdle()
-	err := s.awaitDrained(ctx, s.conns.AllClosed)
+	s.lifecycle.stopAccepting(ctx)
+	defer s.idleSockets.Close()
+	defer s.upstreams.close()
+	err := s.lifecycle.awaitDrained(ctx, s.conns.AllClosed)
 	if err != nil {
 		s.abortConns()
-		<-s.listeners.Closed()
+		<-s.lifecycle.listeners.Closed()
 		<-s.conns.AllClosed()
 	}
 	return err
@@ -383,54 +373,24 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // abortConns aborts all connections, including those that are accepted later.
 func (s *Server) abortConns() {
-	s.forceCancel()
+	s.lifecycle.abort()
 	s.conns.Each(func(c *client) { c.terminate(cause.Shutdown) })
 	s.conns.WakeParked(false, connset.AnyParked)
-}
-
-// awaitDrained waits until the listeners are closed, and then until the channel of connsClosed is
-// closed. It returns the error of ctx if ctx ends first.
-func (s *Server) awaitDrained(ctx context.Context, connsClosed func() <-chan struct{}) error {
-	if err := awaitClosed(ctx, s.listeners.Closed()); err != nil {
-		return err
-	}
-	return awaitClosed(ctx, connsClosed())
-}
-
-// awaitClosed waits until a channel is closed. It returns the error of ctx if ctx ends first.
-func awaitClosed(ctx context.Context, closed <-chan struct{}) error {
-	select {
-	case <-closed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // DrainClients stops accepting like Shutdown, and waits until no client is connected. Forwarded
 // requests of other nodes continue. If ctx ends first, DrainClients returns the error of ctx; it
 // aborts no connection.
 func (s *Server) DrainClients(ctx context.Context) error {
-	s.SetDraining(true)
-	s.setDrainDeadline(ctx)
-	s.listeners.Stop()
-	return s.awaitDrained(ctx, s.conns.AllClientsClosed)
-}
-
-// setDrainDeadline sets drainDeadline to the deadline of ctx, or to the maximum value if ctx has none.
-func (s *Server) setDrainDeadline(ctx context.Context) {
-	deadline := int64(math.MaxInt64)
-	if ctxDeadline, ok := ctx.Deadline(); ok {
-		deadline = int64(s.clock.At(ctxDeadline))
-	}
-	s.drainDeadline.Store(deadline)
+	s.lifecycle.stopAccepting(ctx)
+	return s.lifecycle.awaitDrained(ctx, s.conns.AllClientsClosed)
 }
 
 // ClosePeers closes the streams from other nodes, including streams that arrive later. Requests on
 // them are cancelled or not started, and the response to the other node reports which of the two.
 // It returns after up to 2*reportTimeout.
 func (s *Server) ClosePeers() {
-	s.forceCancel()
+	s.lifecycle.abort()
 	s.conns.Each(func(c *client) {
 		if c.ingress != "" {
 			c.terminate(cause.Shutdown)
@@ -444,18 +404,7 @@ func (s *Server) ClosePeers() {
 	}
 }
 
-// closeIdle closes the idle connections to the app and to other nodes, and cancels dials.
-func (s *Server) closeIdle() {
-	if s.upstream != nil {
-		s.upstream.Close()
-	}
-	s.peers.Close()
-	s.lifeCancel()
-	s.dialers.Wait()
-	s.idleSockets.Close()
-}
-
 // ExpectListener announces a listener that will be passed to ServeClients later. If Shutdown is
 // called before that, it waits for ServeClients, so that clients that connect in the meantime receive a
 // response. Without the announcement, connections in the backlog of the listener would be reset.
-func (s *Server) ExpectListener(ln net.Listener) { s.listeners.Add(ln) }
+func (s *Server) ExpectListener(ln net.Listener) { s.lifecycle.listeners.Add(ln) }

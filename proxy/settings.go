@@ -110,10 +110,8 @@ func (settings Settings) withDefaults() *Settings {
 // connections to the app and to other nodes, because they were dialed with the old settings.
 func (s *Server) Apply(next Settings) {
 	s.settings.Store(next.withDefaults())
-	if s.upstream != nil {
-		s.upstream.Renew()
-	}
-	s.peers.Renew()
+	s.upstreams.renewApp()
+	s.upstreams.peers.Renew()
 }
 
 // useSettings applies settings to the connection, from its next read on. It must not be called during a

@@ -39,7 +39,7 @@ const (
 // leaving, each of them has its own deadline. Before a peer is declared unresponsive, all
 // connections to it must be checked.
 func (s *Server) mustSweepAll() bool {
-	isLeaving := s.listeners.IsStopping() || s.draining.Load()
+	isLeaving := s.lifecycle.isStopping() || s.lifecycle.isDraining()
 	pathCheckDue := s.peerPaths.NeedsCompleteSweep(s.clock.Now())
 	return isLeaving || pathCheckDue
 }
@@ -66,7 +66,7 @@ func (s *Server) sweep(clients []*client, complete bool) {
 	}
 	s.appSilence.EndSweep()
 	idleLimit := time.Duration(math.MaxInt64)
-	if s.draining.Load() {
+	if s.lifecycle.isDraining() {
 		idleLimit = drainIdleTimeout
 	}
 	s.conns.SweepParked(now, idleLimit)
@@ -105,10 +105,7 @@ func (s *Server) maintain(now time.Duration) {
 		s.options.OnHandover(handover)
 	}
 	s.load.Update(time.Now())
-	if s.upstream != nil {
-		s.upstream.CloseIdleOlderThan(maxIdleAge, s.options.KeepUpstream)
-	}
-	s.peers.CloseIdleOlderThan(maxIdleAge)
+	s.upstreams.closeIdleOlderThan(maxIdleAge, s.options.KeepUpstream)
 }
 
 // idleLimit returns how long a connection may be idle before it is closed because the node is
@@ -117,7 +114,7 @@ func (s *Server) idleLimit(c *client) time.Duration {
 	switch {
 	case c.isDraining():
 		return drainIdleTimeout
-	case c.ingress != "" && s.listeners.IsStopping():
+	case c.ingress != "" && s.lifecycle.isStopping():
 		return drainStreamTimeout
 	}
 	return math.MaxInt64
@@ -197,7 +194,7 @@ func (s *Server) sweepDeadline(c *client, current inflight.Run, table *route.Tab
 	case current.IsEndless():
 		s.sweepStream(c, current, table, settings.StreamGrace, now)
 		return
-	case s.listeners.IsStopping() && s.isLongPoll(c, current, now):
+	case s.lifecycle.isStopping() && s.isLongPoll(c, current, now):
 		s.cancelBeforeResponse(c, current, cause.Leaving)
 		return
 	}
@@ -250,7 +247,7 @@ func (s *Server) eachConnToPeers(yield func(*connpool.Conn) bool) {
 // and counts it as a stream instead.
 func (s *Server) countAsStream(c *client, current inflight.Run) {
 	alreadyCounted := c.streamRun == current.Number
-	if alreadyCounted || s.streams.IsFull() {
+	if alreadyCounted || s.upstreams.longLived.IsFull() {
 		return
 	}
 	conn := c.slot.Conn.Load()
@@ -298,7 +295,7 @@ func (s *Server) causeOfStreamEnd(c *client, current inflight.Run, table *route.
 	if hasShard && !runsAtRoute(current, c.slot.Node.Load(), table.Route(current.Shard)) {
 		return cause.ShardMoved
 	}
-	if s.listeners.IsStopping() {
+	if s.lifecycle.isStopping() {
 		return cause.Leaving
 	}
 	return cause.None
@@ -314,7 +311,7 @@ func (s *Server) eventStreamGrace(c *client, current inflight.Run, cancelCause c
 	isOnlyIngress := cancelCause == cause.Leaving && current.Kind == route.Remote
 	if isOnlyIngress && !isResumable {
 		// The owner stays, so the stream continues until shortly before the end of the drain.
-		latestEnd := time.Duration(s.drainDeadline.Load()) - 2*streamEndTimeout
+		latestEnd := time.Duration(s.lifecycle.drainDeadline.Load()) - 2*streamEndTimeout
 		return max(grace, latestEnd-c.moveSeenAt)
 	}
 	return grace

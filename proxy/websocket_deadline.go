@@ -5,8 +5,6 @@ import (
 	"math"
 	"time"
 
-	"shardway/proxy/connpool"
-	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -39,7 +37,7 @@ func (s *Server) limitResume(shard shardmap.Shard, onExpired context.CancelFunc)
 func (deadline *resumeDeadline) check() {
 	now := deadline.server.clock.Now()
 	var end time.Duration
-	if pool := deadline.server.poolOf(deadline.shard); pool != nil {
+	if pool := deadline.server.upstreams.poolFor(deadline.shard, deadline.server.options.Cluster.Table()); pool != nil {
 		end = min(pool.LastResumeTime()+deadline.server.options.ResumeTimeout, deadline.latestEnd)
 	}
 	if end <= now {
@@ -47,20 +45,4 @@ func (deadline *resumeDeadline) check() {
 		return
 	}
 	deadline.timer.Reset(end - now)
-}
-
-// poolOf returns the pool of the present destination of a shard, or nil if no node serves it.
-func (s *Server) poolOf(shard shardmap.Shard) *connpool.Pool {
-	table := s.options.Cluster.Table()
-	if int(shard) >= table.Shards() {
-		return nil
-	}
-	switch dest := table.Route(shard); dest.Kind {
-	case route.Local:
-		return s.upstream
-	case route.Remote:
-		return s.peers.Pool(dest.Node)
-	case route.Held:
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"time"
 
 	"shardway/proxy/connpool"
@@ -33,22 +32,6 @@ func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
 // mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.
 func (exchange *exchange) mayUseStream() bool {
 	return exchange.isResumption() && !exchange.avoidStreams && !exchange.session.LastRelayBulk
-}
-
-// openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
-func (s *Server) openWebSocketStream(ctx context.Context, node string) *connpool.Conn {
-	if s.options.Disable.Multiplexing {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, streamWait)
-	defer cancel()
-	conn := s.options.Cluster.OpenWebSocketStream(ctx, node)
-	if conn == nil {
-		return nil
-	}
-	upstream := s.newPeerConn(conn, s.settings.Load())
-	upstream.SingleUse = true
-	return upstream
 }
 
 // noteWebSocketPath remembers whether the WebSockets of the request's path are resumable, according

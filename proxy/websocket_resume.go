@@ -144,7 +144,7 @@ func (c *client) resumeSession() (code int, reason string) {
 		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: c.server.options.Cluster.Table().Generation()}
 		if ctx.Err() != nil || c.router.waitFor(result).action != actionRetry {
 			c.exchange.leaveQueue()
-			if c.server.listeners.IsStopping() {
+			if c.server.lifecycle.isStopping() {
 				return wsession.CloseShardMoved, wsession.DefaultReason(wsession.CloseNodeLeaving)
 			}
 			return wsession.CloseShardMoved, wsession.ReasonTimedOut

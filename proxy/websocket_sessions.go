@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -53,7 +52,7 @@ type webSockets struct {
 
 // appRefuses reports whether the app of this node accepts no connections any more.
 func (s *Server) appRefuses() bool {
-	if s.upstream == nil || s.upstream.Breaker.IsTripped() {
+	if s.upstreams.app == nil || s.upstreams.app.Breaker.IsTripped() {
 		return true
 	}
 	return s.webSockets.probe.Refuses()
@@ -67,7 +66,7 @@ func (s *Server) routeChanged(shard shardmap.Shard, dest *route.Route) bool {
 
 // initRelays sets what all relays have in common.
 func (s *Server) initRelays() {
-	s.webSockets.probe = wsrelay.AppProbe{ValidFor: sweepEvery, Dial: s.dialProbe}
+	s.webSockets.probe = wsrelay.AppProbe{ValidFor: sweepEvery, Dial: func() (net.Conn, error) { return s.dialer.dialProbe(s.upstreams.dialCtx) }}
 	s.webSockets.relays = wsrelay.Shared{
 		Clock: &s.clock.Clock, DrainTimeout: s.options.DrainTimeout, IdleSockets: &s.idleSockets, ParkingDisabled: s.options.Disable.Parking, ReturnedSoon: parkAfterReturn,
 		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
@@ -79,13 +78,6 @@ func (s *Server) initRelays() {
 		},
 		Recover: s.panics.copyRecovering, AppRefuses: s.appRefuses, RouteChanged: s.routeChanged,
 	}
-}
-
-// dialProbe opens a connection to the app that carries no request.
-func (s *Server) dialProbe() (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(s.lifeCtx, s.settings.Load().ConnectTimeout)
-	defer cancel()
-	return s.options.DialUpstream(ctx)
 }
 
 // webSocketRun is a relay of a resumable WebSocket, together with the attempt that has started it.
@@ -227,7 +219,7 @@ func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueu
 // connects to another node. Each session is assigned a random time within ReconnectSpread, so that
 // the clients do not all reconnect at once.
 func (s *Server) sweepSession(c *client, session *wsrelay.Session, now time.Duration) {
-	if !s.listeners.IsStopping() {
+	if !s.lifecycle.isStopping() {
 		return
 	}
 	if session.ReconnectAt == 0 {
