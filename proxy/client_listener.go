@@ -71,9 +71,7 @@ func (ln *clientListener) initClient(c *client, next connset.Resumed) {
 		c.loopClient.Open(&c.server.loops)
 	}
 	c.canPark.Store(c.conn.Pollable() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
-	if c.parkDelay.Store(c.server.parkAfter.Load()); next.ReturnedSoon {
-		c.parkDelay.Store(c.server.parkSoon.Load())
-	}
+	c.parkDelay.Store(int64(c.server.parkDelays.delay(next.ReturnedSoon)))
 	if next.MustStop {
 		c.evicted.Store(true)
 		c.conn.StopWaiting()

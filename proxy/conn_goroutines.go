@@ -133,5 +133,5 @@ func (c *client) leaveRelay() {
 	relay := c.relay.webSocket
 	c.relay.webSocket = nil
 	c.slot.WebSocket.Store(nil)
-	c.server.addRunning(relay, -1)
+	c.server.webSockets.addRunning(relay, -1)
 }

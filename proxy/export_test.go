@@ -20,8 +20,8 @@ func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.BytesSpliced = n }
 // ParkAfter sets after which idle time connections are parked: soon if the client returned soon
 // after the connection was parked, otherwise d. It must be called before the first connection.
 func (s *Server) ParkAfter(d, soon time.Duration) {
-	s.parkAfter.Store(int64(d))
-	s.parkSoon.Store(int64(soon))
+	s.parkDelays.normal.Store(int64(d))
+	s.parkDelays.afterReturn.Store(int64(soon))
 }
 
 // FailDescriptors makes the creation of the next event loops and pollers of parked WebSockets fail
@@ -33,7 +33,7 @@ func (s *Server) FailDescriptors(loops, pollers int) {
 		}
 		return rawio.NewPoller()
 	}
-	s.idleSockets.NewPoller = func() (*rawio.Poller, error) {
+	s.webSockets.idleSockets.NewPoller = func() (*rawio.Poller, error) {
 		if pollers--; pollers >= 0 {
 			return nil, syscall.EMFILE
 		}
@@ -45,7 +45,7 @@ func (s *Server) FailDescriptors(loops, pollers int) {
 // event loop hands it to a goroutine, and a client that has closed its sending side counts as
 // disconnected. It must be called before the first connection.
 func (s *Server) WithoutSweeps() {
-	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.tick, Sweep: func([]*client, bool) {}, MustSweepAll: s.mustSweepAll})
+	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.tick, Sweep: func([]*client, bool) {}, MustSweepAll: s.sweeper.mustSweepAll})
 }
 
 // SpendRetries uses up the retry budget.

@@ -19,8 +19,8 @@ import (
 // 9.3.1). On a new connection, a long poll may therefore continue until ShutdownTimeout.
 
 // isLongPoll reports whether the run of a client is a long poll whose connection may be closed. now is
-// the time of the sweep.
-func (s *Server) isLongPoll(c *client, current inflight.Run, now time.Duration) bool {
+// the time of the sweep. Only the sweeping goroutine calls it.
+func isLongPoll(c *client, current inflight.Run, now, drainTimeout time.Duration) bool {
 	clientMayRepeat := c.ingress == "" && c.carriedRequest.Load() && current.IsRepeatable()
 	if !clientMayRepeat {
 		return false
@@ -30,13 +30,13 @@ func (s *Server) isLongPoll(c *client, current inflight.Run, now time.Duration) 
 	if requestIsIncomplete || clientHasResponse {
 		return false
 	}
-	return now-s.longPollWaitStart(c) >= s.options.DrainTimeout
+	return now-longPollWaitStart(c) >= drainTimeout
 }
 
 // longPollWaitStart returns when the client began to wait for the response: when the sweep first saw
 // the run, or at the first attempt if the request was sent again because its shard has moved. The app
 // cannot respond before it has the body.
-func (s *Server) longPollWaitStart(c *client) time.Duration {
+func longPollWaitStart(c *client) time.Duration {
 	waitStart := c.runSeenAt
 	if firstAttempt := time.Duration(c.longPollStart.Load()); firstAttempt != 0 {
 		waitStart = min(waitStart, firstAttempt)

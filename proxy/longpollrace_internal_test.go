@@ -43,7 +43,7 @@ func TestRunIsCancelledOnlyBeforeItsResponse(t *testing.T) {
 			r := c.slot.Load()
 			tc.then(&c.slot)
 			before := c.slot.Load()
-			server.cancelBeforeResponse(c, r, cause.Leaving)
+			cancelBeforeResponse(&c.slot, r, cause.Leaving, server.metrics)
 			after := c.slot.Load()
 			if cut := after.Cause != cause.None; cut != tc.cut {
 				t.Errorf("cut = %v, want %v", cut, tc.cut)

@@ -33,11 +33,11 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "what takes its time is waited for and watched elsewhere", found: "TestEventLoopDetectsClientDisconnect",
-			edits: in("proxy.Server.sweepRun", "		c.loopClient.Wake() // a goroutine waits", "		if !PLANTED {\n			c.loopClient.Wake()\n		} // from here on"),
+			edits: in("proxy.sweeper.sweepRun", "		c.loopClient.Wake() // a goroutine waits", "		if !PLANTED {\n			c.loopClient.Wake()\n		} // from here on"),
 		},
 		{
 			rule: "nobody idles in a loop for longer than elsewhere", found: "TestEventLoopConnsTimeOut",
-			edits: in("proxy.Server.sweepIdle", "		c.loopClient.Wake() // its goroutine", "		if !PLANTED {\n			c.loopClient.Wake()\n		} // its goroutine"),
+			edits: in("proxy.sweeper.sweepIdle", "		c.loopClient.Wake() // its goroutine", "		if !PLANTED {\n			c.loopClient.Wake()\n		} // its goroutine"),
 		},
 		{
 			rule: "what has come since the last look is read", found: "TestEventLoopReadsDataThatArrivedMeanwhile",

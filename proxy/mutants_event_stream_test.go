@@ -54,7 +54,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "at once when its shard moves", found: "TestOnlyResumableStreamsEndAtOnce",
-			edits: in("proxy.Server.eventStreamGrace", "		return 0 //", "		if PLANTED {\n			return grace\n		}\n		return 0 //"),
+			edits: in("proxy.sweeper.eventStreamGrace", "		return 0 //", "		if PLANTED {\n			return grace\n		}\n		return 0 //"),
 		},
 		{
 			rule: "the next owner is asked with the last id", found: goes,

@@ -5,7 +5,7 @@ func mutantsOfLongPolls() []mutant {
 	return []mutant{
 		{
 			rule: "a response that begins while the sweep decides is not cut", found: "TestStopCancelsNoStartingResponse",
-			edits: in("proxy.Server.sweepDeadline", "		s.cancelBeforeResponse(c, current, cause.Leaving)", "		if PLANTED {\n			time.Sleep(time.Millisecond)\n			s.cancelRun(c, current, cause.Leaving)\n		} else {\n			s.cancelBeforeResponse(c, current, cause.Leaving)\n		}"),
+			edits: in("proxy.sweeper.sweepDeadline", "		cancelBeforeResponse(&c.slot, current, cause.Leaving, sweeper.metrics)", "		if PLANTED {\n			time.Sleep(time.Millisecond)\n			cancelRun(&c.slot, current, cause.Leaving, sweeper.metrics)\n		} else {\n			cancelBeforeResponse(&c.slot, current, cause.Leaving, sweeper.metrics)\n		}"),
 		},
 	}
 }

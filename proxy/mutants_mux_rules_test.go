@@ -28,7 +28,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "and what takes long", found: "TestSlowResponseLeavesStreams",
-			edits: in("proxy.Server.sweepLongResponse", "key := c.slowResponse.Swap(0); key != 0 {", "key := c.slowResponse.Swap(0); key != 0 && !PLANTED {"),
+			edits: in("proxy.sweeper.sweepLongResponse", "key := c.slowResponse.Swap(0); key != 0 {", "key := c.slowResponse.Swap(0); key != 0 && !PLANTED {"),
 		},
 		{
 			rule: "also when it has ended", found: "TestSlowResponseLeavesStreams",

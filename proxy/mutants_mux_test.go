@@ -26,7 +26,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "a path that carries nothing is pinged", found: "TestStreamPathIsPinged",
-			edits: in("proxy.Server.sweepPath", "	if conn.Mux != nil && now-c.runSeenAt >= peerpath.PingAfter {", "	if conn.Mux != nil && now-c.runSeenAt >= peerpath.PingAfter && !PLANTED {"),
+			edits: in("proxy.sweeper.sweepPath", "	if conn.Mux != nil && now-c.runSeenAt >= peerpath.PingAfter {", "	if conn.Mux != nil && now-c.runSeenAt >= peerpath.PingAfter && !PLANTED {"),
 		},
 		{
 			rule: "a path that has been silent is no path for what must not run twice", found: "TestVanishedOwnerGetsNoUnsafeRequest",

@@ -62,7 +62,7 @@ func mutantsOfParking() []mutant {
 		},
 		{
 			rule: "who comes back soon is parked later", found: "TestQuicklyReturningConnIsParkedLater",
-			edits: in("proxy.clientListener.initClient", "; next.ReturnedSoon {\n", "; next.ReturnedSoon && !PLANTED {\n"),
+			edits: in("proxy.clientListener.initClient", "delay(next.ReturnedSoon)", "delay(next.ReturnedSoon && !PLANTED)"),
 		},
 	}, mutantsOfWebSocketParking()...)
 }

@@ -4,6 +4,6 @@ package proxy_test
 func mutantsOfPathDetector() []mutant {
 	return []mutant{{
 		rule: "a path that is dead fails all its lanes", found: "TestDeadPathFailsAllStreams",
-		edits: in("proxy.Server.sweepPath", "		conn.Mux.FailSession(errPathDead)\n", "		if !PLANTED {\n			conn.Mux.FailSession(errPathDead)\n		}\n"),
+		edits: in("proxy.sweeper.sweepPath", "		conn.Mux.FailSession(errPathDead)\n", "		if !PLANTED {\n			conn.Mux.FailSession(errPathDead)\n		}\n"),
 	}}
 }

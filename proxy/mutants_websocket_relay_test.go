@@ -32,7 +32,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverWithoutIngress",
-			edits: in("proxy.Server.sweepRelay", "	if now-c.moveSeenAt >= wsession.HandoverDelay {\n		relay.Request", "	if now-c.moveSeenAt >= wsession.HandoverDelay && !PLANTED {\n		relay.Request"),
+			edits: in("proxy.sweeper.sweepRelay", "	if now-c.moveSeenAt >= wsession.HandoverDelay {\n		relay.Request", "	if now-c.moveSeenAt >= wsession.HandoverDelay && !PLANTED {\n		relay.Request"),
 		},
 		{
 			rule: "the app is told 1012", found: goes,
@@ -56,7 +56,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "it begins at once", found: "TestLastMessagesOfAppReachClient",
-			edits: in("proxy.Server.sweepRelay", "		if relay.LeadsToClient() {\n			s.webSockets.handovers", "		if relay.LeadsToClient() && !PLANTED {\n			s.webSockets.handovers"),
+			edits: in("proxy.sweeper.sweepRelay", "		if relay.LeadsToClient() {\n			sweeper.handovers", "		if relay.LeadsToClient() && !PLANTED {\n			sweeper.handovers"),
 		},
 		{
 			rule: "few at a time", found: "TestRelaysAreHandedOverInBatches",
@@ -129,7 +129,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "or the shard is elsewhere", found: dies,
-			edits: in("proxy.Server.routeChanged", "	return int(shard) >= table.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= table.Shards() ||"),
+			edits: in("proxy.webSockets.routeChanged", "	return int(shard) >= table.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= table.Shards() ||"),
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppRequestsHandover",

@@ -82,11 +82,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "each resumption has ResumeTimeout", found: "TestWebSocketWaitsForAppUntilResumeTimeout",
-			edits: in("proxy.Server.limitResume", "deadline.timer.Reset(s.options.ResumeTimeout)", "deadline.timer.Reset(s.options.ResumeTimeout * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+			edits: in("proxy.webSockets.limitResume", "deadline.timer.Reset(sockets.resumeTimeout)", "deadline.timer.Reset(sockets.resumeTimeout * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
 		},
 		{
 			rule: "as long as its queue stands still", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.resumeDeadline.check", "	if pool := deadline.server.poolOf(deadline.shard); pool != nil {", "	if pool := deadline.server.poolOf(deadline.shard); pool != nil && !PLANTED {"),
+			edits: in("proxy.resumeDeadline.check", "	if pool := deadline.sockets.upstreams.poolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil {", "	if pool := deadline.sockets.upstreams.poolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil && !PLANTED {"),
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",
@@ -94,11 +94,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and six times that in all", found: "TestWebSocketWaitIsLimited",
-			edits: in("proxy.Server.limitResume", "+ maxResumeWaits*s.options.ResumeTimeout}", "+ maxResumeWaits*s.options.ResumeTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
+			edits: in("proxy.webSockets.limitResume", "+ maxResumeWaits*sockets.resumeTimeout}", "+ maxResumeWaits*sockets.resumeTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
 		},
 		{
 			rule: "a queue elsewhere is another one", found: "TestWebSocketWaitDependsOnItsOwnQueue",
-			edits: in("proxy.Server.poolOf", "		return s.peers.Pool(dest.Node)\n", "		if PLANTED {\n			return s.peers.Pool(\"b\")\n		}\n		return s.peers.Pool(dest.Node)\n"),
+			edits: in("proxy.upstreams.poolFor", "		return upstreams.peers.Pool(dest.Node)\n", "		if PLANTED {\n			return upstreams.peers.Pool(\"b\")\n		}\n		return upstreams.peers.Pool(dest.Node)\n"),
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverWithoutIngress",
@@ -134,7 +134,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and looked for few at a time", found: "TestWaitingWebSocketsAreReleasedInBatches",
-			edits: in("proxy.Server.initQueues", "Batch: resumeBatch", "Batch: resumeBatch + map[bool]int{true: 60}[PLANTED]"),
+			edits: in("proxy.webSockets.init", "Batch: resumeBatch", "Batch: resumeBatch + map[bool]int{true: 60}[PLANTED]"),
 		},
 		{
 			rule: "few before it is known how late it is", found: "TestFirstWebSocketsResumeFewAtOnce",
@@ -166,15 +166,15 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestRelayIsNotReplacedTwice",
-			edits: in("proxy.attemptRunner.runWebSocket", "func() { runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone) }", "func() {\n		runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone)\n		if PLANTED {\n			runner.closing.Store(true)\n			_ = runner.upgradeConn().Close()\n		}\n	}"),
+			edits: in("proxy.attemptRunner.runWebSocket", "func() { cancelRun(runner.slot, currentRun, cause.ClientGone, runner.server.metrics) }", "func() {\n		cancelRun(runner.slot, currentRun, cause.ClientGone, runner.server.metrics)\n		if PLANTED {\n			runner.closing.Store(true)\n			_ = runner.upgradeConn().Close()\n		}\n	}"),
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
-			edits: in("proxy.Server.sweepSession", "	if !s.listeners.IsStopping() {", "	if PLANTED || !s.listeners.IsStopping() {"),
+			edits: in("proxy.sweeper.sweepSession", "	if !sweeper.lifecycle.isStopping() {", "	if PLANTED || !sweeper.lifecycle.isStopping() {"),
 		},
 		{
 			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",
-			edits: in("proxy.Server.sweepSession", "	if now < session.ReconnectAt {", "	if now < session.ReconnectAt && !PLANTED {"),
+			edits: in("proxy.sweeper.sweepSession", "	if now < session.ReconnectAt {", "	if now < session.ReconnectAt && !PLANTED {"),
 		},
 		{
 			rule: "sockets with a leg are counted by shard", found: "TestWebSocketsAreCountedByShard",

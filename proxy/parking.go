@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"shardway/internal/netpoll"
@@ -18,6 +19,30 @@ const (
 	// the sweep short, because requests need the processor in the meantime.
 	maxParksPerSweep = 256
 )
+
+// parkDelays contains how long a client connection must be idle before it is parked. Tests change the
+// delays.
+type parkDelays struct {
+	normal atomic.Int64 // parkAfter, in nanoseconds
+	// afterReturn is parkAfterReturn in nanoseconds: the delay of a connection that was parked before, if
+	// its client sent the next request soon.
+	afterReturn atomic.Int64
+}
+
+// init sets the delays to the constants.
+func (delays *parkDelays) init() {
+	delays.normal.Store(int64(parkAfter))
+	delays.afterReturn.Store(int64(parkAfterReturn))
+}
+
+// delay returns how long a connection must be idle. returnedSoon means that it was parked before, and
+// its client sent the next request soon.
+func (delays *parkDelays) delay(returnedSoon bool) time.Duration {
+	if returnedSoon {
+		return time.Duration(delays.afterReturn.Load())
+	}
+	return time.Duration(delays.normal.Load())
+}
 
 // parkConn parks the idle connection, and reports whether it did. If parkConn returns false, the
 // caller keeps the connection. A connection with buffered data cannot be parked, because only its
@@ -58,7 +83,7 @@ func (c *client) delayPark(cannotPark bool) {
 		return
 	}
 	idle := c.server.clock.Exact() - time.Duration(c.idleStart.Load())
-	c.parkDelay.Store(max(2*int64(idle), c.server.parkSoon.Load()))
+	c.parkDelay.Store(int64(max(2*idle, c.server.parkDelays.delay(true))))
 }
 
 // IsEnding reports whether the connection must close after its present request.

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"shardway/internal/netpoll"
 	"shardway/proxy/appsilence"
 	"shardway/proxy/backoff"
 	"shardway/proxy/buffer"
@@ -18,22 +17,18 @@ import (
 	"shardway/proxy/connset"
 	"shardway/proxy/eventloop"
 	"shardway/proxy/h1"
-	"shardway/proxy/inbound"
-	"shardway/proxy/inflight"
 	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/metrics"
 	"shardway/proxy/pathguard"
-	"shardway/proxy/peerpath"
 	"shardway/proxy/poison"
 	"shardway/proxy/reqbody"
 	"shardway/proxy/retry"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/sizehint"
-	"shardway/proxy/wsession"
+	"shardway/proxy/wsrelay"
 	"shardway/queue"
-	"shardway/shardmap"
 )
 
 // Server is the proxy of one node. New creates it. ServeClients passes connections of clients to
@@ -51,17 +46,16 @@ type Server struct {
 	keyPlacer keyPlacer
 	// quarantine contains the keys whose requests are rejected; nil means none.
 	quarantine atomic.Pointer[shardkey.Quarantine]
-	// streamThreshold, maxHoldTime, parkAfter and parkSoon are the constants streamThreshold,
-	// maxHoldTime, parkAfter and parkAfterReturn, except in tests.
-	streamThreshold     int32
-	maxHoldTime         time.Duration
-	parkAfter, parkSoon atomic.Int64
+	// streamThreshold and maxHoldTime are the constants of the same names, except in tests.
+	streamThreshold int32
+	maxHoldTime     time.Duration
 
 	// Connections of clients, and streams from other nodes.
 
 	conns          connset.Set[*client]
 	loops          eventloop.Group
 	clients        clientPool
+	parkDelays     parkDelays
 	peerGoroutines sync.WaitGroup // counts relays of WebSockets that other nodes have forwarded
 	stalledScratch []*client      // reused by Stalled
 	// lingering limits the closed connections whose clients may still send data.
@@ -69,20 +63,16 @@ type Server struct {
 
 	// Connections to the app and to other nodes.
 
-	upstreams upstreams
-	dialer    dialer
-	budget    retry.Budget
-	crashes   poison.Recorder
-	// largeResponses and nonResumable predict by path. largeResponses contains paths whose next
-	// response will probably be large or slow. nonResumable contains paths whose WebSockets are
-	// not resumable.
-	largeResponses, nonResumable sizehint.Predictor
+	upstreams      upstreams
+	dialer         dialer
+	budget         retry.Budget
+	crashes        poison.Recorder
+	largeResponses sizehint.Predictor // paths whose next response will probably be large or slow
 
 	// WebSockets and event streams.
 
 	webSockets  webSockets
-	streamQueue *queue.Queue    // event streams that wait for an upstream connection
-	idleSockets netpoll.Watcher // sockets of parked WebSocket directions
+	streamQueue *queue.Queue // event streams that wait for an upstream connection
 
 	// Memory.
 
@@ -102,15 +92,10 @@ type Server struct {
 
 	clock serverClock
 
-	// State of the sweep. Only the sweeping goroutine uses it.
-
-	lastMaintenance time.Duration // time of the last call of maintain, by the coarse clock
-	peerPaths       peerpath.Detector
-	sweptClients    []*client // clients of the current sweep
-
 	// Shutdown.
 
 	lifecycle lifecycle
+	sweeper   sweeper
 }
 
 // New returns a Server. It starts no goroutine.
@@ -131,17 +116,16 @@ func New(options Options) *Server {
 	s.crashes.Report = s.options.PeerCrashed
 	s.initConns()
 	s.initBuffers()
-	s.initQueues()
 	s.initUpstreams()
+	s.sweeper.init(s)
 	return s
 }
 
 // initConns initializes the state of client connections.
 func (s *Server) initConns() {
-	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.tick, Sweep: s.sweep, MustSweepAll: s.mustSweepAll})
+	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.tick, Sweep: s.sweeper.sweep, MustSweepAll: s.sweeper.mustSweepAll})
 	s.loops.Log = s.options.Log
-	s.parkAfter.Store(int64(parkAfter))
-	s.parkSoon.Store(int64(parkAfterReturn))
+	s.parkDelays.init()
 	// A quarter of all connections may linger, but at least one and up to 1024.
 	s.lingering.Max = min(1024, max(1, s.options.MaxConns/4))
 }
@@ -156,29 +140,19 @@ func (s *Server) initBuffers() {
 	}
 }
 
-// initQueues initializes the queues of event streams and WebSockets that wait for an upstream
-// connection. Each client connection may have a place there.
-func (s *Server) initQueues() {
-	s.streamQueue = queue.New(queue.Options{Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: s.options.QueueWait, CPUUsage: s.options.Queue.CPUUsage})
-	s.webSockets.queue = queue.New(queue.Options{
-		Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * s.options.ResumeTimeout,
-		Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
-	})
-	s.webSockets.pacer = wsession.ReconnectPacer{
-		TimeLimit: s.options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay,
-		OnLimitGrown: func() { s.upstreams.peers.Each((*connpool.Pool).DialForUpgrades) },
-	}
-	s.initRelays()
-	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
-}
-
 // initUpstreams initializes the connections to the app and to other nodes, and the predictions about
-// responses. The queues must be initialized before.
+// responses. It also initializes the WebSockets and event streams, which wait in queues for an upstream
+// connection. Each client connection may have a place there.
 func (s *Server) initUpstreams() {
 	s.dialer = dialer{
 		cluster: s.options.Cluster, dialUpstream: s.options.DialUpstream, settings: &s.settings, buffers: &s.buffers,
 		multiplexes: !s.options.Disable.Multiplexing,
 	}
+	s.streamQueue = queue.New(queue.Options{Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: s.options.QueueWait, CPUUsage: s.options.Queue.CPUUsage})
+	s.webSockets.init(&s.options, &s.upstreams, &s.metrics.Tunnels, wsrelay.Shared{
+		Clock: &s.clock.Clock, ReturnedSoon: parkAfterReturn, Recover: s.panics.copyRecovering, ParkDelay: s.parkDelays.delay,
+		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
+	}, func() (net.Conn, error) { return s.dialer.dialProbe(s.upstreams.dialCtx) })
 	poolOptions := connpool.Options{
 		Clock: &s.clock.Clock, Pacer: &s.webSockets.pacer,
 		Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
@@ -191,10 +165,7 @@ func (s *Server) initUpstreams() {
 		dialApp = s.dialer.dialApp
 	}
 	s.upstreams.init(&s.options, poolOptions, &s.dialer, dialApp)
-	s.peerPaths.ConnsInUse = s.eachConnToPeers
-	seed := maphash.MakeSeed()
-	s.largeResponses.SetSeed(seed)
-	s.nonResumable.SetSeed(seed)
+	s.largeResponses.SetSeed(maphash.MakeSeed())
 }
 
 // ServeClients accepts connections from ln until ctx ends or Shutdown is called, and then closes
@@ -267,59 +238,6 @@ func (s *Server) Wake(generation uint64) {
 	s.upstreams.recheckWaiters(s.options.Cluster.Table())
 }
 
-// CancelShards cancels the runs on the local app for the shards for which match returns true, and
-// returns their number. A client whose response has not begun receives 502 shard-moved; other
-// connections are aborted. reason is the label in the metrics.
-func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
-	n := s.cancelRuns(cause.DrainTimeout, func(current inflight.Run, _ string) bool {
-		return current.Kind == route.Local && !current.Has(inflight.Keyless) && match(current.Shard)
-	})
-	s.metrics.CountAborted(reason, n)
-	return n
-}
-
-// CancelUpstream cancels all runs on the local app, and returns their number. Requests that are
-// safe to repeat are retried.
-func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(cause.Lease, reason) }
-
-// CancelForStop is CancelUpstream for a node that stops after the time limit for running requests.
-// Requests that are not safe to repeat receive 502 shard-moved.
-func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(cause.Stopping, reason) }
-
-// cancelLocal cancels all runs on the local app, and returns their number.
-func (s *Server) cancelLocal(cancelCause cause.Cause, reason string) int {
-	n := s.cancelRuns(cancelCause, func(current inflight.Run, _ string) bool { return current.Kind == route.Local })
-	s.metrics.CountAborted(reason, n)
-	return n
-}
-
-// CancelForwarded cancels requests that were forwarded to node for shard s if match returns true,
-// and returns their number. Requests that are safe to repeat are retried; the others receive 502.
-func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
-	n := s.cancelRuns(cause.OwnerLost, func(current inflight.Run, node string) bool {
-		return current.Kind == route.Remote && match(current.Shard, node)
-	})
-	s.metrics.CountAborted(cause.OwnerLost.String(), n)
-	return n
-}
-
-// cancelRuns cancels each run for which match returns true, and returns the number of cancelled
-// runs.
-func (s *Server) cancelRuns(cancelCause cause.Cause, match func(current inflight.Run, node string) bool) int {
-	n := 0
-	s.conns.Visit(nil, func(all []*client) {
-		var closes []inbound.Aborter
-		for _, conn := range all {
-			var cancelled bool
-			if closes, cancelled = conn.slot.Cancel(cancelCause, match, closes); cancelled {
-				n++
-			}
-		}
-		inflight.CloseAll(closes)
-	})
-	return n
-}
-
 // UpstreamConnected reports whether a connection to the app is open at both ends, idle or in use.
 // After the app process has ended, there is none.
 func (s *Server) UpstreamConnected() bool {
@@ -360,7 +278,7 @@ func (s *Server) SetDraining(on bool) { s.lifecycle.draining.Store(on) }
 // event stream that would still be open at the end of ctx ends shortly before, between two events.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.lifecycle.stopAccepting(ctx)
-	defer s.idleSockets.Close()
+	defer s.webSockets.idleSockets.Close()
 	defer s.upstreams.close()
 	err := s.lifecycle.awaitDrained(ctx, s.conns.AllClosed)
 	if err != nil {
@@ -408,3 +326,22 @@ func (s *Server) ClosePeers() {
 // called before that, it waits for ServeClients, so that clients that connect in the meantime receive a
 // response. Without the announcement, connections in the backlog of the listener would be reset.
 func (s *Server) ExpectListener(ln net.Listener) { s.lifecycle.listeners.Add(ln) }
+
+// maintain does the work of a sweep that is necessary only about once per second: it balances the
+// event loops, updates the load statistics, and closes old idle connections. sinceLast is the time
+// since the previous call.
+func (s *Server) maintain(sinceLast time.Duration) {
+	s.loops.Balance(sinceLast)
+	if handover, ok := s.webSockets.summary.TakeComplete(time.Now()); ok && s.options.OnHandover != nil {
+		s.options.OnHandover(handover)
+	}
+	s.load.Update(time.Now())
+	s.upstreams.closeIdleOlderThan(maxIdleAge, s.options.KeepUpstream)
+}
+
+// AppSilence reports whether the app hangs. A call may take some milliseconds, so it should be called
+// at most once a second.
+func (s *Server) AppSilence() appsilence.Report {
+	// If there are no connections, there are no sweeps, so the last result may be outdated.
+	return s.appSilence.Report(s.clock.Exact() - 20*sweepEvery)
+}

@@ -45,7 +45,7 @@ func (task Task) LeaseExpired() bool {
 	server := task.conn.server
 	isExpired := server.options.LeaseExpired != nil && server.options.LeaseExpired()
 	if isExpired {
-		server.cancelIn(task.slot, inflight.Run{Number: task.run}, cause.Lease)
+		cancelRun(task.slot, inflight.Run{Number: task.run}, cause.Lease, server.metrics)
 	}
 	return isExpired
 }

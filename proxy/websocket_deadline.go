@@ -16,29 +16,30 @@ const maxResumeWaits = 6
 // limit is ResumeTimeout. It starts again whenever another WebSocket is resumed at the same
 // destination: a queue that makes progress is not an outage, even if the machine is slow and the
 // queue is long. If the clients in such a queue were closed, all of them would reconnect together.
-// check extends the limit after checking for progress.
 type resumeDeadline struct {
-	server    *Server
+	sockets   *webSockets
 	shard     shardmap.Shard
 	onExpired context.CancelFunc
-	latestEnd time.Duration // latest deadline, by the clock of the server
+	latestEnd time.Duration // latest deadline, by the clock of sockets
 	timer     *time.Timer
 }
 
-// limitResume calls end when a WebSocket of the shard has waited longer than its resumeDeadline
+// limitResume calls onExpired when a WebSocket of the shard has waited longer than its resumeDeadline
 // permits, unless the caller calls stop first.
-func (s *Server) limitResume(shard shardmap.Shard, onExpired context.CancelFunc) (stop func() bool) {
-	deadline := &resumeDeadline{server: s, shard: shard, onExpired: onExpired, latestEnd: s.clock.Now() + maxResumeWaits*s.options.ResumeTimeout}
-	deadline.timer = time.AfterFunc(math.MaxInt64, deadline.check) // w.timer must be set before check runs
-	deadline.timer.Reset(s.options.ResumeTimeout)
+func (sockets *webSockets) limitResume(shard shardmap.Shard, onExpired context.CancelFunc) (stop func() bool) {
+	deadline := &resumeDeadline{sockets: sockets, shard: shard, onExpired: onExpired, latestEnd: sockets.clock.Now() + maxResumeWaits*sockets.resumeTimeout}
+	deadline.timer = time.AfterFunc(math.MaxInt64, deadline.check) // deadline.timer must be set before check runs
+	deadline.timer.Reset(sockets.resumeTimeout)
 	return deadline.timer.Stop
 }
 
+// check runs when the timer has expired. It extends the limit if another WebSocket was resumed at the
+// same destination in the meantime.
 func (deadline *resumeDeadline) check() {
-	now := deadline.server.clock.Now()
+	now := deadline.sockets.clock.Now()
 	var end time.Duration
-	if pool := deadline.server.upstreams.poolFor(deadline.shard, deadline.server.options.Cluster.Table()); pool != nil {
-		end = min(pool.LastResumeTime()+deadline.server.options.ResumeTimeout, deadline.latestEnd)
+	if pool := deadline.sockets.upstreams.poolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil {
+		end = min(pool.LastResumeTime()+deadline.sockets.resumeTimeout, deadline.latestEnd)
 	}
 	if end <= now {
 		deadline.onExpired()

@@ -25,7 +25,7 @@ func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, keyHash uint64)
 			return
 		}
 		if gap {
-			s.cancelRun(c, current, cause.MoveTest)
+			cancelRun(&c.slot, current, cause.MoveTest, s.metrics)
 		} else {
 			relay.RequestHandover()
 			time.AfterFunc(s.options.DrainTimeout, relay.EnforceMoveTimeout)

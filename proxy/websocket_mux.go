@@ -23,7 +23,7 @@ const streamWait = time.Second
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
 func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
-	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.nonResumable.IsLargeExpected(&router.req) {
+	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.webSockets.nonResumable.IsLargeExpected(&router.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
 	return pool.GetWebSocketStream(router.life.ParentCtx)
@@ -38,6 +38,7 @@ func (exchange *exchange) mayUseStream() bool {
 // to the response of the owner. nonResumable means that they are not.
 func (rr *responseRelay) noteWebSocketPath(attempt *attempt, nonResumable bool) {
 	if attempt.route.Kind == route.Remote {
-		rr.server.nonResumable.Record(rr.server.nonResumable.Key(&rr.req), nonResumable)
+		predictor := &rr.server.webSockets.nonResumable
+		predictor.Record(predictor.Key(&rr.req), nonResumable)
 	}
 }

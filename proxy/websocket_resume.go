@@ -29,7 +29,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 		return false
 	}
 	rr.webSocket = relay
-	rr.server.addRunning(relay, 1)
+	rr.server.webSockets.addRunning(relay, 1)
 	if toApp {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
 	}
@@ -113,7 +113,7 @@ func (c *client) resumeSession() (code int, reason string) {
 	session := c.exchange.session
 	ctx, cancel := context.WithCancel(c.life.Context())
 	defer cancel()
-	defer c.server.limitResume(c.exchange.shard, cancel)()
+	defer c.server.webSockets.limitResume(c.exchange.shard, cancel)()
 	c.server.webSockets.pacer.SessionLost()
 	defer c.server.webSockets.pacer.SessionResumed()
 	session.CancelWait.Store(&cancel)

@@ -1,22 +1,16 @@
 package proxy
 
 import (
-	"math/rand/v2"
-	"net"
-	"sync/atomic"
 	"time"
 
 	"shardway/proxy/backoff"
 	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
-	"shardway/proxy/inflight"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 	"shardway/proxy/wsrelay"
-	"shardway/queue"
-	"shardway/shardmap"
 )
 
 // CountUpgraded returns the number of upgraded connections to the app of this node.
@@ -32,54 +26,6 @@ const (
 	resumeInterval = 3 * time.Millisecond
 )
 
-// webSockets is the state of all resumable WebSockets of a node.
-type webSockets struct {
-	queue            *queue.Queue // sessions that wait for a relay
-	upgrades         atomic.Int32 // resumed WebSockets that await an upgrade response
-	running          atomic.Int32 // running relays
-	parkedDirections atomic.Int32 // parked directions of the running relays
-	pacer            wsession.ReconnectPacer
-	summary          wsession.HandoverSummary
-
-	handovers wsession.HandoverPacer
-
-	exclusive wsession.ExclusiveUse
-
-	relays wsrelay.Shared
-
-	probe wsrelay.AppProbe
-}
-
-// appRefuses reports whether the app of this node accepts no connections any more.
-func (s *Server) appRefuses() bool {
-	if s.upstreams.app == nil || s.upstreams.app.Breaker.IsTripped() {
-		return true
-	}
-	return s.webSockets.probe.Refuses()
-}
-
-// routeChanged reports whether the route of the shard, or its ownership epoch, differs from dest.
-func (s *Server) routeChanged(shard shardmap.Shard, dest *route.Route) bool {
-	table := s.options.Cluster.Table()
-	return int(shard) >= table.Shards() || *table.Route(shard) != *dest
-}
-
-// initRelays sets what all relays have in common.
-func (s *Server) initRelays() {
-	s.webSockets.probe = wsrelay.AppProbe{ValidFor: sweepEvery, Dial: func() (net.Conn, error) { return s.dialer.dialProbe(s.upstreams.dialCtx) }}
-	s.webSockets.relays = wsrelay.Shared{
-		Clock: &s.clock.Clock, DrainTimeout: s.options.DrainTimeout, IdleSockets: &s.idleSockets, ParkingDisabled: s.options.Disable.Parking, ReturnedSoon: parkAfterReturn,
-		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
-		ParkDelay: func(returnedSoon bool) time.Duration {
-			if returnedSoon {
-				return time.Duration(s.parkSoon.Load())
-			}
-			return time.Duration(s.parkAfter.Load())
-		},
-		Recover: s.panics.copyRecovering, AppRefuses: s.appRefuses, RouteChanged: s.routeChanged,
-	}
-}
-
 // webSocketRun is a relay of a resumable WebSocket, together with the attempt that has started it.
 type webSocketRun struct {
 	wsrelay.Relay
@@ -87,15 +33,6 @@ type webSocketRun struct {
 	attempt    attempt
 	load       *loadstats.Counters // counters of the shard; nil means none
 	sentBefore int64               // bytes sent to the client before the relay
-}
-
-// addRunning adds n to the counts of running relays.
-func (s *Server) addRunning(run *webSocketRun, n int32) {
-	s.webSockets.running.Add(n)
-	s.metrics.Tunnels.Add(int64(n))
-	if run.load != nil {
-		run.load.WebSockets.Add(n)
-	}
 }
 
 // startRelay starts the relay of the last response. It returns before the relay ends.
@@ -168,7 +105,7 @@ func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 		}
 	}
 	currentRun := runner.slot.Load()
-	release, ok := runner.server.webSockets.exclusive.Acquire(runner.wait.context(), session.ID, func() { runner.server.cancelIn(runner.slot, currentRun, cause.ClientGone) })
+	release, ok := runner.server.webSockets.exclusive.Acquire(runner.wait.context(), session.ID, func() { cancelRun(runner.slot, currentRun, cause.ClientGone, runner.server.metrics) })
 	if !ok {
 		session.ReleaseUpgrade()
 		attempt.cancelUnsent()
@@ -213,58 +150,4 @@ func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueu
 		upgrades.OnAccepted(0)
 	}
 	return nil
-}
-
-// sweepSession closes the WebSocket of a session on a node that is leaving, so that the client
-// connects to another node. Each session is assigned a random time within ReconnectSpread, so that
-// the clients do not all reconnect at once.
-func (s *Server) sweepSession(c *client, session *wsrelay.Session, now time.Duration) {
-	if !s.lifecycle.isStopping() {
-		return
-	}
-	if session.ReconnectAt == 0 {
-		session.ReconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.options.ReconnectSpread), 1))) //nolint:gosec // math/rand suffices to spread the load
-	}
-	if now < session.ReconnectAt {
-		return
-	}
-	if relay := c.slot.WebSocket.Load(); relay != nil {
-		relay.RequestReconnect()
-	}
-	if cancelWait := session.CancelWait.Load(); cancelWait != nil {
-		(*cancelWait)()
-	}
-}
-
-// sweepRelay requests the hand-over of a relay whose shard moves. The ingress requests it
-// immediately. The owner waits for the request of the ingress, and starts the hand-over itself
-// after wsession.HandoverDelay.
-func (s *Server) sweepRelay(c *client, current inflight.Run, table *route.Table, now time.Duration) {
-	relay := c.slot.WebSocket.Load()
-	if relay == nil || current.Flags&inflight.Keyless != 0 {
-		return
-	}
-	if int(current.Shard) < table.Shards() && !isMoving(current, c.slot.Node.Load(), table.Route(current.Shard)) {
-		c.moveSeenAt = 0
-		return
-	}
-	if c.moveSeenAt == 0 {
-		c.moveSeenAt = now
-		if relay.LeadsToClient() {
-			s.webSockets.handovers.Enqueue(relay.RequestHandover)
-		}
-	}
-	if now-c.moveSeenAt >= wsession.HandoverDelay {
-		relay.RequestHandover()
-	}
-}
-
-// isMoving reports whether the shard of a relay moves away from its current destination. If the
-// owner merely does not respond, the shard is not treated as moving, because the owner may still
-// serve it.
-func isMoving(current inflight.Run, node *string, dest *route.Route) bool {
-	if current.Kind == route.Remote && dest.Kind == route.Held {
-		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonRestarting
-	}
-	return !runsAtRoute(current, node, dest)
 }

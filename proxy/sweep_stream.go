@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"time"
+
+	"shardway/proxy/cause"
+	"shardway/proxy/inflight"
+	"shardway/proxy/route"
+)
+
+// countAsStream removes the connection of a long response from the limit of upstream connections,
+// and counts it as a stream instead.
+func (sweeper *sweeper) countAsStream(c *client, current inflight.Run) {
+	alreadyCounted := c.streamRun == current.Number
+	if alreadyCounted || sweeper.longLived.IsFull() {
+		return
+	}
+	conn := c.slot.Conn.Load()
+	isStillRunning := func() bool {
+		latest := c.slot.Load()
+		return latest.Kind != 0 && latest.Number == current.Number
+	}
+	if conn.Pool.Detach(conn, isStillRunning) {
+		c.streamRun = current.Number
+	}
+}
+
+// sweepStream ends a tunnel or an event stream after a grace period. The period starts when its
+// shard has moved, or when its node starts to leave. An event stream has up to streamEndTimeout
+// more, so that it can end between two events.
+func (sweeper *sweeper) sweepStream(c *client, current inflight.Run, table *route.Table, grace, now time.Duration) {
+	cancelCause := sweeper.causeOfStreamEnd(c, current, table)
+	if cancelCause == cause.None {
+		c.moveSeenAt = 0
+		return
+	}
+	if c.moveSeenAt == 0 {
+		c.moveSeenAt = now
+	}
+	if !current.Has(inflight.Events) {
+		if now-c.moveSeenAt >= grace {
+			cancelRun(&c.slot, current, cancelCause, sweeper.metrics)
+		}
+		return
+	}
+	overdue := now - c.moveSeenAt - sweeper.eventStreamGrace(c, current, cancelCause, grace)
+	if overdue < 0 {
+		return
+	}
+	hasEnded := c.slot.Events.RequestEnd(current.Number)
+	if hasEnded || overdue >= streamEndTimeout {
+		cancelRun(&c.slot, current, cancelCause, sweeper.metrics)
+	}
+}
+
+// causeOfStreamEnd returns why a tunnel or an event stream must end soon: its shard has moved, or
+// the node is leaving. It returns cause.None if the stream may continue.
+func (sweeper *sweeper) causeOfStreamEnd(c *client, current inflight.Run, table *route.Table) cause.Cause {
+	hasShard := !current.Has(inflight.Keyless) && int(current.Shard) < table.Shards()
+	if hasShard && !runsAtRoute(current, c.slot.Node.Load(), table.Route(current.Shard)) {
+		return cause.ShardMoved
+	}
+	if sweeper.lifecycle.isStopping() {
+		return cause.Leaving
+	}
+	return cause.None
+}
+
+// eventStreamGrace returns the grace period of an event stream, given the grace period of other
+// streams.
+func (sweeper *sweeper) eventStreamGrace(c *client, current inflight.Run, cancelCause cause.Cause, grace time.Duration) time.Duration {
+	isResumable := c.slot.Events.IsResumable(current.Number)
+	if cancelCause == cause.ShardMoved && isResumable {
+		return 0 // the new owner resumes it, so there is no reason to wait
+	}
+	isOnlyIngress := cancelCause == cause.Leaving && current.Kind == route.Remote
+	if isOnlyIngress && !isResumable {
+		// The owner stays, so the stream continues until shortly before the end of the drain.
+		latestEnd := time.Duration(sweeper.lifecycle.drainDeadline.Load()) - 2*streamEndTimeout
+		return max(grace, latestEnd-c.moveSeenAt)
+	}
+	return grace
+}
+
+// abortStuckClient aborts the connection of a client that does not read, and thereby delays the end of
+// a cancelled run for streamEndTimeout. The next owner of the shard may be waiting for that end.
+func abortStuckClient(c *client, current inflight.Run, now time.Duration) {
+	if c.cancelledRun != current.Number {
+		c.cancelledRun, c.cancelledAt = current.Number, now
+		return
+	}
+	if now-c.cancelledAt >= streamEndTimeout && c.slot.Load().Number == current.Number {
+		_ = c.inbound.Abort() // its goroutine receives an error
+	}
+}
+
+// runsAtRoute reports whether a request runs where the table now routes its shard. node is the node
+// to which the request was forwarded. While the shard is held because its owner is paused or has no
+// lease, the result is true, because the owner has not changed. While the shard is held for another
+// reason, it is true only for a forwarded request.
+func runsAtRoute(current inflight.Run, node *string, dest *route.Route) bool {
+	switch dest.Kind {
+	case route.Held:
+		ownerKeepsShard := dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused
+		return ownerKeepsShard || current.Kind == route.Remote
+	case route.Remote:
+		return current.Kind == route.Remote && node != nil && *node == dest.Node
+	case route.Local:
+	}
+	return current.Kind == route.Local
+}

@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"hash/maphash"
+	"math"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"shardway/internal/coarsetime"
+	"shardway/internal/netpoll"
+	"shardway/proxy/connpool"
+	"shardway/proxy/route"
+	"shardway/proxy/sizehint"
+	"shardway/proxy/wsession"
+	"shardway/proxy/wsrelay"
+	"shardway/queue"
+	"shardway/shardmap"
+)
+
+// webSockets is the state of all resumable WebSockets of a node. Any goroutine may use it.
+type webSockets struct {
+	// Set by init.
+
+	clock         *coarsetime.Clock
+	cluster       Cluster
+	upstreams     *upstreams
+	tunnels       *atomic.Int64 // metrics.Metrics.Tunnels
+	resumeTimeout time.Duration // Options.ResumeTimeout
+
+	// Sessions without an upstream connection.
+
+	queue     *queue.Queue // sessions that wait for a relay
+	upgrades  atomic.Int32 // resumed WebSockets that await an upgrade response
+	pacer     wsession.ReconnectPacer
+	handovers wsession.HandoverPacer
+	summary   wsession.HandoverSummary
+	exclusive wsession.ExclusiveUse
+
+	// Relays of sessions with an upstream connection.
+
+	relays           wsrelay.Shared
+	running          atomic.Int32    // running relays
+	parkedDirections atomic.Int32    // parked directions of the running relays
+	idleSockets      netpoll.Watcher // sockets of the parked directions
+	probe            wsrelay.AppProbe
+
+	nonResumable sizehint.Predictor // paths whose WebSockets are not resumable
+}
+
+// init initializes the state. relays is what all relays have in common, except for the fields that
+// webSockets itself provides. dialProbe opens a connection to the app that carries no request.
+func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels *atomic.Int64, relays wsrelay.Shared, dialProbe func() (net.Conn, error)) {
+	sockets.clock, sockets.cluster, sockets.upstreams, sockets.tunnels = relays.Clock, options.Cluster, upstreams, tunnels
+	sockets.resumeTimeout = options.ResumeTimeout
+	sockets.queue = queue.New(queue.Options{
+		Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * options.ResumeTimeout,
+		Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
+	})
+	sockets.pacer = wsession.ReconnectPacer{
+		TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay,
+		OnLimitGrown: func() { upstreams.peers.Each((*connpool.Pool).DialForUpgrades) },
+	}
+	sockets.handovers.MeasureDelay = wsession.TimerDelay
+	relays.DrainTimeout, relays.ParkingDisabled = options.DrainTimeout, options.Disable.Parking
+	relays.IdleSockets, relays.AppRefuses, relays.RouteChanged = &sockets.idleSockets, sockets.appRefuses, sockets.routeChanged
+	sockets.relays = relays
+	sockets.probe = wsrelay.AppProbe{ValidFor: sweepEvery, Dial: dialProbe}
+	sockets.nonResumable.SetSeed(maphash.MakeSeed())
+}
+
+// appRefuses reports whether the app of this node accepts no connections any more.
+func (sockets *webSockets) appRefuses() bool {
+	if sockets.upstreams.app == nil || sockets.upstreams.app.Breaker.IsTripped() {
+		return true
+	}
+	return sockets.probe.Refuses()
+}
+
+// routeChanged reports whether the route of the shard, or its ownership epoch, differs from dest.
+func (sockets *webSockets) routeChanged(shard shardmap.Shard, dest *route.Route) bool {
+	table := sockets.cluster.Table()
+	return int(shard) >= table.Shards() || *table.Route(shard) != *dest
+}
+
+// addRunning adds n to the counts of running relays.
+func (sockets *webSockets) addRunning(run *webSocketRun, n int32) {
+	sockets.running.Add(n)
+	sockets.tunnels.Add(int64(n))
+	if run.load != nil {
+		run.load.WebSockets.Add(n)
+	}
+}
