@@ -104,7 +104,7 @@ tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' 
 # (internal/docs checks that these names exist).
 #
 # LONG are the tests of packages that take more than about ten seconds.
-LONG := ^(TestEachMutantFailsATest|TestEveryMutantIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachBootstrapMutantIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestEveryLeaseCountsFromAnAnswerOfTheLastInterval|TestBrieflyAbsentNodeIsNotReported|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
+LONG := ^(TestEachMutantFailsATest|TestEveryMutantIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachBootstrapMutantIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestEveryLeaseCountsFromAnAnswerOfTheLastInterval|TestBrieflyAbsentNodeIsNotReported|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken|TestForgedResetsCostWhatTheTakeoverAllows|TestNoNodeLagsBehindAMapThatIsNew|TestDeadVotersPlacesAreFilled|TestRestartInPlaceEndsOnceItIsWaitedFor|TestActionsDuringAnElectionReportToTryAgain|TestProgramOfAnotherModule)$$
 
 # LONG_IN are the packages with tests of LONG. To link the tests of all other packages for nothing
 # takes a minute of a processor.
