@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"shardway/proxy"
 )
 
@@ -27,18 +25,18 @@ func TestRequestsOfOneShardAreLimited(t *testing.T) {
 				front.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
 			}
 			until(t, "two run", func() bool { return owner.running.Load() == 2 })
-			answers := make(chan string, 4)
-			for range 4 { // one of them waits for a connection: --max-shard-conns
-				c := front.dial()
-				c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
-				go func() {
-					var res fasthttp.Response
-					_ = res.Read(c.r)
-					answers <- fmt.Sprint(res.StatusCode(), " ", string(res.Header.Peek("Shardway-Error")), " ", string(res.Header.Peek("Retry-After")))
-				}()
+			const get = "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n"
+			inLine := owner.dial() // a request of another node would wait for 100 ms only
+			inLine.send(get)
+			until(t, "one waits for a connection (--max-shard-conns)", func() bool { return owner.room.Stats().Waiting == 1 })
+			beyond := make([]*client, 3)
+			for i := range beyond {
+				beyond[i] = front.dial()
+				beyond[i].send(get)
 			}
-			for range 3 {
-				if got, want := <-answers, "503 shard-busy 1"; got != want {
+			for _, c := range beyond {
+				res, _ := c.answer("GET")
+				if got, want := fmt.Sprint(res.StatusCode, " ", res.Header.Get("Shardway-Error"), " ", res.Header.Get("Retry-After")), "503 shard-busy 1"; got != want {
 					t.Errorf("beyond the limit: %s, want %s", got, want)
 				}
 			}
@@ -48,8 +46,8 @@ func TestRequestsOfOneShardAreLimited(t *testing.T) {
 				t.Errorf("another key: %s %s", res.Status, body)
 			}
 			owner.CancelShards(allShards, "draining")
-			if got := <-answers; got != "200  " {
-				t.Errorf("the one in line: %s, want 200", got)
+			if res, body := inLine.answer("GET"); res.StatusCode != http.StatusOK {
+				t.Errorf("the one in line: %s %s, want 200", res.Status, body)
 			}
 		})
 	}

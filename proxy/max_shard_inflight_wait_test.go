@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -74,6 +75,46 @@ func TestQueuedRequestKeepsWaitingForShardLimit(t *testing.T) {
 	}
 }
 
+// Of requests that arrive at the owner at the same time, those beyond the limit fail at once. One that
+// finds no connection, but does not exceed the limit, is served when a connection is free.
+func TestRequestsBeyondShardLimitFailAtOnce(t *testing.T) {
+	for _, at := range []string{"its owner", "another node"} {
+		t.Run("at "+at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ingress, owner, _, _ := dialedPair(t, func(o *proxy.Options) {
+					o.QueueWait, o.FirstByteTimeout, o.MaxShardInflight, o.MaxShardConns = time.Minute, time.Minute, 3, 2
+				})
+				front := ingress
+				if at == "its owner" {
+					front = owner
+				}
+				polls := front.atOnce(2, "/poll") // answered after half a minute
+				time.Sleep(time.Second)           // until they are at the app
+				told, want := answersSince(front.atOnce(4, "/x"), time.Now()), map[string]int{"503 shard-busy after 0s": 3, "200  after 29s": 1}
+				if !maps.Equal(told, want) {
+					t.Errorf("%v, want %v", told, want)
+				}
+				served(t, polls)
+			})
+		})
+	}
+}
+
+// answersSince reads the responses of the clients. It returns how many there are of each kind.
+func answersSince(crowd []*client, began time.Time) map[string]int {
+	answers, told := make(chan string, len(crowd)), map[string]int{}
+	for _, c := range crowd {
+		go func() {
+			res, _ := c.answer("GET")
+			answers <- fmt.Sprint(res.StatusCode, " ", res.Header.Get("Shardway-Error"), " after ", time.Since(began).Round(time.Second))
+		}()
+	}
+	for range crowd {
+		told[<-answers]++
+	}
+	return told
+}
+
 // A request waits for the limit up to queue-wait. Then its response contains the reason.
 func TestWaitForShardLimitEnds(t *testing.T) {
 	for _, at := range []string{"its owner", "another node"} {
@@ -94,16 +135,7 @@ func TestWaitForShardLimitEnds(t *testing.T) {
 				if front != owner {
 					front.swap(2, 2, remote("owner", 2))
 				}
-				answers, told := make(chan string, len(crowd)), map[string]int{}
-				for _, c := range crowd {
-					go func() {
-						res, _ := c.answer("GET")
-						answers <- fmt.Sprint(res.StatusCode, " ", res.Header.Get("Shardway-Error"), " after ", time.Since(began).Round(time.Second))
-					}()
-				}
-				for range crowd {
-					told[<-answers]++
-				}
+				told := answersSince(crowd, began)
 				if told["200  after 31s"] != 2 || told["503 shard-busy after 5s"] != 4 {
 					t.Errorf("%v, want 4 refused after 5 s, and 2 answered after 31 s", told)
 				}
