@@ -67,10 +67,10 @@ func (ln *clientListener) connEnded() {
 // before.
 func (ln *clientListener) initClient(c *client, next connset.Resumed) {
 	c.listener = ln
-	if c.conn.Pollable() && !c.server.upstreams.isGateway() && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
+	if c.conn.ReadsSocketDirectly() && !c.server.upstreams.isGateway() && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
 		c.loopClient.Open(&c.server.loops)
 	}
-	c.canPark.Store(c.conn.Pollable() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
+	c.canPark.Store(c.conn.ReadsSocketDirectly() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
 	c.parkDelay.Store(int64(c.server.parkDelays.delay(next.ReturnedSoon)))
 	if next.MustStop {
 		c.evicted.Store(true)

@@ -207,7 +207,7 @@ func (c *client) resumeExchange(resumeAt eventloop.ResumePoint) {
 // awaitResumed sends the part of the request that the event loop could not send without blocking.
 // Then it waits for the response, like awaitResponse.
 func (c *client) awaitResumed(started *loopAttempt) decision {
-	switch err := started.conn.FlushPending(); {
+	switch err := started.conn.Flush(); {
 	case err == nil:
 		return c.runner.awaitResponse(&started.attempt)
 	case started.conn.Sent() == started.upstreamBytesBefore:

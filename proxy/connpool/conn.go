@@ -59,7 +59,7 @@ type Conn struct {
 // CanBeCheckedOnSend reports whether SendChecked can check the connection. New connections are
 // excluded, because data that a peer sends on its own initiative on a new connection is read as its
 // response.
-func (c *Conn) CanBeCheckedOnSend() bool { return c.Reused && c.CanSendChecked() }
+func (c *Conn) CanBeCheckedOnSend() bool { return c.Reused && c.ReadsSocketDirectly() }
 
 const (
 	// largeWithTLS and largeWithoutTLS are the response sizes in bytes above which a separate

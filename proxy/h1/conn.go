@@ -11,18 +11,18 @@ import (
 // ReleaseBuffers return them.
 type Conn struct {
 	nc       net.Conn
-	options  Options
 	timeouts Timeouts
-	in       connReader // reading half
-	out      Writer     // writing half
+	in       connReader   // reading half
+	headers  headerReader // reads headers from in
+	out      Writer       // writing half
 
 	watch watch    // the watch of WatchDisconnect
 	alive liveness // the check of IsAlive
 
-	reportedHeaderBytes int                    // bytes of the current header that have been reported to Options.OnHeaderMemory
-	closed              atomic.Bool            // Close or Abort was called
-	onWakeup            atomic.Pointer[func()] // set by SetWakeup
-	spareSocket         *socket                // memory for in.sock, kept by Clear for Reset; nil means none
+	lingering   *Lingering  // Options.Lingering
+	closed      atomic.Bool // Close or Abort was called
+	wakeup      wakeup      // set by SetWakeup
+	spareSocket *socket     // memory for in.sock, kept by Clear for Reset; nil means none
 }
 
 // NewConn returns a Conn that uses nc. If possible, nc should be the *net.TCPConn or *net.UnixConn
@@ -37,17 +37,20 @@ func NewConn(nc net.Conn, options Options) *Conn {
 // That connection must have been released, and no goroutine may still close or inspect it.
 func (c *Conn) Reset(nc net.Conn, options Options) {
 	c.Clear()
-	c.nc, c.options = nc, options.withDefaults()
-	sock := newSocket(c.spareSocket, nc, &c.options)
+	options = options.withDefaults()
+	c.nc, c.lingering = nc, options.Lingering
+	sock := newSocket(c.spareSocket, nc, &options)
 	if sock != nil {
 		c.spareSocket = sock
 		sock.setStopFlag(&c.out.stopped)
 	}
-	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.options.Buffers
+	c.in.nc, c.in.sock, c.in.pool = nc, sock, options.Buffers
 	c.in.mux, _ = nc.(MuxStream)
-	c.in.initialSize, c.in.maxSize = c.options.ReadBuffer, max(c.options.MaxHeaderBytes, c.options.ReadBuffer)
-	c.in.closeWriteAfterIdle = c.options.CloseWriteAfterIdle
-	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.options.Buffers
+	c.in.initialSize = options.ReadBuffer
+	c.in.closeWriteAfterIdle = options.CloseWriteAfterIdle
+	c.headers.in, c.headers.onMemory = &c.in, options.OnHeaderMemory
+	c.out.nc, c.out.sock, c.out.pool = nc, sock, options.Buffers
+	c.SetLimits(options.MaxHeaderBytes, options.MaxTargetBytes, options.MaxHeaderLines)
 	c.SetTimeouts(options.Timeouts)
 }
 
@@ -73,6 +76,7 @@ func (c *Conn) NetConn() net.Conn { return c.nc }
 // a read or a write.
 func (c *Conn) SetTimeouts(t Timeouts) {
 	c.timeouts = t
+	c.headers.timeout = t.Header
 	c.in.bodyTimeout, c.in.minRate, c.in.rateGrace = t.Body, t.MinRate, t.RateGrace
 	c.out.timeout = t.Write
 }
@@ -102,7 +106,7 @@ func (c *Conn) WaitReadable(timeout time.Duration) (bool, error) {
 // Writer returns the writing half.
 func (c *Conn) Writer() *Writer { return &c.out }
 
-// Flush sends what the writing half has buffered.
+// Flush sends what the writing half has buffered, and blocks until the socket has accepted it.
 func (c *Conn) Flush() error { return c.out.Flush() }
 
 // InitRestBody sets b to a body that contains the rest of the connection: the buffered bytes, and
@@ -138,7 +142,7 @@ func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	defer c.wakeOwner()
+	defer c.wakeup.call()
 	defer c.in.onReadable() // wakes a parked reader, which finds the connection closed
 	if c.out.resetOnClose.Load() {
 		return resetConn(c.nc)
@@ -150,7 +154,7 @@ func (c *Conn) Close() error {
 // request that has partly arrived is still read. Any goroutine may call StopWaiting. It cannot be
 // undone.
 func (c *Conn) StopWaiting() {
-	defer c.wakeOwner()
+	defer c.wakeup.call()
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -185,7 +189,7 @@ func (c *Conn) RequestPark() {
 // copying a body. After StopRead, only CloseLinger reads from the connection. Any goroutine may
 // call it.
 func (c *Conn) StopRead() {
-	defer c.wakeOwner()
+	defer c.wakeup.call()
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -14,8 +15,9 @@ import (
 type connReader struct {
 	// The source of the data.
 	nc   net.Conn
-	sock *socket   // direct access to the socket of nc; nil means that nc.Read is used
-	mux  MuxStream // nc, if it is a stream of a multiplexed session; otherwise nil
+	sock *socket         // direct access to the socket of nc; nil means that nc.Read is used
+	mux  MuxStream       // nc, if it is a stream of a multiplexed session; otherwise nil
+	raw  syscall.RawConn // result of rawConn; nil means not determined yet, or no socket
 
 	// Configuration, from Options and Timeouts.
 	pool                *Buffers

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -45,24 +46,24 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 	if !c.CloseWrite() {
 		return
 	}
-	if c.options.Lingering != nil {
-		defer c.options.Lingering.add(c)()
+	if c.lingering != nil {
+		defer c.lingering.add(c)()
 	}
 	c.in.discard(c.in.buffered())
 	c.ReleaseEmptyBuffers() // a lingering connection keeps one small buffer
-	now := time.Now()
-	state := lingerState{request: request, start: now, lastReceived: now, lastProgress: now, unacked: c.unacked()}
-	sink := c.options.Buffers.get(smallBuffer)
-	defer c.options.Buffers.put(sink)
+	raw, now := c.in.rawConn(), time.Now()
+	state := lingerState{request: request, start: now, lastReceived: now, lastProgress: now, unacked: unackedBytes(raw)}
+	sink := c.in.pool.get(smallBuffer)
+	defer c.in.pool.put(sink)
 	for {
 		if c.nc.SetReadDeadline(now.Add(lingerCheckInterval)) != nil {
 			return
 		}
-		received, err := c.dropUntilDeadline(sink)
+		received, err := dropUntilDeadline(c.nc, sink)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		if now = time.Now(); state.isOver(now, received, c.unacked()) {
+		if now = time.Now(); state.isOver(now, received, unackedBytes(raw)) {
 			return
 		}
 	}
@@ -70,9 +71,9 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 
 // dropUntilDeadline reads and discards data until the read deadline or another error. received
 // reports whether data has arrived.
-func (c *Conn) dropUntilDeadline(sink []byte) (received bool, err error) {
+func dropUntilDeadline(nc net.Conn, sink []byte) (received bool, err error) {
 	for {
-		n, err := c.nc.Read(sink)
+		n, err := nc.Read(sink)
 		received = received || n > 0
 		if err != nil {
 			return received, err
@@ -117,10 +118,9 @@ func (l *lingerState) isOver(now time.Time, received bool, unacked int) bool {
 	return now.Sub(l.lastProgress) >= lingerSilence || now.Sub(l.start) >= maxLinger
 }
 
-// unacked returns the number of bytes, including the FIN, that the peer's kernel has not
-// acknowledged. It returns -1 if the number is unknown.
-func (c *Conn) unacked() int {
-	raw := c.rawConn()
+// unackedBytes returns the number of bytes, including the FIN, that the kernel of the peer has not
+// acknowledged. It returns -1 if the number is unknown, and if raw is nil.
+func unackedBytes(raw syscall.RawConn) int {
 	if raw == nil {
 		return -1
 	}
@@ -185,23 +185,13 @@ func (g *Lingering) Len() int {
 // section 9.6 forbids the peer to send another request. It does not wait for the peer's FIN, which
 // halves the cost of the close. Otherwise it closes like CloseLinger. The caller must have flushed.
 func (c *Conn) CloseLast() {
-	if !c.closeWriteIfSilent() {
+	// Without a socket there may be TLS, and the peer still sends a close_notify.
+	isSilent := c.in.sock != nil && c.in.buffered() == 0 && c.out.err == nil && c.in.sock.closeWriteIfSilent(c.in.smallBuf[:])
+	if !isSilent {
 		c.CloseLinger(WholeRequest)
 		return
 	}
 	_ = c.Close() // an error does not matter, because the connection is unused
-}
-
-// closeWriteIfSilent sends a FIN if no further data has arrived, and reports whether that is the
-// case.
-func (c *Conn) closeWriteIfSilent() bool {
-	if c.in.sock == nil {
-		return false // with TLS, the peer still sends a close_notify
-	}
-	if c.in.buffered() > 0 || c.out.err != nil {
-		return false
-	}
-	return c.in.sock.closeWriteIfSilent(c.in.smallBuf[:])
 }
 
 // Abort closes the connection immediately, so that the peer does not mistake a truncated message
@@ -211,7 +201,7 @@ func (c *Conn) Abort() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	defer c.wakeOwner()
+	defer c.wakeup.call()
 	defer c.in.onReadable() // as in Close
 	return resetConn(c.nc)
 }

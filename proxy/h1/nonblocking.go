@@ -1,6 +1,9 @@
 package h1
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // This file contains the non-blocking operations of Conn. The event loop of package proxy
 // serves many connections with one goroutine: epoll reports that a connection is readable,
@@ -26,18 +29,22 @@ const (
 	ParseMustBlock
 )
 
-// Pollable reports whether c reads directly from its socket, without TLS or multiplexing in
-// between. Then a readable socket means that c has data to read.
-func (c *Conn) Pollable() bool { return c.in.sock != nil }
+// ReadsSocketDirectly reports whether c reads from its socket without TLS or multiplexing in
+// between. Then a readable socket means that c has data to read, and SendChecked can check the
+// connection before it sends.
+func (c *Conn) ReadsSocketDirectly() bool { return c.in.sock != nil }
 
 // SetWakeup sets a function that Close, Abort, StopWaiting and StopRead call. With it, an owner
 // that does not wait in a read notices these calls. nil removes it. The function must not block.
-func (c *Conn) SetWakeup(wakeup *func()) { c.onWakeup.Store(wakeup) }
+func (c *Conn) SetWakeup(wakeup *func()) { c.wakeup.Store(wakeup) }
 
-// wakeOwner calls the function that SetWakeup has set, if there is one.
-func (c *Conn) wakeOwner() {
-	if wakeup := c.onWakeup.Load(); wakeup != nil {
-		(*wakeup)()
+// wakeup is a function that can be replaced and called from any goroutine.
+type wakeup struct{ atomic.Pointer[func()] }
+
+// call calls the function, if there is one.
+func (w *wakeup) call() {
+	if f := w.Load(); f != nil {
+		(*f)()
 	}
 }
 
@@ -47,58 +54,25 @@ func (c *Conn) wakeOwner() {
 func (c *Conn) TryReadRequest(req *Request) ParseResult {
 	req.reset()
 	req.method = nil
-	if result := c.tryBufferedRequest(req); result != ParseIncomplete {
+	if result := c.headers.tryRequest(req); result != ParseIncomplete {
 		return result
 	}
-	if result := c.readNonblock(); result != ParseIncomplete {
+	if result := c.in.readNonblock(); result != ParseIncomplete {
 		return result
 	}
-	if result := c.tryBufferedRequest(req); result != ParseIncomplete {
+	if result := c.headers.tryRequest(req); result != ParseIncomplete {
 		return result
 	}
 	return ParseMustBlock // incomplete after one read
-}
-
-// tryBufferedRequest is like TryReadRequest, but does not read from the socket. It returns
-// ParseIncomplete if the buffered bytes are not a complete header.
-func (c *Conn) tryBufferedRequest(req *Request) ParseResult {
-	data := c.in.unread()
-	if len(data) == 0 {
-		return ParseIncomplete
-	}
-	if data[0] == '\r' {
-		return ParseMustBlock // readHeader limits the number of leading empty lines
-	}
-	headerLen, err := c.indexHeader(&req.Header, data, req.parseRequestLine, true)
-	if err != nil {
-		return ParseMustBlock
-	}
-	if headerLen == 0 {
-		return ParseIncomplete
-	}
-	return c.consumeRequest(req, headerLen)
 }
 
 // MayHaveMore reports whether the last read filled the whole buffer, so that the socket may
 // hold more data.
 func (c *Conn) MayHaveMore() bool { return c.in.filledBuffer }
 
-// consumeRequest validates the request header in the first headerLen buffered bytes, and removes it
-// from the buffer if it is valid.
-func (c *Conn) consumeRequest(req *Request, headerLen int) ParseResult {
-	req.raw = append(req.raw, c.in.unread()[:headerLen]...)
-	if req.validate() != nil {
-		return ParseMustBlock
-	}
-	c.in.discard(headerLen)
-	req.start(&c.in)
-	return ParseComplete
-}
-
 // readNonblock reads from the socket once, without blocking. ParseIncomplete means that it has read
 // data.
-func (c *Conn) readNonblock() ParseResult {
-	in := &c.in
+func (in *connReader) readNonblock() ParseResult {
 	if in.sock == nil {
 		return ParseMustBlock
 	}
@@ -130,10 +104,10 @@ func (c *Conn) readNonblock() ParseResult {
 func (c *Conn) TryReadResponse(res *Response, method []byte) ParseResult {
 	res.begin()
 	in := &c.in
-	if result := c.readNonblock(); result == ParseNoData || result == ParseMustBlock {
+	if result := in.readNonblock(); result == ParseNoData || result == ParseMustBlock {
 		return result
 	}
-	headerLen, err := c.indexHeader(&res.Header, in.unread(), res.parseStatusLine, false)
+	headerLen, err := c.headers.parse(&res.Header, in.unread(), res.parseStatusLine, false)
 	switch {
 	case err != nil || in.filledBuffer:
 		return ParseMustBlock
@@ -175,7 +149,8 @@ func (c *Conn) ConsumeResponse(res *Response) {
 }
 
 // SendCheckedNonblock ends the message and checks the connection like SendChecked. It sends only
-// the data that the socket accepts without blocking, and keeps the rest buffered for FlushPending.
+// the data that the socket accepts without blocking, and keeps the rest buffered for Flush. A
+// precondition that is set before Flush limits its time.
 func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 	w, in := &c.out, &c.in
 	if err := w.appendEnd(trailers); err != nil {
@@ -190,10 +165,6 @@ func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 // MarkDeadlinesCleared records that the owner of the connection has removed its read and write
 // deadlines. c then sets a deadline again when it needs one.
 func (c *Conn) MarkDeadlinesCleared() { c.in.deadline, c.out.deadline = time.Time{}, time.Time{} }
-
-// FlushPending sends the data that SendCheckedNonblock has left in the buffer, and blocks until the
-// socket has accepted it. A precondition that was set since then limits the time.
-func (c *Conn) FlushPending() error { return c.out.Flush() }
 
 // SetNonblocking makes Flush and Close send only the data that the socket accepts without blocking.
 // If bytes are left, they stay buffered, and Flush and Close return ErrUnsent.

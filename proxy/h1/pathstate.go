@@ -70,7 +70,7 @@ func (c *Conn) SilentFor() (d time.Duration, probes int, ok bool) {
 
 // control calls f with the socket, unless the connection has none or is closed.
 func (c *Conn) control(f func(fd uintptr)) {
-	raw := c.rawConn()
+	raw := c.in.rawConn()
 	if c.in.mux != nil {
 		raw = c.in.mux.RawConn()
 	}

@@ -2,8 +2,6 @@ package h1
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"time"
 )
 
@@ -64,10 +62,7 @@ func (c *Conn) ReadRequestAfter(now time.Time, req *Request) error {
 	if err := c.in.awaitRequest(now, c.timeouts.First); err != nil {
 		return err
 	}
-	n, err := c.readHeader(&req.Header, req.parseRequestLine, true)
-	if c.reportedHeaderBytes != 0 {
-		c.reportHeaderEnd()
-	}
+	n, err := c.headers.readRequest(req)
 	if err != nil {
 		if head := []byte("HEAD "); bytes.HasPrefix(c.in.unread(), head) {
 			req.method = head[:4]
@@ -93,122 +88,6 @@ func (r *Request) start(in *connReader) {
 		kind = Length
 	}
 	r.Body.start(in, &r.Header, kind, r.length)
-}
-
-// readHeader parses a header while it arrives, and returns its length. At least one byte of it must
-// be buffered.
-func (c *Conn) readHeader(header *Header, parseStartLine func([]byte) *Error, isRequest bool) (int, error) {
-	in := &c.in
-	skippedEmptyLine, timeoutSet := false, false
-	for {
-		data := in.unread()
-		startsWithEmptyLine := isRequest && header.startLineLen == 0 && len(data) > 0 && data[0] == '\r'
-		switch {
-		case startsWithEmptyLine && skippedEmptyLine:
-			return 0, errSecondEmptyLine
-		case startsWithEmptyLine:
-			complete, err := in.skipEmptyLine()
-			if err != nil {
-				return 0, err
-			}
-			if complete {
-				skippedEmptyLine = true
-				continue
-			}
-		case len(data) > 0:
-			headerLen, err := c.indexHeader(header, data, parseStartLine, isRequest)
-			if headerLen > 0 || err != nil {
-				return headerLen, err
-			}
-		}
-		if !timeoutSet {
-			timeoutSet = true
-			if err := in.setReadTimeout(c.timeouts.Header); err != nil {
-				return 0, err
-			}
-		}
-		if err := c.readMoreOfHeader(isRequest); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// skipEmptyLine discards an empty line before a request line (RFC 9112 section 2.2). The first
-// buffered byte must be its CR. complete is false if the LF has not arrived.
-func (in *connReader) skipEmptyLine() (complete bool, err error) {
-	data := in.unread()
-	if len(data) == 1 {
-		return false, nil
-	}
-	if data[1] != '\n' {
-		return false, errSecondEmptyLine
-	}
-	in.discard(2)
-	return true, nil
-}
-
-// readMoreOfHeader waits for more bytes of a header. io.EOF means that no byte of it has arrived.
-func (c *Conn) readMoreOfHeader(isRequest bool) error {
-	if isRequest && c.options.OnHeaderMemory != nil {
-		c.reportHeaderMemory()
-	}
-	hasBegun := !isRequest || c.in.buffered() > 0
-	err := c.in.readMore()
-	if hasBegun && errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// reportHeaderMemory reports the growth of the memory of the header that is being read.
-func (c *Conn) reportHeaderMemory() {
-	growth := len(c.in.buf) - c.reportedHeaderBytes
-	if growth > 0 {
-		c.reportedHeaderBytes += growth
-		c.options.OnHeaderMemory(growth)
-	}
-}
-
-// reportHeaderEnd reports that the header has been read. StopHeader may have set a deadline that
-// has passed.
-func (c *Conn) reportHeaderEnd() {
-	n := c.reportedHeaderBytes
-	c.reportedHeaderBytes = 0
-	c.options.OnHeaderMemory(-n)
-	_ = c.in.setReadDeadline(time.Time{}) // the next read sees the error
-}
-
-// StopHeader ends the reading of a header that was reported to Options.OnHeaderMemory, as if
-// Timeouts.Header had passed. Any goroutine may call it until the end of the header was reported.
-func (c *Conn) StopHeader() {
-	in := &c.in
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
-}
-
-// indexHeader parses data, the part of a header that has arrived. It returns the length of a
-// complete header, an error if it is invalid or too long, or zero if it is incomplete.
-func (c *Conn) indexHeader(header *Header, data []byte, parseStartLine func([]byte) *Error, isRequest bool) (int, error) {
-	if isRequest && !tokenByte[data[0]] {
-		return 0, errMethod // do not wait for the rest, for example of a TLS handshake on a plain port
-	}
-	headerLen, err := header.parseLines(data, c.options.MaxHeaderLines, parseStartLine)
-	if err != nil {
-		return 0, err
-	}
-	startLineLen := header.startLineLen
-	if startLineLen == 0 {
-		startLineLen = len(data) // the start line is incomplete, and at least this long
-	}
-	if isRequest && startLineLen > c.options.MaxTargetBytes {
-		return 0, errTargetTooLong
-	}
-	isIncomplete := headerLen == 0
-	if headerLen > c.options.MaxHeaderBytes || isIncomplete && len(data) >= c.options.MaxHeaderBytes {
-		return 0, errHeaderTooLong
-	}
-	return headerLen, nil
 }
 
 // parseRequestLine parses the request line.

@@ -52,7 +52,7 @@ func (c *Conn) ReadResponse(res *Response, method []byte) error {
 			return err
 		}
 	}
-	n, err := c.readHeader(&res.Header, res.parseStatusLine, false)
+	n, err := c.headers.read(&res.Header, res.parseStatusLine, false)
 	if err != nil {
 		return gatewayError(err)
 	}

@@ -1,8 +1,5 @@
 package h1
 
-// CanSendChecked reports whether SendChecked can check the connection before it sends.
-func (c *Conn) CanSendChecked() bool { return c.in.sock != nil }
-
 // SendChecked ends a message like Writer.Close, sends it, and waits for the first bytes of the
 // response. ReadResponse then reads the response. It is intended for a connection that has carried
 // other requests.
@@ -13,7 +10,7 @@ func (c *Conn) CanSendChecked() bool { return c.in.sock != nil }
 // error. In both cases nothing was sent, and the message stays buffered.
 //
 // The check, the write and the start of the wait are one operation of the runtime's poller. This
-// saves a read that would find no response yet. If CanSendChecked returns false, SendChecked does
+// saves a read that would find no response yet. If ReadsSocketDirectly returns false, SendChecked does
 // not check, and ReadResponse waits for the response.
 func (c *Conn) SendChecked(trailers []byte) error {
 	w, in := &c.out, &c.in

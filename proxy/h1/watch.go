@@ -10,7 +10,6 @@ import (
 
 // watch detects that the peer disconnects while no goroutine reads.
 type watch struct {
-	raw       syscall.RawConn
 	checkFunc func(fd uintptr) bool // w.check, created once
 	isGone    bool                  // the peer has disconnected
 	done      chan struct{}         // closed when the goroutine has ended; nil means that none runs
@@ -23,26 +22,27 @@ func (w *watch) check(fd uintptr) bool {
 	return w.isGone
 }
 
-// rawConn returns the socket below c, even if c is wrapped. It returns nil if there is none.
-func (c *Conn) rawConn() syscall.RawConn {
-	if c.watch.raw == nil && c.in.sock != nil {
-		c.watch.raw = c.in.sock.raw
+// rawConn returns the socket below the connection, even if the connection is wrapped. It returns nil
+// if there is none.
+func (in *connReader) rawConn() syscall.RawConn {
+	if in.raw == nil && in.sock != nil {
+		in.raw = in.sock.raw
 	}
-	if c.watch.raw != nil {
-		return c.watch.raw
+	if in.raw != nil {
+		return in.raw
 	}
-	if c.in.mux != nil {
+	if in.mux != nil {
 		return nil
 	}
-	for nc := c.nc; nc != nil; nc = unwrap(nc) {
+	for nc := in.nc; nc != nil; nc = unwrap(nc) {
 		if socketConn, ok := nc.(syscall.Conn); ok {
 			if raw, err := socketConn.SyscallConn(); err == nil {
-				c.watch.raw = raw
+				in.raw = raw
 				break
 			}
 		}
 	}
-	return c.watch.raw
+	return in.raw
 }
 
 // unwrap returns the connection that nc wraps, or nil. tls.Conn has the NetConn method for that,
@@ -56,7 +56,7 @@ func unwrap(nc net.Conn) net.Conn {
 
 // HasSocket reports whether there is a socket below the connection, so that WatchDisconnect and
 // IsAlive can observe it.
-func (c *Conn) HasSocket() bool { return c.in.mux != nil || c.rawConn() != nil }
+func (c *Conn) HasSocket() bool { return c.in.mux != nil || c.in.rawConn() != nil }
 
 // WatchDisconnect calls gone once, from another goroutine, if the peer closes its side or the
 // connection breaks. The watch ends with StopWatch. It consumes no data. On Linux it also detects a
@@ -71,7 +71,7 @@ func (c *Conn) WatchDisconnect(gone func()) {
 		w.watchMux(c.in.mux, gone)
 		return
 	}
-	raw := c.rawConn()
+	raw := c.in.rawConn()
 	alreadyWatches := w.done != nil
 	if raw == nil || alreadyWatches || c.in.setReadDeadline(time.Time{}) != nil {
 		return
@@ -124,7 +124,7 @@ func (c *Conn) IsAlive() bool {
 	if c.in.mux != nil {
 		return c.in.mux.WouldBlock()
 	}
-	raw := c.rawConn()
+	raw := c.in.rawConn()
 	if raw == nil {
 		return true
 	}
@@ -134,14 +134,13 @@ func (c *Conn) IsAlive() bool {
 	if raw.Control(c.alive.checkFunc) != nil || !c.alive.wouldBlock {
 		return false
 	}
-	return c.in.sock != nil || !c.hasReadAhead()
+	return c.in.sock != nil || !c.in.hasReadAhead()
 }
 
-// hasReadAhead reports whether a layer between the socket and this Conn has buffered unexpected
+// hasReadAhead reports whether a layer between the socket and the connReader has buffered unexpected
 // data. It reads with a deadline in the past, so that nothing is read from the socket; crypto/tls
 // permits that.
-func (c *Conn) hasReadAhead() bool {
-	in := &c.in
+func (in *connReader) hasReadAhead() bool {
 	if in.setReadDeadline(past()) != nil {
 		return true
 	}
