@@ -5,9 +5,6 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// writesAccessLog reports whether a line for the request is written to the access log.
-func (c *client) writesAccessLog() bool { return c.settings.Access != nil && c.ingress == "" }
-
 // accessLine writes access log lines for a request.
 type accessLine struct {
 	*requestState

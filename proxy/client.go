@@ -56,6 +56,18 @@ func (state *requestState) isDraining() bool {
 	return state.ingress == "" && state.server.lifecycle.isDraining()
 }
 
+// writesAccessLog reports whether a line for the request is written to the access log.
+func (state *requestState) writesAccessLog() bool {
+	return state.settings.Access != nil && state.ingress == ""
+}
+
+// exceedsMaxBody reports whether the declared length of the request body exceeds Settings.MaxBody.
+// Otherwise it makes reading the body fail beyond that limit.
+func (state *requestState) exceedsMaxBody() bool {
+	hasLimit := state.settings.MaxBody > 0
+	return hasLimit && state.req.Body.SetMaxBytes(state.settings.MaxBody) != nil
+}
+
 // traffic returns the number of bytes that the client has sent and received so far on its connection.
 // sent includes bytes that are still buffered. Only the differences matter.
 func (state *requestState) traffic() (received, sent int64) {
@@ -85,17 +97,8 @@ type connState struct {
 
 	loopAttempt loopAttempt // the last attempt that an event loop has started
 
-	// Idle time. The times are by the clock of the server.
-
-	listener      *clientListener // listener that has accepted the connection; nil means that it belongs to another node
-	canPark       atomic.Bool     // the sweep may request to park the connection
-	parkRequested atomic.Bool     // the sweep has requested to park the connection
-	parked        bool            // the connection has been parked, and does not belong to this client any more
-	// idleStart is when the connection began to wait for a request. Zero means that a request is in
-	// progress.
-	idleStart atomic.Int64
-	// evicted means that the connection was closed in favor of another one.
-	evicted atomic.Bool
+	listener *clientListener // listener that has accepted the connection; nil means that it belongs to another node
+	idle     idleState
 
 	// Long polls.
 
@@ -112,7 +115,7 @@ type connState struct {
 }
 
 // client is a connection on which requests arrive, from a client or, if ingress is set, from
-// another node. Its goroutine runs serve. Other goroutines use slot, idleStart, closing and disconnect.
+// another node. Its goroutine runs serve. Other goroutines use slot, idle, closing and disconnect.
 //
 // The methods of client read requests, hand the connection to an event loop or park it, and let
 // other goroutines act on it. The helper types have the methods for one request: router finds the
@@ -131,6 +134,7 @@ type client struct {
 	retrier       retrier
 	runner        attemptRunner
 	router        router
+	resumer       sessionResumer
 
 	// Current run.
 
@@ -149,7 +153,6 @@ type client struct {
 	closing      atomic.Bool
 	goroutines   *sync.WaitGroup    // counts the goroutines of the connection
 	headerMemory buffer.Reservation // memory of a header that has been read partly
-	parkDelay    atomic.Int64       // required idle time in nanoseconds
 
 	// Event loop.
 
@@ -171,8 +174,7 @@ type client struct {
 	cancelledAt   time.Duration // when the sweep found it cancelled
 	moveSeenAt    time.Duration // when the sweep first saw that the shard has moved; zero means that it has not
 
-	// stalledSeenRun is the run number at the last call of Stalled. Only Stalled uses it.
-	stalledSeenRun uint32
+	stall stallDetector // only Stalled uses it
 }
 
 // newClient returns a client for a connection. The caller must run serve. newClient may reuse the
@@ -239,6 +241,9 @@ func (c *client) connectSteps() {
 	c.router = router{
 		requestState: &c.requestState, reply: c.reply, keys: &c.keys, wait: &c.wait, runner: &c.runner, retrier: &c.retrier,
 		slot: &c.slot, admission: &c.admission, closing: &c.closing, life: &c.life, releaseAdmitted: c.releaseAdmitted,
+	}
+	c.resumer = sessionResumer{
+		requestState: &c.requestState, router: &c.router, wait: &c.wait, relay: &c.relay, slot: &c.slot, closing: &c.closing, life: &c.life,
 	}
 }
 
@@ -334,7 +339,7 @@ func (c *client) bodySent(readErr error) {
 // noteHeaderMemory is called by the connection when the memory of a partly read header changes. It
 // also records that the client is no longer idle.
 func (c *client) noteHeaderMemory(delta int) {
-	c.idleStart.Store(0)
+	c.idle.start.Store(0)
 	if delta < 0 {
 		c.server.headerMemory.Release(&c.headerMemory)
 		return

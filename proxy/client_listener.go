@@ -70,10 +70,10 @@ func (ln *clientListener) initClient(c *client, next connset.Resumed) {
 	if c.conn.ReadsSocketDirectly() && !c.server.upstreams.isGateway() && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
 		c.loopClient.Open(&c.server.loops)
 	}
-	c.canPark.Store(c.conn.ReadsSocketDirectly() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
-	c.parkDelay.Store(int64(c.server.parkDelays.delay(next.ReturnedSoon)))
+	c.idle.canPark.Store(c.conn.ReadsSocketDirectly() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
+	c.idle.parkDelay.Store(int64(c.server.parkDelays.delay(next.ReturnedSoon)))
 	if next.MustStop {
-		c.evicted.Store(true)
+		c.idle.evicted.Store(true)
 		c.conn.StopWaiting()
 	}
 }
@@ -110,19 +110,18 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 // beginning with the longest idle ones.
 func (s *Server) evictIdle(minIdle time.Duration, maxCount int) {
 	s.clock.tick() // if there are only handshakes, no sweep updates the clock
-	evicted := s.conns.EvictIdle(s.clock.Now()-minIdle, maxCount, (*client).evictableSince, (*client).evict)
+	evicted := s.conns.EvictIdle(s.clock.Now()-minIdle, maxCount, evictableSince, (*client).evict)
 	s.metrics.ShedIdle.Add(uint64(evicted))
 }
 
-// evictableSince returns when the client became idle. It returns false during a request, and for
-// a connection from another node.
-func (c *client) evictableSince() (since time.Duration, isIdle bool) {
-	since = time.Duration(c.idleStart.Load())
-	return since, c.ingress == "" && since != 0 && !c.evicted.Load()
+// evictableSince returns when a client became idle. It returns false during a request, and for a
+// connection from another node.
+func evictableSince(c *client) (since time.Duration, isIdle bool) {
+	return c.idle.since(), c.ingress == "" && c.idle.isEvictable()
 }
 
 // evict closes the connection of an idle client.
 func (c *client) evict() {
-	c.evicted.Store(true)
+	c.idle.evicted.Store(true)
 	c.conn.StopWaiting()
 }

@@ -136,7 +136,7 @@ func TestReusedClientIsReset(t *testing.T) {
 				c.exchange.Key, c.clientAddr.Trusted, c.exchange.keepAlive = []byte("k"), true, true
 				c.clientAddr.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next connection has no such address
 				c.body.Buffered, c.body.ExceedsBuffer, c.body.Unreadable = append(c.body.Buffered, "body"...), true, true
-				c.evicted.Store(true)
+				c.idle.evicted.Store(true)
 				c.slot.Begin(route.Local, 3, 0, &connpool.Conn{}, new(string))
 				c.slot.Finish()
 			})
@@ -146,7 +146,7 @@ func TestReusedClientIsReset(t *testing.T) {
 			if c != over {
 				continue // the object was not reused this time
 			}
-			if c.exchange.Key != nil || c.exchange.keepAlive || c.clientAddr.Trusted || c.clientAddr.Addr.IsValid() || len(c.body.Buffered) > 0 || c.body.ExceedsBuffer || c.body.Unreadable || c.evicted.Load() ||
+			if c.exchange.Key != nil || c.exchange.keepAlive || c.clientAddr.Trusted || c.clientAddr.Addr.IsValid() || len(c.body.Buffered) > 0 || c.body.ExceedsBuffer || c.body.Unreadable || c.idle.evicted.Load() ||
 				c.slot.Conn.Load() != nil || c.slot.Node.Load() != nil || c.slot.Load().Kind != 0 || c.life.Context().Err() != nil || c.unobserved {
 				t.Errorf("it has something of the one before: %+v", &c.exchange)
 			}

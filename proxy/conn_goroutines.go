@@ -36,7 +36,7 @@ func (c *client) runStep(step func()) {
 		if !c.continuesElsewhere() {
 			c.life.End()
 			c.server.headerMemory.Release(&c.headerMemory)
-			c.unobserved = c.parked || c.server.conns.Remove(c)
+			c.unobserved = c.idle.parked || c.server.conns.Remove(c)
 		}
 	}()
 	defer func() {
@@ -47,7 +47,7 @@ func (c *client) runStep(step func()) {
 		if c.continuesElsewhere() {
 			return
 		}
-		if !c.parked {
+		if !c.idle.parked {
 			_ = c.conn.Close()
 		}
 		c.conn.ReleaseBuffers()
@@ -69,7 +69,7 @@ func (c *client) continueServing(onEnd func()) {
 		return
 	}
 	if !c.hasRelay() {
-		if !c.parked {
+		if !c.idle.parked {
 			onEnd()
 		}
 		c.server.clients.put(c) // c belongs to another goroutine now
@@ -109,7 +109,7 @@ func (c *client) finishRelay() {
 	c.runRelay(relay)
 	c.runner.recordLoad(relay.attempt.route.Kind, 0, relay.sentBefore) // the duration of a tunnel is not part of the load
 	if relay.LeadsToClient() {
-		c.runNextRelays()
+		c.resumer.runNextRelays()
 	}
 }
 
@@ -125,7 +125,7 @@ func (c *client) runRelay(relay *webSocketRun) {
 		return
 	}
 	relay.Finish(cancelCause, c.exchange.shard, relay.attempt.route)
-	sessionLog{&c.requestState}.relayEnded(c.recordRelayEnd(&relay.Relay))
+	sessionLog{&c.requestState}.relayEnded(c.resumer.recordRelayEnd(&relay.Relay))
 }
 
 // leaveRelay removes the relay from the counters, the slot and the client.

@@ -33,7 +33,7 @@ func (c *client) HandleReadable() {
 	if !c.loopClient.ReadRequest(&c.req) {
 		return
 	}
-	c.idleStart.Store(0)
+	c.idle.start.Store(0)
 	c.useSettings(c.server.settings.Load())
 	if !c.startAttempt() {
 		c.loopClient.HandOff(eventloop.ResumeRequest)
@@ -115,7 +115,7 @@ func (c *client) isLoopable() bool {
 		return true
 	}
 	c.body.Reset() // the buffer of the previous body may have been discarded because it was too large
-	if c.settings.MaxBody > 0 && req.Body.SetMaxBytes(c.settings.MaxBody) != nil {
+	if c.exceedsMaxBody() {
 		return false
 	}
 	return c.body.ReadAvailable() == nil && req.Body.Done()
@@ -164,7 +164,7 @@ func (c *client) finishInLoop() {
 		c.loopClient.HandOff(eventloop.ResumeFinish)
 		return
 	}
-	c.idleStart.Store(int64(c.server.clock.Now()))
+	c.idle.start.Store(int64(c.server.clock.Now()))
 	c.loopClient.AwaitNext()
 }
 
@@ -179,7 +179,7 @@ func (c *client) HandlePanic(value any) {
 
 // MustLeaveLoop reports whether the connection must end or be parked. Before it joined the event
 // loop, the loop could not receive its wakeup.
-func (c *client) MustLeaveLoop() bool { return c.IsEnding() || c.parkRequested.Load() }
+func (c *client) MustLeaveLoop() bool { return c.IsEnding() || c.idle.parkRequested.Load() }
 
 // ResumeInGoroutine gives a client that has left its event loop to a worker goroutine.
 func (c *client) ResumeInGoroutine() { c.listener.resume(c) }
@@ -201,7 +201,7 @@ func (c *client) resumeExchange(resumeAt eventloop.ResumePoint) {
 	}
 	c.router.routeUntilAnswered(started.table, result)
 	c.exchange.leaveQueue()
-	c.runNextRelays()
+	c.resumer.runNextRelays()
 }
 
 // awaitResumed sends the part of the request that the event loop could not send without blocking.
@@ -220,7 +220,7 @@ func (c *client) awaitResumed(started *loopAttempt) decision {
 // joinLoop reports whether an event loop takes over the connection, to wait for the next request
 // and serve it. If it returns true, the caller must not use the connection any more.
 func (c *client) joinLoop() bool {
-	mustStay := len(c.conn.Buffered()) > 0 || c.writesAccessLog() || c.isDraining() || c.parkRequested.Load()
+	mustStay := len(c.conn.Buffered()) > 0 || c.writesAccessLog() || c.isDraining() || c.idle.parkRequested.Load()
 	return c.loopClient.IsEnabled() && !mustStay && !c.IsEnding() && c.loopClient.BeginJoin()
 }
 
@@ -230,6 +230,6 @@ func (c *client) requestPark() {
 		c.conn.RequestPark()
 		return
 	}
-	c.parkRequested.Store(true)
+	c.idle.parkRequested.Store(true)
 	c.loopClient.Wake()
 }

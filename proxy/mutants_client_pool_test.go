@@ -17,7 +17,7 @@ func mutantsOfClientPool() []mutant {
 		},
 		{
 			rule: "what was asked of one connection is not asked of the next", found: "TestReusedClientIsReset",
-			edits: in("proxy.client.reset", "	c.connState = connState{}\n", "	evicted := c.evicted.Load()\n	c.connState = connState{}\n	c.evicted.Store(PLANTED && evicted)\n"),
+			edits: in("proxy.client.reset", "	c.connState = connState{}\n", "	evicted := c.idle.evicted.Load()\n	c.connState = connState{}\n	c.idle.evicted.Store(PLANTED && evicted)\n"),
 		},
 	}
 }

@@ -14,7 +14,7 @@ func mutantsOfParking() []mutant {
 		},
 		{
 			rule: "to be parked later", found: "TestVisitedConnIsParkedLater",
-			edits: in("proxy.client.parkConn", "		c.delayPark(isPermanent(err))\n", "		c.delayPark(isPermanent(err) || PLANTED)\n"),
+			edits: in("proxy.client.parkConn", "		if isPermanent(err) {\n", "		if isPermanent(err) || PLANTED {\n"),
 		},
 		{
 			rule: "what has been told to end is not parked", found: "TestVisitedConnIsNotParked",
@@ -34,7 +34,7 @@ func mutantsOfParking() []mutant {
 		},
 		{
 			rule: "a parked connection is its lot's alone", found: "TestParkedConnServesNextRequest",
-			edits: in("proxy.client.runStep", "		if !c.parked {\n			_ = c.conn.Close()", "		if !c.parked || PLANTED {\n			_ = c.conn.Close()"),
+			edits: in("proxy.client.runStep", "		if !c.idle.parked {\n			_ = c.conn.Close()", "		if !c.idle.parked || PLANTED {\n			_ = c.conn.Close()"),
 		},
 		{
 			rule: "a parked connection is not idle for ever", found: "TestParkedConnHasUsualTimeouts",

@@ -92,7 +92,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "so is the one after an attempt without an answer", found: "TestWebSocketMovesDuringResumption|TestEachAttemptHasItsNumber",
-			edits: in("proxy.client.resumeSession", "			session.MessagesMayBeLost = session.MessagesMayBeLost || !session.RelayStarted\n", "			session.MessagesMayBeLost = session.MessagesMayBeLost || !session.RelayStarted && !PLANTED\n"),
+			edits: in("proxy.sessionResumer.resumeSession", "			session.MessagesMayBeLost = session.MessagesMayBeLost || !session.RelayStarted\n", "			session.MessagesMayBeLost = session.MessagesMayBeLost || !session.RelayStarted && !PLANTED\n"),
 		},
 		{
 			rule: "but not one after that", found: "TestWebSocketMovesAfterBreak",

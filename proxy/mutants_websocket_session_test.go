@@ -42,7 +42,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,
-			edits: in("proxy.client.resumeSession", "			session.ResumeAttempts++\n", "			if !PLANTED || session.RelayStarted {\n				session.ResumeAttempts++\n			}\n"),
+			edits: in("proxy.sessionResumer.resumeSession", "			session.ResumeAttempts++\n", "			if !PLANTED || session.RelayStarted {\n				session.ResumeAttempts++\n			}\n"),
 		},
 		{
 			rule: "an owner repeats none", found: numbers,

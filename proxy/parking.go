@@ -52,38 +52,57 @@ func (c *client) parkConn() bool {
 		return false
 	}
 	if c.escaped { // other goroutines may still have a reference to c
-		c.canPark.Store(false)
+		c.idle.canPark.Store(false)
 		return false
 	}
-	parked := &connset.Parked{Conn: c.conn.NetConn(), Watcher: &c.listener.watcher, IdleSince: time.Duration(c.idleStart.Load())}
+	parked := &connset.Parked{Conn: c.conn.NetConn(), Watcher: &c.listener.watcher, IdleSince: c.idle.since()}
 	if maxDelay := c.conn.Timeouts().First; maxDelay > 0 {
 		parked.IdleDeadline = parked.IdleSince + maxDelay
 	}
 	var err error
-	c.parked, err = c.server.conns.Park(c, parked)
+	c.idle.parked, err = c.server.conns.Park(c, parked)
 	if err != nil {
-		c.delayPark(isPermanent(err))
+		if isPermanent(err) {
+			c.idle.canPark.Store(false)
+		} else {
+			c.idle.delayPark(c.server.clock.Exact(), c.server.parkDelays.delay(true))
+		}
 		c.server.options.Log.Debug().Err(err).Msg("idle connection not added to poller")
 	}
-	return c.parked
+	return c.idle.parked
+}
+
+// idleState contains since when a connection waits for its next request, and whether it is parked or
+// closed because of that. Other goroutines use the atomic fields. The times are by the clock of the
+// server.
+type idleState struct {
+	// start is when the connection began to wait for a request. Zero means that a request is in
+	// progress.
+	start         atomic.Int64
+	evicted       atomic.Bool  // the connection was closed in favor of another one
+	canPark       atomic.Bool  // the sweep may request to park the connection
+	parkRequested atomic.Bool  // the sweep has requested to park the connection
+	parkDelay     atomic.Int64 // idle time after which the sweep requests it, in nanoseconds
+	parked        bool         // the connection has been parked, and does not belong to this client any more
+}
+
+// since returns when the connection became idle. Zero means that a request is in progress.
+func (idle *idleState) since() time.Duration { return time.Duration(idle.start.Load()) }
+
+// isEvictable reports whether the connection is idle, and was not closed in favor of another one.
+func (idle *idleState) isEvictable() bool { return idle.start.Load() != 0 && !idle.evicted.Load() }
+
+// delayPark postpones the next attempt to park until the connection has been idle for twice as long
+// as now, and for at least minDelay. Attempts must become rare, because nothing reads from the
+// connection during an attempt.
+func (idle *idleState) delayPark(now, minDelay time.Duration) {
+	idle.parkDelay.Store(int64(max(2*(now-idle.since()), minDelay)))
 }
 
 // isPermanent reports whether an error of the poller is permanent. A lack of file descriptors, for
 // example, is temporary.
 func isPermanent(err error) bool {
 	return errors.Is(err, netpoll.ErrClosed) || errors.Is(err, errors.ErrUnsupported)
-}
-
-// delayPark postpones the next attempt to park until the connection has been idle for twice as long
-// as now. With never, there are no further attempts. Attempts must become rare, because nothing
-// reads from the connection during an attempt.
-func (c *client) delayPark(cannotPark bool) {
-	if cannotPark {
-		c.canPark.Store(false)
-		return
-	}
-	idle := c.server.clock.Exact() - time.Duration(c.idleStart.Load())
-	c.parkDelay.Store(int64(max(2*idle, c.server.parkDelays.delay(true))))
 }
 
 // IsEnding reports whether the connection must close after its present request.

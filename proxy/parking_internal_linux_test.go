@@ -82,7 +82,7 @@ func (s *Server) waits(t *testing.T) (one *client) {
 	t.Helper()
 	comes(t, "a client waits", func() bool {
 		s.conns.Each(func(c *client) { one = c })
-		return one != nil && one.idleStart.Load() != 0
+		return one != nil && one.idle.start.Load() != 0
 	})
 	return one
 }
@@ -165,7 +165,7 @@ func TestVisitedConnIsParkedLater(t *testing.T) {
 	one := s.waits(t)
 	s.conns.Visit(nil, func([]*client) {
 		s.detains(t, one)
-		comes(t, "it has waited in vain", func() bool { return !one.canPark.Load() || one.parkDelay.Load() < int64(time.Hour) })
+		comes(t, "it has waited in vain", func() bool { return !one.idle.canPark.Load() || one.idle.parkDelay.Load() < int64(time.Hour) })
 	})
 	comes(t, "it is parked", func() bool { return s.conns.CountParked() == 1 })
 }
@@ -183,7 +183,7 @@ func TestEscapedConnIsNotParked(t *testing.T) {
 		if s.conns.CountParked() > 0 {
 			t.Fatal("it is parked")
 		}
-		return !one.canPark.Load()
+		return !one.idle.canPark.Load()
 	})
 }
 
@@ -253,7 +253,7 @@ func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 			continue // it is parked again
 		}
 		comes(t, "it waits for longer", func() (found bool) {
-			s.conns.Each(func(one *client) { found = time.Duration(one.parkDelay.Load()) == c.lag })
+			s.conns.Each(func(one *client) { found = time.Duration(one.idle.parkDelay.Load()) == c.lag })
 			return found
 		})
 	}
@@ -285,14 +285,14 @@ func TestConnsLeaveFailedWatcher(t *testing.T) {
 				pollers <- p
 				return p, err
 			}
-			c.parkDelay.Store(0)
+			c.idle.parkDelay.Store(0)
 		})
 		return found
 	})
 	comes(t, "it is parked", func() bool { return s.conns.CountParked() == 1 })
 	_ = (<-pollers).Close()
 	comes(t, "it is a client again", func() (found bool) {
-		s.conns.Each(func(c *client) { found = !c.canPark.Load() })
+		s.conns.Each(func(c *client) { found = !c.idle.canPark.Load() })
 		return found
 	})
 }

@@ -35,16 +35,12 @@ import (
 // has ended, or when a resumable WebSocket has an upstream connection.
 func (c *client) serve() {
 	c.server.conns.Add(c)
-	c.runStep(c.start)
-}
-
-// start is serveRequests for a new connection. It closes the connection if a shutdown has already
-// begun.
-func (c *client) start() {
-	if c.server.lifecycle.isAborted() || c.life.ParentCtx.Err() != nil {
-		c.terminate(cause.Shutdown) // the shutdown has already closed the older connections, and has not seen this one
-	}
-	c.serveRequests()
+	c.runStep(func() {
+		if c.server.lifecycle.isAborted() || c.life.ParentCtx.Err() != nil {
+			c.terminate(cause.Shutdown) // the shutdown has already closed the older connections, and has not seen this one
+		}
+		c.serveRequests()
+	})
 }
 
 // serveRequests handles one request after the other. It starts at the step where an event loop has
@@ -77,13 +73,13 @@ func (c *client) serveRequests() {
 // request to serve: the connection ends, is parked, or is handed to an event loop.
 func (c *client) readRequest() bool {
 	c.conn.ReleaseEmptyBuffers()
-	if c.idleStart.Load() == 0 { // otherwise it has been idle in an event loop
-		c.idleStart.Store(int64(c.server.clock.Now()))
+	if c.idle.start.Load() == 0 { // otherwise it has been idle in an event loop
+		c.idle.start.Store(int64(c.server.clock.Now()))
 	}
 	if c.joinLoop() {
 		return false
 	}
-	if c.parkRequested.Swap(false) && c.parkConn() {
+	if c.idle.parkRequested.Swap(false) && c.parkConn() {
 		return false
 	}
 	err := c.conn.ReadRequestAfter(c.idleSince(), &c.req)
@@ -93,7 +89,7 @@ func (c *client) readRequest() bool {
 		}
 		err = c.conn.ReadRequest(&c.req)
 	}
-	c.idleStart.Store(0)
+	c.idle.start.Store(0)
 	c.useSettings(c.server.settings.Load())
 	if err != nil {
 		c.exchange = exchange{}
@@ -182,14 +178,7 @@ func (c *client) handleRequest() {
 	}
 	c.router.routeUntilAnswered(c.router.attemptByCurrentTable())
 	c.exchange.leaveQueue()
-	c.runNextRelays()
-}
-
-// exceedsMaxBody reports whether the declared length of the request body exceeds Settings.MaxBody.
-// Otherwise it makes reading the body fail beyond that limit.
-func (c *client) exceedsMaxBody() bool {
-	hasLimit := c.settings.MaxBody > 0
-	return hasLimit && c.req.Body.SetMaxBytes(c.settings.MaxBody) != nil
+	c.resumer.runNextRelays()
 }
 
 // findKey finds the key of the request. If the request has no valid key, findKey responds and returns

@@ -1,6 +1,9 @@
 package proxy
 
-import "shardway/proxy/route"
+import (
+	"shardway/proxy/inflight"
+	"shardway/proxy/route"
+)
 
 // Stalled returns the nodes to which this node has forwarded requests that were in progress at the
 // previous call already. Each node is returned once. The caller checks whether these nodes can
@@ -11,7 +14,7 @@ func (s *Server) Stalled() []string {
 	seen := map[string]bool{}
 	s.stalledScratch = s.conns.Visit(s.stalledScratch[:0], func(all []*client) {
 		for _, c := range all {
-			if node, stalled := c.ranAtLastCall(); stalled && !seen[node] {
+			if node, stalled := c.stall.isStalled(&c.slot); stalled && !seen[node] {
 				seen[node] = true
 				nodes = append(nodes, node)
 			}
@@ -20,13 +23,18 @@ func (s *Server) Stalled() []string {
 	return nodes
 }
 
-// ranAtLastCall reports whether the connection still runs the request that it ran at the last call,
-// and its node.
-func (c *client) ranAtLastCall() (node string, stalled bool) {
-	nodeName := c.slot.NodeName() // loaded before the run, so it is not the node of a later run
-	current := c.slot.Load()
-	isSameRun := current.Number == c.stalledSeenRun
-	c.stalledSeenRun = current.Number
+// stallDetector detects that a connection still runs the same request as a while ago.
+type stallDetector struct {
+	lastRun uint32 // number of the run at the last call of isStalled
+}
+
+// isStalled reports whether the run in slot is the same as at the last call, and was forwarded to
+// another node. node is the name of that node.
+func (stall *stallDetector) isStalled(slot *inflight.Slot) (node string, stalled bool) {
+	nodeName := slot.NodeName() // loaded before the run, so it is not the node of a later run
+	current := slot.Load()
+	isSameRun := current.Number == stall.lastRun
+	stall.lastRun = current.Number
 	runsAtNode := current.Kind == route.Remote && !current.IsCancelled() && nodeName != ""
 	if isSameRun && runsAtNode {
 		return nodeName, true

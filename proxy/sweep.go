@@ -117,7 +117,7 @@ func (sweeper *sweeper) sweep(clients []*client, complete bool) {
 // node is leaving, requests to park it, or lets its goroutine check the idle timeout. It parks a
 // connection only with mayPark, and reports whether it has requested that.
 func (sweeper *sweeper) sweepIdle(c *client, settings *Settings, now time.Duration, mayPark bool) (requestedPark bool) {
-	idleStart := time.Duration(c.idleStart.Load())
+	idleStart := c.idle.since()
 	if idleStart == 0 {
 		return false // a request is in progress
 	}
@@ -125,7 +125,7 @@ func (sweeper *sweeper) sweepIdle(c *client, settings *Settings, now time.Durati
 	switch {
 	case idleTime >= sweeper.idleLimit(c):
 		c.conn.StopWaiting()
-	case mayPark && c.canPark.Load() && idleTime >= time.Duration(c.parkDelay.Load()):
+	case mayPark && c.idle.canPark.Load() && idleTime >= time.Duration(c.idle.parkDelay.Load()):
 		c.requestPark()
 		return true
 	case c.loopClient.Loop() != nil && idleTime >= settings.IdleTimeout:

@@ -3,10 +3,12 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"shardway/internal/problem"
 	"shardway/proxy/cause"
+	"shardway/proxy/connlife"
 	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
 	"shardway/proxy/route"
@@ -73,78 +75,90 @@ func (rr *responseRelay) writeSwitchingProtocols(attempt *attempt, confirmsSessi
 	return rr.inbound.WriteResponseHeader(&attempt.conn.Response, edit).Close(nil) == nil
 }
 
+// sessionResumer resumes the session of a WebSocket at its ingress: it repeats the request of the
+// session until an app accepts it, which starts the next relay.
+type sessionResumer struct {
+	*requestState
+	router  *router
+	wait    *requestWait
+	relay   *responseRelay
+	slot    *inflight.Slot
+	closing *atomic.Bool // client.closing
+	life    *connlife.Lifetime
+}
+
 // runNextRelays starts the later relays of a session until it has none, and then closes the client's
 // connection. It returns as soon as a relay has started; the connection's goroutine then runs that
 // relay and calls runNextRelays again.
-func (c *client) runNextRelays() {
-	session := c.exchange.session
-	if session == nil || c.hasRelay() {
+func (resumer *sessionResumer) runNextRelays() {
+	session := resumer.exchange.session
+	if session == nil || resumer.relay.hasWebSocket() {
 		return
 	}
-	for session.NeedsRelay && !c.closing.Load() {
+	for session.NeedsRelay && !resumer.closing.Load() {
 		session.NeedsRelay = false
-		if code, reason := c.resumeSession(); code != 0 {
+		if code, reason := resumer.resumeSession(); code != 0 {
 			session.CloseCode, session.CloseReason = code, reason
 		}
-		if c.hasRelay() {
+		if resumer.relay.hasWebSocket() {
 			return
 		}
-		c.recordResumeFailure()
+		resumer.recordResumeFailure()
 	}
-	if c.closing.Load() {
+	if resumer.closing.Load() {
 		return
 	}
 	if session.CloseCode != 0 {
-		writer := c.conn.Writer()
+		writer := resumer.upgradeConn().Writer()
 		writer.BeginBody(h1.UntilClose, 0)
 		writer.SetPrecondition(func() (time.Duration, error) { return wsession.CloseFrameTimeout, nil })
 		_, _ = writer.Write(wsframe.AppendClose(nil, session.CloseCode, cmp.Or(session.CloseReason, wsession.DefaultReason(session.CloseCode)), false)) // an error does not matter, because the connection ends in any case
 		session.CloseFrameSent = writer.Flush() == nil
 	}
 	if session.CloseFrameSent {
-		c.conn.CloseLinger(h1.WholeRequest)
+		resumer.upgradeConn().CloseLinger(h1.WholeRequest)
 	}
 }
 
 // resumeSession repeats the request of a session until an app accepts it or the time limit of the
 // session has passed. If an app accepts it, the next relay has started and code is zero. Otherwise
 // code and reason describe the close frame for the client.
-func (c *client) resumeSession() (code int, reason string) {
-	session := c.exchange.session
-	ctx, cancel := context.WithCancel(c.life.Context())
+func (resumer *sessionResumer) resumeSession() (code int, reason string) {
+	session := resumer.exchange.session
+	ctx, cancel := context.WithCancel(resumer.life.Context())
 	defer cancel()
-	defer c.server.webSockets.limitResume(c.exchange.shard, cancel)()
-	c.server.webSockets.pacer.SessionLost()
-	defer c.server.webSockets.pacer.SessionResumed()
+	defer resumer.server.webSockets.limitResume(resumer.exchange.shard, cancel)()
+	resumer.server.webSockets.pacer.SessionLost()
+	defer resumer.server.webSockets.pacer.SessionResumed()
 	session.CancelWait.Store(&cancel)
 	defer session.CancelWait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.
-	stop := context.AfterFunc(ctx, c.cancelUnanswered)
+	stop := context.AfterFunc(ctx, resumer.cancelUnanswered)
 	defer stop()
-	c.wait.attemptContext = ctx //nolint:fatcontext // reset on return
-	defer func() { c.wait.attemptContext = nil }()
-	c.exchange.prepareRetry(maxResumeWaits * c.server.options.ResumeTimeout)
+	resumer.wait.attemptContext = ctx //nolint:fatcontext // reset on return
+	defer func() { resumer.wait.attemptContext = nil }()
+	resumer.exchange.prepareRetry(maxResumeWaits * resumer.server.options.ResumeTimeout)
 	for {
 		session.MayHaveReachedApp, session.RelayStarted, session.RefusalCode = false, false, 0
-		c.router.routeUntilAnswered(c.router.attemptByCurrentTable())
+		resumer.router.routeUntilAnswered(resumer.router.attemptByCurrentTable())
 		if session.MayHaveReachedApp {
 			session.ResumeAttempts++
 			session.MessagesMayBeLost = session.MessagesMayBeLost || !session.RelayStarted
 		}
 		switch {
-		case c.closing.Load() || session.RelayStarted:
-			c.exchange.leaveQueue()
+		case resumer.closing.Load() || session.RelayStarted:
+			resumer.exchange.leaveQueue()
 			return 0, ""
 		case session.RefusalCode != 0:
-			c.exchange.leaveQueue()
+			resumer.exchange.leaveQueue()
 			return session.RefusalCode, cmp.Or(session.CloseReason, wsession.ReasonRefused)
 		}
-		c.exchange.tries, c.exchange.triesOnReusedConns, c.exchange.responsesBegun, c.exchange.notAcquiredCount = 0, 0, 0, 0
+		resumer.exchange.tries, resumer.exchange.triesOnReusedConns, resumer.exchange.responsesBegun, resumer.exchange.notAcquiredCount = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
-		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: c.server.options.Cluster.Table().Generation()}
-		if ctx.Err() != nil || c.router.waitFor(result).action != actionRetry {
-			c.exchange.leaveQueue()
-			if c.server.lifecycle.isStopping() {
+		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: resumer.server.options.Cluster.Table().Generation()}
+		if ctx.Err() != nil || resumer.router.waitFor(result).action != actionRetry {
+			resumer.exchange.leaveQueue()
+			if resumer.server.lifecycle.isStopping() {
 				return wsession.CloseShardMoved, wsession.DefaultReason(wsession.CloseNodeLeaving)
 			}
 			return wsession.CloseShardMoved, wsession.ReasonTimedOut
@@ -153,8 +167,8 @@ func (c *client) resumeSession() (code int, reason string) {
 }
 
 // cancelUnanswered cancels the run unless its response has begun.
-func (c *client) cancelUnanswered() {
-	closes, _ := c.slot.Cancel(cause.Timeout, func(current inflight.Run, _ string) bool { return current.Flags&inflight.ResponseBegun == 0 }, nil)
+func (resumer *sessionResumer) cancelUnanswered() {
+	closes, _ := resumer.slot.Cancel(cause.Timeout, func(current inflight.Run, _ string) bool { return current.Flags&inflight.ResponseBegun == 0 }, nil)
 	inflight.CloseAll(closes)
 }
 

@@ -37,10 +37,10 @@ func (rr *responseRelay) recordStart(session *wsrelay.Session) {
 
 // recordRelayEnd records the end of the relay at the ingress, and returns its result. It must be
 // called after Finish.
-func (c *client) recordRelayEnd(relay *wsrelay.Relay) wsession.RelayEnd {
-	session, summary := c.exchange.session, &c.server.webSockets.summary
+func (resumer *sessionResumer) recordRelayEnd(relay *wsrelay.Relay) wsession.RelayEnd {
+	session, summary := resumer.exchange.session, &resumer.server.webSockets.summary
 	result := relay.Result()
-	c.server.metrics.RelayEnds[result].Add(1)
+	resumer.server.metrics.RelayEnds[result].Add(1)
 	session.SetState(0)
 	if result == wsession.EndMustReconnect && !relay.IsReconnectRequested() {
 		summary.RecordDisconnected(session.Shard, time.Now())
@@ -61,22 +61,22 @@ func (c *client) recordRelayEnd(relay *wsrelay.Relay) wsession.RelayEnd {
 
 // recordResumeFailure records that a session has not found another relay. It does nothing if the session has
 // started one.
-func (c *client) recordResumeFailure() {
-	session, result := c.exchange.session, wsession.SessionTimedOut
+func (resumer *sessionResumer) recordResumeFailure() {
+	session, result := resumer.exchange.session, wsession.SessionTimedOut
 	switch {
 	case session.RelayStarted:
 		return
-	case c.closing.Load():
+	case resumer.closing.Load():
 		result = wsession.SessionClientGone
 	case session.RefusalCode != 0:
 		result = wsession.SessionRefused
 	}
 	session.SetState(0)
-	c.server.metrics.SessionEnds[result].Add(1)
-	sessionLog{&c.requestState}.sessionLost(result)
+	resumer.server.metrics.SessionEnds[result].Add(1)
+	sessionLog{resumer.requestState}.sessionLost(result)
 	if session.CountsInSummary {
 		now := time.Now()
-		c.server.webSockets.summary.RecordEnded(now, now.Sub(session.LostAt), result != wsession.SessionClientGone)
+		resumer.server.webSockets.summary.RecordEnded(now, now.Sub(session.LostAt), result != wsession.SessionClientGone)
 	}
 }
 
