@@ -354,7 +354,7 @@ func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shar
 // call runs, no shard waits for one, and the leader has received the release notes. acked is the
 // last acknowledged proposal; zero means none.
 func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool {
-	if started := m.deadlines.startGoodbye(now); started {
+	if started := m.deadlines.startLeaveNotice(now); started {
 		m.appRefusesConns, m.inputsChanged = false, true
 	}
 	if m.deliveryPending(now) {

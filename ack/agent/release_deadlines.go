@@ -97,10 +97,10 @@ func (rd *releaseDeadlines) startRelease(now time.Duration) (started bool) {
 	return true
 }
 
-// startGoodbye starts the time for a goodbye when the last request of the stopping node has ended.
+// startLeaveNotice starts the time for a goodbye when the last request of the stopping node has ended.
 // It returns false if the time has started before. The next process of a node that restarts in place
 // needs the release notes, so their delivery gets a part of that time.
-func (rd *releaseDeadlines) startGoodbye(now time.Duration) (started bool) {
+func (rd *releaseDeadlines) startLeaveNotice(now time.Duration) (started bool) {
 	if rd.goodbye != 0 {
 		return false
 	}

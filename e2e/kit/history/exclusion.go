@@ -48,7 +48,7 @@ func (ec *exclusionChecker) faultExcludes(node string, observedAt int64) bool {
 		}
 		maxDelay := int64(ec.rules.DeadAfter)
 		if fault.Kind != Stalled {
-			maxDelay = ec.rules.maxRoundTime() + ec.majority.totalAbsence(fault.end(), observedAt)
+			maxDelay = ec.rules.maxRoundTime() + ec.majority.totalWithout(fault.end(), observedAt)
 		}
 		return observedAt <= addDuration(fault.end(), maxDelay)
 	})

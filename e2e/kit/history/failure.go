@@ -104,7 +104,7 @@ func (fe *failureExcuses) lackedMajority(resp *Response, timedOut bool) bool {
 	if timedOut {
 		minDuration = fe.rules.QueueWait / 2
 	}
-	return fe.majority.longestAbsence(resp) > fe.rules.shortestByAnyClock(minDuration)
+	return fe.majority.longestWithout(resp) > fe.rules.shortestByAnyClock(minDuration)
 }
 
 // excuseByFault returns why one fault excuses the failure of a request, and until when. reason is

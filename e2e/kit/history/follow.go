@@ -159,7 +159,7 @@ func (sc *streamChecker) brokenReason(follower *Follower, conn *FollowConn) (rea
 	shard, _ := sc.runs.requestShard(&resp)
 	stream := brokenStream{
 		FollowConn: conn, shard: shard, ingress: sc.rules.node(conn.Target), owners: sc.owners.ownersDuring(shard, conn.lastActivity(), conn.Done),
-		noMajority: sc.majority.longestAbsence(&resp) > sc.rules.shortestByAnyClock(sc.rules.DeadAfter/2),
+		noMajority: sc.majority.longestWithout(&resp) > sc.rules.shortestByAnyClock(sc.rules.DeadAfter/2),
 	}
 	switch {
 	case follower.BoundToNode:

@@ -35,11 +35,11 @@ func newMajority(shardMaps mapTimeline, voterSince map[string]int64, faults *fau
 	return &majority{rules: rules, faults: faults, voters: voters, voterSince: voterSince}
 }
 
-// longestAbsence returns the longest time, while a request was in flight, in which so many
+// longestWithout returns the longest time, while a request was in flight, in which so many
 // nodes had faults that the others were no majority. A majority that exists for less than
 // Rules.SettleTime does not end this time, because it may not have elected a leader yet. The time
 // with such a majority is not counted.
-func (mj *majority) longestAbsence(resp *Response) (longest int64) {
+func (mj *majority) longestWithout(resp *Response) (longest int64) {
 	lost, restored := int64(0), int64(0) // current time without a majority, and the time with one after it
 	mj.forEachInterval(resp.lastAttempt().Sent, resp.DoneAt(), func(from, until int64, noMajority bool) {
 		if !noMajority {
@@ -55,9 +55,9 @@ func (mj *majority) longestAbsence(resp *Response) (longest int64) {
 	return longest
 }
 
-// totalAbsence returns the total time without a majority within an interval. No map can be
+// totalWithout returns the total time without a majority within an interval. No map can be
 // committed during that time.
-func (mj *majority) totalAbsence(from, until int64) (sum int64) {
+func (mj *majority) totalWithout(from, until int64) (sum int64) {
 	mj.forEachInterval(from, until, func(from, until int64, noMajority bool) {
 		if noMajority {
 			sum += until - from
