@@ -34,6 +34,13 @@ type departedShards struct {
 	shards shardmap.ShardSet
 }
 
+// departures contains the shards that have left each node and may not return before its app has
+// restarted. A node whose shards return without a restart has no entry.
+type departures struct {
+	byNode map[shardmap.NodeID][]departedShards // by node; oldest first
+	index  uint64                               // index of the last entry, other than a commit, that changed byNode
+}
+
 // AppReport is the report of a node about restarts of its app.
 type AppReport struct {
 	Node shardmap.NodeID
@@ -60,66 +67,70 @@ func (s *State) applyAppReports(term uint64, entry AppReportEntry) (*State, Outc
 	}
 	changed := false
 	for _, report := range entry.Reports {
-		changed = s.applyAppReport(report) || changed
+		changed = s.departures.applyReport(report) || changed
 	}
 	if !changed {
 		return s.ignore()
 	}
-	s.limitDepartures(entry.Reports)
-	s.departuresIndex = s.index
+	isMember := func(node shardmap.NodeID) bool { return s.committed.IsMember(node) || s.proposed.IsMember(node) }
+	s.departures.limit(entry.Reports, isMember)
+	s.departures.index = s.index
 	return s, OutcomeAppsReported, nil
 }
 
 // DeparturesIndex returns the index of the last entry that has changed the departures or the
 // reports of apps; zero means none.
-func (s *State) DeparturesIndex() uint64 { return s.departuresIndex }
+func (s *State) DeparturesIndex() uint64 { return s.departures.index }
 
 // NeedsAppReport reports whether the report would change the state.
-func (s *State) NeedsAppReport(report AppReport) bool {
-	departures, known := s.departures[report.Node]
+func (s *State) NeedsAppReport(report AppReport) bool { return s.departures.isChangedBy(report) }
+
+// isChangedBy reports whether a report of an app would change the departures.
+func (d *departures) isChangedBy(report AppReport) bool {
+	departed, known := d.byNode[report.Node]
 	if report.ReturnsNeedRestart != known {
 		return true
 	}
-	return len(departures) > 0 && departures[0].epoch <= report.StartedAfter
+	return len(departed) > 0 && departed[0].epoch <= report.StartedAfter
 }
 
-// applyAppReport applies one report. It forgets the shards that left the node before its app process
+// applyReport applies one report. It forgets the shards that left the node before its app process
 // started, because that process cannot hold them. It returns true if the state has changed.
-func (s *State) applyAppReport(report AppReport) bool {
-	if !s.NeedsAppReport(report) {
+func (d *departures) applyReport(report AppReport) bool {
+	if !d.isChangedBy(report) {
 		return false
 	}
-	s.departures = maps.Clone(s.departures)
+	d.byNode = maps.Clone(d.byNode)
 	if !report.ReturnsNeedRestart {
-		delete(s.departures, report.Node)
+		delete(d.byNode, report.Node)
 		return true
 	}
-	departures := s.departures[report.Node]
+	departed := d.byNode[report.Node]
 	forgotten := 0 // number of sets to forget; the oldest come first
-	for forgotten < len(departures) && departures[forgotten].epoch <= report.StartedAfter {
+	for forgotten < len(departed) && departed[forgotten].epoch <= report.StartedAfter {
 		forgotten++
 	}
-	setKey(&s.departures, report.Node, slices.Clone(departures[forgotten:]))
+	setKey(&d.byNode, report.Node, slices.Clone(departed[forgotten:]))
 	return true
 }
 
-// forgetDepartures forgets the shards that have left a node: an operator has confirmed that its
-// app holds no old copy.
-func (s *State) forgetDepartures(node shardmap.NodeID) {
-	if len(s.departures[node]) > 0 {
-		s.departures = maps.Clone(s.departures)
-		s.departures[node], s.departuresIndex = nil, s.index
+// forget forgets the shards that have left a node: an operator has confirmed that its app holds no
+// old copy. index is the index of the entry.
+func (d *departures) forget(node shardmap.NodeID, index uint64) {
+	if len(d.byNode[node]) > 0 {
+		d.byNode = maps.Clone(d.byNode)
+		d.byNode[node], d.index = nil, index
 	}
 }
 
-// recordDepartures records which shards leave which nodes with the map being committed.
-func (s *State) recordDepartures() {
-	if len(s.departures) == 0 {
+// recordMoves records which shards leave which nodes with the map being committed.
+func (d *departures) recordMoves(committed, proposed *shardmap.Map) {
+	if len(d.byNode) == 0 {
 		return
 	}
 	leaving := map[shardmap.NodeID]shardmap.ShardSet{}
-	for _, move := range shardmap.Diff(s.committed, s.proposed) {
-		if _, known := s.departures[move.From]; known {
+	for _, move := range shardmap.Diff(committed, proposed) {
+		if _, known := d.byNode[move.From]; known {
 			set := leaving[move.From]
 			set.Add(move.Shard)
 			leaving[move.From] = set
@@ -128,31 +139,31 @@ func (s *State) recordDepartures() {
 	if len(leaving) == 0 {
 		return
 	}
-	s.departures = maps.Clone(s.departures)
+	d.byNode = maps.Clone(d.byNode)
 	for id, shards := range leaving {
-		s.departures[id] = addDeparture(s.departures[id], departedShards{epoch: s.proposed.Epoch(), shards: shards})
+		d.byNode[id] = addDeparture(d.byNode[id], departedShards{epoch: proposed.Epoch(), shards: shards})
 	}
 }
 
-// addDeparture returns a copy of departures with one more set. If there are too many, it merges the
+// addDeparture returns a copy of departed with one more set. If there are too many, it merges the
 // two oldest sets. The merged set has the later epoch of the two.
-func addDeparture(departures []departedShards, added departedShards) []departedShards {
-	departures = append(slices.Clone(departures), added)
-	if len(departures) <= maxDepartures {
-		return departures
+func addDeparture(departed []departedShards, added departedShards) []departedShards {
+	departed = append(slices.Clone(departed), added)
+	if len(departed) <= maxDepartures {
+		return departed
 	}
-	departures[1].shards = departures[0].shards.Union(departures[1].shards)
-	return departures[1:]
+	departed[1].shards = departed[0].shards.Union(departed[1].shards)
+	return departed[1:]
 }
 
-// limitDepartures bounds the nodes outside the committed map and the proposal, in the same way on
-// every node. It removes the nodes whose shards left longest ago. It keeps the nodes that have just
-// reported, because otherwise the leader would submit their next report again.
-func (s *State) limitDepartures(reported []AppReport) {
+// limit bounds the nodes for which isMember returns false, in the same way on every node. It removes
+// the nodes whose shards left longest ago. It keeps the nodes that have just reported, because
+// otherwise the leader would submit their next report again. byNode must have been copied.
+func (d *departures) limit(reported []AppReport, isMember func(shardmap.NodeID) bool) {
 	limit := maxFormerDepartures
 	var removable []shardmap.NodeID
-	for id := range s.departures {
-		if s.committed.IsMember(id) || s.proposed.IsMember(id) {
+	for id := range d.byNode {
+		if isMember(id) {
 			continue
 		}
 		hasReported := slices.ContainsFunc(reported, func(report AppReport) bool { return report.Node == id })
@@ -166,42 +177,42 @@ func (s *State) limitDepartures(reported []AppReport) {
 		return
 	}
 	slices.SortFunc(removable, func(a, b shardmap.NodeID) int {
-		return cmp.Or(cmp.Compare(s.lastDeparture(a), s.lastDeparture(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(d.lastDeparture(a), d.lastDeparture(b)), cmp.Compare(a, b))
 	})
 	for _, id := range removable[:len(removable)-limit] {
-		delete(s.departures, id)
+		delete(d.byNode, id)
 	}
 }
 
 // lastDeparture returns the epoch of the newest map with which a shard has left the node; zero means
 // none.
-func (s *State) lastDeparture(node shardmap.NodeID) shardmap.Epoch {
-	departures := s.departures[node]
-	if len(departures) == 0 {
+func (d *departures) lastDeparture(node shardmap.NodeID) shardmap.Epoch {
+	departed := d.byNode[node]
+	if len(departed) == 0 {
 		return 0
 	}
-	return departures[len(departures)-1].epoch
+	return departed[len(departed)-1].epoch
 }
 
 // IsBarred reports whether the shard has left the node, so that the app of the node must restart
 // before the shard may return. It is also true for a shard that has returned.
 func (s *State) IsBarred(node shardmap.NodeID, shard shardmap.Shard) bool {
-	return slices.ContainsFunc(s.departures[node], func(departed departedShards) bool { return departed.shards.Has(shard) })
+	return slices.ContainsFunc(s.departures.byNode[node], func(departed departedShards) bool { return departed.shards.Has(shard) })
 }
 
 // ReturnsNeedRestart reports whether shards return to the node's app only after it has restarted.
 func (s *State) ReturnsNeedRestart(node shardmap.NodeID) bool {
-	_, known := s.departures[node]
+	_, known := s.departures.byNode[node]
 	return known
 }
 
 // StaleReturns returns how many shards have returned to the node although its app has not
 // restarted since they left: no other node could own them.
 func (s *State) StaleReturns(node shardmap.NodeID) int {
-	if len(s.departures[node]) == 0 {
+	if len(s.departures.byNode[node]) == 0 {
 		return 0
 	}
-	count, barred := 0, s.barredShards(node)
+	count, barred := 0, unionOf(s.departures.byNode[node])
 	for shard := range s.committed.Shards(node) {
 		if barred.Has(shard) {
 			count++
@@ -210,11 +221,11 @@ func (s *State) StaleReturns(node shardmap.NodeID) int {
 	return count
 }
 
-// barredShards returns the shards that the node must not get.
-func (s *State) barredShards(node shardmap.NodeID) shardmap.ShardSet {
+// unionOf returns the shards in all of the sets.
+func unionOf(departed []departedShards) shardmap.ShardSet {
 	var all shardmap.ShardSet
-	for _, departed := range s.departures[node] {
-		all = all.Union(departed.shards)
+	for _, set := range departed {
+		all = all.Union(set.shards)
 	}
 	return all
 }
@@ -222,9 +233,9 @@ func (s *State) barredShards(node shardmap.NodeID) shardmap.ShardSet {
 // BarredShards returns the shards that each node must not get, for shardmap.Assign.
 func (s *State) BarredShards() map[shardmap.NodeID]shardmap.ShardSet {
 	var all map[shardmap.NodeID]shardmap.ShardSet
-	for id, departures := range s.departures {
-		if len(departures) > 0 {
-			setKey(&all, id, s.barredShards(id))
+	for id, departed := range s.departures.byNode {
+		if len(departed) > 0 {
+			setKey(&all, id, unionOf(departed))
 		}
 	}
 	return all
@@ -264,13 +275,13 @@ func (r *reader) appReportEntry() AppReportEntry {
 
 // departures writes the departed shards of all nodes in a fixed order. A set takes one bit for
 // each shard.
-func (w *writer) departures(s *State) {
-	w.uint(s.departuresIndex)
-	w.uint(uint64(len(s.departures)))
-	for _, id := range slices.Sorted(maps.Keys(s.departures)) {
+func (w *writer) departures(d departures) {
+	w.uint(d.index)
+	w.uint(uint64(len(d.byNode)))
+	for _, id := range slices.Sorted(maps.Keys(d.byNode)) {
 		w.text(string(id))
-		w.uint(uint64(len(s.departures[id])))
-		for _, departed := range s.departures[id] {
+		w.uint(uint64(len(d.byNode[id])))
+		for _, departed := range d.byNode[id] {
 			w.uint(uint64(departed.epoch))
 			w.uint(uint64(len(departed.shards)))
 			for _, word := range departed.shards {
@@ -280,23 +291,24 @@ func (w *writer) departures(s *State) {
 	}
 }
 
-// departures reads the output of writer.departures.
-func (r *reader) departures(s *State) {
-	s.departuresIndex = r.uint(0, maxUint)
-	s.departures = readSorted(r, r.node, func() []departedShards {
-		var departures []departedShards
+// departures reads the output of writer.departures for the given number of shards.
+func (r *reader) departures(shards int) departures {
+	index := r.uint(0, maxUint)
+	byNode := readSorted(r, r.node, func() []departedShards {
+		var sets []departedShards
 		for range r.uint(0, maxDepartures) {
-			departed := departedShards{epoch: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(s.committed.Len())}
-			if r.err == nil && len(departures) > 0 && departed.epoch <= departures[len(departures)-1].epoch {
+			departed := departedShards{epoch: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(shards)}
+			if r.err == nil && len(sets) > 0 && departed.epoch <= sets[len(sets)-1].epoch {
 				r.fail("departures out of order")
 			}
 			if r.err != nil {
 				return nil
 			}
-			departures = append(departures, departed)
+			sets = append(sets, departed)
 		}
-		return departures
+		return sets
 	})
+	return departures{byNode: byNode, index: index}
 }
 
 // shardSet reads a non-empty set of shards below shards. The last word of an encoded set is never

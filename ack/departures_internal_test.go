@@ -142,8 +142,8 @@ func TestDepartedShardsAreBounded(t *testing.T) {
 		left = append(left, r.s.Committed().Epoch())
 	}
 	n := r.barred("a")
-	if len(r.s.departures["a"]) != maxDepartures || n != 64-r.s.Committed().ShardCount("a") {
-		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.departures["a"]), n, maxDepartures, 64-r.s.Committed().ShardCount("a"))
+	if len(r.s.departures.byNode["a"]) != maxDepartures || n != 64-r.s.Committed().ShardCount("a") {
+		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.departures.byNode["a"]), n, maxDepartures, 64-r.s.Committed().ShardCount("a"))
 	}
 	r.apply(EncodeAppReports(MinFormatVersion, AppReportEntry{Term: 1, Reports: []AppReport{{Node: "a", ReturnsNeedRestart: true, StartedAfter: left[2]}}}), OutcomeIgnored)
 	r.reports(OutcomeAppsReported, AppReport{Node: "a", ReturnsNeedRestart: true, StartedAfter: left[6]})
@@ -162,7 +162,7 @@ func TestNodesOutsideTheMapAreBounded(t *testing.T) {
 		}
 		r.reports(OutcomeAppsReported, apps...)
 	}
-	if n := len(r.s.departures); n != maxFormerDepartures {
+	if n := len(r.s.departures.byNode); n != maxFormerDepartures {
 		t.Errorf("%d nodes are remembered, want %d", n, maxFormerDepartures)
 	}
 }
@@ -175,14 +175,14 @@ func TestReportOfAJoiningNodeIsKept(t *testing.T) {
 	var set shardmap.ShardSet
 	set.Add(1)
 	for i := range maxFormerDepartures {
-		setKey(&r.s.departures, shardmap.NodeID(fmt.Sprintf("n%05d", i)), []departedShards{{1, set}})
+		setKey(&r.s.departures.byNode, shardmap.NodeID(fmt.Sprintf("n%05d", i)), []departedShards{{1, set}})
 	}
 	joining := AppReport{Node: "z", ReturnsNeedRestart: true}
 	r.reports(OutcomeAppsReported, joining)
 	if r.s.NeedsAppReport(joining) {
 		t.Error("the report that was written is news again")
 	}
-	if n := len(r.s.departures); n > maxFormerDepartures+1 {
+	if n := len(r.s.departures.byNode); n > maxFormerDepartures+1 {
 		t.Errorf("%d nodes are remembered, want at most %d outside the map", n, maxFormerDepartures)
 	}
 }
@@ -212,7 +212,7 @@ func TestDeparturesTakeOneBitPerShard(t *testing.T) {
 		set.Add(i)
 	}
 	empty := len(mustEncode(t, s))
-	s.departures = map[shardmap.NodeID][]departedShards{"a": {{1, set}, {2, set}, {3, set}, {4, set}}}
+	s.departures.byNode = map[shardmap.NodeID][]departedShards{"a": {{1, set}, {2, set}, {3, set}, {4, set}}}
 	if n := len(mustEncode(t, s)) - empty; n > maxDepartures*(MaxShards/8+8) {
 		t.Errorf("a node takes %d bytes of a snapshot, want at most one bit for each shard and set", n)
 	}

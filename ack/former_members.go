@@ -11,6 +11,10 @@ import (
 // maxFormerMembers bounds the previous members in a State.
 const maxFormerMembers = 16
 
+// formerMembers contains previous members, and the first map without them. Epoch 0 means that an
+// operator has removed a member of the committed map.
+type formerMembers map[shardmap.NodeID]shardmap.Epoch
+
 // FormerMembers returns the last nodes, up to 16, that have left the map, ascending. A node
 // that left as planned has no drop in force (see IsDropped). Any other previous member failed. The
 // log must contain both, because nodes that joined later have no other source.
@@ -23,50 +27,52 @@ func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 	return nodes
 }
 
-// recordFormerMembers records which nodes the map being committed excludes, or contains again.
-func (s *State) recordFormerMembers() {
-	former := maps.Clone(s.formerMembers)
-	for _, member := range s.committed.Members() {
-		_, wasRemoved := former[member.ID] // by an operator, see forgetFormerMember
-		if !wasRemoved && !s.proposed.IsMember(member.ID) {
-			setKey(&former, member.ID, s.proposed.Epoch())
+// withCommit returns a copy of the former members after the commit of a proposal: without the members
+// of the proposal, and with the members that it excludes.
+func (f formerMembers) withCommit(committed, proposed *shardmap.Map) formerMembers {
+	former := maps.Clone(f)
+	for _, member := range committed.Members() {
+		_, wasRemoved := former[member.ID] // by an operator, see withRemoval
+		if !wasRemoved && !proposed.IsMember(member.ID) {
+			setKey(&former, member.ID, proposed.Epoch())
 		} else {
 			delete(former, member.ID)
 		}
 	}
-	for _, member := range s.proposed.Members() {
+	for _, member := range proposed.Members() {
 		delete(former, member.ID)
 	}
-	limitFormerMembers(former)
-	s.formerMembers = former
+	former.limit()
+	return former
 }
 
-// limitFormerMembers removes the oldest entries beyond maxFormerMembers, in the same order on every
-// node.
-func limitFormerMembers(former map[shardmap.NodeID]shardmap.Epoch) {
-	if len(former) <= maxFormerMembers {
+// limit removes the oldest entries beyond maxFormerMembers, in the same order on every node.
+func (f formerMembers) limit() {
+	if len(f) <= maxFormerMembers {
 		return
 	}
-	ids := slices.SortedFunc(maps.Keys(former), func(a, b shardmap.NodeID) int {
-		return cmp.Or(cmp.Compare(former[a], former[b]), cmp.Compare(a, b))
+	ids := slices.SortedFunc(maps.Keys(f), func(a, b shardmap.NodeID) int {
+		return cmp.Or(cmp.Compare(f[a], f[b]), cmp.Compare(a, b))
 	})
 	for _, id := range ids[:len(ids)-maxFormerMembers] {
-		delete(former, id)
+		delete(f, id)
 	}
 }
 
-// forgetFormerMember forgets a node that an operator has removed. If the committed map still
-// contains the node, epoch 0 records that the next map without it must not list it.
-func (s *State) forgetFormerMember(node shardmap.NodeID) {
-	s.formerMembers = maps.Clone(s.formerMembers)
-	delete(s.formerMembers, node)
-	if s.committed.IsMember(node) {
-		setKey(&s.formerMembers, node, 0)
+// withRemoval returns a copy of the former members without a node that an operator has removed. If
+// the committed map still contains the node, epoch 0 records that the next map without it must not
+// list it.
+func (f formerMembers) withRemoval(node shardmap.NodeID, committed *shardmap.Map) formerMembers {
+	former := maps.Clone(f)
+	delete(former, node)
+	if committed.IsMember(node) {
+		setKey(&former, node, 0)
 	}
+	return former
 }
 
 // formerMembers writes the previous members in order.
-func (w *writer) formerMembers(members map[shardmap.NodeID]shardmap.Epoch) {
+func (w *writer) formerMembers(members formerMembers) {
 	w.uint(uint64(len(members)))
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		w.text(string(id))
@@ -76,7 +82,7 @@ func (w *writer) formerMembers(members map[shardmap.NodeID]shardmap.Epoch) {
 
 // formerMembers reads the output of writer.formerMembers. Members of the committed map must have
 // epoch zero, others must not.
-func (r *reader) formerMembers(committed *shardmap.Map) map[shardmap.NodeID]shardmap.Epoch {
+func (r *reader) formerMembers(committed *shardmap.Map) formerMembers {
 	firstMapWithout := func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(committed.Epoch()))) }
 	members := readSorted(r, r.node, firstMapWithout)
 	former := 0

@@ -21,29 +21,58 @@ func KeyConfigDigest(text string) uint64 {
 	return max(binary.BigEndian.Uint64(sum[:8]), 1)
 }
 
+// keyConfig contains the key configuration in force, and the one of the open proposal.
+type keyConfig struct {
+	active   string         // empty before the first map
+	since    shardmap.Epoch // the map that activated it
+	proposed string         // empty means unchanged
+}
+
+// propose sets the key configuration of a new proposal; empty means unchanged.
+func (k *keyConfig) propose(text string) {
+	k.proposed = text
+	if text == k.active {
+		k.proposed = ""
+	}
+}
+
+// commit activates the key configuration of the proposal of the given epoch.
+func (k *keyConfig) commit(epoch shardmap.Epoch) {
+	if k.proposed != "" {
+		k.active, k.since, k.proposed = k.proposed, epoch, ""
+	}
+}
+
+// contradicts reports whether the key configuration of a decoded state contradicts its maps.
+func (k *keyConfig) contradicts(committed *shardmap.Map, hasOpenProposal bool) bool {
+	changes := k.proposed != ""
+	changesWithoutProposal := changes && !hasOpenProposal
+	changesNothing := changes && k.proposed == k.active
+	isNewerThanMap := k.since > committed.Epoch()
+	isIncomplete := (k.active == "") != (k.since == 0) // only one of text and epoch is set
+	return changesWithoutProposal || changesNothing || isNewerThanMap || isIncomplete
+}
+
+// keyConfig writes the key configuration.
+func (w *writer) keyConfig(config keyConfig) {
+	w.text(config.active)
+	w.uint(uint64(config.since))
+	w.text(config.proposed)
+}
+
+// keyConfig reads the output of writer.keyConfig.
+func (r *reader) keyConfig() keyConfig {
+	return keyConfig{active: r.text(0, MaxKeyConfig), since: r.epoch(), proposed: r.text(0, MaxKeyConfig)}
+}
+
 // KeyConfig returns the active key configuration: the text with which every node finds the keys of
 // requests. It is empty before the first map.
-func (s *State) KeyConfig() string { return s.keyConfig }
+func (s *State) KeyConfig() string { return s.keyConfig.active }
 
 // KeyConfigSince returns the epoch of the map that activated the key configuration. Requests that
 // were routed by an earlier map were keyed by another configuration.
-func (s *State) KeyConfigSince() shardmap.Epoch { return s.keyConfigSince }
+func (s *State) KeyConfigSince() shardmap.Epoch { return s.keyConfig.since }
 
 // ChangesKeyConfig reports whether the open proposal changes the key configuration. Then no request
 // may run on any node, because each may have another key after the commit.
-func (s *State) ChangesKeyConfig() bool { return s.HasOpenProposal() && s.proposedKeyConfig != "" }
-
-// setProposedKeyConfig sets the key configuration of a proposal; empty means unchanged.
-func (s *State) setProposedKeyConfig(text string) {
-	s.proposedKeyConfig = text
-	if text == s.keyConfig {
-		s.proposedKeyConfig = ""
-	}
-}
-
-// commitKeyConfig activates the key configuration of the last proposal.
-func (s *State) commitKeyConfig() {
-	if s.proposedKeyConfig != "" {
-		s.keyConfig, s.keyConfigSince, s.proposedKeyConfig = s.proposedKeyConfig, s.proposed.Epoch(), ""
-	}
-}
+func (s *State) ChangesKeyConfig() bool { return s.HasOpenProposal() && s.keyConfig.proposed != "" }

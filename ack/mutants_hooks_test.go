@@ -131,7 +131,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: an acquire call names no previous owner", mix: moves, caught: "hooks",
-			edits: in("ack.State.recordPreviousOwners", "	if len(moves) == 0 {\n", "	if PLANTED || len(moves) == 0 {\n"),
+			edits: in("ack.previousOwners.withCommit", "	if len(moves) == 0 {\n", "	if PLANTED || len(moves) == 0 {\n"),
 		},
 	}
 }

@@ -43,11 +43,11 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a shard that is passed back counts as released by its owner", mix: moves, caught: "hooks",
-			edits: in("ack.State.recordPreviousOwners", "		returned[release.Shard] = release.From != \"\"\n", "		returned[release.Shard] = release.From != \"\" && !PLANTED\n"),
+			edits: in("ack.previousOwners.withCommit", "		returned[release.Shard] = release.From != \"\"\n", "		returned[release.Shard] = release.From != \"\" && !PLANTED\n"),
 		},
 		{
 			name: "released: a release counts for every later owner", mix: moves, caught: "hooks|G5",
-			edits: in("ack.State.recordReleases", "		delete(notes, move.Shard)\n", "		if x, ok := notes[move.Shard]; PLANTED && ok {\n			for _, h := range s.proposed.Members() {\n				if h.ID == move.To {\n					x.server = string(move.To) + \"/1\"\n					notes[move.Shard] = x\n				}\n			}\n		} else {\n			delete(notes, move.Shard)\n		}\n"),
+			edits: in("ack.releaseNotes.recordMoves", "		delete(notes, move.Shard)\n", "		if x, ok := notes[move.Shard]; PLANTED && ok {\n			for _, h := range proposed.Members() {\n				if h.ID == move.To {\n					x.server = string(move.To) + \"/1\"\n					notes[move.Shard] = x\n				}\n			}\n		} else {\n			delete(notes, move.Shard)\n		}\n"),
 		},
 		{
 			name: "released: a node waits forever for the leader to confirm its releases", mix: moves, caught: "hooks|progress",

@@ -8,7 +8,7 @@ func mutantsOfRestarts() []mutant {
 	return []mutant{
 		{
 			name: "restart: a boot has several restarts", mix: restarts, caught: "restart",
-			edits: both(in("ack.State.mayBeginRestart", "return !known || restart.Boot < entry.Boot\n", "return PLANTED || !known || restart.Boot < entry.Boot\n"),
+			edits: both(in("ack.restartRecords.mayBegin", "return !known || restart.Boot < entry.Boot\n", "return PLANTED || !known || restart.Boot < entry.Boot\n"),
 				in("ack/leader.member.announcesRestart", "return !known || restart.Boot < m.heartbeat.Boot", "return PLANTED && restart.Ended || !known || restart.Boot < m.heartbeat.Boot")),
 		},
 		{
@@ -45,11 +45,11 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: the statement of an operator ends it for one leader only", mix: aimed("restart 8, remove 6, elect 4, depose 3"), caught: "restart|G4",
-			edits: in("ack.State.endRestart", "ok && !restart.Ended {", "ok && !restart.Ended && !PLANTED {"),
+			edits: in("ack.restartRecords.end", "ok && !restart.Ended {", "ok && !restart.Ended && !PLANTED {"),
 		},
 		{
 			name: "rule 8: snapshots forget restarts", mix: aimed("restart 8, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("ack.State.MarshalBinary", "	w.restarts(s)\n", "	w.restarts([]*State{s, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.restarts(s.restarts)\n", "	w.restarts([]restartRecords{s.restarts, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

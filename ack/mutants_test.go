@@ -448,7 +448,7 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget drops", mix: compact, caught: "G5",
-			edits: in("ack.State.MarshalBinary", "	w.drops(s.drops)\n", "	w.drops([]map[shardmap.NodeID]Drop{s.drops, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.drops(s.drops)\n", "	w.drops([]dropRecords{s.drops, nil}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

@@ -167,9 +167,9 @@ func (p *Policy) endDrain(node shardmap.NodeID) {
 }
 
 // setKey sets m[k] to v, and allocates the map if necessary.
-func setKey[K comparable, V any](m *map[K]V, k K, v V) {
+func setKey[M ~map[K]V, K comparable, V any](m *M, k K, v V) {
 	if *m == nil {
-		*m = map[K]V{}
+		*m = M{}
 	}
 	(*m)[k] = v
 }
@@ -216,22 +216,16 @@ func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, er
 	for _, change := range entry.Changes {
 		switch change.Kind { //nolint:exhaustive // the other kinds change the policy only
 		case ChangeAppRestarted:
-			s.forgetDepartures(change.Node)
+			s.departures.forget(change.Node, s.index)
 		case ChangeForgetNode:
-			s.forgetFormerMember(change.Node)
-			s.forgetDrop(change.Node)
+			s.formerMembers = s.formerMembers.withRemoval(change.Node, s.committed)
+			ownsShards := s.committed.IsMember(change.Node) || s.proposed.IsMember(change.Node)
+			if !ownsShards { // the drop record of an owner must remain, because it denies leases
+				s.drops = s.drops.without(change.Node)
+			}
 		}
 	}
 	return s, OutcomePolicyChanged, nil
-}
-
-// forgetDrop removes the drop record of a node. The record of a node that owns shards must remain,
-// because it denies leases.
-func (s *State) forgetDrop(node shardmap.NodeID) {
-	if !s.committed.IsMember(node) && !s.proposed.IsMember(node) {
-		s.drops = maps.Clone(s.drops)
-		delete(s.drops, node)
-	}
 }
 
 // CheckChanges returns ErrChange if the entry of these changes could not be decoded, or would

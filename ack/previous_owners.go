@@ -6,6 +6,10 @@ import (
 	"shardway/shardmap"
 )
 
+// previousOwners contains, by shard, the owner before the present one; nil means that no shard has
+// had another owner.
+type previousOwners []shardmap.NodeID
+
 // PreviousOwner returns the owner of the shard before its present owner, or the last owner if it
 // has none; empty if there was none. An owner that returned the shard without having acquired
 // it is skipped.
@@ -20,14 +24,14 @@ func (s *State) PreviousOwner(shard shardmap.Shard) shardmap.NodeID {
 // had another owner. It must not be modified.
 func (s *State) PreviousOwners() []shardmap.NodeID { return s.previousOwners }
 
-// recordPreviousOwners records the previous owners of the shards that move with the map being
-// committed.
-func (s *State) recordPreviousOwners(released []Released) {
-	moves := shardmap.Diff(s.committed, s.proposed)
+// withCommit returns the previous owners after the commit of a proposal. released are the releases of
+// the shards that move.
+func (p previousOwners) withCommit(committed, proposed *shardmap.Map, released []Released) previousOwners {
+	moves := shardmap.Diff(committed, proposed)
 	if len(moves) == 0 {
-		return
+		return p
 	}
-	s.previousOwners = slices.Clone(s.previousOwners)
+	owners := slices.Clone(p)
 	returned := map[shardmap.Shard]bool{} // by an owner that never acquired the shard
 	for _, release := range released {
 		returned[release.Shard] = release.From != ""
@@ -36,11 +40,12 @@ func (s *State) recordPreviousOwners(released []Released) {
 		if move.From == "" || returned[move.Shard] {
 			continue // the previous owner remains the one that last held the shard
 		}
-		if s.previousOwners == nil {
-			s.previousOwners = make([]shardmap.NodeID, s.committed.Len())
+		if owners == nil {
+			owners = make(previousOwners, committed.Len())
 		}
-		s.previousOwners[move.Shard] = move.From
+		owners[move.Shard] = move.From
 	}
+	return owners
 }
 
 // previousOwners writes the previous owners by shard, as runs of shards with the same owner. An

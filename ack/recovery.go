@@ -56,12 +56,12 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	next.policy = s.policy.ForRecoveredCluster()
 	// An open proposal is discarded.
 	next.proposed, next.proposedTerm, next.proposalReason = recovered, 0, ""
-	next.proposedKeyConfig = ""
+	next.keyConfig.proposed = ""
 	// Records about nodes of the old cluster are discarded.
 	next.drops, next.formerMembers, next.previousOwners = nil, nil, nil
-	next.restarts, next.restartsIndex = nil, 0
+	next.restarts = restartRecords{}
 	// Released state may have changed since s.
-	next.releaseNotes, next.keptNotes = nil, nil
+	next.releaseNotes = releaseNotes{}
 	return &next, nil
 }
 

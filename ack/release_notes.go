@@ -8,9 +8,15 @@ import (
 	"shardway/shardmap"
 )
 
+// releaseNotes contains the records of releases.
+type releaseNotes struct {
+	moved map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
+	kept  map[shardmap.Shard]releaseNote // releases with which their owners restart in place
+}
+
 // releaseNote is the record of a release: of a shard that was released before its present
-// owner got it (State.releaseNotes), or by the previous process of its present owner, which
-// restarts in place (State.keptNotes).
+// owner got it (releaseNotes.moved), or by the previous process of its present owner, which
+// restarts in place (releaseNotes.kept).
 type releaseNote struct {
 	// server is the disk of the present owner. Only that disk gets the note: it acknowledged
 	// the map, or restarts.
@@ -31,7 +37,7 @@ type releaseNote struct {
 // ReleaseNote returns the note of the release before the present ownership of the shard, and the
 // server that may use it. ok is false if no release is recorded.
 func (s *State) ReleaseNote(shard shardmap.Shard) (note []byte, server string, ok bool) {
-	record, ok := s.releaseNotes[shard]
+	record, ok := s.releaseNotes.moved[shard]
 	return record.note, record.server, ok
 }
 
@@ -50,22 +56,22 @@ type KeptRelease struct {
 // KeptRelease returns the release of the shard in the last restart in place of its present owner.
 // ok is false if there is none.
 func (s *State) KeptRelease(shard shardmap.Shard) (KeptRelease, bool) {
-	record, ok := s.keptNotes[shard]
+	record, ok := s.releaseNotes.kept[shard]
 	if !ok {
 		return KeptRelease{}, false
 	}
 	return KeptRelease{Server: record.server, Boot: record.boot, Note: record.note, PassedOn: !record.released}, true
 }
 
-// recordReleases records the releases of the shards that move with the map being committed.
-// All earlier records of moving shards are removed.
-func (s *State) recordReleases(entry CommitEntry) {
-	moves := shardmap.Diff(s.committed, s.proposed)
+// recordMoves records the releases of the shards that move with the map being committed. All earlier
+// records of moving shards are removed.
+func (n *releaseNotes) recordMoves(committed, proposed *shardmap.Map, entry CommitEntry) {
+	moves := shardmap.Diff(committed, proposed)
 	if len(moves) == 0 {
 		return
 	}
 	newOwners := make(map[shardmap.Shard]shardmap.NodeID, len(moves))
-	notes, keptNotes := maps.Clone(s.releaseNotes), maps.Clone(s.keptNotes)
+	notes, keptNotes := maps.Clone(n.moved), maps.Clone(n.kept)
 	for _, move := range moves {
 		delete(notes, move.Shard)
 		delete(keptNotes, move.Shard)
@@ -84,32 +90,32 @@ func (s *State) recordReleases(entry CommitEntry) {
 		}
 		setKey(&notes, release.Shard, releaseNote{server: server, note: release.Note})
 	}
-	limitNotes(notes, s.proposed)
-	s.releaseNotes, s.keptNotes = notes, keptNotes
+	limitNotes(notes, proposed)
+	n.moved, n.kept = notes, keptNotes
 }
 
-// recordKeptReleases records the releases of a node that restarts in place. Records of earlier
-// restarts of the node are removed.
-func (s *State) recordKeptReleases(entry RestartEntry) {
-	keptNotes := maps.Clone(s.keptNotes)
-	for shard := range s.committed.Shards(entry.Node) {
+// recordRestart records the releases of a node that restarts in place. index is the index of the
+// entry. Records of earlier restarts of the node are removed.
+func (n *releaseNotes) recordRestart(committed *shardmap.Map, entry RestartEntry, index uint64) {
+	keptNotes := maps.Clone(n.kept)
+	for shard := range committed.Shards(entry.Node) {
 		delete(keptNotes, shard)
 	}
 	for _, release := range entry.Released {
-		exists := int(release.Shard) < s.committed.Len()
-		if !exists || s.committed.Owner(release.Shard) != entry.Node {
+		exists := int(release.Shard) < committed.Len()
+		if !exists || committed.Owner(release.Shard) != entry.Node {
 			continue
 		}
-		if s.committed.OwnedSince(release.Shard) > entry.Proposal {
+		if committed.OwnedSince(release.Shard) > entry.Proposal {
 			continue // the node got the shard after that proposal, so this is not its release
 		}
 		setKey(&keptNotes, release.Shard, releaseNote{
 			server: entry.Server, note: release.Note,
-			boot: entry.Boot, index: s.index, released: release.From == "",
+			boot: entry.Boot, index: index, released: release.From == "",
 		})
 	}
-	limitNotes(keptNotes, s.committed)
-	s.keptNotes = keptNotes
+	limitNotes(keptNotes, committed)
+	n.kept = keptNotes
 }
 
 // limitNotes bounds the notes, in the same way on every node. Notes of the oldest entries are

@@ -29,22 +29,28 @@ type Restart struct {
 	Ended bool
 }
 
+// restartRecords contains the last restart in place of each member.
+type restartRecords struct {
+	byNode map[shardmap.NodeID]Restart
+	index  uint64 // index of the last entry that changed byNode
+}
+
 // Restart returns the record of the last restart of the node, as long as it is a member of the
 // committed map.
 func (s *State) Restart(node shardmap.NodeID) (Restart, bool) {
-	restart, ok := s.restarts[node]
+	restart, ok := s.restarts.byNode[node]
 	return restart, ok
 }
 
 // Restarts returns the records of the last restarts, by node. The Go map must not be modified.
-func (s *State) Restarts() map[shardmap.NodeID]Restart { return s.restarts }
+func (s *State) Restarts() map[shardmap.NodeID]Restart { return s.restarts.byNode }
 
 // RestartsIndex returns the index of the last entry that has changed a restart; zero means none.
-func (s *State) RestartsIndex() uint64 { return s.restartsIndex }
+func (s *State) RestartsIndex() uint64 { return s.restarts.index }
 
 // Restarting reports whether the cluster waits for the node.
 func (s *State) Restarting(node shardmap.NodeID) bool {
-	restart, ok := s.restarts[node]
+	restart, ok := s.restarts.byNode[node]
 	return ok && !restart.Ended
 }
 
@@ -74,51 +80,60 @@ func (s *State) applyRestart(term uint64, entry RestartEntry) (*State, Outcome, 
 	if !s.Bootstrapped() || term != entry.Term {
 		return s.ignore()
 	}
-	restart := s.restarts[entry.Node]
-	if begins := entry.Grace > 0; begins {
-		if !s.mayBeginRestart(entry) {
-			return s.ignore()
-		}
-		restart = Restart{Boot: entry.Boot, Grace: entry.Grace}
-		s.recordKeptReleases(entry)
-	} else {
-		if restart.Boot != entry.Boot || restart.Ended {
+	if begins := entry.Grace > 0; !begins {
+		if ended := s.restarts.endBoot(entry.Node, entry.Boot, s.index); !ended {
 			return s.ignore() // another restart has begun since, or this one has ended
 		}
-		restart.Ended = true
+		return s, OutcomeRestartChanged, nil
 	}
-	s.restarts = maps.Clone(s.restarts)
-	setKey(&s.restarts, entry.Node, restart)
-	s.restartsIndex = s.index
+	isMember := s.committed.IsMember(entry.Node) && s.proposed.IsMember(entry.Node)
+	if !isMember || !s.restarts.mayBegin(entry) {
+		return s.ignore()
+	}
+	s.restarts.set(entry.Node, Restart{Boot: entry.Boot, Grace: entry.Grace}, s.index)
+	s.releaseNotes.recordRestart(s.committed, entry, s.index)
 	return s, OutcomeRestartChanged, nil
 }
 
-// mayBeginRestart reports whether the restart of an entry may begin: the node is a member, and this
-// boot has had no restart yet.
-func (s *State) mayBeginRestart(entry RestartEntry) bool {
-	if !s.committed.IsMember(entry.Node) || !s.proposed.IsMember(entry.Node) {
-		return false
-	}
-	restart, known := s.restarts[entry.Node]
+// mayBegin reports whether the boot of an entry has had no restart yet.
+func (rr *restartRecords) mayBegin(entry RestartEntry) bool {
+	restart, known := rr.byNode[entry.Node]
 	return !known || restart.Boot < entry.Boot
 }
 
-// endRestart ends the restart of a dropped node. An operator has reported that it does not
-// return, and the next leader may not know that.
-func (s *State) endRestart(node shardmap.NodeID) {
-	if restart, ok := s.restarts[node]; ok && !restart.Ended {
+// set sets the record of a node. index is the index of the entry that changes it.
+func (rr *restartRecords) set(node shardmap.NodeID, restart Restart, index uint64) {
+	rr.byNode = maps.Clone(rr.byNode)
+	setKey(&rr.byNode, node, restart)
+	rr.index = index
+}
+
+// endBoot ends the restart of the given boot. It returns false if that restart has ended before.
+func (rr *restartRecords) endBoot(node shardmap.NodeID, boot, index uint64) (ended bool) {
+	restart := rr.byNode[node]
+	if restart.Boot != boot || restart.Ended {
+		return false
+	}
+	restart.Ended = true
+	rr.set(node, restart, index)
+	return true
+}
+
+// end ends the restart of a dropped node. An operator has reported that it does not return, and the
+// next leader may not know that.
+func (rr *restartRecords) end(node shardmap.NodeID, index uint64) {
+	if restart, ok := rr.byNode[node]; ok && !restart.Ended {
 		restart.Ended = true
-		s.restarts = maps.Clone(s.restarts)
-		s.restarts[node], s.restartsIndex = restart, s.index
+		rr.set(node, restart, index)
 	}
 }
 
-// removeOldRestarts removes the records of nodes that the committed map no longer has.
-func (s *State) removeOldRestarts() {
-	kept := maps.Clone(s.restarts)
-	maps.DeleteFunc(kept, func(id shardmap.NodeID, _ Restart) bool { return !s.committed.IsMember(id) })
-	if len(kept) != len(s.restarts) {
-		s.restarts, s.restartsIndex = kept, s.index
+// removeOthers removes the records of nodes that are no members of the committed map.
+func (rr *restartRecords) removeOthers(committed *shardmap.Map, index uint64) {
+	kept := maps.Clone(rr.byNode)
+	maps.DeleteFunc(kept, func(id shardmap.NodeID, _ Restart) bool { return !committed.IsMember(id) })
+	if len(kept) != len(rr.byNode) {
+		rr.byNode, rr.index = kept, index
 	}
 }
 
@@ -155,11 +170,11 @@ func (r *reader) restartEntry() RestartEntry {
 }
 
 // restarts writes the restart records in a fixed order.
-func (w *writer) restarts(s *State) {
-	w.uint(s.restartsIndex)
-	w.uint(uint64(len(s.restarts)))
-	for _, id := range slices.Sorted(maps.Keys(s.restarts)) {
-		restart := s.restarts[id]
+func (w *writer) restarts(records restartRecords) {
+	w.uint(records.index)
+	w.uint(uint64(len(records.byNode)))
+	for _, id := range slices.Sorted(maps.Keys(records.byNode)) {
+		restart := records.byNode[id]
 		w.text(string(id))
 		w.uint(restart.Boot)
 		w.uint(uint64(restart.Grace))
@@ -167,15 +182,16 @@ func (w *writer) restarts(s *State) {
 	}
 }
 
-// restarts reads the output of writer.restarts.
-func (r *reader) restarts(s *State) {
-	s.restartsIndex = r.uint(0, maxUint)
-	s.restarts = readSorted(r, r.node, func() Restart {
+// restarts reads the output of writer.restarts. All nodes must be members of the committed map.
+func (r *reader) restarts(committed *shardmap.Map) restartRecords {
+	index := r.uint(0, maxUint)
+	byNode := readSorted(r, r.node, func() Restart {
 		return Restart{Boot: r.uint(1, maxUint), Grace: r.duration(MaxGrace), Ended: r.bool()}
 	})
-	for id := range s.restarts {
-		if r.err == nil && !s.committed.IsMember(id) {
+	for id := range byNode {
+		if r.err == nil && !committed.IsMember(id) {
 			r.fail(fmt.Sprintf("restart of %q, which is not in the map", id))
 		}
 	}
+	return restartRecords{byNode: byNode, index: index}
 }

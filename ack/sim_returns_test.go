@@ -281,7 +281,7 @@ func mutantsOfDepartures() []mutant {
 	return []mutant{
 		{
 			name: "returns: a commit does not record the shards that leave a node", mix: moves, caught: "returns",
-			edits: in("ack.State.recordDepartures", "		if _, known := s.departures[move.From]; known {\n", "		if _, known := s.departures[move.From]; known && !PLANTED {\n"),
+			edits: in("ack.departures.recordMoves", "		if _, known := d.byNode[move.From]; known {\n", "		if _, known := d.byNode[move.From]; known && !PLANTED {\n"),
 		},
 		{
 			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",
@@ -293,8 +293,8 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
-			edits: both(in("ack.State.applyAppReport", "	for forgotten < len(departures) && departures[forgotten].epoch <= report.StartedAfter {\n", "	for forgotten < len(departures) && (PLANTED || departures[forgotten].epoch <= report.StartedAfter) {\n"),
-				in("ack.State.NeedsAppReport", "	return len(departures) > 0 && departures[0].epoch <= report.StartedAfter\n", "	return len(departures) > 0 && (PLANTED || departures[0].epoch <= report.StartedAfter)\n")),
+			edits: both(in("ack.departures.applyReport", "	for forgotten < len(departed) && departed[forgotten].epoch <= report.StartedAfter {\n", "	for forgotten < len(departed) && (PLANTED || departed[forgotten].epoch <= report.StartedAfter) {\n"),
+				in("ack.departures.isChangedBy", "	return len(departed) > 0 && departed[0].epoch <= report.StartedAfter\n", "	return len(departed) > 0 && (PLANTED || departed[0].epoch <= report.StartedAfter)\n")),
 		},
 		{
 			name: "returns: a report to an earlier leader counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
@@ -325,7 +325,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget departed shards", mix: caches("leave 6, sick 4, policy 6, compact 4, kill 4, wipe 2"), caught: "G5|returns",
-			edits: in("ack.State.MarshalBinary", "	w.departures(s)\n", "	w.departures([]*State{s, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.departures(s.departures)\n", "	w.departures([]departures{s.departures, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

@@ -27,15 +27,13 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	}
 	w.drops(s.drops)
 	w.previousOwners(s.previousOwners)
-	w.releaseNotes(s.releaseNotes)
-	w.releaseNotes(s.keptNotes)
+	w.releaseNotes(s.releaseNotes.moved)
+	w.releaseNotes(s.releaseNotes.kept)
 	w.policy(s.policy)
-	w.restarts(s)
-	w.departures(s)
+	w.restarts(s.restarts)
+	w.departures(s.departures)
 	w.formerMembers(s.formerMembers)
-	w.text(s.keyConfig)
-	w.uint(uint64(s.keyConfigSince))
-	w.text(s.proposedKeyConfig)
+	w.keyConfig(s.keyConfig)
 	return w.buf, nil
 }
 
@@ -58,7 +56,7 @@ func (w *writer) maps(s *State) error {
 }
 
 // drops writes the drop records in the order of the nodes.
-func (w *writer) drops(drops map[shardmap.NodeID]Drop) {
+func (w *writer) drops(drops dropRecords) {
 	w.uint(uint64(len(drops)))
 	for _, id := range slices.Sorted(maps.Keys(drops)) {
 		drop := drops[id]
@@ -88,18 +86,18 @@ func DecodeState(data []byte) (*State, error) {
 	}
 	s.drops = r.drops()
 	s.previousOwners = r.previousOwners(s.committed.Len())
-	s.releaseNotes = r.releaseNotes(s.committed, false)
-	s.keptNotes = r.releaseNotes(s.committed, true)
+	s.releaseNotes.moved = r.releaseNotes(s.committed, false)
+	s.releaseNotes.kept = r.releaseNotes(s.committed, true)
 	s.policy = r.policy()
-	r.restarts(s)
-	r.departures(s)
+	s.restarts = r.restarts(s.committed)
+	s.departures = r.departures(s.committed.Len())
 	s.formerMembers = r.formerMembers(s.committed)
-	s.keyConfig, s.keyConfigSince, s.proposedKeyConfig = r.text(0, MaxKeyConfig), r.epoch(), r.text(0, MaxKeyConfig)
+	s.keyConfig = r.keyConfig()
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	if err := s.checkKeyConfig(); err != nil {
-		return nil, err
+	if s.keyConfig.contradicts(s.committed, s.HasOpenProposal()) {
+		return nil, fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keyConfig.since, s.committed.Epoch())
 	}
 	return s, nil
 }
@@ -121,12 +119,12 @@ func (r *reader) maps(s *State) {
 }
 
 // drops reads the output of writer.drops.
-func (r *reader) drops() map[shardmap.NodeID]Drop {
+func (r *reader) drops() dropRecords {
 	count := r.uint(0, maxDrops)
 	if count == 0 {
 		return nil
 	}
-	drops := make(map[shardmap.NodeID]Drop, min(count, 64))
+	drops := make(dropRecords, min(count, 64))
 	last := shardmap.NodeID("")
 	for range count {
 		id := shardmap.NodeID(r.text(1, maxText))
@@ -141,17 +139,4 @@ func (r *reader) drops() map[shardmap.NodeID]Drop {
 		last = id
 	}
 	return drops
-}
-
-// checkKeyConfig returns ErrCorrupt if the key configuration contradicts the maps of a decoded state.
-func (s *State) checkKeyConfig() error {
-	changes := s.proposedKeyConfig != ""
-	changesWithoutProposal := changes && !s.HasOpenProposal()
-	changesNothing := changes && s.proposedKeyConfig == s.keyConfig
-	isNewerThanMap := s.keyConfigSince > s.committed.Epoch()
-	isIncomplete := (s.keyConfig == "") != (s.keyConfigSince == 0) // only one of text and epoch is set
-	if changesWithoutProposal || changesNothing || isNewerThanMap || isIncomplete {
-		return fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keyConfigSince, s.committed.Epoch())
-	}
-	return nil
 }

@@ -1,11 +1,8 @@
 package ack
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"shardway/shardmap"
 )
@@ -14,46 +11,8 @@ import (
 // must stop, because its state would silently diverge from that of the other nodes.
 var ErrCorrupt = errors.New("ack: corrupt entry")
 
-// maxDrops bounds the drop records of a State. The oldest record that is not in force is
-// removed first.
-const maxDrops = 4096
-
-// DropCause is the reason why a node was dropped from the map.
-type DropCause uint8
-
-// The causes of a drop.
-const (
-	CauseSilent    DropCause = iota + 1 // the leader received no fresh heartbeat
-	CauseCrashed                        // the leader received crash evidence
-	CauseMissedAck                      // the node did not acknowledge a proposal in time
-	CauseBehind                         // its log is too far behind
-	CauseRemoved                        // an operator removed it
-)
-
-var causeNames = [...]string{
-	CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed",
-}
-
-// String returns the cause as logs and metrics spell it.
-func (c DropCause) String() string { return enumName(causeNames[:], uint8(c), "Cause") }
-
-// MissedRound reports whether the dropped node sent heartbeats but did not keep up. Such a
-// node must first prove that it keeps up again.
-func (c DropCause) MissedRound() bool { return c == CauseMissedAck || c == CauseBehind }
-
-// Drop is the record of a node that was excluded from a map.
-type Drop struct {
-	// Epoch is the proposal that excluded it.
-	Epoch shardmap.Epoch
-	Cause DropCause
-	// Strikes is the number of its consecutive missed acknowledgements. It determines how long
-	// the node must wait before it gets shards again.
-	Strikes uint32
-	// InForce is true until a proposal contains the node again.
-	InForce bool
-}
-
-// State is the replicated state. It is immutable: Apply returns a new one.
+// State is the replicated state. It is immutable: Apply returns a new one, which shares the parts
+// that have not changed. A part must therefore be copied before it is modified.
 type State struct {
 	// The log.
 	index          uint64        // of the last applied entry
@@ -73,27 +32,13 @@ type State struct {
 	proposedTerm   uint64        // Raft term in which proposed was proposed
 	proposalReason string        // of proposed
 
-	// The key configuration.
-	keyConfig         string         // the active one; empty before the first map
-	keyConfigSince    shardmap.Epoch // the map that activated it
-	proposedKeyConfig string         // of the open proposal; empty means unchanged
-
-	// Nodes.
-	drops map[shardmap.NodeID]Drop // the last exclusion of each node
-	// formerMembers contains previous members, and the first map without them. Epoch 0 means that an
-	// operator has removed a member of the committed map.
-	formerMembers map[shardmap.NodeID]shardmap.Epoch
-	restarts      map[shardmap.NodeID]Restart // the last restart in place of each member
-	restartsIndex uint64                      // index of the last entry that changed restarts
-
-	// The state of shards at apps.
-	previousOwners []shardmap.NodeID              // by shard: the owner before the present one; nil means none
-	releaseNotes   map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
-	keptNotes      map[shardmap.Shard]releaseNote // releases with which their owners restart in place
-	// departures contains, by node, the shards that have left it and may not return before its app
-	// has restarted; oldest first.
-	departures      map[shardmap.NodeID][]departedShards
-	departuresIndex uint64 // index of the last entry, other than a commit, that changed departures
+	keyConfig      keyConfig
+	drops          dropRecords
+	formerMembers  formerMembers
+	restarts       restartRecords
+	previousOwners previousOwners
+	releaseNotes   releaseNotes
+	departures     departures
 }
 
 // NewState returns the state before the first log entry. It has no cluster, and a map of one
@@ -135,27 +80,6 @@ func (s *State) ProposalReason() string { return s.proposalReason }
 
 // HasOpenProposal reports whether the last proposal is not committed.
 func (s *State) HasOpenProposal() bool { return s.proposed.Epoch() != s.committed.Epoch() }
-
-// Drop returns the record of the last exclusion of a node from the map. ok is false if there is none.
-func (s *State) Drop(node shardmap.NodeID) (drop Drop, ok bool) {
-	drop, ok = s.drops[node]
-	return drop, ok
-}
-
-// IsDropped reports whether a proposal has excluded the node, and no later proposal contains it.
-func (s *State) IsDropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
-
-// DroppedBy returns the nodes that the proposal of this epoch excludes and that have not returned
-// since, sorted.
-func (s *State) DroppedBy(epoch shardmap.Epoch) (nodes []shardmap.NodeID) {
-	for id, drop := range s.drops {
-		if drop.InForce && drop.Epoch == epoch {
-			nodes = append(nodes, id)
-		}
-	}
-	slices.Sort(nodes)
-	return nodes
-}
 
 // Timing returns the timing (leases and waits of the cluster) in force. It is the zero value before
 // the bootstrap.
@@ -272,33 +196,18 @@ func (s *State) applyProposal(term uint64, proposal ProposalEntry) (*State, Outc
 	epoch := shardmap.Epoch(s.index)
 	s.proposed = proposal.Want.WithEpoch(s.committed, epoch)
 	s.proposedTerm, s.proposalReason = term, proposal.Reason
-	s.setProposedKeyConfig(proposal.KeyConfig)
-	s.recordDrops(epoch, proposal.Drops)
+	s.keyConfig.propose(proposal.KeyConfig)
+	s.drops = s.drops.withProposal(s.proposed, proposal.Drops)
+	for _, record := range proposal.Drops {
+		if !s.proposed.IsMember(record.Node) {
+			s.restarts.end(record.Node, s.index)
+		}
+	}
 	return s, OutcomeProposed, nil
 }
 
 // hasShards reports whether a map has the number of shards of the cluster.
 func (s *State) hasShards(m *shardmap.Map) bool { return m.Len() == s.committed.Len() }
-
-// recordDrops updates the drop records for the proposal of the given epoch. It ends the drops of
-// members of the proposal, and records the nodes that the proposal excludes.
-func (s *State) recordDrops(epoch shardmap.Epoch, records []DropRecord) {
-	s.drops = maps.Clone(s.drops)
-	for _, member := range s.proposed.Members() {
-		if drop, known := s.drops[member.ID]; known {
-			drop.InForce = false
-			s.drops[member.ID] = drop
-		}
-	}
-	for _, record := range records {
-		if s.proposed.IsMember(record.Node) {
-			continue
-		}
-		setKey(&s.drops, record.Node, Drop{Epoch: epoch, Cause: record.Cause, Strikes: record.Strikes, InForce: true})
-		s.endRestart(record.Node)
-	}
-	s.limitDrops()
-}
 
 // applyCommit applies a commit only if it is for the last proposal, and only in the term of that
 // proposal. The leader of that term decided on the commit from the leases that it had granted.
@@ -309,33 +218,12 @@ func (s *State) applyCommit(term uint64, entry CommitEntry) (*State, Outcome, er
 		return s.ignore()
 	}
 	// The records compare both maps, so they come before the new committed map.
-	s.recordPreviousOwners(entry.Released)
-	s.recordReleases(entry)
-	s.recordDepartures()
-	s.recordFormerMembers()
+	s.previousOwners = s.previousOwners.withCommit(s.committed, s.proposed, entry.Released)
+	s.releaseNotes.recordMoves(s.committed, s.proposed, entry)
+	s.departures.recordMoves(s.committed, s.proposed)
+	s.formerMembers = s.formerMembers.withCommit(s.committed, s.proposed)
 	s.committed = s.proposed
-	s.commitKeyConfig()
-	s.removeOldRestarts()
+	s.keyConfig.commit(s.committed.Epoch())
+	s.restarts.removeOthers(s.committed, s.index)
 	return s, OutcomeCommitted, nil
-}
-
-// limitDrops bounds the drop records, in the same way on every node. It removes records that are not
-// in force before others, and old ones before new ones.
-func (s *State) limitDrops() {
-	if len(s.drops) <= maxDrops {
-		return
-	}
-	ids := slices.SortedFunc(maps.Keys(s.drops), func(a, b shardmap.NodeID) int {
-		dropA, dropB := s.drops[a], s.drops[b]
-		if dropA.InForce != dropB.InForce {
-			if dropB.InForce {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(dropA.Epoch, dropB.Epoch), cmp.Compare(a, b))
-	})
-	for _, id := range ids[:len(ids)-maxDrops] {
-		delete(s.drops, id)
-	}
 }

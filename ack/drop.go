@@ -1,0 +1,119 @@
+package ack
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"shardway/shardmap"
+)
+
+// maxDrops bounds the drop records of a State. The oldest record that is not in force is
+// removed first.
+const maxDrops = 4096
+
+// DropCause is the reason why a node was dropped from the map.
+type DropCause uint8
+
+// The causes of a drop.
+const (
+	CauseSilent    DropCause = iota + 1 // the leader received no fresh heartbeat
+	CauseCrashed                        // the leader received crash evidence
+	CauseMissedAck                      // the node did not acknowledge a proposal in time
+	CauseBehind                         // its log is too far behind
+	CauseRemoved                        // an operator removed it
+)
+
+var causeNames = [...]string{
+	CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed",
+}
+
+// String returns the cause as logs and metrics spell it.
+func (c DropCause) String() string { return enumName(causeNames[:], uint8(c), "Cause") }
+
+// MissedRound reports whether the dropped node sent heartbeats but did not keep up. Such a
+// node must first prove that it keeps up again.
+func (c DropCause) MissedRound() bool { return c == CauseMissedAck || c == CauseBehind }
+
+// Drop is the record of a node that was excluded from a map.
+type Drop struct {
+	// Epoch is the proposal that excluded it.
+	Epoch shardmap.Epoch
+	Cause DropCause
+	// Strikes is the number of its consecutive missed acknowledgements. It determines how long
+	// the node must wait before it gets shards again.
+	Strikes uint32
+	// InForce is true until a proposal contains the node again.
+	InForce bool
+}
+
+// Drop returns the record of the last exclusion of a node from the map. ok is false if there is none.
+func (s *State) Drop(node shardmap.NodeID) (drop Drop, ok bool) {
+	drop, ok = s.drops[node]
+	return drop, ok
+}
+
+// IsDropped reports whether a proposal has excluded the node, and no later proposal contains it.
+func (s *State) IsDropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
+
+// DroppedBy returns the nodes that the proposal of this epoch excludes and that have not returned
+// since, sorted.
+func (s *State) DroppedBy(epoch shardmap.Epoch) (nodes []shardmap.NodeID) {
+	for id, drop := range s.drops {
+		if drop.InForce && drop.Epoch == epoch {
+			nodes = append(nodes, id)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// dropRecords contains the last exclusion of each node.
+type dropRecords map[shardmap.NodeID]Drop
+
+// withProposal returns a copy of the records after a proposal. It ends the drops of members of the
+// proposal, and records the nodes that the proposal excludes.
+func (d dropRecords) withProposal(proposed *shardmap.Map, records []DropRecord) dropRecords {
+	drops := maps.Clone(d)
+	for _, member := range proposed.Members() {
+		if drop, known := drops[member.ID]; known {
+			drop.InForce = false
+			drops[member.ID] = drop
+		}
+	}
+	for _, record := range records {
+		if !proposed.IsMember(record.Node) {
+			setKey(&drops, record.Node, Drop{Epoch: proposed.Epoch(), Cause: record.Cause, Strikes: record.Strikes, InForce: true})
+		}
+	}
+	drops.limit()
+	return drops
+}
+
+// without returns a copy of the records without the given node.
+func (d dropRecords) without(node shardmap.NodeID) dropRecords {
+	drops := maps.Clone(d)
+	delete(drops, node)
+	return drops
+}
+
+// limit bounds the records, in the same way on every node. It removes records that are not
+// in force before others, and old ones before new ones.
+func (d dropRecords) limit() {
+	if len(d) <= maxDrops {
+		return
+	}
+	ids := slices.SortedFunc(maps.Keys(d), func(a, b shardmap.NodeID) int {
+		dropA, dropB := d[a], d[b]
+		if dropA.InForce != dropB.InForce {
+			if dropB.InForce {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(dropA.Epoch, dropB.Epoch), cmp.Compare(a, b))
+	})
+	for _, id := range ids[:len(ids)-maxDrops] {
+		delete(d, id)
+	}
+}
