@@ -86,8 +86,8 @@ func (s *State) DeparturesIndex() uint64 { return s.departures.index }
 func (s *State) NeedsAppReport(report AppReport) bool { return s.departures.isChangedBy(report) }
 
 // isChangedBy reports whether a report of an app would change the departures.
-func (d *departures) isChangedBy(report AppReport) bool {
-	departed, known := d.byNode[report.Node]
+func (dp *departures) isChangedBy(report AppReport) bool {
+	departed, known := dp.byNode[report.Node]
 	if report.ReturnsNeedRestart != known {
 		return true
 	}
@@ -96,41 +96,41 @@ func (d *departures) isChangedBy(report AppReport) bool {
 
 // applyReport applies one report. It forgets the shards that left the node before its app process
 // started, because that process cannot hold them. It returns true if the state has changed.
-func (d *departures) applyReport(report AppReport) bool {
-	if !d.isChangedBy(report) {
+func (dp *departures) applyReport(report AppReport) bool {
+	if !dp.isChangedBy(report) {
 		return false
 	}
-	d.byNode = maps.Clone(d.byNode)
+	dp.byNode = maps.Clone(dp.byNode)
 	if !report.ReturnsNeedRestart {
-		delete(d.byNode, report.Node)
+		delete(dp.byNode, report.Node)
 		return true
 	}
-	departed := d.byNode[report.Node]
+	departed := dp.byNode[report.Node]
 	forgotten := 0 // number of sets to forget; the oldest come first
 	for forgotten < len(departed) && departed[forgotten].epoch <= report.StartedAfter {
 		forgotten++
 	}
-	setKey(&d.byNode, report.Node, slices.Clone(departed[forgotten:]))
+	setKey(&dp.byNode, report.Node, slices.Clone(departed[forgotten:]))
 	return true
 }
 
 // forget forgets the shards that have left a node: an operator has confirmed that its app holds no
 // old copy. index is the index of the entry.
-func (d *departures) forget(node shardmap.NodeID, index uint64) {
-	if len(d.byNode[node]) > 0 {
-		d.byNode = maps.Clone(d.byNode)
-		d.byNode[node], d.index = nil, index
+func (dp *departures) forget(node shardmap.NodeID, index uint64) {
+	if len(dp.byNode[node]) > 0 {
+		dp.byNode = maps.Clone(dp.byNode)
+		dp.byNode[node], dp.index = nil, index
 	}
 }
 
 // recordMoves records which shards leave which nodes with the map being committed.
-func (d *departures) recordMoves(committed, proposed *shardmap.Map) {
-	if len(d.byNode) == 0 {
+func (dp *departures) recordMoves(committed, proposed *shardmap.Map) {
+	if len(dp.byNode) == 0 {
 		return
 	}
 	leaving := map[shardmap.NodeID]shardmap.ShardSet{}
 	for _, move := range shardmap.Diff(committed, proposed) {
-		if _, known := d.byNode[move.From]; known {
+		if _, known := dp.byNode[move.From]; known {
 			set := leaving[move.From]
 			set.Add(move.Shard)
 			leaving[move.From] = set
@@ -139,9 +139,9 @@ func (d *departures) recordMoves(committed, proposed *shardmap.Map) {
 	if len(leaving) == 0 {
 		return
 	}
-	d.byNode = maps.Clone(d.byNode)
+	dp.byNode = maps.Clone(dp.byNode)
 	for id, shards := range leaving {
-		d.byNode[id] = addDeparture(d.byNode[id], departedShards{epoch: proposed.Epoch(), shards: shards})
+		dp.byNode[id] = addDeparture(dp.byNode[id], departedShards{epoch: proposed.Epoch(), shards: shards})
 	}
 }
 
@@ -159,10 +159,10 @@ func addDeparture(departed []departedShards, added departedShards) []departedSha
 // limit bounds the nodes for which isMember returns false, in the same way on every node. It removes
 // the nodes whose shards left longest ago. It keeps the nodes that have just reported, because
 // otherwise the leader would submit their next report again. byNode must have been copied.
-func (d *departures) limit(reported []AppReport, isMember func(shardmap.NodeID) bool) {
+func (dp *departures) limit(reported []AppReport, isMember func(shardmap.NodeID) bool) {
 	limit := maxFormerDepartures
 	var removable []shardmap.NodeID
-	for id := range d.byNode {
+	for id := range dp.byNode {
 		if isMember(id) {
 			continue
 		}
@@ -177,17 +177,17 @@ func (d *departures) limit(reported []AppReport, isMember func(shardmap.NodeID) 
 		return
 	}
 	slices.SortFunc(removable, func(a, b shardmap.NodeID) int {
-		return cmp.Or(cmp.Compare(d.lastDeparture(a), d.lastDeparture(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(dp.lastDeparture(a), dp.lastDeparture(b)), cmp.Compare(a, b))
 	})
 	for _, id := range removable[:len(removable)-limit] {
-		delete(d.byNode, id)
+		delete(dp.byNode, id)
 	}
 }
 
 // lastDeparture returns the epoch of the newest map with which a shard has left the node; zero means
 // none.
-func (d *departures) lastDeparture(node shardmap.NodeID) shardmap.Epoch {
-	departed := d.byNode[node]
+func (dp *departures) lastDeparture(node shardmap.NodeID) shardmap.Epoch {
+	departed := dp.byNode[node]
 	if len(departed) == 0 {
 		return 0
 	}

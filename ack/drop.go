@@ -73,8 +73,8 @@ type dropRecords map[shardmap.NodeID]Drop
 
 // withProposal returns a copy of the records after a proposal. It ends the drops of members of the
 // proposal, and records the nodes that the proposal excludes.
-func (d dropRecords) withProposal(proposed *shardmap.Map, records []DropRecord) dropRecords {
-	drops := maps.Clone(d)
+func (dr dropRecords) withProposal(proposed *shardmap.Map, records []DropRecord) dropRecords {
+	drops := maps.Clone(dr)
 	for _, member := range proposed.Members() {
 		if drop, known := drops[member.ID]; known {
 			drop.InForce = false
@@ -91,20 +91,20 @@ func (d dropRecords) withProposal(proposed *shardmap.Map, records []DropRecord) 
 }
 
 // without returns a copy of the records without the given node.
-func (d dropRecords) without(node shardmap.NodeID) dropRecords {
-	drops := maps.Clone(d)
+func (dr dropRecords) without(node shardmap.NodeID) dropRecords {
+	drops := maps.Clone(dr)
 	delete(drops, node)
 	return drops
 }
 
 // limit bounds the records, in the same way on every node. It removes records that are not
 // in force before others, and old ones before new ones.
-func (d dropRecords) limit() {
-	if len(d) <= maxDrops {
+func (dr dropRecords) limit() {
+	if len(dr) <= maxDrops {
 		return
 	}
-	ids := slices.SortedFunc(maps.Keys(d), func(a, b shardmap.NodeID) int {
-		dropA, dropB := d[a], d[b]
+	ids := slices.SortedFunc(maps.Keys(dr), func(a, b shardmap.NodeID) int {
+		dropA, dropB := dr[a], dr[b]
 		if dropA.InForce != dropB.InForce {
 			if dropB.InForce {
 				return -1
@@ -114,6 +114,6 @@ func (d dropRecords) limit() {
 		return cmp.Or(cmp.Compare(dropA.Epoch, dropB.Epoch), cmp.Compare(a, b))
 	})
 	for _, id := range ids[:len(ids)-maxDrops] {
-		delete(d, id)
+		delete(dr, id)
 	}
 }

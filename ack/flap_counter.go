@@ -14,13 +14,13 @@ type FlapCounter struct {
 
 // Add counts one more failure. The count restarts at one if the last failure was more than 10
 // minutes ago.
-func (c *FlapCounter) Add(now time.Duration) { c.count, c.lastFailure = c.Count(now)+1, now }
+func (fc *FlapCounter) Add(now time.Duration) { fc.count, fc.lastFailure = fc.Count(now)+1, now }
 
 // Count returns the number of failures. It is 0 once 10 minutes have passed since the last
 // one.
-func (c *FlapCounter) Count(now time.Duration) uint32 {
-	if c.count == 0 || now-c.lastFailure > FlapWindow {
+func (fc *FlapCounter) Count(now time.Duration) uint32 {
+	if fc.count == 0 || now-fc.lastFailure > FlapWindow {
 		return 0
 	}
-	return c.count
+	return fc.count
 }

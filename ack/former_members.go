@@ -29,8 +29,8 @@ func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 
 // withCommit returns a copy of the former members after the commit of a proposal: without the members
 // of the proposal, and with the members that it excludes.
-func (f formerMembers) withCommit(committed, proposed *shardmap.Map) formerMembers {
-	former := maps.Clone(f)
+func (fm formerMembers) withCommit(committed, proposed *shardmap.Map) formerMembers {
+	former := maps.Clone(fm)
 	for _, member := range committed.Members() {
 		_, wasRemoved := former[member.ID] // by an operator, see withRemoval
 		if !wasRemoved && !proposed.IsMember(member.ID) {
@@ -47,23 +47,23 @@ func (f formerMembers) withCommit(committed, proposed *shardmap.Map) formerMembe
 }
 
 // limit removes the oldest entries beyond maxFormerMembers, in the same order on every node.
-func (f formerMembers) limit() {
-	if len(f) <= maxFormerMembers {
+func (fm formerMembers) limit() {
+	if len(fm) <= maxFormerMembers {
 		return
 	}
-	ids := slices.SortedFunc(maps.Keys(f), func(a, b shardmap.NodeID) int {
-		return cmp.Or(cmp.Compare(f[a], f[b]), cmp.Compare(a, b))
+	ids := slices.SortedFunc(maps.Keys(fm), func(a, b shardmap.NodeID) int {
+		return cmp.Or(cmp.Compare(fm[a], fm[b]), cmp.Compare(a, b))
 	})
 	for _, id := range ids[:len(ids)-maxFormerMembers] {
-		delete(f, id)
+		delete(fm, id)
 	}
 }
 
 // withRemoval returns a copy of the former members without a node that an operator has removed. If
 // the committed map still contains the node, epoch 0 records that the next map without it must not
 // list it.
-func (f formerMembers) withRemoval(node shardmap.NodeID, committed *shardmap.Map) formerMembers {
-	former := maps.Clone(f)
+func (fm formerMembers) withRemoval(node shardmap.NodeID, committed *shardmap.Map) formerMembers {
+	former := maps.Clone(fm)
 	delete(former, node)
 	if committed.IsMember(node) {
 		setKey(&former, node, 0)

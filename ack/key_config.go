@@ -29,27 +29,27 @@ type keyConfig struct {
 }
 
 // propose sets the key configuration of a new proposal; empty means unchanged.
-func (k *keyConfig) propose(text string) {
-	k.proposed = text
-	if text == k.active {
-		k.proposed = ""
+func (kc *keyConfig) propose(text string) {
+	kc.proposed = text
+	if text == kc.active {
+		kc.proposed = ""
 	}
 }
 
 // commit activates the key configuration of the proposal of the given epoch.
-func (k *keyConfig) commit(epoch shardmap.Epoch) {
-	if k.proposed != "" {
-		k.active, k.since, k.proposed = k.proposed, epoch, ""
+func (kc *keyConfig) commit(epoch shardmap.Epoch) {
+	if kc.proposed != "" {
+		kc.active, kc.since, kc.proposed = kc.proposed, epoch, ""
 	}
 }
 
 // contradicts reports whether the key configuration of a decoded state contradicts its maps.
-func (k *keyConfig) contradicts(committed *shardmap.Map, hasOpenProposal bool) bool {
-	changes := k.proposed != ""
+func (kc *keyConfig) contradicts(committed *shardmap.Map, hasOpenProposal bool) bool {
+	changes := kc.proposed != ""
 	changesWithoutProposal := changes && !hasOpenProposal
-	changesNothing := changes && k.proposed == k.active
-	isNewerThanMap := k.since > committed.Epoch()
-	isIncomplete := (k.active == "") != (k.since == 0) // only one of text and epoch is set
+	changesNothing := changes && kc.proposed == kc.active
+	isNewerThanMap := kc.since > committed.Epoch()
+	isIncomplete := (kc.active == "") != (kc.since == 0) // only one of text and epoch is set
 	return changesWithoutProposal || changesNothing || isNewerThanMap || isIncomplete
 }
 

@@ -24,7 +24,7 @@ func mutantsOfApps() []mutant {
 		},
 		{
 			name: "apps: an app that flaps is held back though no other node can own its shards", mix: losses, caught: "health",
-			edits: in("ack/leader.membership.isEligible", "(r.allOwnersHeldBack || !node.isHeldBack(in))", "(!PLANTED && r.allOwnersHeldBack || !node.isHeldBack(in))"),
+			edits: in("ack/leader.membership.isEligible", "(ms.allOwnersHeldBack || !node.isHeldBack(in))", "(!PLANTED && ms.allOwnersHeldBack || !node.isHeldBack(in))"),
 		},
 	}
 }

@@ -17,11 +17,11 @@ func mutantsOfHooks() []mutant {
 	return []mutant{
 		{
 			name: "hooks: a shard is served before its app has acquired it", mix: moves, caught: "hooks",
-			edits: in("ack.Routing.hasAcquired", "	return r.acquired == nil ||", "	return PLANTED || r.acquired == nil ||"),
+			edits: in("ack.Routing.hasAcquired", "	return rt.acquired == nil ||", "	return PLANTED || rt.acquired == nil ||"),
 		},
 		{
 			name: "hooks: a shard is served while its app releases it", mix: moves, caught: "hooks",
-			edits: in("ack/agent.heldShard.servingEpoch", "	if h.phase != HookServing {\n		return 0\n", "	if h.phase != HookServing && !(PLANTED && h.phase == HookReleasing) {\n		return 0\n"),
+			edits: in("ack/agent.heldShard.servingEpoch", "	if hs.phase != HookServing {\n		return 0\n", "	if hs.phase != HookServing && !(PLANTED && hs.phase == HookReleasing) {\n		return 0\n"),
 		},
 		{
 			name: "hooks: an acquire that failed counts as done", mix: moves, caught: "hooks",
@@ -29,7 +29,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard that was released and did not move is served again without an acquire", mix: moves, caught: "hooks",
-			edits: in("ack/agent.heldShard.resume", "	if h.releaseAttempted {\n", "	if h.releaseAttempted && !PLANTED {\n"),
+			edits: in("ack/agent.heldShard.resume", "	if hs.releaseAttempted {\n", "	if hs.releaseAttempted && !PLANTED {\n"),
 		},
 		{
 			name: "hooks: the node acknowledges while the app releases", mix: moves, caught: "hooks",
@@ -69,7 +69,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: the app gets no lost call", mix: gone, caught: "hooks|progress",
-			edits: in("ack/agent.heldShard.abandon", "	h.lostCallDue, h.lostCallDeadline = h.appMayHold, now+lostCallRetryTime\n", "	h.lostCallDue, h.lostCallDeadline = h.appMayHold && !PLANTED, now+lostCallRetryTime\n"),
+			edits: in("ack/agent.heldShard.abandon", "	hs.lostCallDue, hs.lostCallDeadline = hs.appMayHold, now+lostCallRetryTime\n", "	hs.lostCallDue, hs.lostCallDeadline = hs.appMayHold && !PLANTED, now+lostCallRetryTime\n"),
 		},
 		{
 			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
@@ -90,7 +90,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard acquired without a lease is served under a later epoch", mix: gone, caught: "hooks",
-			edits: in("ack/agent.heldShard.setPhase", "maxBatch: MaxHookShards}\n", "maxBatch: MaxHookShards, appAcquired: h.appAcquired && PLANTED}\n"),
+			edits: in("ack/agent.heldShard.setPhase", "maxBatch: MaxHookShards}\n", "maxBatch: MaxHookShards, appAcquired: hs.appAcquired && PLANTED}\n"),
 		},
 		{
 			name: "hooks: a shard that moves is acquired", mix: moves, caught: "hooks",

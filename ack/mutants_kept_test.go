@@ -9,15 +9,15 @@ func mutantsOfKeptNotes() []mutant {
 	return []mutant{
 		{
 			name: "kept: the process after the next one gets the notes, too", mix: again, caught: "hooks",
-			edits: in("ack/agent.nodeProcess.keptRelease", " && p.boot == kept.Boot+1\n", " && (p.boot == kept.Boot+1 || PLANTED && p.boot > kept.Boot)\n"),
+			edits: in("ack/agent.nodeProcess.keptRelease", " && np.boot == kept.Boot+1\n", " && (np.boot == kept.Boot+1 || PLANTED && np.boot > kept.Boot)\n"),
 		},
 		{
 			name: "kept: another disk gets the notes", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
-			edits: in("ack/agent.nodeProcess.keptRelease", "kept.Server == p.server &&", "(kept.Server == p.server || PLANTED) &&"),
+			edits: in("ack/agent.nodeProcess.keptRelease", "kept.Server == np.server &&", "(kept.Server == np.server || PLANTED) &&"),
 		},
 		{
 			name: "kept: the next process acquires before its log contains the notes", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
-			edits: in("ack/agent.nodeProcess.hasPreviousReleases", "state.RestartsIndex() < p.restartIndex\n", "state.RestartsIndex() < p.restartIndex && !PLANTED\n"),
+			edits: in("ack/agent.nodeProcess.hasPreviousReleases", "state.RestartsIndex() < np.restartIndex\n", "state.RestartsIndex() < np.restartIndex && !PLANTED\n"),
 		},
 		{
 			name: "kept: a note is used after the shard has moved", mix: moves, caught: "hooks|G5",

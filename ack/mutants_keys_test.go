@@ -20,7 +20,7 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			name: "keys: requests do not wait during a change", mix: keys, caught: "keys",
-			edits: in("ack.Routing.Route", "case r.state.ChangesKeyConfig():", "case !PLANTED && r.state.ChangesKeyConfig():"),
+			edits: in("ack.Routing.Route", "case rt.state.ChangesKeyConfig():", "case !PLANTED && rt.state.ChangesKeyConfig():"),
 		},
 		{
 			name: "keys: a change does not wait for a node that restarts in place", mix: restarting, caught: "keys",

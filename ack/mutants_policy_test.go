@@ -124,7 +124,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "quarantine: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now}", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
+			edits: in("ack/leader.quarantineTimers.update", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now}", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now - time.Duration(plantedAs(PLANTED && qt.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "quarantine: a repeated quarantine does not start again", mix: aimed("policy 8, elect 1"), caught: "quarantine",
@@ -136,7 +136,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "quarantine: no quarantine ends automatically", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack/leader.quarantineTimers.expiryChanges", "	if !t.hasExpiry || now < t.nextExpiry {\n", "	if PLANTED || !t.hasExpiry || now < t.nextExpiry {\n"),
+			edits: in("ack/leader.quarantineTimers.expiryChanges", "	if !qt.hasExpiry || now < qt.nextExpiry {\n", "	if PLANTED || !qt.hasExpiry || now < qt.nextExpiry {\n"),
 		},
 		{
 			name: "quarantine: another key with the same hash lifts a quarantine", mix: aimed("policy 8, elect 1"), caught: "quarantine",

@@ -26,7 +26,7 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a release of an earlier ownership epoch is reported again", mix: moves, caught: "hooks",
-			edits: both(in("ack/agent.heldShard.beginAcquiring", "		h.released, h.note = false, nil\n", "		if !PLANTED {\n			h.released, h.note = false, nil\n		}\n"),
+			edits: both(in("ack/agent.heldShard.beginAcquiring", "		hs.released, hs.note = false, nil\n", "		if !PLANTED {\n			hs.released, hs.note = false, nil\n		}\n"),
 				in("ack/agent.hookMachine.releaseOf", "	if held.released && held.epoch == ownership.epoch {\n", "	if held.released && (held.epoch == ownership.epoch || PLANTED) {\n")),
 		},
 		{
@@ -35,7 +35,7 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: the next process acquires as released a shard that the previous one has served", mix: again, caught: "hooks",
-			edits: in("ack/agent.nodeProcess.movedNote", " && !p.mayHaveServedBefore(epoch)\n", " && (PLANTED || !p.mayHaveServedBefore(epoch))\n"),
+			edits: in("ack/agent.nodeProcess.movedNote", " && !np.mayHaveServedBefore(epoch)\n", " && (PLANTED || !np.mayHaveServedBefore(epoch))\n"),
 		},
 		{
 			name: "released: a shard that was never acquired is not passed back", mix: moves, caught: "hooks",

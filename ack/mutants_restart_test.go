@@ -17,7 +17,7 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: a new leader counts the time before its election", mix: elects, caught: "restart",
-			edits: in("ack/leader.memberTracker.get", "restartTimes{firstSeenAt: t.electedAt}", "restartTimes{firstSeenAt: t.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
+			edits: in("ack/leader.memberTracker.get", "restartTimes{firstSeenAt: mt.electedAt}", "restartTimes{firstSeenAt: mt.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
 			name: "restart: the cluster waits forever for a node that does not return", mix: stuckLater(restarts), caught: "progress",
@@ -33,7 +33,7 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: a joining node gets shards of a restarting node", mix: restarts, caught: "restart|G9",
-			edits: in("ack/leader.placementInputs.placement", "placement.Restarting, placement.PreviousOwners = p.restarting, p.state.PreviousOwners()\n", "placement.Restarting, placement.PreviousOwners = p.restarting, p.state.PreviousOwners()\n		if PLANTED {\n			placement.Restarting = nil\n		}\n"),
+			edits: in("ack/leader.placementInputs.placement", "placement.Restarting, placement.PreviousOwners = pi.restarting, pi.state.PreviousOwners()\n", "placement.Restarting, placement.PreviousOwners = pi.restarting, pi.state.PreviousOwners()\n		if PLANTED {\n			placement.Restarting = nil\n		}\n"),
 		},
 		{
 			name: "restart: a restarting node is excluded because it is silent", mix: restarts, caught: "restart",

@@ -205,8 +205,8 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G1|G4",
-			edits: both(in("ack/leader.leaseIssuer.mayGrant", "if !g.barrierApplied() || node.heartbeat.Goodbye", "if !PLANTED && !g.barrierApplied() || node.heartbeat.Goodbye"),
-				in("ack/leader.leaseIssuer.quorumTime", "g.barrierStart < 0", "!PLANTED && g.barrierStart < 0")),
+			edits: both(in("ack/leader.leaseIssuer.mayGrant", "if !li.barrierApplied() || node.heartbeat.Goodbye", "if !PLANTED && !li.barrierApplied() || node.heartbeat.Goodbye"),
+				in("ack/leader.leaseIssuer.quorumTime", "li.barrierStart < 0", "!PLANTED && li.barrierStart < 0")),
 		},
 		{
 			name: "why 10: proposes before the barrier is applied", mix: aimed("hold 5, kill 5, elect 5"), caught: "G4",
@@ -214,7 +214,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "leases: a node gets leases after its goodbye", mix: aimed("leave 4"), caught: "G5",
-			edits: in("ack/leader.leaseIssuer.mayGrant", "g.barrierApplied() || node.heartbeat.Goodbye || node.heartbeat.Gateway {", "g.barrierApplied() || !PLANTED && node.heartbeat.Goodbye || node.heartbeat.Gateway {"),
+			edits: in("ack/leader.leaseIssuer.mayGrant", "li.barrierApplied() || node.heartbeat.Goodbye || node.heartbeat.Gateway {", "li.barrierApplied() || !PLANTED && node.heartbeat.Goodbye || node.heartbeat.Gateway {"),
 		},
 		{
 			name: "leases: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
@@ -226,11 +226,11 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
-			edits: in("ack/leader.leaseIssuer.quorumTime", "	slices.Sort(g.sortBuf)\n", "	if PLANTED {\n		g.sortBuf = g.sortBuf[:0]\n		for _, at := range g.confirmedAt {\n			g.sortBuf = append(g.sortBuf, at)\n		}\n		slices.Sort(g.sortBuf)\n		for len(g.sortBuf) > len(g.voters) {\n			g.sortBuf = g.sortBuf[1:]\n		}\n		for len(g.sortBuf) < len(g.voters) {\n			g.sortBuf = append([]time.Duration{-1}, g.sortBuf...)\n		}\n	}\n	slices.Sort(g.sortBuf)\n"),
+			edits: in("ack/leader.leaseIssuer.quorumTime", "	slices.Sort(li.sortBuf)\n", "	if PLANTED {\n		li.sortBuf = li.sortBuf[:0]\n		for _, at := range li.confirmedAt {\n			li.sortBuf = append(li.sortBuf, at)\n		}\n		slices.Sort(li.sortBuf)\n		for len(li.sortBuf) > len(li.voters) {\n			li.sortBuf = li.sortBuf[1:]\n		}\n		for len(li.sortBuf) < len(li.voters) {\n			li.sortBuf = append([]time.Duration{-1}, li.sortBuf...)\n		}\n	}\n	slices.Sort(li.sortBuf)\n"),
 		},
 		{
 			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
-			edits: in("ack/leader.memberTracker.get", "lastGrantAt: t.electedAt,", "lastGrantAt: t.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack/leader.memberTracker.get", "lastGrantAt: mt.electedAt,", "lastGrantAt: mt.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
@@ -384,7 +384,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "rule 1, the predecessor: the timer of the old round continues", mix: slow, caught: "rule 1",
-			edits: in("ack/leader.membership.proposalApplied", "	r.roundStartedAt = in.now\n", "	if !PLANTED || r.roundStartedAt == 0 {\n		r.roundStartedAt = in.now\n	}\n"),
+			edits: in("ack/leader.membership.proposalApplied", "	ms.roundStartedAt = in.now\n", "	if !PLANTED || ms.roundStartedAt == 0 {\n		ms.roundStartedAt = in.now\n	}\n"),
 		},
 		{
 			name: "rule 3, the predecessor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
@@ -477,11 +477,11 @@ func mutantsOfNodes() []mutant {
 		},
 		{
 			name: "G3, the predecessor: a proposal routes before it is committed", mix: moves, caught: "G1|G3",
-			edits: in("ack.Routing.Route", "	committed := r.state.Committed()\n", "	committed := r.state.Committed()\n	if PLANTED {\n		committed = r.state.Proposed()\n	}\n"),
+			edits: in("ack.Routing.Route", "	committed := rt.state.Committed()\n", "	committed := rt.state.Committed()\n	if PLANTED {\n		committed = rt.state.Proposed()\n	}\n"),
 		},
 		{
 			name: "requests for moving shards do not wait", mix: moves, caught: "G1",
-			edits: in("ack.Routing.Route", "case r.state.HasOpenProposal() && r.state.Proposed()", "case !PLANTED && r.state.HasOpenProposal() && r.state.Proposed()"),
+			edits: in("ack.Routing.Route", "case rt.state.HasOpenProposal() && rt.state.Proposed()", "case !PLANTED && rt.state.HasOpenProposal() && rt.state.Proposed()"),
 		},
 		{
 			name: "rule 7: a drain is never cut", mix: mixCalled("slow"), caught: "progress",

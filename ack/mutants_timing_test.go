@@ -30,12 +30,12 @@ func mutantsOfTiming() []mutant {
 		{
 			name: "timing: a leader grants by a timing that is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
 			edits: both(in("ack/leader.Leader.ChangeTiming", "	return ack.EncodeTiming(", "	l.timings.planted = timing\n	return ack.EncodeTiming("),
-				both(in("ack/leader.timingTracker.grantTiming", "	return state.Timing()\n", "	if PLANTED && t.planted != (ack.Timing{}) {\n		return t.planted\n	}\n	return state.Timing()\n"),
+				both(in("ack/leader.timingTracker.grantTiming", "	return state.Timing()\n", "	if PLANTED && tt.planted != (ack.Timing{}) {\n		return tt.planted\n	}\n	return state.Timing()\n"),
 					in("ack/leader.timingTracker", "type timingTracker struct {\n", "type timingTracker struct {\n	planted ack.Timing\n"))),
 		},
 		{
 			name: "timing: a leader waits by the timing in force, though it is shorter", mix: cut, caught: "G1",
-			edits: in("ack/leader.timingTracker.waitTiming", "	if t.transitionRemaining(now, state) > 0 {\n", "	if !PLANTED && t.transitionRemaining(now, state) > 0 {\n"),
+			edits: in("ack/leader.timingTracker.waitTiming", "	if tt.transitionRemaining(now, state) > 0 {\n", "	if !PLANTED && tt.transitionRemaining(now, state) > 0 {\n"),
 		},
 		{
 			name: "timing: of two takeover policies, the one in force counts alone", mix: retimes("retime-takeover 1"), caught: "G1",

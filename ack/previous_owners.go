@@ -26,12 +26,12 @@ func (s *State) PreviousOwners() []shardmap.NodeID { return s.previousOwners }
 
 // withCommit returns the previous owners after the commit of a proposal. released are the releases of
 // the shards that move.
-func (p previousOwners) withCommit(committed, proposed *shardmap.Map, released []Released) previousOwners {
+func (po previousOwners) withCommit(committed, proposed *shardmap.Map, released []Released) previousOwners {
 	moves := shardmap.Diff(committed, proposed)
 	if len(moves) == 0 {
-		return p
+		return po
 	}
-	owners := slices.Clone(p)
+	owners := slices.Clone(po)
 	returned := map[shardmap.Shard]bool{} // by an owner that never acquired the shard
 	for _, release := range released {
 		returned[release.Shard] = release.From != ""

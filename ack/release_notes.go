@@ -65,13 +65,13 @@ func (s *State) KeptRelease(shard shardmap.Shard) (KeptRelease, bool) {
 
 // recordMoves records the releases of the shards that move with the map being committed. All earlier
 // records of moving shards are removed.
-func (n *releaseNotes) recordMoves(committed, proposed *shardmap.Map, entry CommitEntry) {
+func (rn *releaseNotes) recordMoves(committed, proposed *shardmap.Map, entry CommitEntry) {
 	moves := shardmap.Diff(committed, proposed)
 	if len(moves) == 0 {
 		return
 	}
 	newOwners := make(map[shardmap.Shard]shardmap.NodeID, len(moves))
-	notes, keptNotes := maps.Clone(n.moved), maps.Clone(n.kept)
+	notes, keptNotes := maps.Clone(rn.moved), maps.Clone(rn.kept)
 	for _, move := range moves {
 		delete(notes, move.Shard)
 		delete(keptNotes, move.Shard)
@@ -91,13 +91,13 @@ func (n *releaseNotes) recordMoves(committed, proposed *shardmap.Map, entry Comm
 		setKey(&notes, release.Shard, releaseNote{server: server, note: release.Note})
 	}
 	limitNotes(notes, proposed)
-	n.moved, n.kept = notes, keptNotes
+	rn.moved, rn.kept = notes, keptNotes
 }
 
 // recordRestart records the releases of a node that restarts in place. index is the index of the
 // entry. Records of earlier restarts of the node are removed.
-func (n *releaseNotes) recordRestart(committed *shardmap.Map, entry RestartEntry, index uint64) {
-	keptNotes := maps.Clone(n.kept)
+func (rn *releaseNotes) recordRestart(committed *shardmap.Map, entry RestartEntry, index uint64) {
+	keptNotes := maps.Clone(rn.kept)
 	for shard := range committed.Shards(entry.Node) {
 		delete(keptNotes, shard)
 	}
@@ -115,7 +115,7 @@ func (n *releaseNotes) recordRestart(committed *shardmap.Map, entry RestartEntry
 		})
 	}
 	limitNotes(keptNotes, committed)
-	n.kept = keptNotes
+	rn.kept = keptNotes
 }
 
 // limitNotes bounds the notes, in the same way on every node. Notes of the oldest entries are

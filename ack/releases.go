@@ -52,30 +52,30 @@ type Releases struct {
 }
 
 // Digest returns the digest for the heartbeat. It is never zero.
-func (r *Releases) Digest() [sha256.Size]byte {
-	encoded, _ := r.MarshalBinary()
+func (rl *Releases) Digest() [sha256.Size]byte {
+	encoded, _ := rl.MarshalBinary()
 	return sha256.Sum256(encoded)
 }
 
 // MarshalBinary encodes the releases without OverLimit. The error is always nil.
-func (r *Releases) MarshalBinary() ([]byte, error) {
-	w := newWriter(r.FormatVersion)
-	w.text(string(r.Node))
-	w.text(r.Server)
-	w.uint(r.Boot)
-	w.uint(uint64(r.Proposal))
-	w.releases(r.Shards)
+func (rl *Releases) MarshalBinary() ([]byte, error) {
+	w := newWriter(rl.FormatVersion)
+	w.text(string(rl.Node))
+	w.text(rl.Server)
+	w.uint(rl.Boot)
+	w.uint(uint64(rl.Proposal))
+	w.releases(rl.Shards)
 	return w.buf, nil
 }
 
 // UnmarshalBinary decodes the output of MarshalBinary. Any other input is ErrCorrupt.
-func (r *Releases) UnmarshalBinary(data []byte) error {
+func (rl *Releases) UnmarshalBinary(data []byte) error {
 	in := reader{buf: data}
-	*r = Releases{
+	*rl = Releases{
 		FormatVersion: in.formatVersion(), Node: shardmap.NodeID(in.text(1, maxText)), Server: in.text(1, 2*maxText),
 		Boot: in.uint(1, maxUint), Proposal: shardmap.Epoch(in.uint(1, maxUint)), Shards: in.releases(),
 	}
-	if !strings.HasPrefix(r.Server, string(r.Node)+"/") {
+	if !strings.HasPrefix(rl.Server, string(rl.Node)+"/") {
 		in.fail("server of another node")
 	}
 	return in.finish()

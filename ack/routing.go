@@ -63,60 +63,60 @@ func stopsAllRequests(state *State, leaseTerm uint64, gateway bool) bool {
 // WithAcquired returns a copy of r for a node whose app must acquire a shard before its first
 // request. epochs contains, by shard, the ownership epoch under which the app has acquired the
 // shard. Zero means not acquired. The caller must not modify the slice afterwards.
-func (r Routing) WithAcquired(epochs []shardmap.Epoch) Routing {
-	r.acquired = epochs
-	return r
+func (rt Routing) WithAcquired(epochs []shardmap.Epoch) Routing {
+	rt.acquired = epochs
+	return rt
 }
 
 // WithRestarting returns a copy of r for a node that restarts in place. This process will never
 // serve its shards again. So requests for them wait at the node that received them from a
 // client, and that node sends them to the next process.
-func (r Routing) WithRestarting() Routing {
-	r.restarting = true
-	return r
+func (rt Routing) WithRestarting() Routing {
+	rt.restarting = true
+	return rt
 }
 
 // State returns the state of the log from which the routing was made.
-func (r Routing) State() *State { return r.state }
+func (rt Routing) State() *State { return rt.state }
 
 // Route returns the route of requests for a shard. Requests are sent only to the owner in the
 // committed map (guarantee G3). While a proposal moves a shard, requests for the shard wait.
-func (r Routing) Route(shard shardmap.Shard) Route {
-	committed := r.state.Committed()
+func (rt Routing) Route(shard shardmap.Shard) Route {
+	committed := rt.state.Committed()
 	if committed.Epoch() == 0 {
 		return Route{Kind: QueuedNoMap}
 	}
 	owner := committed.Owner(shard)
 	switch {
-	case r.paused:
+	case rt.paused:
 		return Route{Kind: QueuedPaused}
-	case r.state.ChangesKeyConfig():
+	case rt.state.ChangesKeyConfig():
 		return Route{Kind: QueuedMoving}
-	case r.state.HasOpenProposal() && r.state.Proposed().Owner(shard) != owner:
+	case rt.state.HasOpenProposal() && rt.state.Proposed().Owner(shard) != owner:
 		return Route{Kind: QueuedMoving}
 	case owner == "":
 		return Route{Kind: QueuedOrphaned}
 	}
 	route := Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(shard)}
-	isLocal := owner == r.self
+	isLocal := owner == rt.self
 	switch {
-	case isLocal && r.restarting:
+	case isLocal && rt.restarting:
 		route.Kind = QueuedRestarting
-	case isLocal && !r.hasAcquired(shard, route.Epoch):
+	case isLocal && !rt.hasAcquired(shard, route.Epoch):
 		route.Kind = QueuedAcquiring
 	case isLocal:
 		route.Kind = RouteLocal
-	case r.state.Restarting(owner):
+	case rt.state.Restarting(owner):
 		route.Kind = QueuedRestarting
 	}
 	return route
 }
 
 // hasAcquired reports whether the app of the node holds the shard under the given ownership epoch.
-func (r Routing) hasAcquired(shard shardmap.Shard, epoch shardmap.Epoch) bool {
-	return r.acquired == nil || int(shard) < len(r.acquired) && r.acquired[shard] == epoch
+func (rt Routing) hasAcquired(shard shardmap.Shard, epoch shardmap.Epoch) bool {
+	return rt.acquired == nil || int(shard) < len(rt.acquired) && rt.acquired[shard] == epoch
 }
 
 // KeyConfig returns the key configuration. The caller must use it to find the key, and so the
 // shard, of each request that it routes.
-func (r Routing) KeyConfig() string { return r.state.KeyConfig() }
+func (rt Routing) KeyConfig() string { return rt.state.KeyConfig() }

@@ -281,11 +281,11 @@ func mutantsOfDepartures() []mutant {
 	return []mutant{
 		{
 			name: "returns: a commit does not record the shards that leave a node", mix: moves, caught: "returns",
-			edits: in("ack.departures.recordMoves", "		if _, known := d.byNode[move.From]; known {\n", "		if _, known := d.byNode[move.From]; known && !PLANTED {\n"),
+			edits: in("ack.departures.recordMoves", "		if _, known := dp.byNode[move.From]; known {\n", "		if _, known := dp.byNode[move.From]; known && !PLANTED {\n"),
 		},
 		{
 			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",
-			edits: in("ack/leader.placementInputs.placement", "	placement.Barred = p.state.BarredShards()\n", "	if !PLANTED {\n		placement.Barred = p.state.BarredShards()\n	}\n"),
+			edits: in("ack/leader.placementInputs.placement", "	placement.Barred = pi.state.BarredShards()\n", "	if !PLANTED {\n		placement.Barred = pi.state.BarredShards()\n	}\n"),
 		},
 		{
 			name: "returns: a node gets shards before the log has its report", mix: moves, caught: "returns",

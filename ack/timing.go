@@ -53,7 +53,7 @@ func DefaultPace() Pace {
 
 // AckDeadline returns how long a leader waits for acknowledgements of a proposal: the drain
 // timeout, and one second for the messages.
-func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second }
+func (pc Pace) AckDeadline() time.Duration { return pc.DrainTimeout + time.Second }
 
 // AbortDelay returns how long after the end of its lease a node lets requests continue (why 3).
 // They end at 85 % of DeadAfter, before another node may own the shard.
@@ -90,7 +90,7 @@ const (
 var takeoverNames = [...]string{TakeoverLease: "lease", TakeoverTimeout: "timeout", TakeoverImmediate: "immediate"}
 
 // String returns the takeover as the flag spells it.
-func (t Takeover) String() string { return enumName(takeoverNames[:], uint8(t), "Takeover") }
+func (tk Takeover) String() string { return enumName(takeoverNames[:], uint8(tk), "Takeover") }
 
 // ParseTakeover parses the output of String. ok is false for another name.
 func ParseTakeover(name string) (Takeover, bool) {
@@ -99,8 +99,8 @@ func ParseTakeover(name string) (Takeover, bool) {
 }
 
 // strictness orders the takeovers: a stricter one never allows an earlier takeover.
-func (t Takeover) strictness() int {
-	return slices.Index([]Takeover{TakeoverImmediate, TakeoverLease, TakeoverTimeout}, t)
+func (tk Takeover) strictness() int {
+	return slices.Index([]Takeover{TakeoverImmediate, TakeoverLease, TakeoverTimeout}, tk)
 }
 
 // RebalanceMode is which requests wait while a map changes (G11).

@@ -52,64 +52,64 @@ type phaseState struct {
 }
 
 // isGone reports whether the app holds nothing, as far as known.
-func (h *heldShard) isGone() bool { return h.phase == 0 || h.phase == HookGone }
+func (hs *heldShard) isGone() bool { return hs.phase == 0 || hs.phase == HookGone }
 
 // setPhase begins a phase. Calls for it may start now.
-func (h *heldShard) setPhase(now time.Duration, phase HookPhase) {
-	h.phaseState = phaseState{phase: phase, phaseSince: now, nextAttempt: now, maxBatch: MaxHookShards}
+func (hs *heldShard) setPhase(now time.Duration, phase HookPhase) {
+	hs.phaseState = phaseState{phase: phase, phaseSince: now, nextAttempt: now, maxBatch: MaxHookShards}
 }
 
 // beginAcquiring begins to acquire a gone shard that the node owns. If the ownership epoch is
 // another one, another node has owned the shard in between, so all earlier state is void.
-func (h *heldShard) beginAcquiring(now time.Duration, ownership logOwnership) {
-	if !ownership.isOwnerUnder(h.epoch) {
-		h.appMayHold, h.served = false, false
-		h.released, h.note = false, nil
+func (hs *heldShard) beginAcquiring(now time.Duration, ownership logOwnership) {
+	if !ownership.isOwnerUnder(hs.epoch) {
+		hs.appMayHold, hs.served = false, false
+		hs.released, hs.note = false, nil
 	}
-	h.epoch, h.lostCallDue = ownership.epoch, false
-	h.setPhase(now, HookAcquiring)
+	hs.epoch, hs.lostCallDue = ownership.epoch, false
+	hs.setPhase(now, HookAcquiring)
 }
 
 // resume ends the release of a shard that the log no longer moves (rule 6). If a release call was
 // sent, the app must acquire the shard again.
-func (h *heldShard) resume(now time.Duration) {
-	if h.releaseAttempted {
-		h.setPhase(now, HookAcquiring)
+func (hs *heldShard) resume(now time.Duration) {
+	if hs.releaseAttempted {
+		hs.setPhase(now, HookAcquiring)
 		return
 	}
-	h.setPhase(now, HookServing)
+	hs.setPhase(now, HookServing)
 }
 
 // abandon gives up a shard without a release. The app gets a lost call if it may hold the
 // shard.
-func (h *heldShard) abandon(now time.Duration) {
-	h.setPhase(now, HookGone)
-	h.lostCallDue, h.lostCallDeadline = h.appMayHold, now+lostCallRetryTime
+func (hs *heldShard) abandon(now time.Duration) {
+	hs.setPhase(now, HookGone)
+	hs.lostCallDue, hs.lostCallDeadline = hs.appMayHold, now+lostCallRetryTime
 }
 
 // countAcquireFailure counts a failed acquire call. causedTimeout means that the call timed out, and
 // that only this shard can be the cause. The shard then becomes stuck immediately: AcquireTimeout is
 // long, so the node does not wait for more failures.
-func (h *heldShard) countAcquireFailure(causedTimeout bool) {
-	h.acquireFailures++
+func (hs *heldShard) countAcquireFailure(causedTimeout bool) {
+	hs.acquireFailures++
 	if causedTimeout {
-		h.acquireFailures = max(h.acquireFailures, stuckAttempts)
+		hs.acquireFailures = max(hs.acquireFailures, stuckAttempts)
 	}
 }
 
 // recordError stores the error of a failed call for status and events. responded means that the app
 // responded before the timeout: its error explains more than a timeout, which does not replace it.
-func (h *heldShard) recordError(reason string, responded bool) {
-	if responded || !h.appResponded {
-		h.lastError = reason
+func (hs *heldShard) recordError(reason string, responded bool) {
+	if responded || !hs.appResponded {
+		hs.lastError = reason
 	}
-	h.appResponded = h.appResponded || responded
+	hs.appResponded = hs.appResponded || responded
 }
 
 // servingEpoch returns the ownership epoch under which the shard serves; zero if it does not.
-func (h *heldShard) servingEpoch() shardmap.Epoch {
-	if h.phase != HookServing {
+func (hs *heldShard) servingEpoch() shardmap.Epoch {
+	if hs.phase != HookServing {
 		return 0
 	}
-	return h.epoch
+	return hs.epoch
 }

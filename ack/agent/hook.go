@@ -189,7 +189,7 @@ const (
 var phaseNames = [...]string{HookGone: "gone", HookAcquiring: "acquiring", HookServing: "serving", HookReleasing: "releasing"}
 
 // String returns the phase as logs and status spell it.
-func (p HookPhase) String() string { return enumName(phaseNames[:], uint8(p), "HookPhase") }
+func (hp HookPhase) String() string { return enumName(phaseNames[:], uint8(hp), "HookPhase") }
 
 // HeldShardView is the phase of one shard at the app, for status output.
 type HeldShardView struct {

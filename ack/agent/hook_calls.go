@@ -209,11 +209,11 @@ func (m *hookMachine) applyResult(now time.Duration, result HookResult) {
 }
 
 // failure returns the error text of a shard, if the call has failed for it.
-func (r *HookResult) failure(shard shardmap.Shard) (reason string, failed bool) {
-	if r.Err != nil {
-		return r.Err.Error(), true
+func (hr *HookResult) failure(shard shardmap.Shard) (reason string, failed bool) {
+	if hr.Err != nil {
+		return hr.Err.Error(), true
 	}
-	reason, failed = r.Failed[shard]
+	reason, failed = hr.Failed[shard]
 	return reason, failed
 }
 

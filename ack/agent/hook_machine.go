@@ -190,7 +190,9 @@ func (m *hookMachine) callDeadline(shard shardmap.Shard) time.Duration {
 
 // isOwnerUnder reports whether this node owns the shard under the given ownership epoch. Otherwise
 // another node owns it, or has owned it in between.
-func (o logOwnership) isOwnerUnder(epoch shardmap.Epoch) bool { return o.isOwner && o.epoch == epoch }
+func (lo logOwnership) isOwnerUnder(epoch shardmap.Epoch) bool {
+	return lo.isOwner && lo.epoch == epoch
+}
 
 // advance moves a shard to the next phase if log, lease or time require that. applyResult performs
 // the phase changes that the result of a call causes.

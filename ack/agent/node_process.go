@@ -24,49 +24,51 @@ type nodeProcess struct {
 // recordLease sets firstLeaseEpoch at the first lease of this boot. A lease proves that this node
 // has applied the last proposal or the committed map. No earlier process owned a shard under a later
 // epoch.
-func (p *nodeProcess) recordLease(state *ack.State) {
-	if !p.hadLease {
-		p.hadLease, p.firstLeaseEpoch = true, state.Proposed().Epoch()
+func (np *nodeProcess) recordLease(state *ack.State) {
+	if !np.hadLease {
+		np.hadLease, np.firstLeaseEpoch = true, state.Proposed().Epoch()
 	}
 }
 
 // reboot begins another boot of the same process.
-func (p *nodeProcess) reboot(boot uint64) {
-	p.boot, p.hadLease, p.firstLeaseEpoch = boot, false, 0
+func (np *nodeProcess) reboot(boot uint64) {
+	np.boot, np.hadLease, np.firstLeaseEpoch = boot, false, 0
 }
 
 // recordRestartIndex records the restart index of a leader.
-func (p *nodeProcess) recordRestartIndex(index uint64) { p.restartIndex = max(p.restartIndex, index) }
+func (np *nodeProcess) recordRestartIndex(index uint64) {
+	np.restartIndex = max(np.restartIndex, index)
+}
 
 // mayHaveServedBefore reports whether an earlier process of this node may have served a shard under the
 // given ownership epoch.
-func (p *nodeProcess) mayHaveServedBefore(epoch shardmap.Epoch) bool {
-	return epoch <= p.firstLeaseEpoch
+func (np *nodeProcess) mayHaveServedBefore(epoch shardmap.Epoch) bool {
+	return epoch <= np.firstLeaseEpoch
 }
 
 // hasPreviousReleases reports whether the state contains the releases of the previous process of
 // this node, which an acquire call must contain. epoch is the ownership epoch of the shard.
-func (p *nodeProcess) hasPreviousReleases(state *ack.State, epoch shardmap.Epoch) bool {
-	isBehind := state.RestartsIndex() < p.restartIndex
-	return !p.mayHaveServedBefore(epoch) || !isBehind
+func (np *nodeProcess) hasPreviousReleases(state *ack.State, epoch shardmap.Epoch) bool {
+	isBehind := state.RestartsIndex() < np.restartIndex
+	return !np.mayHaveServedBefore(epoch) || !isBehind
 }
 
 // inheritedNote returns the note of the release before the given ownership epoch, and the node that
 // released the shard. ok is true only if the state of the app to which the note refers is certainly
 // unchanged: the release was recorded for this disk, and neither this process nor an earlier one can
 // have served the shard under that epoch.
-func (p *nodeProcess) inheritedNote(state *ack.State, shard shardmap.Shard, held *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
+func (np *nodeProcess) inheritedNote(state *ack.State, shard shardmap.Shard, held *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
 	if held.served && held.epoch == epoch {
 		return nil, "", false // the app may have changed the state
 	}
 	previousOwner := state.PreviousOwner(shard)
-	if kept, ok := p.keptRelease(state, shard); ok {
+	if kept, ok := np.keptRelease(state, shard); ok {
 		if kept.PassedOn {
 			return kept.Note, previousOwner, true
 		}
-		return kept.Note, p.node, true
+		return kept.Note, np.node, true
 	}
-	if note, ok := p.movedNote(state, shard, epoch); ok {
+	if note, ok := np.movedNote(state, shard, epoch); ok {
 		return note, previousOwner, true
 	}
 	return nil, "", false
@@ -75,17 +77,17 @@ func (p *nodeProcess) inheritedNote(state *ack.State, shard shardmap.Shard, held
 // keptRelease returns the release of the shard by the previous process of this node, which has
 // restarted in place. ok is false if another process may have served the shard since: only the next
 // boot on the same disk is certainly the next process.
-func (p *nodeProcess) keptRelease(state *ack.State, shard shardmap.Shard) (kept ack.KeptRelease, ok bool) {
+func (np *nodeProcess) keptRelease(state *ack.State, shard shardmap.Shard) (kept ack.KeptRelease, ok bool) {
 	kept, ok = state.KeptRelease(shard)
-	isNextProcess := kept.Server == p.server && p.boot == kept.Boot+1
+	isNextProcess := kept.Server == np.server && np.boot == kept.Boot+1
 	return kept, ok && isNextProcess
 }
 
 // movedNote returns the note with which the previous owner released the shard. ok is false if it did
 // not, or if an earlier process of this node may have owned the shard under the given ownership
 // epoch.
-func (p *nodeProcess) movedNote(state *ack.State, shard shardmap.Shard, epoch shardmap.Epoch) (note []byte, ok bool) {
+func (np *nodeProcess) movedNote(state *ack.State, shard shardmap.Shard, epoch shardmap.Epoch) (note []byte, ok bool) {
 	note, server, ok := state.ReleaseNote(shard)
-	isFirstProcess := p.hadLease && !p.mayHaveServedBefore(epoch)
-	return note, ok && server == p.server && isFirstProcess
+	isFirstProcess := np.hadLease && !np.mayHaveServedBefore(epoch)
+	return note, ok && server == np.server && isFirstProcess
 }

@@ -128,7 +128,7 @@ var abortReasonNames = [...]string{
 }
 
 // String returns the reason as metrics spell it.
-func (r AbortReason) String() string { return enumName(abortReasonNames[:], uint8(r), "AbortReason") }
+func (ar AbortReason) String() string { return enumName(abortReasonNames[:], uint8(ar), "AbortReason") }
 
 // enumName returns the name of a value of an enum, and its kind and number if it has none.
 func enumName(names []string, value uint8, kind string) string {

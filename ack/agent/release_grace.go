@@ -25,22 +25,22 @@ type leaseRecovery struct {
 }
 
 // setWaitsForLease restarts the measurement unless the node is unable to get a lease.
-func (r *leaseRecovery) setWaitsForLease(waits bool) {
-	r.waitsForLease = waits
+func (lr *leaseRecovery) setWaitsForLease(waits bool) {
+	lr.waitsForLease = waits
 	if !waits {
-		*r = leaseRecovery{}
+		*lr = leaseRecovery{}
 	}
 }
 
 // answerReceived counts a response. It returns true if the grace period ends with it.
-func (r *leaseRecovery) answerReceived(now time.Duration, term uint64) (ended bool) {
-	if !r.waitsForLease || r.graceExpired || term < r.leaderTerm {
+func (lr *leaseRecovery) answerReceived(now time.Duration, term uint64) (ended bool) {
+	if !lr.waitsForLease || lr.graceExpired || term < lr.leaderTerm {
 		return false
 	}
-	if term > r.leaderTerm {
-		r.leaderTerm, r.firstAnswerAt, r.answerCount = term, now, 0
+	if term > lr.leaderTerm {
+		lr.leaderTerm, lr.firstAnswerAt, lr.answerCount = term, now, 0
 	}
-	r.answerCount++
-	r.graceExpired = r.answerCount > graceAnswers && now-r.firstAnswerAt >= releaseGrace
-	return r.graceExpired
+	lr.answerCount++
+	lr.graceExpired = lr.answerCount > graceAnswers && now-lr.firstAnswerAt >= releaseGrace
+	return lr.graceExpired
 }

@@ -28,7 +28,7 @@ const (
 var releaseNames = [...]string{ReleaseOK: "ok", ReleaseFailed: "failed", ReleaseLate: "late"}
 
 // String returns the result as metrics and events spell it.
-func (r ReleaseResult) String() string { return enumName(releaseNames[:], uint8(r), "ReleaseResult") }
+func (rr ReleaseResult) String() string { return enumName(releaseNames[:], uint8(rr), "ReleaseResult") }
 
 // ReleaseEnd describes the end of the release of one shard. After any result except ReleaseOK,
 // the next owner does not get the state that the app held and had not written.
@@ -66,9 +66,9 @@ func (m *hookMachine) reportReleaseEnd(shard shardmap.Shard, held *heldShard, re
 }
 
 // releaseFailure returns the result of a release whose time is over, and the reason.
-func (h *heldShard) releaseFailure() (result ReleaseResult, reason string) {
-	if h.appResponded {
-		return ReleaseFailed, h.lastError
+func (hs *heldShard) releaseFailure() (result ReleaseResult, reason string) {
+	if hs.appResponded {
+		return ReleaseFailed, hs.lastError
 	}
 	return ReleaseLate, "the app did not answer in time (--release-timeout)"
 }

@@ -22,9 +22,9 @@ func (l *Leader) submitAppReports() bool {
 }
 
 // newAppReports returns the reports in heartbeats that the log does not contain, ordered by node.
-func (t *memberTracker) newAppReports(in inputs) []ack.AppReport {
+func (mt *memberTracker) newAppReports(in inputs) []ack.AppReport {
 	var reports []ack.AppReport
-	for id, node := range t.byID {
+	for id, node := range mt.byID {
 		if !node.sendsHeartbeats(in) || node.heartbeat.Gateway {
 			continue
 		}
@@ -47,17 +47,17 @@ type HeldBack struct {
 
 // heldBackByReturns returns the nodes that would own more shards than want gives them if all
 // apps had restarted, ordered by id. It computes a map without the bars on returning shards.
-func (p *placementInputs) heldBackByReturns(want *shardmap.Map) []HeldBack {
-	placement := p.placement()
-	if placement.Barred == nil || len(p.members) == 0 {
+func (pi *placementInputs) heldBackByReturns(want *shardmap.Map) []HeldBack {
+	placement := pi.placement()
+	if placement.Barred == nil || len(pi.members) == 0 {
 		return nil
 	}
 	placement.Barred = nil
-	unbarred := p.assign(placement)
+	unbarred := pi.assign(placement)
 	var held []HeldBack
 	for _, member := range unbarred.Members() {
 		more := unbarred.ShardCount(member.ID) - want.ShardCount(member.ID)
-		if more > 0 && p.state.ReturnsNeedRestart(member.ID) {
+		if more > 0 && pi.state.ReturnsNeedRestart(member.ID) {
 			held = append(held, HeldBack{Node: member.ID, Shards: more})
 		}
 	}

@@ -37,9 +37,9 @@ func (l *Leader) batchDelay(want *shardmap.Map) time.Duration {
 
 // expectedOwners returns the expected number of members of the first map: the nodes that form
 // the cluster, without gateways and leaving nodes.
-func (t *memberTracker) expectedOwners(bootstrapExpect int) int {
+func (mt *memberTracker) expectedOwners(bootstrapExpect int) int {
 	count := bootstrapExpect
-	for _, node := range t.byID {
+	for _, node := range mt.byID {
 		if node.heartbeat.Gateway || node.isStopping() {
 			count--
 		}

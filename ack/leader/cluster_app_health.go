@@ -86,8 +86,8 @@ func (m *member) countsForAppHealth(in inputs) bool {
 func (m *member) isHeldBack(in inputs) bool { return m.holdRemaining(in) > 0 }
 
 // anyHeldBack reports whether any node is held back.
-func (t *memberTracker) anyHeldBack(in inputs) bool {
-	for _, node := range t.byID {
+func (mt *memberTracker) anyHeldBack(in inputs) bool {
+	for _, node := range mt.byID {
 		if node.isHeldBack(in) {
 			return true
 		}

@@ -11,16 +11,16 @@ import (
 // moves to the member with the fewest shards whose app has not failed to acquire it, and stays
 // there. Without such a member it stays where it is. A member whose app cannot acquire any shard
 // gets no further shards, as if it were cordoned.
-func (p *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
-	p.cordonFailingApps(placement)
-	failing := p.failingShards()
+func (pi *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
+	pi.cordonFailingApps(placement)
+	failing := pi.failingShards()
 	if len(failing) == 0 {
 		return
 	}
-	relocation := newRelocation(placement, p.state.Committed(), p.members)
+	relocation := newRelocation(placement, pi.state.Committed(), pi.members)
 	placement.Pins = maps.Clone(placement.Pins)
 	for _, shard := range slices.Sorted(maps.Keys(failing)) {
-		owner := p.state.Committed().Owner(shard)
+		owner := pi.state.Committed().Owner(shard)
 		if to := relocation.target(shard, owner, failing[shard]); to != "" {
 			setKey(&placement.Pins, shard, shardmap.Pin{Node: to})
 			relocation.shardCounts[to]++
@@ -29,10 +29,10 @@ func (p *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
 }
 
 // cordonFailingApps cordons the members whose apps cannot acquire any shard.
-func (p *placementInputs) cordonFailingApps(placement *shardmap.Policy) {
+func (pi *placementInputs) cordonFailingApps(placement *shardmap.Policy) {
 	isCloned := false
-	for _, member := range p.members {
-		node := p.nodes.get(member.ID)
+	for _, member := range pi.members {
+		node := pi.nodes.get(member.ID)
 		if node.heartbeat.AcquiresNone && !placement.Cordoned[member.ID] {
 			if !isCloned {
 				placement.Cordoned, isCloned = maps.Clone(placement.Cordoned), true
@@ -43,11 +43,11 @@ func (p *placementInputs) cordonFailingApps(placement *shardmap.Policy) {
 }
 
 // failingShards returns the shards that apps have failed to acquire, with the nodes of these apps.
-func (p *placementInputs) failingShards() map[shardmap.Shard]map[shardmap.NodeID]bool {
+func (pi *placementInputs) failingShards() map[shardmap.Shard]map[shardmap.NodeID]bool {
 	var failing map[shardmap.Shard]map[shardmap.NodeID]bool
-	for _, member := range p.members {
-		for _, shard := range p.nodes.get(member.ID).heartbeat.UnacquiredShards {
-			if int(shard) >= p.state.Committed().Len() {
+	for _, member := range pi.members {
+		for _, shard := range pi.nodes.get(member.ID).heartbeat.UnacquiredShards {
+			if int(shard) >= pi.state.Committed().Len() {
 				continue
 			}
 			nodes := failing[shard]
@@ -81,17 +81,17 @@ func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members 
 
 // target returns the member that should own a shard which the apps of the nodes in failing have
 // failed to acquire. Empty means that the shard is placed like any other.
-func (r *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing map[shardmap.NodeID]bool) shardmap.NodeID {
-	pin, pinned := r.placement.Pins[shard]
-	_, pinUsable := r.shardCounts[pin.Node]
+func (rl *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing map[shardmap.NodeID]bool) shardmap.NodeID {
+	pin, pinned := rl.placement.Pins[shard]
+	_, pinUsable := rl.shardCounts[pin.Node]
 	if pinned && pinUsable && !failing[pin.Node] {
 		return ""
 	}
-	ownerCanKeep := r.canKeep(owner)
+	ownerCanKeep := rl.canKeep(owner)
 	if ownerCanKeep && !failing[owner] {
 		return owner
 	}
-	target := r.leastLoaded(failing, pin.Zone)
+	target := rl.leastLoaded(failing, pin.Zone)
 	if target == "" && ownerCanKeep {
 		return owner
 	}
@@ -100,16 +100,16 @@ func (r *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing
 
 // leastLoaded returns the member with the fewest shards that may get further shards, is not in
 // failing, and is in the zone. Empty means that there is none. An empty zone means any zone.
-func (r *relocation) leastLoaded(failing map[shardmap.NodeID]bool, zone string) (target shardmap.NodeID) {
-	for _, member := range r.members {
-		count, allowed := r.shardCounts[member.ID]
+func (rl *relocation) leastLoaded(failing map[shardmap.NodeID]bool, zone string) (target shardmap.NodeID) {
+	for _, member := range rl.members {
+		count, allowed := rl.shardCounts[member.ID]
 		if !allowed || failing[member.ID] {
 			continue
 		}
-		if zone != "" && r.placement.Zones[member.ID] != zone {
+		if zone != "" && rl.placement.Zones[member.ID] != zone {
 			continue
 		}
-		if target == "" || count < r.shardCounts[target] {
+		if target == "" || count < rl.shardCounts[target] {
 			target = member.ID
 		}
 	}
@@ -117,7 +117,7 @@ func (r *relocation) leastLoaded(failing map[shardmap.NodeID]bool, zone string) 
 }
 
 // canKeep reports whether the owner is a member that is not drained.
-func (r *relocation) canKeep(owner shardmap.NodeID) bool {
-	isMember := slices.ContainsFunc(r.members, func(member shardmap.Member) bool { return member.ID == owner })
-	return isMember && !r.placement.GraduallyDrained[owner] && !r.placement.Drained[owner]
+func (rl *relocation) canKeep(owner shardmap.NodeID) bool {
+	isMember := slices.ContainsFunc(rl.members, func(member shardmap.Member) bool { return member.ID == owner })
+	return isMember && !rl.placement.GraduallyDrained[owner] && !rl.placement.Drained[owner]
 }

@@ -149,8 +149,8 @@ func (u *FormatUpgrade) trackSupport(now time.Duration, newest ack.FormatVersion
 }
 
 // BlockingServers returns the servers that prevent the raise.
-func (v FormatUpgradeView) BlockingServers() []ServerFormat {
-	return slices.DeleteFunc(slices.Clone(v.Servers), func(server ServerFormat) bool { return !server.BlocksUpgrade })
+func (fv FormatUpgradeView) BlockingServers() []ServerFormat {
+	return slices.DeleteFunc(slices.Clone(fv.Servers), func(server ServerFormat) bool { return !server.BlocksUpgrade })
 }
 
 // Raise returns the entry that raises the format version. It is nil if there is no next format
@@ -176,7 +176,7 @@ func (u *FormatUpgrade) supportedBy(server string, view MemberView) ack.FormatVe
 }
 
 // mayBeGone reports whether the process may have ended.
-func (v MemberView) mayBeGone() bool { return v.SinceHeartbeat < 0 || v.Silent || v.Crashed }
+func (mv MemberView) mayBeGone() bool { return mv.SinceHeartbeat < 0 || mv.Silent || mv.Crashed }
 
 // serverView returns the view of this server, and not of another disk of its node.
 func serverView(server string, views []MemberView) (MemberView, bool) {

@@ -19,7 +19,7 @@ type gradualDrains struct {
 
 // finished returns the changes that turn gradual drains into ordinary ones, because the node no
 // longer owns a shard or the time is over.
-func (g *gradualDrains) finished(in inputs) []ack.Change {
+func (gd *gradualDrains) finished(in inputs) []ack.Change {
 	policy := in.state.Policy()
 	if len(policy.GradualDrains) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func (g *gradualDrains) finished(in inputs) []ack.Change {
 	var changes []ack.Change
 	for _, id := range slices.Sorted(maps.Keys(policy.GradualDrains)) {
 		drain := policy.GradualDrains[id]
-		sighting := g.firstSeen[id]
+		sighting := gd.firstSeen[id]
 		if sighting.entryIndex != drain.Index {
 			sighting = firstSighting{entryIndex: drain.Index, seenAt: in.now}
 		}
@@ -40,14 +40,14 @@ func (g *gradualDrains) finished(in inputs) []ack.Change {
 			changes = append(changes, ack.Change{Kind: ack.ChangeDrain, Node: id, ReleaseTimeout: options.ReleaseTimeout, SafeDrain: options.Safe})
 		}
 	}
-	g.firstSeen = firstSeen
+	gd.firstSeen = firstSeen
 	for _, change := range changes {
-		setKey(&g.overdue, change.Node, true)
+		setKey(&gd.overdue, change.Node, true)
 	}
 	return changes
 }
 
 // policyApplied handles a change of the policy. A drain that was cancelled cannot be overdue.
-func (g *gradualDrains) policyApplied(after *ack.Policy) {
-	maps.DeleteFunc(g.overdue, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
+func (gd *gradualDrains) policyApplied(after *ack.Policy) {
+	maps.DeleteFunc(gd.overdue, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
 }

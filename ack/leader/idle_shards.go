@@ -20,22 +20,22 @@ type idleShards struct {
 }
 
 // set replaces the idle shards.
-func (s *idleShards) set(shards map[shardmap.Shard]bool) {
-	if !maps.Equal(shards, s.shards) {
-		s.shards = shards
-		s.version++
+func (is *idleShards) set(shards map[shardmap.Shard]bool) {
+	if !maps.Equal(shards, is.shards) {
+		is.shards = shards
+		is.version++
 	}
 }
 
 // clear forgets all idle shards, because another map is committed and no node has reported for
 // it yet.
-func (s *idleShards) clear() {
-	s.set(nil)
+func (is *idleShards) clear() {
+	is.set(nil)
 }
 
 // deriveFromProposal derives the idle shards from the open proposal, which an earlier leader may
 // have made: the shards that it takes from a live owner were idle.
-func (s *idleShards) deriveFromProposal(state *ack.State) {
+func (is *idleShards) deriveFromProposal(state *ack.State) {
 	policy := state.Policy()
 	var idle map[shardmap.Shard]bool
 	for _, move := range shardmap.Diff(state.Committed(), state.Proposed()) {
@@ -44,7 +44,7 @@ func (s *idleShards) deriveFromProposal(state *ack.State) {
 			setKey(&idle, move.Shard, true)
 		}
 	}
-	s.set(idle)
+	is.set(idle)
 }
 
 // isGradualMove reports whether the open proposal moves the shard because of a gradual drain, which
@@ -61,54 +61,54 @@ func isGradualMove(state *ack.State, move shardmap.Move) bool {
 }
 
 // drainsStarted forgets the idle shards of nodes whose gradual drain has just started.
-func (s *idleShards) drainsStarted(before, after *ack.Policy, committed *shardmap.Map) {
-	s.removeMatching(func(shard shardmap.Shard) bool {
+func (is *idleShards) drainsStarted(before, after *ack.Policy, committed *shardmap.Map) {
+	is.removeMatching(func(shard shardmap.Shard) bool {
 		owner := committed.Owner(shard)
 		return after.DrainsGradually(owner) && after.GradualDrains[owner] != before.GradualDrains[owner]
 	})
 }
 
 // removeMatching removes the shards for which matches returns true.
-func (s *idleShards) removeMatching(matches func(shardmap.Shard) bool) {
-	idle := maps.Clone(s.shards)
+func (is *idleShards) removeMatching(matches func(shardmap.Shard) bool) {
+	idle := maps.Clone(is.shards)
 	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool { return matches(shard) })
-	s.set(idle)
+	is.set(idle)
 }
 
 // replaceOwned replaces the idle shards of the owner by those that it has reported.
-func (s *idleShards) replaceOwned(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
-	idle := maps.Clone(s.shards)
+func (is *idleShards) replaceOwned(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
+	idle := maps.Clone(is.shards)
 	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool { return committed.Owner(shard) == owner })
 	for _, shard := range reported {
 		if int(shard) < committed.Len() && committed.Owner(shard) == owner {
 			setKey(&idle, shard, true)
 		}
 	}
-	s.set(idle)
+	is.set(idle)
 }
 
 // removeBusy removes the shards of the owner that it has not reported as idle.
-func (s *idleShards) removeBusy(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
+func (is *idleShards) removeBusy(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
 	isIdle := shardSetOf(reported)
-	s.removeMatching(func(shard shardmap.Shard) bool { return committed.Owner(shard) == owner && !isIdle[shard] })
+	is.removeMatching(func(shard shardmap.Shard) bool { return committed.Owner(shard) == owner && !isIdle[shard] })
 }
 
 // addOwned adds all shards of the owners.
-func (s *idleShards) addOwned(committed *shardmap.Map, owners []shardmap.NodeID) {
-	idle := maps.Clone(s.shards)
+func (is *idleShards) addOwned(committed *shardmap.Map, owners []shardmap.NodeID) {
+	idle := maps.Clone(is.shards)
 	for _, owner := range owners {
 		for shard := range committed.Shards(owner) {
 			setKey(&idle, shard, true)
 		}
 	}
-	s.set(idle)
+	is.set(idle)
 }
 
 // removeOwned removes the idle shards of the owners, except of nodes under a gradual drain, which
 // report continuously. The response of another owner becomes outdated: a later change that cannot
 // wait for a question would move shards for which requests have begun since.
-func (s *idleShards) removeOwned(state *ack.State, owners map[shardmap.NodeID]bool) {
-	if len(s.shards) == 0 || len(owners) == 0 {
+func (is *idleShards) removeOwned(state *ack.State, owners map[shardmap.NodeID]bool) {
+	if len(is.shards) == 0 || len(owners) == 0 {
 		return
 	}
 	committed, policy := state.Committed(), state.Policy()
@@ -116,9 +116,9 @@ func (s *idleShards) removeOwned(state *ack.State, owners map[shardmap.NodeID]bo
 		owner := committed.Owner(shard)
 		return owners[owner] && !policy.DrainsGradually(owner)
 	}
-	for shard := range s.shards {
+	for shard := range is.shards {
 		if isOutdated(shard) {
-			s.removeMatching(isOutdated)
+			is.removeMatching(isOutdated)
 			return
 		}
 	}

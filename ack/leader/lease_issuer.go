@@ -34,48 +34,48 @@ func newLeaseIssuer(self string, inheritedMap *shardmap.Map) leaseIssuer {
 }
 
 // barrierApplied reports whether all entries of earlier leaders are applied.
-func (g *leaseIssuer) barrierApplied() bool { return g.barrierStart >= 0 }
+func (li *leaseIssuer) barrierApplied() bool { return li.barrierStart >= 0 }
 
 // termRead confirms the leader itself as of the moment before it read its Raft term. A changed term
 // ends all granting permanently.
-func (g *leaseIssuer) termRead(ownTerm uint64, read TermRead) {
+func (li *leaseIssuer) termRead(ownTerm uint64, read TermRead) {
 	if read.Term != ownTerm {
-		g.revoked = true
+		li.revoked = true
 		return
 	}
-	g.confirm(g.self, read.Before)
+	li.confirm(li.self, read.Before)
 }
 
 // confirm records that server had not voted in a newer term at the time at.
-func (g *leaseIssuer) confirm(server string, at time.Duration) {
-	if old, ok := g.confirmedAt[server]; !ok || at > old {
-		g.confirmedAt[server] = at
+func (li *leaseIssuer) confirm(server string, at time.Duration) {
+	if old, ok := li.confirmedAt[server]; !ok || at > old {
+		li.confirmedAt[server] = at
 	}
 }
 
 // quorumTime returns the quorum time. ok is false if no lease may be granted.
-func (g *leaseIssuer) quorumTime() (time.Duration, bool) {
-	if g.revoked || g.barrierStart < 0 || len(g.voters) == 0 {
+func (li *leaseIssuer) quorumTime() (time.Duration, bool) {
+	if li.revoked || li.barrierStart < 0 || len(li.voters) == 0 {
 		return 0, false
 	}
-	g.sortBuf = g.sortBuf[:0]
-	for _, voter := range g.voters {
-		at, ok := g.confirmedAt[voter]
+	li.sortBuf = li.sortBuf[:0]
+	for _, voter := range li.voters {
+		at, ok := li.confirmedAt[voter]
 		if !ok {
 			at = -1
 		}
-		g.sortBuf = append(g.sortBuf, at)
+		li.sortBuf = append(li.sortBuf, at)
 	}
-	slices.Sort(g.sortBuf)
+	slices.Sort(li.sortBuf)
 	// With n voters, n/2+1 of them have confirmed the element at (n-1)/2.
-	confirmedByQuorum := g.sortBuf[(len(g.sortBuf)-1)/2]
-	return max(confirmedByQuorum, g.barrierStart), true
+	confirmedByQuorum := li.sortBuf[(len(li.sortBuf)-1)/2]
+	return max(confirmedByQuorum, li.barrierStart), true
 }
 
 // grant returns the length of a lease from now on, with the given timing. Zero means that no lease
 // may be granted.
-func (g *leaseIssuer) grant(now time.Duration, timing ack.Timing) time.Duration {
-	quorumTime, ok := g.quorumTime()
+func (li *leaseIssuer) grant(now time.Duration, timing ack.Timing) time.Duration {
+	quorumTime, ok := li.quorumTime()
 	if !ok {
 		return 0
 	}
@@ -86,11 +86,11 @@ func (g *leaseIssuer) grant(now time.Duration, timing ack.Timing) time.Duration 
 // mayGrant reports whether the node may have a lease, under the conditions of
 // docs/internals/protocol-leases.md, "When a lease starts and ends". submittedCommit is the map whose
 // commit is on its way into the log; zero means none.
-func (g *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardmap.Epoch) bool {
-	if !g.barrierApplied() || node.heartbeat.Goodbye || node.heartbeat.Gateway {
+func (li *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardmap.Epoch) bool {
+	if !li.barrierApplied() || node.heartbeat.Goodbye || node.heartbeat.Gateway {
 		return false
 	}
-	if !hasRequiredAck(in, node, submittedCommit) || g.mayBeDuplicate(in, node) {
+	if !hasRequiredAck(in, node, submittedCommit) || li.mayBeDuplicate(in, node) {
 		return false
 	}
 	// The last echo must be recent, otherwise the node may not receive the responses.
@@ -98,7 +98,7 @@ func (g *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardmap
 		return false
 	}
 	// The first lease of a process needs a proof of leadership that is newer than the process.
-	quorumTime, ok := g.quorumTime()
+	quorumTime, ok := li.quorumTime()
 	return ok && (node.hadLease || quorumTime > node.firstHeartbeatAt)
 }
 
@@ -122,7 +122,7 @@ func hasRequiredAck(in inputs, node *member, submittedCommit shardmap.Epoch) boo
 // mayBeDuplicate reports whether the process may be a second one under its node id, while the first
 // one may still have a lease of the previous leader. A process that has echoed a response of an
 // earlier leader is not a second one.
-func (g *leaseIssuer) mayBeDuplicate(in inputs, node *member) bool {
+func (li *leaseIssuer) mayBeDuplicate(in inputs, node *member) bool {
 	oldLeasesMayRun := in.now-in.electedAt <= in.timing.LeaseExpiry()
-	return node.noInitialEcho && oldLeasesMayRun && g.inheritedMap.ShardCount(node.id) > 0
+	return node.noInitialEcho && oldLeasesMayRun && li.inheritedMap.ShardCount(node.id) > 0
 }

@@ -240,41 +240,41 @@ func newMemberTracker(electedAt time.Duration) memberTracker {
 }
 
 // get returns the member with the given id, and creates it if necessary.
-func (t *memberTracker) get(id shardmap.NodeID) *member {
-	node := t.byID[id]
+func (mt *memberTracker) get(id shardmap.NodeID) *member {
+	node := mt.byID[id]
 	if node == nil {
 		node = &member{
-			id: id, lastGrantAt: t.electedAt, lastFreshEchoAt: t.electedAt, echoedAnswerSentAt: -1, behindSince: -1, healthySince: -1,
-			restartTimes: restartTimes{firstSeenAt: t.electedAt},
+			id: id, lastGrantAt: mt.electedAt, lastFreshEchoAt: mt.electedAt, echoedAnswerSentAt: -1, behindSince: -1, healthySince: -1,
+			restartTimes: restartTimes{firstSeenAt: mt.electedAt},
 		}
-		t.byID[id] = node
+		mt.byID[id] = node
 	}
 	return node
 }
 
 // addMembersOf creates the members of the map that do not exist yet.
-func (t *memberTracker) addMembersOf(shards *shardmap.Map) {
+func (mt *memberTracker) addMembersOf(shards *shardmap.Map) {
 	for _, member := range shards.Members() {
-		t.get(member.ID)
+		mt.get(member.ID)
 	}
 }
 
 // storeHeartbeat stores a heartbeat of the node.
-func (t *memberTracker) storeHeartbeat(now time.Duration, node *member, received HeartbeatReceived) {
+func (mt *memberTracker) storeHeartbeat(now time.Duration, node *member, received HeartbeatReceived) {
 	old := node.heartbeat
 	zoneChanged := !node.hasHeartbeat() || old.Zone != received.Zone
 	failuresChanged := old.AcquiresNone != received.AcquiresNone || !slices.Equal(old.UnacquiredShards, received.UnacquiredShards)
 	if zoneChanged || failuresChanged {
-		t.reportsVersion++
+		mt.reportsVersion++
 	}
 	node.storeHeartbeat(now, received)
 }
 
 // zones returns the zones of the nodes that have sent a heartbeat in this term. reportsVersion
 // changes when the result does.
-func (t *memberTracker) zones() map[shardmap.NodeID]string {
+func (mt *memberTracker) zones() map[shardmap.NodeID]string {
 	zones := map[shardmap.NodeID]string{}
-	for id, node := range t.byID {
+	for id, node := range mt.byID {
 		if node.hasHeartbeat() {
 			zones[id] = node.heartbeat.Zone
 		}
@@ -283,10 +283,10 @@ func (t *memberTracker) zones() map[shardmap.NodeID]string {
 }
 
 // restartingNodes returns the nodes that restart in place.
-func (t *memberTracker) restartingNodes(in inputs) map[shardmap.NodeID]bool {
+func (mt *memberTracker) restartingNodes(in inputs) map[shardmap.NodeID]bool {
 	var ids map[shardmap.NodeID]bool
 	for id := range in.state.Restarts() {
-		if in.isRestarting(t.get(id)) {
+		if in.isRestarting(mt.get(id)) {
 			setKey(&ids, id, true)
 		}
 	}

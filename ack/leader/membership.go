@@ -29,44 +29,44 @@ func newMembership() membership {
 }
 
 // proposalApplied handles the application of a proposal, which starts a round.
-func (r *membership) proposalApplied(in inputs, nodes *memberTracker) {
-	r.roundStartedAt = in.now
+func (ms *membership) proposalApplied(in inputs, nodes *memberTracker) {
+	ms.roundStartedAt = in.now
 	for _, id := range in.state.DroppedBy(in.state.Proposed().Epoch()) {
-		r.dropSeenAt[id] = in.now
+		ms.dropSeenAt[id] = in.now
 		// Heartbeats from before the drop do not make it eligible.
 		nodes.get(id).freshStreak = 0
 	}
 }
 
 // commitApplied handles the application of a commit.
-func (r *membership) commitApplied(committed *shardmap.Map) {
-	maps.DeleteFunc(r.uncordoned, func(id shardmap.NodeID, _ bool) bool { return committed.ShardCount(id) > 0 })
+func (ms *membership) commitApplied(committed *shardmap.Map) {
+	maps.DeleteFunc(ms.uncordoned, func(id shardmap.NodeID, _ bool) bool { return committed.ShardCount(id) > 0 })
 }
 
 // policyApplied handles a change of the policy.
-func (r *membership) policyApplied(before, after *ack.Policy) {
+func (ms *membership) policyApplied(before, after *ack.Policy) {
 	for id := range before.Drained {
 		if !after.Drained[id] {
-			setKey(&r.uncordoned, id, true)
+			setKey(&ms.uncordoned, id, true)
 		}
 	}
 	// A node that drains again is no longer uncordoned.
-	maps.DeleteFunc(r.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
+	maps.DeleteFunc(ms.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
 }
 
 // updateHealth updates the health of the apps. The caller must call it once in each step, before
 // other decisions.
-func (r *membership) updateHealth(in inputs, nodes *memberTracker) {
+func (ms *membership) updateHealth(in inputs, nodes *memberTracker) {
 	nodes.addMembersOf(in.state.Proposed())
-	r.health.update(in, nodes)
-	r.allOwnersHeldBack = nodes.anyHeldBack(in) && !r.hasAvailableOwner(in, nodes)
+	ms.health.update(in, nodes)
+	ms.allOwnersHeldBack = nodes.anyHeldBack(in) && !ms.hasAvailableOwner(in, nodes)
 }
 
 // hasAvailableOwner reports whether any node may own shards immediately.
-func (r *membership) hasAvailableOwner(in inputs, nodes *memberTracker) bool {
+func (ms *membership) hasAvailableOwner(in inputs, nodes *memberTracker) bool {
 	for id, node := range nodes.byID {
 		mayOwnShards := !in.isRestarting(node) && !in.state.Policy().DrainsGradually(id)
-		if mayOwnShards && !node.isHeldBack(in) && r.isEligibleIgnoringFlaps(in, node) {
+		if mayOwnShards && !node.isHeldBack(in) && ms.isEligibleIgnoringFlaps(in, node) {
 			return true
 		}
 	}
@@ -75,16 +75,16 @@ func (r *membership) hasAvailableOwner(in inputs, nodes *memberTracker) bool {
 
 // isEligible reports whether the node may be in the next map. A node whose app became unhealthy
 // repeatedly must wait, unless no other node may own shards.
-func (r *membership) isEligible(in inputs, node *member) bool {
-	return r.isEligibleIgnoringFlaps(in, node) && (r.allOwnersHeldBack || !node.isHeldBack(in))
+func (ms *membership) isEligible(in inputs, node *member) bool {
+	return ms.isEligibleIgnoringFlaps(in, node) && (ms.allOwnersHeldBack || !node.isHeldBack(in))
 }
 
 // isEligibleIgnoringFlaps is isEligible for a node whose app did not become unhealthy repeatedly.
-func (r *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
+func (ms *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 	if node.removed || node.hasCrashed() || node.isStopping() || node.heartbeat.Gateway {
 		return false
 	}
-	if r.health.excludes(in, node) || r.exclusionCause(in, node) != 0 {
+	if ms.health.excludes(in, node) || ms.exclusionCause(in, node) != 0 {
 		return false
 	}
 	if in.state.Policy().Drained[node.id] {
@@ -95,7 +95,7 @@ func (r *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 	drop, _ := in.state.Drop(node.id)
 	switch {
 	case drop.InForce && drop.Cause.MissedRound():
-		return r.mayReturnAfterMiss(in, node, drop)
+		return ms.mayReturnAfterMiss(in, node, drop)
 	case drop.InForce || !in.isMember(node.id):
 		return node.mayJoin(in)
 	case !node.hasHeartbeat():
@@ -108,15 +108,15 @@ func (r *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 // mayReturnAfterMiss reports whether a node may return that was excluded because it missed a round.
 // It must have acknowledged the proposal that excluded it, and wait for the pause after repeated
 // misses (rule 3).
-func (r *membership) mayReturnAfterMiss(in inputs, node *member, drop ack.Drop) bool {
+func (ms *membership) mayReturnAfterMiss(in inputs, node *member, drop ack.Drop) bool {
 	hasAcked := node.hasAcked(drop.Epoch) && node.hasAcked(in.state.Committed().Epoch())
-	return hasAcked && !node.isSilent(in) && in.now-r.droppedAt(in, node.id) >= flapPause(drop.Strikes)
+	return hasAcked && !node.isSilent(in) && in.now-ms.droppedAt(in, node.id) >= flapPause(drop.Strikes)
 }
 
 // droppedAt returns when this leader saw that the node was excluded. A new leader does not know the
 // time of an earlier exclusion, and uses the time of its election.
-func (r *membership) droppedAt(in inputs, id shardmap.NodeID) time.Duration {
-	if at, ok := r.dropSeenAt[id]; ok {
+func (ms *membership) droppedAt(in inputs, id shardmap.NodeID) time.Duration {
+	if at, ok := ms.dropSeenAt[id]; ok {
 		return at
 	}
 	return in.electedAt
@@ -124,7 +124,7 @@ func (r *membership) droppedAt(in inputs, id shardmap.NodeID) time.Duration {
 
 // exclusionCause returns why a member of the last map must be dropped although the leader
 // receives its heartbeats; zero if it need not.
-func (r *membership) exclusionCause(in inputs, node *member) ack.DropCause {
+func (ms *membership) exclusionCause(in inputs, node *member) ack.DropCause {
 	if !in.isMember(node.id) {
 		return 0
 	}
@@ -134,7 +134,7 @@ func (r *membership) exclusionCause(in inputs, node *member) ack.DropCause {
 	if in.isRestarting(node) || !node.sendsHeartbeats(in) || node.hasCrashed() {
 		return 0
 	}
-	if r.missedAckDeadline(in, node) {
+	if ms.missedAckDeadline(in, node) {
 		return ack.CauseMissedAck
 	}
 	behindSince := max(node.behindSince, node.restartTimes.endedAt)
@@ -145,24 +145,24 @@ func (r *membership) exclusionCause(in inputs, node *member) ack.DropCause {
 }
 
 // missedAckDeadline reports whether the node has not acknowledged the open proposal in time.
-func (r *membership) missedAckDeadline(in inputs, node *member) bool {
-	waitingSince := max(r.roundStartedAt, node.restartTimes.endedAt)
+func (ms *membership) missedAckDeadline(in inputs, node *member) bool {
+	waitingSince := max(ms.roundStartedAt, node.restartTimes.endedAt)
 	return in.ownRoundOpen() && in.now-waitingSince > node.ackDeadline(in.pace) && !node.hasCompleteAck(in.state.Proposed().Epoch())
 }
 
 // isResponsive reports whether a member is expected to acknowledge a proposal soon.
-func (r *membership) isResponsive(in inputs, node *member) bool {
+func (ms *membership) isResponsive(in inputs, node *member) bool {
 	if !node.sendsHeartbeats(in) || node.heartbeat.Goodbye || node.hasCrashed() {
 		return false
 	}
-	return !node.removed && !in.isRestarting(node) && r.exclusionCause(in, node) == 0
+	return !node.removed && !in.isRestarting(node) && ms.exclusionCause(in, node) == 0
 }
 
 // isReliable reports whether a node is a live member with a lease and a healthy app, as far as the
 // leader knows.
-func (r *membership) isReliable(in inputs, node *member) bool {
+func (ms *membership) isReliable(in inputs, node *member) bool {
 	drop, _ := in.state.Drop(node.id)
-	if drop.InForce || node.isHeldBack(in) || r.exclusionCause(in, node) != 0 {
+	if drop.InForce || node.isHeldBack(in) || ms.exclusionCause(in, node) != 0 {
 		return false
 	}
 	if node.removed || node.hasCrashed() || in.isRestarting(node) {
@@ -181,10 +181,10 @@ func (r *membership) isReliable(in inputs, node *member) bool {
 
 // noOwnerRemains reports whether no node will own anything. Then the committed map remains
 // (rule 10), and a leaving node need not wait.
-func (r *membership) noOwnerRemains(in inputs, nodes *memberTracker) bool {
+func (ms *membership) noOwnerRemains(in inputs, nodes *memberTracker) bool {
 	nodes.addMembersOf(in.state.Proposed())
 	for _, node := range nodes.byID {
-		if r.isEligible(in, node) {
+		if ms.isEligible(in, node) {
 			return false
 		}
 	}
@@ -194,14 +194,14 @@ func (r *membership) noOwnerRemains(in inputs, nodes *memberTracker) bool {
 // denyLateLeases denies leases to owners that the open proposal excludes without a drop (they
 // leave, or their app is unhealthy) and that do not acknowledge it in time. Otherwise the
 // round would wait for them forever (why 14).
-func (r *membership) denyLateLeases(in inputs, nodes *memberTracker) {
+func (ms *membership) denyLateLeases(in inputs, nodes *memberTracker) {
 	if !in.ownRoundOpen() {
 		return
 	}
 	last := in.state.Proposed()
 	for _, owner := range in.state.Committed().Members() {
 		node := nodes.get(owner.ID)
-		isLate := in.now-r.roundStartedAt > node.ackDeadline(in.pace)
+		isLate := in.now-ms.roundStartedAt > node.ackDeadline(in.pace)
 		if isLate && !last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch()) {
 			node.leaseDeniedUntil = last.Epoch()
 		}
@@ -209,8 +209,8 @@ func (r *membership) denyLateLeases(in inputs, nodes *memberTracker) {
 }
 
 // exclusionReason returns why a node must not be a member, as metrics spell it.
-func (r *membership) exclusionReason(in inputs, node *member) string {
-	if cause := r.exclusionCause(in, node); cause != 0 {
+func (ms *membership) exclusionReason(in inputs, node *member) string {
+	if cause := ms.exclusionCause(in, node); cause != 0 {
 		return cause.String()
 	}
 	switch {
@@ -218,7 +218,7 @@ func (r *membership) exclusionReason(in inputs, node *member) string {
 		return ack.CauseCrashed.String()
 	case node.isStopping():
 		return "leave"
-	case r.health.excludes(in, node):
+	case ms.health.excludes(in, node):
 		return "app-unhealthy"
 	case in.state.Policy().Drained[node.id]:
 		return "drain"
@@ -228,8 +228,8 @@ func (r *membership) exclusionReason(in inputs, node *member) string {
 
 // joinReason returns why a node gets its first shards, as metrics spell it. The next leader does
 // not know about an uncordoned node, so the reason there is "join".
-func (r *membership) joinReason(id shardmap.NodeID) string {
-	if r.uncordoned[id] {
+func (ms *membership) joinReason(id shardmap.NodeID) string {
+	if ms.uncordoned[id] {
 		return "uncordon"
 	}
 	return "join"
@@ -238,17 +238,17 @@ func (r *membership) joinReason(id shardmap.NodeID) string {
 // dropRecords returns records of the nodes that the proposal drops, ordered by id. These are
 // members of the committed map or of the last proposal. Nodes that leave, are drained or have an
 // unhealthy app are excluded without a drop.
-func (r *membership) dropRecords(in inputs, nodes *memberTracker, proposal *shardmap.Map) []ack.DropRecord {
+func (ms *membership) dropRecords(in inputs, nodes *memberTracker, proposal *shardmap.Map) []ack.DropRecord {
 	causes := map[shardmap.NodeID]ack.DropCause{}
 	for _, member := range slices.Concat(in.state.Committed().Members(), in.state.Proposed().Members()) {
 		if !proposal.IsMember(member.ID) {
-			causes[member.ID] = r.dropCause(in, nodes.get(member.ID))
+			causes[member.ID] = ms.dropCause(in, nodes.get(member.ID))
 		}
 	}
 	var records []ack.DropRecord
 	for _, id := range slices.Sorted(maps.Keys(causes)) {
 		if cause := causes[id]; cause != 0 {
-			records = append(records, ack.DropRecord{Node: id, Cause: cause, Strikes: r.countMissedAcks(in, id, cause)})
+			records = append(records, ack.DropRecord{Node: id, Cause: cause, Strikes: ms.countMissedAcks(in, id, cause)})
 		}
 	}
 	return records
@@ -256,8 +256,8 @@ func (r *membership) dropRecords(in inputs, nodes *memberTracker, proposal *shar
 
 // dropCause returns why a node that the next proposal excludes is dropped; zero means without a
 // drop.
-func (r *membership) dropCause(in inputs, node *member) ack.DropCause {
-	if cause := r.exclusionCause(in, node); cause != 0 {
+func (ms *membership) dropCause(in inputs, node *member) ack.DropCause {
+	if cause := ms.exclusionCause(in, node); cause != 0 {
 		return cause
 	}
 	if drop, _ := in.state.Drop(node.id); drop.InForce {
@@ -278,12 +278,12 @@ func (r *membership) dropCause(in inputs, node *member) ack.DropCause {
 }
 
 // countMissedAcks counts missed acknowledgements that follow each other within ack.FlapWindow.
-func (r *membership) countMissedAcks(in inputs, id shardmap.NodeID, cause ack.DropCause) uint32 {
+func (ms *membership) countMissedAcks(in inputs, id shardmap.NodeID, cause ack.DropCause) uint32 {
 	drop, wasDropped := in.state.Drop(id)
 	if !cause.MissedRound() {
 		return drop.Strikes
 	}
-	if !wasDropped || in.now-r.droppedAt(in, id) > ack.FlapWindow {
+	if !wasDropped || in.now-ms.droppedAt(in, id) > ack.FlapWindow {
 		return 1
 	}
 	return drop.Strikes + 1
@@ -301,12 +301,12 @@ func weightedMember(in inputs, node *member) shardmap.Member {
 
 // appendMembers appends the members of the next map to buf, ordered by id: the nodes that may own
 // shards, and the nodes that restart in place. It appends nothing if no node may get shards.
-func (r *membership) appendMembers(buf []shardmap.Member, in inputs, nodes *memberTracker) []shardmap.Member {
+func (ms *membership) appendMembers(buf []shardmap.Member, in inputs, nodes *memberTracker) []shardmap.Member {
 	nodes.addMembersOf(in.state.Proposed())
 	members, ownerExists := buf, false
 	for id, node := range nodes.byID {
 		restarting := in.isRestarting(node)
-		if !restarting && !r.isEligible(in, node) {
+		if !restarting && !ms.isEligible(in, node) {
 			continue
 		}
 		if !restarting && !in.state.Policy().DrainsGradually(id) {

@@ -28,38 +28,38 @@ type pendingEntry struct {
 }
 
 // exists reports whether an entry is pending.
-func (p *pendingEntry) exists() bool { return p.kind != noEntry }
+func (pe *pendingEntry) exists() bool { return pe.kind != noEntry }
 
 // submit records the submission of an entry that is no commit.
-func (p *pendingEntry) submit(now time.Duration, kind entryKind) {
-	*p = pendingEntry{kind: kind, submittedAt: now}
+func (pe *pendingEntry) submit(now time.Duration, kind entryKind) {
+	*pe = pendingEntry{kind: kind, submittedAt: now}
 }
 
 // submitCommit records the submission of the commit of a map.
-func (p *pendingEntry) submitCommit(now time.Duration, epoch shardmap.Epoch) {
-	*p = pendingEntry{kind: commitEntry, submittedAt: now, commitEpoch: epoch}
+func (pe *pendingEntry) submitCommit(now time.Duration, epoch shardmap.Epoch) {
+	*pe = pendingEntry{kind: commitEntry, submittedAt: now, commitEpoch: epoch}
 }
 
 // clear records that the outcome of the entry is known.
-func (p *pendingEntry) clear() { p.kind, p.commitEpoch = noEntry, 0 }
+func (pe *pendingEntry) clear() { pe.kind, pe.commitEpoch = noEntry, 0 }
 
 // configApplied handles the application of an entry that is neither a proposal nor a commit.
-func (p *pendingEntry) configApplied() {
-	if p.kind == configEntry {
-		p.clear()
+func (pe *pendingEntry) configApplied() {
+	if pe.kind == configEntry {
+		pe.clear()
 	}
 }
 
 // mapApplied handles a newer state of the log. A new proposal or the awaited commit ends the wait.
 // A submitted commit blocks leases for the old map until its outcome is known.
-func (p *pendingEntry) mapApplied(old, state *ack.State) {
-	if p.kind == commitEntry {
-		if state.Committed().Epoch() >= p.commitEpoch {
-			p.clear()
+func (pe *pendingEntry) mapApplied(old, state *ack.State) {
+	if pe.kind == commitEntry {
+		if state.Committed().Epoch() >= pe.commitEpoch {
+			pe.clear()
 		}
 		return
 	}
 	if state.Proposed().Epoch() != old.Proposed().Epoch() {
-		p.clear()
+		pe.clear()
 	}
 }

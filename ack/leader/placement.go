@@ -23,32 +23,32 @@ type placementInputs struct {
 }
 
 // equals reports whether the inputs produce the same map as other.
-func (p *placementInputs) equals(other *placementInputs) bool {
-	a, b := p.state, other.state
+func (pi *placementInputs) equals(other *placementInputs) bool {
+	a, b := pi.state, other.state
 	sameMaps := a.Committed() == b.Committed() && a.Proposed() == b.Proposed()
 	sameSettings := a.Policy() == b.Policy() && a.DeparturesIndex() == b.DeparturesIndex()
-	sameReports := p.reportsVersion == other.reportsVersion && p.idle.version == other.idle.version
+	sameReports := pi.reportsVersion == other.reportsVersion && pi.idle.version == other.idle.version
 	if !sameMaps || !sameSettings || !sameReports {
 		return false
 	}
-	sameMembers := slices.Equal(p.members, other.members) && maps.Equal(p.restarting, other.restarting)
-	return sameMembers && maps.Equal(p.keptShards, other.keptShards)
+	sameMembers := slices.Equal(pi.members, other.members) && maps.Equal(pi.restarting, other.restarting)
+	return sameMembers && maps.Equal(pi.keptShards, other.keptShards)
 }
 
 // placement returns the placement policy for shardmap.Assign.
-func (p *placementInputs) placement() shardmap.Policy {
-	placement := p.state.Policy().Placement(p.nodes.zones())
-	placement.Restarting, placement.PreviousOwners = p.restarting, p.state.PreviousOwners()
-	placement.IdleShards = p.idle.shards
-	placement.Barred = p.state.BarredShards()
-	p.avoidFailingApps(&placement)
-	placement.KeptShards = p.keptShards
+func (pi *placementInputs) placement() shardmap.Policy {
+	placement := pi.state.Policy().Placement(pi.nodes.zones())
+	placement.Restarting, placement.PreviousOwners = pi.restarting, pi.state.PreviousOwners()
+	placement.IdleShards = pi.idle.shards
+	placement.Barred = pi.state.BarredShards()
+	pi.avoidFailingApps(&placement)
+	placement.KeptShards = pi.keptShards
 	return placement
 }
 
 // assign returns the map that the placement policy gives.
-func (p *placementInputs) assign(placement shardmap.Policy) *shardmap.Map {
-	return shardmap.Assign(p.state.Committed(), p.members, placement)
+func (pi *placementInputs) assign(placement shardmap.Policy) *shardmap.Map {
+	return shardmap.Assign(pi.state.Committed(), pi.members, placement)
 }
 
 // assignment is the next map, and the part of it that may be proposed now.

@@ -26,16 +26,16 @@ type firstSighting struct {
 }
 
 // expiryChanges returns the changes that lift expired quarantines.
-func (t *quarantineTimers) expiryChanges(now time.Duration, policy *ack.Policy) []ack.Change {
-	if policy != t.policy {
-		t.setPolicy(now, policy)
+func (qt *quarantineTimers) expiryChanges(now time.Duration, policy *ack.Policy) []ack.Change {
+	if policy != qt.policy {
+		qt.setPolicy(now, policy)
 	}
-	if !t.hasExpiry || now < t.nextExpiry {
+	if !qt.hasExpiry || now < qt.nextExpiry {
 		return nil
 	}
 	var changes []ack.Change
-	for _, fingerprint := range slices.SortedFunc(maps.Keys(t.firstSeen), ack.KeyFingerprint.Compare) {
-		isExpired := now-t.firstSeen[fingerprint].seenAt >= policy.Quarantined[fingerprint].Duration
+	for _, fingerprint := range slices.SortedFunc(maps.Keys(qt.firstSeen), ack.KeyFingerprint.Compare) {
+		isExpired := now-qt.firstSeen[fingerprint].seenAt >= policy.Quarantined[fingerprint].Duration
 		if isExpired && len(changes) < ack.MaxChanges {
 			changes = append(changes, ack.Change{Kind: ack.ChangeEndQuarantine, KeyFingerprint: fingerprint})
 		}
@@ -45,21 +45,21 @@ func (t *quarantineTimers) expiryChanges(now time.Duration, policy *ack.Policy) 
 
 // setPolicy replaces the policy from which the timers are derived. Quarantines that are in both policies
 // keep their start.
-func (t *quarantineTimers) setPolicy(now time.Duration, policy *ack.Policy) {
+func (qt *quarantineTimers) setPolicy(now time.Duration, policy *ack.Policy) {
 	firstSeen := map[ack.KeyFingerprint]firstSighting{}
-	t.policy, t.hasExpiry = policy, false
+	qt.policy, qt.hasExpiry = policy, false
 	for fingerprint, quarantine := range policy.Quarantined {
 		if quarantine.Duration == 0 {
 			continue
 		}
-		sighting := t.firstSeen[fingerprint]
+		sighting := qt.firstSeen[fingerprint]
 		if sighting.entryIndex != quarantine.Index {
 			sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now}
 		}
 		firstSeen[fingerprint] = sighting
-		if expiry := sighting.seenAt + quarantine.Duration; !t.hasExpiry || expiry < t.nextExpiry {
-			t.nextExpiry, t.hasExpiry = expiry, true
+		if expiry := sighting.seenAt + quarantine.Duration; !qt.hasExpiry || expiry < qt.nextExpiry {
+			qt.nextExpiry, qt.hasExpiry = expiry, true
 		}
 	}
-	t.firstSeen = firstSeen
+	qt.firstSeen = firstSeen
 }

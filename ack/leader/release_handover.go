@@ -62,17 +62,17 @@ type handover struct {
 // collectHandover collects the releases of the moving shards from the owners that have acknowledged
 // the open proposal. The release of a shard is unknown if the shard is taken without the
 // acknowledgement of its owner.
-func (t *memberTracker) collectHandover(in inputs) handover {
+func (mt *memberTracker) collectHandover(in inputs) handover {
 	var result handover
 	budget := ack.NoteBudget{}
 	proposed := in.state.Proposed()
 	for _, owner := range in.state.Committed().Members() {
-		node := t.get(owner.ID)
+		node := mt.get(owner.ID)
 		if !node.hasReleases() || node.heartbeat.Acked != proposed.Epoch() {
 			continue
 		}
 		for _, release := range node.releases.Shards {
-			server := t.nextServer(in, node.id, release.Shard)
+			server := mt.nextServer(in, node.id, release.Shard)
 			switch {
 			case server == "":
 			case !budget.Add(release.Note):
@@ -89,7 +89,7 @@ func (t *memberTracker) collectHandover(in inputs) handover {
 }
 
 // nextServer returns the server that gets a shard of the owner; empty if the shard does not move.
-func (t *memberTracker) nextServer(in inputs, owner shardmap.NodeID, shard shardmap.Shard) string {
+func (mt *memberTracker) nextServer(in inputs, owner shardmap.NodeID, shard shardmap.Shard) string {
 	committed, proposed := in.state.Committed(), in.state.Proposed()
 	if int(shard) >= proposed.Len() || committed.Owner(shard) != owner {
 		return ""
@@ -98,5 +98,5 @@ func (t *memberTracker) nextServer(in inputs, owner shardmap.NodeID, shard shard
 	if nextOwner == owner || nextOwner == "" {
 		return ""
 	}
-	return t.get(nextOwner).heartbeat.Server
+	return mt.get(nextOwner).heartbeat.Server
 }

@@ -42,14 +42,14 @@ func (l *Leader) submitRestart() bool {
 
 // clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
 // failed node that announced no restart.
-func (r *membership) clientsWait(in inputs, nodes *memberTracker) bool {
+func (ms *membership) clientsWait(in inputs, nodes *memberTracker) bool {
 	if in.state.HasOpenProposal() && len(shardmap.Diff(in.state.Committed(), in.state.Proposed())) > 0 {
 		return true
 	}
 	for _, member := range in.state.Proposed().Members() {
 		node := nodes.get(member.ID)
 		returns := node.announcesRestart(in) || in.isRestarting(node)
-		if !returns && !r.isEligible(in, node) {
+		if !returns && !ms.isEligible(in, node) {
 			return true
 		}
 	}
@@ -108,14 +108,14 @@ func (m *member) isServingAgain(in inputs, restart ack.Restart) bool {
 
 // restartsApplied updates the restart times for a newer state of the log. It reports whether the
 // restarts have changed.
-func (t *memberTracker) restartsApplied(in inputs, old *ack.State) bool {
+func (mt *memberTracker) restartsApplied(in inputs, old *ack.State) bool {
 	state := in.state
 	if state.RestartsIndex() == old.RestartsIndex() {
 		return false
 	}
 	for _, restarts := range [...]map[shardmap.NodeID]ack.Restart{old.Restarts(), state.Restarts()} {
 		for id := range restarts {
-			times := &t.get(id).restartTimes
+			times := &mt.get(id).restartTimes
 			isNew := old.Restarts()[id] != state.Restarts()[id]
 			switch {
 			case state.Restarting(id) && isNew:

@@ -8,10 +8,10 @@ import (
 
 // keptShards returns the shards that remain at their owners because of safe drains: the apps have
 // failed to release them. An owner that may be gone, or whose app is unhealthy, keeps nothing.
-func (r *membership) keptShards(in inputs, nodes *memberTracker) (kept map[shardmap.Shard]bool) {
+func (ms *membership) keptShards(in inputs, nodes *memberTracker) (kept map[shardmap.Shard]bool) {
 	for id, options := range in.state.Policy().DrainOptions {
 		node := nodes.byID[id]
-		if !options.Safe || node == nil || !r.mayKeepShards(in, node) {
+		if !options.Safe || node == nil || !ms.mayKeepShards(in, node) {
 			continue
 		}
 		for shard := range in.state.Committed().Shards(id) {
@@ -24,7 +24,7 @@ func (r *membership) keptShards(in inputs, nodes *memberTracker) (kept map[shard
 }
 
 // mayKeepShards reports whether an owner under a safe drain is certainly alive, and its app healthy.
-func (r *membership) mayKeepShards(in inputs, node *member) bool {
+func (ms *membership) mayKeepShards(in inputs, node *member) bool {
 	drop, _ := in.state.Drop(node.id)
-	return r.isResponsive(in, node) && !drop.InForce && !node.heartbeat.Unhealthy && !node.heartbeat.Leaving
+	return ms.isResponsive(in, node) && !drop.InForce && !node.heartbeat.Unhealthy && !node.heartbeat.Leaving
 }

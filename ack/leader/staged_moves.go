@@ -70,26 +70,26 @@ func questionInterval(pace ack.Pace) time.Duration {
 }
 
 // begin begins the progress of an owner, and makes a question due.
-func (s *stagedMoves) begin(now time.Duration, owner shardmap.NodeID, reason string) {
-	s.progress[owner] = &ownerProgress{startedAt: now, reason: reason}
-	s.nextQuestionAt = now
+func (sm *stagedMoves) begin(now time.Duration, owner shardmap.NodeID, reason string) {
+	sm.progress[owner] = &ownerProgress{startedAt: now, reason: reason}
+	sm.nextQuestionAt = now
 }
 
 // hasTimedOut reports whether the busy shards of the owner must move now.
-func (s *stagedMoves) hasTimedOut(owner shardmap.NodeID) bool {
-	progress := s.progress[owner]
+func (sm *stagedMoves) hasTimedOut(owner shardmap.NodeID) bool {
+	progress := sm.progress[owner]
 	return progress != nil && progress.timedOut
 }
 
 // questionOpen reports whether the owners have been asked, and their answers are not used yet.
-func (s *stagedMoves) questionOpen() bool { return s.questionAskedAt >= 0 }
+func (sm *stagedMoves) questionOpen() bool { return sm.questionAskedAt >= 0 }
 
 // ask opens a question to the owners, and returns the messages that ask it.
-func (s *stagedMoves) ask(now time.Duration, owners map[shardmap.NodeID]bool) []AskIdle {
-	s.questionAskedAt, s.awaitingAnswer = now, maps.Clone(owners)
+func (sm *stagedMoves) ask(now time.Duration, owners map[shardmap.NodeID]bool) []AskIdle {
+	sm.questionAskedAt, sm.awaitingAnswer = now, maps.Clone(owners)
 	var messages []AskIdle
 	for _, id := range slices.Sorted(maps.Keys(owners)) {
-		progress := s.progress[id]
+		progress := sm.progress[id]
 		messages = append(messages, AskIdle{Node: id, QuestionNumber: progress.questions})
 		progress.questions++
 	}
@@ -97,60 +97,60 @@ func (s *stagedMoves) ask(now time.Duration, owners map[shardmap.NodeID]bool) []
 }
 
 // askBlocking asks an owner which of its shards block the open round.
-func (s *stagedMoves) askBlocking(now time.Duration, owner shardmap.NodeID) AskIdle {
-	s.questionAskedAt = now
-	setKey(&s.awaitingAnswer, owner, true)
-	return AskIdle{Node: owner, QuestionNumber: s.progress[owner].questions, OpenRound: true}
+func (sm *stagedMoves) askBlocking(now time.Duration, owner shardmap.NodeID) AskIdle {
+	sm.questionAskedAt = now
+	setKey(&sm.awaitingAnswer, owner, true)
+	return AskIdle{Node: owner, QuestionNumber: sm.progress[owner].questions, OpenRound: true}
 }
 
 // withdrawQuestion discards the open question, because the map that it refers to is no longer
 // committed or a round has opened.
-func (s *stagedMoves) withdrawQuestion() { s.questionAskedAt, s.awaitingAnswer = -1, nil }
+func (sm *stagedMoves) withdrawQuestion() { sm.questionAskedAt, sm.awaitingAnswer = -1, nil }
 
 // withdrawUnusedQuestion discards a question whose answers are too old to be used. It reports
 // whether there was one.
-func (s *stagedMoves) withdrawUnusedQuestion(now time.Duration) bool {
-	if !s.questionOpen() || now-s.questionAskedAt <= maxAnswerAge {
+func (sm *stagedMoves) withdrawUnusedQuestion(now time.Duration) bool {
+	if !sm.questionOpen() || now-sm.questionAskedAt <= maxAnswerAge {
 		return false
 	}
-	for id := range s.awaitingAnswer {
-		s.progress[id].questions--
+	for id := range sm.awaitingAnswer {
+		sm.progress[id].questions--
 	}
-	s.withdrawQuestion()
-	s.nextQuestionAt = now
+	sm.withdrawQuestion()
+	sm.nextQuestionAt = now
 	return true
 }
 
 // endWait stops waiting for the owners that have not answered in time. It returns those that did
 // not answer their first question. All their shards count as idle, so the shards of a node that
 // never answers move without stages.
-func (s *stagedMoves) endWait() (unresponsive []shardmap.NodeID) {
-	for id := range s.awaitingAnswer {
-		if progress := s.progress[id]; progress != nil && progress.questions <= 1 {
+func (sm *stagedMoves) endWait() (unresponsive []shardmap.NodeID) {
+	for id := range sm.awaitingAnswer {
+		if progress := sm.progress[id]; progress != nil && progress.questions <= 1 {
 			unresponsive = append(unresponsive, id)
 		}
 	}
-	s.awaitingAnswer = nil
+	sm.awaitingAnswer = nil
 	return unresponsive
 }
 
 // closeQuestion closes a question whose answers the leader uses now.
-func (s *stagedMoves) closeQuestion(in inputs) {
-	s.questionAskedAt, s.nextQuestionAt = -1, in.now+questionInterval(in.pace)
+func (sm *stagedMoves) closeQuestion(in inputs) {
+	sm.questionAskedAt, sm.nextQuestionAt = -1, in.now+questionInterval(in.pace)
 }
 
 // drainsStarted handles gradual drains. A node that drains gradually reports its idle shards
 // without being asked.
-func (s *stagedMoves) drainsStarted(policy *ack.Policy) {
-	maps.DeleteFunc(s.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return policy.DrainsGradually(id) })
+func (sm *stagedMoves) drainsStarted(policy *ack.Policy) {
+	maps.DeleteFunc(sm.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return policy.DrainsGradually(id) })
 }
 
 // mayUseAnswer records that an owner has answered, and reports whether the next proposal may use
 // the response. Proposals for one owner are spaced in time, except the one that leaves it no busy
 // shard. leavesBusyShard means that a proposal by this response leaves it busy shards.
-func (s *stagedMoves) mayUseAnswer(now time.Duration, owner shardmap.NodeID, leavesBusyShard bool) bool {
-	progress := s.progress[owner]
-	delete(s.awaitingAnswer, owner)
+func (sm *stagedMoves) mayUseAnswer(now time.Duration, owner shardmap.NodeID, leavesBusyShard bool) bool {
+	progress := sm.progress[owner]
+	delete(sm.awaitingAnswer, owner)
 	if progress == nil || progress.proposals >= 2*maxStages {
 		return false
 	}
@@ -162,38 +162,38 @@ func (s *stagedMoves) mayUseAnswer(now time.Duration, owner shardmap.NodeID, lea
 
 // countProposal counts a proposal for the owners that lose shards by it. Each proposal doubles the
 // time until the next one.
-func (s *stagedMoves) countProposal(in inputs, losingOwners []shardmap.NodeID) {
+func (sm *stagedMoves) countProposal(in inputs, losingOwners []shardmap.NodeID) {
 	for _, id := range losingOwners {
-		if progress := s.progress[id]; progress != nil {
+		if progress := sm.progress[id]; progress != nil {
 			wait := questionInterval(in.pace) << min(progress.proposals, maxStages)
 			progress.nextProposalAt = in.now + wait
 			progress.proposals++
 		}
 	}
-	s.withdrawQuestion()
+	sm.withdrawQuestion()
 }
 
 // update removes owners that lose no shards any more, and marks owners whose drain-timeout is over.
-func (s *stagedMoves) update(in inputs, losingOwners []shardmap.NodeID) {
-	for id := range s.progress {
+func (sm *stagedMoves) update(in inputs, losingOwners []shardmap.NodeID) {
+	for id := range sm.progress {
 		if !slices.Contains(losingOwners, id) {
-			delete(s.progress, id)
-			delete(s.awaitingAnswer, id)
+			delete(sm.progress, id)
+			delete(sm.awaitingAnswer, id)
 		}
 	}
-	if len(s.progress) == 0 {
-		s.withdrawQuestion()
+	if len(sm.progress) == 0 {
+		sm.withdrawQuestion()
 	}
-	for _, progress := range s.progress {
+	for _, progress := range sm.progress {
 		progress.timedOut = in.now-progress.startedAt >= in.pace.DrainTimeout
 	}
 }
 
 // reason returns the reason of a staged change of which a map has been proposed; empty if there is
 // none.
-func (s *stagedMoves) reason() string {
-	for _, id := range slices.Sorted(maps.Keys(s.progress)) {
-		if progress := s.progress[id]; progress.proposals > 0 {
+func (sm *stagedMoves) reason() string {
+	for _, id := range slices.Sorted(maps.Keys(sm.progress)) {
+		if progress := sm.progress[id]; progress.proposals > 0 {
 			return progress.reason
 		}
 	}
@@ -202,8 +202,8 @@ func (s *stagedMoves) reason() string {
 
 // excuseStall excludes a stall of the leader from the age of the open question; see
 // Leader.excuseStall. A question causes no heartbeat, so one heartbeat interval is excused, too.
-func (s *stagedMoves) excuseStall(in inputs, stall time.Duration) {
-	if s.questionOpen() {
-		s.questionAskedAt = min(s.questionAskedAt+stall+in.pace.Heartbeat, in.now)
+func (sm *stagedMoves) excuseStall(in inputs, stall time.Duration) {
+	if sm.questionOpen() {
+		sm.questionAskedAt = min(sm.questionAskedAt+stall+in.pace.Heartbeat, in.now)
 	}
 }

@@ -53,32 +53,32 @@ type timingTracker struct {
 }
 
 // grantTiming returns the committed timing, by which leases are granted.
-func (t *timingTracker) grantTiming(state *ack.State) ack.Timing {
+func (tt *timingTracker) grantTiming(state *ack.State) ack.Timing {
 	if !state.Bootstrapped() {
-		return t.configured
+		return tt.configured
 	}
 	return state.Timing()
 }
 
 // transitionRemaining returns how long nodes may still hold leases of the previous timing, or run
 // requests admitted by them. Zero or less means not any more.
-func (t *timingTracker) transitionRemaining(now time.Duration, state *ack.State) time.Duration {
-	return t.changeSeenAt + max(state.Timing().DeadAfter, state.PreviousTiming().DeadAfter) - now
+func (tt *timingTracker) transitionRemaining(now time.Duration, state *ack.State) time.Duration {
+	return tt.changeSeenAt + max(state.Timing().DeadAfter, state.PreviousTiming().DeadAfter) - now
 }
 
 // waitTiming returns the timing by which the leader waits: the longer of the present and the
 // previous one, until all grants by the previous one have certainly expired.
-func (t *timingTracker) waitTiming(now time.Duration, state *ack.State) ack.Timing {
-	timing := t.grantTiming(state)
-	if t.transitionRemaining(now, state) > 0 {
+func (tt *timingTracker) waitTiming(now time.Duration, state *ack.State) ack.Timing {
+	timing := tt.grantTiming(state)
+	if tt.transitionRemaining(now, state) > 0 {
 		timing = timing.Longer(state.PreviousTiming())
 	}
 	return timing
 }
 
 // stateApplied handles a newer state of the log.
-func (t *timingTracker) stateApplied(now time.Duration, old, state *ack.State) {
+func (tt *timingTracker) stateApplied(now time.Duration, old, state *ack.State) {
 	if state.TimingIndex() != old.TimingIndex() {
-		t.changeSeenAt = now
+		tt.changeSeenAt = now
 	}
 }
