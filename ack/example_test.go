@@ -65,7 +65,7 @@ func (c *toy) lead() {
 	messages := append(c.inbox, leader.Tick{})
 	c.inbox = nil
 	for _, m := range messages {
-		for _, e := range c.turn.Handle(m) {
+		for _, e := range c.turn.Step(m) {
 			c.perform(e)
 		}
 	}
@@ -82,7 +82,7 @@ func (c *toy) perform(e leader.Effect) {
 		c.append(e.Entry)
 	case leader.Reply:
 		c.nodes[e.To].inbox = append(c.nodes[e.To].inbox, e.Answer)
-	case leader.AskIdle: // the toy's nodes do not answer
+	case leader.IdleShardsQuery: // the toy's nodes do not answer
 	case leader.StepDown, leader.Event:
 	}
 }

@@ -80,7 +80,7 @@ func (d *dueStage) step() {
 		messages = []leader.Message{leader.Tick{}}
 	}
 	for _, m := range messages {
-		for _, e := range d.turn.Handle(m) {
+		for _, e := range d.turn.Step(m) {
 			if n, ok := e.(leader.Event); ok && n.Kind == leader.EventNodeUnresponsive && n.Node == "b" {
 				d.silent = d.now
 			}

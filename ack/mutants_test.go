@@ -250,7 +250,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 17: a refused barrier is not repeated", mix: mixCalled("lone"), caught: "progress",
-			edits: in("ack/leader.Driver.Handle", "		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
+			edits: in("ack/leader.Driver.Step", "		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
 		},
 		{
 			name: "why 17: a leader stops after a leadership transfer that failed", mix: mixCalled("lone"), caught: "progress",
@@ -367,7 +367,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "map change: a leader that gets no acknowledgements stays", mix: slow, caught: "map change",
-			edits: in("ack/leader.Leader.checkMembers", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
+			edits: in("ack/leader.Leader.allMembersMissedDeadline", "return acked == 0 && missed > 0\n", "return !PLANTED && acked == 0 && missed > 0\n"),
 		},
 		{
 			name: "a leader waits forever for an entry that is not applied", mix: stuckLeader(), caught: "progress",

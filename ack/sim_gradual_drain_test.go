@@ -41,9 +41,9 @@ func (w *world) anyGradualDrain(node shardmap.NodeID) ack.Change {
 	return ack.Change{Kind: ack.ChangeDrainGradually, Node: node, Duration: []time.Duration{300 * time.Millisecond, soonOver, time.Hour}[w.pick(3)]}
 }
 
-// askIdle periodically asks all nodes with a gradual drain. Question and answer are delayed,
+// queryIdleShards periodically asks all nodes with a gradual drain. Query and answer are delayed,
 // and may get lost.
-func (l *leaderLoop) askIdle() {
+func (l *leaderLoop) queryIdleShards() {
 	w, all := l.p.w, l.driverState().Policy().GradualDrains
 	if len(all) == 0 || w.n(4) > 0 {
 		return

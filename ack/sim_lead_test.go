@@ -92,7 +92,7 @@ func (l *leaderLoop) tick() {
 		return
 	}
 	l.receive(leader.Tick{}, origin{})
-	l.askIdle()
+	l.queryIdleShards()
 	l.p.w.after(l.p.w.span(10*time.Millisecond, 40*time.Millisecond), l.p, l.tick)
 }
 
@@ -166,7 +166,7 @@ func (l *leaderLoop) receive(m leader.Message, from origin) {
 		m = leader.Tick{}
 	}
 	if at := l.p.h.pauseAt; at != pauseBeforeTerm && at != pauseAfterTerm && at != pauseBeforeStep {
-		l.perform(l.turn.Handle(m), m, from)
+		l.perform(l.turn.Step(m), m, from)
 		return
 	}
 	l.receiveHalting(m, from)
@@ -186,7 +186,7 @@ func (l *leaderLoop) receiveHalting(m leader.Message, from origin) {
 				panic(errEnded)
 			}
 		}
-		effects = l.turn.Handle(m)
+		effects = l.turn.Step(m)
 	})
 	w := l.p.w
 	w.unfinished = append(w.unfinished, end)
@@ -248,8 +248,8 @@ func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from ori
 			l.submit(e, m)
 		case leader.Barrier:
 			l.issueBarrier()
-		case leader.AskIdle:
-			l.sendIdleQuestion(e)
+		case leader.IdleShardsQuery:
+			l.sendIdleQuery(e)
 		case leader.StepDown:
 			w.cover.stepDowns[e.Reason]++
 			w.logf("%s steps down: %s", l.p.h.id, e.Reason)

@@ -15,7 +15,7 @@ import (
 
 // stageChecks is global knowledge about the answers of owners, by leader, owner and map.
 type stageChecks struct {
-	// answered has the newest answer that counted; no entry: none since the last question.
+	// answered has the newest answer that counted; no entry: none since the last query.
 	answered map[idleReport]map[shardmap.Shard]bool
 	// firstAnswer: no map had taken shards from the owner before.
 	firstAnswer map[idleReport]bool
@@ -23,7 +23,7 @@ type stageChecks struct {
 	busy map[idleReport]map[shardmap.Shard]bool
 	// ended: the change is over for which the owner was asked.
 	ended map[idleReport]bool
-	// silent owners had not answered the first question of a change.
+	// silent owners had not answered the first query of a change.
 	silent map[idleReport]bool
 }
 
@@ -35,8 +35,8 @@ func newStagingChecks() stageChecks {
 type staging struct {
 	note stageNote
 	// since is when the leader first deferred a move of an owner.
-	since    map[shardmap.NodeID]time.Duration
-	question time.Duration // when the last one was put
+	since map[shardmap.NodeID]time.Duration
+	query time.Duration // when the last one was put
 	// unstagedSince is since when no moves are deferred and none are proposed.
 	unstagedSince time.Duration
 	// from is since when moves of an owner are deferred and no round is open.
@@ -56,19 +56,19 @@ type stageNote struct {
 	pauses bool
 }
 
-// sendIdleQuestion sends a question of the leader to an owner. Question and answer are
+// sendIdleQuery sends a query of the leader to an owner. Query and answer are
 // delayed, and may get lost.
-func (l *leaderLoop) sendIdleQuestion(e leader.AskIdle) {
+func (l *leaderLoop) sendIdleQuery(e leader.IdleShardsQuery) {
 	w, id := l.p.w, e.Node
 	l.noteDeferred(id)
-	l.question = l.p.clock()
+	l.query = l.p.clock()
 	key := idleReport{l.term, id, l.driverState().Committed().Epoch()}
 	if !e.OpenRound {
 		delete(w.answered, key)
 		delete(w.ended, key)
 		delete(w.busy, idleReport{l.term, id, 0})
 	}
-	if e.QuestionNumber == 0 && !e.OpenRound {
+	if e.QueryNumber == 0 && !e.OpenRound {
 		w.silent[key] = true
 	}
 	for _, h := range w.hosts {
@@ -108,7 +108,7 @@ func (l *leaderLoop) receiveIdleAnswer(m leader.IdleShards) {
 	// The proposal may be a part of the turn that takes the answer. The leader waits for 100 ms:
 	// a later answer may count.
 	if waits && m.MapEpoch == l.driverState().Committed().Epoch() {
-		inTime := l.p.clock()-l.question < 90*time.Millisecond
+		inTime := l.p.clock()-l.query < 90*time.Millisecond
 		w.answered[key], w.firstAnswer[key] = told, first && inTime
 		w.busy[idleReport{l.term, m.Node, 0}] = l.busyAt(m)
 		if inTime {

@@ -450,7 +450,7 @@ func manner(hb ack.Heartbeat) string {
 }
 
 // step gives the machine of the leader a message, and performs its effects.
-func (s *stage) step(l *leaderPart, m leader.Message) { s.effect(l, slices.Clone(l.turn.Handle(m))) }
+func (s *stage) step(l *leaderPart, m leader.Message) { s.effect(l, slices.Clone(l.turn.Step(m))) }
 
 func (s *stage) effect(l *leaderPart, effects []leader.Effect) {
 	for _, e := range effects {
@@ -460,7 +460,7 @@ func (s *stage) effect(l *leaderPart, effects []leader.Effect) {
 		case leader.Submit:
 			s.waiting = append(s.waiting, submitted{by: l.id, term: l.term, entry: slices.Clone(e.Entry)})
 		case leader.Barrier: // see elect
-		case leader.AskIdle:
+		case leader.IdleShardsQuery:
 			s.reportIdle(l, s.actor(e.Node))
 		case leader.StepDown:
 			l.steps++
@@ -474,7 +474,7 @@ func (s *stage) effect(l *leaderPart, effects []leader.Effect) {
 	}
 }
 
-// reportIdle answers a question of a leader at once: all shards without a request are idle. The
+// reportIdle answers a query of a leader at once: all shards without a request are idle. The
 // request in busy begins after the answer.
 func (s *stage) reportIdle(l *leaderPart, a *actor) {
 	if !a.up || a.mute || a.reticent {

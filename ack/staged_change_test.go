@@ -201,7 +201,7 @@ func TestFlappingTargetDoesNotDelayAStagedMove(t *testing.T) {
 	}
 }
 
-// The shards of a node that never answers questions move in one map after a short wait.
+// The shards of a node that never answers queries move in one map after a short wait.
 func TestSilentOwnerHasAllShardsMovedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("b").reticent = true
@@ -454,7 +454,7 @@ func TestAnswerDuringAnotherEntryCounts(t *testing.T) {
 	s.runs("b", busy)
 	s.actor("b").reticent = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
+	s.until("a query", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.stuck = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
 	s.actor("b").reticent = false
@@ -474,7 +474,7 @@ func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
 	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Proposed().Epoch()
 	s.actor("b").reticent = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
+	s.until("a query", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.stuck = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
 	s.actor("b").reticent = false
@@ -489,14 +489,14 @@ func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// The leader is paused between its question and the answer. The answer counts.
+// The leader is paused between its query and the answer. The answer counts.
 func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Proposed().Epoch()
 	s.runs("b", busy)
 	s.actor("b").reticent = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
+	s.until("a query", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.now += 300 * time.Millisecond
 	s.step(l, leader.Tick{})
 	s.actor("b").reticent = false
@@ -509,13 +509,13 @@ func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 
 // A gradual drain begins while the leader waits for the answer of an owner in a staged change.
 // Neither that answer nor a missing answer affects the gradual drain.
-func TestGradualDrainEndsAnOpenQuestion(t *testing.T) {
+func TestGradualDrainEndsAnOpenQuery(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		s := serving(t, "a", "b", "c")
 		l := s.leaders["a"]
 		s.actor("b").reticent = true
 		s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: s.owned("b")[0], Node: "a"})
-		s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
+		s.until("a query", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 		s.changePolicy("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", Duration: time.Hour})
 		if answers {
 			s.actor("b").reticent = false

@@ -103,7 +103,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 		for wait := time.After(5 * time.Second); !counts; {
 			select {
 			case m := <-messages:
-				turn.Handle(m)
+				turn.Step(m)
 			case <-wait:
 				t.Fatalf("dialled at %v, elected at %v: no evidence", dialled, elected)
 			}
@@ -137,14 +137,14 @@ func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func()
 		if e, ok := echoes[id]; ok {
 			hb.Echo = e
 		}
-		for _, e := range turn.Handle(leader.HeartbeatReceived{Heartbeat: hb, From: v.From}) {
+		for _, e := range turn.Step(leader.HeartbeatReceived{Heartbeat: hb, From: v.From}) {
 			if r, ok := e.(leader.Reply); ok {
 				serve, echoes[id] = r.ServeFor, ack.Echo{Term: r.Term, Number: r.Number}
 			}
 		}
 		return serve
 	}
-	turn.Handle(leader.BarrierApplied{})
+	turn.Step(leader.BarrierApplied{})
 	for range 2 { // the second heartbeats confirm the answers to the first ones
 		for _, v := range views {
 			time.Sleep(time.Millisecond)

@@ -45,17 +45,17 @@
 // with the term. The loop of the next term begins after it has ended.
 //
 //	driver := leader.NewDriver(options)
-//	perform(driver.Handle(leader.Tick{}))
+//	perform(driver.Step(leader.Tick{}))
 //	for leads(term) {
 //		select {
 //		case <-tick: // every 10 ms
-//			perform(driver.Handle(leader.Tick{}))
+//			perform(driver.Step(leader.Tick{}))
 //		case <-applied: // the log has a newer state
-//			perform(driver.Handle(leader.Tick{}))
+//			perform(driver.Step(leader.Tick{}))
 //		case hb := <-heartbeats: // including those of the own node
-//			perform(driver.Handle(leader.HeartbeatReceived{Heartbeat: hb.Heartbeat, From: hb.address}))
+//			perform(driver.Step(leader.HeartbeatReceived{Heartbeat: hb.Heartbeat, From: hb.address}))
 //		case m := <-messages: // results of effects, and observations of other nodes
-//			perform(driver.Handle(m))
+//			perform(driver.Step(m))
 //		}
 //	}
 //
@@ -72,7 +72,7 @@
 //     the log shows it, or the machine steps down;
 //   - ConnClosed, CrashEvidence: a heartbeat connection broke, and a redial was refused;
 //   - ReleasesReceived: the releases of a node, sent by that node;
-//   - IdleShards: the idle shards of a node, in answer to an AskIdle or during a gradual drain;
+//   - IdleShards: the idle shards of a node, in answer to an IdleShardsQuery or during a gradual drain;
 //   - NodeRemoved, MapRequested: the requests of an operator.
 //
 // The driver itself creates TermRead, Voters, StateApplied, KeyConfigLoaded and the start time of
@@ -82,7 +82,7 @@
 //   - Submit: an entry for the log. Append a barrier after it without waiting for the result,
 //     because followers learn about a commit with the next entry;
 //   - Barrier: see "Duties of the caller". It is repeated if it fails;
-//   - AskIdle: a question to a node;
+//   - IdleShardsQuery: a query to a node;
 //   - StepDown: transfer leadership. If no server takes it, the machine continues;
 //   - Event: for logs and metrics. Nothing depends on it.
 //

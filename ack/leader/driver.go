@@ -70,9 +70,9 @@ func (d *Driver) StartedAt() time.Duration { return d.startedAt }
 // State returns the state that the leader works with.
 func (d *Driver) State() *ack.State { return d.state }
 
-// Handle handles a message and returns the effects in order. The slice is valid until the next
-// Handle. A Tick is due as Due returns, and whenever the log has a newer state.
-func (d *Driver) Handle(m Message) []Effect {
+// Step applies a message and returns the effects in order. The slice is valid until the next
+// Step. A Tick is due as Due returns, and whenever the log has a newer state.
+func (d *Driver) Step(m Message) []Effect {
 	d.effects = d.effects[:0]
 	d.applyNewest()
 	switch m.(type) {
@@ -84,7 +84,7 @@ func (d *Driver) Handle(m Message) []Effect {
 		// later, too.
 		m = BarrierApplied{Started: d.startedAt}
 	}
-	d.step(m)
+	d.readAndStep(m)
 	if d.barrierDue >= 0 && d.options.Clock() >= d.barrierDue {
 		d.barrierDue = -1
 		d.barrierAttempts++
@@ -97,13 +97,13 @@ func (d *Driver) Handle(m Message) []Effect {
 func (d *Driver) applyNewest() {
 	if state := d.options.NewestState(); state != d.state {
 		d.state = state
-		d.step(StateApplied{State: state})
+		d.readAndStep(StateApplied{State: state})
 	}
 }
 
-// step gives the leader the present term and voters before m, because both limit what it
+// readAndStep gives the leader the present term and voters before m, because both limit what it
 // grants in this step (why 5).
-func (d *Driver) step(m Message) {
+func (d *Driver) readAndStep(m Message) {
 	before := d.options.Clock()
 	d.stepLeader(before, TermRead{Before: before, Term: d.options.Raft.Term()})
 	if voters := d.options.Raft.Voters(); !slices.Equal(voters, d.voters) {
@@ -126,7 +126,7 @@ func (d *Driver) stepLeader(now time.Duration, m Message) {
 // ChangeTiming returns the entry that changes the timing of the cluster; see
 // Leader.ChangeTiming. The effects result from reading the log first.
 func (d *Driver) ChangeTiming(want ack.Timing) (entry []byte, effects []Effect, err error) {
-	effects = d.Handle(Tick{})
+	effects = d.Step(Tick{})
 	entry, err = d.leader.ChangeTiming(d.options.Clock(), want)
 	return entry, effects, err
 }
@@ -137,7 +137,7 @@ func (d *Driver) ChangePolicy(changes []ack.Change) (number uint64, effects []Ef
 	d.effects = d.effects[:0]
 	d.applyNewest()
 	number, err = d.leader.ChangePolicy(changes)
-	d.step(Tick{})
+	d.readAndStep(Tick{})
 	return number, d.effects, err
 }
 
@@ -156,7 +156,7 @@ func (d *Driver) DefersMoves(node shardmap.NodeID) bool {
 	return d.leader.assigned.deferringOwners[node]
 }
 
-// AwaitsIdleShards reports whether the node has not yet answered the pending AskIdle, which asks
+// AwaitsIdleShards reports whether the node has not yet answered the pending IdleShardsQuery, which asks
 // for its idle shards. first is true if this change has not yet moved any shard of the node.
 func (d *Driver) AwaitsIdleShards(node shardmap.NodeID) (awaits, first bool) {
 	progress := d.leader.staged.progress[node]

@@ -56,7 +56,7 @@ func (s *idleStage) heartbeats() {
 
 func (s *idleStage) handle(m Message) {
 	barrier := false
-	for _, e := range s.driver.Handle(m) {
+	for _, e := range s.driver.Step(m) {
 		switch e := e.(type) {
 		case Barrier:
 			s.append(ack.EncodeBootstrap("c", 2, ack.DefaultTiming()))

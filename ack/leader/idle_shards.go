@@ -106,7 +106,7 @@ func (is *idleShards) addOwned(committed *shardmap.Map, owners []shardmap.NodeID
 
 // removeOwned removes the idle shards of the owners, except of nodes under a gradual drain, which
 // report continuously. The response of another owner becomes outdated: a later change that cannot
-// wait for a question would move shards for which requests have begun since.
+// wait for a query would move shards for which requests have begun since.
 func (is *idleShards) removeOwned(state *ack.State, owners map[shardmap.NodeID]bool) {
 	if len(is.shards) == 0 || len(owners) == 0 {
 		return

@@ -30,7 +30,7 @@ func (c *keyConfigChange) isDueNow(in inputs, nodes *memberTracker, rules *membe
 	if in.state.HasOpenProposal() {
 		return in.ownRoundOpen() && in.state.ChangesKeyConfig() && !c.isBlocked(in, nodes)
 	}
-	return c.toActivate(in, nodes, rules) != ""
+	return c.configToActivate(in, nodes, rules) != ""
 }
 
 // isBlocked reports whether the open proposal changes the key configuration while a member restarts
@@ -48,11 +48,11 @@ func (c *keyConfigChange) isBlocked(in inputs, nodes *memberTracker) bool {
 	return false
 }
 
-// toActivate returns the key configuration that must become active now; empty means none.
+// configToActivate returns the key configuration that must become active now; empty means none.
 // It is the one that the node of the leader has loaded, once every member and every other node
 // with heartbeats, gateways included, has loaded it. The first key configuration needs no
 // consent, because no request is routed before it.
-func (c *keyConfigChange) toActivate(in inputs, nodes *memberTracker, rules *membership) string {
+func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, rules *membership) string {
 	active := in.state.KeyConfig()
 	switch {
 	case c.loaded == "" || c.loaded == active:

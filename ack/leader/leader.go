@@ -97,14 +97,14 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.leases.termRead(l.in.term, read)
 		return l.effects // reconcile runs with the next message, see Driver
 	}
-	l.handle(msg)
+	l.applyMessage(msg)
 	l.membership.updateHealth(l.in, &l.members)
 	l.reconcile()
 	return l.effects
 }
 
-// handle handles any message except TermRead.
-func (l *Leader) handle(msg Message) {
+// applyMessage applies any message except TermRead.
+func (l *Leader) applyMessage(msg Message) {
 	switch m := msg.(type) {
 	case Tick, TermRead:
 	case BarrierFailed: // handled by Driver
@@ -180,7 +180,7 @@ func (l *Leader) stepDown(reason string) {
 	l.emit(StepDown{Reason: reason})
 }
 
-// stateApplied handles the newest state of the own log. Once the barrier is applied, entries of
+// stateApplied applies the newest state of the own log. Once the barrier is applied, entries of
 // other terms are void, so every new map is one of this leader.
 func (l *Leader) stateApplied(state *ack.State) {
 	old := l.in.state
@@ -197,12 +197,12 @@ func (l *Leader) stateApplied(state *ack.State) {
 	}
 	if state.HasOpenProposal() && (proposalIsNew || !old.HasOpenProposal()) {
 		l.idle.deriveFromProposal(state)
-		l.staged.withdrawQuestion()
+		l.staged.cancelQuery()
 	}
 	l.pending.mapApplied(old, state)
 }
 
-// configApplied handles the changes of the policy, the restarts and the app reports since the state
+// configApplied applies the changes of the policy, the restarts and the app reports since the state
 // old.
 func (l *Leader) configApplied(old *ack.State) {
 	l.policyApplied(old)
@@ -212,10 +212,10 @@ func (l *Leader) configApplied(old *ack.State) {
 	}
 }
 
-// commitApplied handles a new committed map.
+// commitApplied applies a new committed map.
 func (l *Leader) commitApplied() {
 	l.idle.clear()
-	l.staged.withdrawQuestion()
+	l.staged.cancelQuery()
 	l.membership.commitApplied(l.in.state.Committed())
 	l.committedMapSeenAt = l.in.now
 	if l.in.state.ProposedTerm() == l.in.term {

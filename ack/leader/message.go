@@ -55,13 +55,13 @@ type (
 	// ReleasesReceived contains the releases that the app of a node has made (see ack.Releases).
 	ReleasesReceived struct{ ack.Releases }
 	// IdleShards reports the shards of a node for which no request runs. A node sends it during a
-	// gradual drain, and in answer to an AskIdle.
+	// gradual drain, and in answer to an IdleShardsQuery.
 	IdleShards struct {
 		Node shardmap.NodeID
 		// MapEpoch is the epoch of the map by which the node routes requests.
 		MapEpoch shardmap.Epoch
 		Shards   []shardmap.Shard
-		// IsAnswer means that this is the response to an AskIdle. It may include shards for which a
+		// IsAnswer means that this is the response to an IdleShardsQuery. It may include shards for which a
 		// gradual drain still waits, for example shards with event streams.
 		IsAnswer bool
 	}
@@ -111,12 +111,12 @@ type (
 	// cluster if the log is empty. The caller replies with BarrierApplied or BarrierFailed.
 	// Attempt counts from 1. Only a Driver returns it.
 	Barrier struct{ Attempt int }
-	// AskIdle asks a node which of its shards are idle. The response is an IdleShards.
-	AskIdle struct {
+	// IdleShardsQuery asks a node which of its shards are idle. The response is an IdleShards.
+	IdleShardsQuery struct {
 		Node shardmap.NodeID
-		// QuestionNumber is the number of earlier questions to the node in the same change.
-		QuestionNumber int
-		// OpenRound means that the question is about the shards that the open round takes from
+		// QueryNumber is the number of earlier queries to the node in the same change.
+		QueryNumber int
+		// OpenRound means that the query is about the shards that the open round takes from
 		// the node. The round may continue without the busy ones.
 		OpenRound bool
 	}
@@ -143,12 +143,12 @@ type (
 	}
 )
 
-func (Reply) effect()    {}
-func (Submit) effect()   {}
-func (Barrier) effect()  {}
-func (AskIdle) effect()  {}
-func (StepDown) effect() {}
-func (Event) effect()    {}
+func (Reply) effect()           {}
+func (Submit) effect()          {}
+func (Barrier) effect()         {}
+func (IdleShardsQuery) effect() {}
+func (StepDown) effect()        {}
+func (Event) effect()           {}
 
 // EventKind is the kind of an Event.
 type EventKind uint8

@@ -12,9 +12,15 @@ import (
 // proposal, its acknowledgements and a commit. It compares the present state with the wanted one.
 // The last message is only a hint that something may have changed, so a lost message does no harm.
 func (l *Leader) reconcile() {
-	if !l.maySubmit() || !l.in.state.Bootstrapped() || !l.checkMembers() {
+	if !l.maySubmit() || !l.in.state.Bootstrapped() {
 		return
 	}
+	l.reportSilentMembers()
+	if l.allMembersMissedDeadline() {
+		l.stepDown("no member acknowledged") // the fault is probably at this leader
+		return
+	}
+	l.membership.denyLateLeases(l.in, &l.members)
 	if l.submitPolicyChange() || l.submitRestart() || l.submitAppReports() {
 		return
 	}
@@ -63,41 +69,37 @@ func (l *Leader) maySubmit() bool {
 	return true
 }
 
-// checkMembers emits events for members that became silent or returned, and counts missed
-// acknowledgements. It returns false if every member missed the deadline: then the fault is
-// probably at the leader, which steps down.
-func (l *Leader) checkMembers() bool {
+// allMembersMissedDeadline reports whether a member missed the deadline for its acknowledgement, and
+// no member has acknowledged.
+func (l *Leader) allMembersMissedDeadline() bool {
 	last := l.in.state.Proposed()
 	acked, missed := 0, 0
 	for _, member := range last.Members() {
 		node := l.members.get(member.ID)
-		l.reportSilence(node)
 		if node.hasCompleteAck(last.Epoch()) {
 			acked++
 		} else if l.membership.exclusionCause(l.in, node) == ack.CauseMissedAck {
 			missed++
 		}
 	}
-	if acked == 0 && missed > 0 {
-		l.stepDown("no member acknowledged")
-		return false
-	}
-	l.membership.denyLateLeases(l.in, &l.members)
-	return true
+	return acked == 0 && missed > 0
 }
 
-// reportSilence emits an event if the node became silent or returned.
-func (l *Leader) reportSilence(node *member) {
-	isSilent := node.hasHeartbeat() && node.isSilent(l.in) && !l.in.isRestarting(node)
-	if isSilent == node.wasSilent {
-		return
+// reportSilentMembers emits an event for each member that became silent or returned.
+func (l *Leader) reportSilentMembers() {
+	for _, member := range l.in.state.Proposed().Members() {
+		node := l.members.get(member.ID)
+		isSilent := node.hasHeartbeat() && node.isSilent(l.in) && !l.in.isRestarting(node)
+		if isSilent == node.wasSilent {
+			continue
+		}
+		node.wasSilent = isSilent
+		kind := EventNodeRecovered
+		if isSilent {
+			kind = EventNodeUnresponsive
+		}
+		l.emit(Event{Kind: kind, Node: node.id})
 	}
-	node.wasSilent = isSilent
-	kind := EventNodeRecovered
-	if isSilent {
-		kind = EventNodeUnresponsive
-	}
-	l.emit(Event{Kind: kind, Node: node.id})
 }
 
 // neededMap returns the map that the leader should propose. needed is false if no proposal is
@@ -152,7 +154,7 @@ func (l *Leader) updateAssignment() {
 
 // keyConfigToActivate returns the key configuration that must become active now; empty means none.
 func (l *Leader) keyConfigToActivate() string {
-	return l.keyConfig.toActivate(l.in, &l.members, &l.membership)
+	return l.keyConfig.configToActivate(l.in, &l.members, &l.membership)
 }
 
 // changeReason returns the most important reason for the map want, as metrics spell it.

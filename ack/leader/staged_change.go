@@ -46,28 +46,28 @@ func (l *Leader) mayProposeStage(assigned *assignment) bool {
 	if assigned.isUrgent {
 		return true
 	}
-	if !l.staged.questionOpen() {
-		if l.in.now >= l.staged.nextQuestionAt {
-			l.askIdle(assigned.deferringOwners)
+	if !l.staged.isQueryOpen() {
+		if l.in.now >= l.staged.nextQueryAt {
+			l.queryIdleShards(assigned.deferringOwners)
 		}
 		return false
 	}
 	if len(l.staged.awaitingAnswer) > 0 {
-		if l.in.now-l.staged.questionAskedAt >= answerTimeout {
+		if l.in.now-l.staged.querySentAt >= answerTimeout {
 			l.idle.addOwned(l.in.state.Committed(), l.staged.endWait())
 		}
 		return false
 	}
-	l.staged.closeQuestion(l.in)
+	l.staged.finishQuery(l.in)
 	return !assigned.stageMap.HasSameOwners(l.in.state.Proposed())
 }
 
-// askIdle sends a question to all owners with deferred moves. Their earlier answers no longer
+// queryIdleShards sends a query to all owners with deferred moves. Their earlier answers no longer
 // count.
-func (l *Leader) askIdle(owners map[shardmap.NodeID]bool) {
+func (l *Leader) queryIdleShards(owners map[shardmap.NodeID]bool) {
 	l.idle.removeOwned(l.in.state, owners)
-	for _, question := range l.staged.ask(l.in.now, owners) {
-		l.emit(question)
+	for _, query := range l.staged.beginQuery(l.in.now, owners) {
+		l.emit(query)
 	}
 }
 
@@ -76,7 +76,7 @@ func (l *Leader) updateStagedMoves(losingOwners []shardmap.NodeID) {
 	if l.in.state.HasOpenProposal() {
 		return
 	}
-	isUnused := l.staged.withdrawUnusedQuestion(l.in.now)
+	isUnused := l.staged.cancelUnusedQuery(l.in.now)
 	l.staged.update(l.in, losingOwners)
 	if len(l.idle.shards) == 0 {
 		return
@@ -108,12 +108,12 @@ func (l *Leader) unblockRound() {
 			continue
 		}
 		if !node.hasCompleteAck(last.Epoch()) && l.mayDefer(node) {
-			l.emit(l.staged.askBlocking(l.in.now, id))
+			l.emit(l.staged.queryBlockingShards(l.in.now, id))
 		}
 	}
 }
 
-// idleReported applies a report of idle shards. A node sends it in answer to a question, or without
+// idleReported applies a report of idle shards. A node sends it in answer to a query, or without
 // one during a gradual drain.
 func (l *Leader) idleReported(report IdleShards) {
 	isAwaited := l.staged.awaitingAnswer[report.Node]
@@ -132,7 +132,7 @@ func (l *Leader) idleReported(report IdleShards) {
 	}
 }
 
-// answerReported applies the response to an open question. A proposal withdraws the question, so the
+// answerReported applies the response to an open query. A proposal withdraws the query, so the
 // response counts even while another entry is being submitted.
 func (l *Leader) answerReported(report IdleShards) {
 	committed := l.in.state.Committed()
@@ -143,7 +143,7 @@ func (l *Leader) answerReported(report IdleShards) {
 	l.idle.replaceOwned(committed, report.Node, report.Shards)
 }
 
-// blockingShardsReported applies the response of an owner to the question which shards block the open
+// blockingShardsReported applies the response of an owner to the query which shards block the open
 // round. The busy shards of the owner stay with it for now.
 func (l *Leader) blockingShardsReported(report IdleShards) {
 	if l.in.ownRoundOpen() && !l.pending.exists() {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// The time between two questions of a staged change is drain-timeout / questionFraction, but at
-	// most maxQuestionInterval. A question asks the owners of moving shards which of them are idle.
-	questionFraction    = 20
-	maxQuestionInterval = 250 * time.Millisecond
+	// The time between two queries of a staged change is drain-timeout / queryFraction, but at
+	// most maxQueryInterval. A query asks the owners of moving shards which of them are idle.
+	queryFraction    = 20
+	maxQueryInterval = 250 * time.Millisecond
 	// answerTimeout is how long the leader waits for the responses of the owners.
 	answerTimeout = 100 * time.Millisecond
-	// maxAnswerAge is the age of a question above which its responses are ignored, because requests
+	// maxAnswerAge is the age of a query above which its responses are ignored, because requests
 	// may have begun since. Answers get old if another entry enters the log slowly, or if the
 	// leader waits for further changes.
 	maxAnswerAge = 2 * answerTimeout
@@ -31,15 +31,15 @@ const (
 )
 
 // stagedMoves is the progress of planned moves: idle shards move first, and busy ones wait up
-// to drain-timeout (docs/internals/protocol-moves.md, "Planned moves in stages"). A question asks
+// to drain-timeout (docs/internals/protocol-moves.md, "Planned moves in stages"). A query asks
 // all owners with busy shards which of their shards are idle.
 type stagedMoves struct {
 	// progress are the nodes with busy shards that will move to another node.
 	progress map[shardmap.NodeID]*ownerProgress
-	// questionAskedAt is when the open question was asked; negative means that none is open.
-	questionAskedAt time.Duration
-	nextQuestionAt  time.Duration // when the next question is due
-	// awaitingAnswer are the owners that have not answered the open question.
+	// querySentAt is when the open query was asked; negative means that none is open.
+	querySentAt time.Duration
+	nextQueryAt time.Duration // when the next query is due
+	// awaitingAnswer are the owners that have not answered the open query.
 	awaitingAnswer map[shardmap.NodeID]bool
 	// unblockedEpoch is the last proposal for which unblockRound asked the owners.
 	unblockedEpoch shardmap.Epoch
@@ -53,7 +53,7 @@ type ownerProgress struct {
 	startedAt time.Duration
 	// timedOut means that drain-timeout has passed since startedAt, so busy shards move, too.
 	timedOut       bool
-	questions      int           // number of questions sent to it
+	queries        int           // number of queries sent to it
 	proposals      int           // number of proposals that move shards away from it
 	nextProposalAt time.Duration // earliest time of the next proposal that leaves it busy shards
 	// reason is the reason of the change, as metrics spell it.
@@ -61,18 +61,18 @@ type ownerProgress struct {
 }
 
 func newStagedMoves() stagedMoves {
-	return stagedMoves{progress: map[shardmap.NodeID]*ownerProgress{}, questionAskedAt: -1}
+	return stagedMoves{progress: map[shardmap.NodeID]*ownerProgress{}, querySentAt: -1}
 }
 
-// questionInterval returns the time between two questions.
-func questionInterval(pace ack.Pace) time.Duration {
-	return min(pace.DrainTimeout/questionFraction, maxQuestionInterval)
+// queryInterval returns the time between two queries.
+func queryInterval(pace ack.Pace) time.Duration {
+	return min(pace.DrainTimeout/queryFraction, maxQueryInterval)
 }
 
-// begin begins the progress of an owner, and makes a question due.
+// begin begins the progress of an owner, and makes a query due.
 func (sm *stagedMoves) begin(now time.Duration, owner shardmap.NodeID, reason string) {
 	sm.progress[owner] = &ownerProgress{startedAt: now, reason: reason}
-	sm.nextQuestionAt = now
+	sm.nextQueryAt = now
 }
 
 // hasTimedOut reports whether the busy shards of the owner must move now.
@@ -81,52 +81,52 @@ func (sm *stagedMoves) hasTimedOut(owner shardmap.NodeID) bool {
 	return progress != nil && progress.timedOut
 }
 
-// questionOpen reports whether the owners have been asked, and their answers are not used yet.
-func (sm *stagedMoves) questionOpen() bool { return sm.questionAskedAt >= 0 }
+// isQueryOpen reports whether the owners have been asked, and their answers are not used yet.
+func (sm *stagedMoves) isQueryOpen() bool { return sm.querySentAt >= 0 }
 
-// ask opens a question to the owners, and returns the messages that ask it.
-func (sm *stagedMoves) ask(now time.Duration, owners map[shardmap.NodeID]bool) []AskIdle {
-	sm.questionAskedAt, sm.awaitingAnswer = now, maps.Clone(owners)
-	var messages []AskIdle
+// beginQuery opens a query to the owners, and returns the messages that ask it.
+func (sm *stagedMoves) beginQuery(now time.Duration, owners map[shardmap.NodeID]bool) []IdleShardsQuery {
+	sm.querySentAt, sm.awaitingAnswer = now, maps.Clone(owners)
+	var messages []IdleShardsQuery
 	for _, id := range slices.Sorted(maps.Keys(owners)) {
 		progress := sm.progress[id]
-		messages = append(messages, AskIdle{Node: id, QuestionNumber: progress.questions})
-		progress.questions++
+		messages = append(messages, IdleShardsQuery{Node: id, QueryNumber: progress.queries})
+		progress.queries++
 	}
 	return messages
 }
 
-// askBlocking asks an owner which of its shards block the open round.
-func (sm *stagedMoves) askBlocking(now time.Duration, owner shardmap.NodeID) AskIdle {
-	sm.questionAskedAt = now
+// queryBlockingShards asks an owner which of its shards block the open round.
+func (sm *stagedMoves) queryBlockingShards(now time.Duration, owner shardmap.NodeID) IdleShardsQuery {
+	sm.querySentAt = now
 	setKey(&sm.awaitingAnswer, owner, true)
-	return AskIdle{Node: owner, QuestionNumber: sm.progress[owner].questions, OpenRound: true}
+	return IdleShardsQuery{Node: owner, QueryNumber: sm.progress[owner].queries, OpenRound: true}
 }
 
-// withdrawQuestion discards the open question, because the map that it refers to is no longer
+// cancelQuery discards the open query, because the map that it refers to is no longer
 // committed or a round has opened.
-func (sm *stagedMoves) withdrawQuestion() { sm.questionAskedAt, sm.awaitingAnswer = -1, nil }
+func (sm *stagedMoves) cancelQuery() { sm.querySentAt, sm.awaitingAnswer = -1, nil }
 
-// withdrawUnusedQuestion discards a question whose answers are too old to be used. It reports
+// cancelUnusedQuery discards a query whose answers are too old to be used. It reports
 // whether there was one.
-func (sm *stagedMoves) withdrawUnusedQuestion(now time.Duration) bool {
-	if !sm.questionOpen() || now-sm.questionAskedAt <= maxAnswerAge {
+func (sm *stagedMoves) cancelUnusedQuery(now time.Duration) bool {
+	if !sm.isQueryOpen() || now-sm.querySentAt <= maxAnswerAge {
 		return false
 	}
 	for id := range sm.awaitingAnswer {
-		sm.progress[id].questions--
+		sm.progress[id].queries--
 	}
-	sm.withdrawQuestion()
-	sm.nextQuestionAt = now
+	sm.cancelQuery()
+	sm.nextQueryAt = now
 	return true
 }
 
 // endWait stops waiting for the owners that have not answered in time. It returns those that did
-// not answer their first question. All their shards count as idle, so the shards of a node that
+// not answer their first query. All their shards count as idle, so the shards of a node that
 // never answers move without stages.
 func (sm *stagedMoves) endWait() (unresponsive []shardmap.NodeID) {
 	for id := range sm.awaitingAnswer {
-		if progress := sm.progress[id]; progress != nil && progress.questions <= 1 {
+		if progress := sm.progress[id]; progress != nil && progress.queries <= 1 {
 			unresponsive = append(unresponsive, id)
 		}
 	}
@@ -134,9 +134,9 @@ func (sm *stagedMoves) endWait() (unresponsive []shardmap.NodeID) {
 	return unresponsive
 }
 
-// closeQuestion closes a question whose answers the leader uses now.
-func (sm *stagedMoves) closeQuestion(in inputs) {
-	sm.questionAskedAt, sm.nextQuestionAt = -1, in.now+questionInterval(in.pace)
+// finishQuery closes a query whose answers the leader uses now.
+func (sm *stagedMoves) finishQuery(in inputs) {
+	sm.querySentAt, sm.nextQueryAt = -1, in.now+queryInterval(in.pace)
 }
 
 // drainsStarted handles gradual drains. A node that drains gradually reports its idle shards
@@ -165,12 +165,12 @@ func (sm *stagedMoves) mayUseAnswer(now time.Duration, owner shardmap.NodeID, le
 func (sm *stagedMoves) countProposal(in inputs, losingOwners []shardmap.NodeID) {
 	for _, id := range losingOwners {
 		if progress := sm.progress[id]; progress != nil {
-			wait := questionInterval(in.pace) << min(progress.proposals, maxStages)
+			wait := queryInterval(in.pace) << min(progress.proposals, maxStages)
 			progress.nextProposalAt = in.now + wait
 			progress.proposals++
 		}
 	}
-	sm.withdrawQuestion()
+	sm.cancelQuery()
 }
 
 // update removes owners that lose no shards any more, and marks owners whose drain-timeout is over.
@@ -182,7 +182,7 @@ func (sm *stagedMoves) update(in inputs, losingOwners []shardmap.NodeID) {
 		}
 	}
 	if len(sm.progress) == 0 {
-		sm.withdrawQuestion()
+		sm.cancelQuery()
 	}
 	for _, progress := range sm.progress {
 		progress.timedOut = in.now-progress.startedAt >= in.pace.DrainTimeout
@@ -200,10 +200,10 @@ func (sm *stagedMoves) reason() string {
 	return ""
 }
 
-// excuseStall excludes a stall of the leader from the age of the open question; see
-// Leader.excuseStall. A question causes no heartbeat, so one heartbeat interval is excused, too.
+// excuseStall excludes a stall of the leader from the age of the open query; see
+// Leader.excuseStall. A query causes no heartbeat, so one heartbeat interval is excused, too.
 func (sm *stagedMoves) excuseStall(in inputs, stall time.Duration) {
-	if sm.questionOpen() {
-		sm.questionAskedAt = min(sm.questionAskedAt+stall+in.pace.Heartbeat, in.now)
+	if sm.isQueryOpen() {
+		sm.querySentAt = min(sm.querySentAt+stall+in.pace.Heartbeat, in.now)
 	}
 }

@@ -123,7 +123,7 @@ func (l *leaderLoop) step(in input) (effects []leader.Effect, encodedReplies [][
 		}
 		in.msg = leader.HeartbeatReceived{Heartbeat: heartbeat, From: "10.0.0.1:7947"}
 	}
-	effects = l.driver.Handle(in.msg)
+	effects = l.driver.Step(in.msg)
 	encodedReplies = make([][]byte, len(effects))
 	for i, effect := range effects {
 		reply, ok := effect.(leader.Reply)

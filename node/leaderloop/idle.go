@@ -90,8 +90,8 @@ type StagedIdleRequest struct {
 }
 
 // fetchIdleStaged asks a node which of its shards are idle, and passes the response to the leader loop.
-func (l *Leadership) fetchIdleStaged(ctx context.Context, request leader.AskIdle) {
-	wireRequest := StagedIdleRequest{Number: request.QuestionNumber, Held: request.OpenRound}
+func (l *Leadership) fetchIdleStaged(ctx context.Context, request leader.IdleShardsQuery) {
+	wireRequest := StagedIdleRequest{Number: request.QueryNumber, Held: request.OpenRound}
 	var report IdleReport
 	if request.Node == l.options.Self {
 		report = l.options.IdleInStage(wireRequest)

@@ -105,7 +105,7 @@ func (l *Loop) handleMessage(ctx context.Context, message leader.Message, respon
 		l.recordAppHealth(heartbeat.Node, heartbeat.Unhealthy)
 		l.propagateCommitIfBehind(heartbeat.Heartbeat)
 	}
-	l.performEffects(ctx, l.driver.Handle(message), respond)
+	l.performEffects(ctx, l.driver.Step(message), respond)
 }
 
 // performEffects performs the effects that the driver has returned. respond sends the response to a
@@ -122,7 +122,7 @@ func (l *Loop) performEffects(ctx context.Context, effects []leader.Effect, resp
 			l.submitEntry(e)
 		case leader.Barrier:
 			l.issueBarrier(ctx, e.Attempt)
-		case leader.AskIdle:
+		case leader.IdleShardsQuery:
 			l.options.Background.Go(func() { l.fetchIdleStaged(ctx, e) })
 		case leader.StepDown:
 			l.stepDown(ctx, e.Reason)
