@@ -40,9 +40,9 @@ type Drop struct {
 	// Epoch is the proposal that excluded it.
 	Epoch shardmap.Epoch
 	Cause DropCause
-	// Strikes is the number of its consecutive missed acknowledgements. It determines how long
+	// MissedAcks is the number of its consecutive missed acknowledgements. It determines how long
 	// the node must wait before it gets shards again.
-	Strikes uint32
+	MissedAcks uint32
 	// InForce is true until a proposal contains the node again.
 	InForce bool
 }
@@ -83,7 +83,7 @@ func (dr dropRecords) withProposal(proposed *shardmap.Map, records []DropRecord)
 	}
 	for _, record := range records {
 		if !proposed.IsMember(record.Node) {
-			setKey(&drops, record.Node, Drop{Epoch: proposed.Epoch(), Cause: record.Cause, Strikes: record.Strikes, InForce: true})
+			setKey(&drops, record.Node, Drop{Epoch: proposed.Epoch(), Cause: record.Cause, MissedAcks: record.MissedAcks, InForce: true})
 		}
 	}
 	drops.limit()

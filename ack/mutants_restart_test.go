@@ -29,7 +29,7 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: it ends with the first heartbeat of the next process", mix: restarts, caught: "restart",
-			edits: in("ack/leader.member.isServingAgain", "m.freshStreak >= requiredStreak && m.hasFreshLease(in)\n", "(PLANTED || m.freshStreak >= requiredStreak && m.hasFreshLease(in))\n"),
+			edits: in("ack/leader.member.isServingAgain", "m.freshEchoCount >= requiredFreshEchoes && m.hasFreshLease(in)\n", "(PLANTED || m.freshEchoCount >= requiredFreshEchoes && m.hasFreshLease(in))\n"),
 		},
 		{
 			name: "restart: a joining node gets shards of a restarting node", mix: restarts, caught: "restart|G9",

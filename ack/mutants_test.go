@@ -123,11 +123,11 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "heartbeats from before a drop bring a node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.membership.proposalApplied", "		nodes.get(id).freshStreak = 0\n", "		if !PLANTED {\n			nodes.get(id).freshStreak = 0\n		}\n"),
+			edits: in("ack/leader.membership.proposalApplied", "		nodes.get(id).freshEchoCount = 0\n", "		if !PLANTED {\n			nodes.get(id).freshEchoCount = 0\n		}\n"),
 		},
 		{
 			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.member.mayJoin", "m.freshStreak >= requiredStreak &&", "(PLANTED || m.freshStreak >= requiredStreak) &&"),
+			edits: in("ack/leader.member.mayJoin", "m.freshEchoCount >= requiredFreshEchoes &&", "(PLANTED || m.freshEchoCount >= requiredFreshEchoes) &&"),
 		},
 		{
 			name: "another process keeps the boot, and evidence names no process", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",

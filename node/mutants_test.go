@@ -30,7 +30,7 @@ func rules() []rule {
 		},
 		{
 			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",
-			edits: edit("ack/leader.Driver.step", "Term: d.options.Raft.Term()}", "Term: map[bool]uint64{true: d.options.Leader.Term, false: d.options.Raft.Term()}[PLANTED]}"),
+			edits: edit("ack/leader.Driver.readAndStep", "Term: d.options.Raft.Term()}", "Term: map[bool]uint64{true: d.options.Leader.Term, false: d.options.Raft.Term()}[PLANTED]}"),
 		},
 		{
 			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
@@ -42,7 +42,7 @@ func rules() []rule {
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("ack/leader.Leader.handle", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
+			edits: edit("ack/leader.Leader.applyMessage", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
 		},
 	}
 }

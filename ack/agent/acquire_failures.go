@@ -42,11 +42,11 @@ type acquireFailures struct {
 	// ends with a successful call.
 	acquiresNone bool
 
-	// strikes is the number of times that acquiresNone began or a probe failed. The backoff is
+	// failureCount is the number of times that acquiresNone began or a probe failed. The backoff is
 	// computed from it.
-	strikes     int
-	recoveredAt time.Duration // when acquiresNone ended
-	lastSuccess time.Duration // when an acquire call last succeeded
+	failureCount int
+	recoveredAt  time.Duration // when acquiresNone ended
+	lastSuccess  time.Duration // when an acquire call last succeeded
 
 	// A probe is an acquire call without shards. The node sends it to test whether its app can
 	// acquire again, once it no longer owns any of the failed shards.
@@ -59,7 +59,7 @@ type acquireFailures struct {
 
 // failedShard is a shard that the app has failed to acquire.
 type failedShard struct {
-	strikes      int           // number of its failures, from which the backoff is computed
+	failureCount int           // number of its failures, from which the backoff is computed
 	stillFailing bool          // the node owns the shard, and the app still fails
 	backoffUntil time.Duration // when the node may own the shard again; set once stillFailing is false
 }
@@ -116,7 +116,7 @@ func (af *acquireFailures) update(now time.Duration, shards []heldShard, hasLeas
 	af.updateAcquiresNone(now, counts)
 	probeDue = af.updateProbe(now, counts)
 	mayFail := counts.acquiring > 0
-	hasFailed := len(af.shards) > 0 || af.acquiresNone || af.strikes > 0
+	hasFailed := len(af.shards) > 0 || af.acquiresNone || af.failureCount > 0
 	af.updatesNeeded = mayFail || hasFailed
 	af.nextUpdateAt = now + failureUpdateInterval
 	return probeDue
@@ -178,7 +178,7 @@ func (af *acquireFailures) updateFailedShards(now time.Duration, shards []heldSh
 		case phase == HookServing:
 			delete(af.shards, shard)
 		case failed.stillFailing && phase != HookAcquiring:
-			failed.stillFailing, failed.backoffUntil = false, now+af.backoff.after(failed.strikes)
+			failed.stillFailing, failed.backoffUntil = false, now+af.backoff.after(failed.failureCount)
 		case !failed.stillFailing && now >= failed.backoffUntil+af.backoff.longest:
 			delete(af.shards, shard)
 		}
@@ -213,7 +213,7 @@ func (af *acquireFailures) markStuck(shard shardmap.Shard) {
 	}
 	if !failed.stillFailing {
 		failed.stillFailing = true
-		failed.strikes++
+		failed.failureCount++
 	}
 }
 
@@ -228,12 +228,12 @@ func (af *acquireFailures) updateAcquiresNone(now time.Duration, counts acquireC
 	isProof := counts.stuck > 1 || counts.stuck == 1 && counts.serving == 0
 	if noneSucceeded && isProof {
 		af.acquiresNone = true
-		af.strikes++
+		af.failureCount++
 		af.probeAt = 0
 		return
 	}
-	if af.strikes > 0 && now-af.recoveredAt >= af.backoff.longest {
-		af.strikes = 0
+	if af.failureCount > 0 && now-af.recoveredAt >= af.backoff.longest {
+		af.failureCount = 0
 	}
 }
 
@@ -245,7 +245,7 @@ func (af *acquireFailures) updateProbe(now time.Duration, counts acquireCounts) 
 	case counts.stuck > 0:
 		af.probeAt = 0
 	case af.probeAt == 0:
-		af.probeAt = now + af.backoff.after(af.strikes)
+		af.probeAt = now + af.backoff.after(af.failureCount)
 	default:
 		return now >= af.probeAt && af.probeSeq == 0
 	}
@@ -264,8 +264,8 @@ func (af *acquireFailures) callEnded(now time.Duration, call *runningCall, resul
 	case call.cancelledEarly(now):
 		af.probeAt = now // repeat it when a probe may run again
 	case af.acquiresNone:
-		af.strikes++
-		af.probeAt = now + af.backoff.after(af.strikes)
+		af.failureCount++
+		af.probeAt = now + af.backoff.after(af.failureCount)
 	}
 }
 

@@ -43,7 +43,7 @@ type member struct {
 	answerCount        uint64        // number of responses sent to the node
 	echoedAnswerSentAt time.Duration // when the newest echoed answer was sent; negative means none
 	lastFreshEchoAt    time.Duration // when a heartbeat last echoed a recent answer
-	freshStreak        int           // number of such heartbeats in a row
+	freshEchoCount     int           // number of consecutive heartbeats with a recent answer
 
 	// Leases.
 
@@ -89,7 +89,7 @@ func (m *member) sendsHeartbeats(in inputs) bool { return m.hasHeartbeat() && !m
 // linkWorks reports whether the node has recently proved that it receives the responses of this
 // leader. A node with a first heartbeat only is not silent yet, but has proved nothing.
 func (m *member) linkWorks(in inputs) bool {
-	return m.freshStreak >= requiredStreak && m.sendsHeartbeats(in)
+	return m.freshEchoCount >= requiredFreshEchoes && m.sendsHeartbeats(in)
 }
 
 // hasCrashed reports whether there is evidence that the present process of the node has exited.
@@ -131,7 +131,7 @@ func (m *member) canServe(in inputs) bool {
 // mayJoin reports whether a node outside the map may get shards: its link works, it has a lease,
 // and it has acknowledged the committed map (rule 3).
 func (m *member) mayJoin(in inputs) bool {
-	linkWorks := m.freshStreak >= requiredStreak && !m.isSilent(in)
+	linkWorks := m.freshEchoCount >= requiredFreshEchoes && !m.isSilent(in)
 	return linkWorks && m.canServe(in) && m.hasAcked(in.state.Committed().Epoch())
 }
 
@@ -161,7 +161,7 @@ func (m *member) storeHeartbeat(now time.Duration, received HeartbeatReceived) {
 // because the new process holds the lock of the same data directory.
 func (m *member) reset(now time.Duration, boot uint64) {
 	m.rebooted = m.hasHeartbeat() && boot > m.heartbeat.Boot
-	m.firstHeartbeatAt, m.freshStreak, m.echoedAnswerSentAt = now, 0, -1
+	m.firstHeartbeatAt, m.freshEchoCount, m.echoedAnswerSentAt = now, 0, -1
 	m.hadLease = false
 	m.behindSince = -1
 	m.sentAnswers = [maxAnswers]sentAnswer{}
@@ -179,10 +179,10 @@ func (m *member) evaluateEcho(in inputs) (sentAt time.Duration, ok bool) {
 		}
 	}
 	if !isFresh {
-		m.freshStreak = 0
+		m.freshEchoCount = 0
 		return sentAt, ok
 	}
-	m.freshStreak++
+	m.freshEchoCount++
 	m.lastFreshEchoAt = in.now
 	return sentAt, ok
 }

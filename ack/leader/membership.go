@@ -34,7 +34,7 @@ func (ms *membership) proposalApplied(in inputs, nodes *memberTracker) {
 	for _, id := range in.state.DroppedBy(in.state.Proposed().Epoch()) {
 		ms.dropSeenAt[id] = in.now
 		// Heartbeats from before the drop do not make it eligible.
-		nodes.get(id).freshStreak = 0
+		nodes.get(id).freshEchoCount = 0
 	}
 }
 
@@ -110,7 +110,7 @@ func (ms *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 // misses (rule 3).
 func (ms *membership) mayReturnAfterMiss(in inputs, node *member, drop ack.Drop) bool {
 	hasAcked := node.hasAcked(drop.Epoch) && node.hasAcked(in.state.Committed().Epoch())
-	return hasAcked && !node.isSilent(in) && in.now-ms.droppedAt(in, node.id) >= flapPause(drop.Strikes)
+	return hasAcked && !node.isSilent(in) && in.now-ms.droppedAt(in, node.id) >= flapPause(drop.MissedAcks)
 }
 
 // droppedAt returns when this leader saw that the node was excluded. A new leader does not know the
@@ -248,7 +248,7 @@ func (ms *membership) dropRecords(in inputs, nodes *memberTracker, proposal *sha
 	var records []ack.DropRecord
 	for _, id := range slices.Sorted(maps.Keys(causes)) {
 		if cause := causes[id]; cause != 0 {
-			records = append(records, ack.DropRecord{Node: id, Cause: cause, Strikes: ms.countMissedAcks(in, id, cause)})
+			records = append(records, ack.DropRecord{Node: id, Cause: cause, MissedAcks: ms.countMissedAcks(in, id, cause)})
 		}
 	}
 	return records
@@ -281,12 +281,12 @@ func (ms *membership) dropCause(in inputs, node *member) ack.DropCause {
 func (ms *membership) countMissedAcks(in inputs, id shardmap.NodeID, cause ack.DropCause) uint32 {
 	drop, wasDropped := in.state.Drop(id)
 	if !cause.MissedRound() {
-		return drop.Strikes
+		return drop.MissedAcks
 	}
 	if !wasDropped || in.now-ms.droppedAt(in, id) > ack.FlapWindow {
 		return 1
 	}
-	return drop.Strikes + 1
+	return drop.MissedAcks + 1
 }
 
 // weightedMember returns the member of the next map, with its weight. The last known weight of a

@@ -12,8 +12,8 @@ const (
 	// freshHeartbeats is the age, in heartbeats, up to which an echoed answer proves that both
 	// directions of the link work.
 	freshHeartbeats = 5
-	// requiredStreak is the number of consecutive fresh heartbeats that make a node eligible.
-	requiredStreak = 3
+	// requiredFreshEchoes is the number of consecutive heartbeats with a fresh echo that make a node eligible.
+	requiredFreshEchoes = 3
 	// minBarrierTime is how long a new leader may take to apply its barrier, even with a short
 	// DeadAfter. One write may take a second on a busy disk, and leaders that step down
 	// earlier would replace each other without end.

@@ -103,7 +103,7 @@ func (m *member) isServingAgain(in inputs, restart ack.Restart) bool {
 	case m.isStopping():
 		return true
 	}
-	return !m.heartbeat.Unhealthy && m.freshStreak >= requiredStreak && m.hasFreshLease(in)
+	return !m.heartbeat.Unhealthy && m.freshEchoCount >= requiredFreshEchoes && m.hasFreshLease(in)
 }
 
 // restartsApplied updates the restart times for a newer state of the log. It reports whether the
