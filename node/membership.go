@@ -18,13 +18,13 @@ type peerClient struct{ n *Node }
 
 // RequestPromise implements membership.BootstrapPeers.
 func (c peerClient) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
-	err = c.n.client.Call(ctx, node, control.Request{Kind: control.Promise, Firm: firm}, &ok)
+	err = c.n.client.Call(ctx, node, control.Request{Kind: control.BootstrapPromise, Execute: firm}, &ok)
 	return ok, err
 }
 
 // NeedsPromise implements membership.BootstrapPeers.
 func (c peerClient) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
-	err = c.n.client.Call(ctx, node, control.Request{Kind: control.Needs}, &needs)
+	err = c.n.client.Call(ctx, node, control.Request{Kind: control.NeedsPromise}, &needs)
 	return needs, err
 }
 

@@ -31,11 +31,11 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 // lead, those in asLeader reply control.ErrNotLeader.
 func (n *Node) leaderHandlers() map[control.Kind]control.Handler {
 	return map[control.Kind]control.Handler{
-		control.Views: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+		control.NodeViews: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			views, _ := l.View(ctx)
 			return leaderloop.WireMembers(views)
 		}),
-		control.Do: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+		control.AdminAction: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			// The admin port has already logged an action that an operator requests at this node.
 			a := q.Action
 			l.Log.Info().Stringer("action", a.Verb).Str("peer", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Str("at", from.Node).Msg("action requested")
@@ -47,8 +47,8 @@ func (n *Node) leaderHandlers() map[control.Kind]control.Handler {
 		control.Timing: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
 			return l.ChangeTiming(ctx, q.Timing, q.By)
 		}),
-		control.Level: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
-			return l.Upgrade(ctx, q.Firm, q.By)
+		control.FormatVersion: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+			return l.Upgrade(ctx, q.Execute, q.By)
 		}),
 		control.Plan: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			return l.Plan(ctx)
@@ -80,17 +80,17 @@ func (n *Node) leaderHandlers() map[control.Kind]control.Handler {
 // cluster, identity and reachability.
 func (n *Node) membershipHandlers() map[control.Kind]control.Handler {
 	return map[control.Kind]control.Handler{
-		control.Promise: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
-			return n.bootstrapper.HandlePromise(ctx, from.Node, q.Firm)
+		control.BootstrapPromise: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
+			return n.bootstrapper.HandlePromise(ctx, from.Node, q.Execute)
 		},
-		control.Needs: func(context.Context, control.Caller, control.Request) (any, error) {
+		control.NeedsPromise: func(context.Context, control.Caller, control.Request) (any, error) {
 			return n.bootstrapper.HandleNeedsPromise()
 		},
 		control.Duplicate: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
 			return n.duplicates.Probe(ctx, from.Node, q.Nonce), nil
 		},
 		control.Identity: func(context.Context, control.Caller, control.Request) (any, error) { return n.process(), nil },
-		control.Missing: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
+		control.SuspectsLeader: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
 			report, err := n.suspicion.Report(ctx, consensus.ServerID(from.Node, from.Disk))
 			return campaign.WireReportOf(report), err
 		},
@@ -112,26 +112,26 @@ func (n *Node) membershipHandlers() map[control.Kind]control.Handler {
 func (n *Node) localHandlers() map[control.Kind]control.Handler {
 	return map[control.Kind]control.Handler{
 		control.Idle: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
-			if len(q.Question) == 0 {
+			if len(q.StagedIdle) == 0 {
 				return n.idleTracker.Answer(), nil
 			}
-			question, err := control.Decode[leaderloop.StagedIdleRequest](q.Question)
+			query, err := control.Decode[leaderloop.StagedIdleRequest](q.StagedIdle)
 			if err != nil {
 				return nil, err
 			}
-			return n.idleTracker.AnswerStage(question), nil
+			return n.idleTracker.AnswerStage(query), nil
 		},
 		control.Load:    func(context.Context, control.Caller, control.Request) (any, error) { return n.proxy.Load(), nil },
 		control.Running: func(context.Context, control.Caller, control.Request) (any, error) { return n.api.LocalRunning(), nil },
 		control.Drain:   func(context.Context, control.Caller, control.Request) (any, error) { return n.api.LocalDrain(), nil },
-		control.Sockets: func(context.Context, control.Caller, control.Request) (any, error) {
+		control.WebSocketCounts: func(context.Context, control.Caller, control.Request) (any, error) {
 			return n.api.LocalWebSockets(), nil
 		},
-		control.Break: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
-			return n.api.BreakLocal(q.Break, q.By), nil
+		control.CloseWebSockets: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
+			return n.api.BreakLocal(q.WebSockets, q.By), nil
 		},
 		control.Report: func(ctx context.Context, _ control.Caller, q control.Request) (any, error) {
-			return n.api.LocalReport(ctx, q.Firm), nil
+			return n.api.LocalReport(ctx, q.Execute), nil
 		},
 	}
 }

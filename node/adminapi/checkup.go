@@ -84,7 +84,7 @@ func (a *API) collectReports(ctx context.Context, reach bool) diagnosis.Checkup 
 	var ownReport diagnosis.Report
 	var wg sync.WaitGroup
 	wg.Go(func() { ownReport = a.LocalReport(ctx, reach) })
-	reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Report, Firm: reach}, diagnosis.Report{})
+	reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Report, Execute: reach}, diagnosis.Report{})
 	wg.Wait()
 	checkup.AnsweredNS, checkup.Unresponsive = int64(a.options.Clock.Precise()), unresponsive
 	reports[string(a.options.Self)] = ownReport

@@ -12,7 +12,7 @@ import (
 	"shardway/shardmap"
 )
 
-// WebSocketReport is the response of a node to a control.Sockets request, with one entry per shard that has
+// WebSocketReport is the response of a node to a control.WebSocketCounts request, with one entry per shard that has
 // long-lived connections: the number of the shard, then the counts of proxy.ShardWebSockets in the order
 // Attached, Detached, Resumable, Plain. The entries are arrays, so that a response for all shards does not
 // exceed the size limit of a reply.
@@ -41,7 +41,7 @@ func (a *API) countWebSockets() api.SocketCounts {
 // nodes that did not respond in time.
 func (a *API) Sockets(ctx context.Context) api.SocketList {
 	return a.webSocketCache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
-		reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Sockets}, WebSocketReport{})
+		reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.WebSocketCounts}, WebSocketReport{})
 		reports[string(a.options.Self)] = a.LocalWebSockets()
 		return mergeWebSockets(reports, unresponsive)
 	})
@@ -84,7 +84,7 @@ func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) 
 func (a *API) BreakSockets(ctx context.Context, filter api.SocketBreak, requester string) api.BrokenSockets {
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
-	counts, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Break, Break: filter, By: requester}, 0)
+	counts, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.CloseWebSockets, WebSockets: filter, By: requester}, 0)
 	counts[string(a.options.Self)] = a.BreakLocal(filter, requester)
 	result := api.BrokenSockets{Nodes: map[string]int{}, Unresponsive: unresponsive}
 	for node, count := range counts {

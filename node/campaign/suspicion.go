@@ -164,7 +164,7 @@ func (s *Suspicion) requestReport(ctx context.Context, server string) (report el
 		if actual := consensus.ServerID(c.Node(), c.Peer().Disk); actual != server {
 			return control.Request{}, fmt.Errorf("node: %q is there in the place of %q", actual, server)
 		}
-		return control.Request{Kind: control.Missing}, nil
+		return control.Request{Kind: control.SuspectsLeader}, nil
 	}, &wire)
 	return wire.Report(), err
 }

@@ -5,34 +5,34 @@ type Kind string
 
 // The requests to the node that leads.
 const (
-	Views       Kind = "views"      // return the view of all nodes
-	Do          Kind = "do"         // perform an administrative action
-	Leave       Kind = "leave"      // remove the sender's server from the configuration
-	Timing      Kind = "timing"     // change the timing
-	Level       Kind = "level"      // return the format version, or raise it if Firm
-	Release     Kind = "release"    // record the release notes of the sender's shards
-	Plan        Kind = "plan"       // return the moves that the next map would contain
-	Implicated  Kind = "implicated" // record the requests that ran at processes that ended
-	Suspects    Kind = "suspects"   // return the keys whose requests may have ended processes
-	Settings    Kind = "settings"   // record the sender's settings, and return those that differ between nodes
-	Unconfirmed Kind = "unadded"    // return the nodes that are not added because the leader cannot reach their peer ports
+	NodeViews     Kind = "views"      // return the view of all nodes
+	AdminAction   Kind = "do"         // perform an administrative action
+	Leave         Kind = "leave"      // remove the sender's server from the configuration
+	Timing        Kind = "timing"     // change the timing
+	FormatVersion Kind = "level"      // return the format version; with Execute, raise it
+	Release       Kind = "release"    // record the release notes of the sender's shards
+	Plan          Kind = "plan"       // return the moves that the next map would contain
+	Implicated    Kind = "implicated" // record the requests that ran at processes that ended
+	Suspects      Kind = "suspects"   // return the keys whose requests may have ended processes
+	Settings      Kind = "settings"   // record the sender's settings, and return those that differ between nodes
+	Unconfirmed   Kind = "unadded"    // return the nodes that are not added because the leader cannot reach their peer ports
 )
 
 // The requests to any node.
 const (
-	Promise   Kind = "found"     // to a new node: agree that the sender bootstraps the cluster; if Firm, promise it
-	Needs     Kind = "founder"   // to a node that has a promise: report whether it bootstraps or has bootstrapped the cluster
-	Duplicate Kind = "twin"      // return the address of another process with the sender's ID
-	Identity  Kind = "who"       // return the identity of the process
-	Load      Kind = "load"      // return the load
-	Report    Kind = "report"    // return the report for a checkup; if Firm, with the ports that the node cannot reach
-	Running   Kind = "running"   // return the numbers of requests that run at the app
-	Drain     Kind = "drain"     // return the progress of the drain
-	Idle      Kind = "idle"      // return the idle shards
-	Sockets   Kind = "sockets"   // return the numbers of WebSockets by shard
-	Break     Kind = "break"     // close upstream connections of resumable WebSockets
-	Forget    Kind = "forget"    // from the leader: remove a removed node from gossip
-	Missing   Kind = "missing"   // to a voter: report whether it suspects its leader
-	Reachable Kind = "reachable" // report whether the node reaches the sender's peer port
-	Batch     Kind = "several"   // reply to several requests
+	BootstrapPromise Kind = "found"     // to a new node: agree that the sender bootstraps the cluster; with Execute, promise it
+	NeedsPromise     Kind = "founder"   // to a node that has a promise: report whether it bootstraps or has bootstrapped the cluster
+	Duplicate        Kind = "twin"      // return the address of another process with the sender's ID
+	Identity         Kind = "who"       // return the identity of the process
+	Load             Kind = "load"      // return the load
+	Report           Kind = "report"    // return the report for a checkup; with Execute, test which ports the node cannot reach
+	Running          Kind = "running"   // return the numbers of requests that run at the app
+	Drain            Kind = "drain"     // return the progress of the drain
+	Idle             Kind = "idle"      // return the idle shards
+	WebSocketCounts  Kind = "sockets"   // return the numbers of WebSockets by shard
+	CloseWebSockets  Kind = "break"     // close upstream connections of resumable WebSockets
+	Forget           Kind = "forget"    // from the leader: remove a removed node from gossip
+	SuspectsLeader   Kind = "missing"   // to a voter: report whether it suspects its leader
+	Reachable        Kind = "reachable" // report whether the node reaches the sender's peer port
+	Batch            Kind = "several"   // reply to several requests
 )

@@ -19,24 +19,26 @@ const (
 // Request is a request on a control stream. Kind determines which other fields are used.
 type Request struct {
 	Kind   Kind            `json:"what"`
-	Action api.Action      `json:"action,omitzero"`  // for Do
+	Action api.Action      `json:"action,omitzero"`  // for AdminAction
 	Server string          `json:"server,omitempty"` // for Leave: a server ID; for Forget: a node ID
 	Proven rotation.Proven `json:"proven,omitzero"`  // for the requests of package rotation
 	Timing api.Timing      `json:"timing,omitzero"`  // for Timing; empty changes nothing
 	By     string          `json:"by,omitempty"`     // the requester outside the cluster, for the log
 	Nonce  uint64          `json:"nonce,omitempty"`  // for Duplicate: identifies the sender's process
-	Firm   bool            `json:"firm,omitempty"`   // see Kind
+	// Execute makes the node act, where the Kind otherwise only reports or agrees.
+	Execute bool `json:"firm,omitempty"`
 	// Releases are encoded by package ack.
 	Releases []byte `json:"releases,omitempty"`
 
 	// Implicated are the crash reports of an Implicated request.
 	Implicated json.RawMessage `json:"implicated,omitempty"`
 
-	Break api.SocketBreak `json:"break,omitzero"` // selects the WebSockets
+	// WebSockets selects the WebSockets of a CloseWebSockets request.
+	WebSockets api.SocketBreak `json:"break,omitzero"`
 
 	Settings map[string]string `json:"settings,omitempty"` // settings of the sender, by name
-	// Question is set in an Idle request for a staged change; nil means a gradual drain.
-	Question json.RawMessage `json:"question,omitempty"`
+	// StagedIdle is set in an Idle request for a staged change; nil means a gradual drain.
+	StagedIdle json.RawMessage `json:"question,omitempty"`
 
 	Batch []Request `json:"several,omitempty"` // at most MaxBatch, handled one after the other
 }

@@ -73,9 +73,9 @@ func (m *Monitor) QueryLeader(ctx context.Context, leaderID string) (report Lead
 	if leaderID == string(m.o.Self) {
 		return m.queryLeaderSeparately(ctx)
 	}
-	questions := []control.Request{{Kind: control.Views}, {Kind: control.Suspects}, m.differencesRequest(), {Kind: control.Unconfirmed}}
+	questions := []control.Request{{Kind: control.NodeViews}, {Kind: control.Suspects}, m.differencesRequest(), {Kind: control.Unconfirmed}}
 	if m.o.View.HasNextLevel() {
-		questions = append(questions, control.Request{Kind: control.Level})
+		questions = append(questions, control.Request{Kind: control.FormatVersion})
 	}
 	queryCtx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 	defer cancel()

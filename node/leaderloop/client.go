@@ -54,7 +54,7 @@ func (c *Client) Do(ctx context.Context, action api.Action) error {
 	if l := c.Leadership(); l != nil {
 		return l.Do(ctx, action)
 	}
-	return c.call(ctx, control.Request{Kind: control.Do, Action: action}, nil)
+	return c.call(ctx, control.Request{Kind: control.AdminAction, Action: action}, nil)
 }
 
 // Plan returns the moves that the next shard map would contain. Only the leader can compute them.
@@ -84,7 +84,7 @@ func (c *Client) Upgrade(ctx context.Context, finalize bool, requester string) (
 	if l := c.Leadership(); l != nil {
 		return l.Upgrade(ctx, finalize, requester)
 	}
-	err = c.call(ctx, control.Request{Kind: control.Level, Firm: finalize, By: requester}, &state)
+	err = c.call(ctx, control.Request{Kind: control.FormatVersion, Execute: finalize, By: requester}, &state)
 	return state, err
 }
 
@@ -117,7 +117,7 @@ func (c *Client) Views(ctx context.Context) []leader.MemberView {
 		return nil
 	}
 	var members []WireMember
-	err := c.Control.Call(ctx, leaderID, control.Request{Kind: control.Views}, &members)
+	err := c.Control.Call(ctx, leaderID, control.Request{Kind: control.NodeViews}, &members)
 	var views []leader.MemberView
 	if err == nil {
 		views, err = MemberViews(members)

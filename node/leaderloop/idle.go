@@ -100,7 +100,7 @@ func (l *Leadership) fetchIdleStaged(ctx context.Context, request leader.IdleSha
 		defer cancel()
 		encoded, err := json.Marshal(wireRequest)
 		if err == nil {
-			err = l.options.Client.Call(reqCtx, string(request.Node), control.Request{Kind: control.Idle, Question: encoded}, &report)
+			err = l.options.Client.Call(reqCtx, string(request.Node), control.Request{Kind: control.Idle, StagedIdle: encoded}, &report)
 		}
 		if err != nil {
 			l.Log.Debug().Err(err).Str("peer", string(request.Node)).Msg("idle shards not reported")

@@ -51,7 +51,7 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 	if drainsLeader := action.Node == string(l.options.Self); drainsLeader {
 		// The new leader drains this node. If no other node takes over, this one drains itself as leader.
 		if newLeader := l.transferLeadership(ctx); newLeader != "" {
-			return l.options.Client.Call(ctx, newLeader, control.Request{Kind: control.Do, Action: action}, nil)
+			return l.options.Client.Call(ctx, newLeader, control.Request{Kind: control.AdminAction, Action: action}, nil)
 		}
 	}
 	return l.submitPolicyChange(ctx, change)
