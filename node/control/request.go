@@ -63,7 +63,7 @@ func Decode[T any](field json.RawMessage) (v T, err error) {
 		return v, nil
 	}
 	if err = json.Unmarshal(field, &v); err != nil {
-		return v, fmt.Errorf("node: question not understood: %w", err)
+		return v, fmt.Errorf("node: invalid request: %w", err)
 	}
 	return v, nil
 }

@@ -79,7 +79,7 @@ func (s *Server) serveNext(ctx context.Context, c *peer.Conn, from Caller, withi
 func (s *Server) Answer(ctx context.Context, from Caller, request []byte) Reply {
 	var q Request
 	if err := json.Unmarshal(request, &q); err != nil {
-		return Reply{Error: "node: question not understood: " + err.Error()}
+		return Reply{Error: "node: invalid request: " + err.Error()}
 	}
 	return s.reply(ctx, from, q)
 }
@@ -104,7 +104,7 @@ func (s *Server) handle(ctx context.Context, from Caller, q Request) (any, error
 	}
 	handler := s.handlers[q.Kind]
 	if handler == nil {
-		return nil, fmt.Errorf("node: unknown question %q: is the other node newer?", q.Kind)
+		return nil, fmt.Errorf("node: unknown request %q: is the other node newer?", q.Kind)
 	}
 	return handler(ctx, from, q)
 }
@@ -112,12 +112,12 @@ func (s *Server) handle(ctx context.Context, from Caller, q Request) (any, error
 // handleBatch handles the requests of a Batch one after the other.
 func (s *Server) handleBatch(ctx context.Context, from Caller, requests []Request) ([]Reply, error) {
 	if len(requests) > MaxBatch {
-		return nil, fmt.Errorf("%w: %d questions, %d at most", api.ErrInvalid, len(requests), MaxBatch)
+		return nil, fmt.Errorf("%w: batch of %d requests, must be at most %d", api.ErrInvalid, len(requests), MaxBatch)
 	}
 	replies := make([]Reply, len(requests))
 	for i, q := range requests {
 		if q.Kind == Batch {
-			return nil, fmt.Errorf("%w: questions within questions", api.ErrInvalid)
+			return nil, fmt.Errorf("%w: batch within a batch", api.ErrInvalid)
 		}
 		replies[i] = s.reply(ctx, from, q)
 	}

@@ -95,13 +95,13 @@ func (r *Rotation) handleRequest(ctx context.Context, from, what string, body []
 	if what == AskStep {
 		var step Step
 		if err := json.Unmarshal(body, &step); err != nil {
-			return nil, fmt.Errorf("node: question not understood: %w", err)
+			return nil, fmt.Errorf("node: invalid request: %w", err)
 		}
 		return r.performStep(from, step, proven, binding)
 	}
 	var by string
 	if err := json.Unmarshal(body, &by); err != nil {
-		return nil, fmt.Errorf("node: question not understood: %w", err)
+		return nil, fmt.Errorf("node: invalid request: %w", err)
 	}
 	if !r.o.Cluster.Leads() {
 		return nil, api.ErrNoLeader
