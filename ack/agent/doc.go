@@ -12,6 +12,9 @@
 //     it has acknowledged.
 //   - Gate is the interface to the admission of requests. App is the interface to the app, for
 //     hook calls.
+//   - hookMachine decides which hook calls start for which shards. Its parts own their state and do
+//     not call back: runningCalls, nodeProcess, releaseDeadlines, acquireFailures, safeDrain and
+//     releaseDelivery.
 //   - HookCall is a call that tells the app which shards it acquires, releases or has lost.
 //     HookResult is its result, and HeldShardView the state of a shard at the app.
 //   - AppWatch determines since when the present process of the app has run. It is independent of

@@ -124,8 +124,8 @@ func (m *hookMachine) setInputs(inputs hookInputs) {
 		m.process.recordLease(inputs.state)
 	}
 	m.leaseRecovery.setWaitsForLease(m.cannotGetLease())
-	if isNew := m.deadlines.setInputs(inputs, m.process.node); isNew {
-		m.appRefusesConns = false
+	if isNewProposal := m.deadlines.setInputs(inputs, m.process.node); isNewProposal {
+		m.appRefusesConns = false // its releases may be tried again
 	}
 }
 
@@ -158,6 +158,12 @@ type logOwnership struct {
 	remainsOwner bool           // isOwner, and neither the last proposal nor a stop takes the shard away
 }
 
+// isOwnerUnder reports whether this node owns the shard under the given ownership epoch. Otherwise
+// another node owns it, or has owned it in between.
+func (lo logOwnership) isOwnerUnder(epoch shardmap.Epoch) bool {
+	return lo.isOwner && lo.epoch == epoch
+}
+
 // ownershipOf returns the ownership of the shard in the state of the present update.
 func (m *hookMachine) ownershipOf(shard shardmap.Shard) logOwnership {
 	committed, proposed := m.inputs.state.Committed(), m.inputs.state.Proposed()
@@ -169,15 +175,15 @@ func (m *hookMachine) ownershipOf(shard shardmap.Shard) logOwnership {
 	}
 }
 
-// moves reports whether the last proposal names another node, or none, as owner of the shard.
-func (m *hookMachine) moves(shard shardmap.Shard) bool {
+// isMoving reports whether the last proposal names another node, or none, as owner of the shard.
+func (m *hookMachine) isMoving(shard shardmap.Shard) bool {
 	return m.inputs.state.Proposed().Owner(shard) != m.process.node
 }
 
 // nextOwner returns the node to which the last proposal moves the shard; empty means that none is
 // known.
 func (m *hookMachine) nextOwner(shard shardmap.Shard) shardmap.NodeID {
-	if !m.moves(shard) {
+	if !m.isMoving(shard) {
 		return ""
 	}
 	return m.inputs.state.Proposed().Owner(shard)
@@ -185,13 +191,7 @@ func (m *hookMachine) nextOwner(shard shardmap.Shard) shardmap.NodeID {
 
 // callDeadline returns when the calls about a shard that the node gives up must end.
 func (m *hookMachine) callDeadline(shard shardmap.Shard) time.Duration {
-	return m.deadlines.callDeadline(m.moves(shard))
-}
-
-// isOwnerUnder reports whether this node owns the shard under the given ownership epoch. Otherwise
-// another node owns it, or has owned it in between.
-func (lo logOwnership) isOwnerUnder(epoch shardmap.Epoch) bool {
-	return lo.isOwner && lo.epoch == epoch
+	return m.deadlines.callDeadline(m.isMoving(shard))
 }
 
 // advance moves a shard to the next phase if log, lease or time require that. applyResult performs

@@ -44,18 +44,18 @@ type releaseDeadlines struct {
 
 // setInputs stores the inputs of an update. It returns true if the node drains for a new proposal,
 // which gets a deadline of its own.
-func (rd *releaseDeadlines) setInputs(inputs hookInputs, node shardmap.NodeID) (isNew bool) {
+func (rd *releaseDeadlines) setInputs(inputs hookInputs, node shardmap.NodeID) (isNewProposal bool) {
 	rd.stopping, rd.restartsInPlace = inputs.stopping, inputs.restartsInPlace
 	rd.draining = inputs.drainingEpoch != 0
 	rd.drain = ack.DrainOptions{}
 	if !rd.stopping {
 		rd.drain = inputs.state.Policy().DrainOptions[node]
 	}
-	isNew = rd.draining && inputs.drainingEpoch != rd.drainEpoch
-	if isNew {
+	isNewProposal = rd.draining && inputs.drainingEpoch != rd.drainEpoch
+	if isNewProposal {
 		rd.drainEpoch, rd.release = inputs.drainingEpoch, 0
 	}
-	return isNew
+	return isNewProposal
 }
 
 // timeout returns the release timeout in force.

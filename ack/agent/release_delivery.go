@@ -92,7 +92,7 @@ func (m *hookMachine) prepareKeptReleases(now time.Duration, acked shardmap.Epoc
 // keeps the shard or there is no release.
 func (m *hookMachine) releaseOf(shard shardmap.Shard, held *heldShard) (release ack.Released, ok bool) {
 	ownership := m.ownershipOf(shard)
-	if !ownership.isOwner || !m.moves(shard) && !m.inputs.restartsInPlace {
+	if !ownership.isOwner || !m.isMoving(shard) && !m.inputs.restartsInPlace {
 		return ack.Released{}, false
 	}
 	if held.released && held.epoch == ownership.epoch {
