@@ -48,7 +48,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack/leader.placementInputs.placement", "	placement.IdleShards = p.idle.shards\n", "	placement.IdleShards = p.idle.shards\n	if PLANTED {\n		placement.IdleShards = nil\n		for s := range shardmap.Shard(p.state.Shards()) {\n			setKey(&placement.IdleShards, s, true)\n		}\n	}\n"),
+			edits: in("ack/leader.placementInputs.placement", "	placement.IdleShards = pi.idle.shards\n", "	placement.IdleShards = pi.idle.shards\n	if PLANTED {\n		placement.IdleShards = nil\n		for s := range shardmap.Shard(pi.state.Shards()) {\n			setKey(&placement.IdleShards, s, true)\n		}\n	}\n"),
 		},
 		{
 			name: "gradual drain: a shard that was idle in an earlier map moves", mix: aimed("policy 12"), caught: "gradual drain",
@@ -67,7 +67,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: in("ack/leader.gradualDrains.finished", "		firstSeen[id] = sighting\n", "		if PLANTED && g.firstSeen == nil {\n			sighting.seenAt -= 3600 * 1e9\n		}\n		firstSeen[id] = sighting\n"),
+			edits: in("ack/leader.gradualDrains.finished", "		firstSeen[id] = sighting\n", "		if PLANTED && gd.firstSeen == nil {\n			sighting.seenAt -= 3600 * 1e9\n		}\n		firstSeen[id] = sighting\n"),
 		},
 		{
 			name: "gradual drain: a repeated drain does not start again", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
@@ -103,7 +103,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: a shard that was idle in an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|gradual drain",
-			edits: both(in("ack/leader.idleShards.clear", "	s.set(nil)\n", "	if !PLANTED {\n		s.set(nil)\n	}\n"),
+			edits: both(in("ack/leader.idleShards.clear", "	is.set(nil)\n", "	if !PLANTED {\n		is.set(nil)\n	}\n"),
 				in("ack/leader.idleShards.removeOwned", "		return owners[owner] && ", "		return !PLANTED && owners[owner] && ")),
 		},
 		{
@@ -124,15 +124,15 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "quarantine: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now}", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now - time.Duration(plantedAs(PLANTED && qt.firstSeen == nil))*time.Hour}"),
+			edits: in("ack/leader.quarantineTimers.setPolicy", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now}", "sighting = firstSighting{entryIndex: quarantine.Index, seenAt: now - time.Duration(plantedAs(PLANTED && qt.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "quarantine: a repeated quarantine does not start again", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "		if sighting.entryIndex != quarantine.Index {\n", "		if sighting.entryIndex != quarantine.Index && !(PLANTED && sighting.entryIndex != 0) {\n"),
+			edits: in("ack/leader.quarantineTimers.setPolicy", "		if sighting.entryIndex != quarantine.Index {\n", "		if sighting.entryIndex != quarantine.Index && !(PLANTED && sighting.entryIndex != 0) {\n"),
 		},
 		{
 			name: "quarantine: an unlimited quarantine ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "		if quarantine.Duration == 0 {\n", "		if !PLANTED && quarantine.Duration == 0 {\n"),
+			edits: in("ack/leader.quarantineTimers.setPolicy", "		if quarantine.Duration == 0 {\n", "		if !PLANTED && quarantine.Duration == 0 {\n"),
 		},
 		{
 			name: "quarantine: no quarantine ends automatically", mix: aimed("policy 8, elect 1"), caught: "progress",

@@ -157,7 +157,7 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: in("ack/leader.Leader.handle", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
+			edits: in("ack/leader.Leader.applyMessage", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
 		},
 		{
 			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
@@ -238,11 +238,11 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",
-			edits: in("ack/leader.Leader.handle", "		l.leases.barrierStart = m.Started\n", "		l.leases.barrierStart = m.Started\n		if PLANTED {\n			l.leases.barrierStart = l.in.now\n		}\n"),
+			edits: in("ack/leader.Leader.applyMessage", "		l.leases.barrierStart = m.Started\n", "		l.leases.barrierStart = m.Started\n		if PLANTED {\n			l.leases.barrierStart = l.in.now\n		}\n"),
 		},
 		{
 			name: "the voters are those of the election", mix: growing(), caught: "G2",
-			edits: in("ack/leader.Leader.handle", "		l.leases.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.leases.voters == nil {\n			l.leases.voters = slices.Clone(m.Servers)\n		}\n"),
+			edits: in("ack/leader.Leader.applyMessage", "		l.leases.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.leases.voters == nil {\n			l.leases.voters = slices.Clone(m.Servers)\n		}\n"),
 		},
 		{
 			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
