@@ -17,9 +17,9 @@ type condition struct{ open atomic.Bool }
 func (d *condition) Ready() bool { return d.open.Load() }
 
 // startWaitFor is like startWait, but also waits for a condition.
-func startWaitFor(tk *queue.Ticket, d *condition) <-chan error {
+func startWaitFor(tk *queue.Ticket, seen uint64, d *condition) <-chan error {
 	result := make(chan error, 1)
-	go func() { result <- tk.WaitFor(nil, 0, 0, d) }()
+	go func() { result <- tk.WaitFor(nil, seen, 0, d) }()
 	synctest.Wait()
 	return result
 }
@@ -28,8 +28,8 @@ func TestWakeAllAndWakeOneEndWaitsForTheCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.New(queue.Options{Wait: hour})
 		var one, two condition
-		a, b := startWaitFor(enter(t, q, 1, 0), &one), startWaitFor(enter(t, q, 1, 0), &one)
-		c, d := startWaitFor(enter(t, q, 1, 0), &two), startWaitFor(enter(t, q, 1, 0), &two)
+		a, b := startWaitFor(enter(t, q, 1, 0), 0, &one), startWaitFor(enter(t, q, 1, 0), 0, &one)
+		c, d := startWaitFor(enter(t, q, 1, 0), 0, &two), startWaitFor(enter(t, q, 1, 0), 0, &two)
 		nowhere := startWait(enter(t, q, 1, 0), nil, 0, 0)
 		q.WakeAll(&one)
 		checkReturned(t, "first for condition one", a, nil)
@@ -58,9 +58,9 @@ func TestReadyConditionEndsWaitAtOnceBeforeDeadline(t *testing.T) {
 		tk := enter(t, q, 1, 0)
 		var d condition
 		d.open.Store(true)
-		checkReturned(t, "before the deadline", startWaitFor(tk, &d), nil)
+		checkReturned(t, "before the deadline", startWaitFor(tk, 0, &d), nil)
 		time.Sleep(time.Second)
-		checkReturned(t, "at the deadline", startWaitFor(tk, &d), queue.ErrTimeout)
+		checkReturned(t, "at the deadline", startWaitFor(tk, 0, &d), queue.ErrTimeout)
 	})
 }
 

@@ -57,8 +57,9 @@
 // that owner.
 //
 // The pacer releases the next ticket when a released one leaves (its response has started)
-// or waits again. A released ticket that does neither within [Options.Pace] no longer
-// counts, so a few slow owners cannot block the others. The number of outstanding tickets
-// grows quickly while the process has spare CPU time ([Options.CPUUsage]): an app that is
-// slow for each request has thousands of them within 100 ms.
+// or waits again. A ticket whose Wait returns nil at once stays outstanding. A released
+// ticket that does neither within [Options.Pace] no longer counts, so a few slow owners
+// cannot block the others. The number of outstanding tickets grows quickly while the
+// process has spare CPU time ([Options.CPUUsage]): an app that is slow for each request
+// has thousands of them within 100 ms.
 package queue

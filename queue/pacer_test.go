@@ -288,6 +288,32 @@ func TestDueTicketMayCheckOnceAfterItsDeadline(t *testing.T) {
 	})
 }
 
+// A released ticket may find that its table was replaced while it checked it, or that its condition is
+// ready. Its Wait returns at once, so the ticket stays outstanding, and the next one is not released in
+// addition.
+func TestWaitThatReturnsAtOnceReleasesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour})
+		w := newWaiters(t, q, 5)
+		q.Wake(1)
+		w.expect(t, 0, 1)
+		q.Wake(2)
+		w.wait(0, 1) // it has checked the table before this one
+		w.expect(t, 0, 0, 1)
+		var d condition
+		d.open.Store(true)
+		checkReturned(t, "condition is ready", startWaitFor(w.tickets[1], 2, &d), nil)
+		w.expect(t, 0, 0, 1)
+		w.wait(0, 2) // blocks
+		w.expect(t, 0, 0, 1, 2)
+		w.tickets[1].Leave()
+		w.expect(t, 0, 0, 1, 2, 3)
+		for _, tk := range w.tickets {
+			tk.Leave()
+		}
+	})
+}
+
 func TestDeadlineBetweenTwoWaitsAllowsOneCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.New(queue.Options{Wait: time.Second})

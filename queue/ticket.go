@@ -76,30 +76,41 @@ func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration,
 }
 
 // beginWait ends the release of the ticket, and adds the ticket to the idle ones. If the result of the
-// wait is already known, it returns false and that result. remaining is the time until the deadline of
-// the request. The other parameters are those of WaitFor.
+// wait is already known, it returns false and that result. If that result is nil, the ticket stays
+// outstanding. remaining is the time until the deadline of the request. The other parameters are those
+// of WaitFor.
 func (t *Ticket) beginWait(done <-chan struct{}, seen uint64, remaining time.Duration, cond Condition) (mustWait bool, result error) {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	mustWait, result = t.mustWaitLocked(done, seen, remaining, cond)
+	if !mustWait && result == nil {
+		return false, nil
+	}
 	if wasOutstanding := t.releaseRound == q.pacer.round; wasOutstanding {
 		q.pacer.anyRequeued = true
 	}
 	t.endReleaseLocked()
+	if mustWait {
+		t.seenGeneration, t.cond = seen, cond
+		q.idleTickets.push(t)
+	}
+	return mustWait, result
+}
+
+// mustWaitLocked reports whether the ticket must wait. Otherwise result is the result of the wait. The
+// parameters are those of beginWait. q.mu must be held.
+func (t *Ticket) mustWaitLocked(done <-chan struct{}, seen uint64, remaining time.Duration, cond Condition) (mustWait bool, result error) {
 	if t.hasLeft.Load() || isClosed(done) {
 		t.outcome = ErrCanceled
 		return false, ErrCanceled
 	}
 	expired := remaining <= 0
-	if expired || seen < q.generation {
+	if expired || seen < t.queue.generation {
 		return false, t.waitResultLocked(seen, expired)
 	}
-	if cond != nil && cond.Ready() {
-		return false, nil
-	}
-	t.seenGeneration, t.cond = seen, cond
-	q.idleTickets.push(t)
-	return true, nil
+	isReady := cond != nil && cond.Ready()
+	return !isReady, nil
 }
 
 // Dequeue frees the slot of a request that has found its owner. The ticket still counts as
