@@ -12,7 +12,7 @@ func (n *Node) API() *adminapi.API { return n.api }
 func (n *Node) AdminAPI() api.Set {
 	a := n.api
 	return api.Set{
-		Cluster: a, Checkup: a, Drain: a, History: n, Hot: a, Keys: n.hasher, Owned: a, Plan: a, Policy: a, Rotation: n,
-		Running: a, Settings: a, Upgrade: a, WebSockets: a,
+		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Owned: a, Plan: a, Policy: a, Rotation: n,
+		Running: a.Running, Settings: a, Upgrade: a, WebSockets: a.WebSockets,
 	}
 }

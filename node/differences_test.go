@@ -35,9 +35,9 @@ func TestEveryNodeFindsThatSettingsDiffer(t *testing.T) {
 		}
 		var first, second diagnosis.Checkup
 		w.during(func() {
-			first = w.all["a"].node.API().Checkup(w.t.Context(), false)
+			first = w.all["a"].node.API().Checkups.Checkup(w.t.Context(), false)
 			time.Sleep(3 * time.Second)
-			second = w.all["a"].node.API().Checkup(w.t.Context(), false)
+			second = w.all["a"].node.API().Checkups.Checkup(w.t.Context(), false)
 		})
 		w.finds(first, second, said)
 		for _, id := range []string{"c", "g"} {

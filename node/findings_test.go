@@ -292,7 +292,7 @@ func TestCheckupAsksEveryNode(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		var c diagnosis.Checkup
-		w.during(func() { c = w.all["a"].node.API().Checkup(w.t.Context(), true) })
+		w.during(func() { c = w.all["a"].node.API().Checkups.Checkup(w.t.Context(), true) })
 		if c.From != "a" || len(c.Reports) != 3 || len(c.Unresponsive) != 0 || c.AskedNS > c.AnsweredNS {
 			w.t.Fatalf("%+v", c)
 		}
@@ -323,10 +323,10 @@ func TestCheckupsAreShared(t *testing.T) {
 		leave()
 		var all [20]diagnosis.Checkup
 		w.during(func() {
-			n.API().Checkup(gone, true)
+			n.API().Checkups.Checkup(gone, true)
 			var asking sync.WaitGroup
 			for i := range all {
-				asking.Go(func() { all[i] = n.API().Checkup(ctx, true) })
+				asking.Go(func() { all[i] = n.API().Checkups.Checkup(ctx, true) })
 			}
 			asking.Wait()
 		})
@@ -339,7 +339,7 @@ func TestCheckupsAreShared(t *testing.T) {
 		var later diagnosis.Checkup
 		w.during(func() {
 			time.Sleep(2 * time.Second)
-			later = n.API().Checkup(ctx, true)
+			later = n.API().Checkups.Checkup(ctx, true)
 		})
 		if later.AskedNS <= all[0].AnsweredNS || all[1].Reports[0].Node != "a" {
 			w.t.Errorf("%+v after %+v", later, all[0])

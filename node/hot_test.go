@@ -16,7 +16,7 @@ func TestLoadsAreAskedForOnceASecond(t *testing.T) {
 		a := w.all["a"]
 		ask := func() (list api.HotList, took time.Duration) {
 			began := time.Now()
-			list = a.node.API().Hot(w.t.Context())
+			list = a.node.API().Load.Hot(w.t.Context())
 			return list, time.Since(began)
 		}
 		if l, _ := ask(); len(l.Unresponsive) > 0 {

@@ -97,9 +97,9 @@ func TestLogThatIsBehindIsReported(t *testing.T) {
 		w.asks(w.leader(), api.Action{Verb: api.Pin, Shard: shardOf(w.committed(), p.name), Node: w.leader().name})
 		const says = " is behind: its map is that of epoch "
 		w.untilFindingsAre(w.leader(), "lagging: node "+p.name+says, ", and the cluster's that of epoch ")
-		first = w.leader().node.API().Checkup(w.t.Context(), false)
+		first = w.leader().node.API().Checkups.Checkup(w.t.Context(), false)
 		time.Sleep(2 * time.Second)
-		second = w.leader().node.API().Checkup(w.t.Context(), false)
+		second = w.leader().node.API().Checkups.Checkup(w.t.Context(), false)
 		w.finds(first, second, "maps-differ: node "+p.name+" uses the map of epoch ", " was committed at least 2s ago")
 		p.log.open()
 		w.untilSettled("a", "b", "c")
@@ -219,16 +219,16 @@ func TestCheckupFindsWhatNodesDifferIn(t *testing.T) {
 		a := w.all["a"].node
 		ctx := w.t.Context()
 		w.during(func() {
-			first = a.API().Checkup(ctx, false)
+			first = a.API().Checkups.Checkup(ctx, false)
 			time.Sleep(3 * time.Second)
-			second = a.API().Checkup(ctx, true)
+			second = a.API().Checkups.Checkup(ctx, true)
 		})
 		w.finds(first, second, "mixed-versions: the nodes run different versions: a and b run test, c runs older")
 		w.finds(first, second, "settings-differ: node c was started with lease 1s", "and the cluster uses lease 500ms")
 		w.finds(first, second, "clock-drift: the clock of node c runs at least 4.", " % slower than that of node a")
 		w.finds(first, second, "unreachable: the http port of node c at "+w.all["c"].host.Addr(8099)+" is not reachable from node a and node b: ")
 		w.all["c"].freeze()
-		third = a.API().Checkup(ctx, false)
+		third = a.API().Checkups.Checkup(ctx, false)
 		w.finds(second, third, "unresponsive: c did not respond to node a at its peer port")
 		w.all["c"].thaw()
 	})
@@ -260,7 +260,7 @@ func TestCheckupFindsThatLeadersDiffer(t *testing.T) {
 			}
 			return true
 		})
-		c := old.node.API().Checkup(w.t.Context(), false)
+		c := old.node.API().Checkups.Checkup(w.t.Context(), false)
 		w.finds(c, c, "leaders-differ: the nodes follow different leaders: ", p.name+" follows "+old.name)
 		w.net.Heal()
 	})

@@ -122,13 +122,13 @@ func (n *Node) localHandlers() map[control.Kind]control.Handler {
 			return n.idleTracker.AnswerStage(query), nil
 		},
 		control.Load:    func(context.Context, control.Caller, control.Request) (any, error) { return n.proxy.Load(), nil },
-		control.Running: func(context.Context, control.Caller, control.Request) (any, error) { return n.api.LocalRunning(), nil },
+		control.Running: func(context.Context, control.Caller, control.Request) (any, error) { return n.api.Running.LocalReport(), nil },
 		control.Drain:   func(context.Context, control.Caller, control.Request) (any, error) { return n.api.LocalDrain(), nil },
 		control.WebSocketCounts: func(context.Context, control.Caller, control.Request) (any, error) {
-			return n.api.LocalWebSockets(), nil
+			return n.api.WebSockets.LocalReport(), nil
 		},
 		control.CloseWebSockets: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
-			return n.api.BreakLocal(q.WebSockets, q.By), nil
+			return n.api.WebSockets.BreakLocal(q.WebSockets, q.By), nil
 		},
 		control.Report: func(ctx context.Context, _ control.Caller, q control.Request) (any, error) {
 			return n.api.LocalReport(ctx, q.Execute), nil

@@ -21,7 +21,7 @@ func (a *API) Do(ctx context.Context, action api.Action) error {
 
 // WhyNoLeader returns why there is no leader, as far as this node can determine, with a remedy.
 func (a *API) WhyNoLeader() string {
-	if f, ok := a.findFirst(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
+	if f, ok := a.options.Findings().first(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
 		return f.Text + "; " + f.Remedy
 	}
 	return "an election is in progress, or this node is isolated; try again in a moment"

@@ -10,7 +10,6 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
-	"shardway/diagnosis"
 	"shardway/internal/clock"
 	"shardway/node/apphealth"
 	"shardway/node/cluster"
@@ -39,12 +38,6 @@ type Agent interface {
 	// DrainBlockReason returns why a safe drain keeps all of the remaining shards on this node. Empty means that
 	// some of them can still move.
 	DrainBlockReason(shards int) (why string)
-}
-
-// Findings contains the findings of a node, and the inputs from which they were computed.
-type Findings struct {
-	Inputs diagnosis.Inputs
-	List   []diagnosis.Finding
 }
 
 // Options contains the parts of a node that the admin API reads.
@@ -97,21 +90,34 @@ type Options struct {
 
 // API serves the admin API of one node. Its methods may be called from any goroutine.
 type API struct {
-	options        Options
-	checkupCaches  [2]checkupCache // cached checkups, without and with reach
-	runningCache   *control.Cached[api.RunningList]
-	hotCache       *control.Cached[api.HotList]
-	webSocketCache *control.Cached[api.SocketList]
-	settings       atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
+	options  Options
+	settings atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
+
+	// The following parts serve the subjects for which all nodes are asked.
+	Checkups   *Checkups
+	Load       *Load
+	Running    *Running
+	WebSockets *WebSockets
 }
 
 // New returns the admin API of a node. The parts in options may be unfinished; they are used at the
 // first request.
 func New(options Options) *API {
-	return &API{
-		options: options, checkupCaches: [2]checkupCache{newCheckupCache(), newCheckupCache()},
-		runningCache: control.NewCached[api.RunningList](), hotCache: control.NewCached[api.HotList](), webSocketCache: control.NewCached[api.SocketList](),
+	nodes := otherNodes{self: string(options.Self), view: options.View, client: options.Client}
+	a := &API{
+		options: options,
+		Load:    &Load{nodes: nodes, proxy: options.Proxy, cache: control.NewCached[api.HotList]()},
+		Running: &Running{
+			nodes: nodes, version: options.Version, router: options.Router, proxy: options.Proxy, queue: options.Queue, agent: options.Agent,
+			heldShardCount: options.HeldShardCount, cache: control.NewCached[api.RunningList](),
+		},
+		WebSockets: &WebSockets{nodes: nodes, proxy: options.Proxy, log: options.Log, cache: control.NewCached[api.SocketList]()},
 	}
+	a.Checkups = &Checkups{
+		nodes: nodes, clock: options.Clock, localReport: a.LocalReport,
+		withoutPorts: newCheckupCache(), withPorts: newCheckupCache(),
+	}
+	return a
 }
 
 // Plan returns the moves that the next shard map would contain.

@@ -11,6 +11,7 @@ import (
 
 	"shardway/diagnosis"
 	"shardway/endpoints"
+	"shardway/internal/clock"
 	"shardway/internal/logsafe"
 	"shardway/node/control"
 	"shardway/node/gossip"
@@ -37,15 +38,24 @@ type checkupCache struct {
 // newCheckupCache returns a checkupCache without a result.
 func newCheckupCache() checkupCache { return checkupCache{lock: make(chan struct{}, 1)} }
 
+// Checkups collects the diagnostic reports of all nodes.
+type Checkups struct {
+	nodes       otherNodes
+	clock       clock.Clock
+	localReport func(ctx context.Context, reach bool) diagnosis.Report // API.LocalReport
+	// The caches of checkups without and with the ports that nodes cannot reach.
+	withoutPorts, withPorts checkupCache
+}
+
 // Checkup asks all alive nodes for their reports, at most once in control.CacheTime. Callers within that
 // time receive the same result. With reach, the reports also contain the ports that each node cannot
 // reach. If ctx ends first, the result may be incomplete or empty.
-func (a *API) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
-	cache := &a.checkupCaches[0]
+func (c *Checkups) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
+	cache := &c.withoutPorts
 	if reach {
-		cache = &a.checkupCaches[1]
+		cache = &c.withPorts
 	}
-	empty := diagnosis.Checkup{From: string(a.options.Self)}
+	empty := diagnosis.Checkup{From: c.nodes.self}
 	select {
 	case cache.lock <- struct{}{}:
 		defer func() { <-cache.lock }()
@@ -64,7 +74,7 @@ func (a *API) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 		}
 	}
 	if cacheTimeLeft <= 0 {
-		checkup := a.collectReports(ctx, reach)
+		checkup := c.collect(ctx, reach)
 		cache.finishedAt, cache.complete = time.Now(), &checkup
 		if ctx.Err() != nil {
 			cache.complete = nil // the checkup was cancelled, so its result may be incomplete
@@ -76,18 +86,16 @@ func (a *API) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	return checkup
 }
 
-// collectReports asks all alive nodes for their reports, see Checkup. It bypasses the cache.
-func (a *API) collectReports(ctx context.Context, reach bool) diagnosis.Checkup {
+// collect asks all alive nodes for their reports, see Checkup. It bypasses the cache.
+func (c *Checkups) collect(ctx context.Context, reach bool) diagnosis.Checkup {
 	ctx, cancel := context.WithTimeout(ctx, checkupTimeout)
 	defer cancel()
-	checkup := diagnosis.Checkup{From: string(a.options.Self), AskedNS: int64(a.options.Clock.Precise())}
-	var ownReport diagnosis.Report
-	var wg sync.WaitGroup
-	wg.Go(func() { ownReport = a.LocalReport(ctx, reach) })
-	reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Report, Execute: reach}, diagnosis.Report{})
-	wg.Wait()
-	checkup.AnsweredNS, checkup.Unresponsive = int64(a.options.Clock.Precise()), unresponsive
-	reports[string(a.options.Self)] = ownReport
+	checkup := diagnosis.Checkup{From: c.nodes.self, AskedNS: int64(c.clock.Precise())}
+	ownReport := make(chan diagnosis.Report, 1)
+	go func() { ownReport <- c.localReport(ctx, reach) }() // at the same time as the other nodes
+	request := control.Request{Kind: control.Report, Execute: reach}
+	reports, unresponsive := queryNodes(ctx, c.nodes, request, func() diagnosis.Report { return <-ownReport }, diagnosis.Report{})
+	checkup.AnsweredNS, checkup.Unresponsive = int64(c.clock.Precise()), unresponsive
 	for id, report := range reports {
 		report.Node = id
 		checkup.Reports = append(checkup.Reports, report)
@@ -101,29 +109,37 @@ func (a *API) collectReports(ctx context.Context, reach bool) diagnosis.Checkup 
 func (a *API) LocalReport(ctx context.Context, reach bool) diagnosis.Report {
 	applied := a.options.Router.State()
 	report := diagnosis.Report{
-		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Version: a.options.Version, State: a.nodeState(), Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
-		Epoch: uint64(applied.Committed().Epoch()), Flags: leaderloop.DescribeTiming(a.options.Timing), ClockNS: int64(a.options.Clock.Precise()), Findings: a.Findings(), Settings: a.OwnSettings(),
+		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Version: a.options.Version, State: a.nodeState(applied), Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
+		Epoch: uint64(applied.Committed().Epoch()), Flags: leaderloop.DescribeTiming(a.options.Timing), ClockNS: int64(a.options.Clock.Precise()), Findings: a.options.Findings().List, Settings: a.OwnSettings(),
 	}
 	if replicated := a.options.View.State(); replicated.Bootstrapped() {
 		report.Timing = leaderloop.DescribeTiming(replicated.Timing())
 	}
 	if reach {
-		report.UnreachablePorts = a.unreachablePorts(ctx)
+		ports := otherNodesPorts(a.options.View.Gossip.Members(), string(a.options.Self))
+		report.UnreachablePorts = unreachablePorts(ctx, ports, a.options.PeerDial)
 		report.ClockNS = int64(a.options.Clock.Precise())
 	}
 	return report
 }
 
-// unreachablePorts connects to the ports of all other alive nodes, and returns the ports that it cannot reach.
-func (a *API) unreachablePorts(ctx context.Context) (unreachable []diagnosis.UnreachablePort) {
+// dialFunc connects to an address.
+type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
+
+// unreachablePorts connects to ports, and returns those that it cannot reach, with the reason. dial nil means TCP.
+func unreachablePorts(ctx context.Context, ports []diagnosis.UnreachablePort, dial dialFunc) (unreachable []diagnosis.UnreachablePort) {
+	if dial == nil {
+		var dialer net.Dialer
+		dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
+	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	semaphore := make(chan struct{}, control.MaxParallel)
-	for _, port := range a.otherNodesPorts() {
+	for _, port := range ports {
 		wg.Go(func() {
 			semaphore <- struct{}{}
 			defer func() { <-semaphore }()
-			if err := a.probePort(ctx, port.Addr); err != nil {
+			if err := probePort(ctx, dial, port.Addr); err != nil {
 				port.Why = logsafe.OneLine(DialErrorText(err))
 				mu.Lock()
 				defer mu.Unlock()
@@ -138,10 +154,11 @@ func (a *API) unreachablePorts(ctx context.Context) (unreachable []diagnosis.Unr
 	return unreachable[:min(len(unreachable), maxUnreachedPorts)]
 }
 
-// otherNodesPorts lists the ports of the other alive nodes: the gossip port and the announced endpoints.
-func (a *API) otherNodesPorts() (ports []diagnosis.UnreachablePort) {
-	for _, member := range a.options.View.Gossip.Members() {
-		if !member.Node || member.ID == string(a.options.Self) || member.Status != gossip.Alive {
+// otherNodesPorts lists the ports of the alive nodes in members except self: the gossip port and the announced
+// endpoints.
+func otherNodesPorts(members []gossip.Member, self string) (ports []diagnosis.UnreachablePort) {
+	for _, member := range members {
+		if !member.Node || member.ID == self || member.Status != gossip.Alive {
 			continue
 		}
 		ports = append(ports, diagnosis.UnreachablePort{Node: member.ID, Port: "gossip", Addr: member.Addr.String()})
@@ -155,14 +172,9 @@ func (a *API) otherNodesPorts() (ports []diagnosis.UnreachablePort) {
 }
 
 // probePort checks whether a port accepts a connection within DialTimeout. It closes the connection.
-func (a *API) probePort(ctx context.Context, addr string) error {
+func probePort(ctx context.Context, dial dialFunc, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
-	dial := a.options.PeerDial
-	if dial == nil {
-		var dialer net.Dialer
-		dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
-	}
 	conn, err := dial(ctx, addr)
 	if err != nil {
 		return err

@@ -2,8 +2,9 @@
 //
 // An API collects a response from three sources: the parts of this node (the router, the proxy, the agent), the
 // other nodes, which it asks with control.Broadcast, and the leader, which leaderloop.Client asks. The files are
-// named after the subjects of the admin port. The methods whose names begin with Local serve the requests of
-// other nodes.
+// named after the subjects of the admin port. Checkups, Load, Running and WebSockets ask all nodes, and own the
+// caches of the results. The methods whose names begin or end with Local serve the requests of other nodes, and
+// LocalReport returns the report of this node.
 //
 // # Concurrency
 //

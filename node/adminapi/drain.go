@@ -42,9 +42,9 @@ func (a *API) stopRisk() string {
 
 // SelfState returns the progress of the drain of this process that DrainSelf has started.
 func (a *API) SelfState() api.DrainState {
-	state := a.remainingShards(a.options.Router.State(), a.options.Self)
+	state := remainingShards(a.options.Router.State(), a.options.Self)
 	state.Requested = a.options.Agent.IsLeaving()
-	state.Requests, state.Sockets = a.Counts()
+	state.Requests, state.Sockets = a.Running.counts()
 	state.Held = a.options.HeldShardCount()
 	state.Unreleased, state.UnreleasedWhy = a.options.Agent.Unreleased()
 	if state.Shards > 0 {
@@ -70,7 +70,7 @@ func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, erro
 		views = a.options.Leader.Views(ctx)
 		drain.Unconfirmed = mayBeRunning(views, node)
 	}
-	fromLog := a.remainingShards(replicated, id)
+	fromLog := remainingShards(replicated, id)
 	drain.Node = fromLog.Node
 	drain.Shards = max(drain.Shards, fromLog.Shards)
 	drain.Requested = drain.Requested || replicated.Policy().IsDraining(id)
@@ -177,7 +177,7 @@ func listUnacknowledged(replicated *ack.State, views []leader.MemberView) string
 
 // remainingShards returns a DrainState with the number of shards that the node owns in the committed or the
 // proposed map, whichever is greater.
-func (a *API) remainingShards(replicated *ack.State, id shardmap.NodeID) api.DrainState {
+func remainingShards(replicated *ack.State, id shardmap.NodeID) api.DrainState {
 	return api.DrainState{Node: string(id), Shards: max(replicated.Committed().ShardCount(id), replicated.Proposed().ShardCount(id))}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"shardway/admin/api"
 	"shardway/node/control"
+	"shardway/proxy"
 	"shardway/proxy/loadstats"
 )
 
@@ -19,13 +20,18 @@ const (
 	maxHotShards, maxHotKeys = 64, 32
 )
 
+// Load collects the load of the shards and keys of all nodes.
+type Load struct {
+	nodes otherNodes
+	proxy *proxy.Server
+	cache *control.Cached[api.HotList]
+}
+
 // Hot asks all alive nodes for their load, at most once in control.CacheTime, and returns the busiest
 // shards and keys. The result lists the nodes that did not respond in time.
-func (a *API) Hot(ctx context.Context) api.HotList {
-	return a.hotCache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
-		loads, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Load}, loadstats.Load{})
-		loads[string(a.options.Self)] = a.options.Proxy.Load()
-		return mergeLoads(loads, unresponsive)
+func (l *Load) Hot(ctx context.Context) api.HotList {
+	return l.cache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
+		return mergeLoads(queryNodes(ctx, l.nodes, control.Request{Kind: control.Load}, l.proxy.Load, loadstats.Load{}))
 	})
 }
 

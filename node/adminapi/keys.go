@@ -11,32 +11,37 @@ import (
 	"shardway/admin/api"
 )
 
+// loadedKeys is the key configuration that a node has loaded from its settings.
+type loadedKeys struct {
+	node   string
+	digest uint64
+}
+
 // keysState returns the active key configuration for the status, and the nodes that have loaded a
-// different one according to views, the leader's view of the nodes. nil means that there is no active
-// configuration yet.
-func (a *API) keysState(replicated *ack.State, views []leader.MemberView) *api.KeysState {
+// different one. own is what this node has loaded, and views is the leader's view of the other nodes. nil
+// means that there is no active configuration yet.
+func keysState(replicated *ack.State, own loadedKeys, views []leader.MemberView) *api.KeysState {
 	if replicated.KeyConfig() == "" {
 		return nil
 	}
 	digest := ack.KeyConfigDigest(replicated.KeyConfig())
 	return &api.KeysState{
 		Active: replicated.KeyConfig(), Digest: formatDigest(digest), Since: uint64(replicated.KeyConfigSince()), Changing: replicated.ChangesKeyConfig(),
-		Pending: a.pendingKeys(digest, replicated, views),
+		Pending: pendingKeys(digest, replicated, own, views),
 	}
 }
 
 // pendingKeys returns the key configurations, other than the active one, that nodes have loaded. A member
 // that does not respond counts as a node that has not loaded them: the change waits for it until it
 // responds or is no longer a member.
-func (a *API) pendingKeys(active uint64, replicated *ack.State, views []leader.MemberView) []api.PendingKeys {
-	self := string(a.options.Self)
-	nodes := []string{self} // the nodes that must load a key configuration
-	nodesByDigest := map[uint64][]string{a.options.LoadedKeys(): {self}}
+func pendingKeys(active uint64, replicated *ack.State, own loadedKeys, views []leader.MemberView) []api.PendingKeys {
+	nodes := []string{own.node} // the nodes that must load a key configuration
+	nodesByDigest := map[uint64][]string{own.digest: {own.node}}
 	for _, member := range views {
 		node, digest := string(member.Node), member.Heartbeat.KeyConfigDigest
 		responds := member.SinceHeartbeat >= 0 && !member.Silent && !member.Heartbeat.Goodbye && !member.Restarting
 		mustLoad := responds || replicated.Committed().IsMember(member.Node)
-		if node == self || !mustLoad {
+		if node == own.node || !mustLoad {
 			continue
 		}
 		nodes = append(nodes, node)

@@ -8,15 +8,28 @@ import (
 
 	"shardway/admin/api"
 	"shardway/node/control"
+	"shardway/node/router"
+	"shardway/proxy"
+	"shardway/queue"
 )
 
-const (
-	// nodeRequestTimeout is the timeout of the request for the report of a node.
-	nodeRequestTimeout = time.Second
-)
+// nodeRequestTimeout is the timeout of the request for the report of a node.
+const nodeRequestTimeout = time.Second
+
+// Running collects the numbers of running requests of all nodes.
+type Running struct {
+	nodes          otherNodes
+	version        string // of the program
+	router         *router.Router
+	proxy          *proxy.Server
+	queue          *queue.Queue
+	agent          Agent
+	heldShardCount func() int // Options.HeldShardCount
+	cache          *control.Cached[api.RunningList]
+}
 
 // RunningReport is the response of a node to a control.Running request: the numbers of its running
-// requests, WebSockets, queued requests and held shards (see appHolds), and its lease.
+// requests, WebSockets, queued requests and held shards (Shardway-Hold), and its lease.
 type RunningReport struct {
 	Requests int    `json:"requests"`
 	Sockets  int    `json:"sockets"`
@@ -24,7 +37,7 @@ type RunningReport struct {
 	Held     int    `json:"held"`
 	LeaseMS  int64  `json:"lease_ms"`
 	Version  string `json:"version"`
-	// Leaving means that this process gives up its shards, because of DrainSelf or a signal.
+	// Leaving means that this process gives up its shards, because of API.DrainSelf or a signal.
 	Leaving bool `json:"leaving"`
 }
 
@@ -34,19 +47,19 @@ func newRunningReport() RunningReport {
 	return RunningReport{Requests: -1, Sockets: -1, Waiting: -1, Held: -1, LeaseMS: -1}
 }
 
-// LocalRunning returns the report of this node.
-func (a *API) LocalRunning() RunningReport {
-	requests, sockets := a.Counts()
+// LocalReport returns the report of this node.
+func (r *Running) LocalReport() RunningReport {
+	requests, sockets := r.counts()
 	return RunningReport{
-		Requests: requests, Sockets: sockets, Waiting: a.options.Queue.Stats().Waiting, Held: a.options.HeldShardCount(),
-		LeaseMS: leaseMilliseconds(a.options.Router.LeaseLeft()), Version: a.options.Version, Leaving: a.options.Agent.IsLeaving(),
+		Requests: requests, Sockets: sockets, Waiting: r.queue.Stats().Waiting, Held: r.heldShardCount(),
+		LeaseMS: leaseMilliseconds(r.router.LeaseLeft()), Version: r.version, Leaving: r.agent.IsLeaving(),
 	}
 }
 
-// Counts returns the number of requests that run at the app of this node, and the number of upgraded
+// counts returns the number of requests that run at the app of this node, and the number of upgraded
 // connections.
-func (a *API) Counts() (requests, sockets int) {
-	return a.options.Router.InFlight.Total(), a.options.Proxy.CountUpgraded()
+func (r *Running) counts() (requests, sockets int) {
+	return r.router.InFlight.Total(), r.proxy.CountUpgraded()
 }
 
 // leaseMilliseconds returns the rest of a lease in milliseconds. It rounds up, because zero means no lease.
@@ -56,14 +69,14 @@ func leaseMilliseconds(left time.Duration) int64 {
 
 // Running asks all alive nodes for the numbers of their running requests, at most once in
 // control.CacheTime. The result lists the nodes that did not respond in time.
-func (a *API) Running(ctx context.Context) api.RunningList {
-	return a.runningCache.Get(ctx, nodeRequestTimeout, a.queryRunning)
+func (r *Running) Running(ctx context.Context) api.RunningList {
+	return r.cache.Get(ctx, nodeRequestTimeout, func(ctx context.Context) api.RunningList {
+		return mergeRunning(queryNodes(ctx, r.nodes, control.Request{Kind: control.Running}, r.LocalReport, newRunningReport()))
+	})
 }
 
-// queryRunning does the same as Running, without the cache.
-func (a *API) queryRunning(ctx context.Context) api.RunningList {
-	reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.Running}, newRunningReport())
-	reports[string(a.options.Self)] = a.LocalRunning()
+// mergeRunning merges the reports of all nodes.
+func mergeRunning(reports map[string]RunningReport, unresponsive []string) api.RunningList {
 	list := api.RunningList{Unresponsive: unresponsive}
 	for node, report := range reports {
 		list.Nodes = append(list.Nodes, api.Running{

@@ -25,12 +25,9 @@ func MovingShards(replicated *ack.State) int {
 	return len(shardmap.Diff(replicated.Committed(), replicated.Proposed()))
 }
 
-// nodeState returns the state of this node, as docs/internals/protocol.md names it.
-func (a *API) nodeState() string { return a.nodeStateIn(a.options.Router.State()) }
-
-// nodeStateIn returns the state of this node, computed from a replicated state. All parts of one status use
-// the same replicated state, so that they are consistent.
-func (a *API) nodeStateIn(replicated *ack.State) string {
+// nodeState returns the state of this node, as docs/internals/protocol.md names it, computed from a replicated
+// state. All parts of one status use the same replicated state, so that they are consistent.
+func (a *API) nodeState(replicated *ack.State) string {
 	switch {
 	case a.options.IsStopping():
 		return "stopping"
@@ -89,7 +86,8 @@ func (a *API) Ready() error {
 		return a.noLeaseError()
 	}
 	isUnhealthy := a.options.Health != nil && !a.options.Health.Healthy()
-	if isUnhealthy && !a.keepsShardsWhileUnhealthy() {
+	// An unhealthy node may keep its shards. It serves them if its app still accepts connections.
+	if isUnhealthy && (a.options.Health.Report().Refused || !a.options.Findings().keepsShards(string(a.options.Self))) {
 		return a.unreadyError("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
 	}
 	if !committed.IsMember(a.options.Self) && !a.options.View.IsDrained() {
@@ -100,7 +98,7 @@ func (a *API) Ready() error {
 
 // gatewayReady is Ready for a gateway, which needs neither an app nor a lease.
 func (a *API) gatewayReady() error {
-	_, hasNoQuorum := a.findFirst(diagnosis.NoQuorum, diagnosis.NoPeers)
+	_, hasNoQuorum := a.options.Findings().first(diagnosis.NoQuorum, diagnosis.NoPeers)
 	if hasNoQuorum && a.options.View.Leader() == "" {
 		return a.unreadyError("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
 	}
@@ -118,25 +116,11 @@ func (a *API) noLeaseError() error {
 	return a.unreadyError("no lease", diagnosis.NoLease)
 }
 
-// keepsShardsWhileUnhealthy reports whether this node serves its shards although its app is unhealthy: the leader
-// lets the node keep them because most apps are unhealthy, and the app still accepts connections.
-func (a *API) keepsShardsWhileUnhealthy() bool {
-	if a.options.Health.Report().Refused {
-		return false
-	}
-	for _, node := range a.options.Findings().Inputs.Nodes {
-		if node.ID == string(a.options.Self) {
-			return node.KeepsShards
-		}
-	}
-	return false
-}
-
 // unreadyError returns the error of Ready. brief is the reason in short. The details come from the finding with
 // the first of codes that this node has, if there is one.
 func (a *API) unreadyError(brief string, codes ...diagnosis.Code) error {
 	unready := &api.UnreadyError{Brief: brief}
-	if finding, ok := a.findFirst(codes...); ok {
+	if finding, ok := a.options.Findings().first(codes...); ok {
 		unready.Why = finding.String()
 	}
 	return unready
@@ -152,24 +136,24 @@ func (a *API) Status() api.Status {
 		state := leaderloop.TimingState(latest)
 		timing = &state
 	}
-	inputs, findings := a.updatedFindings(replicated)
+	findings := a.options.Findings().update(replicated.Committed(), a.options.View.Leader(), a.options.Router.HasLease())
 	views := a.options.Leader.Views(context.Background())
 	return api.Status{
 		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Cluster: cluster, Version: a.options.Version,
-		State: a.nodeStateIn(replicated), Role: a.role(), Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
+		State: a.nodeState(replicated), Role: a.role(), Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
 		Epoch: uint64(replicated.Committed().Epoch()), Proposed: uint64(replicated.Proposed().Epoch()),
 		LeaseMS: leaseMilliseconds(a.options.Router.LeaseLeft()), UptimeS: int64(time.Since(a.options.Started()).Seconds()),
 		Shards: api.ShardCounts{
 			Total: a.options.Shards, Owned: replicated.Committed().ShardCount(a.options.Self), Held: a.options.HeldShardCount(),
-			Moving: MovingShards(replicated), Orphaned: replicated.Committed().OrphanCount(), Unavailable: inputs.CountUnavailable(),
+			Moving: MovingShards(replicated), Orphaned: replicated.Committed().OrphanCount(), Unavailable: findings.Inputs.CountUnavailable(),
 		},
 		Timing:        timing,
 		FormatVersion: uint8(a.options.View.State().FormatVersion()),
 		Queue:         api.QueueCounts{Queued: queue.Waiting, Bytes: queue.Bytes},
-		Sockets:       a.countWebSockets(),
+		Sockets:       a.WebSockets.localCounts(),
 		Nodes:         a.Nodes(replicated, views),
-		Keys:          a.keysState(replicated, views),
-		Findings:      findings,
+		Keys:          keysState(replicated, loadedKeys{string(a.options.Self), a.options.LoadedKeys()}, views),
+		Findings:      findings.List,
 	}
 }
 
@@ -186,74 +170,35 @@ func (a *API) role() string {
 	return "follower"
 }
 
-// updatedFindings returns the inputs and findings of the last run of the monitor (findings.Monitor), updated to a
-// replicated state and to the present lease. The monitor runs only at intervals, so without the update the
-// state and the findings of one status could contradict each other.
-func (a *API) updatedFindings(replicated *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
-	latest := a.options.Findings()
-	leaderID := a.options.View.Leader()
-	committed := replicated.Committed()
-	epoch, hasMap := uint64(committed.Epoch()), committed.Epoch() != 0
-	isSameMap := latest.Inputs.Epoch == epoch && latest.Inputs.HasMap == hasMap
-	hasNewLease := latest.Inputs.NoLeaseFor != 0 && a.options.Router.HasLease()
-	hasNewLeader := latest.Inputs.Leader == "" && leaderID != ""
-	if isSameMap && !hasNewLease && !hasNewLeader {
-		return latest.Inputs, latest.List
-	}
-	inputs := latest.Inputs
-	inputs.Epoch, inputs.HasMap = epoch, hasMap
-	inputs.Orphaned = min(inputs.Orphaned, committed.OrphanCount())
-	if leaderID != "" {
-		inputs.Leader, inputs.NoLeaderFor = leaderID, 0
-	}
-	if hasNewLease {
-		inputs.NoLeaseFor = 0
-	}
-	inputs.Nodes = slices.Clone(inputs.Nodes)
-	for i := range inputs.Nodes {
-		node := &inputs.Nodes[i]
-		node.Shards = committed.ShardCount(shardmap.NodeID(node.ID))
-		node.Lost = node.Lost && node.Shards > 0
-	}
-	return inputs, diagnosis.Findings(inputs)
-}
-
-// Findings returns the current findings of this node. The caller must not modify the slice.
-func (a *API) Findings() []diagnosis.Finding { return a.options.Findings().List }
-
-// findFirst returns the finding with the first of codes that this node has. The second result is false
-// if there is none.
-func (a *API) findFirst(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
-	findings := a.Findings()
-	for _, code := range codes {
-		if i := slices.IndexFunc(findings, func(finding diagnosis.Finding) bool { return finding.Code == code }); i >= 0 {
-			return findings[i], true
-		}
-	}
-	return diagnosis.Finding{}, false
-}
-
 // Idle returns why an owner does not serve its shards, as far as this node can determine. Empty means that
 // the owner serves them.
 func (a *API) Idle(owner string) string {
-	latest := a.options.Findings()
-	return latest.Inputs.NotServingReason(owner)
+	findings := a.options.Findings()
+	return findings.Inputs.NotServingReason(owner)
 }
 
 // Nodes lists the nodes that gossip, Raft's configuration or the map of the replicated state contains,
 // sorted by ID. views is the leader's view of the nodes; nil means that the leader did not respond.
 func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node {
-	nodes := a.knownNodes(replicated)
-	leaderID := a.options.View.Leader()
-	requestedWeights := replicated.Policy().Weights
+	voters, nonvoters := a.options.View.Servers()
+	nodes := knownNodes(a.options.View.Gossip.Members(), voters, nonvoters, replicated)
+	leaderID, policy, committed := a.options.View.Leader(), a.options.View.State().Policy(), replicated.Committed()
 	list := make([]api.Node, 0, len(nodes))
-	for id, node := range nodes {
-		if weight := requestedWeights[shardmap.NodeID(id)]; weight > 0 {
+	for name, node := range nodes {
+		id := shardmap.NodeID(name)
+		if weight := replicated.Policy().Weights[id]; weight > 0 {
 			node.Weight = weight // an operator's weight replaces the weight that the node announces
 		}
-		view, hasView := leaderloop.FindMember(views, id)
-		a.refineNodeState(node, replicated, view, hasView)
-		if id == leaderID {
+		node.Shards = committed.ShardCount(id)
+		isAlive := node.State == gossipState(gossip.Alive)
+		if isAlive {
+			node.State = aliveNodeState(node, policy, replicated.Proposed().IsMember(id))
+		}
+		if view, isKnown := leaderloop.FindMember(views, name); isKnown {
+			hasMap := committed.Epoch() > 0
+			refineWithLeaderView(node, view, isAlive, hasMap)
+		}
+		if name == leaderID {
 			node.Role = "leader"
 		}
 		list = append(list, *node)
@@ -262,9 +207,9 @@ func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node
 	return list
 }
 
-// knownNodes returns the nodes that gossip, Raft's configuration or the map contains, by ID. Their states come from
-// gossip, and those of previous members from the log.
-func (a *API) knownNodes(replicated *ack.State) map[string]*api.Node {
+// knownNodes returns the nodes that gossip (members), Raft's configuration (voters and nonvoters) or the map
+// contains, by ID. Their states come from gossip, and those of previous members from the log.
+func knownNodes(members []gossip.Member, voters, nonvoters []string, replicated *ack.State) map[string]*api.Node {
 	nodes := map[string]*api.Node{}
 	nodeOf := func(id string) *api.Node {
 		if nodes[id] == nil {
@@ -272,14 +217,13 @@ func (a *API) knownNodes(replicated *ack.State) map[string]*api.Node {
 		}
 		return nodes[id]
 	}
-	voters, nonvoters := a.options.View.Servers()
 	for _, server := range slices.Concat(voters, nonvoters) {
 		nodeOf(consensus.NodeOf(server)).Voter = slices.Contains(voters, server)
 	}
 	for _, member := range replicated.Committed().Members() {
 		nodeOf(string(member.ID)).Weight = member.Weight
 	}
-	for _, member := range a.options.View.Gossip.Members() {
+	for _, member := range members {
 		if !member.Node {
 			continue
 		}
@@ -302,7 +246,7 @@ func (a *API) knownNodes(replicated *ack.State) map[string]*api.Node {
 	return nodes
 }
 
-// gossipState returns the state of a node, computed from gossip alone. refineNodeState refines it.
+// gossipState returns the state of a node, computed from gossip alone. API.Nodes refines it.
 func gossipState(status gossip.Status) string {
 	switch status {
 	case gossip.Alive:
@@ -316,27 +260,12 @@ func gossipState(status gossip.Status) string {
 	return "failed"
 }
 
-// refineNodeState refines the state of a node that came from gossip, with the map, the policy and, if hasView is
-// true, the leader's view of the node.
-func (a *API) refineNodeState(node *api.Node, replicated *ack.State, view leader.MemberView, hasView bool) {
-	id := shardmap.NodeID(node.ID)
-	node.Shards = replicated.Committed().ShardCount(id)
-	isAlive := node.State == gossipState(gossip.Alive)
-	if isAlive {
-		node.State = a.aliveNodeState(node, replicated.Proposed().IsMember(id))
-	}
-	if hasView {
-		hasMap := replicated.Committed().Epoch() > 0
-		refineWithLeaderView(node, view, isAlive, hasMap)
-	}
-}
-
 // aliveNodeState returns the state of a node that is alive in gossip, computed from the map and the policy.
-func (a *API) aliveNodeState(node *api.Node, isInMap bool) string {
+func aliveNodeState(node *api.Node, policy *ack.Policy, isInMap bool) string {
 	if node.Role == gossip.RoleGateway {
 		return "active" // a gateway is never in the map
 	}
-	id, policy := shardmap.NodeID(node.ID), a.options.View.State().Policy()
+	id := shardmap.NodeID(node.ID)
 	switch {
 	case policy.IsDraining(id) && node.Shards > 0:
 		return "draining"
@@ -387,26 +316,12 @@ func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive, hasMa
 	}
 }
 
-// cachedIdle returns a function that does the same as Idle, but always uses the inputs of this moment and
-// computes the result for each owner only once. Callers with many shards use it.
-func (a *API) cachedIdle() func(owner string) string {
-	inputs, reasons := a.options.Findings().Inputs, map[string]string{}
-	return func(owner string) string {
-		reason, known := reasons[owner]
-		if !known {
-			reason = inputs.NotServingReason(owner)
-			reasons[owner] = reason
-		}
-		return reason
-	}
-}
-
 // Shards lists every shard in order.
 func (a *API) Shards() api.ShardList {
 	replicated := a.options.Router.State()
 	committed := replicated.Committed()
 	list := api.ShardList{Epoch: uint64(committed.Epoch()), Proposed: uint64(replicated.Proposed().Epoch()), Total: committed.Len(), Shards: make([]api.Shard, committed.Len())}
-	idleReason := a.cachedIdle()
+	notServingReason := a.options.Findings().notServingReasons()
 	for i := range list.Shards {
 		shard := shardmap.Shard(i)
 		list.Shards[i] = api.Shard{
@@ -414,7 +329,7 @@ func (a *API) Shards() api.ShardList {
 			Previous: string(replicated.PreviousOwner(shard)),
 		}
 		_, _, list.Shards[i].Released = replicated.ReleaseNote(shard)
-		list.Shards[i].Unavailable = idleReason(list.Shards[i].Owner)
+		list.Shards[i].Unavailable = notServingReason(list.Shards[i].Owner)
 		list.Shards[i].StaleReturn = replicated.IsBarred(committed.Owner(shard), shard)
 		switch {
 		case replicated.HasOpenProposal() && replicated.Proposed().Owner(shard) != committed.Owner(shard):

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/rs/zerolog"
+
 	"shardway/admin/api"
 	"shardway/node/control"
 	"shardway/node/logs"
@@ -18,19 +20,27 @@ import (
 // exceed the size limit of a reply.
 type WebSocketReport [][5]int
 
-// LocalWebSockets returns the report of this node.
-func (a *API) LocalWebSockets() WebSocketReport {
+// WebSockets counts the WebSockets of all nodes, and tests their moves.
+type WebSockets struct {
+	nodes otherNodes
+	proxy *proxy.Server
+	log   zerolog.Logger
+	cache *control.Cached[api.SocketList]
+}
+
+// LocalReport returns the report of this node.
+func (w *WebSockets) LocalReport() WebSocketReport {
 	report := WebSocketReport{}
-	for _, counts := range a.options.Proxy.WebSocketCounts() {
+	for _, counts := range w.proxy.WebSocketCounts() {
 		report = append(report, [5]int{int(counts.Shard), counts.Attached, counts.Detached, counts.Resumable, counts.Plain})
 	}
 	return report
 }
 
-// countWebSockets counts the long-lived connections of this node.
-func (a *API) countWebSockets() api.SocketCounts {
-	total := api.SocketCounts{App: a.options.Proxy.CountUpgraded(), Streams: a.options.Proxy.ResumableStreams()}
-	for _, counts := range a.options.Proxy.WebSocketCounts() {
+// localCounts counts the long-lived connections of this node.
+func (w *WebSockets) localCounts() api.SocketCounts {
+	total := api.SocketCounts{App: w.proxy.CountUpgraded(), Streams: w.proxy.ResumableStreams()}
+	for _, counts := range w.proxy.WebSocketCounts() {
 		total.Attached += counts.Attached
 		total.Detached += counts.Detached
 	}
@@ -39,11 +49,9 @@ func (a *API) countWebSockets() api.SocketCounts {
 
 // Sockets asks all alive nodes for their WebSockets, at most once in control.CacheTime. The result lists the
 // nodes that did not respond in time.
-func (a *API) Sockets(ctx context.Context) api.SocketList {
-	return a.webSocketCache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
-		reports, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.WebSocketCounts}, WebSocketReport{})
-		reports[string(a.options.Self)] = a.LocalWebSockets()
-		return mergeWebSockets(reports, unresponsive)
+func (w *WebSockets) Sockets(ctx context.Context) api.SocketList {
+	return w.cache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
+		return mergeWebSockets(queryNodes(ctx, w.nodes, control.Request{Kind: control.WebSocketCounts}, w.LocalReport, WebSocketReport{}))
 	})
 }
 
@@ -81,11 +89,11 @@ func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) 
 
 // BreakSockets makes all alive nodes close the upstream connections of the WebSockets that match
 // filter and whose clients are connected to them. requester is written to the log.
-func (a *API) BreakSockets(ctx context.Context, filter api.SocketBreak, requester string) api.BrokenSockets {
+func (w *WebSockets) BreakSockets(ctx context.Context, filter api.SocketBreak, requester string) api.BrokenSockets {
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
-	counts, unresponsive := control.Broadcast(ctx, a.options.Client, a.options.View.OtherAliveNodes(), control.Request{Kind: control.CloseWebSockets, WebSockets: filter, By: requester}, 0)
-	counts[string(a.options.Self)] = a.BreakLocal(filter, requester)
+	request := control.Request{Kind: control.CloseWebSockets, WebSockets: filter, By: requester}
+	counts, unresponsive := queryNodes(ctx, w.nodes, request, func() int { return w.BreakLocal(filter, requester) }, 0)
 	result := api.BrokenSockets{Nodes: map[string]int{}, Unresponsive: unresponsive}
 	for node, count := range counts {
 		if count > 0 {
@@ -98,7 +106,7 @@ func (a *API) BreakSockets(ctx context.Context, filter api.SocketBreak, requeste
 
 // BreakLocal closes the upstream connections of the WebSockets that match filter and whose clients
 // are connected to this node, and returns their number.
-func (a *API) BreakLocal(filter api.SocketBreak, requester string) int {
+func (w *WebSockets) BreakLocal(filter api.SocketBreak, requester string) int {
 	match := func(shardmap.Shard, uint64) bool { return true }
 	switch {
 	case filter.Key != nil:
@@ -107,9 +115,9 @@ func (a *API) BreakLocal(filter api.SocketBreak, requester string) int {
 	case filter.Shard != nil:
 		match = func(shard shardmap.Shard, _ uint64) bool { return uint32(shard) == *filter.Shard }
 	}
-	count := a.options.Proxy.MoveWebSockets(match, filter.Gap)
+	count := w.proxy.MoveWebSockets(match, filter.Gap)
 	if count > 0 {
-		a.options.Log.Info().Int("websockets", count).Bool("gap", filter.Gap).Str("by", logs.Cut(requester)).Msg("WebSocket move test started")
+		w.log.Info().Int("websockets", count).Bool("gap", filter.Gap).Str("by", logs.Cut(requester)).Msg("WebSocket move test started")
 	}
 	return count
 }
