@@ -1,0 +1,153 @@
+package adminapi
+
+import (
+	"cmp"
+	"slices"
+
+	"shardway/ack"
+	"shardway/ack/leader"
+	"shardway/admin/api"
+	"shardway/node/consensus"
+	"shardway/node/gossip"
+	"shardway/node/leaderloop"
+	"shardway/shardmap"
+)
+
+// Nodes lists the nodes that gossip, Raft's configuration or the map of the replicated state contains,
+// sorted by ID. views is the leader's view of the nodes; nil means that the leader did not respond.
+func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node {
+	voters, nonvoters := a.options.View.Servers()
+	nodes := knownNodes(a.options.View.Gossip.Members(), voters, nonvoters, replicated)
+	leaderID, policy, committed := a.options.View.Leader(), a.options.View.State().Policy(), replicated.Committed()
+	list := make([]api.Node, 0, len(nodes))
+	for name, node := range nodes {
+		id := shardmap.NodeID(name)
+		if weight := replicated.Policy().Weights[id]; weight > 0 {
+			node.Weight = weight // an operator's weight replaces the weight that the node announces
+		}
+		node.Shards = committed.ShardCount(id)
+		isAlive := node.State == gossipState(gossip.Alive)
+		if isAlive {
+			node.State = aliveNodeState(node, policy, replicated.Proposed().IsMember(id))
+		}
+		if view, isKnown := leaderloop.FindMember(views, name); isKnown {
+			hasMap := committed.Epoch() > 0
+			refineWithLeaderView(node, view, isAlive, hasMap)
+		}
+		if name == leaderID {
+			node.Role = "leader"
+		}
+		list = append(list, *node)
+	}
+	slices.SortFunc(list, func(a, b api.Node) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// knownNodes returns the nodes that gossip (members), Raft's configuration (voters and nonvoters) or the map
+// contains, by ID. Their states come from gossip, and those of previous members from the log.
+func knownNodes(members []gossip.Member, voters, nonvoters []string, replicated *ack.State) map[string]*api.Node {
+	nodes := map[string]*api.Node{}
+	nodeOf := func(id string) *api.Node {
+		if nodes[id] == nil {
+			nodes[id] = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
+		}
+		return nodes[id]
+	}
+	for _, server := range slices.Concat(voters, nonvoters) {
+		nodeOf(consensus.NodeOf(server)).Voter = slices.Contains(voters, server)
+	}
+	for _, member := range replicated.Committed().Members() {
+		nodeOf(string(member.ID)).Weight = member.Weight
+	}
+	for _, member := range members {
+		if !member.Node {
+			continue
+		}
+		node := nodeOf(member.ID)
+		node.AppVersion = member.Tags.AppVersion
+		node.Zone, node.Weight, node.Endpoints = member.Tags.Zone, max(member.Tags.Weight, 1), member.Tags.Endpoints
+		if member.Tags.Role == gossip.RoleGateway {
+			node.Role, node.App = gossip.RoleGateway, "none"
+		}
+		node.State = gossipState(member.Status)
+	}
+	for _, id := range replicated.FormerMembers() { // gossip does not contain them on nodes that joined later
+		if node := nodeOf(string(id)); node.State == "left" || node.State == "failed" {
+			node.State = "left"
+			if replicated.IsDropped(id) {
+				node.State = "failed"
+			}
+		}
+	}
+	return nodes
+}
+
+// gossipState returns the state of a node, computed from gossip alone. API.Nodes refines it.
+func gossipState(status gossip.Status) string {
+	switch status {
+	case gossip.Alive:
+		return "joining"
+	case gossip.Leaving:
+		return "draining"
+	case gossip.Left:
+		return "left"
+	case gossip.Failed:
+	}
+	return "failed"
+}
+
+// aliveNodeState returns the state of a node that is alive in gossip, computed from the map and the policy.
+func aliveNodeState(node *api.Node, policy *ack.Policy, isInMap bool) string {
+	if node.Role == gossip.RoleGateway {
+		return "active" // a gateway is never in the map
+	}
+	id := shardmap.NodeID(node.ID)
+	switch {
+	case policy.IsDraining(id) && node.Shards > 0:
+		return "draining"
+	case policy.Drained[id]:
+		return "drained"
+	case policy.Cordoned[id] && isInMap:
+		return "cordoned"
+	case isInMap:
+		return "active"
+	}
+	return "joining"
+}
+
+// refineWithLeaderView refines the state of a node with the leader's view of it. isAlive means that the node is
+// alive in gossip.
+func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive, hasMap bool) {
+	hasHeartbeat := view.SinceHeartbeat >= 0
+	if hasHeartbeat {
+		node.LastHeartbeatMS = view.SinceHeartbeat.Milliseconds()
+	}
+	if view.Restarting {
+		node.State = "restarting"
+		return
+	}
+	hasLeftForever := view.Heartbeat.Goodbye && view.Heartbeat.RestartWithin == 0
+	if node.State == "failed" && hasLeftForever {
+		// The leader has received the goodbye of the node, without an announced return. Gossip does not
+		// distribute that to nodes that joined later.
+		node.State = "left"
+	}
+	if !isAlive {
+		return // the last heartbeat of an absent node contains an outdated state of its app
+	}
+	if (view.Silent || view.Crashed) && hasMap {
+		node.State = "failed"
+		return
+	}
+	if hasHeartbeat && node.Role != gossip.RoleGateway {
+		node.App = "healthy"
+		if view.Heartbeat.Unhealthy {
+			node.App = "unhealthy"
+		}
+	}
+	if view.Heartbeat.Leaving {
+		node.State = "draining"
+	} else if node.State == "joining" && node.App == "unhealthy" {
+		node.State = "unhealthy"
+	}
+}

@@ -1,0 +1,63 @@
+package adminapi
+
+import (
+	"shardway/admin/api"
+	"shardway/diagnosis"
+)
+
+// Ready returns nil if this node is ready for requests, otherwise an *api.UnreadyError with the reason. It
+// uses the same lease check as the admission of requests (Router.HasLease).
+func (a *API) Ready() error {
+	committed := a.options.Router.State().Committed()
+	switch {
+	case a.options.IsStopping() || a.options.Agent.IsLeaving():
+		return a.unreadyError("draining", diagnosis.Draining)
+	case a.options.IsStopRequested():
+		return a.unreadyError("stopping")
+	case committed.Epoch() == 0:
+		return a.unreadyError("no shard map yet", diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable)
+	case a.options.Gateway:
+		return a.gatewayReady()
+	case !a.options.Router.HasLease():
+		return a.noLeaseError()
+	}
+	isUnhealthy := a.options.Health != nil && !a.options.Health.Healthy()
+	// An unhealthy node may keep its shards. It serves them if its app still accepts connections.
+	if isUnhealthy && (a.options.Health.Report().Refused || !a.options.Findings().keepsShards(string(a.options.Self))) {
+		return a.unreadyError("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
+	}
+	if !committed.IsMember(a.options.Self) && !a.options.View.IsDrained() {
+		return a.unreadyError("joining: not in the shard map yet", diagnosis.Joining)
+	}
+	return nil
+}
+
+// gatewayReady is Ready for a gateway, which needs neither an app nor a lease.
+func (a *API) gatewayReady() error {
+	_, hasNoQuorum := a.options.Findings().first(diagnosis.NoQuorum, diagnosis.NoPeers)
+	if hasNoQuorum && a.options.View.Leader() == "" {
+		return a.unreadyError("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
+	}
+	return nil
+}
+
+// noLeaseError returns the error of Ready for a node without a lease.
+func (a *API) noLeaseError() error {
+	if a.options.Agent.HasDuplicate() {
+		return a.unreadyError("duplicate-node", diagnosis.DuplicateNode)
+	}
+	if a.options.View.Leader() == "" {
+		return a.unreadyError("no lease, because there is no leader", diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.NoLease)
+	}
+	return a.unreadyError("no lease", diagnosis.NoLease)
+}
+
+// unreadyError returns the error of Ready. brief is the reason in short. The details come from the finding with
+// the first of codes that this node has, if there is one.
+func (a *API) unreadyError(brief string, codes ...diagnosis.Code) error {
+	unready := &api.UnreadyError{Brief: brief}
+	if finding, ok := a.options.Findings().first(codes...); ok {
+		unready.Why = finding.String()
+	}
+	return unready
+}
