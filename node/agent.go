@@ -399,7 +399,7 @@ func (a *agent) handleAnswer(now time.Duration, answer ack.Answer) {
 		a.fail(identity.RollbackError(answer))
 	case ackagent.DuplicateNode:
 		a.onDuplicate(answer.DuplicateAddr)
-	case ackagent.DuplicatePersists: // Node.wait stops this node
+	case ackagent.DuplicatePersists: // Node.waitForStop stops this node
 		a.onDuplicate(answer.DuplicateAddr)
 		select {
 		case a.persistentDuplicate <- answer.DuplicateAddr:

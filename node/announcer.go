@@ -11,22 +11,22 @@ import (
 // announcer announces this node by gossip. It stores what the announcement must still contain after a
 // restart: the cluster that the node belongs to, and the level (format version) in force.
 type announcer struct {
-	o      *Options
-	state  func() *ack.State // the newest state of the log
-	gossip *gossip.Gossip    // nil until Node.open has created it
-	hasher *keyhash.Hasher
-	fail   func(error) // stops the node
+	options *Options
+	state   func() *ack.State // the newest state of the log
+	gossip  *gossip.Gossip    // nil until Node.open has created it
+	hasher  *keyhash.Hasher
+	fail    func(error) // stops the node
 }
 
 // clusterID returns the ID of the cluster that this node belongs to, or "".
 func (a *announcer) clusterID() string {
-	id, _ := a.o.Dir.Cluster()
+	id, _ := a.options.Dir.Cluster()
 	return id
 }
 
 // adopt stores the ID of the cluster that this node belongs to from now on, and announces it by gossip.
 func (a *announcer) adopt(id string) error {
-	if err := a.o.Dir.SetCluster(id, a.o.Shards); err != nil {
+	if err := a.options.Dir.SetCluster(id, a.options.Shards); err != nil {
 		return err
 	}
 	a.hasher.UpdateQuarantine()
@@ -36,15 +36,15 @@ func (a *announcer) adopt(id string) error {
 // tags returns the tags with which this node announces itself in gossip.
 func (a *announcer) tags() gossip.Tags {
 	t := gossip.Tags{
-		Node: a.o.Dir.Node(), Disk: a.o.Dir.Disk(), Cluster: a.clusterID(), Shards: a.o.Shards, Role: gossip.RoleNode,
-		Weight: a.o.Weight, Zone: a.o.Zone, Version: a.o.Version, AppVersion: a.o.AppVersion, Endpoints: a.o.Endpoints,
-		Levels: gossip.Levels{InForce: max(uint8(a.state().FormatVersion()), a.o.Dir.Level()), Known: uint8(ack.MaxFormatVersion)},
+		Node: a.options.Dir.Node(), Disk: a.options.Dir.Disk(), Cluster: a.clusterID(), Shards: a.options.Shards, Role: gossip.RoleNode,
+		Weight: a.options.Weight, Zone: a.options.Zone, Version: a.options.Version, AppVersion: a.options.AppVersion, Endpoints: a.options.Endpoints,
+		Levels: gossip.Levels{InForce: max(uint8(a.state().FormatVersion()), a.options.Dir.Level()), Known: uint8(ack.MaxFormatVersion)},
 	}
-	if a.o.Gateway {
+	if a.options.Gateway {
 		t.Role = gossip.RoleGateway
 	}
 	if t.Cluster == "" {
-		t.BootstrapExpect = a.o.BootstrapExpect
+		t.BootstrapExpect = a.options.BootstrapExpect
 	}
 	return t
 }
@@ -52,11 +52,11 @@ func (a *announcer) tags() gossip.Tags {
 // adoptFromLog adopts the cluster whose ID the log of this node contains (the state s). The node fails if
 // that cluster has another number of shards.
 func (a *announcer) adoptFromLog(s *ack.State) {
-	if !s.Bootstrapped() || a.clusterID() == s.ClusterID() && s.Shards() == a.o.Shards {
+	if !s.Bootstrapped() || a.clusterID() == s.ClusterID() && s.Shards() == a.options.Shards {
 		return
 	}
-	if s.Shards() != a.o.Shards {
-		a.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", s.ClusterID(), s.Shards(), a.o.Shards, s.Shards()))
+	if s.Shards() != a.options.Shards {
+		a.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", s.ClusterID(), s.Shards(), a.options.Shards, s.Shards()))
 		return
 	}
 	if err := a.adopt(s.ClusterID()); err != nil {
@@ -68,10 +68,10 @@ func (a *announcer) adoptFromLog(s *ack.State) {
 // does nothing if that level is already stored.
 func (a *announcer) keepLevel(s *ack.State) {
 	l := uint8(s.FormatVersion())
-	if l <= max(a.o.Dir.Level(), uint8(ack.MinFormatVersion)) {
+	if l <= max(a.options.Dir.Level(), uint8(ack.MinFormatVersion)) {
 		return
 	}
-	err := a.o.Dir.StoreLevel(l)
+	err := a.options.Dir.StoreLevel(l)
 	if err == nil {
 		err = a.gossip.SetTags(a.tags())
 	}

@@ -23,7 +23,7 @@ import (
 var errKilled = errors.New("killed by the test")
 
 // Kill stops the node as a crash does, without a handoff.
-func (n *Node) Kill() { n.fail(errKilled) }
+func (n *Node) Kill() { n.failures.fail(errKilled) }
 
 // Mark returns the shard and the key_hash of a key.
 func (n *Node) Mark(key string) (shard uint32, hash string) { return n.hasher.Mark(key) }
@@ -70,7 +70,7 @@ func (n *Node) Leased() bool { return n.router.HasLease() }
 func (n *Node) LeaseLeft() time.Duration { return n.router.LeaseLeft() }
 
 // Leads reports whether the node runs the leader loop.
-func (n *Node) Leads() bool { return n.leadership.Load() != nil }
+func (n *Node) Leads() bool { return n.leaderRunner.leadership.Load() != nil }
 
 // Voters returns the voters of the latest configuration in the node's own log.
 func (n *Node) Voters() []string {
@@ -116,7 +116,7 @@ func (n *Node) Servers() (out []string) {
 
 // Routes reports whether the node queues requests of no shard.
 func (n *Node) Routes() bool {
-	for s := range n.o.Shards {
+	for s := range n.options.Shards {
 		if n.router.Table().Route(shardmap.Shard(s)).Kind == route.Held {
 			return false
 		}
@@ -207,7 +207,7 @@ func (n *Node) Suspects(ctx context.Context) (count int, says bool) {
 }
 
 // Boot returns the incarnation (boot) of the process.
-func (n *Node) Boot() uint64 { return n.o.Dir.Boot() }
+func (n *Node) Boot() uint64 { return n.options.Dir.Boot() }
 
 // Member returns the gossip state of a node, or "" if gossip has no member of that name.
 func (n *Node) Member(id string) string {
@@ -221,7 +221,7 @@ func (n *Node) Member(id string) string {
 
 // LeaderViewOf returns the view that this node has of another node, if this node leads.
 func (n *Node) LeaderViewOf(node string) (leader.MemberView, bool) {
-	l := n.leadership.Load()
+	l := n.leaderRunner.leadership.Load()
 	if l == nil {
 		return leader.MemberView{}, false
 	}

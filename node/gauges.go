@@ -7,13 +7,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shardway/ack/leader"
+	"shardway/internal/clock"
+	"shardway/node/adminapi"
+	"shardway/node/apphealth"
+	"shardway/node/cluster"
 	"shardway/node/consensus"
+	"shardway/node/idleshards"
 	"shardway/node/leaderloop"
+	"shardway/node/router"
 	"shardway/shardmap"
 )
 
 // gauges collects the gauges of a node at each scrape. It sends no request to another node.
-type gauges struct{ n *Node }
+type gauges struct {
+	self         shardmap.NodeID
+	clock        clock.Clock
+	view         *cluster.View
+	router       *router.Router
+	health       *apphealth.Checker // nil for a gateway
+	agent        *agent
+	idleTracker  *idleshards.Tracker
+	leaderClient *leaderloop.Client
+	api          *adminapi.API
+}
 
 var (
 	_ prometheus.Collector = gauges{}
@@ -49,36 +65,35 @@ func (g gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	n := g.n
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	nodesByState := n.countNodes()
+	nodesByState := g.countNodes()
 	for _, state := range nodeStates() {
 		gauge(descNodes, float64(nodesByState[state]), state)
 	}
-	voters, _ := n.view.Servers()
+	voters, _ := g.view.Servers()
 	gauge(descVoters, float64(len(voters)))
 	if len(voters) > 0 {
 		quorum := len(voters)/2 + 1
-		gauge(descFailureTolerance, float64(n.countReachable(voters)-quorum))
+		gauge(descFailureTolerance, float64(g.countReachable(voters)-quorum))
 	}
-	gauge(descTerm, float64(n.raft.Term()))
-	if n.health != nil {
-		gauge(descApp, boolGauge(n.health.Healthy()))
+	gauge(descTerm, float64(g.view.Raft.Term()))
+	if g.health != nil {
+		gauge(descApp, boolGauge(g.health.Healthy()))
 	}
-	gauge(descRunning, float64(n.router.InFlight.Total()))
-	gauge(descLogLag, float64(n.raft.Lag()))
-	gauge(descMapLag, n.agent.mapLag(n.o.Clock.Precise()).Seconds())
-	gauge(descHeld, float64(n.idleTracker.HeldCount()))
-	gauge(descDrain, float64(n.countDrainingShards()))
+	gauge(descRunning, float64(g.router.InFlight.Total()))
+	gauge(descLogLag, float64(g.view.Raft.Lag()))
+	gauge(descMapLag, g.agent.mapLag(g.clock.Precise()).Seconds())
+	gauge(descHeld, float64(g.idleTracker.HeldCount()))
+	gauge(descDrain, float64(g.countDrainingShards()))
 }
 
 // countReachable returns how many of the voters are this node, or alive according to gossip.
-func (n *Node) countReachable(voters []string) int {
+func (g gauges) countReachable(voters []string) int {
 	reachable := 0
 	for _, voter := range voters {
-		if id := consensus.NodeOf(voter); id == string(n.self) || n.view.IsAlive(id) {
+		if id := consensus.NodeOf(voter); id == string(g.self) || g.view.IsAlive(id) {
 			reachable++
 		}
 	}
@@ -86,24 +101,24 @@ func (n *Node) countReachable(voters []string) int {
 }
 
 // countDrainingShards returns the number of shards that still move away because this node drains or stops.
-func (n *Node) countDrainingShards() int {
-	if n.agent.isLeaving.Load() || n.view.IsDrained() {
-		return n.router.State().Committed().ShardCount(n.self)
+func (g gauges) countDrainingShards() int {
+	if g.agent.isLeaving.Load() || g.view.IsDrained() {
+		return g.router.State().Committed().ShardCount(g.self)
 	}
 	return 0
 }
 
 // countNodes returns the number of nodes in each state. If this node leads, the leader loop supplies its
 // view of the nodes; other nodes use only gossip, Raft's configuration and the map.
-func (n *Node) countNodes() map[string]int {
+func (g gauges) countNodes() map[string]int {
 	var views []leader.MemberView
-	if l := n.leaderClient.Leadership(); l != nil {
+	if leadership := g.leaderClient.Leadership(); leadership != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), leaderloop.ViewTimeout)
-		views, _ = l.View(ctx)
+		views, _ = leadership.View(ctx)
 		cancel()
 	}
 	nodesByState := map[string]int{}
-	for _, node := range n.api.Nodes(n.router.State(), views) {
+	for _, node := range g.api.Nodes(g.router.State(), views) {
 		nodesByState[node.State]++
 	}
 	return nodesByState

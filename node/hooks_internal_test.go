@@ -204,11 +204,11 @@ func TestReleasesTakeTimeWhereThereAreHooks(t *testing.T) {
 		4 * time.Second: {Hooks: h, ReleaseTimeout: 4 * time.Second},
 		0:               {Hooks: h, ReleaseTimeout: 4 * time.Second, Gateway: true},
 	} {
-		if got := (&Node{o: o, fsm: newFSM(nil)}).shutdownOptions().ReleaseTimeout; got != want {
+		if got := (&Node{options: o, fsm: newFSM(nil)}).shutdownOptions().ReleaseTimeout; got != want {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
-	if got := (&Node{o: Options{ReleaseTimeout: time.Second}, fsm: newFSM(nil)}).shutdownOptions().ReleaseTimeout; got != 0 {
+	if got := (&Node{options: Options{ReleaseTimeout: time.Second}, fsm: newFSM(nil)}).shutdownOptions().ReleaseTimeout; got != 0 {
 		t.Errorf("%v without hooks, want none", got)
 	}
 }

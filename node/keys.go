@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"shardway/ack"
+	"shardway/shardmap"
 )
 
 // loadedKeys is the key configuration that this node has loaded from its settings. A key configuration
@@ -31,3 +32,17 @@ func (k *loadedKeys) get() string {
 // ApplyKeys replaces the key configuration that this node has loaded by text, which must be in canonical
 // form. It becomes active when all nodes have loaded it.
 func (n *Node) ApplyKeys(text string) { n.loadedKeys.set(text) }
+
+// acceptsNewKeys reports whether keys that are created for new sessions may belong to a node: the
+// node neither drains nor is cordoned. "" means this node.
+func (a *agent) acceptsNewKeys(node string) bool {
+	id := shardmap.NodeID(node)
+	if id == "" {
+		id = a.self
+	}
+	if id == a.self && a.isLeaving.Load() {
+		return false
+	}
+	policy := a.newestState().Policy()
+	return !policy.IsDraining(id) && !policy.Cordoned[id]
+}

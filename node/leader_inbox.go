@@ -21,7 +21,7 @@ import (
 // leaderInbox passes messages of this node and of other nodes to the leader loop, if this node leads. Its
 // methods may be called from any goroutine.
 type leaderInbox struct {
-	leading    *atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
+	leadership *atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
 	records    *identity.Records
 	crashes    *crashdetect.Detector
 	ownAnswers chan ack.Answer // cap 1: newest response to a heartbeat of this node
@@ -46,7 +46,7 @@ func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
 // deliverHeartbeat passes a heartbeat to the leader loop if this node leads. It refuses a heartbeat
 // from a disk that was rolled back to an older image.
 func (b *leaderInbox) deliverHeartbeat(ctx context.Context, in heartbeat.Received) {
-	l := b.leading.Load()
+	l := b.leadership.Load()
 	if l == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (b *leaderInbox) deliverHeartbeat(ctx context.Context, in heartbeat.Receive
 // deliverOwnHeartbeat passes this node's own heartbeat to its own leader loop, if it leads. It does
 // not block: if the loop is busy, a newer heartbeat replaces this one, as if it was lost.
 func (b *leaderInbox) deliverOwnHeartbeat(hb ack.Heartbeat) {
-	l := b.leading.Load()
+	l := b.leadership.Load()
 	if l == nil {
 		return
 	}
@@ -79,7 +79,7 @@ func (b *leaderInbox) deliverReleases(node string, encoded []byte) error {
 		}
 		return fmt.Errorf("%w: invalid releases", api.ErrInvalid)
 	}
-	if b.leading.Load() == nil {
+	if b.leadership.Load() == nil {
 		return api.ErrNoLeader
 	}
 	b.send(leader.ReleasesReceived{Releases: r})
@@ -88,7 +88,7 @@ func (b *leaderInbox) deliverReleases(node string, encoded []byte) error {
 
 // send passes a message other than a heartbeat to the leader loop, if this node leads.
 func (b *leaderInbox) send(m leader.Message) {
-	if l := b.leading.Load(); l != nil {
+	if l := b.leadership.Load(); l != nil {
 		l.Send(m)
 	}
 }

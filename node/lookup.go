@@ -21,7 +21,7 @@ type Place struct {
 // consider leases: an owner without a lease is still the owner.
 func (n *Node) Place(key []byte) Place {
 	m := n.router.State().Committed()
-	s := shardmap.ShardOfBytes(key, n.o.Shards)
+	s := shardmap.ShardOfBytes(key, n.options.Shards)
 	if m.Epoch() == 0 || m.Owner(s) == "" {
 		return Place{Shard: s}
 	}
@@ -39,7 +39,7 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 	if committed.Epoch() == 0 {
 		return owned, generation
 	}
-	for i := range n.o.Shards {
+	for i := range n.options.Shards {
 		shard := shardmap.Shard(i)
 		movesAway := state.HasOpenProposal() && state.Proposed().Owner(shard) != n.self
 		if committed.Owner(shard) == n.self && !movesAway {
@@ -52,18 +52,4 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 // WaitOwned waits for a routing table with a greater generation. It returns false if ctx ends first.
 func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
 	return n.router.AwaitTable(ctx, func(t *route.Table) bool { return t.Generation() > generation })
-}
-
-// acceptsNewKeys reports whether keys that are created for new sessions may belong to a node: the
-// node neither drains nor is cordoned. "" means this node.
-func (n *Node) acceptsNewKeys(node string) bool {
-	id := shardmap.NodeID(node)
-	if id == "" {
-		id = n.self
-	}
-	if id == n.self && n.agent.isLeaving.Load() {
-		return false
-	}
-	policy := n.fsm.state.Load().Policy()
-	return !policy.IsDraining(id) && !policy.Cordoned[id]
 }

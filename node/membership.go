@@ -5,6 +5,7 @@ import (
 
 	"shardway/ack"
 	"shardway/node/control"
+	"shardway/node/disk"
 	"shardway/node/membership"
 )
 
@@ -14,46 +15,46 @@ var (
 )
 
 // peerClient sends requests of package membership to other nodes.
-type peerClient struct{ n *Node }
+type peerClient struct{ client *control.Client }
 
 // RequestPromise implements membership.BootstrapPeers.
 func (c peerClient) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
-	err = c.n.client.Call(ctx, node, control.Request{Kind: control.BootstrapPromise, Execute: firm}, &ok)
+	err = c.client.Call(ctx, node, control.Request{Kind: control.BootstrapPromise, Execute: firm}, &ok)
 	return ok, err
 }
 
 // NeedsPromise implements membership.BootstrapPeers.
 func (c peerClient) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
-	err = c.n.client.Call(ctx, node, control.Request{Kind: control.NeedsPromise}, &needs)
+	err = c.client.Call(ctx, node, control.Request{Kind: control.NeedsPromise}, &needs)
 	return needs, err
 }
 
 // FindElsewhere implements membership.DuplicatePeers.
 func (c peerClient) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
-	err = c.n.client.Call(ctx, node, control.Request{Kind: control.Duplicate, Nonce: nonce}, &addr)
+	err = c.client.Call(ctx, node, control.Request{Kind: control.Duplicate, Nonce: nonce}, &addr)
 	return addr, err
 }
 
 // RequestIdentity implements membership.DuplicatePeers.
-func (c peerClient) RequestIdentity(ctx context.Context, node string) (p membership.Process, err error) {
-	err = c.n.client.Call(ctx, node, control.Request{Kind: control.Identity}, &p)
-	return p, err
+func (c peerClient) RequestIdentity(ctx context.Context, node string) (process membership.Process, err error) {
+	err = c.client.Call(ctx, node, control.Request{Kind: control.Identity}, &process)
+	return process, err
 }
 
 // openMembership creates the bootstrapper and the duplicate detector of this node. Both need Raft, so
 // openRaft calls it after Raft has started.
 func (n *Node) openMembership() {
 	var joinsOnlyItself func(context.Context) error // nil means that the node does not create a cluster alone
-	if n.o.FoundsAlone && n.o.BootstrapExpect <= 1 {
+	if n.options.FoundsAlone && n.options.BootstrapExpect <= 1 {
 		joinsOnlyItself = n.gossip.JoinsOnlyItself
 	}
 	n.bootstrapper = membership.NewBootstrapper(membership.BootstrapperOptions{
 		JoinsOnlyItself: joinsOnlyItself,
-		Self:            string(n.self), BootstrapExpect: n.o.BootstrapExpect, HasJoinAddrs: len(n.o.Join) > 0,
-		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: peerClient{n}, OnFailure: n.fail, Log: n.log,
+		Self:            string(n.self), BootstrapExpect: n.options.BootstrapExpect, HasJoinAddrs: len(n.options.Join) > 0,
+		Dir: n.options.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: peerClient{n.client}, OnFailure: n.failures.fail, Log: n.log,
 	})
 	n.duplicates = membership.NewDuplicateDetector(membership.DuplicateOptions{
-		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: peerClient{n}, Lookup: n.view.Lookup, Log: n.log,
+		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: peerClient{n.client}, Lookup: n.view.Lookup, Log: n.log,
 		IsAnswered:  func() bool { return n.agent.lastAnswer.Load() != 0 },
 		OnDetection: func(addr string) { n.agent.duplicateAddr.Store(&addr) },
 		OnDuplicate: func(addr string) {
@@ -65,8 +66,24 @@ func (n *Node) openMembership() {
 	})
 }
 
-// process returns the identity of this process, and the highest level (format version) that its program
+// identities returns the identities of the processes of this node and of other nodes.
+type identities struct {
+	self  string
+	dir   *disk.Dir
+	nonce uint64
+	peers peerClient
+}
+
+// own returns the identity of this process, and the highest level (format version) that its program
 // supports.
-func (n *Node) process() membership.Process {
-	return membership.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxFormatVersion}
+func (i *identities) own() membership.Process {
+	return membership.Process{Disk: i.dir.Disk(), Nonce: i.nonce, Boot: i.dir.Boot(), Level: ack.MaxFormatVersion}
+}
+
+// of returns the identity of the process of a node, which may be this node.
+func (i *identities) of(ctx context.Context, node string) (membership.Process, error) {
+	if node == i.self {
+		return i.own(), nil
+	}
+	return i.peers.RequestIdentity(ctx, node)
 }

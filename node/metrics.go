@@ -13,7 +13,11 @@ import (
 	"shardway/node/findings"
 	"shardway/node/gossip"
 	"shardway/node/idleshards"
+	"shardway/node/leaderloop"
 	"shardway/node/muxpool"
+	"shardway/node/router"
+	"shardway/peer"
+	"shardway/shardmap"
 )
 
 // metrics contains the counters and histograms of a node. Gauges are computed from the node at each scrape,
@@ -85,15 +89,19 @@ func newMetrics() *metrics {
 
 // register registers the metrics of n with r.
 func (m *metrics) register(r prometheus.Registerer, n *Node) error {
+	gauges := gauges{
+		self: n.self, clock: n.options.Clock, view: n.view, router: n.router, health: n.health, agent: n.agent,
+		idleTracker: n.idleTracker, leaderClient: n.leaderClient, api: n.api,
+	}
 	all := []prometheus.Collector{
 		m.mapsCommitted, m.mapChanges, m.exclusions, m.takeovers, m.movedShards, m.leaseLapses, m.elections, m.campaigns, m.acquireFailures, m.releases, m.mapPhases, m.heartbeatRoundTrips, m.commits, m.diskWrites,
-		gauges{n},
+		gauges,
 		n.proxy, findings.NewCollector(n.monitor),
 	}
-	all = append(all, n.stateGauges()...)
-	all = append(all, n.connectionMetrics()...)
-	all = append(all, n.gossipMetrics()...)
-	all = append(all, n.muxSessionGauges()...)
+	all = append(all, stateGauges(n.self, n.router, n.leaderClient)...)
+	all = append(all, connectionMetrics(n.port, n.router)...)
+	all = append(all, gossipMetrics(n.gossip)...)
+	all = append(all, muxSessionGauges(n.router)...)
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("node: metrics: %w", err)
@@ -113,47 +121,47 @@ func counterFunc(name, help string, f func() float64) prometheus.Collector {
 }
 
 // stateGauges returns the metrics of the map, the leadership and the lease.
-func (n *Node) stateGauges() []prometheus.Collector {
-	state := n.router.State
+func stateGauges(self shardmap.NodeID, router *router.Router, leaderClient *leaderloop.Client) []prometheus.Collector {
+	state := router.State
 	return []prometheus.Collector{
 		gaugeFunc("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gaugeFunc("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Proposed().Epoch()) }),
-		gaugeFunc("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().ShardCount(n.self)) }),
+		gaugeFunc("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().ShardCount(self)) }),
 		gaugeFunc("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(adminapi.MovingShards(state())) }),
 		gaugeFunc("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().OrphanCount()) }),
 		gaugeFunc("ignored_entries", "Number of proposals and commits in the log that were ignored because they came too late.", func() float64 { return float64(state().IgnoredEntries()) }),
-		gaugeFunc("leader", "1 if this node leads.", func() float64 { return boolGauge(n.leaderClient.Leadership() != nil) }),
-		gaugeFunc("lease_held", "1 if this node holds a lease.", func() float64 { return boolGauge(n.router.HasLease()) }),
-		counterFunc("lease_absent_seconds_total", "Time that this node has been without a lease since its start; a gateway always is.", func() float64 { return n.router.TimeWithoutLease().Seconds() }),
+		gaugeFunc("leader", "1 if this node leads.", func() float64 { return boolGauge(leaderClient.Leadership() != nil) }),
+		gaugeFunc("lease_held", "1 if this node holds a lease.", func() float64 { return boolGauge(router.HasLease()) }),
+		counterFunc("lease_absent_seconds_total", "Time that this node has been without a lease since its start; a gateway always is.", func() float64 { return router.TimeWithoutLease().Seconds() }),
 	}
 }
 
 // connectionMetrics returns the metrics of the connections between nodes.
-func (n *Node) connectionMetrics() []prometheus.Collector {
+func connectionMetrics(port *peer.Port, router *router.Router) []prometheus.Collector {
 	return []prometheus.Collector{
-		counterFunc("peer_evicted_total", "Total number of connections to the peer port closed before authentication, to make room for others.", func() float64 { return float64(n.port.Stats().Evicted) }),
-		gaugeFunc("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.WebSocketStreams.BufferBytes()) }),
+		counterFunc("peer_evicted_total", "Total number of connections to the peer port closed before authentication, to make room for others.", func() float64 { return float64(port.Stats().Evicted) }),
+		gaugeFunc("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(router.WebSocketStreams.BufferBytes()) }),
 	}
 }
 
 // gossipMetrics returns the metrics of the gossip streams that other nodes open.
-func (n *Node) gossipMetrics() []prometheus.Collector {
+func gossipMetrics(gossiper *gossip.Gossip) []prometheus.Collector {
 	all := []prometheus.Collector{
-		gaugeFunc("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.StreamStatistics().Open) }),
+		gaugeFunc("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(gossiper.StreamStatistics().Open) }),
 	}
 	for _, reason := range gossip.StreamCloseReasons() {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_gossip_streams_closed_total", ConstLabels: prometheus.Labels{"reason": reason},
 			Help: "Total number of gossip streams of other nodes closed early, by the bound that they exceeded.",
-		}, func() float64 { return float64(n.gossip.StreamStatistics().Closed[reason]) }))
+		}, func() float64 { return float64(gossiper.StreamStatistics().Closed[reason]) }))
 	}
 	return all
 }
 
 // muxSessionGauges returns the numbers of open multiplexed sessions with other nodes.
-func (n *Node) muxSessionGauges() []prometheus.Collector {
+func muxSessionGauges(router *router.Router) []prometheus.Collector {
 	var all []prometheus.Collector
-	for kind, pool := range map[string]*muxpool.Pool{"requests": n.router.RequestStreams, "websockets": n.router.WebSocketStreams} {
+	for kind, pool := range map[string]*muxpool.Pool{"requests": router.RequestStreams, "websockets": router.WebSocketStreams} {
 		for direction, count := range map[string]func() int{"dialed": pool.Outgoing.Len, "accepted": pool.Sessions} {
 			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "shardway_mux_sessions", ConstLabels: prometheus.Labels{"direction": direction, "type": kind},

@@ -134,3 +134,6 @@ type Options struct {
 	Clock clock.Clock
 	Log   zerolog.Logger
 }
+
+// hasHooks reports whether the app is informed of its shards. A gateway has no app.
+func (o *Options) hasHooks() bool { return o.Hooks != nil && !o.Gateway }

@@ -75,30 +75,30 @@ func (raftOf) Voters() []string { return []string{"a/d"} }
 // previous leader. It must be repeated, and only then counts.
 func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{o: Options{Clock: clock.Virtual()}}
+		n := &Node{options: Options{Clock: clock.Virtual()}}
 		var dialled []time.Duration
 		n.port = peer.New(peer.Options{
 			Node: "a", Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Log: zerolog.Nop(),
 			Lookup: func(string) (string, bool) { return "b:1", true },
 			Dial: func(context.Context, string) (net.Conn, error) {
-				dialled = append(dialled, n.o.Clock.Precise())
+				dialled = append(dialled, n.options.Clock.Precise())
 				time.Sleep(50 * time.Millisecond)
 				return nil, syscall.ECONNREFUSED
 			},
 		})
-		n.leaderInbox = &leaderInbox{leading: &n.leadership}
-		n.crashDetector = crashdetect.NewDetector(n.port, n.o.Clock, n.onDialRefused)
+		n.leaderInbox = &leaderInbox{leadership: &n.leaderRunner.leadership}
+		n.crashDetector = crashdetect.NewDetector(n.port, n.options.Clock, n.onDialRefused)
 		n.crashDetector.Start(t.Context())
 		time.Sleep(time.Second)
 		n.crashDetector.ConnClosed("b", crashdetect.Process{Boot: 1, Nonce: 9})
 		time.Sleep(20 * time.Millisecond) // during the dial
 		turn := leader.NewDriver(leader.DriverOptions{
 			Leader: leader.Options{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
-			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, NewestState: ack.NewState,
+			Raft:   raftOf{1}, Clock: n.options.Clock.Precise, NewestState: ack.NewState,
 		})
-		elected := n.o.Clock.Precise()
-		l, messages, end := leaderloop.NewWithoutLoop(leaderloop.Options{Self: "a", Server: "a/d", Clock: n.o.Clock, View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, turn.StartedAt())
-		n.leadership.Store(l)
+		elected := n.options.Clock.Precise()
+		l, messages, end := leaderloop.NewWithoutLoop(leaderloop.Options{Self: "a", Server: "a/d", Clock: n.options.Clock, View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, turn.StartedAt())
+		n.leaderRunner.leadership.Store(l)
 		counts := false
 		for wait := time.After(5 * time.Second); !counts; {
 			select {
@@ -123,10 +123,10 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 // that the real one has received, and its answers are discarded.
 func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func() time.Duration {
 	term, _ := n.raft.Leadership()
-	views, _ := n.leadership.Load().View(ctx)
+	views, _ := n.leaderRunner.leadership.Load().View(ctx)
 	turn := leader.NewDriver(leader.DriverOptions{
-		Leader: leader.Options{Server: n.serverID, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
-		Raft:   n.raft, Clock: n.o.Clock.Precise, NewestState: n.fsm.state.Load, KeyConfig: n.loadedKeys.get,
+		Leader: leader.Options{Server: n.serverID, Term: term, Pace: n.options.Pace, Timing: n.options.Timing, BootstrapExpect: n.options.BootstrapExpect},
+		Raft:   n.raft, Clock: n.options.Clock.Precise, NewestState: n.fsm.state.Load, KeyConfig: n.loadedKeys.get,
 	})
 	number, echoes := uint64(0), map[shardmap.NodeID]ack.Echo{}
 	hear := func(id shardmap.NodeID) (serve time.Duration) {

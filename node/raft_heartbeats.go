@@ -1,10 +1,6 @@
 package node
 
-import (
-	"slices"
-
-	"shardway/internal/chanutil"
-)
+import "shardway/internal/chanutil"
 
 // onRaftHeartbeat runs the timers of this node that expire soon. Raft calls it for each heartbeat
 // of the leader. A voter then also sends its own heartbeat, if that is nearly due. Leader and
@@ -15,12 +11,8 @@ func (n *Node) onRaftHeartbeat() {
 	default:
 		return
 	}
-	if n.isVoter() {
+	if n.view.IsVoter() {
 		chanutil.Notify(n.agent.heartbeatIfNearlyDue)
 	}
 	n.scheduler.TickEarly()
 }
-
-// isVoter reports whether this node is a voter in the latest configuration of its log. Raft must
-// be open.
-func (n *Node) isVoter() bool { return slices.Contains(n.raft.Voters(), n.serverID) }

@@ -61,12 +61,12 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		b := &leaderInbox{leading: new(atomic.Pointer[leaderloop.Leadership]), log: zerolog.New(&log)}
+		b := &leaderInbox{leadership: new(atomic.Pointer[leaderloop.Leadership]), log: zerolog.New(&log)}
 		if err := b.deliverReleases("b", whole); !errors.Is(err, api.ErrNoLeader) {
 			t.Errorf("one that does not lead says %v, want %v", err, api.ErrNoLeader)
 		}
 		l, messages, _ := leaderloop.NewWithoutLoop(leaderloop.Options{View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, 0)
-		b.leading.Store(l)
+		b.leadership.Store(l)
 		for range 100 {
 			for from, encoded := range map[string][]byte{"b": whole[:len(whole)-1], "c": whole} {
 				if err := b.deliverReleases(from, encoded); !errors.Is(err, api.ErrInvalid) {

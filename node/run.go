@@ -3,10 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
 
+	"shardway/admin"
 	"shardway/internal/chanutil"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
@@ -19,16 +21,16 @@ import (
 )
 
 const (
-	// pollEvery is the interval at which states without a notification are polled.
-	pollEvery = 200 * time.Millisecond
-	// raftStop bounds the wait for Raft and for the disk when the node stops.
-	raftStop = 3 * time.Second
+	// pollInterval is the interval at which states without a notification are polled.
+	pollInterval = 200 * time.Millisecond
+	// raftStopTimeout bounds the wait for Raft and for the disk when the node stops.
+	raftStopTimeout = 3 * time.Second
 )
 
 // Run starts the node and returns when it has stopped. When ctx ends, the node hands over its shards,
 // waits for in-flight requests and leaves the cluster. An error stops it at once.
 func (n *Node) Run(ctx context.Context) error {
-	n.started = time.Now()
+	n.startedAt = time.Now()
 	s := &shutdown.Stack{Log: n.log}
 	defer s.Unwind()
 	runCtx := context.WithoutCancel(ctx) // the components must outlive ctx, whose end only starts the stop
@@ -39,10 +41,10 @@ func (n *Node) Run(ctx context.Context) error {
 	stopAgent := n.startProtocol(runCtx, s)
 	n.startRequests(runCtx, s)
 	close(n.ready)
-	n.log.Info().Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
-		Str("peer", n.o.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")
+	n.log.Info().Uint64("boot", n.options.Dir.Boot()).Str("listen", n.options.App.Addr().String()).
+		Str("peer", n.options.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")
 
-	err := n.wait(ctx)
+	err := n.waitForStop(ctx)
 	if err == nil {
 		n.stopRequested.Store(true)
 		err = n.leaveOrFail(runCtx)
@@ -57,26 +59,30 @@ func (n *Node) Run(ctx context.Context) error {
 // startLocal starts the components that need no other node, and registers their stop functions in s.
 func (n *Node) startLocal(ctx context.Context, s *shutdown.Stack) {
 	s.Push("data directory", func() {
-		if err := n.o.Dir.Close(); err != nil {
+		if err := n.options.Dir.Close(); err != nil {
 			n.log.Warn().Err(err).Msg("data directory not closed")
 		}
 	})
-	if n.o.Self != nil {
-		s.Push("own socket", func() { _ = n.o.Self.Close() }) // needed if it was never served; closed before the data directory is released
+	if n.options.Self != nil {
+		s.Push("local admin listener", func() { _ = n.options.Self.Close() }) // needed if it was never served; closed before the data directory is released
 	}
-	s.Spawn(ctx, "known disks", n.diskRecords.Run)
+	s.Spawn(ctx, "disk records", n.diskRecords.Run)
 	if n.appWatch != nil {
 		s.Spawn(ctx, "app instance", n.appWatch.stored.Run)
 	}
-	s.Spawn(ctx, "pulse", n.scheduler.Run)
-	s.Spawn(ctx, "app allowance", n.writeLimit.Run)
+	s.Spawn(ctx, "scheduler", n.scheduler.Run)
+	s.Spawn(ctx, "write limit", n.writeLimit.Run)
 	n.writeLimit.AwaitEarlier(ctx)
 }
 
 // startRequests starts the goroutines that serve clients, and registers their stop functions in s.
 func (n *Node) startRequests(ctx context.Context, s *shutdown.Stack) {
-	n.proxy.ExpectListener(n.o.App) // clients that already wait must get a response, even if the node must stop at once
-	s.Spawn(ctx, "app traffic", n.serveApp)
+	n.proxy.ExpectListener(n.options.App) // clients that already wait must get a response, even if the node must stop at once
+	s.Spawn(ctx, "app port", func(ctx context.Context) {
+		if err := n.proxy.ServeClients(ctx, n.options.App); err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+			n.failures.fail(fmt.Errorf("node: app listener: %w", err))
+		}
+	})
 	unreachableOwners := &crashdetect.UnreachableOwners{
 		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: n.receivedRecently, Log: n.log,
 		DeadAfter: func() time.Duration { return n.view.Timing().DeadAfter },
@@ -84,9 +90,13 @@ func (n *Node) startRequests(ctx context.Context, s *shutdown.Stack) {
 			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
 		},
 	}
-	s.Spawn(ctx, "reach", unreachableOwners.Run)
-	if n.o.Self != nil {
-		s.Spawn(ctx, "own requests", n.serveSelf)
+	s.Spawn(ctx, "unreachable owners", unreachableOwners.Run)
+	if n.options.Self != nil {
+		s.Spawn(ctx, "local admin socket", func(ctx context.Context) {
+			if err := admin.ServeLocal(ctx, n.options.Self, n.api, n.log); err != nil {
+				n.log.Warn().Err(err).Str("effect", "`shardway drain --local` does not reach this node").Msg("local admin socket failed")
+			}
+		})
 	}
 }
 
@@ -98,13 +108,13 @@ func (n *Node) closeConnsAfterFailure(ctx context.Context, stopAgent func()) {
 	n.log.Warn().Msg("node failed, connections closed")
 	endedCtx, cancel := context.WithCancel(ctx) // aborts running requests without waiting for them
 	cancel()
-	if isAppInProcess := n.o.Overdue != nil; isAppInProcess {
+	if isAppInProcess := n.options.Overdue != nil; isAppInProcess {
 		// When the port is closed, other nodes take the shards as soon as the lease has expired. The app
 		// must end its requests and hooks before that, or Overdue is called.
 		_ = n.shutProxy(endedCtx)
 		stopAgent()
 	}
-	_ = n.o.Peer.Close()
+	_ = n.options.Peer.Close()
 	_ = n.shutProxy(endedCtx)
 }
 
@@ -119,22 +129,32 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 		_ = n.gossip.Run(endedCtx) // Run with an ended context closes what Listen has opened
 		return err
 	}
-	s.Push("raft requests", n.background.Wait)
-	s.Push("raft", func() { n.stopRaft(ctx) })
+	s.Push("goroutines that wait for raft", n.background.Wait)
+	s.Push("raft", func() {
+		stopCtx, cancel := context.WithTimeout(ctx, raftStopTimeout) // because a write may hang
+		defer cancel()
+		if err := n.raft.Shutdown(stopCtx); err != nil {
+			n.log.Warn().Err(err).Msg("raft did not stop cleanly")
+		}
+	})
 	s.Spawn(ctx, "gossip", func(ctx context.Context) {
 		if err := n.gossip.Run(ctx); err != nil {
 			n.log.Warn().Err(err).Msg("gossip did not stop cleanly")
 		}
 	})
 	n.view.Update()
-	s.Spawn(ctx, "directory", n.followMembership)
+	s.Spawn(ctx, "membership view", n.followMembership)
 	n.startCrashDetection(ctx, s)
 	n.registerPeerHandlers() //nolint:contextcheck // a check whether a peer has crashed outlives the stream of the peer
-	s.Push("trunks", func() {
+	s.Push("mux sessions", func() {
 		n.router.RequestStreams.Outgoing.Close()
 		n.router.WebSocketStreams.Outgoing.Close()
 	})
-	s.Spawn(ctx, "peer port", n.servePeers)
+	s.Spawn(ctx, "peer port", func(ctx context.Context) {
+		if err := n.port.Serve(ctx, n.options.Peer); err != nil {
+			n.failures.fail(fmt.Errorf("node: peer listener: %w", err))
+		}
+	})
 	s.Push("forwarded requests", func() {
 		n.router.RequestStreams.Shutdown(func() { n.router.WebSocketStreams.Shutdown(n.proxy.ClosePeers) })
 	}) // stopped before the streams are closed
@@ -147,7 +167,7 @@ func (n *Node) startCrashDetection(ctx context.Context, s *shutdown.Stack) {
 	redialCtx, cancel := context.WithCancel(ctx)
 	n.crashDetector.Start(redialCtx)
 	n.poisonDetector.Start(redialCtx)
-	s.Push("redials", func() {
+	s.Push("crash detection", func() {
 		cancel()
 		n.crashDetector.Wait()
 		n.poisonDetector.Wait()
@@ -167,24 +187,24 @@ func (n *Node) registerPeerHandlers() {
 // startProtocol starts the goroutines that need Raft, and registers their stop functions in s. stopAgent stops
 // the agent and waits for it.
 func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (stopAgent func()) {
-	s.Spawn(ctx, "link", n.heartbeats.Run)
+	s.Spawn(ctx, "heartbeats", n.heartbeats.Run)
 	stopAgent = s.Spawn(ctx, "agent", n.agent.run)
 	if n.agent.hooks != nil {
 		sender := &releaseSender{self: string(n.self), notes: n.agent.hooks.releaseNotes, raft: n.raft, client: n.client, inbox: n.leaderInbox, log: n.log}
-		s.Spawn(ctx, "releases", sender.run)
+		s.Spawn(ctx, "release notes", sender.run)
 	}
 	if n.writeLimit.HasHook() {
-		s.Spawn(ctx, "app liveness", n.writeLimit.RunHook)
+		s.Spawn(ctx, "write limit hook", n.writeLimit.RunHook)
 	}
 	if n.health != nil {
 		s.Spawn(ctx, "app health", n.health.Run)
 	}
-	s.Spawn(ctx, "leadership", n.lead)
-	s.Spawn(ctx, "founding", n.bootstrapper.Run)
-	s.Spawn(ctx, "twin", n.duplicates.Run)
-	s.Spawn(ctx, "acquaintance", n.greeter.Run)
-	s.Spawn(ctx, "addresses", n.addressChanges.Run)
-	s.Spawn(ctx, "watch", n.monitor.Run)
+	s.Spawn(ctx, "leadership", n.leaderRunner.run)
+	s.Spawn(ctx, "bootstrap", n.bootstrapper.Run)
+	s.Spawn(ctx, "duplicate detection", n.duplicates.Run)
+	s.Spawn(ctx, "greetings", n.greeter.Run)
+	s.Spawn(ctx, "address changes", n.addressChanges.Run)
+	s.Spawn(ctx, "findings", n.monitor.Run)
 	return stopAgent
 }
 
@@ -194,9 +214,9 @@ func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (stopAgent 
 //   - It records events of nodes.
 //   - It adopts the cluster ID and the format version in the log, and checks the timing in the log.
 func (n *Node) followMembership(ctx context.Context) {
-	ticker := n.scheduler.NewTicker(pollEvery)
+	ticker := n.scheduler.NewTicker(pollInterval)
 	defer ticker.Stop()
-	timing := timingCheck{o: &n.o, isUpToDate: n.agent.IsUpToDate}
+	timing := timingCheck{options: &n.options, isUpToDate: n.agent.IsUpToDate}
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
@@ -226,77 +246,22 @@ func (n *Node) receivedRecently(node string) bool {
 		n.router.RequestStreams.Outgoing.ReceivedRecently(node, isCurrentProcess)
 }
 
-// stopRaft stops Raft. It waits up to raftStop, because a write may hang.
-func (n *Node) stopRaft(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, raftStop)
-	defer cancel()
-	if err := n.raft.Shutdown(ctx); err != nil {
-		n.log.Warn().Err(err).Msg("raft did not stop cleanly")
-	}
-}
-
-// lead runs the leader loop in each term that this node leads, until ctx ends.
-func (n *Node) lead(ctx context.Context) {
-	ticker := n.scheduler.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
-		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
-		if ctx.Err() != nil {
-			return
-		}
-		term, isLeader := n.raft.Leadership() // one call returns both, because a leadership belongs to one term
-		if isLeader {
-			n.leadTerm(ctx, term)
-			chanutil.Notify(n.agent.heartbeatNow) // send a heartbeat to the next leader at once
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.raft.Changed():
-			chanutil.Notify(n.agent.heartbeatNow)
-		case <-ticker.C:
-		}
-	}
-}
-
-// leadTerm runs the leader loop until the term is over or ctx ends.
-func (n *Node) leadTerm(ctx context.Context, term uint64) {
-	loop := leaderloop.New(n.leaderOptions(), term)
-	n.metrics.elections.Inc()
-	loop.Log.Info().Msg("became leader")
-	n.leadership.Store(loop.Leadership)
-	n.crashDetector.Recheck() //nolint:contextcheck // outlives this leadership
-	chanutil.Notify(n.agent.heartbeatNow)
-	loop.Run(ctx)
-	n.leadership.Store(nil)
-	loop.Log.Info().Msg("leadership ended")
-}
-
 // leaderOptions returns the options of the leader loop.
 func (n *Node) leaderOptions() leaderloop.Options {
 	return leaderloop.Options{
-		Self: n.self, Server: n.serverID, Shards: n.o.Shards, BootstrapExpect: n.o.BootstrapExpect, Timing: n.o.Timing, Pace: n.o.Pace, Keys: n.loadedKeys.get,
-		View: n.view, Client: n.client, Clock: n.o.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.leaderHint, Background: &n.background,
+		Self: n.self, Server: n.serverID, Shards: n.options.Shards, BootstrapExpect: n.options.BootstrapExpect, Timing: n.options.Timing, Pace: n.options.Pace, Keys: n.loadedKeys.get,
+		View: n.view, Client: n.client, Clock: n.options.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.leaderHint, Background: &n.background,
 		Reconciler: membership.ReconcilerOptions{
 			Scheduler: &n.scheduler, Raft: n.raft, Server: n.serverID, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
 			State:     func() membership.State { return n.fsm.state.Load() },
-			Identify:  n.identify,
-			MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter,
+			Identify:  n.identities.of,
+			MaxVoters: n.options.MaxVoters, RemoveDeadAfter: n.options.RemoveDeadAfter, FinalizeAfter: n.options.FinalizeAfter,
 		},
 		OnRaftHeartbeats: func() { chanutil.Notify(n.agent.heartbeatIfNearlyDue) },
 		IdleShards:       n.idleTracker.Answer, IdleInStage: n.idleTracker.AnswerStage, AdoptCluster: n.announcer.adoptFromLog,
-		Events: n.events, Changes: n.changes, Log: n.log,
+		Events: n.events, Changes: n.mapChanges, Log: n.log,
 		Metrics: leaderloop.Metrics{Proposals: n.metrics.mapChanges, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, CommitSeconds: n.metrics.commits},
 	}
-}
-
-// identify returns the identity of the process of a node, which may be this node.
-func (n *Node) identify(ctx context.Context, node string) (membership.Process, error) {
-	if node == string(n.self) {
-		return n.process(), nil
-	}
-	return peerClient{n}.RequestIdentity(ctx, node)
 }
 
 // leaveOrFail leaves the cluster. If a component fails in this time, it stops early and returns the error of the
@@ -307,12 +272,12 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
 		select {
-		case err := <-n.failed:
-			endLeave(n.recordFatal(err))
+		case err := <-n.failures.first:
+			endLeave(n.failures.recordInDir(err))
 		case <-leaveCtx.Done():
 		}
 	})
-	if n.o.HoldGrace > 0 {
+	if n.options.HoldGrace > 0 {
 		n.shutdown.RestartInPlace(leaveCtx)
 	} else {
 		n.shutdown.Leave(leaveCtx)
@@ -323,8 +288,8 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 		return failure
 	}
 	select {
-	case err := <-n.failed: // failed at the end of the last step
-		return n.recordFatal(err)
+	case err := <-n.failures.first: // failed at the end of the last step
+		return n.failures.recordInDir(err)
 	default:
 		return nil
 	}

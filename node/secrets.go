@@ -9,9 +9,11 @@ import (
 
 	"shardway/admin/api"
 	"shardway/internal/secret"
+	"shardway/node/cluster"
 	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/gossip"
+	"shardway/node/leaderloop"
 	"shardway/node/rotation"
 	"shardway/peer"
 )
@@ -27,10 +29,10 @@ func gossipKeys(secrets *secret.Store) [][]byte {
 // followSecrets makes gossip, the streams between nodes and the quarantines use the new secrets whenever the
 // secrets change.
 func (n *Node) followSecrets() {
-	if n.o.Secrets == nil {
+	if n.options.Secrets == nil {
 		return
 	}
-	n.o.Secrets.OnChange(func(l secret.List) error {
+	n.options.Secrets.OnChange(func(l secret.List) error {
 		err := n.gossip.SetKeys(l.GossipKeys())
 		n.RenewPeers()
 		n.hasher.UpdateQuarantine()
@@ -46,7 +48,7 @@ func (n *Node) RenewPeers() {
 	n.proxy.RenewPeers()
 }
 
-var _ rotation.Cluster = rotating{}
+var _ rotation.Cluster = rotationCluster{}
 
 // Rotate replaces the secret of the cluster on all nodes. The leader performs the rotation, so another node
 // sends it a request. An interrupted rotation continues at the step at which it was interrupted. by is the
@@ -55,7 +57,7 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 	// The same timeout applies to a request of another node.
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
-	if n.o.Secrets == nil {
+	if n.options.Secrets == nil {
 		return api.Rotation{}, rotation.ErrNoSecrets
 	}
 	if n.leaderClient.Leadership() != nil {
@@ -65,31 +67,35 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 	if leader == "" {
 		return api.Rotation{}, fmt.Errorf("%w: %s", api.ErrNoLeader, n.api.WhyNoLeader())
 	}
-	r, err := n.rotation.Ask(ctx, leader, by)
-	return r, control.LeaderError(leader, err)
+	result, err := n.rotation.Ask(ctx, leader, by)
+	return result, control.LeaderError(leader, err)
 }
 
-// rotating implements rotation.Cluster for a node.
-type rotating struct{ n *Node }
+// rotationCluster implements rotation.Cluster: it sends the requests of a rotation to the other nodes.
+type rotationCluster struct {
+	view         *cluster.View
+	client       *control.Client
+	leaderClient *leaderloop.Client
+}
 
 // Leads reports whether this node leads.
-func (r rotating) Leads() bool { return r.n.leaderClient.Leadership() != nil }
+func (c rotationCluster) Leads() bool { return c.leaderClient.Leadership() != nil }
 
 // AllNodes returns the nodes of Raft's configuration, running or not, and the nodes that are present in
 // gossip. outside contains the present members of gossip that are not nodes.
-func (r rotating) AllNodes() (nodes, outside []string) {
-	voters, others := r.n.view.Servers()
+func (c rotationCluster) AllNodes() (nodes, outside []string) {
+	voters, others := c.view.Servers()
 	all := map[string]bool{}
 	for _, server := range slices.Concat(voters, others) {
 		all[consensus.NodeOf(server)] = true
 	}
-	for _, m := range r.n.gossip.Members() {
+	for _, member := range c.view.Gossip.Members() {
 		switch {
-		case m.Status != gossip.Alive && m.Status != gossip.Leaving: // not present
-		case m.Node:
-			all[m.ID] = true
+		case member.Status != gossip.Alive && member.Status != gossip.Leaving: // not present
+		case member.Node:
+			all[member.ID] = true
 		default:
-			outside = append(outside, m.ID)
+			outside = append(outside, member.ID)
 		}
 	}
 	return slices.Sorted(maps.Keys(all)), outside
@@ -97,13 +103,13 @@ func (r rotating) AllNodes() (nodes, outside []string) {
 
 // Ask sends a request to a node over a TLS connection. compose creates the content of the request from the
 // channel binding of the connection, which proves that both ends share this connection.
-func (r rotating) Ask(ctx context.Context, node, what string, compose func(binding []byte) (rotation.Proven, error)) (json.RawMessage, error) {
-	return r.n.client.CallRaw(ctx, node, func(c *peer.Conn) (control.Request, error) {
-		binding, err := control.Binding(c)
+func (c rotationCluster) Ask(ctx context.Context, node, kind string, compose func(binding []byte) (rotation.Proven, error)) (json.RawMessage, error) {
+	return c.client.CallRaw(ctx, node, func(conn *peer.Conn) (control.Request, error) {
+		binding, err := control.Binding(conn)
 		if err != nil {
 			return control.Request{}, err
 		}
-		p, err := compose(binding)
-		return control.Request{Kind: control.Kind(what), Proven: p}, err
+		content, err := compose(binding)
+		return control.Request{Kind: control.Kind(kind), Proven: content}, err
 	})
 }

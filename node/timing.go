@@ -10,7 +10,7 @@ import (
 
 // timingCheck compares the timing of the cluster with the flags of this node.
 type timingCheck struct {
-	o             *Options
+	options       *Options
 	isUpToDate    func() bool // reports whether the log of this node is not far behind
 	comparedIndex uint64      // index of the log entry of the timing that was compared last; zero means none
 }
@@ -30,9 +30,9 @@ func (c *timingCheck) compare(state *ack.State) {
 	if isFirst := c.comparedIndex == 0; isFirst {
 		c.warnIfFlagsDiffer(timing)
 	}
-	for _, rule := range timingrules.Check(c.o.Pace.Heartbeat, timing.Lease, timing.DeadAfter) {
+	for _, rule := range timingrules.Check(c.options.Pace.Heartbeat, timing.Lease, timing.DeadAfter) {
 		if !rule.Satisfied {
-			c.o.Log.Warn().Str("breaks", rule.Text).Str("figures", rule.Values).Str("remedy", rule.Remedy).Msg("heartbeats too slow for cluster settings")
+			c.options.Log.Warn().Str("breaks", rule.Text).Str("figures", rule.Values).Str("remedy", rule.Remedy).Msg("heartbeats too slow for cluster settings")
 		}
 	}
 	c.warnIfRemovedTooEarly(timing)
@@ -41,21 +41,21 @@ func (c *timingCheck) compare(state *ack.State) {
 
 // warnIfFlagsDiffer logs a warning if the flags of this node contain another timing than that of the cluster.
 func (c *timingCheck) warnIfFlagsDiffer(timing ack.Timing) {
-	if c.o.Timing == timing {
+	if c.options.Timing == timing {
 		return
 	}
-	c.o.Log.Warn().Str("flags", leaderloop.DescribeTiming(c.o.Timing)).Str("cluster", leaderloop.DescribeTiming(timing)).
-		Str("remedy", "start this node with "+differingFlags(timing, c.o.Timing)+", or change the cluster's: shardway settings "+differingFlags(c.o.Timing, timing)).
+	c.options.Log.Warn().Str("flags", leaderloop.DescribeTiming(c.options.Timing)).Str("cluster", leaderloop.DescribeTiming(timing)).
+		Str("remedy", "start this node with "+differingFlags(timing, c.options.Timing)+", or change the cluster's: shardway settings "+differingFlags(c.options.Timing, timing)).
 		Msg("timing flags differ from cluster settings")
 }
 
 // warnIfRemovedTooEarly logs a warning if RemoveDeadAfter is too short for the timing.
 func (c *timingCheck) warnIfRemovedTooEarly(timing ack.Timing) {
-	removeAfter, minimum := c.o.RemoveDeadAfter, 2*timing.DeadAfter
+	removeAfter, minimum := c.options.RemoveDeadAfter, 2*timing.DeadAfter
 	if removeAfter <= 0 || removeAfter >= minimum { // zero means that dead servers are not removed
 		return
 	}
-	c.o.Log.Warn().Str("remove_dead_after", timingrules.Short(removeAfter)).Str("dead_after", timingrules.Short(timing.DeadAfter)).
+	c.options.Log.Warn().Str("remove_dead_after", timingrules.Short(removeAfter)).Str("dead_after", timingrules.Short(timing.DeadAfter)).
 		Str("remedy", "start this node with --remove-dead-after "+timingrules.Short(minimum)+" or more").
 		Msg("remove-dead-after too short")
 }

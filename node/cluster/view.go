@@ -57,6 +57,9 @@ func (v *View) Servers() (voters, nonvoters []string) {
 	return voters, nonvoters
 }
 
+// IsVoter reports whether this node is a voter in the latest configuration of its log.
+func (v *View) IsVoter() bool { return slices.Contains(v.Raft.Voters(), v.serverID) }
+
 // OtherVoters returns the voters except this node; nil means that this node is not a voter.
 func (v *View) OtherVoters() []string {
 	voters := v.Raft.Voters()

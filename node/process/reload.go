@@ -55,7 +55,7 @@ func (p *Process) Reload(next *config.Config) (err error) {
 	p.accessLogs.replace(prepared.accessPath, prepared.accessFile)
 	p.node.Apply(prepared.proxySettings)
 	p.node.ApplyHealth(healthOptions(next))
-	p.node.ApplySettings(next.RunningSettings(p.initial))
+	p.node.API().ApplySettings(next.RunningSettings(p.initial))
 	p.node.ApplyKeys(prepared.keys)
 	p.lameDuck.Store(int64(next.LameDuck))
 	changed := next.ChangesSince(p.applied).Live
