@@ -64,13 +64,13 @@ func (a *Agent) addHookReport(now time.Duration, heartbeat *ack.Heartbeat) {
 	heartbeat.UnreleasedMoves = a.hooks.releaseEnds.countUnreleasedMoves(now)
 }
 
-// HandleAnswer handles a response. The caller must call Poll afterwards.
+// HandleAnswer applies a response of a leader. The caller must call Poll afterwards.
 func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult {
 	if answer.Boot != a.holder.Boot() {
 		return AnswerIgnored
 	}
 	if answer.Refusal != 0 {
-		return a.handleRefusal(now, answer)
+		return a.applyRefusal(now, answer)
 	}
 	if !a.holder.HandleAnswer(now, a.options.RaftTerm(), answer) {
 		return AnswerIgnored
@@ -90,8 +90,8 @@ func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult 
 	return AnswerCounted
 }
 
-// handleRefusal handles a response that refuses a heartbeat.
-func (a *Agent) handleRefusal(now time.Duration, answer ack.Answer) AnswerResult {
+// applyRefusal applies a response that refuses a heartbeat.
+func (a *Agent) applyRefusal(now time.Duration, answer ack.Answer) AnswerResult {
 	if answer.Term >= a.options.RaftTerm() {
 		a.holder.markAnswered(answer.HeartbeatNumber) // the leader is alive
 	}

@@ -67,7 +67,7 @@ func (h *LeaseHolder) NextHeartbeat(now time.Duration) (number uint64, echo ack.
 	return h.lastNumber, h.echo
 }
 
-// HandleAnswer handles a response. raftTerm is the Raft term of the node, read after the response
+// HandleAnswer applies a response of a leader. raftTerm is the Raft term of the node, read after the response
 // arrived. It returns true if the response counted. A response to another boot, or of a term
 // below raftTerm, does not count.
 func (h *LeaseHolder) HandleAnswer(now time.Duration, raftTerm uint64, answer ack.Answer) bool {

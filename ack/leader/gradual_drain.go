@@ -47,7 +47,7 @@ func (gd *gradualDrains) finished(in inputs) []ack.Change {
 	return changes
 }
 
-// policyApplied handles a change of the policy. A drain that was cancelled cannot be overdue.
+// policyApplied forgets the overdue drains that a new policy has cancelled.
 func (gd *gradualDrains) policyApplied(after *ack.Policy) {
 	maps.DeleteFunc(gd.overdue, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
 }

@@ -5,7 +5,7 @@ import (
 	"shardway/shardmap"
 )
 
-// heartbeatReceived handles a heartbeat. ok is false if it gets no response, for example because
+// heartbeatReceived stores a heartbeat and returns the response. ok is false if it gets no response, for example because
 // it does not name exactly the term of the leader (why 2).
 func (l *Leader) heartbeatReceived(received HeartbeatReceived) (answer ack.Answer, ok bool) {
 	if received.Term != l.in.term || l.leases.revoked {

@@ -86,7 +86,7 @@ func New(options Options, now time.Duration) *Leader {
 	return l
 }
 
-// Step handles one message and returns the effects to perform. The slice is valid until the
+// Step applies one message and returns the effects to perform. The slice is valid until the
 // next Step.
 func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	l.effects = l.effects[:0]

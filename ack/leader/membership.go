@@ -28,7 +28,7 @@ func newMembership() membership {
 	return membership{dropSeenAt: map[shardmap.NodeID]time.Duration{}}
 }
 
-// proposalApplied handles the application of a proposal, which starts a round.
+// proposalApplied starts the round of a proposal that the log now contains.
 func (ms *membership) proposalApplied(in inputs, nodes *memberTracker) {
 	ms.roundStartedAt = in.now
 	for _, id := range in.state.DroppedBy(in.state.Proposed().Epoch()) {
@@ -38,12 +38,12 @@ func (ms *membership) proposalApplied(in inputs, nodes *memberTracker) {
 	}
 }
 
-// commitApplied handles the application of a commit.
+// commitApplied forgets the uncordoned nodes that own shards in the new committed map.
 func (ms *membership) commitApplied(committed *shardmap.Map) {
 	maps.DeleteFunc(ms.uncordoned, func(id shardmap.NodeID, _ bool) bool { return committed.ShardCount(id) > 0 })
 }
 
-// policyApplied handles a change of the policy.
+// policyApplied records the nodes whose drain a new policy has ended.
 func (ms *membership) policyApplied(before, after *ack.Policy) {
 	for id := range before.Drained {
 		if !after.Drained[id] {

@@ -65,7 +65,7 @@ func (q *policyQueue) pop() (request policyRequest, ok bool) {
 	return request, true
 }
 
-// policyApplied handles a change of the policy in the log.
+// policyApplied records when the leader saw the last change of the pause.
 func (q *policyQueue) policyApplied(now time.Duration, before, after *ack.Policy) {
 	if after.PauseIndex != before.PauseIndex {
 		q.pauseSeenAt = now

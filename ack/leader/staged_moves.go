@@ -139,8 +139,8 @@ func (sm *stagedMoves) finishQuery(in inputs) {
 	sm.querySentAt, sm.nextQueryAt = -1, in.now+queryInterval(in.pace)
 }
 
-// drainsStarted handles gradual drains. A node that drains gradually reports its idle shards
-// without being asked.
+// drainsStarted stops waiting for the responses of nodes that drain gradually. Such a node reports
+// its idle shards without a query.
 func (sm *stagedMoves) drainsStarted(policy *ack.Policy) {
 	maps.DeleteFunc(sm.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return policy.DrainsGradually(id) })
 }

@@ -76,7 +76,7 @@ func (tt *timingTracker) waitTiming(now time.Duration, state *ack.State) ack.Tim
 	return timing
 }
 
-// stateApplied handles a newer state of the log.
+// stateApplied records when the leader saw the last change of the timing.
 func (tt *timingTracker) stateApplied(now time.Duration, old, state *ack.State) {
 	if state.TimingIndex() != old.TimingIndex() {
 		tt.changeSeenAt = now
