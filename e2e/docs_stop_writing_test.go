@@ -58,13 +58,13 @@ func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 // withoutRule the rule of the page.
 var (
 	withoutEpochs = map[string][]string{
-		"go":     {`if a.newest(n, ".taken") > s.epoch {`, `if false {`},
+		"go":     {`if a.newestEpoch(n, ".taken") > s.epoch {`, `if false {`},
 		"python": {`    fence(shard, epoch)  # after the commit: see take`, ``},
 	}
 	withoutRule = map[string][]string{
-		"go":     {`!time.Now().Before(a.until)`, `false`, `!a.mayWrite()`, `false`},
-		"python": {`time.monotonic() >= until`, `False`, `time.monotonic() >= until`, `False`},
-		"js":     {`performance.now() >= until`, `false`, `performance.now() >= until`, `false`},
+		"go":     {`!time.Now().Before(a.writeDeadline)`, `false`, `!a.mayWrite()`, `false`},
+		"python": {`time.monotonic() >= write_deadline`, `False`, `time.monotonic() >= write_deadline`, `False`},
+		"js":     {`performance.now() >= writeDeadline`, `false`, `performance.now() >= writeDeadline`, `false`},
 	}
 )
 
