@@ -1,391 +1,53 @@
 package proxy
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"runtime/debug"
-	"slices"
+	"context"
 
 	"github.com/valyala/fasthttp"
 
 	"shardway/internal/problem"
 	"shardway/proxy/cause"
-	"shardway/proxy/eventrelay"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
+	"shardway/proxy/inproc"
 )
 
-// errDirectWrite is returned to a handler that writes to the connection instead of its Response.
-var errDirectWrite = errors.New("proxy: handlers may not write to the connection: set the Response instead")
+// Task is a part of a request that continues after the handler of the app has returned: see
+// inproc.Task.
+type Task = inproc.Task
 
-// handlerOutcome is the result of a request for an app that runs in this process.
-type handlerOutcome uint8
+// Begin begins a Task. The caller is the handler of the request, or a Task of it that has not ended.
+func Begin(ctx *fasthttp.RequestCtx) Task { return inproc.Begin(ctx) }
 
-const (
-	outcomeUnread     handlerOutcome = iota // fasthttp could not read the header
-	outcomeNotCalled                        // the run was cancelled before the handler was called
-	outcomeNoResponse                       // the run was cancelled, the client disconnected, or the request body broke off before the response began
-	outcomeFailed                           // the app failed; handlerConn.failure contains the reason
-	outcomeResponded                        // a response was sent, completely or in part, and the attempt has ended
-)
+// LeaseExpired reports whether a request still runs that should have been cancelled by now: see
+// Options.LeaseExpired. In that case it cancels the request. The caller is the handler or a Task
+// that has not ended.
+func LeaseExpired(ctx *fasthttp.RequestCtx) bool { return inproc.LeaseExpired(ctx) }
 
-// serveRequest runs the handler for the request whose header is buffered in writer, and sends the
-// response. The request is treated as in flight until the handler and all its Tasks have ended,
-// even if the client disconnects earlier.
-func (hc *handlerConn) serveRequest(responder reply, attempt *attempt, writer *h1.Writer) handlerOutcome {
-	hc.bindRequest(responder, attempt)
-	hc.serveFastHTTP(writer.Unsent())
-	outcome := hc.outcome // read the outcome before the pool can assign hc to another request
-	if outcome != outcomeResponded {
-		return outcome
-	}
-	switch hc.disposition {
-	case dispositionReuse:
-		writer.Discard()
-		attempt.conn.Pool.Put(attempt.conn)
-	case dispositionDiscard:
-		attempt.conn.Pool.Discard(attempt.conn)
-	case dispositionEnded:
-	}
-	return outcome
+// handlerConn is a connection to an app in this process, and the attempt that uses it. It implements
+// inproc.Pipeline, so that inproc.Conn can execute the steps of the attempt.
+type handlerConn struct {
+	*inproc.Conn
+	runner  *attemptRunner
+	attempt attempt // a copy, so that the attempt of the caller stays on the stack
 }
 
-// bindRequest prepares hc for a request.
-func (hc *handlerConn) bindRequest(responder reply, attempt *attempt) {
-	hc.state, hc.reply = responder.requestState, responder
-	hc.attempt = *attempt // a copy, so that the caller's attempt stays on the stack
-	hc.active = &hc.attempt
-	hc.runNumber = attempt.slot.Load().Number
-	hc.outcome, hc.answered, hc.disposition = outcomeUnread, false, dispositionEnded
-	hc.taskFailed.Store(false)
-}
-
-// detailHandlerPanicked is the detail of the error response after a panic of the handler.
-const detailHandlerPanicked = "the app's handler panicked"
-
-// disposition is what happens to a handlerConn after its request.
-type disposition uint8
-
-const (
-	dispositionEnded   disposition = iota // the attempt has ended and closed it
-	dispositionReuse                      // return it to the pool
-	dispositionDiscard                    // close it
-)
-
-// handle is the handler of the fasthttp.Server. It runs the handler of the app, sends the response
-// to the client, and resets the RequestCtx for reuse.
-func (hc *handlerConn) handle(ctx *fasthttp.RequestCtx) {
-	if hc.emptyResponse == nil {
-		hc.emptyResponse = new(fasthttp.Response)
-		ctx.Response.CopyTo(hc.emptyResponse)
+// handlerDialer returns the function that makes connections to the app in this process.
+func (s *Server) handlerDialer() func(context.Context) (*connpool.Conn, error) {
+	app := &inproc.App{
+		Handler: s.options.Handler, StreamBodies: s.options.HandlerStreams, Log: s.options.Log,
+		LeaseExpired: s.options.LeaseExpired,
+		Cancel: func(slot *inflight.Slot, run inflight.Run, cancelCause cause.Cause) {
+			cancelRun(slot, run, cancelCause, s.metrics)
+		},
+		StreamBuffers: &s.bodies.Buffers, StreamBufferSize: s.options.BodyBuffer,
 	}
-	hc.outcome = hc.handleRequest(ctx)
-	// From here on, the output of fasthttp is discarded, because the response has already been
-	// sent. fasthttp adds no date: see appendResponseHeader.
-	hc.answered = true
-	ctx.Response.ReleaseBody(maxReusedBody)
-	hc.emptyResponse.CopyTo(hc.response(ctx))
-	ctx.Hijack(nil)
-	ctx.HijackSetNoResponse(false)
-	if cap(hc.largeBody) > maxReusedBody {
-		hc.largeBody = nil
+	return func(context.Context) (*connpool.Conn, error) {
+		conn := &connpool.Conn{InProcess: true, Checkable: true} // it never ends without a Close, so it needs no socket to be checked
+		conn.Conn = h1.NewConn(&handlerConn{Conn: inproc.NewConn(app)}, h1.Options{Buffers: &s.buffers})
+		return conn, nil
 	}
-}
-
-// maxReusedBody is the largest buffer for a body, in bytes, that a handlerConn keeps for the next
-// request.
-const maxReusedBody = 64 << 10
-
-// handleRequest runs the handler and sends its response. It returns the outcome.
-func (hc *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
-	state := hc.state
-	if hc.closed.Load() {
-		return outcomeNotCalled
-	}
-	if err := hc.setRequestBody(ctx); err != nil {
-		hc.bodyDone()
-		if !state.body.Unreadable {
-			state.body.ClientErr = err
-		}
-		return outcomeNoResponse
-	}
-	if state.req.Body.Done() {
-		hc.active.disconnect.Arm() // no goroutine reads from the client now, so a watch must detect a disconnect
-	}
-	hc.failure = hc.callHandler(ctx)
-	hc.body.close()
-	hc.bodyDone()
-	if hc.failure == "" {
-		hc.failure = hc.checkResponse(ctx)
-	}
-	isCancelled := hc.active.slot.Load().IsCancelled()
-	switch {
-	case isCancelled || state.body.ClientErr != nil:
-		hc.discardResponse(ctx)
-		return outcomeNoResponse
-	case hc.failure != "":
-		hc.discardResponse(ctx)
-		return outcomeFailed
-	}
-	return hc.sendResponse(ctx)
-}
-
-// bodyDone records that the handler no longer reads the body. If a cancellation has interrupted a
-// read, the client's connection is out of step and must end with this request.
-func (hc *handlerConn) bodyDone() {
-	hc.mu.Lock()
-	wasReading := hc.mu.client != nil
-	hc.mu.client = nil
-	hc.mu.Unlock()
-	if wasReading && hc.closed.Load() {
-		hc.state.body.Unreadable = true
-	}
-}
-
-// callHandler calls the handler of the app. failed is empty if the handler has returned; otherwise
-// it is the reason for the error response.
-func (hc *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
-	returned := false
-	defer func() {
-		switch panicValue := recover(); {
-		case returned:
-		case panicValue == nil: // runtime.Goexit: this goroutine exits, and serveFastHTTP returns
-			hc.discardResponse(ctx)
-			hc.active.abort()
-		default:
-			hc.server.appPanicked(panicValue)
-			failed = detailHandlerPanicked
-		}
-	}()
-	hc.server.options.Handler(ctx)
-	returned = true
-	return ""
-}
-
-// discardResponse discards a response that is not sent, and waits for the tasks that still write
-// it.
-func (hc *handlerConn) discardResponse(ctx *fasthttp.RequestCtx) {
-	_ = hc.Close()
-	hc.closeStream(ctx)
-	hc.tasks.Wait()
-}
-
-// checkResponse builds the header of the response and validates it like the response of any other
-// app. failed is empty if the response is valid; otherwise it is the reason for the error response.
-func (hc *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
-	if ctx.Hijacked() {
-		ctx.Hijack(nil)
-		return "the handler tried to take over the connection (Hijack), which an app inside the node cannot do: to upgrade connections, run the app behind --upstream"
-	}
-	if hc.taskFailed.Load() {
-		return detailHandlerPanicked
-	}
-	res := hc.response(ctx)
-	res.SkipBody = false
-	hc.setContentLength(res)
-	hc.responseHeader = appendResponseHeader(hc.responseHeader[:0], &res.Header)
-	parsed := &hc.active.conn.Response
-	if err := parsed.ParseHeader(hc.responseHeader, hc.state.req.Method(), hc.state.settings.MaxHeaders); err != nil {
-		return fmt.Sprintf("the handler's response is malformed: %v", err)
-	}
-	if parsed.Status() < 200 {
-		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", parsed.Status())
-	}
-	return ""
-}
-
-// setContentLength sets the Content-Length of a response whose body is complete. The response to a
-// HEAD request without a body keeps the length that the handler has set for a GET. A stream without a
-// declared length is sent in chunks.
-func (hc *handlerConn) setContentLength(res *fasthttp.Response) {
-	if res.BodyStream() != nil {
-		if res.Header.ContentLength() < 0 {
-			res.Header.SetContentLength(-1)
-		}
-		return
-	}
-	keepsLength := hc.state.req.IsHead() && len(res.Body()) == 0
-	if !keepsLength {
-		res.Header.SetContentLength(len(res.Body()))
-	}
-}
-
-// appendResponseHeader appends the header in the format of fasthttp, but without a date. fasthttp
-// updates its date in a process-wide goroutine, and the proxy sets its own date. Trailers are not
-// part of the header.
-func appendResponseHeader(dst []byte, header *fasthttp.ResponseHeader) []byte {
-	text := string(header.StatusMessage())
-	if text == "" {
-		text = fasthttp.StatusMessage(header.StatusCode())
-	}
-	dst = appendStatusLine(dst, header.StatusCode(), text)
-	trailers := header.PeekTrailerKeys()
-	for name, value := range header.All() {
-		if len(trailers) > 0 && containsName(trailers, name) {
-			continue
-		}
-		isDefaultType := string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8"
-		if isDefaultType && header.ContentLength() == 0 {
-			continue // fasthttp adds its default Content-Type, although there is no body
-		}
-		dst = append(dst, name...)
-		dst = append(dst, ": "...)
-		dst = append(dst, value...)
-		dst = append(dst, "\r\n"...)
-	}
-	return append(dst, "\r\n"...)
-}
-
-// containsName reports whether names contains name.
-func containsName(names [][]byte, name []byte) bool {
-	return slices.ContainsFunc(names, func(other []byte) bool { return bytes.Equal(other, name) })
-}
-
-// response returns the response that the handler has set. After TimeoutError, a handler may still
-// be running and use its Response and all other data of the request. Therefore response then marks
-// hc as unusable, so that no memory of the request is reused.
-func (hc *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
-	replacement := ctx.LastTimeoutErrorResponse()
-	if replacement == nil {
-		return &ctx.Response
-	}
-	if !hc.unusable {
-		hc.unusable = true
-		addr := hc.RemoteAddr()
-		hc.savedRemoteAddr.Store(&addr)
-		hc.state.body.Buffered, hc.largeBody = nil, nil
-		_ = hc.Close()
-	}
-	return replacement
-}
-
-// sendResponse sends the response to the client.
-func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
-	attempt, res := hc.active, hc.response(ctx)
-	header := &attempt.conn.Response
-	stream := res.BodyStream()
-	if header.Has(h1.FieldShardwayHold) {
-		hc.state.noteHold(header, attempt.epoch)
-	}
-	hc.state.server.appSilence.RecordResponse(hc.state.server.clock.Now())
-	flags := uint64(inflight.ResponseBegun)
-	isEventStream := stream != nil && eventrelay.IsEvents(header)
-	if isEventStream {
-		attempt.slot.Events.Begin(attempt.slot.Load().Number, false, false, nil)
-		flags |= inflight.Events
-	}
-	if !attempt.slot.SetFlags(flags) { // the run was cancelled
-		hc.discardResponse(ctx)
-		return outcomeNoResponse
-	}
-	hc.state.exchange.leaveQueue()
-	hc.reply.recordResponse(header)
-	writer := hc.state.inbound.WriteResponseHeader(header, hc.reply.editHeaders(attempt.route, header))
-	if stream != nil {
-		hc.relayStream(ctx, writer, stream)
-	} else {
-		hc.sendBody(writer, res.Body())
-	}
-	return outcomeResponded
-}
-
-// sendBody sends a complete response body, waits for the tasks of the request, and ends the request.
-func (hc *handlerConn) sendBody(writer *h1.Writer, body []byte) {
-	var err error
-	if writer.Kind() != h1.NoBody {
-		_, err = writer.Write(body)
-	}
-	if hc.runningTasks.Load() > 0 && err == nil {
-		err = writer.Flush() // send the response before waiting for the tasks
-	}
-	hc.tasks.Wait()
-	hc.finishResponse(writer, nil, err)
-}
-
-// finishResponse ends a request whose response has been written to writer. It releases the shard before
-// it flushes writer, so that a slow client does not block the shard. err is the first error of a
-// write.
-func (hc *handlerConn) finishResponse(writer *h1.Writer, trailers []byte, err error) {
-	hc.disposition = dispositionReuse
-	if hc.active.slot.Finish() != cause.None || hc.unusable {
-		hc.disposition = dispositionDiscard
-	}
-	hc.active.release()
-	hc.active.disconnect.Disarm()
-	if err != nil || writer.Close(trailers) != nil {
-		hc.state.exchange.connAborted = true
-	}
-}
-
-// appPanicked logs a panic in the app's code. The node continues to run.
-func (s *Server) appPanicked(value any) {
-	s.options.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).Msg("app panicked")
-}
-
-// closeStream closes the body stream of the response. Its Close may panic.
-func (hc *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
-	hc.setStream(nil)
-	defer func() {
-		if panicValue := recover(); panicValue != nil {
-			hc.server.appPanicked(panicValue)
-		}
-	}()
-	_ = hc.response(ctx).CloseBodyStream()
-}
-
-// errHandlerTarget rejects a request target that fasthttp cannot parse.
-var errHandlerTarget = h1.NewError(400, "the app's server cannot read the target")
-
-// setRequestBody gives the handler the request body: as a stream if the handler accepts streams,
-// and otherwise as a complete buffer. It omits trailers, because fasthttp would add them to the
-// headers.
-func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
-	if err := hc.parseAmbiguousTarget(ctx); err != nil {
-		return err
-	}
-	state, req := hc.state, &ctx.Request
-	switch body := &state.req.Body; {
-	case body.Kind() == h1.NoBody:
-	case state.body.IsFullyBuffered():
-		setBufferedBody(req, state.body.Buffered)
-	case hc.server.options.HandlerStreams:
-		size := -1 // unknown
-		if remaining := body.Remaining(); remaining >= 0 {
-			size = len(state.body.Buffered) + int(remaining)
-		}
-		hc.setBodySource(state.inbound)
-		hc.body.open(state)
-		req.SetBodyStream(&hc.body, size)
-	default:
-		hc.setBodySource(state.inbound)
-		if err := hc.readFullBody(); err != nil {
-			return err
-		}
-		setBufferedBody(req, hc.largeBody)
-	}
-	return nil
-}
-
-// setBufferedBody sets the complete body of the request for the handler.
-func setBufferedBody(req *fasthttp.Request, body []byte) {
-	req.SetBodyRaw(body)
-	req.Header.SetContentLength(len(body))
-}
-
-// parseAmbiguousTarget parses a request target that starts with //. If such a target contains ://,
-// fasthttp uses the text after // as the host. The shard key may come from the host that was
-// validated. Therefore parseAmbiguousTarget parses an absolute URL with that host.
-func (hc *handlerConn) parseAmbiguousTarget(ctx *fasthttp.RequestCtx) error {
-	target := ctx.Request.Header.RequestURI()
-	if !bytes.HasPrefix(target, []byte("//")) {
-		return nil
-	}
-	absoluteURL := slices.Concat([]byte("http://"), ctx.Request.Header.Host(), target)
-	if err := ctx.URI().Parse(nil, absoluteURL); err != nil {
-		return errHandlerTarget
-	}
-	return nil
 }
 
 // runInHandler runs an attempt in the app of this process, and sends the response.
@@ -401,19 +63,68 @@ func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 		}
 	}
 	hc, _ := attempt.conn.NetConn().(*handlerConn) // inProcess is set
-	switch hc.serveRequest(runner.reply, attempt, writer) {
-	case outcomeUnread:
+	hc.runner, hc.attempt = runner, *attempt
+	result := hc.Serve(&inproc.Call{
+		Request: &runner.req, Client: runner.inbound, IsForwarded: runner.ingress != "", Body: &runner.body, Response: &attempt.conn.Response,
+		Slot: attempt.slot, Disconnect: attempt.disconnect,
+		MaxBody: runner.settings.MaxBody, MaxBodyTotal: runner.settings.MaxBodyTotal, MaxHeaders: runner.settings.MaxHeaders,
+		Pipeline: hc,
+	}, writer.Unsent())
+	switch result.Outcome {
+	case inproc.OutcomeUnread:
 		attempt.abort()
 		return fail(problem.BadRequest, "the app's server cannot read the request")
-	case outcomeNotCalled:
+	case inproc.OutcomeNotCalled:
 		return runner.retrier.handleUnsent(attempt, errCutFirst)
-	case outcomeNoResponse:
+	case inproc.OutcomeNoResponse:
 		return runner.retrier.handleBroken(attempt, nil)
-	case outcomeFailed:
+	case inproc.OutcomeFailed:
 		attempt.abort()
 		runner.exchange.runAborted = true // the app may have executed the request
-		return fail(problem.AppFailed, hc.failure)
-	case outcomeResponded:
+		return fail(problem.AppFailed, result.Failure)
+	case inproc.OutcomeTruncated:
+		runner.reply.truncateResponse(attempt, result.Err)
+	case inproc.OutcomeResponded:
+		runner.finishInHandler(attempt, writer, result)
 	}
 	return done
 }
+
+// finishInHandler returns the connection of an attempt to its pool. The app has sent its response, and
+// the run has ended.
+func (runner *attemptRunner) finishInHandler(attempt *attempt, writer *h1.Writer, result inproc.Result) {
+	if result.Err != nil {
+		runner.exchange.connAborted = true
+	}
+	if !result.Reusable {
+		attempt.conn.Pool.Discard(attempt.conn)
+		return
+	}
+	writer.Discard()
+	attempt.conn.Pool.Put(attempt.conn)
+}
+
+// RequestBody implements inproc.Pipeline.
+func (hc *handlerConn) RequestBody() error { return hc.runner.reply.requestBody() }
+
+// ResponseReady implements inproc.Pipeline.
+func (hc *handlerConn) ResponseReady(res *h1.Response) {
+	server := hc.runner.server
+	if res.Has(h1.FieldShardwayHold) {
+		hc.runner.noteHold(res, hc.attempt.epoch)
+	}
+	server.appSilence.RecordResponse(server.clock.Now())
+}
+
+// BeginResponse implements inproc.Pipeline.
+func (hc *handlerConn) BeginResponse(res *h1.Response) *h1.Writer {
+	hc.runner.exchange.leaveQueue()
+	hc.runner.reply.recordResponse(res)
+	return hc.runner.inbound.WriteResponseHeader(res, hc.runner.reply.editHeaders(hc.attempt.route, res))
+}
+
+// Release implements inproc.Pipeline.
+func (hc *handlerConn) Release() { hc.attempt.release() }
+
+// Abort implements inproc.Pipeline.
+func (hc *handlerConn) Abort() { hc.attempt.abort() }

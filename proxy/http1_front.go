@@ -27,7 +27,7 @@ type http1Front struct {
 func (front *http1Front) WriteLocal(status int, lines, body []byte, keepAlive bool) error {
 	writer := front.Writer()
 	var scratch [64]byte
-	writer.Put(appendStatusLine(scratch[:0], status, fasthttp.StatusMessage(status)))
+	writer.Put(h1.AppendStatusLine(scratch[:0], status, fasthttp.StatusMessage(status)))
 	writer.Put(lines)
 	if status >= http.StatusOK {
 		dst := append(scratch[:0], "Content-Length: "...)

@@ -86,15 +86,6 @@ func (reply reply) respondToProbe() bool {
 	return true
 }
 
-// appendStatusLine appends the status line of a response.
-func appendStatusLine(dst []byte, status int, text string) []byte {
-	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(status), 10)
-	dst = append(dst, ' ')
-	dst = append(dst, text...)
-	return append(dst, "\r\n"...)
-}
-
 // sendFailure sends the problem document that result describes. A reason means that the request has
 // waited.
 func (reply reply) sendFailure(result decision) {

@@ -14,7 +14,7 @@ func mutantsOfRequestWait() []mutant {
 		},
 		{
 			rule: "nor in the process of the node", found: "TestQueuedRequestsContinueAtHandlerResponse",
-			edits: in("proxy.handlerConn.sendResponse", "	hc.state.exchange.leaveQueue()\n", "	if !PLANTED {\n		hc.state.exchange.leaveQueue()\n	}\n"),
+			edits: in("proxy.handlerConn.BeginResponse", "	hc.runner.exchange.leaveQueue()\n", "	if !PLANTED {\n		hc.runner.exchange.leaveQueue()\n	}\n"),
 		},
 	}
 }

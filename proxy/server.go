@@ -160,7 +160,7 @@ func (s *Server) initUpstreams() {
 	var dialApp func(context.Context) (*connpool.Conn, error)
 	switch {
 	case s.options.Handler != nil:
-		dialApp = s.newHandlerConn
+		dialApp = s.handlerDialer()
 	case s.options.DialUpstream != nil:
 		dialApp = s.dialer.dialApp
 	}

@@ -51,7 +51,7 @@ func allowed() map[string][]string {
 		"proxy/loadstats":    {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":      {},
 		"proxy/wsession":     {"shardmap"},
-		"proxy":              {"proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound"},
+		"proxy":              {"proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inproc"},
 		"proxy/cachecontrol": {"proxy/h1"},
 		"proxy/backoff":      {"queue"},
 		"proxy/metrics":      {"internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
@@ -68,6 +68,7 @@ func allowed() map[string][]string {
 		"proxy/connset":      {"internal/coarsetime", "internal/netpoll"},
 		"proxy/connlife":     {"proxy/inbound"},
 		"proxy/inbound":      {"proxy/h1"},
+		"proxy/inproc":       {"proxy/buffer", "proxy/cause", "proxy/connlife", "proxy/eventrelay", "proxy/h1", "proxy/inbound", "proxy/inflight", "proxy/reqbody"},
 		"proxy/connpool":     {"internal/coarsetime", "proxy/backoff", "proxy/h1", "proxy/route", "proxy/wsession", "shardmap"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},

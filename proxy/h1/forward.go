@@ -250,3 +250,12 @@ func (p *headerPass) putOption(listStart int, on bool, name string) {
 	}
 	p.buf = append(p.buf, name...)
 }
+
+// AppendStatusLine appends the status line of a response. text is the reason phrase.
+func AppendStatusLine(dst []byte, status int, text string) []byte {
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = strconv.AppendInt(dst, int64(status), 10)
+	dst = append(dst, ' ')
+	dst = append(dst, text...)
+	return append(dst, "\r\n"...)
+}

@@ -1,4 +1,4 @@
-package proxy
+package inproc
 
 import (
 	"github.com/valyala/fasthttp"
@@ -11,7 +11,7 @@ import (
 // returned. The request is treated as running until the Task has ended. The zero Task, of a request
 // that this package does not run, does nothing.
 type Task struct {
-	conn *handlerConn
+	conn *Conn
 	slot *inflight.Slot
 	run  uint32 // number of the run
 }
@@ -29,7 +29,7 @@ func Begin(ctx *fasthttp.RequestCtx) Task {
 }
 
 // LeaseExpired reports whether a request still runs that should have been cancelled by now: see
-// Options.LeaseExpired. In that case it cancels the request. The caller is the handler or a Task
+// App.LeaseExpired. In that case it cancels the request. The caller is the handler or a Task
 // that has not ended.
 func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
 	conn, ok := ctx.Conn().(*fasthttpConn)
@@ -42,16 +42,16 @@ func (task Task) LeaseExpired() bool {
 	if task.conn == nil {
 		return false
 	}
-	server := task.conn.server
-	isExpired := server.options.LeaseExpired != nil && server.options.LeaseExpired()
+	app := task.conn.app
+	isExpired := app.LeaseExpired != nil && app.LeaseExpired()
 	if isExpired {
-		cancelRun(task.slot, inflight.Run{Number: task.run}, cause.Lease, server.metrics)
+		app.Cancel(task.slot, inflight.Run{Number: task.run}, cause.Lease)
 	}
 	return isExpired
 }
 
 // task returns a Task of the current run.
-func (hc *handlerConn) task() Task { return Task{hc, hc.active.slot, hc.runNumber} }
+func (conn *Conn) task() Task { return Task{conn, conn.call.Slot, conn.runNumber} }
 
 // End ends the Task. It must be called once. Nothing that belongs to the request may be used after
 // that.
@@ -76,6 +76,6 @@ func (task Task) Panicked(value any) {
 	if task.conn == nil {
 		return
 	}
-	task.conn.server.appPanicked(value)
+	task.conn.app.logPanic(value)
 	task.Fail()
 }

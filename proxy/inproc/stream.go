@@ -1,4 +1,4 @@
-package proxy
+package inproc
 
 import (
 	"errors"
@@ -12,31 +12,35 @@ import (
 	"shardway/proxy/inflight"
 )
 
+// errPanicked replaces the result of a stream whose Read panicked.
+var errPanicked = errors.New("proxy: the app's stream panicked")
+
 // errStreamCancelled replaces the result of a stream whose run was cancelled.
 var errStreamCancelled = errors.New("proxy: the answer's stream was cut")
 
 // relayStream copies a response stream of the handler to the client as it arrives. The request is
 // treated as in flight until the stream is closed and every Task has ended.
-func (hc *handlerConn) relayStream(ctx *fasthttp.RequestCtx, writer *h1.Writer, stream io.Reader) {
-	hc.setStream(streamCloser(stream))
+func (conn *Conn) relayStream(ctx *fasthttp.RequestCtx, writer *h1.Writer, stream io.Reader) Outcome {
+	conn.setStream(streamCloser(stream))
 	var err error
 	if writer.Kind() != h1.NoBody {
-		err = hc.copyStream(writer, stream)
+		err = conn.copyStream(writer, stream)
 	}
 	if err != nil {
 		writer.Abort()
-		hc.discardResponse(ctx)
-		hc.reply.truncateResponse(hc.active, err)
-		return
+		conn.discardResponse(ctx)
+		conn.result.Err = err
+		return OutcomeTruncated
 	}
-	hc.closeStream(ctx)
-	hc.tasks.Wait()
+	conn.closeStream(ctx)
+	conn.tasks.Wait()
 	var trailers []byte
 	if writer.Kind() == h1.Chunked {
-		trailers = hc.response(ctx).Header.TrailerHeader()
+		trailers = conn.response(ctx).Header.TrailerHeader()
 		trailers = trailers[:len(trailers)-len("\r\n")]
 	}
-	hc.finishResponse(writer, trailers, nil)
+	conn.finishResponse(writer, trailers, nil)
+	return OutcomeResponded
 }
 
 // streamCloser returns a closer that interrupts a read of the stream from another goroutine, or
@@ -53,28 +57,28 @@ func streamCloser(stream io.Reader) io.Closer {
 
 // copyStream copies the stream into the response. If the response has a declared length, copyStream
 // returns after that length.
-func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err error) {
+func (conn *Conn) copyStream(writer *h1.Writer, stream io.Reader) (err error) {
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
-			hc.server.appPanicked(panicValue)
+			conn.app.logPanic(panicValue)
 			err = errPanicked
 		}
 	}()
-	pooled := hc.server.bodies.Buffers.Get(hc.server.options.BodyBuffer)
-	defer hc.server.bodies.Buffers.Put(pooled)
+	pooled := conn.app.StreamBuffers.Get(conn.app.StreamBufferSize)
+	defer conn.app.StreamBuffers.Put(pooled)
 	buf := pooled[:cap(pooled)]
 	remaining := int64(math.MaxInt64)
 	if writer.Kind() == h1.Length {
-		remaining = hc.active.conn.Response.ContentLength()
+		remaining = conn.call.Response.ContentLength()
 	}
 	for remaining > 0 {
 		partSize := min(remaining, int64(len(buf)))
 		n, readErr := stream.Read(buf[:partSize])
-		if hc.closed.Load() || hc.taskFailed.Load() {
+		if conn.closed.Load() || conn.taskFailed.Load() {
 			return errStreamCancelled // an interrupted stream may end as if it were complete
 		}
 		remaining -= int64(n)
-		if err := hc.writePart(writer, buf[:n]); err != nil {
+		if err := conn.writePart(writer, buf[:n]); err != nil {
 			return err
 		}
 		if errors.Is(readErr, io.EOF) {
@@ -92,9 +96,9 @@ func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err erro
 }
 
 // writePart sends a part of a stream immediately, because the next part may arrive much later.
-func (hc *handlerConn) writePart(writer *h1.Writer, part []byte) error {
-	if hc.active.slot.Load().Has(inflight.Events) {
-		return hc.active.slot.Events.WritePart(writer, part)
+func (conn *Conn) writePart(writer *h1.Writer, part []byte) error {
+	if conn.call.Slot.Load().Has(inflight.Events) {
+		return conn.call.Slot.Events.WritePart(writer, part)
 	}
 	if _, err := writer.Write(part); err != nil {
 		return err
