@@ -146,7 +146,7 @@ type client struct {
 
 	// Connection.
 
-	conn  *h1.Conn   // the connection
+	conn  *h1.Conn   // the connection; nil for a client of another front
 	front http1Front // the connection as the pipeline of a request uses it
 	// closing means that another goroutine is closing the connection. Then no further run may
 	// begin.
@@ -206,19 +206,25 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	return c
 }
 
-// makeClient allocates a client without a connection, and connects its parts.
+// makeClient allocates a client of the HTTP/1 front without a connection, and connects its parts.
 func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{server: s}, conn: &h1.Conn{}}
 	c.front = http1Front{c.conn, &c.req}
-	c.inbound = &c.front
-	c.slot.Client = c.inbound
-	c.disconnect.Init(c.inbound, c.onClientClosed)
 	c.headerMemory.SetCancelReading(c.conn.StopHeader)
-	c.body.Init(&s.bodies, c.inbound, &c.req, c.bodySent)
-	c.releaseAdmitted, c.onHeaderMemory = c.admission.release, c.noteHeaderMemory
-	c.connectSteps()
+	c.onHeaderMemory = c.noteHeaderMemory
+	c.attach(&c.front)
 	c.loopClient.Init(c.conn, c, c.leaseCheck)
 	return c
+}
+
+// attach makes in the source of the requests of the client, and connects the parts of the client that
+// do not depend on the front. A client of another front has no conn, and is never idle.
+func (c *client) attach(in inbound.Request) {
+	c.inbound, c.slot.Client = in, in
+	c.disconnect.Init(in, c.onClientClosed)
+	c.body.Init(&c.server.bodies, in, &c.req, c.bodySent)
+	c.releaseAdmitted = c.admission.release
+	c.connectSteps()
 }
 
 // connectSteps connects the helper types of the steps of a request with each other, and with the
@@ -291,11 +297,20 @@ func (c *client) terminate(cancelCause cause.Cause) {
 	c.life.End()
 	mustReport := cancelCause == cause.Shutdown && c.ingress != ""
 	if mustReport {
-		c.conn.StopRead()
-		time.AfterFunc(reportTimeout, func() { _ = c.conn.Abort() })
+		c.inbound.StopRead()
+		time.AfterFunc(reportTimeout, func() { _ = c.inbound.Abort() })
 		return
 	}
-	_ = c.conn.Close() // its goroutine receives an error
+	c.closeConn() // its goroutine receives an error
+}
+
+// closeConn closes the connection, or aborts the request of another front.
+func (c *client) closeConn() {
+	if c.conn == nil {
+		_ = c.inbound.Abort()
+		return
+	}
+	_ = c.conn.Close()
 }
 
 // anyRun makes inflight.Slot.Cancel cancel the current run.

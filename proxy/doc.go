@@ -19,6 +19,7 @@
 // # Main types
 //
 //	Server            the proxy of one node
+//	inbound.Request   a request as its front has accepted it; http1Front is the front for HTTP/1
 //	client            a connection on which requests arrive (client.go, serve.go)
 //	exchange          the state of one request
 //	router            finds the owner of a request, and makes attempts until it has a response
@@ -32,6 +33,7 @@
 //	webSocketRun      a wsrelay.Relay, for a WebSocket that survives its upstream connection (websocket_*.go)
 //	eventrelay.Relay  forwards an event stream
 //	eventloop.Group   serves small requests of many connections in few goroutines (event_loop_request.go)
+//	handlerConn       a connection to an app in this process (handler.go, package inproc)
 //	connset.Set       the open connections; it parks idle ones without goroutines (parking.go)
 //
 // # Goroutines

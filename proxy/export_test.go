@@ -1,12 +1,17 @@
 package proxy
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"shardway/internal/rawio"
 	"shardway/proxy/connset"
+	"shardway/proxy/forwarded"
+	"shardway/proxy/h1"
+	"shardway/proxy/inbound"
 )
 
 // CountBuffers counts in n the bytes of the buffers that connections use. It must be called before
@@ -138,4 +143,33 @@ func (s *Server) SetSchedulingDelay(f func() time.Duration) {
 // id. It returns nil if the WebSocket has none.
 func (s *Server) CutOnlyUpstreamConn(id string) func() {
 	return s.webSockets.exclusive.CancelFunc([32]byte([]byte(id)))
+}
+
+// ServeInbound runs one request of a front other than HTTP/1. It returns true after a complete
+// response. Otherwise the caller must abort the request, unless the response has been aborted.
+func (s *Server) ServeInbound(ctx context.Context, in inbound.Request, addrs forwarded.Conn) (complete bool) {
+	c := &client{requestState: requestState{server: s, settings: s.settings.Load()}}
+	c.attach(in)
+	c.life.ParentCtx = ctx
+	c.clientAddr.Set(addrs, c.settings.TrustedProxies)
+	c.keys.TrustedProxies = c.settings.TrustedProxies
+	s.conns.Add(c)
+	defer s.conns.Remove(c)
+	defer c.life.End()
+	if err := in.ReadRequest(&c.req); err != nil {
+		return c.rejectInvalid(err)
+	}
+	c.handleRequest()
+	c.body.ReleaseBuffer()
+	return !c.exchange.connAborted
+}
+
+// rejectInvalid responds to an invalid request, and returns whether it did.
+func (c *client) rejectInvalid(err error) (complete bool) {
+	var malformed *h1.Error
+	if !errors.As(err, &malformed) {
+		return false
+	}
+	c.reply.rejectRequest(malformed)
+	return true
 }

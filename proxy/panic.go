@@ -37,7 +37,7 @@ func (c *client) closeAfterPanic(value any) {
 	}
 	running := c.slot.Load().Kind != 0
 	c.terminate(cause.Shutdown)
-	_ = c.conn.Close()
+	c.closeConn()
 	c.body.StopSending() // does not block, because both connections are closed
 	if running {
 		conn := c.slot.Conn.Load()

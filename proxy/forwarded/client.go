@@ -14,17 +14,23 @@ const (
 	lineViaOld = "Via: 1.0 shardway\r\n"
 )
 
+// Conn has the addresses of a client connection. A *tls.Conn uses https.
+type Conn interface {
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+}
+
 // Client is the sender of a client connection.
 type Client struct {
 	Addr    netip.Addr // invalid if the connection has no IP address, such as a Unix socket
 	Text    string     // Addr, or "unknown" (RFC 7239 section 6.2)
 	Proto   string     // http or https
 	Trusted bool       // Addr belongs to a trusted proxy
-	conn    net.Conn   // for LocalHost
+	conn    Conn       // for LocalHost
 }
 
 // Set describes the sender of conn. trusted contains the networks of the trusted proxies.
-func (c *Client) Set(conn net.Conn, trusted []netip.Prefix) {
+func (c *Client) Set(conn Conn, trusted []netip.Prefix) {
 	c.Text, c.Proto = "unknown", "http"
 	if _, ok := conn.(*tls.Conn); ok {
 		c.Proto = "https"
@@ -38,7 +44,7 @@ func (c *Client) Set(conn net.Conn, trusted []netip.Prefix) {
 }
 
 // peerAddr returns the remote address of a connection.
-func peerAddr(conn net.Conn) netip.AddrPort {
+func peerAddr(conn Conn) netip.AddrPort {
 	if c, ok := conn.(interface{ PeerAddr() netip.AddrPort }); ok { // does not allocate
 		a := c.PeerAddr()
 		return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())

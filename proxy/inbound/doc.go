@@ -21,7 +21,11 @@
 //     chunks. The header then passes the same strict validation as any other header.
 //   - Responses. WriteResponseHeader receives the parsed header. The front sends it in its own
 //     format, and calls BeginBody on the Writer with h1.Length or h1.UntilClose. The Writer then
-//     sends the bytes of the body without framing.
+//     sends the bytes of the body without framing. The trailers of the response are lost then, because
+//     Close of the Writer passes them on only in chunks.
+//
+// WriteResponseHeader puts the header, in the format of the front, into the Writer before BeginBody.
+// So header and body leave together, after the precondition of the Writer, and Discard drops both.
 //
 // # Goroutines
 //
