@@ -32,7 +32,7 @@ func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decis
 	// At another node, requests precede resumed WebSockets, so a resumed WebSocket must join the queue.
 	mustJoinQueue := pool.IsForNode() && wait.exchange.isResumption()
 	if !newOnly && !mustJoinQueue {
-		if conn := wait.takeIdleConn(pool, nil); conn != nil {
+		if conn := wait.acquireIdleConn(pool, nil); conn != nil {
 			return conn, decision{}
 		}
 	}
@@ -86,9 +86,9 @@ func (wait *requestWait) maxInflight(pool *connpool.Pool) int {
 	return wait.settings.MaxShardInflight
 }
 
-// takeIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
+// acquireIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
 // loop. nil means no preference.
-func (wait *requestWait) takeIdleConn(pool *connpool.Pool, loop connpool.EventLoop) *connpool.Conn {
+func (wait *requestWait) acquireIdleConn(pool *connpool.Pool, loop connpool.EventLoop) *connpool.Conn {
 	return pool.Get(connpool.Requirements{
 		Shard: wait.exchange.limitShard(), Fresh: wait.mustBeFresh(), MaxInflight: wait.maxInflight(pool), CheckedOnSend: wait.sendsChecked(), Loop: loop,
 	})

@@ -96,12 +96,12 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	}
 	switch {
 	case isRefusal(attempt) || runner.exchange.shedByOwner(attempt):
-		return runner.retrier.handleRefused(attempt)
+		return runner.retrier.decideAfterRefusal(attempt)
 	case ownerHasStopped(attempt):
 		runner.exchange.eventStream.CountRequest()
-		return runner.retrier.handlePeerStopped(attempt)
+		return runner.retrier.decideAfterPeerStop(attempt)
 	case isLocal && res.Status() == http.StatusMisdirectedRequest && runner.retrier.reportsNotAcquired(res):
-		return runner.retrier.handleNotAcquired(attempt)
+		return runner.retrier.decideAfterNotAcquired(attempt)
 	}
 	if runner.exchange.eventStream != nil {
 		return runner.processResumedStream(attempt)
@@ -110,7 +110,7 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 		return runner.processUpgrade(attempt)
 	}
 	if runner.exchange.isResumption() {
-		return runner.retrier.handleDeclined(attempt)
+		return runner.retrier.decideAfterDecline(attempt)
 	}
 	return runner.forwardResponse(attempt)
 }
@@ -118,7 +118,7 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 // processResumedStream handles the response to a request to resume an event stream.
 func (runner *attemptRunner) processResumedStream(attempt *attempt) decision {
 	if brokeAtOwner(attempt) || drainedAtOwner(attempt) { // the owner responds, and not its app
-		return runner.retrier.handleUnansweredResume(attempt)
+		return runner.retrier.decideAfterUnansweredResumption(attempt)
 	}
 	if !runner.retrier.acceptsResumption(attempt) {
 		return done
@@ -243,19 +243,19 @@ func (runner *attemptRunner) readResponseHeader(attempt *attempt, writer *h1.Wri
 		if !res.IsInterim() {
 			return nil
 		}
-		if err := runner.handleInterim(attempt, writer); err != nil {
+		if err := runner.processInterim(attempt, writer); err != nil {
 			return err
 		}
 	}
 }
 
-// handleInterim handles a 1xx response. A 100 with headerContinue means that the owner has admitted
+// processInterim processes a 1xx response. A 100 with headerContinue means that the owner has admitted
 // the request and needs its body. All other interim responses are for the client.
-func (runner *attemptRunner) handleInterim(attempt *attempt, writer *h1.Writer) error {
+func (runner *attemptRunner) processInterim(attempt *attempt, writer *h1.Writer) error {
 	res := &attempt.conn.Response
 	acceptedByOwner := res.Status() == http.StatusContinue && attempt.route.Kind == route.Remote && res.Value(headerContinue) != nil
 	if acceptedByOwner {
-		runner.handleAccepted(attempt, writer)
+		runner.processAcceptance(attempt, writer)
 		return nil
 	}
 	if runner.exchange.eventStream != nil {
@@ -264,9 +264,9 @@ func (runner *attemptRunner) handleInterim(attempt *attempt, writer *h1.Writer) 
 	return runner.reply.forwardInterim(res)
 }
 
-// handleAccepted records that the owner has admitted the request, and sends the body if the owner
+// processAcceptance records that the owner has admitted the request, and sends the body if the owner
 // has waited for it.
-func (runner *attemptRunner) handleAccepted(attempt *attempt, writer *h1.Writer) {
+func (runner *attemptRunner) processAcceptance(attempt *attempt, writer *h1.Writer) {
 	attempt.conn.Pool.Breaker.OnAccepted()
 	attempt.conn.Pool.Backoff.OnAccepted(runner.exchange.limitShard())
 	if attempt.bodyOnDemand {

@@ -35,9 +35,9 @@ func newClientListener(ctx context.Context, s *Server) *clientListener {
 	return ln
 }
 
-// accepted serves a connection that has just been accepted, in another goroutine. At the limit of
+// submit serves a connection that has just been accepted, in another goroutine. At the limit of
 // connections, it blocks.
-func (ln *clientListener) accepted(conn net.Conn) {
+func (ln *clientListener) submit(conn net.Conn) {
 	ln.server.conns.AddAccepted()
 	ln.limit.Acquire()
 	ln.workers.Submit(job{Resumed: connset.Resumed{Conn: conn}})
@@ -47,18 +47,18 @@ func (ln *clientListener) accepted(conn net.Conn) {
 func (ln *clientListener) serve(next job) {
 	ctx := ln.watcher.Ctx
 	if next.client != nil {
-		next.client.serveOn(ln.workers.Group(), ln.connEnded)
+		next.client.serveOn(ln.workers.Group(), ln.onConnEnd)
 	} else if ln.server.handshakeTLS(ctx, next.Conn) {
 		c := newClient(ctx, ln.server, next.Conn, "")
 		ln.initClient(c, next.Resumed)
-		c.serveAll(ln.workers.Group(), ln.connEnded)
+		c.serveAll(ln.workers.Group(), ln.onConnEnd)
 	} else {
-		ln.connEnded()
+		ln.onConnEnd()
 	}
 }
 
-// connEnded is called when an accepted connection has ended.
-func (ln *clientListener) connEnded() {
+// onConnEnd is called when an accepted connection has ended.
+func (ln *clientListener) onConnEnd() {
 	ln.server.conns.RemoveAccepted()
 	ln.limit.Release()
 }

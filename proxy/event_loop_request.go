@@ -81,7 +81,7 @@ func (c *client) startAttempt() bool {
 		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}
-	conn := c.wait.takeIdleConn(c.server.upstreams.app, c.loopClient.Loop())
+	conn := c.wait.acquireIdleConn(c.server.upstreams.app, c.loopClient.Loop())
 	if conn == nil {
 		return false
 	}

@@ -57,11 +57,11 @@ func (retry *retrier) closeLongPoll() decision {
 	return done
 }
 
-// mayAskNextOwner reports whether a request that was cancelled because its shard moves may be sent
+// maySendToNextOwner reports whether a request that was cancelled because its shard moves may be sent
 // to the next owner. The method must be safe, and no byte of a response may have been sent to the
 // client. In addition, the table must show that the shard has left this owner, and another try must
 // be permitted.
-func (retry *retrier) mayAskNextOwner(attempt *attempt) bool {
+func (retry *retrier) maySendToNextOwner(attempt *attempt) bool {
 	if retry.exchange.eventStream != nil || retry.exchange.isResumption() {
 		return false // resumed streams and WebSockets have their own rules
 	}
@@ -77,9 +77,9 @@ func (retry *retrier) mayAskNextOwner(attempt *attempt) bool {
 	return !stillOwner
 }
 
-// askNextOwner returns the decision to send the request to the next owner of its shard. A planned
+// sendToNextOwner returns the decision to send the request to the next owner of its shard. A planned
 // move is not a failure, so the retry does not use the retry budget.
-func (retry *retrier) askNextOwner() decision {
+func (retry *retrier) sendToNextOwner() decision {
 	retry.recordLongPoll()
 	retry.exchange.tries++
 	retry.server.metrics.Retries[metrics.RetryMoved].Add(1)

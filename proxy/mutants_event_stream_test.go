@@ -82,7 +82,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.retrier.handleDrainTimeout", "	case retry.exchange.eventStream != nil:", "	case retry.exchange.eventStream != nil && !PLANTED:"),
+			edits: in("proxy.retrier.decideAfterDrainTimeout", "	case retry.exchange.eventStream != nil:", "	case retry.exchange.eventStream != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredResumeFollowsItsShard",

@@ -22,11 +22,11 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "what is not kept has a connection", found: "TestOtherWebSocketsUseOwnConns",
-			edits: in("proxy.responseRelay.relayUpgrade", "		rr.noteWebSocketPath(attempt, true)\n", "		rr.noteWebSocketPath(attempt, !PLANTED)\n"),
+			edits: in("proxy.responseRelay.relayUpgrade", "		rr.recordWebSocketPath(attempt, true)\n", "		rr.recordWebSocketPath(attempt, !PLANTED)\n"),
 		},
 		{
 			rule: "until one is kept", found: "TestOtherWebSocketsUseOwnConns",
-			edits: in("proxy.responseRelay.startSession", "	rr.noteWebSocketPath(attempt, false)\n", "	rr.noteWebSocketPath(attempt, PLANTED)\n"),
+			edits: in("proxy.responseRelay.startSession", "	rr.recordWebSocketPath(attempt, false)\n", "	rr.recordWebSocketPath(attempt, PLANTED)\n"),
 		},
 		{
 			rule: "a leg whose lane was refused goes by a connection, and the next one by a lane again", found: refused,

@@ -50,7 +50,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "what reached no app does not count", found: "TestOwnerRefusalIsNotCountedAsAttempt",
-			edits: in("proxy.retrier.handleDeclined", "	case ownerSentNothing(problem.Code(word)):", "	case !PLANTED && ownerSentNothing(problem.Code(word)):"),
+			edits: in("proxy.retrier.decideAfterDecline", "	case ownerSentNothing(problem.Code(word)):", "	case !PLANTED && ownerSentNothing(problem.Code(word)):"),
 		},
 		{
 			rule: "a later 101 says the word again", found: answers,

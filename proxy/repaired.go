@@ -50,9 +50,9 @@ func (reply reply) logRepairs(res *h1.Response) {
 	}
 }
 
-// trailersDropped logs that trailer fields of a message were dropped. message is "request" or
+// logDroppedTrailers logs that trailer fields of a message were dropped. message is "request" or
 // "response".
-func (state *requestState) trailersDropped(body *h1.Body, message string) {
+func (state *requestState) logDroppedTrailers(body *h1.Body, message string) {
 	count, first := body.DroppedTrailers()
 	if count == 0 {
 		return

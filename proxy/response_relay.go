@@ -118,7 +118,7 @@ func (rr *responseRelay) beginResponse(attempt *attempt, isContinuation bool) *h
 	writer := rr.inbound.WriteResponseHeader(res, rr.editHeaders(attempt.route, res))
 	if rr.isEarly(res) {
 		isRefused := res.Status() >= 300
-		rr.handleEarlyResponse(attempt, isRefused)
+		rr.processEarlyResponse(attempt, isRefused)
 	}
 	return writer
 }
@@ -177,7 +177,7 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	}
 	rr.body.StopSending()
 	attempt.disconnect.Disarm()
-	rr.trailersDropped(&res.Body, "response")
+	rr.logDroppedTrailers(&res.Body, "response")
 	if !isReusable || cancelCause != cause.None {
 		attempt.conn.Pool.Discard(attempt.conn)
 		return
@@ -188,10 +188,10 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	attempt.conn.Pool.PutUsedAt(attempt.conn, usedAt)
 }
 
-// handleEarlyResponse handles a final response that arrives before the whole request body has been
+// processEarlyResponse processes a final response that arrives before the whole request body has been
 // sent. isRefused means that the app has refused the request; then no more of the body is sent to the
 // app.
-func (rr *responseRelay) handleEarlyResponse(attempt *attempt, isRefused bool) {
+func (rr *responseRelay) processEarlyResponse(attempt *attempt, isRefused bool) {
 	if rr.body.BeginDiscarding() {
 		attempt.disconnect.Disarm() // another goroutine reads from the client again
 		rr.body.DiscardRest()

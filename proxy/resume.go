@@ -111,9 +111,9 @@ func isOwnerProblem(attempt *attempt, code problem.Code) bool {
 	return attempt.route.Kind == route.Remote && string(attempt.conn.Response.Known(h1.FieldShardwayError)) == string(code)
 }
 
-// handleUnansweredResume ends an attempt to resume a stream for which another node has reported an
+// decideAfterUnansweredResumption ends an attempt to resume a stream for which another node has reported an
 // error instead of a response of its app.
-func (retry *retrier) handleUnansweredResume(attempt *attempt) decision {
+func (retry *retrier) decideAfterUnansweredResumption(attempt *attempt) decision {
 	retry.exchange.eventStream.CountRequest()
 	if brokeAtOwner(attempt) {
 		return retry.handleBroken(attempt, nil)

@@ -97,7 +97,7 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	case retry.wasReplaced(cancelCause):
 		return retry.yieldToNewerRun()
 	case cancelCause == cause.DrainTimeout:
-		return retry.handleDrainTimeout(attempt)
+		return retry.decideAfterDrainTimeout(attempt)
 	case cancelCause == cause.Leaving:
 		return retry.closeLongPoll()
 	case cancelCause == cause.Timeout:
@@ -110,14 +110,14 @@ func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
 	return retry.decideRetry(attempt, code, cancelCause)
 }
 
-// handleDrainTimeout returns the decision for a request that was cancelled because its shard moves
+// decideAfterDrainTimeout returns the decision for a request that was cancelled because its shard moves
 // and drain-timeout has passed.
-func (retry *retrier) handleDrainTimeout(attempt *attempt) decision {
+func (retry *retrier) decideAfterDrainTimeout(attempt *attempt) decision {
 	switch {
 	case retry.exchange.eventStream != nil:
 		return retry.retryAtNextOwner(attempt)
-	case retry.mayAskNextOwner(attempt):
-		return retry.askNextOwner()
+	case retry.maySendToNextOwner(attempt):
+		return retry.sendToNextOwner()
 	}
 	return fail(problem.ShardMoved, "the request was aborted because its shard moved away while it was running: it may have run")
 }
@@ -214,9 +214,10 @@ func (retry *retrier) retryBudgetAllows(attempt *attempt, cancelCause cause.Caus
 	return retry.server.budget.Spend()
 }
 
-// handlePeerStopped ends an attempt that the owner has cancelled because its process is stopping.
+// decideAfterPeerStop ends an attempt that the owner has cancelled because its process is stopping. It
+// returns the decision how the request continues.
 // The owner's response means that the request may have run, and that it did not cause the stop.
-func (retry *retrier) handlePeerStopped(attempt *attempt) decision {
+func (retry *retrier) decideAfterPeerStop(attempt *attempt) decision {
 	attempt.abort()
 	attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
 	switch {
@@ -233,10 +234,10 @@ func (retry *retrier) reportsNotAcquired(res *h1.Response) bool {
 	return retry.server.options.NotAcquired != nil && !retry.exchange.Keyless && string(res.Value(headerAcquire)) == "1"
 }
 
-// handleNotAcquired ends an attempt whose shard the app has not acquired, and reports this to the
+// decideAfterNotAcquired ends an attempt whose shard the app has not acquired, and reports this to the
 // node. The request has not run, and is retried after the app has acquired the shard. If the app
 // sends the same response maxTries times, the client receives an error response.
-func (retry *retrier) handleNotAcquired(attempt *attempt) decision {
+func (retry *retrier) decideAfterNotAcquired(attempt *attempt) decision {
 	retry.exchange.markNotDelivered()
 	attempt.abort()
 	retry.exchange.notAcquiredCount++
@@ -269,9 +270,9 @@ type ownerRefusal struct {
 	committed, proposed uint64
 }
 
-// handleRefused ends an attempt that the owner has refused, and decides how the request continues.
+// decideAfterRefusal ends an attempt that the owner has refused, and decides how the request continues.
 // No byte of the request has reached an app.
-func (retry *retrier) handleRefused(attempt *attempt) decision {
+func (retry *retrier) decideAfterRefusal(attempt *attempt) decision {
 	retry.exchange.markNotDelivered()
 	refused := retry.readRefusal(attempt)
 	retry.adoptTriesOfOwner(&attempt.conn.Response)
@@ -313,7 +314,7 @@ func (retry *retrier) readRefusal(attempt *attempt) ownerRefusal {
 }
 
 // adoptTriesOfOwner adopts the number of tries in a refusal if it is higher than the own number. The
-// request has then run at the owner and was cancelled because its shard moves; see askNextOwner.
+// request has then run at the owner and was cancelled because its shard moves; see sendToNextOwner.
 func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 	if tries := triesOf(&res.Header); tries > retry.exchange.tries {
 		retry.recordLongPoll()
@@ -321,8 +322,8 @@ func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 	}
 }
 
-// endRefusedAttempt ends an attempt after the refusal of the owner was read, and returns its connection to the pool
-// if the connection can be used again.
+// endRefusedAttempt ends an attempt after the refusal of the owner was read. It returns the connection
+// to the pool if the connection can be used again.
 func (retry *retrier) endRefusedAttempt(attempt *attempt) {
 	retry.body.StopSending()
 	retry.disconnect.Disarm()

@@ -201,7 +201,7 @@ func (c *client) finishExchange() {
 	if c.hasRelay() {
 		return // the request continues as a WebSocket
 	}
-	c.trailersDropped(&c.req.Body, "request")
+	c.logDroppedTrailers(&c.req.Body, "request")
 	if c.exchange.session != nil {
 		c.session.Store(nil)
 	}

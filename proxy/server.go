@@ -197,7 +197,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 			}
 			return err
 		}
-		connListener.accepted(conn)
+		connListener.submit(conn)
 	}
 }
 

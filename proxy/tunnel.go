@@ -33,7 +33,7 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 		return rr.startSession(attempt)
 	}
 	if session != nil {
-		rr.noteWebSocketPath(attempt, true)
+		rr.recordWebSocketPath(attempt, true)
 	}
 	return rr.runTunnel(attempt)
 }

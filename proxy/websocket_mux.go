@@ -34,9 +34,9 @@ func (exchange *exchange) mayUseStream() bool {
 	return exchange.isResumption() && !exchange.avoidStreams && !exchange.session.LastRelayBulk
 }
 
-// noteWebSocketPath remembers whether the WebSockets of the request's path are resumable, according
+// recordWebSocketPath remembers whether the WebSockets of the request's path are resumable, according
 // to the response of the owner. nonResumable means that they are not.
-func (rr *responseRelay) noteWebSocketPath(attempt *attempt, nonResumable bool) {
+func (rr *responseRelay) recordWebSocketPath(attempt *attempt, nonResumable bool) {
 	if attempt.route.Kind == route.Remote {
 		predictor := &rr.server.webSockets.nonResumable
 		predictor.Record(predictor.Key(&rr.req), nonResumable)

@@ -41,7 +41,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	if isResumption {
 		attempt.conn.Pool.RecordResume()
 	}
-	rr.noteWebSocketPath(attempt, false)
+	rr.recordWebSocketPath(attempt, false)
 	if isResumption && !toApp {
 		attempt.conn.Pool.UpgradeResponded(attempt.conn)
 		attempt.conn.Pool.UpgradeBackoff.OnAccepted(0)
@@ -182,10 +182,10 @@ func (exchange *exchange) prepareRetry(wait time.Duration) {
 	exchange.avoidStreams = false // the next attempt uses another multiplexed session
 }
 
-// handleDeclined ends an attempt to resume a session that has received a response other than 101. A
+// decideAfterDecline ends an attempt to resume a session that has received a response other than 101. A
 // response of the app is final. After an error response of another node, another attempt may
 // follow.
-func (retry *retrier) handleDeclined(attempt *attempt) decision {
+func (retry *retrier) decideAfterDecline(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	switch word := res.Known(h1.FieldShardwayError); {
 	case attempt.route.Kind != route.Remote || word == nil:
