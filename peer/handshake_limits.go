@@ -1,10 +1,11 @@
 package peer
 
 import (
-	"container/list"
 	"net"
 	"net/netip"
 	"time"
+
+	"shardway/internal/linkedlist"
 )
 
 // minHandshakeTime is how long a handshake is protected from eviction by another handshake of the
@@ -31,16 +32,16 @@ type pendingConns struct {
 
 // source is an address, or an IPv6 prefix that belongs to one owner.
 type source struct {
-	key    string    // result of origin
-	isNode bool      // the address belongs to a node of the cluster
-	conns  list.List // of *pendingConn, oldest first
+	key    string                        // result of origin
+	isNode bool                          // the address belongs to a node of the cluster
+	conns  linkedlist.List[*pendingConn] // oldest first
 }
 
-// pendingConn is a connection in handshake. element is nil after remove.
+// pendingConn is a connection in handshake.
 type pendingConn struct {
 	raw     net.Conn
 	source  *source
-	element *list.Element
+	element linkedlist.Element[*pendingConn] // place in source.conns; in no list after remove
 	start   time.Time
 }
 
@@ -49,7 +50,7 @@ type pendingConn struct {
 func (pc *pendingConns) add(raw net.Conn, options *Options) (pending *pendingConn, evicted net.Conn) {
 	src, now := pc.sourceOf(raw, options), time.Now()
 	if victimSource := pc.sourceToReduce(src, options); victimSource != nil {
-		oldest, _ := victimSource.conns.Front().Value.(*pendingConn)
+		oldest := victimSource.conns.First()
 		hasJustBegun := now.Sub(oldest.start) < minHandshakeTime
 		victimHasMore := victimSource != src && victimSource.conns.Len() > src.conns.Len()+1
 		if hasJustBegun && !victimHasMore {
@@ -63,7 +64,7 @@ func (pc *pendingConns) add(raw net.Conn, options *Options) (pending *pendingCon
 	}
 	pc.sources[src.key] = src // remove may have deleted it
 	pending = &pendingConn{raw: raw, source: src, start: now}
-	pending.element = src.conns.PushBack(pending)
+	src.conns.PushBack(&pending.element, pending)
 	if !src.isNode {
 		pc.unknownConns++
 	}
@@ -131,12 +132,11 @@ func (pc *pendingConns) largestUnknownSource() *source {
 
 // remove removes a connection. A second call has no effect.
 func (pc *pendingConns) remove(pending *pendingConn) {
-	if pending.element == nil {
+	if !pending.element.InList() {
 		return
 	}
 	src := pending.source
-	src.conns.Remove(pending.element)
-	pending.element = nil
+	pending.element.Remove()
 	if !src.isNode {
 		pc.unknownConns--
 	}
@@ -148,10 +148,8 @@ func (pc *pendingConns) remove(pending *pendingConn) {
 // each calls visit for every connection.
 func (pc *pendingConns) each(visit func(net.Conn)) {
 	for _, src := range pc.sources {
-		for e := src.conns.Front(); e != nil; e = e.Next() {
-			if pending, ok := e.Value.(*pendingConn); ok {
-				visit(pending.raw)
-			}
+		for pending := range src.conns.All() {
+			visit(pending.raw)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package queue
 import (
 	"runtime"
 	"time"
+
+	"shardway/internal/linkedlist"
 )
 
 const (
@@ -32,7 +34,7 @@ const (
 //
 // Queue.mu protects all fields.
 type pacer struct {
-	dueTickets  list
+	dueTickets  linkedlist.List[*Ticket]
 	limit       int       // maximum of outstanding
 	outstanding int       // tickets released in this round that have neither left nor waited again
 	finished    int       // tickets released in this round that have left
@@ -51,13 +53,13 @@ type pacer struct {
 // releaseLocked releases as many due tickets as the limit allows. q.mu must be held.
 func (q *Queue) releaseLocked() {
 	p := &q.pacer
-	if p.dueTickets.head != nil && !p.timerActive {
+	if p.dueTickets.Len() > 0 && !p.timerActive {
 		q.startReleaseLocked()
 		q.startTimerLocked()
 	}
-	for p.dueTickets.head != nil && p.outstanding < p.limit+p.catchUp {
-		t := p.dueTickets.head
-		p.dueTickets.remove(t)
+	for p.dueTickets.Len() > 0 && p.outstanding < p.limit+p.catchUp {
+		t := p.dueTickets.First()
+		t.element.Remove()
 		t.releaseRound = p.round
 		if q.options.FixedRate {
 			t.releaseRound = 0 // leaving does not release the next ticket
@@ -93,16 +95,14 @@ func (p *pacer) startRoundLocked() {
 // fixed rate only the timer starts the next batch.
 func (q *Queue) wakeLocked(match func(t *Ticket) bool) {
 	p := &q.pacer
-	wasEmpty := p.dueTickets.head == nil
-	for t := q.idleTickets.head; t != nil; {
-		next := t.next
+	wasEmpty := p.dueTickets.Len() == 0
+	for t := range q.idleTickets.All() {
 		if match(t) {
-			q.idleTickets.remove(t)
-			p.dueTickets.push(t)
+			t.element.Remove()
+			p.dueTickets.PushBack(&t.element, t)
 		}
-		t = next
 	}
-	firstDue := wasEmpty && p.dueTickets.head != nil
+	firstDue := wasEmpty && p.dueTickets.Len() > 0
 	if firstDue && p.timerActive && !q.options.FixedRate {
 		q.startReleaseLocked()
 	}
@@ -132,7 +132,7 @@ func (q *Queue) onTimer() {
 	defer q.mu.Unlock()
 	p := &q.pacer
 	p.timerActive = false
-	if p.dueTickets.head == nil {
+	if p.dueTickets.Len() == 0 {
 		return
 	}
 	elapsed := time.Since(p.lastCheck)

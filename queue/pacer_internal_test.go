@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"shardway/internal/linkedlist"
 )
 
 // A fixed rate releases as many tickets per second when timers are late as when they are on time, but
@@ -13,7 +15,8 @@ func TestLateTimerDoesNotReduceFixedRate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			q := New(Options{Requests: 1000, Bytes: 1 << 20, Wait: time.Minute, Batch: 4, Pace: 3 * time.Millisecond, FixedRate: true})
 			for range 500 {
-				q.pacer.dueTickets.push(&Ticket{ready: make(chan struct{}, 1)})
+				t := &Ticket{ready: make(chan struct{}, 1)}
+				q.pacer.dueTickets.PushBack(&t.element, t)
 			}
 			q.mu.Lock()
 			q.releaseLocked()
@@ -30,7 +33,7 @@ func TestLateTimerDoesNotReduceFixedRate(t *testing.T) {
 				t.Errorf("next timer: %d released, want 4", n-want)
 			}
 			q.mu.Lock()
-			q.pacer.dueTickets = list{}
+			q.pacer.dueTickets = linkedlist.List[*Ticket]{}
 			q.mu.Unlock()
 		})
 	}
@@ -47,7 +50,8 @@ func TestFixedRateStartsWithOneBatch(t *testing.T) {
 				q.mu.Lock()
 				defer q.mu.Unlock()
 				for range n {
-					q.pacer.dueTickets.push(&Ticket{ready: make(chan struct{}, 1)})
+					t := &Ticket{ready: make(chan struct{}, 1)}
+					q.pacer.dueTickets.PushBack(&t.element, t)
 				}
 				q.releaseLocked()
 			}

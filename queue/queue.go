@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"shardway/internal/linkedlist"
 )
 
 // Errors of Enter and Wait. The proxy maps each of them to an HTTP response.
@@ -25,11 +27,11 @@ type Queue struct {
 
 	// mu protects the following fields.
 	mu          sync.Mutex
-	generation  uint64           // generation of the newest routing table
-	shards      map[uint32]usage // usage by shard
-	idleTickets list             // tickets that wait for the next table or a condition
-	pacer       pacer            // releases the tickets that were woken
-	stats       Stats            // except Due and Idle, which Stats fills in
+	generation  uint64                   // generation of the newest routing table
+	shards      map[uint32]usage         // usage by shard
+	idleTickets linkedlist.List[*Ticket] // tickets that wait for the next table or a condition
+	pacer       pacer                    // releases the tickets that were woken
+	stats       Stats                    // except Due and Idle, which Stats fills in
 }
 
 // New returns an empty queue.
@@ -137,9 +139,9 @@ func (q *Queue) WakeAll(cond Condition) {
 func (q *Queue) WakeOne(cond Condition) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for t := q.idleTickets.head; t != nil; t = t.next {
+	for t := range q.idleTickets.All() {
 		if t.cond == cond {
-			q.idleTickets.remove(t)
+			t.element.Remove()
 			q.stats.Released++
 			t.ready <- struct{}{} // never blocks: the channel of a ticket in a list is empty
 			return true
@@ -153,6 +155,6 @@ func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	st := q.stats
-	st.Due, st.Idle = q.pacer.dueTickets.len, q.idleTickets.len
+	st.Due, st.Idle = q.pacer.dueTickets.Len(), q.idleTickets.Len()
 	return st
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"shardway/internal/linkedlist"
 )
 
 // Ticket is the slot of one request in a Queue. Only one goroutine may wait on it; any goroutine
@@ -17,13 +19,12 @@ type Ticket struct {
 	hasLeft  atomic.Bool   // the slot is free; set with queue.mu held
 
 	// queue.mu protects the following fields.
-	list           *list     // list that contains the ticket, or nil
-	prev, next     *Ticket   // neighbors in that list
-	seenGeneration uint64    // generation that the caller of Wait has checked
-	cond           Condition // condition that the ticket also waits for, or nil
-	releaseRound   uint64    // round of the pacer in which the ticket is outstanding, or 0
-	lateCheckUsed  bool      // the one check after the deadline has been granted
-	outcome        error     // ErrTimeout, ErrCanceled or nil
+	element        linkedlist.Element[*Ticket] // place in Queue.idleTickets or pacer.dueTickets
+	seenGeneration uint64                      // generation that the caller of Wait has checked
+	cond           Condition                   // condition that the ticket also waits for, or nil
+	releaseRound   uint64                      // round of the pacer in which the ticket is outstanding, or 0
+	lateCheckUsed  bool                        // the one check after the deadline has been granted
+	outcome        error                       // ErrTimeout, ErrCanceled or nil
 }
 
 // LimitDeadline moves the deadline of the request forward to the given time, if that is earlier.
@@ -93,7 +94,7 @@ func (t *Ticket) beginWait(done <-chan struct{}, seen uint64, remaining time.Dur
 	t.endReleaseLocked()
 	if mustWait {
 		t.seenGeneration, t.cond = seen, cond
-		q.idleTickets.push(t)
+		q.idleTickets.PushBack(&t.element, t)
 	}
 	return mustWait, result
 }
@@ -141,8 +142,8 @@ func (t *Ticket) leaveLocked() {
 	if t.hasLeft.Swap(true) {
 		return
 	}
-	if t.list != nil {
-		t.list.remove(t)
+	if t.element.InList() {
+		t.element.Remove()
 		t.ready <- struct{}{} // never blocks: the channel of a ticket in a list is empty
 	}
 	used := q.shards[t.shard]
@@ -211,8 +212,8 @@ func (t *Ticket) onTimeout(expired bool) error {
 // unlinkLocked removes the ticket from its list. It returns true if the ticket had already been
 // removed, by the pacer, WakeOne or Leave. queue.mu must be held.
 func (t *Ticket) unlinkLocked() (released bool) {
-	if t.list != nil {
-		t.list.remove(t)
+	if t.element.InList() {
+		t.element.Remove()
 		return false
 	}
 	<-t.ready // never blocks: sent with mu held, together with the removal

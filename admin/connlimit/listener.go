@@ -1,10 +1,11 @@
 package connlimit
 
 import (
-	"container/list"
 	"net"
 	"net/netip"
 	"sync"
+
+	"shardway/internal/linkedlist"
 )
 
 // Limits on the connections of a port. Without them an unauthenticated client could use up the file
@@ -24,8 +25,8 @@ type listener struct {
 
 	// mu protects the following fields and limitedConn.element.
 	mu       sync.Mutex
-	bySource map[netip.Addr]*list.List // of *limitedConn, oldest first
-	count    int                       // open connections
+	bySource map[netip.Addr]*linkedlist.List[*limitedConn] // oldest first
+	count    int                                           // open connections
 }
 
 // NewListener returns a listener that limits the connections of ln. TLS must be added on top of it.
@@ -50,7 +51,7 @@ func (ln *listener) insert(conn *limitedConn) (evicted *limitedConn) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if ln.bySource == nil {
-		ln.bySource = map[netip.Addr]*list.List{}
+		ln.bySource = map[netip.Addr]*linkedlist.List[*limitedConn]{}
 	}
 	evicted = ln.connToEvictLocked(conn.source)
 	if evicted != nil {
@@ -58,10 +59,10 @@ func (ln *listener) insert(conn *limitedConn) (evicted *limitedConn) {
 	}
 	conns := ln.bySource[conn.source]
 	if conns == nil {
-		conns = list.New()
+		conns = new(linkedlist.List[*limitedConn])
 		ln.bySource[conn.source] = conns
 	}
-	conn.element = conns.PushBack(conn)
+	conns.PushBack(&conn.element, conn)
 	ln.count++
 	return evicted
 }
@@ -71,7 +72,7 @@ func (ln *listener) insert(conn *limitedConn) (evicted *limitedConn) {
 func (ln *listener) connToEvictLocked(source netip.Addr) *limitedConn {
 	conns := ln.bySource[source]
 	if conns != nil && conns.Len() >= maxConnsPerSource {
-		return oldest(conns)
+		return conns.First()
 	}
 	if ln.count < MaxConns {
 		return nil
@@ -82,23 +83,16 @@ func (ln *listener) connToEvictLocked(source netip.Addr) *limitedConn {
 			largest = other
 		}
 	}
-	return oldest(largest)
-}
-
-// oldest returns the connection of a source that was accepted first. conns must not be empty.
-func oldest(conns *list.List) *limitedConn {
-	conn, _ := conns.Front().Value.(*limitedConn)
-	return conn
+	return largest.First()
 }
 
 // removeLocked stops counting a connection. It does nothing if the connection is not counted. mu must be held.
 func (ln *listener) removeLocked(conn *limitedConn) {
-	if conn.element == nil {
+	if !conn.element.InList() {
 		return
 	}
 	conns := ln.bySource[conn.source]
-	conns.Remove(conn.element)
-	conn.element = nil
+	conn.element.Remove()
 	ln.count--
 	if conns.Len() == 0 {
 		delete(ln.bySource, conn.source)
@@ -111,7 +105,7 @@ type limitedConn struct {
 
 	listener *listener
 	source   netip.Addr
-	element  *list.Element // nil if the connection is not counted
+	element  linkedlist.Element[*limitedConn] // in no list if the connection is not counted
 }
 
 // Close closes the connection and stops counting it.

@@ -1,8 +1,9 @@
 package buffer
 
 import (
-	"container/list"
 	"sync"
+
+	"shardway/internal/linkedlist"
 )
 
 // Limit limits the total memory for incomplete headers, or for incomplete bodies, of all clients.
@@ -11,13 +12,13 @@ import (
 type Limit struct {
 	mu           sync.Mutex
 	totalBytes   int64
-	reservations list.List // of *Reservation, in the order in which they began
+	reservations linkedlist.List[*Reservation] // in the order in which they began
 }
 
 // Reservation is the memory that one client occupies within a Limit. Limit.mu protects it.
 type Reservation struct {
-	cancelReading func()        // ends the reading; any goroutine may call it until Release
-	element       *list.Element // nil means that no memory is counted, or that reading was cancelled
+	cancelReading func()                           // ends the reading; any goroutine may call it until Release
+	element       linkedlist.Element[*Reservation] // in no list if no memory is counted, or reading was cancelled
 	bytes         int
 	cancelled     bool // reading was cancelled, and Release has not been called
 }
@@ -31,13 +32,13 @@ func (l *Limit) Add(reservation *Reservation, size int, limit int64) (cancelledC
 	switch {
 	case reservation.cancelled:
 		return 0
-	case reservation.element == nil:
-		reservation.element = l.reservations.PushBack(reservation)
+	case !reservation.element.InList():
+		l.reservations.PushBack(&reservation.element, reservation)
 	}
 	reservation.bytes += size
 	l.totalBytes += int64(size)
 	for l.totalBytes > limit && l.reservations.Len() > 1 {
-		oldest, _ := l.reservations.Front().Value.(*Reservation)
+		oldest := l.reservations.First()
 		l.remove(oldest)
 		oldest.cancelled = true
 		oldest.cancelReading()
@@ -52,7 +53,7 @@ func (l *Limit) Release(reservation *Reservation) (cancelled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cancelled, reservation.cancelled = reservation.cancelled, false
-	if reservation.element != nil {
+	if reservation.element.InList() {
 		l.remove(reservation)
 	}
 	return cancelled
@@ -60,9 +61,9 @@ func (l *Limit) Release(reservation *Reservation) (cancelled bool) {
 
 // remove removes a reservation from the total. The caller must hold mu.
 func (l *Limit) remove(reservation *Reservation) {
-	l.reservations.Remove(reservation.element)
+	reservation.element.Remove()
 	l.totalBytes -= int64(reservation.bytes)
-	reservation.element, reservation.bytes = nil, 0
+	reservation.bytes = 0
 }
 
 // Size returns the sum of all reservations in bytes.

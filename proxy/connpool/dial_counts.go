@@ -42,7 +42,7 @@ func (counts *dialCounts) nextOpensStream(queue *waitQueue) bool {
 	if webSocket == nil || !webSocket.StreamAllowed {
 		return false
 	}
-	waitingRequests := queue.length - queue.upgrades
+	waitingRequests := queue.waiters.Len() - queue.upgrades
 	dialsForRequests := counts.inProgress - counts.openingStreams
 	return waitingRequests <= dialsForRequests
 }

@@ -27,7 +27,7 @@ func (p *Pool) maxConcurrentDials() int {
 	}
 	limit := min(max(maxDials, p.mu.queue.upgrades), wsession.MaxUpgrades)
 	// Requests precede WebSockets in the queue, so the first waiter shows whether any request waits.
-	first := p.mu.queue.head
+	first := p.mu.queue.waiters.First()
 	onlyWebSocketsWait := first != nil && first.ForUpgrade
 	if !onlyWebSocketsWait {
 		return limit
@@ -51,7 +51,7 @@ func (p *Pool) atMaxConns() bool {
 // open connections, it replaces the connection that has been idle longest, which no waiter could
 // use. The caller must hold p.mu.
 func (p *Pool) dialForWaiters() {
-	for p.mu.dials.active() < p.mu.queue.length && !p.mu.dials.isFull(p.maxConcurrentDials()) {
+	for p.mu.dials.active() < p.mu.queue.waiters.Len() && !p.mu.dials.isFull(p.maxConcurrentDials()) {
 		if !p.atMaxConns() {
 			p.mu.open++
 			p.startDial(nil)
@@ -144,7 +144,7 @@ func (p *Pool) dialFailed(err error, othersSucceeded bool) {
 		p.failWaiters(err)
 		return
 	}
-	waiter := p.mu.queue.head
+	waiter := p.mu.queue.waiters.First()
 	if waiter == nil || isDialTimeout(err) {
 		return
 	}
@@ -187,7 +187,7 @@ func (p *Pool) offerNew(conn *Conn, endDial func()) {
 	}
 	p.releaseShard(conn) // release the shard of the waiter that had conn but has left the queue
 	mayBecomeIdle := p.IsForNode()
-	accepted := (mayBecomeIdle || p.mu.queue.length > 0) && p.assign(conn)
+	accepted := (mayBecomeIdle || p.mu.queue.waiters.Len() > 0) && p.assign(conn)
 	p.dialForWaiters()
 	p.mu.Unlock()
 	if !accepted {

@@ -221,7 +221,7 @@ func (p *Pool) assign(conn *Conn) bool {
 	if conn.Reused && p.isStale(conn) {
 		return false
 	}
-	waiter := p.mu.queue.head
+	waiter := p.mu.queue.waiters.First()
 	if conn.SingleUse {
 		waiter = p.mu.queue.firstStreamWaiter()
 	}

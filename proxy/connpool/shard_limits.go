@@ -1,5 +1,7 @@
 package connpool
 
+import "slices"
+
 // NoShard is used for requests and connections that do not count towards a shard.
 const NoShard = -1
 
@@ -28,7 +30,7 @@ func (s *shardLimits) isInflightFull(shard, maxInflight int) bool {
 	}
 	requests := s.inflight(shard)
 	if q := s.waiting[shard]; q != nil {
-		requests += q.length
+		requests += q.waiters.Len()
 	}
 	return requests >= maxInflight
 }
@@ -104,7 +106,7 @@ func (s *shardLimits) dequeue(shard int) *Waiter {
 	if q == nil || s.isFull(shard) {
 		return nil
 	}
-	waiter := q.head
+	waiter := q.waiters.First()
 	atInflightLimit := waiter.MaxInflight > 0 && s.inflight(shard) >= waiter.MaxInflight
 	if atInflightLimit {
 		waiter = q.firstUnbounded() // a resumed stream has no limit, and does not wait for the requests before it
@@ -119,7 +121,7 @@ func (s *shardLimits) dequeue(shard int) *Waiter {
 
 // removeIfEmpty removes the queue of the shard if it is empty.
 func (s *shardLimits) removeIfEmpty(shard int) {
-	if q := s.waiting[shard]; q != nil && q.length == 0 {
+	if q := s.waiting[shard]; q != nil && q.waiters.Len() == 0 {
 		delete(s.waiting, shard)
 	}
 }
@@ -177,14 +179,8 @@ func (p *Pool) removeWaiter(waiter *Waiter) {
 // p.mu.
 func (p *Pool) waiters() []*Waiter {
 	var all []*Waiter
-	collect := func(q *waitQueue) {
-		for waiter := q.head; waiter != nil; waiter = waiter.next {
-			all = append(all, waiter)
-		}
+	for _, queue := range p.mu.shardLimits.waiting {
+		all = slices.AppendSeq(all, queue.waiters.All())
 	}
-	for _, q := range p.mu.shardLimits.waiting {
-		collect(q)
-	}
-	collect(&p.mu.queue)
-	return all
+	return slices.AppendSeq(all, p.mu.queue.waiters.All())
 }

@@ -73,9 +73,9 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 			t.Errorf("%d connections count for shard %d, want none", n, shard)
 		}
 	}
-	if p.mu.open != 0 || p.mu.dials.inProgress != 0 || p.opts.LongLived.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.length != 0 {
+	if p.mu.open != 0 || p.mu.dials.inProgress != 0 || p.opts.LongLived.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.waiters.Len() != 0 {
 		t.Errorf("%d open, %d dialed, %d streams, %d + %d in line; want none",
-			p.mu.open, p.mu.dials.inProgress, p.opts.LongLived.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.length)
+			p.mu.open, p.mu.dials.inProgress, p.opts.LongLived.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.waiters.Len())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"shardway/internal/linkedlist"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -41,10 +42,10 @@ type Waiter struct {
 	granted chan grant // receives the single grant
 
 	// Pool.mu protects the following fields.
-	waitsForShard bool       // the request waits for a limit of its shard, and not in Pool.mu.queue
-	inflightFull  bool       // the in-flight limit of the shard was reached when the request joined
-	queue         *waitQueue // the queue that contains the waiter; nil means none
-	prev, next    *Waiter    // neighbors in queue
+	waitsForShard bool                        // the request waits for a limit of its shard, and not in Pool.mu.queue
+	inflightFull  bool                        // the in-flight limit of the shard was reached when the request joined
+	queue         *waitQueue                  // the queue that contains the waiter; nil means none
+	element       linkedlist.Element[*Waiter] // place in queue
 }
 
 // grant is the single message to a waiter. It contains a connection or an error.
@@ -53,13 +54,11 @@ type grant struct {
 	err  error
 }
 
-// waitQueue is a FIFO queue of waiters, as a linked list, because a waiter can leave from the
-// middle.
+// waitQueue is a FIFO queue of waiters, which can also leave from the middle.
 type waitQueue struct {
-	head, tail *Waiter
-	length     int // number of waiters
-	upgrades   int // number of waiters with ForUpgrade
-	unbounded  int // number of waiters without an in-flight limit
+	waiters   linkedlist.List[*Waiter]
+	upgrades  int // number of waiters with ForUpgrade
+	unbounded int // number of waiters without an in-flight limit
 	// upgradesLast places waiters with ForUpgrade after all other waiters. It is set for pools of
 	// nodes. If thousands of WebSockets move together, requests would otherwise wait for seconds
 	// behind them.
@@ -71,11 +70,11 @@ type waitQueue struct {
 // before the first waiter with ForUpgrade.
 func (q *waitQueue) push(waiter *Waiter) {
 	if q.upgradesLast && !waiter.ForUpgrade && q.firstUpgrade != nil {
-		q.link(q.firstUpgrade.prev, waiter, q.firstUpgrade)
+		q.waiters.InsertBefore(&q.firstUpgrade.element, &waiter.element, waiter)
 	} else {
-		q.link(q.tail, waiter, nil)
+		q.waiters.PushBack(&waiter.element, waiter)
 	}
-	q.length++
+	waiter.queue = q
 	if waiter.MaxInflight == 0 {
 		q.unbounded++
 	}
@@ -87,43 +86,13 @@ func (q *waitQueue) push(waiter *Waiter) {
 	}
 }
 
-// link puts waiter between its neighbors prev and next. nil means that there is none.
-func (q *waitQueue) link(prev, waiter, next *Waiter) {
-	waiter.queue, waiter.prev, waiter.next = q, prev, next
-	if prev == nil {
-		q.head = waiter
-	} else {
-		prev.next = waiter
-	}
-	if next == nil {
-		q.tail = waiter
-	} else {
-		next.prev = waiter
-	}
-}
-
-// unlink removes waiter from the list.
-func (q *waitQueue) unlink(waiter *Waiter) {
-	if waiter.prev == nil {
-		q.head = waiter.next
-	} else {
-		waiter.prev.next = waiter.next
-	}
-	if waiter.next == nil {
-		q.tail = waiter.prev
-	} else {
-		waiter.next.prev = waiter.prev
-	}
-	waiter.queue, waiter.prev, waiter.next = nil, nil, nil
-}
-
 // remove removes a waiter, which may be anywhere in the queue.
 func (q *waitQueue) remove(waiter *Waiter) {
 	if waiter == q.firstUpgrade {
-		q.firstUpgrade = waiter.next // with upgradesLast, all following waiters have ForUpgrade
+		q.firstUpgrade = waiter.element.Next() // with upgradesLast, all following waiters have ForUpgrade
 	}
-	q.unlink(waiter)
-	q.length--
+	waiter.element.Remove()
+	waiter.queue = nil
 	if waiter.MaxInflight == 0 {
 		q.unbounded--
 	}
@@ -169,7 +138,7 @@ func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 	}
 	p.mu.queue.push(waiter)
 	p.dialForWaiters()
-	return nil, p.mu.dials.active() >= p.mu.queue.length, nil
+	return nil, p.mu.dials.active() >= p.mu.queue.waiters.Len(), nil
 }
 
 // Await waits for the grant of waiter, after Join has returned neither a connection nor an error. It
@@ -273,9 +242,9 @@ func (q *waitQueue) firstUnbounded() *Waiter {
 	if q.unbounded == 0 {
 		return nil
 	}
-	waiter := q.head
+	waiter := q.waiters.First()
 	for waiter.MaxInflight > 0 {
-		waiter = waiter.next
+		waiter = waiter.element.Next()
 	}
 	return waiter
 }
@@ -284,7 +253,7 @@ func (q *waitQueue) firstUnbounded() *Waiter {
 func (q *waitQueue) firstStreamWaiter() *Waiter {
 	waiter := q.firstUpgrade
 	for waiter != nil && !waiter.StreamAllowed {
-		waiter = waiter.next
+		waiter = waiter.element.Next()
 	}
 	return waiter
 }

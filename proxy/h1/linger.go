@@ -2,13 +2,14 @@ package h1
 
 import (
 	"cmp"
-	"container/list"
 	"errors"
 	"net"
 	"os"
 	"sync"
 	"syscall"
 	"time"
+
+	"shardway/internal/linkedlist"
 )
 
 // Limits of CloseLinger. By default, nginx uses the first and the third of these values
@@ -141,7 +142,13 @@ type Lingering struct {
 	Max int
 
 	mu    sync.Mutex
-	conns list.List // of *Conn; the connection that has lingered longest is first
+	conns linkedlist.List[*lingeringConn] // the connection that has lingered longest is first
+}
+
+// lingeringConn is a connection in CloseLinger.
+type lingeringConn struct {
+	conn    *Conn
+	element linkedlist.Element[*lingeringConn] // place in Lingering.conns
 }
 
 // add adds c to the lingering connections. The caller must call remove when c no longer lingers.
@@ -152,25 +159,24 @@ func (g *Lingering) add(c *Conn) (remove func()) {
 	if g.conns.Len() >= limit {
 		g.closeOldestLocked()
 	}
-	element := g.conns.PushBack(c)
+	lingering := &lingeringConn{conn: c}
+	g.conns.PushBack(&lingering.element, lingering)
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.conns.Remove(element) // does nothing if the element has already been removed
+		lingering.element.Remove() // does nothing if closeOldestLocked has removed it
 	}
 }
 
 // closeOldestLocked closes the connection that has lingered longest, if there is one. The caller must
 // hold g.mu.
 func (g *Lingering) closeOldestLocked() {
-	element := g.conns.Front()
-	if element == nil {
+	oldest := g.conns.First()
+	if oldest == nil {
 		return
 	}
-	g.conns.Remove(element)
-	if oldest, ok := element.Value.(*Conn); ok {
-		_ = oldest.Close() // its CloseLinger ends with an error
-	}
+	oldest.element.Remove()
+	_ = oldest.conn.Close() // its CloseLinger ends with an error
 }
 
 // Len returns the number of lingering connections.
