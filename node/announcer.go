@@ -35,43 +35,43 @@ func (a *announcer) adopt(id string) error {
 
 // tags returns the tags with which this node announces itself in gossip.
 func (a *announcer) tags() gossip.Tags {
-	t := gossip.Tags{
+	tags := gossip.Tags{
 		Node: a.options.Dir.Node(), Disk: a.options.Dir.Disk(), Cluster: a.clusterID(), Shards: a.options.Shards, Role: gossip.RoleNode,
 		Weight: a.options.Weight, Zone: a.options.Zone, Version: a.options.Version, AppVersion: a.options.AppVersion, Endpoints: a.options.Endpoints,
 		Levels: gossip.Levels{InForce: max(uint8(a.state().FormatVersion()), a.options.Dir.Level()), Known: uint8(ack.MaxFormatVersion)},
 	}
 	if a.options.Gateway {
-		t.Role = gossip.RoleGateway
+		tags.Role = gossip.RoleGateway
 	}
-	if t.Cluster == "" {
-		t.BootstrapExpect = a.options.BootstrapExpect
+	if tags.Cluster == "" {
+		tags.BootstrapExpect = a.options.BootstrapExpect
 	}
-	return t
+	return tags
 }
 
-// adoptFromLog adopts the cluster whose ID the log of this node contains (the state s). The node fails if
+// adoptFromLog adopts the cluster whose ID the log of this node contains (state). The node fails if
 // that cluster has another number of shards.
-func (a *announcer) adoptFromLog(s *ack.State) {
-	if !s.Bootstrapped() || a.clusterID() == s.ClusterID() && s.Shards() == a.options.Shards {
+func (a *announcer) adoptFromLog(state *ack.State) {
+	if !state.Bootstrapped() || a.clusterID() == state.ClusterID() && state.Shards() == a.options.Shards {
 		return
 	}
-	if s.Shards() != a.options.Shards {
-		a.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", s.ClusterID(), s.Shards(), a.options.Shards, s.Shards()))
+	if state.Shards() != a.options.Shards {
+		a.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", state.ClusterID(), state.Shards(), a.options.Shards, state.Shards()))
 		return
 	}
-	if err := a.adopt(s.ClusterID()); err != nil {
+	if err := a.adopt(state.ClusterID()); err != nil {
 		a.fail(err)
 	}
 }
 
-// keepLevel stores the level in force of the state s in the data directory, and announces it by gossip. It
+// storeLevel stores the level in force of state in the data directory, and announces it by gossip. It
 // does nothing if that level is already stored.
-func (a *announcer) keepLevel(s *ack.State) {
-	l := uint8(s.FormatVersion())
-	if l <= max(a.options.Dir.Level(), uint8(ack.MinFormatVersion)) {
+func (a *announcer) storeLevel(state *ack.State) {
+	level := uint8(state.FormatVersion())
+	if level <= max(a.options.Dir.Level(), uint8(ack.MinFormatVersion)) {
 		return
 	}
-	err := a.options.Dir.StoreLevel(l)
+	err := a.options.Dir.StoreLevel(level)
 	if err == nil {
 		err = a.gossip.SetTags(a.tags())
 	}

@@ -22,7 +22,7 @@ type appWatch struct {
 	stored      *persist.Value[string] // the last app instance, on disk for the next process of the node
 	log         zerolog.Logger
 	// hasConns reports whether the proxy has an open connection to the app, which proves that the app
-	// process still runs. renew makes the proxy close its idle connections to the app.
+	// process still runs. renewConns makes the proxy close its idle connections to the app.
 	hasConns   func() bool
 	renewConns func()
 	// inProcess means that the app runs in this process, so there are no connections to it.
@@ -52,26 +52,26 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	return w
 }
 
-// begin returns the Attempt of a health check or of a connection for requests. The caller must call it
+// beginAttempt returns the Attempt of a health check or of a connection for requests. The caller must call it
 // before the check or the dial starts, because the result is valid from that time on.
-func (w *appWatch) begin() ackagent.Attempt {
+func (w *appWatch) beginAttempt() ackagent.Attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.detector.BeginAttempt(w.newestState().Committed().Epoch())
 }
 
-// onChecked records the result of the health check a. instance is the app instance in the response of the
+// onChecked records the result of the health check attempt. instance is the app instance in the response of the
 // app. It is empty if there was no response, or if the response contained no instance.
-func (w *appWatch) onChecked(a ackagent.Attempt, instance string, err error) {
+func (w *appWatch) onChecked(attempt ackagent.Attempt, instance string, err error) {
 	if apphealth.Refused(err) {
-		w.onRefused(a)
+		w.onRefused(attempt)
 		return
 	}
 	if err != nil && instance == "" {
 		return // the app may have received the check or not, so the result proves nothing
 	}
 	w.mu.Lock()
-	restarted := w.detector.Checked(a, instance)
+	restarted := w.detector.Checked(attempt, instance)
 	w.mu.Unlock()
 	if !restarted {
 		return
@@ -81,37 +81,37 @@ func (w *appWatch) onChecked(a ackagent.Attempt, instance string, err error) {
 	w.renewConns() // the previous app process may still respond on its open connections
 }
 
-// onRefused records that the app refused the connection of a. It ignores the refusal while the app has open
+// onRefused records that the app refused the connection of attempt. It ignores the refusal while the app has open
 // connections: an app that has closed only its port still runs, so it has not restarted.
-func (w *appWatch) onRefused(a ackagent.Attempt) {
+func (w *appWatch) onRefused(attempt ackagent.Attempt) {
 	if w.hasConns() {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.detector.Refused(a)
+	w.detector.Refused(attempt)
 }
 
-// addTo adds the time since which the app process runs to s, as the epoch of a map. w may be nil.
-func (w *appWatch) addTo(s *ackagent.Observation) {
+// addTo adds the time since which the app process runs to observation, as the epoch of a map. w may be nil.
+func (w *appWatch) addTo(observation *ackagent.Observation) {
 	if w == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.ReturnsNeedRestart, s.AppStartedAfter = true, w.detector.StartedAfter()
+	observation.ReturnsNeedRestart, observation.AppStartedAfter = true, w.detector.StartedAfter()
 }
 
-// onStateApplied records that the agent has applied the state s, and whether the node has a lease. agent.poll
+// onStateApplied records that the agent has applied state, and whether the node has a lease (hasLease). agent.poll
 // calls it. w may be nil.
-func (w *appWatch) onStateApplied(s *ack.State, leased bool) {
+func (w *appWatch) onStateApplied(state *ack.State, hasLease bool) {
 	if w == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.detector.Applied(s.Committed().Epoch(), leased)
-	if w.inProcess && leased {
+	w.detector.Applied(state.Committed().Epoch(), hasLease)
+	if w.inProcess && hasLease {
 		w.detector.Connected() // there are no connections, so with a lease, the app counts as having received requests
 	}
 }
@@ -123,23 +123,23 @@ func (w *appWatch) wrapDial(dial func(context.Context) (net.Conn, error)) func(c
 		return dial
 	}
 	return func(ctx context.Context) (net.Conn, error) {
-		a := w.begin()
-		c, err := dial(ctx)
-		w.onDialed(a, err)
-		return c, err
+		attempt := w.beginAttempt()
+		conn, err := dial(ctx)
+		w.onDialed(attempt, err)
+		return conn, err
 	}
 }
 
 // onDialed records the result of dialing a connection for requests. The caller must call it before it sends
 // a byte on the connection.
-func (w *appWatch) onDialed(a ackagent.Attempt, err error) {
+func (w *appWatch) onDialed(attempt ackagent.Attempt, err error) {
 	switch {
 	case err == nil:
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.detector.Connected()
 	case apphealth.Refused(err):
-		w.onRefused(a)
+		w.onRefused(attempt)
 	}
 }
 
@@ -150,13 +150,13 @@ func (w *appWatch) wrapCheck(check func(context.Context) error, instance func() 
 		return check
 	}
 	return func(ctx context.Context) error {
-		a := w.begin()
+		attempt := w.beginAttempt()
 		err := check(ctx)
 		reported := ""
 		if instance != nil {
 			reported = instance()
 		}
-		w.onChecked(a, reported, err)
+		w.onChecked(attempt, reported, err)
 		return err
 	}
 }

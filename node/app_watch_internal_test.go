@@ -12,7 +12,7 @@ import (
 func TestRefusedConnectionIsNoRestartWhileTheAppIsConnected(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		w := &appWatch{newestState: ack.NewState, detector: ackagent.NewAppWatch(""), hasConns: func() bool { return connected }, renewConns: func() {}}
-		w.onChecked(w.begin(), "", nil)
+		w.onChecked(w.beginAttempt(), "", nil)
 		w.detector.Connected()
 		w.detector.Applied(7, true)
 		w.onRefused(w.detector.BeginAttempt(7))

@@ -9,6 +9,16 @@
 // routing table. The leader loop owns the leader.Leader for one Raft term. Other goroutines send requests to
 // the leader loop through a leaderloop.Leadership. The request path reads three atomics of the router and takes no lock.
 //
+// These types of this package are parts of a Node. Each owns its state and does not refer to the Node:
+//
+//   - fsm: the replicated state
+//   - agent: this node's side of the lease protocol
+//   - leaderRunner: the leader loop in each term that this node leads
+//   - leaderInbox: messages to the leader loop
+//   - announcer: the announcement of this node by gossip
+//   - failures: the errors that must stop the node
+//   - leaderRequests, membershipRequests, localRequests: the handlers of control requests
+//
 // These sub-packages do a part of the work without a Node:
 //
 //   - adminapi: the services of the admin port

@@ -55,11 +55,11 @@ func (f *fsm) Apply(index, term uint64, data []byte) any {
 	if f.broken {
 		return ack.ErrCorrupt
 	}
-	s, outcome, err := f.applied.Apply(index, term, data)
+	state, outcome, err := f.applied.Apply(index, term, data)
 	if err != nil {
 		return f.fail(err)
 	}
-	f.publish(s, s.ProposalReason())
+	f.publish(state, state.ProposalReason())
 	return outcome
 }
 
@@ -75,12 +75,12 @@ func (f *fsm) Snapshot() ([]byte, error) {
 
 // Restore replaces the state by that of a snapshot, which stands for many log entries. The agent compares
 // only states, so it stops serving the shards that this node has lost, as it does after Apply.
-func (f *fsm) Restore(b []byte) error {
-	s, err := ack.DecodeState(b)
+func (f *fsm) Restore(encoded []byte) error {
+	state, err := ack.DecodeState(encoded)
 	if err != nil {
 		return f.fail(err)
 	}
-	f.publish(s, eventlog.ReasonSnapshot)
+	f.publish(state, eventlog.ReasonSnapshot)
 	return nil
 }
 
@@ -95,17 +95,17 @@ func (f *fsm) fail(err error) error {
 	return err
 }
 
-// publish publishes s, unless the published state is newer. reason is the reason for the committed map of
-// s, for the record of shard moves.
-func (f *fsm) publish(s *ack.State, reason string) {
-	f.applied = s
+// publish publishes state, unless the published state is newer. reason is the reason for the committed map
+// of state, for the record of shard moves.
+func (f *fsm) publish(state *ack.State, reason string) {
+	f.applied = state
 	previous := f.state.Load()
-	if s.Index() < previous.Index() {
+	if state.Index() < previous.Index() {
 		return
 	}
-	f.moves.Record(previous, s, reason)
-	f.state.Store(s)
-	if f.onPolicyChange != nil && s.Policy() != previous.Policy() {
+	f.moves.Record(previous, state, reason)
+	f.state.Store(state)
+	if f.onPolicyChange != nil && state.Policy() != previous.Policy() {
 		f.onPolicyChange()
 	}
 	chanutil.Notify(f.agentHint)

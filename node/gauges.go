@@ -58,8 +58,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
-		ch <- d
+	for _, desc := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
+		ch <- desc
 	}
 }
 
@@ -125,8 +125,8 @@ func (g gauges) countNodes() map[string]int {
 }
 
 // boolGauge returns the value of a gauge for a boolean.
-func boolGauge(b bool) float64 {
-	if b {
+func boolGauge(isTrue bool) float64 {
+	if isTrue {
 		return 1
 	}
 	return 0

@@ -23,8 +23,8 @@ func (k *loadedKeys) set(text string) {
 
 // get returns the loaded key configuration; empty means none.
 func (k *loadedKeys) get() string {
-	if t := k.text.Load(); t != nil {
-		return *t
+	if text := k.text.Load(); text != nil {
+		return *text
 	}
 	return ""
 }

@@ -45,50 +45,50 @@ func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
 
 // deliverHeartbeat passes a heartbeat to the leader loop if this node leads. It refuses a heartbeat
 // from a disk that was rolled back to an older image.
-func (b *leaderInbox) deliverHeartbeat(ctx context.Context, in heartbeat.Received) {
-	l := b.leadership.Load()
-	if l == nil {
+func (b *leaderInbox) deliverHeartbeat(ctx context.Context, received heartbeat.Received) {
+	leadership := b.leadership.Load()
+	if leadership == nil {
 		return
 	}
-	if err := b.records.CheckHeartbeat(in.Heartbeat); err != nil && in.Heartbeat.Term == l.Term() {
-		if b.invalidLog.Pass(string(in.Heartbeat.Node)) {
-			b.log.Warn().Err(err).Str("peer", string(in.Heartbeat.Node)).Msg("heartbeat refused")
+	if err := b.records.CheckHeartbeat(received.Heartbeat); err != nil && received.Heartbeat.Term == leadership.Term() {
+		if b.invalidLog.Pass(string(received.Heartbeat.Node)) {
+			b.log.Warn().Err(err).Str("peer", string(received.Heartbeat.Node)).Msg("heartbeat refused")
 		}
-		in.Respond(ack.Answer{FormatVersion: in.Heartbeat.FormatVersion, Term: l.Term(), Boot: in.Heartbeat.Boot, HeartbeatNumber: in.Heartbeat.Number, Refusal: ack.RefusedRollback, KnownBoot: b.records.Table().Of(in.Heartbeat.Server).Boot})
+		received.Respond(ack.Answer{FormatVersion: received.Heartbeat.FormatVersion, Term: leadership.Term(), Boot: received.Heartbeat.Boot, HeartbeatNumber: received.Heartbeat.Number, Refusal: ack.RefusedRollback, KnownBoot: b.records.Table().Of(received.Heartbeat.Server).Boot})
 		return
 	}
-	l.Deliver(ctx, in)
+	leadership.Deliver(ctx, received)
 }
 
 // deliverOwnHeartbeat passes this node's own heartbeat to its own leader loop, if it leads. It does
 // not block: if the loop is busy, a newer heartbeat replaces this one, as if it was lost.
-func (b *leaderInbox) deliverOwnHeartbeat(hb ack.Heartbeat) {
-	l := b.leadership.Load()
-	if l == nil {
+func (b *leaderInbox) deliverOwnHeartbeat(own ack.Heartbeat) {
+	leadership := b.leadership.Load()
+	if leadership == nil {
 		return
 	}
-	l.DeliverOwn(heartbeat.Received{Heartbeat: hb, RemoteAddr: "local", Respond: func(a ack.Answer) { chanutil.Replace(b.ownAnswers, a) }})
+	leadership.DeliverOwn(heartbeat.Received{Heartbeat: own, RemoteAddr: "local", Respond: func(a ack.Answer) { chanutil.Replace(b.ownAnswers, a) }})
 }
 
 // deliverReleases passes the release notes of another node to the leader loop, if this node leads.
 func (b *leaderInbox) deliverReleases(node string, encoded []byte) error {
-	var r ack.Releases
-	if err := r.UnmarshalBinary(encoded); err != nil || string(r.Node) != node {
+	var releases ack.Releases
+	if err := releases.UnmarshalBinary(encoded); err != nil || string(releases.Node) != node {
 		if b.invalidLog.Pass(node) {
-			b.log.Warn().Err(err).Str("peer", node).Str("claimed", logs.Cut(string(r.Node))).Msg("invalid releases from node")
+			b.log.Warn().Err(err).Str("peer", node).Str("claimed", logs.Cut(string(releases.Node))).Msg("invalid releases from node")
 		}
 		return fmt.Errorf("%w: invalid releases", api.ErrInvalid)
 	}
 	if b.leadership.Load() == nil {
 		return api.ErrNoLeader
 	}
-	b.send(leader.ReleasesReceived{Releases: r})
+	b.send(leader.ReleasesReceived{Releases: releases})
 	return nil
 }
 
 // send passes a message other than a heartbeat to the leader loop, if this node leads.
-func (b *leaderInbox) send(m leader.Message) {
-	if l := b.leadership.Load(); l != nil {
-		l.Send(m)
+func (b *leaderInbox) send(message leader.Message) {
+	if leadership := b.leadership.Load(); leadership != nil {
+		leadership.Send(message)
 	}
 }

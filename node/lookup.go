@@ -20,12 +20,12 @@ type Place struct {
 // Place returns the shard of a key and its owner in the last map that this node has applied. It does not
 // consider leases: an owner without a lease is still the owner.
 func (n *Node) Place(key []byte) Place {
-	m := n.router.State().Committed()
-	s := shardmap.ShardOfBytes(key, n.options.Shards)
-	if m.Epoch() == 0 || m.Owner(s) == "" {
-		return Place{Shard: s}
+	committed := n.router.State().Committed()
+	shard := shardmap.ShardOfBytes(key, n.options.Shards)
+	if committed.Epoch() == 0 || committed.Owner(shard) == "" {
+		return Place{Shard: shard}
 	}
-	return Place{Shard: s, Owner: m.Owner(s), Epoch: uint64(m.OwnedSince(s))}
+	return Place{Shard: shard, Owner: committed.Owner(shard), Epoch: uint64(committed.OwnedSince(shard))}
 }
 
 // Owned returns the shards that this node owns, with their ownership epochs, and the generation of the
@@ -51,5 +51,5 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 
 // WaitOwned waits for a routing table with a greater generation. It returns false if ctx ends first.
 func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
-	return n.router.AwaitTable(ctx, func(t *route.Table) bool { return t.Generation() > generation })
+	return n.router.AwaitTable(ctx, func(table *route.Table) bool { return table.Generation() > generation })
 }

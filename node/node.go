@@ -105,13 +105,13 @@ type Node struct {
 	leaderInbox  *leaderInbox       // passes messages to the leader loop
 	leaderRunner leaderRunner       // runs the leader loop while this node leads
 
-	// Administration.
+	// Metrics, events, findings and the admin port.
 	api           *adminapi.API     // the services of the admin port
 	monitor       *findings.Monitor // computes the findings
 	metrics       *metrics
-	events        *event.Ring
-	mapChanges    *eventlog.MapChangeRecorder
-	leaderTracker *eventlog.LeaderTracker
+	events        *event.Ring                 // recent events, for the admin port
+	mapChanges    *eventlog.MapChangeRecorder // records an event for each map change
+	leaderTracker *eventlog.LeaderTracker     // records an event for each new leader
 
 	// Start and stop.
 	startedAt     time.Time

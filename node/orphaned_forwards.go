@@ -37,19 +37,20 @@ func (f *orphanedForwards) abortIfCaughtUp(applied shardmap.Epoch, orphaned func
 		return // nothing to check, or this node has not caught up yet
 	}
 	f.checkPending = false
-	if n := f.abort(orphaned); n > 0 {
-		f.log.Info().Int("requests", n).Msg("forwarded requests aborted, owner left")
+	if aborted := f.abort(orphaned); aborted > 0 {
+		f.log.Info().Int("requests", aborted).Msg("forwarded requests aborted, owner left")
 	}
 }
 
 // orphanedIn returns a function that reports whether a request for a shard, forwarded to a node, may
-// never get a response. That is so if s excludes the node, the exclusion is newer than this process,
-// and the node does not own the shard. lastIndexAtStart is the index of the last log entry at the start of this process.
-func orphanedIn(s *ack.State, lastAtStart uint64) func(shardmap.Shard, string) bool {
-	return func(sh shardmap.Shard, node string) bool {
+// never get a response. That is so if state excludes the node, the exclusion is newer than this process,
+// and the node does not own the shard. lastIndexAtStart is the index of the last log entry at the start of
+// this process.
+func orphanedIn(state *ack.State, lastIndexAtStart uint64) func(shardmap.Shard, string) bool {
+	return func(shard shardmap.Shard, node string) bool {
 		id := shardmap.NodeID(node)
-		exclusion, _ := s.Drop(id)
-		return excludedSince(exclusion, lastAtStart) && s.Committed().Owner(sh) != id
+		exclusion, _ := state.Drop(id)
+		return excludedSince(exclusion, lastIndexAtStart) && state.Committed().Owner(shard) != id
 	}
 }
 
@@ -57,17 +58,17 @@ func orphanedIn(s *ack.State, lastAtStart uint64) func(shardmap.Shard, string) b
 // An exclusion that was in the log before this process started is older than all requests that this
 // process has forwarded. For example, a leader excluded a process, and all nodes were restarted
 // before the node was included again.
-func excludedSince(d ack.Drop, lastAtStart uint64) bool {
-	return d.InForce && uint64(d.Epoch) > lastAtStart
+func excludedSince(exclusion ack.Drop, lastIndexAtStart uint64) bool {
+	return exclusion.InForce && uint64(exclusion.Epoch) > lastIndexAtStart
 }
 
-// newlyExcluded returns a function that reports whether s contains an exclusion of a node that is not
-// in old. An idle connection to such a node may lead to a process that has ended without notice. A
+// newlyExcluded returns a function that reports whether current contains an exclusion of a node that is not
+// in previous. An idle connection to such a node may lead to a process that has ended without notice. A
 // non-voter receives no other notice that a new process has replaced it.
-func newlyExcluded(old, s *ack.State) func(node string) bool {
+func newlyExcluded(previous, current *ack.State) func(node string) bool {
 	return func(node string) bool {
-		before, _ := old.Drop(shardmap.NodeID(node))
-		now, ok := s.Drop(shardmap.NodeID(node))
-		return ok && now.Epoch > before.Epoch
+		before, _ := previous.Drop(shardmap.NodeID(node))
+		now, isExcluded := current.Drop(shardmap.NodeID(node))
+		return isExcluded && now.Epoch > before.Epoch
 	}
 }

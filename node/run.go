@@ -229,7 +229,7 @@ func (n *Node) followMembership(ctx context.Context) {
 		case <-ticker.C:
 			n.view.RecordServers()
 			n.announcer.adoptFromLog(n.fsm.state.Load())
-			n.announcer.keepLevel(n.fsm.state.Load())
+			n.announcer.storeLevel(n.fsm.state.Load())
 			timing.compare(n.fsm.state.Load())
 		}
 	}
