@@ -36,8 +36,17 @@ func TestRequestParkEndsOnlyAWait(t *testing.T) {
 			t.Errorf("ReadRequest = %v after %v, want a timeout after 1m", err, time.Since(began))
 		}
 		time.AfterFunc(time.Second, func() { c.RequestPark(); c.StopWaiting() })
-		if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrStopped) || !c.WaitingStopped() {
-			t.Errorf("ReadRequest = %v, want %v: that cannot be undone", err, h1.ErrStopped)
+		err := c.ReadRequest(&r)
+		if errors.Is(err, h1.ErrParkRequested) { // the reader has run between the two calls
+			synctest.Wait()
+			err = c.ReadRequest(&r)
+		}
+		for range 2 {
+			if !errors.Is(err, h1.ErrStopped) || !c.WaitingStopped() {
+				t.Errorf("ReadRequest = %v, want %v: that cannot be undone", err, h1.ErrStopped)
+			}
+			c.RequestPark()
+			err = c.ReadRequest(&r)
 		}
 	})
 }
