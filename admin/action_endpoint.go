@@ -128,14 +128,14 @@ func objectMembers(body []byte) (fields map[string]json.RawMessage, duplicate st
 		return nil, "", err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
-	seen := make(map[string]bool)
+	names := make(map[string]bool)
 	for _, err = decoder.Token(); err == nil && decoder.More(); { // Unmarshal has checked the syntax
 		name, _ := decoder.Token()
 		text, _ := name.(string)
-		if seen[text] {
+		if names[text] {
 			duplicate = text
 		}
-		seen[text] = true
+		names[text] = true
 		var value json.RawMessage
 		err = decoder.Decode(&value)
 	}

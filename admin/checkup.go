@@ -18,13 +18,13 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := s.api.Checkup.Checkup(r.Context(), reach)
-	c.Reports, c.Unresponsive = nonNil(c.Reports), nonNil(c.Unresponsive)
-	for i := range c.Reports {
-		if c.Reports[i].Settings == nil {
-			c.Reports[i].Settings = map[string]string{}
+	checkup := s.api.Checkup.Checkup(r.Context(), reach)
+	checkup.Reports, checkup.Unresponsive = nonNil(checkup.Reports), nonNil(checkup.Unresponsive)
+	for i := range checkup.Reports {
+		if checkup.Reports[i].Settings == nil {
+			checkup.Reports[i].Settings = map[string]string{}
 		}
-		c.Reports[i].Findings, c.Reports[i].UnreachablePorts = nonNil(c.Reports[i].Findings), nonNil(c.Reports[i].UnreachablePorts)
+		checkup.Reports[i].Findings, checkup.Reports[i].UnreachablePorts = nonNil(checkup.Reports[i].Findings), nonNil(checkup.Reports[i].UnreachablePorts)
 	}
-	return writeJSON(w, c)
+	return writeJSON(w, checkup)
 }

@@ -24,23 +24,23 @@ func accepts(accept []string, mediaType string) bool {
 
 // qualities returns the q-values of two media types in the Accept header (RFC 9110, section
 // 12.5.1). It ignores malformed entries.
-func qualities(accept []string, one, other string) (oneQuality, otherQuality float64) {
-	var forOne, forOther quality
+func qualities(accept []string, preferred, alternative string) (preferredQuality, alternativeQuality float64) {
+	var forPreferred, forAlternative quality
 	for _, line := range accept {
 		for entry := range strings.SplitSeq(line, ",") {
 			mediaRange, q, ok := parseMediaRange(entry)
 			if ok {
-				forOne.update(mediaRange, one, q)
-				forOther.update(mediaRange, other, q)
+				forPreferred.update(mediaRange, preferred, q)
+				forAlternative.update(mediaRange, alternative, q)
 			}
 		}
 	}
-	return forOne.value, forOther.value
+	return forPreferred.value, forAlternative.value
 }
 
 // parseMediaRange parses an entry of the Accept header, such as "text/html;q=0.8". ok is false if it
 // is malformed.
-func parseMediaRange(entry string) (mediaRange string, q float64, ok bool) {
+func parseMediaRange(entry string) (mediaRange string, weight float64, ok bool) {
 	mediaRange, params, err := mime.ParseMediaType(entry)
 	if err != nil {
 		return "", 0, false
@@ -49,9 +49,9 @@ func parseMediaRange(entry string) (mediaRange string, q float64, ok bool) {
 	if !hasQuality {
 		return mediaRange, 1, true
 	}
-	q, err = strconv.ParseFloat(text, 64)
-	isValid := err == nil && q >= 0 && q <= 1
-	return mediaRange, q, isValid
+	weight, err = strconv.ParseFloat(text, 64)
+	isValid := err == nil && weight >= 0 && weight <= 1
+	return mediaRange, weight, isValid
 }
 
 // quality is the q-value of a media type, from the most specific media range so far that matches it.
@@ -60,9 +60,9 @@ type quality struct {
 	specificity int // of the media range: 3 for type/subtype, 2 for type/*, 1 for */*; zero means none matched
 }
 
-// update applies a media range with the value q if it matches mediaType and is more specific than the
+// update applies a media range with the value weight if it matches mediaType and is more specific than the
 // previous ranges.
-func (x *quality) update(mediaRange, mediaType string, q float64) {
+func (x *quality) update(mediaRange, mediaType string, weight float64) {
 	specificity := 0
 	majorType, _, _ := strings.Cut(mediaType, "/")
 	switch mediaRange {
@@ -74,6 +74,6 @@ func (x *quality) update(mediaRange, mediaType string, q float64) {
 		specificity = 1
 	}
 	if specificity > x.specificity {
-		x.value, x.specificity = q, specificity
+		x.value, x.specificity = weight, specificity
 	}
 }

@@ -70,19 +70,19 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 
 // listEvents responds with the next events. If there are none, it waits for the next event.
 func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, cursor *event.Cursor, wait time.Duration) error {
-	events, more := cursor.Next(maxEvents)
+	events, moreAvailable := cursor.Next(maxEvents)
 	if len(events) == 0 && wait > 0 {
 		// If this fails, the shorter default timeout applies.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
-		t := time.NewTimer(wait)
-		defer t.Stop()
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
 		select {
-		case <-more:
+		case <-moreAvailable:
 			if s.access.Load() != admissionOf(r).access {
 				return problem.New(problem.NotReady, "other people may read now: ask again")
 			}
 			events, _ = cursor.Next(maxEvents)
-		case <-t.C:
+		case <-timer.C:
 		case <-r.Context().Done():
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
 		}
@@ -96,31 +96,31 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cursor *ev
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
-	out := &eventStream{w: w, controller: http.NewResponseController(w)}
-	out.buffer.WriteString("retry: ")
-	out.buffer.WriteString(strconv.FormatInt(streamRetryAfter.Milliseconds(), 10))
-	out.buffer.WriteString("\n\n")
-	if !out.flush() || r.Method == http.MethodHead {
+	stream := &eventStream{w: w, controller: http.NewResponseController(w)}
+	stream.buffer.WriteString("retry: ")
+	stream.buffer.WriteString(strconv.FormatInt(streamRetryAfter.Milliseconds(), 10))
+	stream.buffer.WriteString("\n\n")
+	if !stream.flush() || r.Method == http.MethodHead {
 		return
 	}
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	for {
-		events, more := cursor.Next(eventBatch)
+		events, moreAvailable := cursor.Next(eventBatch)
 		for i := range events {
-			out.append(&events[i])
+			stream.append(&events[i])
 		}
 		if len(events) > 0 {
 			idle.Reset(keepAlive)
-			if !out.flush() {
+			if !stream.flush() {
 				return
 			}
 		}
 		select {
-		case <-more:
+		case <-moreAvailable:
 		case <-idle.C:
-			out.buffer.WriteString(":\n\n") // a comment
-			if !out.flush() {
+			stream.buffer.WriteString(":\n\n") // a comment
+			if !stream.flush() {
 				return
 			}
 		case <-r.Context().Done():

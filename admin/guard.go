@@ -47,15 +47,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // setSecurityHeaders sets the headers of every response. No other page can embed, frame or read a
 // response, and a response cannot load anything. The dashboard replaces the
 // Content-Security-Policy with its own.
-func setSecurityHeaders(h http.Header) {
-	h.Set("Server", api.ServerName)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+func setSecurityHeaders(header http.Header) {
+	header.Set("Server", api.ServerName)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 }
 
 // authorize returns nil if the authenticated caller may send r.
@@ -95,16 +95,16 @@ func (s *Server) checkOrigin(r *http.Request) *problem.Problem {
 func isProbe(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 
 // reject sends an error response and counts the rejected request against its source.
-func (s *Server) reject(w http.ResponseWriter, r *http.Request, caller auth.Caller, p *problem.Problem) {
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, caller auth.Caller, reason *problem.Problem) {
 	if wait := s.rejections.Add(r.RemoteAddr, time.Now()); wait > 0 {
-		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + p.Detail, RetryAfter: wait}
+		reason = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + reason.Detail, RetryAfter: wait}
 	} else {
-		s.log.Warn().Str("by", caller.Name).Str("from", caller.Addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("why", truncate(p.Detail)).Msg("admin request refused")
+		s.log.Warn().Str("by", caller.Name).Str("from", caller.Addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("why", truncate(reason.Detail)).Msg("admin request refused")
 	}
-	if p.Code == problem.Unauthorized {
+	if reason.Code == problem.Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
 	}
-	problem.Write(w, p)
+	problem.Write(w, reason)
 }
 
 // admission contains the results of guard for one request. The handler adds the description of an
@@ -199,13 +199,13 @@ func limitBody(next http.Handler) http.Handler { return http.MaxBytesHandler(nex
 // logPanic logs a panic of a handler and closes the connection, so that the client does not mistake
 // a partial response for a complete one.
 func (s *Server) logPanic(r *http.Request) {
-	v := recover()
-	if v == nil {
+	panicValue := recover()
+	if panicValue == nil {
 		return
 	}
 	//nolint:errorlint,err113 // net/http compares with == as well
-	if v != http.ErrAbortHandler {
-		s.log.Error().Str("path", r.URL.Path).Any("panic", v).Bytes("stack", debug.Stack()).Msg("admin request panicked")
+	if panicValue != http.ErrAbortHandler {
+		s.log.Error().Str("path", r.URL.Path).Any("panic", panicValue).Bytes("stack", debug.Stack()).Msg("admin request panicked")
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -12,16 +12,16 @@ import (
 )
 
 // ServeLocal serves the local socket of a node until ctx ends. It closes ln.
-func ServeLocal(ctx context.Context, ln net.Listener, s api.LocalNode, log zerolog.Logger) error {
+func ServeLocal(ctx context.Context, ln net.Listener, node api.LocalNode, log zerolog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle(localsock.DrainPath, handle(func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
 		}
 		if r.Method == http.MethodPost {
-			return writeJSON(w, s.DrainSelf())
+			return writeJSON(w, node.DrainSelf())
 		}
-		return writeJSON(w, s.SelfState())
+		return writeJSON(w, node.SelfState())
 	}, http.MethodGet, http.MethodPost))
 	mux.Handle("/", handle(notFound(localsock.DrainPath)))
 	return serve(ctx, ln, limitBody(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -18,11 +18,11 @@ type params url.Values
 // query parses the query parameters of r and rejects unknown names, so that a misspelt parameter
 // is not ignored.
 func query(r *http.Request, allowed ...string) (params, error) {
-	v, err := url.ParseQuery(r.URL.RawQuery)
+	parsed, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, problem.Newf(problem.BadRequest, "the query is malformed (%v): percent-encode it", err)
 	}
-	for name, values := range v {
+	for name, values := range parsed {
 		if !slices.Contains(allowed, name) {
 			return nil, badParam(name, values[0], "is not known here: "+allowedNames(allowed))
 		}
@@ -30,7 +30,7 @@ func query(r *http.Request, allowed ...string) (params, error) {
 			return nil, badParam(name, strings.Join(values, ","), "is there more than once: give it once")
 		}
 	}
-	return params(v), nil
+	return params(parsed), nil
 }
 
 func (p params) has(name string) bool { _, ok := p[name]; return ok }
@@ -42,11 +42,11 @@ func (p params) number(name string) (uint64, error) {
 	if !p.has(name) {
 		return 0, nil
 	}
-	n, err := strconv.ParseUint(p.get(name), 10, 64)
+	number, err := strconv.ParseUint(p.get(name), 10, 64)
 	if err != nil {
 		return 0, badParam(name, p.get(name), "is not a whole number: give a value such as 17")
 	}
-	return n, nil
+	return number, nil
 }
 
 // duration returns a non-negative duration, or fallback if the parameter is absent.
@@ -54,11 +54,11 @@ func (p params) duration(name string, fallback time.Duration) (time.Duration, er
 	if !p.has(name) {
 		return fallback, nil
 	}
-	d, err := time.ParseDuration(p.get(name))
-	if err != nil || d < 0 {
+	duration, err := time.ParseDuration(p.get(name))
+	if err != nil || duration < 0 {
 		return 0, badParam(name, p.get(name), "is not a duration: give a value such as 30s")
 	}
-	return d, nil
+	return duration, nil
 }
 
 // boolean returns a Boolean value, or false if the parameter is absent.

@@ -13,9 +13,9 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	p, err := s.api.Plan.Plan(r.Context())
+	plan, err := s.api.Plan.Plan(r.Context())
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, p)
+	return writeJSON(w, plan)
 }

@@ -11,7 +11,7 @@ import (
 
 // readKeyArgument sets the shard and the key_hash of an action, because the log must not contain
 // keys.
-func (s *Server) readKeyArgument(a *api.Action, args api.Arguments) error {
+func (s *Server) readKeyArgument(action *api.Action, args api.Arguments) error {
 	if s.api.Keys == nil {
 		return problem.New(problem.NotFound, "this node knows no keys")
 	}
@@ -30,14 +30,14 @@ func (s *Server) readKeyArgument(a *api.Action, args api.Arguments) error {
 	case args.Key != nil && s.api.Cluster.Map().Shards < 1:
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	case args.Key != nil:
-		a.Shard, a.Hash = s.api.Keys.Mark(*args.Key)
+		action.Shard, action.Hash = s.api.Keys.Mark(*args.Key)
 		return nil
 	}
 	if _, err := strconv.ParseUint(args.Hash, 16, 64); err != nil || len(args.Hash) != 16 {
 		return badParam("hash", args.Hash, "is not a key hash: give 16 hexadecimal digits")
 	}
 	var err error
-	a.Hash = args.Hash
-	a.Shard, err = s.shardArgument(args)
+	action.Hash = args.Hash
+	action.Shard, err = s.shardArgument(args)
 	return err
 }

@@ -51,12 +51,12 @@ type Server struct {
 }
 
 // New returns a Server. Call Serve to start it.
-func New(o Options) *Server {
+func New(options Options) *Server {
 	s := &Server{
-		api: o.API, metrics: o.Metrics, log: o.Log, events: o.Events, eventReaders: connlimit.RequestLimit{Max: maxReaders, MaxPerSource: maxReadersPerSource},
+		api: options.API, metrics: options.Metrics, log: options.Log, events: options.Events, eventReaders: connlimit.RequestLimit{Max: maxReaders, MaxPerSource: maxReadersPerSource},
 		lists: connlimit.RequestLimit{Max: maxLists, MaxPerSource: maxListsPerSource}, page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
 	}
-	s.access.Store(&o.Access)
+	s.access.Store(&options.Access)
 	s.handler = s.guard(limitBody(s.routes()))
 	return s
 }
@@ -86,11 +86,11 @@ const (
 )
 
 // serve runs an HTTP server until ctx ends.
-func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Logger) error {
+func serve(ctx context.Context, ln net.Listener, handler http.Handler, log zerolog.Logger) error {
 	var unused connlimit.UnusedConns
 	srv := &http.Server{
 		ConnState:         unused.Track,
-		Handler:           h,
+		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,

@@ -33,11 +33,11 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
 		}
-		t, known := s.api.Settings.Timing(r.Context())
+		timing, known := s.api.Settings.Timing(r.Context())
 		if !known {
 			return problem.New(problem.NotFound, "this node belongs to no cluster yet: it knows no timing")
 		}
-		return writeJSON(w, t)
+		return writeJSON(w, timing)
 	}
 	change, err := readTiming(r)
 	if err != nil {
@@ -47,11 +47,11 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 	admission.action = describeTiming(change)
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	t, err := s.api.Settings.ChangeTiming(ctx, change, admission.caller.String())
+	timing, err := s.api.Settings.ChangeTiming(ctx, change, admission.caller.String())
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, t)
+	return writeJSON(w, timing)
 }
 
 // describeTiming describes a change for the log.

@@ -19,22 +19,22 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 	}
 	all := s.api.Cluster.Shards().Shards
 	given := r.PathValue("shard")
-	n, err := strconv.ParseUint(given, 10, 32)
+	number, err := strconv.ParseUint(given, 10, 32)
 	if err != nil {
 		return badParam("shard", given, "is not a whole number: give a value such as 17")
 	}
-	if n >= uint64(len(all)) {
-		p := problem.Newf(problem.NotFound, "shard = %d does not exist: %s", n, describeShardRange(len(all)))
+	if number >= uint64(len(all)) {
+		p := problem.Newf(problem.NotFound, "shard = %d does not exist: %s", number, describeShardRange(len(all)))
 		p.Param, p.Value = "shard", given
 		return p
 	}
-	return writeJSON(w, api.ShardHistory{Shard: all[n], Moves: nonNil(s.api.History.Moves(uint32(n)))})
+	return writeJSON(w, api.ShardHistory{Shard: all[number], Moves: nonNil(s.api.History.Moves(uint32(number)))})
 }
 
 // describeShardRange describes the valid shard numbers for an error message.
-func describeShardRange(n int) string {
-	if n == 0 {
+func describeShardRange(shardCount int) string {
+	if shardCount == 0 {
 		return "the cluster is not born yet"
 	}
-	return fmt.Sprintf("the cluster has %d, from 0 to %d", n, n-1)
+	return fmt.Sprintf("the cluster has %d, from 0 to %d", shardCount, shardCount-1)
 }

@@ -77,19 +77,19 @@ func columns() []column {
 }
 
 func viewOf(status api.Status) view {
-	v := view{Findings: status.Findings, Facts: facts(status), Columns: columns(), NodesSum: countByState(status.Nodes)}
-	v.Severity, v.Word, v.Headline = headline(status)
-	v.Mark = symbolOf(v.Severity)
-	v.Title = v.Headline + " · " + status.Node + " · Shardway"
-	if v.Severity != sevOK {
-		v.Title = v.Mark + " " + v.Title
+	nodeView := view{Findings: status.Findings, Facts: facts(status), Columns: columns(), NodesSum: countByState(status.Nodes)}
+	nodeView.Severity, nodeView.Word, nodeView.Headline = headline(status)
+	nodeView.Mark = symbolOf(nodeView.Severity)
+	nodeView.Title = nodeView.Headline + " · " + status.Node + " · Shardway"
+	if nodeView.Severity != sevOK {
+		nodeView.Title = nodeView.Mark + " " + nodeView.Title
 	}
 	nodes := slices.Clone(status.Nodes)
 	slices.SortStableFunc(nodes, func(a, b api.Node) int { return cmp.Compare(troubleOf(b), troubleOf(a)) })
 	for _, node := range nodes {
-		v.Rows = append(v.Rows, rowOf(node, status))
+		nodeView.Rows = append(nodeView.Rows, rowOf(node, status))
 	}
-	return v
+	return nodeView
 }
 
 // symbolOf returns the symbol of a severity.
@@ -113,15 +113,15 @@ func headline(status api.Status) (severity, word, text string) {
 		codes := codesOf(status.Findings, worst)
 		return worst.String(), words[worst] + ": " + strings.Join(codes, ", "), status.Findings[0].Text
 	}
-	switch sh := status.Shards; {
+	switch shards := status.Shards; {
 	case status.State != "operational" && status.State != "rebalancing":
 		return sevInfo, "Rebalancing", status.Node + " is " + status.State
-	case sh.Unavailable > 0:
-		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s unavailable", sh.Unavailable, count(sh.Total, "shard"))
-	case sh.Moving > 0:
-		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s on the move", sh.Moving, count(sh.Total, "shard"))
+	case shards.Unavailable > 0:
+		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s unavailable", shards.Unavailable, count(shards.Total, "shard"))
+	case shards.Moving > 0:
+		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s on the move", shards.Moving, count(shards.Total, "shard"))
 	default:
-		return sevOK, "Healthy", fmt.Sprintf("All %s served, by %s", count(sh.Total, "shard"), count(owners(status.Nodes), "node"))
+		return sevOK, "Healthy", fmt.Sprintf("All %s served, by %s", count(shards.Total, "shard"), count(owners(status.Nodes), "node"))
 	}
 }
 
@@ -139,13 +139,13 @@ func codesOf(findings []diagnosis.Finding, severity diagnosis.Severity) []string
 
 // owners returns the number of nodes that own shards.
 func owners(nodes []api.Node) int {
-	n := 0
+	ownerCount := 0
 	for _, node := range nodes {
 		if node.Shards > 0 {
-			n++
+			ownerCount++
 		}
 	}
-	return n
+	return ownerCount
 }
 
 func facts(status api.Status) []fact {
@@ -176,11 +176,11 @@ func facts(status api.Status) []fact {
 	return all
 }
 
-func count(n int, what string) string {
+func count(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // countByState returns the number of nodes in each state, most frequent state first.
@@ -286,14 +286,14 @@ func dashboardURL(node api.Node, status api.Status) string {
 const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:"
 
 // milliseconds formats a duration with a precision that decreases with its length.
-func milliseconds(ms int64) string {
+func milliseconds(millis int64) string {
 	switch {
-	case ms < 1000:
-		return fmt.Sprintf("%d ms", ms)
-	case ms < 60_000:
-		return fmt.Sprintf("%.1f s", float64(ms)/1000)
+	case millis < 1000:
+		return fmt.Sprintf("%d ms", millis)
+	case millis < 60_000:
+		return fmt.Sprintf("%.1f s", float64(millis)/1000)
 	}
-	return (time.Duration(ms) * time.Millisecond).Truncate(time.Second).String()
+	return (time.Duration(millis) * time.Millisecond).Truncate(time.Second).String()
 }
 
 func permille(part, whole int) int {

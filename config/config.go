@@ -232,16 +232,16 @@ type Config struct {
 
 // Default returns the default settings: a cluster of one node on one machine.
 func Default() Config {
-	var c Config
+	var cfg Config
 	for _, s := range settings() {
 		if len(s.defaults) == 0 {
 			continue
 		}
-		if f := s.valueOf(&c).set(s.defaults); f != nil {
+		if f := s.valueOf(&cfg).set(s.defaults); f != nil {
 			panic("config: bad default for " + s.name + ": " + f.message)
 		}
 	}
-	return c
+	return cfg
 }
 
 // UsesPeerTLS reports whether the peer port uses TLS.

@@ -78,12 +78,12 @@ func (f *file) uniqueEntries(entries []*ast.MappingValueNode, problemKey string)
 	firstLine := make(map[string]int)
 	var unique []*ast.MappingValueNode
 	for _, entry := range entries {
-		key, at := scalarText(entry.Key), lineOf(entry.Key)
+		key, line := scalarText(entry.Key), lineOf(entry.Key)
 		if earlier, ok := firstLine[key]; ok {
-			f.addProblem(at, problemKey, "", strconv.Quote(key)+" is there twice, first in line "+strconv.Itoa(earlier), "keep one of them")
+			f.addProblem(line, problemKey, "", strconv.Quote(key)+" is there twice, first in line "+strconv.Itoa(earlier), "keep one of them")
 			continue
 		}
-		firstLine[key] = at
+		firstLine[key] = line
 		unique = append(unique, entry)
 	}
 	return unique
@@ -91,7 +91,7 @@ func (f *file) uniqueEntries(entries []*ast.MappingValueNode, problemKey string)
 
 // readEntry adds one top-level entry of the file to the layer.
 func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
-	key, at := scalarText(entry.Key), lineOf(entry.Key)
+	key, line := scalarText(entry.Key), lineOf(entry.Key)
 	if key == routesKey {
 		f.readRoutes(entry)
 		return
@@ -103,17 +103,17 @@ func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
 		if near := suggest.Word(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
 			remedy = "did you mean " + near + "?"
 		}
-		f.addProblem(at, key, "", "unknown key", remedy)
+		f.addProblem(line, key, "", "unknown key", remedy)
 		return
 	}
 	match := table[i]
 	texts, ok := scalarTexts(entry.Value, match.isList)
 	if !ok {
 		remedy := "write " + match.yaml() + ": " + match.example()
-		f.addProblem(at, match.name, "", "the value has the wrong form", remedy)
+		f.addProblem(line, match.name, "", "the value has the wrong form", remedy)
 		return
 	}
-	f.layer[match.name] = layerValue{texts: texts, origin: f.origin(at)}
+	f.layer[match.name] = layerValue{texts: texts, origin: f.origin(line)}
 }
 
 // example returns an example value in YAML syntax.
@@ -168,11 +168,11 @@ func (f *file) origin(line int) string { return f.path + ":" + strconv.Itoa(line
 
 // tableEntries returns the entries of a YAML table, and false for any other node.
 func tableEntries(node ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch n := node.(type) {
+	switch typed := node.(type) {
 	case *ast.MappingNode:
-		return n.Values, true
+		return typed.Values, true
 	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}, true
+		return []*ast.MappingValueNode{typed}, true
 	}
 	return nil, false
 }
@@ -181,14 +181,14 @@ func tableEntries(node ast.Node) ([]*ast.MappingValueNode, bool) {
 // the node has another form.
 func scalarTexts(node ast.Node, isList bool) ([]string, bool) {
 	if sequence, ok := node.(*ast.SequenceNode); ok && isList {
-		var out []string
+		var texts []string
 		for _, element := range sequence.Values {
 			if !isScalar(element) {
 				return nil, false
 			}
-			out = append(out, scalarText(element))
+			texts = append(texts, scalarText(element))
 		}
-		return out, true
+		return texts, true
 	}
 	if !isScalar(node) {
 		return nil, false

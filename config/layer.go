@@ -143,22 +143,22 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 
 // withoutEnvPrefix removes the common prefix, which would distort the comparison of names.
 func withoutEnvPrefix(known []string) []string {
-	out := make([]string, len(known))
-	for i, k := range known {
-		out[i] = strings.TrimPrefix(k, envPrefix)
+	names := make([]string, len(known))
+	for i, key := range known {
+		names[i] = strings.TrimPrefix(key, envPrefix)
 	}
-	return out
+	return names
 }
 
 // splitList splits a list in one text.
 func splitList(text string) []string {
-	var out []string
+	var parts []string
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
+			parts = append(parts, part)
 		}
 	}
-	return out
+	return parts
 }
 
 func findSetting(table []setting, name string) (setting, bool) {
@@ -170,9 +170,9 @@ func findSetting(table []setting, name string) (setting, bool) {
 }
 
 func settingNames(table []setting, format func(setting) string) []string {
-	out := make([]string, len(table))
-	for i, s := range table {
-		out[i] = format(s)
+	names := make([]string, len(table))
+	for i, element := range table {
+		names[i] = format(element)
 	}
-	return out
+	return names
 }

@@ -77,11 +77,11 @@ func (v numberValue) set(texts []string) *valueProblem {
 		*v.field = 0
 		return nil
 	}
-	n, err := strconv.Atoi(texts[0])
+	number, err := strconv.Atoi(texts[0])
 	if err != nil {
 		return &valueProblem{"not a whole number", v.boundsRemedy()}
 	}
-	*v.field = n
+	*v.field = number
 	return nil
 }
 
@@ -187,15 +187,15 @@ func (v sizeValue) set(texts []string) *valueProblem {
 			break
 		}
 	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n > (1<<62)/factor {
+	number, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || number < 0 || number > (1<<62)/factor {
 		remedy := "write it like 64KiB, 64MiB or 1GiB"
 		if v.allowsOff {
 			remedy += ", or off"
 		}
 		return &valueProblem{"not a size", remedy}
 	}
-	*v.field = n * factor
+	*v.field = number * factor
 	return nil
 }
 
@@ -221,13 +221,13 @@ func (v sizeValue) String() string {
 }
 
 // formatSize formats n in the largest unit without a remainder.
-func formatSize(n int64) string {
+func formatSize(remaining int64) string {
 	for _, unit := range sizeUnits() {
-		if n >= unit.size && n%unit.size == 0 {
-			return strconv.FormatInt(n/unit.size, 10) + unit.name
+		if remaining >= unit.size && remaining%unit.size == 0 {
+			return strconv.FormatInt(remaining/unit.size, 10) + unit.name
 		}
 	}
-	return strconv.FormatInt(n, 10) + "B"
+	return strconv.FormatInt(remaining, 10) + "B"
 }
 
 // boolValue is a Boolean value.
@@ -271,19 +271,19 @@ func (v textListValue) String() string { return strings.Join(*v.field, ",") }
 type networkListValue struct{ field *[]netip.Prefix }
 
 func (v networkListValue) set(texts []string) *valueProblem {
-	var out []netip.Prefix
+	var networks []netip.Prefix
 	for _, text := range texts {
 		if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+			networks = append(networks, netip.PrefixFrom(addr, addr.BitLen()))
 			continue
 		}
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
 			return &valueProblem{strconv.Quote(text) + " is not a network", "write it like 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32"}
 		}
-		out = append(out, network.Masked())
+		networks = append(networks, network.Masked())
 	}
-	*v.field = out
+	*v.field = networks
 	return nil
 }
 
@@ -301,28 +301,28 @@ func (v networkListValue) String() string {
 type endpointListValue struct{ field *[]Endpoint }
 
 func (v endpointListValue) set(texts []string) *valueProblem {
-	var out []Endpoint
+	var endpoints []Endpoint
 	for _, text := range texts {
 		name, addr, ok := strings.Cut(text, "=")
 		if !ok {
 			return &valueProblem{strconv.Quote(text) + " is not an endpoint", "write it like grpc=10.0.0.5:9000"}
 		}
-		out = append(out, Endpoint{Name: name, Address: addr})
+		endpoints = append(endpoints, Endpoint{Name: name, Address: addr})
 	}
-	*v.field = out
+	*v.field = endpoints
 	return nil
 }
 
 func (v endpointListValue) check() *valueProblem {
-	seen := make(map[string]bool)
+	names := make(map[string]bool)
 	for _, endpoint := range *v.field {
 		if problem := checkEndpoint(endpoint); problem != nil {
 			return &valueProblem{strconv.Quote(endpoint.Name) + ": " + problem.message, problem.remedy}
 		}
-		if seen[endpoint.Name] {
+		if names[endpoint.Name] {
 			return &valueProblem{strconv.Quote(endpoint.Name) + " is there twice", "give each endpoint a name of its own"}
 		}
-		seen[endpoint.Name] = true
+		names[endpoint.Name] = true
 	}
 	return nil
 }

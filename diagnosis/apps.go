@@ -22,10 +22,10 @@ func appFindings(in Inputs) (findings []Finding) {
 	case hasLeader && len(keepingShards) > 0:
 		// An unhealthy app is reported after a delay, but an unhealthy app that keeps its shards at
 		// once.
-		all := in.nodeIDs(func(node Node) bool {
+		unhealthyOrKeeping := in.nodeIDs(func(node Node) bool {
 			return hasApp(node) && (node.App == AppFailing || node.KeepsShards)
 		})
-		findings = append(findings, in.healthPanicFinding(all, len(withApp)))
+		findings = append(findings, in.healthPanicFinding(unhealthyOrKeeping, len(withApp)))
 	default:
 		findings = append(findings, in.unhealthyAppFinding(unhealthy))
 	}
@@ -95,18 +95,18 @@ func (in Inputs) healthPanicFinding(unhealthyNodes []string, owners int) Finding
 }
 
 // flappingFindings reports apps that get no shards yet because they became unhealthy repeatedly.
-func flappingFindings(in Inputs) (out []Finding) {
+func flappingFindings(in Inputs) (findings []Finding) {
 	for _, node := range in.Nodes {
 		if node.NoShardsFor <= 0 || !node.Alive {
 			continue
 		}
-		out = append(out, Finding{
+		findings = append(findings, Finding{
 			Code: AppFlapping, Severity: Warning, Subject: node.ID,
 			Text:   fmt.Sprintf("the app of node %s became unhealthy %d times in a row: node %s gets shards once its app has been healthy for longer (up to 5 min)", node.ID, node.FailuresInRow, node.ID),
 			Remedy: "find out why its health check fails intermittently; raise --health-fall or --health-timeout if the app is only slow",
 		})
 	}
-	return out
+	return findings
 }
 
 // appResponseFindings reports that the app of this node begins no response.
@@ -125,19 +125,19 @@ func appResponseFindings(in Inputs) []Finding {
 }
 
 // staleReturnFindings reports shards that went back to an app which has not restarted.
-func staleReturnFindings(in Inputs) (out []Finding) {
+func staleReturnFindings(in Inputs) (findings []Finding) {
 	for _, node := range in.Nodes {
 		if node.StaleReturns == 0 {
 			continue
 		}
-		out = append(out, Finding{
+		findings = append(findings, Finding{
 			Code: StaleReturn, Severity: Warning, Subject: node.ID,
 			Text: fmt.Sprintf("%s returned to the app of node %s, which had %s before and has not restarted: no other node could own %s",
 				pluralize(node.StaleReturns, "shard"), node.ID, itOrThem(node.StaleReturns), itOrThem(node.StaleReturns)),
 			Remedy: fmt.Sprintf("restart the app of node %s, or run: shardway app-restarted %s", node.ID, node.ID),
 		})
 	}
-	return out
+	return findings
 }
 
 // noAppFinding reports that this node, or every node, has no app. suffix is appended to the text about

@@ -17,13 +17,13 @@ const (
 )
 
 // clusterFindings returns the findings about bootstrap, leader and voters.
-func clusterFindings(in Inputs) (all []Finding) {
-	all = append(all, bootstrapFindings(in)...)
-	all = append(all, joinFailureFindings(in)...)
-	all = append(all, joinConflictFindings(in)...)
-	all = append(all, peerPortFindings(in)...)
-	all = append(all, noLeaderFindings(in)...)
-	return append(all, voterFindings(in)...)
+func clusterFindings(in Inputs) (findings []Finding) {
+	findings = append(findings, bootstrapFindings(in)...)
+	findings = append(findings, joinFailureFindings(in)...)
+	findings = append(findings, joinConflictFindings(in)...)
+	findings = append(findings, peerPortFindings(in)...)
+	findings = append(findings, noLeaderFindings(in)...)
+	return append(findings, voterFindings(in)...)
 }
 
 // bootstrapFindings reports what a node that belongs to no cluster waits for.
@@ -120,7 +120,7 @@ func joinConflictFindings(in Inputs) []Finding {
 
 // peerPortFindings reports nodes that are not added to their cluster because a peer port is not
 // reached.
-func peerPortFindings(in Inputs) (all []Finding) {
+func peerPortFindings(in Inputs) (findings []Finding) {
 	for _, unreachable := range in.UnreachablePeerPorts {
 		finding := Finding{Code: PeerPortUnreachable, Severity: Warning, Subject: unreachable.Node}
 		if in.Bootstrap != nil {
@@ -142,9 +142,9 @@ func peerPortFindings(in Inputs) (all []Finding) {
 		}
 		finding.Text = fmt.Sprintf("%s%s: %s", finding.Brief, location, unreachable.Why)
 		finding.Remedy = fmt.Sprintf("open the peer port (--peer, TCP 7947) between all nodes; if node %s is reached at another address, start it with --peer-advertise", unreachable.Node)
-		all = append(all, finding)
+		findings = append(findings, finding)
 	}
-	return all
+	return findings
 }
 
 const sameSecret = "start this node with the secret of the other nodes (--secret-file)"
@@ -167,26 +167,26 @@ func (in Inputs) hasLostLeader() bool {
 	if in.Leader != "" {
 		return false
 	}
-	all, present, _ := in.voterIDs()
-	noQuorum := len(present) < quorum(len(all))
+	voters, present, _ := in.voterIDs()
+	noQuorum := len(present) < quorum(len(voters))
 	return in.NoLeaderFor >= noLeaderAfter || noQuorum && in.NoLeaderFor >= noQuorumAfter
 }
 
 // noLeaderFindings reports that there is no leader, with the most probable cause: no quorum, an
 // outdated address in gossip, or the network between the voters.
 func noLeaderFindings(in Inputs) []Finding {
-	all, present, missing := in.voterIDs()
-	if len(all) == 0 || in.LeaderUnknown || !in.hasLostLeader() {
+	voters, present, missing := in.voterIDs()
+	if len(voters) == 0 || in.LeaderUnknown || !in.hasLostLeader() {
 		return nil
 	}
-	if len(present) < quorum(len(all)) {
+	if len(present) < quorum(len(voters)) {
 		remedy := "start " + joinNames(missing) + ", or repair the network to " + itOrThem(len(missing)) + "; if their data is lost for good, continue with one remaining node: `shardway recover` (docs/operate/backup-recovery.md)"
 		if in.JoinFailure.needsSecret() {
 			remedy = sameSecret
 		}
 		return []Finding{{
 			Code: NoQuorum, Severity: Outage,
-			Text:   fmt.Sprintf("%d of %d voters %s present and %d are required, so there is no leader: %s %s missing", len(present), len(all), isOrAre(len(present)), quorum(len(all)), joinNames(missing), isOrAre(len(missing))),
+			Text:   fmt.Sprintf("%d of %d voters %s present and %d are required, so there is no leader: %s %s missing", len(present), len(voters), isOrAre(len(present)), quorum(len(voters)), joinNames(missing), isOrAre(len(missing))),
 			Remedy: remedy,
 		}}
 	}
@@ -205,26 +205,26 @@ func noLeaderFindings(in Inputs) []Finding {
 	}
 	return []Finding{{
 		Code: NoQuorum, Severity: Outage,
-		Text:   fmt.Sprintf("node %s knows no leader, although %d of %d voters are present: they do not reach each other's peer ports, or cannot agree", in.Self, len(present), len(all)),
+		Text:   fmt.Sprintf("node %s knows no leader, although %d of %d voters are present: they do not reach each other's peer ports, or cannot agree", in.Self, len(present), len(voters)),
 		Remedy: "check the network between the peer ports (--peer, port 7947), and the disks of the voters",
 	}}
 }
 
 // voterFindings reports numbers of voters that tolerate too few failures.
 func voterFindings(in Inputs) (findings []Finding) {
-	all, present, missing := in.voterIDs()
-	toleratesNoFailure := len(missing) > 0 && len(present) <= quorum(len(all))
-	if in.Leader != "" && len(all) >= 3 && toleratesNoFailure {
+	voters, present, missing := in.voterIDs()
+	toleratesNoFailure := len(missing) > 0 && len(present) <= quorum(len(voters))
+	if in.Leader != "" && len(voters) >= 3 && toleratesNoFailure {
 		findings = append(findings, Finding{
 			Code: NoFaultTolerance, Severity: Warning,
-			Text:   fmt.Sprintf("%d of %d voters %s present (%s) and %d are required: the loss of one more stops the cluster; %s %s missing", len(present), len(all), isOrAre(len(present)), joinNames(present), quorum(len(all)), joinNames(missing), isOrAre(len(missing))),
+			Text:   fmt.Sprintf("%d of %d voters %s present (%s) and %d are required: the loss of one more stops the cluster; %s %s missing", len(present), len(voters), isOrAre(len(present)), joinNames(present), quorum(len(voters)), joinNames(missing), isOrAre(len(missing))),
 			Remedy: "start " + joinNames(missing) + ", or repair the network to " + itOrThem(len(missing)) + "; or remove permanently lost nodes with `shardway remove`, and add new ones",
 		})
 	}
-	if in.EvenVoters && len(all) > 0 && len(all)%2 == 0 {
-		text := fmt.Sprintf("%d voters (%s) tolerate no more failures than %d would", len(all), joinNames(all), len(all)-1)
-		if len(all) == 2 {
-			text = fmt.Sprintf("two voters (%s): the loss of either stops the cluster", joinNames(all))
+	if in.EvenVoters && len(voters) > 0 && len(voters)%2 == 0 {
+		text := fmt.Sprintf("%d voters (%s) tolerate no more failures than %d would", len(voters), joinNames(voters), len(voters)-1)
+		if len(voters) == 2 {
+			text = fmt.Sprintf("two voters (%s): the loss of either stops the cluster", joinNames(voters))
 		}
 		findings = append(findings, Finding{Code: EvenVoters, Severity: Warning, Text: text, Remedy: "add a node, or a gateway as witness, or set --max-voters to an odd number"})
 	}

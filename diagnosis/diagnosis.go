@@ -9,7 +9,7 @@ import (
 
 // Findings returns the findings for in, most severe first.
 func Findings(in Inputs) []Finding {
-	all := slices.Concat(
+	findings := slices.Concat(
 		clusterFindings(in),
 		appFindings(in),
 		servingFindings(in),
@@ -17,17 +17,17 @@ func Findings(in Inputs) []Finding {
 		settingFindings(in.Differences),
 		policyFindings(in),
 	)
-	sortFindings(all)
-	return all
+	sortFindings(findings)
+	return findings
 }
 
 // sortFindings sorts findings by severity, then by the order of their codes.
-func sortFindings(all []Finding) {
+func sortFindings(findings []Finding) {
 	order := map[Code]int{}
 	for i, code := range slices.Concat(Codes(), DoctorCodes()) {
 		order[code] = i
 	}
-	slices.SortStableFunc(all, func(a, b Finding) int {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(order[a.Code], order[b.Code]))
 	})
 }
@@ -86,11 +86,11 @@ func (in Inputs) nodeIDs(keep func(Node) bool) (ids []string) {
 }
 
 // voterIDs returns the ids of all voters, of those that respond, and of those that are missing.
-func (in Inputs) voterIDs() (all, present, missing []string) {
-	all = in.nodeIDs(func(node Node) bool { return node.Voter })
+func (in Inputs) voterIDs() (voters, present, missing []string) {
+	voters = in.nodeIDs(func(node Node) bool { return node.Voter })
 	present = in.nodeIDs(func(node Node) bool { return node.Voter && node.Alive })
 	missing = in.nodeIDs(func(node Node) bool { return node.Voter && !node.Alive })
-	return all, present, missing
+	return voters, present, missing
 }
 
 // quorum returns the number of voters in a quorum.

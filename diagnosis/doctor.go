@@ -72,7 +72,7 @@ type UnreachablePort struct {
 
 // MergedReports returns the findings of all nodes of a checkup without duplicates. Of duplicates,
 // it keeps the finding of the leader, or otherwise the finding of the first node.
-func MergedReports(checkup Checkup) (all []Finding) {
+func MergedReports(checkup Checkup) (findings []Finding) {
 	reports := slices.Clone(checkup.Reports)
 	slices.SortStableFunc(reports, func(a, b Report) int {
 		leads := func(report Report) int {
@@ -89,13 +89,13 @@ func MergedReports(checkup Checkup) (all []Finding) {
 			if isNodeSpecific(finding.Code) && !namesItsNode {
 				finding.Subject = report.Node + " " + finding.Text
 			}
-			if !slices.ContainsFunc(all, finding.Same) {
-				all = append(all, finding)
+			if !slices.ContainsFunc(findings, finding.Same) {
+				findings = append(findings, finding)
 			}
 		}
 	}
-	sortFindings(all)
-	return all
+	sortFindings(findings)
+	return findings
 }
 
 // Merge returns the findings of several sources, most severe first and without duplicates.
@@ -205,9 +205,9 @@ func portFindings(checkup Checkup, localUnreachable []UnreachablePort) (findings
 	reasons := map[port]string{}     // the reason of the first observer
 	add := func(observer string, ports []UnreachablePort) {
 		for _, unreachable := range ports {
-			p := port{unreachable.Node, unreachable.Port, unreachable.Addr}
-			observers[p] = append(observers[p], observer)
-			reasons[p] = cmp.Or(reasons[p], unreachable.Why)
+			unreachablePort := port{unreachable.Node, unreachable.Port, unreachable.Addr}
+			observers[unreachablePort] = append(observers[unreachablePort], observer)
+			reasons[unreachablePort] = cmp.Or(reasons[unreachablePort], unreachable.Why)
 		}
 	}
 	for _, report := range checkup.Reports {
@@ -217,15 +217,15 @@ func portFindings(checkup Checkup, localUnreachable []UnreachablePort) (findings
 	sorted := slices.SortedFunc(maps.Keys(observers), func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.port, b.port), cmp.Compare(a.addr, b.addr))
 	})
-	for _, p := range sorted {
+	for _, unreachablePort := range sorted {
 		finding := Finding{
-			Code: Unreachable, Severity: Warning, Subject: p.node + p.port + p.addr,
-			Text:   fmt.Sprintf("the %s port of node %s at %s is not reachable from %s: %s", p.port, p.node, p.addr, joinNames(observers[p]), reasons[p]),
+			Code: Unreachable, Severity: Warning, Subject: unreachablePort.node + unreachablePort.port + unreachablePort.addr,
+			Text:   fmt.Sprintf("the %s port of node %s at %s is not reachable from %s: %s", unreachablePort.port, unreachablePort.node, unreachablePort.addr, joinNames(observers[unreachablePort]), reasons[unreachablePort]),
 			Remedy: "open the port, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
 		}
 		// A firewall may allow only the nodes to use these ports.
-		reachedByAllNodes := slices.Equal(observers[p], []string{"this machine"})
-		if reachedByAllNodes || p.port == "admin" {
+		reachedByAllNodes := slices.Equal(observers[unreachablePort], []string{"this machine"})
+		if reachedByAllNodes || unreachablePort.port == "admin" {
 			finding.Severity, finding.Remedy = Info, "ignore this if a firewall blocks the port on purpose"
 		}
 		findings = append(findings, finding)

@@ -75,8 +75,8 @@ func (f Finding) Public() string { return string(f.Code) + ": " + cmp.Or(f.Brief
 func (f Finding) Same(other Finding) bool { return f.Code == other.Code && f.Subject == other.Subject }
 
 // Worst returns the highest severity, or zero without findings.
-func Worst(all []Finding) (worst Severity) {
-	for _, finding := range all {
+func Worst(findings []Finding) (worst Severity) {
+	for _, finding := range findings {
 		worst = max(worst, finding.Severity)
 	}
 	return worst

@@ -49,22 +49,22 @@ func drainFindings(in Inputs) (findings []Finding) {
 		})
 	}
 	var drained, stopping []string
-	shards := 0
+	remainingShards := 0
 	for _, node := range in.Nodes {
 		switch {
 		case node.Drained:
-			drained, shards = append(drained, node.ID), shards+node.Shards
+			drained, remainingShards = append(drained, node.ID), remainingShards+node.Shards
 		case node.Stopping && node.ID != in.Self:
 			stopping = append(stopping, node.ID)
 		}
 	}
 	if len(drained) > 0 {
 		text := fmt.Sprintf("%s %s drained, and %s nothing", joinNames(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"))
-		if shards > 0 {
-			text = fmt.Sprintf("%s %s drained, and %s %s still", joinNames(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"), pluralize(shards, "shard"))
+		if remainingShards > 0 {
+			text = fmt.Sprintf("%s %s drained, and %s %s still", joinNames(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"), pluralize(remainingShards, "shard"))
 		}
 		remedy := "run `shardway uncordon` to end it"
-		if shards > 0 {
+		if remainingShards > 0 {
 			remedy = "run `shardway status` on the drained node to see why shards stay; run `shardway uncordon` to end the drain"
 		}
 		findings = append(findings, Finding{Code: Draining, Severity: Info, Text: text, Remedy: remedy})

@@ -134,7 +134,7 @@ func (x *resumeTest) gaps(t *testing.T) (gaps, planned int) {
 		switch {
 		case l.Gap:
 			gaps++
-		case l.Number > 0:
+		case l.Index > 0:
 			planned++
 		}
 	}

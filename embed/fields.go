@@ -25,17 +25,17 @@ func (c Config) settings() (config.Config, error) {
 		program.Settings = append(program.Settings, config.ProgramSetting{Name: "config", Texts: []string{c.File}, Origin: "Config.File"})
 	}
 	values := reflect.ValueOf(c)
-	for _, s := range config.Settings() {
-		field, ok := fieldOf(s.Name)
+	for _, setting := range config.Settings() {
+		field, ok := fieldOf(setting.Name)
 		if !ok {
 			continue
 		}
-		if texts := settingTexts(values.FieldByIndex(field.Index), s.ZeroText); texts != nil {
-			program.Settings = append(program.Settings, config.ProgramSetting{Name: s.Name, Texts: texts, Origin: "Config." + field.Name})
+		if texts := settingTexts(values.FieldByIndex(field.Index), setting.ZeroText); texts != nil {
+			program.Settings = append(program.Settings, config.ProgramSetting{Name: setting.Name, Texts: texts, Origin: "Config." + field.Name})
 		}
 	}
-	for _, r := range c.Routes {
-		program.Routes = append(program.Routes, config.Route{Prefix: r.Prefix, Keys: r.Key})
+	for _, route := range c.Routes {
+		program.Routes = append(program.Routes, config.Route{Prefix: route.Prefix, Keys: route.Key})
 	}
 	return config.Compose(program)
 }

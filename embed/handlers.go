@@ -55,12 +55,12 @@ func (c *httpCall) serve(w http.ResponseWriter, adapted *http.Request) {
 	task := proxy.Begin(c.ctx)
 	defer task.End()
 	defer func() {
-		switch v := recover(); v {
+		switch panicValue := recover(); panicValue {
 		case nil:
 		case http.ErrAbortHandler:
 			task.Fail()
 		default:
-			task.Panicked(v)
+			task.Panicked(panicValue)
 		}
 	}()
 	ctx, cancel := c.newContext(adapted, task)
@@ -191,18 +191,18 @@ func Go(ctx *fasthttp.RequestCtx, f func()) {
 // disconnected, and a panic of write does not end the process. When the response is aborted, Done
 // is closed and Flush fails.
 func Stream(ctx *fasthttp.RequestCtx, write fasthttp.StreamWriter) {
-	pr, pw := io.Pipe()
-	ctx.SetBodyStream(pr, -1)
+	bodyReader, bodyWriter := io.Pipe()
+	ctx.SetBodyStream(bodyReader, -1)
 	Go(ctx, func() {
 		completed := false
 		defer func() {
 			if !completed {
-				_ = pw.CloseWithError(io.ErrUnexpectedEOF) // write panicked
+				_ = bodyWriter.CloseWithError(io.ErrUnexpectedEOF) // write panicked
 			}
 		}()
-		w := bufio.NewWriter(pw)
+		w := bufio.NewWriter(bodyWriter)
 		write(w)
 		completed = true
-		_ = pw.CloseWithError(w.Flush())
+		_ = bodyWriter.CloseWithError(w.Flush())
 	})
 }

@@ -100,10 +100,10 @@ func (c Config) hasHooks() bool { return c.Acquire != nil || c.Release != nil ||
 // convertCall converts a call to the types of this package.
 func convertCall(call agent.HookCall) HookCall {
 	converted := HookCall{Map: uint64(call.Map)}
-	for _, s := range call.Shards {
+	for _, shard := range call.Shards {
 		converted.Shards = append(converted.Shards, HookShard{
-			Shard: int(s.Shard), Epoch: uint64(s.Epoch), To: string(s.To), Cut: s.Cut,
-			From: string(s.From), Released: s.Released, Note: s.Note, Again: s.Again,
+			Shard: int(shard.Shard), Epoch: uint64(shard.Epoch), To: string(shard.To), Cut: shard.Cut,
+			From: string(shard.From), Released: shard.Released, Note: shard.Note, Again: shard.Again,
 		})
 	}
 	return converted

@@ -37,11 +37,11 @@ func (n *Node) Owned() []Shard {
 // state.
 func (n *Node) Watch(ctx context.Context) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
-		last := map[shardmap.Shard]uint64{}
+		previous := map[shardmap.Shard]uint64{}
 		for first := true; ; first = false {
 			owned, generation := n.process.Node().Owned()
-			change := diff(last, owned)
-			last = owned
+			change := diff(previous, owned)
+			previous = owned
 			isEmpty := len(change.Gained)+len(change.Lost) == 0
 			if (first || !isEmpty) && !yield(change) {
 				return
@@ -53,27 +53,27 @@ func (n *Node) Watch(ctx context.Context) iter.Seq[Change] {
 	}
 }
 
-// diff returns the shards that are only in is, and those that are only in was.
-func diff(was, is map[shardmap.Shard]uint64) Change {
-	return Change{Gained: sortedShards(subtract(is, was)), Lost: sortedShards(subtract(was, is))}
+// diff returns the shards that are only in current, and those that are only in previous.
+func diff(previous, current map[shardmap.Shard]uint64) Change {
+	return Change{Gained: sortedShards(subtract(current, previous)), Lost: sortedShards(subtract(previous, current))}
 }
 
 // subtract returns the shards of all that others does not have with the same epoch.
 func subtract(all, others map[shardmap.Shard]uint64) map[shardmap.Shard]uint64 {
-	rest := map[shardmap.Shard]uint64{}
-	for s, epoch := range all {
-		if other, ok := others[s]; !ok || other != epoch {
-			rest[s] = epoch
+	remaining := map[shardmap.Shard]uint64{}
+	for shard, epoch := range all {
+		if other, ok := others[shard]; !ok || other != epoch {
+			remaining[shard] = epoch
 		}
 	}
-	return rest
+	return remaining
 }
 
 // sortedShards returns the shards sorted by number.
 func sortedShards(shards map[shardmap.Shard]uint64) []Shard {
 	list := make([]Shard, 0, len(shards))
-	for s, epoch := range shards {
-		list = append(list, Shard{Number: int(s), Epoch: epoch})
+	for shard, epoch := range shards {
+		list = append(list, Shard{Number: int(shard), Epoch: epoch})
 	}
 	slices.SortFunc(list, func(a, b Shard) int { return cmp.Compare(a.Number, b.Number) })
 	return list

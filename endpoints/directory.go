@@ -23,21 +23,21 @@ type Directory struct {
 // namespaces, so a member cannot impersonate a node by taking its name. If several entries have the
 // same id, the last one wins.
 func New(entries []Entry) *Directory {
-	d := &Directory{nodes: make(map[string]map[string]string)}
+	directory := &Directory{nodes: make(map[string]map[string]string)}
 	others := make(map[string]map[string]string)
-	for _, e := range entries {
-		if e.Node {
-			d.nodes[e.ID] = maps.Clone(e.Addrs)
+	for _, entry := range entries {
+		if entry.Node {
+			directory.nodes[entry.ID] = maps.Clone(entry.Addrs)
 		} else {
-			others[e.ID] = maps.Clone(e.Addrs)
+			others[entry.ID] = maps.Clone(entry.Addrs)
 		}
 	}
-	d.appendAll(d.nodes, true)
-	d.appendAll(others, false)
-	slices.SortFunc(d.endpoints, func(a, b Endpoint) int {
+	directory.appendAll(directory.nodes, true)
+	directory.appendAll(others, false)
+	slices.SortFunc(directory.endpoints, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), compareNodeFirst(a, b), cmp.Compare(a.Name, b.Name))
 	})
-	return d
+	return directory
 }
 
 // compareNodeFirst sorts the endpoints of nodes before those of other members.

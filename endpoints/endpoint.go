@@ -17,8 +17,8 @@ const (
 )
 
 const (
-	maxName = 32  // bytes
-	maxHost = 253 // bytes of a DNS name in text form: RFC 1035, section 2.3.4
+	maxNameBytes = 32  // bytes
+	maxHostBytes = 253 // bytes of a DNS name in text form: RFC 1035, section 2.3.4
 )
 
 // ErrInvalid reports a name or address that cannot be announced. Check wraps it.
@@ -37,7 +37,7 @@ type Endpoint struct {
 // address is a host:port that other members can dial.
 func Check(name, addr string) error {
 	if !isValidName(name) {
-		return fmt.Errorf("%w: name %q: use up to %d lowercase letters, digits, dots, dashes and underscores, with a letter or digit at both ends", ErrInvalid, name, maxName)
+		return fmt.Errorf("%w: name %q: use up to %d lowercase letters, digits, dots, dashes and underscores, with a letter or digit at both ends", ErrInvalid, name, maxNameBytes)
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -60,15 +60,15 @@ func Check(name, addr string) error {
 }
 
 // isValidName reports whether s can be the name of an endpoint; see Check.
-func isValidName(s string) bool {
-	if s == "" || len(s) > maxName {
+func isValidName(name string) bool {
+	if name == "" || len(name) > maxNameBytes {
 		return false
 	}
-	if !isLowerOrDigit(s[0]) || !isLowerOrDigit(s[len(s)-1]) {
+	if !isLowerOrDigit(name[0]) || !isLowerOrDigit(name[len(name)-1]) {
 		return false
 	}
-	for _, c := range []byte(s) {
-		if !isLowerOrDigit(c) && !strings.ContainsRune("._-", rune(c)) {
+	for _, char := range []byte(name) {
+		if !isLowerOrDigit(char) && !strings.ContainsRune("._-", rune(char)) {
 			return false
 		}
 	}
@@ -79,12 +79,12 @@ func isLowerOrDigit(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c 
 
 // isValidHost reports whether the non-empty string s can be a DNS name. Underscores are allowed, because
 // names in DNS and in container networks contain them.
-func isValidHost(s string) bool {
-	if len(s) > maxHost || s[0] == '-' || s[0] == '.' || s[len(s)-1] == '-' {
+func isValidHost(host string) bool {
+	if len(host) > maxHostBytes || host[0] == '-' || host[0] == '.' || host[len(host)-1] == '-' {
 		return false
 	}
-	for _, c := range []byte(s) {
-		if !isLowerOrDigit(c) && (c < 'A' || c > 'Z') && !strings.ContainsRune("._-", rune(c)) {
+	for _, char := range []byte(host) {
+		if !isLowerOrDigit(char) && (char < 'A' || char > 'Z') && !strings.ContainsRune("._-", rune(char)) {
 			return false
 		}
 	}

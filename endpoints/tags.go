@@ -30,8 +30,8 @@ func Tags(own, addrs map[string]string) (map[string]string, error) {
 		}
 		tags[Prefix+name] = addrs[name]
 	}
-	if n := EncodedLen(tags); n > MaxTags {
-		return nil, fmt.Errorf("%w: %d bytes, Serf carries %d per member; the largest: %s; announce fewer endpoints, or shorter names and addresses", ErrTooLong, n, MaxTags, largestTags(tags))
+	if size := EncodedLen(tags); size > MaxTags {
+		return nil, fmt.Errorf("%w: %d bytes, Serf carries %d per member; the largest: %s; announce fewer endpoints, or shorter names and addresses", ErrTooLong, size, MaxTags, largestTags(tags))
 	}
 	return tags, nil
 }
@@ -51,14 +51,14 @@ func FromTags(tags map[string]string) map[string]string {
 // EncodedLen returns the size of tags in bytes as Serf encodes them: one byte for the type, then a map in
 // the original msgpack format, in which a string of 32 bytes or more has a length field of three bytes.
 func EncodedLen(tags map[string]string) int {
-	n := 1 + 1
+	size := 1 + 1
 	if len(tags) > 15 {
-		n += 2
+		size += 2
 	}
-	for k, v := range tags {
-		n += encodedStringLen(k) + encodedStringLen(v)
+	for name, value := range tags {
+		size += encodedStringLen(name) + encodedStringLen(value)
 	}
-	return n
+	return size
 }
 
 func encodedStringLen(s string) int {
@@ -70,13 +70,13 @@ func encodedStringLen(s string) int {
 
 // largestTags returns the names and encoded sizes of the three largest tags.
 func largestTags(tags map[string]string) string {
-	size := func(k string) int { return encodedStringLen(k) + encodedStringLen(tags[k]) }
-	keys := slices.SortedFunc(maps.Keys(tags), func(a, b string) int {
+	size := func(name string) int { return encodedStringLen(name) + encodedStringLen(tags[name]) }
+	names := slices.SortedFunc(maps.Keys(tags), func(a, b string) int {
 		return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(a, b))
 	})
 	var words []string
-	for _, k := range keys[:min(len(keys), 3)] {
-		words = append(words, fmt.Sprintf("%s (%d)", k, size(k)))
+	for _, name := range names[:min(len(names), 3)] {
+		words = append(words, fmt.Sprintf("%s (%d)", name, size(name)))
 	}
 	return strings.Join(words, ", ")
 }

@@ -70,25 +70,25 @@ func NewRing(options Options) *Ring {
 // Node returns the id of the node that adds the events.
 func (r *Ring) Node() string { return r.options.Node }
 
-// Add appends e as the newest event. It sets ID, Seq, Time, At and Boot, and also Epoch and Term if they are
-// zero. The caller must not modify values that e points to afterwards.
-func (r *Ring) Add(e Event) {
+// Add appends added as the newest event. It sets ID, Seq, Time, At and Boot, and also Epoch and Term if they are
+// zero. The caller must not modify values that added points to afterwards.
+func (r *Ring) Add(added Event) {
 	if r == nil {
 		return
 	}
 	stamp := r.options.Stamp()
-	e.Time, e.At, e.Boot = now(), r.options.Node, stamp.Boot
-	e.Epoch = cmp.Or(e.Epoch, stamp.Epoch)
-	e.Term = cmp.Or(e.Term, stamp.Term)
+	added.Time, added.At, added.Boot = now(), r.options.Node, stamp.Boot
+	added.Epoch = cmp.Or(added.Epoch, stamp.Epoch)
+	added.Term = cmp.Or(added.Term, stamp.Term)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.lastNumber++
-	e.Seq, e.ID = r.mu.lastNumber, r.id(r.mu.lastNumber)
+	added.Seq, added.ID = r.mu.lastNumber, r.id(r.mu.lastNumber)
 	if len(r.mu.events) < r.options.Capacity {
-		r.mu.events = append(r.mu.events, e)
+		r.mu.events = append(r.mu.events, added)
 	} else {
-		oldest := (e.Seq - 1) % uint64(r.options.Capacity)
-		r.mu.events[oldest] = e
+		oldest := (added.Seq - 1) % uint64(r.options.Capacity)
+		r.mu.events[oldest] = added
 	}
 	close(r.mu.changed)
 	r.mu.changed = make(chan struct{})

@@ -86,19 +86,19 @@ func CanonicalSources(texts []string) []string {
 	if len(texts) == 0 {
 		texts = []string{Default}
 	}
-	out := make([]string, len(texts))
+	canonical := make([]string, len(texts))
 	for i, text := range texts {
 		source, err := Parse(text)
 		if err != nil {
-			out[i] = text
+			canonical[i] = text
 			continue
 		}
 		if source.Kind == Header {
 			source.Name = strings.ToLower(source.Name)
 		}
-		out[i] = source.String()
+		canonical[i] = source.String()
 	}
-	return out
+	return canonical
 }
 
 // escapePrefix escapes a decoded path prefix. It is the inverse of parsePrefix.
@@ -116,12 +116,12 @@ func escapePrefix(prefix string) string {
 
 // sortedNetworks returns the networks as sorted text without duplicates.
 func sortedNetworks(networks []netip.Prefix) []string {
-	out := make([]string, len(networks))
-	for i, n := range networks {
-		out[i] = n.Masked().String()
+	texts := make([]string, len(networks))
+	for i, network := range networks {
+		texts[i] = network.Masked().String()
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	slices.Sort(texts)
+	return slices.Compact(texts)
 }
 
 // UsesProxies reports whether keys depend on the trusted proxies. This is the case if a source is
@@ -161,11 +161,11 @@ func ParseConfig(text string) (Config, error) {
 	}
 	slices.SortFunc(config.Routes, func(a, b Route) int { return strings.Compare(a.Prefix, b.Prefix) })
 	for _, proxy := range decoded.TrustedProxies {
-		n, err := netip.ParsePrefix(proxy)
+		network, err := netip.ParsePrefix(proxy)
 		if err != nil {
 			return Config{}, fmt.Errorf("keysource: key configuration: trusted_proxies: %w", err)
 		}
-		config.TrustedProxies = append(config.TrustedProxies, n)
+		config.TrustedProxies = append(config.TrustedProxies, network)
 	}
 	reencoded, err := config.Canonical()
 	switch {

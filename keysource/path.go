@@ -80,17 +80,17 @@ func isDotSegment(segment []byte) bool { return string(segment) == "." || string
 
 // Segment returns segment n, counted from 1, or nil if the path has fewer segments. unambiguous is
 // false if another app may find a different segment.
-func (r *ParsedPath) Segment(n int) (key []byte, unambiguous bool) {
+func (r *ParsedPath) Segment(number int) (key []byte, unambiguous bool) {
 	if r.hasDotSegment {
 		return nil, false
 	}
 	start := 0
-	for ; start < len(r.decoded) && r.decoded[start] == '/'; n-- {
+	for ; start < len(r.decoded) && r.decoded[start] == '/'; number-- {
 		end := len(r.decoded)
 		if next := bytes.IndexByte(r.decoded[start+1:], '/'); next >= 0 {
 			end = start + 1 + next
 		}
-		if n == 1 {
+		if number == 1 {
 			if end > start+1 {
 				key = r.decoded[start+1 : end]
 			}
@@ -109,29 +109,29 @@ func NormalPath(dst, path []byte) []byte {
 		return path
 	}
 	decoded := unescape(dst[:0], path)
-	out := decoded[:0] // in-place: never longer than the part of decoded that was read
-	for in := decoded; len(in) > 0; {
-		end := bytes.IndexByte(in[1:], '/') + 1
+	normal := decoded[:0] // in-place: never longer than the part of decoded that was read
+	for remaining := decoded; len(remaining) > 0; {
+		end := bytes.IndexByte(remaining[1:], '/') + 1
 		if end == 0 {
-			end = len(in)
+			end = len(remaining)
 		}
-		segment := in[:end]
-		in = in[end:]
+		segment := remaining[:end]
+		remaining = remaining[end:]
 		switch string(segment) {
 		case "/.":
-			if len(in) == 0 {
-				out = append(out, '/')
+			if len(remaining) == 0 {
+				normal = append(normal, '/')
 			}
 		case "/..":
-			out = out[:max(bytes.LastIndexByte(out, '/'), 0)]
-			if len(in) == 0 {
-				out = append(out, '/')
+			normal = normal[:max(bytes.LastIndexByte(normal, '/'), 0)]
+			if len(remaining) == 0 {
+				normal = append(normal, '/')
 			}
 		default:
-			out = append(out, segment...)
+			normal = append(normal, segment...)
 		}
 	}
-	return out
+	return normal
 }
 
 // unescape appends text to dst and percent-decodes it. Invalid escapes remain unchanged.

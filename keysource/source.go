@@ -65,11 +65,11 @@ func (s Source) String() string {
 // Parse parses one source. The error is a *valueerr.Error without Key, which the caller sets.
 func Parse(text string) (Source, error) {
 	word, name, hasName := strings.Cut(text, ":")
-	wrong := func(wrong, remedy string) (Source, error) {
-		return Source{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
+	invalid := func(invalid, remedy string) (Source, error) {
+		return Source{}, &valueerr.Error{Value: text, Wrong: invalid, Remedy: remedy}
 	}
 	if !utf8.ValidString(text) {
-		return wrong("the source is not valid UTF-8", "write names in UTF-8")
+		return invalid("the source is not valid UTF-8", "write names in UTF-8")
 	}
 	source := Source{Name: name}
 	for i, w := range kinds() {
@@ -80,28 +80,28 @@ func Parse(text string) (Source, error) {
 	switch source.Kind {
 	case Host, IP, Mint:
 		if hasName {
-			return wrong("the source "+strconv.Quote(word)+" takes no name", "write "+word)
+			return invalid("the source "+strconv.Quote(word)+" takes no name", "write "+word)
 		}
 	case Path:
-		n, err := strconv.Atoi(name)
-		if err != nil || n < 1 || n > maxSegment {
-			return wrong("the source \"path\" needs the number of a segment, 1 to 64", "write path:1 for the first segment of the path")
+		number, err := strconv.Atoi(name)
+		if err != nil || number < 1 || number > maxSegment {
+			return invalid("the source \"path\" needs the number of a segment, 1 to 64", "write path:1 for the first segment of the path")
 		}
-		source.Name, source.Segment = "", n
+		source.Name, source.Segment = "", number
 	case Header, Cookie:
 		if !isToken(name) {
-			return wrong("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(source.Kind))
+			return invalid("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(source.Kind))
 		}
 	case Query, JWT:
 		if name == "" || strings.ContainsAny(name, " \t\r\n") {
-			return wrong("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(source.Kind))
+			return invalid("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(source.Kind))
 		}
 	default:
 		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip, and mint on a route of its own"
 		if near := suggest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
-		return wrong(strconv.Quote(word)+" is not a key source", remedy)
+		return invalid(strconv.Quote(word)+" is not a key source", remedy)
 	}
 	return source, nil
 }

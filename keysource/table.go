@@ -95,16 +95,16 @@ func MintEverywhere() error {
 	return &valueerr.Error{Key: "key", Value: "mint", Wrong: "a fresh key for every request would let none come back", Remedy: "name mint for a path under routes, for the requests that create"}
 }
 
-// parseSources parses the sources of one setting. where is a prefix of the error messages. It
+// parseSources parses the sources of one setting. location is a prefix of the error messages. It
 // appends errors to problems.
-func parseSources(key, where string, texts []string, problems *[]error) SourceList {
+func parseSources(key, location string, texts []string, problems *[]error) SourceList {
 	var list SourceList
 	words := make([]string, 0, len(texts))
 	for _, text := range texts {
 		source, err := Parse(text)
 		if valueErr := (*valueerr.Error)(nil); errors.As(err, &valueErr) {
 			valueErr.Key = key
-			valueErr.Wrong = where + strconv.Quote(text) + ": " + valueErr.Wrong
+			valueErr.Wrong = location + strconv.Quote(text) + ": " + valueErr.Wrong
 			*problems = append(*problems, valueErr)
 			continue
 		}
@@ -113,7 +113,7 @@ func parseSources(key, where string, texts []string, problems *[]error) SourceLi
 	}
 	if len(texts) > 1 && key == "routes" && slices.ContainsFunc(list.Sources, isMint) {
 		*problems = append(*problems, &valueerr.Error{
-			Key: key, Value: strings.Join(texts, ","), Wrong: where + "mint has other sources beside it, of which none would count", Remedy: "name mint alone, for the paths that create",
+			Key: key, Value: strings.Join(texts, ","), Wrong: location + "mint has other sources beside it, of which none would count", Remedy: "name mint alone, for the paths that create",
 		})
 	}
 	list.Description = strings.Join(words, ", ")
@@ -122,18 +122,18 @@ func parseSources(key, where string, texts []string, problems *[]error) SourceLi
 
 // parsePrefix parses a path prefix in the same way as ParsePath parses a path.
 func parsePrefix(text string) (string, error) {
-	wrong := func(remedy string) (string, error) {
+	invalid := func(remedy string) (string, error) {
 		return "", &valueerr.Error{Key: "routes", Value: text, Wrong: strconv.Quote(text) + " is not a path prefix", Remedy: remedy}
 	}
 	if !strings.HasPrefix(text, "/") {
-		return wrong("begin it with a slash")
+		return invalid("begin it with a slash")
 	}
 	if strings.ContainsAny(text, " \t\r\n#") {
-		return wrong("write blanks as %20 and # as %23")
+		return invalid("write blanks as %20 and # as %23")
 	}
 	path := ParsePath(nil, []byte(text))
 	if path.hasDotSegment || path.agreed <= len(text) {
-		return wrong("write it without ., .., empty segment, \\ and ;: paths with them are refused")
+		return invalid("write it without ., .., empty segment, \\ and ;: paths with them are refused")
 	}
 	return string(path.decoded), nil
 }
@@ -146,18 +146,18 @@ func (t *Table) Defaults() *SourceList { return &t.defaults }
 
 // Match returns the sources of a request by its path. unambiguous is false if another app may
 // parse the path differently, so that another route could match.
-func (t *Table) Match(p *ParsedPath) (list *SourceList, unambiguous bool) {
-	if p.hasDotSegment {
+func (t *Table) Match(path *ParsedPath) (list *SourceList, unambiguous bool) {
+	if path.hasDotSegment {
 		return nil, false
 	}
 	for i := range t.routes {
 		prefix := t.routes[i].prefix
-		if !hasPathPrefix(prefix, p.decoded) {
+		if !hasPathPrefix(prefix, path.decoded) {
 			continue
 		}
 		// All apps must agree on the prefix and on its end: the slash, or the byte after it.
 		endsWithSlash := strings.HasSuffix(prefix, "/")
-		unambiguous = p.agreed > len(prefix) || p.agreed == len(prefix) && endsWithSlash
+		unambiguous = path.agreed > len(prefix) || path.agreed == len(prefix) && endsWithSlash
 		return &t.routes[i].SourceList, unambiguous
 	}
 	return &t.defaults, true

@@ -35,9 +35,9 @@ type Queue struct {
 }
 
 // New returns an empty queue.
-func New(o Options) *Queue {
-	o = o.withDefaults()
-	return &Queue{options: o, shards: make(map[uint32]usage), pacer: pacer{limit: o.Batch, round: 1}}
+func New(options Options) *Queue {
+	options = options.withDefaults()
+	return &Queue{options: options, shards: make(map[uint32]usage), pacer: pacer{limit: options.Batch, round: 1}}
 }
 
 // NoShard stands for requests whose shard is not known yet. The limit per shard does not apply

@@ -37,7 +37,7 @@ func (t *Ticket) LimitDeadline(deadline time.Time) {
 
 // Wait blocks until the request should check the routing table again, and then returns nil:
 //
-//   - when a table with a generation above seen is available, possibly at once;
+//   - when a table with a generation above seenGeneration is available, possibly at once;
 //   - after limit, if that is above zero, whether or not the table changed. A caller uses it as
 //     back-off after a refusal.
 //
@@ -46,15 +46,15 @@ func (t *Ticket) LimitDeadline(deadline time.Time) {
 //
 // A request that reaches its deadline while a newer table is available, because the pacer has not
 // released it yet, may check that table once more.
-func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) error {
-	return t.WaitFor(done, seen, limit, nil)
+func (t *Ticket) Wait(done <-chan struct{}, seenGeneration uint64, limit time.Duration) error {
+	return t.WaitFor(done, seenGeneration, limit, nil)
 }
 
 // WaitFor is like Wait, but also returns nil when WakeAll or WakeOne is called for cond, and at
 // once if cond is ready. A nil cond is ignored.
-func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration, cond Condition) error {
+func (t *Ticket) WaitFor(done <-chan struct{}, seenGeneration uint64, limit time.Duration, cond Condition) error {
 	remaining := time.Until(t.deadline)
-	if mustWait, err := t.beginWait(done, seen, remaining, cond); !mustWait {
+	if mustWait, err := t.beginWait(done, seenGeneration, remaining, cond); !mustWait {
 		return err
 	}
 	timeout := remaining
@@ -80,11 +80,11 @@ func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration,
 // wait is already known, it returns false and that result. If that result is nil, the ticket stays
 // outstanding. remaining is the time until the deadline of the request. The other parameters are those
 // of WaitFor.
-func (t *Ticket) beginWait(done <-chan struct{}, seen uint64, remaining time.Duration, cond Condition) (mustWait bool, result error) {
+func (t *Ticket) beginWait(done <-chan struct{}, seenGeneration uint64, remaining time.Duration, cond Condition) (mustWait bool, result error) {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	mustWait, result = t.mustWaitLocked(done, seen, remaining, cond)
+	mustWait, result = t.mustWaitLocked(done, seenGeneration, remaining, cond)
 	if !mustWait && result == nil {
 		return false, nil
 	}
@@ -93,7 +93,7 @@ func (t *Ticket) beginWait(done <-chan struct{}, seen uint64, remaining time.Dur
 	}
 	t.endReleaseLocked()
 	if mustWait {
-		t.seenGeneration, t.cond = seen, cond
+		t.seenGeneration, t.cond = seenGeneration, cond
 		q.idleTickets.PushBack(&t.element, t)
 	}
 	return mustWait, result
@@ -101,14 +101,14 @@ func (t *Ticket) beginWait(done <-chan struct{}, seen uint64, remaining time.Dur
 
 // mustWaitLocked reports whether the ticket must wait. Otherwise result is the result of the wait. The
 // parameters are those of beginWait. q.mu must be held.
-func (t *Ticket) mustWaitLocked(done <-chan struct{}, seen uint64, remaining time.Duration, cond Condition) (mustWait bool, result error) {
+func (t *Ticket) mustWaitLocked(done <-chan struct{}, seenGeneration uint64, remaining time.Duration, cond Condition) (mustWait bool, result error) {
 	if t.hasLeft.Load() || isClosed(done) {
 		t.outcome = ErrCanceled
 		return false, ErrCanceled
 	}
 	expired := remaining <= 0
-	if expired || seen < t.queue.generation {
-		return false, t.waitResultLocked(seen, expired)
+	if expired || seenGeneration < t.queue.generation {
+		return false, t.waitResultLocked(seenGeneration, expired)
 	}
 	isReady := cond != nil && cond.Ready()
 	return !isReady, nil
@@ -174,8 +174,8 @@ func (t *Ticket) endReleaseLocked() {
 // waitResultLocked returns the result of a Wait without blocking. expired reports that the deadline
 // of the request has passed. In that case the request may check a newer table only once. q.mu must
 // be held.
-func (t *Ticket) waitResultLocked(seen uint64, expired bool) error {
-	if seen < t.queue.generation && !t.lateCheckUsed {
+func (t *Ticket) waitResultLocked(seenGeneration uint64, expired bool) error {
+	if seenGeneration < t.queue.generation && !t.lateCheckUsed {
 		t.lateCheckUsed = expired
 		return nil
 	}

@@ -38,34 +38,34 @@ import "slices"
 // ids, and drops the last members by id beyond MaxMembers.
 //
 // The cost is about one multiplication for each pair of a moving shard and a receiving member.
-func Assign(prev *Map, members []Member, p Policy) *Map {
-	m := &Map{
+func Assign(prev *Map, members []Member, policy Policy) *Map {
+	next := &Map{
 		epoch:   prev.epoch,
-		members: normalize(p.eligible(members)),
+		members: normalize(policy.eligible(members)),
 		owners:  make([]int16, prev.Len()),
 		since:   make([]Epoch, prev.Len()),
 	}
-	converted := prev.translationTo(m.members)
+	converted := prev.translationTo(next.members)
 	for shard, owner := range prev.owners {
-		m.owners[shard] = converted.newIndex(owner)
+		next.owners[shard] = converted.newIndex(owner)
 	}
-	if len(m.members) > 0 {
-		beforePlacement := slices.Clone(m.owners)
-		m.place(p, prev.since, nil)
-		if m.violatesBarred(beforePlacement, p.Barred) {
-			m.owners = beforePlacement
-			m.place(p, prev.since, m.barredSets(p.Barred))
+	if len(next.members) > 0 {
+		beforePlacement := slices.Clone(next.owners)
+		next.place(policy, prev.since, nil)
+		if next.violatesBarred(beforePlacement, policy.Barred) {
+			next.owners = beforePlacement
+			next.place(policy, prev.since, next.barredSets(policy.Barred))
 		}
 	}
-	if len(p.DefersMoves)+len(p.KeptShards) > 0 {
-		m.deferMoves(prev, p)
-		converted = prev.translationTo(m.members)
+	if len(policy.DefersMoves)+len(policy.KeptShards) > 0 {
+		next.deferMoves(prev, policy)
+		converted = prev.translationTo(next.members)
 	}
-	m.updateCounts()
+	next.updateCounts()
 	for shard, owner := range prev.owners {
-		if m.owners[shard] != noOwner && m.owners[shard] == converted.newIndex(owner) {
-			m.since[shard] = prev.since[shard]
+		if next.owners[shard] != noOwner && next.owners[shard] == converted.newIndex(owner) {
+			next.since[shard] = prev.since[shard]
 		}
 	}
-	return m
+	return next
 }

@@ -11,12 +11,12 @@ import (
 // bound.
 const maxPairChecks = 1 << 26
 
-// violatesBarred reports whether a shard was placed on a member that is barred from it. before
+// violatesBarred reports whether a shard was placed on a member that is barred from it. ownersBefore
 // contains the owners before the placement.
-func (m *Map) violatesBarred(before []int16, barred map[NodeID]ShardSet) bool {
+func (m *Map) violatesBarred(ownersBefore []int16, barred map[NodeID]ShardSet) bool {
 	sets := m.barredSets(barred)
 	for shard, owner := range m.owners {
-		if owner != noOwner && owner != before[shard] && sets[owner].Has(Shard(shard)) {
+		if owner != noOwner && owner != ownersBefore[shard] && sets[owner].Has(Shard(shard)) {
 			return true
 		}
 	}
@@ -135,12 +135,12 @@ func (b *balancer) addStage(stage int16, members []int16) {
 		}
 		b.addShard(positions[owner], shard, b.barredMask(shard), false)
 	}
-	owned, shardCount := b.pl.countStage(stage)
-	target := b.pl.targetCounts(shardCount, members, owned)
+	ownedInStage, shardCount := b.pl.countStage(stage)
+	targets := b.pl.targetCounts(shardCount, members, ownedInStage)
 	for position := range b.members {
 		member := &b.members[position]
-		member.load = b.pl.alreadyPlaced[member.index] + owned[member.index]
-		member.minLoad = b.pl.alreadyPlaced[member.index] + target[member.index]
+		member.load = b.pl.alreadyPlaced[member.index] + ownedInStage[member.index]
+		member.minLoad = b.pl.alreadyPlaced[member.index] + targets[member.index]
 	}
 	for _, shard := range unowned {
 		b.placeOrphan(shard)
@@ -229,24 +229,24 @@ func (m *balancedMember) mayNotSend() bool { return m.cordoned && m.load <= m.mi
 func (b *balancer) moveOne() (checks int, moved bool) {
 	senders, receivers := b.orderBy((*balancedMember).sendGain), b.orderBy((*balancedMember).receiveCost)
 	slices.Reverse(senders)
-	for _, to := range receivers {
-		receiver := &b.members[to]
+	for _, receiverPosition := range receivers {
+		receiver := &b.members[receiverPosition]
 		if receiver.cordoned {
 			continue
 		}
-		for _, from := range senders {
+		for _, senderPosition := range senders {
 			checks++
-			sender := &b.members[from]
+			sender := &b.members[senderPosition]
 			if sender.sendGain()*receiver.weight <= receiver.receiveCost()*sender.weight {
 				break // the following members have a lower load, so their moves do not help either
 			}
-			if sender.exhausted[to] || sender.mayNotSend() {
+			if sender.exhausted[receiverPosition] || sender.mayNotSend() {
 				continue
 			}
-			if b.transfer(from, to) {
+			if b.transfer(senderPosition, receiverPosition) {
 				return checks, true
 			}
-			sender.exhausted[to] = true
+			sender.exhausted[receiverPosition] = true
 		}
 	}
 	return checks, false
@@ -268,16 +268,16 @@ func (b *balancer) orderBy(cost func(*balancedMember) int) []int {
 // transfer moves a shard from the sender to the receiver, which are positions. It reports whether the
 // sender had a shard that the receiver can own.
 func (b *balancer) transfer(sender, receiver int) bool {
-	from, to := &b.members[sender], &b.members[receiver]
-	best := from.classFor(receiver, to.index)
+	senderMember, receiverMember := &b.members[sender], &b.members[receiver]
+	best := senderMember.classFor(receiver, receiverMember.index)
 	if best == nil {
 		return false
 	}
 	shard := best.shards[0]
 	best.shards = best.shards[1:]
-	from.load--
-	to.load++
-	clear(to.exhausted)
+	senderMember.load--
+	receiverMember.load++
+	clear(receiverMember.exhausted)
 	b.addShard(receiver, int(shard), best.barred, true)
 	return true
 }

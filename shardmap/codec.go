@@ -68,10 +68,10 @@ func appendMembers(b []byte, members []Member) []byte {
 // is the epoch of the map.
 func appendEpochs(b []byte, newest Epoch, epochs []Epoch) []byte {
 	b = binary.AppendUvarint(b, uint64(len(epochs)))
-	last := newest
+	previous := newest
 	for _, epoch := range epochs {
-		b = binary.AppendUvarint(b, uint64(last-epoch))
-		last = epoch
+		b = binary.AppendUvarint(b, uint64(previous-epoch))
+		previous = epoch
 	}
 	return b
 }

@@ -22,16 +22,16 @@ func (d *decoder) failf(format string, args ...any) {
 
 // bytes returns the next n bytes, or nil if there are fewer. field is the name of the field for the
 // error.
-func (d *decoder) bytes(n int, field string) []byte {
+func (d *decoder) bytes(size int, field string) []byte {
 	if d.err != nil {
 		return nil
 	}
-	if n > len(d.input) {
+	if size > len(d.input) {
 		d.failf("ends within %s", field)
 		return nil
 	}
-	value := d.input[:n]
-	d.input = d.input[n:]
+	value := d.input[:size]
+	d.input = d.input[size:]
 	return value
 }
 
@@ -89,21 +89,21 @@ func (d *decoder) members() []Member {
 }
 
 // epochs reads the table of ownership epochs. They must be distinct, sorted from newest to oldest,
-// and not newer than last, the epoch of the map.
-func (d *decoder) epochs(last Epoch, shards int) []Epoch {
+// and not newer than epoch, the epoch of the map.
+func (d *decoder) epochs(epoch Epoch, shards int) []Epoch {
 	count := int(d.uvarint("ownership epochs", uint64(shards)))
 	table := make([]Epoch, 0, min(count, len(d.input)))
 	for i := range count {
-		distance := d.uvarint("distance of ownership epoch", uint64(last))
+		distance := d.uvarint("distance of ownership epoch", uint64(epoch))
 		if d.err != nil {
 			return nil
 		}
 		if i > 0 && distance == 0 {
-			d.failf("ownership epoch %d twice", last)
+			d.failf("ownership epoch %d twice", epoch)
 			return nil
 		}
-		last -= Epoch(distance)
-		table = append(table, last)
+		epoch -= Epoch(distance)
+		table = append(table, epoch)
 	}
 	return table
 }

@@ -163,13 +163,13 @@ type translation []int16
 // translationTo returns the translation from the owner indexes of m to indexes in members, which
 // must be sorted by id.
 func (m *Map) translationTo(members []Member) translation {
-	t := make(translation, len(m.members)+1)
-	to := &Map{members: members}
+	converted := make(translation, len(m.members)+1)
+	target := &Map{members: members}
 	for i, member := range m.members {
-		t[i] = int16(to.memberIndex(member.ID))
+		converted[i] = int16(target.memberIndex(member.ID))
 	}
-	t[len(m.members)] = noOwner
-	return t
+	converted[len(m.members)] = noOwner
+	return converted
 }
 
 // newIndex returns the new index for oldIndex. It returns noOwner for noOwner, and if the member no

@@ -34,11 +34,11 @@ type placement struct {
 // place sets the owners of all shards so that every member reaches its target. On entry m.owners
 // contains the owners of the previous map that are still members. barred contains, by member, the
 // shards that the member must not receive; nil means that Policy.Barred is ignored.
-func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
-	pl := m.newPlacement(p, since, barred)
+func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet) {
+	pl := m.newPlacement(policy, since, barred)
 	active := pl.activeMembers()
 	if len(active) > 0 {
-		pl.releaseIdle(p)
+		pl.releaseIdle(policy)
 	}
 	pl.fixOwners(func(owner int16) bool { return pl.excluded[owner] })
 	if len(active) == 0 {
@@ -48,17 +48,17 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	if allCordoned {
 		clear(pl.cordoned) // no member can receive what the cordoned ones would release
 	}
-	if p.Paused || allCordoned {
+	if policy.Paused || allCordoned {
 		pl.fixOwners(func(owner int16) bool { return !pl.excluded[owner] })
 	}
-	for i, zone := range pl.applyPins(p) {
+	for i, zone := range pl.applyPins(policy) {
 		pl.spread(firstZoneStage+int16(i), zone)
 	}
 	pl.spread(stageRest, active)
 }
 
 // newPlacement returns a placement in which every shard belongs to stageRest.
-func (m *Map) newPlacement(p Policy, since []Epoch, barred []ShardSet) *placement {
+func (m *Map) newPlacement(policy Policy, since []Epoch, barred []ShardSet) *placement {
 	pl := &placement{
 		shardMap:      m,
 		cordoned:      make([]bool, len(m.members)),
@@ -66,12 +66,12 @@ func (m *Map) newPlacement(p Policy, since []Epoch, barred []ShardSet) *placemen
 		alreadyPlaced: make([]int, len(m.members)),
 		barred:        barred,
 		stage:         make([]int16, len(m.owners)),
-		previous:      m.ownerIndexes(p.PreviousOwners),
+		previous:      m.ownerIndexes(policy.PreviousOwners),
 		since:         since,
 	}
 	for i, member := range m.members {
-		pl.excluded[i] = p.Restarting[member.ID] || p.GraduallyDrained[member.ID]
-		pl.cordoned[i] = p.Cordoned[member.ID] && !pl.excluded[i]
+		pl.excluded[i] = policy.Restarting[member.ID] || policy.GraduallyDrained[member.ID]
+		pl.cordoned[i] = policy.Cordoned[member.ID] && !pl.excluded[i]
 	}
 	return pl
 }
@@ -88,13 +88,13 @@ func (pl *placement) activeMembers() []int16 {
 }
 
 // releaseIdle orphans the idle shards of gradually drained members.
-func (pl *placement) releaseIdle(p Policy) {
-	for shard, isIdle := range p.IdleShards {
+func (pl *placement) releaseIdle(policy Policy) {
+	for shard, isIdle := range policy.IdleShards {
 		if !isIdle || int(shard) >= len(pl.shardMap.owners) || pl.shardMap.owners[shard] == noOwner {
 			continue
 		}
 		owner := pl.shardMap.members[pl.shardMap.owners[shard]].ID
-		if p.GraduallyDrained[owner] && !p.Restarting[owner] {
+		if policy.GraduallyDrained[owner] && !policy.Restarting[owner] {
 			pl.shardMap.owners[shard] = noOwner
 		}
 	}
@@ -132,10 +132,10 @@ type pinZones struct {
 func (z *pinZones) membersOf(stage int16) []int16 { return z.members[stage-firstZoneStage] }
 
 // newPinZones assigns a stage to each zone with a member that can receive shards.
-func (pl *placement) newPinZones(p Policy) *pinZones {
-	zones := &pinZones{zoneOf: p.Zones, stage: map[string]int16{}}
+func (pl *placement) newPinZones(policy Policy) *pinZones {
+	zones := &pinZones{zoneOf: policy.Zones, stage: map[string]int16{}}
 	for i, member := range pl.shardMap.members {
-		zone := p.Zones[member.ID]
+		zone := policy.Zones[member.ID]
 		if zone == "" || pl.cordoned[i] || pl.excluded[i] {
 			continue
 		}
@@ -148,7 +148,7 @@ func (pl *placement) newPinZones(p Policy) *pinZones {
 		if pl.excluded[i] {
 			continue
 		}
-		zone, known := p.Zones[member.ID]
+		zone, known := policy.Zones[member.ID]
 		zones.hasUnknown = zones.hasUnknown || !known
 		if stage := zones.stage[zone]; stage != stageRest {
 			zones.members[stage-firstZoneStage] = append(zones.membersOf(stage), int16(i))
@@ -160,13 +160,13 @@ func (pl *placement) newPinZones(p Policy) *pinZones {
 // applyPins fixes the owners of shards that are pinned to a node, and assigns shards that are
 // pinned to a zone to the stage of that zone. It returns the members of each zone stage, in the
 // order of the stages.
-func (pl *placement) applyPins(p Policy) [][]int16 {
-	if len(p.Pins) == 0 {
+func (pl *placement) applyPins(policy Policy) [][]int16 {
+	if len(policy.Pins) == 0 {
 		return nil
 	}
-	zones := pl.newPinZones(p)
-	for _, pinned := range slices.Sorted(maps.Keys(p.Pins)) {
-		shard, pin := int(pinned), p.Pins[pinned]
+	zones := pl.newPinZones(policy)
+	for _, pinned := range slices.Sorted(maps.Keys(policy.Pins)) {
+		shard, pin := int(pinned), policy.Pins[pinned]
 		if shard >= len(pl.stage) || pl.stage[shard] == stageFixed {
 			continue
 		}
@@ -235,10 +235,10 @@ func (pl *placement) spread(stage int16, members []int16) {
 		return
 	}
 	ownedInStage, shardCount := pl.countStage(stage)
-	target := pl.targetCounts(shardCount, members, ownedInStage)
-	r := pl.newReceivers(members, target, ownedInStage)
+	targets := pl.targetCounts(shardCount, members, ownedInStage)
+	r := pl.newReceivers(members, targets, ownedInStage)
 	if len(r.members) > 0 { // without receivers no member is above its target
-		pl.releaseSurplus(stage, ownedInStage, target, r)
+		pl.releaseSurplus(stage, ownedInStage, targets, r)
 	}
 	pl.returnOrphans(stage, r)
 	for shard, shardStage := range pl.stage {
@@ -271,21 +271,21 @@ func (pl *placement) countStage(stage int16) (ownedInStage []int, shardCount int
 
 // newReceivers returns those of the given members that own fewer shards of a stage than their
 // target.
-func (pl *placement) newReceivers(members []int16, target, owned []int) *receivers {
-	r := &receivers{shortfall: make([]int, len(pl.shardMap.members)), bestReceiver: make([]int16, len(pl.shardMap.owners))}
+func (pl *placement) newReceivers(members []int16, targets, ownedInStage []int) *receivers {
+	receivers := &receivers{shortfall: make([]int, len(pl.shardMap.members)), bestReceiver: make([]int16, len(pl.shardMap.owners))}
 	for _, i := range members {
-		r.shortfall[i] = target[i] - owned[i]
-		if r.shortfall[i] > 0 {
-			r.members = append(r.members, i)
-			r.hashes = append(r.hashes, xxhash.Sum64String(string(pl.shardMap.members[i].ID)))
+		receivers.shortfall[i] = targets[i] - ownedInStage[i]
+		if receivers.shortfall[i] > 0 {
+			receivers.members = append(receivers.members, i)
+			receivers.hashes = append(receivers.hashes, xxhash.Sum64String(string(pl.shardMap.members[i].ID)))
 		}
 	}
-	if len(r.members) > 0 {
-		for shard := range r.bestReceiver {
-			r.bestReceiver[shard] = noOwner
+	if len(receivers.members) > 0 {
+		for shard := range receivers.bestReceiver {
+			receivers.bestReceiver[shard] = noOwner
 		}
 	}
-	return r
+	return receivers
 }
 
 // ownerIndexes returns the indexes of the members with the given names, and noOwner for a name that
@@ -298,14 +298,14 @@ func (m *Map) ownerIndexes(names []NodeID) []int16 {
 	for i, member := range m.members {
 		known[member.ID] = int16(i)
 	}
-	out := make([]int16, len(names))
+	indexes := make([]int16, len(names))
 	for shard, name := range names {
-		out[shard] = noOwner
+		indexes[shard] = noOwner
 		if i, ok := known[name]; ok {
-			out[shard] = i
+			indexes[shard] = i
 		}
 	}
-	return out
+	return indexes
 }
 
 // returnTarget returns the previous owner of the shard, if that is a receiver that still needs
@@ -341,12 +341,12 @@ func (pl *placement) returnOrphans(stage int16, r *receivers) {
 // shards that came from a receiver, starting with the most recent ones: a node that restarts gets
 // back the shards that it had, and each of them moves only twice. The second choice are the shards
 // with the highest score at a receiver, which are often the same in each call.
-func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receivers) {
+func (pl *placement) releaseSurplus(stage int16, ownedInStage, targets []int, r *receivers) {
 	// surplus contains, for each member above its target, one key per shard. The shards with the
 	// highest keys leave.
-	surplus := make([][]uint64, len(owned))
-	for i, n := range owned {
-		if n > target[i] {
+	surplus := make([][]uint64, len(ownedInStage))
+	for i, n := range ownedInStage {
+		if n > targets[i] {
 			surplus[i] = make([]uint64, 0, n)
 		}
 	}
@@ -359,8 +359,8 @@ func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receive
 		if keys == nil {
 			continue
 		}
-		selectSmallest(keys, target[i])
-		for _, key := range keys[target[i]:] {
+		selectSmallest(keys, targets[i])
+		for _, key := range keys[targets[i]:] {
 			pl.shardMap.owners[key%MaxShards] = noOwner
 		}
 	}

@@ -34,26 +34,26 @@ type input struct {
 }
 
 // elect makes n the leader of the next term.
-func (s *Sim) elect(n *Node) {
+func (s *Sim) elect(node *Node) {
 	s.term++
-	l := &leaderLoop{s: s, node: n, term: s.term}
-	s.leader = l
+	loop := &leaderLoop{s: s, node: node, term: s.term}
+	s.leader = loop
 	for _, other := range s.Alive() {
 		other.term = s.term
 		other.free = s.now // no append of this leader is in transit
 	}
-	n.apply(len(s.log))
+	node.apply(len(s.log))
 	for _, v := range s.nodes {
 		if v.voter {
-			l.voters = append(l.voters, v.server)
+			loop.voters = append(loop.voters, v.server)
 		}
 	}
-	slices.Sort(l.voters)
-	l.driver = leader.NewDriver(leader.DriverOptions{
-		Leader: leader.Options{Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing},
-		Raft:   l, Clock: func() time.Duration { return s.now }, NewestState: func() *ack.State { return n.state },
+	slices.Sort(loop.voters)
+	loop.driver = leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: node.server, Term: s.term, Pace: s.pace, Timing: s.timing},
+		Raft:   loop, Clock: func() time.Duration { return s.now }, NewestState: func() *ack.State { return node.state },
 	})
-	l.tick()
+	loop.tick()
 }
 
 // Term implements leader.Raft. The model has one leader for each term.
@@ -94,17 +94,17 @@ func (l *leaderLoop) iterate() {
 	if !l.live() {
 		return
 	}
-	in := l.inbox[0]
+	received := l.inbox[0]
 	l.inbox = l.inbox[1:]
 	start := time.Now()
-	effects, encodedReplies := l.step(in)
+	effects, encodedReplies := l.step(received)
 	duration := l.s.computeTime(start)
 	l.Busy += duration
 	l.Iterations++
 	l.LongestIteration = max(l.LongestIteration, duration)
 	l.s.after(duration, func() {
 		for i, effect := range effects {
-			l.perform(effect, in.from, encodedReplies[i])
+			l.perform(effect, received.from, encodedReplies[i])
 		}
 		l.running = len(l.inbox) > 0
 		if l.running {
@@ -115,15 +115,15 @@ func (l *leaderLoop) iterate() {
 
 // step decodes the input, passes it to the driver, and encodes the replies, like the loop of a node and
 // its streams. encodedReplies has one element for each effect, which is nil unless the effect is a reply.
-func (l *leaderLoop) step(in input) (effects []leader.Effect, encodedReplies [][]byte) {
-	if in.heartbeat != nil {
+func (l *leaderLoop) step(received input) (effects []leader.Effect, encodedReplies [][]byte) {
+	if received.heartbeat != nil {
 		var heartbeat ack.Heartbeat
-		if err := heartbeat.UnmarshalBinary(in.heartbeat); err != nil {
+		if err := heartbeat.UnmarshalBinary(received.heartbeat); err != nil {
 			panic(err)
 		}
-		in.msg = leader.HeartbeatReceived{Heartbeat: heartbeat, From: "10.0.0.1:7947"}
+		received.msg = leader.HeartbeatReceived{Heartbeat: heartbeat, From: "10.0.0.1:7947"}
 	}
-	effects = l.driver.Step(in.msg)
+	effects = l.driver.Step(received.msg)
 	encodedReplies = make([][]byte, len(effects))
 	for i, effect := range effects {
 		reply, ok := effect.(leader.Reply)

@@ -14,20 +14,20 @@ const entryOverhead = 120
 // append appends an entry, or a barrier, to the log and returns its index. The entry is
 // applied once, because all nodes get the same state, and each node is charged the cost.
 func (s *Sim) append(data []byte) int {
-	e := entry{data: data, state: ack.NewState()}
+	appended := entry{data: data, state: ack.NewState()}
 	if len(s.log) > 0 {
-		e.state = s.log[len(s.log)-1].state
+		appended.state = s.log[len(s.log)-1].state
 	}
 	if data != nil {
 		start := time.Now()
-		next, _, err := e.state.Apply(uint64(len(s.log)+1), s.term, data)
+		next, _, err := appended.state.Apply(uint64(len(s.log)+1), s.term, data)
 		if err != nil {
 			panic(err)
 		}
-		e.state, e.cost = next, s.computeTime(start)
-		s.Applying = append(s.Applying, e.cost)
+		appended.state, appended.cost = next, s.computeTime(start)
+		s.Applying = append(s.Applying, appended.cost)
 	}
-	s.log = append(s.log, e)
+	s.log = append(s.log, appended)
 	return len(s.log)
 }
 

@@ -69,56 +69,56 @@ type entry struct {
 
 // New returns a cluster whose nodes run and follow the first one, without a map.
 func New(options Options) *Sim {
-	s := &Sim{options: options, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(options.Seed, 1))} //nolint:gosec // must replay
-	s.timing.Takeover = options.Takeover
-	s.timing.Lease = cmp.Or(options.Lease, s.timing.Lease)
+	sim := &Sim{options: options, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(options.Seed, 1))} //nolint:gosec // must replay
+	sim.timing.Takeover = options.Takeover
+	sim.timing.Lease = cmp.Or(options.Lease, sim.timing.Lease)
 	for i := range options.Nodes {
-		s.start(i)
+		sim.start(i)
 	}
-	s.append(ack.EncodeBootstrap("scale", options.Shards, s.timing))
-	for _, n := range s.nodes {
-		n.setState(s.log[0].state)
+	sim.append(ack.EncodeBootstrap("scale", options.Shards, sim.timing))
+	for _, n := range sim.nodes {
+		n.setState(sim.log[0].state)
 	}
-	s.elect(s.nodes[0])
-	return s
+	sim.elect(sim.nodes[0])
+	return sim
 }
 
 // start starts the i-th node.
 func (s *Sim) start(i int) *Node {
 	id := shardmap.NodeID(fmt.Sprintf("node-%03d", i))
-	n := &Node{
+	node := &Node{
 		s: s, id: id, server: string(id) + "/0123456789abcdef", up: true, voter: i < s.options.Voters, nonce: uint64(i + 1),
 		state: ack.NewState(), term: s.term, latency: s.options.Latency,
 	}
 	if i >= s.options.Nodes-s.options.Far && i < s.options.Nodes {
-		n.latency = s.options.FarLatency
+		node.latency = s.options.FarLatency
 	}
-	n.agent = agent.New(agent.Options{
-		Node: id, Server: n.server, Boot: 1, Nonce: n.nonce, Pace: s.pace, Timing: s.timing,
-		Gate: emptyGate{}, RaftTerm: func() uint64 { return n.term }, SendHeartbeat: n.send,
-		ConfirmsAnswers: func() bool { return n.voter && n != s.leader.node },
+	node.agent = agent.New(agent.Options{
+		Node: id, Server: node.server, Boot: 1, Nonce: node.nonce, Pace: s.pace, Timing: s.timing,
+		Gate: emptyGate{}, RaftTerm: func() uint64 { return node.term }, SendHeartbeat: node.send,
+		ConfirmsAnswers: func() bool { return node.voter && node != s.leader.node },
 		RaiseBoot:       func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
 	}, s.now)
 	if i < len(s.nodes) {
-		s.nodes[i] = n
+		s.nodes[i] = node
 	} else {
-		s.nodes = append(s.nodes, n)
+		s.nodes = append(s.nodes, node)
 	}
 	firstTick := time.Duration(s.rnd.Int64N(int64(s.pace.Heartbeat)))
-	s.after(firstTick, n.tick)
-	return n
+	s.after(firstTick, node.tick)
+	return node
 }
 
-// Run lets time pass until cond holds, and reports whether it did within limit.
-func (s *Sim) Run(limit time.Duration, cond func() bool) bool {
-	for end := s.now + limit; !cond(); {
+// Run lets time pass until isDone holds, and reports whether it did within limit.
+func (s *Sim) Run(limit time.Duration, isDone func() bool) bool {
+	for end := s.now + limit; !isDone(); {
 		if len(s.events) == 0 || s.events[0].at > end {
 			s.now = end
-			return cond()
+			return isDone()
 		}
-		e := heap.Pop(&s.events).(event) //nolint:errcheck,forcetypeassert // holds nothing else
-		s.now = e.at
-		e.do()
+		next := heap.Pop(&s.events).(event) //nolint:errcheck,forcetypeassert // holds nothing else
+		s.now = next.at
+		next.do()
 	}
 	return true
 }
@@ -141,13 +141,13 @@ func (s *Sim) Alive() []*Node {
 // nodes as members, and hold leases.
 func (s *Sim) Settled() bool {
 	alive := s.Alive()
-	m := alive[0].state.Committed()
-	if len(m.Members()) != len(alive) {
+	committed := alive[0].state.Committed()
+	if len(committed.Members()) != len(alive) {
 		return false
 	}
 	for _, n := range alive {
-		hasApplied := n.state.Committed() == m && !n.state.HasOpenProposal()
-		if !hasApplied || !m.IsMember(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
+		hasApplied := n.state.Committed() == committed && !n.state.HasOpenProposal()
+		if !hasApplied || !committed.IsMember(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
 			return false
 		}
 	}

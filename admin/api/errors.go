@@ -33,11 +33,11 @@ const (
 // its nodes, sorted. The error wraps ErrUnknownNode.
 func UnknownNode(node string, known []string) error {
 	names := strings.Join(known[:min(len(known), maxNamedNodes)], ", ")
-	switch more := len(known) - maxNamedNodes; {
+	switch unnamed := len(known) - maxNamedNodes; {
 	case len(known) == 0:
 		names = "no nodes yet"
-	case more > 0:
-		names += fmt.Sprintf(" and %d more (`shardway nodes` lists them)", more)
+	case unnamed > 0:
+		names += fmt.Sprintf(" and %d more (`shardway nodes` lists them)", unnamed)
 	}
 	return fmt.Errorf("%w %q: the cluster has %s", ErrUnknownNode, node[:min(len(node), maxNodeID)], names)
 }

@@ -4,20 +4,20 @@ package apitest
 import "shardway/admin/api"
 
 // SetOf returns the services that a fake node implements. The others are nil.
-func SetOf(c api.Cluster) api.Set {
-	s := api.Set{Cluster: c}
-	s.Checkup, _ = c.(api.CheckupService)
-	s.Drain, _ = c.(api.DrainService)
-	s.History, _ = c.(api.HistoryService)
-	s.Hot, _ = c.(api.HotService)
-	s.Keys, _ = c.(api.KeyHasher)
-	s.Owned, _ = c.(api.OwnedService)
-	s.Plan, _ = c.(api.PlanService)
-	s.Policy, _ = c.(api.PolicyService)
-	s.Rotation, _ = c.(api.RotationService)
-	s.Running, _ = c.(api.RunningService)
-	s.Settings, _ = c.(api.SettingsService)
-	s.Upgrade, _ = c.(api.UpgradeService)
-	s.WebSockets, _ = c.(api.WebSocketService)
-	return s
+func SetOf(cluster api.Cluster) api.Set {
+	services := api.Set{Cluster: cluster}
+	services.Checkup, _ = cluster.(api.CheckupService)
+	services.Drain, _ = cluster.(api.DrainService)
+	services.History, _ = cluster.(api.HistoryService)
+	services.Hot, _ = cluster.(api.HotService)
+	services.Keys, _ = cluster.(api.KeyHasher)
+	services.Owned, _ = cluster.(api.OwnedService)
+	services.Plan, _ = cluster.(api.PlanService)
+	services.Policy, _ = cluster.(api.PolicyService)
+	services.Rotation, _ = cluster.(api.RotationService)
+	services.Running, _ = cluster.(api.RunningService)
+	services.Settings, _ = cluster.(api.SettingsService)
+	services.Upgrade, _ = cluster.(api.UpgradeService)
+	services.WebSockets, _ = cluster.(api.WebSocketService)
+	return services
 }

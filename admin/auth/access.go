@@ -71,28 +71,28 @@ func Required(r *http.Request) Permission {
 // Authenticate identifies the sender of r. The error describes the problem with the credentials,
 // but does not contain them.
 func (a *Access) Authenticate(r *http.Request) (Caller, error) {
-	c := Unknown(r)
+	caller := Unknown(r)
 	if a.isOpen() {
-		c.Name, c.Permission = "anybody", Write
-		return c, nil
+		caller.Name, caller.Permission = "anybody", Write
+		return caller, nil
 	}
 	token, hasToken, err := bearerToken(r)
 	if err != nil {
-		return c, err
+		return caller, err
 	}
 	if hasToken {
 		name, permission := a.tokenPermission(token)
 		if permission == None {
-			return c, errors.New("unknown token")
+			return caller, errors.New("unknown token")
 		}
-		c.Name, c.Permission, c.ByToken = "token "+name, permission, true
-		return c, nil
+		caller.Name, caller.Permission, caller.ByToken = "token "+name, permission, true
+		return caller, nil
 	}
 	if leaf, permission := a.certificatePermission(r); permission != None {
-		c.Name, c.Permission = "certificate "+leaf.Subject.String(), permission
-		return c, nil
+		caller.Name, caller.Permission = "certificate "+leaf.Subject.String(), permission
+		return caller, nil
 	}
-	return c, fmt.Errorf("show a token (Authorization: Bearer TOKEN; commands take --token-file FILE)%s", a.certificateHint(r))
+	return caller, fmt.Errorf("show a token (Authorization: Bearer TOKEN; commands take --token-file FILE)%s", a.certificateHint(r))
 }
 
 // certificateHint completes the error for a request without valid credentials.

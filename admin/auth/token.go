@@ -33,9 +33,9 @@ type token struct {
 // text of the file.
 func ParseTokens(b []byte) (Tokens, error) {
 	var all Tokens
-	n := 0
+	lineNumber := 0
 	for line := range bytes.Lines(b) {
-		n++
+		lineNumber++
 		fields := strings.Fields(string(line))
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
@@ -43,19 +43,19 @@ func ParseTokens(b []byte) (Tokens, error) {
 		text := fields[len(fields)-1]
 		switch {
 		case len(fields) > 2:
-			return nil, fmt.Errorf("line %d: write TOKEN, or NAME TOKEN", n)
+			return nil, fmt.Errorf("line %d: write TOKEN, or NAME TOKEN", lineNumber)
 		case len(text) < minToken:
-			return nil, fmt.Errorf("line %d: the token has %d characters, at least %d are needed: `shardway keygen --token` makes one", n, len(text), minToken)
+			return nil, fmt.Errorf("line %d: the token has %d characters, at least %d are needed: `shardway keygen --token` makes one", lineNumber, len(text), minToken)
 		case len(text) > maxToken || !isPrintableASCII(text) || !isPrintableASCII(fields[0]):
-			return nil, fmt.Errorf("line %d: a token has at most %d characters, all printable ASCII", n, maxToken)
+			return nil, fmt.Errorf("line %d: a token has at most %d characters, all printable ASCII", lineNumber, maxToken)
 		case len(all) == maxTokens:
-			return nil, fmt.Errorf("line %d: more than %d tokens", n, maxTokens)
+			return nil, fmt.Errorf("line %d: more than %d tokens", lineNumber, maxTokens)
 		}
-		t := token{name: fmt.Sprintf("of line %d", n), hash: sha256.Sum256([]byte(text))}
+		parsed := token{name: fmt.Sprintf("of line %d", lineNumber), hash: sha256.Sum256([]byte(text))}
 		if len(fields) == 2 {
-			t.name = fields[0]
+			parsed.name = fields[0]
 		}
-		all = append(all, t)
+		all = append(all, parsed)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("it contains no token: `shardway keygen --token` makes one")
@@ -72,14 +72,14 @@ func isPrintableASCII(s string) bool {
 // the match.
 func (t Tokens) lookup(text string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(text))
-	at := -1
+	found := -1
 	for i := range t {
-		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], t[i].hash[:]), i, at)
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], t[i].hash[:]), i, found)
 	}
-	if at < 0 {
+	if found < 0 {
 		return "", false
 	}
-	return t[at].name, true
+	return t[found].name, true
 }
 
 // allowsKeyParam reports whether the query parameter "key" of r is the key of an app request.

@@ -65,16 +65,16 @@ func New(addr string) (*Client, error) { return NewWithCredentials(addr, Credent
 // NewWithCredentials is New for an admin port that requires a token or TLS.
 func NewWithCredentials(addr string, credentials Credentials) (*Client, error) {
 	flag := cmp.Or(credentials.FlagName, "--admin")
-	u, ok := parseAddr(addr, credentials)
+	base, ok := parseAddr(addr, credentials)
 	if !ok {
 		return nil, fmt.Errorf("%s %q is not an address: give host:port, as in 127.0.0.1:8081", flag, addr)
 	}
-	if credentials.TLS != nil && u.Scheme == "http" {
+	if credentials.TLS != nil && base.Scheme == "http" {
 		return nil, fmt.Errorf("%s %q does not use TLS: certificates are for an address that begins with https://", flag, addr)
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
 	return &Client{
-		base: u.Scheme + "://" + u.Host, addr: addr, flag: flag, token: credentials.Token,
+		base: base.Scheme + "://" + base.Host, addr: addr, flag: flag, token: credentials.Token,
 		http: &http.Client{
 			// The proxy settings of the environment do not apply to admin ports.
 			Transport: &http.Transport{
@@ -87,7 +87,7 @@ func NewWithCredentials(addr string, credentials Credentials) (*Client, error) {
 
 // parseAddr converts an address of New to a URL with scheme and authority. ok is false if the address
 // is invalid. An address without a scheme gets https if the credentials need TLS, and otherwise http.
-func parseAddr(addr string, credentials Credentials) (u *url.URL, ok bool) {
+func parseAddr(addr string, credentials Credentials) (parsed *url.URL, ok bool) {
 	base := addr
 	if !strings.Contains(addr, "://") {
 		host, port, err := net.SplitHostPort(addr)
@@ -102,14 +102,14 @@ func parseAddr(addr string, credentials Credentials) (u *url.URL, ok bool) {
 		}
 		base = scheme + "://" + net.JoinHostPort(host, port)
 	}
-	u, err := url.Parse(base)
+	parsed, err := url.Parse(base)
 	if err != nil {
 		return nil, false
 	}
-	isHTTP := u.Scheme == "http" || u.Scheme == "https"
-	hasPath := u.Path != "" && u.Path != "/"
-	isAuthorityOnly := u.Host != "" && !hasPath && u.RawQuery == "" && u.User == nil
-	return u, isHTTP && isAuthorityOnly
+	isHTTP := parsed.Scheme == "http" || parsed.Scheme == "https"
+	hasPath := parsed.Path != "" && parsed.Path != "/"
+	isAuthorityOnly := parsed.Host != "" && !hasPath && parsed.RawQuery == "" && parsed.User == nil
+	return parsed, isHTTP && isAuthorityOnly
 }
 
 // isLoopback reports whether a host is localhost or a loopback address.
@@ -139,15 +139,15 @@ func getJSON[T any](ctx context.Context, c *Client, path string, query url.Value
 
 // fetchJSON sends a request and decodes the JSON response.
 func fetchJSON[T any](ctx context.Context, c *Client, request call) (T, error) {
-	var v T
+	var decoded T
 	b, err := c.do(ctx, request)
 	if err != nil {
-		return v, err
+		return decoded, err
 	}
-	if err := json.Unmarshal(b, &v); err != nil {
-		return v, fmt.Errorf("%s answered %s %s with something this version does not expect (%w): are both the same version?", c.addr, request.method, request.path, err)
+	if err := json.Unmarshal(b, &decoded); err != nil {
+		return decoded, fmt.Errorf("%s answered %s %s with something this version does not expect (%w): are both the same version?", c.addr, request.method, request.path, err)
 	}
-	return v, nil
+	return decoded, nil
 }
 
 // call is one request.
@@ -172,25 +172,25 @@ func (c *Client) do(ctx context.Context, request call) ([]byte, error) {
 	if request.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	res, err := c.http.Do(r)
+	response, err := c.http.Do(r)
 	if err != nil {
 		return nil, c.describeError(err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes))
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	if err != nil {
 		return nil, c.describeError(err)
 	}
-	if res.Header.Get("Server") != api.ServerName {
-		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with %s ADDR", c.addr, request.method, request.path, res.Status, c.flag)
+	if response.Header.Get("Server") != api.ServerName {
+		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with %s ADDR", c.addr, request.method, request.path, response.Status, c.flag)
 	}
-	if res.StatusCode == http.StatusOK {
-		return b, nil
+	if response.StatusCode == http.StatusOK {
+		return content, nil
 	}
-	if p, err := problem.Decode(b); err == nil {
-		return nil, p
+	if apiProblem, err := problem.Decode(content); err == nil {
+		return nil, apiProblem
 	}
-	return nil, fmt.Errorf("%s answered %s %s with %s", c.addr, request.method, request.path, res.Status)
+	return nil, fmt.Errorf("%s answered %s %s with %s", c.addr, request.method, request.path, response.Status)
 }
 
 // describeError turns a connection error into an error with a remedy for the user.

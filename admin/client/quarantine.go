@@ -40,10 +40,10 @@ func (k KeyName) arguments() api.Arguments {
 	return args
 }
 
-func (c *Client) mark(ctx context.Context, v api.Verb, args api.Arguments) (api.Action, error) {
+func (c *Client) mark(ctx context.Context, verb api.Verb, args api.Arguments) (api.Action, error) {
 	body, err := json.Marshal(args)
 	if err != nil {
 		return api.Action{}, err
 	}
-	return fetchJSON[api.Action](ctx, c, call{method: http.MethodPost, path: "/v1/" + v.String(), body: body, serverWait: api.ActionTimeout})
+	return fetchJSON[api.Action](ctx, c, call{method: http.MethodPost, path: "/v1/" + verb.String(), body: body, serverWait: api.ActionTimeout})
 }

@@ -87,20 +87,20 @@ func (c *Client) ChangeTiming(ctx context.Context, change api.Timing) (api.Timin
 }
 
 // Do runs an action. The server sets a.By.
-func (c *Client) Do(ctx context.Context, a api.Action) error {
-	args := api.Arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone, IdleFirst: a.IdleFirst, Safe: a.Safe, ReleaseTimeout: a.ReleaseTimeout, Reason: a.Reason}
-	weight, shard := uint64(a.Weight), uint64(a.Shard)
-	if a.Verb == api.Weigh {
+func (c *Client) Do(ctx context.Context, action api.Action) error {
+	args := api.Arguments{Node: action.Node, Force: action.Force, For: action.For, Zone: action.Zone, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason}
+	weight, shard := uint64(action.Weight), uint64(action.Shard)
+	if action.Verb == api.Weigh {
 		args.Weight = &weight
 	}
-	if a.Verb == api.Pin || a.Verb == api.Unpin {
+	if action.Verb == api.Pin || action.Verb == api.Unpin {
 		args.Shard = &shard
 	}
 	body, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, serverWait: api.ActionTimeout})
+	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + action.Verb.String(), body: body, serverWait: api.ActionTimeout})
 	return err
 }
 
@@ -156,13 +156,13 @@ func (c *Client) Sockets(ctx context.Context) (api.SocketList, error) {
 
 // BreakSockets closes the connections of resumable sockets to their app, so that the sockets
 // resume with new connections.
-func (c *Client) BreakSockets(ctx context.Context, b api.SocketBreak) (api.BrokenSockets, error) {
-	a := api.BreakArguments{Break: true, All: b.All, Key: b.Key, Gap: b.Gap}
-	if b.Shard != nil {
-		shard := uint64(*b.Shard)
-		a.Shard = &shard
+func (c *Client) BreakSockets(ctx context.Context, request api.SocketBreak) (api.BrokenSockets, error) {
+	args := api.BreakArguments{Break: true, All: request.All, Key: request.Key, Gap: request.Gap}
+	if request.Shard != nil {
+		shard := uint64(*request.Shard)
+		args.Shard = &shard
 	}
-	body, err := json.Marshal(a)
+	body, err := json.Marshal(args)
 	if err != nil {
 		return api.BrokenSockets{}, err
 	}

@@ -39,11 +39,11 @@ func (ln *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &limitedConn{Conn: conn, listener: ln, source: SourceOf(conn.RemoteAddr().String())}
-	if evicted := ln.insert(c); evicted != nil {
+	limited := &limitedConn{Conn: conn, listener: ln, source: SourceOf(conn.RemoteAddr().String())}
+	if evicted := ln.insert(limited); evicted != nil {
 		_ = evicted.Close() // an error changes nothing: the connection is no longer in use
 	}
-	return c, nil
+	return limited, nil
 }
 
 // insert counts a connection. It returns the connection that must be closed to make room, or nil.

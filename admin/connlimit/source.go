@@ -13,16 +13,16 @@ func SourceOf(remote string) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	a, err := netip.ParseAddr(host)
+	ip, err := netip.ParseAddr(host)
 	if err != nil {
 		return netip.Addr{}
 	}
-	if a = a.Unmap().WithZone(""); a.Is4() {
-		return a
+	if ip = ip.Unmap().WithZone(""); ip.Is4() {
+		return ip
 	}
-	p, err := a.Prefix(64)
+	network, err := ip.Prefix(64)
 	if err != nil {
-		return a
+		return ip
 	}
-	return p.Addr()
+	return network.Addr()
 }

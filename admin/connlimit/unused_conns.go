@@ -16,19 +16,19 @@ type UnusedConns struct {
 }
 
 // Track is the ConnState function of an http.Server.
-func (u *UnusedConns) Track(c net.Conn, s http.ConnState) {
+func (u *UnusedConns) Track(conn net.Conn, state http.ConnState) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case s != http.StateNew:
-		delete(u.conns, c)
+	case state != http.StateNew:
+		delete(u.conns, conn)
 	case u.closed:
-		_ = c.Close() // no request is lost
+		_ = conn.Close() // no request is lost
 	default:
 		if u.conns == nil {
 			u.conns = make(map[net.Conn]bool)
 		}
-		u.conns[c] = true
+		u.conns[conn] = true
 	}
 }
 

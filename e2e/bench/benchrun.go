@@ -185,7 +185,7 @@ func (b *benchRun) startCompared(ctx context.Context, opts options) ([]*setup, e
 		nodes = append(nodes, comparison...)
 	}
 	for _, startProxy := range []func(context.Context) ([]*setup, error){b.startNginxSetups, b.startHAProxySetups} {
-		more, err := startProxy(ctx)
+		setups, err := startProxy(ctx)
 		if missing := new(notInstalledError); errors.As(err, &missing) {
 			fmt.Fprintln(os.Stderr, "skipped:", missing)
 			continue
@@ -193,7 +193,7 @@ func (b *benchRun) startCompared(ctx context.Context, opts options) ([]*setup, e
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, more...)
+		all = append(all, setups...)
 	}
 	return append(all, nodes...), nil
 }
@@ -234,10 +234,10 @@ func find(program, pkg string) (string, error) {
 
 // version returns the version that a program reports.
 func version(ctx context.Context, args ...string) string {
-	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput() //nolint:gosec // an installed program
+	output, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput() //nolint:gosec // an installed program
 	if err != nil {
 		return "unknown"
 	}
-	first, _, _ := strings.Cut(string(out), "\n")
+	first, _, _ := strings.Cut(string(output), "\n")
 	return first
 }

@@ -39,7 +39,7 @@ type idleCost struct {
 
 // measureIdleClusters measures the cost of idle nodes. The clusters run at the same time, so that other
 // load of the machine affects all of them.
-func (b *benchRun) measureIdleClusters(ctx context.Context, opts options, t *table) error {
+func (b *benchRun) measureIdleClusters(ctx context.Context, opts options, results *table) error {
 	program, err := b.build(ctx, opts.node)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (b *benchRun) measureIdleClusters(ctx context.Context, opts options, t *tab
 			return err
 		}
 	}
-	t.printMachine(nil)
+	results.printMachine(nil)
 	if err := sleep(ctx, min(settleTime, opts.idleTime)); err != nil {
 		return err
 	}
@@ -71,14 +71,14 @@ func (b *benchRun) measureIdleClusters(ctx context.Context, opts options, t *tab
 		for i := range all {
 			rounds[i] = append(rounds[i], measured[i])
 		}
-		t.printIdle(all, measured, fmt.Sprintf("three nodes without requests, %v, load %s to %s", opts.idleTime, before, loadAverage()))
+		results.printIdle(all, measured, fmt.Sprintf("three nodes without requests, %v, load %s to %s", opts.idleTime, before, loadAverage()))
 	}
 	if opts.rounds > 1 {
 		means := make([][]idleCost, len(all))
 		for i := range all {
 			means[i] = mean(rounds[i])
 		}
-		t.printIdle(all, means, fmt.Sprintf("means of %d rounds", opts.rounds))
+		results.printIdle(all, means, fmt.Sprintf("means of %d rounds", opts.rounds))
 	}
 	return nil
 }

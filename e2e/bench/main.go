@@ -88,17 +88,17 @@ func measureAll(ctx context.Context, opts options) (err error) {
 	defer ports.Close()
 	run := &benchRun{dir: dir, ports: ports}
 	defer func() { err = errors.Join(err, run.close()) }()
-	t := &table{out: os.Stdout}
+	results := &table{out: os.Stdout}
 	if opts.idleTime > 0 {
-		return run.measureIdleClusters(ctx, opts, t)
+		return run.measureIdleClusters(ctx, opts, results)
 	}
 	setups, err := run.startSetups(ctx, opts)
 	if err != nil {
 		return err
 	}
-	t.printMachine(setups)
+	results.printMachine(setups)
 	for _, tc := range opts.cases {
-		if err := run.measureCase(ctx, tc, setups, opts, t); err != nil {
+		if err := run.measureCase(ctx, tc, setups, opts, results); err != nil {
 			return err
 		}
 	}
@@ -107,33 +107,33 @@ func measureAll(ctx context.Context, opts options) (err error) {
 
 // measureCase measures one case in several rounds, and prints the results. In each round, all
 // setups that support the case take turns. The first round only warms up.
-func (b *benchRun) measureCase(ctx context.Context, tc testCase, setups []*setup, opts options, t *table) error {
+func (b *benchRun) measureCase(ctx context.Context, test testCase, setups []*setup, opts options, output *table) error {
 	script, err := b.writeScript()
 	if err != nil {
 		return err
 	}
-	keys, err := b.keyFile(tc.hops)
+	keys, err := b.keyFile(test.hops)
 	if err != nil {
 		return err
 	}
-	selected := slices.DeleteFunc(slices.Clone(setups), func(candidate *setup) bool { return !candidate.supports(tc) })
+	selected := slices.DeleteFunc(slices.Clone(setups), func(candidate *setup) bool { return !candidate.supports(test) })
 	if len(selected) == 0 {
 		return nil // -lines selects none
 	}
 	results := make([][]result, len(selected))
 	for round := warmUpRound; round < opts.rounds; round++ {
 		for i, setup := range selected {
-			load := wrkRun{script: script, target: setup.target, keys: keys, testCase: tc, duration: opts.duration}
+			load := wrkRun{script: script, target: setup.target, keys: keys, testCase: test, duration: opts.duration}
 			measured, err := b.measureRound(ctx, setup, load, round, opts.profile)
 			if err != nil {
-				return fmt.Errorf("%s, %v: %w", setup.name, tc, err)
+				return fmt.Errorf("%s, %v: %w", setup.name, test, err)
 			}
 			if round != warmUpRound {
 				results[i] = append(results[i], measured)
 			}
 		}
 	}
-	t.printCase(tc, selected, results)
+	output.printCase(test, selected, results)
 	return nil
 }
 

@@ -64,17 +64,17 @@ func (b *benchRun) startNginxSetups(ctx context.Context) ([]*setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, err := b.startNginx(ctx, program, "nginx", b.backends)
+	lastSetup, err := b.startNginx(ctx, program, "nginx", b.backends)
 	if err != nil {
 		return nil, err
 	}
-	first, err := b.startNginx(ctx, program, "nginx-first", []string{last.target})
+	first, err := b.startNginx(ctx, program, "nginx-first", []string{lastSetup.target})
 	if err != nil {
 		return nil, err
 	}
-	last.name, last.hops, last.version = "nginx", 1, version(ctx, program, "-v")
-	first.name, first.hops, first.processes = "nginx → nginx", 2, append(first.processes, last.processes...)
-	return []*setup{last, {name: last.name, hops: 1, usesTLS: true, target: last.tlsTarget, processes: last.processes}, first}, nil
+	lastSetup.name, lastSetup.hops, lastSetup.version = "nginx", 1, version(ctx, program, "-v")
+	first.name, first.hops, first.processes = "nginx → nginx", 2, append(first.processes, lastSetup.processes...)
+	return []*setup{lastSetup, {name: lastSetup.name, hops: 1, usesTLS: true, target: lastSetup.tlsTarget, processes: lastSetup.processes}, first}, nil
 }
 
 // startNginx starts one nginx in front of the addresses to. It listens on a port without

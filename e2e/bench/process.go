@@ -31,15 +31,15 @@ type process struct {
 // goroutine may call start. It is locked to its thread, and the kernel kills the child when
 // the thread that started it ends.
 func start(log string, env []string, args ...string) (*process, error) {
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the run
+	logFile, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the run
 	if err != nil {
 		return nil, fmt.Errorf("bench: log: %w", err)
 	}
-	defer func() { _ = out.Close() }()
+	defer func() { _ = logFile.Close() }()
 	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // a program of the run, ended by signal
 	cmd.Dir = filepath.Dir(log)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)

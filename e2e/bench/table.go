@@ -53,15 +53,15 @@ func (t *table) printAligned(title string, rows []byte) {
 
 // printCase prints the results of a case: the medians of the rounds, and the range of the CPU
 // time. results contains the measurements by setup and round.
-func (t *table) printCase(tc testCase, setups []*setup, results [][]result) {
-	title := fmt.Sprintf("%v (%d rounds)", tc, len(results[0]))
-	if tc.stream != 0 {
+func (t *table) printCase(test testCase, setups []*setup, results [][]result) {
+	title := fmt.Sprintf("%v (%d rounds)", test, len(results[0]))
+	if test.stream != 0 {
 		t.printAligned(title, streamRows(setups, results))
 		return
 	}
 	var rows bytes.Buffer
 	against := "× nginx"
-	if tc.observed {
+	if test.observed {
 		against = "µs more (min to max)"
 	}
 	fmt.Fprintf(&rows, "line\tCPU µs/request\tmin–max\t%s\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t\n", against)
@@ -70,8 +70,8 @@ func (t *table) printCase(tc testCase, setups []*setup, results [][]result) {
 	for i, setup := range setups {
 		measured := results[i]
 		cost := median(measured, cpuPerRequestOf)
-		comparison := ratio(tc, setup, cost, nginx)
-		if tc.observed {
+		comparison := ratio(test, setup, cost, nginx)
+		if test.observed {
 			comparison = addedCost(results, i, unobservedIndex)
 		}
 		lowest, highest := bounds(measured, cpuPerRequestOf)

@@ -43,12 +43,12 @@ func observeNode(admin string) func(context.Context) (stop func() error) {
 func scrape(ctx context.Context, url string) error {
 	next := time.NewTimer(scrapeInterval / 2)
 	defer next.Stop()
-	for n := 0; ; n++ {
+	for attempt := 0; ; attempt++ {
 		select {
 		case <-next.C:
 			next.Reset(scrapeInterval)
 		case <-ctx.Done():
-			if n == 0 {
+			if attempt == 0 {
 				return fmt.Errorf("bench: %s was not scraped", url)
 			}
 			return nil

@@ -74,17 +74,17 @@ func (w wrkRun) run(ctx context.Context) (wrkResult, error) {
 	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(w.testCase.conns), //nolint:gosec // arguments of our own
 		"-d"+strconv.Itoa(int(w.duration/time.Second))+"s", "-s", w.script,
 		fmt.Sprintf("%s://%s/%d", scheme, w.target, w.testCase.size), "--", w.keys, strconv.Itoa(pause), connMode)
-	out, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
-		return wrkResult{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)
+		return wrkResult{}, fmt.Errorf("bench: wrk: %w\n%s", err, output)
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 	var parsed wrkResult
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &parsed); err != nil {
-		return wrkResult{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)
+		return wrkResult{}, fmt.Errorf("bench: wrk: %w\n%s", err, output)
 	}
 	if parsed.Errors > 0 || parsed.Requests == 0 {
-		return wrkResult{}, errors.New("bench: requests failed\n" + string(out))
+		return wrkResult{}, errors.New("bench: requests failed\n" + string(output))
 	}
 	return parsed, nil
 }

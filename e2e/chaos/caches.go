@@ -30,17 +30,17 @@ type staleReturns struct {
 // watchStaleReturns polls the nodes for stale returns until stopAndCollect is called.
 func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &staleReturns{stop: stop, done: make(chan struct{}), shards: map[uint32]bool{}}
+	returns := &staleReturns{stop: stop, done: make(chan struct{}), shards: map[uint32]bool{}}
 	go func() {
-		defer close(s.done)
+		defer close(returns.done)
 		for ctx.Err() == nil {
 			for _, node := range nodes {
 				shards, _ := node.StaleReturns(ctx) // A node that is down has nothing to report.
-				s.mu.Lock()
+				returns.mu.Lock()
 				for _, shard := range shards {
-					s.shards[shard] = true
+					returns.shards[shard] = true
 				}
-				s.mu.Unlock()
+				returns.mu.Unlock()
 			}
 			select {
 			case <-ctx.Done():
@@ -48,7 +48,7 @@ func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 			}
 		}
 	}()
-	return s
+	return returns
 }
 
 // stopAndCollect ends the polling and returns the shards.

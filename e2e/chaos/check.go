@@ -126,15 +126,15 @@ func (sc *scenario) runsOfFollowers(followers []history.Follower) (runs []histor
 
 // countResumed returns the number of upstream connections that continued a stream.
 func (sc *scenario) countResumed() (count int) {
-	seen := make(map[string]bool)
+	clients := make(map[string]bool)
 	for _, run := range sc.cluster.RecordedRuns(sc) {
 		if !run.Resumes {
 			continue
 		}
-		if seen[run.ID] {
+		if clients[run.ID] {
 			count++
 		}
-		seen[run.ID] = true
+		clients[run.ID] = true
 	}
 	return count
 }

@@ -32,11 +32,11 @@ func (b *burst) end(*scenario) {}
 
 // sendBurst sends n requests to one node at once, each over its own connection. Like a
 // load balancer, the clients try the other nodes if no process listens there.
-func (t *traffic) sendBurst(node *cluster.Node, n int) {
+func (t *traffic) sendBurst(node *cluster.Node, count int) {
 	keys := t.sc.uniqueKeys("n")
 	others := cluster.Addrs(t.sc.membersExcept(node))
 	targets := slices.Insert(others, min(1, len(others)), node.Addr) // a client starts with its second target
-	for i := range n {
+	for i := range count {
 		req := load.Request{ID: t.nextID("burst"), Key: keys[i%len(keys)], Timeout: t.sc.opts.clientTimeout()}
 		if i%2 == 1 {
 			req.Method, req.Body = http.MethodPost, []byte(req.ID)

@@ -28,17 +28,17 @@ type followers struct {
 }
 
 // startFollowers starts n clients.
-func startFollowers(sc *scenario, n int) *followers {
+func startFollowers(sc *scenario, count int) *followers {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &followers{sc: sc, stop: stop}
-	for i, key := range load.KeysWithPrefixIn("follow", sc.opts.Shards, 1, func(int) bool { return true })[:n] {
-		s.clients = append(s.clients, load.NewFollower(fmt.Sprint("follower", i), key, eventInterval))
+	started := &followers{sc: sc, stop: stop}
+	for i, key := range load.KeysWithPrefixIn("follow", sc.opts.Shards, 1, func(int) bool { return true })[:count] {
+		started.clients = append(started.clients, load.NewFollower(fmt.Sprint("follower", i), key, eventInterval))
 	}
-	s.setTargets(sc.members)
-	for _, follower := range s.clients {
-		s.running.Go(func() { follower.Run(ctx) })
+	started.setTargets(sc.members)
+	for _, follower := range started.clients {
+		started.running.Go(func() { follower.Run(ctx) })
 	}
-	return s
+	return started
 }
 
 // setTargets sets the nodes to which the clients connect. Each client starts at a different node.

@@ -34,10 +34,10 @@ func (r *recordingTB) runWithCleanups(body func()) {
 			r.mu.Unlock()
 			return
 		}
-		last := r.cleanups[n]
+		cleanup := r.cleanups[n]
 		r.cleanups = r.cleanups[:n]
 		r.mu.Unlock()
-		r.runIsolated(last)
+		r.runIsolated(cleanup)
 	}
 }
 

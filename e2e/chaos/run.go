@@ -106,11 +106,11 @@ func (sc *scenario) runRounds(report *Report, rounds *schedule) {
 		}
 	}
 	sc.currentFaults = "all rounds"
-	last := sc.checkAll()
-	last.Number = -1
+	finalRound := sc.checkAll()
+	finalRound.Number = -1
 	report.Resumed = sc.countResumed()
-	sc.violated = len(last.Violations) > 0
-	report.addViolations(last)
+	sc.violated = len(finalRound.Violations) > 0
+	report.addViolations(finalRound)
 }
 
 // removeUnlessKept removes a directory unless SHARDWAY_E2E_KEEP is set.

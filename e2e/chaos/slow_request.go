@@ -36,7 +36,7 @@ func (f *slowMove) begin(sc *scenario) {
 }
 
 func (f *slowMove) during(sc *scenario) {
-	others := slices.DeleteFunc(sc.mapAtStart.Keys(f.victim.ID, 8), func(key string) bool {
+	otherKeys := slices.DeleteFunc(sc.mapAtStart.Keys(f.victim.ID, 8), func(key string) bool {
 		return load.ShardOf(key, sc.opts.Shards) == load.ShardOf(f.key, sc.opts.Shards)
 	})
 	sc.requestDrain(f.victim)
@@ -45,7 +45,7 @@ func (f *slowMove) during(sc *scenario) {
 		if err != nil {
 			return err
 		}
-		for _, key := range others {
+		for _, key := range otherKeys {
 			if shardMap.OwnerOf(key) == f.victim.ID {
 				return fmt.Errorf("%s is still at %s", key, f.victim.ID)
 			}

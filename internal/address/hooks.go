@@ -28,8 +28,8 @@ const maxHookPath = 128
 // alone is a path of the app itself. The error is a *valueerr.Error without its key.
 func ParseHooks(text string) (Hooks, error) {
 	const remedy = "write an address of its own, like http://127.0.0.1:9001 or unix:/path, or a path of the app, like /hooks"
-	wrong := func(wrong, remedy string) (Hooks, error) {
-		return Hooks{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
+	invalid := func(invalid, remedy string) (Hooks, error) {
+		return Hooks{}, &valueerr.Error{Value: text, Wrong: invalid, Remedy: remedy}
 	}
 	upstream, path := text, ""
 	switch {
@@ -38,10 +38,10 @@ func ParseHooks(text string) (Hooks, error) {
 	case strings.Contains(text, "://"):
 		parsed, err := url.Parse(text)
 		if err != nil {
-			return wrong("not a URL", remedy)
+			return invalid("not a URL", remedy)
 		}
 		if parsed.RawQuery != "" || parsed.Fragment != "" || parsed.ForceQuery {
-			return wrong("only a host, a port and a path have a place here", remedy)
+			return invalid("only a host, a port and a path have a place here", remedy)
 		}
 		scheme, rest, _ := strings.Cut(text, "://")
 		host, pathText, found := strings.Cut(rest, "/")
@@ -49,14 +49,14 @@ func ParseHooks(text string) (Hooks, error) {
 			path = "/" + pathText
 		}
 	case !strings.HasPrefix(text, "unix:"):
-		return wrong("neither a URL nor a path", remedy)
+		return invalid("neither a URL nor a path", remedy)
 	}
 	if pathProblem := checkHookPath(path); pathProblem != "" {
-		return wrong(pathProblem, "write it like /hooks, of letters, digits, -, _ and single slashes between them")
+		return invalid(pathProblem, "write it like /hooks, of letters, digits, -, _ and single slashes between them")
 	}
 	if upstream == "" {
 		if path == "" {
-			return wrong("there is no path", remedy)
+			return invalid("there is no path", remedy)
 		}
 		return Hooks{Path: path}, nil
 	}

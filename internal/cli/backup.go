@@ -27,7 +27,7 @@ func (c *backupCommand) Run(ctx context.Context, session *session) error {
 	if err != nil {
 		return err
 	}
-	b, err := recovery.Inspect(content)
+	backup, err := recovery.Inspect(content)
 	if err != nil {
 		return fmt.Errorf("the response of the node is %w: no file was written", err)
 	}
@@ -35,9 +35,9 @@ func (c *backupCommand) Run(ctx context.Context, session *session) error {
 		return fmt.Errorf("backup not written: %w", err)
 	}
 	if c.JSON {
-		return writeJSON(session.out, b)
+		return writeJSON(session.out, backup)
 	}
-	_, err = fmt.Fprintf(session.out, "%s: cluster %s, %d shards, map of epoch %d\n", c.File, strings.Map(printable, b.Cluster), b.Shards, b.Epoch)
+	_, err = fmt.Fprintf(session.out, "%s: cluster %s, %d shards, map of epoch %d\n", c.File, strings.Map(printable, backup.Cluster), backup.Shards, backup.Epoch)
 	return err
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"shardway/config"
 	"shardway/node/process"
@@ -92,9 +91,8 @@ func cutSwitch(args []string, name string) (rest []string, found bool) {
 // checkFiles checks the secret, token and certificate files of the settings. It adds a problem for each
 // invalid file whose setting has no problem yet.
 func checkFiles(cfg *config.Config, problems []config.Problem) []config.Problem {
-	for _, err := range process.Check(cfg) {
-		flag, wrong, _ := strings.Cut(err.Error(), ": ")
-		problem := config.Problem{Key: strings.TrimPrefix(flag, "--"), Message: wrong}
+	for _, fileErr := range process.CheckFiles(cfg) {
+		problem := config.Problem{Key: fileErr.Flag, Message: fileErr.Err.Error()}
 		if slices.ContainsFunc(problems, func(known config.Problem) bool { return known.Key == problem.Key }) {
 			continue
 		}
@@ -184,17 +182,17 @@ func writeValues(w io.Writer, values []config.Value, all bool) error {
 	return err
 }
 
-func writeExplanation(w io.Writer, e config.Explanation) error {
+func writeExplanation(w io.Writer, explanation config.Explanation) error {
 	table := newTable(w, "\nTIMING", "", "HOLDS", "WHY")
-	for _, bound := range e.Bounds {
+	for _, bound := range explanation.Bounds {
 		table.row(bound.Rule, bound.Figures, boundState(bound), bound.Why)
 	}
 	if err := table.flush(); err != nil {
 		return err
 	}
 	table = newTable(w, "\nFOLLOWS", "", "WHY")
-	for _, f := range e.Figures {
-		table.row(f.Name, f.Value, f.Why)
+	for _, figure := range explanation.Figures {
+		table.row(figure.Name, figure.Value, figure.Why)
 	}
 	return table.flush()
 }

@@ -136,8 +136,8 @@ func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 // description is the text above the commands in the help.
 func description() string {
 	var codes []string
-	for _, c := range exitCodes() {
-		codes = append(codes, fmt.Sprintf("%d: %s", c.code, c.meaning))
+	for _, exit := range exitCodes() {
+		codes = append(codes, fmt.Sprintf("%d: %s", exit.code, exit.meaning))
 	}
 	return "A sharded HTTP reverse proxy for apps that keep state.\n\nExit codes: " + strings.Join(codes, "; ") + "."
 }
@@ -162,12 +162,12 @@ func (s *session) exit(err error) int {
 	if errors.Is(err, errOutage) {
 		return exitOutage
 	}
-	if wrong, ok := errors.AsType[misuse](err); ok {
-		s.printError(wrong)
+	if badUsage, ok := errors.AsType[misuse](err); ok {
+		s.printError(badUsage)
 		return exitUsage
 	}
-	if wrong, ok := errors.AsType[*config.Error](err); ok {
-		for _, problem := range wrong.Problems {
+	if invalid, ok := errors.AsType[*config.Error](err); ok {
+		for _, problem := range invalid.Problems {
 			s.printError(problem)
 		}
 		return exitUsage
@@ -179,8 +179,8 @@ func (s *session) exit(err error) int {
 // printError prints an error with the prefix "shardway: " on each line. Lines of another Shardway
 // process may have the prefix already. The text may quote a node or a file, so control characters are
 // replaced. Errors of the writer are ignored, because no other output is left.
-func (s *session) printError(what any) {
-	for line := range strings.SplitSeq(fmt.Sprint(what), "\n") {
+func (s *session) printError(message any) {
+	for line := range strings.SplitSeq(fmt.Sprint(message), "\n") {
 		_, _ = fmt.Fprintf(s.err, "shardway: %s\n", strings.TrimPrefix(strings.Map(printable, line), "shardway: "))
 	}
 }
@@ -194,11 +194,11 @@ type versionCommand struct {
 
 // Run prints the version.
 func (c *versionCommand) Run(session *session) error {
-	b := version.Read()
+	build := version.Read()
 	if c.JSON {
-		return writeJSON(session.out, b)
+		return writeJSON(session.out, build)
 	}
-	text := b.String()
+	text := build.String()
 	_, err := fmt.Fprintln(session.out, text)
 	return err
 }

@@ -41,6 +41,7 @@ type completionCommandSpec struct {
 	words      []string // valid first arguments; empty means any
 }
 
+// completionFlagSpec describes a flag for the completion scripts.
 type completionFlagSpec struct {
 	name, help string
 	value      string   // placeholder; empty means a switch without a value
@@ -54,38 +55,38 @@ func (f completionFlagSpec) isFile() bool {
 
 // completionSpecs returns the visible commands, sorted by name.
 func completionSpecs(root *kong.Node) []completionCommandSpec {
-	var all []completionCommandSpec
-	for _, n := range root.Children {
-		if n.Hidden {
+	var specs []completionCommandSpec
+	for _, node := range root.Children {
+		if node.Hidden {
 			continue
 		}
-		command := completionCommandSpec{name: n.Name, help: n.Help}
-		for _, f := range slices.Concat(n.AllFlags(true)...) {
-			command.flags = append(command.flags, flagSpec(f))
+		command := completionCommandSpec{name: node.Name, help: node.Help}
+		for _, flag := range slices.Concat(node.AllFlags(true)...) {
+			command.flags = append(command.flags, flagSpec(flag))
 		}
-		if len(n.Positional) > 0 && n.Positional[0].Enum != "" {
-			command.words = n.Positional[0].EnumSlice()
+		if len(node.Positional) > 0 && node.Positional[0].Enum != "" {
+			command.words = node.Positional[0].EnumSlice()
 		}
-		if n.Passthrough {
+		if node.Passthrough {
 			command.flags = append(command.flags, settingFlags()...)
 		}
-		if n.Name == "check" {
+		if node.Name == "check" {
 			command.flags = append(command.flags, checkFlags()...)
 		}
-		all = append(all, command)
+		specs = append(specs, command)
 	}
-	slices.SortFunc(all, func(a, b completionCommandSpec) int { return strings.Compare(a.name, b.name) })
-	return all
+	slices.SortFunc(specs, func(a, b completionCommandSpec) int { return strings.Compare(a.name, b.name) })
+	return specs
 }
 
 // flagSpec describes a flag that kong parses.
-func flagSpec(f *kong.Flag) completionFlagSpec {
-	spec := completionFlagSpec{name: f.Name, help: f.Help}
-	if !f.IsBool() {
-		spec.value = f.FormatPlaceHolder()
+func flagSpec(flag *kong.Flag) completionFlagSpec {
+	spec := completionFlagSpec{name: flag.Name, help: flag.Help}
+	if !flag.IsBool() {
+		spec.value = flag.FormatPlaceHolder()
 	}
-	if f.Enum != "" {
-		spec.choices = f.EnumSlice()
+	if flag.Enum != "" {
+		spec.choices = flag.EnumSlice()
 	}
 	return spec
 }
@@ -101,7 +102,7 @@ func checkFlags() []completionFlagSpec {
 
 // settingFlags returns the flags of run and check, which kong does not parse.
 func settingFlags() []completionFlagSpec {
-	var all []completionFlagSpec
+	var specs []completionFlagSpec
 	for _, flag := range config.Flags() {
 		spec := completionFlagSpec{name: flag.Name, help: flag.Help, value: flag.Metavar}
 		words := strings.Split(flag.Metavar, "|")
@@ -109,9 +110,9 @@ func settingFlags() []completionFlagSpec {
 		if len(words) > 1 && !isPlaceholder {
 			spec.choices = words
 		}
-		all = append(all, spec)
+		specs = append(specs, spec)
 	}
-	return all
+	return specs
 }
 
 // writeBash writes a script that completes other arguments as file names.
@@ -150,12 +151,13 @@ func writeBash(w io.Writer, commands []completionCommandSpec) {
 	printf("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _shardway shardway\n")
 }
 
+// writeZsh writes a script with descriptions of commands and flags.
 func writeZsh(w io.Writer, commands []completionCommandSpec) {
 	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
-	quoted := strings.NewReplacer("'", `'\''`, "[", `\[`, "]", `\]`, ":", `\:`)
+	escaper := strings.NewReplacer("'", `'\''`, "[", `\[`, "]", `\]`, ":", `\:`)
 	printf("#compdef shardway\n_shardway() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(\n")
 	for _, command := range commands {
-		printf("      '%s:%s'\n", command.name, quoted.Replace(command.help))
+		printf("      '%s:%s'\n", command.name, escaper.Replace(command.help))
 	}
 	printf("    )\n    _describe command commands\n    _arguments '--help[Show help.]' '--version[Show the version.]'\n    return\n  fi\n")
 	printf("  local command=$words[2]\n  words=($words[1] ${words[3,-1]})\n  (( CURRENT-- ))\n  case $command in\n")
@@ -166,14 +168,14 @@ func writeZsh(w io.Writer, commands []completionCommandSpec) {
 			if flag.value != "" {
 				printf("=")
 			}
-			printf("[%s]", quoted.Replace(flag.help))
+			printf("[%s]", escaper.Replace(flag.help))
 			switch {
 			case len(flag.choices) > 0:
 				printf(":value:(%s)", strings.Join(flag.choices, " "))
 			case flag.isFile():
 				printf(":file:_files")
 			case flag.value != "":
-				printf(":%s: ", quoted.Replace(flag.value))
+				printf(":%s: ", escaper.Replace(flag.value))
 			}
 			printf("'")
 		}
@@ -188,6 +190,7 @@ func writeZsh(w io.Writer, commands []completionCommandSpec) {
 	printf("  esac\n}\n_shardway \"$@\"\n")
 }
 
+// writeFish writes a script with one complete command for each flag.
 func writeFish(w io.Writer, commands []completionCommandSpec) {
 	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
 	quote := func(s string) string {
@@ -200,21 +203,21 @@ func writeFish(w io.Writer, commands []completionCommandSpec) {
 		printf("complete -c shardway -n __fish_use_subcommand -f -a %s -d %s\n", command.name, quote(command.help))
 	}
 	for _, command := range commands {
-		within := fmt.Sprintf("complete -c shardway -n '__fish_seen_subcommand_from %s'", command.name)
+		prefix := fmt.Sprintf("complete -c shardway -n '__fish_seen_subcommand_from %s'", command.name)
 		if len(command.words) > 0 {
-			printf("%s -f -a %s\n", within, quote(strings.Join(command.words, " ")))
+			printf("%s -f -a %s\n", prefix, quote(strings.Join(command.words, " ")))
 		}
 		for _, flag := range command.flags {
-			how := ""
+			valueOption := ""
 			switch {
 			case len(flag.choices) > 0:
-				how = " -x -a " + quote(strings.Join(flag.choices, " "))
+				valueOption = " -x -a " + quote(strings.Join(flag.choices, " "))
 			case flag.isFile():
-				how = " -r -F"
+				valueOption = " -r -F"
 			case flag.value != "":
-				how = " -x"
+				valueOption = " -x"
 			}
-			printf("%s -l %s%s -d %s\n", within, flag.name, how, quote(flag.help))
+			printf("%s -l %s%s -d %s\n", prefix, flag.name, valueOption, quote(flag.help))
 		}
 	}
 }

@@ -22,44 +22,44 @@ type credentialFlags struct {
 
 // load reads the files of the flags, or of the corresponding environment variables.
 func (c *credentialFlags) load(session *session) (client.Credentials, error) {
-	var out client.Credentials
-	file, from := c.TokenFile, "--token-file"
+	var credentials client.Credentials
+	file, source := c.TokenFile, "--token-file"
 	for _, name := range []string{"SHARDWAY_TOKEN_FILE", "SHARDWAY_ADMIN_WRITE_TOKEN_FILE", "SHARDWAY_ADMIN_READ_TOKEN_FILE"} {
 		if file == "" {
-			file, from = variable(session.environ, name), name
+			file, source = variable(session.environ, name), name
 		}
 	}
 	if file != "" {
 		var err error
-		if out.Token, err = readFirstToken(file); err != nil {
-			return out, fmt.Errorf("%s: %w", from, err)
+		if credentials.Token, err = readFirstToken(file); err != nil {
+			return credentials, fmt.Errorf("%s: %w", source, err)
 		}
 	}
 	if c.TLSCA == "" && c.TLSCert == "" && c.TLSKey == "" {
-		return out, nil
+		return credentials, nil
 	}
-	out.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	credentials.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.TLSCA != "" {
 		cas, err := secret.ReadAuthorities(c.TLSCA)
 		if err != nil {
-			return out, fmt.Errorf("--tls-ca: %w", err)
+			return credentials, fmt.Errorf("--tls-ca: %w", err)
 		}
-		out.TLS.RootCAs = x509.NewCertPool()
+		credentials.TLS.RootCAs = x509.NewCertPool()
 		for _, ca := range cas {
-			out.TLS.RootCAs.AddCert(ca)
+			credentials.TLS.RootCAs.AddCert(ca)
 		}
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return out, misuse("--tls-cert and --tls-key must be given together")
+		return credentials, misuse("--tls-cert and --tls-key must be given together")
 	}
 	if c.TLSCert != "" {
 		cert, err := secret.KeyPair(c.TLSCert, c.TLSKey)
 		if err != nil {
-			return out, fmt.Errorf("--tls-cert: %w", err)
+			return credentials, fmt.Errorf("--tls-cert: %w", err)
 		}
-		out.TLS.Certificates = []tls.Certificate{cert}
+		credentials.TLS.Certificates = []tls.Certificate{cert}
 	}
-	return out, nil
+	return credentials, nil
 }
 
 // readFirstToken validates a token file as a node does, and returns its first token.

@@ -76,10 +76,10 @@ func (c *debugCommand) Run(ctx context.Context, session *session) error {
 	if err != nil {
 		return err
 	}
-	hidden := &redactor{}
-	files, failed := c.collect(ctx, session, client, hidden)
-	if len(failed) > 0 {
-		files = append(files, bundleFile{"errors.txt", []byte(strings.Join(failed, "\n") + "\n")})
+	secrets := &redactor{}
+	files, missing := c.collect(ctx, session, client, secrets)
+	if len(missing) > 0 {
+		files = append(files, bundleFile{"errors.txt", []byte(strings.Join(missing, "\n") + "\n")})
 	}
 	now := time.Now()
 	name := c.Output
@@ -87,7 +87,7 @@ func (c *debugCommand) Run(ctx context.Context, session *session) error {
 		name = fmt.Sprintf("shardway-debug-%s-%s.tar.gz", safeFileName(status.Node), now.UTC().Format("20060102T150405Z"))
 	}
 	for i := range files {
-		files[i].content = hidden.redact(files[i].content)
+		files[i].content = secrets.redact(files[i].content)
 	}
 	archive, err := packBundle(files, now)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *debugCommand) Run(ctx context.Context, session *session) error {
 		return fmt.Errorf("bundle not written: %w", err)
 	}
 	if c.JSON {
-		return writeJSON(session.out, bundle{File: name, Bytes: len(archive), Missing: append([]string{}, failed...)})
+		return writeJSON(session.out, bundle{File: name, Bytes: len(archive), Missing: append([]string{}, missing...)})
 	}
 	_, err = fmt.Fprintf(session.out, "%s: %d files, %d bytes; look through it before you send it\n", name, len(files), len(archive))
 	return err
@@ -111,11 +111,11 @@ type bundle struct {
 }
 
 // collect returns the files of the bundle, and for each file that is missing its name and the error. It
-// adds the secrets of this machine to hidden.
-func (c *debugCommand) collect(ctx context.Context, session *session, client *client.Client, hidden *redactor) (files []bundleFile, failed []string) {
+// adds the secrets of this machine to the redactor.
+func (c *debugCommand) collect(ctx context.Context, session *session, client *client.Client, secrets *redactor) (files []bundleFile, missing []string) {
 	addFile := func(name string, content []byte, err error) {
 		if err != nil {
-			failed = append(failed, name+": "+sanitize(err.Error()))
+			missing = append(missing, name+": "+sanitize(err.Error()))
 			return
 		}
 		files = append(files, bundleFile{name, content})
@@ -134,21 +134,21 @@ func (c *debugCommand) collect(ctx context.Context, session *session, client *cl
 		text, err = json.MarshalIndent(hot, "", "  ")
 	}
 	addFile("hot.json", text, err)
-	if show, loadErr := c.load(session); loadErr == nil {
-		hidden.add([]byte(show.Token))
+	if credentials, loadErr := c.load(session); loadErr == nil {
+		secrets.add([]byte(credentials.Token))
 	}
-	settings, err := c.settings(session, hidden)
+	settings, err := c.settings(session, secrets)
 	addFile("settings.json", settings, err)
 	if c.Log != "" {
 		text, err = readTail(c.Log, maxLogBytes)
 		addFile("log.txt", text, err)
 	}
-	return files, failed
+	return files, missing
 }
 
 // settings returns the settings that a node would have on this machine, with their errors. It adds
-// the content of all secret files to hidden, because other files may contain the same secrets.
-func (c *debugCommand) settings(session *session, hidden *redactor) ([]byte, error) {
+// the content of all secret files to the redactor, because other files may contain the same secrets.
+func (c *debugCommand) settings(session *session, secrets *redactor) ([]byte, error) {
 	var args []string
 	if c.Config != "" {
 		args = []string{"--config", c.Config}
@@ -162,7 +162,7 @@ func (c *debugCommand) settings(session *session, hidden *redactor) ([]byte, err
 		if readErr != nil && !strings.ContainsAny(file, "/.") {
 			content = []byte(file) // the user may have specified the secret itself
 		}
-		hidden.add(content)
+		secrets.add(content)
 	}
 	report := checkReport{OK: err == nil, Values: cfg.Values(), Explanation: cfg.Explain(), Problems: []config.Problem{}}
 	if configErr, ok := err.(*config.Error); ok { //nolint:errorlint // Load returns it as it is
@@ -263,9 +263,9 @@ func readTail(name string, maxBytes int64) ([]byte, error) {
 // safeFileName replaces the characters of a node ID that are not safe in a file name.
 func safeFileName(id string) string {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(safe, r) {
-			return r
+	return strings.Map(func(char rune) rune {
+		if strings.ContainsRune(safe, char) {
+			return char
 		}
 		return '-'
 	}, id)

@@ -24,17 +24,17 @@ func (c *demoCommand) Run(ctx context.Context, session *session) error {
 	if _, err := config.Load(args, nil, os.ReadFile); err != nil {
 		return err
 	}
-	o := demo.Options{Out: session.out, Verbose: c.Verbose, Args: args}
+	options := demo.Options{Out: session.out, Verbose: c.Verbose, Args: args}
 	if isTerminal(session.out) && !c.Verbose {
 		progress := progress{w: session.out, inPlace: true}
-		o.Progress = func(done, all int) {
+		options.Progress = func(done, all int) {
 			_ = progress.part(done, all, fmt.Sprintf("%d of %d processes serve", done, all)) // an error only means that the terminal is gone
 			if done == all {
 				progress.end()
 			}
 		}
 	}
-	return demo.Run(ctx, o)
+	return demo.Run(ctx, options)
 }
 
 type demoAppCommand struct {

@@ -104,8 +104,8 @@ func diagnose(ctx context.Context, client *client.Client) (report doctorReport, 
 func copyUnreachablePorts(reports, source []diagnosis.Report) {
 	for i := range reports {
 		isSameNode := func(other diagnosis.Report) bool { return other.Node == reports[i].Node }
-		if k := slices.IndexFunc(source, isSameNode); k >= 0 {
-			reports[i].UnreachablePorts = source[k].UnreachablePorts
+		if index := slices.IndexFunc(source, isSameNode); index >= 0 {
+			reports[i].UnreachablePorts = source[index].UnreachablePorts
 		}
 	}
 }
@@ -115,7 +115,7 @@ func copyUnreachablePorts(reports, source []diagnosis.Report) {
 func dialPorts(ctx context.Context, nodes []api.Node) []diagnosis.UnreachablePort {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	out := []diagnosis.UnreachablePort{}
+	unreachable := []diagnosis.UnreachablePort{}
 	slots := make(chan struct{}, maxConcurrentDials)
 	for _, node := range nodes {
 		if node.State == "failed" || node.State == "left" {
@@ -129,21 +129,21 @@ func dialPorts(ctx context.Context, nodes []api.Node) []diagnosis.UnreachablePor
 			wg.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				d := net.Dialer{Timeout: doctorDialTimeout}
-				conn, err := d.DialContext(ctx, "tcp", addr)
+				dialer := net.Dialer{Timeout: doctorDialTimeout}
+				conn, err := dialer.DialContext(ctx, "tcp", addr)
 				if err == nil {
 					_ = conn.Close()
 					return
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				out = append(out, diagnosis.UnreachablePort{Node: node.ID, Port: port, Addr: addr, Why: describeDialError(err)})
+				unreachable = append(unreachable, diagnosis.UnreachablePort{Node: node.ID, Port: port, Addr: addr, Why: describeDialError(err)})
 			})
 		}
 	}
 	wg.Wait()
-	slices.SortFunc(out, func(a, b diagnosis.UnreachablePort) int { return strings.Compare(a.Node+" "+a.Port, b.Node+" "+b.Port) })
-	return out
+	slices.SortFunc(unreachable, func(a, b diagnosis.UnreachablePort) int { return strings.Compare(a.Node+" "+a.Port, b.Node+" "+b.Port) })
+	return unreachable
 }
 
 // describeDialError describes why a connection failed.
@@ -159,6 +159,7 @@ func describeDialError(err error) string {
 	return err.Error()
 }
 
+// writeDoctorReport prints the findings, and one row for each node.
 func writeDoctorReport(w io.Writer, report doctorReport) error {
 	if err := writeFindings(w, report.Findings); err != nil {
 		return err

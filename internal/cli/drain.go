@@ -148,14 +148,14 @@ func (c *drainCommand) drainLocal(ctx context.Context, session *session) error {
 	if state.Warning != "" {
 		session.printError("warning: " + state.Warning)
 	}
-	first := true
+	isFirstPoll := true
 	return c.report(ctx, session, "node "+c.Node+" is draining until its process ends", func(ctx context.Context) (api.DrainState, error) {
-		if !first {
+		if !isFirstPoll {
 			if err := sleep(ctx, localPollInterval); err != nil {
 				return api.DrainState{}, err
 			}
 		}
-		first = false
+		isFirstPoll = false
 		return client.State(ctx)
 	})
 }
@@ -186,11 +186,11 @@ func (c *drainCommand) report(ctx context.Context, session *session, message str
 
 // warnAboutHolds wraps fetchState. It prints one warning if the drain moves shards that the app holds.
 func (c *drainCommand) warnAboutHolds(session *session, fetchState func(context.Context) (api.DrainState, error)) func(context.Context) (api.DrainState, error) {
-	warned := c.IdleFirst > 0
+	hasWarned := c.IdleFirst > 0
 	return func(ctx context.Context) (api.DrainState, error) {
 		state, err := fetchState(ctx)
-		if err == nil && state.Held > 0 && !warned {
-			warned = true
+		if err == nil && state.Held > 0 && !hasWarned {
+			hasWarned = true
 			text := fmt.Sprintf("warning: the app at node %s holds %s (Shardway-Hold), and this drain ends the holds after --drain-timeout", c.Node, pluralize(state.Held, "shard"))
 			if !c.Local {
 				text += "; to wait for them, run: shardway drain --idle-first 1h " + c.Node
@@ -222,13 +222,13 @@ func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, fetchState 
 	}
 	bar := progress{w: w, inPlace: isTerminal(w)}
 	defer bar.end()
-	var last api.DrainState
+	var lastState api.DrainState
 	maxRemaining, cancelledPolls, blockedPolls := 0, 0, 0
 	for {
 		state, err := fetchState(ctx)
 		switch {
 		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return c.timeoutError(last)
+			return c.timeoutError(lastState)
 		case err != nil:
 			return err
 		case !state.Left():
@@ -242,7 +242,7 @@ func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, fetchState 
 		case cancelledPolls == stablePolls:
 			return fmt.Errorf("the drain of node %s was cancelled with %s", c.Node, describeRemaining(state))
 		}
-		last = state
+		lastState = state
 		remaining := state.Shards + max(state.Requests, 0) + max(state.Sockets, 0)
 		maxRemaining = max(maxRemaining, remaining)
 		if err = bar.part(maxRemaining-remaining, maxRemaining, describeRemaining(state)); err != nil {
@@ -251,23 +251,23 @@ func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, fetchState 
 	}
 }
 
-// timeoutError returns the error for a drain that is not complete at the timeout. last is the last
+// timeoutError returns the error for a drain that is not complete at the timeout. lastState is the last
 // known progress; the zero value means unknown.
-func (c *drainCommand) timeoutError(last api.DrainState) error {
-	if last.Node == "" {
+func (c *drainCommand) timeoutError(lastState api.DrainState) error {
+	if lastState.Node == "" {
 		return fmt.Errorf("no node reported the state of node %[2]s within %[1]s: the drain continues", c.Timeout, c.Node)
 	}
-	reason := cmp.Or(last.BlockedBy, last.WaitsFor)
+	reason := cmp.Or(lastState.BlockedBy, lastState.WaitsFor)
 	if reason != "" {
 		reason = " (" + reason + ")"
 	}
-	return fmt.Errorf("after %s, %s at node %s: the drain continues%s", c.Timeout, describeRemaining(last), c.Node, reason)
+	return fmt.Errorf("after %s, %s at node %s: the drain continues%s", c.Timeout, describeRemaining(lastState), c.Node, reason)
 }
 
-// countConsecutive returns n+1 if the condition holds, and otherwise 0.
-func countConsecutive(n int, holds bool) int {
+// countConsecutive returns count+1 if the condition holds, and otherwise 0.
+func countConsecutive(count int, holds bool) int {
 	if holds {
-		return n + 1
+		return count + 1
 	}
 	return 0
 }
@@ -297,16 +297,17 @@ func describeRemaining(state api.DrainState) string {
 	return text + " left"
 }
 
-func pluralize(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+// pluralize returns the count with the noun in the singular or plural, such as "1 shard" or "2 shards".
+func pluralize(count int, noun string) string {
+	if count == 1 {
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", count, noun)
 }
 
 // sleep waits for d. It returns an error if ctx ends earlier.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
+func sleep(ctx context.Context, duration time.Duration) error {
+	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -14,10 +14,12 @@ import (
 	"shardway/internal/problem"
 )
 
-// followWait is the duration of one long poll, and followPause the delay after a failed one.
 const (
+	// followWait is the duration of one long poll, and followPause the delay after a failed one.
 	followWait  = 30 * time.Second
 	followPause = time.Second
+	// maxShownMoves is the maximum number of pairs of nodes in the text of a map change.
+	maxShownMoves = 4
 )
 
 type eventsCommand struct {
@@ -84,6 +86,7 @@ func isPermanent(err error) bool {
 	return ok && found.Code != problem.NotReady
 }
 
+// write prints one line for each event, as text or as JSON.
 func (c *eventsCommand) write(w io.Writer, events []event.Event) error {
 	for i := range events {
 		line := formatEvent(&events[i])
@@ -102,42 +105,44 @@ func (c *eventsCommand) write(w io.Writer, events []event.Event) error {
 }
 
 // formatEvent formats an event as one line of text.
-func formatEvent(e *event.Event) string {
-	words := []string{e.Time.Local().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%-16s", e.Kind)}
-	if e.Kind != event.Lost {
-		words = append(words, fmt.Sprintf("epoch %d term %d", e.Epoch, e.Term))
+func formatEvent(ev *event.Event) string {
+	words := []string{ev.Time.Local().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%-16s", ev.Kind)}
+	if ev.Kind != event.Lost {
+		words = append(words, fmt.Sprintf("epoch %d term %d", ev.Epoch, ev.Term))
 	}
-	if e.Node != "" {
-		words = append(words, e.Node)
+	if ev.Node != "" {
+		words = append(words, ev.Node)
 	}
-	if e.Reason != "" {
-		words = append(words, "("+e.Reason+")")
+	if ev.Reason != "" {
+		words = append(words, "("+ev.Reason+")")
 	}
-	if e.Missed > 0 {
-		words = append(words, fmt.Sprintf("%d events", e.Missed))
+	if ev.Missed > 0 {
+		words = append(words, fmt.Sprintf("%d events", ev.Missed))
 	}
-	if x := e.Change; x != nil {
-		words = append(words, formatChange(x)...)
+	if change := ev.Change; change != nil {
+		words = append(words, formatChange(change)...)
 	}
-	if x := e.Finding; x != nil {
-		words = append(words, fmt.Sprintf("%s %s: %s", x.Severity, x.Code, x.Text))
+	if finding := ev.Finding; finding != nil {
+		words = append(words, fmt.Sprintf("%s %s: %s", finding.Severity, finding.Code, finding.Text))
 	}
-	if x := e.Sockets; x != nil {
-		words = append(words, fmt.Sprintf("%d WebSockets of %d shards: %d with a gap, %d lost, interrupted for up to %.0f ms", x.Sockets, x.Shards, x.Gaps, x.Lost, x.LongestMS))
+	if moved := ev.Sockets; moved != nil {
+		words = append(words, fmt.Sprintf("%d WebSockets of %d shards: %d with a gap, %d lost, interrupted for up to %.0f ms", moved.Sockets, moved.Shards, moved.Gaps, moved.Lost, moved.LongestMS))
 	}
-	if x := e.Action; x != nil {
-		words = append(words, fmt.Sprintf("%s by %s from %s: %d", x.What, x.By, x.From, x.Status))
-		if x.Suppressed > 0 {
-			words = append(words, fmt.Sprintf("(and %d refused before)", x.Suppressed))
+	if action := ev.Action; action != nil {
+		words = append(words, fmt.Sprintf("%s by %s from %s: %d", action.What, action.By, action.From, action.Status))
+		if action.Suppressed > 0 {
+			words = append(words, fmt.Sprintf("(and %d refused before)", action.Suppressed))
 		}
 	}
 	return strings.Map(printable, strings.Join(words, "  "))
 }
 
+// formatChange formats a map change: the moved shards by pair of nodes, the queued requests, and the
+// duration of each phase.
 func formatChange(change *event.Change) []string {
 	words := []string{fmt.Sprintf("moved %d (here +%d -%d)", change.Moved, change.Gained, change.Released)}
 	for i, moves := range change.Moves {
-		if i == 4 {
+		if i == maxShownMoves {
 			words = append(words, "…")
 			break
 		}

@@ -15,6 +15,7 @@ import (
 	"shardway/config"
 )
 
+// checkHelp writes the help of check with all flags.
 func checkHelp(w io.Writer) error {
 	return settingsHelp(w, `Usage: shardway check [flags]
 
@@ -28,9 +29,9 @@ nodes with those of the cluster, and exits with 1 if a setting differs. It start
 
 // settingsHelp writes intro and all flags of run, from the table of package config.
 func settingsHelp(w io.Writer, intro string) error {
-	var b strings.Builder
-	b.WriteString(intro)
-	b.WriteString(`
+	var text strings.Builder
+	text.WriteString(intro)
+	text.WriteString(`
 Each flag is also an environment variable and a key of the YAML file: --drain-timeout is
 SHARDWAY_DRAIN_TIMEOUT and drain_timeout. Flags override variables, and variables override
 the file. For a list (...), repeat the flag or separate the values with commas.
@@ -39,7 +40,7 @@ the file. For a list (...), repeat the flag or separate the values with commas.
 	for _, flag := range config.Flags() {
 		if flag.Group != group {
 			group = flag.Group
-			fmt.Fprintf(&b, "\n%s\n", group)
+			fmt.Fprintf(&text, "\n%s\n", group)
 		}
 		name := "--" + flag.Name
 		if flag.Metavar != "" {
@@ -48,13 +49,13 @@ the file. For a list (...), repeat the flag or separate the values with commas.
 		if flag.IsList {
 			name += " ..."
 		}
-		fmt.Fprintf(&b, "  %s\n      %s", name, flag.Help)
+		fmt.Fprintf(&text, "  %s\n      %s", name, flag.Help)
 		if flag.Default != "" {
-			fmt.Fprintf(&b, " (%s)", flag.Default)
+			fmt.Fprintf(&text, " (%s)", flag.Default)
 		}
-		b.WriteByte('\n')
+		text.WriteByte('\n')
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 
@@ -65,11 +66,11 @@ func durations() kong.Option {
 		if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
 			return err
 		}
-		d, err := time.ParseDuration(text)
+		duration, err := time.ParseDuration(text)
 		if err != nil {
 			return fmt.Errorf("%q is not a duration: give a value such as 30s or 5m", text)
 		}
-		target.SetInt(int64(d))
+		target.SetInt(int64(duration))
 		return nil
 	}))
 }
@@ -85,16 +86,16 @@ func usageError(args []string, err error) string {
 			help = "shardway " + command.Path() + " --help shows what it takes"
 		}
 	}
-	if m := negativeFlag.FindStringSubmatch(text); m != nil {
-		text = findArgument(args, m[1]) + " is negative: give a number of 0 or more"
+	if match := negativeFlag.FindStringSubmatch(text); match != nil {
+		text = findArgument(args, match[1]) + " is negative: give a number of 0 or more"
 	}
 	return text + "; " + help
 }
 
-// findArgument returns the argument with the prefix begin, or begin if there is none.
-func findArgument(args []string, begin string) string {
-	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, begin) }); i >= 0 {
+// findArgument returns the first argument with the prefix, or the prefix if there is none.
+func findArgument(args []string, prefix string) string {
+	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, prefix) }); i >= 0 {
 		return args[i]
 	}
-	return begin
+	return prefix
 }

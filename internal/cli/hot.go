@@ -34,8 +34,8 @@ func (c *hotCommand) Run(ctx context.Context, session *session) error {
 		return writeJSON(session.out, hot)
 	}
 	table := newTable(session.out, "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
-	for _, x := range hot.Shards {
-		table.row(x.Shard, x.Node, fmt.Sprintf("%.1f", x.Requests), fmt.Sprintf("%.2f", x.Busy), fmt.Sprintf("%.1f", x.Bytes/1000), x.Sockets)
+	for _, shard := range hot.Shards {
+		table.row(shard.Shard, shard.Node, formatRate(shard.Requests), fmt.Sprintf("%.2f", shard.Busy), formatRate(shard.Bytes/bytesPerKB), shard.Sockets)
 	}
 	if err = table.flush(); err != nil {
 		return err
@@ -44,8 +44,8 @@ func (c *hotCommand) Run(ctx context.Context, session *session) error {
 		return err
 	}
 	table = newTable(session.out, "KEY-HASH", "SHARD", "REQUESTS/S", "KEY")
-	for _, x := range hot.Keys {
-		table.row(x.Hash, x.Shard, fmt.Sprintf("%.1f", x.Requests), x.Key)
+	for _, key := range hot.Keys {
+		table.row(key.Hash, key.Shard, formatRate(key.Requests), key.Key)
 	}
 	if err = table.flush(); err != nil {
 		return err

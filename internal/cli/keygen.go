@@ -11,6 +11,13 @@ import (
 	"shardway/internal/secret"
 )
 
+const (
+	// tokenBytes is the number of random bytes in a token.
+	tokenBytes = 32
+	// otherUsersMode contains the permissions of the group and of other users.
+	otherUsersMode = 0o077
+)
+
 type keygenCommand struct {
 	Token bool `help:"Generate a token for the admin port instead."`
 }
@@ -31,9 +38,9 @@ func (c *keygenCommand) Run(session *session) error {
 	restrictPermissions(session.out)
 	text := secret.List{secret.Generate(time.Now())}.Text()
 	if c.Token {
-		var b [32]byte
-		_, _ = rand.Read(b[:]) // never fails
-		text = []byte(base64.RawURLEncoding.EncodeToString(b[:]) + "\n")
+		var token [tokenBytes]byte
+		_, _ = rand.Read(token[:]) // never fails
+		text = []byte(base64.RawURLEncoding.EncodeToString(token[:]) + "\n")
 	}
 	if _, err := session.out.Write(text); err != nil {
 		return fmt.Errorf("write the secret: %w", err)
@@ -50,6 +57,6 @@ func restrictPermissions(out io.Writer) {
 	}
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		// If this fails, the node reports the wrong mode.
-		_ = file.Chmod(info.Mode().Perm() &^ 0o077)
+		_ = file.Chmod(info.Mode().Perm() &^ otherUsersMode)
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchKey calls f for each press of a key at a terminal. Until restore is called, the terminal
+// watchKey calls onPress for each press of a key at a terminal. Until restore is called, the terminal
 // delivers keys immediately and does not echo them. Other keys are discarded. The goroutine that reads
 // lives until the process exits. watchKey does nothing if the file is not a terminal.
-func watchKey(terminal *os.File, key byte, f func()) (restore func()) {
-	fd := int(terminal.Fd())
-	before, err := unix.IoctlGetTermios(fd, getTermios)
+func watchKey(terminal *os.File, key byte, onPress func()) (restore func()) {
+	terminalFD := int(terminal.Fd())
+	previous, err := unix.IoctlGetTermios(terminalFD, getTermios)
 	if err != nil {
 		return func() {}
 	}
-	raw := *before
+	raw := *previous
 	raw.Lflag &^= unix.ICANON | unix.ECHO // ISIG stays set, so that Ctrl-C ends the command
 	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
-	if unix.IoctlSetTermios(fd, setTermios, &raw) != nil {
+	if unix.IoctlSetTermios(terminalFD, setTermios, &raw) != nil {
 		return func() {}
 	}
 	go func() {
@@ -28,9 +28,9 @@ func watchKey(terminal *os.File, key byte, f func()) (restore func()) {
 				return
 			}
 			if data[0] == key {
-				f()
+				onPress()
 			}
 		}
 	}()
-	return func() { _ = unix.IoctlSetTermios(fd, setTermios, before) }
+	return func() { _ = unix.IoctlSetTermios(terminalFD, setTermios, previous) }
 }

@@ -27,6 +27,7 @@ func (c *nodesCommand) Run(ctx context.Context, session *session) error {
 	return writeNodes(session.out, list.Nodes)
 }
 
+// writeNodes prints one row for each node.
 func writeNodes(w io.Writer, nodes []api.Node) error {
 	table := newTable(w, "NODE", "STATE", "ROLE", "VOTES", "SHARDS", "WEIGHT", "ZONE", "APP", "APP-VERSION", "HEARD", "HTTP")
 	for _, node := range nodes {
@@ -70,8 +71,8 @@ func (c *endpointsCommand) Run(ctx context.Context, session *session) error {
 		return writeJSON(session.out, list)
 	}
 	table := newTable(session.out, "NODE", "KIND", "NAME", "ADDRESS")
-	for _, e := range list.Endpoints {
-		table.row(e.Node, e.Kind, e.Name, e.Addr)
+	for _, endpoint := range list.Endpoints {
+		table.row(endpoint.Node, endpoint.Kind, endpoint.Name, endpoint.Addr)
 	}
 	return table.flush()
 }

@@ -28,8 +28,8 @@ func newTable(w io.Writer, headings ...string) *table {
 // row adds a row. Cells are formatted with fmt.Sprint.
 func (t *table) row(cells ...any) {
 	texts := make([]string, len(cells))
-	for i, c := range cells {
-		texts[i] = strings.Map(printable, fmt.Sprint(c))
+	for i, cell := range cells {
+		texts[i] = strings.Map(printable, fmt.Sprint(cell))
 		if texts[i] == "" {
 			texts[i] = "-"
 		}
@@ -37,6 +37,7 @@ func (t *table) row(cells ...any) {
 	t.line(texts)
 }
 
+// line adds a line with one cell for each text, and stores the first error for flush.
 func (t *table) line(texts []string) {
 	if _, err := io.WriteString(t.tw, strings.Join(texts, "\t")+"\n"); err != nil && t.err == nil {
 		t.err = err
@@ -63,21 +64,21 @@ func (t *table) flush() error {
 // progress prints a text that changes. On a terminal it overwrites the previous text; otherwise it
 // prints one line per change.
 type progress struct {
-	w       io.Writer
-	inPlace bool
-	last    string
+	w        io.Writer
+	inPlace  bool
+	lastText string
 }
 
 // show prints text unless it equals the previous text.
 func (p *progress) show(text string) error {
-	if text == p.last {
+	if text == p.lastText {
 		return nil
 	}
 	line := text + "\n"
 	if p.inPlace {
-		line = "\r" + text + strings.Repeat(" ", max(len(p.last)-len(text), 0))
+		line = "\r" + text + strings.Repeat(" ", max(len(p.lastText)-len(text), 0))
 	}
-	p.last = text
+	p.lastText = text
 	_, err := io.WriteString(p.w, line)
 	return err
 }
@@ -88,15 +89,15 @@ const barWidth = 24
 // part prints text, on a terminal with a progress bar for done of all. all may increase.
 func (p *progress) part(done, all int, text string) error {
 	if p.inPlace && all > 0 {
-		full := min(max(done, 0), all) * barWidth / all
-		text = "[" + strings.Repeat("#", full) + strings.Repeat("-", barWidth-full) + "] " + text
+		filled := min(max(done, 0), all) * barWidth / all
+		text = "[" + strings.Repeat("#", filled) + strings.Repeat("-", barWidth-filled) + "] " + text
 	}
 	return p.show(text)
 }
 
 // end moves the cursor below the last text. It ignores errors: later output reports them.
 func (p *progress) end() {
-	if p.inPlace && p.last != "" {
+	if p.inPlace && p.lastText != "" {
 		_, _ = io.WriteString(p.w, "\n")
 	}
 }

@@ -37,6 +37,8 @@ func (c *planCommand) Run(ctx context.Context, session *session) error {
 	return writePlan(session.out, plan)
 }
 
+// writePlan prints the moves of the next map, the moves that wait for the end of a pause, and the nodes
+// that are held back.
 func writePlan(w io.Writer, plan api.Plan) error {
 	if err := writeMoves(w, fmt.Sprintf("the map after epoch %d moves", plan.Epoch), plan.Moves); err != nil {
 		return err
@@ -50,39 +52,40 @@ func writePlan(w io.Writer, plan api.Plan) error {
 }
 
 // writeHeldBack shows the nodes that get fewer shards because their apps have not restarted.
-func writeHeldBack(w io.Writer, held []api.HeldBackNode) error {
-	if len(held) == 0 {
+func writeHeldBack(w io.Writer, nodes []api.HeldBackNode) error {
+	if len(nodes) == 0 {
 		return nil
 	}
 	if _, err := fmt.Fprintln(w, "\nnodes that get fewer shards until their app restarts, because it had the shards before (or run: shardway app-restarted NODE)"); err != nil {
 		return err
 	}
 	table := newTable(w, "NODE", "FEWER SHARDS")
-	for _, h := range held {
-		table.row(h.Node, h.Shards)
+	for _, node := range nodes {
+		table.row(node.Node, node.Shards)
 	}
 	return table.flush()
 }
 
-func writeMoves(w io.Writer, what string, moves []api.PlannedMoves) error {
-	total := 0
-	for _, m := range moves {
-		total += len(m.Shards)
+// writeMoves prints the heading with the number of moved shards, and one row for each pair of nodes.
+func writeMoves(w io.Writer, heading string, moves []api.PlannedMoves) error {
+	shardCount := 0
+	for _, move := range moves {
+		shardCount += len(move.Shards)
 	}
-	if total == 0 {
-		_, err := fmt.Fprintf(w, "%s nothing\n", what)
+	if shardCount == 0 {
+		_, err := fmt.Fprintf(w, "%s nothing\n", heading)
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "%s %s\n", what, pluralize(total, "shard")); err != nil {
+	if _, err := fmt.Fprintf(w, "%s %s\n", heading, pluralize(shardCount, "shard")); err != nil {
 		return err
 	}
 	table := newTable(w, "FROM", "TO", "SHARDS", "WHY", "STATE")
-	for _, m := range moves {
+	for _, move := range moves {
 		state := "planned"
-		if m.Proposed {
+		if move.Proposed {
 			state = "proposed"
 		}
-		table.row(cmp.Or(m.From, "orphaned"), cmp.Or(m.To, "orphaned"), len(m.Shards), m.Why, state)
+		table.row(cmp.Or(move.From, "orphaned"), cmp.Or(move.To, "orphaned"), len(move.Shards), move.Why, state)
 	}
 	return table.flush()
 }

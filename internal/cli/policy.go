@@ -32,31 +32,32 @@ func (c *policyCommand) Run(ctx context.Context, session *session) error {
 	return writePolicy(session.out, policy)
 }
 
+// writePolicy prints one row for each operator action that is in force.
 func writePolicy(w io.Writer, policy api.Policy) error {
 	table := newTable(w, "ASKED", "OF")
 	rows := 0
-	row := func(what, of string) {
-		table.row(what, of)
+	row := func(action, object string) {
+		table.row(action, object)
 		rows++
 	}
-	for _, n := range policy.Drained {
-		row("drain", n)
+	for _, node := range policy.Drained {
+		row("drain", node)
 	}
 	for _, drain := range policy.GradualDrains {
 		row("drain idle-first "+drain.IdleFirst, drain.Node)
 	}
-	for _, n := range policy.Cordoned {
-		row("cordon", n)
+	for _, node := range policy.Cordoned {
+		row("cordon", node)
 	}
-	for _, n := range slices.Sorted(maps.Keys(policy.Weights)) {
-		row("weight "+strconv.FormatUint(uint64(policy.Weights[n]), 10), n)
+	for _, node := range slices.Sorted(maps.Keys(policy.Weights)) {
+		row("weight "+strconv.FormatUint(uint64(policy.Weights[node]), 10), node)
 	}
 	for _, pin := range policy.Pins {
-		where := pin.Node
+		owner := pin.Node
 		if pin.Zone != "" {
-			where = zonePrefix + pin.Zone
+			owner = zonePrefix + pin.Zone
 		}
-		row("pin shard "+strconv.FormatUint(uint64(pin.Shard), 10), where)
+		row("pin shard "+strconv.FormatUint(uint64(pin.Shard), 10), owner)
 	}
 	for _, key := range policy.Quarantined {
 		row("quarantine", fmt.Sprintf("key_hash %s of shard %d", key.Hash, key.Shard))
@@ -111,14 +112,15 @@ func (c *cordonCommand) Run(ctx context.Context, session *session) error {
 	if c.JSON {
 		return writeJSON(session.out, results)
 	}
-	for _, d := range results {
-		if _, err = fmt.Fprintln(session.out, cordoned(d.Node)); err != nil {
+	for _, result := range results {
+		if _, err = fmt.Fprintln(session.out, cordoned(result.Node)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// cordoned returns the message that a node is cordoned.
 func cordoned(node string) string {
 	return "node " + node + " gets no shards that it does not have, until it is uncordoned"
 }
@@ -143,24 +145,24 @@ func (c *uncordonCommand) Run(ctx context.Context, session *session) error {
 	if err != nil {
 		return err
 	}
-	draining := slices.ContainsFunc(list.Nodes, func(node api.Node) bool { return node.ID == c.Node && node.State == "draining" })
-	return c.runAction(ctx, session, api.Action{Verb: api.Uncordon, Node: c.Node}, uncordoned(c.Node, before, draining))
+	isDraining := slices.ContainsFunc(list.Nodes, func(node api.Node) bool { return node.ID == c.Node && node.State == "draining" })
+	return c.runAction(ctx, session, api.Action{Verb: api.Uncordon, Node: c.Node}, uncordoned(c.Node, before, isDraining))
 }
 
 // uncordoned returns what an uncordon has ended, by the policy that was in force before it.
-// draining reports that the node drains, by that policy or by itself.
-func uncordoned(node string, before api.Policy, draining bool) string {
-	drainedGradually := slices.ContainsFunc(before.GradualDrains, func(drain api.GradualDrain) bool { return drain.Node == node })
-	drained := drainedGradually || slices.Contains(before.Drained, node)
-	cordoned := slices.Contains(before.Cordoned, node)
+// isDraining reports that the node drains, by that policy or by itself.
+func uncordoned(node string, before api.Policy, isDraining bool) string {
+	isDrainedGradually := slices.ContainsFunc(before.GradualDrains, func(drain api.GradualDrain) bool { return drain.Node == node })
+	isDrained := isDrainedGradually || slices.Contains(before.Drained, node)
+	isCordoned := slices.Contains(before.Cordoned, node)
 	switch {
-	case drained && cordoned:
+	case isDrained && isCordoned:
 		return "node " + node + " can own shards again: its drain and its cordon have ended"
-	case drained:
+	case isDrained:
 		return "node " + node + " can own shards again: its drain has ended"
-	case cordoned:
+	case isCordoned:
 		return "node " + node + " gets shards again: its cordon has ended"
-	case draining:
+	case isDraining:
 		return "nothing to do: node " + node + " drains by drain --local or because it stops, and owns shards again when its process has restarted"
 	}
 	return "nothing to do: node " + node + " is neither drained nor cordoned"
@@ -250,16 +252,16 @@ func (c *unpinCommand) Run(ctx context.Context, session *session) error {
 
 // shardOf sets the shard of an action from its number or from a key. It returns the remaining
 // arguments.
-func (t *target) shardOf(ctx context.Context, session *session, key *string, args []string, a *api.Action) ([]string, error) {
+func (t *target) shardOf(ctx context.Context, session *session, key *string, args []string, action *api.Action) ([]string, error) {
 	if key == nil {
 		if len(args) == 0 {
 			return nil, misuse("give the number of a shard, or --key KEY")
 		}
-		n, err := strconv.ParseUint(args[0], 10, 32)
+		number, err := strconv.ParseUint(args[0], 10, 32)
 		if err != nil {
 			return nil, misuse(fmt.Sprintf("%q is not a shard number: give a number such as 7, or use --key KEY", args[0]))
 		}
-		a.Shard = uint32(n)
+		action.Shard = uint32(number)
 		return args[1:], nil
 	}
 	client, err := t.client(session)
@@ -268,6 +270,6 @@ func (t *target) shardOf(ctx context.Context, session *session, key *string, arg
 	}
 	defer client.Close()
 	location, err := client.Locate(ctx, *key)
-	a.Shard = location.Shard
+	action.Shard = location.Shard
 	return args, err
 }

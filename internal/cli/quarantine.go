@@ -43,8 +43,8 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 	}
 	name := client.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
 	if c.Lift {
-		lifted, wrong := node.Lift(ctx, name)
-		return c.printResult(session, lifted, wrong, "is served again")
+		lifted, liftErr := node.Lift(ctx, name)
+		return c.printResult(session, lifted, liftErr, "is served again")
 	}
 	until := "until `shardway quarantine --lift`"
 	if c.For != "" {
@@ -55,14 +55,14 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 }
 
 // printResult prints the result for a key.
-func (c *quarantineCommand) printResult(session *session, action api.Action, err error, what string) error {
+func (c *quarantineCommand) printResult(session *session, action api.Action, err error, state string) error {
 	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return writeJSON(session.out, action)
 	}
-	_, err = fmt.Fprintf(session.out, "key_hash %s of shard %d %s\n", action.Hash, action.Shard, what)
+	_, err = fmt.Fprintf(session.out, "key_hash %s of shard %d %s\n", action.Hash, action.Shard, state)
 	return err
 }
 

@@ -20,8 +20,8 @@ type dataDirFlags struct {
 }
 
 func (d *dataDirFlags) options(session *session) recovery.Options {
-	c := config.Default()
-	return recovery.Options{Data: cmp.Or(d.Data, variable(session.environ, "SHARDWAY_DATA"), c.Data), MinEpoch: d.MinEpoch, Log: warningLogger(session)}
+	defaults := config.Default()
+	return recovery.Options{Data: cmp.Or(d.Data, variable(session.environ, "SHARDWAY_DATA"), defaults.Data), MinEpoch: d.MinEpoch, Log: warningLogger(session)}
 }
 
 // warningLogger returns a logger that prints only warnings and errors.

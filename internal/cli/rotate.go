@@ -10,24 +10,28 @@ type rotateCommand struct{ target }
 
 // Help describes the rotation with this command and the manual rotation.
 func (c *rotateCommand) Help() string {
-	return `Makes a new secret on a node, has every node accept it, then use it, then accept
-no other; each step on all nodes before the next. A node that does not follow
-stops it: the command names it, nothing breaks, and run again it goes on where
-it stopped, if a node leads that has the new secret. Every node writes its own
---secret-file; give the new content to wherever further nodes get theirs from.
+	return `Replaces the secret in three steps. A node makes a new secret. Then all nodes accept it,
+then all nodes use it, and then no node accepts the old one. Each step ends on all nodes
+before the next one starts. If a node does not follow, the command stops and names that
+node. The cluster continues to work. Run the command again to continue, once a node that
+has the new secret leads. Each node writes its own --secret-file. Copy the new content to
+the place from which further nodes get their file.
 
-By hand, where nodes may not write that file, and whenever somebody else has the
-secret: on every node have the file hold the present secret, as the second line a
-new one (shardway keygen), and nothing else; then swap the lines on every node;
-then remove the old secret from every node. Nodes look at the file every two
-seconds and log the change; go on when all have. Once all have the second line
-this command may do the rest.
+Rotate manually if nodes may not write that file, or if the secret was disclosed:
 
-To somebody who has the secret this command would tell the new one too, as to any
-node. By hand he does not get it: no node sends another one a secret that a person
-put there, or takes a word about secrets from who does not have the newest one. He
-can take part as a node until the old secret is gone from every file, and for
-30 seconds more on streams that are open.`
+  1. On each node, write the current secret and, as the second line, a new one (shardway
+     keygen) into the file.
+  2. On each node, swap the two lines.
+  3. On each node, remove the old secret.
+
+Nodes check the file every two seconds and log the change. Start the next step when all
+nodes have logged it. This command can do the rest after the first step.
+
+A person who has the old secret can also receive the new one from this command, as any
+node does. After a manual rotation this is not possible: no node sends a secret that an
+operator wrote into its file, and no node accepts messages about secrets from a node
+without the newest one. That person can take part as a node until the old secret is
+removed from every file, and for another 30 seconds on open streams.`
 }
 
 // Run rotates the secret.

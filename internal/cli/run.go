@@ -91,15 +91,15 @@ func (c *runCommand) reload(session *session, proc *process.Process, log zerolog
 	setLogLevel(&next)
 }
 
-// onSIGHUP calls f for each SIGHUP until stop is called. Calls do not overlap: signals that arrive
+// onSIGHUP calls onSignal for each SIGHUP until stop is called. Calls do not overlap: signals that arrive
 // during a call cause one further call. stop waits for a running call.
-func onSIGHUP(f func()) (stop func()) {
+func onSIGHUP(onSignal func()) (stop func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
 		defer close(done)
 		for range signals {
-			f()
+			onSignal()
 		}
 	}()
 	return func() {
@@ -109,6 +109,7 @@ func onSIGHUP(f func()) (stop func()) {
 	}
 }
 
+// runHelp writes the help of run with all flags.
 func runHelp(w io.Writer) error {
 	return settingsHelp(w, `Usage: shardway run [flags]
 
@@ -120,13 +121,13 @@ code is 1 if the node failed, and 2 if the configuration is invalid.
 }
 
 // logger returns the logger of a node. setLogLevel sets its level.
-func logger(c *config.Config, w io.Writer) zerolog.Logger {
-	return logsafe.New(w, c.LogFormat == config.LogConsole || c.LogFormat == config.LogAuto && isTerminal(w))
+func logger(cfg *config.Config, w io.Writer) zerolog.Logger {
+	return logsafe.New(w, cfg.LogFormat == config.LogConsole || cfg.LogFormat == config.LogAuto && isTerminal(w))
 }
 
 // setLogLevel sets the log level of the whole process, so that a reload affects all copies of the
 // logger.
-func setLogLevel(c *config.Config) { zerolog.SetGlobalLevel(logsafe.Level(c.LogLevel)) }
+func setLogLevel(cfg *config.Config) { zerolog.SetGlobalLevel(logsafe.Level(cfg.LogLevel)) }
 
 // isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool { return logsafe.IsTerminal(w) }

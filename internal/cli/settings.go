@@ -51,23 +51,24 @@ func (c *settingsCommand) Run(ctx context.Context, session *session) error {
 	return writeTiming(session.out, timing)
 }
 
+// writeTiming prints each setting with its current and its previous value.
 func writeTiming(w io.Writer, timing api.TimingState) error {
-	before, counts := "BEFORE", ""
+	previousHeading, note := "BEFORE", ""
 	switch timing.BeforeCounts {
 	case "": // unknown without a leader
 	case "0s":
-		before, counts = "BEFORE (over)", "; the previous values no longer apply"
+		previousHeading, note = "BEFORE (over)", "; the previous values no longer apply"
 	default:
-		before, counts = "BEFORE (counts)", "; the larger of both values applies for another "+timing.BeforeCounts
+		previousHeading, note = "BEFORE (counts)", "; the larger of both values applies for another "+timing.BeforeCounts
 	}
-	out := newTable(w, "SETTING", "IN FORCE", before)
-	out.row("lease", timing.Lease, timing.Before.Lease)
-	out.row("dead-after", timing.DeadAfter, timing.Before.DeadAfter)
-	out.row("takeover", timing.Takeover, timing.Before.Takeover)
-	out.row("rebalance-mode", timing.RebalanceMode, timing.Before.RebalanceMode)
-	if err := out.flush(); err != nil {
+	table := newTable(w, "SETTING", "IN FORCE", previousHeading)
+	table.row("lease", timing.Lease, timing.Before.Lease)
+	table.row("dead-after", timing.DeadAfter, timing.Before.DeadAfter)
+	table.row("takeover", timing.Takeover, timing.Before.Takeover)
+	table.row("rebalance-mode", timing.RebalanceMode, timing.Before.RebalanceMode)
+	if err := table.flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nin force since entry %d of the log%s\n", timing.Since, counts)
+	_, err := fmt.Fprintf(w, "\nin force since entry %d of the log%s\n", timing.Since, note)
 	return err
 }

@@ -42,14 +42,14 @@ func (c *shardsCommand) Run(ctx context.Context, session *session) error {
 
 // history prints the owner and the moves of one shard.
 func (c *shardsCommand) history(ctx context.Context, session *session, client *client.Client) error {
-	n, err := strconv.ParseUint(c.Shard, 10, 32)
+	number, err := strconv.ParseUint(c.Shard, 10, 32)
 	if err != nil {
 		return misuse(fmt.Sprintf("%q is not a shard number: give a number such as 7; `shardway locate KEY` prints the shard of a key", c.Shard))
 	}
 	if c.Node != "" {
 		return misuse("give the number of a shard, or --node, not both")
 	}
-	history, err := client.Shard(ctx, uint32(n))
+	history, err := client.Shard(ctx, uint32(number))
 	if err != nil {
 		return err
 	}
@@ -185,26 +185,26 @@ func compareGroups(a, b group) int {
 // formatRanges formats sorted numbers as ranges, such as 0-3,7,9-12. It truncates a list that is longer
 // than maxRangesBytes.
 func formatRanges(numbers []uint32) string {
-	var b strings.Builder
+	var text strings.Builder
 	for first := 0; first < len(numbers); {
 		end := first + 1
 		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
 			end++
 		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
+		if text.Len() > 0 {
+			text.WriteByte(',')
 		}
-		if b.Len() > maxRangesBytes {
-			b.WriteString("...")
+		if text.Len() > maxRangesBytes {
+			text.WriteString("...")
 			break
 		}
-		fmt.Fprint(&b, numbers[first])
+		fmt.Fprint(&text, numbers[first])
 		if end-first > 1 {
-			fmt.Fprint(&b, "-", numbers[end-1])
+			fmt.Fprint(&text, "-", numbers[end-1])
 		}
 		first = end
 	}
-	return b.String()
+	return text.String()
 }
 
 type locateCommand struct {

@@ -83,8 +83,8 @@ func (c *websocketsCommand) Run(ctx context.Context, session *session) error {
 // write prints the nodes, then the shards with the most WebSockets.
 func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 	table := newTable(w, "NODE", "ATTACHED", "DETACHED", "AT-APP")
-	for _, x := range list.Nodes {
-		table.row(x.Node, x.Attached, x.Detached, x.App)
+	for _, node := range list.Nodes {
+		table.row(node.Node, node.Attached, node.Detached, node.App)
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -92,18 +92,18 @@ func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	all := func(x api.ShardSockets) int { return x.Attached + x.Detached + x.Plain }
-	slices.SortStableFunc(list.Shards, func(a, b api.ShardSockets) int { return cmp.Compare(all(b), all(a)) })
+	total := func(shard api.ShardSockets) int { return shard.Attached + shard.Detached + shard.Plain }
+	slices.SortStableFunc(list.Shards, func(a, b api.ShardSockets) int { return cmp.Compare(total(b), total(a)) })
 	table = newTable(w, "SHARD", "ATTACHED", "DETACHED", "PLAIN")
 	shown := min(len(list.Shards), max(c.Limit, 0))
-	for _, x := range list.Shards[:shown] {
-		table.row(x.Shard, x.Attached, x.Detached, x.Plain)
+	for _, shard := range list.Shards[:shown] {
+		table.row(shard.Shard, shard.Attached, shard.Detached, shard.Plain)
 	}
 	if err := table.flush(); err != nil {
 		return err
 	}
-	if more := len(list.Shards) - shown; more > 0 {
-		if _, err := fmt.Fprintf(w, "%d more shards have WebSockets: --limit N shows them\n", more); err != nil {
+	if hidden := len(list.Shards) - shown; hidden > 0 {
+		if _, err := fmt.Fprintf(w, "%d more shards have WebSockets: --limit N shows them\n", hidden); err != nil {
 			return err
 		}
 	}
@@ -111,32 +111,32 @@ func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 }
 
 // writeUnresponsive prints the nodes that did not respond.
-func writeUnresponsive(w io.Writer, silent []string) error {
-	if len(silent) == 0 {
+func writeUnresponsive(w io.Writer, nodes []string) error {
+	if len(nodes) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\nno response from %s\n", strings.Map(printable, strings.Join(silent, ", ")))
+	_, err := fmt.Fprintf(w, "\nno response from %s\n", strings.Map(printable, strings.Join(nodes, ", ")))
 	return err
 }
 
 // testMove closes upstream connections and prints how many.
 func (c *websocketsCommand) testMove(ctx context.Context, session *session, client *client.Client) error {
-	broken, err := client.BreakSockets(ctx, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap})
+	result, err := client.BreakSockets(ctx, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap})
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(session.out, broken)
+		return writeJSON(session.out, result)
 	}
-	how := "are handed over"
+	effect := "are handed over"
 	if c.Gap {
-		how = "were cut"
+		effect = "were cut"
 	}
-	for _, node := range slices.Sorted(maps.Keys(broken.Nodes)) {
-		line := fmt.Sprintf("%d upstream connections of clients at %s %s", broken.Nodes[node], node, how)
+	for _, node := range slices.Sorted(maps.Keys(result.Nodes)) {
+		line := fmt.Sprintf("%d upstream connections of clients at %s %s", result.Nodes[node], node, effect)
 		if _, err = fmt.Fprintln(session.out, strings.Map(printable, line)); err != nil {
 			return err
 		}
 	}
-	return writeUnresponsive(session.out, broken.Unresponsive)
+	return writeUnresponsive(session.out, result.Unresponsive)
 }

@@ -34,8 +34,8 @@ func (c *statusCommand) Run(ctx context.Context, session *session) error {
 }
 
 // outageError returns errOutage if a finding is an outage.
-func outageError(all []diagnosis.Finding) error {
-	if diagnosis.Worst(all) == diagnosis.Outage {
+func outageError(findings []diagnosis.Finding) error {
+	if diagnosis.Worst(findings) == diagnosis.Outage {
 		return errOutage
 	}
 	return nil
@@ -56,20 +56,21 @@ func writeStatusView(w io.Writer, status api.Status) error {
 }
 
 // writeFindings prints one line for each finding, followed by an empty line.
-func writeFindings(w io.Writer, all []diagnosis.Finding) error {
-	for _, f := range all {
-		line := strings.ToUpper(f.Severity.String()) + " " + f.String()
+func writeFindings(w io.Writer, findings []diagnosis.Finding) error {
+	for _, finding := range findings {
+		line := strings.ToUpper(finding.Severity.String()) + " " + finding.String()
 		if _, err := fmt.Fprintln(w, strings.Map(printable, line)); err != nil {
 			return err
 		}
 	}
-	if len(all) == 0 {
+	if len(findings) == 0 {
 		return nil
 	}
 	_, err := fmt.Fprintln(w)
 	return err
 }
 
+// writeStatus prints the state of one node, one row for each property.
 func writeStatus(w io.Writer, status api.Status) error {
 	leader := status.Leader
 	if leader == "" {
@@ -86,11 +87,11 @@ func writeStatus(w io.Writer, status api.Status) error {
 	table.row("state", status.State)
 	table.row("leader", fmt.Sprintf("%s (term %d)", leader, status.Term))
 	table.row("map", fmt.Sprintf("epoch %d, last proposed %d", status.Epoch, status.Proposed))
-	here := "here"
+	ownership := "here"
 	if status.Shards.Owned > 0 && status.LeaseMS == 0 {
-		here = "assigned to this node, and unavailable without a lease"
+		ownership = "assigned to this node, and unavailable without a lease"
 	}
-	table.row("shards", fmt.Sprintf("%d of %d %s, %d moving, %d orphaned, %d unavailable", status.Shards.Owned, status.Shards.Total, here, status.Shards.Moving, status.Shards.Orphaned, status.Shards.Unavailable))
+	table.row("shards", fmt.Sprintf("%d of %d %s, %d moving, %d orphaned, %d unavailable", status.Shards.Owned, status.Shards.Total, ownership, status.Shards.Moving, status.Shards.Orphaned, status.Shards.Unavailable))
 	if status.Shards.Held > 0 {
 		table.row("held", fmt.Sprintf("%d of the shards here, by the app (Shardway-Hold)", status.Shards.Held))
 	}

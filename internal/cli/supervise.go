@@ -78,21 +78,22 @@ func (s *supervisor) update() {
 	}
 }
 
-// reload runs f, which reloads the settings, and notifies the service manager. It sends nothing for a
+// reload runs reloadSettings and notifies the service manager before and after it. It sends nothing for a
 // node that is not ready yet, because the end of a reload means ready.
-func (s *supervisor) reload(f func()) {
+func (s *supervisor) reload(reloadSettings func()) {
 	s.mu.Lock()
-	ready := s.mu.ready
-	if ready {
+	isReady := s.mu.ready
+	if isReady {
 		s.notifyLocked(sdnotify.Reloading())
 	}
 	s.mu.Unlock()
-	f()
-	if ready {
+	reloadSettings()
+	if isReady {
 		s.notify(sdnotify.Ready)
 	}
 }
 
+// notify sends lines to the service manager.
 func (s *supervisor) notify(lines ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

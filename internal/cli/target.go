@@ -21,20 +21,20 @@ type target struct {
 func (t *target) client(session *session) (*client.Client, error) { return t.clientOf(session, "") }
 
 // clientOf is client for an address that the given flag contains; empty means --admin.
-func (t *target) clientOf(session *session, flag string) (*client.Client, error) {
+func (t *target) clientOf(session *session, flagName string) (*client.Client, error) {
 	addr := t.Admin
 	if addr == "" {
 		addr = variable(session.environ, "SHARDWAY_ADMIN")
 	}
 	if addr == "" {
-		c := config.Default()
-		addr = c.Admin
+		defaults := config.Default()
+		addr = defaults.Admin
 	}
 	credentials, err := t.load(session)
 	if err != nil {
 		return nil, err
 	}
-	credentials.FlagName = flag
+	credentials.FlagName = flagName
 	client, err := client.NewWithCredentials(addr, credentials)
 	if err != nil { // the address is invalid, or contradicts other flags
 		return nil, misuse(err.Error())
@@ -45,8 +45,8 @@ func (t *target) clientOf(session *session, flag string) (*client.Client, error)
 // variable returns the value of an environment variable, or "" if it is not set. The last of several
 // values applies.
 func variable(environ []string, name string) string {
-	for _, kv := range slices.Backward(environ) {
-		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+	for _, assignment := range slices.Backward(environ) {
+		if value, ok := strings.CutPrefix(assignment, name+"="); ok {
 			return value
 		}
 	}
@@ -54,8 +54,8 @@ func variable(environ []string, name string) string {
 }
 
 // writeJSON prints v as indented JSON.
-func writeJSON(w io.Writer, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
+func writeJSON(w io.Writer, value any) error {
+	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,12 @@ import (
 	"shardway/admin/client"
 )
 
-// topShards is the number of shards on the screen.
-const topShards = 10
+const (
+	// topShards is the number of shards on the screen.
+	topShards = 10
+	// bytesPerKB converts byte rates to the column KB/S.
+	bytesPerKB = 1000
+)
 
 type topCommand struct {
 	Interval time.Duration `default:"1s" help:"Time between two updates." placeholder:"DURATION"`
@@ -69,7 +73,7 @@ func (c *topCommand) Run(ctx context.Context, session *session) error {
 func (c *topCommand) refresh(ctx context.Context, w io.Writer, client *client.Client) error {
 	const home, clearRest = "\x1b[H", "\x1b[J" // ANSI sequences: move the cursor to the top left; clear below
 	for {
-		var b bytes.Buffer
+		var screen bytes.Buffer
 		current, err := fetchSnapshot(ctx, client)
 		switch {
 		case ctx.Err() != nil:
@@ -77,18 +81,19 @@ func (c *topCommand) refresh(ctx context.Context, w io.Writer, client *client.Cl
 		case err != nil && !isTemporary(err):
 			return err
 		case err != nil:
-			_, _ = fmt.Fprintln(&b, err) // to memory
+			_, _ = fmt.Fprintln(&screen, err) // to memory
 		default:
-			err = writeSnapshot(&b, current)
+			err = writeSnapshot(&screen, current)
 		}
-		text := strings.ReplaceAll(b.String(), "\n", "\x1b[K\n")
-		if _, werr := fmt.Fprintf(w, "%s%s%s", home, text, clearRest); werr != nil {
-			return errors.Join(err, werr)
+		text := strings.ReplaceAll(screen.String(), "\n", "\x1b[K\n")
+		if _, writeErr := fmt.Fprintf(w, "%s%s%s", home, text, clearRest); writeErr != nil {
+			return errors.Join(err, writeErr)
 		}
 		_ = sleep(ctx, c.Interval) // the loop checks ctx
 	}
 }
 
+// fetchSnapshot requests the status of the node and the load of all shards.
 func fetchSnapshot(ctx context.Context, client *client.Client) (snapshot snapshot, err error) {
 	if snapshot.Status, err = client.Status(ctx); err != nil {
 		return snapshot, err
@@ -119,6 +124,7 @@ func loadByNode(shards []api.HotShard) map[string]nodeLoad {
 	return loads
 }
 
+// writeSnapshot prints the findings, the nodes with their load, and the busiest shards.
 func writeSnapshot(w io.Writer, snapshot snapshot) error {
 	if err := writeFindings(w, snapshot.Status.Findings); err != nil {
 		return err
@@ -130,19 +136,20 @@ func writeSnapshot(w io.Writer, snapshot snapshot) error {
 	table := newTable(w, "\nNODE", "STATE", "ROLE", "SHARDS", "APP", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
 	for _, node := range snapshot.Status.Nodes {
 		load := loads[node.ID]
-		table.row(node.ID, node.State, node.Role, node.Shards, node.App, rate(load.requests), fmt.Sprintf("%.2f", load.busy), rate(load.bytes/1000), load.sockets)
+		table.row(node.ID, node.State, node.Role, node.Shards, node.App, formatRate(load.requests), fmt.Sprintf("%.2f", load.busy), formatRate(load.bytes/bytesPerKB), load.sockets)
 	}
 	if err := table.flush(); err != nil {
 		return err
 	}
 	table = newTable(w, "\nSHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
-	for _, h := range snapshot.Hot.Shards[:min(len(snapshot.Hot.Shards), topShards)] {
-		table.row(h.Shard, h.Node, rate(h.Requests), fmt.Sprintf("%.2f", h.Busy), rate(h.Bytes/1000), h.Sockets)
+	for _, shard := range snapshot.Hot.Shards[:min(len(snapshot.Hot.Shards), topShards)] {
+		table.row(shard.Shard, shard.Node, formatRate(shard.Requests), fmt.Sprintf("%.2f", shard.Busy), formatRate(shard.Bytes/bytesPerKB), shard.Sockets)
 	}
 	return table.flush()
 }
 
-func rate(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond) }
+// formatRate formats a rate with one decimal place.
+func formatRate(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond) }
 
 // writeSummary prints the state of the cluster in two lines.
 func writeSummary(w io.Writer, status api.Status) error {
@@ -154,6 +161,7 @@ func writeSummary(w io.Writer, status api.Status) error {
 // sanitize replaces the control characters in text from a node.
 func sanitize(s string) string { return strings.Map(printable, s) }
 
+// leaderName returns the ID of the leader for text output.
 func leaderName(id string) string {
 	if id == "" {
 		return "none known"

@@ -70,7 +70,7 @@ func writeUpgrade(w io.Writer, upgrade api.UpgradeState) error {
 		_, err := fmt.Fprintf(w, "format version %d is in force; no leader reports what the nodes support\n", upgrade.CurrentVersion)
 		return err
 	}
-	out := newTable(w, "NODE", "SUPPORTS", fmt.Sprintf("FORMAT VERSION %d", upgrade.Next))
+	table := newTable(w, "NODE", "SUPPORTS", fmt.Sprintf("FORMAT VERSION %d", upgrade.Next))
 	for _, node := range upgrade.Nodes {
 		supported, state := "-", "in force"
 		if node.MaxFormatVersion > 0 {
@@ -85,9 +85,9 @@ func writeUpgrade(w io.Writer, upgrade api.UpgradeState) error {
 		default:
 			state = "supported"
 		}
-		out.row(node.Node, supported, state)
+		table.row(node.Node, supported, state)
 	}
-	if err := out.flush(); err != nil {
+	if err := table.flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nformat version %d is in force; %s\n", upgrade.CurrentVersion, strings.Map(printable, nextVersion(upgrade)))

@@ -21,9 +21,9 @@ func boottime() (time.Duration, bool) {
 func CPUTime() (used time.Duration, ok bool) { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func readClock(clock uintptr) (time.Duration, bool) {
-	var ts unix.Timespec
-	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 { //nolint:gosec // as package unix does it
+	var now unix.Timespec
+	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&now)), 0); errno != 0 { //nolint:gosec // as package unix does it
 		return 0, false
 	}
-	return time.Duration(ts.Nano()), true
+	return time.Duration(now.Nano()), true
 }

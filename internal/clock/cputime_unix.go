@@ -14,9 +14,9 @@ import (
 // not change. On an overloaded machine it grows every few milliseconds. One system call
 // returns both values; the CPU time equals that of CPUTime.
 func CPUTimeAndPreemptions() (used time.Duration, preempted int64) {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
 		return 0, 0
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), int64(u.Nivcsw) //nolint:unconvert // 32 bits on some platforms
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), int64(usage.Nivcsw) //nolint:unconvert // 32 bits on some platforms
 }

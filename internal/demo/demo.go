@@ -43,14 +43,14 @@ func Run(ctx context.Context, options Options) (err error) {
 func newFleet(options Options, plan layout, workDir *scratch) *fleet {
 	dir := workDir.dir
 	f := &fleet{options: options, layout: plan, dir: dir, out: &output{writer: options.Out}, prober: newProber(), events: make(chan event)}
-	for i, n := range plan.nodes {
+	for i, nodePlan := range plan.nodes {
 		f.apps = append(f.apps, &proc{
-			name: n.id + "-app", node: n.id, isApp: true, args: plan.appArgs(i, dir),
-			readyURL: "http://" + addr(n.app) + healthPath, logFile: filepath.Join(dir, n.id+"-app.log"), lock: workDir.lock,
+			name: nodePlan.id + "-app", node: nodePlan.id, isApp: true, args: plan.appArgs(i, dir),
+			readyURL: "http://" + addr(nodePlan.app) + healthPath, logFile: filepath.Join(dir, nodePlan.id+"-app.log"), lock: workDir.lock,
 		})
 		f.nodes = append(f.nodes, &proc{
-			name: n.id, node: n.id, args: plan.runArgs(i, dir, options.Args),
-			readyURL: "http://" + addr(n.admin) + "/readyz", logFile: filepath.Join(dir, n.id+".log"), lock: workDir.lock,
+			name: nodePlan.id, node: nodePlan.id, args: plan.runArgs(i, dir, options.Args),
+			readyURL: "http://" + addr(nodePlan.admin) + "/readyz", logFile: filepath.Join(dir, nodePlan.id+".log"), lock: workDir.lock,
 		})
 	}
 	return f

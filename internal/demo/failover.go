@@ -11,23 +11,23 @@ import (
 // failoverWaiter returns a function that waits until the node of p owns no shard. The function queries
 // the other running nodes, one at a time.
 func (f *fleet) failoverWaiter(p *proc) func(ctx context.Context) error {
-	var others []*client.Client
+	var survivors []*client.Client
 	for i, n := range f.nodes {
 		if n == p || !n.isRunning() {
 			continue
 		}
 		c, err := client.New(addr(f.layout.nodes[i].admin))
 		if err == nil {
-			others = append(others, c)
+			survivors = append(survivors, c)
 		}
 	}
 	return func(ctx context.Context) error {
 		for i := 0; ; i++ {
-			if len(others) == 0 {
+			if len(survivors) == 0 {
 				<-ctx.Done()
 				return ctx.Err()
 			}
-			c := others[i%len(others)]
+			c := survivors[i%len(survivors)]
 			err := waitNotOwner(ctx, c, p.node)
 			c.Close()
 			if err == nil || ctx.Err() != nil {

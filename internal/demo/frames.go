@@ -42,11 +42,11 @@ type frame struct {
 
 // readFrame reads a masked frame that is a complete message.
 func readFrame(r *bufio.Reader) (f frame, err error) {
-	var head [2]byte
-	if _, err = io.ReadFull(r, head[:]); err != nil {
+	var header [2]byte
+	if _, err = io.ReadFull(r, header[:]); err != nil {
 		return f, err
 	}
-	size := uint64(head[1] & 0x7f)
+	size := uint64(header[1] & 0x7f)
 	switch size {
 	case 126:
 		var b [2]byte
@@ -55,7 +55,7 @@ func readFrame(r *bufio.Reader) (f frame, err error) {
 	case 127:
 		return f, errTooLong
 	}
-	if err == nil && (size > maxFrame || head[0]&0x80 == 0) {
+	if err == nil && (size > maxFrame || header[0]&0x80 == 0) {
 		err = errTooLong
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func readFrame(r *bufio.Reader) (f frame, err error) {
 	if _, err := io.ReadFull(r, mask); err != nil {
 		return f, err
 	}
-	f.op, f.payload = head[0]&0x0f, mask[4:]
+	f.op, f.payload = header[0]&0x0f, mask[4:]
 	for i := range f.payload {
 		f.payload[i] ^= mask[i&3]
 	}

@@ -39,12 +39,12 @@ func (a *App) handleHook(ctx *fasthttp.RequestCtx, name string) {
 	failed := make(map[string]string)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, s := range call.Shards {
-		if !a.isNewest(call, s.Shard) {
+	for _, shard := range call.Shards {
+		if !a.isNewest(call, shard.Shard) {
 			continue
 		}
-		if err := handle(s.Shard, s.Epoch); err != nil {
-			failed[strconv.FormatUint(uint64(s.Shard), 10)] = err.Error()
+		if err := handle(shard.Shard, shard.Epoch); err != nil {
+			failed[strconv.FormatUint(uint64(shard.Shard), 10)] = err.Error()
 		}
 	}
 	writeJSON(ctx, map[string]any{"failed": failed})

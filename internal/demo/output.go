@@ -29,8 +29,8 @@ type prefixer struct {
 }
 
 // Write never returns an error, because io.MultiWriter would then stop writing to the log file.
-func (p *prefixer) Write(b []byte) (int, error) {
-	for rest := b; len(rest) > 0; {
+func (p *prefixer) Write(text []byte) (int, error) {
+	for rest := text; len(rest) > 0; {
 		end := bytes.IndexByte(rest, '\n') + 1
 		if end == 0 {
 			p.line = append(p.line, rest...)
@@ -43,7 +43,7 @@ func (p *prefixer) Write(b []byte) (int, error) {
 		rest = rest[end:]
 		p.flush()
 	}
-	return len(b), nil
+	return len(text), nil
 }
 
 func (p *prefixer) flush() {

@@ -74,18 +74,18 @@ func planLayout(free func(port int) bool) (layout, error) {
 }
 
 // runArgs returns the arguments of node i. Each node joins all others, so they can start in any order.
-func (l layout) runArgs(i int, dir string, more []string) []string {
-	n := l.nodes[i]
+func (l layout) runArgs(i int, dir string, extraArgs []string) []string {
+	node := l.nodes[i]
 	args := []string{
 		"run",
-		"--node", n.id,
-		"--data", filepath.Join(dir, n.id),
-		"--upstream", "http://" + addr(n.app),
+		"--node", node.id,
+		"--data", filepath.Join(dir, node.id),
+		"--upstream", "http://" + addr(node.app),
 		"--hooks", hookPath,
-		"--listen", addr(n.http),
-		"--admin", addr(n.admin),
-		"--gossip", addr(n.gossip),
-		"--peer", addr(n.peer),
+		"--listen", addr(node.http),
+		"--admin", addr(node.admin),
+		"--gossip", addr(node.gossip),
+		"--peer", addr(node.peer),
 		"--bootstrap-expect", strconv.Itoa(len(l.nodes)),
 		"--key", "header:X-Shard-Key",
 		"--key", "query:room", // for the chat
@@ -97,7 +97,7 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 			args = append(args, "--join", addr(other.gossip))
 		}
 	}
-	return append(args, more...)
+	return append(args, extraArgs...)
 }
 
 // appArgs returns the arguments of the app of node i.

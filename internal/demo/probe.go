@@ -31,19 +31,19 @@ func (p prober) check(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	res, err := p.http.Do(r)
+	response, err := p.http.Do(r)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode < 300 {
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode < 300 {
 		return nil
 	}
-	b, err := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	b, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(b)))
+	return fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(b)))
 }
 
 // wait returns nil once check succeeds, or the error of ctx.

@@ -38,17 +38,17 @@ func newScratch() (*scratch, error) {
 // lockScratch locks a directory. The error wraps os.ErrNotExist if the directory does not exist, and
 // EWOULDBLOCK if another process holds the lock.
 func lockScratch(dir string) (*scratch, error) {
-	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0) //nolint:gosec // a directory of this package's name
+	dirFile, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0) //nolint:gosec // a directory of this package's name
 	if err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("demo: lock %q: %w", dir, err), f.Close())
+	if err := syscall.Flock(int(dirFile.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("demo: lock %q: %w", dir, err), dirFile.Close())
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("demo: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("demo: %w", err), dirFile.Close())
 	}
-	return &scratch{dir: dir, lock: f}, nil
+	return &scratch{dir: dir, lock: dirFile}, nil
 }
 
 // remove removes the directory. All processes of the demo must have exited.

@@ -34,9 +34,9 @@ func (f *fleet) ownerOf(ctx context.Context, key string) int {
 
 // welcome prints the addresses of all processes and commands to try.
 func (f *fleet) welcome(ctx context.Context) {
-	var b bytes.Buffer
-	b.WriteString("\nThree nodes serve, each in front of an app that counts the requests of every key\nand writes each shard to a file that the next owner reads.\n\n")
-	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	var text bytes.Buffer
+	text.WriteString("\nThree nodes serve, each in front of an app that counts the requests of every key\nand writes each shard to a file that the next owner reads.\n\n")
+	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
 	// Writing to a bytes.Buffer cannot fail.
 	_, _ = fmt.Fprintln(w, "  node\tpid\tapp traffic\tstatus page\tits app")
 	for i, n := range f.layout.nodes {
@@ -45,27 +45,27 @@ func (f *fleet) welcome(ctx context.Context) {
 	}
 	_ = w.Flush()
 	nodes := f.layout.nodes
-	b.WriteString("\nTry in another terminal:\n\n  # one key, one node, whichever port you ask; the count goes up by one each time\n")
+	text.WriteString("\nTry in another terminal:\n\n  # one key, one node, whichever port you ask; the count goes up by one each time\n")
 	for _, n := range nodes {
-		fmt.Fprintf(&b, "  curl -H 'X-Shard-Key: %s' http://%s/\n", exampleKey, addr(n.http))
+		fmt.Fprintf(&text, "  curl -H 'X-Shard-Key: %s' http://%s/\n", exampleKey, addr(n.http))
 	}
 	adminFlag := ""
 	if nodes[0].admin != defaultAdminPort {
 		adminFlag = " --admin " + addr(nodes[0].admin)
 	}
-	fmt.Fprintf(&b, "\n  # a browser has a key of its own, a cookie, and sees it counted\n  http://%s/\n", addr(nodes[0].http))
-	f.writeChatExample(&b, adminFlag)
-	fmt.Fprintf(&b, "\n  # who leads, who owns how much, and where a key lives\n")
-	fmt.Fprintf(&b, "  %s status%s\n", f.options.Command, adminFlag)
-	fmt.Fprintf(&b, "  %s locate %s%s\n", f.options.Command, exampleKey, adminFlag)
+	fmt.Fprintf(&text, "\n  # a browser has a key of its own, a cookie, and sees it counted\n  http://%s/\n", addr(nodes[0].http))
+	f.writeChatExample(&text, adminFlag)
+	fmt.Fprintf(&text, "\n  # who leads, who owns how much, and where a key lives\n")
+	fmt.Fprintf(&text, "  %s status%s\n", f.options.Command, adminFlag)
+	fmt.Fprintf(&text, "  %s locate %s%s\n", f.options.Command, exampleKey, adminFlag)
 	owner := f.ownerOf(ctx, exampleKey)
-	fmt.Fprintf(&b, "\n  # kill the node that owns the key, or its app, and ask again: another node continues at the next number\n")
-	fmt.Fprintf(&b, "  kill -9 %d\n", f.nodes[owner].pid())
-	fmt.Fprintf(&b, "  kill -9 %d\n", f.apps[owner].pid())
-	fmt.Fprintf(&b, "  # requests that run meanwhile do not fail, and what was killed comes back after %v\n", f.options.RestartAfter)
-	fmt.Fprintf(&b, "  while sleep 0.1; do curl -s -H \"X-Shard-Key: $((RANDOM %% 20))\" http://%s/; done\n", addr(nodes[0].http))
-	fmt.Fprintf(&b, "\nState: %s/*/*. Logs: %s/*.log. Ctrl-C stops everything and removes them.\n\n", stateDir(f.dir), f.dir)
-	_, _ = f.out.Write(b.Bytes())
+	fmt.Fprintf(&text, "\n  # kill the node that owns the key, or its app, and ask again: another node continues at the next number\n")
+	fmt.Fprintf(&text, "  kill -9 %d\n", f.nodes[owner].pid())
+	fmt.Fprintf(&text, "  kill -9 %d\n", f.apps[owner].pid())
+	fmt.Fprintf(&text, "  # requests that run meanwhile do not fail, and what was killed comes back after %v\n", f.options.RestartAfter)
+	fmt.Fprintf(&text, "  while sleep 0.1; do curl -s -H \"X-Shard-Key: $((RANDOM %% 20))\" http://%s/; done\n", addr(nodes[0].http))
+	fmt.Fprintf(&text, "\nState: %s/*/*. Logs: %s/*.log. Ctrl-C stops everything and removes them.\n\n", stateDir(f.dir), f.dir)
+	_, _ = f.out.Write(text.Bytes())
 }
 
 // writeChatExample writes commands that show that a WebSocket stays open.

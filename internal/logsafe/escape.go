@@ -41,17 +41,17 @@ func ControlsTerminal(r rune) bool {
 // escapeFrom returns the line with all such characters escaped. The first one is at index
 // i.
 func escapeFrom(line []byte, i int) []byte {
-	out := append(make([]byte, 0, len(line)+64), line[:i]...)
+	escaped := append(make([]byte, 0, len(line)+64), line[:i]...)
 	for i < len(line) {
 		r, size := utf8.DecodeRune(line[i:])
 		if r < 0x7f || !ControlsTerminal(r) {
-			out = append(out, line[i:i+size]...)
+			escaped = append(escaped, line[i:i+size]...)
 		} else {
 			for _, u := range utf16.Encode([]rune{r}) {
-				out = fmt.Appendf(out, `\u%04x`, u)
+				escaped = fmt.Appendf(escaped, `\u%04x`, u)
 			}
 		}
 		i += size
 	}
-	return out
+	return escaped
 }

@@ -44,8 +44,8 @@ func (h *Histogram) Observe(d time.Duration) {
 
 // bucketNumber returns the number of the bucket of a duration: the smallest n with
 // d <= 2^(n/8) s.
-func bucketNumber(d time.Duration) int {
-	if d <= 0 {
+func bucketNumber(duration time.Duration) int {
+	if duration <= 0 {
 		return math.MinInt32
 	}
 	// Bounds within a doubling: 2^(i/8) for i = -8 to -1.
@@ -53,7 +53,7 @@ func bucketNumber(d time.Duration) int {
 		0.5, 0.5452538663326288, 0.5946035575013605, 0.6484197773255048,
 		0.7071067811865475, 0.7711054127039704, 0.8408964152537144, 0.9170040432046711,
 	}
-	frac, exp := math.Frexp(d.Seconds())
+	frac, exp := math.Frexp(duration.Seconds())
 	i := (exp - 1) * perDoubling
 	for _, b := range bounds {
 		if b >= frac {
@@ -99,10 +99,10 @@ type withClassic struct {
 }
 
 // Write implements prometheus.Metric, and adds the classic buckets.
-func (c withClassic) Write(out *dto.Metric) error {
-	if err := c.Metric.Write(out); err != nil {
+func (c withClassic) Write(metric *dto.Metric) error {
+	if err := c.Metric.Write(metric); err != nil {
 		return err
 	}
-	out.Histogram.Bucket = c.buckets
+	metric.Histogram.Bucket = c.buckets
 	return nil
 }

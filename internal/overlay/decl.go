@@ -94,23 +94,23 @@ func (o *Overlay) indexFile(file string, declared map[string]string) error {
 }
 
 // declRange returns the start and end offsets of a declaration in the text of its file.
-func declRange(file, text, name string) (begin, end int, err error) {
-	begin = -1
+func declRange(file, text, name string) (start, end int, err error) {
+	start = -1
 	err = forEachDecl(file, text, func(declName string, declBegin, declEnd int) {
 		if declName == name {
-			begin, end = declBegin, declEnd
+			start, end = declBegin, declEnd
 		}
 	})
-	if err == nil && begin < 0 {
+	if err == nil && start < 0 {
 		err = fmt.Errorf("overlay: an edit before this one removed %q from %s", name, file)
 	}
-	return begin, end, err
+	return start, end, err
 }
 
 // forEachDecl calls visit for every top-level declaration of a file, with its name and its start and
 // end offsets. The range includes the doc comment and the rest of the last line. A group of
 // specifications has the names of its first specification. Blank names and imports are omitted.
-func forEachDecl(file, text string, visit func(name string, begin, end int)) error {
+func forEachDecl(file, text string, visit func(name string, start, end int)) error {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, file, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -122,11 +122,11 @@ func forEachDecl(file, text string, visit func(name string, begin, end int)) err
 		if doc != nil {
 			first = doc.Pos()
 		}
-		begin := files.Position(first).Offset
+		start := files.Position(first).Offset
 		end := endOfLine(text, files.Position(decl.End()).Offset)
 		for _, name := range names {
 			if name != "_" {
-				visit(name, begin, end)
+				visit(name, start, end)
 			}
 		}
 	}

@@ -16,21 +16,21 @@ type Mutant struct {
 // because its line has changed, update the edit.
 //
 // The caller must skip its test with the race detector, which the built binary does not use.
-func TestMutants(t *testing.T, root, path string, all []Mutant) {
+func TestMutants(t *testing.T, root, path string, mutants []Mutant) {
 	t.Helper()
-	edits := make([][]Edit, len(all))
-	for i, m := range all {
+	edits := make([][]Edit, len(mutants))
+	for i, m := range mutants {
 		edits[i] = []Edit{{Decl: m.Decl, Old: m.Old, New: m.New}}
 	}
-	o := New(root)
-	if err := o.Plant(edits); err != nil {
+	overlay := New(root)
+	if err := overlay.Plant(edits); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := o.TestBinary(t.Context(), t.TempDir(), path)
+	binary, err := overlay.TestBinary(t.Context(), t.TempDir(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, m := range all {
+	for i, m := range mutants {
 		t.Run(m.Rule, func(t *testing.T) {
 			if err := Find(t.Context(), binary, i, "^("+m.Found+")$"); err != nil {
 				t.Error(err)

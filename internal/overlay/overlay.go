@@ -61,15 +61,15 @@ func (o *Overlay) Edit(edit Edit) error {
 	if err != nil {
 		return err
 	}
-	begin, end, err := declRange(file, text, name)
+	start, end, err := declRange(file, text, name)
 	if err != nil {
 		return err
 	}
-	decl := text[begin:end]
+	decl := text[start:end]
 	if n := strings.Count(decl, edit.Old); n != 1 {
 		return fmt.Errorf("overlay: %q occurs %d times in %s, want once", edit.Old, n, edit.Decl)
 	}
-	o.files[file] = text[:begin] + strings.Replace(decl, edit.Old, edit.New, 1) + text[end:]
+	o.files[file] = text[:start] + strings.Replace(decl, edit.Old, edit.New, 1) + text[end:]
 	return nil
 }
 
@@ -164,12 +164,12 @@ func Number(i int) string { return strconv.Itoa(i + 1) }
 func Find(ctx context.Context, binary string, i int, tests string) error {
 	cmd := exec.CommandContext(ctx, binary, "-test.run="+tests, "-test.failfast", "-test.timeout=2m") //nolint:gosec // a test's own
 	cmd.Env = append(os.Environ(), Switch+"="+Number(i))
-	out, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s does not find it:\n%.2000s", tests, out)
-	case strings.Contains(string(out), "panic: test timed out"):
-		return fmt.Errorf("%s does not find it in time: %w\n%.2000s", tests, err, out)
+		return fmt.Errorf("%s does not find it:\n%.2000s", tests, output)
+	case strings.Contains(string(output), "panic: test timed out"):
+		return fmt.Errorf("%s does not find it in time: %w\n%.2000s", tests, err, output)
 	}
 	return nil
 }

@@ -8,39 +8,39 @@ const hexDigits = "0123456789abcdef"
 // the characters that JSON requires (RFC 8259, section 7), it escapes <, >, &, U+2028 and
 // U+2029. The text may contain input of a client, and an app may embed it in an HTML page.
 // Invalid UTF-8 becomes U+FFFD.
-func appendEscaped(dst []byte, s string) []byte {
+func appendEscaped(dst []byte, text string) []byte {
 	copied := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&' && c != 0x7f {
+	for i := 0; i < len(text); {
+		char := text[i]
+		if char < utf8.RuneSelf {
+			if char >= ' ' && char != '"' && char != '\\' && char != '<' && char != '>' && char != '&' && char != 0x7f {
 				i++
 				continue
 			}
-			dst = append(dst, s[copied:i]...)
-			dst = appendASCII(dst, c)
+			dst = append(dst, text[copied:i]...)
+			dst = appendASCII(dst, char)
 			i++
 			copied = i
 			continue
 		}
-		r, size := utf8.DecodeRuneInString(s[i:])
+		r, size := utf8.DecodeRuneInString(text[i:])
 		if (r != utf8.RuneError || size > 1) && r != 0x2028 && r != 0x2029 {
 			i += size
 			continue
 		}
-		dst = append(dst, s[copied:i]...)
+		dst = append(dst, text[copied:i]...)
 		dst = append(dst, `\u`...)
 		dst = append(dst, hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 		i += size
 		copied = i
 	}
-	return append(dst, s[copied:]...)
+	return append(dst, text[copied:]...)
 }
 
-func appendASCII(dst []byte, c byte) []byte {
-	switch c {
+func appendASCII(dst []byte, char byte) []byte {
+	switch char {
 	case '"', '\\':
-		return append(dst, '\\', c)
+		return append(dst, '\\', char)
 	case '\n':
 		return append(dst, '\\', 'n')
 	case '\r':
@@ -48,6 +48,6 @@ func appendASCII(dst []byte, c byte) []byte {
 	case '\t':
 		return append(dst, '\\', 't')
 	default:
-		return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		return append(dst, '\\', 'u', '0', '0', hexDigits[char>>4], hexDigits[char&15])
 	}
 }

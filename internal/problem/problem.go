@@ -118,25 +118,25 @@ func (p *Problem) AppendJSON(dst []byte) []byte {
 }
 
 // Write writes p as the response to a request. The response header must not have been written.
-func Write(w http.ResponseWriter, p *Problem) {
-	body := append(p.AppendJSON(make([]byte, 0, 512)), '\n')
+func Write(w http.ResponseWriter, response *Problem) {
+	body := append(response.AppendJSON(make([]byte, 0, 512)), '\n')
 	header := w.Header()
 	header.Set("Content-Type", ContentType)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set(HeaderError, string(p.Code))
-	if s := p.RetryAfterSeconds(); s > 0 {
+	header.Set(HeaderError, string(response.Code))
+	if s := response.RetryAfterSeconds(); s > 0 {
 		header.Set("Retry-After", strconv.Itoa(s))
 	}
-	w.WriteHeader(p.StatusCode())
+	w.WriteHeader(response.StatusCode())
 	// An error means that the client has disconnected.
 	_, _ = w.Write(body)
 }
 
 // Decode parses the output of AppendJSON, for clients. It ignores unknown members (RFC 9457,
 // section 3.2).
-func Decode(b []byte) (*Problem, error) {
+func Decode(content []byte) (*Problem, error) {
 	var members struct {
 		Title      string  `json:"title"`
 		Status     int     `json:"status"`
@@ -151,23 +151,23 @@ func Decode(b []byte) (*Problem, error) {
 		Value      string  `json:"value"`
 		RetryAfter uint16  `json:"retry_after"`
 	}
-	if err := json.Unmarshal(b, &members); err != nil {
+	if err := json.Unmarshal(content, &members); err != nil {
 		return nil, fmt.Errorf("problem: decode: %w", err)
 	}
 	if members.Code == "" {
 		return nil, errors.New("problem: decode: no code")
 	}
-	p := &Problem{
+	decoded := &Problem{
 		Code: members.Code, Status: members.Status, Title: members.Title, Detail: members.Detail, Reason: members.Reason, Node: members.Node,
 		Epoch: members.Epoch, Finding: members.Finding, Param: members.Param, Value: members.Value, RetryAfter: time.Duration(members.RetryAfter) * time.Second,
 	}
-	if p.Status < 400 || p.Status > 599 {
-		p.Status = 0 // an invalid status of another server must not make WriteHeader panic
+	if decoded.Status < 400 || decoded.Status > 599 {
+		decoded.Status = 0 // an invalid status of another server must not make WriteHeader panic
 	}
 	if members.Shard != nil {
-		p.Shard, p.HasShard = *members.Shard, true
+		decoded.Shard, decoded.HasShard = *members.Shard, true
 	}
-	return p, nil
+	return decoded, nil
 }
 
 // appendMember appends a JSON member with a string value, preceded by a comma, unless the value is empty.

@@ -26,25 +26,25 @@ func setMaximum() int {
 	return count.want
 }
 
-// setCount makes the process use n processors, or more if AtLeast requests more.
-func setCount(n int) {
+// setCount makes the process use the wanted number of processors, or more if AtLeast requests more.
+func setCount(wanted int) {
 	count.Lock()
 	defer count.Unlock()
-	count.want = n
-	runtime.GOMAXPROCS(max(n, count.least))
+	count.want = wanted
+	runtime.GOMAXPROCS(max(wanted, count.least))
 }
 
-// AtLeast makes the process use at least n processors until release, for work that occupies one of
+// AtLeast makes the process use at least the minimum number of processors until release, for work that occupies one of
 // them for long. Run continues. Only one goroutine at a time may call it.
-func AtLeast(n int) (release func()) {
+func AtLeast(minimum int) (release func()) {
 	count.Lock()
 	defer count.Unlock()
-	count.least = n
-	if before := runtime.GOMAXPROCS(0); before < n {
+	count.least = minimum
+	if before := runtime.GOMAXPROCS(0); before < minimum {
 		if count.want == 0 {
 			count.want = before
 		}
-		runtime.GOMAXPROCS(n)
+		runtime.GOMAXPROCS(minimum)
 	}
 	return func() {
 		count.Lock()

@@ -138,28 +138,28 @@ func IsRegistered(conn net.Conn) bool {
 // must have removed it from every Poller. Deadlines are cleared. On an error the connection
 // is unchanged: it is not a Conn, it is closed, or it is in use.
 func Unregister(conn net.Conn) error {
-	c, ok := conn.(*Conn)
+	polledConn, ok := conn.(*Conn)
 	if !ok {
 		return fmt.Errorf("rawio: detach %T from the poller: %w", conn, os.ErrInvalid)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	polled := c.polled.Load()
+	polledConn.mu.Lock()
+	defer polledConn.mu.Unlock()
+	polled := polledConn.polled.Load()
 	switch {
-	case c.closed.Load():
+	case polledConn.closed.Load():
 		return net.ErrClosed
-	case c.activeCalls > 0: // a call from before the registration still uses fd
+	case polledConn.activeCalls > 0: // a call from before the registration still uses fd
 		return syscall.EBUSY
 	case polled == nil:
-		c.readDeadline, c.writeDeadline = deadline{}, deadline{}
+		polledConn.readDeadline, polledConn.writeDeadline = deadline{}, deadline{}
 		return nil
 	}
 	fd, err := duplicateFD(polled.raw)
 	if err != nil {
 		return err
 	}
-	c.fd, c.readDeadline, c.writeDeadline = fd, deadline{}, deadline{}
-	c.polled.Store(nil)
+	polledConn.fd, polledConn.readDeadline, polledConn.writeDeadline = fd, deadline{}, deadline{}
+	polledConn.polled.Store(nil)
 	_ = polled.file.Close() // closes one of two descriptors
 	return nil
 }

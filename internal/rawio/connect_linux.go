@@ -10,11 +10,11 @@ import (
 
 // Connects reports whether a TCP connection to an address on this machine succeeds
 // immediately, and closes it. False means unknown: the caller must dial normally.
-func Connects(to netip.AddrPort) bool {
-	if to.Addr().Zone() != "" {
+func Connects(addr netip.AddrPort) bool {
+	if addr.Addr().Zone() != "" {
 		return false
 	}
-	isIPv4 := to.Addr().Unmap().Is4()
+	isIPv4 := addr.Addr().Unmap().Is4()
 	family := uintptr(syscall.AF_INET6)
 	if isIPv4 {
 		family = syscall.AF_INET
@@ -24,13 +24,13 @@ func Connects(to netip.AddrPort) bool {
 		return false
 	}
 	var sockaddr syscall.RawSockaddrAny
-	size := encodeSockaddr(&sockaddr, to, isIPv4)
+	size := encodeSockaddr(&sockaddr, addr, isIPv4)
 	// The kernel processes the reply of a local listener before the first call returns.
 	// Then the second call succeeds.
 	for errno = syscall.EINPROGRESS; errno == syscall.EINPROGRESS; {
 		_, _, errno = syscall.RawSyscall(syscall.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&sockaddr)), size) //nolint:gosec // as package syscall does it
 	}
-	connected := errno == 0 && !isSelfConnected(fd, to)
+	connected := errno == 0 && !isSelfConnected(fd, addr)
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0) // does not block, because no data was sent
 	return connected
 }

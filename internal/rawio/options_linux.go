@@ -87,9 +87,11 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return c.setDeadline(&c.writeDeadline, t, (*os.File).SetWriteDeadline)
 }
 
-func (c *Conn) setDeadline(stored *deadline, t time.Time, setOnFile func(*os.File, time.Time) error) error {
+// setDeadline stores the deadline until, or sets it on the file if the connection is registered. Zero means
+// no deadline.
+func (c *Conn) setDeadline(stored *deadline, until time.Time, setOnFile func(*os.File, time.Time) error) error {
 	if registered := c.polled.Load(); registered != nil {
-		return c.wrap("set", setOnFile(registered.file, t))
+		return c.wrap("set", setOnFile(registered.file, until))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,9 +99,9 @@ func (c *Conn) setDeadline(stored *deadline, t time.Time, setOnFile func(*os.Fil
 	case c.closed.Load():
 		return c.wrap("set", net.ErrClosed)
 	case registered != nil:
-		return c.wrap("set", setOnFile(registered.file, t))
+		return c.wrap("set", setOnFile(registered.file, until))
 	}
-	*stored = deadline{time: t, expired: !t.IsZero() && time.Until(t) <= 0}
+	*stored = deadline{time: until, expired: !until.IsZero() && time.Until(until) <= 0}
 	return nil
 }
 

@@ -115,10 +115,10 @@ func WriteFile(path string, list List) (err error) {
 // syncDir makes a rename durable. An error is ignored: the content of the new file is
 // already durable, and the old file is acceptable after a crash.
 func syncDir(dir string) {
-	d, err := os.Open(dir) //nolint:gosec // of a file that the operator names
+	dirFile, err := os.Open(dir) //nolint:gosec // of a file that the operator names
 	if err != nil {
 		return
 	}
-	_ = d.Sync()
-	_ = d.Close()
+	_ = dirFile.Sync()
+	_ = dirFile.Close()
 }

@@ -48,17 +48,17 @@ func Parse(b []byte) (List, error) {
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
 		}
-		s, err := ParseLine(text)
+		secret, err := ParseLine(text)
 		if err != nil {
 			return nil, fmt.Errorf("secret: line %d: %w", lineNumber, err)
 		}
-		if list.Has(s) {
+		if list.Has(secret) {
 			return nil, fmt.Errorf("secret: line %d: duplicate secret: remove one of them", lineNumber)
 		}
 		if len(list) == maxSecrets {
 			return nil, fmt.Errorf("secret: line %d: more than %d secrets: remove secrets that no node uses", lineNumber, maxSecrets)
 		}
-		list = append(list, s)
+		list = append(list, secret)
 	}
 	if len(list) == 0 {
 		return nil, errors.New("secret: the file contains no secret: create one with `shardway keygen`")

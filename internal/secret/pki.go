@@ -94,11 +94,11 @@ func ReadAuthorities(path string) ([]*x509.Certificate, error) {
 	return authorities, nil
 }
 
-func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
+func parseAuthorities(content []byte) ([]*x509.Certificate, error) {
 	var authorities []*x509.Certificate
 	for {
 		var block *pem.Block
-		if block, b = pem.Decode(b); block == nil {
+		if block, content = pem.Decode(content); block == nil {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
@@ -113,7 +113,7 @@ func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
 		}
 		authorities = append(authorities, cert)
 	}
-	if len(bytes.TrimSpace(b)) > 0 && len(authorities) == 0 {
+	if len(bytes.TrimSpace(content)) > 0 && len(authorities) == 0 {
 		return nil, errors.New("not PEM: the file must begin with -----BEGIN CERTIFICATE-----")
 	}
 	if len(authorities) == 0 {

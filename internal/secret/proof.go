@@ -83,11 +83,11 @@ func (s Secret) Unwrap(binding, b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := gcm.Open(nil, nil, b, nil)
+	plaintext, err := gcm.Open(nil, nil, b, nil)
 	if err != nil {
 		return nil, fmt.Errorf("secret: not encrypted with %s for this stream", s.Fingerprint())
 	}
-	return out, nil
+	return plaintext, nil
 }
 
 func (s Secret) wrapper(binding []byte) (cipher.AEAD, error) {

@@ -119,22 +119,22 @@ func ParseLine(line string) (Secret, error) {
 	if err != nil || len(decoded) != Size+checksumSize {
 		return Secret{}, errDamaged
 	}
-	var s Secret
-	copy(s.key[:], decoded)
-	if subtle.ConstantTimeCompare(s.checksum(), decoded[Size:]) == 0 {
+	var secret Secret
+	copy(secret.key[:], decoded)
+	if subtle.ConstantTimeCompare(secret.checksum(), decoded[Size:]) == 0 {
 		return Secret{}, errDamaged
 	}
-	if rest, s.rotated = strings.CutSuffix(strings.TrimSpace(rest), rotatedField); s.rotated {
+	if rest, secret.rotated = strings.CutSuffix(strings.TrimSpace(rest), rotatedField); secret.rotated {
 		rest = strings.TrimSpace(rest)
 	}
 	if rest == "" {
-		return s, nil
+		return secret, nil
 	}
 	made, ok := strings.CutPrefix(rest, madeField)
 	madeAt, err := time.Parse(time.RFC3339, made)
-	s.made = madeAt.UTC().Truncate(time.Second)
-	if !ok || err != nil || s.made.Year() < 1 || s.made.Year() > 9999 {
+	secret.made = madeAt.UTC().Truncate(time.Second)
+	if !ok || err != nil || secret.made.Year() < 1 || secret.made.Year() > 9999 {
 		return Secret{}, fmt.Errorf("the text after the secret must be %s and a time like 2026-01-31T12:00:00Z", madeField)
 	}
-	return s, nil
+	return secret, nil
 }

@@ -68,11 +68,11 @@ type Summary struct {
 // Summaries describes the secrets of this node. The first one is used.
 func (st *Store) Summaries() []Summary {
 	list := st.List()
-	out := make([]Summary, len(list))
+	summaries := make([]Summary, len(list))
 	for i, secret := range list {
-		out[i] = Summary{Fingerprint: secret.Fingerprint(), Made: secret.Made()}
+		summaries[i] = Summary{Fingerprint: secret.Fingerprint(), Made: secret.Made()}
 	}
-	return out
+	return summaries
 }
 
 // Install adds a secret to the accepted ones. Install, Use and Retire are requested by a peer that
@@ -83,52 +83,52 @@ func (st *Store) Summaries() []Summary {
 // operator may be distributing a newer secret by hand to lock out everyone who has the
 // older one.
 func (st *Store) Install(added Secret, shown List) error {
-	return st.apply(func(l List) (List, error) {
-		if l.Has(added) {
-			return l, nil
+	return st.apply(func(secrets List) (List, error) {
+		if secrets.Has(added) {
+			return secrets, nil
 		}
-		newest, ok := l.Newest()
+		newest, ok := secrets.Newest()
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("secret: the newest of %s is unknown: add made=TIME to the secrets in the file, and complete the rotation manually", fingerprints(l))
+			return nil, fmt.Errorf("secret: the newest of %s is unknown: add made=TIME to the secrets in the file, and complete the rotation manually", fingerprints(secrets))
 		case !shown.Has(newest):
 			return nil, fmt.Errorf("secret: %s is the newest secret here; a node that installs another secret must prove that it has this one", newest.Fingerprint())
 		case !added.made.After(newest.made):
 			return nil, fmt.Errorf("secret: %s is not newer than %s", added.Fingerprint(), newest.Fingerprint())
-		case len(l) == maxSecrets:
-			return nil, fmt.Errorf("secret: the file already contains %d secrets, the maximum", len(l))
+		case len(secrets) == maxSecrets:
+			return nil, fmt.Errorf("secret: the file already contains %d secrets, the maximum", len(secrets))
 		}
 		if err := added.CheckDate(time.Now()); err != nil {
 			return nil, err
 		}
-		return l.With(added.Rotated()), nil
+		return secrets.With(added.Rotated()), nil
 	})
 }
 
 // Use moves the secret with the given fingerprint to the front. It must be the newest one,
 // and the peer must have proven possession of it.
 func (st *Store) Use(fingerprint string, shown List) error {
-	return st.apply(func(l List) (List, error) {
-		successor, err := l.findSuccessor(fingerprint, shown)
+	return st.apply(func(secrets List) (List, error) {
+		successor, err := secrets.findSuccessor(fingerprint, shown)
 		if err != nil {
 			return nil, err
 		}
-		return l.WithFirst(successor), nil
+		return secrets.WithFirst(successor), nil
 	})
 }
 
 // Retire removes all secrets but the one with the given fingerprint. That secret must be
 // the newest one and the one in use, and the peer must have proven possession of it.
 func (st *Store) Retire(fingerprint string, shown List) error {
-	return st.apply(func(l List) (List, error) {
-		successor, err := l.findSuccessor(fingerprint, shown)
+	return st.apply(func(secrets List) (List, error) {
+		successor, err := secrets.findSuccessor(fingerprint, shown)
 		switch {
 		case err != nil:
 			return nil, err
-		case !l[0].Equal(successor):
+		case !secrets[0].Equal(successor):
 			return nil, fmt.Errorf("secret: %s is not the secret in use", fingerprint)
 		}
-		return l[:1], nil
+		return secrets[:1], nil
 	})
 }
 
@@ -221,9 +221,9 @@ func fingerprints(list List) string { return strings.Join(Fingerprints(list), ",
 
 // Fingerprints returns the fingerprints of a list, for logs.
 func Fingerprints(list List) []string {
-	out := make([]string, 0, len(list))
+	fingerprints := make([]string, 0, len(list))
 	for _, secret := range list {
-		out = append(out, secret.Fingerprint())
+		fingerprints = append(fingerprints, secret.Fingerprint())
 	}
-	return out
+	return fingerprints
 }

@@ -18,23 +18,23 @@ const synInterval = time.Second
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	h.network.mu.Lock()
 	defer h.network.mu.Unlock()
-	m, port, err := h.network.resolve(h.machine, addr)
+	target, port, err := h.network.resolve(h.machine, addr)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
-	c, err := h.connect(ctx, m, port)
+	conn, err := h.connect(ctx, target, port)
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: tcpAddr(m.ip, port), Err: err}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: tcpAddr(target.ip, port), Err: err}
 	}
-	return c, nil
+	return conn, nil
 }
 
 // DialTimeout is Dial with a timeout. Zero means none.
-func (h *Host) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
+func (h *Host) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	ctx := context.Background()
-	if d > 0 {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	return h.Dial(ctx, addr)

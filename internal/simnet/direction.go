@@ -136,13 +136,13 @@ func (d *direction) retransmitLost(network *Net, arrived time.Time) {
 
 // keepOrder sets the arrival of each segment from its own arrival, so that no segment overtakes another.
 func (d *direction) keepOrder() {
-	var last time.Time
+	var latest time.Time
 	for i := range d.segments {
 		seg := &d.segments[i]
-		seg.arrival = later(seg.ownArrival, last)
-		last = seg.arrival
+		seg.arrival = later(seg.ownArrival, latest)
+		latest = seg.arrival
 	}
-	d.lastArrival = last
+	d.lastArrival = latest
 }
 
 // later returns the later time.

@@ -61,13 +61,13 @@ func (h *Host) Thaw() {
 // Restart returns the handle for the next process of the host, with the same name and
 // address. It crashes the current process if that is not dead.
 func (h *Host) Restart() *Host {
-	n := h.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.crash(h.machine.current)
+	network := h.network
+	network.mu.Lock()
+	defer network.mu.Unlock()
+	network.crash(h.machine.current)
 	h.machine.poweredOff = false
-	h.machine.current = newHost(n, h.machine)
-	n.applyChanges()
+	h.machine.current = newHost(network, h.machine)
+	network.applyChanges()
 	return h.machine.current
 }
 

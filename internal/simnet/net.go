@@ -80,14 +80,14 @@ func (n *Net) Host(name string) *Host {
 		panic(fmt.Sprintf("simnet: host %q exists", name))
 	}
 	i := len(n.machines) + 1
-	m := &machine{
+	machine := &machine{
 		name:     name,
 		ip:       netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
 		lastPort: 32768,
 	}
-	n.machines[name], n.byIP[m.ip] = m, m
-	m.current = newHost(n, m)
-	return m.current
+	n.machines[name], n.byIP[machine.ip] = machine, machine
+	machine.current = newHost(n, machine)
+	return machine.current
 }
 
 // Close crashes every host, so that all calls that wait on the network end.

@@ -23,33 +23,33 @@ type packetSocket struct {
 }
 
 // sendPacket sends b or loses it. Like UDP it does not report a loss.
-func (h *Host) sendPacket(port uint16, b []byte, addr string) error {
+func (h *Host) sendPacket(port uint16, payload []byte, addr string) error {
 	network := h.network
 	network.mu.Lock()
 	defer network.mu.Unlock()
 	if h.state == dead {
 		return &net.OpError{Op: "write", Net: "udp", Err: net.ErrClosed}
 	}
-	to, toPort, err := network.resolve(h.machine, addr)
+	destination, toPort, err := network.resolve(h.machine, addr)
 	if err != nil {
 		return &net.OpError{Op: "write", Net: "udp", Err: err}
 	}
-	link := network.link(h.machine, to)
-	if h.state == frozen || !network.isRouteOpen(h.machine, to) || link.isPacketLost(network.rng) {
+	link := network.link(h.machine, destination)
+	if h.state == frozen || !network.isRouteOpen(h.machine, destination) || link.isPacketLost(network.rng) {
 		return nil
 	}
 	from := net.UDPAddr(*tcpAddr(h.machine.ip, port))
-	packet := &memberlist.Packet{Buf: append([]byte(nil), b...), From: &from}
+	packet := &memberlist.Packet{Buf: append([]byte(nil), payload...), From: &from}
 	delay := link.packetDelay(network.rng)
 	if delay == 0 {
-		network.deliver(to, toPort, packet)
+		network.deliver(destination, toPort, packet)
 		return nil
 	}
 	time.AfterFunc(delay, func() {
 		network.mu.Lock()
 		defer network.mu.Unlock()
-		if network.isRouteOpen(h.machine, to) {
-			network.deliver(to, toPort, packet)
+		if network.isRouteOpen(h.machine, destination) {
+			network.deliver(destination, toPort, packet)
 		}
 	})
 	return nil

@@ -25,23 +25,23 @@ func Word(word string, words []string) string {
 func distance(a, b string) int {
 	prev2 := make([]int, len(b)+1)
 	prev := make([]int, len(b)+1)
-	cur := make([]int, len(b)+1)
+	current := make([]int, len(b)+1)
 	for j := range prev {
 		prev[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
-		cur[0] = i
+		current[0] = i
 		for j := 1; j <= len(b); j++ {
 			cost := 1
 			if a[i-1] == b[j-1] {
 				cost = 0
 			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			current[j] = min(prev[j]+1, current[j-1]+1, prev[j-1]+cost)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
+				current[j] = min(current[j], prev2[j-2]+1)
 			}
 		}
-		prev2, prev, cur = prev, cur, prev2
+		prev2, prev, current = prev, current, prev2
 	}
 	return prev[len(b)]
 }

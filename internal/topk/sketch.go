@@ -70,7 +70,7 @@ func (s *Sketch) Total() float64 {
 
 // Top returns up to n keys, with the highest counts first. It omits a key if most of its count may
 // belong to the keys that it replaced.
-func (s *Sketch) Top(n int) []Item {
+func (s *Sketch) Top(limit int) []Item {
 	var all []Item
 	for _, item := range s.items {
 		if item.Count > 2*item.maxOverestimate {
@@ -78,5 +78,5 @@ func (s *Sketch) Top(n int) []Item {
 		}
 	}
 	slices.SortFunc(all, func(a, b Item) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
-	return all[:min(len(all), n)]
+	return all[:min(len(all), limit)]
 }

@@ -136,17 +136,17 @@ func (d *Dir) SetCluster(id string, shards int) error {
 	if d.closed {
 		return errClosed
 	}
-	want := cluster{Format: format, ID: id, Shards: shards}
-	if d.cluster == want {
+	wanted := cluster{Format: format, ID: id, Shards: shards}
+	if d.cluster == wanted {
 		return nil
 	}
 	if d.cluster.ID != "" {
 		return fmt.Errorf("disk: the data directory belongs to cluster %s with %d shards, not to cluster %s with %d", d.cluster.ID, d.cluster.Shards, id, shards)
 	}
-	if err := saveFile(d.backend, clusterFile, want); err != nil {
+	if err := saveFile(d.backend, clusterFile, wanted); err != nil {
 		return err
 	}
-	d.cluster = want
+	d.cluster = wanted
 	d.clusterID.Store(&id)
 	return nil
 }
@@ -179,11 +179,11 @@ func (d *Dir) StoreLevel(newLevel uint8) error {
 	if newLevel <= d.level.Level {
 		return nil
 	}
-	want := level{Format: format, Level: newLevel}
-	if err := saveFile(d.backend, levelFile, want); err != nil {
+	wanted := level{Format: format, Level: newLevel}
+	if err := saveFile(d.backend, levelFile, wanted); err != nil {
 		return err
 	}
-	d.level = want
+	d.level = wanted
 	return nil
 }
 

@@ -123,11 +123,11 @@ func (f *files) read(name string) ([]byte, error) {
 // write writes a temporary file and renames it, so that a crash leaves either the old or
 // the new content. It also syncs the directory, so that the rename is durable.
 func (f *files) write(name string, data []byte) error {
-	tmp := f.path(name + ".tmp")
-	if err := writeSynced(tmp, data); err != nil {
+	temporary := f.path(name + ".tmp")
+	if err := writeSynced(temporary, data); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, f.path(name)); err != nil {
+	if err := os.Rename(temporary, f.path(name)); err != nil {
 		return err
 	}
 	return syncDir(f.root)
@@ -236,18 +236,18 @@ func (f *files) openLibraryStores(options StoreOptions) (rawStores, error) {
 // createLog creates the log file completely or not at all. bbolt crashes with a signal on a
 // truncated file, as a full disk would leave it.
 func createLog(path string) error {
-	tmp := path + ".tmp"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	temporary := path + ".tmp"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	db, err := openLog(tmp)
+	logDB, err := openLog(temporary)
 	if err != nil {
 		return err
 	}
-	if err := db.Close(); err != nil {
+	if err := logDB.Close(); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	return os.Rename(temporary, path)
 }
 
 // openLog opens the log file. It waits up to lockTimeout for the lock of another process.

@@ -156,33 +156,33 @@ func (m *Memory) unlock() error {
 func (m *Memory) Copy() (*Memory, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := NewMemory()
+	clone := NewMemory()
 	for name, data := range m.files {
-		c.files[name] = slices.Clone(data)
+		clone.files[name] = slices.Clone(data)
 	}
 	for _, key := range []string{"CurrentTerm", keyVote} { // all keys that Raft uses
 		if v, err := m.log.Get([]byte(key)); err == nil {
-			if err := c.log.Set([]byte(key), v); err != nil {
+			if err := clone.log.Set([]byte(key), v); err != nil {
 				return nil, err
 			}
 		}
 		if v, err := m.log.GetUint64([]byte(key)); err == nil {
-			if err := c.log.SetUint64([]byte(key), v); err != nil {
+			if err := clone.log.SetUint64([]byte(key), v); err != nil {
 				return nil, err
 			}
 		}
 	}
-	c.snapshots = m.snapshots.copy()
+	clone.snapshots = m.snapshots.copy()
 	first, _ := m.log.FirstIndex() // an InmemStore returns no error
 	last, _ := m.log.LastIndex()
 	for i := first; i <= last && last > 0; i++ {
-		var l raft.Log
-		if err := m.log.GetLog(i, &l); err != nil {
+		var logCopy raft.Log
+		if err := m.log.GetLog(i, &logCopy); err != nil {
 			return nil, fmt.Errorf("disk: copy entry %d: %w", i, err)
 		}
-		if err := c.log.StoreLog(&l); err != nil {
+		if err := clone.log.StoreLog(&logCopy); err != nil {
 			return nil, err
 		}
 	}
-	return c, nil
+	return clone, nil
 }

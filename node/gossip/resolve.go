@@ -44,22 +44,22 @@ func resolveAll(ctx context.Context, resolver Resolver, join []string) iter.Seq[
 	})
 }
 
-// runLookups runs n lookups concurrently and yields each result when it is available. It returns
+// runLookups runs count lookups concurrently and yields each result when it is available. It returns
 // when all lookups have ended.
-func runLookups(ctx context.Context, n int, lookup func(ctx context.Context, i int) ([]netip.AddrPort, error)) iter.Seq[lookupResult] {
+func runLookups(ctx context.Context, count int, lookup func(ctx context.Context, i int) ([]netip.AddrPort, error)) iter.Seq[lookupResult] {
 	return func(yield func(lookupResult) bool) {
 		lookupCtx, cancel := context.WithTimeout(ctx, lookupTimeout)
-		results := make(chan lookupResult, n) // never blocks a lookup
+		results := make(chan lookupResult, count) // never blocks a lookup
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
-		for i := range n {
+		for i := range count {
 			wg.Go(func() {
 				addrs, err := lookup(lookupCtx, i)
 				results <- lookupResult{i, addrs, err}
 			})
 		}
-		for range n {
+		for range count {
 			if !yield(<-results) {
 				return
 			}

@@ -236,11 +236,11 @@ func (s *memberSnapshot) encode(clock uint64) []byte {
 // replaceFile replaces a file atomically. It does not write to an existing object at the temporary
 // path, such as a pipe or a hard link.
 func replaceFile(path string, data []byte) error {
-	tmp := path + ".tmp"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	temporary := path + ".tmp"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator names the directory
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func replaceFile(path string, data []byte) error {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	return os.Rename(temporary, path)
 }
 
 // saveInterval is the minimum interval between two writes, because many members can join at once.
@@ -291,9 +291,9 @@ func (g *Gossip) snapshotLoop() {
 
 // lamportTime returns the last used Lamport time of Serf.
 func (g *Gossip) lamportTime() uint64 {
-	n, err := strconv.ParseUint(g.serf.Stats()["member_time"], 10, 64)
-	if err != nil || n == 0 {
+	last, err := strconv.ParseUint(g.serf.Stats()["member_time"], 10, 64)
+	if err != nil || last == 0 {
 		return 0
 	}
-	return n - 1
+	return last - 1
 }

@@ -56,7 +56,7 @@ func loadCredentials(conf *config.Config, log zerolog.Logger) (*credentials, err
 	if conf.SecretFile != "" {
 		var err error
 		if loaded.secret, err = secret.Open(conf.SecretFile); err != nil {
-			problems = append(problems, fmt.Errorf("--secret-file: %w", err))
+			problems = append(problems, &FileError{"secret-file", err})
 		}
 	}
 	if conf.TLSCA != "" {
@@ -68,7 +68,7 @@ func loadCredentials(conf *config.Config, log zerolog.Logger) (*credentials, err
 	if conf.AdminCert != "" {
 		cert, err := secret.KeyPair(conf.AdminCert, conf.AdminKey)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("--admin-cert: %w", err))
+			problems = append(problems, &FileError{"admin-cert", err})
 		}
 		loaded.adminCert.Store(&cert)
 	}
@@ -85,7 +85,7 @@ func (c *credentials) applyTo(options *node.Options) error {
 	switch {
 	case c.nodePKI != nil:
 		if trust, err = c.nodePKI.Load(nodeID); err != nil {
-			return fmt.Errorf("--tls-node-cert: %w", err)
+			return &FileError{"tls-node-cert", err}
 		}
 		c.nodeTLS = secret.NewTLSWrapper(trust)
 		c.nodeCert.Store(trust.Leaf())
@@ -133,11 +133,11 @@ func readAccess(conf *config.Config) (auth.Access, []error) {
 		}
 		content, err := secret.ReadTokens(file.path)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("--%s: %w", file.flag, err))
+			problems = append(problems, &FileError{file.flag, err})
 			continue
 		}
 		if *file.into, err = auth.ParseTokens(content); err != nil {
-			problems = append(problems, fmt.Errorf("--%s: %s: %w", file.flag, file.path, err))
+			problems = append(problems, &FileError{file.flag, fmt.Errorf("%s: %w", file.path, err)})
 		}
 	}
 	for _, file := range []struct {
@@ -149,7 +149,7 @@ func readAccess(conf *config.Config) (auth.Access, []error) {
 		}
 		cas, err := secret.ReadAuthorities(file.path)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("--%s: %w", file.flag, err))
+			problems = append(problems, &FileError{file.flag, err})
 			continue
 		}
 		*file.into = x509.NewCertPool()
@@ -287,25 +287,43 @@ func (p *Process) certificatesInUse() (certs []diagnosis.Certificate) {
 	return certs
 }
 
-// Check reads all configured files with credentials, as New does, and checks whether the data
-// directory is writable. Each error has the form "--flag: reason". Certificates for connections
-// between nodes are checked for the configured node ID, if there is one.
-func Check(conf *config.Config) []error {
+// FileError is a problem with a file or directory of the settings.
+type FileError struct {
+	Flag string // name of the flag that contains the path, without dashes
+	Err  error
+}
+
+// Error returns the flag and the cause.
+func (e *FileError) Error() string { return "--" + e.Flag + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// CheckFiles reads all configured files with credentials, as New does, and checks whether the data
+// directory is writable. Certificates for connections between nodes are checked for the configured
+// node ID, if there is one.
+func CheckFiles(conf *config.Config) (problems []*FileError) {
+	add := func(err error) {
+		if problem, ok := errors.AsType[*FileError](err); ok {
+			problems = append(problems, problem)
+		}
+	}
 	loaded, err := loadCredentials(conf, zerolog.Nop())
-	var problems []error
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { // a result of errors.Join
-		problems = joined.Unwrap()
+		for _, fileErr := range joined.Unwrap() {
+			add(fileErr)
+		}
 	}
 	if loaded.nodePKI != nil && conf.Node != "" && conf.TLSNodeCert != "" && conf.TLSNodeKey != "" {
 		if _, err := loaded.nodePKI.Load(conf.Node); err != nil {
-			problems = append(problems, fmt.Errorf("--tls-node-cert: %w", err))
+			add(&FileError{"tls-node-cert", err})
 		}
 	}
 	if _, err := readCertificate(conf.TLSCert, conf.TLSKey); err != nil {
-		problems = append(problems, err)
+		add(err)
 	}
 	if err := disk.CheckWritable(conf.Data); conf.Data != "" && err != nil {
-		problems = append(problems, fmt.Errorf("--data: %w", err))
+		add(&FileError{"data", err})
 	}
 	return problems
 }

@@ -12,20 +12,20 @@ import (
 
 // appHooks returns the client for the hooks of an app in another process, or nil if no hooks are
 // configured. dial connects to the app, and disk is the disk ID of the node.
-func appHooks(c *config.Config, dial func(context.Context) (net.Conn, error), disk string) node.Hooks {
-	if c.Hooks == "" {
+func appHooks(conf *config.Config, dial func(context.Context) (net.Conn, error), disk string) node.Hooks {
+	if conf.Hooks == "" {
 		return nil
 	}
-	at := c.HooksAddress()
-	h := &hooks.HTTP{Dial: dial, Path: at.Path, Disk: disk, Host: c.UpstreamAddress()}
-	if u := at.Upstream; at.HasSeparateAddress() {
-		h.Dial = func(ctx context.Context) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, u.Network, u.Address)
+	hookAddr := conf.HooksAddress()
+	client := &hooks.HTTP{Dial: dial, Path: hookAddr.Path, Disk: disk, Host: conf.UpstreamAddress()}
+	if upstream := hookAddr.Upstream; hookAddr.HasSeparateAddress() {
+		client.Dial = func(ctx context.Context) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, upstream.Network, upstream.Address)
 		}
-		if h.Host = u.Address; u.Network == "unix" {
-			h.Host = ""
+		if client.Host = upstream.Address; upstream.Network == "unix" {
+			client.Host = ""
 		}
 	}
-	h.Host = cmp.Or(h.Host, "localhost") // Host header for Unix sockets, as for requests
-	return h
+	client.Host = cmp.Or(client.Host, "localhost") // Host header for Unix sockets, as for requests
+	return client
 }

@@ -24,14 +24,14 @@ func inheritKeepAlive(lc *net.ListenConfig) {
 	lc.Control = func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) {
-			for _, o := range [][3]int{
+			for _, option := range [][3]int{
 				{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, // for connections that package rawio accepts
 				{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveProbes},
 			} {
-				failed = errors.Join(failed, unix.SetsockoptInt(int(fd), o[0], o[1], o[2]))
+				failed = errors.Join(failed, unix.SetsockoptInt(int(fd), option[0], option[1], option[2]))
 			}
 		})
 		return errors.Join(err, failed)

@@ -42,18 +42,18 @@ func readCertificate(certFile, keyFile string) (*certificate, error) {
 	if certFile == "" {
 		return nil, nil //nolint:nilnil // nil means plain TCP
 	}
-	seen := secret.StatFiles(certFile, keyFile)
+	fileState := secret.StatFiles(certFile, keyFile)
 	pair, err := secret.KeyPair(certFile, keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-cert: %w", err)
+		return nil, &FileError{"tls-cert", err}
 	}
-	c := &certificate{
-		files: [2]string{certFile, keyFile}, fileState: seen, tls: pair,
+	cert := &certificate{
+		files: [2]string{certFile, keyFile}, fileState: fileState, tls: pair,
 		config: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
 	}
-	c.tickets = newSessionTickets(c.config, pair.Leaf)
-	c.config.GetConfigForClient = c.tickets.configForClient
-	return c, nil
+	cert.tickets = newSessionTickets(cert.config, pair.Leaf)
+	cert.config.GetConfigForClient = cert.tickets.configForClient
+	return cert, nil
 }
 
 // newTLSListener returns a tlsListener on top of ln.

@@ -96,16 +96,16 @@ type Cluster struct {
 // the test.
 func Start(tb testing.TB, opts Options) *Cluster {
 	tb.Helper()
-	c := New(tb, opts)
+	cluster := New(tb, opts)
 	for range opts.Nodes {
-		c.Prepare(tb, "--bootstrap-expect", strconv.Itoa(opts.Nodes))
+		cluster.Prepare(tb, "--bootstrap-expect", strconv.Itoa(opts.Nodes))
 	}
-	c.AddJoinFlags()
-	for _, node := range c.nodes {
+	cluster.AddJoinFlags()
+	for _, node := range cluster.nodes {
 		node.Start(tb)
 	}
-	c.AwaitServing(tb)
-	return c
+	cluster.AwaitServing(tb)
+	return cluster
 }
 
 // New returns a cluster without nodes.
@@ -129,17 +129,17 @@ func New(tb testing.TB, opts Options) *Cluster {
 	if err != nil {
 		tb.Logf("the processes have no real-time priority: %v", err)
 	}
-	c := &Cluster{
+	cluster := &Cluster{
 		opts: opts, dir: dir, ports: ports, spawner: spawn, mapWatch: newMapWatch(), testRequests: make(map[string]bool),
 		adminClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}},
 	}
 	if opts.usesSecret() {
-		c.secrets = newSecrets()
+		cluster.secrets = newSecrets()
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.background.Go(func() { c.stalls.watch(c.ctx) })
-	tb.Cleanup(func() { c.close(tb) })
-	return c
+	cluster.ctx, cluster.cancel = context.WithCancel(context.Background())
+	cluster.background.Go(func() { cluster.stalls.watch(cluster.ctx) })
+	tb.Cleanup(func() { cluster.close(tb) })
+	return cluster
 }
 
 // Prepare adds a node, and starts its app but not the node. The node gets flags after those of

@@ -50,11 +50,11 @@ func (m Map) Counts() map[string]int {
 func (m Map) IsBalanced() bool {
 	counts := m.Counts()
 	fewest, largest := m.Shards, 0
-	for id, n := range counts {
+	for id, count := range counts {
 		if id == "" {
 			return false
 		}
-		fewest, largest = min(fewest, n), max(largest, n)
+		fewest, largest = min(fewest, count), max(largest, count)
 	}
 	return largest-fewest <= 1
 }

@@ -95,11 +95,11 @@ func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 		if shardMap.Epoch < epoch {
 			continue
 		}
-		seen := history.Map{Epoch: shardMap.Epoch, At: c.mapWatch.firstObservedAt(shardMap.Epoch), Owners: make([]string, shardMap.Shards)}
+		observed := history.Map{Epoch: shardMap.Epoch, At: c.mapWatch.firstObservedAt(shardMap.Epoch), Owners: make([]string, shardMap.Shards)}
 		for shard := range shardMap.Shards {
-			seen.Owners[shard] = shardMap.Owner(shard)
+			observed.Owners[shard] = shardMap.Owner(shard)
 		}
-		all = append(all, seen)
+		all = append(all, observed)
 	}
 	return all
 }
@@ -114,7 +114,7 @@ func (w *mapWatch) firstObservedAt(epoch uint64) int64 {
 // cluster, in ascending order. Unlike Maps, it misses none.
 func (c *Cluster) Committed(tb testing.TB) []uint64 {
 	tb.Helper()
-	seen := make(map[uint64]bool)
+	epochs := make(map[uint64]bool)
 	for _, node := range c.nodes {
 		data, err := os.ReadFile(node.logFile())
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -126,9 +126,9 @@ func (c *Cluster) Committed(tb testing.TB) []uint64 {
 				Epoch   uint64 `json:"epoch"`
 			}
 			if json.Unmarshal(line, &entry) == nil && entry.Message == committedMessage {
-				seen[entry.Epoch] = true
+				epochs[entry.Epoch] = true
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(seen))
+	return slices.Sorted(maps.Keys(epochs))
 }

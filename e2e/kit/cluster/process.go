@@ -32,18 +32,18 @@ type Process struct {
 
 // launch starts the command args in the directory dir. Its output is appended to the file log.
 func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the test
+	logFile, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the test
 	if err != nil {
 		return nil, fmt.Errorf("cluster: log: %w", err)
 	}
-	defer func() { _ = out.Close() }()
-	info, err := out.Stat()
+	defer func() { _ = logFile.Close() }()
+	info, err := logFile.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("cluster: log: %w", err)
 	}
 	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // a program of the test, ended by signal
 	cmd.Dir = dir
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := s.start(cmd); err != nil {
 		return nil, fmt.Errorf("cluster: start: %w", err)
@@ -188,20 +188,20 @@ func (p *Process) isStopped() bool {
 
 // Output returns the output so far. If it is long, it returns the first and the last n
 // bytes, in whole lines.
-func (p *Process) Output(n int) string {
+func (p *Process) Output(limit int) string {
 	data, err := os.ReadFile(p.Log)
 	if err != nil {
 		return err.Error()
 	}
-	if len(data) <= 2*n {
+	if len(data) <= 2*limit {
 		return string(data)
 	}
-	first, last := data[:n], data[len(data)-n:]
-	first = first[:bytes.LastIndexByte(first, '\n')+1]
-	if _, rest, ok := bytes.Cut(last, []byte("\n")); ok {
-		last = rest
+	head, tail := data[:limit], data[len(data)-limit:]
+	head = head[:bytes.LastIndexByte(head, '\n')+1]
+	if _, rest, ok := bytes.Cut(tail, []byte("\n")); ok {
+		tail = rest
 	}
-	return fmt.Sprintf("%s… %d bytes …\n%s", first, len(data)-len(first)-len(last), last)
+	return fmt.Sprintf("%s… %d bytes …\n%s", head, len(data)-len(head)-len(tail), tail)
 }
 
 // crashLine returns the first line of the output that reports a crash of the program.

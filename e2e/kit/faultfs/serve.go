@@ -63,13 +63,13 @@ func serve(commands io.Reader, replies io.Writer) error {
 	if err := serveRequests(faultInjector); err != nil {
 		return err
 	}
-	in, out := json.NewDecoder(commands), json.NewEncoder(replies)
+	decoder, encoder := json.NewDecoder(commands), json.NewEncoder(replies)
 	for {
-		if err := out.Encode(reply{Hits: faultInjector.count()}); err != nil {
+		if err := encoder.Encode(reply{Hits: faultInjector.count()}); err != nil {
 			return err
 		}
 		var next command
-		switch err := in.Decode(&next); {
+		switch err := decoder.Decode(&next); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:

@@ -41,18 +41,18 @@ func startServer(device, tmpfs *os.File) (*server, error) {
 	cmd.ExtraFiles = []*os.File{device, tmpfs}
 	cmd.Stderr = &s.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the process ignores an interrupt from the terminal
-	in, err := cmd.StdinPipe()
+	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("faultfs: %w", err)
 	}
-	out, err := cmd.StdoutPipe()
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("faultfs: %w", err)
 	}
 	if err := startWithPriority(cmd); err != nil {
 		return nil, fmt.Errorf("faultfs: %w", err)
 	}
-	s.commands, s.replies = json.NewEncoder(in), json.NewDecoder(out)
+	s.commands, s.replies = json.NewEncoder(stdin), json.NewDecoder(stdout)
 	var ready reply
 	if err := s.replies.Decode(&ready); err != nil {
 		s.kill()

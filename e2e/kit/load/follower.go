@@ -115,17 +115,17 @@ func (f *Follower) readStream(ctx context.Context, target string, req Request) (
 	if _, err = conn.Write(req.encode(target)); err != nil {
 		return 0, err
 	}
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
 		var start prefixBuffer
-		_, _ = io.Copy(&start, res.Body)
-		return res.StatusCode, responseError{res.Header.Get("Shardway-Error"), string(start)}
+		_, _ = io.Copy(&start, response.Body)
+		return response.StatusCode, responseError{response.Header.Get("Shardway-Error"), string(start)}
 	}
-	return res.StatusCode, f.readEvents(res.Body)
+	return response.StatusCode, f.readEvents(response.Body)
 }
 
 // readEvents records events as they arrive. It ignores an incomplete event at the end.

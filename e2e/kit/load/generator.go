@@ -85,17 +85,17 @@ func (g *Generator) run(untilStop, requestCtx context.Context) {
 }
 
 // request returns the n-th request.
-func (g *Generator) request(n int) Request {
+func (g *Generator) request(number int) Request {
 	req := Request{
-		ID:      fmt.Sprintf("%s-%d", g.opts.Prefix, n),
-		Key:     g.opts.Keys[n/2%len(g.opts.Keys)],
+		ID:      fmt.Sprintf("%s-%d", g.opts.Prefix, number),
+		Key:     g.opts.Keys[number/2%len(g.opts.Keys)],
 		Timeout: g.opts.Timeout,
 	}
-	if n%2 == 1 {
+	if number%2 == 1 {
 		req.Method, req.Body = "POST", []byte(req.ID)
 	}
 	if g.opts.ModifyRequest != nil {
-		g.opts.ModifyRequest(n, &req)
+		g.opts.ModifyRequest(number, &req)
 	}
 	return req
 }

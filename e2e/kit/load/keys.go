@@ -29,11 +29,11 @@ func KeysIn(shards, n int, isWanted func(shard int) bool) []string {
 }
 
 // KeysWithPrefixIn is KeysIn with another prefix of the keys.
-func KeysWithPrefixIn(prefix string, shards, n int, isWanted func(shard int) bool) []string {
+func KeysWithPrefixIn(prefix string, shards, count int, isWanted func(shard int) bool) []string {
 	missing := make(map[int]int)
 	for shard := range shards {
 		if isWanted(shard) {
-			missing[shard] = n
+			missing[shard] = count
 		}
 	}
 	var keys []string

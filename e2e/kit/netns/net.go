@@ -253,12 +253,12 @@ func (h *Host) AddAddress(prefix string) error {
 func freeSubnet(serial int) ([2]int, error) {
 	for attempt := range 200 {
 		subnet := [2]int{128 + (os.Getpid()+attempt)%100, serial * 2 % 250}
-		out, err := output("-o", "route", "show", "to", "root", fmt.Sprintf("10.%d.0.0/16", subnet[0]))
+		routes, err := output("-o", "route", "show", "to", "root", fmt.Sprintf("10.%d.0.0/16", subnet[0]))
 		if err != nil {
 			return subnet, err
 		}
 		prefix := fmt.Sprintf("10.%d.%d.", subnet[0], subnet[1]+1)
-		if !strings.Contains(out, prefix) {
+		if !strings.Contains(routes, prefix) {
 			return subnet, nil
 		}
 	}
@@ -281,9 +281,9 @@ func runIP(input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "ip", args...) //nolint:gosec // the arguments are this package's own
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &stderr
-	out, err := cmd.Output()
+	output, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("netns: ip %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	return string(out), nil
+	return string(output), nil
 }

@@ -68,12 +68,12 @@ func isOrphaned(name string) bool {
 
 // links returns the names of the network devices of this namespace.
 func links() []string {
-	out, err := output("-o", "link", "show")
+	listing, err := output("-o", "link", "show")
 	if err != nil {
 		return nil
 	}
 	var names []string
-	for line := range strings.Lines(out) {
+	for line := range strings.Lines(listing) {
 		if fields := strings.Fields(line); len(fields) > 1 {
 			name, _, _ := strings.Cut(strings.TrimSuffix(fields[1], ":"), "@")
 			names = append(names, name)

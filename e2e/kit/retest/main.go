@@ -259,7 +259,7 @@ func isPackage(arg string) bool {
 // testArgs replaces the packages and the flags that select tests, in the arguments of `go test`, by
 // one test.
 func testArgs(args []string, failed failure) []string {
-	var kept []string
+	var remaining []string
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
 		case arg == "-run" || arg == "-skip":
@@ -267,8 +267,8 @@ func testArgs(args []string, failed failure) []string {
 		case strings.HasPrefix(arg, "-run="), strings.HasPrefix(arg, "-skip="):
 		case isPackage(arg):
 		default:
-			kept = append(kept, arg)
+			remaining = append(remaining, arg)
 		}
 	}
-	return append(kept, "-run", "^"+failed.test+"$", failed.pkg)
+	return append(remaining, "-run", "^"+failed.test+"$", failed.pkg)
 }

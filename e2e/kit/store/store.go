@@ -62,17 +62,17 @@ func Listen(addr string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	s := &Store{
+	store := &Store{
 		addr: ln.Addr().String(), done: make(chan struct{}),
 		newestEpochs: make(map[uint32]uint64), values: make(map[string]string), lastCalls: make(map[opSequence]int64),
 	}
 	// A request whose client disconnects before its end has no effect.
-	s.srv = &http.Server{Handler: http.HandlerFunc(s.serve), ReadTimeout: 10 * time.Second, IdleTimeout: idleTimeout}
+	store.srv = &http.Server{Handler: http.HandlerFunc(store.serve), ReadTimeout: 10 * time.Second, IdleTimeout: idleTimeout}
 	go func() {
-		defer close(s.done)
-		_ = s.srv.Serve(ln) // ends after Close
+		defer close(store.done)
+		_ = store.srv.Serve(ln) // ends after Close
 	}()
-	return s, nil
+	return store, nil
 }
 
 // URL returns the value for the flag --store of an app.

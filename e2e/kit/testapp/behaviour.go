@@ -65,14 +65,14 @@ func (b behaviour) hasEnded(r *http.Request) bool {
 
 // respond writes the response with the requested delays and chunks. It calls beforeEnd right
 // before it writes the last bytes. It returns early, without this call, if the client disconnects.
-func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.Run, res result, beforeEnd func()) {
-	body := b.body(run, res)
+func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.Run, result result, beforeEnd func()) {
+	body := b.body(run, result)
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("App-Name", run.App)
 	header.Set("App-Id", run.ID)
-	header.Set("App-Count", strconv.FormatUint(res.count, 10))
-	res.setHeader(header)
+	header.Set("App-Count", strconv.FormatUint(result.count, 10))
+	result.setHeader(header)
 	if b.chunks < 2 {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
@@ -87,8 +87,8 @@ func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.R
 		if i == len(parts)-1 {
 			beforeEnd()
 		}
-		if i == 0 && res.status != 0 {
-			w.WriteHeader(res.status)
+		if i == 0 && result.status != 0 {
+			w.WriteHeader(result.status)
 		}
 		if _, err := w.Write(part); err != nil {
 			return
@@ -146,14 +146,14 @@ func (b behaviour) sendFeed(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Shardway-Stream", "resume")
 	key := r.Header.Get("Shardway-Key")
-	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // 0 if absent: start with the first event
-	for eventID := last + 1; ; eventID++ {
+	lastEventID, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // 0 if absent: start with the first event
+	for eventID := lastEventID + 1; ; eventID++ {
 		parts := []string{fmt.Sprintf("id: %d\n", eventID), fmt.Sprintf("data: %s\n\n", history.EventText(key, eventID))}
 		for i, part := range parts {
 			if _, err := io.WriteString(w, part); err != nil { //nolint:gosec // the client is a test, not a browser
 				return
 			}
-			isFirstEvent := eventID == last+1
+			isFirstEvent := eventID == lastEventID+1
 			if isFirstEvent && i == 0 {
 				continue
 			}

@@ -64,19 +64,19 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("app: %w", err)
 	}
-	a := newApp(cfg.name, records)
+	testApp := newApp(cfg.name, records)
 	if cfg.storeURL != "" {
 		client := store.NewClient(cfg.storeURL)
 		defer client.Close()
-		a.registers = newRegisters(client)
+		testApp.registers = newRegisters(client)
 	}
-	if err = a.enableOptions(cfg); err != nil {
+	if err = testApp.enableOptions(cfg); err != nil {
 		return err
 	}
 	if cfg.isEmbedded {
-		err = a.serveEmbedded(ctx, ln, nodeArgs)
+		err = testApp.serveEmbedded(ctx, ln, nodeArgs)
 	} else {
-		err = a.serve(ctx, ln)
+		err = testApp.serve(ctx, ln)
 	}
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func newRegisters(client *store.Client) *registers {
 
 // serve runs the register operation that r requests. ok is false if the client disconnected before
 // the operation started or before its result was available.
-func (rs *registers) serve(r *http.Request, run history.Run, body string) (res result, ok bool) {
+func (rs *registers) serve(r *http.Request, run history.Run, body string) (opResult result, ok bool) {
 	mode := r.Header.Get("App-Register")
 	if rs == nil || !isRegisterMode(mode) {
 		return failureResult(http.StatusBadRequest, fmt.Errorf("unknown register mode %q, or no --store", mode)), true
@@ -78,12 +78,12 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	defer cancel()
 	nextKey := func() store.OpKey { return rs.nextOpKey(cell, run, mode == "unfenced") }
 	if isWrite {
-		res = resultOf("", rs.write(ctx, cell, nextKey(), body))
+		opResult = resultOf("", rs.write(ctx, cell, nextKey(), body))
 	} else {
-		res = resultOf(rs.readByMode(ctx, cell, mode, nextKey))
-		res.isRead = res.status == 0
+		opResult = resultOf(rs.readByMode(ctx, cell, mode, nextKey))
+		opResult.isRead = opResult.status == 0
 	}
-	return res, r.Context().Err() == nil
+	return opResult, r.Context().Err() == nil
 }
 
 // isRegisterMode reports whether App-Register may have this value.

@@ -204,10 +204,10 @@ func (a *app) waitBeforeStart(r *http.Request, selected behaviour) bool {
 
 // execute performs the operation of a request on a register, on the state or on the cache. ok is
 // false if the client disconnected before the result was available.
-func (a *app) execute(r *http.Request, run history.Run, body string, requestCount uint64) (res result, ok bool) {
+func (a *app) execute(r *http.Request, run history.Run, body string, requestCount uint64) (outcome result, ok bool) {
 	usesRegister, isPost := r.Header.Get("App-Register") != "", r.Method == http.MethodPost
 	if usesRegister {
-		if res, ok = a.registers.serve(r, run, body); !ok {
+		if outcome, ok = a.registers.serve(r, run, body); !ok {
 			return result{}, false
 		}
 	}
@@ -215,17 +215,17 @@ func (a *app) execute(r *http.Request, run history.Run, body string, requestCoun
 	if a.state != nil && !usesRegister {
 		var err error
 		if count, err = a.state.count(run, isPost); err != nil {
-			res = failureResult(http.StatusConflict, err)
+			outcome = failureResult(http.StatusConflict, err)
 		}
 	}
 	if a.cache != nil && isPost {
 		var err error
 		if count, err = a.cache.increment(run.Key); err != nil {
-			res = failureResult(http.StatusInternalServerError, err)
+			outcome = failureResult(http.StatusInternalServerError, err)
 		}
 	}
-	res.count = count
-	return res, true
+	outcome.count = count
+	return outcome, true
 }
 
 // hasAcquired reports whether the app has acquired the shard of a request in the epoch of the
@@ -302,23 +302,23 @@ func (a *app) appendRecord(run history.Run) {
 func (a *app) countRuns(id string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := 0
+	count := 0
 	for _, run := range a.runs {
 		if run.ID == id {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // gateLocked returns the gate with this name and creates it if necessary. mu must be held.
 func (a *app) gateLocked(name string) *gate {
-	g, ok := a.gates[name]
+	known, ok := a.gates[name]
 	if !ok {
-		g = &gate{open: make(chan struct{})}
-		a.gates[name] = g
+		known = &gate{open: make(chan struct{})}
+		a.gates[name] = known
 	}
-	return g
+	return known
 }
 
 // waitAtGate blocks until the gate opens. It returns false if the client disconnects first.

@@ -105,21 +105,30 @@ type app struct {
 	conns map[string]*appConn // latest connection of each session, by session ID
 }
 
+// Events of an upstream connection in the log of an app. All except the first two end the connection.
+const (
+	eventBegin    = "begin"  // a node opened the connection
+	eventReceived = "got"    // the app received a message of the client
+	eventMoved    = "moved"  // the app closed the connection because the shard moves to another owner
+	eventClosed   = "closed" // the app closed the connection because the client asked for that
+	eventBroken   = "broken" // the connection failed without a Close frame
+)
+
 // entry is a line of the log of an app.
 type entry struct {
-	Time       int64 `json:"At"` // value of history.Now
-	Client     string
-	Session    string
-	ConnNumber uint64 `json:"Conn"`       // number of the upstream connection within its session
-	Gap        bool   `json:",omitempty"` // the node reported that messages may be lost
-	Event      string `json:"What"`       // "begin", "got", or how the connection ended
-	// Number is the received number for "got", and the last number that the app sent for all other
+	Time      int64 `json:"At"` // value of history.Now
+	Client    string
+	Session   string
+	ConnIndex uint64 `json:"Conn"`       // number of the upstream connection within its session
+	Gap       bool   `json:",omitempty"` // the node reported that messages may be lost
+	Event     string `json:"What"`       // eventBegin, eventReceived or how the connection ended
+	// MessageNumber is the received number for eventReceived, and the last number that the app sent for all other
 	// events.
-	Number uint64 `json:"N"`
+	MessageNumber uint64 `json:"N"`
 }
 
-// writeEntry writes an entry to the log at once, so that a crash of the app loses no entry.
-func (a *app) writeEntry(written entry) {
+// appendToLog appends an entry to the log at once, so that a crash of the app loses no entry.
+func (a *app) appendToLog(written entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	line, err := json.Marshal(written)
@@ -134,12 +143,12 @@ func (a *app) writeEntry(written entry) {
 // appConn is an upstream connection of a session, which a node opened.
 type appConn struct {
 	*app
-	entry                      // the last log entry; its Number is the last number that the app has sent
+	entry                      // the last log entry; its MessageNumber is the last number that the app has sent
 	conn         net.Conn      // the connection after the upgrade
 	acceptedConn net.Conn      // the TCP connection that the server accepted
 	recorded     chan struct{} // closed when all log entries of the connection are written
 
-	// sendMu protects the following fields, Number, and writes to conn.
+	// sendMu protects the following fields, MessageNumber, and writes to conn.
 	sendMu       sync.Mutex
 	lastReceived uint64 // last number of the client
 	isClosed     bool   // nothing is sent any more
@@ -158,13 +167,13 @@ func (a *app) accept(r *http.Request) (*appConn, error) {
 			Client: r.URL.Query().Get("client"), Session: header.Get("Shardway-WebSocket"), Gap: header.Get("Shardway-WebSocket-Gap") == "1",
 		},
 	}
-	conn.ConnNumber, _ = strconv.ParseUint(header.Get("Shardway-WebSocket-Resumed"), 10, 64)
+	conn.ConnIndex, _ = strconv.ParseUint(header.Get("Shardway-WebSocket-Resumed"), 10, 64)
 	isHex := strings.Trim(conn.Session, "0123456789abcdef") == ""
 	if !isHex || len(conn.Session) != sessionIDLength {
 		return nil, errors.New("invalid session ID")
 	}
-	isKnown, err := conn.load()
-	isResumed := conn.ConnNumber > 0
+	isKnown, err := conn.loadLastNumber()
+	isResumed := conn.ConnIndex > 0
 	if err == nil && isKnown != isResumed {
 		err = errors.New("unknown or duplicate session")
 	}
@@ -179,11 +188,11 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer upstream.register()()
-	upstream.record("begin", upstream.Number)
-	upstream.save(upstream.Number + reservedNumbers)
+	upstream.logEvent(eventBegin, upstream.MessageNumber)
+	upstream.storeLastNumber(upstream.MessageNumber + reservedNumbers)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		upstream.record("broken", upstream.Number)
+		upstream.logEvent(eventBroken, upstream.MessageNumber)
 		return
 	}
 	defer func() { _ = conn.Close() }()
@@ -196,28 +205,29 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	upstream.receive(buffered.Reader, r.Header.Get("Sec-WebSocket-Key"))
 }
 
-// record writes an entry about the connection to the log. number is explained at entry.Number.
-func (c *appConn) record(event string, number uint64) {
+// logEvent appends an event of the connection to the log. number is explained at entry.MessageNumber.
+func (c *appConn) logEvent(event string, number uint64) {
 	c.Time = history.Now()
-	c.writeEntry(entry{Time: c.Time, Client: c.Client, Session: c.Session, ConnNumber: c.ConnNumber, Gap: c.Gap, Event: event, Number: number})
+	c.appendToLog(entry{Time: c.Time, Client: c.Client, Session: c.Session, ConnIndex: c.ConnIndex, Gap: c.Gap, Event: event, MessageNumber: number})
 }
 
 func (c *appConn) statePath() string { return filepath.Join(c.dir, c.Session) }
 
-// load reads the state of a known session.
-func (c *appConn) load() (known bool, err error) {
+// loadLastNumber reads the number that storeLastNumber stored for the session. known is false for a new
+// session.
+func (c *appConn) loadLastNumber() (known bool, err error) {
 	data, err := os.ReadFile(c.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err == nil {
-		c.Number, err = strconv.ParseUint(string(data), 10, 64)
+		c.MessageNumber, err = strconv.ParseUint(string(data), 10, 64)
 	}
 	return true, err
 }
 
-// save stores the last number that may have been sent.
-func (c *appConn) save(number uint64) {
+// storeLastNumber stores the last number that may have been sent.
+func (c *appConn) storeLastNumber(number uint64) {
 	temporary := fmt.Sprintf("%s.%d", c.statePath(), os.Getpid())
 	err := os.WriteFile(temporary, strconv.AppendUint(nil, number, 10), 0o600)
 	if err == nil {
@@ -240,8 +250,8 @@ func (c *appConn) send(stop <-chan struct{}) {
 		}
 		c.sendMu.Lock()
 		if c.lastReceived > 0 && !c.isClosed {
-			c.Number++
-			_, _ = c.conn.Write(frame(opText, fmt.Appendf(nil, "%d %d %d", c.ConnNumber, c.Number, c.lastReceived))) // the reader detects a failure
+			c.MessageNumber++
+			_, _ = c.conn.Write(frame(opText, fmt.Appendf(nil, "%d %d %d", c.ConnIndex, c.MessageNumber, c.lastReceived))) // the reader detects a failure
 		}
 		c.sendMu.Unlock()
 	}
@@ -260,7 +270,7 @@ func (c *appConn) receive(reader *bufio.Reader, key string) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	c.isClosed = true
-	c.record("broken", c.Number)
+	c.logEvent(eventBroken, c.MessageNumber)
 }
 
 // receiveFrame reads and handles one frame. hasEnded reports that the connection has ended with a Close
@@ -281,13 +291,13 @@ func (c *appConn) receiveFrame(reader *bufio.Reader) (hasEnded bool, err error) 
 		return false, err
 	}
 	text, isLast := strings.CutPrefix(string(payload), ClosePrefix)
-	number, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
-	c.record("got", number)
+	number, _ := strconv.ParseUint(text, 10, 64) // 0 on error; Check reports it
+	c.logEvent(eventReceived, number)
 	c.sendMu.Lock()
 	c.lastReceived = number
 	c.sendMu.Unlock()
 	if isLast {
-		c.end(1000)
+		c.end(statusNormalClosure)
 	}
 	return isLast, nil
 }
@@ -298,11 +308,11 @@ func (c *appConn) end(code uint16) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	c.isClosed = true
-	if code == 1012 {
-		c.save(c.Number)
-		c.record("moved", c.Number)
+	if code == statusServiceRestart {
+		c.storeLastNumber(c.MessageNumber)
+		c.logEvent(eventMoved, c.MessageNumber)
 	} else {
-		c.record("closed", c.Number)
+		c.logEvent(eventClosed, c.MessageNumber)
 	}
 	_, _ = c.conn.Write(closeFrame(code))
 }

@@ -34,11 +34,10 @@ type AppMessage struct{ Conn, Number, LastReceived uint64 }
 // Conn is an upstream connection of a session, as the app observed it.
 type Conn struct {
 	Client, Session string
-	Number          uint64
+	Index           uint64
 	Gap             bool
 	Begin, End      int64 // values of history.Now; for an app that died, End is the time of its last record
-	// EndReason is the reason for the end: "moved" or "closed" by a Close frame of the app,
-	// "broken", or "" if the app died.
+	// EndReason is eventMoved, eventClosed or eventBroken, or "" if the app died.
 	EndReason string
 	LastSent  uint64 // the last number that the app sent; zero if the app died before the connection ended
 	Received  []uint64
@@ -52,11 +51,11 @@ func Read(dir string) ([]*Conn, error) {
 	}
 	var conns []*Conn
 	for _, name := range logs {
-		more, err := readLog(name)
+		connsOfApp, err := readLog(name)
 		if err != nil {
 			return nil, fmt.Errorf("wsresume: %s: %w", name, err)
 		}
-		conns = append(conns, more...)
+		conns = append(conns, connsOfApp...)
 	}
 	return conns, nil
 }
@@ -91,24 +90,24 @@ type appLog struct {
 // connID identifies an upstream connection.
 type connID struct {
 	session string
-	number  uint64 // of the connection within its session
+	index   uint64 // of the connection within its session
 }
 
 // add adds an entry of the log.
 func (l *appLog) add(record entry) {
-	id := connID{record.Session, record.ConnNumber}
-	if record.Event == "begin" {
-		conn := &Conn{Client: record.Client, Session: record.Session, Number: record.ConnNumber, Gap: record.Gap, Begin: record.Time, End: record.Time}
+	id := connID{record.Session, record.ConnIndex}
+	if record.Event == eventBegin {
+		conn := &Conn{Client: record.Client, Session: record.Session, Index: record.ConnIndex, Gap: record.Gap, Begin: record.Time, End: record.Time}
 		l.connByID[id] = conn
 		l.conns = append(l.conns, conn)
 		return
 	}
 	conn := l.connByID[id]
 	conn.End = record.Time
-	if record.Event == "got" {
-		conn.Received = append(conn.Received, record.Number)
+	if record.Event == eventReceived {
+		conn.Received = append(conn.Received, record.MessageNumber)
 	} else {
-		conn.EndReason, conn.LastSent = record.Event, record.Number
+		conn.EndReason, conn.LastSent = record.Event, record.MessageNumber
 	}
 }
 
@@ -125,7 +124,7 @@ func Check(clients []Client, conns []*Conn) (violations []string) {
 	for i := range clients {
 		client := &clients[i]
 		check := checker{Client: client, conns: byClient[client.Name]}
-		slices.SortStableFunc(check.conns, func(a, b *Conn) int { return cmp.Compare(a.Number, b.Number) })
+		slices.SortStableFunc(check.conns, func(a, b *Conn) int { return cmp.Compare(a.Index, b.Index) })
 		check.checkAll()
 		for _, conn := range check.conns {
 			if other, ok := clientOf[conn.Session]; ok && other != client.Name {
@@ -187,8 +186,8 @@ func (c *checker) checkAll() {
 		c.report("no app has a record of it")
 		return
 	}
-	if first := c.conns[0]; first.Number != 0 || first.Gap {
-		c.reportViolation("it begins with connection %d", first.Number)
+	if first := c.conns[0]; first.Index != 0 || first.Gap {
+		c.reportViolation("it begins with connection %d", first.Index)
 	}
 	for i, conn := range c.conns[1:] {
 		c.checkSuccessor(c.conns[i], conn)
@@ -200,57 +199,57 @@ func (c *checker) checkAll() {
 // checkSuccessor checks that an upstream connection may follow the previous one of its client.
 func (c *checker) checkSuccessor(previous, conn *Conn) {
 	switch {
-	case conn.Number == previous.Number:
-		c.reportViolation("two connections have the number %d", conn.Number)
+	case conn.Index == previous.Index:
+		c.reportViolation("two connections have the number %d", conn.Index)
 	case conn.Session != previous.Session:
-		c.reportViolation("connection %d has another session ID than connection %d", conn.Number, previous.Number)
+		c.reportViolation("connection %d has another session ID than connection %d", conn.Index, previous.Index)
 	case conn.Begin < previous.End:
-		c.reportViolation("connection %d begins before the end of connection %d", conn.Number, previous.Number)
-	case previous.EndReason == "closed":
-		c.reportViolation("connection %d follows a Close", conn.Number)
-	case previous.EndReason != "moved" && !conn.Gap:
-		c.reportViolation("connection %d was not told of the gap after connection %d", conn.Number, previous.Number)
+		c.reportViolation("connection %d begins before the end of connection %d", conn.Index, previous.Index)
+	case previous.EndReason == eventClosed:
+		c.reportViolation("connection %d follows a Close", conn.Index)
+	case previous.EndReason != eventMoved && !conn.Gap:
+		c.reportViolation("connection %d was not told of the gap after connection %d", conn.Index, previous.Index)
 	}
 }
 
 // checkUpstream checks the messages of the client.
 func (c *checker) checkUpstream() {
-	last, gap := uint64(0), false
+	lastNumber, hasGap := uint64(0), false
 	for _, conn := range c.conns {
-		gap = gap || conn.Gap
+		hasGap = hasGap || conn.Gap
 		for _, number := range conn.Received {
 			switch {
-			case number <= last:
-				c.reportViolation("connection %d received %d after %d: repeated or out of order", conn.Number, number, last)
-			case number > last+1 && !gap:
-				c.reportViolation("connection %d received %d after %d: lost without a gap", conn.Number, number, last)
+			case number <= lastNumber:
+				c.reportViolation("connection %d received %d after %d: repeated or out of order", conn.Index, number, lastNumber)
+			case number > lastNumber+1 && !hasGap:
+				c.reportViolation("connection %d received %d after %d: lost without a gap", conn.Index, number, lastNumber)
 			}
-			last, gap = number, false
+			lastNumber, hasGap = number, false
 		}
 	}
-	if last != c.Sent {
-		c.report("the app received %d as the last, the client sent %d", last, c.Sent)
+	if lastNumber != c.Sent {
+		c.report("the app received %d as the last, the client sent %d", lastNumber, c.Sent)
 	}
 }
 
 // checkDownstream checks the messages of the app.
 func (c *checker) checkDownstream() {
-	last := AppMessage{}
-	for _, number := range c.Received {
+	previous := AppMessage{}
+	for _, message := range c.Received {
 		switch {
-		case number.Conn < last.Conn || number.Number <= last.Number:
-			c.reportViolation("it received %d from connection %d after %d from connection %d: repeated or out of order", number.Number, number.Conn, last.Number, last.Conn)
-		case number.Number > last.Number+1 && !c.hasGap(last.Conn, number.Conn):
-			c.reportViolation("it received %d from connection %d after %d from connection %d: lost without a gap", number.Number, number.Conn, last.Number, last.Conn)
+		case message.Conn < previous.Conn || message.Number <= previous.Number:
+			c.reportViolation("it received %d from connection %d after %d from connection %d: repeated or out of order", message.Number, message.Conn, previous.Number, previous.Conn)
+		case message.Number > previous.Number+1 && !c.hasGap(previous.Conn, message.Conn):
+			c.reportViolation("it received %d from connection %d after %d from connection %d: lost without a gap", message.Number, message.Conn, previous.Number, previous.Conn)
 		}
-		last = number
+		previous = message
 	}
-	if end := c.conns[len(c.conns)-1]; end.LastSent != last.Number {
-		c.report("it received %d as the last, the app sent %d", last.Number, end.LastSent)
+	if end := c.conns[len(c.conns)-1]; end.LastSent != previous.Number {
+		c.report("it received %d as the last, the app sent %d", previous.Number, end.LastSent)
 	}
 }
 
 // hasGap reports whether a connection after from, up to to, was told of a gap.
 func (c *checker) hasGap(from, last uint64) bool {
-	return slices.ContainsFunc(c.conns, func(conn *Conn) bool { return conn.Gap && conn.Number > from && conn.Number <= last })
+	return slices.ContainsFunc(c.conns, func(conn *Conn) bool { return conn.Gap && conn.Index > from && conn.Index <= last })
 }

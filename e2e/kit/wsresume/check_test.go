@@ -30,11 +30,11 @@ func valid() *histories {
 		},
 		[]*wsresume.Conn{
 			// The order is random, since several apps write them.
-			{Client: "0", Session: "x", Number: 3, Begin: 40, End: 50, EndReason: "closed", LastSent: 105, Received: []uint64{7}},
-			{Client: "0", Session: "x", Number: 0, Begin: 10, End: 20, EndReason: "moved", LastSent: 2, Received: []uint64{1, 2}},
-			{Client: "0", Session: "x", Number: 1, Begin: 20, End: 30, EndReason: "broken", LastSent: 4, Received: []uint64{3}},
-			{Client: "0", Session: "x", Number: 2, Begin: 31, End: 40, EndReason: "moved", LastSent: 104, Gap: true, Received: []uint64{5, 6}},
-			{Client: "1", Session: "y", Number: 0, Begin: 10, End: 50, EndReason: "closed", LastSent: 1, Received: []uint64{1}},
+			{Client: "0", Session: "x", Index: 3, Begin: 40, End: 50, EndReason: "closed", LastSent: 105, Received: []uint64{7}},
+			{Client: "0", Session: "x", Index: 0, Begin: 10, End: 20, EndReason: "moved", LastSent: 2, Received: []uint64{1, 2}},
+			{Client: "0", Session: "x", Index: 1, Begin: 20, End: 30, EndReason: "broken", LastSent: 4, Received: []uint64{3}},
+			{Client: "0", Session: "x", Index: 2, Begin: 31, End: 40, EndReason: "moved", LastSent: 104, Gap: true, Received: []uint64{5, 6}},
+			{Client: "1", Session: "y", Index: 0, Begin: 10, End: 50, EndReason: "closed", LastSent: 1, Received: []uint64{1}},
 		},
 	}
 }
@@ -76,10 +76,10 @@ func TestCheckRejectsInvalidHistories(t *testing.T) {
 		"closed":                          {func(observed *histories) { observed.client().Err = "status = StatusServiceRestart" }, "the client's connection was closed: status"},
 		"resumed after Close":             {func(observed *histories) { observed.conns[first].EndReason = "closed" }, "connection 1 follows a Close"},
 		"two connections":                 {func(observed *histories) { observed.conns[first].End = 21 }, "connection 1 begins before the end of connection 0"},
-		"two connections with one number": {func(observed *histories) { observed.conns[resumed].Number = 1 }, "two connections have the number 1"},
+		"two connections with one number": {func(observed *histories) { observed.conns[resumed].Index = 1 }, "two connections have the number 1"},
 		"another id":                      {func(observed *histories) { observed.conns[broke].Session = "z" }, "connection 1 has another session ID"},
 		"one id for two":                  {func(observed *histories) { observed.conns[4].Session = "x" }, "it has the session ID of 0"},
-		"first connection missing":        {func(observed *histories) { observed.conns[first].Number, observed.conns = 1, observed.conns[:2] }, "it begins with connection 1"},
+		"first connection missing":        {func(observed *histories) { observed.conns[first].Index, observed.conns = 1, observed.conns[:2] }, "it begins with connection 1"},
 		"no record":                       {func(observed *histories) { observed.conns = observed.conns[4:] }, "no app has a record of it"},
 	} {
 		t.Run(name, func(t *testing.T) {

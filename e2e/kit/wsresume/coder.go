@@ -16,19 +16,21 @@ import (
 // frame within Read, so the app stores its state after each message.
 const Coder = "coder"
 
-// coderApp replies to each number with one of its own.
+// coderApp simulates an app that uses the library coder/websocket. It replies to each number of the client
+// with a number of its own.
 type coderApp struct{ *app }
 
-// ServeHTTP serves one upstream connection.
+// ServeHTTP serves one upstream connection, and logs its events for Check.
 func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn, err := a.accept(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	defer conn.register()()
-	conn.record("begin", conn.Number)
-	conn.save(conn.Number)
+	unregister := conn.register()
+	defer unregister()
+	conn.logEvent(eventBegin, conn.MessageNumber)
+	conn.storeLastNumber(conn.MessageNumber)
 	w.Header().Set("Shardway-WebSocket", "keep")
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err == nil {
@@ -38,16 +40,16 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	outcome := "broken"
+	outcome := eventBroken
 	if websocket.CloseStatus(err) == websocket.StatusServiceRestart {
-		outcome = "moved"
+		outcome = eventMoved
 	}
-	// The entry has the time of the last message. The library has answered the Close frame before, so the
-	// next connection of the session may have begun already.
-	conn.writeEntry(entry{Time: conn.Time, Client: conn.Client, Session: conn.Session, ConnNumber: conn.ConnNumber, Gap: conn.Gap, Event: outcome, Number: conn.Number})
+	// Use the time of the last message: the library has already replied to the Close frame, so the session's
+	// next connection may have started.
+	conn.appendToLog(entry{Time: conn.Time, Client: conn.Client, Session: conn.Session, ConnIndex: conn.ConnIndex, Gap: conn.Gap, Event: outcome, MessageNumber: conn.MessageNumber})
 }
 
-// reply replies until the client asks for a close, or the connection ends otherwise.
+// reply replies to messages until the client asks for a close, or the connection ends for another reason.
 func (c *appConn) reply(ctx context.Context, socket *websocket.Conn) (closed bool, err error) {
 	for {
 		_, data, err := socket.Read(ctx)
@@ -55,15 +57,15 @@ func (c *appConn) reply(ctx context.Context, socket *websocket.Conn) (closed boo
 			return false, err
 		}
 		text, isLast := strings.CutPrefix(string(data), ClosePrefix)
-		number, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
-		c.record("got", number)
+		number, _ := strconv.ParseUint(text, 10, 64) // 0 on error; Check reports it
+		c.logEvent(eventReceived, number)
 		if isLast {
-			c.record("closed", c.Number)
+			c.logEvent(eventClosed, c.MessageNumber)
 			return true, socket.Close(websocket.StatusNormalClosure, "")
 		}
-		c.Number++
-		c.save(c.Number)
-		if err := socket.Write(ctx, websocket.MessageText, fmt.Appendf(nil, "%d %d %d", c.ConnNumber, c.Number, number)); err != nil {
+		c.MessageNumber++
+		c.storeLastNumber(c.MessageNumber)
+		if err := socket.Write(ctx, websocket.MessageText, fmt.Appendf(nil, "%d %d %d", c.ConnIndex, c.MessageNumber, number)); err != nil {
 			return false, err
 		}
 	}

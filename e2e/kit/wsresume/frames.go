@@ -18,6 +18,9 @@ const (
 	opClose = 8
 	opPing  = 9
 	opPong  = 10
+
+	statusNormalClosure  = 1000
+	statusServiceRestart = 1012 // a node sends it when the shard moves
 )
 
 func acceptKey(key string) string {
