@@ -75,11 +75,14 @@ func checkPinTarget(args api.Arguments) error {
 	return nil
 }
 
+// minActionDuration is the shortest pause, quarantine or gradual drain.
+const minActionDuration = time.Second
+
 func checkPause(args api.Arguments) error {
 	if args.For == "" {
 		return missing("for", `say for how long, as in {"for":"30m"} or ?for=30m`)
 	}
-	if !isDuration(args.For, time.Second, api.MaxPause) {
+	if !isDuration(args.For, minActionDuration, api.MaxPause) {
 		return badParam("for", args.For, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30m", api.MaxPause))
 	}
 	return nil
@@ -104,7 +107,7 @@ func checkReleaseTimeout(args api.Arguments) error {
 }
 
 func checkIdleFirst(args api.Arguments) error {
-	if args.IdleFirst != "" && !isDuration(args.IdleFirst, time.Second, api.MaxIdleFirst) {
+	if args.IdleFirst != "" && !isDuration(args.IdleFirst, minActionDuration, api.MaxIdleFirst) {
 		return badParam("idle_first", args.IdleFirst, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30s, or omit it", api.MaxIdleFirst))
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"shardway/internal/problem"
 )
 
+// checkup responds with the reports of all nodes. With the parameter reach, the nodes also test which ports they
+// reach, which takes longer.
 func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Checkup == nil {
 		return problem.New(problem.NotFound, "this node asks no others")

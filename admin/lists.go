@@ -7,6 +7,7 @@ import (
 	"shardway/admin/api"
 )
 
+// status responds with the status of the node: a page for browsers, and otherwise JSON.
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -39,6 +40,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, api.NodeList{Leader: status.Leader, Epoch: status.Epoch, Nodes: s.setUnavailable(cloneNodes(status.Nodes))})
 }
 
+// shards responds with the list of shards. The parameters node and state select shards.
 func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	values, err := query(r, "node", "state")
 	if err != nil {
@@ -76,6 +78,7 @@ func (s *Server) shardsOf(node string, rows []api.Shard) ([]api.Shard, error) {
 	return rows, nil
 }
 
+// endpoints responds with the announced addresses. The parameters node and name select addresses.
 func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 	values, err := query(r, "node", "name")
 	if err != nil {

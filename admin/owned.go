@@ -6,6 +6,7 @@ import (
 	"shardway/internal/problem"
 )
 
+// owned responds with the shards that the node serves.
 func (s *Server) owned(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Owned == nil {
 		return problem.New(problem.NotFound, "this node owns no shards")

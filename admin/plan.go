@@ -6,6 +6,7 @@ import (
 	"shardway/internal/problem"
 )
 
+// plan responds with the moves of the next map.
 func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Plan == nil {
 		return problem.New(problem.NotFound, "this node plans nothing")

@@ -3,7 +3,6 @@ package admin
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	"shardway/admin/api"
 	"shardway/internal/problem"
@@ -15,7 +14,7 @@ func (s *Server) readKeyArgument(action *api.Action, args api.Arguments) error {
 	if s.api.Keys == nil {
 		return problem.New(problem.NotFound, "this node knows no keys")
 	}
-	if args.For != "" && !isDuration(args.For, time.Second, api.MaxPause) {
+	if args.For != "" && !isDuration(args.For, minActionDuration, api.MaxPause) {
 		return badParam("for", args.For, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30m, or omit it", api.MaxPause))
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"shardway/internal/problem"
 )
 
+// running responds with the requests in flight on all nodes.
 func (s *Server) running(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Running == nil {
 		return problem.New(problem.NotFound, "this node asks no others")

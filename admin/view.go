@@ -76,20 +76,21 @@ func columns() []column {
 	}
 }
 
+// viewOf returns the contents of the status page. Nodes with problems come first.
 func viewOf(status api.Status) view {
-	nodeView := view{Findings: status.Findings, Facts: facts(status), Columns: columns(), NodesSum: countByState(status.Nodes)}
-	nodeView.Severity, nodeView.Word, nodeView.Headline = headline(status)
-	nodeView.Mark = symbolOf(nodeView.Severity)
-	nodeView.Title = nodeView.Headline + " · " + status.Node + " · Shardway"
-	if nodeView.Severity != sevOK {
-		nodeView.Title = nodeView.Mark + " " + nodeView.Title
+	page := view{Findings: status.Findings, Facts: facts(status), Columns: columns(), NodesSum: countByState(status.Nodes)}
+	page.Severity, page.Word, page.Headline = headline(status)
+	page.Mark = symbolOf(page.Severity)
+	page.Title = page.Headline + " · " + status.Node + " · Shardway"
+	if page.Severity != sevOK {
+		page.Title = page.Mark + " " + page.Title
 	}
 	nodes := slices.Clone(status.Nodes)
 	slices.SortStableFunc(nodes, func(a, b api.Node) int { return cmp.Compare(troubleOf(b), troubleOf(a)) })
 	for _, node := range nodes {
-		nodeView.Rows = append(nodeView.Rows, rowOf(node, status))
+		page.Rows = append(page.Rows, rowOf(node, status))
 	}
-	return nodeView
+	return page
 }
 
 // symbolOf returns the symbol of a severity.
@@ -148,6 +149,7 @@ func owners(nodes []api.Node) int {
 	return ownerCount
 }
 
+// facts returns the properties of the cluster and of the responding node that the status page shows.
 func facts(status api.Status) []fact {
 	epoch := strconv.FormatUint(status.Epoch, 10)
 	if status.Proposed > status.Epoch {
@@ -211,6 +213,7 @@ func troubleOf(node api.Node) int {
 	return 0
 }
 
+// rowOf returns the row of a node in the table of the status page. status is the status of the responding node.
 func rowOf(node api.Node, status api.Status) row {
 	const unknown = "–"
 	role := node.Role
@@ -245,13 +248,13 @@ func rowOf(node api.Node, status api.Status) row {
 		"waiting": {Text: queued},
 		"version": {Text: cmp.Or(strings.Join(versions, ", "), unknown)},
 	}
-	r := row{Trouble: troubleOf(node)}
-	for _, c := range columns() {
-		shown := cells[c.Key]
-		shown.column = c
-		r.Cells = append(r.Cells, shown)
+	result := row{Trouble: troubleOf(node)}
+	for _, column := range columns() {
+		shown := cells[column.Key]
+		shown.column = column
+		result.Cells = append(result.Cells, shown)
 	}
-	return r
+	return result
 }
 
 // shareCell returns the cell with the number of shards of a node and their percentage.

@@ -87,6 +87,8 @@ func (c *Config) releaseTime() time.Duration {
 // Bounds returns all conditions between the timings, whether they hold or not.
 func (c *Config) Bounds() []Bound { return append(c.requiredBounds(), c.recommendedBounds()...) }
 
+// requiredBounds returns the conditions that must hold. The node does not start with settings that violate one
+// of them.
 func (c *Config) requiredBounds() []Bound {
 	var bounds []Bound
 	for _, rule := range timingrules.Check(c.Heartbeat, c.Lease, c.DeadAfter) {
@@ -154,6 +156,7 @@ func (c *Config) handoverTimeouts() string {
 	return "drain-timeout"
 }
 
+// recommendedBounds returns the conditions that should hold. The node starts anyway, and check gives an advice.
 func (c *Config) recommendedBounds() []Bound {
 	return []Bound{
 		{

@@ -70,6 +70,8 @@ type rule struct {
 	remedy      string
 }
 
+// rules returns the conditions between settings, whether they hold or not. The conditions between timings are in
+// Bounds.
 func (c *Config) rules() []rule {
 	rules := []rule{
 		{"data", "", c.Data != "", "the node has no directory for its identity", "set a directory, such as ./data"},

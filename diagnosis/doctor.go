@@ -142,6 +142,7 @@ func (c Checkup) settings() (all []SettingsOf) {
 	return all
 }
 
+// unresponsiveFindings reports nodes that did not respond to the checkup.
 func unresponsiveFindings(checkup Checkup) (findings []Finding) {
 	if len(checkup.Unresponsive) > 0 {
 		findings = append(findings, Finding{
@@ -167,6 +168,7 @@ func groupNodes(checkup Checkup, value func(Report) string) (values []string, no
 	return values, nodes
 }
 
+// leaderFindings reports that nodes follow different leaders.
 func leaderFindings(checkup Checkup) []Finding {
 	values, nodes := groupNodes(checkup, func(report Report) string { return report.Leader })
 	if len(values) < 2 {
@@ -182,6 +184,7 @@ func leaderFindings(checkup Checkup) []Finding {
 	}}
 }
 
+// epochFindings reports nodes that do not use a map yet that was committed before the second checkup.
 func epochFindings(first, second Checkup) (findings []Finding) {
 	var newest uint64
 	for _, report := range first.Reports {
@@ -265,6 +268,7 @@ func clockDriftFindings(first, second Checkup) (findings []Finding) {
 	return findings
 }
 
+// versionFindings reports that nodes run different versions.
 func versionFindings(checkup Checkup) []Finding {
 	values, nodes := groupNodes(checkup, func(report Report) string { return report.Version })
 	if len(values) < 2 {
@@ -277,6 +281,7 @@ func versionFindings(checkup Checkup) []Finding {
 	return []Finding{{Code: MixedVersions, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the remaining nodes one after the other"}}
 }
 
+// startFlagFindings reports nodes that were started with other cluster-wide settings than those in force.
 func startFlagFindings(checkup Checkup) (findings []Finding) {
 	for _, report := range checkup.Reports {
 		if report.Timing == "" || report.Flags == report.Timing {

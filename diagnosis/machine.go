@@ -49,6 +49,7 @@ func machineFindings(in Inputs) (findings []Finding) {
 	return findings
 }
 
+// certificateFindings reports a certificate that has expired or expires within expiryWarningTime.
 func certificateFindings(in Inputs, certificate Certificate) []Finding {
 	remaining := certificate.ExpiresAt.Sub(in.Now)
 	if in.Now.IsZero() || remaining >= expiryWarningTime {

@@ -41,6 +41,7 @@ func policyFindings(in Inputs) (findings []Finding) {
 	return findings
 }
 
+// drainFindings reports drained nodes, nodes that stop, and shards that a safe drain leaves on a node.
 func drainFindings(in Inputs) (findings []Finding) {
 	if in.Stopping {
 		findings = append(findings, Finding{

@@ -29,6 +29,7 @@ type Options struct {
 	FixedRate bool
 }
 
+// withDefaults replaces zero values by their defaults.
 func (o Options) withDefaults() Options {
 	if o.Requests == 0 {
 		o.Requests = 10_000

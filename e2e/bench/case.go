@@ -69,6 +69,8 @@ func (c testCase) maxRatio() float64 {
 	return 1.30
 }
 
+// cases returns all cases: with one and two hops, each with full and limited load, then load next to a long stream,
+// and then new connections, TLS and observed nodes.
 func cases() []testCase {
 	var all []testCase
 	for _, hops := range []int{1, 2} {

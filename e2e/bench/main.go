@@ -42,6 +42,7 @@ type options struct {
 	cases       []testCase    // the cases that caseFilter selects
 }
 
+// run parses the flags. It then measures the selected cases, or runs one of the servers that a measurement needs.
 func run() error {
 	var opts options
 	backend := flag.String("backend", "", "serve fixed answers at this address, and nothing else")

@@ -138,6 +138,7 @@ func (b *benchRun) checkServing(ctx context.Context, admin string, ids []string)
 	return nil
 }
 
+// get returns the body of a response with status 200, and otherwise an error.
 func get(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -47,12 +47,16 @@ func (t *traffic) sendBurst(node *cluster.Node, count int) {
 	}
 }
 
-// slowClients opens connections that send one byte of a request body every 200 ms, and never
+// slowClients opens connections that send one byte of a request body every slowByteInterval, and never
 // complete it. No app may receive these requests, and they must not delay other requests.
 type slowClients struct{ conns []net.Conn }
 
-// slowClientsPerNode is the number of slow clients of each node.
-const slowClientsPerNode = 20
+const (
+	// slowClientsPerNode is the number of slow clients of each node.
+	slowClientsPerNode = 20
+	// slowByteInterval is the interval between two bytes of a slow client.
+	slowByteInterval = 200 * time.Millisecond
+)
 
 func (s *slowClients) name() string { return "slow clients" }
 
@@ -74,7 +78,7 @@ func (s *slowClients) during(sc *scenario) {
 		for _, conn := range s.conns {
 			s.write(conn, "x")
 		}
-		sc.sleep(200 * time.Millisecond)
+		sc.sleep(slowByteInterval)
 	}
 }
 

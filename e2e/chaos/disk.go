@@ -44,6 +44,13 @@ func (f *fullDisk) end(sc *scenario) {
 	sc.restartExited(f.victim)
 }
 
+const (
+	// exitTimeout limits the wait for the exit of a node whose fsync failed, and exitPollInterval is the interval of
+	// the checks.
+	exitTimeout      = 2 * time.Second
+	exitPollInterval = 20 * time.Millisecond
+)
+
 // fsyncFault makes each fsync of a node fail, or return 100 ms late.
 type fsyncFault struct {
 	returnsError bool
@@ -71,6 +78,7 @@ func (f *fsyncFault) begin(sc *scenario) {
 
 func (f *fsyncFault) during(sc *scenario) { sc.forceWrites(f.victim) }
 
+// end repairs the disk. A node whose fsync failed exits within 2 s if the write was to its log, and is started again.
 func (f *fsyncFault) end(sc *scenario) {
 	hits, err := sc.disks[f.victim.ID].Heal()
 	sc.fatalIf(err)
@@ -79,11 +87,8 @@ func (f *fsyncFault) end(sc *scenario) {
 		return
 	}
 	// A node exits if a write to its log fails. Other files cause no exit.
-	for range 100 {
-		if hits == 0 || !f.victim.Running() {
-			break
-		}
-		sc.sleep(20 * time.Millisecond)
+	for exitDeadline := time.Now().Add(exitTimeout); hits > 0 && f.victim.Running() && time.Now().Before(exitDeadline); {
+		sc.sleep(exitPollInterval)
 	}
 	sc.restartExited(f.victim)
 }

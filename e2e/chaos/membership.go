@@ -27,6 +27,8 @@ func (*join) exclusive() {}
 
 func (*join) begin(*scenario) {}
 
+// during adds the spare node to the cluster, and then removes another node or stops it in an orderly way. That node
+// becomes the spare node.
 func (f *join) during(sc *scenario) {
 	joining, leavingRole := sc.spareNode, anyNode
 	if f.removes {

@@ -149,12 +149,15 @@ func (*reset) during(sc *scenario) { sc.awaitDetection() }
 
 func (*reset) end(sc *scenario) { sc.healNetwork() }
 
+// takeoverTime is the default of --dead-after, after which other nodes take over the shards of a silent node.
+const takeoverTime = 2500 * time.Millisecond
+
 // awaitDetection waits during a fault that other nodes detect late. In most cases it waits long enough
 // for a takeover.
 func (sc *scenario) awaitDetection() {
 	sc.awaitLoad()
 	if sc.rng.IntN(3) > 0 {
-		sc.sleep(2500 * time.Millisecond)
+		sc.sleep(takeoverTime)
 		sc.awaitLoad()
 	}
 }

@@ -147,6 +147,7 @@ type faultTotals struct {
 	paused, forged, fenced, late, violations int
 }
 
+// add adds the results of one round.
 func (t *faultTotals) add(round *Round) {
 	t.rounds++
 	t.requests += round.History.Requests

@@ -21,6 +21,13 @@ func joinNames(faults []fault) string {
 	return strings.Join(all, " + ")
 }
 
+const (
+	// loadBeforeFaults is how long clients send requests before the faults of a round, and
+	// loadAfterRecovery how long they continue after the end of the faults.
+	loadBeforeFaults  = 500 * time.Millisecond
+	loadAfterRecovery = 300 * time.Millisecond
+)
+
 // runRound injects one or two faults while clients send requests, waits until all nodes serve again,
 // and checks what clients and apps observed.
 func (sc *scenario) runRound(number int, faults []fault) *Round {
@@ -32,12 +39,12 @@ func (sc *scenario) runRound(number int, faults []fault) *Round {
 		defer sc.staleReturns.stopAndCollect() // needed if the round ends early
 	}
 	sc.traffic.begin()
-	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
+	sc.traffic.awaitLoad(sc, loadBeforeFaults)
 	sc.injectFaults(faults)
 	sc.awaitRecovery()
 	sc.awaitLateExits()
 	sc.endFaults()
-	sc.traffic.awaitLoad(sc, 300*time.Millisecond)
+	sc.traffic.awaitLoad(sc, loadAfterRecovery)
 	sc.followers.awaitProgress()
 	responses := sc.traffic.end()
 	sc.tracef("all responses received")

@@ -182,6 +182,7 @@ func writeValues(w io.Writer, values []config.Value, all bool) error {
 	return err
 }
 
+// writeExplanation prints the conditions between the timings, and the figures that follow from them.
 func writeExplanation(w io.Writer, explanation config.Explanation) error {
 	table := newTable(w, "\nTIMING", "", "HOLDS", "WHY")
 	for _, bound := range explanation.Bounds {

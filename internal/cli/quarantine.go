@@ -66,6 +66,7 @@ func (c *quarantineCommand) printResult(session *session, action api.Action, err
 	return err
 }
 
+// list prints the quarantined keys.
 func (c *quarantineCommand) list(ctx context.Context, session *session, node *client.Client) error {
 	if c.Lift || c.For != "" {
 		return misuse("give a key")

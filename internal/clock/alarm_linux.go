@@ -23,6 +23,7 @@ type kernelAlarm struct {
 	busy    bool // the read deadline is set instead of the timerfd
 }
 
+// newKernelAlarm returns an alarm that uses a timerfd. It returns nil if the system does not permit that.
 func newKernelAlarm() alarm {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -40,6 +41,7 @@ func newKernelAlarm() alarm {
 	return &kernelAlarm{file: file, rawConn: raw}
 }
 
+// set makes wait return after a delay. busy selects the read deadline of the runtime instead of the timerfd.
 func (a *kernelAlarm) set(delay time.Duration, busy bool) {
 	if busy {
 		if !a.busy {

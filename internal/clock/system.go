@@ -14,10 +14,10 @@ var (
 	_ KernelClock = (*system)(nil)
 )
 
-// CPUTime implements CPUTimer.
+// CPUTime returns the CPU time that the process has used so far.
 func (s *system) CPUTime() (time.Duration, bool) { return CPUTime() }
 
-// Kernel implements KernelClock.
+// Kernel marks a clock that agrees with the timers of the kernel. It has no effect.
 func (s *system) Kernel() {}
 
 func (s *system) Now() time.Duration { return time.Since(s.origin) }

@@ -14,6 +14,9 @@ import (
 // healthPath is the path of the health check of the sample app.
 const healthPath = "/healthz"
 
+// appShutdownTimeout limits the wait for running requests when the sample app stops.
+const appShutdownTimeout = 5 * time.Second
+
 // RunApp serves a new App on an address until ctx ends. It then waits up to 5 s for running requests. The
 // app stores its state in dir, which is created if necessary. RunApp writes one line to out once it
 // listens.
@@ -36,7 +39,7 @@ func RunApp(ctx context.Context, addr, dir string, out io.Writer) error {
 		return err
 	case <-ctx.Done():
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), appShutdownTimeout)
 	defer cancel()
 	if srv.ShutdownWithContext(stopping) != nil {
 		return nil // the remaining requests end with the process

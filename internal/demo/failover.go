@@ -43,10 +43,13 @@ func (f *fleet) failoverWaiter(p *proc) func(ctx context.Context) error {
 	}
 }
 
+// mapPollTimeout is the duration of one long poll for the next map.
+const mapPollTimeout = 30 * time.Second
+
 // waitNotOwner returns nil once node owns no shard in the committed map.
 func waitNotOwner(ctx context.Context, admin *client.Client, node string) error {
 	current, err := admin.Map(ctx)
-	for ; err == nil; current, err = admin.MapAfter(ctx, current.Epoch, 30*time.Second) {
+	for ; err == nil; current, err = admin.MapAfter(ctx, current.Epoch, mapPollTimeout) {
 		if !owns(current, node) {
 			return nil
 		}

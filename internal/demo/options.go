@@ -34,6 +34,14 @@ type Options struct {
 	StopTimeout time.Duration
 }
 
+// Defaults of Options.
+const (
+	defaultRestartAfter = 5 * time.Second
+	defaultStartTimeout = 30 * time.Second
+	defaultStopTimeout  = 10 * time.Second
+)
+
+// withDefaults replaces zero values by their defaults.
 func (o Options) withDefaults() (Options, error) {
 	if o.Out == nil {
 		o.Out = os.Stdout
@@ -50,20 +58,20 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Env == nil {
 		o.Env = []string{}
-		for _, v := range os.Environ() {
-			if !strings.HasPrefix(v, "SHARDWAY_") {
-				o.Env = append(o.Env, v)
+		for _, assignment := range os.Environ() {
+			if !strings.HasPrefix(assignment, "SHARDWAY_") {
+				o.Env = append(o.Env, assignment)
 			}
 		}
 	}
 	if o.RestartAfter == 0 {
-		o.RestartAfter = 5 * time.Second
+		o.RestartAfter = defaultRestartAfter
 	}
 	if o.StartTimeout == 0 {
-		o.StartTimeout = 30 * time.Second
+		o.StartTimeout = defaultStartTimeout
 	}
 	if o.StopTimeout == 0 {
-		o.StopTimeout = 10 * time.Second
+		o.StopTimeout = defaultStopTimeout
 	}
 	return o, nil
 }

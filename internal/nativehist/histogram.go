@@ -98,7 +98,7 @@ type withClassic struct {
 	buckets []*dto.Bucket
 }
 
-// Write implements prometheus.Metric, and adds the classic buckets.
+// Write writes the native histogram to metric, and adds the classic buckets.
 func (c withClassic) Write(metric *dto.Metric) error {
 	if err := c.Metric.Write(metric); err != nil {
 		return err

@@ -37,6 +37,7 @@ func appendEscaped(dst []byte, text string) []byte {
 	return append(dst, text[copied:]...)
 }
 
+// appendASCII appends the JSON escape of a control character, a quotation mark or a backslash.
 func appendASCII(dst []byte, char byte) []byte {
 	switch char {
 	case '"', '\\':

@@ -24,7 +24,7 @@ type process struct {
 	setMaximum func() int
 }
 
-// run implements Run.
+// run adjusts the number of processors to the CPU usage of the process until ctx ends, and then restores the maximum.
 func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
 	used, known := p.cpuTime()
 	if !known {

@@ -59,6 +59,7 @@ func (c *Conn) callOnce(call func(fd uintptr) bool) bool {
 	return call(uintptr(c.fd))
 }
 
+// control calls f with the file descriptor, which stays open until f returns.
 func (c *Conn) control(f func(fd uintptr)) error {
 	registered, err := c.acquire(nil)
 	switch {

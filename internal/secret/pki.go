@@ -94,6 +94,7 @@ func ReadAuthorities(path string) ([]*x509.Certificate, error) {
 	return authorities, nil
 }
 
+// parseAuthorities parses a PEM file that contains only CA certificates, at least one.
 func parseAuthorities(content []byte) ([]*x509.Certificate, error) {
 	var authorities []*x509.Certificate
 	for {

@@ -90,6 +90,8 @@ func (s Secret) Unwrap(binding, b []byte) ([]byte, error) {
 	return plaintext, nil
 }
 
+// wrapper returns the cipher with which a new secret is sent over the stream with this binding. It returns an error
+// if the binding does not have bindingSize bytes.
 func (s Secret) wrapper(binding []byte) (cipher.AEAD, error) {
 	if len(binding) != bindingSize {
 		return nil, errors.New("secret: the stream has no binding")

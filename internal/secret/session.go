@@ -173,6 +173,8 @@ func (c *verifiedCache) get(key verifiedCacheKey, now time.Time) (rootFingerprin
 	return cached.root, ok && !now.Before(cached.from) && !now.After(cached.until)
 }
 
+// put stores that a chain was verified, and returns the fingerprint of its root. The result is valid as long as all
+// certificates of the chain. A full cache is emptied first.
 func (c *verifiedCache) put(key verifiedCacheKey, chain []*x509.Certificate) rootFingerprint {
 	verified := verifiedChain{root: rootOf(chain[len(chain)-1]), from: chain[0].NotBefore, until: chain[0].NotAfter}
 	for _, issuer := range chain[1:] {

@@ -118,18 +118,19 @@ func quoteShort(text string) string {
 	return strconv.Quote(text)
 }
 
+// describeNodes lists the node IDs of a certificate for an error message, up to maxNames of them.
 func describeNodes(ids []string) string {
 	if len(ids) == 0 {
 		return "an unnamed node"
 	}
-	var out []string
+	var names []string
 	for _, id := range ids[:min(len(ids), maxNames)] {
-		out = append(out, "node "+quoteShort(id))
+		names = append(names, "node "+quoteShort(id))
 	}
-	if more := len(ids) - maxNames; more > 0 {
-		out = append(out, fmt.Sprintf("%d more", more))
+	if omitted := len(ids) - maxNames; omitted > 0 {
+		names = append(names, fmt.Sprintf("%d more", omitted))
 	}
-	return strings.Join(out, ", ")
+	return strings.Join(names, ", ")
 }
 
 // truncatedError limits an error text that contains fields of an untrusted certificate.

@@ -261,6 +261,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.writeDeadline)
 }
 
+// setDeadlines sets all given deadlines to t, and wakes calls that wait. Zero means no deadline.
 func (c *conn) setDeadlines(t time.Time, deadlines ...*time.Time) error {
 	c.host.network.mu.Lock()
 	defer c.host.network.mu.Unlock()

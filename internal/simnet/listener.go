@@ -49,6 +49,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
+// close frees the port, and resets the connections that were not accepted. The lock of the network must be held.
 func (l *listener) close() {
 	l.closed = true
 	if l.host.listeners[uint16(l.addr.Port)] == l {

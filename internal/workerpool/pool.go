@@ -31,6 +31,8 @@ func (p *Pool[J]) Submit(job J) {
 	}
 }
 
+// work runs a job and then further jobs of the queue. It returns if maxIdle goroutines are idle already, or if the
+// pool is closed.
 func (p *Pool[J]) work(job J) {
 	for {
 		p.run(job)

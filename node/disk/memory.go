@@ -95,6 +95,7 @@ func (m *Memory) SetFileFault(f Fault) {
 	m.fileFault.Store(&f)
 }
 
+// read returns a copy of the content of a file, or the error of SetReadFault.
 func (m *Memory) read(name string) ([]byte, error) {
 	if f := m.readFault.Load(); f != nil {
 		if err := (*f)(name); err != nil {

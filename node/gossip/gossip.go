@@ -317,12 +317,15 @@ func (g *Gossip) onRefusal(refusal *RefusedError) {
 	g.logRefusal(refusal)
 }
 
-// logRefusal logs at most one refusal per 10 s, because every packet about a foreign member causes
-// one.
+// refusalLogInterval is the minimum interval between two log lines about refusals.
+const refusalLogInterval = 10 * time.Second
+
+// logRefusal logs at most one refusal per refusalLogInterval, because every packet about a foreign member
+// causes one.
 func (g *Gossip) logRefusal(refusal *RefusedError) {
 	now := time.Now().UnixNano()
-	last := g.lastRefusalLog.Load()
-	if now-last < int64(10*time.Second) || !g.lastRefusalLog.CompareAndSwap(last, now) {
+	lastLoggedAt := g.lastRefusalLog.Load()
+	if now-lastLoggedAt < int64(refusalLogInterval) || !g.lastRefusalLog.CompareAndSwap(lastLoggedAt, now) {
 		return
 	}
 	g.log.Warn().Str("peer", refusal.Member).Str("addr", refusal.Addr).Str("what", refusal.Tag).

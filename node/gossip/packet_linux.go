@@ -24,6 +24,7 @@ func (t *transport) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
 	return n, from, err
 }
 
+// writeTo sends one packet without an allocation. Destinations that rawio cannot encode go through package net.
 func (t *transport) writeTo(p []byte, to netip.AddrPort) (err error) {
 	if to.Addr().Zone() != "" || t.isIPv4 && !to.Addr().Unmap().Is4() {
 		_, err = t.udp.WriteToUDPAddrPort(p, to)

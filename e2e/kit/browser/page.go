@@ -99,6 +99,8 @@ func (p *Page) Eval(tb testing.TB, expression string, value any) {
 	fatalIf(tb, p.eval(expression, value))
 }
 
+// eval evaluates a JavaScript expression, waits for its promise, and decodes the result into value. A nil value
+// ignores the result.
 func (p *Page) eval(expression string, value any) error {
 	var response struct {
 		Result struct {

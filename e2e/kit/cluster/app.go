@@ -165,9 +165,12 @@ func (a *App) Executions(tb testing.TB, id string) int {
 	return count
 }
 
+// controlTimeout limits a control request to an app.
+const controlTimeout = 5 * time.Second
+
 // control sends a control request to the app, and decodes the response into target.
 func (a *App) control(ctx context.Context, path string, target any) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+a.Addr+path, nil)
 	if err != nil {

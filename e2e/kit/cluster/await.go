@@ -25,10 +25,13 @@ func AwaitFor(tb testing.TB, timeout time.Duration, condition string, check func
 	}
 }
 
-// poll calls check every 20 ms until it returns nil. After the timeout it returns the last error.
+// pollInterval is the interval between two checks of a condition.
+const pollInterval = 20 * time.Millisecond
+
+// poll calls check every pollInterval until it returns nil. After the timeout it returns the last error.
 func poll(tb testing.TB, timeout time.Duration, check func() error) error {
 	tb.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	deadline := time.Now().Add(timeout)
 	for {

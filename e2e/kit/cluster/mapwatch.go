@@ -54,6 +54,9 @@ func (w *mapWatch) observe(node string, shardMap Map) {
 	}
 }
 
+// mapRetryInterval is the pause after a failed request for the next map.
+const mapRetryInterval = 50 * time.Millisecond
+
 // watchMaps waits for each new map of a node (long polling) until ctx ends. It retries while the
 // node does not respond.
 func (c *Cluster) watchMaps(ctx context.Context, node *Node) {
@@ -67,7 +70,7 @@ func (c *Cluster) watchMaps(ctx context.Context, node *Node) {
 			continue
 		}
 		after = 0 // a node with a new data directory may report lower epochs
-		timer := time.NewTimer(50 * time.Millisecond)
+		timer := time.NewTimer(mapRetryInterval)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -290,9 +290,16 @@ func (n *Node) Metrics(ctx context.Context) (Metrics, error) {
 // Ready returns nil if /readyz responds with 200. Otherwise the error contains the response.
 func (n *Node) Ready(ctx context.Context) error { return n.getAdmin(ctx, "/readyz", nil) }
 
+const (
+	// adminTimeout limits a request that reads from an admin port.
+	adminTimeout = 5 * time.Second
+	// actionTimeout limits an action, which may wait for an election.
+	actionTimeout = 20 * time.Second
+)
+
 // getAdmin reads a resource of the admin port of the node into target. nil discards it.
 func (n *Node) getAdmin(ctx context.Context, path string, target any) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	if err := n.cluster.get(ctx, "http://"+n.Admin+path, target); err != nil {
 		return fmt.Errorf("node %s: %w", n.ID, err)
@@ -312,7 +319,7 @@ func (n *Node) PerformAction(tb testing.TB, action string, params url.Values) {
 // TryAction posts an action to the admin port of the node, and returns an error if the node rejects
 // it.
 func (n *Node) TryAction(ctx context.Context, action string, params url.Values) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, actionTimeout)
 	defer cancel()
 	requestURL := "http://" + n.Admin + "/v1/" + action
 	if len(params) > 0 {

@@ -100,6 +100,9 @@ func (g *Generator) request(number int) Request {
 	return req
 }
 
+// retryInterval is the pause before a further request for the key of a failed one.
+const retryInterval = 5 * time.Millisecond
+
 // sendWithRetries sends a request. If the request fails and Options.RetryFailed is set, it sends
 // further requests for the same key until one succeeds.
 func (g *Generator) sendWithRetries(ctx context.Context, req Request) {
@@ -108,10 +111,10 @@ func (g *Generator) sendWithRetries(ctx context.Context, req Request) {
 	if !g.opts.RetryFailed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.opts.Timeout, time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.opts.Timeout, defaultTimeout))
 	defer cancel()
-	for n := 1; !resp.OK() && wait(ctx, 5*time.Millisecond); n++ {
-		resp = g.sendAndRecord(ctx, Request{ID: fmt.Sprint(req.ID, RetryMark, n), Key: req.Key, Timeout: req.Timeout})
+	for retry := 1; !resp.OK() && wait(ctx, retryInterval); retry++ {
+		resp = g.sendAndRecord(ctx, Request{ID: fmt.Sprint(req.ID, RetryMark, retry), Key: req.Key, Timeout: req.Timeout})
 	}
 }
 

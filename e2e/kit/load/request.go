@@ -30,11 +30,14 @@ type Request struct {
 	Timeout time.Duration
 }
 
+// defaultTimeout is the timeout of a request, including its retries.
+const defaultTimeout = time.Minute
+
 // withDefaults returns the request with its defaults.
 func (r Request) withDefaults() Request {
 	r.Method = cmp.Or(r.Method, http.MethodGet)
 	r.Path = cmp.Or(r.Path, "/")
-	r.Timeout = cmp.Or(r.Timeout, time.Minute)
+	r.Timeout = cmp.Or(r.Timeout, defaultTimeout)
 	return r
 }
 

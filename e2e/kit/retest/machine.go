@@ -31,10 +31,19 @@ type Unavailability struct {
 	StolenShare float64
 }
 
-// ExcusesFailure reports whether a test that failed in this interval may be repeated: if no goroutine
-// ran for half of the default lease, or if a tenth of the CPU time was missing.
+const (
+	// maxTimerDelay is half of the default lease, and maxStolenShare a tenth of the CPU time. Tests must
+	// tolerate less than that.
+	maxTimerDelay  = 250 * time.Millisecond
+	maxStolenShare = 0.1
+	// clockTick is the unit of the times in /proc/stat.
+	clockTick = 10 * time.Millisecond
+)
+
+// ExcusesFailure reports whether a test that failed in this interval may be repeated, because goroutines
+// did not run for maxTimerDelay, or because maxStolenShare of the CPU time was missing.
 func (a Unavailability) ExcusesFailure() bool {
-	return a.TimerDelay >= 250*time.Millisecond || a.StolenShare >= 0.1
+	return a.TimerDelay >= maxTimerDelay || a.StolenShare >= maxStolenShare
 }
 
 // String returns the missing CPU time in words.
@@ -135,7 +144,7 @@ func stolenTime(stat []byte) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return time.Duration(ticks) * clockTick
 }
 
 // throttledTime returns "throttled_usec" of cpu.stat of a control group, in µs (cgroups(7)).

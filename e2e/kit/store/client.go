@@ -39,6 +39,8 @@ func (c *Client) Write(ctx context.Context, place OpKey, value string) error {
 	return err
 }
 
+// do sends an operation to the store and returns the body of the response. It returns ErrFenced if the store rejects
+// the epoch of the operation.
 func (c *Client) do(ctx context.Context, method string, place OpKey, value string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.url+"/?"+place.query(), strings.NewReader(value))
 	if err != nil {

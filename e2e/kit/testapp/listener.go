@@ -70,6 +70,13 @@ func (l *reopenableListener) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
+const (
+	// closeConnsDelay leaves time for the response to the control request before its connection is closed.
+	closeConnsDelay = 50 * time.Millisecond
+	// reopenInterval is the pause between two attempts to listen on a port that another socket uses.
+	reopenInterval = 10 * time.Millisecond
+)
+
 // closeFor closes the port for a duration, and returns immediately. If all is set, it also closes the
 // open connections. It does nothing while the port is closed.
 func (l *reopenableListener) closeFor(duration time.Duration, all bool) {
@@ -81,7 +88,7 @@ func (l *reopenableListener) closeFor(duration time.Duration, all bool) {
 	l.opened = make(chan struct{})
 	_ = l.ln.Close()
 	if all {
-		time.AfterFunc(50*time.Millisecond, l.closeConns) // after the response to the control request
+		time.AfterFunc(closeConnsDelay, l.closeConns)
 	}
 	time.AfterFunc(duration, l.reopen)
 }
@@ -94,11 +101,11 @@ func (l *reopenableListener) closeConns() {
 	}
 }
 
-// reopen listens on the address again. It retries every 10 ms while another socket uses the port.
+// reopen listens on the address again. It retries while another socket uses the port.
 func (l *reopenableListener) reopen() {
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", l.addr.String())
 	if err != nil {
-		time.AfterFunc(10*time.Millisecond, l.reopen)
+		time.AfterFunc(reopenInterval, l.reopen)
 		return
 	}
 	l.mu.Lock()
