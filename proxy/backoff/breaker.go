@@ -27,34 +27,57 @@ var ErrNoApp = errors.New("proxy: the app behind the owner accepts no connection
 // succeeded or a new routing table routes them elsewhere. Without the breaker, thousands of
 // requests would keep the machine busy with failing dials.
 //
-//	closed ──Open──► tripped ──timer──► probeReady ──Allow──► probing ──OnConnected, OnAccepted──► closed
-//	                    ▲                                        │
-//	                    └──────────────────Open──────────────────┘
+//	closed ──Open──► paused ──timer──► dialProbeReady ──Allow──► probing ──OnConnected, OnAccepted──► closed
+//	                   ▲                                            │
+//	                   └────────────────────Open────────────────────┘
 type Breaker struct {
-	queues  Queues
-	tripped atomic.Bool // written with mu held
+	queues Queues
+	state  atomic.Uint32 // a breakerState; written with mu held
 
 	// mu protects the following fields.
 	mu              sync.Mutex
 	cause           error         // cause of the last trip
 	waitingRequests int           // requests that wait for a reset or a probe
-	probeReady      bool          // the next request may probe
-	probeByTimer    bool          // the timer has set probeReady, so the probe must dial even if an idle connection is available
-	probing         bool          // a probe is in progress
 	pause           time.Duration // the last pause; the next one is twice as long
 	timer           *time.Timer   // calls allowProbe; nil until the first trip
+}
+
+// breakerState is the state of a Breaker. In every state except breakerClosed, the breaker is tripped.
+type breakerState uint32
+
+const (
+	// breakerClosed means that all requests may use the destination.
+	breakerClosed breakerState = iota
+	// breakerPaused means that no request may use the destination until the timer expires.
+	breakerPaused
+	// breakerDialProbeReady means that the next request may probe the destination. The pool must dial
+	// for it, even if an idle connection is available.
+	breakerDialProbeReady
+	// breakerAnyProbeReady means that the next request may probe the destination with any connection.
+	breakerAnyProbeReady
+	// breakerProbing means that a probe is in progress.
+	breakerProbing
+)
+
+// allowsProbe reports whether the next request may probe the destination.
+func (s breakerState) allowsProbe() bool {
+	return s == breakerDialProbeReady || s == breakerAnyProbeReady
+}
+
+// loadState returns the present state.
+func (b *Breaker) loadState() breakerState { return breakerState(b.state.Load()) }
+
+// setStateLocked sets the state, and returns the previous one. The caller must hold b.mu.
+func (b *Breaker) setStateLocked(next breakerState) (previous breakerState) {
+	return breakerState(b.state.Swap(uint32(next)))
 }
 
 var _ Condition = (*Breaker)(nil)
 
 // Ready reports whether a waiting request should retry now. It implements queue.Condition.
 func (b *Breaker) Ready() bool {
-	if !b.tripped.Load() {
-		return true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.probeReady || !b.tripped.Load()
+	state := b.loadState()
+	return state == breakerClosed || state.allowsProbe()
 }
 
 // Allow reports whether a request may use the destination. While the breaker is tripped, only a
@@ -62,34 +85,34 @@ func (b *Breaker) Ready() bool {
 // mustDial means that the pool must dial a new connection even if the request uses an idle one,
 // because idle connections may work while the destination accepts no new ones.
 func (b *Breaker) Allow() (ok, mustDial bool) {
-	if !b.tripped.Load() {
+	if !b.IsTripped() {
 		return true, false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.tripped.Load() {
+	state := b.loadState()
+	if state == breakerClosed {
 		return true, false
 	}
-	othersComeFirst := b.waitingRequests > 0 || b.probing
-	if othersComeFirst && !b.probeReady {
+	othersComeFirst := b.waitingRequests > 0 || state == breakerProbing
+	if othersComeFirst && !state.allowsProbe() {
 		return false, false
 	}
-	if b.probeByTimer {
+	if state == breakerDialProbeReady {
 		b.timer.Reset(MaxPause) // a probe may end without a result; then the timer permits another one
+		mustDial = !errors.Is(b.cause, ErrNoApp)
 	}
-	mustDial = b.probeByTimer && !errors.Is(b.cause, ErrNoApp)
-	b.probeReady, b.probeByTimer, b.probing = false, false, true
+	b.setStateLocked(breakerProbing)
 	return true, mustDial
 }
 
 // Open trips the breaker and records the cause. No dial is permitted during the pause that follows.
-// If the breaker is already tripped, Open lengthens the pause.
+// If the breaker is already tripped, Open lengthens the pause, and ignores a probe in progress.
 func (b *Breaker) Open(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cause = cause
-	b.cancelProbeLocked()
-	if wasTripped := b.tripped.Swap(true); !wasTripped {
+	if b.setStateLocked(breakerPaused) == breakerClosed {
 		b.pause = 0
 	}
 	b.pause = nextPause(b.pause)
@@ -106,28 +129,22 @@ func nextPause(pause time.Duration) time.Duration {
 	return min(max(2*pause, MinPause), MaxPause)
 }
 
-// cancelProbeLocked withdraws the permission for a probe, and ignores a probe in progress. The caller
-// must hold b.mu.
-func (b *Breaker) cancelProbeLocked() {
-	b.probeReady, b.probeByTimer, b.probing = false, false, false
-}
-
 // allowProbe permits one probe, by the request that has waited longest or, if none waits, by the
 // next request that arrives. While requests wait, it restarts the timer.
 func (b *Breaker) allowProbe() {
 	b.mu.Lock()
-	if !b.tripped.Load() {
+	if !b.IsTripped() {
 		b.mu.Unlock()
 		return
 	}
-	b.probeReady, b.probeByTimer, b.probing = true, true, false
+	b.setStateLocked(breakerDialProbeReady)
 	b.mu.Unlock()
 	if !b.queues.WakeOne(b) {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.tripped.Load() {
+	if b.IsTripped() {
 		b.timer.Reset(MaxPause)
 	}
 }
@@ -135,7 +152,7 @@ func (b *Breaker) allowProbe() {
 // OnConnected resets the breaker after a successful dial, unless the breaker is tripped because the
 // app of a node is down. In that case a connection to the node proves nothing.
 func (b *Breaker) OnConnected() {
-	if b.tripped.Load() && !errors.Is(b.Cause(), ErrNoApp) {
+	if b.IsTripped() && !errors.Is(b.Cause(), ErrNoApp) {
 		b.Reset()
 	}
 }
@@ -143,13 +160,14 @@ func (b *Breaker) OnConnected() {
 // ProbeWithReused lets one request use a connection that was returned to the pool, although new
 // connections fail. It does not affect the timer.
 func (b *Breaker) ProbeWithReused() {
-	if !b.tripped.Load() {
+	if !b.IsTripped() {
 		return
 	}
 	b.mu.Lock()
-	isProbe := b.tripped.Load() && !errors.Is(b.cause, ErrNoApp)
-	if isProbe {
-		b.probeReady, b.probing = true, false
+	state := b.loadState()
+	isProbe := state != breakerClosed && !errors.Is(b.cause, ErrNoApp)
+	if isProbe && state != breakerDialProbeReady {
+		b.setStateLocked(breakerAnyProbeReady)
 	}
 	b.mu.Unlock()
 	if isProbe {
@@ -160,7 +178,7 @@ func (b *Breaker) ProbeWithReused() {
 // OnAccepted resets the breaker of a node whose app was down, because the app has accepted a
 // request. The owner reports the acceptance separately, because the response may follow much later.
 func (b *Breaker) OnAccepted() {
-	if b.tripped.Load() && errors.Is(b.Cause(), ErrNoApp) {
+	if b.IsTripped() && errors.Is(b.Cause(), ErrNoApp) {
 		b.Reset()
 	}
 }
@@ -169,8 +187,7 @@ func (b *Breaker) OnAccepted() {
 // requests gradually.
 func (b *Breaker) Reset() {
 	b.mu.Lock()
-	wasTripped := b.tripped.Swap(false)
-	b.cancelProbeLocked()
+	wasTripped := b.setStateLocked(breakerClosed) != breakerClosed
 	if b.timer != nil {
 		b.timer.Stop()
 	}
@@ -195,7 +212,7 @@ func (b *Breaker) Cause() error {
 }
 
 // IsTripped reports whether the breaker is tripped. It costs one atomic load.
-func (b *Breaker) IsTripped() bool { return b.tripped.Load() }
+func (b *Breaker) IsTripped() bool { return b.loadState() != breakerClosed }
 
 // SetQueues sets the queues whose requests the breaker wakes. It must be called before any other
 // method.
