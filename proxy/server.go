@@ -88,14 +88,11 @@ type Server struct {
 	panics     panicRecorder
 	repairs    repairLog
 
-	// Time.
+	// Time, sweep and shutdown.
 
-	clock serverClock
-
-	// Shutdown.
-
+	clock     serverClock
+	sweeper   *sweeper
 	lifecycle lifecycle
-	sweeper   sweeper
 }
 
 // New returns a Server. It starts no goroutine.
@@ -114,10 +111,10 @@ func New(options Options) *Server {
 	s.budget.Fill()
 	s.load.Start(s.options.Shards)
 	s.crashes.Report = s.options.PeerCrashed
+	s.sweeper = newSweeper(s)
 	s.initConns()
 	s.initBuffers()
 	s.initUpstreams()
-	s.sweeper.init(s)
 	return s
 }
 
@@ -141,8 +138,8 @@ func (s *Server) initBuffers() {
 }
 
 // initUpstreams initializes the connections to the app and to other nodes, and the predictions about
-// responses. It also initializes the WebSockets and event streams, which wait in queues for an upstream
-// connection. Each client connection may have a place there.
+// responses. It also initializes the WebSockets, and the queue of event streams that wait for an
+// upstream connection. Each client connection may have a place in these queues.
 func (s *Server) initUpstreams() {
 	s.dialer = dialer{
 		cluster: s.options.Cluster, dialUpstream: s.options.DialUpstream, settings: &s.settings, buffers: &s.buffers,

@@ -39,10 +39,10 @@ const (
 	streamEndTimeout = wsession.EndTimeout
 )
 
-// sweeper checks the open connections of a Server at regular intervals. It applies the limits that a
-// goroutine which waits cannot apply itself. Only the sweeping goroutine of conns uses it.
+// sweeper checks the open connections of a Server at regular intervals. It enforces the limits for
+// requests whose goroutines wait for the network. Only the sweeping goroutine of conns uses it.
 type sweeper struct {
-	// Set by init.
+	// Set by newSweeper.
 
 	clock           *coarsetime.Clock
 	cluster         Cluster
@@ -63,13 +63,25 @@ type sweeper struct {
 	clients         []*client // clients of the current sweep
 }
 
-// init initializes the sweeper of s.
-func (sweeper *sweeper) init(s *Server) {
-	sweeper.clock, sweeper.cluster, sweeper.settings, sweeper.lifecycle = &s.clock.Clock, s.options.Cluster, &s.settings, &s.lifecycle
-	sweeper.metrics, sweeper.conns, sweeper.appSilence = s.metrics, &s.conns, &s.appSilence
-	sweeper.longLived, sweeper.largeResponses, sweeper.handovers = &s.upstreams.longLived, &s.largeResponses, &s.webSockets.handovers
-	sweeper.drainTimeout, sweeper.reconnectSpread, sweeper.maintain = s.options.DrainTimeout, s.options.ReconnectSpread, s.maintain
-	sweeper.peerPaths.ConnsInUse = sweeper.eachConnToPeers
+// newSweeper returns the sweeper of s. It refers to parts of s that may be initialized later.
+func newSweeper(s *Server) *sweeper {
+	created := &sweeper{
+		clock:           &s.clock.Clock,
+		cluster:         s.options.Cluster,
+		settings:        &s.settings,
+		lifecycle:       &s.lifecycle,
+		metrics:         s.metrics,
+		conns:           &s.conns,
+		appSilence:      &s.appSilence,
+		longLived:       &s.upstreams.longLived,
+		largeResponses:  &s.largeResponses,
+		handovers:       &s.webSockets.handovers,
+		drainTimeout:    s.options.DrainTimeout,
+		reconnectSpread: s.options.ReconnectSpread,
+		maintain:        s.maintain,
+	}
+	created.peerPaths.ConnsInUse = created.eachConnToPeers
+	return created
 }
 
 // mustSweepAll reports whether the next sweep must include quiescent WebSockets. While the node is
