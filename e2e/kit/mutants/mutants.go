@@ -76,7 +76,7 @@ func edits() []overlay.Edit {
 		return err
 	}
 `),
-		after("internal/cli.versionCommand.Run", "text := b.String()\n", `	text += ", BUILT WITH BUGS for tests, not for use (" + planted + ")"
+		after("internal/cli.versionCommand.Run", "text := build.String()\n", `	text += ", BUILT WITH BUGS for tests, not for use (" + planted + ")"
 `),
 	}
 }
