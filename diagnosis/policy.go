@@ -22,7 +22,7 @@ func policyFindings(in Inputs) (findings []Finding) {
 	if ids := in.nodeIDs(func(node Node) bool { return node.Cordoned && !node.Drained }); len(ids) > 0 {
 		findings = append(findings, Finding{
 			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned and %s no further shards", joinNames(ids), isOrAre(len(ids)), inflect(len(ids), "gets", "get")),
-			Remedy: "run `shardway uncordon` to end it",
+			Remedy: uncordonRemedy(ids, "it"),
 		})
 	}
 	if in.Quarantined > 0 {
@@ -39,6 +39,14 @@ func policyFindings(in Inputs) (findings []Finding) {
 		})
 	}
 	return findings
+}
+
+// uncordonRemedy returns the command that ends the drain or cordon of nodes. state names what it ends.
+func uncordonRemedy(nodes []string, state string) string {
+	if len(nodes) == 1 {
+		return "run `shardway uncordon " + nodes[0] + "` to end " + state
+	}
+	return "run `shardway uncordon NODE` for each of them to end " + state
 }
 
 // drainFindings reports drained nodes, nodes that stop, and shards that a safe drain leaves on a node.
@@ -64,9 +72,9 @@ func drainFindings(in Inputs) (findings []Finding) {
 		if remainingShards > 0 {
 			text = fmt.Sprintf("%s %s drained, and %s %s still", joinNames(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"), pluralize(remainingShards, "shard"))
 		}
-		remedy := "run `shardway uncordon` to end it"
+		remedy := uncordonRemedy(drained, "it")
 		if remainingShards > 0 {
-			remedy = "run `shardway status` on the drained node to see why shards stay; run `shardway uncordon` to end the drain"
+			remedy = "run `shardway status` on the drained node to see why shards stay; " + uncordonRemedy(drained, "the drain")
 		}
 		findings = append(findings, Finding{Code: Draining, Severity: Info, Text: text, Remedy: remedy})
 	}
