@@ -14,16 +14,16 @@ type Peers struct {
 // Pool returns the pool of a node, and creates it if there is none.
 func (p *Peers) Pool(node string) *Pool {
 	if v, ok := p.pools.Load(node); ok {
-		return v.(*Pool) //nolint:errcheck,forcetypeassert // nothing else is stored
+		return v.(*Pool) //nolint:errcheck,forcetypeassert // pools contains nothing else
 	}
 	v, _ := p.pools.LoadOrStore(node, p.NewPool(node))
-	return v.(*Pool) //nolint:errcheck,forcetypeassert // as above
+	return v.(*Pool) //nolint:errcheck,forcetypeassert // pools contains nothing else
 }
 
 // SetPeerProcess sets the present process of a node in its pool, if it has one.
 func (p *Peers) SetPeerProcess(node string, boot, nonce uint64) {
 	if v, ok := p.pools.Load(node); ok {
-		v.(*Pool).setPeerProcess(boot, nonce) //nolint:errcheck,forcetypeassert // as above
+		v.(*Pool).setPeerProcess(boot, nonce) //nolint:errcheck,forcetypeassert // pools contains nothing else
 	}
 }
 
@@ -39,7 +39,7 @@ func (p *Peers) RenewWhere(match func(node string) bool) {
 // Each calls f for each pool.
 func (p *Peers) Each(f func(*Pool)) {
 	p.pools.Range(func(_, v any) bool {
-		f(v.(*Pool)) //nolint:errcheck,forcetypeassert // as above
+		f(v.(*Pool)) //nolint:errcheck,forcetypeassert // pools contains nothing else
 		return true
 	})
 }
@@ -49,7 +49,7 @@ func (p *Peers) Each(f func(*Pool)) {
 func (p *Peers) Renew() {
 	p.pools.Range(func(node, v any) bool {
 		p.pools.CompareAndDelete(node, v)
-		v.(*Pool).Close() //nolint:errcheck,forcetypeassert // as above
+		v.(*Pool).Close() //nolint:errcheck,forcetypeassert // pools contains nothing else
 		return true
 	})
 }

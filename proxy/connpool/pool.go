@@ -89,8 +89,8 @@ func New(o Options) *Pool {
 	p.Backoff.SetQueues(o.Queues)
 	p.UpgradeBackoff.SetQueues(o.Queues)
 	if o.Node == "" {
-		p.mu.dials.slowStart.size = initialWindow
-		p.mu.shardLimits.counts, p.mu.shardLimits.maxConns = true, o.MaxShardConns
+		p.mu.dials.slowStart.limit = initialNewConns
+		p.mu.shardLimits.countsConns, p.mu.shardLimits.maxConns = true, o.MaxShardConns
 	}
 	p.mu.queue.upgradesLast = o.Node != ""
 	p.mu.upgrades.pacer = o.Pacer

@@ -9,11 +9,11 @@ const NoShard = -1
 // to use. If the requests for a key hang, other keys can still get connections. At its limit, the
 // requests of a shard wait for each other. Pool.mu protects all fields.
 type shardLimits struct {
-	maxConns int                // limit for each shard; zero means no limit
-	counts   bool               // connections are counted; set for the pool of the app only
-	used     []int32            // connections in use, by shard
-	complete []int32            // the part of used whose response is complete, by shard
-	waiting  map[int]*waitQueue // waiters at a limit, by shard; a shard without waiters has no entry
+	maxConns    int                // limit for each shard; zero means no limit
+	countsConns bool               // connections are counted; set for the pool of the app only
+	used        []int32            // connections in use, by shard
+	complete    []int32            // the part of used whose response is complete, by shard
+	waiting     map[int]*waitQueue // waiters at a limit, by shard; a shard without waiters has no entry
 }
 
 // isFull reports whether the shard uses all its connections.
@@ -47,7 +47,7 @@ func (s *shardLimits) inflight(shard int) int {
 
 // charge counts another connection as used by the shard.
 func (s *shardLimits) charge(shard int) {
-	if !s.counts || shard < 0 {
+	if !s.countsConns || shard < 0 {
 		return
 	}
 	for shard >= len(s.used) {
@@ -58,7 +58,7 @@ func (s *shardLimits) charge(shard int) {
 
 // uncharge reverses charge.
 func (s *shardLimits) uncharge(shard int) {
-	if s.counts && shard >= 0 {
+	if s.countsConns && shard >= 0 {
 		s.used[shard]--
 	}
 }
@@ -76,7 +76,7 @@ func (s *shardLimits) release(conn *Conn) (shard int) {
 
 // responseCompleted records that the response on conn is complete. See Pool.ResponseCompleted.
 func (s *shardLimits) responseCompleted(conn *Conn) {
-	if !s.counts || conn.shard < 0 || conn.responseComplete {
+	if !s.countsConns || conn.shard < 0 || conn.responseComplete {
 		return
 	}
 	for conn.shard >= len(s.complete) {

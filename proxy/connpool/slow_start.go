@@ -3,11 +3,11 @@ package connpool
 import "time"
 
 const (
-	// initialWindow, minWindow and maxWindow are the initial, the smallest and the largest limit of
+	// initialNewConns, minNewConns and maxNewConns are the initial, the smallest and the largest limit of
 	// new connections to an app.
-	initialWindow = 16
-	minWindow     = 2
-	maxWindow     = 256
+	initialNewConns = 16
+	minNewConns     = 2
+	maxNewConns     = 256
 	// newConnTime is how long a connection to the app is treated as new, unless its first response
 	// arrives earlier. An app that responds slowly may still accept quickly.
 	newConnTime = 50 * time.Millisecond
@@ -25,27 +25,27 @@ const (
 // connection that receives a response increases the limit by one, unless a dial is stuck. Pool.mu
 // protects all fields.
 type slowStart struct {
-	size     int // limit; zero means no limit, as for nodes
+	limit    int // maximum number of new connections; zero means no limit, as for nodes
 	unproven int // connected, and still counted as new
 	stuck    int // number of stuck dials
 }
 
 // isFull reports whether no further dial may start. activeDials is the number of dials in progress
 // that are not stuck.
-func (w *slowStart) isFull(activeDials int) bool {
-	newConns := activeDials + w.unproven
-	return w.stuck >= maxStuckDials || w.size > 0 && newConns >= w.size
+func (slow *slowStart) isFull(activeDials int) bool {
+	newConns := activeDials + slow.unproven
+	return slow.stuck >= maxStuckDials || slow.limit > 0 && newConns >= slow.limit
 }
 
-// widen increases the limit, unless a dial is stuck.
-func (w *slowStart) widen() {
-	if w.stuck == 0 {
-		w.size = min(w.size+1, maxWindow)
+// raiseLimit increases the limit, unless a dial is stuck.
+func (slow *slowStart) raiseLimit() {
+	if slow.stuck == 0 {
+		slow.limit = min(slow.limit+1, maxNewConns)
 	}
 }
 
-// narrow halves the limit.
-func (w *slowStart) narrow() { w.size = max(w.size/2, minWindow) }
+// halveLimit halves the limit.
+func (slow *slowStart) halveLimit() { slow.limit = max(slow.limit/2, minNewConns) }
 
 // watchDial counts a dial to the app as stuck after stuckDialTime. The caller must call stop with p.mu
 // held when the dial has ended.
@@ -62,7 +62,7 @@ func (p *Pool) watchDial() (stop func()) {
 		}
 		isStuck = true
 		p.mu.dials.slowStart.stuck++
-		p.mu.dials.slowStart.narrow()
+		p.mu.dials.slowStart.halveLimit()
 		p.dialForWaiters()
 	})
 	return func() {
@@ -94,6 +94,6 @@ func (p *Pool) MarkProven(conn *Conn) {
 	defer p.mu.Unlock()
 	conn.provenTimer.Stop() // provenTimer was set before startProbation released mu
 	p.mu.dials.slowStart.unproven--
-	p.mu.dials.slowStart.widen()
+	p.mu.dials.slowStart.raiseLimit()
 	p.dialForWaiters()
 }
