@@ -54,7 +54,7 @@ func (f *fleet) welcome(ctx context.Context) {
 		adminFlag = " --admin " + addr(nodes[0].admin)
 	}
 	fmt.Fprintf(&text, "\n  # a browser has a key of its own, a cookie, and sees it counted\n  http://%s/\n", addr(nodes[0].http))
-	f.writeChatExample(&text, adminFlag)
+	f.writeChatExample(ctx, &text, adminFlag)
 	fmt.Fprintf(&text, "\n  # who leads, who owns how much, and where a key lives\n")
 	fmt.Fprintf(&text, "  %s status%s\n", f.options.Command, adminFlag)
 	fmt.Fprintf(&text, "  %s locate %s%s\n", f.options.Command, exampleKey, adminFlag)
@@ -68,13 +68,17 @@ func (f *fleet) welcome(ctx context.Context) {
 	_, _ = f.out.Write(text.Bytes())
 }
 
-// writeChatExample writes commands that show that a WebSocket stays open.
-func (f *fleet) writeChatExample(b *bytes.Buffer, adminFlag string) {
-	first := f.layout.nodes[0]
-	fmt.Fprintf(b, "\n  # a chat room: open it in a browser or two, then take its shard from the node, and restart others: they stay connected\n")
-	fmt.Fprintf(b, "  http://%s%s?room=tea\n", addr(first.http), chatPath)
-	fmt.Fprintf(b, "  %s drain %s --wait%s\n", f.options.Command, first.id, adminFlag)
-	fmt.Fprintf(b, "  %s uncordon %s%s\n", f.options.Command, first.id, adminFlag)
+// chatRoom is the room of the example.
+const chatRoom = "tea"
+
+// writeChatExample writes commands that show that a WebSocket stays open when the owner of its room
+// is drained, and when all nodes except the one that the browser uses restart.
+func (f *fleet) writeChatExample(ctx context.Context, b *bytes.Buffer, adminFlag string) {
+	owner := f.layout.nodes[f.ownerOf(ctx, chatRoom)]
+	fmt.Fprintf(b, "\n  # a chat room: open it in a browser or two, then drain its owner, and restart other nodes: they stay connected\n")
+	fmt.Fprintf(b, "  http://%s%s?room=%s\n", addr(f.layout.nodes[0].http), chatPath, chatRoom)
+	fmt.Fprintf(b, "  %s drain %s --wait%s\n", f.options.Command, owner.id, adminFlag)
+	fmt.Fprintf(b, "  %s uncordon %s%s\n", f.options.Command, owner.id, adminFlag)
 	for _, n := range f.nodes[1:] {
 		fmt.Fprintf(b, "  kill %d\n", n.pid())
 	}
