@@ -12,11 +12,11 @@ const MaxHold = 24 * time.Hour
 // shownHold is how many bytes of an invalid value the log shows.
 const shownHold = 40
 
-// noteHold records the response header Shardway-Hold. It contains the number of seconds for which
+// reportHold records the response header Shardway-Hold. It contains the number of seconds for which
 // the app keeps state of the request's shard that cannot move: a kernel, a game room, a prompt
 // cache. The client does not receive the header. The ownership epoch is that of the request. An
 // invalid value has no effect, and the first one is logged.
-func (state *requestState) noteHold(res *h1.Response, epoch uint64) {
+func (state *requestState) reportHold(res *h1.Response, epoch uint64) {
 	if state.server.options.HoldShard == nil || state.exchange.Keyless {
 		return
 	}

@@ -61,10 +61,10 @@ func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 	writer := runner.requestWriter.writeHeader(attempt)
 	if err := runner.writeRequest(attempt, writer); err != nil {
 		if attempt.conn.Sent() == before || attempt.isUnprocessed() {
-			return runner.retrier.handleUnsent(attempt, err)
+			return runner.retrier.decideAfterSendFailure(attempt, err)
 		}
 		runner.exchange.eventStream.CountRequest() // SendChecked also waits for the response
-		return runner.retrier.handleBroken(attempt, err)
+		return runner.retrier.decideAfterBreak(attempt, err)
 	}
 	if !runner.body.IsSending() { // no buffer is needed while waiting for the response
 		runner.inbound.ReleaseEmptyBuffers()
@@ -77,10 +77,10 @@ func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 func (runner *attemptRunner) awaitResponse(attempt *attempt) decision {
 	if err := runner.readResponseHeader(attempt, attempt.conn.Writer()); err != nil {
 		if attempt.isUnprocessed() {
-			return runner.retrier.handleUnsent(attempt, err)
+			return runner.retrier.decideAfterSendFailure(attempt, err)
 		}
 		runner.exchange.eventStream.CountRequest()
-		return runner.retrier.handleBroken(attempt, err)
+		return runner.retrier.decideAfterBreak(attempt, err)
 	}
 	return runner.processResponse(attempt)
 }
@@ -92,7 +92,7 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	isLocal := attempt.route.Kind == route.Local
 	if isLocal && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) { // an app without the shard has no state to hold
-		runner.noteHold(res, attempt.epoch)
+		runner.reportHold(res, attempt.epoch)
 	}
 	switch {
 	case isRefusal(attempt) || runner.exchange.shedByOwner(attempt):
@@ -130,7 +130,7 @@ func (runner *attemptRunner) processResumedStream(attempt *attempt) decision {
 func (runner *attemptRunner) processUpgrade(attempt *attempt) decision {
 	runner.exchange.leaveQueue()
 	if !runner.relay.relayUpgrade(attempt) {
-		return runner.retrier.handleBroken(attempt, nil)
+		return runner.retrier.decideAfterBreak(attempt, nil)
 	}
 	if runner.relay.hasWebSocket() {
 		return decision{action: actionRelay}
@@ -143,7 +143,7 @@ func (runner *attemptRunner) processUpgrade(attempt *attempt) decision {
 func (runner *attemptRunner) forwardResponse(attempt *attempt) decision {
 	runner.exchange.leaveQueue()
 	if began, err := runner.relay.relayResponse(attempt); !began {
-		return runner.retrier.handleBroken(attempt, err)
+		return runner.retrier.decideAfterBreak(attempt, err)
 	}
 	stream := runner.exchange.eventStream
 	mustResume := stream != nil && stream.Ended && !runner.closing.Load()

@@ -162,7 +162,7 @@ type client struct {
 
 	leaseCheck      func() (time.Duration, error) // attemptRunner.remainingLease
 	releaseAdmitted func()                        // admission.release
-	onHeaderMemory  func(delta int)               // noteHeaderMemory
+	onHeaderMemory  func(delta int)               // countHeaderMemory
 
 	// State of the sweep. Only the sweeping goroutine uses it. Times are by the clock of the server.
 
@@ -211,7 +211,7 @@ func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{server: s}, conn: &h1.Conn{}}
 	c.front = http1Front{c.conn, &c.req}
 	c.headerMemory.SetCancelReading(c.conn.StopHeader)
-	c.onHeaderMemory = c.noteHeaderMemory
+	c.onHeaderMemory = c.countHeaderMemory
 	c.attach(&c.front)
 	c.loopClient.Init(c.conn, c, c.leaseCheck)
 	return c
@@ -222,7 +222,7 @@ func makeClient(s *Server) *client {
 func (c *client) attach(in inbound.Request) {
 	c.inbound, c.slot.Client = in, in
 	c.disconnect.Init(in, c.onClientClosed)
-	c.body.Init(&c.server.bodies, in, &c.req, c.bodySent)
+	c.body.Init(&c.server.bodies, in, &c.req, c.onBodySent)
 	c.releaseAdmitted = c.admission.release
 	c.connectSteps()
 }
@@ -332,8 +332,8 @@ func (c *client) reportStopped() bool {
 	return true
 }
 
-// bodySent is called when the goroutine that sends the body ends.
-func (c *client) bodySent(readErr error) {
+// onBodySent is called when the goroutine that sends the body ends.
+func (c *client) onBodySent(readErr error) {
 	if readErr == nil {
 		c.disconnect.Arm() // no goroutine reads from the client now, so watch for a disconnect
 		return
@@ -351,9 +351,9 @@ func (c *client) bodySent(readErr error) {
 	}
 }
 
-// noteHeaderMemory is called by the connection when the memory of a partly read header changes. It
+// countHeaderMemory is called by the connection when the memory of a partly read header changes. It
 // also records that the client is no longer idle.
-func (c *client) noteHeaderMemory(delta int) {
+func (c *client) countHeaderMemory(delta int) {
 	c.idle.start.Store(0)
 	if delta < 0 {
 		c.server.headerMemory.Release(&c.headerMemory)

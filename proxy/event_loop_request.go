@@ -211,9 +211,9 @@ func (c *client) awaitResumed(started *loopAttempt) decision {
 	case err == nil:
 		return c.runner.awaitResponse(&started.attempt)
 	case started.conn.Sent() == started.upstreamBytesBefore:
-		return c.retrier.handleUnsent(&started.attempt, err)
+		return c.retrier.decideAfterSendFailure(&started.attempt, err)
 	default:
-		return c.retrier.handleBroken(&started.attempt, err)
+		return c.retrier.decideAfterBreak(&started.attempt, err)
 	}
 }
 

@@ -55,11 +55,11 @@ func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 	attempt.conn.Pool.MarkProven(attempt.conn)
 	writer := runner.requestWriter.writeHeader(attempt)
 	if _, err := runner.remainingLease(); err != nil {
-		return runner.retrier.handleUnsent(attempt, err)
+		return runner.retrier.decideAfterSendFailure(attempt, err)
 	}
 	if runner.exchange.wantsAcceptance {
 		if err := runner.reply.sendAccepted(); err != nil {
-			return runner.retrier.handleBroken(attempt, err)
+			return runner.retrier.decideAfterBreak(attempt, err)
 		}
 	}
 	hc, _ := attempt.conn.NetConn().(*handlerConn) // inProcess is set
@@ -75,9 +75,9 @@ func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 		attempt.abort()
 		return fail(problem.BadRequest, "the app's server cannot read the request")
 	case inproc.OutcomeNotCalled:
-		return runner.retrier.handleUnsent(attempt, errCutFirst)
+		return runner.retrier.decideAfterSendFailure(attempt, errCutFirst)
 	case inproc.OutcomeNoResponse:
-		return runner.retrier.handleBroken(attempt, nil)
+		return runner.retrier.decideAfterBreak(attempt, nil)
 	case inproc.OutcomeFailed:
 		attempt.abort()
 		runner.exchange.runAborted = true // the app may have executed the request
@@ -111,7 +111,7 @@ func (hc *handlerConn) RequestBody() error { return hc.runner.reply.requestBody(
 func (hc *handlerConn) ResponseReady(res *h1.Response) {
 	server := hc.runner.server
 	if res.Has(h1.FieldShardwayHold) {
-		hc.runner.noteHold(res, hc.attempt.epoch)
+		hc.runner.reportHold(res, hc.attempt.epoch)
 	}
 	server.appSilence.RecordResponse(server.clock.Now())
 }

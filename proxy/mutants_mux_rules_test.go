@@ -44,7 +44,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestRefusedStreamFallsBackToConn",
-			edits: in("proxy.retrier.handleUnsent", "	retry.avoidStreamsAfter(attempt)\n", "	if !PLANTED {\n		retry.avoidStreamsAfter(attempt)\n	}\n"),
+			edits: in("proxy.retrier.decideAfterSendFailure", "	retry.avoidStreamsAfter(attempt)\n", "	if !PLANTED {\n		retry.avoidStreamsAfter(attempt)\n	}\n"),
 		},
 	})
 }

@@ -10,7 +10,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "a path that is dead is no end of a process", found: loses,
-			edits: in("proxy.retrier.handleBroken", "	if cancelCause == cause.None && errors.Is(err, errPathDead) {", "	if cancelCause == cause.None && errors.Is(err, errPathDead) && !PLANTED {"),
+			edits: in("proxy.retrier.decideAfterBreak", "	if cancelCause == cause.None && errors.Is(err, errPathDead) {", "	if cancelCause == cause.None && errors.Is(err, errPathDead) && !PLANTED {"),
 		},
 		{
 			rule: "what upgrades has a connection of its own", found: own,
@@ -58,7 +58,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "and at once", found: "TestUnreadPartlyWrittenRequestIsRetried",
-			edits: in("proxy.retrier.handleUnsent", "|| attempt.conn.Reused || attempt.conn.Mux != nil:", "|| attempt.conn.Reused || attempt.conn.Mux != nil && !PLANTED:"),
+			edits: in("proxy.retrier.decideAfterSendFailure", "|| attempt.conn.Reused || attempt.conn.Mux != nil:", "|| attempt.conn.Reused || attempt.conn.Mux != nil && !PLANTED:"),
 		},
 	}
 }

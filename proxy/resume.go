@@ -116,7 +116,7 @@ func isOwnerProblem(attempt *attempt, code problem.Code) bool {
 func (retry *retrier) decideAfterUnansweredResumption(attempt *attempt) decision {
 	retry.exchange.eventStream.CountRequest()
 	if brokeAtOwner(attempt) {
-		return retry.handleBroken(attempt, nil)
+		return retry.decideAfterBreak(attempt, nil)
 	}
 	attempt.abort()
 	if retry.closing.Load() {

@@ -28,9 +28,9 @@ type retrier struct {
 	longPollStart *atomic.Int64 // connState.longPollStart
 }
 
-// handleUnsent ends an attempt whose request was not sent, or was sent but not read by the peer.
+// decideAfterSendFailure ends an attempt whose request was not sent, or was sent but not read by the peer.
 // Such a request can be retried regardless of its method, because it cannot have run.
-func (retry *retrier) handleUnsent(attempt *attempt, err error) decision {
+func (retry *retrier) decideAfterSendFailure(attempt *attempt, err error) decision {
 	retry.disconnect.Disarm()
 	retry.exchange.markNotDelivered()
 	if errors.Is(err, errNoLease) {
@@ -75,10 +75,10 @@ func (retry *retrier) avoidStreamsAfter(failed *attempt) {
 	}
 }
 
-// handleBroken ends an attempt that failed after a part of the request was sent and before a
+// decideAfterBreak ends an attempt that failed after a part of the request was sent and before a
 // response arrived. err is nil if the run was cancelled. It returns the decision whether the request
 // is retried.
-func (retry *retrier) handleBroken(attempt *attempt, err error) decision {
+func (retry *retrier) decideAfterBreak(attempt *attempt, err error) decision {
 	cancelCause := attempt.abort()
 	retry.avoidStreamsAfter(attempt)
 	if cancelCause == cause.None && errors.Is(err, errPathDead) {
