@@ -209,7 +209,7 @@ func TestManyParkedConnsWakeAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := parkingNode(t)
+	n := parkingNode(t, func(o *proxy.Options) { o.QueueWait = time.Minute }) // a busy machine may need more than 5 s
 	all := make([]*client, many)
 	for i := range all {
 		all[i] = n.dial()
@@ -217,11 +217,12 @@ func TestManyParkedConnsWakeAtOnce(t *testing.T) {
 	for round := range 3 {
 		parked(n, many)
 		for i, c := range all {
+			_ = c.SetDeadline(time.Now().Add(time.Minute)) // the deadline of dial is for the whole test
 			c.send("GET /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k%d\r\n\r\n", round, i)
 		}
 		for i, c := range all {
 			if res, _ := c.answer("GET"); res.StatusCode != http.StatusOK {
-				t.Fatalf("client %d: status %d, want 200", i, res.StatusCode)
+				t.Fatalf("client %d: status %d %s, want 200", i, res.StatusCode, res.Header.Get("Shardway-Error"))
 			}
 		}
 	}
