@@ -27,7 +27,7 @@ func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 	return nodes
 }
 
-// withCommit returns a copy of the former members after the commit of a proposal: without the members
+// withCommit returns a copy of fm after the commit of a proposal: without the members
 // of the proposal, and with the members that it excludes.
 func (fm formerMembers) withCommit(committed, proposed *shardmap.Map) formerMembers {
 	former := maps.Clone(fm)
@@ -59,7 +59,7 @@ func (fm formerMembers) limit() {
 	}
 }
 
-// withRemoval returns a copy of the former members without a node that an operator has removed. If
+// withRemoval returns a copy of fm without a node that an operator has removed. If
 // the committed map still contains the node, epoch 0 records that the next map without it must not
 // list it.
 func (fm formerMembers) withRemoval(node shardmap.NodeID, committed *shardmap.Map) formerMembers {

@@ -89,13 +89,13 @@ func newMetrics() *metrics {
 
 // register registers the metrics of n with r.
 func (m *metrics) register(r prometheus.Registerer, n *Node) error {
-	gauges := gauges{
+	nodeGauges := gauges{
 		self: n.self, clock: n.options.Clock, view: n.view, router: n.router, health: n.health, agent: n.agent,
 		idleTracker: n.idleTracker, leaderClient: n.leaderClient, api: n.api,
 	}
 	all := []prometheus.Collector{
 		m.mapsCommitted, m.mapChanges, m.exclusions, m.takeovers, m.movedShards, m.leaseLapses, m.elections, m.campaigns, m.acquireFailures, m.releases, m.mapPhases, m.heartbeatRoundTrips, m.commits, m.diskWrites,
-		gauges,
+		nodeGauges,
 		n.proxy, findings.NewCollector(n.monitor),
 	}
 	all = append(all, stateGauges(n.self, n.router, n.leaderClient)...)

@@ -150,7 +150,7 @@ func (s *Server) CutOnlyUpstreamConn(id string) func() {
 func (s *Server) ServeInbound(ctx context.Context, in inbound.Request, addrs forwarded.Conn) (complete bool) {
 	c := &client{requestState: requestState{server: s, settings: s.settings.Load()}}
 	c.attach(in)
-	c.life.ParentCtx = ctx
+	c.life.ParentCtx = ctx //nolint:fatcontext // a new client
 	c.clientAddr.Set(addrs, c.settings.TrustedProxies)
 	c.keys.TrustedProxies = c.settings.TrustedProxies
 	s.conns.Add(c)
@@ -159,7 +159,7 @@ func (s *Server) ServeInbound(ctx context.Context, in inbound.Request, addrs for
 	if err := in.ReadRequest(&c.req); err != nil {
 		return c.rejectInvalid(err)
 	}
-	c.handleRequest()
+	c.handleRequest() //nolint:contextcheck // the client has the context
 	c.body.ReleaseBuffer()
 	return !c.exchange.connAborted
 }

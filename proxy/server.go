@@ -216,7 +216,7 @@ func (s *Server) closeWithin(ctx context.Context) {
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.terminate(cause.Shutdown) })
-	c.serveAll(&s.peerGoroutines, func() { stop() })
+	c.serveAll(&s.peerGoroutines, func() { stop() }) //nolint:contextcheck // c has ctx
 	if _, ok := conn.(connpool.MuxStream); ok {
 		stop() // a WebSocket continues; its stream ends with its session, which the node owns
 	}

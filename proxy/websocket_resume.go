@@ -135,7 +135,7 @@ func (resumer *sessionResumer) resumeSession() (code int, reason string) {
 	// The deadline also ends an attempt to which the app does not respond.
 	stop := context.AfterFunc(ctx, resumer.cancelUnanswered)
 	defer stop()
-	resumer.wait.attemptContext = ctx //nolint:fatcontext // reset on return
+	resumer.wait.attemptContext = ctx
 	defer func() { resumer.wait.attemptContext = nil }()
 	resumer.exchange.prepareRetry(maxResumeWaits * resumer.server.options.ResumeTimeout)
 	for {

@@ -29,7 +29,7 @@
 //
 // # Goroutines
 //
-// One goroutine runs a request from ReadRequest until the pipeline returns. A second one may use the
-// body and StopRead meanwhile, while it sends the body to the app. Abort, StopRead and Addrs may be
-// called by any goroutine. All other methods belong to the goroutine of the request.
+// One goroutine runs a request from ReadRequest until the pipeline returns. While a second goroutine
+// sends the body to the app, that goroutine may use the body and StopRead. Abort, StopRead and Addrs
+// may be called by any goroutine. All other methods belong to the goroutine of the request.
 package inbound

@@ -20,6 +20,7 @@ var errDirectWrite = errors.New("proxy: handlers may not write to the connection
 // Outcome is the result of a request for an app that runs in this process.
 type Outcome uint8
 
+// The outcomes.
 const (
 	OutcomeUnread     Outcome = iota // fasthttp could not read the header
 	OutcomeNotCalled                 // the run was cancelled before the handler was called

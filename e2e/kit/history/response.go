@@ -57,7 +57,7 @@ func (r *Response) SentAt() int64 {
 	return r.Attempts[0].Sent
 }
 
-// Done returns the end of the last attempt.
+// DoneAt returns the end of the last attempt.
 func (r *Response) DoneAt() int64 {
 	if len(r.Attempts) == 0 {
 		return 0
