@@ -71,8 +71,7 @@ func (state *requestState) exceedsMaxBody() bool {
 // traffic returns the number of bytes that the client has sent and received so far on its connection.
 // sent includes bytes that are still buffered. Only the differences matter.
 func (state *requestState) traffic() (received, sent int64) {
-	received, sent = state.inbound.Traffic()
-	return received, sent + int64(state.inbound.Writer().Pending())
+	return state.inbound.Received(), state.inbound.Sent() + int64(state.inbound.Writer().Pending())
 }
 
 // upgradeConn returns the connection of a request that switches to another protocol. A request of a

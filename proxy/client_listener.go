@@ -117,7 +117,8 @@ func (s *Server) evictIdle(minIdle time.Duration, maxCount int) {
 // evictableSince returns when a client became idle. It returns false during a request, and for a
 // connection from another node.
 func evictableSince(c *client) (since time.Duration, isIdle bool) {
-	return c.idle.since(), c.ingress == "" && c.idle.isEvictable()
+	since = c.idle.since() // loaded once, because a request may begin or end at the same time
+	return since, since != 0 && c.ingress == "" && !c.idle.evicted.Load()
 }
 
 // evict closes the connection of an idle client.

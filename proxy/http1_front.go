@@ -46,9 +46,6 @@ func (front *http1Front) WriteLocal(status int, lines, body []byte, keepAlive bo
 	return writer.Flush()
 }
 
-// Traffic implements inbound.Request.
-func (front *http1Front) Traffic() (received, sent int64) { return front.Received(), front.Sent() }
-
 // Addrs implements inbound.Request.
 func (front *http1Front) Addrs() (local, remote net.Addr) {
 	conn := front.NetConn()

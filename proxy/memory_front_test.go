@@ -193,7 +193,9 @@ func (f *memoryFront) WriteLocal(status int, lines, body []byte, _ bool) error {
 
 func (f *memoryFront) Writer() *h1.Writer { return f.conn.Writer() }
 
-func (f *memoryFront) Traffic() (received, sent int64) { return f.conn.Received(), f.conn.Sent() }
+func (f *memoryFront) Received() int64 { return f.conn.Received() }
+
+func (f *memoryFront) Sent() int64 { return f.conn.Sent() }
 
 func (f *memoryFront) BufferSize() int { return f.conn.BufferSize() }
 

@@ -89,9 +89,6 @@ type idleState struct {
 // since returns when the connection became idle. Zero means that a request is in progress.
 func (idle *idleState) since() time.Duration { return time.Duration(idle.start.Load()) }
 
-// isEvictable reports whether the connection is idle, and was not closed in favor of another one.
-func (idle *idleState) isEvictable() bool { return idle.start.Load() != 0 && !idle.evicted.Load() }
-
 // delayPark postpones the next attempt to park until the connection has been idle for twice as long
 // as now, and for at least minDelay. Attempts must become rare, because nothing reads from the
 // connection during an attempt.

@@ -56,7 +56,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	attempt.conn.Pool.Breaker.OnAccepted()
 	isContinuation := rr.exchange.isStreamResumption()
 	keepAliveBefore := rr.exchange.keepAlive
-	_, sentBefore := rr.inbound.Traffic()
+	sentBefore := rr.inbound.Sent() // not Received: another goroutine may still send the body to the app
 	writer := rr.beginResponse(attempt, isContinuation)
 	var readErr, writeErr error
 	if isEventStream {
@@ -65,8 +65,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 		readErr, writeErr = rr.copyBody(attempt, writer, isContinuation)
 	}
 	failed := readErr != nil || writeErr != nil
-	_, sentNow := rr.inbound.Traffic()
-	nothingSent := !isContinuation && sentNow == sentBefore
+	nothingSent := !isContinuation && rr.inbound.Sent() == sentBefore
 	if failed && nothingSent && !rr.slot.SetFlags(inflight.ResponseBegun) { // the run was cancelled
 		writer.Discard()
 		rr.cancelEvents()

@@ -43,10 +43,13 @@ type Request interface {
 	// contains no data, and Err returns the error of an earlier write.
 	Writer() *h1.Writer
 
-	// Traffic returns the number of bytes that the front has received and sent so far. Only their
-	// differences matter. If sent has not changed during an attempt, the client has received no byte
-	// of the response, and the request can be retried.
-	Traffic() (received, sent int64)
+	// Received returns the number of bytes that the front has received so far. Only differences matter.
+	// The caller must not read the body at the same time.
+	Received() int64
+	// Sent returns the number of bytes that the front has sent so far. Only differences matter. If Sent
+	// has not changed during an attempt, the client has received no byte of the response, and the
+	// request can be retried.
+	Sent() int64
 	// BufferSize returns the size in bytes of the buffers that the request currently uses.
 	BufferSize() int
 	// ReleaseEmptyBuffers releases the buffers that contain no unread or unsent bytes. The pipeline
