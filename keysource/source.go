@@ -16,7 +16,8 @@ const Default = "header:X-Shard-Key"
 const maxSegment = 64
 
 // Kind is the part of a request that contains the key. A new kind also needs an entry in kinds, a case in
-// Parse, in Config.Advice of package config, and in Extractor.keyFromSource of package shardkey.
+// Parse and example, in adviseMissing and checkKeySource of package config, and in
+// Extractor.keyFromSource of package shardkey.
 type Kind uint8
 
 // The kinds of sources, as described in the package comment.
