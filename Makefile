@@ -27,7 +27,8 @@ UNIT = $$(go list ./... | grep -vE '^shardway/(e2e|ack/scale)')
 # What decides is pure, and what reads the tree has no state: nothing in them runs
 # beside something else, so the race detector finds nothing there.
 PURE := ./ack ./ack/agent ./ack/election ./ack/leader ./config ./deploy ./keysource ./shardmap ./internal/docs ./internal/layering ./internal/licenses
-# What has its own time runs with the race detector, a share of it, and whole without.
+# What has its own time runs with the race detector in make test, a share of it, and whole without
+# the race detector in make test-rest.
 VIRTUAL := ./node ./node/apphealth ./node/consensus ./node/control ./node/crashdetect ./node/findings ./node/gossip ./node/identity ./node/leaderloop ./node/membership ./node/muxpool ./node/persist ./node/writelimit
 RACED = $$(printf '%s\n' $(UNIT) | grep -vxFf <(go list $(PURE)))
 
@@ -98,13 +99,13 @@ TIMELESS := ^($(subst $(empty) $(empty),|,$(strip $(PURE:./%=shardway/%) $(VIRTU
 # says lint says too.
 tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' -never '$(TIMELESS)' -until '$(RERUN_UNTIL)' -- $(GOTESTSUM) --format pkgname -- -count=1 -vet=off $(2))
 
-# make test is what a contributor runs: everything but LONG with the race detector, nodes in
-# virtual time without it, and SHORT_CLUSTERS. make test-rest is all other tests. Every test
+# make test is what a contributor runs: everything but LONG with the race detector, the PURE
+# packages without it, and SHORT_CLUSTERS. make test-rest is all other tests. Every test
 # belongs to one of them, or to both if the race detector changes what it shows
 # (internal/docs checks that these names exist).
 #
 # LONG are the tests of packages that take more than about ten seconds.
-LONG := ^(TestEachMutantFailsATest|TestEveryMutantIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachBootstrapMutantIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestEveryLeaseCountsFromAnAnswerOfTheLastInterval|TestBrieflyAbsentNodeIsNotReported|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken|TestForgedResetsCostWhatTheTakeoverAllows|TestNoNodeLagsBehindAMapThatIsNew|TestDeadVotersPlacesAreFilled|TestRestartInPlaceEndsOnceItIsWaitedFor|TestActionsDuringAnElectionReportToTryAgain|TestProgramOfAnotherModule)$$
+LONG := ^(TestEachMutantFailsATest|TestEveryMutantIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachBootstrapMutantIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestEveryLeaseCountsFromAnAnswerOfTheLastInterval|TestBrieflyAbsentNodeIsNotReported|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken|TestForgedResetsCostWhatTheTakeoverAllows|TestNoNodeLagsBehindAMapThatIsNew|TestDeadVotersPlacesAreFilled|TestRestartInPlaceEndsOnceItIsWaitedFor|TestActionsDuringAnElectionReportToTryAgain|TestProgramOfAnotherModule|TestFollowersKnowOfEachOtherWithoutDelay|TestWebSocketBufferBytesAreLimited|TestPanicOfAHookIsItsErrorOnly)$$
 
 # LONG_IN are the packages with tests of LONG. To link the tests of all other packages for nothing
 # takes a minute of a processor.
@@ -117,7 +118,7 @@ SHORT_CLUSTERS := ^(TestReadmeCommandsRun|TestRequestsOfOneKeyReachOneApp|TestKi
 BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadersDoNotDelayOtherClients)$$
 
 .PHONY: test
-test: $(GOTESTSUM) $(RERUN) ## what a contributor runs: units with the race detector, nodes in virtual time, whole clusters in a short form
+test: $(GOTESTSUM) $(RERUN) ## what a contributor runs: units with the race detector, the simulation, whole clusters in a short form
 	@rm -rf $(RAN)
 	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
 	@status=0; for lanes in $(SHORT_LANES); do $(MAKE) --no-print-directory -k -j 3 $${lanes//+/ } || status=$$?; done; exit $$status
@@ -127,9 +128,9 @@ test: $(GOTESTSUM) $(RERUN) ## what a contributor runs: units with the race dete
 # real clock, and the machine may have neighbours. Elsewhere they run beside the units, because
 # clusters wait most of the time.
 ifdef CI
-SHORT_LANES := test-unit+test-virtual test-short-clusters
+SHORT_LANES := test-unit+test-pure test-short-clusters
 else
-SHORT_LANES := test-unit+test-virtual+test-short-clusters
+SHORT_LANES := test-unit+test-pure+test-short-clusters
 endif
 
 # The longest packages come first, so that none is left alone at the end. At the end of each
@@ -141,13 +142,13 @@ test-unit: $(GOTESTSUM) $(RERUN)
 
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
 
-# Virtual time does not care when it runs, so it takes what the other stages leave. A heap of
+# What is pure does not care when it runs, so it takes what the other stages leave. A heap of
 # some megabytes would be collected again and again: GOGC leaves room for more.
-.PHONY: test-virtual
-test-virtual: export GOGC := 400
-test-virtual: GOTESTSUM := $(IDLE) $(GOTESTSUM)
-test-virtual: | $(GOTESTSUM) $(RERUN)
-	$(call tested,nodes in virtual time and what is pure,-p 1 -short -skip '$(LONG)' -timeout 20m $(PURE) $(VIRTUAL))
+.PHONY: test-pure
+test-pure: export GOGC := 400
+test-pure: GOTESTSUM := $(IDLE) $(GOTESTSUM)
+test-pure: | $(GOTESTSUM) $(RERUN)
+	$(call tested,what is pure,-p 1 -short -skip '$(LONG)' -timeout 20m $(PURE))
 
 .PHONY: test-short-clusters
 test-short-clusters: | $(GOTESTSUM) $(RERUN)
@@ -168,7 +169,7 @@ TOOLS_AT_ONCE := 2
 endif
 
 .PHONY: test-rest
-test-rest: $(GOTESTSUM) $(RERUN) ## what make test leaves out: planted mistakes, the data path without the race detector, all tests of whole clusters, chaos, Kubernetes manifests, browsers
+test-rest: $(GOTESTSUM) $(RERUN) ## what make test leaves out: planted mistakes, nodes in virtual time and the data path without the race detector, all tests of whole clusters, chaos, Kubernetes manifests, browsers
 	@status=0; for lanes in $(LANES); do $(MAKE) --no-print-directory -k -j 4 $${lanes//+/ } || status=$$?; done; exit $$status
 	@.ci/ran $(RAN)
 
@@ -181,7 +182,8 @@ test-long: | $(GOTESTSUM) $(RERUN)
 test-long-virtual: export GOGC := 400
 test-long-virtual: GOTESTSUM := $(IDLE) $(GOTESTSUM)
 test-long-virtual: | $(GOTESTSUM) $(RERUN)
-	$(call tested,long tests in virtual time,-p 1 -run '$(LONG)' -timeout 20m $$($(LONG_IN) | grep -xFf <(go list $(PURE) $(VIRTUAL))))
+	$(call tested,nodes in virtual time,-p 1 -timeout 20m $(VIRTUAL))
+	$(call tested,long tests of what is pure,-p 1 -run '$(LONG)' -timeout 20m $$($(LONG_IN) | grep -xFf <(go list $(PURE))))
 	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
 
 # The race detector changes timing and sync.Pool: what users get runs without it.
