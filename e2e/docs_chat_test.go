@@ -185,7 +185,7 @@ func TestExampleChatStaysConnected(t *testing.T) {
 			var page *browser.Page
 			if _, ok := browser.Find(); ok {
 				page = browser.StartOrSkip(t).Open(t, "http://"+url, browser.View{Width: 500, Height: 400})
-				page.Await(t, "the page is connected", "element('node').textContent === '"+at.ID+"'")
+				page.Await(t, "the page is connected", "byId('node').textContent === '"+at.ID+"'")
 				page.Eval(t, "(() => { let n = 0; setInterval(() => say('page ' + ++n), 10); return true })()", nil)
 				names = append(names, "page")
 			}
@@ -200,8 +200,8 @@ func TestExampleChatStaysConnected(t *testing.T) {
 				return
 			}
 			page.Await(t, "the page shows what others say", "lines.querySelectorAll('li').length > 100")
-			if opened := page.Text(t, "#opened"); opened != "1" {
-				t.Errorf("the page has connected %s times, want 1", opened)
+			if connections := page.Text(t, "#connections"); connections != "1" {
+				t.Errorf("the page has connected %s times, want 1", connections)
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 var (
 	withoutEpochs = map[string][]string{
 		"go":     {`if a.newestEpoch(n, ".taken") > s.epoch {`, `if false {`},
-		"python": {`    fence(shard, epoch)  # after the commit: see take`, ``},
+		"python": {`    fence(shard, epoch)  # after the commit: the next owner has copied it, or this call fails`, ``},
 	}
 	withoutRule = map[string][]string{
 		"go":     {`!time.Now().Before(a.writeDeadline)`, `false`, `!a.mayWrite()`, `false`},
