@@ -74,7 +74,7 @@ func mutantsOfHooks() []mutant {
 		{
 			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
 			edits: both(in("ack/agent.hookMachine.movesReleased", "		if held.lostCallDue && now < m.deadlines.release {\n", "		if held.lostCallDue && now < m.deadlines.release && !PLANTED {\n"),
-				in("ack/agent.hookMachine.mayGiveUp", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.drainingEpoch != 0 && !m.ownershipOf(shard).remainsOwner {\n")),
+				in("ack/agent.hookMachine.mayGiveUp", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.drainingEpoch != 0 && !m.ownershipOf(shard).keepsShard {\n")),
 		},
 		{
 			name: "hooks: the node waits forever for a release", mix: moves, caught: "hooks|progress",
@@ -94,12 +94,12 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard that moves is acquired", mix: moves, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.advanceAcquiring", "	if !ownership.remainsOwner || ", "	if !ownership.remainsOwner && !PLANTED || "),
-				in("ack/agent.hookMachine.advance", "	if held.isGone() && ownership.remainsOwner {\n", "	if held.isGone() && (ownership.remainsOwner || PLANTED && ownership.isOwner) {\n")),
+			edits: both(in("ack/agent.hookMachine.advanceAcquiring", "	if !ownership.keepsShard || ", "	if !ownership.keepsShard && !PLANTED || "),
+				in("ack/agent.hookMachine.advance", "	if held.isGone() && ownership.keepsShard {\n", "	if held.isGone() && (ownership.keepsShard || PLANTED && ownership.isOwner) {\n")),
 		},
 		{
 			name: "hooks: an acquire call for a moving shard continues", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.isUseless", "		return !ownership.remainsOwner || !ownsUnderEpoch\n", "		return !PLANTED && (!ownership.remainsOwner || !ownsUnderEpoch)\n"),
+			edits: in("ack/agent.hookMachine.isObsolete", "		return !ownership.keepsShard || !ownsUnderEpoch\n", "		return !PLANTED && (!ownership.keepsShard || !ownsUnderEpoch)\n"),
 		},
 		{
 			name: "hooks: an acquire that failed is not repeated", mix: moves, caught: "progress",

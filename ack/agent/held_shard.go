@@ -61,7 +61,7 @@ func (hs *heldShard) setPhase(now time.Duration, phase HookPhase) {
 
 // beginAcquiring begins to acquire a gone shard that the node owns. If the ownership epoch is
 // another one, another node has owned the shard in between, so all earlier state is void.
-func (hs *heldShard) beginAcquiring(now time.Duration, ownership logOwnership) {
+func (hs *heldShard) beginAcquiring(now time.Duration, ownership shardOwnership) {
 	if !ownership.isOwnerUnder(hs.epoch) {
 		hs.appMayHold, hs.served = false, false
 		hs.released, hs.note = false, nil

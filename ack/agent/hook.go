@@ -16,18 +16,19 @@ const MaxHookShards = 256
 // descriptors of the node, and its lease would expire.
 const MaxHookCalls = 64
 
-// App sends hook calls to the app of the node. The machine decides what is called, when, and
+// App sends hook calls to the app of the node. The hook machine decides which calls are made, when, and
 // how often; App performs one attempt. The agent calls it from its own methods. No method may
 // block or call the agent.
 //
 // For each Call there must be exactly one Agent.HookEnded, after the call has ended as far as
 // the node can detect. A call to an app in another process has ended when its connection is
-// closed. A call to an app in the own process has ended when the function has returned. Until
+// closed. A call to an app in the process of the node has ended when the function has
+// returned. Until
 // then the call counts as running. The node then does not acknowledge a map that moves a shard
-// of the call, and sends no goodbye.
+// of the call, and sends no goodbye (ack.Heartbeat.Goodbye).
 type App interface {
-	// StartCall starts an attempt. The app may receive calls in another order than they were
-	// started. So it must store the highest Seq of each shard and ignore lower ones. Two calls
+	// StartCall starts an attempt. The app may receive calls in a different order than they were
+	// started. Therefore it must store the highest Seq of each shard and ignore lower ones. Two calls
 	// never name the same shard at the same time.
 	StartCall(HookCall)
 	// CancelCall cancels the attempt with the given Seq as soon as possible; its result follows. It
@@ -58,12 +59,12 @@ var hookNames = [...]string{HookRelease: "release", HookAcquire: "acquire", Hook
 // String returns the kind as paths, metrics and logs spell it.
 func (k HookKind) String() string { return enumName(hookNames[:], uint8(k), "HookKind") }
 
-// HookCall is one attempt.
+// HookCall is one attempt of a hook call.
 type HookCall struct {
 	Kind HookKind
-	// Seq identifies the call. It increases from call to call, also over restarts: it consists
-	// of the boot and a counter, and stays below 2^53 for the first two million boots. Another
-	// disk starts again.
+	// Seq is the sequence number that identifies the call. It increases with each call, also across
+	// restarts, because it consists of the boot (incarnation number) and a counter. It stays below 2^53
+	// for the first two million boots. On another disk the numbers start again.
 	Seq uint64
 	// Map is the epoch of the map that caused the call: for a release the proposal that moves
 	// the shards, for an acquire the committed map, and for a lost call the last known map.
@@ -105,18 +106,18 @@ type HookShard struct {
 	Again bool
 }
 
-// HookResult is the result of a call.
+// HookResult is the result of a hook call.
 type HookResult struct {
-	Seq uint64 // of the call
+	Seq uint64 // Seq is the sequence number of the call, as in HookCall.
 
-	// Err is nil if the app responded with success: it then performed the call for each shard
-	// that is not in Failed. Otherwise it may have performed it for any of them.
+	// Err is nil if the app responded with success: it has then processed each shard that is not in
+	// Failed. If Err is set, the app may or may not have processed any of the shards.
 	Err error
 	// Refused is true if the connection to the app was refused, so the app has not received
 	// the call.
 	Refused bool
 	// Failed are the shards that failed, with the error text of the app. Failed releases and
-	// acquires are retried, as after an Err.
+	// acquires are retried, just as when Err is set.
 	Failed map[shardmap.Shard]string
 
 	// Fields of a release.
@@ -129,29 +130,29 @@ type HookResult struct {
 	Notes map[shardmap.Shard][]byte
 }
 
-// AliveCall informs the app how long it may write. It is sent in addition to the calls of the
-// machine. The app must count MayWrite from its response to the call After, not from the
-// arrival of this call: a call that was delayed on its way would otherwise allow too much.
+// AliveCall informs the app how long it may write. It is sent in addition to the calls issued by the hook
+// machine. The app must count WriteFor from the time of its response to the call PreviousID, not from
+// the arrival of this call. Otherwise a call that is delayed on its way would extend the permission.
 type AliveCall struct {
 	// ID identifies the call uniquely over all processes.
 	ID string
-	// After is the ID of the last call to which this process has received a response before it
-	// computed MayWrite. Empty means none: then the app must not write because of this call.
-	After string
-	// Map is the epoch of the committed map.
-	Map shardmap.Epoch
-	// Held is the number of shards that the node owns in that map.
-	Held int
-	// MayWrite is how long the app may write. Zero means that it must stop writing now.
-	MayWrite time.Duration
+	// PreviousID is the ID of the last call to which this process has received a response before it
+	// computed WriteFor. Empty means none: then this call gives no permission to write.
+	PreviousID string
+	// MapEpoch is the epoch of the committed map.
+	MapEpoch shardmap.Epoch
+	// ShardCount is the number of shards that the node owns in that map.
+	ShardCount int
+	// WriteFor is how long the app may write. Zero means that it must stop writing now.
+	WriteFor time.Duration
 }
 
-// HookOptions are the properties of the hooks of a node.
+// HookOptions are the options of the hooks of a node.
 type HookOptions struct {
 	App App
-	// SendReleases sends the releases of the node to the present leader, which gets them as
-	// ReleasesReceived. It must not block. It is called again until a response has ReleasesReceived
-	// set, or ReleaseTimeout is over.
+	// SendReleases sends the releases of the node to the current leader. It must not block. It is
+	// called again until a response of the leader has ReleasesReceived set, or ReleaseTimeout has
+	// passed.
 	SendReleases func(ack.Releases)
 	// ReleaseEnded is called at the end of each release, once for each shard; nil means no calls.
 	// The agent calls it from its own methods. It must not block or call the agent.
@@ -180,10 +181,10 @@ type HookPhase uint8
 
 // The phases.
 const (
-	HookGone      HookPhase = iota + 1 // the app holds nothing, as far as known
-	HookAcquiring                      // the app loads it, or will once there is a lease
-	HookServing                        // the app holds it
-	HookReleasing                      // the app must release it, once the last request has ended
+	HookGone      HookPhase = iota + 1 // the app does not hold the shard, as far as the node knows
+	HookAcquiring                      // the app loads the shard, or will load it once the node has a lease
+	HookServing                        // the app holds the shard
+	HookReleasing                      // the app must release the shard, once its last request has ended
 )
 
 var phaseNames = [...]string{HookGone: "gone", HookAcquiring: "acquiring", HookServing: "serving", HookReleasing: "releasing"}

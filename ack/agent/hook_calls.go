@@ -224,7 +224,7 @@ func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result
 	switch call.Kind {
 	case HookAcquire:
 		ownership := m.ownershipOf(shard)
-		if ownership.remainsOwner && ownership.isOwnerUnder(held.epoch) {
+		if ownership.keepsShard && ownership.isOwnerUnder(held.epoch) {
 			held.appAcquired = true
 		}
 		m.acquireFailures.acquireSucceeded(now)

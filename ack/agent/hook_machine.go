@@ -42,7 +42,7 @@ type hookMachine struct {
 
 	// Releases, for the open proposal or for the stop of the node.
 	deadlines         releaseDeadlines
-	appRefusesConns   bool // the app refuses connections, so another release attempt is useless
+	appRefusesConns   bool // the app refuses connections, so another release attempt would fail as well
 	leaseRecovery     leaseRecovery
 	safeDrain         safeDrain
 	releaseEnds       releaseEnds
@@ -151,31 +151,31 @@ func (m *hookMachine) reacquireReported(now time.Duration) {
 // wakeAt schedules an update at the given time, unless one is scheduled earlier.
 func (m *hookMachine) wakeAt(at time.Duration) { m.nextUpdateAt = min(m.nextUpdateAt, at) }
 
-// logOwnership is the ownership of a shard according to the log.
-type logOwnership struct {
-	epoch        shardmap.Epoch // ownership epoch of the present owner
-	isOwner      bool           // the committed map names this node
-	remainsOwner bool           // isOwner, and neither the last proposal nor a stop takes the shard away
+// shardOwnership is the ownership of a shard according to the Raft log.
+type shardOwnership struct {
+	epoch      shardmap.Epoch // ownership epoch of the owner in the committed map
+	isOwner    bool           // the committed map assigns the shard to this node
+	keepsShard bool           // isOwner, and the node keeps the shard: neither the last proposal nor a stop takes it away
 }
 
 // isOwnerUnder reports whether this node owns the shard under the given ownership epoch. Otherwise
 // another node owns it, or has owned it in between.
-func (lo logOwnership) isOwnerUnder(epoch shardmap.Epoch) bool {
+func (lo shardOwnership) isOwnerUnder(epoch shardmap.Epoch) bool {
 	return lo.isOwner && lo.epoch == epoch
 }
 
-// ownershipOf returns the ownership of the shard in the state of the present update.
-func (m *hookMachine) ownershipOf(shard shardmap.Shard) logOwnership {
+// ownershipOf returns the ownership of the shard in the state being processed.
+func (m *hookMachine) ownershipOf(shard shardmap.Shard) shardOwnership {
 	committed, proposed := m.inputs.state.Committed(), m.inputs.state.Proposed()
 	isOwner := committed.Epoch() > 0 && committed.Owner(shard) == m.process.node
-	return logOwnership{
-		epoch:        committed.OwnedSince(shard),
-		isOwner:      isOwner,
-		remainsOwner: isOwner && proposed.Owner(shard) == m.process.node && !m.inputs.stopping,
+	return shardOwnership{
+		epoch:      committed.OwnedSince(shard),
+		isOwner:    isOwner,
+		keepsShard: isOwner && proposed.Owner(shard) == m.process.node && !m.inputs.stopping,
 	}
 }
 
-// isMoving reports whether the last proposal names another node, or none, as owner of the shard.
+// isMoving reports whether the last proposal assigns the shard to another node or to none.
 func (m *hookMachine) isMoving(shard shardmap.Shard) bool {
 	return m.inputs.state.Proposed().Owner(shard) != m.process.node
 }
@@ -189,18 +189,18 @@ func (m *hookMachine) nextOwner(shard shardmap.Shard) shardmap.NodeID {
 	return m.inputs.state.Proposed().Owner(shard)
 }
 
-// callDeadline returns when the calls about a shard that the node gives up must end.
+// callDeadline returns the deadline for hook calls for a shard that is being released.
 func (m *hookMachine) callDeadline(shard shardmap.Shard) time.Duration {
 	return m.deadlines.callDeadline(m.isMoving(shard))
 }
 
-// advance moves a shard to the next phase if log, lease or time require that. applyResult performs
-// the phase changes that the result of a call causes.
+// advance moves a shard to the next phase if the log, the lease or a deadline requires it. applyResult
+// performs the phase changes that the result of a call causes.
 func (m *hookMachine) advance(now time.Duration, shard shardmap.Shard, held *heldShard) {
 	ownership := m.ownershipOf(shard)
 	if held.callSeq != 0 {
-		m.cancelUseless(now, shard, ownership, held)
-		return // no phase change and no further call before the result
+		m.cancelObsoleteCall(now, shard, ownership, held)
+		return // the phase changes, and a further call starts, only after the result
 	}
 	switch held.phase {
 	case HookAcquiring:
@@ -211,7 +211,7 @@ func (m *hookMachine) advance(now time.Duration, shard shardmap.Shard, held *hel
 		m.advanceReleasing(now, shard, ownership, held)
 	case HookGone:
 	}
-	if held.isGone() && ownership.remainsOwner {
+	if held.isGone() && ownership.keepsShard {
 		held.beginAcquiring(now, ownership)
 	}
 	if held.lostCallDue && now >= held.lostCallDeadline {
@@ -221,8 +221,8 @@ func (m *hookMachine) advance(now time.Duration, shard shardmap.Shard, held *hel
 
 // advanceAcquiring abandons a shard that the node does not keep. It makes an acquired shard serve
 // once the node has a lease.
-func (m *hookMachine) advanceAcquiring(now time.Duration, ownership logOwnership, held *heldShard) {
-	if !ownership.remainsOwner || !ownership.isOwnerUnder(held.epoch) {
+func (m *hookMachine) advanceAcquiring(now time.Duration, ownership shardOwnership, held *heldShard) {
+	if !ownership.keepsShard || !ownership.isOwnerUnder(held.epoch) {
 		held.abandon(now)
 		return
 	}
@@ -233,12 +233,12 @@ func (m *hookMachine) advanceAcquiring(now time.Duration, ownership logOwnership
 }
 
 // advanceServing stops a shard that another node owns or will own.
-func (m *hookMachine) advanceServing(now time.Duration, ownership logOwnership, held *heldShard) {
+func (m *hookMachine) advanceServing(now time.Duration, ownership shardOwnership, held *heldShard) {
 	if !ownership.isOwnerUnder(held.epoch) {
 		held.abandon(now) // the next owner may serve already, so no release
 		return
 	}
-	if !ownership.remainsOwner {
+	if !ownership.keepsShard {
 		held.setPhase(now, HookReleasing)
 		held.abortedRequests = 0
 	}
@@ -246,12 +246,12 @@ func (m *hookMachine) advanceServing(now time.Duration, ownership logOwnership, 
 
 // advanceReleasing ends the release of a shard that stays at the node, or whose release is overdue.
 // A successful release call ends it in applyResult.
-func (m *hookMachine) advanceReleasing(now time.Duration, shard shardmap.Shard, ownership logOwnership, held *heldShard) {
+func (m *hookMachine) advanceReleasing(now time.Duration, shard shardmap.Shard, ownership shardOwnership, held *heldShard) {
 	if !ownership.isOwnerUnder(held.epoch) {
 		held.abandon(now) // the next owner may serve already
 		return
 	}
-	if ownership.remainsOwner {
+	if ownership.keepsShard {
 		held.resume(now)
 		return
 	}
@@ -275,38 +275,38 @@ func (m *hookMachine) isReleaseOverdue(now time.Duration, shard shardmap.Shard) 
 	if !m.cannotGetLease() {
 		return false
 	}
-	// A node dropped for missing a round must acknowledge that map before it gets shards again.
+	// A node that was excluded for missing a round must acknowledge that map before it gets shards again.
 	drop, _ := m.inputs.state.Drop(m.process.node)
 	mustAcknowledgeFirst := drop.InForce && drop.Cause.MissedRound()
 	return m.leaseRecovery.graceExpired || mustAcknowledgeFirst
 }
 
 // cannotGetLease reports whether release calls are impossible because the node has no lease
-// and cannot get one now. It stops, or the last map excludes it and it gets no lease before it
-// has acknowledged that map.
+// and cannot get one now. Either the node stops, or the last map excludes it, and it gets no lease
+// before it has acknowledged that map.
 func (m *hookMachine) cannotGetLease() bool {
 	return !m.inputs.mayRelease && (m.inputs.stopping || m.inputs.state.IsDropped(m.process.node))
 }
 
-// cancelUseless cancels the running call of the shard if its result no longer helps, or its
+// cancelObsoleteCall cancels the running call of the shard if its result no longer helps, or its
 // deadline has passed.
-func (m *hookMachine) cancelUseless(now time.Duration, shard shardmap.Shard, ownership logOwnership, held *heldShard) {
+func (m *hookMachine) cancelObsoleteCall(now time.Duration, shard shardmap.Shard, ownership shardOwnership, held *heldShard) {
 	call := m.calls.bySeq[held.callSeq]
-	if m.isUseless(now, call.Kind, shard, ownership, held) || now >= m.callDeadline(shard) {
+	if m.isObsolete(now, call.Kind, shard, ownership, held) || now >= m.callDeadline(shard) {
 		m.calls.cancel(call)
 	}
 }
 
-// isUseless reports whether the result of a running call of the given kind no longer helps.
-func (m *hookMachine) isUseless(now time.Duration, kind HookKind, shard shardmap.Shard, ownership logOwnership, held *heldShard) bool {
+// isObsolete reports whether the result of a running call of the given kind no longer helps.
+func (m *hookMachine) isObsolete(now time.Duration, kind HookKind, shard shardmap.Shard, ownership shardOwnership, held *heldShard) bool {
 	ownsUnderEpoch := ownership.isOwnerUnder(held.epoch)
 	switch kind {
 	case HookAcquire: // the shard moves, and the map change waits for the end of the call
-		return !ownership.remainsOwner || !ownsUnderEpoch
+		return !ownership.keepsShard || !ownsUnderEpoch
 	case HookRelease: // the next owner may serve already, or no time is left
-		return !ownsUnderEpoch || !ownership.remainsOwner && m.isReleaseOverdue(now, shard)
+		return !ownsUnderEpoch || !ownership.keepsShard && m.isReleaseOverdue(now, shard)
 	case HookLost: // the app must acquire the shard again
-		return ownership.remainsOwner
+		return ownership.keepsShard
 	}
 	return false
 }

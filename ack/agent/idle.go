@@ -3,38 +3,39 @@ package agent
 import "time"
 
 const (
-	// An idle agent with recent requests polls at least every 1/idleLeaseFraction of a lease.
-	// The interval must be far below a quarter lease: a poll may run late, and a gap of a
-	// quarter lease counts as a process pause, which voids the lease (see LeaseHolder.Tick).
-	//
-	// Without recent requests the fraction is 1/idleLeaseFractionNoRequests, which saves
+	// A gap of lease/pauseLeaseDivisor between two polls counts as a pause of the process. It voids
+	// the lease (see LeaseHolder.Tick).
+	pauseLeaseDivisor = 4
+	// An idle agent with recent requests polls at least every lease/idleLeaseDivisor. That interval
+	// is far below lease/pauseLeaseDivisor, because a poll may run late.
+	idleLeaseDivisor = 10
+	// Without recent requests, the agent polls at least every lease/quietLeaseDivisor, which saves
 	// wake-ups. On a busy machine the lease may then be voided by mistake, but no request is
 	// affected by that.
-	idleLeaseFraction           = 10
-	idleLeaseFractionNoRequests = 5
+	quietLeaseDivisor = 5
 	// maxPollDelay is the longest expected delay of a scheduled poll. Callers check every 10 ms
 	// whether a poll is due, and round times up.
 	maxPollDelay = 20 * time.Millisecond
-	// requestHeartbeats is the number of heartbeat intervals for which a request counts as
+	// recentRequestHeartbeats is the number of heartbeat intervals for which a request counts as
 	// recent.
-	requestHeartbeats = 10
+	recentRequestHeartbeats = 10
 )
 
-// idleInterval returns the maximum time between two polls of an idle agent with a lease.
+// idleInterval returns the maximum time between two polls while the agent is idle and holds a lease.
 func (a *Agent) idleInterval(now time.Duration) time.Duration {
 	leaseLength := a.holder.leaseLength
-	if now-a.lastRequestAt < requestHeartbeats*a.options.Pace.Heartbeat {
-		return leaseLength / idleLeaseFraction
+	if now-a.lastRequestAt < recentRequestHeartbeats*a.options.Pace.Heartbeat {
+		return leaseLength / idleLeaseDivisor
 	}
-	pauseLimit := leaseLength/4 - maxPollDelay // a later poll would look like a pause of the process
-	interval := min(leaseLength/idleLeaseFractionNoRequests, pauseLimit)
-	return max(interval, leaseLength/idleLeaseFraction)
+	pauseLimit := leaseLength/pauseLeaseDivisor - maxPollDelay // a later poll would look like a pause of the process
+	interval := min(leaseLength/quietLeaseDivisor, pauseLimit)
+	return max(interval, leaseLength/idleLeaseDivisor)
 }
 
-// Due returns when the next Poll is due without a new event. It may be in the past. While
-// anything is in progress, a Poll is due every 10 ms. An idle agent has a lease and no drain,
-// hook call or unanswered heartbeat. Its next Poll is due with the next heartbeat, and earlier
-// with recent requests (see idleInterval).
+// Due returns when the next Poll is due without a new event. It may be in the past. While the agent is
+// not idle (see isIdle), Due returns now. Callers check every 10 ms whether a Poll is due, so the agent
+// is then polled every 10 ms. The next Poll of an idle agent is due with the next heartbeat, at the end
+// of its lease, or after idleInterval, whichever is first.
 func (a *Agent) Due(now time.Duration) time.Duration {
 	if !a.isIdle() {
 		return now
@@ -50,9 +51,9 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 }
 
 // isIdle reports whether no drain, hook call, restart or stop is in progress, and no heartbeat
-// is unanswered. The last condition costs little, because a response arrives within a
-// millisecond. Without it, election.Suspicion would detect a failed leader late: it is polled
-// together with the agent.
+// is unanswered. The last condition is needed because election.Suspicion is polled together with the
+// agent: without frequent polls it would detect a failed leader late. The condition costs little,
+// because a response arrives within a millisecond.
 func (a *Agent) isIdle() bool {
 	if _, unanswered := a.holder.oldestUnanswered(); unanswered {
 		return false

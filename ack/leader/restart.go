@@ -7,24 +7,36 @@ import (
 	"shardway/shardmap"
 )
 
-// maxReleaseWait bounds how long a leader waits for the releases of a restarting node, because
-// joining nodes wait, too.
+// This file contains the part of the leader that handles a restart in place. The old process of a node
+// sends a goodbye: its last heartbeat (Heartbeat.Goodbye), which means that the process has stopped
+// running requests. With RestartWithin, the goodbye announces that a new process of the node will
+// start. Two kinds of data then refer to the node:
+//   - ack.Restart in the Raft log: the map keeps the shards of the node in place until the restart
+//     ends. The leader submits an ack.RestartEntry for its begin and for its end.
+//   - ack.Releases, which the old process sends to the leader separately: the shards that its app has
+//     released, with their notes. The begin entry contains them for the new process.
+//
+// Boot is the incarnation number: it increases with each start of a process on the same disk.
+
+// maxReleaseWait bounds how long a leader waits for the releases of a restarting node. Nodes that join
+// at that time must wait as well.
 const maxReleaseWait = time.Second
 
 // restartTimes are the times of a restart in place that a leader measures.
 type restartTimes struct {
-	firstSeenAt time.Duration // when the present restart was first seen; initially the election
-	endedAt     time.Duration // when the end of the last restart was seen
-	goodbyeAt   time.Duration // when this leader received the goodbye of the present boot
+	firstSeenAt time.Duration // when this leader first saw the current restart; if it was in the log already, the election
+	endedAt     time.Duration // when this leader saw the end of the last restart
+	goodbyeAt   time.Duration // when this leader received the goodbye of the process with the newest Boot
 }
 
-// submitRestart submits the begin or the end of a restart. It returns true if it did, or if a
-// begin waits for releases: until then the map must leave the shards of the node in place.
+// submitRestart submits the begin or the end of a restart. It returns true if it has submitted an
+// entry, or if it delays a begin entry until the releases of the node have arrived. In both cases the
+// caller must not propose a map, because the map must leave the shards of the node in place.
 func (l *Leader) submitRestart() bool {
 	var next ack.RestartEntry
 	waitsForReleases := false
 	for id, node := range l.members.byID {
-		if node.awaitsReleases(l.in) && !l.membership.clientsWait(l.in, &l.members) {
+		if node.awaitsReleases(l.in) && !l.membership.needsMapNow(l.in, &l.members) {
 			waitsForReleases = true
 			continue
 		}
@@ -40,23 +52,24 @@ func (l *Leader) submitRestart() bool {
 	return true
 }
 
-// clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
-// failed node that announced no restart.
-func (ms *membership) clientsWait(in inputs, nodes *memberTracker) bool {
+// needsMapNow reports whether clients need a new map urgently, so that it must not be delayed. Either
+// shards are moving, or a node has failed that did not announce a restart.
+func (ms *membership) needsMapNow(in inputs, nodes *memberTracker) bool {
 	if in.state.HasOpenProposal() && len(shardmap.Diff(in.state.Committed(), in.state.Proposed())) > 0 {
 		return true
 	}
 	for _, member := range in.state.Proposed().Members() {
 		node := nodes.get(member.ID)
-		returns := node.announcesRestart(in) || in.isRestarting(node)
-		if !returns && !ms.isEligible(in, node) {
+		willReturn := node.announcesRestart(in) || in.isRestarting(node)
+		if !willReturn && !ms.isEligible(in, node) {
 			return true
 		}
 	}
 	return false
 }
 
-// announcesRestart reports whether the node has announced a restart that is not in the log.
+// announcesRestart reports whether the node has announced a restart that is not yet committed to the
+// Raft log.
 func (m *member) announcesRestart(in inputs) bool {
 	if m.heartbeat.RestartWithin <= 0 || !in.state.Committed().IsMember(m.id) || !in.isMember(m.id) {
 		return false
@@ -65,10 +78,11 @@ func (m *member) announcesRestart(in inputs) bool {
 	return !known || restart.Boot < m.heartbeat.Boot
 }
 
-// awaitsReleases reports whether the releases for the next process of the node are still in
-// transit, because the leader that received the goodbye no longer leads. The node sends them for
-// NoteDeliveryTime once it gets a response of the new leader, and the leader allows as much time
-// for that.
+// awaitsReleases reports whether the leader must wait for the releases of the node, because they may
+// still be in transit. That happens if the leadership has changed: only the previous leader has
+// received them. The node sends them again once it has received a response of the new leader, for up
+// to NoteDeliveryTime. The leader allows the same time for that response, so it waits for twice
+// NoteDeliveryTime after the goodbye.
 func (m *member) awaitsReleases(in inputs) bool {
 	if !m.announcesRestart(in) || m.heartbeat.ReleasesDigest == [32]byte{} || m.hasReleases() {
 		return false
@@ -77,8 +91,8 @@ func (m *member) awaitsReleases(in inputs) bool {
 	return in.now-m.restartTimes.goodbyeAt < maxWait
 }
 
-// restartEntry returns the entry that begins or ends the restart of a node. ok is false if none is
-// needed.
+// restartEntry returns the entry that begins or ends the restart of a node. ok is false if no entry
+// is needed.
 func (m *member) restartEntry(in inputs) (entry ack.RestartEntry, ok bool) {
 	if m.announcesRestart(in) {
 		entry = ack.RestartEntry{Term: in.term, Node: m.id, Boot: m.heartbeat.Boot, Grace: m.heartbeat.RestartWithin}
@@ -95,7 +109,8 @@ func (m *member) restartEntry(in inputs) (entry ack.RestartEntry, ok bool) {
 	return ack.RestartEntry{}, false
 }
 
-// isServingAgain reports whether a later process of the node serves its shards, or leaves.
+// isServingAgain reports whether a process that started after the restart began serves the shards
+// of the node. A process that is already stopping again also ends the restart.
 func (m *member) isServingAgain(in inputs, restart ack.Restart) bool {
 	switch {
 	case m.heartbeat.Boot <= restart.Boot || m.isSilent(in):

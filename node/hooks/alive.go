@@ -41,7 +41,7 @@ type aliveRequest struct {
 // no such hook. Any other status except 2xx is an error, because the app may still write. refused is true
 // if no process listens at the address of the app. Calls must not overlap.
 func (h *HTTP) Alive(ctx context.Context, call agent.AliveCall) (accepted, refused bool, err error) {
-	body, _ := json.Marshal(aliveRequest{call.ID, call.After, h.Disk, uint64(call.Map), call.Held, call.MayWrite.Milliseconds()}) // cannot fail for these types
+	body, _ := json.Marshal(aliveRequest{call.ID, call.PreviousID, h.Disk, uint64(call.MapEpoch), call.ShardCount, call.WriteFor.Milliseconds()}) // cannot fail for these types
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Host+h.Path+"/"+aliveName, bytes.NewReader(body))
 	if err != nil {
 		return false, false, err

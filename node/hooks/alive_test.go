@@ -31,7 +31,7 @@ func TestAliveSendsRemainingWriteTime(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", app.Listener.Addr().String())
 	}}
 	defer h.CloseAlive()
-	for _, c := range []agent.AliveCall{{ID: "1", Map: 9, Held: 3}, {ID: "2", After: "1", Map: 9, Held: 3, MayWrite: 412345 * time.Microsecond}} {
+	for _, c := range []agent.AliveCall{{ID: "1", MapEpoch: 9, ShardCount: 3}, {ID: "2", PreviousID: "1", MapEpoch: 9, ShardCount: 3, WriteFor: 412345 * time.Microsecond}} {
 		if follows, refused, err := h.Alive(t.Context(), c); !follows || refused || err != nil {
 			t.Errorf("call %s: %v, %v, %v", c.ID, follows, refused, err)
 		}

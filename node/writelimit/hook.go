@@ -76,7 +76,7 @@ func (l *Limit) callHook(ctx context.Context, previousID *string, remaining, tim
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	committed := l.o.Router.State().Committed()
-	call := ackagent.AliveCall{ID: newCallID(), After: *previousID, Map: committed.Epoch(), Held: committed.ShardCount(l.o.Self), MayWrite: remaining}
+	call := ackagent.AliveCall{ID: newCallID(), PreviousID: *previousID, MapEpoch: committed.Epoch(), ShardCount: committed.ShardCount(l.o.Self), WriteFor: remaining}
 	follows, refused, err := l.o.Hook.Alive(ctx, call)
 	if *previousID = ""; err == nil && follows {
 		*previousID = call.ID

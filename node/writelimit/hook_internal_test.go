@@ -89,7 +89,7 @@ func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 				t.Errorf("%s: %d calls in %v, want %d in %v", name, len(x.app.calls), took, x.calls, x.took)
 			}
 			for _, c := range x.app.calls {
-				if c.MayWrite != 0 || c.After != "" {
+				if c.WriteFor != 0 || c.PreviousID != "" {
 					t.Errorf("%s: call %+v", name, c)
 				}
 			}
