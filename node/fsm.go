@@ -19,17 +19,19 @@ type fsm struct {
 	// until Raft has passed that index.
 	state      atomic.Pointer[ack.State]
 	applied    *ack.State    // state after the last entry that Raft has applied; only Raft's goroutine uses it
-	agentHint  chan struct{} // cap 1: notified of a new state, for the agent
-	leaderHint chan struct{} // cap 1: notified of a new state, for the leader loop
+	wakeAgent  chan struct{} // notified of a new state for the agent; capacity 1
+	wakeLeader chan struct{} // notified of a new state for the leader loop; capacity 1
 	// onFailure is called with the error of an entry that this program cannot decode. It must stop the node,
-	// because the state of this node would otherwise diverge from that of the other nodes.
+	// because the state of this node would otherwise diverge from the state of the other nodes.
 	onFailure func(error)
-	// beforeApply is called before each entry; nil means no call. Tests of whole clusters delay a log with it.
+	// beforeApply is called before each entry; nil means no call. Cluster tests use it to delay the
+	// log of a node.
 	beforeApply func()
-	// broken means that an entry could not be decoded. Then the state does not change any more. Only
+	// broken means that an entry could not be decoded. From then on the state does not change. Only
 	// Raft's goroutine uses it.
 	broken bool
-	moves  eventlog.ShardMoves
+	// moves is the shard-move history.
+	moves eventlog.ShardMoves
 	// onPolicyChange is called after the policy (the requests of operators) has changed. It must not block. nil
 	// means no call.
 	onPolicyChange func()
@@ -41,7 +43,7 @@ const remedyDamaged = "run the version of the other nodes; else remove this one 
 
 // newFSM returns an fsm with an empty state. See fsm for onFailure.
 func newFSM(onFailure func(error)) *fsm {
-	f := &fsm{applied: ack.NewState(), agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), onFailure: onFailure}
+	f := &fsm{applied: ack.NewState(), wakeAgent: make(chan struct{}, 1), wakeLeader: make(chan struct{}, 1), onFailure: onFailure}
 	f.state.Store(f.applied)
 	return f
 }
@@ -88,15 +90,15 @@ func (f *fsm) Restore(encoded []byte) error {
 func (f *fsm) fail(err error) error {
 	f.broken = true
 	if _, ok := errors.AsType[*ack.FormatVersionError](err); ok {
-		f.onFailure(unknownLevel(err))
+		f.onFailure(unsupportedFormatError(err))
 		return err
 	}
 	f.onFailure(fmt.Errorf("node: the log is damaged: "+remedyDamaged+": %w", err))
 	return err
 }
 
-// publish publishes state, unless the published state is newer. reason is the reason for the committed map
-// of state, for the record of shard moves.
+// publish publishes state, unless the published state is newer. reason is why the map was
+// committed. It is stored in the shard-move history.
 func (f *fsm) publish(state *ack.State, reason string) {
 	f.applied = state
 	previous := f.state.Load()
@@ -108,15 +110,15 @@ func (f *fsm) publish(state *ack.State, reason string) {
 	if f.onPolicyChange != nil && state.Policy() != previous.Policy() {
 		f.onPolicyChange()
 	}
-	chanutil.Notify(f.agentHint)
-	chanutil.Notify(f.leaderHint)
+	chanutil.Notify(f.wakeAgent)
+	chanutil.Notify(f.wakeLeader)
 }
 
-// unknownLevel returns the error of a node whose log has a level (format version) that this program does
-// not support, with the remedy.
-func unknownLevel(err error) error {
-	if level, ok := errors.AsType[*ack.FormatVersionError](err); ok && level.Outdated() {
+// unsupportedFormatError returns the error of a node whose log or data directory has a format version that this
+// program does not support, with the remedy. err contains an ack.FormatVersionError.
+func unsupportedFormatError(err error) error {
+	if versionErr, ok := errors.AsType[*ack.FormatVersionError](err); ok && versionErr.Outdated() {
 		return fmt.Errorf("node: the data directory was created by a development version: %w: start with an empty --data directory", err)
 	}
-	return fmt.Errorf("node: this cluster is beyond this program: %w: run the version of the other nodes on this --data directory (a finalized upgrade cannot be taken back)", err)
+	return fmt.Errorf("node: the cluster uses a newer format version than this program supports: %w: run the version of the other nodes on this --data directory (a finalized upgrade cannot be undone)", err)
 }

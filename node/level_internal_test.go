@@ -15,7 +15,7 @@ func TestDataDirectoryOfDevelopmentVersionIsRefusedWithRemedy(t *testing.T) {
 		{1, "created by a development version: format version 1, and this program knows format version 2: start with an empty --data directory"},
 		{9, "format version 9, and this program knows format version 2: run the version of the other nodes"},
 	} {
-		if got := unknownLevel(c.level.CheckSupported()).Error(); !strings.Contains(got, c.want) {
+		if got := unsupportedFormatError(c.level.CheckSupported()).Error(); !strings.Contains(got, c.want) {
 			t.Errorf("format version %d: %s, want %s", c.level, got, c.want)
 		}
 	}

@@ -178,7 +178,7 @@ func checkDirectory(dir *disk.Dir, shardCount int) error {
 		return nil
 	}
 	if err := version.CheckSupported(); err != nil {
-		return unknownLevel(fmt.Errorf("data directory %q has %w", dir.Path(), err))
+		return unsupportedFormatError(fmt.Errorf("data directory %q has %w", dir.Path(), err))
 	}
 	return nil
 }
@@ -455,7 +455,7 @@ func (n *Node) newAgent() {
 
 		// Created before all other timers, because the lease depends on them.
 		timer: n.scheduler.NewOnDemandTicker(), busyTimer: n.scheduler.NewBusyTicker(clock.MinInterval),
-		stateChanged: n.fsm.agentHint, heartbeatNow: make(chan struct{}, 1), heartbeatIfNearlyDue: make(chan struct{}, 1),
+		stateChanged: n.fsm.wakeAgent, heartbeatNow: make(chan struct{}, 1), heartbeatIfNearlyDue: make(chan struct{}, 1),
 		callRequests: make(chan func()), runReturned: make(chan struct{}),
 
 		newestState:     n.fsm.state.Load,

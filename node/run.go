@@ -250,7 +250,7 @@ func (n *Node) receivedRecently(node string) bool {
 func (n *Node) leaderOptions() leaderloop.Options {
 	return leaderloop.Options{
 		Self: n.self, Server: n.serverID, Shards: n.options.Shards, BootstrapExpect: n.options.BootstrapExpect, Timing: n.options.Timing, Pace: n.options.Pace, Keys: n.loadedKeys.get,
-		View: n.view, Client: n.client, Clock: n.options.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.leaderHint, Background: &n.background,
+		View: n.view, Client: n.client, Clock: n.options.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.wakeLeader, Background: &n.background,
 		Reconciler: membership.ReconcilerOptions{
 			Scheduler: &n.scheduler, Raft: n.raft, Server: n.serverID, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
 			State:     func() membership.State { return n.fsm.state.Load() },

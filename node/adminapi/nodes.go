@@ -13,22 +13,23 @@ import (
 	"shardway/shardmap"
 )
 
-// Nodes lists the nodes that gossip, Raft's configuration or the map of the replicated state contains,
-// sorted by ID. views is the leader's view of the nodes; nil means that the leader did not respond.
-func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node {
+// Nodes lists the nodes that are known from gossip, from Raft's configuration or from the shard map of
+// raftState, sorted by ID. views is the leader's view of the nodes; nil means that the leader did not
+// respond.
+func (a *API) Nodes(raftState *ack.State, views []leader.MemberView) []api.Node {
 	voters, nonvoters := a.options.View.Servers()
-	nodes := knownNodes(a.options.View.Gossip.Members(), voters, nonvoters, replicated)
-	leaderID, policy, committed := a.options.View.Leader(), a.options.View.State().Policy(), replicated.Committed()
+	nodes := knownNodes(a.options.View.Gossip.Members(), voters, nonvoters, raftState)
+	leaderID, policy, committed := a.options.View.Leader(), a.options.View.State().Policy(), raftState.Committed()
 	list := make([]api.Node, 0, len(nodes))
 	for name, node := range nodes {
 		id := shardmap.NodeID(name)
-		if weight := replicated.Policy().Weights[id]; weight > 0 {
+		if weight := raftState.Policy().Weights[id]; weight > 0 {
 			node.Weight = weight // an operator's weight replaces the weight that the node announces
 		}
 		node.Shards = committed.ShardCount(id)
 		isAlive := node.State == gossipState(gossip.Alive)
 		if isAlive {
-			node.State = aliveNodeState(node, policy, replicated.Proposed().IsMember(id))
+			node.State = aliveNodeState(node, policy, raftState.Proposed().IsMember(id))
 		}
 		if view, isKnown := leaderloop.FindMember(views, name); isKnown {
 			hasMap := committed.Epoch() > 0
@@ -43,27 +44,28 @@ func (a *API) Nodes(replicated *ack.State, views []leader.MemberView) []api.Node
 	return list
 }
 
-// knownNodes returns the nodes that gossip (members), Raft's configuration (voters and nonvoters) or the map
-// contains, by ID. Their states come from gossip, and those of previous members from the log.
-func knownNodes(members []gossip.Member, voters, nonvoters []string, replicated *ack.State) map[string]*api.Node {
+// knownNodes returns, by ID, the nodes that are known from gossip (members), from Raft's configuration (voters
+// and nonvoters) or from the shard map. Node states come from gossip; the states of previous members of the
+// map come from the Raft log.
+func knownNodes(members []gossip.Member, voters, nonvoters []string, raftState *ack.State) map[string]*api.Node {
 	nodes := map[string]*api.Node{}
-	nodeOf := func(id string) *api.Node {
+	getOrCreate := func(id string) *api.Node {
 		if nodes[id] == nil {
 			nodes[id] = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
 		}
 		return nodes[id]
 	}
 	for _, server := range slices.Concat(voters, nonvoters) {
-		nodeOf(consensus.NodeOf(server)).Voter = slices.Contains(voters, server)
+		getOrCreate(consensus.NodeOf(server)).Voter = slices.Contains(voters, server)
 	}
-	for _, member := range replicated.Committed().Members() {
-		nodeOf(string(member.ID)).Weight = member.Weight
+	for _, member := range raftState.Committed().Members() {
+		getOrCreate(string(member.ID)).Weight = member.Weight
 	}
 	for _, member := range members {
 		if !member.Node {
 			continue
 		}
-		node := nodeOf(member.ID)
+		node := getOrCreate(member.ID)
 		node.AppVersion = member.Tags.AppVersion
 		node.Zone, node.Weight, node.Endpoints = member.Tags.Zone, max(member.Tags.Weight, 1), member.Tags.Endpoints
 		if member.Tags.Role == gossip.RoleGateway {
@@ -71,10 +73,10 @@ func knownNodes(members []gossip.Member, voters, nonvoters []string, replicated 
 		}
 		node.State = gossipState(member.Status)
 	}
-	for _, id := range replicated.FormerMembers() { // gossip does not contain them on nodes that joined later
-		if node := nodeOf(string(id)); node.State == "left" || node.State == "failed" {
+	for _, id := range raftState.FormerMembers() { // gossip does not contain them on nodes that joined later
+		if node := getOrCreate(string(id)); node.State == "left" || node.State == "failed" {
 			node.State = "left"
-			if replicated.IsDropped(id) {
+			if raftState.IsDropped(id) { // the map excludes it because of a failure
 				node.State = "failed"
 			}
 		}

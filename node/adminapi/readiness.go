@@ -32,7 +32,7 @@ func (a *API) Ready() error {
 	return nil
 }
 
-// gatewayReady is Ready for a gateway, which needs neither an app nor a lease.
+// gatewayReady returns the result of Ready for a gateway, which needs neither an app nor a lease.
 func (a *API) gatewayReady() error {
 	_, hasNoQuorum := a.options.Findings().first(diagnosis.NoQuorum, diagnosis.NoPeers)
 	if hasNoQuorum && a.options.View.Leader() == "" {
@@ -41,7 +41,7 @@ func (a *API) gatewayReady() error {
 	return nil
 }
 
-// noLeaseError returns the error of Ready for a node without a lease.
+// noLeaseError returns the error that Ready reports when the node has no lease.
 func (a *API) noLeaseError() error {
 	if a.options.Agent.HasDuplicate() {
 		return a.unreadyError("duplicate-node", diagnosis.DuplicateNode)
@@ -52,8 +52,8 @@ func (a *API) noLeaseError() error {
 	return a.unreadyError("no lease", diagnosis.NoLease)
 }
 
-// unreadyError returns the error of Ready. brief is the reason in short. The details come from the finding with
-// the first of codes that this node has, if there is one.
+// unreadyError returns an error for Ready. brief is a short form of the reason. The details come from the
+// finding with the first code in codes that currently applies, if any.
 func (a *API) unreadyError(brief string, codes ...diagnosis.Code) error {
 	unready := &api.UnreadyError{Brief: brief}
 	if finding, ok := a.options.Findings().first(codes...); ok {

@@ -23,16 +23,17 @@ type Campaigner struct {
 	Raft *consensus.Raft
 	// IsStopping reports whether this node stops, so that it must not become the leader.
 	IsStopping func() bool
-	// OnCampaign is called with the cause of each campaign that was started.
+	// OnCampaign is called with the cause after a campaign has started. It is not called for a campaign that
+	// could not start.
 	OnCampaign func(cause string)
 	Log        zerolog.Logger
 }
 
 // OnLeaderEnded starts an election when the process of the leader has ended, without waiting for Raft's
-// timeout. It has no effect if node was not the leader. Voters campaign in the order of their IDs, stagger
-// apart, so that they do not split the vote. If another voter campaigns at the turn of this voter, this
-// voter waits for stagger again. The other voter may lack entries that this voter has, and then it cannot be
-// elected.
+// timeout. It has no effect if a leader other than node is known. Voters campaign in the order of their IDs,
+// stagger apart, so that they do not split the vote. If another voter has already started an election when
+// it is the turn of this voter, this voter waits for stagger once more. The other voter may lack entries that
+// this voter has, and then it cannot be elected.
 func (c *Campaigner) OnLeaderEnded(node string) {
 	rank := c.Raft.Rank(node)
 	if rank < 0 || c.anotherNodeLeads(node) {
@@ -54,19 +55,20 @@ func (c *Campaigner) anotherNodeLeads(previous string) bool {
 	return leader != "" && leader != previous
 }
 
-// campaignUnlessWon campaigns unless there is a new leader or this node stops.
+// campaignUnlessWon starts an election unless there is a leader other than previous, or this node stops.
 func (c *Campaigner) campaignUnlessWon(previous string) {
 	term := c.Raft.Term()
 	if c.anotherNodeLeads(previous) || c.IsStopping() {
 		return
 	}
 	c.Log.Info().Str("leader", previous).Msg("leader process stopped, starting campaign")
-	_ = c.campaignInTerm(CauseEvidence, term) // it logs the error
+	_ = c.campaignIfTerm(CauseEvidence, term) // it logs the error
 }
 
-// campaignInTerm campaigns against the leader of a term. The term must not have ended.
-func (c *Campaigner) campaignInTerm(cause string, term uint64) error {
-	err := c.Raft.CampaignIn(term)
+// campaignIfTerm starts an election only if the local term is still term. Otherwise it returns
+// consensus.ErrTooLate.
+func (c *Campaigner) campaignIfTerm(cause string, term uint64) error {
+	err := c.Raft.CampaignIfTerm(term)
 	if err != nil {
 		c.Log.Debug().Err(err).Msg("campaign failed")
 		return err

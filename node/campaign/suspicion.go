@@ -195,7 +195,7 @@ func (s *Suspicion) campaign(term uint64) {
 	leader := s.raft.Leader()
 	s.o.Background.Go(func() {
 		s.o.Log.Info().Str("leader", leader).Uint64("term", term).Msg("leader unreachable for most voters, campaigning")
-		if err := s.o.Campaigner.campaignInTerm(CauseMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
+		if err := s.o.Campaigner.campaignIfTerm(CauseMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
 			s.o.Agent.Call(s.ctx, func() { s.machine.CampaignRefused(s.o.Agent.BeginTurn(), term) })
 		}
 	})

@@ -92,11 +92,11 @@ func (r *Raft) Rank(excludedNode string) int {
 // and other servers vote even if they still follow the leader. So wrong evidence costs a
 // leadership, but the log remains safe. At most one campaign per two election timeouts is
 // possible. It returns nil if this server is already candidate or leader.
-func (r *Raft) Campaign() error { return r.CampaignIn(r.Term()) }
+func (r *Raft) Campaign() error { return r.CampaignIfTerm(r.Term()) }
 
-// CampaignIn is Campaign against the leader of a term. It returns ErrTooLate if the server has
-// reached another term before the election starts.
-func (r *Raft) CampaignIn(term uint64) error {
+// CampaignIfTerm is like Campaign, but starts the election only if the local term is still term. It
+// returns ErrTooLate if the server has reached another term before the election starts.
+func (r *Raft) CampaignIfTerm(term uint64) error {
 	if r.Term() != term {
 		return ErrTooLate
 	}

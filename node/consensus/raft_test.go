@@ -473,14 +473,14 @@ func TestVoterDoesNotCampaignAgainstItsCandidate(t *testing.T) {
 			return nil
 		})
 		g.net.Isolate(l.host.Name())
-		if err := first.CampaignIn(term); err != nil {
+		if err := first.CampaignIfTerm(term); err != nil {
 			t.Fatal(err)
 		}
 		g.until("the other one writes for whom it votes", writing.Load)
 		if now := next.Term(); now != term {
 			t.Fatalf("it is in term %d before that is written, want %d", now, term)
 		}
-		if err := next.CampaignIn(term); !errors.Is(err, consensus.ErrTooLate) {
+		if err := next.CampaignIfTerm(term); !errors.Is(err, consensus.ErrTooLate) {
 			t.Errorf("it stands against the leader of term %d: %v, want ErrTooLate", term, err)
 		}
 		g.until("the first one leads", first.IsLeader)
@@ -488,7 +488,7 @@ func TestVoterDoesNotCampaignAgainstItsCandidate(t *testing.T) {
 		if now, leads := first.Leadership(); !leads || now != term+1 {
 			t.Errorf("it leads %v in term %d, want term %d", leads, now, term+1)
 		}
-		if err := next.CampaignIn(term); !errors.Is(err, consensus.ErrTooLate) {
+		if err := next.CampaignIfTerm(term); !errors.Is(err, consensus.ErrTooLate) {
 			t.Errorf("a term later it stands: %v, want ErrTooLate", err)
 		}
 	})

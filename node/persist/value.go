@@ -18,7 +18,7 @@ const (
 	stallTimeout = 3 * time.Second
 )
 
-// errDiskStalled means that a write did not end within stallTimeout after the end of Run's context.
+// errDiskStalled means that a write did not end within stallTimeout after the context of Run had ended.
 var errDiskStalled = errors.New("disk stalled")
 
 // Value is a small value in the data directory that changes rarely. Only Run writes to the
@@ -28,9 +28,9 @@ type Value[V comparable] struct {
 	name  string // name of the value, for the log
 	write func(V) error
 	log   zerolog.Logger
-	dirty chan struct{} // cap 1: notified when newest has changed
+	dirty chan struct{} // notified when newest has changed; capacity 1
 
-	// mu protects the following fields. No caller writes to the disk under it.
+	// mu protects the following fields. It is never held during a write to the disk.
 	mu            sync.Mutex
 	newest        V
 	stored        V             // the value on the disk
@@ -72,11 +72,13 @@ func (p *Value[V]) pending() (newest V, mustWrite bool) {
 // stallTimeout for a stalled disk.
 func (p *Value[V]) Run(ctx context.Context) {
 	var lastErr error
-	for isLastWrite := false; !isLastWrite && !errors.Is(lastErr, errDiskStalled); {
-		dirty, retry := p.dirty, (<-chan time.Time)(nil)
+	for {
+		dirty := p.dirty
+		var retry <-chan time.Time // a nil channel disables its case of the select statement
 		if lastErr != nil {
 			dirty, retry = nil, time.After(retryPause) // the retry writes the newest value
 		}
+		isLastWrite := false
 		select {
 		case <-ctx.Done():
 			isLastWrite = true
@@ -86,11 +88,15 @@ func (p *Value[V]) Run(ctx context.Context) {
 		if newest, mustWrite := p.pending(); mustWrite {
 			lastErr = p.store(ctx, newest, lastErr)
 		}
+		if isLastWrite || errors.Is(lastErr, errDiskStalled) {
+			return
+		}
 	}
 }
 
-// store writes v and returns the error, or errDiskStalled. lastErr is the result of the previous
-// write: only the first of several failures in a row is logged.
+// store writes v and returns the error of the write. It returns errDiskStalled if ctx has ended and the write
+// does not end within stallTimeout after that. lastErr is the result of the previous write: only the first
+// of several failures in a row is logged.
 func (p *Value[V]) store(ctx context.Context, v V, lastErr error) error {
 	written := make(chan error, 1)
 	go func() { written <- p.write(v) }() // it ends when the disk responds again
