@@ -233,7 +233,7 @@ func servingTable() []want {
 		{"requests wait for an app that does not acquire", with(func(in *diagnosis.Inputs) {
 			in.Acquiring, in.AcquireError = "shard 7", "status 500"
 			nodes(in, func(n *diagnosis.Node) { n.WaitingShards = 1 }, "a")
-			nodes(in, func(n *diagnosis.Node) { n.WaitingShards, n.MovedElsewhere, n.AcquiresNone = 341, 256, true }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.WaitingShards, n.ShardsMovedAway, n.CannotAcquire = 341, 256, true }, "b")
 		}), []string{
 			"outage acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 			"outage acquiring: the app of node b does not acquire 341 shards, whose requests wait",
@@ -243,8 +243,8 @@ func servingTable() []want {
 			nodes(in, func(n *diagnosis.Node) { n.WaitingShards = 2 }, "a")
 		}), []string{"outage acquiring: the app of node a does not acquire 2 shards: 1, 2, whose requests wait: it has not responded yet"}},
 		{"other nodes own what an app did not acquire", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.MovedElsewhere = 1 }, "a")
-			nodes(in, func(n *diagnosis.Node) { n.AcquiresNone, n.MovedElsewhere = true, 256 }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.ShardsMovedAway = 1 }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.CannotAcquire, n.ShardsMovedAway = true, 256 }, "b")
 		}), []string{
 			"warning acquiring: the app of node a did not acquire 1 shard, so other nodes own it",
 			"warning acquiring: the app of node b acquires no shards, so the node gets none",
@@ -255,7 +255,7 @@ func servingTable() []want {
 		{"a log is behind", with(func(in *diagnosis.Inputs) {
 			nodes(in, func(n *diagnosis.Node) { n.Lagging, n.AppliedEpoch = true, 14 }, "c")
 		}), []string{
-			"warning lagging: node c is behind: its map is that of epoch 14, and the cluster's that of epoch 17",
+			"warning lagging: node c is behind: it has the shard map of epoch 14, and the cluster is at epoch 17",
 		}},
 		{"two processes have one id", with(func(in *diagnosis.Inputs) { in.DuplicateAddr, in.NoLeaseFor = "10.0.0.9:7947", time.Minute }), []string{
 			"outage unavailable: no node serves 341 of 1024 shards",

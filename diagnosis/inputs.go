@@ -153,10 +153,11 @@ type Node struct {
 	// restarted since they left.
 	StaleReturns int
 	// WaitingShards is the number of its shards whose requests wait because its app does not
-	// acquire them. MovedElsewhere is the number of shards that move to other nodes for that reason
-	// and do not return yet. AcquiresNone means that its app acquires no shard, so the node gets none.
-	WaitingShards, MovedElsewhere int
-	AcquiresNone                  bool
+	// acquire them. ShardsMovedAway is the number of shards that move to other nodes for that reason
+	// and do not return yet. CannotAcquire means that its app fails to acquire any shard, so the node gets
+	// none.
+	WaitingShards, ShardsMovedAway int
+	CannotAcquire                  bool
 	// UnreleasedMoves is the number of shards that moved within the last ten minutes although the
 	// app of the node had not released them. UnreleasedReason is the reason for the first of them,
 	// if known.

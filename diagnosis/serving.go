@@ -40,7 +40,7 @@ func servingFindings(in Inputs) (findings []Finding) {
 }
 
 // lacksLease reports whether this node has had no lease for so long that this is a problem. A gateway
-// needs none.
+// needs no lease.
 func (in Inputs) lacksLease() bool { return !in.Gateway && in.NoLeaseFor >= noLeaseAfter }
 
 // noLeaseFinding reports that this node has no lease.
@@ -116,10 +116,10 @@ func acquireFailureFinding(node Node) Finding {
 	switch {
 	case node.WaitingShards > 0:
 		return finding
-	case node.AcquiresNone:
+	case node.CannotAcquire:
 		finding.Text = fmt.Sprintf("the app of node %s acquires no shards, so the node gets none", node.ID)
 	default:
-		finding.Text = fmt.Sprintf("the app of node %s did not acquire %s, so other nodes own %s", node.ID, pluralize(node.MovedElsewhere, "shard"), itOrThem(node.MovedElsewhere))
+		finding.Text = fmt.Sprintf("the app of node %s did not acquire %s, so other nodes own %s", node.ID, pluralize(node.ShardsMovedAway, "shard"), itOrThem(node.ShardsMovedAway))
 	}
 	finding.Severity, finding.Remedy = Warning, fmt.Sprintf("repair the acquire hook of the app: the log of node %s has its own words; the node gets the shards back by itself", node.ID)
 	return finding
@@ -208,11 +208,11 @@ func nodeFindings(in Inputs) (findings []Finding) {
 			})
 		case node.Lagging && node.Alive:
 			findings = append(findings, Finding{
-				Code: Lagging, Severity: Warning, Subject: node.ID, Text: fmt.Sprintf("node %s is behind: its map is that of epoch %d, and the cluster's that of epoch %d", node.ID, node.AppliedEpoch, in.Epoch),
+				Code: Lagging, Severity: Warning, Subject: node.ID, Text: fmt.Sprintf("node %s is behind: it has the shard map of epoch %d, and the cluster is at epoch %d", node.ID, node.AppliedEpoch, in.Epoch),
 				Remedy: "check its disk and CPU, and the network between it and the leader",
 			})
 		}
-		failsToAcquire := node.WaitingShards > 0 || node.AcquiresNone || node.MovedElsewhere > 0
+		failsToAcquire := node.WaitingShards > 0 || node.CannotAcquire || node.ShardsMovedAway > 0
 		alreadyReported := node.ID == in.Self && in.Acquiring != "" // by acquiringFinding, with the error
 		if failsToAcquire && node.Alive && !alreadyReported {
 			findings = append(findings, acquireFailureFinding(node))

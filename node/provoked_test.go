@@ -95,8 +95,8 @@ func TestLogThatIsBehindIsReported(t *testing.T) {
 		var first, second diagnosis.Checkup
 		p.log.close()
 		w.asks(w.leader(), api.Action{Verb: api.Pin, Shard: shardOf(w.committed(), p.name), Node: w.leader().name})
-		const says = " is behind: its map is that of epoch "
-		w.untilFindingsAre(w.leader(), "lagging: node "+p.name+says, ", and the cluster's that of epoch ")
+		const says = " is behind: it has the shard map of epoch "
+		w.untilFindingsAre(w.leader(), "lagging: node "+p.name+says, ", and the cluster is at epoch ")
 		first = w.leader().node.API().Checkups.Checkup(w.t.Context(), false)
 		time.Sleep(2 * time.Second)
 		second = w.leader().node.API().Checkups.Checkup(w.t.Context(), false)

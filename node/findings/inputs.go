@@ -245,7 +245,7 @@ func addLeaderView(node *diagnosis.Node, view leader.MemberView, committed shard
 		return
 	}
 	node.Gateway = hb.Gateway
-	node.WaitingShards, node.MovedElsewhere, node.AcquiresNone = int(hb.WaitingShards), len(hb.UnacquiredShards), hb.AcquiresNone
+	node.WaitingShards, node.ShardsMovedAway, node.CannotAcquire = int(hb.WaitingShards), len(hb.UnacquiredShards), hb.AcquiresNone
 	node.Stopping = node.Stopping || hb.Leaving
 	node.AppliedEpoch = uint64(hb.Applied)
 	node.Lagging = hb.Applied < committed // the node has not applied the committed map yet
