@@ -11,8 +11,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// h1.Conn.SendChecked checks the connection right before the first byte is sent, so one call must
-// send the whole request.
+// h1.Conn.SendChecked checks immediately before the first byte is sent whether the connection is alive, so
+// one call must send the whole request.
 const (
 	maxCheckedBody = 4 << 10 // maximum size in bytes of the body of such a request
 	framingReserve = 16      // bytes for the framing of a chunk
@@ -22,24 +22,26 @@ const (
 // still change before the request is sent.
 func (state *requestState) sendsChecked() bool {
 	isSmall := state.body.IsFullyBuffered() && len(state.body.Buffered) <= maxCheckedBody
-	return isSmall && !state.exchange.wantsAcceptance
+	return isSmall && !state.exchange.ingressNeedsAcceptance
 }
 
 // acquireConn returns an idle connection, or waits for the next connection that is returned or
-// dialed. If it returns nil, the decision determines how the request continues.
+// dialed. If it returns no connection, decision is what to do instead: retry, wait or fail.
 func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decision) {
-	newOnly := wait.exchange.triesOnReusedConns >= maxReusedTries
+	requireNew := wait.exchange.reusedConnAttempts >= maxReusedTries
 	// At another node, requests precede resumed WebSockets, so a resumed WebSocket must join the queue.
 	mustJoinQueue := pool.IsForNode() && wait.exchange.isResumption()
-	if !newOnly && !mustJoinQueue {
+	if !requireNew && !mustJoinQueue {
 		if conn := wait.acquireIdleConn(pool, nil); conn != nil {
 			return conn, decision{}
 		}
 	}
+	hasWaitedAtIngress := wait.exchange.hasWaited && wait.ingress == ""
 	waiter := &connpool.Waiter{
-		Shard: wait.exchange.limitShard(), Fresh: wait.mustBeFresh(), MaxInflight: wait.maxInflight(pool), NewOnly: newOnly,
-		ForUpgrade: wait.exchange.isResumption(), StreamAllowed: wait.exchange.mayUseStream(),
-		HasWaited: wait.exchange.hasWaited && wait.ingress == "",
+		Shard: wait.exchange.limitShard(), RequireRecent: wait.requiresRecentConn(), MaxInflight: wait.maxInflight(pool), RequireNew: requireNew,
+		ForUpgrade:    wait.exchange.isResumption(), // a WebSocket is resumed by an upgrade request, and keeps the connection
+		StreamAllowed: wait.exchange.mayUseStream(),
+		HasWaited:     hasWaitedAtIngress,
 	}
 	for {
 		conn, dialed, err := pool.Join(waiter)
@@ -50,30 +52,32 @@ func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decis
 			return nil, wait.acquireFailed(pool, err)
 		}
 		if isUsable(conn, waiter) {
-			pool.ProbeWithIdle()
+			pool.ProbeWithIdle() // this connection works, so another idle one may work although new dials fail
 			return conn, decision{}
 		}
-		pool.Discard(conn) // the pool dials another one
-		waiter.NewOnly = false
+		pool.Discard(conn) // the pool can then dial a new connection
+		// Accept any usable connection from now on: otherwise the request could discard one returned
+		// connection after another.
+		waiter.RequireNew = false
 	}
 }
 
 // isUsable reports whether a connection of the pool fulfills the requirements of the request. A
-// reused connection must still be open. For a request that must not be sent twice, it must be
-// possible to check that.
+// reused connection must still be open. If the request must not be sent twice, the connection must also
+// support a liveness check (connpool.Conn.Checkable).
 func isUsable(conn *connpool.Conn, waiter *connpool.Waiter) bool {
 	if !conn.Reused {
 		return true
 	}
-	if waiter.NewOnly || !conn.IsAlive() {
+	if waiter.RequireNew || !conn.IsAlive() {
 		return false
 	}
-	return !waiter.Fresh || conn.Checkable
+	return !waiter.RequireRecent || conn.Checkable
 }
 
-// mustBeFresh reports whether the request needs a recently used connection. That is the case if it
-// must not be sent twice, and if another connection has broken.
-func (wait *requestWait) mustBeFresh() bool {
+// requiresRecentConn reports whether the request needs a recently used connection. That is the case if the
+// request must not be sent twice, or if it may already have run on a connection that has broken.
+func (wait *requestWait) requiresRecentConn() bool {
 	return wait.exchange.safety != safeMethod || wait.exchange.mayHaveRun()
 }
 
@@ -90,7 +94,7 @@ func (wait *requestWait) maxInflight(pool *connpool.Pool) int {
 // loop. nil means no preference.
 func (wait *requestWait) acquireIdleConn(pool *connpool.Pool, loop connpool.EventLoop) *connpool.Conn {
 	return pool.Get(connpool.Requirements{
-		Shard: wait.exchange.limitShard(), Fresh: wait.mustBeFresh(), MaxInflight: wait.maxInflight(pool), CheckedOnSend: wait.sendsChecked(), Loop: loop,
+		Shard: wait.exchange.limitShard(), RequireRecent: wait.requiresRecentConn(), MaxInflight: wait.maxInflight(pool), CheckedOnSend: wait.sendsChecked(), Loop: loop,
 	})
 }
 
@@ -124,7 +128,7 @@ func (wait *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waite
 }
 
 // queueFullError ends a wait for a connection because the wait queue of the node is full.
-type queueFullError struct{ result decision } // the decision how the request continues
+type queueFullError struct{ result decision } // what the request does instead
 
 func (err *queueFullError) Error() string { return err.result.detail }
 

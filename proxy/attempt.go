@@ -39,7 +39,7 @@ type attempt struct {
 	attemptEpoch
 	release         func() // ends the admission of a local attempt; it does nothing at another node
 	responsesBefore int    // number of responses to earlier attempts of the request that had begun
-	bodyOnDemand    bool   // the owner has not requested the body yet; it does so after it has admitted the request
+	bodyHeldBack    bool   // this node holds the body back until the owner has sent the acceptance (headerContinue)
 
 	// State of the client's connection.
 

@@ -56,7 +56,7 @@ func (runner *attemptRunner) runAttempt(attempt *attempt) decision {
 // attempt has ended, and the decision determines how the request continues.
 func (runner *attemptRunner) sendRequest(attempt *attempt) decision {
 	runner.exchange.lastRoute = attempt.route.Kind
-	attempt.bodyOnDemand = attempt.route.Kind == route.Remote && !runner.body.IsFullyBuffered()
+	attempt.bodyHeldBack = attempt.route.Kind == route.Remote && !runner.body.IsFullyBuffered()
 	before := attempt.conn.Sent()
 	writer := runner.requestWriter.writeHeader(attempt)
 	if err := runner.writeRequest(attempt, writer); err != nil {
@@ -172,7 +172,7 @@ func (runner *attemptRunner) writeRequest(attempt *attempt, writer *h1.Writer) e
 	if attempt.route.Kind == route.Local {
 		writer.SetPrecondition(runner.leaseCheck)
 	}
-	if attempt.bodyOnDemand {
+	if attempt.bodyHeldBack {
 		err := writer.Flush()
 		runner.disconnect.Arm()
 		return err
@@ -269,8 +269,8 @@ func (runner *attemptRunner) processInterim(attempt *attempt, writer *h1.Writer)
 func (runner *attemptRunner) processAcceptance(attempt *attempt, writer *h1.Writer) {
 	attempt.conn.Pool.Breaker.OnAccepted()
 	attempt.conn.Pool.Backoff.OnAccepted(runner.exchange.limitShard())
-	if attempt.bodyOnDemand {
-		attempt.bodyOnDemand = false
+	if attempt.bodyHeldBack {
+		attempt.bodyHeldBack = false
 		runner.disconnect.Disarm()
 		runner.body.StartSending(writer, len(runner.body.Buffered))
 	}

@@ -50,14 +50,14 @@ func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool)
 func (s *Server) cancelRuns(cancelCause cause.Cause, match func(current inflight.Run, node string) bool) int {
 	n := 0
 	s.conns.Visit(nil, func(all []*client) {
-		var closes []inbound.Aborter
+		var toClose []inbound.Aborter
 		for _, conn := range all {
 			var cancelled bool
-			if closes, cancelled = conn.slot.Cancel(cancelCause, match, closes); cancelled {
+			if toClose, cancelled = conn.slot.Cancel(cancelCause, match, toClose); cancelled {
 				n++
 			}
 		}
-		inflight.CloseAll(closes)
+		inflight.CloseAll(toClose)
 	})
 	return n
 }
@@ -80,7 +80,7 @@ func cancelBeforeResponse(slot *inflight.Slot, current inflight.Run, cancelCause
 // slot. current is the run that the caller has seen. An event stream that its next owner resumes is
 // not counted as aborted.
 func cancelMatching(slot *inflight.Slot, current inflight.Run, cancelCause cause.Cause, m *metrics.Metrics, match func(latest inflight.Run) bool) {
-	closes, cancelled := slot.Cancel(cancelCause, func(latest inflight.Run, _ string) bool { return match(latest) }, nil)
+	toClose, cancelled := slot.Cancel(cancelCause, func(latest inflight.Run, _ string) bool { return match(latest) }, nil)
 	if !cancelled {
 		return
 	}
@@ -88,5 +88,5 @@ func cancelMatching(slot *inflight.Slot, current inflight.Run, cancelCause cause
 	if !nextOwnerResumes {
 		m.CountAborted(cancelCause.String(), 1)
 	}
-	inflight.CloseAll(closes)
+	inflight.CloseAll(toClose)
 }

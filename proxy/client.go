@@ -261,14 +261,14 @@ func clientOptions(ingress string, settings *Settings, lingering *h1.Lingering) 
 	options := h1.Options{
 		Lingering:      lingering,
 		MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders, MaxTargetBytes: settings.MaxURI,
-		Timeouts: h1.Timeouts{First: settings.IdleTimeout, Header: settings.HeaderTimeout, Body: settings.IdleTimeout, Write: settings.IdleTimeout},
+		Timeouts: h1.Timeouts{FirstByte: settings.IdleTimeout, Header: settings.HeaderTimeout, Body: settings.IdleTimeout, Write: settings.IdleTimeout},
 	}
 	options.Timeouts.MinRate, options.Timeouts.RateGrace = max(settings.MinBodyRate, 0), bodyRateGrace
 	if ingress != "" {
 		// The ingress enforces the rate for its client. This limit applies to an ingress that fails
 		// to do so, and is therefore more generous.
 		options.Timeouts.RateGrace += bodyRateGrace / 2
-		options.Timeouts.First = 0 // the ingress decides how long its connection stays idle
+		options.Timeouts.FirstByte = 0 // the ingress decides how long its connection stays idle
 		options = peerOptions(options, settings)
 	}
 	return options
@@ -291,8 +291,8 @@ const reportTimeout = 100 * time.Millisecond
 // If the connection belongs to another node, reportStopped then reports the result of its request.
 func (c *client) terminate(cancelCause cause.Cause) {
 	c.closing.Store(true) // this also prevents that the client's memory is reused
-	closes, _ := c.slot.Cancel(cancelCause, anyRun, nil)
-	inflight.CloseAll(closes)
+	toClose, _ := c.slot.Cancel(cancelCause, anyRun, nil)
+	inflight.CloseAll(toClose)
 	c.life.End()
 	mustReport := cancelCause == cause.Shutdown && c.ingress != ""
 	if mustReport {
@@ -343,9 +343,9 @@ func (c *client) onBodySent(readErr error) {
 	// Cancel the run, because the app must not mistake a truncated request for a complete one. Keep
 	// the client's connection, because a response may already be on its way, such as the 413 of the
 	// owner. responseRelay records whether the response was complete.
-	closes, _ := c.slot.Cancel(cause.ClientGone, anyRun, nil)
-	if len(closes) > 0 {
-		upstream := closes[:1]
+	toClose, _ := c.slot.Cancel(cause.ClientGone, anyRun, nil)
+	if len(toClose) > 0 {
+		upstream := toClose[:1]
 		inflight.CloseAll(upstream)
 	}
 }

@@ -40,7 +40,7 @@ type exchange struct {
 
 	lastRoute          route.Kind // route of the last attempt; zero means no attempt
 	tries              int
-	triesOnReusedConns int            // tries on a connection that had carried other requests
+	reusedConnAttempts int            // tries on a connection that had carried other requests
 	responsesBegun     int            // tries that received a response header
 	avoidStreams       bool           // a multiplexed stream has failed, so only separate connections may be used
 	lastCrash          *poison.Record // the last process that crashed while it had this request; nil means none
@@ -70,13 +70,13 @@ type exchange struct {
 
 	// Statements of the node that has forwarded the request. They are zero for a request of a client.
 
-	senderEpoch           uint64 // epoch of the shard map that the sender has used
-	requiredEpoch         uint64 // the only ownership epoch in which the request may run; zero means any
-	senderResumeCount     uint64 // value of eventrelay.HeaderResumed; zero means none
-	bodyOnDemand          bool   // the sender sends the body only on demand
-	clientExpectsContinue bool   // the client itself waits for a 100 Continue
-	wantsAcceptance       bool   // the body has been sent, and the sender needs a 100 when the app accepts the request
-	bodyRequested         bool   // the 100 for bodyOnDemand or wantsAcceptance was sent
+	senderEpoch            uint64 // epoch of the shard map that the sender has used
+	requiredEpoch          uint64 // the only ownership epoch in which the request may run; zero means any
+	senderResumeCount      uint64 // value of eventrelay.HeaderResumed; zero means none
+	ingressHoldsBody       bool   // the ingress holds the body back until it receives the acceptance
+	clientExpectsContinue  bool   // the client itself waits for a 100 Continue
+	ingressNeedsAcceptance bool   // the ingress has sent the body, and needs the acceptance when the app accepts the request
+	acceptanceSent         bool   // the acceptance (a 100 with headerContinue) was sent
 
 	// What happens to the client's connection.
 

@@ -57,7 +57,7 @@ func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 	if _, err := runner.remainingLease(); err != nil {
 		return runner.retrier.decideAfterSendFailure(attempt, err)
 	}
-	if runner.exchange.wantsAcceptance {
+	if runner.exchange.ingressNeedsAcceptance {
 		if err := runner.reply.sendAccepted(); err != nil {
 			return runner.retrier.decideAfterBreak(attempt, err)
 		}

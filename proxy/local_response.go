@@ -55,10 +55,10 @@ func appendProblemLines(dst []byte, prob *problem.Problem) []byte {
 	return dst
 }
 
-// write sends a response of Shardway. lines contains additional header lines. If the unread body is
-// too long to be discarded, the connection is closed after the response.
+// write sends a response of Shardway. lines contains additional header lines. If the unread body of the
+// request is too long to be discarded, the connection is closed after the response.
 func (reply reply) write(status int, body, lines []byte) {
-	bodyWillNotFollow := reply.exchange.bodyOnDemand && !reply.exchange.bodyRequested // the ingress sends it only on demand
+	bodyWillNotFollow := reply.exchange.ingressHoldsBody && !reply.exchange.acceptanceSent // the ingress holds it back
 	if !bodyWillNotFollow && !reply.canKeepConn() {
 		reply.exchange.keepAlive = false
 	}
@@ -219,28 +219,30 @@ func (reply reply) forwardInterim(res *h1.Response) error {
 	return writer.Close(nil)
 }
 
-// headerContinue is set in a request whose ingress needs to learn early that the app accepts it,
-// and in the 100 response with that information. Its value in the request tells whether the body is
-// sent only after that response, and whether the client itself waits for a 100.
+// headerContinue is set in a request if the ingress asks for early acceptance, and in the 100 response by
+// which the owner accepts the request. Expect: 100-continue only lets a client hold the body back. The
+// acceptance also reports that the owner has admitted the request and that its app accepts it. The value
+// in the request shows whether the ingress holds the body back, and whether the client itself has sent
+// Expect: 100-continue.
 const headerContinue = "Shardway-Continue"
 
-// sendAccepted reports to the ingress, if it has requested that, that this node has admitted the
-// request and that its app accepts it. The ingress then sends the body.
+// sendAccepted sends the acceptance if the ingress asked for early acceptance (see headerContinue). The
+// ingress then sends the body, if it holds the body back.
 func (reply reply) sendAccepted() error {
-	ingressWaits := reply.exchange.bodyOnDemand || reply.exchange.wantsAcceptance
-	if !ingressWaits || reply.exchange.bodyRequested {
+	ingressAsks := reply.exchange.ingressHoldsBody || reply.exchange.ingressNeedsAcceptance
+	if !ingressAsks || reply.exchange.acceptanceSent {
 		return nil
 	}
-	reply.exchange.bodyRequested = true
-	return reply.inbound.WriteLocal(http.StatusContinue, []byte(headerContinue+": 1\r\n"), nil, true)
+	reply.exchange.acceptanceSent = true
+	return reply.writeContinue([]byte(headerContinue + ": 1\r\n"))
 }
 
-// requestBody makes the client or the ingress send a body that it sends only on demand.
+// requestBody asks the client or the ingress to send a body that it is holding back.
 func (reply reply) requestBody() error {
 	if err := reply.sendAccepted(); err != nil {
 		return err
 	}
-	onlyIngressExpectsContinue := reply.exchange.bodyOnDemand && !reply.exchange.clientExpectsContinue
+	onlyIngressExpectsContinue := reply.exchange.ingressHoldsBody && !reply.exchange.clientExpectsContinue
 	if !reply.req.ExpectsContinue() || onlyIngressExpectsContinue || reply.req.Minor() == 0 {
 		return nil
 	}
@@ -248,5 +250,11 @@ func (reply reply) requestBody() error {
 	if bodyHasBegun {
 		return nil
 	}
-	return reply.inbound.WriteLocal(http.StatusContinue, nil, nil, true)
+	return reply.writeContinue(nil)
+}
+
+// writeContinue sends a 100 (Continue) response with additional header lines; nil means none.
+func (reply reply) writeContinue(lines []byte) error {
+	const keepAlive = true // the final response follows on the same connection
+	return reply.inbound.WriteLocal(http.StatusContinue, lines, nil, keepAlive)
 }

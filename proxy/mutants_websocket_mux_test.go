@@ -42,7 +42,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "an owner whose answers by lanes are late is late", found: "TestFewWebSocketsResumeAtLateOwner",
-			edits: in("proxy/connpool.Pool.UpgradeResponded", "	if conn.SingleUse && conn.awaitingUpgrade {", "	if conn.SingleUse && conn.awaitingUpgrade && !PLANTED {"),
+			edits: in("proxy/connpool.Pool.RecordUpgradeResponse", "	if conn.SingleUse && conn.awaitingUpgrade {", "	if conn.SingleUse && conn.awaitingUpgrade && !PLANTED {"),
 		},
 		{
 			rule: "a path is pinged once for all that go by it", found: "TestWebSocketPathIsPinged",

@@ -73,11 +73,11 @@ func (state *requestState) readResumption() {
 func (state *requestState) readContinue() {
 	switch string(state.req.Value(headerContinue)) {
 	case continueClient:
-		state.exchange.bodyOnDemand, state.exchange.clientExpectsContinue = true, true
+		state.exchange.ingressHoldsBody, state.exchange.clientExpectsContinue = true, true
 	case continueNode:
-		state.exchange.bodyOnDemand = true
+		state.exchange.ingressHoldsBody = true
 	case continueTell:
-		state.exchange.wantsAcceptance = true
+		state.exchange.ingressNeedsAcceptance = true
 	}
 }
 

@@ -56,7 +56,7 @@ func (c *client) parkConn() bool {
 		return false
 	}
 	parked := &connset.Parked{Conn: c.conn.NetConn(), Watcher: &c.listener.watcher, IdleSince: c.idle.since()}
-	if maxDelay := c.conn.Timeouts().First; maxDelay > 0 {
+	if maxDelay := c.conn.Timeouts().FirstByte; maxDelay > 0 {
 		parked.IdleDeadline = parked.IdleSince + maxDelay
 	}
 	var err error

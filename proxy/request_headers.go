@@ -97,7 +97,7 @@ func (rw requestWriter) appendAtOwner(dst []byte, edit *h1.Edit, attempt *attemp
 	if rw.exchange.senderResumeCount > 0 {
 		dst = eventrelay.AppendResumed(dst, rw.exchange.senderResumeCount)
 	}
-	onlyIngressExpectsContinue := rw.exchange.bodyOnDemand && !rw.exchange.clientExpectsContinue
+	onlyIngressExpectsContinue := rw.exchange.ingressHoldsBody && !rw.exchange.clientExpectsContinue
 	if onlyIngressExpectsContinue {
 		edit.DropExpect = true
 	}
@@ -135,10 +135,10 @@ func (rw requestWriter) appendPeer(dst []byte, attempt *attempt) []byte {
 	return rw.appendContinue(dst, attempt)
 }
 
-// appendContinue appends headerContinue, if the owner must send a 100 (Continue): because the body
-// is sent on demand, or because other requests wait to learn whether the app accepts this one.
+// appendContinue appends headerContinue if this node asks the owner for early acceptance. Either this node
+// holds the body back until then, or other requests wait until the app accepts this one.
 func (rw requestWriter) appendContinue(dst []byte, attempt *attempt) []byte {
-	if !attempt.bodyOnDemand {
+	if !attempt.bodyHeldBack {
 		if attempt.conn.Pool.WantsEarlyAccept() { // the final response may take long
 			return append(dst, lineContinue+continueTell+"\r\n"...)
 		}
@@ -183,7 +183,7 @@ func triesOf(header *h1.Header) int {
 const (
 	continueClient = "client" // the Expect header is the client's, and is forwarded to the app
 	continueNode   = "node"   // the Expect header was added by the ingress
-	continueTell   = "tell"   // there is no Expect header: the body has been sent, and the ingress only wants to learn that the app accepts the request
+	continueTell   = "tell"   // there is no Expect header: the ingress has sent the body, and needs the acceptance only
 )
 
 // idBytes returns the generated request id.

@@ -181,7 +181,7 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 		attempt.conn.Pool.Discard(attempt.conn)
 		return
 	}
-	if attempt.bodyOnDemand {
+	if attempt.bodyHeldBack {
 		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
 	}
 	attempt.conn.Pool.PutUsedAt(attempt.conn, usedAt)

@@ -176,7 +176,7 @@ func (router *router) nextStream() {
 func (retry *retrier) resetRetries() {
 	retry.resetWait()
 	exchange := &retry.exchange
-	exchange.tries, exchange.triesOnReusedConns, exchange.responsesBegun, exchange.notAcquiredCount = 0, 0, 0, 0
+	exchange.tries, exchange.reusedConnAttempts, exchange.responsesBegun, exchange.notAcquiredCount = 0, 0, 0, 0
 	exchange.runAborted, exchange.lastCrash = false, nil
 }
 

@@ -159,7 +159,7 @@ func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCau
 func (retry *retrier) recordFailedTry(failed *attempt) {
 	retry.exchange.tries++
 	if failed.conn.Reused {
-		retry.exchange.triesOnReusedConns++
+		retry.exchange.reusedConnAttempts++
 	}
 	if retry.exchange.safety == idempotentMethod {
 		retry.exchange.idempotentRan, retry.exchange.ranEpoch = true, failed.epoch

@@ -101,7 +101,7 @@ func (router *router) attemptAsOwner(table *route.Table) decision {
 	if dest.Kind != route.Local {
 		return waitForRoute(dest)
 	}
-	if err := router.body.BufferSmallBody(router.exchange.bodyOnDemand, router.settings.MaxBodyTotal); err != nil {
+	if err := router.body.BufferSmallBody(router.exchange.ingressHoldsBody, router.settings.MaxBodyTotal); err != nil {
 		return router.reply.rejectBody(err)
 	}
 	return router.attemptLocal(table, dest)

@@ -168,7 +168,7 @@ func (c *client) handleRequest() {
 	if !c.findKey() {
 		return
 	}
-	if err := c.body.BufferSmallBody(c.exchange.bodyOnDemand, c.settings.MaxBodyTotal); err != nil {
+	if err := c.body.BufferSmallBody(c.exchange.ingressHoldsBody, c.settings.MaxBodyTotal); err != nil {
 		c.reply.rejectBody(err)
 		return
 	}
@@ -268,7 +268,7 @@ func (c *client) awaitEpochsOfIngress(committed, proposed uint64) route.Refusal 
 // its response then.
 func (c *client) prepareNext() bool {
 	c.body.ReleaseBuffer()
-	bodyWillNotFollow := c.exchange.bodyOnDemand && !c.exchange.bodyRequested // the ingress sends it only on demand
+	bodyWillNotFollow := c.exchange.ingressHoldsBody && !c.exchange.acceptanceSent // the ingress holds it back
 	if bodyWillNotFollow {
 		return c.exchange.keepAlive
 	}

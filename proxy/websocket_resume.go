@@ -43,7 +43,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	}
 	rr.recordWebSocketPath(attempt, false)
 	if isResumption && !toApp {
-		attempt.conn.Pool.UpgradeResponded(attempt.conn)
+		attempt.conn.Pool.RecordUpgradeResponse(attempt.conn)
 		attempt.conn.Pool.UpgradeBackoff.OnAccepted(0)
 	}
 	rr.recordResponse(&attempt.conn.Response)
@@ -153,7 +153,7 @@ func (resumer *sessionResumer) resumeSession() (code int, reason string) {
 			resumer.exchange.leaveQueue()
 			return session.RefusalCode, cmp.Or(session.CloseReason, wsession.ReasonRefused)
 		}
-		resumer.exchange.tries, resumer.exchange.triesOnReusedConns, resumer.exchange.responsesBegun, resumer.exchange.notAcquiredCount = 0, 0, 0, 0
+		resumer.exchange.tries, resumer.exchange.reusedConnAttempts, resumer.exchange.responsesBegun, resumer.exchange.notAcquiredCount = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
 		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: resumer.server.options.Cluster.Table().Generation()}
 		if ctx.Err() != nil || resumer.router.waitFor(result).action != actionRetry {
@@ -168,8 +168,8 @@ func (resumer *sessionResumer) resumeSession() (code int, reason string) {
 
 // cancelUnanswered cancels the run unless its response has begun.
 func (resumer *sessionResumer) cancelUnanswered() {
-	closes, _ := resumer.slot.Cancel(cause.Timeout, func(current inflight.Run, _ string) bool { return current.Flags&inflight.ResponseBegun == 0 }, nil)
-	inflight.CloseAll(closes)
+	toClose, _ := resumer.slot.Cancel(cause.Timeout, func(current inflight.Run, _ string) bool { return current.Flags&inflight.ResponseBegun == 0 }, nil)
+	inflight.CloseAll(toClose)
 }
 
 // prepareRetry resets the exchange before the request of the next relay is sent. The safety is set
@@ -178,7 +178,7 @@ func (resumer *sessionResumer) cancelUnanswered() {
 func (exchange *exchange) prepareRetry(wait time.Duration) {
 	exchange.leaveQueue()
 	exchange.safety, exchange.deadline, exchange.lastPause = unsafeMethod, time.Now().Add(wait), 0
-	exchange.tries, exchange.triesOnReusedConns, exchange.responsesBegun, exchange.notAcquiredCount, exchange.lastCrash, exchange.runAborted = 0, 0, 0, 0, nil, false
+	exchange.tries, exchange.reusedConnAttempts, exchange.responsesBegun, exchange.notAcquiredCount, exchange.lastCrash, exchange.runAborted = 0, 0, 0, 0, nil, false
 	exchange.avoidStreams = false // the next attempt uses another multiplexed session
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The pause before the next attempt is MinPause, and doubles after each further failure, up to
-// MaxPause.
+// A pause is the time after a failure in which no attempt is made. The first pause lasts MinPause. Each
+// further failure doubles it, up to MaxPause.
 const (
 	MinPause = 10 * time.Millisecond
 	MaxPause = 200 * time.Millisecond
@@ -22,14 +22,18 @@ var ErrNoApp = errors.New("proxy: the app behind the owner accepts no connection
 // destination accepts no requests, because the app is down, the node is unreachable, or the app of
 // the node is down.
 //
-// While the breaker is tripped, one request at a time may probe the destination, after a pause of
-// 10 ms that doubles up to 200 ms. All other requests wait in the queue, until a probe has
-// succeeded or a new routing table routes them elsewhere. Without the breaker, thousands of
-// requests would keep the machine busy with failing dials.
+// A closed breaker lets all requests through. An open breaker lets none through until the pause has
+// passed. It is then half-open: one request at a time may probe the destination. All other requests wait
+// in the queue, until a probe has succeeded or a new routing table routes them elsewhere. Without the
+// breaker, thousands of requests would keep the machine busy with failing dials. A breaker that is not
+// closed is called tripped.
 //
-//	closed ──Open──► paused ──timer──► dialProbeReady ──Allow──► probing ──OnConnected, OnAccepted──► closed
-//	                   ▲                                            │
-//	                   └────────────────────Open────────────────────┘
+//	closed ──Open──► open ──timer──► half-open ──Allow──► half-open, probing ──OnConnected, OnAccepted──► closed
+//	                  ▲                                             │
+//	                  └─────────────────────Open────────────────────┘
+//
+// A half-open breaker requires a new connection for the probe (breakerHalfOpenDial), unless a returned
+// connection shows that connections in use still work (breakerHalfOpenAny).
 type Breaker struct {
 	queues Queues
 	state  atomic.Uint32 // a breakerState; written with mu held
@@ -38,7 +42,7 @@ type Breaker struct {
 	mu              sync.Mutex
 	cause           error         // cause of the last trip
 	waitingRequests int           // requests that wait for a reset or a probe
-	pause           time.Duration // the last pause; the next one is twice as long
+	pause           time.Duration // duration of the last pause; zero means none since the breaker was closed
 	timer           *time.Timer   // calls allowProbe; nil until the first trip
 }
 
@@ -48,23 +52,23 @@ type breakerState uint32
 const (
 	// breakerClosed means that all requests may use the destination.
 	breakerClosed breakerState = iota
-	// breakerPaused means that no request may use the destination until the timer expires.
-	breakerPaused
-	// breakerDialProbeReady means that the next request may probe the destination. The pool must dial
+	// breakerOpen means that no request may use the destination until the pause has passed.
+	breakerOpen
+	// breakerHalfOpenDial means that the next request may probe the destination. The pool must dial
 	// for it, even if an idle connection is available.
-	breakerDialProbeReady
-	// breakerAnyProbeReady means that the next request may probe the destination with any connection.
-	breakerAnyProbeReady
-	// breakerProbing means that a probe is in progress.
-	breakerProbing
+	breakerHalfOpenDial
+	// breakerHalfOpenAny means that the next request may probe the destination with any connection.
+	breakerHalfOpenAny
+	// breakerHalfOpenProbing means that a probe is in progress.
+	breakerHalfOpenProbing
 )
 
 // allowsProbe reports whether the next request may probe the destination.
 func (s breakerState) allowsProbe() bool {
-	return s == breakerDialProbeReady || s == breakerAnyProbeReady
+	return s == breakerHalfOpenDial || s == breakerHalfOpenAny
 }
 
-// loadState returns the present state.
+// loadState returns the current state.
 func (b *Breaker) loadState() breakerState { return breakerState(b.state.Load()) }
 
 // setStateLocked sets the state, and returns the previous one. The caller must hold b.mu.
@@ -94,25 +98,26 @@ func (b *Breaker) Allow() (ok, mustDial bool) {
 	if state == breakerClosed {
 		return true, false
 	}
-	othersComeFirst := b.waitingRequests > 0 || state == breakerProbing
+	othersComeFirst := b.waitingRequests > 0 || state == breakerHalfOpenProbing
 	if othersComeFirst && !state.allowsProbe() {
 		return false, false
 	}
-	if state == breakerDialProbeReady {
+	if state == breakerHalfOpenDial {
 		b.timer.Reset(MaxPause) // a probe may end without a result; then the timer permits another one
 		mustDial = !errors.Is(b.cause, ErrNoApp)
 	}
-	b.setStateLocked(breakerProbing)
+	b.setStateLocked(breakerHalfOpenProbing)
 	return true, mustDial
 }
 
 // Open trips the breaker and records the cause. No dial is permitted during the pause that follows.
-// If the breaker is already tripped, Open lengthens the pause, and ignores a probe in progress.
+// If the breaker is already tripped, the pause is twice as long as the previous one, and a probe in
+// progress is ignored.
 func (b *Breaker) Open(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cause = cause
-	if b.setStateLocked(breakerPaused) == breakerClosed {
+	if b.setStateLocked(breakerOpen) == breakerClosed {
 		b.pause = 0
 	}
 	b.pause = nextPause(b.pause)
@@ -137,7 +142,7 @@ func (b *Breaker) allowProbe() {
 		b.mu.Unlock()
 		return
 	}
-	b.setStateLocked(breakerDialProbeReady)
+	b.setStateLocked(breakerHalfOpenDial)
 	b.mu.Unlock()
 	if !b.queues.WakeOne(b) {
 		return
@@ -166,8 +171,8 @@ func (b *Breaker) ProbeWithReused() {
 	b.mu.Lock()
 	state := b.loadState()
 	isProbe := state != breakerClosed && !errors.Is(b.cause, ErrNoApp)
-	if isProbe && state != breakerDialProbeReady {
-		b.setStateLocked(breakerAnyProbeReady)
+	if isProbe && state != breakerHalfOpenDial {
+		b.setStateLocked(breakerHalfOpenAny)
 	}
 	b.mu.Unlock()
 	if isProbe {

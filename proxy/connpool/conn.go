@@ -16,9 +16,9 @@ type EventLoop interface {
 	Unregister(registration any)
 }
 
-// freshFor is how long after its last use a connection may carry a request that must not be sent
+// recentFor is how long after its last use a connection may carry a request that must not be sent
 // twice. It is one step of the clock less than a second.
-const freshFor = time.Second - coarsetime.Resolution
+const recentFor = time.Second - coarsetime.Resolution
 
 // Conn is a connection to the app or to another node. It carries one request at a time. The
 // caller that has received it from its pool owns it until Put or Discard.
@@ -36,9 +36,12 @@ type Conn struct {
 	Boot        uint64    // boot number of the node's process; zero means unknown
 	Nonce       uint64    // nonce of that process; zero means unknown
 
-	Reused     bool          // has carried a request before
-	idleSince  time.Duration // when it became idle, by the clock of the pool
-	generation uint64        // generation of the pool when it was dialed
+	Reused    bool          // has carried a request before
+	idleSince time.Duration // when it became idle, by the clock of the pool
+	// upgradeStartedAt is when the wait for the upgrade response began, by the exact clock of the pool. It
+	// is set only with SingleUse.
+	upgradeStartedAt time.Duration
+	generation       uint64 // generation of the pool when it was dialed
 
 	// Pool.mu protects the following fields.
 	awaitingUpgrade  bool // a resumed WebSocket awaits its upgrade response

@@ -181,10 +181,9 @@ func (p *Pool) offerNew(conn *Conn, endDial func()) {
 		endDial()
 	}
 	if conn.SingleUse {
-		conn.idleSince = p.opts.Clock.Exact() // the wait for the upgrade response starts now
-	} else {
-		conn.idleSince = p.opts.Clock.Now()
+		conn.upgradeStartedAt = p.opts.Clock.Exact() // the wait for the upgrade response starts now
 	}
+	conn.idleSince = p.opts.Clock.Now()
 	p.releaseShard(conn) // release the shard of the waiter that had conn but has left the queue
 	mayBecomeIdle := p.IsForNode()
 	accepted := (mayBecomeIdle || p.mu.queue.waiters.Len() > 0) && p.assign(conn)

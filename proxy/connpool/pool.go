@@ -109,7 +109,7 @@ func (p *Pool) WantsEarlyAccept() bool {
 // Requirements describes the connection that a request needs.
 type Requirements struct {
 	Shard         int       // shard for which the connection counts, or NoShard
-	Fresh         bool      // the request must not be sent twice: the connection must be recently used and look alive
+	RequireRecent bool      // the request must not be sent twice: the connection must have been used recently and look alive
 	MaxInflight   int       // limit of requests in progress for the shard; zero means no limit
 	CheckedOnSend bool      // the caller checks the connection when it sends, if that is possible
 	Loop          EventLoop // prefer a connection that is registered with this event loop; nil means no preference
@@ -119,7 +119,7 @@ type Requirements struct {
 // then wait for one with Join.
 func (p *Pool) Get(want Requirements) *Conn {
 	for {
-		oldest := p.opts.Clock.Now() - freshFor
+		oldest := p.opts.Clock.Now() - recentFor
 		conn := p.popIdle(&want, oldest)
 		if conn == nil {
 			return nil
@@ -127,7 +127,7 @@ func (p *Pool) Get(want Requirements) *Conn {
 		if want.CheckedOnSend && conn.CanBeCheckedOnSend() {
 			return conn
 		}
-		mustCheck := want.Fresh || p.opts.CheckBeforeReuse || conn.idleSince < oldest
+		mustCheck := want.RequireRecent || p.opts.CheckBeforeReuse || conn.idleSince < oldest
 		if !mustCheck || conn.IsAlive() {
 			return conn
 		}
@@ -136,7 +136,7 @@ func (p *Pool) Get(want Requirements) *Conn {
 }
 
 // popIdle removes and returns the most recently used idle connection, and charges it to the shard.
-// It returns nil if there is none or if a limit of the shard is reached. If want.Fresh is set and the
+// It returns nil if there is none or if a limit of the shard is reached. If want.RequireRecent is set and the
 // connection was last used before oldest, popIdle leaves it for other requests and returns nil.
 func (p *Pool) popIdle(want *Requirements, oldest time.Duration) *Conn {
 	p.mu.Lock()
@@ -148,7 +148,7 @@ func (p *Pool) popIdle(want *Requirements, oldest time.Duration) *Conn {
 	if want.Loop != nil {
 		p.mu.idle.preferLoop(want.Loop, oldest)
 	}
-	conn := p.mu.idle.popNewest(want.Fresh, oldest)
+	conn := p.mu.idle.popNewest(want.RequireRecent, oldest)
 	if conn != nil {
 		limits.charge(want.Shard)
 		conn.shard = want.Shard
@@ -163,10 +163,10 @@ func (p *Pool) skipsReused(waiter *Waiter) bool { return waiter.ForUpgrade && p.
 
 // popNewestFor returns an idle connection that suits the waiter, or nil. The caller holds p.mu.
 func (p *Pool) popNewestFor(waiter *Waiter) *Conn {
-	if waiter.NewOnly || p.skipsReused(waiter) {
+	if waiter.RequireNew || p.skipsReused(waiter) {
 		return nil
 	}
-	return p.mu.idle.popNewest(waiter.Fresh, p.opts.Clock.Now()-freshFor)
+	return p.mu.idle.popNewest(waiter.RequireRecent, p.opts.Clock.Now()-recentFor)
 }
 
 // Put returns a connection that can carry another request to the pool.
@@ -243,7 +243,7 @@ func (p *Pool) grantConn(waiter *Waiter, conn *Conn) {
 	p.mu.queue.remove(waiter)
 	conn.shard = waiter.Shard
 	if p.skipsReused(waiter) { // the waiter is a resumed WebSocket, and the destination is a node
-		p.mu.upgrades.requested(conn)
+		p.mu.upgrades.add(conn)
 	}
 	waiter.granted <- grant{conn: conn} // does not block, because the channel has a buffer for one grant
 }

@@ -70,10 +70,10 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	p.mu.open, p.mu.idle.conns = 1, []*Conn{{Conn: h1.NewConn(c, h1.Options{}), Pool: p}}
 	// The connection cannot be checked for a FIN, so a request that must not run twice needs another
 	// one.
-	if conn := p.Get(Requirements{Shard: NoShard, Fresh: true}); conn != nil {
+	if conn := p.Get(Requirements{Shard: NoShard, RequireRecent: true}); conn != nil {
 		t.Fatal("took what it cannot look at")
 	}
-	waiter := &Waiter{Shard: NoShard, Fresh: true}
+	waiter := &Waiter{Shard: NoShard, RequireRecent: true}
 	conn, dialed, err := p.Join(waiter)
 	if conn != nil || !dialed || err != nil {
 		t.Fatalf("join = %v, %v, %v, want one to be dialed", conn, dialed, err)

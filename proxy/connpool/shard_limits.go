@@ -140,7 +140,7 @@ func (p *Pool) ResponseCompleted(conn *Conn) {
 // releaseShard stops counting conn for its shard, and as a WebSocket that awaits its upgrade response.
 // The caller must hold p.mu.
 func (p *Pool) releaseShard(conn *Conn) {
-	p.mu.upgrades.ended(conn)
+	p.mu.upgrades.remove(conn)
 	shard := p.mu.shardLimits.release(conn)
 	p.admitNextOfShard(shard)
 }

@@ -6,40 +6,44 @@ import (
 	"shardway/proxy/wsession"
 )
 
-// upgradeTracker counts the resumed WebSockets that await their upgrade response from a node, and
-// reports to the pacer how long the node takes. Pool.mu protects all fields.
+// upgradeTracker counts the connections to a node on which a resumed WebSocket awaits its upgrade
+// response. It reports to the pacer how long the node takes to respond. Pool.mu protects all fields.
 type upgradeTracker struct {
 	pacer            *wsession.ReconnectPacer
 	awaitingResponse int                      // connections on which a resumed WebSocket awaits its upgrade response
-	handshakes       wsession.LatencyBaseline // latency of the handshakes while WebSockets wait for a connection
-	responses        wsession.LatencyBaseline // latency of the upgrade responses over streams
+	handshakes       wsession.LatencyBaseline // duration of the handshakes of new connections while WebSockets wait for one
+	responses        wsession.LatencyBaseline // latency of the upgrade responses over multiplexed streams
 }
 
-// requested records that a resumed WebSocket requests its upgrade over conn.
-func (u *upgradeTracker) requested(conn *Conn) {
+// add adds conn, over which a resumed WebSocket requests its upgrade.
+func (u *upgradeTracker) add(conn *Conn) {
 	conn.awaitingUpgrade = true
 	u.awaitingResponse++
 }
 
-// ended records that conn no longer awaits an upgrade response. It does nothing if conn awaits none.
-func (u *upgradeTracker) ended(conn *Conn) {
+// remove removes conn, which no longer awaits an upgrade response. It does nothing if conn was not
+// added.
+func (u *upgradeTracker) remove(conn *Conn) {
 	if conn.awaitingUpgrade {
 		conn.awaitingUpgrade = false
 		u.awaitingResponse--
 	}
 }
 
-// recordHandshake records the duration of a handshake for which WebSockets may have waited.
+// recordHandshake records the duration of the handshake of a new connection. WebSockets may have waited
+// for it.
 func (u *upgradeTracker) recordHandshake(duration time.Duration) {
 	u.handshakes.Record(u.pacer, duration, wsession.HandshakeAllowance)
 }
 
-// recordResponse records how long the node took to respond to an upgrade request over a stream.
+// recordResponse records how long the node took to respond to an upgrade request over a
+// multiplexed stream.
 func (u *upgradeTracker) recordResponse(duration time.Duration) {
 	u.responses.Record(u.pacer, duration, wsession.UpgradeAllowance)
 }
 
-// DialForUpgrades starts further dials after the limit of the pacer has increased.
+// DialForUpgrades starts further dials for waiting WebSockets. The caller calls it after the limit of the
+// pacer has increased.
 func (p *Pool) DialForUpgrades() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,16 +52,15 @@ func (p *Pool) DialForUpgrades() {
 	}
 }
 
-// UpgradeResponded records that a WebSocket that is being resumed over conn has received its upgrade
-// response.
-func (p *Pool) UpgradeResponded(conn *Conn) {
+// RecordUpgradeResponse records that the upgrade response for the WebSocket resumed over conn has arrived.
+func (p *Pool) RecordUpgradeResponse(conn *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if conn.SingleUse && conn.awaitingUpgrade {
-		p.mu.upgrades.recordResponse(p.opts.Clock.Exact() - conn.idleSince)
+		p.mu.upgrades.recordResponse(p.opts.Clock.Exact() - conn.upgradeStartedAt)
 	}
-	p.mu.upgrades.ended(conn)
-	p.dialForWaiters()
+	p.mu.upgrades.remove(conn)
+	p.dialForWaiters() // the number of outstanding upgrade responses limits dials
 }
 
 // RecordResume records that a WebSocket has been resumed at the destination.

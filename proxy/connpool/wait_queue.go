@@ -32,9 +32,9 @@ var (
 type Waiter struct {
 	// Requirements of the request. The caller sets these fields before Join.
 	Shard         int  // shard to which the connection is charged; NoShard also means that the route does not depend on the shard
-	Fresh         bool // the request must not be sent twice; see Requirements
+	RequireRecent bool // the request must not be sent twice; see Requirements
 	MaxInflight   int  // limit of requests in progress for the shard; zero means no limit
-	NewOnly       bool // the request needs a new connection, because reused ones have broken
+	RequireNew    bool // the request needs a new connection, because reused ones have broken
 	ForUpgrade    bool // the request is a resumed WebSocket, which keeps the connection
 	StreamAllowed bool // with ForUpgrade: a multiplexed stream can be used instead of a connection
 	HasWaited     bool // the request has waited for its shard before; at the in-flight limit it waits again, and is not refused

@@ -39,7 +39,7 @@ const (
 	smallAnswer = "HTTP/1.1 200 OK\r\nServer: app\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 )
 
-var testTimeouts = h1.Timeouts{First: time.Minute, Header: 10 * time.Second, Body: time.Minute, Write: time.Minute}
+var testTimeouts = h1.Timeouts{FirstByte: time.Minute, Header: 10 * time.Second, Body: time.Minute, Write: time.Minute}
 
 func benchConn(s string) *h1.Conn {
 	return h1.NewConn(&endless{bytes: s}, h1.Options{Buffers: new(h1.Buffers), Timeouts: testTimeouts})

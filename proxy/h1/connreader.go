@@ -36,7 +36,7 @@ type connReader struct {
 
 	filledBuffer bool      // the last read filled the whole buffer, so the socket may contain more data
 	received     int64     // bytes read from the connection so far
-	deadline     time.Time // present read deadline; zero means none
+	deadline     time.Time // current read deadline; zero means none
 
 	mu struct {
 		sync.Mutex
@@ -75,8 +75,8 @@ func (in *connReader) releaseEmptyBuffer() {
 	}
 }
 
-// setReadTimeout sets the read deadline to the given time from now. It keeps the present deadline
-// if the difference is small.
+// setReadTimeout sets the read deadline to the given time from now. It keeps the current deadline
+// if the difference is small, because setting one is expensive.
 func (in *connReader) setReadTimeout(timeout time.Duration) error {
 	return in.setReadTimeoutFrom(time.Time{}, timeout)
 }
@@ -94,15 +94,15 @@ func (in *connReader) setReadTimeoutFrom(now time.Time, timeout time.Duration) e
 		now = time.Now()
 	}
 	deadline := now.Add(timeout)
-	presentIsCloseEnough := !in.deadline.IsZero() && in.deadline.Sub(deadline).Abs() <= timeout/16
-	if presentIsCloseEnough {
+	currentIsCloseEnough := !in.deadline.IsZero() && in.deadline.Sub(deadline).Abs() <= timeout/16
+	if currentIsCloseEnough {
 		return nil
 	}
 	return in.setReadDeadline(deadline)
 }
 
-// setReadDeadline sets the read deadline. It never replaces a deadline with which StopWaiting,
-// RequestPark or StopRead interrupts a read. It returns no errors except ErrStopped and, after
+// setReadDeadline sets the read deadline. It never replaces a deadline used by StopWaiting,
+// RequestPark or StopRead to interrupt a read. It returns no errors except ErrStopped and, after
 // PauseRead, ErrPaused.
 func (in *connReader) setReadDeadline(deadline time.Time) error {
 	in.mu.Lock()
@@ -314,8 +314,8 @@ func (in *connReader) endRequestWait() (stopped, parkRequested bool) {
 	return in.mu.stopWaiting, parkRequested
 }
 
-// checkAfterWait returns the result of a wait for a request that a deadline has ended: that of the
-// timeout, or one in the past that StopWaiting or RequestPark has set. It removes the deadline and
+// checkAfterWait returns the result of a wait for a request that a deadline has ended. That is the
+// deadline of the timeout, or a past deadline that StopWaiting or RequestPark has set. It removes the deadline and
 // checks for data once more. Reason: after a pause of the process, a request may have arrived before
 // the deadline expired. waitErr is the result if none of this applies.
 func (in *connReader) checkAfterWait(stopped, parkRequested bool, waitErr error) error {

@@ -34,24 +34,26 @@ type Options struct {
 	Lingering *Lingering
 }
 
-// Timeouts contains the time limits of a Conn. Zero means no limit. The limits are accurate to a
-// sixteenth: a deadline that is close enough is not set again, because setting one is expensive.
+// Timeouts contains the time limits of a Conn. Zero means no limit. The limits are accurate to within
+// 1/16: a deadline that is close enough is not set again, because setting one is expensive.
 type Timeouts struct {
-	// First limits the wait for the first byte of a header: the idle time of a client, or the time
-	// to the first byte of a response.
-	First time.Duration
+	// FirstByte limits the wait for the first byte of a header. It limits the idle time of a client, or
+	// the time to the first byte of a response.
+	FirstByte time.Duration
 	// Header limits the time for the rest of a header after its first byte.
 	Header time.Duration
 	// Body limits the wait for the next data of a body.
 	Body time.Duration
 	// Write limits the time of one write to the socket.
 	Write time.Duration
-	// MinRate is the minimum number of body bytes per second of waiting, after the first RateGrace
-	// of waiting. The time in which no goroutine reads does not count. Zero means no minimum.
-	MinRate   int64
+	// MinRate is the minimum rate of a body in bytes per second, averaged over the time spent waiting
+	// for data. The time in which no goroutine reads does not count. Zero means no minimum.
+	MinRate int64
+	// RateGrace is how long a body may be waited for in total before MinRate is enforced.
 	RateGrace time.Duration
 }
 
+// withDefaults returns the options with the default of each limit that is not set.
 func (o Options) withDefaults() Options {
 	if o.MaxHeaderBytes <= 0 {
 		o.MaxHeaderBytes = 64 << 10

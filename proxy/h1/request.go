@@ -59,7 +59,7 @@ func (c *Conn) ReadRequest(req *Request) error {
 func (c *Conn) ReadRequestAfter(now time.Time, req *Request) error {
 	req.reset()
 	req.method = nil
-	if err := c.in.awaitRequest(now, c.timeouts.First); err != nil {
+	if err := c.in.awaitRequest(now, c.timeouts.FirstByte); err != nil {
 		return err
 	}
 	n, err := c.headers.readRequest(req)

@@ -14,7 +14,7 @@ import (
 // TestRequestParkEndsOnlyAWait checks that RequestPark ends the wait for a request, repeatedly, and
 // never a request.
 func TestRequestParkEndsOnlyAWait(t *testing.T) {
-	piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+	piped(t, h1.Timeouts{FirstByte: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		var r h1.Request
 		c.RequestPark() // no reader is waiting
@@ -72,7 +72,7 @@ func TestRequestParkIsIgnoredAfterData(t *testing.T) {
 		defer shut(t, near)
 		defer shut(t, far)
 		a := &alarmed{Conn: near}
-		c := h1.NewConn(a, h1.Options{Timeouts: h1.Timeouts{First: time.Minute, Header: 10 * time.Second}})
+		c := h1.NewConn(a, h1.Options{Timeouts: h1.Timeouts{FirstByte: time.Minute, Header: 10 * time.Second}})
 		a.f = c.RequestPark
 		time.AfterFunc(time.Second, func() { writeString(t, far, "GET / HTTP/1.1\r\n") })
 		time.AfterFunc(10*time.Second, func() { writeString(t, far, "Host: h\r\n\r\n") })

@@ -45,7 +45,7 @@ func (c *Conn) ReadResponse(res *Response, method []byte) error {
 	res.begin()
 	in := &c.in
 	if in.buffered() == 0 {
-		if err := in.setReadTimeout(c.timeouts.First); err != nil {
+		if err := in.setReadTimeout(c.timeouts.FirstByte); err != nil {
 			return err
 		}
 		if err := in.fill(); err != nil {

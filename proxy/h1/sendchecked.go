@@ -23,7 +23,7 @@ func (c *Conn) SendChecked(trailers []byte) error {
 	if in.buffered() > 0 {
 		return ErrUnsolicitedData
 	}
-	if err := in.setReadTimeout(c.timeouts.First); err != nil {
+	if err := in.setReadTimeout(c.timeouts.FirstByte); err != nil {
 		return err
 	}
 	in.sock.sendBeforeRead = w

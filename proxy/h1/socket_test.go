@@ -18,7 +18,7 @@ import (
 
 func TestSocketReadsWithoutWaiting(t *testing.T) {
 	near, far := tcpPair(t)
-	c := h1.NewConn(near, h1.Options{Buffers: new(h1.Buffers), Timeouts: h1.Timeouts{First: 20 * time.Millisecond}})
+	c := h1.NewConn(near, h1.Options{Buffers: new(h1.Buffers), Timeouts: h1.Timeouts{FirstByte: 20 * time.Millisecond}})
 	var r h1.Request
 	if err := c.ReadRequest(&r); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("ReadRequest of nothing = %v, want a timeout", err)
@@ -55,7 +55,7 @@ func TestStopIdleOnASocketReadsWhatIsThere(t *testing.T) {
 func TestRequestIsReadAlsoIfTheTimeIsOver(t *testing.T) {
 	for range 20 { // the clock may not have advanced before the first check
 		near, far := tcpPair(t)
-		c := h1.NewConn(near, h1.Options{Timeouts: h1.Timeouts{First: time.Nanosecond}})
+		c := h1.NewConn(near, h1.Options{Timeouts: h1.Timeouts{FirstByte: time.Nanosecond}})
 		writeString(t, far, header(""))
 		waitReadable(near)
 		var r h1.Request
@@ -368,7 +368,7 @@ func TestEndOfAnIdleConnectionFollowsTheLastLook(t *testing.T) {
 		o    h1.Options
 	}{
 		{"stopped", true, (*h1.Conn).StopWaiting, h1.Options{}},
-		{"for too long", true, func(*h1.Conn) {}, h1.Options{Timeouts: h1.Timeouts{First: time.Nanosecond}}},
+		{"for too long", true, func(*h1.Conn) {}, h1.Options{Timeouts: h1.Timeouts{FirstByte: time.Nanosecond}}},
 		{"of a node, which is told more", false, (*h1.Conn).StopWaiting, h1.Options{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func piped(t *testing.T, timeouts h1.Timeouts, f func(t *testing.T, c *h1.Conn, 
 }
 
 func TestIdleClientTimesOut(t *testing.T) {
-	piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, _ net.Conn) {
+	piped(t, h1.Timeouts{FirstByte: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, _ net.Conn) {
 		t.Helper()
 		start := time.Now()
 		var r h1.Request
@@ -48,7 +48,7 @@ func TestOnlyTheWaitIsCountedFromWhenTheCallerLooked(t *testing.T) {
 		"":                          40 * time.Second, // one minute after the caller read the clock
 		"GET / HTTP/1.1\r\nHost: h": 15*time.Second + 10*time.Second,
 	} {
-		piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		piped(t, h1.Timeouts{FirstByte: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 			t.Helper()
 			began := time.Now()
 			go func() {
@@ -68,7 +68,7 @@ func TestOnlyTheWaitIsCountedFromWhenTheCallerLooked(t *testing.T) {
 }
 
 func TestSlowHeadTimesOutAsAWhole(t *testing.T) {
-	piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+	piped(t, h1.Timeouts{FirstByte: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		done := make(chan struct{})
 		go func() {
@@ -163,7 +163,7 @@ func TestGateIsAskedOnceBeforeTheFirstByte(t *testing.T) {
 }
 
 func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
-	piped(t, h1.Timeouts{First: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+	piped(t, h1.Timeouts{FirstByte: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		var r h1.Request
 		done := make(chan error)
@@ -177,7 +177,7 @@ func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
 			t.Errorf("later ReadRequest = %v, want ErrStopped", err)
 		}
 	})
-	piped(t, h1.Timeouts{First: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+	piped(t, h1.Timeouts{FirstByte: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		var r h1.Request
 		done := make(chan error)
@@ -261,7 +261,7 @@ func TestCopySendsWhatIsThereAtOnce(t *testing.T) {
 				done <- errors.Join(rerr, werr, w.Close(nil), down.Close())
 			}()
 			var got h1.Response
-			peer := h1.NewConn(client, h1.Options{Timeouts: h1.Timeouts{First: time.Second, Body: time.Second}})
+			peer := h1.NewConn(client, h1.Options{Timeouts: h1.Timeouts{FirstByte: time.Second, Body: time.Second}})
 			writeString(t, app, "HTTP/1.1 200 OK\r\n"+head)
 			if err := peer.ReadResponse(&got, nil); err != nil {
 				t.Fatalf("the head did not come through: %v", err)

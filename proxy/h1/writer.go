@@ -237,7 +237,7 @@ func (w *Writer) checkPrecondition() (time.Duration, error) {
 }
 
 // setWriteTimeout sets the write deadline of nc to limit from now, for a connection without a
-// socket. It keeps the present deadline if the difference is small, because setting one is
+// socket. It keeps the current deadline if the difference is small, because setting one is
 // expensive.
 func (w *Writer) setWriteTimeout(limit time.Duration) error {
 	if limit <= 0 {
@@ -248,8 +248,8 @@ func (w *Writer) setWriteTimeout(limit time.Duration) error {
 		return setWriteDeadline(w.nc, &w.stopped, time.Time{})
 	}
 	deadline := time.Now().Add(limit)
-	presentIsCloseEnough := !w.deadline.IsZero() && w.deadline.Sub(deadline).Abs() <= limit/16
-	if presentIsCloseEnough && limit == w.timeout {
+	currentIsCloseEnough := !w.deadline.IsZero() && w.deadline.Sub(deadline).Abs() <= limit/16
+	if currentIsCloseEnough && limit == w.timeout {
 		return nil
 	}
 	w.deadline = deadline

@@ -14,12 +14,13 @@ import (
 	"shardway/shardmap"
 )
 
-// Slot contains the current run of a connection. A run is the execution of one attempt. The
-// goroutine of the connection begins and finishes runs. Any goroutine may cancel the current run.
+// Slot contains the current run of a client's connection. A run is the execution of one attempt to
+// serve a request over an upstream connection. The goroutine of the client's connection begins and
+// finishes runs. Any goroutine may cancel the current run.
 //
-// Both operations change one atomic word by compare-and-swap. So a run is either finished, and its
-// upstream connection can be reused, or it is cancelled, and the goroutine that has cancelled it
-// closes the connection.
+// Finish and Cancel change the same atomic word by compare-and-swap. The first of
+// them decides about the upstream connection: after Finish it can be reused, and after Cancel the
+// goroutine that has cancelled the run closes it.
 //
 //	idle ──Begin──► running ──SetFlags──► response begun ──Finish──► idle
 //	                   └──────Cancel────────────┴─► cancelled ──Finish──┘
@@ -28,12 +29,13 @@ import (
 // a goroutine that first changes the admission or the table, and then cancels runs, finds every
 // run.
 type Slot struct {
-	// word: run number (32 bits), shard (16), Safe (1), cause (7), flags (8).
+	// word: run number (32 bits), shard (16), Safe (1), cause (7), flags and kind (8).
 	word atomic.Uint64
 	// Conn is the upstream connection of the run. It is stored before word. A goroutine that reads
 	// word, then Conn, and then swaps the same word has therefore read the connection of that run.
 	Conn atomic.Pointer[connpool.Conn]
-	// Node is the owner for a run at another node. It is stored in the same order as Conn.
+	// Node is the owner if the run is at another node; nil means a local run. Like Conn, it is stored
+	// before word.
 	Node atomic.Pointer[string]
 	// Tunnel is the WebSocket of a plain tunnel; nil means none.
 	Tunnel atomic.Pointer[wstunnel.Tunnel]
@@ -140,23 +142,23 @@ func (s *Slot) Finish() cause.Cause {
 // Load returns the current run.
 func (s *Slot) Load() Run { return decode(s.word.Load()) }
 
-// Cancel cancels the current run if match returns true for it. It appends the connections that the
-// caller must close; closing may take time and must not happen while Server.conns is locked. If a
-// response has begun, they include the client's connection. The second result reports whether the
-// run was cancelled.
-func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node string) bool, closes []inbound.Aborter) ([]inbound.Aborter, bool) {
+// Cancel cancels the current run if match returns true for it. Connections that the caller must close
+// are appended to toClose, which is returned. They include the client's connection if a response has
+// begun that can only be truncated. Closing may take time and must not happen while Server.conns is
+// locked. The second result reports whether the run was cancelled.
+func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node string) bool, toClose []inbound.Aborter) ([]inbound.Aborter, bool) {
 	for {
 		word := s.word.Load()
 		current := decode(word)
 		conn, nodeName := s.Conn.Load(), s.NodeName() // valid for the run only if word is unchanged when it is swapped
 		if current.Kind == 0 || current.IsCancelled() {
-			return closes, false
+			return toClose, false
 		}
 		if !match(current, nodeName) {
-			return closes, false
+			return toClose, false
 		}
 		if s.word.CompareAndSwap(word, word|uint64(cancelCause)<<causeShift) {
-			return s.endCancelled(current, conn, cancelCause, closes), true
+			return s.endCancelled(current, conn, cancelCause, toClose), true
 		}
 	}
 }
@@ -169,31 +171,31 @@ func (s *Slot) NodeName() string {
 	return ""
 }
 
-// endCancelled ends the messages of a run that was just cancelled. conn is its upstream connection.
-// It appends the connections that the caller must close to closes, and returns closes.
-func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause cause.Cause, closes []inbound.Aborter) []inbound.Aborter {
+// endCancelled ends what a run that was just cancelled sends to the client and over conn, its upstream
+// connection. Connections that the caller must close are appended to toClose, which is returned.
+func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause cause.Cause, toClose []inbound.Aborter) []inbound.Aborter {
 	if relay := s.WebSocket.Load(); relay != nil && cancelled.Has(WebSocket) {
-		return relay.Cancel(cancelCause, closes)
+		return relay.Cancel(cancelCause, toClose) // the relay ends both of its connections itself
 	}
-	shardIsLeaving := cancelCause == cause.ShardMoved || cancelCause == cause.DrainTimeout || cancelCause == cause.Leaving
-	if tunnel := s.Tunnel.Load(); tunnel != nil && cancelled.Has(Tunnel) && shardIsLeaving {
+	ownerChanging := cancelCause == cause.ShardMoved || cancelCause == cause.DrainTimeout || cancelCause == cause.Leaving
+	if tunnel := s.Tunnel.Load(); tunnel != nil && cancelled.Has(Tunnel) && ownerChanging {
 		// The tunnel sends a close frame with the reason, and then closes its connections.
 		tunnel.StartClose(closeCodeOf(cancelCause))
-		return closes
+		return toClose
 	}
-	closes = append(closes, conn.Conn)
-	// The forwarded part of an event stream ends between two events, so the client's connection can
-	// stay open. The client may read the rest at its own speed.
+	toClose = append(toClose, conn.Conn)
+	// If the forwarded part of an event stream ends between two events, the client's connection stays
+	// open. The client reads the rest at its own speed.
 	endsBetweenEvents := cancelled.Has(Events) && s.Events.RequestEnd(cancelled.Number)
-	// Another run sends further events of a resumable stream to the client.
+	// A resumable stream is continued on another upstream connection, so the client stays connected.
 	isResumable := cancelled.Has(Resumable)
 	if endsBetweenEvents || isResumable {
-		return closes
+		return toClose
 	}
 	if cancelled.Has(ResponseBegun) {
-		closes = append(closes, s.Client)
+		toClose = append(toClose, s.Client)
 	}
-	return closes
+	return toClose
 }
 
 // ReturnToPool ends a run before anything was sent, and returns its upstream connection to the pool.

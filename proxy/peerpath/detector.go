@@ -19,14 +19,16 @@ const (
 	PingAfter  = 150 * time.Millisecond
 )
 
-// Detector detects nodes that have become unreachable while requests wait for their responses.
+// Detector detects nodes that have become unreachable while requests wait for their responses. It is used
+// within a sweep: one pass of the proxy over its running requests, several times per second. A complete
+// sweep visits all connections; other sweeps skip connections of idle WebSockets.
 type Detector struct {
 	// ConnsInUse yields the connections to other nodes that requests of this sweep use. In a sweep
 	// that is not complete, connections of idle WebSockets are missing.
 	ConnsInUse iter.Seq[*connpool.Conn]
 
-	complete     bool          // this sweep visits all connections
-	nextComplete time.Duration // when a complete sweep is needed to decide about a suspect path; zero means that none is needed
+	sweepComplete bool          // this sweep is complete
+	nextSweepAt   time.Duration // when a complete sweep is needed to decide about a suspect path; zero means that none is needed
 	// silentPeers contains the results of this sweep, and the nodes that were found silent within
 	// the last second.
 	silentPeers map[*connpool.Pool]peerSilence
@@ -84,9 +86,9 @@ type peerSilence struct {
 // Begin starts a sweep, and removes outdated results. complete means that ConnsInUse yields all
 // connections. now is the time by the clock of the sweep.
 func (detector *Detector) Begin(complete bool, now time.Duration) {
-	detector.complete = complete
+	detector.sweepComplete = complete
 	if complete {
-		detector.nextComplete = 0
+		detector.nextSweepAt = 0
 	}
 	clear(detector.paths)
 	detector.paths = detector.paths[:0]
@@ -100,7 +102,7 @@ func (detector *Detector) Begin(complete bool, now time.Duration) {
 // NeedsCompleteSweep reports whether the next sweep must visit all connections, so that IsDead can
 // decide about a suspect path.
 func (detector *Detector) NeedsCompleteSweep(now time.Duration) bool {
-	return detector.nextComplete > 0 && now >= detector.nextComplete
+	return detector.nextSweepAt > 0 && now >= detector.nextSweepAt
 }
 
 // IsDead reports whether the network path to the node is dead for the request that uses conn. It
@@ -111,11 +113,11 @@ func (detector *Detector) IsDead(conn *connpool.Conn, now time.Duration) (dead b
 	if pathState != h1.PathSuspect {
 		return pathState == h1.PathDead, nextCheck
 	}
-	if detector.nextComplete == 0 || nextCheck < detector.nextComplete {
-		detector.nextComplete = nextCheck
+	if detector.nextSweepAt == 0 || nextCheck < detector.nextSweepAt {
+		detector.nextSweepAt = nextCheck
 	}
 	// In an incomplete sweep, a connection that has received data from the node may be missing.
-	return detector.complete && detector.isSilent(conn.Pool, now), nextCheck
+	return detector.sweepComplete && detector.isSilent(conn.Pool, now), nextCheck
 }
 
 // isSilent reports whether no data has arrived from a node for a second. At least two silent
@@ -130,7 +132,7 @@ func (detector *Detector) isSilent(peerPool *connpool.Pool, now time.Duration) b
 	if previous.silent {
 		minProbed = 1
 	}
-	result := peerSilence{now, isSilent(detector.peerConns(peerPool), minProbed)}
+	result := peerSilence{now, allSilent(detector.peerConns(peerPool), minProbed)}
 	if detector.silentPeers == nil {
 		detector.silentPeers = make(map[*connpool.Pool]peerSilence)
 	}
@@ -143,10 +145,10 @@ type pathObserver interface {
 	SilentFor() (delay time.Duration, probes int, ok bool)
 }
 
-// isSilent reports whether no data has arrived for a second on all connections to a node, and at
-// least minProbed of them have unanswered probes. Lost probes on several connections at the same
-// time are no coincidence. isSilent stops at the first connection that has received data.
-func isSilent(conns iter.Seq[pathObserver], minProbed int) bool {
+// allSilent reports whether no data has arrived for a second on all connections to a node, and at
+// least minProbed of them have unanswered probes. Simultaneous probe loss on several connections is
+// unlikely to be coincidental. allSilent stops at the first connection that has received data.
+func allSilent(conns iter.Seq[pathObserver], minProbed int) bool {
 	probed := 0
 	for observer := range conns {
 		silent, probes, ok := observer.SilentFor()
@@ -160,8 +162,8 @@ func isSilent(conns iter.Seq[pathObserver], minProbed int) bool {
 	return probed >= minProbed
 }
 
-// peerConns returns the connections to the node of the pool: those that a request of this sweep
-// uses, and the idle ones. The connection of a multiplexed session is returned only once.
+// peerConns returns the connections to the node of the pool: the connections that requests of
+// this sweep use, and the idle connections. The connection of a multiplexed session is returned only once.
 func (detector *Detector) peerConns(pool *connpool.Pool) iter.Seq[pathObserver] {
 	return func(yield func(pathObserver) bool) {
 		var seen []net.Conn

@@ -41,7 +41,7 @@ func TestSilentPeerIsSilentOnEveryConn(t *testing.T) {
 		"many, some closed":         {[]pathObserver{closed, asked, asked, closed, observation{3 * s, 2, true}}, true},
 		"nothing is known of paths": {[]pathObserver{closed, closed}, false},
 	} {
-		if got := isSilent(slices.Values(tc.ears), 2); got != tc.want {
+		if got := allSilent(slices.Values(tc.ears), 2); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
@@ -121,8 +121,8 @@ func TestPeerSilenceNeedsCompleteSweep(t *testing.T) {
 	// A suspicion starts a ping. After its timeout, all connections are checked.
 	var h Detector
 	const then = time.Minute + 75*time.Millisecond
-	if dead, next := doubt(&h, false, time.Minute); dead || h.nextComplete != then || next != then {
-		t.Errorf("dead: %t, next check at %v, complete sweep at %v; want both at %v, and the path not dead", dead, next, h.nextComplete, then)
+	if dead, next := doubt(&h, false, time.Minute); dead || h.nextSweepAt != then || next != then {
+		t.Errorf("dead: %t, next check at %v, complete sweep at %v; want both at %v, and the path not dead", dead, next, h.nextSweepAt, then)
 	}
 	if h.Begin(false, time.Minute+time.Millisecond); h.NeedsCompleteSweep(then-1) || !h.NeedsCompleteSweep(then) {
 		t.Error("an incomplete sweep has changed the time of the complete one")

@@ -17,7 +17,7 @@ func mutants() []overlay.Mutant {
 		{
 			Rule: "a suspect path is judged over all connections only", Found: "TestPeerSilenceNeedsCompleteSweep",
 			Decl: "proxy/peerpath.Detector.IsDead",
-			Old:  "	return detector.complete && detector.isSilent(", New: "	return (PLANTED || detector.complete) && detector.isSilent(",
+			Old:  "	return detector.sweepComplete && detector.isSilent(", New: "	return (PLANTED || detector.sweepComplete) && detector.isSilent(",
 		},
 	}
 }

@@ -2,24 +2,25 @@ package route
 
 import "strconv"
 
-// Refusal is why a node did not run a request for a shard. The owner sends it to the ingress as the
-// value of Shardway-Refused.
+// Refusal is the reason why a node did not run a request for a shard. If the request was forwarded, the
+// node returns it to the ingress as the value of the header Shardway-Refused.
 type Refusal uint8 //nolint:errname // mainly a reason, and an error only for Cluster.Admit
 
 const (
-	// RefusedNotOwner means that the shard has another owner, or none.
+	// RefusedNotOwner means that the shard has another owner or no owner.
 	RefusedNotOwner Refusal = iota + 1 //nolint:errname // see Refusal
-	// RefusedHeld means that the shard is held: it moves, or all shards are paused.
+	// RefusedHeld means that requests for the shard are queued for now (a route of kind Held). The
+	// shard moves to another node, or all shards are paused.
 	RefusedHeld //nolint:errname // see Refusal
 	// RefusedNoLease means that the node has no lease.
 	RefusedNoLease //nolint:errname // see Refusal
-	// RefusedNoApp means that the app accepted no connection. Nothing was sent, so the ingress may
-	// wait and try again. Only the proxy uses it.
+	// RefusedNoApp means that the app accepted no connection. Nothing was sent to the app, so the
+	// ingress may wait and try again. Only the proxy uses it.
 	RefusedNoApp //nolint:errname // see Refusal
 	// RefusedBusy means that every connection to the app is in use. Only the proxy uses it.
 	RefusedBusy //nolint:errname // see Refusal
-	// RefusedStopping means that the owner process ends the stream because it stops. It says nothing
-	// about the shard. Only the proxy uses it.
+	// RefusedStopping means that the process of the owner stops and therefore ends the stream. It has no
+	// meaning for the shard. Only the proxy uses it.
 	RefusedStopping //nolint:errname // see Refusal
 )
 
@@ -42,8 +43,8 @@ func (r Refusal) String() string {
 	return "Refusal(" + strconv.Itoa(int(r)) + ")"
 }
 
-// Error makes a Refusal the error of Cluster.Admit. A value of one byte becomes an error without an
-// allocation.
+// Error implements error, so Cluster.Admit can return a Refusal. The conversion of a one-byte value to
+// an interface does not allocate.
 func (r Refusal) Error() string { return "proxy: refused: " + r.String() }
 
 // ParseRefusal reads the value of Shardway-Refused. ok is false for an unknown value.
@@ -56,7 +57,8 @@ func ParseRefusal(text []byte) (r Refusal, ok bool) {
 	return 0, false
 }
 
-// RefusalFor returns why a node with this route for a shard does not serve the shard.
+// RefusalFor returns why a node with this route for a shard refuses requests for the shard. A route of
+// kind Held means that requests are queued. Two of its reasons have a more specific refusal.
 func RefusalFor(route *Route) Refusal {
 	switch {
 	case route.Kind != Held:
@@ -64,7 +66,7 @@ func RefusalFor(route *Route) Refusal {
 	case route.Reason == ReasonNoLease:
 		return RefusedNoLease
 	case route.Reason == ReasonOrphaned:
-		return RefusedNotOwner
+		return RefusedNotOwner // requests are queued until the shard gets an owner
 	}
 	return RefusedHeld
 }

@@ -281,29 +281,29 @@ func (relay *Relay) abortBoth() {
 	_ = relay.upstream.Abort()
 }
 
-// Cancel cancels the run of a resumable WebSocket. It appends the connections that the caller must
-// close. Any goroutine may call it. It ends the relay and keeps the client's
+// Cancel cancels the run of a resumable WebSocket. Connections that the caller must close are appended
+// to toClose, which is returned. Any goroutine may call it. It ends the relay and keeps the client's
 // connection, unless the client has gone or the process stops. At the node of the app, the shard
 // must become free for its next owner. Therefore cancelStuck aborts downstream there if it does not
 // accept data soon. On other nodes a slow client has no such limit.
-func (relay *Relay) Cancel(cancelCause cause.Cause, closes []inbound.Aborter) []inbound.Aborter {
+func (relay *Relay) Cancel(cancelCause cause.Cause, toClose []inbound.Aborter) []inbound.Aborter {
 	switch cancelCause {
 	case cause.ClientGone, cause.Shutdown:
-		return append(closes, relay.upstream, relay.downstream)
+		return append(toClose, relay.upstream, relay.downstream)
 	case cause.DrainTimeout:
 		relay.drainExpired.Store(true)
 		relay.request(requestStop | requestCloseFrame)
 		relay.abortAfter(wsession.EndTimeout, relay.upstream)
 	case cause.Stopping:
 		relay.drainExpired.Store(true)
-		closes = append(closes, relay.upstream)
+		toClose = append(toClose, relay.upstream)
 	case cause.None, cause.Lease, cause.OwnerLost, cause.PathDead, cause.Timeout, cause.ShardMoved, cause.Leaving, cause.MoveTest:
-		closes = append(closes, relay.upstream)
+		toClose = append(toClose, relay.upstream)
 	}
 	if relay.toApp {
 		time.AfterFunc(2*wsession.EndTimeout, relay.cancelStuck)
 	}
-	return closes
+	return toClose
 }
 
 // cancelStuck aborts downstream if a write to it is in progress, and so does not finish. Otherwise
