@@ -14,9 +14,9 @@ import (
 	"shardway/diagnosis"
 )
 
-// errDiffers is the result of a check whose configuration differs from the cluster. The command has
+// errConfigDiffers is the result of a check whose configuration differs from the cluster. The command has
 // printed each difference.
-var errDiffers = errors.New("cli: the configuration differs from the cluster's")
+var errConfigDiffers = errors.New("cli: the configuration differs from the cluster's")
 
 // cutAgainstFlag removes --against ADDR from args. addr is empty if args do not contain the flag.
 func cutAgainstFlag(args []string) (rest []string, addr string, err error) {
@@ -34,7 +34,7 @@ func cutAgainstFlag(args []string) (rest []string, addr string, err error) {
 			value = args[i]
 		}
 		if value == "" {
-			return nil, "", misuse("--against needs the admin address of a node, as in 127.0.0.1:8081")
+			return nil, "", usageError("--against needs the admin address of a node, as in 127.0.0.1:8081")
 		}
 		addr = value
 	}

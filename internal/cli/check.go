@@ -77,7 +77,7 @@ func (c *checkCommand) Run(ctx context.Context, session *session) error {
 	case !report.OK:
 		return errReported
 	case len(report.Differences) > 0:
-		return errDiffers
+		return errConfigDiffers
 	}
 	return nil
 }

@@ -37,11 +37,11 @@ func exitCodes() []exitCode {
 	}
 }
 
-// misuse is the error for invalid or contradictory arguments.
-type misuse string
+// usageError is the error for invalid or contradictory arguments.
+type usageError string
 
 // Error returns the cause and the remedy.
-func (m misuse) Error() string { return string(m) }
+func (ue usageError) Error() string { return string(ue) }
 
 // errReported is the result of a command that has already printed the errors of the configuration.
 var errReported = errors.New("cli: the configuration is wrong")
@@ -121,16 +121,16 @@ func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
-		return session.exit(err)
+		return session.exitCodeOf(err)
 	}
 	command, err := parser.Parse(args)
 	switch {
 	case exited:
 		return exitOK
 	case err != nil:
-		return session.usageError(args, err)
+		return session.reportUsageError(args, err)
 	}
-	return session.exit(command.Run(session))
+	return session.exitCodeOf(command.Run(session))
 }
 
 // description is the text above the commands in the help.
@@ -142,28 +142,29 @@ func description() string {
 	return "A sharded HTTP reverse proxy for apps that keep state.\n\nExit codes: " + strings.Join(codes, "; ") + "."
 }
 
-// usageError prints an error of the command-line parser and returns the exit code.
-func (s *session) usageError(args []string, err error) int {
-	s.printError(usageError(args, err))
+// reportUsageError prints an error of the command-line parser and returns the exit code.
+func (s *session) reportUsageError(args []string, err error) int {
+	s.printError(describeUsageError(args, err))
 	return exitUsage
 }
 
-// exit prints the error of a command, if it has one, and returns the exit code.
-func (s *session) exit(err error) int {
+// exitCodeOf returns the exit code for the result of a command. It first prints the error, unless the
+// command has done so.
+func (s *session) exitCodeOf(err error) int {
 	if err == nil || errors.Is(err, config.ErrHelp) {
 		return exitOK
 	}
 	if errors.Is(err, errReported) {
 		return exitUsage
 	}
-	if errors.Is(err, errDiffers) {
+	if errors.Is(err, errConfigDiffers) {
 		return exitFailed
 	}
 	if errors.Is(err, errOutage) {
 		return exitOutage
 	}
-	if badUsage, ok := errors.AsType[misuse](err); ok {
-		s.printError(badUsage)
+	if usage, ok := errors.AsType[usageError](err); ok {
+		s.printError(usage)
 		return exitUsage
 	}
 	if invalid, ok := errors.AsType[*config.Error](err); ok {

@@ -50,7 +50,7 @@ func (c *credentialFlags) load(session *session) (client.Credentials, error) {
 		}
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return credentials, misuse("--tls-cert and --tls-key must be given together")
+		return credentials, usageError("--tls-cert and --tls-key must be given together")
 	}
 	if c.TLSCert != "" {
 		cert, err := secret.KeyPair(c.TLSCert, c.TLSKey)

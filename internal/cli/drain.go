@@ -111,23 +111,23 @@ func (c *drainCommand) startMessage(isDefaultNode bool) string {
 func (c *drainCommand) checkFlags() error {
 	switch {
 	case c.Local && (c.Node != "" || c.Admin != ""):
-		return misuse("--local is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
+		return usageError("--local is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
 	case c.Local && c.Force:
-		return misuse("--local refuses nothing, it warns: leave out --force")
+		return usageError("--local refuses nothing, it warns: leave out --force")
 	case c.Local && c.IdleFirst != 0:
-		return misuse("--idle-first is asked of the cluster, --local of a process: leave out one")
+		return usageError("--idle-first is asked of the cluster, --local of a process: leave out one")
 	case c.Local && (c.Safe || c.Release != 0):
-		return misuse("--safe and --release-timeout are asked of the cluster, --local of a process: leave out one")
+		return usageError("--safe and --release-timeout are asked of the cluster, --local of a process: leave out one")
 	case c.Release < 0 || c.Release > api.MaxReleaseTimeout:
-		return misuse(fmt.Sprintf("--release-timeout %s is not between 0 and %s: give a value such as 30s", c.Release, api.MaxReleaseTimeout))
+		return usageError(fmt.Sprintf("--release-timeout %s is not between 0 and %s: give a value such as 30s", c.Release, api.MaxReleaseTimeout))
 	case c.IdleFirst < 0:
-		return misuse(fmt.Sprintf("--idle-first %s is negative: give a value such as 30s, or 0 to move all at once", c.IdleFirst))
+		return usageError(fmt.Sprintf("--idle-first %s is negative: give a value such as 30s, or 0 to move all at once", c.IdleFirst))
 	case !c.Local && c.Data != "":
-		return misuse("--data goes with --local")
+		return usageError("--data goes with --local")
 	case !c.Wait && c.Timeout != 0:
-		return misuse("--timeout bounds --wait: give both")
+		return usageError("--timeout bounds --wait: give both")
 	case c.Timeout < 0:
-		return misuse(fmt.Sprintf("--timeout %s is negative: give a value such as 10m, or 0 to wait without a limit", c.Timeout))
+		return usageError(fmt.Sprintf("--timeout %s is negative: give a value such as 10m, or 0 to wait without a limit", c.Timeout))
 	}
 	return nil
 }

@@ -78,8 +78,8 @@ func durations() kong.Option {
 // negativeFlag matches the error for a negative number, which the parser mistakes for a flag.
 var negativeFlag = regexp.MustCompile(`^unknown flag (-[0-9])`)
 
-// usageError returns the message for a command line that cannot be parsed, with the next step.
-func usageError(args []string, err error) string {
+// describeUsageError returns the message for a command line that cannot be parsed, with the next step.
+func describeUsageError(args []string, err error) string {
 	text, help := err.Error(), "shardway --help lists the commands"
 	if failed, ok := errors.AsType[*kong.ParseError](err); ok && failed.Context != nil {
 		if command := failed.Context.Selected(); command != nil {

@@ -44,8 +44,8 @@ func (t *table) line(texts []string) {
 	}
 }
 
-// printable replaces characters with which the text of a node could move the cursor of the terminal or
-// change the direction of text. It is a mapping for strings.Map.
+// printable replaces control characters, so that text from a node cannot move the cursor or reverse the
+// text direction. It is a mapping for strings.Map.
 func printable(r rune) rune {
 	if logsafe.ControlsTerminal(r) {
 		return '?'

@@ -82,7 +82,7 @@ type cordonCommand struct {
 func (c *cordonCommand) Run(ctx context.Context, session *session) error {
 	hasNode, hasVersion := c.Node != "", c.AppVersion != ""
 	if hasNode == hasVersion {
-		return misuse("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
+		return usageError("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
 	}
 	if hasNode {
 		return c.runAction(ctx, session, api.Action{Verb: api.Cordon, Node: c.Node}, cordoned(c.Node))
@@ -195,7 +195,7 @@ type weightCommand struct {
 func (c *weightCommand) Run(ctx context.Context, session *session) error {
 	weight, err := strconv.ParseUint(c.Weight, 10, 32)
 	if err != nil { // the node refuses a weight that is too large
-		return misuse(fmt.Sprintf("weight %s of node %s is not valid: give a number from 1 to %d, or 0 for the weight that the node was started with", c.Weight, c.Node, config.MaxWeight))
+		return usageError(fmt.Sprintf("weight %s of node %s is not valid: give a number from 1 to %d, or 0 for the weight that the node was started with", c.Weight, c.Node, config.MaxWeight))
 	}
 	success := fmt.Sprintf("node %s has weight %d", c.Node, weight)
 	if weight == 0 {
@@ -221,7 +221,7 @@ func (c *pinCommand) Run(ctx context.Context, session *session) error {
 		return err
 	}
 	if len(args) != 1 {
-		return misuse("give a shard, and a node or zone, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
+		return usageError("give a shard, and a node or zone, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
 	}
 	if zone, ok := strings.CutPrefix(args[0], zonePrefix); ok {
 		action.Zone = zone
@@ -245,7 +245,7 @@ func (c *unpinCommand) Run(ctx context.Context, session *session) error {
 		return err
 	}
 	if len(args) != 0 {
-		return misuse("give a shard, as in: shardway unpin 7; shardway unpin --key alice")
+		return usageError("give a shard, as in: shardway unpin 7; shardway unpin --key alice")
 	}
 	return c.runAction(ctx, session, action, fmt.Sprintf("shard %d is not pinned any more", action.Shard))
 }
@@ -255,11 +255,11 @@ func (c *unpinCommand) Run(ctx context.Context, session *session) error {
 func (t *target) shardOf(ctx context.Context, session *session, key *string, args []string, action *api.Action) ([]string, error) {
 	if key == nil {
 		if len(args) == 0 {
-			return nil, misuse("give the number of a shard, or --key KEY")
+			return nil, usageError("give the number of a shard, or --key KEY")
 		}
 		number, err := strconv.ParseUint(args[0], 10, 32)
 		if err != nil {
-			return nil, misuse(fmt.Sprintf("%q is not a shard number: give a number such as 7, or use --key KEY", args[0]))
+			return nil, usageError(fmt.Sprintf("%q is not a shard number: give a number such as 7, or use --key KEY", args[0]))
 		}
 		action.Shard = uint32(number)
 		return args[1:], nil

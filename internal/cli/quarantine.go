@@ -33,11 +33,11 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 	defer node.Close()
 	switch {
 	case c.Key != "" && (c.Hash != "" || c.Shard != nil):
-		return misuse("give the key, or its hash and shard, not both")
+		return usageError("give the key, or its hash and shard, not both")
 	case (c.Hash != "") != (c.Shard != nil):
-		return misuse("--hash and --shard go together, as in: shardway quarantine --shard 7 --hash 0123456789abcdef")
+		return usageError("--hash and --shard go together, as in: shardway quarantine --shard 7 --hash 0123456789abcdef")
 	case c.Lift && c.For != "":
-		return misuse("--lift ends the quarantine immediately: omit --for")
+		return usageError("--lift ends the quarantine immediately: omit --for")
 	case c.Key == "" && c.Hash == "":
 		return c.list(ctx, session, node)
 	}
@@ -69,7 +69,7 @@ func (c *quarantineCommand) printResult(session *session, action api.Action, err
 // list prints the quarantined keys.
 func (c *quarantineCommand) list(ctx context.Context, session *session, node *client.Client) error {
 	if c.Lift || c.For != "" {
-		return misuse("give a key")
+		return usageError("give a key")
 	}
 	policy, err := node.Policy(ctx)
 	if err != nil {

@@ -44,10 +44,10 @@ func (c *shardsCommand) Run(ctx context.Context, session *session) error {
 func (c *shardsCommand) history(ctx context.Context, session *session, client *client.Client) error {
 	number, err := strconv.ParseUint(c.Shard, 10, 32)
 	if err != nil {
-		return misuse(fmt.Sprintf("%q is not a shard number: give a number such as 7; `shardway locate KEY` prints the shard of a key", c.Shard))
+		return usageError(fmt.Sprintf("%q is not a shard number: give a number such as 7; `shardway locate KEY` prints the shard of a key", c.Shard))
 	}
 	if c.Node != "" {
-		return misuse("give the number of a shard, or --node, not both")
+		return usageError("give the number of a shard, or --node, not both")
 	}
 	history, err := client.Shard(ctx, uint32(number))
 	if err != nil {

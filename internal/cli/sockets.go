@@ -43,13 +43,13 @@ closed with 1012. Give one of --key, --shard and --all.`
 func (c *websocketsCommand) Run(ctx context.Context, session *session) error {
 	switch {
 	case c.What != "move-test" && (c.Key != nil || c.Gap || c.All):
-		return misuse("--all, --key and --gap need move-test, as in: shardway websockets move-test --key alice --gap")
+		return usageError("--all, --key and --gap need move-test, as in: shardway websockets move-test --key alice --gap")
 	case c.Key != nil && c.Shard != nil:
-		return misuse("give --key or --shard, not both: the key determines the shard")
+		return usageError("give --key or --shard, not both: the key determines the shard")
 	case c.All && (c.Key != nil || c.Shard != nil):
-		return misuse("give one of --all, --key and --shard")
+		return usageError("give one of --all, --key and --shard")
 	case c.What == "move-test" && !c.All && c.Key == nil && c.Shard == nil:
-		return misuse("move-test needs --all, --key or --shard, as in: shardway websockets move-test --shard 7")
+		return usageError("move-test needs --all, --key or --shard, as in: shardway websockets move-test --shard 7")
 	}
 	client, err := c.client(session)
 	if err != nil {

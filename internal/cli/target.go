@@ -37,7 +37,7 @@ func (t *target) clientOf(session *session, flagName string) (*client.Client, er
 	credentials.FlagName = flagName
 	client, err := client.NewWithCredentials(addr, credentials)
 	if err != nil { // the address is invalid, or contradicts other flags
-		return nil, misuse(err.Error())
+		return nil, usageError(err.Error())
 	}
 	return client, nil
 }

@@ -43,7 +43,7 @@ type snapshot struct {
 // Run updates the screen until q is pressed, or prints one snapshot.
 func (c *topCommand) Run(ctx context.Context, session *session) error {
 	if c.Interval <= 0 {
-		return misuse(fmt.Sprintf("--interval %s must be greater than 0: give a value such as 1s", c.Interval))
+		return usageError(fmt.Sprintf("--interval %s must be greater than 0: give a value such as 1s", c.Interval))
 	}
 	client, err := c.client(session)
 	if err != nil {

@@ -27,7 +27,8 @@ type waitCommand struct {
 // Help describes the conditions.
 func (c *waitCommand) Help() string {
 	return `For scripts: the exit code is 0 once the condition holds, and 1 after --timeout. Until
-then, the command prints what is missing, and retries while a node does not respond.
+then, the command prints which part of the condition does not hold yet, and retries
+while a node does not respond.
 
   serving        the node at --admin is ready, and the owner of every shard serves
   node NODE      the node is in the shard map, or is a gateway that forwards requests
@@ -43,16 +44,17 @@ type waitResult struct {
 
 // Run waits until the condition holds.
 func (c *waitCommand) Run(ctx context.Context, session *session) error {
-	missing := map[string]func(context.Context, *client.Client) (string, error){
-		"serving": c.missingService, "node": c.missingNode, "drained": c.missingDrain,
-	}[c.What]
+	conditions := map[string]func(context.Context, *client.Client) (string, error){
+		"serving": c.unmetService, "node": c.unmetNode, "drained": c.unmetDrain,
+	}
+	unmet := conditions[c.What]
 	switch {
 	case c.What == "serving" && c.Node != "":
-		return misuse("wait serving applies to the cluster: omit the node, or use wait node " + c.Node)
+		return usageError("wait serving applies to the cluster: omit the node, or use wait node " + c.Node)
 	case c.What == "node" && c.Node == "":
-		return misuse("wait node requires a node: wait node ID; `shardway nodes` lists them")
+		return usageError("wait node requires a node: wait node ID; `shardway nodes` lists them")
 	case c.Timeout < 0:
-		return misuse(fmt.Sprintf("--timeout %s is negative: give a value such as 1m, or 0 to wait without a limit", c.Timeout))
+		return usageError(fmt.Sprintf("--timeout %s is negative: give a value such as 1m, or 0 to wait without a limit", c.Timeout))
 	}
 	client, err := c.client(session)
 	if err != nil {
@@ -64,7 +66,7 @@ func (c *waitCommand) Run(ctx context.Context, session *session) error {
 		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
-	if err := c.poll(ctx, session, func(ctx context.Context) (string, error) { return missing(ctx, client) }); err != nil {
+	if err := c.poll(ctx, session, func(ctx context.Context) (string, error) { return unmet(ctx, client) }); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -73,9 +75,10 @@ func (c *waitCommand) Run(ctx context.Context, session *session) error {
 	return nil
 }
 
-// poll calls missing until it returns an empty text, and prints each text. It retries after temporary
+// poll calls unmet until it returns an empty text, which means that the condition holds. Otherwise the text
+// describes which part of the condition does not hold yet, and poll prints it. It retries after temporary
 // errors.
-func (c *waitCommand) poll(ctx context.Context, session *session, missing func(context.Context) (string, error)) error {
+func (c *waitCommand) poll(ctx context.Context, session *session, unmet func(context.Context) (string, error)) error {
 	w := session.out
 	if c.JSON {
 		w = io.Discard
@@ -84,7 +87,7 @@ func (c *waitCommand) poll(ctx context.Context, session *session, missing func(c
 	defer bar.end()
 	lastReason := "no answer yet"
 	for {
-		reason, err := missing(ctx)
+		reason, err := unmet(ctx)
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return fmt.Errorf("after %s: %s", c.Timeout, lastReason)
@@ -124,8 +127,8 @@ func isTemporary(err error) bool {
 	return slices.ContainsFunc(temporary, func(known error) bool { return errors.Is(err, known) })
 }
 
-// missingService describes why the cluster does not serve all shards. Empty means that it does.
-func (c *waitCommand) missingService(ctx context.Context, client *client.Client) (string, error) {
+// unmetService describes why the cluster does not serve all shards. Empty means that it does.
+func (c *waitCommand) unmetService(ctx context.Context, client *client.Client) (string, error) {
 	if err := client.Ready(ctx); err != nil {
 		return "", err
 	}
@@ -143,8 +146,8 @@ func (c *waitCommand) missingService(ctx context.Context, client *client.Client)
 	return "", nil
 }
 
-// missingNode describes why the node is not active. Empty means that it is.
-func (c *waitCommand) missingNode(ctx context.Context, client *client.Client) (string, error) {
+// unmetNode describes why the node is not active. Empty means that it is.
+func (c *waitCommand) unmetNode(ctx context.Context, client *client.Client) (string, error) {
 	list, err := client.Nodes(ctx)
 	if err != nil {
 		return "", err
@@ -161,9 +164,9 @@ func (c *waitCommand) missingNode(ctx context.Context, client *client.Client) (s
 	return fmt.Sprintf("node %s is not there", c.Node), nil
 }
 
-// missingDrain describes what remains at the node, by default the node at --admin. Empty means that
+// unmetDrain describes what remains at the node, by default the node at --admin. Empty means that
 // the drain is complete.
-func (c *waitCommand) missingDrain(ctx context.Context, client *client.Client) (string, error) {
+func (c *waitCommand) unmetDrain(ctx context.Context, client *client.Client) (string, error) {
 	if c.Node == "" {
 		status, err := client.Status(ctx)
 		if err != nil {

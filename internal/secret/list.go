@@ -78,11 +78,11 @@ func (l List) Find(fingerprint string) (Secret, bool) {
 	return l[i], true
 }
 
-// Newest returns the most recently created secret. ok is false if the creation times do not
-// decide which one that is.
+// Newest returns the most recently created secret. ok is false if the list is empty, or if the newest
+// creation time is not unique.
 func (l List) Newest() (newest Secret, ok bool) {
-	sorted := slices.SortedFunc(slices.Values(l), func(a, b Secret) int { return b.made.Compare(a.made) })
-	if len(sorted) == 0 || len(sorted) > 1 && sorted[0].made.Equal(sorted[1].made) {
+	sorted := slices.SortedFunc(slices.Values(l), func(a, b Secret) int { return b.createdAt.Compare(a.createdAt) })
+	if len(sorted) == 0 || len(sorted) > 1 && sorted[0].createdAt.Equal(sorted[1].createdAt) {
 		return Secret{}, false
 	}
 	return sorted[0], true
@@ -91,10 +91,10 @@ func (l List) Newest() (newest Secret, ok bool) {
 // Equal reports whether both lists contain the same secrets in the same order.
 func (l List) Equal(other List) bool { return slices.EqualFunc(l, other, Secret.Equal) }
 
-// identical is Equal, and also compares the creation time and origin of each secret.
+// identical is like Equal, but also compares the creation time and origin of each secret.
 func (l List) identical(other List) bool {
 	return slices.EqualFunc(l, other, func(a, b Secret) bool {
-		return a.Equal(b) && a.made.Equal(b.made) && a.rotated == b.rotated
+		return a.Equal(b) && a.createdAt.Equal(b.createdAt) && a.fromRotation == b.fromRotation
 	})
 }
 
@@ -106,8 +106,8 @@ func (l List) With(added Secret) List {
 	return append(slices.Clip(l), added)
 }
 
-// WithFirst returns the list with one secret moved to the front, so that this one is used. It must
-// be in the list.
+// WithFirst returns the list with the secret first moved to the front, so that it is used. It must be in
+// the list.
 func (l List) WithFirst(first Secret) List {
 	rest := slices.DeleteFunc(slices.Clone(l), first.Equal)
 	return append(List{first}, rest...)

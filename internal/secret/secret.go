@@ -26,31 +26,31 @@ const (
 // Secret is one secret of a cluster. Its String method is safe to log.
 type Secret struct {
 	key [Size]byte
-	// made orders secrets by age. The zero time means unknown.
-	made time.Time
-	// rotated reports that a rotation created the secret, so the secret has been sent over
-	// streams protected by its predecessor. A secret that an operator created has not.
-	rotated bool
+	// createdAt orders secrets by age. The zero time means unknown.
+	createdAt time.Time
+	// fromRotation means that a rotation created the secret, so the secret has been sent over streams
+	// protected by its predecessor. A secret that an operator created was never sent.
+	fromRotation bool
 }
 
 // Generate returns a new random secret with the given creation time.
-func Generate(made time.Time) Secret {
-	s := Secret{made: made.UTC().Truncate(time.Second)}
+func Generate(createdAt time.Time) Secret {
+	s := Secret{createdAt: createdAt.UTC().Truncate(time.Second)}
 	_, _ = rand.Read(s.key[:]) // never fails: crypto/rand crashes the process instead
 	return s
 }
 
 // Rotated returns a copy of s that is marked as created by a rotation.
 func (s Secret) Rotated() Secret {
-	s.rotated = true
+	s.fromRotation = true
 	return s
 }
 
 // ByRotation reports whether a rotation created s. No other secret is ever sent to a node.
-func (s Secret) ByRotation() bool { return s.rotated }
+func (s Secret) ByRotation() bool { return s.fromRotation }
 
 // Made returns the creation time, truncated to seconds. The zero time means unknown.
-func (s Secret) Made() time.Time { return s.made }
+func (s Secret) Made() time.Time { return s.createdAt }
 
 // maxClockSkew is how far the creation time of a secret may lie ahead of the clock of this
 // node.
@@ -59,8 +59,8 @@ const maxClockSkew = 24 * time.Hour
 // CheckDate returns an error if the creation time of s lies in the future. Such a secret
 // would count as the newest one until that time.
 func (s Secret) CheckDate(now time.Time) error {
-	if s.made.After(now.Add(maxClockSkew)) {
-		return fmt.Errorf("secret: %s is dated %s, but the clock of this node shows %s: correct the clock, or made= in the secret files", s.Fingerprint(), s.made.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	if s.createdAt.After(now.Add(maxClockSkew)) {
+		return fmt.Errorf("secret: %s is dated %s, but the clock of this node shows %s: correct the clock, or made= in the secret files", s.Fingerprint(), s.createdAt.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -83,10 +83,10 @@ func (s Secret) Equal(other Secret) bool {
 // Line returns the secret as a line of a secret file, without the newline.
 func (s Secret) Line() string {
 	line := prefix + base64.RawURLEncoding.EncodeToString(append(s.key[:len(s.key):len(s.key)], s.checksum()...))
-	if !s.made.IsZero() {
-		line += " " + madeField + s.made.Format(time.RFC3339)
+	if !s.createdAt.IsZero() {
+		line += " " + madeField + s.createdAt.Format(time.RFC3339)
 	}
-	if s.rotated {
+	if s.fromRotation {
 		line += " " + rotatedField
 	}
 	return line
@@ -124,7 +124,7 @@ func ParseLine(line string) (Secret, error) {
 	if subtle.ConstantTimeCompare(secret.checksum(), decoded[Size:]) == 0 {
 		return Secret{}, errDamaged
 	}
-	if rest, secret.rotated = strings.CutSuffix(strings.TrimSpace(rest), rotatedField); secret.rotated {
+	if rest, secret.fromRotation = strings.CutSuffix(strings.TrimSpace(rest), rotatedField); secret.fromRotation {
 		rest = strings.TrimSpace(rest)
 	}
 	if rest == "" {
@@ -132,8 +132,8 @@ func ParseLine(line string) (Secret, error) {
 	}
 	made, ok := strings.CutPrefix(rest, madeField)
 	madeAt, err := time.Parse(time.RFC3339, made)
-	secret.made = madeAt.UTC().Truncate(time.Second)
-	if !ok || err != nil || secret.made.Year() < 1 || secret.made.Year() > 9999 {
+	secret.createdAt = madeAt.UTC().Truncate(time.Second)
+	if !ok || err != nil || secret.createdAt.Year() < 1 || secret.createdAt.Year() > 9999 {
 		return Secret{}, fmt.Errorf("the text after the secret must be %s and a time like 2026-01-31T12:00:00Z", madeField)
 	}
 	return secret, nil

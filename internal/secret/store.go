@@ -93,7 +93,7 @@ func (st *Store) Install(added Secret, shown List) error {
 			return nil, fmt.Errorf("secret: the newest of %s is unknown: add made=TIME to the secrets in the file, and complete the rotation manually", fingerprints(secrets))
 		case !shown.Has(newest):
 			return nil, fmt.Errorf("secret: %s is the newest secret here; a node that installs another secret must prove that it has this one", newest.Fingerprint())
-		case !added.made.After(newest.made):
+		case !added.createdAt.After(newest.createdAt):
 			return nil, fmt.Errorf("secret: %s is not newer than %s", added.Fingerprint(), newest.Fingerprint())
 		case len(secrets) == maxSecrets:
 			return nil, fmt.Errorf("secret: the file already contains %d secrets, the maximum", len(secrets))
