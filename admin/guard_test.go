@@ -127,7 +127,7 @@ func TestTokenInTheWrongPlaceDoesNotCount(t *testing.T) {
 	for _, name := range []string{"token", "access_token", "Token", "api_key", "key"} {
 		h, log := guarded(t, newFake())
 		res := fetchJSON(t, h, "GET", "/status?"+name+"="+writeToken, "", "Authorization", "Bearer "+writeToken)
-		if res.Code != 401 || !strings.Contains(body(res), "nowhere else") {
+		if res.Code != 401 || !strings.Contains(body(res), "only in the header") {
 			t.Errorf("?%s= gives %d %s, want 401", name, res.Code, body(res))
 		}
 		if strings.Contains(log.String(), writeToken) || strings.Contains(body(res), writeToken) {

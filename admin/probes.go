@@ -36,6 +36,7 @@ func ServeProbes(ctx context.Context, ln net.Listener, node ProbedNode, log zero
 	return serve(ctx, ln, probes(node), log)
 }
 
+// probes returns the handler of ServeProbes.
 func probes(node ProbedNode) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/livez", handle(livez, http.MethodGet, http.MethodHead))
@@ -46,13 +47,13 @@ func probes(node ProbedNode) http.Handler {
 }
 
 // drained returns the endpoint /drained. It responds once a requested drain of this process is
-// complete, so that a supervisor can stop the app. If no other node can get the shards, it responds
-// with an error. It waits for as long as the client does, or for up to ?wait=.
+// complete, so that a supervisor can stop the app. If no other node can take over the shards, it
+// responds with an error. It waits until the client disconnects, or for at most the duration in ?wait.
 func drained(node ProbedNode) endpoint {
 	waiters := connlimit.RequestLimit{Max: maxDrainWaiters, MaxPerSource: maxDrainWaitersPerSource}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !waiters.Acquire(r.RemoteAddr) {
-			return problem.New(problem.NotReady, "too many wait for this already")
+			return problem.New(problem.NotReady, "too many clients are already waiting for the drain")
 		}
 		defer waiters.Release(r.RemoteAddr)
 		values, err := query(r, "wait")
@@ -81,7 +82,7 @@ func drained(node ProbedNode) endpoint {
 }
 
 // waitDrained waits until a requested drain of this process is complete. It returns an error when ctx
-// ends, or if no other node can get the shards.
+// ends, or if no other node can take over the shards.
 func waitDrained(ctx context.Context, node ProbedNode) error {
 	ticker := time.NewTicker(drainPollInterval)
 	defer ticker.Stop()

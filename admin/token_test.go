@@ -13,7 +13,7 @@ func TestKeyParameterIsNotToken(t *testing.T) {
 		if res := fetchJSON(t, h, "POST", "/v1/"+path+"&key=alice", "", "Authorization", "Bearer "+writeToken); res.Code == 401 {
 			t.Errorf("/v1/%s with a key and a token = %d %s, want what it does", path, res.Code, body(res))
 		}
-		if res := fetchJSON(t, h, "POST", "/v1/"+path+"&key="+writeToken, ""); res.Code != 401 || !strings.Contains(body(res), "nowhere else") {
+		if res := fetchJSON(t, h, "POST", "/v1/"+path+"&key="+writeToken, ""); res.Code != 401 || !strings.Contains(body(res), "only in the header") {
 			t.Errorf("/v1/%s with the token as its key = %d %s, want 401", path, res.Code, body(res))
 		}
 	}

@@ -28,13 +28,14 @@ func (c *Config) Advice() []Problem {
 	return advice
 }
 
-// sourceLine is a line of the configuration that lists key sources: the setting key, or one route.
+// sourceLine is a line of the configuration that lists key sources: the setting "key", or one route.
 type sourceLine struct {
 	key     string // as in Value.Key
 	setting string // the setting that the origin is kept for
 	sources []string
 }
 
+// sourceLines returns the lines of the configuration that list key sources.
 func (c *Config) sourceLines() []sourceLine {
 	lines := []sourceLine{{"key", "key", c.Keys}}
 	for _, route := range c.Routes {
@@ -43,10 +44,10 @@ func (c *Config) sourceLines() []sourceLine {
 	return lines
 }
 
-// adviseMissing reports a cookie or header that the app may set itself, where requests
-// without it run anywhere: the request that creates the session runs on one node, and the
-// next request goes to the owner of the session id's hash. The default source is left out,
-// because no app sets it.
+// adviseMissing reports a cookie or header that the app may set itself, when requests without it may be
+// routed to any node. The request that creates the session then runs on one node. The next request goes
+// to the owner of the hash of the session ID, usually a different node. The default source is
+// skipped, because no app sets it.
 func adviseMissing(source keysource.Source, missing keysource.Missing) *valueProblem {
 	if missing == keysource.MissingReject || source.String() == keysource.Default {
 		return nil
@@ -61,12 +62,12 @@ func adviseMissing(source keysource.Source, missing keysource.Missing) *valuePro
 		return nil
 	}
 	return &valueProblem{
-		"if the app chooses this value, it creates the session on one node (on-missing-key is " + string(missing) + "), and later requests go to the owner of the value, mostly another node",
+		"if the app chooses this value, it creates the session on one node (on-missing-key is " + string(missing) + "), and later requests go to the owner of the value, usually a different node",
 		remedy + "; if only clients choose the value, set on-missing-key to reject",
 	}
 }
 
-// structuredClaims returns claims that identity providers send as arrays or objects.
+// structuredClaims returns the names of claims that identity providers send as arrays or objects.
 func structuredClaims() []string {
 	return []string{
 		"aud", "amr", "roles", "groups", "permissions", "scp", "entitlements", // arrays
@@ -74,8 +75,9 @@ func structuredClaims() []string {
 	}
 }
 
-// adviseClaim reports a claim that probably never gives a key. A claim whose name has a
-// slash or a colon is a namespaced one, like https://acme.com/tenant, where dots are usual.
+// adviseClaim reports a claim of a JWT that is unlikely to yield a usable key. Either the claim is usually
+// an array or an object, or its name has a dot and was probably meant as a nested claim. A name with a slash
+// or a colon is namespaced, like https://acme.com/tenant, and commonly contains dots.
 func adviseClaim(source keysource.Source) *valueProblem {
 	if source.Kind != keysource.JWT {
 		return nil

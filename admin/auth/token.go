@@ -40,7 +40,7 @@ func ParseTokens(b []byte) (Tokens, error) {
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		text := fields[len(fields)-1]
+		text := fields[len(fields)-1] // the token
 		switch {
 		case len(fields) > 2:
 			return nil, fmt.Errorf("line %d: write TOKEN, or NAME TOKEN", lineNumber)
@@ -68,10 +68,9 @@ func isPrintableASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// lookup returns the name of a token. Its duration depends neither on text nor on the position of
-// the match.
-func (t Tokens) lookup(text string) (name string, ok bool) {
-	sum := sha256.Sum256([]byte(text))
+// lookup returns the name of the user of a token. It runs in constant time regardless of the match.
+func (t Tokens) lookup(sent string) (name string, ok bool) {
+	sum := sha256.Sum256([]byte(sent))
 	found := -1
 	for i := range t {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], t[i].hash[:]), i, found)
@@ -96,13 +95,13 @@ func allowsKeyParam(r *http.Request) bool {
 
 // bearerToken returns the token of the Authorization header. It returns an error for a token in
 // the query, which logs and browser histories would record.
-func bearerToken(r *http.Request) (text string, present bool, err error) {
-	const where = "a token has its place in the header, as in Authorization: Bearer TOKEN, and nowhere else"
+func bearerToken(r *http.Request) (sent string, present bool, err error) {
+	const tokenPlacementHint = "send the token only in the header: Authorization: Bearer TOKEN"
 	for name := range r.URL.Query() {
 		switch strings.ToLower(name) {
 		case "token", "access_token", "authorization", "auth", "key", "api_key":
 			if name != "key" || !allowsKeyParam(r) {
-				return "", false, errors.New(where)
+				return "", false, errors.New(tokenPlacementHint)
 			}
 		}
 	}
@@ -112,7 +111,7 @@ func bearerToken(r *http.Request) (text string, present bool, err error) {
 	case len(values) > 1:
 		return "", false, errors.New("more than one Authorization header")
 	case len(values[0]) < len(bearerPrefix) || !strings.EqualFold(values[0][:len(bearerPrefix)], bearerPrefix):
-		return "", false, errors.New(where)
+		return "", false, errors.New(tokenPlacementHint)
 	default:
 		return strings.TrimSpace(values[0][len(bearerPrefix):]), true, nil
 	}

@@ -22,11 +22,11 @@ const (
 
 // Path returns the path of the socket in a data directory. It must fit into a
 // sockaddr_un: 107 bytes on Linux.
-func Path(data string) (string, error) {
-	path := filepath.Join(data, socketName)
-	most, more := len(syscall.RawSockaddrUnix{}.Path)-1, len(tempPath(path))-len(data)
-	if len(tempPath(path)) > most {
-		return "", fmt.Errorf("the path of the data directory %q has %d bytes, and a socket in it leaves room for %d: give it a shorter one, such as a symbolic link to it", data, len(data), most-more)
+func Path(dataDir string) (string, error) {
+	path := filepath.Join(dataDir, socketName)
+	maxLength, suffixLength := len(syscall.RawSockaddrUnix{}.Path)-1, len(tempPath(path))-len(dataDir)
+	if len(tempPath(path)) > maxLength {
+		return "", fmt.Errorf("the path of the data directory %q has %d bytes, and a socket in it leaves room for %d: give it a shorter one, such as a symbolic link to it", dataDir, len(dataDir), maxLength-suffixLength)
 	}
 	return path, nil
 }
@@ -38,12 +38,12 @@ func tempPath(path string) string { return filepath.Join(path+".tmp", "s") }
 // Listen creates the socket in a data directory, which the caller must have locked. It
 // replaces the socket of a killed process. Other users can never connect, not even while the
 // socket is being created. Close removes the socket.
-func Listen(ctx context.Context, data string) (net.Listener, error) {
-	path, err := Path(data)
+func Listen(ctx context.Context, dataDir string) (net.Listener, error) {
+	path, err := Path(dataDir)
 	if err != nil {
 		return nil, err
 	}
-	if st, wrong := os.Lstat(path); wrong == nil && st.Mode().Type() != fs.ModeSocket {
+	if info, statErr := os.Lstat(path); statErr == nil && info.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s exists and is not a socket: remove it", path)
 	}
 	temp := tempPath(path)
@@ -65,11 +65,13 @@ func Listen(ctx context.Context, data string) (net.Listener, error) {
 	return &localListener{Listener: ln, path: path}, nil
 }
 
+// localListener is the listener of the socket at path.
 type localListener struct {
 	net.Listener
 	path string
 }
 
+// Close removes the socket and closes the listener.
 func (l *localListener) Close() error {
 	err := os.Remove(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
