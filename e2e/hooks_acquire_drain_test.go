@@ -39,8 +39,8 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 			return nil
 		})
 	}
-	c.Node("a").App.SetHookFault(t, "acquire", "well")
-	at.App.SetHookFault(t, "acquire", "well")
+	c.Node("a").App.SetHookFault(t, "acquire", "none")
+	at.App.SetHookFault(t, "acquire", "none")
 	c.AwaitShards(t, c.Node("a"), at)
 	counts := map[string]uint64{}
 	for _, key := range []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"} {
@@ -49,7 +49,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	for _, x := range c.Running() {
 		diagnosisTest{t, c}.wantFinding(x, diagnosis.Acquiring, "the app of node c acquires no shards, so the node gets none")
 	}
-	n.App.SetHookFault(t, "acquire", "well")
+	n.App.SetHookFault(t, "acquire", "none")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
 		shardMap, err := at.Map(t.Context())
 		if err == nil && countOwned(shardMap, n) < share-1 {

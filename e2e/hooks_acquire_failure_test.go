@@ -58,7 +58,7 @@ func TestShardsLeaveAppWithHangingAcquire(t *testing.T) {
 	if owned := countOwned(shardMap, node); owned > 0 {
 		t.Errorf("c owns %d shards though its app acquires none", owned)
 	}
-	node.App.SetHookFault(t, "acquire", "well")
+	node.App.SetHookFault(t, "acquire", "none")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
 		shardMap, err := at.Map(t.Context())
 		if err == nil && countOwned(shardMap, node) < share-1 {

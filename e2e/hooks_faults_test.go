@@ -128,7 +128,7 @@ func (b hookFault) checkAcquire(t *testing.T, shard int) {
 			t.Errorf("acquire %s: response although its shard is not acquired: %+v", b.kind, pending.Response(t))
 		}
 	}
-	b.to.App.SetHookFault(t, "acquire", "well")
+	b.to.App.SetHookFault(t, "acquire", "none")
 	b.wantCounted(t, "acquire", key, pending)
 }
 
@@ -138,7 +138,7 @@ func (b hookFault) checkRelease(t *testing.T, shard int) {
 	b.from.App.SetHookFault(t, "release", b.kind)
 	key, pending := b.move(t, shard)
 	b.wantCounted(t, "release", key, pending)
-	b.from.App.SetHookFault(t, "release", "well")
+	b.from.App.SetHookFault(t, "release", "none")
 }
 
 // TestThreeOf256ShardsFailToAcquire makes an app fail three of 256 shards in one acquire
@@ -194,7 +194,7 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	if lines := strings.Count(node.Process().Output(1_000_000), `"acquire hook failed`); lines != 1 {
 		t.Errorf("the log contains the failure %d times, want once", lines)
 	}
-	node.App.SetHookFault(t, "acquire", "well")
+	node.App.SetHookFault(t, "acquire", "none")
 	await(all)
 	for _, shard := range failing {
 		postAndCount(t, c, node, counts, 1, keyOf(shard))

@@ -19,7 +19,7 @@ func TestFailedReleaseIsReported(t *testing.T) {
 	c := startWithCounters(t, 3, []string{"--through"}, "--release-timeout", "1s")
 	from, at := c.Node("a"), c.Node("b")
 	for _, tt := range []struct{ how, why, result string }{
-		{"500", "status 500", "failed"}, {"unable", "told to fail", "failed"}, {"hang", "in time", "late"}, {"absent", "", "ok"}, {"well", "", "ok"},
+		{"500", "status 500", "failed"}, {"unable", "told to fail", "failed"}, {"hang", "in time", "late"}, {"absent", "", "ok"}, {"none", "", "ok"},
 	} {
 		owned := 0
 		shardMap := c.AwaitServing(t)
@@ -42,7 +42,7 @@ func TestFailedReleaseIsReported(t *testing.T) {
 		if metrics, err := from.Metrics(t.Context()); err != nil || metrics.Sum("shardway_releases_total", fmt.Sprintf("result=%q", tt.result)) == 0 {
 			t.Errorf("%s: no metric of releases that are %s (%v)", tt.how, tt.result, err)
 		}
-		from.App.SetHookFault(t, "release", "well")
+		from.App.SetHookFault(t, "release", "none")
 		if out, code := shardway(t, "uncordon", from.ID, "--admin", from.Admin); code != 0 {
 			t.Fatalf("uncordon: exit %d, %s", code, out)
 		}
@@ -71,7 +71,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	if shardMap, err := at.Map(t.Context()); err != nil || countOwned(shardMap, from) != owned {
 		t.Errorf("node a owns %d shards, want %d (%v)", countOwned(shardMap, from), owned, err)
 	}
-	from.App.SetHookFault(t, "release", "well")
+	from.App.SetHookFault(t, "release", "none")
 	if out, code = shardway(t, "drain", from.ID, "--safe", "--wait", "--admin", at.Admin); code != 0 {
 		t.Errorf("drain --safe once more: exit %d, %s", code, out)
 	}

@@ -86,7 +86,7 @@ func (b *benchRun) measureIdleClusters(ctx context.Context, opts options, result
 // startIdleCluster starts a cluster of three nodes.
 func (b *benchRun) startIdleCluster(ctx context.Context, idle *idleCluster, program string) error {
 	idle.ids = []string{"a", "b", "c"}
-	addrs, err := b.addrs(perNode * len(idle.ids)) //nolint:contextcheck // probing a port of this machine is over at once
+	addrs, err := b.addrs(portsPerNode * len(idle.ids)) //nolint:contextcheck // probing a port of this machine completes immediately
 	if err != nil {
 		return err
 	}
@@ -94,14 +94,14 @@ func (b *benchRun) startIdleCluster(ctx context.Context, idle *idleCluster, prog
 		flags := []string{"--bootstrap-expect", strconv.Itoa(len(idle.ids))}
 		for j := range idle.ids {
 			if j != i {
-				flags = append(flags, "--join", addrs[perNode*j+2])
+				flags = append(flags, "--join", addrs[portsPerNode*j+2])
 			}
 		}
-		process, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[i]}, id, "silent "+idle.name, addrs[perNode*i:], flags)
+		process, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[i]}, id, "silent "+idle.name, addrs[portsPerNode*i:], flags)
 		if err != nil {
 			return err
 		}
-		idle.processes, idle.adminAddrs = append(idle.processes, process), append(idle.adminAddrs, addrs[perNode*i+1])
+		idle.processes, idle.adminAddrs = append(idle.processes, process), append(idle.adminAddrs, addrs[portsPerNode*i+1])
 	}
 	return await(ctx, idle.name, func() error { return b.checkServing(ctx, idle.adminAddrs[0], idle.ids) })
 }

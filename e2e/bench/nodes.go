@@ -19,7 +19,8 @@ import (
 	"shardway/internal/secret"
 )
 
-// Kinds of clusters of two nodes, see benchRun.newVariant. The empty kind has no special feature.
+// Kinds of benchmark clusters, which newVariant translates into a variant. The empty kind has no special
+// feature.
 const (
 	embedded    = "embedded"     // the nodes contain the handler of the backend
 	clusterTLS  = "TLS"          // the nodes have a cluster secret, so they use TLS between each other
@@ -32,19 +33,21 @@ func (b *benchRun) withBackendCost(node *setup) *setup {
 	return &setup{name: "app behind " + node.name, hops: node.hops, target: node.target, processes: append([]*process{b.backend}, node.processes...), adminAddrs: node.adminAddrs}
 }
 
-// variant is a kind of cluster of two nodes.
+// variant describes how the two nodes of a benchmark cluster are started, and how its setups are labeled.
 type variant struct {
-	// oneHopName and twoHopsName are the names of its setups.
-	oneHopName, twoHopsName string
-	flags                   []string // additional flags of both nodes
+	// oneHopLabel and twoHopsLabel are the names of the setups in which one node serves a request, or forwards
+	// it to the other node.
+	oneHopLabel, twoHopsLabel string
+	flags                     []string // additional flags of both nodes
 	// command returns the start of the command line of the node with this index.
 	command func(index int) []string
 }
 
-// newVariant returns the variant of a kind. program is the path of the node binary.
+// newVariant returns how the nodes of a cluster of the given kind are started. program is the path of the
+// node binary.
 func (b *benchRun) newVariant(program, kind string) (variant, error) {
-	made := variant{
-		oneHopName: "shardway", twoHopsName: "shardway → shardway",
+	result := variant{
+		oneHopLabel: "shardway", twoHopsLabel: "shardway → shardway",
 		command: func(i int) []string { return []string{program, "run", "--upstream", "http://" + b.backends[i]} },
 	}
 	switch kind {
@@ -53,21 +56,21 @@ func (b *benchRun) newVariant(program, kind string) (variant, error) {
 		if err != nil {
 			return variant{}, err
 		}
-		made.oneHopName = "app in shardway"
-		made.command = func(int) []string { return []string{self, "-embedded", "--"} }
+		result.oneHopLabel = "app in shardway"
+		result.command = func(int) []string { return []string{self, "-embedded", "--"} }
 	case clusterTLS:
-		made.twoHopsName += ", " + kind
+		result.twoHopsLabel += ", " + kind
 		path := filepath.Join(b.dir, "secret")
 		if err := secret.WriteFile(path, secret.List{secret.Generate(time.Now())}); err != nil {
 			return variant{}, err
 		}
-		made.flags = []string{"--secret-file", path}
+		result.flags = []string{"--secret-file", path}
 	case otherBinary:
-		made.oneHopName, made.twoHopsName = otherBinary, otherBinary+" → "+otherBinary
+		result.oneHopLabel, result.twoHopsLabel = otherBinary, otherBinary+" → "+otherBinary
 	case clientTLS:
-		made.flags = []string{"--tls-cert", b.certificate, "--tls-key", b.certificate}
+		result.flags = []string{"--tls-cert", b.certificate, "--tls-key", b.certificate}
 	}
-	return made, nil
+	return result, nil
 }
 
 // startNodes starts a cluster of two nodes, a and b, each in front of a backend, and
@@ -75,7 +78,7 @@ func (b *benchRun) newVariant(program, kind string) (variant, error) {
 // owns for one hop, and keys that b owns for two. kind selects the variant of the cluster.
 func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*setup, error) {
 	ids := []string{"a", "b"}
-	addrs, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
+	addrs, err := b.addrs(portsPerNode * len(ids)) //nolint:contextcheck // probing a port of this machine completes immediately
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +88,7 @@ func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*set
 	}
 	var procs []*process
 	for i, id := range ids {
-		nodeAddrs, peerAddrs := addrs[perNode*i:], addrs[perNode*(len(ids)-1-i):]
+		nodeAddrs, peerAddrs := addrs[portsPerNode*i:], addrs[portsPerNode*(len(ids)-1-i):]
 		flags := slices.Concat([]string{"--join", peerAddrs[2], "--bootstrap-expect", "2"}, started.flags)
 		process, err := b.startNode(ctx, started.command(i), id, kind, nodeAddrs, flags)
 		if err != nil {
@@ -97,13 +100,13 @@ func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*set
 		return nil, err
 	}
 	return []*setup{
-		{name: started.oneHopName, hops: 1, target: addrs[0], processes: procs[:1], adminAddrs: []string{addrs[1]}},
-		{name: started.twoHopsName, hops: 2, target: addrs[0], processes: procs, adminAddrs: []string{addrs[1], addrs[perNode+1]}},
+		{name: started.oneHopLabel, hops: 1, target: addrs[0], processes: procs[:1], adminAddrs: []string{addrs[1]}},
+		{name: started.twoHopsLabel, hops: 2, target: addrs[0], processes: procs, adminAddrs: []string{addrs[1], addrs[portsPerNode+1]}},
 	}, nil
 }
 
-// perNode is the number of addresses of a node: listen, admin, gossip, peer.
-const perNode = 4
+// portsPerNode is the number of addresses of a node: listen, admin, gossip, peer.
+const portsPerNode = 4
 
 // startNode runs command with the flags of a node, followed by flags. addrs contains the
 // addresses of the node. kind distinguishes the files of nodes with the same id.

@@ -80,7 +80,7 @@ func (b *benchRun) buildUncounted(ctx context.Context) (string, error) {
 
 // startSingleNode starts a cluster of one node, with additional flags, and returns its line.
 func (b *benchRun) startSingleNode(ctx context.Context, program, name string, flags ...string) (*setup, error) {
-	addrs, err := b.addrs(perNode) //nolint:contextcheck // probing a port of this machine is over at once
+	addrs, err := b.addrs(portsPerNode) //nolint:contextcheck // probing a port of this machine completes immediately
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (*restartApp) name() string { return "app restart" }
 
 func (f *restartApp) begin(sc *scenario) { f.victim = sc.pickNode(anyNode) }
 
-func (f *restartApp) during(sc *scenario) {
+func (f *restartApp) whileActive(sc *scenario) {
 	for range 1 + sc.rng.IntN(3) {
 		sc.tracef("the app of %s restarts", f.victim.ID)
 		f.victim.App.Kill(sc)

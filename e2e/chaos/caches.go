@@ -89,7 +89,7 @@ func (sc *scenario) findLostWrites(responses []history.Response, report *history
 		return resp.OK() && resp.Method == http.MethodPost && resp.Register == "" && !isExcused
 	})
 	for key, writes := range byKey {
-		violations = append(violations, findLowCounts(key, writes)...)
+		violations = append(violations, findLostIncrements(key, writes)...)
 	}
 	return violations
 }

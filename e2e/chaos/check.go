@@ -48,8 +48,8 @@ func (sc *scenario) checkRound(responses []history.Response, firstEpoch uint64) 
 }
 
 // registerResponses returns the responses whose register operations must be linearizable. It omits
-// operations on unfenced registers in shards that ran on two nodes at the same time for an excused
-// reason: only a store that checks epochs (fencing) is protected against that.
+// operations on unfenced registers in shards that ran on two nodes at the same time for a known, permitted
+// reason. Only a store that checks epochs (fencing) is protected against that.
 func (sc *scenario) registerResponses(responses []history.Response, report *history.Report) []history.Response {
 	return slices.DeleteFunc(slices.Clone(responses), func(resp history.Response) bool {
 		return resp.Register == unfenced && report.OverlapsByShard[sc.shardOf(resp)] > 0
@@ -148,7 +148,7 @@ func (sc *scenario) mapsSince(epoch uint64) []cluster.Map {
 	return maps
 }
 
-// countMoves returns how many shards changed their owner from map to map.
+// countMoves returns how many changes of the owner of a shard there are between consecutive maps.
 func countMoves(maps []cluster.Map) int {
 	count := 0
 	for i := 1; i < len(maps); i++ {
@@ -157,8 +157,8 @@ func countMoves(maps []cluster.Map) int {
 	return count
 }
 
-// maxLatency returns the longest time to a response, among the register operations. The app processes
-// them without delay.
+// maxLatency returns the longest latency of the register operations. Only these are measured, because the
+// app responds to them immediately.
 func maxLatency(responses []history.Response) time.Duration {
 	var longest int64
 	for i := range responses {

@@ -73,7 +73,7 @@ func (s *slowClients) begin(sc *scenario) {
 	}
 }
 
-func (s *slowClients) during(sc *scenario) {
+func (s *slowClients) whileActive(sc *scenario) {
 	for until := time.Now().Add(sc.loadTime); time.Now().Before(until); {
 		for _, conn := range s.conns {
 			s.write(conn, "x")

@@ -28,9 +28,9 @@ func (f *fullDisk) begin(sc *scenario) {
 	sc.fatalIf(sc.disks[f.victim.ID].Fill())
 }
 
-// during makes the node write, and then restarts it. The writes, also those of the new process, must
+// whileActive makes the node write, and then restarts it. The writes, also those of the new process, must
 // fail because the disk is full.
-func (f *fullDisk) during(sc *scenario) {
+func (f *fullDisk) whileActive(sc *scenario) {
 	sc.forceWrites(f.victim)
 	sc.traceExit(f.victim)
 	sc.killNode(f.victim)
@@ -76,7 +76,7 @@ func (f *fsyncFault) begin(sc *scenario) {
 	sc.fatalIf(sc.disks[f.victim.ID].SetFault(fault))
 }
 
-func (f *fsyncFault) during(sc *scenario) { sc.forceWrites(f.victim) }
+func (f *fsyncFault) whileActive(sc *scenario) { sc.forceWrites(f.victim) }
 
 // end repairs the disk. A node whose fsync failed exits within 2 s if the write was to its log, and is started again.
 func (f *fsyncFault) end(sc *scenario) {

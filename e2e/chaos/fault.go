@@ -18,8 +18,9 @@ type fault interface {
 }
 
 // activeFault is a fault with actions of its own between begin and end. For other faults,
-// the round only waits between begin and end while clients send requests.
-type activeFault interface{ during(sc *scenario) }
+// the round only waits between begin and end while clients send requests. whileActive is called between
+// begin and end.
+type activeFault interface{ whileActive(sc *scenario) }
 
 // exclusiveFault is a fault that must not be combined with another fault in one round.
 type exclusiveFault interface{ exclusive() }

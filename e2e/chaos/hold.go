@@ -28,9 +28,9 @@ func (*hold) exclusive() {}
 
 func (*hold) begin(*scenario) {}
 
-// during stops and restarts a node with --on-shutdown hold, up to twice. With returnsLate, the node starts only after
+// whileActive stops and restarts a node with --on-shutdown hold, up to twice. With returnsLate, the node starts only after
 // the other nodes have taken over its shards.
-func (f *hold) during(sc *scenario) {
+func (f *hold) whileActive(sc *scenario) {
 	for range 1 + sc.rng.IntN(2) {
 		holders := slices.DeleteFunc(sc.shuffledMembers(), func(node *cluster.Node) bool { return !node.RestartsInPlace() })
 		if len(holders) == 0 {

@@ -13,14 +13,20 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// badHooks makes one app fail to acquire and another app fail to release, while a drain
-// moves shards from the second to the first. No request may fail.
+// badHooks makes the acquire hook of one app and the release hook of another app faulty. In the meantime, a
+// drain moves shards from the second app to the first. No request may fail. The faults are described in
+// e2e/kit/testapp/hooks.go:
+//   - "slow:D" waits before it succeeds, and "hang" waits until the fault is replaced.
+//   - "500", "huge", "garbage" and "gone" respond incorrectly, or close the connection without a response.
+//   - "twice" sends the response twice.
+//   - "unable" reports all shards as failed, and "absent" reports that the app does not hold them.
+//   - "none" removes the fault.
 type badHooks struct{ newOwner, oldOwner *cluster.Node }
 
 func (*badHooks) name() string { return "bad hooks" }
 
-// exclusive excludes other faults, because they could make the cluster refuse the drain, or
-// the drain would wait for the faulty nodes.
+// exclusive marks this fault as one that never runs with others. They could make the cluster refuse the
+// drain, or the drain would wait for the faulty nodes.
 func (*badHooks) exclusive() {}
 
 func (f *badHooks) begin(sc *scenario) {
@@ -31,7 +37,7 @@ func (f *badHooks) begin(sc *scenario) {
 	}
 	faults := []string{"slow:200ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"}
 	acquire := faults[sc.rng.IntN(len(faults))]
-	faults = append(faults, "absent")
+	faults = append(faults, "absent") // only a release response can list absent shards
 	release := faults[sc.rng.IntN(len(faults))]
 	sc.tracef("acquire fault at %s: %s; release fault at %s, which is drained: %s", f.newOwner.ID, acquire, f.oldOwner.ID, release)
 	f.newOwner.App.SetHookFault(sc, "acquire", acquire)
@@ -39,36 +45,37 @@ func (f *badHooks) begin(sc *scenario) {
 	sc.drainNode(f.oldOwner)
 }
 
-// during waits until the drained node owns no shard, although its release hook is faulty.
+// whileActive waits until the drained node owns no shard, although its release hook is faulty.
 // Then it waits for further load on the node with the faulty acquire hook.
-func (f *badHooks) during(sc *scenario) {
+func (f *badHooks) whileActive(sc *scenario) {
 	sc.awaitEmpty(f.oldOwner)
 	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
 }
 
 func (f *badHooks) end(sc *scenario) {
-	f.newOwner.App.SetHookFault(sc, "acquire", "well")
-	f.oldOwner.App.SetHookFault(sc, "release", "well")
+	f.newOwner.App.SetHookFault(sc, "acquire", "none")
+	f.oldOwner.App.SetHookFault(sc, "release", "none")
 	sc.withdrawRequests(f.oldOwner)
 }
 
 // checkCounters checks the counters that the apps store in their hooks, and returns the violations.
-// Each POST of a key that is no register increments the counter of the key once, also while shards
-// move or processes die. Shards that ran on two nodes at the same time for an excused reason are not
-// checked, because only a store that checks epochs is protected against that.
+// Each POST of a key that is not a register increments the counter of the key exactly once, even while
+// shards move or processes die. Shards that ran on two nodes at the same time for a known, permitted
+// reason are not checked. Only a store that checks epochs is protected against that.
 func (sc *scenario) checkCounters(responses []history.Response, report *history.Report) (violations []string) {
 	byKey := responsesByKey(responses, func(resp history.Response) bool {
 		return resp.OK() && resp.Register == "" && report.OverlapsByShard[sc.shardOf(resp)] == 0
 	})
 	for key, all := range byKey {
-		violations = append(violations, findSharedCounts(key, all)...)
-		violations = append(violations, findLowCounts(key, all)...)
+		violations = append(violations, findDuplicateCounts(key, all)...)
+		violations = append(violations, findLostIncrements(key, all)...)
 	}
 	return violations
 }
 
-// findSharedCounts reports the POST requests of a key that have the same count as another one.
-func findSharedCounts(key string, responses []history.Response) (violations []string) {
+// findDuplicateCounts reports the POST requests of a key whose responses have the same count as an earlier
+// POST request.
+func findDuplicateCounts(key string, responses []history.Response) (violations []string) {
 	postByCount := make(map[uint64]string) // request ID
 	for _, resp := range responses {
 		if resp.Method != http.MethodPost {
@@ -82,10 +89,10 @@ func findSharedCounts(key string, responses []history.Response) (violations []st
 	return violations
 }
 
-// findLowCounts reports the requests of a key with a lower count than a POST request that ended before
-// they began. The count of a POST request must be higher than that. responses are in the order of their
-// start.
-func findLowCounts(key string, responses []history.Response) (violations []string) {
+// findLostIncrements reports the requests of a key whose count does not include the increment of a POST
+// request that had ended before they began. A POST request must have a higher count than that request, and
+// any other request at least the same count. responses are in the order of their start.
+func findLostIncrements(key string, responses []history.Response) (violations []string) {
 	for i, resp := range responses {
 		minIncrement := uint64(0)
 		if resp.Method == http.MethodPost {

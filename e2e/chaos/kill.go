@@ -20,7 +20,7 @@ func (k *kill) begin(sc *scenario) {
 	sc.killNode(k.victim)
 }
 
-func (k *kill) during(sc *scenario) {
+func (k *kill) whileActive(sc *scenario) {
 	if k.restartsQuickly {
 		sc.startNode(k.victim)
 		sc.awaitLoad()

@@ -27,9 +27,9 @@ func (*join) exclusive() {}
 
 func (*join) begin(*scenario) {}
 
-// during adds the spare node to the cluster, and then removes another node or stops it in an orderly way. That node
+// whileActive adds the spare node to the cluster, and then removes another node or stops it in an orderly way. That node
 // becomes the spare node.
-func (f *join) during(sc *scenario) {
+func (f *join) whileActive(sc *scenario) {
 	joining, leavingRole := sc.spareNode, anyNode
 	if f.removes {
 		leavingRole = follower // the leader cannot be removed

@@ -25,7 +25,7 @@ func (f *isolate) begin(sc *scenario) {
 	sc.fatalIf(sc.net.Isolate(sc.hostIndex(f.victim)))
 }
 
-func (f *isolate) during(sc *scenario) {
+func (f *isolate) whileActive(sc *scenario) {
 	sc.awaitOthers(f.victim)
 	sc.awaitLoad()
 }
@@ -54,7 +54,7 @@ func (f *oneWay) begin(sc *scenario) {
 	}
 }
 
-func (*oneWay) during(sc *scenario) { sc.awaitDetection() }
+func (*oneWay) whileActive(sc *scenario) { sc.awaitDetection() }
 
 func (*oneWay) end(sc *scenario) { sc.healNetwork() }
 
@@ -74,7 +74,7 @@ func (f *partition) begin(sc *scenario) {
 	sc.fatalIf(sc.net.Partition(sc.hostIndexes(f.minority), sc.hostIndexes(nodes[len(f.minority):])))
 }
 
-func (f *partition) during(sc *scenario) {
+func (f *partition) whileActive(sc *scenario) {
 	sc.awaitOthers(f.minority...)
 	sc.awaitLoad()
 }
@@ -96,7 +96,7 @@ func (*bridge) begin(sc *scenario) {
 	sc.fatalIf(sc.net.Bridge(sc.hostIndex(nodes[0]), sc.hostIndexes(left), sc.hostIndexes(right)))
 }
 
-func (*bridge) during(sc *scenario) { sc.awaitDetection() }
+func (*bridge) whileActive(sc *scenario) { sc.awaitDetection() }
 
 func (*bridge) end(sc *scenario) { sc.healNetwork() }
 
@@ -113,7 +113,7 @@ func (*loss) begin(sc *scenario) {
 	sc.fatalIf(sc.net.DropPercent(sc.hostIndex(victim), 50))
 }
 
-func (*loss) during(sc *scenario) { sc.awaitDetection() }
+func (*loss) whileActive(sc *scenario) { sc.awaitDetection() }
 
 func (*loss) end(sc *scenario) { sc.healNetwork() }
 
@@ -145,7 +145,7 @@ func (f *reset) begin(sc *scenario) {
 	}
 }
 
-func (*reset) during(sc *scenario) { sc.awaitDetection() }
+func (*reset) whileActive(sc *scenario) { sc.awaitDetection() }
 
 func (*reset) end(sc *scenario) { sc.healNetwork() }
 

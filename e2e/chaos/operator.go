@@ -45,9 +45,9 @@ func (f *drain) begin(sc *scenario) {
 	sc.drainNode(f.victim)
 }
 
-// during waits until the node owns no shards. The node continues to receive requests, and forwards
+// whileActive waits until the node owns no shards. The node continues to receive requests, and forwards
 // all of them. After a local drain, the node then stops.
-func (f *drain) during(sc *scenario) {
+func (f *drain) whileActive(sc *scenario) {
 	sc.awaitEmpty(f.victim)
 	sc.awaitLoad()
 	if f.isLocal {
@@ -81,7 +81,7 @@ func (f *cordon) begin(sc *scenario) {
 	sc.cordons = append(sc.cordons, history.Cordon{Node: f.victim.ID, LogRange: history.LogRange{After: since}})
 }
 
-func (f *cordon) during(sc *scenario) {
+func (f *cordon) whileActive(sc *scenario) {
 	sc.tracef("SIGTERM %s", f.restarted.ID)
 	f.restarted.Stop(sc)
 	sc.awaitEmpty(f.restarted)

@@ -49,11 +49,11 @@ type Options struct {
 	Secret bool
 	// Embedded runs each app in the process of its node.
 	Embedded bool
-	// Hooks makes the apps keep counters from acquire to release, in a shared directory,
-	// and write them with each POST. It excludes Embedded.
+	// Hooks makes the apps load counters from a shared directory in the acquire hook, and keep them until
+	// the release hook. They write each change immediately. Hooks cannot be combined with Embedded.
 	Hooks bool
-	// Caches makes the apps cache counters of a shared directory, without hooks. It
-	// excludes Embedded and Hooks.
+	// Caches makes the apps cache counters of a shared directory, without hooks. It cannot be combined
+	// with Embedded or Hooks.
 	Caches bool
 	// HoldShards makes every second node restart in place after SIGTERM: its shards do not move
 	// for holdGrace.
@@ -70,6 +70,7 @@ type Options struct {
 	Quiet bool
 }
 
+// withDefaults returns the options with the default of each field that is not set.
 func (o Options) withDefaults() Options {
 	o.Nodes = cmp.Or(o.Nodes, 3)
 	o.Shards = cmp.Or(o.Shards, 64)
@@ -97,6 +98,8 @@ func (o *Options) commonFlags() []string {
 		flags = append(flags, "--hooks", "/_state", "--release-timeout", "2s", "--acquire-timeout", "2s")
 	}
 	if o.Caches {
+		// The health check detects that the app has restarted. With --returns after-restart, a
+		// shard returns to an app only after that, so that the app does not use an outdated cache.
 		flags = append(flags, "--health", "/health", "--health-interval", "200ms")
 		if !slices.Contains(o.Flags, "--returns") {
 			flags = append(flags, "--returns", "after-restart")
@@ -109,8 +112,8 @@ func (o *Options) commonFlags() []string {
 // timeout of requests.
 const holdGrace = 5 * time.Second
 
-// nodeFlags returns the flags of the n-th node only. The seed determines which nodes
-// hold.
+// nodeFlags returns the flags specific to node n. The seed determines which nodes use
+// --on-shutdown hold.
 func (o *Options) nodeFlags(n int) []string {
 	if !o.HoldShards || (o.Seed+uint64(n))%2 == 0 {
 		return nil
@@ -121,6 +124,9 @@ func (o *Options) nodeFlags(n int) []string {
 // appFlags returns the flags of every app.
 func (o *Options) appFlags(store, dir string) []string {
 	flags := []string{"--store", store}
+	// All apps share one directory with the counters. With hooks, an app loads and writes them for the
+	// shards that it has acquired (--state), and saves each change immediately (--through). Without hooks,
+	// it caches them (--cache).
 	if o.Hooks {
 		flags = append(flags, "--state", filepath.Join(dir, "state"), "--through")
 	}

@@ -36,7 +36,7 @@ func (p *pause) begin(sc *scenario) {
 	sc.pauseNode(p.victim)
 }
 
-func (p *pause) during(sc *scenario) {
+func (p *pause) whileActive(sc *scenario) {
 	if p.isLong {
 		sc.awaitOthers(p.victim)
 	}
@@ -62,7 +62,7 @@ func (p *repeatedPause) begin(sc *scenario) {
 	p.victim = sc.pickNode(anyNode)
 }
 
-func (p *repeatedPause) during(sc *scenario) {
+func (p *repeatedPause) whileActive(sc *scenario) {
 	for range 8 + sc.rng.IntN(8) {
 		sc.pauseNode(p.victim)
 		sc.sleep(time.Duration(20+sc.rng.IntN(300)) * time.Millisecond)

@@ -88,7 +88,7 @@ func (sc *scenario) injectFaults(faults []fault) {
 	}
 	for _, injected := range faults {
 		if active, ok := injected.(activeFault); ok {
-			active.during(sc)
+			active.whileActive(sc)
 		} else {
 			sc.awaitLoad()
 		}

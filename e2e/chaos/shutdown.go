@@ -23,7 +23,7 @@ func (*rolling) exclusive() {}
 
 func (*rolling) begin(*scenario) {}
 
-func (*rolling) during(sc *scenario) {
+func (*rolling) whileActive(sc *scenario) {
 	for _, i := range sc.rng.Perm(len(sc.members)) {
 		node := sc.members[i]
 		sc.tracef("SIGTERM %s", node.ID)
@@ -48,7 +48,7 @@ func (*stepDown) exclusive() {}
 
 func (*stepDown) begin(*scenario) {}
 
-func (*stepDown) during(sc *scenario) {
+func (*stepDown) whileActive(sc *scenario) {
 	for range 1 + sc.rng.IntN(3) {
 		node := sc.cluster.LeaderOf(sc, sc.members...)
 		sc.tracef("%s steps down", node.ID)

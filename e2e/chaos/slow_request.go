@@ -35,8 +35,8 @@ func (f *slowMove) begin(sc *scenario) {
 	sc.traffic.sendSlow(f.key, f.done)
 }
 
-// during drains the node with the slow request. It reports an error if other keys move only after that request.
-func (f *slowMove) during(sc *scenario) {
+// whileActive drains the node with the slow request. It reports an error if other keys move only after that request.
+func (f *slowMove) whileActive(sc *scenario) {
 	otherKeys := slices.DeleteFunc(sc.mapAtStart.Keys(f.victim.ID, 8), func(key string) bool {
 		return load.ShardOf(key, sc.opts.Shards) == load.ShardOf(f.key, sc.opts.Shards)
 	})

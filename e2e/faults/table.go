@@ -11,11 +11,11 @@ import (
 
 // Trial is the effect of one fault.
 type Trial struct {
-	// MovedKeys is the longest time without a response, among the keys whose shard changed its
-	// owner. OtherKeys is the longest time among all other keys.
+	// MovedKeys is the longest response gap of any key whose shard changed owner. OtherKeys is the longest
+	// response gap of any other key. A response gap is a time in which no request for the key received a response.
 	MovedKeys, OtherKeys time.Duration
-	// Slowest is the longest duration of a request, also of a request that was slow while others for
-	// its key were served.
+	// Slowest is the longest request duration, including slow requests whose key was otherwise being
+	// served.
 	Slowest time.Duration
 	// Failed is the number of failed requests. Aborted is the number of failed requests that had been
 	// running on other nodes than the faulty one. Queued is the number of requests that were queued
@@ -28,9 +28,9 @@ type Trial struct {
 // Row is one line of the table: a fault, the cluster into which it was injected, and the trials.
 type Row struct {
 	Fault    string
-	Nodes    int
-	Takeover string
-	Target   string
+	Nodes    int    // number of nodes of the cluster
+	Takeover string // value of --takeover of the cluster
+	Target   string // column target: the expected duration of the outage in milliseconds
 	Trials   []Trial
 	// Skipped is the reason why there are no trials.
 	Skipped string
@@ -40,7 +40,7 @@ type Row struct {
 func Table(rows []*Row) string {
 	var text strings.Builder
 	tabs := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tabs, "fault\tnodes\ttakeover\ttrials\tmoved keys\tother keys\tslowest request\tfailed\tcut\theld\tshards moved\ttarget")
+	_, _ = fmt.Fprintln(tabs, "fault\tnodes\ttakeover\ttrials\tmoved keys\tother keys\tslowest request\tfailed\taborted\tqueued\tshards moved\ttarget")
 	_, _ = fmt.Fprintln(tabs, "\t\t\t\tmedian p90 max ms\tmedian p90 max ms\tmedian p90 max ms\tall\tall\ta trial\ta trial\tms")
 	for _, row := range rows {
 		_, _ = fmt.Fprintf(tabs, "%s\t%d\t%s\t%d\t", row.Fault, row.Nodes, row.Takeover, len(row.Trials))

@@ -23,7 +23,7 @@ func (a *App) HookCalls(ctx context.Context) (all []HookCall, err error) {
 	return all, a.control(ctx, "/hook-calls", &all)
 }
 
-// SetHookFault makes a hook of the app faulty, or correct again with "well"
+// SetHookFault makes a hook of the app faulty, or removes its fault if fault is "none"
 // (e2e/kit/testapp/hooks.go).
 func (a *App) SetHookFault(tb testing.TB, hook, fault string) {
 	tb.Helper()

@@ -116,11 +116,12 @@ func checkSingleRun(report *Report, runs []Run) {
 }
 
 // checkAttempts checks the attempts that received no response. A load balancer tries the next node
-// if no process listens, or if an idle connection is closed before the first byte of the response.
-// Its clients do not notice such an attempt, but it is permitted only for these reasons:
+// if no process listens, or if a reused connection is closed before the first byte of the response.
+// Clients do not notice such attempts, but each one must have one of these causes:
 //   - No process listens from the time of the SIGTERM or the death of the process until
 //     Rules.MaxStartTime after its next start.
-//   - An idle connection is closed under a request only if the process dies in the meantime.
+//   - A reused connection is closed while a request is being sent on it only if the process dies in the
+//     meantime.
 //
 // A process that was asked to terminate responds first, except to long polls.
 func (rc *responseChecker) checkAttempts(resp *Response) {
@@ -162,7 +163,7 @@ func (rc *responseChecker) checkBrokenAttempt(resp *Response, attempt *Attempt, 
 	case longPollEnded || rc.faults.diedDuring(node, attempt):
 		rc.report.BrokenAttempts++
 	case wasRetried:
-		rc.report.addViolation(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", resp.Method, resp.ID, resp.Key, node, attempt.Err)
+		rc.report.addViolation(ClosedIdle, "%s %s, key %q: %s closed a reused connection while the request was being sent, and had not died: %s", resp.Method, resp.ID, resp.Key, node, attempt.Err)
 	}
 }
 

@@ -41,8 +41,8 @@ const (
 	DeniedRun
 	// FailedLate means that a request failed too long after the fault that would excuse it.
 	FailedLate
-	// ClosedIdle means that a live process closed an idle connection under a request. Its
-	// client sent the request again and got a response.
+	// ClosedIdle means that a live process closed a reused connection while a request was being sent
+	// on it. The client sent the request again and got a response.
 	ClosedIdle
 	// NotListening means that no process listened at a node that should have run.
 	NotListening

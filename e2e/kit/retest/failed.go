@@ -28,8 +28,9 @@ type failure struct {
 	testID
 
 	from, until time.Time // start and end of the test
-	// finalReason is the reason why the test must not be repeated. Empty means that it may be.
-	finalReason string
+	// noRetryReason is the reason why the test must not be repeated. Empty means that it may be
+	// repeated.
+	noRetryReason string
 }
 
 // testID is a top-level test of a package. An empty test is the package itself, outside its tests.
@@ -43,9 +44,9 @@ type results struct {
 	// brokenPackages are packages that failed without a failed test: they did not compile, exited,
 	// panicked, timed out, or had a data race outside a test.
 	brokenPackages []string
-	// detectorFailures are packages that the race detector ended because of its own fault. Their
-	// running tests have not failed.
-	detectorFailures []string
+	// detectorCrashes are packages whose test process the race detector aborted because of a bug in the
+	// detector. Their running tests have not failed.
+	detectorCrashes []string
 }
 
 // readFile reads the output of `go test -json` from a file.
@@ -62,8 +63,8 @@ func readFile(name string) (results, error) {
 // compiler errors; their package has failed then.
 func parseEvents(r io.Reader) (results, error) {
 	parsed := eventLog{
-		startedAt: make(map[testID]time.Time), finalReasons: make(map[testID]string),
-		hasFinalReason: make(map[string]bool), detectorFailed: make(map[string]bool),
+		startedAt: make(map[testID]time.Time), noRetryReasons: make(map[testID]string),
+		hasNoRetryReason: make(map[string]bool), detectorCrashed: make(map[string]bool),
 	}
 	lines := bufio.NewReader(r)
 	for {
@@ -83,12 +84,12 @@ func parseEvents(r io.Reader) (results, error) {
 
 // eventLog collects the events of one run of `go test -json`.
 type eventLog struct {
-	startedAt      map[testID]time.Time
-	finalReasons   map[testID]string // failure.finalReason
-	hasFinalReason map[string]bool   // by package: it has an entry in finalReasons
-	detectorFailed map[string]bool   // by package: the race detector failed in it
-	failedTests    []failure
-	failedPackages []string
+	startedAt        map[testID]time.Time
+	noRetryReasons   map[testID]string // failure.noRetryReason
+	hasNoRetryReason map[string]bool   // by package: it has an entry in noRetryReasons
+	detectorCrashed  map[string]bool   // by package: the race detector crashed in it
+	failedTests      []failure
+	failedPackages   []string
 }
 
 // add adds one event.
@@ -114,12 +115,12 @@ func (l *eventLog) add(event testEvent) {
 
 // addOutput adds a line of output of a test, or of its package.
 func (l *eventLog) addOutput(id testID, output string) {
-	if strings.Contains(output, detectorFailure) {
-		l.detectorFailed[id.pkg] = true
+	if strings.Contains(output, raceDetectorCrash) {
+		l.detectorCrashed[id.pkg] = true
 	}
-	reason := finalReason(output)
-	if reason != "" && l.finalReasons[id] == "" {
-		l.finalReasons[id], l.hasFinalReason[id.pkg] = reason, true
+	reason := noRetryReason(output)
+	if reason != "" && l.noRetryReasons[id] == "" {
+		l.noRetryReasons[id], l.hasNoRetryReason[id.pkg] = reason, true
 	}
 }
 
@@ -128,7 +129,7 @@ func (l *eventLog) results() results {
 	var found results
 	for _, test := range l.failedTests {
 		// The output of a package outside its tests may belong to any of them.
-		test.finalReason = cmp.Or(l.finalReasons[test.testID], l.finalReasons[testID{pkg: test.pkg}])
+		test.noRetryReason = cmp.Or(l.noRetryReasons[test.testID], l.noRetryReasons[testID{pkg: test.pkg}])
 		found.failedTests = append(found.failedTests, test)
 	}
 	for _, pkg := range l.failedPackages {
@@ -136,8 +137,8 @@ func (l *eventLog) results() results {
 		switch {
 		case hasFailedTest:
 			continue // The failed tests explain the failure of the package.
-		case l.detectorFailed[pkg] && !l.hasFinalReason[pkg]:
-			found.detectorFailures = append(found.detectorFailures, pkg)
+		case l.detectorCrashed[pkg] && !l.hasNoRetryReason[pkg]:
+			found.detectorCrashes = append(found.detectorCrashes, pkg)
 		default:
 			found.brokenPackages = append(found.brokenPackages, pkg)
 		}
@@ -145,20 +146,21 @@ func (l *eventLog) results() results {
 	return found
 }
 
-// detectorFailure is the message with which the race detector ends a process because of
-// its own fault, as with timers of synctest bubbles (go.dev/issue/78156). The message
-// about a data race is different.
-const detectorFailure = "ThreadSanitizer: CHECK failed: "
+// raceDetectorCrash is the message with which the race detector aborts because of a bug in the detector
+// itself. One bug concerns timers in synctest bubbles (go.dev/issue/78156). The message about a data race is
+// different.
+const raceDetectorCrash = "ThreadSanitizer: CHECK failed: "
 
-// finalReason returns why a test with this output must not be repeated.
-func finalReason(output string) string {
-	for _, known := range []struct{ mark, reason string }{
+// noRetryReason returns why a test with this output must not be repeated. Empty means that it may be
+// repeated.
+func noRetryReason(output string) string {
+	for _, known := range []struct{ pattern, reason string }{
 		{history.SafetyViolated, history.SafetyViolated},
 		{"WARNING: DATA RACE", "a data race"},
 		{"panic: ", "a panic"},
 		{"fatal error: ", "a panic"},
 	} {
-		if strings.Contains(output, known.mark) {
+		if strings.Contains(output, known.pattern) {
 			return known.reason
 		}
 	}

@@ -124,7 +124,7 @@ func (r *runner) repeatAll(ctx context.Context, found results) (bool, error) {
 		r.printf("not repeated: %s: no time is left", name)
 		return true
 	}
-	for _, pkg := range found.detectorFailures {
+	for _, pkg := range found.detectorCrashes {
 		if isOver(pkg) {
 			return false, nil
 		}
@@ -146,7 +146,7 @@ func (r *runner) repeatAll(ctx context.Context, found results) (bool, error) {
 // mayRepeat reports whether all failed tests may be repeated. If not, it prints the reason for each
 // test that may not.
 func (r *runner) mayRepeat(found results) bool {
-	ok := len(found.failedTests)+len(found.detectorFailures) > 0
+	ok := len(found.failedTests)+len(found.detectorCrashes) > 0
 	for _, pkg := range found.brokenPackages {
 		ok = false
 		r.printf("not repeated: %s failed, and none of its tests did", pkg)
@@ -170,8 +170,8 @@ func (r *runner) reasonNotToRepeat(failed failure) string {
 	switch {
 	case r.neverRepeat != nil && r.neverRepeat.MatchString(failed.pkg):
 		return "it uses virtual time"
-	case failed.finalReason != "":
-		return failed.finalReason
+	case failed.noRetryReason != "":
+		return failed.noRetryReason
 	case !unavailable.ExcusesFailure():
 		return fmt.Sprintf("it failed while the machine was available (%v)", unavailable)
 	}

@@ -24,7 +24,7 @@ type hookFault struct {
 	replaced chan struct{} // closed when another fault replaces this one
 }
 
-// setFault makes a hook fail until the next call of setFault for it. The fault is one of:
+// setFault sets the fault of a hook until the next call of setFault for that hook. The fault is one of:
 //
 //	slow:D       wait the duration D, then succeed
 //	500          respond with status 500
@@ -36,7 +36,7 @@ type hookFault struct {
 //	failed:N,N   report these shards as failed
 //	unable       report all shards as failed
 //	absent       discard the shards and report all of them as absent
-//	well         succeed
+//	none         succeed
 func (s *state) setFault(hook, spec string) error {
 	fault := &hookFault{kind: spec, replaced: make(chan struct{})}
 	kind, arg, _ := strings.Cut(spec, ":")
@@ -56,7 +56,7 @@ func (s *state) setFault(hook, spec string) error {
 			}
 			fault.shards = append(fault.shards, uint32(shard))
 		}
-	case "500", "huge", "garbage", "gone", "hang", "twice", "unable", "absent", "well":
+	case "500", "huge", "garbage", "gone", "hang", "twice", "unable", "absent", "none":
 	default:
 		return fmt.Errorf("unknown hook fault %q", spec)
 	}
@@ -69,14 +69,14 @@ func (s *state) setFault(hook, spec string) error {
 	return nil
 }
 
-// faultOf returns the current fault of a hook. Its kind is "well" if no fault is set.
+// faultOf returns the current fault of a hook. Its kind is "none" if no fault is set.
 func (s *state) faultOf(hook string) *hookFault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if fault := s.faults[hook]; fault != nil {
 		return fault
 	}
-	return &hookFault{kind: "well"}
+	return &hookFault{kind: "none"}
 }
 
 // serveHook handles one hook call of a node.

@@ -24,7 +24,7 @@ import (
 // Environment variables of an app.
 const (
 	stateVariable    = "SHARDWAY_E2E_WSRESUME"          // directory that all apps share
-	intervalVariable = "SHARDWAY_E2E_WSRESUME_INTERVAL" // interval between two numbers
+	intervalVariable = "SHARDWAY_E2E_WSRESUME_INTERVAL" // interval between two messages of the app
 	portVariable     = "PORT"                           // port on 127.0.0.1
 )
 
@@ -32,8 +32,8 @@ const (
 	// reservedNumbers is the number of message numbers that an app reserves when an upstream
 	// connection begins. After a crash, the next connection continues after the reserved numbers.
 	reservedNumbers = 1 << 20
-	// SendInterval is the interval at which the client and the app send numbers, if there are few
-	// clients.
+	// SendInterval is the interval at which the client and the app send messages, if there are few
+	// clients. Each message contains a number.
 	SendInterval = 5 * time.Millisecond
 	// SendWindow is the maximum number of client messages that the app has not acknowledged yet.
 	// Without this limit, an app without CPU time would read the Close frame only after seconds of
@@ -49,13 +49,13 @@ const (
 )
 
 // Environment returns the environment in which a process of the test program is an app. dir is the
-// directory that all apps share, and interval the time between two numbers.
+// directory that all apps share, and interval the time between two messages of the app.
 func Environment(dir string, interval time.Duration) []string {
 	return append(os.Environ(), stateVariable+"="+dir, intervalVariable+"="+interval.String())
 }
 
 // Serve runs the app if this process was started as an app, and returns true at its end. Otherwise
-// it returns false at once. TestMain must call it first.
+// it returns false immediately. TestMain must call it first.
 func Serve() bool {
 	dir := os.Getenv(stateVariable)
 	if dir == "" {
@@ -94,7 +94,7 @@ func serve(dir, addr string) error {
 	return srv.ListenAndServe()
 }
 
-// app supports resumable WebSockets.
+// app is an app that supports resumable WebSockets.
 type app struct {
 	dir      string
 	interval time.Duration
@@ -122,12 +122,13 @@ type entry struct {
 	ConnIndex uint64 `json:"Conn"`       // number of the upstream connection within its session
 	Gap       bool   `json:",omitempty"` // the node reported that messages may be lost
 	Event     string `json:"What"`       // eventBegin, eventReceived or how the connection ended
-	// MessageNumber is the received number for eventReceived, and the last number that the app sent for all other
-	// events.
+	// MessageNumber is the number of the received message for eventReceived. For all other events it is
+	// appConn.lastSent, the number of the last message that the app sent.
 	MessageNumber uint64 `json:"N"`
 }
 
-// appendToLog appends an entry to the log at once, so that a crash of the app loses no entry.
+// appendToLog appends an entry to the log immediately, so that a crash of the app loses no entry. It panics if
+// that fails, because the checks of the test are meaningless without a complete log.
 func (a *app) appendToLog(written entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,14 +144,15 @@ func (a *app) appendToLog(written entry) {
 // appConn is an upstream connection of a session, which a node opened.
 type appConn struct {
 	*app
-	entry                      // the last log entry; its MessageNumber is the last number that the app has sent
+	entry                      // the fields that all log entries of the connection have in common
 	conn         net.Conn      // the connection after the upgrade
 	acceptedConn net.Conn      // the TCP connection that the server accepted
 	recorded     chan struct{} // closed when all log entries of the connection are written
 
-	// sendMu protects the following fields, MessageNumber, and writes to conn.
+	// sendMu protects the following fields, and writes to conn.
 	sendMu       sync.Mutex
-	lastReceived uint64 // last number of the client
+	lastSent     uint64 // number of the last message that the app has sent in the session
+	lastReceived uint64 // number of the last message of the client on this connection
 	isClosed     bool   // nothing is sent any more
 }
 
@@ -172,7 +174,7 @@ func (a *app) accept(r *http.Request) (*appConn, error) {
 	if !isHex || len(conn.Session) != sessionIDLength {
 		return nil, errors.New("invalid session ID")
 	}
-	isKnown, err := conn.loadLastNumber()
+	isKnown, err := conn.loadLastSent()
 	isResumed := conn.ConnIndex > 0
 	if err == nil && isKnown != isResumed {
 		err = errors.New("unknown or duplicate session")
@@ -188,11 +190,11 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer upstream.register()()
-	upstream.logEvent(eventBegin, upstream.MessageNumber)
-	upstream.storeLastNumber(upstream.MessageNumber + reservedNumbers)
+	upstream.logEvent(eventBegin, upstream.lastSent)
+	upstream.storeLastSent(upstream.lastSent + reservedNumbers)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		upstream.logEvent(eventBroken, upstream.MessageNumber)
+		upstream.logEvent(eventBroken, upstream.lastSent)
 		return
 	}
 	defer func() { _ = conn.Close() }()
@@ -213,21 +215,22 @@ func (c *appConn) logEvent(event string, number uint64) {
 
 func (c *appConn) statePath() string { return filepath.Join(c.dir, c.Session) }
 
-// loadLastNumber reads the number that storeLastNumber stored for the session. known is false for a new
-// session.
-func (c *appConn) loadLastNumber() (known bool, err error) {
+// loadLastSent sets lastSent to the number that storeLastSent stored for the session. known is false for a
+// new session.
+func (c *appConn) loadLastSent() (known bool, err error) {
 	data, err := os.ReadFile(c.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err == nil {
-		c.MessageNumber, err = strconv.ParseUint(string(data), 10, 64)
+		c.lastSent, err = strconv.ParseUint(string(data), 10, 64)
 	}
 	return true, err
 }
 
-// storeLastNumber stores the last number that may have been sent.
-func (c *appConn) storeLastNumber(number uint64) {
+// storeLastSent stores the number of the last message that may have been sent, for the next connection of
+// the session. It panics if that fails, because the next connection would then repeat numbers.
+func (c *appConn) storeLastSent(number uint64) {
 	temporary := fmt.Sprintf("%s.%d", c.statePath(), os.Getpid())
 	err := os.WriteFile(temporary, strconv.AppendUint(nil, number, 10), 0o600)
 	if err == nil {
@@ -238,7 +241,8 @@ func (c *appConn) storeLastNumber(number uint64) {
 	}
 }
 
-// send sends numbers until stop is closed.
+// send writes one numbered message per tick until stop is closed. It starts after the first message of the
+// client.
 func (c *appConn) send(stop <-chan struct{}) {
 	tick := time.NewTicker(c.interval)
 	defer tick.Stop()
@@ -250,8 +254,8 @@ func (c *appConn) send(stop <-chan struct{}) {
 		}
 		c.sendMu.Lock()
 		if c.lastReceived > 0 && !c.isClosed {
-			c.MessageNumber++
-			_, _ = c.conn.Write(frame(opText, fmt.Appendf(nil, "%d %d %d", c.ConnIndex, c.MessageNumber, c.lastReceived))) // the reader detects a failure
+			c.lastSent++
+			_, _ = c.conn.Write(frame(opText, fmt.Appendf(nil, "%d %d %d", c.ConnIndex, c.lastSent, c.lastReceived))) // the reader detects a failure
 		}
 		c.sendMu.Unlock()
 	}
@@ -270,7 +274,7 @@ func (c *appConn) receive(reader *bufio.Reader, key string) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	c.isClosed = true
-	c.logEvent(eventBroken, c.MessageNumber)
+	c.logEvent(eventBroken, c.lastSent)
 }
 
 // receiveFrame reads and handles one frame. hasEnded reports that the connection has ended with a Close
@@ -302,17 +306,17 @@ func (c *appConn) receiveFrame(reader *bufio.Reader) (hasEnded bool, err error) 
 	return isLast, nil
 }
 
-// end ends the connection with a Close frame after all other messages. It first stores
-// what the next owner needs, and records the end.
+// end ends the connection with a Close frame after all other messages. It first stores lastSent if the
+// session continues at the next owner, and logs how the connection ended.
 func (c *appConn) end(code uint16) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	c.isClosed = true
 	if code == statusServiceRestart {
-		c.storeLastNumber(c.MessageNumber)
-		c.logEvent(eventMoved, c.MessageNumber)
+		c.storeLastSent(c.lastSent)
+		c.logEvent(eventMoved, c.lastSent)
 	} else {
-		c.logEvent(eventClosed, c.MessageNumber)
+		c.logEvent(eventClosed, c.lastSent)
 	}
 	_, _ = c.conn.Write(closeFrame(code))
 }

@@ -29,8 +29,8 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	unregister := conn.register()
 	defer unregister()
-	conn.logEvent(eventBegin, conn.MessageNumber)
-	conn.storeLastNumber(conn.MessageNumber)
+	conn.logEvent(eventBegin, conn.lastSent)
+	conn.storeLastSent(conn.lastSent)
 	w.Header().Set("Shardway-WebSocket", "keep")
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err == nil {
@@ -46,7 +46,7 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// Use the time of the last message: the library has already replied to the Close frame, so the session's
 	// next connection may have started.
-	conn.appendToLog(entry{Time: conn.Time, Client: conn.Client, Session: conn.Session, ConnIndex: conn.ConnIndex, Gap: conn.Gap, Event: outcome, MessageNumber: conn.MessageNumber})
+	conn.appendToLog(entry{Time: conn.Time, Client: conn.Client, Session: conn.Session, ConnIndex: conn.ConnIndex, Gap: conn.Gap, Event: outcome, MessageNumber: conn.lastSent})
 }
 
 // reply replies to messages until the client asks for a close, or the connection ends for another reason.
@@ -60,12 +60,12 @@ func (c *appConn) reply(ctx context.Context, socket *websocket.Conn) (closed boo
 		number, _ := strconv.ParseUint(text, 10, 64) // 0 on error; Check reports it
 		c.logEvent(eventReceived, number)
 		if isLast {
-			c.logEvent(eventClosed, c.MessageNumber)
+			c.logEvent(eventClosed, c.lastSent)
 			return true, socket.Close(websocket.StatusNormalClosure, "")
 		}
-		c.MessageNumber++
-		c.storeLastNumber(c.MessageNumber)
-		if err := socket.Write(ctx, websocket.MessageText, fmt.Appendf(nil, "%d %d %d", c.ConnIndex, c.MessageNumber, number)); err != nil {
+		c.lastSent++
+		c.storeLastSent(c.lastSent)
+		if err := socket.Write(ctx, websocket.MessageText, fmt.Appendf(nil, "%d %d %d", c.ConnIndex, c.lastSent, number)); err != nil {
 			return false, err
 		}
 	}
