@@ -106,10 +106,14 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 // shards over and gets them back.
 func checkChatStaysOpen(t *testing.T, output string) {
 	t.Helper()
-	url := regexp.MustCompile(`(?m)^  http://(\S+/chat\?room=\w+)$`).FindStringSubmatch(output)
-	commands := regexp.MustCompile(`(?m)^  \S+ ((?:drain|uncordon) n1.*)$`).FindAllStringSubmatch(output, -1)
+	url := regexp.MustCompile(`(?m)^  http://(\S+/chat\?room=(\w+))$`).FindStringSubmatch(output)
+	commands := regexp.MustCompile(`(?m)^  \S+ ((?:drain|uncordon) (n\d).*)$`).FindAllStringSubmatch(output, -1)
 	if url == nil || len(commands) != 2 {
 		t.Fatalf("the demo names no chat room, or not how to drain its node:\n%s", output)
+	}
+	out, code := shardway(t, "locate", url[2])
+	if owner := commands[0][2]; code != 0 || !regexp.MustCompile(`(?m)^`+url[2]+`\s+\d+\s+`+owner+`\s`).MatchString(out) {
+		t.Fatalf("the demo drains %s, which does not own the room %s:\n%s", owner, url[2], out)
 	}
 	c := startChatter(t, "ws://"+url[1], "go")
 	c.continues(t, "go")
