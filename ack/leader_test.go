@@ -225,6 +225,26 @@ func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
 	}
 }
 
+// A statement that arrives late may be about an earlier process, and crash evidence may be wrong. Even
+// together they free no shards before the lease of the node has certainly ended.
+func TestRemovalFreesNoShardsDuringALease(t *testing.T) {
+	s := servingUnder(t, ack.TakeoverLease, "a", "b", "c")
+	c := s.actor("c")
+	c.mute = true // no heartbeat refutes the evidence
+	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: c.boot, Nonce: c.nonce, RedialStartedAt: s.now})
+	s.step(s.leaders["a"], leader.NodeRemoved{Node: "c"})
+	for c.machine.LeaseRemaining(s.now) > 0 {
+		if !s.state.Committed().IsMember("c") {
+			t.Fatalf("the shards of c were taken while it has a lease:\n%s", s)
+		}
+		s.run(5 * time.Millisecond)
+	}
+	s.run(100 * time.Millisecond)
+	if s.state.Committed().IsMember("c") {
+		t.Errorf("the lease of c has ended, but it has its shards:\n%s", s)
+	}
+}
+
 // The statement of an operator may be wrong: a removed node that sends heartbeats again is
 // treated like any other dropped node.
 func TestHeartbeatVoidsRemoval(t *testing.T) {

@@ -115,7 +115,11 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "crash evidence alone frees shards under takeover lease", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
-			edits: in("ack/leader.member.takeoverRule", "sinceGrant > in.timing.LeaseExpiry():", "PLANTED || sinceGrant > in.timing.LeaseExpiry():"),
+			edits: in("ack/leader.member.takeoverRule", "	case leaseEnded:", "	case PLANTED || leaseEnded:"),
+		},
+		{
+			name: "a statement of an operator frees shards during a lease", mix: aimed("kill 3, remove 6, forge 6").under(ack.TakeoverLease), caught: "G1|G4",
+			edits: in("ack/leader.member.takeoverRule", "m.removed && leaseEnded:", "m.removed && (PLANTED || leaseEnded):"),
 		},
 		{
 			name: "the clock rate tolerance is zero", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
@@ -160,8 +164,9 @@ func mutantsOfBoots() []mutant {
 			edits: in("ack/leader.Leader.applyMessage", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
 		},
 		{
-			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
-			edits: in("ack/leader.member.recordRemoval", "!m.sendsHeartbeats(in) || m.hasCrashed() {", "PLANTED || !m.sendsHeartbeats(in) || m.hasCrashed() {"),
+			name: "the statement of an operator counts against a live node and during its lease", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
+			edits: both(in("ack/leader.member.recordRemoval", "!m.sendsHeartbeats(in) || m.hasCrashed() {", "PLANTED || !m.sendsHeartbeats(in) || m.hasCrashed() {"),
+				in("ack/leader.member.takeoverRule", "	case m.removed &&", "	case PLANTED && m.removed || m.removed &&")),
 		},
 	}
 }

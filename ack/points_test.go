@@ -264,7 +264,8 @@ func pointsOfLeases() []point {
 		{
 			of: "leases", clause: "the statement of an operator applies to a node without heartbeats",
 			planted: []string{
-				"the statement of an operator counts against a live node",
+				"the statement of an operator counts against a live node and during its lease",
+				"a statement of an operator frees shards during a lease",
 				"the statement of an operator outlives the return of the node",
 			},
 		},

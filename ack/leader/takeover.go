@@ -17,7 +17,9 @@ func (m *member) recordCrash(in inputs, evidence CrashEvidence) {
 }
 
 // recordRemoval records the statement of an operator that the node has stopped permanently. The
-// operator decided before the statement arrived, so it is not about a live node.
+// operator decided before the statement arrived, so it is not about a live node. With wrong crash
+// evidence, a late statement may still be recorded for a live node. So it frees shards only after the
+// lease of the node has ended.
 func (m *member) recordRemoval(in inputs) {
 	if !m.sendsHeartbeats(in) || m.hasCrashed() {
 		m.removed = true
@@ -39,6 +41,7 @@ func (m *member) awaitsCrashRestart(in inputs) bool {
 // be taken").
 func (m *member) takeoverRule(in inputs, proposal shardmap.Epoch) string {
 	sinceGrant := in.now - m.lastGrantAt
+	leaseEnded := sinceGrant > in.timing.LeaseExpiry()
 	switch {
 	case m.heartbeat.Goodbye:
 		return "goodbye"
@@ -48,7 +51,7 @@ func (m *member) takeoverRule(in inputs, proposal shardmap.Epoch) string {
 		return "acknowledged"
 	case m.rebooted && !m.hadLease:
 		return "new-boot"
-	case m.removed:
+	case m.removed && leaseEnded:
 		return "removed"
 	case sinceGrant >= in.timing.DeadAfter:
 		return "silence"
@@ -56,7 +59,7 @@ func (m *member) takeoverRule(in inputs, proposal shardmap.Epoch) string {
 		return ""
 	case in.timing.Takeover == ack.TakeoverImmediate:
 		return "refusal"
-	case sinceGrant > in.timing.LeaseExpiry():
+	case leaseEnded:
 		return "evidence"
 	}
 	return ""
@@ -68,9 +71,9 @@ func (m *member) takeoverRule(in inputs, proposal shardmap.Epoch) string {
 // same shards under the same epochs. So it must wait as long as a takeover of the shards.
 func (m *member) processGone(in inputs) bool {
 	sinceGrant := in.now - m.lastGrantAt
-	if m.heartbeat.Goodbye || m.removed || sinceGrant >= in.timing.DeadAfter {
+	if m.heartbeat.Goodbye || sinceGrant >= in.timing.DeadAfter {
 		return true
 	}
 	evidenceCounts := m.hasCrashed() && in.timing.Takeover != ack.TakeoverTimeout
-	return evidenceCounts && sinceGrant > in.timing.LeaseExpiry()
+	return (m.removed || evidenceCounts) && sinceGrant > in.timing.LeaseExpiry()
 }

@@ -16,7 +16,7 @@ func (c *stepDownCommand) Run(ctx context.Context, session *session) error {
 
 type removeCommand struct {
 	Node  string `arg:"" help:"Id of the node."`
-	Force bool   `help:"Reassign its shards immediately. You guarantee that the node and its app have stopped."`
+	Force bool   `help:"Reassign its shards as soon as its lease has ended. You guarantee that the node and its app have stopped."`
 	target
 }
 
