@@ -74,12 +74,12 @@ type Node struct {
 	idleTracker *idleshards.Tracker // which shards of this node are idle
 	scheduler   clock.Scheduler     // shared source of periodic wake-ups
 
-	// The connections to other nodes, and what this node knows of them.
+	// Connections to other nodes, and their state.
 	port           *peer.Port                  // connections between nodes
 	client         *control.Client             // requests to other nodes
 	gossip         *gossip.Gossip              // finds the other nodes
 	announcer      *announcer                  // announces this node by gossip
-	view           *cluster.View               // what this node knows of the other nodes
+	view           *cluster.View               // state of the other nodes
 	identities     identities                  // of the processes of this node and of other nodes
 	crashDetector  *crashdetect.Detector       // detects that processes of other nodes have ended
 	poisonDetector *crashdetect.PoisonDetector // detects keys whose requests may end processes

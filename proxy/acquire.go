@@ -128,7 +128,7 @@ func (wait *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waite
 }
 
 // queueFullError ends a wait for a connection because the wait queue of the node is full.
-type queueFullError struct{ result decision } // what the request does instead
+type queueFullError struct{ result decision } // how the request continues
 
 func (err *queueFullError) Error() string { return err.result.detail }
 

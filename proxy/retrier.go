@@ -330,7 +330,7 @@ func (retry *retrier) endRefusedAttempt(attempt *attempt) {
 	res := &attempt.conn.Response
 	reusable := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !retry.body.Unreadable
 	if !retry.body.IsFullyBuffered() {
-		attempt.conn.Writer().Discard() // the owner knows that the rest of the body will not be sent
+		attempt.conn.Writer().Discard() // the owner expects no further bytes of the body
 	}
 	if retry.slot.Finish() == cause.None && reusable {
 		attempt.conn.Pool.Put(attempt.conn)

@@ -82,8 +82,8 @@ func (sweeper *sweeper) eventStreamGrace(c *client, current inflight.Run, cancel
 	return grace
 }
 
-// abortStuckClient aborts the connection of a client that does not read, and thereby delays the end of
-// a cancelled run for streamEndTimeout. The next owner of the shard may be waiting for that end.
+// abortStuckClient aborts the connection of a client that does not read, if this has delayed the end
+// of a cancelled run for streamEndTimeout. The next owner of the shard may be waiting for that end.
 func abortStuckClient(c *client, current inflight.Run, now time.Duration) {
 	if c.cancelledRun != current.Number {
 		c.cancelledRun, c.cancelledAt = current.Number, now

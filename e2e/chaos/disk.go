@@ -78,7 +78,7 @@ func (f *fsyncFault) begin(sc *scenario) {
 
 func (f *fsyncFault) whileActive(sc *scenario) { sc.forceWrites(f.victim) }
 
-// end repairs the disk. A node whose fsync failed exits within 2 s if the write was to its log, and is started again.
+// end repairs the disk. If a write of the Raft log failed, the node exits within 2 s, and end starts it again.
 func (f *fsyncFault) end(sc *scenario) {
 	hits, err := sc.disks[f.victim.ID].Heal()
 	sc.fatalIf(err)

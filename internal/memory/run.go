@@ -35,7 +35,7 @@ type process struct {
 	release func()                       // returns unused memory to the operating system
 }
 
-// run releases unused memory to the operating system whenever the policy says so, until ctx ends.
+// run releases unused memory to the operating system whenever the policy requires it, until ctx ends.
 func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
 	used, known := p.cpuTime()
 	if !known {

@@ -12,7 +12,7 @@ import (
 // request would be too expensive. SweepInterval is the resolution of these timeouts.
 const SweepInterval = coarsetime.Resolution
 
-// quiescentEvery is the number of sweeps of which one also visits quiescent WebSockets. Sweeps are the
+// quiescentEvery is the number of sweeps between two visits to quiescent WebSockets. Sweeps are the
 // only recurring cost of an idle WebSocket, and a node may have thousands of them.
 const quiescentEvery = 5
 
