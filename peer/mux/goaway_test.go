@@ -15,16 +15,18 @@ import (
 func TestStreamAfterGoAwayIsUnprocessed(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		near, far := w.openStream()
+		w.clientConn.held.Lock() // the server reads the late stream after it has sent the GOAWAY
 		late, err := w.client.OpenStream()
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.server.GoAway(time.Minute)
-		if n := len(w.accepted); n != 0 {
-			t.Fatalf("%d streams were accepted", n)
-		}
+		w.clientConn.held.Unlock()
 		_, _ = late.Write([]byte("x")) // fails if the GOAWAY was read before
 		w.expectError(late, mux.ErrUnprocessed)
+		if n := len(w.accepted); n != 0 {
+			t.Errorf("%d streams were accepted after the GOAWAY, want none", n)
+		}
 		if !late.Unprocessed() || near.Unprocessed() {
 			t.Errorf("unprocessed: %v and %v, want only the late one", late.Unprocessed(), near.Unprocessed())
 		}

@@ -15,6 +15,7 @@ import (
 type sessionPair struct {
 	t                    *testing.T
 	client, server       *mux.Session
+	clientConn           *heldConn
 	accepted             chan *mux.Stream
 	clientErr, serverErr error // result of Run
 }
@@ -25,7 +26,8 @@ func withSessionPair(t *testing.T, f func(w *sessionPair)) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		w := &sessionPair{t: t, accepted: make(chan *mux.Stream, 2*mux.MaxStreams)}
-		w.client, w.server = mux.NewClient(a, mux.NewBudget(mux.MaxStreams, nil)), mux.NewServer(b, mux.NewBudget(mux.MaxStreams, nil), func(st *mux.Stream) bool { w.accepted <- st; return true })
+		w.clientConn = &heldConn{Conn: a}
+		w.client, w.server = mux.NewClient(w.clientConn, mux.NewBudget(mux.MaxStreams, nil)), mux.NewServer(b, mux.NewBudget(mux.MaxStreams, nil), func(st *mux.Stream) bool { w.accepted <- st; return true })
 		var runs sync.WaitGroup
 		runs.Go(func() { w.clientErr = w.client.Run() })
 		runs.Go(func() { w.serverErr = w.server.Run() })
@@ -34,6 +36,18 @@ func withSessionPair(t *testing.T, f func(w *sessionPair)) {
 		defer w.client.Fail(errTestOver)
 		f(w)
 	})
+}
+
+// heldConn is a connection that sends nothing while held is locked.
+type heldConn struct {
+	net.Conn
+	held sync.Mutex
+}
+
+func (c *heldConn) Write(p []byte) (int, error) {
+	c.held.Lock()
+	defer c.held.Unlock()
+	return c.Conn.Write(p)
 }
 
 var errTestOver = errors.New("the test is over")
