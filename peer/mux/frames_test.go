@@ -76,6 +76,23 @@ func (r *rawPeer) startReading() {
 	}()
 }
 
+// readOpenFrames reads n frames that open streams, and then stops reading. It must be called before
+// startReading.
+func (r *rawPeer) readOpenFrames(n int) {
+	r.t.Helper()
+	buf := make([]byte, len(appendFrame(nil, frameOpen, 1, nil)))
+	for range n {
+		if _, err := io.ReadFull(r.conn, buf); err != nil {
+			r.t.Fatal(err)
+		}
+		opened, _, err := parseFrame(buf)
+		if err != nil || opened.typ != frameOpen {
+			r.t.Fatalf("sent frame of type %v, %v, want %v", opened.typ, err, frameOpen)
+		}
+		r.sentFrames = append(r.sentFrames, opened)
+	}
+}
+
 // sent returns the number of sent frames of a type, and their concatenated data.
 func (r *rawPeer) sent(k frameType) (n int, data []byte) {
 	synctest.Wait()
@@ -160,6 +177,7 @@ func TestUrgentFramesOvertakeData(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		a, _ := r.OpenStream()
 		b, _ := r.OpenStream()
+		r.readOpenFrames(2)
 		_, _ = a.Write([]byte("is being written"))
 		synctest.Wait() // the peer does not read yet
 		_, _ = a.Write(make([]byte, maxFrameData))
