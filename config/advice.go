@@ -18,7 +18,11 @@ func (c *Config) Advice() []Problem {
 			if err != nil {
 				continue // findProblems reports the invalid source
 			}
-			for _, problem := range []*valueProblem{adviseMissing(source, c.OnMissingKey), adviseClaim(source)} {
+			problems := []*valueProblem{adviseClaim(source)}
+			if !line.mints() {
+				problems = append(problems, adviseMissing(source, c.OnMissingKey))
+			}
+			for _, problem := range problems {
 				if problem != nil {
 					advice = append(advice, Problem{Key: line.key, Value: text, Origin: c.Origin(line.setting), Message: problem.message, Remedy: problem.remedy})
 				}
@@ -33,6 +37,16 @@ type sourceLine struct {
 	key     string // as in Value.Key
 	setting string // the setting that the origin is kept for
 	sources []string
+}
+
+// mints reports whether the last source generates a key. The app then takes the generated key as the
+// value of the session cookie or header that it sets.
+func (line *sourceLine) mints() bool {
+	if len(line.sources) == 0 {
+		return false
+	}
+	last, err := keysource.Parse(line.sources[len(line.sources)-1])
+	return err == nil && last.Kind == keysource.Mint
 }
 
 // sourceLines returns the lines of the configuration that list key sources.
@@ -55,9 +69,9 @@ func adviseMissing(source keysource.Source, missing keysource.Missing) *valuePro
 	var remedy string
 	switch source.Kind {
 	case keysource.Cookie:
-		remedy = "remove " + source.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key"
+		remedy = "remove " + source.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key; or add mint as the last source, if the app can use Shardway-Key as the value"
 	case keysource.Header:
-		remedy = "use a key that the client has from its first request, like path:1 or query:user"
+		remedy = "use a key that the client has from its first request, like path:1 or query:user; or add mint as the last source, if the app can use Shardway-Key as the value"
 	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint:
 		return nil
 	}

@@ -19,6 +19,8 @@ func TestAdviceNamesKeysThatProbablyDoNotWork(t *testing.T) {
 		{"--key cookie:PHPSESSID", nil},
 		{"--key cookie:PHPSESSID --on-missing-key local --upstream http://127.0.0.1:9", []string{"remove cookie:PHPSESSID and set on-missing-key to cookie"}},
 		{"--key header:Mcp-Session-Id,cookie:sid --on-missing-key hash-path", []string{"use a key that the client has", "remove cookie:sid"}},
+		{"--key cookie:sid,mint --on-missing-key cookie", nil},
+		{"--key header:Mcp-Session-Id,mint:POST --on-missing-key hash-path", nil},
 		{"--key cookie:JSESSIONID --on-missing-key cookie", []string{"on-missing-key is cookie"}},
 		{"--key jwt:tenant.id", []string{`the claim named "tenant.id", not a member of the claim "tenant"`}},
 		{"--key jwt:https://acme.com/tenant,jwt:urn:acme.com:tenant", nil},
@@ -42,12 +44,12 @@ func TestAdviceNamesKeysThatProbablyDoNotWork(t *testing.T) {
 }
 
 func TestAdviceNamesTheRoute(t *testing.T) {
-	c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("on_missing_key: hash-path\nroutes:\n  /mcp: [header:Mcp-Session-Id]\n"))
+	c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("on_missing_key: hash-path\nroutes:\n  /mcp: [header:Mcp-Session-Id]\n  /sse: [header:Mcp-Session-Id, mint]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	advice := c.Advice()
-	if len(advice) != 1 || advice[0].Key != "routes /mcp" || advice[0].Value != "header:Mcp-Session-Id" || advice[0].Origin != "f.yaml:2" {
+	if len(advice) != 1 || !strings.Contains(advice[0].Remedy, "add mint") || advice[0].Key != "routes /mcp" || advice[0].Value != "header:Mcp-Session-Id" || advice[0].Origin != "f.yaml:2" {
 		t.Errorf("%+v", advice)
 	}
 }

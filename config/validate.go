@@ -92,6 +92,7 @@ func (c *Config) rules() []rule {
 		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size does not fit in the queue: queue-bytes is " + formatSize(c.QueueBytes), "lower it, or raise queue-bytes"},
 	}
 	rules = append(rules, rule{"access-log", "", c.AccessLog != "", "it is neither a file name nor one of the allowed words", "set off, stdout, or the name of a file"})
+	rules = append(rules, c.keySourceRules()...)
 	rules = append(rules, c.keyConfigRules()...)
 	rules = append(rules, c.requiredRules()...)
 	rules = append(rules, c.fileRules()...)
@@ -204,10 +205,7 @@ func (c *Config) collisionRules() []rule {
 
 // checkKeySource checks one key source.
 func checkKeySource(text string) *valueProblem {
-	source, err := keysource.Parse(text)
-	if err == nil && source.Kind == keysource.Mint {
-		err = keysource.MintEverywhere()
-	}
+	_, err := keysource.Parse(text)
 	return problemOf(err)
 }
 
@@ -215,6 +213,15 @@ func checkKeySource(text string) *valueProblem {
 func (c *Config) checkRoutes() *valueProblem {
 	_, err := keysource.NewTable(keysource.Spec{Routes: c.KeyRoutes()})
 	return problemOf(err) // the first one, if err joins several
+}
+
+// keySourceRules returns the rules about the order of the key sources.
+func (c *Config) keySourceRules() []rule {
+	_, err := keysource.NewTable(keysource.Spec{Sources: c.Keys})
+	if problem := problemOf(err); problem != nil {
+		return []rule{{"key", "", false, problem.message, problem.remedy}}
+	}
+	return nil
 }
 
 // keyConfigRules limits the size of the key configuration, because nodes exchange it.

@@ -22,7 +22,8 @@ func TestMintedKeysAreServedOnEveryNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Flags: []string{"--config", file}})
-	owners := map[string]bool{}
+	c.AwaitServing(t) // a node prefers its own shards
+	owners, appOfNode := map[string]bool{}, map[string]string{}
 	for range 8 {
 		for _, node := range c.Running() {
 			made, at := askRoom(t, http.MethodPost, "http://"+node.Addr+"/rooms")
@@ -30,6 +31,10 @@ func TestMintedKeysAreServedOnEveryNode(t *testing.T) {
 				t.Fatalf("%v", made)
 			}
 			owners[at.App] = true
+			if app, ok := appOfNode[node.ID]; ok && app != at.App {
+				t.Errorf("node %s made rooms at %s and at %s", node.ID, app, at.App)
+			}
+			appOfNode[node.ID] = at.App
 			for i, other := range c.Running() {
 				found, there := askRoom(t, http.MethodGet, "http://"+other.Addr+"/rooms/"+made.Get("Shardway-Key"))
 				if there.App != at.App || there.Key != made.Get("Shardway-Key") || there.Count != uint64(i)+2 || found.Get("Shardway-Minted") != "" {

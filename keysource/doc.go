@@ -9,8 +9,9 @@
 //	jwt:CLAIM     a claim of the bearer token, without verification of the token
 //	host          the host without its port, in lower case
 //	ip            the address of the client
-//	mint          a new random key for each request, for routes on which clients create
-//	              resources; it must be the only source of its route
+//	mint          a new random key, for requests in which no earlier source has a key. It is the
+//	              last source, and alone only on a route on which clients create objects
+//	mint:METHOD   the same, for requests with this method only
 //
 // # Types
 //

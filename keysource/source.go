@@ -48,7 +48,7 @@ func (k Kind) String() string {
 // Source is a part of a request that may contain the key.
 type Source struct {
 	Kind    Kind
-	Name    string // of the header, parameter, cookie or claim; empty for other kinds
+	Name    string // of the header, parameter, cookie or claim; of Mint, the only method or empty for all; empty for other kinds
 	Segment int    // number of the path segment, from 1; 0 for other kinds
 }
 
@@ -79,9 +79,13 @@ func Parse(text string) (Source, error) {
 		}
 	}
 	switch source.Kind {
-	case Host, IP, Mint:
+	case Host, IP:
 		if hasName {
 			return invalid("the source "+strconv.Quote(word)+" takes no name", "write "+word)
+		}
+	case Mint:
+		if hasName && !isMethod(name) {
+			return invalid("the source \"mint\" accepts only a request method in upper case", "write mint:POST, or mint for all methods")
 		}
 	case Path:
 		number, err := strconv.Atoi(name)
@@ -98,7 +102,7 @@ func Parse(text string) (Source, error) {
 			return invalid("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(source.Kind))
 		}
 	default:
-		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip, and mint on a route of its own"
+		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip, and mint or mint:METHOD as the last one"
 		if near := suggest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
@@ -120,6 +124,10 @@ func example(kind Kind) string {
 	}
 	return "jwt:sub"
 }
+
+// isMethod reports whether text is a request method without lower-case letters. Methods are
+// case-sensitive, and all registered methods are in upper case (RFC 9110, section 9.1).
+func isMethod(text string) bool { return isToken(text) && strings.ToUpper(text) == text }
 
 // isToken reports whether text is a token (RFC 9110, section 5.6.2), as names of headers and
 // cookies are.

@@ -53,8 +53,8 @@ func NewTable(spec Spec) (*Table, error) {
 		sources = []string{Default}
 	}
 	table.defaults = parseSources("key", "", sources, &problems)
-	if slices.ContainsFunc(table.defaults.Sources, isMint) {
-		problems = append(problems, MintEverywhere())
+	if generatesAllKeys(table.defaults.Sources) {
+		problems = append(problems, mintAlone(strings.Join(sources, ",")))
 	}
 	original := make(map[string]string, len(spec.Routes)) // original text by parsed prefix
 	for _, configured := range spec.Routes {
@@ -89,10 +89,29 @@ func NewTable(spec Spec) (*Table, error) {
 // isMint reports whether the source generates keys.
 func isMint(source Source) bool { return source.Kind == Mint }
 
-// MintEverywhere returns the error for mint outside routes: if every request got a new key, no
-// client could access the resource that it has created.
-func MintEverywhere() error {
-	return &valueerr.Error{Key: "key", Value: "mint", Wrong: "a fresh key for every request would let none come back", Remedy: "name mint for a path under routes, for the requests that create"}
+// mintAlone returns the error for mint as the only source outside routes: if every request got a
+// new key, no client could access the object that it has created.
+func mintAlone(value string) error {
+	return &valueerr.Error{
+		Key: "key", Value: value, Wrong: "every request would get a new key, so no client could return to its object",
+		Remedy: "put a source before mint, such as cookie:sid, or set mint for a path under routes",
+	}
+}
+
+// generatesAllKeys reports whether all sources generate keys.
+func generatesAllKeys(sources []Source) bool {
+	return len(sources) > 0 && !slices.ContainsFunc(sources, func(source Source) bool { return !isMint(source) })
+}
+
+// hasSourceAfterMint reports whether a source follows one that generates a key. The sources that are
+// restricted to a method may follow each other.
+func hasSourceAfterMint(sources []Source) bool {
+	first := slices.IndexFunc(sources, isMint)
+	if first < 0 {
+		return false
+	}
+	restricted := sources[first : len(sources)-1] // the last source may generate a key for all methods
+	return slices.ContainsFunc(restricted, func(source Source) bool { return !isMint(source) || source.Name == "" }) || !isMint(sources[len(sources)-1])
 }
 
 // parseSources parses the sources of one setting. location is a prefix of the error messages. It
@@ -111,9 +130,9 @@ func parseSources(key, location string, texts []string, problems *[]error) Sourc
 		list.Sources = append(list.Sources, source)
 		words = append(words, source.String())
 	}
-	if len(texts) > 1 && key == "routes" && slices.ContainsFunc(list.Sources, isMint) {
+	if hasSourceAfterMint(list.Sources) {
 		*problems = append(*problems, &valueerr.Error{
-			Key: key, Value: strings.Join(texts, ","), Wrong: location + "mint has other sources beside it, of which none would count", Remedy: "name mint alone, for the paths that create",
+			Key: key, Value: strings.Join(texts, ","), Wrong: location + "a source follows mint", Remedy: "put mint last: it is used if no other source has a key",
 		})
 	}
 	list.Description = strings.Join(words, ", ")

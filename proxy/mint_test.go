@@ -99,16 +99,85 @@ func TestGeneratedKeysAreKeptOnRetry(t *testing.T) {
 	}
 }
 
-// Key generation is available for routes only. With a new key for each request, a client could never
-// address the same shard again.
-func TestMintWorksForRoutesOnly(t *testing.T) {
+// Key generation is the last resort of a list of sources. Outside routes it needs an earlier source:
+// with a new key for each request, a client could never address the same shard again.
+func TestMintIsTheLastSource(t *testing.T) {
+	everywhere := func(sources ...string) shardkey.Spec { return shardkey.Spec{Sources: sources} }
+	below := func(sources ...string) shardkey.Spec {
+		return shardkey.Spec{Routes: []shardkey.Route{{Prefix: "/rooms", Sources: sources}}}
+	}
 	for _, spec := range []shardkey.Spec{
-		{Sources: []string{"mint"}},
-		{Sources: []string{"header:X-A", "mint"}},
-		{Routes: []shardkey.Route{{Prefix: "/rooms", Sources: []string{"mint", "path:2"}}}},
+		everywhere("mint"), everywhere("mint:POST"), everywhere("mint:POST", "mint:PUT"), everywhere("mint", "header:X-A"),
+		everywhere("header:X-A", "mint", "path:1"), everywhere("header:X-A", "mint", "mint:POST"), everywhere("header:X-A", "mint", "mint"),
+		below("mint", "path:2"), below("mint:POST", "path:2"), below("mint:POST", "path:2", "mint"), below("mint", "mint:POST"),
+		below("mint:post"), below("mint:"), below("mint:POST PUT"),
 	} {
 		if _, err := shardkey.New(spec); err == nil {
-			t.Errorf("%+v is taken", spec)
+			t.Errorf("%+v is accepted", spec)
 		}
+	}
+	for _, spec := range []shardkey.Spec{
+		everywhere("header:X-A", "mint"), everywhere("header:X-A", "path:1", "mint:POST", "mint:PUT"), everywhere("ip", "mint:POST", "mint"),
+		below("mint"), below("mint:POST"), below("header:X-A", "mint:PROPFIND"), below("mint:POST", "mint"),
+	} {
+		if _, err := shardkey.New(spec); err != nil {
+			t.Errorf("%+v: %v", spec, err)
+		}
+	}
+}
+
+// A key is generated only if no earlier source has one, and never for an ambiguous earlier source:
+// the app might read a key of another shard from it.
+func TestMintIsAFallback(t *testing.T) {
+	spec := shardkey.Spec{
+		Sources: []string{"cookie:sid", "query:user", "mint"},
+		Routes:  []shardkey.Route{{Prefix: "/mcp", Sources: []string{"header:Mcp-Session-Id", "mint:POST", "mint:PUT"}}},
+	}
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, spec) })
+			c := front.dial()
+			const isMinted, ambiguous, missing, keyless = "minted", "bad-request", "no-key", ""
+			for _, tt := range []struct{ line, headers, want string }{
+				{"GET /", "", isMinted},
+				{"POST /", "Cookie: sid=\r\n", isMinted},
+				{"GET /?user=", "Cookie: other=x\r\n", isMinted},
+				{"GET /", "Cookie: sid=alice\r\nShardway-Minted: 1\r\n", "alice"},
+				{"GET /?user=bob", "", "bob"},
+				{"GET /", "Cookie: sid=alice; sid=bob\r\n", ambiguous},
+				{"GET /", "Cookie: sid =alice\r\n", ambiguous},
+				{"GET /", "Connection: cookie\r\nCookie: sid=alice\r\n", ambiguous},
+				{"GET /?user=alice&user=bob", "", ambiguous},
+				{"GET /?x=1;user=bob", "", ambiguous},
+				{"POST /mcp", "", isMinted},
+				{"PUT /mcp/x", "", isMinted},
+				{"post /mcp", "", missing},
+				{"GET /mcp", "", missing},
+				{"POST /mcp", "Mcp-Session-Id: s\r\n", "s"},
+				{"GET /mcp", "Mcp-Session-Id: s\r\n", "s"},
+				{"POST /mcp", "Mcp-Session-Id: s\r\nMcp_Session_Id: t\r\n", ambiguous},
+				{"POST /mcp/../", "", ambiguous},
+				// A CORS preflight cannot have a key, and creates nothing.
+				{"OPTIONS /", "Access-Control-Request-Method: POST\r\n", keyless},
+				{"OPTIONS /mcp", "Access-Control-Request-Method: POST\r\n", keyless},
+				{"OPTIONS /", "", isMinted},
+			} {
+				c.send("%s HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n%s\r\n", tt.line, tt.headers)
+				res, body := c.answer("GET")
+				key, wasMinted := res.Header.Get("Saw-Shardway-Key"), res.Header.Get("Saw-Shardway-Minted") == "1"
+				switch tt.want {
+				case ambiguous, missing:
+					wantStatus(t, res, body, 400, tt.want)
+				case isMinted:
+					if !wasMinted || !minted.MatchString(key) {
+						t.Errorf("%s %q: %d %s, key %q", tt.line, tt.headers, res.StatusCode, body, key)
+					}
+				default:
+					if res.StatusCode != 200 || wasMinted || key != tt.want {
+						t.Errorf("%s %q: %d %s, key %q, minted %v", tt.line, tt.headers, res.StatusCode, body, key, wasMinted)
+					}
+				}
+			}
+		})
 	}
 }

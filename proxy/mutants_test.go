@@ -11,7 +11,7 @@ import (
 // mutant is a fault planted into the source of the proxy, the rule that it breaks, and the tests
 // that must fail with it. The rules are those of resumable WebSockets and event streams
 // (docs/apps/websockets.md and sse.md), reused client memory (client_pool.go), idle connections
-// (package connset), the event loop (package eventloop) and multiplexed streams.
+// (package connset), the event loop (package eventloop) and multiplexed streams, and keys (docs/reference/keys.md).
 type mutant struct {
 	rule, found string
 	edits       []overlay.Edit
@@ -29,7 +29,7 @@ type unplantedRule struct{ rule, why string }
 func mutants() []mutant {
 	return slices.Concat(
 		mutantsOfWebSocketSessions(), mutantsOfWebSocketRelays(), mutantsOfEventStreams(), mutantsOfClientPool(), mutantsOfParking(), mutantsOfEventLoops(), mutantsOfMux(),
-		mutantsOfMuxRules(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(),
+		mutantsOfMuxRules(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(), mutantsOfKeys(),
 	)
 }
 

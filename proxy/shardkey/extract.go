@@ -170,7 +170,11 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 		x.scratch = x.appendClientIP(x.scratch[:0], proxies, trusted)
 		return x.scratch, ""
 	case keysource.Mint:
-		return x.generateKey(x.Grow(generatedKeyCap)), ""
+		isOtherMethod := source.Name != "" && string(x.Request.Method()) != source.Name
+		if isOtherMethod || x.isPreflight() { // a preflight creates nothing
+			return nil, ""
+		}
+		return x.mintKey(x.Grow(generatedKeyCap)), ""
 	}
 	return nil, ""
 }
@@ -245,7 +249,7 @@ func (x *Extractor) stickyKey() Found {
 	if value, _ := x.cookieKey(StickyCookie); len(value) == generatedKeyLen && isHex(value) {
 		return Found{Key: value}
 	}
-	value := x.generateKey(make([]byte, 0, generatedKeyCap))
+	value := x.stickyCookieKey(make([]byte, 0, generatedKeyCap))
 	return Found{Key: value, Cookie: value}
 }
 

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// generatedKeyCap is the capacity that generateKey needs, for the key and for the random bytes.
+// generatedKeyCap is the capacity that stickyCookieKey and mintKey need, for the key and for the random bytes.
 const generatedKeyCap = generatedKeyLen + generatedKeyLen/2
 
 // randomKey returns a new random key in dst, which must have a capacity of generatedKeyCap.
@@ -16,8 +16,9 @@ func randomKey(dst []byte) []byte {
 }
 
 // maxGeneratedKeys is the maximum number of keys that are generated for one request. If half of the
-// nodes are cordoned, one request in 65,536 still gets a key of a cordoned node.
-const maxGeneratedKeys = 16
+// nodes are cordoned, one request in 2^64 still gets a key of a cordoned node. If a node owns one
+// shard in ten, one minted key in 850 belongs to another node.
+const maxGeneratedKeys = 64
 
 // Placement describes the shard of a new key.
 type Placement uint8
@@ -32,17 +33,28 @@ const (
 	PlaceHere
 )
 
-// generateKey returns a new key whose shard belongs to a node that accepts new keys. It uses the
-// first generated key if possible, so that keys are distributed like shards. Otherwise it prefers a
-// shard of this node, which avoids forwarding. dst needs a capacity of generatedKeyCap.
-func (x *Extractor) generateKey(dst []byte) []byte {
+// stickyCookieKey returns a new key whose shard belongs to a node that accepts new keys. It uses the
+// first generated key if possible, so that keys are distributed like shards, wherever clients connect.
+// Otherwise it prefers a shard of this node. dst needs a capacity of generatedKeyCap.
+func (x *Extractor) stickyCookieKey(dst []byte) []byte {
 	key := randomKey(dst)
 	if x.Place == nil || x.Place(key) != PlaceAvoided {
 		return key
 	}
+	return x.mintKey(dst)
+}
+
+// mintKey returns a new key whose shard belongs to this node, which avoids forwarding. If this node
+// owns no shard or accepts no new keys, the shard belongs to another node that accepts new keys. dst
+// needs a capacity of generatedKeyCap.
+func (x *Extractor) mintKey(dst []byte) []byte {
+	if x.Place == nil {
+		return randomKey(dst)
+	}
+	var key []byte
 	var elsewhere [generatedKeyLen]byte
 	found := false
-	for range maxGeneratedKeys - 1 {
+	for range maxGeneratedKeys {
 		key = randomKey(dst)
 		switch x.Place(key) {
 		case PlaceHere:
