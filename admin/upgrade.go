@@ -40,7 +40,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 func readUpgradeArguments(r *http.Request) error {
 	args, err := parseUpgradeArguments(r)
 	if err == nil && !args.Finalize {
-		err = missing("finalize", `say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`)
+		err = missing("finalize", `send {"finalize":true} or ?finalize=true: a finalized upgrade cannot be undone`)
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func TestUpgradeErrorsNameParameterAndRemedy(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	refused := newFake()
 	refused.refuse = fmt.Errorf("%w: format version 1 is in force, and format version 2 is blocked by c", api.ErrRefused)
-	const say = `finalize is missing: say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`
+	const say = `finalize is missing: send {"finalize":true} or ?finalize=true: a finalized upgrade cannot be undone`
 	for _, tc := range []struct {
 		c                    api.Cluster
 		method, target, body string
