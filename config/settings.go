@@ -89,6 +89,10 @@ func nodeSettings() []setting {
 			func(c *Config) settingValue {
 				return numberValue{field: &c.MaxShardInflight, min: 1, max: 1_000_000, zeroWord: "none"}
 			}).asReloadable(),
+		newSetting("shard-queue", "N", "none", "maximum requests that wait at the owner for the in-flight limit of their shard, in order of arrival",
+			func(c *Config) settingValue {
+				return numberValue{field: &c.ShardQueue, min: 1, max: 1_000_000, zeroWord: "none"}
+			}).asReloadable(),
 		newSetting("max-streams", "N", "4096", "maximum additional connections for upgraded connections, event streams and long responses",
 			func(c *Config) settingValue { return numberValue{field: &c.MaxStreams, min: 1, max: 65535} }),
 		newSetting("health", "PATH", "", "path of the app's health check",

@@ -5,11 +5,45 @@ package e2e_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/load"
 )
+
+// TestShardQueueRunsRequestsOneByOne limits a shard to one request at a time, with a queue. Requests
+// through all nodes wait at the owner until the first one has ended.
+func TestShardQueueRunsRequestsOneByOne(t *testing.T) {
+	c := start(t, 2, "--max-shard-inflight", "1", "--shard-queue", "8")
+	owner, other := c.Nodes()[0], c.Nodes()[1]
+	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
+	first := c.SendAsync(t, other, load.Request{Key: key, Header: map[string]string{"App-Hang": "gate"}})
+	owner.App.AwaitHanging(t, "gate", 1)
+	var queued []*cluster.AsyncRequest
+	for i, node := range []*cluster.Node{owner, other, other} {
+		queued = append(queued, c.SendAsync(t, node, load.Request{Key: key, Method: "POST", ID: "queued " + strconv.Itoa(i)}))
+	}
+	time.Sleep(300 * time.Millisecond)
+	for i := range queued {
+		if ran := owner.App.Executions(t, "queued "+strconv.Itoa(i)); ran != 0 {
+			t.Errorf("queued request %d ran %d times beside the first one", i, ran)
+		}
+	}
+	owner.App.Release(t, "gate")
+	if resp := first.Response(t); !resp.OK() {
+		t.Errorf("the first one: %d %s", resp.Status, resp.Error)
+	}
+	for i, request := range queued {
+		if resp := request.Response(t); !resp.OK() {
+			t.Errorf("queued request %d: %d %s", i, resp.Status, resp.Error)
+		}
+		if ran := owner.App.Executions(t, "queued "+strconv.Itoa(i)); ran != 1 {
+			t.Errorf("queued request %d ran %d times", i, ran)
+		}
+	}
+}
 
 // TestShardInflightIsReloaded limits the number of concurrent requests of one shard,
 // through any node. Excess requests are refused at once and do not run. SIGHUP removes

@@ -41,10 +41,10 @@ func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decis
 		Shard: wait.exchange.limitShard(), RequireRecent: wait.requiresRecentConn(), MaxInflight: wait.maxInflight(pool), RequireNew: requireNew,
 		ForUpgrade:    wait.exchange.isResumption(), // a WebSocket is resumed by an upgrade request, and keeps the connection
 		StreamAllowed: wait.exchange.mayUseStream(),
-		HasWaited:     hasWaitedAtIngress,
+		HasWaited:     hasWaitedAtIngress, MaxQueued: wait.maxQueued(pool), HadTurn: wait.exchange.hadTurn,
 	}
+	conn, dialed, err := pool.Join(waiter)
 	for {
-		conn, dialed, err := pool.Join(waiter)
 		if conn == nil && err == nil {
 			conn, err = wait.waitInQueue(pool, waiter, dialed)
 		}
@@ -55,10 +55,10 @@ func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decis
 			pool.ProbeWithIdle() // this connection works, so another idle one may work although new dials fail
 			return conn, decision{}
 		}
-		pool.Discard(conn) // the pool can then dial a new connection
 		// Accept any usable connection from now on: otherwise the request could discard one returned
 		// connection after another.
 		waiter.RequireNew = false
+		conn, dialed, err = pool.Replace(waiter, conn)
 	}
 }
 
@@ -90,6 +90,14 @@ func (wait *requestWait) maxInflight(pool *connpool.Pool) int {
 	return wait.settings.MaxShardInflight
 }
 
+// maxQueued returns how many requests may wait at the owner for a limit of the shard; zero means none.
+func (wait *requestWait) maxQueued(pool *connpool.Pool) int {
+	if wait.maxInflight(pool) == 0 {
+		return 0
+	}
+	return wait.settings.ShardQueue
+}
+
 // acquireIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
 // loop. nil means no preference.
 func (wait *requestWait) acquireIdleConn(pool *connpool.Pool, loop connpool.EventLoop) *connpool.Conn {
@@ -100,11 +108,12 @@ func (wait *requestWait) acquireIdleConn(pool *connpool.Pool, loop connpool.Even
 
 // waitInQueue waits in the queue of the pool. isDialed means that a connection for the request is
 // being dialed. Otherwise the request has to wait for other requests to finish. At its ingress, it
-// then also needs a place in the wait queue of the node.
+// then also needs a place in the wait queue of the node. With --shard-queue, requests wait at the owner
+// in the order of their arrival, so a forwarded request waits like a request of a client.
 func (wait *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waiter, isDialed bool) (*connpool.Conn, error) {
-	isIngress := wait.ingress == ""
+	waitsLong := wait.ingress == "" || waiter.MaxQueued > 0
 	limit := ownerWait
-	if isIngress {
+	if waitsLong {
 		limit = wait.timeLeft(time.Now()) // dialing counts towards the waiting time
 	}
 	if pool.ShardMoved(waiter, wait.server.options.Cluster.Table()) {
@@ -115,7 +124,7 @@ func (wait *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waite
 		dialLimit := wait.server.settings.Load().ConnectTimeout + ownerWait
 		return pool.Await(waiter, wait.context().Done(), max(limit, dialLimit))
 	}
-	if isIngress {
+	if waitsLong {
 		if result := wait.enterQueue(); result.action != 0 {
 			_ = pool.LeaveQueue(waiter)
 			return nil, &queueFullError{result}

@@ -59,6 +59,7 @@ type exchange struct {
 	waitTime        time.Duration // total waiting time
 	deadline        time.Time     // end of all waiting; zero means that the request has not waited
 	lastPause       time.Duration // last pause before a retry; zero means none
+	hadTurn         bool          // an attempt at the app of this node was admitted; see connpool.Waiter.HadTurn
 	ticket          *queue.Ticket // place in the wait queue; nil means none
 	dequeued        *queue.Ticket // ticket of a request that has left the queue and has no response yet; nil means none
 

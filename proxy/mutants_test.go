@@ -30,6 +30,7 @@ func mutants() []mutant {
 	return slices.Concat(
 		mutantsOfWebSocketSessions(), mutantsOfWebSocketRelays(), mutantsOfEventStreams(), mutantsOfClientPool(), mutantsOfParking(), mutantsOfEventLoops(), mutantsOfMux(),
 		mutantsOfMuxRules(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(), mutantsOfKeys(),
+		mutantsOfShardQueues(),
 	)
 }
 

@@ -201,6 +201,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		return fail(problem.UpstreamBroken, detailMayHaveRun)
 	}
 	router.exchange.dequeue()
+	router.exchange.hadTurn = true
 	router.admission.end = release
 	*prepared = attempt{conn: conn, table: table, route: dest, attemptEpoch: attemptEpoch{epoch: epoch}, release: router.releaseAdmitted}
 	if router.server.options.NotAcquired != nil {

@@ -65,6 +65,9 @@ type Settings struct {
 	// for a connection to its app, if this node is the owner. Further requests receive 503. Streams
 	// and upgraded connections do not count (see Options.MaxStreams). Zero means no limit.
 	MaxShardInflight int
+	// ShardQueue is how many further requests of one shard wait at its owner, in the order of their
+	// arrival, for up to Options.QueueWait. Zero means that further requests receive 503 immediately.
+	ShardQueue int
 	// HeaderTimeout limits the time from the first byte of a header section to its end, and the
 	// time of a TLS handshake. Zero means 10 s.
 	HeaderTimeout time.Duration

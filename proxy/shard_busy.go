@@ -9,8 +9,8 @@ import (
 )
 
 // detailShardInflight is the detail of the problem for a request that exceeds the in-flight limit
-// of its shard.
-const detailShardInflight = "as many requests of the shard are under way as there may be (--max-shard-inflight)"
+// of its shard, and that cannot wait there, or not any longer.
+const detailShardInflight = "the maximum number of requests of the shard is in flight (--max-shard-inflight), and the request had no place in the queue or no turn in time (--shard-queue, --queue-wait)"
 
 // waitBehind returns the decision for a request whose shard has a queue of waiting requests. If the
 // owner has refused requests because the shard is busy, a request that has not waited fails.

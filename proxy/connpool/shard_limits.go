@@ -45,6 +45,16 @@ func (s *shardLimits) inflight(shard int) int {
 	return requests
 }
 
+// mayQueue reports whether a request at the in-flight limit of its shard may wait: it has waited
+// before, or the queue of the shard has a free place.
+func (s *shardLimits) mayQueue(waiter *Waiter) bool {
+	if waiter.HasWaited || waiter.MaxQueued == 0 {
+		return waiter.HasWaited
+	}
+	q := s.waiting[waiter.Shard]
+	return q == nil || q.waiters.Len() < waiter.MaxQueued
+}
+
 // charge counts another connection as used by the shard.
 func (s *shardLimits) charge(shard int) {
 	if !s.countsConns || shard < 0 {
@@ -95,6 +105,10 @@ func (s *shardLimits) enqueue(waiter *Waiter) {
 	if q == nil {
 		q = new(waitQueue)
 		s.waiting[waiter.Shard] = q
+	}
+	if waiter.HadTurn && waiter.MaxQueued > 0 {
+		q.pushFirst(waiter)
+		return
 	}
 	q.push(waiter)
 }

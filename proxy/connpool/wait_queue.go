@@ -38,12 +38,19 @@ type Waiter struct {
 	ForUpgrade    bool // the request is a resumed WebSocket, which keeps the connection
 	StreamAllowed bool // with ForUpgrade: a multiplexed stream can be used instead of a connection
 	HasWaited     bool // the request has waited for its shard before; at the in-flight limit it waits again, and is not refused
+	// MaxQueued is how many requests may wait for a limit of the shard, so that another one may wait at
+	// the in-flight limit. Zero means that a request without HasWaited is refused at that limit.
+	MaxQueued int
+	// HadTurn means that the request was sent before. At a limit of its shard it precedes all other
+	// requests. It has an effect only with MaxQueued.
+	HadTurn bool
 
 	granted chan grant // receives the single grant
 
 	// Pool.mu protects the following fields.
 	waitsForShard bool                        // the request waits for a limit of its shard, and not in Pool.mu.queue
 	inflightFull  bool                        // the in-flight limit of the shard was reached when the request joined
+	isCharged     bool                        // the request already counts for its shard; see Pool.Replace
 	queue         *waitQueue                  // the queue that contains the waiter; nil means none
 	element       linkedlist.Element[*Waiter] // place in queue
 }
@@ -74,6 +81,21 @@ func (q *waitQueue) push(waiter *Waiter) {
 	} else {
 		q.waiters.PushBack(&waiter.element, waiter)
 	}
+	q.added(waiter)
+}
+
+// pushFirst adds a waiter at the beginning of a queue without upgradesLast.
+func (q *waitQueue) pushFirst(waiter *Waiter) {
+	if first := q.waiters.First(); first != nil {
+		q.waiters.InsertBefore(&first.element, &waiter.element, waiter)
+	} else {
+		q.waiters.PushBack(&waiter.element, waiter)
+	}
+	q.added(waiter)
+}
+
+// added counts a waiter that was added to the list.
+func (q *waitQueue) added(waiter *Waiter) {
 	waiter.queue = q
 	if waiter.MaxInflight == 0 {
 		q.unbounded++
@@ -115,8 +137,8 @@ func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 		}
 		return nil, false, ErrStopping // ErrRouteChanged would cause an endless loop, because the table still names this node
 	}
-	waiter.inflightFull = limits.isInflightFull(waiter.Shard, waiter.MaxInflight)
-	if waiter.inflightFull && !waiter.HasWaited {
+	waiter.inflightFull = !waiter.isCharged && limits.isInflightFull(waiter.Shard, waiter.MaxInflight)
+	if waiter.inflightFull && !limits.mayQueue(waiter) {
 		return nil, false, ErrShardInflightLimit
 	}
 	allowed, mustDial := p.Breaker.Allow()
@@ -126,12 +148,14 @@ func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 	if mustDial {
 		p.dialProbe()
 	}
-	waiter.waitsForShard = waiter.inflightFull || limits.isFull(waiter.Shard)
+	waiter.waitsForShard = waiter.inflightFull || !waiter.isCharged && limits.isFull(waiter.Shard)
 	if waiter.waitsForShard {
 		limits.enqueue(waiter)
 		return nil, false, nil
 	}
-	limits.charge(waiter.Shard)
+	if !waiter.isCharged {
+		limits.charge(waiter.Shard)
+	}
 	if conn := p.popNewestFor(waiter); conn != nil {
 		conn.shard = waiter.Shard
 		return conn, false, nil
@@ -139,6 +163,25 @@ func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 	p.mu.queue.push(waiter)
 	p.dialForWaiters()
 	return nil, p.mu.dials.active() >= p.mu.queue.waiters.Len(), nil
+}
+
+// Replace discards a connection that waiter has received and cannot use, and joins the queue again like
+// Join. The request keeps its place among the requests of its shard, so that none of them overtakes it.
+func (p *Pool) Replace(waiter *Waiter, unusable *Conn) (conn *Conn, allDialed bool, err error) {
+	p.mu.Lock()
+	unusable.shard = NoShard
+	p.mu.Unlock()
+	p.Discard(unusable) // the pool can then dial a new connection
+	waiter.isCharged = true
+	conn, allDialed, err = p.Join(waiter)
+	waiter.isCharged = false
+	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.mu.shardLimits.uncharge(waiter.Shard)
+		p.admitNextOfShard(waiter.Shard)
+	}
+	return conn, allDialed, err
 }
 
 // Await waits for the grant of waiter, after Join has returned neither a connection nor an error. It
