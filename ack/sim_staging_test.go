@@ -109,7 +109,10 @@ func (l *leaderLoop) receiveIdleAnswer(m leader.IdleShards) {
 	// a later answer may count.
 	if waits && m.MapEpoch == l.driverState().Committed().Epoch() {
 		inTime := l.p.clock()-l.query < 90*time.Millisecond
-		w.answered[key], w.firstAnswer[key] = told, first && inTime
+		// The leader applies a newer state of its log before the answer. If an urgent change becomes
+		// due by that state, the leader proposes it without the answer.
+		appliesFirst := l.driverState() != l.p.fsm
+		w.answered[key], w.firstAnswer[key] = told, first && inTime && !appliesFirst
 		w.busy[idleReport{l.term, m.Node, 0}] = l.busyAt(m)
 		if inTime {
 			delete(w.silent, key)
