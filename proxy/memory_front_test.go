@@ -170,6 +170,11 @@ func (f *memoryFront) WriteResponseHeader(res *h1.Response, edit *h1.Edit) *h1.W
 			continue
 		}
 		name, value := res.Field(i)
+		for _, replacement := range edit.Replace {
+			if replacement.Line == i {
+				value = replacement.Value
+			}
+		}
 		_, _ = fmt.Fprintf(&lines, "%s: %s\r\n", name, value)
 	}
 	lines.Write(edit.Extra)

@@ -8,6 +8,9 @@ type Edit struct {
 	Drop FieldSet
 	// Extra contains complete header lines to append, each ending in CRLF. They are not validated.
 	Extra []byte
+	// Replace contains new values of header lines, in the order of the lines. A line that is removed
+	// stays removed. A replaced line must not be a Host or a framing field.
+	Replace []FieldValue
 	// Host replaces the Host of the request. Empty means that the original Host is kept, or that an
 	// empty one is added.
 	Host []byte
@@ -30,4 +33,19 @@ type Edit struct {
 	Upgrade bool
 	// DropExpect removes Expect.
 	DropExpect bool
+}
+
+// FieldValue is a new value of one header line.
+type FieldValue struct {
+	Line  int // index of the line, as in Header.Field
+	Value []byte
+}
+
+// replacedLen returns the length of the replaced values.
+func (edit *Edit) replacedLen() int {
+	total := 0
+	for i := range edit.Replace {
+		total += len(edit.Replace[i].Value)
+	}
+	return total
 }

@@ -6,7 +6,7 @@ import "strconv"
 // and starts the body. It sends nothing, and allocates nothing if the buffer is large enough.
 func (c *Conn) WriteRequestHeader(req *Request, edit *Edit) *Writer {
 	w := &c.out
-	w.reserve(len(req.raw) + len(req.target) + len(req.host) + len(edit.Host) + len(edit.Extra) + addedHeaderSpace)
+	w.reserve(len(req.raw) + len(req.target) + len(req.host) + len(edit.Host) + len(edit.Extra) + edit.replacedLen() + addedHeaderSpace)
 	pass := &headerPass{Edit: edit, header: &req.Header, buf: w.buf[:w.buffered], drop: edit.Drop | HopByHop}
 	pass.kind, pass.size = edit.Kind, edit.Size
 	if pass.kind == 0 {
@@ -36,7 +36,7 @@ func (c *Conn) WriteRequestHeader(req *Request, edit *Edit) *Writer {
 // and starts the body, like WriteRequestHeader.
 func (c *Conn) WriteResponseHeader(res *Response, edit *Edit) *Writer {
 	w := &c.out
-	w.reserve(len(res.raw) + len(edit.Date) + len(edit.Extra) + addedHeaderSpace)
+	w.reserve(len(res.raw) + len(edit.Date) + len(edit.Extra) + edit.replacedLen() + addedHeaderSpace)
 	pass := &headerPass{Edit: edit, header: &res.Header, buf: w.buf[:w.buffered], drop: edit.Drop | HopByHop, isResponse: true}
 	pass.kind, pass.size = edit.Kind, edit.Size
 	if pass.kind == 0 {
@@ -121,12 +121,30 @@ func (p *headerPass) putField(name string, value []byte) {
 	p.buf = append(p.buf, "\r\n"...)
 }
 
-// putLines writes the lines that are forwarded. It copies adjacent unchanged lines together.
+// putLines writes the lines that are forwarded.
 func (p *headerPass) putLines() {
 	h := p.header
-	unwritten := uint32(h.startLineLen) // start of the unchanged lines that have not been written yet
-	for i := range h.lines {
-		fieldLine := &h.lines[i]
+	next, unwritten := 0, uint32(h.startLineLen)
+	for i := range p.Replace {
+		replacement := &p.Replace[i]
+		fieldLine := &h.lines[replacement.Line]
+		p.putLineRange(h.lines[next:replacement.Line], unwritten, fieldLine.start)
+		next, unwritten = replacement.Line+1, fieldLine.next
+		if !fieldLine.notForwarded && !p.drop.Has(fieldLine.field) {
+			p.buf = append(p.buf, h.nameOf(fieldLine)...)
+			p.putField(": ", replacement.Value)
+		}
+	}
+	endOfFields := uint32(len(h.raw) - len("\r\n"))
+	p.putLineRange(h.lines[next:], unwritten, endOfFields)
+}
+
+// putLineRange writes those of the adjacent lines that are forwarded. They occupy the raw header
+// from unwritten to end. It copies adjacent unchanged lines together.
+func (p *headerPass) putLineRange(lines []line, unwritten, end uint32) {
+	h := p.header
+	for i := range lines {
+		fieldLine := &lines[i]
 		isUnchanged := fieldLine.isPlain && !fieldLine.notForwarded && !(p.drop | specialFields).Has(fieldLine.field)
 		if isUnchanged {
 			continue
@@ -144,8 +162,7 @@ func (p *headerPass) putLines() {
 			p.putLine(fieldLine)
 		}
 	}
-	endOfFields := len(h.raw) - len("\r\n")
-	p.buf = append(p.buf, h.raw[unwritten:endOfFields]...)
+	p.buf = append(p.buf, h.raw[unwritten:end]...)
 }
 
 // specialFields contains the fields that are not simply copied.
