@@ -20,7 +20,7 @@ func (c *Config) Advice() []Problem {
 			}
 			problems := []*valueProblem{adviseClaim(source)}
 			if !line.mints() {
-				problems = append(problems, adviseMissing(source, c.OnMissingKey))
+				problems = append(problems, adviseMissing(source, c.OnMissingKey), adviseSession(source, c.OnMissingKey))
 			}
 			for _, problem := range problems {
 				if problem != nil {
@@ -69,15 +69,38 @@ func adviseMissing(source keysource.Source, missing keysource.Missing) *valuePro
 	var remedy string
 	switch source.Kind {
 	case keysource.Cookie:
-		remedy = "remove " + source.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key; or add mint as the last source, if the app can use Shardway-Key as the value"
+		remedy = "use wrap:" + source.String() + "; or remove " + source.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key; or add mint as the last source, if the app can use Shardway-Key as the value"
 	case keysource.Header:
-		remedy = "use a key that the client has from its first request, like path:1 or query:user; or add mint as the last source, if the app can use Shardway-Key as the value"
-	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint:
+		remedy = "use wrap:" + source.String() + "; or use a key that the client has from its first request, like path:1 or query:user; or add mint as the last source, if the app can use Shardway-Key as the value"
+	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap:
 		return nil
 	}
 	return &valueProblem{
 		"if the app chooses this value, it creates the session on one node (on-missing-key is " + string(missing) + "), and later requests go to the owner of the value, usually a different node",
 		remedy + "; if only clients choose the value, set on-missing-key to reject",
+	}
+}
+
+// sessionFrameworks returns the software that creates a session id, by the name of its cookie or header in
+// lower case.
+func sessionFrameworks() map[string]string {
+	return map[string]string{
+		"phpsessid": "PHP", "jsessionid": "a Java servlet container", "connect.sid": "express-session",
+		"asp.net_sessionid": "ASP.NET", "mcp-session-id": "an MCP server",
+	}
+}
+
+// adviseSession reports the session id of a known framework as a plain source, if requests without it are
+// refused. A client has no session id before its first response, so it could never create a session.
+func adviseSession(source keysource.Source, missing keysource.Missing) *valueProblem {
+	framework, isSession := sessionFrameworks()[strings.ToLower(source.Name)]
+	isPlain := source.Kind == keysource.Cookie || source.Kind == keysource.Header
+	if !isSession || !isPlain || missing != keysource.MissingReject {
+		return nil // adviseMissing reports the source under the other policies
+	}
+	return &valueProblem{
+		framework + " creates this value, so the first request of a client has no key and gets 400",
+		"use wrap:" + source.String() + "; Shardway then adds the key to the value, and removes it before the app receives the value",
 	}
 }
 

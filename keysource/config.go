@@ -93,7 +93,7 @@ func CanonicalSources(texts []string) []string {
 			canonical[i] = text
 			continue
 		}
-		if source.Kind == Header {
+		if source.Kind == Header || source.Wrapped == Header {
 			source.Name = strings.ToLower(source.Name)
 		}
 		canonical[i] = source.String()

@@ -6,6 +6,9 @@
 //	path:N        a path segment, 1 to 64, percent-decoded
 //	query:NAME    a query parameter
 //	cookie:NAME   a cookie; NAME is a token
+//	wrap:cookie:NAME, wrap:header:NAME
+//	              a session id that the app creates, to whose value Shardway adds the key (package
+//	              wrapkey)
 //	jwt:CLAIM     a claim of the bearer token, without verification of the token
 //	host          the host without its port, in lower case
 //	ip            the address of the client

@@ -30,11 +30,12 @@ const (
 	Host
 	IP
 	Mint
+	Wrap
 )
 
 // kinds returns the names of the kinds in the order of the constants.
 func kinds() []string {
-	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint"}
+	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint", "wrap"}
 }
 
 // String returns the name of the kind in the configuration.
@@ -50,6 +51,7 @@ type Source struct {
 	Kind    Kind
 	Name    string // of the header, parameter, cookie or claim; of Mint, the only method or empty for all; empty for other kinds
 	Segment int    // number of the path segment, from 1; 0 for other kinds
+	Wrapped Kind   // for Wrap: the kind of the wrapped field, Header or Cookie; 0 for other kinds
 }
 
 // String returns the source as Parse accepts it.
@@ -57,6 +59,8 @@ func (s Source) String() string {
 	switch {
 	case s.Kind == Path:
 		return "path:" + strconv.Itoa(s.Segment)
+	case s.Kind == Wrap:
+		return "wrap:" + s.Wrapped.String() + ":" + s.Name
 	case s.Name != "":
 		return s.Kind.String() + ":" + s.Name
 	}
@@ -101,8 +105,10 @@ func Parse(text string) (Source, error) {
 		if name == "" || strings.ContainsAny(name, " \t\r\n") {
 			return invalid("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(source.Kind))
 		}
+	case Wrap:
+		return parseWrap(text, name)
 	default:
-		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip, and mint or mint:METHOD as the last one"
+		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, host, ip, and mint or mint:METHOD as the last one"
 		if near := suggest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
@@ -120,6 +126,8 @@ func example(kind Kind) string {
 		return "cookie:sid"
 	case Query:
 		return "query:user"
+	case Wrap:
+		return "wrap:cookie:sid"
 	case JWT, Path, Host, IP, Mint:
 	}
 	return "jwt:sub"

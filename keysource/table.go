@@ -35,6 +35,7 @@ type SourceList struct {
 type Table struct {
 	defaults SourceList
 	routes   []route // longest prefix first
+	wrapped  []Source
 }
 
 // route is a parsed Route.
@@ -80,6 +81,13 @@ func NewTable(spec Spec) (*Table, error) {
 		table.routes = append(table.routes, route{prefix, sources})
 	}
 	slices.SortStableFunc(table.routes, func(a, b route) int { return len(b.prefix) - len(a.prefix) })
+	table.addWrapped(table.defaults)
+	for i := range table.routes {
+		table.addWrapped(table.routes[i].SourceList)
+	}
+	if err := table.checkWrapped(); err != nil {
+		problems = append(problems, err)
+	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}

@@ -288,7 +288,7 @@ func (n *Node) proxyOptions() proxy.Options {
 	options := n.options.Proxy
 	options.Node, options.Shards, options.Cluster, options.Log = string(n.self), n.options.Shards, n.router, n.options.Log
 	options.Queue, options.QueueWait = n.queue, n.options.Queue.Wait
-	options.HashKey = n.hasher.Key
+	options.HashKey, options.WrapKeys = n.hasher.Key, n.hasher.WrapKeys
 	options.AcceptsNewKeys = func(node string) bool { return n.agent.acceptsNewKeys(node) }
 	options.LeaseExpired = n.router.IsAbortOverdue
 	options.HoldShard = n.idleTracker.Hold

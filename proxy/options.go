@@ -109,6 +109,10 @@ type Options struct {
 	// HashKey returns the key of the HMAC that appears in the access log as key_hash. Any goroutine
 	// may call it. Nil means an empty key.
 	HashKey func() []byte
+	// WrapKeys returns the HMAC keys for the suffixes of wrapped session ids. The first key creates
+	// suffixes, and all keys verify them. Any goroutine may call it. Nil, or an empty result, means the
+	// fixed key of a cluster without a secret (package wrapkey).
+	WrapKeys func() [][]byte
 	// PeerCrashed is called a moment after the connections to another node have broken, with the
 	// requests that were in progress there. It must not block. Any goroutine may call it. Nil means
 	// no call.

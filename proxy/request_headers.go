@@ -58,6 +58,9 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *attempt) []byte {
 	dst = rw.clientAddr.AppendHeaders(dst, &rw.req, edit, rw.settings.Forwarded)
 	dst = rw.exchange.appendRequestID(dst, &rw.req, edit)
+	if rw.exchange.Wrapped != nil {
+		edit.Replace = rw.exchange.Wrapped.Stripped()
+	}
 	if len(rw.req.Host()) == 0 {
 		edit.Host = rw.clientAddr.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
 	}

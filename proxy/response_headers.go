@@ -23,6 +23,9 @@ func (reply reply) editHeaders(dest *route.Route, res *h1.Response) *h1.Edit {
 	if reply.ingress == "" {
 		reply.addDebugHeaders(dest, edit)
 		reply.extraLines = reply.appendSticky(reply.extraLines, res)
+		if reply.exchange.Wrapped != nil {
+			reply.wrapFields(res, edit)
+		}
 	}
 	edit.Extra = reply.extraLines
 	if reply.isEarly(res) || !reply.canKeepConn() {
@@ -32,6 +35,13 @@ func (reply reply) editHeaders(dest *route.Route, res *h1.Response) *h1.Edit {
 		reply.adaptToHTTP10(res, edit)
 	}
 	return edit
+}
+
+// wrapFields adds suffixes to the session ids in a response for a client.
+func (reply reply) wrapFields(res *h1.Response, edit *h1.Edit) {
+	replace, oversized := reply.exchange.Wrapped.Response(res, reply.server.clock.SystemTime(reply.server.clock.Now()))
+	edit.Replace = replace
+	reply.server.metrics.OversizedCookies.Add(uint64(oversized))
 }
 
 // droppedFields returns the header fields of a response that its receiver, a client or another node,

@@ -27,6 +27,7 @@ import (
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/sizehint"
+	"shardway/proxy/wrapkey"
 	"shardway/proxy/wsrelay"
 	"shardway/queue"
 )
@@ -44,6 +45,7 @@ type Server struct {
 	hookPath  pathguard.Guard
 	explain   explainer
 	keyPlacer keyPlacer
+	wrapCodec *wrapkey.Codec
 	// quarantine contains the keys whose requests are rejected; nil means none.
 	quarantine atomic.Pointer[shardkey.Quarantine]
 	// streamThreshold and maxHoldTime are the constants of the same names, except in tests.
@@ -104,6 +106,7 @@ func New(options Options) *Server {
 	}
 	s.options.Settings = Settings{}
 	s.panics = panicRecorder{log: &s.options.Log, count: &s.metrics.Panics}
+	s.wrapCodec = wrapkey.NewCodec(options.WrapKeys)
 	s.keyPlacer = keyPlacer{cluster: options.Cluster, acceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())
 	s.clock.start()

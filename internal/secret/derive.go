@@ -14,6 +14,7 @@ const (
 	labelAuthority   = "peer: Ed25519 seed of the cluster's authority"
 	labelFingerprint = "fingerprint"
 	labelAccess      = "access log: HMAC key of key_hash"
+	labelSessionID   = "wrapped session ids: HMAC key"
 	labelTicket      = "client TLS: session ticket key of day "
 )
 
@@ -33,6 +34,9 @@ func (s Secret) GossipKey() []byte { return s.derive(labelGossip, 32) }
 
 // AccessKey returns the 32-byte HMAC key for the request keys in access logs.
 func (s Secret) AccessKey() []byte { return s.derive(labelAccess, 32) }
+
+// WrapKey returns the 32-byte HMAC key for the suffixes of wrapped session ids.
+func (s Secret) WrapKey() []byte { return s.derive(labelSessionID, 32) }
 
 func (s Secret) authorityKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(s.derive(labelAuthority, ed25519.SeedSize))

@@ -30,8 +30,9 @@ type Options struct {
 // from any goroutine.
 type Hasher struct {
 	options  Options
-	current  atomic.Pointer[hashKey] // result of the last Key
-	updating sync.Mutex              // held by Update
+	current  atomic.Pointer[hashKey]  // result of the last Key
+	wrapKeys atomic.Pointer[wrapKeys] // result of the last WrapKeys
+	updating sync.Mutex               // held by Update
 }
 
 // New returns a Hasher with the key with which the node starts.

@@ -61,6 +61,7 @@ type Metrics struct {
 	Retries            [retryReasons]atomic.Uint64
 	errors             [errorCodes]atomic.Uint64
 	TruncatedResponses atomic.Uint64
+	OversizedCookies   atomic.Uint64 // Set-Cookie lines that were too long for a suffix
 	InvalidHolds       atomic.Uint64
 	Panics             atomic.Uint64
 	ClientDisconnects  atomic.Uint64
@@ -174,6 +175,8 @@ var (
 		"Total number of requests aborted because Shardway panicked.", nil, nil)
 	descTruncated = prometheus.NewDesc("shardway_truncated_responses_total",
 		"Total number of app responses that ended early after their header section had been sent.", nil, nil)
+	descOversizedCookies = prometheus.NewDesc("shardway_oversized_cookies_total",
+		"Total number of Set-Cookie header lines left without a suffix because they would exceed 4,096 bytes.", nil, nil)
 	descClientDisconnects = prometheus.NewDesc("shardway_client_disconnects_total",
 		"Total number of requests given up because the client disconnected.", nil, nil)
 	descShed = prometheus.NewDesc("shardway_shed_connections_total",
@@ -208,7 +211,7 @@ var (
 func Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descQueueWait, descAppBytes, descQueued, descQueuedSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descAborted, descTruncated, descBadHolds, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
+		descRetries, descErrors, descAborted, descTruncated, descOversizedCookies, descBadHolds, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
 	} {
 		ch <- desc
 	}
@@ -317,6 +320,7 @@ func (m *Metrics) collectCounters(count func(desc *prometheus.Desc, value float6
 		count(descResumptions, float64(m.Resumptions[i].Load()), resumeNames[i])
 	}
 	count(descTruncated, float64(m.TruncatedResponses.Load()))
+	count(descOversizedCookies, float64(m.OversizedCookies.Load()))
 	count(descMuxStreams, float64(m.MuxStreams.Load()))
 	count(descLoopRequests, float64(m.EventLoopRequests.Load()))
 	count(descBadHolds, float64(m.InvalidHolds.Load()))

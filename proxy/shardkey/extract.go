@@ -10,6 +10,7 @@ import (
 	"shardway/keysource"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
+	"shardway/proxy/wrapkey"
 )
 
 // StickyCookie is the name of the cookie that on-missing-key: cookie sets and reads.
@@ -35,6 +36,8 @@ type Extractor struct {
 	TrustedProxies []netip.Prefix             // the trusted proxies of the settings
 	Keys           *Keys                      // configuration to use; nil means that no key was searched for yet
 	Place          func(key []byte) Placement // placement of a new key; nil means that any key is suitable
+	Codec          *wrapkey.Codec             // verifies wrapped values; nil means the fixed key
+	wrapped        *wrapkey.Request           // wrapped values of the request, during Find; nil means that the configuration has none
 	scratch        []byte                     // memory of the key, until the next call of Find
 	clientIP       []byte                     // memory of the result of ClientIP, until its next call
 }
@@ -45,6 +48,10 @@ type Found struct {
 	Keyless bool   // without a key, any app may serve the request, preferably that of this node
 	Minted  bool   // the key was generated for this request (keysource.Mint)
 	Cookie  []byte // value of the sticky cookie to set
+	// Wrapped contains the suffixes to remove from the request and to add to the response. nil means
+	// that the configuration has no wrapped fields.
+	Wrapped   *wrapkey.Request
+	isWrapped bool // the key comes from a suffix
 }
 
 // Find returns the key of the request, or the problem with which the request must be refused.
@@ -54,6 +61,14 @@ func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) {
 	if !unambiguous {
 		return Found{}, ambiguityProblem(detailAmbiguousPath, detailPathSubject)
 	}
+	if x.Keys.wrapped != nil {
+		return x.findWrapped(sources, gateway)
+	}
+	return x.findInSources(sources, gateway)
+}
+
+// findInSources returns the key from the first source that gives one, or applies on-missing-key.
+func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
 	for i := range sources.Sources {
 		source := &sources.Sources[i]
 		key, problemText := x.keyFromSource(source)
@@ -61,8 +76,11 @@ func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) {
 			return Found{}, ambiguityProblem(problemText, source.String())
 		}
 		if key != nil {
-			return Found{Key: key, Minted: source.Kind == keysource.Mint}, nil
+			return Found{Key: key, Minted: source.Kind == keysource.Mint, isWrapped: source.Kind == keysource.Wrap}, nil
 		}
+	}
+	if x.mustCreateWrappedKey(sources) {
+		return Found{Key: x.mintKey(x.Grow(generatedKeyCap)), Minted: true}, nil
 	}
 	return x.withoutKey(sources, gateway)
 }
@@ -175,6 +193,8 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 			return nil, ""
 		}
 		return x.mintKey(x.Grow(generatedKeyCap)), ""
+	case keysource.Wrap:
+		return x.wrappedKey(source)
 	}
 	return nil, ""
 }

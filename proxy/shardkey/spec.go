@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"shardway/keysource"
+	"shardway/proxy/wrapkey"
 )
 
 // Spec describes where the keys of requests are found, in the words of the configuration.
@@ -30,6 +31,7 @@ type Keys struct {
 	// forwarding headers count for keys. Otherwise those of the Extractor count.
 	usesProxies    bool
 	trustedProxies []netip.Prefix
+	wrapped        wrapkey.Fields // nil means that there are none
 }
 
 // Parse reads a canonical key configuration, the result of keysource.Config.Canonical.
@@ -53,5 +55,5 @@ func New(spec Spec) (*Keys, error) {
 	if missingErr != nil || err != nil {
 		return nil, errors.Join(err, missingErr)
 	}
-	return &Keys{table: table, missingPolicy: missing}, nil
+	return &Keys{table: table, missingPolicy: missing, wrapped: wrapkey.NewFields(table.Wrapped())}, nil
 }

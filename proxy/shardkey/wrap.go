@@ -1,0 +1,127 @@
+package shardkey
+
+import (
+	"bytes"
+
+	"shardway/internal/problem"
+	"shardway/keysource"
+	"shardway/proxy/wrapkey"
+)
+
+// findWrapped is Find for a configuration with wrapped fields. It also finds the suffixes to remove from
+// the request, of all wrapped fields.
+func (x *Extractor) findWrapped(sources *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
+	x.wrapped = wrapkey.NewRequest(x.Codec, x.Keys.wrapped)
+	x.readWrappedHeaders()
+	x.readWrappedCookies()
+	if x.wrapped.HasTwoIDs(sources.Sources) {
+		return Found{}, ambiguityProblem(detailTwoKeys, sources.Description)
+	}
+	found, invalid := x.findInSources(sources, gateway)
+	found.Wrapped = x.wrapped
+	var created []byte
+	if found.Minted || found.isWrapped {
+		created = found.Key
+	}
+	x.wrapped.Bind(sources.Sources, created)
+	return found, invalid
+}
+
+// wrappedKey returns the key that a source of kind keysource.Wrap gives.
+func (x *Extractor) wrappedKey(source *keysource.Source) (key []byte, problemText string) {
+	switch reading, id := x.wrapped.Read(source); reading {
+	case wrapkey.Wrapped:
+		return id.AppendKey(x.Grow(generatedKeyLen)), ""
+	case wrapkey.TwoKeys:
+		return nil, detailTwoKeys
+	case wrapkey.NotForApp:
+		return nil, detailRemovedKey
+	case wrapkey.Absent, wrapkey.Plain:
+	}
+	return nil, ""
+}
+
+// mustCreateWrappedKey reports whether a request without a key gets a new key, because the app may create a
+// session for it: there are wrapped fields among its sources, and the request has no value of them.
+func (x *Extractor) mustCreateWrappedKey(sources *keysource.SourceList) bool {
+	if x.wrapped == nil || x.isPreflight() { // a preflight creates nothing
+		return false
+	}
+	mustCreate := false
+	for i := range sources.Sources {
+		if source := &sources.Sources[i]; source.Kind == keysource.Wrap {
+			if reading, _ := x.wrapped.Read(source); reading != wrapkey.Absent {
+				return false
+			}
+			mustCreate = true
+		}
+	}
+	return mustCreate
+}
+
+// readWrappedHeaders reads the values of the wrapped headers.
+func (x *Extractor) readWrappedHeaders() {
+	for field, name := range x.Keys.wrapped.Names(keysource.Header) {
+		for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
+			_, value := x.Request.Field(i)
+			hasSuffix := x.wrapped.Add(field, value)
+			switch {
+			case x.Request.IsConnectionOption(i):
+				x.wrapped.MarkRemoved(field)
+			case hasSuffix:
+				x.wrapped.Replace(i, value[:len(value)-wrapkey.SuffixLen])
+			}
+		}
+	}
+}
+
+// readWrappedCookies reads the values of the wrapped cookies. It splits Cookie lines like cookieValue.
+func (x *Extractor) readWrappedCookies() {
+	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
+		_, line := x.Request.Field(i)
+		var stripped []byte
+		copied := 0 // number of bytes of line that stripped contains, without suffixes
+		for start := 0; start <= len(line); {
+			end := len(line)
+			if length := bytes.IndexByte(line[start:], ';'); length >= 0 {
+				end = start + length
+			}
+			if suffixEnd := x.readWrappedPair(i, line[start:end]); suffixEnd > 0 {
+				stripped = append(stripped, line[copied:start+suffixEnd-wrapkey.SuffixLen]...)
+				copied = start + suffixEnd
+			}
+			start = end + 1
+		}
+		if copied > 0 {
+			x.wrapped.Replace(i, append(stripped, line[copied:]...))
+		}
+	}
+}
+
+// readWrappedPair reads one pair of Cookie line i. It returns the offset in the pair at which a suffix ends, or 0
+// if the pair has no suffix, or the app does not receive the line.
+func (x *Extractor) readWrappedPair(i int, untrimmed []byte) (suffixEnd int) {
+	pair := bytes.TrimLeft(untrimmed, blanks)
+	offset := len(untrimmed) - len(pair)
+	pair = bytes.TrimRight(pair, blanks)
+	cookieName, text, _ := bytes.Cut(pair, []byte("="))
+	for field, name := range x.Keys.wrapped.Names(keysource.Cookie) {
+		if isReadDifferently(pair, cookieName, text, name) {
+			x.wrapped.MarkAmbiguous(field)
+		}
+		value := wrapkey.Unquote(text)
+		if string(cookieName) != name || len(value) == 0 {
+			continue
+		}
+		hasSuffix := x.wrapped.Add(field, value)
+		if x.Request.IsConnectionOption(i) {
+			x.wrapped.MarkRemoved(field)
+			continue
+		}
+		if hasSuffix {
+			quotesAfter := (len(text) - len(value)) / 2
+			suffixEnd = offset + len(pair) - quotesAfter
+		}
+	}
+	return suffixEnd
+}

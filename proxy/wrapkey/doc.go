@@ -1,0 +1,32 @@
+// Package wrapkey adds keys to session ids that an app creates, and removes them from requests.
+//
+// The app returns a session id V in a header or a cookie. The ingress node sends V to the client
+// with a suffix that contains the id K of the key. In later requests the client returns V with the suffix.
+// The ingress node removes the suffix and routes the request by K. Nothing is stored on a node.
+//
+//	V ".sw-" base64url(K, 16 bytes; checksum, 16 bytes)
+//
+// The checksum is an HMAC-SHA256, truncated to 16 bytes, of the field (cookie or header, and its name),
+// K and V. It covers V, so that a client cannot attach its suffix to the session id of another client.
+// Otherwise two owners could serve one session id.
+//
+// # Keys of the checksum
+//
+// The HMAC keys are derived from the secrets of the cluster. The first secret creates
+// suffixes, and all secrets of the secret file verify them. A suffix becomes invalid when its secret is removed
+// from the file. Without a secret, the HMAC key is the constant in fixedKey, so that any client can
+// create a suffix. A client then chooses its owner, as with a key in a header.
+//
+// # Types
+//
+//   - Codec appends and verifies suffixes. Any number of goroutines may use it.
+//   - Fields contains the wrapped fields of a key configuration. It does not change.
+//   - Request contains the values of the wrapped fields in one request. It belongs to the goroutine of
+//     the request. Package shardkey finds the values. Package proxy applies Request.Stripped to the
+//     request and Request.Response to the response.
+//
+// # Invariants
+//
+//   - A value whose suffix is invalid is a value without a suffix, and is not changed.
+//   - A response is changed only if the request has a key that Shardway has created.
+package wrapkey

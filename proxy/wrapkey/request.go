@@ -1,0 +1,240 @@
+package wrapkey
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"shardway/keysource"
+	"shardway/proxy/h1"
+)
+
+// maxValues is the maximum number of different values of one field in a request. Each of them costs one
+// HMAC per secret.
+const maxValues = 8
+
+// Fields contains the wrapped fields of a key configuration.
+type Fields []Field
+
+// NewFields returns the fields of the sources, which are of kind keysource.Wrap. It returns nil if there
+// are none.
+func NewFields(sources []keysource.Source) Fields {
+	var fields Fields
+	for _, source := range sources {
+		name := source.Name
+		if source.Wrapped == keysource.Header {
+			name = strings.ToLower(name)
+		}
+		fields = append(fields, Field{source.Wrapped, name})
+	}
+	return fields
+}
+
+// index returns the index of the field that a source wraps, or -1.
+func (fields Fields) index(source *keysource.Source) int {
+	return slices.IndexFunc(fields, func(field Field) bool {
+		if field.kind != source.Wrapped {
+			return false
+		}
+		if field.kind == keysource.Header {
+			return equalHeaderNames(field.name, source.Name)
+		}
+		return field.name == source.Name
+	})
+}
+
+// equalHeaderNames reports whether apps may treat two header names as equal: case and the kind of a special
+// character do not count.
+func equalHeaderNames(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if normalByte(a[i]) != normalByte(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// normalByte returns c in lower case, or '-' if c is neither a letter nor a digit.
+func normalByte(c byte) byte {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return c | 0x20
+	case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		return c
+	}
+	return '-'
+}
+
+// Names yields the names of the wrapped fields of a kind, and their indexes.
+func (fields Fields) Names(kind keysource.Kind) func(yield func(index int, name string) bool) {
+	return func(yield func(int, string) bool) {
+		for i := range fields {
+			if fields[i].kind == kind && !yield(i, fields[i].name) {
+				return
+			}
+		}
+	}
+}
+
+// Request contains the values of the wrapped fields in one request.
+type Request struct {
+	codec    *Codec
+	fields   Fields
+	states   []fieldState // by the index of the field
+	stripped []h1.FieldValue
+}
+
+// fieldState is what a request contains of one field.
+type fieldState struct {
+	values []fieldValue // different values; at most maxValues
+
+	id       ID
+	hasID    bool // id is the id of all suffixes
+	twoIDs   bool // two suffixes have different ids
+	hasPlain bool // a value has no valid suffix
+	tooMany  bool // there are more than maxValues values
+
+	// Set by the caller of Add.
+
+	removed   bool // Connection removes the field, so the app does not receive it
+	ambiguous bool // the app may find another value
+
+	// responseID is the id for the field in the response. It is used if hasResponseID is set.
+	responseID    ID
+	hasResponseID bool
+}
+
+// fieldValue is a value of a field in a request.
+type fieldValue struct {
+	text      []byte
+	hasSuffix bool
+}
+
+// NewRequest returns the values of a request in which no value has been found yet.
+func NewRequest(codec *Codec, fields Fields) *Request {
+	return &Request{codec: codec, fields: fields, states: make([]fieldState, len(fields))}
+}
+
+// Add adds a value of a field, without quotes. It reports whether the value ends with a valid suffix of
+// SuffixLen bytes. An empty value has no effect. The text must not change while r is in use.
+func (r *Request) Add(field int, text []byte) (hasSuffix bool) {
+	if len(text) == 0 {
+		return false
+	}
+	state := &r.states[field]
+	for _, known := range state.values {
+		if bytes.Equal(known.text, text) {
+			return known.hasSuffix
+		}
+	}
+	if len(state.values) == maxValues {
+		state.tooMany = true
+		return false
+	}
+	_, id, hasSuffix := r.codec.Split(&r.fields[field], text)
+	state.values = append(state.values, fieldValue{text, hasSuffix})
+	switch {
+	case !hasSuffix:
+		state.hasPlain = true
+	case !state.hasID && !state.twoIDs:
+		state.id, state.hasID = id, true
+	case state.id != id:
+		state.hasID, state.twoIDs = false, true
+	}
+	return hasSuffix
+}
+
+// MarkRemoved records that the app does not receive a value of the field.
+func (r *Request) MarkRemoved(field int) { r.states[field].removed = true }
+
+// MarkAmbiguous records that the app may find another value of the field.
+func (r *Request) MarkAmbiguous(field int) { r.states[field].ambiguous = true }
+
+// Replace records the value of a header line without suffixes.
+func (r *Request) Replace(line int, value []byte) {
+	r.stripped = append(r.stripped, h1.FieldValue{Line: line, Value: value})
+	slices.SortFunc(r.stripped, func(a, b h1.FieldValue) int { return cmp.Compare(a.Line, b.Line) })
+}
+
+// Stripped returns the header lines of the request without suffixes, for h1.Edit.Replace.
+func (r *Request) Stripped() []h1.FieldValue { return r.stripped }
+
+// Reading is what a request contains of a source.
+type Reading uint8
+
+// The values of Reading.
+const (
+	Absent    Reading = iota // the request has no value
+	Plain                    // no value has a valid suffix
+	Wrapped                  // all values have the same id
+	TwoKeys                  // the app may use a value with another id, or a value without an id
+	NotForApp                // the app does not receive the value
+)
+
+// Read returns what the request contains of a source of kind keysource.Wrap, and the id for Wrapped.
+func (r *Request) Read(source *keysource.Source) (Reading, ID) {
+	state := &r.states[r.fields.index(source)]
+	switch {
+	case state.twoIDs || state.tooMany || state.ambiguous:
+		return TwoKeys, ID{}
+	case len(state.values) == 0:
+		return Absent, ID{}
+	case !state.hasID:
+		return Plain, ID{}
+	case state.hasPlain:
+		return TwoKeys, ID{}
+	case state.removed:
+		return NotForApp, ID{}
+	}
+	return Wrapped, state.id
+}
+
+// HasTwoIDs reports whether the suffixes of the sources have different ids, or a field has too many values
+// to verify them.
+func (r *Request) HasTwoIDs(sources []keysource.Source) bool {
+	for i := range r.states {
+		if r.states[i].tooMany {
+			return true
+		}
+	}
+	var first ID
+	hasFirst := false
+	for i := range sources {
+		if sources[i].Kind != keysource.Wrap {
+			continue
+		}
+		state := &r.states[r.fields.index(&sources[i])]
+		if state.twoIDs || state.hasID && hasFirst && state.id != first {
+			return true
+		}
+		if state.hasID {
+			first, hasFirst = state.id, true
+		}
+	}
+	return false
+}
+
+// Bind sets the ids for the response. key is the key of the request if Shardway has created it, now or for an
+// earlier response; otherwise it is nil. sources are the sources of the request. A field that has an id in the request keeps the id. The
+// other fields of the sources get the id of key.
+func (r *Request) Bind(sources []keysource.Source, key []byte) {
+	for i := range r.states {
+		r.states[i].responseID, r.states[i].hasResponseID = r.states[i].id, r.states[i].hasID
+	}
+	id, ok := ParseKey(key)
+	if !ok {
+		return
+	}
+	for i := range sources {
+		if sources[i].Kind != keysource.Wrap {
+			continue
+		}
+		if state := &r.states[r.fields.index(&sources[i])]; !state.hasResponseID {
+			state.responseID, state.hasResponseID = id, true
+		}
+	}
+}
