@@ -161,10 +161,10 @@ test-all: ## every test: make test, then make test-rest
 
 # LANES are the groups of test-rest.
 ifdef CI
-LANES := test-long+test-long-virtual+test-path test-clusters test-chaos test-tools
+LANES := test-long+test-long-virtual+test-path test-clusters test-recipes test-chaos test-tools
 TOOLS_AT_ONCE := 1
 else
-LANES := test-long+test-long-virtual+test-path+test-clusters test-chaos+test-tools
+LANES := test-long+test-long-virtual+test-path+test-clusters test-recipes+test-chaos+test-tools
 TOOLS_AT_ONCE := 2
 endif
 
@@ -195,6 +195,11 @@ test-path: | $(GOTESTSUM) $(RERUN)
 test-clusters: | $(GOTESTSUM) $(RERUN)
 	$(call tested,whole clusters,-parallel 3 -timeout 20m -skip '$(BUSY)|$(SHORT_CLUSTERS)' ./e2e)
 
+# The recipes run apps that others wrote.
+.PHONY: test-recipes
+test-recipes: | $(GOTESTSUM) $(RERUN)
+	$(call tested,recipes,-parallel 2 -timeout 10m ./e2e/recipes)
+
 .PHONY: test-chaos
 test-chaos: | $(GOTESTSUM) $(RERUN)
 	$(call tested,busy clusters,-timeout 20m -run '$(BUSY)' ./e2e)
@@ -202,7 +207,7 @@ test-chaos: | $(GOTESTSUM) $(RERUN)
 
 .PHONY: test-tools
 test-tools: | $(GOTESTSUM) $(RERUN)
-	$(call tested,what tests clusters,-p $(TOOLS_AT_ONCE) -timeout 20m ./e2e/bench ./ack/scale $$(go list ./e2e/... | grep -vE '^shardway/e2e(/chaos)?$$'))
+	$(call tested,what tests clusters,-p $(TOOLS_AT_ONCE) -timeout 20m ./e2e/bench ./ack/scale $$(go list ./e2e/... | grep -vE '^shardway/e2e(/chaos|/recipes)?$$'))
 
 # In the usual run a third of these tests have a secret, and of chaos the cluster of
 # five; the tests of secrets give their own.

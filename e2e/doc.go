@@ -11,6 +11,7 @@
 //
 //	chaos      all kinds of faults in random order, each round with checks
 //	faults     how long requests are affected by each fault
+//	recipes    apps that others wrote, with their sessions
 //	dashboard  the pages of the dashboard in a browser
 //	bench      the cost of a request in comparison with nginx and HAProxy
 //

@@ -1,0 +1,18 @@
+//go:build linux
+
+// Package recipes tests Shardway with apps that others wrote and that are not modified.
+//
+// Each test is a recipe of docs/apps/unmodified.md. It runs three instances of real software, each behind its own
+// node, and clients that send their requests through all nodes. A recipe checks a drain, a rolling restart
+// of the nodes, and kill -9 of a node: no session changes its instance while its owner
+// stays, and no request fails.
+//
+// The software comes from package registries:
+//
+//   - Node modules: testdata/NAME contains package.json and package-lock.json. The lock file contains no
+//     registry addresses: npm install --omit-lockfile-registry-resolved writes it. npmCI installs the modules into
+//     a directory of the test run.
+//   - Debian packages: a need line in .ci/run installs them. findProgram fails a test if a program is missing.
+//
+// World starts the instances and the nodes. The tests run in make test-rest, not in make test.
+package recipes

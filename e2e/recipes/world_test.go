@@ -1,0 +1,171 @@
+//go:build linux
+
+package recipes_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/procgroup"
+)
+
+// command returns the command line and the additional environment of the instance of a node. The
+// instance must listen on 127.0.0.1 at port, and may keep files in dir, which exists.
+type command func(node string, port int, dir string) (args, env []string)
+
+// instance is one instance of the real software.
+type instance struct {
+	node string
+	addr string
+	args []string
+	env  []string
+	dir  string
+
+	process *exec.Cmd
+	ended   chan struct{}
+}
+
+// world is a cluster of three nodes with an instance of the software behind each.
+type world struct {
+	*cluster.Cluster
+	instances map[string]*instance // by the ID of the node
+}
+
+// startWorld starts three instances and three nodes with these flags. It returns when the nodes serve all shards.
+// Nodes hold their shards during a restart in place.
+func startWorld(t *testing.T, run command, flags ...string) *world {
+	t.Helper()
+	binaries, err := built()
+	must(t, err)
+	w := &world{instances: map[string]*instance{}}
+	w.Cluster = cluster.New(t, cluster.Options{
+		Binaries: binaries, Secret: true, Flags: append([]string{"--on-shutdown=hold", "--hold-grace=13s"}, flags...),
+	})
+	ports, err := cluster.NewPorts()
+	must(t, err)
+	t.Cleanup(ports.Close)
+	for _, id := range []string{"a", "b", "c"} {
+		port, err := ports.Free()
+		must(t, err)
+		x := &instance{node: id, addr: fmt.Sprint("127.0.0.1:", port), dir: filepath.Join(w.Dir(), "instance-"+id)}
+		must(t, os.Mkdir(x.dir, 0o700))
+		x.args, x.env = run(id, port, x.dir)
+		w.instances[id] = x
+		x.start(t)
+		w.Prepare(t, "--bootstrap-expect", "3", "--upstream", "http://"+x.addr)
+	}
+	for _, x := range w.instances {
+		x.awaitPort(t)
+	}
+	w.AddJoinFlags()
+	for _, node := range w.Nodes() {
+		node.Start(t)
+	}
+	w.AwaitServing(t)
+	return w
+}
+
+// start starts the process of the instance. The process ends with the test.
+func (x *instance) start(t *testing.T) {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(x.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	must(t, err)
+	defer func() { _ = log.Close() }()
+	x.process = exec.CommandContext(context.WithoutCancel(t.Context()), x.args[0], x.args[1:]...) //nolint:gosec // the test's own
+	x.process.Dir, x.process.Env = x.dir, append(os.Environ(), x.env...)
+	x.process.Stdout, x.process.Stderr = log, log
+	wait, err := procgroup.Start(x.process)
+	must(t, err)
+	ended := make(chan struct{})
+	x.ended = ended
+	go func() {
+		defer close(ended)
+		_ = wait()
+	}()
+	t.Cleanup(func() {
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("output of the instance of node %s:\n%s", x.node, text[max(0, len(text)-8000):])
+		}
+		x.kill()
+	})
+}
+
+// kill ends the process and its children with kill -9.
+func (x *instance) kill() {
+	_ = syscall.Kill(-x.process.Process.Pid, syscall.SIGKILL)
+	<-x.ended
+}
+
+// awaitPort waits until the instance accepts connections.
+func (x *instance) awaitPort(t *testing.T) {
+	t.Helper()
+	cluster.Await(t, "the instance of node "+x.node+" accepts connections", func() error {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", x.addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// drain moves all shards of the node to the other nodes.
+func (w *world) drain(t *testing.T, node *cluster.Node) {
+	t.Helper()
+	node.PerformAction(t, "drain", url.Values{"node": {node.ID}})
+	w.awaitOwnedBy(t, node, false)
+}
+
+// uncordon lets the node own shards again.
+func (w *world) uncordon(t *testing.T, node *cluster.Node) {
+	t.Helper()
+	node.PerformAction(t, "uncordon", url.Values{"node": {node.ID}})
+	w.awaitOwnedBy(t, node, true)
+}
+
+// awaitOwnedBy waits until the node owns shards, or none.
+func (w *world) awaitOwnedBy(t *testing.T, node *cluster.Node, owns bool) {
+	t.Helper()
+	cluster.Await(t, fmt.Sprintf("node %s owns shards: %v", node.ID, owns), func() error {
+		current, err := node.Map(t.Context())
+		if err == nil && (current.Counts()[node.ID] > 0) != owns {
+			err = fmt.Errorf("the node owns %d shards", current.Counts()[node.ID])
+		}
+		return err
+	})
+}
+
+// restartNodes restarts all nodes in place, one after the other. The instances continue to run. While a node is
+// away, another goroutine runs whileAway, with the addresses of the other nodes.
+func (w *world) restartNodes(t *testing.T, whileAway func(addrs []string)) {
+	t.Helper()
+	for _, node := range w.Nodes() {
+		node.Terminate(t)
+		node.AwaitExit(t, 0)
+		addrs, done := cluster.Addrs(w.Running()), make(chan struct{})
+		go func() {
+			defer close(done)
+			whileAway(addrs)
+		}()
+		time.Sleep(100 * time.Millisecond) // requests for the node wait
+		node.Start(t)
+		<-done
+		w.AwaitServing(t)
+	}
+}
+
+// killNode ends the node with kill -9, and waits until the others own its shards.
+func (w *world) killNode(t *testing.T, node *cluster.Node) {
+	t.Helper()
+	node.Kill(t)
+	w.AwaitShards(t, w.Others(node)...)
+}
