@@ -19,8 +19,12 @@ func (c *Config) Advice() []Problem {
 				continue // findProblems reports the invalid source
 			}
 			problems := []*valueProblem{adviseClaim(source)}
-			if !line.mints() {
-				problems = append(problems, adviseMissing(source, c.OnMissingKey), adviseSession(source, c.OnMissingKey))
+			switch reason := line.anyNodeReason(c.OnMissingKey); {
+			case line.lastKind() == keysource.Mint: // the app uses the generated key as the value of its cookie or header
+			case reason != "":
+				problems = append(problems, adviseMissing(source, reason))
+			default:
+				problems = append(problems, adviseSession(source))
 			}
 			for _, problem := range problems {
 				if problem != nil {
@@ -39,14 +43,28 @@ type sourceLine struct {
 	sources []string
 }
 
-// mints reports whether the last source generates a key. The app then takes the generated key as the
-// value of the session cookie or header that it sets.
-func (line *sourceLine) mints() bool {
+// lastKind returns the kind of the last source, or 0 if there is none.
+func (line *sourceLine) lastKind() keysource.Kind {
 	if len(line.sources) == 0 {
-		return false
+		return 0
 	}
 	last, err := keysource.Parse(line.sources[len(line.sources)-1])
-	return err == nil && last.Kind == keysource.Mint
+	if err != nil {
+		return 0
+	}
+	return last.Kind
+}
+
+// anyNodeReason returns why any node may serve a request in which no source has a key, in words of the
+// configuration. Empty means that no node serves it without a key.
+func (line *sourceLine) anyNodeReason(missing keysource.Missing) string {
+	switch {
+	case line.lastKind() == keysource.None:
+		return "the last source is none"
+	case missing == keysource.MissingReject:
+		return ""
+	}
+	return "on-missing-key is " + string(missing)
 }
 
 // sourceLines returns the lines of the configuration that list key sources.
@@ -61,9 +79,9 @@ func (c *Config) sourceLines() []sourceLine {
 // adviseMissing reports a cookie or header that the app may set itself, when requests without it may be
 // routed to any node. The request that creates the session then runs on one node. The next request goes
 // to the owner of the hash of the session ID, usually a different node. The default source is
-// skipped, because no app sets it.
-func adviseMissing(source keysource.Source, missing keysource.Missing) *valueProblem {
-	if missing == keysource.MissingReject || source.String() == keysource.Default {
+// skipped, because no app sets it. reason is the result of anyNodeReason.
+func adviseMissing(source keysource.Source, reason string) *valueProblem {
+	if source.String() == keysource.Default {
 		return nil
 	}
 	var remedy string
@@ -72,11 +90,11 @@ func adviseMissing(source keysource.Source, missing keysource.Missing) *valuePro
 		remedy = "use wrap:" + source.String() + "; or remove " + source.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key; or add mint as the last source, if the app can use Shardway-Key as the value"
 	case keysource.Header:
 		remedy = "use wrap:" + source.String() + "; or use a key that the client has from its first request, like path:1 or query:user; or add mint as the last source, if the app can use Shardway-Key as the value"
-	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap:
+	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None:
 		return nil
 	}
 	return &valueProblem{
-		"if the app chooses this value, it creates the session on one node (on-missing-key is " + string(missing) + "), and later requests go to the owner of the value, usually a different node",
+		"if the app chooses this value, it creates the session on one node (" + reason + "), and later requests go to the owner of the value, usually a different node",
 		remedy + "; if only clients choose the value, set on-missing-key to reject",
 	}
 }
@@ -92,11 +110,11 @@ func sessionFrameworks() map[string]string {
 
 // adviseSession reports the session id of a known framework as a plain source, if requests without it are
 // refused. A client has no session id before its first response, so it could never create a session.
-func adviseSession(source keysource.Source, missing keysource.Missing) *valueProblem {
+func adviseSession(source keysource.Source) *valueProblem {
 	framework, isSession := sessionFrameworks()[strings.ToLower(source.Name)]
 	isPlain := source.Kind == keysource.Cookie || source.Kind == keysource.Header
-	if !isSession || !isPlain || missing != keysource.MissingReject {
-		return nil // adviseMissing reports the source under the other policies
+	if !isSession || !isPlain {
+		return nil
 	}
 	return &valueProblem{
 		framework + " creates this value, so the first request of a client has no key and gets 400",

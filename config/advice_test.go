@@ -23,6 +23,8 @@ func TestAdviceNamesKeysThatProbablyDoNotWork(t *testing.T) {
 		{"--key cookie:app --on-missing-key hash-path", []string{"use wrap:cookie:app; or remove"}},
 		{"--key cookie:PHPSESSID --on-missing-key local --upstream http://127.0.0.1:9", []string{"remove cookie:PHPSESSID and set on-missing-key to cookie"}},
 		{"--key header:Mcp-Session-Id,cookie:sid --on-missing-key hash-path", []string{"use a key that the client has", "remove cookie:sid"}},
+		{"--key cookie:sid,none", []string{"(the last source is none)"}},
+		{"--key cookie:sid,mint:POST,mint:PUT --on-missing-key local --upstream http://127.0.0.1:9", nil},
 		{"--key cookie:sid,mint --on-missing-key cookie", nil},
 		{"--key header:Mcp-Session-Id,mint:POST --on-missing-key hash-path", nil},
 		{"--key cookie:JSESSIONID --on-missing-key cookie", []string{"on-missing-key is cookie"}},

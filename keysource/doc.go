@@ -11,10 +11,13 @@
 //	              wrapkey)
 //	jwt:CLAIM     a claim of the bearer token, without verification of the token
 //	host          the host without its port, in lower case
+//	host:N        a label of the host name, 1 to 64 from the left, in lower case
 //	ip            the address of the client
 //	mint          a new random key, for requests in which no earlier source has a key. It is the
 //	              last source, and alone only on a route on which clients create objects
 //	mint:METHOD   the same, for requests with this method only
+//	none          no key: any node serves a request in which no earlier source has a key. It is the
+//	              last source
 //
 // # Types
 //

@@ -12,7 +12,7 @@ import (
 // Default is the source if none is configured.
 const Default = "header:X-Shard-Key"
 
-// maxSegment is the maximum number of a path segment.
+// maxSegment is the maximum number of a path segment or of a label of the host.
 const maxSegment = 64
 
 // Kind is the part of a request that contains the key. A new kind also needs an entry in kinds, a case in
@@ -31,11 +31,12 @@ const (
 	IP
 	Mint
 	Wrap
+	None
 )
 
 // kinds returns the names of the kinds in the order of the constants.
 func kinds() []string {
-	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint", "wrap"}
+	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint", "wrap", "none"}
 }
 
 // String returns the name of the kind in the configuration.
@@ -50,15 +51,15 @@ func (k Kind) String() string {
 type Source struct {
 	Kind    Kind
 	Name    string // of the header, parameter, cookie or claim; of Mint, the only method or empty for all; empty for other kinds
-	Segment int    // number of the path segment, from 1; 0 for other kinds
+	Segment int    // number of the path segment or of the label of the host, from 1; 0 for other kinds and for the whole host
 	Wrapped Kind   // for Wrap: the kind of the wrapped field, Header or Cookie; 0 for other kinds
 }
 
 // String returns the source as Parse accepts it.
 func (s Source) String() string {
 	switch {
-	case s.Kind == Path:
-		return "path:" + strconv.Itoa(s.Segment)
+	case s.Segment > 0:
+		return s.Kind.String() + ":" + strconv.Itoa(s.Segment)
 	case s.Kind == Wrap:
 		return "wrap:" + s.Wrapped.String() + ":" + s.Name
 	case s.Name != "":
@@ -83,7 +84,11 @@ func Parse(text string) (Source, error) {
 		}
 	}
 	switch source.Kind {
-	case Host, IP:
+	case Host:
+		if hasName {
+			return parseSegment(source, text, "the source \"host\" needs the number of a label, 1 to 64", "write host:1 for the first label of the host name, or host for all labels")
+		}
+	case IP, None:
 		if hasName {
 			return invalid("the source "+strconv.Quote(word)+" takes no name", "write "+word)
 		}
@@ -92,11 +97,7 @@ func Parse(text string) (Source, error) {
 			return invalid("the source \"mint\" accepts only a request method in upper case", "write mint:POST, or mint for all methods")
 		}
 	case Path:
-		number, err := strconv.Atoi(name)
-		if err != nil || number < 1 || number > maxSegment {
-			return invalid("the source \"path\" needs the number of a segment, 1 to 64", "write path:1 for the first segment of the path")
-		}
-		source.Name, source.Segment = "", number
+		return parseSegment(source, text, "the source \"path\" needs the number of a segment, 1 to 64", "write path:1 for the first segment of the path")
 	case Header, Cookie:
 		if !isToken(name) {
 			return invalid("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(source.Kind))
@@ -108,12 +109,23 @@ func Parse(text string) (Source, error) {
 	case Wrap:
 		return parseWrap(text, name)
 	default:
-		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, host, ip, and mint or mint:METHOD as the last one"
+		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, host, host:N, ip, and mint, mint:METHOD or none as the last one"
 		if near := suggest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
 		return invalid(strconv.Quote(word)+" is not a key source", remedy)
 	}
+	return source, nil
+}
+
+// parseSegment returns the source with the number that its name contains. wrong and remedy describe an
+// invalid number.
+func parseSegment(source Source, text, wrong, remedy string) (Source, error) {
+	number, err := strconv.Atoi(source.Name)
+	if err != nil || number < 1 || number > maxSegment {
+		return Source{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
+	}
+	source.Name, source.Segment = "", number
 	return source, nil
 }
 
@@ -128,7 +140,7 @@ func example(kind Kind) string {
 		return "query:user"
 	case Wrap:
 		return "wrap:cookie:sid"
-	case JWT, Path, Host, IP, Mint:
+	case JWT, Path, Host, IP, Mint, None:
 	}
 	return "jwt:sub"
 }

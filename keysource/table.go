@@ -31,6 +31,12 @@ type SourceList struct {
 	Description string   // the sources as text, for error messages
 }
 
+// ServedByAnyNode reports whether any node serves a request in which no source has a key. Then the last
+// source is None.
+func (list *SourceList) ServedByAnyNode() bool {
+	return list.Sources[len(list.Sources)-1].Kind == None
+}
+
 // Table maps the path of a request to its sources.
 type Table struct {
 	defaults SourceList
@@ -106,20 +112,27 @@ func mintAlone(value string) error {
 	}
 }
 
-// generatesAllKeys reports whether all sources generate keys.
+// generatesAllKeys reports whether no source reads a key, and at least one generates keys.
 func generatesAllKeys(sources []Source) bool {
-	return len(sources) > 0 && !slices.ContainsFunc(sources, func(source Source) bool { return !isMint(source) })
+	readsKey := func(source Source) bool { return !isLastResort(source) }
+	return !slices.ContainsFunc(sources, readsKey) && slices.ContainsFunc(sources, isMint)
 }
 
-// hasSourceAfterMint reports whether a source follows one that generates a key. The sources that are
-// restricted to a method may follow each other.
-func hasSourceAfterMint(sources []Source) bool {
-	first := slices.IndexFunc(sources, isMint)
-	if first < 0 {
-		return false
+// isLastResort reports whether the source applies to requests in which no other source has a key.
+func isLastResort(source Source) bool { return source.Kind == Mint || source.Kind == None }
+
+// findMisplaced returns the first source that must be the last one but is not. Sources that generate
+// keys for one method may precede other last resorts.
+func findMisplaced(sources []Source) (misplaced Source, found bool) {
+	for i, source := range sources {
+		mayContinue := isMint(source) && source.Name != ""
+		isLast := i == len(sources)-1
+		if isLast || !isLastResort(source) || mayContinue && isLastResort(sources[i+1]) {
+			continue
+		}
+		return source, true
 	}
-	restricted := sources[first : len(sources)-1] // the last source may generate a key for all methods
-	return slices.ContainsFunc(restricted, func(source Source) bool { return !isMint(source) || source.Name == "" }) || !isMint(sources[len(sources)-1])
+	return Source{}, false
 }
 
 // parseSources parses the sources of one setting. location is a prefix of the error messages. It
@@ -138,9 +151,10 @@ func parseSources(key, location string, texts []string, problems *[]error) Sourc
 		list.Sources = append(list.Sources, source)
 		words = append(words, source.String())
 	}
-	if hasSourceAfterMint(list.Sources) {
+	if misplaced, found := findMisplaced(list.Sources); found {
+		word := misplaced.Kind.String()
 		*problems = append(*problems, &valueerr.Error{
-			Key: key, Value: strings.Join(texts, ","), Wrong: location + "a source follows mint", Remedy: "put mint last: it is used if no other source has a key",
+			Key: key, Value: strings.Join(texts, ","), Wrong: location + "a source follows " + word, Remedy: "put " + word + " last: it is used if no other source has a key",
 		})
 	}
 	list.Description = strings.Join(words, ", ")

@@ -64,6 +64,9 @@ func TestKeysAreFoundInTheirSources(t *testing.T) {
 		{"cookie:sid", "/", "Cookie:  y=a b;\tsid=alice ;z= 1; xsid =no; q=\"a sid=b\"\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: sid=\"a b\"\r\n", `"a b"`},
 		{"host", "/", "", "example.com"},
+		{"host:1", "/", "", "example"},
+		{"host:2", "/", "", "com"},
+		{"host:3", "/", "", ""},
 		{"jwt:sub", "/", "Authorization: Bearer " + jwt(`{"sub":"alice"}`) + "\r\n", "alice"},
 		{"jwt:sub", "/", "Authorization: bearer " + jwt(`{"sub":42}`) + "\r\n", "42"},
 		{"jwt:sub", "/", "Authorization: Bearer " + jwt(`{"sub":{"x":1}}`) + "\r\n", ""},
@@ -164,6 +167,53 @@ func TestRequestsWithoutKeyAreServedAsConfigured(t *testing.T) {
 	res, _ = c.answer("GET")
 	if res.Header.Get("Saw-Shardway-Key") != key || res.Header.Get("Set-Cookie") != "" {
 		t.Errorf("cookie, again: %v", res.Header)
+	}
+}
+
+// With the source none, any node serves a request in which no earlier source has a key. A gateway
+// forwards it to a node with an app.
+func TestRequestsOfSourceNoneAreServedByAnyNode(t *testing.T) {
+	spec := shardkey.Spec{
+		Sources: []string{"none"},
+		Routes: []shardkey.Route{
+			{Prefix: "/rooms", Sources: []string{"path:2"}}, {Prefix: "/mixed", Sources: []string{"header:X-Tenant", "mint:POST", "none"}},
+		},
+	}
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, spec) })
+			c := front.dial()
+			for _, tt := range []struct {
+				line, headers string
+				status        int
+				key           string // the key that the app gets, or "minted"
+			}{
+				{"GET /x", "", 200, ""},
+				{"GET /x/../y", "", 400, ""},
+				{"GET /rooms/r", "", 200, "r"},
+				{"GET /rooms", "", 400, ""},
+				{"GET /mixed", "", 200, ""},
+				{"GET /mixed", "X-Tenant: alice\r\n", 200, "alice"},
+				{"GET /mixed", "X-Tenant: alice\r\nX-Tenant: bob\r\n", 400, ""},
+				{"POST /mixed", "", 200, "minted"},
+			} {
+				c.send("%s HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n%s\r\n", tt.line, tt.headers)
+				res, body := c.answer("GET")
+				key := res.Header.Get("Saw-Shardway-Key")
+				if minted.MatchString(key) {
+					key = "minted"
+				}
+				hasShard := res.Header.Get("Saw-Shardway-Shard") != ""
+				if res.StatusCode != tt.status || key != tt.key || hasShard != (tt.key != "") {
+					t.Errorf("%s %q: %d %s, key %q", tt.line, tt.headers, res.StatusCode, body, key)
+				}
+			}
+		})
+	}
+	for _, sources := range [][]string{{"none", "ip"}, {"none", "none"}, {"none", "mint"}, {"mint", "none"}, {"ip", "none", "host"}, {"mint:POST", "none"}} {
+		if _, err := shardkey.New(shardkey.Spec{Sources: sources}); err == nil {
+			t.Errorf("%v is accepted", sources)
+		}
 	}
 }
 

@@ -82,6 +82,9 @@ func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool) (
 	if x.mustCreateWrappedKey(sources) {
 		return Found{Key: x.mintKey(x.Grow(generatedKeyCap)), Minted: true}, nil
 	}
+	if sources.ServedByAnyNode() {
+		return Found{Keyless: true}, nil
+	}
 	return x.withoutKey(sources, gateway)
 }
 
@@ -179,7 +182,11 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 	case keysource.Cookie:
 		return x.cookieKey(source.Name)
 	case keysource.Host:
-		return hostName(x.Grow(len(x.Request.Host())), x.Request.Host()), ""
+		name := hostName(x.Grow(len(x.Request.Host())), x.Request.Host())
+		if source.Segment > 0 {
+			return hostLabel(name, source.Segment), ""
+		}
+		return name, ""
 	case keysource.JWT:
 		token, problemText := x.headerKey("Authorization")
 		return jwtClaim(token, source.Name), problemText
@@ -195,6 +202,7 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 		return x.mintKey(x.Grow(generatedKeyCap)), ""
 	case keysource.Wrap:
 		return x.wrappedKey(source)
+	case keysource.None: // see findInSources
 	}
 	return nil, ""
 }

@@ -27,7 +27,7 @@ import (
 func FuzzConfiguredKeysAreRead(f *testing.F) {
 	for _, seed := range []string{
 		"query:a b", "query:a%+b", "query:a;b&c=d", "header:X-Tenant", "header:x_y", "header:Shardway-Key", "header:Connection", "header:é", "cookie:a b", "cookie:sid", "cookie:a;b",
-		"path:2", "path:02", "path:65", "path:+3", "jwt:sub", "jwt:a:b", "jwt:\xff", "host", "host:x", "ip", "", "heder:X",
+		"path:2", "path:02", "path:65", "path:+3", "jwt:sub", "jwt:a:b", "jwt:\xff", "host", "host:x", "host:1", "host:65", "none", "none:x", "mint", "mint:POST", "ip", "", "heder:X",
 		"/a", "/a/", "/a;b", "/a//b", "/a/../b", "/a b", "/a%20b", "/a#b", "a", "/%2e",
 	} {
 		f.Add(seed, "alice")
@@ -125,7 +125,7 @@ func carry(s keysource.Source, key string) (target, lines string, ok bool) {
 		claims, err := json.Marshal(map[string]string{s.Name: key})
 		line := "Authorization: Bearer e30." + base64.RawURLEncoding.EncodeToString(claims) + ".x\r\n"
 		return target, line, err == nil && key != "" && utf8.ValidString(key) && utf8.ValidString(s.Name)
-	case keysource.Host, keysource.IP, keysource.Mint:
+	case keysource.Host, keysource.IP, keysource.Mint, keysource.None:
 	}
 	return "", "", false
 }
@@ -147,6 +147,22 @@ func TestIncompleteEscapesAreAmbiguous(t *testing.T) {
 		value, same := queryValue(make([]byte, 0, len(query)), []byte(query), "user")
 		if same != (want != "") || same && !bytes.Equal(value, []byte(want)) {
 			t.Errorf("%q: %q %v, want %q", query, value, same, want)
+		}
+	}
+}
+
+// A label is that of the host name without its port, so an IP address has none.
+func TestLabelsOfHosts(t *testing.T) {
+	for host, want := range map[string][3]string{
+		"ACME.Example.com:80": {"acme", "example", "com"}, "acme": {"acme"}, "acme.com.": {"acme", "com"}, "acme..com": {"acme", "", "com"}, ".acme.com": {"", "acme", "com"},
+		"0xcafe.example": {"0xcafe", "example"}, "1.example": {"1", "example"}, "a.0xg": {"a", "0xg"},
+		"192.0.2.1:80": {}, "a.0x7F": {}, "a.0X7f": {}, "2130706433": {}, "a.0x": {}, "[2001:db8::1.2]:80": {}, "": {}, ".": {}, ":80": {},
+	} {
+		name := hostName(make([]byte, 0, len(host)), []byte(host))
+		for i, label := range want {
+			if got := hostLabel(name, i+1); string(got) != label || got != nil && len(got) == 0 {
+				t.Errorf("label %d of %q is %q, want %q", i+1, host, got, label)
+			}
 		}
 	}
 }

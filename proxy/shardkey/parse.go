@@ -135,6 +135,37 @@ func hostName(dst, host []byte) []byte {
 	return orNil(dst)
 }
 
+// hostLabel returns a label of a host name, counted from 1 at its left end, or nil if there is none. An
+// IP address has no labels.
+func hostLabel(name []byte, number int) []byte {
+	if isAddress(name) {
+		return nil
+	}
+	for label := range bytes.SplitSeq(name, []byte(".")) {
+		if number--; number == 0 {
+			return orNil(label)
+		}
+	}
+	return nil
+}
+
+// isAddress reports whether a host is an IP address: an IPv6 address in brackets, or a name whose last
+// label is a number, which is an IPv4 address for browsers (WHATWG URL, section 3.5).
+func isAddress(host []byte) bool {
+	if len(host) == 0 || host[0] == '[' {
+		return true
+	}
+	lastLabel := host[bytes.LastIndexByte(host, '.')+1:]
+	digits, isHex := bytes.CutPrefix(lastLabel, []byte("0x"))
+	for _, c := range digits {
+		isDigit := c >= '0' && c <= '9' || isHex && c >= 'a' && c <= 'f'
+		if !isDigit {
+			return false
+		}
+	}
+	return len(lastLabel) > 0
+}
+
 // jwtClaim returns a claim of a bearer token: the value of a string, or the text of a number or
 // boolean. It verifies nothing: the app does that, and a forged claim only selects the node whose
 // app refuses it.
