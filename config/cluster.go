@@ -13,7 +13,7 @@ const maxClusterSetting = 160
 
 // KeyConfig returns the settings that decide which key a request has.
 func (c *Config) KeyConfig() keysource.Config {
-	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissingKey, TrustedProxies: c.TrustedProxies}
+	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissingKey, TrustedProxies: c.TrustedProxies, BodyBuffer: c.BodyBuffer}
 }
 
 // clusterWideNames returns the names of the settings that must have one value in the whole

@@ -25,6 +25,9 @@ type Config struct {
 	// TrustedProxies has the networks whose forwarding headers are trusted. It is part of the key
 	// configuration only if a source depends on such a header; see UsesProxies.
 	TrustedProxies []netip.Prefix
+	// BodyBuffer is the maximum size in bytes of a body from which a key is read. It is part of the
+	// key configuration only if a source reads the body; see UsesBody.
+	BodyBuffer int64
 }
 
 // canonicalConfig is the JSON form of a Config.
@@ -33,6 +36,7 @@ type canonicalConfig struct {
 	Routes         map[string][]string `json:"routes,omitempty"`
 	OnMissingKey   Missing             `json:"on_missing_key"`
 	TrustedProxies []string            `json:"trusted_proxies,omitempty"`
+	BodyBuffer     int64               `json:"body_buffer,omitempty"`
 }
 
 // Canonical returns a text that is the same for all equivalent configurations: header names are in
@@ -55,6 +59,9 @@ func (c Config) Canonical() (string, error) {
 	}
 	if c.UsesProxies() {
 		result.TrustedProxies = sortedNetworks(c.TrustedProxies)
+	}
+	if c.UsesBody() {
+		result.BodyBuffer = c.BodyBuffer
 	}
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -136,6 +143,15 @@ func (c Config) UsesProxies() bool {
 	})
 }
 
+// UsesBody reports whether a source reads the body. Then the size of the body buffer decides which
+// requests have a key.
+func (c Config) UsesBody() bool {
+	return slices.ContainsFunc(allSources(c.Spec), func(text string) bool {
+		source, err := Parse(text)
+		return err == nil && source.ReadsBody()
+	})
+}
+
 // isForwardingHeader reports whether a header contains what a proxy reports about its client. Apps may
 // not distinguish _ from -.
 func isForwardingHeader(name string) bool {
@@ -155,7 +171,7 @@ func ParseConfig(text string) (Config, error) {
 	if err := decoder.Decode(&decoded); err != nil {
 		return Config{}, fmt.Errorf("keysource: key configuration %s: %w", strconv.Quote(text[:min(len(text), 64)]), err)
 	}
-	config := Config{Spec: Spec{Sources: decoded.Key}, Missing: decoded.OnMissingKey}
+	config := Config{Spec: Spec{Sources: decoded.Key}, Missing: decoded.OnMissingKey, BodyBuffer: decoded.BodyBuffer}
 	for prefix, sources := range decoded.Routes {
 		config.Routes = append(config.Routes, Route{Prefix: prefix, Sources: sources})
 	}
@@ -171,6 +187,8 @@ func ParseConfig(text string) (Config, error) {
 	switch {
 	case err != nil:
 		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
+	case decoded.BodyBuffer < 0:
+		return Config{}, errors.New("keysource: key configuration: body_buffer is negative")
 	case reencoded != text:
 		return Config{}, errors.New("keysource: key configuration: not in canonical form")
 	}

@@ -10,6 +10,8 @@
 //	              a session id that the app creates, to whose value Shardway adds the key (package
 //	              wrapkey)
 //	jwt:CLAIM     a claim of the bearer token, without verification of the token
+//	json:/POINTER a value in a JSON body; the pointer is that of RFC 6901
+//	form:FIELD    a field of a form in the body (application/x-www-form-urlencoded)
 //	host          the host without its port, in lower case
 //	host:N        a label of the host name, 1 to 64 from the left, in lower case
 //	ip            the address of the client

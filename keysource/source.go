@@ -7,6 +7,7 @@ import (
 
 	"shardway/internal/suggest"
 	"shardway/internal/valueerr"
+	"shardway/keysource/jsonkey"
 )
 
 // Default is the source if none is configured.
@@ -32,11 +33,13 @@ const (
 	Mint
 	Wrap
 	None
+	JSON
+	Form
 )
 
 // kinds returns the names of the kinds in the order of the constants.
 func kinds() []string {
-	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint", "wrap", "none"}
+	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint", "wrap", "none", "json", "form"}
 }
 
 // String returns the name of the kind in the configuration.
@@ -50,7 +53,7 @@ func (k Kind) String() string {
 // Source is a part of a request that may contain the key.
 type Source struct {
 	Kind    Kind
-	Name    string // of the header, parameter, cookie or claim; of Mint, the only method or empty for all; empty for other kinds
+	Name    string // of the header, parameter, cookie, claim or form field; a JSON pointer; of Mint, the only method or empty for all; empty for other kinds
 	Segment int    // number of the path segment or of the label of the host, from 1; 0 for other kinds and for the whole host
 	Wrapped Kind   // for Wrap: the kind of the wrapped field, Header or Cookie; 0 for other kinds
 }
@@ -67,6 +70,9 @@ func (s Source) String() string {
 	}
 	return s.Kind.String()
 }
+
+// ReadsBody reports whether the source is a part of the request body.
+func (s Source) ReadsBody() bool { return s.Kind == JSON || s.Kind == Form }
 
 // Parse parses one source. The error is a *valueerr.Error without Key, which the caller sets.
 func Parse(text string) (Source, error) {
@@ -102,14 +108,18 @@ func Parse(text string) (Source, error) {
 		if !isToken(name) {
 			return invalid("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(source.Kind))
 		}
-	case Query, JWT:
-		if name == "" || strings.ContainsAny(name, " \t\r\n") {
+	case JSON:
+		if err := jsonkey.CheckPointer(name); err != nil || strings.ContainsAny(name, blanks) {
+			return invalid("the source \"json\" needs a JSON pointer (RFC 6901) without blanks", "write "+example(JSON)+" for the member \"id\" of the member \"user\"")
+		}
+	case Query, JWT, Form:
+		if name == "" || strings.ContainsAny(name, blanks) {
 			return invalid("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(source.Kind))
 		}
 	case Wrap:
 		return parseWrap(text, name)
 	default:
-		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, host, host:N, ip, and mint, mint:METHOD or none as the last one"
+		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, json:/POINTER, form:FIELD, host, host:N, ip, and mint, mint:METHOD or none as the last one"
 		if near := suggest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
@@ -129,6 +139,9 @@ func parseSegment(source Source, text, wrong, remedy string) (Source, error) {
 	return source, nil
 }
 
+// blanks are the characters that the name of a source must not contain.
+const blanks = " \t\r\n"
+
 // example returns an example of a source with a name, for error messages.
 func example(kind Kind) string {
 	switch kind {
@@ -138,6 +151,10 @@ func example(kind Kind) string {
 		return "cookie:sid"
 	case Query:
 		return "query:user"
+	case Form:
+		return "form:user"
+	case JSON:
+		return "json:/user/id"
 	case Wrap:
 		return "wrap:cookie:sid"
 	case JWT, Path, Host, IP, Mint, None:

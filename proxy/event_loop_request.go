@@ -64,7 +64,7 @@ func (c *client) startAttempt() bool {
 	keys := c.keysBy(table)
 	c.keys.Keys = keys
 	found, invalid := c.keys.Find(false)
-	if invalid != nil || found.Keyless || table.Shards() == 0 {
+	if invalid != nil || found.Keyless || found.NeedsBody || table.Shards() == 0 {
 		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"shardway/internal/problem"
+	"shardway/proxy/h1"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
@@ -27,10 +29,13 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	if router.exchange.mayHaveRun() && !mayRunAgain {
 		return fail(connErrorCode(router.exchange.lastRoute), detailMayHaveRun)
 	}
-	router.keys.Keys = keys
-	isGateway := router.server.upstreams.isGateway()
-	found, invalid := router.keys.Find(isGateway)
+	found, invalid, err := router.findKey(keys)
 	switch {
+	case err != nil && router.exchange.eventStream != nil:
+		router.reply.endStream(metrics.ResumeTimedOut, err.Error())
+		return done
+	case err != nil:
+		return router.reply.rejectBody(err)
 	case resumesWebSocket && (invalid != nil || !isKeyOf(session, &found)):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
@@ -45,6 +50,42 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	}
 	router.exchange.Found, router.exchange.keys, router.exchange.hasShard = found, keys, false
 	return decision{}
+}
+
+// findKey finds the key of the request with the given key configuration. If the key may be in the body,
+// findKey first buffers the body. err is the error of reading it.
+func (router *router) findKey(keys *shardkey.Keys) (found shardkey.Found, invalid *problem.Problem, err error) {
+	router.keys.Keys = keys
+	isGateway := router.server.upstreams.isGateway()
+	if found, invalid = router.keys.Find(isGateway); !found.NeedsBody {
+		return found, invalid, nil
+	}
+	body, err := router.bufferBodyForKey(keys)
+	if err != nil {
+		return shardkey.Found{}, nil, err
+	}
+	found, invalid = router.keys.FindInBody(isGateway, &body)
+	return found, invalid, nil
+}
+
+// bufferBodyForKey reads the body of the request, because its key may be in it. If the body does not fit
+// into the buffer, a part of it may stay in the connection, and is sent to the app later.
+func (router *router) bufferBodyForKey(keys *shardkey.Keys) (shardkey.Body, error) {
+	body := &router.body
+	if body.Unreadable {
+		return shardkey.Body{}, h1.ErrStopped
+	}
+	maxSize := keys.BodyLimit(router.server.options.BodyBuffer)
+	if !body.CanBufferForKey(maxSize) {
+		return shardkey.Body{}, nil
+	}
+	if len(body.Buffered) == 0 && !router.req.Body.Done() {
+		if err := router.reply.requestBody(); err != nil {
+			return shardkey.Body{}, err
+		}
+	}
+	isComplete, err := body.BufferForKey(maxSize, router.settings.MaxBodyTotal)
+	return shardkey.Body{Data: body.Buffered, IsComplete: isComplete}, err
 }
 
 // isKeyOf reports whether a key that was found again is still the key of a WebSocket session.

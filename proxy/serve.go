@@ -185,11 +185,13 @@ func (c *client) handleRequest() {
 // false.
 func (c *client) findKey() bool {
 	c.exchange.keys = c.keysBy(c.server.options.Cluster.Table())
-	c.keys.Keys = c.exchange.keys
-	isGateway := c.server.upstreams.isGateway()
-	found, invalid := c.keys.Find(isGateway)
+	found, invalid, err := c.router.findKey(c.exchange.keys)
 	c.exchange.Found = found
-	if invalid != nil {
+	switch {
+	case err != nil:
+		c.reply.rejectBody(err)
+		return false
+	case invalid != nil:
 		c.reply.sendProblem(invalid)
 		return false
 	}

@@ -21,14 +21,15 @@ const module = "shardway"
 func allowed() map[string][]string {
 	return map[string][]string{
 		// Pure.
-		"shardmap":     {},
-		"ack":          {"shardmap"},
-		"ack/agent":    {"ack", "ack/election", "shardmap"},
-		"ack/election": {},
-		"ack/leader":   {"ack", "shardmap"},
-		"ack/scale":    {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
-		"keysource":    {"internal/valueerr", "internal/suggest"},
-		"config":       {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
+		"shardmap":          {},
+		"ack":               {"shardmap"},
+		"ack/agent":         {"ack", "ack/election", "shardmap"},
+		"ack/election":      {},
+		"ack/leader":        {"ack", "shardmap"},
+		"ack/scale":         {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
+		"keysource":         {"internal/valueerr", "internal/suggest", "keysource/jsonkey"},
+		"keysource/jsonkey": {},
+		"config":            {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
 		// Beside each other, below proxy.
 		"queue":     {"internal/linkedlist"},
 		"diagnosis": {},
@@ -41,7 +42,7 @@ func allowed() map[string][]string {
 		"proxy/h1":           {"internal/linkedlist", "internal/rawio"},
 		"proxy/forwarded":    {"proxy/h1"},
 		"proxy/route":        {"proxy/shardkey", "shardmap"},
-		"proxy/shardkey":     {"shardmap", "proxy/forwarded", "proxy/h1", "proxy/wrapkey", "keysource", "internal/problem"},
+		"proxy/shardkey":     {"shardmap", "proxy/forwarded", "proxy/h1", "proxy/wrapkey", "keysource", "keysource/jsonkey", "internal/problem"},
 		"proxy/wrapkey":      {"proxy/h1", "keysource"},
 		"proxy/retry":        {},
 		"proxy/pathguard":    {},

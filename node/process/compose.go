@@ -243,7 +243,7 @@ func proxyOptions(conf *config.Config) (proxy.Options, error) {
 
 // proxySettings converts the settings that a reload can change in a running proxy.
 func proxySettings(conf *config.Config) (proxy.Settings, error) {
-	keys, err := shardkey.New(shardkey.Spec{Sources: conf.Keys, Routes: conf.KeyRoutes(), OnMissingKey: string(conf.OnMissingKey)})
+	keys, err := shardkey.New(shardkey.Spec{Sources: conf.Keys, Routes: conf.KeyRoutes(), OnMissingKey: string(conf.OnMissingKey), BodyLimit: int(conf.BodyBuffer)})
 	if err != nil {
 		return proxy.Settings{}, err
 	}

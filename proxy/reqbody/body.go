@@ -173,6 +173,56 @@ func (body *Body) readRest(limit int64) error {
 	return nil
 }
 
+// CanBufferForKey reports whether BufferForKey may be able to read the whole body, up to maxSize bytes. It
+// is false if the declared length is larger, or if more was read already.
+func (body *Body) CanBufferForKey(maxSize int) bool {
+	buffered := len(body.Buffered)
+	return !body.ExceedsBuffer && buffered <= maxSize && body.req.Body.Remaining() <= int64(maxSize-buffered)
+}
+
+// BufferForKey reads the body, up to maxSize bytes, because the key of the request may be in it. Unlike
+// BufferSmallBody, it also reads a body of unknown length, and one that the client sends on demand: the
+// caller must have asked for it. isComplete reports whether Buffered is the whole body. It does not
+// depend on timing: a body of unknown length must be smaller than maxSize, because its end may arrive
+// later than its last byte.
+//
+// limit is the memory limit of all bodies that are being read, in bytes.
+func (body *Body) BufferForKey(maxSize int, limit int64) (isComplete bool, err error) {
+	clientBody := &body.req.Body
+	if !body.CanBufferForKey(maxSize) {
+		return false, nil
+	}
+	if !clientBody.Done() {
+		err = body.readUpTo(maxSize, limit)
+		body.noteRead()
+		if body.ReleaseMemory() {
+			return false, ErrMemoryLimit
+		}
+	}
+	isFull := clientBody.Kind() == h1.Chunked && len(body.Buffered) >= maxSize
+	return err == nil && clientBody.Done() && !isFull, err
+}
+
+// readUpTo reads a body into Buffered, until its end or until Buffered contains maxSize bytes. The memory
+// counts towards limit, and grows with the received data.
+func (body *Body) readUpTo(maxSize int, limit int64) error {
+	clientBody := &body.req.Body
+	for counted := 0; !clientBody.Done() && len(body.Buffered) < maxSize; {
+		if len(body.Buffered) == cap(body.Buffered) {
+			body.growBuffer(len(body.Buffered) + 1)
+		}
+		counted = body.CountMemory(counted, 0, limit)
+		bufferedLen := len(body.Buffered)
+		end := min(cap(body.Buffered), maxSize)
+		n, err := clientBody.Read(body.Buffered[bufferedLen:end])
+		body.Buffered = body.Buffered[:bufferedLen+n]
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	return nil
+}
+
 // ErrMemoryLimit reports that reading a body was cancelled because all incomplete bodies together
 // exceed their memory limit.
 var ErrMemoryLimit = errors.New("reqbody: body given up")
@@ -252,7 +302,7 @@ func (body *Body) sendRest(writer *h1.Writer, bufferedBytes int) error {
 		body.ExceedsBuffer = true
 	}
 	for !body.ExceedsBuffer && !clientBody.Done() {
-		if len(body.Buffered) == body.shared.BufferSize {
+		if len(body.Buffered) >= body.shared.BufferSize {
 			body.ExceedsBuffer = true
 			break
 		}

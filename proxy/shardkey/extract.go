@@ -52,26 +52,43 @@ type Found struct {
 	// that the configuration has no wrapped fields.
 	Wrapped   *wrapkey.Request
 	isWrapped bool // the key comes from a suffix
+	// NeedsBody means that the key may be in the body. The caller must read the body up to
+	// Keys.BodyLimit, and then call FindInBody.
+	NeedsBody bool
 }
 
 // Find returns the key of the request, or the problem with which the request must be refused.
 // gateway means that this node has no app.
-func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) {
+func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) { return x.FindInBody(gateway, nil) }
+
+// FindInBody is Find for a request whose body has been read because of Found.NeedsBody. nil means that
+// the body has not been read.
+func (x *Extractor) FindInBody(gateway bool, body *Body) (Found, *problem.Problem) {
 	sources, unambiguous := x.sourcesForPath()
 	if !unambiguous {
 		return Found{}, ambiguityProblem(detailAmbiguousPath, detailPathSubject)
 	}
 	if x.Keys.wrapped != nil {
-		return x.findWrapped(sources, gateway)
+		return x.findWrapped(sources, gateway, body)
 	}
-	return x.findInSources(sources, gateway)
+	return x.findInSources(sources, gateway, body)
 }
 
 // findInSources returns the key from the first source that gives one, or applies on-missing-key.
-func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
+func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	for i := range sources.Sources {
 		source := &sources.Sources[i]
-		key, problemText := x.keyFromSource(source)
+		var key []byte
+		var needsBody bool
+		var problemText string
+		if source.ReadsBody() {
+			key, needsBody, problemText = x.bodyKey(source, body)
+		} else {
+			key, problemText = x.keyFromSource(source)
+		}
+		if needsBody {
+			return Found{NeedsBody: true}, nil
+		}
 		if problemText != "" {
 			return Found{}, ambiguityProblem(problemText, source.String())
 		}
@@ -85,7 +102,7 @@ func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool) (
 	if sources.ServedByAnyNode() {
 		return Found{Keyless: true}, nil
 	}
-	return x.withoutKey(sources, gateway)
+	return x.withoutKey(sources, gateway, body)
 }
 
 // sourcesForPath returns the key sources for the path of the request. unambiguous is false if the app
@@ -110,11 +127,11 @@ const noKeyRemedy = "; send the key there, or name its place with --key, or set 
 
 // withoutKey applies on-missing-key. A preflight request cannot carry the header that may contain
 // the key (WHATWG Fetch, section 4.8), so it is not refused: any app may answer it.
-func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
+func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	switch x.Keys.missingPolicy {
 	case keysource.MissingLocal:
 		if gateway && !x.isPreflight() {
-			detail := x.missingKeyDetail(sources) + "; this node is a gateway without an app"
+			detail := x.missingKeyDetail(sources, body) + "; this node is a gateway without an app"
 			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: detail}
 		}
 		return Found{Keyless: true}, nil
@@ -127,12 +144,12 @@ func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool) (Fou
 	if x.isPreflight() {
 		return Found{Keyless: true}, nil
 	}
-	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: x.missingKeyDetail(sources) + noKeyRemedy, Param: sources.Description}
+	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: x.missingKeyDetail(sources, body) + noKeyRemedy, Param: sources.Description}
 }
 
 // missingKeyDetail describes where the key of the request was expected.
-func (x *Extractor) missingKeyDetail(sources *keysource.SourceList) string {
-	return "looked for " + sources.Description + x.structuredClaimHint(sources)
+func (x *Extractor) missingKeyDetail(sources *keysource.SourceList, body *Body) string {
+	return "looked for " + sources.Description + x.structuredClaimHint(sources) + x.unreadBodyHint(sources.Sources, body)
 }
 
 // structuredClaimHint describes the first claim of a token that is a key source but an array or
@@ -203,6 +220,7 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 	case keysource.Wrap:
 		return x.wrappedKey(source)
 	case keysource.None: // see findInSources
+	case keysource.JSON, keysource.Form: // see bodyKey
 	}
 	return nil, ""
 }

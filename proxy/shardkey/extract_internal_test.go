@@ -27,7 +27,7 @@ import (
 func FuzzConfiguredKeysAreRead(f *testing.F) {
 	for _, seed := range []string{
 		"query:a b", "query:a%+b", "query:a;b&c=d", "header:X-Tenant", "header:x_y", "header:Shardway-Key", "header:Connection", "header:é", "cookie:a b", "cookie:sid", "cookie:a;b",
-		"path:2", "path:02", "path:65", "path:+3", "jwt:sub", "jwt:a:b", "jwt:\xff", "host", "host:x", "host:1", "host:65", "none", "none:x", "mint", "mint:POST", "ip", "", "heder:X",
+		"path:2", "path:02", "path:65", "path:+3", "json:/user/id", "json:id", "json:", "json:/a~", "json:/a b", "form:user", "form:", "form:a b", "form:a[b]", "jwt:sub", "jwt:a:b", "jwt:\xff", "host", "host:x", "host:1", "host:65", "none", "none:x", "mint", "mint:POST", "ip", "", "heder:X",
 		"/a", "/a/", "/a;b", "/a//b", "/a/../b", "/a b", "/a%20b", "/a#b", "a", "/%2e",
 	} {
 		f.Add(seed, "alice")
@@ -125,7 +125,7 @@ func carry(s keysource.Source, key string) (target, lines string, ok bool) {
 		claims, err := json.Marshal(map[string]string{s.Name: key})
 		line := "Authorization: Bearer e30." + base64.RawURLEncoding.EncodeToString(claims) + ".x\r\n"
 		return target, line, err == nil && key != "" && utf8.ValidString(key) && utf8.ValidString(s.Name)
-	case keysource.Host, keysource.IP, keysource.Mint, keysource.None:
+	case keysource.Host, keysource.IP, keysource.Mint, keysource.None, keysource.JSON, keysource.Form:
 	}
 	return "", "", false
 }

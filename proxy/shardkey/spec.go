@@ -1,6 +1,7 @@
 package shardkey
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 
@@ -18,6 +19,9 @@ type Spec struct {
 	// OnMissingKey defines what a request without a key gets: reject (the default), local,
 	// hash-path or cookie.
 	OnMissingKey string
+	// BodyLimit is the maximum size in bytes of a body from which a key is read. Zero means the size
+	// of the body buffer of the server.
+	BodyLimit int
 }
 
 // Route is one entry of Spec.Routes.
@@ -32,7 +36,12 @@ type Keys struct {
 	usesProxies    bool
 	trustedProxies []netip.Prefix
 	wrapped        wrapkey.Fields // nil means that there are none
+	bodyLimit      int            // Spec.BodyLimit
 }
+
+// BodyLimit returns the maximum size in bytes of a body from which a key is read. bufferSize is the
+// size of the body buffer of the server, which applies if the configuration has no limit.
+func (k *Keys) BodyLimit(bufferSize int) int { return cmp.Or(k.bodyLimit, bufferSize) }
 
 // Parse reads a canonical key configuration, the result of keysource.Config.Canonical.
 func Parse(text string) (*Keys, error) {
@@ -40,7 +49,7 @@ func Parse(text string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := New(Spec{Sources: config.Sources, Routes: config.Routes, OnMissingKey: string(config.Missing)})
+	keys, err := New(Spec{Sources: config.Sources, Routes: config.Routes, OnMissingKey: string(config.Missing), BodyLimit: int(config.BodyBuffer)})
 	if err != nil {
 		return nil, err
 	}
@@ -55,5 +64,5 @@ func New(spec Spec) (*Keys, error) {
 	if missingErr != nil || err != nil {
 		return nil, errors.Join(err, missingErr)
 	}
-	return &Keys{table: table, missingPolicy: missing, wrapped: wrapkey.NewFields(table.Wrapped())}, nil
+	return &Keys{table: table, missingPolicy: missing, bodyLimit: spec.BodyLimit, wrapped: wrapkey.NewFields(table.Wrapped())}, nil
 }

@@ -10,14 +10,14 @@ import (
 
 // findWrapped is Find for a configuration with wrapped fields. It also finds the suffixes to remove from
 // the request, of all wrapped fields.
-func (x *Extractor) findWrapped(sources *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
+func (x *Extractor) findWrapped(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	x.wrapped = wrapkey.NewRequest(x.Codec, x.Keys.wrapped)
 	x.readWrappedHeaders()
 	x.readWrappedCookies()
 	if x.wrapped.HasTwoIDs(sources.Sources) {
 		return Found{}, ambiguityProblem(detailTwoKeys, sources.Description)
 	}
-	found, invalid := x.findInSources(sources, gateway)
+	found, invalid := x.findInSources(sources, gateway, body)
 	found.Wrapped = x.wrapped
 	var created []byte
 	if found.Minted || found.isWrapped {
