@@ -180,7 +180,7 @@ func clusterSettings() []setting {
 
 func requestSettings() []setting {
 	return inGroup("Requests",
-		newSetting("key", "SOURCE", keysource.Default, "source of the request's key, such as header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, jwt:CLAIM or host; tried in order",
+		newSetting("key", "SOURCE", keysource.Default, "source of the request's key, such as header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, jwt:CLAIM, json:/POINTER, form:FIELD or host; tried in order",
 			func(c *Config) settingValue { return textListValue{&c.Keys, checkKeySource} }).asList().asReloadable(),
 		newSetting("on-missing-key", "reject|local|hash-path|cookie", "reject", "what to do with a request without a key",
 			func(c *Config) settingValue {

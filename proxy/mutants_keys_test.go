@@ -5,7 +5,7 @@ func mutantsOfKeys() []mutant {
 	return []mutant{
 		{
 			rule: "an ambiguous source never falls back to a minted key", found: "TestMintIsAFallback",
-			edits: in("proxy/shardkey.Extractor.Find", `if problemText != "" {`, `if problemText != "" && !PLANTED {`),
+			edits: in("proxy/shardkey.Extractor.FindInBody", `if problemText != "" {`, `if problemText != "" && !PLANTED {`),
 		},
 		{
 			rule: "mint:METHOD applies to its method only", found: "TestMintIsAFallback",

@@ -41,7 +41,9 @@ type Keys struct {
 
 // BodyLimit returns the maximum size in bytes of a body from which a key is read. bufferSize is the
 // size of the body buffer of the server, which applies if the configuration has no limit.
-func (k *Keys) BodyLimit(bufferSize int) int { return cmp.Or(k.bodyLimit, bufferSize) }
+func (k *Keys) BodyLimit(bufferSize int) int {
+	return cmp.Or(k.bodyLimit, bufferSize)
+}
 
 // Parse reads a canonical key configuration, the result of keysource.Config.Canonical.
 func Parse(text string) (*Keys, error) {
