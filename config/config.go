@@ -128,6 +128,7 @@ type Config struct {
 	MaxUpstreamConns int
 	MaxShardConns    int // zero means half of MaxUpstreamConns
 	MaxShardInflight int // zero means no limit
+	MaxKeyInflight   int // zero means no limit
 	ShardQueue       int // zero means that requests beyond the in-flight limit do not wait
 	MaxStreams       int
 	Health           string // path of the app's health check; empty means a connection attempt only

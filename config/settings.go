@@ -89,7 +89,11 @@ func nodeSettings() []setting {
 			func(c *Config) settingValue {
 				return numberValue{field: &c.MaxShardInflight, min: 1, max: 1_000_000, zeroWord: "none"}
 			}).asReloadable(),
-		newSetting("shard-queue", "N", "none", "maximum requests that wait at the owner for the in-flight limit of their shard, in order of arrival",
+		newSetting("max-key-inflight", "N", "none", "maximum concurrent requests of a key, without upgraded connections and event streams; further requests get 503 or wait",
+			func(c *Config) settingValue {
+				return numberValue{field: &c.MaxKeyInflight, min: 1, max: 1_000_000, zeroWord: "none"}
+			}).asReloadable(),
+		newSetting("shard-queue", "N", "none", "maximum requests that wait, in order of arrival, for the in-flight limit of their shard, or of their key",
 			func(c *Config) settingValue {
 				return numberValue{field: &c.ShardQueue, min: 1, max: 1_000_000, zeroWord: "none"}
 			}).asReloadable(),

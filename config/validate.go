@@ -87,7 +87,7 @@ func (c *Config) rules() []rule {
 			"set it to at most " + strconv.Itoa(c.MaxVoters) + "; further nodes join automatically",
 		},
 		{"max-shard-conns", "max-upstream-conns", c.MaxShardConns <= c.MaxUpstreamConns, "one shard cannot have more connections than all shards together: max-upstream-conns is " + strconv.Itoa(c.MaxUpstreamConns), "lower it, or raise max-upstream-conns"},
-		{"shard-queue", "max-shard-inflight", c.ShardQueue == 0 || c.MaxShardInflight > 0, "requests wait there only for a limit of requests in flight, and there is none", "set max-shard-inflight, such as 1, or remove it"},
+		{"shard-queue", "max-shard-inflight", c.ShardQueue == 0 || c.MaxShardInflight > 0 || c.MaxKeyInflight > 0, "requests wait there only for a limit of requests in flight, and there is none", "set max-shard-inflight or max-key-inflight, such as 1, or remove it"},
 		{"shard-queue", "queue-requests", c.ShardQueue <= c.QueueRequests/2, "one shard may use up to half of the request queue, and queue-requests is " + strconv.Itoa(c.QueueRequests), "lower it, or raise queue-requests"},
 		{"max-header-bytes-total", "max-header-bytes", c.MaxHeaderBytesTotal >= c.MaxHeaderBytes, "it is below max-header-bytes, " + formatSize(c.MaxHeaderBytes) + "", "raise it, or lower max-header-bytes"},
 		{"max-body-total", "body-buffer", c.MaxBodyTotal >= c.BodyBuffer, "it is below body-buffer, " + formatSize(c.BodyBuffer) + "", "raise it, or lower body-buffer"},

@@ -13,10 +13,17 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestShardQueueRunsRequestsOneByOne limits a shard to one request at a time, with a queue. Requests
+// TestShardQueueRunsRequestsOneByOne limits a shard, and then a key, to one request at a time, with a queue. Requests
 // through all nodes wait at the owner until the first one has ended.
 func TestShardQueueRunsRequestsOneByOne(t *testing.T) {
-	c := start(t, 2, "--max-shard-inflight", "1", "--shard-queue", "8")
+	for _, limit := range []string{"--max-shard-inflight", "--max-key-inflight"} {
+		t.Run(limit, func(t *testing.T) { testQueueRunsRequestsOneByOne(t, limit) })
+	}
+}
+
+func testQueueRunsRequestsOneByOne(t *testing.T, limit string) {
+	t.Helper()
+	c := start(t, 2, limit, "1", "--shard-queue", "8")
 	owner, other := c.Nodes()[0], c.Nodes()[1]
 	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
 	first := c.SendAsync(t, other, load.Request{Key: key, Header: map[string]string{"App-Hang": "gate"}})

@@ -42,7 +42,8 @@ type Config struct {
 	MaxUpstreamConns int // maximum concurrent requests of the handler
 	MaxShardConns    int // the same for one shard
 	MaxShardInflight int // maximum requests of one shard; zero means no limit
-	ShardQueue       int // requests of one shard that wait for that limit; zero means none
+	MaxKeyInflight   int // maximum requests of one key; zero means no limit
+	ShardQueue       int // requests of one shard or key that wait for that limit; zero means none
 	MaxStreams       int
 	Weight           int
 	Zone             string

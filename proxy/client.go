@@ -232,7 +232,7 @@ func (c *client) connectSteps() {
 	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: c.server.keyPlacer.place, Codec: c.server.wrapCodec}
 	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, closing: &c.closing, life: &c.life}
 	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
-	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
+	c.relay = responseRelay{reply: c.reply, slot: &c.slot, admission: &c.admission}
 	c.relay.beforeFirstByte = c.relay.markResponseBegun
 	c.retrier = retrier{
 		requestState: &c.requestState, reply: c.reply, slot: &c.slot, disconnect: &c.disconnect, closing: &c.closing, longPollStart: &c.longPollStart,

@@ -173,3 +173,6 @@ func (c *client) rejectInvalid(err error) (complete bool) {
 	c.reply.rejectRequest(malformed)
 	return true
 }
+
+// KeysInFlight returns the number of keys with requests that run or wait for each other.
+func (s *Server) KeysInFlight() int { return s.keyGate.Len() }

@@ -8,6 +8,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
+	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
 	"shardway/proxy/inflight"
 	"shardway/proxy/inproc"
@@ -119,6 +120,9 @@ func (hc *handlerConn) ResponseReady(res *h1.Response) {
 // BeginResponse implements inproc.Pipeline.
 func (hc *handlerConn) BeginResponse(res *h1.Response) *h1.Writer {
 	hc.runner.exchange.leaveQueue()
+	if eventrelay.IsEvents(res) {
+		hc.runner.admission.leaveKey()
+	}
 	hc.runner.reply.recordResponse(res)
 	return hc.runner.inbound.WriteResponseHeader(res, hc.runner.reply.editHeaders(hc.attempt.route, res))
 }

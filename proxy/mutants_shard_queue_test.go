@@ -27,5 +27,45 @@ func mutantsOfShardQueues() []mutant {
 			rule: "queued requests leave when their shard moves", found: "TestShardQueueMovesToNewOwner",
 			edits: in("proxy/connpool.Pool.RecheckWaiters", "waiter.queue != nil && p.ShardMoved(waiter, table)", "!PLANTED && waiter.queue != nil && p.ShardMoved(waiter, table)"),
 		},
+		{
+			rule: "a key has no more requests in flight than its limit", found: "TestKeyLimitWithoutQueueRefuses",
+			edits: in("proxy/keylimit.Gate.Join", "mayPass && state.running < waiter.Limit", "mayPass && (PLANTED || state.running < waiter.Limit)"),
+		},
+		{
+			rule: "requests of a key wait in the order of their arrival", found: "TestShardQueueKeepsOrderOfArrival",
+			edits: in("proxy/keylimit.Gate.Join", "waiter.HadTurn && first != nil", "(PLANTED || waiter.HadTurn) && first != nil"),
+		},
+		{
+			rule: "the queue of a key is bounded", found: "TestShardQueueKeepsOrderOfArrival",
+			edits: in("proxy/keylimit.Gate.Join", "state.waiters.Len() < waiter.MaxQueued", "PLANTED || state.waiters.Len() < waiter.MaxQueued"),
+		},
+		{
+			rule: "a client that disconnects leaves the queue of its key", found: "TestDisconnectedClientLeavesShardQueue",
+			edits: in("proxy/keylimit.Gate.Await", "	if g.withdraw(waiter) {\n", "	if PLANTED && errors.Is(reason, ErrCanceled) {\n		return Place{}, reason\n	}\n	if g.withdraw(waiter) {\n"),
+		},
+		{
+			rule: "a forwarded request has the same key as a request of a client", found: "TestKeysOfOneShardDoNotWaitForEachOther",
+			edits: in("proxy.router.keyID", "router.ingress != \"\"", "router.ingress != \"\" && !PLANTED"),
+		},
+		{
+			rule: "the place of a key is held until the request has ended", found: "TestKeysOfOneShardDoNotWaitForEachOther",
+			edits: in("proxy.router.enterKey", "	router.admission.place = place\n", "	if router.admission.place = place; PLANTED {\n		router.admission.leaveKey()\n	}\n"),
+		},
+		{
+			rule: "and given up at its end", found: "TestKeysOfOneShardDoNotWaitForEachOther",
+			edits: in("proxy.admission.release", "	a.leaveKey()\n", "	if !PLANTED {\n		a.leaveKey()\n	}\n"),
+		},
+		{
+			rule: "and when its event stream begins", found: "TestStreamsDoNotCountForKeyLimit",
+			edits: in("proxy.responseRelay.beginEventStream", "		rr.admission.leaveKey()\n", "		if !PLANTED {\n			rr.admission.leaveKey()\n		}\n"),
+		},
+		{
+			rule: "requests that wait for their key leave when their shard moves", found: "TestShardQueueMovesToNewOwner",
+			edits: in("proxy.Server.recheckKeys", "return hasMoved(shard, table)", "return hasMoved(shard, table) && !PLANTED"),
+		},
+		{
+			rule: "an event loop sends no request beyond the limit of its key", found: "TestEventLoopObeysKeyLimit",
+			edits: in("proxy.client.isLoopable", "c.settings.limitsKeys()", "c.settings.limitsKeys() && !PLANTED"),
+		},
 	}
 }

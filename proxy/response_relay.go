@@ -28,6 +28,7 @@ var errCutFirst = errors.New("proxy: cut before the answer began")
 type responseRelay struct {
 	reply
 	slot            *inflight.Slot
+	admission       *admission
 	beforeFirstByte func() (time.Duration, error) // markResponseBegun, bound once
 	webSocket       *webSocketRun                 // a relay that has started and that continueServing must run; nil means none
 }
@@ -102,6 +103,7 @@ func (rr *responseRelay) beginEventStream(attempt *attempt) bool {
 	}
 	if attempt.route.Kind == route.Local {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
+		rr.admission.leaveKey()
 	}
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"shardway/proxy/connlife"
 	"shardway/proxy/connpool"
 	"shardway/proxy/inflight"
+	"shardway/proxy/keylimit"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
@@ -169,12 +170,17 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if router.req.RequestsUpgrade() && router.server.upstreams.longLived.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
+	if result := router.enterKey(); result.action != 0 {
+		return result
+	}
 	conn, result := router.wait.acquireConn(router.server.upstreams.app)
 	if conn == nil {
+		router.admission.leaveKey()
 		return result
 	}
 	prepared := &attempt{}
 	if result := router.admitAttempt(prepared, conn, table, dest); result.action != 0 {
+		router.admission.leaveKey()
 		return result
 	}
 	return router.runner.runTimed(prepared)
@@ -293,11 +299,16 @@ func (router *router) admit() (epoch uint64, release func(), err error) {
 // admission is the cluster's permission to run the current request. The request is counted as
 // in-flight for its shard until release is called.
 type admission struct {
-	end func() // decrements the in-flight count of the shard; nil means that there is no admission
+	end   func()         // decrements the in-flight count of the shard; nil means that there is no admission
+	place keylimit.Place // place of the request among the requests of its key; see router.enterKey
 }
 
-// isActive reports whether the request is admitted.
-func (a *admission) isActive() bool { return a.end != nil }
+// isActive reports whether the request is admitted, or has a place among the requests of its key.
+func (a *admission) isActive() bool { return a.end != nil || a.place.IsTaken() }
+
+// leaveKey gives up the place of the request among the requests of its key. It is called early for an
+// upgraded connection and for an event stream, which do not count.
+func (a *admission) leaveKey() { a.place.Leave() }
 
 // extend makes release call end instead of the previous end function, which end receives as an
 // argument.
@@ -306,13 +317,14 @@ func (a *admission) extend(end func(previous func())) {
 	a.end = func() { end(previous) }
 }
 
-// release ends the admission of the request, which decrements the in-flight count of its shard. A
-// second call has no effect.
+// release ends the admission of the request, which decrements the in-flight count of its shard. After
+// that, the next request of the key may run. A second call has no effect.
 func (a *admission) release() {
 	if end := a.end; end != nil {
 		a.end = nil
 		end()
 	}
+	a.leaveKey()
 }
 
 // begin begins a run on the upstream connection conn. It returns false if the client's connection

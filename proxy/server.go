@@ -17,6 +17,7 @@ import (
 	"shardway/proxy/connset"
 	"shardway/proxy/eventloop"
 	"shardway/proxy/h1"
+	"shardway/proxy/keylimit"
 	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/metrics"
@@ -71,6 +72,11 @@ type Server struct {
 	crashes        poison.Recorder
 	largeResponses sizehint.Predictor // paths whose next response will probably be large or slow
 
+	// Limits of keys.
+
+	keyGate   keylimit.Gate
+	keyHasher keylimit.Hasher
+
 	// WebSockets and event streams.
 
 	webSockets  webSockets
@@ -101,7 +107,7 @@ type Server struct {
 func New(options Options) *Server {
 	options = options.withDefaults()
 	s := &Server{
-		options: options, explain: options.Explain, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath),
+		options: options, explain: options.Explain, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, keyHasher: keylimit.NewHasher(), hookPath: pathguard.New(options.HookPath),
 		streamThreshold: streamThreshold, maxHoldTime: maxHoldTime,
 	}
 	s.options.Settings = Settings{}
@@ -235,7 +241,9 @@ func (s *Server) Wake(generation uint64) {
 	if s.webSockets.running.Load() > 0 {
 		s.conns.SweepSoon()
 	}
-	s.upstreams.recheckWaiters(s.options.Cluster.Table())
+	table := s.options.Cluster.Table()
+	s.upstreams.recheckWaiters(table)
+	s.recheckKeys(table)
 }
 
 // UpstreamConnected reports whether a connection to the app is open at both ends, idle or in use.

@@ -65,6 +65,11 @@ type Settings struct {
 	// for a connection to its app, if this node is the owner. Further requests receive 503. Streams
 	// and upgraded connections do not count (see Options.MaxStreams). Zero means no limit.
 	MaxShardInflight int
+	// MaxKeyInflight limits the requests of one key that are in progress at the owner of its shard, if
+	// this node is the owner. Further requests wait like those beyond MaxShardInflight, up to
+	// ShardQueue for each key, or receive 503. Upgraded connections and event streams do not count.
+	// Zero means no limit.
+	MaxKeyInflight int
 	// ShardQueue is how many further requests of one shard wait at its owner, in the order of their
 	// arrival, for up to Options.QueueWait. Zero means that further requests receive 503 immediately.
 	ShardQueue int

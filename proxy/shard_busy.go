@@ -29,10 +29,16 @@ func (exchange *exchange) waitBehind(queue *backoff.ShardQueue) decision {
 // shardInflightFull returns the final decision for a request that exceeds the in-flight limit of
 // its shard.
 func (exchange *exchange) shardInflightFull() decision {
+	return exchange.inflightFull(problem.ShardBusy, detailShardInflight)
+}
+
+// inflightFull returns the final decision for a request that exceeds an in-flight limit, with the given
+// problem if the request has not run.
+func (exchange *exchange) inflightFull(code problem.Code, detail string) decision {
 	if exchange.mayHaveRun() && exchange.safety != safeMethod {
 		return fail(connErrorCode(exchange.lastRoute), detailMayHaveRun)
 	}
-	return fail(problem.ShardBusy, detailShardInflight)
+	return fail(code, detail)
 }
 
 // shedByOwner reports whether a request must wait again after another node has refused it because

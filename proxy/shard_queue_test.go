@@ -102,11 +102,36 @@ func (c *client) wantAnswer(what string, status int, code string) {
 	_ = c.Close()
 }
 
-// Requests beyond the limit of their shard wait at its owner, in the order of their arrival through all
+// inflightLimits are the two in-flight limits with a queue.
+var inflightLimits = []struct {
+	name, code string
+	set        func(o *proxy.Options, limit int)
+}{
+	{"shard", "shard-busy", func(o *proxy.Options, limit int) { o.MaxShardInflight = limit }},
+	{"key", "key-busy", func(o *proxy.Options, limit int) { o.MaxKeyInflight = limit }},
+}
+
+// eachInflightLimit runs a test in virtual time for each of the in-flight limits, with a limit of one
+// request and the given queue.
+func eachInflightLimit(t *testing.T, queued int, test func(t *testing.T, limit func(*proxy.Options), code string)) {
+	t.Helper()
+	for _, kind := range inflightLimits {
+		t.Run(kind.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test(t, func(o *proxy.Options) {
+					kind.set(o, 1)
+					o.ShardQueue = queued
+				}, kind.code)
+			})
+		})
+	}
+}
+
+// Requests beyond the limit of their shard or key wait at its owner, in the order of their arrival through all
 // nodes. A request beyond the queue fails at once.
 func TestShardQueueKeepsOrderOfArrival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		app, owner, others := turns(t, func(o *proxy.Options) { o.MaxShardInflight, o.ShardQueue = 1, 7 })
+	eachInflightLimit(t, 7, func(t *testing.T, limit func(*proxy.Options), code string) {
+		app, owner, others := turns(t, limit)
 		fronts := []*node{owner, others[0], others[1]}
 		var all []*client
 		var want []string
@@ -115,8 +140,8 @@ func TestShardQueueKeepsOrderOfArrival(t *testing.T) {
 			all, want = append(all, fronts[i%3].asks([]string{"GET", "POST"}[i%2], path, "k")), append(want, path)
 		}
 		began := time.Now()
-		owner.asks("GET", "/beyond", "k").wantAnswer("beyond the queue", 503, "shard-busy")
-		others[0].asks("GET", "/beyond", "k").wantAnswer("beyond the queue, at another node", 503, "shard-busy")
+		owner.asks("GET", "/beyond", "k").wantAnswer("beyond the queue", 503, code)
+		others[0].asks("GET", "/beyond", "k").wantAnswer("beyond the queue, at another node", 503, code)
 		if took := time.Since(began); took > 20*time.Millisecond {
 			t.Errorf("beyond the queue after %v, want at once", took)
 		}
@@ -134,6 +159,15 @@ func TestShardQueueKeepsOrderOfArrival(t *testing.T) {
 
 // A queued client that disconnects frees its place, and its request never runs.
 func TestDisconnectedClientLeavesShardQueue(t *testing.T) {
+	for _, kind := range inflightLimits {
+		t.Run(kind.name, func(t *testing.T) {
+			testDisconnectedClientLeavesQueue(t, kind.code, func(o *proxy.Options) { kind.set(o, 1) })
+		})
+	}
+}
+
+func testDisconnectedClientLeavesQueue(t *testing.T, code string, limit func(*proxy.Options)) {
+	t.Helper()
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			var mu sync.Mutex
@@ -146,7 +180,7 @@ func TestDisconnectedClientLeavesShardQueue(t *testing.T) {
 				arrived <- struct{}{}
 				<-proceed
 			})
-			front, owner := start(t, app, func(o *proxy.Options) { o.MaxShardInflight, o.ShardQueue, o.QueueWait = 1, 2, time.Minute })
+			front, owner := start(t, app, limit, func(o *proxy.Options) { o.ShardQueue, o.QueueWait = 2, time.Minute })
 			ask := func(path string) *client {
 				c := front.dial()
 				c.send("POST %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n", path)
@@ -162,7 +196,7 @@ func TestDisconnectedClientLeavesShardQueue(t *testing.T) {
 			waiting(1)
 			all = append(all, ask("/next"))
 			waiting(2)
-			ask("/beyond").wantAnswer("beyond the queue", 503, "shard-busy")
+			ask("/beyond").wantAnswer("beyond the queue", 503, code)
 			_ = gone.Close()
 			waiting(1)
 			all = append(all, ask("/last"))
@@ -183,8 +217,8 @@ func TestDisconnectedClientLeavesShardQueue(t *testing.T) {
 // If the shard moves, queued requests run at the new owner. The request in progress finishes at the old
 // one, and nothing waits for the queue.
 func TestShardQueueMovesToNewOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		app, owner, others := turns(t, func(o *proxy.Options) { o.MaxShardInflight, o.ShardQueue = 1, 8 })
+	eachInflightLimit(t, 8, func(t *testing.T, limit func(*proxy.Options), _ string) {
+		app, owner, others := turns(t, limit)
 		next := others[1] // its app is simple
 		first := owner.asks("POST", "/first", "k")
 		queued := []*client{owner.asks("POST", "/a", "k"), others[0].asks("POST", "/b", "k"), others[0].asks("GET", "/c", "k")}
@@ -218,13 +252,13 @@ func TestShardQueueMovesToNewOwner(t *testing.T) {
 
 // A queued request waits up to queue-wait, at its ingress and at the owner.
 func TestShardQueueWaitEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, owner, others := turns(t, func(o *proxy.Options) { o.MaxShardInflight, o.ShardQueue, o.QueueWait = 1, 8, 1500*time.Millisecond })
+	eachInflightLimit(t, 8, func(t *testing.T, limit func(*proxy.Options), code string) {
+		_, owner, others := turns(t, limit, func(o *proxy.Options) { o.QueueWait = 1500 * time.Millisecond })
 		all := []*client{owner.asks("GET", "/1", "k"), owner.asks("GET", "/2", "k")}
 		late := []*client{owner.asks("POST", "/3", "k"), others[0].asks("POST", "/4", "k")}
 		began := time.Now()
 		for _, c := range late {
-			c.wantAnswer("late", 503, "shard-busy")
+			c.wantAnswer("late", 503, code)
 		}
 		if took := time.Since(began).Round(20 * time.Millisecond); took != 1500*time.Millisecond {
 			t.Errorf("after %v", took)
@@ -237,8 +271,8 @@ func TestShardQueueWaitEnds(t *testing.T) {
 
 // A request that Shardway sends again precedes the requests that wait, and the limit still holds.
 func TestRetriedRequestPrecedesShardQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		app, owner, others := turns(t, func(o *proxy.Options) { o.MaxShardInflight, o.ShardQueue = 1, 8 })
+	eachInflightLimit(t, 8, func(t *testing.T, limit func(*proxy.Options), _ string) {
+		app, owner, others := turns(t, limit)
 		all := []*client{others[0].asks("GET", "/breaks", "k"), owner.asks("GET", "/a", "k"), owner.asks("GET", "/b", "k"), others[0].asks("GET", "/c", "k")}
 		for _, c := range all {
 			c.wantAnswer("each", 200, "")

@@ -34,6 +34,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	rr.server.webSockets.addRunning(relay, 1)
 	if toApp {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
+		rr.admission.leaveKey()
 	}
 	rr.exchange.connAborted, session.RelayStarted = true, true
 	session.ReleaseUpgrade()
@@ -202,7 +203,7 @@ func (retry *retrier) decideAfterDecline(attempt *attempt) decision {
 // app.
 func ownerSentNothing(code problem.Code) bool {
 	switch code { //nolint:exhaustive // after any other code, the request may have reached the app
-	case problem.UpstreamBusy, problem.ShardBusy, problem.UpstreamRefused, problem.UpstreamConnectTimeout,
+	case problem.UpstreamBusy, problem.ShardBusy, problem.KeyBusy, problem.UpstreamRefused, problem.UpstreamConnectTimeout,
 		problem.QueueFull, problem.QueueTimeout, problem.Misrouted:
 		return true
 	}

@@ -34,7 +34,9 @@ const (
 	// UpstreamBusy is for a request beyond the limit of connections to the app.
 	UpstreamBusy Code = "upstream-busy"
 	// ShardBusy is for a request beyond the limit of concurrent requests of its shard.
-	ShardBusy       Code = "shard-busy"
+	ShardBusy Code = "shard-busy"
+	// KeyBusy is for a request beyond the limit of concurrent requests of its key.
+	KeyBusy         Code = "key-busy"
 	PeerUnreachable Code = "peer-unreachable"
 	// Misrouted is for a request that reached a node that may not serve it and
 	// may not be forwarded again.
@@ -109,6 +111,8 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusServiceUnavailable, "All connections allowed to the app are in use."
 	case ShardBusy:
 		return http.StatusServiceUnavailable, "Too many requests of the shard are under way."
+	case KeyBusy:
+		return http.StatusServiceUnavailable, "Too many requests of the key are in flight."
 	case PeerUnreachable:
 		return http.StatusBadGateway, "The owning node cannot be reached."
 	case Misrouted:

@@ -250,7 +250,7 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 	return proxy.Settings{
 		Keys: keys, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
 		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,
-		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight, ShardQueue: conf.ShardQueue,
+		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight, ShardQueue: conf.ShardQueue, MaxKeyInflight: conf.MaxKeyInflight,
 		HeaderTimeout: conf.HeaderTimeout, IdleTimeout: conf.IdleTimeout, MinBodyRate: unlimitedRateIfZero(conf.MinBodyRate), ConnectTimeout: conf.ConnectTimeout,
 		FirstByteTimeout: unlimitedIfZero(conf.FirstByteTimeout), UpstreamIdleTimeout: unlimitedIfZero(conf.UpstreamIdleTimeout),
 	}, nil

@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"shardway/internal/problem"
+	"shardway/proxy/h1"
+	"shardway/proxy/keylimit"
+	"shardway/proxy/route"
+	"shardway/shardmap"
+)
+
+// detailKeyInflight is the detail of the problem for a request that exceeds the in-flight limit of its
+// key, and that cannot wait there, or not any longer.
+const detailKeyInflight = "the maximum number of requests of the key is in flight (--max-key-inflight), and the request had no place in the queue or no turn in time (--shard-queue, --queue-wait)"
+
+// limitsKeys reports whether a request may have to wait for other requests of its key. An event loop
+// does not serve such requests, because it must not block.
+func (settings *Settings) limitsKeys() bool { return settings.MaxKeyInflight > 0 }
+
+// enterKey takes a place among the requests of the key at this owner, and waits for it if necessary. The
+// end of the admission gives the place up; see admission.release. The zero decision means that the
+// request may be sent to the app.
+func (router *router) enterKey() decision {
+	isLimited := router.settings.MaxKeyInflight > 0 && !router.exchange.Keyless && !router.wait.isResumedStream()
+	if !isLimited {
+		return decision{}
+	}
+	waiter := &keylimit.Waiter{
+		ID: router.keyID(), Shard: uint32(router.exchange.shard), Limit: router.settings.MaxKeyInflight,
+		MaxQueued: router.settings.ShardQueue, HadTurn: router.exchange.hadTurn,
+	}
+	place, err := router.server.keyGate.Join(waiter)
+	if err == nil && !place.IsTaken() {
+		account := &router.exchange.account
+		startedAt := account.Now()
+		place, err = router.wait.awaitPlace(waiter)
+		account.QueueWait += account.Since(startedAt)
+	}
+	if err != nil {
+		return router.wait.enterKeyFailed(err)
+	}
+	router.admission.place = place
+	return decision{}
+}
+
+// keyID returns the ID of the key of the request. The header of a forwarded request contains the key with
+// percent-encoding.
+func (router *router) keyID() keylimit.ID {
+	key := router.exchange.Key
+	if router.ingress != "" {
+		encoded := router.req.Known(h1.FieldShardwayKey)
+		key = appendDecodedKey(router.keys.Grow(len(encoded)), encoded)
+	}
+	return router.server.keyHasher.ID(key)
+}
+
+// appendDecodedKey appends the key that appendFieldValue has encoded.
+func appendDecodedKey(dst, encoded []byte) []byte {
+	for i := 0; i < len(encoded); i++ {
+		if encoded[i] == '%' && i+2 < len(encoded) {
+			dst = append(dst, hexValue(encoded[i+1])<<4|hexValue(encoded[i+2]))
+			i += 2
+			continue
+		}
+		dst = append(dst, encoded[i])
+	}
+	return dst
+}
+
+// hexValue returns the value of an upper-case hexadecimal digit.
+func hexValue(digit byte) byte {
+	if digit >= 'A' {
+		return digit - 'A' + 10
+	}
+	return digit - '0'
+}
+
+// awaitPlace waits for the place of a waiter in the queue of its key.
+func (wait *requestWait) awaitPlace(waiter *keylimit.Waiter) (keylimit.Place, error) {
+	gate := &wait.server.keyGate
+	if hasMoved(waiter.Shard, wait.server.options.Cluster.Table()) {
+		gate.Abandon(waiter)
+		return keylimit.Place{}, keylimit.ErrMoved
+	}
+	if result := wait.enterQueue(); result.action != 0 {
+		gate.Abandon(waiter)
+		return keylimit.Place{}, &queueFullError{result}
+	}
+	wait.disconnect.Arm()
+	wait.disconnect.Start()
+	defer wait.disconnect.Disarm()
+	return gate.Await(waiter, wait.context().Done(), wait.timeLeft(time.Now()))
+}
+
+// enterKeyFailed converts the error of enterKey into a decision.
+func (wait *requestWait) enterKeyFailed(err error) decision {
+	var queueFull *queueFullError
+	switch {
+	case wait.closing.Load():
+		return done
+	case errors.As(err, &queueFull):
+		return queueFull.result
+	case errors.Is(err, keylimit.ErrMoved):
+		return decision{action: actionRetry}
+	case errors.Is(err, keylimit.ErrCanceled):
+		return done
+	}
+	return wait.exchange.inflightFull(problem.KeyBusy, detailKeyInflight)
+}
+
+// hasMoved reports whether table does not route the shard to the app of this node.
+func hasMoved(shard uint32, table *route.Table) bool {
+	return int(shard) >= table.Shards() || table.Route(shardmap.Shard(shard)).Kind != route.Local
+}
+
+// recheckKeys makes the requests that wait for others of their key look up their route again, if table
+// routes their shard to another node.
+func (s *Server) recheckKeys(table *route.Table) {
+	s.keyGate.Recheck(func(shard uint32) bool { return hasMoved(shard, table) })
+}
+
+// isResumedStream reports whether the request continues a stream. Such a request was admitted before its
+// shard moved, so it has no limit.
+func (wait *requestWait) isResumedStream() bool {
+	return wait.exchange.eventStream != nil || wait.exchange.senderResumeCount > 0 || wait.exchange.isResumption()
+}

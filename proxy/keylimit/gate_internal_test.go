@@ -1,0 +1,94 @@
+package keylimit
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Random requests with random limits, timeouts, cancellations and moves never exceed the limit of a key, and
+// leave no state behind.
+func TestGateNeverExceedsLimit(t *testing.T) {
+	const keys, limit = 4, 2
+	var gate Gate
+	var running [keys]atomic.Int32
+	var moving atomic.Bool
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 400 {
+				key := rand.IntN(keys)
+				waiter := &Waiter{ID: ID{uint64(key), 1}, Shard: uint32(key), Limit: limit, MaxQueued: 1 + rand.IntN(8), HadTurn: rand.IntN(8) == 0}
+				place, err := gate.Join(waiter)
+				if err == nil && !place.IsTaken() {
+					switch done := make(chan struct{}); rand.IntN(4) {
+					case 0:
+						gate.Abandon(waiter)
+						continue
+					case 1:
+						close(done)
+						place, err = gate.Await(waiter, done, time.Second)
+					default:
+						place, err = gate.Await(waiter, nil, time.Duration(rand.IntN(500))*time.Microsecond)
+					}
+				}
+				if err != nil {
+					continue
+				}
+				if n := running[key].Add(1); n > limit {
+					t.Errorf("%d requests of a key run, want up to %d", n, limit)
+				}
+				time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond)
+				running[key].Add(-1)
+				place.Leave()
+				place.Leave() // has no effect
+				if rand.IntN(16) == 0 && moving.CompareAndSwap(false, true) {
+					gate.Recheck(func(shard uint32) bool { return shard == uint32(key) })
+					moving.Store(false)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if gate.Len() != 0 {
+		t.Errorf("%d keys are left", gate.Len())
+	}
+}
+
+// A waiter is granted its place in order, and a request that had its turn precedes the others.
+func TestGateGrantsPlacesInOrder(t *testing.T) {
+	var gate Gate
+	id := ID{1, 2}
+	first, err := gate.Join(&Waiter{ID: id, Limit: 1})
+	if err != nil || !first.IsTaken() {
+		t.Fatalf("first: %v", err)
+	}
+	if _, err := gate.Join(&Waiter{ID: id, Limit: 1}); !errors.Is(err, ErrFull) {
+		t.Errorf("without a queue: %v, want %v", err, ErrFull)
+	}
+	a, b, again := &Waiter{ID: id, Limit: 1, MaxQueued: 2}, &Waiter{ID: id, Limit: 1, MaxQueued: 2}, &Waiter{ID: id, Limit: 1, MaxQueued: 2, HadTurn: true}
+	for _, waiter := range []*Waiter{a, b, again} {
+		if place, err := gate.Join(waiter); err != nil || place.IsTaken() {
+			t.Fatalf("Join = %v, %v, want to wait", place, err)
+		}
+	}
+	if _, err := gate.Join(&Waiter{ID: id, Limit: 1, MaxQueued: 2}); !errors.Is(err, ErrFull) {
+		t.Errorf("beyond the queue: %v, want %v", err, ErrFull)
+	}
+	place := first
+	for i, waiter := range []*Waiter{again, a, b} {
+		place.Leave()
+		next, err := gate.Await(waiter, nil, 0)
+		if err != nil || !next.IsTaken() {
+			t.Fatalf("turn %d: %v", i, err)
+		}
+		place = next
+	}
+	place.Leave()
+	if gate.Len() != 0 {
+		t.Errorf("%d keys are left", gate.Len())
+	}
+}
