@@ -15,5 +15,5 @@ func TestExpressSessionsStayWithTheirInstance(t *testing.T) {
 	w := startWorld(t, func(id string, port int, _ string) (args, env []string) {
 		return []string{node, filepath.Join(dir, "app.cjs")}, []string{"NODE_ENV=production", fmt.Sprint("PORT=", port), "INSTANCE=" + id}
 	}, "--key=wrap:cookie:connect.sid,mint")
-	checkSessions(t, w, "/visit")
+	checkCookieSessions(t, w, "/visit")
 }

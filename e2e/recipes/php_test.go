@@ -20,5 +20,5 @@ func TestPHPSessionsStayWithTheirInstance(t *testing.T) {
 		must(t, os.Mkdir(sessions, 0o700))
 		return []string{php, "-d", "session.save_path=" + sessions, "-d", "session.use_strict_mode=1", "-S", fmt.Sprint("127.0.0.1:", port), "-t", root}, []string{"INSTANCE=" + id, "PHP_CLI_SERVER_WORKERS=2"}
 	}, "--key=wrap:cookie:PHPSESSID,mint")
-	checkSessions(t, w, "/visit.php")
+	checkCookieSessions(t, w, "/visit.php")
 }

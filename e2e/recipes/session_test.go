@@ -16,43 +16,46 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// visit is the response of the apps of these recipes: how often the session was used, and the node whose instance
-// keeps the session.
+// visit is the result of one use of a session.
 type visit struct {
-	Count    int    `json:"count"`
+	// Count is the number of uses of the session so far, according to the app.
+	Count int `json:"count"`
+	// Instance is the ID of the node whose instance keeps the session.
 	Instance string `json:"instance"`
 	// Cookie is the Cookie header that the app has received.
 	Cookie string `json:"cookie"`
 }
 
-// browser is a client with a cookie jar. The jar returns cookies to all nodes, because they have one host
-// name.
-type browser struct {
-	client *http.Client
-	last   visit
-	used   int // number of requests so far
+// sessionClient is a client with one session. It sends its requests to all nodes in turn.
+type sessionClient struct {
+	// send uses the session once, through the node with the address addr. If the app does not have the session
+	// any more, send begins a new one, as the client of the app does.
+	send func(ctx context.Context, addr string) (visit, error)
+	last visit
+	used int // number of requests so far
 }
 
-// browsers returns n clients without sessions.
-func browsers(t *testing.T, n int) []*browser {
+// browsers returns n clients that keep cookies. A jar returns cookies to all nodes, because they have one host
+// name.
+func browsers(t *testing.T, n int, path string) []*sessionClient {
 	t.Helper()
-	list := make([]*browser, n)
+	list := make([]*sessionClient, n)
 	for i := range list {
 		jar, err := cookiejar.New(nil)
 		must(t, err)
-		list[i] = &browser{client: &http.Client{Jar: jar, Timeout: 30 * time.Second}, used: i}
+		client := &http.Client{Jar: jar, Timeout: 30 * time.Second}
+		list[i] = &sessionClient{used: i, send: func(ctx context.Context, addr string) (visit, error) { return browse(ctx, client, "http://"+addr+path) }}
 	}
 	return list
 }
 
-// visit sends one request through the next of the nodes, and returns the response.
-func (b *browser) visit(ctx context.Context, addrs []string, path string) (visit, error) {
-	b.used++
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addrs[b.used%len(addrs)]+path, http.NoBody)
+// browse sends one request, and returns the response of the app.
+func browse(ctx context.Context, client *http.Client, url string) (visit, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 	if err != nil {
 		return visit{}, err
 	}
-	res, err := b.client.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return visit{}, err
 	}
@@ -71,61 +74,70 @@ func (b *browser) visit(ctx context.Context, addrs []string, path string) (visit
 	return seen, nil
 }
 
-// keepSession visits the app several times. The session must continue at one instance. mayBegin permits that the first
-// visit begins a new session, because the owner of the key has changed.
-func (b *browser) keepSession(t *testing.T, addrs []string, path string, mayBegin bool) {
+// keepSession uses the session several times. It must continue at one instance. mayBegin permits that the first
+// use begins a new session, because the owner of the key has changed.
+func (c *sessionClient) keepSession(t *testing.T, addrs []string, mayBegin bool) {
 	t.Helper()
 	for i := range 3 {
-		seen, err := b.visit(t.Context(), addrs, path)
+		c.used++
+		seen, err := c.send(t.Context(), addrs[c.used%len(addrs)])
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		begins := mayBegin && i == 0 && seen.Count == 1
-		continues := seen.Count == b.last.Count+1 && seen.Instance == b.last.Instance
+		continues := seen.Count == c.last.Count+1 && seen.Instance == c.last.Instance
 		if !begins && !continues {
-			t.Errorf("the session continues with %+v after %+v", seen, b.last)
+			t.Errorf("the session continues with %+v after %+v", seen, c.last)
 		}
-		b.last = seen
+		c.last = seen
 	}
+}
+
+// sessionCount is the number of clients in a recipe.
+const sessionCount = 12
+
+// checkCookieSessions is checkSessions for an app that keeps its session id in a cookie.
+func checkCookieSessions(t *testing.T, w *world, path string) {
+	t.Helper()
+	checkSessions(t, w, browsers(t, sessionCount, path))
 }
 
 // checkSessions runs the recipe of an app that keeps sessions in its own memory or files: a rolling restart of the
 // nodes keeps every session, and a drain and the crash of a node move only the sessions of this node.
-func checkSessions(t *testing.T, w *world, path string) {
+func checkSessions(t *testing.T, w *world, clients []*sessionClient) {
 	t.Helper()
-	clients := browsers(t, 12)
-	visitAll := func(mayBegin func(b *browser) bool) {
+	useAll := func(mayBegin func(c *sessionClient) bool) {
 		t.Helper()
-		for _, b := range clients {
-			b.keepSession(t, cluster.Addrs(w.Running()), path, mayBegin(b))
+		for _, c := range clients {
+			c.keepSession(t, cluster.Addrs(w.Running()), mayBegin(c))
 		}
 	}
-	always, never := func(*browser) bool { return true }, func(*browser) bool { return false }
-	of := func(owner *cluster.Node) func(*browser) bool {
-		return func(b *browser) bool { return b.last.Instance == owner.ID }
+	always, never := func(*sessionClient) bool { return true }, func(*sessionClient) bool { return false }
+	of := func(owner *cluster.Node) func(*sessionClient) bool {
+		return func(c *sessionClient) bool { return c.last.Instance == owner.ID }
 	}
-	visitAll(always) // each client begins a session
+	useAll(always) // each client begins a session
 	instances := map[string]int{}
-	for _, b := range clients {
-		instances[b.last.Instance]++
+	for _, c := range clients {
+		instances[c.last.Instance]++
 	}
 	if len(instances) < 2 {
 		t.Fatalf("the sessions of %d clients are at %v", len(clients), instances)
 	}
 	w.restartNodes(t, func(addrs []string) {
-		for _, b := range clients {
-			b.keepSession(t, addrs, path, false)
+		for _, c := range clients {
+			c.keepSession(t, addrs, false)
 		}
 	})
-	visitAll(never)
+	useAll(never)
 	drained := w.Node(clients[0].last.Instance)
 	w.drain(t, drained)
-	visitAll(of(drained))
+	useAll(of(drained))
 	w.uncordon(t, drained)
-	visitAll(always) // some shards return
+	useAll(always) // some shards return
 	killed := w.Node(clients[0].last.Instance)
 	w.killNode(t, killed)
-	visitAll(of(killed))
-	visitAll(never)
+	useAll(of(killed))
+	useAll(never)
 }
