@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -282,12 +283,18 @@ func TestResponseGetsSuffixOfRequest(t *testing.T) {
 		{"/other", "", "sid=new"},
 		{"/mint", "", "sid=new"},
 		{"/later", "X-Tenant: t\r\n", "sid=new"},
+		{"/later", "X-Tenant: " + hex.EncodeToString(otherID[:]) + "\r\n", "sid=new"},
 	} {
 		c.send("GET %s?cookie=sid%%3Dnew&session=s HTTP/1.1\r\nHost: h\r\n%s\r\n", tc.path, tc.lines)
 		res, _ := c.answer("GET")
 		if got := res.Header.Get("Set-Cookie"); got != tc.want || res.Header.Get("Session") != "s" {
 			t.Errorf("%s %q: %q, want %q", tc.path, tc.lines, got, tc.want)
 		}
+	}
+	const removal = "sid=v; Max-Age=0"
+	c.send("GET /c?cookie=%s HTTP/1.1\r\nHost: h\r\n%s\r\n", url.QueryEscape(removal), valid)
+	if res, _ := c.answer("GET"); res.Header.Get("Set-Cookie") != removal {
+		t.Errorf("%v", res.Header)
 	}
 	c.send("GET /c?cookie=sid%%3Dnew&status=304 HTTP/1.1\r\nHost: h\r\n%s\r\n", valid)
 	if res, _ := c.answer("GET"); res.StatusCode != 304 || res.Header.Get("Set-Cookie") != "sid=new" {
@@ -303,6 +310,16 @@ func TestResponseGetsSuffixOfRequest(t *testing.T) {
 	}
 	if n := metric(t, n, "shardway_oversized_cookies_total"); n != 1 {
 		t.Errorf("%v cookies are counted as too long, want 1", n)
+	}
+}
+
+// A preflight carries no cookies and creates no session.
+func TestPreflightCreatesNoWrappedKey(t *testing.T) {
+	n := newNode(t, "a", webApp(t, sessionApp), wrapping(t, shardkey.Spec{Sources: []string{"wrap:cookie:sid"}}))
+	c := n.dial()
+	c.send("OPTIONS / HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\nAccess-Control-Request-Method: POST\r\n\r\n")
+	if res, _ := c.answer("OPTIONS"); res.StatusCode != 200 || res.Header.Get("Saw-Key") != "" || res.Header.Get("Saw-Minted") != "" {
+		t.Errorf("%d %v", res.StatusCode, res.Header)
 	}
 }
 

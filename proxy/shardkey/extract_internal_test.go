@@ -125,7 +125,7 @@ func carry(s keysource.Source, key string) (target, lines string, ok bool) {
 		claims, err := json.Marshal(map[string]string{s.Name: key})
 		line := "Authorization: Bearer e30." + base64.RawURLEncoding.EncodeToString(claims) + ".x\r\n"
 		return target, line, err == nil && key != "" && utf8.ValidString(key) && utf8.ValidString(s.Name)
-	case keysource.Host, keysource.IP, keysource.Mint, keysource.None, keysource.JSON, keysource.Form:
+	case keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form:
 	}
 	return "", "", false
 }

@@ -218,9 +218,9 @@ func (r *Request) HasTwoIDs(sources []keysource.Source) bool {
 	return false
 }
 
-// Bind sets the ids for the response. key is the key of the request if Shardway has created it, now or for an
-// earlier response; otherwise it is nil. sources are the sources of the request. A field that has an id in the request keeps the id. The
-// other fields of the sources get the id of key.
+// Bind sets the ids for the response. A field that has an id in the request keeps the id. key is the key of the
+// request if Shardway has created it, now or for an earlier response; otherwise it is nil. The fields of the
+// sources get the id of key.
 func (r *Request) Bind(sources []keysource.Source, key []byte) {
 	for i := range r.states {
 		r.states[i].responseID, r.states[i].hasResponseID = r.states[i].id, r.states[i].hasID
@@ -230,10 +230,8 @@ func (r *Request) Bind(sources []keysource.Source, key []byte) {
 		return
 	}
 	for i := range sources {
-		if sources[i].Kind != keysource.Wrap {
-			continue
-		}
-		if state := &r.states[r.fields.index(&sources[i])]; !state.hasResponseID {
+		if sources[i].Kind == keysource.Wrap {
+			state := &r.states[r.fields.index(&sources[i])]
 			state.responseID, state.hasResponseID = id, true
 		}
 	}

@@ -1,0 +1,92 @@
+package proxy_test
+
+// mutantsOfWrap returns the mutants of the rules for wrapped session ids.
+func mutantsOfWrap() []mutant {
+	const reading, response, rotation = "TestWrappedValuesAreReadUnambiguously", "TestResponseGetsSuffixOfRequest", "TestSuffixesSurviveRotation"
+	return []mutant{
+		{
+			rule: "a suffix belongs to its session id", found: reading,
+			edits: in("proxy/wrapkey.checksum", "	_, _ = mac.Write(value)\n", "	if !PLANTED {\n		_, _ = mac.Write(value)\n	}\n"),
+		},
+		{
+			rule: "a suffix belongs to its field", found: reading,
+			edits: in("proxy/wrapkey.checksum", "	_, _ = mac.Write(header)\n", "	if PLANTED {\n		header = id[:]\n	}\n	_, _ = mac.Write(header)\n"),
+		},
+		{
+			rule: "only the cluster creates suffixes", found: reading,
+			edits: in("proxy/wrapkey.Codec.Split", "if hmac.Equal(sum[:], parts[idLen:]) {", "if PLANTED || hmac.Equal(sum[:], parts[idLen:]) {"),
+		},
+		{
+			rule: "a suffix of the previous secret is valid during a rotation", found: rotation,
+			edits: in("proxy/wrapkey.Codec.Split", "	for _, hmacKey := range c.hmacKeys() {\n", "	for i, hmacKey := range c.hmacKeys() {\n		if PLANTED && i > 0 {\n			break\n		}\n"),
+		},
+		{
+			rule: "the first secret creates suffixes", found: rotation,
+			edits: in("proxy/wrapkey.Codec.AppendSuffix", "	sum := checksum(c.hmacKeys()[0], field, id, value)\n", "	keys := c.hmacKeys()\n	if PLANTED {\n		keys = keys[len(keys)-1:]\n	}\n	sum := checksum(keys[0], field, id, value)\n"),
+		},
+		{
+			rule: "two suffixes of one field with different keys are refused", found: reading,
+			edits: in("proxy/wrapkey.Request.Add", "	case state.id != id:\n", "	case !PLANTED && state.id != id:\n"),
+		},
+		{
+			rule: "two suffixes of two fields with different keys are refused", found: reading,
+			edits: in("proxy/wrapkey.Request.HasTwoIDs", "state.hasID && hasFirst && state.id != first {", "!PLANTED && state.hasID && hasFirst && state.id != first {"),
+		},
+		{
+			rule: "a value without a suffix next to one with a suffix is refused", found: reading,
+			edits: in("proxy/wrapkey.Request.Read", "	case state.hasPlain:\n", "	case !PLANTED && state.hasPlain:\n"),
+		},
+		{
+			rule: "a value that other parsers read differently is refused", found: reading,
+			edits: in("proxy/wrapkey.Request.Read", "state.tooMany || state.ambiguous:", "state.tooMany || state.ambiguous && !PLANTED:"),
+		},
+		{
+			rule: "a value that the app does not receive is refused", found: reading,
+			edits: in("proxy/wrapkey.Request.Read", "	case state.removed:\n", "	case !PLANTED && state.removed:\n"),
+		},
+		{
+			rule: "the number of values to verify is limited", found: reading,
+			edits: in("proxy/wrapkey.Request.Add", "	if len(state.values) == maxValues {\n", "	if !PLANTED && len(state.values) == maxValues {\n"),
+		},
+		{
+			rule: "a session id without a valid suffix gets no new key", found: reading,
+			edits: in("proxy/shardkey.Extractor.mustCreateWrappedKey", "reading != wrapkey.Absent {", "!PLANTED && reading != wrapkey.Absent {"),
+		},
+		{
+			rule: "a preflight gets no new key", found: "TestPreflightCreatesNoWrappedKey",
+			edits: in("proxy/shardkey.Extractor.mustCreateWrappedKey", "|| x.isPreflight() {", "|| !PLANTED && x.isPreflight() {"),
+		},
+		{
+			rule: "the app receives no suffix", found: reading,
+			edits: in("proxy.requestWriter.appendAtIngress", "	if rw.exchange.Wrapped != nil {\n", "	if !PLANTED && rw.exchange.Wrapped != nil {\n"),
+		},
+		{
+			rule: "the quotes of a cookie stay", found: reading,
+			edits: in("proxy/shardkey.Extractor.readWrappedPair", "(len(text) - len(value)) / 2", "(len(text) - len(value)) / 2\n			if PLANTED {\n				quotesAfter = 0\n			}\n"),
+		},
+		{
+			rule: "a key of the client is no key of a suffix", found: response,
+			edits: in("proxy/shardkey.Extractor.findWrapped", "	if found.Minted || found.isWrapped {\n", "	if PLANTED || found.Minted || found.isWrapped {\n"),
+		},
+		{
+			rule: "a renewed session id keeps the key", found: response,
+			edits: in("proxy/wrapkey.Request.Bind", "r.states[i].id, r.states[i].hasID\n", "r.states[i].id, r.states[i].hasID && !PLANTED\n"),
+		},
+		{
+			rule: "only sources of the request get its key", found: response,
+			edits: in("proxy/wrapkey.Request.Response", "		if !state.hasResponseID {\n", "		if !PLANTED && !state.hasResponseID {\n"),
+		},
+		{
+			rule: "a 304 response stays unchanged", found: response,
+			edits: in("proxy/wrapkey.Request.Response", "|| res.Status() == http.StatusNotModified {", "|| !PLANTED && res.Status() == http.StatusNotModified {"),
+		},
+		{
+			rule: "a long cookie stays unchanged", found: response,
+			edits: in("proxy/wrapkey.Request.Response", "len(value)+SuffixLen > maxSetCookie:", "!PLANTED && len(value)+SuffixLen > maxSetCookie:"),
+		},
+		{
+			rule: "a cookie that is removed stays unchanged", found: response,
+			edits: in("proxy/wrapkey.cookieToWrap", "|| isExpired(attributes, now) {", "|| !PLANTED && isExpired(attributes, now) {"),
+		},
+	}
+}
