@@ -85,7 +85,9 @@ func TestSuffixIsValidForItsValueFieldAndSecretOnly(t *testing.T) {
 // During a rotation all nodes accept both secrets, so no client loses its session.
 func TestSuffixStaysValidWhileItsSecretIsAccepted(t *testing.T) {
 	field := &fields(t, "wrap:cookie:sid")[0]
-	wrap := func(codec *wrapkey.Codec) []byte { return codec.AppendSuffix([]byte("v"), field, wrapkey.ID{7}, []byte("v")) }
+	wrap := func(codec *wrapkey.Codec) []byte {
+		return codec.AppendSuffix([]byte("v"), field, wrapkey.ID{7}, []byte("v"))
+	}
 	before, adding, using, after := codecOf(oldSecret), codecOf(oldSecret, newSecret), codecOf(newSecret, oldSecret), codecOf(newSecret)
 	for _, tc := range []struct {
 		name    string
