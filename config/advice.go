@@ -18,7 +18,10 @@ func (c *Config) Advice() []Problem {
 			if err != nil {
 				continue // findProblems reports the invalid source
 			}
-			problems := []*valueProblem{adviseClaim(source)}
+			var problems []*valueProblem
+			for _, single := range source.Single() {
+				problems = append(problems, adviseClaim(single))
+			}
 			switch reason := line.anyNodeReason(c.OnMissingKey); {
 			case line.lastKind() == keysource.Mint: // the app uses the generated key as the value of its cookie or header
 			case reason != "":
@@ -90,7 +93,7 @@ func adviseMissing(source keysource.Source, reason string) *valueProblem {
 		remedy = "use wrap:" + source.String() + "; or remove " + source.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key; or add mint as the last source, if the app can use Shardway-Key as the value"
 	case keysource.Header:
 		remedy = "use wrap:" + source.String() + "; or use a key that the client has from its first request, like path:1 or query:user; or add mint as the last source, if the app can use Shardway-Key as the value"
-	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form:
+	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form, keysource.Joined:
 		return nil
 	}
 	return &valueProblem{
@@ -137,16 +140,20 @@ func adviseClaim(source keysource.Source) *valueProblem {
 	if source.Kind != keysource.JWT {
 		return nil
 	}
-	if slices.Contains(structuredClaims(), source.Name) {
+	lastName := source.Name
+	if source.HasPointer() {
+		lastName = source.Name[strings.LastIndexByte(source.Name, '/')+1:]
+	}
+	if slices.Contains(structuredClaims(), lastName) {
 		return &valueProblem{
 			"this claim is usually an array or an object, which gives no key",
-			"name a claim that is a string, a number or a boolean, like jwt:sub",
+			"name a claim that is a string, a number or a boolean, like jwt:sub, or write a pointer to such a value, like jwt:/tenant/id",
 		}
 	}
 	if outer, _, dotted := strings.Cut(source.Name, "."); dotted && !strings.ContainsAny(source.Name, "/:") {
 		return &valueProblem{
-			"this is the claim named " + strconv.Quote(source.Name) + ", not a member of the claim " + strconv.Quote(outer) + ": nested claims give no key",
-			"name a top-level claim, like jwt:sub; ignore this advice if the claim's name has the dot",
+			"this is the claim named " + strconv.Quote(source.Name) + ", not a member of the claim " + strconv.Quote(outer),
+			"write jwt:/" + strings.ReplaceAll(source.Name, ".", "/") + " for a nested claim; ignore this advice if the claim's name has the dot",
 		}
 	}
 	return nil

@@ -30,6 +30,9 @@ func TestAdviceNamesKeysThatProbablyDoNotWork(t *testing.T) {
 		{"--key cookie:JSESSIONID --on-missing-key cookie", []string{"on-missing-key is cookie"}},
 		{"--key jwt:tenant.id", []string{`the claim named "tenant.id", not a member of the claim "tenant"`}},
 		{"--key jwt:https://acme.com/tenant,jwt:urn:acme.com:tenant", nil},
+		{"--key jwt:/tenant.id/x,jwt:/tenant/id@cookie:token,jwt:/aud/0", nil},
+		{"--key jwt:/realm_access/roles,path:1+jwt:aud@query:t", []string{"like jwt:/tenant/id", "array or an object"}},
+		{"--key jwt:tenant.id", []string{"write jwt:/tenant/id"}},
 		{"--key jwt:aud,jwt:realm_access", []string{"array or an object", "array or an object"}},
 	} {
 		c, err := config.Load(strings.Fields(tt.args), nil, files(nil))

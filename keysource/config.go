@@ -100,10 +100,7 @@ func CanonicalSources(texts []string) []string {
 			canonical[i] = text
 			continue
 		}
-		if source.Kind == Header || source.Wrapped == Header {
-			source.Name = strings.ToLower(source.Name)
-		}
-		canonical[i] = source.String()
+		canonical[i] = source.canonical().String()
 	}
 	return canonical
 }
@@ -136,10 +133,9 @@ func sortedNetworks(networks []netip.Prefix) []string {
 func (c Config) UsesProxies() bool {
 	return slices.ContainsFunc(allSources(c.Spec), func(text string) bool {
 		source, err := Parse(text)
-		if err != nil {
-			return false
-		}
-		return source.Kind == IP || source.Kind == Header && isForwardingHeader(source.Name)
+		return err == nil && slices.ContainsFunc(source.Single(), func(single Source) bool {
+			return single.Kind == IP || single.Kind == Header && isForwardingHeader(single.Name)
+		})
 	})
 }
 

@@ -1,6 +1,8 @@
 package keysource
 
 import (
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -37,6 +39,10 @@ const (
 	Form
 )
 
+// Joined is the kind of a source that joins the keys of several sources. It has no name in the
+// configuration.
+const Joined Kind = math.MaxUint8
+
 // kinds returns the names of the kinds in the order of the constants.
 func kinds() []string {
 	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint", "wrap", "none", "json", "form"}
@@ -47,20 +53,54 @@ func (k Kind) String() string {
 	if words := kinds(); k > 0 && int(k) <= len(words) {
 		return words[k-1]
 	}
+	if k == Joined {
+		return "joined"
+	}
 	return "Kind(" + strconv.Itoa(int(k)) + ")"
 }
 
 // Source is a part of a request that may contain the key.
 type Source struct {
 	Kind    Kind
-	Name    string // of the header, parameter, cookie, claim or form field; a JSON pointer; of Mint, the only method or empty for all; empty for other kinds
-	Segment int    // number of the path segment or of the label of the host, from 1; 0 for other kinds and for the whole host
-	Wrapped Kind   // for Wrap: the kind of the wrapped field, Header or Cookie; 0 for other kinds
+	Name    string   // of the header, parameter, cookie, claim or form field; a JSON pointer; of Mint, the only method or empty for all; empty for other kinds
+	Segment int      // number of the path segment or of the label of the host, from 1; 0 for other kinds and for the whole host
+	Wrapped Kind     // for Wrap: the kind of the wrapped field, Header or Cookie; 0 for other kinds
+	Pattern *Pattern // for Path: a pattern instead of a segment, or nil
+	Token   Place    // for JWT: the place of the token
+	Parts   []Source // for Joined: the joined sources, in order; nil for other kinds
+}
+
+// canonical returns the source with header names in lower case.
+func (s Source) canonical() Source {
+	if s.Kind == Header || s.Wrapped == Header {
+		s.Name = strings.ToLower(s.Name)
+	}
+	s.Parts = slices.Clone(s.Parts)
+	for i, part := range s.Parts {
+		s.Parts[i] = part.canonical()
+	}
+	return s
+}
+
+// Place is the place of a token outside the Authorization header. The zero value means this header.
+type Place struct {
+	Kind Kind   // Cookie, Query or Subprotocol
+	Name string // of the cookie or parameter, or the prefix of the subprotocol
 }
 
 // String returns the source as Parse accepts it.
 func (s Source) String() string {
 	switch {
+	case s.Kind == Joined:
+		texts := make([]string, len(s.Parts))
+		for i, part := range s.Parts {
+			texts[i] = part.String()
+		}
+		return strings.Join(texts, "+")
+	case s.Pattern != nil:
+		return "path:" + s.Pattern.String()
+	case s.Token.Kind != 0:
+		return "jwt:" + s.Name + "@" + s.Token.Kind.tokenWord() + ":" + s.Token.Name
 	case s.Segment > 0:
 		return s.Kind.String() + ":" + strconv.Itoa(s.Segment)
 	case s.Kind == Wrap:
@@ -83,6 +123,9 @@ func Parse(text string) (Source, error) {
 	if !utf8.ValidString(text) {
 		return invalid("the source is not valid UTF-8", "write names in UTF-8")
 	}
+	if parts := splitJoined(text); len(parts) > 1 {
+		return parseJoined(text, parts)
+	}
 	source := Source{Name: name}
 	for i, w := range kinds() {
 		if w == word {
@@ -103,7 +146,14 @@ func Parse(text string) (Source, error) {
 			return invalid("the source \"mint\" accepts only a request method in upper case", "write mint:POST, or mint for all methods")
 		}
 	case Path:
-		return parseSegment(source, text, "the source \"path\" needs the number of a segment, 1 to 64", "write path:1 for the first segment of the path")
+		if strings.HasPrefix(name, "/") {
+			pattern, err := ParsePattern(name)
+			if err != nil {
+				return invalid("the source \"path\" needs a valid pattern", err.Error())
+			}
+			return Source{Kind: Path, Pattern: pattern}, nil
+		}
+		return parseSegment(source, text, "the source \"path\" needs the number of a segment, 1 to 64, or a pattern", "write path:1 for the first segment of the path, or path:/rooms/{key}/* for a pattern")
 	case Header, Cookie:
 		if !isToken(name) {
 			return invalid("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(source.Kind))
@@ -112,14 +162,16 @@ func Parse(text string) (Source, error) {
 		if err := jsonkey.CheckPointer(name); err != nil || strings.ContainsAny(name, blanks) {
 			return invalid("the source \"json\" needs a JSON pointer (RFC 6901) without blanks", "write "+example(JSON)+" for the member \"id\" of the member \"user\"")
 		}
-	case Query, JWT, Form:
+	case JWT:
+		return parseJWT(text, name)
+	case Query, Form:
 		if name == "" || strings.ContainsAny(name, blanks) {
 			return invalid("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(source.Kind))
 		}
 	case Wrap:
 		return parseWrap(text, name)
 	default:
-		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, json:/POINTER, form:FIELD, host, host:N, ip, and mint, mint:METHOD or none as the last one"
+		remedy := "known sources: header:NAME, path:N, path:/PATTERN, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, json:/POINTER, form:FIELD, host, host:N, ip, several of these joined by +, and mint, mint:METHOD or none as the last one"
 		if near := suggest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
@@ -157,7 +209,7 @@ func example(kind Kind) string {
 		return "json:/user/id"
 	case Wrap:
 		return "wrap:cookie:sid"
-	case JWT, Path, Host, IP, Mint, None:
+	case JWT, Path, Host, IP, Mint, None, Joined:
 	}
 	return "jwt:sub"
 }

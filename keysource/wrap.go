@@ -77,7 +77,7 @@ func (t *Table) checkWrapped() error {
 	for _, wrapped := range t.wrapped {
 		for _, list := range lists {
 			for _, other := range list.Sources {
-				if other.readsField(wrapped) {
+				if slices.ContainsFunc(other.Single(), func(single Source) bool { return single.readsField(wrapped) }) {
 					problems = append(problems, &valueerr.Error{
 						Key: "routes", Value: other.String(), Wrong: other.String() + " would read the suffix that " + wrapped.String() + " adds", Remedy: "use " + wrapped.String() + " in both places",
 					})
@@ -91,6 +91,9 @@ func (t *Table) checkWrapped() error {
 // readsField reports whether the source reads the field that wrapped wraps, without removing the
 // suffix.
 func (s Source) readsField(wrapped Source) bool {
+	if s.Token.Kind == Cookie {
+		s = Source{Kind: Cookie, Name: s.Token.Name}
+	}
 	if s.Kind != wrapped.Wrapped {
 		return false
 	}

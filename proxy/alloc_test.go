@@ -51,6 +51,9 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		{"GET by its query", "GET /?a=b&us%65r=al%69ce+b&c&user=alice+b HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"query:user"}, nil},
 		{"GET of what is hidden from nobody", "GET /rooms/..%2f_hook%2573/a HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", whole, nil, nil},
 		{"GET by its path", "GET /rooms/al%69ce HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"path:3", "cookie:sid", "path:2"}, nil},
+		{"GET by a pattern", "GET /groups/a/b%2Fc/app.git/info HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"path:/groups/{any}/{key%:[a-z/]+}/{repository:[a-z]+}.git/*"}, nil},
+		{"GET by a pattern of several segments", "GET /groups/a/b/%61pp.git/info HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"path:/groups/{key*}.git/*"}, nil},
+		{"GET by joined keys", "GET /rooms/al%69ce?org=a%2Bb HTTP/1.1\r\nHost: acme.example\r\n\r\n", whole, []string{"host:1+path:2+query:org"}, nil},
 		{"POST with a key that is minted", "POST /rooms HTTP/1.1\r\nHost: example\r\nContent-Length: 0\r\n\r\n", whole, nil, []shardkey.Route{{Prefix: "/rooms", Sources: []string{"mint"}}}},
 	} {
 		app := plainApp(t, tc.answer...)

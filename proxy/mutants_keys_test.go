@@ -5,7 +5,7 @@ func mutantsOfKeys() []mutant {
 	return []mutant{
 		{
 			rule: "an ambiguous source never falls back to a minted key", found: "TestMintIsAFallback",
-			edits: in("proxy/shardkey.Extractor.FindInBody", `if problemText != "" {`, `if problemText != "" && !PLANTED {`),
+			edits: in("proxy/shardkey.Extractor.findInSources", `if problemText != "" {`, `if problemText != "" && !PLANTED {`),
 		},
 		{
 			rule: "mint:METHOD applies to its method only", found: "TestMintIsAFallback",
@@ -14,6 +14,38 @@ func mutantsOfKeys() []mutant {
 		{
 			rule: "a preflight gets no minted key", found: "TestMintIsAFallback",
 			edits: in("proxy/shardkey.Extractor.keyFromSource", `if isOtherMethod || x.isPreflight() {`, `if isOtherMethod || !PLANTED && x.isPreflight() {`),
+		},
+		{
+			rule: "a path with a dot segment has no key of a pattern", found: "TestKeysOfPatternsTokensAndJoinedSources",
+			edits: in("keysource.Pattern.Key", `parsed.hasDotSegment {`, `parsed.hasDotSegment && !PLANTED {`),
+		},
+		{
+			rule: "apps may split a segment with unusual bytes", found: "TestKeysOfPatternsTokensAndJoinedSources",
+			edits: in("keysource.Pattern.match", `if reader.isUnusual {`, `if reader.isUnusual && !PLANTED {`),
+		},
+		{
+			rule: "some apps ignore the case of literals", found: "TestKeysOfPatternsTokensAndJoinedSources",
+			edits: in("keysource.patternSegment.match", `if strings.EqualFold(string(before), s.prefix) &&`, `if !PLANTED && strings.EqualFold(string(before), s.prefix) &&`),
+		},
+		{
+			rule: "a path that matches in several ways is refused", found: "TestKeysOfPatternsTokensAndJoinedSources",
+			edits: in("keysource.Pattern.matchMany", `case textResult == ambiguous || textResult`, `case textResult == ambiguous || !PLANTED && textResult`),
+		},
+		{
+			rule: "all parts of a joined key are needed", found: "TestKeysOfPatternsTokensAndJoinedSources",
+			edits: in("proxy/shardkey.Extractor.joinedKey", `|| part == nil {`, `|| part == nil && !PLANTED {`),
+		},
+		{
+			rule: "different parts give different joined keys", found: "TestKeysOfPatternsTokensAndJoinedSources",
+			edits: in("keysource.AppendPart", `case '+':`, `case map[bool]byte{true: 0xff, false: '+'}[PLANTED]:`),
+		},
+		{
+			rule: "two tokens in subprotocols are refused", found: "TestKeysOfPatternsTokensAndJoinedSources",
+			edits: in("proxy/shardkey.Extractor.subprotocolToken", `case token != nil &&`, `case !PLANTED && token != nil &&`),
+		},
+		{
+			rule: "apps may decode a token in a cookie", found: "TestKeysOfPatternsTokensAndJoinedSources",
+			edits: in("proxy/shardkey.isEncodedToken", `return err == nil &&`, `return !PLANTED && err == nil &&`),
 		},
 	}
 }

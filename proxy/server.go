@@ -95,6 +95,7 @@ type Server struct {
 	appSilence appsilence.Detector
 	panics     panicRecorder
 	repairs    repairLog
+	claims     claimReporter
 
 	// Time, sweep and shutdown.
 
@@ -112,6 +113,7 @@ func New(options Options) *Server {
 	}
 	s.options.Settings = Settings{}
 	s.panics = panicRecorder{log: &s.options.Log, count: &s.metrics.Panics}
+	s.claims.log = &s.options.Log
 	s.wrapCodec = wrapkey.NewCodec(options.WrapKeys)
 	s.keyPlacer = keyPlacer{cluster: options.Cluster, acceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())

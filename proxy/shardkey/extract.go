@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"shardway/internal/problem"
 	"shardway/keysource"
@@ -26,20 +25,26 @@ const (
 	detailRemovedKey    = "the Connection header removes what the key is read from: "
 	detailAmbiguousPath = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for "
 	detailPathSubject   = "the routes"
+
+	detailAmbiguousPattern = "an ambiguous path (., .., an empty segment, an encoded slash, \\, ;, another case of letters, or several matches) for "
+	detailEncodedToken     = "a percent-encoded token for "
+	detailLongJoined       = "a key of more than 16 KiB in "
 )
 
 // Extractor finds the keys of the requests of one connection. The exported fields must be set
 // before Find.
 type Extractor struct {
 	Request        *h1.Request
-	Client         *forwarded.Client          // address of the client of the connection
-	TrustedProxies []netip.Prefix             // the trusted proxies of the settings
-	Keys           *Keys                      // configuration to use; nil means that no key was searched for yet
-	Place          func(key []byte) Placement // placement of a new key; nil means that any key is suitable
-	Codec          *wrapkey.Codec             // verifies wrapped values; nil means the fixed key
-	wrapped        *wrapkey.Request           // wrapped values of the request, during Find; nil means that the configuration has none
-	scratch        []byte                     // memory of the key, until the next call of Find
-	clientIP       []byte                     // memory of the result of ClientIP, until its next call
+	Client         *forwarded.Client              // address of the client of the connection
+	TrustedProxies []netip.Prefix                 // the trusted proxies of the settings
+	Keys           *Keys                          // configuration to use; nil means that no key was searched for yet
+	Place          func(key []byte) Placement     // placement of a new key; nil means that any key is suitable
+	Codec          *wrapkey.Codec                 // verifies wrapped values; nil means the fixed key
+	wrapped        *wrapkey.Request               // wrapped values of the request, during Find; nil means that the configuration has none
+	ReportClaim    func(source, structure string) // called if a claim is an array or object, and can never be a key; nil means that it is not reported
+	joined         []byte                         // memory of a joined key, until the next call of Find
+	scratch        []byte                         // memory of the key, until the next call of Find
+	clientIP       []byte                         // memory of the result of ClientIP, until its next call
 }
 
 // Found is the key of a request.
@@ -152,26 +157,6 @@ func (x *Extractor) missingKeyDetail(sources *keysource.SourceList, body *Body) 
 	return "looked for " + sources.Description + x.structuredClaimHint(sources) + x.unreadBodyHint(sources.Sources, body)
 }
 
-// structuredClaimHint describes the first claim of a token that is a key source but an array or
-// object, and therefore gives no key. Empty means that there is none.
-func (x *Extractor) structuredClaimHint(sources *keysource.SourceList) string {
-	for _, source := range sources.Sources {
-		if source.Kind != keysource.JWT {
-			continue
-		}
-		token, _ := x.headerKey("Authorization")
-		raw := rawClaim(token, source.Name)
-		switch {
-		case len(raw) == 0:
-		case raw[0] == '[':
-			return "; the claim " + strconv.Quote(source.Name) + " is an array, and a key is a string, a number or a boolean"
-		case raw[0] == '{':
-			return "; the claim " + strconv.Quote(source.Name) + " is an object, and a key is a string, a number or a boolean"
-		}
-	}
-	return ""
-}
-
 // isPreflight reports whether the request is a CORS preflight.
 func (x *Extractor) isPreflight() bool {
 	return string(x.Request.Method()) == "OPTIONS" && len(x.Request.Value("Access-Control-Request-Method")) > 0
@@ -184,6 +169,13 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 	case keysource.Header:
 		return x.headerKey(source.Name)
 	case keysource.Path:
+		if source.Pattern != nil {
+			key, unambiguous := source.Pattern.Key(x.Grow(len(x.Request.Path())), x.Request.Path())
+			if !unambiguous {
+				return nil, detailAmbiguousPattern
+			}
+			return key, ""
+		}
 		path := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
 		segment, unambiguous := path.Segment(source.Segment)
 		if !unambiguous {
@@ -205,8 +197,9 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 		}
 		return name, ""
 	case keysource.JWT:
-		token, problemText := x.headerKey("Authorization")
-		return jwtClaim(token, source.Name), problemText
+		return x.jwtKey(source)
+	case keysource.Joined:
+		return x.joinedKey(source)
 	case keysource.IP:
 		proxies, trusted := x.trustedProxies()
 		x.scratch = x.appendClientIP(x.scratch[:0], proxies, trusted)
@@ -223,6 +216,30 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 	case keysource.JSON, keysource.Form: // see bodyKey
 	}
 	return nil, ""
+}
+
+// maxJoined is the maximum size of a joined key in bytes. The header Shardway-Key may need three bytes
+// for each of them.
+const maxJoined = 16 << 10
+
+// joinedKey returns the keys of all parts of a source, joined. It returns nil if a part gives no key. If
+// the request must be refused, problemText is the reason.
+func (x *Extractor) joinedKey(source *keysource.Source) (key []byte, problemText string) {
+	key = x.joined[:0]
+	for i := range source.Parts {
+		part, problemText := x.keyFromSource(&source.Parts[i])
+		if problemText != "" || part == nil {
+			return nil, problemText
+		}
+		if i > 0 {
+			key = append(key, '+')
+		}
+		if key = keysource.AppendPart(key, part); len(key) > maxJoined {
+			return nil, detailLongJoined
+		}
+	}
+	x.joined = key
+	return key, ""
 }
 
 // headerKey returns the value of the header lines with a name, including lines with _ instead of -,

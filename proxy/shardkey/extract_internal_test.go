@@ -53,7 +53,7 @@ func FuzzConfiguredKeysAreRead(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := keysource.Parse(s.String()); err != nil || again != s {
+		if again, err := keysource.Parse(s.String()); err != nil || again.String() != s.String() {
 			t.Fatalf("%q is %v, which is %v, %v", text, s, again, err)
 		}
 		readBack(t, s, key)

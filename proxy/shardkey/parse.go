@@ -2,8 +2,6 @@ package shardkey
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/json"
 
 	"github.com/valyala/fasthttp"
 )
@@ -164,49 +162,6 @@ func isAddress(host []byte) bool {
 		}
 	}
 	return len(lastLabel) > 0
-}
-
-// jwtClaim returns a claim of a bearer token: the value of a string, or the text of a number or
-// boolean. It verifies nothing: the app does that, and a forged claim only selects the node whose
-// app refuses it.
-func jwtClaim(authorization []byte, claim string) []byte {
-	raw := rawClaim(authorization, claim)
-	if len(raw) == 0 {
-		return nil
-	}
-	switch raw[0] {
-	case '"':
-		var s string
-		if err := json.Unmarshal(raw, &s); err != nil || s == "" {
-			return nil
-		}
-		return []byte(s)
-	case '{', '[', 'n':
-		return nil
-	}
-	return raw
-}
-
-// rawClaim returns a claim of a bearer token as JSON, or nil if there is none.
-func rawClaim(authorization []byte, claim string) json.RawMessage {
-	const scheme = "bearer "
-	if len(authorization) < len(scheme) || !bytes.EqualFold(authorization[:len(scheme)], []byte(scheme)) {
-		return nil
-	}
-	parts := bytes.Split(bytes.Trim(authorization[len(scheme):], " \t"), []byte("."))
-	if len(parts) != 3 {
-		return nil
-	}
-	payload := make([]byte, base64.RawURLEncoding.DecodedLen(len(parts[1])))
-	n, err := base64.RawURLEncoding.Decode(payload, parts[1])
-	if err != nil {
-		return nil
-	}
-	var claims map[string]json.RawMessage
-	if err := json.Unmarshal(payload[:n], &claims); err != nil {
-		return nil
-	}
-	return claims[claim]
 }
 
 // orNil returns text, or nil if it is empty.

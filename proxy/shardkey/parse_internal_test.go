@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"shardway/keysource"
 )
 
 // FuzzKeys tests that arbitrary bytes cause no crash, that a key never refers to memory outside the
@@ -25,7 +27,7 @@ func FuzzKeys(f *testing.F) {
 		sid, one := cookieValue(cookie, "user")
 		name := bytes.Clone(hostName(scratch, host))
 		for what, key := range map[string][]byte{
-			"query": value, "cookie": sid, "host": name, "jwt": jwtClaim(auth, "sub"),
+			"query": value, "cookie": sid, "host": name, "jwt": claimKey(findClaim(bearerToken(auth), &keysource.Source{Kind: keysource.JWT, Name: "sub"})),
 		} {
 			if key != nil && len(key) == 0 {
 				t.Fatalf("%s: an empty key: a request without one must not hash to a shard", what)
