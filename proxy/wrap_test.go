@@ -3,12 +3,12 @@ package proxy_test
 import (
 	"bufio"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -101,7 +101,7 @@ func TestWrappedSessionKeepsItsKey(t *testing.T) {
 				}
 				before, _, _ := strings.Cut(cookie.Value, ".sw-")
 				c.send("GET %s HTTP/1.1\r\nHost: h\r\nCookie: a=b; sid=%s; c=d\r\n\r\n", target, cookie.Value)
-				res, _ := c.answer("GET")
+				res, _ = c.answer("GET")
 				if got := res.Header; got.Get("Saw-Cookie") != "a=b; sid="+before+"; c=d" || got.Get("Saw-Key") != key || got.Get("Saw-Minted") != "" {
 					t.Fatalf("request %d: %v", i, got)
 				}
@@ -157,8 +157,12 @@ func TestInboundSessionIsWrapped(t *testing.T) {
 func TestWrappedValuesAreReadUnambiguously(t *testing.T) {
 	const cookie, header = "wrap:cookie:sid", "wrap:header:Session"
 	spec := shardkey.Spec{OnMissingKey: "hash-path", Routes: []shardkey.Route{
-		{Prefix: "/c", Sources: []string{cookie}}, {Prefix: "/h", Sources: []string{header}}, {Prefix: "/both", Sources: []string{cookie, header}},
-		{Prefix: "/later", Sources: []string{"header:X-Tenant", cookie}}, {Prefix: "/next", Sources: []string{cookie, "query:user"}}, {Prefix: "/other", Sources: []string{"host"}},
+		{Prefix: "/c", Sources: []string{cookie}},
+		{Prefix: "/h", Sources: []string{header}},
+		{Prefix: "/both", Sources: []string{cookie, header}},
+		{Prefix: "/later", Sources: []string{"header:X-Tenant", cookie}},
+		{Prefix: "/next", Sources: []string{cookie, "query:user"}},
+		{Prefix: "/other", Sources: []string{"host"}},
 	}}
 	n := newNode(t, "a", webApp(t, sessionApp), wrapping(t, spec))
 	c := n.dial()
@@ -169,7 +173,7 @@ func TestWrappedValuesAreReadUnambiguously(t *testing.T) {
 	forged := wrapUnder(t, "fedcba9876543210fedcba9876543210", cookie, otherID, "v")
 	var many []string
 	for i := range 9 {
-		many = append(many, "sid="+wrap(t, cookie, wrapID, fmt.Sprint(i)))
+		many = append(many, "sid="+wrap(t, cookie, wrapID, strconv.Itoa(i)))
 	}
 	const refused, minted = "refused", "minted"
 	for _, tc := range []struct{ path, lines, key, cookie, session string }{
@@ -268,7 +272,10 @@ func TestWrappedValuesAreReadUnambiguously(t *testing.T) {
 func TestResponseGetsSuffixOfRequest(t *testing.T) {
 	const source = "wrap:cookie:sid"
 	spec := shardkey.Spec{OnMissingKey: "hash-path", Routes: []shardkey.Route{
-		{Prefix: "/c", Sources: []string{source}}, {Prefix: "/later", Sources: []string{"header:X-Tenant", source}}, {Prefix: "/other", Sources: []string{"host"}}, {Prefix: "/mint", Sources: []string{"mint"}},
+		{Prefix: "/c", Sources: []string{source}},
+		{Prefix: "/later", Sources: []string{"header:X-Tenant", source}},
+		{Prefix: "/other", Sources: []string{"host"}},
+		{Prefix: "/mint", Sources: []string{"mint"}},
 	}}
 	n := newNode(t, "a", webApp(t, sessionApp), wrapping(t, spec))
 	c := n.dial()

@@ -24,11 +24,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	if dir, err := scratch(); err == nil {
 		_ = os.RemoveAll(dir)
 	}
-	os.Exit(code)
 }
 
 func must(tb testing.TB, err error) {

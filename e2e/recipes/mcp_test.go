@@ -27,7 +27,7 @@ func TestMCPSessionsStayWithTheirInstance(t *testing.T) {
 	w := startWorld(t, func(_ string, port int, _ string) (args, env []string) {
 		return []string{node, server}, []string{fmt.Sprint("MCP_PORT=", port)}
 	}, "--key=wrap:header:Mcp-Session-Id")
-	out, err := exec.CommandContext(t.Context(), node, append([]string{filepath.Join(dir, "client.mjs")}, cluster.Addrs(w.Nodes())...)...).CombinedOutput() //nolint:gosec // the test's own
+	out, err := exec.CommandContext(t.Context(), node, append([]string{filepath.Join(dir, "client.mjs")}, cluster.Addrs(w.Nodes())...)...).CombinedOutput()
 	if err != nil || !strings.HasSuffix(string(out), "9 calls\n") {
 		t.Fatalf("the client of the SDK: %v\n%s", err, out)
 	}
@@ -55,40 +55,48 @@ func (c *mcpClient) greet(ctx context.Context, addr string) (visit, error) {
 				return visit{}, err
 			}
 		}
-		res, body, err := c.post(ctx, addr, "tools/call", map[string]any{"name": "greet", "arguments": map[string]string{"name": "Ada"}}, true)
+		res, err := c.post(ctx, addr, "tools/call", map[string]any{"name": "greet", "arguments": map[string]string{"name": "Ada"}}, true)
 		switch {
 		case err != nil:
 			return visit{}, err
-		case res.StatusCode == http.StatusNotFound && c.count > 0:
+		case res.status == http.StatusNotFound && c.count > 0:
 			c.session, c.count = "", 0
 			continue
-		case res.StatusCode != http.StatusOK || !strings.Contains(body, "Hello, Ada"):
-			return visit{}, fmt.Errorf("tools/call: %s: %.300s", res.Status, body)
+		case res.status != http.StatusOK || !strings.Contains(res.body, "Hello, Ada"):
+			return visit{}, fmt.Errorf("tools/call: %d: %.300s", res.status, res.body)
 		}
 		c.count++
-		return visit{Count: c.count, Instance: res.Header.Get("Shardway-Node")}, nil
+		return visit{Count: c.count, Instance: res.header.Get("Shardway-Node")}, nil
 	}
 }
 
 // initialize begins a session.
 func (c *mcpClient) initialize(ctx context.Context, addr string) error {
 	params := map[string]any{"protocolVersion": "2025-03-26", "capabilities": map[string]any{}, "clientInfo": map[string]string{"name": "recipe", "version": "1"}}
-	res, body, err := c.post(ctx, addr, "initialize", params, true)
+	res, err := c.post(ctx, addr, "initialize", params, true)
 	if err != nil {
 		return err
 	}
-	c.session = res.Header.Get("Mcp-Session-Id")
-	if res.StatusCode != http.StatusOK || !strings.Contains(c.session, ".sw-") {
-		return fmt.Errorf("initialize: %s, session %q: %.300s", res.Status, c.session, body)
+	c.session = res.header.Get("Mcp-Session-Id")
+	if res.status != http.StatusOK || !strings.Contains(c.session, ".sw-") {
+		return fmt.Errorf("initialize: %d, session %q: %.300s", res.status, c.session, res.body)
 	}
-	if res, body, err = c.post(ctx, addr, "notifications/initialized", nil, false); err != nil || res.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("notifications/initialized: %v %v %.300s", err, res, body)
+	res, err = c.post(ctx, addr, "notifications/initialized", nil, false)
+	if err == nil && res.status != http.StatusAccepted {
+		err = fmt.Errorf("notifications/initialized: %d: %.300s", res.status, res.body)
 	}
-	return nil
+	return err
+}
+
+// mcpResponse is a response whose body has been read.
+type mcpResponse struct {
+	status int
+	header http.Header
+	body   string
 }
 
 // post sends a JSON-RPC request, or a notification if hasID is false.
-func (c *mcpClient) post(ctx context.Context, addr, method string, params any, hasID bool) (*http.Response, string, error) {
+func (c *mcpClient) post(ctx context.Context, addr, method string, params any, hasID bool) (mcpResponse, error) {
 	message := map[string]any{"jsonrpc": "2.0", "method": method}
 	if hasID {
 		message["id"] = 1
@@ -98,11 +106,11 @@ func (c *mcpClient) post(ctx context.Context, addr, method string, params any, h
 	}
 	text, err := json.Marshal(message)
 	if err != nil {
-		return nil, "", err
+		return mcpResponse{}, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/mcp", bytes.NewReader(text))
 	if err != nil {
-		return nil, "", err
+		return mcpResponse{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
@@ -111,9 +119,9 @@ func (c *mcpClient) post(ctx context.Context, addr, method string, params any, h
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, "", err
+		return mcpResponse{}, err
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
-	return res, string(body), err
+	return mcpResponse{res.StatusCode, res.Header, string(body)}, err
 }

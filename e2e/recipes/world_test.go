@@ -80,7 +80,7 @@ func (x *instance) start(t *testing.T) {
 	log, err := os.OpenFile(filepath.Join(x.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	must(t, err)
 	defer func() { _ = log.Close() }()
-	x.process = exec.CommandContext(context.WithoutCancel(t.Context()), x.args[0], x.args[1:]...) //nolint:gosec // the test's own
+	x.process = exec.CommandContext(context.WithoutCancel(t.Context()), x.args[0], x.args[1:]...)
 	x.process.Dir, x.process.Env = x.dir, append(os.Environ(), x.env...)
 	x.process.Stdout, x.process.Stderr = log, log
 	wait, err := procgroup.Start(x.process)

@@ -10,11 +10,11 @@ import (
 )
 
 // fields returns the fields of sources such as wrap:cookie:sid.
-func fields(t testing.TB, texts ...string) wrapkey.Fields {
-	t.Helper()
+func fields(tb testing.TB, texts ...string) wrapkey.Fields {
+	tb.Helper()
 	table, err := keysource.NewTable(keysource.Spec{Sources: texts})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return wrapkey.NewFields(table.Wrapped())
 }

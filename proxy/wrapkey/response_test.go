@@ -15,8 +15,8 @@ import (
 )
 
 // parseResponse parses a response with the given status line and header lines.
-func parseResponse(t testing.TB, status string, lines ...string) *h1.Response {
-	t.Helper()
+func parseResponse(tb testing.TB, status string, lines ...string) *h1.Response {
+	tb.Helper()
 	client, server := net.Pipe()
 	defer func() { _ = client.Close() }()
 	go func() {
@@ -27,17 +27,17 @@ func parseResponse(t testing.TB, status string, lines ...string) *h1.Response {
 	conn.Reset(client, h1.Options{MaxHeaderBytes: 64 << 10, MaxHeaderLines: 256})
 	res := &h1.Response{}
 	if err := conn.ReadResponse(res, []byte("GET")); err != nil {
-		t.Fatalf("%q: %v", lines, err)
+		tb.Fatalf("%q: %v", lines, err)
 	}
 	return res
 }
 
 // bound returns a request without values of the source, which has a new key.
-func bound(t testing.TB, texts ...string) *wrapkey.Request {
-	t.Helper()
+func bound(tb testing.TB, texts ...string) *wrapkey.Request {
+	tb.Helper()
 	table, err := keysource.NewTable(keysource.Spec{Sources: texts})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	r := wrapkey.NewRequest(nil, wrapkey.NewFields(table.Wrapped()))
 	r.Bind(table.Defaults().Sources, bytes.Repeat([]byte("ab"), 16))
@@ -166,8 +166,8 @@ func FuzzSetCookie(f *testing.F) {
 }
 
 // parseLenient parses a response, or returns nil if it is malformed.
-func parseLenient(t testing.TB, raw string) *h1.Response {
-	t.Helper()
+func parseLenient(tb testing.TB, raw string) *h1.Response {
+	tb.Helper()
 	client, server := net.Pipe()
 	defer func() { _ = client.Close() }()
 	go func() {
