@@ -4,12 +4,17 @@
 //
 //	header:NAME   a header field; NAME is a token (RFC 9110)
 //	path:N        a path segment, 1 to 64, percent-decoded
+//	path:/PATTERN a part of the path; see Pattern
 //	query:NAME    a query parameter
 //	cookie:NAME   a cookie; NAME is a token
 //	wrap:cookie:NAME, wrap:header:NAME
 //	              a session id that the app creates, to whose value Shardway adds the key (package
 //	              wrapkey)
 //	jwt:CLAIM     a claim of the bearer token, without verification of the token
+//	jwt:/POINTER  a nested claim; the pointer is that of RFC 6901
+//	jwt:…@cookie:NAME, jwt:…@query:NAME, jwt:…@subprotocol:PREFIX
+//	              a claim of a token in another place
+//	SOURCE+SOURCE the keys of several sources, joined; see AppendPart
 //	json:/POINTER a value in a JSON body; the pointer is that of RFC 6901
 //	form:FIELD    a field of a form in the body (application/x-www-form-urlencoded)
 //	host          the host without its port, in lower case
@@ -27,6 +32,7 @@
 //     sources of a request by its path.
 //   - Config adds the policy for requests without a key and the trusted proxies. Its canonical text
 //     is the same for all equivalent configurations, so that nodes can compare them.
+//   - Pattern finds the key in a path by literals and placeholders.
 //   - ParsedPath is a decoded request path. It reports whether all apps agree on a segment.
 //
 // The validation of the configuration and the proxy use the same Table, so both accept
