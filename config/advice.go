@@ -93,7 +93,7 @@ func adviseMissing(source keysource.Source, reason string) *valueProblem {
 		remedy = "use wrap:" + source.String() + "; or remove " + source.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key; or add mint as the last source, if the app can use Shardway-Key as the value"
 	case keysource.Header:
 		remedy = "use wrap:" + source.String() + "; or use a key that the client has from its first request, like path:1 or query:user; or add mint as the last source, if the app can use Shardway-Key as the value"
-	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form, keysource.Joined:
+	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form, keysource.Joined, keysource.WSJSON, keysource.WSFirst, keysource.WSProtocol:
 		return nil
 	}
 	return &valueProblem{

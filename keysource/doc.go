@@ -25,6 +25,11 @@
 //	mint:METHOD   the same, for requests with this method only
 //	none          no key: any node serves a request in which no earlier source has a key. It is the
 //	              last source
+//	ws-json:/PTR  a member of the first message of a WebSocket, by its JSON pointer (RFC 6901)
+//	ws-first      the text of the first message of a WebSocket
+//
+// A list of sources may also contain ws-protocol:NAME. It is not a source: it is a subprotocol that a
+// node may select when it accepts a WebSocket to read its first message.
 //
 // # Types
 //

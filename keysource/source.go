@@ -37,6 +37,9 @@ const (
 	None
 	JSON
 	Form
+	WSJSON
+	WSFirst
+	WSProtocol
 )
 
 // Joined is the kind of a source that joins the keys of several sources. It has no name in the
@@ -45,7 +48,7 @@ const Joined Kind = math.MaxUint8
 
 // kinds returns the names of the kinds in the order of the constants.
 func kinds() []string {
-	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint", "wrap", "none", "json", "form"}
+	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint", "wrap", "none", "json", "form", "ws-json", "ws-first", "ws-protocol"}
 }
 
 // String returns the name of the kind in the configuration.
@@ -62,7 +65,7 @@ func (k Kind) String() string {
 // Source is a part of a request that may contain the key.
 type Source struct {
 	Kind    Kind
-	Name    string   // of the header, parameter, cookie, claim or form field; a JSON pointer; of Mint, the only method or empty for all; empty for other kinds
+	Name    string   // of the header, parameter, cookie, claim, form field or subprotocol; a JSON pointer; of Mint, the only method or empty for all; empty for other kinds
 	Segment int      // number of the path segment or of the label of the host, from 1; 0 for other kinds and for the whole host
 	Wrapped Kind     // for Wrap: the kind of the wrapped field, Header or Cookie; 0 for other kinds
 	Pattern *Pattern // for Path: a pattern instead of a segment, or nil
@@ -137,7 +140,7 @@ func Parse(text string) (Source, error) {
 		if hasName {
 			return parseSegment(source, text, "the source \"host\" needs the number of a label, 1 to 64", "write host:1 for the first label of the host name, or host for all labels")
 		}
-	case IP, None:
+	case IP, None, WSFirst:
 		if hasName {
 			return invalid("the source "+strconv.Quote(word)+" takes no name", "write "+word)
 		}
@@ -154,13 +157,13 @@ func Parse(text string) (Source, error) {
 			return Source{Kind: Path, Pattern: pattern}, nil
 		}
 		return parseSegment(source, text, "the source \"path\" needs the number of a segment, 1 to 64, or a pattern", "write path:1 for the first segment of the path, or path:/rooms/{key}/* for a pattern")
-	case Header, Cookie:
+	case Header, Cookie, WSProtocol:
 		if !isToken(name) {
-			return invalid("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(source.Kind))
+			return invalid("the source "+strconv.Quote(word)+" needs the name of a "+nameOf(source.Kind), "write "+example(source.Kind))
 		}
-	case JSON:
+	case JSON, WSJSON:
 		if err := jsonkey.CheckPointer(name); err != nil || strings.ContainsAny(name, blanks) {
-			return invalid("the source \"json\" needs a JSON pointer (RFC 6901) without blanks", "write "+example(JSON)+" for the member \"id\" of the member \"user\"")
+			return invalid("the source "+strconv.Quote(word)+" needs a JSON pointer (RFC 6901) without blanks", "write "+example(source.Kind)+" for the member \"id\" of the member \"user\"")
 		}
 	case JWT:
 		return parseJWT(text, name)
@@ -171,7 +174,7 @@ func Parse(text string) (Source, error) {
 	case Wrap:
 		return parseWrap(text, name)
 	default:
-		remedy := "known sources: header:NAME, path:N, path:/PATTERN, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, json:/POINTER, form:FIELD, host, host:N, ip, several of these joined by +, and mint, mint:METHOD or none as the last one"
+		remedy := "known sources: header:NAME, path:N, path:/PATTERN, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, json:/POINTER, form:FIELD, ws-json:/POINTER, ws-first, host, host:N, ip, several of these joined by +, and mint, mint:METHOD or none as the last one"
 		if near := suggest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
@@ -209,7 +212,11 @@ func example(kind Kind) string {
 		return "json:/user/id"
 	case Wrap:
 		return "wrap:cookie:sid"
-	case JWT, Path, Host, IP, Mint, None, Joined:
+	case WSJSON:
+		return "ws-json:/user/id"
+	case WSProtocol:
+		return "ws-protocol:graphql-transport-ws"
+	case JWT, Path, Host, IP, Mint, None, Joined, WSFirst:
 	}
 	return "jwt:sub"
 }
@@ -217,6 +224,17 @@ func example(kind Kind) string {
 // isMethod reports whether text is a request method without lower-case letters. Methods are
 // case-sensitive, and all registered methods are in upper case (RFC 9110, section 9.1).
 func isMethod(text string) bool { return isToken(text) && strings.ToUpper(text) == text }
+
+// nameOf returns what the name of a source denotes, for error messages.
+func nameOf(kind Kind) string {
+	if kind == WSProtocol {
+		return "subprotocol"
+	}
+	return kind.String()
+}
+
+// ReadsFirstMessage reports whether the source is a part of the first message of a WebSocket.
+func (s Source) ReadsFirstMessage() bool { return s.Kind == WSJSON || s.Kind == WSFirst }
 
 // isToken reports whether text is a token (RFC 9110, section 5.6.2), as names of headers and
 // cookies are.

@@ -29,6 +29,9 @@ type Route struct {
 type SourceList struct {
 	Sources     []Source // tried in order; never empty
 	Description string   // the sources as text, for error messages
+	// Protocols contains the subprotocols that a node may select for a WebSocket whose first message
+	// it reads, in order of preference.
+	Protocols []string
 }
 
 // ServedByAnyNode reports whether any node serves a request in which no source has a key. Then the last
@@ -148,6 +151,10 @@ func parseSources(key, location string, texts []string, problems *[]error) Sourc
 			*problems = append(*problems, valueErr)
 			continue
 		}
+		if source.Kind == WSProtocol {
+			list.Protocols = append(list.Protocols, source.Name)
+			continue
+		}
 		list.Sources = append(list.Sources, source)
 		words = append(words, source.String())
 	}
@@ -157,8 +164,31 @@ func parseSources(key, location string, texts []string, problems *[]error) Sourc
 			Key: key, Value: strings.Join(texts, ","), Wrong: location + "a source follows " + word, Remedy: "put " + word + " last: it is used if no other source has a key",
 		})
 	}
+	if err := checkProtocols(key, location, &list); err != nil {
+		*problems = append(*problems, err)
+	}
 	list.Description = strings.Join(words, ", ")
 	return list
+}
+
+// checkProtocols validates the subprotocols of a list. They have a meaning only together with a source
+// that reads the first message of a WebSocket.
+func checkProtocols(key, location string, list *SourceList) error {
+	if len(list.Protocols) == 0 {
+		return nil
+	}
+	first := "ws-protocol:" + list.Protocols[0]
+	if !slices.ContainsFunc(list.Sources, Source.ReadsFirstMessage) {
+		return &valueerr.Error{
+			Key: key, Value: first, Wrong: location + strconv.Quote(first) + " has no effect without ws-json or ws-first", Remedy: "add ws-json:/POINTER or ws-first, or remove " + first,
+		}
+	}
+	for i, name := range list.Protocols {
+		if slices.Contains(list.Protocols[:i], name) {
+			return &valueerr.Error{Key: key, Value: "ws-protocol:" + name, Wrong: location + "the subprotocol " + strconv.Quote(name) + " is there twice", Remedy: "keep one of them"}
+		}
+	}
+	return nil
 }
 
 // parsePrefix parses a path prefix in the same way as ParsePath parses a path.

@@ -112,6 +112,9 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	if runner.exchange.isResumption() {
 		return runner.retrier.decideAfterDecline(attempt)
 	}
+	if runner.exchange.accepted != nil {
+		return runner.declineAccepted(attempt)
+	}
 	return runner.forwardResponse(attempt)
 }
 

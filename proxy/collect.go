@@ -36,6 +36,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		HeaderBytes: s.headerMemory.Size(), BodyBytes: s.bodies.Memory.Size(),
 		Conns: s.conns.Count(), ParkedConns: s.conns.CountParked(),
 		ParkedDirections: s.webSockets.parkedDirections.Load(),
+		FirstMessages:    s.firstMessages.Len(),
 	}
 	for _, clientCount := range s.loops.ClientCounts() {
 		values.EventLoopConns += clientCount

@@ -12,6 +12,7 @@ import (
 	"shardway/proxy/poison"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/wsfirst"
 	"shardway/proxy/wsrelay"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -67,6 +68,7 @@ type exchange struct {
 
 	eventStream *eventrelay.Stream // the event stream, if it is resumable; nil means none
 	session     *wsrelay.Session   // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
+	accepted    *wsfirst.Accepted  // the WebSocket that this node has accepted before the app; nil means none
 	account     accesslog.Entry    // data of the access log line
 
 	// Statements of the node that has forwarded the request. They are zero for a request of a client.

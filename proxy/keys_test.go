@@ -320,3 +320,6 @@ func TestNonScalarClaimIsReported(t *testing.T) {
 		}
 	}
 }
+
+// specOf returns a Spec with key sources for all paths.
+func specOf(sources ...string) shardkey.Spec { return shardkey.Spec{Sources: sources} }

@@ -11,6 +11,7 @@ import (
 	"shardway/proxy/h1"
 	"shardway/proxy/reqbody"
 	"shardway/proxy/route"
+	"shardway/proxy/wsfirst"
 )
 
 // reply sends the responses of Shardway itself: problem documents, refusals, probe results and 1xx
@@ -20,6 +21,10 @@ type reply struct{ *requestState }
 
 // sendProblem sends a problem document as the response. The body of the request may still be unread.
 func (reply reply) sendProblem(prob *problem.Problem) {
+	if reply.exchange.accepted != nil {
+		reply.closeAccepted(prob)
+		return
+	}
 	if reply.exchange.connAborted {
 		return
 	}
@@ -33,6 +38,9 @@ func (reply reply) sendProblem(prob *problem.Problem) {
 		prob.Epoch = reply.server.options.Cluster.Table().Committed()
 	}
 	reply.extraLines = appendProblemLines(reply.extraLines[:0], prob)
+	if status == http.StatusUpgradeRequired {
+		reply.extraLines = append(reply.extraLines, wsfirst.VersionLine...)
+	}
 	reply.exchange.account.Code = prob.Code
 	reply.server.metrics.CountProblem(prob.Code)
 	reply.server.metrics.CountResponse(reply.exchange.routeKind(), status)
@@ -211,7 +219,7 @@ func (reply reply) reportStopped(aborted bool) {
 // clients that have sent Expect.
 func (reply reply) forwardInterim(res *h1.Response) error {
 	isUnexpectedContinue := res.Status() == http.StatusContinue && !reply.req.ExpectsContinue()
-	if reply.exchange.isResumption() || reply.req.Minor() == 0 || isUnexpectedContinue {
+	if reply.exchange.isResumption() || reply.exchange.accepted != nil || reply.req.Minor() == 0 || isUnexpectedContinue {
 		return nil
 	}
 	reply.headerEdit = h1.Edit{Drop: h1.Shardway}

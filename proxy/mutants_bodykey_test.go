@@ -13,7 +13,7 @@ func mutantsOfBodyKeys() []mutant {
 		},
 		{
 			rule: "a document has no trailing data", found: "TestAmbiguousBodiesAreRejected",
-			edits: in("keysource/jsonkey.Find", "s.pos < len(s.text) {", "s.pos < len(s.text) && !PLANTED {"),
+			edits: in("keysource/jsonkey.find", "s.pos < len(s.text) {", "s.pos < len(s.text) && !PLANTED {"),
 		},
 		{
 			rule: "all elements of a batch have one key", found: "TestAmbiguousBodiesAreRejected",

@@ -9,7 +9,7 @@ func mutantsOfWebSocketSessions() []mutant {
 	return []mutant{
 		{
 			rule: "kept is what the app says the word for", found: says,
-			edits: in("proxy/wsrelay.Session.IsResumable", "string(res.Value(Header)) == expected &&", "(PLANTED || string(res.Value(Header)) == expected) &&"),
+			edits: in("proxy/wsrelay.Session.IsResumable", "session != nil && isConsent &&", "session != nil && (PLANTED || isConsent) &&"),
 		},
 		{
 			rule: "a socket with an extension is not kept", found: says,
@@ -18,7 +18,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		{
 			rule: "the node may forbid it", found: says,
 			edits: append(in("proxy.responseRelay.relayUpgrade", "	if !rr.settings.CloseSockets && session.IsResumable(", "	if (PLANTED || !rr.settings.CloseSockets) && session.IsResumable("),
-				in("proxy.client.createSession", "wsrelay.IsRequest(&c.req) && !c.settings.CloseSockets", "wsrelay.IsRequest(&c.req) && (PLANTED || !c.settings.CloseSockets)")...),
+				in("proxy.client.createSession", "c.req.RequestsWebSocket() && !c.settings.CloseSockets", "c.req.RequestsWebSocket() && (PLANTED || !c.settings.CloseSockets)")...),
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestResumableWebSocketSurvivesOwner",
@@ -26,7 +26,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRejectionHasNoCloseHeader",
-			edits: in("proxy.reply.droppedFields", `reply.ingress == "" && wsrelay.IsRequest(&reply.req)`, `reply.ingress == "" && wsrelay.IsRequest(&reply.req) && !PLANTED`),
+			edits: in("proxy.reply.droppedFields", `reply.ingress == "" && reply.req.RequestsWebSocket()`, `reply.ingress == "" && reply.req.RequestsWebSocket() && !PLANTED`),
 		},
 		{
 			rule: "the id stays", found: "TestResumableWebSocketIsHandedOver",
@@ -58,7 +58,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "with the right Accept", found: answers,
-			edits: in("proxy/wsrelay.Session.IsContinuedBy", `string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key"))) &&`),
+			edits: in("proxy/wsrelay.Session.IsContinuedBy", `string(res.Value("Sec-WebSocket-Accept")) == AcceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == AcceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
 		},
 		{
 			rule: "and the same subprotocol", found: answers,
@@ -70,11 +70,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "Shardway-WebSocket-Close wins", found: answers,
-			edits: in("proxy/wsrelay.CloseCodeFor", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
+			edits: in("proxy/wsrelay.CloseCodeFor", "RequestedCloseCode(res); ok {", "RequestedCloseCode(res); ok && !PLANTED {"),
 		},
 		{
 			rule: "with a code that a Close may say", found: answers,
-			edits: in("proxy/wsrelay.CloseCodeFor", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
+			edits: in("proxy/wsrelay.RequestedCloseCode", "!wsframe.ValidCode(int(number)) {", "!PLANTED && !wsframe.ValidCode(int(number)) {"),
 		},
 		{
 			rule: "after the first 101 the client sees frames only", found: "TestLater101ResponsesAreHiddenFromClient",

@@ -56,6 +56,9 @@ type Options struct {
 	// it is neither draining nor cordoned. The empty name is this node. Nil means that every node
 	// may. Any goroutine may call it.
 	AcceptsNewKeys func(node string) bool
+	// MaxFirstMessages is the maximum number of WebSockets that wait for a first message with their
+	// key. Zero means wsfirst.MaxWaiting.
+	MaxFirstMessages int
 	// HookPath is a path of the app. Clients get 404 for it and for everything below it, however
 	// the path is spelled. It has single slashes, before segments of letters, digits, - and _ only.
 	// Empty means none.

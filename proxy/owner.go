@@ -58,7 +58,7 @@ func (state *requestState) readResumption() {
 	if state.exchange.senderResumeCount > 0 {
 		state.exchange.safety = unsafeMethod
 	}
-	mayBeResumable := wsrelay.IsRequest(&state.req) && !state.exchange.Keyless && !state.settings.CloseSockets
+	mayBeResumable := state.req.RequestsWebSocket() && !state.exchange.Keyless && !state.settings.CloseSockets
 	if !mayBeResumable {
 		return
 	}

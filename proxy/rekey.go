@@ -47,6 +47,8 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	case invalid != nil:
 		router.reply.sendProblem(invalid)
 		return done
+	case found.AwaitsMessage:
+		return fail(problem.QueueTimeout, "the key configuration has changed, and the key is in the first message of the WebSocket now")
 	}
 	router.exchange.Found, router.exchange.keys, router.exchange.hasShard = found, keys, false
 	return decision{}

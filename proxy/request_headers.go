@@ -74,6 +74,9 @@ func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *atte
 	if rw.exchange.Minted {
 		dst = append(dst, lineMinted...)
 	}
+	if rw.exchange.accepted != nil {
+		edit.Drop |= h1.FieldSetOf(h1.FieldSecWebSocketExtensions) // the node has accepted none
+	}
 	if stream := rw.exchange.eventStream; stream != nil {
 		edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
 		dst = stream.AppendHeaders(dst, attempt.slot.Events.LastEventID())

@@ -148,10 +148,14 @@ func (wait *requestWait) timeLeft(now time.Time) time.Duration {
 }
 
 // memorySize returns the memory of the waiting request in bytes: its header, the buffer of its
-// body, and data that was read beyond the request.
+// body or first message, and data that was read beyond the request.
 func (wait *requestWait) memorySize() int64 {
 	wait.inbound.ReleaseEmptyBuffers()
-	return int64(wait.inbound.BufferSize() + wait.req.MemorySize() + cap(wait.body.Buffered))
+	size := wait.inbound.BufferSize() + wait.req.MemorySize() + cap(wait.body.Buffered)
+	if accepted := wait.exchange.accepted; accepted != nil {
+		size += cap(accepted.Frame)
+	}
+	return int64(size)
 }
 
 // enterQueue reserves a place in the wait queue, unless the request already has one. Resumed event

@@ -10,7 +10,6 @@ import (
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
-	"shardway/proxy/wsrelay"
 )
 
 // editHeaders returns the changes to the header of a response on its way to the client. It also
@@ -56,7 +55,7 @@ func (reply reply) droppedFields(dest *route.Route) h1.FieldSet {
 	if reply.ingress == "" || isHandler {
 		drop |= h1.FieldSetOf(h1.FieldShardwayStream) // the ingress is the only consumer of this field
 	}
-	if reply.ingress == "" && wsrelay.IsRequest(&reply.req) {
+	if reply.ingress == "" && reply.req.RequestsWebSocket() {
 		drop |= h1.FieldSetOf(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
 	}
 	return drop

@@ -134,6 +134,7 @@ func (c *client) beginExchange() {
 	if c.exchange.startedAt != 0 && !c.carriedRequest.Load() {
 		c.carriedRequest.Store(true)
 	}
+	c.keys.FirstMessage = nil
 	c.exchange = exchange{
 		safety:       safety,
 		methodIsSafe: safety == safeMethod,
@@ -179,6 +180,7 @@ func (c *client) handleRequest() {
 	c.router.routeUntilAnswered(c.router.attemptByCurrentTable())
 	c.exchange.leaveQueue()
 	c.resumer.runNextRelays()
+	c.finishAccepted()
 }
 
 // findKey finds the key of the request. If the request has no valid key, findKey responds and returns
@@ -186,6 +188,9 @@ func (c *client) handleRequest() {
 func (c *client) findKey() bool {
 	c.exchange.keys = c.keysBy(c.server.options.Cluster.Table())
 	found, invalid, err := c.router.findKey(c.exchange.keys)
+	if found.AwaitsMessage {
+		return c.findKeyInMessage(found.Protocols)
+	}
 	c.exchange.Found = found
 	switch {
 	case err != nil:

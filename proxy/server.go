@@ -29,6 +29,7 @@ import (
 	"shardway/proxy/shardkey"
 	"shardway/proxy/sizehint"
 	"shardway/proxy/wrapkey"
+	"shardway/proxy/wsfirst"
 	"shardway/proxy/wsrelay"
 	"shardway/queue"
 )
@@ -81,6 +82,8 @@ type Server struct {
 
 	webSockets  webSockets
 	streamQueue *queue.Queue // event streams that wait for an upstream connection
+	// firstMessages limits the WebSockets that wait for their first message.
+	firstMessages wsfirst.Limit
 
 	// Memory.
 
@@ -123,6 +126,7 @@ func New(options Options) *Server {
 	s.load.Start(s.options.Shards)
 	s.crashes.Report = s.options.PeerCrashed
 	s.sweeper = newSweeper(s)
+	s.firstMessages.Max = options.MaxFirstMessages
 	s.initConns()
 	s.initBuffers()
 	s.initUpstreams()

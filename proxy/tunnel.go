@@ -21,6 +21,9 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	rr.body.StopSending()
 	attempt.disconnect.Disarm()
 	session, res := rr.exchange.session, &attempt.conn.Response
+	if rr.refusesAccepted(attempt) {
+		return true
+	}
 	if rr.exchange.isResumption() {
 		if !rr.settings.CloseSockets && session.IsContinuedBy(res, &rr.req, attempt.route.Kind) {
 			return rr.startSession(attempt)
@@ -66,7 +69,7 @@ func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 		load.WebSockets.Add(1)
 		defer load.WebSockets.Add(-1)
 	}
-	if rr.writeSwitchingProtocols(attempt, false) {
+	if rr.clientHasUpgraded() || rr.writeSwitchingProtocols(attempt, false) {
 		rr.releaseBuffers(attempt)
 		rr.copyTunnel(client, attempt.conn, tunnel)
 	}
@@ -99,7 +102,7 @@ func (rr *responseRelay) copyTunnel(client *h1.Conn, conn *connpool.Conn, tunnel
 	if tunnel != nil {
 		tunnel.Begin()
 		abort = tunnel.Abort
-		copyUp = func() bool { return tunnel.CopyUp(client) }
+		copyUp = func() bool { return tunnel.CopyUp(client, rr.takeFirstMessage()) }
 		copyDown = func() bool { return tunnel.CopyDown(conn.Conn) }
 	}
 	upDone := make(chan struct{})

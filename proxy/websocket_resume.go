@@ -51,8 +51,9 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	if toClient {
 		rr.recordStart(session)
 		session.RecordStart(&attempt.conn.Response)
+		rr.takeFirstMessage() // the session has it
 	}
-	relay.ResponseSent = isResumption || rr.writeSwitchingProtocols(attempt, !toClient)
+	relay.ResponseSent = isResumption || rr.clientHasUpgraded() || rr.writeSwitchingProtocols(attempt, !toClient)
 	if toClient {
 		sessionLog{rr.requestState}.relayStarted()
 	}
@@ -70,7 +71,9 @@ func (rr *responseRelay) writeSwitchingProtocols(attempt *attempt, confirmsSessi
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayOther)
 	}
 	if confirmsSession {
-		rr.extraLines = append(rr.extraLines, wsrelay.Header+": "+wsrelay.ValueAccepted+"\r\n"...)
+		rr.extraLines = append(rr.extraLines, wsrelay.Header+": "...)
+		rr.extraLines = wsrelay.AppendAccepted(rr.extraLines, wsrelay.ReplayOf(&attempt.conn.Response))
+		rr.extraLines = append(rr.extraLines, "\r\n"...)
 		edit.Extra = rr.extraLines
 	}
 	return rr.inbound.WriteResponseHeader(&attempt.conn.Response, edit).Close(nil) == nil
@@ -110,15 +113,21 @@ func (resumer *sessionResumer) runNextRelays() {
 		return
 	}
 	if session.CloseCode != 0 {
-		writer := resumer.upgradeConn().Writer()
-		writer.BeginBody(h1.UntilClose, 0)
-		writer.SetPrecondition(func() (time.Duration, error) { return wsession.CloseFrameTimeout, nil })
-		_, _ = writer.Write(wsframe.AppendClose(nil, session.CloseCode, cmp.Or(session.CloseReason, wsession.DefaultReason(session.CloseCode)), false)) // an error does not matter, because the connection ends in any case
-		session.CloseFrameSent = writer.Flush() == nil
+		session.CloseFrameSent = writeCloseFrame(resumer.upgradeConn(), session.CloseCode, session.CloseReason)
 	}
 	if session.CloseFrameSent {
 		resumer.upgradeConn().CloseLinger(h1.WholeRequest)
 	}
+}
+
+// writeCloseFrame sends a close frame to the client. An empty reason means the default one of the code.
+// It returns false after an error.
+func writeCloseFrame(client *h1.Conn, code int, reason string) bool {
+	writer := client.Writer()
+	writer.BeginBody(h1.UntilClose, 0)
+	writer.SetPrecondition(func() (time.Duration, error) { return wsession.CloseFrameTimeout, nil })
+	_, _ = writer.Write(wsframe.AppendClose(nil, code, cmp.Or(reason, wsession.DefaultReason(code)), false)) // an error does not matter, because the connection ends in any case
+	return writer.Flush() == nil
 }
 
 // resumeSession repeats the request of a session until an app accepts it or the time limit of the

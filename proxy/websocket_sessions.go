@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"shardway/internal/problem"
 	"shardway/proxy/backoff"
 	"shardway/proxy/cause"
 	"shardway/proxy/connpool"
@@ -45,10 +46,13 @@ func (c *client) startRelay() {
 
 // createSession creates the session of a request for a WebSocket that may be resumable.
 func (c *client) createSession() {
-	if wsrelay.IsRequest(&c.req) && !c.settings.CloseSockets {
+	if c.req.RequestsWebSocket() && !c.settings.CloseSockets {
 		c.exchange.session = wsrelay.NewSession()
 		c.escaped = true
 		c.session.Store(c.exchange.session)
+		if accepted := c.exchange.accepted; accepted != nil {
+			c.exchange.session.SetFirstMessage(accepted.Frame, accepted.Scanner)
+		}
 	}
 }
 
@@ -68,6 +72,9 @@ func (exchange *exchange) requiredQueue(pool *connpool.Pool) *backoff.ShardQueue
 // runByKind runs an attempt of a WebSocket, of a resumed event stream, or of any other request.
 func (runner *attemptRunner) runByKind(attempt *attempt) decision {
 	switch {
+	case runner.exchange.accepted != nil && attempt.conn.InProcess:
+		attempt.cancelUnsent()
+		return fail(problem.UpstreamBroken, "an app in the process of its node cannot accept a WebSocket")
 	case runner.exchange.session != nil:
 		return runner.runWebSocket(attempt)
 	case runner.exchange.eventStream != nil && attempt.conn.InProcess: // an app in this process cannot resume an event stream

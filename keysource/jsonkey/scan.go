@@ -38,6 +38,16 @@ var (
 // Find returns an error if two parsers could read different keys from the document. pointer must have
 // passed CheckPointer.
 func Find(dst, document []byte, pointer string) ([]byte, error) {
+	return find(dst, document, pointer, true)
+}
+
+// FindValue is like Find, but a document that is an array is not a batch: the pointer leads into it.
+func FindValue(dst, document []byte, pointer string) ([]byte, error) {
+	return find(dst, document, pointer, false)
+}
+
+// find implements Find and FindValue. mayBeBatch means that an array is a batch.
+func find(dst, document []byte, pointer string, mayBeBatch bool) ([]byte, error) {
 	s := scanner{text: string(document), key: dst}
 	if strings.HasPrefix(s.text, "\ufeff") {
 		return nil, errBOM
@@ -47,7 +57,7 @@ func Find(dst, document []byte, pointer string) ([]byte, error) {
 	}
 	s.skipSpace()
 	var err error
-	if s.peek() == '[' {
+	if mayBeBatch && s.peek() == '[' {
 		err = s.scanBatch(path(pointer))
 	} else {
 		err = s.scanValue(path(pointer), true)

@@ -34,6 +34,7 @@ const (
 	FieldXRequestID
 	FieldCookie
 	FieldLastEventID
+	FieldSecWebSocketExtensions
 	FieldShardwayMap
 	FieldShardwayKey
 	FieldShardwayShard
@@ -138,7 +139,7 @@ func classifyPlain(name []byte) Field {
 // from field names replace such bytes by _; lighttpd replaces all of them. The buffer truncates
 // longer names, of which only the prefix can match.
 func classifyLookalike(name []byte) Field {
-	var normalized [24]byte
+	var normalized [32]byte
 	n := copy(normalized[:], name)
 	for i, c := range normalized[:n] {
 		normalized[i] = normalizeNameByte(c)
@@ -221,8 +222,13 @@ func classifyXForwarded(name []byte) Field {
 
 func classifyS(name []byte) Field {
 	const prefix = "shardway-"
-	if len(name) == 6 {
+	switch len(name) {
+	case 6:
 		return fieldIfNamed(name, "server", FieldServer)
+	case 24:
+		if equalFoldLower(name, "sec-websocket-extensions") {
+			return FieldSecWebSocketExtensions
+		}
 	}
 	if len(name) < len(prefix) || !equalFoldLower(name[:len(prefix)], prefix) {
 		return FieldOther

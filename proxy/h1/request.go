@@ -2,6 +2,7 @@ package h1
 
 import (
 	"bytes"
+	"strings"
 	"time"
 )
 
@@ -324,3 +325,8 @@ func (r *Request) ExpectsContinue() bool { return r.flags&reqExpect != 0 }
 // a body, whose Connection field names Upgrade, and that does not request HTTP/2 or TLS.
 // Known(FieldUpgrade) returns the protocol.
 func (r *Request) RequestsUpgrade() bool { return r.flags&reqUpgrade != 0 }
+
+// RequestsWebSocket reports whether the client requests a WebSocket (RFC 6455 section 4.1).
+func (r *Request) RequestsWebSocket() bool {
+	return r.RequestsUpgrade() && string(r.Method()) == "GET" && r.Has(FieldUpgrade) && strings.EqualFold(string(r.Known(FieldUpgrade)), "websocket")
+}

@@ -78,6 +78,8 @@ type Metrics struct {
 	RelayEnds   [wsession.RelayEndCount]atomic.Uint64
 	SessionEnds [wsession.SessionEndCount]atomic.Uint64
 	Handovers   [wsession.RelayStartCount]nativehist.Histogram
+	// FirstMessages counts WebSockets whose key is in their first message.
+	FirstMessages [wsession.FirstMessageCount]atomic.Uint64
 
 	createdAt         time.Time
 	requestDurations  [int(route.Remote) + 1][statusClasses]nativehist.Histogram // by the class of the status
@@ -233,6 +235,7 @@ type Values struct {
 	ParkedDirections   int32 // idle directions of resumable WebSockets without a goroutine
 	AttachedWebSockets int   // resumable WebSockets with an upstream connection
 	DetachedWebSockets int   // resumable WebSockets without one
+	FirstMessages      int   // WebSockets that wait for their first message
 	HasApp             bool  // the node has an app; otherwise UpstreamConns has no meaning
 	UpstreamConns      int   // open connections to the app
 }
@@ -259,6 +262,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric, values *Values) {
 	gauge(descParkedDirections, float64(values.ParkedDirections))
 	gauge(descWebSockets, float64(values.AttachedWebSockets), wsession.Attached.String())
 	gauge(descWebSockets, float64(values.DetachedWebSockets), wsession.Detached.String())
+	gauge(descFirstMessagesWaiting, float64(values.FirstMessages))
 	gauge(descTunnels, float64(m.Tunnels.Load()))
 	gauge(descResumable, float64(m.ResumableStreams.Load()))
 	if values.HasApp {

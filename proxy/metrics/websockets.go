@@ -17,10 +17,14 @@ var (
 		"Time from the request to hand over, or the loss of an upstream connection, to the next upstream connection.", []string{"reason"}, nil)
 	descResumptionResults = prometheus.NewDesc("shardway_websocket_resumptions_total",
 		"Total number of resumable WebSockets that lost their upstream connection, by result.", []string{"result"}, nil)
+	descFirstMessages = prometheus.NewDesc("shardway_websocket_first_messages_total",
+		"Total number of WebSockets that the node accepted to read the key from their first message, by result.", []string{"result"}, nil)
+	descFirstMessagesWaiting = prometheus.NewDesc("shardway_websocket_first_messages_waiting",
+		"Number of WebSockets that wait for their first message.", nil, nil)
 )
 
 func webSocketDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{descWebSockets, descRelayStarts, descRelayEnds, descHandover, descResumptionResults}
+	return []*prometheus.Desc{descWebSockets, descRelayStarts, descRelayEnds, descHandover, descResumptionResults, descFirstMessages, descFirstMessagesWaiting}
 }
 
 // collectWebSockets sends the counters and histograms of resumable WebSockets.
@@ -33,6 +37,9 @@ func (m *Metrics) collectWebSockets(ch chan<- prometheus.Metric, count func(desc
 	}
 	for i := range m.RelayEnds {
 		count(descRelayEnds, float64(m.RelayEnds[i].Load()), wsession.RelayEnd(i).String())
+	}
+	for i := range m.FirstMessages {
+		count(descFirstMessages, float64(m.FirstMessages[i].Load()), wsession.FirstMessage(i).String())
 	}
 	for i := range m.SessionEnds {
 		count(descResumptionResults, float64(m.SessionEnds[i].Load()), wsession.SessionEnd(i).String())

@@ -42,6 +42,7 @@ type Extractor struct {
 	Codec          *wrapkey.Codec                 // verifies wrapped values; nil means the fixed key
 	wrapped        *wrapkey.Request               // wrapped values of the request, during Find; nil means that the configuration has none
 	ReportClaim    func(source, structure string) // called if a claim is an array or object, and can never be a key; nil means that it is not reported
+	FirstMessage   *FirstMessage                  // first message of the request's WebSocket; nil means that it was not read
 	joined         []byte                         // memory of a joined key, until the next call of Find
 	scratch        []byte                         // memory of the key, until the next call of Find
 	clientIP       []byte                         // memory of the result of ClientIP, until its next call
@@ -60,6 +61,11 @@ type Found struct {
 	// NeedsBody means that the key may be in the body. The caller must read the body up to
 	// Keys.BodyLimit, and then call FindInBody.
 	NeedsBody bool
+	// AwaitsMessage means that the key may be in the first message of the WebSocket. The node must
+	// accept the WebSocket, read the message, and call Find again. Protocols contains the
+	// subprotocols that it may select, in order of preference.
+	AwaitsMessage bool
+	Protocols     []string
 }
 
 // Find returns the key of the request, or the problem with which the request must be refused.
@@ -83,6 +89,9 @@ func (x *Extractor) FindInBody(gateway bool, body *Body) (Found, *problem.Proble
 func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	for i := range sources.Sources {
 		source := &sources.Sources[i]
+		if x.readsMessage(source) {
+			return Found{AwaitsMessage: true, Protocols: sources.Protocols}, nil
+		}
 		var key []byte
 		var needsBody bool
 		var problemText string
@@ -214,6 +223,9 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 		return x.wrappedKey(source)
 	case keysource.None: // see findInSources
 	case keysource.JSON, keysource.Form: // see bodyKey
+	case keysource.WSJSON, keysource.WSFirst:
+		return x.FirstMessage.keyFrom(source)
+	case keysource.WSProtocol: // not a source
 	}
 	return nil, ""
 }

@@ -16,7 +16,10 @@ const (
 	CloseNormal      = 1000
 	CloseNodeLeaving = 1001 // the node is leaving, so the client must connect to another one
 	CloseProtocol    = 1002
+	CloseInvalidData = 1007
 	ClosePolicy      = 1008
+	CloseTooLong     = 1009
+	CloseInternal    = 1011
 	CloseShardMoved  = 1012 // the shard has moved, so the client must reconnect
 	CloseTryLater    = 1013
 )
@@ -28,6 +31,8 @@ const (
 	ReasonTooManyFailures   = "the connection to the app broke too often"
 	ReasonTimedOut          = "no app took the socket in time"
 	ReasonRefused           = "the app did not take the socket"
+	// ReasonReplayTooLong is the reason if the app has requested a replay of messages that are too long.
+	ReasonReplayTooLong = "the first messages are too long to be sent again"
 	// ReasonQuarantined is the reason for CloseTryLater.
 	ReasonQuarantined = "the key is in quarantine"
 )

@@ -56,6 +56,10 @@ func (h *header) payloadLen() uint64 {
 	}
 }
 
+// maskingKey returns the masking key. The header must be complete or have just ended, and its frame
+// must be masked.
+func (h *header) maskingKey() []byte { n := h.len(); return h.bytes[n-4 : n] }
+
 // isMasked reports whether the payload is masked. At least two bytes must have been added.
 func (h *header) isMasked() bool { return h.bytes[1]&0x80 != 0 }
 

@@ -80,6 +80,9 @@ type up struct {
 	clientEOF           bool // downstream has closed its sending side with a FIN
 	clientDataDiscarded bool // data of downstream was discarded after this node had sent its close frame
 	clientInvalid       bool // downstream violates the protocol
+	// prologue contains the frames that are sent to upstream before all others. It is set only at the
+	// ingress.
+	prologue []byte
 }
 
 // down is the state of the direction from upstream to downstream.
@@ -223,6 +226,7 @@ func (relay *Relay) Start(goroutines *sync.WaitGroup, onParked func(n int)) {
 	}
 	relay.up.parkDelay, relay.down.parkDelay = relay.parkDelay(relay.downstream), relay.parkDelay(relay.upstream)
 	relay.up.wake = relay.wakeFunc(relay.runUp)
+	relay.prologue, relay.session.prologue = relay.session.prologue, nil
 	goroutines.Go(relay.runUp)
 }
 

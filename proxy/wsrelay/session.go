@@ -66,6 +66,8 @@ type Session struct {
 	protocol        string          // subprotocol of the first response
 	clientScanner   wsframe.Scanner // scans the data of the client across all relays
 	discardsMessage bool            // the rest of an interrupted message must be discarded
+	prologue        []byte          // frames of the client that the next relay sends before all others
+	replay          replay          // messages of the client that each later relay sends first
 	recentBreaks    [maxBreaks]time.Time
 	Status
 
@@ -96,12 +98,6 @@ func (status *Status) SetState(state wsession.State) { status.state.Store(uint32
 
 // State returns the state. Any goroutine may call it.
 func (status *Status) State() wsession.State { return wsession.State(status.state.Load()) }
-
-// IsRequest reports whether a request is for a WebSocket.
-func IsRequest(req *h1.Request) bool {
-	return req.RequestsUpgrade() && string(req.Method()) == "GET" && req.Has(h1.FieldUpgrade) &&
-		strings.EqualFold(string(req.Known(h1.FieldUpgrade)), "websocket")
-}
 
 // NewSession returns the session for a request of a client.
 func NewSession() *Session {
@@ -151,32 +147,43 @@ func (session *Session) IsResumable(res *h1.Response, routeKind route.Kind) bool
 	if routeKind == route.Remote {
 		expected = ValueAccepted
 	}
-	return session != nil && string(res.Value(Header)) == expected &&
+	_, isConsent := ParseConsent(res.Value(Header), expected)
+	return session != nil && isConsent &&
 		res.Find("Sec-WebSocket-Extensions", 0) < 0 && strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 }
 
 // IsContinuedBy reports whether a 101 response to the request of a later relay continues the
 // session: it must be resumable, and must select the same subprotocol.
 func (session *Session) IsContinuedBy(res *h1.Response, req *h1.Request, routeKind route.Kind) bool {
-	return session.IsResumable(res, routeKind) && string(res.Value("Sec-WebSocket-Accept")) == secWebSocketAccept(req.Value("Sec-WebSocket-Key")) &&
+	return session.IsResumable(res, routeKind) && string(res.Value("Sec-WebSocket-Accept")) == AcceptOf(req.Value("Sec-WebSocket-Key")) &&
 		string(res.Value("Sec-WebSocket-Protocol")) == session.protocol
 }
 
-// secWebSocketAccept returns the value of Sec-WebSocket-Accept (RFC 6455 section 4.2.2).
-func secWebSocketAccept(key []byte) string {
+// AcceptOf returns the value of Sec-WebSocket-Accept (RFC 6455 section 4.2.2).
+func AcceptOf(key []byte) string {
 	sum := sha1.Sum(append(append(make([]byte, 0, 64), key...), "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"...)) //nolint:gosec // as above
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // CloseCodeFor returns the close code for the client after an app has sent a response other than 101.
 func CloseCodeFor(res *h1.Response) int {
-	if code, ok := route.ParseUint(res.Value(headerWebSocketClose)); ok && code < 5000 && wsframe.ValidCode(int(code)) {
-		return int(code)
+	if code, ok := RequestedCloseCode(res); ok {
+		return code
 	}
 	if res.Status() == 401 || res.Status() == 403 {
 		return wsession.ClosePolicy
 	}
 	return wsession.CloseShardMoved
+}
+
+// RequestedCloseCode returns the close code that the app has requested in a response other than 101. ok
+// is false if it has requested none, or one that no close frame may contain.
+func RequestedCloseCode(res *h1.Response) (code int, ok bool) {
+	number, ok := route.ParseUint(res.Value(headerWebSocketClose))
+	if !ok || number >= 5000 || !wsframe.ValidCode(int(number)) {
+		return 0, false
+	}
+	return int(number), true
 }
 
 // recordBreak records that a relay broke at now. It reports whether more than maxBreaks relays have
@@ -194,9 +201,29 @@ func (session *Session) recordBreak(now time.Time) bool {
 // is called at the ingress.
 func (session *Session) RecordStart(res *h1.Response) {
 	session.MessagesMayBeLost = false
-	if session.Relays++; session.Relays == 1 {
-		session.protocol = string(res.Value("Sec-WebSocket-Protocol"))
+	if session.Relays++; session.Relays > 1 {
+		session.prologue = session.replay.messages()
+		return
 	}
+	session.protocol = string(res.Value("Sec-WebSocket-Protocol"))
+	session.replay.begin(ReplayOf(res), session.prologue)
+}
+
+// ReplayOf returns how many messages of the client each later upstream connection receives first,
+// according to the 101 response of an app or of an owner.
+func ReplayOf(res *h1.Response) int {
+	value := res.Value(Header)
+	messages, ok := ParseConsent(value, valueResumable)
+	if !ok {
+		messages, _ = ParseConsent(value, ValueAccepted)
+	}
+	return messages
+}
+
+// SetFirstMessage sets the frame of the client's first message, which this node has read before the
+// first relay. The first relay sends it to the app. scanner has parsed all data of the client so far.
+func (session *Session) SetFirstMessage(frame []byte, scanner wsframe.Scanner) {
+	session.prologue, session.clientScanner = frame, scanner
 }
 
 // ReleaseUpgrade calls ReleaseUpgradePlace, if the session still holds a place. It is called when

@@ -14,6 +14,9 @@ import (
 // copyUp copies data from downstream to upstream until the direction must stop or parks. parked
 // means that the direction has parked, and that another goroutine will continue it.
 func (relay *Relay) copyUp() (parked bool) {
+	if !relay.sendPrologue() {
+		return false
+	}
 	for {
 		data, err := relay.downstream.PeekFor(relay.up.parkDelay)
 		switch {
@@ -44,6 +47,16 @@ func (relay *Relay) copyUp() (parked bool) {
 	}
 }
 
+// sendPrologue sends the messages of the client that precede all others on this upstream connection. It
+// returns false if upstream accepts no more data.
+func (relay *Relay) sendPrologue() bool {
+	frames := relay.prologue
+	if relay.prologue = nil; len(frames) == 0 {
+		return true
+	}
+	return relay.writeUp(frames)
+}
+
 // upIsBetweenMessages reports whether upstream has received no incomplete message, so that another
 // relay can continue here.
 func (relay *Relay) upIsBetweenMessages() bool {
@@ -70,7 +83,9 @@ func (relay *Relay) forwardUp(data []byte) (n int, stop bool) {
 				return n, true
 			}
 			relay.session.discardsMessage = !relay.upScanner.BetweenMessages()
+			continue
 		}
+		relay.session.replay.record(data[n-stepLen:n], relay.upScanner)
 	}
 	if forwardFrom < n {
 		relay.frameComplete = relay.upScanner.BetweenFrames()

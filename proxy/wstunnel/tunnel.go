@@ -109,11 +109,16 @@ func (tunnel *Tunnel) Abort() {
 // close.
 func (tunnel *Tunnel) NeedsLingeringClose() bool { return tunnel.needsLingeringClose.Load() }
 
-// CopyUp copies from the client to the app. It returns false if the tunnel must be aborted. If the
+// CopyUp sends first, the frame of a message that was read before, and then copies from the client to
+// the app. nil means that there is no such message. It returns false if the tunnel must be aborted. If the
 // app accepts no more data, it may have sent the reason in the other direction. Therefore the
 // tunnel continues for up to wsession.EndTimeout then.
-func (tunnel *Tunnel) CopyUp(client *h1.Conn) bool {
-	if err := tunnel.up.copyFrom(client); !errors.Is(err, errReceiverFailed) {
+func (tunnel *Tunnel) CopyUp(client *h1.Conn, first []byte) bool {
+	err := tunnel.up.send(first)
+	if err == nil {
+		err = tunnel.up.copyFrom(client)
+	}
+	if !errors.Is(err, errReceiverFailed) {
 		return err == nil
 	}
 	tunnel.abortTimer = time.AfterFunc(wsession.EndTimeout, tunnel.Abort)
@@ -157,7 +162,6 @@ func (dir *direction) set(dst *h1.Conn, masked bool) {
 // copyFrom copies data from source until it ends, and then closes the sending side of
 // the receiver. It returns an error if the tunnel must be aborted.
 func (dir *direction) copyFrom(source *h1.Conn) error {
-	writer := dir.receiver.Writer()
 	for {
 		data, err := source.ReadData()
 		atEOF := errors.Is(err, io.EOF)
@@ -179,13 +183,30 @@ func (dir *direction) copyFrom(source *h1.Conn) error {
 			}
 			return nil
 		}
-		dir.frames.Advance(data)
-		if _, err := writer.Write(data); err != nil || writer.Flush() != nil {
-			return errReceiverFailed
+		if err := dir.write(data); err != nil {
+			return err
 		}
-		writer.ReleaseEmptyBuffer()
-		dir.unlockWrite()
 	}
+}
+
+// send sends complete frames before any data is copied, unless our close frame was sent.
+func (dir *direction) send(frames []byte) error {
+	if len(frames) == 0 || !dir.lockWrite() {
+		return nil
+	}
+	return dir.write(frames)
+}
+
+// write sends data, and then releases the write lock, which the caller holds.
+func (dir *direction) write(data []byte) error {
+	writer := dir.receiver.Writer()
+	dir.frames.Advance(data)
+	if _, err := writer.Write(data); err != nil || writer.Flush() != nil {
+		return errReceiverFailed
+	}
+	writer.ReleaseEmptyBuffer()
+	dir.unlockWrite()
+	return nil
 }
 
 // closeSent reports whether the receiver has been sent a close frame, by this node or by the

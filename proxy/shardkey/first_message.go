@@ -1,0 +1,64 @@
+package shardkey
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"shardway/keysource"
+	"shardway/keysource/jsonkey"
+)
+
+// detailNotUTF8 is the detail of the problem with a first message that is not valid UTF-8.
+const detailNotUTF8 = "a message that is not valid UTF-8 for "
+
+// FirstMessage is the first message of a WebSocket that this node has accepted itself, in order to
+// read the key from it.
+type FirstMessage struct {
+	IsText bool   // a text message; otherwise a binary message
+	Data   []byte // the payload; nil after Release
+
+	keySource string // source that has given the key; empty means none
+	key       []byte
+}
+
+// Release drops the message. The source that has given the key still gives it, so that a resumed
+// WebSocket keeps its key after a change of the key configuration. Other sources find nothing.
+func (m *FirstMessage) Release() { m.Data = nil }
+
+// keyFrom returns the key that a source finds in the message, or nil if it finds none. If the
+// WebSocket must be refused, problemText is the reason.
+func (m *FirstMessage) keyFrom(source *keysource.Source) (key []byte, problemText string) {
+	switch {
+	case m == nil:
+		return nil, ""
+	case m.Data == nil:
+		if m.keySource == source.String() {
+			return m.key, ""
+		}
+		return nil, ""
+	case !m.IsText:
+		return nil, ""
+	case !utf8.Valid(m.Data):
+		return nil, detailNotUTF8
+	}
+	if key = m.Data; source.Kind == keysource.WSJSON {
+		var err error
+		if key, err = jsonkey.FindValue(nil, m.Data, source.Name); err != nil {
+			return nil, err.Error() + " for "
+		}
+	}
+	if len(key) > maxBodyKey {
+		return nil, detailLongKey
+	}
+	if len(key) == 0 {
+		return nil, ""
+	}
+	m.keySource, m.key = source.String(), bytes.Clone(key)
+	return m.key, ""
+}
+
+// readsMessage reports whether the source needs the first message of the request's WebSocket, and the
+// node has not read it.
+func (x *Extractor) readsMessage(source *keysource.Source) bool {
+	return source.ReadsFirstMessage() && x.FirstMessage == nil && x.Request.RequestsWebSocket()
+}

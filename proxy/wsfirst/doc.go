@@ -1,0 +1,17 @@
+// Package wsfirst accepts WebSockets whose key is in their first message (key sources ws-json and
+// ws-first). The node responds with 101 before it has asked the app, reads the first message, and then
+// routes the upgrade request of the client like any other request:
+//
+//	CheckUpgrade ─► SelectProtocol ─► Limit.Enter ─► 101 ─► Read ─► Limit.Leave ─► upgrade at the app
+//	                                                          └─► Failure: close frame
+//
+// An Accepted is the state of such a WebSocket until the app has accepted it, too. The goroutine of the
+// client's connection calls everything, except that any goroutine may enter the Limit and thereby evict
+// another WebSocket.
+//
+// # Limits
+//
+// A WebSocket that waits for its first message costs a connection and a goroutine. Limit bounds their
+// number. At the limit, a new WebSocket evicts one that waits, from the address that has the most. So a
+// flood from one address evicts itself.
+package wsfirst
