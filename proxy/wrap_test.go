@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -397,8 +398,8 @@ func TestRetryHasNoSuffix(t *testing.T) {
 	}
 }
 
-// A resumed WebSocket and a resumed event stream repeat the request without the suffix.
-func TestResumedRequestsHaveNoSuffix(t *testing.T) {
+// A resumed WebSocket repeats the request without the suffix.
+func TestResumedWebSocketHasNoSuffix(t *testing.T) {
 	inSockets(t, func() *chat { return &chat{} }, func(w *socketTest) {
 		c := w.front.dial()
 		c.send("GET /chat HTTP/1.1\r\nHost: h\r\nCookie: a=b; sid=%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
@@ -424,12 +425,37 @@ func TestResumedRequestsHaveNoSuffix(t *testing.T) {
 	}, wrapping(t, shardkey.Spec{Sources: []string{"wrap:cookie:sid"}}))
 }
 
+// A resumed event stream repeats the request without the suffix.
+func TestResumedStreamHasNoSuffix(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newStreams(t, local, wrapping(t, shardkey.Spec{Sources: []string{"wrap:cookie:sid"}}))
+			l := w.opens("GET /events HTTP/1.1\r\nHost: h\r\nCookie: a=b; sid="+wrap(t, "wrap:cookie:sid", wrapID, "v")+"; c=d\r\n\r\n").begins(resumable, "id: 1\n\n")
+			heads := []string{l.head}
+			w.reads("id: 1\n\n")
+			w.move(w.first, w.next)
+			<-l.over
+			l = (<-w.legs).begins(resumable, "id: 2\n\n")
+			heads = append(heads, l.head)
+			w.reads("id: 2\n\n")
+			_, _ = io.WriteString(l.Conn, "0\r\n\r\n")
+			w.ends("", true)
+			for i, head := range heads {
+				if !strings.Contains(head, "\r\nCookie: a=b; sid=v; c=d\r\n") || !strings.Contains(head, "\r\nShardway-Key: "+hex.EncodeToString(wrapID[:])+"\r\n") {
+					t.Errorf("upstream connection %d: %q", i, head)
+				}
+			}
+		})
+	}
+}
+
 // The error lists every source that is invalid or contradicts another one.
 func TestInvalidWrappedSourcesAreRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"wrap": "needs a cookie or a header", "wrap:": "needs a cookie or a header", "wrap:query:a": "needs a cookie or a header", "wrap:cookie": "name of a cookie",
 		"wrap:cookie:a b": "name of a cookie", "wrap:header:": "name of a header", "wrap:header:Set-Cookie": "change its meaning", "wrap:header:authorization": "change its meaning",
 		"wrap:header:X_Forwarded_For": "change its meaning", "wrap:header:Shardway-Key": "change its meaning", "wrap:cookie:Shardway-Key": "itself sets",
+		"host+wrap:cookie:sid": "cannot be joined",
 	} {
 		if _, err := shardkey.New(shardkey.Spec{Sources: []string{text}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -437,6 +463,8 @@ func TestInvalidWrappedSourcesAreRejected(t *testing.T) {
 	}
 	for _, routes := range [][]shardkey.Route{
 		{{Prefix: "/a", Sources: []string{"cookie:sid"}}},
+		{{Prefix: "/a", Sources: []string{"host+cookie:sid"}}},
+		{{Prefix: "/a", Sources: []string{"jwt:sub@cookie:sid"}}},
 		{{Prefix: "/a", Sources: []string{"wrap:header:X-Id"}}, {Prefix: "/b", Sources: []string{"host", "header:x_id"}}},
 	} {
 		if _, err := shardkey.New(shardkey.Spec{Sources: []string{"wrap:cookie:sid"}, Routes: routes}); err == nil || !strings.Contains(err.Error(), "would read the suffix") {
