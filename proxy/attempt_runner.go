@@ -102,6 +102,8 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 		return runner.retrier.decideAfterPeerStop(attempt)
 	case isLocal && res.Status() == http.StatusMisdirectedRequest && runner.retrier.reportsNotAcquired(res):
 		return runner.retrier.decideAfterNotAcquired(attempt)
+	case runner.namesKey(res):
+		return runner.retrier.decideAfterNamedKey(attempt)
 	}
 	if runner.exchange.eventStream != nil {
 		return runner.processResumedStream(attempt)

@@ -245,7 +245,7 @@ func (c *client) connectSteps() {
 	c.runner.leaseCheck = c.leaseCheck
 	c.router = router{
 		requestState: &c.requestState, reply: c.reply, keys: &c.keys, wait: &c.wait, runner: &c.runner, retrier: &c.retrier,
-		slot: &c.slot, admission: &c.admission, closing: &c.closing, life: &c.life, releaseAdmitted: c.releaseAdmitted,
+		slot: &c.slot, admission: &c.admission, closing: &c.closing, life: &c.life, releaseAdmitted: c.releaseAdmitted, createSession: c.createSession,
 	}
 	c.resumer = sessionResumer{
 		requestState: &c.requestState, router: &c.router, wait: &c.wait, relay: &c.relay, slot: &c.slot, closing: &c.closing, life: &c.life,

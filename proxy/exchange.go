@@ -47,6 +47,8 @@ type exchange struct {
 	lastCrash          *poison.Record // the last process that crashed while it had this request; nil means none
 	runAborted         bool           // the app may have run the request without a response; see client.reportStopped
 	notAcquiredCount   int            // number of responses with which the app reported that it has not acquired the shard
+	isRerouted         bool           // the app has named the key, and the request was sent to its owner
+	namedKey           []byte         // key that the app has named, for actionReroute
 	// idempotentRan means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is
 	// retried only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is
 	// never sent again.
@@ -231,6 +233,7 @@ const (
 	actionWait                         // wait, then make another attempt
 	actionFail                         // send a problem document as the response
 	actionNextStream                   // the owner of an event stream is lost; request the rest of the stream from the next owner
+	actionReroute                      // the app has named the key of the request; make an attempt at its owner (reroute.go)
 	actionRelay                        // a resumable WebSocket has an upstream connection; run its relay (conn_goroutines.go)
 )
 

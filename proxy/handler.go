@@ -77,6 +77,8 @@ func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 		return fail(problem.BadRequest, "the app's server cannot read the request")
 	case inproc.OutcomeNotCalled:
 		return runner.retrier.decideAfterSendFailure(attempt, errCutFirst)
+	case inproc.OutcomeRejected:
+		return runner.retrier.decideAfterNamedKey(attempt)
 	case inproc.OutcomeNoResponse:
 		return runner.retrier.decideAfterBreak(attempt, nil)
 	case inproc.OutcomeFailed:
@@ -115,6 +117,11 @@ func (hc *handlerConn) ResponseReady(res *h1.Response) {
 		hc.runner.reportHold(res, hc.attempt.epoch)
 	}
 	server.appSilence.RecordResponse(server.clock.Now())
+}
+
+// RejectsRequest implements inproc.Pipeline.
+func (hc *handlerConn) RejectsRequest(res *h1.Response) bool {
+	return hc.runner.namesKey(res)
 }
 
 // BeginResponse implements inproc.Pipeline.

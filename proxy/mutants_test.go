@@ -29,7 +29,7 @@ type unplantedRule struct{ rule, why string }
 func mutants() []mutant {
 	return slices.Concat(
 		mutantsOfWebSocketSessions(), mutantsOfWebSocketRelays(), mutantsOfEventStreams(), mutantsOfClientPool(), mutantsOfParking(), mutantsOfEventLoops(), mutantsOfMux(),
-		mutantsOfMuxRules(), mutantsOfFirstMessages(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(), mutantsOfWrap(), mutantsOfKeys(), mutantsOfBodyKeys(),
+		mutantsOfMuxRules(), mutantsOfFirstMessages(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(), mutantsOfWrap(), mutantsOfKeys(), mutantsOfBodyKeys(), mutantsOfReroutes(),
 		mutantsOfShardQueues(),
 	)
 }

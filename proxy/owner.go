@@ -110,7 +110,7 @@ func (router *router) serveAsOwner(table *route.Table) {
 			if !router.closing.Load() {
 				router.reply.sendFailure(result)
 			}
-		case actionDone, actionNextStream, actionRelay:
+		case actionDone, actionNextStream, actionRelay, actionReroute: // only the ingress makes actionReroute
 		}
 		return
 	}

@@ -29,6 +29,10 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	if router.exchange.mayHaveRun() && !mayRunAgain {
 		return fail(connErrorCode(router.exchange.lastRoute), detailMayHaveRun)
 	}
+	if router.exchange.isRerouted { // the key configuration does not affect a key that the app has named
+		router.exchange.keys = keys
+		return decision{}
+	}
 	found, invalid, err := router.findKey(keys)
 	switch {
 	case err != nil && router.exchange.eventStream != nil:

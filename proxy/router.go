@@ -34,6 +34,7 @@ type router struct {
 	closing         *atomic.Bool // client.closing
 	life            *connlife.Lifetime
 	releaseAdmitted func() // bound method admission.release
+	createSession   func() // bound method client.createSession
 }
 
 // routeUntilAnswered makes attempts until the client has a response. result is the decision after
@@ -52,6 +53,9 @@ func (router *router) routeUntilAnswered(table *route.Table, result decision) {
 			}
 		case actionNextStream:
 			router.nextStream()
+			continue
+		case actionReroute:
+			router.reroute()
 			continue
 		case actionFail:
 		}

@@ -53,6 +53,8 @@ const (
 	Quarantined Code = "quarantined"
 	// ShardMoved is for a request aborted because its shard moved away or its node stopped.
 	ShardMoved Code = "shard-moved"
+	// RerouteLoop is for a request for which a second app instance has named another key.
+	RerouteLoop Code = "reroute-loop"
 )
 
 // Codes of the admin server only.
@@ -131,6 +133,8 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusServiceUnavailable, "Requests of this key are not served."
 	case ShardMoved:
 		return http.StatusBadGateway, "The request was cut: its shard was moving away."
+	case RerouteLoop:
+		return http.StatusLoopDetected, "The app instances do not agree on the key of the request."
 	case NotReady:
 		return http.StatusServiceUnavailable, "The node is not ready."
 	case NotFound:

@@ -30,6 +30,7 @@ type Entry struct {
 	sentBefore     int64         // bytes sent on the connection at that time
 	QueueWait      time.Duration // total time in the wait queue
 	Upstream       time.Duration // total time of all attempts
+	Rerouted       bool          // the app has named the key of the request, and the request was sent again
 	Owner          string        // node that the request was sent to; empty means none
 	Epoch          uint64        // ownership epoch of the last attempt; zero means none
 	Status         int           // status of the response; zero means that no response was sent

@@ -60,6 +60,9 @@ func (config *Config) Write(entry *Entry, request Request, in int64) {
 	addMillis(event, "queued_ms", entry.QueueWait)
 	addMillis(event, "upstream_ms", entry.Upstream)
 	addMillis(event, "took_ms", elapsed)
+	if entry.Rerouted {
+		event.Bool("rerouted", true)
+	}
 	if entry.UpstreamConn > 0 {
 		event.Int("upstream_conn", entry.UpstreamConn)
 	}

@@ -64,6 +64,9 @@ type Pipeline interface {
 	// ResponseReady is called when the handler has set a valid response, and nothing of it has been
 	// sent.
 	ResponseReady(res *h1.Response)
+	// RejectsRequest reports whether the response means that the handler has not executed the request,
+	// which must be sent to another app instance. Then nothing of the response is sent.
+	RejectsRequest(res *h1.Response) bool
 	// BeginResponse begins the response to the client, after the run was marked so that no other
 	// response is possible. It returns the Writer for the body.
 	BeginResponse(res *h1.Response) *h1.Writer

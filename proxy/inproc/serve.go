@@ -27,6 +27,7 @@ const (
 	OutcomeNoResponse                // the run was cancelled, the client disconnected, or the request body broke off before the response began
 	OutcomeFailed                    // the app failed; Result.Failure contains the reason
 	OutcomeResponded                 // a response was sent completely, and the run has ended
+	OutcomeRejected                  // the handler has not executed the request; see Pipeline.RejectsRequest
 	OutcomeTruncated                 // a part of a response was sent
 )
 
@@ -249,6 +250,10 @@ func (conn *Conn) sendResponse(ctx *fasthttp.RequestCtx) Outcome {
 	call, res := &conn.call, conn.response(ctx)
 	stream := res.BodyStream()
 	call.Pipeline.ResponseReady(call.Response)
+	if call.Pipeline.RejectsRequest(call.Response) {
+		conn.discardResponse(ctx)
+		return OutcomeRejected
+	}
 	flags := uint64(inflight.ResponseBegun)
 	isEventStream := stream != nil && eventrelay.IsEvents(call.Response)
 	if isEventStream {

@@ -27,14 +27,15 @@ type RetryReason uint8
 
 // Reasons for sending a request again.
 const (
-	RetryUnsent  RetryReason = iota // the request had not been sent, or the peer had read no byte of it
-	RetryRefused                    // the owner refused it
-	RetryBroken                     // the request may have run, and its method permits a retry
-	RetryMoved                      // its shard moved before the response began
+	RetryUnsent   RetryReason = iota // the request had not been sent, or the peer had read no byte of it
+	RetryRefused                     // the owner refused it
+	RetryBroken                      // the request may have run, and its method permits a retry
+	RetryMoved                       // its shard moved before the response began
+	RetryKeyNamed                    // the app has named another key
 	retryReasons
 )
 
-var retryNames = [retryReasons]string{"unsent", "refused", "broken", "moved"}
+var retryNames = [retryReasons]string{"unsent", "refused", "broken", "moved", "key-named"}
 
 // ResumeOutcome is the outcome for an event stream whose upstream response has ended.
 type ResumeOutcome uint8
@@ -126,11 +127,11 @@ func problemCodes() [errorCodes]problem.Code {
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
 		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadersTooLarge,
-		problem.RequestTimeout, problem.ShardMoved, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined, problem.KeyBusy,
+		problem.RequestTimeout, problem.ShardMoved, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined, problem.KeyBusy, problem.RerouteLoop,
 	}
 }
 
-const errorCodes = 21
+const errorCodes = 22
 
 // CountAborted counts n requests that were aborted for a reason.
 func (m *Metrics) CountAborted(reason string, n int) {

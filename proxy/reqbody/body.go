@@ -402,6 +402,16 @@ func (body *Body) StopSending() {
 	body.finishSending()
 }
 
+// AwaitSendingEnd waits for the sending goroutine, without interrupting it, so that the rest of the body
+// can be read later. The connection to the app must be closed: then the goroutine ends after the next data
+// of the client, or after an error of the client's connection.
+func (body *Body) AwaitSendingEnd() {
+	if body.sending {
+		<-body.sendDone
+		body.finishSending()
+	}
+}
+
 // lastBytesWait is how long AwaitSent waits for the last bytes of a body to be sent, after the response has
 // arrived. That suffices for a peer that reads from its socket.
 const lastBytesWait = 50 * time.Millisecond
