@@ -8,9 +8,13 @@ import (
 	"syscall"
 
 	"shardway/internal/cli"
+	"shardway/internal/procguard"
 )
 
 func main() {
+	if procguard.IsGuard() { // a node with --exec has started this process to run the processes of its app
+		os.Exit(procguard.Main())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The second signal ends the process immediately.
 	context.AfterFunc(ctx, stop)

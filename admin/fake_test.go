@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -119,6 +120,15 @@ func (f *fake) Checkup(_ context.Context, reach bool) diagnosis.Checkup {
 		c.Reports[0].UnreachablePorts = []diagnosis.UnreachablePort{{Node: "n2", Port: "peer", Addr: "10.0.0.2:7947", Why: "refused"}}
 	}
 	return c
+}
+
+func (f *fake) Processes() api.ProcessList {
+	at := time.Unix(1_700_000_000, 0).UTC()
+	return api.ProcessList{
+		Node: "n1", Max: 200,
+		Processes: []api.Process{{Shard: 1, Epoch: 9, KeyHash: "00000000000000ab", State: "ready", PID: 4711, Addr: "127.0.0.1:24118", Dir: "/srv/key-a", StartedAt: &at, IdleMS: 1200}},
+		Failing:   []api.FailingProcess{{Shard: 2, KeyHash: "00000000000000ac", Failures: 3, Error: "exit status 1"}},
+	}
 }
 
 func (f *fake) Running(context.Context) api.RunningList {

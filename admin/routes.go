@@ -41,6 +41,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/hot", s.hot)
 	get("/v1/running", s.running)
 	mux.Handle("/v1/websockets", handle(s.sockets, http.MethodGet, http.MethodHead, http.MethodPost))
+	get("/v1/processes", s.processes)
 	get("/v1/checkup", s.checkup)
 	get("/v1/policy", s.policy)
 	get("/v1/plan", s.plan)

@@ -36,7 +36,7 @@ func (c *Config) Advice() []Problem {
 			}
 		}
 	}
-	return advice
+	return append(advice, c.execAdvice()...)
 }
 
 // sourceLine is a line of the configuration that lists key sources: the setting "key", or one route.

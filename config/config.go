@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -30,6 +31,15 @@ const (
 	RebalanceIncremental RebalanceMode = "incremental"
 	// RebalanceStopTheWorld queues all requests until the new map is committed.
 	RebalanceStopTheWorld RebalanceMode = "stop-the-world"
+)
+
+// ExecPer is what each process of the app is for.
+type ExecPer string
+
+// The values of ExecPer.
+const (
+	ExecPerKey   ExecPer = "key"
+	ExecPerShard ExecPer = "shard"
 )
 
 // LogFormat is the format of log lines.
@@ -125,6 +135,12 @@ type Config struct {
 	EmbeddedHooks bool // the embedded app has hooks; not a setting
 
 	Upstream         string // http://host:port or unix:/path; empty means a gateway, which owns no shards
+	Exec             string // command of the app's processes; empty means that the app runs already
+	ExecPer          ExecPer
+	ExecDir          string        // directory below which each process has its own; empty means exec in Data
+	ExecReady        string        // path that a process answers when it is ready; empty means a connection attempt only
+	ExecIdle         time.Duration // zero means that an unused process is never stopped
+	ExecMax          int
 	MaxUpstreamConns int
 	MaxShardConns    int // zero means half of MaxUpstreamConns
 	MaxShardInflight int // zero means no limit
@@ -255,10 +271,18 @@ func (c *Config) RequiresAdminCredentials() bool {
 }
 
 // Gateway reports whether the node is a gateway: it routes requests and owns no shards.
-func (c *Config) Gateway() bool { return c.Upstream == "" && !c.Embedded }
+func (c *Config) Gateway() bool { return c.Upstream == "" && c.Exec == "" && !c.Embedded }
 
-// HasHooks reports whether the app has hooks.
-func (c *Config) HasHooks() bool { return c.Hooks != "" || c.EmbeddedHooks }
+// HasHooks reports whether the app has hooks. Starting and stopping processes takes the place of hooks.
+func (c *Config) HasHooks() bool { return c.Hooks != "" || c.EmbeddedHooks || c.Exec != "" }
+
+// ExecDirectory returns the directory below which each process of the app has its own.
+func (c *Config) ExecDirectory() string {
+	if c.ExecDir != "" {
+		return c.ExecDir
+	}
+	return filepath.Join(c.Data, "exec")
+}
 
 // OriginDefault is the origin of a setting that has its default value.
 const OriginDefault = "default"

@@ -173,7 +173,7 @@ func TestLongestRouteComesFirst(t *testing.T) {
 // read again: one table drives all of them.
 func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 	samples := map[string]string{
-		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "shard-queue": "4", "max-key-inflight": "2", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
+		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "exec": "app {addr}", "exec-per": "shard", "exec-dir": "/e", "exec-ready": "/r", "exec-idle": "5m", "exec-max": "9", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "shard-queue": "4", "max-key-inflight": "2", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
 		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "bootstrap-expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "finalize-after": "2h",
 		"takeover": "timeout", "rebalance-mode": "stop-the-world", "key": "host,ip", "on-missing-key": "cookie", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",

@@ -79,7 +79,23 @@ func nodeSettings() []setting {
 			func(c *Config) settingValue { return textValue{field: &c.Data} }),
 		newSetting("upstream", "URL", "", "address of the app, http://host:port or unix:/path",
 			func(c *Config) settingValue { return textValue{&c.Upstream, checkUpstream} }).withShownDefault("none: a gateway").asNotRepeatable(),
-		newSetting("max-upstream-conns", "N", "1024", "maximum concurrent connections to the app",
+		newSetting("exec", "CMD", "", "command of the app, run once for each key or shard; replaces {addr}, {port}, {dir}, {key} and {shard}",
+			func(c *Config) settingValue { return textValue{&c.Exec, checkExec} }).withShownDefault("none: see --upstream").asNotRepeatable(),
+		newSetting("exec-per", "key|shard", "key", "with --exec, what each process of the app is for",
+			func(c *Config) settingValue {
+				return choiceValue[ExecPer]{&c.ExecPer, []ExecPer{ExecPerKey, ExecPerShard}}
+			}),
+		newSetting("exec-dir", "DIR", "", "with --exec, directory that contains the directory {dir} of each process; on storage that all nodes share",
+			func(c *Config) settingValue { return textValue{field: &c.ExecDir} }).withShownDefault("exec in the data directory"),
+		newSetting("exec-ready", "PATH", "", "with --exec, path at which a process responds with 2xx when it is ready; {key} is replaced",
+			func(c *Config) settingValue { return textValue{&c.ExecReady, checkPath} }).withShownDefault("connect only"),
+		newSetting("exec-idle", "DURATION", "off", "with --exec, time without requests, streams and WebSockets after which a process is stopped",
+			func(c *Config) settingValue {
+				return durationValue{&c.ExecIdle, time.Second, 30 * 24 * time.Hour, true}
+			}),
+		newSetting("exec-max", "N", "200", "with --exec, maximum number of processes; beyond it the longest unused one is stopped, or requests get 503",
+			func(c *Config) settingValue { return numberValue{field: &c.ExecMax, min: 1, max: 65535} }),
+		newSetting("max-upstream-conns", "N", "1024", "maximum concurrent connections to the app, or to each of its processes",
 			func(c *Config) settingValue { return numberValue{field: &c.MaxUpstreamConns, min: 1, max: 65535} }),
 		newSetting("max-shard-conns", "N", "half", "maximum concurrent connections for a single shard; further requests for it wait",
 			func(c *Config) settingValue {

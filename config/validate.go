@@ -97,6 +97,7 @@ func (c *Config) rules() []rule {
 	rules = append(rules, c.keySourceRules()...)
 	rules = append(rules, c.keyConfigRules()...)
 	rules = append(rules, c.requiredRules()...)
+	rules = append(rules, c.execRules()...)
 	rules = append(rules, c.fileRules()...)
 	rules = append(rules, c.exposureRules()...)
 	rules = append(rules, c.reachRules()...)

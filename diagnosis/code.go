@@ -27,6 +27,7 @@ const (
 	Acquiring           Code = "acquiring"
 	NotReleased         Code = "not-released"
 	QueueFull           Code = "queue-full"
+	ProcessFailing      Code = "process-failing"
 	DiskSlow            Code = "disk-slow"
 	ClockJump           Code = "clock-jump"
 	Lagging             Code = "lagging"
@@ -50,7 +51,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
-		Acquiring, NotReleased, QueueFull, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
+		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Restarting, Paused, Cordoned, Quarantined,
 	}
 }

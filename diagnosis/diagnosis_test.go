@@ -278,6 +278,11 @@ func machineTable() []want {
 		{"the queue is full", with(func(in *diagnosis.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
 			"warning queue-full: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
 		}},
+		{"processes fail", with(func(in *diagnosis.Inputs) {
+			in.FailingProcesses, in.ProcessError = 2, "shard 7: the process has ended: exit status 1"
+		}), []string{
+			"warning process-failing: processes of the app of node a fail for 2 keys or shards: shard 7: the process has ended: exit status 1",
+		}},
 		{"tags are nearly full", with(func(in *diagnosis.Inputs) { in.GossipTagBytes = 480 }), []string{"warning tags-nearly-full: the gossip tags of node a use 480 of 512 bytes"}},
 		{"an upgrade is pending", with(func(in *diagnosis.Inputs) { in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker = 1, 2, "c" }), []string{
 			"warning upgrade-pending: format version 1 is in force, and format version 2 is blocked by c",

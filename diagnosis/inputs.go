@@ -79,14 +79,18 @@ type Inputs struct {
 
 	// The machine and the process of this node.
 
-	DuplicateAddr     string        // address of another process with the id of this node; empty means none
-	PausedFor         time.Duration // duration of a recent pause of the process; zero means none
-	DiskStalled       bool          // a write to the disk does not end
-	SlowestWrite      time.Duration // longest recent write, if it was too long; otherwise zero
-	QueueRefused      int           // requests that were refused recently because the queue was full
-	QueueWaiting      int           // requests in the queue
-	GossipTagBytes    int           // size of the gossip tags
-	MaxGossipTagBytes int           // limit of GossipTagBytes; zero means that it is unknown
+	DuplicateAddr string        // address of another process with the id of this node; empty means none
+	PausedFor     time.Duration // duration of a recent pause of the process; zero means none
+	DiskStalled   bool          // a write to the disk does not end
+	SlowestWrite  time.Duration // longest recent write, if it was too long; otherwise zero
+	// FailingProcesses is the number of keys or shards whose process of the app fails repeatedly (--exec), and
+	// ProcessError the error of the worst of them.
+	FailingProcesses  int
+	ProcessError      string
+	QueueRefused      int // requests that were refused recently because the queue was full
+	QueueWaiting      int // requests in the queue
+	GossipTagBytes    int // size of the gossip tags
+	MaxGossipTagBytes int // limit of GossipTagBytes; zero means that it is unknown
 
 	// Settings and requests of operators.
 

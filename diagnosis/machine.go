@@ -32,6 +32,14 @@ func machineFindings(in Inputs) (findings []Finding) {
 		warn(QueueFull, "run `shardway status` to see why requests wait, or raise --queue-requests and --queue-bytes",
 			"node %s refused requests lately because too many wait: %d refused, %d waiting", in.Self, in.QueueRefused, in.QueueWaiting)
 	}
+	if in.FailingProcesses > 0 {
+		finding := Finding{
+			Code: ProcessFailing, Severity: Warning, Remedy: "run `shardway processes` at this node, and look for the output of the app in its log",
+			Brief: fmt.Sprintf("processes of the app of node %s fail", in.Self),
+		}
+		finding.Text = finding.Brief + fmt.Sprintf(" for %d keys or shards: %s", in.FailingProcesses, in.ProcessError)
+		findings = append(findings, finding)
+	}
 	if in.MaxGossipTagBytes > 0 && in.GossipTagBytes*100 >= in.MaxGossipTagBytes*tagsNearlyFullPercent {
 		warn(TagsNearlyFull, "announce fewer endpoints, or shorter names and addresses (--endpoint, --zone, --app-version)",
 			"the gossip tags of node %s use %d of %d bytes", in.Self, in.GossipTagBytes, in.MaxGossipTagBytes)

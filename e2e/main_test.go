@@ -38,7 +38,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if faultfs.Serve() || wsresume.Serve() || serveKeyRequests() {
+	if faultfs.Serve() || wsresume.Serve() || serveKeyRequests() || serveKeyProcess() {
 		return
 	}
 	m.Run()

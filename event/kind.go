@@ -50,6 +50,8 @@ const (
 	// NotReleased means that shards moved away from Node although its app had not released them.
 	// Node reports it with the Reason; see Unreleased.
 	NotReleased
+	// ProcessFailed means that a process of the app of Node (--exec) did not start or ended without a command, for Reason.
+	ProcessFailed
 	// ActionRequested means that a client of the admin API of the reporting node requested a change;
 	// see AdminAction.
 	ActionRequested
@@ -69,7 +71,7 @@ func names() []string {
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed",
 		AppUnhealthy: "app-unhealthy", AppHealthy: "app-healthy", FindingRaised: "finding-raised", FindingCleared: "finding-cleared",
-		WebSocketsMoved: "websockets-moved", NotReleased: "not-released", ActionRequested: "action", Lost: "lost",
+		WebSocketsMoved: "websockets-moved", NotReleased: "not-released", ProcessFailed: "process-failed", ActionRequested: "action", Lost: "lost",
 	}
 }
 

@@ -12,7 +12,15 @@ func (n *Node) API() *adminapi.API { return n.api }
 func (n *Node) AdminAPI() api.Set {
 	a := n.api
 	return api.Set{
-		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Owned: a, Plan: a, Policy: a, Rotation: n,
+		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Owned: a, Plan: a, Policy: a, Processes: n.processService(), Rotation: n,
 		Running: a.Running, Settings: a, Upgrade: a, WebSockets: a.WebSockets,
 	}
+}
+
+// processService returns the service for the processes of the app, or nil if the node starts none.
+func (n *Node) processService() api.ProcessService {
+	if n.options.Processes == nil {
+		return nil
+	}
+	return n
 }

@@ -102,6 +102,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	all = append(all, connectionMetrics(n.port, n.router)...)
 	all = append(all, gossipMetrics(n.gossip)...)
 	all = append(all, muxSessionGauges(n.router)...)
+	all = append(all, processMetrics(n.options.Processes)...)
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("node: metrics: %w", err)

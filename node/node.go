@@ -267,6 +267,7 @@ func (n *Node) newEventLog() {
 func (n *Node) newProxy() {
 	n.proxy = proxy.New(n.proxyOptions())
 	n.idleTracker.Proxy = n.proxy
+	n.attachProcesses()
 	if n.appWatch != nil {
 		n.appWatch.hasConns, n.appWatch.renewConns = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
 	}
@@ -294,6 +295,9 @@ func (n *Node) proxyOptions() proxy.Options {
 	options.HoldShard = n.idleTracker.Hold
 	options.PeerCrashed = n.poisonDetector.ConnsBroken
 	options.KeepUpstream = n.appWatch != nil
+	if n.options.Processes != nil {
+		options.Processes = n.options.Processes
+	}
 	if n.health != nil && options.DialUpstream != nil {
 		options.DialUpstream = n.health.WatchDial(n.appWatch.wrapDial(options.DialUpstream))
 	}
@@ -341,7 +345,7 @@ func (n *Node) writeLimitOptions() writelimit.Options {
 		return options
 	}
 	options.Hook, _ = n.options.Hooks.(writelimit.Hook)
-	if isAppInProcess := n.options.Proxy.Handler != nil; !isAppInProcess {
+	if endsWithNode := n.options.Proxy.Handler != nil || n.options.Processes != nil; !endsWithNode {
 		options.Dir = n.options.Dir
 	}
 	return options
@@ -399,8 +403,9 @@ func (n *Node) monitorOptions() findings.Options {
 		Clock: n.options.Clock, Scheduler: &n.scheduler, Log: n.log, Events: n.events,
 		View: n.view, Gossip: n.gossip, State: n.fsm.state.Load, Router: n.router, Proxy: n.proxy, Queue: n.queue, Stores: n.stores, Health: n.health, Agent: n.agent, API: n.api,
 		Port: n.port, Client: n.client, Leader: n.leaderClient, Poison: n.poisonDetector,
-		Bootstrapper:   func() *membership.Bootstrapper { return n.bootstrapper },
-		AddressChanges: n.addressChanges.List,
+		Bootstrapper:     func() *membership.Bootstrapper { return n.bootstrapper },
+		AddressChanges:   n.addressChanges.List,
+		FailingProcesses: n.failingProcesses,
 		RequestIdentity: func(ctx context.Context, node string) error {
 			_, err := peerClient{n.client}.RequestIdentity(ctx, node)
 			return err

@@ -13,6 +13,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/internal/secret"
 	"shardway/node/apphealth"
+	"shardway/node/childproc"
 	"shardway/node/disk"
 	"shardway/proxy"
 	"shardway/queue"
@@ -114,6 +115,9 @@ type Options struct {
 	// informed, and that the node serves a shard as soon as it owns the shard.
 	Hooks                          Hooks
 	ReleaseTimeout, AcquireTimeout time.Duration
+	// Processes runs one process of the app for each key or shard. It must also be Hooks, and Overdue must be set. nil means
+	// that the app runs already, or in this process.
+	Processes *childproc.Supervisor
 	// CheckApp makes one health check of the app. It is nil for a gateway, and for an app in this process.
 	CheckApp func(ctx context.Context) error
 	// AppInstance returns the app instance (the name of the app process) in the response to the last

@@ -34,6 +34,9 @@ func (n *Node) Run(ctx context.Context) error {
 	s := &shutdown.Stack{Log: n.log}
 	defer s.Unwind()
 	runCtx := context.WithoutCancel(ctx) // the components must outlive ctx, whose end only starts the stop
+	if err := n.startProcesses(runCtx, s); err != nil {
+		return err
+	}
 	n.startLocal(runCtx, s)
 	if err := n.startMembership(runCtx, s); err != nil {
 		return err
@@ -113,6 +116,9 @@ func (n *Node) closeConnsAfterFailure(ctx context.Context, stopAgent func()) {
 		// must end its requests and hooks before that, or Overdue is called.
 		_ = n.shutProxy(endedCtx)
 		stopAgent()
+	}
+	if n.options.Processes != nil {
+		n.options.Processes.Close() // before the port is closed, like the app in this process
 	}
 	_ = n.options.Peer.Close()
 	_ = n.shutProxy(endedCtx)

@@ -167,6 +167,9 @@ func (wait *requestWait) acquireFailed(pool *connpool.Pool, err error) decision 
 	if errors.Is(err, connpool.ErrBreakerOpen) {
 		err = pool.Breaker.Cause()
 	}
+	if failed, ok := wait.processFailed(err); ok {
+		return failed
+	}
 	if errors.Is(err, backoff.ErrNoApp) {
 		result.refusal = route.RefusedNoApp
 		return result

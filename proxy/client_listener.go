@@ -67,10 +67,10 @@ func (ln *clientListener) onConnEnd() {
 // before.
 func (ln *clientListener) initClient(c *client, next connset.Resumed) {
 	c.listener = ln
-	if c.conn.ReadsSocketDirectly() && !c.server.upstreams.isGateway() && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
+	if c.conn.ReadsSocketDirectly() && !c.server.upstreams.isGateway() && c.server.options.Handler == nil && c.server.options.Processes == nil && !c.server.options.Disable.EventLoop {
 		c.loopClient.Open(&c.server.loops)
 	}
-	c.idle.canPark.Store(c.conn.ReadsSocketDirectly() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
+	c.idle.canPark.Store(c.conn.ReadsSocketDirectly() && c.server.options.Handler == nil && c.server.options.Processes == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
 	c.idle.parkDelay.Store(int64(c.server.parkDelays.delay(next.ReturnedSoon)))
 	if next.MustStop {
 		c.idle.evicted.Store(true)

@@ -48,5 +48,8 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	if s.upstreams.app != nil {
 		values.HasApp, values.UpstreamConns = true, s.upstreams.app.OpenConns()
 	}
+	if s.upstreams.processes != nil {
+		values.HasApp, values.UpstreamConns = true, s.upstreams.processes.OpenConns()
+	}
 	s.metrics.Collect(ch, &values)
 }

@@ -36,11 +36,16 @@ func (dialer *dialer) dialApp(ctx context.Context) (*connpool.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return dialer.newAppConn(conn, settings), nil
+}
+
+// newAppConn returns the upstream connection for a new connection to the app.
+func (dialer *dialer) newAppConn(conn net.Conn, settings *Settings) *connpool.Conn {
 	adopted := rawio.Adopt(conn)
 	return dialer.newUpstreamConn(adopted, settings, h1.Options{
 		Direct: direct(adopted), MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders,
 		Timeouts: h1.Timeouts{Body: max(settings.UpstreamIdleTimeout, 0)}, // a negative value means no limit
-	}), nil
+	})
 }
 
 // dialPeer opens a connection to another node. The owner limits the duration of a response.

@@ -40,6 +40,9 @@ type Options struct {
 	// KeepUpstream keeps one idle connection to the app until the app closes it. It lets
 	// UpstreamConnected distinguish an app that has only closed its port from one that has ended.
 	KeepUpstream bool
+	// Processes starts one process of the app for each key or shard, and connects to them. It replaces DialUpstream. Nil
+	// means that one app serves all shards.
+	Processes Processes
 	// Handler is an app in this process. It replaces DialUpstream. The limits for connections to
 	// the app limit the requests that Handler runs at the same time.
 	Handler fasthttp.RequestHandler

@@ -174,10 +174,17 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if router.req.RequestsUpgrade() && router.server.upstreams.longLived.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
+	pool, process, result := router.localPool()
+	if pool == nil {
+		return result
+	}
+	if process != nil {
+		defer process.Release()
+	}
 	if result := router.enterKey(); result.action != 0 {
 		return result
 	}
-	conn, result := router.wait.acquireConn(router.server.upstreams.app)
+	conn, result := router.wait.acquireConn(pool)
 	if conn == nil {
 		router.admission.leaveKey()
 		return result

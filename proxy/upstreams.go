@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/proxy/connpool"
+	"shardway/proxy/procpool"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -13,7 +14,8 @@ import (
 // upstreams contains the pools of connections to the app and to other nodes. Any goroutine may use
 // it.
 type upstreams struct {
-	app       *connpool.Pool // connections to the app; nil in a gateway
+	app       *connpool.Pool  // connections to the app; nil in a gateway and with processes
+	processes *procpool.Pools // connections to the processes of the app; nil if one app serves all shards
 	peers     connpool.Peers
 	longLived connpool.LongLivedLimit // limit of upgraded connections and long responses
 	dials     sync.WaitGroup          // counts dials in progress
@@ -36,19 +38,23 @@ func (upstreams *upstreams) init(options *Options, poolOptions connpool.Options,
 		nodeOptions.OpenWebSocketStream = func(ctx context.Context) *connpool.Conn { return dialer.openWebSocketStream(ctx, node) }
 		return connpool.New(nodeOptions)
 	}
-	if dialApp == nil {
-		return
-	}
 	appOptions := poolOptions
 	appOptions.Dial = dialApp
 	appOptions.MaxConns = options.MaxUpstreamConns
 	appOptions.MaxShardConns = max(options.MaxShardConns, 0) // a negative value means no limit
 	appOptions.CheckBeforeReuse = true
-	upstreams.app = connpool.New(appOptions)
+	switch {
+	case options.Processes != nil:
+		upstreams.initProcesses(options.Processes, dialer, appOptions)
+	case dialApp != nil:
+		upstreams.app = connpool.New(appOptions)
+	}
 }
 
 // isGateway reports whether this node has no app.
-func (upstreams *upstreams) isGateway() bool { return upstreams.app == nil }
+func (upstreams *upstreams) isGateway() bool {
+	return upstreams.app == nil && upstreams.processes == nil
+}
 
 // poolFor returns the pool of the destination of a shard according to table. It returns nil if no node
 // serves the shard.
@@ -72,6 +78,9 @@ func (upstreams *upstreams) recheckWaiters(table *route.Table) {
 	if upstreams.app != nil {
 		upstreams.app.RecheckWaiters(table)
 	}
+	if upstreams.processes != nil {
+		upstreams.processes.RecheckWaiters(table)
+	}
 	upstreams.peers.Each(func(peerPool *connpool.Pool) { peerPool.RecheckWaiters(table) })
 }
 
@@ -79,6 +88,9 @@ func (upstreams *upstreams) recheckWaiters(table *route.Table) {
 func (upstreams *upstreams) renewApp() {
 	if upstreams.app != nil {
 		upstreams.app.Renew()
+	}
+	if upstreams.processes != nil {
+		upstreams.processes.Renew()
 	}
 }
 
@@ -88,6 +100,9 @@ func (upstreams *upstreams) closeIdleOlderThan(age time.Duration, keepApp bool) 
 	if upstreams.app != nil {
 		upstreams.app.CloseIdleOlderThan(age, keepApp)
 	}
+	if upstreams.processes != nil {
+		upstreams.processes.CloseIdleOlderThan(age)
+	}
 	upstreams.peers.CloseIdleOlderThan(age)
 }
 
@@ -95,6 +110,9 @@ func (upstreams *upstreams) closeIdleOlderThan(age time.Duration, keepApp bool) 
 func (upstreams *upstreams) close() {
 	if upstreams.app != nil {
 		upstreams.app.Close()
+	}
+	if upstreams.processes != nil {
+		upstreams.processes.CloseAll()
 	}
 	upstreams.peers.Close()
 	upstreams.cancelDials()

@@ -71,6 +71,9 @@ func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels 
 
 // appRefuses reports whether the app of this node accepts no connections any more.
 func (sockets *webSockets) appRefuses() bool {
+	if sockets.upstreams.processes != nil {
+		return false // each key has its own app, so there is nothing to probe
+	}
 	if sockets.upstreams.app == nil || sockets.upstreams.app.Breaker.IsTripped() {
 		return true
 	}

@@ -21,6 +21,8 @@ type Set struct {
 	Plan PlanService
 	// Policy serves GET /v1/policy.
 	Policy PolicyService
+	// Processes serves GET /v1/processes.
+	Processes ProcessService
 	// Rotation serves POST /v1/rotate-secret.
 	Rotation RotationService
 	// Running serves GET /v1/running.

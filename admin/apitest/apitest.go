@@ -14,6 +14,7 @@ func SetOf(cluster api.Cluster) api.Set {
 	services.Owned, _ = cluster.(api.OwnedService)
 	services.Plan, _ = cluster.(api.PlanService)
 	services.Policy, _ = cluster.(api.PolicyService)
+	services.Processes, _ = cluster.(api.ProcessService)
 	services.Rotation, _ = cluster.(api.RotationService)
 	services.Running, _ = cluster.(api.RunningService)
 	services.Settings, _ = cluster.(api.SettingsService)

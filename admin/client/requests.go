@@ -134,6 +134,11 @@ func (c *Client) Owned(ctx context.Context) (api.OwnedList, error) {
 	return getJSON[api.OwnedList](ctx, c, "/v1/owned", nil)
 }
 
+// Processes returns the processes of the app of the node.
+func (c *Client) Processes(ctx context.Context) (api.ProcessList, error) {
+	return getJSON[api.ProcessList](ctx, c, "/v1/processes", nil)
+}
+
 // Plan returns the moves of the next map.
 func (c *Client) Plan(ctx context.Context) (api.Plan, error) {
 	return getJSON[api.Plan](ctx, c, "/v1/plan", nil)

@@ -61,6 +61,7 @@ type grammar struct {
 	Events     eventsCommand     `cmd:"" help:"Show the events of a node."`
 	Locate     locateCommand     `cmd:"" help:"Show the owner of a key."`
 	Hot        hotCommand        `cmd:"" help:"Show the busiest shards and keys."`
+	Processes  processesCommand  `cmd:"" help:"List the processes of the app that a node runs."`
 	WebSockets websocketsCommand `cmd:"" name:"websockets" help:"Count WebSockets by shard, or test a move."`
 	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
 	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster permanently."`

@@ -29,7 +29,7 @@ func allowed() map[string][]string {
 		"ack/scale":         {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
 		"keysource":         {"internal/valueerr", "internal/suggest", "keysource/jsonkey"},
 		"keysource/jsonkey": {},
-		"config":            {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
+		"config":            {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
 		// Beside each other, below proxy.
 		"queue":     {"internal/linkedlist"},
 		"diagnosis": {},
@@ -54,7 +54,7 @@ func allowed() map[string][]string {
 		"proxy/loadstats":    {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":      {},
 		"proxy/wsession":     {"shardmap"},
-		"proxy":              {"proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit"},
+		"proxy":              {"proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit", "proxy/procpool"},
 		"proxy/cachecontrol": {"proxy/h1"},
 		"proxy/backoff":      {"queue"},
 		"proxy/metrics":      {"internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
@@ -67,6 +67,7 @@ func allowed() map[string][]string {
 		"proxy/inflight":     {"proxy/cause", "proxy/connpool", "proxy/eventrelay", "proxy/inbound", "proxy/route", "proxy/wsession", "proxy/wsrelay", "proxy/wstunnel", "shardmap"},
 		"proxy/accesslog":    {"internal/problem", "proxy/forwarded", "proxy/h1", "proxy/route", "proxy/shardkey", "shardmap"},
 		"proxy/poison":       {"shardmap"},
+		"proxy/procpool":     {"internal/coarsetime", "proxy/connpool", "proxy/route", "shardmap"},
 		"proxy/peerpath":     {"proxy/connpool", "proxy/h1"},
 		"proxy/eventloop":    {"internal/rawio", "proxy/connpool", "proxy/h1"},
 		"proxy/connset":      {"internal/coarsetime", "internal/netpoll"},
@@ -83,7 +84,7 @@ func allowed() map[string][]string {
 		"admin/connlimit": {"internal/linkedlist"},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/idleshards", "node/campaign", "node/shutdown", "node/identity", "node/findings", "node/persist", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash"},
+		"node":             {"node/idleshards", "node/campaign", "node/shutdown", "node/identity", "node/findings", "node/persist", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash", "node/childproc", "internal/procguard"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
@@ -92,6 +93,7 @@ func allowed() map[string][]string {
 		"node/gossip":      {"node/clusterid", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
 		"node/heartbeat":   {"node/consensus", "node/logs", "ack", "peer", "shardmap", "internal/chanutil"},
 		"node/hooks":       {"ack", "ack/agent", "shardmap"},
+		"node/childproc":   {"ack/agent", "internal/execcommand", "internal/procguard", "proxy/procpool", "shardmap"},
 		"node/clusterid":   {},
 		"node/logs":        {},
 		"node/diskhistory": {"node/disk"},
@@ -112,10 +114,12 @@ func allowed() map[string][]string {
 		"node/shutdown":    {"ack", "ack/leader", "internal/clock", "node/adminapi", "node/cluster", "node/consensus", "node/control", "node/gossip", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/campaign":    {"ack/election", "internal/clock", "node/consensus", "node/control", "peer", "shardmap"},
 		"node/idleshards":  {"ack", "internal/clock", "node/leaderloop", "node/router", "proxy", "shardmap"},
-		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/accesslog", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
+		"node/process":     {"node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/accesslog", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
+		"internal/execcommand": {},
+		"internal/procguard":   {},
 		"internal/address":     {"internal/valueerr"},
 		"internal/timingrules": {},
 		"internal/chanutil":    {},
@@ -145,7 +149,7 @@ func allowed() map[string][]string {
 		"internal/certverify":  {},
 		"internal/demo":        {"admin/api", "admin/client", "internal/statefile"},
 		"internal/cli":         {"diagnosis", "admin/api", "admin/auth", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
-		"":                     {"internal/cli"},
+		"":                     {"internal/cli", "internal/procguard"},
 	}
 }
 

@@ -33,6 +33,10 @@ const (
 	AppFailed Code = "app-failed"
 	// UpstreamBusy is for a request beyond the limit of connections to the app.
 	UpstreamBusy Code = "upstream-busy"
+	// ProcessFailed is for an app with one process for each key or shard, if that process cannot be started.
+	// ProcessLimit is for a request that needs one more process than the limit permits.
+	ProcessFailed Code = "process-failed"
+	ProcessLimit  Code = "process-limit"
 	// ShardBusy is for a request beyond the limit of concurrent requests of its shard.
 	ShardBusy Code = "shard-busy"
 	// KeyBusy is for a request beyond the limit of concurrent requests of its key.
@@ -111,6 +115,10 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusInternalServerError, "The app failed."
 	case UpstreamBusy:
 		return http.StatusServiceUnavailable, "All connections allowed to the app are in use."
+	case ProcessFailed:
+		return http.StatusBadGateway, "The app's process for the key failed."
+	case ProcessLimit:
+		return http.StatusServiceUnavailable, "All processes of the app are in use."
 	case ShardBusy:
 		return http.StatusServiceUnavailable, "Too many requests of the shard are under way."
 	case KeyBusy:

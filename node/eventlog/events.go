@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"fmt"
 	"strings"
 
 	"shardway/diagnosis"
@@ -29,6 +30,12 @@ func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
 		kind = event.AppHealthy
 	}
 	return event.Event{Kind: kind, Node: string(node)}
+}
+
+// ProcessFailed returns the event that a process of the app for a key of a shard has failed. failures is the number of
+// consecutive failures for this key. The event does not contain the key, because anyone who may read events may read it.
+func ProcessFailed(node shardmap.NodeID, shard shardmap.Shard, failures int, reason string) event.Event {
+	return event.Event{Kind: event.ProcessFailed, Node: string(node), Reason: fmt.Sprintf("shard %d, failure %d: %.200s", shard, failures, reason)}
 }
 
 // WebSocketsMoved returns the event with the outcome for resumable WebSockets that lost their upstream

@@ -322,6 +322,9 @@ func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
 	queued := m.o.Queue.Stats()
 	in.QueueWaiting = queued.Waiting
 	in.QueueRefused = int(m.refusedRequests.Update(now, queued.RefusedFull+queued.RefusedShardLimit))
+	if m.o.FailingProcesses != nil {
+		in.FailingProcesses, in.ProcessError = m.o.FailingProcesses()
+	}
 	in.GossipTagBytes, in.MaxGossipTagBytes = m.o.Gossip.TagsSize()
 	if m.o.Exposed != nil {
 		in.Exposures, in.Certificates = m.o.Exposed()

@@ -86,6 +86,9 @@ type Options struct {
 	BootstrapExpect int
 	// Joins means that addresses of other nodes are configured.
 	Joins bool
+	// FailingProcesses returns the number of keys or shards whose process of the app fails repeatedly, and the error of
+	// the worst of them. nil means that the node starts no processes.
+	FailingProcesses func() (count int, why string)
 	// Exposed returns the ports that are accessible without protection, and the certificates in use. nil
 	// means that there are neither.
 	Exposed func() ([]diagnosis.Exposure, []diagnosis.Certificate)

@@ -90,6 +90,9 @@ func NewWith(ctx context.Context, conf *config.Config, version string, log zerol
 	if app != nil {
 		app.applyTo(&options)
 	}
+	if err = applyExec(conf, &options, log); err != nil {
+		return nil, err
+	}
 	options.App, options.Peer = p.appPort, p.listeners.peer
 	options.Proxy.Settings, options.Keys = settings.proxySettings, settings.keys
 	options.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }

@@ -367,6 +367,13 @@ func (p *Pool) Close() {
 	p.Renew()
 }
 
+// InUse returns the number of connections that requests, upgraded connections and streams use.
+func (p *Pool) InUse() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.open - p.mu.dials.inProgress - len(p.mu.idle.conns) + p.mu.longLived
+}
+
 // OpenConns returns the number of open connections, including those that are being dialed.
 func (p *Pool) OpenConns() int {
 	p.mu.Lock()

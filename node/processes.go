@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/admin/api"
+	"shardway/internal/procguard"
+	"shardway/node/childproc"
+	"shardway/node/eventlog"
+	"shardway/node/shutdown"
+	"shardway/proxy/shardkey"
+)
+
+// processesStartTimeout limits the wait for the processes of an earlier run of this node. They end within moments after
+// that run, unless one of them hangs in the kernel.
+const processesStartTimeout = 30 * time.Second
+
+// attachProcesses connects the supervisor of the processes of the app to this node.
+func (n *Node) attachProcesses() {
+	if n.options.Processes == nil {
+		return
+	}
+	n.options.Processes.Attach(childproc.Owner{
+		Usage:    n.proxy.ProcessPools(),
+		Deadline: n.processDeadline,
+		HashKey:  n.hashOfKey,
+		Fail: func(err error) {
+			n.failures.fail(errors.Join(errors.New("node: the app's processes cannot be stopped reliably"), err))
+		},
+		OnFailure: func(f childproc.Failure) {
+			n.events.Add(eventlog.ProcessFailed(n.self, f.Shard, f.Count, f.Reason))
+		},
+	})
+}
+
+// processDeadline returns when the processes of the app must get SIGTERM and SIGKILL, unless the node gets another
+// lease before. SIGKILL comes when running requests are aborted, which is before another node may take over without
+// evidence of a crash. SIGTERM comes halfway between the end of the lease and that time. Both are times of CLOCK_BOOTTIME.
+// ok is false without a lease.
+func (n *Node) processDeadline() (term, kill time.Duration, ok bool) {
+	leaseEnd, abortAt := n.router.LeaseEnd(), n.router.AbortTime()
+	if leaseEnd == 0 || abortAt == 0 {
+		return 0, 0, false
+	}
+	now, clockNow := procguard.Boottime(), n.options.Clock.Precise() // in this order: a pause in between must not extend the time
+	kill = now + abortAt - clockNow
+	return kill - (abortAt-leaseEnd)/2, kill, true
+}
+
+// startProcesses starts the guard of the processes of the app, and registers its stop function in s.
+func (n *Node) startProcesses(ctx context.Context, s *shutdown.Stack) error {
+	if n.options.Processes == nil {
+		return nil
+	}
+	startCtx, cancel := context.WithTimeout(ctx, processesStartTimeout)
+	defer cancel()
+	if err := n.options.Processes.Start(startCtx); err != nil {
+		return err
+	}
+	s.Push("processes of the app", n.options.Processes.Close)
+	return nil
+}
+
+// hashOfKey returns the key_hash of a key.
+func (n *Node) hashOfKey(key string) string {
+	return fmt.Sprintf("%016x", shardkey.Hash(n.hasher.Key(), []byte(key)))
+}
+
+// failingProcesses returns the number of keys or shards whose process fails repeatedly, and the error of the worst of them.
+func (n *Node) failingProcesses() (count int, why string) {
+	if n.options.Processes == nil {
+		return 0, ""
+	}
+	failures := n.options.Processes.Failures()
+	if len(failures) == 0 {
+		return 0, ""
+	}
+	return len(failures), fmt.Sprintf("shard %d: %.200s", failures[0].Shard, failures[0].Reason)
+}
+
+// Processes returns the processes of the app of this node. It implements api.ProcessService.
+func (n *Node) Processes() api.ProcessList {
+	list := api.ProcessList{Node: string(n.self), Processes: []api.Process{}, Failing: []api.FailingProcess{}}
+	supervisor := n.options.Processes
+	if supervisor == nil {
+		return list
+	}
+	list.Max = supervisor.Max()
+	for _, info := range supervisor.List() {
+		process := api.Process{
+			Shard: uint32(info.Shard), Epoch: uint64(info.Epoch), State: info.State.String(), PID: info.PID, Addr: info.Addr, Dir: info.Dir,
+			IdleMS: info.Idle.Milliseconds(),
+		}
+		if !info.StartedAt.IsZero() {
+			process.StartedAt = &info.StartedAt
+		}
+		process.KeyHash, process.Key = n.shownKey(info.Key)
+		list.Processes = append(list.Processes, process)
+	}
+	for _, failure := range supervisor.Failures() {
+		failing := api.FailingProcess{Shard: uint32(failure.Shard), Failures: failure.Count, Error: failure.Reason}
+		failing.KeyHash, failing.Key = n.shownKey(failure.Key)
+		list.Failing = append(list.Failing, failing)
+	}
+	return list
+}
+
+// shownKey returns the hash of a key, and the key itself if operators may read keys. Both are empty without a key.
+func (n *Node) shownKey(key string) (hash, text string) {
+	if key == "" {
+		return "", ""
+	}
+	if n.options.Processes.ShowsKeys() {
+		text = key
+	}
+	return n.hashOfKey(key), text
+}
+
+// processMetrics returns the metrics of the processes of the app.
+func processMetrics(supervisor *childproc.Supervisor) (all []prometheus.Collector) {
+	if supervisor == nil { // the metrics are 0, so that alerts can refer to them
+		supervisor = childproc.New(childproc.Options{})
+	}
+	for _, state := range []childproc.State{childproc.Starting, childproc.Ready, childproc.Stopping} {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "shardway_exec_processes", ConstLabels: prometheus.Labels{"state": state.String()}, Help: "Number of processes of the app that this node runs, by state.",
+		}, func() float64 { return float64(supervisor.CountState(state)) }))
+	}
+	return append(all,
+		gaugeFunc("exec_processes_max", "Number of processes of the app that this node may run (--exec-max).", func() float64 { return float64(supervisor.Max()) }),
+		gaugeFunc("exec_failing", "Number of keys or shards whose process of the app fails repeatedly.", func() float64 { return float64(len(supervisor.Failures())) }),
+		counterFunc("exec_starts_total", "Total number of processes of the app that were started.", func() float64 { return float64(supervisor.Counts().Started) }),
+		counterFunc("exec_failures_total", "Total number of processes of the app that did not become ready or ended without a command.", func() float64 { return float64(supervisor.Counts().Crashed) }),
+		counterFunc("exec_kills_total", "Total number of processes of the app that got SIGKILL because they did not end in time.", func() float64 { return float64(supervisor.Counts().Killed) }),
+		counterFunc("exec_idle_stops_total", "Total number of processes of the app that were stopped because they were not used.", func() float64 { return float64(supervisor.Counts().IdleStops) }),
+		counterFunc("exec_refused_total", "Total number of starts that were refused because all processes of the app were in use (--exec-max).", func() float64 { return float64(supervisor.Counts().Refused) }),
+	)
+}

@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"shardway/internal/problem"
+	"shardway/proxy/connpool"
+	"shardway/proxy/h1"
+	"shardway/proxy/procpool"
+	"shardway/proxy/route"
+	"shardway/shardmap"
+)
+
+// Processes runs one process of the app for each key or shard. Any goroutine may call the methods.
+type Processes interface {
+	// CheckKey returns an error for the client if a key cannot have a process.
+	CheckKey(key []byte) error
+	// TargetOf returns the process that serves a key of a shard.
+	TargetOf(shard shardmap.Shard, key []byte) procpool.Target
+	// Dial connects to a process. It starts the process if necessary, and waits until the process is ready. See package
+	// procpool for the errors.
+	Dial(ctx context.Context, target procpool.Target) (net.Conn, error)
+}
+
+// ProcessPools returns the pools of connections to the processes of the app. It returns nil without
+// Options.Processes.
+func (s *Server) ProcessPools() *procpool.Pools { return s.upstreams.processes }
+
+// initProcesses creates the pools of connections to the processes of the app.
+func (upstreams *upstreams) initProcesses(processes Processes, dialer *dialer, poolOptions connpool.Options) {
+	upstreams.processes = procpool.New(procpool.Options{
+		Dial: func(ctx context.Context, target procpool.Target) (*connpool.Conn, error) {
+			conn, err := processes.Dial(ctx, target)
+			if err != nil {
+				return nil, err
+			}
+			return dialer.newAppConn(conn, dialer.settings.Load()), nil
+		},
+		Pool: poolOptions, Clock: poolOptions.Clock,
+	})
+}
+
+// localPool returns the pool of connections to the app of this node. If the app has several processes, it returns the
+// pool of the process that serves the request. The caller must then call Release of process when the attempt
+// has ended. A nil pool means that the request fails with the decision.
+func (router *router) localPool() (pool *connpool.Pool, process *procpool.Entry, result decision) {
+	processes := router.server.options.Processes
+	if processes == nil {
+		return router.server.upstreams.app, nil, decision{}
+	}
+	if router.exchange.Keyless {
+		return nil, nil, fail(problem.NoKey, "the request has no key, and each key has its own process of the app (--exec)")
+	}
+	key, ok := router.processKey()
+	if !ok {
+		return nil, nil, fail(problem.Misrouted, "the request was forwarded without a valid key")
+	}
+	if err := processes.CheckKey(key); err != nil {
+		return nil, nil, fail(problem.BadRequest, err.Error())
+	}
+	process = router.server.upstreams.processes.Acquire(processes.TargetOf(router.exchange.shard, key))
+	return process.Pool, process, decision{}
+}
+
+// processKey returns the key of the request. A forwarded request has it in a header, which only nodes can set.
+func (router *router) processKey() (key []byte, ok bool) {
+	if router.ingress == "" {
+		return router.exchange.Key, len(router.exchange.Key) > 0
+	}
+	key, ok = decodeFieldValue(router.req.Known(h1.FieldShardwayKey))
+	isOfShard := ok && len(key) > 0 && shardmap.ShardOfBytes(key, router.server.options.Cluster.Table().Shards()) == router.exchange.shard
+	return key, isOfShard
+}
+
+// decodeFieldValue is the inverse of appendFieldValue. ok is false if value is not a result of appendFieldValue.
+func decodeFieldValue(value []byte) (key []byte, ok bool) {
+	key = make([]byte, 0, len(value))
+	for i := 0; i < len(value); i++ {
+		if value[i] != '%' {
+			key = append(key, value[i])
+			continue
+		}
+		if i+2 >= len(value) {
+			return nil, false
+		}
+		high, highOK := hexDigit(value[i+1])
+		low, lowOK := hexDigit(value[i+2])
+		if !highOK || !lowOK {
+			return nil, false
+		}
+		key = append(key, high<<4|low)
+		i += 2
+	}
+	return key, true
+}
+
+// hexDigit returns the value of an upper-case hexadecimal digit.
+func hexDigit(c byte) (value byte, ok bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}
+
+// processFailed converts an error of Processes.Dial into a decision. ok is false for any other error. Such an error
+// concerns one process only, so it must not reach the circuit breaker that the ingress has for this node.
+func (wait *requestWait) processFailed(err error) (result decision, ok bool) {
+	var startError *procpool.StartError
+	switch {
+	case errors.As(err, &startError):
+		wait.server.options.Log.Debug().Err(err).Msg("not reached")
+		return fail(problem.ProcessFailed, wait.exchange.addMayHaveRun("the process of the app for this key could not be started, or has failed; the log of the node contains the reason")), true
+	case errors.Is(err, procpool.ErrLimit):
+		return fail(problem.ProcessLimit, wait.exchange.addMayHaveRun("the maximum number of processes of the app run, and all of them are in use (--exec-max)")), true
+	case errors.Is(err, procpool.ErrNotOwned):
+		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld, backoff: true}, true
+	}
+	return decision{}, false
+}
