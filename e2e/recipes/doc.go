@@ -4,7 +4,7 @@
 //
 // Each test is a recipe of docs/apps/unmodified.md. It runs three instances of real software, each behind its own
 // node, and clients that send their requests through all nodes. A recipe checks a drain, a rolling restart
-// of the nodes, and kill -9 of a node: no session changes its instance while its owner
+// of the nodes, and kill -9 of an instance and of a node: no session changes its instance while its owner
 // stays, and no request fails.
 //
 // The software comes from package registries:

@@ -74,11 +74,17 @@ func browse(ctx context.Context, client *http.Client, url string) (visit, error)
 	return seen, nil
 }
 
-// keepSession uses the session several times. It must continue at one instance. mayBegin permits that the first
+// keepSession uses the session three times. It must continue at one instance. mayBegin permits that the first
 // use begins a new session, because the owner of the key has changed.
 func (c *sessionClient) keepSession(t *testing.T, addrs []string, mayBegin bool) {
 	t.Helper()
-	for i := range 3 {
+	c.use(t, addrs, 3, mayBegin)
+}
+
+// use is keepSession for n uses.
+func (c *sessionClient) use(t *testing.T, addrs []string, n int, mayBegin bool) {
+	t.Helper()
+	for i := range n {
 		c.used++
 		seen, err := c.send(t.Context(), addrs[c.used%len(addrs)])
 		if err != nil {
@@ -104,7 +110,7 @@ func checkCookieSessions(t *testing.T, w *world, path string) {
 }
 
 // checkSessions runs the recipe of an app that keeps sessions in its own memory or files: a rolling restart of the
-// nodes keeps every session, and a drain and the crash of a node move only the sessions of this node.
+// nodes keeps every session. The crash of an instance or of a node, and a drain, end only the sessions there.
 func checkSessions(t *testing.T, w *world, clients []*sessionClient) {
 	t.Helper()
 	useAll := func(mayBegin func(c *sessionClient) bool) {
@@ -131,6 +137,21 @@ func checkSessions(t *testing.T, w *world, clients []*sessionClient) {
 		}
 	})
 	useAll(never)
+	crashed := w.instances[clients[0].last.Instance]
+	crashed.kill()
+	crashed.start(t)
+	crashed.awaitPort(t)
+	for _, c := range clients {
+		if c.last.Instance != crashed.node {
+			c.keepSession(t, cluster.Addrs(w.Running()), false)
+			continue
+		}
+		for range 3 { // the shards of the instance may move away and return
+			c.use(t, cluster.Addrs(w.Running()), 1, true)
+		}
+	}
+	w.AwaitServing(t)
+	useAll(always)
 	drained := w.Node(clients[0].last.Instance)
 	w.drain(t, drained)
 	useAll(of(drained))

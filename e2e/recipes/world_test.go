@@ -61,6 +61,12 @@ func startWorld(t *testing.T, run command, flags ...string) *world {
 		x.args, x.env = run(id, port, x.dir)
 		w.instances[id] = x
 		x.start(t)
+		t.Cleanup(func() {
+			if t.Failed() {
+				x.printLog(t)
+			}
+			x.kill()
+		})
 		w.Prepare(t, "--bootstrap-expect", "3", "--upstream", "http://"+x.addr)
 	}
 	for _, x := range w.instances {
@@ -91,13 +97,13 @@ func (x *instance) start(t *testing.T) {
 		defer close(ended)
 		_ = wait()
 	}()
-	t.Cleanup(func() {
-		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("output of the instance of node %s:\n%s", x.node, text[max(0, len(text)-8000):])
-		}
-		x.kill()
-	})
+}
+
+// printLog prints the end of the output of the instance.
+func (x *instance) printLog(t *testing.T) {
+	t.Helper()
+	text, _ := os.ReadFile(filepath.Join(x.dir, "log"))
+	t.Logf("output of the instance of node %s:\n%s", x.node, text[max(0, len(text)-8000):])
 }
 
 // kill ends the process and its children with kill -9.
