@@ -1,6 +1,7 @@
 package keysource
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -8,17 +9,28 @@ import (
 	"shardway/keysource/jsonkey"
 )
 
-// Subprotocol is the kind of a Place for a token in the header Sec-WebSocket-Protocol. It is not the kind
-// of a source.
-const Subprotocol Kind = Joined - 1
-
-// tokenWord returns the name of the kind of a Place in the configuration.
-func (k Kind) tokenWord() string {
-	if k == Subprotocol {
-		return "subprotocol"
-	}
-	return k.String()
+// Place is the place of a token. The zero value means the Authorization header.
+type Place struct {
+	Kind PlaceKind
+	Name string // of the cookie or parameter, or the prefix of the subprotocol
 }
+
+// PlaceKind is the part of a request that contains a token.
+type PlaceKind uint8
+
+// The places of tokens.
+const (
+	InAuthorization PlaceKind = iota // the bearer token of the Authorization header
+	InCookie
+	InQuery
+	InSubprotocol // a subprotocol in the header Sec-WebSocket-Protocol
+)
+
+// placeKinds returns the names of the places in the configuration, in the order of the constants.
+func placeKinds() []string { return []string{"", "cookie", "query", "subprotocol"} }
+
+// String returns the place as parsePlace accepts it.
+func (p Place) String() string { return placeKinds()[p.Kind] + ":" + p.Name }
 
 // parseJWT parses a source of kind JWT. text is the whole source, and name is the part after "jwt:": a
 // claim or a JSON pointer, and optionally the place of the token.
@@ -43,22 +55,18 @@ func parseJWT(text, name string) (Source, error) {
 	return source, nil
 }
 
-// parsePlace parses the place of a token.
+// parsePlace parses the place of a token outside the Authorization header.
 func parsePlace(text string) (place Place, isValid bool) {
-	word, name, _ := strings.Cut(text, ":")
-	place.Name = name
-	switch word {
-	case "cookie":
-		place.Kind = Cookie
-		return place, isToken(name)
-	case "query":
-		place.Kind = Query
-		return place, name != "" && !strings.ContainsAny(name, blanks+"@")
-	case "subprotocol":
-		place.Kind = Subprotocol
-		return place, isToken(name)
+	word, name, hasName := strings.Cut(text, ":")
+	kind := slices.Index(placeKinds(), word)
+	if !hasName || word == "" || kind < 0 {
+		return Place{}, false
 	}
-	return Place{}, false
+	place = Place{Kind: PlaceKind(kind), Name: name}
+	if place.Kind == InQuery {
+		return place, name != "" && !strings.ContainsAny(name, blanks+"@")
+	}
+	return place, isToken(name)
 }
 
 // HasPointer reports whether the claim of a token is a JSON pointer, such as /tenant/id, and not the name

@@ -170,19 +170,16 @@ func keyOfRegexp(t *testing.T, pattern string, segments []string, greedy bool) s
 				break
 			}
 		}
-		name, expression, hasExpression := strings.Cut(literalText[start+1:end], ":")
+		name, _, hasExpression := strings.Cut(literalText[start+1:end], ":")
 		if hasExpression {
 			t.Skip("a regular expression in a placeholder")
 		}
-		one, lazy := "[^/]+", "?"
-		if greedy {
-			lazy = ""
-		}
-		switch {
-		case name == "key*":
-			expression = "[^/]*(?:/[^/]+)*" + lazy
-		default:
-			expression = one
+		expression := "[^/]+"
+		if name == "key*" {
+			expression = "[^/]*(?:/[^/]+)*"
+			if !greedy {
+				expression += "?"
+			}
 		}
 		if strings.TrimRight(name, "*") == "key" {
 			b.WriteString("(?P<key>" + expression + ")")

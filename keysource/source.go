@@ -85,12 +85,6 @@ func (s Source) canonical() Source {
 	return s
 }
 
-// Place is the place of a token outside the Authorization header. The zero value means this header.
-type Place struct {
-	Kind Kind   // Cookie, Query or Subprotocol
-	Name string // of the cookie or parameter, or the prefix of the subprotocol
-}
-
 // String returns the source as Parse accepts it.
 func (s Source) String() string {
 	switch {
@@ -102,8 +96,8 @@ func (s Source) String() string {
 		return strings.Join(texts, "+")
 	case s.Pattern != nil:
 		return "path:" + s.Pattern.String()
-	case s.Token.Kind != 0:
-		return "jwt:" + s.Name + "@" + s.Token.Kind.tokenWord() + ":" + s.Token.Name
+	case s.Token.Kind != InAuthorization:
+		return "jwt:" + s.Name + "@" + s.Token.String()
 	case s.Segment > 0:
 		return s.Kind.String() + ":" + strconv.Itoa(s.Segment)
 	case s.Kind == Wrap:
@@ -173,6 +167,8 @@ func Parse(text string) (Source, error) {
 		}
 	case Wrap:
 		return parseWrap(text, name)
+	case Joined: // has no name, see splitJoined
+		fallthrough
 	default:
 		remedy := "known sources: header:NAME, path:N, path:/PATTERN, query:NAME, cookie:NAME, wrap:cookie:NAME, wrap:header:NAME, jwt:CLAIM, json:/POINTER, form:FIELD, ws-json:/POINTER, ws-first, host, host:N, ip, several of these joined by +, and mint, mint:METHOD or none as the last one"
 		if near := suggest.Word(word, kinds()); near != "" {

@@ -91,7 +91,7 @@ func (t *Table) checkWrapped() error {
 // readsField reports whether the source reads the field that wrapped wraps, without removing the
 // suffix.
 func (s Source) readsField(wrapped Source) bool {
-	if s.Token.Kind == Cookie {
+	if s.Token.Kind == InCookie {
 		s = Source{Kind: Cookie, Name: s.Token.Name}
 	}
 	if s.Kind != wrapped.Wrapped {

@@ -101,8 +101,12 @@ func TestAmbiguousPartsAreNotSkipped(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, spec) })
 	c := n.dial()
 	for _, tt := range []struct{ target, lines string }{
-		{"/Projects/1", ""}, {"/projects//1", ""}, {"/projects/1%2F2", ""},
-		{"/x", "Cookie: sid=a; sid=b\r\n"}, {"/x", "Cookie: sid =a\r\n"}, {"/x?t=a.b.c&t=d", ""},
+		{"/Projects/1", ""},
+		{"/projects//1", ""},
+		{"/projects/1%2F2", ""},
+		{"/x", "Cookie: sid=a; sid=b\r\n"},
+		{"/x", "Cookie: sid =a\r\n"},
+		{"/x?t=a.b.c&t=d", ""},
 	} {
 		c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Tenant: acme\r\n%s\r\n", tt.target, tt.lines)
 		res, body := c.answer("GET")

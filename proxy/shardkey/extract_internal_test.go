@@ -27,7 +27,7 @@ import (
 func FuzzConfiguredKeysAreRead(f *testing.F) {
 	for _, seed := range []string{
 		"query:a b", "query:a%+b", "query:a;b&c=d", "header:X-Tenant", "header:x_y", "header:Shardway-Key", "header:Connection", "header:é", "cookie:a b", "cookie:sid", "cookie:a;b",
-		"path:2", "path:02", "path:65", "path:+3", "json:/user/id", "json:id", "json:", "json:/a~", "json:/a b", "form:user", "form:", "form:a b", "form:a[b]", "jwt:sub", "jwt:a:b", "jwt:\xff", "host", "host:x", "host:1", "host:65", "none", "none:x", "mint", "mint:POST", "ip", "", "heder:X",
+		"path:2", "path:02", "path:65", "path:+3", "json:/user/id", "json:id", "json:", "json:/a~", "json:/a b", "form:user", "form:", "form:a b", "form:a[b]", "jwt:sub", "jwt:a:b", "jwt:\xff", "host", "host:x", "host:1", "host:65", "path:/rooms/{key}/*", "path:/x-{key}.git/x", "host+path:1", "jwt:/a/b", "jwt:sub@cookie:t", "header:X+Y", "none", "none:x", "mint", "mint:POST", "ip", "", "heder:X",
 		"/a", "/a/", "/a;b", "/a//b", "/a/../b", "/a b", "/a%20b", "/a#b", "a", "/%2e",
 	} {
 		f.Add(seed, "alice")
@@ -115,6 +115,9 @@ func carry(s keysource.Source, key string) (target, lines string, ok bool) {
 	case keysource.Query:
 		return "/?" + url.QueryEscape(s.Name) + "=" + url.QueryEscape(key), "", key != ""
 	case keysource.Path:
+		if s.Pattern != nil {
+			return carryInPath(s.Pattern, key)
+		}
 		var escaped strings.Builder
 		for _, b := range []byte(key) {
 			escaped.WriteString("%" + hex.EncodeToString([]byte{b}))
@@ -122,12 +125,32 @@ func carry(s keysource.Source, key string) (target, lines string, ok bool) {
 		target = strings.Repeat("/x", s.Segment-1) + "/" + escaped.String()
 		return target, "", key != "" && key != "." && key != ".." && !strings.ContainsAny(key, `/\;`) && len(key) < 1000
 	case keysource.JWT:
+		if s.HasPointer() || s.Token.Kind != keysource.InAuthorization {
+			return "", "", false
+		}
 		claims, err := json.Marshal(map[string]string{s.Name: key})
 		line := "Authorization: Bearer e30." + base64.RawURLEncoding.EncodeToString(claims) + ".x\r\n"
 		return target, line, err == nil && key != "" && utf8.ValidString(key) && utf8.ValidString(s.Name)
-	case keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form:
+	case keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form, keysource.Joined:
 	}
 	return "", "", false
+}
+
+// carryInPath returns a request target with a key for a pattern. It returns false if the pattern cannot
+// match this key.
+func carryInPath(pattern *keysource.Pattern, key string) (target, lines string, ok bool) {
+	before, placeholder, _ := strings.Cut(strings.TrimSuffix(pattern.String(), "/*"), "{")
+	name, after, _ := strings.Cut(placeholder, "}")
+	if name != "key" || strings.Contains(after, "{") || key == "" || len(key) > 1000 || strings.ContainsAny(key, `/\;`) {
+		return "", "", false
+	}
+	var escaped strings.Builder
+	for _, b := range []byte(key) {
+		escaped.WriteString("%" + hex.EncodeToString([]byte{b}))
+	}
+	target = before + escaped.String() + after
+	isDotSegment := (key == "." || key == "..") && strings.HasSuffix(before, "/") && (after == "" || after[0] == '/')
+	return target, "", !isDotSegment
 }
 
 // script is a connection from which a given text is read, and then nothing more.

@@ -78,8 +78,8 @@ func (x *Extractor) structuredClaimHint(sources *keysource.SourceList) string {
 // token returns the token in which a source finds its claim, or nil if there is none. If the request must
 // be refused, problemText is the reason.
 func (x *Extractor) token(source *keysource.Source) (token []byte, problemText string) {
-	switch source.Token.Kind { //nolint:exhaustive // no other kind is the place of a token
-	case keysource.Cookie:
+	switch source.Token.Kind {
+	case keysource.InCookie:
 		token, problemText = x.cookieKey(source.Token.Name)
 		if len(token) > 1 && token[0] == '"' && token[len(token)-1] == '"' { // as apps read the cookie
 			token = token[1 : len(token)-1]
@@ -88,14 +88,15 @@ func (x *Extractor) token(source *keysource.Source) (token []byte, problemText s
 			problemText = detailEncodedToken
 		}
 		return token, problemText
-	case keysource.Query:
+	case keysource.InQuery:
 		value, same := queryValue(x.Grow(len(x.Request.Query())), x.Request.Query(), source.Token.Name)
 		if !same {
 			return nil, detailTwoKeys
 		}
 		return value, ""
-	case keysource.Subprotocol:
+	case keysource.InSubprotocol:
 		return x.subprotocolToken(source.Token.Name)
+	case keysource.InAuthorization:
 	}
 	authorization, problemText := x.headerKey("Authorization")
 	return bearerToken(authorization), problemText
