@@ -50,6 +50,24 @@ func TestCanonicalFormContainsTrustedProxiesOnlyIfASourceUsesThem(t *testing.T) 
 	}
 }
 
+// The size of the body buffer decides which bodies have a key, so all nodes must agree on it.
+func TestCanonicalFormContainsBodyBufferOnlyIfASourceReadsBodies(t *testing.T) {
+	for source, reads := range map[string]bool{"json:/id": true, "form:room": true, "header:X-Tenant": false} {
+		config := keysource.Config{Spec: keysource.Spec{Routes: []keysource.Route{{Prefix: "/a", Sources: []string{source}}}}, Missing: keysource.MissingReject, BodyBuffer: 4096}
+		text, err := config.Canonical()
+		if err != nil || strings.Contains(text, `"body_buffer":4096`) != reads {
+			t.Errorf("%s: %v, %s", source, err, text)
+		}
+		read, err := keysource.ParseConfig(text)
+		if err != nil || reads && read.BodyBuffer != 4096 {
+			t.Errorf("%s: %v, %+v", text, err, read)
+		}
+	}
+	if _, err := keysource.ParseConfig(`{"key":["json:/id"],"on_missing_key":"reject","body_buffer":-1}`); err == nil {
+		t.Error("a negative size is accepted")
+	}
+}
+
 func TestInvalidOrTooLargeConfigIsRejected(t *testing.T) {
 	c := keysource.Config{Missing: keysource.MissingReject}
 	for i := range 1000 {
@@ -78,6 +96,7 @@ func TestSourceThatIsNotUTF8IsRejected(t *testing.T) {
 
 func FuzzCanonicalKeyConfiguration(f *testing.F) {
 	f.Add("header:X", "/a", "ip", "reject")
+	f.Add("json:/a~1b", "/j", "form:user[id]", "reject")
 	f.Add("jwt:\xff", "/%2f", "cookie:\"", "local")
 	f.Fuzz(func(t *testing.T, source, prefix, routed, missing string) {
 		c := keysource.Config{Spec: keysource.Spec{Sources: []string{source}, Routes: []keysource.Route{{Prefix: prefix, Sources: []string{routed}}}}, Missing: keysource.Missing(missing)}

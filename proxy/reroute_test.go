@@ -314,7 +314,7 @@ func TestHandlerNamesKey(t *testing.T) {
 				}
 			}
 			m := front.memoryRequest("POST", "/", 5)
-			go m.send("hello")
+			go func() { _, _ = io.WriteString(m.body, "hello") }()
 			if res, body := m.answer(); res.StatusCode != 200 || body != "done hello" {
 				t.Errorf("another front: %d %s", res.StatusCode, body)
 			}
