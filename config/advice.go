@@ -27,7 +27,7 @@ func (c *Config) Advice() []Problem {
 			case reason != "":
 				problems = append(problems, adviseMissing(source, reason))
 			default:
-				problems = append(problems, adviseSession(source))
+				problems = append(problems, adviseSession(source), adviseWrap(source, line.lastKind()))
 			}
 			for _, problem := range problems {
 				if problem != nil {
@@ -122,6 +122,18 @@ func adviseSession(source keysource.Source) *valueProblem {
 	return &valueProblem{
 		framework + " creates this value, so the first request of a client has no key and gets 400",
 		"use wrap:" + source.String() + "; Shardway then adds the key to the value, and removes it before the app receives the value",
+	}
+}
+
+// adviseWrap reports a wrapped session id without a source for clients whose session id has no valid suffix.
+// These clients get 400 until they forget the session id. last is the kind of the last source.
+func adviseWrap(source keysource.Source, last keysource.Kind) *valueProblem {
+	if source.Kind != keysource.Wrap || last != keysource.Wrap {
+		return nil
+	}
+	return &valueProblem{
+		"a client with a session id from before Shardway, or from before the secret was replaced, has no key and gets 400",
+		"add mint as the last source; the app then replaces a session id that it does not know",
 	}
 }
 

@@ -321,6 +321,19 @@ func TestResponseGetsSuffixOfRequest(t *testing.T) {
 	}
 }
 
+// With mint, a client whose session id has no valid suffix gets a new key with the next session id of the app.
+func TestOldSessionGetsKeyFromMint(t *testing.T) {
+	const source = "wrap:cookie:sid"
+	n := newNode(t, "a", webApp(t, sessionApp), wrapping(t, shardkey.Spec{Sources: []string{source, "mint"}}))
+	c := n.dial()
+	c.send("GET /?cookie=sid%%3Dnew HTTP/1.1\r\nHost: h\r\nCookie: sid=old\r\n\r\n")
+	res, _ := c.answer("GET")
+	id, ok := wrapkey.ParseKey([]byte(res.Header.Get("Saw-Key")))
+	if !ok || res.Header.Get("Saw-Cookie") != "sid=old" || res.Header.Get("Saw-Minted") != "1" || res.Header.Get("Set-Cookie") != "sid="+wrap(t, source, id, "new") {
+		t.Errorf("%v", res.Header)
+	}
+}
+
 // A preflight carries no cookies and creates no session.
 func TestPreflightCreatesNoWrappedKey(t *testing.T) {
 	n := newNode(t, "a", webApp(t, sessionApp), wrapping(t, shardkey.Spec{Sources: []string{"wrap:cookie:sid"}}))

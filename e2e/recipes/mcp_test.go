@@ -26,7 +26,7 @@ func TestMCPSessionsStayWithTheirInstance(t *testing.T) {
 	server := filepath.Join(dir, "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js")
 	w := startWorld(t, func(_ string, port int, _ string) (args, env []string) {
 		return []string{node, server}, []string{fmt.Sprint("MCP_PORT=", port)}
-	}, "--key=wrap:header:Mcp-Session-Id")
+	}, "--key=wrap:header:Mcp-Session-Id,mint")
 	out, err := exec.CommandContext(t.Context(), node, append([]string{filepath.Join(dir, "client.mjs")}, cluster.Addrs(w.Nodes())...)...).CombinedOutput()
 	if err != nil || !strings.HasSuffix(string(out), "9 calls\n") {
 		t.Fatalf("the client of the SDK: %v\n%s", err, out)
