@@ -142,10 +142,11 @@ type Config struct {
 	ExecIdle         time.Duration // zero means that an unused process is never stopped
 	ExecMax          int
 	MaxUpstreamConns int
-	MaxShardConns    int // zero means half of MaxUpstreamConns
-	MaxShardInflight int // zero means no limit
-	MaxKeyInflight   int // zero means no limit
-	ShardQueue       int // zero means that requests beyond the in-flight limit do not wait
+	MaxShardConns    int    // zero means half of MaxUpstreamConns
+	MaxShardInflight int    // zero means no limit
+	MaxKeyInflight   int    // zero means no limit
+	KeyLimit         string // see ParseKeyLimit
+	ShardQueue       int    // zero means that requests beyond the in-flight limit do not wait
 	MaxStreams       int
 	Health           string // path of the app's health check; empty means a connection attempt only
 

@@ -52,6 +52,34 @@ func testQueueRunsRequestsOneByOne(t *testing.T, limit string) {
 	}
 }
 
+// TestKeyLimitHoldsThroughAllNodes limits the rate of each key. The limit holds for requests through all
+// nodes together, and refused requests do not run.
+func TestKeyLimitHoldsThroughAllNodes(t *testing.T) {
+	c := start(t, 2, "--key-limit", "rate=1/h; burst=3")
+	owner, other := c.Nodes()[0], c.Nodes()[1]
+	keys := c.AwaitServing(t).Keys(owner.ID, 2)
+	served := 0
+	for i := range 8 {
+		node := []*cluster.Node{owner, other}[i%2]
+		id := "limited " + strconv.Itoa(i)
+		resp := c.SendAsync(t, node, load.Request{Key: keys[0], Method: "POST", ID: id}).Response(t)
+		ran := owner.App.Executions(t, id)
+		switch {
+		case resp.OK() && ran == 1:
+			served++
+		case resp.Status == 429 && resp.Error == "rate-limited" && ran == 0:
+		default:
+			t.Errorf("request %d: %d %s, and ran %d times", i, resp.Status, resp.Error, ran)
+		}
+	}
+	if served != 3 {
+		t.Errorf("%d requests of the key were served, want 3", served)
+	}
+	if resp := c.SendAsync(t, other, load.Request{Key: keys[1]}).Response(t); !resp.OK() {
+		t.Errorf("another key: %d %s", resp.Status, resp.Error)
+	}
+}
+
 // TestShardInflightIsReloaded limits the number of concurrent requests of one shard,
 // through any node. Excess requests are refused at once and do not run. SIGHUP removes
 // the limit.

@@ -43,6 +43,7 @@ type Config struct {
 	MaxShardConns    int // the same for one shard
 	MaxShardInflight int // maximum requests of one shard; zero means no limit
 	MaxKeyInflight   int // maximum requests of one key; zero means no limit
+	KeyLimit         string // limits of each key, like "rate=10/s; burst=20"; empty means none
 	ShardQueue       int // requests of one shard or key that wait for that limit; zero means none
 	MaxStreams       int
 	Weight           int

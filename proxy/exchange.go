@@ -66,6 +66,8 @@ type exchange struct {
 	ticket          *queue.Ticket // place in the wait queue; nil means none
 	dequeued        *queue.Ticket // ticket of a request that has left the queue and has no response yet; nil means none
 
+	keyLimit keyLimitState
+
 	// Streams and the access log.
 
 	eventStream *eventrelay.Stream // the event stream, if it is resumable; nil means none

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"shardway/internal/problem"
-	"shardway/proxy/h1"
 	"shardway/proxy/keylimit"
 	"shardway/proxy/route"
 	"shardway/shardmap"
@@ -15,9 +14,11 @@ import (
 // key, and that cannot wait there, or not any longer.
 const detailKeyInflight = "the maximum number of requests of the key is in flight (--max-key-inflight), and the request had no place in the queue or no turn in time (--shard-queue, --queue-wait)"
 
-// limitsKeys reports whether a request may have to wait for other requests of its key. An event loop
-// does not serve such requests, because it must not block.
-func (settings *Settings) limitsKeys() bool { return settings.MaxKeyInflight > 0 }
+// limitsKeys reports whether a request may have to wait for other requests of its key, or may exceed a
+// limit of its key. An event loop does not serve such requests, because it must not block.
+func (settings *Settings) limitsKeys() bool {
+	return settings.MaxKeyInflight > 0 || !settings.KeyLimit.IsOff()
+}
 
 // enterKey takes a place among the requests of the key at this owner, and waits for it if necessary. The
 // end of the admission gives the place up; see admission.release. The zero decision means that the
@@ -45,16 +46,8 @@ func (router *router) enterKey() decision {
 	return decision{}
 }
 
-// keyID returns the ID of the key of the request. The header of a forwarded request contains the key with
-// percent-encoding.
-func (router *router) keyID() keylimit.ID {
-	key := router.exchange.Key
-	if router.ingress != "" {
-		encoded := router.req.Known(h1.FieldShardwayKey)
-		key = appendDecodedKey(router.keys.Grow(len(encoded)), encoded)
-	}
-	return router.server.keyHasher.ID(key)
-}
+// keyID returns the ID of the key of the request.
+func (router *router) keyID() keylimit.ID { return router.server.keyHasher.ID(router.keyBytes()) }
 
 // appendDecodedKey appends the key that appendFieldValue has encoded.
 func appendDecodedKey(dst, encoded []byte) []byte {
@@ -118,7 +111,9 @@ func hasMoved(shard uint32, table *route.Table) bool {
 // recheckKeys makes the requests that wait for others of their key look up their route again, if table
 // routes their shard to another node.
 func (s *Server) recheckKeys(table *route.Table) {
-	s.keyGate.Recheck(func(shard uint32) bool { return hasMoved(shard, table) })
+	moved := func(shard uint32) bool { return hasMoved(shard, table) }
+	s.keyGate.Recheck(moved)
+	s.limitGate.Recheck(moved)
 }
 
 // isResumedStream reports whether the request continues a stream. Such a request was admitted before its

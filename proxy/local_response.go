@@ -20,7 +20,10 @@ import (
 type reply struct{ *requestState }
 
 // sendProblem sends a problem document as the response. The body of the request may still be unread.
-func (reply reply) sendProblem(prob *problem.Problem) {
+func (reply reply) sendProblem(prob *problem.Problem) { reply.sendProblemWith(prob, nil) }
+
+// sendProblemWith is like sendProblem, with additional header lines.
+func (reply reply) sendProblemWith(prob *problem.Problem, lines []byte) {
 	if reply.exchange.accepted != nil {
 		reply.closeAccepted(prob)
 		return
@@ -37,7 +40,7 @@ func (reply reply) sendProblem(prob *problem.Problem) {
 		prob.Shard, prob.HasShard = uint32(reply.exchange.shard), true
 		prob.Epoch = reply.server.options.Cluster.Table().Committed()
 	}
-	reply.extraLines = appendProblemLines(reply.extraLines[:0], prob)
+	reply.extraLines = append(appendProblemLines(reply.extraLines[:0], prob), lines...)
 	if status == http.StatusUpgradeRequired {
 		reply.extraLines = append(reply.extraLines, wsfirst.VersionLine...)
 	}

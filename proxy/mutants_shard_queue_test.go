@@ -45,7 +45,7 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "a forwarded request has the same key as a request of a client", found: "TestKeysOfOneShardDoNotWaitForEachOther",
-			edits: in("proxy.router.keyID", "router.ingress != \"\"", "router.ingress != \"\" && !PLANTED"),
+			edits: in("proxy.router.keyBytes", "router.ingress == \"\"", "router.ingress == \"\" || PLANTED"),
 		},
 		{
 			rule: "the place of a key is held until the request has ended", found: "TestKeysOfOneShardDoNotWaitForEachOther",
@@ -61,11 +61,39 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "requests that wait for their key leave when their shard moves", found: "TestShardQueueMovesToNewOwner",
-			edits: in("proxy.Server.recheckKeys", "return hasMoved(shard, table)", "return hasMoved(shard, table) && !PLANTED"),
+			edits: in("proxy.Server.recheckKeys", "return hasMoved(shard, table) }", "return hasMoved(shard, table) && !PLANTED }"),
 		},
 		{
 			rule: "an event loop sends no request beyond the limit of its key", found: "TestEventLoopObeysKeyLimit",
 			edits: in("proxy.client.isLoopable", "c.settings.limitsKeys()", "c.settings.limitsKeys() && !PLANTED"),
+		},
+		{
+			rule: "a key gets no more requests than its rate", found: "TestKeyRateIsLimitedThroughAllNodes",
+			edits: in("proxy/keylimit.Buckets.TakeRequest", "wait > 0 {", "wait > 0 && !PLANTED {"),
+		},
+		{
+			rule: "a request that is sent again takes no second token", found: "TestRetriesCountOnceForKeyLimit",
+			edits: in("proxy.router.enterLimits", "isFirstAttempt := !state.counted && router.exchange.tries == 0", "isFirstAttempt := PLANTED || !state.counted && router.exchange.tries == 0"),
+		},
+		{
+			rule: "nor does a request that the owner has refused", found: "TestRetriesCountOnceForKeyLimit",
+			edits: in("proxy.router.returnToken", "state.counted && state.limit.Interval > 0", "!PLANTED && state.counted && state.limit.Interval > 0"),
+		},
+		{
+			rule: "a request beyond the concurrent ones takes no token", found: "TestConcurrentRequestsOfKeyAreLimited",
+			edits: in("proxy.router.enterConcurrent", "	return err == nil\n", "	return PLANTED || err == nil\n"),
+		},
+		{
+			rule: "a body without a length is charged when it has ended", found: "TestBodyBytesOfKeyAreLimited",
+			edits: in("proxy.router.attemptLocal", "	router.chargeBody(0)\n", "	if !PLANTED {\n		router.chargeBody(0)\n	}\n"),
+		},
+		{
+			rule: "a body makes its key wait", found: "TestBodyBytesOfKeyAreLimited",
+			edits: in("proxy/keylimit.Buckets.MaySendBody", "wait < 0", "PLANTED || wait < 0"),
+		},
+		{
+			rule: "an event loop obeys the limits of keys", found: "TestKeyLimitIsReloaded",
+			edits: in("proxy.Settings.limitsKeys", "!settings.KeyLimit.IsOff()", "!PLANTED && !settings.KeyLimit.IsOff()"),
 		},
 	}
 }

@@ -104,6 +104,7 @@ func (router *router) serveAsOwner(table *route.Table) {
 				continue
 			}
 			if !router.closing.Load() {
+				router.returnToken()
 				router.reply.refuseWait(result)
 			}
 		case actionFail:

@@ -174,14 +174,19 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if router.req.RequestsUpgrade() && router.server.upstreams.longLived.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
+	if result := router.enterLimits(); result.action != 0 {
+		return result
+	}
 	pool, process, result := router.localPool()
 	if pool == nil {
+		router.admission.leaveKey()
 		return result
 	}
 	if process != nil {
 		defer process.Release()
 	}
 	if result := router.enterKey(); result.action != 0 {
+		router.admission.leaveKey()
 		return result
 	}
 	conn, result := router.wait.acquireConn(pool)
@@ -194,7 +199,9 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 		router.admission.leaveKey()
 		return result
 	}
-	return router.runner.runTimed(prepared)
+	result = router.runner.runTimed(prepared)
+	router.chargeBody(0)
+	return result
 }
 
 // admitAttempt begins a run of the request on conn, and requests admission from the node. The zero
@@ -310,16 +317,23 @@ func (router *router) admit() (epoch uint64, release func(), err error) {
 // admission is the cluster's permission to run the current request. The request is counted as
 // in-flight for its shard until release is called.
 type admission struct {
-	end   func()         // decrements the in-flight count of the shard; nil means that there is no admission
-	place keylimit.Place // place of the request among the requests of its key; see router.enterKey
+	end func() // decrements the in-flight count of the shard; nil means that there is no admission
+	// place and limitPlace are the places of the request among the requests of its key, for
+	// Settings.MaxKeyInflight and for keylimit.Limit.Concurrent.
+	place, limitPlace keylimit.Place
 }
 
 // isActive reports whether the request is admitted, or has a place among the requests of its key.
-func (a *admission) isActive() bool { return a.end != nil || a.place.IsTaken() }
+func (a *admission) isActive() bool {
+	return a.end != nil || a.place.IsTaken() || a.limitPlace.IsTaken()
+}
 
-// leaveKey gives up the place of the request among the requests of its key. It is called early for an
+// leaveKey gives up the places of the request among the requests of its key. It is called early for an
 // upgraded connection and for an event stream, which do not count.
-func (a *admission) leaveKey() { a.place.Leave() }
+func (a *admission) leaveKey() {
+	a.place.Leave()
+	a.limitPlace.Leave()
+}
 
 // extend makes release call end instead of the previous end function, which end receives as an
 // argument.

@@ -75,8 +75,10 @@ type Server struct {
 
 	// Limits of keys.
 
-	keyGate   keylimit.Gate
-	keyHasher keylimit.Hasher
+	keyGate    keylimit.Gate // for Settings.MaxKeyInflight
+	limitGate  keylimit.Gate // for keylimit.Limit.Concurrent
+	keyBuckets *keylimit.Buckets
+	keyHasher  keylimit.Hasher
 
 	// WebSockets and event streams.
 
@@ -111,7 +113,7 @@ type Server struct {
 func New(options Options) *Server {
 	options = options.withDefaults()
 	s := &Server{
-		options: options, explain: options.Explain, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, keyHasher: keylimit.NewHasher(), hookPath: pathguard.New(options.HookPath),
+		options: options, explain: options.Explain, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, keyHasher: keylimit.NewHasher(), keyBuckets: keylimit.NewBuckets(), hookPath: pathguard.New(options.HookPath),
 		streamThreshold: streamThreshold, maxHoldTime: maxHoldTime,
 	}
 	s.options.Settings = Settings{}

@@ -7,6 +7,7 @@ import (
 
 	"shardway/proxy/accesslog"
 	"shardway/proxy/forwarded"
+	"shardway/proxy/keylimit"
 	"shardway/proxy/shardkey"
 )
 
@@ -70,6 +71,9 @@ type Settings struct {
 	// ShardQueue for each key, or receive 503. Upgraded connections and event streams do not count.
 	// Zero means no limit.
 	MaxKeyInflight int
+	// KeyLimit limits the requests of each key, if this node is the owner of its shard. A request
+	// beyond it receives 429. The zero value means no limit.
+	KeyLimit keylimit.Limit
 	// ShardQueue is how many further requests of one shard wait at its owner, in the order of their
 	// arrival, for up to Options.QueueWait. Zero means that further requests receive 503 immediately.
 	ShardQueue int

@@ -9,6 +9,8 @@ type HotList struct {
 	Shards []HotShard `json:"shards"`
 	// Keys has up to 32 keys with the highest request rate, estimated from a sample.
 	Keys []HotKey `json:"keys"`
+	// Limited has up to 32 keys with the most requests that exceeded a limit of their key.
+	Limited []HotKey `json:"limited"`
 	// Unresponsive has the nodes that did not respond in time.
 	Unresponsive []string `json:"unresponsive"`
 }

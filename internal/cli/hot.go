@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+
+	"shardway/admin/api"
 )
 
 type hotCommand struct {
@@ -14,7 +16,8 @@ type hotCommand struct {
 func (c *hotCommand) Help() string {
 	return `Rates are means over about ten seconds. BUSY is the number of concurrent requests of the
 shard at its app. Keys are estimated from one request in 16 at the nodes that accept
-requests of clients. A key is shown as its key_hash, or as text with --access-log-keys.`
+requests of clients. A key is shown as its key_hash, or as text with --access-log-keys.
+Keys with requests beyond --key-limit follow in a separate table.`
 }
 
 // Run prints the shards and the keys with the highest load.
@@ -30,6 +33,7 @@ func (c *hotCommand) Run(ctx context.Context, session *session) error {
 	}
 	limit := max(c.Limit, 0)
 	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), limit)], hot.Keys[:min(len(hot.Keys), limit)]
+	hot.Limited = hot.Limited[:min(len(hot.Limited), limit)]
 	if c.JSON {
 		return writeJSON(session.out, hot)
 	}
@@ -50,5 +54,23 @@ func (c *hotCommand) Run(ctx context.Context, session *session) error {
 	if err = table.flush(); err != nil {
 		return err
 	}
+	if err = writeLimited(session, hot.Limited); err != nil {
+		return err
+	}
 	return writeUnresponsive(session.out, hot.Unresponsive)
+}
+
+// writeLimited prints the keys that exceed a limit, if there are any.
+func writeLimited(session *session, keys []api.HotKey) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(session.out); err != nil {
+		return err
+	}
+	table := newTable(session.out, "LIMITED-KEY", "SHARD", "REFUSED/S", "KEY")
+	for _, key := range keys {
+		table.row(key.Hash, key.Shard, formatRate(key.Requests), key.Key)
+	}
+	return table.flush()
 }

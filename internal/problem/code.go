@@ -40,7 +40,9 @@ const (
 	// ShardBusy is for a request beyond the limit of concurrent requests of its shard.
 	ShardBusy Code = "shard-busy"
 	// KeyBusy is for a request beyond the limit of concurrent requests of its key.
-	KeyBusy         Code = "key-busy"
+	KeyBusy Code = "key-busy"
+	// RateLimited is for a request whose key exceeds a limit of the operator.
+	RateLimited     Code = "rate-limited"
 	PeerUnreachable Code = "peer-unreachable"
 	// Misrouted is for a request that reached a node that may not serve it and
 	// may not be forwarded again.
@@ -123,6 +125,8 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusServiceUnavailable, "Too many requests of the shard are under way."
 	case KeyBusy:
 		return http.StatusServiceUnavailable, "Too many requests of the key are in flight."
+	case RateLimited:
+		return http.StatusTooManyRequests, "The key exceeds a limit."
 	case PeerUnreachable:
 		return http.StatusBadGateway, "The owning node cannot be reached."
 	case Misrouted:

@@ -37,12 +37,20 @@ func (l *Load) Hot(ctx context.Context) api.HotList {
 
 // mergeLoads merges the load reports of all nodes and returns the busiest shards and keys.
 func mergeLoads(loads map[string]loadstats.Load, unresponsive []string) api.HotList {
-	hot := api.HotList{Shards: []api.HotShard{}, Keys: []api.HotKey{}, Unresponsive: unresponsive}
+	hot := api.HotList{Shards: []api.HotShard{}, Keys: []api.HotKey{}, Limited: []api.HotKey{}, Unresponsive: unresponsive}
 	type keyID struct {
 		shard uint32
 		hash  uint64
 	}
-	keys := map[keyID]*api.HotKey{}
+	keys, limited := map[keyID]*api.HotKey{}, map[keyID]*api.HotKey{}
+	add := func(sums map[keyID]*api.HotKey, key *loadstats.KeyLoad) {
+		id := keyID{uint32(key.Shard), key.Hash}
+		if sums[id] == nil {
+			sums[id] = &api.HotKey{Shard: id.shard, Hash: fmt.Sprintf("%016x", key.Hash)}
+		}
+		sums[id].Requests += key.Requests
+		sums[id].Key = cmp.Or(sums[id].Key, key.Key)
+	}
 	for node, load := range loads {
 		// A shard that has moved recently has one entry for each node that has served it.
 		for _, shard := range load.Shards {
@@ -50,24 +58,28 @@ func mergeLoads(loads map[string]loadstats.Load, unresponsive []string) api.HotL
 				Shard: uint32(shard.Shard), Node: node, Requests: shard.Requests, Busy: shard.Busy, Bytes: shard.Bytes, Sockets: shard.Sockets,
 			})
 		}
-		for _, key := range load.Keys {
-			id := keyID{uint32(key.Shard), key.Hash}
-			if keys[id] == nil {
-				keys[id] = &api.HotKey{Shard: id.shard, Hash: fmt.Sprintf("%016x", key.Hash)}
-			}
-			keys[id].Requests += key.Requests
-			keys[id].Key = cmp.Or(keys[id].Key, key.Key)
+		for i := range load.Keys {
+			add(keys, &load.Keys[i])
+		}
+		for i := range load.Limited {
+			add(limited, &load.Limited[i])
 		}
 	}
 	for _, key := range keys {
 		hot.Keys = append(hot.Keys, *key)
 	}
+	for _, key := range limited {
+		hot.Limited = append(hot.Limited, *key)
+	}
 	slices.SortFunc(hot.Shards, func(a, b api.HotShard) int {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(b.Requests, a.Requests), cmp.Compare(b.Sockets, a.Sockets), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Node, b.Node))
 	})
-	slices.SortFunc(hot.Keys, func(a, b api.HotKey) int {
+	byRequests := func(a, b api.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Hash, b.Hash))
-	})
+	}
+	slices.SortFunc(hot.Keys, byRequests)
+	slices.SortFunc(hot.Limited, byRequests)
 	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), maxHotShards)], hot.Keys[:min(len(hot.Keys), maxHotKeys)]
+	hot.Limited = hot.Limited[:min(len(hot.Limited), maxHotKeys)]
 	return hot
 }

@@ -23,6 +23,7 @@ import (
 	"shardway/node/gossip"
 	"shardway/node/hooks"
 	"shardway/proxy"
+	"shardway/proxy/keylimit"
 	"shardway/proxy/shardkey"
 	"shardway/queue"
 )
@@ -250,13 +251,23 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 	if err != nil {
 		return proxy.Settings{}, err
 	}
+	keyLimit, err := proxyKeyLimit(conf.KeyLimit)
+	if err != nil {
+		return proxy.Settings{}, err
+	}
 	return proxy.Settings{
 		Keys: keys, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
 		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,
-		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight, ShardQueue: conf.ShardQueue, MaxKeyInflight: conf.MaxKeyInflight,
+		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight, ShardQueue: conf.ShardQueue, MaxKeyInflight: conf.MaxKeyInflight, KeyLimit: keyLimit,
 		HeaderTimeout: conf.HeaderTimeout, IdleTimeout: conf.IdleTimeout, MinBodyRate: unlimitedRateIfZero(conf.MinBodyRate), ConnectTimeout: conf.ConnectTimeout,
 		FirstByteTimeout: unlimitedIfZero(conf.FirstByteTimeout), UpstreamIdleTimeout: unlimitedIfZero(conf.UpstreamIdleTimeout),
 	}, nil
+}
+
+// proxyKeyLimit converts the text of a key limit.
+func proxyKeyLimit(text string) (keylimit.Limit, error) {
+	limit, err := config.ParseKeyLimit(text)
+	return keylimit.Limit(limit), err
 }
 
 // unlimitedRateIfZero maps 0 (no limit) to -1, which the proxy treats as unlimited.

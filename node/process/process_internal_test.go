@@ -31,7 +31,7 @@ func TestConfigIsConvertedToNodeOptions(t *testing.T) {
 		"--remove-dead-after=1h", "--finalize-after=2h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--drain-timeout=6s", "--restart-grace=1s",
 		"--hooks=/hooks", "--release-timeout=3s", "--acquire-timeout=5m",
 		"--stream-grace=2s", "--takeover=timeout", "--rebalance-mode=stop-the-world", "--queue-requests=5", "--queue-bytes=1MiB", "--queue-wait=20s", "--body-buffer=2KiB",
-		"--max-shard-inflight=5", "--shard-queue=2", "--max-key-inflight=3", "--health-interval=300ms", "--health-timeout=3s", "--health-fall=4", "--health-rise=2",
+		"--max-shard-inflight=5", "--shard-queue=2", "--max-key-inflight=3", "--key-limit=rate=2/s", "--health-interval=300ms", "--health-timeout=3s", "--health-fall=4", "--health-rise=2",
 		"--debug-headers", "--forwarded", "--max-header-bytes=4KiB", "--max-header-bytes-total=1MiB", "--max-body-total=2MiB", "--max-headers=30", "--max-uri=1KiB", "--max-body=1GiB", "--max-conns=9", "--header-timeout=1s",
 		"--idle-timeout=2s", "--connect-timeout=3s", "--first-byte-timeout=off", "--upstream-idle-timeout=4s", "--trusted-proxies=10.0.0.0/8", "--probe-path=/p", "--gossip=127.0.0.1:17946", "--gossip-advertise=127.0.0.2",
 	)
@@ -48,7 +48,7 @@ func TestConfigIsConvertedToNodeOptions(t *testing.T) {
 		"queue":  o.Queue.Requests == 5 && o.Queue.Bytes == 1<<20 && o.Queue.Wait == 20*time.Second && o.Queue.CPUUsage != nil,
 		"gossip": o.GossipBind == "127.0.0.1:17946" && o.GossipAdvertise == "127.0.0.2:17946",
 		"proxy":  o.Proxy.MaxUpstreamConns == 7 && o.Proxy.BodyBuffer == 2<<10 && o.Proxy.StreamGrace == 2*time.Second && o.Proxy.DebugHeaders && o.Proxy.ProbePath == "/p",
-		"limits": o.Proxy.MaxHeaderBytes == 4<<10 && o.Proxy.MaxHeaderBytesTotal == 1<<20 && o.Proxy.MaxBodyTotal == 2<<20 && o.Proxy.MaxHeaders == 30 && o.Proxy.MaxURI == 1<<10 && o.Proxy.MaxBody == 1<<30 && o.Proxy.MaxConns == 9 && o.Proxy.MaxShardInflight == 5 && o.Proxy.ShardQueue == 2 && o.Proxy.MaxKeyInflight == 3,
+		"limits": o.Proxy.MaxHeaderBytes == 4<<10 && o.Proxy.MaxHeaderBytesTotal == 1<<20 && o.Proxy.MaxBodyTotal == 2<<20 && o.Proxy.MaxHeaders == 30 && o.Proxy.MaxURI == 1<<10 && o.Proxy.MaxBody == 1<<30 && o.Proxy.MaxConns == 9 && o.Proxy.MaxShardInflight == 5 && o.Proxy.ShardQueue == 2 && o.Proxy.MaxKeyInflight == 3 && o.Proxy.KeyLimit.Burst == 2,
 		"waits": o.Proxy.HeaderTimeout == time.Second && o.Proxy.IdleTimeout == 2*time.Second && o.Proxy.ConnectTimeout == 3*time.Second &&
 			o.Proxy.FirstByteTimeout < 0 && o.Proxy.UpstreamIdleTimeout == 4*time.Second,
 		"forwarded": o.Proxy.Forwarded,

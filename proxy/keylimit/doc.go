@@ -7,6 +7,8 @@
 // # Types
 //
 //   - ID identifies a key in bounded memory, by a keyed 128-bit hash. A Hasher computes it.
+//   - Limit is the limit of each key. Buckets contains a token bucket for each key that has sent requests
+//     recently.
 //   - Gate limits how many requests of a key run at the same time. Further requests wait in the order of
 //     their arrival, or are refused.
 //
@@ -15,5 +17,6 @@
 //
 // # Memory
 //
-// A Gate has an entry for each key with requests that run or wait, so other limits bound its memory.
+// A Gate has an entry for each key with requests that run or wait, so other limits bound its memory. Buckets
+// has an entry for each bucket that is not full, up to a fixed number. Further keys share buckets.
 package keylimit

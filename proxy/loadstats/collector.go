@@ -33,6 +33,8 @@ const (
 type Load struct {
 	Shards []ShardLoad `json:"shards"`
 	Keys   []KeyLoad   `json:"keys"`
+	// Limited has the keys with the most requests that exceeded a limit of their key at this owner.
+	Limited []KeyLoad `json:"limited"`
 }
 
 // ShardLoad is the load of one shard, averaged over about ten seconds (averagingTime).
@@ -65,6 +67,7 @@ type Collector struct {
 	lastUpdate time.Time
 	rates      []shardRates
 	keys       topk.Sketch
+	limited    topk.Sketch
 	sampleRate float64 // decayed rate of samples per second, including those for which no slot was free
 }
 
@@ -147,6 +150,16 @@ func (c *Collector) Sample(key []byte) {
 	slot.state.Store(slotFull)
 }
 
+// CountLimited counts a request that exceeded a limit of its key. It ignores long keys.
+func (c *Collector) CountLimited(key []byte) {
+	if c.shards == nil || len(key) > maxSampledKeyLen {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limited.Add(key)
+}
+
 // Update updates the averages and counts the sampled keys. It does nothing if the previous update
 // was less than a second ago.
 func (c *Collector) Update(now time.Time) {
@@ -175,6 +188,7 @@ func (c *Collector) Update(now time.Time) {
 	// Reduce the weight of the new samples, as well as that of the old ones, because the previous
 	// update may have been an hour ago.
 	c.keys.Scale(oldWeight)
+	c.limited.Scale(oldWeight)
 }
 
 // Snapshot returns the current load. Keys are hashed with hashKey (see shardkey.Hash). If
@@ -183,7 +197,7 @@ func (c *Collector) Snapshot(hashKey []byte, includeKeys bool) Load {
 	c.Update(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	load := Load{Shards: []ShardLoad{}, Keys: []KeyLoad{}}
+	load := Load{Shards: []ShardLoad{}, Keys: []KeyLoad{}, Limited: []KeyLoad{}}
 	for i := range c.rates {
 		means, sockets := c.rates[i].means, c.shards[i].WebSockets.Load()
 		if means[0] < 0.001 && sockets == 0 {
@@ -197,15 +211,18 @@ func (c *Collector) Snapshot(hashKey []byte, includeKeys bool) Load {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(b.Requests, a.Requests), cmp.Compare(b.Sockets, a.Sockets), cmp.Compare(a.Shard, b.Shard))
 	})
 	load.Shards = load.Shards[:min(len(load.Shards), maxLoadShards)]
-	for _, entry := range c.keys.Top(maxLoadKeys) {
-		keyLoad := KeyLoad{
-			Shard: shardmap.ShardOf(entry.Key, len(c.shards)), Hash: shardkey.Hash(hashKey, []byte(entry.Key)),
-			Requests: entry.Count / c.keys.Total() * c.sampleRate * sampleInterval,
-		}
+	describe := func(entry topk.Item, requests float64) KeyLoad {
+		keyLoad := KeyLoad{Shard: shardmap.ShardOf(entry.Key, len(c.shards)), Hash: shardkey.Hash(hashKey, []byte(entry.Key)), Requests: requests}
 		if includeKeys {
 			keyLoad.Key = entry.Key
 		}
-		load.Keys = append(load.Keys, keyLoad)
+		return keyLoad
+	}
+	for _, entry := range c.keys.Top(maxLoadKeys) {
+		load.Keys = append(load.Keys, describe(entry, entry.Count/c.keys.Total()*c.sampleRate*sampleInterval))
+	}
+	for _, entry := range c.limited.Top(maxLoadKeys) {
+		load.Limited = append(load.Limited, describe(entry, entry.Count/averagingTime.Seconds()))
 	}
 	return load
 }

@@ -11,6 +11,7 @@ import (
 
 	"shardway/internal/nativehist"
 	"shardway/internal/problem"
+	"shardway/proxy/keylimit"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 )
@@ -65,6 +66,7 @@ type Metrics struct {
 	OversizedCookies   atomic.Uint64 // Set-Cookie lines that were too long for a suffix
 	InvalidHolds       atomic.Uint64
 	Panics             atomic.Uint64
+	Limited            [keylimit.KindCount]atomic.Uint64 // requests beyond a limit of their key
 	ClientDisconnects  atomic.Uint64
 	ShedIdle           atomic.Uint64
 	ShedHeaders        atomic.Uint64
@@ -127,11 +129,11 @@ func problemCodes() [errorCodes]problem.Code {
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
 		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadersTooLarge,
-		problem.RequestTimeout, problem.ShardMoved, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined, problem.KeyBusy, problem.RerouteLoop,
+		problem.RequestTimeout, problem.ShardMoved, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined, problem.KeyBusy, problem.RerouteLoop, problem.RateLimited,
 	}
 }
 
-const errorCodes = 22
+const errorCodes = 23
 
 // CountAborted counts n requests that were aborted for a reason.
 func (m *Metrics) CountAborted(reason string, n int) {
@@ -174,6 +176,8 @@ var (
 		"Total number of running requests that were aborted, by reason.", []string{"reason"}, nil)
 	descBadHolds = prometheus.NewDesc("shardway_invalid_holds_total",
 		"Total number of responses whose Shardway-Hold is not a number of seconds.", nil, nil)
+	descLimited = prometheus.NewDesc("shardway_limited_requests_total",
+		"Total number of requests that exceeded a limit of their key at this owner, by type of the limit.", []string{"type"}, nil)
 	descPanics = prometheus.NewDesc("shardway_panics_total",
 		"Total number of requests aborted because Shardway panicked.", nil, nil)
 	descTruncated = prometheus.NewDesc("shardway_truncated_responses_total",
@@ -214,7 +218,7 @@ var (
 func Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descQueueWait, descAppBytes, descQueued, descQueuedSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descAborted, descTruncated, descOversizedCookies, descBadHolds, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
+		descRetries, descErrors, descAborted, descTruncated, descOversizedCookies, descBadHolds, descLimited, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
 	} {
 		ch <- desc
 	}
@@ -329,6 +333,9 @@ func (m *Metrics) collectCounters(count func(desc *prometheus.Desc, value float6
 	count(descMuxStreams, float64(m.MuxStreams.Load()))
 	count(descLoopRequests, float64(m.EventLoopRequests.Load()))
 	count(descBadHolds, float64(m.InvalidHolds.Load()))
+	for kind := range m.Limited {
+		count(descLimited, float64(m.Limited[kind].Load()), keylimit.Kind(kind).String())
+	}
 	count(descPanics, float64(m.Panics.Load()))
 	count(descClientDisconnects, float64(m.ClientDisconnects.Load()))
 	count(descShed, float64(m.ShedIdle.Load()), "idle")

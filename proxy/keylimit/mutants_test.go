@@ -1,0 +1,37 @@
+package keylimit
+
+import (
+	"testing"
+
+	"shardway/internal/overlay"
+	"shardway/internal/raceflag"
+)
+
+// mutants returns the mutants that the tests of this package find. Tests of package proxy find further ones.
+func mutants() []overlay.Mutant {
+	return []overlay.Mutant{
+		{
+			Rule: "only full buckets are evicted", Found: "TestBucketsNeverExceedLimit",
+			Decl: "proxy/keylimit.Buckets.evictLocked", Old: "if fullAt <= now {", New: "if PLANTED || fullAt <= now {",
+		},
+		{
+			Rule: "keys without a bucket of their own are limited", Found: "TestBucketsNeverExceedLimit",
+			Decl: "proxy/keylimit.Buckets.setLocked", Old: "b.shared[id.sharedIndex()] = fullAt", New: "if !PLANTED {\n				b.shared[id.sharedIndex()] = fullAt\n			}",
+		},
+		{
+			Rule: "a key that gets a bucket of its own continues with the shared one", Found: "TestKeyKeepsTokensOfSharedBucket",
+			Decl: "proxy/keylimit.Buckets.fullAtLocked", Old: "return b.shared[id.sharedIndex()]", New: "if PLANTED && len(b.fullAt) < b.max {\n		return 0\n	}\n	return b.shared[id.sharedIndex()]",
+		},
+		{
+			Rule: "a waiter that gives up gives back its place", Found: "TestGateNeverExceedsLimit",
+			Decl: "proxy/keylimit.Gate.Abandon", Old: "		place.Leave()\n", New: "		if !PLANTED {\n			place.Leave()\n		}\n",
+		},
+	}
+}
+
+func TestEachMutantFailsATest(t *testing.T) {
+	if testing.Short() || raceflag.Detector {
+		t.Skip("builds the package with mutants, and without the race detector")
+	}
+	overlay.TestMutants(t, "../..", "proxy/keylimit", mutants())
+}
