@@ -73,8 +73,8 @@ func (line *sourceLine) anyNodeReason(missing keysource.Missing) string {
 // sourceLines returns the lines of the configuration that list key sources.
 func (c *Config) sourceLines() []sourceLine {
 	lines := []sourceLine{{"key", "key", c.Keys}}
-	for _, route := range c.Routes {
-		lines = append(lines, sourceLine{routesKey + " " + route.Prefix, routesKey, route.Keys})
+	for _, route := range c.KeyRoutes() {
+		lines = append(lines, sourceLine{routesKey + " " + route.Prefix, routesKey, route.Sources})
 	}
 	return lines
 }

@@ -30,4 +30,6 @@ func (c *Config) ChangesSince(before *Config) Changes {
 	return changes
 }
 
-func sameRoute(a, b Route) bool { return a.Prefix == b.Prefix && slices.Equal(a.Keys, b.Keys) }
+func sameRoute(a, b Route) bool {
+	return a.Prefix == b.Prefix && slices.Equal(a.Keys, b.Keys) && a.KeyLimit == b.KeyLimit && a.FirstByteTimeout == b.FirstByteTimeout
+}

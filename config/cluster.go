@@ -46,8 +46,8 @@ func (c *Config) ClusterSettings() map[string]string {
 		all["trusted-proxies"] = networkListValue{&c.TrustedProxies}.String()
 	}
 	var routes []string
-	for _, route := range c.Routes {
-		routes = append(routes, route.Prefix+": "+strings.Join(keysource.CanonicalSources(route.Keys), ","))
+	for _, route := range c.KeyRoutes() {
+		routes = append(routes, route.Prefix+": "+strings.Join(keysource.CanonicalSources(route.Sources), ","))
 	}
 	all[routesKey] = strings.Join(routes, "; ")
 	if !c.Gateway() || c.Hooks != "" {

@@ -74,10 +74,15 @@ func (c *Config) Disables(optimization Optimization) bool {
 	return slices.Contains(c.Disable, string(optimization))
 }
 
-// Route contains the key sources for requests below a path prefix.
+// Route contains settings for requests below a path prefix.
 type Route struct {
-	Prefix string   // begins with a slash
-	Keys   []string // key sources, tried in order; never empty
+	Prefix string // begins with a slash
+	// Keys are the key sources, tried in order. Empty means those of the next shorter prefix, or of the
+	// setting key.
+	Keys []string
+	// KeyLimit and FirstByteTimeout replace the settings of the same name. Empty means the value of the
+	// next shorter prefix, or of the setting.
+	KeyLimit, FirstByteTimeout string
 }
 
 // Endpoint is an additional address that a node announces.

@@ -143,6 +143,10 @@ func (f *file) readRoutes(entry *ast.MappingValueNode) {
 		return
 	}
 	for _, routeEntry := range f.uniqueEntries(entries, routesKey) {
+		if settings, isTable := tableEntries(routeEntry.Value); isTable {
+			f.readRouteSettings(scalarText(routeEntry.Key), settings)
+			continue
+		}
 		keys, ok := scalarTexts(routeEntry.Value, true)
 		if !ok {
 			f.addProblem(lineOf(routeEntry.Key), routesKey, scalarText(routeEntry.Key), "the value has the wrong form", remedy)
@@ -157,6 +161,35 @@ func (f *file) readRoutes(entry *ast.MappingValueNode) {
 		return strings.Compare(a.Prefix, b.Prefix)
 	})
 }
+
+// readRouteSettings reads a route in the form of a table, whose keys are names of settings.
+func (f *file) readRouteSettings(prefix string, entries []*ast.MappingValueNode) {
+	route := Route{Prefix: prefix}
+	for _, entry := range f.uniqueEntries(entries, routesKey) {
+		name, line := scalarText(entry.Key), lineOf(entry.Key)
+		texts, ok := scalarTexts(entry.Value, name == "key")
+		switch {
+		case !slices.Contains(routeSettingNames(), name):
+			remedy := "use " + strings.Join(routeSettingNames(), ", ")
+			if near := suggest.Word(strings.ReplaceAll(name, "-", "_"), routeSettingNames()); near != "" {
+				remedy = "did you mean " + near + "?"
+			}
+			f.addProblem(line, routesKey, prefix, strconv.Quote(name)+" is not a setting of a route", remedy)
+		case !ok || len(texts) == 0:
+			f.addProblem(line, routesKey, prefix, "the value of "+name+" has the wrong form", "write a value as for the setting "+name)
+		case name == "key":
+			route.Keys = texts
+		case name == "key_limit":
+			route.KeyLimit = texts[0]
+		default:
+			route.FirstByteTimeout = texts[0]
+		}
+	}
+	f.routes = append(f.routes, route)
+}
+
+// routeSettingNames returns the names of the settings that a route can have.
+func routeSettingNames() []string { return []string{"key", "key_limit", "first_byte_timeout"} }
 
 // addProblem records a problem of the given line.
 func (f *file) addProblem(line int, key, text, message, remedy string) {

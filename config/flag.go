@@ -40,6 +40,23 @@ type Value struct {
 	Origin string `json:"from"` // "flag", a variable's name, "shardway.yaml:12", "default"
 }
 
+// String returns the settings of the route: its key sources, and the other settings with their names.
+func (r *Route) String() string {
+	text := strings.Join(r.Keys, ",")
+	add := func(name, value string) {
+		if value == "" {
+			return
+		}
+		if text != "" {
+			text += " "
+		}
+		text += name + ": " + value
+	}
+	add("key_limit", r.KeyLimit)
+	add("first_byte_timeout", r.FirstByteTimeout)
+	return text
+}
+
 // Values returns the effective value and the origin of each setting.
 func (c *Config) Values() []Value {
 	table := settings()
@@ -48,7 +65,7 @@ func (c *Config) Values() []Value {
 		values = append(values, Value{Key: s.name, Value: s.valueOf(c).String(), Origin: c.Origin(s.name)})
 	}
 	for _, r := range c.Routes {
-		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: strings.Join(r.Keys, ","), Origin: c.Origin(routesKey)})
+		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: r.String(), Origin: c.Origin(routesKey)})
 	}
 	return values
 }

@@ -2,8 +2,10 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"shardway/internal/address"
 	"shardway/internal/valueerr"
@@ -214,8 +216,51 @@ func checkKeySource(text string) *valueProblem {
 
 // checkRoutes checks the table of path prefixes.
 func (c *Config) checkRoutes() *valueProblem {
-	_, err := keysource.NewTable(keysource.Spec{Routes: c.KeyRoutes()})
-	return problemOf(err) // the first one, if err joins several
+	if _, err := keysource.NewTable(keysource.Spec{Routes: c.KeyRoutes()}); err != nil {
+		return problemOf(err) // the first one, if err joins several
+	}
+	prefixes := make([]string, len(c.Routes))
+	for i, route := range c.Routes {
+		prefixes[i] = route.Prefix
+		if problem := route.checkSettings(); problem != nil {
+			return problem
+		}
+	}
+	_, err := keysource.NewPrefixes(prefixes)
+	return problemOf(err)
+}
+
+// checkSettings checks the settings of a route other than its key sources.
+func (r *Route) checkSettings() *valueProblem {
+	problem := checkKeyLimit(r.KeyLimit)
+	name := "key_limit"
+	if problem == nil && r.FirstByteTimeout != "" {
+		name = "first_byte_timeout"
+		_, problem = r.firstByteTimeout()
+	}
+	if problem != nil {
+		problem.message = strconv.Quote(r.Prefix) + ": " + name + ": " + problem.message
+	}
+	return problem
+}
+
+// firstByteTimeout parses FirstByteTimeout. Zero means off.
+func (r *Route) firstByteTimeout() (timeout time.Duration, problem *valueProblem) {
+	value := durationValue{&timeout, 10 * time.Millisecond, 24 * time.Hour, true}
+	if problem = value.set([]string{r.FirstByteTimeout}); problem == nil {
+		problem = value.check()
+	}
+	return timeout, problem
+}
+
+// FirstByteLimit returns the value of FirstByteTimeout; zero means no limit. isSet is false if the route
+// does not have the setting.
+func (r *Route) FirstByteLimit() (limit time.Duration, isSet bool) {
+	if r.FirstByteTimeout == "" {
+		return 0, false
+	}
+	limit, problem := r.firstByteTimeout()
+	return limit, problem == nil
 }
 
 // keySourceRules returns the rules about the order of the key sources.
@@ -243,11 +288,21 @@ func (c *Config) keyConfigRules() []rule {
 
 // KeyRoutes returns the table of path prefixes as package keysource reads it.
 func (c *Config) KeyRoutes() []keysource.Route {
-	routes := make([]keysource.Route, len(c.Routes))
-	for i, route := range c.Routes {
-		routes[i] = keysource.Route{Prefix: route.Prefix, Sources: route.Keys}
+	var routes []keysource.Route
+	for _, route := range c.Routes {
+		if len(route.Keys) > 0 || !route.hasSettings() {
+			routes = append(routes, keysource.Route{Prefix: route.Prefix, Sources: route.Keys})
+		}
 	}
 	return routes
+}
+
+// hasSettings reports whether the route has settings other than key sources.
+func (r *Route) hasSettings() bool { return r.KeyLimit != "" || r.FirstByteTimeout != "" }
+
+// HasRouteSettings reports whether any route has settings other than key sources.
+func (c *Config) HasRouteSettings() bool {
+	return slices.ContainsFunc(c.Routes, func(route Route) bool { return route.hasSettings() })
 }
 
 func joinTexts(texts []string) string { return strings.Join(texts, ",") }

@@ -39,12 +39,12 @@ type Config struct {
 
 	Node             string
 	Data             string
-	MaxUpstreamConns int // maximum concurrent requests of the handler
-	MaxShardConns    int // the same for one shard
-	MaxShardInflight int // maximum requests of one shard; zero means no limit
-	MaxKeyInflight   int // maximum requests of one key; zero means no limit
+	MaxUpstreamConns int    // maximum concurrent requests of the handler
+	MaxShardConns    int    // the same for one shard
+	MaxShardInflight int    // maximum requests of one shard; zero means no limit
+	MaxKeyInflight   int    // maximum requests of one key; zero means no limit
 	KeyLimit         string // limits of each key, like "rate=10/s; burst=20"; empty means none
-	ShardQueue       int // requests of one shard or key that wait for that limit; zero means none
+	ShardQueue       int    // requests of one shard or key that wait for that limit; zero means none
 	MaxStreams       int
 	Weight           int
 	Zone             string
@@ -119,5 +119,8 @@ type Config struct {
 // Route has the key sources of requests below a path prefix.
 type Route struct {
 	Prefix string
-	Key    []string
+	Key    []string // empty means those of a shorter prefix, or of Config.Keys
+	// KeyLimit and FirstByteTimeout replace the settings for the path, in the syntax of the flags. Empty
+	// means the value of a shorter prefix, or of the setting.
+	KeyLimit, FirstByteTimeout string
 }

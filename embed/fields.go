@@ -35,7 +35,7 @@ func (c Config) settings() (config.Config, error) {
 		}
 	}
 	for _, route := range c.Routes {
-		program.Routes = append(program.Routes, config.Route{Prefix: route.Prefix, Keys: route.Key})
+		program.Routes = append(program.Routes, config.Route{Prefix: route.Prefix, Keys: route.Key, KeyLimit: route.KeyLimit, FirstByteTimeout: route.FirstByteTimeout})
 	}
 	return config.Compose(program)
 }

@@ -222,16 +222,18 @@ func (t *Table) Match(path *ParsedPath) (list *SourceList, unambiguous bool) {
 		return nil, false
 	}
 	for i := range t.routes {
-		prefix := t.routes[i].prefix
-		if !hasPathPrefix(prefix, path.decoded) {
-			continue
+		if prefix := t.routes[i].prefix; hasPathPrefix(prefix, path.decoded) {
+			return &t.routes[i].SourceList, path.agreesOn(prefix)
 		}
-		// All apps must agree on the prefix and on its end: the slash, or the byte after it.
-		endsWithSlash := strings.HasSuffix(prefix, "/")
-		unambiguous = path.agreed > len(prefix) || path.agreed == len(prefix) && endsWithSlash
-		return &t.routes[i].SourceList, unambiguous
 	}
 	return &t.defaults, true
+}
+
+// agreesOn reports whether all apps agree on a prefix of the path and on its end: the slash, or the byte
+// after it.
+func (r *ParsedPath) agreesOn(prefix string) bool {
+	endsWithSlash := strings.HasSuffix(prefix, "/")
+	return r.agreed > len(prefix) || r.agreed == len(prefix) && endsWithSlash
 }
 
 // hasPathPrefix reports whether path equals prefix or is below prefix.

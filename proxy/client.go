@@ -40,6 +40,7 @@ type requestState struct {
 	// headerEdit and extraLines are reused for each header that is written.
 	headerEdit h1.Edit
 	extraLines []byte
+	routePath  []byte // memory of a decoded path; see findRoute
 	// slowResponse is the key of a response in Server.largeResponses, while a response of unknown
 	// duration from another node is being forwarded. Zero means none, or that the response already
 	// counts as slow.
@@ -104,6 +105,9 @@ type connState struct {
 	// longPollStart is the time of the first attempt of a long poll that was retried because its
 	// shard moved, by the clock of the server. Zero means none.
 	longPollStart atomic.Int64
+	// firstByteTimeout is the timeout of the route of the current request. Zero means that of the
+	// settings. A negative value means no limit.
+	firstByteTimeout atomic.Int64
 	// carriedRequest means that the connection has carried a request before the current one. When
 	// such a connection is closed without a response, clients repeat a safe request.
 	carriedRequest atomic.Bool
@@ -246,6 +250,7 @@ func (c *client) connectSteps() {
 	c.router = router{
 		requestState: &c.requestState, reply: c.reply, keys: &c.keys, wait: &c.wait, runner: &c.runner, retrier: &c.retrier,
 		slot: &c.slot, admission: &c.admission, closing: &c.closing, life: &c.life, releaseAdmitted: c.releaseAdmitted, createSession: c.createSession,
+		firstByteTimeout: &c.firstByteTimeout,
 	}
 	c.resumer = sessionResumer{
 		requestState: &c.requestState, router: &c.router, wait: &c.wait, relay: &c.relay, slot: &c.slot, closing: &c.closing, life: &c.life,

@@ -17,7 +17,7 @@ const detailKeyInflight = "the maximum number of requests of the key is in fligh
 // limitsKeys reports whether a request may have to wait for other requests of its key, or may exceed a
 // limit of its key. An event loop does not serve such requests, because it must not block.
 func (settings *Settings) limitsKeys() bool {
-	return settings.MaxKeyInflight > 0 || !settings.KeyLimit.IsOff()
+	return settings.MaxKeyInflight > 0 || settings.routes != nil || !settings.KeyLimit.IsOff()
 }
 
 // enterKey takes a place among the requests of the key at this owner, and waits for it if necessary. The

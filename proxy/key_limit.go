@@ -16,12 +16,16 @@ type keyLimitState struct {
 	charged int64           // bytes of the body for which tokens were taken
 }
 
+// detailAmbiguousRoute is the detail of the problem for a request whose path may be below another prefix
+// for the app.
+const detailAmbiguousRoute = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for the settings of the routes"
+
 // enterLimits applies the limits of the request's key. A request that exceeds one gets 429. Attempts of
 // Shardway to send a request again are not counted. The zero decision means that the request may be sent
 // to the app.
-func (router *router) enterLimits() decision {
+func (router *router) enterLimits(route *routeSettings) decision {
 	state := &router.exchange.keyLimit
-	if state.limit == nil && !router.findLimit() {
+	if state.limit == nil && !router.findLimit(route) {
 		return decision{}
 	}
 	limit, buckets, now := state.limit, router.server.keyBuckets, router.server.clock.Exact()
@@ -47,12 +51,12 @@ func (router *router) enterLimits() decision {
 }
 
 // findLimit sets the limit that applies to the request. It returns false if there is none.
-func (router *router) findLimit() bool {
+func (router *router) findLimit(route *routeSettings) bool {
 	isExempt := router.exchange.Keyless || router.wait.isResumedStream()
-	if isExempt || router.settings.KeyLimit.IsOff() {
+	if isExempt || route.keyLimit.IsOff() {
 		return false
 	}
-	router.exchange.keyLimit = keyLimitState{limit: &router.settings.KeyLimit, key: router.keyID()}
+	router.exchange.keyLimit = keyLimitState{limit: &route.keyLimit, key: router.keyID().In(route.limitScope)}
 	return true
 }
 

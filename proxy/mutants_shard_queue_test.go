@@ -95,5 +95,17 @@ func mutantsOfShardQueues() []mutant {
 			rule: "an event loop obeys the limits of keys", found: "TestKeyLimitIsReloaded",
 			edits: in("proxy.Settings.limitsKeys", "!settings.KeyLimit.IsOff()", "!PLANTED && !settings.KeyLimit.IsOff()"),
 		},
+		{
+			rule: "a route with a limit has buckets of its own", found: "TestRouteHasOwnKeyLimit",
+			edits: in("proxy/keylimit.ID.In", "	return ID{", "	if PLANTED {\n		return id\n	}\n	return ID{"),
+		},
+		{
+			rule: "an ambiguous path is refused while routes have settings", found: "TestRouteHasOwnKeyLimit",
+			edits: in("proxy.router.attemptLocal", "	if !unambiguous {\n", "	if !PLANTED && !unambiguous {\n"),
+		},
+		{
+			rule: "a route has its own timeout for the first byte", found: "TestRouteHasOwnFirstByteTimeout",
+			edits: in("proxy.router.attemptLocal", "	if route.firstByteTimeout != 0 {\n", "	if !PLANTED && route.firstByteTimeout != 0 {\n"),
+		},
 	}
 }

@@ -35,6 +35,8 @@ type router struct {
 	life            *connlife.Lifetime
 	releaseAdmitted func() // bound method admission.release
 	createSession   func() // bound method client.createSession
+	// firstByteTimeout is connState.firstByteTimeout.
+	firstByteTimeout *atomic.Int64
 }
 
 // routeUntilAnswered makes attempts until the client has a response. result is the decision after
@@ -174,7 +176,14 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if router.req.RequestsUpgrade() && router.server.upstreams.longLived.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
-	if result := router.enterLimits(); result.action != 0 {
+	route, unambiguous := router.findRoute()
+	if !unambiguous {
+		return fail(problem.BadRequest, detailAmbiguousRoute)
+	}
+	if route.firstByteTimeout != 0 {
+		router.firstByteTimeout.Store(int64(route.firstByteTimeout))
+	}
+	if result := router.enterLimits(route); result.action != 0 {
 		return result
 	}
 	pool, process, result := router.localPool()

@@ -141,6 +141,9 @@ func (c *client) beginExchange() {
 		keepAlive:    c.req.KeepAlive() && !c.isDraining(),
 		startedAt:    c.server.clock.Exact(),
 	}
+	if c.firstByteTimeout.Load() != 0 {
+		c.firstByteTimeout.Store(0)
+	}
 	if c.longPollStart.Load() != 0 {
 		c.longPollStart.Store(0)
 	}

@@ -74,6 +74,9 @@ type Settings struct {
 	// KeyLimit limits the requests of each key, if this node is the owner of its shard. A request
 	// beyond it receives 429. The zero value means no limit.
 	KeyLimit keylimit.Limit
+	// Routes contains settings for requests below path prefixes. The longest matching prefix applies.
+	// While there are any, requests with an ambiguous path receive 400.
+	Routes []Route
 	// ShardQueue is how many further requests of one shard wait at its owner, in the order of their
 	// arrival, for up to Options.QueueWait. Zero means that further requests receive 503 immediately.
 	ShardQueue int
@@ -96,6 +99,11 @@ type Settings struct {
 	// means 10 minutes, and a negative value means no limit. It does not apply to upgraded
 	// connections.
 	UpstreamIdleTimeout time.Duration
+
+	// withDefaults sets the following fields.
+
+	routes       *routeTable   // nil means that Routes is empty
+	defaultRoute routeSettings // settings that apply without routes
 }
 
 // withDefaults returns a copy of settings in which zero values are replaced by the defaults.
@@ -112,6 +120,8 @@ func (settings Settings) withDefaults() *Settings {
 	settings.ConnectTimeout = cmp.Or(settings.ConnectTimeout, 2*time.Second)
 	settings.FirstByteTimeout = cmp.Or(settings.FirstByteTimeout, 5*time.Minute)
 	settings.UpstreamIdleTimeout = cmp.Or(settings.UpstreamIdleTimeout, 10*time.Minute)
+	settings.routes = newRouteTable(settings.Routes, settings.KeyLimit)
+	settings.defaultRoute = routeSettings{keyLimit: settings.KeyLimit}
 	if settings.Keys == nil {
 		settings.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value has no mistakes
 	}

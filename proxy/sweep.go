@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"math"
 	"net"
 	"sync/atomic"
@@ -243,8 +244,9 @@ func (sweeper *sweeper) sweepDeadline(c *client, current inflight.Run, table *ro
 		c.runSeenAt = now // the timeout starts at the end of the request body
 		return
 	}
-	hasTimeout := settings.FirstByteTimeout >= 0
-	if hasTimeout && now-c.runSeenAt > settings.FirstByteTimeout {
+	timeout := cmp.Or(time.Duration(c.firstByteTimeout.Load()), settings.FirstByteTimeout)
+	hasTimeout := timeout >= 0
+	if hasTimeout && now-c.runSeenAt > timeout {
 		cancelBeforeResponse(&c.slot, current, cause.Timeout, sweeper.metrics)
 	}
 }

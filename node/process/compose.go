@@ -255,13 +255,42 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 	if err != nil {
 		return proxy.Settings{}, err
 	}
+	routes, err := proxyRoutes(conf)
+	if err != nil {
+		return proxy.Settings{}, err
+	}
 	return proxy.Settings{
-		Keys: keys, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
+		Routes: routes,
+		Keys:   keys, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
 		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,
 		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight, ShardQueue: conf.ShardQueue, MaxKeyInflight: conf.MaxKeyInflight, KeyLimit: keyLimit,
 		HeaderTimeout: conf.HeaderTimeout, IdleTimeout: conf.IdleTimeout, MinBodyRate: unlimitedRateIfZero(conf.MinBodyRate), ConnectTimeout: conf.ConnectTimeout,
 		FirstByteTimeout: unlimitedIfZero(conf.FirstByteTimeout), UpstreamIdleTimeout: unlimitedIfZero(conf.UpstreamIdleTimeout),
 	}, nil
+}
+
+// proxyRoutes converts the settings of the routes. The result is nil if the routes have only key sources.
+func proxyRoutes(conf *config.Config) ([]proxy.Route, error) {
+	if !conf.HasRouteSettings() {
+		return nil, nil
+	}
+	routes := make([]proxy.Route, len(conf.Routes))
+	for i := range conf.Routes {
+		route := &conf.Routes[i]
+		routes[i].Prefix = route.Prefix
+		if limit, isSet := route.FirstByteLimit(); isSet {
+			routes[i].FirstByteTimeout = unlimitedIfZero(limit)
+		}
+		if route.KeyLimit == "" {
+			continue
+		}
+		limit, err := proxyKeyLimit(route.KeyLimit)
+		if err != nil {
+			return nil, err
+		}
+		routes[i].KeyLimit = &limit
+	}
+	return routes, nil
 }
 
 // proxyKeyLimit converts the text of a key limit.

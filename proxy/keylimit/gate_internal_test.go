@@ -92,3 +92,25 @@ func TestGateGrantsPlacesInOrder(t *testing.T) {
 		t.Errorf("%d keys are left", gate.Len())
 	}
 }
+
+// A waiter that gives up at the moment of its turn gives its place to the next one.
+func TestAbandonedTurnGoesToNextWaiter(t *testing.T) {
+	var gate Gate
+	first, _ := gate.Join(&Waiter{ID: ID{1, 2}, Limit: 1})
+	gone, next := &Waiter{ID: ID{1, 2}, Limit: 1, MaxQueued: 2}, &Waiter{ID: ID{1, 2}, Limit: 1, MaxQueued: 2}
+	for _, waiter := range []*Waiter{gone, next} {
+		if _, err := gate.Join(waiter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.Leave()
+	gate.Abandon(gone)
+	place, err := gate.Await(next, nil, 0)
+	if err != nil {
+		t.Fatalf("the next waiter: %v", err)
+	}
+	place.Leave()
+	if gate.Len() != 0 {
+		t.Errorf("%d keys are left", gate.Len())
+	}
+}

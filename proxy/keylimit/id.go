@@ -1,10 +1,19 @@
 package keylimit
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"math/bits"
+)
 
 // ID identifies a key. Two keys have the same ID only with a negligible probability, and nobody without
 // the seeds of the Hasher can find such keys. Keys with the same ID share their limits.
 type ID [2]uint64
+
+// In returns the ID of the key within a scope, such as a route with limits of its own. Scope zero returns
+// the same ID.
+func (id ID) In(scope uint64) ID {
+	return ID{id[0] ^ scope, id[1] ^ bits.RotateLeft64(scope, 32)}
+}
 
 // Hasher computes IDs with random seeds. NewHasher creates it.
 type Hasher struct{ seeds [2]maphash.Seed }

@@ -23,7 +23,7 @@ func mutants() []overlay.Mutant {
 			Decl: "proxy/keylimit.Buckets.fullAtLocked", Old: "return b.shared[id.sharedIndex()]", New: "if PLANTED && len(b.fullAt) < b.max {\n		return 0\n	}\n	return b.shared[id.sharedIndex()]",
 		},
 		{
-			Rule: "a waiter that gives up gives back its place", Found: "TestGateNeverExceedsLimit",
+			Rule: "a waiter that gives up gives back its place", Found: "TestAbandonedTurnGoesToNextWaiter",
 			Decl: "proxy/keylimit.Gate.Abandon", Old: "		place.Leave()\n", New: "		if !PLANTED {\n			place.Leave()\n		}\n",
 		},
 	}

@@ -1,0 +1,80 @@
+package proxy_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy"
+	"shardway/proxy/keylimit"
+)
+
+// askPath requests a path with key k and returns the response.
+func (n *node) askPath(path string) *reply {
+	n.t.Helper()
+	c := n.dial()
+	defer func() { _ = c.Close() }()
+	res, _ := c.get(path)
+	return res
+}
+
+// The owner applies the limit of the longest prefix that has one. Prefixes with limits have buckets of
+// their own.
+func TestRouteHasOwnKeyLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		change := func(o *proxy.Options) {
+			o.KeyLimit = keylimit.Limit{Interval: time.Hour, Burst: 4}
+			o.Routes = []proxy.Route{
+				{Prefix: "/api", KeyLimit: &keylimit.Limit{Interval: time.Hour, Burst: 2}},
+				{Prefix: "/api/slow", FirstByteTimeout: time.Hour},
+				{Prefix: "/api/free", KeyLimit: &keylimit.Limit{}},
+			}
+		}
+		owner := simNode(t, sim, "owner", simple, change)
+		ingress := simNode(t, sim, "ingress", simple, change)
+		ingress.knows("owner", owner)
+		ingress.swap(1, 1, remote("owner", 1))
+		for i, step := range []struct {
+			path string
+			want int
+		}{
+			{"/api", 200}, {"/api/slow/x", 200}, {"/api/x", 429}, {"/api/slow", 429}, {"/%61pi/x", 429}, {"/api/x?/api/free", 429},
+			{"/api/free", 200}, {"/api/free/x", 200}, {"/api/free/y", 200},
+			{"/x", 200}, {"/apix", 200}, {"/", 200}, {"/free", 200}, {"/y", 429},
+			{"//api/x", 400}, {"/x/../api", 400}, {"/api%2Fx", 400}, {"/api/free/..%2Fx", 400},
+		} {
+			if res := []*node{owner, ingress}[i%2].askPath(step.path); res.StatusCode != step.want {
+				t.Errorf("request %d for %s: %s, want %d", i, step.path, res.Status, step.want)
+			}
+		}
+	})
+}
+
+// The timeout of a route replaces that of the settings, in both directions, also on a connection that
+// continues with other paths.
+func TestRouteHasOwnFirstByteTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		change := func(o *proxy.Options) {
+			o.FirstByteTimeout = 2 * time.Second
+			o.Routes = []proxy.Route{{Prefix: "/poll", FirstByteTimeout: time.Minute}, {Prefix: "/slow", FirstByteTimeout: 100 * time.Millisecond}}
+		}
+		owner := simNode(t, sim, "owner", simple, change)
+		ingress := simNode(t, sim, "ingress", simple, change)
+		ingress.knows("owner", owner)
+		ingress.swap(1, 1, remote("owner", 1))
+		for _, front := range []*node{owner, ingress} {
+			if res := front.askPath("/poll"); res.StatusCode != 200 {
+				t.Errorf("a slow path with a long timeout: %s", res.Status)
+			}
+			if res := front.askPath("/slow"); res.StatusCode != 504 {
+				t.Errorf("a path with a short timeout: %s", res.Status)
+			}
+			if res := front.askPath("/x"); res.StatusCode != 200 {
+				t.Errorf("another path: %s", res.Status)
+			}
+		}
+		time.Sleep(time.Second) // the app still sleeps
+	})
+}
