@@ -83,6 +83,7 @@ func (router *router) reroute() {
 	exchange.leaveQueue() // the next attempt waits in its own turn
 	exchange.Found = shardkey.Found{Key: exchange.namedKey, Wrapped: exchange.Wrapped}
 	exchange.hasShard, exchange.hadTurn, exchange.isRerouted = false, false, true
+	exchange.keyLimit = keyLimitState{}
 	exchange.account.Rerouted = true
 	router.server.metrics.Retries[metrics.RetryKeyNamed].Add(1)
 	router.server.load.Sample(exchange.Key)
