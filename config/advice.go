@@ -20,7 +20,7 @@ func (c *Config) Advice() []Problem {
 			}
 			var problems []*valueProblem
 			for _, single := range source.Single() {
-				problems = append(problems, adviseClaim(single))
+				problems = append(problems, adviseClaim(single), advisePattern(single, line.prefix))
 			}
 			switch reason := line.anyNodeReason(c.OnMissingKey); {
 			case line.lastKind() == keysource.Mint: // the app uses the generated key as the value of its cookie or header
@@ -43,6 +43,7 @@ func (c *Config) Advice() []Problem {
 type sourceLine struct {
 	key     string // as in Value.Key
 	setting string // the setting that the origin is kept for
+	prefix  string // the path prefix of a route; empty for the setting "key"
 	sources []string
 }
 
@@ -72,9 +73,9 @@ func (line *sourceLine) anyNodeReason(missing keysource.Missing) string {
 
 // sourceLines returns the lines of the configuration that list key sources.
 func (c *Config) sourceLines() []sourceLine {
-	lines := []sourceLine{{"key", "key", c.Keys}}
+	lines := []sourceLine{{"key", "key", "", c.Keys}}
 	for _, route := range c.KeyRoutes() {
-		lines = append(lines, sourceLine{routesKey + " " + route.Prefix, routesKey, route.Sources})
+		lines = append(lines, sourceLine{routesKey + " " + route.Prefix, routesKey, route.Prefix, route.Sources})
 	}
 	return lines
 }
@@ -142,6 +143,17 @@ func structuredClaims() []string {
 	return []string{
 		"aud", "amr", "roles", "groups", "permissions", "scp", "entitlements", // arrays
 		"realm_access", "resource_access", "address", "act", "cnf", "events", // objects
+	}
+}
+
+// advisePattern reports a pattern that matches no path below the prefix of its route.
+func advisePattern(source keysource.Source, prefix string) *valueProblem {
+	if source.Pattern == nil || prefix == "" || source.Pattern.MayMatchBelow(prefix) {
+		return nil
+	}
+	return &valueProblem{
+		"this pattern matches the whole path, and no such path is below " + strconv.Quote(prefix),
+		"begin the pattern with " + prefix + ", or use another prefix",
 	}
 }
 

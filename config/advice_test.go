@@ -65,6 +65,21 @@ func TestAdviceNamesTheRoute(t *testing.T) {
 	}
 }
 
+func TestAdviceNamesPatternsThatNeverMatch(t *testing.T) {
+	for pattern, matches := range map[string]bool{
+		"/api/rooms/{key}": true, "/{any}/rooms/{key}": true, "/{key*}/x": true, "/{key}/*": true, "/%61pi/r%6foms/{key}/*": true, "/api/r{key}/*": true,
+		"/rooms/{key}": false, "/api/{key}": true, "/api/room/{key}": false, "/{key}": false, "/API/rooms/{key}": false, "/api/x{key}/*": false,
+	} {
+		c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("routes:\n  /api/rooms: ['host+path:"+pattern+"']\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if advice := c.Advice(); (len(advice) == 0) != matches || !matches && !strings.Contains(advice[0].Remedy, "begin the pattern with /api/rooms") {
+			t.Errorf("%s: %v", pattern, advice)
+		}
+	}
+}
+
 func TestUpstreamMustNotBeRepeated(t *testing.T) {
 	for _, args := range [][]string{
 		{"--upstream", "http://127.0.0.1:1", "--upstream", "http://127.0.0.1:2"},

@@ -225,6 +225,27 @@ func escapeLiteral(text string) string {
 	return strings.NewReplacer("?", "%3F", "*", "%2A", "{", "%7B", "}", "%7D", "+", "%2B", ",", "%2C").Replace(escapePrefix(text))
 }
 
+// MayMatchBelow reports whether the pattern may match a path that is equal to a path prefix of the
+// configuration, or below it. An invalid prefix matches.
+func (p *Pattern) MayMatchBelow(prefix string) bool {
+	decoded, err := parsePrefix(prefix)
+	if err != nil {
+		return true
+	}
+	for i, text := range strings.Split(strings.Trim(decoded, "/"), "/") {
+		switch {
+		case i >= len(p.segments):
+			return p.matchesBelow
+		case p.segments[i].mode == manySegments || text == "":
+			return true
+		}
+		if _, result := p.segments[i].match([]byte(text)); result != matched {
+			return false
+		}
+	}
+	return true
+}
+
 // Key returns the key in a path, or nil if the pattern does not match. It uses dst, which should have the
 // capacity of the path, as the buffer. unambiguous is false if an app may find a different key:
 //
