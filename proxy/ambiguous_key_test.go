@@ -19,6 +19,7 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		{Prefix: "/rooms", Sources: []string{"path:2"}},
 		{Prefix: "/q", Sources: []string{"query:user"}},
 		{Prefix: "/c", Sources: []string{"cookie:sid"}},
+		{Prefix: "/php", Sources: []string{"cookie:my_sid"}},
 		{Prefix: "/h", Sources: []string{"header:X-Tenant"}},
 		{Prefix: "/j", Sources: []string{"jwt:sub"}},
 		{Prefix: "/plain", Sources: []string{"host"}},
@@ -48,6 +49,21 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		{"/c", "Cookie: sid=alice\r\nCookie: y sid =bob\r\n"},
 		{"/c", "Cookie: y=1 sid=bob\r\n"},
 		{"/c", "Cookie: y sid=\"a b\"\r\n"},
+		// Express, Django and Flask remove Unicode white space: of UTF-8 or of Latin-1.
+		{"/c", "Cookie: sid=alice; \xa0sid=bob\r\n"},
+		{"/c", "Cookie: sid=alice; \u00a0sid\u2003=bob\r\n"},
+		{"/c", "Cookie: \ufeffsid=bob\r\n"},
+		{"/c", "Cookie: sid=bob\xa0\r\n"},
+		{"/c", "Cookie: sid=\x85bob\r\n"},
+		{"/c", "Cookie: sid=\u3000bob\r\n"},
+		// CGI.pm splits at commas, ASP.NET ignores case, and PHP replaces characters.
+		{"/c", "Cookie: a=b,sid=bob; sid=alice\r\n"},
+		{"/c", "Cookie: sid=alice,sid=bob\r\n"},
+		{"/c", "Cookie: sid=alice; SID=bob\r\n"},
+		{"/c", "Cookie: Sid=bob\r\nCookie: sid=alice\r\n"},
+		{"/c", "Cookie: sid=alice; sid[0]=bob\r\n"},
+		{"/php", "Cookie: my.sid=bob; my_sid=alice\r\n"},
+		{"/php", "Cookie: my_sid=alice; my[sid=bob\r\n"},
 		{"/h", "X-Tenant: alice\r\nX_Tenant: bob\r\n"},
 		{"/h", "X-Tenant: alice\r\nX.Tenant: bob\r\n"},
 		{"/j", "Authorization: Bearer " + jwt(`{"sub":"a"}`) + "\r\nAuthorization: Bearer " + jwt(`{"sub":"b"}`) + "\r\n"},
@@ -100,6 +116,21 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", target)
 		if res, body := c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != key {
 			t.Errorf("%s: %d %s, key %q, want %q", target, res.StatusCode, body, res.Header.Get("Saw-Shardway-Key"), key)
+		}
+	}
+}
+
+// These cookies are unusual, but each app that finds the cookie reads the same value.
+func TestUnusualCookiesAreAccepted(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"cookie:sid"}}) })
+	c := n.dial()
+	for cookies, key := range map[string]string{
+		"sid=alice; SID=alice": "alice", "sid=a,b": "a,b", "sid=a,sid": "a,sid", `sid="a,sid=b"`: `"a,sid=b"`, "xsid=b; sid=a; sidx=c; sid.x=d": "a",
+		"sid=caf\u00e9": "caf%C3%A9", "sid=\u00e0": "%C3%A0", "\u00e0=1; sid=a": "a", "sid=a; x=1,y=2": "a", "sid=a\u00a0b": "a%C2%A0b",
+	} {
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nCookie: %s\r\n\r\n", cookies)
+		if res, body := c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != key {
+			t.Errorf("%q: %d %s, key %q, want %q", cookies, res.StatusCode, body, res.Header.Get("Saw-Shardway-Key"), key)
 		}
 	}
 }

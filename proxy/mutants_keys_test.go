@@ -47,5 +47,21 @@ func mutantsOfKeys() []mutant {
 			rule: "apps may decode a token in a cookie", found: "TestKeysOfPatternsTokensAndJoinedSources",
 			edits: in("proxy/shardkey.isEncodedToken", `return err == nil &&`, `return !PLANTED && err == nil &&`),
 		},
+		{
+			rule: "some apps remove Unicode white space around cookies", found: "TestAmbiguousKeysAreRejected",
+			edits: in("proxy/shardkey.isReadDifferently", `if isExact && len(trimSpace(text)) < len(text) ||`, `if !PLANTED && isExact && len(trimSpace(text)) < len(text) ||`),
+		},
+		{
+			rule: "some apps change the names of cookies", found: "TestAmbiguousKeysAreRejected",
+			edits: in("proxy/shardkey.isReadDifferently", `!isExact && isCookieLookalike(cookieName, name) {`, `!PLANTED && !isExact && isCookieLookalike(cookieName, name) {`),
+		},
+		{
+			rule: "some apps split cookies at commas", found: "TestAmbiguousKeysAreRejected",
+			edits: in("proxy/shardkey.isReadDifferently", `if hasCookieAfterComma(pair, name) {`, `if !PLANTED && hasCookieAfterComma(pair, name) {`),
+		},
+		{
+			rule: "some apps ignore the case of cookie names", found: "TestAmbiguousKeysAreRejected",
+			edits: in("proxy/shardkey.Extractor.cookieKey", `if key != nil && x.hasCookieInOtherCase(name, key) {`, `if !PLANTED && key != nil && x.hasCookieInOtherCase(name, key) {`),
+		},
 	}
 }

@@ -41,6 +41,10 @@ func mutantsOfWrap() []mutant {
 			edits: in("proxy/wrapkey.Request.Read", "state.tooMany || state.ambiguous:", "state.tooMany || state.ambiguous && !PLANTED:"),
 		},
 		{
+			rule: "a wrapped cookie next to one in another case is refused", found: reading,
+			edits: in("proxy/wrapkey.Request.Read", "	case state.otherCase:\n", "	case !PLANTED && state.otherCase:\n"),
+		},
+		{
 			rule: "a value that the app does not receive is refused", found: reading,
 			edits: in("proxy/wrapkey.Request.Read", "	case state.removed:\n", "	case !PLANTED && state.removed:\n"),
 		},

@@ -305,7 +305,25 @@ func (x *Extractor) cookieKey(name string) (key []byte, problemText string) {
 			problemText = detailTwoKeys
 		}
 	}
+	if key != nil && x.hasCookieInOtherCase(name, key) {
+		problemText = detailTwoKeys
+	}
 	return key, problemText
+}
+
+// hasCookieInOtherCase reports whether a cookie whose name differs from name only in the case of letters has
+// another value than key.
+func (x *Extractor) hasCookieInOtherCase(name string, key []byte) bool {
+	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
+		_, field := x.Request.Field(i)
+		for pair := range bytes.SplitSeq(field, []byte(";")) {
+			cookieName, text, _ := bytes.Cut(bytes.Trim(pair, blanks), []byte("="))
+			if isOtherCase(cookieName, name) && !bytes.Equal(text, key) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Grow returns an empty slice of scratch memory with a capacity of n bytes. It is valid until the

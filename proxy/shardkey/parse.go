@@ -2,6 +2,8 @@ package shardkey
 
 import (
 	"bytes"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 )
@@ -91,12 +93,20 @@ func cookieValue(field []byte, name string) (value []byte, same bool) {
 // blanks are the white space of RFC 9110.
 const blanks = " \t"
 
-// isReadDifferently reports whether blanks in a pair of a Cookie field make some parsers read the
-// cookie name from it, and others not. pair consists of cookieName, an equals sign and text.
+// isReadDifferently reports whether some parsers read the cookie name from a pair of a Cookie field, and
+// others do not, or with another value. pair consists of cookieName, an equals sign and text, without
+// blanks around it.
 func isReadDifferently(pair, cookieName, text []byte, name string) bool {
+	isExact := string(cookieName) == name
+	if isExact && len(trimSpace(text)) < len(text) || !isExact && isCookieLookalike(cookieName, name) {
+		return true
+	}
 	isQuoted := len(text) > 1 && text[0] == '"' && bytes.IndexByte(text[1:], '"') == len(text)-2
 	if isQuoted { // no parser splits at blanks within quotes
 		pair = pair[:len(cookieName)+1]
+	}
+	if hasCookieAfterComma(pair, name) {
+		return true
 	}
 	if !bytes.ContainsAny(pair, blanks) {
 		return false
@@ -113,6 +123,65 @@ func isReadDifferently(pair, cookieName, text []byte, name string) bool {
 		}
 		pair = bytes.TrimLeft(pair[blankAt:], blanks)
 	}
+}
+
+// hasCookieAfterComma reports whether the cookie name follows a comma. Some parsers split cookies at commas
+// (CGI.pm, Rack before 2), as RFC 2109 requires.
+func hasCookieAfterComma(pair []byte, name string) bool {
+	for {
+		comma := bytes.IndexByte(pair, ',')
+		if comma < 0 {
+			return false
+		}
+		pair = bytes.TrimLeft(pair[comma+1:], blanks)
+		afterName, startsWithName := bytes.CutPrefix(pair, []byte(name))
+		if startsWithName && bytes.HasPrefix(bytes.TrimLeft(afterName, blanks), []byte("=")) {
+			return true
+		}
+	}
+}
+
+// isCookieLookalike reports whether some apps read a cookie under a name that is not its own. Express,
+// Django and Flask remove Unicode white space around it. PHP replaces blanks, dots and brackets with
+// underscores, and reads a[b] as a member of a.
+func isCookieLookalike(cookieName []byte, name string) bool {
+	cookieName = trimSpace(cookieName)
+	if len(cookieName) < len(name) || len(cookieName) > len(name) && cookieName[len(name)] != '[' {
+		return false
+	}
+	for i := range len(name) {
+		c := cookieName[i]
+		isReplaced := name[i] == '_' && (c == ' ' || c == '.' || c == '[')
+		if c != name[i] && !isReplaced {
+			return false
+		}
+	}
+	return true
+}
+
+// isOtherCase reports whether two different names are equal for apps that ignore the case of letters, such
+// as ASP.NET.
+func isOtherCase(cookieName []byte, name string) bool {
+	return len(cookieName) == len(name) && string(cookieName) != name && bytes.EqualFold(cookieName, []byte(name))
+}
+
+// trimSpace removes Unicode white space and byte order marks around text. Apps decode text as UTF-8, or as
+// Latin-1 if it is not valid UTF-8.
+func trimSpace(text []byte) []byte {
+	if n := len(text); n == 0 || text[0] < utf8.RuneSelf && text[n-1] < utf8.RuneSelf {
+		return text // the caller has removed blanks
+	}
+	if utf8.Valid(text) {
+		return bytes.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' })
+	}
+	isLatin1Space := func(c byte) bool { return unicode.IsSpace(rune(c)) }
+	for len(text) > 0 && isLatin1Space(text[0]) {
+		text = text[1:]
+	}
+	for len(text) > 0 && isLatin1Space(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return text
 }
 
 // hostName returns a Host field in lower case, without its port and final dot.

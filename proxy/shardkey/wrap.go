@@ -109,6 +109,9 @@ func (x *Extractor) readWrappedPair(i int, untrimmed []byte) (suffixEnd int) {
 		if isReadDifferently(pair, cookieName, text, name) {
 			x.wrapped.MarkAmbiguous(field)
 		}
+		if isOtherCase(cookieName, name) {
+			x.wrapped.MarkOtherCase(field)
+		}
 		value := wrapkey.Unquote(text)
 		if string(cookieName) != name || len(value) == 0 {
 			continue

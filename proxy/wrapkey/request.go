@@ -102,6 +102,7 @@ type fieldState struct {
 
 	removed   bool // Connection removes the field, so the app does not receive it
 	ambiguous bool // the app may find another value
+	otherCase bool // a cookie has the name of the field in another case
 
 	// responseID is the id for the field in the response. It is used if hasResponseID is set.
 	responseID    ID
@@ -154,6 +155,10 @@ func (r *Request) MarkRemoved(field int) { r.states[field].removed = true }
 // MarkAmbiguous records that the app may find another value of the field.
 func (r *Request) MarkAmbiguous(field int) { r.states[field].ambiguous = true }
 
+// MarkOtherCase records that a cookie has the name of the field in another case. Some
+// apps use its value instead.
+func (r *Request) MarkOtherCase(field int) { r.states[field].otherCase = true }
+
 // Replace records the value of a header line without suffixes.
 func (r *Request) Replace(line int, value []byte) {
 	r.stripped = append(r.stripped, h1.FieldValue{Line: line, Value: value})
@@ -183,6 +188,8 @@ func (r *Request) Read(source *keysource.Source) (Reading, ID) {
 		return TwoKeys, ID{}
 	case len(state.values) == 0:
 		return Absent, ID{}
+	case state.otherCase:
+		return TwoKeys, ID{}
 	case !state.hasID:
 		return Plain, ID{}
 	case state.hasPlain:
