@@ -56,6 +56,10 @@ func TestKeysAreFoundInBodies(t *testing.T) {
 				{"/", typeJSON, `[{"room":{"id":"a"}},{"room":{"id":"a"}}]`, "a"},
 				{"/", typeForm, "x=1&room=a+%62", "a b"},
 				{"/", typeForm, "room=a&ro%6fm=%61", "a"},
+				{"/", typeForm, "room=%c3%a9%25&x=%zz%00%ff", "%C3%A9%25"},
+				{"/?room=%61&x=1", typeForm, "room=a", "a"},
+				{"/?room=", typeForm, "room=a", "a"},
+				{"/?room=q", typeJSON, `{"room":{"id":"a"}}`, "a"},
 				// An earlier source has a key, so nothing of the body matters.
 				{"/", "X-Room: head\r\n" + typeJSON, `{"room":{"id":"a","id":"b"}}`, "head"},
 				{"/", "X-Room: head\r\nContent-Type: application/json, text/plain\r\n", `{`, "head"},
@@ -133,6 +137,12 @@ func TestAmbiguousBodiesAreRejected(t *testing.T) {
 		{typeForm, "room=a&room[]=b"},
 		{typeForm, "room%5B0%5D=b"},
 		{typeForm, "room=a&room%00x=b"},
+		{typeForm, "room=a%00x"},
+		{typeForm, "room=%61%zz"},
+		{typeForm, "room=a&room=%"},
+		{typeForm, "room=a%ff"},
+		{typeForm, "room=\xe9"},
+		{typeForm, "room=a;room=%f"},
 		{"Content-Type: multipart/form-data; boundary=x\r\n", "--x\r\nContent-Disposition: form-data; name=\"room\"\r\n\r\na\r\n--x--\r\n"},
 		// Apps differ in which Content-Type counts and in how they parse it.
 		{typeJSON + typeJSON, good},
@@ -164,9 +174,25 @@ func TestAmbiguousBodiesAreRejected(t *testing.T) {
 			if isChunked {
 				body, lines = chunked(tc.body), "Transfer-Encoding: chunked\r\n"
 			}
-			c.send("POST /?room=q HTTP/1.1\r\nHost: h\r\n%s%s\r\n%s", tc.lines, lines, body)
+			c.send("POST / HTTP/1.1\r\nHost: h\r\n%s%s\r\n%s", tc.lines, lines, body)
 			if res, body := c.answer("POST"); res.StatusCode != 400 || res.Header.Get("Shardway-Error") != "bad-request" {
 				t.Errorf("%q %.80q: %d %s, key %q, want 400 bad-request", tc.lines, tc.body, res.StatusCode, body, res.Header.Get("Saw-Shardway-Key"))
+			}
+			_ = c.Close()
+		}
+	}
+}
+
+// Servlets and Flask prefer the query to the form, Go and PHP ignore the form of a DELETE, and PHP prefers
+// the form of a POST. So the key must not differ between them.
+func TestFormAndQueryHaveOneKey(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), readingBodies(t))
+	for _, method := range []string{"POST", "PUT", "DELETE", "GET"} {
+		for _, query := range []string{"room=bob", "x=1&ro%6fm=bob", "room=alice&room=bob", "Room=bob", "room[]=bob", "x=1;room=bob"} {
+			c := n.dial()
+			c.send("%s /?%s HTTP/1.1\r\nHost: h\r\n%sContent-Length: 10\r\n\r\nroom=alice", method, query, typeForm)
+			if res, body := c.answer(method); res.StatusCode != 400 || res.Header.Get("Shardway-Error") != "bad-request" {
+				t.Errorf("%s %s: %d %s, key %q, want 400 bad-request", method, query, res.StatusCode, body, res.Header.Get("Saw-Shardway-Key"))
 			}
 			_ = c.Close()
 		}

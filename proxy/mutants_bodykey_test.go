@@ -52,6 +52,14 @@ func mutantsOfBodyKeys() []mutant {
 			edits: in("proxy/shardkey.formKey", "if hasLookalikeField(body, name) {", "if !PLANTED && hasLookalikeField(body, name) {"),
 		},
 		{
+			rule: "the value of a form field has one reading", found: "TestAmbiguousBodiesAreRejected",
+			edits: in("proxy/shardkey.formKey", "if hasUnclearValue(body, name) {", "if !PLANTED && hasUnclearValue(body, name) {"),
+		},
+		{
+			rule: "query and form have one key", found: "TestFormAndQueryHaveOneKey",
+			edits: in("proxy/shardkey.Extractor.bodyKey", `if problemText == "" && key != nil &&`, `if !PLANTED && problemText == "" && key != nil &&`),
+		},
+		{
 			rule: "a key in a body is limited", found: "TestLongKeysInBodiesAreRejected",
 			edits: in("proxy/shardkey.Extractor.bodyKey", "if len(key) > maxBodyKey {", "if len(key) > maxBodyKey && !PLANTED {"),
 		},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"shardway/keysource"
 	"shardway/keysource/jsonkey"
@@ -20,6 +21,8 @@ const (
 	detailBOM         = "a byte order mark at the start of the body for "
 	detailFormControl = "a control character in the form for "
 	detailFormName    = "a form field whose name some apps read as the name of the key for "
+	detailFormValue   = "a value with an invalid escape, invalid UTF-8 or a NUL for "
+	detailFormQuery   = "a query parameter that some apps read instead of "
 	detailLongKey     = "a key of more than 2048 bytes in "
 )
 
@@ -67,6 +70,9 @@ func (x *Extractor) bodyKey(source *keysource.Source, body *Body) (key []byte, n
 		key = document
 	} else {
 		key, problemText = formKey(x.Grow(len(body.Data)), body.Data, source.Name)
+		if problemText == "" && key != nil && hasOtherParameter(x.Request.Query(), source.Name, key) {
+			problemText = detailFormQuery
+		}
 	}
 	if len(key) > maxBodyKey {
 		return nil, false, detailLongKey
@@ -210,6 +216,9 @@ func formKey(dst, body []byte, name string) (key []byte, problemText string) {
 	if hasLookalikeField(body, name) {
 		return nil, detailFormName
 	}
+	if hasUnclearValue(body, name) {
+		return nil, detailFormValue
+	}
 	value, same := queryValue(dst, body, name)
 	if !same {
 		return nil, detailTwoKeys
@@ -223,10 +232,57 @@ func formKey(dst, body []byte, name string) (key []byte, problemText string) {
 func hasLookalikeField(body []byte, name string) bool {
 	isNested := strings.Contains(name, "[")
 	wanted := foldFieldName([]byte(name), isNested)
-	for pair := range bytes.FieldsFuncSeq(body, func(r rune) bool { return r == '&' || r == ';' }) {
+	for pair := range bytes.FieldsFuncSeq(body, isFormSeparator) {
 		raw, _, _ := bytes.Cut(pair, []byte("="))
 		decoded := unescapeForm(raw)
 		if string(decoded) != name && bytes.EqualFold(foldFieldName(decoded, isNested), wanted) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasOtherParameter reports whether a query has the parameter with another value than key. Apps may read the
+// parameter instead of the form field: servlets and Flask prefer it, and PHP and Go ignore forms of some
+// methods.
+func hasOtherParameter(query []byte, name string, key []byte) bool {
+	if len(query) == 0 {
+		return false
+	}
+	value, same := queryValue(nil, query, name)
+	return !same || value != nil && !bytes.Equal(value, key) || hasLookalikeField(query, name)
+}
+
+// hasUnclearValue reports whether a value of a form field becomes another value in some apps. Express does not
+// decode a value with an invalid escape, and Go ignores it. Java replaces invalid UTF-8, and C libraries end
+// a value at a NUL.
+func hasUnclearValue(body []byte, name string) bool {
+	for pair := range bytes.FieldsFuncSeq(body, isFormSeparator) {
+		rawName, rawValue, _ := bytes.Cut(pair, []byte("="))
+		if string(unescapeForm(rawName)) != name {
+			continue
+		}
+		value := unescapeForm(rawValue)
+		if hasInvalidEscape(rawValue) || !utf8.Valid(value) || bytes.IndexByte(value, 0) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isFormSeparator reports whether some apps split a form at r.
+func isFormSeparator(r rune) bool { return r == '&' || r == ';' }
+
+// hasInvalidEscape reports whether text contains a percent sign without two hexadecimal digits.
+func hasInvalidEscape(text []byte) bool {
+	for i, c := range text {
+		if c != '%' {
+			continue
+		}
+		if len(text)-i < 3 {
+			return true
+		}
+		if _, ok := hexByte(text[i+1], text[i+2]); !ok {
 			return true
 		}
 	}
