@@ -7,6 +7,10 @@ func mutantsOfFirstMessages() []mutant {
 	const replayed, gap, undefined = "TestFirstMessagesAreReplayed", "TestReplayAfterGapSkipsIncompleteMessage", "TestUndefinedReplayIsNotResumable"
 	return []mutant{
 		{
+			rule: "an upgrade to several protocols has no other key", found: "TestUpgradeToSeveralProtocolsIsRejected",
+			edits: in("proxy/shardkey.Extractor.firstMessageKey", "x.isUnclearUpgrade() {", "!PLANTED && x.isUnclearUpgrade() {"),
+		},
+		{
 			rule: "a binary message has no key", found: refused,
 			edits: in("proxy/shardkey.FirstMessage.keyFrom", "	case !m.IsText:", "	case !m.IsText && !PLANTED:"),
 		},

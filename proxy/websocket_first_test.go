@@ -302,6 +302,27 @@ func TestProblemAfterFirstMessageClosesWebSocket(t *testing.T) {
 	}, keyedBy(t, "ws-first"))
 }
 
+// Go libraries accept a WebSocket from a list of protocols. The app would then read the key from the first
+// message, and the node from a later source.
+func TestUpgradeToSeveralProtocolsIsRejected(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), keyedBy(t, "header:X-Earlier", "ws-json:/room", "header:X-Later"))
+	for _, upgrade := range []string{"other, websocket", "WebSocket,other", "other\r\nUpgrade: websocket", "websocket\r\nUpgrade: other", "websocket/13"} {
+		c := n.dial()
+		c.send("%s", strings.Replace(firstMessageRequest("X-Later: alice\r\n"), "websocket", upgrade, 1))
+		res, body := c.answer("GET")
+		wantStatus(t, res, body, 400, "bad-request")
+		_ = c.Close()
+	}
+	for lines, key := range map[string]string{"X-Earlier: bob\r\nUpgrade: other\r\n": "bob", "X-Later: alice\r\n": "alice"} {
+		c := n.dial()
+		c.send("%s", strings.Replace(firstMessageRequest(lines), "websocket", "other", 1))
+		if res, body := c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != key {
+			t.Errorf("%q: %d %s %v", lines, res.StatusCode, body, res.Header)
+		}
+		_ = c.Close()
+	}
+}
+
 // An earlier source with a value decides: the app is asked before the client has a response. Other
 // requests of the same route use the later sources.
 func TestEarlierSourcePrecedesFirstMessage(t *testing.T) {

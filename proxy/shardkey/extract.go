@@ -224,7 +224,7 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 	case keysource.None: // see findInSources
 	case keysource.JSON, keysource.Form: // see bodyKey
 	case keysource.WSJSON, keysource.WSFirst:
-		return x.FirstMessage.keyFrom(source)
+		return x.firstMessageKey(source)
 	case keysource.WSProtocol: // not a source
 	}
 	return nil, ""

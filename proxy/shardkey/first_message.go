@@ -8,8 +8,11 @@ import (
 	"shardway/keysource/jsonkey"
 )
 
-// detailNotUTF8 is the detail of the problem with a first message that is not valid UTF-8.
-const detailNotUTF8 = "a message that is not valid UTF-8 for "
+// Details of problems with a first message, and with the request before it.
+const (
+	detailNotUTF8 = "a message that is not valid UTF-8 for "
+	detailUpgrade = "an Upgrade with several protocols for "
+)
 
 // FirstMessage is the first message of a WebSocket that this node has accepted itself, in order to
 // read the key from it.
@@ -57,8 +60,34 @@ func (m *FirstMessage) keyFrom(source *keysource.Source) (key []byte, problemTex
 	return m.key, ""
 }
 
+// firstMessageKey returns the key that a source finds in the first message of the request's WebSocket, or
+// nil if there is none. If the request must be refused, problemText is the reason.
+func (x *Extractor) firstMessageKey(source *keysource.Source) (key []byte, problemText string) {
+	if x.FirstMessage == nil && x.isUnclearUpgrade() {
+		return nil, detailUpgrade
+	}
+	return x.FirstMessage.keyFrom(source)
+}
+
+// isUnclearUpgrade reports whether only some apps accept the request as a WebSocket: the client offers a
+// WebSocket and another protocol.
+func (x *Extractor) isUnclearUpgrade() bool {
+	const name, webSocket = "Upgrade", "websocket"
+	if !x.Request.RequestsUpgrade() {
+		return false
+	}
+	lines, hasWebSocket, hasOther := 0, false, false
+	for i := x.Request.Find(name, 0); i >= 0; i = x.Request.Find(name, i+1) {
+		_, value := x.Request.Field(i)
+		lines++
+		hasWebSocket = hasWebSocket || bytes.Contains(bytes.ToLower(value), []byte(webSocket))
+		hasOther = hasOther || lines > 1 || !bytes.EqualFold(value, []byte(webSocket))
+	}
+	return hasWebSocket && hasOther
+}
+
 // readsMessage reports whether the source needs the first message of the request's WebSocket, and the
 // node has not read it.
 func (x *Extractor) readsMessage(source *keysource.Source) bool {
-	return source.ReadsFirstMessage() && x.FirstMessage == nil && x.Request.RequestsWebSocket()
+	return source.ReadsFirstMessage() && x.FirstMessage == nil && x.Request.RequestsWebSocket() && !x.isUnclearUpgrade()
 }
