@@ -1,0 +1,190 @@
+//go:build linux
+
+package recipes_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shardway/e2e/kit/cluster"
+)
+
+// keptProtocols are the protocols that docs/apps/websocket-protocols.md recommends to keep, with the value of
+// Shardway-WebSocket.
+func keptProtocols() map[string]string {
+	return map[string]string{"yjs": "keep; replay=1", "hocuspocus": "keep; replay=2"}
+}
+
+// protocolReport describes the clients of one protocol. Only some fields apply to each protocol.
+type protocolReport struct {
+	Opened int   `json:"opened"` // connections so far, of all clients
+	Codes  []int `json:"codes"`  // close codes that the clients have received
+	Error  string
+
+	// Yjs documents.
+
+	Edits    int `json:"edits"`
+	Diverged int `json:"diverged"` // documents whose clients have different states
+	Lost     int `json:"lost"`     // edits that a client does not have
+
+	// Socket.IO.
+
+	Connects    int      `json:"connects"`
+	Disconnects []string `json:"disconnects"`
+	Acked       int      `json:"acked"`
+	Missing     int      `json:"missing"` // acknowledged messages that a client does not have
+
+	// Other protocols: messages of the server.
+
+	Ticks   int `json:"ticks"`
+	Replies int `json:"replies"`
+	Results int `json:"results"`
+}
+
+// received returns the number of messages of the server.
+func (r *protocolReport) received() int {
+	return r.Edits + r.Acked + r.Ticks + r.Replies + r.Results
+}
+
+// protocolClients is the process with the clients of all protocols.
+type protocolClients struct {
+	stdin  io.Writer
+	stdout *bufio.Scanner
+}
+
+// startProtocolClients starts clients of these protocols. They connect to nodes with these addresses.
+func startProtocolClients(t *testing.T, dir string, addrs []string, protocols string) *protocolClients {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), findProgram(t, "node"), filepath.Join(dir, "client.mjs"), strings.Join(addrs, ","), protocols)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait() // the process of a failed test is killed
+		if t.Failed() {
+			t.Log(stderr.String())
+		}
+	})
+	return &protocolClients{stdin, bufio.NewScanner(stdout)}
+}
+
+// report sends a command to the clients, and returns their report.
+func (c *protocolClients) report(t *testing.T, command string) map[string]*protocolReport {
+	t.Helper()
+	_, err := io.WriteString(c.stdin, command+"\n")
+	must(t, err)
+	if !c.stdout.Scan() {
+		t.Fatalf("the clients have ended: %v", c.stdout.Err())
+	}
+	reports := map[string]*protocolReport{}
+	must(t, json.Unmarshal(c.stdout.Bytes(), &reports))
+	return reports
+}
+
+// awaitProgress waits until each protocol has received more messages than in the last report.
+func (c *protocolClients) awaitProgress(t *testing.T, step string) map[string]*protocolReport {
+	t.Helper()
+	before := c.report(t, "report")
+	var now map[string]*protocolReport
+	cluster.Await(t, "all protocols work "+step, func() error {
+		now = c.report(t, "report")
+		for name, report := range now {
+			if report.received() < before[name].received()+5 {
+				return fmt.Errorf("%s: %+v, before: %+v", name, *report, *before[name])
+			}
+		}
+		return nil
+	})
+	t.Logf("%s:", step)
+	for name, report := range now {
+		t.Logf("    %s: %+v", name, *report)
+	}
+	return now
+}
+
+// startProtocolWorld starts the server of all protocols behind three nodes.
+func startProtocolWorld(t *testing.T, kept map[string]string) (w *world, dir string) {
+	t.Helper()
+	dir, node := npmCI(t, "websockets"), findProgram(t, "node")
+	values, err := json.Marshal(kept)
+	must(t, err)
+	data := t.TempDir()
+	w = startWorld(t, func(id string, port int, _ string) (args, env []string) {
+		return []string{node, filepath.Join(dir, "app.mjs")}, []string{fmt.Sprint("PORT=", port), "INSTANCE=" + id, "DATA=" + data, "KEEP=" + string(values)}
+	}, "--key=query:key")
+	return w, dir
+}
+
+// TestWebSocketProtocolsSurviveMoves runs the real clients of several protocols while shards move, nodes restart
+// and a node is killed. The protocols of keptProtocols keep their connections in a planned move. The other
+// clients reconnect. In the end, no document has diverged, and no acknowledged message is missing.
+func TestWebSocketProtocolsSurviveMoves(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	w, dir := startProtocolWorld(t, keptProtocols())
+	nodes := w.Nodes()
+	clients := startProtocolClients(t, dir, cluster.Addrs(nodes[:2]), "yjs,hocuspocus,socketio,graphql,phoenix,signalr")
+	before := clients.awaitProgress(t, "at the start")
+
+	for _, gap := range []string{"false", "true"} {
+		nodes[0].PerformAction(t, "websockets", url.Values{"move_test": {"true"}, "all": {"true"}, "gap": {gap}})
+		clients.awaitProgress(t, "after a test move, gap: "+gap)
+	}
+	w.drain(t, nodes[2])
+	after := clients.awaitProgress(t, "after a drain")
+	for name := range keptProtocols() {
+		if after[name].Opened != before[name].Opened || len(after[name].Codes) > 0 {
+			t.Errorf("%s has reconnected after a planned move: %+v", name, *after[name])
+		}
+	}
+	w.uncordon(t, nodes[2])
+	clients.awaitProgress(t, "after the return of the node")
+	w.restartNodes(t, func([]string) {})
+	clients.awaitProgress(t, "after a rolling restart")
+	w.killNode(t, nodes[2])
+	clients.awaitProgress(t, "after a kill")
+
+	clients.report(t, "stop")
+	cluster.Await(t, "all clients have the same documents", func() error {
+		for name, report := range clients.report(t, "check") {
+			if report.Diverged+report.Lost+report.Missing > 0 || report.Error != "" {
+				return fmt.Errorf("%s: %+v", name, *report)
+			}
+		}
+		return nil
+	})
+}
+
+// TestColyseusRoomsEndWithMove runs the Colyseus client. A move of the shard ends the room with close code 1012,
+// and the client joins another one, at the new owner.
+func TestColyseusRoomsEndWithMove(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	dir, node := npmCI(t, "colyseus"), findProgram(t, "node")
+	w := startWorld(t, func(_ string, port int, _ string) (args, env []string) {
+		return []string{node, filepath.Join(dir, "app.mjs")}, []string{fmt.Sprint("PORT=", port)}
+	}, "--key=query:key")
+	nodes := w.Nodes()
+	clients := startProtocolClients(t, dir, cluster.Addrs(nodes[:1]), "")
+	clients.awaitProgress(t, "at the start")
+	w.drain(t, nodes[2])
+	after := clients.awaitProgress(t, "after a drain")["colyseus"]
+	if len(after.Codes) == 0 || after.Opened != 24+len(after.Codes) {
+		t.Errorf("%d rooms ended, and the clients have joined %d", len(after.Codes), after.Opened)
+	}
+	for _, code := range after.Codes {
+		if code != 1012 {
+			t.Errorf("a room ended with %d", code)
+		}
+	}
+}
