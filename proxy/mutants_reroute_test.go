@@ -36,6 +36,10 @@ func mutantsOfReroutes() []mutant {
 			edits: in("proxy.router.reroute", "exchange.hasShard, exchange.hadTurn, exchange.isRerouted = false, false, true", "exchange.hasShard, exchange.hadTurn, exchange.isRerouted = exchange.hasShard && PLANTED, false, true"),
 		},
 		{
+			rule: "a named key counts as busy", found: "TestNamedKeyIsCountedAsBusy",
+			edits: in("proxy.router.reroute", "	router.server.load.Sample(exchange.Key)\n", "	if !PLANTED {\n		router.server.load.Sample(exchange.Key)\n	}\n"),
+		},
+		{
 			rule: "a named key survives a change of the key configuration", found: "TestNamedKeySurvivesKeyChange",
 			edits: in("proxy.router.rekey", "if router.exchange.isRerouted {", "if router.exchange.isRerouted && !PLANTED {"),
 		},

@@ -293,6 +293,27 @@ func TestNamedKeyIsSubjectToRulesOfKeys(t *testing.T) {
 	}
 }
 
+// The list of busy keys contains the named key.
+func TestNamedKeyIsCountedAsBusy(t *testing.T) {
+	app := &naming{key: "other"}
+	n := newNode(t, "a", webApp(t, app.ServeHTTP), func(o *proxy.Options) {
+		o.Shards, o.HashKey = shards, func() []byte { return []byte("s") }
+	})
+	c := n.dial()
+	for range 500 { // one of 16 requests is sampled
+		c.get("/")
+	}
+	want := shardkey.Hash([]byte("s"), []byte("other"))
+	until(t, "the key is listed", func() bool {
+		for _, key := range n.Load().Keys {
+			if key.Hash == want {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // An app in the process of its node can name a key.
 func TestHandlerNamesKey(t *testing.T) {
 	for way, start := range handlerWays() {
