@@ -76,7 +76,7 @@ func mutantsOfFirstMessages() []mutant {
 		},
 		{
 			rule: "the client gets a close frame for a problem", found: refused + "|TestProblemAfterFirstMessageClosesWebSocket",
-			edits: in("proxy.reply.sendProblem", "	if reply.exchange.accepted != nil {", "	if reply.exchange.accepted != nil && !PLANTED {"),
+			edits: in("proxy.reply.sendProblemWith", "	if reply.exchange.accepted != nil {", "	if reply.exchange.accepted != nil && !PLANTED {"),
 		},
 		{
 			rule: "a flood evicts itself", found: "TestFloodOfSilentWebSocketsEvictsItself",
