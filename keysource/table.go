@@ -216,17 +216,28 @@ func (t *Table) HasRoutes() bool { return len(t.routes) > 0 }
 func (t *Table) Defaults() *SourceList { return &t.defaults }
 
 // Match returns the sources of a request by its path. unambiguous is false if another app may
-// parse the path differently, so that another route could match.
+// parse the path differently, so that a route with other sources could match.
 func (t *Table) Match(path *ParsedPath) (list *SourceList, unambiguous bool) {
 	if path.hasDotSegment {
 		return nil, false
 	}
+	var otherCase *route // longest route that matches only if the case of letters is ignored
 	for i := range t.routes {
-		if prefix := t.routes[i].prefix; hasPathPrefix(prefix, path.decoded) {
-			return &t.routes[i].SourceList, path.agreesOn(prefix)
+		candidate := &t.routes[i]
+		switch {
+		case hasPathPrefix(candidate.prefix, path.decoded):
+			return &candidate.SourceList, path.agreesOn(candidate.prefix) && !otherCase.precedes(candidate.prefix, &candidate.SourceList)
+		case otherCase == nil && hasPathPrefixInOtherCase(candidate.prefix, path.decoded):
+			otherCase = candidate
 		}
 	}
-	return &t.defaults, true
+	return &t.defaults, !otherCase.precedes("", &t.defaults)
+}
+
+// precedes reports whether an app that ignores the case of letters uses the sources of r, and they differ
+// from list, which applies for the shorter prefix. r may be nil.
+func (r *route) precedes(prefix string, list *SourceList) bool {
+	return r != nil && len(r.prefix) > len(prefix) && r.Description != list.Description
 }
 
 // agreesOn reports whether all apps agree on a prefix of the path and on its end: the slash, or the byte
@@ -242,4 +253,26 @@ func hasPathPrefix(prefix string, path []byte) bool {
 		return false
 	}
 	return len(path) == len(prefix) || strings.HasSuffix(prefix, "/") || path[len(prefix)] == '/'
+}
+
+// hasPathPrefixInOtherCase is hasPathPrefix for an app that ignores the case of ASCII letters, such as
+// Express or ASP.NET.
+func hasPathPrefixInOtherCase(prefix string, path []byte) bool {
+	if len(path) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		if lowerCase(path[i]) != lowerCase(prefix[i]) {
+			return false
+		}
+	}
+	return len(path) == len(prefix) || strings.HasSuffix(prefix, "/") || path[len(prefix)] == '/'
+}
+
+// lowerCase returns an ASCII letter in lower case, and any other byte unchanged.
+func lowerCase(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
 }

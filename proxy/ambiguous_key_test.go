@@ -23,6 +23,10 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		{Prefix: "/h", Sources: []string{"header:X-Tenant"}},
 		{Prefix: "/j", Sources: []string{"jwt:sub"}},
 		{Prefix: "/plain", Sources: []string{"host"}},
+		{Prefix: "/plain/x", Sources: []string{"path:3"}},
+		{Prefix: "/both", Sources: []string{"host"}},
+		{Prefix: "/Both", Sources: []string{"path:2"}},
+		{Prefix: "/default", Sources: []string{"header:X-Shard-Key"}},
 		{Prefix: "/caf%C3%A9", Sources: []string{"path:2"}},
 	}}
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, spec) })
@@ -101,6 +105,11 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 		{"/plain%2fa", ""},
 		{"//plain/a", ""},
 		{`/plain\a`, ""},
+		// Express and ASP.NET ignore case.
+		{"/Rooms/alice", ""},
+		{"/%52ooms/alice", ""},
+		{"/PLAIN", ""},
+		{"/plain/X", ""},
 		{"/plain;x", ""},
 	} {
 		c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n%s\r\n", tc.target, tc.lines)
@@ -110,7 +119,7 @@ func TestAmbiguousKeysAreRejected(t *testing.T) {
 	}
 	for target, key := range map[string]string{
 		"/rooms/alice/": "alice", "/rooms/alice//x": "alice", "/rooms/alice/x;y": "alice", "/rooms/a.b/..x": "a.b", "/rooms/...": "...", "/plain/a;b//c%2fd": "h",
-		"/plainly;x": "k", "/q?user=alice&user=%61lice&x=y": "alice",
+		"/plainly;x": "k", "/Plainly": "k", "/both/a": "h", "/Both/a": "a", "/DEFAULT/a": "k", "/Rooms.x/a": "k", "/q?user=alice&user=%61lice&x=y": "alice",
 		"/q?a;b=c&user=alice&d=;e": "alice", "/q?user=a%3Bb": "a;b", "/caf%c3%a9/alice": "alice",
 	} {
 		c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", target)

@@ -48,6 +48,10 @@ func mutantsOfKeys() []mutant {
 			edits: in("proxy/shardkey.isEncodedToken", `return err == nil &&`, `return !PLANTED && err == nil &&`),
 		},
 		{
+			rule: "some apps ignore the case of routes", found: "TestAmbiguousKeysAreRejected",
+			edits: in("keysource.route.precedes", `return r != nil &&`, `return !PLANTED && r != nil &&`),
+		},
+		{
 			rule: "some apps remove Unicode white space around cookies", found: "TestAmbiguousKeysAreRejected",
 			edits: in("proxy/shardkey.isReadDifferently", `if isExact && len(trimSpace(text)) < len(text) ||`, `if !PLANTED && isExact && len(trimSpace(text)) < len(text) ||`),
 		},
