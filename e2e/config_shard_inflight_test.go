@@ -80,6 +80,37 @@ func TestKeyLimitHoldsThroughAllNodes(t *testing.T) {
 	}
 }
 
+// TestRouteSettingsAreReloaded gives a path a limit for each key and a short timeout. Both apply to requests
+// through all nodes. SIGHUP removes them.
+func TestRouteSettingsAreReloaded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	const routes = "routes:\n  /once: {key_limit: rate=1/h; burst=1}\n  /quick: {first_byte_timeout: 300ms}\n"
+	if err := os.WriteFile(file, []byte(routes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, 2, "--config", file)
+	owner, other := c.Nodes()[0], c.Nodes()[1]
+	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
+	for i, want := range []int{200, 429, 429} {
+		node := []*cluster.Node{other, owner}[i%2]
+		if resp := c.SendAsync(t, node, load.Request{Key: key, Path: "/once/" + strconv.Itoa(i)}).Response(t); resp.Status != want {
+			t.Errorf("request %d below the limited path: %d %s, want %d", i, resp.Status, resp.Error, want)
+		}
+	}
+	hang := map[string]string{"App-Hang": "gate"}
+	if resp := c.SendAsync(t, other, load.Request{Key: key, Path: "/quick", Header: hang}).Response(t); resp.Status != 504 {
+		t.Errorf("a request that hangs below the path with a timeout: %d %s, want 504", resp.Status, resp.Error)
+	}
+	if resp := c.SendAsync(t, other, load.Request{Key: key, Path: "/other"}).Response(t); !resp.OK() {
+		t.Errorf("another path: %d %s", resp.Status, resp.Error)
+	}
+	reloadConfig(t, owner, file, "{}\n", "settings reloaded", `"changed":["routes"]`)
+	if resp := c.SendAsync(t, other, load.Request{Key: key, Path: "/once"}).Response(t); !resp.OK() {
+		t.Errorf("without the route: %d %s", resp.Status, resp.Error)
+	}
+	owner.App.Release(t, "gate")
+}
+
 // TestShardInflightIsReloaded limits the number of concurrent requests of one shard,
 // through any node. Excess requests are refused at once and do not run. SIGHUP removes
 // the limit.
