@@ -15,9 +15,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"shardway/internal/overlay"
 )
 
-const waitLimit = 20 * time.Second
+// waitLimit is the longest wait for a condition. It is short in a test that must find a mistake.
+var waitLimit = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	if IsGuard() {
@@ -25,6 +28,9 @@ func TestMain(m *testing.M) {
 	}
 	if mode := os.Getenv("TEST_CHILD"); mode != "" {
 		os.Exit(runTestChild(mode))
+	}
+	if os.Getenv(overlay.Switch) != "" {
+		waitLimit = 5 * time.Second
 	}
 	os.Exit(m.Run())
 }
@@ -126,7 +132,12 @@ func startGuard(t *testing.T) *testGuard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.Close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			killAll(g.pids, g.process.Process.Pid)
+		}
+		g.Close()
+	})
 	g.extend(time.Hour)
 	return g
 }
@@ -185,6 +196,17 @@ func readPIDs(path string) (all int, running []int) {
 	return all, running
 }
 
+// killAll kills a guard and its processes, which a mistake can leave behind.
+func killAll(pids string, guard int) {
+	if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", guard)); err == nil && strings.HasPrefix(string(state), guardName) {
+		_ = syscall.Kill(guard, syscall.SIGKILL)
+	}
+	_, running := readPIDs(pids)
+	for _, pid := range running {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
 func (g *testGuard) awaitProcesses(n int) {
 	g.t.Helper()
 	awaitProcesses(g.t, g.pids, n)
@@ -237,7 +259,7 @@ func TestChildEndsWithItsGrandchildren(t *testing.T) {
 	_, other := readPIDs(g.pids)
 	g.start(2, "family")
 	g.awaitProcesses(5)
-	if err := g.StopChild(2, 0); err != nil {
+	if err := g.StopChild(2, 300*time.Millisecond); err != nil { // the grandchildren ignore SIGTERM
 		t.Fatal(err)
 	}
 	g.await("ended 2")
@@ -302,7 +324,7 @@ func TestNothingStartsBeforeTheFirstLease(t *testing.T) {
 func node(t *testing.T, lock, pids string) (process *exec.Cmd, guard int) {
 	t.Helper()
 	process = exec.Command("/proc/self/exe") //nolint:noctx // killed below
-	process.Env = []string{"TEST_CHILD=node", "TEST_LOCK=" + lock, "TEST_PIDS=" + pids}
+	process.Env = []string{overlay.Switch + "=" + os.Getenv(overlay.Switch), "TEST_CHILD=node", "TEST_LOCK=" + lock, "TEST_PIDS=" + pids}
 	process.Stderr = os.Stderr
 	out, err := process.StdoutPipe()
 	if err == nil {
@@ -315,6 +337,7 @@ func node(t *testing.T, lock, pids string) (process *exec.Cmd, guard int) {
 	if _, err := fmt.Fscan(bufio.NewReader(out), &guard); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { killAll(pids, guard) })
 	awaitProcesses(t, pids, 4)
 	return process, guard
 }
@@ -325,7 +348,9 @@ func TestChildrenEndWhenTheNodeIsKilled(t *testing.T) {
 	process, _ := node(t, lock, pids)
 	_ = process.Process.Kill()
 	// The next guard waits for the lock, so no process is left when it is ready.
-	next, err := Start(t.Context(), lock, nil, Events{})
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	next, err := Start(ctx, lock, nil, Events{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,12 +21,14 @@ import (
 
 	"shardway/ack/agent"
 	"shardway/internal/execcommand"
+	"shardway/internal/overlay"
 	"shardway/internal/procguard"
 	"shardway/proxy/procpool"
 	"shardway/shardmap"
 )
 
-const waitLimit = 20 * time.Second
+// waitLimit is the longest wait for a condition. It is short in a test that must find a mistake.
+var waitLimit = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	if procguard.IsGuard() {
@@ -34,6 +36,9 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 4 && os.Args[1] == "test-app" {
 		os.Exit(runTestApp(os.Args[2], os.Args[3], os.Args[4]))
+	}
+	if os.Getenv(overlay.Switch) != "" {
+		waitLimit = 5 * time.Second
 	}
 	os.Exit(m.Run())
 }

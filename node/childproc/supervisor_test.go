@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,9 @@ func TestFirstRequestStartsTheProcessOfItsKey(t *testing.T) {
 	}
 	if info, err := os.Stat(list[0].Dir); err != nil || info.Mode().Perm() != 0o700 || filepath.Dir(list[0].Dir) != w.options.Dir {
 		t.Errorf("directory %s: %v, %v", list[0].Dir, info, err)
+	}
+	if starts, err := os.ReadFile(filepath.Join(list[0].Dir, "starts")); err != nil || strings.Count(string(starts), "\n") != 1 {
+		t.Errorf("starts of one key: %q, %v", starts, err)
 	}
 	res, err := http.Get("http://" + list[1].Addr + "/environ") //nolint:noctx // a test
 	if err != nil {
@@ -310,6 +314,10 @@ func TestListenerOfAnotherProgramIsNotUsed(t *testing.T) {
 	await(t, "a process starts", func() bool { return w.pid("a") != 0 })
 	if owner := procguard.ListenerOwner(w.pid("a"), uint16(port)); owner != procguard.ListenerForeign {
 		t.Errorf("owner %d", owner)
+	}
+	foreign := &process{pid: w.pid("a"), addr: netip.MustParseAddrPort(ln.Addr().String()), ready: make(chan struct{}), ended: make(chan struct{})}
+	if err := w.checkReady(t.Context(), foreign, nil); !errors.Is(err, errForeignListener) {
+		t.Errorf("error %v", err)
 	}
 	if owner := procguard.ListenerOwner(os.Getpid(), uint16(port)); owner != procguard.ListenerOwn {
 		t.Errorf("own listener: %d", owner)
