@@ -186,10 +186,11 @@ test-long-virtual: | $(GOTESTSUM) $(RERUN)
 	$(call tested,long tests of what is pure,-p 1 -run '$(LONG)' -timeout 20m $$($(LONG_IN) | grep -xFf <(go list $(PURE))))
 	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
 
-# The race detector changes timing and sync.Pool: what users get runs without it.
+# The race detector changes timing and sync.Pool: what users get runs without it. It also slows the
+# processes that planted bugs of childproc and procguard start.
 .PHONY: test-path
 test-path: | $(GOTESTSUM) $(RERUN)
-	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux ./internal/netpoll)
+	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux ./internal/netpoll ./internal/procguard ./node/childproc)
 
 .PHONY: test-clusters
 test-clusters: | $(GOTESTSUM) $(RERUN)
