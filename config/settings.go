@@ -109,7 +109,7 @@ func nodeSettings() []setting {
 			func(c *Config) settingValue {
 				return numberValue{field: &c.MaxKeyInflight, min: 1, max: 1_000_000, zeroWord: "none"}
 			}).asReloadable(),
-		newSetting("key-limit", "LIMITS", "off", "limits of each key, like rate=10/s; burst=20; concurrent=4; body-rate=1MiB (429 beyond them)",
+		newSetting("key-limit", "LIMITS", "off", "limits of each key, as parameters like rate=10/s; burst=20 (429 beyond them)",
 			func(c *Config) settingValue { return textValue{&c.KeyLimit, checkKeyLimit} }).asReloadable(),
 		newSetting("shard-queue", "N", "none", "maximum requests that wait, in order of arrival, for the in-flight limit of their shard, or of their key",
 			func(c *Config) settingValue {

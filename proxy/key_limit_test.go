@@ -21,12 +21,12 @@ func limited(limit keylimit.Limit) func(*proxy.Options) {
 	return func(o *proxy.Options) { o.KeyLimit = limit }
 }
 
-// asksFor sends a request on a new connection and returns its response.
-func (n *node) asksFor(method, key, body string) *reply {
+// asksFor sends a request without a body on a new connection and returns its response.
+func (n *node) asksFor(method, key string) *reply {
 	n.t.Helper()
 	c := n.dial()
 	defer func() { _ = c.Close() }()
-	c.send("%s /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: %d\r\n\r\n%s", method, key, len(body), body)
+	c.send("%s /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: 0\r\n\r\n", method, key)
 	res, _ := c.answer(method)
 	return res
 }
@@ -38,24 +38,24 @@ func TestKeyRateIsLimitedThroughAllNodes(t *testing.T) {
 		owner, others := limitedNodes(t, keylimit.Limit{Interval: 2 * time.Second, Burst: 3})
 		fronts := []*node{owner, others[0], others[1]}
 		for i := range 3 {
-			if res := fronts[i].asksFor("POST", "k", ""); res.StatusCode != 200 {
+			if res := fronts[i].asksFor("POST", "k"); res.StatusCode != 200 {
 				t.Fatalf("within the burst: %s", res.Status)
 			}
 		}
 		for _, front := range fronts {
-			res := front.asksFor("GET", "k", "")
+			res := front.asksFor("GET", "k")
 			got := fmt.Sprint(res.StatusCode, res.Header["Shardway-Error"], res.Header["Retry-After"], res.Header["Ratelimit-Policy"], res.Header["Ratelimit"])
 			if want := `429 [rate-limited] [2] ["requests";q=3;w=6] ["requests";r=0;t=2]`; got != want {
 				t.Errorf("beyond the burst: %s, want %s", got, want)
 			}
 		}
-		if res := others[0].asksFor("GET", "another", ""); res.StatusCode != 200 {
+		if res := others[0].asksFor("GET", "another"); res.StatusCode != 200 {
 			t.Errorf("another key: %s", res.Status)
 		}
 		time.Sleep(2 * time.Second)
 		var served int
 		for range 4 {
-			if others[1].asksFor("GET", "k", "").StatusCode == 200 {
+			if others[1].asksFor("GET", "k").StatusCode == 200 {
 				served++
 			}
 		}
@@ -107,7 +107,7 @@ func TestRetriesCountOnceForKeyLimit(t *testing.T) {
 		ingress.knows("owner", owner)
 		ingress.swap(1, 1, remote("owner", 1))
 		for i, front := range []*node{owner, ingress} {
-			if res := front.asksFor("GET", "k", ""); res.StatusCode != 200 {
+			if res := front.asksFor("GET", "k"); res.StatusCode != 200 {
 				t.Fatalf("request %d: %s %v", i, res.Status, res.Header)
 			}
 		}
@@ -121,11 +121,11 @@ func TestRetriesCountOnceForKeyLimit(t *testing.T) {
 			t.Errorf("refused at first: %s %s", res.Status, body)
 		}
 		requests.Store(1)
-		if res := ingress.asksFor("GET", "k", ""); res.StatusCode != 200 {
+		if res := ingress.asksFor("GET", "k"); res.StatusCode != 200 {
 			t.Errorf("the fourth request: %s", res.Status)
 		}
 		requests.Store(1)
-		if res := ingress.asksFor("GET", "k", ""); res.StatusCode != 429 {
+		if res := ingress.asksFor("GET", "k"); res.StatusCode != 429 {
 			t.Errorf("the fifth request: %s, want 429", res.Status)
 		}
 	})
@@ -137,7 +137,7 @@ func TestConcurrentRequestsOfKeyAreLimited(t *testing.T) {
 		owner, others := limitedNodes(t, keylimit.Limit{Interval: time.Hour, Burst: 3, Concurrent: 2})
 		slow := []*client{owner.asks("GET", "/slow", "k"), others[0].asks("GET", "/slow", "k")}
 		for _, front := range []*node{owner, others[1]} {
-			res := front.asksFor("GET", "k", "")
+			res := front.asksFor("GET", "k")
 			if got, want := fmt.Sprint(res.StatusCode, res.Header["Ratelimit-Policy"]), `429 ["concurrent-requests";q=2;qu="concurrent-requests"]`; got != want {
 				t.Errorf("beside two: %s, want %s", got, want)
 			}
@@ -145,10 +145,10 @@ func TestConcurrentRequestsOfKeyAreLimited(t *testing.T) {
 		for _, c := range slow {
 			c.wantAnswer("one of the two", 200, "")
 		}
-		if res := others[1].asksFor("GET", "k", ""); res.StatusCode != 200 {
+		if res := others[1].asksFor("GET", "k"); res.StatusCode != 200 {
 			t.Errorf("the third request: %s", res.Status)
 		}
-		if res := others[1].asksFor("GET", "k", ""); res.StatusCode != 429 || !strings.Contains(res.Header.Get("RateLimit"), `"requests"`) {
+		if res := others[1].asksFor("GET", "k"); res.StatusCode != 429 || !strings.Contains(res.Header.Get("RateLimit"), `"requests"`) {
 			t.Errorf("the fourth request: %s %v", res.Status, res.Header)
 		}
 	})
@@ -185,7 +185,7 @@ func TestBodyBytesOfKeyAreLimited(t *testing.T) {
 						t.Errorf("the next body: %s, want %s", got, want)
 					}
 				}
-				if res := owner.asksFor("GET", "k", ""); res.StatusCode != 200 {
+				if res := owner.asksFor("GET", "k"); res.StatusCode != 200 {
 					t.Errorf("without a body: %s", res.Status)
 				}
 				time.Sleep(4100 * time.Millisecond)
@@ -202,7 +202,7 @@ func TestNewOwnerHasFullBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner, others := limitedNodes(t, keylimit.Limit{Interval: time.Hour, Burst: 1})
 		for i, want := range []int{200, 429} {
-			if res := owner.asksFor("GET", "k", ""); res.StatusCode != want {
+			if res := owner.asksFor("GET", "k"); res.StatusCode != want {
 				t.Errorf("request %d: %s", i, res.Status)
 			}
 		}
@@ -210,7 +210,7 @@ func TestNewOwnerHasFullBuckets(t *testing.T) {
 		owner.knows("b", others[0])
 		owner.swap(2, 2, remote("b", 2))
 		for i, want := range []int{200, 429} {
-			if res := owner.asksFor("GET", "k", ""); res.StatusCode != want {
+			if res := owner.asksFor("GET", "k"); res.StatusCode != want {
 				t.Errorf("request %d at the new owner: %s", i, res.Status)
 			}
 		}

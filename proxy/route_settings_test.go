@@ -39,10 +39,24 @@ func TestRouteHasOwnKeyLimit(t *testing.T) {
 			path string
 			want int
 		}{
-			{"/api", 200}, {"/api/slow/x", 200}, {"/api/x", 429}, {"/api/slow", 429}, {"/%61pi/x", 429}, {"/api/x?/api/free", 429},
-			{"/api/free", 200}, {"/api/free/x", 200}, {"/api/free/y", 200},
-			{"/x", 200}, {"/apix", 200}, {"/", 200}, {"/free", 200}, {"/y", 429},
-			{"//api/x", 400}, {"/x/../api", 400}, {"/api%2Fx", 400}, {"/api/free/..%2Fx", 400},
+			{"/api", 200},
+			{"/api/slow/x", 200},
+			{"/api/x", 429},
+			{"/api/slow", 429},
+			{"/%61pi/x", 429},
+			{"/api/x?/api/free", 429},
+			{"/api/free", 200},
+			{"/api/free/x", 200},
+			{"/api/free/y", 200},
+			{"/x", 200},
+			{"/apix", 200},
+			{"/", 200},
+			{"/free", 200},
+			{"/y", 429},
+			{"//api/x", 400},
+			{"/x/../api", 400},
+			{"/api%2Fx", 400},
+			{"/api/free/..%2Fx", 400},
 		} {
 			if res := []*node{owner, ingress}[i%2].askPath(step.path); res.StatusCode != step.want {
 				t.Errorf("request %d for %s: %s, want %d", i, step.path, res.Status, step.want)

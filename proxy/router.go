@@ -194,7 +194,7 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if process != nil {
 		defer process.Release()
 	}
-	if result := router.enterKey(); result.action != 0 {
+	if result = router.enterKey(); result.action != 0 {
 		router.admission.leaveKey()
 		return result
 	}
@@ -204,7 +204,7 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 		return result
 	}
 	prepared := &attempt{}
-	if result := router.admitAttempt(prepared, conn, table, dest); result.action != 0 {
+	if result = router.admitAttempt(prepared, conn, table, dest); result.action != 0 {
 		router.admission.leaveKey()
 		return result
 	}

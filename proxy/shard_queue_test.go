@@ -131,6 +131,7 @@ func eachInflightLimit(t *testing.T, queued int, test func(t *testing.T, limit f
 // nodes. A request beyond the queue fails at once.
 func TestShardQueueKeepsOrderOfArrival(t *testing.T) {
 	eachInflightLimit(t, 7, func(t *testing.T, limit func(*proxy.Options), code string) {
+		t.Helper()
 		app, owner, others := turns(t, limit)
 		fronts := []*node{owner, others[0], others[1]}
 		var all []*client
@@ -218,6 +219,7 @@ func testDisconnectedClientLeavesQueue(t *testing.T, code string, limit func(*pr
 // one, and nothing waits for the queue.
 func TestShardQueueMovesToNewOwner(t *testing.T) {
 	eachInflightLimit(t, 8, func(t *testing.T, limit func(*proxy.Options), _ string) {
+		t.Helper()
 		app, owner, others := turns(t, limit)
 		next := others[1] // its app is simple
 		first := owner.asks("POST", "/first", "k")
@@ -253,6 +255,7 @@ func TestShardQueueMovesToNewOwner(t *testing.T) {
 // A queued request waits up to queue-wait, at its ingress and at the owner.
 func TestShardQueueWaitEnds(t *testing.T) {
 	eachInflightLimit(t, 8, func(t *testing.T, limit func(*proxy.Options), code string) {
+		t.Helper()
 		_, owner, others := turns(t, limit, func(o *proxy.Options) { o.QueueWait = 1500 * time.Millisecond })
 		all := []*client{owner.asks("GET", "/1", "k"), owner.asks("GET", "/2", "k")}
 		late := []*client{owner.asks("POST", "/3", "k"), others[0].asks("POST", "/4", "k")}
@@ -272,6 +275,7 @@ func TestShardQueueWaitEnds(t *testing.T) {
 // A request that Shardway sends again precedes the requests that wait, and the limit still holds.
 func TestRetriedRequestPrecedesShardQueue(t *testing.T) {
 	eachInflightLimit(t, 8, func(t *testing.T, limit func(*proxy.Options), _ string) {
+		t.Helper()
 		app, owner, others := turns(t, limit)
 		all := []*client{others[0].asks("GET", "/breaks", "k"), owner.asks("GET", "/a", "k"), owner.asks("GET", "/b", "k"), others[0].asks("GET", "/c", "k")}
 		for _, c := range all {

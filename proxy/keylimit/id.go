@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// ID identifies a key. Two keys have the same ID only with a negligible probability, and nobody without
-// the seeds of the Hasher can find such keys. Keys with the same ID share their limits.
+// ID identifies a key. Two keys have the same ID only with a negligible probability, and a client
+// cannot find such keys, because the seeds of the Hasher are secret. Keys with the same ID share their limits.
 type ID [2]uint64
 
 // In returns the ID of the key within a scope, such as a route with limits of its own. Scope zero returns

@@ -108,10 +108,10 @@ func (relay *Relay) forwardControl() (done bool) {
 }
 
 // acknowledgesClose reports whether a close frame of the app answers the close frame of this node.
-// A frame with another code crossed ours on the way, and is final. But some libraries answer every
+// A frame with another code crossed it on the way, and is final. But some libraries answer every
 // close frame with code 1000, or without a code. Therefore this node sends a ping before its close
 // frame. RFC 6455 section 5.5.2 requires a pong. If the pong has not arrived, the app had not yet
-// read our close frame, nor all data of the client, when it sent its own close frame.
+// read that close frame, nor all data of the client, when it sent its own close frame.
 func (relay *Relay) acknowledgesClose(code int) bool {
 	sentCode := int(relay.sentCloseCode.Load())
 	if sentCode != wsession.CloseShardMoved {
