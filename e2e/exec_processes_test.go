@@ -45,19 +45,19 @@ func serveKeyProcess() bool {
 	addr, dir, key := os.Args[2], os.Args[3], os.Args[4]
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(3)
+		os.Exit(3) //nolint:forbidigo // this process is the app
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		fail(err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = os.WriteFile(filepath.Join(dir, "overlap"), fmt.Appendf(nil, "%s at node %s: %v\n", time.Now(), os.Getenv("SHARDWAY_NODE"), err), 0o600)
 		fail(err)
 	}
-	helper := exec.Command("/proc/self/exe", keyProcessArg+"-helper") //nolint:noctx // it ends with its guard
+	helper := exec.Command("/proc/self/exe", keyProcessArg+"-helper")
 	helper.SysProcAttr, helper.ExtraFiles = &syscall.SysProcAttr{Setsid: true}, []*os.File{lock}
-	if err := helper.Start(); err != nil {
+	if err = helper.Start(); err != nil {
 		fail(err)
 	}
 	if key != os.Getenv("SHARDWAY_KEY") || os.Getenv("SHARDWAY_SECRET_FILE") != "" {
@@ -72,10 +72,10 @@ func serveKeyProcess() bool {
 	go func() {
 		<-terminated
 		time.Sleep(20 * time.Millisecond) // to write a cache, for example
-		os.Exit(0)
+		os.Exit(0)                        //nolint:forbidigo // this process is the app
 	}()
 	var mu sync.Mutex
-	fail(http.ListenAndServe(addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // a test
+	fail(http.ListenAndServe(addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if sent, err := url.PathUnescape(r.Header.Get("Shardway-Key")); err != nil || sent != key || r.Header.Get("Shardway-Epoch") != os.Getenv("SHARDWAY_EPOCH") {
 			http.Error(w, "a request of another key or epoch", http.StatusInternalServerError)
 			return
@@ -326,7 +326,7 @@ func TestFailingProcessConcernsItsKeyOnly(t *testing.T) {
 	}
 	dir := t.TempDir()
 	script := filepath.Join(dir, "app.sh")
-	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n[ -e '%s/bad-'\"$3\" ] && exit 7\nexec '%s' %s \"$1\" \"$2\" \"$3\"\n", dir, self, keyProcessArg), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n[ -e '%s/bad-'\"$3\" ] && exit 7\nexec '%s' %s \"$1\" \"$2\" \"$3\"\n", dir, self, keyProcessArg), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 2, Shards: 8, Flags: []string{

@@ -23,9 +23,8 @@ type Client struct {
 	ended   chan struct{} // closed when the guard has ended
 
 	// mu protects the following fields.
-	mu     sync.Mutex
-	pipe   *os.File // commands; nil after Close
-	closed bool
+	mu   sync.Mutex
+	pipe *os.File // commands; nil after Close
 }
 
 // ErrGuardEnded is the error of a command to a guard that has ended.

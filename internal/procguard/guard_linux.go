@@ -109,7 +109,7 @@ func runGuard(in io.Reader, out io.WriteCloser) error {
 
 // lockFile locks the file at path, and keeps it open. It gives up when commands is closed.
 func lockFile(path string, commands <-chan command) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return nil, err
 	}
@@ -218,15 +218,15 @@ func (g *guard) spawn(id uint64, spec *Spec) (pid int, token string, err error) 
 	var outputs [2]*os.File
 	files := []uintptr{stdin.Fd()}
 	for i := range outputs {
-		read, write, err := os.Pipe()
-		if err != nil {
-			return 0, "", errors.Join(err, closeAll(outputs[:i]))
+		read, write, pipeErr := os.Pipe()
+		if pipeErr != nil {
+			return 0, "", errors.Join(pipeErr, closeAll(outputs[:i]))
 		}
 		defer write.Close() //nolint:errcheck // the child has its own copy
 		outputs[i] = read
 		files = append(files, write.Fd())
 	}
-	pid, err = syscall.ForkExec(path, texts(spec.Args), &syscall.ProcAttr{
+	pid, err = syscall.ForkExec(path, texts(spec.Args), &syscall.ProcAttr{ //nolint:gosec // the operator names the program
 		Dir: spec.Dir, Env: env, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	})

@@ -24,22 +24,22 @@ var waitLimit = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	if IsGuard() {
-		os.Exit(Main())
+		os.Exit(Main()) //nolint:forbidigo // TestMain is the main of the guard
 	}
 	if mode := os.Getenv("TEST_CHILD"); mode != "" {
-		os.Exit(runTestChild(mode))
+		os.Exit(runTestChild(mode)) //nolint:forbidigo // TestMain is the main of the child
 	}
 	if os.Getenv(overlay.Switch) != "" {
 		waitLimit = 5 * time.Second
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // runTestChild is the program of the children in these tests.
 func runTestChild(mode string) int {
 	hang := func() int { time.Sleep(time.Hour); return 0 }
 	again := func(next string, session bool, env ...string) {
-		cmd := exec.Command("/proc/self/exe") //nolint:gosec,noctx // this program
+		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(env, "TEST_CHILD="+next, "TEST_PIDS="+os.Getenv("TEST_PIDS"))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
 		if err := cmd.Start(); err != nil {
@@ -57,7 +57,7 @@ func runTestChild(mode string) int {
 	}
 	switch mode {
 	case "exit":
-		fmt.Println("to stdout")
+		_, _ = fmt.Fprintln(os.Stdout, "to stdout")
 		fmt.Fprintln(os.Stderr, "to stderr")
 		return 3
 	case "hang":
@@ -79,7 +79,7 @@ func runTestChild(mode string) int {
 		return 0
 	case "noise":
 		for range 200_000 {
-			fmt.Println("noise")
+			_, _ = fmt.Fprintln(os.Stdout, "noise")
 		}
 		record()
 		return hang()
@@ -92,7 +92,7 @@ func runTestChild(mode string) int {
 		}
 		_ = client.SetDeadline(Boottime()+time.Hour, Boottime()+time.Hour)
 		_ = client.StartChild(1, testSpec("family", os.Getenv("TEST_PIDS")))
-		fmt.Println(client.process.Process.Pid)
+		_, _ = fmt.Fprintln(os.Stdout, client.process.Process.Pid)
 		return hang()
 	}
 	panic(mode)
@@ -323,7 +323,7 @@ func TestNothingStartsBeforeTheFirstLease(t *testing.T) {
 // node starts a process like a node, and returns it with the id of its guard.
 func node(t *testing.T, lock, pids string) (process *exec.Cmd, guard int) {
 	t.Helper()
-	process = exec.Command("/proc/self/exe") //nolint:noctx // killed below
+	process = exec.Command("/proc/self/exe")
 	process.Env = []string{overlay.Switch + "=" + os.Getenv(overlay.Switch), "TEST_CHILD=node", "TEST_LOCK=" + lock, "TEST_PIDS=" + pids}
 	process.Stderr = os.Stderr
 	out, err := process.StdoutPipe()

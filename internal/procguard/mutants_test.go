@@ -42,6 +42,7 @@ func mutants() []mutant {
 // TestEachMutantIsFound builds this package with each mistake and runs the test that must fail. If the source of an edit
 // changes, change the edit as well.
 func TestEachMutantIsFound(t *testing.T) {
+	t.Parallel()
 	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}

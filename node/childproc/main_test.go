@@ -32,15 +32,15 @@ var waitLimit = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	if procguard.IsGuard() {
-		os.Exit(procguard.Main())
+		os.Exit(procguard.Main()) //nolint:forbidigo // TestMain is the main of the guard
 	}
 	if len(os.Args) > 4 && os.Args[1] == "test-app" {
-		os.Exit(runTestApp(os.Args[2], os.Args[3], os.Args[4]))
+		os.Exit(runTestApp(os.Args[2], os.Args[3], os.Args[4])) //nolint:forbidigo // TestMain is the main of the app
 	}
 	if os.Getenv(overlay.Switch) != "" {
 		waitLimit = 5 * time.Second
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // runTestApp is the app of these tests. mode-KEY in the directory above dir determines what it does.
@@ -66,7 +66,7 @@ func runTestApp(addr, dir, key string) int {
 		}
 	})
 	mux.HandleFunc("/environ", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, strings.Join(os.Environ(), "\n")) })
-	err := http.ListenAndServe(addr, mux) //nolint:gosec // a test
+	err := http.ListenAndServe(addr, mux)
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }
@@ -215,7 +215,7 @@ func await(t *testing.T, what string, condition func() bool) {
 // listenElsewhere takes a port, as another program does.
 func listenElsewhere(t *testing.T, addr string) net.Listener {
 	t.Helper()
-	ln, err := net.Listen("tcp", addr) //nolint:noctx // a test
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

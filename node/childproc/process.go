@@ -59,9 +59,6 @@ type process struct {
 	isTemporary bool      // startError is no failure of the app
 }
 
-// isOver reports whether the process has ended or must end.
-func (p *process) isOver() bool { return p.state == Stopping || p.state == Ended }
-
 // failure records that the last processes of a target have failed.
 type failure struct {
 	count  int       // consecutive failures

@@ -278,7 +278,7 @@ func (s *Supervisor) isReady(p *process) bool {
 // await returns the process of a target when it is ready, and starts it if necessary.
 func (s *Supervisor) await(ctx context.Context, target procpool.Target) (*process, error) {
 	for {
-		p, err := s.processOf(target)
+		p, err := s.processOf(target) //nolint:contextcheck // the process outlives the request that starts it
 		if err != nil {
 			return nil, err
 		}
@@ -352,7 +352,7 @@ func (s *Supervisor) run(p *process) {
 		s.endUnstarted(p, procpool.ErrNotOwned, true)
 		return
 	}
-	if err := s.guard.StartChild(p.id, spec); err != nil {
+	if err = s.guard.StartChild(p.id, spec); err != nil {
 		s.endUnstarted(p, err, true)
 		return
 	}
@@ -373,8 +373,8 @@ func (s *Supervisor) run(p *process) {
 	default:
 		p.readyAt = time.Now()
 		s.setStateLocked(p, Ready)
-		s.describe(s.options.Log.Info(), p).Str("addr", p.addr.String()).
-			Dur("after", p.readyAt.Sub(p.startedAt)).Msg("app process ready")
+		line := s.describe(s.options.Log.Info(), p) //nolint:zerologlint // Msg sends it
+		line.Str("addr", p.addr.String()).Dur("after", p.readyAt.Sub(p.startedAt)).Msg("app process ready")
 	}
 }
 
@@ -579,8 +579,8 @@ func (s *Supervisor) failedLocked(p *process, status string) {
 	f.count++
 	f.reason, f.until = reason, time.Now().Add(pauseAfter(f.count))
 	s.counts.Crashed++
-	s.describe(s.options.Log.Warn(), p).Str("why", reason).Int("failures", f.count).
-		Dur("pause", pauseAfter(f.count)).Msg("app process failed")
+	line := s.describe(s.options.Log.Warn(), p) //nolint:zerologlint // Msg sends it
+	line.Str("why", reason).Int("failures", f.count).Dur("pause", pauseAfter(f.count)).Msg("app process failed")
 	if isRepetition := f.count&(f.count-1) != 0; isRepetition { // report the failures 1, 2, 4, 8 and so on
 		return
 	}

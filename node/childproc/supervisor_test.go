@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -45,7 +44,7 @@ func TestFirstRequestStartsTheProcessOfItsKey(t *testing.T) {
 	if starts, err := os.ReadFile(filepath.Join(list[0].Dir, "starts")); err != nil || strings.Count(string(starts), "\n") != 1 {
 		t.Errorf("starts of one key: %q, %v", starts, err)
 	}
-	res, err := http.Get("http://" + list[1].Addr + "/environ") //nolint:noctx // a test
+	res, err := http.Get("http://" + list[1].Addr + "/environ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,20 +305,20 @@ func TestAcquireStartsProcessOfShard(t *testing.T) {
 // A program that has taken the port of a process gets no request.
 func TestListenerOfAnotherProgramIsNotUsed(t *testing.T) {
 	ln := listenElsewhere(t, "127.0.0.1:0")
-	port := ln.Addr().(*net.TCPAddr).Port
+	addr := netip.MustParseAddrPort(ln.Addr().String())
 	w := newWorld(t, nil)
 	w.setMode("silent")
 	w.call(agent.HookAcquire, 7, 1)
 	go func() { _ = w.dial(1, "a") }()
 	await(t, "a process starts", func() bool { return w.pid("a") != 0 })
-	if owner := procguard.ListenerOwner(w.pid("a"), uint16(port)); owner != procguard.ListenerForeign {
+	if owner := procguard.ListenerOwner(w.pid("a"), addr.Port()); owner != procguard.ListenerForeign {
 		t.Errorf("owner %d", owner)
 	}
-	foreign := &process{pid: w.pid("a"), addr: netip.MustParseAddrPort(ln.Addr().String()), ready: make(chan struct{}), ended: make(chan struct{})}
+	foreign := &process{pid: w.pid("a"), addr: addr, ready: make(chan struct{}), ended: make(chan struct{})}
 	if err := w.checkReady(t.Context(), foreign, nil); !errors.Is(err, errForeignListener) {
 		t.Errorf("error %v", err)
 	}
-	if owner := procguard.ListenerOwner(os.Getpid(), uint16(port)); owner != procguard.ListenerOwn {
+	if owner := procguard.ListenerOwner(os.Getpid(), addr.Port()); owner != procguard.ListenerOwn {
 		t.Errorf("own listener: %d", owner)
 	}
 	if owner := procguard.ListenerOwner(os.Getpid(), 1); owner != procguard.ListenerUnknown {

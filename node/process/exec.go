@@ -39,7 +39,7 @@ func applyExec(conf *config.Config, options *node.Options, log zerolog.Logger) e
 	options.Hooks = options.Processes
 	options.Overdue = func(why error) {
 		log.Error().Err(why).Msg("node must end at once")
-		os.Exit(overdueExitCode) // the guard then kills the processes
+		os.Exit(overdueExitCode) //nolint:forbidigo // the guard then kills the processes
 	}
 	return nil
 }
