@@ -15,7 +15,7 @@ import (
 // isExcluded reports whether Config has no field for a setting: it is for an app in another
 // process, or Config represents it differently.
 func isExcluded(name string) bool {
-	return name == "upstream" || strings.HasPrefix(name, "health") || name == "hooks" || name == "config"
+	return name == "upstream" || strings.HasPrefix(name, "health") || strings.HasPrefix(name, "exec") || name == "hooks" || name == "config"
 }
 
 // settings converts c to validated settings.
