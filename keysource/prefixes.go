@@ -41,17 +41,22 @@ func NewPrefixes(list []string) (*Prefixes, error) {
 }
 
 // Match returns the index of the longest prefix that matches the path, or -1. unambiguous is false if
-// another app may parse the path differently, so that another prefix could match.
+// another app may parse the path differently, so that another prefix could match. An app that ignores the
+// case of letters, such as Express, could match a longer prefix.
 func (p *Prefixes) Match(path *ParsedPath) (index int, unambiguous bool) {
 	if path.hasDotSegment {
 		return -1, false
 	}
+	otherCase := "" // longest prefix that matches only if the case of letters is ignored
 	for _, candidate := range p.ordered {
-		if hasPathPrefix(candidate.prefix, path.decoded) {
-			return candidate.index, path.agreesOn(candidate.prefix)
+		switch {
+		case hasPathPrefix(candidate.prefix, path.decoded):
+			return candidate.index, path.agreesOn(candidate.prefix) && len(otherCase) <= len(candidate.prefix)
+		case otherCase == "" && hasPathPrefixInOtherCase(candidate.prefix, path.decoded):
+			otherCase = candidate.prefix
 		}
 	}
-	return -1, true
+	return -1, otherCase == ""
 }
 
 // Enclosing yields the indexes of the prefixes that contain the prefix with the given index, longest

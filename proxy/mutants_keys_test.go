@@ -67,5 +67,9 @@ func mutantsOfKeys() []mutant {
 			rule: "some apps ignore the case of cookie names", found: "TestAmbiguousKeysAreRejected",
 			edits: in("proxy/shardkey.Extractor.cookieKey", `if key != nil && x.hasCookieInOtherCase(name, key) {`, `if !PLANTED && key != nil && x.hasCookieInOtherCase(name, key) {`),
 		},
+		{
+			rule: "an app may match the settings of a route in another case", found: "TestRouteHasOwnKeyLimit",
+			edits: in("keysource.Prefixes.Match", `case otherCase == "" && `, `case !PLANTED && otherCase == "" && `),
+		},
 	}
 }

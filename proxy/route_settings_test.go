@@ -54,6 +54,8 @@ func TestRouteHasOwnKeyLimit(t *testing.T) {
 			{"/free", 200},
 			{"/y", 429},
 			{"//api/x", 400},
+			{"/API/x", 400},
+			{"/api/FREE", 400},
 			{"/x/../api", 400},
 			{"/api%2Fx", 400},
 			{"/api/free/..%2Fx", 400},
