@@ -131,7 +131,8 @@ func carry(s keysource.Source, key string) (target, lines string, ok bool) {
 		claims, err := json.Marshal(map[string]string{s.Name: key})
 		line := "Authorization: Bearer e30." + base64.RawURLEncoding.EncodeToString(claims) + ".x\r\n"
 		return target, line, err == nil && key != "" && utf8.ValidString(key) && utf8.ValidString(s.Name)
-	case keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form, keysource.Joined:
+	case keysource.Host, keysource.IP, keysource.Mint, keysource.Wrap, keysource.None, keysource.JSON, keysource.Form, keysource.Joined,
+		keysource.WSJSON, keysource.WSFirst, keysource.WSProtocol:
 	}
 	return "", "", false
 }
