@@ -19,7 +19,7 @@ func mutantsOfFirstMessages() []mutant {
 			edits: in("proxy/shardkey.FirstMessage.keyFrom", "	if len(key) > maxBodyKey {", "	if len(key) > maxBodyKey && !PLANTED {"),
 		},
 		{
-			rule: "an ambiguous document is refused", found: refused,
+			rule: "an ambiguous document is refused", found: "TestAmbiguousFirstMessageHasNoKeyOfLaterSource",
 			edits: in("proxy/shardkey.FirstMessage.keyFrom", "err != nil {", "err != nil && !PLANTED {"),
 		},
 		{

@@ -23,6 +23,7 @@ func firstMessageRequest(lines string) string {
 
 // keyedBy sets the key sources of the nodes of a test.
 func keyedBy(t *testing.T, sources ...string) func(*proxy.Options) {
+	t.Helper()
 	keys := keysOf(t, specOf(sources...))
 	return func(o *proxy.Options) { o.Keys = keys }
 }
@@ -70,6 +71,7 @@ func TestWebSocketIsRoutedByFirstMessage(t *testing.T) {
 				}
 				first := `{"room":"tea","n":1}`
 				c.write(message(0x01, true, first[:5]), message(0x89, true, "ping"), message(0x00, true, first[5:9]), message(0x80, true, first[9:]), message(0x81, true, "two"))
+				_ = c.SetReadDeadline(time.Now().Add(time.Minute)) // without a pong, virtual time would pass without end
 				op, payload, err := readMessage(c.r)
 				if err != nil || op != wsframe.OpPong || string(payload) != "ping" {
 					t.Fatalf("answer to the ping = %x %q, %v", op, payload, err)
@@ -170,6 +172,34 @@ func TestFirstMessageIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A first message in which two parsers could find two keys is refused although a later source has a key.
+// Only a message without a key leads to the later source.
+func TestAmbiguousFirstMessageHasNoKeyOfLaterSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		app := &chat{t: t}
+		n := simNode(t, newSim(t), "a", app.serve, keyedBy(t, "ws-json:/room", "header:X-Later"))
+		for _, document := range []string{
+			`{"room":"tea","room":"bob"}`, `{"room":"tea","roo\u006d":"bob"}`, `{"room":"tea"}{"room":"bob"}`, `{"Room":"tea"}`,
+			`{"room":"\ud800"}`, `{"room":1e3}`, "room=tea", "", `{"room":"` + strings.Repeat("x", 2049) + `"}`,
+		} {
+			c, _ := n.acceptedSocket("X-Later: later\r\n")
+			c.sendText(document)
+			c.wantClosed(1008)
+			_ = c.Close()
+		}
+		if heads := app.upgradeRequests(); len(heads) > 0 {
+			t.Errorf("the app was asked: %v", heads)
+		}
+		c, _ := n.acceptedSocket("X-Later: later\r\n")
+		c.sendText(`{"other":"tea"}`)
+		until(t, "got", app.has(1))
+		if key := app.upgradeRequests()[0].Get("Shardway-Key"); key != "later" {
+			t.Errorf("key %q, want that of the later source", key)
+		}
+		_ = c.Close()
+	})
 }
 
 // An upgrade request that the node cannot accept gets an error response.
