@@ -390,11 +390,20 @@ func TestGuardSurvivesTerm(t *testing.T) {
 
 func TestSecondGuardWaitsForTheLock(t *testing.T) {
 	g := startGuard(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	lock := filepath.Join(filepath.Dir(g.pids), "lock")
-	if second, err := Start(ctx, lock, nil, Events{}); err == nil || !errors.Is(err, context.DeadlineExceeded) {
-		second.Close()
+	result := make(chan error, 1)
+	go func() {
+		second, err := Start(ctx, lock, nil, Events{})
+		if err == nil {
+			second.Close()
+		}
+		result <- err
+	}()
+	await(t, "attempt of the second guard", func() bool { return len(openers(lock)) == 2 || len(result) == 1 })
+	time.AfterFunc(500*time.Millisecond, cancel)
+	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
 	g.Close()
@@ -403,6 +412,18 @@ func TestSecondGuardWaitsForTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.Close()
+}
+
+// openers returns the directories in /proc of the processes that have the file open.
+func openers(path string) []string {
+	var processes []string
+	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, descriptor := range descriptors {
+		if target, err := os.Readlink(descriptor); err == nil && target == path {
+			processes = append(processes, filepath.Dir(descriptor))
+		}
+	}
+	return processes
 }
 
 // A frozen node does not read events. Its children can still write, and end at the deadline.
