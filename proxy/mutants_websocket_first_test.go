@@ -15,6 +15,10 @@ func mutantsOfFirstMessages() []mutant {
 			edits: in("proxy/shardkey.FirstMessage.keyFrom", "	case !m.IsText:", "	case !m.IsText && !PLANTED:"),
 		},
 		{
+			rule: "a binary message has no key of a later source", found: "TestAmbiguousFirstMessageHasNoKeyOfLaterSource",
+			edits: in("proxy/shardkey.FirstMessage.keyFrom", "		return nil, detailBinary", "		if PLANTED {\n			return nil, \"\"\n		}\n		return nil, detailBinary"),
+		},
+		{
 			rule: "a key in a message is not too long", found: refused,
 			edits: in("proxy/shardkey.FirstMessage.keyFrom", "	if len(key) > maxBodyKey {", "	if len(key) > maxBodyKey && !PLANTED {"),
 		},

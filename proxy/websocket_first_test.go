@@ -189,6 +189,10 @@ func TestAmbiguousFirstMessageHasNoKeyOfLaterSource(t *testing.T) {
 			c.wantClosed(1008)
 			_ = c.Close()
 		}
+		binary, _ := n.acceptedSocket("X-Later: later\r\n")
+		binary.write(message(0x82, true, `{"room":"tea"}`))
+		binary.wantClosed(1008)
+		_ = binary.Close()
 		if heads := app.upgradeRequests(); len(heads) > 0 {
 			t.Errorf("the app was asked: %v", heads)
 		}
@@ -364,7 +368,7 @@ func TestEarlierSourcePrecedesFirstMessage(t *testing.T) {
 			t.Errorf("key %q", key)
 		}
 		later, _ := t.front.acceptedSocket("X-Later: bob\r\n")
-		later.write(message(0x82, true, "binary"))
+		later.sendText("") // is no key
 		t.until("got", t.app.has(2))
 		if key := t.app.upgradeRequests()[1].Get("Shardway-Key"); key != "bob" {
 			t.Errorf("key %q", key)

@@ -11,6 +11,7 @@ import (
 // Details of problems with a first message, and with the request before it.
 const (
 	detailNotUTF8 = "a message that is not valid UTF-8 for "
+	detailBinary  = "a binary message for "
 	detailUpgrade = "an Upgrade with several protocols for "
 )
 
@@ -40,7 +41,9 @@ func (m *FirstMessage) keyFrom(source *keysource.Source) (key []byte, problemTex
 		}
 		return nil, ""
 	case !m.IsText:
-		return nil, ""
+		// Some libraries, such as ws for Node.js, pass text and binary messages to the app alike. With the key
+		// of a later source, the client could choose the owner.
+		return nil, detailBinary
 	case !utf8.Valid(m.Data):
 		return nil, detailNotUTF8
 	}
