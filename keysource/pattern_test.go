@@ -136,7 +136,7 @@ func FuzzPattern(f *testing.F) {
 				segments = segments[:len(segments)-1]
 			}
 			for _, greedy := range []bool{false, true} {
-				if got := keyOfRegexp(t, pattern.String(), segments, greedy); got != string(key) {
+				if got, ok := keyOfRegexp(pattern.String(), segments, greedy); ok && got != string(key) {
 					t.Fatalf("the key of %q in %q is %q, and %q for another reader", text, path, key, got)
 				}
 			}
@@ -145,9 +145,9 @@ func FuzzPattern(f *testing.F) {
 }
 
 // keyOfRegexp returns the key that a pattern finds in the segments of a path, or an empty string. It
-// translates the pattern to a regular expression, as the router of an app does.
-func keyOfRegexp(t *testing.T, pattern string, segments []string, greedy bool) string {
-	t.Helper()
+// translates the pattern to a regular expression, as the router of an app does. ok is false if it cannot
+// translate the pattern.
+func keyOfRegexp(pattern string, segments []string, greedy bool) (key string, ok bool) {
 	pattern, below := strings.CutSuffix(pattern, "/*")
 	var b strings.Builder
 	b.WriteString("^")
@@ -172,7 +172,7 @@ func keyOfRegexp(t *testing.T, pattern string, segments []string, greedy bool) s
 		}
 		name, _, hasExpression := strings.Cut(literalText[start+1:end], ":")
 		if hasExpression {
-			t.Skip("a regular expression in a placeholder")
+			return "", false
 		}
 		expression := "[^/]+"
 		if name == "key*" {
@@ -194,11 +194,11 @@ func keyOfRegexp(t *testing.T, pattern string, segments []string, greedy bool) s
 	b.WriteString("$")
 	compiled, err := regexp.Compile("(?s)" + b.String())
 	if err != nil {
-		t.Skip(err)
+		return "", false
 	}
 	match := compiled.FindStringSubmatch("/" + strings.Join(segments, "/"))
 	if match == nil {
-		return ""
+		return "", true
 	}
-	return match[compiled.SubexpIndex("key")]
+	return match[compiled.SubexpIndex("key")], true
 }

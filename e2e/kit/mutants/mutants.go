@@ -55,7 +55,7 @@ func edits() []overlay.Edit {
 `),
 		after("proxy.retrier.decideRetry", `if detail := retry.retryDenied(attempt, cancelCause); detail != "" `, `&& planted != "double-run" `),
 		after("proxy.router.routeUntilAnswered", "if result = router.waitFor(result); result.action == actionRetry", ` && planted != "swallowed-answer"`),
-		after("proxy.reply.sendProblem", "	status := prob.StatusCode()\n", `	if planted == "no-run" && prob.Code == problem.UpstreamRefused {
+		after("proxy.reply.sendProblemWith", "	status := prob.StatusCode()\n", `	if planted == "no-run" && prob.Code == problem.UpstreamRefused {
 		status = 200
 	}
 `),
