@@ -1,6 +1,6 @@
 // Package execcommand parses the command of --exec, and replaces its placeholders.
 //
-// A Command is a list of words. The value of a placeholder stays within its word, whatever it contains, and no shell
+// A Command is a list of words. The value of a placeholder stays within its word, even if it contains spaces, and no shell
 // reads the command. A Command is immutable.
 package execcommand
 

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Edit replaces text in one declaration of a package, including its doc comment. It does not
@@ -164,6 +165,7 @@ func Number(i int) string { return strconv.Itoa(i + 1) }
 func Find(ctx context.Context, binary string, i int, tests string) error {
 	cmd := exec.CommandContext(ctx, binary, "-test.run="+tests, "-test.failfast", "-test.timeout=2m") //nolint:gosec // a test's own
 	cmd.Env = append(os.Environ(), Switch+"="+Number(i))
+	cmd.WaitDelay = time.Second // a process that a bug leaves behind may have the output open
 	output, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:

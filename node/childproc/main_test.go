@@ -166,11 +166,20 @@ func (w *world) call(kind agent.HookKind, epoch shardmap.Epoch, shards ...shardm
 }
 
 func (w *world) callWith(ctx context.Context, kind agent.HookKind, epoch shardmap.Epoch, shards ...shardmap.Shard) agent.HookResult {
+	w.t.Helper()
 	call := agent.HookCall{Kind: kind}
 	for _, shard := range shards {
 		call.Shards = append(call.Shards, agent.HookShard{Shard: shard, Epoch: epoch})
 	}
-	return w.Do(ctx, call)
+	result := make(chan agent.HookResult, 1)
+	go func() { result <- w.Do(ctx, call) }()
+	select {
+	case r := <-result:
+		return r
+	case <-time.After(waitLimit):
+		w.t.Fatalf("%v of shards %v takes longer than %v", kind, shards, waitLimit)
+		return agent.HookResult{}
+	}
 }
 
 func (w *world) dial(shard shardmap.Shard, key string) error {

@@ -48,7 +48,7 @@ type process struct {
 
 	hasSlot     bool // it counts for Options.Max
 	inGuard     bool // the guard has received the command to start it
-	isStopWish  bool // the node wants it to end, so its end is no failure
+	isStopWish  bool // the node has stopped it, so its end is no failure
 	pid         int
 	addr        netip.AddrPort
 	dir         string
