@@ -147,14 +147,25 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// acquireFailed converts the error of acquireConn into a decision.
-func (wait *requestWait) acquireFailed(pool *connpool.Pool, err error) decision {
+// endedBy returns the decision for a request that must not wait any longer: the client's connection is being
+// closed, or the request queue is full.
+func (wait *requestWait) endedBy(err error) (result decision, ended bool) {
 	var queueFull *queueFullError
 	switch {
 	case wait.closing.Load():
-		return done
+		return done, true
 	case errors.As(err, &queueFull):
-		return queueFull.result
+		return queueFull.result, true
+	}
+	return decision{}, false
+}
+
+// acquireFailed converts the error of acquireConn into a decision.
+func (wait *requestWait) acquireFailed(pool *connpool.Pool, err error) decision {
+	if result, ended := wait.endedBy(err); ended {
+		return result
+	}
+	switch {
 	case errors.Is(err, connpool.ErrRouteChanged):
 		return decision{action: actionRetry}
 	case errors.Is(err, connpool.ErrShardInflightLimit):

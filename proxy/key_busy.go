@@ -89,12 +89,10 @@ func (wait *requestWait) awaitPlace(waiter *keylimit.Waiter) (keylimit.Place, er
 
 // enterKeyFailed converts the error of enterKey into a decision.
 func (wait *requestWait) enterKeyFailed(err error) decision {
-	var queueFull *queueFullError
+	if result, ended := wait.endedBy(err); ended {
+		return result
+	}
 	switch {
-	case wait.closing.Load():
-		return done
-	case errors.As(err, &queueFull):
-		return queueFull.result
 	case errors.Is(err, keylimit.ErrMoved):
 		return decision{action: actionRetry}
 	case errors.Is(err, keylimit.ErrCanceled):

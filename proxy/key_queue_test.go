@@ -59,27 +59,6 @@ func TestKeyLimitWithoutQueueRefuses(t *testing.T) {
 	})
 }
 
-// Upgraded connections and event streams do not count for the limit of their key.
-func TestStreamsDoNotCountForKeyLimit(t *testing.T) {
-	for way, start := range ways() {
-		t.Run(way, func(t *testing.T) {
-			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxKeyInflight = 1 })
-			for i, head := range []string{"GET /events HTTP/1.1\r\n", "GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n"} {
-				c := front.dial()
-				c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", head)
-				if res, _ := c.head("GET"); res.StatusCode != []int{200, 101}[i] {
-					t.Fatalf("stream = %s", res.Status)
-				}
-			}
-			c := front.dial()
-			if res, body := c.get("/"); res.StatusCode != http.StatusOK {
-				t.Errorf("beside streams: %s %s", res.Status, body)
-			}
-			owner.CancelShards(allShards, "draining")
-		})
-	}
-}
-
 // A request of an app in the node's process counts until its handler has returned, also if its client
 // has disconnected. Random requests, disconnects and limits never let two requests of one key run at the
 // same time, and leave nothing behind.

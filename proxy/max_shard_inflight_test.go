@@ -53,26 +53,31 @@ func TestRequestsOfOneShardAreLimited(t *testing.T) {
 	}
 }
 
-// Streams do not count towards --max-shard-inflight. Otherwise, a room with many WebSockets would lock
-// out requests of its own key.
-func TestStreamsDoNotCountAmongTheRequestsOfAShard(t *testing.T) {
-	for way, start := range ways() {
-		t.Run(way, func(t *testing.T) {
-			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxShardInflight = 1 })
-			for i, head := range []string{"GET /events HTTP/1.1\r\n", "GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n"} {
-				c := front.dial()
-				c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", head)
-				if res, _ := c.head("GET"); res.StatusCode != []int{200, 101}[i] {
-					t.Fatalf("stream = %s", res.Status)
+// Upgraded connections and event streams do not count towards the limit of their shard or key. Otherwise, a
+// room with many WebSockets would lock out requests of its own key.
+func TestStreamsDoNotCountTowardsInflightLimits(t *testing.T) {
+	for name, limit := range map[string]func(*proxy.Options){
+		"shard": func(o *proxy.Options) { o.MaxShardInflight = 1 },
+		"key":   func(o *proxy.Options) { o.MaxKeyInflight = 1 },
+	} {
+		for way, start := range ways() {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				front, owner := start(t, hangingAt(t), limit)
+				for i, head := range []string{"GET /events HTTP/1.1\r\n", "GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n"} {
+					c := front.dial()
+					c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", head)
+					if res, _ := c.head("GET"); res.StatusCode != []int{200, 101}[i] {
+						t.Fatalf("stream = %s", res.Status)
+					}
 				}
-			}
-			c := front.dial()
-			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-			if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
-				t.Errorf("beside streams: %s %s", res.Status, body)
-			}
-			owner.CancelShards(allShards, "draining")
-		})
+				c := front.dial()
+				c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+				if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
+					t.Errorf("beside streams: %s %s", res.Status, body)
+				}
+				owner.CancelShards(allShards, "draining")
+			})
+		}
 	}
 }
 

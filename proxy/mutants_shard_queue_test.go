@@ -56,7 +56,7 @@ func mutantsOfShardQueues() []mutant {
 			edits: in("proxy.admission.release", "	a.leaveKey()\n", "	if !PLANTED {\n		a.leaveKey()\n	}\n"),
 		},
 		{
-			rule: "and when its event stream begins", found: "TestStreamsDoNotCountForKeyLimit",
+			rule: "and when its event stream begins", found: "TestStreamsDoNotCountTowardsInflightLimits",
 			edits: in("proxy.responseRelay.beginEventStream", "		rr.admission.leaveKey()\n", "		if !PLANTED {\n			rr.admission.leaveKey()\n		}\n"),
 		},
 		{

@@ -6,8 +6,8 @@
 //	                                                          └─► Failure: close frame
 //
 // An Accepted is the state of such a WebSocket until the app has accepted it, too. The goroutine of the
-// client's connection calls everything, except that any goroutine may enter the Limit and thereby evict
-// another WebSocket.
+// client's connection calls its methods. Any goroutine may enter the Limit, which can evict another
+// WebSocket.
 //
 // # Limits
 //
