@@ -3,11 +3,11 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/load"
@@ -32,7 +32,12 @@ func testQueueRunsRequestsOneByOne(t *testing.T, limit string) {
 	for i, node := range []*cluster.Node{owner, other, other} {
 		queued = append(queued, c.SendAsync(t, node, load.Request{Key: key, Method: "POST", ID: "queued " + strconv.Itoa(i)}))
 	}
-	time.Sleep(300 * time.Millisecond)
+	cluster.Await(t, "the requests wait at the owner", func() error {
+		if waiting := c.Sum(t, []*cluster.Node{owner}, "shardway_queue_requests"); waiting != float64(len(queued)) {
+			return fmt.Errorf("%v requests wait", waiting)
+		}
+		return nil
+	})
 	for i := range queued {
 		if ran := owner.App.Executions(t, "queued "+strconv.Itoa(i)); ran != 0 {
 			t.Errorf("queued request %d ran %d times beside the first one", i, ran)

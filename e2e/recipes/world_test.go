@@ -4,6 +4,7 @@ package recipes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -12,7 +13,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/procgroup"
@@ -162,7 +162,17 @@ func (w *world) restartNodes(t *testing.T, whileAway func(addrs []string)) {
 			defer close(done)
 			whileAway(addrs)
 		}()
-		time.Sleep(100 * time.Millisecond) // requests for the node wait
+		cluster.Await(t, "a request for the node waits", func() error {
+			select {
+			case <-done:
+				return nil
+			default:
+			}
+			if w.Sum(t, w.Running(), "shardway_queue_requests") == 0 {
+				return errors.New("no request waits")
+			}
+			return nil
+		})
 		node.Start(t)
 		<-done
 		w.AwaitServing(t)
