@@ -327,13 +327,16 @@ func TestBodiesWithKeysShareMemoryLimit(t *testing.T) {
 		o.MaxBodyTotal = 256 << 10
 	})
 	const open = `{"k":"a","x":"`
+	used := func() float64 { return metric(t, n, "shardway_body_bytes") }
+	shed := func() float64 { return metric(t, n, "shardway_shed_connections_total", "body") }
 	var all []*client
 	for range 16 {
-		c := n.dial()
+		c, usedBefore, shedBefore := n.dial(), used(), shed()
 		c.send("POST / HTTP/1.1\r\nHost: h\r\n%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s%s\r\n", typeJSON, len(open)+30<<10, open, strings.Repeat("x", 30<<10))
 		all = append(all, c)
+		until(t, "the body is counted", func() bool { return used() > usedBefore || shed() > shedBefore })
 	}
-	until(t, "bodies are shed", func() bool { return metric(t, n, "shardway_shed_connections_total", "body") > 0 })
+	until(t, "bodies are shed", func() bool { return shed() > 0 })
 	res, body := all[0].answer("POST")
 	wantStatus(t, res, body, 408, "request-timeout")
 	last := all[len(all)-1]
