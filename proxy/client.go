@@ -54,7 +54,7 @@ type requestState struct {
 // leaving. Connections from other nodes stay open, because those nodes stop sending when the shard
 // map changes.
 func (state *requestState) isDraining() bool {
-	return state.ingress == "" && state.server.lifecycle.isDraining()
+	return state.ingress == "" && state.server.lifecycle.IsDraining()
 }
 
 // writesAccessLog reports whether a line for the request is written to the access log.

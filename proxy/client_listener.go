@@ -93,7 +93,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Load().HeaderTimeout)
 	defer cancel()
-	stop := context.AfterFunc(s.lifecycle.abortCtx, cancel) //nolint:contextcheck // ends with either
+	stop := context.AfterFunc(s.lifecycle.AbortCtx, cancel) //nolint:contextcheck // ends with either
 	defer stop()
 	s.clock.tick()
 	s.conns.AddHandshake(c, cancel, s.clock.Now())

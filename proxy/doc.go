@@ -35,13 +35,13 @@
 //	eventloop.Group   serves small requests of many connections in few goroutines (event_loop_request.go)
 //	handlerConn       a connection to an app in this process (handler.go, package inproc)
 //	connset.Set       the open connections; it parks idle ones without goroutines (parking.go)
+//	listener.Lifecycle  the listeners, and how far a drain or a shutdown has come
 //
 // # Parts of the Server
 //
 // Each part owns its state. No part calls the Server, except through functions that it received when it
 // was initialized.
 //
-//	lifecycle      the listeners, and how far a drain or a shutdown has come
 //	upstreams      the connection pools of the app and of the other nodes
 //	dialer         opens the connections of these pools
 //	webSockets     the resumable WebSockets: their queue, relays and pacing

@@ -170,7 +170,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
-			edits: in("proxy.sweeper.sweepSession", "	if !sweeper.lifecycle.isStopping() {", "	if PLANTED || !sweeper.lifecycle.isStopping() {"),
+			edits: in("proxy.sweeper.sweepSession", "	if !sweeper.lifecycle.IsStopping() {", "	if PLANTED || !sweeper.lifecycle.IsStopping() {"),
 		},
 		{
 			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",

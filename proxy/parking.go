@@ -104,5 +104,5 @@ func isPermanent(err error) bool {
 
 // IsEnding reports whether the connection must close after its present request.
 func (c *client) IsEnding() bool {
-	return c.closing.Load() || c.conn.WaitingStopped() || c.server.lifecycle.isAborted() || c.listener.watcher.Ctx.Err() != nil
+	return c.closing.Load() || c.conn.WaitingStopped() || c.server.lifecycle.IsAborted() || c.listener.watcher.Ctx.Err() != nil
 }

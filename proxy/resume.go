@@ -68,7 +68,7 @@ func (rr *responseRelay) cancelEvents() {
 // complete events only, unless an event exceeds the buffer.
 func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr error) bool {
 	stream := rr.exchange.eventStream
-	if stream == nil || writeErr != nil || rr.server.lifecycle.isStopping() {
+	if stream == nil || writeErr != nil || rr.server.lifecycle.IsStopping() {
 		return false
 	}
 	switch rr.slot.Load().Cause { //nolint:exhaustive // all other causes permit a resumption

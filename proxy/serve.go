@@ -36,7 +36,7 @@ import (
 func (c *client) serve() {
 	c.server.conns.Add(c)
 	c.runStep(func() {
-		if c.server.lifecycle.isAborted() || c.life.ParentCtx.Err() != nil {
+		if c.server.lifecycle.IsAborted() || c.life.ParentCtx.Err() != nil {
 			c.terminate(cause.Shutdown) // the shutdown has already closed the older connections, and has not seen this one
 		}
 		c.serveRequests()

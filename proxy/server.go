@@ -106,7 +106,7 @@ type Server struct {
 
 	clock     serverClock
 	sweeper   *sweeper
-	lifecycle lifecycle
+	lifecycle listener.Lifecycle
 }
 
 // New returns a Server. It starts no goroutine.
@@ -123,7 +123,7 @@ func New(options Options) *Server {
 	s.keyPlacer = keyPlacer{cluster: options.Cluster, acceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())
 	s.clock.start()
-	s.lifecycle.init(&s.clock.Clock)
+	s.lifecycle.Init(&s.clock.Clock)
 	s.budget.Fill()
 	s.load.Start(s.options.Shards)
 	s.crashes.Report = s.options.PeerCrashed
@@ -187,7 +187,7 @@ func (s *Server) initUpstreams() {
 // connections. After Shutdown, requests in progress finish first. In both cases the error is nil.
 // Otherwise it is the error of ln.
 func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
-	if !s.lifecycle.listeners.Add(ln) {
+	if !s.lifecycle.Listeners.Add(ln) {
 		return ln.Close()
 	}
 	acceptor := listener.New(ln)
@@ -198,14 +198,14 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	stopAbort := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer stopAbort()
 	defer connListener.workers.Close() // must run after Remove, because connections that an open listener accepts would be reset
-	defer s.lifecycle.listeners.Remove(ln)
+	defer s.lifecycle.Listeners.Remove(ln)
 	stopClose := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stopClose()
 	freeResources := func() { s.evictIdle(drainIdleTimeout, math.MaxInt) }
 	for {
-		conn, err := acceptor.AcceptRetry(ctx, s.lifecycle.isStopping, s.options.Log, freeResources)
+		conn, err := acceptor.AcceptRetry(ctx, s.lifecycle.IsStopping, s.options.Log, freeResources)
 		if err != nil {
-			isStopping := ctx.Err() != nil || s.lifecycle.isStopping()
+			isStopping := ctx.Err() != nil || s.lifecycle.IsStopping()
 			if isStopping {
 				return nil
 			}
@@ -281,7 +281,7 @@ func (s *Server) SetPeerProcess(node string, boot, nonce uint64) {
 
 // SetDraining turns draining on or off. While it is on, responses contain Connection: close, and
 // connections that have been idle for a second are closed. New connections are still accepted.
-func (s *Server) SetDraining(on bool) { s.lifecycle.draining.Store(on) }
+func (s *Server) SetDraining(on bool) { s.lifecycle.SetDraining(on) }
 
 // Shutdown accepts the connections in the listen backlog, stops accepting, and waits until all
 // connections are closed. Idle and new connections stay open for a moment, because their next
@@ -293,13 +293,13 @@ func (s *Server) SetDraining(on bool) { s.lifecycle.draining.Store(on) }
 // not delay Shutdown. Its connection is closed, and the client may repeat it at another node. An
 // event stream that would still be open at the end of ctx ends shortly before, between two events.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.lifecycle.stopAccepting(ctx)
+	s.lifecycle.StopAccepting(ctx)
 	defer s.webSockets.idleSockets.Close()
 	defer s.upstreams.close()
-	err := s.lifecycle.awaitDrained(ctx, s.conns.AllClosed)
+	err := s.lifecycle.AwaitDrained(ctx, s.conns.AllClosed)
 	if err != nil {
 		s.abortConns()
-		<-s.lifecycle.listeners.Closed()
+		<-s.lifecycle.Listeners.Closed()
 		<-s.conns.AllClosed()
 	}
 	return err
@@ -307,7 +307,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // abortConns aborts all connections, including those that are accepted later.
 func (s *Server) abortConns() {
-	s.lifecycle.abort()
+	s.lifecycle.Abort()
 	s.conns.Each(func(c *client) { c.terminate(cause.Shutdown) })
 	s.conns.WakeParked(false, connset.AnyParked)
 }
@@ -316,15 +316,15 @@ func (s *Server) abortConns() {
 // requests of other nodes continue. If ctx ends first, DrainClients returns the error of ctx; it
 // aborts no connection.
 func (s *Server) DrainClients(ctx context.Context) error {
-	s.lifecycle.stopAccepting(ctx)
-	return s.lifecycle.awaitDrained(ctx, s.conns.AllClientsClosed)
+	s.lifecycle.StopAccepting(ctx)
+	return s.lifecycle.AwaitDrained(ctx, s.conns.AllClientsClosed)
 }
 
 // ClosePeers closes the streams from other nodes, including streams that arrive later. Requests on
 // them are cancelled or not started, and the response to the other node reports which of the two.
 // It returns after up to 2*reportTimeout.
 func (s *Server) ClosePeers() {
-	s.lifecycle.abort()
+	s.lifecycle.Abort()
 	s.conns.Each(func(c *client) {
 		if c.ingress != "" {
 			c.terminate(cause.Shutdown)
@@ -341,7 +341,7 @@ func (s *Server) ClosePeers() {
 // ExpectListener announces a listener that will be passed to ServeClients later. If Shutdown is
 // called before that, it waits for ServeClients, so that clients that connect in the meantime receive a
 // response. Without the announcement, connections in the backlog of the listener would be reset.
-func (s *Server) ExpectListener(ln net.Listener) { s.lifecycle.listeners.Add(ln) }
+func (s *Server) ExpectListener(ln net.Listener) { s.lifecycle.Listeners.Add(ln) }
 
 // maintain does the work of a sweep that is necessary only about once per second: it balances the
 // event loops, updates the load statistics, and closes old idle connections. sinceLast is the time

@@ -13,6 +13,7 @@ import (
 	"shardway/proxy/connpool"
 	"shardway/proxy/connset"
 	"shardway/proxy/inflight"
+	"shardway/proxy/listener"
 	"shardway/proxy/metrics"
 	"shardway/proxy/peerpath"
 	"shardway/proxy/route"
@@ -48,7 +49,7 @@ type sweeper struct {
 	clock           *coarsetime.Clock
 	cluster         Cluster
 	settings        *atomic.Pointer[Settings]
-	lifecycle       *lifecycle
+	lifecycle       *listener.Lifecycle
 	metrics         *metrics.Metrics
 	conns           *connset.Set[*client]
 	appSilence      *appsilence.Detector
@@ -89,7 +90,7 @@ func newSweeper(s *Server) *sweeper {
 // leaving, each of them has its own deadline. Before a peer is declared unresponsive, all
 // connections to it must be checked.
 func (sweeper *sweeper) mustSweepAll() bool {
-	isLeaving := sweeper.lifecycle.isStopping() || sweeper.lifecycle.isDraining()
+	isLeaving := sweeper.lifecycle.IsStopping() || sweeper.lifecycle.IsDraining()
 	pathCheckDue := sweeper.peerPaths.NeedsCompleteSweep(sweeper.clock.Now())
 	return isLeaving || pathCheckDue
 }
@@ -116,7 +117,7 @@ func (sweeper *sweeper) sweep(clients []*client, complete bool) {
 	}
 	sweeper.appSilence.EndSweep()
 	idleLimit := time.Duration(math.MaxInt64)
-	if sweeper.lifecycle.isDraining() {
+	if sweeper.lifecycle.IsDraining() {
 		idleLimit = drainIdleTimeout
 	}
 	sweeper.conns.SweepParked(now, idleLimit)
@@ -153,7 +154,7 @@ func (sweeper *sweeper) idleLimit(c *client) time.Duration {
 	switch {
 	case c.isDraining():
 		return drainIdleTimeout
-	case c.ingress != "" && sweeper.lifecycle.isStopping():
+	case c.ingress != "" && sweeper.lifecycle.IsStopping():
 		return drainStreamTimeout
 	}
 	return math.MaxInt64
@@ -233,7 +234,7 @@ func (sweeper *sweeper) sweepDeadline(c *client, current inflight.Run, table *ro
 	case current.IsEndless():
 		sweeper.sweepStream(c, current, table, settings.StreamGrace, now)
 		return
-	case sweeper.lifecycle.isStopping() && isLongPoll(c, current, now, sweeper.drainTimeout):
+	case sweeper.lifecycle.IsStopping() && isLongPoll(c, current, now, sweeper.drainTimeout):
 		cancelBeforeResponse(&c.slot, current, cause.Leaving, sweeper.metrics)
 		return
 	}

@@ -60,7 +60,7 @@ func (sweeper *sweeper) causeOfStreamEnd(c *client, current inflight.Run, table 
 	if hasShard && !runsAtRoute(current, c.slot.Node.Load(), table.Route(current.Shard)) {
 		return cause.ShardMoved
 	}
-	if sweeper.lifecycle.isStopping() {
+	if sweeper.lifecycle.IsStopping() {
 		return cause.Leaving
 	}
 	return cause.None
@@ -76,7 +76,7 @@ func (sweeper *sweeper) eventStreamGrace(c *client, current inflight.Run, cancel
 	isOnlyIngress := cancelCause == cause.Leaving && current.Kind == route.Remote
 	if isOnlyIngress && !isResumable {
 		// The owner stays, so the stream continues until shortly before the end of the drain.
-		latestEnd := time.Duration(sweeper.lifecycle.drainDeadline.Load()) - 2*streamEndTimeout
+		latestEnd := sweeper.lifecycle.DrainDeadline() - 2*streamEndTimeout
 		return max(grace, latestEnd-c.moveSeenAt)
 	}
 	return grace

@@ -14,7 +14,7 @@ import (
 // connects to another node. Each session is assigned a random time within ReconnectSpread, so that
 // the clients do not all reconnect at once.
 func (sweeper *sweeper) sweepSession(c *client, session *wsrelay.Session, now time.Duration) {
-	if !sweeper.lifecycle.isStopping() {
+	if !sweeper.lifecycle.IsStopping() {
 		return
 	}
 	if session.ReconnectAt == 0 {

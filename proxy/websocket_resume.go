@@ -168,7 +168,7 @@ func (resumer *sessionResumer) resumeSession() (code int, reason string) {
 		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: resumer.server.options.Cluster.Table().Generation()}
 		if ctx.Err() != nil || resumer.router.waitFor(result).action != actionRetry {
 			resumer.exchange.leaveQueue()
-			if resumer.server.lifecycle.isStopping() {
+			if resumer.server.lifecycle.IsStopping() {
 				return wsession.CloseShardMoved, wsession.DefaultReason(wsession.CloseNodeLeaving)
 			}
 			return wsession.CloseShardMoved, wsession.ReasonTimedOut

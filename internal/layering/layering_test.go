@@ -49,7 +49,7 @@ func allowed() map[string][]string {
 		"proxy/pathguard":    {},
 		"proxy/sizehint":     {"proxy/h1"},
 		"proxy/appsilence":   {},
-		"proxy/listener":     {"internal/rawio"},
+		"proxy/listener":     {"internal/coarsetime", "internal/rawio"},
 		"proxy/buffer":       {"internal/linkedlist"},
 		"proxy/loadstats":    {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":      {},
