@@ -49,27 +49,6 @@ func (router *router) enterKey() decision {
 // keyID returns the ID of the key of the request.
 func (router *router) keyID() keylimit.ID { return router.server.keyHasher.ID(router.keyBytes()) }
 
-// appendDecodedKey appends the key that appendFieldValue has encoded.
-func appendDecodedKey(dst, encoded []byte) []byte {
-	for i := 0; i < len(encoded); i++ {
-		if encoded[i] == '%' && i+2 < len(encoded) {
-			dst = append(dst, hexValue(encoded[i+1])<<4|hexValue(encoded[i+2]))
-			i += 2
-			continue
-		}
-		dst = append(dst, encoded[i])
-	}
-	return dst
-}
-
-// hexValue returns the value of an upper-case hexadecimal digit.
-func hexValue(digit byte) byte {
-	if digit >= 'A' {
-		return digit - 'A' + 10
-	}
-	return digit - '0'
-}
-
 // awaitPlace waits for the place of a waiter in the queue of its key.
 func (wait *requestWait) awaitPlace(waiter *keylimit.Waiter) (keylimit.Place, error) {
 	gate := &wait.server.keyGate

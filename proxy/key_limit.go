@@ -6,6 +6,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
 	"shardway/proxy/keylimit"
+	"shardway/proxy/shardkey"
 )
 
 // keyLimitState is the part of a request that package keylimit limits.
@@ -118,5 +119,6 @@ func (router *router) keyBytes() []byte {
 		return router.exchange.Key
 	}
 	encoded := router.req.Known(h1.FieldShardwayKey)
-	return appendDecodedKey(router.keys.Grow(len(encoded)), encoded)
+	key, _ := shardkey.AppendDecoded(router.keys.Grow(len(encoded)), encoded) // a node has encoded it, so it is valid
+	return key
 }

@@ -10,6 +10,7 @@ import (
 	"shardway/proxy/h1"
 	"shardway/proxy/procpool"
 	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
@@ -69,42 +70,9 @@ func (router *router) processKey() (key []byte, ok bool) {
 	if router.ingress == "" {
 		return router.exchange.Key, len(router.exchange.Key) > 0
 	}
-	key, ok = decodeFieldValue(router.req.Known(h1.FieldShardwayKey))
+	key, ok = shardkey.AppendDecoded(nil, router.req.Known(h1.FieldShardwayKey))
 	isOfShard := ok && len(key) > 0 && shardmap.ShardOfBytes(key, router.server.options.Cluster.Table().Shards()) == router.exchange.shard
 	return key, isOfShard
-}
-
-// decodeFieldValue is the inverse of appendFieldValue. ok is false if value is not a result of appendFieldValue.
-func decodeFieldValue(value []byte) (key []byte, ok bool) {
-	key = make([]byte, 0, len(value))
-	for i := 0; i < len(value); i++ {
-		if value[i] != '%' {
-			key = append(key, value[i])
-			continue
-		}
-		if i+2 >= len(value) {
-			return nil, false
-		}
-		high, highOK := hexDigit(value[i+1])
-		low, lowOK := hexDigit(value[i+2])
-		if !highOK || !lowOK {
-			return nil, false
-		}
-		key = append(key, high<<4|low)
-		i += 2
-	}
-	return key, true
-}
-
-// hexDigit returns the value of an upper-case hexadecimal digit.
-func hexDigit(c byte) (value byte, ok bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
 }
 
 // processFailed converts an error of Processes.Dial into a decision. ok is false for any other error. Such an error

@@ -9,6 +9,7 @@ import (
 	"shardway/proxy/eventrelay"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
 )
 
 // Names of Shardway's own headers, as beginnings of header lines.
@@ -68,7 +69,7 @@ func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *atte
 		dst = append(dst, lineShard...)
 		dst = strconv.AppendUint(dst, uint64(rw.exchange.shard), 10)
 		dst = append(dst, "\r\n"+lineKey...)
-		dst = appendFieldValue(dst, rw.exchange.Key)
+		dst = shardkey.AppendHeaderValue(dst, rw.exchange.Key)
 		dst = append(dst, "\r\n"...)
 	}
 	if rw.exchange.Minted {
@@ -226,24 +227,6 @@ func (exchange *exchange) appendRequestID(dst []byte, req *h1.Request, edit *h1.
 	dst = append(dst, "X-Request-Id: "...)
 	dst = hex.AppendEncode(dst, raw[:])
 	return append(dst, "\r\n"...)
-}
-
-// appendFieldValue appends a key as a header value. Visible ASCII characters except %, and spaces
-// that are not at an end, stay unchanged. All other bytes are percent-encoded. Percent-decoding
-// always restores the key.
-func appendFieldValue(dst, key []byte) []byte {
-	for i, c := range key {
-		isInner := i > 0 && i < len(key)-1
-		isVisible := c > ' ' && c < 0x7f
-		isUnchanged := isVisible && c != '%' || c == ' ' && isInner
-		if isUnchanged {
-			dst = append(dst, c)
-			continue
-		}
-		const digits = "0123456789ABCDEF"
-		dst = append(dst, '%', digits[c>>4], digits[c&15])
-	}
-	return dst
 }
 
 // appendSession appends the headers of the request's session, if it has one.
