@@ -14,7 +14,6 @@ import (
 	"shardway/node/crashdetect"
 	"shardway/node/disk"
 	"shardway/node/leaderloop"
-	"shardway/proxy"
 	"shardway/proxy/poison"
 	"shardway/proxy/route"
 	"shardway/shardmap"
@@ -52,7 +51,7 @@ func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 }
 
 // Explain returns the explanation of a finding for requests that are queued for this reason.
-func (n *Node) Explain(why route.Reason) proxy.Explanation { return n.monitor.Explain(why) }
+func (n *Node) Explain(why route.Reason) route.Explanation { return n.monitor.Explain(why) }
 
 // Known returns the state after the newest log entry that the node has applied.
 func (n *Node) Known() *ack.State { return n.fsm.state.Load() }

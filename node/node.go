@@ -312,7 +312,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		return true, ""
 	}
 	options.OnHandover = func(h wsession.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
-	options.Explain = func(why route.Reason) proxy.Explanation { return n.monitor.Explain(why) }
+	options.Explain = func(why route.Reason) route.Explanation { return n.monitor.Explain(why) }
 	return options
 }
 

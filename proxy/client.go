@@ -233,7 +233,7 @@ func (c *client) attach(in inbound.Request) {
 // connectSteps connects the helper types of the steps of a request with each other, and with the
 // state of the connection.
 func (c *client) connectSteps() {
-	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: c.server.keyPlacer.place, Codec: c.server.wrapCodec, ReportClaim: c.server.claims.report}
+	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: c.server.keyPlacer.Place, Codec: c.server.wrapCodec, ReportClaim: c.server.claims.report}
 	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, closing: &c.closing, life: &c.life}
 	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot, admission: &c.admission}

@@ -16,22 +16,22 @@ func TestErrorResponseContainsDiagnosis(t *testing.T) {
 	const sentence = "no-healthy-app: no node has an app (a)"
 	for name, tt := range map[string]struct {
 		why   route.Reason
-		e     proxy.Explanation
+		e     route.Explanation
 		code  string
 		waits bool
 	}{
-		"nobody leads":       {route.ReasonNoMap, proxy.Explanation{Finding: sentence}, "no-leader", true},
-		"somebody leads":     {route.ReasonNoMap, proxy.Explanation{Finding: sentence, HasLeader: true}, "queue-timeout", true},
-		"waiting is in vain": {route.ReasonNoMap, proxy.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", false},
-		"orphaned in vain":   {route.ReasonOrphaned, proxy.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", false},
-		"what moves arrives": {route.ReasonMoving, proxy.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", true},
-		"nothing is known":   {route.ReasonMoving, proxy.Explanation{}, "queue-timeout", true},
+		"nobody leads":       {route.ReasonNoMap, route.Explanation{Finding: sentence}, "no-leader", true},
+		"somebody leads":     {route.ReasonNoMap, route.Explanation{Finding: sentence, HasLeader: true}, "queue-timeout", true},
+		"waiting is in vain": {route.ReasonNoMap, route.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", false},
+		"orphaned in vain":   {route.ReasonOrphaned, route.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", false},
+		"what moves arrives": {route.ReasonMoving, route.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", true},
+		"nothing is known":   {route.ReasonMoving, route.Explanation{}, "queue-timeout", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) {
 					o.QueueWait = 10 * time.Second
-					o.Explain = func(why route.Reason) proxy.Explanation {
+					o.Explain = func(why route.Reason) route.Explanation {
 						if why != tt.why {
 							t.Errorf("asked why %v, want %v", why, tt.why)
 						}

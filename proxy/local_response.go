@@ -108,7 +108,7 @@ func (reply reply) sendFailure(result decision) {
 	if result.code == problem.PeerUnreachable && hasOnlyWaited {
 		prob.Status = http.StatusServiceUnavailable // the request has not run, so the client may retry
 	}
-	reply.server.explain.addFinding(prob, result.reason)
+	reply.server.explain.AddFinding(prob, result.reason)
 	if result.code == problem.Quarantined {
 		prob.RetryAfter = quarantineRetry
 	}

@@ -83,7 +83,7 @@ type Options struct {
 	// Explain returns the known problem of the cluster, for the error response of a request. why is
 	// the reason for which the request was queued, or zero. Any goroutine may call it. nil means
 	// that the cause is unknown.
-	Explain func(why route.Reason) Explanation
+	Explain func(why route.Reason) route.Explanation
 	// MaxUpstreamConns limits the connections to the app. Zero means 1024.
 	MaxUpstreamConns int
 	// MaxShardConns limits the connections to the app that requests of one shard use. Further

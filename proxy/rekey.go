@@ -8,7 +8,6 @@ import (
 	"shardway/proxy/shardkey"
 	"shardway/proxy/wsession"
 	"shardway/proxy/wsrelay"
-	"shardway/shardmap"
 )
 
 // keysBy returns the key configuration that applies under a table.
@@ -97,26 +96,4 @@ func (router *router) bufferBodyForKey(keys *shardkey.Keys) (shardkey.Body, erro
 // isKeyOf reports whether a key that was found again is still the key of a WebSocket session.
 func isKeyOf(session *wsrelay.Session, found *shardkey.Found) bool {
 	return !found.Keyless && shardkey.Hash(nil, found.Key) == session.KeyHash
-}
-
-// keyPlacer determines where the owner of a generated key is.
-type keyPlacer struct {
-	cluster        Cluster
-	acceptsNewKeys func(node string) bool // Options.AcceptsNewKeys
-}
-
-// place returns whether a key that is generated here may belong to its shard: the owner is this
-// node, another node, or a node that should not get new keys.
-func (placer *keyPlacer) place(key []byte) shardkey.Placement {
-	table := placer.cluster.Table()
-	if table.Shards() == 0 || placer.acceptsNewKeys == nil {
-		return shardkey.PlaceElsewhere
-	}
-	switch dest := table.Route(shardmap.ShardOfBytes(key, table.Shards())); {
-	case dest.Kind == route.Local && placer.acceptsNewKeys(""):
-		return shardkey.PlaceHere
-	case dest.Kind == route.Remote && placer.acceptsNewKeys(dest.Node):
-		return shardkey.PlaceElsewhere
-	}
-	return shardkey.PlaceAvoided
 }

@@ -43,7 +43,7 @@ func (wait *requestWait) context() context.Context {
 func (wait *requestWait) waitFor(result decision) decision {
 	startedAt := time.Now()
 	timeLeft := wait.timeLeft(startedAt)
-	if timeLeft <= 0 || wait.server.explain.isHopeless(result) {
+	if timeLeft <= 0 || wait.server.explain.IsHopeless(result.reason) {
 		return wait.expiredDecision(result)
 	}
 	if failed := wait.enterQueue(); failed.action != 0 {

@@ -45,8 +45,8 @@ type Server struct {
 	settings  atomic.Pointer[Settings]
 	keyless   route.Route // route of requests without a key: the app of this node
 	hookPath  pathguard.Guard
-	explain   explainer
-	keyPlacer keyPlacer
+	explain   route.Explainer
+	keyPlacer route.KeyPlacer
 	wrapCodec *wrapkey.Codec
 	// quarantine contains the keys whose requests are rejected; nil means none.
 	quarantine atomic.Pointer[shardkey.Quarantine]
@@ -120,7 +120,7 @@ func New(options Options) *Server {
 	s.panics = panicRecorder{log: &s.options.Log, count: &s.metrics.Panics}
 	s.claims.log = &s.options.Log
 	s.wrapCodec = wrapkey.NewCodec(options.WrapKeys)
-	s.keyPlacer = keyPlacer{cluster: options.Cluster, acceptsNewKeys: options.AcceptsNewKeys}
+	s.keyPlacer = route.KeyPlacer{Table: options.Cluster.Table, AcceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())
 	s.clock.start()
 	s.lifecycle.Init(&s.clock.Clock)

@@ -41,7 +41,7 @@ func allowed() map[string][]string {
 		"proxy/eventstream":  {},
 		"proxy/h1":           {"internal/linkedlist", "internal/rawio"},
 		"proxy/forwarded":    {"proxy/h1"},
-		"proxy/route":        {"proxy/shardkey", "shardmap"},
+		"proxy/route":        {"internal/problem", "proxy/shardkey", "shardmap"},
 		"proxy/shardkey":     {"shardmap", "proxy/forwarded", "proxy/h1", "proxy/wrapkey", "keysource", "keysource/jsonkey", "internal/problem"},
 		"proxy/wrapkey":      {"proxy/h1", "keysource"},
 		"proxy/retry":        {},

@@ -2,14 +2,13 @@ package findings
 
 import (
 	"shardway/diagnosis"
-	"shardway/proxy"
 	"shardway/proxy/route"
 )
 
 // Explain returns the explanation for clients whose requests are not served for the given reason.
-func (m *Monitor) Explain(reason route.Reason) proxy.Explanation {
+func (m *Monitor) Explain(reason route.Reason) route.Explanation {
 	r := m.Result()
-	e := proxy.Explanation{HasLeader: r.Inputs.Leader != "", Hopeless: r.NoOwners}
+	e := route.Explanation{HasLeader: r.Inputs.Leader != "", Hopeless: r.NoOwners}
 	if i := r.indexOfFirst(causesOf(reason)); i >= 0 {
 		e.Finding = r.public[i]
 	}

@@ -10,5 +10,6 @@
 //	Remote   the node Route.Node serves the request
 //
 // Refusal is the reason why an owner did not run a forwarded request. The sender then waits or
-// tries again.
+// tries again. Explainer returns why a held request is not served. KeyPlacer determines where the owner
+// of a generated key is.
 package route

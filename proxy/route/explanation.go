@@ -1,9 +1,6 @@
-package proxy
+package route
 
-import (
-	"shardway/internal/problem"
-	"shardway/proxy/route"
-)
+import "shardway/internal/problem"
 
 // Explanation is the node's information about why a request is not served.
 type Explanation struct {
@@ -15,35 +12,35 @@ type Explanation struct {
 	Hopeless bool
 }
 
-// explainer is Options.Explain: it returns the node's explanation for a request that waits for the
-// given reason. nil means that no cause is known.
-type explainer func(reason route.Reason) Explanation
+// Explainer returns the node's explanation for a request that waits for the given reason. nil means
+// that no cause is known.
+type Explainer func(reason Reason) Explanation
 
 // explanation calls explain, unless it is nil.
-func (explain explainer) explanation(reason route.Reason) Explanation {
+func (explain Explainer) explanation(reason Reason) Explanation {
 	if explain == nil {
 		return Explanation{}
 	}
 	return explain(reason)
 }
 
-// isHopeless reports whether it is useless for the request to wait, because its shard has no owner and
-// will get none.
-func (explain explainer) isHopeless(result decision) bool {
-	hasNoOwner := result.reason == route.ReasonNoMap || result.reason == route.ReasonOrphaned
-	return hasNoOwner && explain.explanation(result.reason).Hopeless
+// IsHopeless reports whether it is useless for a request to wait for the given reason, because its
+// shard has no owner and will get none.
+func (explain Explainer) IsHopeless(reason Reason) bool {
+	hasNoOwner := reason == ReasonNoMap || reason == ReasonOrphaned
+	return hasNoOwner && explain.explanation(reason).Hopeless
 }
 
-// addFinding adds the finding to an error response that the state of the cluster has caused. If
+// AddFinding adds the finding to an error response that the state of the cluster has caused. If
 // there is a leader but no shard map, it also changes the code, because the leader is not the
 // problem then.
-func (explain explainer) addFinding(prob *problem.Problem, reason route.Reason) {
+func (explain Explainer) AddFinding(prob *problem.Problem, reason Reason) {
 	if !causedByCluster(prob.Code) {
 		return
 	}
 	explanation := explain.explanation(reason)
 	prob.Finding = explanation.Finding
-	leaderHasNoMap := reason == route.ReasonNoMap && explanation.HasLeader
+	leaderHasNoMap := reason == ReasonNoMap && explanation.HasLeader
 	if prob.Code == problem.NoLeader && leaderHasNoMap {
 		prob.Code = problem.QueueTimeout
 	}

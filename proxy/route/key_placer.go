@@ -1,0 +1,28 @@
+package route
+
+import (
+	"shardway/proxy/shardkey"
+	"shardway/shardmap"
+)
+
+// KeyPlacer determines where the owner of a generated key is.
+type KeyPlacer struct {
+	Table          func() *Table          // returns the current routing table
+	AcceptsNewKeys func(node string) bool // see proxy.Options; nil means that no place is preferred
+}
+
+// Place returns whether a key that is generated here may belong to its shard: the owner is this
+// node, another node, or a node that should not get new keys.
+func (placer *KeyPlacer) Place(key []byte) shardkey.Placement {
+	table := placer.Table()
+	if table.Shards() == 0 || placer.AcceptsNewKeys == nil {
+		return shardkey.PlaceElsewhere
+	}
+	switch dest := table.Route(shardmap.ShardOfBytes(key, table.Shards())); {
+	case dest.Kind == Local && placer.AcceptsNewKeys(""):
+		return shardkey.PlaceHere
+	case dest.Kind == Remote && placer.AcceptsNewKeys(dest.Node):
+		return shardkey.PlaceElsewhere
+	}
+	return shardkey.PlaceAvoided
+}
