@@ -15,6 +15,7 @@ import (
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
 	"shardway/proxy/inbound"
+	"shardway/proxy/inbound/http1"
 	"shardway/proxy/inflight"
 	"shardway/proxy/listener"
 	"shardway/proxy/reqbody"
@@ -150,7 +151,7 @@ type client struct {
 	// Connection.
 
 	conn  *h1.Conn   // the connection; nil for a client of another front
-	front http1Front // the connection as the pipeline of a request uses it
+	front http1.Front // the connection as the pipeline of a request uses it
 	// closing means that another goroutine is closing the connection. Then no further run may
 	// begin.
 	closing      atomic.Bool
@@ -212,7 +213,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 // makeClient allocates a client of the HTTP/1 front without a connection, and connects its parts.
 func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{server: s}, conn: &h1.Conn{}}
-	c.front = http1Front{c.conn, &c.req}
+	c.front = http1.Front{Conn: c.conn, Request: &c.req}
 	c.headerMemory.SetCancelReading(c.conn.StopHeader)
 	c.onHeaderMemory = c.countHeaderMemory
 	c.attach(&c.front)

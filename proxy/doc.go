@@ -19,7 +19,7 @@
 // # Main types
 //
 //	Server            the proxy of one node
-//	inbound.Request   a request as its front has accepted it; http1Front is the front for HTTP/1
+//	inbound.Request   a request as its front has accepted it; http1.Front is the front for HTTP/1
 //	client            a connection on which requests arrive (client.go, serve.go)
 //	exchange          the state of one request
 //	router            finds the owner of a request, and makes attempts until it has a response

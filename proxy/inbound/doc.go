@@ -5,7 +5,7 @@
 //	  ▲                       │
 //	  └─ WriteResponseHeader, WriteLocal, Writer, Abort
 //
-// A Request is one request and the means to respond to it. The strict HTTP/1 front of package proxy
+// A Request is one request and the means to respond to it. The strict HTTP/1 front of package http1
 // implements it for each client connection, and uses the same Request for one request after the
 // other. A front with several requests per connection, such as HTTP/2, uses one Request for each
 // stream. The pipeline does not use the connection of a front in any other way.

@@ -1,4 +1,9 @@
-package proxy
+// Package http1 is the strict HTTP/1 front: it makes a client connection the inbound.Request of the
+// pipeline in package proxy.
+//
+// The goroutine of the connection uses a Front for one request after the other. Package h1 validates the
+// requests.
+package http1
 
 import (
 	"net"
@@ -12,19 +17,19 @@ import (
 )
 
 var (
-	_ inbound.Request  = (*http1Front)(nil)
-	_ inbound.Upgrader = (*http1Front)(nil)
+	_ inbound.Request  = (*Front)(nil)
+	_ inbound.Upgrader = (*Front)(nil)
 )
 
-// http1Front is the strict HTTP/1 front. It makes an accepted connection the inbound.Request of its
-// requests, one after the other. The h1.Conn provides the methods that need no adaptation.
-type http1Front struct {
+// Front makes an accepted connection the inbound.Request of its requests, one after the other. The
+// h1.Conn provides the methods that need no adaptation.
+type Front struct {
 	*h1.Conn
-	req *h1.Request // the current request
+	Request *h1.Request // the current request
 }
 
 // WriteLocal implements inbound.Request.
-func (front *http1Front) WriteLocal(status int, lines, body []byte, keepAlive bool) error {
+func (front *Front) WriteLocal(status int, lines, body []byte, keepAlive bool) error {
 	writer := front.Writer()
 	var scratch [64]byte
 	writer.Put(h1.AppendStatusLine(scratch[:0], status, fasthttp.StatusMessage(status)))
@@ -35,22 +40,22 @@ func (front *http1Front) WriteLocal(status int, lines, body []byte, keepAlive bo
 		switch {
 		case !keepAlive:
 			writer.PutString("Connection: close\r\n")
-		case front.req.Minor() == 0:
+		case front.Request.Minor() == 0:
 			writer.PutString("Connection: keep-alive\r\n")
 		}
 	}
 	writer.PutString("\r\n")
-	if !front.req.IsHead() {
+	if !front.Request.IsHead() {
 		writer.Put(body)
 	}
 	return writer.Flush()
 }
 
 // Addrs implements inbound.Request.
-func (front *http1Front) Addrs() (local, remote net.Addr) {
+func (front *Front) Addrs() (local, remote net.Addr) {
 	conn := front.NetConn()
 	return conn.LocalAddr(), conn.RemoteAddr()
 }
 
 // UpgradeConn implements inbound.Upgrader.
-func (front *http1Front) UpgradeConn() *h1.Conn { return front.Conn }
+func (front *Front) UpgradeConn() *h1.Conn { return front.Conn }
