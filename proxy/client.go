@@ -150,7 +150,7 @@ type client struct {
 
 	// Connection.
 
-	conn  *h1.Conn   // the connection; nil for a client of another front
+	conn  *h1.Conn    // the connection; nil for a client of another front
 	front http1.Front // the connection as the pipeline of a request uses it
 	// closing means that another goroutine is closing the connection. Then no further run may
 	// begin.
@@ -178,7 +178,7 @@ type client struct {
 	cancelledAt   time.Duration // when the sweep found it cancelled
 	moveSeenAt    time.Duration // when the sweep first saw that the shard has moved; zero means that it has not
 
-	stall stallDetector // only Stalled uses it
+	stall inflight.StallDetector // only Stalled uses it
 }
 
 // newClient returns a client for a connection. The caller must run serve. newClient may reuse the

@@ -71,7 +71,7 @@ func (ln *clientListener) initClient(c *client, next connset.Resumed) {
 		c.loopClient.Open(&c.server.loops)
 	}
 	c.idle.canPark.Store(c.conn.ReadsSocketDirectly() && c.server.options.Handler == nil && c.server.options.Processes == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
-	c.idle.parkDelay.Store(int64(c.server.parkDelays.delay(next.ReturnedSoon)))
+	c.idle.parkDelay.Store(int64(c.server.parkDelays.Delay(next.ReturnedSoon)))
 	if next.MustStop {
 		c.idle.evicted.Store(true)
 		c.conn.StopWaiting()
@@ -95,7 +95,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 	defer cancel()
 	stop := context.AfterFunc(s.lifecycle.AbortCtx, cancel) //nolint:contextcheck // ends with either
 	defer stop()
-	s.clock.tick()
+	s.clock.Tick()
 	s.conns.AddHandshake(c, cancel, s.clock.Now())
 	defer s.conns.RemoveHandshake(c)
 	if err := c.HandshakeContext(ctx); err != nil {
@@ -109,7 +109,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 // evictIdle closes up to maxCount client connections that have been idle for at least minIdle,
 // beginning with the longest idle ones.
 func (s *Server) evictIdle(minIdle time.Duration, maxCount int) {
-	s.clock.tick() // if there are only handshakes, no sweep updates the clock
+	s.clock.Tick() // if there are only handshakes, no sweep updates the clock
 	evicted := s.conns.EvictIdle(s.clock.Now()-minIdle, maxCount, evictableSince, (*client).evict)
 	s.metrics.ShedIdle.Add(uint64(evicted))
 }

@@ -16,12 +16,12 @@ func TestAgesIgnoreWallClock(t *testing.T) {
 		t.Errorf("a clock just started shows %v, want a little above zero", got)
 	}
 	before := s.clock.Now()
-	s.clock.tick()
+	s.clock.Tick()
 	if now := s.clock.Now(); now < before || now > before+time.Minute {
 		t.Errorf("it went from %v to %v within a moment", before, now)
 	}
-	date, err := time.Parse(time.RFC1123, string(s.clock.date()))
+	date, err := time.Parse(time.RFC1123, string(s.clock.Date()))
 	if d := time.Since(date); err != nil || d < -time.Minute || d > time.Minute {
-		t.Errorf("the date is %q (%v)", s.clock.date(), err)
+		t.Errorf("the date is %q (%v)", s.clock.Date(), err)
 	}
 }

@@ -35,22 +35,22 @@
 //	eventloop.Group   serves small requests of many connections in few goroutines (event_loop_request.go)
 //	handlerConn       a connection to an app in this process (handler.go, package inproc)
 //	connset.Set       the open connections; it parks idle ones without goroutines (parking.go)
-//	listener.Lifecycle  the listeners, and how far a drain or a shutdown has come
 //
 // # Parts of the Server
 //
 // Each part owns its state. No part calls the Server, except through functions that it received when it
 // was initialized.
 //
-//	upstreams      the connection pools of the app and of the other nodes
-//	dialer         opens the connections of these pools
-//	webSockets     the resumable WebSockets: their queue, relays and pacing
-//	sweeper        checks the open connections at regular intervals (sweep*.go)
-//	serverClock    the coarse clock and the Date header
-//	parkDelays     how long a connection must be idle before it is parked
-//	keyPlacer      where the owner of a generated key is
-//	explainer      why a request is not served
-//	panicRecorder  logs and counts panics of the proxy
+//	upstreams           the connection pools of the app and of the other nodes
+//	dialer              opens the connections of these pools
+//	webSockets          the resumable WebSockets: their queue, relays and pacing
+//	sweeper             checks the open connections at regular intervals (sweep*.go)
+//	connset.ParkDelays  how long a connection must be idle before it is parked
+//	listener.Lifecycle  the listeners, and how far a drain or a shutdown has come
+//	httpclock.Clock     the coarse clock and the Date header
+//	route.KeyPlacer     where the owner of a generated key is
+//	route.Explainer     why a request is not served
+//	panics.Recorder     logs and counts panics of the proxy
 //
 // # Goroutines
 //

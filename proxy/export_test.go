@@ -25,8 +25,8 @@ func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.BytesSpliced = n }
 // ParkAfter sets after which idle time connections are parked: soon if the client returned soon
 // after the connection was parked, otherwise d. It must be called before the first connection.
 func (s *Server) ParkAfter(d, soon time.Duration) {
-	s.parkDelays.normal.Store(int64(d))
-	s.parkDelays.afterReturn.Store(int64(soon))
+	s.parkDelays.Normal.Store(int64(d))
+	s.parkDelays.AfterReturn.Store(int64(soon))
 }
 
 // FailDescriptors makes the creation of the next event loops and pollers of parked WebSockets fail
@@ -50,7 +50,7 @@ func (s *Server) FailDescriptors(loops, pollers int) {
 // event loop hands it to a goroutine, and a client that has closed its sending side counts as
 // disconnected. It must be called before the first connection.
 func (s *Server) WithoutSweeps() {
-	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.tick, Sweep: func([]*client, bool) {}, MustSweepAll: s.sweeper.mustSweepAll})
+	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.Tick, Sweep: func([]*client, bool) {}, MustSweepAll: s.sweeper.mustSweepAll})
 }
 
 // SpendRetries uses up the retry budget.

@@ -75,7 +75,7 @@ func (reply reply) write(status int, body, lines []byte) {
 	}
 	reply.exchange.account.RecordResponse(status, nil, reply.exchange.lastRoute)
 	dst := append(make([]byte, 0, 64+len(lines)), "Date: "...)
-	dst = append(dst, reply.server.clock.date()...)
+	dst = append(dst, reply.server.clock.Date()...)
 	dst = append(dst, "\r\n"...)
 	dst = append(dst, lines...)
 	if reply.inbound.WriteLocal(status, dst, body, reply.exchange.keepAlive) != nil {

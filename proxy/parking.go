@@ -9,40 +9,9 @@ import (
 	"shardway/proxy/connset"
 )
 
-const (
-	// parkAfter is how long a client connection must be idle before it is parked.
-	parkAfter = time.Second
-	// parkAfterReturn is the same time for a connection that was parked before, if its client sent
-	// the next request soon.
-	parkAfterReturn = connset.ReturnSoon
-	// maxParksPerSweep is the maximum number of connections that one sweep parks. The limit keeps
-	// the sweep short, because requests need the processor in the meantime.
-	maxParksPerSweep = 256
-)
-
-// parkDelays contains how long a client connection must be idle before it is parked. Tests change the
-// delays.
-type parkDelays struct {
-	normal atomic.Int64 // parkAfter, in nanoseconds
-	// afterReturn is parkAfterReturn in nanoseconds: the delay of a connection that was parked before, if
-	// its client sent the next request soon.
-	afterReturn atomic.Int64
-}
-
-// init sets the delays to the constants.
-func (delays *parkDelays) init() {
-	delays.normal.Store(int64(parkAfter))
-	delays.afterReturn.Store(int64(parkAfterReturn))
-}
-
-// delay returns how long a connection must be idle. returnedSoon means that it was parked before, and
-// its client sent the next request soon.
-func (delays *parkDelays) delay(returnedSoon bool) time.Duration {
-	if returnedSoon {
-		return time.Duration(delays.afterReturn.Load())
-	}
-	return time.Duration(delays.normal.Load())
-}
+// maxParksPerSweep is the maximum number of connections that one sweep parks. The limit keeps the
+// sweep short, because requests need the processor in the meantime.
+const maxParksPerSweep = 256
 
 // parkConn parks the idle connection, and reports whether it did. If parkConn returns false, the
 // caller keeps the connection. A connection with buffered data cannot be parked, because only its
@@ -65,7 +34,7 @@ func (c *client) parkConn() bool {
 		if isPermanent(err) {
 			c.idle.canPark.Store(false)
 		} else {
-			c.idle.delayPark(c.server.clock.Exact(), c.server.parkDelays.delay(true))
+			c.idle.delayPark(c.server.clock.Exact(), c.server.parkDelays.Delay(true))
 		}
 		c.server.options.Log.Debug().Err(err).Msg("idle connection not added to poller")
 	}

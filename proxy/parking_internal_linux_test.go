@@ -25,8 +25,8 @@ func parkingServer(t *testing.T) (s *Server, addr string, end func()) {
 		t.Fatal(err)
 	}
 	s = spareServer()
-	s.parkDelays.normal.Store(0)
-	s.parkDelays.afterReturn.Store(0)
+	s.parkDelays.Normal.Store(0)
+	s.parkDelays.AfterReturn.Store(0)
 	served := make(chan error, 1)
 	go func() { served <- s.ServeClients(ctx, ln) }()
 	end = sync.OnceFunc(func() {
@@ -109,7 +109,7 @@ func TestVisitedConnIsNotParked(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, addr, _ := parkingServer(t)
-			s.parkDelays.normal.Store(int64(time.Hour))
+			s.parkDelays.Normal.Store(int64(time.Hour))
 			far := caller(t, addr)
 			one := s.waits(t)
 			s.conns.Visit(nil, func([]*client) {
@@ -140,7 +140,7 @@ func TestVisitedConnIsNotParked(t *testing.T) {
 // During continuous visits, no connection is parked, and requests are answered.
 func TestLongVisitDoesNotBlockRequests(t *testing.T) {
 	s, addr, _ := parkingServer(t)
-	s.parkDelays.normal.Store(int64(time.Hour))
+	s.parkDelays.Normal.Store(int64(time.Hour))
 	far := caller(t, addr)
 	one := s.waits(t)
 	s.conns.Visit(nil, func([]*client) {
@@ -160,7 +160,7 @@ func TestLongVisitDoesNotBlockRequests(t *testing.T) {
 // Now it is tried again after twice the idle time.
 func TestVisitedConnIsParkedLater(t *testing.T) {
 	s, addr, _ := parkingServer(t)
-	s.parkDelays.normal.Store(int64(time.Hour))
+	s.parkDelays.Normal.Store(int64(time.Hour))
 	caller(t, addr)
 	one := s.waits(t)
 	s.conns.Visit(nil, func([]*client) {
@@ -174,7 +174,7 @@ func TestVisitedConnIsParkedLater(t *testing.T) {
 // be used later.
 func TestEscapedConnIsNotParked(t *testing.T) {
 	s, addr, _ := parkingServer(t)
-	s.parkDelays.normal.Store(int64(time.Hour))
+	s.parkDelays.Normal.Store(int64(time.Hour))
 	caller(t, addr)
 	one := s.waits(t)
 	one.escaped = true
@@ -241,11 +241,11 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 // A connection whose client returned soon after it was parked is parked later the next time.
 func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 	s, addr, _ := parkingServer(t)
-	s.parkDelays.afterReturn.Store(int64(time.Hour))
+	s.parkDelays.AfterReturn.Store(int64(time.Hour))
 	caller(t, addr)
 	for _, c := range []struct {
 		away, lag time.Duration
-	}{{parkAfterReturn, 0}, {parkAfterReturn - 1, time.Hour}} {
+	}{{connset.ReturnSoon, 0}, {connset.ReturnSoon - 1, time.Hour}} {
 		var p *connset.Parked
 		comes(t, "it is parked", func() bool { p = s.onlyParked(); return p != nil })
 		s.conns.ResumeReadable(p, p.IdleSince+c.away)
@@ -274,7 +274,7 @@ func TestListenerEndAbortsParkedConns(t *testing.T) {
 // When the poller of a listener fails, its parked connections become ordinary connections again.
 func TestConnsLeaveFailedWatcher(t *testing.T) {
 	s, addr, _ := parkingServer(t)
-	s.parkDelays.normal.Store(int64(time.Hour))
+	s.parkDelays.Normal.Store(int64(time.Hour))
 	caller(t, addr)
 	pollers := make(chan *rawio.Poller, 1)
 	comes(t, "it is connected", func() (found bool) {

@@ -17,7 +17,7 @@ import (
 // next call.
 func (reply reply) editHeaders(dest *route.Route, res *h1.Response) *h1.Edit {
 	edit := &reply.headerEdit
-	*edit = h1.Edit{Drop: reply.droppedFields(dest), Date: reply.server.clock.date()}
+	*edit = h1.Edit{Drop: reply.droppedFields(dest), Date: reply.server.clock.Date()}
 	reply.extraLines = reply.extraLines[:0]
 	if reply.ingress == "" {
 		reply.addDebugHeaders(dest, edit)

@@ -17,10 +17,12 @@ import (
 	"shardway/proxy/connset"
 	"shardway/proxy/eventloop"
 	"shardway/proxy/h1"
+	"shardway/proxy/httpclock"
 	"shardway/proxy/keylimit"
 	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/metrics"
+	"shardway/proxy/panics"
 	"shardway/proxy/pathguard"
 	"shardway/proxy/poison"
 	"shardway/proxy/reqbody"
@@ -59,7 +61,7 @@ type Server struct {
 	conns          connset.Set[*client]
 	loops          eventloop.Group
 	clients        clientPool
-	parkDelays     parkDelays
+	parkDelays     connset.ParkDelays
 	peerGoroutines sync.WaitGroup // counts relays of WebSockets that other nodes have forwarded
 	stalledScratch []*client      // reused by Stalled
 	// lingering limits the closed connections whose clients may still send data.
@@ -98,13 +100,13 @@ type Server struct {
 	metrics    *metrics.Metrics
 	load       loadstats.Collector
 	appSilence appsilence.Detector
-	panics     panicRecorder
+	panics     panics.Recorder
 	repairs    repairLog
 	claims     claimReporter
 
 	// Time, sweep and shutdown.
 
-	clock     serverClock
+	clock     httpclock.Clock
 	sweeper   *sweeper
 	lifecycle listener.Lifecycle
 }
@@ -117,12 +119,12 @@ func New(options Options) *Server {
 		streamThreshold: streamThreshold, maxHoldTime: maxHoldTime,
 	}
 	s.options.Settings = Settings{}
-	s.panics = panicRecorder{log: &s.options.Log, count: &s.metrics.Panics}
+	s.panics = panics.Recorder{Log: &s.options.Log, Count: &s.metrics.Panics}
 	s.claims.log = &s.options.Log
 	s.wrapCodec = wrapkey.NewCodec(options.WrapKeys)
 	s.keyPlacer = route.KeyPlacer{Table: options.Cluster.Table, AcceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())
-	s.clock.start()
+	s.clock.Init()
 	s.lifecycle.Init(&s.clock.Clock)
 	s.budget.Fill()
 	s.load.Start(s.options.Shards)
@@ -137,16 +139,16 @@ func New(options Options) *Server {
 
 // initConns initializes the state of client connections.
 func (s *Server) initConns() {
-	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.tick, Sweep: s.sweeper.sweep, MustSweepAll: s.sweeper.mustSweepAll})
+	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.Tick, Sweep: s.sweeper.sweep, MustSweepAll: s.sweeper.mustSweepAll})
 	s.loops.Log = s.options.Log
-	s.parkDelays.init()
+	s.parkDelays.Init()
 	// A quarter of all connections may linger, but at least one and up to 1024.
 	s.lingering.Max = min(1024, max(1, s.options.MaxConns/4))
 }
 
 // initBuffers initializes the pools of buffers.
 func (s *Server) initBuffers() {
-	s.bodies.BufferSize, s.bodies.Clock, s.bodies.Recover = s.options.BodyBuffer, &s.clock.Clock, s.panics.sendRecovering
+	s.bodies.BufferSize, s.bodies.Clock, s.bodies.Recover = s.options.BodyBuffer, &s.clock.Clock, s.panics.Send
 	s.bodies.OnShed = func(bodies uint64) { s.metrics.ShedBodies.Add(bodies) }
 	s.bodies.Buffers.SetMaxSize(s.options.BodyBuffer)
 	if s.options.Disable.Splice {
@@ -164,7 +166,7 @@ func (s *Server) initUpstreams() {
 	}
 	s.streamQueue = queue.New(queue.Options{Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: s.options.QueueWait, CPUUsage: s.options.Queue.CPUUsage})
 	s.webSockets.init(&s.options, &s.upstreams, &s.metrics.Tunnels, wsrelay.Shared{
-		Clock: &s.clock.Clock, ReturnedSoon: parkAfterReturn, Recover: s.panics.copyRecovering, ParkDelay: s.parkDelays.delay,
+		Clock: &s.clock.Clock, ReturnedSoon: connset.ReturnSoon, Recover: s.panics.Copy, ParkDelay: s.parkDelays.Delay,
 		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
 	}, func() (net.Conn, error) { return s.dialer.dialProbe(s.upstreams.dialCtx) })
 	poolOptions := connpool.Options{

@@ -108,11 +108,11 @@ func (rr *responseRelay) copyTunnel(client *h1.Conn, conn *connpool.Conn, tunnel
 	upDone := make(chan struct{})
 	go func() {
 		defer close(upDone)
-		if !rr.server.panics.copyRecovering(copyUp) {
+		if !rr.server.panics.Copy(copyUp) {
 			abort()
 		}
 	}()
-	if !rr.server.panics.copyRecovering(copyDown) {
+	if !rr.server.panics.Copy(copyDown) {
 		abort()
 	}
 	timer := time.AfterFunc(rr.settings.IdleTimeout, abort)

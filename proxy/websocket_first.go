@@ -53,7 +53,7 @@ func (c *client) readFirstMessage(protocol string) bool {
 	var place wsfirst.Place
 	c.server.firstMessages.Enter(&place, c.keys.ClientIP(), conn.PauseRead)
 	writer := conn.Writer()
-	writer.Put(accepted.AppendSwitching(nil, &c.req, c.server.clock.date()))
+	writer.Put(accepted.AppendSwitching(nil, &c.req, c.server.clock.Date()))
 	failure := wsfirst.Disconnected()
 	if writer.Flush() == nil {
 		failure = accepted.Read(conn)

@@ -54,7 +54,7 @@ func allowed() map[string][]string {
 		"proxy/loadstats":     {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":       {},
 		"proxy/wsession":      {"shardmap"},
-		"proxy":               {"keysource", "proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inbound/http1", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit", "proxy/procpool"},
+		"proxy":               {"keysource", "proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inbound/http1", "proxy/httpclock", "proxy/panics", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit", "proxy/procpool"},
 		"proxy/cachecontrol":  {"proxy/h1"},
 		"proxy/backoff":       {"queue"},
 		"proxy/metrics":       {"proxy/keylimit", "internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
@@ -74,6 +74,8 @@ func allowed() map[string][]string {
 		"proxy/connlife":      {"proxy/inbound"},
 		"proxy/inbound":       {"proxy/h1"},
 		"proxy/inbound/http1": {"proxy/h1", "proxy/inbound"},
+		"proxy/httpclock":     {"internal/coarsetime"},
+		"proxy/panics":        {},
 		"proxy/inproc":        {"proxy/buffer", "proxy/cause", "proxy/connlife", "proxy/eventrelay", "proxy/h1", "proxy/inbound", "proxy/inflight", "proxy/reqbody"},
 		"proxy/connpool":      {"internal/coarsetime", "internal/linkedlist", "proxy/backoff", "proxy/h1", "proxy/route", "proxy/wsession", "shardmap"},
 		// The operator's side.

@@ -5,6 +5,8 @@
 // SetFlags and Finish for each Run, the execution of one attempt. Any goroutine may call Load and
 // Cancel. The state is one atomic word, so these methods take no lock and allocate nothing.
 //
+// A StallDetector detects that a connection still runs the same request as a while ago.
+//
 // Invariant: a run is either finished or cancelled. After Finish has returned cause.None, the upstream
 // connection belongs to the goroutine of the run. After Cancel has cancelled a run, its caller must
 // close the connections that Cancel returns.

@@ -41,3 +41,21 @@ func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	})
 	return byShard
 }
+
+// Stalled returns the nodes to which this node has forwarded requests that were in progress at the
+// previous call already. Each node is returned once. The caller checks whether these nodes can
+// still be reached, because a broken path causes no error until the retransmissions of the kernel
+// time out. One goroutine calls Stalled.
+func (s *Server) Stalled() []string {
+	var nodes []string
+	seen := map[string]bool{}
+	s.stalledScratch = s.conns.Visit(s.stalledScratch[:0], func(all []*client) {
+		for _, c := range all {
+			if node, stalled := c.stall.IsStalled(&c.slot); stalled && !seen[node] {
+				seen[node] = true
+				nodes = append(nodes, node)
+			}
+		}
+	})
+	return nodes
+}
