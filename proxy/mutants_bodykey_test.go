@@ -5,7 +5,7 @@ func mutantsOfBodyKeys() []mutant {
 	return []mutant{
 		{
 			rule: "an object has no name twice", found: "TestAmbiguousBodiesAreRejected",
-			edits: in("keysource/jsonkey.scanner.scanName", "isDuplicate {", "isDuplicate && !PLANTED {"),
+			edits: in("keysource/jsonkey.scanner.scanObject", "if hasDuplicate(s.hashes[firstName:]) {", "if !PLANTED && hasDuplicate(s.hashes[firstName:]) {"),
 		},
 		{
 			rule: "a name on the path has one spelling", found: "TestAmbiguousBodiesAreRejected",

@@ -12,6 +12,10 @@
 //   - The document is nested too deeply, begins with a byte order mark, or has trailing data.
 //   - The key is a number that has a second common spelling, such as 1.0 or 1e3.
 //
+// To find duplicate names, Find needs up to 24 bytes for each member of an object and of the objects around it.
+// An escaped name is decoded, so it needs its own length once more. All other documents need no memory of their
+// size.
+//
 // The package is pure: it has no clock, lock, goroutine or I/O. Its functions are safe for
 // concurrent use.
 package jsonkey

@@ -1,8 +1,11 @@
 package jsonkey
 
 import (
+	"bytes"
 	"errors"
+	"hash/maphash"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -48,11 +51,11 @@ func FindValue(dst, document []byte, pointer string) ([]byte, error) {
 
 // find implements Find and FindValue. mayBeBatch means that an array is a batch.
 func find(dst, document []byte, pointer string, mayBeBatch bool) ([]byte, error) {
-	s := scanner{text: string(document), key: dst}
-	if strings.HasPrefix(s.text, "\ufeff") {
+	s := scanner{text: document, key: dst}
+	if bytes.HasPrefix(s.text, []byte("\ufeff")) {
 		return nil, errBOM
 	}
-	if !utf8.ValidString(s.text) {
+	if !utf8.Valid(s.text) {
 		return nil, errUTF8
 	}
 	s.skipSpace()
@@ -76,22 +79,19 @@ func find(dst, document []byte, pointer string, mayBeBatch bool) ([]byte, error)
 
 // scanner reads one document from its start to its end.
 type scanner struct {
-	text  string
-	pos   int    // offset of the next byte in text
-	depth int    // number of arrays and objects around the current value
-	key   []byte // the key, if it was found; empty means that it was not
+	text    []byte
+	pos     int    // offset of the next byte in text
+	depth   int    // number of arrays and objects around the current value
+	key     []byte // the key, if it was found; empty means that it was not
+	decoded []byte // memory of the last name with an escape sequence
 
-	// Names of the members of all objects.
-
-	names   map[member]struct{}
-	objects int // number of objects so far
+	// hashes contains a hash of each member name in the objects around the current value. The names of an
+	// object are after the names of the objects around it, and are removed at its end.
+	hashes []uint64
 }
 
-// member is the name of a member, decoded, in one object of the document.
-type member struct {
-	object int
-	name   string
-}
+// hashSeed prevents clients from finding two names with the same hash.
+var hashSeed = maphash.MakeSeed()
 
 // peek returns the next byte, or 0 at the end.
 func (s *scanner) peek() byte {
@@ -124,7 +124,7 @@ func (s *scanner) expect(c byte) error {
 
 // scanBatch reads the top-level array of a batch.
 func (s *scanner) scanBatch(pointer path) error {
-	var common string
+	var common []byte
 	elements := 0
 	err := s.scanElements(func(int) error {
 		s.key = s.key[:0]
@@ -132,10 +132,12 @@ func (s *scanner) scanBatch(pointer path) error {
 			return err
 		}
 		isFirst := elements == 0
-		if len(s.key) == 0 || !isFirst && string(s.key) != common {
+		if len(s.key) == 0 || !isFirst && !bytes.Equal(s.key, common) {
 			return errBatch
 		}
-		common = string(s.key)
+		if isFirst {
+			common = bytes.Clone(s.key)
+		}
 		elements++
 		return nil
 	})
@@ -170,7 +172,7 @@ func (s *scanner) scanValue(rest path, onPath bool) error {
 
 // scanWord reads true, false or null.
 func (s *scanner) scanWord(word string, isKey bool) error {
-	if !strings.HasPrefix(s.text[s.pos:], word) {
+	if !bytes.HasPrefix(s.text[s.pos:], []byte(word)) {
 		return errSyntax
 	}
 	s.pos += len(word)
@@ -182,17 +184,18 @@ func (s *scanner) scanWord(word string, isKey bool) error {
 
 // scanStringValue reads a string that is a value.
 func (s *scanner) scanStringValue(isKey bool) error {
-	text, err := s.scanString()
-	if err != nil {
+	text, hasEscape, err := s.scanString()
+	if err != nil || !isKey {
 		return err
 	}
-	if !isKey {
-		return nil
+	if hasEscape {
+		s.key = appendDecoded(s.key, text)
+	} else {
+		s.key = append(s.key, text...)
 	}
-	if strings.IndexByte(text, 0) >= 0 {
+	if bytes.IndexByte(s.key, 0) >= 0 {
 		return errNUL
 	}
-	s.key = append(s.key, text...)
 	return nil
 }
 
@@ -211,8 +214,7 @@ func (s *scanner) scanObject(rest path, onPath bool) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
-	s.objects++
-	object := s.objects
+	firstName := len(s.hashes)
 	var wanted string
 	var below path
 	if onPath {
@@ -222,12 +224,12 @@ func (s *scanner) scanObject(rest path, onPath bool) error {
 		if s.skipSpace(); s.peek() == '}' && isFirst {
 			break
 		}
-		name, err := s.scanName(object)
+		name, err := s.scanName()
 		if err != nil {
 			return err
 		}
-		isWanted := onPath && name == wanted
-		if onPath && !isWanted && strings.EqualFold(name, wanted) {
+		isWanted := onPath && string(name) == wanted
+		if onPath && !isWanted && bytes.EqualFold(name, []byte(wanted)) {
 			return errCase
 		}
 		if err := s.scanValue(below, isWanted); err != nil {
@@ -239,28 +241,48 @@ func (s *scanner) scanObject(rest path, onPath bool) error {
 		s.pos++
 	}
 	s.depth--
+	if hasDuplicate(s.hashes[firstName:]) {
+		return errDuplicate
+	}
+	s.hashes = s.hashes[:firstName]
 	return s.expect('}')
 }
 
-// scanName reads the name of a member and its colon. It returns an error if the object already has a
-// member with this name.
-func (s *scanner) scanName(object int) (name string, err error) {
-	if name, err = s.scanString(); err != nil {
-		return "", err
+// hasDuplicate reports whether two hashes are equal, and sorts them. Two equal names always have the same hash.
+// Among a million different names, two have the same hash with a probability of 3e-8. The document is then rejected.
+func hasDuplicate(hashes []uint64) bool {
+	slices.Sort(hashes)
+	for i := 1; i < len(hashes); i++ {
+		if hashes[i] == hashes[i-1] {
+			return true
+		}
 	}
-	if strings.IndexByte(name, 0) >= 0 {
-		return "", errNUL
+	return false
+}
+
+// scanName reads the name of a member and its colon, and records the name. The name is valid until the next
+// call.
+func (s *scanner) scanName() ([]byte, error) {
+	name, hasEscape, err := s.scanString()
+	if err != nil {
+		return nil, err
 	}
-	if s.names == nil {
-		s.names = make(map[member]struct{})
+	if hasEscape {
+		s.decoded = appendDecoded(s.decoded[:0], name)
+		name = s.decoded
 	}
-	key := member{object, name}
-	if _, isDuplicate := s.names[key]; isDuplicate {
-		return "", errDuplicate
+	if bytes.IndexByte(name, 0) >= 0 {
+		return nil, errNUL
 	}
-	s.names[key] = struct{}{}
+	if len(s.hashes) == cap(s.hashes) { // append would grow a large slice by a quarter, and so copy it more often
+		s.hashes = slices.Grow(s.hashes, max(len(s.hashes), minHashes))
+	}
+	s.hashes = append(s.hashes, maphash.Bytes(hashSeed, name))
 	return name, s.expect(':')
 }
+
+// minHashes is the number of member names for which the scanner first allocates memory.
+const minHashes = 16
 
 // scanArray reads an array. onPath means that the pointer leads to one of its elements.
 func (s *scanner) scanArray(rest path, onPath bool) error {
@@ -295,92 +317,101 @@ func (s *scanner) scanElements(scan func(index int) error) error {
 	return s.expect(']')
 }
 
-// scanString reads a string and decodes it.
-func (s *scanner) scanString() (string, error) {
+// scanString reads a string, and returns the text between its quotes. hasEscape means that the text has valid
+// escape sequences, which appendDecoded decodes.
+func (s *scanner) scanString() (text []byte, hasEscape bool, err error) {
 	if s.peek() != '"' {
-		return "", errSyntax
+		return nil, false, errSyntax
 	}
 	s.pos++
 	start := s.pos
-	for s.pos < len(s.text) {
-		switch c := s.text[s.pos]; {
-		case c == '"':
-			s.pos++
-			return s.text[start : s.pos-1], nil
-		case c == '\\':
-			return s.scanEscaped(start)
-		case c < ' ':
-			return "", errSyntax
-		}
-		s.pos++
-	}
-	return "", errSyntax
-}
-
-// scanEscaped continues scanString at the first backslash of a string that begins at start.
-func (s *scanner) scanEscaped(start int) (string, error) {
-	decoded := []byte(s.text[start:s.pos])
 	for s.pos < len(s.text) {
 		c := s.text[s.pos]
 		s.pos++
 		switch {
 		case c == '"':
-			return string(decoded), nil
-		case c < ' ':
-			return "", errSyntax
-		case c != '\\':
-			decoded = append(decoded, c)
-		default:
-			r, err := s.scanEscape()
+			return s.text[start : s.pos-1], hasEscape, nil
+		case c == '\\':
+			hasEscape = true
+			_, size, err := readEscape(s.text[s.pos:])
 			if err != nil {
-				return "", err
+				return nil, false, err
 			}
-			decoded = utf8.AppendRune(decoded, r)
+			s.pos += size
+		case c < ' ':
+			return nil, false, errSyntax
 		}
 	}
-	return "", errSyntax
+	return nil, false, errSyntax
 }
 
-// scanEscape reads an escape sequence after its backslash.
-func (s *scanner) scanEscape() (rune, error) {
-	c := s.peek()
-	s.pos++
-	if plain := strings.IndexByte(`"\/bfnrt`, c); plain >= 0 {
-		return rune("\"\\/\b\f\n\r\t"[plain]), nil
+// appendDecoded appends the text between the quotes of a string that scanString has read.
+func appendDecoded(dst, text []byte) []byte {
+	dst = slices.Grow(dst, len(text))
+	for len(text) > 0 {
+		c := text[0]
+		text = text[1:]
+		if c != '\\' {
+			dst = append(dst, c)
+			continue
+		}
+		r, size, _ := readEscape(text)
+		dst, text = utf8.AppendRune(dst, r), text[size:]
 	}
-	if c != 'u' {
-		return 0, errSyntax
+	return dst
+}
+
+// readEscape reads the escape sequence after a backslash. size is its number of bytes.
+func readEscape(text []byte) (r rune, size int, err error) {
+	if len(text) == 0 {
+		return 0, 0, errSyntax
 	}
-	high, err := s.scanHex()
+	switch c := text[0]; c {
+	case '"', '\\', '/':
+		return rune(c), 1, nil
+	case 'b':
+		return '\b', 1, nil
+	case 'f':
+		return '\f', 1, nil
+	case 'n':
+		return '\n', 1, nil
+	case 'r':
+		return '\r', 1, nil
+	case 't':
+		return '\t', 1, nil
+	case 'u':
+	default:
+		return 0, 0, errSyntax
+	}
+	const unitLen = len("u0000")
+	high, err := readHex(text[1:])
 	if err != nil || !utf16.IsSurrogate(high) {
-		return high, err
+		return high, unitLen, err
 	}
-	if !strings.HasPrefix(s.text[s.pos:], `\u`) {
-		return 0, errSurrogate
+	rest := text[unitLen:]
+	if !bytes.HasPrefix(rest, []byte(`\u`)) {
+		return 0, 0, errSurrogate
 	}
-	s.pos += 2
-	low, err := s.scanHex()
+	low, err := readHex(rest[len(`\u`):])
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	r := utf16.DecodeRune(high, low)
-	if r == utf8.RuneError {
-		return 0, errSurrogate
+	if r = utf16.DecodeRune(high, low); r == utf8.RuneError {
+		return 0, 0, errSurrogate
 	}
-	return r, nil
+	return r, unitLen + len(`\`) + unitLen, nil
 }
 
-// scanHex reads four hexadecimal digits.
-func (s *scanner) scanHex() (rune, error) {
+// readHex reads four hexadecimal digits.
+func readHex(text []byte) (rune, error) {
 	const digits = 4
-	if len(s.text)-s.pos < digits {
+	if len(text) < digits {
 		return 0, errSyntax
 	}
-	value, err := strconv.ParseUint(s.text[s.pos:s.pos+digits], 16, 16)
+	value, err := strconv.ParseUint(string(text[:digits]), 16, 16)
 	if err != nil {
 		return 0, errSyntax
 	}
-	s.pos += digits
 	return rune(value), nil
 }
 
@@ -412,7 +443,7 @@ func (s *scanner) scanNumber(isKey bool) error {
 	if !isKey {
 		return nil
 	}
-	number := s.text[start:s.pos]
+	number := string(s.text[start:s.pos])
 	if !isPlainNumber(number) {
 		return errNumber
 	}

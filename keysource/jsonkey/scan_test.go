@@ -3,6 +3,7 @@ package jsonkey_test
 import (
 	"bytes"
 	"encoding/json"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -201,4 +202,88 @@ func lookUp(value any, pointer string) string {
 		return value.String()
 	}
 	return ""
+}
+
+// manyNames returns a document whose object has n members with different names.
+func manyNames(n int) []byte {
+	document := []byte(`{"id":"alice"`)
+	for i := range n {
+		document = append(document, `,"n`...)
+		document = strconv.AppendInt(document, int64(i), 36)
+		document = append(document, `":0`...)
+	}
+	return append(document, '}')
+}
+
+// bigDocuments returns documents of about 8 MiB.
+func bigDocuments() map[string][]byte {
+	const size = 8 << 20
+	batch, objects := []byte{'['}, []byte(`{"id":"alice","list":[`)
+	for len(batch) < size {
+		batch = append(batch, `{"id":"alice"},`...)
+		objects = append(objects, `{"name":"x","size":1},`...)
+	}
+	return map[string][]byte{
+		"names":   manyNames(size / 10),
+		"objects": append(objects, `{}]}`...),
+		"batch":   append(batch[:len(batch)-1], ']'),
+		"string":  []byte(`{"id":"alice","text":"` + strings.Repeat(`\n`, size/2) + `"}`),
+		"name":    []byte(`{"id":"alice","` + strings.Repeat(`\n`, size/2) + `":0}`),
+	}
+}
+
+// The memory for a document is a small multiple of the largest object.
+func TestMemoryOfScanIsBounded(t *testing.T) {
+	for name, document := range bigDocuments() {
+		limit := map[string]uint64{"names": 24 << 20, "name": 9 << 20}[name]
+		if limit == 0 {
+			limit = 8 << 10
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		key, err := jsonkey.Find(nil, document, "/id")
+		runtime.ReadMemStats(&after)
+		if err != nil || string(key) != "alice" {
+			t.Fatalf("%s: %q, %v", name, key, err)
+		}
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > limit {
+			t.Errorf("%s: %d bytes for a document of %d bytes, want up to %d", name, allocated, len(document), limit)
+		}
+	}
+}
+
+// Each pair of equal names is found, wherever it is in a large object.
+func TestDuplicateIsFoundAmongManyNames(t *testing.T) {
+	const count = 1000
+	document := manyNames(count)
+	for i := range count {
+		duplicate := "n" + strconv.FormatInt(int64(i), 36)
+		for _, name := range []string{duplicate, `\u006e` + duplicate[1:]} {
+			text := string(document[:len(document)-1]) + `,"` + name + `":{"` + name + `":{}}}`
+			if key, err := jsonkey.Find(nil, []byte(text), "/id"); err == nil {
+				t.Fatalf("%q twice: %q", name, key)
+			}
+		}
+	}
+	if key, err := jsonkey.Find(nil, document, "/id"); err != nil || string(key) != "alice" {
+		t.Errorf("%q, %v", key, err)
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	documents := bigDocuments()
+	documents["small"] = []byte(`{"jsonrpc":"2.0","id":1,"method":"call","params":{"name":"x","arguments":{"a":1,"b":[1,2]}},"tenant":"acme"}`)
+	for _, name := range []string{"small", "names", "objects", "batch", "string", "name"} {
+		document, pointer := documents[name], "/id"
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(document)))
+			b.ReportAllocs()
+			dst := make([]byte, 0, 64)
+			for b.Loop() {
+				if _, err := jsonkey.Find(dst, document, pointer); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
