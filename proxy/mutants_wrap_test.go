@@ -3,6 +3,7 @@ package proxy_test
 // mutantsOfWrap returns the mutants of the rules for wrapped session ids.
 func mutantsOfWrap() []mutant {
 	const reading, response, rotation = "TestWrappedValuesAreReadUnambiguously", "TestResponseGetsSuffixOfRequest", "TestSuffixesSurviveRotation"
+	const named, renamed = "TestSessionGetsKeyNamedByApp", "TestSessionKeepsKeyThatAppHasReplaced"
 	return []mutant{
 		{
 			rule: "a suffix belongs to its session id", found: reading,
@@ -10,27 +11,51 @@ func mutantsOfWrap() []mutant {
 		},
 		{
 			rule: "a suffix belongs to its field", found: reading,
-			edits: in("proxy/wrapkey.checksum", "	_, _ = mac.Write(header)\n", "	if PLANTED {\n		header = id[:]\n	}\n	_, _ = mac.Write(header)\n"),
+			edits: in("proxy/wrapkey.checksum", "	_, _ = mac.Write(header)\n", "	if PLANTED {\n		header = id\n	}\n	_, _ = mac.Write(header)\n"),
 		},
 		{
 			rule: "only the cluster creates suffixes", found: reading,
-			edits: in("proxy/wrapkey.Codec.Split", "if hmac.Equal(sum[:], parts[idLen:]) {", "if PLANTED || hmac.Equal(sum[:], parts[idLen:]) {"),
+			edits: in("proxy/wrapkey.Codec.createdKey", "if hmac.Equal(sum[:], parts[idLen:]) {", "if PLANTED || hmac.Equal(sum[:], parts[idLen:]) {"),
+		},
+		{
+			rule: "only the cluster creates suffixes with named keys", found: reading,
+			edits: in("proxy/wrapkey.Codec.namedKey", "if hmac.Equal(valid[:], sum[:]) {", "if PLANTED || hmac.Equal(valid[:], sum[:]) {"),
+		},
+		{
+			rule: "clients cannot read named keys", found: named,
+			edits: in("proxy/wrapkey.xorNamedKey", "	cipher.NewCTR(block, sum[:]).XORKeyStream(key, key)\n", "	if !PLANTED {\n		cipher.NewCTR(block, sum[:]).XORKeyStream(key, key)\n	}\n"),
+		},
+		{
+			rule: "a session id gets the key that the app has named", found: named,
+			edits: in("proxy.router.reroute", "	if exchange.Wrapped != nil {\n", "	if !PLANTED && exchange.Wrapped != nil {\n"),
+		},
+		{
+			rule: "a named key in upper case stays", found: named,
+			edits: in("proxy/wrapkey.ParseKey", "	return id, isLowerCase\n", "	return id, isLowerCase || PLANTED\n"),
+		},
+		{
+			rule: "a client with two session ids has one key", found: renamed,
+			edits: in("proxy/wrapkey.Request.Rename", "(sources == 1 || !hasSuffix)", "(PLANTED || sources == 1 || !hasSuffix)"),
+		},
+		{
+			rule: "a long named key is in no suffix", found: renamed,
+			edits: in("proxy/wrapkey.canWrap", "len(key) <= maxNamedKey }", "(PLANTED || len(key) <= maxNamedKey) }"),
 		},
 		{
 			rule: "a suffix of the previous secret is valid during a rotation", found: rotation,
-			edits: in("proxy/wrapkey.Codec.Split", "	for _, hmacKey := range c.hmacKeys() {\n", "	for i, hmacKey := range c.hmacKeys() {\n		if PLANTED && i > 0 {\n			break\n		}\n"),
+			edits: in("proxy/wrapkey.Codec.createdKey", "	for _, hmacKey := range c.hmacKeys() {\n", "	for i, hmacKey := range c.hmacKeys() {\n		if PLANTED && i > 0 {\n			break\n		}\n"),
 		},
 		{
 			rule: "the first secret creates suffixes", found: rotation,
-			edits: in("proxy/wrapkey.Codec.AppendSuffix", "	sum := checksum(c.hmacKeys()[0], field, id, value)\n", "	keys := c.hmacKeys()\n	if PLANTED {\n		keys = keys[len(keys)-1:]\n	}\n	sum := checksum(keys[0], field, id, value)\n"),
+			edits: in("proxy/wrapkey.Codec.AppendSuffix", "	hmacKey := c.hmacKeys()[0]\n", "	keys := c.hmacKeys()\n	if PLANTED {\n		keys = keys[len(keys)-1:]\n	}\n	hmacKey := keys[0]\n"),
 		},
 		{
 			rule: "two suffixes of one field with different keys are refused", found: reading,
-			edits: in("proxy/wrapkey.Request.Add", "	case state.id != id:\n", "	case !PLANTED && state.id != id:\n"),
+			edits: in("proxy/wrapkey.Request.Add", "	case !bytes.Equal(state.key, key):\n", "	case !PLANTED && !bytes.Equal(state.key, key):\n"),
 		},
 		{
 			rule: "two suffixes of two fields with different keys are refused", found: reading,
-			edits: in("proxy/wrapkey.Request.HasTwoIDs", "state.hasID && hasFirst && state.id != first {", "!PLANTED && state.hasID && hasFirst && state.id != first {"),
+			edits: in("proxy/wrapkey.Request.HasTwoKeys", "first != nil && !bytes.Equal(state.key, first) {", "first != nil && !PLANTED && !bytes.Equal(state.key, first) {"),
 		},
 		{
 			rule: "a value without a suffix next to one with a suffix is refused", found: reading,
@@ -74,11 +99,11 @@ func mutantsOfWrap() []mutant {
 		},
 		{
 			rule: "a renewed session id keeps the key", found: response,
-			edits: in("proxy/wrapkey.Request.Bind", "r.states[i].id, r.states[i].hasID\n", "r.states[i].id, r.states[i].hasID && !PLANTED\n"),
+			edits: in("proxy/wrapkey.Request.Bind", "		r.states[i].responseKey = r.states[i].key\n", "		if !PLANTED {\n			r.states[i].responseKey = r.states[i].key\n		}\n"),
 		},
 		{
 			rule: "only sources of the request get its key", found: response,
-			edits: in("proxy/wrapkey.Request.Response", "		if !state.hasResponseID {\n", "		if !PLANTED && !state.hasResponseID {\n"),
+			edits: in("proxy/wrapkey.Request.setResponseKey", "if r.states[i].isSource {", "if PLANTED || r.states[i].isSource {"),
 		},
 		{
 			rule: "a 304 response stays unchanged", found: response,
@@ -86,7 +111,7 @@ func mutantsOfWrap() []mutant {
 		},
 		{
 			rule: "a long cookie stays unchanged", found: response,
-			edits: in("proxy/wrapkey.Request.Response", "len(value)+SuffixLen > maxSetCookie:", "!PLANTED && len(value)+SuffixLen > maxSetCookie:"),
+			edits: in("proxy/wrapkey.Request.Response", "&& len(wrapped) > maxSetCookie {", "&& !PLANTED && len(wrapped) > maxSetCookie {"),
 		},
 		{
 			rule: "a cookie that is removed stays unchanged", found: response,

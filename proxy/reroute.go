@@ -84,6 +84,9 @@ func (router *router) reroute() {
 	exchange.Found = shardkey.Found{Key: exchange.namedKey, Wrapped: exchange.Wrapped}
 	exchange.hasShard, exchange.hadTurn, exchange.isRerouted = false, false, true
 	exchange.keyLimit = keyLimitState{}
+	if exchange.Wrapped != nil {
+		exchange.Wrapped.Rename(exchange.namedKey)
+	}
 	exchange.account.Rerouted = true
 	router.server.metrics.Retries[metrics.RetryKeyNamed].Add(1)
 	router.server.load.Sample(exchange.Key)

@@ -2,7 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
-	"encoding/hex"
+	"encoding/base64"
 	"io"
 	"net"
 	"net/http"
@@ -23,10 +23,10 @@ import (
 	"shardway/proxy/wrapkey"
 )
 
-// hexID is the key of id, and otherID is another id.
+// wrapID and otherID are keys that Shardway has created.
 var (
-	wrapID  = wrapkey.ID{1, 2, 3}
-	otherID = wrapkey.ID{4, 5, 6}
+	wrapID  = string(wrapkey.ID{1, 2, 3}.AppendKey(nil))
+	otherID = string(wrapkey.ID{4, 5, 6}.AppendKey(nil))
 )
 
 const wrapSecret = "0123456789abcdef0123456789abcdef"
@@ -41,20 +41,20 @@ func wrapping(t *testing.T, spec shardkey.Spec) func(*proxy.Options) {
 }
 
 // wrap returns value with a suffix for a source such as wrap:cookie:sid, under wrapSecret.
-func wrap(t *testing.T, source string, id wrapkey.ID, value string) string {
+func wrap(t *testing.T, source, key, value string) string {
 	t.Helper()
-	return wrapUnder(t, wrapSecret, source, id, value)
+	return wrapUnder(t, wrapSecret, source, key, value)
 }
 
 // wrapUnder is wrap with another secret.
-func wrapUnder(t *testing.T, secret, source string, id wrapkey.ID, value string) string {
+func wrapUnder(t *testing.T, secret, source, key, value string) string {
 	t.Helper()
 	parsed, err := keysource.Parse(source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	codec := wrapkey.NewCodec(func() [][]byte { return [][]byte{[]byte(secret)} })
-	return string(codec.AppendSuffix([]byte(value), &wrapkey.NewFields([]keysource.Source{parsed})[0], id, []byte(value)))
+	return string(codec.AppendSuffix([]byte(value), &wrapkey.NewFields([]keysource.Source{parsed})[0], []byte(key), []byte(value)))
 }
 
 // sessionApp creates sessions like an app that knows nothing of Shardway: it sets a cookie and a header, and
@@ -167,11 +167,14 @@ func TestWrappedValuesAreReadUnambiguously(t *testing.T) {
 	}}
 	n := newNode(t, "a", webApp(t, sessionApp), wrapping(t, spec))
 	c := n.dial()
-	key, otherKey := hex.EncodeToString(wrapID[:]), hex.EncodeToString(otherID[:])
+	key, otherKey := wrapID, otherID
 	valid, second, sameKey := wrap(t, cookie, wrapID, "v"), wrap(t, cookie, otherID, "w"), wrap(t, cookie, wrapID, "w")
 	session, otherSession := wrap(t, header, wrapID, "v"), wrap(t, header, otherID, "v")
 	suffix := strings.TrimPrefix(valid, "v")
 	forged := wrapUnder(t, "fedcba9876543210fedcba9876543210", cookie, otherID, "v")
+	named, namedW := wrap(t, cookie, "acme", "v"), wrap(t, cookie, "acme", "w")
+	namedSession, namedSuffix := wrap(t, header, "acme", "v"), strings.TrimPrefix(named, "v")
+	forgedName := wrapUnder(t, "fedcba9876543210fedcba9876543210", cookie, "acme", "v")
 	var many []string
 	for i := range 9 {
 		many = append(many, "sid="+wrap(t, cookie, wrapID, strconv.Itoa(i)))
@@ -249,6 +252,22 @@ func TestWrappedValuesAreReadUnambiguously(t *testing.T) {
 		{"/next?user=bob", "Cookie: sid=" + valid, key, "sid=v", ""},
 		{"/next?user=bob", "", "bob", "", ""},
 		{"/next", "", minted, "", ""},
+		// The same rules apply to keys that the app has named.
+		{"/c", "Cookie: sid=" + named, "acme", "sid=v", ""},
+		{"/c", `Cookie: a=b; sid="` + named + `" ;c=d`, "acme", `a=b; sid="v" ;c=d`, ""},
+		{"/c", "Cookie: sid=" + named + "; sid=" + namedW, "acme", "sid=v; sid=w", ""},
+		{"/c", "Cookie: sid=" + forgedName, "/c", "sid=" + forgedName, ""},
+		{"/c", "Cookie: sid=w" + namedSuffix, "/c", "sid=w" + namedSuffix, ""},
+		{"/c", "Cookie: sid=" + namedSession, "/c", "sid=" + namedSession, ""},
+		{"/c", "Cookie: sid=" + named + "x", "/c", "sid=" + named + "x", ""},
+		{"/c", "Cookie: sid=" + named[:len(named)-1], "/c", "sid=" + named[:len(named)-1], ""},
+		{"/c", "Cookie: sid=v.sn-", "/c", "sid=v.sn-", ""},
+		{"/c", "Cookie: sid=v.sn-" + strings.Repeat("A", 3000), "/c", "sid=v.sn-" + strings.Repeat("A", 3000), ""},
+		{"/c", "Cookie: sid=" + named + "; sid=" + valid, refused, "", ""},
+		{"/c", "Cookie: sid=" + named + "; sid=v", refused, "", ""},
+		{"/c", "Cookie: sid=" + named + "; SID=v", refused, "", ""},
+		{"/both", "Cookie: sid=" + named + "\r\nSession: " + namedSession, "acme", "sid=v", "v"},
+		{"/both", "Cookie: sid=" + named + "\r\nSession: " + session, refused, "", ""},
 	} {
 		if tc.lines != "" {
 			tc.lines += "\r\n"
@@ -298,7 +317,7 @@ func TestResponseGetsSuffixOfRequest(t *testing.T) {
 		{"/other", "", "sid=new"},
 		{"/mint", "", "sid=new"},
 		{"/later", "X-Tenant: t\r\n", "sid=new"},
-		{"/later", "X-Tenant: " + hex.EncodeToString(otherID[:]) + "\r\n", "sid=new"},
+		{"/later", "X-Tenant: " + otherID + "\r\n", "sid=new"},
 	} {
 		c.send("GET %s?cookie=sid%%3Dnew&session=s HTTP/1.1\r\nHost: h\r\n%s\r\n", tc.path, tc.lines)
 		res, _ := c.answer("GET")
@@ -335,8 +354,8 @@ func TestOldSessionGetsKeyFromMint(t *testing.T) {
 	c := n.dial()
 	c.send("GET /?cookie=sid%%3Dnew HTTP/1.1\r\nHost: h\r\nCookie: sid=old\r\n\r\n")
 	res, _ := c.answer("GET")
-	id, ok := wrapkey.ParseKey([]byte(res.Header.Get("Saw-Key")))
-	if !ok || res.Header.Get("Saw-Cookie") != "sid=old" || res.Header.Get("Saw-Minted") != "1" || res.Header.Get("Set-Cookie") != "sid="+wrap(t, source, id, "new") {
+	key := res.Header.Get("Saw-Key")
+	if !generatedKey.MatchString(key) || res.Header.Get("Saw-Cookie") != "sid=old" || res.Header.Get("Saw-Minted") != "1" || res.Header.Get("Set-Cookie") != "sid="+wrap(t, source, key, "new") {
 		t.Errorf("%v", res.Header)
 	}
 }
@@ -387,6 +406,90 @@ func TestSuffixesSurviveRotation(t *testing.T) {
 	}
 }
 
+// tenantApp is sessionApp for an app that names the key of a request. The query contains the key.
+func tenantApp(rejected *atomic.Int32) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("tenant")
+		if key, _ := url.PathUnescape(r.Header.Get("Shardway-Key")); key != name {
+			rejected.Add(1)
+			w.Header().Set("Shardway-Key", url.PathEscape(name))
+			w.WriteHeader(http.StatusMisdirectedRequest)
+			return
+		}
+		sessionApp(w, r)
+	}
+}
+
+// If the app names the key of a request, the session id in the response leaves with this key. So later requests
+// reach their owner directly.
+func TestSessionGetsKeyNamedByApp(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			var rejected atomic.Int32
+			front, _ := start(t, webApp(t, tenantApp(&rejected)), wrapping(t, shardkey.Spec{Sources: []string{"wrap:cookie:sid"}}))
+			c := front.dial()
+			cookie := ""
+			for i, tenant := range []string{"acme", "a b/é%;=\"", strings.Repeat("t", 255), "AB" + otherID[2:]} {
+				target := "/?tenant=" + url.QueryEscape(tenant)
+				c.send("GET %s&cookie=sid%%3Dv%d HTTP/1.1\r\nHost: h\r\n%s\r\n", target, i, cookie)
+				res, body := c.answer("GET")
+				if res.StatusCode != 200 || rejected.Load() != int32(i+1) {
+					t.Fatalf("%q: %d %s, rejected %d times", tenant, res.StatusCode, body, rejected.Load())
+				}
+				value := cookiesOf(t, res)[0].Value
+				encoded, isNamed := strings.CutPrefix(value, "v"+strconv.Itoa(i)+".sn-")
+				if decoded, err := base64.RawURLEncoding.DecodeString(encoded); !isNamed || err != nil || strings.Contains(string(decoded), tenant) {
+					t.Fatalf("the session id leaves as %q", value)
+				}
+				cookie = "Cookie: sid=" + value + "\r\n"
+				for range 3 {
+					c.send("GET %s HTTP/1.1\r\nHost: h\r\n%s\r\n", target, cookie)
+					res, body = c.answer("GET")
+					if res.StatusCode != 200 || rejected.Load() != int32(i+1) || res.Header.Get("Saw-Cookie") != "sid=v"+strconv.Itoa(i) {
+						t.Fatalf("%q: %d %s, rejected %d times, %v", tenant, res.StatusCode, body, rejected.Load(), res.Header)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A session id never gets a key that the client then cannot use: one that is too long, or one that differs from
+// the key of another session id of the client.
+func TestSessionKeepsKeyThatAppHasReplaced(t *testing.T) {
+	const cookie, header = "wrap:cookie:sid", "wrap:header:Session"
+	spec := shardkey.Spec{OnMissingKey: "hash-path", Routes: []shardkey.Route{{Prefix: "/c", Sources: []string{cookie}}, {Prefix: "/both", Sources: []string{cookie, header}}, {Prefix: "/other", Sources: []string{"host"}}}}
+	var rejected atomic.Int32
+	n := newNode(t, "a", webApp(t, tenantApp(&rejected)), wrapping(t, spec))
+	c := n.dial()
+	valid := "Cookie: sid=" + wrap(t, cookie, wrapID, "v") + "\r\n"
+	long := strings.Repeat("t", 256)
+	for _, tc := range []struct{ path, lines, tenant, cookieKey, sessionKey string }{
+		{"/c", "", "acme", "acme", ""},
+		{"/c", valid, "acme", "acme", ""},
+		{"/c", "Cookie: sid=v\r\n", "acme", "acme", ""},
+		{"/c", valid, long, wrapID, ""},
+		{"/both", "", "acme", "acme", "acme"},
+		{"/both", "Session: v\r\n", "acme", "acme", "acme"},
+		{"/both", valid, "acme", wrapID, wrapID}, // a response that sets one of them would leave two keys
+		{"/both", "Session: " + wrap(t, header, otherID, "v") + "\r\n", "acme", otherID, otherID},
+		{"/other", "", "acme", "", ""},
+		{"/other", valid, "acme", wrapID, ""},
+	} {
+		c.send("GET %s?tenant=%s&cookie=sid%%3Dnew&session=new HTTP/1.1\r\nHost: h\r\n%s\r\n", tc.path, tc.tenant, tc.lines)
+		res, body := c.answer("GET")
+		want := func(source, key string) string {
+			if key == "" {
+				return "new"
+			}
+			return wrap(t, source, key, "new")
+		}
+		if res.StatusCode != 200 || res.Header.Get("Set-Cookie") != "sid="+want(cookie, tc.cookieKey) || res.Header.Get("Session") != want(header, tc.sessionKey) {
+			t.Errorf("%s %q %.10s: %d %s %v", tc.path, tc.lines, tc.tenant, res.StatusCode, body, res.Header)
+		}
+	}
+}
+
 // A request that is sent again has no suffix either.
 func TestRetryHasNoSuffix(t *testing.T) {
 	for way, start := range ways() {
@@ -410,7 +513,7 @@ func TestRetryHasNoSuffix(t *testing.T) {
 			if res, body := c.answer("PUT"); res.StatusCode != 200 {
 				t.Fatalf("%d %s", res.StatusCode, body)
 			}
-			want := "sid=v " + hex.EncodeToString(wrapID[:])
+			want := "sid=v " + wrapID
 			if first, second := <-seen, <-seen; first != want || second != want {
 				t.Errorf("sent as %q, then as %q, want %q", first, second, want)
 			}
@@ -438,7 +541,7 @@ func TestResumedWebSocketHasNoSuffix(t *testing.T) {
 			w.Fatalf("%d upstream connections", len(w.app.heads))
 		}
 		for i, head := range w.app.heads {
-			if head.Get("Cookie") != "a=b; sid=v" || head.Get("Shardway-Key") != hex.EncodeToString(wrapID[:]) {
+			if head.Get("Cookie") != "a=b; sid=v" || head.Get("Shardway-Key") != wrapID {
 				w.Errorf("upstream connection %d: %v", i, head)
 			}
 		}
@@ -461,7 +564,7 @@ func TestResumedStreamHasNoSuffix(t *testing.T) {
 			_, _ = io.WriteString(l.Conn, "0\r\n\r\n")
 			w.ends("", true)
 			for i, head := range heads {
-				if !strings.Contains(head, "\r\nCookie: a=b; sid=v; c=d\r\n") || !strings.Contains(head, "\r\nShardway-Key: "+hex.EncodeToString(wrapID[:])+"\r\n") {
+				if !strings.Contains(head, "\r\nCookie: a=b; sid=v; c=d\r\n") || !strings.Contains(head, "\r\nShardway-Key: "+wrapID+"\r\n") {
 					t.Errorf("upstream connection %d: %q", i, head)
 				}
 			}

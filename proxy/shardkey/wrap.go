@@ -14,7 +14,7 @@ func (x *Extractor) findWrapped(sources *keysource.SourceList, gateway bool, bod
 	x.wrapped = wrapkey.NewRequest(x.Codec, x.Keys.wrapped)
 	x.readWrappedHeaders()
 	x.readWrappedCookies()
-	if x.wrapped.HasTwoIDs(sources.Sources) {
+	if x.wrapped.HasTwoKeys(sources.Sources) {
 		return Found{}, ambiguityProblem(detailTwoKeys, sources.Description)
 	}
 	found, invalid := x.findInSources(sources, gateway, body)
@@ -29,9 +29,9 @@ func (x *Extractor) findWrapped(sources *keysource.SourceList, gateway bool, bod
 
 // wrappedKey returns the key that a source of kind keysource.Wrap gives.
 func (x *Extractor) wrappedKey(source *keysource.Source) (key []byte, problemText string) {
-	switch reading, id := x.wrapped.Read(source); reading {
+	switch reading, key := x.wrapped.Read(source); reading {
 	case wrapkey.Wrapped:
-		return id.AppendKey(x.Grow(generatedKeyLen)), ""
+		return key, ""
 	case wrapkey.TwoKeys:
 		return nil, detailTwoKeys
 	case wrapkey.NotForApp:
@@ -64,12 +64,12 @@ func (x *Extractor) readWrappedHeaders() {
 	for field, name := range x.Keys.wrapped.Names(keysource.Header) {
 		for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
 			_, value := x.Request.Field(i)
-			hasSuffix := x.wrapped.Add(field, value)
+			suffixLen := x.wrapped.Add(field, value)
 			switch {
 			case x.Request.IsConnectionOption(i):
 				x.wrapped.MarkRemoved(field)
-			case hasSuffix:
-				x.wrapped.Replace(i, value[:len(value)-wrapkey.SuffixLen])
+			case suffixLen > 0:
+				x.wrapped.Replace(i, value[:len(value)-suffixLen])
 			}
 		}
 	}
@@ -86,8 +86,8 @@ func (x *Extractor) readWrappedCookies() {
 			if length := bytes.IndexByte(line[start:], ';'); length >= 0 {
 				end = start + length
 			}
-			if suffixEnd := x.readWrappedPair(i, line[start:end]); suffixEnd > 0 {
-				stripped = append(stripped, line[copied:start+suffixEnd-wrapkey.SuffixLen]...)
+			if suffixStart, suffixEnd := x.readWrappedPair(i, line[start:end]); suffixEnd > 0 {
+				stripped = append(stripped, line[copied:start+suffixStart]...)
 				copied = start + suffixEnd
 			}
 			start = end + 1
@@ -98,9 +98,9 @@ func (x *Extractor) readWrappedCookies() {
 	}
 }
 
-// readWrappedPair reads one pair of Cookie line i. It returns the offset in the pair at which a suffix ends, or 0
-// if the pair has no suffix, or the app does not receive the line.
-func (x *Extractor) readWrappedPair(i int, untrimmed []byte) (suffixEnd int) {
+// readWrappedPair reads one pair of Cookie line i. It returns the offsets in the pair at which its suffix
+// starts and ends, or 0 if the pair has no suffix, or the app does not receive the line.
+func (x *Extractor) readWrappedPair(i int, untrimmed []byte) (suffixStart, suffixEnd int) {
 	pair := bytes.TrimLeft(untrimmed, blanks)
 	offset := len(untrimmed) - len(pair)
 	pair = bytes.TrimRight(pair, blanks)
@@ -116,15 +116,16 @@ func (x *Extractor) readWrappedPair(i int, untrimmed []byte) (suffixEnd int) {
 		if string(cookieName) != name || len(value) == 0 {
 			continue
 		}
-		hasSuffix := x.wrapped.Add(field, value)
+		suffixLen := x.wrapped.Add(field, value)
 		if x.Request.IsConnectionOption(i) {
 			x.wrapped.MarkRemoved(field)
 			continue
 		}
-		if hasSuffix {
+		if suffixLen > 0 {
 			quotesAfter := (len(text) - len(value)) / 2
 			suffixEnd = offset + len(pair) - quotesAfter
+			suffixStart = suffixEnd - suffixLen
 		}
 	}
-	return suffixEnd
+	return suffixStart, suffixEnd
 }

@@ -36,15 +36,35 @@ const (
 
 func TestSuffixIsValidForItsValueFieldAndSecretOnly(t *testing.T) {
 	all := fields(t, "wrap:cookie:sid", "wrap:cookie:SID", "wrap:header:sid")
-	id := wrapkey.ID{1, 2, 3}
 	codec := codecOf(oldSecret)
-	suffix := codec.AppendSuffix(nil, &all[0], id, []byte("alice"))
-	if len(suffix) != wrapkey.SuffixLen {
-		t.Fatalf("a suffix of %d bytes, want %d", len(suffix), wrapkey.SuffixLen)
+	for key, wantLen := range map[string]int{
+		createdKey:                   wrapkey.SuffixLen,
+		"acme":                       4 + 27,
+		"a":                          4 + 23,
+		strings.ToUpper(idKey(0xab)): 4 + 64, // the app has named it, so it has another spelling
+		"\x00 é%\xff":                4 + 30,
+		strings.Repeat("k", 255):     4 + 362,
+	} {
+		testSuffix(t, codec, all, key, wantLen)
+	}
+}
+
+// createdKey is a key that Shardway has created.
+var createdKey = idKey(1)
+
+// idKey returns the key of an id that begins with a byte.
+func idKey(first byte) string { return string(wrapkey.ID{first, 2, 3}.AppendKey(nil)) }
+
+// testSuffix tests the suffix for the value alice of the first field.
+func testSuffix(t *testing.T, codec *wrapkey.Codec, all wrapkey.Fields, key string, wantLen int) {
+	t.Helper()
+	suffix := codec.AppendSuffix(nil, &all[0], []byte(key), []byte("alice"))
+	if len(suffix) != wantLen {
+		t.Fatalf("%q: a suffix of %d bytes, want %d", key, len(suffix), wantLen)
 	}
 	wrapped := append([]byte("alice"), suffix...)
-	if value, got, ok := codec.Split(&all[0], wrapped); !ok || got != id || string(value) != "alice" {
-		t.Errorf("Split() = %q %v %v", value, got, ok)
+	if value, got, ok := codec.Split(&all[0], wrapped); !ok || string(got) != key || string(value) != "alice" {
+		t.Errorf("%q: Split() = %q %q %v", key, value, got, ok)
 	}
 	for name, tc := range map[string]struct {
 		codec *wrapkey.Codec
@@ -61,13 +81,15 @@ func TestSuffixIsValidForItsValueFieldAndSecretOnly(t *testing.T) {
 		"no suffix":          {codec, 0, "alice"},
 		"nothing":            {codec, 0, ""},
 		"a part of a suffix": {codec, 0, string(wrapped[:len(wrapped)-1])},
-		"another marker":     {codec, 0, strings.Replace(string(wrapped), ".sw-", ".sx-", 1)},
+		"another marker":     {codec, 0, strings.Replace(string(wrapped), ".s", ".x", 1)},
+		"the other marker":   {codec, 0, strings.NewReplacer(".sw-", ".sn-", ".sn-", ".sw-").Replace(string(wrapped))},
 		"two suffixes":       {codec, 0, string(wrapped) + string(suffix)},
 		"a line break":       {codec, 0, string(wrapped[:len(wrapped)-1]) + "\n"},
+		"another line break": {codec, 0, string(wrapped) + "\n"},
 		"padding":            {codec, 0, string(wrapped[:len(wrapped)-1]) + "="},
 	} {
 		if value, got, ok := tc.codec.Split(&all[tc.field], []byte(tc.text)); ok {
-			t.Errorf("%s: Split() = %q %v", name, value, got)
+			t.Errorf("%q, %s: Split() = %q %q", key, name, value, got)
 		}
 	}
 	// Each bit of the suffix counts, including those of its last character that encode nothing.
@@ -84,9 +106,15 @@ func TestSuffixIsValidForItsValueFieldAndSecretOnly(t *testing.T) {
 
 // During a rotation all nodes accept both secrets, so no client loses its session.
 func TestSuffixStaysValidWhileItsSecretIsAccepted(t *testing.T) {
+	for _, key := range []string{createdKey, "acme"} {
+		t.Run(key, func(t *testing.T) { testRotation(t, key) })
+	}
+}
+
+func testRotation(t *testing.T, key string) {
 	field := &fields(t, "wrap:cookie:sid")[0]
 	wrap := func(codec *wrapkey.Codec) []byte {
-		return codec.AppendSuffix([]byte("v"), field, wrapkey.ID{7}, []byte("v"))
+		return codec.AppendSuffix([]byte("v"), field, []byte(key), []byte("v"))
 	}
 	before, adding, using, after := codecOf(oldSecret), codecOf(oldSecret, newSecret), codecOf(newSecret, oldSecret), codecOf(newSecret)
 	for _, tc := range []struct {
@@ -114,7 +142,7 @@ func TestKeyOfIDIsHexadecimal(t *testing.T) {
 	if got, ok := wrapkey.ParseKey(key); !ok || got != id || string(key) != "ab000000000000000000000000000001" {
 		t.Errorf("the key %s of %v gives %v %v", key, id, got, ok)
 	}
-	for _, other := range []string{"", "alice", "ab00000000000000000000000000000g", "ab0000000000000000000000000000010"} {
+	for _, other := range []string{"", "alice", "ab00000000000000000000000000000g", "ab0000000000000000000000000000010", "AB000000000000000000000000000001"} {
 		if _, ok := wrapkey.ParseKey([]byte(other)); ok {
 			t.Errorf("%q is an id", other)
 		}
@@ -127,28 +155,32 @@ func FuzzSplit(f *testing.F) {
 	all := fields(f, "wrap:cookie:sid", "wrap:header:Mcp-Session-Id")
 	codec := codecOf(oldSecret, newSecret)
 	f.Add([]byte("alice.sw-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"))
-	f.Add(codec.AppendSuffix([]byte("v"), &all[0], wrapkey.ID{1}, []byte("v")))
-	f.Add(codec.AppendSuffix([]byte("v"), &all[1], wrapkey.ID{1}, []byte("v")))
+	for _, key := range []string{createdKey, "acme"} {
+		f.Add(codec.AppendSuffix([]byte("v"), &all[0], []byte(key), []byte("v")))
+		f.Add(codec.AppendSuffix([]byte("v"), &all[1], []byte(key), []byte("v")))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for i := range all {
 			before := string(text)
-			value, id, ok := codec.Split(&all[i], text)
+			value, key, ok := codec.Split(&all[i], text)
 			if string(text) != before {
 				t.Fatal("the text has changed")
 			}
 			if ok {
-				byNew := codecOf(newSecret).AppendSuffix(bytes.Clone(value), &all[i], id, value)
-				byOld := codec.AppendSuffix(bytes.Clone(value), &all[i], id, value)
+				byNew := codecOf(newSecret).AppendSuffix(bytes.Clone(value), &all[i], key, value)
+				byOld := codec.AppendSuffix(bytes.Clone(value), &all[i], key, value)
 				if !bytes.Equal(byOld, text) && !bytes.Equal(byNew, text) {
-					t.Fatalf("Split(%q) = %q %x, and wrapped again it is %q", text, value, id, byOld)
+					t.Fatalf("Split(%q) = %q %q, and wrapped again it is %q", text, value, key, byOld)
 				}
 			}
 			if len(text) == 0 {
 				continue
 			}
-			again, got, valid := codec.Split(&all[i], codec.AppendSuffix(bytes.Clone(text), &all[i], wrapkey.ID{9}, text))
-			if !valid || got != (wrapkey.ID{9}) || !bytes.Equal(again, text) {
-				t.Fatalf("%q is wrapped and read as %q", text, again)
+			for _, wanted := range [][]byte{[]byte(createdKey), text[:min(len(text), 255)]} {
+				again, got, valid := codec.Split(&all[i], codec.AppendSuffix(bytes.Clone(text), &all[i], wanted, text))
+				if !valid || !bytes.Equal(got, wanted) || !bytes.Equal(again, text) {
+					t.Fatalf("%q is wrapped with %q, and read as %q with %q", text, wanted, again, got)
+				}
 			}
 		}
 	})

@@ -6,16 +6,24 @@
 //
 //	V ".sw-" base64url(K, 16 bytes; checksum, 16 bytes)
 //
+// If the app names the key of a request (421 with Shardway-Key), the suffix contains this key N instead. A key of
+// more than 255 bytes is in no suffix.
+//
+//	V ".sn-" base64url(checksum, 16 bytes; encrypted N, 1 to 255 bytes)
+//
+// N is encrypted with AES-CTR. The checksum is the initialization vector, so the two parts are an SIV mode: the
+// client cannot read N, which may be the name of a tenant. K is random and is not encrypted.
+//
 // The checksum is an HMAC-SHA256, truncated to 16 bytes, of the field (cookie or header, and its name),
-// K and V. It covers V, so that a client cannot attach its suffix to the session id of another client.
+// K or N, and V. It covers V, so that a client cannot attach its suffix to the session id of another client.
 // Otherwise two owners could serve one session id.
 //
 // # Keys of the checksum
 //
 // The HMAC keys are derived from the secrets of the cluster. The first secret creates
-// suffixes, and all secrets of the secret file verify them. A suffix becomes invalid when its secret is removed
+// suffixes, and all secrets of the secret file verify and decrypt them. A suffix becomes invalid when its secret is removed
 // from the file. Without a secret, the HMAC key is the constant in fixedKey, so that any client can
-// create a suffix. A client then chooses its owner, as with a key in a header.
+// create and read a suffix. A client then chooses its owner, as with a key in a header.
 //
 // # Types
 //
@@ -28,5 +36,8 @@
 // # Invariants
 //
 //   - A value whose suffix is invalid is a value without a suffix, and is not changed.
-//   - A response is changed only if the request has a key that Shardway has created.
+//   - A response is changed only if the request has a key that Shardway has created, that the app has named, or
+//     that comes from a suffix.
+//   - All suffixes that a client gets for the fields of one source list have one key. Otherwise, the next request of
+//     the client would be refused.
 package wrapkey

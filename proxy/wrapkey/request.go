@@ -92,11 +92,10 @@ type Request struct {
 type fieldState struct {
 	values []fieldValue // different values; at most maxValues
 
-	id       ID
-	hasID    bool // id is the id of all suffixes
-	twoIDs   bool // two suffixes have different ids
-	hasPlain bool // a value has no valid suffix
-	tooMany  bool // there are more than maxValues values
+	key      []byte // key of all suffixes; nil means that there is none
+	twoKeys  bool   // two suffixes have different keys
+	hasPlain bool   // a value has no valid suffix
+	tooMany  bool   // there are more than maxValues values
 
 	// Set by the caller of Add.
 
@@ -104,15 +103,14 @@ type fieldState struct {
 	ambiguous bool // the app may find another value
 	otherCase bool // a cookie has the name of the field in another case
 
-	// responseID is the id for the field in the response. It is used if hasResponseID is set.
-	responseID    ID
-	hasResponseID bool
+	responseKey []byte // key for the field in the response; nil means none
+	isSource    bool   // the field is among the sources of the request
 }
 
 // fieldValue is a value of a field in a request.
 type fieldValue struct {
 	text      []byte
-	hasSuffix bool
+	suffixLen int // zero means that text has no valid suffix
 }
 
 // NewRequest returns the values of a request in which no value has been found yet.
@@ -120,33 +118,36 @@ func NewRequest(codec *Codec, fields Fields) *Request {
 	return &Request{codec: codec, fields: fields, states: make([]fieldState, len(fields))}
 }
 
-// Add adds a value of a field, without quotes. It reports whether the value ends with a valid suffix of
-// SuffixLen bytes. An empty value has no effect. The text must not change while r is in use.
-func (r *Request) Add(field int, text []byte) (hasSuffix bool) {
+// Add adds a value of a field, without quotes. It returns the length of its suffix, or zero if the value has no
+// valid suffix. An empty value has no effect. The text must not change while r is in use.
+func (r *Request) Add(field int, text []byte) (suffixLen int) {
 	if len(text) == 0 {
-		return false
+		return 0
 	}
 	state := &r.states[field]
 	for _, known := range state.values {
 		if bytes.Equal(known.text, text) {
-			return known.hasSuffix
+			return known.suffixLen
 		}
 	}
 	if len(state.values) == maxValues {
 		state.tooMany = true
-		return false
+		return 0
 	}
-	_, id, hasSuffix := r.codec.Split(&r.fields[field], text)
-	state.values = append(state.values, fieldValue{text, hasSuffix})
+	value, key, hasSuffix := r.codec.Split(&r.fields[field], text)
+	if hasSuffix {
+		suffixLen = len(text) - len(value)
+	}
+	state.values = append(state.values, fieldValue{text, suffixLen})
 	switch {
 	case !hasSuffix:
 		state.hasPlain = true
-	case !state.hasID && !state.twoIDs:
-		state.id, state.hasID = id, true
-	case state.id != id:
-		state.hasID, state.twoIDs = false, true
+	case state.key == nil && !state.twoKeys:
+		state.key = key
+	case !bytes.Equal(state.key, key):
+		state.key, state.twoKeys = nil, true
 	}
-	return hasSuffix
+	return suffixLen
 }
 
 // MarkRemoved records that the app does not receive a value of the field.
@@ -175,71 +176,95 @@ type Reading uint8
 const (
 	Absent    Reading = iota // the request has no value
 	Plain                    // no value has a valid suffix
-	Wrapped                  // all values have the same id
-	TwoKeys                  // the app may use a value with another id, or a value without an id
+	Wrapped                  // all values have the same key
+	TwoKeys                  // the app may use a value with another key, or a value without a key
 	NotForApp                // the app does not receive the value
 )
 
-// Read returns what the request contains of a source of kind keysource.Wrap, and the id for Wrapped.
-func (r *Request) Read(source *keysource.Source) (Reading, ID) {
+// Read returns what the request contains of a source of kind keysource.Wrap, and the key for Wrapped.
+func (r *Request) Read(source *keysource.Source) (Reading, []byte) {
 	state := &r.states[r.fields.index(source)]
 	switch {
-	case state.twoIDs || state.tooMany || state.ambiguous:
-		return TwoKeys, ID{}
+	case state.twoKeys || state.tooMany || state.ambiguous:
+		return TwoKeys, nil
 	case len(state.values) == 0:
-		return Absent, ID{}
+		return Absent, nil
 	case state.otherCase:
-		return TwoKeys, ID{}
-	case !state.hasID:
-		return Plain, ID{}
+		return TwoKeys, nil
+	case state.key == nil:
+		return Plain, nil
 	case state.hasPlain:
-		return TwoKeys, ID{}
+		return TwoKeys, nil
 	case state.removed:
-		return NotForApp, ID{}
+		return NotForApp, nil
 	}
-	return Wrapped, state.id
+	return Wrapped, state.key
 }
 
-// HasTwoIDs reports whether the suffixes of the sources have different ids, or a field has too many values
+// HasTwoKeys reports whether the suffixes of the sources have different keys, or a field has too many values
 // to verify them.
-func (r *Request) HasTwoIDs(sources []keysource.Source) bool {
+func (r *Request) HasTwoKeys(sources []keysource.Source) bool {
 	for i := range r.states {
 		if r.states[i].tooMany {
 			return true
 		}
 	}
-	var first ID
-	hasFirst := false
+	var first []byte
 	for i := range sources {
 		if sources[i].Kind != keysource.Wrap {
 			continue
 		}
 		state := &r.states[r.fields.index(&sources[i])]
-		if state.twoIDs || state.hasID && hasFirst && state.id != first {
+		if state.twoKeys || state.key != nil && first != nil && !bytes.Equal(state.key, first) {
 			return true
 		}
-		if state.hasID {
-			first, hasFirst = state.id, true
+		if state.key != nil {
+			first = state.key
 		}
 	}
 	return false
 }
 
-// Bind sets the ids for the response. A field that has an id in the request keeps the id. key is the key of the
-// request if Shardway has created it, now or for an earlier response; otherwise it is nil. The fields of the
-// sources get the id of key.
+// Bind sets the keys for the response. A field that has a key in the request keeps this key. key is the key of the
+// request if Shardway has created it, now or for an earlier response, or if it comes from a suffix; otherwise it
+// is nil. The fields of the sources get this key.
 func (r *Request) Bind(sources []keysource.Source, key []byte) {
 	for i := range r.states {
-		r.states[i].responseID, r.states[i].hasResponseID = r.states[i].id, r.states[i].hasID
-	}
-	id, ok := ParseKey(key)
-	if !ok {
-		return
+		r.states[i].responseKey = r.states[i].key
 	}
 	for i := range sources {
 		if sources[i].Kind == keysource.Wrap {
-			state := &r.states[r.fields.index(&sources[i])]
-			state.responseID, state.hasResponseID = id, true
+			r.states[r.fields.index(&sources[i])].isSource = true
+		}
+	}
+	if key != nil {
+		r.setResponseKey(key)
+	}
+}
+
+// Rename sets the keys for the response after the app has named the key of the request. The fields of the sources
+// get this key. They keep their keys if the key is too long for a suffix. They also keep their keys if there are
+// several fields and the request has a suffix: a response that sets one of them would leave the client with two
+// keys. Bind must have been called.
+func (r *Request) Rename(key []byte) {
+	sources, hasSuffix := 0, false
+	for i := range r.states {
+		if r.states[i].isSource {
+			sources++
+			hasSuffix = hasSuffix || r.states[i].key != nil
+		}
+	}
+	if canWrap(key) && (sources == 1 || !hasSuffix) {
+		r.setResponseKey(key)
+	}
+}
+
+// setResponseKey gives the fields of the sources a key for the response.
+func (r *Request) setResponseKey(key []byte) {
+	key = bytes.Clone(key)
+	for i := range r.states {
+		if r.states[i].isSource {
+			r.states[i].responseKey = key
 		}
 	}
 }

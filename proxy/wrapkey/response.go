@@ -25,7 +25,7 @@ func (r *Request) Response(res *h1.Response, now time.Time) (replace []h1.FieldV
 	}
 	for i := range r.fields {
 		field, state := &r.fields[i], &r.states[i]
-		if !state.hasResponseID {
+		if state.responseKey == nil {
 			continue
 		}
 		lineName := field.name
@@ -39,17 +39,18 @@ func (r *Request) Response(res *h1.Response, now time.Time) (replace []h1.FieldV
 			if field.kind == keysource.Cookie {
 				text, insertAt = cookieToWrap(value, field.name, now)
 			}
-			switch {
-			case len(text) == 0:
-			case field.kind == keysource.Cookie && len(value)+SuffixLen > maxSetCookie:
-				oversized++
-			default:
-				wrapped := make([]byte, 0, len(value)+SuffixLen)
-				wrapped = append(wrapped, value[:insertAt]...)
-				wrapped = r.codec.AppendSuffix(wrapped, field, state.responseID, text)
-				wrapped = append(wrapped, value[insertAt:]...)
-				replace = append(replace, h1.FieldValue{Line: line, Value: wrapped})
+			if len(text) == 0 {
+				continue
 			}
+			wrapped := make([]byte, 0, len(value)+SuffixLen)
+			wrapped = append(wrapped, value[:insertAt]...)
+			wrapped = r.codec.AppendSuffix(wrapped, field, state.responseKey, text)
+			wrapped = append(wrapped, value[insertAt:]...)
+			if field.kind == keysource.Cookie && len(wrapped) > maxSetCookie {
+				oversized++
+				continue
+			}
+			replace = append(replace, h1.FieldValue{Line: line, Value: wrapped})
 		}
 	}
 	slices.SortFunc(replace, func(a, b h1.FieldValue) int { return cmp.Compare(a.Line, b.Line) })
