@@ -19,8 +19,8 @@ func (n *Node) AdminAPI() api.Set {
 
 // processService returns the service for the processes of the app, or nil if the node starts none.
 func (n *Node) processService() api.ProcessService {
-	if n.options.Processes == nil {
+	if n.processes == nil {
 		return nil
 	}
-	return n
+	return n.processes
 }

@@ -68,6 +68,7 @@ type Node struct {
 	router      *router.Router      // the routing table and the lease
 	queue       *queue.Queue        // requests that wait, for example while their shard moves
 	proxy       *proxy.Server       // serves the clients
+	processes   *processService     // the processes of the app; nil if the node starts none
 	health      *apphealth.Checker  // nil for a gateway
 	appWatch    *appWatch           // detects restarts of the app
 	writeLimit  *writelimit.Limit   // how long the app may write without contact to this node
@@ -405,7 +406,7 @@ func (n *Node) monitorOptions() findings.Options {
 		Port: n.port, Client: n.client, Leader: n.leaderClient, Poison: n.poisonDetector,
 		Bootstrapper:     func() *membership.Bootstrapper { return n.bootstrapper },
 		AddressChanges:   n.addressChanges.List,
-		FailingProcesses: n.failingProcesses,
+		FailingProcesses: n.processes.failing,
 		RequestIdentity: func(ctx context.Context, node string) error {
 			_, err := peerClient{n.client}.RequestIdentity(ctx, node)
 			return err

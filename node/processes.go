@@ -3,17 +3,14 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"shardway/admin/api"
 	"shardway/internal/procguard"
 	"shardway/node/childproc"
 	"shardway/node/eventlog"
 	"shardway/node/shutdown"
-	"shardway/proxy/shardkey"
 )
 
 // processesStartTimeout limits the wait for the processes of an earlier run of this node. They end within moments after
@@ -25,10 +22,11 @@ func (n *Node) attachProcesses() {
 	if n.options.Processes == nil {
 		return
 	}
+	n.processes = &processService{node: string(n.self), supervisor: n.options.Processes, hasher: n.hasher}
 	n.options.Processes.Attach(childproc.Owner{
 		Usage:    n.proxy.ProcessPools(),
 		Deadline: n.processDeadline,
-		HashKey:  n.hashOfKey,
+		HashKey:  n.processes.hashOfKey,
 		Fail: func(err error) {
 			n.failures.fail(errors.Join(errors.New("node: the app's processes cannot be stopped reliably"), err))
 		},
@@ -64,61 +62,6 @@ func (n *Node) startProcesses(ctx context.Context, s *shutdown.Stack) error {
 	}
 	s.Push("processes of the app", n.options.Processes.Close)
 	return nil
-}
-
-// hashOfKey returns the key_hash of a key.
-func (n *Node) hashOfKey(key string) string {
-	return fmt.Sprintf("%016x", shardkey.Hash(n.hasher.Key(), []byte(key)))
-}
-
-// failingProcesses returns the number of keys or shards whose process fails repeatedly, and the error of the worst of them.
-func (n *Node) failingProcesses() (count int, why string) {
-	if n.options.Processes == nil {
-		return 0, ""
-	}
-	failures := n.options.Processes.Failures()
-	if len(failures) == 0 {
-		return 0, ""
-	}
-	return len(failures), fmt.Sprintf("shard %d: %.200s", failures[0].Shard, failures[0].Reason)
-}
-
-// Processes returns the processes of the app of this node. It implements api.ProcessService.
-func (n *Node) Processes() api.ProcessList {
-	list := api.ProcessList{Node: string(n.self), Processes: []api.Process{}, Failing: []api.FailingProcess{}}
-	supervisor := n.options.Processes
-	if supervisor == nil {
-		return list
-	}
-	list.Max = supervisor.Max()
-	for _, info := range supervisor.List() {
-		process := api.Process{
-			Shard: uint32(info.Shard), Epoch: uint64(info.Epoch), State: info.State.String(), PID: info.PID, Addr: info.Addr, Dir: info.Dir,
-			IdleMS: info.Idle.Milliseconds(),
-		}
-		if !info.StartedAt.IsZero() {
-			process.StartedAt = &info.StartedAt
-		}
-		process.KeyHash, process.Key = n.shownKey(info.Key)
-		list.Processes = append(list.Processes, process)
-	}
-	for _, failure := range supervisor.Failures() {
-		failing := api.FailingProcess{Shard: uint32(failure.Shard), Failures: failure.Count, Error: failure.Reason}
-		failing.KeyHash, failing.Key = n.shownKey(failure.Key)
-		list.Failing = append(list.Failing, failing)
-	}
-	return list
-}
-
-// shownKey returns the hash of a key, and the key itself if operators may read keys. Both are empty without a key.
-func (n *Node) shownKey(key string) (hash, text string) {
-	if key == "" {
-		return "", ""
-	}
-	if n.options.Processes.ShowsKeys() {
-		text = key
-	}
-	return n.hashOfKey(key), text
 }
 
 // processMetrics returns the metrics of the processes of the app.

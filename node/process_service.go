@@ -1,0 +1,69 @@
+package node
+
+import (
+	"fmt"
+
+	"shardway/admin/api"
+	"shardway/node/childproc"
+	"shardway/node/keyhash"
+	"shardway/proxy/shardkey"
+)
+
+// processService shows the processes of the app of this node to operators. Any goroutine may use it.
+type processService struct {
+	node       string
+	supervisor *childproc.Supervisor
+	hasher     *keyhash.Hasher
+}
+
+// hashOfKey returns the key_hash of a key.
+func (service *processService) hashOfKey(key string) string {
+	return fmt.Sprintf("%016x", shardkey.Hash(service.hasher.Key(), []byte(key)))
+}
+
+// failing returns the number of keys or shards whose process fails repeatedly, and the error of
+// the worst of them. A nil service has none.
+func (service *processService) failing() (count int, why string) {
+	if service == nil {
+		return 0, ""
+	}
+	failures := service.supervisor.Failures()
+	if len(failures) == 0 {
+		return 0, ""
+	}
+	return len(failures), fmt.Sprintf("shard %d: %.200s", failures[0].Shard, failures[0].Reason)
+}
+
+// Processes returns the processes of the app. It implements api.ProcessService.
+func (service *processService) Processes() api.ProcessList {
+	list := api.ProcessList{Node: service.node, Processes: []api.Process{}, Failing: []api.FailingProcess{}}
+	list.Max = service.supervisor.Max()
+	for _, info := range service.supervisor.List() {
+		process := api.Process{
+			Shard: uint32(info.Shard), Epoch: uint64(info.Epoch), State: info.State.String(), PID: info.PID, Addr: info.Addr, Dir: info.Dir,
+			IdleMS: info.Idle.Milliseconds(),
+		}
+		if !info.StartedAt.IsZero() {
+			process.StartedAt = &info.StartedAt
+		}
+		process.KeyHash, process.Key = service.shownKey(info.Key)
+		list.Processes = append(list.Processes, process)
+	}
+	for _, failure := range service.supervisor.Failures() {
+		failing := api.FailingProcess{Shard: uint32(failure.Shard), Failures: failure.Count, Error: failure.Reason}
+		failing.KeyHash, failing.Key = service.shownKey(failure.Key)
+		list.Failing = append(list.Failing, failing)
+	}
+	return list
+}
+
+// shownKey returns the hash of a key, and the key itself if operators may read keys. Both are empty without a key.
+func (service *processService) shownKey(key string) (hash, text string) {
+	if key == "" {
+		return "", ""
+	}
+	if service.supervisor.ShowsKeys() {
+		text = key
+	}
+	return service.hashOfKey(key), text
+}
