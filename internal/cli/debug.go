@@ -1,21 +1,16 @@
 package cli
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"shardway/admin/client"
 	"shardway/config"
+	"shardway/internal/cli/bundle"
 	"shardway/internal/version"
 )
 
@@ -58,12 +53,6 @@ func bundleRequests() []struct{ file, path string } {
 	}
 }
 
-// bundleFile is a file in a bundle.
-type bundleFile struct {
-	name    string
-	content []byte
-}
-
 // Run writes the bundle. If a request fails, the bundle contains the error in errors.txt instead of
 // the response. If the first request fails, Run returns an error.
 func (c *debugCommand) Run(ctx context.Context, session *session) error {
@@ -76,20 +65,20 @@ func (c *debugCommand) Run(ctx context.Context, session *session) error {
 	if err != nil {
 		return err
 	}
-	secrets := &redactor{}
+	secrets := &bundle.Redactor{}
 	files, missing := c.collect(ctx, session, client, secrets)
 	if len(missing) > 0 {
-		files = append(files, bundleFile{"errors.txt", []byte(strings.Join(missing, "\n") + "\n")})
+		files = append(files, bundle.File{Name: "errors.txt", Content: []byte(strings.Join(missing, "\n") + "\n")})
 	}
 	now := time.Now()
 	name := c.Output
 	if name == "" {
-		name = fmt.Sprintf("shardway-debug-%s-%s.tar.gz", safeFileName(status.Node), now.UTC().Format("20060102T150405Z"))
+		name = fmt.Sprintf("shardway-debug-%s-%s.tar.gz", bundle.SafeFileName(status.Node), now.UTC().Format("20060102T150405Z"))
 	}
 	for i := range files {
-		files[i].content = secrets.redact(files[i].content)
+		files[i].Content = secrets.Redact(files[i].Content)
 	}
-	archive, err := packBundle(files, now)
+	archive, err := bundle.Pack(files, now)
 	if err != nil {
 		return err
 	}
@@ -97,14 +86,14 @@ func (c *debugCommand) Run(ctx context.Context, session *session) error {
 		return fmt.Errorf("bundle not written: %w", err)
 	}
 	if c.JSON {
-		return writeJSON(session.out, bundle{File: name, Bytes: len(archive), Missing: append([]string{}, missing...)})
+		return writeJSON(session.out, debugResult{File: name, Bytes: len(archive), Missing: append([]string{}, missing...)})
 	}
 	_, err = fmt.Fprintf(session.out, "%s: %d files, %d bytes; look through it before you send it\n", name, len(files), len(archive))
 	return err
 }
 
-// bundle is the JSON output of the command.
-type bundle struct {
+// debugResult is the JSON output of the command.
+type debugResult struct {
 	File    string   `json:"file"`
 	Bytes   int      `json:"bytes"`
 	Missing []string `json:"missing"` // missing files, with the errors
@@ -112,13 +101,13 @@ type bundle struct {
 
 // collect returns the files of the bundle, and for each file that is missing its name and the error. It
 // adds the secrets of this machine to the redactor.
-func (c *debugCommand) collect(ctx context.Context, session *session, client *client.Client, secrets *redactor) (files []bundleFile, missing []string) {
+func (c *debugCommand) collect(ctx context.Context, session *session, client *client.Client, secrets *bundle.Redactor) (files []bundle.File, missing []string) {
 	addFile := func(name string, content []byte, err error) {
 		if err != nil {
 			missing = append(missing, name+": "+sanitize(err.Error()))
 			return
 		}
-		files = append(files, bundleFile{name, content})
+		files = append(files, bundle.File{Name: name, Content: content})
 	}
 	text, err := json.MarshalIndent(version.Read(), "", "  ")
 	addFile("version.json", text, err)
@@ -135,12 +124,12 @@ func (c *debugCommand) collect(ctx context.Context, session *session, client *cl
 	}
 	addFile("hot.json", text, err)
 	if credentials, loadErr := c.load(session); loadErr == nil {
-		secrets.add([]byte(credentials.Token))
+		secrets.Add([]byte(credentials.Token))
 	}
 	settings, err := c.settings(session, secrets)
 	addFile("settings.json", settings, err)
 	if c.Log != "" {
-		text, err = readTail(c.Log, maxLogBytes)
+		text, err = bundle.ReadTail(c.Log, maxLogBytes)
 		addFile("log.txt", text, err)
 	}
 	return files, missing
@@ -148,7 +137,7 @@ func (c *debugCommand) collect(ctx context.Context, session *session, client *cl
 
 // settings returns the settings that a node would have on this machine, with their errors. It adds
 // the content of all secret files to the redactor, because other files may contain the same secrets.
-func (c *debugCommand) settings(session *session, secrets *redactor) ([]byte, error) {
+func (c *debugCommand) settings(session *session, secrets *bundle.Redactor) ([]byte, error) {
 	var args []string
 	if c.Config != "" {
 		args = []string{"--config", c.Config}
@@ -162,111 +151,11 @@ func (c *debugCommand) settings(session *session, secrets *redactor) ([]byte, er
 		if readErr != nil && !strings.ContainsAny(file, "/.") {
 			content = []byte(file) // the user may have specified the secret itself
 		}
-		secrets.add(content)
+		secrets.Add(content)
 	}
 	report := checkReport{OK: err == nil, Values: cfg.Values(), Explanation: cfg.Explain(), Problems: []config.Problem{}}
 	if configErr, ok := err.(*config.Error); ok { //nolint:errorlint // Load returns it as it is
 		report.Problems = configErr.Problems
 	}
 	return json.MarshalIndent(report, "", "  ")
-}
-
-// minSecretBytes is the minimum length of a redacted word. All secrets and tokens are longer. Shorter
-// words, such as the names in token files, are no secrets, and may occur everywhere in the bundle.
-const minSecretBytes = 16
-
-// placeholder is the text that replaces a secret.
-const placeholder = "[removed]"
-
-// redactor removes secrets from text.
-type redactor struct{ secrets [][]byte }
-
-// add redacts every sufficiently long word of a file, also its JSON form, and the parts of words that
-// are separated by colons or commas.
-func (r *redactor) add(file []byte) {
-	parts := slices.Concat(bytes.Fields(file), bytes.FieldsFunc(file, func(c rune) bool { return c <= ' ' || c == ':' || c == ',' }))
-	for _, word := range parts {
-		inJSON, err := json.Marshal(string(word))
-		if err != nil {
-			continue
-		}
-		r.addSecret(word)
-		r.addSecret(bytes.Trim(inJSON, `"`))
-	}
-}
-
-// addSecret redacts a text, unless it is too short.
-func (r *redactor) addSecret(text []byte) {
-	isKnown := slices.ContainsFunc(r.secrets, func(known []byte) bool { return bytes.Equal(known, text) })
-	if len(text) >= minSecretBytes && !isKnown {
-		r.secrets = append(r.secrets, text)
-	}
-}
-
-// redact removes the words of add, and all text with the form of a cluster secret, a token or a
-// password in a URL.
-func (r *redactor) redact(content []byte) []byte {
-	for _, word := range r.secrets {
-		content = bytes.ReplaceAll(content, word, []byte(placeholder))
-	}
-	for pattern, replacement := range map[string]string{
-		`sw1_[\w-]{16,}`:              placeholder,
-		`(?i)\bbearer +[^\s"]+`:       "Bearer " + placeholder,
-		`://[^\s"/@]*:[^\s"/@]*@(\S)`: "://" + placeholder + "@$1",
-	} {
-		content = regexp.MustCompile(pattern).ReplaceAll(content, []byte(replacement))
-	}
-	return content
-}
-
-// packBundle creates the archive.
-func packBundle(files []bundleFile, now time.Time) ([]byte, error) {
-	var buf bytes.Buffer
-	gzipWriter := gzip.NewWriter(&buf)
-	tarWriter := tar.NewWriter(gzipWriter)
-	for _, file := range files {
-		if err := tarWriter.WriteHeader(&tar.Header{Name: "shardway-debug/" + file.name, Mode: 0o600, Size: int64(len(file.content)), ModTime: now}); err != nil {
-			return nil, err
-		}
-		if _, err := tarWriter.Write(file.content); err != nil {
-			return nil, err
-		}
-	}
-	if err := tarWriter.Close(); err != nil {
-		return nil, err
-	}
-	if err := gzipWriter.Close(); err != nil {
-		return nil, err
-	}
-	return buf.Bytes(), nil
-}
-
-// readTail returns the last complete lines of a file, up to maxBytes bytes.
-func readTail(name string, maxBytes int64) ([]byte, error) {
-	file, err := os.Open(name) //nolint:gosec // the operator names it
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	offset := max(info.Size()-maxBytes, 0)
-	data, err := io.ReadAll(io.NewSectionReader(file, offset, maxBytes))
-	if _, rest, found := bytes.Cut(data, []byte("\n")); offset > 0 && found {
-		data = rest
-	}
-	return data, err
-}
-
-// safeFileName replaces the characters of a node ID that are not safe in a file name.
-func safeFileName(id string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
-	return strings.Map(func(char rune) rune {
-		if strings.ContainsRune(safe, char) {
-			return char
-		}
-		return '-'
-	}, id)
 }

@@ -13,6 +13,7 @@ import (
 
 	"shardway/admin/api"
 	"shardway/admin/client"
+	"shardway/internal/cli/terminal"
 )
 
 const (
@@ -63,7 +64,7 @@ func (c *topCommand) Run(ctx context.Context, session *session) error {
 	}
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
-	restore := watchKey(os.Stdin, 'q', quit)
+	restore := terminal.WatchKey(os.Stdin, 'q', quit)
 	defer restore()
 	return c.refresh(ctx, session.out, client)
 }

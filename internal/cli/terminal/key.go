@@ -1,4 +1,5 @@
-package cli
+// Package terminal reads single keys from the terminal of a command.
+package terminal
 
 import (
 	"os"
@@ -6,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchKey calls onPress for each press of a key at a terminal. Until restore is called, the terminal
+// WatchKey calls onPress for each press of a key at a terminal. Until restore is called, the terminal
 // delivers keys immediately and does not echo them. Other keys are discarded. The goroutine that reads
-// lives until the process exits. watchKey does nothing if the file is not a terminal.
-func watchKey(terminal *os.File, key byte, onPress func()) (restore func()) {
+// lives until the process exits. WatchKey does nothing if the file is not a terminal.
+func WatchKey(terminal *os.File, key byte, onPress func()) (restore func()) {
 	terminalFD := int(terminal.Fd())
 	previous, err := unix.IoctlGetTermios(terminalFD, getTermios)
 	if err != nil {
