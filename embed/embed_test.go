@@ -26,6 +26,7 @@ func writeIdentity(ctx *fasthttp.RequestCtx) {
 
 // Several nodes live in one process, and each says the same of every key.
 func TestNodesInOneProcess(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a", writeIdentity, nil)
 	b := start(t, "b", writeIdentity, nil, a)
 	until(t, "both own shards", func() error { return is(len(a.Owned()) == 8 && len(b.Owned()) == 8) })
@@ -51,6 +52,7 @@ func TestNodesInOneProcess(t *testing.T) {
 
 // Watch adds up to Owned, however many changes there were.
 func TestWatchAddsUp(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a", writeIdentity, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -94,6 +96,7 @@ func TestWatchAddsUp(t *testing.T) {
 // A shard moves when its handler has returned, and not before: the next owner's is
 // called after it. What asks the handler to end is Done.
 func TestShardMovesWhenItsHandlerHasReturned(t *testing.T) {
+	t.Parallel()
 	var running, beside atomic.Int32
 	told, returns := make(chan struct{}), make(chan struct{})
 	handler := func(ctx *fasthttp.RequestCtx) {
@@ -150,6 +153,7 @@ func TestShardMovesWhenItsHandlerHasReturned(t *testing.T) {
 // Nobody can stop a handler. One that does not return when the node has to end ends the
 // process.
 func TestProcessEndsWhenAHandlerDoesNotReturn(t *testing.T) {
+	t.Parallel()
 	returns, exited := make(chan struct{}), make(chan error, 1)
 	began := make(chan struct{})
 	a := start(t, "a", func(*fasthttp.RequestCtx) {
@@ -180,6 +184,7 @@ func TestProcessEndsWhenAHandlerDoesNotReturn(t *testing.T) {
 }
 
 func TestHTTPHandlers(t *testing.T) {
+	t.Parallel()
 	var running atomic.Int32
 	ended, begun := make(chan struct{}), make(chan struct{})
 	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -244,6 +249,7 @@ func TestHTTPHandlers(t *testing.T) {
 // strings whose memory the next request has. A register of a test of clusters, kept by
 // such a key, went back to an older value.
 func TestHTTPHandlersMayKeepStrings(t *testing.T) {
+	t.Parallel()
 	var kept []string
 	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		kept = append(kept, r.Method+r.URL.Path+r.Host, r.Method, r.URL.Path, r.URL.RawQuery, r.RequestURI, r.Host, r.Header.Get("X-User"), r.Header.Get("Shardway-Key"))
@@ -264,6 +270,7 @@ func TestHTTPHandlersMayKeepStrings(t *testing.T) {
 }
 
 func TestStreamAndGo(t *testing.T) {
+	t.Parallel()
 	begun, written := make(chan struct{}), make(chan error, 1)
 	a := start(t, "a", func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
@@ -324,6 +331,7 @@ func TestConfigErrorsNameFieldAndRemedy(t *testing.T) {
 
 // With OnShutdown "hold" the shards of a node that stops wait for its next Run.
 func TestHoldingNodeReportsHold(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a", func(*fasthttp.RequestCtx) {}, func(c *embed.Config) { c.OnShutdown, c.HoldGrace = "hold", 3*time.Second })
 	a.stop()
 	<-a.done

@@ -79,6 +79,7 @@ func (s *shelf) hooks(c *embed.Config) {
 // What an app within the node holds goes with its shards: released here, acquired
 // there, before the next request.
 func TestHooksCarryStateFromNodeToNode(t *testing.T) {
+	t.Parallel()
 	s := &shelf{counts: make(map[int]int)}
 	a := start(t, "a", nil, s.hooks)
 	keys := []string{"alice", "bob", "carol", "dave"}
@@ -105,6 +106,7 @@ func TestHooksCarryStateFromNodeToNode(t *testing.T) {
 // A panic in a hook is an error of that call and is found in the log; the node and the
 // move go on.
 func TestPanicOfAHookIsItsErrorOnly(t *testing.T) {
+	t.Parallel()
 	s := &shelf{counts: make(map[int]int)}
 	a := start(t, "a", nil, func(c *embed.Config) {
 		s.hooks(c)

@@ -16,6 +16,7 @@ import (
 // The context of a request ends when its handler returns, as with net/http: what waits
 // for it would stay for good, and hear of another request's end.
 func TestHTTPContextsEndWithTheirHandlers(t *testing.T) {
+	t.Parallel()
 	contexts := make(chan context.Context, 1)
 	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if embed.RequestCtx(r.Context()) == nil {
@@ -35,6 +36,7 @@ func TestHTTPContextsEndWithTheirHandlers(t *testing.T) {
 
 // A long body comes as a stream: kept whole, one client's would be all of the memory.
 func TestHTTPHandlersReadStreams(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first := make([]byte, 5)
 		_, err := io.ReadFull(r.Body, first)
@@ -64,6 +66,7 @@ func TestHTTPHandlersReadStreams(t *testing.T) {
 // Hints have no way to the client; and a target that is none of net/http is the
 // client's mistake.
 func TestHTTPHandlersAnswerLastAnswersOnly(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusTeapot)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"shardway/internal/freeport"
 )
 
 // A program of another module builds with the package, and runs.
@@ -39,7 +41,7 @@ func TestProgramOfAnotherModule(t *testing.T) {
 	if msg, failed := build.CombinedOutput(); failed != nil {
 		t.Fatalf("go build: %v\n%s", failed, msg)
 	}
-	p := ports(t, 4)
+	p := freeport.Addrs(t, 4)
 	out, err := exec.CommandContext(t.Context(), program, "-listen", p[0], "-admin", p[1], "-peer", p[2], "-gossip", p[3], "-data", t.TempDir()).CombinedOutput()
 	if want := "alice 1\nalice 2\ntrue true 1024\n1024 0\n"; err != nil || string(out) != want {
 		t.Errorf("it says %q, %v, want %q", out, err, want)

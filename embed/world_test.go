@@ -3,10 +3,10 @@ package embed_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"flag"
 	"io"
-	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,23 +15,16 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/embed"
+	"shardway/internal/freeport"
 )
 
-// ports hands out addresses below those that the system takes for others.
-func ports(tb testing.TB, n int) []string {
-	tb.Helper()
-	var free []string
-	for port := 27000; len(free) < n && port < 32000; port++ {
-		addr := fmt.Sprintf("127.0.0.1:%d", port)
-		ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", addr)
-		if err != nil {
-			continue
-		}
-		tb.Cleanup(func() { _ = ln.Close() }) // kept until the node takes it: others look for some too
-		_ = ln.Close()
-		free = append(free, addr)
+// TestMain runs more tests at the same time than there are processors, because nodes wait most of the
+// time.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
-	return free
+	os.Exit(m.Run())
 }
 
 // member is a node of a test.
@@ -64,7 +57,7 @@ func (l *lines) String() string {
 // start runs a node; more changes its Config. It joins those that are given.
 func start(tb testing.TB, id string, h fasthttp.RequestHandler, more func(*embed.Config), join ...*member) *member {
 	tb.Helper()
-	p := ports(tb, 4)
+	p := freeport.Addrs(tb, 4)
 	m := &member{gossip: p[3], done: make(chan struct{}), log: new(lines)}
 	c := embed.Config{
 		Handler: h, Log: m.log, LogFormat: "json", Node: id, Data: tb.TempDir(), Shards: 16, Key: []string{"header:X-User"},

@@ -29,6 +29,7 @@ func dataOf(t *testing.T, n *node) string {
 // A node whose data directory is damaged by a bad disk reports that in one line and ends. It does not
 // crash repeatedly, and does not diverge from the other nodes.
 func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, s *raftboltdb.BoltStore){
 		"an entry that nobody wrote": func(t *testing.T, s *raftboltdb.BoltStore) {
 			t.Helper()
@@ -64,6 +65,7 @@ func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := start(t, app(t))
 			n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 			if code := n.finish(t); code != 0 {
@@ -150,6 +152,7 @@ func (o *output) reset() {
 }
 
 func TestDamagedSnapshotStopsTheNodeWithOneClearLine(t *testing.T) {
+	t.Parallel()
 	n := start(t, app(t))
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 	file := filepath.Join(t.TempDir(), "backup")

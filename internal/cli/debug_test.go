@@ -45,6 +45,7 @@ func files(t *testing.T, name string) map[string]string {
 // The bundle of a real node contains its state, but neither its secret nor its token, although both
 // are in its settings and in its log.
 func TestBundleContainsStateAndNoSecret(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	_, secret, _ := run(t, "keygen")
 	token := base64.RawURLEncoding.EncodeToString([]byte("a token of thirty-two bytes, all"))

@@ -132,6 +132,7 @@ func TestDrainErrorsNameMissingArgument(t *testing.T) {
 // error. Otherwise, a script that waits for it before it stops the node would wait until the process
 // is killed.
 func TestLocalDrainNeedsNoTokenAndEndsIfNoNodeTakesTheShards(t *testing.T) {
+	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)

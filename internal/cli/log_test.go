@@ -12,6 +12,7 @@ import (
 // restart logged all shards that the node had before as gained, and no line reported the end of the
 // process.
 func TestEachLogLineContainsNodeAndCluster(t *testing.T) {
+	t.Parallel()
 	n := start(t, app(t))
 	for life := range 2 {
 		if life > 0 {

@@ -3,12 +3,12 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,29 +16,16 @@ import (
 	"time"
 
 	"shardway/internal/cli"
+	"shardway/internal/freeport"
 )
 
-// free returns n unused loopback addresses. Their ports are below the ephemeral range and random,
-// because other processes use the same method.
-func free(t *testing.T, n int) []string {
-	t.Helper()
-	var addrs []string
-	var lc net.ListenConfig
-	for port := 21000 + rand.IntN(9000); len(addrs) < n; port++ {
-		addr := fmt.Sprintf("127.0.0.1:%d", port)
-		ln, err := lc.Listen(t.Context(), "tcp", addr)
-		if err != nil {
-			continue
-		}
-		if err := ln.Close(); err != nil {
-			t.Fatal(err)
-		}
-		addrs = append(addrs, addr)
-		if port > 30000 {
-			t.Fatal("no free ports")
-		}
+// TestMain runs more tests at the same time than there are processors, because nodes wait most of the
+// time.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
-	return addrs
+	os.Exit(m.Run())
 }
 
 // output is a buffer that a running command may write to.
@@ -72,7 +59,7 @@ type node struct {
 // start runs a single-node cluster in front of the app at upstream.
 func start(t *testing.T, upstream string, more ...string) *node {
 	t.Helper()
-	ports := free(t, 5)
+	ports := freeport.Addrs(t, 5)
 	n := &node{listen: ports[0], admin: ports[1], probes: ports[2], ended: make(chan int, 1)}
 	n.args = append([]string{
 		"run", "--node=solo", "--data=" + filepath.Join(t.TempDir(), "data"), "--upstream=" + upstream, "--shards=16", "--log-format=json",
@@ -162,6 +149,7 @@ func app(t *testing.T) string {
 }
 
 func TestRunServesUntilItIsStopped(t *testing.T) {
+	t.Parallel()
 	n := start(t, app(t), "--health=/", "--probe-path=/_ready", "--debug-headers", "--endpoint=grpc=10.0.0.5:9000")
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {
@@ -196,6 +184,7 @@ func TestRunServesUntilItIsStopped(t *testing.T) {
 }
 
 func TestUnhealthyAppMakesTheNodeUnready(t *testing.T) {
+	t.Parallel()
 	n := start(t, app(t), "--health=/sick")
 	n.get(t, "http://"+n.admin+"/livez", http.StatusOK)
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)
@@ -205,10 +194,11 @@ func TestUnhealthyAppMakesTheNodeUnready(t *testing.T) {
 }
 
 func TestFailedStartNamesTheRemedy(t *testing.T) {
+	t.Parallel()
 	n := start(t, app(t))
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 	data := strings.TrimPrefix(n.args[2], "--data=")
-	ports := free(t, 4)
+	ports := freeport.Addrs(t, 4)
 	others := func(data string, more ...string) []string {
 		return append([]string{"run", "--data=" + data, "--upstream=http://127.0.0.1:1", "--log-format=json", "--listen=" + ports[0], "--admin=" + ports[1], "--gossip=" + ports[2], "--peer=" + ports[3]}, more...)
 	}

@@ -159,6 +159,7 @@ func TestCheckNamesEveryUnusableFile(t *testing.T) {
 
 // A node runs with a secret and an admin port that requires tokens.
 func TestRunWithASecretAndTokens(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := secret.WriteFile(file, secret.List{secret.Generate(time.Unix(9e8, 0))}); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"shardway/internal/freeport"
 )
 
 // The service manager is notified when a node is not ready (with the reason), ready, reloading its
@@ -62,7 +64,7 @@ func TestServiceManagerIsNotified(t *testing.T) {
 	}))
 	t.Cleanup(app.Close)
 	n := &node{ended: make(chan int, 1), environ: []string{"NOTIFY_SOCKET=" + filepath.Join(dir, "n")}}
-	ports := free(t, 4)
+	ports := freeport.Addrs(t, 4)
 	n.args = []string{
 		"run", "--node=solo", "--data=" + filepath.Join(dir, "data"), "--upstream=" + app.URL, "--health=/", "--shards=16", "--log-format=json",
 		"--listen=" + ports[0], "--admin=" + ports[1], "--gossip=" + ports[2], "--peer=" + ports[3],

@@ -140,6 +140,7 @@ func allowed() map[string][]string {
 		"internal/nativehist":   {},
 		"internal/topk":         {},
 		"internal/workerpool":   {},
+		"internal/freeport":     {}, // only tests use it
 		"internal/overlay":      {}, // only tests use it
 		"internal/problem":      {},
 		"internal/processors":   {"internal/clock"},
