@@ -133,12 +133,13 @@ else
 SHORT_LANES := test-unit+test-pure+test-short-clusters
 endif
 
-# The longest packages come first, so that none is left alone at the end. At the end of each
-# process the race detector sleeps for a second; a tenth is enough to report what it has found.
+# The longest packages come first, so that none is left alone at the end. Three run at the same time,
+# because some wait more than they compute. At the end of each process the race detector sleeps for a
+# second; a tenth is enough to report what it has found.
 .PHONY: test-unit
 test-unit: export GORACE := atexit_sleep_ms=100
 test-unit: $(GOTESTSUM) $(RERUN)
-	$(call tested,units with the race detector,-race -short -skip '$(LONG)' -timeout 20m ./node ./proxy/... $(RACED))
+	$(call tested,units with the race detector,-race -p 3 -short -skip '$(LONG)' -timeout 20m ./node ./proxy ./internal/cli ./embed ./node/gossip ./proxy/... $(RACED))
 
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
 
