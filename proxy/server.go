@@ -122,7 +122,7 @@ func New(options Options) *Server {
 	s.panics = panics.Recorder{Log: &s.options.Log, Count: &s.metrics.Panics}
 	s.claims.log = &s.options.Log
 	s.wrapCodec = wrapkey.NewCodec(options.WrapKeys)
-	s.keyPlacer = route.KeyPlacer{Table: options.Cluster.Table, AcceptsNewKeys: options.AcceptsNewKeys}
+	s.keyPlacer = route.KeyPlacer{Table: func() *route.Table { return s.options.Cluster.Table() }, AcceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())
 	s.clock.Init()
 	s.lifecycle.Init(&s.clock.Clock)
