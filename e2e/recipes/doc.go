@@ -12,6 +12,7 @@
 //   - Node modules: testdata/NAME contains package.json and package-lock.json. The lock file contains no
 //     registry addresses: npm install --omit-lockfile-registry-resolved writes it. npmCI installs the modules into
 //     a directory of the test run.
+//   - Go modules: testdata/NAME is a module of its own, which the test builds.
 //   - Debian packages: a need line in .ci/run installs them. findProgram fails a test if a program is missing.
 //
 // World starts the instances and the nodes. The tests run in make test-rest, not in make test.

@@ -3,12 +3,9 @@
 package recipes_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,42 +51,19 @@ func (r *protocolReport) received() int {
 }
 
 // protocolClients is the process with the clients of all protocols.
-type protocolClients struct {
-	stdin  io.Writer
-	stdout *bufio.Scanner
-}
+type protocolClients struct{ *lines }
 
 // startProtocolClients starts clients of these protocols. They connect to nodes with these addresses.
 func startProtocolClients(t *testing.T, dir string, addrs []string, protocols string) *protocolClients {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), findProgram(t, "node"), filepath.Join(dir, "client.mjs"), strings.Join(addrs, ","), protocols)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	stdin, err := cmd.StdinPipe()
-	must(t, err)
-	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Wait() // the process of a failed test is killed
-		if t.Failed() {
-			t.Log(stderr.String())
-		}
-	})
-	return &protocolClients{stdin, bufio.NewScanner(stdout)}
+	return &protocolClients{startLines(t, findProgram(t, "node"), filepath.Join(dir, "client.mjs"), strings.Join(addrs, ","), protocols)}
 }
 
 // report sends a command to the clients, and returns their report.
 func (c *protocolClients) report(t *testing.T, command string) map[string]*protocolReport {
 	t.Helper()
-	_, err := io.WriteString(c.stdin, command+"\n")
-	must(t, err)
-	if !c.stdout.Scan() {
-		t.Fatalf("the clients have ended: %v", c.stdout.Err())
-	}
 	reports := map[string]*protocolReport{}
-	must(t, json.Unmarshal(c.stdout.Bytes(), &reports))
+	must(t, json.Unmarshal(c.ask(t, command), &reports))
 	return reports
 }
 
@@ -178,10 +152,15 @@ func TestColyseusRoomsEndWithMove(t *testing.T) {
 	clients := startProtocolClients(t, dir, cluster.Addrs(nodes[:1]), "")
 	clients.awaitProgress(t, "at the start")
 	w.drain(t, nodes[2])
-	after := clients.awaitProgress(t, "after a drain")["colyseus"]
-	if len(after.Codes) == 0 || after.Opened != 24+len(after.Codes) {
-		t.Errorf("%d rooms ended, and the clients have joined %d", len(after.Codes), after.Opened)
-	}
+	var after *protocolReport
+	cluster.Await(t, "clients join another room after a drain", func() error {
+		after = clients.report(t, "report")["colyseus"]
+		if len(after.Codes) == 0 || after.Opened != 24+len(after.Codes) {
+			return fmt.Errorf("%d rooms ended, and the clients have joined %d", len(after.Codes), after.Opened)
+		}
+		return nil
+	})
+	clients.awaitProgress(t, "after a drain")
 	for _, code := range after.Codes {
 		if code != 1012 {
 			t.Errorf("a room ended with %d", code)
