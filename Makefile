@@ -13,6 +13,9 @@ GOTESTSUM := $(BIN)/gotestsum-$(GOTESTSUM_VERSION)
 VALE_VERSION := v3.21.0
 VALE := $(BIN)/vale-$(VALE_VERSION)
 GOVULNCHECK_VERSION := v1.9.0
+# An app of e2e/recipes.
+POCKETBASE_VERSION := v0.36.8
+POCKETBASE := $(BIN)/pocketbase-$(POCKETBASE_VERSION)
 # VULNDB is the address of a vulnerability database; without one nothing is asked.
 VULNDB ?=
 
@@ -199,7 +202,7 @@ test-clusters: | $(GOTESTSUM) $(RERUN)
 
 # The recipes run apps that others wrote.
 .PHONY: test-recipes
-test-recipes: | $(GOTESTSUM) $(RERUN)
+test-recipes: | $(GOTESTSUM) $(RERUN) $(POCKETBASE)
 	$(call tested,recipes,-parallel 2 -timeout 10m ./e2e/recipes)
 
 .PHONY: test-chaos
@@ -329,7 +332,7 @@ fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 	done
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(GOTESTSUM) $(VALE) ## install the pinned tools below .bin
+tools: $(GOLANGCI_LINT) $(GOTESTSUM) $(VALE) $(POCKETBASE) ## install the pinned tools below .bin
 
 # The version is in the name, so a new pin installs anew. The module proxy may
 # fail for a moment: three tries. $(call install,name,package@version)
@@ -346,6 +349,10 @@ $(GOLANGCI_LINT):
 # Vale needs a C compiler, as the race detector does.
 $(VALE):
 	$(call install,vale,github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION))
+
+# This is the main program of the releases. Its SQLite is compiled from Go, so it needs no C compiler.
+$(POCKETBASE):
+	$(call install,base,github.com/pocketbase/pocketbase/examples/base@$(POCKETBASE_VERSION))
 
 $(GOTESTSUM):
 	$(call install,gotestsum,gotest.tools/gotestsum@$(GOTESTSUM_VERSION))

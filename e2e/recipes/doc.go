@@ -13,7 +13,10 @@
 //     registry addresses: npm install --omit-lockfile-registry-resolved writes it. npmCI installs the modules into
 //     a directory of the test run.
 //   - Go modules: testdata/NAME is a module of its own, which the test builds.
+//   - Programs of Go modules: make tools builds a program with the version in the Makefile into .bin. findPinned
+//     returns its path.
 //   - Debian packages: a need line in .ci/run installs them. findProgram fails a test if a program is missing.
 //
-// World starts the instances and the nodes. The tests run in make test-rest, not in make test.
+// startWorld starts the instances and the nodes. startProcesses starts nodes that run one process of the software for
+// each key (--exec). The tests run in make test-rest, not in make test.
 package recipes

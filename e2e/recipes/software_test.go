@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -20,6 +22,24 @@ func findProgram(t *testing.T, names ...string) string {
 	}
 	t.Fatalf("none of %q is installed: see the need lines in .ci/run", names)
 	return ""
+}
+
+// findPinned returns the path of a program that make tools has built from a Go module: .bin/NAME-VERSION, with the
+// version in the Makefile.
+func findPinned(t *testing.T, name string) string {
+	t.Helper()
+	makefile, err := os.ReadFile("../../Makefile")
+	must(t, err)
+	pin := regexp.MustCompile(`(?m)^` + strings.ToUpper(name) + `_VERSION := (\S+)$`).FindSubmatch(makefile)
+	if pin == nil {
+		t.Fatalf("the Makefile contains no version of %s", name)
+	}
+	path, err := filepath.Abs("../../.bin/" + name + "-" + string(pin[1]))
+	must(t, err)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run make tools", err)
+	}
+	return path
 }
 
 // npmCI copies testdata/NAME into a directory of the test, and installs the modules of its
