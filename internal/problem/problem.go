@@ -117,19 +117,20 @@ func (p *Problem) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// Write writes p as the response to a request. The response header must not have been written.
-func Write(w http.ResponseWriter, response *Problem) {
-	body := append(response.AppendJSON(make([]byte, 0, 512)), '\n')
+// Write writes a problem document as the response to a request. The response header must not have been
+// written.
+func Write(w http.ResponseWriter, problem *Problem) {
+	body := append(problem.AppendJSON(make([]byte, 0, 512)), '\n')
 	header := w.Header()
 	header.Set("Content-Type", ContentType)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set(HeaderError, string(response.Code))
-	if s := response.RetryAfterSeconds(); s > 0 {
+	header.Set(HeaderError, string(problem.Code))
+	if s := problem.RetryAfterSeconds(); s > 0 {
 		header.Set("Retry-After", strconv.Itoa(s))
 	}
-	w.WriteHeader(response.StatusCode())
+	w.WriteHeader(problem.StatusCode())
 	// An error means that the client has disconnected.
 	_, _ = w.Write(body)
 }

@@ -16,15 +16,15 @@ const transferPollInterval = 2 * time.Millisecond
 // errNoSuccessor means that no other voter can become leader.
 var errNoSuccessor = errors.New("consensus: no other voter to lead")
 
-// Transfer transfers leadership to the voter with the longest log, preferably one for which keepsUp
-// returns true, and to the next one if this fails. It returns when this node no longer leads, or
-// after it has tried all voters, about 0.5 s each. keepsUp comes from the caller, because Raft
-// cannot detect that a server has the whole log without applying it.
+// Transfer transfers the leadership to another voter. It tries the voters for which keepsUp returns
+// true first, and voters with a longer log before others. It returns when this node no longer leads, or
+// after it has tried all voters, for about 0.5 s each. keepsUp reports whether a server applies the
+// entries that it receives. Raft itself knows only whether the server has stored them.
 //
-// It uses the messages of the transfer in the library, but not its code. That code selects dead
-// voters, accepts no entries during the transfer, and can remain in this state permanently
-// (leadershipTransfer waits for a goroutine that has ended). Transfer continues to accept entries;
-// the outcome of an entry at the last moment may be unknown.
+// Transfer sends the TimeoutNow message of the Raft library, but does not use the library's
+// LeadershipTransfer. The library selects dead voters and accepts no entries during the transfer, and
+// it can remain in this state permanently, because it waits for a goroutine that has ended. Transfer
+// continues to accept entries. The outcome of an entry at the last moment may be unknown.
 //
 //nolint:contextcheck // it ends with Raft, not with the request
 func (r *Raft) Transfer(keepsUp func(server string) bool) error {

@@ -40,10 +40,10 @@ func (f *faultyStores) inject(op string) error {
 	return nil
 }
 
-// StoreLog is subject to the Fault.
+// StoreLog stores a log entry, unless the Fault returns an error.
 func (f *faultyStores) StoreLog(log *raft.Log) error { return f.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs is subject to the Fault.
+// StoreLogs stores log entries, unless the Fault returns an error.
 func (f *faultyStores) StoreLogs(logs []*raft.Log) error {
 	if err := f.inject("write log"); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (f *faultyStores) StoreLogs(logs []*raft.Log) error {
 	return f.InmemStore.StoreLogs(logs)
 }
 
-// DeleteRange is subject to the Fault.
+// DeleteRange deletes log entries, unless the Fault returns an error.
 func (f *faultyStores) DeleteRange(first, last uint64) error {
 	if err := f.inject("delete log entries"); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (f *faultyStores) DeleteRange(first, last uint64) error {
 	return f.InmemStore.DeleteRange(first, last)
 }
 
-// Set is subject to the Fault.
+// Set stores a value, unless the Fault returns an error.
 func (f *faultyStores) Set(key, val []byte) error {
 	if err := f.inject("write vote"); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (f *faultyStores) Set(key, val []byte) error {
 	return f.InmemStore.Set(key, val)
 }
 
-// SetUint64 is subject to the Fault.
+// SetUint64 stores a number, unless the Fault returns an error.
 func (f *faultyStores) SetUint64(key []byte, val uint64) error {
 	if err := f.inject("write term"); err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Request describes the request, or the upstream connection of a WebSocket, of a line.
+// Request is the request that a line describes. For a resumable WebSocket, a line describes one upstream
+// connection.
 type Request struct {
 	HTTP     *h1.Request
 	Sent     int64 // bytes sent to the client so far, by the same count as for Entry.Open

@@ -8,8 +8,8 @@ import (
 	"shardway/proxy/wrapkey"
 )
 
-// findWrapped is Find for a configuration with wrapped fields. It also finds the suffixes to remove from
-// the request, of all wrapped fields.
+// findWrapped is like Find, for a configuration with wrapped fields. It also finds the suffixes of all
+// wrapped fields, which the app must not receive.
 func (x *Extractor) findWrapped(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	x.wrapped = wrapkey.NewRequest(x.Codec, x.Keys.wrapped)
 	x.readWrappedHeaders()
@@ -27,7 +27,8 @@ func (x *Extractor) findWrapped(sources *keysource.SourceList, gateway bool, bod
 	return found, invalid
 }
 
-// wrappedKey returns the key that a source of kind keysource.Wrap gives.
+// wrappedKey returns the key in the suffix of a wrapped field. It returns nil if there is none. A problemText
+// means that the request must be refused.
 func (x *Extractor) wrappedKey(source *keysource.Source) (key []byte, problemText string) {
 	switch reading, key := x.wrapped.Read(source); reading {
 	case wrapkey.Wrapped:
@@ -41,8 +42,9 @@ func (x *Extractor) wrappedKey(source *keysource.Source) (key []byte, problemTex
 	return nil, ""
 }
 
-// mustCreateWrappedKey reports whether a request without a key gets a new key, because the app may create a
-// session for it: there are wrapped fields among its sources, and the request has no value of them.
+// mustCreateWrappedKey reports whether a request without a key gets a new key. That is the case if some of
+// its sources are wrapped fields, and the request contains none of these fields: then the app may create
+// a session for it.
 func (x *Extractor) mustCreateWrappedKey(sources *keysource.SourceList) bool {
 	if x.wrapped == nil || x.isPreflight() { // a preflight creates nothing
 		return false

@@ -45,8 +45,9 @@ type reply struct {
 	Hits int
 }
 
-// Serve serves a disk if this process was started for that, and returns true at its end.
-// Otherwise it returns false at once. TestMain must call it first.
+// Serve serves a disk if a test has started this process as a disk server. It returns true when the test
+// has closed the disk. In any other process, it returns false immediately. TestMain must call it before
+// it runs the tests.
 func Serve() bool {
 	if os.Getenv(serverVariable) == "" {
 		return false

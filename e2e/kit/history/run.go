@@ -33,11 +33,11 @@ type Run struct {
 	// Stream reports whether the response is an event stream or an upgrade. No drain
 	// waits for it.
 	Stream bool `json:"stream,omitempty"`
-	// Resumes reports whether it is one upstream connection of a resumable event stream,
-	// which has no grace period.
+	// Resumes reports whether the run is one upstream connection of a resumable event
+	// stream, which has no grace period.
 	Resumes bool `json:"resumes,omitempty"`
 
-	// fromAdmission reports whether it represents an Admission.
+	// fromAdmission reports whether the run was created from an Admission.
 	fromAdmission bool
 }
 
