@@ -62,7 +62,7 @@ func mutantsOfParking() []mutant {
 		},
 		{
 			rule: "who comes back soon is parked later", found: "TestQuicklyReturningConnIsParkedLater",
-			edits: in("proxy.clientListener.initClient", "delay(next.ReturnedSoon)", "delay(next.ReturnedSoon && !PLANTED)"),
+			edits: in("proxy.clientListener.initClient", "Delay(next.ReturnedSoon)", "Delay(next.ReturnedSoon && !PLANTED)"),
 		},
 	}, mutantsOfWebSocketParking()...)
 }
