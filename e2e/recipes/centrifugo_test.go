@@ -42,11 +42,9 @@ func TestCentrifugoChannelsHaveOneOwner(t *testing.T) {
 		return []string{server}, []string{fmt.Sprint("PORT=", port)}
 	}, "--key=json:/channel,query:channel")
 	nodes := w.Nodes()
-	current, err := nodes[0].Map(t.Context())
-	must(t, err)
 	var channels []string
 	for _, node := range nodes {
-		channels = append(channels, current.Keys(node.ID, 1)[:2]...)
+		channels = append(channels, w.keysOf(t, node, 2)...)
 	}
 	c := &centrifugoClients{startLines(t, node, filepath.Join(dir, "client.mjs"), strings.Join(cluster.Addrs(nodes[:2]), ","), strings.Join(channels, ","))}
 	c.report(t, "nodes "+strings.Join(cluster.Addrs(nodes), ","))
@@ -63,7 +61,7 @@ func TestCentrifugoChannelsHaveOneOwner(t *testing.T) {
 	}
 
 	// The history is in the memory of an instance. Only clients of the drained node notice that.
-	current, err = nodes[0].Map(t.Context())
+	current, err := nodes[0].Map(t.Context())
 	must(t, err)
 	w.drain(t, nodes[2])
 	for channel, report := range c.awaitDelivery(t, "after a drain") {

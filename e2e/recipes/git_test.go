@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"shardway/e2e/kit/cluster"
 )
 
 const (
@@ -37,19 +35,19 @@ func TestGitPushesSurviveMoves(t *testing.T) {
 
 	// A drain with --idle-first waits for a push.
 	repo := g.repos[0]
-	owner := g.owner(t, repo)
+	owner := g.w.ownerOf(t, repo.key)
 	other := g.w.Others(owner)[0]
 	slow := repo.startLargePush(t, other.Addr)
 	owner.PerformAction(t, "drain", url.Values{"node": {owner.ID}, "idle_first": {"5m"}})
-	g.awaitShards(t, owner, 1)
+	g.w.awaitShards(t, owner, 1)
 	slow.resume()
 	must(t, slow.wait())
-	g.awaitShards(t, owner, 0)
+	g.w.awaitShards(t, owner, 0)
 	g.checkClones(t, repo)
 	g.w.uncordon(t, owner)
 
 	// The crash of the instance ends a push. The client gets an error, and can push again.
-	owner = g.owner(t, repo)
+	owner = g.w.ownerOf(t, repo.key)
 	slow = repo.startLargePush(t, g.w.Others(owner)[0].Addr)
 	crashed := g.w.instances[owner.ID]
 	crashed.kill()
@@ -74,7 +72,7 @@ func TestGitPushesSurviveMoves(t *testing.T) {
 	})
 
 	// The crash of the node of the owner ends a push, too.
-	owner = g.owner(t, repo)
+	owner = g.w.ownerOf(t, repo.key)
 	other = g.w.Others(owner)[0]
 	slow = repo.startLargePush(t, other.Addr)
 	g.w.killNode(t, owner)
@@ -84,7 +82,7 @@ func TestGitPushesSurviveMoves(t *testing.T) {
 	for _, repo := range g.repos {
 		g.checkClones(t, repo)
 	}
-	g.checkOwners(t)
+	g.w.checkOwners(t, 100)
 }
 
 // gitWorld is a world of git servers.
@@ -117,10 +115,8 @@ func startGitWorld(t *testing.T) *gitWorld {
 	g.w = startWorld(t, func(_ string, port int, dir string) (args, env []string) {
 		return []string{apache, "-f", config, "-DFOREGROUND"}, []string{fmt.Sprint("PORT=", port), "DIR=" + dir, "REPOS=" + g.dir, "GIT_CORE=" + core}
 	}, "--key=path:/{key:[^/]+}.git/*")
-	current, err := g.w.Nodes()[0].Map(t.Context())
-	must(t, err)
 	for _, node := range g.w.Nodes() {
-		for _, key := range current.Keys(node.ID, 1)[:2] {
+		for _, key := range g.w.keysOf(t, node, 2) {
 			g.repos = append(g.repos, &gitRepo{key: key, bare: filepath.Join(g.dir, key+".git"), client: filepath.Join(t.TempDir(), key)})
 		}
 	}
@@ -140,26 +136,6 @@ func (g *gitWorld) create(t *testing.T, r *gitRepo) {
 	}
 	runGit(t, "", "init", "-q", "-b", "main", r.client)
 	runGit(t, r.client, "config", "core.compression", "0") // the file cannot be compressed
-}
-
-// owner returns the node that owns the repository.
-func (g *gitWorld) owner(t *testing.T, r *gitRepo) *cluster.Node {
-	t.Helper()
-	current, err := g.w.Running()[0].Map(t.Context())
-	must(t, err)
-	return g.w.Node(current.OwnerOf(r.key))
-}
-
-// awaitShards waits until the node owns n shards.
-func (g *gitWorld) awaitShards(t *testing.T, node *cluster.Node, n int) {
-	t.Helper()
-	cluster.Await(t, fmt.Sprintf("node %s owns %d shards", node.ID, n), func() error {
-		current, err := node.Map(t.Context())
-		if err == nil && current.Counts()[node.ID] != n {
-			err = fmt.Errorf("the node owns %d shards", current.Counts()[node.ID])
-		}
-		return err
-	})
 }
 
 // checkClones reads the repository through all nodes, and clones it through one of them. The last acknowledged push
@@ -196,31 +172,6 @@ func (g *gitWorld) checkFailedPush(t *testing.T, r *gitRepo, push *largePush) {
 		t.Error("the push has succeeded, but its instance has crashed")
 	}
 	g.checkRefs(t, r)
-}
-
-// checkOwners reads the logs of all instances. No two instances have served one key in one epoch.
-func (g *gitWorld) checkOwners(t *testing.T) {
-	t.Helper()
-	owners, requests := map[string]string{}, 0
-	for id, x := range g.w.instances {
-		log, err := os.ReadFile(filepath.Join(x.dir, "access.log"))
-		must(t, err)
-		for line := range strings.Lines(string(log)) {
-			key, rest, _ := strings.Cut(line, " ")
-			epoch, _, isComplete := strings.Cut(rest, " ")
-			if !isComplete || key == "-" || epoch == "-" {
-				continue // a health check
-			}
-			requests++
-			if owner := owners[key+" "+epoch]; owner != "" && owner != id {
-				t.Errorf("both %s and %s have served %s in epoch %s", owner, id, key, epoch)
-			}
-			owners[key+" "+epoch] = id
-		}
-	}
-	if requests < 100 {
-		t.Errorf("the logs contain only %d requests", requests)
-	}
 }
 
 // url returns the address of the repository at a node.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -148,6 +149,60 @@ func (w *world) awaitOwnedBy(t *testing.T, node *cluster.Node, owns bool) {
 		}
 		return err
 	})
+}
+
+// awaitShards waits until the node owns n shards.
+func (w *world) awaitShards(t *testing.T, node *cluster.Node, n int) {
+	t.Helper()
+	cluster.Await(t, fmt.Sprintf("node %s owns %d shards", node.ID, n), func() error {
+		current, err := node.Map(t.Context())
+		if err == nil && current.Counts()[node.ID] != n {
+			err = fmt.Errorf("the node owns %d shards", current.Counts()[node.ID])
+		}
+		return err
+	})
+}
+
+// keysOf returns n keys of different shards of the node.
+func (w *world) keysOf(t *testing.T, node *cluster.Node, n int) []string {
+	t.Helper()
+	current, err := node.Map(t.Context())
+	must(t, err)
+	return current.Keys(node.ID, 1)[:n]
+}
+
+// ownerOf returns the node that owns the key.
+func (w *world) ownerOf(t *testing.T, key string) *cluster.Node {
+	t.Helper()
+	current, err := w.Running()[0].Map(t.Context())
+	must(t, err)
+	return w.Node(current.OwnerOf(key))
+}
+
+// checkOwners reads access.log of all instances. Each line begins with the key and its epoch. No two instances
+// have served one key in one epoch. minimum is the number of lines without which the test is wrong.
+func (w *world) checkOwners(t *testing.T, minimum int) {
+	t.Helper()
+	owners, requests := map[string]string{}, 0
+	for id, x := range w.instances {
+		log, err := os.ReadFile(filepath.Join(x.dir, "access.log"))
+		must(t, err)
+		for line := range strings.Lines(string(log)) {
+			key, rest, _ := strings.Cut(line, " ")
+			epoch, _, isComplete := strings.Cut(rest, " ")
+			if !isComplete || key == "-" || epoch == "-" {
+				continue // a health check
+			}
+			requests++
+			if owner := owners[key+" "+epoch]; owner != "" && owner != id {
+				t.Errorf("both %s and %s have served %s in epoch %s", owner, id, key, epoch)
+			}
+			owners[key+" "+epoch] = id
+		}
+	}
+	if requests < minimum {
+		t.Errorf("the logs contain only %d requests", requests)
+	}
 }
 
 // restartNodes restarts all nodes in place, one after the other. The instances continue to run. While a node is
