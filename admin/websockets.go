@@ -110,7 +110,7 @@ func parseBreakArguments(r *http.Request) (api.BreakArguments, error) {
 	return values.breakArguments()
 }
 
-// breakArguments returns the WebSockets that a move test selects.
+// breakArguments returns the arguments of a move test that a query contains.
 func (p params) breakArguments() (args api.BreakArguments, err error) {
 	if args.Break, err = p.boolean("move_test"); err != nil {
 		return args, err

@@ -24,7 +24,7 @@ func writeIdentity(ctx *fasthttp.RequestCtx) {
 	_, _ = fmt.Fprintf(ctx, "%s %s %s", ctx.Request.Header.Peek("Shardway-Node"), ctx.Request.Header.Peek("Shardway-Key"), ctx.PostBody())
 }
 
-// Several nodes live in one process, and each says the same of every key.
+// Several nodes can run in one process. All of them report the same owner and epoch of each key.
 func TestNodesInOneProcess(t *testing.T) {
 	t.Parallel()
 	a := start(t, "a", writeIdentity, nil)
@@ -50,8 +50,8 @@ func TestNodesInOneProcess(t *testing.T) {
 	}
 }
 
-// Watch adds up to Owned, however many changes there were.
-func TestWatchAddsUp(t *testing.T) {
+// The sum of all changes that Watch reports equals Owned.
+func TestWatchReportsEachChange(t *testing.T) {
 	t.Parallel()
 	a := start(t, "a", writeIdentity, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,20 +93,20 @@ func TestWatchAddsUp(t *testing.T) {
 	}
 }
 
-// A shard moves when its handler has returned, and not before: the next owner's is
-// called after it. What asks the handler to end is Done.
+// A shard moves only after its handler has returned: the handler of the next owner is called after
+// that. Done asks the handler to return.
 func TestShardMovesWhenItsHandlerHasReturned(t *testing.T) {
 	t.Parallel()
-	var running, beside atomic.Int32
-	told, returns := make(chan struct{}), make(chan struct{})
+	var running, overlaps atomic.Int32
+	cancelled, returns := make(chan struct{}), make(chan struct{})
 	handler := func(ctx *fasthttp.RequestCtx) {
 		if running.Add(1) > 1 {
-			beside.Add(1)
+			overlaps.Add(1)
 		}
 		defer running.Add(-1)
 		if string(ctx.Path()) == "/hang" {
 			<-ctx.Done()
-			close(told)
+			close(cancelled)
 			<-returns
 		}
 		writeIdentity(ctx)
@@ -126,8 +126,8 @@ func TestShardMovesWhenItsHandlerHasReturned(t *testing.T) {
 	}()
 	until(t, "the handler runs", func() error { return is(running.Load() == 1) })
 	next := make(chan string, 1)
-	b.stop() // its shards go to a
-	<-told   // at drain-timeout
+	b.stop()    // its shards go to a
+	<-cancelled // at drain-timeout
 	go func() {
 		_, body, err := a.try(context.Background(), "POST", "/", key, "")
 		next <- fmt.Sprint(body, err)
@@ -140,18 +140,18 @@ func TestShardMovesWhenItsHandlerHasReturned(t *testing.T) {
 	}
 	close(returns)
 	if got := <-hung; !strings.Contains(got, `"code":"shard-moved"`) {
-		t.Errorf("who was cut got %s", got)
+		t.Errorf("response of the cancelled request: %s", got)
 	}
 	if got := <-next; got != "a "+key+" <nil>" {
-		t.Errorf("the next got %q", got)
+		t.Errorf("response of the next request: %q", got)
 	}
-	if beside.Load() > 0 {
-		t.Error("two handlers ran beside each other")
+	if overlaps.Load() > 0 {
+		t.Error("two handlers ran at the same time")
 	}
 }
 
-// Nobody can stop a handler. One that does not return when the node has to end ends the
-// process.
+// A handler cannot be stopped from outside. If a handler does not return when the node stops, the node
+// ends the process.
 func TestProcessEndsWhenAHandlerDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	returns, exited := make(chan struct{}), make(chan error, 1)
@@ -232,7 +232,7 @@ func TestHTTPHandlers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if body, err := io.ReadAll(late.Body); err == nil {
-		t.Errorf("an answer that broke off looks whole: %d %q", late.StatusCode, body)
+		t.Errorf("a truncated response looks complete: %d %q", late.StatusCode, body)
 	}
 	_ = late.Body.Close()
 	if !strings.Contains(a.log.String(), "no such thing") || !strings.Contains(a.log.String(), "embed_test.go") {
@@ -245,9 +245,9 @@ func TestHTTPHandlers(t *testing.T) {
 	<-ended
 }
 
-// An http.Handler may keep what it was asked, as with net/http: fasthttp's adaptor lends
-// strings whose memory the next request has. A register of a test of clusters, kept by
-// such a key, went back to an older value.
+// An http.Handler may keep the strings of a request, as with net/http. The adaptor of fasthttp passes
+// strings whose memory the next request reuses. Once, an app in a test of clusters stored a value under
+// such a string, and later read an older value.
 func TestHTTPHandlersMayKeepStrings(t *testing.T) {
 	t.Parallel()
 	var kept []string
@@ -299,7 +299,7 @@ func TestStreamAndGo(t *testing.T) {
 		t.Errorf("%d %q", status, body)
 	}
 	if status, body, err := a.try(t.Context(), "GET", "/panic", "k", ""); err == nil && status == 200 {
-		t.Errorf("an answer that broke off looks whole: %d %q", status, body)
+		t.Errorf("a truncated response looks complete: %d %q", status, body)
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -313,7 +313,7 @@ func TestStreamAndGo(t *testing.T) {
 	}
 }
 
-// Every mistake is told, with the field, the value and a remedy.
+// The error of an invalid Config names each field, its value and a remedy.
 func TestConfigErrorsNameFieldAndRemedy(t *testing.T) {
 	_, err := embed.New(embed.Config{Lease: time.Hour, Weight: -1, Key: []string{"nonsense"}, Takeover: "wooden", Args: []string{"--upstream", "http://127.0.0.1:1"}})
 	if err == nil {
@@ -329,7 +329,7 @@ func TestConfigErrorsNameFieldAndRemedy(t *testing.T) {
 	}
 }
 
-// With OnShutdown "hold" the shards of a node that stops wait for its next Run.
+// With OnShutdown "hold", the shards of a node that stops wait for its next Run.
 func TestHoldingNodeReportsHold(t *testing.T) {
 	t.Parallel()
 	a := start(t, "a", func(*fasthttp.RequestCtx) {}, func(c *embed.Config) { c.OnShutdown, c.HoldGrace = "hold", 3*time.Second })
@@ -340,7 +340,7 @@ func TestHoldingNodeReportsHold(t *testing.T) {
 	}
 }
 
-// Config has every setting, and every setting of it is one.
+// Config has a field for each setting of a node, and no other fields.
 func TestConfigHasEverySetting(t *testing.T) {
 	own := map[string]bool{"Handler": true, "Acquire": true, "Release": true, "Lost": true, "StreamBodies": true, "Exit": true, "Log": true, "Args": true, "Environ": true, "File": true, "Routes": true}
 	for _, s := range config.Settings() {

@@ -12,29 +12,28 @@ import (
 	"shardway/embed"
 )
 
-// shelf is where the apps of a test keep the counts of their shards: what is on it nobody
-// has in memory.
-type shelf struct {
+// sharedStore contains the counts of the shards that no app of the test has in memory.
+type sharedStore struct {
 	mu     sync.Mutex
 	counts map[int]int
 	lost   int
 }
 
-// counter is an app that counts by shard, in memory while it holds one.
+// counter is an app that counts requests by shard. It has the counts of its shards in memory.
 type counter struct {
 	mu   sync.Mutex
 	held map[int]int
 }
 
-// hooks gives the config an app that carries its counts from node to node.
-func (s *shelf) hooks(c *embed.Config) {
+// hooks sets the hooks of an app that moves its counts from node to node.
+func (s *sharedStore) hooks(c *embed.Config) {
 	app := &counter{held: make(map[int]int)}
 	c.Handler = func(ctx *fasthttp.RequestCtx) {
 		shard, err := fasthttp.ParseUint(ctx.Request.Header.Peek("Shardway-Shard"))
 		app.mu.Lock()
 		defer app.mu.Unlock()
 		if _, ok := app.held[shard]; err != nil || !ok {
-			ctx.Error("asked before it was acquired", fasthttp.StatusTeapot)
+			ctx.Error("request before the shard was acquired", fasthttp.StatusTeapot)
 			return
 		}
 		app.held[shard]++
@@ -58,7 +57,7 @@ func (s *shelf) hooks(c *embed.Config) {
 	c.Acquire = each(func(shard int) error {
 		if first {
 			first = false
-			return errors.New("not just now") // it is asked again
+			return errors.New("not just now") // the node calls the hook again
 		}
 		app.held[shard] = s.counts[shard]
 		delete(s.counts, shard)
@@ -76,11 +75,11 @@ func (s *shelf) hooks(c *embed.Config) {
 	})
 }
 
-// What an app within the node holds goes with its shards: released here, acquired
-// there, before the next request.
+// The state of an embedded app moves with its shards: the app of the previous owner releases it, and
+// the app of the next owner acquires it before the next request.
 func TestHooksCarryStateFromNodeToNode(t *testing.T) {
 	t.Parallel()
-	s := &shelf{counts: make(map[int]int)}
+	s := &sharedStore{counts: make(map[int]int)}
 	a := start(t, "a", nil, s.hooks)
 	keys := []string{"alice", "bob", "carol", "dave"}
 	asked := map[string]int{} // by shard, as the app counts
@@ -103,21 +102,20 @@ func TestHooksCarryStateFromNodeToNode(t *testing.T) {
 	ask(a)
 }
 
-// A panic in a hook is an error of that call and is found in the log; the node and the
-// move go on.
+// A panic in a hook is an error of that call only. The log contains the panic, and the move continues.
 func TestPanicOfAHookIsItsErrorOnly(t *testing.T) {
 	t.Parallel()
-	s := &shelf{counts: make(map[int]int)}
+	s := &sharedStore{counts: make(map[int]int)}
 	a := start(t, "a", nil, func(c *embed.Config) {
 		s.hooks(c)
-		c.Release = func(context.Context, embed.HookCall) (embed.HookAnswer, error) { panic("no pen") }
+		c.Release = func(context.Context, embed.HookCall) (embed.HookAnswer, error) { panic("planned panic") }
 	})
 	b := start(t, "b", nil, s.hooks, a)
 	until(t, "both own shards", func() error { return is(len(a.Owned()) == 8 && len(b.Owned()) == 8) })
 	if status, body := b.ask(t, "POST", "/", "alice", ""); status != 200 {
 		t.Errorf("%d %q", status, body)
 	}
-	if log := a.log.String(); !strings.Contains(log, "no pen") || !strings.Contains(log, "hooks_test.go") {
-		t.Errorf("nobody finds the panic in\n%s", log)
+	if log := a.log.String(); !strings.Contains(log, "planned panic") || !strings.Contains(log, "hooks_test.go") {
+		t.Errorf("the log lacks the panic:\n%s", log)
 	}
 }

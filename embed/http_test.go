@@ -13,8 +13,8 @@ import (
 	"shardway/embed"
 )
 
-// The context of a request ends when its handler returns, as with net/http: what waits
-// for it would stay for good, and hear of another request's end.
+// The context of a request ends when its handler returns, as with net/http. Otherwise a goroutine that
+// waits for the context would wait until another request on the connection ends.
 func TestHTTPContextsEndWithTheirHandlers(t *testing.T) {
 	t.Parallel()
 	contexts := make(chan context.Context, 1)
@@ -27,14 +27,14 @@ func TestHTTPContextsEndWithTheirHandlers(t *testing.T) {
 	if status, body := a.ask(t, "GET", "/", "k", ""); status != 200 {
 		t.Fatalf("%d %s", status, body)
 	}
-	told := <-contexts
-	<-told.Done()
-	if told.Err() == nil {
-		t.Error("Done, and no Err")
+	ended := <-contexts
+	<-ended.Done()
+	if ended.Err() == nil {
+		t.Error("the context is done and has no error")
 	}
 }
 
-// A long body comes as a stream: kept whole, one client's would be all of the memory.
+// A long body is passed as a stream. A complete copy in memory could use all memory of the process.
 func TestHTTPHandlersReadStreams(t *testing.T) {
 	t.Parallel()
 	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,9 +63,9 @@ func TestHTTPHandlersReadStreams(t *testing.T) {
 	}
 }
 
-// Hints have no way to the client; and a target that is none of net/http is the
-// client's mistake.
-func TestHTTPHandlersAnswerLastAnswersOnly(t *testing.T) {
+// An interim response of a handler does not reach the client. A request target that net/http cannot
+// parse is an error of the client.
+func TestHTTPHandlersSendFinalResponsesOnly(t *testing.T) {
 	t.Parallel()
 	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)

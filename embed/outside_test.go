@@ -14,7 +14,7 @@ import (
 	"shardway/internal/freeport"
 )
 
-// A program of another module builds with the package, and runs.
+// A program of another module can be built with the package, and runs.
 func TestProgramOfAnotherModule(t *testing.T) {
 	root, err := filepath.Abs("..")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestProgramOfAnotherModule(t *testing.T) {
 	program := filepath.Join(dir, "outside")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
 	build.Dir = dir
-	// All that it needs this module needs too, so it is there.
+	// The program needs only libraries that this module needs, too, so no download is necessary.
 	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	if msg, failed := build.CombinedOutput(); failed != nil {
 		t.Fatalf("go build: %v\n%s", failed, msg)
@@ -44,13 +44,13 @@ func TestProgramOfAnotherModule(t *testing.T) {
 	p := freeport.Addrs(t, 4)
 	out, err := exec.CommandContext(t.Context(), program, "-listen", p[0], "-admin", p[1], "-peer", p[2], "-gossip", p[3], "-data", t.TempDir()).CombinedOutput()
 	if want := "alice 1\nalice 2\ntrue true 1024\n1024 0\n"; err != nil || string(out) != want {
-		t.Errorf("it says %q, %v, want %q", out, err, want)
+		t.Errorf("output %q, %v, want %q", out, err, want)
 	}
 }
 
-// Nobody outside can name what is internal, and nobody is to depend on the rest: what
-// the package shows is its own, the standard library's or fasthttp's.
-func TestNothingOfTheHouseShows(t *testing.T) {
+// The exported API uses only types of this package, of the standard library and of fasthttp. A program
+// outside of this module cannot import internal packages, and must not depend on any other package.
+func TestExportedAPIUsesNoOtherPackage(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -70,12 +70,12 @@ func TestNothingOfTheHouseShows(t *testing.T) {
 				ours[filepath.Base(path)] = true
 			}
 		}
-		for _, shown := range exported(f) {
+		for _, declared := range exported(f) {
 			seen++
-			ast.Inspect(shown, func(n ast.Node) bool {
+			ast.Inspect(declared, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
 					if pkg, ok := s.X.(*ast.Ident); ok && ours[pkg.Name] {
-						t.Errorf("%s shows %s.%s", name, pkg.Name, s.Sel.Name)
+						t.Errorf("%s exports %s.%s", name, pkg.Name, s.Sel.Name)
 					}
 				}
 				return true
@@ -83,7 +83,7 @@ func TestNothingOfTheHouseShows(t *testing.T) {
 		}
 	}
 	if seen < 20 {
-		t.Errorf("only %d things were looked at", seen)
+		t.Errorf("only %d exported declarations were found", seen)
 	}
 }
 

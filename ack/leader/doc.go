@@ -59,11 +59,11 @@
 //		}
 //	}
 //
-// perform performs all effects in order before the next Handle, which reuses the slice. It only
+// perform performs all effects in order before the next Step, which reuses the slice. It only
 // starts the slow ones (Submit, Barrier, StepDown); their results are further messages. The loop
 // never waits for Raft, because it would renew no leases while it waits.
 //
-// The caller passes these messages to Handle:
+// The caller passes these messages to Step:
 //
 //   - HeartbeatReceived: a heartbeat of any node, in any order, possibly repeated or late;
 //   - Tick: time has passed, or the log has a newer state;
@@ -86,7 +86,7 @@
 //   - StepDown: transfer leadership. If no server takes it, the machine continues;
 //   - Event: for logs and metrics. Nothing depends on it.
 //
-// Driver.ChangeTiming returns effects like Handle, and an entry that the caller must submit
+// Driver.ChangeTiming returns effects like Step, and an entry that the caller must submit
 // itself. The state shows the result. ErrNotYet and TooSoonError refuse it.
 //
 // # Duties of the caller

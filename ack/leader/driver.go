@@ -51,10 +51,10 @@ type Driver struct {
 	barrierAttempts int
 	// barrierDue is when the next barrier is due. Negative means that one is in progress or applied.
 	barrierDue time.Duration
-	effects    []Effect // of the present Handle
+	effects    []Effect // of the present Step
 }
 
-// NewDriver begins the leadership of a server that Raft has elected. The first Handle is
+// NewDriver begins the leadership of a server that Raft has elected. The first Step is
 // due immediately.
 func NewDriver(options DriverOptions) *Driver {
 	d := &Driver{options: options, startedAt: options.Clock(), state: options.NewestState()}

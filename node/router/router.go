@@ -122,7 +122,7 @@ func (r *Router) KeysError() error {
 // Table returns the current routing table.
 func (r *Router) Table() *route.Table { return r.table.Load() }
 
-// Admit counts a request for shard s as in flight if this node owns the shard and has a lease. The
+// Admit counts a request for shard as in flight if this node owns the shard and has a lease. The
 // caller must call release when the request has ended. The order matters: Admit first raises the
 // in-flight count, and then reads the table and the lease. Otherwise the agent could see no
 // request in flight after the shard has moved, although one is admitted.

@@ -140,8 +140,8 @@ func (d *deadline) set(t time.Time, waiting bool, onExpiry func()) {
 	}
 }
 
-// startTimer makes the timer call onExpiry at the deadline, for a goroutine that is about to wait.
-// onExpiry is not used if a timer exists: it calls the function of its first start.
+// startTimer makes the timer call onExpiry at the deadline, for a goroutine that is about to wait. If
+// the timer exists already, startTimer ignores onExpiry: the timer calls the function of its first start.
 func (d *deadline) startTimer(onExpiry func()) {
 	if d.time.IsZero() {
 		return

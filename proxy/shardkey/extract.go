@@ -139,8 +139,9 @@ func ambiguityProblem(text, where string) *problem.Problem {
 // noKeyRemedy ends the detail for a request without a key, with remedies for client and operator.
 const noKeyRemedy = "; send the key there, or name its place with --key, or set --on-missing-key"
 
-// withoutKey applies on-missing-key. A preflight request cannot carry the header that may contain
-// the key (WHATWG Fetch, section 4.8), so it is not refused: any app may answer it.
+// withoutKey returns the result for a request without a key, according to the policy on-missing-key. A
+// CORS preflight cannot contain the header with the key (WHATWG Fetch, section 4.8). So it is not
+// refused, and the app of any node may respond to it.
 func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	switch x.Keys.missingPolicy {
 	case keysource.MissingLocal:

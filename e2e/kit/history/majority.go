@@ -35,8 +35,8 @@ func newMajority(shardMaps mapTimeline, voterSince map[string]int64, faults *fau
 	return &majority{rules: rules, faults: faults, voters: voters, voterSince: voterSince}
 }
 
-// longestWithout returns the longest time, while a request was in flight, in which so many
-// nodes had faults that the others were no majority. A majority that exists for less than
+// longestWithout returns the longest time without a majority while a request was in flight: so many
+// nodes had faults that the other nodes were no majority. A majority that exists for less than
 // Rules.SettleTime does not end this time, because it may not have elected a leader yet. The time
 // with such a majority is not counted.
 func (mj *majority) longestWithout(resp *Response) (longest int64) {
