@@ -73,7 +73,17 @@ signalr.on('connection', socket => {
   })
 })
 
-const endpoints = { yjs, hocuspocus, graphql, phoenix, signalr }
+// The first message of a client contains its room.
+const rooms = endpoint('rooms')
+rooms.on('connection', socket => {
+  let room
+  socket.on('message', text => {
+    if (room) socket.send(room + ' ' + INSTANCE)
+    room ??= String(text)
+  })
+})
+
+const endpoints = { yjs, hocuspocus, graphql, phoenix, signalr, rooms }
 web.on('upgrade', (req, socket, head) => {
   const name = req.url.split(/[/?]/)[1]
   endpoints[name]?.handleUpgrade(req, socket, head, opened => endpoints[name].emit('connection', opened, req))
