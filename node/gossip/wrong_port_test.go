@@ -16,16 +16,17 @@ import (
 // The error for a join address that is an admin or app port names that port. Once, it stated that the address belongs to a node without the
 // secret.
 func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
+	t.Parallel()
 	app := httptest.NewServer(http.NotFoundHandler())
-	defer app.Close()
+	t.Cleanup(app.Close)
 	ops := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", "shardway-admin") }))
-	defer ops.Close()
+	t.Cleanup(ops.Close)
 	var lc net.ListenConfig
 	mute, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = mute.Close() }()
+	t.Cleanup(func() { _ = mute.Close() })
 	go func() {
 		for c, err := mute.Accept(); err == nil; c, err = mute.Accept() {
 			_, _ = c.Read(make([]byte, 64))
@@ -36,7 +37,7 @@ func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 	if failed != nil {
 		t.Fatal(failed)
 	}
-	defer func() { _ = patient.Close() }()
+	t.Cleanup(func() { _ = patient.Close() })
 	go func() { // the port waits for the end of a line, which gossip may not contain
 		for c, err := patient.Accept(); err == nil; c, err = patient.Accept() {
 			go func() {
@@ -55,10 +56,11 @@ func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 		}
 	}()
 	plain, stop := real(t, gossip.Options{Tags: node("plain")})
-	defer stop()
+	t.Cleanup(stop)
 	addr := func(s *httptest.Server) string { return s.Listener.Addr().String() }
 	for name, keys := range map[string][][]byte{"plain": nil, "with a secret": {[]byte(strings.Repeat("k", 32))}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			want := map[string]string{patient.Addr().String(): "it is an HTTP port", addr(app): "it is an HTTP port and not a gossip port", addr(ops): "it is the admin port of a node", "127.0.0.1:1": "connection refused", mute.Addr().String(): "it hangs up: is it the peer port", "192.0.2.1:7946": "which other machines cannot reach"}
 			join := []string{addr(app), addr(ops), "127.0.0.1:1", mute.Addr().String(), "192.0.2.1:7946", patient.Addr().String()}
 			if keys != nil {

@@ -136,6 +136,7 @@ func pause(t *testing.T, d time.Duration) {
 // other end's own probes arrived. The test counts the time that Hear requested in total, not the real
 // time on a busy machine.
 func TestDeadPathIsDetected(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		sending bool
@@ -147,6 +148,7 @@ func TestDeadPathIsDetected(t *testing.T) {
 		{"sending, what goes is lost", true, func(w *wire) net.Conn { return w.near }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			w := newWire(t)
 			w.exchange()
 			w.lose(tc.lost(w))
@@ -178,6 +180,7 @@ func TestDeadPathIsDetected(t *testing.T) {
 // which answers one in half a second. Once, three probes were sent within 250 ms, the kernel did not
 // answer two of them, and a single lost segment looked like a dead path.
 func TestLostProbeIsNoDeadPath(t *testing.T) {
+	t.Parallel()
 	w := newWire(t)
 	w.exchange()
 	w.lose(w.far)
@@ -197,6 +200,7 @@ func TestLostProbeIsNoDeadPath(t *testing.T) {
 
 // An idle path is checked once a second.
 func TestQuietPathIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := newWire(t)
 	w.exchange()
 	looks, asked := 0, time.Duration(0)
