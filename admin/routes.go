@@ -139,10 +139,12 @@ func writeJSON(w http.ResponseWriter, v any) error {
 	return nil
 }
 
+// write responds with status 200 and the body.
 func write(w http.ResponseWriter, contentType string, body []byte) {
 	writeStatus(w, http.StatusOK, contentType, body)
 }
 
+// writeStatus responds with the status and the body.
 func writeStatus(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)

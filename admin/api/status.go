@@ -90,7 +90,7 @@ func firstNodes(nodes []string) string {
 	return text
 }
 
-// ShardCounts has numbers of shards as the responding node sees them.
+// ShardCounts contains numbers of shards as the responding node sees them.
 type ShardCounts struct {
 	Total    int `json:"total"`    // all shards of the cluster
 	Owned    int `json:"owned"`    // owned by the responding node
@@ -102,7 +102,7 @@ type ShardCounts struct {
 	Unavailable int `json:"unavailable"`
 }
 
-// QueueCounts has the number and the size of the queued requests of the responding node.
+// QueueCounts contains the number and the size of the queued requests of the responding node.
 type QueueCounts struct {
 	Queued int   `json:"queued"` // number of requests
 	Bytes  int64 `json:"bytes"`  // total size of the requests
