@@ -3,12 +3,9 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"hash/crc32"
-	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,39 +18,20 @@ import (
 // few enough that load covers each of them every second.
 const shards = 128
 
-// scratch and built belong to the whole test run, so the binaries are built once.
-var (
-	scratch = sync.OnceValues(cluster.Scratch)
-	built   = sync.OnceValues(func() (cluster.Binaries, error) {
-		dir, err := scratch()
-		if err != nil {
-			return cluster.Binaries{}, err
-		}
-		// Some tests run the binary as another user.
-		if err := os.Chmod(dir, 0o755); err != nil {
-			return cluster.Binaries{}, err
-		}
-		return cluster.Build(context.Background(), dir)
-	})
-)
+// build belongs to the whole test run, so the binaries are built once.
+var build = cluster.NewSharedBuild()
 
 func TestMain(m *testing.M) {
 	if faultfs.Serve() || wsresume.Serve() || serveKeyRequests() || serveKeyProcess() {
 		return
 	}
 	m.Run()
-	if dir, err := scratch(); err == nil {
-		_ = os.RemoveAll(dir)
-	}
+	build.Remove()
 }
 
 func binaries(tb testing.TB) cluster.Binaries {
 	tb.Helper()
-	b, err := built()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return b
+	return build.Binaries(tb)
 }
 
 // start starts n nodes with these flags, which serve when it returns.

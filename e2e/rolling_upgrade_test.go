@@ -18,7 +18,7 @@ import (
 
 // later is the program of a later version with one more format version.
 var later = sync.OnceValues(func() (string, error) {
-	dir, err := scratch()
+	dir, err := build.Dir()
 	if err != nil {
 		return "", err
 	}

@@ -23,7 +23,7 @@ import (
 
 // withBugs builds the program with its planted bugs, once.
 var withBugs = sync.OnceValues(func() (cluster.Binaries, error) {
-	dir, err := scratch()
+	dir, err := build.Dir()
 	if err != nil {
 		return cluster.Binaries{}, err
 	}

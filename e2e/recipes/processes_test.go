@@ -32,8 +32,7 @@ type processWorld struct {
 // checkOneProcess fails the test.
 func startProcesses(t *testing.T, command string, flags ...string) *processWorld {
 	t.Helper()
-	binaries, err := built()
-	must(t, err)
+	binaries := build.Binaries(t)
 	w := &processWorld{world: &world{}, dir: t.TempDir()}
 	locked := fmt.Sprintf("%s --exclusive --nonblock --no-fork --conflict-exit-code %d {dir}/lock %s", findProgram(t, "flock"), lockConflict, command)
 	w.Cluster = cluster.New(t, cluster.Options{Binaries: binaries, Secret: true, Shards: 32, Flags: append([]string{

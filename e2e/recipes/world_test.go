@@ -45,8 +45,7 @@ type world struct {
 // Nodes hold their shards during a restart in place.
 func startWorld(t *testing.T, run command, flags ...string) *world {
 	t.Helper()
-	binaries, err := built()
-	must(t, err)
+	binaries := build.Binaries(t)
 	w := &world{instances: map[string]*instance{}}
 	w.Cluster = cluster.New(t, cluster.Options{
 		Binaries: binaries, Secret: true, Flags: append([]string{"--on-shutdown=hold", "--hold-grace=13s"}, flags...),

@@ -5,9 +5,12 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
+	"testing"
 )
 
 // Binaries are the programs of a cluster.
@@ -36,4 +39,48 @@ func Build(ctx context.Context, dir string, flags ...string) (Binaries, error) {
 		return Binaries{}, fmt.Errorf("cluster: go build: %w\n%s", err, out)
 	}
 	return Binaries{Node: filepath.Join(dir, "shardway"), App: filepath.Join(dir, "testapp")}, nil
+}
+
+// SharedBuild contains the binaries that all tests of a process use, and their scratch directory. It
+// creates each when a test needs it first. Any goroutine may use it.
+type SharedBuild struct {
+	// Dir returns the scratch directory.
+	Dir func() (string, error)
+
+	build func() (Binaries, error)
+}
+
+// NewSharedBuild returns a SharedBuild. It creates nothing.
+func NewSharedBuild() *SharedBuild {
+	dir := sync.OnceValues(func() (string, error) {
+		dir, err := Scratch()
+		if err != nil {
+			return "", err
+		}
+		return dir, os.Chmod(dir, 0o755) //nolint:gosec // some tests run the binaries as another user
+	})
+	return &SharedBuild{Dir: dir, build: sync.OnceValues(func() (Binaries, error) {
+		target, err := dir()
+		if err != nil {
+			return Binaries{}, err
+		}
+		return Build(context.Background(), target)
+	})}
+}
+
+// Binaries returns the binaries.
+func (sb *SharedBuild) Binaries(tb testing.TB) Binaries {
+	tb.Helper()
+	binaries, err := sb.build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return binaries
+}
+
+// Remove removes the scratch directory. TestMain calls it after the last test.
+func (sb *SharedBuild) Remove() {
+	if dir, err := sb.Dir(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
 }
