@@ -37,8 +37,16 @@ import "slices"
 // weights to the permitted range, keeps the heaviest of several members with one id, drops invalid
 // ids, and drops the last members by id beyond MaxMembers.
 //
+// Each shard also has an instance of its owner, from Member.Instances. placeInstances describes how
+// the shards of a member are spread over its instances; that changes no owner.
+//
 // The cost is about one multiplication for each pair of a moving shard and a receiving member.
 func Assign(prev *Map, members []Member, policy Policy) *Map {
+	members = normalize(members)
+	healthy := make(map[NodeID]InstanceSet, len(members))
+	for _, member := range members {
+		healthy[member.ID] = member.Instances
+	}
 	next := &Map{
 		epoch:   prev.epoch,
 		members: normalize(policy.eligible(members)),
@@ -61,9 +69,11 @@ func Assign(prev *Map, members []Member, policy Policy) *Map {
 		next.deferMoves(prev, policy)
 		converted = prev.translationTo(next.members)
 	}
+	next.placeInstances(prev, policy, healthy)
 	next.updateCounts()
 	for shard, owner := range prev.owners {
-		if next.owners[shard] != noOwner && next.owners[shard] == converted.newIndex(owner) {
+		isSameOwner := next.owners[shard] != noOwner && next.owners[shard] == converted.newIndex(owner)
+		if isSameOwner && next.instanceOf(shard) == prev.instanceOf(shard) {
 			next.since[shard] = prev.since[shard]
 		}
 	}

@@ -23,11 +23,19 @@ func (m *Map) violatesBarred(ownersBefore []int16, barred map[NodeID]ShardSet) b
 	return false
 }
 
-// barredSets returns the sets in barred by member index.
+// barredSets returns the sets in barred by member index. A member with several instances is barred
+// from the shards from which all of them are.
 func (m *Map) barredSets(barred map[NodeID]ShardSet) []ShardSet {
 	sets := make([]ShardSet, len(m.members))
 	for i, member := range m.members {
-		sets[i] = barred[member.ID]
+		for position, instance := range member.Instances.All() {
+			set := barred[InstanceID(member.ID, instance)]
+			if position == 0 {
+				sets[i] = set
+			} else {
+				sets[i] = sets[i].Intersection(set)
+			}
+		}
 	}
 	return sets
 }

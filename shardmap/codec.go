@@ -12,8 +12,13 @@ import (
 	"slices"
 )
 
-// codecVersion is the first byte of every encoded map.
-const codecVersion = 1
+// The first byte of an encoded map is its version.
+const (
+	codecVersion = 1
+	// instancesVersion is the version of a map in which a node has another instance than its first
+	// one. Other maps have codecVersion, so that they do not depend on this feature.
+	instancesVersion = 2
+)
 
 // ErrCodec reports input that is not an encoded map. Decode wraps it.
 var ErrCodec = errors.New("shardmap: not an encoded map")
@@ -32,15 +37,21 @@ var _ encoding.BinaryMarshaler = (*Map)(nil)
 //	owners    per shard: 0 for an orphan, otherwise 1 + index of the member
 //	since     per owned shard: index of its ownership epoch
 //
-// The fields owners and since use as many bits per value as their largest possible value needs,
+// A map of version 2 has two more fields: after the weight of each member its set of instances
+// (uvarint), and at the end
+//
+//	instances largest instance (uvarint), then per owned shard: its instance
+//
+// The fields owners, since and instances use as many bits per value as their largest possible value needs,
 // lowest bits first, and are padded with zero bits to a whole byte. The owners of 1024 shards and
 // three members take 256 bytes. The since field is empty as long as all shards have the same
 // ownership epoch.
 func (m *Map) MarshalBinary() ([]byte, error) {
-	b := []byte{codecVersion}
+	version := m.codecVersion()
+	b := []byte{version}
 	b = binary.AppendUvarint(b, uint64(m.epoch))
 	b = binary.AppendUvarint(b, uint64(len(m.owners)))
-	b = appendMembers(b, m.members)
+	b = appendMembers(b, m.members, version)
 	epochs := m.epochTable()
 	b = appendEpochs(b, m.epoch, epochs)
 	w := bitWriter{out: b}
@@ -50,18 +61,48 @@ func (m *Map) MarshalBinary() ([]byte, error) {
 	}
 	w.flush()
 	m.writeSince(&w, epochs)
+	if version == instancesVersion {
+		m.writeInstances(&w)
+	}
 	return w.out, nil
 }
 
+// codecVersion returns the version with which the map is encoded.
+func (m *Map) codecVersion() byte {
+	if m.instances != nil || slices.ContainsFunc(m.members, func(member Member) bool { return member.Instances != 0 }) {
+		return instancesVersion
+	}
+	return codecVersion
+}
+
 // appendMembers appends the table of members.
-func appendMembers(b []byte, members []Member) []byte {
+func appendMembers(b []byte, members []Member, version byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(members)))
 	for _, member := range members {
 		b = binary.AppendUvarint(b, uint64(len(member.ID)))
 		b = append(b, member.ID...)
 		b = binary.AppendUvarint(b, uint64(member.Weight))
+		if version == instancesVersion {
+			b = binary.AppendUvarint(b, uint64(member.Instances))
+		}
 	}
 	return b
+}
+
+// writeInstances writes the instance of each owned shard.
+func (m *Map) writeInstances(w *bitWriter) {
+	largest := Instance(0)
+	if len(m.instances) > 0 {
+		largest = slices.Max(m.instances)
+	}
+	w.out = binary.AppendUvarint(w.out, uint64(largest))
+	width := indexWidth(int(largest) + 1)
+	for shard, owner := range m.owners {
+		if owner != noOwner && width > 0 {
+			w.write(uint64(m.instanceOf(shard)), width)
+		}
+	}
+	w.flush()
 }
 
 // appendEpochs appends the table of ownership epochs, which are sorted from newest to oldest. newest
@@ -107,18 +148,25 @@ func (m *Map) Digest() [32]byte {
 // trailing bytes. For any input it allocates less than 1 MB. It does not retain b.
 func Decode(b []byte) (*Map, error) {
 	d := decoder{input: b}
-	if v := d.byte(); d.err == nil && v != codecVersion {
-		return nil, fmt.Errorf("%w: version %d, this node supports %d", ErrCodec, v, codecVersion)
+	version := d.byte()
+	if d.err == nil && version != codecVersion && version != instancesVersion {
+		return nil, fmt.Errorf("%w: version %d, this node supports %d and %d", ErrCodec, version, codecVersion, instancesVersion)
 	}
 	epoch := d.uvarint("epoch", math.MaxUint64)
 	shards := int(d.uvarint("shards", MaxShards))
 	if shards == 0 {
 		d.failf("no shards")
 	}
-	m := &Map{epoch: Epoch(epoch), members: d.members()}
+	m := &Map{epoch: Epoch(epoch), members: d.members(version)}
 	epochs := d.epochs(m.epoch, shards)
 	m.owners = d.owners(shards, len(m.members))
 	m.since = d.since(m.owners, epochs)
+	if version == instancesVersion {
+		m.instances = d.instances(m.owners)
+		if d.err == nil && m.codecVersion() != version {
+			d.failf("no instances in a map of version %d", version)
+		}
+	}
 	if len(d.input) > 0 {
 		d.failf("%d bytes left over", len(d.input))
 	}

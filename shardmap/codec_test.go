@@ -125,7 +125,13 @@ func TestDecodeRefusesInvalidInput(t *testing.T) {
 	long := hex.EncodeToString(bytes.Repeat([]byte("x"), 65))
 	tests := []struct{ name, hex, want string }{
 		{"empty", "", "ends within version"},
-		{"other version", "02" + ok[2:], "version 2, this node supports 1"},
+		{"other version", "03" + ok[2:], "version 3, this node supports 1 and 2"},
+		{"version of instances without instances", "02" + "05" + "04" + "01" + "01610100" + "01" + "00" + "0f" + "00", "no instances"},
+		{"first instance as a set", "02" + "05" + "04" + "01" + "01610101" + "01" + "00" + "0f" + "00", "not normalized"},
+		{"largest instance too large", "02" + "05" + "04" + "01" + "01610103" + "01" + "00" + "0f" + "20", "largest instance above 31"},
+		{"largest instance not used", "02" + "05" + "04" + "01" + "01610103" + "01" + "00" + "0f" + "02" + "55", "largest instance 1, the map says 2"},
+		{"instances padded with ones", "02" + "05" + "04" + "01" + "01610103" + "01" + "00" + "0f" + "01" + "1a", "instances not padded"},
+		{"ends within the instances", "02" + "05" + "04" + "01" + "01610103" + "01" + "00" + "0f" + "01", "ends within instances"},
 		{"trailing byte", ok + "00", "1 bytes left over"},
 		{"no shards", "01" + "05" + "00" + "00" + "00", "no shards"},
 		{"too many shards", "01" + "05" + "818004" + "00" + "00", "shards above 65536"},

@@ -3,6 +3,7 @@ package shardmap
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // decoder reads the fields of an encoded map from input. It keeps the first error. After an error all
@@ -66,12 +67,18 @@ func (d *decoder) uvarint(field string, limit uint64) uint64 {
 
 // members reads the member table. The capacity of the result is limited by the length of the input,
 // so that a false number of members cannot cause a large allocation.
-func (d *decoder) members() []Member {
+func (d *decoder) members(version byte) []Member {
 	count := int(d.uvarint("members", MaxMembers))
 	members := make([]Member, 0, min(count, len(d.input)/3)) // a member takes at least 3 bytes
 	for range count {
 		id := NodeID(d.bytes(int(d.uvarint("length of id", MaxID)), "id"))
 		member := Member{ID: id, Weight: uint32(d.uvarint("weight", MaxWeight))}
+		if version == instancesVersion {
+			member.Instances = InstanceSet(d.uvarint("instances", math.MaxUint32))
+		}
+		if member.Instances != member.Instances.normalized() {
+			d.failf("instances %b not normalized", member.Instances)
+		}
 		if d.err != nil {
 			return nil
 		}
@@ -173,4 +180,38 @@ func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 		}
 	}
 	return since
+}
+
+// instances reads the instance of each owned shard; nil if all are the first one.
+func (d *decoder) instances(owners []int16) []Instance {
+	largest := d.uvarint("largest instance", MaxInstances-1)
+	if d.err != nil || largest == 0 {
+		return nil
+	}
+	owned := 0
+	for _, owner := range owners {
+		if owner != noOwner {
+			owned++
+		}
+	}
+	width := indexWidth(int(largest) + 1)
+	reader := bitReader{in: d.bytes((owned*width+7)/8, "instances")}
+	if d.err != nil {
+		return nil
+	}
+	instances, found := make([]Instance, len(owners)), uint64(0)
+	for shard, owner := range owners {
+		if owner != noOwner {
+			value := reader.read(width)
+			instances[shard] = Instance(value)
+			found = max(found, value)
+		}
+	}
+	if found != largest {
+		d.failf("largest instance %d, the map says %d", found, largest)
+	}
+	if !reader.onlyPadding() {
+		d.failf("instances not padded with zeros")
+	}
+	return instances
 }

@@ -15,9 +15,12 @@ type Map struct {
 	epoch   Epoch
 	members []Member // sorted by id, without duplicates
 	owners  []int16  // by shard: index in members, or noOwner
-	since   []Epoch  // by shard: ownership epoch, 0 if orphaned
-	counts  []int    // by member: number of owned shards
-	orphans int      // number of shards without an owner
+	// instances contains, by shard, the instance of the owner that runs its requests. It is nil if
+	// all shards are at the first instance.
+	instances []Instance
+	since     []Epoch // by shard: ownership epoch, 0 if orphaned
+	counts    []int   // by member: number of owned shards
+	orphans   int     // number of shards without an owner
 }
 
 // New returns the initial map: epoch 0, no members, and only orphaned shards. It panics unless
@@ -57,8 +60,49 @@ func (m *Map) Owner(shard Shard) NodeID {
 // panics unless shard < m.Len().
 func (m *Map) OwnerIndex(shard Shard) int { return int(m.owners[shard]) }
 
+// Instance returns the instance of the owner that runs the requests of the shard. It panics unless
+// shard < m.Len().
+func (m *Map) Instance(shard Shard) Instance {
+	_ = m.owners[shard]
+	return m.instanceOf(int(shard))
+}
+
+// OwnerInstanceID returns the owner of the shard together with its instance, as InstanceID does, or
+// "" if it is orphaned. It panics unless shard < m.Len().
+func (m *Map) OwnerInstanceID(shard Shard) NodeID {
+	owner := m.Owner(shard)
+	if owner == "" {
+		return ""
+	}
+	return InstanceID(owner, m.instanceOf(int(shard)))
+}
+
+// HasSameOwner reports whether m and other assign the shard to the same instance of the same node,
+// or to none. It panics unless both have the shard.
+func (m *Map) HasSameOwner(other *Map, shard Shard) bool {
+	return m.Owner(shard) == other.Owner(shard) && m.instanceOf(int(shard)) == other.instanceOf(int(shard))
+}
+
+// IsOwnedBy reports whether the shard is assigned to the given instance of the given node. It panics
+// unless shard < m.Len().
+func (m *Map) IsOwnedBy(shard Shard, node NodeID, instance Instance) bool {
+	return m.Owner(shard) == node && m.instanceOf(int(shard)) == instance
+}
+
+// InstanceCount returns the number of shards at an instance of the node. It is 0 if id is not a
+// member.
+func (m *Map) InstanceCount(id NodeID, instance Instance) int {
+	count := 0
+	for shard := range m.Shards(id) {
+		if m.instanceOf(int(shard)) == instance {
+			count++
+		}
+	}
+	return count
+}
+
 // OwnedSince returns the ownership epoch of the shard: the epoch of the map in which the current
-// owner became its owner. It is 0 if the shard is orphaned, or if Assign has moved it and WithEpoch
+// owner, a node and an instance, became its owner. It is 0 if the shard is orphaned, or if Assign has moved it and WithEpoch
 // has not been called. It panics unless shard < m.Len().
 func (m *Map) OwnedSince(shard Shard) Epoch { return m.since[shard] }
 
@@ -94,16 +138,16 @@ func (m *Map) Shards(id NodeID) iter.Seq[Shard] {
 	}
 }
 
-// HasSameOwners reports whether m and other have the same members, weights and owners. Their epochs
-// may differ.
+// HasSameOwners reports whether m and other have the same members, weights, instances and owners.
+// Their epochs may differ.
 func (m *Map) HasSameOwners(other *Map) bool {
-	return slices.Equal(m.members, other.members) && slices.Equal(m.owners, other.owners)
+	return slices.Equal(m.members, other.members) && slices.Equal(m.owners, other.owners) && slices.Equal(m.instances, other.instances)
 }
 
 // WithEpoch returns m as the map of the given epoch that follows base. The ownership epoch of a
 // shard becomes
 //
-//   - that in base, if the shard has the same owner in base;
+//   - that in base, if the shard has the same owner and instance in base;
 //   - 0, if the shard is orphaned;
 //   - epoch, otherwise.
 //
@@ -122,7 +166,8 @@ func (m *Map) WithEpoch(base *Map, epoch Epoch) *Map {
 		if owner == noOwner {
 			continue
 		}
-		if shard < base.Len() && fromBase.newIndex(base.owners[shard]) == owner {
+		isSameOwner := shard < base.Len() && fromBase.newIndex(base.owners[shard]) == owner
+		if isSameOwner && base.instanceOf(shard) == m.instanceOf(shard) {
 			next.since[shard] = base.since[shard]
 		} else {
 			next.since[shard] = epoch

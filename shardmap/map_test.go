@@ -107,10 +107,10 @@ func TestWithEpochAndDiffAcceptMapsOfDifferentLengths(t *testing.T) {
 	if got := short.WithEpoch(long, 7); got.Len() != 2 || got.OwnedSince(1) != 1 {
 		t.Errorf("len %d, since %d, want 2, 1", got.Len(), got.OwnedSince(1))
 	}
-	if got, want := shardmap.Diff(short, long), []shardmap.Move{{2, "", "a"}, {3, "", "a"}}; !slices.Equal(got, want) {
+	if got, want := shardmap.Diff(short, long), []shardmap.Move{{Shard: 2, To: "a"}, {Shard: 3, To: "a"}}; !slices.Equal(got, want) {
 		t.Errorf("Diff = %v, want %v", got, want)
 	}
-	if got, want := shardmap.Diff(long, short), []shardmap.Move{{2, "a", ""}, {3, "a", ""}}; !slices.Equal(got, want) {
+	if got, want := shardmap.Diff(long, short), []shardmap.Move{{Shard: 2, From: "a"}, {Shard: 3, From: "a"}}; !slices.Equal(got, want) {
 		t.Errorf("Diff = %v, want %v", got, want)
 	}
 }

@@ -25,6 +25,8 @@ type NodeID string
 type Member struct {
 	ID     NodeID // 1 to MaxID bytes
 	Weight uint32 // 1 to MaxWeight; the number of shards is proportional to it
+	// Instances are the app instances of the node that may own shards. They share its shards.
+	Instances InstanceSet
 }
 
 // validate returns an error that wraps errMember if the member cannot be in a map. Assign corrects
@@ -42,8 +44,8 @@ func (m Member) validate() error {
 // isValid reports whether the length of the id is within its limits.
 func (id NodeID) isValid() bool { return len(id) >= 1 && len(id) <= MaxID }
 
-// normalize returns members in the form that a map contains: sorted by id, without duplicates, and
-// with weights between 1 and MaxWeight. It drops invalid ids. Of several members with one id it
+// normalize returns members in the form that a map contains: sorted by id, without duplicates, with
+// normalized sets of instances, and with weights between 1 and MaxWeight. It drops invalid ids. Of several members with one id it
 // keeps the heaviest one. Beyond MaxMembers it drops the last members by id. The result does not
 // depend on the order of members.
 //
@@ -53,11 +55,12 @@ func normalize(members []Member) []Member {
 	normalized := make([]Member, 0, len(members))
 	for _, member := range members {
 		if member.ID.isValid() {
-			normalized = append(normalized, Member{ID: member.ID, Weight: min(max(member.Weight, 1), MaxWeight)})
+			member.Weight, member.Instances = min(max(member.Weight, 1), MaxWeight), member.Instances.normalized()
+			normalized = append(normalized, member)
 		}
 	}
 	slices.SortFunc(normalized, func(a, b Member) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(b.Weight, a.Weight))
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(b.Weight, a.Weight), cmp.Compare(b.Instances, a.Instances))
 	})
 	normalized = slices.CompactFunc(normalized, func(a, b Member) bool { return a.ID == b.ID })
 	return slices.Clip(normalized[:min(len(normalized), MaxMembers)])

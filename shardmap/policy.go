@@ -6,7 +6,8 @@ package shardmap
 type Policy struct {
 	// Cordoned members receive no further shards, unless no other member can own them.
 	Cordoned map[NodeID]bool
-	// Drained members own no shards.
+	// Drained members own no shards. An instance owns no shards if its InstanceName is in Drained, and
+	// a member owns none if all its instances are.
 	Drained map[NodeID]bool
 	// Restarting contains the members that restart in place. They keep exactly the shards that they
 	// own, whatever else the policy contains, and receive none.
@@ -34,8 +35,8 @@ type Policy struct {
 	// previous owners are known. Among shards that can move equally well, Assign moves those that
 	// return to their previous owner.
 	PreviousOwners []NodeID
-	// Barred contains, by member, the shards that the member must not receive, because its app may
-	// still hold an old copy of their state. A member keeps a shard that it owns. An orphaned shard
+	// Barred contains, by InstanceID, the shards that the app instance must not receive, because it may
+	// still hold an old copy of their state. A member is barred if all its instances are. A member keeps a shard that it owns. An orphaned shard
 	// goes to a barred member only if no other member can own it.
 	Barred map[NodeID]ShardSet
 	// Zones contains the zone of each member. It matters only for pins to a zone. The zone of a
@@ -58,13 +59,31 @@ func (p Policy) eligible(members []Member) []Member {
 	}
 	eligible := make([]Member, 0, len(members))
 	for _, member := range members {
-		if p.Drained[member.ID] && !p.Restarting[member.ID] {
+		instances, allDrained := p.undrainedInstances(member)
+		if allDrained && !p.Restarting[member.ID] {
 			continue
 		}
+		member.Instances = instances
 		if weight, ok := p.Weights[member.ID]; ok {
 			member.Weight = weight
 		}
 		eligible = append(eligible, member)
 	}
 	return eligible
+}
+
+// undrainedInstances returns the instances of the member that are not drained. allDrained is true if
+// there are none; instances are then all of them.
+func (p Policy) undrainedInstances(member Member) (instances InstanceSet, allDrained bool) {
+	if p.Drained[member.ID] {
+		return member.Instances, true
+	}
+	if len(p.Drained) == 0 {
+		return member.Instances, false
+	}
+	rest, isEmpty := member.Instances.Without(func(instance Instance) bool { return p.Drained[InstanceName(member.ID, instance)] })
+	if isEmpty {
+		return member.Instances, true
+	}
+	return rest, false
 }

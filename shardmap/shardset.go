@@ -30,3 +30,12 @@ func (set ShardSet) Union(other ShardSet) ShardSet {
 	}
 	return union
 }
+
+// Intersection returns a new set that contains the shards that are in both sets.
+func (set ShardSet) Intersection(other ShardSet) ShardSet {
+	intersection := slices.Clone(set[:min(len(set), len(other))])
+	for i := range intersection {
+		intersection[i] &= other[i]
+	}
+	return intersection
+}
